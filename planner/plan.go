@@ -1,0 +1,185 @@
+package planner
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"pnode/pipeline/schedule"
+)
+
+// Stage, Micro and Replica are declared by the schedule and used under these names
+// everywhere else.
+type (
+	Stage   = schedule.Stage
+	Micro   = schedule.Micro
+	Replica = schedule.Replica
+)
+
+// RunID names a run; it is random and printed in base 32.
+type RunID string
+
+// PeerID is a node's libp2p identity in its text form.
+type PeerID string
+
+// Term counts elections: who plans.
+type Term uint64
+
+// Generation counts committed plans: which plan. The first is 1.
+type Generation uint64
+
+// Step counts optimizer updates. Step 0 is the freshly initialised model; training
+// step s turns the state of step s-1 into that of step s.
+type Step uint64
+
+// Hash is the BLAKE3-256 of a stored chunk, the name under which it is found.
+type Hash [32]byte
+
+// String is the hash in hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// MarshalText writes the hash in hexadecimal.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads exactly 64 hexadecimal digits.
+func (h *Hash) UnmarshalText(b []byte) error {
+	if len(b) != hex.EncodedLen(len(h)) {
+		return fmt.Errorf("planner: hash of %d characters, want %d", len(b), hex.EncodedLen(len(h)))
+	}
+	_, err := hex.Decode(h[:], b)
+	return err
+}
+
+// LayerRange is the half-open range [First, End) of layer indices. Layer 0 is the
+// embedding, the last one the head.
+type LayerRange struct {
+	First int `json:"first"`
+	End   int `json:"end"`
+}
+
+// Len is the number of layers in the range.
+func (r LayerRange) Len() int { return r.End - r.First }
+
+// Contains tells whether layer is in the range.
+func (r LayerRange) Contains(layer int) bool { return layer >= r.First && layer < r.End }
+
+// Placement puts one stage of one replica on a device.
+type Placement struct {
+	Peer   PeerID     `json:"peer"`
+	Device string     `json:"device"`
+	Layers LayerRange `json:"layers"`
+	// Holder is the other node that keeps a copy of this stage's checkpoints; empty
+	// when the roster has no other node.
+	Holder PeerID `json:"holder,omitempty"`
+	// Codec is the tensor codec of the boundary to the next stage ("f32").
+	Codec string `json:"codec,omitempty"`
+}
+
+// Pipeline is one replica: its stages in order and its contiguous share of every
+// step's micro-batches.
+type Pipeline struct {
+	FirstMicro Micro       `json:"first_micro"`
+	Micros     int         `json:"micros"`
+	Stages     []Placement `json:"stages"`
+	// Warmups holds for each stage how many forwards precede its first backward.
+	Warmups []int `json:"warmups"`
+}
+
+// Plan is what one generation does. It is a pure value with canonical bytes (Encode).
+type Plan struct {
+	Run        RunID      `json:"run"`
+	Generation Generation `json:"generation"`
+	// Start is the step whose state the generation starts from; 0 is the initial model.
+	Start    Step       `json:"start"`
+	Schedule string     `json:"schedule"`
+	Replicas []Pipeline `json:"replicas"`
+}
+
+// MaxPlanBytes bounds the encoded form of a plan.
+const MaxPlanBytes = 1 << 20
+
+// ErrBadPlan is wrapped by every error about a plan that cannot be carried out.
+var ErrBadPlan = errors.New("planner: bad plan")
+
+// Encode gives the canonical bytes: the same plan always gives the same bytes.
+func (p Plan) Encode() []byte {
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic("planner: plan does not marshal: " + err.Error()) // only plain values inside
+	}
+	return b
+}
+
+// Digest is the SHA-256 of the canonical bytes.
+func (p Plan) Digest() [32]byte { return sha256.Sum256(p.Encode()) }
+
+// DecodePlan reads canonical bytes back; it refuses unknown fields, trailing bytes and
+// more than MaxPlanBytes.
+func DecodePlan(b []byte) (Plan, error) {
+	if len(b) > MaxPlanBytes {
+		return Plan{}, fmt.Errorf("%w: %d bytes, at most %d are accepted", ErrBadPlan, len(b), MaxPlanBytes)
+	}
+	var p Plan
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return Plan{}, fmt.Errorf("%w: %w", ErrBadPlan, err)
+	}
+	if !bytes.Equal(p.Encode(), b) {
+		return Plan{}, fmt.Errorf("%w: not in canonical form", ErrBadPlan)
+	}
+	return p, nil
+}
+
+// Validate checks that the plan covers layers [0, layers) in every replica and every
+// micro-batch [0, micros) once.
+func (p Plan) Validate(layers, micros int) error {
+	if p.Generation == 0 {
+		return fmt.Errorf("%w: generation 0", ErrBadPlan)
+	}
+	if len(p.Replicas) == 0 {
+		return fmt.Errorf("%w: no replicas", ErrBadPlan)
+	}
+	nextMicro := Micro(0)
+	for r, pipe := range p.Replicas {
+		if pipe.FirstMicro != nextMicro || pipe.Micros < 1 {
+			return fmt.Errorf("%w: replica %d has micro-batches %d+%d, want %d+(1 or more)", ErrBadPlan, r, pipe.FirstMicro, pipe.Micros, nextMicro)
+		}
+		nextMicro += Micro(pipe.Micros)
+		if len(pipe.Warmups) != len(pipe.Stages) {
+			return fmt.Errorf("%w: replica %d has %d warm-ups for %d stages", ErrBadPlan, r, len(pipe.Warmups), len(pipe.Stages))
+		}
+		next := 0
+		for s, pl := range pipe.Stages {
+			if pl.Layers.First != next || pl.Layers.End <= next {
+				return fmt.Errorf("%w: replica %d stage %d has layers [%d,%d), want [%d,...)", ErrBadPlan, r, s, pl.Layers.First, pl.Layers.End, next)
+			}
+			next = pl.Layers.End
+		}
+		if next != layers {
+			return fmt.Errorf("%w: replica %d covers %d of %d layers", ErrBadPlan, r, next, layers)
+		}
+	}
+	if int(nextMicro) != micros {
+		return fmt.Errorf("%w: replicas share %d micro-batches of %d", ErrBadPlan, nextMicro, micros)
+	}
+	return nil
+}
+
+// Peers are the distinct peers of the plan in order of first appearance.
+func (p Plan) Peers() []PeerID {
+	var peers []PeerID
+	seen := map[PeerID]bool{}
+	for _, pipe := range p.Replicas {
+		for _, pl := range pipe.Stages {
+			if !seen[pl.Peer] {
+				seen[pl.Peer] = true
+				peers = append(peers, pl.Peer)
+			}
+		}
+	}
+	return peers
+}
