@@ -1,0 +1,185 @@
+package schedule
+
+// engine runs every worker's program as far as its data edges allow. With all costs 0 it
+// is the validator's dry run, with real ones the simulator: both walk the same list.
+//
+// It needs no event queue. Each worker runs its list in order and each link has one
+// sending worker, so a message's place on its link is known when it is sent, and the
+// times are the longest paths through the schedule, whatever order workers are advanced
+// in.
+type engine struct {
+	s      Schedule
+	l      *layout
+	timing Timing
+	span   func(worker int, a Action, start, end Nanos)
+
+	pos  []int   // by worker: the next action
+	free []Nanos // by worker: when the last action ended
+	// activation, gradient: by cell, when the stage's input or output gradient is
+	// there; -1 while unknown.
+	activation, gradient []Nanos
+	links                map[[2]int]Nanos // (from, to) worker -> when the link is free again
+	reduce               map[Stage]*barrier
+	step                 barrier
+	wake                 []int
+	queued               []bool
+}
+
+// barrier opens when everything it waits for has been done.
+type barrier struct {
+	left int
+	at   Nanos
+}
+
+func (b *barrier) pass(end Nanos) (open bool) {
+	b.left--
+	b.at = max(b.at, end)
+	return b.left == 0
+}
+
+func newEngine(s Schedule, l *layout, t Timing, span func(int, Action, Nanos, Nanos)) *engine {
+	e := &engine{
+		s: s, l: l, timing: t, span: span,
+		pos: make([]int, len(s.Workers)), free: make([]Nanos, len(s.Workers)),
+		activation: make([]Nanos, l.cells), gradient: make([]Nanos, l.cells),
+		links: map[[2]int]Nanos{}, reduce: map[Stage]*barrier{},
+		queued: make([]bool, len(s.Workers)),
+	}
+	for i := range e.activation {
+		e.activation[i], e.gradient[i] = -1, -1
+	}
+	for _, actions := range s.Workers {
+		for _, a := range actions {
+			if a.Op != Step {
+				e.step.left++
+			}
+			if accumulates(a.Op) {
+				if e.reduce[a.Stage] == nil {
+					e.reduce[a.Stage] = &barrier{}
+				}
+				e.reduce[a.Stage].left++
+			}
+		}
+	}
+	return e
+}
+
+// accumulates tells whether the op adds to the stage's weight gradient.
+func accumulates(o Op) bool { return o == Backward || o == BackwardWeight }
+
+// run advances all workers; it reports whether every program came to its end.
+func (e *engine) run() bool {
+	for w := range e.s.Workers {
+		e.push(w)
+	}
+	for len(e.wake) > 0 {
+		w := e.wake[len(e.wake)-1]
+		e.wake = e.wake[:len(e.wake)-1]
+		e.queued[w] = false
+		e.advance(w)
+	}
+	for w, actions := range e.s.Workers {
+		if e.pos[w] < len(actions) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *engine) push(w int) {
+	if !e.queued[w] {
+		e.queued[w] = true
+		e.wake = append(e.wake, w)
+	}
+}
+
+func (e *engine) advance(w int) {
+	for e.pos[w] < len(e.s.Workers[w]) {
+		a := e.s.Workers[w][e.pos[w]]
+		ready, ok := e.ready(a)
+		if !ok {
+			return
+		}
+		start := max(e.free[w], ready)
+		end := start + e.timing.duration(a)
+		e.free[w] = end
+		e.pos[w]++
+		if e.span != nil {
+			e.span(w, a, start, end)
+		}
+		e.finish(w, a, end)
+	}
+}
+
+// ready says when the data that the action waits for is there, if that is known.
+func (e *engine) ready(a Action) (Nanos, bool) {
+	switch a.Op {
+	case Forward:
+		if a.Stage > 0 {
+			at := e.activation[e.l.at(a)]
+			return at, at >= 0
+		}
+	case Backward, BackwardInput:
+		if e.l.neighbour(a, +1) >= 0 {
+			at := e.gradient[e.l.at(a)]
+			return at, at >= 0
+		}
+	case Reduce:
+		if b := e.reduce[a.Stage]; b != nil {
+			return b.at, b.left <= 0
+		}
+	case Step:
+		return e.step.at, e.step.left <= 0
+	}
+	return 0, true
+}
+
+// finish hands the action's result on and wakes whoever may wait for it.
+func (e *engine) finish(w int, a Action, end Nanos) {
+	switch a.Op {
+	case Forward:
+		if to := e.l.neighbour(a, +1); to == w || (to >= 0 && !e.l.explicit) {
+			e.deliver(a, w, +1, end)
+		}
+	case SendActivation:
+		e.deliver(a, w, +1, end)
+	case Backward, BackwardInput:
+		if to := e.l.neighbour(a, -1); to == w || (to >= 0 && !e.l.explicit) {
+			e.deliver(a, w, -1, end)
+		}
+	case SendGradient:
+		e.deliver(a, w, -1, end)
+	}
+	if accumulates(a.Op) && e.reduce[a.Stage].pass(end) {
+		for _, rl := range e.l.replicas {
+			if int(a.Stage) < rl.stages {
+				e.push(rl.holder[a.Stage])
+			}
+		}
+	}
+	if a.Op != Step && e.step.pass(end) {
+		for other := range e.s.Workers {
+			e.push(other)
+		}
+	}
+}
+
+// deliver moves the action's output to the neighbouring stage, over the link when
+// another worker holds it.
+func (e *engine) deliver(a Action, from int, step Stage, at Nanos) {
+	to := e.l.neighbour(a, step)
+	if to != from {
+		hop := e.timing.hop(a, step)
+		link := [2]int{from, to}
+		sent := max(at, e.links[link]) + hop.Transfer
+		e.links[link] = sent
+		at = sent + hop.Latency + e.timing.Jitter.of(a, step)
+	}
+	a.Stage += step
+	if step > 0 {
+		e.activation[e.l.at(a)] = at
+	} else {
+		e.gradient[e.l.at(a)] = at
+	}
+	e.push(to)
+}

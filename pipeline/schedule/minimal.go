@@ -1,0 +1,163 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+)
+
+// Nanos is a time in nanoseconds.
+type Nanos int64
+
+// StageTime is what one stage takes per micro-batch, and Reduce and Update once a step.
+// A Backward takes Input + Weight.
+type StageTime struct {
+	Forward, Input, Weight, Recompute Nanos
+	Reduce, Update                    Nanos
+}
+
+// Micro is the time of one forward and one full backward.
+func (t StageTime) Micro() Nanos { return t.Forward + t.Input + t.Weight }
+
+// Hop is one direction of a boundary: Transfer occupies the link, Latency follows.
+type Hop struct{ Transfer, Latency Nanos }
+
+// Boundary joins a stage with its successor: activations go forth, gradients back.
+type Boundary struct{ Activation, Gradient Hop }
+
+func (b Boundary) roundTrip() Nanos {
+	return b.Activation.Transfer + b.Activation.Latency + b.Gradient.Transfer + b.Gradient.Latency
+}
+
+// Costs are what one replica's pipeline takes: Boundaries[i] is between stage i and i+1.
+type Costs struct {
+	Stages     []StageTime
+	Boundaries []Boundary
+}
+
+// maxCost keeps sums over MaxWorkers stages and MaxNumber micro-batches within 63 bits:
+// 2^14 * 2^20 * 2^28 would be the sum if all were serial; the periods used here are sums
+// over stages only, 2^14 * 6 * 2^45 < 2^62.
+const maxCost = 1 << 45 // 9.7 hours
+
+func (c Costs) check() error {
+	if len(c.Stages) == 0 || len(c.Boundaries) != len(c.Stages)-1 {
+		return fmt.Errorf("%w: %d stages with %d boundaries", ErrBadCosts, len(c.Stages), len(c.Boundaries))
+	}
+	bad := func(n Nanos) bool { return n < 0 || n > maxCost }
+	for i, t := range c.Stages {
+		if bad(t.Forward) || bad(t.Input) || bad(t.Weight) || bad(t.Recompute) || bad(t.Reduce) || bad(t.Update) {
+			return fmt.Errorf("%w: stage %d takes %+v, want 0 to %d ns", ErrBadCosts, i, t, int64(maxCost))
+		}
+	}
+	for i, b := range c.Boundaries {
+		if bad(b.Activation.Transfer) || bad(b.Activation.Latency) || bad(b.Gradient.Transfer) || bad(b.Gradient.Latency) {
+			return fmt.Errorf("%w: boundary %d takes %+v, want 0 to %d ns", ErrBadCosts, i, b, int64(maxCost))
+		}
+	}
+	return nil
+}
+
+// Floor is the period that no warm-up can beat: the slowest stage or the slowest
+// transfer.
+func (c Costs) Floor() Nanos {
+	p := Nanos(1)
+	for _, t := range c.Stages {
+		p = max(p, t.Micro())
+	}
+	for _, b := range c.Boundaries {
+		p = max(p, b.Activation.Transfer, b.Gradient.Transfer)
+	}
+	return p
+}
+
+// rounds gives for r <= q the time from stage r to q and back, all compute included, as
+// sum[q+1] - sum[r] - hop(q).
+func (c Costs) prefix() []Nanos {
+	sum := make([]Nanos, len(c.Stages)+1) // sum[i] = stages and boundaries before stage i
+	for i, t := range c.Stages {
+		sum[i+1] = sum[i] + t.Micro()
+		if i < len(c.Boundaries) {
+			sum[i+1] += c.Boundaries[i].roundTrip()
+		}
+	}
+	return sum
+}
+
+// round is the round trip from stage r to stage q >= r.
+func (c Costs) round(sum []Nanos, r, q int) Nanos {
+	t := sum[q+1] - sum[r]
+	if q < len(c.Boundaries) {
+		t -= c.Boundaries[q].roundTrip()
+	}
+	return t
+}
+
+// Period is the time per micro-batch of 1F1B with the given warm-ups once it is under
+// way, rounded up (schedules: elastic in-flight schedule, case c). Warm-ups that
+// increase along the pipeline have no period: math.MaxInt64.
+func (c Costs) Period(warmups []int) Nanos {
+	p, sum := c.Floor(), c.prefix()
+	for r := range c.Stages {
+		for q := r + 1; q < len(c.Stages); q++ {
+			depth := Nanos(warmups[r] - warmups[q] + 1)
+			if depth <= 0 {
+				return math.MaxInt64
+			}
+			p = max(p, ceilDiv(c.round(sum, r, q), depth))
+		}
+	}
+	return p
+}
+
+// MinimalWarmups are the smallest warm-ups that reach the least period possible when
+// worker r may keep caps[r] activations (warm-up + 1); nil caps are no limit. It returns
+// that period too. With caps stages-r it gives ordinary 1F1B, without caps full overlap
+// of communication; every point between is exact.
+func MinimalWarmups(c Costs, caps []int) (warmups []int, period Nanos, err error) {
+	if err := c.check(); err != nil {
+		return nil, 0, err
+	}
+	if caps != nil && len(caps) != len(c.Stages) {
+		return nil, 0, fmt.Errorf("%w: %d caps for %d stages", ErrBadCosts, len(caps), len(c.Stages))
+	}
+	for r, n := range caps {
+		if n < 1 {
+			return nil, 0, fmt.Errorf("%w: stage %d may keep %d activations, at least 1 is needed", ErrBadCosts, r, n)
+		}
+	}
+	sum := c.prefix()
+	low, high := c.Floor(), c.Floor()+sum[len(c.Stages)] // at high every warm-up is 0
+	for low < high {
+		mid := low + (high-low)/2
+		if fits(c.warmups(sum, mid), caps) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return c.warmups(sum, low), low, nil
+}
+
+// warmups are the smallest that reach period p.
+func (c Costs) warmups(sum []Nanos, p Nanos) []int {
+	n := len(c.Stages)
+	w := make([]int, n)
+	for r := n - 2; r >= 0; r-- {
+		w[r] = w[r+1]
+		for q := r + 1; q < n; q++ {
+			w[r] = max(w[r], w[q]-1+int(ceilDiv(c.round(sum, r, q), p)))
+		}
+	}
+	return w
+}
+
+func fits(warmups, caps []int) bool {
+	for r := range caps {
+		if warmups[r]+1 > caps[r] {
+			return false
+		}
+	}
+	return true
+}
+
+func ceilDiv(a, b Nanos) Nanos { return (a + b - 1) / b }

@@ -1,0 +1,168 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// Timing is what a simulation runs with: the costs of each replica, by replica.
+type Timing struct {
+	Replicas []Costs
+	Jitter   Jitter
+}
+
+// Jitter adds to each message an exponentially distributed latency of the given mean. It
+// depends on the seed and the message only. The zero value is none.
+type Jitter struct {
+	Seed uint64
+	Mean Nanos
+}
+
+// of is the extra latency of the message that an action sends.
+func (j Jitter) of(a Action, step Stage) Nanos {
+	if j.Mean == 0 {
+		return 0
+	}
+	message := uint64(a.Replica)<<44 ^ uint64(a.Stage)<<24 ^ uint64(a.Micro)<<2 ^ uint64(step+1)
+	draw := rand.New(rand.NewPCG(j.Seed, message)).ExpFloat64()
+	return Nanos(float64(j.Mean) * draw)
+}
+
+// duration is what the action occupies its worker for. Sends and receives occupy the
+// link only; Gather and Free take no time.
+func (t Timing) duration(a Action) Nanos {
+	if t.Replicas == nil || a.Op == Step {
+		return 0 // a step's duration is its worker's: see Simulate
+	}
+	st := t.Replicas[a.Replica].Stages[a.Stage]
+	switch a.Op {
+	case Forward:
+		return st.Forward
+	case Backward:
+		return st.Input + st.Weight
+	case BackwardInput:
+		return st.Input
+	case BackwardWeight:
+		return st.Weight
+	case Recompute:
+		return st.Recompute
+	case Reduce:
+		return st.Reduce
+	}
+	return 0
+}
+
+func (t Timing) hop(a Action, step Stage) Hop {
+	if t.Replicas == nil {
+		return Hop{}
+	}
+	if step > 0 {
+		return t.Replicas[a.Replica].Boundaries[a.Stage].Activation
+	}
+	return t.Replicas[a.Replica].Boundaries[a.Stage-1].Gradient
+}
+
+// Span is when an action occupied its worker.
+type Span struct {
+	Action     Action
+	Start, End Nanos
+}
+
+// Timeline is when everything happened, by worker in program order.
+type Timeline struct {
+	Workers  [][]Span
+	Makespan Nanos
+	// PeakLive is by worker the most micro-batches whose activations were kept at once.
+	PeakLive []int
+}
+
+// Idle is how long a worker computed nothing before the end.
+func (t Timeline) Idle(worker int) Nanos {
+	idle := t.Makespan
+	for _, s := range t.Workers[worker] {
+		idle -= s.End - s.Start
+	}
+	return idle
+}
+
+// Simulate times a schedule. Messages on one directed link between two workers follow
+// each other: each occupies it for its transfer time and arrives a latency later. A
+// reduction starts when every replica has its gradients of that stage, a step when
+// everything else is done, and it takes the sum of its worker's stages' Update.
+func Simulate(s Schedule, t Timing) (Timeline, error) {
+	l, err := newLayout(s)
+	if err != nil {
+		return Timeline{}, err
+	}
+	if err := t.check(l); err != nil {
+		return Timeline{}, err
+	}
+	out := Timeline{Workers: make([][]Span, len(s.Workers)), PeakLive: make([]int, len(s.Workers))}
+	for w, actions := range s.Workers {
+		out.Workers[w] = make([]Span, 0, len(actions))
+		out.PeakLive[w] = int(peakLive(actions, nil))
+	}
+	e := newEngine(s, l, t, func(w int, a Action, start, end Nanos) {
+		if a.Op == Step {
+			end += t.update(l, w)
+		}
+		out.Workers[w] = append(out.Workers[w], Span{a, start, end})
+		out.Makespan = max(out.Makespan, end)
+	})
+	if !e.run() {
+		return Timeline{}, e.stuck()
+	}
+	return out, nil
+}
+
+// Makespan is Simulate's makespan alone, without the memory for a timeline.
+func Makespan(s Schedule, t Timing) (Nanos, error) {
+	l, err := newLayout(s)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.check(l); err != nil {
+		return 0, err
+	}
+	var last Nanos
+	e := newEngine(s, l, t, func(w int, a Action, _, end Nanos) {
+		if a.Op == Step {
+			end += t.update(l, w)
+		}
+		last = max(last, end)
+	})
+	if !e.run() {
+		return 0, e.stuck()
+	}
+	return last, nil
+}
+
+func (t Timing) update(l *layout, worker int) Nanos {
+	var sum Nanos
+	for r, rl := range l.replicas {
+		for st, w := range rl.holder {
+			if w == worker {
+				sum += t.Replicas[r].Stages[st].Update
+			}
+		}
+	}
+	return sum
+}
+
+func (t Timing) check(l *layout) error {
+	if len(t.Replicas) != len(l.replicas) {
+		return fmt.Errorf("%w: costs of %d replicas for %d", ErrBadCosts, len(t.Replicas), len(l.replicas))
+	}
+	for r, c := range t.Replicas {
+		if err := c.check(); err != nil {
+			return fmt.Errorf("replica %d: %w", r, err)
+		}
+		if len(c.Stages) != l.replicas[r].stages {
+			return fmt.Errorf("%w: replica %d: costs of %d stages for %d", ErrBadCosts, r, len(c.Stages), l.replicas[r].stages)
+		}
+	}
+	if t.Jitter.Mean < 0 || t.Jitter.Mean > maxCost {
+		return fmt.Errorf("%w: jitter of mean %d ns, want 0 to %d", ErrBadCosts, t.Jitter.Mean, int64(maxCost))
+	}
+	return nil
+}
