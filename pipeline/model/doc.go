@@ -1,0 +1,29 @@
+// Package model is the transformer a run trains: which layers it has, where their
+// parameters lie, how they start, what they cost, and which kernel calls carry a
+// micro-batch forward and backward through a contiguous range of them.
+//
+// Nouns:
+//
+//   - Config: sizes of a GPT-2 style model. A plan distributes its layers: 0 is the
+//     embedding (wte, wpe), 1..L are the blocks, L+1 is the head (ln_f, a tied copy of
+//     wte, the loss).
+//   - Tensor: a named place in the flat float32 vector that holds a layer's parameters;
+//     its gradient and optimizer moments have the same layout.
+//   - Stack: layers [First,End) on one device, with parameters, gradients and Slots sets
+//     of saved activations.
+//   - slot: one micro-batch in flight through a stack.
+//   - LayerCost: FLOPs and bytes of one layer for one micro-batch.
+//
+// The forward and backward pass are lists of kernels.Call and nothing else: the host
+// does no arithmetic in a step, and a stack allocates everything when it is made. Every
+// layer issues the same calls in the same order however the model is cut, and the full
+// backward pass is the input pass followed by the weight pass layer by layer, so losses
+// and gradients are the same to the bit for any cut and any split of the backward pass.
+// The tied copy has its own gradient: summing both ends is the caller's business, and so
+// are optimizer, reductions and the choice of micro-batches.
+//
+// Linear weights are stored [out,in], row-major: y = x W' + b.
+//
+// pipeline runs stacks, planner/cost reads Costs, node initialises and samples. The
+// package imports kernels and never a backend, the network or the clock.
+package model

@@ -1,0 +1,81 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// initStd is GPT-2's standard deviation of matrices (Radford et al. 2019, section 2.3).
+const initStd = 0.02
+
+// InitLayer fills dst [LayerLen(layer)] with the layer's initial parameters: matrices
+// normal with deviation 0.02, divided by sqrt(2L) for the two projections that write to
+// the residual stream; LayerNorm weights 1; biases 0.
+//
+// Each element is a function of (seed, layer, tensor, element) alone, so any node can
+// make any layer, and the tied copy equals wte. The normal deviate is the sum of twelve
+// 16-bit uniform integers less their mean (Irwin-Hall; variance 2^32-1, range +-6
+// deviations): the sum is exact and the one float64 product that follows cannot be
+// fused, so every architecture gets the same bits.
+func (c Config) InitLayer(layer int, seed uint64, dst []float32) {
+	if len(dst) != c.LayerLen(layer) {
+		panic(fmt.Sprintf("model: layer %d has %d elements, got room for %d", layer, c.LayerLen(layer), len(dst)))
+	}
+	for i, t := range c.LayerTensors(layer) {
+		part := dst[t.Off : t.Off+t.Len()]
+		switch {
+		case t.Decay:
+			fillNormal(part, c.initKey(seed, layer, i), c.initStdOf(t.Name))
+		case strings.HasSuffix(t.Name, ".weight"): // LayerNorm
+			fillConst(part, 1)
+		default:
+			fillConst(part, 0)
+		}
+	}
+}
+
+func (c Config) initStdOf(name string) float64 {
+	if strings.HasSuffix(name, ".c_proj.weight") {
+		return initStd / math.Sqrt(float64(2*c.Blocks))
+	}
+	return initStd
+}
+
+// initKey selects the random stream of a tensor; the tied copy shares wte's.
+func (c Config) initKey(seed uint64, layer, tensor int) uint64 {
+	if layer == c.Layers()-1 {
+		layer, tensor = 0, 0
+	}
+	return mix(mix(mix(seed+golden)+uint64(layer)+golden) + uint64(tensor) + golden)
+}
+
+func fillConst(dst []float32, v float32) {
+	for i := range dst {
+		dst[i] = v
+	}
+}
+
+func fillNormal(dst []float32, key uint64, std float64) {
+	const lanes, laneMax = 12, 1<<16 - 1
+	unit := std / (1 << 16) // exact: a power of two
+	for i := range dst {
+		sum := int64(-lanes * laneMax / 2)
+		for j := range uint64(lanes / 4) {
+			bits := mix(key + (uint64(i)*(lanes/4)+j+1)*golden)
+			sum += int64(bits&laneMax + bits>>16&laneMax + bits>>32&laneMax + bits>>48)
+		}
+		dst[i] = float32(float64(sum) * unit)
+	}
+}
+
+// golden is SplitMix64's increment, 2^64 divided by the golden ratio.
+const golden = 0x9e3779b97f4a7c15
+
+// mix is SplitMix64's output function (Steele, Lea and Flood 2014): a bijection whose
+// value at key + n*golden is the stream's element n.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

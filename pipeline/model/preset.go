@@ -1,0 +1,42 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// preset is a named configuration.
+type preset struct {
+	name   string
+	config Config
+}
+
+// presets in order of size. The byte-level ones have a vocabulary of 256 bytes.
+var presets = []preset{
+	// 0.8 M parameters: minutes on two CPU cores.
+	{"nano", Config{Vocab: 256, Context: 128, Blocks: 4, Heads: 4, Channels: 128}},
+	// 10.8 M parameters: the usual character-level shape.
+	{"small-10m", Config{Vocab: 256, Context: 256, Blocks: 6, Heads: 6, Channels: 384}},
+	// 124 M parameters: the smallest GPT-2 (Radford et al. 2019, table 2).
+	{"gpt2-124m", Config{Vocab: 50257, Context: 1024, Blocks: 12, Heads: 12, Channels: 768}},
+}
+
+// Preset is the configuration of that name; the error wraps ErrUnknownPreset and lists
+// the known names.
+func Preset(name string) (Config, error) {
+	i := slices.IndexFunc(presets, func(p preset) bool { return p.name == name })
+	if i < 0 {
+		return Config{}, fmt.Errorf("%w %q: known are %s", ErrUnknownPreset, name, strings.Join(PresetNames(), ", "))
+	}
+	return presets[i].config, nil
+}
+
+// PresetNames lists the presets from small to large.
+func PresetNames() []string {
+	names := make([]string, len(presets))
+	for i, p := range presets {
+		names[i] = p.name
+	}
+	return names
+}
