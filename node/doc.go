@@ -1,0 +1,56 @@
+// Package node is one running pnode process. READ THIS FIRST: it is the door to the
+// source.
+//
+// # Glossary
+//
+//   - run: one training job; its RunSpec (model, data, hyper-parameters) decides every
+//     loss. Node: one process with one libp2p identity. Device: what computes on a node.
+//   - roster: the members of the run, replicated by the consensus log. The elected leader
+//     of the log is the planner; its election counts terms.
+//   - plan: replicas x stages -> devices, layer ranges, schedule. Each committed plan is a
+//     generation. A stage is a contiguous range of layers, a replica a full set of stages,
+//     a micro-batch the unit that flows through them, a step one optimizer update.
+//   - checkpoint: the state after a step of all layers, in content-addressed chunks that
+//     at least two nodes hold; it counts when the consensus log names every layer.
+//
+// # Life of a node
+//
+// machine.go holds the table of phases: joining -> profiling -> waiting -> loading ->
+// training, draining on the way out, stopped at the end. start.go brings a node up (Train
+// begins or resumes a run, Join enters one), loop.go follows the replicated state and is
+// the only place that changes the phase, leave.go ends it.
+//
+// # Life of a step
+//
+//  1. dataset gives the micro-batch's tokens to the first stage and its targets to the
+//     last: a pure function of (seed, step, micro).
+//  2. pipeline runs the stage's action list: forwards send activations on, backwards send
+//     gradients back, over a link session of the generation.
+//  3. Gradients are summed over replicas; every worker reports square sums and losses to
+//     the coordinator, whose commit makes the step count; the optimizer updates.
+//  4. Every checkpoint_every steps the commit says save: each stage's state goes into
+//     chunks (keeper.go), its holder fetches a copy, the stage is reported to the log, and
+//     when the log has all layers the checkpoint is committed.
+//
+// # When a node dies
+//
+// Members gossip a heartbeat each second (beat.go, tracker.go). Links notice a silent
+// neighbour too: the generation is given up, the node waits. The planner (leader.go, with
+// the pure rule in decide.go) marks the dead gone and commits a plan for those that are
+// left, starting from the newest committed checkpoint; nodes fetch what state they lack
+// and go on. A voter majority must be alive; without it everything stops and waits.
+//
+// # Goroutines
+//
+// All belong to one errgroup of the Node and are waited for by Close:
+//
+//   - loop: the run loop (loop.go); owns phase and generation.
+//   - lead: the planner's duties while this node leads (leader.go).
+//   - links: the accept loop of the data plane (pipeline/link).
+//   - one per generation, with one per worker and one that watches the links
+//     (generation.go); a worker may have one save under way (pipeline/state.go).
+//   - keeper: retention of checkpoints after each commit (keeper.go).
+//   - api: the local HTTP server (node/api).
+//
+// swarm, consensus and link document their own.
+package node

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/pipeline"
+	"pnode/planner"
+)
+
+// generation is one plan being carried out on this node: a session of links and a
+// worker for each placement here.
+type generation struct {
+	plan   planner.Plan
+	cancel context.CancelCauseFunc
+	// ready is closed when every worker has loaded its state.
+	done chan error // one result, after everything has been closed
+}
+
+// errReplaced ends a generation because another plan took its place.
+var errReplaced = errors.New("node: another plan took over")
+
+// lostPeerError ends a generation because a neighbour went silent.
+type lostPeerError struct{ peer planner.PeerID }
+
+func (e lostPeerError) Error() string { return fmt.Sprintf("node: lost the link to %s", e.peer) }
+
+// startGeneration begins to carry out a plan. The result on done is nil when all workers
+// here finished or stopped on a commit.
+func (n *Node) startGeneration(ctx context.Context, plan planner.Plan) *generation {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1)}
+	n.progress.begin(plan.Generation)
+	n.group.Go(func() error {
+		err := n.runGeneration(ctx, g)
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
+		}
+		cancel(nil)
+		g.done <- err
+		return nil
+	})
+	return g
+}
+
+// stop ends the generation and waits until its workers have returned.
+func (g *generation) stop(cause error) error {
+	g.cancel(cause)
+	return <-g.done
+}
+
+func (n *Node) runGeneration(ctx context.Context, g *generation) error {
+	session := n.links.Session(g.plan.Generation, g.plan.Peers())
+	defer session.Close()
+	workers, err := n.newWorkers(g.plan, session)
+	defer func() {
+		for _, w := range workers {
+			w.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	var running sync.WaitGroup
+	for _, w := range workers {
+		running.Add(1)
+		group.Go(func() error {
+			defer running.Done()
+			return w.Run(ctx)
+		})
+	}
+	finished := make(chan struct{})
+	group.Go(func() error {
+		running.Wait()
+		close(finished)
+		return nil
+	})
+	group.Go(func() error {
+		select {
+		case peer := <-session.Lost():
+			return lostPeerError{peer}
+		case <-finished:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	return group.Wait()
+}
+
+// newWorkers builds the workers of this node's placements. On an error it gives those
+// that were built, so that the caller can close them.
+func (n *Node) newWorkers(plan planner.Plan, session exchange) ([]*pipeline.Worker, error) {
+	state := n.raft.State()
+	wants := n.wants()
+	var workers []*pipeline.Worker
+	for r, pipe := range plan.Replicas {
+		for s, place := range pipe.Stages {
+			if place.Peer != n.self {
+				continue
+			}
+			w, err := pipeline.New(pipeline.Config{
+				Self: n.self, Run: *state.Run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
+				Device: n.device, Data: n.data, Exchange: session, Keeper: n.keeper.at(plan),
+				Wants: wants, OnStep: n.onStep, Log: n.log,
+			})
+			if err != nil {
+				return workers, err
+			}
+			workers = append(workers, w)
+		}
+	}
+	return workers, nil
+}
+
+// wants gives the coordinator the run's wishes: each save that is asked for from now on
+// once, and the stop.
+func (n *Node) wants() func() pipeline.Wants {
+	seen := n.raft.State().SaveWanted
+	return func() pipeline.Wants {
+		state := n.raft.State()
+		w := pipeline.Wants{Save: state.SaveWanted > seen, Stop: state.StopWanted}
+		seen = state.SaveWanted
+		return w
+	}
+}
+
+func (n *Node) onStep(r pipeline.StepResult) {
+	train := n.raft.State().Run.Train
+	tokens := train.Micros * train.MicroBatch * n.raft.State().Run.Model.Context
+	n.progress.record(r, tokens, time.Now())
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// homes tells for each dependency the only directories that may import it, with the
+// reason that a second one would be a mistake.
+var homes = []struct {
+	dependency string
+	dirs       []string
+	reason     string
+}{
+	{"github.com/libp2p/", []string{"swarm"}, "one room knows libp2p; the rest speaks planner.PeerID"},
+	{"github.com/quic-go/", []string{"swarm", "pipeline/link"}, "swarm shares the UDP port, link carries the data; nobody else sees a connection"},
+	{"github.com/dgraph-io/badger/", []string{"checkpoint"}, "one store holds everything that must commit atomically"},
+	{"github.com/hashicorp/", []string{"swarm/consensus"}, "the log is an implementation detail of the replicated state"},
+	{"github.com/spf13/", []string{"cmd/pnode"}, "flags are the command line's; packages take configs"},
+	{"gopkg.in/yaml.v3", []string{"node/config"}, "one reader of run files, strict about unknown keys"},
+	{"github.com/goccy/go-yaml", []string{"node/config"}, "one reader of run files, strict about unknown keys"},
+	{"lukechampine.com/blake3", []string{"checkpoint"}, "chunks get their names in one place"},
+	{"github.com/klauspost/cpuid/", []string{"kernels/cpu"}, "the CPU's features matter to its backend alone"},
+	{"github.com/mmcloughlin/avo", []string{"kernels/cpu/asm"}, "only the generator of the assembly needs it"},
+	{"pnode/node", []string{"node", "cmd/pnode"}, "imports go one way: commands call the node, nothing below does"},
+	{"pnode/pipeline/link", []string{"node", "pipeline/link"}, "the runner takes an Exchange, so that tests need no network"},
+	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},
+	{"pnode/kernels/cpu", []string{"node", "kernels/cpu"}, "backends are chosen in one explicit list"},
+}
+
+// TestDependenciesHaveOneHome parses every non-test file of the module.
+func TestDependenciesHaveOneHome(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files++
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel("..", filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, imp := range f.Imports {
+			checkHome(t, filepath.ToSlash(rel), filepath.Base(path), imp.Path.Value)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 20 {
+		t.Fatalf("looked at %d files only: is the test in the right folder?", files)
+	}
+}
+
+func checkHome(t *testing.T, dir, file, quoted string) {
+	t.Helper()
+	imported, err := strconv.Unquote(quoted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range homes {
+		if !matches(imported, h.dependency) {
+			continue
+		}
+		allowed := false
+		for _, home := range h.dirs {
+			allowed = allowed || dir == home || strings.HasPrefix(dir, home+"/")
+		}
+		if !allowed {
+			t.Errorf("%s/%s imports %s, whose only homes are %v: %s", dir, file, imported, h.dirs, h.reason)
+		}
+	}
+}
+
+func matches(imported, dependency string) bool {
+	if strings.HasSuffix(dependency, "/") {
+		return strings.HasPrefix(imported, dependency)
+	}
+	return imported == dependency || strings.HasPrefix(imported, dependency+"/")
+}

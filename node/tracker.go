@@ -1,0 +1,75 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	"pnode/planner"
+)
+
+// tracker remembers the newest heartbeat of every peer and when it came.
+type tracker struct {
+	mu    sync.Mutex // guards heard
+	heard map[planner.PeerID]heard
+}
+
+type heard struct {
+	beat Beat
+	at   time.Time
+	// stalledSince is when the peer first reported the generation it gives up now.
+	stalledSince time.Time
+}
+
+func newTracker() *tracker { return &tracker{heard: map[planner.PeerID]heard{}} }
+
+// note takes in a heartbeat.
+func (t *tracker) note(b Beat, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := heard{beat: b, at: now}
+	if b.Stalled != 0 {
+		h.stalledSince = now
+		if old := t.heard[b.Peer]; old.beat.Stalled == b.Stalled {
+			h.stalledSince = old.stalledSince
+		}
+	}
+	t.heard[b.Peer] = h
+}
+
+// silent is how long a peer has not been heard, counted from since at the earliest:
+// whoever starts to listen cannot blame others for what it missed.
+func (t *tracker) silent(peer planner.PeerID, since, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.heard[peer].at
+	if at.Before(since) {
+		at = since
+	}
+	return now.Sub(at)
+}
+
+// last is the newest heartbeat of a peer.
+func (t *tracker) last(peer planner.PeerID) (Beat, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, ok := t.heard[peer]
+	return h.beat, ok
+}
+
+// stalled is the longest time that one of the peers has reported generation g as given
+// up, with its reason.
+func (t *tracker) stalled(peers []planner.PeerID, g planner.Generation, now time.Time) (time.Duration, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	longest, reason := time.Duration(0), ""
+	for _, p := range peers {
+		h, ok := t.heard[p]
+		if !ok || g == 0 || h.beat.Stalled != g {
+			continue
+		}
+		if d := now.Sub(h.stalledSince); d >= longest {
+			longest, reason = d, h.beat.Reason
+		}
+	}
+	return longest, reason
+}

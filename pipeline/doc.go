@@ -1,0 +1,35 @@
+// Package pipeline carries one placement of a plan out on this node: it holds the
+// stage's layers, runs the stage's action list step after step, reduces gradients,
+// agrees with the other stages on the step and applies it.
+//
+// Nouns:
+//
+//   - Worker: one (replica, stage) of one generation on one device.
+//   - Exchange: how frames reach the other workers (a link session).
+//   - Keeper: where layer states are saved to and loaded from.
+//   - Optimizer: AdamW moments of the stage's layers and the learning-rate schedule.
+//   - StepResult: what a worker knows of a step after its commit.
+//
+// Life of a step on a worker (file in brackets):
+//
+//  1. The action list runs: forwards and backwards of micro-batches, activations and
+//     gradients to the neighbours [execute.go].
+//  2. Gradients are summed over replicas in replica order, and over the two ends of the
+//     tied embedding in the order embedding + head [reduce.go].
+//  3. Each worker reports its losses and the square sums of its gradients to the
+//     coordinator, the last stage of replica 0. The coordinator adds them up in
+//     micro-batch and layer order and answers every worker with one commit: the global
+//     norm, the loss, and whether to save or to stop [agree.go].
+//  4. With the commit, and never without it, the optimizer updates the parameters
+//     [optimizer.go].
+//  5. If the commit says so, the stage's state is copied and handed to the keeper, which
+//     stores it while training goes on [state.go].
+//
+// Every sum has a fixed order, so at a fixed number of replicas the losses are the same
+// to the bit for any number of stages and any schedule.
+//
+// A Worker belongs to one goroutine; a save in progress is the only other one and is
+// waited for. The package refuses to decide: when a peer is lost, its context is
+// cancelled and the node asks for another plan. The node package calls it. It never
+// imports libp2p, QUIC or Badger.
+package pipeline

@@ -1,0 +1,113 @@
+package pipeline
+
+import (
+	"fmt"
+	"math"
+
+	"pnode/kernels"
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// Optimizer is AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2) over
+// the flat vectors of a stage's layers.
+type Optimizer struct {
+	train   planner.TrainSpec
+	device  kernels.Device
+	moments map[int]moments // by global layer index
+}
+
+// moments are the first and second moment of one layer, [LayerLen] each.
+type moments struct{ m, v kernels.Buffer }
+
+func newOptimizer(device kernels.Device, cfg model.Config, train planner.TrainSpec, layers planner.LayerRange) (*Optimizer, error) {
+	o := &Optimizer{train: train, device: device, moments: map[int]moments{}}
+	for l := layers.First; l < layers.End; l++ {
+		m, err := device.Alloc(kernels.F32, cfg.LayerLen(l))
+		if err != nil {
+			o.Close()
+			return nil, fmt.Errorf("pipeline: optimizer state of layer %d: %w", l, err)
+		}
+		v, err := device.Alloc(kernels.F32, cfg.LayerLen(l))
+		if err != nil {
+			m.Free()
+			o.Close()
+			return nil, fmt.Errorf("pipeline: optimizer state of layer %d: %w", l, err)
+		}
+		o.moments[l] = moments{m: m, v: v}
+	}
+	return o, nil
+}
+
+// Close gives the moments' memory back.
+func (o *Optimizer) Close() {
+	for l, s := range o.moments {
+		s.m.Free()
+		s.v.Free()
+		delete(o.moments, l)
+	}
+}
+
+// LearningRate is the rate of update step (from 1): linear warm-up to LR, then a cosine
+// down to MinLR at the last step.
+func LearningRate(t planner.TrainSpec, step planner.Step) float64 {
+	if step <= t.WarmupSteps {
+		return t.LR * float64(step) / float64(t.WarmupSteps)
+	}
+	if step >= t.Steps || t.Steps <= t.WarmupSteps {
+		return t.MinLR
+	}
+	done := float64(step-t.WarmupSteps) / float64(t.Steps-t.WarmupSteps)
+	return t.MinLR + (t.LR-t.MinLR)*0.5*(1+math.Cos(math.Pi*done))
+}
+
+// scalars are the numbers of update step with gradients multiplied by gradScale.
+func (o *Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWScalars {
+	t := o.train
+	n := float64(step)
+	return kernels.AdamWScalars{
+		LR: float32(LearningRate(t, step)), Beta1: float32(t.Beta1), Beta2: float32(t.Beta2), Eps: float32(t.Eps),
+		Correction1: float32(1 - math.Pow(t.Beta1, n)), Correction2: float32(1 - math.Pow(t.Beta2, n)),
+		GradScale: float32(gradScale),
+	}
+}
+
+// update enqueues update step of every layer of the stack. Tensors next to each other
+// with the same decay are one call.
+func (o *Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config, layers planner.LayerRange, step planner.Step, gradScale float64) {
+	s := o.scalars(step, gradScale)
+	for l := layers.First; l < layers.End; l++ {
+		params, grads := stack.Params(l), stack.Grads(l)
+		m, v := kernels.Whole(o.moments[l].m), kernels.Whole(o.moments[l].v)
+		for _, run := range decayRuns(cfg.LayerTensors(l), cfg.LayerLen(l)) {
+			s.Decay = 0
+			if run.decay {
+				s.Decay = float32(o.train.Decay)
+			}
+			n := run.end - run.off
+			q.Do(kernels.AdamW(params.Slice(run.off, n), m.Slice(run.off, n), v.Slice(run.off, n), grads.Slice(run.off, n), n, s))
+		}
+	}
+}
+
+// decayRun is a range [off, end) of a layer's flat vector with one decay setting.
+type decayRun struct {
+	off, end int
+	decay    bool
+}
+
+func decayRuns(tensors []model.Tensor, length int) []decayRun {
+	var runs []decayRun
+	for i, t := range tensors {
+		end := length
+		if i+1 < len(tensors) {
+			end = tensors[i+1].Off
+		}
+		if n := len(runs); n > 0 && runs[n-1].decay == t.Decay && runs[n-1].end == t.Off {
+			runs[n-1].end = end
+			continue
+		}
+		runs = append(runs, decayRun{off: t.Off, end: end, decay: t.Decay})
+	}
+	return runs
+}

@@ -1,0 +1,254 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"pnode/kernels"
+	"pnode/pipeline/collective"
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// ErrBadConfig is wrapped by the errors of New that say which field does not fit.
+var ErrBadConfig = errors.New("pipeline: bad worker config")
+
+// Data gives token windows; dataset.Dataset is one. All three are pure functions.
+type Data interface {
+	// Micro gives tokens and targets [batch,T] of a micro-batch of a step.
+	Micro(step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32)
+	// HeldOut gives window set index of the held-out text, in [0, HeldOutMicros).
+	HeldOut(index, batch int) (tokens, targets []int32)
+	HeldOutMicros(batch, limit int) int
+}
+
+// Keeper stores and loads layer states (see LayerState for the layout).
+type Keeper interface {
+	// Save takes over the state; it returns when the state is safe here and at the
+	// holder and is reported to the planner.
+	Save(ctx context.Context, s State) error
+	// Load fills dst with the state of a layer at the plan's start step.
+	Load(ctx context.Context, layer int, dst []byte) error
+}
+
+// Wants is what the run asks of the next commit; only the coordinator is asked.
+type Wants struct{ Save, Stop bool }
+
+// Config is everything a worker needs. All fields are required.
+type Config struct {
+	Self     planner.PeerID
+	Run      planner.RunSpec
+	Plan     planner.Plan
+	Replica  planner.Replica
+	Stage    planner.Stage
+	Device   kernels.Device
+	Data     Data
+	Exchange collective.Exchange
+	Keeper   Keeper
+	Wants    func() Wants
+	OnStep   func(StepResult)
+	Log      *slog.Logger
+}
+
+// StepResult is what a worker knows of a step once it is committed.
+type StepResult struct {
+	Replica planner.Replica
+	Stage   planner.Stage
+	Step    planner.Step
+	// Loss is the mean over all micro-batches, in nats a token, before the update.
+	Loss float64
+	// HeldOut is the held-out loss before the update; nil on steps without evaluation.
+	HeldOut *float64
+	// Norm is the global gradient norm before clipping.
+	Norm float64
+	// Final marks the closing evaluation after the last update: HeldOut only.
+	Final bool
+	Times StageTimes
+}
+
+// StageTimes is where a step's wall time went on this worker.
+type StageTimes struct{ Forward, Backward, Wait, Update, Total time.Duration }
+
+// Worker runs one placement. It belongs to one goroutine.
+type Worker struct {
+	cfg     Config
+	pipe    planner.Pipeline
+	place   planner.Placement
+	stack   *model.Stack
+	queue   kernels.Queue
+	actions []schedule.Action
+	opt     *Optimizer
+	slots   slots
+	square  kernels.Buffer // [1] result of SumSquares
+	losses  map[planner.Micro]float64
+	saving  saving
+	times   StageTimes
+}
+
+// New checks the placement against the run and allocates everything the steps will
+// need; after New no step allocates on the device.
+func New(cfg Config) (*Worker, error) {
+	if err := cfg.Plan.Validate(cfg.Run.Model.Layers(), cfg.Run.Train.Micros); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	if int(cfg.Replica) >= len(cfg.Plan.Replicas) || int(cfg.Stage) >= len(cfg.Plan.Replicas[cfg.Replica].Stages) {
+		return nil, fmt.Errorf("%w: the plan has no replica %d stage %d", ErrBadConfig, cfg.Replica, cfg.Stage)
+	}
+	w := &Worker{cfg: cfg, pipe: cfg.Plan.Replicas[cfg.Replica], losses: map[planner.Micro]float64{}}
+	w.place = w.pipe.Stages[cfg.Stage]
+	if w.place.Peer != cfg.Self {
+		return nil, fmt.Errorf("%w: replica %d stage %d belongs to %s, this is %s", ErrBadConfig, cfg.Replica, cfg.Stage, w.place.Peer, cfg.Self)
+	}
+	if err := w.build(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Worker) build() error {
+	list, err := Schedule(w.cfg.Plan, w.cfg.Replica)
+	if err != nil {
+		return err
+	}
+	w.actions = list.Worker(w.cfg.Replica, w.cfg.Stage)
+	w.slots = newSlots(w.actions)
+	train, layers := w.cfg.Run.Train, w.place.Layers
+	w.stack, err = model.NewStack(model.StackConfig{
+		Device: w.cfg.Device, Model: w.cfg.Run.Model, First: layers.First, End: layers.End,
+		MicroBatch: train.MicroBatch, Slots: w.slots.count(), SplitBackward: splits(w.actions),
+	})
+	if err != nil {
+		return fmt.Errorf("pipeline: layers [%d,%d): %w", layers.First, layers.End, err)
+	}
+	if w.opt, err = newOptimizer(w.cfg.Device, w.cfg.Run.Model, train, layers); err != nil {
+		return err
+	}
+	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
+		return fmt.Errorf("pipeline: %w", err)
+	}
+	w.queue, err = w.cfg.Device.NewQueue()
+	return err
+}
+
+// Schedule is the action list of every stage of one replica under a plan, with its
+// sends and receives.
+func Schedule(p planner.Plan, replica planner.Replica) (schedule.Schedule, error) {
+	pipe := p.Replicas[replica]
+	shape := schedule.Shape{Stages: len(pipe.Stages), FirstMicro: pipe.FirstMicro, Micros: pipe.Micros, Replica: replica}
+	var s schedule.Schedule
+	var err error
+	switch p.Schedule {
+	case "gpipe":
+		s, err = schedule.GPipe(shape)
+	case "1f1b":
+		s, err = schedule.Warmups(shape, pipe.Warmups)
+	default:
+		err = fmt.Errorf("schedule %q, known are 1f1b and gpipe", p.Schedule)
+	}
+	if err != nil {
+		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	s = schedule.WithCommunication(s)
+	if err := schedule.Validate(s, schedule.Limits{}); err != nil {
+		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	return s, nil
+}
+
+// splits tells whether a program has input and weight gradients apart.
+func splits(actions []schedule.Action) bool {
+	for _, a := range actions {
+		if a.Op == schedule.BackwardInput {
+			return true
+		}
+	}
+	return false
+}
+
+// Run trains from the plan's start step to the run's last one, or until a commit says
+// stop, and waits for the last save. The error of a cancelled context is returned as is.
+func (w *Worker) Run(ctx context.Context) error {
+	defer w.saving.wait()
+	if err := w.load(ctx); err != nil {
+		return err
+	}
+	for step := w.cfg.Plan.Start + 1; step <= w.cfg.Run.Train.Steps; step++ {
+		stop, err := w.step(ctx, step)
+		if err != nil {
+			return fmt.Errorf("pipeline: generation %d step %d replica %d stage %d: %w", w.cfg.Plan.Generation, step, w.cfg.Replica, w.cfg.Stage, err)
+		}
+		if stop {
+			return w.saving.wait()
+		}
+	}
+	if err := w.closingEvaluation(ctx); err != nil {
+		return err
+	}
+	return w.saving.wait()
+}
+
+// step runs one optimizer update and tells whether the run stops after it.
+func (w *Worker) step(ctx context.Context, step planner.Step) (stop bool, err error) {
+	begin := time.Now()
+	w.times = StageTimes{}
+	heldOut, err := w.evaluate(ctx, step)
+	if err != nil {
+		return false, err
+	}
+	w.stack.ZeroGrads(w.queue)
+	clear(w.losses)
+	for _, a := range w.actions {
+		if err := w.do(ctx, step, a); err != nil {
+			return false, fmt.Errorf("%v: %w", a, err)
+		}
+	}
+	squares, err := w.reduce(ctx, step)
+	if err != nil {
+		return false, err
+	}
+	commit, err := w.agree(ctx, step, squares, heldOut)
+	if err != nil {
+		return false, err
+	}
+	update := time.Now()
+	w.opt.update(w.queue, w.stack, w.cfg.Run.Model, w.place.Layers, step, commit.GradScale)
+	if err := w.queue.Sync(); err != nil {
+		return false, err
+	}
+	w.times.Update = time.Since(update)
+	if commit.Save {
+		if err := w.save(ctx, step); err != nil {
+			return false, err
+		}
+	}
+	w.times.Total = time.Since(begin)
+	w.cfg.OnStep(StepResult{
+		Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: step,
+		Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm, Times: w.times,
+	})
+	return commit.Stop, nil
+}
+
+// Close gives the device memory back. Run must have returned.
+func (w *Worker) Close() {
+	if w.queue != nil {
+		w.queue.Close()
+	}
+	if w.square != nil {
+		w.square.Free()
+	}
+	if w.opt != nil {
+		w.opt.Close()
+	}
+	if w.stack != nil {
+		w.stack.Close()
+	}
+}
+
+func (w *Worker) first() bool { return w.cfg.Stage == 0 }
+func (w *Worker) last() bool  { return int(w.cfg.Stage) == len(w.pipe.Stages)-1 }
