@@ -1,0 +1,227 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// gradients makes one vector for each replica, of magnitudes so mixed that the order of a
+// sum shows in its bits.
+func gradients(replicas, n int) [][]float32 {
+	rng := rand.New(rand.NewPCG(uint64(replicas), uint64(n)))
+	all := make([][]float32, replicas)
+	for r := range all {
+		all[r] = make([]float32, n)
+		for i := range all[r] {
+			all[r][i] = float32(rng.NormFloat64() * math.Pow(10, float64(rng.IntN(12)-6)))
+		}
+	}
+	return all
+}
+
+// naive is the sum in replica order.
+func naive(all [][]float32) []float32 {
+	sum := append([]float32(nil), all[0]...)
+	for _, g := range all[1:] {
+		for i := range sum {
+			sum[i] += g[i]
+		}
+	}
+	return sum
+}
+
+func sameBits(t *testing.T, name string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %v, want %v", name, i, got[i], want[i])
+		}
+	}
+}
+
+// allReduce runs every replica of the groups at once and gives the vectors afterwards.
+func allReduce(t *testing.T, members []Member, layers map[int][][]float32) *memory {
+	t.Helper()
+	net := newMemory()
+	var work errgroup.Group
+	for layer, all := range layers {
+		for r, m := range members {
+			work.Go(func() error {
+				g := Group{Members: members, Self: planner.Replica(r), Layer: layer, Generation: 3, Step: 9}
+				return AllReduce(t.Context(), member{net, m.Peer}, g, all[r])
+			})
+		}
+	}
+	if err := work.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return net
+}
+
+func members(replicas int) []Member {
+	var ms []Member
+	for r := range replicas {
+		ms = append(ms, Member{Peer: planner.PeerID(fmt.Sprintf("peer%d", r)), Stage: planner.Stage(r % 2)})
+	}
+	return ms
+}
+
+func TestAllReduceIsTheSumInReplicaOrder(t *testing.T) {
+	for replicas := 1; replicas <= 5; replicas++ {
+		for _, n := range []int{0, 1, 2, 3, 7, 64, 1001} {
+			all := gradients(replicas, n)
+			want := naive(all)
+			net := allReduce(t, members(replicas), map[int][][]float32{2: all})
+			for r := range all {
+				sameBits(t, fmt.Sprintf("R=%d n=%d replica %d", replicas, n, r), all[r], want)
+			}
+			if most := 4 * 2 * (replicas - 1) * n; net.sent != most {
+				t.Fatalf("R=%d n=%d: %d bytes sent, want %d", replicas, n, net.sent, most)
+			}
+		}
+	}
+}
+
+// TestOrderShows guards the test above: another order must give other bits.
+func TestOrderShows(t *testing.T) {
+	all := gradients(3, 1001)
+	forward, backward := naive(all), naive([][]float32{all[2], all[1], all[0]})
+	for i := range forward {
+		if forward[i] != backward[i] {
+			return
+		}
+	}
+	t.Fatal("the order of summation makes no difference on these gradients")
+}
+
+// TestAllReduceSharedPeer has replicas 0 and 2, and all layers at once, on one peer.
+func TestAllReduceSharedPeer(t *testing.T) {
+	ms := members(4)
+	ms[2].Peer = ms[0].Peer
+	layers, wants := map[int][][]float32{}, map[int][]float32{}
+	for layer := range 3 {
+		layers[layer] = gradients(4, 50+layer)
+		wants[layer] = naive(layers[layer])
+	}
+	allReduce(t, ms, layers)
+	for layer, all := range layers {
+		for r := range all {
+			sameBits(t, fmt.Sprintf("layer %d replica %d", layer, r), all[r], wants[layer])
+		}
+	}
+}
+
+func TestAllReduceKeepsNegativeZero(t *testing.T) {
+	minus := float32(math.Copysign(0, -1))
+	all := [][]float32{{minus, minus}, {minus, 0}}
+	allReduce(t, members(2), map[int][][]float32{0: all})
+	sameBits(t, "replica 1", all[1], []float32{minus, 0})
+}
+
+func TestAllReduceRefusesBadGroups(t *testing.T) {
+	good := Group{Members: members(2), Self: 1, Layer: 4}
+	for name, change := range map[string]func(*Group){
+		"no members":     func(g *Group) { g.Members = nil },
+		"self outside":   func(g *Group) { g.Self = 2 },
+		"self negative":  func(g *Group) { g.Self = -1 },
+		"layer negative": func(g *Group) { g.Layer = -1 },
+		"layer":          func(g *Group) { g.Layer = maxLayers },
+	} {
+		bad := good
+		change(&bad)
+		if err := AllReduce(t.Context(), member{newMemory(), "peer1"}, bad, make([]float32, 3)); !errors.Is(err, ErrBadGroup) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLargestTagsAreValid(t *testing.T) {
+	g := Group{Members: make([]Member, maxReplicas), Self: maxReplicas - 1, Layer: maxLayers - 1}
+	if err := g.validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.tag(wire.ReducePart, maxReplicas-1, maxReplicas-1).Validate(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAllReduceLengthMismatch: a member with another length is an error, not a wrong sum.
+func TestAllReduceLengthMismatch(t *testing.T) {
+	net, ms := newMemory(), members(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var work errgroup.Group
+	for r, n := range []int{10, 14} {
+		work.Go(func() error {
+			defer cancel()
+			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Self: planner.Replica(r)}, make([]float32, n))
+		})
+	}
+	if err := work.Wait(); !errors.Is(err, wire.ErrLength) {
+		t.Fatalf("got %v, want %v", err, wire.ErrLength)
+	}
+}
+
+func TestAllReduceCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- AllReduce(ctx, member{newMemory(), "peer0"}, Group{Members: members(3)}, make([]float32, 9))
+	}()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestSumTied(t *testing.T) {
+	for _, peers := range [][2]planner.PeerID{{"a", "b"}, {"a", "a"}} {
+		all := gradients(2, 77)
+		want := naive(all)
+		net := newMemory()
+		var work errgroup.Group
+		for end := range 2 {
+			work.Go(func() error {
+				tied := Tied{Generation: 1, Step: 2, Embed: Member{Peer: peers[0]}, Head: Member{Peer: peers[1], Stage: 3}, SelfHead: end == 1}
+				return SumTied(t.Context(), member{net, peers[end]}, tied, all[end])
+			})
+		}
+		if err := work.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		sameBits(t, "embedding", all[0], want)
+		sameBits(t, "head", all[1], want)
+	}
+}
+
+func TestSumTiedRefusesOneStage(t *testing.T) {
+	if err := SumTied(t.Context(), member{newMemory(), "a"}, Tied{}, nil); !errors.Is(err, ErrBadGroup) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func BenchmarkAllReduce(b *testing.B) {
+	ms, all := members(2), gradients(2, 1<<20)
+	b.SetBytes(4 << 20)
+	for b.Loop() {
+		net := newMemory()
+		var work errgroup.Group
+		for r := range ms {
+			work.Go(func() error {
+				return AllReduce(b.Context(), member{net, ms[r].Peer}, Group{Members: ms, Self: planner.Replica(r)}, all[r])
+			})
+		}
+		if err := work.Wait(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package collective adds gradients up between the workers of a step.
+//
+// Nouns:
+//
+//   - Exchange: how frames reach the other workers; a link session is one.
+//   - Group: the holders of one layer, in replica order; AllReduce gives all of them the
+//     sum of their gradients.
+//   - Tied: the two ends of a replica's tied embedding; SumTied gives both the sum.
+//
+// Every element is added up in replica order, p0+p1+p2+..., by exactly one owner, so that
+// the result has the same bits for any cut of the model and on every member.
+//
+// The package refuses to decide who is in a group, to retry and to time out: an error of
+// the exchange ends the reduction, and the context is the only limit. It starts goroutines
+// within a call only and waits for them. pipeline calls it; it never imports the network.
+package collective

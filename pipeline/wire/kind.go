@@ -1,0 +1,103 @@
+package wire
+
+import "fmt"
+
+// Kind is what a frame carries. The zero value is refused by every decoder.
+type Kind uint8
+
+// The kinds. A tensor kind has float32 elements in the codec of tensor.go.
+const (
+	_ Kind = iota
+	// Activation is a boundary tensor [B,T,C] on its way forward.
+	Activation
+	// Gradient is the gradient of a boundary tensor [B,T,C] on its way back.
+	Gradient
+	// ReducePart is one replica's share of a range of a layer's gradient, for its owner.
+	ReducePart
+	// GatherPart is the sum of such a range, from its owner.
+	GatherPart
+	// TiedGrad is the gradient of the tied embedding, between first and last stage.
+	TiedGrad
+	// KindReport carries a Report.
+	KindReport
+	// KindCommit carries a Commit.
+	KindCommit
+	// Heartbeat carries nothing.
+	Heartbeat
+	kindEnd
+)
+
+var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat"}
+
+// Valid tells whether k is one of the kinds.
+func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
+
+func (k Kind) String() string {
+	if !k.Valid() {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// Class is the class of streams a valid kind travels on.
+func (k Kind) Class() Class {
+	switch k {
+	case Activation:
+		return Activations
+	case Gradient:
+		return Gradients
+	case ReducePart, GatherPart, TiedGrad:
+		return Reductions
+	default:
+		return Control
+	}
+}
+
+// maxPayload is the largest payload of a kind in bytes, given the bound for tensors.
+func (k Kind) maxPayload(maxTensorBytes int) int {
+	switch k {
+	case KindReport:
+		return MaxReportBytes
+	case KindCommit:
+		return CommitBytes
+	case Heartbeat:
+		return 0
+	default:
+		return maxTensorBytes
+	}
+}
+
+// Class groups the kinds that may block one another: each class has a stream of its own.
+// The zero value is refused by every decoder.
+type Class uint8
+
+// The classes, the most urgent first.
+const (
+	_ Class = iota
+	// Control carries heartbeats, reports and commits.
+	Control
+	// Activations carries boundary tensors forward.
+	Activations
+	// Gradients carries boundary gradients back.
+	Gradients
+	// Reductions carries what replicas, and the two ends of the tied embedding, add up.
+	Reductions
+	// Chunks carries stored chunks; it belongs to no generation.
+	Chunks
+	classEnd
+)
+
+var classNames = [classEnd]string{"", "control", "activations", "gradients", "reductions", "chunks"}
+
+// SessionClasses are the classes whose streams belong to a generation.
+var SessionClasses = [...]Class{Control, Activations, Gradients, Reductions}
+
+// Valid tells whether c is one of the classes.
+func (c Class) Valid() bool { return c > 0 && c < classEnd }
+
+func (c Class) String() string {
+	if !c.Valid() {
+		return fmt.Sprintf("class(%d)", uint8(c))
+	}
+	return classNames[c]
+}

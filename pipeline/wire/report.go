@@ -1,0 +1,105 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"pnode/planner"
+)
+
+// MaxReportEntries bounds the losses and, separately, the square sums of one report.
+const MaxReportEntries = 1 << 16
+
+const (
+	reportFront = 4 + 4 + 8 + 8 // two counts, two times
+	entryBytes  = 4 + 8         // number, value
+)
+
+// MaxReportBytes is the size of the largest report.
+const MaxReportBytes = reportFront + 2*MaxReportEntries*entryBytes
+
+// MicroLoss is the mean loss of one micro-batch in nats a token.
+type MicroLoss struct {
+	Micro planner.Micro
+	Loss  float64
+}
+
+// LayerSquare is the sum of squares of one layer's reduced gradient.
+type LayerSquare struct {
+	Layer int32
+	Sum   float64
+}
+
+// Report is what one worker tells the coordinator when its gradients of a step are ready.
+type Report struct {
+	Losses     []MicroLoss
+	SumSquares []LayerSquare
+	// ComputeNanos and WaitNanos are where the worker's step time went.
+	ComputeNanos int64
+	WaitNanos    int64
+}
+
+// AppendReport appends the encoded report. What DecodeReport would refuse (too many
+// entries, negative numbers) is refused there, by the receiver.
+func AppendReport(dst []byte, r Report) []byte {
+	le := binary.LittleEndian
+	dst = le.AppendUint32(dst, uint32(len(r.Losses)))
+	dst = le.AppendUint32(dst, uint32(len(r.SumSquares)))
+	dst = le.AppendUint64(dst, uint64(r.ComputeNanos))
+	dst = le.AppendUint64(dst, uint64(r.WaitNanos))
+	for _, l := range r.Losses {
+		dst = le.AppendUint32(dst, uint32(l.Micro))
+		dst = le.AppendUint64(dst, math.Float64bits(l.Loss))
+	}
+	for _, s := range r.SumSquares {
+		dst = le.AppendUint32(dst, uint32(s.Layer))
+		dst = le.AppendUint64(dst, math.Float64bits(s.Sum))
+	}
+	return dst
+}
+
+// DecodeReport reads a report that fills b exactly.
+func DecodeReport(b []byte) (Report, error) {
+	if len(b) < reportFront {
+		return Report{}, fmt.Errorf("%w: report of %d bytes, want %d or more", ErrLength, len(b), reportFront)
+	}
+	le := binary.LittleEndian
+	losses, squares := le.Uint32(b), le.Uint32(b[4:])
+	if losses > MaxReportEntries || squares > MaxReportEntries {
+		return Report{}, fmt.Errorf("%w: report of %d losses and %d layers, at most %d are accepted", ErrLength, losses, squares, MaxReportEntries)
+	}
+	if want := reportFront + entryBytes*(int(losses)+int(squares)); len(b) != want {
+		return Report{}, fmt.Errorf("%w: report of %d bytes, want %d", ErrLength, len(b), want)
+	}
+	r := Report{ComputeNanos: int64(le.Uint64(b[8:])), WaitNanos: int64(le.Uint64(b[16:]))}
+	if r.ComputeNanos < 0 || r.WaitNanos < 0 {
+		return Report{}, fmt.Errorf("%w: report of %d ns compute, %d ns wait", ErrValue, r.ComputeNanos, r.WaitNanos)
+	}
+	b = b[reportFront:]
+	for range losses {
+		number, value, err := decodeEntry(b)
+		if err != nil {
+			return Report{}, err
+		}
+		r.Losses = append(r.Losses, MicroLoss{Micro: planner.Micro(number), Loss: value})
+		b = b[entryBytes:]
+	}
+	for range squares {
+		number, value, err := decodeEntry(b)
+		if err != nil {
+			return Report{}, err
+		}
+		r.SumSquares = append(r.SumSquares, LayerSquare{Layer: number, Sum: value})
+		b = b[entryBytes:]
+	}
+	return r, nil
+}
+
+func decodeEntry(b []byte) (number int32, value float64, err error) {
+	n := binary.LittleEndian.Uint32(b)
+	if n > math.MaxInt32 {
+		return 0, 0, fmt.Errorf("%w: report names number %d", ErrValue, n)
+	}
+	return int32(n), math.Float64frombits(binary.LittleEndian.Uint64(b[4:])), nil
+}
