@@ -44,7 +44,7 @@ func (l linear) backwardInput(q issuer, dx, dy kernels.View, n int) {
 // backwardWeight adds dy' * x to dweight and the column sums of dy to dbias.
 func (l linear) backwardWeight(q issuer, dy, x kernels.View, n int) {
 	q.Do(kernels.MatMul(l.dweight, dy, x, kernels.View{}, l.out, l.in, n, kernels.TransA|kernels.Accumulate))
-	if l.dbias.Present() {
+	if l.dbias.Len > 0 { // not Present: Costs issues calls before there is memory
 		q.Do(kernels.ColumnSum(l.dbias, dy, n, l.out, kernels.Accumulate))
 	}
 }

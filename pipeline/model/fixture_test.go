@@ -1,0 +1,239 @@
+package model
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+)
+
+// tiny is small enough for finite differences and odd enough to catch swapped sizes.
+var tiny = Config{Vocab: 37, Context: 12, Blocks: 2, Heads: 3, Channels: 24}
+
+const tinyBatch = 2
+
+// unit is a number in [-1,1): a 32-bit integer hash of (stream, i), the same as in
+// testdata/reference.py.
+func unit(stream, i int) float64 {
+	x := uint32((i+1)*2654435761 + stream*40503)
+	x = (x ^ x>>15) * 2246822519
+	x = (x ^ x>>13) * 3266489917
+	x ^= x >> 16
+	return float64(x)/(1<<31) - 1
+}
+
+// referenceParams fills a layer with the closed-form weights of testdata/reference.py;
+// stream is the number of the layer's first tensor.
+func referenceParams(c Config, layer int) []float32 {
+	stream := 0
+	for l := range layer {
+		stream += len(c.LayerTensors(l))
+	}
+	dst := make([]float32, c.LayerLen(layer))
+	for i, t := range c.LayerTensors(layer) {
+		number := stream + i
+		if layer == c.Layers()-1 && t.Decay {
+			number = 0 // the tied copy
+		}
+		for e := range t.Len() {
+			u := unit(number, e)
+			switch {
+			case t.Decay:
+				u *= 0.3
+			case strings.HasSuffix(t.Name, ".weight"):
+				u = 1 + float64(0.2*u)
+			default:
+				u *= 0.1
+			}
+			dst[t.Off+e] = float32(u)
+		}
+	}
+	return dst
+}
+
+// referenceMicro gives tokens and targets of a micro-batch; each seventh target does not
+// count.
+func referenceMicro(c Config, batch, micro int) (tokens, targets []int32) {
+	for i := range batch * c.Context {
+		tokens = append(tokens, int32((unit(1000+micro, i)+1)/2*float64(c.Vocab)))
+		target := int32((unit(2000+micro, i) + 1) / 2 * float64(c.Vocab))
+		if i%7 == 3 {
+			target = -1
+		}
+		targets = append(targets, target)
+	}
+	return tokens, targets
+}
+
+// rig is a model cut into stacks on the CPU, with one queue.
+type rig struct {
+	t      testing.TB
+	model  Config
+	batch  int
+	stacks []*Stack
+	queue  kernels.Queue
+}
+
+type rigConfig struct {
+	model Config
+	batch int
+	cuts  []int // first layers of the second, third, ... stack
+	slots int
+	split bool
+}
+
+func newRig(t testing.TB, c rigConfig) *rig {
+	t.Helper()
+	device, err := cpu.New(cpu.Options{Threads: 2})
+	must(t, err)
+	queue, err := device.NewQueue()
+	must(t, err)
+	r := &rig{t: t, model: c.model, batch: c.batch, queue: queue}
+	edges := append(append([]int{0}, c.cuts...), c.model.Layers())
+	for i := range len(edges) - 1 {
+		s, err := NewStack(StackConfig{
+			Device: device, Model: c.model, First: edges[i], End: edges[i+1],
+			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split,
+		})
+		must(t, err)
+		r.stacks = append(r.stacks, s)
+	}
+	t.Cleanup(func() {
+		must(t, queue.Close())
+		for _, s := range r.stacks {
+			s.Close()
+		}
+		must(t, device.Close())
+	})
+	return r
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) stackOf(layer int) *Stack {
+	for _, s := range r.stacks {
+		if layer < s.cfg.End {
+			return s
+		}
+	}
+	r.t.Fatalf("no layer %d", layer)
+	return nil
+}
+
+func (r *rig) first() *Stack { return r.stacks[0] }
+func (r *rig) last() *Stack  { return r.stacks[len(r.stacks)-1] }
+
+func (r *rig) sync() {
+	r.t.Helper()
+	must(r.t, r.queue.Sync())
+}
+
+func (r *rig) read(v kernels.View) []float32 {
+	r.t.Helper()
+	host := make([]float32, v.Len)
+	r.queue.Read(kernels.Float32Bytes(host), v)
+	r.sync()
+	return host
+}
+
+func (r *rig) write(v kernels.View, host []float32) {
+	r.t.Helper()
+	r.queue.Write(v, kernels.Float32Bytes(host))
+	r.sync()
+}
+
+// load gives every layer the closed-form weights.
+func (r *rig) load() *rig {
+	r.t.Helper()
+	for l := range r.model.Layers() {
+		r.write(r.stackOf(l).Params(l), referenceParams(r.model, l))
+	}
+	return r
+}
+
+func (r *rig) zeroGrads() {
+	for _, s := range r.stacks {
+		s.ZeroGrads(r.queue)
+	}
+}
+
+// forward sends a micro-batch through all stacks and returns its losses.
+func (r *rig) forward(slot, micro int, scale float32) []float32 {
+	r.t.Helper()
+	tokens, targets := referenceMicro(r.model, r.batch, micro)
+	r.first().SetTokens(r.queue, slot, tokens)
+	r.last().SetTargets(r.queue, slot, targets)
+	for i, s := range r.stacks {
+		if i > 0 {
+			r.write(s.Input(slot), r.read(r.stacks[i-1].Output(slot)))
+		}
+		s.Forward(r.queue, slot, scale)
+	}
+	return r.read(r.last().Losses(slot))
+}
+
+// backward brings a slot's gradient back through all stacks; pass is (*Stack).Backward
+// or one that does the same in parts.
+func (r *rig) backward(slot int, pass func(s *Stack, q kernels.Queue, slot int)) {
+	r.t.Helper()
+	for i := len(r.stacks) - 1; i >= 0; i-- {
+		s := r.stacks[i]
+		if i < len(r.stacks)-1 {
+			r.write(s.OutputGrad(slot), r.read(r.stacks[i+1].InputGrad(slot)))
+		}
+		pass(s, r.queue, slot)
+	}
+	r.sync()
+}
+
+// grads reads all layers' gradients.
+func (r *rig) grads() [][]float32 {
+	r.t.Helper()
+	all := make([][]float32, r.model.Layers())
+	for l := range all {
+		all[l] = r.read(r.stackOf(l).Grads(l))
+	}
+	return all
+}
+
+// tieGrads gives both ends of the tied embedding the sum of their gradients.
+func (r *rig) tieGrads() {
+	r.t.Helper()
+	n, headLayer := r.model.TiedLen(), r.model.Layers()-1
+	embed := r.first().Grads(0).Slice(0, n)
+	head := r.last().Grads(headLayer)
+	head = head.Slice(head.Len-n, n)
+	sum := r.read(embed)
+	for i, g := range r.read(head) {
+		sum[i] += g
+	}
+	r.write(embed, sum)
+	r.write(head, sum)
+}
+
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %v, want %v to the bit", what, i, got[i], want[i])
+		}
+	}
+}
+
+func sum64(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v)
+	}
+	return sum
+}

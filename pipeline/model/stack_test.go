@@ -1,0 +1,137 @@
+package model
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/null"
+)
+
+// limited is a device that lacks memory or an operation and counts live buffers.
+type limited struct {
+	*null.Device
+	maxCount int        // elements of one buffer; 0: no limit
+	lacks    kernels.Op // 0: none
+	live     int
+}
+
+type limitedBuffer struct {
+	kernels.Buffer
+	device *limited
+}
+
+func (b limitedBuffer) Free() {
+	b.device.live--
+	b.Buffer.Free()
+}
+
+func (d *limited) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
+	if d.maxCount > 0 && count > d.maxCount {
+		return nil, kernels.ErrOutOfMemory
+	}
+	buf, err := d.Device.Alloc(dtype, count)
+	d.live++
+	return limitedBuffer{buf, d}, err
+}
+
+func (d *limited) Supports(c kernels.Call) error {
+	if c.Op == d.lacks {
+		return kernels.ErrUnsupported
+	}
+	return d.Device.Supports(c)
+}
+
+func TestNewStackFailsBeforeAStep(t *testing.T) {
+	valid := StackConfig{Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 1}
+	with := func(change func(*StackConfig)) StackConfig {
+		c := valid
+		change(&c)
+		return c
+	}
+	tests := []struct {
+		name   string
+		cfg    StackConfig
+		device limited
+		is     error
+		want   string
+	}{
+		{"model", with(func(c *StackConfig) { c.Model.Heads = 7 }), limited{}, ErrBadConfig, "7 heads"},
+		{"empty range", with(func(c *StackConfig) { c.First, c.End = 2, 2 }), limited{}, ErrBadConfig, "end layer is 2: take a value from 3 to 4"},
+		{"range outside", with(func(c *StackConfig) { c.End = 9 }), limited{}, ErrBadConfig, "end layer is 9"},
+		{"micro-batch", with(func(c *StackConfig) { c.MicroBatch = 0 }), limited{}, ErrBadConfig, "micro-batch is 0"},
+		{"slots", with(func(c *StackConfig) { c.Slots = -1 }), limited{}, ErrBadConfig, "slots is -1"},
+		{"memory", with(func(c *StackConfig) { c.Slots = 4096 }), limited{maxCount: 1 << 20}, kernels.ErrOutOfMemory, "saved activations need"},
+		{"more memory than an int counts", with(func(c *StackConfig) {
+			c.Model, c.MicroBatch, c.Slots = Config{Vocab: 2, Context: maxContext, Blocks: maxBlocks, Heads: 1, Channels: maxChannels}, maxMicroBatch, 1
+			c.End = c.Model.Layers()
+		}), limited{}, kernels.ErrOutOfMemory, "need more than"},
+		{"forward op", valid, limited{lacks: kernels.OpGELUForward}, kernels.ErrUnsupported, "layers [0,4) on null"},
+		{"backward op", valid, limited{lacks: kernels.OpAttentionBackward}, kernels.ErrUnsupported, "layers [0,4) on null"},
+		{"loss", valid, limited{lacks: kernels.OpCrossEntropy}, kernels.ErrUnsupported, "layers [0,4) on null"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			device := test.device
+			device.Device = null.New()
+			test.cfg.Device = &device
+			_, err := NewStack(test.cfg)
+			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %v with %q", err, test.is, test.want)
+			}
+			if device.live != 0 {
+				t.Errorf("%d buffers are left after the failure", device.live)
+			}
+		})
+	}
+	if _, err := NewStack(valid); !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), "device") {
+		t.Errorf("error without a device: %v", err)
+	}
+}
+
+// TestStackAllocatesOnce checks that there is one buffer of each kind and that Close
+// gives all of them back.
+func TestStackAllocatesOnce(t *testing.T) {
+	device := &limited{Device: null.New()}
+	s, err := NewStack(StackConfig{Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 3})
+	must(t, err)
+	if device.live != 5 {
+		t.Errorf("a stack has %d buffers, want parameters, gradients, activations, their gradients, tokens", device.live)
+	}
+	s.Close()
+	if device.live != 0 {
+		t.Errorf("%d buffers are left after Close", device.live)
+	}
+}
+
+func TestMisusePanics(t *testing.T) {
+	middle, err := NewStack(StackConfig{Device: null.New(), Model: tiny, First: 1, End: 3, MicroBatch: 1, Slots: 2})
+	must(t, err)
+	defer middle.Close()
+	whole, err := NewStack(StackConfig{Device: null.New(), Model: tiny, End: tiny.Layers(), MicroBatch: 1, Slots: 1})
+	must(t, err)
+	defer whole.Close()
+	q, err := null.New().NewQueue()
+	must(t, err)
+	misuses := map[string]func(){
+		"slot":                 func() { middle.Forward(q, 2, 1) },
+		"layer":                func() { middle.Params(3) },
+		"tokens":               func() { middle.SetTokens(q, 0, nil) },
+		"targets":              func() { middle.SetTargets(q, 0, nil) },
+		"logits":               func() { middle.ForwardLogits(q, 0) },
+		"split":                func() { middle.BackwardInput(q, 0) },
+		"input of the first":   func() { whole.Input(0) },
+		"gradient of the last": func() { whole.OutputGrad(0) },
+	}
+	for name, misuse := range misuses {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			misuse()
+		})
+	}
+}
