@@ -1,0 +1,181 @@
+package consensus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"pnode/planner"
+)
+
+// Apply gives the state that follows s when e is committed. It is total and
+// deterministic and never changes s. When the entry is refused the error says why, wraps
+// ErrRejected (and ErrStale where the entry came too late), and the state returned is s.
+func Apply(s State, e Entry) (State, error) {
+	next, err := e.apply(s)
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	return next, nil
+}
+
+func (e SetRun) apply(s State) (State, error) {
+	switch {
+	case s.Run != nil && same(*s.Run, e.Spec):
+		return s, nil
+	case s.Run != nil:
+		return s, fmt.Errorf("set run %q: the specification of run %q is set and never changes", clip(string(e.Spec.Run)), s.Run.Run)
+	case !name(string(e.Spec.Run)):
+		return s, fmt.Errorf("set run: ID of %d bytes, want 1 to %d", len(e.Spec.Run), maxName)
+	case e.Spec.Model.Blocks < 1 || e.Spec.Train.Micros < 1:
+		return s, fmt.Errorf("set run %q: %d blocks and %d micro-batches, want at least 1 of each", e.Spec.Run, e.Spec.Model.Blocks, e.Spec.Train.Micros)
+	}
+	spec := e.Spec
+	s.Run, s.Incarnation = &spec, 1
+	return s, nil
+}
+
+func (e Join) apply(s State) (State, error) {
+	if err := checkMember(e.Peer, e.Addrs, e.Profile); err != nil {
+		return s, fmt.Errorf("join: %w", err)
+	}
+	if len(e.Label) > maxText {
+		return s, fmt.Errorf("join %s: label of %d bytes, at most %d", e.Peer, len(e.Label), maxText)
+	}
+	old, known := s.Member(e.Peer)
+	known = known && old.State != Gone
+	if known && old.Boot == e.Boot {
+		return s, nil
+	}
+	if !known && s.present() >= MaxMembers {
+		return s, fmt.Errorf("join %s: the run already has %d nodes", e.Peer, MaxMembers)
+	}
+	s.Epoch++
+	return s.withMember(Member{
+		Peer: e.Peer, Boot: e.Boot, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
+		State: Joining, Since: s.Epoch,
+	}), nil
+}
+
+func (e Update) apply(s State) (State, error) {
+	if err := checkMember(e.Peer, e.Addrs, e.Profile); err != nil {
+		return s, fmt.Errorf("update: %w", err)
+	}
+	m, err := s.booted(e.Peer, e.Boot)
+	if err != nil {
+		return s, fmt.Errorf("update: %w", err)
+	}
+	m.Addrs, m.Profile = e.Addrs, e.Profile
+	return s.withMember(m), nil
+}
+
+func (e SetMemberState) apply(s State) (State, error) {
+	m, err := s.booted(e.Peer, e.Boot)
+	if err != nil {
+		return s, fmt.Errorf("set member %s: %w", e.State, err)
+	}
+	if len(e.Reason) > maxText {
+		return s, fmt.Errorf("set member %s %s: reason of %d bytes, at most %d", e.Peer, e.State, len(e.Reason), maxText)
+	}
+	if m.State == e.State {
+		return s, nil
+	}
+	if !slices.Contains(moves[m.State], e.State) {
+		return s, fmt.Errorf("set member %s %q: it is %s", e.Peer, e.State, m.State)
+	}
+	s.Epoch++
+	m.State, m.Reason, m.Since = e.State, e.Reason, s.Epoch
+	return s.withMember(m).forget(), nil
+}
+
+// moves lists where SetMemberState leads to. Only Join leads out of gone.
+var moves = map[MemberState][]MemberState{
+	Joining:  {Active, Draining, Gone},
+	Active:   {Draining, Gone},
+	Draining: {Gone},
+}
+
+// booted finds the member when it still is the process that is meant.
+func (s State) booted(peer planner.PeerID, boot uint64) (Member, error) {
+	m, ok := s.Member(peer)
+	if !ok {
+		return m, fmt.Errorf("%q is not in the roster", clip(string(peer)))
+	}
+	if m.Boot != boot {
+		return m, fmt.Errorf("%s was started again: %w", peer, ErrStale)
+	}
+	return m, nil
+}
+
+func (e WantSave) apply(s State) (State, error) {
+	if s.Run == nil {
+		return s, errNoRun
+	}
+	if e.Count > s.SaveWanted+1 {
+		return s, fmt.Errorf("want save %d: %d were wanted so far", e.Count, s.SaveWanted)
+	}
+	s.SaveWanted = max(s.SaveWanted, e.Count)
+	return s, nil
+}
+
+func (WantStop) apply(s State) (State, error) {
+	if s.Run == nil {
+		return s, errNoRun
+	}
+	s.StopWanted = true
+	return s, nil
+}
+
+func (e Resume) apply(s State) (State, error) {
+	switch {
+	case s.Run == nil:
+		return s, errNoRun
+	case e.Incarnation == s.Incarnation:
+		return s, nil
+	case e.Incarnation != s.Incarnation+1:
+		return s, fmt.Errorf("resume as incarnation %d of %d: %w", e.Incarnation, s.Incarnation, ErrStale)
+	}
+	s.Incarnation++
+	s.Epoch++
+	s.StopWanted = false
+	return s, nil
+}
+
+func (Finish) apply(s State) (State, error) {
+	if s.Run == nil {
+		return s, errNoRun
+	}
+	s.Finished = true
+	return s, nil
+}
+
+// checkMember bounds what a member says about itself.
+func checkMember(peer planner.PeerID, addrs []string, p planner.Profile) error {
+	if !name(string(peer)) {
+		return fmt.Errorf("peer ID of %d bytes, want 1 to %d", len(peer), maxName)
+	}
+	if len(addrs) > maxAddrs || len(p.Devices) > maxDevices || len(p.Links) > maxLinks {
+		return fmt.Errorf("%s: %d addresses, %d devices, %d links; at most %d, %d, %d", peer, len(addrs), len(p.Devices), len(p.Links), maxAddrs, maxDevices, maxLinks)
+	}
+	long := slices.ContainsFunc(addrs, func(a string) bool { return len(a) > maxText })
+	long = long || slices.ContainsFunc(p.Devices, func(d planner.DeviceProfile) bool { return !name(d.Name) || len(d.Model) > maxText })
+	long = long || slices.ContainsFunc(p.Links, func(l planner.LinkProfile) bool { return !name(string(l.Peer)) })
+	if long {
+		return fmt.Errorf("%s: an address, device or link peer is empty or longer than %d bytes", peer, maxText)
+	}
+	return nil
+}
+
+// same compares two specifications by their encoding.
+func same(a, b planner.RunSpec) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// name tells whether s is fit to name a peer, run or device.
+func name(s string) bool { return s != "" && len(s) <= maxName }
+
+// clip shortens foreign text for an error.
+func clip(s string) string { return s[:min(len(s), maxName)] }

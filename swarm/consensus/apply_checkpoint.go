@@ -1,0 +1,147 @@
+package consensus
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/planner"
+)
+
+func (e StageSaved) apply(s State) (State, error) {
+	if s.Run == nil {
+		return s, errNoRun
+	}
+	if err := e.check(s); err != nil {
+		return s, fmt.Errorf("stage saved, step %d: %w", e.Step, err)
+	}
+	if e.Step == s.Checkpoint.Step && e.Generation == s.Checkpoint.Generation {
+		merged, err := s.Checkpoint.merge(e.Layers)
+		if err != nil {
+			return s, fmt.Errorf("stage saved, step %d is committed: %w", e.Step, err)
+		}
+		s.Checkpoint = merged
+		return s, nil
+	}
+	if err := e.fences(s); err != nil {
+		return s, fmt.Errorf("stage saved, step %d: %w", e.Step, err)
+	}
+	next, err := s.collect(e)
+	if err != nil {
+		return s, fmt.Errorf("stage saved, step %d: %w", e.Step, err)
+	}
+	return next, nil
+}
+
+// fences refuses what belongs to another plan or to a step that is behind.
+func (e StageSaved) fences(s State) error {
+	switch {
+	case e.Generation != s.Plan.Generation || s.Plan.Generation == 0:
+		return fmt.Errorf("generation %d, the current one is %d: %w", e.Generation, s.Plan.Generation, ErrStale)
+	case e.Step <= s.Checkpoint.Step:
+		return fmt.Errorf("step %d is committed: %w", s.Checkpoint.Step, ErrStale)
+	case e.Step > s.Run.Train.Steps:
+		return fmt.Errorf("the run ends at step %d", s.Run.Train.Steps)
+	}
+	return nil
+}
+
+// collect puts the layers to the pending checkpoint of their step, and commits that one
+// when it is complete: the pending ones of earlier steps are then dropped.
+func (s State) collect(e StageSaved) (State, error) {
+	i, found := slices.BinarySearchFunc(s.Pending, e.Step, func(c Checkpoint, step planner.Step) int {
+		return cmp.Compare(c.Step, step)
+	})
+	if !found && i == 0 && len(s.Pending) == MaxPending {
+		return s, fmt.Errorf("%d later steps are being saved: %w", MaxPending, ErrStale)
+	}
+	piece := Checkpoint{Step: e.Step, Generation: e.Generation}
+	if found {
+		piece = s.Pending[i]
+	}
+	piece, err := piece.merge(e.Layers)
+	if err != nil {
+		return s, err
+	}
+	if len(piece.Layers) == s.Run.Model.Layers() {
+		s.Checkpoint = piece
+		if found {
+			i++
+		}
+		s.Pending = slices.Clone(s.Pending[i:])
+		return s, nil
+	}
+	s.Pending = slices.Clone(s.Pending)
+	if found {
+		s.Pending[i] = piece
+		return s, nil
+	}
+	s.Pending = slices.Insert(s.Pending, i, piece)
+	if len(s.Pending) > MaxPending {
+		s.Pending = slices.Delete(s.Pending, 0, 1)
+	}
+	return s, nil
+}
+
+// merge adds layers to a checkpoint. A layer that it has must be the same bytes; its
+// holders are joined.
+func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
+	c.Layers = slices.Clone(c.Layers)
+	for _, l := range layers {
+		i, found := slices.BinarySearchFunc(c.Layers, l.Layer, func(have LayerRef, layer int) int {
+			return cmp.Compare(have.Layer, layer)
+		})
+		if !found {
+			c.Layers = slices.Insert(c.Layers, i, l)
+			continue
+		}
+		have := &c.Layers[i]
+		if have.SizeBytes != l.SizeBytes || !slices.Equal(have.Chunks, l.Chunks) {
+			return c, fmt.Errorf("layer %d was saved with other contents", l.Layer)
+		}
+		have.Holders = union(have.Holders, l.Holders)
+	}
+	if n := c.chunks(); n > MaxCheckpointChunks {
+		return c, fmt.Errorf("%d chunks in one checkpoint, at most %d", n, MaxCheckpointChunks)
+	}
+	return c, nil
+}
+
+// union joins two lists of holders in the order of their first appearance, up to
+// MaxHolders.
+func union(a, b []planner.PeerID) []planner.PeerID {
+	a = slices.Clone(a)
+	for _, p := range b {
+		if len(a) < MaxHolders && !slices.Contains(a, p) {
+			a = append(a, p)
+		}
+	}
+	return a
+}
+
+// check wants layers of the model in ascending order, with contents and known holders.
+func (e StageSaved) check(s State) error {
+	if len(e.Layers) == 0 {
+		return errors.New("no layers")
+	}
+	previous := -1
+	for _, l := range e.Layers {
+		if l.Layer <= previous || l.Layer >= s.Run.Model.Layers() {
+			return fmt.Errorf("layer %d after %d, want ascending and below %d", l.Layer, previous, s.Run.Model.Layers())
+		}
+		previous = l.Layer
+		if l.SizeBytes < 1 || len(l.Chunks) > MaxCheckpointChunks || l.SizeBytes > int64(len(l.Chunks))*maxChunkBytes {
+			return fmt.Errorf("layer %d: %d bytes in %d chunks of at most %d bytes", l.Layer, l.SizeBytes, len(l.Chunks), maxChunkBytes)
+		}
+		if len(l.Holders) < 1 || len(l.Holders) > MaxHolders {
+			return fmt.Errorf("layer %d: %d holders, want 1 to %d", l.Layer, len(l.Holders), MaxHolders)
+		}
+		for _, h := range l.Holders {
+			if _, ok := s.Member(h); !ok {
+				return fmt.Errorf("layer %d is held by %q, which is not in the roster", l.Layer, clip(string(h)))
+			}
+		}
+	}
+	return nil
+}

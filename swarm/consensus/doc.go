@@ -1,0 +1,43 @@
+// Package consensus replicates the state of a run to every node: the run's
+// specification, the roster, the plans with their generations and the committed
+// checkpoints. It decides who plans (the elected leader) and what counts (what the log
+// holds).
+//
+// # Two halves
+//
+// The pure half has no I/O, clock or goroutine. [State] is the replicated value, an
+// [Entry] is one change to it, [Apply] is the only way from one to the next: total,
+// deterministic, and answering a refused entry with the reason. [Membership] decides the
+// next change of the raft configuration from the roster and who was heard of.
+//
+// The other half is a raft node: [Node] keeps log, votes and snapshots in a [KV], talks
+// over streams of a [Transport], carries proposals from any node to the leader, and on
+// the leader keeps the voters right.
+//
+// # Rules
+//
+//   - A plan is fenced by generation, term, roster epoch and starting step: one that was
+//     made from an older state is refused with [ErrStale].
+//   - Every entry may be applied twice with the same effect as once, because a proposal
+//     whose answer was lost is sent again.
+//   - Voters are 1 below three nodes, 3 from three, 5 from seven; two voters are only
+//     passed through. All other nodes receive the log without a vote, so that each knows
+//     the whole state. A run has at most [MaxMembers] nodes.
+//   - Without a quorum nothing is elected and nothing is committed.
+//
+// # What it refuses
+//
+// It does not admit peers (the transport must only deliver admitted ones, who may then
+// propose any entry: the fences guard against the stale, not against the malicious), it
+// makes no plans, moves no chunks and never looks into a profile or a plan further than
+// its bounds. Raft's own messages are decoded by hashicorp/raft.
+//
+// # Goroutines
+//
+// Each is started by [Start] in one group and waited for by [Node.Close]: the accept
+// loop, one per incoming request (at most 32), the leader's loop, the shutdown watcher;
+// raft and its stream transport run their own, which end with raft's shutdown.
+//
+// Callers: node. It imports planner for the vocabulary, and hashicorp/raft; never libp2p,
+// a database, a schedule or a kernel.
+package consensus

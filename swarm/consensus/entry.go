@@ -1,0 +1,224 @@
+package consensus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"pnode/planner"
+)
+
+// Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
+// StageSaved, WantSave, WantStop, Resume or Finish.
+type Entry interface {
+	kind() kind
+	// apply gives the next state, or the reason why there is none. It shares what does
+	// not change with the receiver's state and leaves that one as it was.
+	apply(State) (State, error)
+}
+
+// SetRun is the first entry of a run.
+type SetRun struct {
+	Spec planner.RunSpec `json:"spec"`
+}
+
+// Join brings a node into the roster as joining. The same boot again changes nothing; a
+// new boot of a known peer starts over as joining.
+type Join struct {
+	Peer    planner.PeerID  `json:"peer"`
+	Boot    uint64          `json:"boot"`
+	Addrs   []string        `json:"addrs,omitempty"`
+	Label   string          `json:"label,omitempty"`
+	Profile planner.Profile `json:"profile"`
+}
+
+// Update replaces addresses and profile of a member.
+type Update struct {
+	Peer    planner.PeerID  `json:"peer"`
+	Boot    uint64          `json:"boot"`
+	Addrs   []string        `json:"addrs,omitempty"`
+	Profile planner.Profile `json:"profile"`
+}
+
+// SetMemberState moves a member on: joining to active, active to draining, any to gone.
+type SetMemberState struct {
+	Peer   planner.PeerID `json:"peer"`
+	Boot   uint64         `json:"boot"`
+	State  MemberState    `json:"state"`
+	Reason string         `json:"reason,omitempty"`
+}
+
+// SetPlan makes Plan the current generation. It is refused with ErrStale unless the
+// generation is the next one, Term is no older than the current plan's, Epoch is the
+// state's and the plan starts from the newest committed checkpoint.
+type SetPlan struct {
+	Plan    planner.Plan `json:"plan"`
+	Term    planner.Term `json:"term"`
+	Epoch   uint64       `json:"epoch"`
+	Reasons []string     `json:"reasons,omitempty"`
+}
+
+// StageSaved reports that the state of some layers after a step is stored. When every
+// layer of a step has been reported the checkpoint is committed. Reporting a layer again
+// with the same chunks adds holders, also to the committed checkpoint.
+type StageSaved struct {
+	Step       planner.Step       `json:"step"`
+	Generation planner.Generation `json:"generation"`
+	Layers     []LayerRef         `json:"layers"`
+}
+
+// WantSave asks for a checkpoint out of turn. Count is the state's SaveWanted plus one,
+// so that the same wish sent twice counts once.
+type WantSave struct {
+	Count uint64 `json:"count"`
+}
+
+// WantStop asks all nodes to save and stop.
+type WantStop struct{}
+
+// Resume takes WantStop back and begins the next incarnation: the state's plus one.
+type Resume struct {
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// Finish ends the run: its last step is done.
+type Finish struct{}
+
+// kind is the entry's number in the log. Numbers are never reused.
+type kind uint8
+
+const (
+	kindSetRun kind = 1 + iota
+	kindJoin
+	kindUpdate
+	kindSetMemberState
+	kindSetPlan
+	kindStageSaved
+	kindWantSave
+	kindWantStop
+	kindResume
+	kindFinish
+)
+
+func (SetRun) kind() kind         { return kindSetRun }
+func (Join) kind() kind           { return kindJoin }
+func (Update) kind() kind         { return kindUpdate }
+func (SetMemberState) kind() kind { return kindSetMemberState }
+func (SetPlan) kind() kind        { return kindSetPlan }
+func (StageSaved) kind() kind     { return kindStageSaved }
+func (WantSave) kind() kind       { return kindWantSave }
+func (WantStop) kind() kind       { return kindWantStop }
+func (Resume) kind() kind         { return kindResume }
+func (Finish) kind() kind         { return kindFinish }
+
+const (
+	// MaxEntryBytes bounds an encoded entry: a plan of planner.MaxPlanBytes and reasons.
+	MaxEntryBytes = 2 << 20
+	// MaxStateBytes bounds an encoded state.
+	MaxStateBytes = 32 << 20
+
+	entryVersion = 1
+	stateVersion = 1
+)
+
+// EncodeEntry gives an entry's bytes: version, kind, JSON body.
+func EncodeEntry(e Entry) ([]byte, error) {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("%w entry %T: %w", ErrMalformed, e, err)
+	}
+	if len(body)+2 > MaxEntryBytes {
+		return nil, fmt.Errorf("%w entry %T: %d bytes, at most %d are accepted", ErrMalformed, e, len(body)+2, MaxEntryBytes)
+	}
+	return append([]byte{entryVersion, byte(e.kind())}, body...), nil
+}
+
+// DecodeEntry reads what EncodeEntry wrote. It refuses unknown versions, kinds and
+// fields, trailing bytes and more than MaxEntryBytes.
+func DecodeEntry(b []byte) (Entry, error) {
+	if len(b) < 2 || len(b) > MaxEntryBytes {
+		return nil, fmt.Errorf("%w entry: %d bytes", ErrMalformed, len(b))
+	}
+	if b[0] != entryVersion {
+		return nil, fmt.Errorf("%w entry: version %d, this program reads %d", ErrMalformed, b[0], entryVersion)
+	}
+	e, err := decodeBody(kind(b[1]), b[2:])
+	if err != nil {
+		return nil, fmt.Errorf("%w entry of kind %d: %w", ErrMalformed, b[1], err)
+	}
+	return e, nil
+}
+
+func decodeBody(k kind, body []byte) (Entry, error) {
+	switch k {
+	case kindSetRun:
+		return strict[SetRun](body)
+	case kindJoin:
+		return strict[Join](body)
+	case kindUpdate:
+		return strict[Update](body)
+	case kindSetMemberState:
+		return strict[SetMemberState](body)
+	case kindSetPlan:
+		return strict[SetPlan](body)
+	case kindStageSaved:
+		return strict[StageSaved](body)
+	case kindWantSave:
+		return strict[WantSave](body)
+	case kindWantStop:
+		return strict[WantStop](body)
+	case kindResume:
+		return strict[Resume](body)
+	case kindFinish:
+		return strict[Finish](body)
+	}
+	return nil, errors.New("unknown kind")
+}
+
+// strict decodes one JSON value without unknown fields and with nothing behind it.
+func strict[T any](b []byte) (T, error) {
+	var v, none T
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return none, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return none, errors.New("trailing bytes")
+	}
+	return v, nil
+}
+
+// EncodeState gives the bytes of a snapshot: version, JSON.
+func EncodeState(s State) ([]byte, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w state: %w", ErrMalformed, err)
+	}
+	if len(body)+1 > MaxStateBytes {
+		return nil, fmt.Errorf("%w state: %d bytes, at most %d are accepted", ErrMalformed, len(body)+1, MaxStateBytes)
+	}
+	return append([]byte{stateVersion}, body...), nil
+}
+
+// DecodeState reads what EncodeState wrote, up to MaxStateBytes, and as strictly as
+// DecodeEntry.
+func DecodeState(r io.Reader) (State, error) {
+	b, err := io.ReadAll(io.LimitReader(r, MaxStateBytes+1))
+	if err != nil {
+		return State{}, fmt.Errorf("consensus: read state: %w", err)
+	}
+	if len(b) < 1 || len(b) > MaxStateBytes {
+		return State{}, fmt.Errorf("%w state: %d bytes", ErrMalformed, len(b))
+	}
+	if b[0] != stateVersion {
+		return State{}, fmt.Errorf("%w state: version %d, this program reads %d", ErrMalformed, b[0], stateVersion)
+	}
+	s, err := strict[State](b[1:])
+	if err != nil {
+		return State{}, fmt.Errorf("%w state: %w", ErrMalformed, err)
+	}
+	return s, nil
+}

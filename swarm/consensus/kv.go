@@ -1,0 +1,32 @@
+package consensus
+
+// KV is the transactional store that log, votes and snapshots are kept in: one bucket,
+// used by one node. Keys sort as bytes. Implementations may keep neither the keys and
+// values they are given nor expect theirs to be kept beyond the call.
+type KV interface {
+	// Get gives a copy of the value of key.
+	Get(key []byte) (value []byte, found bool, err error)
+	// Write carries out all changes or none, in order, and returns when they are durable.
+	Write(changes []Change) error
+	// Scan visits the pairs in ascending order beginning with the first key not less than
+	// from, or in descending order beginning with the last key not greater than from,
+	// until visit returns false. Key and value are valid during the visit only.
+	Scan(from []byte, reverse bool, visit func(key, value []byte) bool) error
+}
+
+// Change sets Key to Value, or deletes Key.
+type Change struct {
+	Key, Value []byte
+	Delete     bool
+}
+
+// Keys: the first byte says what it is, so that a bucket can hold all of it.
+const (
+	prefixLog      = 'l' // + index, big-endian: log record
+	prefixStable   = 'v' // + raft's name: term and vote
+	prefixHead     = 'h' // alone: which snapshot counts
+	prefixSnapshot = 's' // + number, + piece, big-endian: contents of a snapshot
+)
+
+// maxWriteBytes is about how much one Write carries; a single larger value goes alone.
+const maxWriteBytes = 256 << 10

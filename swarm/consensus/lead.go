@@ -1,0 +1,164 @@
+package consensus
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"pnode/planner"
+)
+
+const (
+	reconcileInterval = time.Second
+	// readyLag is how many entries a server may be behind and still be given a vote.
+	readyLag = 64
+)
+
+// lead keeps the servers right while this node leads.
+func (n *Node) lead(ctx context.Context) {
+	ticker := time.NewTicker(reconcileInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		changed := n.Changed()
+		if n.raft.State() == raft.Leader {
+			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
+				n.config.Logger.Debug("consensus: servers not changed", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// reconcile makes the changes that Membership asks for, one after the other. A new leader
+// first waits until its state holds everything that is committed.
+func (n *Node) reconcile(ctx context.Context) error {
+	if err := n.takeOver(); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		a := Membership(Servers{
+			Self: n.self, Servers: n.Servers(), Members: n.State().Members,
+			Silent: n.silence, Ready: func(p planner.PeerID) bool { return n.isReady(ctx, p) },
+		})
+		if a.Kind == Rest {
+			return nil
+		}
+		if err := n.carryOut(a); err != nil {
+			return fmt.Errorf("consensus: %s %s: %w", a.Kind, a.Peer, err)
+		}
+		n.config.Logger.Info("consensus: servers changed", "action", a.Kind, "peer", a.Peer, "reason", a.Reason)
+		if a.Kind == Transfer {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// takeOver waits, once in a term, until this leader has applied what was committed.
+func (n *Node) takeOver() error {
+	term := planner.Term(n.raft.CurrentTerm())
+	n.mu.Lock()
+	done := n.led == term
+	n.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := n.raft.Barrier(rpcTimeout).Error(); err != nil {
+		return fmt.Errorf("consensus: take over term %d: %w", term, err)
+	}
+	n.mu.Lock()
+	n.led = term
+	n.mu.Unlock()
+	n.broadcast()
+	return nil
+}
+
+// silence is how long ago a server was last heard of, 0 when it answers heartbeats.
+func (n *Node) silence(p planner.PeerID) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	last, silent := n.silent[p]
+	if !silent {
+		return 0
+	}
+	return max(time.Since(last), 1)
+}
+
+// isReady asks a server how far it has come.
+func (n *Node) isReady(ctx context.Context, p planner.PeerID) bool {
+	r, err := n.ask(ctx, p, request{op: opApplied})
+	if err != nil || r.code != codeDone || len(r.body) != 8 {
+		return false
+	}
+	return binary.LittleEndian.Uint64(r.body)+readyLag >= n.raft.CommitIndex()
+}
+
+// carryOut makes one change and waits until it is committed.
+func (n *Node) carryOut(a Action) error {
+	id, address := raft.ServerID(a.Peer), raft.ServerAddress(a.Peer)
+	switch a.Kind {
+	case Add:
+		return n.raft.AddNonvoter(id, address, 0, rpcTimeout).Error()
+	case Promote:
+		return n.raft.AddVoter(id, address, 0, rpcTimeout).Error()
+	case Demote:
+		return n.raft.DemoteVoter(id, 0, rpcTimeout).Error()
+	case Remove:
+		return n.raft.RemoveServer(id, 0, rpcTimeout).Error()
+	case Transfer:
+		return n.raft.LeadershipTransferToServer(id, address).Error()
+	}
+	return fmt.Errorf("unknown action %q", a.Kind)
+}
+
+// Leave takes this node out of the run: it becomes draining, hands leadership and vote
+// over, and is gone. The last node of a run keeps its vote and stays as it is, so that the
+// run can be resumed from it. When ctx ends before another node could take over the error
+// says so, and leaving all the same endangers the quorum. Close the node afterwards.
+func (n *Node) Leave(ctx context.Context) error {
+	s := n.State()
+	m, ok := s.Member(n.self)
+	if !ok || m.State == Gone || s.present() == 1 {
+		return nil
+	}
+	drain := SetMemberState{Peer: n.self, Boot: m.Boot, State: Draining, Reason: "it is leaving"}
+	if err := n.Propose(ctx, drain); err != nil {
+		return fmt.Errorf("consensus: leave: %w", err)
+	}
+	for {
+		changed := n.Changed()
+		if !n.votes() {
+			break
+		}
+		select {
+		case <-changed:
+		case <-n.ended:
+			return ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("consensus: leave: no other node could take over the vote: %w", ctx.Err())
+		}
+	}
+	err := n.Propose(ctx, SetMemberState{Peer: n.self, Boot: m.Boot, State: Gone, Reason: "it left"})
+	if err != nil && !errors.Is(err, ErrStale) {
+		return fmt.Errorf("consensus: leave: %w", err)
+	}
+	return nil
+}
+
+// votes tells whether this node has a vote in the newest configuration it knows.
+func (n *Node) votes() bool {
+	for _, s := range n.Servers() {
+		if s.Peer == n.self {
+			return s.Voter
+		}
+	}
+	return false
+}

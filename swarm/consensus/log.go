@@ -1,0 +1,53 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// raftLogger passes what raft logs to l, quieter: a peer that is away is for the roster to
+// deal with, and raft repeats it with every heartbeat.
+func raftLogger(l *slog.Logger) hclog.Logger {
+	h := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Output: io.Discard, Level: hclog.Off})
+	h.RegisterSink(slogSink{l})
+	return h
+}
+
+type slogSink struct{ logger *slog.Logger }
+
+// Accept is called with each record, whatever its level.
+func (s slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	to := slog.LevelDebug
+	if level >= hclog.Error && !slices.ContainsFunc(args, aboutPeer) {
+		to = slog.LevelWarn
+	}
+	if !s.logger.Enabled(context.Background(), to) {
+		return
+	}
+	args = slices.Clone(args)
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
+		}
+	}
+	s.logger.Log(context.Background(), to, "raft: "+msg, args...)
+}
+
+// aboutPeer recognises the keys under which raft names the peer that did not answer, and
+// its stream layer's word for a stream that broke.
+func aboutPeer(arg any) bool {
+	switch arg {
+	case "peer", "target", "server-id":
+		return true
+	}
+	err, ok := arg.(error)
+	return ok && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded))
+}

@@ -1,0 +1,176 @@
+package consensus
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/hashicorp/raft"
+)
+
+// logStore keeps raft's log, term and vote in a KV.
+type logStore struct{ kv KV }
+
+var (
+	_ raft.LogStore    = logStore{}
+	_ raft.StableStore = logStore{}
+)
+
+func logKey(index uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{prefixLog}, index)
+}
+
+// logIndex is the index in a key, or false when the key is no log record's.
+func logIndex(key []byte) (uint64, bool) {
+	if len(key) != 9 || key[0] != prefixLog {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key[1:]), true
+}
+
+// FirstIndex is the lowest index in the log, 0 when it is empty.
+func (s logStore) FirstIndex() (uint64, error) { return s.edge(logKey(0), false) }
+
+// LastIndex is the highest index in the log, 0 when it is empty.
+func (s logStore) LastIndex() (uint64, error) { return s.edge(logKey(math.MaxUint64), true) }
+
+func (s logStore) edge(from []byte, reverse bool) (index uint64, err error) {
+	err = s.kv.Scan(from, reverse, func(key, _ []byte) bool {
+		index, _ = logIndex(key)
+		return false
+	})
+	if err != nil {
+		return 0, fmt.Errorf("consensus: find end of log: %w", err)
+	}
+	return index, nil
+}
+
+// GetLog reads one record; raft.ErrLogNotFound when there is none of that index.
+func (s logStore) GetLog(index uint64, l *raft.Log) error {
+	b, found, err := s.kv.Get(logKey(index))
+	if err != nil {
+		return fmt.Errorf("consensus: read log %d: %w", index, err)
+	}
+	if !found {
+		return raft.ErrLogNotFound
+	}
+	if err := decodeLog(b, l); err != nil {
+		return fmt.Errorf("consensus: read log %d: %w", index, err)
+	}
+	if l.Index != index {
+		return fmt.Errorf("%w: log record %d under index %d", ErrCorrupt, l.Index, index)
+	}
+	return nil
+}
+
+// StoreLog appends one record.
+func (s logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs appends records in writes of bounded size and ascending order: what a crash
+// leaves is the beginning of the log.
+func (s logStore) StoreLogs(logs []*raft.Log) error {
+	var changes []Change
+	size := 0
+	flush := func() error {
+		if len(changes) == 0 {
+			return nil
+		}
+		err := s.kv.Write(changes)
+		changes, size = nil, 0
+		return err
+	}
+	for _, l := range logs {
+		record := encodeLog(l)
+		if size+len(record) > maxWriteBytes {
+			if err := flush(); err != nil {
+				return fmt.Errorf("consensus: append log before %d: %w", l.Index, err)
+			}
+		}
+		changes = append(changes, Change{Key: logKey(l.Index), Value: record})
+		size += len(record)
+	}
+	if err := flush(); err != nil {
+		return fmt.Errorf("consensus: append log: %w", err)
+	}
+	return nil
+}
+
+// DeleteRange deletes the records from first to last, both included, in several writes.
+// The end of the log is deleted backwards and its beginning forwards, so that a crash
+// leaves no hole.
+func (s logStore) DeleteRange(first, last uint64) error {
+	end, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	var keys [][]byte
+	err = s.kv.Scan(logKey(first), false, func(key, _ []byte) bool {
+		index, ok := logIndex(key)
+		if !ok || index > last {
+			return false
+		}
+		keys = append(keys, slices.Clone(key))
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("consensus: delete log %d to %d: %w", first, last, err)
+	}
+	if last >= end {
+		slices.Reverse(keys)
+	}
+	if err := deleteKeys(s.kv, keys); err != nil {
+		return fmt.Errorf("consensus: delete log %d to %d: %w", first, last, err)
+	}
+	return nil
+}
+
+// deleteKeys deletes in the order given, in writes of at most 1,024 keys.
+func deleteKeys(kv KV, keys [][]byte) error {
+	for part := range slices.Chunk(keys, 1024) {
+		changes := make([]Change, len(part))
+		for i, k := range part {
+			changes[i] = Change{Key: k, Delete: true}
+		}
+		if err := kv.Write(changes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stableKey(name []byte) []byte { return append([]byte{prefixStable}, name...) }
+
+// Set stores a value under raft's name for it.
+func (s logStore) Set(name, value []byte) error {
+	if err := s.kv.Write([]Change{{Key: stableKey(name), Value: value}}); err != nil {
+		return fmt.Errorf("consensus: store %s: %w", name, err)
+	}
+	return nil
+}
+
+// Get reads a value; empty when there is none.
+func (s logStore) Get(name []byte) ([]byte, error) {
+	v, _, err := s.kv.Get(stableKey(name))
+	if err != nil {
+		return nil, fmt.Errorf("consensus: read %s: %w", name, err)
+	}
+	return v, nil
+}
+
+// SetUint64 stores a number.
+func (s logStore) SetUint64(name []byte, v uint64) error {
+	return s.Set(name, binary.BigEndian.AppendUint64(nil, v))
+}
+
+// GetUint64 reads a number; 0 when there is none.
+func (s logStore) GetUint64(name []byte) (uint64, error) {
+	b, err := s.Get(name)
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: %s has %d bytes, want 8", ErrCorrupt, name, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}

@@ -1,0 +1,227 @@
+package consensus
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"pnode/planner"
+)
+
+// DeadAfter is how long a voter is not heard of before it may be replaced.
+const DeadAfter = 60 * time.Second
+
+// Server is one entry of the raft configuration.
+type Server struct {
+	Peer  planner.PeerID
+	Voter bool
+}
+
+// Servers is what Membership decides from, as the leader Self sees it.
+type Servers struct {
+	Self    planner.PeerID
+	Servers []Server
+	Members []Member
+	// Silent is how long ago a server was last heard of; 0 when it answers.
+	Silent func(planner.PeerID) time.Duration
+	// Ready tells whether a server without a vote has nearly the whole log. It is asked
+	// only about candidates for promotion.
+	Ready func(planner.PeerID) bool
+}
+
+// ActionKind is one kind of change of the raft configuration.
+type ActionKind string
+
+// Rest is no change. Add brings a server in without a vote, Promote gives it one, Demote
+// takes it away, Remove takes the server out. Transfer hands leadership to a voter, for a
+// leader that is about to lose its vote.
+const (
+	Rest     ActionKind = "rest"
+	Add      ActionKind = "add"
+	Promote  ActionKind = "promote"
+	Demote   ActionKind = "demote"
+	Remove   ActionKind = "remove"
+	Transfer ActionKind = "transfer"
+)
+
+// Action is the next change and why.
+type Action struct {
+	Kind   ActionKind
+	Peer   planner.PeerID
+	Reason string
+}
+
+// Voters is how many voters n nodes have: 1 below 3 (of two voters the loss of either
+// stops the run), 3 from 3, 5 from 7.
+func Voters(n int) int {
+	switch {
+	case n < 3:
+		return 1
+	case n < 7:
+		return 3
+	}
+	return 5
+}
+
+// Membership decides the next change of the configuration, one at a time: the next is
+// asked for when this one is committed. It never gives a change after which the voters
+// that answer are no majority. A dead voter leaves only when enough others have a vote,
+// so without a replacement three voters stay three.
+func Membership(v Servers) Action {
+	for _, m := range v.Members {
+		if m.State != Gone && !slices.ContainsFunc(v.Servers, func(s Server) bool { return s.Peer == m.Peer }) {
+			return Action{Add, m.Peer, "it is in the roster"}
+		}
+	}
+	t := v.tally()
+	if a, ok := t.grow(); ok {
+		return a
+	}
+	if a, ok := t.shrink(); ok {
+		return a
+	}
+	for _, s := range v.Servers {
+		if m, ok := v.member(s.Peer); !s.Voter && s.Peer != v.Self && (!ok || m.State == Gone) {
+			return Action{Remove, s.Peer, "it is gone"}
+		}
+	}
+	return Action{Kind: Rest}
+}
+
+// tally sorts the servers by what is to become of them.
+type tally struct {
+	Servers
+	voters     int
+	answering  int              // voters that answer now
+	keep       []planner.PeerID // voters that should stay: the leader, then by age
+	leaving    []planner.PeerID // voters that answer but are draining or gone
+	dead       []planner.PeerID // voters not heard of for DeadAfter
+	candidates []planner.PeerID // active servers without a vote that answer, by age
+	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
+	// too many. They differ by the nodes that fell silent a moment ago, so that those do
+	// not move votes to and fro.
+	enough, tooMany int
+}
+
+func (v Servers) tally() tally {
+	t := tally{Servers: v}
+	silentActive := 0
+	for _, s := range v.byAge() {
+		m, known := v.member(s.Peer)
+		staying := !known || m.State == Active || m.State == Joining
+		silent := v.silence(s.Peer)
+		switch {
+		case !s.Voter && known && m.State == Active && silent == 0:
+			t.candidates = append(t.candidates, s.Peer)
+		case !s.Voter && known && m.State == Active && silent < DeadAfter:
+			silentActive++
+		case !s.Voter:
+		case silent >= DeadAfter:
+			t.dead = append(t.dead, s.Peer)
+		case staying:
+			t.keep = append(t.keep, s.Peer)
+		case silent == 0:
+			t.leaving = append(t.leaving, s.Peer)
+		}
+		if s.Voter {
+			t.voters++
+		}
+		if s.Voter && silent == 0 {
+			t.answering++
+		}
+	}
+	nodes := len(t.keep) + len(t.dead) + len(t.candidates)
+	t.enough, t.tooMany = Voters(nodes), Voters(nodes+silentActive)
+	return t
+}
+
+// byAge gives the servers by the epoch their member's state began with, Self first.
+func (v Servers) byAge() []Server {
+	age := func(p planner.PeerID) uint64 {
+		m, _ := v.member(p)
+		return m.Since
+	}
+	sorted := slices.Clone(v.Servers)
+	slices.SortFunc(sorted, func(a, b Server) int {
+		if (a.Peer == v.Self) != (b.Peer == v.Self) {
+			if a.Peer == v.Self {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(age(a.Peer), age(b.Peer)), strings.Compare(string(a.Peer), string(b.Peer)))
+	})
+	return sorted
+}
+
+func (v Servers) member(p planner.PeerID) (Member, bool) {
+	return State{Members: v.Members}.Member(p)
+}
+
+func (v Servers) silence(p planner.PeerID) time.Duration {
+	if p == v.Self {
+		return 0
+	}
+	return v.Silent(p)
+}
+
+// safe tells whether answering voters are a majority of voters.
+func safe(answering, voters int) bool { return answering >= voters/2+1 }
+
+// grow promotes when there are too few voters that stay, and enough candidates that have
+// the log to reach the next odd number: from one voter to three it is two or none.
+func (t tally) grow() (Action, bool) {
+	if len(t.keep) >= t.enough || !safe(t.answering+1, t.voters+1) {
+		return Action{}, false
+	}
+	need := 1
+	if len(t.keep)%2 == 1 && len(t.dead)+len(t.leaving) == 0 {
+		need = 2
+	}
+	var ready []planner.PeerID
+	for _, p := range t.candidates {
+		if len(ready) < need && t.Ready(p) {
+			ready = append(ready, p)
+		}
+	}
+	if len(ready) < need {
+		return Action{}, false
+	}
+	return Action{Promote, ready[0], "too few voters for the number of nodes"}, true
+}
+
+// shrink takes the vote of those that leave when they are replaced or nobody can replace
+// them, removes the dead when there are voters enough without them, and demotes the
+// youngest of too many.
+func (t tally) shrink() (Action, bool) {
+	switch {
+	case len(t.leaving) > 0 && (len(t.keep) >= t.enough || len(t.candidates) == 0):
+		return t.demote(t.leaving[len(t.leaving)-1], "it is leaving")
+	case len(t.dead) > 0 && t.voters > t.tooMany && safe(t.answering, t.voters-1):
+		return Action{Remove, t.dead[0], "not heard of, and replaced"}, true
+	case len(t.keep) > t.tooMany:
+		return t.demote(t.keep[len(t.keep)-1], "too many voters for the number of nodes")
+	}
+	return Action{}, false
+}
+
+// demote takes the vote of a voter, after leadership when it is the leader's own.
+func (t tally) demote(p planner.PeerID, reason string) (Action, bool) {
+	answering := t.answering
+	if t.silence(p) == 0 {
+		answering--
+	}
+	if !safe(answering, t.voters-1) {
+		return Action{}, false
+	}
+	if p != t.Self {
+		return Action{Demote, p, reason}, true
+	}
+	for _, k := range t.keep {
+		if t.silence(k) == 0 {
+			return Action{Transfer, k, "the leader is leaving"}, true
+		}
+	}
+	return Action{}, false
+}

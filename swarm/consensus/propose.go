@@ -1,0 +1,196 @@
+package consensus
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sync/errgroup"
+
+	"pnode/planner"
+)
+
+const (
+	maxRequests  = 32 // incoming requests served at the same time
+	firstBackoff = 20 * time.Millisecond
+	lastBackoff  = 500 * time.Millisecond
+)
+
+// Propose has the leader commit e and returns nil when that is done and the entry was
+// accepted; the State of a node that does not lead may follow a moment later. A refusal
+// wraps ErrRejected. While there is no leader it tries again, until ctx ends: then the
+// error wraps ErrNoLeader, and the entry may or may not have been committed. Entries are
+// made so that proposing one again is harmless.
+func (n *Node) Propose(ctx context.Context, e Entry) error {
+	body, err := EncodeEntry(e)
+	if err != nil {
+		return err
+	}
+	q := request{op: opPropose, hops: 1, body: body}
+	backoff := firstBackoff
+	for attempt := 0; ; attempt++ {
+		err := n.try(ctx, q, attempt)
+		if err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrClosed) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: propose %T: %w: %w", ErrNoLeader, e, ctx.Err(), err)
+		case <-n.ended:
+			return ErrClosed
+		case <-time.After(backoff):
+			backoff = min(2*backoff, lastBackoff)
+		}
+	}
+}
+
+// try makes one attempt: here when this node leads, at the leader when one is known, else
+// through one of the contacts. Every other attempt goes through a contact, in case the
+// leader cannot be reached from here.
+func (n *Node) try(ctx context.Context, q request, attempt int) error {
+	if n.raft.State() == raft.Leader {
+		return n.commit(q.body)
+	}
+	leader, _, _ := n.Leader()
+	target := leader
+	if contacts := n.contacts(); len(contacts) > 0 && (leader == "" || attempt%2 == 1) {
+		target = contacts[attempt%len(contacts)]
+	}
+	if target == "" || target == n.self {
+		return errRetry
+	}
+	r, err := n.ask(ctx, target, q)
+	if err != nil {
+		return err
+	}
+	return r.err()
+}
+
+// contacts are the peers that may know the leader.
+func (n *Node) contacts() []planner.PeerID {
+	contacts := slices.Clone(n.config.Contacts())
+	for _, m := range n.State().Members {
+		if m.State != Gone && !slices.Contains(contacts, m.Peer) {
+			contacts = append(contacts, m.Peer)
+		}
+	}
+	return slices.DeleteFunc(contacts, func(p planner.PeerID) bool { return p == n.self })
+}
+
+// commit has raft commit an entry on this node, the leader, and gives its outcome.
+func (n *Node) commit(body []byte) error {
+	if _, err := DecodeEntry(body); err != nil {
+		return fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	if !n.enter() {
+		return ErrClosed
+	}
+	defer n.applies.Done()
+	future := n.raft.Apply(body, requestTimeout)
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("%w: %w", errRetry, err)
+	}
+	refusal, _ := future.Response().(error)
+	return refusal
+}
+
+// enter registers one who waits for a future of raft; false when the node is closing.
+func (n *Node) enter() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closing {
+		return false
+	}
+	n.applies.Add(1)
+	return true
+}
+
+// accept takes incoming streams until ctx ends, or the transport is closed.
+func (n *Node) accept(ctx context.Context) {
+	var requests errgroup.Group
+	requests.SetLimit(maxRequests)
+	defer requests.Wait()
+	for {
+		s, peer, err := n.config.Transport.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			n.config.Logger.Warn("consensus: accept stream", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(lastBackoff):
+				continue
+			}
+		}
+		served := requests.TryGo(func() error {
+			n.serve(ctx, s, peer)
+			return nil
+		})
+		if !served {
+			n.config.Logger.Warn("consensus: too many requests, stream refused", "peer", peer)
+			s.Close()
+		}
+	}
+}
+
+// serve looks at the first byte of a stream: raft's go to its transport, a request is
+// answered. The whole request must come within requestTimeout.
+func (n *Node) serve(ctx context.Context, s Stream, peer planner.PeerID) {
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	var first [1]byte
+	err := s.SetDeadline(time.Now().Add(requestTimeout))
+	if err == nil {
+		_, err = io.ReadFull(s, first[:])
+	}
+	if err == nil && first[0] == streamRaft {
+		if err = s.SetDeadline(time.Time{}); err == nil && stop() {
+			n.layer.deliver(ctx, s, peer)
+			return
+		}
+	}
+	defer s.Close()
+	if err != nil || first[0] != streamRequest {
+		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "first", first[0], "err", err)
+		return
+	}
+	q, err := readRequest(s)
+	if err != nil {
+		n.config.Logger.Debug("consensus: request refused", "peer", peer, "err", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	r := n.handle(ctx, q)
+	s.SetDeadline(time.Now().Add(requestTimeout))
+	if _, err := s.Write(appendResponse(nil, r)); err != nil {
+		n.config.Logger.Debug("consensus: response not sent", "peer", peer, "err", err)
+	}
+}
+
+// handle carries out a request. A proposal that has a hop left is passed on to the leader.
+func (n *Node) handle(ctx context.Context, q request) response {
+	if q.op == opApplied {
+		return response{codeDone, binary.LittleEndian.AppendUint64(nil, n.raft.AppliedIndex())}
+	}
+	if n.raft.State() == raft.Leader {
+		return answer(n.commit(q.body))
+	}
+	leader, _, _ := n.Leader()
+	if q.hops == 0 || leader == "" || leader == n.self {
+		return answer(errRetry)
+	}
+	r, err := n.ask(ctx, leader, request{op: opPropose, body: q.body})
+	if err != nil {
+		return answer(fmt.Errorf("%w: %w", errRetry, err))
+	}
+	return r
+}

@@ -1,0 +1,149 @@
+package consensus
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"pnode/planner"
+)
+
+// A request: streamRequest, operation, hops left, length (4 bytes, little-endian), body.
+// A response: code, length (4 bytes), body.
+const (
+	opPropose = 1 // body: an entry. Carried out by the leader
+	opApplied = 2 // no body. The response holds the index applied last, 8 bytes
+
+	codeDone     = 1
+	codeRejected = 2 // body: the reason
+	codeStale    = 3 // as rejected, with ErrStale
+	codeRetry    = 4 // body: why it may work later
+
+	requestHeader    = 6
+	responseHeader   = 5
+	maxResponseBytes = 4 << 10
+	requestTimeout   = 5 * time.Second
+)
+
+type request struct {
+	op, hops byte
+	body     []byte
+}
+
+type response struct {
+	code byte
+	body []byte
+}
+
+// errRetry marks failures after which the proposal is tried again.
+var errRetry = errors.New("not answered by a leader")
+
+// answer turns an outcome into a response.
+func answer(err error) response {
+	switch {
+	case err == nil:
+		return response{code: codeDone}
+	case errors.Is(err, ErrStale):
+		return response{codeStale, []byte(err.Error())}
+	case errors.Is(err, ErrRejected):
+		return response{codeRejected, []byte(err.Error())}
+	}
+	return response{codeRetry, []byte(err.Error())}
+}
+
+// err turns a response back into the outcome.
+func (r response) err() error {
+	switch r.code {
+	case codeDone:
+		return nil
+	case codeStale:
+		return &remoteError{string(r.body), []error{ErrRejected, ErrStale}}
+	case codeRejected:
+		return &remoteError{string(r.body), []error{ErrRejected}}
+	}
+	return &remoteError{string(r.body), []error{errRetry}}
+}
+
+// remoteError is another node's error, with the sentinels it wraps.
+type remoteError struct {
+	text string
+	is   []error
+}
+
+func (e *remoteError) Error() string   { return e.text }
+func (e *remoteError) Unwrap() []error { return e.is }
+
+func appendRequest(b []byte, r request) []byte {
+	b = append(b, r.op, r.hops)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.body)))
+	return append(b, r.body...)
+}
+
+// readRequest reads a request behind its streamRequest byte.
+func readRequest(r io.Reader) (request, error) {
+	var h [requestHeader]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return request{}, fmt.Errorf("consensus: read request: %w", err)
+	}
+	size := binary.LittleEndian.Uint32(h[2:])
+	if h[0] != opPropose && h[0] != opApplied || h[1] > 1 || size > MaxEntryBytes {
+		return request{}, fmt.Errorf("%w request: operation %d, %d hops, %d bytes", ErrMalformed, h[0], h[1], size)
+	}
+	body, err := readBody(r, size)
+	return request{op: h[0], hops: h[1], body: body}, err
+}
+
+func appendResponse(b []byte, r response) []byte {
+	body := r.body[:min(len(r.body), maxResponseBytes)]
+	b = binary.LittleEndian.AppendUint32(append(b, r.code), uint32(len(body)))
+	return append(b, body...)
+}
+
+func readResponse(r io.Reader) (response, error) {
+	var h [responseHeader]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return response{}, fmt.Errorf("consensus: read response: %w", err)
+	}
+	size := binary.LittleEndian.Uint32(h[1:])
+	if h[0] < codeDone || h[0] > codeRetry || size > maxResponseBytes {
+		return response{}, fmt.Errorf("%w response: code %d, %d bytes", ErrMalformed, h[0], size)
+	}
+	body, err := readBody(r, size)
+	return response{h[0], body}, err
+}
+
+// readBody reads size bytes, allocating as they come.
+func readBody(r io.Reader, size uint32) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, int64(size)))
+	if err != nil {
+		return nil, fmt.Errorf("consensus: read body: %w", err)
+	}
+	if len(body) != int(size) {
+		return nil, fmt.Errorf("%w body: %d of %d bytes", ErrMalformed, len(body), size)
+	}
+	return body, nil
+}
+
+// ask sends one request to a peer, within requestTimeout.
+func (n *Node) ask(ctx context.Context, peer planner.PeerID, q request) (response, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s, err := n.config.Transport.Open(ctx, peer)
+	if err != nil {
+		return response{}, fmt.Errorf("consensus: ask %s: %w", peer, err)
+	}
+	defer s.Close()
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	if _, err := s.Write(appendRequest([]byte{streamRequest}, q)); err != nil {
+		return response{}, fmt.Errorf("consensus: ask %s: %w", peer, err)
+	}
+	r, err := readResponse(s)
+	if err != nil {
+		return response{}, fmt.Errorf("consensus: ask %s: %w", peer, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,162 @@
+package consensus
+
+import (
+	"slices"
+	"strings"
+
+	"pnode/planner"
+)
+
+// Bounds of the replicated state. They keep a snapshot under MaxStateBytes.
+const (
+	// MaxMembers bounds the members that are not gone: each receives the whole log from
+	// the leader. As many gone ones are remembered.
+	MaxMembers = 64
+	// MaxPending bounds the steps whose checkpoint is incomplete; the oldest is dropped.
+	MaxPending = 4
+	// MaxCheckpointChunks bounds the chunks of one checkpoint: 64 GiB in 4 MiB chunks.
+	MaxCheckpointChunks = 16384
+	// MaxHolders bounds the peers listed as holding one layer.
+	MaxHolders = 16
+
+	maxAddrs      = 32
+	maxDevices    = 16
+	maxLinks      = 256
+	maxReasons    = 64
+	maxText       = 512 // bytes of an address, reason or label
+	maxName       = 128 // bytes of a peer ID, run ID or device name
+	maxChunkBytes = 4 << 20
+)
+
+// MemberState is where a member stands in its life with the run.
+type MemberState string
+
+// A member joins, becomes active when it has measured itself, drains when it is about to
+// leave, and is gone when it left or was lost. Plans place stages on active ones only.
+const (
+	Joining  MemberState = "joining"
+	Active   MemberState = "active"
+	Draining MemberState = "draining"
+	Gone     MemberState = "gone"
+)
+
+// Member is one node of the roster.
+type Member struct {
+	Peer planner.PeerID `json:"peer"`
+	// Boot differs each time the node's process starts. An entry about a member names
+	// the boot it means, so that news of an earlier process does not hit the next one.
+	Boot  uint64      `json:"boot"`
+	Addrs []string    `json:"addrs,omitempty"`
+	State MemberState `json:"state"`
+	// Since is the epoch that State began with; Reason says why it did.
+	Since   uint64          `json:"since"`
+	Reason  string          `json:"reason,omitempty"`
+	Label   string          `json:"label,omitempty"`
+	Profile planner.Profile `json:"profile"`
+}
+
+// LayerRef is the saved state of one layer: its chunks in order, and who has them.
+type LayerRef struct {
+	Layer     int              `json:"layer"`
+	SizeBytes int64            `json:"size_bytes"`
+	Chunks    []planner.Hash   `json:"chunks"`
+	Holders   []planner.PeerID `json:"holders"`
+}
+
+// Checkpoint is the saved state of the model after a step, layers in ascending order. A
+// committed one has every layer; the zero Checkpoint stands for the initial model.
+type Checkpoint struct {
+	Step       planner.Step       `json:"step"`
+	Generation planner.Generation `json:"generation"`
+	Layers     []LayerRef         `json:"layers,omitempty"`
+}
+
+// State is what all nodes agree on. It is a value: nothing reachable from it is ever
+// changed, neither by Apply nor by its readers.
+type State struct {
+	Run *planner.RunSpec `json:"run,omitempty"`
+	// Incarnation is 1 from SetRun on and raised by every Resume.
+	Incarnation uint64 `json:"incarnation"`
+	// Epoch counts what a plan depends on beside the checkpoint: joins, member states,
+	// resumes. A plan names the epoch it was made from.
+	Epoch uint64 `json:"epoch"`
+	// Members are sorted by peer.
+	Members []Member `json:"members,omitempty"`
+	// Plan is the current generation; generation 0 is no plan. Term is the term of the
+	// planner that made it, Reasons its reasons.
+	Plan    planner.Plan `json:"plan"`
+	Term    planner.Term `json:"term"`
+	Reasons []string     `json:"reasons,omitempty"`
+	// Checkpoint is the newest complete one, Pending the incomplete ones of the current
+	// generation by ascending step.
+	Checkpoint Checkpoint   `json:"checkpoint"`
+	Pending    []Checkpoint `json:"pending,omitempty"`
+	// SaveWanted counts the checkpoints asked for out of turn.
+	SaveWanted uint64 `json:"save_wanted"`
+	// StopWanted asks all nodes to save and stop; Resume takes it back. Finished is set
+	// once, when the last step is done.
+	StopWanted bool `json:"stop_wanted"`
+	Finished   bool `json:"finished"`
+}
+
+// Member finds a member of the roster.
+func (s State) Member(peer planner.PeerID) (Member, bool) {
+	if i, ok := s.find(peer); ok {
+		return s.Members[i], true
+	}
+	return Member{}, false
+}
+
+func (s State) find(peer planner.PeerID) (int, bool) {
+	return slices.BinarySearchFunc(s.Members, peer, func(m Member, p planner.PeerID) int {
+		return strings.Compare(string(m.Peer), string(p))
+	})
+}
+
+// withMember gives the state with m put in place of the member of the same peer, or
+// inserted. The receiver's roster stays as it is.
+func (s State) withMember(m Member) State {
+	i, ok := s.find(m.Peer)
+	s.Members = slices.Clone(s.Members)
+	if ok {
+		s.Members[i] = m
+	} else {
+		s.Members = slices.Insert(s.Members, i, m)
+	}
+	return s
+}
+
+// present counts the members that are not gone.
+func (s State) present() int {
+	n := 0
+	for _, m := range s.Members {
+		if m.State != Gone {
+			n++
+		}
+	}
+	return n
+}
+
+// forget drops the member that has been gone longest when more than MaxMembers are.
+func (s State) forget() State {
+	if len(s.Members)-s.present() <= MaxMembers {
+		return s
+	}
+	oldest := -1
+	for i, m := range s.Members {
+		if m.State == Gone && (oldest < 0 || m.Since < s.Members[oldest].Since) {
+			oldest = i
+		}
+	}
+	s.Members = slices.Delete(slices.Clone(s.Members), oldest, oldest+1)
+	return s
+}
+
+// chunks counts the chunks of a checkpoint's layers.
+func (c Checkpoint) chunks() int {
+	n := 0
+	for _, l := range c.Layers {
+		n += len(l.Chunks)
+	}
+	return n
+}

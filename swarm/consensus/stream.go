@@ -1,0 +1,163 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"pnode/planner"
+)
+
+// Stream is a reliable two-way stream to one peer. Close ends both directions and unblocks
+// Read and Write.
+type Stream interface {
+	io.ReadWriteCloser
+	SetDeadline(time.Time) error
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// Transport opens and accepts streams. It authenticates both ends and delivers admitted
+// members only.
+type Transport interface {
+	Self() planner.PeerID
+	Open(ctx context.Context, peer planner.PeerID) (Stream, error)
+	// Accept waits for the next stream; it fails when ctx ends or the transport is closed.
+	Accept(ctx context.Context) (Stream, planner.PeerID, error)
+}
+
+// The first byte of a stream says what it carries.
+const (
+	streamRaft    = 'r' // raft's messages, until it is closed
+	streamRequest = 'q' // one request and its response
+)
+
+// streamLayer is the part of a Transport's streams that carries raft's messages. A server
+// address is a peer ID.
+type streamLayer struct {
+	transport Transport
+	incoming  chan *conn
+	// mu guards conns, all open connections; nil when the layer is closed.
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	closed chan struct{}
+}
+
+func newStreamLayer(t Transport) *streamLayer {
+	return &streamLayer{
+		transport: t, incoming: make(chan *conn),
+		conns: map[*conn]struct{}{}, closed: make(chan struct{}),
+	}
+}
+
+// Dial opens a stream to the peer whose ID the address is.
+func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	peer := planner.PeerID(address)
+	s, err := l.transport.Open(ctx, peer)
+	if err != nil {
+		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
+	}
+	c, err := l.track(s, peer)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	err = s.SetWriteDeadline(deadline)
+	if err == nil {
+		_, err = s.Write([]byte{streamRaft})
+	}
+	if err == nil {
+		err = s.SetWriteDeadline(time.Time{})
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
+	}
+	return c, nil
+}
+
+// deliver hands over an incoming stream whose first byte has been read.
+func (l *streamLayer) deliver(ctx context.Context, s Stream, peer planner.PeerID) {
+	c, err := l.track(s, peer)
+	if err != nil {
+		return
+	}
+	select {
+	case l.incoming <- c:
+	case <-l.closed:
+	case <-ctx.Done():
+		c.Close()
+	}
+}
+
+// track remembers a stream so that closing the layer closes it.
+func (l *streamLayer) track(s Stream, peer planner.PeerID) (*conn, error) {
+	c := &conn{Stream: s, layer: l, peer: peer}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns == nil {
+		s.Close()
+		return nil, net.ErrClosed
+	}
+	l.conns[c] = struct{}{}
+	return c, nil
+}
+
+// Accept waits for the next stream from a peer.
+func (l *streamLayer) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.incoming:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close closes the layer and every stream of it.
+func (l *streamLayer) Close() error {
+	l.mu.Lock()
+	conns := l.conns
+	if conns != nil {
+		close(l.closed)
+	}
+	l.conns = nil
+	l.mu.Unlock()
+	for c := range conns {
+		c.Stream.Close()
+	}
+	return nil
+}
+
+// Addr is this node's peer ID.
+func (l *streamLayer) Addr() net.Addr { return peerAddr(l.transport.Self()) }
+
+// conn makes a stream the net.Conn that raft wants.
+type conn struct {
+	Stream
+	layer *streamLayer
+	peer  planner.PeerID
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.layer.Addr() }
+func (c *conn) RemoteAddr() net.Addr { return peerAddr(c.peer) }
+
+// Close closes the stream and forgets it.
+func (c *conn) Close() error {
+	c.layer.mu.Lock()
+	delete(c.layer.conns, c)
+	c.layer.mu.Unlock()
+	return c.Stream.Close()
+}
+
+// peerAddr is a peer ID as a network address.
+type peerAddr planner.PeerID
+
+func (peerAddr) Network() string  { return "pnode" }
+func (a peerAddr) String() string { return string(a) }
