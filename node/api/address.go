@@ -1,0 +1,78 @@
+package api
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// AddressFile is the name of the file in a node's folder that holds its Address.
+const AddressFile = "api.json"
+
+// maxAddressBytes bounds what is read of an address file.
+const maxAddressBytes = 4 << 10
+
+// Address is how a node of this machine is reached.
+type Address struct {
+	// Addr is "host:port" on loopback.
+	Addr string `json:"addr"`
+	// Token is what every request must carry.
+	Token string `json:"token"`
+	PID   int    `json:"pid"`
+}
+
+// newToken is 128 random bits as text.
+func newToken() string { return rand.Text() }
+
+// writeAddress puts the address file in place in one step, readable by this user only.
+func writeAddress(dir string, a Address) error {
+	b, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("api: write address: %w", err)
+	}
+	f, err := os.CreateTemp(dir, AddressFile+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("api: write address: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, AddressFile))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("api: write address: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// removeAddress removes the address file if it is still this node's.
+func removeAddress(dir string, mine Address) error {
+	a, err := readAddress(dir)
+	if err != nil || a != mine {
+		return nil // gone, or another node's by now
+	}
+	return os.Remove(filepath.Join(dir, AddressFile))
+}
+
+// readAddress reads the address file of a folder; the error wraps ErrNoNode when there
+// is none.
+func readAddress(dir string) (Address, error) {
+	path := filepath.Join(dir, AddressFile)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Address{}, fmt.Errorf("%w in %s: start one with `pnode train` or `pnode join`, or name its folder with --dir", ErrNoNode, dir)
+	}
+	if err != nil {
+		return Address{}, fmt.Errorf("api: read address: %w", err)
+	}
+	defer f.Close()
+	var a Address
+	if err := json.NewDecoder(io.LimitReader(f, maxAddressBytes)).Decode(&a); err != nil {
+		return Address{}, fmt.Errorf("api: read %s: %w", path, err)
+	}
+	return a, nil
+}

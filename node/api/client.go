@@ -1,0 +1,208 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// dialTimeout bounds the first answer of a node.
+	dialTimeout = 10 * time.Second
+	// maxReplyBytes bounds a reply; the status of a large roster is far below.
+	maxReplyBytes = 16 << 20
+	// maxEventBytes bounds one line of the stream of events.
+	maxEventBytes = 1 << 20
+)
+
+// Client talks to one running node.
+type Client struct {
+	dir     string
+	address Address
+	http    *http.Client
+}
+
+// Dial finds the node that runs in dir and checks that it answers. dir may also be the
+// folder of a run of several local nodes (`pnode train --local`): then it is the first of
+// them that answers. The error wraps ErrNoNode or ErrUnreachable and says what to do.
+func Dial(ctx context.Context, dir string) (*Client, error) {
+	c, err := dialNode(ctx, dir)
+	if !errors.Is(err, ErrNoNode) {
+		return c, err
+	}
+	nodes, globErr := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*"))
+	if globErr != nil {
+		return nil, err
+	}
+	slices.Sort(nodes)
+	for _, node := range nodes {
+		if c, nodeErr := dialNode(ctx, node); nodeErr == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// escapeGlob keeps the characters of a folder's name from being taken for a pattern.
+func escapeGlob(dir string) string {
+	if filepath.Separator == '\\' {
+		return dir // the backslash is no escape there, and * and ? are in no name
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+func dialNode(ctx context.Context, dir string) (*Client, error) {
+	address, err := readAddress(dir)
+	if err != nil {
+		return nil, err
+	}
+	// No proxy of the environment stands between two processes of one machine.
+	c := &Client{dir: dir, address: address, http: &http.Client{Transport: &http.Transport{}}}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if _, err := c.Status(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// PID is the process of the node.
+func (c *Client) PID() int { return c.address.PID }
+
+// Dir is the folder in which the node runs.
+func (c *Client) Dir() string { return c.dir }
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status asks for a snapshot.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var st Status
+	err := c.call(ctx, http.MethodGet, "/v1/status", nil, &st)
+	return st, err
+}
+
+// Invite asks for an invite that holds for ttl and may be redeemed uses times.
+func (c *Client) Invite(ctx context.Context, ttl time.Duration, uses int) (string, error) {
+	var reply inviteReply
+	err := c.call(ctx, http.MethodPost, "/v1/invite", inviteRequest{TTLS: int64(ttl / time.Second), Uses: uses}, &reply)
+	return reply.Invite, err
+}
+
+// Leave asks the node to drain and go.
+func (c *Client) Leave(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/leave", nil, nil)
+}
+
+// Stop asks for a checkpoint and the end of the run on all its nodes.
+func (c *Client) Stop(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/stop", nil, nil)
+}
+
+// Events are the kept history and then the events as they happen. The sequence ends with
+// a nil error when the node closes the stream, and with an error when it breaks; whoever
+// wants more subscribes again and skips the sequence numbers it has seen.
+func (c *Client) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		body, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer body.Close()
+		for e, err := range decodeEvents(body) {
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// call does a request and decodes the reply into out, which may be nil.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	body, err := c.do(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(body, maxReplyBytes)).Decode(out); err != nil {
+		return fmt.Errorf("%w: %s in %s: %w", ErrUnreachable, path, c.dir, err)
+	}
+	return nil
+}
+
+// do sends a request and gives the body of a good answer.
+func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("api: %s: %w", path, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.address.Addr+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("api: %s: %w", path, err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.address.Token)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	return nil, c.refused(path, resp)
+}
+
+// unreachable explains why a request got no answer.
+func (c *Client) unreachable(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: process %d of %s, %s: %w", ErrUnreachable, c.address.PID, c.dir, c.address.Addr, err)
+	}
+	return fmt.Errorf("%w in %s any more: %s is left over from process %d, which is gone (%w); start a node with `pnode train --resume --dir %s`",
+		ErrNoNode, c.dir, AddressFile, c.address.PID, rootCause(err), c.dir)
+}
+
+// rootCause is the innermost error, without the URL around it.
+func rootCause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// refused turns an answer that is not 200 into an error.
+func (c *Client) refused(path string, resp *http.Response) error {
+	if resp.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("%w in %s any more: another program answers at %s; remove %s",
+			ErrNoNode, c.dir, c.address.Addr, filepath.Join(c.dir, AddressFile))
+	}
+	var reply errorReply
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReplyBytes)).Decode(&reply); err != nil || reply.Error == "" {
+		reply.Error = resp.Status
+	}
+	kind := ErrRefused
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		kind = ErrNotReady
+	}
+	return fmt.Errorf("%w %s: %s", kind, path, reply.Error)
+}

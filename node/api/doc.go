@@ -1,0 +1,31 @@
+// Package api is how other processes of the same user talk to a running node: HTTP on a
+// loopback port, guarded by a token that only this user can read.
+//
+// # Nouns
+//
+//   - Node: what the server asks for and tells to do; implemented by package node.
+//   - Status: what the node knows of the run now.
+//   - Event: one thing that happened; Hub keeps the newest and hands them out.
+//   - Address: the content of <dir>/api.json, by which a Client finds its node.
+//
+// # Endpoints
+//
+//	GET  /v1/status   Status as JSON
+//	GET  /v1/events   the newest events and then those to come, one JSON object a line
+//	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
+//	POST /v1/leave    drain this node and let it go; answers when it is under way
+//	POST /v1/stop     checkpoint and stop the run on all nodes; answers when under way
+//
+// Every request needs "Authorization: Bearer TOKEN"; one without gets a bare 401. Errors
+// are {"error": "one sentence"}.
+//
+// # Goroutines
+//
+// Serve runs the HTTP server under an errgroup and returns when it is down; net/http adds
+// one goroutine a connection, which Serve waits for. A reader of events that falls
+// further behind than its queue is cut off, so that it can never hold the node up.
+//
+// The package refuses to decide anything about the run, and to listen on any address but
+// loopback. cmd/pnode and node/local use the client, node the server. It imports planner
+// for its vocabulary and nothing else of the project.
+package api

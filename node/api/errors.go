@@ -1,0 +1,15 @@
+package api
+
+import "errors"
+
+// Errors of this package.
+var (
+	// ErrNoNode: no node runs in the folder.
+	ErrNoNode = errors.New("api: no node runs")
+	// ErrUnreachable: the folder names a node that does not answer.
+	ErrUnreachable = errors.New("api: the node does not answer")
+	// ErrNotReady: the node runs but cannot do this yet; ask again.
+	ErrNotReady = errors.New("not ready yet")
+	// ErrRefused: the node answered that it will not or cannot.
+	ErrRefused = errors.New("api: the node refused")
+)

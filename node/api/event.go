@@ -1,0 +1,88 @@
+package api
+
+import (
+	"encoding/json"
+	"math"
+
+	"pnode/planner"
+)
+
+// Kind tells what an Event reports and which of its fields count.
+type Kind string
+
+// The kinds of events. All of them carry Generation and, where there is one, Step.
+const (
+	// KindStep is a committed step: Loss, HeldOut if it was measured, TokensPerS.
+	KindStep Kind = "step"
+	// KindState is a change of the node's state, named by Message.
+	KindState Kind = "state"
+	// KindPlan is a new generation, described by Message.
+	KindPlan Kind = "plan"
+	// KindCheckpoint is a committed checkpoint of Step.
+	KindCheckpoint Kind = "checkpoint"
+	// KindSample is generated text in Message.
+	KindSample Kind = "sample"
+	// KindDone is the end of the run, with a summary in Message.
+	KindDone Kind = "done"
+	// KindError is a failure that the node goes on after or ends with, in Message.
+	KindError Kind = "error"
+)
+
+// Event is one thing that happened on a node.
+type Event struct {
+	// Seq counts the events of one node process from 1; Hub assigns it.
+	Seq        uint64             `json:"seq"`
+	Kind       Kind               `json:"kind"`
+	Generation planner.Generation `json:"generation"`
+	Step       planner.Step       `json:"step"`
+	// Steps is the run's last step; 0 is unknown.
+	Steps planner.Step `json:"steps,omitempty"`
+	// Loss is the mean training loss of Step in nats per token. A loss that is not a
+	// finite number is null in JSON and NaN when read back.
+	Loss float64 `json:"loss"`
+	// HeldOut is the held-out loss after Step; nil when it was not measured.
+	HeldOut    *float64 `json:"heldout"`
+	TokensPerS float64  `json:"tokens_per_s"`
+	Message    string   `json:"message,omitempty"`
+}
+
+// plainEvent is an Event without its methods.
+type plainEvent Event
+
+// eventJSON shadows Loss by a pointer, which can be null.
+type eventJSON struct {
+	plainEvent
+	Loss *float64 `json:"loss"`
+}
+
+// MarshalJSON writes numbers that JSON has no word for as null.
+func (e Event) MarshalJSON() ([]byte, error) {
+	w := eventJSON{plainEvent: plainEvent(e), Loss: finite(&e.Loss)}
+	w.HeldOut = finite(e.HeldOut)
+	if finite(&e.TokensPerS) == nil {
+		w.TokensPerS = 0
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *Event) UnmarshalJSON(b []byte) error {
+	var w eventJSON
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*e = Event(w.plainEvent)
+	e.Loss = math.NaN()
+	if w.Loss != nil {
+		e.Loss = *w.Loss
+	}
+	return nil
+}
+
+// finite is v, or nil when it points to a NaN or an infinity.
+func finite(v *float64) *float64 {
+	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Bounds on invites.
+const (
+	MaxInviteTTL  = 30 * 24 * time.Hour
+	MaxInviteUses = 10000
+)
+
+// inviteRequest and inviteReply are the bodies of POST /v1/invite.
+type inviteRequest struct {
+	TTLS int64 `json:"ttl_s"`
+	Uses int   `json:"uses"`
+}
+
+type inviteReply struct {
+	Invite string `json:"invite"`
+}
+
+// errorReply is the body of every answer that is not 2xx, but for 401, which has none.
+type errorReply struct {
+	Error string `json:"error"`
+}
+
+// handler routes the endpoints behind the token check.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", s.status)
+	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("POST /v1/invite", s.invite)
+	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
+	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
+	return s.authorize(mux)
+}
+
+// authorize lets requests with the token pass, in a time that does not depend on the
+// token, and bounds their bodies.
+func (s *Server) authorize(next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(s.address.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got := sha256.Sum256([]byte(token))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 || !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	st := s.options.Node.Status()
+	st.Loss, st.HeldOut = finite(st.Loss), finite(st.HeldOut)
+	s.reply(w, http.StatusOK, st)
+}
+
+func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
+	var req inviteRequest
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&req); err != nil {
+		s.reply(w, http.StatusBadRequest, errorReply{"invite request: " + err.Error()})
+		return
+	}
+	if err := req.validate(); err != nil {
+		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
+		return
+	}
+	invite, err := s.options.Node.Invite(time.Duration(req.TTLS)*time.Second, req.Uses)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.reply(w, http.StatusOK, inviteReply{invite})
+}
+
+func (r inviteRequest) validate() error {
+	if r.TTLS < 1 || r.TTLS > int64(MaxInviteTTL/time.Second) {
+		return fmt.Errorf("ttl_s is %d: take 1 to %d", r.TTLS, int64(MaxInviteTTL/time.Second))
+	}
+	if r.Uses < 1 || r.Uses > MaxInviteUses {
+		return fmt.Errorf("uses is %d: take 1 to %d", r.Uses, MaxInviteUses)
+	}
+	return nil
+}
+
+// act answers a request without a body by doing something.
+func (s *Server) act(do func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		// The server's read deadline would cancel the request while it is worked on.
+		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+			s.fail(w, err)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		if err := do(ctx); err != nil {
+			s.fail(w, err)
+			return
+		}
+		s.reply(w, http.StatusOK, struct{}{})
+	}
+}
+
+// fail answers with the error of a node's method.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	code := http.StatusInternalServerError
+	if errors.Is(err, ErrNotReady) {
+		code = http.StatusServiceUnavailable
+	}
+	s.reply(w, code, errorReply{err.Error()})
+}
+
+func (s *Server) reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		s.options.Log.Debug("api: reply not written", "error", err)
+	}
+}

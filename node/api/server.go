@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Node is what the server serves. Its methods are called by many goroutines at once.
+type Node interface {
+	// Status is a snapshot; it must not block on the network.
+	Status() Status
+	// Events is Hub.Events of the node's hub.
+	Events(ctx context.Context) <-chan Event
+	// Invite makes an invite that is valid for ttl and may be redeemed uses times; it
+	// wraps ErrNotReady while the node cannot make one yet.
+	Invite(ttl time.Duration, uses int) (string, error)
+	// Leave begins to drain this node and returns when that is under way.
+	Leave(ctx context.Context) error
+	// Stop asks all nodes of the run to checkpoint and stop and returns when they are
+	// told.
+	Stop(ctx context.Context) error
+}
+
+// Bounds on what one client can ask for or hold on to.
+const (
+	maxHeaderBytes = 16 << 10
+	maxBodyBytes   = 4 << 10
+	maxStreams     = 32
+	readTimeout    = 10 * time.Second
+	// requestTimeout bounds every request but the stream of events.
+	requestTimeout = 2 * time.Minute
+	// writeTimeout is how long a reader of events may leave a write unread.
+	writeTimeout = 30 * time.Second
+	// closeTimeout is how long requests in flight may take to end at shutdown.
+	closeTimeout = 5 * time.Second
+)
+
+// Options say what to serve and where to leave the address.
+type Options struct {
+	// Dir is the node's folder; it must exist.
+	Dir  string
+	Node Node
+	// Log is where failures of the server itself go; nil is nowhere.
+	Log *slog.Logger
+}
+
+// Server is a node's local API, listening since Listen.
+type Server struct {
+	options  Options
+	address  Address
+	listener net.Listener
+	streams  chan struct{} // one token for each stream of events
+	ending   chan struct{} // closed when Serve shuts down
+	// readTimeout is for a request, writeTimeout for each write to a reader of events.
+	readTimeout, writeTimeout time.Duration
+}
+
+// Listen takes a random loopback port and writes the address file. Requests are answered
+// once Serve runs; who never calls Serve must call Close.
+func Listen(ctx context.Context, o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("api: listen on loopback: %w", err)
+	}
+	s := &Server{
+		options: o, listener: l,
+		address: Address{Addr: l.Addr().String(), Token: newToken(), PID: os.Getpid()},
+		streams: make(chan struct{}, maxStreams),
+		ending:  make(chan struct{}),
+
+		readTimeout: readTimeout, writeTimeout: writeTimeout,
+	}
+	if err := writeAddress(o.Dir, s.address); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return s, nil
+}
+
+// Close frees the port and removes the address file of a server that is not served.
+func (s *Server) Close() error {
+	return errors.Join(s.listener.Close(), removeAddress(s.options.Dir, s.address))
+}
+
+// Serve answers requests until ctx is done, then removes the address file, lets streams
+// write the events that are queued and waits for requests in flight, for 5 s at most.
+func (s *Server) Serve(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: s.readTimeout,
+		ReadTimeout:       s.readTimeout,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
+	}
+	g, serving := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("api: serve %s: %w", s.address.Addr, err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-serving.Done()
+		err := removeAddress(s.options.Dir, s.address)
+		close(s.ending)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if server.Shutdown(patience) != nil {
+			err = errors.Join(err, server.Close())
+		}
+		return err
+	})
+	return g.Wait()
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"time"
+
+	"pnode/planner"
+)
+
+// Status is a snapshot of what a node knows of its run.
+type Status struct {
+	Run  planner.RunID  `json:"run"`
+	Peer planner.PeerID `json:"peer"`
+	// State is the node's state: joining, profiling, waiting, loading, training, draining
+	// or stopped.
+	State      string             `json:"state"`
+	Generation planner.Generation `json:"generation"`
+	Term       planner.Term       `json:"term"`
+	// Leader plans; empty while there is none.
+	Leader planner.PeerID `json:"leader"`
+	// Step of Steps is the newest committed one.
+	Step  planner.Step `json:"step"`
+	Steps planner.Step `json:"steps"`
+	// Loss of Step and the newest held-out loss, in nats per token; nil before the first
+	// or when not a number.
+	Loss       *float64 `json:"loss"`
+	HeldOut    *float64 `json:"held_out"`
+	TokensPerS float64  `json:"tokens_per_s"`
+	// ETAS is the expected time to the last step in seconds; 0 is unknown.
+	ETAS       float64       `json:"eta_s"`
+	Roster     []Member      `json:"roster"`
+	Plan       []StageStatus `json:"plan"`
+	Reasons    []string      `json:"reasons"`
+	Checkpoint Checkpoint    `json:"checkpoint"`
+	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.
+	Addrs []string `json:"addrs"`
+	Data  Data     `json:"data"`
+}
+
+// Member is one node of the roster.
+type Member struct {
+	Peer   planner.PeerID `json:"peer"`
+	State  string         `json:"state"`
+	Device string         `json:"device"`
+	Addrs  []string       `json:"addrs"`
+	Self   bool           `json:"self"`
+	Leader bool           `json:"leader"`
+}
+
+// StageStatus is one stage of the plan with its newest measured times per step; times
+// are 0 where this node has not heard them.
+type StageStatus struct {
+	Replica    planner.Replica    `json:"replica"`
+	Stage      planner.Stage      `json:"stage"`
+	Peer       planner.PeerID     `json:"peer"`
+	Device     string             `json:"device"`
+	Layers     planner.LayerRange `json:"layers"`
+	ForwardMS  float64            `json:"forward_ms"`
+	BackwardMS float64            `json:"backward_ms"`
+	WaitMS     float64            `json:"wait_ms"`
+	// UpdateMS is the reduction, the global norm and the optimizer.
+	UpdateMS float64 `json:"update_ms"`
+}
+
+// Checkpoint names the newest committed checkpoint; Step 0 with a zero Time is none.
+type Checkpoint struct {
+	Step planner.Step `json:"step"`
+	Time time.Time    `json:"time"`
+}
+
+// Data tells what the run trains on.
+type Data struct {
+	Files        int   `json:"files"`
+	SkippedFiles int   `json:"skipped_files"`
+	SizeBytes    int64 `json:"size_bytes"`
+	HeldOutBytes int64 `json:"held_out_bytes"`
+}

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// events streams the history and then what happens, until the client goes, the node's
+// hub closes, or the server ends; then it still writes what is queued.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		s.reply(w, http.StatusServiceUnavailable, errorReply{fmt.Sprintf("all %d streams of events are taken: close one", maxStreams)})
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	st := stream{control: http.NewResponseController(w), encode: json.NewEncoder(w), timeout: s.writeTimeout}
+	if err := st.open(); err != nil {
+		return
+	}
+	defer func() { _ = st.extend() }() // for the end mark that net/http writes
+	ch := s.options.Node.Events(r.Context())
+	for {
+		select {
+		case e, ok := <-ch:
+			if !ok || st.write(e, len(ch) == 0) != nil {
+				return
+			}
+		case <-s.ending:
+			st.drain(ch)
+			return
+		}
+	}
+}
+
+// stream writes events to one client.
+type stream struct {
+	control *http.ResponseController
+	encode  *json.Encoder
+	timeout time.Duration
+}
+
+// open sends the header and lifts the read deadline, which would end the stream.
+func (s stream) open() error {
+	return errors.Join(s.control.SetReadDeadline(time.Time{}), s.extend(), s.control.Flush())
+}
+
+// extend gives the next write its time.
+func (s stream) extend() error {
+	return s.control.SetWriteDeadline(time.Now().Add(s.timeout))
+}
+
+// write sends one event and flushes when no other waits; a client that leaves it unread
+// for too long ends the stream.
+func (s stream) write(e Event, flush bool) error {
+	if err := s.extend(); err != nil {
+		return err
+	}
+	if err := s.encode.Encode(e); err != nil || !flush {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// drain writes what is queued already and waits for nothing.
+func (s stream) drain(ch <-chan Event) {
+	for {
+		select {
+		case e, ok := <-ch:
+			if !ok || s.write(e, false) != nil {
+				return
+			}
+		default:
+			return
+		}
+	}
+}

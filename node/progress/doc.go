@@ -1,0 +1,20 @@
+// Package progress turns a node's events and status into what a user reads.
+//
+// # Nouns
+//
+//   - Writer: takes events as they happen; writes JSON lines for machines and, for people,
+//     one updating line on a terminal or a line now and then elsewhere.
+//   - Status: the table that `pnode status` prints.
+//
+// The JSON lines are a fixed surface: one object a committed step,
+//
+//	{"step":12,"loss":3.214501,"heldout":null,"tokens_per_s":5120,"generation":1}
+//
+// with the shortest digits that read back to the same float64. A loss that is not finite
+// is null.
+//
+// The package decides nothing, starts no goroutine and reads no clock but the one it is
+// given. Text that came from a model or from another node is stripped of control
+// characters before it reaches a terminal. cmd/pnode and node/local call it; it imports
+// node/api and planner only.
+package progress

@@ -1,0 +1,142 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pnode/node/api"
+	"pnode/planner"
+)
+
+// Status writes a snapshot as tables; now dates the checkpoint's age.
+func Status(w io.Writer, st api.Status, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	p := printer{w: t}
+	p.f("run\t%s\n", clean(string(st.Run)))
+	p.f("node\t%s, %s\n", short(st.Peer), clean(st.State))
+	p.f("planner\t%s, term %d\n", leader(st), st.Term)
+	p.f("step\t%s\n", stepLine(st))
+	p.f("checkpoint\t%s\n", checkpointLine(st.Checkpoint, now))
+	p.f("data\t%s of text in %d files, %d files skipped, %s held out\n",
+		size(st.Data.SizeBytes), st.Data.Files, st.Data.SkippedFiles, size(st.Data.HeldOutBytes))
+	for _, a := range st.Addrs {
+		p.f("address\t%s\n", clean(a))
+	}
+	p.f("\nPEER\tSTATE\tDEVICE\t\n")
+	for _, m := range st.Roster {
+		p.f("%s\t%s\t%s\t%s\n", short(m.Peer), clean(m.State), clean(m.Device), marks(m))
+	}
+	p.f("\n")
+	plan(&p, st)
+	if p.err != nil {
+		return fmt.Errorf("progress: write status: %w", p.err)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("progress: write status: %w", err)
+	}
+	return nil
+}
+
+// plan writes the stages of the generation and why it is cut so.
+func plan(p *printer, st api.Status) {
+	if len(st.Plan) == 0 {
+		p.f("no plan yet\n")
+		return
+	}
+	p.f("generation %d\n", st.Generation)
+	p.f("REPLICA\tSTAGE\tLAYERS\tPEER\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
+	for _, s := range st.Plan {
+		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
+			s.Layers.First, s.Layers.End-1, short(s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
+	}
+	for _, r := range st.Reasons {
+		p.f("- %s\n", clean(r))
+	}
+}
+
+// printer keeps the first error of many writes.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) f(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+func stepLine(st api.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d", st.Step, st.Steps)
+	if st.Loss != nil {
+		fmt.Fprintf(&b, ", loss %.4f", *st.Loss)
+	}
+	if st.HeldOut != nil {
+		fmt.Fprintf(&b, ", held-out %.4f", *st.HeldOut)
+	}
+	if st.TokensPerS > 0 {
+		fmt.Fprintf(&b, ", %.0f tokens/s", st.TokensPerS)
+	}
+	if st.ETAS > 0 {
+		fmt.Fprintf(&b, ", ETA %s", time.Duration(st.ETAS*float64(time.Second)).Round(time.Second))
+	}
+	return b.String()
+}
+
+func checkpointLine(c api.Checkpoint, now time.Time) string {
+	if c.Time.IsZero() {
+		return "none yet"
+	}
+	return fmt.Sprintf("step %d, %s ago", c.Step, now.Sub(c.Time).Round(time.Second))
+}
+
+func leader(st api.Status) string {
+	switch st.Leader {
+	case "":
+		return "none"
+	case st.Peer:
+		return "this node"
+	}
+	return short(st.Leader)
+}
+
+func marks(m api.Member) string {
+	var marks []string
+	if m.Self {
+		marks = append(marks, "this node")
+	}
+	if m.Leader {
+		marks = append(marks, "planner")
+	}
+	return strings.Join(marks, ", ")
+}
+
+// short is the end of a peer ID, which tells peers apart; the beginning is the same for
+// all keys of a kind.
+func short(p planner.PeerID) string {
+	const keep = 8
+	text := clean(string(p))
+	if r := []rune(text); len(r) > keep {
+		return "…" + string(r[len(r)-keep:])
+	}
+	return text
+}
+
+// size is a number of bytes with a decimal unit.
+func size(bytes int64) string {
+	const step = 1000
+	if bytes < step {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	v, unit := float64(bytes), ""
+	for _, unit = range []string{"kB", "MB", "GB", "TB"} {
+		if v /= step; v < step {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}

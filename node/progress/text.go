@@ -1,0 +1,89 @@
+package progress
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"pnode/node/api"
+)
+
+// AppendJSON appends the line of a committed step, newline included.
+func AppendJSON(dst []byte, e api.Event) []byte {
+	dst = append(dst, `{"step":`...)
+	dst = strconv.AppendUint(dst, uint64(e.Step), 10)
+	dst = append(dst, `,"loss":`...)
+	dst = appendNumber(dst, &e.Loss, -1)
+	dst = append(dst, `,"heldout":`...)
+	dst = appendNumber(dst, e.HeldOut, -1)
+	dst = append(dst, `,"tokens_per_s":`...)
+	speed := math.Round(e.TokensPerS)
+	dst = appendNumber(dst, &speed, 0)
+	dst = append(dst, `,"generation":`...)
+	dst = strconv.AppendUint(dst, uint64(e.Generation), 10)
+	return append(dst, "}\n"...)
+}
+
+// appendNumber writes v with the shortest digits that read back to it (digits -1) or
+// that many decimals, and null for what JSON has no word for.
+func appendNumber(dst []byte, v *float64, digits int) []byte {
+	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
+		return append(dst, "null"...)
+	}
+	if digits < 0 {
+		return strconv.AppendFloat(dst, *v, 'g', -1, 64)
+	}
+	return strconv.AppendFloat(dst, *v, 'f', digits, 64)
+}
+
+// stepText is a committed step on one line of less than 80 characters.
+func stepText(e api.Event, eta time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "step %d", e.Step)
+	if e.Steps > 0 {
+		fmt.Fprintf(&b, "/%d", e.Steps)
+	}
+	fmt.Fprintf(&b, "  loss %.4f", e.Loss)
+	if e.HeldOut != nil {
+		fmt.Fprintf(&b, "  held-out %.4f", *e.HeldOut)
+	}
+	if e.TokensPerS > 0 {
+		fmt.Fprintf(&b, "  %.0f tokens/s", e.TokensPerS)
+	}
+	if eta > 0 {
+		fmt.Fprintf(&b, "  ETA %s", eta.Round(time.Second))
+	}
+	return b.String()
+}
+
+// Describe is a line about any event but a step.
+func Describe(e api.Event) string {
+	switch text := clean(e.Message); e.Kind {
+	case api.KindState:
+		return "state: " + text
+	case api.KindPlan:
+		return fmt.Sprintf("plan: generation %d: %s", e.Generation, text)
+	case api.KindCheckpoint:
+		return fmt.Sprintf("checkpoint: step %d", e.Step)
+	case api.KindError:
+		return "error: " + text
+	case api.KindDone:
+		return "done: " + text
+	default:
+		return fmt.Sprintf("%s: %s", e.Kind, text)
+	}
+}
+
+// clean replaces what a terminal would obey, and bytes that are no UTF-8, by a mark. Tabs
+// and newlines stay.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}

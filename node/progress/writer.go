@@ -1,0 +1,152 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"pnode/node/api"
+	"pnode/planner"
+)
+
+// textEvery is the time between two lines of text where there is no terminal.
+const textEvery = 5 * time.Second
+
+// Options say where a Writer writes.
+type Options struct {
+	// JSON gets one line a step; nil is nowhere.
+	JSON io.Writer
+	// Text gets what people read.
+	Text io.Writer
+	// Sample gets generated text; nil is Text.
+	Sample io.Writer
+	// Terminal tells that Text shows \r as going back to the line's start.
+	Terminal bool
+	// Steps of the run, for events that do not say; 0 is unknown.
+	Steps planner.Step
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Writer shows events. It may be used by many goroutines.
+type Writer struct {
+	options Options
+
+	mu    sync.Mutex // guards what follows
+	shown int        // characters of the updating line on the terminal
+	last  time.Time  // when the last line of a step was written
+	pace  pace
+	err   error // the first failed write
+}
+
+// New makes a Writer.
+func New(o Options) *Writer {
+	if o.Sample == nil {
+		o.Sample = o.Text
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Writer{options: o}
+}
+
+// Event shows one event.
+func (w *Writer) Event(e api.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch e.Kind {
+	case api.KindStep:
+		w.step(e)
+	case api.KindSample:
+		w.endLine()
+		w.write(w.options.Sample, clean(e.Message)+"\n")
+	default:
+		w.line(Describe(e))
+	}
+}
+
+// Notice shows a line of text.
+func (w *Writer) Notice(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.line(clean(text))
+}
+
+// Close ends an updating line and gives the first error of a write, if there was one.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endLine()
+	return w.err
+}
+
+// step writes the JSON line and, when it is time, the text.
+func (w *Writer) step(e api.Event) {
+	if w.options.JSON != nil {
+		w.write(w.options.JSON, string(AppendJSON(nil, e)))
+	}
+	if e.Steps == 0 {
+		e.Steps = w.options.Steps
+	}
+	now := w.options.Now()
+	text := stepText(e, w.pace.remaining(e, now))
+	lasting := e.HeldOut != nil || e.Step == e.Steps
+	switch {
+	case w.options.Terminal:
+		w.update(text)
+		if lasting {
+			w.endLine()
+		}
+	case lasting || w.last.IsZero() || now.Sub(w.last) >= textEvery:
+		w.line(text)
+		w.last = now
+	}
+}
+
+// update replaces the updating line.
+func (w *Writer) update(text string) {
+	pad := max(0, w.shown-len(text))
+	w.write(w.options.Text, "\r"+text+strings.Repeat(" ", pad))
+	w.shown = len(text)
+}
+
+// endLine leaves the updating line standing.
+func (w *Writer) endLine() {
+	if w.shown > 0 {
+		w.write(w.options.Text, "\n")
+		w.shown = 0
+	}
+}
+
+func (w *Writer) line(text string) {
+	w.endLine()
+	w.write(w.options.Text, text+"\n")
+}
+
+func (w *Writer) write(to io.Writer, text string) {
+	if _, err := io.WriteString(to, text); err != nil && w.err == nil {
+		w.err = fmt.Errorf("progress: write: %w", err)
+	}
+}
+
+// pace estimates the time to the end from the steps seen in this generation.
+type pace struct {
+	generation planner.Generation
+	since      time.Time
+	from       planner.Step
+}
+
+// remaining is the expected time to the last step; 0 is unknown.
+func (p *pace) remaining(e api.Event, now time.Time) time.Duration {
+	if p.since.IsZero() || e.Generation != p.generation || e.Step <= p.from {
+		*p = pace{generation: e.Generation, since: now, from: e.Step}
+		return 0
+	}
+	if e.Steps <= e.Step {
+		return 0
+	}
+	each := now.Sub(p.since).Seconds() / float64(e.Step-p.from)
+	return time.Duration(each * float64(e.Steps-e.Step) * float64(time.Second))
+}
