@@ -1,0 +1,101 @@
+package kernels
+
+import "fmt"
+
+// Check tells whether the operands of call c fit its dimensions: nil, or an error that
+// wraps ErrBadCall or ErrUnsupported. Backends call it before they run anything.
+func (i OpInfo) Check(c Call) error {
+	if c.Op == 0 || c.Op >= opCount {
+		return fmt.Errorf("%w: no operation %d", ErrBadCall, uint8(c.Op))
+	}
+	if err := i.checkDims(c); err != nil {
+		return err
+	}
+	for k, v := range c.Args {
+		if k >= len(i.Operands) {
+			if v.Present() {
+				return fmt.Errorf("%w: %v: operand %d is one too many", ErrBadCall, c, k)
+			}
+			continue
+		}
+		if err := i.checkOperand(c, k); err != nil {
+			return err
+		}
+	}
+	return i.checkOverlap(c)
+}
+
+func (i OpInfo) checkDims(c Call) error {
+	if extra := c.Flags &^ i.flags; extra != 0 {
+		return fmt.Errorf("%w: %v: flags %b have no meaning here", ErrBadCall, c, extra)
+	}
+	product := 1
+	for k, letter := range i.dims {
+		d := c.Dims[k]
+		if d < 1 {
+			return fmt.Errorf("%w: %v: %c must be at least 1", ErrBadCall, c, letter)
+		}
+		// Operands have products of up to five dimensions and a factor of 3.
+		if d > maxElements/product {
+			return fmt.Errorf("%w: %v: too large", ErrBadCall, c)
+		}
+		product *= d
+	}
+	if i.check != nil {
+		if err := i.check(c.Dims); err != nil {
+			return fmt.Errorf("%w: %v: %w", ErrBadCall, c, err)
+		}
+	}
+	return nil
+}
+
+// maxElements bounds the product of a call's dimensions so that no size overflows.
+const maxElements = 1 << 56
+
+func (i OpInfo) checkOperand(c Call, k int) error {
+	o, v := i.Operands[k], c.Args[k]
+	if !v.Present() {
+		if o.Optional {
+			return nil
+		}
+		return fmt.Errorf("%w: %v: operand %s is absent", ErrBadCall, c, o.Name)
+	}
+	if got := v.Buf.DType(); got != o.DType {
+		if o.DType == F32 && got == BF16 {
+			return fmt.Errorf("%w: %v: operand %s as bf16", ErrUnsupported, c, o.Name)
+		}
+		return fmt.Errorf("%w: %v: operand %s is %v, want %v", ErrBadCall, c, o.Name, got, o.DType)
+	}
+	if n := v.Buf.Len(); v.Off < 0 || v.Len < 0 || v.Off > n || v.Len > n-v.Off {
+		return fmt.Errorf("%w: %v: operand %s is elements [%d, %d) of a buffer of %d", ErrBadCall, c, o.Name, v.Off, v.Off+v.Len, n)
+	}
+	want := o.Count(c)
+	if v.Len < want || v.Len > want && !o.Longer {
+		return fmt.Errorf("%w: %v: operand %s has %d elements, want %d", ErrBadCall, c, o.Name, v.Len, want)
+	}
+	return nil
+}
+
+// checkOverlap refuses outputs that share memory with another operand, except the very
+// same view where the op works in place.
+func (i OpInfo) checkOverlap(c Call) error {
+	for k, o := range i.Operands {
+		if o.Role == In || !c.Args[k].Present() {
+			continue
+		}
+		for j, p := range i.Operands {
+			if j == k || !overlap(c.Args[k], c.Args[j]) {
+				continue
+			}
+			if i.inPlace && p.Role == In && c.Args[k] == c.Args[j] {
+				continue
+			}
+			return fmt.Errorf("%w: %v: operands %s and %s overlap", ErrBadCall, c, o.Name, p.Name)
+		}
+	}
+	return nil
+}
+
+func overlap(a, b View) bool {
+	return a.Buf == b.Buf && a.Off < b.Off+b.Len && b.Off < a.Off+a.Len
+}

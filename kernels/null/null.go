@@ -1,0 +1,178 @@
+// Package null is a device that computes nothing: it checks every call against the
+// table and counts calls, FLOPs and bytes. The cost model of a layer is what its calls
+// count here, so costs cannot drift from the code that issues the calls.
+//
+// Nouns: Device, Count (what was enqueued, by class). pipeline/model calls it. Buffers
+// have a length but no memory: reads give zeros. It never imports another backend.
+package null
+
+import (
+	"fmt"
+	"sync"
+
+	"pnode/kernels"
+)
+
+// Count is the work of a number of calls.
+type Count struct {
+	Calls int64
+	FLOPs int64
+	Bytes int64 // least memory traffic of the calls, see kernels.OpInfo.Bytes
+}
+
+// Add is the sum of two counts.
+func (c Count) Add(d Count) Count {
+	return Count{Calls: c.Calls + d.Calls, FLOPs: c.FLOPs + d.FLOPs, Bytes: c.Bytes + d.Bytes}
+}
+
+// Device counts calls. The zero value is ready to use.
+type Device struct {
+	mu        sync.Mutex // guards all below
+	byOp      map[kernels.Op]Count
+	allocated int64 // bytes now held by buffers
+	peak      int64
+}
+
+// New gives a device with all counts zero.
+func New() *Device { return &Device{} }
+
+// Name is `null`.
+func (d *Device) Name() string { return "null" }
+
+// Alloc gives a buffer without memory; it never fails for a valid dtype and count.
+func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
+	if count < 0 {
+		return nil, fmt.Errorf("%w: null: alloc %d elements", kernels.ErrBadCall, count)
+	}
+	b := &buffer{dev: d, dtype: dtype, count: count}
+	d.hold(b.sizeBytes())
+	return b, nil
+}
+
+func (d *Device) hold(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.allocated += bytes
+	d.peak = max(d.peak, d.allocated)
+}
+
+// PeakBytes is the most memory that buffers held at one time.
+func (d *Device) PeakBytes() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.peak
+}
+
+// Supports checks the operands against the table.
+func (d *Device) Supports(c kernels.Call) error {
+	if c.Op == 0 {
+		return fmt.Errorf("%w: no operation", kernels.ErrBadCall)
+	}
+	return kernels.Info(c.Op).Check(c)
+}
+
+// NewQueue gives a queue that counts into the device.
+func (d *Device) NewQueue() (kernels.Queue, error) { return &queue{dev: d}, nil }
+
+// Close does nothing.
+func (d *Device) Close() error { return nil }
+
+// ByOp is what was counted for one operation since New or Reset.
+func (d *Device) ByOp(op kernels.Op) Count {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byOp[op]
+}
+
+// ByClass is what was counted for the operations of one class.
+func (d *Device) ByClass(class kernels.Class) Count {
+	total := Count{}
+	for _, op := range kernels.Ops() {
+		if kernels.Info(op).Class == class {
+			total = total.Add(d.ByOp(op))
+		}
+	}
+	return total
+}
+
+// Total is what was counted for all operations.
+func (d *Device) Total() Count {
+	total := Count{}
+	for _, op := range kernels.Ops() {
+		total = total.Add(d.ByOp(op))
+	}
+	return total
+}
+
+// Reset sets the counts to zero; buffers stay.
+func (d *Device) Reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.byOp = nil
+}
+
+func (d *Device) count(c kernels.Call) {
+	info := kernels.Info(c.Op)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byOp == nil {
+		d.byOp = map[kernels.Op]Count{}
+	}
+	d.byOp[c.Op] = d.byOp[c.Op].Add(Count{Calls: 1, FLOPs: info.FLOPs(c), Bytes: info.Bytes(c)})
+}
+
+type buffer struct {
+	dev   *Device
+	dtype kernels.DType
+	count int
+	freed bool
+}
+
+func (b *buffer) DType() kernels.DType { return b.dtype }
+func (b *buffer) Len() int             { return b.count }
+func (b *buffer) sizeBytes() int64     { return int64(b.count) * int64(b.dtype.SizeBytes()) }
+
+func (b *buffer) Free() {
+	if b.freed {
+		return
+	}
+	b.freed = true
+	b.dev.hold(-b.sizeBytes())
+}
+
+type queue struct {
+	dev *Device
+	err error
+}
+
+func (q *queue) Do(c kernels.Call) {
+	if q.err != nil {
+		return
+	}
+	if err := q.dev.Supports(c); err != nil {
+		q.err = fmt.Errorf("null: %w", err)
+		return
+	}
+	q.dev.count(c)
+}
+
+func (q *queue) Write(dst kernels.View, src []byte) { q.transfer("write", dst, len(src)) }
+
+func (q *queue) Read(dst []byte, src kernels.View) {
+	q.transfer("read", src, len(dst))
+	clear(dst)
+}
+
+func (q *queue) transfer(what string, v kernels.View, bytes int) {
+	if q.err != nil {
+		return
+	}
+	if !v.Present() {
+		q.err = fmt.Errorf("%w: null: %s of an absent view", kernels.ErrBadCall, what)
+	} else if want := v.Len * v.Buf.DType().SizeBytes(); want != bytes {
+		q.err = fmt.Errorf("%w: null: %s of %d bytes for a view of %d", kernels.ErrBadCall, what, bytes, want)
+	}
+}
+
+func (q *queue) Sync() error  { return q.err }
+func (q *queue) Close() error { return q.err }

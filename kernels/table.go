@@ -1,0 +1,164 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// Class groups ops that run at about the same speed on a device; a node measures one
+// figure per class. The zero value is invalid.
+type Class uint8
+
+// The classes.
+const (
+	_ Class = iota
+	// ClassMatMul is bound by arithmetic.
+	ClassMatMul
+	// ClassAttention is bound by arithmetic on small matrices and by exponentials.
+	ClassAttention
+	// ClassElementwise is bound by memory traffic.
+	ClassElementwise
+	// ClassOptimizer is bound by memory traffic and runs once a step.
+	ClassOptimizer
+)
+
+func (c Class) String() string {
+	switch c {
+	case ClassMatMul:
+		return "matmul"
+	case ClassAttention:
+		return "attention"
+	case ClassElementwise:
+		return "elementwise"
+	case ClassOptimizer:
+		return "optimizer"
+	default:
+		return "invalid"
+	}
+}
+
+// Role says what an op does with an operand. The zero value is invalid.
+type Role uint8
+
+// The roles.
+const (
+	_ Role = iota
+	// In is read.
+	In
+	// Out is overwritten; with Accumulate it is added to.
+	Out
+	// InOut is read and written.
+	InOut
+	// Scratch is overwritten by nothing in particular. It may be longer than needed.
+	Scratch
+)
+
+// Operand describes one of an op's Args.
+type Operand struct {
+	Name  string
+	Role  Role
+	DType DType
+	// Optional operands may be the zero View.
+	Optional bool
+	// Longer operands may have more elements than the op uses.
+	Longer bool
+
+	count   func(Call) int
+	touched func(Call) int // elements really moved, where that is not count
+}
+
+// Count is the number of elements that call c uses of the operand.
+func (o Operand) Count(c Call) int { return o.count(c) }
+
+// OpInfo is what the table knows about an op.
+type OpInfo struct {
+	Name     string
+	Class    Class
+	Operands []Operand
+
+	dims      string // shape letters of Dims, one each
+	inPlace   bool   // an output may be the same view as an input
+	flags     Flags  // which flags the op understands
+	tolerance float64
+	flops     func(d [6]int) int64
+	check     func(d [6]int) error
+}
+
+// Info gives the table's row of op; it panics on an op that does not exist.
+func Info(op Op) OpInfo {
+	if op == 0 || op >= opCount {
+		panic(fmt.Sprintf("kernels: no op %d", op))
+	}
+	return table[op]
+}
+
+// Ops lists all operations.
+func Ops() []Op {
+	ops := make([]Op, 0, opCount-1)
+	for op := Op(1); op < opCount; op++ {
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func (op Op) String() string {
+	if op == 0 || op >= opCount {
+		return fmt.Sprintf("op(%d)", uint8(op))
+	}
+	return table[op].Name
+}
+
+// String is the operation with its sizes: `matmul M=6 N=16 K=3`.
+func (c Call) String() string {
+	s := c.Op.String()
+	if c.Op == 0 || c.Op >= opCount {
+		return s
+	}
+	for i, letter := range table[c.Op].dims {
+		s += fmt.Sprintf(" %c=%d", letter, c.Dims[i])
+	}
+	for _, f := range flagNames {
+		if c.Flags&f.flag != 0 {
+			s += " " + f.name
+		}
+	}
+	return s
+}
+
+var flagNames = []struct {
+	flag Flags
+	name string
+}{{TransA, "transA"}, {TransB, "transB"}, {Accumulate, "accumulate"}}
+
+// FLOPs is the number of floating-point operations of call c: exact for products, a
+// round figure per element for the rest (a division or an exponential counts as some).
+func (i OpInfo) FLOPs(c Call) int64 { return i.flops(c.Dims) }
+
+// Bytes is the least memory traffic of call c: each operand read or written once.
+func (i OpInfo) Bytes(c Call) int64 {
+	total := int64(0)
+	for k, o := range i.Operands {
+		if o.Optional && !c.Args[k].Present() {
+			continue
+		}
+		moved := o.count
+		if o.touched != nil {
+			moved = o.touched
+		}
+		size := int64(moved(c)) * int64(o.DType.SizeBytes())
+		if o.Role == InOut || o.Role == Out && c.Flags&Accumulate != 0 {
+			size *= 2
+		}
+		total += size
+	}
+	return total
+}
+
+// Tolerance is the relative error that a result of the op may have against float64
+// arithmetic on the same inputs, when floats are stored as dtype.
+func (i OpInfo) Tolerance(dtype DType) float64 {
+	if dtype == BF16 {
+		return math.Max(i.tolerance, 1.0/128) // 8 bits of mantissa, rounded twice
+	}
+	return i.tolerance
+}
