@@ -1,0 +1,134 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// Bucket is a key-value space of its own in the store's index. Buckets need not be
+// created; an empty one takes no room.
+type Bucket struct {
+	s      *Store
+	name   string
+	prefix []byte
+}
+
+// ScanOptions choose the entries a scan visits. The zero value is all, ascending.
+type ScanOptions struct {
+	// Prefix that keys must have.
+	Prefix []byte
+	// From is the first key that may be visited: the least when ascending, the greatest
+	// when Reverse; nil starts at the end of the prefix.
+	From []byte
+	// Reverse visits in descending order of keys.
+	Reverse bool
+	// Limit bounds the number of entries; 0 is no bound.
+	Limit int
+}
+
+// Bucket gives the key-value space of this name: 1 to 64 bytes without NUL, or it panics,
+// since names are constants of the program.
+func (s *Store) Bucket(name string) *Bucket {
+	if name == "" || len(name) > 64 || bytes.IndexByte([]byte(name), 0) >= 0 {
+		panic(fmt.Sprintf("checkpoint: bucket name %q", name))
+	}
+	return &Bucket{s: s, name: name, prefix: append([]byte{bucketKeys}, name+"\x00"...)}
+}
+
+// Get reads the value of key; ok is false when there is none.
+func (b *Bucket) Get(key []byte) (value []byte, ok bool, err error) {
+	if err := b.s.users.enter(); err != nil {
+		return nil, false, b.wrap("get", err)
+	}
+	defer b.s.users.leave()
+	value, err = b.s.index.get(b.key(key))
+	if errors.Is(err, ErrNotFound) {
+		return nil, false, nil
+	}
+	return value, err == nil, b.wrap("get", err)
+}
+
+// Write applies the batch in order, all of it or nothing, and is durable when it returns.
+// Batches up to MaxBatchOps and MaxBatchBytes always fit; others may give ErrTooLarge.
+func (b *Bucket) Write(batch []Op) error {
+	if err := b.s.users.enter(); err != nil {
+		return b.wrap("write", err)
+	}
+	defer b.s.users.leave()
+	ops := make([]Op, len(batch))
+	for i, op := range batch {
+		if len(op.Key) > MaxKeyBytes || len(op.Value) > MaxValueBytes {
+			return b.wrap("write", fmt.Errorf("%w: key of %d bytes, value of %d; at most %d and %d",
+				ErrTooLarge, len(op.Key), len(op.Value), MaxKeyBytes, MaxValueBytes))
+		}
+		ops[i] = Op{Key: b.key(op.Key), Value: op.Value, Delete: op.Delete}
+	}
+	return b.wrap("write", b.s.writeIndex(ops))
+}
+
+// Scan calls fn for the chosen entries as they were when the scan began, until fn returns
+// an error, which Scan returns as it is. fn owns key and value and may use the bucket.
+func (b *Bucket) Scan(o ScanOptions, fn func(key, value []byte) error) error {
+	if err := b.s.users.enter(); err != nil {
+		return b.wrap("scan", err)
+	}
+	defer b.s.users.leave()
+	var from []byte
+	if o.From != nil {
+		from = b.key(o.From)
+	}
+	prefix := b.key(o.Prefix)
+	if from != nil && !bytes.HasPrefix(from, prefix) {
+		if (bytes.Compare(from, prefix) < 0) == o.Reverse {
+			return nil // the whole prefix lies before the start
+		}
+		from = nil // the whole prefix lies behind it
+	}
+	seen := 0
+	var stop error // fn's own, returned unwrapped
+	err := b.s.index.walk(prefix, from, o.Reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		v, err := value()
+		if err != nil {
+			return false, err
+		}
+		if stop = fn(bytes.Clone(key[len(b.prefix):]), v); stop != nil {
+			return false, nil
+		}
+		seen++
+		return seen != o.Limit, nil
+	})
+	if stop != nil {
+		return stop
+	}
+	return b.wrap("scan", err)
+}
+
+func (b *Bucket) key(k []byte) []byte {
+	return append(b.prefix[:len(b.prefix):len(b.prefix)], k...)
+}
+
+func (b *Bucket) wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("checkpoint: %s bucket %s: %w", operation, b.name, err)
+}
+
+// writeIndex is the only way into the index: it keeps the reserve free. A batch that only
+// deletes may go deeper into it than others, since it makes room.
+func (s *Store) writeIndex(ops []Op) error {
+	p := forDeletes
+	for _, op := range ops {
+		if !op.Delete {
+			p = forIndex
+		}
+	}
+	bytes := opBytes(ops)
+	done, err := s.space.take(bytes, p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.space.explain(s.index.write(ops), bytes)
+}

@@ -1,0 +1,23 @@
+package checkpoint
+
+import "errors"
+
+// Sentinels, wrapped by the errors of this package.
+var (
+	// ErrNotFound: the chunk, manifest or pin is not in this store.
+	ErrNotFound = errors.New("not in this store")
+	// ErrCorrupt: stored bytes do not match their checksum, or a record is malformed.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrDiskFull: writing would use up the reserve of the file system.
+	ErrDiskFull = errors.New("disk full")
+	// ErrLocked: another process has the directory open.
+	ErrLocked = errors.New("in use by another process")
+	// ErrStale: a newer generation's manifest of the same step is already there.
+	ErrStale = errors.New("a newer generation is already stored")
+	// ErrForeign: the manifest belongs to another run than the directory.
+	ErrForeign = errors.New("belongs to another run")
+	// ErrTooLarge: a chunk, key, value or batch is over its bound.
+	ErrTooLarge = errors.New("too large")
+	// ErrClosed: the store or the Writing has been closed.
+	ErrClosed = errors.New("closed")
+)

@@ -1,0 +1,65 @@
+package checkpoint
+
+import (
+	"sync"
+
+	"pnode/planner"
+)
+
+// guard decides which unreferenced chunks a sweep may remove. A chunk is safe while it is
+// held, and for the rest of a running sweep once its hold is released: the sweep's list
+// of references may be older than the reference that replaced the hold.
+type guard struct {
+	mu   sync.Mutex // guards held and kept
+	held map[planner.Hash]int
+	kept map[planner.Hash]struct{} // nil unless a sweep runs
+}
+
+// hold protects chunks, present or not yet, until as many release calls.
+func (g *guard) hold(hashes ...planner.Hash) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		g.held = map[planner.Hash]int{}
+	}
+	for _, h := range hashes {
+		g.held[h]++
+	}
+}
+
+func (g *guard) release(hashes ...planner.Hash) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range hashes {
+		if g.kept != nil {
+			g.kept[h] = struct{}{}
+		}
+		if g.held[h]--; g.held[h] == 0 {
+			delete(g.held, h)
+		}
+	}
+}
+
+// beginSweep must come before the references are read.
+func (g *guard) beginSweep() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kept = map[planner.Hash]struct{}{}
+}
+
+func (g *guard) endSweep() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kept = nil
+}
+
+// collect runs remove unless the chunk is protected. No hold begins meanwhile, so a
+// writer that holds first and then looks finds the chunk either safe or gone.
+func (g *guard) collect(h planner.Hash, remove func() error) (removed bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, kept := g.kept[h]; kept || g.held[h] > 0 {
+		return false, nil
+	}
+	return true, remove()
+}

@@ -1,0 +1,216 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+const (
+	memTableBytes = 8 << 20
+	valueLogBytes = 16 << 20
+	// indexBytesAtOpen is what Badger may write while it opens: the replayed tables of the
+	// last process and a compaction.
+	indexBytesAtOpen = 2 * memTableBytes
+	// MaxKeyBytes and MaxValueBytes bound one entry of a bucket.
+	MaxKeyBytes   = 1 << 10
+	MaxValueBytes = 8 << 20
+	// MaxBatchBytes and MaxBatchOps are a batch that always fits in one transaction.
+	MaxBatchBytes = 1 << 20
+	MaxBatchOps   = 4096
+)
+
+// The first byte of an index key says what it is.
+const (
+	manifestKeys = 'M' // + step, big-endian
+	pinKeys      = 'P' // + name
+	bucketKeys   = 'B' // + name, 0, key
+)
+
+// Op is one entry of an atomic batch: Value is put under Key, or Key is deleted.
+type Op struct {
+	Key    []byte
+	Value  []byte
+	Delete bool
+}
+
+// index is Badger with a checksum of its own on every value: Badger's verification gives
+// an empty value and no error for a flipped byte, and without it gives the flipped byte.
+type index struct{ db *badger.DB }
+
+func openIndex(dir string, log *slog.Logger) (*index, error) {
+	o := badger.DefaultOptions(dir).
+		WithSyncWrites(true).
+		WithDetectConflicts(false). // each write is one blind batch
+		WithMemTableSize(memTableBytes).
+		WithNumMemtables(2).
+		WithNumCompactors(2).
+		WithValueLogFileSize(valueLogBytes).
+		WithCompression(options.None).
+		WithBlockCacheSize(0). // tables are mapped, the page cache serves them
+		WithChecksumVerificationMode(options.OnTableRead).
+		WithMetricsEnabled(false).
+		WithLogger(badgerLog{log})
+	db, err := badger.Open(o)
+	if err != nil {
+		if strings.Contains(err.Error(), "checksum") { // Badger has no sentinel for it
+			err = fmt.Errorf("%w: %w; move the directory index away: chunks stay, "+
+				"manifests come back from the other nodes", ErrCorrupt, err)
+		}
+		return nil, fmt.Errorf("index: %w", err)
+	}
+	return &index{db}, nil
+}
+
+func (x *index) close() error { return x.db.Close() }
+
+// get gives a copy of the value, or ErrNotFound.
+func (x *index) get(key []byte) (value []byte, err error) {
+	err = x.db.View(func(t *badger.Txn) error {
+		item, err := t.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		value, err = unsealItem(item)
+		return err
+	})
+	return value, err
+}
+
+// write applies all or nothing and is durable when it returns.
+func (x *index) write(ops []Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	t := x.db.NewTransaction(true)
+	defer t.Discard()
+	for _, op := range ops {
+		var err error
+		if op.Delete {
+			err = t.Delete(op.Key)
+		} else {
+			err = t.Set(op.Key, seal(op.Key, op.Value))
+		}
+		if errors.Is(err, badger.ErrTxnTooBig) {
+			return fmt.Errorf("%w: %d operations, %d bytes; up to %d and %d always fit",
+				ErrTooLarge, len(ops), opBytes(ops), MaxBatchOps, MaxBatchBytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.Commit()
+}
+
+// walk visits the keys that begin with prefix in order, from the given key on (nil: from
+// the end where the walk begins), until fn returns false or an error. Values are read on
+// demand; key is valid during the call.
+func (x *index) walk(prefix, from []byte, reverse bool, fn func(key []byte, value func() ([]byte, error)) (bool, error)) error {
+	return x.db.View(func(t *badger.Txn) error {
+		o := badger.DefaultIteratorOptions
+		o.PrefetchValues = false
+		o.Reverse = reverse
+		it := t.NewIterator(o)
+		defer it.Close()
+		if from == nil {
+			if from = prefix; reverse {
+				from = successor(prefix)
+			}
+		}
+		it.Seek(from)
+		if reverse && !it.ValidForPrefix(prefix) && it.Valid() {
+			it.Next() // the successor of the prefix is itself a key
+		}
+		for ; it.ValidForPrefix(prefix); it.Next() {
+			item := it.Item()
+			more, err := fn(item.Key(), func() ([]byte, error) { return unsealItem(item) })
+			if err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// successor is the least key greater than every key with this prefix; a prefix here never
+// consists of 0xff alone.
+func successor(prefix []byte) []byte {
+	s := bytes.TrimRight(prefix, "\xff")
+	s = bytes.Clone(s)
+	s[len(s)-1]++
+	return s
+}
+
+// collectValueLog gives back value log files of which half or more is dead. Only values
+// of 1 MiB and more live there.
+func (x *index) collectValueLog() error {
+	for {
+		err := x.db.RunValueLogGC(0.5)
+		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func opBytes(ops []Op) int64 {
+	var n int64
+	for _, op := range ops {
+		n += int64(len(op.Key) + len(op.Value))
+	}
+	return n
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum covers the key too, so that a value never counts under another key.
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// seal appends the checksum of key and value to a copy of value.
+func seal(key, value []byte) []byte {
+	sealed := append(make([]byte, 0, len(value)+crc32.Size), value...)
+	return binary.LittleEndian.AppendUint32(sealed, checksum(key, value))
+}
+
+// unseal checks and cuts off the checksum. The result aliases sealed.
+func unseal(key, sealed []byte) ([]byte, error) {
+	n := len(sealed) - crc32.Size
+	if n < 0 || binary.LittleEndian.Uint32(sealed[n:]) != checksum(key, sealed[:n]) {
+		return nil, fmt.Errorf("%w: index value of key %q", ErrCorrupt, key)
+	}
+	return sealed[:n:n], nil
+}
+
+func unsealItem(item *badger.Item) ([]byte, error) {
+	sealed, err := item.ValueCopy(nil)
+	if err != nil {
+		return nil, err
+	}
+	return unseal(item.Key(), sealed)
+}
+
+// badgerLog passes Badger's messages on; its information is only of use for debugging.
+type badgerLog struct{ log *slog.Logger }
+
+func (l badgerLog) Errorf(f string, a ...any)   { l.log.Error(message(f, a)) }
+func (l badgerLog) Warningf(f string, a ...any) { l.log.Warn(message(f, a)) }
+func (l badgerLog) Infof(f string, a ...any)    { l.log.Debug(message(f, a)) }
+func (l badgerLog) Debugf(f string, a ...any)   { l.log.Debug(message(f, a)) }
+
+func message(format string, args []any) string {
+	return "badger: " + strings.TrimSpace(fmt.Sprintf(format, args...))
+}

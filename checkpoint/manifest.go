@@ -1,0 +1,133 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"pnode/planner"
+)
+
+const (
+	// MaxManifestBytes bounds the encoded form: room for about 120,000 chunks (490 GB).
+	MaxManifestBytes = MaxValueBytes
+	maxRunBytes      = 256
+	maxPeerBytes     = 256
+	maxHolders       = 64
+)
+
+// Manifest names the state of every layer after a step. It is a pure value with canonical
+// bytes.
+type Manifest struct {
+	Run        planner.RunID      `json:"run"`
+	Step       planner.Step       `json:"step"`
+	Generation planner.Generation `json:"generation"`
+	// Layers in ascending order of Layer.
+	Layers []LayerState `json:"layers"`
+}
+
+// LayerState is one layer's state (parameters and optimizer moments) as a byte stream.
+type LayerState struct {
+	Layer     int   `json:"layer"`
+	SizeBytes int64 `json:"size_bytes"`
+	// Chunks of ChunkBytes in order; the last holds the rest.
+	Chunks []planner.Hash `json:"chunks"`
+	// Holders are the nodes that keep the chunks; empty means every node that has the
+	// manifest.
+	Holders []planner.PeerID `json:"holders,omitempty"`
+}
+
+// chunkBytes is the size of chunk i.
+func (l LayerState) chunkBytes(i int) int64 {
+	return min(ChunkBytes, l.SizeBytes-int64(i)*ChunkBytes)
+}
+
+// Hashes are all chunks in order of layers, with repetitions if layers share chunks.
+func (m Manifest) Hashes() []planner.Hash {
+	var all []planner.Hash
+	for _, l := range m.Layers {
+		all = append(all, l.Chunks...)
+	}
+	return all
+}
+
+// Validate checks everything a manifest says about itself; the error wraps ErrCorrupt.
+func (m Manifest) Validate() error {
+	if m.Run == "" || len(m.Run) > maxRunBytes || !utf8.ValidString(string(m.Run)) {
+		return fmt.Errorf("%w: manifest: run of %d bytes, 1 to %d of UTF-8 are accepted", ErrCorrupt, len(m.Run), maxRunBytes)
+	}
+	if m.Generation == 0 {
+		return fmt.Errorf("%w: manifest: generation 0", ErrCorrupt)
+	}
+	last := -1
+	for _, l := range m.Layers {
+		if l.Layer <= last {
+			return fmt.Errorf("%w: manifest: layer %d after layer %d", ErrCorrupt, l.Layer, last)
+		}
+		last = l.Layer
+		if err := l.validate(); err != nil {
+			return fmt.Errorf("%w: manifest: layer %d: %w", ErrCorrupt, l.Layer, err)
+		}
+	}
+	return nil
+}
+
+func (l LayerState) validate() error {
+	n := int64(len(l.Chunks))
+	if l.SizeBytes < 0 || l.SizeBytes > n*ChunkBytes || l.SizeBytes <= (n-1)*ChunkBytes && n > 0 {
+		return fmt.Errorf("%d bytes in %d chunks of %d", l.SizeBytes, n, ChunkBytes)
+	}
+	if len(l.Holders) > maxHolders {
+		return fmt.Errorf("%d holders, at most %d are accepted", len(l.Holders), maxHolders)
+	}
+	for i, p := range l.Holders {
+		if p == "" || len(p) > maxPeerBytes || !utf8.ValidString(string(p)) {
+			return fmt.Errorf("holder %d has a name of %d bytes, 1 to %d of UTF-8 are accepted", i, len(p), maxPeerBytes)
+		}
+		for _, q := range l.Holders[:i] {
+			if p == q {
+				return fmt.Errorf("holder %s twice", p)
+			}
+		}
+	}
+	return nil
+}
+
+// Encode gives the canonical bytes: the same manifest always gives the same bytes.
+func (m Manifest) Encode() []byte {
+	layers := make([]LayerState, len(m.Layers))
+	copy(layers, m.Layers)
+	for i := range layers {
+		if layers[i].Chunks == nil {
+			layers[i].Chunks = []planner.Hash{} // "[]", as a decoded one gives
+		}
+	}
+	m.Layers = layers
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic("checkpoint: manifest does not marshal: " + err.Error()) // only plain values inside
+	}
+	return b
+}
+
+// DecodeManifest reads canonical bytes back. It refuses anything else: unknown fields,
+// trailing bytes, more than MaxManifestBytes, a manifest that is not valid.
+func DecodeManifest(b []byte) (Manifest, error) {
+	if len(b) > MaxManifestBytes {
+		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrCorrupt, len(b), MaxManifestBytes)
+	}
+	var m Manifest
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return Manifest{}, fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
+	}
+	if err := m.Validate(); err != nil {
+		return Manifest{}, err
+	}
+	if !bytes.Equal(m.Encode(), b) {
+		return Manifest{}, fmt.Errorf("%w: manifest is not in canonical form", ErrCorrupt)
+	}
+	return m, nil
+}

@@ -1,0 +1,89 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"pnode/planner"
+)
+
+// maxPinName bounds names of pins in bytes.
+const maxPinName = 256
+
+// Pin keeps chunks, present or not yet, from every sweep until Unpin or a Pin of the same
+// name, which replaces the list. It is durable: a node that is to hold chunks of others
+// pins them before it fetches them.
+func (s *Store) Pin(name string, hashes []planner.Hash) error {
+	if err := s.users.enter(); err != nil {
+		return fmt.Errorf("checkpoint: pin %s: %w", name, err)
+	}
+	defer s.users.leave()
+	value := encodePin(hashes)
+	if name == "" || len(name) > maxPinName || len(value) > MaxValueBytes {
+		return fmt.Errorf("checkpoint: pin %s: %w: a name of %d bytes and %d chunks, at most %d and %d are accepted",
+			name, ErrTooLarge, len(name), len(hashes), maxPinName, MaxValueBytes/len(planner.Hash{}))
+	}
+	s.guard.hold(hashes...)
+	defer s.guard.release(hashes...)
+	if err := s.writeIndex([]Op{{Key: pinKey(name), Value: value}}); err != nil {
+		return fmt.Errorf("checkpoint: pin %s: %w", name, err)
+	}
+	return nil
+}
+
+// Unpin removes a pin; one that does not exist is no error.
+func (s *Store) Unpin(name string) error {
+	if err := s.users.enter(); err != nil {
+		return fmt.Errorf("checkpoint: unpin %s: %w", name, err)
+	}
+	defer s.users.leave()
+	if err := s.writeIndex([]Op{{Key: pinKey(name), Delete: true}}); err != nil {
+		return fmt.Errorf("checkpoint: unpin %s: %w", name, err)
+	}
+	return nil
+}
+
+// Pins are the pinned chunks by name.
+func (s *Store) Pins() (map[string][]planner.Hash, error) {
+	if err := s.users.enter(); err != nil {
+		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
+	}
+	defer s.users.leave()
+	return s.pins()
+}
+
+func (s *Store) pins() (map[string][]planner.Hash, error) {
+	pins := map[string][]planner.Hash{}
+	err := s.index.walk([]byte{pinKeys}, nil, false, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		b, err := value()
+		if err == nil {
+			pins[string(key[1:])], err = decodePin(b)
+		}
+		return true, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
+	}
+	return pins, nil
+}
+
+func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }
+
+func encodePin(hashes []planner.Hash) []byte {
+	b := make([]byte, 0, len(hashes)*len(planner.Hash{}))
+	for _, h := range hashes {
+		b = append(b, h[:]...)
+	}
+	return b
+}
+
+func decodePin(b []byte) ([]planner.Hash, error) {
+	var h planner.Hash
+	if len(b)%len(h) != 0 {
+		return nil, fmt.Errorf("%w: pin of %d bytes", ErrCorrupt, len(b))
+	}
+	hashes := make([]planner.Hash, 0, len(b)/len(h))
+	for ; len(b) > 0; b = b[len(h):] {
+		hashes = append(hashes, planner.Hash(b[:len(h)]))
+	}
+	return hashes, nil
+}

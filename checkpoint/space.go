@@ -1,0 +1,60 @@
+package checkpoint
+
+import (
+	"fmt"
+	"sync"
+)
+
+// purpose says how much of the reserve a write must leave untouched.
+type purpose int64
+
+const (
+	forChunks  purpose = 1 // leaves the whole reserve
+	forIndex   purpose = 2 // leaves half: the consensus log goes on when chunks stop
+	forDeletes purpose = 4 // leaves a quarter: room can still be made
+)
+
+// space answers whether a write fits beside the reserve, counting the writes under way.
+type space struct {
+	path    string
+	reserve int64
+	free    func(path string) (int64, error)
+
+	mu       sync.Mutex // guards inFlight
+	inFlight int64
+}
+
+// take claims n bytes until done is called. The error wraps ErrDiskFull.
+func (s *space) take(n int64, p purpose) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free, err := s.free(s.path)
+	if err != nil {
+		return nil, err
+	}
+	keep := s.reserve / int64(p)
+	if free-s.inFlight-n < keep {
+		return nil, s.full(n, free, keep)
+	}
+	s.inFlight += n
+	return func() {
+		s.mu.Lock()
+		s.inFlight -= n
+		s.mu.Unlock()
+	}, nil
+}
+
+func (s *space) full(n, free, keep int64) error {
+	return fmt.Errorf("%w: %d bytes wanted, %d free at %s, of which %d stay in reserve; "+
+		"free space there, keep fewer checkpoints or choose a directory on another disk",
+		ErrDiskFull, n, free, s.path, keep)
+}
+
+// explain turns the operating system's refusal of a write of n bytes into ErrDiskFull.
+func (s *space) explain(err error, n int64) error {
+	if err == nil || !noSpace(err) {
+		return err
+	}
+	free, _ := s.free(s.path) // 0 when even that fails
+	return fmt.Errorf("%w (%w)", s.full(n, free, s.reserve), err)
+}

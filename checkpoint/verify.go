@@ -1,0 +1,148 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"pnode/planner"
+)
+
+// Report is what Verify found.
+type Report struct {
+	// Chunks and Bytes were read and are right.
+	Chunks int
+	Bytes  int64
+	// Missing and Corrupt chunks are referred to; each is named once. Corrupt ones are in
+	// the quarantine now.
+	Missing []planner.Hash
+	Corrupt []planner.Hash
+	// Manifests newest first, damaged ones left out.
+	Manifests []ManifestReport
+	// Damaged tells which records of the index cannot be read; nil when all can.
+	Damaged error
+}
+
+// ManifestReport is the state of one manifest on this node.
+type ManifestReport struct {
+	Step       planner.Step
+	Generation planner.Generation
+	// Layers of the manifest, of which Here are complete on this node.
+	Layers int
+	Here   int
+	// OK tells that every layer this node holds is complete.
+	OK bool
+}
+
+// OK tells that nothing this node holds is missing or damaged.
+func (r Report) OK() bool {
+	for _, m := range r.Manifests {
+		if !m.OK {
+			return false
+		}
+	}
+	return r.Damaged == nil && len(r.Missing) == 0 && len(r.Corrupt) == 0
+}
+
+// Progress of a Verify.
+type Progress struct {
+	Chunks      int
+	TotalChunks int
+	Bytes       int64
+}
+
+// Verify reads every chunk that a manifest or pin refers to and checks its hash. Chunks of
+// layers held by other nodes may be absent; pinned ones may not. progress, if not nil, is
+// called after each chunk. The error is nil unless the verification itself could not be
+// carried out.
+func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, error) {
+	if err := s.users.enter(); err != nil {
+		return Report{}, fmt.Errorf("checkpoint: verify: %w", err)
+	}
+	defer s.users.leave()
+	if progress == nil {
+		progress = func(Progress) {}
+	}
+	manifests, wanted, damaged := s.holdAll()
+	defer s.guard.release(wanted.order...)
+	r := Report{Damaged: damaged}
+	whole := map[planner.Hash]bool{}
+	for i, h := range wanted.order {
+		if err := ctx.Err(); err != nil {
+			return r, fmt.Errorf("checkpoint: verify: %w", err)
+		}
+		data, err := s.Chunk(h)
+		switch {
+		case err == nil:
+			whole[h] = true
+			r.Chunks++
+			r.Bytes += int64(len(data))
+		case errors.Is(err, ErrCorrupt):
+			r.Corrupt = append(r.Corrupt, h)
+		case errors.Is(err, ErrNotFound):
+			if wanted.required[h] {
+				r.Missing = append(r.Missing, h)
+			}
+		default:
+			return r, fmt.Errorf("checkpoint: verify: %w", err)
+		}
+		progress(Progress{Chunks: i + 1, TotalChunks: len(wanted.order), Bytes: r.Bytes})
+	}
+	for _, m := range manifests {
+		r.Manifests = append(r.Manifests, s.judge(m, whole))
+	}
+	return r, nil
+}
+
+// wanted are the distinct chunks to verify.
+type wanted struct {
+	order    []planner.Hash
+	required map[planner.Hash]bool // false: another node holds it
+}
+
+func (w *wanted) add(hashes []planner.Hash, required bool) {
+	for _, h := range hashes {
+		before, known := w.required[h]
+		if !known {
+			w.order = append(w.order, h)
+		}
+		w.required[h] = before || required
+	}
+}
+
+// holdAll lists what is referred to and holds it, without a sweep in between.
+func (s *Store) holdAll() ([]Manifest, wanted, error) {
+	s.sweeps.Lock()
+	defer s.sweeps.Unlock()
+	manifests, damaged := s.manifests()
+	w := wanted{required: map[planner.Hash]bool{}}
+	for _, m := range manifests {
+		for _, l := range m.Layers {
+			w.add(l.Chunks, s.holds(l))
+		}
+	}
+	pins, err := s.pins()
+	for _, name := range slices.Sorted(maps.Keys(pins)) {
+		w.add(pins[name], true)
+	}
+	s.guard.hold(w.order...)
+	return manifests, w, errors.Join(damaged, err)
+}
+
+func (s *Store) judge(m Manifest, whole map[planner.Hash]bool) ManifestReport {
+	r := ManifestReport{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers), OK: true}
+	for _, l := range m.Layers {
+		here := true
+		for _, h := range l.Chunks {
+			here = here && whole[h]
+		}
+		if here {
+			r.Here++
+		} else if s.holds(l) {
+			r.OK = false
+		}
+	}
+	return r
+}

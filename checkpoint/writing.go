@@ -1,0 +1,137 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"lukechampine.com/blake3"
+
+	"pnode/planner"
+)
+
+// Writing protects the chunks put through it from every sweep until Commit or Abort.
+// It may be used from any number of goroutines.
+type Writing struct {
+	s *Store
+
+	mu   sync.Mutex // guards held and done
+	held []planner.Hash
+	done bool
+}
+
+// Begin starts a Writing; end it with Commit, or with Abort once something else (a Pin)
+// refers to its chunks. It lives in memory only: chunks that must outlast the process
+// before their manifest is known need a Pin.
+func (s *Store) Begin() *Writing { return &Writing{s: s} }
+
+// hold protects h before the first look at its file.
+func (w *Writing) hold(h planner.Hash) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done {
+		return fmt.Errorf("checkpoint: put chunk %s: writing %w", h, ErrClosed)
+	}
+	w.s.guard.hold(h)
+	w.held = append(w.held, h)
+	return nil
+}
+
+// PutChunk is Store.PutChunk with protection.
+func (w *Writing) PutChunk(data []byte) (planner.Hash, error) {
+	h := planner.Hash(blake3.Sum256(data))
+	if err := w.hold(h); err != nil {
+		return h, err
+	}
+	return h, w.s.putChunk(h, data)
+}
+
+// PutNamed is Store.PutNamed with protection.
+func (w *Writing) PutNamed(h planner.Hash, data []byte) error {
+	if err := w.hold(h); err != nil {
+		return err
+	}
+	return w.s.PutNamed(h, data)
+}
+
+// WriteLayer cuts a stream into chunks of ChunkBytes (the last may be shorter) and gives
+// their hashes in order and the stream's length in bytes.
+func (w *Writing) WriteLayer(ctx context.Context, r io.Reader) ([]planner.Hash, int64, error) {
+	var hashes []planner.Hash
+	var size int64
+	buf := make([]byte, ChunkBytes)
+	for end := false; !end; {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, fmt.Errorf("checkpoint: write layer after %d bytes: %w", size, err)
+		}
+		var n int
+		var err error
+		if n, end, err = fill(buf, r); err != nil {
+			return nil, 0, fmt.Errorf("checkpoint: write layer: reading its state after %d bytes: %w", size+int64(n), err)
+		}
+		if n == 0 {
+			break
+		}
+		h, err := w.PutChunk(buf[:n])
+		if err != nil {
+			return nil, 0, err
+		}
+		hashes = append(hashes, h)
+		size += int64(n)
+	}
+	return hashes, size, nil
+}
+
+// fill reads until buf is full or r ends. Only io.EOF is an end: io.ReadFull would also
+// take a source that broke off with io.ErrUnexpectedEOF for one.
+func fill(buf []byte, r io.Reader) (n int, end bool, err error) {
+	for n < len(buf) {
+		k, err := r.Read(buf[n:])
+		n += k
+		if errors.Is(err, io.EOF) {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+// Commit stores the manifest and, when that succeeded, ends the Writing.
+func (w *Writing) Commit(m Manifest) error {
+	if err := w.s.Commit(m); err != nil {
+		return err
+	}
+	w.Abort()
+	return nil
+}
+
+// Abort ends the Writing: its chunks go with the next sweep unless something refers to
+// them. After Commit or another Abort it does nothing.
+func (w *Writing) Abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = true
+	w.s.guard.release(w.held...)
+	w.held = nil
+}
+
+// ReadLayer writes the chunks' bytes to dst in order, each checked before it is written.
+func (s *Store) ReadLayer(ctx context.Context, hashes []planner.Hash, dst io.Writer) error {
+	for i, h := range hashes {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: %w", i, len(hashes), err)
+		}
+		data, err := s.Chunk(h)
+		if err != nil {
+			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: %w", i, len(hashes), err)
+		}
+		if _, err := dst.Write(data); err != nil {
+			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: writing it on: %w", i, len(hashes), err)
+		}
+	}
+	return nil
+}
