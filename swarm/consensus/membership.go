@@ -66,8 +66,9 @@ func Voters(n int) int {
 
 // Membership decides the next change of the configuration, one at a time: the next is
 // asked for when this one is committed. It never gives a change after which the voters
-// that answer are no majority. A dead voter leaves only when enough others have a vote,
-// so without a replacement three voters stay three.
+// that answer are no majority. A dead voter loses its vote only when enough others have
+// one, so without a replacement three voters stay three. Servers are removed when the
+// roster says that they are gone.
 func Membership(v Servers) Action {
 	for _, m := range v.Members {
 		if m.State != Gone && !slices.ContainsFunc(v.Servers, func(s Server) bool { return s.Peer == m.Peer }) {
@@ -192,14 +193,14 @@ func (t tally) grow() (Action, bool) {
 }
 
 // shrink takes the vote of those that leave when they are replaced or nobody can replace
-// them, removes the dead when there are voters enough without them, and demotes the
-// youngest of too many.
+// them, of the dead when there are voters enough without them, and of the youngest of too
+// many.
 func (t tally) shrink() (Action, bool) {
 	switch {
 	case len(t.leaving) > 0 && (len(t.keep) >= t.enough || len(t.candidates) == 0):
 		return t.demote(t.leaving[len(t.leaving)-1], "it is leaving")
-	case len(t.dead) > 0 && t.voters > t.tooMany && safe(t.answering, t.voters-1):
-		return Action{Remove, t.dead[0], "not heard of, and replaced"}, true
+	case len(t.dead) > 0 && t.voters > t.tooMany:
+		return t.demote(t.dead[0], "it is dead, and replaced")
 	case len(t.keep) > t.tooMany:
 		return t.demote(t.keep[len(t.keep)-1], "too many voters for the number of nodes")
 	}

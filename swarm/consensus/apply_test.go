@@ -1,0 +1,263 @@
+package consensus
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// TestApply replays testdata/apply_*.txt: entries in, the state or the refusal out. Every
+// accepted entry is applied a second time, which must change nothing, and every state goes
+// through its encoding.
+func TestApply(t *testing.T) {
+	scenario(t, "apply_*.txt", func(t *testing.T) func(string) string {
+		var s State
+		return func(line string) string {
+			e := parseEntry(t, line)
+			b, err := EncodeEntry(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, err = DecodeEntry(b); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := EncodeState(s)
+			next, err := Apply(s, e)
+			after, _ := EncodeState(s)
+			if !bytes.Equal(before, after) {
+				t.Errorf("%s: the earlier state was changed", line)
+			}
+			if err != nil {
+				return refusal(t, err)
+			}
+			again, err := Apply(next, e)
+			if err != nil || !reflect.DeepEqual(again, next) {
+				t.Errorf("%s: a second time gives %v, %v", line, again, err)
+			}
+			encoded, err := EncodeState(next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, err = DecodeState(bytes.NewReader(encoded)); err != nil {
+				t.Fatal(err)
+			}
+			return describe(s)
+		}
+	})
+}
+
+func refusal(t *testing.T, err error) string {
+	if !errors.Is(err, ErrRejected) {
+		t.Errorf("%v does not wrap ErrRejected", err)
+	}
+	word := "rejected"
+	if errors.Is(err, ErrStale) {
+		word = "stale"
+	}
+	return word + ": " + strings.TrimPrefix(err.Error(), ErrRejected.Error()+": ")
+}
+
+func number(t *testing.T, v string) uint64 {
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// parseEntry reads the commands of the scenarios.
+func parseEntry(t *testing.T, line string) Entry {
+	words, p := fields(line)
+	switch words[0] {
+	case "run":
+		return SetRun{planner.RunSpec{
+			Run: planner.RunID(words[1]), Model: model.Config{Blocks: int(number(t, p["blocks"]))},
+			Train: planner.TrainSpec{Micros: int(number(t, p["micros"])), Steps: planner.Step(number(t, p["steps"]))},
+		}}
+	case "join":
+		return Join{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"]), Label: p["label"]}
+	case "update":
+		return Update{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"])}
+	case "state":
+		return SetMemberState{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"]}
+	case "plan":
+		return parsePlan(t, p)
+	case "saved":
+		return parseSaved(t, p)
+	case "want-save":
+		return WantSave{Count: number(t, words[1])}
+	case "want-stop":
+		return WantStop{}
+	case "resume":
+		return Resume{Incarnation: number(t, words[1])}
+	case "finish":
+		return Finish{}
+	}
+	t.Fatalf("unknown command %q", line)
+	return nil
+}
+
+// parsePlan reads stages=a:0-2,b:2-4 as one replica with all micro-batches.
+func parsePlan(t *testing.T, p map[string]string) Entry {
+	plan := planner.Plan{
+		Run: planner.RunID(p["run"]), Generation: planner.Generation(number(t, p["generation"])),
+		Start: planner.Step(number(t, p["start"])), Schedule: "1f1b",
+	}
+	pipe := planner.Pipeline{Micros: int(number(t, p["micros"]))}
+	for _, stage := range list(p["stages"]) {
+		peer, layers, _ := strings.Cut(stage, ":")
+		first, end, _ := strings.Cut(layers, "-")
+		pipe.Stages = append(pipe.Stages, planner.Placement{
+			Peer: planner.PeerID(peer), Device: "cpu", Holder: planner.PeerID(p["holder"]),
+			Layers: planner.LayerRange{First: int(number(t, first)), End: int(number(t, end))},
+		})
+		pipe.Warmups = append(pipe.Warmups, 1)
+	}
+	plan.Replicas = []planner.Pipeline{pipe}
+	return SetPlan{Plan: plan, Term: planner.Term(number(t, p["term"])), Epoch: number(t, p["epoch"]), Reasons: list(p["reasons"])}
+}
+
+// parseSaved reads layers=0,1 with one chunk each, made of the word chunk.
+func parseSaved(t *testing.T, p map[string]string) Entry {
+	e := StageSaved{Step: planner.Step(number(t, p["step"])), Generation: planner.Generation(number(t, p["generation"]))}
+	size := int64(1000)
+	if p["size"] != "" {
+		size = int64(number(t, p["size"]))
+	}
+	for _, l := range list(p["layers"]) {
+		ref := LayerRef{Layer: int(number(t, l)), SizeBytes: size, Chunks: make([]planner.Hash, 1)}
+		copy(ref.Chunks[0][:], p["chunk"]+l)
+		for _, h := range list(p["holders"]) {
+			ref.Holders = append(ref.Holders, planner.PeerID(h))
+		}
+		e.Layers = append(e.Layers, ref)
+	}
+	return e
+}
+
+// describe prints a state on one line.
+func describe(s State) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch %d:", s.Epoch)
+	for _, m := range s.Members {
+		fmt.Fprintf(&b, " %s=%s/%d", m.Peer, m.State, m.Boot)
+		if len(m.Addrs) > 0 {
+			fmt.Fprintf(&b, "@%s", strings.Join(m.Addrs, ","))
+		}
+	}
+	if s.Run != nil {
+		fmt.Fprintf(&b, "; run %s incarnation %d", s.Run.Run, s.Incarnation)
+	}
+	if s.Plan.Generation > 0 {
+		fmt.Fprintf(&b, "; generation %d of term %d from step %d", s.Plan.Generation, s.Term, s.Plan.Start)
+	}
+	if s.Checkpoint.Step > 0 {
+		fmt.Fprintf(&b, "; checkpoint %s", pieces(s.Checkpoint))
+	}
+	for _, p := range s.Pending {
+		fmt.Fprintf(&b, "; pending %s", pieces(p))
+	}
+	if s.SaveWanted > 0 {
+		fmt.Fprintf(&b, "; save %d", s.SaveWanted)
+	}
+	if s.StopWanted {
+		b.WriteString("; stop")
+	}
+	if s.Finished {
+		b.WriteString("; finished")
+	}
+	return b.String()
+}
+
+func pieces(c Checkpoint) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", c.Step)
+	for _, l := range c.Layers {
+		fmt.Fprintf(&b, " %d%v", l.Layer, l.Holders)
+	}
+	return b.String()
+}
+
+func TestRosterIsBounded(t *testing.T) {
+	s, err := Apply(State{}, testRun())
+	for i := range MaxMembers {
+		if s, err = Apply(s, Join{Peer: planner.PeerID(fmt.Sprintf("p%03d", i)), Boot: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Apply(s, Join{Peer: "more", Boot: 1}); !errors.Is(err, ErrRejected) {
+		t.Fatalf("one member too many gives %v", err)
+	}
+	for i := range 3 * MaxMembers {
+		peer := planner.PeerID(fmt.Sprintf("p%03d", i))
+		if s, err = Apply(s, SetMemberState{Peer: peer, Boot: 1, State: Gone}); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Apply(s, Join{Peer: planner.PeerID(fmt.Sprintf("p%03d", i+MaxMembers)), Boot: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.Members) != 2*MaxMembers || s.present() != MaxMembers {
+		t.Errorf("%d members, %d of them present", len(s.Members), s.present())
+	}
+	if _, ok := s.Member("p000"); ok {
+		t.Error("the member gone longest is remembered")
+	}
+	if m, ok := s.Member("p191"); !ok || m.State != Gone {
+		t.Error("the member gone last is forgotten")
+	}
+}
+
+func TestPendingStepsAreBounded(t *testing.T) {
+	s := planned(t)
+	saved := func(step planner.Step, layer int) StageSaved {
+		return StageSaved{Step: step, Generation: 1, Layers: []LayerRef{
+			{Layer: layer, SizeBytes: 1, Chunks: make([]planner.Hash, 1), Holders: []planner.PeerID{"a"}},
+		}}
+	}
+	var err error
+	for step := planner.Step(2); step <= MaxPending+3; step++ {
+		if s, err = Apply(s, saved(step, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.Pending) != MaxPending || s.Pending[0].Step != 4 {
+		t.Fatalf("%d pending from step %d", len(s.Pending), s.Pending[0].Step)
+	}
+	if _, err := Apply(s, saved(1, 0)); !errors.Is(err, ErrStale) {
+		t.Errorf("a step before all pending ones gives %v", err)
+	}
+	large := saved(MaxPending+3, 1)
+	large.Layers[0].Chunks = make([]planner.Hash, MaxCheckpointChunks)
+	if _, err := Apply(s, large); !errors.Is(err, ErrRejected) {
+		t.Errorf("too many chunks in one checkpoint give %v", err)
+	}
+}
+
+// planned is a state with one active member and a plan of one stage.
+func planned(t testing.TB) State {
+	var s State
+	var err error
+	for _, e := range []Entry{
+		testRun(), Join{Peer: "a", Boot: 1}, SetMemberState{Peer: "a", Boot: 1, State: Active},
+		SetPlan{Epoch: 2, Term: 1, Plan: planner.Plan{Run: "run", Generation: 1, Replicas: []planner.Pipeline{{
+			Micros: 2, Warmups: []int{1},
+			Stages: []planner.Placement{{Peer: "a", Device: "cpu", Layers: planner.LayerRange{End: 3}}},
+		}}}},
+	} {
+		if s, err = Apply(s, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}

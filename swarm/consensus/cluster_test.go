@@ -1,0 +1,409 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// cluster is a run of several nodes in one bubble of virtual time.
+type cluster struct {
+	t     *testing.T
+	net   *memoryNet
+	peers []planner.PeerID
+	kv    map[planner.PeerID]*memoryKV
+	nodes map[planner.PeerID]*Node
+	wires map[planner.PeerID]*memoryTransport
+	boots uint64
+}
+
+// inBubble runs a test with a cluster of n active nodes named a, b, ..., founded by a, and
+// ends all nodes afterwards; the bubble fails the test when a goroutine is left.
+func inBubble(t *testing.T, n int, test func(*testing.T, *cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{
+			t: t, net: newMemoryNet(20 * time.Millisecond), kv: map[planner.PeerID]*memoryKV{},
+			nodes: map[planner.PeerID]*Node{}, wires: map[planner.PeerID]*memoryTransport{},
+		}
+		defer func() {
+			for _, p := range c.peers {
+				c.stop(p)
+			}
+		}()
+		for i := range n {
+			c.join(planner.PeerID(rune('a' + i)))
+		}
+		c.settle(n)
+		test(t, c)
+	})
+}
+
+func (c *cluster) start(p planner.PeerID) *Node {
+	c.t.Helper()
+	if c.kv[p] == nil {
+		c.kv[p] = newMemoryKV()
+		c.peers = append(c.peers, p)
+	}
+	c.wires[p] = c.net.join(p)
+	node, err := Start(context.Background(), Config{
+		Transport: c.wires[p], KV: c.kv[p], Bootstrap: p == "a",
+		Contacts: func() []planner.PeerID { return []planner.PeerID{"a", "b"} },
+		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[p] = node
+	return node
+}
+
+// join starts a node and brings it into the roster as active.
+func (c *cluster) join(p planner.PeerID) *Node {
+	c.t.Helper()
+	n := c.start(p)
+	c.boots++
+	c.must(n, Join{Peer: p, Boot: c.boots})
+	c.must(n, SetMemberState{Peer: p, Boot: c.boots, State: Active})
+	return n
+}
+
+// crash ends a node as a kill does: its streams break first.
+func (c *cluster) crash(p planner.PeerID) {
+	c.wires[p].crash()
+	c.nodes[p].Close()
+	delete(c.nodes, p)
+}
+
+func (c *cluster) stop(p planner.PeerID) {
+	if c.nodes[p] != nil {
+		c.crash(p)
+	}
+}
+
+func (c *cluster) must(n *Node, e Entry) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := n.Propose(ctx, e); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// until waits, up to 30 s of virtual time, for a condition.
+func (c *cluster) until(what string, ok func() bool) time.Duration {
+	c.t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > 30*time.Second {
+			c.t.Fatalf("after %v still not: %s", time.Since(began), what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// settle waits until n servers have as many voters as they should.
+func (c *cluster) settle(n int) {
+	c.t.Helper()
+	c.until(fmt.Sprintf("%d servers with %d voters", n, Voters(n)), func() bool {
+		l := c.leader()
+		if l == nil {
+			return false
+		}
+		voters := 0
+		for _, s := range l.Servers() {
+			if s.Voter {
+				voters++
+			}
+		}
+		return len(l.Servers()) == n && voters == Voters(n)
+	})
+}
+
+// leader is the node that may plan; nil when there is none.
+func (c *cluster) leader() *Node {
+	for _, p := range c.peers {
+		if n := c.nodes[p]; n != nil {
+			if _, _, self := n.Leader(); self {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// follower is a node that does not lead.
+func (c *cluster) follower() *Node {
+	for _, p := range c.peers {
+		if n := c.nodes[p]; n != nil {
+			if _, _, self := n.Leader(); !self {
+				return n
+			}
+		}
+	}
+	c.t.Fatal("no follower")
+	return nil
+}
+
+// everywhere waits until all live nodes agree with what ok wants of their state.
+func (c *cluster) everywhere(what string, ok func(State) bool) {
+	c.t.Helper()
+	for _, p := range c.peers {
+		if n := c.nodes[p]; n != nil {
+			c.until(fmt.Sprintf("%s at %s", what, p), func() bool { return ok(n.State()) })
+		}
+	}
+}
+
+func testRun() SetRun {
+	return SetRun{planner.RunSpec{
+		Run: "run", Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
+		Train: planner.TrainSpec{Steps: 100, Micros: 2, MicroBatch: 1},
+	}}
+}
+
+func TestOneNodeLeadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: newMemoryNet(0), kv: map[planner.PeerID]*memoryKV{}, nodes: map[planner.PeerID]*Node{}, wires: map[planner.PeerID]*memoryTransport{}}
+		n := c.start("a")
+		took := c.until("leading", func() bool { _, _, self := n.Leader(); return self })
+		if took > 200*time.Millisecond {
+			t.Errorf("led after %v", took)
+		}
+		c.must(n, testRun())
+		c.crash("a")
+
+		n = c.start("a")
+		took = c.until("leading again", func() bool { _, _, self := n.Leader(); return self })
+		if took > 200*time.Millisecond {
+			t.Errorf("led after %v", took)
+		}
+		if n.State().Run == nil {
+			t.Error("a leader that may plan does not have what was committed before")
+		}
+		c.crash("a")
+	})
+}
+
+func TestFollowerProposes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		f := c.follower()
+		c.must(f, testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		err := f.Propose(context.Background(), Resume{Incarnation: 9})
+		if !errors.Is(err, ErrStale) || !errors.Is(err, ErrRejected) {
+			t.Errorf("a stale entry through a follower gives %v", err)
+		}
+		if err := f.Propose(context.Background(), WantSave{Count: 7}); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
+			t.Errorf("a refused entry through a follower gives %v", err)
+		}
+	})
+}
+
+func TestLeaderCrash(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, n, func(t *testing.T, c *cluster) {
+				old := c.leader()
+				c.must(old, testRun())
+				_, term, _ := old.Leader()
+				c.crash(old.self)
+				took := c.until("a new leader", func() bool { return c.leader() != nil })
+				t.Logf("new leader after %v", took)
+				l := c.leader()
+				if _, next, _ := l.Leader(); next <= term {
+					t.Errorf("term %d after %d", next, term)
+				}
+				if l.State().Run == nil {
+					t.Error("the new leader lost the run")
+				}
+				c.must(c.follower(), WantSave{Count: 1})
+				c.everywhere("the wish", func(s State) bool { return s.SaveWanted == 1 })
+			})
+		})
+	}
+}
+
+func TestPartition(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		old := c.leader()
+		voters := slices.DeleteFunc(old.Servers(), func(s Server) bool { return !s.Voter })
+		if len(voters) != 3 {
+			t.Fatalf("voters %v", voters)
+		}
+		c.net.partition(old.self)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- old.Propose(ctx, WantStop{}) }()
+		var l *Node
+		c.until("a leader of the majority", func() bool {
+			l = c.leader()
+			return l != nil && l != old
+		})
+		c.must(l, WantSave{Count: 1})
+		if err := <-done; !errors.Is(err, ErrNoLeader) {
+			t.Errorf("the minority's proposal gives %v", err)
+		}
+		if s := old.State(); s.StopWanted || s.SaveWanted != 0 {
+			t.Error("the minority changed its state")
+		}
+		if _, _, self := old.Leader(); self {
+			t.Error("the minority has a leader")
+		}
+		c.net.partition()
+		c.everywhere("one history", func(s State) bool { return s.SaveWanted == 1 && !s.StopWanted })
+	})
+}
+
+func TestLostQuorumElectsNobody(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.crash("b")
+		c.crash("c")
+		time.Sleep(5 * time.Minute)
+		if l := c.leader(); l != nil {
+			t.Fatal("one of three voters leads")
+		}
+		c.start("b")
+		c.until("a leader with two of three", func() bool { return c.leader() != nil })
+		c.must(c.nodes["b"], testRun())
+	})
+}
+
+func TestAllRestart(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		for _, p := range c.peers {
+			c.crash(p)
+		}
+		time.Sleep(time.Hour)
+		for _, p := range c.peers {
+			c.start(p)
+		}
+		c.settle(3)
+		c.everywhere("the run", func(s State) bool { return s.Run != nil && len(s.Members) == 3 })
+	})
+}
+
+func TestJoinThroughSnapshot(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		for i := range uint64(trailingLogs + 2) {
+			c.must(c.leader(), WantSave{Count: i + 1})
+		}
+		l := c.leader()
+		if err := l.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := (logStore{l.config.KV}).FirstIndex(); first < 2 {
+			t.Fatalf("the log still begins at %d", first)
+		}
+		n := c.join("d")
+		c.until("the state at the new node", func() bool { return n.State().SaveWanted == trailingLogs+2 })
+		if head, err := (&snapshotStore{kv: c.kv["d"]}).head(); err != nil || head.Number == 0 {
+			t.Errorf("it came without a snapshot: %v", err)
+		}
+		c.crash("d")
+		c.start("d")
+		c.until("the state after a restart", func() bool { return c.nodes["d"].State().SaveWanted == trailingLogs+2 })
+	})
+}
+
+func TestLeave(t *testing.T) {
+	for _, n := range []int{2, 3, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, n, func(t *testing.T, c *cluster) {
+				c.must(c.leader(), testRun())
+				for left := n - 1; left >= 1; left-- {
+					l := c.leader()
+					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+					if err := l.Leave(ctx); err != nil {
+						t.Fatal(err)
+					}
+					cancel()
+					c.crash(l.self)
+					c.settle(left)
+				}
+				last := c.leader()
+				if err := last.Leave(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				if m, _ := last.State().Member(last.self); m.State != Active {
+					t.Errorf("the last node is %s", m.State)
+				}
+				c.must(last, WantSave{Count: 1})
+			})
+		})
+	}
+}
+
+func TestDeadVoterIsReplaced(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		var spare, victim planner.PeerID
+		l := c.leader()
+		for _, s := range l.Servers() {
+			if !s.Voter {
+				spare = s.Peer
+			} else if s.Peer != l.self {
+				victim = s.Peer
+			}
+		}
+		c.crash(victim)
+		time.Sleep(DeadAfter / 2)
+		if s := l.Servers(); slices.Contains(s, Server{spare, true}) {
+			t.Fatalf("replaced too early: %v", s)
+		}
+		time.Sleep(DeadAfter)
+		want := []Server{{l.self, true}, {spare, true}}
+		for _, s := range want {
+			if !slices.Contains(l.Servers(), s) {
+				t.Errorf("%v lacks %v", l.Servers(), s)
+			}
+		}
+		if slices.Contains(l.Servers(), Server{victim, true}) {
+			t.Errorf("the dead voter still votes: %v", l.Servers())
+		}
+	})
+}
+
+func TestNewsOfAnEarlierBoot(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		m, _ := c.leader().State().Member("c")
+		c.crash("c")
+		n := c.join("c")
+		err := n.Propose(context.Background(), SetMemberState{Peer: "c", Boot: m.Boot, State: Gone})
+		if !errors.Is(err, ErrStale) {
+			t.Errorf("declaring the earlier process gone gives %v", err)
+		}
+	})
+}
+
+func TestProposeAfterClose(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		n.Close()
+		if err := n.Propose(context.Background(), testRun()); !errors.Is(err, ErrClosed) {
+			t.Errorf("a closed node's proposal gives %v", err)
+		}
+	})
+}
+
+func TestStartWithABrokenStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := newMemoryKV()
+		kv.broken = true
+		if _, err := Start(context.Background(), Config{Transport: newMemoryNet(0).join("a"), KV: kv, Bootstrap: true}); err == nil {
+			t.Error("a node founded a run that it cannot store")
+		}
+	})
+}

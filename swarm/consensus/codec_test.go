@@ -1,0 +1,181 @@
+package consensus
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"pnode/planner"
+)
+
+// entries is one of each kind.
+func entries() []Entry {
+	chunk := planner.Hash{1, 2, 3}
+	return []Entry{
+		testRun(),
+		Join{Peer: "a", Boot: 1, Addrs: []string{"/ip4/10.0.0.1/udp/4001/quic-v1"}, Label: "desk", Profile: planner.Profile{Devices: []planner.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e10}}}},
+		Update{Peer: "a", Boot: 1},
+		SetMemberState{Peer: "a", Boot: 1, State: Active, Reason: "measured"},
+		SetPlan{Term: 3, Epoch: 2, Reasons: []string{"one node"}, Plan: planner.Plan{Run: "run", Generation: 1, Schedule: "1f1b"}},
+		StageSaved{Step: 10, Generation: 1, Layers: []LayerRef{{Layer: 0, SizeBytes: 5, Chunks: []planner.Hash{chunk}, Holders: []planner.PeerID{"a"}}}},
+		WantSave{Count: 1}, WantStop{}, Resume{Incarnation: 2}, Finish{},
+	}
+}
+
+func encoded(t testing.TB, e Entry) []byte {
+	b, err := EncodeEntry(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestEntryRoundTrip(t *testing.T) {
+	for i, e := range entries() {
+		if int(e.kind()) != i+1 {
+			t.Errorf("%T has kind %d, want %d for ever", e, e.kind(), i+1)
+		}
+		back, err := DecodeEntry(encoded(t, e))
+		if err != nil || !reflect.DeepEqual(back, e) {
+			t.Errorf("%#v came back as %#v, %v", e, back, err)
+		}
+	}
+}
+
+func TestEntryRefused(t *testing.T) {
+	good := encoded(t, WantSave{Count: 1})
+	for name, b := range map[string][]byte{
+		"empty":         nil,
+		"no kind":       good[:1],
+		"no body":       good[:2],
+		"cut":           good[:len(good)-1],
+		"version":       append([]byte{2}, good[1:]...),
+		"kind":          append([]byte{1, 200}, good[2:]...),
+		"unknown field": []byte("\x01\x07{\"count\":1,\"more\":2}"),
+		"trailing":      append(bytes.Clone(good), "{}"...),
+		"too long":      make([]byte, MaxEntryBytes+1),
+	} {
+		if e, err := DecodeEntry(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v, %v", name, e, err)
+		}
+	}
+	if _, err := EncodeEntry(SetPlan{Reasons: []string{string(make([]byte, MaxEntryBytes))}}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("an entry over the limit is encoded: %v", err)
+	}
+}
+
+func TestStateRefused(t *testing.T) {
+	good, err := EncodeState(planned(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{
+		"empty":    nil,
+		"cut":      good[:len(good)/2],
+		"version":  append([]byte{9}, good[1:]...),
+		"trailing": append(bytes.Clone(good), '{'),
+	} {
+		if _, err := DecodeState(bytes.NewReader(b)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func testLog() *raft.Log {
+	return &raft.Log{Index: 7, Term: 3, Type: raft.LogConfiguration, Data: []byte("data"), Extensions: []byte("more"), AppendedAt: time.Unix(1, 2)}
+}
+
+func TestLogRecord(t *testing.T) {
+	for _, l := range []*raft.Log{testLog(), {Index: 1, Term: 1}} {
+		b := encodeLog(l)
+		var back raft.Log
+		if err := decodeLog(b, &back); err != nil || !reflect.DeepEqual(&back, l) {
+			t.Errorf("%+v came back as %+v, %v", l, back, err)
+		}
+		for i := range b {
+			bad := bytes.Clone(b)
+			bad[i] ^= 0x10
+			if err := decodeLog(bad, &back); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("byte %d flipped: %v", i, err)
+			}
+		}
+		for i := range b {
+			if err := decodeLog(b[:i], &back); err == nil {
+				t.Fatalf("cut to %d bytes: no error", i)
+			}
+		}
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	for _, e := range entries() {
+		f.Add(encoded(f, e))
+	}
+	start := planned(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := DecodeEntry(b)
+		if err != nil {
+			return
+		}
+		again, err := DecodeEntry(encoded(t, e))
+		if err != nil || !bytes.Equal(encoded(t, again), encoded(t, e)) {
+			t.Fatalf("%#v encodes to %#v, %v", e, again, err)
+		}
+		for _, s := range []State{{}, start} {
+			next, err := Apply(s, e)
+			if err != nil {
+				continue
+			}
+			if twice, err := Apply(next, e); err != nil || !reflect.DeepEqual(next, twice) {
+				t.Fatalf("%#v applied twice gives %v, %v", e, twice, err)
+			}
+			if _, err := EncodeState(next); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzDecodeState(f *testing.F) {
+	b, err := EncodeState(planned(f))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := DecodeState(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		if _, err := EncodeState(s); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func FuzzDecodeLog(f *testing.F) {
+	f.Add(encodeLog(testLog()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var l raft.Log
+		if decodeLog(b, &l) == nil && !bytes.Equal(encodeLog(&l), b) {
+			t.Fatalf("%x is read as %+v", b, l)
+		}
+	})
+}
+
+func FuzzReadRequest(f *testing.F) {
+	f.Add(appendRequest(nil, request{op: opPropose, hops: 1, body: []byte("body")}))
+	f.Add(appendResponse(nil, response{code: codeStale, body: []byte("why")}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if q, err := readRequest(bytes.NewReader(b)); err == nil && !bytes.HasPrefix(b, appendRequest(nil, q)) {
+			t.Fatalf("%x is read as %+v", b, q)
+		}
+		if r, err := readResponse(bytes.NewReader(b)); err == nil && !bytes.HasPrefix(b, appendResponse(nil, r)) {
+			t.Fatalf("%x is read as %+v", b, r)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package consensus
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/planner"
+)
+
+// world is what a leader sees and what its actions change.
+type world struct {
+	Servers
+	silent  map[planner.PeerID]time.Duration
+	unready []planner.PeerID
+}
+
+func (w *world) decide() Action {
+	w.Silent = func(p planner.PeerID) time.Duration { return w.silent[p] }
+	w.Ready = func(p planner.PeerID) bool { return !slices.Contains(w.unready, p) }
+	return Membership(w.Servers)
+}
+
+// carryOut does what raft would do.
+func (w *world) carryOut(a Action) {
+	i := slices.IndexFunc(w.Servers.Servers, func(s Server) bool { return s.Peer == a.Peer })
+	switch a.Kind {
+	case Add:
+		w.Servers.Servers = append(w.Servers.Servers, Server{Peer: a.Peer})
+	case Promote:
+		w.Servers.Servers[i].Voter = true
+	case Demote:
+		w.Servers.Servers[i].Voter = false
+	case Remove:
+		w.Servers.Servers = slices.Delete(w.Servers.Servers, i, i+1)
+	case Transfer:
+		w.Self = a.Peer
+	}
+}
+
+// parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
+// unready=c self=a. Everybody is active, unless said, and older the earlier it is named.
+func parseWorld(t *testing.T, line string) *world {
+	_, p := fields(line)
+	w := &world{silent: map[planner.PeerID]time.Duration{}}
+	w.Self = planner.PeerID(p["self"])
+	for _, key := range []string{"voters", "others", "new"} {
+		for _, v := range list(p[key]) {
+			peer := planner.PeerID(v)
+			if key != "new" {
+				w.Servers.Servers = append(w.Servers.Servers, Server{Peer: peer, Voter: key == "voters"})
+			}
+			m := Member{Peer: peer, State: Active, Since: uint64(len(w.Members) + 1)}
+			for _, s := range []MemberState{Joining, Draining, Gone} {
+				if slices.Contains(list(p[string(s)]), v) {
+					m.State = s
+				}
+			}
+			w.Members = append(w.Members, m)
+		}
+	}
+	slices.SortFunc(w.Members, func(a, b Member) int { return strings.Compare(string(a.Peer), string(b.Peer)) })
+	for _, v := range list(p["silent"]) {
+		peer, d, _ := strings.Cut(v, ":")
+		silent, err := time.ParseDuration(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.silent[planner.PeerID(peer)] = silent
+	}
+	for _, v := range list(p["unready"]) {
+		w.unready = append(w.unready, planner.PeerID(v))
+	}
+	return w
+}
+
+// TestMembership replays testdata/membership.txt: what a leader sees in, all changes it
+// makes out.
+func TestMembership(t *testing.T) {
+	scenario(t, "membership.txt", func(t *testing.T) func(string) string {
+		return func(line string) string {
+			w := parseWorld(t, line)
+			var done []string
+			for range 20 {
+				a := w.decide()
+				if a.Kind == Rest {
+					return strings.Join(append(done, "rest"), ", ")
+				}
+				done = append(done, fmt.Sprintf("%s %s (%s)", a.Kind, a.Peer, a.Reason))
+				w.carryOut(a)
+			}
+			return strings.Join(done, ", ") + " and so on without end"
+		}
+	})
+}
+
+// TestMembershipInvariants plays random histories: after each change the answering voters
+// are a majority, and when all nodes answer it comes to rest with the right voters.
+func TestMembershipInvariants(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := parseWorld(t, "self=a voters=a")
+		for event := range uint64(40) {
+			w.happen(r, event+2)
+			w.toRest(t, seed)
+		}
+		clear(w.silent)
+		w.unready = nil
+		w.toRest(t, seed)
+		active, voters := 0, 0
+		for _, m := range w.Members {
+			if m.State == Active {
+				active++
+			}
+		}
+		for _, s := range w.Servers.Servers {
+			if s.Voter {
+				voters++
+			}
+		}
+		if want := Voters(active); active > 0 && voters != want {
+			t.Fatalf("seed %d: %d voters of %d active nodes, want %d: %v %v", seed, voters, active, want, w.Servers.Servers, w.Members)
+		}
+	}
+}
+
+// happen lets a node join, move on in its life, fall silent or answer again. The leader
+// keeps a majority, because without one there is nothing to decide.
+func (w *world) happen(r *rand.Rand, epoch uint64) {
+	peer := planner.PeerID(rune('a' + r.IntN(9)))
+	m, known := State{Members: w.Members}.Member(peer)
+	before, wasSilent := w.silent[peer]
+	switch event := r.IntN(6); {
+	case event == 0 && (!known || m.State == Gone):
+		m = Member{Peer: peer, State: Active, Since: epoch}
+	case event == 1 && m.State == Active:
+		m.State, m.Since = Draining, epoch
+	case event == 2 && m.State == Draining && !w.votes(peer):
+		m.State, m.Since = Gone, epoch
+	case event == 3 && peer != w.Self:
+		w.silent[peer] = 5 * time.Second
+	case event == 4 && wasSilent:
+		w.silent[peer] = 2 * DeadAfter
+	case event == 5:
+		delete(w.silent, peer)
+	}
+	if m.Peer != "" {
+		w.Members = State{Members: w.Members}.withMember(m).Members
+	}
+	if !w.majority() {
+		delete(w.silent, peer)
+		if wasSilent {
+			w.silent[peer] = before
+		}
+	}
+}
+
+func (w *world) votes(p planner.PeerID) bool {
+	return slices.Contains(w.Servers.Servers, Server{Peer: p, Voter: true})
+}
+
+func (w *world) majority() bool {
+	voters, answering := 0, 0
+	for _, s := range w.Servers.Servers {
+		if s.Voter {
+			voters++
+			if w.silence(s.Peer) == 0 {
+				answering++
+			}
+		}
+	}
+	return safe(answering, voters)
+}
+
+func (w *world) toRest(t *testing.T, seed uint64) {
+	t.Helper()
+	for range 50 {
+		a := w.decide()
+		if a.Kind == Rest {
+			return
+		}
+		if a.Peer == w.Self && a.Kind != Transfer {
+			t.Fatalf("seed %d: %v changes the leader itself", seed, a)
+		}
+		w.carryOut(a)
+		if !w.majority() {
+			t.Fatalf("seed %d: %v leaves no majority: %v silent %v", seed, a, w.Servers.Servers, w.silent)
+		}
+	}
+	t.Fatalf("seed %d: does not come to rest: %v", seed, w.Servers.Servers)
+}
