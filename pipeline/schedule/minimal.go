@@ -34,10 +34,11 @@ type Costs struct {
 	Boundaries []Boundary
 }
 
-// maxCost keeps sums over MaxWorkers stages and MaxNumber micro-batches within 63 bits:
-// 2^14 * 2^20 * 2^28 would be the sum if all were serial; the periods used here are sums
-// over stages only, 2^14 * 6 * 2^45 < 2^62.
-const maxCost = 1 << 45 // 9.7 hours
+// maxCost bounds each time, 2^40 ns = 18 minutes, so that sums stay within 63 bits: one
+// round trip over MaxWorkers = 2^14 stages and boundaries adds at most 2^14 * 7 * 2^40 <
+// 2^57, and a simulation would need 2^20 micro-batches of 2^40 ns in series to reach
+// 2^60.
+const maxCost = 1 << 40
 
 func (c Costs) check() error {
 	if len(c.Stages) == 0 || len(c.Boundaries) != len(c.Stages)-1 {
@@ -70,10 +71,9 @@ func (c Costs) Floor() Nanos {
 	return p
 }
 
-// rounds gives for r <= q the time from stage r to q and back, all compute included, as
-// sum[q+1] - sum[r] - hop(q).
+// prefix is by stage the time of all stages and boundaries before it, and their total.
 func (c Costs) prefix() []Nanos {
-	sum := make([]Nanos, len(c.Stages)+1) // sum[i] = stages and boundaries before stage i
+	sum := make([]Nanos, len(c.Stages)+1)
 	for i, t := range c.Stages {
 		sum[i+1] = sum[i] + t.Micro()
 		if i < len(c.Boundaries) {
