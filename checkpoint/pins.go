@@ -42,23 +42,38 @@ func (s *Store) Unpin(name string) error {
 	return nil
 }
 
-// Pins are the pinned chunks by name.
-func (s *Store) Pins() (map[string][]planner.Hash, error) {
+// Pins are the names of the pins, sorted.
+func (s *Store) Pins() ([]string, error) {
 	if err := s.users.enter(); err != nil {
 		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
 	}
 	defer s.users.leave()
-	return s.pins()
+	pins, err := s.pins()
+	var names []string
+	for _, p := range pins {
+		names = append(names, p.name)
+	}
+	return names, err
 }
 
-func (s *Store) pins() (map[string][]planner.Hash, error) {
-	pins := map[string][]planner.Hash{}
+type pin struct {
+	name   string
+	hashes []planner.Hash
+}
+
+func (s *Store) pins() ([]pin, error) {
+	var pins []pin
 	err := s.index.walk([]byte{pinKeys}, nil, false, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		p := pin{name: string(key[1:])}
 		b, err := value()
 		if err == nil {
-			pins[string(key[1:])], err = decodePin(b)
+			p.hashes, err = decodePin(b)
 		}
-		return true, err
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", p.name, err)
+		}
+		pins = append(pins, p)
+		return true, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: list pins: %w", err)

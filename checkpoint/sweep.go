@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,7 @@ import (
 // manifest or pin is unreadable it removes nothing and says which one it is. After a
 // restart it must come after the consensus log has been replayed, whose manifests may not
 // have been committed here yet.
-func (s *Store) Sweep(ctx context.Context) (freedBytes int64, err error) {
+func (s *Store) Sweep() (freedBytes int64, err error) {
 	if err := s.users.enter(); err != nil {
 		return 0, fmt.Errorf("checkpoint: sweep: %w", err)
 	}
@@ -29,8 +28,8 @@ func (s *Store) Sweep(ctx context.Context) (freedBytes int64, err error) {
 		return 0, fmt.Errorf("checkpoint: sweep: %w; nothing was removed", err)
 	}
 	err = s.walkChunks(func(h planner.Hash, size int64) error {
-		if err := ctx.Err(); err != nil || live[h] {
-			return err
+		if live[h] {
+			return nil
 		}
 		removed, err := s.guard.collect(h, func() error { return os.Remove(s.chunkPath(h)) })
 		if removed && err == nil {
@@ -66,8 +65,8 @@ func (s *Store) references() (map[planner.Hash]bool, error) {
 			live[h] = true
 		}
 	}
-	for _, hashes := range pins {
-		for _, h := range hashes {
+	for _, p := range pins {
+		for _, h := range p.hashes {
 			live[h] = true
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"pnode/planner"
 )
@@ -124,8 +122,8 @@ func (s *Store) holdAll() ([]Manifest, wanted, error) {
 		}
 	}
 	pins, err := s.pins()
-	for _, name := range slices.Sorted(maps.Keys(pins)) {
-		w.add(pins[name], true)
+	for _, p := range pins {
+		w.add(p.hashes, true)
 	}
 	s.guard.hold(w.order...)
 	return manifests, w, errors.Join(damaged, err)
