@@ -1,0 +1,136 @@
+package dataset
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"pnode/planner"
+)
+
+// ChunkBytes is the size of the chunks of a stored corpus; the last holds the rest.
+const ChunkBytes = 4 << 20
+
+// textBytes reads a file and gives its size if it is UTF-8 without NUL bytes, else
+// ErrNotText. A file of more than room bytes gives errLimit and the greatest size up to
+// room that ends a character.
+func textBytes(path string, room int64) (size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	buf := make([]byte, 256<<10)
+	kept := 0 // bytes of an unfinished character at the front of buf
+	for {
+		n, err := f.Read(buf[kept:])
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
+			return 0, err
+		}
+		part := buf[:kept+n]
+		whole := wholeCharacters(part)
+		if !utf8.Valid(part[:whole]) || bytes.IndexByte(part, 0) >= 0 || end && whole < len(part) {
+			return 0, fmt.Errorf("%w: near byte %d", ErrNotText, size)
+		}
+		if size+int64(whole) > room {
+			return size + int64(wholeCharacters(part[:room-size])), errLimit
+		}
+		size += int64(whole)
+		kept = copy(buf, part[whole:])
+		if end {
+			return size, nil
+		}
+	}
+}
+
+// wholeCharacters is the length of b without a character cut off at its end.
+func wholeCharacters(b []byte) int {
+	for back := 1; back <= min(utf8.UTFMax, len(b)); back++ {
+		if start := len(b) - back; utf8.RuneStart(b[start]) {
+			if utf8.FullRune(b[start:]) {
+				break
+			}
+			return start
+		}
+	}
+	return len(b)
+}
+
+// Store streams the corpus into chunks of ChunkBytes through put, which must not keep the
+// slice, and gives the spec of the stream; the caller adds HeldOutPermille. A file that
+// has become shorter since Collect is an error.
+func (c *Corpus) Store(ctx context.Context, put func([]byte) (planner.Hash, error)) (planner.DataSpec, error) {
+	w := chunkWriter{ctx: ctx, put: put, buf: make([]byte, 0, min(ChunkBytes, c.Report.Bytes))}
+	for i, f := range c.files {
+		if i > 0 {
+			if _, err := w.Write([]byte{'\n'}); err != nil {
+				return planner.DataSpec{}, err
+			}
+		}
+		if err := f.copyTo(&w); err != nil {
+			return planner.DataSpec{}, err
+		}
+	}
+	err := w.flush()
+	return w.spec, err
+}
+
+func (s source) copyTo(w io.Writer) error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return fmt.Errorf("dataset: read text: %w", explain(err))
+	}
+	defer func() { _ = f.Close() }() // only read
+	n, err := io.CopyN(w, f, s.size)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("dataset: read text: %s became shorter while it was read: %d of %d bytes; start again", s.path, n, s.size)
+	}
+	if err != nil {
+		return fmt.Errorf("dataset: read text %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// chunkWriter cuts what is written into chunks.
+type chunkWriter struct {
+	ctx  context.Context
+	put  func([]byte) (planner.Hash, error)
+	buf  []byte
+	spec planner.DataSpec
+}
+
+func (w *chunkWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), ChunkBytes-len(w.buf))
+		w.buf = append(w.buf, rest[:n]...)
+		rest = rest[n:]
+		if len(w.buf) == ChunkBytes {
+			if err := w.flush(); err != nil {
+				return len(p) - len(rest), err
+			}
+		}
+	}
+	return len(p), nil
+}
+
+func (w *chunkWriter) flush() error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	if err := w.ctx.Err(); err != nil {
+		return fmt.Errorf("dataset: store text after %d bytes: %w", w.spec.SizeBytes, err)
+	}
+	h, err := w.put(w.buf)
+	if err != nil {
+		return fmt.Errorf("dataset: store text: chunk %d: %w", len(w.spec.Chunks), err)
+	}
+	w.spec.Chunks = append(w.spec.Chunks, h)
+	w.spec.SizeBytes += int64(len(w.buf))
+	w.buf = w.buf[:0]
+	return nil
+}
