@@ -1,0 +1,147 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// Errors of this package.
+var (
+	// ErrInvalid is wrapped by errors about a setting's key or value.
+	ErrInvalid = errors.New("config")
+	// ErrNoRun: there is no run to go on with.
+	ErrNoRun = errors.New("no run found")
+)
+
+// Config is every setting of `pnode train`. Keys of a run.yaml are the yaml tags; flags
+// have the same names with dashes.
+type Config struct {
+	// Preset names the model.
+	Preset string `yaml:"preset"`
+	// Data are files, folders and globs of UTF-8 text; empty is the Go toolchain's
+	// source tree.
+	Data []string `yaml:"data"`
+	// DataLimit is how much of the text is used.
+	DataLimit Bytes `yaml:"data_limit"`
+
+	Steps int    `yaml:"steps"`
+	Seed  uint64 `yaml:"seed"`
+	// Micros micro-batches of MicroBatch sequences make one step.
+	Micros     int `yaml:"micros"`
+	MicroBatch int `yaml:"micro_batch"`
+	// Learning rate: linear warm-up to LR over WarmupSteps, cosine to MinLR at Steps.
+	LR          float64 `yaml:"lr"`
+	MinLR       float64 `yaml:"min_lr"`
+	WarmupSteps int     `yaml:"warmup_steps"`
+	WeightDecay float64 `yaml:"weight_decay"`
+	// ClipNorm bounds the global gradient norm; 0 is off.
+	ClipNorm float64 `yaml:"clip_norm"`
+
+	// HeldOutEvery and CheckpointEvery count steps.
+	HeldOutEvery    int `yaml:"held_out_every"`
+	CheckpointEvery int `yaml:"checkpoint_every"`
+	// Keep is how many of the newest checkpoints stay.
+	Keep int `yaml:"keep"`
+	// SampleBytes is the length of the text generated at the end; 0 is none.
+	SampleBytes int `yaml:"sample_bytes"`
+
+	// Replicas and Stages fix the cut of the plan.
+	Replicas Count `yaml:"replicas"`
+	Stages   Count `yaml:"stages"`
+	// MinNodes active nodes are waited for before the first plan.
+	MinNodes int `yaml:"min_nodes"`
+	// Local is how many node processes to run on this machine; 0 is this process alone.
+	Local int `yaml:"local"`
+
+	// Dir is the run's folder; empty is a new one under DefaultDir.
+	Dir string `yaml:"dir"`
+	// Resume goes on with the run in Dir, or with the newest one.
+	Resume bool `yaml:"resume"`
+	// Listen is the "host:port" for other nodes; empty is loopback, any port.
+	Listen string `yaml:"listen"`
+	// Threads is how many cores to compute on; 0 is all.
+	Threads int `yaml:"threads"`
+	// JSON writes one object a step to standard output.
+	JSON bool `yaml:"json"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `yaml:"log_level"`
+}
+
+// Default are the settings of a run of a few minutes on two cores.
+func Default() Config {
+	return Config{
+		Preset:          "nano",
+		DataLimit:       16 * MB,
+		Steps:           600,
+		Seed:            1,
+		Micros:          4,
+		MicroBatch:      4,
+		LR:              3e-3,
+		MinLR:           3e-4,
+		WarmupSteps:     50,
+		WeightDecay:     0.1,
+		ClipNorm:        1,
+		HeldOutEvery:    50,
+		CheckpointEvery: 50,
+		Keep:            3,
+		SampleBytes:     400,
+		MinNodes:        1,
+		LogLevel:        "warn",
+	}
+}
+
+// Coefficients of AdamW that no run has had to change: Brown et al. 2020, appendix B.
+const (
+	beta1 = 0.9
+	beta2 = 0.95
+	eps   = 1e-8
+)
+
+// RunSpec is what the swarm agrees on for a valid configuration; the settings of this
+// node alone are left out. The error wraps ErrInvalid.
+func (c Config) RunSpec(data planner.DataSpec, run planner.RunID) (planner.RunSpec, error) {
+	if err := c.Validate(); err != nil {
+		return planner.RunSpec{}, err
+	}
+	m, err := model.Preset(c.Preset)
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
+	return planner.RunSpec{
+		Run:   run,
+		Model: m,
+		Data:  data,
+		Train: planner.TrainSpec{
+			Seed:            c.Seed,
+			Steps:           planner.Step(c.Steps),
+			Micros:          c.Micros,
+			MicroBatch:      c.MicroBatch,
+			LR:              c.LR,
+			MinLR:           c.MinLR,
+			WarmupSteps:     planner.Step(c.WarmupSteps),
+			Beta1:           beta1,
+			Beta2:           beta2,
+			Eps:             eps,
+			Decay:           c.WeightDecay,
+			ClipNorm:        c.ClipNorm,
+			HeldOutEvery:    planner.Step(c.HeldOutEvery),
+			CheckpointEvery: planner.Step(c.CheckpointEvery),
+			KeepCheckpoints: c.Keep,
+			Replicas:        int(c.Replicas),
+			Stages:          int(c.Stages),
+			MinNodes:        c.MinNodes,
+		},
+	}, nil
+}
+
+// Level is LogLevel for log/slog.
+func (c Config) Level() slog.Level {
+	var l slog.Level
+	if l.UnmarshalText([]byte(c.LogLevel)) != nil {
+		return slog.LevelWarn
+	}
+	return l
+}

@@ -1,0 +1,234 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pnode/planner"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// odd has a value other than the default in every field.
+func odd() Config {
+	return Config{
+		Preset: "small-10m", Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
+		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
+		LR: 0.1 + 0.2, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
+		HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3,
+		MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
+		JSON: true, LogLevel: "debug",
+	}
+}
+
+func TestPrintedConfigLoadsBack(t *testing.T) {
+	for name, c := range map[string]Config{"default": Default(), "odd": odd()} {
+		var b strings.Builder
+		if err := c.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Parse(name, []byte(b.String()))
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, b.String())
+		}
+		if !reflect.DeepEqual(got, c) {
+			t.Errorf("%s:\n got %+v\nwant %+v\nfrom\n%s", name, got, c, b.String())
+		}
+	}
+}
+
+// TestOddDiffersFromDefault keeps the round trip honest: a field that Print forgot would
+// come back as its default.
+func TestOddDiffersFromDefault(t *testing.T) {
+	o, d := reflect.ValueOf(odd()), reflect.ValueOf(Default())
+	for i, key := range Keys() {
+		if reflect.DeepEqual(o.Field(i).Interface(), d.Field(i).Interface()) {
+			t.Errorf("%s has its default in odd()", key)
+		}
+	}
+}
+
+func TestMergeTakesGivenFlagsOnly(t *testing.T) {
+	file, flags := Default(), Default()
+	file.Steps, file.Seed, file.Data = 11, 12, []string{"from-file"}
+	flags.Steps, flags.Seed, flags.LR = 600, 99, 0.5 // steps: given, and equal to the default
+	given := map[string]bool{"steps": true, "lr": true}
+	got := Merge(file, flags, func(key string) bool { return given[key] })
+	want := file
+	want.Steps, want.LR = 600, 0.5
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if file.Steps != 11 {
+		t.Error("Merge changed its argument")
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, tt := range []struct{ content, want string }{
+		{"seed: 3\nstpes: 1", `config: run.yaml:2: unknown key "stpes": did you mean "steps"?`},
+		{"micro-batch: 3", `config: run.yaml:1: unknown key "micro-batch": did you mean "micro_batch"?`},
+		{"steps: 1\nsteps: 2", `config: run.yaml: line 2: mapping key "steps" already defined at [1:1]`},
+		{"steps: 1.5", `config: run.yaml:1: steps: "1.5": want a whole number`},
+		{"\nsteps: 99999999999999999999", `config: run.yaml:2: steps: "99999999999999999999": want a whole number`},
+		{"seed: -1", `config: run.yaml:1: seed: "-1": want a whole number from 0 to 18446744073709551615`},
+		{"lr: fast", `config: run.yaml:1: lr: "fast": want a number`},
+		{"lr: [1]", `config: run.yaml:1: lr: want one value, not a list`},
+		{"json: yes", `config: run.yaml:1: json: "yes": want true or false`},
+		{"replicas: 0", `config: run.yaml:1: replicas: "0": want auto, or a number from 1`},
+		{"data_limit: 1e9", `config: run.yaml:1: data_limit: "1e9": want a size such as 500KB, 16MB or 2GiB`},
+		{"steps:", `config: run.yaml:1: steps: no value: give one or remove the key`},
+		{"data: {a: b}", `config: run.yaml:1: data: want a plain value`},
+		{"data: [[a]]", `config: run.yaml:1: data: a list in a list: want paths`},
+		{"- steps", "config: run.yaml:1: want lines of the form `key: value`"},
+		{"seed: 1\n---\nseed: 2", `config: run.yaml:3: a second document: remove it and its ---`},
+		{"data: [a", `config: run.yaml: line 1: sequence end token ']' not found`},
+		{strings.Repeat("#", maxFileBytes+1), `config: run.yaml: longer than 1048576 bytes`},
+	} {
+		_, err := Parse("run.yaml", []byte(tt.content))
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("%.40q:\n got %v\nwant %s", tt.content, err, tt.want)
+		}
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.40q: does not wrap ErrInvalid", tt.content)
+		}
+	}
+}
+
+func TestParseAccepts(t *testing.T) {
+	for content, change := range map[string]func(*Config){
+		"":                        func(*Config) {},
+		"# nothing\n":             func(*Config) {},
+		"data: one.txt":           func(c *Config) { c.Data = []string{"one.txt"} },
+		"data: []":                func(*Config) {},
+		"data: [1, 'b c']":        func(c *Config) { c.Data = []string{"1", "b c"} },
+		"replicas: auto":          func(*Config) {},
+		"stages: 3":               func(c *Config) { c.Stages = 3 },
+		"data_limit: 2gib":        func(c *Config) { c.DataLimit = 2 << 30 },
+		"data_limit: 12345":       func(c *Config) { c.DataLimit = 12345 },
+		"lr: 1":                   func(c *Config) { c.LR = 1 },
+		"seed: 5 # five\nkeep: 2": func(c *Config) { c.Seed, c.Keep = 5, 2 },
+	} {
+		want := Default()
+		change(&want)
+		got, err := Parse("run.yaml", []byte(content))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %v\n got %+v\nwant %+v", content, err, got, want)
+		}
+	}
+}
+
+func TestLoadMissingFile(t *testing.T) {
+	_, err := Load(t.TempDir() + "/no.yaml")
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "no.yaml") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestValidateNamesFieldValueAndRange(t *testing.T) {
+	for _, tt := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.Preset = "nanno" }, "config: preset is nanno: want one of nano, "},
+		{func(c *Config) { c.Steps = 0 }, "config: steps is 0: want 1 to 1000000000"},
+		{func(c *Config) { c.Steps = -4 }, "config: steps is -4: want 1 to"},
+		{func(c *Config) { c.Micros = 0 }, "config: micros is 0: want 1 to"},
+		{func(c *Config) { c.MicroBatch = 1 << 40 }, "config: micro_batch is 1099511627776: want 1 to"},
+		{func(c *Config) { c.LR = math.NaN() }, "config: lr is NaN: want 0 to 10"},
+		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0003: want 0 to 0.0001"},
+		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 1KiB to 1TiB"},
+		{func(c *Config) { c.Replicas = 5 }, "config: replicas is 5: want auto, or 1 to 4"},
+		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
+		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: local is 3: want at least 4 nodes for 2 replicas of 2 stages"},
+		{func(c *Config) { c.Local = 65 }, "config: local is 65: want 0 to 64"},
+		{func(c *Config) { c.Listen = "4001" }, `config: listen is 4001: want "host:port"`},
+		{func(c *Config) { c.Listen = ":99999" }, `config: listen is :99999: want "host:port"`},
+		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},
+		{func(c *Config) { c.Data = []string{""} }, `config: data is "": want paths`},
+	} {
+		c := Default()
+		tt.change(&c)
+		err := c.Validate()
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !errors.Is(err, ErrInvalid) {
+			t.Errorf(" got %v\nwant %s", err, tt.want)
+		}
+		if _, err := c.RunSpec(planner.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
+			t.Errorf("RunSpec accepts what Validate refuses: %s", tt.want)
+		}
+	}
+}
+
+func TestRunSpecCarriesEverySetting(t *testing.T) {
+	c := odd()
+	data := planner.DataSpec{SizeBytes: 77, HeldOutPermille: 100}
+	spec, err := c.RunSpec(data, "the-run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := planner.TrainSpec{
+		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.1 + 0.2, MinLR: 1e-7, WarmupSteps: 3,
+		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
+		KeepCheckpoints: 1, Replicas: 2, Stages: 3, MinNodes: 4,
+	}
+	// odd()'s sums are not constants: compare what was stored.
+	want.LR = c.LR
+	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 6 {
+		t.Errorf("got %+v\nwant train %+v", spec, want)
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"0": 0, "7": 7, "7B": 7, "16MB": 16_000_000, "16 mb": 16_000_000, "1KiB": 1024, "2TB": 2_000_000_000_000, "1023": 1023,
+	} {
+		var b, again Bytes
+		if err := b.Set(text); err != nil || b != want {
+			t.Errorf("%q: got %d, %v, want %d", text, b, err, want)
+		}
+		if err := again.Set(b.String()); err != nil || again != b {
+			t.Errorf("%d prints as %s, which reads as %d, %v", b, b, again, err)
+		}
+	}
+	for _, text := range []string{"", "MB", "-1", "1.5MB", "9999999TB", "9223372036854775808", "1XB"} {
+		if err := new(Bytes).Set(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// FuzzParse looks for content that panics or loads as something that does not survive
+// Print.
+func FuzzParse(f *testing.F) {
+	var b strings.Builder
+	if err := odd().Print(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(b.String()))
+	f.Add([]byte("data: [a, \"b\\u0085\", 'c\r\nd', |]\nlr: 1e-3"))
+	f.Add([]byte("data:\n- >\n  folded\n  text\n- |+\n  kept\n\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		c, err := Parse("run.yaml", content)
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		if err := c.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("printed", []byte(b.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		if !reflect.DeepEqual(again, c) {
+			t.Fatalf("got %+v\nwant %+v\nfrom\n%s", again, c, b.String())
+		}
+	})
+}

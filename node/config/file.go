@@ -1,0 +1,114 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxFileBytes bounds a run.yaml.
+const maxFileBytes = 1 << 20
+
+// Load reads a run.yaml over the defaults. It refuses unknown and repeated keys; errors
+// about its content wrap ErrInvalid and carry file and line.
+func Load(path string) (Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: read the run file: %w", ErrInvalid, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: read the run file: %w", ErrInvalid, err)
+	}
+	return Parse(path, b)
+}
+
+// Parse is Load of content that was read already; name is for errors.
+func Parse(name string, content []byte) (Config, error) {
+	c := Default()
+	fail := func(at ast.Node, err error) (Config, error) {
+		where := name
+		if at != nil {
+			where = fmt.Sprintf("%s:%d", name, at.GetToken().Position.Line)
+		}
+		return Config{}, fmt.Errorf("%w: %s: %w", ErrInvalid, where, err)
+	}
+	if len(content) > maxFileBytes {
+		return fail(nil, fmt.Errorf("longer than %d bytes", maxFileBytes))
+	}
+	if !utf8.Valid(content) {
+		return fail(nil, errors.New("not UTF-8 text"))
+	}
+	file, err := parser.ParseBytes(content, 0)
+	if err != nil {
+		return fail(nil, syntax(err))
+	}
+	for i, doc := range file.Docs {
+		if doc.Body == nil { // nothing but comments
+			continue
+		}
+		if i > 0 {
+			return fail(doc.Body, errors.New("a second document: remove it and its ---"))
+		}
+		pairs, ok := doc.Body.(ast.MapNode)
+		if !ok {
+			return fail(doc.Body, errors.New("want lines of the form `key: value`"))
+		}
+		for it := pairs.MapRange(); it.Next(); {
+			if err := c.decode(it.Key(), it.Value()); err != nil {
+				return fail(it.Key(), err)
+			}
+		}
+	}
+	return c.normal(), nil
+}
+
+// syntax tells on one line what the parser did not understand; the line it names is the
+// token's.
+func syntax(err error) error {
+	var e yaml.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if t := e.GetToken(); t != nil && t.Position != nil {
+		return fmt.Errorf("line %d: %s", t.Position.Line, e.GetMessage())
+	}
+	return errors.New(e.GetMessage())
+}
+
+// normal makes equal configurations equal to reflect.DeepEqual.
+func (c Config) normal() Config {
+	if len(c.Data) == 0 {
+		c.Data = nil
+	}
+	return c
+}
+
+// Keys lists the keys of a run.yaml in the order in which they are printed.
+func Keys() []string {
+	t := reflect.TypeFor[Config]()
+	keys := make([]string, t.NumField())
+	for i := range keys {
+		keys[i] = t.Field(i).Tag.Get("yaml")
+	}
+	return keys
+}
+
+// Merge is file with the fields of flags whose keys were given explicitly.
+func Merge(file, flags Config, given func(key string) bool) Config {
+	out, from := reflect.ValueOf(&file).Elem(), reflect.ValueOf(flags)
+	for i, key := range Keys() {
+		if given(key) {
+			out.Field(i).Set(from.Field(i))
+		}
+	}
+	return file.normal()
+}

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// runs is the folder of DefaultDir that holds one folder a run.
+const runs = "runs"
+
+// DefaultDir is pnode's folder among the user's data: $XDG_DATA_HOME/pnode or
+// ~/.local/share/pnode, ~/Library/Application Support/pnode on macOS,
+// %LocalAppData%\pnode on Windows.
+func DefaultDir() (string, error) {
+	base, err := dataHome(runtime.GOOS, os.Getenv, os.UserHomeDir)
+	if err != nil {
+		return "", fmt.Errorf("config: find the user's data folder: %w; name a folder with --dir", err)
+	}
+	return filepath.Join(base, "pnode"), nil
+}
+
+func dataHome(goos string, getenv func(string) string, home func() (string, error)) (string, error) {
+	switch goos {
+	case "windows":
+		if dir := getenv("LocalAppData"); dir != "" {
+			return dir, nil
+		}
+		return "", errors.New("%LocalAppData% is not set")
+	case "darwin", "ios":
+		h, err := home()
+		return filepath.Join(h, "Library", "Application Support"), err
+	}
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification ignores others
+		return dir, nil
+	}
+	h, err := home()
+	return filepath.Join(h, ".local", "share"), err
+}
+
+// NewRunDir makes a new folder for a run under root (DefaultDir), named by the time so
+// that names sort by age: runs/20060102-150405, with -02, -03 after it within one second.
+func NewRunDir(root string, now time.Time) (string, error) {
+	parent := filepath.Join(root, runs)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", fmt.Errorf("config: make a run folder: %w", err)
+	}
+	name := filepath.Join(parent, now.UTC().Format("20060102-150405"))
+	dir := name
+	for n := 2; ; n++ {
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("config: make a run folder: %w", err)
+		}
+		dir = fmt.Sprintf("%s-%02d", name, n)
+	}
+}
+
+// RunDirs are the folders of runs under root, newest first.
+func RunDirs(root string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(root, runs))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("config: list runs: %w", err)
+	}
+	var dirs []string
+	for _, e := range entries { // sorted by name, which is by time
+		if e.IsDir() {
+			dirs = append(dirs, filepath.Join(root, runs, e.Name()))
+		}
+	}
+	slices.Reverse(dirs)
+	return dirs, nil
+}
+
+// LatestRun is the newest folder of a run under root; the error wraps ErrNoRun.
+func LatestRun(root string) (string, error) {
+	dirs, err := RunDirs(root)
+	if err != nil {
+		return "", err
+	}
+	if len(dirs) == 0 {
+		return "", fmt.Errorf("%w in %s: start one with `pnode train`, or name its folder with --dir", ErrNoRun, filepath.Join(root, runs))
+	}
+	return dirs[0], nil
+}

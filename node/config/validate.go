@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"pnode/pipeline/model"
+)
+
+// Upper bounds; far above sense, far below what overflows.
+const (
+	maxSteps      = 1_000_000_000
+	maxMicros     = 1 << 16
+	maxMicroBatch = 1 << 12
+	maxNodes      = 1024
+	// MaxLocal is how many node processes one machine is asked to run.
+	MaxLocal   = 64
+	maxThreads = 4096
+	maxKeep    = 10_000
+	maxSample  = 16 << 10
+	maxData    = 1 << 40
+	// MinData is the least text that is worth a try: a few sequences.
+	MinData = 1 << 10
+)
+
+var logLevels = []string{"debug", "info", "warn", "error"}
+
+// Validate names the first setting that does not fit, its value and what is accepted; the
+// error wraps ErrInvalid.
+func (c Config) Validate() error {
+	m, err := model.Preset(c.Preset)
+	if err != nil {
+		return invalid("preset", c.Preset, "one of "+strings.Join(model.PresetNames(), ", "))
+	}
+	for _, check := range []func() error{
+		c.validateCounts,
+		c.validateRates,
+		func() error { return c.validateCut(m.Layers()) },
+		c.validateNode,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Config) validateCounts() error {
+	for _, f := range []struct {
+		key           string
+		value, lo, hi int
+	}{
+		{"steps", c.Steps, 1, maxSteps},
+		{"micros", c.Micros, 1, maxMicros},
+		{"micro_batch", c.MicroBatch, 1, maxMicroBatch},
+		{"warmup_steps", c.WarmupSteps, 0, maxSteps},
+		{"held_out_every", c.HeldOutEvery, 1, maxSteps},
+		{"checkpoint_every", c.CheckpointEvery, 1, maxSteps},
+		{"keep", c.Keep, 1, maxKeep},
+		{"sample_bytes", c.SampleBytes, 0, maxSample},
+		{"min_nodes", c.MinNodes, 1, maxNodes},
+		{"local", c.Local, 0, MaxLocal},
+		{"threads", c.Threads, 0, maxThreads},
+	} {
+		if f.value < f.lo || f.value > f.hi {
+			return invalid(f.key, f.value, fmt.Sprintf("%d to %d", f.lo, f.hi))
+		}
+	}
+	if c.DataLimit < MinData || c.DataLimit > maxData {
+		return invalid("data_limit", c.DataLimit, fmt.Sprintf("%s to %s", Bytes(MinData), Bytes(maxData)))
+	}
+	return nil
+}
+
+func (c Config) validateRates() error {
+	for _, f := range []struct {
+		key       string
+		value, hi float64
+	}{
+		{"lr", c.LR, 10},
+		{"min_lr", c.MinLR, c.LR},
+		{"weight_decay", c.WeightDecay, 10},
+		{"clip_norm", c.ClipNorm, math.MaxFloat32},
+	} {
+		if !(f.value >= 0 && f.value <= f.hi) { // also refuses NaN
+			return invalid(f.key, f.value, fmt.Sprintf("0 to %g", f.hi))
+		}
+	}
+	return nil
+}
+
+// validateCut checks what the user fixed about the plan.
+func (c Config) validateCut(layers int) error {
+	if c.Replicas < 0 || int(c.Replicas) > c.Micros {
+		return invalid("replicas", c.Replicas, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (micros)", c.Micros))
+	}
+	if c.Stages < 0 || int(c.Stages) > layers {
+		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, c.Preset))
+	}
+	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
+	if c.Local > 0 && cut > c.Local {
+		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s replicas of %s stages", cut, c.Replicas, c.Stages))
+	}
+	return nil
+}
+
+func (c Config) validateNode() error {
+	if !slices.Contains(logLevels, c.LogLevel) {
+		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
+	}
+	for _, path := range append([]string{c.Dir}, c.Data...) {
+		if !utf8.ValidString(path) { // run.yaml could not say it
+			return invalid("path", strconv.Quote(path), "a path in UTF-8")
+		}
+	}
+	if slices.Contains(c.Data, "") {
+		return invalid("data", `""`, "paths of files and folders, and globs")
+	}
+	return validateListen(c.Listen)
+}
+
+// validateListen checks "host:port"; an empty host is every interface.
+func validateListen(listen string) error {
+	if listen == "" {
+		return nil
+	}
+	const accepted = `"host:port", such as 0.0.0.0:4001 or 127.0.0.1:0`
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return invalid("listen", listen, accepted)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return invalid("listen", listen, accepted+", with a port from 0 to 65535")
+	}
+	return nil
+}
+
+func invalid(key string, value any, accepted string) error {
+	return fmt.Errorf("%w: %s is %v: want %s", ErrInvalid, key, value, accepted)
+}
