@@ -26,11 +26,11 @@ func (i OpInfo) Check(c Call) error {
 }
 
 func (i OpInfo) checkDims(c Call) error {
-	if extra := c.Flags &^ i.flags; extra != 0 {
+	if extra := c.Flags &^ i.Flags; extra != 0 {
 		return fmt.Errorf("%w: %v: flags %b have no meaning here", ErrBadCall, c, extra)
 	}
 	product := 1
-	for k, letter := range i.dims {
+	for k, letter := range i.Dims {
 		d := c.Dims[k]
 		if d < 1 {
 			return fmt.Errorf("%w: %v: %c must be at least 1", ErrBadCall, c, letter)
@@ -87,7 +87,7 @@ func (i OpInfo) checkOverlap(c Call) error {
 			if j == k || !overlap(c.Args[k], c.Args[j]) {
 				continue
 			}
-			if i.inPlace && p.Role == In && c.Args[k] == c.Args[j] {
+			if i.InPlace && p.Role == In && c.Args[k] == c.Args[j] {
 				continue
 			}
 			return fmt.Errorf("%w: %v: operands %s and %s overlap", ErrBadCall, c, o.Name, p.Name)

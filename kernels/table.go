@@ -75,10 +75,10 @@ type OpInfo struct {
 	Name     string
 	Class    Class
 	Operands []Operand
+	Dims     string // shape letters of Call.Dims, one each
+	Flags    Flags  // which flags the op understands
+	InPlace  bool   // an output may be the same view as an input of its size
 
-	dims      string // shape letters of Dims, one each
-	inPlace   bool   // an output may be the same view as an input
-	flags     Flags  // which flags the op understands
 	tolerance float64
 	flops     func(d [6]int) int64
 	check     func(d [6]int) error
@@ -114,7 +114,7 @@ func (c Call) String() string {
 	if c.Op == 0 || c.Op >= opCount {
 		return s
 	}
-	for i, letter := range table[c.Op].dims {
+	for i, letter := range table[c.Op].Dims {
 		s += fmt.Sprintf(" %c=%d", letter, c.Dims[i])
 	}
 	for _, f := range flagNames {

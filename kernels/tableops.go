@@ -91,92 +91,92 @@ func checkAttention(d [6]int) error {
 // lose about sqrt(n) rounding errors of 6e-8 relative to the sum of magnitudes.
 var table = [opCount]OpInfo{
 	OpMatMul: {
-		Name: "matmul", Class: ClassMatMul, dims: "MNK", flags: TransA | TransB | Accumulate, tolerance: 4e-6,
+		Name: "matmul", Class: ClassMatMul, Dims: "MNK", Flags: TransA | TransB | Accumulate, tolerance: 4e-6,
 		Operands: []Operand{out("out", dim(0, 1)), in("a", dim(0, 2)), in("b", dim(1, 2)), optional(in("bias", dim(1)))},
 		flops:    perElement(2, 3),
 	},
 	OpColumnSum: {
-		Name: "column-sum", Class: ClassElementwise, dims: "NC", flags: Accumulate, tolerance: 4e-6,
+		Name: "column-sum", Class: ClassElementwise, Dims: "NC", Flags: Accumulate, tolerance: 4e-6,
 		Operands: []Operand{out("out", dim(1)), in("in", dim(0, 1))},
 		flops:    perElement(1, 2),
 	},
 	OpEmbedForward: {
-		Name: "embed-forward", Class: ClassElementwise, dims: "BTCV", tolerance: 1e-6,
+		Name: "embed-forward", Class: ClassElementwise, Dims: "BTCV", tolerance: 1e-6,
 		Operands: []Operand{out("out", dim(0, 1, 2)), index("tokens", dim(0, 1)), sparse(in("wte", dim(3, 2)), dim(0, 1, 2)), optional(longer(in("wpe", dim(1, 2))))},
 		flops:    perElement(1, 3),
 	},
 	OpEmbedBackward: {
-		Name: "embed-backward", Class: ClassElementwise, dims: "BTCV", tolerance: 1e-5,
+		Name: "embed-backward", Class: ClassElementwise, Dims: "BTCV", tolerance: 1e-5,
 		Operands: []Operand{sparse(inOut("dwte", dim(3, 2)), dim(0, 1, 2)), optional(longer(inOut("dwpe", dim(1, 2)))), in("dout", dim(0, 1, 2)), index("tokens", dim(0, 1))},
 		flops:    perElement(2, 3),
 	},
 	OpLayerNormForward: {
-		Name: "layernorm-forward", Class: ClassElementwise, dims: "NC", tolerance: 1e-5,
+		Name: "layernorm-forward", Class: ClassElementwise, Dims: "NC", tolerance: 1e-5,
 		Operands: []Operand{out("out", dim(0, 1)), out("mean", dim(0)), out("rstd", dim(0)), in("x", dim(0, 1)), in("w", dim(1)), in("b", dim(1))},
 		flops:    perElement(8, 2),
 	},
 	OpLayerNormBackwardInput: {
-		Name: "layernorm-backward-input", Class: ClassElementwise, dims: "NC", flags: Accumulate, tolerance: 1e-5,
+		Name: "layernorm-backward-input", Class: ClassElementwise, Dims: "NC", Flags: Accumulate, tolerance: 1e-5,
 		Operands: []Operand{out("dx", dim(0, 1)), in("dout", dim(0, 1)), in("x", dim(0, 1)), in("w", dim(1)), in("mean", dim(0)), in("rstd", dim(0))},
 		flops:    perElement(12, 2),
 	},
 	OpLayerNormBackwardWeight: {
-		Name: "layernorm-backward-weight", Class: ClassElementwise, dims: "NC", tolerance: 1e-5,
+		Name: "layernorm-backward-weight", Class: ClassElementwise, Dims: "NC", tolerance: 1e-5,
 		Operands: []Operand{inOut("dw", dim(1)), inOut("db", dim(1)), in("dout", dim(0, 1)), in("x", dim(0, 1)), in("mean", dim(0)), in("rstd", dim(0))},
 		flops:    perElement(5, 2),
 	},
 	OpAttentionForward: {
-		Name: "attention-forward", Class: ClassAttention, dims: "BTHKD", tolerance: 1e-5, check: checkAttention,
+		Name: "attention-forward", Class: ClassAttention, Dims: "BTHKD", tolerance: 1e-5, check: checkAttention,
 		Operands: []Operand{out("out", attentionOut), out("lse", attentionLSE), in("qkv", attentionQKV)},
 		flops:    attentionFLOPs(2), // QK', PV
 	},
 	OpAttentionBackward: {
-		Name: "attention-backward", Class: ClassAttention, dims: "BTHKD", tolerance: 2e-5, check: checkAttention,
+		Name: "attention-backward", Class: ClassAttention, Dims: "BTHKD", tolerance: 2e-5, check: checkAttention,
 		Operands: []Operand{out("dqkv", attentionQKV), scratch("delta", attentionLSE), in("dout", attentionOut), in("qkv", attentionQKV), in("out", attentionOut), in("lse", attentionLSE)},
 		flops:    attentionFLOPs(5), // QK', dO V', P'dO, dS'Q, dS K
 	},
 	OpGELUForward: {
-		Name: "gelu-forward", Class: ClassElementwise, dims: "N", tolerance: 2e-6, inPlace: true,
+		Name: "gelu-forward", Class: ClassElementwise, Dims: "N", tolerance: 2e-6, InPlace: true,
 		Operands: []Operand{out("out", dim(0)), in("x", dim(0))},
 		flops:    perElement(20, 1),
 	},
 	OpGELUBackward: {
-		Name: "gelu-backward", Class: ClassElementwise, dims: "N", tolerance: 4e-6, inPlace: true,
+		Name: "gelu-backward", Class: ClassElementwise, Dims: "N", tolerance: 4e-6, InPlace: true,
 		Operands: []Operand{out("dx", dim(0)), in("dout", dim(0)), in("x", dim(0))},
 		flops:    perElement(30, 1),
 	},
 	OpCrossEntropy: {
-		Name: "cross-entropy", Class: ClassElementwise, dims: "NV", tolerance: 5e-6,
+		Name: "cross-entropy", Class: ClassElementwise, Dims: "NV", tolerance: 5e-6,
 		Operands: []Operand{out("losses", dim(0)), inOut("logits", dim(0, 1)), index("targets", dim(0))},
 		flops:    perElement(15, 2),
 	},
 	OpAdamW: {
-		Name: "adamw", Class: ClassOptimizer, dims: "N", tolerance: 2e-6,
+		Name: "adamw", Class: ClassOptimizer, Dims: "N", tolerance: 2e-6,
 		Operands: []Operand{inOut("param", dim(0)), inOut("m", dim(0)), inOut("v", dim(0)), in("grad", dim(0))},
 		flops:    perElement(18, 1),
 	},
 	OpSumSquares: {
-		Name: "sum-squares", Class: ClassOptimizer, dims: "N", tolerance: 1e-6,
+		Name: "sum-squares", Class: ClassOptimizer, Dims: "N", tolerance: 1e-6,
 		Operands: []Operand{out("out", func(Call) int { return 1 }), in("x", dim(0))},
 		flops:    perElement(2, 1),
 	},
 	OpAdd: {
-		Name: "add", Class: ClassElementwise, dims: "N", tolerance: 1e-6, inPlace: true,
+		Name: "add", Class: ClassElementwise, Dims: "N", tolerance: 1e-6, InPlace: true,
 		Operands: []Operand{out("out", dim(0)), in("a", dim(0)), in("b", dim(0))},
 		flops:    perElement(1, 1),
 	},
 	OpScale: {
-		Name: "scale", Class: ClassElementwise, dims: "N", tolerance: 1e-6,
+		Name: "scale", Class: ClassElementwise, Dims: "N", tolerance: 1e-6,
 		Operands: []Operand{inOut("x", dim(0))},
 		flops:    perElement(1, 1),
 	},
 	OpFill: {
-		Name: "fill", Class: ClassElementwise, dims: "N", tolerance: 0,
+		Name: "fill", Class: ClassElementwise, Dims: "N", tolerance: 0,
 		Operands: []Operand{out("x", dim(0))},
 		flops:    perElement(0, 1),
 	},
 	OpCopy: {
-		Name: "copy", Class: ClassElementwise, dims: "N", tolerance: 0,
+		Name: "copy", Class: ClassElementwise, Dims: "N", tolerance: 0,
 		Operands: []Operand{out("out", dim(0)), in("x", dim(0))},
 		flops:    perElement(0, 1),
 	},

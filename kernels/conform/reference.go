@@ -1,0 +1,163 @@
+package conform
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"pnode/kernels"
+)
+
+// reference is the naive float64 version of an op. args are the operands in the order of
+// the table, nil for absent ones; index operands hold whole numbers.
+type reference struct {
+	compute func(c kernels.Call, args [][]float64)
+	// prepare, if any, makes inputs that must be of a certain kind.
+	prepare func(rng *rand.Rand, c kernels.Call, args [][]float64)
+}
+
+var references = map[kernels.Op]reference{
+	kernels.OpMatMul:                  {compute: matMul},
+	kernels.OpColumnSum:               {compute: columnSum},
+	kernels.OpEmbedForward:            {compute: embedForward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { indices(r, a[1], 0, c.Dims[3]) }},
+	kernels.OpEmbedBackward:           {compute: embedBackward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { indices(r, a[3], 0, c.Dims[3]) }},
+	kernels.OpLayerNormForward:        {compute: layerNormForward},
+	kernels.OpLayerNormBackwardInput:  {compute: layerNormBackwardInput, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { moments(c, a[2], a[4], a[5]) }},
+	kernels.OpLayerNormBackwardWeight: {compute: layerNormBackwardWeight, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { moments(c, a[3], a[4], a[5]) }},
+	kernels.OpAttentionForward:        {compute: attentionForward},
+	kernels.OpAttentionBackward:       {compute: attentionBackward, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { attentionForward(c, [][]float64{a[4], a[5], a[3]}) }},
+	kernels.OpGELUForward:             {compute: geluForward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[1]) }},
+	kernels.OpGELUBackward:            {compute: geluBackward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[2]) }},
+	kernels.OpCrossEntropy:            {compute: crossEntropy, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { spread(a[1]); indices(r, a[2], -1, c.Dims[1]) }},
+	kernels.OpAdamW:                   {compute: adamW, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { absolute(a[2]) }},
+	kernels.OpSumSquares:              {compute: sumSquares},
+	kernels.OpAdd:                     {compute: add},
+	kernels.OpScale:                   {compute: scale},
+	kernels.OpFill:                    {compute: fillValue},
+	kernels.OpCopy:                    {compute: func(_ kernels.Call, a [][]float64) { copy(a[0], a[1]) }},
+}
+
+// indices fills x with whole numbers in [low, high).
+func indices(rng *rand.Rand, x []float64, low, high int) {
+	for i := range x {
+		x[i] = float64(low + rng.IntN(high-low))
+	}
+}
+
+// spread makes every 7th value large, so that exponentials reach their limits.
+func spread(x []float64) {
+	for i := 0; i < len(x); i += 7 {
+		x[i] *= 12
+	}
+}
+
+func absolute(x []float64) {
+	for i := range x {
+		x[i] = math.Abs(x[i])
+	}
+}
+
+func matMul(c kernels.Call, args [][]float64) {
+	m, n, k := c.Dims[0], c.Dims[1], c.Dims[2]
+	out, a, b, bias := args[0], args[1], args[2], args[3]
+	aRow, aCol, bRow, bCol := k, 1, n, 1
+	if c.Flags&kernels.TransA != 0 {
+		aRow, aCol = 1, m
+	}
+	if c.Flags&kernels.TransB != 0 {
+		bRow, bCol = 1, k
+	}
+	for i := range m {
+		for j := range n {
+			sum := 0.0
+			for p := range k {
+				sum += a[i*aRow+p*aCol] * b[p*bRow+j*bCol]
+			}
+			if bias != nil {
+				sum += bias[j]
+			}
+			if c.Flags&kernels.Accumulate != 0 {
+				sum += out[i*n+j]
+			}
+			out[i*n+j] = sum
+		}
+	}
+}
+
+func columnSum(c kernels.Call, args [][]float64) {
+	n, width := c.Dims[0], c.Dims[1]
+	for j := range width {
+		sum := 0.0
+		for i := range n {
+			sum += args[1][i*width+j]
+		}
+		if c.Flags&kernels.Accumulate != 0 {
+			sum += args[0][j]
+		}
+		args[0][j] = sum
+	}
+}
+
+func embedForward(c kernels.Call, args [][]float64) {
+	t, width := c.Dims[1], c.Dims[2]
+	for i, token := range args[1] {
+		for j := range width {
+			v := args[2][int(token)*width+j]
+			if args[3] != nil {
+				v += args[3][i%t*width+j]
+			}
+			args[0][i*width+j] = v
+		}
+	}
+}
+
+func embedBackward(c kernels.Call, args [][]float64) {
+	t, width := c.Dims[1], c.Dims[2]
+	for i, token := range args[3] {
+		for j := range width {
+			args[0][int(token)*width+j] += args[2][i*width+j]
+			if args[1] != nil {
+				args[1][i%t*width+j] += args[2][i*width+j]
+			}
+		}
+	}
+}
+
+func sumSquares(_ kernels.Call, args [][]float64) {
+	args[0][0] = 0
+	for _, v := range args[1] {
+		args[0][0] += v * v
+	}
+}
+
+func add(_ kernels.Call, args [][]float64) {
+	for i := range args[0] {
+		args[0][i] = args[1][i] + args[2][i]
+	}
+}
+
+func scale(c kernels.Call, args [][]float64) {
+	for i := range args[0] {
+		args[0][i] *= float64(c.Scalars[0])
+	}
+}
+
+func fillValue(c kernels.Call, args [][]float64) {
+	for i := range args[0] {
+		args[0][i] = float64(c.Scalars[0])
+	}
+}
+
+func adamW(c kernels.Call, args [][]float64) {
+	s := [8]float64{}
+	for i, v := range c.Scalars {
+		s[i] = float64(v)
+	}
+	lr, beta1, beta2, eps, decay := s[0], s[1], s[2], s[3], s[4]
+	for i := range args[0] {
+		g := args[3][i] * s[7]
+		args[1][i] = beta1*args[1][i] + (1-beta1)*g
+		args[2][i] = beta2*args[2][i] + (1-beta2)*g*g
+		update := args[1][i] / s[5] / (math.Sqrt(args[2][i]/s[6]) + eps)
+		args[0][i] -= lr * (update + decay*args[0][i])
+	}
+}

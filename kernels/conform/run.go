@@ -1,0 +1,124 @@
+package conform
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"pnode/kernels"
+)
+
+// randomCases is the number of random shapes for each op.
+const randomCases = 25
+
+// Run is the suite. dev must support every op in f32.
+func Run(t *testing.T, dev kernels.Device) {
+	for _, op := range kernels.Ops() {
+		t.Run(op.String(), func(t *testing.T) { runOp(t, dev, op) })
+	}
+	t.Run("transfers", func(t *testing.T) { runTransfers(t, dev) })
+	t.Run("refusals", func(t *testing.T) { runRefusals(t, dev) })
+}
+
+func newQueue(t *testing.T, dev kernels.Device) kernels.Queue {
+	t.Helper()
+	q, err := dev.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func runOp(t *testing.T, dev kernels.Device, op kernels.Op) {
+	q := newQueue(t, dev)
+	cases := fixedCases(op)
+	rng := rand.New(rand.NewPCG(2026, uint64(op)))
+	for range randomCases {
+		cases = append(cases, randomCase(rng, op))
+	}
+	for _, c := range cases {
+		if err := Check(dev, q, c); err != nil {
+			t.Errorf("seed %d: %v", c.Seed, err)
+			if q.Sync() != nil { // sticky: later cases need a fresh queue
+				q = newQueue(t, dev)
+			}
+		}
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// runTransfers checks fresh buffers and that views are read and written where they are.
+func runTransfers(t *testing.T, dev kernels.Device) {
+	q := newQueue(t, dev)
+	buf, err := dev.Alloc(kernels.F32, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer buf.Free()
+	q.Write(kernels.Whole(buf).Slice(3, 2), kernels.Float32Bytes([]float32{7, 8}))
+	got := make([]float32, 4)
+	q.Read(kernels.Float32Bytes(got), kernels.Whole(buf).Slice(2, 4))
+	if err := q.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if want := [4]float32{0, 7, 8, 0}; [4]float32(got) != want {
+		t.Errorf("read %v, want %v", got, want)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// runRefusals checks that bad calls are refused before they run and that errors stick.
+func runRefusals(t *testing.T, dev kernels.Device) {
+	buf, err := dev.Alloc(kernels.F32, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer buf.Free()
+	all := kernels.Whole(buf)
+	a, b, out := all.Slice(0, 16), all.Slice(16, 16), all.Slice(32, 16)
+	for name, call := range map[string]kernels.Call{
+		"no operation":     {},
+		"short operand":    kernels.MatMul(out, a.Slice(0, 15), b, kernels.View{}, 4, 4, 4, 0),
+		"absent operand":   kernels.Add(out, a, kernels.View{}, 16),
+		"zero size":        kernels.Copy(out.Slice(0, 0), a.Slice(0, 0), 0),
+		"overlap":          kernels.MatMul(a, a, b, kernels.View{}, 4, 4, 4, 0),
+		"shifted in place": kernels.Add(all.Slice(1, 16), a, b, 16),
+		"outside":          kernels.Fill(kernels.View{Buf: buf, Off: 60, Len: 8}, 8, 1),
+		"wrong dtype":      kernels.EmbedForward(out, a, b, kernels.View{}, 4, 4, 1, 16),
+		"unknown flag":     {Op: kernels.OpAdd, Flags: kernels.TransA, Args: [8]kernels.View{out, a, b}, Dims: [6]int{16}},
+	} {
+		if err := dev.Supports(call); !errors.Is(err, kernels.ErrBadCall) {
+			t.Errorf("%s: Supports says %v, want ErrBadCall", name, err)
+		}
+		if err := stickyError(dev, call, kernels.Fill(out, 16, 3)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	q := newQueue(t, dev)
+	got := make([]float32, 1)
+	q.Read(kernels.Float32Bytes(got), out.Slice(0, 1))
+	if err := q.Sync(); err != nil || got[0] != 0 {
+		t.Errorf("a call after a bad one ran: element is %v, error %v", got[0], err)
+	}
+}
+
+func stickyError(dev kernels.Device, bad, good kernels.Call) error {
+	q, err := dev.NewQueue()
+	if err != nil {
+		return err
+	}
+	q.Do(bad)
+	q.Do(good)
+	for range 2 {
+		if err := q.Sync(); !errors.Is(err, kernels.ErrBadCall) {
+			return fmt.Errorf("Sync gives %v, want ErrBadCall", err)
+		}
+	}
+	_ = q.Close() // gives the same error again
+	return nil
+}

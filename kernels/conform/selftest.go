@@ -1,0 +1,42 @@
+package conform
+
+import (
+	"pnode/kernels"
+)
+
+// selfCases touch every inner loop once with full tiles, edges and more than one block.
+var selfCases = []Case{
+	newCase(kernels.OpMatMul, 65, 70, 260),
+	newCase(kernels.OpLayerNormForward, 9, 67),
+	newCase(kernels.OpLayerNormBackwardInput, 9, 67),
+	newCase(kernels.OpAttentionForward, 1, 57, 2, 1, 20),
+	newCase(kernels.OpAttentionBackward, 1, 57, 2, 1, 20),
+	newCase(kernels.OpGELUForward, 515),
+	newCase(kernels.OpGELUBackward, 515),
+	newCase(kernels.OpCrossEntropy, 7, 131),
+	newCase(kernels.OpAdamW, 131),
+	newCase(kernels.OpSumSquares, 1003),
+}
+
+// SelfTest runs a few calls of dev against the reference. A node runs it for each device
+// when it starts and leaves out a device that fails, with the error as the reason.
+func SelfTest(dev kernels.Device) error {
+	q, err := dev.NewQueue()
+	if err != nil {
+		return err
+	}
+	for _, c := range selfCases {
+		if err := Check(dev, q, c); err != nil {
+			_ = q.Close() // the first error says more
+			return err
+		}
+		if c.Call.Op == kernels.OpMatMul {
+			c.Call.Flags = kernels.TransA | kernels.TransB | kernels.Accumulate
+			if err := Check(dev, q, c); err != nil {
+				_ = q.Close()
+				return err
+			}
+		}
+	}
+	return q.Close()
+}

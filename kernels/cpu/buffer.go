@@ -1,0 +1,42 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"pnode/kernels"
+)
+
+// buffer is memory outside the Go heap; int32 buffers share its representation.
+type buffer struct {
+	dev   *Device
+	dtype kernels.DType
+	count int
+	mem   []float32
+	freed bool
+}
+
+func (b *buffer) DType() kernels.DType { return b.dtype }
+func (b *buffer) Len() int             { return b.count }
+
+// Free gives the memory back. A second Free does nothing.
+func (b *buffer) Free() {
+	if !b.freed {
+		b.freed = true
+		freeFloats(b.mem)
+		b.mem = nil
+	}
+}
+
+// floats is the memory of a checked view, nil for an absent one.
+func floats(v kernels.View) []float32 {
+	if !v.Present() {
+		return nil
+	}
+	return v.Buf.(*buffer).mem[v.Off : v.Off+v.Len : v.Off+v.Len]
+}
+
+// ints is the memory of a checked view of an I32 buffer.
+func ints(v kernels.View) []int32 {
+	f := floats(v)
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
+}

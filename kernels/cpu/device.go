@@ -1,0 +1,137 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"pnode/kernels"
+)
+
+// VariantEnv is the environment variable that forces an instruction set, for tests and
+// diagnosis: `generic`, `avx2` or `avx512`.
+const VariantEnv = "PNODE_CPU"
+
+// Options of a device; the zero value takes the whole machine.
+type Options struct {
+	// Threads is the number of workers; 0 means one for each physical core that the
+	// process may use.
+	Threads int
+}
+
+// Device is the processor as a kernels.Device.
+type Device struct {
+	v       *variant
+	threads int
+
+	mu   sync.Mutex // guards pool: one call runs at a time
+	pool *pool      // nil once closed
+}
+
+var errClosed = errors.New("cpu: device is closed")
+
+// New starts the workers. It fails when Threads is negative or PNODE_CPU names an
+// instruction set that does not exist or that this processor lacks.
+func New(o Options) (*Device, error) {
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("cpu: Threads is %d, want 0 (one per core) or more", o.Threads)
+	}
+	v, err := chooseVariant(os.Getenv(VariantEnv))
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads == 0 {
+		o.Threads = defaultThreads()
+	}
+	return &Device{v: v, threads: o.Threads, pool: newPool(o.Threads)}, nil
+}
+
+func defaultThreads() int {
+	n := runtime.GOMAXPROCS(0)
+	if cores := cpuid.CPU.PhysicalCores; cores > 0 {
+		n = min(n, cores)
+	}
+	return n
+}
+
+// Name is `cpu`.
+func (d *Device) Name() string { return "cpu" }
+
+// Model is the processor's name, or the architecture where it has none.
+func (d *Device) Model() string {
+	if name := cpuid.CPU.BrandName; name != "" {
+		return name
+	}
+	return runtime.GOARCH
+}
+
+// Variant is the instruction set in use: `generic`, `avx2` or `avx512`.
+func (d *Device) Variant() string { return d.v.name }
+
+// Threads is the number of workers.
+func (d *Device) Threads() int { return d.threads }
+
+// Alloc gives a zeroed buffer of F32 or I32 elements.
+func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
+	if dtype != kernels.F32 && dtype != kernels.I32 {
+		return nil, fmt.Errorf("%w: cpu: alloc of %v", kernels.ErrUnsupported, dtype)
+	}
+	if count < 0 {
+		return nil, fmt.Errorf("%w: cpu: alloc of %d elements", kernels.ErrBadCall, count)
+	}
+	mem, err := allocFloats(count)
+	if err != nil {
+		return nil, err
+	}
+	return &buffer{dev: d, dtype: dtype, count: count, mem: mem}, nil
+}
+
+// Supports checks the operands of c against the table and that they are live buffers of
+// this device.
+func (d *Device) Supports(c kernels.Call) error {
+	if c.Op == 0 {
+		return fmt.Errorf("%w: cpu: no operation", kernels.ErrBadCall)
+	}
+	if err := kernels.Info(c.Op).Check(c); err != nil {
+		return fmt.Errorf("cpu: %w", err)
+	}
+	for _, v := range c.Args {
+		if !v.Present() {
+			continue
+		}
+		if err := d.owns(v); err != nil {
+			return fmt.Errorf("%w: %v", err, c)
+		}
+	}
+	return nil
+}
+
+func (d *Device) owns(v kernels.View) error {
+	b, ok := v.Buf.(*buffer)
+	switch {
+	case !ok || b.dev != d:
+		return fmt.Errorf("%w: cpu: operand of another device", kernels.ErrBadCall)
+	case b.freed:
+		return fmt.Errorf("%w: cpu: operand was freed", kernels.ErrBadCall)
+	}
+	return nil
+}
+
+// NewQueue gives a queue; any number may be used at the same time, their calls take
+// turns on the workers.
+func (d *Device) NewQueue() (kernels.Queue, error) { return &queue{dev: d}, nil }
+
+// Close ends the workers and waits for them. Buffers stay valid until they are freed.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pool != nil {
+		d.pool.close()
+		d.pool = nil
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package cpu is the backend that runs everywhere: kernels in Go, and in assembly where
+// the processor has AVX2 or AVX-512.
+//
+// Nouns:
+//
+//   - Device: memory and a pool of workers; queues execute a call at once in Do.
+//   - variant: the inner loops of one instruction set (generic, avx2, avx512).
+//   - pool, worker: one goroutine per core, alive as long as the device.
+//   - tile: one call of the matrix micro-kernel.
+//
+// Reading the source: device.go, pool.go, matmul.go, attention.go, then one file per
+// operation. asm/ is the generator of variant_amd64.s.
+//
+// Bits: every sum has an order that depends on the shape of the call only. Work is cut
+// into tasks by shape, a task is computed by one worker, and tasks never add to the same
+// element; so results do not depend on the number of threads. A row of a matrix product
+// does not depend on the other rows either: edges run through the same micro-kernel.
+// Variants differ from each other in the last bits.
+//
+// Memory: buffers and scratch lie outside the Go heap, aligned to 64 bytes. Each call of
+// an assembly function takes far less than a millisecond, because the garbage collector
+// cannot stop a goroutine inside it.
+//
+// Goroutines: the workers, started by New and ended by Device.Close, which waits for them.
+//
+// The package refuses bf16 (kernels.ErrUnsupported). The node creates the device;
+// everybody else sees kernels.Device only. It never imports another backend.
+package cpu

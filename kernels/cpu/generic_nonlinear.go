@@ -1,0 +1,114 @@
+package cpu
+
+import "math"
+
+// exp32 is exp(x) with an error below 2e-7: Cephes' reduction by multiples of ln 2 and
+// polynomial of degree 5 (Moshier, expf). Below -87.3 it gives 1.2e-38, above 88.3 the
+// exponential of that; NaN stays NaN.
+func exp32(x float32) float32 {
+	x = max(min(x, 88.3), -87.3)
+	t := x*math.Log2E + 0.5
+	n := float32(int32(t))
+	if n > t {
+		n--
+	}
+	r := x - n*0.693359375 + n*2.12194440e-4
+	p := float32(1.9875691500e-4)
+	p = p*r + 1.3981999507e-3
+	p = p*r + 8.3334519073e-3
+	p = p*r + 4.1665795894e-2
+	p = p*r + 1.6666665459e-1
+	p = p*r + 5.0000001201e-1
+	return (p*r*r + r + 1) * math.Float32frombits(uint32(int32(n)+127)<<23)
+}
+
+func expGeneric(out, x []float32, scale, shift float32) float32 {
+	for i := range out {
+		out[i] = exp32(x[i]*scale - shift)
+	}
+	return sumGeneric(out)
+}
+
+func softmaxGradGeneric(dx, p []float32, delta, scale float32) {
+	for i := range dx {
+		dx[i] = p[i] * (dx[i] - delta) * scale
+	}
+}
+
+// GELU(x) = x/2 * (1 + tanh(u)) = x * sigmoid(2u), u = sqrt(2/pi) * (x + 0.044715 x^3)
+// (Hendrycks and Gimpel 2016, section 2).
+const (
+	geluTwoRootPi = 1.5957691216057308 // 2*sqrt(2/pi)
+	geluCube      = 0.044715
+	geluLimit     = 15 // beyond it the sigmoid is 0 or 1 to the last bit
+)
+
+// geluGate is sigmoid(2u) of the limited x.
+func geluGate(x float32) float32 {
+	u2 := geluTwoRootPi * x * (1 + geluCube*x*x)
+	return 1 / (1 + exp32(-u2))
+}
+
+func geluGeneric(out, x []float32) {
+	for i, v := range x {
+		out[i] = v * geluGate(max(min(v, geluLimit), -geluLimit))
+	}
+}
+
+func geluGradGeneric(dx, dout, x []float32) {
+	for i, v := range x {
+		v = max(min(v, geluLimit), -geluLimit)
+		s := geluGate(v)
+		slope := geluTwoRootPi * (1 + 3*geluCube*v*v) // of 2u
+		dx[i] = dout[i] * (s + v*s*(1-s)*slope)
+	}
+}
+
+// adamW scalars, in the order of kernels.AdamWScalars.
+const (
+	adamLR = iota
+	adamBeta1
+	adamBeta2
+	adamEps
+	adamDecay
+	adamCorrection1
+	adamCorrection2
+	adamGradScale
+)
+
+func adamWGeneric(param, m, v, grad []float32, s *[8]float32) {
+	rate1, rate2 := 1/s[adamCorrection1], 1/s[adamCorrection2]
+	for i := range param {
+		g := grad[i] * s[adamGradScale]
+		m[i] += (1 - s[adamBeta1]) * (g - m[i])
+		v[i] += (1 - s[adamBeta2]) * (g*g - v[i])
+		root := float32(math.Sqrt(float64(v[i] * rate2)))
+		param[i] -= s[adamLR] * (m[i]*rate1/(root+s[adamEps]) + s[adamDecay]*param[i])
+	}
+}
+
+func normGeneric(out, x, w, b []float32, mean, rstd float32) {
+	for i := range out {
+		out[i] = (x[i]-mean)*rstd*w[i] + b[i]
+	}
+}
+
+func normSumsGeneric(dout, x, w []float32, mean, rstd float32) (plain, weighted float32) {
+	plain = dotGeneric(dout, w)
+	weighted = sumLanes(len(x), func(i int) float32 { return dout[i] * w[i] * ((x[i] - mean) * rstd) })
+	return plain, weighted
+}
+
+func normGradGeneric(dx, dout, x, w []float32, s *[4]float32) {
+	mean, rstd := s[0], s[1]
+	for i := range dx {
+		dx[i] += rstd * (dout[i]*w[i] - s[2] - (x[i]-mean)*rstd*s[3])
+	}
+}
+
+func normWeightGradGeneric(dw, db, dout, x []float32, mean, rstd float32) {
+	for i := range dw {
+		dw[i] += dout[i] * ((x[i] - mean) * rstd)
+		db[i] += dout[i]
+	}
+}

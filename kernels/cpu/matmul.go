@@ -1,0 +1,138 @@
+package cpu
+
+import "pnode/kernels"
+
+// A matrix product after Goto and van de Geijn (2008, "Anatomy of High-Performance
+// Matrix Multiplication"): B is packed once, in panels of nr columns, by all workers;
+// then each task multiplies a block of rows by a group of panels with the micro-kernel.
+//
+// Order of the additions for one element, whatever its place and the block it is in:
+// bias (or 0) plus the first depthBlock products in ascending order of K, plus the old
+// value with Accumulate; then the sum of each following depthBlock products.
+const (
+	depthBlock = 256     // K of one micro-kernel call: a panel is 16 KiB with nr = 16
+	rowBlock   = 48      // rows of a task; a multiple of every mr
+	groupWidth = 512     // columns of a task
+	packLimit  = 1 << 23 // floats of B packed at one time
+)
+
+// product is one matrix product on row-major memory.
+type product struct {
+	m, n, k    int
+	a, b, c    []float32
+	bias       []float32 // nil for none
+	aT, bT     bool
+	accumulate bool
+	lda, ldb   int
+}
+
+func (d *Device) matMul(c kernels.Call) error {
+	p := product{
+		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2],
+		c: floats(c.Args[0]), a: floats(c.Args[1]), b: floats(c.Args[2]), bias: floats(c.Args[3]),
+		aT: c.Flags&kernels.TransA != 0, bT: c.Flags&kernels.TransB != 0,
+		accumulate: c.Flags&kernels.Accumulate != 0,
+	}
+	p.lda, p.ldb = p.k, p.n
+	if p.aT {
+		p.lda = p.m
+	}
+	if p.bT {
+		p.ldb = p.k
+	}
+	width := max(groupWidth, packLimit/p.k/groupWidth*groupWidth)
+	for from := 0; from < p.n; from += width {
+		if err := d.multiplyColumns(&p, from, min(p.n, from+width)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// multiplyColumns computes columns [from, to) of the product.
+func (d *Device) multiplyColumns(p *product, from, to int) error {
+	v := d.v
+	padded := roundUp(to-from, v.nr)
+	packed, err := d.pool.common(padded * p.k)
+	if err != nil {
+		return err
+	}
+	if err := d.pool.reserve(rowScratch(v)); err != nil {
+		return err
+	}
+	depths := blocks(p.k, depthBlock)
+	groups := blocks(padded, groupWidth)
+	d.pool.run(depths*groups, func(_ *worker, task int) {
+		depth, left := task/groups*depthBlock, from+task%groups*groupWidth
+		v.packPanels(packed[depth*padded+(left-from)*min(depthBlock, p.k-depth):], p, panelRange{
+			from: left, to: min(to, left+groupWidth), depth: depth, k: min(depthBlock, p.k-depth),
+		})
+	})
+	d.pool.run(blocks(p.m, rowBlock)*groups, func(w *worker, task int) {
+		t := rowTask{product: p, v: v, w: w, top: task / groups * rowBlock, left: from + task%groups*groupWidth}
+		t.bottom, t.right = min(p.m, t.top+rowBlock), min(to, t.left+groupWidth)
+		t.scratch.rest = w.scratch
+		t.prepare()
+		for depth := 0; depth < p.k; depth += depthBlock {
+			k := min(depthBlock, p.k-depth)
+			t.multiply(packed[depth*padded+(t.left-from)*k:], depth, k)
+		}
+	})
+	return nil
+}
+
+// panelRange is a part of B: columns [from, to), k rows from row depth on.
+type panelRange struct{ from, to, depth, k int }
+
+// packPanels writes panels of nr columns, [k,nr] each, the last one padded with zeros.
+func (v *variant) packPanels(dst []float32, p *product, r panelRange) {
+	for j := r.from; j < r.to; j += v.nr {
+		panel := dst[(j-r.from)*r.k:][:r.k*v.nr]
+		cols := min(v.nr, r.to-j)
+		if p.bT {
+			v.packTransposed(panel, p.b[j*p.ldb+r.depth:], p.ldb, cols, r.k)
+		} else {
+			packRows(panel, p.b[r.depth*p.ldb+j:], p.ldb, v.nr, cols, r.k)
+		}
+	}
+}
+
+// packRows writes dst[p*unit+j] = src[p*stride+j] for j < cols, else 0.
+func packRows(dst, src []float32, stride, unit, cols, k int) {
+	switch {
+	case cols == unit && unit == 16:
+		for p := range k {
+			*(*[16]float32)(dst[p*16:]) = *(*[16]float32)(src[p*stride:])
+		}
+	case cols == unit && unit == 6:
+		for p := range k {
+			*(*[6]float32)(dst[p*6:]) = *(*[6]float32)(src[p*stride:])
+		}
+	default:
+		for p := range k {
+			row := dst[p*unit : (p+1)*unit]
+			copy(row, src[p*stride:p*stride+cols])
+			clear(row[cols:])
+		}
+	}
+}
+
+// packTransposed writes dst[p*nr+j] = src[j*stride+p] for j < cols, else 0.
+func (v *variant) packTransposed(dst, src []float32, stride, cols, k int) {
+	if cols == v.nr {
+		v.transpose(dst, src, stride, k)
+		return
+	}
+	packColumns(dst, src, stride, v.nr, cols, k)
+}
+
+// packColumns writes dst[p*unit+j] = src[j*stride+p] for j < cols, else 0.
+func packColumns(dst, src []float32, stride, unit, cols, k int) {
+	for p := range k {
+		row := dst[p*unit : (p+1)*unit]
+		for j := range cols {
+			row[j] = src[j*stride+p]
+		}
+		clear(row[cols:])
+	}
+}

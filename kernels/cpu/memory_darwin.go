@@ -1,0 +1,4 @@
+package cpu
+
+// adviseHugePages does nothing: the system has no such advice.
+func adviseHugePages([]byte) {}

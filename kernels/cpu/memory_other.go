@@ -1,0 +1,31 @@
+//go:build !linux && !darwin
+
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"pnode/kernels"
+)
+
+const alignBytes = 64
+
+// allocFloats gives zeroed heap memory aligned to 64 bytes.
+func allocFloats(n int) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	if n > 1<<46 {
+		return nil, fmt.Errorf("%w: cpu: %d floats", kernels.ErrOutOfMemory, n)
+	}
+	mem := make([]float32, n+alignBytes/4)
+	skip := 0
+	if rest := uintptr(unsafe.Pointer(unsafe.SliceData(mem))) % alignBytes; rest != 0 {
+		skip = int(alignBytes-rest) / 4
+	}
+	return mem[skip : skip+n : skip+n], nil
+}
+
+// freeFloats leaves the memory to the garbage collector.
+func freeFloats([]float32) {}

@@ -1,0 +1,114 @@
+package cpu
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+)
+
+// queue executes at once: when Do returns, the call is done or has failed.
+type queue struct {
+	dev *Device
+	err error
+}
+
+func (q *queue) Do(c kernels.Call) {
+	if q.err == nil {
+		q.err = q.dev.run(c)
+	}
+}
+
+func (q *queue) Write(dst kernels.View, src []byte) {
+	if mem := q.hostView("write", dst, len(src)); mem != nil {
+		copy(mem, src)
+	}
+}
+
+func (q *queue) Read(dst []byte, src kernels.View) {
+	if mem := q.hostView("read", src, len(dst)); mem != nil {
+		copy(dst, mem)
+	}
+}
+
+// hostView is the memory of v as bytes, or nil after setting the sticky error.
+func (q *queue) hostView(what string, v kernels.View, bytes int) []byte {
+	if q.err != nil {
+		return nil
+	}
+	if !v.Present() {
+		q.err = fmt.Errorf("%w: cpu: %s of an absent view", kernels.ErrBadCall, what)
+		return nil
+	}
+	if err := q.dev.owns(v); err != nil {
+		q.err = fmt.Errorf("%w: %s", err, what)
+		return nil
+	}
+	if n := v.Buf.Len(); v.Off < 0 || v.Len < 0 || v.Off > n || v.Len > n-v.Off || v.Len*4 != bytes {
+		q.err = fmt.Errorf("%w: cpu: %s of %d bytes for elements [%d, %d) of %d", kernels.ErrBadCall, what, bytes, v.Off, v.Off+v.Len, n)
+		return nil
+	}
+	return kernels.Float32Bytes(floats(v))
+}
+
+func (q *queue) Sync() error  { return q.err }
+func (q *queue) Close() error { return q.err }
+
+// run checks and executes one call.
+func (d *Device) run(c kernels.Call) error {
+	if err := d.Supports(c); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pool == nil {
+		return errClosed
+	}
+	if err := d.execute(c); err != nil {
+		return fmt.Errorf("cpu: %v: %w", c, err)
+	}
+	return nil
+}
+
+func (d *Device) execute(c kernels.Call) error {
+	switch c.Op {
+	case kernels.OpMatMul:
+		return d.matMul(c)
+	case kernels.OpColumnSum:
+		return d.columnSum(c)
+	case kernels.OpEmbedForward:
+		return d.embedForward(c)
+	case kernels.OpEmbedBackward:
+		return d.embedBackward(c)
+	case kernels.OpLayerNormForward:
+		d.layerNormForward(c)
+	case kernels.OpLayerNormBackwardInput:
+		d.layerNormBackwardInput(c)
+	case kernels.OpLayerNormBackwardWeight:
+		return d.layerNormBackwardWeight(c)
+	case kernels.OpAttentionForward:
+		return d.attentionForward(c)
+	case kernels.OpAttentionBackward:
+		return d.attentionBackward(c)
+	case kernels.OpGELUForward:
+		d.geluForward(c)
+	case kernels.OpGELUBackward:
+		d.geluBackward(c)
+	case kernels.OpCrossEntropy:
+		return d.crossEntropy(c)
+	case kernels.OpAdamW:
+		d.adamW(c)
+	case kernels.OpSumSquares:
+		return d.sumSquares(c)
+	case kernels.OpAdd:
+		d.add(c)
+	case kernels.OpScale:
+		d.scale(c)
+	case kernels.OpFill:
+		d.fill(c)
+	case kernels.OpCopy:
+		d.copy(c)
+	default:
+		return kernels.ErrUnsupported
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package cpu
+
+import (
+	"fmt"
+	"strings"
+)
+
+// variant is the inner loops of one instruction set. All slices of one call have the
+// same length unless a comment says otherwise; any length is allowed. Each function
+// treats its elements in an order that depends on their number only.
+type variant struct {
+	name string
+
+	// The micro-kernel: multiply computes a tile of mr rows and nr columns.
+	mr, nr   int
+	multiply func(t *tile)
+	// transpose writes dst[p*nr+j] = src[j*stride+p] for p < k and j < nr.
+	transpose func(dst, src []float32, stride, k int)
+
+	max   func(x []float32) float32
+	dot   func(x, y []float32) float32
+	add   func(out, x, y []float32)
+	scale func(x []float32, s float32)
+
+	// exp computes out = exp(x*scale - shift) and gives the sum.
+	exp func(out, x []float32, scale, shift float32) float32
+	// softmaxGrad computes dx = p*(dx - delta)*scale.
+	softmaxGrad func(dx, p []float32, delta, scale float32)
+
+	gelu     func(out, x []float32)
+	geluGrad func(dx, dout, x []float32)
+	adamW    func(param, m, v, grad []float32, s *[8]float32)
+
+	sum        func(x []float32) float32
+	sumSquares func(x []float32) float64
+	// deviation is the sum of (x-mean)^2.
+	deviation func(x []float32, mean float32) float32
+	// norm computes out = (x-mean)*rstd*w + b.
+	norm func(out, x, w, b []float32, mean, rstd float32)
+	// normSums gives the sums of dout*w and of dout*w*(x-mean)*rstd.
+	normSums func(dout, x, w []float32, mean, rstd float32) (plain, weighted float32)
+	// normGrad computes dx += rstd*(dout*w - s[2] - (x-mean)*rstd*s[3]) with mean s[0]
+	// and rstd s[1].
+	normGrad func(dx, dout, x, w []float32, s *[4]float32)
+	// normWeightGrad adds dout*(x-mean)*rstd to dw and dout to db.
+	normWeightGrad func(dw, db, dout, x []float32, mean, rstd float32)
+}
+
+// tile is one call of the micro-kernel: C[mr,nr] = init[nr] + A[mr,K]*B[K,nr], plus the
+// old C if Accumulate is not 0. The assembly knows the order of the fields.
+type tile struct {
+	K          int
+	A          *float32 // element (i,p) at i*ARow + p*ACol
+	ARow, ACol int
+	B          *float32 // packed: element (p,j) at p*nr + j
+	Init       *float32
+	C          *float32 // element (i,j) at i*CRow + j
+	CRow       int
+	Accumulate int
+}
+
+// block is the edge of an attention tile: a multiple of mr and of nr.
+func (v *variant) block() int { return 3 * max(v.nr, 16) }
+
+// chooseVariant gives the best variant that the processor has and that computes right,
+// or the one called `forced`.
+func chooseVariant(forced string) (*variant, error) {
+	usable := usableVariants()
+	if forced == "" {
+		return usable[len(usable)-1], nil
+	}
+	var names []string
+	for _, v := range usable {
+		if v.name == forced {
+			return v, nil
+		}
+		names = append(names, v.name)
+	}
+	return nil, fmt.Errorf("cpu: %s=%s: this processor runs %s", VariantEnv, forced, strings.Join(names, ", "))
+}
