@@ -1,0 +1,20 @@
+package link
+
+// bell wakes everybody who waits for a change of the state beside it. The zero value is
+// ready; the mutex of that state guards it.
+type bell struct{ ch chan struct{} }
+
+// wait gives a channel that is closed by the next ring.
+func (b *bell) wait() <-chan struct{} {
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *bell) ring() {
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}

@@ -1,0 +1,132 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/planner"
+)
+
+const (
+	// maxConns live connections with one peer: two when both dialled at once.
+	maxConns = 2
+	// A failed dial is repeated after firstRetry, then twice as long, up to lastRetry.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// connect gives a live connection with id: the newest there is, or a new one. It tries
+// until PeerTimeout is over. With patience it leaves the dialling to the peer for that
+// long at first.
+func (e *Endpoint) connect(ctx context.Context, id planner.PeerID, patience time.Duration) (*quic.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
+	defer cancel()
+	patient := time.NewTimer(patience)
+	defer patient.Stop()
+	ready, retry := patience <= 0, firstRetry
+	var last error
+	for {
+		conn, changed, dial, err := e.current(id, ready)
+		if conn != nil || err != nil {
+			return conn, err
+		}
+		if dial {
+			if conn, last = e.dial(ctx, id); last == nil {
+				return conn, nil
+			}
+			ready = false
+			patient.Reset(retry)
+			retry = min(2*retry, lastRetry)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-patient.C:
+			ready = true
+		case <-ctx.Done():
+			return nil, fmt.Errorf("link: connect to %s: %w", id, cmp.Or(last, ctx.Err()))
+		}
+	}
+}
+
+// current gives the newest live connection, or says whether the caller is to dial, or the
+// channel that tells of a change.
+func (e *Endpoint) current(id planner.PeerID, ready bool) (conn *quic.Conn, changed <-chan struct{}, dial bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, nil, false, ErrClosed
+	}
+	p := e.peer(id)
+	for _, c := range slices.Backward(p.conns) {
+		if c.Context().Err() == nil {
+			return c, nil, false, nil
+		}
+	}
+	if ready && !p.dialing {
+		p.dialing = true
+		return nil, nil, true, nil
+	}
+	return nil, e.changed.wait(), false, nil
+}
+
+// dial makes a connection; the caller was told to by current.
+func (e *Endpoint) dial(ctx context.Context, id planner.PeerID) (*quic.Conn, error) {
+	conn, err := e.net.Dial(ctx, id)
+	e.mu.Lock()
+	e.peer(id).dialing = false
+	e.changed.ring()
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return conn, e.register(id, conn)
+}
+
+// register begins to serve a connection. Beyond maxConns the oldest one is closed: the
+// peer would not have dialled if it still believed in it.
+func (e *Endpoint) register(id planner.PeerID, conn *quic.Conn) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		conn.CloseWithError(codeShutdown, "shutting down")
+		return ErrClosed
+	}
+	p := e.peer(id)
+	p.conns = append(p.conns, conn)
+	if len(p.conns) > maxConns {
+		p.conns[0].CloseWithError(codeReplaced, "replaced by a newer connection")
+		p.conns = p.conns[1:]
+	}
+	e.changed.ring()
+	e.work.Go(func() error {
+		e.serve(id, conn)
+		return nil
+	})
+	return nil
+}
+
+// serve accepts the peer's streams until the connection ends.
+func (e *Endpoint) serve(id planner.PeerID, conn *quic.Conn) {
+	for {
+		stream, err := conn.AcceptStream(e.ctx)
+		if err != nil {
+			break
+		}
+		e.work.Go(func() error {
+			e.welcome(id, conn, stream)
+			return nil
+		})
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peer(id)
+	p.conns = slices.DeleteFunc(p.conns, func(c *quic.Conn) bool { return c == conn })
+	p.parked = slices.DeleteFunc(p.parked, func(s parked) bool { return s.conn == conn })
+	e.changed.ring()
+}

@@ -1,0 +1,102 @@
+package link
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+
+	"pnode/planner"
+)
+
+// EmulatedOptions describe an emulated cluster.
+type EmulatedOptions struct {
+	Peers int
+	// Seed decides the peers' keys and IDs, and all losses and jitter.
+	Seed uint64
+	// Shape is that of every link at first; the zero value is a perfect network.
+	Shape Shape
+}
+
+// Emulated is a cluster of peers joined by emulated links, on which real QUIC runs, with
+// identities that are verified. It keeps to the clock of the time package, so that in a
+// testing/synctest bubble it runs in virtual time; all of it, Close included, then has to
+// happen within the bubble.
+type Emulated struct {
+	air      *air
+	networks []*quicNetwork // sorted by ID
+}
+
+// NewEmulated makes the peers and their links.
+func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
+	if opt.Peers < 1 || opt.Peers > 1<<16-2 {
+		return nil, fmt.Errorf("link: emulated cluster of %d peers, 1 to %d are accepted", opt.Peers, 1<<16-2)
+	}
+	em := &Emulated{air: newAir(opt.Seed, opt.Shape)}
+	book := map[planner.PeerID]net.Addr{}
+	for i := range opt.Peers {
+		conn := em.air.listen(i)
+		id := newIdentity(opt.Seed, uint64(i))
+		book[id.peer] = conn.LocalAddr()
+		n, err := newQUICNetwork(id, conn, book)
+		if err != nil {
+			conn.Close()
+			em.Close()
+			return nil, err
+		}
+		em.networks = append(em.networks, n)
+	}
+	slices.SortFunc(em.networks, func(a, b *quicNetwork) int { return cmp.Compare(a.Self(), b.Self()) })
+	return em, nil
+}
+
+// Peers are the IDs in ascending order.
+func (em *Emulated) Peers() []planner.PeerID {
+	var ids []planner.PeerID
+	for _, n := range em.networks {
+		ids = append(ids, n.Self())
+	}
+	return ids
+}
+
+// Network is the i-th peer's, in the order of Peers.
+func (em *Emulated) Network(i int) Network { return em.networks[i] }
+
+// SetShape changes the direction from one peer to another for packets sent from now on.
+func (em *Emulated) SetShape(from, to planner.PeerID, s Shape) {
+	em.air.setShape(em.addr(from), em.addr(to), s)
+}
+
+// Cut drops every packet between two peers, in both directions, until it is undone.
+func (em *Emulated) Cut(a, b planner.PeerID, cut bool) {
+	em.air.setCut(em.addr(a), em.addr(b), cut)
+	em.air.setCut(em.addr(b), em.addr(a), cut)
+}
+
+// LinkCounts tells what happened to the packets from one peer to another.
+func (em *Emulated) LinkCounts(from, to planner.PeerID) LinkCounts {
+	return em.air.linkCounts(em.addr(from), em.addr(to))
+}
+
+// Kill takes a peer off the network at once, without a word to the others.
+func (em *Emulated) Kill(id planner.PeerID) { em.network(id).close() }
+
+// Close takes all peers off and waits for their goroutines. Endpoints are closed first.
+func (em *Emulated) Close() {
+	for _, n := range em.networks {
+		n.close()
+	}
+}
+
+func (em *Emulated) addr(id planner.PeerID) address {
+	return addressOf(em.network(id).conn.LocalAddr())
+}
+
+func (em *Emulated) network(id planner.PeerID) *quicNetwork {
+	for _, n := range em.networks {
+		if n.Self() == id {
+			return n
+		}
+	}
+	panic("link: emulated cluster has no peer " + string(id))
+}

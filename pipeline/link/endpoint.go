@@ -1,0 +1,162 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quic-go/quic-go"
+	"golang.org/x/sync/errgroup"
+
+	"pnode/planner"
+)
+
+// Endpoint is this node's end of the data plane.
+type Endpoint struct {
+	net  Network
+	opt  Options
+	log  *slog.Logger
+	ctx  context.Context // ends when Run ends
+	stop context.CancelFunc
+	// work are the goroutines of connections and of incoming streams.
+	work   errgroup.Group
+	chunks atomic.Pointer[ChunkFunc]
+	counts counters
+
+	mu         sync.Mutex // guards everything below
+	closed     bool
+	peers      map[planner.PeerID]*peer
+	session    *Session
+	generation planner.Generation // newest that was opened
+	changed    bell               // of connections
+}
+
+// peer is what the endpoint knows of another node. Guarded by Endpoint.mu.
+type peer struct {
+	conns    []*quic.Conn // live, the newest last, at most maxConns
+	dialing  bool
+	parked   []parked
+	fetching chan struct{} // one element for each Fetch stream
+	serving  int           // chunk streams being answered
+}
+
+// NewEndpoint makes an endpoint. It does nothing until Run runs.
+func NewEndpoint(n Network, opt Options) *Endpoint {
+	opt = opt.withDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	return &Endpoint{net: n, opt: opt, log: opt.Log, ctx: ctx, stop: stop, peers: map[planner.PeerID]*peer{}}
+}
+
+// Run accepts connections until ctx ends or the network fails. It then closes the session
+// and all connections, waits for every goroutine, and gives the network's error, or nil
+// when ctx has ended. An endpoint runs once.
+func (e *Endpoint) Run(ctx context.Context) error {
+	accept, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := e.acceptLoop(accept)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	e.shutdown()
+	return err
+}
+
+func (e *Endpoint) acceptLoop(ctx context.Context) error {
+	for {
+		conn, from, err := e.net.Accept(ctx)
+		if err != nil {
+			return fmt.Errorf("link: accept connections: %w", err)
+		}
+		if err := e.register(from, conn); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Endpoint) shutdown() {
+	e.mu.Lock()
+	session := e.session
+	e.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
+	e.stop()
+	e.mu.Lock()
+	e.closed = true
+	e.changed.ring()
+	for _, p := range e.peers {
+		for _, conn := range p.conns {
+			conn.CloseWithError(codeShutdown, "shutting down")
+		}
+	}
+	e.mu.Unlock()
+	e.work.Wait()
+}
+
+// Session opens a generation for an exchange with peers (the own ID among them is
+// ignored) after closing the one before. The generation has to be newer than any before:
+// with an older one, or after Run has ended, every call of the session fails. One
+// goroutine at a time may call Session.
+func (e *Endpoint) Session(generation planner.Generation, peers []planner.PeerID) *Session {
+	e.mu.Lock()
+	old := e.session
+	e.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	s := newSession(e, generation, peers)
+	streams, err := e.open(s)
+	if err != nil {
+		s.shut(err)
+		return s
+	}
+	s.start()
+	for _, p := range streams {
+		if !s.adopt(p.from, p) {
+			cut(p.stream, streamRefused)
+		}
+	}
+	return s
+}
+
+// open makes s the current session and gives the streams that were parked for it.
+func (e *Endpoint) open(s *Session) ([]parked, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	if s.generation <= e.generation {
+		return nil, fmt.Errorf("%w: session of generation %d after %d", ErrGeneration, s.generation, e.generation)
+	}
+	e.session, e.generation = s, s.generation
+	var mine []parked
+	for _, p := range e.peers {
+		var newer []parked
+		for _, st := range p.parked {
+			switch {
+			case st.open.Generation == s.generation:
+				mine = append(mine, st)
+			case st.open.Generation > s.generation:
+				newer = append(newer, st)
+			default:
+				cut(st.stream, streamLeft)
+				e.counts.oldStreams.Add(1)
+			}
+		}
+		p.parked = newer
+	}
+	return mine, nil
+}
+
+// peer gives the entry of id, made on first use. Callers hold mu.
+func (e *Endpoint) peer(id planner.PeerID) *peer {
+	p := e.peers[id]
+	if p == nil {
+		p = &peer{fetching: make(chan struct{}, max(1, e.opt.ChunkStreams/2))}
+		e.peers[id] = p
+	}
+	return p
+}

@@ -1,0 +1,195 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// key is what a message is received by.
+type key struct {
+	from planner.PeerID
+	tag  wire.Tag
+}
+
+// lane is what the bound of an inbox counts for.
+type lane struct {
+	from  planner.PeerID
+	class wire.Class
+}
+
+func (k key) lane() lane { return lane{k.from, k.tag.Kind.Class()} }
+
+func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
+
+// arrival is what a waiter gets.
+type arrival struct {
+	payload []byte
+	err     error
+}
+
+// remembered is how many received messages an inbox knows by key, to recognise what
+// comes a second time.
+const remembered = 8192
+
+// inbox holds the messages of a session between their arrival and Receive. A message is
+// admitted before its payload is read, then delivered.
+type inbox struct {
+	maxBytes int // of each lane
+
+	mu       sync.Mutex // guards everything below
+	bytes    map[lane]int
+	admitted map[key]bool // not yet delivered
+	held     map[key][]byte
+	waiting  map[key]chan arrival // capacity 1
+	received map[key]bool
+	order    []key // ring of the keys in received
+	next     int   // in order
+	gone     map[planner.PeerID]error
+	err      error
+	changed  bell
+}
+
+func newInbox(maxBytes int) *inbox {
+	return &inbox{
+		maxBytes: maxBytes, bytes: map[lane]int{}, admitted: map[key]bool{}, held: map[key][]byte{},
+		waiting: map[key]chan arrival{}, received: map[key]bool{}, gone: map[planner.PeerID]error{},
+	}
+}
+
+// admit waits until a message of size bytes may be held. It may at once when its lane has
+// room or is empty, or when somebody waits for it. A duplicate is refused with
+// ErrDuplicate.
+func (b *inbox) admit(ctx context.Context, k key, size int) error {
+	for {
+		b.mu.Lock()
+		if b.err != nil {
+			defer b.mu.Unlock()
+			return b.err
+		}
+		if _, held := b.held[k]; held || b.admitted[k] || b.received[k] {
+			defer b.mu.Unlock()
+			return fmt.Errorf("%w: %v", ErrDuplicate, k)
+		}
+		used := b.bytes[k.lane()]
+		if used == 0 || used+size <= b.maxBytes || b.waiting[k] != nil {
+			b.bytes[k.lane()] += size
+			b.admitted[k] = true
+			b.mu.Unlock()
+			return nil
+		}
+		changed := b.changed.wait()
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// deliver hands over an admitted message.
+func (b *inbox) deliver(k key, payload []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.admitted, k)
+	ch := b.waiting[k]
+	if ch == nil {
+		b.held[k] = payload
+		return
+	}
+	delete(b.waiting, k)
+	b.consume(k, payload)
+	ch <- arrival{payload: payload}
+}
+
+// consume books a message as received.
+func (b *inbox) consume(k key, payload []byte) {
+	b.bytes[k.lane()] -= len(payload)
+	if len(b.order) < remembered {
+		b.order = append(b.order, k)
+	} else {
+		delete(b.received, b.order[b.next])
+		b.order[b.next] = k
+		b.next = (b.next + 1) % remembered
+	}
+	b.received[k] = true
+	b.changed.ring()
+}
+
+// receive waits for a message. What is held comes out even when its sender is gone.
+func (b *inbox) receive(ctx context.Context, k key) ([]byte, error) {
+	ch, payload, err := b.claim(k)
+	if ch == nil {
+		return payload, err
+	}
+	select {
+	case a := <-ch:
+		return a.payload, a.err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting[k] == ch {
+		delete(b.waiting, k)
+		return nil, ctx.Err()
+	}
+	a := <-ch // came at the same moment
+	return a.payload, a.err
+}
+
+// claim takes a held message, or gives the channel on which it will come.
+func (b *inbox) claim(k key) (chan arrival, []byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return nil, nil, b.err
+	}
+	if payload, held := b.held[k]; held {
+		delete(b.held, k)
+		b.consume(k, payload)
+		return nil, payload, nil
+	}
+	if b.received[k] || b.waiting[k] != nil {
+		return nil, nil, fmt.Errorf("%w: %v", ErrDuplicate, k)
+	}
+	if err := b.gone[k.from]; err != nil {
+		return nil, nil, err
+	}
+	ch := make(chan arrival, 1)
+	b.waiting[k] = ch
+	b.changed.ring() // a reader may hold back exactly this message
+	return ch, nil, nil
+}
+
+// lose fails everybody who waits, now or later, for a message from peer.
+func (b *inbox) lose(peer planner.PeerID, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone[peer] = err
+	for k, ch := range b.waiting {
+		if k.from == peer {
+			delete(b.waiting, k)
+			ch <- arrival{err: err}
+		}
+	}
+}
+
+// close fails everybody with err and drops what is held.
+func (b *inbox) close(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return
+	}
+	b.err = err
+	for _, ch := range b.waiting {
+		ch <- arrival{err: err}
+	}
+	clear(b.waiting)
+	clear(b.held)
+	b.changed.ring()
+}

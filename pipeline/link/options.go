@@ -1,0 +1,109 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// ALPN is the application protocol of the data plane.
+const ALPN = "pnode-data/1"
+
+// What can go wrong; ErrLost, ErrLeft and ErrClosed unwrap to net.ErrClosed.
+var (
+	ErrClosed     = fmt.Errorf("link: session closed: %w", net.ErrClosed)
+	ErrLost       = fmt.Errorf("link: peer lost: %w", net.ErrClosed)
+	ErrLeft       = fmt.Errorf("link: peer has left the generation: %w", net.ErrClosed)
+	ErrGeneration = errors.New("link: wrong generation")
+	ErrStranger   = errors.New("link: peer is not part of the generation")
+	ErrDuplicate  = errors.New("link: message is received only once")
+	ErrTooLarge   = errors.New("link: message too large")
+	ErrMissing    = errors.New("link: peer does not have the chunk")
+	ErrBusy       = errors.New("link: peer answers too many requests at once")
+)
+
+// Reasons that travel with a closed connection.
+const (
+	codeShutdown quic.ApplicationErrorCode = iota
+	codeCorrupt
+	codeSilent
+	codeReplaced
+	codeStranger
+)
+
+// Reasons that travel with a stream that is cut.
+const (
+	streamLeft quic.StreamErrorCode = iota + 1
+	streamBusy
+	streamRefused
+	streamCut
+)
+
+// Options are an endpoint's settings; the zero value of each means its default.
+type Options struct {
+	// PeerTimeout is how long a peer may be silent, or unreachable when a session begins,
+	// before it is lost. Default 5 s.
+	PeerTimeout time.Duration
+	// Heartbeat is the interval of heartbeats and of looking for silent peers. Default 1 s.
+	Heartbeat time.Duration
+	// CloseTimeout bounds how long closing a session waits for queued messages to be read
+	// by the peers. Default 1 s.
+	CloseTimeout time.Duration
+	// ChunkTimeout is how long a chunk stream may stand still. Default 20 s.
+	ChunkTimeout time.Duration
+	// QueueBytes and QueueFrames bound what waits to be sent to one peer in one class; a
+	// single larger message is accepted by an empty queue. Defaults 64 MiB, 1024.
+	QueueBytes  int
+	QueueFrames int
+	// InboxBytes bounds what has come from one peer in one class and is not yet received.
+	// Default 256 MiB.
+	InboxBytes int
+	// MaxTensorBytes bounds one message. Default 256 MiB.
+	MaxTensorBytes int
+	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 8,
+	// two generations.
+	ParkedStreams int
+	// ChunkStreams bounds how many chunk requests of one peer are answered at once; this
+	// side asks a peer with at most half of it at once. Default 8.
+	ChunkStreams int
+	// Log receives lost peers and refused streams. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.PeerTimeout, 5*time.Second)
+	setDefault(&o.Heartbeat, time.Second)
+	setDefault(&o.CloseTimeout, time.Second)
+	setDefault(&o.ChunkTimeout, 20*time.Second)
+	setDefault(&o.QueueBytes, 64<<20)
+	setDefault(&o.QueueFrames, 1024)
+	setDefault(&o.InboxBytes, 256<<20)
+	setDefault(&o.MaxTensorBytes, 256<<20)
+	setDefault(&o.ParkedStreams, 8)
+	setDefault(&o.ChunkStreams, 8)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[T ~int | ~int64](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Config is the QUIC configuration the data plane is made for: windows that let one
+// stream fill 1 Gbit/s at 250 ms, an idle timeout that forgets dead connections soon
+// (sessions keep theirs alive by heartbeats), bidirectional streams only.
+func Config() *quic.Config {
+	return &quic.Config{
+		InitialStreamReceiveWindow: 4 << 20, InitialConnectionReceiveWindow: 6 << 20,
+		MaxStreamReceiveWindow: 32 << 20, MaxConnectionReceiveWindow: 48 << 20,
+		MaxIdleTimeout: 10 * time.Second, MaxIncomingStreams: 64, MaxIncomingUniStreams: -1,
+	}
+}

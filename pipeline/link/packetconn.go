@@ -1,0 +1,164 @@
+package link
+
+import (
+	"container/heap"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxOnTheWay bounds the bytes of all packets on their way to one connection; what comes
+// on top is dropped.
+const maxOnTheWay = 64 << 20
+
+// packet is on its way until due.
+type packet struct {
+	data []byte
+	from address
+	due  time.Time
+	turn uint64 // order among packets due at once
+}
+
+// packetHeap has the packet that is due first at its top.
+type packetHeap []packet
+
+func (h packetHeap) Len() int { return len(h) }
+func (h packetHeap) Less(i, j int) bool {
+	if !h[i].due.Equal(h[j].due) {
+		return h[i].due.Before(h[j].due)
+	}
+	return h[i].turn < h[j].turn
+}
+func (h packetHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *packetHeap) Push(p any)   { *h = append(*h, p.(packet)) }
+func (h *packetHeap) Pop() any {
+	old := *h
+	p := old[len(old)-1]
+	old[len(old)-1] = packet{}
+	*h = old[:len(old)-1]
+	return p
+}
+
+// packetConn is one end of the emulated network, a net.PacketConn. It has no goroutine:
+// who reads waits for the packet that is due next.
+type packetConn struct {
+	air  *air
+	addr address
+
+	mu       sync.Mutex // guards the rest
+	packets  packetHeap
+	bytes    int
+	turns    uint64
+	deadline time.Time
+	closed   bool
+	changed  bell
+}
+
+func newPacketConn(a *air, addr address) *packetConn { return &packetConn{air: a, addr: addr} }
+
+// push takes a packet that comes out later.
+func (c *packetConn) push(p packet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.bytes+len(p.data) > maxOnTheWay {
+		return
+	}
+	c.turns++
+	p.turn = c.turns
+	c.bytes += len(p.data)
+	heap.Push(&c.packets, p)
+	if c.packets[0].turn == p.turn {
+		c.changed.ring()
+	}
+}
+
+// ReadFrom waits for the next packet that comes out.
+func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		p, wait, changed, err := c.next()
+		if err != nil {
+			return 0, nil, err
+		}
+		if changed == nil {
+			return copy(b, p.data), net.UDPAddrFromAddrPort(p.from), nil
+		}
+		if wait < 0 {
+			<-changed
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// next takes the packet that is due, or says how long to wait for a change: without end
+// when wait is negative.
+func (c *packetConn) next() (p packet, wait time.Duration, changed <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	switch {
+	case c.closed:
+		return p, 0, nil, net.ErrClosed
+	case !c.deadline.IsZero() && !now.Before(c.deadline):
+		return p, 0, nil, os.ErrDeadlineExceeded
+	}
+	wait = -1
+	if !c.deadline.IsZero() {
+		wait = c.deadline.Sub(now)
+	}
+	if len(c.packets) > 0 {
+		due := c.packets[0].due.Sub(now)
+		if due <= 0 {
+			p = heap.Pop(&c.packets).(packet)
+			c.bytes -= len(p.data)
+			return p, 0, nil, nil
+		}
+		if wait < 0 || due < wait {
+			wait = due
+		}
+	}
+	return p, wait, c.changed.wait(), nil
+}
+
+// WriteTo never waits: a packet that has no room on its link is dropped.
+func (c *packetConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return 0, net.ErrClosed
+	}
+	c.air.send(direction{c.addr, addressOf(to)}, b)
+	return len(b), nil
+}
+
+// Close makes reads and writes fail with net.ErrClosed.
+func (c *packetConn) Close() error {
+	c.air.forget(c.addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed, c.packets, c.bytes = true, nil, 0
+	c.changed.ring()
+	return nil
+}
+
+func (c *packetConn) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(c.addr) }
+
+func (c *packetConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+	c.changed.ring()
+	return nil
+}
+
+// SetWriteDeadline does nothing: WriteTo never waits.
+func (c *packetConn) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *packetConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }

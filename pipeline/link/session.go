@@ -1,0 +1,181 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// Session carries the frames of one generation between this node and its peers.
+type Session struct {
+	endpoint   *Endpoint
+	generation planner.Generation
+	remotes    map[planner.PeerID]*remote // fixed
+	order      []*remote                  // the same, as they were given
+	inbox      *inbox
+	lost       chan planner.PeerID
+
+	// open ends when closing begins, flush when queued frames have no more time.
+	open, flush     context.Context
+	endOpen, endAll context.CancelFunc
+	work            errgroup.Group
+
+	mu     sync.Mutex // guards closed, and work.Go against work.Wait
+	closed bool
+	done   chan struct{} // closed when Close is through
+}
+
+func newSession(e *Endpoint, generation planner.Generation, peers []planner.PeerID) *Session {
+	s := &Session{
+		endpoint: e, generation: generation, remotes: map[planner.PeerID]*remote{},
+		inbox: newInbox(e.opt.InboxBytes), done: make(chan struct{}),
+	}
+	s.flush, s.endAll = context.WithCancel(context.Background())
+	s.open, s.endOpen = context.WithCancel(s.flush)
+	for _, id := range peers {
+		if id != e.net.Self() && s.remotes[id] == nil {
+			s.remotes[id] = newRemote(s, id)
+			s.order = append(s.order, s.remotes[id])
+		}
+	}
+	s.lost = make(chan planner.PeerID, len(s.remotes))
+	return s
+}
+
+// start begins to connect to all peers.
+func (s *Session) start() {
+	for _, r := range s.order {
+		s.spawn(r.run)
+	}
+}
+
+// spawn runs f in a goroutine that Close waits for; after Close has begun it does not.
+func (s *Session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.work.Go(func() error {
+		f()
+		return nil
+	})
+	return true
+}
+
+// adopt takes an incoming stream of this generation.
+func (s *Session) adopt(from planner.PeerID, p parked) bool {
+	r := s.remotes[from]
+	if r == nil || !r.claim(p.open.Class) {
+		s.endpoint.counts.strangers.Add(1)
+		return false
+	}
+	return s.spawn(func() { r.read(p) })
+}
+
+func (s *Session) alive() bool { return s != nil && s.open.Err() == nil }
+
+// Generation is the generation the session belongs to.
+func (s *Session) Generation() planner.Generation { return s.generation }
+
+// Send queues a frame for a peer and returns; it waits only while the queue of the peer
+// and class is full. The payload must not be changed afterwards by anybody: what is sent
+// to this node itself is received as the very same bytes. Errors wrap ErrLost, ErrLeft or
+// ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
+// context's.
+func (s *Session) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+	if err := s.send(ctx, to, f); err != nil {
+		return fmt.Errorf("link: send %v to %s: %w", f.Tag, to, err)
+	}
+	return nil
+}
+
+func (s *Session) send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+	if err := f.Tag.Validate(); err != nil {
+		return err
+	}
+	if f.Tag.Generation != s.generation {
+		return fmt.Errorf("%w: the session has %d", ErrGeneration, s.generation)
+	}
+	if len(f.Payload) > s.endpoint.opt.MaxTensorBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(f.Payload), s.endpoint.opt.MaxTensorBytes)
+	}
+	if to == s.endpoint.net.Self() {
+		k := key{from: to, tag: f.Tag}
+		if err := s.inbox.admit(ctx, k, len(f.Payload)); err != nil {
+			return err
+		}
+		s.inbox.deliver(k, f.Payload)
+		return nil
+	}
+	r := s.remotes[to]
+	if r == nil {
+		return ErrStranger
+	}
+	return r.queues[f.Tag.Kind.Class()].put(ctx, f)
+}
+
+// Receive waits for the message with this tag from a peer, which may be this node itself.
+// Each message comes out once, and has one waiter: others get ErrDuplicate. Errors are
+// those of Send. A message that has come before its sender was lost is still received.
+func (s *Session) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+	payload, err := s.receive(ctx, from, tag)
+	if err != nil {
+		return nil, fmt.Errorf("link: receive %v from %s: %w", tag, from, err)
+	}
+	return payload, nil
+}
+
+func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+	if tag.Generation != s.generation {
+		return nil, fmt.Errorf("%w: the session has %d", ErrGeneration, s.generation)
+	}
+	if s.remotes[from] == nil && from != s.endpoint.net.Self() {
+		return nil, ErrStranger
+	}
+	return s.inbox.receive(ctx, key{from: from, tag: tag})
+}
+
+// Lost tells of each peer once that it is lost: unreachable, silent for PeerTimeout, or
+// its connection broke. The channel holds all of them and is never closed.
+func (s *Session) Lost() <-chan planner.PeerID { return s.lost }
+
+// Close fails every call, present and later, with an error that wraps net.ErrClosed. It
+// gives what is queued at most CloseTimeout to be read by the peers, ends the streams and
+// waits for the session's goroutines. Connections stay. It may be called more than once.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		<-s.done
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.inbox.close(ErrClosed)
+	for _, r := range s.order {
+		r.drain()
+	}
+	s.endOpen()
+	timer := time.AfterFunc(s.endpoint.opt.CloseTimeout, s.endAll)
+	s.work.Wait()
+	timer.Stop()
+	s.endAll()
+	close(s.done)
+	return nil
+}
+
+// shut makes a session that was never started fail every call with err.
+func (s *Session) shut(err error) {
+	s.inbox.close(err)
+	for _, r := range s.order {
+		r.fail(err)
+	}
+	s.Close()
+}

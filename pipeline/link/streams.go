@@ -1,0 +1,166 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// Urgencies of streams (RFC 9218, section 4.1): lower goes first.
+const (
+	urgencyControl = iota
+	_
+	urgencyTensor
+	urgencyReduce
+	_
+	_
+	urgencyChunk
+)
+
+func urgency(c wire.Class) int8 {
+	switch c {
+	case wire.Control:
+		return urgencyControl
+	case wire.Activations, wire.Gradients:
+		return urgencyTensor
+	case wire.Reductions:
+		return urgencyReduce
+	default:
+		return urgencyChunk
+	}
+}
+
+// parked is an incoming stream whose first bytes were read, and no more.
+type parked struct {
+	from   planner.PeerID
+	conn   *quic.Conn
+	stream *quic.Stream
+	open   wire.Open
+}
+
+// welcome reads what an incoming stream is for and puts it where it belongs.
+func (e *Endpoint) welcome(from planner.PeerID, conn *quic.Conn, stream *quic.Stream) {
+	p := parked{from: from, conn: conn, stream: stream}
+	stream.SetReadDeadline(time.Now().Add(e.opt.PeerTimeout))
+	var b [wire.OpenBytes]byte
+	if _, err := io.ReadFull(stream, b[:]); err != nil {
+		cut(p.stream, streamRefused)
+		return
+	}
+	stream.SetReadDeadline(time.Time{})
+	open, err := wire.DecodeOpen(b[:])
+	if err != nil {
+		e.corrupt(p, err)
+		return
+	}
+	p.open = open
+	if open.Class == wire.Chunks {
+		e.answer(p)
+		return
+	}
+	if session, ours := e.place(p); ours && !session.adopt(from, p) {
+		cut(p.stream, streamRefused)
+	}
+}
+
+// place parks a stream of a newer generation and refuses one of an older; a stream of the
+// present one is the session's.
+func (e *Endpoint) place(p parked) (*Session, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case p.open.Generation > e.generation:
+		e.park(p)
+		return nil, false
+	case p.open.Generation == e.generation && e.session.alive():
+		return e.session, true
+	default:
+		e.counts.oldStreams.Add(1)
+		cut(p.stream, streamLeft)
+		return nil, false
+	}
+}
+
+// park keeps a stream for a session to come. When there are too many, the one of the
+// oldest generation has to go. Callers hold mu.
+func (e *Endpoint) park(p parked) {
+	peer := e.peer(p.from)
+	peer.parked = append(peer.parked, p)
+	if len(peer.parked) <= e.opt.ParkedStreams {
+		return
+	}
+	oldest := 0
+	for i, q := range peer.parked {
+		if q.open.Generation < peer.parked[oldest].open.Generation {
+			oldest = i
+		}
+	}
+	e.counts.unparked.Add(1)
+	cut(peer.parked[oldest].stream, streamLeft)
+	peer.parked = append(peer.parked[:oldest], peer.parked[oldest+1:]...)
+}
+
+// movedOn tells whether a stream of a newer generation of the peer is parked.
+func (e *Endpoint) movedOn(from planner.PeerID, generation planner.Generation) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.peer(from).parked {
+		if p.open.Generation > generation {
+			return true
+		}
+	}
+	return false
+}
+
+// corrupt closes a connection that carries what cannot be decoded.
+func (e *Endpoint) corrupt(p parked, reason error) {
+	e.counts.corrupt.Add(1)
+	e.log.Error("closing a corrupt connection", "peer", p.from, "reason", reason)
+	p.conn.CloseWithError(codeCorrupt, reason.Error())
+}
+
+// undecodable tells whether err says that bytes came which do not follow the protocol.
+func undecodable(err error) bool {
+	for _, bad := range []error{wire.ErrMagic, wire.ErrVersion, wire.ErrKind, wire.ErrClass, wire.ErrChecksum, wire.ErrLength, wire.ErrValue, io.ErrUnexpectedEOF} {
+		if errors.Is(err, bad) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutBy gives the code with which the peer has cut a stream.
+func cutBy(err error) (quic.StreamErrorCode, bool) {
+	var cut *quic.StreamError
+	if errors.As(err, &cut) && cut.Remote {
+		return cut.ErrorCode, true
+	}
+	return 0, false
+}
+
+// readHeader reads one frame's header; io.EOF is a clean end.
+func readHeader(r io.Reader, maxTensorBytes int) (wire.Header, error) {
+	var b [wire.HeaderBytes]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return wire.Header{}, err
+	}
+	return wire.DecodeHeader(b[:], maxTensorBytes)
+}
+
+// readPayload reads and verifies what follows a header.
+func readPayload(r io.Reader, h wire.Header) ([]byte, error) {
+	payload := make([]byte, h.PayloadBytes)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("link: payload of %v: %w", h.Tag, err)
+	}
+	return payload, h.Verify(payload)
+}
