@@ -56,7 +56,11 @@ func Collect(paths []string, o Options) (*Corpus, error) {
 	}
 	c := collector{limit: o.LimitBytes, seen: map[string]bool{}}
 	for _, path := range paths {
-		if err := c.path(path); err != nil && !errors.Is(err, errLimit) {
+		err := c.path(path)
+		if errors.Is(err, errLimit) {
+			break
+		}
+		if err != nil {
 			return nil, fmt.Errorf("dataset: data %s: %w", path, err)
 		}
 	}
@@ -98,6 +102,9 @@ func (c *collector) pattern(pattern string) error {
 		return fmt.Errorf("%w: the pattern matches nothing; check it, or name a folder to take all files below it", ErrNoText)
 	}
 	for _, path := range matches {
+		if hidden(filepath.Base(path)) && !hidden(filepath.Base(pattern)) {
+			continue // as in a shell
+		}
 		st, err := os.Stat(path)
 		if err != nil {
 			return explain(err)
@@ -132,7 +139,7 @@ func (c *collector) folder(path string) error {
 		switch {
 		case err != nil:
 			return explain(err)
-		case d.IsDir() && p != root && strings.HasPrefix(d.Name(), "."):
+		case d.IsDir() && p != root && hidden(d.Name()):
 			return filepath.SkipDir
 		case d.IsDir():
 			return nil
@@ -143,6 +150,8 @@ func (c *collector) folder(path string) error {
 		return c.file(p, false)
 	})
 }
+
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // file takes a regular file if it is text and there is room for it.
 func (c *collector) file(path string, named bool) error {

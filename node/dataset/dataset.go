@@ -56,7 +56,7 @@ func check(spec planner.DataSpec, w Window) error {
 	if spec.SizeBytes > MaxBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d are accepted; give less with --data", ErrTooLarge, spec.SizeBytes, int64(MaxBytes))
 	}
-	if w.Context < 1 || w.Context > MaxBytes {
+	if w.Context < 1 || int64(w.Context) > MaxBytes {
 		return fmt.Errorf("%w: context of %d positions", ErrBadSpec, w.Context)
 	}
 	if spec.HeldOutPermille < 0 || spec.HeldOutPermille > 999 {
@@ -110,7 +110,7 @@ func (d *Dataset) heldOutWindows() int {
 	return (len(d.heldOut) - 1) / d.window.Context
 }
 
-// TrainBytes and HeldOutBytes are the sizes of the two parts.
+// TrainBytes is the size of the part to train on.
 func (d *Dataset) TrainBytes() int64 { return int64(len(d.train)) }
 
 // HeldOutBytes is the size of the held-out part.

@@ -65,7 +65,13 @@ func wholeCharacters(b []byte) int {
 // slice, and gives the spec of the stream; the caller adds HeldOutPermille. A file that
 // has become shorter since Collect is an error.
 func (c *Corpus) Store(ctx context.Context, put func([]byte) (planner.Hash, error)) (planner.DataSpec, error) {
-	w := chunkWriter{ctx: ctx, put: put, buf: make([]byte, 0, min(ChunkBytes, c.Report.Bytes))}
+	w := chunkWriter{buf: make([]byte, 0, min(ChunkBytes, c.Report.Bytes))}
+	w.put = func(chunk []byte) (planner.Hash, error) {
+		if err := ctx.Err(); err != nil {
+			return planner.Hash{}, err
+		}
+		return put(chunk)
+	}
 	for i, f := range c.files {
 		if i > 0 {
 			if _, err := w.Write([]byte{'\n'}); err != nil {
@@ -98,7 +104,6 @@ func (s source) copyTo(w io.Writer) error {
 
 // chunkWriter cuts what is written into chunks.
 type chunkWriter struct {
-	ctx  context.Context
 	put  func([]byte) (planner.Hash, error)
 	buf  []byte
 	spec planner.DataSpec
@@ -121,9 +126,6 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 func (w *chunkWriter) flush() error {
 	if len(w.buf) == 0 {
 		return nil
-	}
-	if err := w.ctx.Err(); err != nil {
-		return fmt.Errorf("dataset: store text after %d bytes: %w", w.spec.SizeBytes, err)
 	}
 	h, err := w.put(w.buf)
 	if err != nil {
