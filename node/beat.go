@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ type BeatStage struct {
 	ForwardNanos  int64           `json:"forward_nanos"`
 	BackwardNanos int64           `json:"backward_nanos"`
 	WaitNanos     int64           `json:"wait_nanos"`
-	StepNanos     int64           `json:"step_nanos"`
+	UpdateNanos   int64           `json:"update_nanos"`
 }
 
 const (
@@ -60,9 +59,7 @@ func decodeBeat(data []byte) (Beat, error) {
 		return Beat{}, fmt.Errorf("%w: %d bytes, at most %d", errBadBeat, len(data), maxBeatBytes)
 	}
 	var b Beat
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&b); err != nil {
+	if err := strictJSON(data, &b); err != nil {
 		return Beat{}, fmt.Errorf("%w: %w", errBadBeat, err)
 	}
 	return b, nil

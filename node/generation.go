@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline"
+	"pnode/pipeline/link"
 	"pnode/planner"
 )
 
@@ -18,8 +19,7 @@ import (
 type generation struct {
 	plan   planner.Plan
 	cancel context.CancelCauseFunc
-	// ready is closed when every worker has loaded its state.
-	done chan error // one result, after everything has been closed
+	done   chan error // one result, after everything has been closed
 }
 
 // errReplaced ends a generation because another plan took its place.
@@ -35,7 +35,7 @@ func (e lostPeerError) Error() string { return fmt.Sprintf("node: lost the link 
 func (n *Node) startGeneration(ctx context.Context, plan planner.Plan) *generation {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1)}
-	n.progress.begin(plan.Generation)
+	n.progress.begin(plan.Generation, plan.Start)
 	n.group.Go(func() error {
 		err := n.runGeneration(ctx, g)
 		if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -96,7 +96,7 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 
 // newWorkers builds the workers of this node's placements. On an error it gives those
 // that were built, so that the caller can close them.
-func (n *Node) newWorkers(plan planner.Plan, session exchange) ([]*pipeline.Worker, error) {
+func (n *Node) newWorkers(plan planner.Plan, session *link.Session) ([]*pipeline.Worker, error) {
 	state := n.raft.State()
 	wants := n.wants()
 	var workers []*pipeline.Worker

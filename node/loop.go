@@ -11,24 +11,27 @@ import (
 )
 
 // loop is the run loop: it owns the phase, the current generation and the way out. It
-// returns nil when the run is over, or this node has left it.
-func (n *Node) loop(ctx, leave context.Context) error {
+// returns nil when the run is over or this node has left it. leave asks for the latter.
+func (n *Node) loop(ctx context.Context, leave <-chan struct{}) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	leaving := leave.Done()
-	for !n.over() {
+	for !n.exit.over {
+		changed := n.raft.Changed()
+		n.follow(ctx)
 		select {
 		case <-ctx.Done():
-			return n.abandon(context.Cause(ctx))
-		case <-leaving:
-			leaving = nil
+			return context.Cause(ctx)
+		case <-leave:
+			leave = nil
 			n.startLeaving(ctx)
-		case <-n.raft.Changed():
-			n.follow(ctx)
+		case <-changed:
 		case err := <-n.generationDone():
 			n.ended(err)
 		case <-tick.C:
-			n.beat(ctx)
+			n.beat()
+		}
+		if err := n.checkDeadline(time.Now()); err != nil {
+			return err
 		}
 	}
 	return n.windUp(ctx)
@@ -42,28 +45,31 @@ func (n *Node) generationDone() <-chan error {
 	return n.generation.done
 }
 
-// follow brings this node in line with the replicated state.
+// follow brings this node in line with the replicated state. It is called after every
+// event and does nothing where nothing has changed.
 func (n *Node) follow(ctx context.Context) {
 	state := n.raft.State()
 	if state.Plan.Generation > n.followed {
 		n.followed = state.Plan.Generation
 		n.switchTo(ctx, state)
 	}
-	n.keeper.follow(ctx, state)
+	if state.Checkpoint.Step > n.kept {
+		n.kept = state.Checkpoint.Step
+		n.keep(state)
+	}
 	n.rejoin(ctx, state)
-	n.closeRun(ctx, state)
+	n.followExit(ctx, state)
 }
 
 // switchTo ends the running generation and begins the state's plan.
 func (n *Node) switchTo(ctx context.Context, state consensus.State) {
-	if n.generation != nil {
-		if err := n.generation.stop(errReplaced); err != nil && !errors.Is(err, errReplaced) {
-			n.log.Info("generation ended", "generation", n.generation.plan.Generation, "cause", err)
-		}
-		n.generation = nil
-	}
-	n.stalled, n.stalledWhy, n.completed = 0, "", false
-	n.hub.Emit(api.Event{Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start, Message: summary(state.Plan, state.Reasons)})
+	n.stopGeneration(errReplaced)
+	n.setStalled(0, nil)
+	n.completed = false
+	n.hub.Publish(api.Event{
+		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
+		Message: summarize(state.Plan, state.Reasons),
+	})
 	if !places(state.Plan, n.self) {
 		n.enter(Waiting)
 		return
@@ -71,6 +77,17 @@ func (n *Node) switchTo(ctx context.Context, state consensus.State) {
 	n.enter(Loading)
 	n.generation = n.startGeneration(ctx, state.Plan)
 	n.enter(Training)
+}
+
+// stopGeneration ends the running generation, if there is one, and waits for it.
+func (n *Node) stopGeneration(cause error) {
+	if n.generation == nil {
+		return
+	}
+	if err := n.generation.stop(cause); err != nil && !errors.Is(err, cause) {
+		n.log.Info("generation ended", "generation", n.generation.plan.Generation, "cause", err)
+	}
+	n.generation = nil
 }
 
 // places tells whether the plan has work for a peer.
@@ -91,9 +108,9 @@ func (n *Node) ended(err error) {
 		n.completed = true
 		return
 	}
-	n.stalled, n.stalledWhy = plan.Generation, err.Error()
+	n.setStalled(plan.Generation, err)
 	n.log.Warn("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)
-	n.hub.Emit(api.Event{Kind: api.KindState, Generation: plan.Generation, Message: "waiting for a new plan: " + err.Error()})
+	n.hub.Publish(api.Event{Kind: api.KindError, Generation: plan.Generation, Message: "waiting for a new plan: " + err.Error()})
 	n.enter(Waiting)
 }
 
@@ -103,4 +120,37 @@ func (n *Node) enter(p Phase) {
 		return
 	}
 	n.machine.to(p)
+}
+
+// keep stores a newly committed checkpoint's manifest and collects what it replaces, on
+// a goroutine of its own; the one before is waited for.
+func (n *Node) keep(state consensus.State) {
+	n.hub.Publish(api.Event{Kind: api.KindCheckpoint, Generation: state.Checkpoint.Generation, Step: state.Checkpoint.Step})
+	previous := n.keeping
+	done := make(chan struct{})
+	n.keeping = done
+	n.group.Go(func() error {
+		defer close(done)
+		if previous != nil {
+			<-previous
+		}
+		if err := n.keeper.committed(state.Run.Run, state.Checkpoint, state.Run.Train.KeepCheckpoints); err != nil {
+			n.log.Warn("checkpoint", "cause", err)
+		}
+		return nil
+	})
+}
+
+// rejoin enters the roster again when this node was counted as gone while it lives.
+func (n *Node) rejoin(ctx context.Context, state consensus.State) {
+	m, ok := state.Member(n.self)
+	if !ok || m.Boot != n.boot || m.State != consensus.Gone || n.exit.leaving || n.rejoining.busy() {
+		return
+	}
+	n.log.Warn("the others counted this node as gone, joining again", "reason", m.Reason)
+	n.rejoining.start(&n.group, func() {
+		if err := n.enroll(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("join again", "cause", err)
+		}
+	})
 }

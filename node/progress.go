@@ -1,12 +1,15 @@
 package node
 
 import (
+	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"pnode/node/api"
 	"pnode/pipeline"
 	"pnode/planner"
+	"pnode/swarm/consensus"
 )
 
 // progress is what this node shows of the run: the newest committed step, its speed and
@@ -32,11 +35,11 @@ type stageKey struct {
 // speedMemory weighs the newest step in the moving average of the speed.
 const speedMemory = 0.1
 
-// begin starts a generation: no step of it is done yet.
-func (p *progress) begin(g planner.Generation) {
+// begin starts a generation at the state of step start: no step of it is done yet.
+func (p *progress) begin(g planner.Generation, start planner.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.generation, p.lastStep = g, time.Time{}
+	p.generation, p.step, p.lastStep = g, start, time.Time{}
 	p.stages = map[stageKey]pipeline.StageTimes{}
 }
 
@@ -73,4 +76,54 @@ func (p *progress) speed(tokens int, now time.Time) {
 		p.tokensPerS += speedMemory * (rate - p.tokensPerS)
 	}
 	p.lastStep = now
+}
+
+// newest is the newest committed step of the current generation.
+func (p *progress) newest() planner.Step {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.step
+}
+
+// fill puts the progress into a status.
+func (p *progress) fill(s *api.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Step, s.HeldOut, s.TokensPerS = p.step, p.heldOut, p.tokensPerS
+	if p.step > 0 {
+		loss := p.loss
+		s.Loss = &loss
+	}
+}
+
+// fillBeat puts the progress into a heartbeat. Losses that are not finite stay out: JSON
+// has no word for them.
+func (p *progress) fillBeat(b *Beat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b.Generation, b.Step, b.TokensPerS = p.generation, p.step, p.tokensPerS
+	if !math.IsNaN(p.loss) && !math.IsInf(p.loss, 0) {
+		b.Loss = p.loss
+	}
+	for k, t := range p.stages {
+		b.Stages = append(b.Stages, times(k, t))
+	}
+}
+
+// done is the event at the end of a run.
+func (p *progress) done(state consensus.State) api.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := api.Event{Kind: api.KindDone, Generation: p.generation, Step: state.Checkpoint.Step, Loss: p.loss, HeldOut: p.heldOut, TokensPerS: p.tokensPerS}
+	e.Steps = state.Run.Train.Steps
+	uniform := math.Log(float64(state.Run.Model.Vocab))
+	switch {
+	case state.Finished && p.heldOut != nil:
+		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token, %.3f below the uniform %.3f", e.Step, *p.heldOut, uniform-*p.heldOut, uniform)
+	case state.Finished:
+		e.Message = fmt.Sprintf("finished at step %d", e.Step)
+	default:
+		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with --resume", e.Step)
+	}
+	return e
 }

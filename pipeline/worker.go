@@ -111,7 +111,7 @@ func New(cfg Config) (*Worker, error) {
 }
 
 func (w *Worker) build() error {
-	list, err := Schedule(w.cfg.Plan, w.cfg.Replica)
+	list, err := Schedule(w.cfg.Plan)
 	if err != nil {
 		return err
 	}
@@ -135,29 +135,33 @@ func (w *Worker) build() error {
 	return err
 }
 
-// Schedule is the action list of every stage of one replica under a plan, with its
-// sends and receives.
-func Schedule(p planner.Plan, replica planner.Replica) (schedule.Schedule, error) {
-	pipe := p.Replicas[replica]
-	shape := schedule.Shape{Stages: len(pipe.Stages), FirstMicro: pipe.FirstMicro, Micros: pipe.Micros, Replica: replica}
-	var s schedule.Schedule
-	var err error
-	switch p.Schedule {
-	case "gpipe":
-		s, err = schedule.GPipe(shape)
-	case "1f1b":
-		s, err = schedule.Warmups(shape, pipe.Warmups)
-	default:
-		err = fmt.Errorf("schedule %q, known are 1f1b and gpipe", p.Schedule)
+// Schedule is the action list of every worker under a plan, with sends and receives.
+func Schedule(p planner.Plan) (schedule.Schedule, error) {
+	var parts []schedule.Schedule
+	for r, pipe := range p.Replicas {
+		part, err := pipeSchedule(p.Schedule, planner.Replica(r), pipe)
+		if err != nil {
+			return schedule.Schedule{}, fmt.Errorf("%w: replica %d: %w", ErrBadConfig, r, err)
+		}
+		parts = append(parts, part)
 	}
-	if err != nil {
-		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
-	}
-	s = schedule.WithCommunication(s)
+	s := schedule.WithCommunication(schedule.Join(parts...))
 	if err := schedule.Validate(s, schedule.Limits{}); err != nil {
 		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	return s, nil
+}
+
+func pipeSchedule(name string, r planner.Replica, pipe planner.Pipeline) (schedule.Schedule, error) {
+	shape := schedule.Shape{Replica: r, Stages: len(pipe.Stages), FirstMicro: pipe.FirstMicro, Micros: pipe.Micros}
+	switch name {
+	case "gpipe":
+		return schedule.GPipe(shape)
+	case "1f1b":
+		return schedule.Warmups(shape, pipe.Warmups)
+	default:
+		return schedule.Schedule{}, fmt.Errorf("schedule %q, known are 1f1b and gpipe", name)
+	}
 }
 
 // splits tells whether a program has input and weight gradients apart.

@@ -34,6 +34,8 @@ type TrainSpec struct {
 	CheckpointEvery Step `json:"checkpoint_every"`
 	// KeepCheckpoints is how many of the newest checkpoints stay.
 	KeepCheckpoints int `json:"keep_checkpoints"`
+	// SampleTokens is the length of the text that the finished model writes; 0 is none.
+	SampleTokens int `json:"sample_tokens"`
 	// Replicas and Stages fix the cut; 0 lets the planner choose.
 	Replicas int `json:"replicas"`
 	Stages   int `json:"stages"`

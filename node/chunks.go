@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/planner"
+)
+
+// chunkFetcher brings chunks into the store from the nodes that have them.
+type chunkFetcher struct {
+	self  planner.PeerID
+	store *checkpoint.Store
+	// fetch asks one peer; link.Endpoint.Fetch.
+	fetch func(ctx context.Context, peer planner.PeerID, hashes []planner.Hash, store func(planner.Hash, []byte) error) error
+	// others are the members of the run that may be asked when no holder answers.
+	others func() []planner.PeerID
+}
+
+// fetchBatch chunks are asked for at a time, so that another peer can take over early.
+const fetchBatch = 16
+
+// ensure makes every chunk present here, asking the holders first, then everyone else.
+func (f chunkFetcher) ensure(ctx context.Context, hashes []planner.Hash, holders []planner.PeerID) error {
+	missing := f.missing(hashes)
+	var failures []error
+	for _, peer := range f.order(holders) {
+		for len(missing) > 0 {
+			err := f.fetch(ctx, peer, missing[:min(len(missing), fetchBatch)], f.store.PutNamed)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			left := f.missing(missing)
+			if err != nil || len(left) == len(missing) {
+				failures = append(failures, fmt.Errorf("%s: %w", peer, orNothing(err)))
+				missing = left
+				break
+			}
+			missing = left
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%d of %d chunks cannot be had from any node, first %s: %w", len(missing), len(hashes), missing[0], errors.Join(failures...))
+	}
+	return nil
+}
+
+func orNothing(err error) error {
+	if err == nil {
+		return errors.New("sent nothing")
+	}
+	return err
+}
+
+// missing are the distinct chunks that are not here.
+func (f chunkFetcher) missing(hashes []planner.Hash) []planner.Hash {
+	var missing []planner.Hash
+	seen := map[planner.Hash]bool{}
+	for _, h := range hashes {
+		if !seen[h] && !f.store.HasChunk(h) {
+			missing = append(missing, h)
+		}
+		seen[h] = true
+	}
+	return missing
+}
+
+// order lists the holders, then the other members, without this node.
+func (f chunkFetcher) order(holders []planner.PeerID) []planner.PeerID {
+	var order []planner.PeerID
+	seen := map[planner.PeerID]bool{f.self: true}
+	for _, list := range [][]planner.PeerID{holders, f.others()} {
+		for _, p := range list {
+			if !seen[p] {
+				order = append(order, p)
+				seen[p] = true
+			}
+		}
+	}
+	return order
+}
+
+// copyRequest asks a holder to fetch chunks from the asking node and to keep them under
+// a pin until the checkpoint of Step, or a later one, is committed.
+type copyRequest struct {
+	Name   string         `json:"name"`
+	Step   planner.Step   `json:"step"`
+	Chunks []planner.Hash `json:"chunks"`
+}
+
+const (
+	protocolCopy = "/pnode/copy/1"
+	copyTimeout  = 10 * time.Minute
+)
+
+var errBadCopy = errors.New("node: bad copy request")
+
+func decodeCopyRequest(data []byte) (copyRequest, error) {
+	var r copyRequest
+	if err := strictJSON(data, &r); err != nil {
+		return r, fmt.Errorf("%w: %w", errBadCopy, err)
+	}
+	if step, ok := pinStep(r.Name); !ok || step != r.Step {
+		return r, fmt.Errorf("%w: name %.80q does not fit step %d", errBadCopy, r.Name, r.Step)
+	}
+	return r, nil
+}
+
+// keepCopy answers a copyRequest of an admitted peer: it returns when the copy is durable.
+func (k *keeper) keepCopy(ctx context.Context, from planner.PeerID, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	defer cancel()
+	r, err := decodeCopyRequest(data)
+	if err != nil {
+		return err
+	}
+	// The pin comes first: it keeps what has arrived when the fetch is taken up again.
+	if err := k.store.Pin(r.Name, r.Chunks); err != nil {
+		return err
+	}
+	return k.chunks.ensure(ctx, r.Chunks, []planner.PeerID{from})
+}

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"pnode/planner"
+)
+
+// membershipFile is in a node's folder from the moment it belongs to a run.
+const (
+	membershipFile     = "membership.json"
+	maxMembershipBytes = 1 << 20
+)
+
+// ErrNoRun says that a folder holds no run.
+var ErrNoRun = errors.New("node: no run in this folder")
+
+// membership is what a node must not forget to come back to its run: which run, the right
+// to be in it, and where it last saw the others and was seen itself.
+type membership struct {
+	Run        planner.RunID `json:"run"`
+	OwnerKey   []byte        `json:"owner_key"`
+	Capability []byte        `json:"capability"`
+	Listen     string        `json:"listen"`
+	Known      []string      `json:"known"`
+}
+
+func loadMembership(dir string) (membership, error) {
+	var m membership
+	path := filepath.Join(dir, membershipFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fmt.Errorf("%w: %s", ErrNoRun, dir)
+	}
+	if err != nil {
+		return m, fmt.Errorf("node: read the membership: %w", err)
+	}
+	defer f.Close()
+	data, err := readBounded(f, maxMembershipBytes)
+	if err == nil {
+		err = strictJSON(data, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("node: %s is damaged: %w; join the run again from a fresh folder", path, err)
+	}
+	return m, nil
+}
+
+// save replaces the file in one step.
+func (m membership) save(dir string) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("node: save the membership: %w", err)
+	}
+	f, err := os.CreateTemp(dir, membershipFile+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("node: save the membership: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, membershipFile))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("node: save the membership: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/pipeline/model"
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+// decideEvery is how often the planner looks whether something has to change.
+const decideEvery = 500 * time.Millisecond
+
+// proposeTimeout bounds one proposal; a planner that cannot commit loses its term.
+const proposeTimeout = 10 * time.Second
+
+// leader is what the planner remembers within its term.
+type leader struct {
+	term  planner.Term
+	since time.Time // when this node began to lead
+	// asked and savedFor: a save was asked for ahead of a new plan, when the newest
+	// checkpoint was of step savedFor.
+	asked    bool
+	savedFor planner.Step
+	// weighed is the state for which better was worked out.
+	weighed weighed
+	better  string
+}
+
+// weighed names what a comparison of plans depends on.
+type weighed struct {
+	epoch      uint64
+	generation planner.Generation
+}
+
+// lead runs the planner's duties on whichever node is elected.
+func (n *Node) lead(ctx context.Context) error {
+	tick := time.NewTicker(decideEvery)
+	defer tick.Stop()
+	var l leader
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		_, term, self := n.raft.Leader()
+		if !self {
+			l = leader{}
+			continue
+		}
+		if l.term != term {
+			l = leader{term: term, since: time.Now()}
+			n.log.Info("this node is the planner", "term", term)
+		}
+		state := n.raft.State()
+		if state.Run == nil {
+			continue
+		}
+		v := l.view(n, state, time.Now())
+		if err := l.carryOut(ctx, n, state, decide(v)); err != nil && ctx.Err() == nil {
+			n.log.Warn("planner", "cause", err)
+		}
+	}
+}
+
+// view gathers what decide needs.
+func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
+	v := leadView{
+		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
+		Asked: l.asked, SavedFor: l.savedFor, Ending: state.StopWanted || state.Finished,
+	}
+	for _, m := range state.Members {
+		if m.State == consensus.Gone {
+			continue
+		}
+		silent := time.Duration(0)
+		if m.Peer != n.self {
+			silent = n.beats.silent(m.Peer, l.since, now)
+		}
+		v.Members = append(v.Members, memberView{
+			Peer: m.Peer, Silent: silent,
+			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining,
+		})
+	}
+	v.StalledFor, _ = n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
+	v.Better = l.weigh(state)
+	v.BetterWhy = l.better
+	return v
+}
+
+// weigh tells whether a plan with the present members is worth the change. It compares
+// plans once for each roster and generation.
+func (l *leader) weigh(state consensus.State) bool {
+	key := weighed{state.Epoch, state.Plan.Generation}
+	if state.Plan.Generation == 0 {
+		return false
+	}
+	if l.weighed != key {
+		l.weighed, l.better = key, ""
+		decision, err := planner.ShouldReplan(planInput(state), state.Plan)
+		if err == nil && decision.Replan {
+			l.better = decision.Reason
+		}
+	}
+	return l.better != ""
+}
+
+// planInput is the planner's input for the generation after the current one.
+func planInput(state consensus.State) planner.Input {
+	in := planner.Input{
+		Run: *state.Run, Costs: state.Run.Model.Costs(state.Run.Train.MicroBatch),
+		Start: state.Checkpoint.Step, Generation: state.Plan.Generation + 1,
+	}
+	if state.Plan.Generation != 0 {
+		previous := state.Plan
+		in.Previous = &previous
+	}
+	for _, m := range state.Members {
+		if m.State == consensus.Active {
+			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
+		}
+	}
+	return in
+}
+
+// carryOut turns a verdict into a proposal.
+func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v verdict) error {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	switch {
+	case v.Gone != "":
+		m, _ := state.Member(v.Gone)
+		n.log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
+		return n.raft.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})
+	case v.Save:
+		n.log.Info("asking for a checkpoint before a new plan", "why", v.Why)
+		err := n.raft.Propose(ctx, consensus.WantSave{Count: state.SaveWanted + 1})
+		if err == nil {
+			l.asked, l.savedFor = true, state.Checkpoint.Step
+		}
+		return err
+	case v.Plan:
+		return l.plan(ctx, n, state, v.Why)
+	}
+	return nil
+}
+
+// plan makes the next generation and commits it. A refusal for age is no error: the next
+// look sees the newer state.
+func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why string) error {
+	plan, reasons, err := planner.Make(planInput(state))
+	if err != nil {
+		n.setBlocked(err.Error())
+		return fmt.Errorf("no plan is possible (%s): %w", why, err)
+	}
+	n.setBlocked("")
+	lines := append([]string{why}, reasons.Lines()...)
+	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: plan, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})
+	if err == nil {
+		l.asked = false
+		n.log.Info("committed a plan", "generation", plan.Generation, "start", plan.Start, "why", why)
+	}
+	if errors.Is(err, consensus.ErrStale) {
+		return nil
+	}
+	return err
+}
+
+// clipReasons keeps the reasons within what the log takes.
+func clipReasons(lines []string) []string {
+	lines = lines[:min(len(lines), 64)]
+	for i, line := range lines {
+		lines[i] = line[:min(len(line), 512)]
+	}
+	return lines
+}
+
+// costsOf is the model's cost table for status and plans.
+func costsOf(run planner.RunSpec) []model.LayerCost {
+	return run.Model.Costs(run.Train.MicroBatch)
+}

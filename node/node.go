@@ -1,0 +1,229 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/checkpoint"
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/node/api"
+	"pnode/node/dataset"
+	"pnode/pipeline/link"
+	"pnode/planner"
+	"pnode/swarm"
+	"pnode/swarm/consensus"
+)
+
+// Output is where a node shows itself to whoever started it.
+type Output struct {
+	// Events gets everything that happens, one call at a time.
+	Events func(api.Event)
+	// Notice gets lines for people: the invite, what the text is.
+	Notice func(string)
+	Log    *slog.Logger
+}
+
+// Node is one member of a run. The run loop owns the fields of the last block; the rest
+// is set by open and not changed.
+type Node struct {
+	log  *slog.Logger
+	out  Output
+	dir  string
+	self planner.PeerID
+	boot uint64 // differs each time the process starts
+	seat membership
+
+	store  *checkpoint.Store
+	device kernels.Device
+	swarm  *swarm.Swarm
+	raft   *consensus.Node
+	links  *link.Endpoint
+	data   *dataset.Dataset
+	keeper *keeper
+	api    *api.Server
+	group  errgroup.Group
+	base   context.Context // of everything that runs until Close
+	cancel context.CancelFunc
+
+	hub      api.Hub
+	beats    *tracker
+	progress *progress
+	profile  planner.Profile
+	leaveNow chan struct{} // closed by the API's leave
+	askLeave sync.Once
+
+	shared sharedState
+
+	machine                           machine
+	generation                        *generation
+	followed                          planner.Generation // newest generation acted upon
+	completed                         bool               // the workers here finished the generation
+	kept                              planner.Step       // newest checkpoint acted upon
+	seated                            bool               // the run has admitted this node
+	keeping                           chan struct{}
+	exit                              exit
+	rejoining, leavingWish, finishing once
+}
+
+// sharedState is what the run loop and the planner tell to status and heartbeats.
+type sharedState struct {
+	mu       sync.Mutex // guards what follows
+	phase    Phase
+	stalled  planner.Generation
+	stallWhy string
+	blocked  string // why the planner cannot plan
+	savedAt  time.Time
+}
+
+// opening is what Train, resume and Join find out before the parts are started.
+type opening struct {
+	dir      string
+	seat     membership
+	identity swarm.Identity
+	owner    swarm.Owner
+	store    *checkpoint.Store
+	threads  int
+	// founder starts the consensus log of a new run.
+	founder bool
+}
+
+// open starts all parts of a node. On an error everything is closed again, the store
+// included.
+func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
+	n := &Node{
+		log: out.Log, out: out, dir: o.dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
+		beats: newTracker(), leaveNow: make(chan struct{}),
+	}
+	n.progress = &progress{emit: n.hub.Publish}
+	n.machine = machine{phase: Joining, changed: n.phaseChanged}
+	n.shared.phase = Joining
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if n.boot, err = randomBoot(); err != nil {
+		return nil, err
+	}
+	if n.device, err = cpu.New(cpu.Options{Threads: o.threads}); err != nil {
+		return nil, err
+	}
+	// What ctx ends is this node's stay, in good order: the parts live until Close.
+	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	n.base = ctx
+	if err := n.openSwarm(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := n.openConsensus(ctx, o.founder); err != nil {
+		return nil, err
+	}
+	n.openLinks(ctx)
+	if err := n.subscribe(); err != nil {
+		return nil, err
+	}
+	n.api, err = api.Listen(api.Options{Dir: o.dir, Node: n, Log: n.log})
+	if err != nil {
+		return nil, err
+	}
+	n.group.Go(func() error { return n.api.Run(ctx) })
+	n.group.Go(func() error { return n.lead(ctx) })
+	n.group.Go(func() error { n.showEvents(ctx); return nil })
+	return n, nil
+}
+
+func randomBoot() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("node: %w", err)
+	}
+	return binary.LittleEndian.Uint64(b[:]) >> 12, nil // exact in every JSON reader
+}
+
+func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
+	var listen []string
+	if o.seat.Listen != "" {
+		listen = []string{o.seat.Listen}
+	}
+	n.swarm, err = swarm.New(ctx, swarm.Config{
+		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
+		Capability: o.seat.Capability, Listen: listen, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log,
+	})
+	return err
+}
+
+func (n *Node) openConsensus(ctx context.Context, founder bool) (err error) {
+	n.raft, err = consensus.Start(ctx, consensus.Config{
+		Transport: newRaftTransport(n.swarm), KV: raftStore{n.store.Bucket("raft")},
+		Bootstrap: founder, Contacts: n.contacts, Logger: n.log,
+	})
+	return err
+}
+
+// contacts are the peers that a proposal may be sent to while no leader is known.
+func (n *Node) contacts() []planner.PeerID {
+	var peers []planner.PeerID
+	for _, c := range n.swarm.Members() {
+		peers = append(peers, c.Peer)
+	}
+	return peers
+}
+
+func (n *Node) openLinks(ctx context.Context) {
+	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
+	n.links.ServeChunks(n.store.Chunk)
+	n.group.Go(func() error { return n.links.Run(ctx) })
+	n.keeper = &keeper{
+		self: n.self, store: n.store, propose: n.raft.Propose, state: n.raft.State, log: n.log,
+		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, others: n.contacts},
+		copier: func(ctx context.Context, holder planner.PeerID, r copyRequest) error {
+			_, err := n.askPeer(ctx, holder, protocolCopy, r)
+			return err
+		},
+	}
+}
+
+// Close ends everything that open started and waits for it.
+func (n *Node) Close() error {
+	var errs []error
+	if n.raft != nil {
+		errs = append(errs, n.raft.Close())
+	}
+	if n.cancel != nil {
+		n.cancel()
+	}
+	n.hub.Close()
+	errs = append(errs, n.group.Wait())
+	if n.swarm != nil {
+		if n.seated {
+			n.seat.Known = n.swarm.Known()
+			errs = append(errs, n.seat.save(n.dir))
+		}
+		errs = append(errs, n.swarm.Close())
+	}
+	if n.device != nil {
+		errs = append(errs, n.device.Close())
+	}
+	errs = append(errs, n.store.Close())
+	return errors.Join(errs...)
+}
+
+// storeDir is the checkpoint store's folder within a node's folder.
+func storeDir(dir string) string { return filepath.Join(dir, "store") }
+
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("node: make the run's folder: %w; choose another with --dir", err)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"pnode/planner"
+)
+
+// Requests between members are one message each way on a stream of their own: a length
+// of 4 bytes, big endian, and that many bytes. The reply begins with one byte, 0 for an
+// answer and 1 for an error text.
+const (
+	maxRequestBytes = 3 << 20
+	maxReplyBytes   = 1 << 20
+	requestTimeout  = 20 * time.Second
+)
+
+// errRemote is wrapped by errors that the other node reported.
+var errRemote = errors.New("node: the other node refused")
+
+// stream is what a request needs of a swarm stream.
+type stream interface {
+	io.ReadWriteCloser
+	SetDeadline(t time.Time) error
+}
+
+func writeMessage(w io.Writer, data []byte) error {
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(data)), uint32(len(data)))
+	_, err := w.Write(append(frame, data...))
+	return err
+}
+
+func readMessage(r io.Reader, limit int) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if int64(n) > int64(limit) {
+		return nil, fmt.Errorf("node: message of %d bytes, at most %d are accepted", n, limit)
+	}
+	var b bytes.Buffer // grows with what arrives, not with what is announced
+	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// ask sends a request on a fresh stream and returns the answer.
+func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
+	defer s.Close()
+	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) }) // wakes the read
+	defer stop()
+	if err := writeMessage(s, request); err != nil {
+		return nil, err
+	}
+	reply, err := readMessage(s, maxReplyBytes)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if reply[0] != 0 {
+		return nil, fmt.Errorf("%w: %.500s", errRemote, reply[1:])
+	}
+	return reply[1:], nil
+}
+
+// answer reads one request, handles it and replies.
+func answer(s io.ReadWriter, handle func(request []byte) ([]byte, error)) error {
+	request, err := readMessage(s, maxRequestBytes)
+	if err != nil {
+		return err
+	}
+	reply, err := handle(request)
+	if err != nil {
+		return writeMessage(s, append([]byte{1}, err.Error()...))
+	}
+	return writeMessage(s, append([]byte{0}, reply...))
+}
+
+// askPeer opens a stream to a member for one request; v is the JSON of the request.
+func (n *Node) askPeer(ctx context.Context, peer planner.PeerID, protocol string, v any) ([]byte, error) {
+	request, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("node: %s: %w", protocol, err)
+	}
+	s, err := n.swarm.Open(ctx, peer, protocol)
+	if err != nil {
+		return nil, fmt.Errorf("node: %s to %s: %w", protocol, peer, err)
+	}
+	reply, err := ask(ctx, s, request)
+	if err != nil {
+		return nil, fmt.Errorf("node: %s to %s: %w", protocol, peer, err)
+	}
+	return reply, nil
+}
+
+// strictJSON decodes one value that fills data, without unknown fields.
+func strictJSON(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("bytes after the value")
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/node/config"
+	"pnode/planner"
+	"pnode/swarm"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// ownMembership is how long the creator's own membership lasts.
+	ownMembership = 10 * 365 * 24 * time.Hour
+	// connectTimeout bounds reaching a first member, readyTimeout the log's first words.
+	connectTimeout = 30 * time.Second
+	readyTimeout   = 60 * time.Second
+)
+
+// ErrFinished says that there is nothing left to train.
+var ErrFinished = errors.New("node: the run is finished")
+
+// Train begins a run in cfg.Dir, or resumes the one that is there, and takes part until it
+// ends. Cancelling ctx leaves it in good order: with other nodes by handing over, alone by
+// a checkpoint.
+func Train(ctx context.Context, cfg config.Config, out Output) error {
+	if err := makeDir(cfg.Dir); err != nil {
+		return err
+	}
+	seat, err := loadMembership(cfg.Dir)
+	switch {
+	case err == nil && !cfg.Resume:
+		return fmt.Errorf("node: %s already holds run %s: go on with it by --resume, or choose another --dir", cfg.Dir, seat.Run)
+	case errors.Is(err, ErrNoRun) && !cfg.Resume:
+		return begin(ctx, cfg, out)
+	case err != nil:
+		return err
+	}
+	if cfg.Listen != "" {
+		seat.Listen = cfg.Listen
+	}
+	return reenter(ctx, seat, reentry{dir: cfg.Dir, threads: cfg.Threads}, out)
+}
+
+// begin founds a run: its text into chunks, its keys, its specification into a new log.
+func begin(ctx context.Context, cfg config.Config, out Output) error {
+	o := opening{dir: cfg.Dir, threads: cfg.Threads, founder: true}
+	if err := o.prepare(out.Log); err != nil {
+		return err
+	}
+	spec, err := o.found(ctx, cfg, out)
+	if err != nil {
+		return errors.Join(err, o.store.Close())
+	}
+	n, err := open(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, func(ctx context.Context) error {
+		if err := n.raft.Propose(ctx, consensus.SetRun{Spec: spec}); err != nil {
+			return err
+		}
+		return n.announceInvite()
+	})
+}
+
+// prepare opens the folder's identity and store.
+func (o *opening) prepare(log *slog.Logger) (err error) {
+	if o.identity, err = swarm.LoadIdentity(o.dir); err != nil {
+		return err
+	}
+	o.store, err = checkpoint.Open(storeDir(o.dir), checkpoint.Options{Self: o.identity.Peer(), Logger: log})
+	return err
+}
+
+// found makes what a new run consists of. The membership is written last: only then does
+// the folder hold a run.
+func (o *opening) found(ctx context.Context, cfg config.Config, out Output) (planner.RunSpec, error) {
+	run := planner.RunID(strings.ToLower(rand.Text()[:16]))
+	data, err := importText(ctx, o.store, cfg, out)
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
+	spec, err := cfg.RunSpec(data, run)
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
+	if err := checkText(o.store, spec); err != nil {
+		return planner.RunSpec{}, err
+	}
+	if o.owner, err = swarm.CreateOwner(o.dir); err != nil {
+		return planner.RunSpec{}, err
+	}
+	capability, err := o.owner.Capability(run, o.identity, ownMembership, time.Now())
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
+	o.seat = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: cfg.Listen}
+	return spec, o.seat.save(o.dir)
+}
+
+// reentry is how a node that has been in a run before comes back.
+type reentry struct {
+	dir     string
+	threads int
+}
+
+// reenter takes part again in the run of a folder.
+func reenter(ctx context.Context, seat membership, r reentry, out Output) error {
+	o := opening{dir: r.dir, threads: r.threads, seat: seat}
+	if err := o.prepare(out.Log); err != nil {
+		return err
+	}
+	owner, err := swarm.LoadOwner(r.dir)
+	if err != nil && !errors.Is(err, swarm.ErrNoOwnerKey) {
+		return errors.Join(err, o.store.Close())
+	}
+	o.owner = owner
+	n, err := open(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, n.resume)
+}
+
+// resume waits for the log of a run that this node knows, and takes back a stop.
+func (n *Node) resume(ctx context.Context) error {
+	state, err := n.awaitRun(ctx)
+	if err != nil {
+		return err
+	}
+	if state.Finished {
+		return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, state.Checkpoint.Step)
+	}
+	if state.StopWanted {
+		err := n.raft.Propose(ctx, consensus.Resume{Incarnation: state.Incarnation + 1})
+		if err != nil && !errors.Is(err, consensus.ErrStale) {
+			return err
+		}
+	}
+	return n.announceInvite()
+}
+
+// awaitRun waits until the log says what is trained, and by whom it is led.
+func (n *Node) awaitRun(ctx context.Context) (consensus.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		changed := n.raft.Changed()
+		state := n.raft.State()
+		if leader, _, _ := n.raft.Leader(); state.Run != nil && leader != "" {
+			return state, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return state, fmt.Errorf("node: no leader within %v: a majority of the run's voters must be up; start the other nodes, or try again when they are back", readyTimeout)
+		}
+	}
+}
+
+// JoinOptions say which run to enter, and how.
+type JoinOptions struct {
+	// Target is an invite, or a multiaddr; empty is the run that Dir belongs to.
+	Target string
+	Dir    string
+	// Listen is this node's "host:port"; empty is any port, on loopback if the run is.
+	Listen  string
+	Threads int
+}
+
+// Join enters a run by an invite, or again, and takes part until it ends.
+func Join(ctx context.Context, opt JoinOptions, out Output) error {
+	if err := makeDir(opt.Dir); err != nil {
+		return err
+	}
+	seat, err := loadMembership(opt.Dir)
+	if err != nil && !errors.Is(err, ErrNoRun) {
+		return err
+	}
+	known := err == nil
+	if opt.Target == "" && !known {
+		return fmt.Errorf("%w; give an invite: pnode join INVITE", err)
+	}
+	if opt.Target != "" {
+		if seat, err = redeem(opt, seat, known); err != nil {
+			return err
+		}
+	}
+	if opt.Listen != "" {
+		seat.Listen = opt.Listen
+	}
+	if known {
+		return reenter(ctx, seat, reentry{dir: opt.Dir, threads: opt.Threads}, out)
+	}
+	return enter(ctx, seat, opt, out)
+}
+
+// redeem turns an invite into a membership. A folder that is in the run already keeps its
+// own, and takes over the invite's addresses.
+func redeem(opt JoinOptions, seat membership, known bool) (membership, error) {
+	invite, err := swarm.ParseInvite(opt.Target)
+	if err != nil {
+		return seat, err
+	}
+	if known {
+		if run := invite.Grant.Run; run != "" && run != seat.Run {
+			return seat, fmt.Errorf("node: %s belongs to run %s, the invite is for run %s: choose another --dir", opt.Dir, seat.Run, run)
+		}
+		seat.Known = append(invite.Addrs, seat.Known...)
+		return seat, nil
+	}
+	identity, err := swarm.LoadIdentity(opt.Dir)
+	if err != nil {
+		return seat, err
+	}
+	capability, err := invite.Redeem(identity, time.Now())
+	if err != nil {
+		return seat, err
+	}
+	return membership{
+		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability,
+		Listen: opt.Listen, Known: invite.Addrs,
+	}, nil
+}
+
+// enter comes into a run for the first time; the folder holds it once a member has
+// admitted this node.
+func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) error {
+	o := opening{dir: opt.Dir, threads: opt.Threads, seat: seat}
+	if err := o.prepare(out.Log); err != nil {
+		return err
+	}
+	n, err := open(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, func(ctx context.Context) error {
+		connect, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		if err := n.swarm.Connect(connect, seat.Known...); err != nil {
+			return fmt.Errorf("node: reach the run: %w", err)
+		}
+		return nil
+	})
+}

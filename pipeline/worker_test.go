@@ -1,0 +1,316 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/kernels/cpu"
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// patterned is a text without a file: windows of a byte sequence with structure.
+type patterned struct{ context int }
+
+func (p patterned) window(start, batch int) (tokens, targets []int32) {
+	at := func(i int) int32 { return int32((i*i + i/3) % 61) }
+	for b := range batch {
+		for t := range p.context {
+			tokens = append(tokens, at(start+b*97+t))
+			targets = append(targets, at(start+b*97+t+1))
+		}
+	}
+	return tokens, targets
+}
+
+func (p patterned) Micro(step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32) {
+	return p.window(int(step)*1009+int(micro)*31, batch)
+}
+
+func (p patterned) HeldOut(index, batch int) (tokens, targets []int32) {
+	return p.window(1_000_003+index*7, batch)
+}
+
+func (p patterned) HeldOutMicros(_, limit int) int { return min(2, limit) }
+
+// memoryKeeper holds the last saved states of all stages.
+type memoryKeeper struct {
+	mu     sync.Mutex // guards layers
+	layers map[planner.Step]map[int][]byte
+}
+
+func (k *memoryKeeper) Save(_ context.Context, s State) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.layers == nil {
+		k.layers = map[planner.Step]map[int][]byte{}
+	}
+	if k.layers[s.Step] == nil {
+		k.layers[s.Step] = map[int][]byte{}
+	}
+	for _, l := range s.Layers {
+		k.layers[s.Step][l.Layer] = l.Bytes
+	}
+	return nil
+}
+
+// from is a keeper that loads the states saved at a step.
+type from struct {
+	*memoryKeeper
+	step planner.Step
+}
+
+func (f from) Load(_ context.Context, layer int, dst []byte) error {
+	state, ok := f.layers[f.step][layer]
+	if !ok || len(state) != len(dst) {
+		return fmt.Errorf("layer %d of step %d: %d bytes saved, %d wanted", layer, f.step, len(state), len(dst))
+	}
+	copy(dst, state)
+	return nil
+}
+
+func testRun() planner.RunSpec {
+	return planner.RunSpec{
+		Run:   "test",
+		Model: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 32},
+		Train: planner.TrainSpec{
+			Seed: 7, Steps: 6, Micros: 4, MicroBatch: 2, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 3,
+		},
+	}
+}
+
+// cut makes a plan: for each replica the layers at which a new stage begins.
+func cut(run planner.RunSpec, scheduleName string, bounds ...[]int) planner.Plan {
+	p := planner.Plan{Run: run.Run, Generation: 1, Schedule: scheduleName}
+	for r, starts := range bounds {
+		share := run.Train.Micros / len(bounds)
+		pipe := planner.Pipeline{FirstMicro: planner.Micro(r * share), Micros: share}
+		for s, first := range starts {
+			end := run.Model.Layers()
+			if s+1 < len(starts) {
+				end = starts[s+1]
+			}
+			pipe.Stages = append(pipe.Stages, planner.Placement{
+				Peer: planner.PeerID(fmt.Sprintf("peer-%d-%d", r, s)), Device: "cpu", Codec: "f32",
+				Layers: planner.LayerRange{First: first, End: end},
+			})
+			pipe.Warmups = append(pipe.Warmups, len(starts)-1-s)
+		}
+		p.Replicas = append(p.Replicas, pipe)
+	}
+	return p
+}
+
+// result is what a whole run showed: the losses by step, as bits, and held-out losses.
+type result struct {
+	losses  map[planner.Step]uint64
+	heldOut map[planner.Step]uint64
+}
+
+// train carries a plan out with all its workers in this process and wants every worker to
+// report the same.
+func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper) result {
+	t.Helper()
+	net := newMemoryNet()
+	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	var mu sync.Mutex // guards out
+	onStep := func(r StepResult) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.HeldOut != nil {
+			agree(t, out.heldOut, r.Step, r.Final, *r.HeldOut)
+		}
+		if !r.Final {
+			agree(t, out.losses, r.Step, false, r.Loss)
+		}
+	}
+	var workers []*Worker
+	for r, pipe := range plan.Replicas {
+		for s, place := range pipe.Stages {
+			device, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer device.Close()
+			w, err := New(Config{
+				Self: place.Peer, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
+				Device: device, Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer},
+				Keeper: from{keeper, plan.Start}, Wants: func() Wants { return Wants{} }, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			workers = append(workers, w)
+		}
+	}
+	runAll(t, workers)
+	return out
+}
+
+// runAll runs workers side by side and wants all of them to end well.
+func runAll(t *testing.T, workers []*Worker) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	for _, w := range workers {
+		group.Go(func() error { return w.Run(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// agree notes a value and wants later reports of the same step to be the same bits.
+func agree(t *testing.T, have map[planner.Step]uint64, step planner.Step, final bool, v float64) {
+	if final {
+		step += 1 << 32
+	}
+	bits := math.Float64bits(v)
+	if old, ok := have[step]; ok && old != bits {
+		t.Errorf("step %d: workers report %v and %v", step, math.Float64frombits(old), v)
+	}
+	have[step] = bits
+}
+
+func equal(t *testing.T, name string, got, want result) {
+	t.Helper()
+	for step, bits := range want.losses {
+		if got.losses[step] != bits {
+			t.Errorf("%s: loss of step %d is %v, want %v", name, step, math.Float64frombits(got.losses[step]), math.Float64frombits(bits))
+		}
+	}
+	for step, bits := range want.heldOut {
+		if got.heldOut[step] != bits {
+			t.Errorf("%s: held-out loss of step %d is %v, want %v", name, step, math.Float64frombits(got.heldOut[step]), math.Float64frombits(bits))
+		}
+	}
+	if len(got.losses) != len(want.losses) || len(got.heldOut) != len(want.heldOut) {
+		t.Errorf("%s: %d losses and %d held-out, want %d and %d", name, len(got.losses), len(got.heldOut), len(want.losses), len(want.heldOut))
+	}
+}
+
+func TestLossesDoNotDependOnTheCut(t *testing.T) {
+	run := testRun()
+	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+	if first, last := math.Float64frombits(want.losses[1]), math.Float64frombits(want.losses[run.Train.Steps]); !(last < first) {
+		t.Errorf("the loss went from %v to %v: nothing was learnt", first, last)
+	}
+	for _, c := range []struct {
+		name, schedule string
+		starts         []int
+	}{
+		{"two stages", "1f1b", []int{0, 3}},
+		{"five stages", "1f1b", []int{0, 1, 2, 3, 4}},
+		{"three stages of gpipe", "gpipe", []int{0, 1, 4}},
+	} {
+		equal(t, c.name, train(t, run, cut(run, c.schedule, c.starts), &memoryKeeper{}), want)
+	}
+}
+
+func TestReplicasRepeatToTheBitHoweverTheyAreCut(t *testing.T) {
+	run := testRun()
+	want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
+	equal(t, "unlike cuts", train(t, run, cut(run, "1f1b", []int{0, 2}, []int{0, 1, 4}), &memoryKeeper{}), want)
+}
+
+func TestResumeOnAnotherCutGivesTheSameLosses(t *testing.T) {
+	run := testRun()
+	keeper := &memoryKeeper{}
+	whole := train(t, run, cut(run, "1f1b", []int{0, 2}), keeper)
+	rest := cut(run, "1f1b", []int{0, 1, 3})
+	rest.Start, rest.Generation = run.Train.CheckpointEvery, 2
+	resumed := train(t, run, rest, keeper)
+	want := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	for step, bits := range whole.losses {
+		if step > rest.Start {
+			want.losses[step] = bits
+		}
+	}
+	for step, bits := range whole.heldOut {
+		if step > rest.Start {
+			want.heldOut[step] = bits
+		}
+	}
+	equal(t, "resumed", resumed, want)
+}
+
+func TestStopEndsAllWorkersWithASave(t *testing.T) {
+	run := testRun()
+	run.Train.CheckpointEvery = 0
+	plan := cut(run, "1f1b", []int{0, 2})
+	keeper := &memoryKeeper{}
+	net := newMemoryNet()
+	var workers []*Worker
+	for s, place := range plan.Replicas[0].Stages {
+		device, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		asked := 0
+		w, err := New(Config{
+			Self: place.Peer, Run: run, Plan: plan, Stage: planner.Stage(s), Device: device,
+			Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
+			Wants:  func() Wants { asked++; return Wants{Stop: asked == 2} },
+			OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		workers = append(workers, w)
+	}
+	runAll(t, workers)
+	if len(keeper.layers) != 1 || len(keeper.layers[2]) != run.Model.Layers() {
+		t.Fatalf("saved steps %v, want all %d layers of step 2 only", keeper.layers, run.Model.Layers())
+	}
+}
+
+func TestACancelledRunReturns(t *testing.T) {
+	run := testRun()
+	plan := cut(run, "1f1b", []int{0, 2}) // the other stage never comes
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	w, err := New(Config{
+		Self: plan.Replicas[0].Stages[1].Peer, Run: run, Plan: plan, Stage: 1, Device: device,
+		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
+		Wants: func() Wants { return Wants{} }, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want the context's error", err)
+	}
+}
+
+func TestNewNamesWhatDoesNotFit(t *testing.T) {
+	run := testRun()
+	good := cut(run, "1f1b", []int{0})
+	for name, change := range map[string]func(*Config){
+		"generation 0":     func(c *Config) { c.Plan.Generation = 0 },
+		"foreign stage":    func(c *Config) { c.Self = "someone" },
+		"unknown schedule": func(c *Config) { c.Plan.Schedule = "magic" },
+		"no such stage":    func(c *Config) { c.Stage = 4 },
+	} {
+		cfg := Config{Self: good.Replicas[0].Stages[0].Peer, Run: run, Plan: good}
+		change(&cfg)
+		if _, err := New(cfg); !errors.Is(err, ErrBadConfig) {
+			t.Errorf("%s: got %v, want ErrBadConfig", name, err)
+		}
+	}
+}
