@@ -130,6 +130,7 @@ func (c Config) RunSpec(data planner.DataSpec, run planner.RunID) (planner.RunSp
 			HeldOutEvery:    planner.Step(c.HeldOutEvery),
 			CheckpointEvery: planner.Step(c.CheckpointEvery),
 			KeepCheckpoints: c.Keep,
+			SampleTokens:    c.SampleBytes,
 			Replicas:        int(c.Replicas),
 			Stages:          int(c.Stages),
 			MinNodes:        c.MinNodes,

@@ -1,0 +1,183 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"pnode/node/api"
+)
+
+// logFile in a node's folder gets what the node prints.
+const logFile = "log.txt"
+
+// errEnded: the process is gone.
+var errEnded = errors.New("the node has ended")
+
+// child is one node process.
+type child struct {
+	index int
+	dir   string
+	cmd   *exec.Cmd
+	stdin io.Closer     // the child ends when this is closed
+	ended chan struct{} // closed after the process was waited for
+}
+
+// startChild starts a node in its own process group.
+func startChild(index int, dir, binary string, args, env []string) (*child, error) {
+	fail := func(err error) (*child, error) {
+		return nil, fmt.Errorf("local: start node %d: %w", index, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	defer log.Close() // the child has its own handle
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = ownGroup()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return fail(err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	return &child{index: index, dir: dir, cmd: cmd, stdin: stdin, ended: make(chan struct{})}, nil
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// wait waits for the process; how it ended is in fate and finished.
+func (c *child) wait() {
+	_ = c.cmd.Wait() // the same as ProcessState, which fate reads
+	close(c.ended)
+}
+
+// kill ends the process at once; one that is gone already is fine.
+func (c *child) kill() { _ = c.cmd.Process.Kill() }
+
+// hangUp closes the child's standard input, which tells it to end.
+func (c *child) hangUp() { _ = c.stdin.Close() }
+
+// finished tells whether the process ended well.
+func (c *child) finished() bool {
+	select {
+	case <-c.ended:
+		return c.cmd.ProcessState.Success()
+	default:
+		return false
+	}
+}
+
+// fate is how a process that did not end well ended, with the last line it printed.
+func (c *child) fate() string {
+	select {
+	case <-c.ended:
+	default:
+		return fmt.Sprintf("node %d still runs", c.index)
+	}
+	text := fmt.Sprintf("node %d died: %s", c.index, c.cmd.ProcessState)
+	if last := lastLine(filepath.Join(c.dir, logFile)); last != "" && c.cmd.ProcessState.Exited() {
+		text += ": " + last
+	}
+	return text
+}
+
+// lastLine is the last line of a file that is not empty, without the program's name.
+func lastLine(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const tail = 4 << 10
+	if size, err := f.Seek(0, io.SeekEnd); err != nil || size < tail {
+		_, _ = f.Seek(0, io.SeekStart)
+	} else {
+		_, _ = f.Seek(-tail, io.SeekEnd)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, tail))
+	if err != nil {
+		return ""
+	}
+	b = bytes.TrimSpace(b)
+	b = b[bytes.LastIndexByte(b, '\n')+1:]
+	return string(bytes.TrimPrefix(b, []byte("pnode: ")))
+}
+
+// pause waits a moment; the error tells that ctx is done or the process is gone.
+func (c *child) pause(ctx context.Context) error {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.ended:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// dial waits for the API of this very process, and not of one before it in the folder.
+func (c *child) dial(ctx context.Context) (*api.Client, error) {
+	for {
+		client, err := api.Dial(ctx, c.dir)
+		if err == nil {
+			if client.PID() == c.pid() {
+				return client, nil
+			}
+			client.Close()
+		}
+		if err := c.pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// stopRun asks this node to stop the run, if its API is up.
+func (c *child) stopRun(ctx context.Context) error {
+	client, err := api.Dial(ctx, c.dir)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if client.PID() != c.pid() {
+		return errEnded
+	}
+	return client.Stop(ctx)
+}
+
+// follow passes the node's events on until the process is gone. A stream that breaks is
+// opened again; the sequence numbers tell what was seen.
+func (c *child) follow(m *merge) {
+	ctx := context.Background() // the process's end ends it
+	seen := uint64(0)
+	for {
+		client, err := c.dial(ctx)
+		if err != nil {
+			return
+		}
+		for e, err := range client.Events(ctx) {
+			if err == nil && e.Seq > seen {
+				seen = e.Seq
+				m.event(c.index, e)
+			}
+		}
+		client.Close()
+		if c.pause(ctx) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/node/api"
+	"pnode/node/config"
+)
+
+// Errors of this package.
+var (
+	// ErrNotFinished: no node finished the run.
+	ErrNotFinished = errors.New("local: no node finished the run")
+	// ErrDirTaken: the folder holds a run already and was not to be resumed.
+	ErrDirTaken = errors.New("local: the folder holds a run already")
+)
+
+const (
+	// pollEvery is the time between two looks for a child's API.
+	pollEvery = 50 * time.Millisecond
+	// stopGrace is how long the nodes have to stop by themselves once told, before their
+	// standard input is closed as well.
+	stopGrace = 20 * time.Second
+	// inviteTTL covers the start of all nodes on a busy machine.
+	inviteTTL = time.Hour
+)
+
+// Output shows the run; progress.Writer does.
+type Output interface {
+	Event(api.Event)
+	Notice(string)
+}
+
+// Options say what to run.
+type Options struct {
+	// Nodes is the number of processes, from 1 to config.MaxLocal.
+	Nodes int
+	// Dir gets run.yaml and one folder a node.
+	Dir string
+	// Config are the settings of the run; Config.Resume goes on with the run in Dir, with
+	// the settings it was started with.
+	Config config.Config
+	// Binary is the pnode executable; Env is added to its environment.
+	Binary string
+	Env    []string
+	Output Output
+}
+
+// Supervisor runs node processes.
+type Supervisor struct {
+	options Options
+	merge   *merge
+
+	mu       sync.Mutex // guards what follows
+	children []*child
+	killed   bool
+}
+
+// New checks the options.
+func New(o Options) (*Supervisor, error) {
+	if o.Nodes < 1 || o.Nodes > config.MaxLocal {
+		return nil, fmt.Errorf("%w: local is %d: want 1 to %d", config.ErrInvalid, o.Nodes, config.MaxLocal)
+	}
+	return &Supervisor{options: o, merge: newMerge(o.Output)}, nil
+}
+
+// Run starts the nodes and returns when all have ended. When ctx is done the run is
+// checkpointed and stopped first. The error is nil when the run began and a node ended
+// well, and wraps ErrNotFinished when none did.
+func (s *Supervisor) Run(ctx context.Context) error {
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var nodes, ending errgroup.Group
+	over := make(chan struct{})
+	ending.Go(func() error {
+		select {
+		case <-running.Done():
+			s.end(over)
+		case <-over:
+		}
+		return nil
+	})
+	nodes.Go(func() error {
+		err := s.launch(running, &nodes, fail)
+		if err != nil {
+			fail(err)
+		}
+		return err
+	})
+	err := nodes.Wait()
+	close(over)
+	if endErr := ending.Wait(); endErr != nil {
+		return endErr
+	}
+	if cause := context.Cause(running); cause != nil && cause != context.Cause(ctx) {
+		return cause // what failed first, told once
+	}
+	if err != nil {
+		return err
+	}
+	return s.verdict()
+}
+
+// Kill ends all nodes at once, and any that would start later.
+func (s *Supervisor) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killed = true
+	for _, c := range s.children {
+		c.kill()
+	}
+}
+
+// launch starts node 0, the nodes that go on from their own folders, and with an invite
+// of node 0 the new ones. An error means that the run cannot begin.
+func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(error)) error {
+	first, err := s.start(0, s.trainArgs(), g, fail)
+	if err != nil {
+		return err
+	}
+	var fresh []int
+	for i := 1; i < s.options.Nodes; i++ {
+		if !s.options.Config.Resume || !exists(s.nodeDir(i)) {
+			fresh = append(fresh, i)
+			continue
+		}
+		if _, err := s.start(i, s.joinArgs(i, ""), g, fail); err != nil {
+			return err
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	invite, err := s.invite(ctx, first, len(fresh))
+	if ctx.Err() != nil || errors.Is(err, errEnded) {
+		return nil // being stopped, or node 0 is gone and reported
+	}
+	if err != nil {
+		return fmt.Errorf("local: get an invite from node 0: %w", err)
+	}
+	for _, i := range fresh {
+		if _, err := s.start(i, s.joinArgs(i, invite), g, fail); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// invite waits for the API of node 0 and asks until it is ready to make an invite.
+func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string, error) {
+	client, err := first.dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	for {
+		invite, err := client.Invite(ctx, inviteTTL, uses)
+		if !errors.Is(err, api.ErrNotReady) {
+			return invite, err
+		}
+		if err := first.pause(ctx); err != nil {
+			return "", err
+		}
+	}
+}
+
+// start runs one node and the goroutines that wait for it and follow its events.
+func (s *Supervisor) start(index int, args []string, g *errgroup.Group, fail func(error)) (*child, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.killed {
+		return nil, fmt.Errorf("local: start node %d: killed", index)
+	}
+	c, err := startChild(index, s.nodeDir(index), s.options.Binary, args, s.options.Env)
+	if err != nil {
+		return nil, err
+	}
+	s.children = append(s.children, c)
+	s.options.Output.Notice(fmt.Sprintf("node %d: pid %d", index, c.pid()))
+	g.Go(func() error {
+		c.wait()
+		s.report(c, fail)
+		return nil
+	})
+	g.Go(func() error {
+		c.follow(s.merge)
+		return nil
+	})
+	return c, nil
+}
+
+// report tells how a node died. One that dies before the first step of a new run leaves
+// the others waiting for it, so the run is given up.
+func (s *Supervisor) report(c *child, fail func(error)) {
+	if c.finished() {
+		return
+	}
+	s.options.Output.Notice(c.fate())
+	if !s.options.Config.Resume && !s.merge.sawStep() {
+		fail(fmt.Errorf("%w: %s before the first step", ErrNotFinished, c.fate()))
+	}
+}
+
+// end stops the run: by asking one node, and by closing the nodes' standard inputs when
+// none takes the request or when they are still there after a while.
+func (s *Supervisor) end(over <-chan struct{}) {
+	if s.askToStop() {
+		timer := time.NewTimer(stopGrace)
+		defer timer.Stop()
+		select {
+		case <-over:
+			return
+		case <-timer.C:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.children {
+		c.hangUp()
+	}
+}
+
+// askToStop asks the nodes in turn until one takes the request.
+func (s *Supervisor) askToStop() bool {
+	s.mu.Lock()
+	children := append([]*child(nil), s.children...)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	for _, c := range children {
+		if c.stopRun(ctx) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// verdict is nil when a node ended well, and else tells how each one ended.
+func (s *Supervisor) verdict() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var fates []string
+	for _, c := range s.children {
+		if c.finished() {
+			return nil
+		}
+		fates = append(fates, c.fate())
+	}
+	return fmt.Errorf("%w: %s", ErrNotFinished, strings.Join(fates, "; "))
+}
