@@ -1,0 +1,270 @@
+package swarm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+)
+
+const (
+	helloProtocol = protocol.ID("/pnode/hello/1")
+	joinProtocol  = protocol.ID("/pnode/join/1")
+	// admissionTime is how long a connected peer may stay without being a member.
+	admissionTime = 10 * time.Second
+	// greetings bounds how many are answered at once.
+	greetings = 64
+	memberTag = "pnode member"
+)
+
+// listenAdmission answers greetings and greets whoever this node dials.
+func (s *Swarm) listenAdmission() {
+	room := make(chan struct{}, greetings)
+	serve := func(joining bool) network.StreamHandler {
+		return func(st network.Stream) {
+			if !s.tasks.enter() {
+				st.Reset()
+				return
+			}
+			defer s.tasks.leave()
+			select {
+			case room <- struct{}{}:
+				defer func() { <-room }()
+				s.answer(st, joining)
+			default:
+				st.Reset()
+			}
+		}
+	}
+	s.host.SetStreamHandler(helloProtocol, serve(false))
+	s.host.SetStreamHandler(joinProtocol, serve(true))
+	s.host.Network().Notify(&network.NotifyBundle{
+		ConnectedF:    func(_ network.Network, c network.Conn) { s.connected(c) },
+		DisconnectedF: func(_ network.Network, c network.Conn) { s.disconnected(c.RemotePeer()) },
+	})
+	for _, c := range s.host.Network().Conns() { // those made before Notify
+		s.connected(c)
+	}
+}
+
+// connected notes a connection. The side that dialed greets, on every connection: the
+// other may have forgotten what an older one established.
+func (s *Swarm) connected(c network.Conn) {
+	p := c.RemotePeer()
+	v, first := s.door.arrive(p)
+	if first {
+		s.tasks.run(func(ctx context.Context) { s.guard(ctx, p, v) })
+	}
+	if c.Stat().Direction == network.DirOutbound {
+		s.tasks.run(func(ctx context.Context) { s.greet(ctx, p) })
+	}
+}
+
+func (s *Swarm) disconnected(p peer.ID) {
+	member := s.door.leave(p, func() bool {
+		return s.host.Network().Connectedness(p) != network.NotConnected
+	})
+	if member {
+		s.host.ConnManager().Unprotect(p, memberTag)
+		s.log.Info("swarm: member disconnected", "peer", p)
+		s.hurry()
+	}
+}
+
+// guard closes the connections of a peer that is not a member in time. A refused peer has
+// until then to read why, and to hang up by itself.
+func (s *Swarm) guard(ctx context.Context, p peer.ID, v *visitor) {
+	deadline := time.NewTimer(admissionTime)
+	defer deadline.Stop()
+	decided := v.decided
+	for {
+		select {
+		case <-decided:
+			if s.door.isMember(p) {
+				return
+			}
+			decided = nil
+		case <-deadline.C:
+			if !s.door.isMember(p) {
+				s.disconnect(p)
+			}
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// greet introduces this node to a peer it dialed, and judges the answer.
+func (s *Swarm) greet(ctx context.Context, p peer.ID) {
+	ctx, cancel := context.WithTimeout(ctx, admissionTime)
+	defer cancel()
+	st, r, err := exchangeHello(ctx, s.host, p, helloProtocol, s.hello())
+	if err == nil {
+		defer st.Close()
+		err = s.judge(p, r.Hello, st.Conn(), false)
+	}
+	if err != nil {
+		s.log.Warn("swarm: not admitted with peer", "peer", p, "err", err)
+		s.door.refuse(p, err)
+		s.book.failed(p, err)
+		if !s.door.isMember(p) {
+			s.disconnect(p)
+		}
+	}
+}
+
+// hello is what this node says of itself.
+func (s *Swarm) hello() hello {
+	return hello{Instance: s.instance, Capability: s.cfg.Capability, Addrs: s.host.Addrs()}
+}
+
+// exchangeHello sends a hello and reads the reply; a refusal is an error.
+func exchangeHello(ctx context.Context, h opener, p peer.ID, proto protocol.ID, mine hello) (network.Stream, reply, error) {
+	ctx = network.WithAllowLimitedConn(network.WithNoDial(ctx, "greeting"), "greeting")
+	st, err := h.NewStream(ctx, p, proto)
+	if err != nil {
+		return nil, reply{}, fmt.Errorf("open %s: %w", proto, err)
+	}
+	// Cancelling must end a blocked read too.
+	stop := context.AfterFunc(ctx, func() { st.Reset() })
+	defer stop()
+	var b []byte
+	if err = writeMessage(st, mine.append(nil)); err == nil {
+		b, err = readMessage(st, MaxReplyBytes)
+	}
+	var r reply
+	if err == nil {
+		r, err = decodeReply(b)
+	}
+	if err == nil && r.Code != 0 {
+		err = refusalFrom(r.Code, r.Detail)
+	}
+	if err != nil {
+		st.Reset()
+		return nil, reply{}, err
+	}
+	return st, r, nil
+}
+
+// opener is the part of a host that exchangeHello needs.
+type opener interface {
+	NewStream(context.Context, peer.ID, ...protocol.ID) (network.Stream, error)
+}
+
+// answer serves one greeting. On /pnode/join/1 the peer is judged as one that redeems its
+// invite now, and told the verdict, but not let in: it will come back as a member.
+func (s *Swarm) answer(st network.Stream, joining bool) {
+	defer st.Close()
+	p := st.Conn().RemotePeer()
+	if err := st.SetDeadline(time.Now().Add(admissionTime)); err != nil {
+		st.Reset()
+		return
+	}
+	b, err := readMessage(st, MaxHelloBytes)
+	if err != nil {
+		st.Reset()
+		return
+	}
+	theirs, err := decodeHello(b)
+	if err == nil {
+		err = s.judge(p, theirs, st.Conn(), joining)
+	}
+	out := reply{Hello: s.hello()}
+	if err != nil {
+		out = reply{Code: refusalCode(err), Detail: err.Error()}
+		s.log.Info("swarm: peer refused", "peer", p, "addr", st.Conn().RemoteMultiaddr(), "err", err)
+		if !joining {
+			s.door.refuse(p, err)
+			s.book.failed(p, err)
+		}
+	}
+	if err := writeMessage(st, out.append(nil)); err != nil {
+		st.Reset()
+	}
+}
+
+// judge verifies what a peer showed and lets it in.
+func (s *Swarm) judge(p peer.ID, h hello, conn network.Conn, joining bool) error {
+	if s.door.isBlocked(p) {
+		return ErrBlocked
+	}
+	if len(h.Capability) == 0 {
+		return ErrNeedsInvite
+	}
+	now := time.Now()
+	c, err := checkCapability(h.Capability, p, s.cfg, now)
+	if err != nil {
+		return err
+	}
+	if joining {
+		if err := c.Redeemable(now); err != nil {
+			return err
+		}
+	}
+	if err := s.cfg.Admit(c); err != nil {
+		return err
+	}
+	if joining {
+		return nil
+	}
+	first, replaced, err := s.door.admit(p, c, h.Instance)
+	if err != nil {
+		return err
+	}
+	if replaced {
+		s.closeOthers(p, conn)
+	}
+	if s.book.learn(c, believable(h.Addrs, conn.RemoteMultiaddr())) {
+		s.book.tried(p, nil, now)
+	}
+	if first {
+		s.log.Info("swarm: member connected", "peer", p, "addr", conn.RemoteMultiaddr())
+		s.host.ConnManager().Protect(p, memberTag)
+		s.gossip.admitted(p)
+		s.tasks.run(func(ctx context.Context) { s.askPeers(ctx, p) })
+	}
+	return nil
+}
+
+// checkCapability decodes a capability and verifies it for the peer that showed it.
+func checkCapability(b []byte, p peer.ID, cfg Config, now time.Time) (Capability, error) {
+	c, err := DecodeCapability(b)
+	if err != nil {
+		return Capability{}, err
+	}
+	if err := c.Verify(cfg.OwnerKey, cfg.Run, now); err != nil {
+		return Capability{}, err
+	}
+	if c.peer != p {
+		return Capability{}, fmt.Errorf("%w: the capability is for peer %s, this is %s", ErrSignature, c.Peer, p)
+	}
+	return c, nil
+}
+
+// closeOthers ends the connections to p that its restarted node has no knowledge of.
+func (s *Swarm) closeOthers(p peer.ID, keep network.Conn) {
+	for _, c := range s.host.Network().ConnsToPeer(p) {
+		if c.ID() != keep.ID() {
+			c.Close()
+		}
+	}
+}
+
+// believable drops loopback addresses told by a peer on another machine: dialed from here
+// they would lead to this one.
+func believable(addrs []ma.Multiaddr, from ma.Multiaddr) []ma.Multiaddr {
+	local := manet.IsIPLoopback(from)
+	var out []ma.Multiaddr
+	for _, a := range addrs {
+		if local || !manet.IsIPLoopback(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,446 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"go.uber.org/fx"
+
+	"pnode/planner"
+)
+
+// creator starts a run's first node, which holds the owner key.
+func creator(t *testing.T) *Swarm {
+	t.Helper()
+	o := testOwner(t)
+	cfg := testMember(t, o, testRun)
+	cfg.Owner = o
+	return start(t, cfg)
+}
+
+func invite(t *testing.T, s *Swarm, opt InviteOptions) Invite {
+	t.Helper()
+	v, err := s.Invite(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := ParseInvite(v.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// member starts a node with the capability an invite gave it.
+func member(t *testing.T, id Identity, v Invite, capability []byte) *Swarm {
+	t.Helper()
+	return start(t, Config{
+		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability, Logger: testLogger(t),
+	})
+}
+
+func TestJoinByInvite(t *testing.T) {
+	a := creator(t)
+	ctx := testContext(t)
+	v := invite(t, a, InviteOptions{})
+	id := testIdentity(t)
+	capability, err := Join(ctx, id, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := member(t, id, v, capability)
+	if err := b.Connect(ctx, v.Addrs...); err != nil {
+		t.Fatal(err)
+	}
+	waitMembers(t, ctx, a, 1)
+	if m := a.Members()[0]; m.Peer != b.ID() || m.Role != RoleMember || m.Serial != v.Grant.Serial {
+		t.Errorf("member %+v", m)
+	}
+	// The same peer may join again; another may not.
+	if _, err := Join(ctx, id, v); err != nil {
+		t.Errorf("joining twice: %v", err)
+	}
+	if _, err := Join(ctx, testIdentity(t), v); !errors.Is(err, ErrInviteUsed) {
+		t.Errorf("second peer on an invite for one: %v", err)
+	}
+	if _, err := b.Invite(InviteOptions{}); !errors.Is(err, ErrNoOwnerKey) {
+		t.Errorf("invite by a member: %v", err)
+	}
+}
+
+// Any member checks an invite; the creator may be gone.
+func TestJoinWithoutCreator(t *testing.T) {
+	c := cluster(t, 2)
+	ctx := testContext(t)
+	v := invite(t, c[0], InviteOptions{Addrs: append(c[0].Addrs(), c[1].Addrs()...), Uses: 2})
+	if err := c[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		id := testIdentity(t)
+		capability, err := Join(ctx, id, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := member(t, id, v, capability).Connect(ctx, c[1].Addrs()...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitMembers(t, ctx, c[1], 2)
+	_, err := Join(ctx, testIdentity(t), v)
+	if !errors.Is(err, ErrInviteUsed) || !strings.Contains(err.Error(), "it was for 2") {
+		t.Errorf("third peer on an invite for two: %v", err)
+	}
+}
+
+func TestJoinNeedsInvite(t *testing.T) {
+	a := creator(t)
+	v, err := ParseInvite(a.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Join(testContext(t), testIdentity(t), v)
+	if !errors.Is(err, ErrNeedsInvite) || !strings.Contains(err.Error(), "this run needs an invite") {
+		t.Errorf("join with an address: %v", err)
+	}
+}
+
+func TestJoinNobodyThere(t *testing.T) {
+	a := creator(t)
+	v := invite(t, a, InviteOptions{})
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Join(testContext(t), testIdentity(t), v)
+	if err == nil || !strings.Contains(err.Error(), "no member answers at") {
+		t.Errorf("join with nobody there: %v", err)
+	}
+}
+
+// An expired invite is refused here, and there when a joiner does not say so itself.
+func TestJoinExpired(t *testing.T) {
+	a := creator(t)
+	id := testIdentity(t)
+	v, err := a.cfg.Owner.Invite(InviteOptions{Run: testRun, Addrs: a.Addrs(), TTL: time.Hour}, time.Now().Add(-4*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "invite expired 3h ago; ask for a new one with `pnode invite`"
+	if _, err := Join(testContext(t), id, v); !errors.Is(err, ErrInviteExpired) || !strings.Contains(err.Error(), want) {
+		t.Errorf("expired invite: %v", err)
+	}
+	capability := bind(v.Grant, v.bearer, id.id).Encode()
+	_, err = present(t, a, id, v, capability)
+	if !errors.Is(err, ErrInviteExpired) || !strings.Contains(err.Error(), want) {
+		t.Errorf("expired invite, redeemed anyway: %v", err)
+	}
+}
+
+// present shows a capability on /pnode/join/1 without any check on this side.
+func present(t *testing.T, to *Swarm, id Identity, v Invite, capability []byte) (bool, error) {
+	t.Helper()
+	h, err := joiningHost(id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	return ask(testContext(t), h, peer.AddrInfo{ID: to.host.ID(), Addrs: to.host.Addrs()}, v, capability)
+}
+
+func TestJoinRefusals(t *testing.T) {
+	a := creator(t)
+	now := time.Now()
+	id, other := testIdentity(t), testIdentity(t)
+	own := a.cfg.Owner
+	grant := func(o Owner, opt InviteOptions, at time.Time) Invite {
+		v, err := o.Invite(opt, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	good := grant(own, InviteOptions{Run: testRun}, now)
+	elsewhere := grant(own, InviteOptions{Run: "anotherrun"}, now)
+	stranger := grant(testOwner(t), InviteOptions{Run: testRun}, now)
+	ended := grant(own, InviteOptions{Run: testRun, TTL: time.Hour, MemberTTL: 2 * time.Hour}, now.Add(-3*time.Hour))
+	longer := good
+	longer.Grant.Expires = longer.Grant.Expires.Add(time.Hour)
+	more := good
+	more.Grant.Uses = 100
+	for name, c := range map[string]struct {
+		capability []byte
+		want       error
+	}{
+		"none":              {nil, ErrNeedsInvite},
+		"wrong run":         {bind(elsewhere.Grant, elsewhere.bearer, id.id).Encode(), ErrWrongRun},
+		"another owner":     {bind(stranger.Grant, stranger.bearer, id.id).Encode(), ErrSignature},
+		"later expiry":      {bind(longer.Grant, longer.bearer, id.id).Encode(), ErrSignature},
+		"more uses":         {bind(more.Grant, more.bearer, id.id).Encode(), ErrSignature},
+		"no bearer key":     {bind(good.Grant, stranger.bearer, id.id).Encode(), ErrSignature},
+		"another's":         {bind(good.Grant, good.bearer, other.id).Encode(), ErrSignature},
+		"membership over":   {bind(ended.Grant, ended.bearer, id.id).Encode(), ErrCapabilityExpired},
+		"cut short":         {bind(good.Grant, good.bearer, id.id).Encode()[:100], ErrMalformed},
+		"followed by bytes": {append(bind(good.Grant, good.bearer, id.id).Encode(), 0), ErrMalformed},
+	} {
+		answered, err := present(t, a, id, good, c.capability)
+		if !answered || !errors.Is(err, c.want) {
+			t.Errorf("%s: answered %v, %v; want %v", name, answered, err, c.want)
+		}
+		t.Logf("%s: %v", name, err)
+	}
+	if answered, err := present(t, a, id, good, bind(good.Grant, good.bearer, id.id).Encode()); !answered || err != nil {
+		t.Errorf("good: %v", err)
+	}
+	// A joiner notices that it reached another run.
+	if answered, err := present(t, a, id, stranger, bind(good.Grant, good.bearer, id.id).Encode()); answered || !errors.Is(err, ErrSignature) {
+		t.Errorf("member of another run: %v", err)
+	}
+}
+
+// A member of another run that dials as a member is refused with the reason.
+func TestConnectOtherRun(t *testing.T) {
+	o := testOwner(t)
+	a, b := start(t, testMember(t, o, testRun)), start(t, testMember(t, o, "anotherrun"))
+	if err := b.Connect(testContext(t), a.Addrs()...); !errors.Is(err, ErrWrongRun) {
+		t.Errorf("connect to another run: %v", err)
+	}
+	if len(a.Members())+len(b.Members()) != 0 {
+		t.Error("a peer of another run is a member")
+	}
+}
+
+// The caller's own rule is asked, and its reason reaches the other side.
+func TestAdmitRule(t *testing.T) {
+	o := testOwner(t)
+	cfg := testMember(t, o, testRun)
+	cfg.Admit = func(c Capability) error { return errors.New("the roster is full") }
+	a, b := start(t, cfg), start(t, testMember(t, o, testRun))
+	err := b.Connect(testContext(t), a.Addrs()...)
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the roster is full") {
+		t.Errorf("connect: %v", err)
+	}
+}
+
+// stranger is a libp2p host that speaks to members without a capability.
+type stranger struct {
+	host.Host
+	quic *quicreuse.ConnManager
+	id   Identity
+}
+
+func newStranger(t *testing.T) *stranger {
+	t.Helper()
+	x := &stranger{id: testIdentity(t)}
+	var err error
+	x.Host, err = libp2p.New(libp2p.Identity(x.id.key), libp2p.ListenAddrStrings("/ip4/127.0.0.1/udp/0/quic-v1"),
+		libp2p.Transport(libp2pquic.NewTransport), libp2p.DisableMetrics(), libp2p.DisableRelay(),
+		libp2p.DisableIdentifyAddressDiscovery(), libp2p.WithFxOption(fx.Populate(&x.quic)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close() })
+	return x
+}
+
+func (x *stranger) connect(t *testing.T, to *Swarm) {
+	t.Helper()
+	if err := x.Connect(testContext(t), peer.AddrInfo{ID: to.host.ID(), Addrs: to.host.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A stranger gets nothing: no stream, no gossip, no peers, no data, and is hung up on.
+func TestStrangerGetsNothing(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 2)
+	a := c[0]
+	ctx := testContext(t)
+	for _, topic := range []string{TopicProfiles, TopicEvents} {
+		if err := a.Subscribe(topic, nil, func(from planner.PeerID, _ []byte) {
+			if from != c[1].ID() {
+				t.Errorf("gossip from %s", from)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Handle("/pnode/test/1", func(context.Context, planner.PeerID, Stream) { t.Error("a stranger's stream was handled") })
+	x := newStranger(t)
+	gossip, err := pubsub.NewGossipSub(ctx, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic, err := gossip.Join(a.gossip.name(TopicEvents))
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard, err := topic.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.connect(t, a)
+	connected := time.Now()
+	if err := topic.Publish(ctx, []byte("let me in")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c[1].Publish(ctx, TopicEvents, []byte("among us")); err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan error)
+	protos := []string{"/pnode/test/1", string(peersProtocol), string(pubsub.GossipSubID_v12)}
+	for _, p := range protos {
+		go func() { results <- x.read(ctx, a, p) }()
+	}
+	go func() { results <- x.readLane(ctx, a, dataALPN) }()
+	go func() { results <- x.readLane(ctx, a, probeALPN) }()
+	for range len(protos) + 2 {
+		if err := <-results; err == nil {
+			t.Error("a stranger was answered")
+		}
+	}
+	waitGone(t, ctx, x, a)
+	if d := time.Since(connected); d < admissionTime/2 {
+		t.Errorf("hung up on after %s, before the deadline for a greeting", d)
+	}
+	if got, err := waitMessage(heard, x.ID()); err == nil {
+		t.Errorf("a stranger heard %q", got)
+	}
+	if _, _, err := a.Data().Accept(expired()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a stranger's data connection was accepted: %v", err)
+	}
+}
+
+// read opens a protocol's stream and waits for anything to come.
+func (x *stranger) read(ctx context.Context, to *Swarm, proto string) error {
+	st, err := x.NewStream(ctx, to.host.ID(), protocolID(proto))
+	if err != nil {
+		return err
+	}
+	defer st.Reset()
+	if _, err := st.Write([]byte("please")); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(st, make([]byte, 1))
+	return err
+}
+
+// readLane opens a QUIC connection of a member's ALPN and waits for it to be any use.
+func (x *stranger) readLane(ctx context.Context, to *Swarm, alpn string) error {
+	identity, err := libp2ptls.NewIdentity(x.id.key)
+	if err != nil {
+		return err
+	}
+	conf, _ := identity.ConfigForPeer(to.host.ID())
+	conf.NextProtos = []string{alpn}
+	conn, err := x.quic.DialQUIC(ctx, quicAddr(to), conf, anyWindow)
+	if err != nil {
+		return err
+	}
+	defer conn.CloseWithError(0, "")
+	st, err := conn.OpenStreamSync(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := st.Write(make([]byte, probeEcho)); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(st, make([]byte, 1))
+	return err
+}
+
+func waitGone(t *testing.T, ctx context.Context, x host.Host, s *Swarm) {
+	t.Helper()
+	gone := make(chan struct{}, 16)
+	x.Network().Notify(&network.NotifyBundle{DisconnectedF: func(network.Network, network.Conn) { gone <- struct{}{} }})
+	for x.Network().Connectedness(s.host.ID()) != network.NotConnected {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			t.Fatal("a stranger is still connected")
+		}
+	}
+}
+
+// waitMessage looks for a queued message of another author than self.
+func waitMessage(sub *pubsub.Subscription, self peer.ID) ([]byte, error) {
+	for {
+		m, err := sub.Next(expired())
+		if err != nil {
+			return nil, err
+		}
+		if m.GetFrom() != self {
+			return m.GetData(), nil
+		}
+	}
+}
+
+// expired is a context that lets through only what is there already.
+func expired() context.Context {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
+	cancel()
+	return ctx
+}
+
+// A restarted node is a member again at once, though its old connection looks alive.
+func TestRestart(t *testing.T) {
+	o := testOwner(t)
+	a := start(t, testMember(t, o, testRun))
+	cfg := testMember(t, o, testRun)
+	ctx := testContext(t)
+	b := start(t, cfg)
+	if err := b.Connect(ctx, a.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, cfg) // the same identity, while a still holds the first one's connection
+	if err := again.Connect(ctx, a.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	waitOneConn(t, ctx, a, again)
+	a.Handle("/pnode/test/1", func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
+	st, err := again.Open(ctx, a.ID(), "/pnode/test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBlock(t *testing.T) {
+	c := cluster(t, 3)
+	ctx := testContext(t)
+	conn, err := c[0].Data().Dial(ctx, c[1].ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c[0].Block(c[1].ID())
+	waitMembers(t, ctx, c[0], 1)
+	waitMembers(t, ctx, c[1], 1)
+	<-conn.Context().Done()
+	if err := c[1].Connect(ctx, c[0].Addrs()...); err == nil {
+		t.Error("a blocked peer connected")
+	}
+	if _, err := c[0].Open(ctx, c[1].ID(), "/pnode/test/1"); !errors.Is(err, ErrBlocked) {
+		t.Errorf("open to a blocked peer: %v", err)
+	}
+	c[0].Unblock(c[1].ID())
+	if err := c[0].Connect(ctx, c[1].Addrs()...); err != nil {
+		t.Errorf("after unblock: %v", err)
+	}
+}

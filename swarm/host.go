@@ -1,0 +1,215 @@
+package swarm
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	coreconn "github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/host/autorelay"
+	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
+	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/libp2p/go-libp2p/x/rate"
+	ma "github.com/multiformats/go-multiaddr"
+	"go.uber.org/fx"
+)
+
+const (
+	userAgent = "pnode/1"
+	// Connections above the high mark are closed down to the low one, members never.
+	connsLow, connsHigh = 192, 256
+	// Limits per address and peer: many volunteers share one NAT's address, a pair of
+	// stages stripes over up to 16 connections, tests run dozens of nodes on one.
+	connsPerIP       = 1024
+	connsPerPeer     = 64
+	newConnsPerS     = 50
+	newConnsBurst    = 512
+	streamsPerPeer   = 1024
+	relayedBytes     = 64 << 20
+	relayedTime      = time.Hour
+	relayRetry       = 30 * time.Second
+	relaysWanted     = 2
+	reservationsByIP = 64
+)
+
+// tcpTransport is the fallback where UDP does not get through.
+var tcpTransport = libp2p.Transport(tcp.NewTCPTransport)
+
+// simulated stands in for sockets in tests: an option that builds the QUIC connection
+// manager on a simulated net, and the addresses to listen on.
+type simulated struct {
+	quic   libp2p.Option
+	listen []ma.Multiaddr
+}
+
+// newHost starts the libp2p host of a member. Lent UDP sockets are added to out.
+func newHost(cfg *Config, gate coreconn.ConnectionGater, acl relay.ACLFilter) (*hosted, error) {
+	out := &hosted{}
+	opts, err := commonOptions(cfg.Identity)
+	if err != nil {
+		return nil, err
+	}
+	manager, err := connmgr.NewConnManager(connsLow, connsHigh, connmgr.WithGracePeriod(20*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("swarm: connection manager: %w", err)
+	}
+	opts = append(opts,
+		libp2p.ConnectionManager(manager),
+		libp2p.ConnectionGater(gate),
+		libp2p.WithFxOption(fx.Populate(&out.quic)),
+	)
+	if cfg.simulated != nil {
+		opts = append(opts, cfg.simulated.quic, libp2p.ListenAddrs(cfg.simulated.listen...),
+			libp2p.DisableIdentifyAddressDiscovery())
+	} else {
+		more, err := out.sockets(cfg.listen)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(append(opts, more...), reachOptions(cfg, acl)...)
+	}
+	if out.Host, err = libp2p.New(opts...); err != nil {
+		out.closeLent(false)
+		return nil, fmt.Errorf("swarm: start host: %w", err)
+	}
+	return out, nil
+}
+
+// hosted is a running host with what it was built from.
+type hosted struct {
+	host.Host
+	quic *quicreuse.ConnManager
+	lent []*lentTransport
+}
+
+// sockets makes the options that listen on addrs: UDP sockets of our own where libp2p can
+// borrow them, addresses for it to open elsewhere.
+func (h *hosted) sockets(addrs []listenAddr) ([]libp2p.Option, error) {
+	if err := checkPorts(addrs); err != nil {
+		return nil, err
+	}
+	var opts []libp2p.Option
+	var listen []ma.Multiaddr
+	for _, l := range addrs {
+		port := l.port
+		if l.ip.IsUnspecified() {
+			t, err := openLent(l)
+			if err != nil {
+				h.closeLent(false)
+				return nil, err
+			}
+			h.lent = append(h.lent, t)
+			port = t.port()
+			opts = append(opts, libp2p.WithFxOption(fx.Invoke(t.lend)))
+		}
+		listen = append(listen, l.multiaddr("udp", port, "/quic-v1"), l.multiaddr("tcp", l.port, ""))
+	}
+	return append(opts, libp2p.ListenAddrs(listen...), tcpTransport), nil
+}
+
+// close ends the host, then the sockets it had borrowed.
+func (h *hosted) close() error {
+	err := h.Host.Close()
+	h.closeLent(true)
+	return err
+}
+
+func (h *hosted) closeLent(borrowed bool) {
+	for _, t := range h.lent {
+		t.close(borrowed)
+	}
+}
+
+// commonOptions are those of a member's host and of the bare one that joins.
+func commonOptions(id Identity) ([]libp2p.Option, error) {
+	resources, err := newResources()
+	if err != nil {
+		return nil, err
+	}
+	return []libp2p.Option{
+		libp2p.Identity(id.key),
+		libp2p.UserAgent(userAgent),
+		libp2p.DefaultSecurity,
+		libp2p.DefaultMuxers,
+		libp2p.Transport(libp2pquic.NewTransport),
+		libp2p.ResourceManager(resources),
+		libp2p.DisableMetrics(),
+		libp2p.Ping(false), // members measure round trips over a probe; nobody else may
+	}, nil
+}
+
+// newResources is libp2p's resource manager with the limits a run needs.
+func newResources() (network.ResourceManager, error) {
+	scaling := rcmgr.DefaultLimits
+	libp2p.SetDefaultServiceLimits(&scaling)
+	limits := rcmgr.PartialLimitConfig{
+		System: rcmgr.ResourceLimits{
+			Conns: 4096, ConnsInbound: 4096, ConnsOutbound: 4096, FD: 2048,
+			Streams: 65536, StreamsInbound: 65536, StreamsOutbound: 65536, Memory: 2 << 30,
+		},
+		Transient: rcmgr.ResourceLimits{
+			Conns: 1024, ConnsInbound: 1024, ConnsOutbound: 1024, FD: 1024,
+			Streams: 4096, StreamsInbound: 4096, StreamsOutbound: 4096, Memory: 512 << 20,
+		},
+		PeerDefault: rcmgr.ResourceLimits{
+			Conns: connsPerPeer, ConnsInbound: connsPerPeer, ConnsOutbound: connsPerPeer, FD: connsPerPeer,
+			Streams: streamsPerPeer, StreamsInbound: streamsPerPeer, StreamsOutbound: streamsPerPeer,
+		},
+	}.Build(scaling.AutoScale())
+	perIP := rate.Limit{RPS: newConnsPerS, Burst: newConnsBurst}
+	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits),
+		rcmgr.WithMetricsDisabled(),
+		rcmgr.WithLimitPerSubnet(
+			[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: connsPerIP}},
+			[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: connsPerIP}}),
+		rcmgr.WithConnRateLimiters(&rate.Limiter{
+			NetworkPrefixLimits: loopbackUnlimited,
+			SubnetRateLimiter: rate.SubnetLimiter{
+				IPv4SubnetLimits: []rate.SubnetLimit{{PrefixLength: 32, Limit: perIP}},
+				IPv6SubnetLimits: []rate.SubnetLimit{{PrefixLength: 56, Limit: perIP}},
+				GracePeriod:      time.Minute,
+			},
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("swarm: resource limits: %w", err)
+	}
+	return m, nil
+}
+
+// reachOptions are for getting through NATs. On loopback there are none.
+func reachOptions(cfg *Config, acl relay.ACLFilter) []libp2p.Option {
+	if cfg.local() {
+		return []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery(), libp2p.DisableRelay()}
+	}
+	resources := relay.DefaultResources()
+	resources.Limit = &relay.RelayLimit{Duration: relayedTime, Data: relayedBytes}
+	resources.MaxReservationsPerIP = reservationsByIP
+	opts := []libp2p.Option{
+		libp2p.NATPortMap(),
+		libp2p.EnableRelay(),
+		libp2p.EnableHolePunching(),
+		libp2p.EnableAutoNATv2(),
+		libp2p.EnableNATService(),
+		libp2p.EnableRelayService(relay.WithResources(resources), relay.WithACL(acl)),
+	}
+	relays := slices.DeleteFunc(slices.Clone(cfg.bootstrap), func(i peer.AddrInfo) bool { return i.ID == cfg.Identity.id })
+	if len(relays) > 0 && cfg.Reach != ReachPublic {
+		opts = append(opts, libp2p.EnableAutoRelayWithStaticRelays(relays,
+			autorelay.WithBackoff(relayRetry), autorelay.WithNumRelays(relaysWanted), autorelay.WithBootDelay(0)))
+	}
+	switch cfg.Reach {
+	case ReachPublic:
+		opts = append(opts, libp2p.ForceReachabilityPublic())
+	case ReachPrivate:
+		opts = append(opts, libp2p.ForceReachabilityPrivate())
+	}
+	return opts
+}

@@ -1,0 +1,148 @@
+package swarm
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// Bounds of an invite.
+const (
+	MaxInviteAddrs = 8
+	// MaxInviteChars bounds the text form; 8 addresses of 256 bytes come to 3,400.
+	MaxInviteChars = 4096
+	maxAddrBytes   = 256
+
+	invitePrefix  = "pnode1-"
+	inviteVersion = 1
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Invite is what a joining node is given: where the run is and the right to bind Uses
+// peers to it. It holds a private key, the bearer key, so it is a secret until redeemed.
+// An invite made of a bare address carries no right, and any member will refuse it.
+type Invite struct {
+	// Addrs are multiaddrs with /p2p/.
+	Addrs    []string
+	OwnerKey ed25519.PublicKey
+	Grant    Grant
+
+	bearer ed25519.PrivateKey
+}
+
+// String is the text form, `pnode1-` and base64url without padding.
+func (v Invite) String() string {
+	if v.bearer == nil {
+		return strings.Join(v.Addrs, " ")
+	}
+	b := append([]byte{inviteVersion}, v.OwnerKey...)
+	b = append(b, v.bearer.Seed()...)
+	b = appendBytes(b, v.Grant.append(nil))
+	b = append(b, byte(len(v.Addrs)))
+	for _, a := range v.Addrs {
+		b = appendBytes(b, a)
+	}
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return invitePrefix + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseInvite reads an invite's text form. A multiaddr is accepted too, as an invite
+// without a right: the run it leads to will answer that it needs an invite.
+func ParseInvite(s string) (Invite, error) {
+	s = strings.TrimSpace(s)
+	if strings.HasPrefix(s, "/") {
+		if err := checkAddr(s); err != nil {
+			return Invite{}, fmt.Errorf("swarm: parse address: %w", err)
+		}
+		return Invite{Addrs: []string{s}}, nil
+	}
+	v, err := parseInvite(s)
+	if err != nil {
+		return Invite{}, fmt.Errorf("swarm: parse invite: %w", err)
+	}
+	return v, nil
+}
+
+func parseInvite(s string) (Invite, error) {
+	text, ok := strings.CutPrefix(s, invitePrefix)
+	if !ok || len(s) > MaxInviteChars {
+		return Invite{}, malformed("an invite begins with %q and has at most %d characters", invitePrefix, MaxInviteChars)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(raw) < 4 {
+		return Invite{}, malformed("the invite is damaged; copy the whole text again")
+	}
+	body := raw[:len(raw)-4]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(raw[len(body):]) {
+		return Invite{}, malformed("the invite is damaged; copy the whole text again")
+	}
+	return decodeInvite(body)
+}
+
+func decodeInvite(body []byte) (Invite, error) {
+	d := decoder{b: body}
+	d.version(inviteVersion, "invite")
+	v := Invite{OwnerKey: bytes.Clone(d.take(ed25519.PublicKeySize))}
+	seed := d.take(ed25519.SeedSize)
+	inner := decoder{b: d.bytes(MaxCapabilityBytes), err: d.err}
+	v.Grant = decodeGrant(&inner)
+	if err := inner.end(); err != nil {
+		return Invite{}, err
+	}
+	n := int(d.u8())
+	if d.err == nil && n > MaxInviteAddrs {
+		return Invite{}, malformed("%d addresses, at most %d are accepted", n, MaxInviteAddrs)
+	}
+	for range n {
+		a := string(d.bytes(maxAddrBytes))
+		if d.err == nil {
+			d.err = checkAddr(a)
+		}
+		v.Addrs = append(v.Addrs, a)
+	}
+	if err := d.end(); err != nil {
+		return Invite{}, err
+	}
+	v.bearer = ed25519.NewKeyFromSeed(seed)
+	return v, nil
+}
+
+// Redeem binds id to the invite and returns id's capability, which the caller keeps in its
+// data folder. It needs no network; the members check the result, and with it how often
+// the invite was redeemed.
+func (v Invite) Redeem(id Identity, now time.Time) ([]byte, error) {
+	if v.bearer == nil {
+		return nil, fmt.Errorf("swarm: redeem invite: %w", ErrNeedsInvite)
+	}
+	if err := v.Grant.Redeemable(now); err != nil {
+		return nil, fmt.Errorf("swarm: redeem invite: %w", err)
+	}
+	c := bind(v.Grant, v.bearer, id.id)
+	if err := c.Verify(v.OwnerKey, v.Grant.Run, now); err != nil {
+		return nil, fmt.Errorf("swarm: redeem invite: %w", err)
+	}
+	return c.Encode(), nil
+}
+
+// checkAddr accepts a multiaddr that names its peer.
+func checkAddr(s string) error {
+	if len(s) > maxAddrBytes {
+		return malformed("address of %d bytes, at most %d are accepted", len(s), maxAddrBytes)
+	}
+	a, err := ma.NewMultiaddr(s)
+	if err != nil {
+		return malformed("address %q: %v", s, err)
+	}
+	if _, err := a.ValueForProtocol(ma.P_P2P); err != nil {
+		return malformed("address %q lacks the peer: want .../p2p/PEER at the end", s)
+	}
+	return nil
+}

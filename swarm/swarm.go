@@ -1,0 +1,288 @@
+package swarm
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"pnode/planner"
+)
+
+// Swarm is this node's presence in a run: its host, the members it is connected to, and
+// the channels between them. Its methods may be called from any goroutine.
+type Swarm struct {
+	cfg      Config
+	log      *slog.Logger
+	host     *hosted
+	door     *door
+	book     *book
+	tasks    *tasks
+	instance instance
+	gossip   *gossip
+	data     *Data
+	prober   *prober
+	mdns     stopper
+	// wake makes the mesh loop look at the book at once.
+	wake chan struct{}
+}
+
+type stopper interface{ Close() error }
+
+// New starts a swarm: it listens, answers, and dials the bootstrap addresses until Close.
+// It does not wait for a connection; Connect does. ctx bounds the start only.
+func New(ctx context.Context, cfg Config) (*Swarm, error) {
+	if err := cfg.fill(time.Now()); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("swarm: start: %w", err)
+	}
+	s := &Swarm{
+		cfg: cfg, log: cfg.Logger, door: newDoor(), book: newBook(),
+		tasks: newTasks(), wake: make(chan struct{}, 1),
+	}
+	if _, err := rand.Read(s.instance[:]); err != nil {
+		return nil, fmt.Errorf("swarm: start: %w", err)
+	}
+	h, err := newHost(&s.cfg, gater{s.door}, gater{s.door})
+	if err != nil {
+		return nil, err
+	}
+	s.host = h
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// start puts the protocols on the host and starts the loops.
+func (s *Swarm) start() (err error) {
+	if err := s.checkListening(); err != nil {
+		return err
+	}
+	if s.gossip, err = newGossip(s); err != nil {
+		return err
+	}
+	if s.data, err = newData(s); err != nil {
+		return err
+	}
+	if s.prober, err = newProber(s); err != nil {
+		return err
+	}
+	s.listenAdmission()
+	s.servePeers()
+	if s.cfg.MDNS && !s.cfg.local() {
+		if s.mdns, err = startMDNS(s); err != nil {
+			return err
+		}
+	}
+	for _, b := range s.cfg.bootstrap {
+		if b.ID != s.host.ID() {
+			s.book.seed(b.ID, b.Addrs)
+		}
+	}
+	s.tasks.run(s.mesh)
+	return nil
+}
+
+// checkListening refuses a start on only some of the addresses, which libp2p allows.
+func (s *Swarm) checkListening() error {
+	want := 2 * len(s.cfg.listen)
+	if s.cfg.simulated != nil {
+		want = len(s.cfg.simulated.listen)
+	}
+	if have := s.host.Network().ListenAddresses(); countDirect(have) < want {
+		return fmt.Errorf("swarm: listen on %v: only %v could be opened; is another program using the port?", s.cfg.Listen, have)
+	}
+	return nil
+}
+
+func countDirect(addrs []ma.Multiaddr) (n int) {
+	for _, a := range addrs {
+		if _, err := a.ValueForProtocol(ma.P_CIRCUIT); err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Close leaves the run: it ends every connection, stream and subscription and waits for
+// all goroutines, handlers included. Calling it again does nothing.
+func (s *Swarm) Close() error {
+	if !s.tasks.close() {
+		return nil
+	}
+	var errs []error
+	if s.mdns != nil {
+		errs = append(errs, s.mdns.Close())
+	}
+	if s.data != nil {
+		s.data.lane.close()
+	}
+	if s.prober != nil {
+		s.prober.lane.close()
+	}
+	errs = append(errs, s.host.close())
+	s.tasks.wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("swarm: close: %w", err)
+	}
+	return nil
+}
+
+// ID is this node's peer ID.
+func (s *Swarm) ID() planner.PeerID { return s.cfg.Identity.Peer() }
+
+// Addrs are the addresses others can dial, with /p2p/.
+func (s *Swarm) Addrs() []string { return fullAddrs(s.host.ID(), s.host.Addrs()) }
+
+// Known lists the addresses of every other member met or heard of, with /p2p/, sorted: what
+// a node keeps in its data folder and gives as Bootstrap at its next start.
+func (s *Swarm) Known() []string { return s.book.known() }
+
+// Invite makes an invite to this run with this node's addresses, and others' as far as
+// they fit when opt names none. Without the owner key the error is ErrNoOwnerKey.
+func (s *Swarm) Invite(opt InviteOptions) (Invite, error) {
+	opt.Run = s.cfg.Run
+	if len(opt.Addrs) == 0 {
+		opt.Addrs = inviteAddrs(s.Addrs(), s.Known(), s.cfg.local())
+	}
+	return s.cfg.Owner.Invite(opt, time.Now())
+}
+
+// inviteAddrs prefers own addresses, and leaves loopback ones out unless all are.
+func inviteAddrs(own, known []string, local bool) []string {
+	all := slices.Concat(own, known)
+	if !local {
+		all = slices.DeleteFunc(all, func(s string) bool { return manet.IsIPLoopback(ma.StringCast(s)) })
+	}
+	return all[:min(len(all), MaxInviteAddrs)]
+}
+
+// Members lists the capabilities of the peers that are connected and admitted now, sorted
+// by peer, without this node.
+func (s *Swarm) Members() []Capability { return s.door.members() }
+
+// Changed is closed when a member comes or goes; ask again for the next change.
+func (s *Swarm) Changed() <-chan struct{} { return s.door.watch() }
+
+// Capability is the verified capability of a peer met or heard of.
+func (s *Swarm) Capability(p planner.PeerID) (Capability, bool) {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return Capability{}, false
+	}
+	return s.book.capability(id)
+}
+
+// Connect dials the addresses, each with /p2p/, and waits until one of their peers has
+// admitted this node and was admitted by it. The error says of each why not; a refusal
+// unwraps to its sentinel.
+func (s *Swarm) Connect(ctx context.Context, addrs ...string) error {
+	infos, err := parseAddrs(addrs)
+	if err != nil {
+		return fmt.Errorf("swarm: connect: %w", err)
+	}
+	var errs []error
+	for _, info := range infos {
+		s.book.seed(info.ID, info.Addrs)
+		if err := s.connect(ctx, info); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return nil
+	}
+	if len(errs) == 0 {
+		return fmt.Errorf("swarm: connect: no addresses")
+	}
+	return fmt.Errorf("swarm: connect: %w", errors.Join(errs...))
+}
+
+// connect dials one peer and waits for the verdict.
+func (s *Swarm) connect(ctx context.Context, info peer.AddrInfo) error {
+	if s.door.isMember(info.ID) {
+		return nil
+	}
+	if info.ID == s.host.ID() {
+		return fmt.Errorf("%s is this node", info.ID)
+	}
+	if err := s.host.Connect(ctx, info); err != nil {
+		return fmt.Errorf("peer %s: %w", info.ID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, admissionTime)
+	defer cancel()
+	err := s.door.wait(ctx, info.ID)
+	if errors.Is(err, ErrNotMember) {
+		// Gone already: it may have said why before.
+		if why := s.book.failure(info.ID); why != nil {
+			err = why
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("peer %s: %w", info.ID, err)
+	}
+	return nil
+}
+
+// reach makes sure that p is connected and a member, and gives its libp2p ID.
+func (s *Swarm) reach(ctx context.Context, p planner.PeerID) (peer.ID, error) {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return "", fmt.Errorf("peer ID %q: %w", string(p), err)
+	}
+	if s.door.isMember(id) {
+		return id, nil
+	}
+	if s.door.isBlocked(id) {
+		return "", ErrBlocked
+	}
+	addrs := s.book.addrs(id)
+	if len(addrs) == 0 && s.host.Network().Connectedness(id) == network.NotConnected {
+		return "", fmt.Errorf("peer %s: %w, and no address of it is known", id, ErrNotMember)
+	}
+	return id, s.connect(ctx, peer.AddrInfo{ID: id, Addrs: addrs})
+}
+
+// Block removes a peer from the run as far as this node goes: it is disconnected, and
+// refused until Unblock.
+func (s *Swarm) Block(p planner.PeerID) {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return // no connection can have such an ID
+	}
+	s.door.block(id)
+	s.book.forget(id)
+	s.data.lane.drop(id)
+	s.prober.lane.drop(id)
+	s.disconnect(id)
+}
+
+// Unblock lifts Block.
+func (s *Swarm) Unblock(p planner.PeerID) {
+	if id, err := peer.Decode(string(p)); err == nil {
+		s.door.unblock(id)
+	}
+}
+
+// Forget drops a peer's addresses, so that it is no longer dialed. It may come back.
+func (s *Swarm) Forget(p planner.PeerID) {
+	if id, err := peer.Decode(string(p)); err == nil {
+		s.book.forget(id)
+	}
+}
+
+// disconnect closes every connection to p.
+func (s *Swarm) disconnect(p peer.ID) {
+	if err := s.host.Network().ClosePeer(p); err != nil {
+		s.log.Debug("swarm: close connections", "peer", p, "err", err)
+	}
+}

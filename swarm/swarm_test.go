@@ -1,0 +1,288 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"pnode/planner"
+)
+
+const testRun planner.RunID = "testrun"
+
+// testOwner is an owner key in a folder of its own.
+func testOwner(t testing.TB) Owner {
+	t.Helper()
+	o, err := CreateOwner(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func testIdentity(t testing.TB) Identity {
+	t.Helper()
+	id, err := LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func testLogger(t testing.TB) *slog.Logger {
+	if os.Getenv("SWARM_TEST_LOG") == "" {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// testMember makes the configuration of a member with a direct capability.
+func testMember(t testing.TB, o Owner, run planner.RunID) Config {
+	t.Helper()
+	id := testIdentity(t)
+	c, err := o.Capability(run, id, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Identity: id, Run: run, OwnerKey: o.PublicKey(), Capability: c, Logger: testLogger(t)}
+}
+
+func start(t testing.TB, cfg Config) *Swarm {
+	t.Helper()
+	s, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// cluster starts n members, all but the first with the first as bootstrap, and waits until
+// each is connected to all others.
+func cluster(t testing.TB, n int) []*Swarm {
+	t.Helper()
+	o := testOwner(t)
+	var out []*Swarm
+	for range n {
+		cfg := testMember(t, o, testRun)
+		cfg.Owner = o
+		if len(out) > 0 {
+			cfg.Bootstrap = out[0].Addrs()
+		}
+		out = append(out, start(t, cfg))
+	}
+	for _, s := range out {
+		waitMembers(t, testContext(t), s, n-1)
+	}
+	return out
+}
+
+// waitMembers waits until s has n members besides itself.
+func waitMembers(t testing.TB, ctx context.Context, s *Swarm, n int) {
+	t.Helper()
+	for {
+		changed := s.Changed()
+		have := len(s.Members())
+		if have == n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("%s has %d members, want %d", s.ID(), have, n)
+		}
+	}
+}
+
+func peerID(t testing.TB, p planner.PeerID) peer.ID {
+	t.Helper()
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestIdentityPersists(t *testing.T) {
+	dir := t.TempDir() + "/new"
+	a, err := LoadIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := LoadIdentity(dir)
+	if err != nil || a.Peer() != b.Peer() {
+		t.Fatalf("second load: %s %v, want %s", b.Peer(), err, a.Peer())
+	}
+	info, err := os.Stat(dir + "/" + identityFile)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("key file: %v %v", info, err)
+	}
+	if names, _ := os.ReadDir(dir); len(names) != 1 {
+		t.Errorf("folder holds %v, want the key only", names)
+	}
+	if err := os.WriteFile(dir+"/"+identityFile, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadIdentity(dir); err == nil || !strings.Contains(err.Error(), "not a PEM file") {
+		t.Errorf("damaged key file: %v", err)
+	}
+}
+
+func TestOwnerKeyStays(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := LoadOwner(dir); !errors.Is(err, ErrNoOwnerKey) {
+		t.Fatalf("no owner key: %v", err)
+	}
+	a, err := CreateOwner(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := CreateOwner(dir)
+	if err != nil || !a.PublicKey().Equal(b.PublicKey()) {
+		t.Fatalf("second create: %v", err)
+	}
+	if _, err := (Owner{}).Invite(InviteOptions{Run: testRun}, time.Now()); !errors.Is(err, ErrNoOwnerKey) {
+		t.Errorf("invite without owner key: %v", err)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	c := cluster(t, 2)
+	ctx := testContext(t)
+	c[1].Handle("/pnode/test/1", func(_ context.Context, from planner.PeerID, st Stream) {
+		if from != c[0].ID() {
+			t.Errorf("stream from %s", from)
+		}
+		io.Copy(st, st)
+	})
+	st, err := c[0].Open(ctx, c[1].ID(), "/pnode/test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(st); err != nil || string(b) != "hello" {
+		t.Fatalf("echo: %q %v", b, err)
+	}
+	st.Close()
+	if _, err := c[0].Open(ctx, testIdentity(t).Peer(), "/pnode/test/1"); !errors.Is(err, ErrNotMember) {
+		t.Errorf("open to an unknown peer: %v", err)
+	}
+}
+
+// A Read that waits for a silent peer ends when the stream or the swarm is closed.
+func TestCloseUnblocks(t *testing.T) {
+	c := cluster(t, 2)
+	ctx := testContext(t)
+	started := make(chan struct{})
+	ended := make(chan error, 1)
+	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ planner.PeerID, st Stream) {
+		close(started)
+		_, err := st.Read(make([]byte, 1))
+		ended <- err
+	})
+	st, err := c[0].Open(ctx, c[1].ID(), "/pnode/test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := st.Read(make([]byte, 1))
+		read <- err
+	}()
+	<-started
+	if err := c[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if <-ended == nil || <-read == nil {
+		t.Error("a read succeeded without data")
+	}
+	waitMembers(t, ctx, c[0], 0)
+}
+
+// A stream's Close alone unblocks its own Read and a Write nobody takes.
+func TestStreamCloseUnblocksWrite(t *testing.T) {
+	c := cluster(t, 2)
+	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ planner.PeerID, _ Stream) { <-ctx.Done() })
+	st, err := c[0].Open(testContext(t), c[1].ID(), "/pnode/test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := st.Write(make([]byte, 64<<20)) // more than any window
+		wrote <- err
+	}()
+	st.Close()
+	if err := <-wrote; err == nil {
+		t.Error("write succeeded")
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	o := testOwner(t)
+	a := start(t, testMember(t, o, testRun))
+	for _, addr := range a.Addrs() {
+		parts := strings.Split(addr, "/") // /ip4/127.0.0.1/tcp/PORT/...
+		cfg := testMember(t, o, testRun)
+		cfg.Listen = []string{"127.0.0.1:" + parts[4]}
+		_, err := New(t.Context(), cfg)
+		if !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
+			t.Errorf("listen on %s: %v", addr, err)
+		}
+	}
+}
+
+func TestListenAddresses(t *testing.T) {
+	for _, bad := range []string{"", "4001", "example.org:1", "127.0.0.1:70000"} {
+		if _, err := parseListen(bad); err == nil {
+			t.Errorf("%q accepted", bad)
+		}
+	}
+	for in, want := range map[string]string{":1": "0.0.0.0:1", "localhost:2": "127.0.0.1:2", "[::]:3": "[::]:3"} {
+		if a, err := parseListen(in); err != nil || a.String() != want {
+			t.Errorf("%q: %s %v, want %s", in, a, err, want)
+		}
+	}
+}
+
+// On 0.0.0.0 the UDP socket is lent to libp2p and comes back.
+func TestUnspecifiedAddress(t *testing.T) {
+	o := testOwner(t)
+	cfg := testMember(t, o, testRun)
+	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, ReachPublic
+	a := start(t, cfg)
+	if len(a.host.lent) != 1 {
+		t.Fatal("no socket was lent")
+	}
+	cfg = testMember(t, o, testRun)
+	b := start(t, cfg)
+	ctx := testContext(t)
+	if err := b.Connect(ctx, a.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	exchangeData(t, ctx, b, a)
+	exchangeData(t, ctx, a, b)
+}
