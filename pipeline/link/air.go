@@ -85,6 +85,7 @@ func (a *air) listen(i int) *packetConn {
 	return c
 }
 
+// forget takes a connection off the air.
 func (a *air) forget(addr address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,9 +126,12 @@ func (a *air) linkCounts(from, to address) LinkCounts {
 func (a *air) send(d direction, data []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	to := a.conns[d.to]
+	from, to := a.conns[d.from], a.conns[d.to]
+	if from == nil || to == nil {
+		return
+	}
 	due, ok := a.line(d).pass(time.Now(), len(data))
-	if to == nil || !ok {
+	if !ok {
 		return
 	}
 	to.push(packet{data: append([]byte(nil), data...), from: d.from, due: due})

@@ -78,8 +78,9 @@ func (em *Emulated) LinkCounts(from, to planner.PeerID) LinkCounts {
 	return em.air.linkCounts(em.addr(from), em.addr(to))
 }
 
-// Kill takes a peer off the network at once, without a word to the others.
-func (em *Emulated) Kill(id planner.PeerID) { em.network(id).close() }
+// Kill takes a peer off the network for good, without a word to the others: all packets
+// from and to it are dropped.
+func (em *Emulated) Kill(id planner.PeerID) { em.air.forget(em.addr(id)) }
 
 // Close takes all peers off and waits for their goroutines. Endpoints are closed first.
 func (em *Emulated) Close() {

@@ -162,3 +162,9 @@ func (c *packetConn) SetReadDeadline(t time.Time) error {
 func (c *packetConn) SetWriteDeadline(time.Time) error { return nil }
 
 func (c *packetConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetReadBuffer and SetWriteBuffer do nothing: the shape of a link says what is buffered.
+func (c *packetConn) SetReadBuffer(int) error { return nil }
+
+// SetWriteBuffer is explained at SetReadBuffer.
+func (c *packetConn) SetWriteBuffer(int) error { return nil }

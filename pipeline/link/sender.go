@@ -25,6 +25,7 @@ func (r *remote) write(conn *quic.Conn, class wire.Class) {
 		return
 	}
 	defer context.AfterFunc(r.flush, func() { cut(stream, streamCut) })()
+	defer context.AfterFunc(stream.Context(), func() { r.stopped(context.Cause(stream.Context())) })()
 	stream.SetPriority(urgency(class), true)
 	front := wire.AppendOpen(make([]byte, 0, wire.OpenBytes+wire.HeaderBytes), wire.Open{Class: class, Generation: r.session.generation})
 	for err == nil {
@@ -80,6 +81,14 @@ func finish(stream *quic.Stream) error {
 func cut(stream *quic.Stream, code quic.StreamErrorCode) {
 	stream.CancelRead(code)
 	stream.CancelWrite(code)
+}
+
+// stopped notices at once that the peer reads a stream no more; otherwise only the next
+// write would.
+func (r *remote) stopped(cause error) {
+	if _, ok := cutBy(cause); ok {
+		r.broken(cause)
+	}
 }
 
 // broken judges why a stream to the peer has failed.

@@ -1,0 +1,181 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/planner"
+)
+
+// pair is two connections on the air.
+func pair(shape Shape) (a *air, from, to *packetConn) {
+	a = newAir(7, shape)
+	return a, a.listen(0), a.listen(1)
+}
+
+func sendPackets(t *testing.T, from, to *packetConn, n, size int) {
+	t.Helper()
+	for i := range n {
+		b := make([]byte, size)
+		b[0] = byte(i)
+		if _, err := from.WriteTo(b, to.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// arrivals reads until nothing has come for a second, and gives what came when.
+func arrivals(t *testing.T, c *packetConn) (numbers []byte, when []time.Duration) {
+	t.Helper()
+	begin, b := time.Now(), make([]byte, 1500)
+	for {
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		n, _, err := c.ReadFrom(b)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return numbers, when
+		}
+		if err != nil || n < 1 {
+			t.Fatal(n, err)
+		}
+		numbers, when = append(numbers, b[0]), append(when, time.Since(begin))
+	}
+}
+
+func TestAirDelayAndRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, from, to := pair(Shape{BytesPerS: 100_000, Delay: 30 * time.Millisecond})
+		sendPackets(t, from, to, 5, 1000)
+		numbers, when := arrivals(t, to)
+		if len(numbers) != 5 {
+			t.Fatalf("%d packets came", len(numbers))
+		}
+		for i, d := range when {
+			if want := time.Duration(i+1)*10*time.Millisecond + 30*time.Millisecond; d != want || numbers[i] != byte(i) {
+				t.Errorf("packet %d came %d-th after %v, want %v", numbers[i], i, d, want)
+			}
+		}
+	})
+}
+
+func TestAirQueueDropsTheTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, from, to := pair(Shape{BytesPerS: 100_000, QueueBytes: 3000})
+		sendPackets(t, from, to, 10, 1000)
+		numbers, _ := arrivals(t, to)
+		if string(numbers) != "\x00\x01\x02" {
+			t.Errorf("packets %v came", numbers)
+		}
+		if n := a.linkCounts(from.addr, to.addr); n.Overflowed != 7 || n.Packets != 10 || n.Bytes != 10_000 {
+			t.Errorf("counts are %+v", n)
+		}
+	})
+}
+
+func TestAirLossIsSeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first []byte
+		for range 2 {
+			_, from, to := pair(Shape{LossPerMillion: 200_000, Jitter: time.Millisecond})
+			sendPackets(t, from, to, 250, 10)
+			numbers, _ := arrivals(t, to)
+			if n := len(numbers); n < 150 || n > 240 {
+				t.Fatalf("%d of 250 packets came at a loss of 20%%", n)
+			}
+			for i := 1; i < len(numbers); i++ {
+				if numbers[i] <= numbers[i-1] {
+					t.Fatal("jitter changed the order")
+				}
+			}
+			if first == nil {
+				first = numbers
+			} else if string(numbers) != string(first) {
+				t.Error("the same seed lost other packets")
+			}
+		}
+	})
+}
+
+func TestAirCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, from, to := pair(Shape{})
+		a.setCut(from.addr, to.addr, true)
+		sendPackets(t, from, to, 2, 10)
+		sendPackets(t, to, from, 1, 10)
+		if numbers, _ := arrivals(t, to); len(numbers) != 0 {
+			t.Errorf("%d packets crossed the cut", len(numbers))
+		}
+		if numbers, _ := arrivals(t, from); len(numbers) != 1 {
+			t.Error("the other direction is cut too")
+		}
+		a.setCut(from.addr, to.addr, false)
+		sendPackets(t, from, to, 1, 10)
+		if numbers, _ := arrivals(t, to); len(numbers) != 1 {
+			t.Error("the cut stays")
+		}
+	})
+}
+
+func TestPacketConnClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, from, to := pair(Shape{})
+		read := make(chan error)
+		go func() {
+			_, _, err := to.ReadFrom(make([]byte, 10))
+			read <- err
+		}()
+		synctest.Wait()
+		to.Close()
+		if err := <-read; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read: %v", err)
+		}
+		if _, err := to.WriteTo([]byte{1}, from.LocalAddr()); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write: %v", err)
+		}
+		sendPackets(t, from, to, 1, 10) // to nobody
+	})
+}
+
+// TestEmulatedRealTime: the same network on the real clock.
+func TestEmulatedRealTime(t *testing.T) {
+	c, _ := emulated(t, 2, Shape{Delay: 2 * time.Millisecond, BytesPerS: 50_000_000}, Options{})
+	t.Cleanup(c.close)
+	everybody(t, c, c.sessions(1), 2, 50_000)
+}
+
+func TestEmulatedIdentityIsVerified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{}, Options{})
+		defer c.close()
+		wrong := planner.PeerID("somebody else")
+		c.networks[0].book[wrong] = c.networks[1].conn.LocalAddr()
+		if conn, err := c.networks[0].Dial(context.Background(), wrong); err == nil {
+			t.Errorf("connected to %v under a wrong identity", conn.RemoteAddr())
+		}
+	})
+}
+
+func TestEmulatedIDsAreSeeded(t *testing.T) {
+	ids := func(seed uint64) []planner.PeerID {
+		em, err := NewEmulated(EmulatedOptions{Peers: 3, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer em.Close()
+		return em.Peers()
+	}
+	a, b, other := ids(1), ids(1), ids(2)
+	if a[0] != b[0] || a[2] != b[2] || a[0] == other[0] || a[0] >= a[1] || a[1] >= a[2] {
+		t.Errorf("IDs are %v, %v and, of another seed, %v", a, b, other)
+	}
+}
+
+func TestNewEmulatedRefusesCount(t *testing.T) {
+	if _, err := NewEmulated(EmulatedOptions{}); err == nil {
+		t.Error("no peers are accepted")
+	}
+}

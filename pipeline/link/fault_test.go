@@ -1,0 +1,268 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// lostWithin waits for the one peer that is to be lost.
+func lostWithin(t *testing.T, s *Session, want planner.PeerID, d time.Duration) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	select {
+	case got := <-s.Lost():
+		if got != want {
+			t.Fatalf("%.8s is lost, not %.8s", got, want)
+		}
+	case <-time.After(d):
+		t.Fatalf("%.8s is not lost within %v", want, d)
+	}
+	return time.Since(begin)
+}
+
+func TestSilentPeerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 3, Shape{Delay: 5 * time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 1000)
+		mustSend(t, sessions[2], c.ids[0], activation(1, 1, 0), []byte("held"))
+		time.Sleep(time.Second)
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := sessions[0].Receive(context.Background(), c.ids[2], activation(1, 1, 1))
+			waiting <- err
+		}()
+		em.Kill(c.ids[2])
+		if took := lostWithin(t, sessions[0], c.ids[2], 7*time.Second); took < 4*time.Second {
+			t.Errorf("lost after %v already", took)
+		}
+		lostWithin(t, sessions[1], c.ids[2], 3*time.Second)
+		if err := <-waiting; !errors.Is(err, ErrLost) || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("who waited got %v", err)
+		}
+		mustReceive(t, sessions[0], c.ids[2], activation(1, 1, 0), []byte("held"))
+		if err := sessions[0].Send(t.Context(), c.ids[2], wire.Frame{Tag: activation(1, 1, 2)}); !errors.Is(err, ErrLost) {
+			t.Errorf("send to the lost peer: %v", err)
+		}
+		mustSend(t, sessions[0], c.ids[1], activation(1, 1, 3), []byte("others go on"))
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 1, 3), []byte("others go on"))
+	})
+}
+
+func TestUnreachablePeerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 2, Shape{}, Options{})
+		defer c.close()
+		em.Cut(c.ids[0], c.ids[1], true)
+		for i, s := range c.sessions(1) {
+			lostWithin(t, s, c.ids[1-i], 6*time.Second)
+		}
+	})
+}
+
+// TestNextGenerationReconnects: after a partition has healed a new generation works, over
+// new connections.
+func TestNextGenerationReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		em.Cut(c.ids[0], c.ids[1], true)
+		for i, s := range sessions {
+			lostWithin(t, s, c.ids[1-i], 8*time.Second)
+		}
+		em.Cut(c.ids[0], c.ids[1], false)
+		everybody(t, c, c.sessions(2), 1, 10)
+	})
+}
+
+func TestClosedEndpointIsLostAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		c.endpoints[1].shutdown()
+		if took := lostWithin(t, sessions[0], c.ids[1], 5*time.Second); took > 2*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// TestPeerThatLeavesIsLost: a peer that closes its session, but lives on, is lost when its
+// heartbeats have been missing for PeerTimeout; the connection stays.
+func TestPeerThatLeavesIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		sessions[1].Close()
+		lostWithin(t, sessions[0], c.ids[1], 7*time.Second)
+		c.endpoints[0].mu.Lock()
+		defer c.endpoints[0].mu.Unlock()
+		if n := len(c.endpoints[0].peers[c.ids[1]].conns); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// intruder is a peer that speaks QUIC, and then whatever it likes.
+func intruder(t *testing.T, c *cluster, me, to int) *quic.Conn {
+	t.Helper()
+	conn, err := c.networks[me].Dial(t.Context(), c.ids[to])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func write(t *testing.T, conn *quic.Conn, b []byte) *quic.Stream {
+	t.Helper()
+	stream, err := conn.OpenStreamSync(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func TestCorruptStreamClosesTheConnection(t *testing.T) {
+	frame := wire.AppendFrame(nil, wire.Frame{Tag: activation(1, 0, 0), Payload: []byte("some bytes")})
+	open := wire.AppendOpen(nil, wire.Open{Class: wire.Activations, Generation: 1})
+	flip := func(b []byte, i int) []byte {
+		b = bytes.Clone(b)
+		b[i] ^= 0x40
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"stream header": flip(open, 0),
+		"frame magic":   append(bytes.Clone(open), flip(frame, 0)...),
+		"payload":       append(bytes.Clone(open), flip(frame, len(frame)-1)...),
+		"length":        append(bytes.Clone(open), flip(frame, 39)...),
+		"wrong class":   append(wire.AppendOpen(nil, wire.Open{Class: wire.Gradients, Generation: 1}), frame...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := emulated(t, 2, Shape{}, Options{})
+				defer c.close()
+				s := c.endpoints[1].Session(1, c.ids)
+				conn := intruder(t, c, 0, 1)
+				write(t, conn, b)
+				<-conn.Context().Done()
+				var closed *quic.ApplicationError
+				if err := context.Cause(conn.Context()); !errors.As(err, &closed) || closed.ErrorCode != codeCorrupt || closed.ErrorMessage == "" {
+					t.Errorf("the connection ended with %v", err)
+				}
+				lostWithin(t, s, c.ids[0], 7*time.Second)
+				if n := c.endpoints[1].Counts().Corrupt; n != 1 {
+					t.Errorf("%d corrupt connections are counted", n)
+				}
+			})
+		})
+	}
+}
+
+// TestWrongFramesAreDropped: frames of another generation and duplicates are read over.
+func TestWrongFramesAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{}, Options{})
+		defer c.close()
+		s := c.endpoints[1].Session(3, c.ids)
+		conn := intruder(t, c, 0, 1)
+		b := wire.AppendOpen(nil, wire.Open{Class: wire.Activations, Generation: 3})
+		for _, tag := range []wire.Tag{activation(3, 0, 0), activation(2, 0, 1), activation(4, 0, 1), activation(3, 0, 0), activation(3, 0, 1)} {
+			b = wire.AppendFrame(b, wire.Frame{Tag: tag, Payload: payload(100, int(tag.Generation))})
+		}
+		write(t, conn, b)
+		mustReceive(t, s, c.ids[0], activation(3, 0, 1), payload(100, 3))
+		mustReceive(t, s, c.ids[0], activation(3, 0, 0), payload(100, 3))
+		if st := s.Stats()[0]; st.Dropped != 2 || st.Duplicates != 1 || st.FramesReceived != 2 {
+			t.Errorf("counts are %+v", st)
+		}
+		if _, err := s.Receive(t.Context(), c.ids[0], activation(3, 0, 0)); !errors.Is(err, ErrDuplicate) {
+			t.Errorf("receiving twice: %v", err)
+		}
+		second := write(t, conn, wire.AppendOpen(nil, wire.Open{Class: wire.Activations, Generation: 3}))
+		<-second.Context().Done()
+		if code, ok := cutBy(context.Cause(second.Context())); !ok || code != streamRefused || c.endpoints[1].Counts().Strangers != 1 {
+			t.Errorf("a second stream of a class: %v", context.Cause(second.Context()))
+		}
+	})
+}
+
+func TestBackPressure(t *testing.T) {
+	const size = 100_000
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{QueueBytes: 2 * size, InboxBytes: 3 * size})
+		defer c.close()
+		sessions := c.sessions(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		sent := 0
+		for ; sent < 1000; sent++ {
+			err := sessions[0].Send(ctx, c.ids[1], wire.Frame{Tag: activation(1, 0, sent), Payload: payload(size, sent)})
+			if errors.Is(err, context.DeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Inbox 3, queue 2, and what QUIC's windows (32 MB at most) hold in between.
+		if sent < 5 || sent > 5+400 {
+			t.Fatalf("%d messages were taken before Send waited", sent)
+		}
+		other := wire.Tag{Kind: wire.Gradient, Generation: 1}
+		mustSend(t, sessions[0], c.ids[1], other, []byte("another class"))
+		mustReceive(t, sessions[1], c.ids[0], other, []byte("another class"))
+		// The first message that is held back is accepted because it is waited for,
+		// although the inbox stays full.
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 0, 3), payload(size, 3))
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 0, 4), payload(size, 4))
+		for i := range sent {
+			if i != 3 && i != 4 {
+				mustReceive(t, sessions[1], c.ids[0], activation(1, 0, i), payload(size, i))
+			}
+		}
+		mustSend(t, sessions[0], c.ids[1], activation(1, 1, 0), payload(10*size, 1)) // larger than both bounds
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 1, 0), payload(10*size, 1))
+		select {
+		case id := <-sessions[0].Lost():
+			t.Errorf("%.8s was lost", id)
+		default:
+		}
+	})
+}
+
+// TestOwnMessagesAreBounded: what a node sends to itself has the same bound.
+func TestOwnMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 1, Shape{}, Options{InboxBytes: 10})
+		defer c.close()
+		s := c.sessions(1)[0]
+		mustSend(t, s, c.ids[0], activation(1, 0, 0), make([]byte, 8))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Send(ctx, c.ids[0], wire.Frame{Tag: activation(1, 0, 1), Payload: make([]byte, 8)}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the second message: %v", err)
+		}
+		mustReceive(t, s, c.ids[0], activation(1, 0, 0), make([]byte, 8))
+		mustSend(t, s, c.ids[0], activation(1, 0, 1), make([]byte, 8))
+		mustReceive(t, s, c.ids[0], activation(1, 0, 1), make([]byte, 8))
+	})
+}

@@ -1,0 +1,209 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+func TestThreePeersOverLoopback(t *testing.T) {
+	before := runtime.NumGoroutine()
+	c := run(t, loopbackNetworks(t, 3), Options{})
+	everybody(t, c, c.sessions(1), 3, 200_000)
+	everybody(t, c, c.sessions(2), 2, 10)
+	c.close()
+	for wait := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Since(wait) > 10*time.Second {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// In a bubble a test does not end while a goroutine is left.
+func TestThreePeersEmulated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shape := Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, Jitter: 3 * time.Millisecond, LossPerMillion: 1000}
+		c, _ := emulated(t, 3, shape, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 2, 100_000)
+		for _, st := range sessions[0].Stats() {
+			if st.MinRTT < 40*time.Millisecond || st.MinRTT > 80*time.Millisecond {
+				t.Errorf("RTT to %.8s is %v on a link of 40 ms", st.Peer, st.MinRTT)
+			}
+			if st.FramesSent != 10 || st.FramesReceived != 10 || st.PayloadSent != 1_000_000 || st.PayloadReceived != 1_000_000 {
+				t.Errorf("counts are %+v", st)
+			}
+			if g := st.Goodput(); g <= 0 || g > 12_500_000 {
+				t.Errorf("goodput is %d bytes/s on a line of 12500000", g)
+			}
+		}
+	})
+}
+
+func TestNewerGenerationIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		c.sessions(1)
+		ahead := c.endpoints[0].Session(2, c.ids)
+		mustSend(t, ahead, c.ids[1], activation(2, 5, 7), []byte("early"))
+		time.Sleep(2 * time.Second)
+		behind := c.endpoints[1].Session(2, c.ids)
+		mustReceive(t, behind, c.ids[0], activation(2, 5, 7), []byte("early"))
+		mustSend(t, behind, c.ids[0], activation(2, 5, 8), []byte("answer"))
+		mustReceive(t, ahead, c.ids[1], activation(2, 5, 8), []byte("answer"))
+	})
+}
+
+// TestUnopenedSessionIsWaitedFor: a peer that lives but opens its session late is not lost.
+func TestUnopenedSessionIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{}, Options{})
+		defer c.close()
+		for i := range c.ids { // the peer that dials, and the one that waits
+			g := planner.Generation(i + 1)
+			s := c.endpoints[i].Session(g, c.ids)
+			select {
+			case id := <-s.Lost():
+				t.Fatalf("%.8s is lost", id)
+			case <-time.After(time.Minute):
+			}
+			late := c.endpoints[1-i].Session(g, c.ids)
+			mustSend(t, late, c.ids[i], activation(g, 0, 0), []byte("late"))
+			mustReceive(t, s, c.ids[1-i], activation(g, 0, 0), []byte("late"))
+		}
+	})
+}
+
+func TestParkedStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{ParkedStreams: 2})
+		defer c.close()
+		for g := planner.Generation(1); g <= 4; g++ { // one stream in each, and its end
+			s := c.endpoints[0].Session(g, c.ids)
+			mustSend(t, s, c.ids[1], activation(g, 0, 0), []byte{byte(g)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := c.endpoints[1].Counts().Unparked; n < 4 {
+			t.Errorf("%d streams made room, want 4 or more of the 8", n)
+		}
+		s := c.endpoints[1].Session(4, c.ids)
+		mustReceive(t, s, c.ids[0], activation(4, 0, 0), []byte{4})
+	})
+}
+
+func TestOlderGenerationIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		c.endpoints[1].Session(5, c.ids)
+		old := c.endpoints[0].Session(4, c.ids)
+		mustSend(t, old, c.ids[1], activation(4, 0, 0), []byte("too late"))
+		time.Sleep(time.Second)
+		err := old.Send(t.Context(), c.ids[1], wire.Frame{Tag: activation(4, 0, 1)})
+		if !errors.Is(err, ErrLeft) || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("sending to a peer that is ahead: %v", err)
+		}
+		if c.endpoints[1].Counts().OldStreams == 0 {
+			t.Error("the refused stream is not counted")
+		}
+		fresh := c.endpoints[0].Session(5, c.ids)
+		mustSend(t, fresh, c.ids[1], activation(5, 0, 0), []byte("now"))
+	})
+}
+
+func TestSessionMustBeNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{}, Options{})
+		defer c.close()
+		e := c.endpoints[0]
+		e.Session(3, c.ids)
+		again := e.Session(3, c.ids)
+		if err := again.Send(t.Context(), c.ids[1], wire.Frame{Tag: activation(3, 0, 0)}); !errors.Is(err, ErrGeneration) {
+			t.Errorf("send: %v", err)
+		}
+		if _, err := again.Receive(t.Context(), c.ids[1], activation(3, 0, 0)); !errors.Is(err, ErrGeneration) {
+			t.Errorf("receive: %v", err)
+		}
+	})
+}
+
+func TestMisuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{}, Options{MaxTensorBytes: 100})
+		defer c.close()
+		s, ctx := c.sessions(1)[0], t.Context()
+		for name, tt := range map[string]struct {
+			to   planner.PeerID
+			f    wire.Frame
+			want error
+		}{
+			"kind":       {c.ids[1], wire.Frame{Tag: wire.Tag{Generation: 1}}, wire.ErrKind},
+			"generation": {c.ids[1], wire.Frame{Tag: activation(2, 0, 0)}, ErrGeneration},
+			"size":       {c.ids[1], wire.Frame{Tag: activation(1, 0, 0), Payload: make([]byte, 101)}, ErrTooLarge},
+			"stranger":   {"nobody", wire.Frame{Tag: activation(1, 0, 0)}, ErrStranger},
+		} {
+			if err := s.Send(ctx, tt.to, tt.f); !errors.Is(err, tt.want) {
+				t.Errorf("send, %s: %v", name, err)
+			}
+		}
+		if _, err := s.Receive(ctx, "nobody", activation(1, 0, 0)); !errors.Is(err, ErrStranger) {
+			t.Errorf("receive from a stranger: %v", err)
+		}
+		if _, err := s.Receive(ctx, c.ids[1], activation(2, 0, 0)); !errors.Is(err, ErrGeneration) {
+			t.Errorf("receive of another generation: %v", err)
+		}
+	})
+}
+
+// TestCloseDeliversWhatIsQueued: the last message before Close arrives, and Close does not
+// use up its time.
+func TestCloseDeliversWhatIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 3, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		mustSend(t, sessions[0], c.ids[1], activation(1, 9, 9), payload(500_000, 1))
+		begin := time.Now()
+		sessions[0].Close()
+		if took := time.Since(begin); took > 500*time.Millisecond {
+			t.Errorf("closing took %v", took)
+		}
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 9, 9), payload(500_000, 1))
+		c.close()
+	})
+}
+
+func TestCloseUnblocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 2, Shape{}, Options{QueueFrames: 1})
+		defer c.close()
+		em.Cut(c.ids[0], c.ids[1], true)
+		s := c.endpoints[0].Session(1, c.ids)
+		mustSend(t, s, c.ids[1], activation(1, 0, 0), nil)
+		errs := make(chan error, 2)
+		go func() { errs <- s.Send(context.Background(), c.ids[1], wire.Frame{Tag: activation(1, 0, 1)}) }()
+		go func() {
+			_, err := s.Receive(context.Background(), c.ids[1], activation(1, 0, 2))
+			errs <- err
+		}()
+		synctest.Wait()
+		s.Close()
+		for range 2 {
+			if err := <-errs; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if err := s.Send(t.Context(), c.ids[0], wire.Frame{Tag: activation(1, 0, 3)}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("send to itself after Close: %v", err)
+		}
+	})
+}
