@@ -21,8 +21,8 @@
 //
 // # Goroutines
 //
-// Serve runs the HTTP server under an errgroup and returns when it is down; net/http adds
-// one goroutine a connection, which Serve waits for. A reader of events that falls
+// Run serves HTTP under an errgroup and returns when the server is down; net/http adds one
+// goroutine a connection, which Run waits for. A reader of events that falls
 // further behind than its queue is cut off, so that it can never hold the node up.
 //
 // The package refuses to decide anything about the run, and to listen on any address but

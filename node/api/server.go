@@ -52,25 +52,24 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Server is a node's local API, listening since Listen.
+// Server is a node's local API, listening already.
 type Server struct {
 	options  Options
 	address  Address
 	listener net.Listener
 	streams  chan struct{} // one token for each stream of events
-	ending   chan struct{} // closed when Serve shuts down
+	ending   chan struct{} // closed when Run shuts down
 	// readTimeout is for a request, writeTimeout for each write to a reader of events.
 	readTimeout, writeTimeout time.Duration
 }
 
 // Listen takes a random loopback port and writes the address file. Requests are answered
-// once Serve runs; who never calls Serve must call Close.
-func Listen(ctx context.Context, o Options) (*Server, error) {
+// once Run runs; who never calls Run must call Close.
+func Listen(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("api: listen on loopback: %w", err)
 	}
@@ -93,9 +92,9 @@ func (s *Server) Close() error {
 	return errors.Join(s.listener.Close(), removeAddress(s.options.Dir, s.address))
 }
 
-// Serve answers requests until ctx is done, then removes the address file, lets streams
+// Run answers requests until ctx is done, then removes the address file, lets streams
 // write the events that are queued and waits for requests in flight, for 5 s at most.
-func (s *Server) Serve(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: s.readTimeout,
