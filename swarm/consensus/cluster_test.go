@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -373,6 +374,89 @@ func TestDeadVoterIsReplaced(t *testing.T) {
 		if slices.Contains(l.Servers(), Server{victim, true}) {
 			t.Errorf("the dead voter still votes: %v", l.Servers())
 		}
+	})
+}
+
+func TestSevenNodes(t *testing.T) {
+	inBubble(t, 7, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		for range 2 {
+			c.crash(c.leader().self)
+			c.until("the next leader", func() bool { return c.leader() != nil })
+		}
+		c.must(c.follower(), WantSave{Count: 1})
+		c.everywhere("the wish", func(s State) bool { return s.SaveWanted == 1 })
+	})
+}
+
+func TestSilence(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		victim := c.follower().self
+		if s := l.Silence(victim); s != 0 {
+			t.Errorf("a follower that answers is silent for %v", s)
+		}
+		c.crash(victim)
+		time.Sleep(20 * time.Second)
+		if s := l.Silence(victim); s < 19*time.Second || s > 21*time.Second {
+			t.Errorf("a follower that died 20 s ago is silent for %v", s)
+		}
+		c.start(victim)
+		c.until("it is heard again", func() bool { return l.Silence(victim) == 0 })
+	})
+}
+
+// Streams with nonsense, half a request or nothing at all are closed and harm nobody.
+func TestHostileStreams(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		wire := c.net.join("x")
+		for name, b := range map[string][]byte{
+			"nothing":        nil,
+			"unknown type":   []byte("zzz"),
+			"half a request": {streamRequest, opPropose, 1, 200},
+			"too long":       {streamRequest, opPropose, 1, 255, 255, 255, 255},
+			"raft nonsense":  append([]byte{streamRaft}, bytes.Repeat([]byte{0xff}, 300)...),
+		} {
+			s, err := wire.Open(t.Context(), l.self)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(b) > 0 {
+				if _, err := s.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := s.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("%s: the stream ends with %v", name, err)
+			}
+			s.Close()
+		}
+		ask := func(q request) response {
+			s, err := wire.Open(t.Context(), l.self)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			s.Write(appendRequest([]byte{streamRequest}, q))
+			r, err := readResponse(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		if r := ask(request{op: opPropose, body: []byte("no entry")}); !errors.Is(r.err(), ErrRejected) {
+			t.Errorf("a proposal that is no entry gives %v", r.err())
+		}
+		for range 2 * maxRequests {
+			if _, err := wire.Open(t.Context(), l.self); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * requestTimeout)
+		c.must(c.follower(), testRun())
+		wire.crash()
 	})
 }
 

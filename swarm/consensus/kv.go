@@ -1,8 +1,9 @@
 package consensus
 
 // KV is the transactional store that log, votes and snapshots are kept in: one bucket,
-// used by one node. Keys sort as bytes. Implementations may keep neither the keys and
-// values they are given nor expect theirs to be kept beyond the call.
+// used by one node. Keys sort as bytes. An implementation must not keep the slices it is
+// given. Raft ends the process when its term or vote cannot be written, so the store should
+// keep some space in reserve.
 type KV interface {
 	// Get gives a copy of the value of key.
 	Get(key []byte) (value []byte, found bool, err error)

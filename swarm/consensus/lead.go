@@ -15,7 +15,8 @@ import (
 const (
 	reconcileInterval = time.Second
 	// readyLag is how many entries a server may be behind and still be given a vote.
-	readyLag = 64
+	readyLag     = 64
+	readyTimeout = time.Second
 )
 
 // lead keeps the servers right while this node leads.
@@ -46,7 +47,7 @@ func (n *Node) reconcile(ctx context.Context) error {
 	for ctx.Err() == nil {
 		a := Membership(Servers{
 			Self: n.self, Servers: n.Servers(), Members: n.State().Members,
-			Silent: n.silence, Ready: func(p planner.PeerID) bool { return n.isReady(ctx, p) },
+			Silent: n.Silence, Ready: func(p planner.PeerID) bool { return n.isReady(ctx, p) },
 		})
 		if a.Kind == Rest {
 			return nil
@@ -81,8 +82,9 @@ func (n *Node) takeOver() error {
 	return nil
 }
 
-// silence is how long ago a server was last heard of, 0 when it answers heartbeats.
-func (n *Node) silence(p planner.PeerID) time.Duration {
+// Silence is how long ago a server was last heard of, 0 when it answers heartbeats. Only
+// the leader knows; elsewhere it is 0.
+func (n *Node) Silence(p planner.PeerID) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, silent := n.silent[p]
@@ -94,6 +96,8 @@ func (n *Node) silence(p planner.PeerID) time.Duration {
 
 // isReady asks a server how far it has come.
 func (n *Node) isReady(ctx context.Context, p planner.PeerID) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
 	r, err := n.ask(ctx, p, request{op: opApplied})
 	if err != nil || r.code != codeDone || len(r.body) != 8 {
 		return false

@@ -57,10 +57,11 @@ func (n *Node) try(ctx context.Context, q request, attempt int) error {
 	if n.raft.State() == raft.Leader {
 		return n.commit(q.body)
 	}
-	leader, _, _ := n.Leader()
-	target := leader
-	if contacts := n.contacts(); len(contacts) > 0 && (leader == "" || attempt%2 == 1) {
+	target, _, _ := n.Leader()
+	if contacts := n.contacts(); len(contacts) > 0 && target == "" {
 		target = contacts[attempt%len(contacts)]
+	} else if len(contacts) > 0 && attempt%2 == 1 {
+		target = contacts[attempt/2%len(contacts)]
 	}
 	if target == "" || target == n.self {
 		return errRetry
