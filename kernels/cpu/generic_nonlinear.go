@@ -64,26 +64,13 @@ func geluGradGeneric(dx, dout, x []float32) {
 	}
 }
 
-// adamW scalars, in the order of kernels.AdamWScalars.
-const (
-	adamLR = iota
-	adamBeta1
-	adamBeta2
-	adamEps
-	adamDecay
-	adamCorrection1
-	adamCorrection2
-	adamGradScale
-)
-
 func adamWGeneric(param, m, v, grad []float32, s *[8]float32) {
-	rate1, rate2 := 1/s[adamCorrection1], 1/s[adamCorrection2]
 	for i := range param {
 		g := grad[i] * s[adamGradScale]
-		m[i] += (1 - s[adamBeta1]) * (g - m[i])
-		v[i] += (1 - s[adamBeta2]) * (g*g - v[i])
-		root := float32(math.Sqrt(float64(v[i] * rate2)))
-		param[i] -= s[adamLR] * (m[i]*rate1/(root+s[adamEps]) + s[adamDecay]*param[i])
+		m[i] += s[adamRest1] * (g - m[i])
+		v[i] += s[adamRest2] * (g*g - v[i])
+		root := float32(math.Sqrt(float64(v[i] * s[adamRate2])))
+		param[i] -= s[adamLR] * (m[i]*s[adamRate1]/(root+s[adamEps]) + s[adamDecay]*param[i])
 	}
 }
 

@@ -29,7 +29,8 @@ type variant struct {
 
 	gelu     func(out, x []float32)
 	geluGrad func(dx, dout, x []float32)
-	adamW    func(param, m, v, grad []float32, s *[8]float32)
+	// adamW's scalars are listed in adamw.go.
+	adamW func(param, m, v, grad []float32, s *[8]float32)
 
 	sum        func(x []float32) float32
 	sumSquares func(x []float32) float64

@@ -1,0 +1,21 @@
+// Command asm generates the assembly of package cpu:
+//
+//	go run ./kernels/cpu/asm -out kernels/cpu/loops_amd64.s
+//
+// The declarations are in loops_amd64.go; go vet compares both.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	multiply("multiply6x16", 6, ymm)
+	multiply("multiply12x32", 12, zmm)
+	transpose()
+	elementwise()
+	reductions()
+	nonlinear()
+	layerNorm()
+	Generate()
+}

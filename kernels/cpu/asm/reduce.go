@@ -1,0 +1,113 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+func elementwise() {
+	begin("addAVX2", "func(out, x, y []float32)", "computes out = x + y.")
+	out, x, y := slice("out"), slice("x"), slice("y")
+	loop("out", func(l lanes) {
+		v := l.load(x)
+		VADDPS(l.load(y), v, v)
+		l.store(v, out)
+	})
+	end()
+
+	begin("scaleAVX2", "func(x []float32, s float32)", "computes x *= s.")
+	x = slice("x")
+	s := scalar("s")
+	loop("x", func(l lanes) {
+		v := l.load(x)
+		VMULPS(s, v, v)
+		l.store(v, x)
+	})
+	end()
+}
+
+func reductions() {
+	maximum()
+	sums()
+	sumSquares()
+}
+
+func maximum() {
+	begin("maxAVX2", "func(x []float32) float32", "is the largest element, minus infinity without any.")
+	x := slice("x")
+	least, top := YMM(), YMM()
+	VMOVUPS(constant(float32(math.Inf(-1))), least)
+	VMOVAPS(least, top)
+	loop("x", func(l lanes) {
+		v := l.load(x)
+		if l.mask != nil {
+			VBLENDVPS(l.mask, v, least, v)
+		}
+		VMAXPS(top, v, top)
+	})
+	high, low := XMM(), top.AsX()
+	VEXTRACTF128(Imm(1), top, high)
+	VMAXPS(low, high, high)
+	VMOVHLPS(high, high, low)
+	VMAXPS(low, high, high)
+	VMOVSHDUP(high, low)
+	VMAXSS(low, high, high)
+	Store(high, ReturnIndex(0))
+	end()
+}
+
+func sums() {
+	begin("sumAVX2", "func(x []float32) float32", "is the sum of x.")
+	x := slice("x")
+	sum := zero()
+	loop("x", func(l lanes) { VADDPS(l.load(x), sum, sum) })
+	Store(fold(sum), ReturnIndex(0))
+	end()
+
+	begin("dotAVX2", "func(x, y []float32) float32", "is the sum of x*y.")
+	x = slice("x")
+	y := slice("y")
+	dot := zero()
+	loop("x", func(l lanes) { VFMADD231PS(l.load(y), l.load(x), dot) })
+	Store(fold(dot), ReturnIndex(0))
+	end()
+
+	begin("deviationAVX2", "func(x []float32, mean float32) float32", "is the sum of (x-mean)^2.")
+	x = slice("x")
+	mean := scalar("mean")
+	squares := zero()
+	loop("x", func(l lanes) {
+		v := l.load(x)
+		VSUBPS(mean, v, v)
+		l.drop(v)
+		VFMADD231PS(v, v, squares)
+	})
+	Store(fold(squares), ReturnIndex(0))
+	end()
+}
+
+// sumSquares adds up in float64, four lanes for the low and four for the high halves.
+func sumSquares() {
+	begin("sumSquaresAVX2", "func(x []float32) float64", "is the sum of x^2 in float64.")
+	x := slice("x")
+	low, high := zero(), zero()
+	loop("x", func(l lanes) {
+		v := l.load(x)
+		half, wide := XMM(), YMM()
+		VEXTRACTF128(Imm(1), v, half)
+		VCVTPS2PD(v.AsX(), wide)
+		VFMADD231PD(wide, wide, low)
+		VCVTPS2PD(half, wide)
+		VFMADD231PD(wide, wide, high)
+	})
+	VADDPD(low, high, high)
+	upper := XMM()
+	VEXTRACTF128(Imm(1), high, upper)
+	VADDPD(upper, high.AsX(), upper)
+	VUNPCKHPD(upper, upper, low.AsX())
+	VADDSD(low.AsX(), upper, upper)
+	Store(upper, ReturnIndex(0))
+	end()
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A vector is 8 floats in a YMM register.
+const vectorFloats = 8
+
+var constants = map[uint32]Mem{}
+
+// constant is x eight times in read-only memory.
+func constant(x float32) Mem {
+	bits := math.Float32bits(x)
+	if m, ok := constants[bits]; ok {
+		return m
+	}
+	m := GLOBL(fmt.Sprintf("f32_%08x", bits), 8|16) // RODATA, NOPTR
+	for i := range vectorFloats {
+		DATA(4*i, U32(bits))
+	}
+	constants[bits] = m
+	return m
+}
+
+var maskTable Mem
+
+// masks is eight words of ones and eight of zeros: the mask for the first n lanes
+// starts at word 8-n.
+func masks() Mem {
+	if maskTable.Base == nil {
+		maskTable = GLOBL("masks", 8|16)
+		for i := range 2 * vectorFloats {
+			bits := U32(0)
+			if i < vectorFloats {
+				bits = math.MaxUint32
+			}
+			DATA(4*i, bits)
+		}
+	}
+	return maskTable
+}
+
+// lanes is the access of a loop body to its current vector of each slice. Under a mask
+// the lanes past the end read as zero and are not written.
+type lanes struct {
+	offset reg.Register
+	mask   reg.VecVirtual // nil inside the slices
+}
+
+func (l lanes) at(base reg.Register) Mem { return Mem{Base: base, Index: l.offset, Scale: 1} }
+
+func (l lanes) load(base reg.Register) reg.VecVirtual {
+	v := YMM()
+	if l.mask != nil {
+		VMASKMOVPS(l.at(base), l.mask, v)
+	} else {
+		VMOVUPS(l.at(base), v)
+	}
+	return v
+}
+
+func (l lanes) store(v reg.VecVirtual, base reg.Register) {
+	if l.mask != nil {
+		VMASKMOVPS(v, l.mask, l.at(base))
+	} else {
+		VMOVUPS(v, l.at(base))
+	}
+}
+
+// drop sets the lanes past the end to zero.
+func (l lanes) drop(v reg.VecVirtual) {
+	if l.mask != nil {
+		VANDPS(l.mask, v, v)
+	}
+}
+
+// begin starts a function and says what it computes.
+func begin(name, signature, doc string) {
+	TEXT(name, 4, signature) // NOSPLIT
+	Doc(name + " " + doc)
+}
+
+// slice loads the base of a slice argument.
+func slice(name string) reg.Register { return Load(Param(name).Base(), GP64()) }
+
+// scalar broadcasts a float argument.
+func scalar(name string) reg.VecVirtual {
+	v := YMM()
+	m, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VBROADCASTSS(m.Addr, v)
+	return v
+}
+
+// loop emits body for all whole vectors of the slice `length` and once for the rest.
+func loop(length string, body func(l lanes)) {
+	n := Load(Param(length).Len(), GP64())
+	offset := GP64()
+	XORQ(offset, offset)
+	Label("whole")
+	CMPQ(n, Imm(vectorFloats))
+	JL(LabelRef("rest"))
+	body(lanes{offset: offset})
+	ADDQ(Imm(4*vectorFloats), offset)
+	SUBQ(Imm(vectorFloats), n)
+	JMP(LabelRef("whole"))
+	Label("rest")
+	TESTQ(n, n)
+	JZ(LabelRef("end"))
+	table, mask := GP64(), YMM()
+	LEAQ(masks().Offset(4*vectorFloats), table)
+	NEGQ(n)
+	VMOVUPS(Mem{Base: table, Index: n, Scale: 4}, mask)
+	body(lanes{offset: offset, mask: mask})
+	Label("end")
+}
+
+func zero() reg.VecVirtual {
+	v := YMM()
+	VXORPS(v, v, v)
+	return v
+}
+
+// fold adds the eight lanes of v in a fixed order and gives an XMM with the sum.
+func fold(v reg.VecVirtual) reg.Register {
+	high := XMM()
+	low := v.AsX()
+	VEXTRACTF128(Imm(1), v, high)
+	VADDPS(low, high, high)
+	VMOVHLPS(high, high, low)
+	VADDPS(low, high, high)
+	VMOVSHDUP(high, low)
+	VADDSS(low, high, high)
+	return high
+}
+
+// end returns.
+func end() {
+	VZEROUPPER()
+	RET()
+}
