@@ -102,6 +102,20 @@ func Keys() []string {
 	return keys
 }
 
+// Effective are the settings of the file (of Default without one) under the flags that
+// were given, checked.
+func Effective(file string, flags Config, given func(key string) bool) (Config, error) {
+	c := Default()
+	if file != "" {
+		var err error
+		if c, err = Load(file); err != nil {
+			return Config{}, err
+		}
+	}
+	c = Merge(c, flags, given)
+	return c, c.Validate()
+}
+
 // Merge is file with the fields of flags whose keys were given explicitly.
 func Merge(file, flags Config, given func(key string) bool) Config {
 	out, from := reflect.ValueOf(&file).Elem(), reflect.ValueOf(flags)

@@ -90,3 +90,19 @@ func LatestRun(root string) (string, error) {
 	}
 	return dirs[0], nil
 }
+
+// RunDir is the folder of the run that c describes: Dir when given; else the newest run's
+// to resume, or a new one, under DefaultDir.
+func (c Config) RunDir(now time.Time) (string, error) {
+	if c.Dir != "" {
+		return c.Dir, nil
+	}
+	root, err := DefaultDir()
+	if err != nil {
+		return "", err
+	}
+	if c.Resume {
+		return LatestRun(root)
+	}
+	return NewRunDir(root, now)
+}

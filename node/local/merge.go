@@ -47,8 +47,6 @@ func (m *merge) event(node int, e api.Event) {
 		return
 	case api.KindPlan:
 		k.step = 0
-	case api.KindSample, api.KindDone:
-		k = key{kind: e.Kind}
 	}
 	if !m.first(k) {
 		return

@@ -27,7 +27,7 @@ const (
 	pollEvery = 50 * time.Millisecond
 	// stopGrace is how long the nodes have to stop by themselves once told, before their
 	// standard input is closed as well.
-	stopGrace = 20 * time.Second
+	stopGrace = 30 * time.Second
 	// inviteTTL covers the start of all nodes on a busy machine.
 	inviteTTL = time.Hour
 )

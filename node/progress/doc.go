@@ -4,7 +4,7 @@
 //
 //   - Writer: takes events as they happen; writes JSON lines for machines and, for people,
 //     one updating line on a terminal or a line now and then elsewhere.
-//   - Status: the table that `pnode status` prints.
+//   - Status, Checkpoints, Verified: the tables that commands print.
 //
 // The JSON lines are a fixed surface: one object a committed step,
 //
@@ -16,5 +16,5 @@
 // The package decides nothing, starts no goroutine and reads no clock but the one it is
 // given. Text that came from a model or from another node is stripped of control
 // characters before it reaches a terminal. cmd/pnode and node/local call it; it imports
-// node/api and planner only.
+// node/api, checkpoint and planner for their types only.
 package progress

@@ -74,6 +74,14 @@ func (w *Writer) Notice(text string) {
 	w.line(clean(text))
 }
 
+// Write passes lines on to Text, on lines of their own; a log handler writes here.
+func (w *Writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endLine()
+	return w.options.Text.Write(b)
+}
+
 // Close ends an updating line and gives the first error of a write, if there was one.
 func (w *Writer) Close() error {
 	w.mu.Lock()

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+
+	"pnode/node"
+	"pnode/node/api"
+	"pnode/node/config"
+	"pnode/node/progress"
+	"pnode/planner"
+)
+
+// environment is what a command has of the process around it.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	interrupts     *interrupts
+}
+
+// progress shows a run: JSON lines on standard output if wanted, text on standard error.
+func (e environment) progress(json bool, steps int) *progress.Writer {
+	o := progress.Options{Text: e.stderr, Sample: e.stdout, Terminal: isTerminal(e.stderr), Steps: planner.Step(max(steps, 0))}
+	if json {
+		o.JSON, o.Sample = e.stdout, e.stderr
+	}
+	return progress.New(o)
+}
+
+// output passes what a node shows on to w.
+func output(w *progress.Writer, level slog.Level) node.Output {
+	return node.Output{
+		Events: w.Event,
+		Notice: w.Notice,
+		Log:    slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})),
+	}
+}
+
+// isTerminal tells whether lines can be rewritten.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// dial finds a running node: the one in dir, or without dir the one of the newest run
+// that has one.
+func dial(ctx context.Context, dir string) (*api.Client, error) {
+	if dir != "" {
+		return api.Dial(ctx, dir)
+	}
+	root, err := config.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := config.RunDirs(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range dirs {
+		client, err := api.Dial(ctx, d)
+		if !errors.Is(err, api.ErrNoNode) {
+			return client, err
+		}
+	}
+	return api.Dial(ctx, root) // explains that there is none
+}

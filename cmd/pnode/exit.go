@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/api"
+	"pnode/node/config"
+)
+
+// Exit codes; exitCodesTopic documents them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+	exitInterrupted = 130
+)
+
+// exitCodes tells for each error that has a code of its own which.
+var exitCodes = []struct {
+	err  error
+	code int
+}{
+	{config.ErrInvalid, exitUsage},
+	{api.ErrNoNode, exitUnreachable},
+	{api.ErrUnreachable, exitUnreachable},
+	{api.ErrRefused, exitUnreachable},
+	{api.ErrNotReady, exitUnreachable},
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if usage := (usageError{}); errors.As(err, &usage) {
+		return exitUsage
+	}
+	for _, c := range exitCodes {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return exitFailure
+}
+
+// usageError is about the command line itself.
+type usageError struct {
+	command string
+	err     error
+}
+
+func (u usageError) Error() string { return fmt.Sprintf("%v; see `%s --help`", u.err, u.command) }
+
+func (u usageError) Unwrap() error { return u.err }
+
+// usageArgs makes the errors of an argument check usage errors.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usageError{c.CommandPath(), err}
+		}
+		return nil
+	}
+}
+
+// exitCodesTopic is `pnode help exit-codes`.
+func exitCodesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "What the exit codes mean",
+		Long: fmt.Sprintf(`Exit codes of pnode:
+
+  %3d  done; also a run that was interrupted once and left a checkpoint
+  %3d  it failed; the last line of standard error says why
+  %3d  the command line or the run file is wrong
+  %3d  no node could be reached, or it refused
+  %3d  interrupted twice: ended at once, back to the last checkpoint`,
+			exitOK, exitFailure, exitUsage, exitUnreachable, exitInterrupted),
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"pnode/node/config"
+)
+
+// addTrainFlags adds a flag for every setting, with the defaults that c holds.
+func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
+	f.SortFlags = false
+	f.StringVar(&c.Preset, "preset", c.Preset, "`NAME` of the model")
+	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text: a file, folder or glob; can be repeated (default the Go source tree)")
+	f.Var(&c.DataLimit, "data-limit", "use at most so much of the text")
+	f.IntVar(&c.Steps, "steps", c.Steps, "optimizer updates")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the initial parameters and the order of the data")
+	f.StringVar(&c.Dir, "dir", c.Dir, "`FOLDER` of the run (default a new one, or with --resume the newest)")
+	f.IntVar(&c.Local, "local", c.Local, "run `N` nodes on this machine")
+	f.Var(&c.Replicas, "replicas", "copies of the model")
+	f.Var(&c.Stages, "stages", "pipeline stages of each copy")
+	f.BoolVar(&c.Resume, "resume", c.Resume, "go on with a run, with the settings it was started with")
+	f.StringVar(&c.Listen, "listen", c.Listen, "`HOST:PORT` for other nodes (default loopback, any port)")
+	f.BoolVar(&c.JSON, "json", c.JSON, "one JSON object a step on standard output")
+	f.IntVar(&c.MinNodes, "min-nodes", c.MinNodes, "wait for so many nodes before the first plan")
+	f.IntVar(&c.Micros, "micros", c.Micros, "micro-batches a step")
+	f.IntVar(&c.MicroBatch, "micro-batch", c.MicroBatch, "sequences a micro-batch")
+	f.Float64Var(&c.LR, "lr", c.LR, "learning rate")
+	f.Float64Var(&c.MinLR, "min-lr", c.MinLR, "learning rate at the last step")
+	f.IntVar(&c.WarmupSteps, "warmup-steps", c.WarmupSteps, "steps up to the learning rate")
+	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "decoupled weight decay of matrices")
+	f.Float64Var(&c.ClipNorm, "clip-norm", c.ClipNorm, "bound of the global gradient norm; 0 is off")
+	f.IntVar(&c.HeldOutEvery, "held-out-every", c.HeldOutEvery, "steps between held-out losses")
+	f.IntVar(&c.CheckpointEvery, "checkpoint-every", c.CheckpointEvery, "steps between checkpoints")
+	f.IntVar(&c.Keep, "keep", c.Keep, "newest checkpoints to keep")
+	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "length of the text generated at the end; 0 is none")
+	f.IntVar(&c.Threads, "threads", c.Threads, "cores to compute on; 0 is all")
+	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
+}
+
+// addSupervised adds the flag by which `train --local` starts its nodes.
+func addSupervised(f *pflag.FlagSet, supervised *bool) {
+	f.BoolVar(supervised, "supervised", false, "end when standard input ends")
+	f.Lookup("supervised").Hidden = true
+}
+
+// givenKeys tells by the key of a setting whether its flag is on the command line.
+func givenKeys(f *pflag.FlagSet) func(key string) bool {
+	return func(key string) bool { return f.Changed(strings.ReplaceAll(key, "_", "-")) }
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// interrupts turns the first SIGINT or SIGTERM into a cancelled context and the second
+// into the end of the process.
+type interrupts struct {
+	exit func(code int)
+
+	mu   sync.Mutex // guards kill
+	kill func()     // what to do before the end, if anything
+}
+
+func newInterrupts(exit func(int)) *interrupts { return &interrupts{exit: exit} }
+
+// beforeExit sets what happens at a second interrupt.
+func (i *interrupts) beforeExit(kill func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.kill = kill
+}
+
+// watch listens for signals until stop is called.
+func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals, over := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-signals:
+			fmt.Fprintln(stderr, "\npnode: stopping with a checkpoint; interrupt again to end at once")
+			cancel()
+		case <-over:
+			return
+		}
+		select {
+		case <-signals:
+			i.end()
+		case <-over:
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(over)
+		watching.Wait()
+		cancel()
+	}
+}
+
+func (i *interrupts) end() {
+	i.mu.Lock()
+	kill := i.kill
+	i.mu.Unlock()
+	if kill != nil {
+		kill()
+	}
+	i.exit(exitInterrupted)
+}
+
+// untilEOF is ctx, cancelled too when in ends. The goroutine that reads lasts as long as
+// in does: for standard input, as long as the process.
+func untilEOF(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // an error ends it as well
+		cancel()
+	}()
+	return ctx, cancel
+}

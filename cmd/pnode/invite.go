@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/api"
+	"pnode/node/config"
+)
+
+func (e environment) inviteCommand() *cobra.Command {
+	var dir string
+	var ttl time.Duration
+	var uses int
+	c := &cobra.Command{
+		Use:   "invite",
+		Short: "Print an invite to the run of a node on this machine",
+		Long: `Print a new invite: one string with the addresses of this node and the right to join. It
+can be made where the run was created.`,
+		Example: `  pnode invite
+  pnode invite --ttl 10m --uses 20`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if ttl < time.Second || ttl > api.MaxInviteTTL {
+				return fmt.Errorf("%w: ttl is %s: want 1s to %s", config.ErrInvalid, ttl, api.MaxInviteTTL)
+			}
+			if uses < 1 || uses > api.MaxInviteUses {
+				return fmt.Errorf("%w: uses is %d: want 1 to %d", config.ErrInvalid, uses, api.MaxInviteUses)
+			}
+			client, err := dial(c.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			invite, err := client.Invite(c.Context(), ttl, uses)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(e.stdout, invite)
+			return err
+		},
+	}
+	addDir(c, &dir)
+	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it is valid")
+	c.Flags().IntVar(&uses, "uses", 1, "how many nodes may use it")
+	return c
+}

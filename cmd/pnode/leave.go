@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (e environment) leaveCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "leave",
+		Short: "Let a node of this machine leave its run",
+		Long: `Ask a running node of this machine to hand over its part and leave. The run goes on with
+the other nodes; the last one leaves a checkpoint.`,
+		Example: `  pnode leave
+  pnode leave --dir ~/run7`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := dial(c.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			if err := client.Leave(c.Context()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(e.stdout, "the node in %s (pid %d) is leaving\n", client.Dir(), client.PID())
+			return err
+		},
+	}
+	addDir(c, &dir)
+	return c
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	e := environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interrupts: newInterrupts(os.Exit)}
+	os.Exit(e.run(os.Args[1:]))
+}
+
+// run carries a command line out and gives the exit code.
+func (e environment) run(args []string) int {
+	ctx, stop := e.interrupts.watch(context.Background(), e.stderr)
+	defer stop()
+	root := e.rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(e.stderr, "pnode: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+func (e environment) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pnode",
+		Short: "Train one model on many machines",
+		Long: `pnode pools computers that do not match, joined by slow links, into one training run
+of a language model. One command starts a run, one joins it, none keeps it alive.`,
+		Example: `  pnode train                          train a small model on text of this machine
+  pnode train --local 3                the same, as three nodes
+  pnode join pnode1-...                join a run with an invite
+  pnode status --watch                 look at the run`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          usageArgs(cobra.NoArgs),
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(e.stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), err} })
+	root.AddCommand(
+		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.inviteCommand(), e.leaveCommand(),
+		e.checkpointsCommand(), e.versionCommand(), exitCodesTopic(),
+	)
+	return root
+}

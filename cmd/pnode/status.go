@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/api"
+	"pnode/node/progress"
+)
+
+// watchEvery is the time between two snapshots of --watch.
+const watchEvery = time.Second
+
+func (e environment) statusCommand() *cobra.Command {
+	var dir string
+	var asJSON, watch bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show the run of a node on this machine",
+		Long: `Show roster, plan, step, loss and per-stage times as a running node of this machine knows
+them.`,
+		Example: `  pnode status
+  pnode status --watch
+  pnode status --json --dir ~/run7 | jq .loss`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := dial(c.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			show := e.showStatus
+			if asJSON {
+				show = e.showStatusJSON
+			}
+			return e.watchStatus(c.Context(), client, show, watch)
+		},
+	}
+	addDir(c, &dir)
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	c.Flags().BoolVar(&watch, "watch", false, "again every second")
+	return c
+}
+
+// addDir adds the flag that says which node of this machine is meant.
+func addDir(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "dir", "", "`FOLDER` of the node (default the newest that runs)")
+}
+
+// watchStatus shows one snapshot, or one a second until it is interrupted.
+func (e environment) watchStatus(ctx context.Context, client *api.Client, show func(api.Status) error, watch bool) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		st, err := client.Status(ctx)
+		if ctx.Err() != nil && watch {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if watch && isTerminal(e.stdout) {
+			fmt.Fprint(e.stdout, "\x1b[H\x1b[2J") // home, clear
+		}
+		if err := show(st); err != nil || !watch {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (e environment) showStatus(st api.Status) error {
+	return progress.Status(e.stdout, st, time.Now())
+}
+
+func (e environment) showStatusJSON(st api.Status) error {
+	return json.NewEncoder(e.stdout).Encode(st)
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node"
+	"pnode/node/config"
+	"pnode/node/local"
+)
+
+func (e environment) trainCommand() *cobra.Command {
+	flags := config.Default()
+	var file string
+	var printConfig, supervised bool
+	c := &cobra.Command{
+		Use:   "train [--data PATH...]",
+		Short: "Start a run, or go on with one",
+		Long: `Train a model: start a run, or go on with one (--resume).
+
+Every flag can also stand in a run file (--config run.yaml), with underscores for dashes;
+a flag that is given wins. --print-config shows the result. Progress goes to standard
+error; --json adds one line a step on standard output.`,
+		Example: `  pnode train                                   a few minutes, on text of this machine
+  pnode train --data book.txt --data notes/     on your own text
+  pnode train --local 3 --replicas 1            as a pipeline of three local nodes
+  pnode train --listen 0.0.0.0:4001             let others join; prints an invite
+  pnode train --resume                          go on with the newest run
+  pnode train --lr 1e-3 --print-config > run.yaml`,
+		Args: usageArgs(cobra.ArbitraryArgs),
+		RunE: func(c *cobra.Command, args []string) error {
+			given := givenKeys(c.Flags())
+			if len(args) > 0 && !given("data") {
+				return usageError{c.CommandPath(), fmt.Errorf("unexpected %q: name text with --data", args[0])}
+			}
+			flags.Data = append(flags.Data, args...) // --data *.txt
+			cfg, err := config.Effective(file, flags, given)
+			if err != nil {
+				return err
+			}
+			if printConfig {
+				return cfg.Print(e.stdout)
+			}
+			ctx := c.Context()
+			if supervised {
+				var cancel context.CancelFunc
+				ctx, cancel = untilEOF(ctx, e.stdin)
+				defer cancel()
+			}
+			return e.train(ctx, cfg)
+		},
+	}
+	addTrainFlags(c.Flags(), &flags)
+	c.Flags().StringVar(&file, "config", "", "run `FILE` with settings (YAML)")
+	c.Flags().BoolVar(&printConfig, "print-config", false, "print the effective settings as a run file and exit")
+	addSupervised(c.Flags(), &supervised)
+	return c
+}
+
+func (e environment) train(ctx context.Context, cfg config.Config) error {
+	dir, err := cfg.RunDir(time.Now())
+	if err != nil {
+		return err
+	}
+	cfg.Dir = dir
+	if nodes := len(local.NodeDirs(dir)); cfg.Resume && cfg.Local == 0 {
+		cfg.Local = nodes // of a run of local nodes, 0 of another
+	}
+	w := e.progress(cfg.JSON, cfg.Steps)
+	w.Notice("run folder: " + dir)
+	if cfg.Local > 0 {
+		return errors.Join(e.trainLocal(ctx, cfg, w), w.Close())
+	}
+	return errors.Join(node.Train(ctx, cfg, output(w, cfg.Level())), w.Close())
+}
+
+func (e environment) trainLocal(ctx context.Context, cfg config.Config, w local.Output) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	s, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: w})
+	if err != nil {
+		return err
+	}
+	e.interrupts.beforeExit(s.Kill)
+	return s.Run(ctx)
+}
