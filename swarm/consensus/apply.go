@@ -28,8 +28,8 @@ func (e SetRun) apply(s State) (State, error) {
 		return s, fmt.Errorf("set run %q: the specification of run %q is set and never changes", clip(string(e.Spec.Run)), s.Run.Run)
 	case !name(string(e.Spec.Run)):
 		return s, fmt.Errorf("set run: ID of %d bytes, want 1 to %d", len(e.Spec.Run), maxName)
-	case e.Spec.Model.Blocks < 1 || e.Spec.Train.Micros < 1:
-		return s, fmt.Errorf("set run %q: %d blocks and %d micro-batches, want at least 1 of each", e.Spec.Run, e.Spec.Model.Blocks, e.Spec.Train.Micros)
+	case e.Spec.Model.Blocks < 1 || e.Spec.Model.Blocks > maxBlocks || e.Spec.Train.Micros < 1:
+		return s, fmt.Errorf("set run %q: %d blocks and %d micro-batches, want 1 to %d and at least 1", e.Spec.Run, e.Spec.Model.Blocks, e.Spec.Train.Micros, maxBlocks)
 	}
 	spec := e.Spec
 	s.Run, s.Incarnation = &spec, 1

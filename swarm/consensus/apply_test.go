@@ -189,7 +189,8 @@ func pieces(c Checkpoint) string {
 }
 
 func TestRosterIsBounded(t *testing.T) {
-	s, err := Apply(State{}, testRun())
+	var s State
+	var err error
 	for i := range MaxMembers {
 		if s, err = Apply(s, Join{Peer: planner.PeerID(fmt.Sprintf("p%03d", i)), Boot: 1}); err != nil {
 			t.Fatal(err)
@@ -249,7 +250,9 @@ func planned(t testing.TB) State {
 	var s State
 	var err error
 	for _, e := range []Entry{
-		testRun(), Join{Peer: "a", Boot: 1}, SetMemberState{Peer: "a", Boot: 1, State: Active},
+		testRun(),
+		Join{Peer: "a", Boot: 1},
+		SetMemberState{Peer: "a", Boot: 1, State: Active},
 		SetPlan{Epoch: 2, Term: 1, Plan: planner.Plan{Run: "run", Generation: 1, Replicas: []planner.Pipeline{{
 			Micros: 2, Warmups: []int{1},
 			Stages: []planner.Placement{{Peer: "a", Device: "cpu", Layers: planner.LayerRange{End: 3}}},

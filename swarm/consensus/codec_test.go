@@ -22,7 +22,10 @@ func entries() []Entry {
 		SetMemberState{Peer: "a", Boot: 1, State: Active, Reason: "measured"},
 		SetPlan{Term: 3, Epoch: 2, Reasons: []string{"one node"}, Plan: planner.Plan{Run: "run", Generation: 1, Schedule: "1f1b"}},
 		StageSaved{Step: 10, Generation: 1, Layers: []LayerRef{{Layer: 0, SizeBytes: 5, Chunks: []planner.Hash{chunk}, Holders: []planner.PeerID{"a"}}}},
-		WantSave{Count: 1}, WantStop{}, Resume{Incarnation: 2}, Finish{},
+		WantSave{Count: 1},
+		WantStop{},
+		Resume{Incarnation: 2},
+		Finish{},
 	}
 }
 

@@ -17,8 +17,9 @@ const (
 	// MaxCheckpointChunks bounds the chunks of one checkpoint: 64 GiB in 4 MiB chunks.
 	MaxCheckpointChunks = 16384
 	// MaxHolders bounds the peers listed as holding one layer.
-	MaxHolders = 16
+	MaxHolders = 8
 
+	maxBlocks     = 1024 // transformer blocks of the model
 	maxAddrs      = 32
 	maxDevices    = 16
 	maxLinks      = 256

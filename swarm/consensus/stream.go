@@ -23,7 +23,7 @@ type Stream interface {
 }
 
 // Transport opens and accepts streams. It authenticates both ends and delivers admitted
-// members only.
+// members only. A stream that was accepted is this package's to close.
 type Transport interface {
 	Self() planner.PeerID
 	Open(ctx context.Context, peer planner.PeerID) (Stream, error)

@@ -1,9 +1,7 @@
 package consensus
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,61 +13,6 @@ import (
 
 	"pnode/planner"
 )
-
-// memoryKV is the twin of a durable store: it outlives the node that uses it.
-type memoryKV struct {
-	mu    sync.Mutex
-	pairs map[string][]byte
-	// broken makes every write fail.
-	broken bool
-	writes int
-}
-
-func newMemoryKV() *memoryKV { return &memoryKV{pairs: map[string][]byte{}} }
-
-func (m *memoryKV) Get(key []byte) ([]byte, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.pairs[string(key)]
-	return slices.Clone(v), ok, nil
-}
-
-func (m *memoryKV) Write(changes []Change) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.broken {
-		return errors.New("no space left")
-	}
-	m.writes++
-	for _, c := range changes {
-		if c.Delete {
-			delete(m.pairs, string(c.Key))
-		} else {
-			m.pairs[string(c.Key)] = slices.Clone(c.Value)
-		}
-	}
-	return nil
-}
-
-func (m *memoryKV) Scan(from []byte, reverse bool, visit func(key, value []byte) bool) error {
-	m.mu.Lock()
-	keys := slices.Sorted(maps.Keys(m.pairs))
-	m.mu.Unlock()
-	if reverse {
-		slices.Reverse(keys)
-	}
-	for _, k := range keys {
-		order := bytes.Compare([]byte(k), from)
-		if reverse && order > 0 || !reverse && order < 0 {
-			continue
-		}
-		v, found, err := m.Get([]byte(k))
-		if err != nil || found && !visit([]byte(k), v) {
-			return err
-		}
-	}
-	return nil
-}
 
 // memoryNet joins memoryTransports with streams of a fixed one-way delay that can be cut.
 type memoryNet struct {

@@ -1,0 +1,339 @@
+package consensus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/planner"
+)
+
+func TestOneNodeLeadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: newMemoryNet(0), kv: map[planner.PeerID]*memoryKV{}, nodes: map[planner.PeerID]*Node{}, wires: map[planner.PeerID]*memoryTransport{}}
+		n := c.start("a")
+		took := c.until("leading", func() bool { _, _, self := n.Leader(); return self })
+		if took > 200*time.Millisecond {
+			t.Errorf("led after %v", took)
+		}
+		c.must(n, testRun())
+		c.crash("a")
+
+		n = c.start("a")
+		took = c.until("leading again", func() bool { _, _, self := n.Leader(); return self })
+		if took > 200*time.Millisecond {
+			t.Errorf("led after %v", took)
+		}
+		if n.State().Run == nil {
+			t.Error("a leader that may plan does not have what was committed before")
+		}
+		c.crash("a")
+	})
+}
+
+func TestFollowerProposes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		f := c.follower()
+		c.must(f, testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		err := f.Propose(context.Background(), Resume{Incarnation: 9})
+		if !errors.Is(err, ErrStale) || !errors.Is(err, ErrRejected) {
+			t.Errorf("a stale entry through a follower gives %v", err)
+		}
+		if err := f.Propose(context.Background(), WantSave{Count: 7}); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
+			t.Errorf("a refused entry through a follower gives %v", err)
+		}
+	})
+}
+
+func TestLeaderCrash(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, n, func(t *testing.T, c *cluster) {
+				old := c.leader()
+				c.must(old, testRun())
+				_, term, _ := old.Leader()
+				c.crash(old.self)
+				took := c.until("a new leader", func() bool { return c.leader() != nil })
+				t.Logf("new leader after %v", took)
+				l := c.leader()
+				if _, next, _ := l.Leader(); next <= term {
+					t.Errorf("term %d after %d", next, term)
+				}
+				if l.State().Run == nil {
+					t.Error("the new leader lost the run")
+				}
+				c.must(c.follower(), WantSave{Count: 1})
+				c.everywhere("the wish", func(s State) bool { return s.SaveWanted == 1 })
+			})
+		})
+	}
+}
+
+func TestPartition(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		old := c.leader()
+		voters := slices.DeleteFunc(old.Servers(), func(s Server) bool { return !s.Voter })
+		if len(voters) != 3 {
+			t.Fatalf("voters %v", voters)
+		}
+		c.net.partition(old.self)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- old.Propose(ctx, WantStop{}) }()
+		var l *Node
+		c.until("a leader of the majority", func() bool {
+			l = c.leader()
+			return l != nil && l != old
+		})
+		c.must(l, WantSave{Count: 1})
+		if err := <-done; !errors.Is(err, ErrNoLeader) {
+			t.Errorf("the minority's proposal gives %v", err)
+		}
+		if s := old.State(); s.StopWanted || s.SaveWanted != 0 {
+			t.Error("the minority changed its state")
+		}
+		if _, _, self := old.Leader(); self {
+			t.Error("the minority has a leader")
+		}
+		c.net.partition()
+		c.everywhere("one history", func(s State) bool { return s.SaveWanted == 1 && !s.StopWanted })
+	})
+}
+
+func TestLostQuorumElectsNobody(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.crash("b")
+		c.crash("c")
+		time.Sleep(5 * time.Minute)
+		if l := c.leader(); l != nil {
+			t.Fatal("one of three voters leads")
+		}
+		c.start("b")
+		c.until("a leader with two of three", func() bool { return c.leader() != nil })
+		c.must(c.nodes["b"], testRun())
+	})
+}
+
+func TestAllRestart(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		for _, p := range c.peers {
+			c.crash(p)
+		}
+		time.Sleep(time.Hour)
+		for _, p := range c.peers {
+			c.start(p)
+		}
+		c.settle(3)
+		c.everywhere("the run", func(s State) bool { return s.Run != nil && len(s.Members) == 3 })
+	})
+}
+
+func TestJoinThroughSnapshot(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		for i := range uint64(trailingLogs + 2) {
+			c.must(c.leader(), WantSave{Count: i + 1})
+		}
+		l := c.leader()
+		if err := l.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := (logStore{l.config.KV}).FirstIndex(); first < 2 {
+			t.Fatalf("the log still begins at %d", first)
+		}
+		n := c.join("d")
+		c.until("the state at the new node", func() bool { return n.State().SaveWanted == trailingLogs+2 })
+		if head, err := (&snapshotStore{kv: c.kv["d"]}).head(); err != nil || head.Number == 0 {
+			t.Errorf("it came without a snapshot: %v", err)
+		}
+		c.crash("d")
+		c.start("d")
+		c.until("the state after a restart", func() bool { return c.nodes["d"].State().SaveWanted == trailingLogs+2 })
+	})
+}
+
+func TestLeave(t *testing.T) {
+	for _, n := range []int{2, 3, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, n, func(t *testing.T, c *cluster) {
+				c.must(c.leader(), testRun())
+				for left := n - 1; left >= 1; left-- {
+					l := c.leader()
+					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+					if err := l.Leave(ctx); err != nil {
+						t.Fatal(err)
+					}
+					cancel()
+					c.crash(l.self)
+					c.settle(left)
+				}
+				last := c.leader()
+				if err := last.Leave(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				if m, _ := last.State().Member(last.self); m.State != Active {
+					t.Errorf("the last node is %s", m.State)
+				}
+				c.must(last, WantSave{Count: 1})
+			})
+		})
+	}
+}
+
+func TestDeadVoterIsReplaced(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		var spare, victim planner.PeerID
+		l := c.leader()
+		for _, s := range l.Servers() {
+			if !s.Voter {
+				spare = s.Peer
+			} else if s.Peer != l.self {
+				victim = s.Peer
+			}
+		}
+		c.crash(victim)
+		time.Sleep(DeadAfter / 2)
+		if s := l.Servers(); slices.Contains(s, Server{spare, true}) {
+			t.Fatalf("replaced too early: %v", s)
+		}
+		time.Sleep(DeadAfter)
+		want := []Server{{l.self, true}, {spare, true}}
+		for _, s := range want {
+			if !slices.Contains(l.Servers(), s) {
+				t.Errorf("%v lacks %v", l.Servers(), s)
+			}
+		}
+		if slices.Contains(l.Servers(), Server{victim, true}) {
+			t.Errorf("the dead voter still votes: %v", l.Servers())
+		}
+	})
+}
+
+func TestSevenNodes(t *testing.T) {
+	inBubble(t, 7, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		for range 2 {
+			c.crash(c.leader().self)
+			c.until("the next leader", func() bool { return c.leader() != nil })
+		}
+		c.must(c.follower(), WantSave{Count: 1})
+		c.everywhere("the wish", func(s State) bool { return s.SaveWanted == 1 })
+	})
+}
+
+func TestSilence(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		victim := c.follower().self
+		if s := l.Silence(victim); s != 0 {
+			t.Errorf("a follower that answers is silent for %v", s)
+		}
+		c.crash(victim)
+		time.Sleep(20 * time.Second)
+		if s := l.Silence(victim); s < 19*time.Second || s > 21*time.Second {
+			t.Errorf("a follower that died 20 s ago is silent for %v", s)
+		}
+		c.start(victim)
+		c.until("it is heard again", func() bool { return l.Silence(victim) == 0 })
+	})
+}
+
+// Streams with nonsense, half a request or nothing at all are closed and harm nobody.
+func TestHostileStreams(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		wire := c.net.join("x")
+		for name, b := range map[string][]byte{
+			"nothing":        nil,
+			"unknown type":   []byte("zzz"),
+			"half a request": {streamRequest, opPropose, 1, 200},
+			"too long":       {streamRequest, opPropose, 1, 255, 255, 255, 255},
+			"raft nonsense":  append([]byte{streamRaft}, bytes.Repeat([]byte{0xff}, 300)...),
+		} {
+			s, err := wire.Open(t.Context(), l.self)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(b) > 0 {
+				if _, err := s.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := s.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("%s: the stream ends with %v", name, err)
+			}
+			s.Close()
+		}
+		wire.crash()
+	})
+}
+
+// A well-formed request with nonsense inside is refused, and streams that ask for nothing
+// do not keep the others from being served for longer than they may take.
+func TestUselessRequests(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		wire := c.net.join("x")
+		s, err := wire.Open(t.Context(), l.self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Write(appendRequest([]byte{streamRequest}, request{op: opPropose, body: []byte("no entry")}))
+		r, err := readResponse(s)
+		if err != nil || !errors.Is(r.err(), ErrRejected) {
+			t.Errorf("a proposal that is no entry gives %v, %v", r.err(), err)
+		}
+		s.Close()
+		for range 2 * maxRequests {
+			if _, err := wire.Open(t.Context(), l.self); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * requestTimeout)
+		c.must(c.follower(), testRun())
+		wire.crash()
+	})
+}
+
+func TestNewsOfAnEarlierBoot(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		m, _ := c.leader().State().Member("c")
+		c.crash("c")
+		n := c.join("c")
+		err := n.Propose(context.Background(), SetMemberState{Peer: "c", Boot: m.Boot, State: Gone})
+		if !errors.Is(err, ErrStale) {
+			t.Errorf("declaring the earlier process gone gives %v", err)
+		}
+	})
+}
+
+func TestProposeAfterClose(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		n.Close()
+		if err := n.Propose(context.Background(), testRun()); !errors.Is(err, ErrClosed) {
+			t.Errorf("a closed node's proposal gives %v", err)
+		}
+	})
+}
+
+func TestStartWithABrokenStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := newMemoryKV()
+		kv.broken = true
+		if _, err := Start(context.Background(), Config{Transport: newMemoryNet(0).join("a"), KV: kv, Bootstrap: true}); err == nil {
+			t.Error("a node founded a run that it cannot store")
+		}
+	})
+}
