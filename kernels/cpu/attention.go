@@ -75,7 +75,7 @@ func (t *attentionTask) channelPanels(dst, x []float32, stride int) {
 	for pos := 0; pos < t.T; pos += t.block {
 		k := min(t.block, t.T-pos)
 		for j := 0; j < t.D; j += t.v.nr {
-			packRows(dst[pos*t.width+j*k:][:k*t.v.nr], x[pos*stride+j:], stride, t.v.nr, min(t.v.nr, t.D-j), k)
+			t.v.packRows(dst[pos*t.width+j*k:][:k*t.v.nr], x[pos*stride+j:], stride, min(t.v.nr, t.D-j), k)
 		}
 	}
 }

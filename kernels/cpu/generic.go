@@ -9,7 +9,7 @@ import (
 func generic() *variant {
 	return &variant{
 		name: "generic", mr: 4, nr: 4,
-		multiply: multiplyGeneric, transpose: transposeGeneric,
+		multiply: multiplyGeneric, transpose: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		exp: expGeneric, softmaxGrad: softmaxGradGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,
@@ -46,6 +46,12 @@ func multiplyGeneric(t *tile) {
 			}
 			row[j] = x
 		}
+	}
+}
+
+func copyGeneric(dst, src []float32, stride, k int) {
+	for p := range k {
+		*(*[4]float32)(dst[4*p:]) = *(*[4]float32)(src[p*stride:])
 	}
 }
 

@@ -15,6 +15,20 @@ func multiply6x16(t *tile)
 //go:noescape
 func multiply12x32(t *tile)
 
+// copyRows6 and the like write dst[p*unit+j] = src[p*stride+j] for j < unit and p < k.
+//
+//go:noescape
+func copyRows6(dst, src *float32, stride, k int)
+
+//go:noescape
+func copyRows12(dst, src *float32, stride, k int)
+
+//go:noescape
+func copyRows16(dst, src *float32, stride, k int)
+
+//go:noescape
+func copyRows32(dst, src *float32, stride, k int)
+
 // transpose8 writes dst[p*dstRow+j] = src[j*srcRow+p] for j < 8 and p < k, a multiple
 // of 8.
 //

@@ -11,8 +11,8 @@ import "pnode/kernels"
 // value with Accumulate; then the sum of each following depthBlock products.
 const (
 	depthBlock = 256     // K of one micro-kernel call: a panel is 16 KiB with nr = 16
-	rowBlock   = 48      // rows of a task; a multiple of every mr
-	groupWidth = 512     // columns of a task
+	rowBlock   = 96      // most rows of a task; a multiple of every mr
+	groupWidth = 512     // most columns of a task
 	packLimit  = 1 << 23 // floats of B packed at one time
 )
 
@@ -92,28 +92,26 @@ func (v *variant) packPanels(dst []float32, p *product, r panelRange) {
 		if p.bT {
 			v.packTransposed(panel, p.b[j*p.ldb+r.depth:], p.ldb, cols, r.k)
 		} else {
-			packRows(panel, p.b[r.depth*p.ldb+j:], p.ldb, v.nr, cols, r.k)
+			v.packRows(panel, p.b[r.depth*p.ldb+j:], p.ldb, cols, r.k)
 		}
 	}
 }
 
-// packRows writes dst[p*unit+j] = src[p*stride+j] for j < cols, else 0.
-func packRows(dst, src []float32, stride, unit, cols, k int) {
-	switch {
-	case cols == unit && unit == 16:
-		for p := range k {
-			*(*[16]float32)(dst[p*16:]) = *(*[16]float32)(src[p*stride:])
-		}
-	case cols == unit && unit == 6:
-		for p := range k {
-			*(*[6]float32)(dst[p*6:]) = *(*[6]float32)(src[p*stride:])
-		}
-	default:
-		for p := range k {
-			row := dst[p*unit : (p+1)*unit]
-			copy(row, src[p*stride:p*stride+cols])
-			clear(row[cols:])
-		}
+// packRows writes dst[p*nr+j] = src[p*stride+j] for j < cols, else 0.
+func (v *variant) packRows(dst, src []float32, stride, cols, k int) {
+	if cols == v.nr {
+		v.copyB(dst, src, stride, k)
+		return
+	}
+	packEdge(dst, src, stride, v.nr, cols, k)
+}
+
+// packEdge writes dst[p*unit+j] = src[p*stride+j] for j < cols, else 0.
+func packEdge(dst, src []float32, stride, unit, cols, k int) {
+	for p := range k {
+		row := dst[p*unit : (p+1)*unit]
+		copy(row, src[p*stride:p*stride+cols])
+		clear(row[cols:])
 	}
 }
 

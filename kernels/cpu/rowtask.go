@@ -75,8 +75,10 @@ func (t *rowTask) packA(depth, k int) {
 		rows := min(mr, t.bottom-i)
 		panel := t.packedA[(i-t.top)*k:][:mr*k]
 		switch {
+		case t.aT && rows == mr:
+			t.v.copyA(panel, t.a[depth*t.lda+i:], t.lda, k)
 		case t.aT:
-			packRows(panel, t.a[depth*t.lda+i:], t.lda, mr, rows, k)
+			packEdge(panel, t.a[depth*t.lda+i:], t.lda, mr, rows, k)
 		case rows < mr:
 			packColumns(panel, t.a[i*t.lda+depth:], t.lda, mr, rows, k)
 		}

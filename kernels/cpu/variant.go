@@ -14,6 +14,9 @@ type variant struct {
 	// The micro-kernel: multiply computes a tile of mr rows and nr columns.
 	mr, nr   int
 	multiply func(t *tile)
+	// copyA and copyB write dst[p*unit+j] = src[p*stride+j] for p < k and j < unit, with
+	// unit mr and nr.
+	copyA, copyB func(dst, src []float32, stride, k int)
 	// transpose writes dst[p*nr+j] = src[j*stride+p] for p < k and j < nr.
 	transpose func(dst, src []float32, stride, k int)
 

@@ -28,6 +28,7 @@ func avx2() *variant {
 	return &variant{
 		name: "avx2", mr: 6, nr: 16,
 		multiply: multiply6x16, transpose: transposeTo(16),
+		copyA: copyTo(6, copyRows6), copyB: copyTo(16, copyRows16),
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		exp: expAVX2, softmaxGrad: softmaxGradAVX2,
 		gelu: geluAVX2, geluGrad: geluGradAVX2, adamW: adamWAVX2,
@@ -41,6 +42,7 @@ func avx512() *variant {
 	v := avx2()
 	v.name, v.mr, v.nr = "avx512", 12, 32
 	v.multiply, v.transpose = multiply12x32, transposeTo(32)
+	v.copyA, v.copyB = copyTo(12, copyRows12), copyTo(32, copyRows32)
 	return v
 }
 
@@ -57,5 +59,13 @@ func transposeTo(nr int) func(dst, src []float32, stride, k int) {
 		if whole < k {
 			packColumns(dst[whole*nr:], src[whole:], stride, nr, nr, k-whole)
 		}
+	}
+}
+
+// copyTo makes a variant's copyA or copyB from the assembly for its unit.
+func copyTo(unit int, rows func(dst, src *float32, stride, k int)) func(dst, src []float32, stride, k int) {
+	return func(dst, src []float32, stride, k int) {
+		_, _ = dst[k*unit-1], src[(k-1)*stride+unit-1]
+		rows(&dst[0], &src[0], stride, k)
 	}
 }

@@ -12,6 +12,9 @@ import (
 func main() {
 	multiply("multiply6x16", 6, ymm)
 	multiply("multiply12x32", 12, zmm)
+	for _, unit := range []int{6, 12, 16, 32} {
+		copyRows(unit)
+	}
 	transpose()
 	elementwise()
 	reductions()

@@ -94,6 +94,7 @@ func (m *micro) setUp() {
 		m.a = append(m.a, next)
 	}
 	m.b = m.field(tileB)
+	m.prefetchC()
 	init := m.field(tileInit)
 	for range m.rows {
 		var row []reg.VecVirtual
@@ -103,6 +104,17 @@ func (m *micro) setUp() {
 			row = append(row, acc)
 		}
 		m.acc = append(m.acc, row)
+	}
+}
+
+// prefetchC asks for the rows of C early; they are far apart in memory.
+func (m *micro) prefetchC() {
+	c, row := m.field(tileC), m.field(tileCRow)
+	for range m.rows {
+		for v := range panelVectors * m.kind.bytes / 64 {
+			PREFETCHT0(Mem{Base: c, Disp: 64 * v})
+		}
+		LEAQ(Mem{Base: c, Index: row, Scale: 4}, c)
 	}
 }
 
