@@ -19,7 +19,9 @@ type memberView struct {
 	Peer    planner.PeerID
 	Active  bool // in the roster and not leaving
 	Leaving bool // draining
-	Silent  time.Duration
+	// Reborn: started again after the plan was made, so not carrying it out.
+	Reborn bool
+	Silent time.Duration
 	// Stalled is the generation that the member gave up, 0 for none.
 	Stalled planner.Generation
 }
@@ -66,7 +68,7 @@ func decide(v leadView) verdict {
 	active, leaving := 0, map[planner.PeerID]bool{}
 	present := map[planner.PeerID]bool{}
 	for _, m := range v.Members {
-		present[m.Peer] = m.Active || m.Leaving
+		present[m.Peer] = (m.Active || m.Leaving) && !m.Reborn
 		leaving[m.Peer] = m.Leaving
 		if m.Active {
 			active++
@@ -83,7 +85,7 @@ func decide(v leadView) verdict {
 	}
 	for _, peer := range v.Plan.Peers() {
 		if !present[peer] {
-			return verdict{Plan: true, Why: fmt.Sprintf("%s is gone", peer)}
+			return verdict{Plan: true, Why: fmt.Sprintf("%s is gone, or was started again", peer)}
 		}
 	}
 	if v.StalledFor > stallGrace {

@@ -21,6 +21,10 @@ func TestDecide(t *testing.T) {
 		views[i].Active, views[i].Leaving = false, true
 		return views
 	}
+	reborn := func(views []memberView) []memberView {
+		views[1].Reborn = true
+		return views
+	}
 	silent := alive("a", "b")
 	silent[1].Silent = deadAfter + time.Second
 
@@ -33,7 +37,8 @@ func TestDecide(t *testing.T) {
 		{"plans when they are there", leadView{Members: alive("a", "b"), MinNodes: 2}, verdict{Plan: true, Why: "first plan"}},
 		{"leaves a good plan alone", leadView{Plan: running, Members: alive("a", "b")}, verdict{}},
 		{"marks the silent gone before anything else", leadView{Plan: running, Members: silent, Better: true}, verdict{Gone: "b", Why: "no sign of life for 6s"}},
-		{"plans at once without the dead", leadView{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone"}},
+		{"plans at once without the dead", leadView{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone, or was started again"}},
+		{"plans anew with a member that was started again", leadView{Plan: running, Members: reborn(alive("a", "b"))}, verdict{Plan: true, Why: "b is gone, or was started again"}},
 		{"plans again after a stall", leadView{Plan: running, Members: alive("a", "b"), StalledFor: stallGrace + 1}, verdict{Plan: true, Why: "the generation was given up by a member"}},
 		{"gives a lost peer time to show first", leadView{Plan: running, Members: alive("a", "b"), StalledFor: stallGrace}, verdict{}},
 		{"saves before a member leaves", leadView{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Save: true, Why: "b is leaving"}},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"pnode/pipeline/model"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -83,7 +82,7 @@ func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 		}
 		v.Members = append(v.Members, memberView{
 			Peer: m.Peer, Silent: silent,
-			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining,
+			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Reborn: state.Reborn(m),
 		})
 	}
 	v.StalledFor, _ = n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
@@ -177,9 +176,4 @@ func clipReasons(lines []string) []string {
 		lines[i] = line[:min(len(line), 512)]
 	}
 	return lines
-}
-
-// costsOf is the model's cost table for status and plans.
-func costsOf(run planner.RunSpec) []model.LayerCost {
-	return run.Model.Costs(run.Train.MicroBatch)
 }

@@ -30,7 +30,7 @@ var ErrNotHandedOver = errors.New("node: left without handing over")
 type exit struct {
 	leaving  bool      // asked to leave; once begun it is not taken back
 	stopping bool      // leaving means to stop the run: nobody else is there
-	deadline time.Time // of leaving
+	deadline time.Time // of leaving or stopping; zero while neither is wanted
 	over     bool      // the loop ends
 	left     bool      // the run goes on without this node
 }
@@ -90,10 +90,13 @@ func othersActive(state consensus.State, self planner.PeerID) bool {
 
 // followExit sees whether the state lets this node go.
 func (n *Node) followExit(ctx context.Context, state consensus.State) {
+	if state.StopWanted && n.exit.deadline.IsZero() {
+		n.exit.deadline = time.Now().Add(leaveTimeout)
+	}
 	switch {
 	case state.Finished:
 		n.exit.over = true
-	case state.StopWanted && n.generation == nil && state.Checkpoint.Step >= n.progress.newest():
+	case state.StopWanted && n.generation == nil && (state.Checkpoint.Step >= n.progress.newest() || n.isStalled()):
 		n.exit.over = true
 	case n.exit.leaving && !n.exit.stopping && n.handedOver(state):
 		n.exit.over, n.exit.left = true, true
@@ -121,7 +124,7 @@ func coordinates(plan planner.Plan, peer planner.PeerID) bool {
 // checkDeadline ends a leave that takes too long; what is lost then is the time back to
 // the last checkpoint, never the run.
 func (n *Node) checkDeadline(now time.Time) error {
-	if !n.exit.leaving || now.Before(n.exit.deadline) {
+	if n.exit.deadline.IsZero() || now.Before(n.exit.deadline) {
 		return nil
 	}
 	return fmt.Errorf("%w within %v: the run goes on from step %d with the nodes that are left", ErrNotHandedOver, leaveTimeout, n.raft.State().Checkpoint.Step)

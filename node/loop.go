@@ -49,7 +49,7 @@ func (n *Node) generationDone() <-chan error {
 // event and does nothing where nothing has changed.
 func (n *Node) follow(ctx context.Context) {
 	state := n.raft.State()
-	if state.Plan.Generation > n.followed {
+	if state.Plan.Generation > n.followed && n.belongs(state) {
 		n.followed = state.Plan.Generation
 		n.switchTo(ctx, state)
 	}
@@ -88,6 +88,13 @@ func (n *Node) stopGeneration(cause error) {
 		n.log.Info("generation ended", "generation", n.generation.plan.Generation, "cause", err)
 	}
 	n.generation = nil
+}
+
+// belongs tells whether the plan was made with this process in the roster: one from
+// before it started is not carried out.
+func (n *Node) belongs(state consensus.State) bool {
+	m, ok := state.Member(n.self)
+	return ok && m.Boot == n.boot && !state.Reborn(m)
 }
 
 // places tells whether the plan has work for a peer.

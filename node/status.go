@@ -33,6 +33,13 @@ func (n *Node) setStalled(g planner.Generation, why error) {
 	}
 }
 
+// isStalled tells whether this node gave up the current generation.
+func (n *Node) isStalled() bool {
+	n.shared.mu.Lock()
+	defer n.shared.mu.Unlock()
+	return n.shared.stalled != 0
+}
+
 // setBlocked notes why the planner cannot plan; empty is that it can.
 func (n *Node) setBlocked(why string) {
 	n.shared.mu.Lock()

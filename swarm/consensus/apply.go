@@ -142,11 +142,16 @@ func (e Resume) apply(s State) (State, error) {
 	return s, nil
 }
 
-func (Finish) apply(s State) (State, error) {
-	if s.Run == nil {
+func (e Finish) apply(s State) (State, error) {
+	switch {
+	case s.Run == nil:
 		return s, errNoRun
+	case s.Finished:
+		return s, nil
+	case len(e.Sample) > MaxSampleBytes:
+		return s, fmt.Errorf("finish: sample of %d bytes, at most %d", len(e.Sample), MaxSampleBytes)
 	}
-	s.Finished = true
+	s.Finished, s.Sample = true, e.Sample
 	return s, nil
 }
 

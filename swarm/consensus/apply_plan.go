@@ -31,7 +31,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	if len(e.Reasons) > maxReasons || slices.ContainsFunc(e.Reasons, func(r string) bool { return len(r) > maxText }) {
 		return s, fmt.Errorf("set plan %d: more than %d reasons, or one over %d bytes", e.Plan.Generation, maxReasons, maxText)
 	}
-	s.Plan, s.Term, s.Reasons = e.Plan, e.Term, e.Reasons
+	s.Plan, s.Term, s.PlanEpoch, s.Reasons = e.Plan, e.Term, e.Epoch, e.Reasons
 	s.Pending = nil
 	return s, nil
 }

@@ -84,7 +84,10 @@ type Resume struct {
 }
 
 // Finish ends the run: its last step is done.
-type Finish struct{}
+type Finish struct {
+	// Sample is text that the finished model wrote, at most MaxSampleBytes.
+	Sample string `json:"sample,omitempty"`
+}
 
 // kind is the entry's number in the log. Numbers are never reused.
 type kind uint8

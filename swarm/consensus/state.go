@@ -19,7 +19,10 @@ const (
 	// MaxHolders bounds the peers listed as holding one layer.
 	MaxHolders = 8
 
-	maxBlocks     = 1024 // transformer blocks of the model
+	maxBlocks = 1024 // transformer blocks of the model
+	// MaxSampleBytes bounds the text that a finished model leaves.
+	MaxSampleBytes = 64 << 10
+
 	maxAddrs      = 32
 	maxDevices    = 16
 	maxLinks      = 256
@@ -84,10 +87,12 @@ type State struct {
 	// Members are sorted by peer.
 	Members []Member `json:"members,omitempty"`
 	// Plan is the current generation; generation 0 is no plan. Term is the term of the
-	// planner that made it, Reasons its reasons.
-	Plan    planner.Plan `json:"plan"`
-	Term    planner.Term `json:"term"`
-	Reasons []string     `json:"reasons,omitempty"`
+	// planner that made it, PlanEpoch the epoch it was made in, Reasons its reasons. A
+	// member that is active since a later epoch was started again after the plan.
+	Plan      planner.Plan `json:"plan"`
+	Term      planner.Term `json:"term"`
+	PlanEpoch uint64       `json:"plan_epoch"`
+	Reasons   []string     `json:"reasons,omitempty"`
 	// Checkpoint is the newest complete one, Pending the incomplete ones of the current
 	// generation by ascending step.
 	Checkpoint Checkpoint   `json:"checkpoint"`
@@ -95,9 +100,10 @@ type State struct {
 	// SaveWanted counts the checkpoints asked for out of turn.
 	SaveWanted uint64 `json:"save_wanted"`
 	// StopWanted asks all nodes to save and stop; Resume takes it back. Finished is set
-	// once, when the last step is done.
-	StopWanted bool `json:"stop_wanted"`
-	Finished   bool `json:"finished"`
+	// once, when the last step is done; Sample is what the model wrote then.
+	StopWanted bool   `json:"stop_wanted"`
+	Finished   bool   `json:"finished"`
+	Sample     string `json:"sample,omitempty"`
 }
 
 // Member finds a member of the roster.
@@ -106,6 +112,12 @@ func (s State) Member(peer planner.PeerID) (Member, bool) {
 		return s.Members[i], true
 	}
 	return Member{}, false
+}
+
+// Reborn tells whether a member was started again, or came back, after the current plan
+// was made: then that process carries out nothing of the plan.
+func (s State) Reborn(m Member) bool {
+	return m.State == Joining || m.State == Active && m.Since > s.PlanEpoch
 }
 
 func (s State) find(peer planner.PeerID) (int, bool) {
