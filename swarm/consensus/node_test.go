@@ -328,6 +328,37 @@ func TestProposeAfterClose(t *testing.T) {
 	})
 }
 
+// Closing a node closes its streams, though the network stays up.
+func TestCloseEndsStreams(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, p := range c.peers {
+			c.nodes[p].Close()
+			c.wires[p].mu.Lock()
+			if n := len(c.wires[p].streams); n > 0 {
+				t.Errorf("%s left %d streams open", p, n)
+			}
+			c.wires[p].mu.Unlock()
+		}
+	})
+}
+
+// A follower passes a proposal on once, so that two who take each other for the leader do
+// not send it to and fro.
+func TestOneHop(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		f := c.follower()
+		c.until("the follower knows the leader", func() bool { l, _, _ := f.Leader(); return l != "" })
+		q := request{op: opPropose, body: encoded(t, testRun())}
+		if r := f.handle(t.Context(), q); r.code != codeRetry {
+			t.Errorf("without a hop left: %d %s", r.code, r.body)
+		}
+		q.hops = 1
+		if r := f.handle(t.Context(), q); r.code != codeDone {
+			t.Errorf("with a hop left: %d %s", r.code, r.body)
+		}
+	})
+}
+
 func TestStartWithABrokenStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kv := newMemoryKV()
