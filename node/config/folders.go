@@ -13,6 +13,9 @@ import (
 // runs is the folder of DefaultDir that holds one folder a run.
 const runs = "runs"
 
+// MembershipFile is in a node's folder from the moment that it belongs to a run.
+const MembershipFile = "membership.json"
+
 // DefaultDir is pnode's folder among the user's data: $XDG_DATA_HOME/pnode or
 // ~/.local/share/pnode, ~/Library/Application Support/pnode on macOS,
 // %LocalAppData%\pnode on Windows.
@@ -63,6 +66,17 @@ func NewRunDir(root string, now time.Time) (string, error) {
 	}
 }
 
+// holdsRun tells whether dir is the folder of a node that belongs to a run, or of several
+// local nodes of which the first does. A start that failed leaves a folder without.
+func holdsRun(dir string) bool {
+	for _, file := range []string{MembershipFile, filepath.Join("node-0", MembershipFile)} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // RunDirs are the folders of runs under root, newest first.
 func RunDirs(root string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, runs))
@@ -71,8 +85,8 @@ func RunDirs(root string) ([]string, error) {
 	}
 	var dirs []string
 	for _, e := range entries { // sorted by name, which is by time
-		if e.IsDir() {
-			dirs = append(dirs, filepath.Join(root, runs, e.Name()))
+		if dir := filepath.Join(root, runs, e.Name()); holdsRun(dir) {
+			dirs = append(dirs, dir)
 		}
 	}
 	slices.Reverse(dirs)

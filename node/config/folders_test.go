@@ -26,6 +26,24 @@ func TestRunDirsSortByAge(t *testing.T) {
 		}
 		made = append(made, filepath.Base(dir))
 	}
+	if _, err := LatestRun(root); !errors.Is(err, ErrNoRun) {
+		t.Errorf("folders in which no run began count as runs: %v", err)
+	}
+	for i, name := range made {
+		dir := filepath.Join(root, "runs", name)
+		if i == 2 { // a run of local nodes
+			dir = filepath.Join(dir, "node-0")
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, MembershipFile), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := NewRunDir(root, noon.Add(2*time.Hour)); err != nil { // newest, and empty
+		t.Fatal(err)
+	}
 	want := "20260102-120000 20260102-120000-02 20260102-130000 20260102-130000-02"
 	if got := strings.Join(made, " "); got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -81,14 +81,15 @@ func (c Config) validateRates() error {
 	for _, f := range []struct {
 		key       string
 		value, hi float64
+		why       string
 	}{
-		{"lr", c.LR, 10},
-		{"min_lr", c.MinLR, c.LR},
-		{"weight_decay", c.WeightDecay, 10},
-		{"clip_norm", c.ClipNorm, math.MaxFloat32},
+		{"lr", c.LR, 10, ""},
+		{"min_lr", c.MinLR, c.LR, ", the learning rate (lr)"},
+		{"weight_decay", c.WeightDecay, 10, ""},
+		{"clip_norm", c.ClipNorm, math.MaxFloat32, ""},
 	} {
 		if !(f.value >= 0 && f.value <= f.hi) { // also refuses NaN
-			return invalid(f.key, f.value, fmt.Sprintf("0 to %g", f.hi))
+			return invalid(f.key, f.value, fmt.Sprintf("0 to %g%s", f.hi, f.why))
 		}
 	}
 	return nil
