@@ -27,10 +27,10 @@ type ScanOptions struct {
 	Limit int
 }
 
-// Bucket gives the key-value space of this name: 1 to 64 bytes without NUL, or it panics,
+// Bucket gives the key-value space of this name: 1 to 16 bytes without NUL, or it panics,
 // since names are constants of the program.
 func (s *Store) Bucket(name string) *Bucket {
-	if name == "" || len(name) > 64 || bytes.IndexByte([]byte(name), 0) >= 0 {
+	if name == "" || len(name) > maxBucketName || bytes.IndexByte([]byte(name), 0) >= 0 {
 		panic(fmt.Sprintf("checkpoint: bucket name %q", name))
 	}
 	return &Bucket{s: s, name: name, prefix: append([]byte{bucketKeys}, name+"\x00"...)}

@@ -25,6 +25,8 @@ const (
 	// MaxBatchBytes and MaxBatchOps are a batch that always fits in one transaction.
 	MaxBatchBytes = 1 << 20
 	MaxBatchOps   = 4096
+	// maxBucketName bounds what each key of a batch carries besides.
+	maxBucketName = 16
 )
 
 // The first byte of an index key says what it is.
@@ -145,9 +147,12 @@ func (x *index) walk(prefix, from []byte, reverse bool, fn func(key []byte, valu
 // successor is the least key greater than every key with this prefix; a prefix here never
 // consists of 0xff alone.
 func successor(prefix []byte) []byte {
-	s := bytes.TrimRight(prefix, "\xff")
-	s = bytes.Clone(s)
-	s[len(s)-1]++
+	n := len(prefix)
+	for prefix[n-1] == 0xff {
+		n--
+	}
+	s := bytes.Clone(prefix[:n])
+	s[n-1]++
 	return s
 }
 

@@ -1,0 +1,203 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func scan(t *testing.T, b *Bucket, o ScanOptions) string {
+	t.Helper()
+	var keys []string
+	err := b.Scan(o, func(key, value []byte) error {
+		if want := "v" + string(key); string(value) != want {
+			t.Errorf("key %q has value %q", key, value)
+		}
+		keys = append(keys, string(key))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(keys, " ")
+}
+
+func sets(keys ...string) []Op {
+	var ops []Op
+	for _, k := range keys {
+		ops = append(ops, Op{Key: []byte(k), Value: []byte("v" + k)})
+	}
+	return ops
+}
+
+func TestScan(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	for name, ops := range map[string][]Op{
+		"a": sets("x"), "b": sets("a", "b", "ba", "bb", "b\xff", "c", "\xff", "\xff\xff", ""), "b2": sets("y"), "c": sets("z"),
+	} {
+		if err := s.Bucket(name).Write(ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := s.Bucket("b")
+	for _, c := range []struct {
+		o    ScanOptions
+		want string
+	}{
+		{ScanOptions{}, " a b ba bb b\xff c \xff \xff\xff"},
+		{ScanOptions{Reverse: true}, "\xff\xff \xff c b\xff bb ba b a "},
+		{ScanOptions{Limit: 3}, " a b"},
+		{ScanOptions{Reverse: true, Limit: 2}, "\xff\xff \xff"},
+		{ScanOptions{Prefix: []byte("b")}, "b ba bb b\xff"},
+		{ScanOptions{Prefix: []byte("b"), Reverse: true}, "b\xff bb ba b"},
+		{ScanOptions{Prefix: []byte("b\xff"), Reverse: true}, "b\xff"},
+		{ScanOptions{Prefix: []byte("\xff"), Reverse: true}, "\xff\xff \xff"},
+		{ScanOptions{Prefix: []byte("d")}, ""},
+		{ScanOptions{Prefix: []byte("d"), Reverse: true}, ""},
+		{ScanOptions{From: []byte("bb")}, "bb b\xff c \xff \xff\xff"},
+		{ScanOptions{From: []byte("bb"), Reverse: true}, "bb ba b a "},
+		{ScanOptions{From: []byte("bab")}, "bb b\xff c \xff \xff\xff"},
+		{ScanOptions{From: []byte("bab"), Reverse: true}, "ba b a "},
+		{ScanOptions{From: []byte{}}, " a b ba bb b\xff c \xff \xff\xff"},
+		{ScanOptions{From: []byte{}, Reverse: true}, ""},
+		{ScanOptions{Prefix: []byte("b"), From: []byte("bb")}, "bb b\xff"},
+		{ScanOptions{Prefix: []byte("b"), From: []byte("bb"), Reverse: true}, "bb ba b"},
+		{ScanOptions{Prefix: []byte("b"), From: []byte("a")}, "b ba bb b\xff"},
+		{ScanOptions{Prefix: []byte("b"), From: []byte("a"), Reverse: true}, ""},
+		{ScanOptions{Prefix: []byte("b"), From: []byte("c")}, ""},
+		{ScanOptions{Prefix: []byte("b"), From: []byte("c"), Reverse: true}, "b\xff bb ba b"},
+	} {
+		if got := scan(t, b, c.o); got != c.want {
+			t.Errorf("%q %q reverse %v limit %d: %q, want %q", c.o.Prefix, c.o.From, c.o.Reverse, c.o.Limit, got, c.want)
+		}
+	}
+	if got := scan(t, s.Bucket("none"), ScanOptions{}); got != "" {
+		t.Errorf("an empty bucket has %q", got)
+	}
+}
+
+// TestBucketAgainstAMap carries out random batches on a bucket and on a map.
+func TestBucketAgainstAMap(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	b, model := s.Bucket("b"), map[string]string{}
+	r := rand.New(rand.NewPCG(1, 2))
+	key := func() []byte { return []byte{byte(r.IntN(6)) * 51, byte(r.IntN(6)) * 51}[:r.IntN(3)] }
+	for range 150 {
+		var batch []Op
+		for range r.IntN(5) {
+			k := key()
+			if op := (Op{Key: k, Delete: r.IntN(3) == 0}); op.Delete {
+				delete(model, string(k))
+				batch = append(batch, op)
+			} else {
+				model[string(k)] = fmt.Sprint(r.Uint32())
+				batch = append(batch, Op{Key: k, Value: []byte(model[string(k)])})
+			}
+		}
+		if err := b.Write(batch); err != nil {
+			t.Fatal(err)
+		}
+		o := ScanOptions{Prefix: key(), Reverse: r.IntN(2) == 0}
+		if r.IntN(2) == 0 {
+			o.From = key()
+		}
+		var got []string
+		if err := b.Scan(o, func(k, v []byte) error { got = append(got, string(k)+"="+string(v)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if want := scanMap(model, o); !slices.Equal(got, want) {
+			t.Fatalf("%+v: %q, want %q", o, got, want)
+		}
+	}
+}
+
+func scanMap(model map[string]string, o ScanOptions) []string {
+	var want []string
+	for _, k := range slices.Sorted(maps.Keys(model)) {
+		before := o.From != nil && k < string(o.From)
+		after := o.From != nil && k > string(o.From)
+		if strings.HasPrefix(k, string(o.Prefix)) && (o.Reverse && !after || !o.Reverse && !before) {
+			want = append(want, k+"="+model[k])
+		}
+	}
+	if o.Reverse {
+		slices.Reverse(want)
+	}
+	return want
+}
+
+func TestScanStopsAndMayWrite(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	b := s.Bucket("b")
+	if err := b.Write(sets("a", "b", "c")); err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	visited := 0
+	err := b.Scan(ScanOptions{}, func(key, _ []byte) error {
+		if visited++; visited == 2 {
+			return enough
+		}
+		return b.Write([]Op{{Key: []byte("aa"), Value: []byte("new")}, {Key: []byte("c"), Delete: true}})
+	})
+	if err != enough || visited != 2 {
+		t.Errorf("%v after %d", err, visited)
+	}
+	if _, ok, err := b.Get([]byte("c")); ok || err != nil {
+		t.Errorf("c: %v, %v", ok, err)
+	}
+	if v, ok, err := b.Get([]byte("aa")); !ok || err != nil || string(v) != "new" {
+		t.Errorf("aa: %q, %v, %v", v, ok, err)
+	}
+}
+
+func TestBatchBounds(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	b := s.Bucket("sixteen bytes ..")
+	many := make([]Op, MaxBatchOps)
+	for i := range many {
+		many[i] = Op{Key: fmt.Appendf(nil, "%06d", i), Value: make([]byte, MaxBatchBytes/MaxBatchOps-6)}
+	}
+	if err := b.Write(many); err != nil {
+		t.Errorf("the batch that always fits: %v", err)
+	}
+	large := []Op{{Key: []byte("large"), Value: noise(1, MaxValueBytes)}, {Key: []byte("small"), Value: []byte("x")}}
+	if err := b.Write(large); err != nil {
+		t.Fatal(err)
+	}
+	if v, ok, err := b.Get([]byte("large")); err != nil || !ok || !bytes.Equal(v, large[0].Value) {
+		t.Errorf("large value: %d bytes, %v, %v", len(v), ok, err)
+	}
+	for name, batch := range map[string][]Op{
+		"key":        {{Key: make([]byte, MaxKeyBytes+1)}},
+		"value":      {{Key: []byte("k"), Value: make([]byte, MaxValueBytes+1)}},
+		"operations": slices.Repeat(many, 8),
+	} {
+		batch = append([]Op{{Key: []byte("first"), Value: []byte("x")}}, batch...)
+		if err := b.Write(batch); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, ok, err := b.Get([]byte("first")); ok || err != nil {
+			t.Errorf("%s: half of the batch is there (%v)", name, err)
+		}
+	}
+}
+
+func TestBucketNames(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	for _, name := range []string{"", "a\x00b", strings.Repeat("n", maxBucketName+1)} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("name %q is accepted", name)
+				}
+			}()
+			s.Bucket(name)
+		}()
+	}
+}

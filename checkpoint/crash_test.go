@@ -1,0 +1,176 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"pnode/planner"
+)
+
+// crashDir tells the test binary to be the process that gets killed.
+const crashDir = "PNODE_CHECKPOINT_CRASH_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		err := writeForever(dir, os.Stdout)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// crashState is the state of a step's only layer: sizes from one byte to two chunks.
+func crashState(step planner.Step) []byte {
+	return noise(uint64(step), 1+int(step)*700_001%(ChunkBytes+99))
+}
+
+// writeForever commits step after step from the newest on, and tells of each on out once
+// it is durable.
+func writeForever(dir string, out io.Writer) error {
+	s, err := Open(dir, Options{})
+	if err != nil {
+		return err
+	}
+	all, err := s.Manifests()
+	if err != nil {
+		return err
+	}
+	step := planner.Step(1)
+	if len(all) > 0 {
+		step = all[0].Step + 1
+	}
+	for ; ; step++ {
+		if err := crashStep(s, step); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, uint64(step)); err != nil {
+			return err
+		}
+	}
+}
+
+func crashStep(s *Store, step planner.Step) error {
+	w := s.Begin()
+	defer w.Abort()
+	hashes, size, err := w.WriteLayer(context.Background(), bytes.NewReader(crashState(step)))
+	if err != nil {
+		return err
+	}
+	text := fmt.Append(nil, uint64(step))
+	if err := s.Bucket("log").Write([]Op{{Key: text, Value: text}, {Key: []byte("last"), Value: text}}); err != nil {
+		return err
+	}
+	m := Manifest{Run: "crash", Step: step, Generation: 1, Layers: []LayerState{{SizeBytes: size, Chunks: hashes}}}
+	if err := w.Commit(m); err != nil {
+		return err
+	}
+	if step%5 == 0 {
+		if err := s.Retain(8); err != nil {
+			return err
+		}
+		_, err = s.Sweep()
+	}
+	return err
+}
+
+// TestKilledAtAnyMoment kills a writing process again and again, each time later, and
+// looks whether all it said to be durable is there.
+func TestKilledAtAnyMoment(t *testing.T) {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	dir := t.TempDir()
+	last := planner.Step(0)
+	for round := range rounds {
+		last = max(last, runAndKill(t, dir, 1+round*2, int64(round)*3_000_000))
+		checkAfterCrash(t, dir, last)
+	}
+}
+
+// runAndKill kills the process after it has told of some steps, and then written about as
+// many bytes more as this process can hash: a moment within a later step. It gives the
+// last step told.
+func runAndKill(t *testing.T, dir string, steps int, spin int64) planner.Step {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	var last uint64
+	for n := 0; n < steps && lines.Scan(); n++ {
+		if _, err := fmt.Sscan(lines.Text(), &last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noise(1, int(spin))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // told before it was killed
+		if _, err := fmt.Sscan(lines.Text(), &last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait() // killed
+	if complaint.Len() > 0 || last == 0 {
+		t.Fatalf("the process ended by itself: %s", complaint.String())
+	}
+	return planner.Step(last)
+}
+
+func checkAfterCrash(t *testing.T, dir string, last planner.Step) {
+	t.Helper()
+	s := openStore(t, dir, Options{})
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	left, err := os.ReadDir(dir + "/tmp")
+	if err != nil || len(left) > 0 {
+		t.Errorf("temporaries %v, %v", left, err)
+	}
+	r, err := s.Verify(t.Context(), nil)
+	if err != nil || !r.OK() {
+		t.Fatalf("after step %d: %+v, %v", last, r, err)
+	}
+	// One step more may be durable than was told. Retain leaves 8 and lets 4 more come.
+	newest := r.Manifests[0].Step
+	if newest != last && newest != last+1 {
+		t.Fatalf("newest step %d, told %d", newest, last)
+	}
+	for step := newest; step > 0 && step+8 > newest; step-- {
+		m, err := s.Manifest(step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var state bytes.Buffer
+		if err := s.ReadLayer(t.Context(), m.Layers[0].Chunks, &state); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(state.Bytes(), crashState(step)) {
+			t.Errorf("step %d has another state", step)
+		}
+	}
+	for step := planner.Step(1); step <= last; step++ {
+		text := fmt.Sprint(uint64(step))
+		if v, _, err := s.Bucket("log").Get([]byte(text)); err != nil || string(v) != text {
+			t.Errorf("bucket: step %d is %q, %v", step, v, err)
+		}
+	}
+}

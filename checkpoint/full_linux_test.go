@@ -1,0 +1,111 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"pnode/planner"
+)
+
+// smallDisk is a file system of its own in memory.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("mount tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// TestARealDiskRunsFull fills a file system with chunks, then with bucket entries: each
+// stops with ErrDiskFull instead of a fault, everything acknowledged is there, and after
+// making room it goes on.
+func TestARealDiskRunsFull(t *testing.T) {
+	dir := smallDisk(t, "112m")
+	s, err := Open(dir, Options{ReserveBytes: MinReserveBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Manifest{Run: "r", Step: 1, Generation: 1, Layers: []LayerState{{}}}
+	layer := &m.Layers[0]
+	w := s.Begin()
+	for ; err == nil; layer.SizeBytes = int64(len(layer.Chunks)) * ChunkBytes {
+		var h planner.Hash
+		if h, err = w.PutChunk(noise(uint64(len(layer.Chunks)), ChunkBytes)); err == nil {
+			layer.Chunks = append(layer.Chunks, h)
+		}
+	}
+	if !errors.Is(err, ErrDiskFull) || len(layer.Chunks) < 4 {
+		t.Fatalf("after %d chunks: %v", len(layer.Chunks), err)
+	}
+	if err := w.Commit(m); err != nil {
+		t.Fatalf("commit with chunks full: %v", err)
+	}
+	entries := fillBucket(t, s.Bucket("log"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, dir, Options{ReserveBytes: MinReserveBytes})
+	checkFull(t, s, len(layer.Chunks), entries)
+
+	var deletes []Op
+	for i := range entries {
+		deletes = append(deletes, Op{Key: binary.BigEndian.AppendUint32(nil, uint32(i)), Delete: true})
+	}
+	if err := s.Bucket("log").Write(deletes); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+	if err := s.index.write([]Op{{Key: manifestKey(1), Delete: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if freed := sweep(t, s); freed != layer.SizeBytes {
+		t.Errorf("freed %d of %d", freed, layer.SizeBytes)
+	}
+	if err := s.Bucket("log").Write(sets("k")); err != nil {
+		t.Errorf("after making room: %v", err)
+	}
+}
+
+// fillBucket writes entries of 64 KiB until the disk is full.
+func fillBucket(t *testing.T, b *Bucket) (entries int) {
+	t.Helper()
+	for {
+		key := binary.BigEndian.AppendUint32(nil, uint32(entries))
+		err := b.Write([]Op{{Key: key, Value: noise(uint64(entries), 64<<10)}})
+		if errors.Is(err, ErrDiskFull) {
+			return entries
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries++
+	}
+}
+
+func checkFull(t *testing.T, s *Store, chunks, entries int) {
+	t.Helper()
+	r, err := s.Verify(t.Context(), nil)
+	if err != nil || !r.OK() || r.Chunks != chunks {
+		t.Errorf("verify: %+v, %v", r, err)
+	}
+	seen := 0
+	err = s.Bucket("log").Scan(ScanOptions{}, func(key, value []byte) error {
+		if !bytes.Equal(value, noise(uint64(binary.BigEndian.Uint32(key)), 64<<10)) {
+			t.Errorf("entry %x has another value", key)
+		}
+		seen++
+		return nil
+	})
+	if err != nil || seen != entries || entries < 100 {
+		t.Errorf("%d entries of %d, %v", seen, entries, err)
+	}
+}

@@ -1,0 +1,108 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"pnode/planner"
+)
+
+// TestReserve drives every kind of write through the three parts of the reserve.
+func TestReserve(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{ReserveBytes: 64 << 20, freeBytes: func(string) (int64, error) { return free.Load(), nil }})
+	h := put(t, s, []byte("state"))
+	if err := s.Commit(oneChunk(1, h, 5)); err != nil {
+		t.Fatal(err)
+	}
+	step := planner.Step(1)
+	writes := []struct {
+		name string
+		do   func() error
+	}{
+		{"chunk", func() error { step++; _, err := s.PutChunk(fmt.Append(nil, uint64(step))); return err }},
+		{"manifest", func() error { step++; return s.Commit(oneChunk(step, h, 5)) }},
+		{"bucket", func() error { return s.Bucket("b").Write(sets("k")) }},
+		{"pin", func() error { return s.Pin("p", []planner.Hash{h}) }},
+		{"unpin", func() error { return s.Unpin("p") }},
+		{"retain", func() error { return s.Retain(1) }},
+		{"sweep", func() error { _, err := s.Sweep(); return err }},
+	}
+	for _, level := range []struct {
+		free int64
+		full string
+	}{
+		{65 << 20, ""},
+		{63 << 20, "chunk"},
+		{33 << 20, "chunk"},
+		{31 << 20, "chunk manifest bucket pin"},
+		{17 << 20, "chunk manifest bucket pin"},
+		{15 << 20, "chunk manifest bucket pin unpin retain"},
+	} {
+		free.Store(1 << 40)
+		if err := s.Commit(oneChunk(0, h, 5)); err != nil { // something to retain less of
+			t.Fatal(err)
+		}
+		free.Store(level.free)
+		for _, w := range writes {
+			err := w.do()
+			if full := errors.Is(err, ErrDiskFull); full != strings.Contains(level.full, w.name) || !full && err != nil {
+				t.Errorf("%d free: %s: %v", level.free, w.name, err)
+			}
+			if err != nil && !(strings.Contains(err.Error(), dir) && strings.Contains(err.Error(), fmt.Sprint(level.free)) && strings.Contains(err.Error(), "free space")) {
+				t.Errorf("%s: the error lacks path, figure or remedy: %v", w.name, err)
+			}
+		}
+	}
+	if got, err := s.Chunk(h); err != nil || string(got) != "state" {
+		t.Errorf("reading on a full disk: %q, %v", got, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "tmp")); err != nil || len(left) > 0 {
+		t.Errorf("temporaries %v, %v", left, err)
+	}
+}
+
+func TestOpenOnAFullDisk(t *testing.T) {
+	free := int64(1 << 20)
+	_, err := Open(t.TempDir(), Options{freeBytes: func(string) (int64, error) { return free, nil }})
+	if !errors.Is(err, ErrDiskFull) {
+		t.Errorf("error %v", err)
+	}
+	broken := errors.New("statfs broken")
+	if _, err := Open(t.TempDir(), Options{freeBytes: func(string) (int64, error) { return 0, broken }}); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestWritesUnderWayCount: two writes that fit one by one do not fit together.
+func TestWritesUnderWayCount(t *testing.T) {
+	s := &space{path: "here", reserve: 100, free: func(string) (int64, error) { return 150, nil }}
+	done, err := s.take(30, forChunks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.take(30, forChunks); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("both: %v", err)
+	}
+	done()
+	if _, err := s.take(30, forChunks); err != nil {
+		t.Errorf("after the first: %v", err)
+	}
+}
+
+func TestFreeBytesOfARealFolder(t *testing.T) {
+	dir := t.TempDir()
+	if n, err := freeBytes(dir); err != nil || n <= 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := freeBytes(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent folder: %v", err)
+	}
+}

@@ -1,0 +1,150 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pnode/planner"
+)
+
+func goodManifest() Manifest {
+	return Manifest{Run: "r", Step: 12, Generation: 3, Layers: []LayerState{
+		{Layer: 0, SizeBytes: ChunkBytes + 1, Chunks: []planner.Hash{{1}, {2}}, Holders: []planner.PeerID{"b", "a"}},
+		{Layer: 2, SizeBytes: 5, Chunks: []planner.Hash{{3}}},
+		{Layer: 3},
+	}}
+}
+
+func TestManifestGolden(t *testing.T) {
+	zeros := strings.Repeat("0", 62)
+	want := `{"run":"r","step":12,"generation":3,"layers":[` +
+		`{"layer":0,"size_bytes":4194305,"chunks":["01` + zeros + `","02` + zeros + `"],"holders":["b","a"]},` +
+		`{"layer":2,"size_bytes":5,"chunks":["03` + zeros + `"]},` +
+		`{"layer":3,"size_bytes":0,"chunks":[]}]}`
+	if got := string(goodManifest().Encode()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	m, err := DecodeManifest([]byte(want))
+	if err != nil || !bytes.Equal(m.Encode(), []byte(want)) {
+		t.Errorf("decoded: %+v, %v", m, err)
+	}
+	if got := m.Hashes(); !reflect.DeepEqual(got, []planner.Hash{{1}, {2}, {3}}) {
+		t.Errorf("hashes %v", got)
+	}
+}
+
+func TestManifestRefuses(t *testing.T) {
+	for name, change := range map[string]func(*Manifest){
+		"no run":              func(m *Manifest) { m.Run = "" },
+		"long run":            func(m *Manifest) { m.Run = planner.RunID(strings.Repeat("r", maxRunBytes+1)) },
+		"run not text":        func(m *Manifest) { m.Run = "\xff" },
+		"generation 0":        func(m *Manifest) { m.Generation = 0 },
+		"layers out of order": func(m *Manifest) { m.Layers[1].Layer = 3 },
+		"layer twice":         func(m *Manifest) { m.Layers[1].Layer = 0 },
+		"layer negative":      func(m *Manifest) { m.Layers[0].Layer = -1 },
+		"size negative":       func(m *Manifest) { m.Layers[2].SizeBytes = -1 },
+		"size over chunks":    func(m *Manifest) { m.Layers[1].SizeBytes = ChunkBytes + 1 },
+		"a chunk too many":    func(m *Manifest) { m.Layers[0].SizeBytes = ChunkBytes },
+		"chunks of nothing":   func(m *Manifest) { m.Layers[1].SizeBytes = 0 },
+		"holder without name": func(m *Manifest) { m.Layers[0].Holders[1] = "" },
+		"holder not text":     func(m *Manifest) { m.Layers[0].Holders[1] = "\xc0" },
+		"holder twice":        func(m *Manifest) { m.Layers[0].Holders[1] = "b" },
+		"many holders":        func(m *Manifest) { m.Layers[0].Holders = make([]planner.PeerID, maxHolders+1) },
+	} {
+		m := goodManifest()
+		change(&m)
+		if err := m.Validate(); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: validate: %v", name, err)
+		}
+		if _, err := DecodeManifest(m.Encode()); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: decode: %v", name, err)
+		}
+	}
+}
+
+func TestDecodeRefusesOtherForms(t *testing.T) {
+	good := string(goodManifest().Encode())
+	for name, text := range map[string]string{
+		"empty":         "",
+		"not JSON":      "manifest",
+		"space":         " " + good,
+		"trailing":      good + "{}",
+		"unknown field": strings.Replace(good, `"step"`, `"more":1,"step"`, 1),
+		"field twice":   strings.Replace(good, `"step":12`, `"step":11,"step":12`, 1),
+		"other case":    strings.Replace(good, `"step"`, `"Step"`, 1),
+		"null":          strings.Replace(good, `"chunks":[]`, `"chunks":null`, 1),
+		"upper case":    strings.Replace(good, `["01`, `["0A`, 1),
+		"short hash":    strings.Replace(good, `["01`, `["1`, 1),
+		"too long":      good + strings.Repeat(" ", MaxManifestBytes),
+	} {
+		if _, err := DecodeManifest([]byte(text)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzDecodeManifest: what is accepted is canonical and valid, what is refused is ErrCorrupt.
+func FuzzDecodeManifest(f *testing.F) {
+	f.Add(goodManifest().Encode())
+	f.Add([]byte(`{"run":"r","step":1,"generation":1,"layers":[]}`))
+	f.Add([]byte(`{"run":"r","step":1,"generation":1,"layers":[{"layer":9223372036854775807,"size_bytes":-9223372036854775808,"chunks":[]}]}`))
+	f.Add([]byte(`{"run":"\ud800","step":-1,"generation":18446744073709551616,"layers":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := DecodeManifest(b)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if err := m.Validate(); err != nil || !bytes.Equal(m.Encode(), b) {
+			t.Fatalf("accepted %q, which is %v and encodes to %q", b, err, m.Encode())
+		}
+	})
+}
+
+// FuzzUnseal: whatever the stored bytes are, unseal gives them back checked or ErrCorrupt.
+func FuzzUnseal(f *testing.F) {
+	f.Add([]byte("key"), seal([]byte("key"), []byte("value")))
+	f.Add([]byte("key"), []byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, key, sealed []byte) {
+		value, err := unseal(key, sealed)
+		if err == nil && !bytes.Equal(seal(key, value), sealed) || err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("%q, %v", value, err)
+		}
+	})
+}
+
+func TestSealTellsEveryFlip(t *testing.T) {
+	key, value := []byte("key"), []byte("some value")
+	sealed := seal(key, value)
+	if got, err := unseal(key, sealed); err != nil || !bytes.Equal(got, value) {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := unseal([]byte("kez"), sealed); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("under another key: %v", err)
+	}
+	for bit := range len(sealed) * 8 {
+		sealed[bit/8] ^= 1 << (bit % 8)
+		if _, err := unseal(key, sealed); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("bit %d: %v", bit, err)
+		}
+		sealed[bit/8] ^= 1 << (bit % 8)
+	}
+	if _, err := unseal(key, nil); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func TestPinCodec(t *testing.T) {
+	hashes := []planner.Hash{{1}, {2, 3}}
+	if got, err := decodePin(encodePin(hashes)); err != nil || !reflect.DeepEqual(got, hashes) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := decodePin(make([]byte, 33)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("33 bytes: %v", err)
+	}
+}

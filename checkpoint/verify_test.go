@@ -1,0 +1,95 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"pnode/planner"
+)
+
+func TestVerify(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{Self: "me"})
+	good, bad, gone, pinned := put(t, s, []byte("good")), put(t, s, []byte("bad")), put(t, s, []byte("gone")), put(t, s, []byte("pinned"))
+	mine := func(layer int, h planner.Hash, size int64, holders ...planner.PeerID) LayerState {
+		return LayerState{Layer: layer, SizeBytes: size, Chunks: []planner.Hash{h}, Holders: holders}
+	}
+	for _, m := range []Manifest{
+		{Run: "r", Step: 1, Generation: 1, Layers: []LayerState{mine(0, good, 4), mine(1, planner.Hash{7}, 9, "you")}},
+		{Run: "r", Step: 2, Generation: 1, Layers: []LayerState{mine(0, good, 4), mine(1, bad, 3, "me", "you")}},
+		{Run: "r", Step: 3, Generation: 2, Layers: []LayerState{mine(0, good, 4), mine(1, gone, 4)}},
+	} {
+		if err := s.Commit(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Pin("data", []planner.Hash{pinned, good}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Verify(t.Context(), nil)
+	if err != nil || !r.OK() || r.Chunks != 4 || r.Bytes != 17 || len(r.Manifests) != 3 {
+		t.Fatalf("whole: %+v, %v", r, err)
+	}
+	flip(t, s.chunkPath(bad), 1)
+	if err := os.Remove(s.chunkPath(gone)); err != nil {
+		t.Fatal(err)
+	}
+	var last Progress
+	r, err = s.Verify(t.Context(), func(p Progress) {
+		if p.Chunks != last.Chunks+1 || p.TotalChunks != 5 {
+			t.Errorf("progress %+v after %+v", p, last)
+		}
+		last = p
+	})
+	if err != nil || r.OK() {
+		t.Fatalf("damaged: %+v, %v", r, err)
+	}
+	if last.Chunks != 5 || r.Chunks != 2 || r.Bytes != 10 {
+		t.Errorf("progress %+v, report %+v", last, r)
+	}
+	if len(r.Missing) != 1 || r.Missing[0] != gone || len(r.Corrupt) != 1 || r.Corrupt[0] != bad {
+		t.Errorf("missing %v, corrupt %v", r.Missing, r.Corrupt)
+	}
+	want := []ManifestReport{
+		{Step: 3, Generation: 2, Layers: 2, Here: 1},
+		{Step: 2, Generation: 1, Layers: 2, Here: 1},
+		{Step: 1, Generation: 1, Layers: 2, Here: 1, OK: true},
+	}
+	for i := range want {
+		if r.Manifests[i] != want[i] {
+			t.Errorf("manifest %+v, want %+v", r.Manifests[i], want[i])
+		}
+	}
+}
+
+func TestVerifyStops(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	if err := s.Pin("data", []planner.Hash{put(t, s, []byte("a")), put(t, s, []byte("b"))}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := s.Verify(ctx, func(Progress) { cancel() })
+	if !errors.Is(err, context.Canceled) || r.Chunks != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if len(s.guard.held) != 0 {
+		t.Errorf("still held: %v", s.guard.held)
+	}
+}
+
+func TestVerifyTellsADamagedIndexRecord(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	h := put(t, s, []byte("state"))
+	if err := s.Commit(oneChunk(1, h, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.index.write([]Op{{Key: pinKey("p"), Value: make([]byte, 31)}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Verify(t.Context(), nil)
+	if err != nil || !errors.Is(r.Damaged, ErrCorrupt) || r.OK() || r.Chunks != 1 || !r.Manifests[0].OK {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
