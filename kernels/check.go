@@ -2,12 +2,18 @@ package kernels
 
 import "fmt"
 
-// Check tells whether the operands of call c fit its dimensions: nil, or an error that
-// wraps ErrBadCall or ErrUnsupported. Backends call it before they run anything.
-func (i OpInfo) Check(c Call) error {
+// Check tells whether the operands of the call fit its operation and dimensions: nil, or
+// an error that wraps ErrBadCall or ErrUnsupported. Backends call it before they run
+// anything.
+func (c Call) Check() error {
 	if c.Op == 0 || c.Op >= opCount {
 		return fmt.Errorf("%w: no operation %d", ErrBadCall, uint8(c.Op))
 	}
+	return table[c.Op].Check(c)
+}
+
+// Check is Call.Check for a call of this operation.
+func (i OpInfo) Check(c Call) error {
 	if err := i.checkDims(c); err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ func runRefusals(t *testing.T, dev kernels.Device) {
 	a, b, out := all.Slice(0, 16), all.Slice(16, 16), all.Slice(32, 16)
 	for name, call := range map[string]kernels.Call{
 		"no operation":     {},
+		"unknown op":       {Op: 255},
 		"short operand":    kernels.MatMul(out, a.Slice(0, 15), b, kernels.View{}, 4, 4, 4, 0),
 		"absent operand":   kernels.Add(out, a, kernels.View{}, 16),
 		"zero size":        kernels.Copy(out.Slice(0, 0), a.Slice(0, 0), 0),

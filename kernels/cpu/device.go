@@ -93,10 +93,7 @@ func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
 // Supports checks the operands of c against the table and that they are live buffers of
 // this device.
 func (d *Device) Supports(c kernels.Call) error {
-	if c.Op == 0 {
-		return fmt.Errorf("%w: cpu: no operation", kernels.ErrBadCall)
-	}
-	if err := kernels.Info(c.Op).Check(c); err != nil {
+	if err := c.Check(); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
 	for _, v := range c.Args {

@@ -11,8 +11,9 @@ import "pnode/kernels"
 // value with Accumulate; then the sum of each following depthBlock products.
 const (
 	depthBlock = 256     // K of one micro-kernel call: a panel is 16 KiB with nr = 16
-	rowBlock   = 96      // most rows of a task; a multiple of every mr
+	rowBlock   = 96      // most rows of a task: 96 KiB of A
 	groupWidth = 512     // most columns of a task
+	packWidth  = 128     // columns of a packing task, and the least of any; a multiple of every nr
 	packLimit  = 1 << 23 // floats of B packed at one time
 )
 
@@ -60,18 +61,18 @@ func (d *Device) multiplyColumns(p *product, from, to int) error {
 	if err := d.pool.reserve(rowScratch(v)); err != nil {
 		return err
 	}
-	depths := blocks(p.k, depthBlock)
-	groups := blocks(padded, groupWidth)
-	d.pool.run(depths*groups, func(_ *worker, task int) {
-		depth, left := task/groups*depthBlock, from+task%groups*groupWidth
-		v.packPanels(packed[depth*padded+(left-from)*min(depthBlock, p.k-depth):], p, panelRange{
-			from: left, to: min(to, left+groupWidth), depth: depth, k: min(depthBlock, p.k-depth),
-		})
+	depths, parts := blocks(p.k, depthBlock), blocks(to-from, packWidth)
+	d.pool.run(depths*parts, func(_ *worker, task int) {
+		depth, left := task/parts*depthBlock, from+task%parts*packWidth
+		k := min(depthBlock, p.k-depth)
+		r := panelRange{from: left, to: min(to, left+packWidth), depth: depth, k: k}
+		v.packPanels(packed[depth*padded+(left-from)*k:], p, r)
 	})
-	d.pool.run(blocks(p.m, rowBlock)*groups, func(w *worker, task int) {
-		t := rowTask{product: p, v: v, w: w, top: task / groups * rowBlock, left: from + task%groups*groupWidth}
-		t.bottom, t.right = min(p.m, t.top+rowBlock), min(to, t.left+groupWidth)
-		t.scratch.rest = w.scratch
+	rows, cols := taskSize(p.m, to-from, d.threads)
+	groups := blocks(to-from, cols)
+	d.pool.run(blocks(p.m, rows)*groups, func(w *worker, task int) {
+		t := rowTask{product: p, v: v, w: w, top: task / groups * rows, left: from + task%groups*cols}
+		t.bottom, t.right = min(p.m, t.top+rows), min(to, t.left+cols)
 		t.prepare()
 		for depth := 0; depth < p.k; depth += depthBlock {
 			k := min(depthBlock, p.k-depth)
@@ -79,6 +80,23 @@ func (d *Device) multiplyColumns(p *product, from, to int) error {
 		}
 	})
 	return nil
+}
+
+// taskSize cuts an [m,n] result into tasks, at least four for each worker where the
+// result is large enough. The bits of the result do not depend on the cut.
+func taskSize(m, n, threads int) (rows, cols int) {
+	rows, cols = rowBlock, groupWidth
+	for blocks(m, rows)*blocks(n, cols) < 4*threads {
+		switch {
+		case cols > packWidth:
+			cols /= 2
+		case rows > rowBlock/4: // 24 rows: still a multiple of every mr
+			rows /= 2
+		default:
+			return rows, cols
+		}
+	}
+	return rows, cols
 }
 
 // panelRange is a part of B: columns [from, to), k rows from row depth on.

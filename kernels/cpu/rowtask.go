@@ -20,6 +20,7 @@ func rowScratch(v *variant) int {
 }
 
 func (t *rowTask) prepare() {
+	t.scratch.rest = t.w.scratch
 	t.zero, t.bias = t.scratch.take(t.v.nr), t.scratch.take(t.v.nr)
 	t.edge = t.scratch.take(t.v.mr * t.v.nr)
 	t.packedA = t.scratch.take(roundUp(rowBlock, t.v.mr) * depthBlock)

@@ -1,0 +1,88 @@
+package conform_test
+
+import (
+	"math"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/conform"
+	"pnode/kernels/cpu"
+	"pnode/kernels/null"
+)
+
+// saboteur is a device whose queues do something wrong after each call.
+type saboteur struct {
+	kernels.Device
+	harm func(q kernels.Queue, c kernels.Call)
+}
+
+type saboteurQueue struct {
+	kernels.Queue
+	harm func(q kernels.Queue, c kernels.Call)
+}
+
+func (s saboteur) NewQueue() (kernels.Queue, error) {
+	q, err := s.Device.NewQueue()
+	return saboteurQueue{q, s.harm}, err
+}
+
+func (q saboteurQueue) Do(c kernels.Call) {
+	q.Queue.Do(c)
+	q.harm(q.Queue, c)
+}
+
+// change adds to one element of a view, or makes it NaN.
+func change(q kernels.Queue, v kernels.View, by float32) {
+	x := make([]float32, 1)
+	q.Read(kernels.Float32Bytes(x), v)
+	x[0] += by
+	q.Write(v, kernels.Float32Bytes(x))
+}
+
+// TestFindsFaults checks the checker: what a backend can do wrong is noticed.
+func TestFindsFaults(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	inf := float32(math.Inf(1))
+	faults := map[string]func(q kernels.Queue, c kernels.Call){
+		"small error": func(q kernels.Queue, c kernels.Call) { change(q, c.Args[0].Slice(5, 1), 0.01) },
+		"NaN":         func(q kernels.Queue, c kernels.Call) { change(q, c.Args[0].Slice(c.Args[0].Len-1, 1), inf-inf) },
+		"guard before": func(q kernels.Queue, c kernels.Call) {
+			zero(q, kernels.View{Buf: c.Args[0].Buf, Off: c.Args[0].Off - 1, Len: 1})
+		},
+		"guard after": func(q kernels.Queue, c kernels.Call) {
+			zero(q, kernels.View{Buf: c.Args[1].Buf, Off: c.Args[1].Off + c.Args[1].Len, Len: 1})
+		},
+		"changed input": func(q kernels.Queue, c kernels.Call) { change(q, c.Args[1].Slice(3, 1), 1) },
+	}
+	c := conform.Case{Call: kernels.Call{Op: kernels.OpMatMul, Dims: [6]int{5, 6, 7}}, Seed: 9}
+	for name, harm := range faults {
+		bad := saboteur{Device: dev, harm: harm}
+		q, err := bad.NewQueue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conform.Check(bad, q, c); err == nil {
+			t.Errorf("%s is not noticed", name)
+		}
+		if err := conform.SelfTest(bad); err == nil {
+			t.Errorf("%s passes the self test", name)
+		}
+	}
+}
+
+func zero(q kernels.Queue, v kernels.View) { q.Write(v, make([]byte, 4)) }
+
+// TestNullFails: a device that computes nothing is no backend.
+func TestNullFails(t *testing.T) {
+	if err := conform.SelfTest(null.New()); err == nil {
+		t.Error("the null device passes")
+	}
+}

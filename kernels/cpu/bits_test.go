@@ -1,0 +1,162 @@
+package cpu
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pnode/kernels"
+)
+
+var (
+	absent    = kernels.View{}
+	attention = kernels.AttentionShape{B: 2, T: 131, H: 6, K: 3, D: 20}
+)
+
+// bitCalls are calls that are cut into several tasks.
+var bitCalls = []kernels.Call{
+	kernels.MatMul(absent, absent, absent, absent, 203, 290, 530, kernels.Accumulate),
+	kernels.MatMul(absent, absent, absent, absent, 130, 700, 300, kernels.TransA),
+	kernels.MatMul(absent, absent, absent, absent, 500, 33, 65, kernels.TransB),
+	kernels.ColumnSum(absent, absent, 1000, 70, 0),
+	kernels.EmbedForward(absent, absent, absent, absent, 9, 40, 130, 11),
+	kernels.EmbedBackward(absent, absent, absent, absent, 9, 40, 230, 11),
+	kernels.LayerNormForward(absent, absent, absent, absent, absent, absent, 700, 90, 1e-5),
+	kernels.LayerNormBackwardInput(absent, absent, absent, absent, absent, absent, 700, 90, kernels.Accumulate),
+	kernels.LayerNormBackwardWeight(absent, absent, absent, absent, absent, absent, 700, 90),
+	kernels.AttentionForward(absent, absent, absent, attention),
+	kernels.AttentionBackward(absent, absent, absent, absent, absent, absent, attention),
+	kernels.GELUForward(absent, absent, 100003), kernels.GELUBackward(absent, absent, absent, 100003),
+	kernels.CrossEntropy(absent, absent, absent, 500, 101, 0.1),
+	kernels.AdamW(absent, absent, absent, absent, 100003, kernels.AdamWScalars{LR: 0.1, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Correction1: 1, Correction2: 1, GradScale: 1}),
+	kernels.SumSquares(absent, absent, 100003),
+	kernels.Add(absent, absent, absent, 100003), kernels.Scale(absent, 100003, 3),
+	kernels.Fill(absent, 100003, 3), kernels.Copy(absent, absent, 100003),
+}
+
+// outputBits runs a call on operands drawn from a fixed seed and gives the bits of
+// everything it wrote.
+func outputBits(t *testing.T, dev *Device, c kernels.Call) []uint32 {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	q, err := dev.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := kernels.Info(c.Op)
+	for k, o := range info.Operands {
+		buf, err := dev.Alloc(o.DType, o.Count(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer buf.Free()
+		c.Args[k] = kernels.Whole(buf)
+		host := make([]float32, buf.Len())
+		for i := range host {
+			host[i] = rng.Float32()
+			if o.DType == kernels.I32 {
+				host[i] = math.Float32frombits(rng.Uint32N(11))
+			}
+		}
+		q.Write(c.Args[k], kernels.Float32Bytes(host))
+	}
+	q.Do(c)
+	var bits []uint32
+	for k, o := range info.Operands {
+		if o.Role == kernels.In {
+			continue
+		}
+		host := make([]float32, o.Count(c))
+		q.Read(kernels.Float32Bytes(host), c.Args[k])
+		for _, x := range host {
+			bits = append(bits, math.Float32bits(x))
+		}
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return bits
+}
+
+func TestThreadsDoNotChangeBits(t *testing.T) {
+	seen := map[kernels.Op]bool{}
+	for _, v := range usableVariants() {
+		t.Run(v.name, func(t *testing.T) {
+			t.Setenv(VariantEnv, v.name)
+			one, others := newDevice(t, Options{Threads: 1}), []*Device{newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 7})}
+			for _, c := range bitCalls {
+				seen[c.Op] = true
+				want := outputBits(t, one, c)
+				for _, dev := range others {
+					if i := firstDifference(outputBits(t, dev, c), want); i >= 0 {
+						t.Errorf("%v: element %d differs between 1 and %d threads", c, i, dev.Threads())
+					}
+				}
+			}
+		})
+	}
+	for _, op := range kernels.Ops() {
+		if !seen[op] {
+			t.Errorf("%v is not covered", op)
+		}
+	}
+}
+
+func firstDifference(a, b []uint32) int {
+	for i := range b {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestPlaceDoesNotChangeBits multiplies parts of A and B and expects the very elements of
+// the whole product, wherever tiles and tasks end.
+func TestPlaceDoesNotChangeBits(t *testing.T) {
+	const m, n, k = 101, 150, 300
+	for _, v := range usableVariants() {
+		t.Run(v.name, func(t *testing.T) {
+			t.Setenv(VariantEnv, v.name)
+			dev := newDevice(t, Options{Threads: 2})
+			a, b, bias := upload(t, dev, ramp(m*k, 7)), upload(t, dev, ramp(n*k, 11)), upload(t, dev, ramp(n, 5))
+			whole := download(t, dev, m*n, func(out kernels.View) kernels.Call {
+				return kernels.MatMul(out, a, b, bias, m, n, k, kernels.TransB)
+			})
+			rng := rand.New(rand.NewPCG(3, 4))
+			for range 20 {
+				top, left := rng.IntN(m), rng.IntN(n)
+				rows, cols := 1+rng.IntN(m-top), 1+rng.IntN(n-left)
+				part := download(t, dev, rows*cols, func(out kernels.View) kernels.Call {
+					return kernels.MatMul(out, a.Slice(top*k, rows*k), b.Slice(left*k, cols*k), bias.Slice(left, cols), rows, cols, k, kernels.TransB)
+				})
+				for i, x := range part {
+					if want := whole[(top+i/cols)*n+left+i%cols]; x != want {
+						t.Fatalf("rows %d+%d, columns %d+%d: element %d is %v, %v in the whole product", top, rows, left, cols, i, x, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func upload(t *testing.T, dev *Device, x []float32) kernels.View {
+	t.Helper()
+	buf, err := dev.Alloc(kernels.F32, len(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(buf.Free)
+	copy(floats(kernels.Whole(buf)), x)
+	return kernels.Whole(buf)
+}
+
+// download runs the call made for a fresh output of n elements and gives them.
+func download(t *testing.T, dev *Device, n int, call func(out kernels.View) kernels.Call) []float32 {
+	t.Helper()
+	out := upload(t, dev, make([]float32, n))
+	if err := dev.run(call(out)); err != nil {
+		t.Fatal(err)
+	}
+	return append([]float32(nil), floats(out)...)
+}

@@ -1,0 +1,167 @@
+package cpu
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"pnode/kernels"
+)
+
+func TestVariantOverride(t *testing.T) {
+	t.Setenv(VariantEnv, "generic")
+	if got := newDevice(t, Options{}).Variant(); got != "generic" {
+		t.Errorf("variant is %s, want generic", got)
+	}
+	t.Setenv(VariantEnv, "sse9")
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "PNODE_CPU=sse9") || !strings.Contains(err.Error(), "generic") {
+		t.Errorf("error is %v, want the variable, its value and what is possible", err)
+	}
+}
+
+func TestNegativeThreads(t *testing.T) {
+	if _, err := New(Options{Threads: -1}); err == nil {
+		t.Error("no error for -1 threads")
+	}
+}
+
+// TestVerifyFindsWrongKernels runs the start-up check on micro-kernels that lose a
+// product, forget to accumulate, or write outside of their tile.
+func TestVerifyFindsWrongKernels(t *testing.T) {
+	broken := map[string]func(t *tile){
+		"short":  func(t *tile) { c := *t; c.K--; multiplyGeneric(&c) },
+		"forget": func(t *tile) { c := *t; c.Accumulate = 0; multiplyGeneric(&c) },
+		"wide":   func(t *tile) { multiplyGeneric(t); unsafe.Slice(t.C, 5)[4]++ },
+	}
+	for name, multiply := range broken {
+		v := generic()
+		v.multiply = multiply
+		if v.verify() {
+			t.Errorf("%s: passes", name)
+		}
+	}
+	if !generic().verify() {
+		t.Error("the right one does not pass")
+	}
+}
+
+func TestBuffers(t *testing.T) {
+	dev := newDevice(t, Options{Threads: 1})
+	for _, n := range []int{0, 1, 1000, 1 << 20} {
+		buf, err := dev.Alloc(kernels.F32, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem := floats(kernels.Whole(buf))
+		if n > 0 && uintptr(unsafe.Pointer(&mem[0]))%64 != 0 {
+			t.Errorf("%d floats are not aligned", n)
+		}
+		for i, x := range mem {
+			if x != 0 {
+				t.Fatalf("element %d of %d is %v", i, n, x)
+			}
+		}
+		buf.Free()
+		buf.Free()
+		if err := dev.Supports(kernels.Fill(kernels.View{Buf: buf, Len: n}, n, 0)); n > 0 && !errors.Is(err, kernels.ErrBadCall) {
+			t.Errorf("call on a freed buffer: %v", err)
+		}
+	}
+	if _, err := dev.Alloc(kernels.F32, math.MaxInt/8); !errors.Is(err, kernels.ErrOutOfMemory) {
+		t.Errorf("alloc of everything: %v", err)
+	}
+	if _, err := dev.Alloc(kernels.BF16, 1); !errors.Is(err, kernels.ErrUnsupported) {
+		t.Errorf("alloc of bf16: %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	dev, other := newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
+	tokens, err := dev.Alloc(kernels.I32, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tokens.Free)
+	out, wte := upload(t, dev, make([]float32, 6)), upload(t, dev, make([]float32, 12))
+	embed := kernels.EmbedForward(out, kernels.Whole(tokens), wte, absent, 1, 2, 3, 4)
+	ints(kernels.Whole(tokens))[1] = 4
+	if err := dev.run(embed); !errors.Is(err, kernels.ErrBadCall) || !strings.Contains(err.Error(), "tokens[1] is 4") {
+		t.Errorf("token outside of the vocabulary: %v", err)
+	}
+	ints(kernels.Whole(tokens))[1] = 3
+	if err := dev.run(embed); err != nil {
+		t.Error(err)
+	}
+	if err := other.Supports(embed); !errors.Is(err, kernels.ErrBadCall) {
+		t.Errorf("buffers of another device: %v", err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := dev.run(embed); !errors.Is(err, errClosed) {
+		t.Errorf("call on a closed device: %v", err)
+	}
+}
+
+// TestQueuesAtTheSameTime uses one device from several goroutines.
+func TestQueuesAtTheSameTime(t *testing.T) {
+	dev := newDevice(t, Options{Threads: 3})
+	const n = 70000
+	var group sync.WaitGroup
+	for g := range 4 {
+		x := upload(t, dev, make([]float32, n))
+		group.Go(func() {
+			q, err := dev.NewQueue()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range 50 {
+				q.Do(kernels.Fill(x, n, float32(g+1)))
+				q.Do(kernels.Add(x, x, x, n))
+			}
+			got := make([]float32, n)
+			q.Read(kernels.Float32Bytes(got), x)
+			if err := q.Close(); err != nil {
+				t.Error(err)
+			}
+			for i, v := range got {
+				if v != float32(2*(g+1)) {
+					t.Errorf("queue %d: element %d is %v", g, i, v)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestNaNStays makes sure that a number that is none is seen downstream.
+func TestNaNStays(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, v := range usableVariants() {
+		x := []float32{1, 2, 3, 4, nan, 5, 6, 7, 8, nan}
+		out := make([]float32, len(x))
+		v.gelu(out, x)
+		checkNaN(t, v.name+" gelu", out)
+		v.geluGrad(out, []float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, x)
+		checkNaN(t, v.name+" geluGrad", out)
+		if sum := v.exp(out, x, 1, 0); sum == sum {
+			t.Errorf("%s exp: sum is %v", v.name, sum)
+		}
+		checkNaN(t, v.name+" exp", out)
+	}
+}
+
+// checkNaN wants NaN at elements 4 and 9 only.
+func checkNaN(t *testing.T, name string, x []float32) {
+	t.Helper()
+	for i, v := range x {
+		if math.IsNaN(float64(v)) != (i%5 == 4) {
+			t.Errorf("%s: element %d is %v", name, i, v)
+		}
+	}
+}

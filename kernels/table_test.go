@@ -1,0 +1,108 @@
+package kernels
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+type hostBuffer struct {
+	dtype DType
+	count int
+}
+
+func (b *hostBuffer) DType() DType { return b.dtype }
+func (b *hostBuffer) Len() int     { return b.count }
+func (b *hostBuffer) Free()        {}
+
+func view(dtype DType, n int) View { return Whole(&hostBuffer{dtype, n}) }
+
+// TestTableIsComplete fails when somebody adds an op without its row.
+func TestTableIsComplete(t *testing.T) {
+	names := map[string]bool{}
+	for _, op := range Ops() {
+		info := Info(op)
+		if info.Name == "" || names[info.Name] {
+			t.Errorf("op %d: name %q", op, info.Name)
+		}
+		names[info.Name] = true
+		if info.Class.String() == "invalid" || info.Dims == "" || info.flops == nil || len(info.Operands) == 0 {
+			t.Errorf("%v: row is not complete", op)
+		}
+		if info.Operands[0].Role != Out && info.Operands[0].Role != InOut {
+			t.Errorf("%v: outputs come first", op)
+		}
+		if got := info.Tolerance(BF16); got < 1.0/256 {
+			t.Errorf("%v: tolerance in bf16 is %v", op, got)
+		}
+	}
+}
+
+func TestAttentionCosts(t *testing.T) {
+	s := AttentionShape{B: 2, T: 3, H: 4, K: 2, D: 5}
+	// 6 causal pairs of positions, 2 products of 2*D operations each, for 2*4 heads.
+	c := AttentionForward(View{}, View{}, View{}, s)
+	if got := Info(c.Op).FLOPs(c); got != 6*2*2*5*2*4 {
+		t.Errorf("forward: %d FLOPs", got)
+	}
+	// qkv [2,3,8*5], out [2,3,4*5], lse [2,4,3]
+	if got := Info(c.Op).Bytes(c); got != 4*(240+120+24) {
+		t.Errorf("forward: %d bytes", got)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := MatMul(view(F32, 6), view(F32, 8), view(F32, 12), View{}, 2, 3, 4, 0)
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	huge := good
+	huge.Dims = [6]int{math.MaxInt, math.MaxInt, math.MaxInt}
+	half := good
+	half.Args[1] = view(BF16, 8)
+	extra := good
+	extra.Args[5] = view(F32, 1)
+	heads := AttentionForward(view(F32, 12), view(F32, 3), view(F32, 28), AttentionShape{B: 1, T: 1, H: 3, K: 2, D: 4})
+	for name, c := range map[string]struct {
+		call Call
+		want error
+	}{
+		"huge":            {huge, ErrBadCall},
+		"bf16":            {half, ErrUnsupported},
+		"extra operand":   {extra, ErrBadCall},
+		"heads":           {heads, ErrBadCall},
+		"long operand":    {Add(view(F32, 3), view(F32, 4), view(F32, 3), 3), ErrBadCall},
+		"negative":        {Fill(view(F32, 3), -3, 0), ErrBadCall},
+		"bad range":       {Fill(View{Buf: &hostBuffer{F32, 9}, Off: math.MaxInt - 1, Len: 3}, 3, 0), ErrBadCall},
+		"op out of table": {Call{Op: opCount}, ErrBadCall},
+	} {
+		if err := c.call.Check(); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	x := view(F32, 3)
+	if err := Add(x, x, view(F32, 3), 3).Check(); err != nil {
+		t.Errorf("in place: %v", err)
+	}
+	long := EmbedForward(view(F32, 6), view(I32, 2), view(F32, 12), view(F32, 30), 1, 2, 3, 4)
+	if err := long.Check(); err != nil {
+		t.Errorf("more positions than used: %v", err)
+	}
+}
+
+func TestHostBytes(t *testing.T) {
+	b := Float32Bytes([]float32{1, -2})
+	if want := [8]byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0}; [8]byte(b) != want {
+		t.Errorf("bytes are %x, want %x", b, want)
+	}
+	if got := AsFloat32(b); [2]float32(got) != [2]float32{1, -2} {
+		t.Errorf("floats are %v", got)
+	}
+	shifted := append(make([]byte, 1, 9), b...)[1:]
+	if got := AsFloat32(shifted); [2]float32(got) != [2]float32{1, -2} {
+		t.Errorf("floats at an odd address are %v", got)
+	}
+	if Int32Bytes([]int32{258})[1] != 1 || len(Float32Bytes(nil)) != 0 {
+		t.Error("integers are not little endian")
+	}
+}
