@@ -328,11 +328,17 @@ func TestProposeAfterClose(t *testing.T) {
 	})
 }
 
-// Closing a node closes its streams, though the network stays up.
+// Closing a node closes its streams, at once, even those whose other end does not answer.
 func TestCloseEndsStreams(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.net.partition(c.leader().self)
+		time.Sleep(leaseTimeout / 2)
 		for _, p := range c.peers {
+			began := time.Now()
 			c.nodes[p].Close()
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("closing %s took %v", p, took)
+			}
 			c.wires[p].mu.Lock()
 			if n := len(c.wires[p].streams); n > 0 {
 				t.Errorf("%s left %d streams open", p, n)
