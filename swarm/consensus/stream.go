@@ -42,22 +42,22 @@ const (
 type streamLayer struct {
 	transport Transport
 	incoming  chan *conn
+	open      context.Context // ends when the layer is closed
+	end       context.CancelFunc
 	// mu guards conns, all open connections; nil when the layer is closed.
-	mu     sync.Mutex
-	conns  map[*conn]struct{}
-	closed chan struct{}
+	mu    sync.Mutex
+	conns map[*conn]struct{}
 }
 
 func newStreamLayer(t Transport) *streamLayer {
-	return &streamLayer{
-		transport: t, incoming: make(chan *conn),
-		conns: map[*conn]struct{}{}, closed: make(chan struct{}),
-	}
+	l := &streamLayer{transport: t, incoming: make(chan *conn), conns: map[*conn]struct{}{}}
+	l.open, l.end = context.WithCancel(context.Background())
+	return l
 }
 
 // Dial opens a stream to the peer whose ID the address is.
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(l.open, timeout)
 	defer cancel()
 	peer := planner.PeerID(address)
 	s, err := l.transport.Open(ctx, peer)
@@ -91,7 +91,7 @@ func (l *streamLayer) deliver(ctx context.Context, s Stream, peer planner.PeerID
 	}
 	select {
 	case l.incoming <- c:
-	case <-l.closed:
+	case <-l.open.Done():
 	case <-ctx.Done():
 		c.Close()
 	}
@@ -115,18 +115,16 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.incoming:
 		return c, nil
-	case <-l.closed:
+	case <-l.open.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // Close closes the layer and every stream of it.
 func (l *streamLayer) Close() error {
+	l.end()
 	l.mu.Lock()
 	conns := l.conns
-	if conns != nil {
-		close(l.closed)
-	}
 	l.conns = nil
 	l.mu.Unlock()
 	for c := range conns {
