@@ -19,17 +19,22 @@ import (
 // enrollTimeout bounds getting into the roster.
 const enrollTimeout = time.Minute
 
-// run is a node's whole stay: contact makes the first contact with the run, then the node
-// measures itself, enters the roster and follows the run until it is over. Cancelling ctx
-// before that ends the arrival, afterwards it asks to leave.
-func (n *Node) run(ctx context.Context, contact func(context.Context) error) error {
-	err := n.arrive(ctx, contact)
+// arrival is what differs between beginning a run, entering it and coming back.
+type arrival struct {
+	// contact makes the first contact with the run; nil is nothing to do.
+	contact func(ctx context.Context) error
+	// ready is called when this node is in the roster and knows the run.
+	ready func(ctx context.Context, state consensus.State) error
+}
+
+// run is a node's whole stay: it arrives, follows the run until it is over, and closes.
+// Cancelling ctx while it arrives ends it, afterwards it asks to leave.
+func (n *Node) run(ctx context.Context, a arrival) error {
+	err := n.arrive(ctx, a)
 	if err == nil {
-		leave := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() { n.requestLeave() })
+		stop := context.AfterFunc(ctx, n.requestLeave)
 		defer stop()
-		go func() { <-n.leaveNow; close(leave) }()
-		err = n.loop(n.base, leave)
+		err = n.loop(n.base, n.leaveNow)
 	}
 	if err != nil {
 		n.hub.Publish(api.Event{Kind: api.KindError, Message: err.Error()})
@@ -40,9 +45,12 @@ func (n *Node) run(ctx context.Context, contact func(context.Context) error) err
 // requestLeave wakes the run loop, once.
 func (n *Node) requestLeave() { n.askLeave.Do(func() { close(n.leaveNow) }) }
 
-func (n *Node) arrive(ctx context.Context, contact func(context.Context) error) error {
-	if err := contact(ctx); err != nil {
-		return err
+// arrive makes contact, measures this machine, enters the roster, and fetches the text.
+func (n *Node) arrive(ctx context.Context, a arrival) error {
+	if a.contact != nil {
+		if err := a.contact(ctx); err != nil {
+			return err
+		}
 	}
 	n.enter(Profiling)
 	profile, err := n.measure()
@@ -50,40 +58,55 @@ func (n *Node) arrive(ctx context.Context, contact func(context.Context) error) 
 		return err
 	}
 	n.profile = profile
-	enroll, cancel := context.WithTimeout(ctx, enrollTimeout)
-	defer cancel()
-	if err := n.propose(enroll, n.joinEntry()); err != nil {
-		return fmt.Errorf("node: enter the roster: %w", err)
+	state, err := n.enterRoster(ctx)
+	if err != nil {
+		return err
 	}
 	n.seated = true
-	state, err := n.awaitRun(ctx)
-	if err != nil {
+	if err := a.ready(ctx, state); err != nil {
 		return err
 	}
 	if n.data, err = n.openText(ctx, state); err != nil {
 		return err
 	}
-	if err := n.propose(ctx, n.activeEntry()); err != nil {
+	if err := n.raft.Propose(ctx, n.activeEntry()); err != nil {
 		return fmt.Errorf("node: become active: %w", err)
 	}
 	n.enter(Waiting)
 	return nil
 }
 
-// propose commits an entry and waits until this node's own state holds it too, or one
-// after it.
-func (n *Node) propose(ctx context.Context, e consensus.Entry) error {
-	return n.raft.Propose(ctx, e)
+// enterRoster joins as a member and waits until the log has come here.
+func (n *Node) enterRoster(ctx context.Context) (consensus.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, enrollTimeout)
+	defer cancel()
+	err := n.raft.Propose(ctx, n.joinEntry())
+	for err == nil {
+		changed := n.raft.Changed()
+		state := n.raft.State()
+		if m, ok := state.Member(n.self); state.Run != nil && ok && m.Boot == n.boot {
+			return state, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
+		err = fmt.Errorf("%w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", err)
+	}
+	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
 }
 
 // enroll enters the roster again after having been counted as gone.
 func (n *Node) enroll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, enrollTimeout)
 	defer cancel()
-	if err := n.propose(ctx, n.joinEntry()); err != nil {
+	if err := n.raft.Propose(ctx, n.joinEntry()); err != nil {
 		return err
 	}
-	return n.propose(ctx, n.activeEntry())
+	return n.raft.Propose(ctx, n.activeEntry())
 }
 
 func (n *Node) joinEntry() consensus.Entry {

@@ -133,6 +133,9 @@ func (n *Node) enter(p Phase) {
 // a goroutine of its own; the one before is waited for.
 func (n *Node) keep(state consensus.State) {
 	n.hub.Publish(api.Event{Kind: api.KindCheckpoint, Generation: state.Checkpoint.Generation, Step: state.Checkpoint.Step})
+	n.shared.mu.Lock()
+	n.shared.savedAt = time.Now()
+	n.shared.mu.Unlock()
 	previous := n.keeping
 	done := make(chan struct{})
 	n.keeping = done

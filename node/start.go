@@ -19,9 +19,8 @@ import (
 const (
 	// ownMembership is how long the creator's own membership lasts.
 	ownMembership = 10 * 365 * 24 * time.Hour
-	// connectTimeout bounds reaching a first member, readyTimeout the log's first words.
+	// connectTimeout bounds reaching a first member.
 	connectTimeout = 30 * time.Second
-	readyTimeout   = 60 * time.Second
 )
 
 // ErrFinished says that there is nothing left to train.
@@ -63,11 +62,9 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	return n.run(ctx, func(ctx context.Context) error {
-		if err := n.raft.Propose(ctx, consensus.SetRun{Spec: spec}); err != nil {
-			return err
-		}
-		return n.announceInvite()
+	return n.run(ctx, arrival{
+		contact: func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },
+		ready:   func(context.Context, consensus.State) error { return n.announceInvite() },
 	})
 }
 
@@ -127,15 +124,11 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 	if err != nil {
 		return err
 	}
-	return n.run(ctx, n.resume)
+	return n.run(ctx, arrival{ready: n.resume})
 }
 
-// resume waits for the log of a run that this node knows, and takes back a stop.
-func (n *Node) resume(ctx context.Context) error {
-	state, err := n.awaitRun(ctx)
-	if err != nil {
-		return err
-	}
+// resume takes back a stop, if there is anything left to train.
+func (n *Node) resume(ctx context.Context, state consensus.State) error {
 	if state.Finished {
 		return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, state.Checkpoint.Step)
 	}
@@ -146,24 +139,6 @@ func (n *Node) resume(ctx context.Context) error {
 		}
 	}
 	return n.announceInvite()
-}
-
-// awaitRun waits until the log says what is trained, and by whom it is led.
-func (n *Node) awaitRun(ctx context.Context) (consensus.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
-		changed := n.raft.Changed()
-		state := n.raft.State()
-		if leader, _, _ := n.raft.Leader(); state.Run != nil && leader != "" {
-			return state, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return state, fmt.Errorf("node: no leader within %v: a majority of the run's voters must be up; start the other nodes, or try again when they are back", readyTimeout)
-		}
-	}
 }
 
 // JoinOptions say which run to enter, and how.
@@ -242,12 +217,15 @@ func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) er
 	if err != nil {
 		return err
 	}
-	return n.run(ctx, func(ctx context.Context) error {
-		connect, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		if err := n.swarm.Connect(connect, seat.Known...); err != nil {
-			return fmt.Errorf("node: reach the run: %w", err)
-		}
-		return nil
+	return n.run(ctx, arrival{
+		contact: func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			if err := n.swarm.Connect(ctx, seat.Known...); err != nil {
+				return fmt.Errorf("node: reach the run: %w", err)
+			}
+			return nil
+		},
+		ready: func(context.Context, consensus.State) error { return nil },
 	})
 }
