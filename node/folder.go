@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
+	"pnode/checkpoint"
 	"pnode/planner"
 )
 
@@ -41,7 +44,7 @@ func loadMembership(dir string) (membership, error) {
 		return m, fmt.Errorf("node: read the membership: %w", err)
 	}
 	defer f.Close()
-	data, err := readBounded(f, maxMembershipBytes)
+	data, err := io.ReadAll(io.LimitReader(f, maxMembershipBytes)) // a cut file is no JSON
 	if err == nil {
 		err = strictJSON(data, &m)
 	}
@@ -49,6 +52,16 @@ func loadMembership(dir string) (membership, error) {
 		return m, fmt.Errorf("node: %s is damaged: %w; join the run again from a fresh folder", path, err)
 	}
 	return m, nil
+}
+
+// OpenStore opens the store of a node that does not run, to look at its checkpoints.
+func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
+	if _, err := loadMembership(dir); err != nil {
+		return nil, err
+	}
+	o := opening{dir: dir}
+	err := o.prepare(log)
+	return o.store, err
 }
 
 // save replaces the file in one step.

@@ -20,8 +20,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 	p.f("planner\t%s, term %d\n", leader(st), st.Term)
 	p.f("step\t%s\n", stepLine(st))
 	p.f("checkpoint\t%s\n", checkpointLine(st.Checkpoint, now))
-	p.f("data\t%s of text in %d files, %d files skipped, %s held out\n",
-		size(st.Data.SizeBytes), st.Data.Files, st.Data.SkippedFiles, size(st.Data.HeldOutBytes))
+	p.f("data\t%s\n", dataLine(st.Data))
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))
 	}
@@ -92,6 +91,14 @@ func checkpointLine(c api.Checkpoint, now time.Time) string {
 		return "none yet"
 	}
 	return fmt.Sprintf("step %d, %s ago", c.Step, now.Sub(c.Time).Round(time.Second))
+}
+
+func dataLine(d api.Data) string {
+	text := fmt.Sprintf("%s of text, %s held out", size(d.SizeBytes), size(d.HeldOutBytes))
+	if d.Files > 0 { // known where the run was created
+		text += fmt.Sprintf(", from %d files, %d skipped", d.Files, d.SkippedFiles)
+	}
+	return text
 }
 
 func leader(st api.Status) string {

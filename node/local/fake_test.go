@@ -1,0 +1,171 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pnode/node/api"
+	"pnode/planner"
+)
+
+// The children of these tests are this test binary itself, started with scriptVariable
+// set: fake nodes that serve a real API with scripted events. They see each other only
+// through files in the run's folder.
+
+const (
+	scriptVariable = "PNODE_LOCAL_TEST_SCRIPT"
+	nodesVariable  = "PNODE_LOCAL_TEST_NODES"
+)
+
+func TestMain(m *testing.M) {
+	script := os.Getenv(scriptVariable)
+	if script == "" {
+		os.Exit(m.Run())
+	}
+	if err := runFake(script, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "log line\npnode: %v\n\n", err)
+		os.Exit(1)
+	}
+}
+
+// fake is a node that does what its script says.
+type fake struct {
+	api.Hub
+	run      string // the run's folder
+	script   string
+	followed chan struct{} // closed when somebody follows the events
+	once     sync.Once
+
+	mu       sync.Mutex // guards what follows
+	notReady int        // invites to put off
+}
+
+// Events tells play that it may begin: a run is longer than it takes to be followed.
+func (f *fake) Events(ctx context.Context) <-chan api.Event {
+	defer f.once.Do(func() { close(f.followed) })
+	return f.Hub.Events(ctx)
+}
+
+const fakeInvite = "pnode1-fake"
+
+func (f *fake) Status() api.Status { return api.Status{State: "training"} }
+
+func (f *fake) Invite(time.Duration, int) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.notReady > 0 {
+		f.notReady--
+		return "", fmt.Errorf("no address yet: %w", api.ErrNotReady)
+	}
+	return fakeInvite, nil
+}
+
+func (f *fake) Leave(context.Context) error { return nil }
+
+// Stop reaches all nodes of the run.
+func (f *fake) Stop(context.Context) error {
+	if f.script == "deaf" || f.script == "stuck" {
+		return errors.New("not now")
+	}
+	return os.WriteFile(filepath.Join(f.run, "stop"), nil, 0o600)
+}
+
+// after is the value of a flag.
+func after(args []string, flag string) string {
+	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+func runFake(script string, args []string) error {
+	dir := after(args, "--dir")
+	b, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "args.json"), b, 0o600); err != nil {
+		return err
+	}
+	f := &fake{run: filepath.Dir(dir), script: script, notReady: 2, followed: make(chan struct{})}
+	s, err := api.Listen(api.Options{Dir: dir, Node: f})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	err = f.play(filepath.Base(dir))
+	f.Close()
+	cancel()
+	return errors.Join(err, <-over)
+}
+
+// play carries the script out.
+func (f *fake) play(name string) error {
+	f.Publish(api.Event{Kind: api.KindState, Message: "training"})
+	switch f.script {
+	case "short":
+		<-f.followed
+		nodes, err := strconv.Atoi(os.Getenv(nodesVariable))
+		if err != nil {
+			return err
+		}
+		f.await(filepath.Join("node-"+strconv.Itoa(nodes-1), "args.json")) // all are there
+		f.steps(1, 1, 30)
+		return f.done(30)
+	case "kill":
+		f.steps(1, 1, 6)
+		f.await("killed")
+		f.Publish(api.Event{Kind: api.KindPlan, Generation: 2, Message: "two stages"})
+		f.steps(2, 4, 10)
+		return f.done(10)
+	case "stoppable":
+		f.steps(1, 1, 3)
+		f.await("stop")
+		return nil
+	case "deaf":
+		f.steps(1, 1, 3)
+		_, err := io.Copy(io.Discard, os.Stdin)
+		return err
+	case "stuck":
+		f.steps(1, 1, 3)
+		f.await("never")
+	case "broken":
+		if name == "node-1" {
+			return errors.New("node: the disk is full")
+		}
+		f.await("stop")
+	}
+	return nil
+}
+
+// steps publishes steps of a generation; the loss tells the step, not the node.
+func (f *fake) steps(generation planner.Generation, from, to planner.Step) {
+	for step := from; step <= to; step++ {
+		f.Publish(api.Event{Kind: api.KindStep, Generation: generation, Step: step, Loss: 1 / float64(step)})
+	}
+}
+
+func (f *fake) done(step planner.Step) error {
+	f.Publish(api.Event{Kind: api.KindSample, Step: step, Message: "text"})
+	f.Publish(api.Event{Kind: api.KindDone, Step: step, Message: "finished"})
+	return nil
+}
+
+// await waits for a file in the run's folder.
+func (f *fake) await(file string) {
+	for !exists(filepath.Join(f.run, file)) {
+		<-time.After(10 * time.Millisecond)
+	}
+}

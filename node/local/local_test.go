@@ -1,0 +1,343 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"pnode/node/api"
+	"pnode/node/config"
+	"pnode/planner"
+)
+
+// record keeps what is shown and wakes whoever waits for some of it.
+type record struct {
+	mu      sync.Mutex // guards what follows
+	events  []api.Event
+	notices []string
+	change  chan struct{} // closed and replaced at each change
+}
+
+func newRecord() *record { return &record{change: make(chan struct{})} }
+
+func (r *record) changed() {
+	close(r.change)
+	r.change = make(chan struct{})
+}
+
+func (r *record) Event(e api.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	r.changed()
+}
+
+func (r *record) Notice(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notices = append(r.notices, text)
+	r.changed()
+}
+
+// await waits until the condition holds; the test's own timeout ends a wait in vain.
+func (r *record) await(condition func(*record) bool) {
+	for {
+		r.mu.Lock()
+		met, change := condition(r), r.change
+		r.mu.Unlock()
+		if met {
+			return
+		}
+		<-change
+	}
+}
+
+// stepsOf are the steps shown of a generation, sorted.
+func (r *record) stepsOf(g planner.Generation) []int {
+	var steps []int
+	for _, e := range r.events {
+		if e.Kind == api.KindStep && e.Generation == g {
+			steps = append(steps, int(e.Step))
+		}
+	}
+	slices.Sort(steps)
+	return steps
+}
+
+func (r *record) count(kind api.Kind) (n int) {
+	for _, e := range r.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// said gives the submatches of the first notice that matches.
+func (r *record) said(pattern string) []string {
+	re := regexp.MustCompile(pattern)
+	for _, n := range r.notices {
+		if m := re.FindStringSubmatch(n); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// supervise makes a supervisor of fakes.
+func supervise(t *testing.T, script string, nodes int, change func(*Options)) (*Supervisor, *record) {
+	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newRecord()
+	o := Options{
+		Nodes: nodes, Dir: t.TempDir(), Config: config.Default(), Binary: binary,
+		Env: []string{scriptVariable + "=" + script, nodesVariable + "=" + strconv.Itoa(nodes)}, Output: out,
+	}
+	if change != nil {
+		change(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s, out
+}
+
+func numbers(from, to int) []int {
+	var n []int
+	for i := from; i <= to; i++ {
+		n = append(n, i)
+	}
+	return n
+}
+
+func TestMergesTheNodesOfARun(t *testing.T) {
+	s, out := supervise(t, "short", 3, nil)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.stepsOf(1); !reflect.DeepEqual(got, numbers(1, 30)) {
+		t.Errorf("steps %v, want each of 1 to 30 once", got)
+	}
+	for _, e := range out.events {
+		if e.Kind == api.KindStep && e.Loss != 1/float64(e.Step) {
+			t.Errorf("step %d has loss %v", e.Step, e.Loss)
+		}
+	}
+	if out.count(api.KindSample) != 1 || out.count(api.KindDone) != 1 {
+		t.Errorf("%d samples, %d ends", out.count(api.KindSample), out.count(api.KindDone))
+	}
+	for i := range 3 {
+		if out.said(fmt.Sprintf(`^node %d: pid \d+$`, i)) == nil || out.said(fmt.Sprintf(`^node %d: state: training$`, i)) == nil {
+			t.Errorf("nothing of node %d in %q", i, out.notices)
+		}
+	}
+}
+
+// args are what a node was started with.
+func args(t *testing.T, dir string) []string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "args.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a []string
+	if err := json.Unmarshal(b, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestCommandLinesAndRunFile(t *testing.T) {
+	s, _ := supervise(t, "short", 2, func(o *Options) {
+		o.Config.Steps, o.Config.Local, o.Config.JSON, o.Config.Dir, o.Config.Threads = 77, 2, true, "/elsewhere", 5
+	})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := s.options.Dir
+	want := []string{"train", "--supervised", "--config", filepath.Join(dir, "run.yaml"), "--dir", filepath.Join(dir, "node-0")}
+	if got := args(t, s.nodeDir(0)); !reflect.DeepEqual(got, want) {
+		t.Errorf("node 0: %q, want %q", got, want)
+	}
+	want = []string{"join", fakeInvite, "--supervised", "--dir", filepath.Join(dir, "node-1"), "--listen", "127.0.0.1:0", "--threads", "5", "--log-level", "info"}
+	if got := args(t, s.nodeDir(1)); !reflect.DeepEqual(got, want) {
+		t.Errorf("node 1: %q, want %q", got, want)
+	}
+	c, err := config.Load(filepath.Join(dir, "run.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantConfig := config.Default()
+	wantConfig.Steps, wantConfig.MinNodes, wantConfig.Listen, wantConfig.Threads, wantConfig.LogLevel = 77, 2, "127.0.0.1:0", 5, "info"
+	if !reflect.DeepEqual(c, wantConfig) {
+		t.Errorf("run.yaml:\n got %+v\nwant %+v", c, wantConfig)
+	}
+	if got := NodeDirs(dir); !reflect.DeepEqual(got, []string{s.nodeDir(0), s.nodeDir(1)}) {
+		t.Errorf("node folders %q", got)
+	}
+}
+
+func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
+	s, _ := supervise(t, "short", 2, nil)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := s.options.Dir
+	again, _ := supervise(t, "short", 2, func(o *Options) { o.Dir = dir })
+	if err := again.Run(t.Context()); !errors.Is(err, ErrDirTaken) || !strings.Contains(err.Error(), "--resume") {
+		t.Errorf("a second start in the folder: %v", err)
+	}
+	resumed, out := supervise(t, "short", 3, func(o *Options) { o.Dir, o.Config.Resume = dir, true })
+	if err := resumed.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := args(t, resumed.nodeDir(0)); !slices.Contains(a, "--resume") {
+		t.Errorf("node 0: %q", a)
+	}
+	if a := args(t, resumed.nodeDir(1)); a[1] != "--supervised" {
+		t.Errorf("node 1 has an invite: %q", a)
+	}
+	if a := args(t, resumed.nodeDir(2)); a[1] != fakeInvite {
+		t.Errorf("the new node 2 has no invite: %q", a)
+	}
+	if got := out.stepsOf(1); !reflect.DeepEqual(got, numbers(1, 30)) {
+		t.Errorf("steps %v", got)
+	}
+	empty, _ := supervise(t, "short", 2, func(o *Options) { o.Config.Resume = true })
+	if err := empty.Run(t.Context()); !errors.Is(err, config.ErrNoRun) {
+		t.Errorf("nothing to resume: %v", err)
+	}
+}
+
+func TestGoesOnWhenANodeIsKilled(t *testing.T) {
+	s, out := supervise(t, "kill", 3, nil)
+	over := make(chan error, 1)
+	go func() { over <- s.Run(t.Context()) }()
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 6 && r.said(`^node 1: pid`) != nil })
+	pid, err := strconv.Atoi(out.said(`^node 1: pid (\d+)$`)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	out.await(func(r *record) bool { return r.said(`^node 1 died: `) != nil })
+	if err := os.WriteFile(filepath.Join(s.options.Dir, "killed"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	if got := out.stepsOf(1); !reflect.DeepEqual(got, numbers(1, 6)) {
+		t.Errorf("generation 1: steps %v", got)
+	}
+	if got := out.stepsOf(2); !reflect.DeepEqual(got, numbers(4, 10)) {
+		t.Errorf("generation 2: steps %v", got)
+	}
+	if out.count(api.KindPlan) != 1 || out.count(api.KindDone) != 1 {
+		t.Errorf("%d plans, %d ends", out.count(api.KindPlan), out.count(api.KindDone))
+	}
+}
+
+func TestInterruptStopsTheRun(t *testing.T) {
+	for _, script := range []string{"stoppable", "deaf"} { // by the API, and by closing standard input
+		t.Run(script, func(t *testing.T) {
+			s, out := supervise(t, script, 2, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			go func() { over <- s.Run(ctx) }()
+			out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+			cancel()
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+			if died := out.said("died"); died != nil {
+				t.Errorf("%q", out.notices)
+			}
+		})
+	}
+}
+
+func TestInterruptWhileStarting(t *testing.T) {
+	s, _ := supervise(t, "deaf", 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKillEndsEverything(t *testing.T) {
+	s, out := supervise(t, "stuck", 2, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+	s.Kill()
+	err := <-over
+	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node 0 died: ") || !strings.Contains(err.Error(), "node 1 died: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
+	s, _ := supervise(t, "broken", 3, nil)
+	err := s.Run(t.Context())
+	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node 1 died: exit status 1: node: the disk is full before the first step") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	if _, err := New(Options{Nodes: 0}); !errors.Is(err, config.ErrInvalid) {
+		t.Errorf("no nodes: %v", err)
+	}
+	if _, err := New(Options{Nodes: config.MaxLocal + 1}); !errors.Is(err, config.ErrInvalid) {
+		t.Errorf("too many nodes: %v", err)
+	}
+	s, _ := supervise(t, "short", 2, func(o *Options) { o.Binary = filepath.Join(o.Dir, "none") })
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "start node 0") {
+		t.Errorf("no binary: %v", err)
+	}
+}
+
+// TestMergeForgetsTheOldest bounds the memory of a long run.
+func TestMergeForgetsTheOldest(t *testing.T) {
+	out := newRecord()
+	m := newMerge(out)
+	step := func(n int) api.Event { return api.Event{Kind: api.KindStep, Step: planner.Step(n)} }
+	for n := range rememberedEvents + 5 {
+		m.event(0, step(n))
+		m.event(1, step(n))
+	}
+	if len(out.events) != rememberedEvents+5 {
+		t.Errorf("%d events shown, want %d", len(out.events), rememberedEvents+5)
+	}
+	if len(m.seen) != rememberedEvents || len(m.order) != rememberedEvents {
+		t.Errorf("remembers %d and %d", len(m.seen), len(m.order))
+	}
+	m.event(2, step(10)) // still remembered
+	if len(out.events) != rememberedEvents+5 {
+		t.Error("a remembered step was shown again")
+	}
+}

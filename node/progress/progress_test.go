@@ -1,0 +1,237 @@
+package progress
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/node/api"
+	"pnode/planner"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s:\n got\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+func TestJSONLine(t *testing.T) {
+	heldOut := 5.545177444479562
+	for _, tt := range []struct {
+		event api.Event
+		want  string
+	}{
+		{
+			api.Event{Step: 12, Loss: 3.214501, TokensPerS: 5120.3, Generation: 1, Seq: 9, Steps: 600},
+			`{"step":12,"loss":3.214501,"heldout":null,"tokens_per_s":5120,"generation":1}`,
+		},
+		{
+			api.Event{Step: 50, Loss: 0.30000000000000004, HeldOut: &heldOut, TokensPerS: 123456789, Generation: 2},
+			`{"step":50,"loss":0.30000000000000004,"heldout":5.545177444479562,"tokens_per_s":123456789,"generation":2}`,
+		},
+		{api.Event{Loss: 1e-9}, `{"step":0,"loss":1e-09,"heldout":null,"tokens_per_s":0,"generation":0}`},
+		{
+			api.Event{Step: 1, Loss: math.NaN(), TokensPerS: math.Inf(1)},
+			`{"step":1,"loss":null,"heldout":null,"tokens_per_s":null,"generation":0}`,
+		},
+	} {
+		got := AppendJSON(nil, tt.event)
+		if string(got) != tt.want+"\n" {
+			t.Errorf(" got %swant %s", got, tt.want)
+		}
+		if !json.Valid(got) {
+			t.Errorf("no JSON: %s", got)
+		}
+	}
+}
+
+// FuzzJSONLine: every loss is valid JSON and reads back to the same bits.
+func FuzzJSONLine(f *testing.F) {
+	for _, v := range []float64{0, 3.25, 1e-5, 1e21, math.MaxFloat64, math.SmallestNonzeroFloat64, -0.1} {
+		f.Add(math.Float64bits(v))
+	}
+	f.Fuzz(func(t *testing.T, bits uint64) {
+		loss := math.Float64frombits(bits)
+		var line struct {
+			Loss json.Number `json:"loss"`
+		}
+		b := AppendJSON(nil, api.Event{Loss: loss, HeldOut: &loss})
+		if err := json.Unmarshal(b, &line); err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		if math.IsNaN(loss) || math.IsInf(loss, 0) {
+			return
+		}
+		if got, err := strconv.ParseFloat(line.Loss.String(), 64); err != nil || math.Float64bits(got) != bits {
+			t.Errorf("%s: got %v, want %v", b, got, loss)
+		}
+	})
+}
+
+// script are the events of a short run, one second apart.
+func script() []api.Event {
+	heldOut := 3.5
+	step := func(n int, heldOut *float64) api.Event {
+		return api.Event{Kind: api.KindStep, Step: planner.Step(n), Steps: 10, Loss: 4 - float64(n)/10, HeldOut: heldOut, TokensPerS: 5120, Generation: 1}
+	}
+	return []api.Event{
+		{Kind: api.KindState, Message: "training"},
+		{Kind: api.KindPlan, Generation: 1, Message: "1 replica of 3 stages"},
+		step(1, nil), step(2, nil), step(3, nil), step(4, nil), step(5, &heldOut),
+		{Kind: api.KindCheckpoint, Step: 5, Generation: 1},
+		step(6, nil),
+		{Kind: api.KindError, Message: "node …abc is gone\x1b[2J"},
+		step(7, nil), step(8, nil), step(9, nil), step(10, nil),
+		{Kind: api.KindSample, Message: "Once upon\na \x1b[31mtime\xff"},
+		{Kind: api.KindDone, Step: 10, Message: "10 steps"},
+	}
+}
+
+// play shows the script and gives what was written to the text and to the sample.
+func play(t *testing.T, o Options) (text, sample []byte) {
+	t.Helper()
+	var textOut, sampleOut bytes.Buffer
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o.Text, o.Sample, o.Now = &textOut, &sampleOut, func() time.Time { return now }
+	w := New(o)
+	w.Notice("run folder: /x")
+	for _, e := range script() {
+		w.Event(e)
+		now = now.Add(time.Second)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return textOut.Bytes(), sampleOut.Bytes()
+}
+
+func TestTextInAFile(t *testing.T) {
+	text, sample := play(t, Options{})
+	golden(t, "file.txt", text)
+	golden(t, "sample.txt", sample)
+}
+
+func TestTextOnATerminal(t *testing.T) {
+	text, _ := play(t, Options{Terminal: true})
+	golden(t, "terminal.txt", bytes.ReplaceAll(text, []byte("\r"), []byte("<CR>")))
+	for line := range strings.SplitSeq(string(text), "\n") {
+		for shown := range strings.SplitSeq(line, "\r") {
+			if len(shown) > 80 {
+				t.Errorf("a line of %d characters wraps: %q", len(shown), shown)
+			}
+		}
+	}
+}
+
+func TestJSONLinesOfARun(t *testing.T) {
+	var lines bytes.Buffer
+	play(t, Options{JSON: &lines})
+	golden(t, "lines.json", lines.Bytes())
+}
+
+func TestLogLinesStandAlone(t *testing.T) {
+	var text bytes.Buffer
+	w := New(Options{Text: &text, Terminal: true, Steps: 4})
+	w.Event(api.Event{Kind: api.KindStep, Step: 1, Loss: 2})
+	if _, err := w.Write([]byte("level=WARN\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := text.String(), "\rstep 1/4  loss 2.0000\nlevel=WARN\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// full fails like a full disk.
+type full struct{}
+
+var errFull = errors.New("disk full")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestFailedWritesComeOut(t *testing.T) {
+	w := New(Options{JSON: full{}, Text: &bytes.Buffer{}})
+	w.Event(api.Event{Kind: api.KindStep, Step: 1})
+	if err := w.Close(); !errors.Is(err, errFull) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStatusTable(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	loss, heldOut := 3.2145, 3.4
+	const self, other = "12D3KooWaaaaaaaaSELFSELF", "12D3KooWaaaaaaaOTHEROTHER"
+	st := api.Status{
+		Run: "abc", Peer: self, State: "training", Generation: 2, Term: 3, Leader: other, Step: 12, Steps: 600,
+		Loss: &loss, HeldOut: &heldOut, TokensPerS: 5120, ETAS: 130,
+		Roster: []api.Member{
+			{Peer: self, State: "active", Device: "cpu", Self: true},
+			{Peer: other, State: "active\x1b[2J", Device: "cpu", Leader: true},
+		},
+		Plan: []api.StageStatus{
+			{Peer: self, Device: "cpu", Layers: planner.LayerRange{First: 0, End: 3}, ForwardMS: 12.34, BackwardMS: 25, WaitMS: 1, UpdateMS: 2},
+			{Stage: 1, Peer: other, Device: "cpu", Layers: planner.LayerRange{First: 3, End: 6}},
+		},
+		Reasons:    []string{"stage 0 gets 3 layers: the embedding costs little"},
+		Checkpoint: api.Checkpoint{Step: 10, Time: now.Add(-75 * time.Second)},
+		Addrs:      []string{"/ip4/127.0.0.1/udp/4001/quic-v1/p2p/" + self},
+		Data:       api.Data{Files: 3, SkippedFiles: 1, SizeBytes: 16_000_000, HeldOutBytes: 160},
+	}
+	var b bytes.Buffer
+	if err := Status(&b, st, now); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("\n")
+	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "joining"}, now); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", b.Bytes())
+	if err := Status(full{}, st, now); !errors.Is(err, errFull) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckpointTables(t *testing.T) {
+	layers := []checkpoint.LayerState{{Layer: 0, SizeBytes: 1 << 20}, {Layer: 1, SizeBytes: 12}}
+	var b bytes.Buffer
+	err := errors.Join(
+		Checkpoints(&b, nil),
+		Checkpoints(&b, []checkpoint.Manifest{{Step: 100, Generation: 2, Layers: layers}, {Step: 50, Generation: 1, Layers: layers}}),
+		Verified(&b, checkpoint.Report{Chunks: 4, Bytes: 5000, Manifests: []checkpoint.ManifestReport{
+			{Step: 100, Generation: 2, Layers: 6, Here: 6, OK: true}, {Step: 50, Generation: 1, Layers: 6, Here: 2, OK: true},
+		}}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Verified(&b, checkpoint.Report{
+		Missing: []planner.Hash{{1}}, Corrupt: []planner.Hash{{2}}, Damaged: errors.New("manifest of step 7: checksum"),
+		Manifests: []checkpoint.ManifestReport{{Step: 100, Generation: 2, Layers: 6, Here: 5}},
+	})
+	if !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+	golden(t, "checkpoints.txt", b.Bytes())
+}
