@@ -34,25 +34,32 @@ type Costs struct {
 	Boundaries []Boundary
 }
 
-// maxCost bounds each time, 2^40 ns = 18 minutes, so that sums stay within 63 bits: one
-// round trip over MaxWorkers = 2^14 stages and boundaries adds at most 2^14 * 7 * 2^40 <
-// 2^57, and a simulation would need 2^20 micro-batches of 2^40 ns in series to reach
-// 2^60.
-const maxCost = 1 << 40
+// MaxNanos bounds the sum of one replica's costs, 2^42 ns = 73 minutes for one
+// micro-batch: MaxNumber = 2^20 of them, one after the other, stay within 63 bits.
+const MaxNanos = 1 << 42
 
 func (c Costs) check() error {
 	if len(c.Stages) == 0 || len(c.Boundaries) != len(c.Stages)-1 {
 		return fmt.Errorf("%w: %d stages with %d boundaries", ErrBadCosts, len(c.Stages), len(c.Boundaries))
 	}
-	bad := func(n Nanos) bool { return n < 0 || n > maxCost }
+	sum := Nanos(0)
+	within := func(times ...Nanos) bool {
+		for _, t := range times {
+			if t < 0 || t > MaxNanos-sum {
+				return false
+			}
+			sum += t
+		}
+		return true
+	}
 	for i, t := range c.Stages {
-		if bad(t.Forward) || bad(t.Input) || bad(t.Weight) || bad(t.Recompute) || bad(t.Reduce) || bad(t.Update) {
-			return fmt.Errorf("%w: stage %d takes %+v, want 0 to %d ns", ErrBadCosts, i, t, int64(maxCost))
+		if !within(t.Forward, t.Input, t.Weight, t.Recompute, t.Reduce, t.Update) {
+			return fmt.Errorf("%w: stage %d takes %+v, want 0 or more and at most %d ns in all", ErrBadCosts, i, t, int64(MaxNanos))
 		}
 	}
 	for i, b := range c.Boundaries {
-		if bad(b.Activation.Transfer) || bad(b.Activation.Latency) || bad(b.Gradient.Transfer) || bad(b.Gradient.Latency) {
-			return fmt.Errorf("%w: boundary %d takes %+v, want 0 to %d ns", ErrBadCosts, i, b, int64(maxCost))
+		if !within(b.Activation.Transfer, b.Activation.Latency, b.Gradient.Transfer, b.Gradient.Latency) {
+			return fmt.Errorf("%w: boundary %d takes %+v, want 0 or more and at most %d ns in all", ErrBadCosts, i, b, int64(MaxNanos))
 		}
 	}
 	return nil
@@ -137,6 +144,10 @@ func MinimalWarmups(c Costs, caps []int) (warmups []int, period Nanos, err error
 	}
 	return c.warmups(sum, low), low, nil
 }
+
+// RoundTrip is what one micro-batch takes alone, from its forward on the first stage to
+// its backward there.
+func (c Costs) RoundTrip() Nanos { return c.prefix()[len(c.Stages)] }
 
 // warmups are the smallest that reach period p.
 func (c Costs) warmups(sum []Nanos, p Nanos) []int {

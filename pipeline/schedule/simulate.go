@@ -161,8 +161,8 @@ func (t Timing) check(l *layout) error {
 			return fmt.Errorf("%w: replica %d: costs of %d stages for %d", ErrBadCosts, r, len(c.Stages), l.replicas[r].stages)
 		}
 	}
-	if t.Jitter.Mean < 0 || t.Jitter.Mean > maxCost {
-		return fmt.Errorf("%w: jitter of mean %d ns, want 0 to %d", ErrBadCosts, t.Jitter.Mean, int64(maxCost))
+	if t.Jitter.Mean < 0 || t.Jitter.Mean > MaxNanos {
+		return fmt.Errorf("%w: jitter of mean %d ns, want 0 to %d", ErrBadCosts, t.Jitter.Mean, int64(MaxNanos))
 	}
 	return nil
 }

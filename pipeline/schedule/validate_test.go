@@ -100,8 +100,8 @@ func TestSimulateRefusesCostsThatDoNotFit(t *testing.T) {
 		"stages":       {Replicas: []Costs{uniform(3, 1, 2, Hop{})}},
 		"replicas":     {Replicas: []Costs{uniform(2, 1, 2, Hop{}), uniform(2, 1, 2, Hop{})}},
 		"negative":     {Replicas: []Costs{uniform(2, -1, 2, Hop{})}},
-		"overflow":     {Replicas: []Costs{uniform(2, 1, 2, Hop{Latency: maxCost + 1})}},
-		"huge jitter":  {Replicas: []Costs{uniform(2, 1, 2, Hop{})}, Jitter: Jitter{Mean: maxCost + 1}},
+		"overflow":     {Replicas: []Costs{uniform(2, 1, 2, Hop{Latency: MaxNanos + 1})}},
+		"huge jitter":  {Replicas: []Costs{uniform(2, 1, 2, Hop{})}, Jitter: Jitter{Mean: MaxNanos + 1}},
 		"minus jitter": {Replicas: []Costs{uniform(2, 1, 2, Hop{})}, Jitter: Jitter{Mean: -1}},
 	} {
 		if _, err := Simulate(s, timing); !errors.Is(err, ErrBadCosts) {

@@ -1,0 +1,189 @@
+package partition
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pnode/pipeline/schedule"
+)
+
+func prefix[T int64 | schedule.Nanos](values []T) []T {
+	sums := make([]T, len(values)+1)
+	for i, v := range values {
+		sums[i+1] = sums[i] + v
+	}
+	return sums
+}
+
+func random(rng *rand.Rand) Problem {
+	n := 1 + rng.IntN(4)
+	layers := n + rng.IntN(7)
+	fixed, saved := make([]int64, layers), make([]int64, layers)
+	for l := range layers {
+		fixed[l], saved[l] = rng.Int64N(20), rng.Int64N(8)
+	}
+	p := Problem{Fixed: prefix(fixed), Saved: prefix(saved), SlotBytes: rng.Int64N(4), Devices: make([]Device, n)}
+	for d := range p.Devices {
+		times, boundary := make([]schedule.Nanos, layers), make([]schedule.Nanos, layers)
+		for l := range layers {
+			times[l], boundary[l] = 1+schedule.Nanos(rng.IntN(30)), schedule.Nanos(rng.IntN(60))
+		}
+		p.Devices[d] = Device{Before: prefix(times), Boundary: boundary, InFlight: 1 + rng.IntN(4), FreeBytes: 20 + rng.Int64N(200)}
+	}
+	return p
+}
+
+type answer struct {
+	period, sum schedule.Nanos
+	ends        []int
+}
+
+func (a answer) better(b answer) bool {
+	if a.period != b.period {
+		return a.period < b.period
+	}
+	if a.sum != b.sum {
+		return a.sum < b.sum
+	}
+	return slices.Compare(a.ends, b.ends) < 0
+}
+
+// brute tries every cut.
+func brute(p Problem, ends []int, found *[]answer) {
+	d, first := len(ends), 0
+	if d > 0 {
+		first = ends[d-1]
+	}
+	if d == len(p.Devices) {
+		if first != p.layers() {
+			return
+		}
+		a := answer{ends: slices.Clone(ends)}
+		x := 0
+		for d, end := range ends {
+			if !p.fits(d, x, end) {
+				return
+			}
+			a.period = max(a.period, p.time(d, x, end), p.boundary(d, end))
+			a.sum += p.time(d, x, end)
+			x = end
+		}
+		*found = append(*found, a)
+		return
+	}
+	for end := first + 1; end <= p.layers(); end++ {
+		brute(p, append(ends, end), found)
+	}
+}
+
+func TestSplitMatchesBruteForce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	fitted := 0
+	for range 3000 {
+		p := random(rng)
+		var all []answer
+		brute(p, nil, &all)
+		ends, period, err := Split(p)
+		if len(all) == 0 {
+			var no *NoFit
+			if !errors.As(err, &no) {
+				t.Fatalf("%+v: nothing fits, but got %v, %v", p, ends, err)
+			}
+			if no.NeedBytes <= no.FreeBytes || no.NeedBytes != p.NeedBytes(no.First, no.End, p.Devices[no.Device].InFlight) {
+				t.Fatalf("%+v: %+v", p, no)
+			}
+			continue
+		}
+		fitted++
+		best := all[0]
+		for _, a := range all {
+			if a.better(best) {
+				best = a
+			}
+		}
+		if err != nil || period != best.period || !slices.Equal(ends, best.ends) {
+			t.Fatalf("%+v: %v period %d error %v, want %+v", p, ends, period, err, best)
+		}
+	}
+	if fitted < 1000 {
+		t.Errorf("only %d problems had an answer", fitted)
+	}
+}
+
+func TestSplitLeavesAWeakDeviceALayerItCanTake(t *testing.T) {
+	layers := []schedule.Nanos{1, 1, 10, 10}
+	slow := func(factor schedule.Nanos) Device {
+		times := slices.Clone(layers)
+		for i := range times {
+			times[i] *= factor
+		}
+		return Device{Before: prefix(times), InFlight: 1, FreeBytes: 1}
+	}
+	zero := make([]int64, len(layers)+1)
+	ends, period, err := Split(Problem{Fixed: zero, Saved: zero, Devices: []Device{slow(1), slow(20), slow(1)}})
+	if err != nil || period != 20 || !slices.Equal(ends, []int{1, 2, 4}) {
+		t.Errorf("cut at %v period %d error %v, want [1 2 4] and 20", ends, period, err)
+	}
+}
+
+func TestSplitRefuses(t *testing.T) {
+	one := Device{Before: make([]schedule.Nanos, 2), InFlight: 1}
+	for name, p := range map[string]Problem{
+		"nothing":           {},
+		"too few layers":    {Fixed: make([]int64, 2), Saved: make([]int64, 2), Devices: []Device{one, one}},
+		"times":             {Fixed: make([]int64, 3), Saved: make([]int64, 3), Devices: []Device{one}},
+		"saved":             {Fixed: make([]int64, 2), Saved: make([]int64, 3), Devices: []Device{one}},
+		"nothing in flight": {Fixed: make([]int64, 2), Saved: make([]int64, 2), Devices: []Device{{Before: make([]schedule.Nanos, 2)}}},
+	} {
+		if ends, _, err := Split(p); !errors.Is(err, ErrBadProblem) {
+			t.Errorf("%s: %v, %v", name, ends, err)
+		}
+	}
+}
+
+// last is when the slowest replica finishes.
+func last(shares []int, rates []Rate) schedule.Nanos {
+	var end schedule.Nanos
+	for r, n := range shares {
+		end = max(end, rates[r].First+schedule.Nanos(n-1)*rates[r].Each)
+	}
+	return end
+}
+
+func bruteShares(micros int, rates []Rate, shares []int) schedule.Nanos {
+	if len(shares) == len(rates)-1 {
+		return last(append(shares, micros), rates)
+	}
+	best := schedule.Nanos(1) << 60
+	for n := 1; n <= micros-(len(rates)-len(shares)-1); n++ {
+		best = min(best, bruteShares(micros-n, rates, append(slices.Clone(shares), n)))
+	}
+	return best
+}
+
+func TestSharesMatchBruteForce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 500 {
+		rates := make([]Rate, 1+rng.IntN(4))
+		for r := range rates {
+			rates[r] = Rate{First: schedule.Nanos(rng.IntN(50)), Each: schedule.Nanos(1 + rng.IntN(20))}
+		}
+		micros := len(rates) + rng.IntN(12)
+		shares := Shares(micros, rates)
+		sum := 0
+		for _, n := range shares {
+			if n < 1 {
+				t.Fatalf("%v: a replica without work", shares)
+			}
+			sum += n
+		}
+		if sum != micros || last(shares, rates) != bruteShares(micros, rates, nil) {
+			t.Fatalf("%d micro-batches at %v: %v ends at %d, possible is %d", micros, rates, shares, last(shares, rates), bruteShares(micros, rates, nil))
+		}
+	}
+	if got := Shares(1, make([]Rate, 2)); got != nil {
+		t.Errorf("one micro-batch for two replicas: %v", got)
+	}
+}

@@ -1,0 +1,201 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+// ErrBadProblem is wrapped by errors about problems that make no sense.
+var ErrBadProblem = errors.New("partition: bad problem")
+
+// NoFit says which device is too small. It is an error.
+type NoFit struct {
+	// Device holds the layers [First, End) at best and needs NeedBytes for them.
+	Device, First, End   int
+	NeedBytes, FreeBytes int64
+}
+
+func (e *NoFit) Error() string {
+	return fmt.Sprintf("partition: device %d needs %d bytes for layers [%d,%d), %d are free", e.Device, e.NeedBytes, e.First, e.End, e.FreeBytes)
+}
+
+// Problem is what Split solves: n devices in the order of the pipeline, L layers. Sums
+// over layers come as prefixes of length L+1: entry l is about the layers before l.
+type Problem struct {
+	Devices []Device
+	// Fixed and Saved are prefixes: bytes that a layer takes once, and per micro-batch
+	// in flight.
+	Fixed, Saved []int64
+	// SlotBytes come with each micro-batch in flight whatever the layers are.
+	SlotBytes int64
+}
+
+// Device is one place of the pipeline.
+type Device struct {
+	// Before is a prefix: the time of a micro-batch's forward and backward.
+	Before []schedule.Nanos
+	// Boundary is by layer how long that layer's output or its gradient occupies the
+	// link to the next device; nil is no time.
+	Boundary  []schedule.Nanos
+	InFlight  int
+	FreeBytes int64
+}
+
+func (p Problem) layers() int { return len(p.Fixed) - 1 }
+
+func (p Problem) check() error {
+	n, layers := len(p.Devices), p.layers()
+	if n < 1 || layers < n || len(p.Saved) != layers+1 {
+		return fmt.Errorf("%w: %d devices for %d layers, each needs at least one", ErrBadProblem, n, layers)
+	}
+	for d, dev := range p.Devices {
+		if len(dev.Before) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 {
+			return fmt.Errorf("%w: device %d: %d times, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Boundary), dev.InFlight)
+		}
+	}
+	return nil
+}
+
+// NeedBytes is what layers [first, end) take with that many micro-batches in flight.
+func (p Problem) NeedBytes(first, end, inFlight int) int64 {
+	return p.Fixed[end] - p.Fixed[first] + int64(inFlight)*(p.Saved[end]-p.Saved[first]+p.SlotBytes)
+}
+
+func (p Problem) fits(d, first, end int) bool {
+	return p.NeedBytes(first, end, p.Devices[d].InFlight) <= p.Devices[d].FreeBytes
+}
+
+func (p Problem) time(d, first, end int) schedule.Nanos {
+	return p.Devices[d].Before[end] - p.Devices[d].Before[first]
+}
+
+// boundary is the occupation of the link after device d when it ends before layer end.
+func (p Problem) boundary(d, end int) schedule.Nanos {
+	if b := p.Devices[d].Boundary; b != nil && d < len(p.Devices)-1 {
+		return b[end-1]
+	}
+	return 0
+}
+
+// Split gives each device at least one layer such that everything fits and the period is
+// least; among those it takes the least time for a micro-batch to pass all stages, and
+// then the fewest layers on the earlier devices, which keep the most activations.
+// ends[d] is the layer after device d's last. An error that does not wrap ErrBadProblem
+// is a *NoFit.
+func Split(p Problem) (ends []int, period schedule.Nanos, err error) {
+	if err := p.check(); err != nil {
+		return nil, 0, err
+	}
+	low, high := schedule.Nanos(0), schedule.Nanos(0)
+	for d, dev := range p.Devices {
+		high = max(high, dev.Before[p.layers()])
+		for end := 1; end <= p.layers(); end++ {
+			high = max(high, p.boundary(d, end))
+		}
+	}
+	if !p.reachable(high) {
+		return nil, 0, p.noFit(high)
+	}
+	for low < high {
+		if mid := low + (high-low)/2; p.reachable(mid) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return p.best(low), low, nil
+}
+
+// reachable tells whether some cut has at most that period.
+func (p Problem) reachable(period schedule.Nanos) bool {
+	reach := p.start()
+	for d := range p.Devices {
+		reach = p.extend(d, reach, period)
+	}
+	return reach[p.layers()]
+}
+
+func (p Problem) start() []bool {
+	reach := make([]bool, p.layers()+1)
+	reach[0] = true
+	return reach
+}
+
+// extend gives the cuts that can follow device d when reach are those before it. The
+// furthest end of a range grows with its start, so one sweep is enough. (Packing each
+// device as full as it gets is not exact: it may leave a later, weaker device, which
+// must hold one layer, with a layer that is too large for it.)
+func (p Problem) extend(d int, reach []bool, period schedule.Nanos) []bool {
+	next := make([]bool, len(reach))
+	limit := p.layers() - (len(p.Devices) - 1 - d) // one layer for each device after d
+	end := 0                                       // everything up to here has been decided
+	for first := range p.layers() {
+		if !reach[first] {
+			continue
+		}
+		for end = max(end, first); end < limit && p.time(d, first, end+1) <= period && p.fits(d, first, end+1); {
+			end++
+			next[end] = p.boundary(d, end) <= period
+		}
+	}
+	return next
+}
+
+// best chooses among the cuts with at most that period.
+func (p Problem) best(period schedule.Nanos) []int {
+	n, layers := len(p.Devices), p.layers()
+	const never = schedule.Nanos(-1)
+	// rest[d][x]: the least time for layers x and on from device d on.
+	rest := make([][]schedule.Nanos, n+1)
+	to := make([][]int, n)
+	rest[n] = make([]schedule.Nanos, layers+1)
+	for x := range layers {
+		rest[n][x] = never
+	}
+	for d := n - 1; d >= 0; d-- {
+		rest[d], to[d] = make([]schedule.Nanos, layers+1), make([]int, layers+1)
+		for x := range layers + 1 {
+			rest[d][x] = never
+			for end := x + 1; end <= layers && p.time(d, x, end) <= period && p.fits(d, x, end); end++ {
+				if rest[d+1][end] == never || p.boundary(d, end) > period {
+					continue
+				}
+				if sum := p.time(d, x, end) + rest[d+1][end]; rest[d][x] == never || sum < rest[d][x] {
+					rest[d][x], to[d][x] = sum, end
+				}
+			}
+		}
+	}
+	ends := make([]int, n)
+	x := 0
+	for d := range ends {
+		x = to[d][x]
+		ends[d] = x
+	}
+	return ends
+}
+
+// noFit names the device at which the layers that are left do not fit.
+func (p Problem) noFit(period schedule.Nanos) error {
+	reach, last := p.start(), len(p.Devices)-1
+	for d := range p.Devices {
+		first := 0 // the furthest that the devices before d come, d itself not counted
+		for x := range p.layers() {
+			if reach[x] {
+				first = x
+			}
+		}
+		end := first + 1
+		if d == last {
+			end = p.layers()
+		}
+		reach = p.extend(d, reach, period)
+		if d == last || !slices.Contains(reach, true) {
+			return &NoFit{d, first, end, p.NeedBytes(first, end, p.Devices[d].InFlight), p.Devices[d].FreeBytes}
+		}
+	}
+	panic("partition: unreachable: there is a last device")
+}

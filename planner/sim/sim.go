@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"fmt"
+
+	"pnode/pipeline/schedule"
+)
+
+// Pipeline is one replica of a plan.
+type Pipeline struct {
+	Costs   schedule.Costs
+	Warmups []int
+	Micros  int
+}
+
+// Job is one step of a plan.
+type Job struct {
+	Pipelines []Pipeline
+	// Reduce is what the reduction between replicas takes, Tied the exchange of the
+	// tied embedding's gradient, Commit the agreement on the step, Update the slowest
+	// optimizer. They follow one another.
+	Reduce, Tied, Commit, Update schedule.Nanos
+}
+
+// Result is a predicted step.
+type Result struct {
+	Step schedule.Nanos
+	// Pipelines is by replica when its last backward ends; Slowest is the latest.
+	Pipelines []schedule.Nanos
+	Slowest   int
+}
+
+// Run simulates the step of a job.
+func Run(j Job) (Result, error) {
+	out := Result{Pipelines: make([]schedule.Nanos, len(j.Pipelines))}
+	for r, p := range j.Pipelines {
+		end, err := p.Makespan()
+		if err != nil {
+			return Result{}, fmt.Errorf("sim: replica %d: %w", r, err)
+		}
+		if out.Pipelines[r] = end; end > out.Pipelines[out.Slowest] {
+			out.Slowest = r
+		}
+	}
+	if len(out.Pipelines) > 0 {
+		out.Step = out.Pipelines[out.Slowest]
+	}
+	out.Step += j.Tail()
+	return out, nil
+}
+
+// Tail is what follows the pipelines.
+func (j Job) Tail() schedule.Nanos { return j.Reduce + j.Tied + j.Commit + j.Update }
+
+// Makespan simulates the pipeline. Long steps are not simulated to the end: once a
+// pipeline is under way, each further micro-batch takes a period.
+func (p Pipeline) Makespan() (schedule.Nanos, error) {
+	micros := min(p.Micros, p.settled())
+	end, err := p.simulate(micros)
+	return end + schedule.Nanos(p.Micros-micros)*p.Costs.Period(p.Warmups), err
+}
+
+// settled is a number of micro-batches after which fill and drain no longer show: some
+// times what is in flight at once.
+func (p Pipeline) settled() int {
+	n := 32 + 4*len(p.Costs.Stages)
+	if len(p.Warmups) > 0 {
+		n += 8 * p.Warmups[0]
+	}
+	return n
+}
+
+func (p Pipeline) simulate(micros int) (schedule.Nanos, error) {
+	s, err := schedule.Warmups(schedule.Shape{Stages: len(p.Costs.Stages), Micros: micros}, p.Warmups)
+	if err != nil {
+		return 0, err
+	}
+	return schedule.Makespan(s, schedule.Timing{Replicas: []schedule.Costs{p.Costs}})
+}
+
+// Estimate is the makespan without simulation: one micro-batch alone, then one a period.
+func (p Pipeline) Estimate() schedule.Nanos {
+	return p.Costs.RoundTrip() + schedule.Nanos(p.Micros-1)*p.Costs.Period(p.Warmups)
+}
