@@ -74,10 +74,15 @@ func newAir(seed uint64, shape Shape) *air {
 	return &air{seed: seed, shape: shape, lines: map[direction]*line{}, conns: map[address]*packetConn{}}
 }
 
-// listen makes the i-th connection, with an address of 10.0.0.0/8.
-func (a *air) listen(i int) *packetConn {
+// address is that of the i-th connection, in 10.0.0.0/8.
+func (a *air) address(i int) *net.UDPAddr {
 	n := i + 1
-	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 4242)
+	return &net.UDPAddr{IP: net.IPv4(10, 0, byte(n>>8), byte(n)).To4(), Port: 4242}
+}
+
+// listen makes the i-th connection.
+func (a *air) listen(i int) *packetConn {
+	addr := addressOf(a.address(i))
 	c := newPacketConn(a, addr)
 	a.mu.Lock()
 	defer a.mu.Unlock()

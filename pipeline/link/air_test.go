@@ -142,7 +142,7 @@ func TestPacketConnClose(t *testing.T) {
 
 // TestEmulatedRealTime: the same network on the real clock.
 func TestEmulatedRealTime(t *testing.T) {
-	c, _ := emulated(t, 2, Shape{Delay: 2 * time.Millisecond, BytesPerS: 50_000_000}, Options{})
+	c, _ := emulated(t, 2, Shape{Delay: 2 * time.Millisecond, BytesPerS: 50_000_000}, Options{PeerTimeout: time.Minute})
 	t.Cleanup(c.close)
 	everybody(t, c, c.sessions(1), 2, 50_000)
 }

@@ -66,15 +66,19 @@ func emulated(t testing.TB, peers int, shape Shape, opt Options) (*cluster, *Emu
 func loopbackNetworks(t testing.TB, peers int) []*quicNetwork {
 	t.Helper()
 	book := map[planner.PeerID]net.Addr{}
-	var networks []*quicNetwork
+	var conns []net.PacketConn
+	var ids []identity
 	for i := range peers {
 		conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := newIdentity(2, uint64(i))
-		book[id.peer] = conn.LocalAddr()
-		n, err := newQUICNetwork(id, conn, book)
+		conns, ids = append(conns, conn), append(ids, newIdentity(2, uint64(i)))
+		book[ids[i].peer] = conn.LocalAddr()
+	}
+	var networks []*quicNetwork
+	for i, id := range ids {
+		n, err := newQUICNetwork(id, conns[i], book)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +101,14 @@ func (c *cluster) sessions(g planner.Generation) []*Session {
 		all = append(all, e.Session(g, c.ids))
 	}
 	return all
+}
+
+// connections is how many peer i keeps with peer j.
+func (c *cluster) connections(i, j int) int {
+	e := c.endpoints[i]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.peer(c.ids[j]).conns)
 }
 
 func activation(g planner.Generation, step planner.Step, index int) wire.Tag {

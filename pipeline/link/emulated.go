@@ -34,10 +34,13 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 	}
 	em := &Emulated{air: newAir(opt.Seed, opt.Shape)}
 	book := map[planner.PeerID]net.Addr{}
+	var ids []identity
 	for i := range opt.Peers {
+		ids = append(ids, newIdentity(opt.Seed, uint64(i)))
+		book[ids[i].peer] = em.air.address(i)
+	}
+	for i, id := range ids {
 		conn := em.air.listen(i)
-		id := newIdentity(opt.Seed, uint64(i))
-		book[id.peer] = conn.LocalAddr()
 		n, err := newQUICNetwork(id, conn, book)
 		if err != nil {
 			conn.Close()

@@ -86,7 +86,7 @@ type quicNetwork struct {
 	conn      net.PacketConn
 	transport *quic.Transport
 	listener  *quic.Listener
-	book      map[planner.PeerID]net.Addr // shared, complete before anybody dials
+	book      map[planner.PeerID]net.Addr // shared, complete before the first network is made
 }
 
 // newQUICNetwork takes over conn once it succeeds.

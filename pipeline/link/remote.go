@@ -23,6 +23,7 @@ type remote struct {
 	endCtx, endAll context.CancelFunc
 	conn           atomic.Pointer[quic.Conn] // for sending
 	heard          atomic.Int64              // when the last byte of a frame came, Unix nanoseconds; 0 is never
+	left           atomic.Bool               // the peer has closed its session
 	counts         traffic
 	busy           stopwatch
 
@@ -75,9 +76,10 @@ func (r *remote) run() {
 // watch sends heartbeats and looks for signs of life.
 func (r *remote) watch(conn *quic.Conn) {
 	opt := r.session.endpoint.opt
-	ticker := time.NewTicker(min(opt.Heartbeat, opt.PeerTimeout/4))
+	interval := min(opt.Heartbeat, opt.PeerTimeout/4)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	bytes, moved := uint64(0), time.Now()
+	bytes, moved := uint64(0), time.Now() // of the connection, which moves with every acknowledgement
 	for {
 		r.queues[wire.Control].offerIdle(wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: r.session.generation}})
 		select {
@@ -92,11 +94,17 @@ func (r *remote) watch(conn *quic.Conn) {
 		if n := conn.ConnectionStats().BytesReceived; n != bytes {
 			bytes, moved = n, now
 		}
+		if r.left.Load() {
+			moved = now // nothing is sent any more, so that nothing can come back
+		}
 		if silent := now.Sub(moved); silent > opt.PeerTimeout {
 			err := fmt.Errorf("nothing came for %v", silent)
 			conn.CloseWithError(codeSilent, err.Error()) // the next generation dials anew
 			r.lose(err)
 			return
+		}
+		if now.Sub(moved) > 2*interval {
+			continue // the connection itself may be dead
 		}
 		if silent := r.silence(now); silent > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
 			r.lose(fmt.Errorf("no heartbeat came for %v, though the connection lives", silent))
@@ -135,7 +143,10 @@ func (r *remote) lose(reason error) {
 
 // leave notes that the peer has closed its session: what is sent has no reader. Messages
 // it sent before may still come.
-func (r *remote) leave() { r.fail(ErrLeft) }
+func (r *remote) leave() {
+	r.left.Store(true)
+	r.fail(ErrLeft)
+}
 
 func (r *remote) fail(err error) {
 	for _, q := range r.queues {
