@@ -31,8 +31,17 @@ func newCase(op kernels.Op, dims ...int) Case {
 // one less and one more than a tile or a vector, several blocks of everything.
 var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpMatMul: {
-		{1, 1, 1}, {6, 16, 8}, {5, 15, 7}, {7, 17, 9}, {12, 32, 4}, {13, 33, 300}, {1, 64, 513}, {97, 1, 40},
-		{48, 512, 33}, {50, 530, 20}, {64, 48, 770},
+		{1, 1, 1},
+		{6, 16, 8},
+		{5, 15, 7},
+		{7, 17, 9},
+		{12, 32, 4},
+		{13, 33, 300},
+		{1, 64, 513},
+		{97, 1, 40},
+		{48, 512, 33},
+		{50, 530, 20},
+		{64, 48, 770},
 	},
 	kernels.OpColumnSum:               {{1, 1}, {64, 16}, {65, 17}, {300, 100}},
 	kernels.OpEmbedForward:            {{1, 1, 1, 1}, {3, 5, 64, 7}, {2, 9, 67, 300}},

@@ -51,11 +51,8 @@ func New(o Options) (*Device, error) {
 }
 
 func defaultThreads() int {
-	n := runtime.GOMAXPROCS(0)
-	if cores := cpuid.CPU.PhysicalCores; cores > 0 {
-		n = min(n, cores)
-	}
-	return n
+	cores := runtime.NumCPU() / max(1, cpuid.CPU.ThreadsPerCore)
+	return max(1, min(runtime.GOMAXPROCS(0), cores))
 }
 
 // Name is `cpu`.

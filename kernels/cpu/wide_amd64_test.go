@@ -1,0 +1,44 @@
+package cpu
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"pnode/kernels/conform"
+)
+
+// TestConformWide runs everything around the 12x32 micro-kernel, with that kernel in Go,
+// so that processors without AVX-512 test its packing and tiling too.
+func TestConformWide(t *testing.T) {
+	if !cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
+		t.Skip("the loops beside the micro-kernel need AVX2")
+	}
+	v := avx512()
+	v.multiply = func(t *tile) { multiplyAny(t, v.mr, v.nr) }
+	if !v.verify() {
+		t.Fatal("the micro-kernel in Go is wrong")
+	}
+	dev := newDevice(t, Options{Threads: 2})
+	dev.v = v
+	conform.Run(t, dev)
+}
+
+// multiplyAny is the micro-kernel for any tile.
+func multiplyAny(t *tile, mr, nr int) {
+	a, b := unsafe.Slice(t.A, (mr-1)*t.ARow+(t.K-1)*t.ACol+1), unsafe.Slice(t.B, t.K*nr)
+	init, c := unsafe.Slice(t.Init, nr), unsafe.Slice(t.C, (mr-1)*t.CRow+nr)
+	for i := range mr {
+		for j := range nr {
+			sum := init[j]
+			for p := range t.K {
+				sum += a[i*t.ARow+p*t.ACol] * b[p*nr+j]
+			}
+			if t.Accumulate != 0 {
+				sum += c[i*t.CRow+j]
+			}
+			c[i*t.CRow+j] = sum
+		}
+	}
+}
