@@ -38,7 +38,8 @@ func noise(seed uint64, n int) []byte {
 
 func put(t testing.TB, s interface {
 	PutChunk([]byte) (planner.Hash, error)
-}, data []byte) planner.Hash {
+}, data []byte,
+) planner.Hash {
 	t.Helper()
 	h, err := s.PutChunk(data)
 	if err != nil {

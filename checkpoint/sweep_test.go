@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -90,6 +91,38 @@ func TestSweepOfTheQuarantine(t *testing.T) {
 	sweep(t, s)
 	if _, err := os.Stat(s.quarantinePath(h)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("there again: %v", err)
+	}
+}
+
+// TestSweepOfLargeValues: what large values took comes back after a restart.
+func TestSweepOfLargeValues(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
+	logs := func() int {
+		files, err := filepath.Glob(filepath.Join(dir, "index", "*.vlog"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	var last []byte
+	for i := range 20 {
+		last = noise(uint64(i), 4<<20)
+		if err := s.Bucket("b").Write([]Op{{Key: []byte("k"), Value: last}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := logs()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, dir, Options{})
+	sweep(t, s)
+	if after := logs(); after > before/2 {
+		t.Errorf("%d value log files, before %d", after, before)
+	}
+	if v, ok, err := s.Bucket("b").Get([]byte("k")); err != nil || !ok || !bytes.Equal(v, last) {
+		t.Errorf("the live value: %d bytes, %v, %v", len(v), ok, err)
 	}
 }
 
