@@ -134,11 +134,11 @@ func (r *remote) lose(reason error) {
 	}
 	err := fmt.Errorf("%w: %w", ErrLost, reason)
 	r.session.endpoint.log.Warn("peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
+	r.session.lost <- r.id // first, so that whoever sees a call fail finds the reason in Lost
 	r.session.inbox.lose(r.id, err)
 	r.fail(err)
 	r.endCtx()
 	r.endAll()
-	r.session.lost <- r.id
 }
 
 // leave notes that the peer has closed its session: what is sent has no reader. Messages

@@ -143,7 +143,8 @@ func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag
 }
 
 // Lost tells of each peer once that it is lost: unreachable, silent for PeerTimeout, or
-// its connection broke. The channel holds all of them and is never closed.
+// its connection broke. A peer is in the channel before any call fails with ErrLost. The
+// channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan planner.PeerID { return s.lost }
 
 // Close fails every call, present and later, with an error that wraps net.ErrClosed. It
