@@ -228,8 +228,12 @@ func TestGoesOnWhenANodeIsKilled(t *testing.T) {
 	s, out := supervise(t, "kill", 3, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
-	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 6 && r.said(`^node 1: pid`) != nil })
-	pid, err := strconv.Atoi(out.said(`^node 1: pid (\d+)$`)[1])
+	var said []string
+	out.await(func(r *record) bool {
+		said = r.said(`^node 1: pid (\d+)$`)
+		return len(r.stepsOf(1)) == 6 && said != nil
+	})
+	pid, err := strconv.Atoi(said[1])
 	if err != nil {
 		t.Fatal(err)
 	}

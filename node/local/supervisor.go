@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ var (
 	ErrNotFinished = errors.New("local: no node finished the run")
 	// ErrDirTaken: the folder holds a run already and was not to be resumed.
 	ErrDirTaken = errors.New("local: the folder holds a run already")
+
+	errClosed = errors.New("local: being stopped")
 )
 
 const (
@@ -60,7 +63,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex // guards what follows
 	children []*child
-	killed   bool
+	closed   bool // no more nodes are started
 }
 
 // New checks the options.
@@ -92,6 +95,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	})
 	nodes.Go(func() error {
 		err := s.launch(running, &nodes, fail)
+		if errors.Is(err, errClosed) {
+			return nil
+		}
 		if err != nil {
 			fail(err)
 		}
@@ -115,7 +121,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 func (s *Supervisor) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.killed = true
+	s.closed = true
 	for _, c := range s.children {
 		c.kill()
 	}
@@ -178,8 +184,8 @@ func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string
 func (s *Supervisor) start(index int, args []string, g *errgroup.Group, fail func(error)) (*child, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.killed {
-		return nil, fmt.Errorf("local: start node %d: killed", index)
+	if s.closed {
+		return nil, errClosed
 	}
 	c, err := startChild(index, s.nodeDir(index), s.options.Binary, args, s.options.Env)
 	if err != nil {
@@ -230,10 +236,12 @@ func (s *Supervisor) end(over <-chan struct{}) {
 	}
 }
 
-// askToStop asks the nodes in turn until one takes the request.
+// askToStop starts no more nodes and asks those there are in turn until one takes the
+// request.
 func (s *Supervisor) askToStop() bool {
 	s.mu.Lock()
-	children := append([]*child(nil), s.children...)
+	s.closed = true
+	children := slices.Clone(s.children)
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
@@ -245,7 +253,8 @@ func (s *Supervisor) askToStop() bool {
 	return false
 }
 
-// verdict is nil when a node ended well, and else tells how each one ended.
+// verdict is nil when a node ended well or none was started, and else tells how each one
+// ended.
 func (s *Supervisor) verdict() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,6 +264,9 @@ func (s *Supervisor) verdict() error {
 			return nil
 		}
 		fates = append(fates, c.fate())
+	}
+	if len(fates) == 0 {
+		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrNotFinished, strings.Join(fates, "; "))
 }

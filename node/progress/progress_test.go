@@ -197,7 +197,7 @@ func TestStatusTable(t *testing.T) {
 		Reasons:    []string{"stage 0 gets 3 layers: the embedding costs little"},
 		Checkpoint: api.Checkpoint{Step: 10, Time: now.Add(-75 * time.Second)},
 		Addrs:      []string{"/ip4/127.0.0.1/udp/4001/quic-v1/p2p/" + self},
-		Data:       api.Data{Files: 3, SkippedFiles: 1, SizeBytes: 16_000_000, HeldOutBytes: 160},
+		Data:       api.Data{SizeBytes: 16_000_000, HeldOutBytes: 160},
 	}
 	var b bytes.Buffer
 	if err := Status(&b, st, now); err != nil {

@@ -94,11 +94,7 @@ func checkpointLine(c api.Checkpoint, now time.Time) string {
 }
 
 func dataLine(d api.Data) string {
-	text := fmt.Sprintf("%s of text, %s held out", size(d.SizeBytes), size(d.HeldOutBytes))
-	if d.Files > 0 { // known where the run was created
-		text += fmt.Sprintf(", from %d files, %d skipped", d.Files, d.SkippedFiles)
-	}
-	return text
+	return fmt.Sprintf("%s of text, %s held out", size(d.SizeBytes), size(d.HeldOutBytes))
 }
 
 func leader(st api.Status) string {
