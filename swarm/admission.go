@@ -109,14 +109,13 @@ func (s *Swarm) greet(ctx context.Context, p peer.ID) {
 		defer st.Close()
 		err = s.judge(p, r.Hello, st.Conn(), false)
 	}
-	if err != nil {
-		s.log.Warn("swarm: not admitted with peer", "peer", p, "err", err)
-		s.door.refuse(p, err)
-		s.book.failed(p, err)
-		if !s.door.isMember(p) {
-			s.disconnect(p)
-		}
+	if err == nil || s.tasks.ctx.Err() != nil || s.door.isMember(p) {
+		return // done, or too late, or the peer's own greeting was faster
 	}
+	s.log.Warn("swarm: not admitted with peer", "peer", p, "err", err)
+	s.door.refuse(p, err)
+	s.book.failed(p, err)
+	s.disconnect(p)
 }
 
 // hello is what this node says of itself.

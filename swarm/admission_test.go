@@ -118,6 +118,7 @@ func TestJoinNeedsInvite(t *testing.T) {
 }
 
 func TestJoinNobodyThere(t *testing.T) {
+	t.Parallel()
 	a := creator(t)
 	v := invite(t, a, InviteOptions{})
 	if err := a.Close(); err != nil {
@@ -403,7 +404,9 @@ func TestRestart(t *testing.T) {
 	if err := b.Connect(ctx, a.Addrs()...); err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, cfg) // the same identity, while a still holds the first one's connection
+	b.tasks.close() // as after a crash: it does nothing more, and a still holds its connection
+	t.Cleanup(func() { b.host.close() })
+	again := start(t, cfg)
 	if err := again.Connect(ctx, a.Addrs()...); err != nil {
 		t.Fatal(err)
 	}

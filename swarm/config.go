@@ -20,7 +20,7 @@ const (
 	ReachAuto Reach = iota
 	// ReachPublic: reachable on the listen addresses; serves as relay for other members.
 	ReachPublic
-	// ReachPrivate: behind a NAT; asks the bootstrap members for a relay reservation.
+	// ReachPrivate: behind a NAT; asks public members for a relay reservation.
 	ReachPrivate
 )
 

@@ -5,19 +5,14 @@ import (
 	"github.com/libp2p/go-libp2p/core/control"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// gater refuses connections with blocked peers before a byte of any protocol; relaying is
-// for members. Whether an unknown peer is a member shows only after its greeting, so
-// others are let through to it.
+// gater refuses connections with blocked peers before a byte of any protocol. Whether an
+// unknown peer is a member shows only in its greeting, so all others are let through to it.
 type gater struct{ door *door }
 
-var (
-	_ connmgr.ConnectionGater = gater{}
-	_ relay.ACLFilter         = gater{}
-)
+var _ connmgr.ConnectionGater = gater{}
 
 func (g gater) InterceptPeerDial(p peer.ID) bool                                { return !g.door.isBlocked(p) }
 func (g gater) InterceptAddrDial(peer.ID, ma.Multiaddr) bool                    { return true }
@@ -26,10 +21,4 @@ func (g gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) 
 
 func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
 	return !g.door.isBlocked(p)
-}
-
-func (g gater) AllowReserve(p peer.ID, _ ma.Multiaddr) bool { return g.door.isMember(p) }
-
-func (g gater) AllowConnect(src peer.ID, _ ma.Multiaddr, dest peer.ID) bool {
-	return g.door.isMember(src) && g.door.isMember(dest)
 }

@@ -2,18 +2,14 @@ package swarm
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
 	coreconn "github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/p2p/host/autorelay"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
-	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
@@ -28,16 +24,11 @@ const (
 	connsLow, connsHigh = 192, 256
 	// Limits per address and peer: many volunteers share one NAT's address, a pair of
 	// stages stripes over up to 16 connections, tests run dozens of nodes on one.
-	connsPerIP       = 1024
-	connsPerPeer     = 64
-	newConnsPerS     = 50
-	newConnsBurst    = 512
-	streamsPerPeer   = 1024
-	relayedBytes     = 64 << 20
-	relayedTime      = time.Hour
-	relayRetry       = 30 * time.Second
-	relaysWanted     = 2
-	reservationsByIP = 64
+	connsPerIP     = 1024
+	connsPerPeer   = 64
+	newConnsPerS   = 50
+	newConnsBurst  = 512
+	streamsPerPeer = 1024
 )
 
 // tcpTransport is the fallback where UDP does not get through.
@@ -51,7 +42,7 @@ type simulated struct {
 }
 
 // newHost starts the libp2p host of a member. Lent UDP sockets are added to out.
-func newHost(cfg *Config, gate coreconn.ConnectionGater, acl relay.ACLFilter) (*hosted, error) {
+func newHost(cfg *Config, gate coreconn.ConnectionGater, r relays) (*hosted, error) {
 	out := &hosted{}
 	opts, err := commonOptions(cfg.Identity)
 	if err != nil {
@@ -74,7 +65,7 @@ func newHost(cfg *Config, gate coreconn.ConnectionGater, acl relay.ACLFilter) (*
 		if err != nil {
 			return nil, err
 		}
-		opts = append(append(opts, more...), reachOptions(cfg, acl)...)
+		opts = append(append(opts, more...), reachOptions(cfg, r)...)
 	}
 	if out.Host, err = libp2p.New(opts...); err != nil {
 		out.closeLent(false)
@@ -185,26 +176,15 @@ func newResources() (network.ResourceManager, error) {
 }
 
 // reachOptions are for getting through NATs. On loopback there are none.
-func reachOptions(cfg *Config, acl relay.ACLFilter) []libp2p.Option {
+func reachOptions(cfg *Config, r relays) []libp2p.Option {
 	if cfg.local() {
 		return []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery(), libp2p.DisableRelay()}
 	}
-	resources := relay.DefaultResources()
-	resources.Limit = &relay.RelayLimit{Duration: relayedTime, Data: relayedBytes}
-	resources.MaxReservationsPerIP = reservationsByIP
-	opts := []libp2p.Option{
+	opts := append(r.options(cfg.Reach),
 		libp2p.NATPortMap(),
-		libp2p.EnableRelay(),
-		libp2p.EnableHolePunching(),
 		libp2p.EnableAutoNATv2(),
 		libp2p.EnableNATService(),
-		libp2p.EnableRelayService(relay.WithResources(resources), relay.WithACL(acl)),
-	}
-	relays := slices.DeleteFunc(slices.Clone(cfg.bootstrap), func(i peer.AddrInfo) bool { return i.ID == cfg.Identity.id })
-	if len(relays) > 0 && cfg.Reach != ReachPublic {
-		opts = append(opts, libp2p.EnableAutoRelayWithStaticRelays(relays,
-			autorelay.WithBackoff(relayRetry), autorelay.WithNumRelays(relaysWanted), autorelay.WithBootDelay(0)))
-	}
+	)
 	switch cfg.Reach {
 	case ReachPublic:
 		opts = append(opts, libp2p.ForceReachabilityPublic())

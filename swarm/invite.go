@@ -43,6 +43,13 @@ func (v Invite) String() string {
 	if v.bearer == nil {
 		return strings.Join(v.Addrs, " ")
 	}
+	b := v.body()
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return invitePrefix + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// body is the invite without its checksum.
+func (v Invite) body() []byte {
 	b := append([]byte{inviteVersion}, v.OwnerKey...)
 	b = append(b, v.bearer.Seed()...)
 	b = appendBytes(b, v.Grant.append(nil))
@@ -50,8 +57,7 @@ func (v Invite) String() string {
 	for _, a := range v.Addrs {
 		b = appendBytes(b, a)
 	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	return invitePrefix + base64.RawURLEncoding.EncodeToString(b)
+	return b
 }
 
 // ParseInvite reads an invite's text form. A multiaddr is accepted too, as an invite

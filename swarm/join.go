@@ -10,14 +10,15 @@ import (
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/sync/errgroup"
 )
 
-// joinTime bounds one try to reach one member.
+// joinTime bounds the time to reach a member and get its verdict.
 const joinTime = 15 * time.Second
 
-// Join redeems an invite: it asks the members at the invite's addresses, in their order,
-// until one answers, whether they take the capability that id makes of the invite, and
-// returns it for the caller to keep. A refusal is final and unwraps to its sentinel; an
+// Join redeems an invite: it asks the members at the invite's addresses whether they take
+// the capability that id makes of the invite, and returns it for the caller to keep. The
+// first to answer decides. A refusal is final and unwraps to its sentinel; an
 // invite that is a bare address earns ErrNeedsInvite. Nothing is joined yet: New does.
 func Join(ctx context.Context, id Identity, v Invite) ([]byte, error) {
 	return join(ctx, id, v, nil)
@@ -40,18 +41,39 @@ func join(ctx context.Context, id Identity, v Invite, sim *simulated) ([]byte, e
 		return nil, err
 	}
 	defer h.Close()
-	var unreached []error
-	for _, info := range infos {
-		answered, err := ask(ctx, h, info, v, capability)
-		switch {
-		case err == nil:
-			return capability, nil
-		case answered:
-			return nil, fmt.Errorf("swarm: join: %w", err)
-		}
-		unreached = append(unreached, err)
+	if err := askAny(ctx, h, infos, v, capability); err != nil {
+		return nil, fmt.Errorf("swarm: join: %w", err)
 	}
-	return nil, fmt.Errorf("swarm: join: no member answers at %s; is one running, and can this machine reach it? %w",
+	return capability, nil
+}
+
+// askAny asks the invite's members at once and takes the first verdict.
+func askAny(ctx context.Context, h host.Host, infos []peer.AddrInfo, v Invite, capability []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	group, ctx := errgroup.WithContext(ctx)
+	defer group.Wait() // after cancel
+	defer cancel()
+	type outcome struct {
+		answered bool
+		err      error
+	}
+	outcomes := make(chan outcome, len(infos))
+	for _, info := range infos {
+		group.Go(func() error {
+			answered, err := ask(ctx, h, info, v, capability)
+			outcomes <- outcome{answered, err}
+			return nil
+		})
+	}
+	var unreached []error
+	for range infos {
+		o := <-outcomes
+		if o.answered {
+			return o.err
+		}
+		unreached = append(unreached, o.err)
+	}
+	return fmt.Errorf("no member answers at %s; is one running, and can this machine reach it? %w",
 		strings.Join(v.Addrs, " or "), errors.Join(unreached...))
 }
 
@@ -76,8 +98,6 @@ func joiningHost(id Identity, sim *simulated) (host.Host, error) {
 
 // ask presents the capability to one member. answered tells whether it gave a verdict.
 func ask(ctx context.Context, h host.Host, info peer.AddrInfo, v Invite, capability []byte) (answered bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, joinTime)
-	defer cancel()
 	if err := h.Connect(ctx, info); err != nil {
 		return false, fmt.Errorf("peer %s: %w", info.ID, err)
 	}

@@ -3,7 +3,7 @@ package swarm
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"io"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/discovery/mdns"
@@ -19,13 +19,14 @@ func (d discovered) HandlePeerFound(info peer.AddrInfo) {
 	}
 }
 
-// startMDNS announces this node in the local network under a name made from the run ID.
-func startMDNS(s *Swarm) (stopper, error) {
+// startMDNS announces this node in the local network under a name made from the run ID. A
+// machine without multicast goes on without it.
+func startMDNS(s *Swarm) io.Closer {
 	service := mdns.NewMdnsService(s.host, mdnsName(string(s.cfg.Run)), discovered{s})
 	if err := service.Start(); err != nil {
-		return nil, fmt.Errorf("swarm: start mDNS: %w", err)
+		s.log.Warn("swarm: no search in the local network", "err", err)
 	}
-	return service, nil
+	return service
 }
 
 // mdnsName fits a run ID into a DNS label: 63 bytes at most, case not kept, and no more

@@ -96,6 +96,7 @@ func (s *Swarm) servePeers() {
 			st.Reset()
 			return
 		}
+		s.refresh()
 		records := s.book.records(st.Conn().RemotePeer(), maxRecords)
 		if err := writeMessage(st, appendRecords(nil, records)); err != nil {
 			st.Reset()
@@ -117,7 +118,7 @@ func (s *Swarm) askPeers(ctx context.Context, p peer.ID) {
 }
 
 // fetchPeers reads p's records into the book. Each is verified like a peer's own hello;
-// a bad one is left out. It counts those learned.
+// a bad one is left out. It counts those that were good.
 func (s *Swarm) fetchPeers(ctx context.Context, p peer.ID) (int, error) {
 	st, err := s.newStream(ctx, p, peersProtocol)
 	if err != nil {

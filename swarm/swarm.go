@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -30,12 +31,10 @@ type Swarm struct {
 	gossip   *gossip
 	data     *Data
 	prober   *prober
-	mdns     stopper
+	mdns     io.Closer // nil without mDNS
 	// wake makes the mesh loop look at the book at once.
 	wake chan struct{}
 }
-
-type stopper interface{ Close() error }
 
 // New starts a swarm: it listens, answers, and dials the bootstrap addresses until Close.
 // It does not wait for a connection; Connect does. ctx bounds the start only.
@@ -53,7 +52,8 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	if _, err := rand.Read(s.instance[:]); err != nil {
 		return nil, fmt.Errorf("swarm: start: %w", err)
 	}
-	h, err := newHost(&s.cfg, gater{s.door}, gater{s.door})
+	// The host's options refer to door and tasks, so both are there before it.
+	h, err := newHost(&s.cfg, gater{s.door}, relays{s.door, s.tasks})
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +81,14 @@ func (s *Swarm) start() (err error) {
 	s.listenAdmission()
 	s.servePeers()
 	if s.cfg.MDNS && !s.cfg.local() {
-		if s.mdns, err = startMDNS(s); err != nil {
-			return err
-		}
+		s.mdns = startMDNS(s)
 	}
 	for _, b := range s.cfg.bootstrap {
 		if b.ID != s.host.ID() {
 			s.book.seed(b.ID, b.Addrs)
 		}
 	}
+	s.hurry()
 	s.tasks.run(s.mesh)
 	return nil
 }
@@ -147,7 +146,18 @@ func (s *Swarm) Addrs() []string { return fullAddrs(s.host.ID(), s.host.Addrs())
 
 // Known lists the addresses of every other member met or heard of, with /p2p/, sorted: what
 // a node keeps in its data folder and gives as Bootstrap at its next start.
-func (s *Swarm) Known() []string { return s.book.known() }
+func (s *Swarm) Known() []string {
+	s.refresh()
+	return s.book.known()
+}
+
+// refresh takes over the addresses that members announced to libp2p since their greeting,
+// such as a mapped port or a relay's.
+func (s *Swarm) refresh() {
+	for _, c := range s.door.members() {
+		s.book.learn(c, s.host.Peerstore().Addrs(c.peer))
+	}
+}
 
 // Invite makes an invite to this run with this node's addresses, and others' as far as
 // they fit when opt names none. Without the owner key the error is ErrNoOwnerKey.
@@ -215,7 +225,8 @@ func (s *Swarm) connect(ctx context.Context, info peer.AddrInfo) error {
 	if info.ID == s.host.ID() {
 		return fmt.Errorf("%s is this node", info.ID)
 	}
-	if err := s.host.Connect(ctx, info); err != nil {
+	// A relayed connection will do; libp2p tries to punch through and replace it.
+	if err := s.host.Connect(network.WithAllowLimitedConn(ctx, "member"), info); err != nil {
 		return fmt.Errorf("peer %s: %w", info.ID, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, admissionTime)

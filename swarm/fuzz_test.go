@@ -1,0 +1,115 @@
+package swarm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// samples are valid messages of each kind.
+func samples(f *testing.F) (v Invite, capability []byte, addrs []ma.Multiaddr) {
+	f.Helper()
+	id := testIdentity(f)
+	a := ma.StringCast("/ip4/192.0.2.1/udp/4001/quic-v1")
+	v, err := testOwner(f).Invite(InviteOptions{Run: testRun, Addrs: fullAddrs(id.id, []ma.Multiaddr{a})}, time.Now())
+	if err != nil {
+		f.Fatal(err)
+	}
+	if capability, err = v.Redeem(id, time.Now()); err != nil {
+		f.Fatal(err)
+	}
+	return v, capability, []ma.Multiaddr{a}
+}
+
+// checkDecoded: what is accepted is written back as it was; what is not is called malformed.
+func checkDecoded(t *testing.T, in, out []byte, err error) {
+	t.Helper()
+	switch {
+	case err != nil && !errors.Is(err, ErrMalformed):
+		t.Errorf("error %v does not wrap ErrMalformed", err)
+	case err == nil && !bytes.Equal(in, out):
+		t.Errorf("%x was accepted and is written as %x", in, out)
+	}
+}
+
+func FuzzParseInvite(f *testing.F) {
+	v, _, _ := samples(f)
+	f.Add(v.String())
+	f.Add(v.Addrs[0])
+	f.Add("pnode1-")
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := ParseInvite(s)
+		if err != nil {
+			if !errors.Is(err, ErrMalformed) {
+				t.Errorf("error %v does not wrap ErrMalformed", err)
+			}
+			return
+		}
+		again, err := ParseInvite(v.String())
+		if err != nil || again.String() != v.String() {
+			t.Errorf("%q reads back as %q, %v", v, again, err)
+		}
+	})
+}
+
+// FuzzDecodeInvite goes past the checksum.
+func FuzzDecodeInvite(f *testing.F) {
+	v, _, _ := samples(f)
+	s, err := parseInvite(v.String())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(s.body())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := decodeInvite(b)
+		if err != nil {
+			checkDecoded(t, b, nil, err)
+			return
+		}
+		checkDecoded(t, b, v.body(), nil)
+	})
+}
+
+func FuzzDecodeCapability(f *testing.F) {
+	_, c, _ := samples(f)
+	f.Add(c)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := DecodeCapability(b)
+		checkDecoded(t, b, c.Encode(), err)
+	})
+}
+
+func FuzzDecodeHello(f *testing.F) {
+	_, c, addrs := samples(f)
+	f.Add(hello{Capability: c, Addrs: addrs}.append(nil))
+	f.Add(hello{}.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := decodeHello(b)
+		checkDecoded(t, b, h.append(nil), err)
+	})
+}
+
+func FuzzDecodeReply(f *testing.F) {
+	_, c, addrs := samples(f)
+	f.Add(reply{Hello: hello{Capability: c, Addrs: addrs}}.append(nil))
+	f.Add(reply{Code: 2, Detail: "no"}.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decodeReply(b)
+		checkDecoded(t, b, r.append(nil), err)
+		if err == nil && r.Code != 0 && refusalFrom(r.Code, r.Detail) == nil {
+			t.Error("a refusal is no error")
+		}
+	})
+}
+
+func FuzzDecodeRecords(f *testing.F) {
+	_, c, addrs := samples(f)
+	f.Add(appendRecords(nil, []record{{c, addrs}, {c, nil}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decodeRecords(b)
+		checkDecoded(t, b, appendRecords(nil, r), err)
+	})
+}

@@ -1,0 +1,63 @@
+package swarm
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/client"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"pnode/planner"
+)
+
+// A node behind a NAT is admitted, and reached, through a member that relays for it.
+func TestRelayedMember(t *testing.T) {
+	t.Parallel()
+	o := testOwner(t)
+	ctx := testContext(t)
+	cfg := testMember(t, o, testRun)
+	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, ReachPublic
+	public := start(t, cfg)
+	cfg = testMember(t, o, testRun)
+	cfg.Listen, cfg.Reach, cfg.Bootstrap = []string{"0.0.0.0:0"}, ReachPrivate, public.Addrs()
+	hidden := start(t, cfg)
+	waitMembers(t, ctx, hidden, 1)
+	relay := peer.AddrInfo{ID: public.host.ID(), Addrs: public.host.Addrs()}
+	if _, err := client.Reserve(ctx, hidden.host, relay); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Reserve(ctx, newStranger(t), relay); err == nil {
+		t.Error("a stranger has a relay reservation")
+	}
+	hidden.Handle("/pnode/test/1", func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
+
+	cfg = testMember(t, o, testRun)
+	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, ReachPrivate
+	cfg.MaxMesh = 1 // do not dial hidden directly when public tells of it
+	other := start(t, cfg)
+	if err := other.Connect(ctx, public.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	circuit := ma.StringCast(public.Addrs()[0] + "/p2p-circuit")
+	through := peer.AddrInfo{ID: hidden.host.ID(), Addrs: []ma.Multiaddr{circuit}}
+	if err := other.host.Connect(network.WithAllowLimitedConn(ctx, "test"), through); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.door.wait(ctx, hidden.host.ID()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := other.Open(ctx, hidden.ID(), "/pnode/test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}

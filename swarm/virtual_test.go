@@ -1,0 +1,263 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/marcopolo/simnet"
+	ma "github.com/multiformats/go-multiaddr"
+	"github.com/quic-go/quic-go"
+	"go.uber.org/fx"
+
+	"pnode/planner"
+)
+
+// The virtual net: every node 20 ms from every other, on 20 Mbit/s.
+const (
+	virtualLatency = 10 * time.Millisecond
+	virtualBits    = 20_000_000
+)
+
+// virtualNet hands out simulated sockets, all inside one synctest bubble.
+type virtualNet struct {
+	net   *simnet.Simnet
+	nodes int
+	// cut separates the first two nodes from the others.
+	cut atomic.Bool
+}
+
+func newVirtualNet(t *testing.T) *virtualNet {
+	n := &virtualNet{net: &simnet.Simnet{}}
+	n.net.LatencyFunc = func(p *simnet.Packet) time.Duration {
+		if n.cut.Load() && firstTwo(p.From) != firstTwo(p.To) {
+			return 24 * time.Hour // never, as far as QUIC goes
+		}
+		return virtualLatency
+	}
+	n.net.Start()
+	t.Cleanup(n.net.Close)
+	return n
+}
+
+// firstTwo tells whether an address is of node 0 or 1.
+func firstTwo(a net.Addr) bool {
+	ip := a.(*net.UDPAddr).IP
+	return ip.Equal(simnet.IntToPublicIPv4(0)) || ip.Equal(simnet.IntToPublicIPv4(1))
+}
+
+// host makes the stand-in for a node's sockets at an address of its own.
+func (n *virtualNet) host() *simulated {
+	ip := simnet.IntToPublicIPv4(n.nodes)
+	n.nodes++
+	source := &sourceIP{}
+	source.ip.Store(&ip)
+	link := simnet.NodeBiDiLinkSettings{
+		Downlink: simnet.LinkSettings{BitsPerSecond: virtualBits},
+		Uplink:   simnet.LinkSettings{BitsPerSecond: virtualBits},
+	}
+	return &simulated{
+		listen: []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/%s/udp/4001/quic-v1", ip))},
+		quic: libp2p.QUICReuse(
+			func(l fx.Lifecycle, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, opts ...quicreuse.Option) (*quicreuse.ConnManager, error) {
+				m, err := quicreuse.NewConnManager(reset, token, opts...)
+				if err == nil {
+					l.Append(fx.StopHook(m.Close))
+				}
+				return m, err
+			},
+			quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source, nil }),
+			quicreuse.OverrideListenUDP(func(_ string, addr *net.UDPAddr) (net.PacketConn, error) {
+				if addr.IP.IsUnspecified() { // a host that only dials
+					addr = &net.UDPAddr{IP: ip, Port: 4002}
+				}
+				return n.net.NewEndpoint(addr, link), nil
+			}),
+		),
+	}
+}
+
+// sourceIP answers every question for a route with the node's address.
+type sourceIP struct{ ip atomic.Pointer[net.IP] }
+
+func (s *sourceIP) PreferredSourceIPForDestination(*net.UDPAddr) (net.IP, error) {
+	return *s.ip.Load(), nil
+}
+
+// Twenty nodes join with one invite through one member each already there, become a full
+// mesh, gossip, measure a link, and lose the creator without losing each other.
+func TestVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 20
+		n := newVirtualNet(t)
+		o := testOwner(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		began := time.Now()
+		cfg := testMember(t, o, testRun)
+		cfg.simulated, cfg.Owner = n.host(), o
+		all := []*Swarm{start(t, cfg)}
+		for len(all) < nodes {
+			v, err := o.Invite(InviteOptions{Run: testRun, Uses: 1, Addrs: all[len(all)-1].Addrs()}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, joinVirtual(t, ctx, n, v))
+		}
+		for _, s := range all {
+			waitMembers(t, ctx, s, nodes-1)
+		}
+		t.Logf("full mesh of %d after %s", nodes, time.Since(began))
+		heard := listeners(t, all)
+		gossipVirtual(t, ctx, all, heard)
+		profile, err := all[3].Probe(ctx, all[7].ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v", profile)
+		if rtt := time.Duration(profile.RTTNanos); rtt < 2*virtualLatency || rtt > 3*virtualLatency {
+			t.Errorf("round trip %s, want about %s", rtt, 2*virtualLatency)
+		}
+		if r := profile.BytesPerS; r < virtualBits/8/2 || r > virtualBits/8 {
+			t.Errorf("%d bytes a second on a line of %d", r, virtualBits/8)
+		}
+		if err := all[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all[1:] {
+			waitMembers(t, ctx, s, nodes-2)
+		}
+		gossipVirtual(t, ctx, all[1:], heard[1:])
+		t.Logf("done after %s", time.Since(began))
+	})
+}
+
+// joinVirtual redeems an invite and starts the member, which dials the invite's addresses.
+func joinVirtual(t *testing.T, ctx context.Context, n *virtualNet, v Invite) *Swarm {
+	t.Helper()
+	id := testIdentity(t)
+	capability, err := join(ctx, id, v, n.host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := join(ctx, testIdentity(t), v, n.host()); !errors.Is(err, ErrInviteUsed) {
+		t.Errorf("second peer on an invite for one: %v", err)
+	}
+	return start(t, Config{
+		Identity: id, Run: testRun, OwnerKey: v.OwnerKey, Capability: capability,
+		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: n.host(),
+	})
+}
+
+// listeners counts what each node hears.
+func listeners(t *testing.T, all []*Swarm) []*atomic.Int64 {
+	t.Helper()
+	var counts []*atomic.Int64
+	for _, s := range all {
+		n := new(atomic.Int64)
+		if err := s.Subscribe(TopicEvents, nil, func(planner.PeerID, []byte) { n.Add(1) }); err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, n)
+	}
+	return counts
+}
+
+// gossipVirtual has every node publish once and wants each message everywhere, once.
+func gossipVirtual(t *testing.T, ctx context.Context, all []*Swarm, heard []*atomic.Int64) {
+	t.Helper()
+	waitTopic(t, ctx, all, TopicEvents)
+	for _, n := range heard {
+		n.Store(0)
+	}
+	for _, s := range all {
+		if err := s.Publish(ctx, TopicEvents, []byte("here")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(10 * time.Second) // virtual
+	for i := range all {
+		if got := heard[i].Load(); got != int64(len(all)) {
+			t.Errorf("node %d heard %d messages of %d", i, got, len(all))
+		}
+	}
+}
+
+// A membership that ends is ended by the others, and cannot be used to come back.
+func TestVirtualMembershipEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		o := testOwner(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		cfg := testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		a := start(t, cfg)
+		cfg = testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		var err error
+		if cfg.Capability, err = o.Capability(testRun, cfg.Identity, time.Minute, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		b := start(t, cfg)
+		if err := b.Connect(ctx, a.Addrs()...); err != nil {
+			t.Fatal(err)
+		}
+		waitMembers(t, ctx, a, 0)
+		waitMembers(t, ctx, b, 0)
+		if d := time.Since(began); d < time.Minute-time.Second || d > time.Minute+2*meshTick {
+			t.Errorf("membership of a minute ended after %s", d)
+		}
+		if err := b.Connect(ctx, a.Addrs()...); !errors.Is(err, ErrCapabilityExpired) {
+			t.Errorf("connect after the end: %v", err)
+		}
+		if _, err := New(ctx, cfg); !errors.Is(err, ErrCapabilityExpired) {
+			t.Errorf("start after the end: %v", err)
+		}
+	})
+}
+
+// A partition separates the members; when it heals they find each other again by
+// themselves.
+func TestVirtualPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		o := testOwner(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		var all []*Swarm
+		for range 4 {
+			cfg := testMember(t, o, testRun)
+			cfg.simulated = n.host()
+			if len(all) > 0 {
+				cfg.Bootstrap = all[0].Addrs()
+			}
+			all = append(all, start(t, cfg))
+		}
+		for _, s := range all {
+			waitMembers(t, ctx, s, 3)
+		}
+		n.cut.Store(true) // nodes 0 and 1 from 2 and 3
+		for _, s := range all {
+			waitMembers(t, ctx, s, 1)
+		}
+		time.Sleep(2 * time.Minute) // virtual
+		n.cut.Store(false)
+		healed := time.Now()
+		for _, s := range all {
+			waitMembers(t, ctx, s, 3)
+		}
+		if d := time.Since(healed); d > 2*longestRetry {
+			t.Errorf("together again only after %s", d)
+		}
+		gossipVirtual(t, ctx, all, listeners(t, all))
+	})
+}
