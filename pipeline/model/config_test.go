@@ -41,7 +41,7 @@ func TestValidateNamesFieldValueAndRemedy(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	params := map[string][2]int64{ // accepted range
-		"nano":      {800_000, 3_000_000},
+		"nano":      {1_000_000, 3_000_000},
 		"small-10m": {10_500_000, 11_000_000},
 		"gpt2-124m": {124_439_808, 124_439_808},
 	}
