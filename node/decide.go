@@ -61,7 +61,7 @@ func decide(v leadView) verdict {
 		return verdict{}
 	}
 	for _, m := range v.Members {
-		if (m.Active || m.Leaving) && m.Silent > deadAfter {
+		if m.Silent > deadAfter {
 			return verdict{Gone: m.Peer, Why: fmt.Sprintf("no sign of life for %v", m.Silent.Round(time.Second/10))}
 		}
 	}

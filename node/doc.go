@@ -45,6 +45,7 @@
 // All belong to one errgroup of the Node and are waited for by Close:
 //
 //   - loop: the run loop (loop.go); owns phase and generation.
+//   - heartbeats: one gossip message a second (status.go).
 //   - lead: the planner's duties while this node leads (leader.go).
 //   - links: the accept loop of the data plane (pipeline/link).
 //   - one per generation, with one per worker and one that watches the links

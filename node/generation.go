@@ -91,7 +91,13 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 			return context.Cause(ctx)
 		}
 	})
-	return group.Wait()
+	err = group.Wait()
+	select { // a worker may notice the broken link before the watch does
+	case peer := <-session.Lost():
+		return lostPeerError{peer}
+	default:
+		return err
+	}
 }
 
 // newWorkers builds the workers of this node's placements. On an error it gives those

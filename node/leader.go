@@ -18,8 +18,10 @@ const proposeTimeout = 10 * time.Second
 
 // leader is what the planner remembers within its term.
 type leader struct {
-	term  planner.Term
-	since time.Time // when this node began to lead
+	term planner.Term
+	// seen is when the planner first saw a process in the roster: who begins to listen
+	// cannot blame others for what it missed.
+	seen map[process]time.Time
 	// asked and savedFor: a save was asked for ahead of a new plan, when the newest
 	// checkpoint was of step savedFor.
 	asked    bool
@@ -27,6 +29,12 @@ type leader struct {
 	// weighed is the state for which better was worked out.
 	weighed weighed
 	better  string
+}
+
+// process is one start of a node.
+type process struct {
+	peer planner.PeerID
+	boot uint64
 }
 
 // weighed names what a comparison of plans depends on.
@@ -52,7 +60,7 @@ func (n *Node) lead(ctx context.Context) error {
 			continue
 		}
 		if l.term != term {
-			l = leader{term: term, since: time.Now()}
+			l = leader{term: term, seen: map[process]time.Time{}}
 			n.log.Info("this node is the planner", "term", term)
 		}
 		state := n.raft.State()
@@ -76,9 +84,13 @@ func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 		if m.State == consensus.Gone {
 			continue
 		}
+		id := process{m.Peer, m.Boot}
+		if l.seen[id].IsZero() {
+			l.seen[id] = now
+		}
 		silent := time.Duration(0)
 		if m.Peer != n.self {
-			silent = n.beats.silent(m.Peer, l.since, now)
+			silent = n.beats.silent(m.Peer, l.seen[id], now)
 		}
 		v.Members = append(v.Members, memberView{
 			Peer: m.Peer, Silent: silent,

@@ -174,15 +174,14 @@ func (n *Node) linger(ctx context.Context, state consensus.State) {
 	begin := time.Now()
 	tick := time.NewTicker(beatEvery / 4)
 	defer tick.Stop()
+	n.beat() // at once: the others wait for it
 	for n.waitedFor(state, begin, time.Now()) {
-		n.beat()
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
-	n.beat()
 }
 
 func (n *Node) waitedFor(state consensus.State, begin, now time.Time) bool {

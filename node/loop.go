@@ -13,7 +13,7 @@ import (
 // loop is the run loop: it owns the phase, the current generation and the way out. It
 // returns nil when the run is over or this node has left it. leave asks for the latter.
 func (n *Node) loop(ctx context.Context, leave <-chan struct{}) error {
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(time.Second) // for deadlines; everything else is told
 	defer tick.Stop()
 	for !n.exit.over {
 		changed := n.raft.Changed()
@@ -28,7 +28,6 @@ func (n *Node) loop(ctx context.Context, leave <-chan struct{}) error {
 		case err := <-n.generationDone():
 			n.ended(err)
 		case <-tick.C:
-			n.beat()
 		}
 		if err := n.checkDeadline(time.Now()); err != nil {
 			return err

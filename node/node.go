@@ -138,6 +138,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	}
 	n.group.Go(func() error { return n.api.Run(ctx) })
 	n.group.Go(func() error { return n.lead(ctx) })
+	n.group.Go(func() error { n.heartbeats(ctx); return nil })
 	n.group.Go(func() error { n.showEvents(ctx); return nil })
 	return n, nil
 }

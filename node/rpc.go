@@ -19,7 +19,6 @@ import (
 const (
 	maxRequestBytes = 3 << 20
 	maxReplyBytes   = 1 << 20
-	requestTimeout  = 20 * time.Second
 )
 
 // errRemote is wrapped by errors that the other node reported.
@@ -56,22 +55,21 @@ func readMessage(r io.Reader, limit int) ([]byte, error) {
 // ask sends a request on a fresh stream and returns the answer.
 func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 	defer s.Close()
-	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) }) // wakes the read
+	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) }) // wakes reads and writes
 	defer stop()
-	if err := writeMessage(s, request); err != nil {
-		return nil, err
+	err := writeMessage(s, request)
+	var reply []byte
+	if err == nil {
+		reply, err = readMessage(s, maxReplyBytes)
 	}
-	reply, err := readMessage(s, maxReplyBytes)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
-	}
-	if len(reply) == 0 {
+	case len(reply) == 0:
 		return nil, io.ErrUnexpectedEOF
-	}
-	if reply[0] != 0 {
+	case reply[0] != 0:
 		return nil, fmt.Errorf("%w: %.500s", errRemote, reply[1:])
 	}
 	return reply[1:], nil

@@ -154,6 +154,20 @@ func (n *Node) Leave(context.Context) error {
 // Stop asks all nodes to save and stop.
 func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, consensus.WantStop{}) }
 
+// heartbeats gossips a heartbeat every second until ctx ends.
+func (n *Node) heartbeats(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		n.beat()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // beat gossips this node's heartbeat and notes it here.
 func (n *Node) beat() {
 	n.shared.mu.Lock()

@@ -69,8 +69,6 @@ type Checkpoint struct {
 
 // Data tells what the run trains on.
 type Data struct {
-	Files        int   `json:"files"`
-	SkippedFiles int   `json:"skipped_files"`
 	SizeBytes    int64 `json:"size_bytes"`
 	HeldOutBytes int64 `json:"held_out_bytes"`
 }

@@ -99,7 +99,7 @@ func script() []api.Event {
 	}
 	return []api.Event{
 		{Kind: api.KindState, Message: "training"},
-		{Kind: api.KindPlan, Generation: 1, Message: "1 replica of 3 stages"},
+		{Kind: api.KindPlan, Generation: 1, Message: "generation 1 from step 0: 1 replica of 3 stages"},
 		step(1, nil), step(2, nil), step(3, nil), step(4, nil), step(5, &heldOut),
 		{Kind: api.KindCheckpoint, Step: 5, Generation: 1},
 		step(6, nil),

@@ -65,7 +65,7 @@ func Describe(e api.Event) string {
 	case api.KindState:
 		return "state: " + text
 	case api.KindPlan:
-		return fmt.Sprintf("plan: generation %d: %s", e.Generation, text)
+		return "plan: " + text
 	case api.KindCheckpoint:
 		return fmt.Sprintf("checkpoint: step %d", e.Step)
 	case api.KindError:

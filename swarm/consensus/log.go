@@ -27,7 +27,7 @@ type slogSink struct{ logger *slog.Logger }
 func (s slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
 	if level >= hclog.Error && !slices.ContainsFunc(args, aboutPeer) {
-		to = slog.LevelWarn
+		to = slog.LevelInfo // a stream that broke, mostly; what matters comes back as an error
 	}
 	if !s.logger.Enabled(context.Background(), to) {
 		return
