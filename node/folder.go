@@ -38,7 +38,7 @@ func loadMembership(dir string) (membership, error) {
 	path := filepath.Join(dir, membershipFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, fmt.Errorf("%w: %s", ErrNoRun, dir)
+		return m, fmt.Errorf("%w: %s; start a run with `pnode train`, or enter one with `pnode join INVITE`", ErrNoRun, dir)
 	}
 	if err != nil {
 		return m, fmt.Errorf("node: read the membership: %w", err)

@@ -120,7 +120,8 @@ func (l *leader) weigh(state consensus.State) bool {
 	return l.better != ""
 }
 
-// planInput is the planner's input for the generation after the current one.
+// planInput is the planner's input for the generation after the current one. An asked
+// number of replicas or stages yields when there are fewer nodes: the run goes on.
 func planInput(state consensus.State) planner.Input {
 	in := planner.Input{
 		Run: *state.Run, Costs: state.Run.Model.Costs(state.Run.Train.MicroBatch),
@@ -134,6 +135,13 @@ func planInput(state consensus.State) planner.Input {
 		if m.State == consensus.Active {
 			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
 		}
+	}
+	train := &in.Run.Train
+	if max(1, train.Replicas)*max(1, train.Stages) > len(in.Members) {
+		train.Stages = 0
+	}
+	if train.Replicas > len(in.Members) {
+		train.Replicas = 0
 	}
 	return in
 }
@@ -163,13 +171,18 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 // plan makes the next generation and commits it. A refusal for age is no error: the next
 // look sees the newer state.
 func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why string) error {
-	plan, reasons, err := planner.Make(planInput(state))
+	in := planInput(state)
+	plan, reasons, err := planner.Make(in)
 	if err != nil {
 		n.setBlocked(err.Error())
 		return fmt.Errorf("no plan is possible (%s): %w", why, err)
 	}
 	n.setBlocked("")
-	lines := append([]string{why}, reasons.Lines()...)
+	lines := []string{why}
+	if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
+		lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than the %d nodes there are", len(in.Members)))
+	}
+	lines = append(lines, reasons.Lines()...)
 	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: plan, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})
 	if err == nil {
 		l.asked = false

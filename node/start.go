@@ -162,7 +162,7 @@ func Join(ctx context.Context, opt JoinOptions, out Output) error {
 	}
 	known := err == nil
 	if opt.Target == "" && !known {
-		return fmt.Errorf("%w; give an invite: pnode join INVITE", err)
+		return err
 	}
 	if opt.Target != "" {
 		if seat, err = redeem(opt, seat, known); err != nil {

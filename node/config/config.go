@@ -51,7 +51,8 @@ type Config struct {
 	// Replicas and Stages fix the cut of the plan.
 	Replicas Count `yaml:"replicas"`
 	Stages   Count `yaml:"stages"`
-	// MinNodes active nodes are waited for before the first plan.
+	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
+	// need is waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
 	// Local is how many node processes to run on this machine; 0 is this process alone.
 	Local int `yaml:"local"`
@@ -133,7 +134,7 @@ func (c Config) RunSpec(data planner.DataSpec, run planner.RunID) (planner.RunSp
 			SampleTokens:    c.SampleBytes,
 			Replicas:        int(c.Replicas),
 			Stages:          int(c.Stages),
-			MinNodes:        c.MinNodes,
+			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
 		},
 	}, nil
 }

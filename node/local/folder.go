@@ -31,6 +31,9 @@ func nodeDir(dir string, index int) string {
 
 func (s *Supervisor) nodeDir(index int) string { return nodeDir(s.options.Dir, index) }
 
+// belongs tells whether the node in dir is in a run already and can come back by itself.
+func belongs(dir string) bool { return exists(filepath.Join(dir, config.MembershipFile)) }
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -38,15 +41,15 @@ func exists(path string) bool {
 
 // prepare writes run.yaml, or checks that there is a run to resume.
 func (s *Supervisor) prepare() error {
-	there, dir := exists(s.nodeDir(0)), s.options.Dir
+	dir := s.options.Dir
 	path := filepath.Join(dir, runFile)
 	if s.options.Config.Resume {
-		if !there || !exists(path) {
+		if !belongs(s.nodeDir(0)) || !exists(path) {
 			return fmt.Errorf("local: %w: %s holds no run of local nodes", config.ErrNoRun, dir)
 		}
 		return nil
 	}
-	if there {
+	if belongs(s.nodeDir(0)) {
 		return fmt.Errorf("%w: %s: go on with it with --resume, or name another folder with --dir", ErrDirTaken, dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -68,6 +71,9 @@ func (s *Supervisor) nodeConfig() config.Config {
 	c := s.options.Config
 	c.Local, c.Dir, c.Resume, c.JSON = 0, "", false, false
 	c.MinNodes = s.options.Nodes
+	if c.Replicas > 0 && c.Stages == 0 { // the user cut the model: every node gets a stage
+		c.Stages = config.Count(s.options.Nodes / int(c.Replicas))
+	}
 	c.Listen = s.listen()
 	c.Threads = s.threads()
 	c.LogLevel = s.logLevel()
