@@ -54,19 +54,23 @@ func (e environment) eachStore(ctx context.Context, dir string, do func(context.
 	if len(dirs) == 0 {
 		dirs = []string{dir}
 	}
-	var errs []error
+	failed := 0
 	for _, d := range dirs {
-		fmt.Fprintf(e.stdout, "%s\n", d)
-		errs = append(errs, e.withStore(ctx, d, do))
+		fmt.Fprintln(e.stdout, d)
+		if storeErr := e.withStore(ctx, d, do); storeErr != nil {
+			failed++
+			err = storeErr
+			fmt.Fprintln(e.stdout, err)
+		}
 	}
-	return errors.Join(errs...)
+	if failed > 1 {
+		return fmt.Errorf("%d of %d nodes' checkpoints failed, the last one: %w", failed, len(dirs), err)
+	}
+	return err
 }
 
 func (e environment) withStore(ctx context.Context, dir string, do func(context.Context, *checkpoint.Store) error) error {
 	store, err := node.OpenStore(dir, slog.New(slog.DiscardHandler))
-	if errors.Is(err, checkpoint.ErrLocked) {
-		return fmt.Errorf("%w: its node runs: stop it first, or look at it with `pnode status`", err)
-	}
 	if err != nil {
 		return err
 	}

@@ -80,18 +80,15 @@ func (c *child) finished() bool {
 	}
 }
 
-// fate is how a process that did not end well ended, with the last line it printed.
+// fate is how a process ended that did not end well, with the last line it printed; the
+// process must have ended.
 func (c *child) fate() string {
-	select {
-	case <-c.ended:
-	default:
-		return fmt.Sprintf("node %d still runs", c.index)
+	<-c.ended
+	state := c.cmd.ProcessState
+	if last := lastLine(filepath.Join(c.dir, logFile)); last != "" && state.Exited() {
+		return fmt.Sprintf("%s: %s", state, last)
 	}
-	text := fmt.Sprintf("node %d died: %s", c.index, c.cmd.ProcessState)
-	if last := lastLine(filepath.Join(c.dir, logFile)); last != "" && c.cmd.ProcessState.Exited() {
-		text += ": " + last
-	}
-	return text
+	return state.String()
 }
 
 // lastLine is the last line of a file that is not empty, without the program's name.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/config"
 	"pnode/planner"
 )
 
@@ -95,6 +96,9 @@ func runFake(script string, args []string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "args.json"), b, 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, config.MembershipFile), nil, 0o600); err != nil {
 		return err
 	}
 	f := &fake{run: filepath.Dir(dir), script: script, notReady: 2, followed: make(chan struct{})}

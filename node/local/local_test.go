@@ -218,6 +218,19 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 	if got := out.stepsOf(1); !reflect.DeepEqual(got, numbers(1, 30)) {
 		t.Errorf("steps %v", got)
 	}
+	// A node that was not admitted before it died needs an invite.
+	for _, file := range []string{config.MembershipFile, "args.json"} {
+		if err := os.Remove(filepath.Join(resumed.nodeDir(1), file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third, _ := supervise(t, "short", 2, func(o *Options) { o.Dir, o.Config.Resume = dir, true })
+	if err := third.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := args(t, third.nodeDir(1)); a[1] != fakeInvite {
+		t.Errorf("node 1 without a membership has no invite: %q", a)
+	}
 	empty, _ := supervise(t, "short", 2, func(o *Options) { o.Config.Resume = true })
 	if err := empty.Run(t.Context()); !errors.Is(err, config.ErrNoRun) {
 		t.Errorf("nothing to resume: %v", err)
@@ -299,7 +312,7 @@ func TestKillEndsEverything(t *testing.T) {
 	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
 	s.Kill()
 	err := <-over
-	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node 0 died: ") || !strings.Contains(err.Error(), "node 1 died: ") {
+	if !errors.Is(err, ErrNotFinished) || strings.Count(err.Error(), "died: ") != 1 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -307,7 +320,7 @@ func TestKillEndsEverything(t *testing.T) {
 func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
 	s, _ := supervise(t, "broken", 3, nil)
 	err := s.Run(t.Context())
-	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node 1 died: exit status 1: node: the disk is full before the first step") {
+	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "before the first step, node 1 died: exit status 1: node: the disk is full") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -136,7 +136,7 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 	}
 	var fresh []int
 	for i := 1; i < s.options.Nodes; i++ {
-		if !s.options.Config.Resume || !exists(s.nodeDir(i)) {
+		if !s.options.Config.Resume || !belongs(s.nodeDir(i)) {
 			fresh = append(fresh, i)
 			continue
 		}
@@ -211,9 +211,10 @@ func (s *Supervisor) report(c *child, fail func(error)) {
 	if c.finished() {
 		return
 	}
-	s.options.Output.Notice(c.fate())
+	text := fmt.Sprintf("node %d died: %s", c.index, c.fate())
+	s.options.Output.Notice(text)
 	if !s.options.Config.Resume && !s.merge.sawStep() {
-		fail(fmt.Errorf("%w: %s before the first step", ErrNotFinished, c.fate()))
+		fail(fmt.Errorf("%w: before the first step, %s", ErrNotFinished, text))
 	}
 }
 
@@ -253,8 +254,8 @@ func (s *Supervisor) askToStop() bool {
 	return false
 }
 
-// verdict is nil when a node ended well or none was started, and else tells how each one
-// ended.
+// verdict is nil when a node ended well or none was started, and else tells how the nodes
+// ended, each way once.
 func (s *Supervisor) verdict() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +264,9 @@ func (s *Supervisor) verdict() error {
 		if c.finished() {
 			return nil
 		}
-		fates = append(fates, c.fate())
+		if fate := c.fate(); !slices.ContainsFunc(fates, func(f string) bool { return strings.HasSuffix(f, fate) }) {
+			fates = append(fates, fmt.Sprintf("node %d died: %s", c.index, fate))
+		}
 	}
 	if len(fates) == 0 {
 		return nil

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/api"
+	"pnode/node/config"
+)
+
+// pnode carries a command line out within the test, with the user's data in a folder of
+// its own, and gives the exit code and what was printed.
+func pnode(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	home := t.TempDir()
+	for _, variable := range []string{"XDG_DATA_HOME", "HOME", "LocalAppData"} {
+		t.Setenv(variable, home)
+	}
+	var out, err bytes.Buffer
+	e := environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, interrupts: newInterrupts(func(int) {})}
+	code = e.run(args)
+	return code, out.String(), err.String()
+}
+
+func TestPrintConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(file, []byte("steps: 7\nseed: 8\nreplicas: 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Steps, want.Seed, want.Replicas, want.Data = 600, 8, 2, []string{"a,b.txt", "c.txt", "d.txt"}
+	code, out, stderr := pnode(t, "train", "--config", file, "--steps", "600", "--data", "a,b.txt", "--data", "c.txt", "d.txt", "--print-config")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	got, err := config.Parse("printed", []byte(out))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+}
+
+func TestEverySettingHasAFlag(t *testing.T) {
+	e := environment{}
+	flags := e.trainCommand().Flags()
+	def := config.Default()
+	for _, key := range config.Keys() {
+		f := flags.Lookup(strings.ReplaceAll(key, "_", "-"))
+		if f == nil {
+			t.Errorf("no flag for %s", key)
+		} else if f.Usage == "" {
+			t.Errorf("no help for --%s", f.Name)
+		}
+	}
+	if got := flags.Lookup("steps").DefValue; got != strconv.Itoa(def.Steps) {
+		t.Errorf("--steps defaults to %s, want %d", got, def.Steps)
+	}
+}
+
+func TestExitCodesAndMessages(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"train --bogus", exitUsage, "unknown flag: --bogus; see `pnode train --help`"},
+		{"train stray", exitUsage, `unexpected "stray": name text with --data; see`},
+		{"train --steps 0", exitUsage, "config: steps is 0: want 1 to"},
+		{"train --steps many", exitUsage, "invalid argument"},
+		{"train --replicas none", exitUsage, "want auto, or a number from 1"},
+		{"train --preset giant", exitUsage, "config: preset is giant: want one of nano"},
+		{"train --config /no/such.yaml", exitUsage, "no such"},
+		{"train --resume", exitFailure, "no run found"},
+		{"join one two", exitUsage, "accepts at most 1 arg"},
+		{"join --log-level loud", exitUsage, "log_level is loud"},
+		{"join", exitFailure, "no run found"},
+		{"frobnicate", exitUsage, "unknown command"},
+		{"checkpoints frobnicate", exitUsage, "unknown command"},
+		{"checkpoints ls", exitFailure, "no run found"},
+		{"status", exitUnreachable, "no node runs"},
+		{"status --dir " + dir, exitUnreachable, "no node runs in " + dir},
+		{"leave", exitUnreachable, "no node runs"},
+		{"invite", exitUnreachable, "no node runs"},
+		{"invite --uses 0", exitUsage, "uses is 0: want 1 to"},
+		{"invite --ttl 1ms", exitUsage, "ttl is 1ms: want 1s to"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			code, _, stderr := pnode(t, strings.Fields(tt.args)...)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if !strings.HasPrefix(stderr, "pnode: ") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tt.want) {
+				t.Errorf("want one line with %q:\n%s", tt.want, stderr)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	e := environment{stdout: io.Discard, stderr: io.Discard}
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		if c.Short == "" {
+			t.Errorf("%s: no summary", c.CommandPath())
+		}
+		if c.Runnable() && !c.HasSubCommands() && c.Example == "" {
+			t.Errorf("%s: no example", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(e.rootCommand())
+	_, out, _ := pnode(t, "help", "exit-codes")
+	for _, code := range []int{exitOK, exitFailure, exitUsage, exitUnreachable, exitInterrupted} {
+		if !strings.Contains(out, strconv.Itoa(code)+"  ") {
+			t.Errorf("exit code %d is not explained:\n%s", code, out)
+		}
+	}
+	if code, out, _ := pnode(t, "completion", "bash"); code != exitOK || !strings.Contains(out, "__start_pnode") {
+		t.Errorf("completion: exit code %d", code)
+	}
+	if code, out, _ := pnode(t, "version"); code != exitOK || !strings.HasPrefix(out, "pnode ") || !strings.Contains(out, "go1.") {
+		t.Errorf("version: exit code %d, %q", code, out)
+	}
+	if _, out, _ := pnode(t, "train", "--help"); strings.Contains(out, "supervised") {
+		t.Error("--supervised is shown")
+	}
+}
+
+// stillNode is a node on which nothing happens.
+type stillNode struct {
+	api.Hub
+	left chan struct{}
+}
+
+func (*stillNode) Status() api.Status {
+	return api.Status{Run: "the-run", Peer: "p", State: "training", Step: 3, Steps: 9}
+}
+
+func (*stillNode) Invite(ttl time.Duration, uses int) (string, error) {
+	return "pnode1-" + ttl.String() + "-" + strconv.Itoa(uses), nil
+}
+
+func (n *stillNode) Leave(context.Context) error {
+	close(n.left)
+	return nil
+}
+
+func (*stillNode) Stop(context.Context) error { return nil }
+
+func TestCommandsThatSpeakToANode(t *testing.T) {
+	dir, node := t.TempDir(), &stillNode{left: make(chan struct{})}
+	s, err := api.Listen(api.Options{Dir: dir, Node: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}()
+	code, out, stderr := pnode(t, "status", "--json", "--dir", dir)
+	var st api.Status
+	if err := json.Unmarshal([]byte(out), &st); err != nil || code != exitOK || !reflect.DeepEqual(st, node.Status()) {
+		t.Errorf("status --json: %d %v %s%s", code, err, out, stderr)
+	}
+	if code, out, _ := pnode(t, "status", "--dir", dir); code != exitOK || !strings.Contains(out, "3 of 9") {
+		t.Errorf("status: %d\n%s", code, out)
+	}
+	if code, out, _ := pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4"); code != exitOK || out != "pnode1-10m0s-4\n" {
+		t.Errorf("invite: %d %q", code, out)
+	}
+	if code, out, _ := pnode(t, "leave", "--dir", dir); code != exitOK || !strings.Contains(out, dir) {
+		t.Errorf("leave: %d %q", code, out)
+	}
+	<-node.left
+}
+
+func TestUntilEOF(t *testing.T) {
+	in, out := io.Pipe()
+	ctx, cancel := untilEOF(t.Context(), in)
+	defer cancel()
+	if _, err := out.Write([]byte("ignored")); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Fatal("cancelled by input")
+	}
+	out.Close()
+	<-ctx.Done()
+}
