@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -20,8 +21,9 @@ import (
 )
 
 const (
-	// laneDialTime bounds the try of one address.
+	// laneDialTime bounds the try of one address, laneStagger is when the next one begins.
 	laneDialTime = 5 * time.Second
+	laneStagger  = 500 * time.Millisecond
 	// laneGreetings bounds the accepted connections that wait for their peer's admission.
 	laneGreetings = 64
 	// laneQueue bounds the admitted connections that wait for Accept.
@@ -189,16 +191,52 @@ func (l *lane) dial(ctx context.Context, p planner.PeerID) (*quic.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := l.candidates(id)
-	errs := []error{ErrNoUDP}
-	for _, a := range addrs {
-		conn, err := l.dialAddr(ctx, id, a)
-		if err == nil {
-			return conn, nil
+	return l.first(ctx, id, l.candidates(id))
+}
+
+// first dials the addresses in turn, each when the one before has failed or taken
+// laneStagger, and gives the first connection. The others are given up.
+func (l *lane) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) (*quic.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type outcome struct {
+		conn *quic.Conn
+		err  error
+	}
+	results := make(chan outcome)
+	errs, pending := []error{ErrNoUDP}, 0
+	for len(addrs) > 0 || pending > 0 {
+		var next <-chan time.Time
+		if len(addrs) > 0 {
+			addr := addrs[0]
+			addrs = addrs[1:]
+			if !l.swarm.tasks.enter() {
+				return nil, net.ErrClosed
+			}
+			pending++
+			go func() {
+				defer l.swarm.tasks.leave()
+				conn, err := l.dialAddr(ctx, p, addr)
+				select {
+				case results <- outcome{conn, err}:
+				case <-ctx.Done():
+					if conn != nil {
+						conn.CloseWithError(codeClosed, "another was faster")
+					}
+				}
+			}()
+			next = time.After(laneStagger)
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", a, err))
-		if ctx.Err() != nil {
-			break
+		select {
+		case r := <-results:
+			pending--
+			if r.err == nil {
+				return r.conn, nil
+			}
+			errs = append(errs, r.err)
+		case <-next:
+		case <-ctx.Done():
+			return nil, errors.Join(append(errs, ctx.Err())...)
 		}
 	}
 	return nil, errors.Join(errs...)
@@ -224,11 +262,11 @@ func (l *lane) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr) (*quic.C
 	conf, verified := l.tls(p)
 	conn, err := l.swarm.host.quic.DialQUIC(ctx, a, conf, anyWindow)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", a, err)
 	}
 	if !verified() {
 		conn.CloseWithError(codeNotMember, "no proof of identity")
-		return nil, fmt.Errorf("peer %s gave no proof of identity", p)
+		return nil, fmt.Errorf("%s: peer %s gave no proof of identity", a, p)
 	}
 	l.track(conn, p)
 	return conn, nil

@@ -104,6 +104,28 @@ func TestData(t *testing.T) {
 	}
 }
 
+// An address that does not answer delays a connection, and no more.
+func TestDialManyAddresses(t *testing.T) {
+	c := cluster(t, 2)
+	ctx := testContext(t)
+	lane, p := c[0].data.lane, peerID(t, c[1].ID())
+	dead := ma.StringCast("/ip4/127.0.0.1/udp/9/quic-v1")
+	began := time.Now()
+	conn, err := lane.first(ctx, p, []ma.Multiaddr{dead, quicAddr(c[0]), quicAddr(c[1])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := remotePeer(conn); err != nil || got != p {
+		t.Errorf("connected to %s: %v", got, err)
+	}
+	if d := time.Since(began); d < laneStagger {
+		t.Errorf("connected after %s, before the second address was tried", d)
+	}
+	if _, err := lane.first(ctx, p, nil); !errors.Is(err, ErrNoUDP) {
+		t.Errorf("no address: %v", err)
+	}
+}
+
 func TestProbe(t *testing.T) {
 	c := cluster(t, 2)
 	ctx := testContext(t)
@@ -235,9 +257,21 @@ func TestReplayWindow(t *testing.T) {
 		n    uint64
 		want bool
 	}{
-		{1000, true}, {1000, false}, {1001, true}, {999, true}, {999, false}, {1001, false},
-		{1000 + 1 - replayWindow, false}, {1001 - replayWindow + 1, true}, {1 << 60, true}, {1001, false},
-		{1<<60 - 1, true}, {1<<60 + replayWindow, true}, {1 << 60, false}, {1<<60 + 1, true}, {1<<60 + 1, false},
+		{1000, true},
+		{1000, false},
+		{1001, true},
+		{999, true},
+		{999, false},
+		{1001, false},
+		{1000 + 1 - replayWindow, false},
+		{1001 - replayWindow + 1, true},
+		{1 << 60, true},
+		{1001, false},
+		{1<<60 - 1, true},
+		{1<<60 + replayWindow, true},
+		{1 << 60, false},
+		{1<<60 + 1, true},
+		{1<<60 + 1, false},
 	} {
 		if got := w.take(c.n); got != c.want {
 			t.Errorf("%d: fresh %v, want %v", c.n, got, c.want)

@@ -29,9 +29,6 @@ func TestRelayedMember(t *testing.T) {
 	if _, err := client.Reserve(ctx, hidden.host, relay); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Reserve(ctx, newStranger(t), relay); err == nil {
-		t.Error("a stranger has a relay reservation")
-	}
 	hidden.Handle("/pnode/test/1", func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
 
 	cfg = testMember(t, o, testRun)
@@ -59,5 +56,25 @@ func TestRelayedMember(t *testing.T) {
 	}
 	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Neither end of a relayed connection may be a stranger.
+func TestRelayMembersOnly(t *testing.T) {
+	r := relays{newDoor(), newTasks()}
+	member, stranger, unknown := testIdentity(t).id, testIdentity(t).id, testIdentity(t).id
+	r.door.arrive(member)
+	r.door.arrive(stranger)
+	r.door.refuse(stranger, ErrNeedsInvite)
+	if _, _, err := r.door.admit(member, Capability{}, instance{}); err != nil {
+		t.Fatal(err)
+	}
+	if !r.AllowReserve(member, nil) || !r.AllowConnect(member, nil, member) {
+		t.Error("a member may not use the relay")
+	}
+	for _, p := range []peer.ID{stranger, unknown} {
+		if r.AllowReserve(p, nil) || r.AllowConnect(p, nil, member) || r.AllowConnect(member, nil, p) {
+			t.Error("a stranger may use the relay")
+		}
 	}
 }

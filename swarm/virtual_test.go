@@ -84,6 +84,25 @@ func (n *virtualNet) host() *simulated {
 	}
 }
 
+// cluster starts members with the first as bootstrap and waits until all are connected.
+func (n *virtualNet) cluster(t *testing.T, nodes int) []*Swarm {
+	t.Helper()
+	o := testOwner(t)
+	var all []*Swarm
+	for range nodes {
+		cfg := testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		if len(all) > 0 {
+			cfg.Bootstrap = all[0].Addrs()
+		}
+		all = append(all, start(t, cfg))
+	}
+	for _, s := range all {
+		waitMembers(t, testContext(t), s, nodes-1)
+	}
+	return all
+}
+
 // sourceIP answers every question for a route with the node's address.
 type sourceIP struct{ ip atomic.Pointer[net.IP] }
 
@@ -230,21 +249,9 @@ func TestVirtualMembershipEnds(t *testing.T) {
 func TestVirtualPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newVirtualNet(t)
-		o := testOwner(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		var all []*Swarm
-		for range 4 {
-			cfg := testMember(t, o, testRun)
-			cfg.simulated = n.host()
-			if len(all) > 0 {
-				cfg.Bootstrap = all[0].Addrs()
-			}
-			all = append(all, start(t, cfg))
-		}
-		for _, s := range all {
-			waitMembers(t, ctx, s, 3)
-		}
+		all := n.cluster(t, 4)
 		n.cut.Store(true) // nodes 0 and 1 from 2 and 3
 		for _, s := range all {
 			waitMembers(t, ctx, s, 1)
