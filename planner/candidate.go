@@ -1,0 +1,147 @@
+package planner
+
+import (
+	"fmt"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/partition"
+	"pnode/planner/sim"
+)
+
+// shape is how many replicas of how many stages.
+type shape struct{ replicas, stages int }
+
+func (s shape) units() int { return s.replicas * s.stages }
+
+func (s shape) String() string {
+	return fmt.Sprintf("%s x %s", count(s.replicas, "replica"), count(s.stages, "stage"))
+}
+
+// candidate is a plan under consideration.
+type candidate struct {
+	shape  shape
+	pipes  []*pipe
+	shares []int
+	// follows: the order of the units is the previous plan's.
+	follows  bool
+	job      sim.Job
+	estimate schedule.Nanos
+	// result is there once the candidate has been simulated.
+	result    sim.Result
+	simulated bool
+	movedByte int64
+}
+
+// step is the best knowledge of the step's time.
+func (k *candidate) step() schedule.Nanos {
+	if k.simulated {
+		return k.result.Step
+	}
+	return k.estimate
+}
+
+// order lists the units, replica by replica.
+func (k *candidate) order() []int {
+	var all []int
+	for _, p := range k.pipes {
+		all = append(all, p.units...)
+	}
+	return all
+}
+
+// arrange makes a candidate of units in order: the first stages are replica 0.
+func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
+	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas)}
+	micros := (c.in.Run.Train.Micros + s.replicas - 1) / s.replicas
+	for r := range k.pipes {
+		units := order[r*s.stages : (r+1)*s.stages]
+		p, err := c.cut(units, micros)
+		if err != nil {
+			return nil, c.noFit(units, err)
+		}
+		k.pipes[r] = p
+	}
+	c.estimate(k)
+	return k, nil
+}
+
+// estimate fills in what follows from the pipes.
+func (c *cluster) estimate(k *candidate) {
+	if k.shares == nil {
+		rates := make([]partition.Rate, len(k.pipes))
+		for r, p := range k.pipes {
+			rates[r] = partition.Rate{First: p.costs.RoundTrip(), Each: p.period}
+		}
+		k.shares = partition.Shares(c.in.Run.Train.Micros, rates)
+	}
+	k.job = sim.Job{Pipelines: make([]sim.Pipeline, len(k.pipes))}
+	for r, p := range k.pipes {
+		k.job.Pipelines[r] = p.simulated(k.shares[r])
+		k.estimate = max(k.estimate, k.job.Pipelines[r].Estimate())
+		for _, st := range p.costs.Stages {
+			k.job.Update = max(k.job.Update, st.Update)
+		}
+	}
+	k.job.Reduce, k.job.Tied, k.job.Commit = c.reduceTime(k), c.tiedTime(k), c.commitTime(k)
+	k.estimate += k.job.Tail()
+	k.movedByte = c.movedBytes(k)
+}
+
+// simulate replaces the estimate.
+func (k *candidate) simulate() error {
+	result, err := sim.Run(k.job)
+	k.result, k.simulated = result, err == nil
+	return err
+}
+
+// noFit puts names to a partition's refusal.
+func (c *cluster) noFit(units []int, err error) error {
+	no, ok := err.(*partition.NoFit) //nolint:errorlint // Split returns it unwrapped
+	if !ok {
+		return err
+	}
+	u := c.units[units[no.Device]]
+	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, use more stages, a smaller model or a smaller micro-batch",
+		ErrNoFit, u.device, u.peer, size(no.NeedBytes), no.First, no.End, size(no.FreeBytes))
+}
+
+// movedBytes is how many parameters units hold that their node does not hold under the
+// previous plan.
+func (c *cluster) movedBytes(k *candidate) int64 {
+	if c.held == nil {
+		return 0
+	}
+	moved := int64(0)
+	for _, p := range k.pipes {
+		for s, u := range p.units {
+			first, end := p.layers(s)
+			for l := first; l < end; l++ {
+				if !c.held[peerLayer{c.units[u].peer, l}] {
+					moved += c.params[l+1] - c.params[l]
+				}
+			}
+		}
+	}
+	return moved
+}
+
+type peerLayer struct {
+	peer  PeerID
+	layer int
+}
+
+// heldLayers is what the nodes hold under the previous plan; nil without one.
+func heldLayers(previous *Plan) map[peerLayer]bool {
+	if previous == nil {
+		return nil
+	}
+	held := map[peerLayer]bool{}
+	for _, pipe := range previous.Replicas {
+		for _, pl := range pipe.Stages {
+			for l := pl.Layers.First; l < min(pl.Layers.End, maxLayers); l++ {
+				held[peerLayer{pl.Peer, l}] = true
+			}
+		}
+	}
+	return held
+}

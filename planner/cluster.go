@@ -1,0 +1,121 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+)
+
+// trainingBytes is what a parameter's four bytes take in training: parameter, gradient
+// and AdamW's two moments, all float32.
+const trainingBytes = 4
+
+// unit is a device of a member, the smallest thing that gets a stage.
+type unit struct {
+	peer   PeerID
+	device string
+	free   int64
+	// times, micro are prefixes over layers: what a stage's layers take.
+	times []cost.LayerTime
+	micro []schedule.Nanos
+}
+
+// whole is what the whole model takes on the device per micro-batch.
+func (u unit) whole() schedule.Nanos { return max(1, u.micro[len(u.micro)-1]) }
+
+// cluster is the input in the form in which plans are computed: units sorted by peer and
+// device, everything about layers as prefix sums.
+type cluster struct {
+	in    Input
+	units []unit
+	links links
+	// params, fixed, saved are prefixes in bytes: parameters, what they take in
+	// training, and what a micro-batch in flight keeps.
+	params, fixed, saved []int64
+	boundary             []int64 // by layer
+	slotBytes            int64   // of each micro-batch in flight, whatever the layers
+	unusable             []Reason
+	held                 map[peerLayer]bool // under the previous plan
+}
+
+func (c *cluster) layers() int { return len(c.boundary) }
+
+func newCluster(in Input) (*cluster, error) {
+	members := slices.Clone(in.Members)
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
+	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous)}
+	c.in.Members = members
+	c.sumLayers()
+	for i, m := range members {
+		if m.Peer == "" || (i > 0 && m.Peer == members[i-1].Peer) {
+			return nil, fmt.Errorf("%w: member %q is empty or listed twice", ErrBadInput, m.Peer)
+		}
+		if err := c.addDevices(m); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.units) > schedule.MaxWorkers {
+		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", ErrBadInput, len(c.units), schedule.MaxWorkers)
+	}
+	return c, nil
+}
+
+func (c *cluster) sumLayers() {
+	n := len(c.in.Costs)
+	c.params, c.fixed, c.saved = make([]int64, n+1), make([]int64, n+1), make([]int64, n+1)
+	c.boundary = make([]int64, n)
+	for l, k := range c.in.Costs {
+		c.params[l+1] = c.params[l] + k.ParamBytes
+		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes
+		c.saved[l+1] = c.saved[l] + k.SavedBytes
+		c.boundary[l] = k.BoundaryBytes
+		// A slot also holds the stage's input and one gradient of that size.
+		c.slotBytes = max(c.slotBytes, 2*k.BoundaryBytes)
+	}
+}
+
+// addDevices adds a member's measured devices, or the reason why it has none.
+func (c *cluster) addDevices(m Member) error {
+	if m.Draining {
+		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", short(m.Peer))})
+		return nil
+	}
+	devices := slices.Clone(m.Profile.Devices)
+	slices.SortFunc(devices, func(a, b DeviceProfile) int { return cmp.Compare(a.Name, b.Name) })
+	used := 0
+	for i, d := range devices {
+		if d.Name == "" || (i > 0 && d.Name == devices[i-1].Name) {
+			return fmt.Errorf("%w: member %s: device %q is empty or listed twice", ErrBadInput, m.Peer, d.Name)
+		}
+		if d.MatMulFLOPS <= 0 || d.MemoryBytesPerS <= 0 || d.MemoryFreeBytes <= 0 {
+			continue
+		}
+		used++
+		c.units = append(c.units, c.newUnit(m.Peer, d))
+	}
+	if used == 0 {
+		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", short(m.Peer))})
+	}
+	return nil
+}
+
+func (c *cluster) newUnit(peer PeerID, d DeviceProfile) unit {
+	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
+	u := unit{
+		peer: peer, device: d.Name, free: d.MemoryFreeBytes,
+		times: make([]cost.LayerTime, c.layers()+1), micro: make([]schedule.Nanos, c.layers()+1),
+	}
+	for l, k := range c.in.Costs {
+		u.times[l+1] = u.times[l].Add(speed.Layer(k))
+		u.micro[l+1] = u.times[l+1].Micro()
+	}
+	return u
+}
+
+// find is the index of a device, -1 when it is not there.
+func (c *cluster) find(peer PeerID, device string) int {
+	return slices.IndexFunc(c.units, func(u unit) bool { return u.peer == peer && u.device == device })
+}

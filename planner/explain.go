@@ -1,0 +1,155 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+// Larger plans and rosters are told in sums.
+const (
+	maxStageLines   = 24
+	maxLeftOutLines = 16
+)
+
+// explain gives the reasons for the chosen candidate.
+func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
+	out := Reasons{{
+		Kind: StepTime, Nanos: int64(k.step()),
+		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", duration(k.step()), k.shape, k.shape.units(), count(len(c.units), "measured device")),
+	}}
+	out = append(out, c.bound(k))
+	if k.shape.units() <= maxStageLines {
+		out = append(out, c.stageLines(k)...)
+	}
+	for _, o := range others {
+		if o.shape != k.shape || !slices.Equal(o.order(), k.order()) {
+			out = append(out, Reason{Kind: NextBest, Nanos: int64(o.step()), Text: c.nextBest(k, o)})
+			break
+		}
+	}
+	if c.in.Previous != nil {
+		out = append(out, Reason{Kind: Moved, Text: fmt.Sprintf("%s of parameters change their node", size(k.movedByte))})
+	}
+	out = append(out, c.leftOut(k, others)...)
+	if n := c.unmeasured(k); n > 0 {
+		out = append(out, Reason{Kind: Assumed, Text: fmt.Sprintf("%s between neighbours not measured: assumed %s/s and a round trip of %s",
+			count(n, "link"), size(DefaultLink.BytesPerS), duration(schedule.Nanos(DefaultLink.RTTNanos)))})
+	}
+	return out
+}
+
+func (c *cluster) nextBest(k, o *candidate) string {
+	what := "next best"
+	if o.shape == k.shape {
+		what += " with other nodes or another order"
+	}
+	diff := slower(k.step(), o.step())
+	if diff < 0 {
+		return fmt.Sprintf("%s: %v, step %s, %s faster, but it moves %s of parameters instead of %s",
+			what, o.shape, duration(o.step()), permille(-diff), size(o.movedByte), size(k.movedByte))
+	}
+	return fmt.Sprintf("%s: %v, step %s, %s slower", what, o.shape, duration(o.step()), permille(diff))
+}
+
+// bound says what a step spends its time on.
+func (c *cluster) bound(k *candidate) Reason {
+	r := k.result.Slowest
+	p, pipes := k.pipes[r], k.result.Pipelines[r]
+	stage, link, floor := 0, -1, schedule.Nanos(0)
+	for s, t := range p.costs.Stages {
+		if t.Micro() > floor {
+			stage, floor = s, t.Micro()
+		}
+	}
+	for s, b := range p.costs.Boundaries {
+		if transfer := max(b.Activation.Transfer, b.Gradient.Transfer); transfer > floor {
+			link, floor = s, transfer
+		}
+	}
+	var text string
+	switch micros := k.shares[r]; {
+	case k.job.Reduce+k.job.Tied > pipes:
+		text = fmt.Sprintf("bound by the reduction of gradients: %s, pipelines %s", duration(k.job.Reduce+k.job.Tied), duration(pipes))
+	case k.job.Commit+k.job.Update > pipes:
+		text = fmt.Sprintf("bound by commit and update: %s, pipelines %s", duration(k.job.Commit+k.job.Update), duration(pipes))
+	case p.period > floor+floor/50 && p.costs.RoundTrip() < schedule.Nanos(micros)*p.period:
+		s := c.tightStage(p)
+		text = fmt.Sprintf("bound by memory: replica %d stage %d on %s keeps at most %s in flight; period %s, %s with more",
+			r, s, c.name(p.units[s]), count(p.caps[s], "micro-batch"), duration(p.period), duration(floor))
+	case p.costs.RoundTrip() > schedule.Nanos(micros-1)*floor && len(p.units) > 1:
+		text = fmt.Sprintf("bound by filling and draining: %s for %s of %s each in replica %d; more micro-batches a step would help",
+			duration(p.costs.RoundTrip()), count(micros, "micro-batch"), duration(floor), r)
+	case link >= 0:
+		text = fmt.Sprintf("bound by the link: replica %d, %s to %s takes %s for each micro-batch, computing less",
+			r, c.name(p.units[link]), c.name(p.units[link+1]), duration(floor))
+	default:
+		text = fmt.Sprintf("bound by compute: replica %d stage %d on %s takes %s for each of %s",
+			r, stage, c.name(p.units[stage]), duration(floor), count(micros, "micro-batch"))
+	}
+	return Reason{Kind: Bound, Text: text}
+}
+
+// tightStage is the stage whose cap leaves the least room.
+func (c *cluster) tightStage(p *pipe) int {
+	tight := 0
+	for s := range p.caps {
+		if p.caps[s]-p.warmups[s] < p.caps[tight]-p.warmups[tight] {
+			tight = s
+		}
+	}
+	return tight
+}
+
+func (c *cluster) stageLines(k *candidate) []Reason {
+	var out []Reason
+	for r, p := range k.pipes {
+		for s, u := range p.units {
+			first, end := p.layers(s)
+			warmup := min(p.warmups[s], k.shares[r]-1)
+			need := c.fixed[end] - c.fixed[first] + int64(warmup+1)*(c.saved[end]-c.saved[first]+c.slotBytes)
+			out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
+				r, s, c.name(u), first, end, duration(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, size(need), size(c.units[u].free))})
+		}
+	}
+	return out
+}
+
+// leftOut names the units without a stage, with the best step that uses each.
+func (c *cluster) leftOut(k *candidate, others []*candidate) []Reason {
+	out := slices.Clone(c.unusable)
+	for u := range c.units {
+		if k.uses(u) {
+			continue
+		}
+		text := fmt.Sprintf("%s gets no stage: no plan with it comes close", c.name(u))
+		if i := slices.IndexFunc(others, func(o *candidate) bool { return o.uses(u) }); i >= 0 {
+			with := others[i]
+			text = fmt.Sprintf("%s gets no stage: the best plan with it takes %s a step (%v), without it %s",
+				c.name(u), duration(with.step()), with.shape, duration(k.step()))
+		}
+		out = append(out, Reason{Kind: LeftOut, Text: text})
+	}
+	if more := len(out) - maxLeftOutLines; more > 0 {
+		out = append(out[:maxLeftOutLines], Reason{Kind: LeftOut, Text: fmt.Sprintf("%s more get no stage", count(more, "device"))})
+	}
+	return out
+}
+
+// unmeasured counts the pairs of neighbours whose link nobody measured.
+func (c *cluster) unmeasured(k *candidate) int {
+	n := 0
+	for _, p := range k.pipes {
+		for s := 1; s < len(p.units); s++ {
+			if _, measured := c.links.between(c.units[p.units[s-1]].peer, c.units[p.units[s]].peer); !measured {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (c *cluster) name(u int) string {
+	return short(c.units[u].peer) + " " + c.units[u].device
+}

@@ -1,0 +1,131 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+
+	"pnode/pipeline/model"
+)
+
+// Sentinel errors of Make and Predict, beside ErrBadPlan.
+var (
+	// ErrBadInput is wrapped by errors about input that no nodes could make up for.
+	ErrBadInput = errors.New("planner: bad input")
+	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
+	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
+	// ErrNoFit is wrapped when the model does not fit into the devices' memory.
+	ErrNoFit = errors.New("planner: model does not fit")
+)
+
+// Member is a node that may be planned with.
+type Member struct {
+	Peer    PeerID
+	Profile Profile
+	// Draining members are about to leave: they get neither a stage nor a copy.
+	Draining bool
+}
+
+// Input is all that a plan depends on. The order of the members does not matter.
+type Input struct {
+	Run RunSpec
+	// Costs are the model's layers for one micro-batch.
+	Costs      []model.LayerCost
+	Members    []Member
+	Start      Step
+	Generation Generation
+	// Previous is the plan in force, nil for none: of nearly equal plans the one that
+	// moves the least state from it is taken.
+	Previous *Plan
+}
+
+// Bounds of what is planned.
+const (
+	maxLayers  = 4096
+	maxMembers = 4096
+	maxMicros  = 1 << 20
+	// ScheduleName is the only schedule that plans use, Codec the only tensor codec.
+	ScheduleName = "1f1b"
+	Codec        = "f32"
+)
+
+// Make gives the plan with the least predicted step time, with reasons. Errors wrap
+// ErrBadInput, ErrNotEnoughNodes or ErrNoFit.
+func Make(in Input) (Plan, Reasons, error) {
+	c, best, others, err := decide(in)
+	if err != nil {
+		return Plan{}, nil, err
+	}
+	plan := c.plan(best)
+	if err := plan.Validate(c.layers(), in.Run.Train.Micros); err != nil {
+		return Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
+	}
+	return plan, c.explain(best, others), nil
+}
+
+// decide is Make up to the chosen candidate; others are the rest that were looked at.
+func decide(in Input) (c *cluster, best *candidate, others []*candidate, err error) {
+	if err := in.check(); err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = newCluster(in); err != nil {
+		return nil, nil, nil, err
+	}
+	found, err := c.search()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	best, others, err = c.choose(found)
+	return c, best, others, err
+}
+
+func (in Input) check() error {
+	t := in.Run.Train
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: generation %d: %s", ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
+	}
+	switch layers := len(in.Costs); {
+	case in.Generation == 0:
+		return bad("generations count from 1")
+	case layers < 1 || layers > maxLayers:
+		return bad("a model of %d layers, want 1 to %d", layers, maxLayers)
+	case len(in.Members) > maxMembers:
+		return bad("%d members, at most %d are planned", len(in.Members), maxMembers)
+	case t.Micros < 1 || t.Micros > maxMicros:
+		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
+	case t.Replicas < 0 || t.Stages < 0:
+		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
+	case t.Replicas > t.Micros:
+		return bad("%d micro-batches for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", t.Micros, t.Replicas)
+	case t.Stages > layers:
+		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
+	}
+	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
+	for l, k := range in.Costs {
+		if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.SavedBytes, k.BoundaryBytes) < 0 ||
+			max(k.ParamBytes, k.SavedBytes, k.BoundaryBytes) > most {
+			return bad("layer %d costs %+v, want 0 or more, and at most %d bytes", l, k, int64(most))
+		}
+	}
+	return nil
+}
+
+// plan writes a candidate down.
+func (c *cluster) plan(k *candidate) Plan {
+	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: ScheduleName}
+	micro := Micro(0)
+	for r, pipe := range k.pipes {
+		out := Pipeline{FirstMicro: micro, Micros: k.shares[r], Stages: make([]Placement, len(pipe.units)), Warmups: make([]int, len(pipe.units))}
+		micro += Micro(k.shares[r])
+		for s, u := range pipe.units {
+			first, end := pipe.layers(s)
+			out.Stages[s] = Placement{Peer: c.units[u].peer, Device: c.units[u].device, Layers: LayerRange{First: first, End: end}}
+			if s < len(pipe.units)-1 {
+				out.Stages[s].Codec = Codec
+			}
+			out.Warmups[s] = min(pipe.warmups[s], k.shares[r]-1)
+		}
+		p.Replicas = append(p.Replicas, out)
+	}
+	c.assignHolders(&p)
+	return p
+}

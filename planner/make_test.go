@@ -1,0 +1,350 @@
+package planner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+)
+
+// checkPlan wants what every plan must be: valid, within memory, each device used once,
+// holders elsewhere, schedules that validate under the memory they were made for.
+func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
+	t.Helper()
+	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); err != nil {
+		t.Fatal(err)
+	}
+	back, err := DecodePlan(p.Encode())
+	if err != nil || !bytes.Equal(back.Encode(), p.Encode()) {
+		t.Fatalf("plan does not survive its bytes: %v", err)
+	}
+	used := map[string]bool{}
+	var parts []schedule.Schedule
+	for r, pipe := range p.Replicas {
+		s, err := schedule.Warmups(schedule.Shape{Replica: Replica(r), Stages: len(pipe.Stages), FirstMicro: pipe.FirstMicro, Micros: pipe.Micros}, pipe.Warmups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, s)
+		for i, pl := range pipe.Stages {
+			key := fmt.Sprint(pl.Peer, "/", pl.Device)
+			if used[key] {
+				t.Fatalf("%s has two stages", key)
+			}
+			used[key] = true
+			checkPlacement(t, in, pl, pipe.Warmups[i], i == len(pipe.Stages)-1)
+		}
+	}
+	s := schedule.WithReduceAndStep(schedule.WithCommunication(schedule.Join(parts...)))
+	if err := schedule.Validate(s, schedule.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	if reasons.StepNanos() <= 0 || len(reasons.Lines()) > 64 {
+		t.Fatalf("reasons %v", reasons.Lines())
+	}
+	for _, line := range reasons.Lines() {
+		if len(line) > 512 {
+			t.Fatalf("a reason of %d bytes", len(line))
+		}
+	}
+}
+
+func checkPlacement(t *testing.T, in Input, pl Placement, warmup int, last bool) {
+	t.Helper()
+	i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == pl.Peer })
+	if i < 0 || in.Members[i].Draining {
+		t.Fatalf("%s is not an active member", pl.Peer)
+	}
+	staying := 0
+	for _, m := range in.Members {
+		if !m.Draining {
+			staying++
+		}
+	}
+	if pl.Holder == pl.Peer || (pl.Holder == "") != (staying == 1) {
+		t.Fatalf("%s has holder %q among %d members", pl.Peer, pl.Holder, staying)
+	}
+	if (pl.Codec == "") != last || (!last && pl.Codec != Codec) {
+		t.Fatalf("codec %q, last %t", pl.Codec, last)
+	}
+	need := int64(0)
+	for _, k := range in.Costs[pl.Layers.First:pl.Layers.End] {
+		need += 4*k.ParamBytes + int64(warmup+1)*k.SavedBytes
+	}
+	for _, d := range in.Members[i].Profile.Devices {
+		if d.Name == pl.Device {
+			if need > d.MemoryFreeBytes {
+				t.Fatalf("%s %s needs %d bytes, has %d", pl.Peer, pl.Device, need, d.MemoryFreeBytes)
+			}
+			return
+		}
+	}
+	t.Fatalf("%s has no device %s", pl.Peer, pl.Device)
+}
+
+// randomInput makes small mixed clusters, some links measured.
+func randomInput(rng *rand.Rand) Input {
+	in := Input{Generation: 1 + Generation(rng.IntN(5)), Start: Step(rng.IntN(9)), Run: RunSpec{Run: "random"}}
+	in.Run.Train = TrainSpec{Micros: 1 + rng.IntN(24)}
+	in.Run.Model = model.Config{Vocab: 256, Channels: 64}
+	for range 3 + rng.IntN(10) {
+		flops := 1e7 + rng.Int64N(1e9)
+		in.Costs = append(in.Costs, model.LayerCost{
+			ForwardFLOPs: flops, InputFLOPs: flops, WeightFLOPs: flops,
+			ParamBytes: rng.Int64N(1 << 22), SavedBytes: 1 + rng.Int64N(1<<22), BoundaryBytes: 1 << 17,
+		})
+	}
+	n := 1 + rng.IntN(8)
+	for i := range n {
+		m := Member{Peer: PeerID(fmt.Sprintf("node%02d", i)), Draining: n > 2 && rng.IntN(10) == 0}
+		for d := range 1 + rng.IntN(2) {
+			m.Profile.Devices = append(m.Profile.Devices, DeviceProfile{
+				Name: fmt.Sprintf("dev:%d", d), MatMulFLOPS: 1e9 + rng.Int64N(1e11), MemoryBytesPerS: 1e9 + rng.Int64N(1e10), MemoryFreeBytes: 1<<20 + rng.Int64N(1<<27),
+			})
+		}
+		for j := range n {
+			if j != i && rng.IntN(3) > 0 {
+				m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprintf("node%02d", j)), BytesPerS: 1e5 + rng.Int64N(1e9), RTTNanos: rng.Int64N(1e8)})
+			}
+		}
+		in.Members = append(in.Members, m)
+	}
+	return in
+}
+
+func shuffled(rng *rand.Rand, in Input) Input {
+	in.Members = slices.Clone(in.Members)
+	rng.Shuffle(len(in.Members), func(i, j int) { in.Members[i], in.Members[j] = in.Members[j], in.Members[i] })
+	for i := range in.Members {
+		p := &in.Members[i].Profile
+		p.Devices, p.Links = slices.Clone(p.Devices), slices.Clone(p.Links)
+		rng.Shuffle(len(p.Devices), func(i, j int) { p.Devices[i], p.Devices[j] = p.Devices[j], p.Devices[i] })
+		rng.Shuffle(len(p.Links), func(i, j int) { p.Links[i], p.Links[j] = p.Links[j], p.Links[i] })
+	}
+	return in
+}
+
+func TestRandomPlans(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	planned := 0
+	for range 300 {
+		in := randomInput(rng)
+		p, reasons, err := Make(in)
+		if err != nil {
+			if !errors.Is(err, ErrNoFit) && !errors.Is(err, ErrNotEnoughNodes) {
+				t.Fatalf("%+v: %v", in, err)
+			}
+			continue
+		}
+		planned++
+		checkPlan(t, in, p, reasons)
+		p2, reasons2, err := Make(shuffled(rng, in))
+		if err != nil || !bytes.Equal(p.Encode(), p2.Encode()) || !slices.Equal(reasons, reasons2) {
+			t.Fatalf("another order of members gives another plan:\n%s\n%s\n%v", p.Encode(), p2.Encode(), err)
+		}
+		result, err := Predict(in, p)
+		if err != nil || int64(result.Step) != reasons.StepNanos() {
+			t.Fatalf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
+		}
+		checkSuccessor(t, rng, in, p)
+	}
+	if planned < 150 {
+		t.Errorf("only %d of 300 could be planned", planned)
+	}
+}
+
+// checkSuccessor plans again: nothing changed, nothing moves; a member less, still valid.
+func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p Plan) {
+	t.Helper()
+	in.Previous, in.Generation = &p, p.Generation+1
+	again, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, pipe := range again.Replicas {
+		if len(again.Replicas) != len(p.Replicas) || !slices.Equal(pipe.Stages, p.Replicas[r].Stages) {
+			t.Fatalf("the same members are planned anew:\n%s\n%s", p.Encode(), again.Encode())
+		}
+	}
+	if d, err := ShouldReplan(in, p); err != nil || d.Replan {
+		t.Fatalf("nothing changed, but %+v, %v", d, err)
+	}
+	lost := p.Peers()[rng.IntN(len(p.Peers()))]
+	in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Member) bool { return m.Peer == lost })
+	if d, err := ShouldReplan(in, p); err != nil || !d.Replan {
+		t.Fatalf("%s is gone, but %+v, %v", lost, d, err)
+	}
+	if next, reasons, err := Make(in); err == nil {
+		checkPlan(t, in, next, reasons)
+	}
+}
+
+// TestBestOfAll compares with every shape, order and cut of small clusters: the
+// predicted step must be within 1% of the least.
+func TestBestOfAll(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	compared, worst := 0, int64(0)
+	for compared < 40 {
+		in := randomInput(rng)
+		in.Members, in.Costs = in.Members[:min(len(in.Members), 3)], in.Costs[:min(len(in.Costs), 7)]
+		for i := range in.Members {
+			in.Members[i].Profile.Devices = in.Members[i].Profile.Devices[:1]
+			in.Members[i].Draining = false
+		}
+		_, reasons, err := Make(in)
+		if err != nil {
+			continue
+		}
+		compared++
+		c, err := newCluster(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := c.exhaust(nil)
+		if over := slower(least, schedule.Nanos(reasons.StepNanos())); over > 10 {
+			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.units), c.layers(), in.Run.Train.Micros,
+				duration(schedule.Nanos(reasons.StepNanos())), duration(least))
+		} else {
+			worst = max(worst, over)
+		}
+	}
+	t.Logf("at most %s above the optimum", permille(worst))
+}
+
+// exhaust is the least simulated step of all ways to go on from an order of units.
+func (c *cluster) exhaust(order []int) schedule.Nanos {
+	least := schedule.Nanos(1) << 62
+	for replicas := 1; replicas <= len(order); replicas++ {
+		if len(order)%replicas == 0 && replicas <= c.in.Run.Train.Micros && len(order)/replicas <= c.layers() {
+			least = min(least, c.exhaustCuts(order, shape{replicas, len(order) / replicas}, nil))
+		}
+	}
+	for u := range c.units {
+		if !slices.Contains(order, u) {
+			least = min(least, c.exhaust(append(slices.Clone(order), u)))
+		}
+	}
+	return least
+}
+
+// exhaustCuts tries every cut for each replica in turn.
+func (c *cluster) exhaustCuts(order []int, s shape, pipes []*pipe) schedule.Nanos {
+	least := schedule.Nanos(1) << 62
+	if len(pipes) == s.replicas {
+		k := &candidate{shape: s, pipes: pipes}
+		c.estimate(k)
+		if k.simulate() == nil {
+			least = k.step()
+		}
+		return least
+	}
+	units := order[len(pipes)*s.stages : (len(pipes)+1)*s.stages]
+	var cuts func(ends []int)
+	cuts = func(ends []int) {
+		if len(ends) == s.stages-1 {
+			if p, err := c.newPipe(units, append(slices.Clone(ends), c.layers())); err == nil {
+				least = min(least, c.exhaustCuts(order, s, append(slices.Clone(pipes), p)))
+			}
+			return
+		}
+		from := 1
+		if len(ends) > 0 {
+			from = ends[len(ends)-1] + 1
+		}
+		for end := from; end <= c.layers()-(s.stages-1-len(ends)); end++ {
+			cuts(append(ends, end))
+		}
+	}
+	cuts(nil)
+	return least
+}
+
+func TestMakeRefuses(t *testing.T) {
+	good := func() Input {
+		return Input{
+			Generation: 1, Costs: make([]model.LayerCost, 4), Run: RunSpec{Train: TrainSpec{Micros: 4}},
+			Members: []Member{{Peer: "a", Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 1, MemoryBytesPerS: 1, MemoryFreeBytes: 1}}}}},
+		}
+	}
+	if _, _, err := Make(good()); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*Input)
+		want   error
+	}{
+		"generation 0":      {func(in *Input) { in.Generation = 0 }, ErrBadInput},
+		"no layers":         {func(in *Input) { in.Costs = nil }, ErrBadInput},
+		"no micro-batches":  {func(in *Input) { in.Run.Train.Micros = 0 }, ErrBadInput},
+		"micros < replicas": {func(in *Input) { in.Run.Train.Replicas = 5 }, ErrBadInput},
+		"stages > layers":   {func(in *Input) { in.Run.Train.Stages = 5 }, ErrBadInput},
+		"negative cost":     {func(in *Input) { in.Costs[1].ForwardFLOPs = -1 }, ErrBadInput},
+		"absurd layer":      {func(in *Input) { in.Costs[1].SavedBytes = 1 << 60 }, ErrBadInput},
+		"twice":             {func(in *Input) { in.Members = append(in.Members, in.Members[0]) }, ErrBadInput},
+		"nobody":            {func(in *Input) { in.Members = nil }, ErrNotEnoughNodes},
+		"nothing measured":  {func(in *Input) { in.Members[0].Profile = Profile{} }, ErrNotEnoughNodes},
+		"too few":           {func(in *Input) { in.Run.Train.Stages, in.Run.Train.Replicas = 2, 2 }, ErrNotEnoughNodes},
+		"too large":         {func(in *Input) { in.Costs[0].ParamBytes = 1000 }, ErrNoFit},
+	} {
+		in := good()
+		tc.change(&in)
+		if p, _, err := Make(in); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, %v; want %v", name, p, err, tc.want)
+		}
+	}
+}
+
+// big is n mixed nodes and a model of that many layers.
+func big(n, layers int) Input {
+	rng := rand.New(rand.NewPCG(15, 16))
+	in := Input{Generation: 1, Run: RunSpec{Run: "big", Train: TrainSpec{Micros: 256}, Model: model.Config{Vocab: 50257, Channels: 4096}}}
+	for range layers {
+		in.Costs = append(in.Costs, model.LayerCost{
+			ForwardFLOPs: 4e11, InputFLOPs: 4e11, WeightFLOPs: 4e11, ParamBytes: 8e8, SavedBytes: 2e8, BoundaryBytes: 8 << 20,
+		})
+	}
+	for i := range n {
+		m := Member{Peer: PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", i))}
+		m.Profile.Devices = []DeviceProfile{{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: 6<<30 + rng.Int64N(60<<30)}}
+		for range 8 {
+			m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", rng.IntN(n))), BytesPerS: 1e7 + rng.Int64N(1e9), RTTNanos: rng.Int64N(6e7)})
+		}
+		in.Members = append(in.Members, m)
+	}
+	return in
+}
+
+func TestBigPlan(t *testing.T) {
+	in := big(128, 96)
+	p, reasons, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPlan(t, in, p, reasons)
+	for _, line := range reasons.Lines() {
+		t.Log(line)
+	}
+}
+
+func BenchmarkMake(b *testing.B) {
+	for _, size := range []struct{ nodes, layers int }{{3, 8}, {16, 32}, {128, 96}, {1000, 96}} {
+		b.Run(fmt.Sprintf("%dx%d", size.nodes, size.layers), func(b *testing.B) {
+			in := big(size.nodes, size.layers)
+			for i := range in.Members {
+				if size.nodes < 128 {
+					in.Members[i].Profile.Devices[0].MemoryFreeBytes *= 16
+				}
+			}
+			for b.Loop() {
+				if _, _, err := Make(in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

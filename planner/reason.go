@@ -1,0 +1,103 @@
+package planner
+
+import (
+	"fmt"
+
+	"pnode/pipeline/schedule"
+)
+
+// ReasonKind says what a reason is about.
+type ReasonKind string
+
+// The kinds of reasons.
+const (
+	// StepTime is the chosen cut and its predicted step time.
+	StepTime ReasonKind = "step"
+	// Bound is what a step spends its time on.
+	Bound ReasonKind = "bound"
+	// Stage is what one stage does and takes.
+	StageTime ReasonKind = "stage"
+	// NextBest is the best plan of another kind, and by how much it is slower.
+	NextBest ReasonKind = "next"
+	// LeftOut is a node without a stage.
+	LeftOut ReasonKind = "left-out"
+	// Assumed is something that nobody measured.
+	Assumed ReasonKind = "assumed"
+	// Moved is how much state changes hands.
+	Moved ReasonKind = "moved"
+)
+
+// Reason is one line of why a plan is as it is.
+type Reason struct {
+	Kind ReasonKind `json:"kind"`
+	Text string     `json:"text"`
+	// Nanos is the predicted step time that the line is about, 0 for none.
+	Nanos int64 `json:"nanos,omitempty"`
+}
+
+// Reasons are a plan's, at most 64 of at most 512 bytes.
+type Reasons []Reason
+
+// Lines are the texts, for people.
+func (r Reasons) Lines() []string {
+	lines := make([]string, len(r))
+	for i, reason := range r {
+		lines[i] = reason.Text
+	}
+	return lines
+}
+
+// StepNanos is the predicted time of a step, 0 when there is none.
+func (r Reasons) StepNanos() int64 {
+	for _, reason := range r {
+		if reason.Kind == StepTime {
+			return reason.Nanos
+		}
+	}
+	return 0
+}
+
+// short is a peer ID for people: its start says the kind of key and nothing else.
+func short(p PeerID) string {
+	if len(p) <= 16 {
+		return string(p)
+	}
+	return "*" + string(p[len(p)-8:])
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// duration prints a time with three or more significant digits.
+func duration(n schedule.Nanos) string {
+	switch {
+	case n >= 100e9:
+		return fmt.Sprintf("%d s", n/1e9)
+	case n >= 1e9:
+		return fmt.Sprintf("%d.%02d s", n/1e9, n%1e9/1e7)
+	case n >= 1e6:
+		return fmt.Sprintf("%d.%02d ms", n/1e6, n%1e6/1e4)
+	default:
+		return fmt.Sprintf("%d.%02d us", n/1e3, n%1e3/10)
+	}
+}
+
+// size prints bytes with one digit after the point.
+func size(bytes int64) string {
+	for _, u := range []struct {
+		name string
+		unit int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes >= u.unit {
+			return fmt.Sprintf("%d.%d %s", bytes/u.unit, bytes%u.unit*10/u.unit, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// permille prints 53 as "5.3%".
+func permille(n int64) string { return fmt.Sprintf("%d.%d%%", n/10, n%10) }

@@ -1,0 +1,65 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+
+	"pnode/pipeline/schedule"
+)
+
+// ReplanPercent is how much faster a step must become for a running plan to be replaced:
+// a change costs a checkpoint, a reload and a stop of some seconds.
+const ReplanPercent = 5
+
+// Decision is an answer with its reason.
+type Decision struct {
+	Replan bool
+	Reason string
+}
+
+// ShouldReplan tells whether the current plan should be replaced, given the members of
+// now: at once when there is none or a member of it is gone or leaving; otherwise when
+// the best plan's predicted step is at least ReplanPercent faster. An error is Make's:
+// then there is nothing to change to.
+func ShouldReplan(in Input, current Plan) (Decision, error) {
+	if current.Generation == 0 {
+		return Decision{true, "there is no plan yet"}, nil
+	}
+	for _, peer := range current.Peers() {
+		staying, found := false, false
+		for _, m := range in.Members {
+			if m.Peer == peer {
+				found, staying = true, !m.Draining
+			}
+		}
+		switch {
+		case !found:
+			return Decision{true, fmt.Sprintf("%s is gone", short(peer))}, nil
+		case !staying:
+			return Decision{true, fmt.Sprintf("%s is leaving", short(peer))}, nil
+		}
+	}
+	in.Previous = &current
+	c, best, _, err := decide(in)
+	if err != nil {
+		return Decision{}, err
+	}
+	now, err := c.predict(current)
+	if errors.Is(err, ErrBadPlan) {
+		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	return weigh(now.Step, best.step()), nil
+}
+
+// weigh compares the steps of the current and of the best plan.
+func weigh(now, then schedule.Nanos) Decision {
+	gain := max(0, int64(now-then)) * 1000 / int64(max(now, 1))
+	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", duration(then), duration(now), permille(gain))
+	if gain >= ReplanPercent*10 {
+		return Decision{true, text}
+	}
+	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent)}
+}

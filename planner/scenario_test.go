@@ -1,0 +1,172 @@
+package planner
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+)
+
+var update = flag.Bool("update", false, "rewrite what the scenarios print")
+
+// scenario is a text of commands; what a command prints stands below it behind "| ".
+//
+//	model layers=4 flops=1000000 params=1000 saved=4096 boundary=1024
+//	run micros=8 [replicas=N] [stages=N]
+//	node NAME gflops=10 mib=1024
+//	device NAME gpu gflops=1000 mib=4096
+//	link FROM TO mbps=100 rtt_us=2000
+//	drop NAME, drain NAME
+//	plan      make the next generation and print it with its reasons
+//	replan    ask whether a new plan is worth it
+type scenario struct {
+	in   Input
+	plan Plan
+}
+
+func TestScenarios(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) < 5 {
+		t.Fatalf("%d scenarios, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := strings.ReplaceAll(string(text), "\r\n", "\n")
+			var s scenario
+			var out strings.Builder
+			for line := range strings.Lines(want) {
+				if strings.HasPrefix(line, "|") {
+					continue
+				}
+				out.WriteString(line)
+				if words := strings.Fields(line); len(words) > 0 && words[0] != "#" {
+					for _, printed := range s.do(t, words[0], words[1:]) {
+						out.WriteString("| " + printed + "\n")
+					}
+				}
+			}
+			if *update {
+				if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if out.String() != want {
+				t.Errorf("prints (rewrite with -update):\n%s", out.String())
+			}
+		})
+	}
+}
+
+// do carries out one command.
+func (s *scenario) do(t *testing.T, command string, args []string) []string {
+	names, set := arguments(t, args)
+	switch command {
+	case "model":
+		s.in.Costs = nil
+		for range set["layers"] {
+			s.in.Costs = append(s.in.Costs, model.LayerCost{
+				ForwardFLOPs: set["flops"], InputFLOPs: set["flops"], WeightFLOPs: set["flops"],
+				ParamBytes: 4 * set["params"], SavedBytes: set["saved"], BoundaryBytes: set["boundary"],
+			})
+		}
+		s.in.Costs[len(s.in.Costs)-1].BoundaryBytes = 0
+	case "run":
+		s.in.Run.Run = "scenario"
+		s.in.Run.Train = TrainSpec{Micros: int(set["micros"]), Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+	case "node":
+		s.in.Members = append(s.in.Members, Member{Peer: PeerID(names[0]), Profile: Profile{Devices: []DeviceProfile{device("cpu", set)}}})
+	case "device":
+		m := s.member(t, names[0])
+		m.Profile.Devices = append(m.Profile.Devices, device(names[1], set))
+	case "link":
+		m := s.member(t, names[0])
+		m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(names[1]), BytesPerS: set["mbps"] * 125000, RTTNanos: set["rtt_us"] * 1000})
+	case "drop":
+		s.in.Members = slices.DeleteFunc(s.in.Members, func(m Member) bool { return m.Peer == PeerID(names[0]) })
+	case "drain":
+		s.member(t, names[0]).Draining = true
+	case "plan":
+		return s.make(t)
+	case "replan":
+		d, err := ShouldReplan(s.in, s.plan)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		return []string{fmt.Sprintf("%t: %s", d.Replan, d.Reason)}
+	default:
+		t.Fatalf("unknown command %q", command)
+	}
+	return nil
+}
+
+func (s *scenario) make(t *testing.T) []string {
+	s.in.Generation = s.plan.Generation + 1
+	s.in.Previous = nil
+	if s.plan.Generation > 0 {
+		previous := s.plan
+		s.in.Previous = &previous
+	}
+	p, reasons, err := Make(s.in)
+	if err != nil {
+		return []string{"error: " + err.Error()}
+	}
+	checkPlan(t, s.in, p, reasons)
+	s.plan = p
+	var lines []string
+	for _, pipe := range p.Replicas {
+		line := fmt.Sprintf("%d+%d", pipe.FirstMicro, pipe.Micros)
+		for i, pl := range pipe.Stages {
+			line += fmt.Sprintf("  %s/%s[%d,%d)w%d", pl.Peer, pl.Device, pl.Layers.First, pl.Layers.End, pipe.Warmups[i])
+			if pl.Holder != "" {
+				line += "->" + string(pl.Holder)
+			}
+		}
+		lines = append(lines, line)
+	}
+	for _, r := range reasons {
+		lines = append(lines, fmt.Sprintf("%s: %s", r.Kind, r.Text))
+	}
+	return lines
+}
+
+func (s *scenario) member(t *testing.T, name string) *Member {
+	i := slices.IndexFunc(s.in.Members, func(m Member) bool { return m.Peer == PeerID(name) })
+	if i < 0 {
+		t.Fatalf("no node %q", name)
+	}
+	return &s.in.Members[i]
+}
+
+func device(name string, set map[string]int64) DeviceProfile {
+	return DeviceProfile{
+		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9,
+		MemoryBytesPerS: set["gflops"] * 1e9, MemoryFreeBytes: set["mib"] << 20,
+	}
+}
+
+// arguments splits names from key=number.
+func arguments(t *testing.T, args []string) (names []string, set map[string]int64) {
+	set = map[string]int64{}
+	for _, a := range args {
+		key, value, found := strings.Cut(a, "=")
+		if !found {
+			names = append(names, a)
+			continue
+		}
+		n, err := strconv.ParseInt(strings.ReplaceAll(value, "_", ""), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set[key] = n
+	}
+	return names, set
+}

@@ -1,0 +1,197 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+const (
+	// maxShapes bounds how many shapes are cut; their lower bounds come first.
+	maxShapes = 32
+	// dropUpTo is the number of units up to which leaving out each one is tried.
+	dropUpTo = 8
+)
+
+// search collects candidates: over all units, then, for few of them and measured links,
+// without each one, since a fast node on a slow link can be worse than none.
+func (c *cluster) search() ([]*candidate, error) {
+	pool := make([]int, len(c.units))
+	for u := range pool {
+		pool[u] = u
+	}
+	shapes, err := c.shapes(len(pool))
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.explore(pool, shapes)
+	if kept := c.keep(); kept != nil {
+		found = append(found, kept)
+	}
+	if len(c.links) > 0 && len(pool) <= dropUpTo {
+		for u := range pool {
+			less := slices.Delete(slices.Clone(pool), u, u+1)
+			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.units() > len(less) })
+			more, _ := c.explore(less, fewer) // what does not fit without a unit is no error
+			found = append(found, more...)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, err
+}
+
+// bounded is a shape with a step time that it cannot beat.
+type bounded struct {
+	shape
+	bound schedule.Nanos
+}
+
+// shapes lists what n units allow, the lowest bound first.
+func (c *cluster) shapes(n int) ([]bounded, error) {
+	t := c.in.Run.Train
+	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
+	if n < asked.units() {
+		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used; let %d more join, or ask for fewer stages or replicas",
+			ErrNotEnoughNodes, asked, count(asked.units(), "device"), n, count(len(c.in.Members), "node"), asked.units()-n)
+	}
+	lower := c.newLowerBound()
+	var shapes []bounded
+	for r := asked.replicas; r <= min(n, t.Micros); r++ {
+		for s := asked.stages; s <= min(n/r, c.layers()); s++ {
+			shapes = append(shapes, bounded{shape{r, s}, lower.of(shape{r, s})})
+			if t.Stages > 0 {
+				break
+			}
+		}
+		if t.Replicas > 0 {
+			break
+		}
+	}
+	slices.SortStableFunc(shapes, func(a, b bounded) int {
+		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.units(), b.units()), cmp.Compare(a.replicas, b.replicas))
+	})
+	return shapes, nil
+}
+
+// lowerBound bounds step times from below: the first micro-batch of a replica takes at
+// least the fastest unit's time for the whole model; the others share all speed there
+// is; no period is shorter than the longest layer on the unit that is best for it.
+type lowerBound struct {
+	micros  int
+	first   schedule.Nanos
+	layer   schedule.Nanos
+	rateSum []int64 // by number of units, fastest first: micro-batches in 2^rateBits ns
+}
+
+const rateBits = 40
+
+func (c *cluster) newLowerBound() lowerBound {
+	b := lowerBound{micros: c.in.Run.Train.Micros, rateSum: make([]int64, len(c.units)+1)}
+	wholes := make([]schedule.Nanos, len(c.units))
+	for i, u := range c.units {
+		wholes[i] = u.whole()
+	}
+	slices.Sort(wholes)
+	for i, w := range wholes {
+		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
+	}
+	b.first = wholes[0]
+	for l := range c.layers() {
+		quickest := schedule.Nanos(math.MaxInt64)
+		for _, u := range c.units {
+			quickest = min(quickest, u.micro[l+1]-u.micro[l])
+		}
+		b.layer = max(b.layer, quickest)
+	}
+	return b
+}
+
+func (b lowerBound) of(s shape) schedule.Nanos {
+	shared := schedule.Nanos((int64(max(b.micros-s.replicas, 0)) << rateBits) / b.rateSum[s.units()])
+	most := (b.micros + s.replicas - 1) / s.replicas
+	return b.first + max(shared, schedule.Nanos(most-1)*b.layer)
+}
+
+// explore makes candidates of a pool's units until no shape left can be better. When
+// nothing fits it returns the first reason.
+func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
+	best := schedule.Nanos(math.MaxInt64)
+	for i, s := range shapes {
+		if len(found) > 0 && (s.bound > best || i >= maxShapes) {
+			break
+		}
+		some, fail := c.fill(pool, s.shape)
+		if err == nil {
+			err = fail
+		}
+		for _, k := range some {
+			best = min(best, k.estimate)
+		}
+		found = append(found, some...)
+	}
+	return found, err
+}
+
+// fill makes the candidates of one shape; where the usual ones do not fit or lack
+// memory, also those that put the most memory first.
+func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
+	try := func(order []int) *candidate {
+		k, fail := c.arrange(s, order)
+		if fail != nil {
+			if err == nil {
+				err = fail
+			}
+			return nil
+		}
+		k.follows = c.in.Previous != nil && slices.Equal(order, c.previousUnits(order))
+		found = append(found, k)
+		return k
+	}
+	tight := true
+	for _, set := range c.selections(pool, s.units()) {
+		for _, order := range c.orders(s, set) {
+			if k := try(order); k != nil && !k.tight() {
+				tight = false
+			}
+		}
+	}
+	if tight {
+		for _, set := range appendNew(c.selections(pool, s.units()), c.roomiest(pool, s.units())) {
+			try(c.ranked(set, func(u int) int64 { return -c.units[u].free }))
+		}
+	}
+	return found, err
+}
+
+// tight tells whether memory or latency keeps a replica from its best period.
+func (k *candidate) tight() bool {
+	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return p.period > p.costs.Floor() })
+}
+
+// keep is the previous plan's cut with today's costs, nil when it cannot go on.
+func (c *cluster) keep() *candidate {
+	if c.in.Previous == nil || len(c.in.Previous.Replicas) == 0 {
+		return nil
+	}
+	k, err := c.adopt(*c.in.Previous)
+	t := c.in.Run.Train
+	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) || len(k.pipes) > t.Micros {
+		return nil
+	}
+	for i, p := range k.pipes {
+		if len(p.units) != k.shape.stages {
+			return nil
+		}
+		if k.pipes[i], err = c.newPipe(p.units, p.ends); err != nil {
+			return nil
+		}
+	}
+	k.shares, k.follows = nil, true
+	c.estimate(k)
+	return k
+}
