@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -21,7 +22,7 @@ func (e environment) run(args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintf(e.stderr, "pnode: %v\n", err)
+		fmt.Fprintf(e.stderr, "pnode: %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")) // of errors.Join
 	}
 	return exitCode(err)
 }

@@ -71,7 +71,11 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if nodes := len(local.NodeDirs(dir)); cfg.Resume && cfg.Local == 0 {
 		cfg.Local = nodes // of a run of local nodes, 0 of another
 	}
-	w := e.progress(cfg.JSON, cfg.Steps)
+	steps := cfg.Steps
+	if cfg.Resume {
+		steps = 0 // the run has its own number
+	}
+	w := e.progress(cfg.JSON, steps)
 	w.Notice("run folder: " + dir)
 	if cfg.Local > 0 {
 		return errors.Join(e.trainLocal(ctx, cfg, w), w.Close())

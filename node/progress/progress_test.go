@@ -103,7 +103,7 @@ func script() []api.Event {
 		step(1, nil), step(2, nil), step(3, nil), step(4, nil), step(5, &heldOut),
 		{Kind: api.KindCheckpoint, Step: 5, Generation: 1},
 		step(6, nil),
-		{Kind: api.KindError, Message: "node …abc is gone\x1b[2J"},
+		{Kind: api.KindError, Message: "node …abc is gone:\n  * dial\x1b[2J"},
 		step(7, nil), step(8, nil), step(9, nil), step(10, nil),
 		{Kind: api.KindSample, Message: "Once upon\na \x1b[31mtime\xff"},
 		{Kind: api.KindDone, Step: 10, Message: "10 steps"},

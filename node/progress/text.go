@@ -61,7 +61,7 @@ func stepText(e api.Event, eta time.Duration) string {
 
 // Describe is a line about any event but a step.
 func Describe(e api.Event) string {
-	switch text := clean(e.Message); e.Kind {
+	switch text := strings.Join(strings.Fields(clean(e.Message)), " "); e.Kind {
 	case api.KindState:
 		return "state: " + text
 	case api.KindPlan:
