@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/checkpoint"
@@ -16,14 +17,14 @@ type chunkFetcher struct {
 	store *checkpoint.Store
 	// fetch asks one peer; link.Endpoint.Fetch.
 	fetch func(ctx context.Context, peer planner.PeerID, hashes []planner.Hash, store func(planner.Hash, []byte) error) error
-	// others are the members of the run that may be asked when no holder answers.
-	others func() []planner.PeerID
+	// living are the members of the run that are not gone.
+	living func() []planner.PeerID
 }
 
 // fetchBatch chunks are asked for at a time, so that another peer can take over early.
 const fetchBatch = 16
 
-// ensure makes every chunk present here, asking the holders first, then everyone else.
+// ensure makes every chunk present here, asking the likeliest first.
 func (f chunkFetcher) ensure(ctx context.Context, hashes []planner.Hash, holders []planner.PeerID) error {
 	missing := f.missing(hashes)
 	var failures []error
@@ -68,19 +69,33 @@ func (f chunkFetcher) missing(hashes []planner.Hash) []planner.Hash {
 	return missing
 }
 
-// order lists the holders, then the other members, without this node.
+// order lists living holders, then the other living members, then holders that are gone:
+// asking those costs a timeout. This node is left out.
 func (f chunkFetcher) order(holders []planner.PeerID) []planner.PeerID {
-	var order []planner.PeerID
-	seen := map[planner.PeerID]bool{f.self: true}
-	for _, list := range [][]planner.PeerID{holders, f.others()} {
-		for _, p := range list {
-			if !seen[p] {
-				order = append(order, p)
-				seen[p] = true
-			}
+	living := f.living()
+	holds, lives := set(holders), set(living)
+	var first, last []planner.PeerID
+	for _, p := range holders {
+		if lives[p] {
+			first = append(first, p)
+		} else {
+			last = append(last, p)
 		}
 	}
-	return order
+	for _, p := range living {
+		if !holds[p] {
+			first = append(first, p)
+		}
+	}
+	return slices.DeleteFunc(append(first, last...), func(p planner.PeerID) bool { return p == f.self })
+}
+
+func set(peers []planner.PeerID) map[planner.PeerID]bool {
+	in := map[planner.PeerID]bool{}
+	for _, p := range peers {
+		in[p] = true
+	}
+	return in
 }
 
 // copyRequest asks a holder to fetch chunks from the asking node and to keep them under

@@ -180,13 +180,24 @@ func (n *Node) contacts() []planner.PeerID {
 	return peers
 }
 
+// living are the roster's members that are not gone.
+func (n *Node) living() []planner.PeerID {
+	var peers []planner.PeerID
+	for _, m := range n.raft.State().Members {
+		if m.State != consensus.Gone {
+			peers = append(peers, m.Peer)
+		}
+	}
+	return peers
+}
+
 func (n *Node) openLinks(ctx context.Context) {
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
 	n.links.ServeChunks(n.store.Chunk)
 	n.group.Go(func() error { return n.links.Run(ctx) })
 	n.keeper = &keeper{
 		self: n.self, store: n.store, propose: n.raft.Propose, state: n.raft.State, log: n.log,
-		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, others: n.contacts},
+		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, living: n.living},
 		copier: func(ctx context.Context, holder planner.PeerID, r copyRequest) error {
 			_, err := n.askPeer(ctx, holder, protocolCopy, r)
 			return err
