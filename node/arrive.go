@@ -11,7 +11,6 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 
 	"pnode/kernels/cpu"
-	"pnode/node/api"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -35,9 +34,6 @@ func (n *Node) run(ctx context.Context, a arrival) error {
 		stop := context.AfterFunc(ctx, n.requestLeave)
 		defer stop()
 		err = n.loop(n.base, n.leaveNow)
-	}
-	if err != nil {
-		n.hub.Publish(api.Event{Kind: api.KindError, Message: err.Error()})
 	}
 	return errors.Join(err, n.Close())
 }
@@ -63,6 +59,9 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		return err
 	}
 	n.seated = true
+	if err := n.saveSeat(); err != nil {
+		return err
+	}
 	if err := a.ready(ctx, state); err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func (n *Node) enterRoster(ctx context.Context) (consensus.State, error) {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
-		err = fmt.Errorf("%w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", err)
+		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", ErrUnreachable, err)
 	}
 	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
 }

@@ -11,14 +11,11 @@ import (
 	"path/filepath"
 
 	"pnode/checkpoint"
+	"pnode/node/config"
 	"pnode/planner"
 )
 
-// membershipFile is in a node's folder from the moment it belongs to a run.
-const (
-	membershipFile     = "membership.json"
-	maxMembershipBytes = 1 << 20
-)
+const maxMembershipBytes = 1 << 20
 
 // ErrNoRun says that a folder holds no run.
 var ErrNoRun = errors.New("node: no run in this folder")
@@ -29,13 +26,17 @@ type membership struct {
 	Run        planner.RunID `json:"run"`
 	OwnerKey   []byte        `json:"owner_key"`
 	Capability []byte        `json:"capability"`
-	Listen     string        `json:"listen"`
-	Known      []string      `json:"known"`
+	// Listen is the "host:port" that was asked for, empty for any; Last the one that this
+	// node had, which it takes again so that the others find it.
+	Listen string `json:"listen"`
+	Last   string `json:"last,omitempty"`
+	// Known are the others' addresses.
+	Known []string `json:"known"`
 }
 
 func loadMembership(dir string) (membership, error) {
 	var m membership
-	path := filepath.Join(dir, membershipFile)
+	path := filepath.Join(dir, config.MembershipFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("%w: %s; start a run with `pnode train`, or enter one with `pnode join INVITE`", ErrNoRun, dir)
@@ -70,14 +71,14 @@ func (m membership) save(dir string) error {
 	if err != nil {
 		return fmt.Errorf("node: save the membership: %w", err)
 	}
-	f, err := os.CreateTemp(dir, membershipFile+".*") // mode 0600
+	f, err := os.CreateTemp(dir, config.MembershipFile+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("node: save the membership: %w", err)
 	}
 	_, err = f.Write(append(data, '\n'))
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, membershipFile))
+		err = os.Rename(f.Name(), filepath.Join(dir, config.MembershipFile))
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("node: save the membership: %w", err), os.Remove(f.Name()))

@@ -35,7 +35,7 @@ func (e lostPeerError) Error() string { return fmt.Sprintf("node: lost the link 
 func (n *Node) startGeneration(ctx context.Context, plan planner.Plan) *generation {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1)}
-	n.progress.begin(plan.Generation, plan.Start)
+	n.progress.begin(plan, n.raft.State().Run.Train.Steps)
 	n.group.Go(func() error {
 		err := n.runGeneration(ctx, g)
 		if cause := context.Cause(ctx); err != nil && cause != nil {

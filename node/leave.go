@@ -63,11 +63,10 @@ func (n *Node) startLeaving(ctx context.Context) {
 		return
 	}
 	n.enter(Draining)
-	var wish consensus.Entry = consensus.SetMemberState{Peer: n.self, Boot: n.boot, State: consensus.Draining, Reason: "leaving"}
-	if n.exit.stopping {
-		wish = consensus.WantStop{}
+	if !n.exit.stopping {
+		drain := consensus.SetMemberState{Peer: n.self, Boot: n.boot, State: consensus.Draining, Reason: "leaving"}
+		n.tasks.drain.start(&n.group, func() { n.proposeUntil(ctx, drain) })
 	}
-	n.leavingWish.start(&n.group, func() { n.proposeUntil(ctx, wish) })
 }
 
 // proposeUntil repeats a proposal until it is decided or ctx ends.
@@ -93,6 +92,12 @@ func (n *Node) followExit(ctx context.Context, state consensus.State) {
 	if state.StopWanted && n.exit.deadline.IsZero() {
 		n.exit.deadline = time.Now().Add(leaveTimeout)
 	}
+	if n.exit.leaving && !othersActive(state, n.self) { // all leave at once: that is a stop
+		n.exit.stopping = true
+	}
+	if n.exit.stopping && !state.StopWanted && !n.tasks.stop.busy() {
+		n.tasks.stop.start(&n.group, func() { n.proposeUntil(ctx, consensus.WantStop{}) })
+	}
 	switch {
 	case state.Finished:
 		n.exit.over = true
@@ -101,7 +106,7 @@ func (n *Node) followExit(ctx context.Context, state consensus.State) {
 	case n.exit.leaving && !n.exit.stopping && n.handedOver(state):
 		n.exit.over, n.exit.left = true, true
 	case n.completed && n.generation == nil && state.Checkpoint.Step == state.Run.Train.Steps && coordinates(state.Plan, n.self):
-		n.finishing.start(&n.group, func() { n.finish(ctx, state) })
+		n.tasks.finish.start(&n.group, func() { n.finish(ctx, state) })
 	}
 }
 

@@ -56,6 +56,12 @@ func (n *Node) follow(ctx context.Context) {
 		n.kept = state.Checkpoint.Step
 		n.keep(state)
 	}
+	if state.Epoch != n.seatEpoch {
+		n.seatEpoch = state.Epoch
+		if err := n.saveSeat(); err != nil {
+			n.log.Warn("a restart may not find the others", "cause", err)
+		}
+	}
 	n.rejoin(ctx, state)
 	n.followExit(ctx, state)
 }
@@ -153,11 +159,11 @@ func (n *Node) keep(state consensus.State) {
 // rejoin enters the roster again when this node was counted as gone while it lives.
 func (n *Node) rejoin(ctx context.Context, state consensus.State) {
 	m, ok := state.Member(n.self)
-	if !ok || m.Boot != n.boot || m.State != consensus.Gone || n.exit.leaving || n.rejoining.busy() {
+	if !ok || m.Boot != n.boot || m.State != consensus.Gone || n.exit.leaving || n.tasks.rejoin.busy() {
 		return
 	}
 	n.log.Warn("the others counted this node as gone, joining again", "reason", m.Reason)
-	n.rejoining.start(&n.group, func() {
+	n.tasks.rejoin.start(&n.group, func() {
 		if err := n.enroll(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("join again", "cause", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -65,16 +66,20 @@ type Node struct {
 
 	shared sharedState
 
-	machine                           machine
-	generation                        *generation
-	followed                          planner.Generation // newest generation acted upon
-	completed                         bool               // the workers here finished the generation
-	kept                              planner.Step       // newest checkpoint acted upon
-	seated                            bool               // the run has admitted this node
-	keeping                           chan struct{}
-	exit                              exit
-	rejoining, leavingWish, finishing once
+	machine    machine
+	generation *generation
+	followed   planner.Generation // newest generation acted upon
+	completed  bool               // the workers here finished the generation
+	kept       planner.Step       // newest checkpoint acted upon
+	keeping    chan struct{}      // closed when its manifest is stored
+	seated     bool               // the run has admitted this node
+	seatEpoch  uint64             // the roster at the last save of the seat
+	exit       exit
+	tasks      tasks
 }
+
+// tasks are the proposals that the run loop has made in the background.
+type tasks struct{ rejoin, drain, stop, finish once }
 
 // sharedState is what the run loop and the planner tell to status and heartbeats.
 type sharedState struct {
@@ -151,16 +156,36 @@ func randomBoot() (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]) >> 12, nil // exact in every JSON reader
 }
 
+// openSwarm listens where this node was found last, if that is still free, and else where
+// it was asked to.
 func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
-	var listen []string
-	if o.seat.Listen != "" {
-		listen = []string{o.seat.Listen}
+	listen := o.seat.Listen
+	if o.seat.Last != "" && anyPort(listen) {
+		listen = o.seat.Last
 	}
-	n.swarm, err = swarm.New(ctx, swarm.Config{
-		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
-		Capability: o.seat.Capability, Listen: listen, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log,
-	})
+	n.swarm, err = n.newSwarm(ctx, o, listen)
+	if errors.Is(err, swarm.ErrPortInUse) && listen != o.seat.Listen {
+		n.log.Info("the last port is taken, listening on another", "last", listen)
+		n.swarm, err = n.newSwarm(ctx, o, o.seat.Listen)
+	}
 	return err
+}
+
+func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.Swarm, error) {
+	cfg := swarm.Config{
+		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
+		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log,
+	}
+	if listen != "" {
+		cfg.Listen = []string{listen}
+	}
+	return swarm.New(ctx, cfg)
+}
+
+// anyPort tells whether a "host:port" leaves the port open.
+func anyPort(listen string) bool {
+	_, port, err := net.SplitHostPort(listen)
+	return listen == "" || err == nil && port == "0"
 }
 
 func (n *Node) openConsensus(ctx context.Context, founder bool) (err error) {
@@ -217,17 +242,25 @@ func (n *Node) Close() error {
 	n.hub.Close()
 	errs = append(errs, n.group.Wait())
 	if n.swarm != nil {
-		if n.seated {
-			n.seat.Known = n.swarm.Known()
-			errs = append(errs, n.seat.save(n.dir))
-		}
-		errs = append(errs, n.swarm.Close())
+		errs = append(errs, n.saveSeat(), n.swarm.Close())
 	}
 	if n.device != nil {
 		errs = append(errs, n.device.Close())
 	}
 	errs = append(errs, n.store.Close())
 	return errors.Join(errs...)
+}
+
+// saveSeat writes down where this node and the others are, once it is in the run.
+func (n *Node) saveSeat() error {
+	if !n.seated {
+		return nil
+	}
+	n.seat.Known = n.swarm.Known()
+	if last, ok := n.swarm.Listening(); ok {
+		n.seat.Last = last
+	}
+	return n.seat.save(n.dir)
 }
 
 // storeDir is the checkpoint store's folder within a node's folder.

@@ -19,6 +19,7 @@ type progress struct {
 
 	mu         sync.Mutex // guards what follows
 	generation planner.Generation
+	steps      planner.Step // of the run
 	step       planner.Step
 	loss       float64
 	heldOut    *float64
@@ -35,11 +36,11 @@ type stageKey struct {
 // speedMemory weighs the newest step in the moving average of the speed.
 const speedMemory = 0.1
 
-// begin starts a generation at the state of step start: no step of it is done yet.
-func (p *progress) begin(g planner.Generation, start planner.Step) {
+// begin starts a generation at the state of the plan's start step.
+func (p *progress) begin(plan planner.Plan, steps planner.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.generation, p.step, p.lastStep = g, start, time.Time{}
+	p.generation, p.step, p.steps, p.lastStep = plan.Generation, plan.Start, steps, time.Time{}
 	p.stages = map[stageKey]pipeline.StageTimes{}
 }
 
@@ -62,7 +63,7 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 		p.heldOut = r.HeldOut
 	}
 	p.emit(api.Event{
-		Kind: api.KindStep, Step: r.Step, Loss: r.Loss, HeldOut: r.HeldOut,
+		Kind: api.KindStep, Step: r.Step, Steps: p.steps, Loss: r.Loss, HeldOut: r.HeldOut,
 		TokensPerS: p.tokensPerS, Generation: p.generation,
 	})
 }

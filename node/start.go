@@ -23,8 +23,12 @@ const (
 	connectTimeout = 30 * time.Second
 )
 
-// ErrFinished says that there is nothing left to train.
-var ErrFinished = errors.New("node: the run is finished")
+var (
+	// ErrFinished says that there is nothing left to train.
+	ErrFinished = errors.New("node: the run is finished")
+	// ErrUnreachable says that no member let this node in, or that no majority is up.
+	ErrUnreachable = errors.New("node: cannot reach the run")
+)
 
 // Train begins a run in cfg.Dir, or resumes the one that is there, and takes part until it
 // ends. Cancelling ctx leaves it in good order: with other nodes by handing over, alone by
@@ -222,7 +226,7 @@ func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) er
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
 			if err := n.swarm.Connect(ctx, seat.Known...); err != nil {
-				return fmt.Errorf("node: reach the run: %w", err)
+				return fmt.Errorf("%w: %w", ErrUnreachable, err)
 			}
 			return nil
 		},

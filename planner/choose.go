@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// simulateBest is how many candidates are simulated, the best estimates first.
-	simulateBest = 8
+	// The best estimates are simulated: at least simulateLeast of them, at most
+	// simulateMost, and between as many as do simulateActions in all.
+	simulateLeast, simulateMost = 8, 64
+	simulateActions             = 1 << 17
 	// nearPercent: of plans within that much of the best, the one that moves the least
 	// state is taken.
 	nearPercent = 2
@@ -21,10 +23,12 @@ func (c *cluster) choose(found []*candidate) (best *candidate, others []*candida
 	found = distinct(found)
 	slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(a.estimate, b.estimate) })
 	var timed []*candidate
+	actions := 0
 	for i, k := range found {
-		if i >= simulateBest && (!k.follows || len(timed) == 0) {
+		if done := i >= simulateLeast && (actions > simulateActions || i >= simulateMost); done && len(timed) > 0 && !k.follows {
 			continue
 		}
+		actions += 2 * c.in.Run.Train.Micros * k.shape.stages
 		if fail := k.simulate(); fail != nil {
 			if err == nil {
 				err = fmt.Errorf("planner: simulate %v: %w", k.shape, fail)

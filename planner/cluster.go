@@ -38,7 +38,12 @@ type cluster struct {
 	boundary             []int64 // by layer
 	slotBytes            int64   // of each micro-batch in flight, whatever the layers
 	unusable             []Reason
-	held                 map[peerLayer]bool // under the previous plan
+	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
+	held  map[peerLayer]bool
+	prior []int
+	index map[[2]string]int // (peer, device) -> unit
+	// near[u][v] is what a micro-batch's activation and gradient take between units.
+	near [][]schedule.Nanos
 }
 
 func (c *cluster) layers() int { return len(c.boundary) }
@@ -60,6 +65,18 @@ func newCluster(in Input) (*cluster, error) {
 	if len(c.units) > schedule.MaxWorkers {
 		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", ErrBadInput, len(c.units), schedule.MaxWorkers)
 	}
+	c.index = make(map[[2]string]int, len(c.units))
+	for u := range c.units {
+		c.index[[2]string{string(c.units[u].peer), c.units[u].device}] = u
+	}
+	if in.Previous != nil {
+		for _, pipe := range in.Previous.Replicas {
+			for _, pl := range pipe.Stages {
+				c.prior = append(c.prior, c.find(pl.Peer, pl.Device))
+			}
+		}
+	}
+	c.measureDistances()
 	return c, nil
 }
 
@@ -117,5 +134,8 @@ func (c *cluster) newUnit(peer PeerID, d DeviceProfile) unit {
 
 // find is the index of a device, -1 when it is not there.
 func (c *cluster) find(peer PeerID, device string) int {
-	return slices.IndexFunc(c.units, func(u unit) bool { return u.peer == peer && u.device == device })
+	if u, ok := c.index[[2]string{string(peer), device}]; ok {
+		return u
+	}
+	return -1
 }

@@ -36,6 +36,10 @@ func (p *pipe) simulated(micros int) sim.Pipeline {
 	return sim.Pipeline{Costs: p.costs, Warmups: p.warmups, Micros: micros}
 }
 
+// relaxPercent are longer periods that a cut may have: with few micro-batches a step it
+// pays to have them pass all stages sooner at the price of a longer period.
+var relaxPercent = []schedule.Nanos{10, 30, 100}
+
 // cut gives the layers to units in that order. How many micro-batches a stage keeps in
 // flight depends on the cut and the cut on the memory that they take, so it tries: one
 // in flight, which leaves layers where the speed is; if then memory keeps the pipeline
@@ -43,38 +47,21 @@ func (p *pipe) simulated(micros int) sim.Pipeline {
 // keeps the best for a share of that many micro-batches.
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 	n := len(units)
-	problem := partition.Problem{Fixed: c.fixed, Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
+	t := cutter{c: c, units: units, micros: micros}
+	t.problem = partition.Problem{Fixed: c.fixed, Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
 	for i, u := range units {
-		problem.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free}
+		t.problem.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free}
 		if i < n-1 {
-			problem.Devices[i].Boundary = c.occupation(u, units[i+1])
+			t.problem.Devices[i].Boundary = c.occupation(u, units[i+1])
 		}
 	}
-	var best *pipe
-	try := func(inFlight []int) error {
-		for i := range problem.Devices {
-			problem.Devices[i].InFlight = max(1, min(inFlight[i], c.in.Run.Train.Micros, maxInFlight))
-		}
-		ends, _, err := partition.Split(problem)
-		if err != nil {
-			return err
-		}
-		p, err := c.newPipe(units, ends)
-		if err != nil {
-			return err
-		}
-		if best == nil || p.simulated(micros).Estimate() < best.simulated(micros).Estimate() {
-			best = p
-		}
-		return nil
-	}
-	if err := try(slices.Repeat([]int{1}, n)); err != nil {
+	if err := t.try(slices.Repeat([]int{1}, n)); err != nil {
 		return nil, err
 	}
-	if best.period == best.costs.Floor() {
-		return best, nil
+	if t.best.period == t.best.costs.Floor() {
+		return t.best, nil
 	}
-	full, _, err := schedule.MinimalWarmups(best.costs, nil)
+	full, _, err := schedule.MinimalWarmups(t.best.costs, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +70,55 @@ func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 		full[i]++
 		usual[i]++
 	}
-	_, _ = try(usual), try(full) // that more does not fit is no error: best stands
-	return best, nil
+	_, _ = t.try(usual), t.try(full) // that more does not fit is no error: best stands
+	return t.best, nil
+}
+
+// cutter keeps the best pipe so far.
+type cutter struct {
+	c       *cluster
+	units   []int
+	micros  int
+	problem partition.Problem
+	best    *pipe
+	least   schedule.Nanos // estimate of best
+}
+
+// try cuts for so many micro-batches in flight by stage.
+func (t *cutter) try(inFlight []int) error {
+	for i := range t.problem.Devices {
+		t.problem.Devices[i].InFlight = max(1, min(inFlight[i], t.c.in.Run.Train.Micros, maxInFlight))
+	}
+	ends, period, err := partition.Split(t.problem)
+	if err != nil {
+		return err
+	}
+	if err := t.take(ends); err != nil {
+		return err
+	}
+	alone := t.best.costs.RoundTrip()
+	if len(t.units) == 1 || alone*8 < schedule.Nanos(t.micros)*period {
+		return nil // filling and draining hardly show
+	}
+	for _, percent := range relaxPercent {
+		if ends := partition.Within(t.problem, period+period*percent/100); ends != nil {
+			if err := t.take(ends); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *cutter) take(ends []int) error {
+	p, err := t.c.newPipe(t.units, ends)
+	if err != nil {
+		return err
+	}
+	if estimate := p.simulated(t.micros).Estimate(); t.best == nil || estimate < t.least {
+		t.best, t.least = p, estimate
+	}
+	return nil
 }
 
 // occupation is by layer how long its output or that output's gradient occupies the link

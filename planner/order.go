@@ -8,8 +8,12 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// chainStarts bounds from how many units a chain is begun.
-const chainStarts = 32
+const (
+	// chainStarts bounds from how many units a chain is begun, chainSteps the steps that
+	// this may take in all.
+	chainStarts = 32
+	chainSteps  = 1 << 19
+)
 
 // selections are the sets of n units of the pool worth a look, each sorted: the fastest;
 // where links are measured, the fastest with their best link counted; those of the
@@ -24,13 +28,13 @@ func (c *cluster) selections(pool []int, n int) [][]int {
 			nearest := schedule.Nanos(math.MaxInt64)
 			for _, v := range pool {
 				if v != u {
-					nearest = min(nearest, c.distance(u, v))
+					nearest = min(nearest, c.near[u][v])
 				}
 			}
 			return int64(c.units[u].whole())/int64(n) + int64(nearest)
 		}))
 	}
-	if now := c.previousUnits(pool); len(now) == n {
+	if now := c.priorIn(pool); len(now) == n {
 		rankings = append(rankings, now)
 	}
 	var sets [][]int
@@ -79,6 +83,21 @@ func (c *cluster) orders(s shape, set []int) [][]int {
 	return orders
 }
 
+// permutations are all orders of all n units of a small pool.
+func permutations(pool []int, n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var orders [][]int
+	for i, u := range pool {
+		rest := slices.Delete(slices.Clone(pool), i, i+1)
+		for _, order := range permutations(rest, n-1) {
+			orders = append(orders, append([]int{u}, order...))
+		}
+	}
+	return orders
+}
+
 func appendNew(lists [][]int, list []int) [][]int {
 	if slices.ContainsFunc(lists, func(l []int) bool { return slices.Equal(l, list) }) {
 		return lists
@@ -86,53 +105,43 @@ func appendNew(lists [][]int, list []int) [][]int {
 	return append(lists, list)
 }
 
-// previousUnits are those of the pool in the previous plan, in its order.
-func (c *cluster) previousUnits(pool []int) []int {
+// priorIn are those of a set in the previous plan, in its order.
+func (c *cluster) priorIn(set []int) []int {
 	var units []int
-	if c.in.Previous == nil {
-		return nil
-	}
-	for _, pipe := range c.in.Previous.Replicas {
-		for _, pl := range pipe.Stages {
-			if u := c.find(pl.Peer, pl.Device); u >= 0 && slices.Contains(pool, u) && !slices.Contains(units, u) {
-				units = append(units, u)
-			}
+	left := c.membership(set)
+	for _, u := range c.prior {
+		if u >= 0 && left[u] {
+			units, left[u] = append(units, u), false
 		}
 	}
 	return units
 }
 
+// membership is by unit whether it is in a set.
+func (c *cluster) membership(set []int) []bool {
+	in := make([]bool, len(c.units))
+	for _, u := range set {
+		in[u] = true
+	}
+	return in
+}
+
 // succeed puts a set in the previous plan's order; new units take the places of those
 // that are gone, then follow.
 func (c *cluster) succeed(set []int) []int {
-	known := c.previousUnits(set)
-	var fresh, order []int
-	for _, u := range set {
-		if !slices.Contains(known, u) {
-			fresh = append(fresh, u)
-		}
-	}
-	for _, pipe := range c.in.Previous.Replicas {
-		for _, pl := range pipe.Stages {
-			u := c.find(pl.Peer, pl.Device)
-			switch {
-			case slices.Contains(set, u):
-				if !slices.Contains(order, u) {
-					order = append(order, u)
-				}
-			case len(fresh) > 0:
-				order, fresh = append(order, fresh[0]), fresh[1:]
-			}
+	left := c.membership(set)
+	known := c.membership(c.priorIn(set))
+	fresh := slices.DeleteFunc(slices.Clone(set), func(u int) bool { return known[u] })
+	var order []int
+	for _, u := range c.prior {
+		switch {
+		case u >= 0 && left[u]:
+			order, left[u] = append(order, u), false
+		case (u < 0 || !known[u]) && len(fresh) > 0:
+			order, fresh = append(order, fresh[0]), fresh[1:]
 		}
 	}
 	return append(order, fresh...)
-}
-
-// distance is what a micro-batch's activation and gradient take between two units.
-func (c *cluster) distance(u, v int) schedule.Nanos {
-	bytes := c.slotBytes / 2
-	forth, back := c.link(u, v).Hop(bytes), c.link(v, u).Hop(bytes)
-	return forth.Transfer + forth.Latency + back.Transfer + back.Latency
 }
 
 // chain orders a set so that neighbours are near: from each start it goes on to the
@@ -141,7 +150,8 @@ func (c *cluster) distance(u, v int) schedule.Nanos {
 func (c *cluster) chain(set []int) []int {
 	var best []int
 	var bestLongest, bestSum schedule.Nanos
-	for start := range min(len(set), chainStarts) {
+	starts := min(len(set), chainStarts, max(2, chainSteps/(len(set)*len(set))))
+	for start := range starts {
 		left := slices.Clone(set)
 		order := []int{left[start]}
 		left = slices.Delete(left, start, start+1)
@@ -149,7 +159,7 @@ func (c *cluster) chain(set []int) []int {
 		for len(left) > 0 {
 			next, near := 0, schedule.Nanos(math.MaxInt64)
 			for i, u := range left {
-				if d := c.distance(order[len(order)-1], u); d < near {
+				if d := c.near[order[len(order)-1]][u]; d < near {
 					next, near = i, d
 				}
 			}

@@ -12,8 +12,10 @@ import (
 const (
 	// maxShapes bounds how many shapes are cut; their lower bounds come first.
 	maxShapes = 32
-	// dropUpTo is the number of units up to which leaving out each one is tried.
-	dropUpTo = 8
+	// exhaustUpTo is the number of units up to which every order is tried, dropUpTo the
+	// one up to which leaving out each unit is.
+	exhaustUpTo = 5
+	dropUpTo    = 8
 )
 
 // search collects candidates: over all units, then, for few of them and measured links,
@@ -31,7 +33,7 @@ func (c *cluster) search() ([]*candidate, error) {
 	if kept := c.keep(); kept != nil {
 		found = append(found, kept)
 	}
-	if len(c.links) > 0 && len(pool) <= dropUpTo {
+	if len(c.links) > 0 && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
 		for u := range pool {
 			less := slices.Delete(slices.Clone(pool), u, u+1)
 			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.units() > len(less) })
@@ -148,9 +150,17 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 			}
 			return nil
 		}
-		k.follows = c.in.Previous != nil && slices.Equal(order, c.previousUnits(order))
+		k.follows = c.in.Previous != nil && slices.Equal(order, c.priorIn(order))
 		found = append(found, k)
 		return k
+	}
+	if len(pool) <= exhaustUpTo && len(c.units) > 1 {
+		for _, order := range permutations(pool, s.units()) {
+			if replicasInOrder(s, order) {
+				try(order)
+			}
+		}
+		return found, err
 	}
 	tight := true
 	for _, set := range c.selections(pool, s.units()) {
@@ -166,6 +176,17 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 		}
 	}
 	return found, err
+}
+
+// replicasInOrder tells whether replicas are in the order of their first units: other
+// orders of the same replicas are the same plan.
+func replicasInOrder(s shape, order []int) bool {
+	for i := s.stages; i < len(order); i += s.stages {
+		if order[i] < order[i-s.stages] {
+			return false
+		}
+	}
+	return true
 }
 
 // tight tells whether memory or latency keeps a replica from its best period.

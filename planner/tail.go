@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 )
@@ -22,15 +24,13 @@ func (c *cluster) reduceTime(k *candidate) schedule.Nanos {
 				if r2 == r {
 					continue
 				}
-				for s2, v := range q.units {
-					qFirst, qEnd := q.layers(s2)
-					from, to := max(first, qFirst), min(end, qEnd)
-					if from >= to {
-						continue
-					}
+				s2, _ := slices.BinarySearch(q.ends, first+1) // the stage that holds layer first
+				for from := first; from < end; s2++ {
+					v, to := q.units[s2], min(end, q.ends[s2])
 					hop := c.link(u, v).Hop((c.params[to] - c.params[from]) / int64(len(k.pipes)))
 					sum += 2 * hop.Transfer
 					latency = max(latency, 2*hop.Latency)
+					from = to
 				}
 			}
 			slowest = max(slowest, sum)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"time"
 
@@ -143,6 +144,18 @@ func (s *Swarm) ID() planner.PeerID { return s.cfg.Identity.Peer() }
 
 // Addrs are the addresses others can dial, with /p2p/.
 func (s *Swarm) Addrs() []string { return fullAddrs(s.host.ID(), s.host.Addrs()) }
+
+// Listening is the "host:port" of the first address listened on, with the port that was
+// found when any would do: what a node gives as Listen at its next start to be found there.
+func (s *Swarm) Listening() (string, bool) {
+	for _, a := range s.host.Network().ListenAddresses() {
+		port, err := a.ValueForProtocol(ma.P_UDP)
+		if err == nil && len(s.cfg.listen) > 0 {
+			return net.JoinHostPort(s.cfg.listen[0].ip.String(), port), true
+		}
+	}
+	return "", false
+}
 
 // Known lists the addresses of every other member met or heard of, with /p2p/, sorted: what
 // a node keeps in its data folder and gives as Bootstrap at its next start.

@@ -24,28 +24,30 @@ import (
 // endToEndTimeout ends a run that hangs; it is far above what a busy machine needs.
 const endToEndTimeout = 6 * time.Minute
 
-var buildOnce = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "pnode-e2e-")
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "pnode")
-	if runtime.GOOS == "windows" {
-		binary += ".exe"
-	}
-	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return binary, nil
-})
+// buildOnce builds the binary into a folder that TestMain removes.
+var (
+	binaryDir string
+	buildOnce = sync.OnceValues(func() (string, error) {
+		binary := filepath.Join(binaryDir, "pnode")
+		if runtime.GOOS == "windows" {
+			binary += ".exe"
+		}
+		out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("%w\n%s", err, out)
+		}
+		return binary, nil
+	})
+)
 
-// TestMain removes the binary that the tests built.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if binary, err := buildOnce(); err == nil {
-		os.RemoveAll(filepath.Dir(binary))
+	var err error
+	if binaryDir, err = os.MkdirTemp("", "pnode-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := m.Run()
+	os.RemoveAll(binaryDir)
 	os.Exit(code)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
 )
@@ -29,6 +30,7 @@ var exitCodes = []struct {
 	{api.ErrUnreachable, exitUnreachable},
 	{api.ErrRefused, exitUnreachable},
 	{api.ErrNotReady, exitUnreachable},
+	{node.ErrUnreachable, exitUnreachable},
 }
 
 func exitCode(err error) int {

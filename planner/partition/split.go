@@ -109,6 +109,16 @@ func Split(p Problem) (ends []int, period schedule.Nanos, err error) {
 	return p.best(low), low, nil
 }
 
+// Within is the cut that Split would choose if the period need not be shorter than
+// given: longer periods allow less time for a micro-batch to pass all stages. It returns
+// nil when there is none.
+func Within(p Problem, period schedule.Nanos) []int {
+	if p.check() != nil || !p.reachable(period) {
+		return nil
+	}
+	return p.best(period)
+}
+
 // reachable tells whether some cut has at most that period.
 func (p Problem) reachable(period schedule.Nanos) bool {
 	reach := p.start()
