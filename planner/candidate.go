@@ -22,8 +22,8 @@ type candidate struct {
 	shape  shape
 	pipes  []*pipe
 	shares []int
-	// follows: the order of the units is the previous plan's.
-	follows  bool
+	// kept: it is the previous plan's cut.
+	kept     bool
 	job      sim.Job
 	estimate schedule.Nanos
 	// result is there once the candidate has been simulated.

@@ -18,41 +18,51 @@ const (
 	nearPercent = 2
 )
 
-// choose simulates the best candidates and takes one; others are the rest, best first.
-func (c *cluster) choose(found []*candidate) (best *candidate, others []*candidate, err error) {
+// rank simulates the best candidates and sorts: simulated ones first, the least time
+// first. What cannot be simulated is dropped; an error means that nothing could be.
+func (c *cluster) rank(found []*candidate) ([]*candidate, error) {
 	found = distinct(found)
 	slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(a.estimate, b.estimate) })
-	var timed []*candidate
+	var timed, rest []*candidate
+	var err error
 	actions := 0
 	for i, k := range found {
-		if done := i >= simulateLeast && (actions > simulateActions || i >= simulateMost); done && len(timed) > 0 && !k.follows {
+		done := i >= simulateLeast && (actions > simulateActions || i >= simulateMost)
+		if done && len(timed) > 0 && !k.kept && !k.simulated {
+			rest = append(rest, k)
 			continue
 		}
 		actions += 2 * c.in.Run.Train.Micros * k.shape.stages
-		if fail := k.simulate(); fail != nil {
-			if err == nil {
-				err = fmt.Errorf("planner: simulate %v: %w", k.shape, fail)
-			}
-			continue
+		if k.simulated {
+			timed = append(timed, k)
+		} else if fail := k.simulate(); fail == nil {
+			timed = append(timed, k)
+		} else if err == nil {
+			err = fmt.Errorf("planner: simulate %v: %w", k.shape, fail)
 		}
-		timed = append(timed, k)
 	}
 	if len(timed) == 0 {
-		return nil, nil, err
+		return nil, err
 	}
 	slices.SortStableFunc(timed, byStep)
-	best = timed[0]
+	return append(timed, rest...), nil
+}
+
+// choose takes one of the ranked candidates; others are the rest.
+func (c *cluster) choose(ranked []*candidate) (best *candidate, others []*candidate) {
+	best = ranked[0]
 	if c.in.Previous != nil {
 		near := best.step() + best.step()*nearPercent/100
-		for _, k := range timed {
-			if k.step() <= near && k.movedByte < best.movedByte {
+		for _, k := range ranked {
+			closer := k.movedByte < best.movedByte || (k.kept && k.movedByte == best.movedByte)
+			if k.simulated && k.step() <= near && closer {
 				best = k
 			}
 		}
 	}
-	others = slices.DeleteFunc(found, func(k *candidate) bool { return k == best })
+	others = slices.DeleteFunc(slices.Clone(ranked), func(k *candidate) bool { return k == best })
 	slices.SortStableFunc(others, byStep)
-	return best, others, nil
+	return best, others
 }
 
 // byStep prefers less time, then less state to move, then fewer units.
@@ -77,7 +87,7 @@ func distinct(found []*candidate) []*candidate {
 	return out
 }
 
-// stageOf finds a unit in a candidate.
+// uses tells whether a candidate places a stage on a unit.
 func (k *candidate) uses(unit int) bool {
 	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return slices.Contains(p.units, unit) })
 }

@@ -40,6 +40,9 @@ func (p *pipe) simulated(micros int) sim.Pipeline {
 // pays to have them pass all stages sooner at the price of a longer period.
 var relaxPercent = []schedule.Nanos{10, 30, 100}
 
+// relaxUpTo is the number of units in the cluster up to which longer periods are tried.
+const relaxUpTo = 64
+
 // cut gives the layers to units in that order. How many micro-batches a stage keeps in
 // flight depends on the cut and the cut on the memory that they take, so it tries: one
 // in flight, which leaves layers where the speed is; if then memory keeps the pipeline
@@ -97,7 +100,7 @@ func (t *cutter) try(inFlight []int) error {
 		return err
 	}
 	alone := t.best.costs.RoundTrip()
-	if len(t.units) == 1 || alone*8 < schedule.Nanos(t.micros)*period {
+	if len(t.units) == 1 || len(t.c.units) > relaxUpTo || alone*8 < schedule.Nanos(t.micros)*period {
 		return nil // filling and draining hardly show
 	}
 	for _, percent := range relaxPercent {

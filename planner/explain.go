@@ -24,7 +24,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		out = append(out, c.stageLines(k)...)
 	}
 	for _, o := range others {
-		if o.shape != k.shape || !slices.Equal(o.order(), k.order()) {
+		if o.shape != k.shape || slices.ContainsFunc(o.order(), func(u int) bool { return !k.uses(u) }) {
 			out = append(out, Reason{Kind: NextBest, Nanos: int64(o.step()), Text: c.nextBest(k, o)})
 			break
 		}
@@ -43,7 +43,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 func (c *cluster) nextBest(k, o *candidate) string {
 	what := "next best"
 	if o.shape == k.shape {
-		what += " with other nodes or another order"
+		what += " with other nodes"
 	}
 	diff := slower(k.step(), o.step())
 	if diff < 0 {

@@ -74,8 +74,8 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	best, others, err = c.choose(found)
-	return c, best, others, err
+	best, others = c.choose(found)
+	return c, best, others, nil
 }
 
 func (in Input) check() error {
@@ -95,7 +95,7 @@ func (in Input) check() error {
 	case t.Replicas < 0 || t.Stages < 0:
 		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
 	case t.Replicas > t.Micros:
-		return bad("%d micro-batches for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", t.Micros, t.Replicas)
+		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", count(t.Micros, "micro-batch"), t.Replicas)
 	case t.Stages > layers:
 		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
 	}

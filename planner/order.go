@@ -69,7 +69,7 @@ func (c *cluster) ranked(pool []int, key func(u int) int64) []int {
 // replicas.
 func (c *cluster) orders(s shape, set []int) [][]int {
 	var orders [][]int
-	if c.in.Previous != nil {
+	if c.prior != nil {
 		orders = append(orders, c.succeed(set))
 	}
 	if len(c.links) > 0 {

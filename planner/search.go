@@ -10,16 +10,22 @@ import (
 )
 
 const (
-	// maxShapes bounds how many shapes are cut; their lower bounds come first.
-	maxShapes = 32
+	// At most maxShapes shapes are cut, the lowest bounds first; of many units fewer,
+	// maxShapeUnits in all.
+	maxShapes     = 32
+	maxShapeUnits = 4096
 	// exhaustUpTo is the number of units up to which every order is tried, dropUpTo the
 	// one up to which leaving out each unit is.
 	exhaustUpTo = 5
 	dropUpTo    = 8
+	// maxRounds bounds how often the search goes on from the best order.
+	maxRounds = 6
 )
 
 // search collects candidates: over all units, then, for few of them and measured links,
-// without each one, since a fast node on a slow link can be worse than none.
+// without each one, since a fast node on a slow link can be worse than none. It repeats
+// with the best order so far as a further one to try, until that brings nothing: so
+// planning again with the plan as the previous one finds the same.
 func (c *cluster) search() ([]*candidate, error) {
 	pool := make([]int, len(c.units))
 	for u := range pool {
@@ -29,22 +35,39 @@ func (c *cluster) search() ([]*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.explore(pool, shapes)
+	var found []*candidate
 	if kept := c.keep(); kept != nil {
 		found = append(found, kept)
 	}
-	if len(c.links) > 0 && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
-		for u := range pool {
-			less := slices.Delete(slices.Clone(pool), u, u+1)
-			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.units() > len(less) })
-			more, _ := c.explore(less, fewer) // what does not fit without a unit is no error
-			found = append(found, more...)
+	best := schedule.Nanos(math.MaxInt64)
+	for range maxRounds {
+		more, fail := c.explore(pool, shapes)
+		if found = append(found, more...); len(found) == 0 {
+			return nil, fail
 		}
+		if len(c.links) > 0 && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
+			found = append(found, c.exploreWithout(pool, shapes)...)
+		}
+		if found, err = c.rank(found); err != nil {
+			return nil, err
+		}
+		step := found[0].step()
+		if len(pool) <= exhaustUpTo || step+step*nearPercent/100 >= best {
+			break
+		}
+		best, c.prior = step, found[0].order()
 	}
-	if len(found) > 0 {
-		return found, nil
+	return found, nil
+}
+
+// exploreWithout leaves out each unit in turn. What does not fit without one is no error.
+func (c *cluster) exploreWithout(pool []int, shapes []bounded) (found []*candidate) {
+	fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.units() >= len(pool) })
+	for u := range pool {
+		more, _ := c.explore(slices.Delete(slices.Clone(pool), u, u+1), fewer)
+		found = append(found, more...)
 	}
-	return nil, err
+	return found
 }
 
 // bounded is a shape with a step time that it cannot beat.
@@ -123,8 +146,9 @@ func (b lowerBound) of(s shape) schedule.Nanos {
 // nothing fits it returns the first reason.
 func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
 	best := schedule.Nanos(math.MaxInt64)
+	most := min(maxShapes, maxShapeUnits/max(len(pool), 1))
 	for i, s := range shapes {
-		if len(found) > 0 && (s.bound > best || i >= maxShapes) {
+		if len(found) > 0 && (s.bound > best || i >= most) {
 			break
 		}
 		some, fail := c.fill(pool, s.shape)
@@ -150,15 +174,12 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 			}
 			return nil
 		}
-		k.follows = c.in.Previous != nil && slices.Equal(order, c.priorIn(order))
 		found = append(found, k)
 		return k
 	}
 	if len(pool) <= exhaustUpTo && len(c.units) > 1 {
 		for _, order := range permutations(pool, s.units()) {
-			if replicasInOrder(s, order) {
-				try(order)
-			}
+			try(order)
 		}
 		return found, err
 	}
@@ -176,17 +197,6 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 		}
 	}
 	return found, err
-}
-
-// replicasInOrder tells whether replicas are in the order of their first units: other
-// orders of the same replicas are the same plan.
-func replicasInOrder(s shape, order []int) bool {
-	for i := s.stages; i < len(order); i += s.stages {
-		if order[i] < order[i-s.stages] {
-			return false
-		}
-	}
-	return true
 }
 
 // tight tells whether memory or latency keeps a replica from its best period.
@@ -212,7 +222,7 @@ func (c *cluster) keep() *candidate {
 			return nil
 		}
 	}
-	k.shares, k.follows = nil, true
+	k.shares, k.kept = nil, true
 	c.estimate(k)
 	return k
 }

@@ -62,7 +62,7 @@ type step struct {
 
 // process is a running pnode. Its standard error is kept, its steps are collected.
 type process struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	stderr *watched
 	steps  chan step
@@ -94,7 +94,7 @@ func (w *watched) String() string {
 }
 
 // await waits until the text matches and gives the submatches.
-func (w *watched) await(t *testing.T, pattern string) []string {
+func (w *watched) await(t testing.TB, pattern string) []string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
 	deadline := time.After(endToEndTimeout)
@@ -111,7 +111,7 @@ func (w *watched) await(t *testing.T, pattern string) []string {
 }
 
 // start runs pnode with its data in a folder of the test.
-func start(t *testing.T, args ...string) *process {
+func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes take minutes")
@@ -193,7 +193,7 @@ func (p *process) finish(code int) map[int]json.Number {
 }
 
 // runFile writes a run.yaml of a run that takes seconds, and the text it trains on.
-func runFile(t *testing.T, steps int) string {
+func runFile(t testing.TB, steps int) string {
 	t.Helper()
 	dir := t.TempDir()
 	var text strings.Builder
@@ -212,7 +212,7 @@ func runFile(t *testing.T, steps int) string {
 	return file
 }
 
-func same(t *testing.T, name string, got, want map[int]json.Number) {
+func same(t testing.TB, name string, got, want map[int]json.Number) {
 	t.Helper()
 	for s, loss := range want {
 		if got[s] != loss {
@@ -222,7 +222,7 @@ func same(t *testing.T, name string, got, want map[int]json.Number) {
 }
 
 // alone is the reference: one process, uninterrupted.
-func alone(t *testing.T, file string, steps int) map[int]json.Number {
+func alone(t testing.TB, file string, steps int) map[int]json.Number {
 	t.Helper()
 	losses := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json").finish(0)
 	if len(losses) != steps {
@@ -301,7 +301,7 @@ func TestKillingAnyProcessKeepsTheLosses(t *testing.T) {
 	}
 }
 
-func kill(t *testing.T, pid string) {
+func kill(t testing.TB, pid string) {
 	t.Helper()
 	var n int
 	if _, err := fmt.Sscan(pid, &n); err != nil {
@@ -395,7 +395,7 @@ func TestBadInputIsExplained(t *testing.T) {
 	}
 }
 
-func badKey(t *testing.T) string {
+func badKey(t testing.TB) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.yaml")
 	if err := os.WriteFile(file, []byte("step_s: 4\n"), 0o600); err != nil {
