@@ -206,8 +206,19 @@ func redeem(opt JoinOptions, seat membership, known bool) (membership, error) {
 	}
 	return membership{
 		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability,
-		Listen: opt.Listen, Known: invite.Addrs,
+		Listen: listenFor(invite.Addrs), Known: invite.Addrs,
 	}, nil
+}
+
+// listenFor is where a joining node listens unless told otherwise: on loopback for a run
+// that is on loopback only, else on every interface, so that the other nodes can reach it.
+func listenFor(addrs []string) string {
+	for _, a := range addrs {
+		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
+			return "0.0.0.0:0"
+		}
+	}
+	return ""
 }
 
 // enter comes into a run for the first time; the folder holds it once a member has

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -236,6 +237,9 @@ func (n *Node) announceInvite() error {
 		return nil
 	}
 	invite, err := n.Invite(0, inviteUses)
+	if errors.Is(err, swarm.ErrNoOwnerKey) {
+		return nil // a member that came by an invite
+	}
 	if err != nil {
 		return err
 	}

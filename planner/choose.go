@@ -3,16 +3,17 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"pnode/pipeline/schedule"
 )
 
 const (
-	// The best estimates are simulated: at least simulateLeast of them, at most
-	// simulateMost, and between as many as do simulateActions in all.
-	simulateLeast, simulateMost = 8, 64
-	simulateActions             = 1 << 17
+	// Candidates whose estimate is within estimatePercent of the best simulated step are
+	// simulated, at most as many as do simulateActions in all, at least one.
+	estimatePercent = 12
+	simulateActions = 1 << 19
 	// nearPercent: of plans within that much of the best, the one that moves the least
 	// state is taken.
 	nearPercent = 2
@@ -25,21 +26,25 @@ func (c *cluster) rank(found []*candidate) ([]*candidate, error) {
 	slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(a.estimate, b.estimate) })
 	var timed, rest []*candidate
 	var err error
-	actions := 0
-	for i, k := range found {
-		done := i >= simulateLeast && (actions > simulateActions || i >= simulateMost)
-		if done && len(timed) > 0 && !k.kept && !k.simulated {
+	best := schedule.Nanos(math.MaxInt64 / 200)
+	for _, k := range found {
+		worth := k.estimate <= best+best*estimatePercent/100 && c.simulated < simulateActions
+		switch {
+		case k.simulated:
+		case !worth && len(timed) > 0 && !k.kept:
 			rest = append(rest, k)
 			continue
+		default:
+			c.simulated += 2 * c.in.Run.Train.Micros * k.shape.stages
+			if fail := k.simulate(); fail != nil {
+				if err == nil {
+					err = fmt.Errorf("planner: simulate %v: %w", k.shape, fail)
+				}
+				continue
+			}
 		}
-		actions += 2 * c.in.Run.Train.Micros * k.shape.stages
-		if k.simulated {
-			timed = append(timed, k)
-		} else if fail := k.simulate(); fail == nil {
-			timed = append(timed, k)
-		} else if err == nil {
-			err = fmt.Errorf("planner: simulate %v: %w", k.shape, fail)
-		}
+		timed = append(timed, k)
+		best = min(best, k.step())
 	}
 	if len(timed) == 0 {
 		return nil, err

@@ -42,6 +42,9 @@ type cluster struct {
 	held  map[peerLayer]bool
 	prior []int
 	index map[[2]string]int // (peer, device) -> unit
+	tried map[string]bool   // shapes and orders that the search has been through
+	// simulated counts the actions that the search has simulated.
+	simulated int
 	// near[u][v] is what a micro-batch's activation and gradient take between units.
 	near [][]schedule.Nanos
 }

@@ -12,14 +12,14 @@ import (
 const (
 	// At most maxShapes shapes are cut, the lowest bounds first; of many units fewer,
 	// maxShapeUnits in all.
-	maxShapes     = 32
-	maxShapeUnits = 4096
+	maxShapes     = 24
+	maxShapeUnits = 2048
 	// exhaustUpTo is the number of units up to which every order is tried, dropUpTo the
 	// one up to which leaving out each unit is.
 	exhaustUpTo = 5
 	dropUpTo    = 8
 	// maxRounds bounds how often the search goes on from the best order.
-	maxRounds = 6
+	maxRounds = 16
 )
 
 // search collects candidates: over all units, then, for few of them and measured links,
@@ -40,6 +40,7 @@ func (c *cluster) search() ([]*candidate, error) {
 		found = append(found, kept)
 	}
 	best := schedule.Nanos(math.MaxInt64)
+	c.tried = map[string]bool{}
 	for range maxRounds {
 		more, fail := c.explore(pool, shapes)
 		if found = append(found, more...); len(found) == 0 {
@@ -52,7 +53,7 @@ func (c *cluster) search() ([]*candidate, error) {
 			return nil, err
 		}
 		step := found[0].step()
-		if len(pool) <= exhaustUpTo || step+step*nearPercent/100 >= best {
+		if len(pool) <= exhaustUpTo || step >= best {
 			break
 		}
 		best, c.prior = step, found[0].order()
@@ -147,10 +148,20 @@ func (b lowerBound) of(s shape) schedule.Nanos {
 func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
 	best := schedule.Nanos(math.MaxInt64)
 	most := min(maxShapes, maxShapeUnits/max(len(pool), 1))
-	for i, s := range shapes {
-		if len(found) > 0 && (s.bound > best || i >= most) {
+	room := c.room(pool)
+	tried := 0
+	for _, s := range shapes {
+		if len(found) > 0 && (s.bound > best || tried >= most) {
 			break
 		}
+		if need := int64(s.replicas) * (c.fixed[c.layers()] + c.saved[c.layers()]); need > room[s.units()] {
+			if err == nil {
+				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
+					ErrNoFit, s.shape, size(need), count(s.units(), "device"), size(room[s.units()]))
+			}
+			continue
+		}
+		tried++
 		some, fail := c.fill(pool, s.shape)
 		if err == nil {
 			err = fail
@@ -163,10 +174,24 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 	return found, err
 }
 
+// room is by number of units the free memory of that many, the roomiest first.
+func (c *cluster) room(pool []int) []int64 {
+	room := make([]int64, len(pool)+1)
+	for i, u := range c.ranked(pool, func(u int) int64 { return -c.units[u].free }) {
+		room[i+1] = room[i] + min(c.units[u].free, 1<<48)
+	}
+	return room
+}
+
 // fill makes the candidates of one shape; where the usual ones do not fit or lack
 // memory, also those that put the most memory first.
 func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 	try := func(order []int) *candidate {
+		key := fmt.Sprint(s.replicas, order)
+		if c.tried[key] {
+			return nil
+		}
+		c.tried[key] = true
 		k, fail := c.arrange(s, order)
 		if fail != nil {
 			if err == nil {
@@ -177,21 +202,21 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 		found = append(found, k)
 		return k
 	}
-	if len(pool) <= exhaustUpTo && len(c.units) > 1 {
+	if len(c.units) <= exhaustUpTo {
 		for _, order := range permutations(pool, s.units()) {
 			try(order)
 		}
 		return found, err
 	}
-	tight := true
+	easy := false
 	for _, set := range c.selections(pool, s.units()) {
 		for _, order := range c.orders(s, set) {
 			if k := try(order); k != nil && !k.tight() {
-				tight = false
+				easy = true
 			}
 		}
 	}
-	if tight {
+	if !easy {
 		for _, set := range appendNew(c.selections(pool, s.units()), c.roomiest(pool, s.units())) {
 			try(c.ranked(set, func(u int) int64 { return -c.units[u].free }))
 		}

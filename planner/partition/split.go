@@ -64,6 +64,7 @@ func (p Problem) NeedBytes(first, end, inFlight int) int64 {
 	return p.Fixed[end] - p.Fixed[first] + int64(inFlight)*(p.Saved[end]-p.Saved[first]+p.SlotBytes)
 }
 
+// fits tells whether device d has the memory for layers [first, end).
 func (p Problem) fits(d, first, end int) bool {
 	return p.NeedBytes(first, end, p.Devices[d].InFlight) <= p.Devices[d].FreeBytes
 }
@@ -89,13 +90,7 @@ func Split(p Problem) (ends []int, period schedule.Nanos, err error) {
 	if err := p.check(); err != nil {
 		return nil, 0, err
 	}
-	low, high := schedule.Nanos(0), schedule.Nanos(0)
-	for d, dev := range p.Devices {
-		high = max(high, dev.Before[p.layers()])
-		for end := 1; end <= p.layers(); end++ {
-			high = max(high, p.boundary(d, end))
-		}
-	}
+	low, high := p.bounds()
 	if !p.reachable(high) {
 		return nil, 0, p.noFit(high)
 	}
@@ -107,6 +102,24 @@ func Split(p Problem) (ends []int, period schedule.Nanos, err error) {
 		}
 	}
 	return p.best(low), low, nil
+}
+
+// bounds are periods that no cut beats and none exceeds. Each layer is somewhere, and
+// all devices together need the time of all layers, each on its quickest device.
+func (p Problem) bounds() (low, high schedule.Nanos) {
+	sum := schedule.Nanos(0)
+	for l := range p.layers() {
+		quickest := p.time(0, l, l+1)
+		for d := range p.Devices {
+			quickest = min(quickest, p.time(d, l, l+1))
+			high = max(high, p.boundary(d, l+1))
+		}
+		low, sum = max(low, quickest), sum+quickest
+	}
+	for d := range p.Devices {
+		high = max(high, p.time(d, 0, p.layers()))
+	}
+	return max(low, sum/schedule.Nanos(len(p.Devices))), high
 }
 
 // Within is the cut that Split would choose if the period need not be shorter than
@@ -141,12 +154,17 @@ func (p Problem) start() []bool {
 func (p Problem) extend(d int, reach []bool, period schedule.Nanos) []bool {
 	next := make([]bool, len(reach))
 	limit := p.layers() - (len(p.Devices) - 1 - d) // one layer for each device after d
-	end := 0                                       // everything up to here has been decided
-	for first := range p.layers() {
+	dev := p.Devices[d]
+	slots := int64(dev.InFlight)
+	end := d // everything up to here has been decided
+	for first := d; first < limit; first++ {
 		if !reach[first] {
 			continue
 		}
-		for end = max(end, first); end < limit && p.time(d, first, end+1) <= period && p.fits(d, first, end+1); {
+		end = max(end, first)
+		latest := dev.Before[first] + period
+		fixed, saved := p.Fixed[first], p.Saved[first]-p.SlotBytes
+		for end < limit && dev.Before[end+1] <= latest && p.Fixed[end+1]-fixed+slots*(p.Saved[end+1]-saved) <= dev.FreeBytes {
 			end++
 			next[end] = p.boundary(d, end) <= period
 		}
@@ -169,6 +187,9 @@ func (p Problem) best(period schedule.Nanos) []int {
 		rest[d], to[d] = make([]schedule.Nanos, layers+1), make([]int, layers+1)
 		for x := range layers + 1 {
 			rest[d][x] = never
+			if x < d { // the devices before need a layer each
+				continue
+			}
 			for end := x + 1; end <= layers && p.time(d, x, end) <= period && p.fits(d, x, end); end++ {
 				if rest[d+1][end] == never || p.boundary(d, end) > period {
 					continue

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+func TestAnAskedCutYieldsToTheNodesThereAre(t *testing.T) {
+	run := planner.RunSpec{
+		Model: model.Config{Vocab: 64, Context: 16, Blocks: 2, Heads: 2, Channels: 32},
+		Train: planner.TrainSpec{Micros: 4, MicroBatch: 1},
+	}
+	for _, c := range []struct {
+		name                     string
+		replicas, stages, nodes  int
+		wantReplicas, wantStages int
+		previous                 planner.Generation
+		wantGeneration           planner.Generation
+	}{
+		{"enough", 2, 2, 4, 2, 2, 0, 1},
+		{"too few for the stages", 1, 3, 2, 1, 0, 1, 2},
+		{"too few for the replicas", 2, 1, 1, 0, 0, 4, 5},
+		{"nothing asked", 0, 0, 1, 0, 0, 0, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := run
+			spec.Train.Replicas, spec.Train.Stages = c.replicas, c.stages
+			state := consensus.State{Run: &spec, Plan: planner.Plan{Generation: c.previous}}
+			for i := range c.nodes {
+				state.Members = append(state.Members, consensus.Member{Peer: planner.PeerID(rune('a' + i)), State: consensus.Active})
+			}
+			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining})
+			in := planInput(state)
+			if in.Run.Train.Replicas != c.wantReplicas || in.Run.Train.Stages != c.wantStages {
+				t.Errorf("%d replicas of %d stages, want %d of %d", in.Run.Train.Replicas, in.Run.Train.Stages, c.wantReplicas, c.wantStages)
+			}
+			if len(in.Members) != c.nodes || in.Generation != c.wantGeneration || (in.Previous != nil) != (c.previous > 0) {
+				t.Errorf("%d members, generation %d, previous %v", len(in.Members), in.Generation, in.Previous)
+			}
+			if spec.Train.Stages != c.stages {
+				t.Error("the run's own specification was changed")
+			}
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"pnode/planner"
+)
+
+func TestSilenceCountsFromTheFirstLook(t *testing.T) {
+	tr, start := newTracker(), time.Unix(1000, 0)
+	if got := tr.silent("a", start, start.Add(3*time.Second)); got != 3*time.Second {
+		t.Errorf("a peer never heard is silent for %v, want 3s", got)
+	}
+	tr.note(Beat{Peer: "a"}, start.Add(2*time.Second))
+	if got := tr.silent("a", start, start.Add(3*time.Second)); got != time.Second {
+		t.Errorf("a peer heard 1s ago is silent for %v", got)
+	}
+	if got := tr.silent("a", start.Add(5*time.Second), start.Add(6*time.Second)); got != time.Second {
+		t.Errorf("a new planner blames a peer for %v, want 1s", got)
+	}
+}
+
+func TestStallIsTimedFromItsFirstReport(t *testing.T) {
+	tr, start := newTracker(), time.Unix(1000, 0)
+	peers := []planner.PeerID{"a", "b", "unheard"}
+	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "lost b"}, start)
+	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "lost b"}, start.Add(2*time.Second))
+	tr.note(Beat{Peer: "b"}, start)
+	if d, why := tr.stalled(peers, 3, start.Add(4*time.Second)); d != 4*time.Second || why != "lost b" {
+		t.Errorf("stalled for %v (%q), want 4s", d, why)
+	}
+	if d, _ := tr.stalled(peers, 4, start.Add(4*time.Second)); d != 0 {
+		t.Errorf("generation 4 counts as stalled for %v", d)
+	}
+	tr.note(Beat{Peer: "a", Generation: 4}, start.Add(5*time.Second))
+	if d, _ := tr.stalled(peers, 3, start.Add(6*time.Second)); d != 0 {
+		t.Errorf("still stalled for %v after the peer went on", d)
+	}
+}
