@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 
 	"pnode/pipeline/schedule"
@@ -96,8 +97,8 @@ func (k *candidate) simulate() error {
 
 // noFit puts names to a partition's refusal.
 func (c *cluster) noFit(units []int, err error) error {
-	no, ok := err.(*partition.NoFit) //nolint:errorlint // Split returns it unwrapped
-	if !ok {
+	var no *partition.NoFit
+	if !errors.As(err, &no) {
 		return err
 	}
 	u := c.units[units[no.Device]]

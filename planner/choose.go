@@ -57,10 +57,10 @@ func (c *cluster) rank(found []*candidate) ([]*candidate, error) {
 func (c *cluster) choose(ranked []*candidate) (best *candidate, others []*candidate) {
 	best = ranked[0]
 	if c.in.Previous != nil {
-		near := best.step() + best.step()*nearPercent/100
+		enough := near(best.step())
 		for _, k := range ranked {
 			closer := k.movedByte < best.movedByte || (k.kept && k.movedByte == best.movedByte)
-			if k.simulated && k.step() <= near && closer {
+			if k.simulated && k.step() <= enough && closer {
 				best = k
 			}
 		}
@@ -69,6 +69,9 @@ func (c *cluster) choose(ranked []*candidate) (best *candidate, others []*candid
 	slices.SortStableFunc(others, byStep)
 	return best, others
 }
+
+// near is the longest step that counts as nearly as good.
+func near(step schedule.Nanos) schedule.Nanos { return step + step*nearPercent/100 }
 
 // byStep prefers less time, then less state to move, then fewer units.
 func byStep(a, b *candidate) int {

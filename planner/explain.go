@@ -46,7 +46,7 @@ func (c *cluster) nextBest(k, o *candidate) string {
 		what += " with other nodes"
 	}
 	diff := slower(k.step(), o.step())
-	if diff < 0 {
+	if o.step() < k.step() {
 		return fmt.Sprintf("%s: %v, step %s, %s faster, but it moves %s of parameters instead of %s",
 			what, o.shape, duration(o.step()), permille(-diff), size(o.movedByte), size(k.movedByte))
 	}

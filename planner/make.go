@@ -74,6 +74,9 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if found, err = c.settle(found); err != nil {
+		return nil, nil, nil, err
+	}
 	best, others = c.choose(found)
 	return c, best, others, nil
 }

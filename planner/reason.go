@@ -16,7 +16,7 @@ const (
 	StepTime ReasonKind = "step"
 	// Bound is what a step spends its time on.
 	Bound ReasonKind = "bound"
-	// Stage is what one stage does and takes.
+	// StageTime is what one stage does and takes.
 	StageTime ReasonKind = "stage"
 	// NextBest is the best plan of another kind, and by how much it is slower.
 	NextBest ReasonKind = "next"

@@ -18,6 +18,8 @@ const (
 	// one up to which leaving out each unit is.
 	exhaustUpTo = 5
 	dropUpTo    = 8
+	// settleUpTo is the number of units up to which the whole search is repeated.
+	settleUpTo = 64
 	// maxRounds bounds how often the search goes on from the best order.
 	maxRounds = 16
 )
@@ -57,6 +59,35 @@ func (c *cluster) search() ([]*candidate, error) {
 			break
 		}
 		best, c.prior = step, found[0].order()
+	}
+	return found, nil
+}
+
+// settle repeats the search as if the best candidate were the plan in force, until that
+// finds nothing better: a plan just made is not replaced unless something changes. Of
+// very many units a repetition would take too long, of few the search is complete.
+func (c *cluster) settle(found []*candidate) ([]*candidate, error) {
+	for range maxRounds {
+		if len(c.units) <= exhaustUpTo || len(c.units) > settleUpTo {
+			return found, nil
+		}
+		in := c.in
+		plan := c.plan(found[0])
+		in.Previous = &plan
+		next, err := newCluster(in)
+		if err != nil {
+			return nil, err
+		}
+		more, err := next.search()
+		if err != nil || found[0].step() <= near(more[0].step()) {
+			return found, err
+		}
+		for _, k := range more {
+			k.kept, k.movedByte = false, c.movedBytes(k)
+		}
+		if found, err = c.rank(append(found, more...)); err != nil {
+			return nil, err
+		}
 	}
 	return found, nil
 }

@@ -33,8 +33,15 @@ func TestDurationAtTheEdges(t *testing.T) {
 		amount, rate int64
 		want         schedule.Nanos
 	}{
-		{0, 0, 0}, {-5, 1, 0}, {1, 0, Longest}, {1, -1, Longest},
-		{1, 1e9, 1}, {1, 2e9, 1}, {3, 2e9, 2}, {math.MaxInt64, 1, Longest}, {math.MaxInt64, math.MaxInt64, 1e9},
+		{0, 0, 0},
+		{-5, 1, 0},
+		{1, 0, Longest},
+		{1, -1, Longest},
+		{1, 1e9, 1},
+		{1, 2e9, 1},
+		{3, 2e9, 2},
+		{math.MaxInt64, 1, Longest},
+		{math.MaxInt64, math.MaxInt64, 1e9},
 	} {
 		if got := Duration(tc.amount, tc.rate); got != tc.want {
 			t.Errorf("%d at %d a second: %d, want %d", tc.amount, tc.rate, got, tc.want)

@@ -1,0 +1,83 @@
+package planner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"pnode/pipeline/model"
+)
+
+// TestPresets plans the real models on three like nodes.
+func TestPresets(t *testing.T) {
+	for _, name := range model.PresetNames() {
+		cfg, err := model.Preset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, train := range []TrainSpec{{Micros: 8, MicroBatch: 2}, {Micros: 8, MicroBatch: 2, Replicas: 1, Stages: 3}, {Micros: 8, MicroBatch: 2, Replicas: 2}} {
+			in := Input{Generation: 1, Run: RunSpec{Run: "preset", Model: cfg, Train: train}, Costs: cfg.Costs(train.MicroBatch)}
+			for _, peer := range []PeerID{"a", "b", "c"} {
+				in.Members = append(in.Members, Member{Peer: peer, Profile: Profile{Devices: []DeviceProfile{
+					{Name: "cpu", MatMulFLOPS: 5e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: 64 << 30},
+				}}})
+			}
+			p, reasons, err := Make(in)
+			if err != nil {
+				t.Fatalf("%s %+v: %v", name, train, err)
+			}
+			checkPlan(t, in, p, reasons)
+			t.Log(name, reasons.Lines()[0])
+		}
+	}
+}
+
+// big is n mixed nodes and a model of that many layers.
+func big(n, layers int) Input {
+	rng := rand.New(rand.NewPCG(15, 16))
+	in := Input{Generation: 1, Run: RunSpec{Run: "big", Train: TrainSpec{Micros: 256}, Model: model.Config{Vocab: 50257, Channels: 4096}}}
+	for range layers {
+		in.Costs = append(in.Costs, model.LayerCost{
+			ForwardFLOPs: 4e11, InputFLOPs: 4e11, WeightFLOPs: 4e11, ParamBytes: 8e8, SavedBytes: 2e8, BoundaryBytes: 8 << 20,
+		})
+	}
+	for i := range n {
+		m := Member{Peer: PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", i))}
+		m.Profile.Devices = []DeviceProfile{{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: 6<<30 + rng.Int64N(60<<30)}}
+		for range 8 {
+			m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", rng.IntN(n))), BytesPerS: 1e7 + rng.Int64N(1e9), RTTNanos: rng.Int64N(6e7)})
+		}
+		in.Members = append(in.Members, m)
+	}
+	return in
+}
+
+func TestBigPlan(t *testing.T) {
+	in := big(128, 96)
+	p, reasons, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPlan(t, in, p, reasons)
+	for _, line := range reasons.Lines() {
+		t.Log(line)
+	}
+}
+
+func BenchmarkMake(b *testing.B) {
+	for _, size := range []struct{ nodes, layers int }{{3, 8}, {16, 32}, {128, 96}, {1000, 96}} {
+		b.Run(fmt.Sprintf("%dx%d", size.nodes, size.layers), func(b *testing.B) {
+			in := big(size.nodes, size.layers)
+			for i := range in.Members {
+				if size.nodes < 128 {
+					in.Members[i].Profile.Devices[0].MemoryFreeBytes *= 16
+				}
+			}
+			for b.Loop() {
+				if _, _, err := Make(in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
