@@ -82,7 +82,7 @@ func attentionFLOPs(products int64) func([6]int) int64 {
 
 func checkAttention(d [6]int) error {
 	if d[2]%d[3] != 0 {
-		return errors.New("H is no multiple of K")
+		return errors.New("the heads H are no multiple of the key-value heads K")
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func stickyError(dev kernels.Device, bad, good kernels.Call) error {
 	q.Do(good)
 	for range 2 {
 		if err := q.Sync(); !errors.Is(err, kernels.ErrBadCall) {
-			return fmt.Errorf("Sync gives %v, want ErrBadCall", err)
+			return fmt.Errorf("a Sync gives %v, want ErrBadCall", err)
 		}
 	}
 	_ = q.Close() // gives the same error again
