@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"pnode/checkpoint"
 	"pnode/planner"
@@ -96,45 +95,4 @@ func set(peers []planner.PeerID) map[planner.PeerID]bool {
 		in[p] = true
 	}
 	return in
-}
-
-// copyRequest asks a holder to fetch chunks from the asking node and to keep them under
-// a pin until the checkpoint of Step, or a later one, is committed.
-type copyRequest struct {
-	Name   string         `json:"name"`
-	Step   planner.Step   `json:"step"`
-	Chunks []planner.Hash `json:"chunks"`
-}
-
-const (
-	protocolCopy = "/pnode/copy/1"
-	copyTimeout  = 10 * time.Minute
-)
-
-var errBadCopy = errors.New("node: bad copy request")
-
-func decodeCopyRequest(data []byte) (copyRequest, error) {
-	var r copyRequest
-	if err := strictJSON(data, &r); err != nil {
-		return r, fmt.Errorf("%w: %w", errBadCopy, err)
-	}
-	if step, ok := pinStep(r.Name); !ok || step != r.Step {
-		return r, fmt.Errorf("%w: name %.80q does not fit step %d", errBadCopy, r.Name, r.Step)
-	}
-	return r, nil
-}
-
-// keepCopy answers a copyRequest of an admitted peer: it returns when the copy is durable.
-func (k *keeper) keepCopy(ctx context.Context, from planner.PeerID, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
-	defer cancel()
-	r, err := decodeCopyRequest(data)
-	if err != nil {
-		return err
-	}
-	// The pin comes first: it keeps what has arrived when the fetch is taken up again.
-	if err := k.store.Pin(r.Name, r.Chunks); err != nil {
-		return err
-	}
-	return k.chunks.ensure(ctx, r.Chunks, []planner.PeerID{from})
 }

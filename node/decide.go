@@ -10,8 +10,8 @@ import (
 // deadAfter is how long a member may be silent before the planner counts it as gone.
 const deadAfter = 5 * time.Second
 
-// stallGrace is how long the planner waits for a lost peer to show before it plans the
-// same members again after a generation was given up.
+// stallGrace is how long the planner waits, at first, for a lost peer to show before it
+// plans the same members again after a generation was given up.
 const stallGrace = 3 * time.Second
 
 // memberView is what the planner knows of a member when it decides.
@@ -41,8 +41,11 @@ type leadView struct {
 	Asked    bool
 	SavedFor planner.Step
 	// StalledFor is how long some member has been reporting the current generation
-	// as given up.
+	// as given up, and why; Patience is how long that is waited for: longer each time a
+	// generation ends without a new checkpoint.
 	StalledFor time.Duration
+	StallWhy   string
+	Patience   time.Duration
 	Ending     bool // the run is stopping or finished
 }
 
@@ -88,8 +91,8 @@ func decide(v leadView) verdict {
 			return verdict{Plan: true, Why: fmt.Sprintf("%s is gone, or was started again", peer)}
 		}
 	}
-	if v.StalledFor > stallGrace {
-		return verdict{Plan: true, Why: "the generation was given up by a member"}
+	if v.StalledFor > v.Patience {
+		return verdict{Plan: true, Why: "a member gave the generation up: " + v.StallWhy}
 	}
 	return v.change(leaving)
 }

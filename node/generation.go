@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +20,8 @@ import (
 type generation struct {
 	plan   planner.Plan
 	cancel context.CancelCauseFunc
-	done   chan error // one result, after everything has been closed
+	done   chan error    // one result, after everything has been closed
+	loaded chan struct{} // closed when every worker here has its state
 }
 
 // errReplaced ends a generation because another plan took its place.
@@ -34,8 +36,7 @@ func (e lostPeerError) Error() string { return fmt.Sprintf("node: lost the link 
 // here finished or stopped on a commit.
 func (n *Node) startGeneration(ctx context.Context, plan planner.Plan) *generation {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1)}
-	n.progress.begin(plan, n.raft.State().Run.Train.Steps)
+	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1), loaded: make(chan struct{})}
 	n.group.Go(func() error {
 		err := n.runGeneration(ctx, g)
 		if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -54,10 +55,12 @@ func (g *generation) stop(cause error) error {
 	return <-g.done
 }
 
+// runGeneration runs the workers here until all have finished their steps or one fails. A
+// lost link ends the steps; saves under way go on as long as the generation does.
 func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 	session := n.links.Session(g.plan.Generation, g.plan.Peers())
 	defer session.Close()
-	workers, err := n.newWorkers(g.plan, session)
+	workers, err := n.newWorkers(g, session)
 	defer func() {
 		for _, w := range workers {
 			w.Close()
@@ -66,16 +69,27 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	err = n.runSteps(ctx, workers, session)
+	if err != nil {
+		g.cancel(err) // the saves too
+	}
+	for _, w := range workers {
+		err = errors.Join(err, w.Saved())
+	}
+	return err
+}
+
+func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) error {
+	group, ctx := errgroup.WithContext(saves)
+	finished := make(chan struct{})
 	var running sync.WaitGroup
 	for _, w := range workers {
 		running.Add(1)
 		group.Go(func() error {
 			defer running.Done()
-			return w.Run(ctx)
+			return w.Run(ctx, saves)
 		})
 	}
-	finished := make(chan struct{})
 	group.Go(func() error {
 		running.Wait()
 		close(finished)
@@ -91,7 +105,10 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 			return context.Cause(ctx)
 		}
 	})
-	err = group.Wait()
+	err := group.Wait()
+	if err == nil {
+		return nil
+	}
 	select { // a worker may notice the broken link before the watch does
 	case peer := <-session.Lost():
 		return lostPeerError{peer}
@@ -102,9 +119,9 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 
 // newWorkers builds the workers of this node's placements. On an error it gives those
 // that were built, so that the caller can close them.
-func (n *Node) newWorkers(plan planner.Plan, session *link.Session) ([]*pipeline.Worker, error) {
-	state := n.raft.State()
-	wants := n.wants()
+func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Worker, error) {
+	plan, run, wants := g.plan, *n.raft.State().Run, n.wants()
+	loaded := onceAll(g.plan, n.self, func() { close(g.loaded) })
 	var workers []*pipeline.Worker
 	for r, pipe := range plan.Replicas {
 		for s, place := range pipe.Stages {
@@ -112,9 +129,9 @@ func (n *Node) newWorkers(plan planner.Plan, session *link.Session) ([]*pipeline
 				continue
 			}
 			w, err := pipeline.New(pipeline.Config{
-				Self: n.self, Run: *state.Run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
+				Self: n.self, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
 				Device: n.device, Data: n.data, Exchange: session, Keeper: n.keeper.at(plan),
-				Wants: wants, OnStep: n.onStep, Log: n.log,
+				Wants: wants, OnLoaded: loaded, OnStep: n.onStep, Log: n.log,
 			})
 			if err != nil {
 				return workers, err
@@ -125,10 +142,27 @@ func (n *Node) newWorkers(plan planner.Plan, session *link.Session) ([]*pipeline
 	return workers, nil
 }
 
-// wants gives the coordinator the run's wishes: each save that is asked for from now on
-// once, and the stop.
+// onceAll calls f when it has been called once for each of a peer's placements.
+func onceAll(plan planner.Plan, peer planner.PeerID, f func()) func() {
+	var left atomic.Int32
+	for _, pipe := range plan.Replicas {
+		for _, place := range pipe.Stages {
+			if place.Peer == peer {
+				left.Add(1)
+			}
+		}
+	}
+	return func() {
+		if left.Add(-1) == 0 {
+			f()
+		}
+	}
+}
+
+// wants gives the coordinator the run's wishes: each save that was asked for since the
+// plan once, and the stop.
 func (n *Node) wants() func() pipeline.Wants {
-	seen := n.raft.State().SaveWanted
+	seen := n.raft.State().PlanSaves
 	return func() pipeline.Wants {
 		state := n.raft.State()
 		w := pipeline.Wants{Save: state.SaveWanted > seen, Stop: state.StopWanted}

@@ -14,13 +14,19 @@ import (
 
 // keeper moves layer states between stages, the local store, other nodes and the log.
 type keeper struct {
-	self    planner.PeerID
-	store   *checkpoint.Store
-	chunks  chunkFetcher
-	copier  func(ctx context.Context, holder planner.PeerID, r copyRequest) error
-	propose func(ctx context.Context, e consensus.Entry) error
-	state   func() consensus.State
-	log     *slog.Logger
+	self   planner.PeerID
+	store  *checkpoint.Store
+	chunks chunkFetcher
+	copier func(ctx context.Context, holder planner.PeerID, r copyRequest) error
+	log    replicated
+	logger *slog.Logger
+}
+
+// replicated is what the keeper needs of the consensus; *consensus.Node is one.
+type replicated interface {
+	State() consensus.State
+	Changed() <-chan struct{}
+	Propose(ctx context.Context, e consensus.Entry) error
 }
 
 // planKeeper is the keeper as one plan's workers see it: a pipeline.Keeper.
@@ -37,7 +43,7 @@ func (k *keeper) at(plan planner.Plan) planKeeper { return planKeeper{k, plan} }
 func (k planKeeper) Save(ctx context.Context, s pipeline.State) error {
 	writing := k.store.Begin()
 	defer writing.Abort()
-	request := copyRequest{Name: pinName(s.Plan.Generation, s.Step, s.Replica, s.Stage), Step: s.Step}
+	request := copyRequest{Generation: k.plan.Generation, Step: s.Step, Replica: s.Replica, Stage: s.Stage}
 	holders := []planner.PeerID{k.self}
 	var layers []consensus.LayerRef
 	for _, l := range s.Layers {
@@ -48,12 +54,12 @@ func (k planKeeper) Save(ctx context.Context, s pipeline.State) error {
 		request.Chunks = append(request.Chunks, hashes...)
 		layers = append(layers, consensus.LayerRef{Layer: l.Layer, SizeBytes: size, Chunks: hashes})
 	}
-	if err := k.store.Pin(request.Name, request.Chunks); err != nil {
+	if err := k.store.Pin(pinName(k.plan.Generation, s.Step, s.Replica, s.Stage), request.Chunks); err != nil {
 		return fmt.Errorf("node: save step %d: %w", s.Step, err)
 	}
 	if holder := k.plan.Replicas[s.Replica].Stages[s.Stage].Holder; holder != "" {
-		if err := k.copier(ctx, holder, request); err != nil {
-			k.log.Warn("no copy of this stage's state", "step", s.Step, "holder", holder, "cause", err)
+		if err := k.copyTo(ctx, holder, request); err != nil {
+			k.logger.Warn("no copy of this stage's state", "step", s.Step, "holder", holder, "cause", err)
 		} else {
 			holders = append(holders, holder)
 		}
@@ -61,11 +67,18 @@ func (k planKeeper) Save(ctx context.Context, s pipeline.State) error {
 	for i := range layers {
 		layers[i].Holders = holders
 	}
-	err := k.propose(ctx, consensus.StageSaved{Step: s.Step, Generation: s.Plan.Generation, Layers: layers})
+	err := k.log.Propose(ctx, consensus.StageSaved{Step: s.Step, Generation: k.plan.Generation, Layers: layers})
 	if err != nil {
 		return fmt.Errorf("node: report step %d as saved: %w", s.Step, err)
 	}
 	return nil
+}
+
+// copyTo waits a bounded time for a holder's copy.
+func (k *keeper) copyTo(ctx context.Context, holder planner.PeerID, r copyRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	defer cancel()
+	return k.copier(ctx, holder, r)
 }
 
 // Load reads a layer's state at the plan's start step, fetching what is not here.
@@ -95,7 +108,7 @@ func (k *keeper) read(ctx context.Context, l consensus.LayerRef, dst []byte) err
 // checkpointAt finds the layers saved at a step: in the replicated state, or in a local
 // manifest when the state has moved on.
 func (k *keeper) checkpointAt(step planner.Step) ([]consensus.LayerRef, error) {
-	if c := k.state().Checkpoint; c.Step == step {
+	if c := k.log.State().Checkpoint; c.Step == step {
 		return c.Layers, nil
 	}
 	m, err := k.store.Manifest(step)
@@ -146,8 +159,8 @@ func pinName(g planner.Generation, step planner.Step, r planner.Replica, s plann
 func pinStep(name string) (planner.Step, bool) {
 	var step, generation uint64
 	var replica, stage int
-	n, err := fmt.Sscanf(name, "stage/%d/%d/%d/%d", &step, &generation, &replica, &stage)
-	return planner.Step(step), err == nil && n == 4
+	_, err := fmt.Sscanf(name, "stage/%d/%d/%d/%d", &step, &generation, &replica, &stage)
+	return planner.Step(step), err == nil
 }
 
 // fixedWriter fills a slice and refuses what does not fit.

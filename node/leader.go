@@ -22,10 +22,14 @@ type leader struct {
 	// seen is when the planner first saw a process in the roster: who begins to listen
 	// cannot blame others for what it missed.
 	seen map[process]time.Time
-	// asked and savedFor: a save was asked for ahead of a new plan, when the newest
-	// checkpoint was of step savedFor.
+	// asked and savedFor: a save was asked for ahead of a new plan, in a roster of this
+	// epoch, when the newest checkpoint was of step savedFor.
 	asked    bool
+	epoch    uint64
 	savedFor planner.Step
+	// stalls counts the generations given up since the checkpoint of step stalledAt.
+	stalls    int
+	stalledAt planner.Step
 	// weighed is the state for which better was worked out.
 	weighed weighed
 	better  string
@@ -44,19 +48,20 @@ type weighed struct {
 }
 
 // lead runs the planner's duties on whichever node is elected.
-func (n *Node) lead(ctx context.Context) error {
+func (n *Node) lead(ctx context.Context) {
 	tick := time.NewTicker(decideEvery)
 	defer tick.Stop()
 	var l leader
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 		_, term, self := n.raft.Leader()
 		if !self {
 			l = leader{}
+			n.setBlocked("") // it is another's to tell
 			continue
 		}
 		if l.term != term {
@@ -78,7 +83,7 @@ func (n *Node) lead(ctx context.Context) error {
 func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 	v := leadView{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
-		Asked: l.asked, SavedFor: l.savedFor, Ending: state.StopWanted || state.Finished,
+		Asked: l.asked && l.epoch == state.Epoch, SavedFor: l.savedFor, Ending: state.StopWanted || state.Finished,
 	}
 	for _, m := range state.Members {
 		if m.State == consensus.Gone {
@@ -97,7 +102,11 @@ func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Reborn: state.Reborn(m),
 		})
 	}
-	v.StalledFor, _ = n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
+	if state.Checkpoint.Step != l.stalledAt {
+		l.stalls, l.stalledAt = 0, state.Checkpoint.Step
+	}
+	v.Patience = min(stallGrace<<min(l.stalls, 5), time.Minute)
+	v.StalledFor, v.StallWhy = n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
 	v.Better = l.weigh(state)
 	v.BetterWhy = l.better
 	return v
@@ -159,7 +168,7 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 		n.log.Info("asking for a checkpoint before a new plan", "why", v.Why)
 		err := n.raft.Propose(ctx, consensus.WantSave{Count: state.SaveWanted + 1})
 		if err == nil {
-			l.asked, l.savedFor = true, state.Checkpoint.Step
+			l.asked, l.epoch, l.savedFor = true, state.Epoch, state.Checkpoint.Step
 		}
 		return err
 	case v.Plan:
@@ -175,7 +184,7 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 	plan, reasons, err := planner.Make(in)
 	if err != nil {
 		n.setBlocked(err.Error())
-		return fmt.Errorf("no plan is possible (%s): %w", why, err)
+		return nil
 	}
 	n.setBlocked("")
 	lines := []string{why}
@@ -186,6 +195,7 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: plan, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})
 	if err == nil {
 		l.asked = false
+		l.stalls++
 		n.log.Info("committed a plan", "generation", plan.Generation, "start", plan.Start, "why", why)
 	}
 	if errors.Is(err, consensus.ErrStale) {

@@ -10,139 +10,101 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/node/api"
-	"pnode/planner"
 	"pnode/swarm/consensus"
 )
 
 const (
-	// leaveTimeout bounds how long a leaving node waits for its state to be handed over.
+	// leaveTimeout bounds how long a leaving node waits for its state to be handed over,
+	// and a stopping one for the last checkpoint.
 	leaveTimeout = 2 * time.Minute
-	// lingerTimeout bounds how long a finished node stays for the others, lingerSilence
-	// how long one of them may be silent before it is not waited for.
-	lingerTimeout = 15 * time.Second
+	// lingerSilence is how long another node may be silent before a finished one does not
+	// wait for it any more.
 	lingerSilence = 3 * time.Second
+	// farewellTimeout bounds giving the vote away.
+	farewellTimeout = 15 * time.Second
 )
 
-// ErrNotHandedOver says that a node left before others had taken over what it held.
+// ErrNotHandedOver says that a node left before its state was safe with others, or the
+// run stopped before it was saved.
 var ErrNotHandedOver = errors.New("node: left without handing over")
 
-// exit is the way out of the run loop.
-type exit struct {
-	leaving  bool      // asked to leave; once begun it is not taken back
-	stopping bool      // leaving means to stop the run: nobody else is there
-	deadline time.Time // of leaving or stopping; zero while neither is wanted
-	over     bool      // the loop ends
-	left     bool      // the run goes on without this node
-}
+// single runs one thing at a time in the background.
+type single struct{ running atomic.Bool }
 
-// once runs one thing at a time in the background.
-type once struct{ running atomic.Bool }
-
-func (o *once) busy() bool { return o.running.Load() }
-
-func (o *once) start(group *errgroup.Group, f func()) {
-	if !o.running.CompareAndSwap(false, true) {
+// start runs f unless the one before still runs.
+func (s *single) start(group *errgroup.Group, f func()) {
+	if !s.running.CompareAndSwap(false, true) {
 		return
 	}
 	group.Go(func() error {
-		defer o.running.Store(false)
+		defer s.running.Store(false)
 		f()
 		return nil
 	})
 }
 
-// startLeaving begins the way out. With other active members this node drains: its
-// state is saved, the next plan does without it. Alone, the run is saved and stops.
-func (n *Node) startLeaving(ctx context.Context) {
+// startLeaving begins the way out.
+func (n *Node) startLeaving() {
 	n.exit.leaving = true
-	n.exit.deadline = time.Now().Add(leaveTimeout)
-	state := n.raft.State()
-	n.exit.stopping = state.StopWanted || !othersActive(state, n.self)
-	if state.Plan.Generation == 0 && n.exit.stopping {
-		n.exit.over = true // nothing has begun
-		return
-	}
 	n.enter(Draining)
-	if !n.exit.stopping {
-		drain := consensus.SetMemberState{Peer: n.self, Boot: n.boot, State: consensus.Draining, Reason: "leaving"}
-		n.tasks.drain.start(&n.group, func() { n.proposeUntil(ctx, drain) })
+	if n.raft.State().Plan.Generation == 0 { // nothing has begun that could be saved
+		n.exit.over, n.exit.left = true, othersActive(n.raft.State(), n.self)
 	}
 }
 
-// proposeUntil repeats a proposal until it is decided or ctx ends.
-func (n *Node) proposeUntil(ctx context.Context, e consensus.Entry) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	if err := n.raft.Propose(ctx, e); err != nil && ctx.Err() == nil {
-		n.log.Warn("propose", "entry", fmt.Sprintf("%T", e), "cause", err)
-	}
-}
-
-func othersActive(state consensus.State, self planner.PeerID) bool {
-	for _, m := range state.Members {
-		if m.Peer != self && m.State == consensus.Active {
-			return true
-		}
-	}
-	return false
-}
-
-// followExit sees whether the state lets this node go.
+// followExit acts on the way out that the state gives.
 func (n *Node) followExit(ctx context.Context, state consensus.State) {
-	if state.StopWanted && n.exit.deadline.IsZero() {
+	switch wanted := state.StopWanted || n.exit.leaving; {
+	case !wanted:
+		n.exit.deadline = time.Time{}
+	case n.exit.deadline.IsZero():
 		n.exit.deadline = time.Now().Add(leaveTimeout)
 	}
-	if n.exit.leaving && !othersActive(state, n.self) { // all leave at once: that is a stop
-		n.exit.stopping = true
-	}
-	if n.exit.stopping && !state.StopWanted && !n.tasks.stop.busy() {
-		n.tasks.stop.start(&n.group, func() { n.proposeUntil(ctx, consensus.WantStop{}) })
-	}
+	v := wayOut(exitView{
+		State: state, Self: n.self, Leaving: n.exit.leaving, Newest: n.progress.newest(),
+		Running: n.generation != nil, Stalled: n.isStalled(), Completed: n.completed,
+	})
 	switch {
-	case state.Finished:
-		n.exit.over = true
-	case state.StopWanted && n.generation == nil && (state.Checkpoint.Step >= n.progress.newest() || n.isStalled()):
-		n.exit.over = true
-	case n.exit.leaving && !n.exit.stopping && n.handedOver(state):
-		n.exit.over, n.exit.left = true, true
-	case n.completed && n.generation == nil && state.Checkpoint.Step == state.Run.Train.Steps && coordinates(state.Plan, n.self):
+	case v.Over:
+		n.exit.over, n.exit.left = true, v.Left
+	case v.Drain:
+		n.wish(ctx, consensus.SetMemberState{Peer: n.self, Boot: n.boot, State: consensus.Draining, Reason: "leaving"})
+	case v.Stop:
+		n.wish(ctx, consensus.WantStop{})
+	case v.Finish:
 		n.tasks.finish.start(&n.group, func() { n.finish(ctx, state) })
 	}
 }
 
-// handedOver tells whether this node is marked as leaving and the plan does without it.
-func (n *Node) handedOver(state consensus.State) bool {
-	m, ok := state.Member(n.self)
-	draining := !ok || m.State == consensus.Draining || m.State == consensus.Gone
-	return draining && !places(state.Plan, n.self)
+// wish proposes an entry in the background. Refused or lost, it is proposed again when the
+// loop next looks.
+func (n *Node) wish(ctx context.Context, e consensus.Entry) {
+	n.tasks.wish.start(&n.group, func() {
+		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+		defer cancel()
+		if err := n.raft.Propose(ctx, e); err != nil && ctx.Err() == nil {
+			n.log.Info("propose", "entry", fmt.Sprintf("%T", e), "cause", err)
+		}
+	})
 }
 
-// coordinates tells whether a peer holds the last stage of replica 0.
-func coordinates(plan planner.Plan, peer planner.PeerID) bool {
-	if len(plan.Replicas) == 0 {
-		return false
-	}
-	stages := plan.Replicas[0].Stages
-	return stages[len(stages)-1].Peer == peer
-}
-
-// checkDeadline ends a leave that takes too long; what is lost then is the time back to
-// the last checkpoint, never the run.
+// checkDeadline ends a leave or stop that takes too long; what is lost then is the time
+// back to the last checkpoint, never the run.
 func (n *Node) checkDeadline(now time.Time) error {
 	if n.exit.deadline.IsZero() || now.Before(n.exit.deadline) {
 		return nil
 	}
-	return fmt.Errorf("%w within %v: the run goes on from step %d with the nodes that are left", ErrNotHandedOver, leaveTimeout, n.raft.State().Checkpoint.Step)
+	return fmt.Errorf("%w within %v: the run can go on from step %d", ErrNotHandedOver, leaveTimeout, n.raft.State().Checkpoint.Step)
 }
 
 // finish has the finished model write a sample and ends the run for everyone.
 func (n *Node) finish(ctx context.Context, state consensus.State) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
 	text, err := n.sample(ctx, state)
 	if err != nil {
 		n.log.Warn("no sample", "cause", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
 	if err := n.raft.Propose(ctx, consensus.Finish{Sample: text}); err != nil && ctx.Err() == nil {
 		n.log.Warn("finish", "cause", err)
 	}
@@ -159,7 +121,7 @@ func (n *Node) windUp(ctx context.Context) error {
 	state := n.raft.State()
 	if n.exit.left {
 		n.hub.Publish(api.Event{Kind: api.KindDone, Generation: state.Plan.Generation, Step: n.progress.newest(), Message: "left the run, which goes on without this node"})
-		ctx, cancel := context.WithTimeout(ctx, lingerTimeout)
+		ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 		defer cancel()
 		return n.raft.Leave(ctx)
 	}
@@ -174,7 +136,7 @@ func (n *Node) windUp(ctx context.Context) error {
 // linger keeps this node up until every other member has stopped or is silent: they may
 // still need its vote and its chunks.
 func (n *Node) linger(ctx context.Context, state consensus.State) {
-	ctx, cancel := context.WithTimeout(ctx, lingerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	begin := time.Now()
 	tick := time.NewTicker(beatEvery / 4)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"pnode/checkpoint"
+	"pnode/kernels"
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/pipeline"
 	"pnode/swarm/consensus"
 )
 
@@ -21,12 +23,19 @@ func (n *Node) loop(ctx context.Context, leave <-chan struct{}) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case err := <-n.broken:
+			return err
 		case <-leave:
 			leave = nil
-			n.startLeaving(ctx)
+			n.startLeaving()
+		case <-n.generationLoaded():
+			n.generation.loaded = nil
+			n.enter(Training)
 		case <-changed:
 		case err := <-n.generationDone():
-			n.ended(err)
+			if err := n.ended(err); err != nil {
+				return err
+			}
 		case <-tick.C:
 		}
 		if err := n.checkDeadline(time.Now()); err != nil {
@@ -42,6 +51,14 @@ func (n *Node) generationDone() <-chan error {
 		return nil
 	}
 	return n.generation.done
+}
+
+// generationLoaded is closed when the workers here have their state.
+func (n *Node) generationLoaded() <-chan struct{} {
+	if n.generation == nil {
+		return nil
+	}
+	return n.generation.loaded
 }
 
 // follow brings this node in line with the replicated state. It is called after every
@@ -75,13 +92,13 @@ func (n *Node) switchTo(ctx context.Context, state consensus.State) {
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
 		Message: summarize(state.Plan, state.Reasons),
 	})
-	if !places(state.Plan, n.self) {
+	n.progress.begin(state.Plan, state.Run.Train.Steps)
+	if !state.Plan.Places(n.self) {
 		n.enter(Waiting)
 		return
 	}
 	n.enter(Loading)
 	n.generation = n.startGeneration(ctx, state.Plan)
-	n.enter(Training)
 }
 
 // stopGeneration ends the running generation, if there is one, and waits for it.
@@ -102,28 +119,24 @@ func (n *Node) belongs(state consensus.State) bool {
 	return ok && m.Boot == n.boot && !state.Reborn(m)
 }
 
-// places tells whether the plan has work for a peer.
-func places(plan planner.Plan, peer planner.PeerID) bool {
-	for _, p := range plan.Peers() {
-		if p == peer {
-			return true
-		}
-	}
-	return false
-}
-
-// ended takes in the end of the running generation.
-func (n *Node) ended(err error) {
+// ended takes in the end of the running generation. What no other plan can cure is
+// returned: this node gives up, the others go on without it.
+func (n *Node) ended(err error) error {
 	plan := n.generation.plan
 	n.generation = nil
-	if err == nil {
+	switch {
+	case err == nil:
 		n.completed = true
-		return
+		return nil
+	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
+		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
+		return err
 	}
 	n.setStalled(plan.Generation, err)
-	n.log.Warn("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)
+	n.log.Info("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)
 	n.hub.Publish(api.Event{Kind: api.KindError, Generation: plan.Generation, Message: "waiting for a new plan: " + err.Error()})
 	n.enter(Waiting)
+	return nil
 }
 
 // enter moves the machine on; a draining node stays draining whatever it works on.
@@ -159,11 +172,11 @@ func (n *Node) keep(state consensus.State) {
 // rejoin enters the roster again when this node was counted as gone while it lives.
 func (n *Node) rejoin(ctx context.Context, state consensus.State) {
 	m, ok := state.Member(n.self)
-	if !ok || m.Boot != n.boot || m.State != consensus.Gone || n.exit.leaving || n.tasks.rejoin.busy() {
+	if !ok || m.Boot != n.boot || m.State != consensus.Gone || n.exit.leaving {
 		return
 	}
-	n.log.Warn("the others counted this node as gone, joining again", "reason", m.Reason)
 	n.tasks.rejoin.start(&n.group, func() {
+		n.log.Warn("the others counted this node as gone, joining again", "reason", m.Reason)
 		if err := n.enroll(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("join again", "cause", err)
 		}

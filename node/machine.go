@@ -1,6 +1,9 @@
 package node
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Phase is what a node is doing. The zero value is invalid.
 type Phase uint8
@@ -51,19 +54,10 @@ func (m *machine) to(next Phase) {
 	if m.phase == next || m.phase == Stopped {
 		return
 	}
-	if next != Stopped && !contains(transitions[m.phase], next) {
+	if next != Stopped && !slices.Contains(transitions[m.phase], next) {
 		panic(fmt.Sprintf("node: no transition from %v to %v", m.phase, next))
 	}
 	from := m.phase
 	m.phase = next
 	m.changed(from, next)
-}
-
-func contains(list []Phase, p Phase) bool {
-	for _, x := range list {
-		if x == p {
-			return true
-		}
-	}
-	return false
 }

@@ -36,7 +36,7 @@ type Output struct {
 }
 
 // Node is one member of a run. The run loop owns the fields of the last block; the rest
-// is set by open and not changed.
+// is set by open and by the arrival, before the loop begins, and not changed.
 type Node struct {
 	log  *slog.Logger
 	out  Output
@@ -61,7 +61,8 @@ type Node struct {
 	beats    *tracker
 	progress *progress
 	profile  planner.Profile
-	leaveNow chan struct{} // closed by the API's leave
+	leaveNow chan struct{} // closed when this node is asked to leave
+	broken   chan error    // the first error of an essential goroutine
 	askLeave sync.Once
 
 	shared sharedState
@@ -79,7 +80,7 @@ type Node struct {
 }
 
 // tasks are the proposals that the run loop has made in the background.
-type tasks struct{ rejoin, drain, stop, finish once }
+type tasks struct{ rejoin, wish, finish single }
 
 // sharedState is what the run loop and the planner tell to status and heartbeats.
 type sharedState struct {
@@ -108,7 +109,7 @@ type opening struct {
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
 		log: out.Log, out: out, dir: o.dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
-		beats: newTracker(), leaveNow: make(chan struct{}),
+		beats: newTracker(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	n.progress = &progress{emit: n.hub.Publish}
 	n.machine = machine{phase: Joining, changed: n.phaseChanged}
@@ -141,11 +142,25 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.group.Go(func() error { return n.api.Run(ctx) })
-	n.group.Go(func() error { return n.lead(ctx) })
+	n.essential(func() error { return n.api.Run(ctx) })
+	n.group.Go(func() error { n.lead(ctx); return nil })
 	n.group.Go(func() error { n.heartbeats(ctx); return nil })
-	n.group.Go(func() error { n.showEvents(ctx); return nil })
+	n.group.Go(func() error { n.showEvents(); return nil })
 	return n, nil
+}
+
+// essential runs what the node cannot do without: its error ends the run loop.
+func (n *Node) essential(f func() error) {
+	n.group.Go(func() error {
+		err := f()
+		if err != nil {
+			select {
+			case n.broken <- err:
+			default: // the first error is told already
+			}
+		}
+		return nil
+	})
 }
 
 func randomBoot() (uint64, error) {
@@ -219,9 +234,9 @@ func (n *Node) living() []planner.PeerID {
 func (n *Node) openLinks(ctx context.Context) {
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
 	n.links.ServeChunks(n.store.Chunk)
-	n.group.Go(func() error { return n.links.Run(ctx) })
+	n.essential(func() error { return n.links.Run(ctx) })
 	n.keeper = &keeper{
-		self: n.self, store: n.store, propose: n.raft.Propose, state: n.raft.State, log: n.log,
+		self: n.self, store: n.store, log: n.raft, logger: n.log,
 		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, living: n.living},
 		copier: func(ctx context.Context, holder planner.PeerID, r copyRequest) error {
 			_, err := n.askPeer(ctx, holder, protocolCopy, r)

@@ -19,6 +19,7 @@ import (
 const (
 	maxRequestBytes = 3 << 20
 	maxReplyBytes   = 1 << 20
+	requestTimeout  = 10 * time.Second // for a request to come in
 )
 
 // errRemote is wrapped by errors that the other node reported.

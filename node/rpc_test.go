@@ -78,15 +78,16 @@ func FuzzReadMessage(f *testing.F) {
 }
 
 func FuzzDecodeCopyRequest(f *testing.F) {
-	f.Add([]byte(`{"name":"stage/20/3/0/1","step":20,"chunks":["0000000000000000000000000000000000000000000000000000000000000000"]}`))
-	f.Add([]byte(`{"name":"text","step":0,"chunks":[]}`))
+	f.Add([]byte(`{"generation":3,"step":20,"replica":0,"stage":1,"chunks":["0000000000000000000000000000000000000000000000000000000000000000"]}`))
+	f.Add([]byte(`{"generation":3,"step":20,"replica":-1,"stage":1,"chunks":[]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decodeCopyRequest(data)
 		if err != nil {
 			return
 		}
-		if step, ok := pinStep(r.Name); !ok || step != r.Step {
-			t.Fatalf("accepted the pin %q for step %d", r.Name, r.Step)
+		step, ok := pinStep(pinName(r.Generation, r.Step, r.Replica, r.Stage))
+		if !ok || step != r.Step {
+			t.Fatalf("the pin of %+v reads as step %d", r, step)
 		}
 	})
 }

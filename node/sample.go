@@ -25,7 +25,7 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 		}
 		return pipeline.LayerParams(run.Model, layer, bytes), nil
 	}
-	tokens, err := pipeline.Sample(pipeline.SampleConfig{
+	tokens, err := pipeline.Sample(ctx, pipeline.SampleConfig{
 		Device: n.device, Model: run.Model, Params: params, Prompt: []int32{'\n'},
 		Tokens: run.Train.SampleTokens, Temperature: sampleTemperature, Seed: run.Train.Seed,
 	})

@@ -202,6 +202,7 @@ func (n *Node) subscribe() error {
 		return err
 	}
 	n.swarm.Handle(protocolCopy, func(ctx context.Context, from planner.PeerID, s swarm.Stream) {
+		_ = s.SetReadDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
 		err := answer(s, func(request []byte) ([]byte, error) {
 			return nil, n.keeper.keepCopy(ctx, from, request)
 		})
@@ -212,10 +213,18 @@ func (n *Node) subscribe() error {
 	return nil
 }
 
-// showEvents hands the hub's events to whoever started this node.
-func (n *Node) showEvents(ctx context.Context) {
-	for e := range n.hub.Events(ctx) {
-		n.out.Events(e)
+// showEvents hands the hub's events to whoever started this node, until the hub closes.
+// Cut off for being slow, it begins again where it was.
+func (n *Node) showEvents() {
+	last := uint64(0)
+	for more := true; more; {
+		more = false
+		for e := range n.hub.Events(context.Background()) {
+			if e.Seq > last {
+				n.out.Events(e)
+				last, more = e.Seq, true
+			}
+		}
 	}
 }
 

@@ -15,12 +15,6 @@ type layerSquare struct {
 	sum   float64
 }
 
-// coordinatorPlace is the last stage of replica 0: it knows replica 0's losses first.
-func coordinatorPlace(p planner.Plan) (planner.PeerID, planner.Stage) {
-	last := len(p.Replicas[0].Stages) - 1
-	return p.Replicas[0].Stages[last].Peer, planner.Stage(last)
-}
-
 func (w *Worker) coordinator() bool { return w.cfg.Replica == 0 && w.last() }
 
 // agree is the commit point of a step: a worker reports and waits for the commit, the
@@ -28,7 +22,7 @@ func (w *Worker) coordinator() bool { return w.cfg.Replica == 0 && w.last() }
 func (w *Worker) agree(ctx context.Context, step planner.Step, squares []layerSquare, heldOut *float64) (wire.Commit, error) {
 	report := w.report(squares)
 	if !w.coordinator() {
-		peer, _ := coordinatorPlace(w.cfg.Plan)
+		peer := w.cfg.Plan.Coordinator()
 		frame := wire.Frame{Tag: w.own(wire.KindReport, step), Payload: wire.AppendReport(nil, report)}
 		if err := w.cfg.Exchange.Send(ctx, peer, frame); err != nil {
 			return wire.Commit{}, err
@@ -165,7 +159,7 @@ func (w *Worker) tell(ctx context.Context, step planner.Step, c wire.Commit) err
 
 // hear waits for the coordinator's commit of a step.
 func (w *Worker) hear(ctx context.Context, step planner.Step) (wire.Commit, error) {
-	peer, _ := coordinatorPlace(w.cfg.Plan)
+	peer := w.cfg.Plan.Coordinator()
 	payload, err := w.cfg.Exchange.Receive(ctx, peer, w.own(wire.KindCommit, step))
 	if err != nil {
 		return wire.Commit{}, err

@@ -23,6 +23,9 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, err
 	n := w.cfg.Data.HeldOutMicros(train.MicroBatch, heldOutMicros)
 	sum := 0.0
 	for k := range n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		loss, err := w.evaluateMicro(ctx, step, planner.Micro(train.Micros+k))
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -24,7 +25,7 @@ type SampleConfig struct {
 
 // Sample continues the prompt token by token. Each token costs a forward of a whole
 // window [1,T]: meant for a glimpse at the end of a run.
-func Sample(cfg SampleConfig) ([]int32, error) {
+func Sample(ctx context.Context, cfg SampleConfig) ([]int32, error) {
 	stack, err := model.NewStack(model.StackConfig{Device: cfg.Device, Model: cfg.Model, First: 0, End: cfg.Model.Layers(), MicroBatch: 1, Slots: 1})
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: sample: %w", err)
@@ -48,6 +49,9 @@ func Sample(cfg SampleConfig) ([]int32, error) {
 	tokens := append([]int32(nil), cfg.Prompt...)
 	random := rand.New(rand.NewPCG(cfg.Seed, 0x73616d706c65))
 	for range cfg.Tokens {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("pipeline: sample: %w", err)
+		}
 		logits, err := nextLogits(q, stack, cfg.Model, tokens)
 		if err != nil {
 			return nil, fmt.Errorf("pipeline: sample: %w", err)

@@ -11,7 +11,6 @@ import (
 
 // State is a consistent copy of a stage after a step, on the host.
 type State struct {
-	Plan    planner.Plan
 	Replica planner.Replica
 	Stage   planner.Stage
 	Step    planner.Step
@@ -49,7 +48,7 @@ func (w *Worker) save(ctx context.Context, step planner.Step) error {
 	if err := w.saving.wait(); err != nil {
 		return err
 	}
-	s := State{Plan: w.cfg.Plan, Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: step}
+	s := State{Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: step}
 	for l := w.place.Layers.First; l < w.place.Layers.End; l++ {
 		bytes := make([]byte, LayerStateBytes(w.cfg.Run.Model, l))
 		off := 0
@@ -102,6 +101,17 @@ func (s *saving) start(f func() error) {
 	done := make(chan error, 1)
 	s.done = done
 	go func() { done <- f() }()
+}
+
+// poll gives the error of a save that has ended, without waiting.
+func (s *saving) poll() error {
+	select {
+	case err := <-s.done:
+		s.done = nil
+		return err
+	default:
+		return nil
+	}
 }
 
 // wait waits for the save under way and returns its error once.

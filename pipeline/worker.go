@@ -50,6 +50,7 @@ type Config struct {
 	Exchange collective.Exchange
 	Keeper   Keeper
 	Wants    func() Wants
+	OnLoaded func()
 	OnStep   func(StepResult)
 	Log      *slog.Logger
 }
@@ -174,31 +175,35 @@ func splits(actions []schedule.Action) bool {
 	return false
 }
 
-// Run trains from the plan's start step to the run's last one, or until a commit says
-// stop, and waits for the last save. The error of a cancelled context is returned as is.
-func (w *Worker) Run(ctx context.Context) error {
-	defer w.saving.wait()
+// Run loads the stage's state and trains from the plan's start step to the run's last
+// one, or until a commit says stop. Saves begin under the context saves and may go on
+// after Run; Saved waits for them. The error of a cancelled ctx is returned wrapped.
+func (w *Worker) Run(ctx, saves context.Context) error {
 	if err := w.load(ctx); err != nil {
 		return err
 	}
+	w.cfg.OnLoaded()
 	for step := w.cfg.Plan.Start + 1; step <= w.cfg.Run.Train.Steps; step++ {
-		stop, err := w.step(ctx, step)
+		stop, err := w.step(ctx, saves, step)
 		if err != nil {
 			return fmt.Errorf("pipeline: generation %d step %d replica %d stage %d: %w", w.cfg.Plan.Generation, step, w.cfg.Replica, w.cfg.Stage, err)
 		}
 		if stop {
-			return w.saving.wait()
+			return nil
 		}
 	}
-	if err := w.closingEvaluation(ctx); err != nil {
-		return err
-	}
-	return w.saving.wait()
+	return w.closingEvaluation(ctx)
 }
 
+// Saved waits for the save under way; its error comes out here or at the next step.
+func (w *Worker) Saved() error { return w.saving.wait() }
+
 // step runs one optimizer update and tells whether the run stops after it.
-func (w *Worker) step(ctx context.Context, step planner.Step) (stop bool, err error) {
+func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool, err error) {
 	begin := time.Now()
+	if err := w.saving.poll(); err != nil {
+		return false, err
+	}
 	w.times = StageTimes{}
 	heldOut, err := w.evaluate(ctx, step)
 	if err != nil {
@@ -207,6 +212,9 @@ func (w *Worker) step(ctx context.Context, step planner.Step) (stop bool, err er
 	w.stack.ZeroGrads(w.queue)
 	clear(w.losses)
 	for _, a := range w.actions {
+		if err := ctx.Err(); err != nil { // a lone stage meets it nowhere else
+			return false, err
+		}
 		if err := w.do(ctx, step, a); err != nil {
 			return false, fmt.Errorf("%v: %w", a, err)
 		}
@@ -219,14 +227,11 @@ func (w *Worker) step(ctx context.Context, step planner.Step) (stop bool, err er
 	if err != nil {
 		return false, err
 	}
-	update := time.Now()
-	w.opt.update(w.queue, w.stack, w.cfg.Run.Model, w.place.Layers, step, commit.GradScale)
-	if err := w.queue.Sync(); err != nil {
+	if err := w.update(step, commit.GradScale); err != nil {
 		return false, err
 	}
-	w.times.Update = time.Since(update)
 	if commit.Save {
-		if err := w.save(ctx, step); err != nil {
+		if err := w.save(saves, step); err != nil {
 			return false, err
 		}
 	}
@@ -238,7 +243,18 @@ func (w *Worker) step(ctx context.Context, step planner.Step) (stop bool, err er
 	return commit.Stop, nil
 }
 
-// Close gives the device memory back. Run must have returned.
+// update applies the committed step. Scale 0 stands for a gradient that is not finite: it
+// must not touch the moments, because 0 times infinity is no number.
+func (w *Worker) update(step planner.Step, gradScale float64) error {
+	if gradScale == 0 {
+		return nil
+	}
+	return w.timed(&w.times.Update, func() {
+		w.opt.update(w.queue, w.stack, w.cfg.Run.Model, w.place.Layers, step, gradScale)
+	})
+}
+
+// Close gives the device memory back. Run and Saved must have returned.
 func (w *Worker) Close() {
 	if w.queue != nil {
 		w.queue.Close()

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -143,7 +145,7 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 			w, err := New(Config{
 				Self: place.Peer, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
 				Device: device, Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer},
-				Keeper: from{keeper, plan.Start}, Wants: func() Wants { return Wants{} }, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+				Keeper: from{keeper, plan.Start}, Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -161,7 +163,7 @@ func runAll(t *testing.T, workers []*Worker) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	for _, w := range workers {
-		group.Go(func() error { return w.Run(ctx) })
+		group.Go(func() error { return errors.Join(w.Run(ctx, ctx), w.Saved()) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
@@ -259,8 +261,8 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 		w, err := New(Config{
 			Self: place.Peer, Run: run, Plan: plan, Stage: planner.Stage(s), Device: device,
 			Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
-			Wants:  func() Wants { asked++; return Wants{Stop: asked == 2} },
-			OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+			Wants:    func() Wants { asked++; return Wants{Stop: asked == 2} },
+			OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -285,7 +287,7 @@ func TestACancelledRunReturns(t *testing.T) {
 	w, err := New(Config{
 		Self: plan.Replicas[0].Stages[1].Peer, Run: run, Plan: plan, Stage: 1, Device: device,
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
-		Wants: func() Wants { return Wants{} }, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+		Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +295,7 @@ func TestACancelledRunReturns(t *testing.T) {
 	defer w.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Run(ctx); !errors.Is(err, context.Canceled) {
+	if err := w.Run(ctx, ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want the context's error", err)
 	}
 }
@@ -312,5 +314,77 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 		if _, err := New(cfg); !errors.Is(err, ErrBadConfig) {
 			t.Errorf("%s: got %v, want ErrBadConfig", name, err)
 		}
+	}
+}
+
+// overflowing is a device whose gradients are infinite: GELU's backward says so.
+type overflowing struct{ kernels.Device }
+
+type overflowingQueue struct{ kernels.Queue }
+
+func (d overflowing) NewQueue() (kernels.Queue, error) {
+	q, err := d.Device.NewQueue()
+	return overflowingQueue{q}, err
+}
+
+func (q overflowingQueue) Do(c kernels.Call) {
+	q.Queue.Do(c)
+	if c.Op == kernels.OpGELUBackward {
+		q.Queue.Do(kernels.Fill(c.Args[0], c.Dims[0], float32(math.Inf(1))))
+	}
+}
+
+func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
+	run := testRun()
+	plan := cut(run, "1f1b", []int{0})
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	keeper := &memoryKeeper{}
+	w, err := New(Config{
+		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: overflowing{device},
+		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{keeper, 0},
+		Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	runAll(t, []*Worker{w})
+	for layer := range run.Model.Layers() {
+		want := make([]float32, run.Model.LayerLen(layer))
+		run.Model.InitLayer(layer, run.Train.Seed, want)
+		got := kernels.AsFloat32(LayerParams(run.Model, layer, keeper.layers[run.Train.Steps][layer]))
+		if !slices.Equal(got, want) {
+			t.Fatalf("layer %d was changed by updates that were to be skipped", layer)
+		}
+	}
+}
+
+func TestALoneStageHeedsItsContext(t *testing.T) {
+	run := testRun()
+	run.Train.Steps = 1000
+	plan := cut(run, "1f1b", []int{0})
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	steps := 0
+	w, err := New(Config{
+		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: device,
+		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
+		Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
+		OnStep: func(StepResult) { steps++; cancel() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Run(ctx, ctx); !errors.Is(err, context.Canceled) || steps != 1 {
+		t.Fatalf("after %d steps: %v, want 1 and the context's error", steps, err)
 	}
 }

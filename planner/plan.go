@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/schedule"
 )
@@ -168,6 +169,19 @@ func (p Plan) Validate(layers, micros int) error {
 	}
 	return nil
 }
+
+// Coordinator holds the last stage of replica 0, which knows replica 0's losses first: it
+// collects every worker's report of a step and commits it. Empty without replicas.
+func (p Plan) Coordinator() PeerID {
+	if len(p.Replicas) == 0 {
+		return ""
+	}
+	stages := p.Replicas[0].Stages
+	return stages[len(stages)-1].Peer
+}
+
+// Places tells whether the plan has a stage for a peer.
+func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer) }
 
 // Peers are the distinct peers of the plan in order of first appearance.
 func (p Plan) Peers() []PeerID {

@@ -97,7 +97,7 @@ type tally struct {
 	answering  int              // voters that answer now
 	keep       []planner.PeerID // voters that should stay: the leader, then by age
 	leaving    []planner.PeerID // voters that answer but are draining or gone
-	dead       []planner.PeerID // voters not heard of for DeadAfter
+	dead       []planner.PeerID // voters not heard of for DeadAfter, or silent and gone
 	candidates []planner.PeerID // active servers without a vote that answer, by age
 	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
 	// too many. They differ by the nodes that fell silent a moment ago, so that those do
@@ -118,7 +118,7 @@ func (v Servers) tally() tally {
 		case !s.Voter && known && m.State == Active && silent < DeadAfter:
 			silentActive++
 		case !s.Voter:
-		case silent >= DeadAfter:
+		case silent >= DeadAfter, silent > 0 && known && m.State == Gone:
 			t.dead = append(t.dead, s.Peer)
 		case staying:
 			t.keep = append(t.keep, s.Peer)
@@ -192,15 +192,18 @@ func (t tally) grow() (Action, bool) {
 	return Action{Promote, ready[0], "too few voters for the number of nodes"}, true
 }
 
-// shrink takes the vote of those that leave when they are replaced or nobody can replace
-// them, of the dead when there are voters enough without them, and of the youngest of too
+// shrink takes the vote of the dead when there are voters enough without them, of those
+// that leave when they are replaced or nobody can replace them, and of the youngest of too
 // many.
 func (t tally) shrink() (Action, bool) {
+	if len(t.dead) > 0 && t.voters > t.tooMany { // before the leaving: their vote may be needed for it
+		if a, ok := t.demote(t.dead[0], "it is dead, and replaced or not needed"); ok {
+			return a, true
+		}
+	}
 	switch {
 	case len(t.leaving) > 0 && (len(t.keep) >= t.enough || len(t.candidates) == 0):
 		return t.demote(t.leaving[len(t.leaving)-1], "it is leaving")
-	case len(t.dead) > 0 && t.voters > t.tooMany:
-		return t.demote(t.dead[0], "it is dead, and replaced")
 	case len(t.keep) > t.tooMany:
 		return t.demote(t.keep[len(t.keep)-1], "too many voters for the number of nodes")
 	}

@@ -92,7 +92,9 @@ type State struct {
 	Plan      planner.Plan `json:"plan"`
 	Term      planner.Term `json:"term"`
 	PlanEpoch uint64       `json:"plan_epoch"`
-	Reasons   []string     `json:"reasons,omitempty"`
+	// PlanSaves is what SaveWanted was then: later wishes are for the plan's coordinator.
+	PlanSaves uint64   `json:"plan_saves"`
+	Reasons   []string `json:"reasons,omitempty"`
 	// Checkpoint is the newest complete one, Pending the incomplete ones of the current
 	// generation by ascending step.
 	Checkpoint Checkpoint   `json:"checkpoint"`

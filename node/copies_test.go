@@ -1,0 +1,41 @@
+package node
+
+import (
+	"errors"
+	"testing"
+
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
+	state := consensus.State{
+		Run:        &planner.RunSpec{Train: planner.TrainSpec{Steps: 100}},
+		Checkpoint: consensus.Checkpoint{Step: 40},
+		Plan: planner.Plan{Generation: 3, Replicas: []planner.Pipeline{{
+			Stages: []planner.Placement{{Peer: "a", Holder: "b"}, {Peer: "b", Holder: "a"}},
+		}}},
+	}
+	good := copyRequest{Generation: 3, Step: 50}
+	if err := good.fits(state, "a", "b"); err != nil {
+		t.Fatalf("the plan's own copy is refused: %v", err)
+	}
+	for name, c := range map[string]struct {
+		change func(*copyRequest)
+		from   planner.PeerID
+	}{
+		"another generation":    {func(r *copyRequest) { r.Generation = 2 }, "a"},
+		"a step that is behind": {func(r *copyRequest) { r.Step = 40 }, "a"},
+		"a step past the end":   {func(r *copyRequest) { r.Step = 101 }, "a"},
+		"no such stage":         {func(r *copyRequest) { r.Stage = 7 }, "a"},
+		"no such replica":       {func(r *copyRequest) { r.Replica = 1 }, "a"},
+		"a stage of another":    {func(r *copyRequest) {}, "c"},
+		"held by another":       {func(r *copyRequest) { r.Stage = 1 }, "b"},
+	} {
+		r := good
+		c.change(&r)
+		if err := r.fits(state, c.from, "b"); !errors.Is(err, errBadCopy) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"testing"
+
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+func TestWayOut(t *testing.T) {
+	// a and b in the plan, c a spare; b coordinates. The run has 100 steps.
+	base := func(checkpoint planner.Step, holders ...planner.PeerID) consensus.State {
+		s := consensus.State{
+			Run: &planner.RunSpec{Train: planner.TrainSpec{Steps: 100}},
+			Plan: planner.Plan{Generation: 1, Replicas: []planner.Pipeline{{
+				Stages: []planner.Placement{{Peer: "a"}, {Peer: "b"}},
+			}}},
+			Checkpoint: consensus.Checkpoint{Step: checkpoint, Layers: []consensus.LayerRef{{Holders: holders}}},
+		}
+		for _, p := range []planner.PeerID{"a", "b", "c"} {
+			s.Members = append(s.Members, consensus.Member{Peer: p, State: consensus.Active})
+		}
+		return s
+	}
+	with := func(s consensus.State, change func(*consensus.State)) consensus.State {
+		change(&s)
+		return s
+	}
+	set := func(i int, m consensus.MemberState) func(*consensus.State) {
+		return func(s *consensus.State) { s.Members[i].State = m }
+	}
+	alone := func(s *consensus.State) {
+		s.Members = s.Members[:1]
+	}
+	stop := func(s *consensus.State) { s.StopWanted = true }
+
+	for _, c := range []struct {
+		name string
+		view exitView
+		want exitVerdict
+	}{
+		{"nothing is wanted", exitView{State: base(50), Self: "a", Running: true, Newest: 60}, exitVerdict{}},
+		{"a finished run is over for all", exitView{State: with(base(100), func(s *consensus.State) { s.Finished = true }), Self: "c"}, exitVerdict{Over: true}},
+		{"the coordinator finishes", exitView{State: base(100), Self: "b", Completed: true, Newest: 100}, exitVerdict{Finish: true}},
+		{"the others wait for it", exitView{State: base(100), Self: "a", Completed: true, Newest: 100}, exitVerdict{}},
+		{"not before the last checkpoint", exitView{State: base(50), Self: "b", Completed: true, Newest: 100}, exitVerdict{}},
+		{"a stop in the last step finishes all the same", exitView{State: with(base(100), stop), Self: "b", Completed: true, Newest: 100}, exitVerdict{Finish: true}},
+		{"a stop waits for the step", exitView{State: with(base(50), stop), Self: "a", Running: true, Newest: 60}, exitVerdict{}},
+		{"and for the checkpoint", exitView{State: with(base(50), stop), Self: "a", Newest: 60}, exitVerdict{}},
+		{"then it is over", exitView{State: with(base(60), stop), Self: "a", Newest: 60}, exitVerdict{Over: true}},
+		{"a stalled stop keeps what there is", exitView{State: with(base(50), stop), Self: "a", Newest: 60, Stalled: true}, exitVerdict{Over: true}},
+		{"leaving drains", exitView{State: base(50), Self: "a", Leaving: true, Running: true}, exitVerdict{Drain: true}},
+		{"and waits for the next plan", exitView{State: with(base(50, "b"), set(0, consensus.Draining)), Self: "a", Leaving: true, Running: true}, exitVerdict{}},
+		{"a drained spare leaves", exitView{State: with(base(50, "b", "c"), set(2, consensus.Draining)), Self: "c", Leaving: true}, exitVerdict{Over: true, Left: true}},
+		{"not with the only copy", exitView{State: with(base(50, "c"), set(2, consensus.Draining)), Self: "c", Leaving: true}, exitVerdict{}},
+		{"a copy of the dead is none", exitView{State: with(with(base(50, "c", "b"), set(2, consensus.Draining)), set(1, consensus.Gone)), Self: "c", Leaving: true}, exitVerdict{}},
+		{"alone, leaving stops the run", exitView{State: with(base(50), alone), Self: "a", Leaving: true, Running: true}, exitVerdict{Stop: true}},
+		{"when all leave at once, that is a stop", exitView{State: with(with(with(base(50), set(0, consensus.Draining)), set(1, consensus.Draining)), set(2, consensus.Draining)), Self: "a", Leaving: true, Running: true}, exitVerdict{Stop: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := wayOut(c.view); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
