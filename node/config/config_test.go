@@ -143,7 +143,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Micros = 0 }, "config: micros is 0: want 1 to"},
 		{func(c *Config) { c.MicroBatch = 1 << 40 }, "config: micro_batch is 1099511627776: want 1 to"},
 		{func(c *Config) { c.LR = math.NaN() }, "config: lr is NaN: want 0 to 10"},
-		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0003: want 0 to 0.0001"},
+		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0005: want 0 to 0.0001"},
 		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 1KiB to 1TiB"},
 		{func(c *Config) { c.Replicas = 5 }, "config: replicas is 5: want auto, or 1 to 4"},
 		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
@@ -229,4 +229,15 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("got %+v\nwant %+v\nfrom\n%s", again, c, b.String())
 		}
 	})
+}
+
+func TestTheLeastRateFollowsALowerRate(t *testing.T) {
+	c, err := Parse("run.yaml", []byte("lr: 0.0001\n"))
+	if err != nil || c.MinLR != 1e-5 || c.Validate() != nil {
+		t.Errorf("min_lr is %v (%v), want a tenth of lr", c.MinLR, err)
+	}
+	c, err = Parse("run.yaml", []byte("lr: 0.0001\nmin_lr: 0.0002\n"))
+	if err != nil || c.MinLR != 2e-4 {
+		t.Errorf("min_lr is %v (%v), want what was given", c.MinLR, err)
+	}
 }

@@ -84,8 +84,12 @@ func syntax(err error) error {
 	return errors.New(e.GetMessage())
 }
 
-// normal makes equal configurations equal to reflect.DeepEqual.
+// normal makes equal configurations equal to reflect.DeepEqual, and lets the least
+// learning rate follow a learning rate that was set below its default.
 func (c Config) normal() Config {
+	if c.MinLR == Default().MinLR && c.MinLR > c.LR {
+		c.MinLR = c.LR / 10
+	}
 	if len(c.Data) == 0 {
 		c.Data = nil
 	}
