@@ -115,17 +115,18 @@ func (b *Bucket) wrap(operation string, err error) error {
 	return fmt.Errorf("checkpoint: %s bucket %s: %w", operation, b.name, err)
 }
 
-// writeIndex is the only way into the index: it keeps the reserve free. A batch that only
-// deletes may go deeper into it than others, since it makes room.
+// writeIndex is the only way into the index: it keeps the reserve free, and room for a
+// compaction, which may write every table again before it removes the old ones. A batch
+// that only deletes may go deeper than others, since it makes room.
 func (s *Store) writeIndex(ops []Op) error {
-	p := forDeletes
+	p, spare := forDeletes, int64(0)
 	for _, op := range ops {
 		if !op.Delete {
-			p = forIndex
+			p, spare = forIndex, s.index.tableBytes()
 		}
 	}
 	bytes := opBytes(ops)
-	done, err := s.space.take(bytes, p)
+	done, err := s.space.takeBeside(spare, bytes, p)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,15 @@ func (x *index) get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
+// tableBytes is the size of all tables.
+func (x *index) tableBytes() int64 {
+	var sum int64
+	for _, t := range x.db.Tables() {
+		sum += int64(t.OnDiskSize)
+	}
+	return sum
+}
+
 // write applies all or nothing and is durable when it returns.
 func (x *index) write(ops []Op) error {
 	if len(ops) == 0 {

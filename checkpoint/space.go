@@ -26,13 +26,18 @@ type space struct {
 
 // take claims n bytes until done is called. The error wraps ErrDiskFull.
 func (s *space) take(n int64, p purpose) (done func(), err error) {
+	return s.takeBeside(0, n, p)
+}
+
+// takeBeside is take that leaves spare bytes free on top of the reserve.
+func (s *space) takeBeside(spare, n int64, p purpose) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free, err := s.free(s.path)
 	if err != nil {
 		return nil, err
 	}
-	keep := s.reserve / int64(p)
+	keep := s.reserve/int64(p) + spare
 	if free-s.inFlight-n < keep {
 		return nil, s.full(n, free, keep)
 	}
