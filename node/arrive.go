@@ -71,6 +71,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if err := n.raft.Propose(ctx, n.activeEntry()); err != nil {
 		return fmt.Errorf("node: become active: %w", err)
 	}
+	n.group.Go(func() error { n.gossipProfiles(n.base); return nil })
 	n.enter(Waiting)
 	return nil
 }

@@ -17,8 +17,9 @@
 //
 // machine.go holds the table of phases: joining -> profiling -> waiting -> loading ->
 // training, draining on the way out, stopped at the end. start.go brings a node up (Train
-// begins or resumes a run, Join enters one), loop.go follows the replicated state and is
-// the only place that changes the phase, leave.go ends it.
+// begins or resumes a run, Join enters one), arrive.go takes it into the roster, loop.go
+// follows the replicated state from then on, exit.go is the pure rule of the way out and
+// leave.go carries it out.
 //
 // # Life of a step
 //
@@ -45,7 +46,10 @@
 // All belong to one errgroup of the Node and are waited for by Close:
 //
 //   - loop: the run loop (loop.go); owns phase and generation.
-//   - heartbeats: one gossip message a second (status.go).
+//   - heartbeats: one gossip message a second (status.go); profiles: one every 30 s about
+//     speed and addresses, which the planner brings into the roster (profiles.go).
+//   - showEvents: hands events to whoever started the node; single background proposals of
+//     the run loop: rejoin, wish, finish (leave.go).
 //   - lead: the planner's duties while this node leads (leader.go).
 //   - links: the accept loop of the data plane (pipeline/link).
 //   - one per generation, with one per worker and one that watches the links

@@ -176,15 +176,12 @@ func (n *Node) beat() {
 	n.shared.mu.Unlock()
 	n.progress.fillBeat(&b)
 	n.beats.note(b, time.Now())
-	if err := n.swarm.Publish(n.base, topicBeats, b.encode()); err != nil {
+	if err := n.swarm.Publish(n.base, swarm.TopicEvents, b.encode()); err != nil {
 		n.log.Debug("heartbeat", "cause", err)
 	}
 }
 
-// topicBeats is the swarm topic of heartbeats.
-const topicBeats = "events"
-
-// subscribe begins to listen to heartbeats and to answer members' requests.
+// subscribe begins to listen to gossip and to answer members' requests.
 func (n *Node) subscribe() error {
 	valid := func(from planner.PeerID, data []byte) error {
 		b, err := decodeBeat(data)
@@ -198,7 +195,10 @@ func (n *Node) subscribe() error {
 			n.beats.note(b, time.Now())
 		}
 	}
-	if err := n.swarm.Subscribe(topicBeats, valid, handle); err != nil {
+	if err := n.swarm.Subscribe(swarm.TopicEvents, valid, handle); err != nil {
+		return err
+	}
+	if err := n.listenToProfiles(); err != nil {
 		return err
 	}
 	n.swarm.Handle(protocolCopy, func(ctx context.Context, from planner.PeerID, s swarm.Stream) {
