@@ -1,18 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,206 +13,6 @@ import (
 
 // These tests run real processes of the real binary on loopback: what a user does, and
 // what happens to a user. They compare losses as text, which holds every bit.
-
-// endToEndTimeout ends a run that hangs; it is far above what a busy machine needs.
-const endToEndTimeout = 6 * time.Minute
-
-// buildOnce builds the binary into a folder that TestMain removes.
-var (
-	binaryDir string
-	buildOnce = sync.OnceValues(func() (string, error) {
-		binary := filepath.Join(binaryDir, "pnode")
-		if runtime.GOOS == "windows" {
-			binary += ".exe"
-		}
-		out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("%w\n%s", err, out)
-		}
-		return binary, nil
-	})
-)
-
-func TestMain(m *testing.M) {
-	var err error
-	if binaryDir, err = os.MkdirTemp("", "pnode-e2e-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(binaryDir)
-	os.Exit(code)
-}
-
-// step is a line of --json.
-type step struct {
-	Step       int          `json:"step"`
-	Loss       json.Number  `json:"loss"`
-	HeldOut    *json.Number `json:"heldout"`
-	TokensPerS float64      `json:"tokens_per_s"`
-	Generation int          `json:"generation"`
-}
-
-// process is a running pnode. Its standard error is kept, its steps are collected.
-type process struct {
-	t      testing.TB
-	cmd    *exec.Cmd
-	stderr *watched
-	steps  chan step
-	losses map[int]json.Number
-	last   step
-}
-
-// watched keeps what a process writes and wakes whoever waits for some of it.
-type watched struct {
-	mu    sync.Mutex // guards text
-	text  bytes.Buffer
-	fresh chan struct{}
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	select {
-	case w.fresh <- struct{}{}:
-	default:
-	}
-	return w.text.Write(p)
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
-
-// await waits until the text matches and gives the submatches.
-func (w *watched) await(t testing.TB, pattern string) []string {
-	t.Helper()
-	re := regexp.MustCompile(pattern)
-	deadline := time.After(endToEndTimeout)
-	for {
-		if m := re.FindStringSubmatch(w.String()); m != nil {
-			return m
-		}
-		select {
-		case <-w.fresh:
-		case <-deadline:
-			t.Fatalf("no %q within %v in:\n%s", pattern, endToEndTimeout, w)
-		}
-	}
-}
-
-// start runs pnode with its data in a folder of the test.
-func start(t testing.TB, args ...string) *process {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("real processes take minutes")
-	}
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{
-		t: t, cmd: exec.Command(binary, args...), stderr: &watched{fresh: make(chan struct{}, 1)},
-		steps: make(chan step, 1<<16), losses: map[int]json.Number{},
-	}
-	p.cmd.Stderr = p.stderr
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go p.read(stdout)
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	return p
-}
-
-func (p *process) read(stdout io.Reader) {
-	defer close(p.steps)
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var s step
-		if json.Unmarshal(lines.Bytes(), &s) == nil && s.Step > 0 {
-			p.steps <- s
-		}
-	}
-}
-
-// until takes steps in until one is at least n, and gives it.
-func (p *process) until(n int) step {
-	p.t.Helper()
-	deadline := time.After(endToEndTimeout)
-	for {
-		select {
-		case s, ok := <-p.steps:
-			if !ok {
-				p.t.Fatalf("the run ended after step %d, before %d:\n%s", p.last.Step, n, p.stderr)
-			}
-			p.note(s)
-			if s.Step >= n {
-				return s
-			}
-		case <-deadline:
-			p.t.Fatalf("no step %d within %v, the last was %d:\n%s", n, endToEndTimeout, p.last.Step, p.stderr)
-		}
-	}
-}
-
-// note keeps a loss; a step that is repeated after a failure must have the same one.
-func (p *process) note(s step) {
-	if old, ok := p.losses[s.Step]; ok && old != s.Loss {
-		p.t.Errorf("step %d had loss %s, repeated in generation %d it has %s", s.Step, old, s.Generation, s.Loss)
-	}
-	p.losses[s.Step], p.last = s.Loss, s
-}
-
-// finish waits for the end, wants the exit code, and gives the losses by step.
-func (p *process) finish(code int) map[int]json.Number {
-	p.t.Helper()
-	deadline := time.AfterFunc(endToEndTimeout, func() { _ = p.cmd.Process.Kill() })
-	defer deadline.Stop()
-	for s := range p.steps {
-		p.note(s)
-	}
-	_ = p.cmd.Wait() // the code says it
-	if got := p.cmd.ProcessState.ExitCode(); got != code {
-		p.t.Fatalf("exit code %d, want %d:\n%s", got, code, p.stderr)
-	}
-	return p.losses
-}
-
-// runFile writes a run.yaml of a run that takes seconds, and the text it trains on.
-func runFile(t testing.TB, steps int) string {
-	t.Helper()
-	dir := t.TempDir()
-	var text strings.Builder
-	for i := range 4000 {
-		fmt.Fprintf(&text, "line %d of the text has %d words and the sum %d\n", i, i%17, i*i%1009)
-	}
-	data := filepath.Join(dir, "text.txt")
-	if err := os.WriteFile(data, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "run.yaml")
-	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\n", data, steps)
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-func same(t testing.TB, name string, got, want map[int]json.Number) {
-	t.Helper()
-	for s, loss := range want {
-		if got[s] != loss {
-			t.Errorf("%s: step %d has loss %q, want %q", name, s, got[s], loss)
-		}
-	}
-}
 
 // alone is the reference: one process, uninterrupted.
 func alone(t testing.TB, file string, steps int) map[int]json.Number {
@@ -245,9 +38,7 @@ func TestInterruptAndResumeGiveTheSameLosses(t *testing.T) {
 	if len(first) >= steps {
 		t.Fatal("the run was over before the interrupt")
 	}
-	if out := start(t, "checkpoints", "verify", "--dir", dir); out.cmd != nil {
-		out.finish(0)
-	}
+	start(t, "checkpoints", "verify", "--dir", dir).finish(0)
 	rest := start(t, "train", "--resume", "--dir", dir, "--json").finish(0)
 	if _, repeated := rest[len(first)]; repeated {
 		t.Errorf("step %d was done again: the interrupt lost it", len(first))
@@ -331,13 +122,23 @@ func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	}
 	for _, where := range []string{dir, joined} {
 		status := start(t, "status", "--json", "--dir", where)
-		out := status.finish(0)
-		_ = out
+		status.finish(0)
+		var said struct {
+			Generation int
+			Roster     []struct{ State string }
+			Plan       []struct{ Stage int }
+		}
+		if err := json.Unmarshal(status.stdout.Bytes(), &said); err != nil {
+			t.Fatalf("status: %v", err)
+		}
+		if said.Generation < 2 || len(said.Roster) != 2 || len(said.Plan) == 0 {
+			t.Errorf("status after the second plan says %+v", said)
+		}
 	}
-	leave := start(t, "leave", "--dir", joined)
-	leave.finish(0)
+	before := p.last.Generation
+	start(t, "leave", "--dir", joined).finish(0)
 	j.finish(0)
-	for p.until(p.last.Step+1).Generation < 3 {
+	for p.until(p.last.Step+1).Generation <= before {
 		if p.last.Step > steps-5 {
 			t.Fatal("the run never went on without the node that left")
 		}
