@@ -20,6 +20,9 @@ type chunkFetcher struct {
 	living func() []planner.PeerID
 }
 
+// errNoChunks says that no node of the run has what is needed.
+var errNoChunks = errors.New("chunks are damaged or missing here and cannot be had from any node that is up; start a node that holds a copy")
+
 // fetchBatch chunks are asked for at a time, so that another peer can take over early.
 const fetchBatch = 16
 
@@ -43,7 +46,8 @@ func (f chunkFetcher) ensure(ctx context.Context, hashes []planner.Hash, holders
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%d of %d chunks cannot be had from any node, first %s: %w", len(missing), len(hashes), missing[0], errors.Join(failures...))
+		what := fmt.Errorf("%w: %d of %d chunks, first %s", errNoChunks, len(missing), len(hashes), missing[0])
+		return errors.Join(append([]error{what}, failures...)...)
 	}
 	return nil
 }

@@ -1,9 +1,13 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	"pnode/checkpoint"
 	"pnode/planner"
 )
 
@@ -13,5 +17,22 @@ func TestLivingHoldersAreAskedFirstAndTheDeadLast(t *testing.T) {
 	want := []planner.PeerID{"b", "a", "dead"}
 	if !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	refused := errors.New("refused")
+	f := chunkFetcher{self: "me", store: store, living: func() []planner.PeerID { return nil }}
+	f.fetch = func(context.Context, planner.PeerID, []planner.Hash, func(planner.Hash, []byte) error) error { return refused }
+	if err := f.ensure(t.Context(), []planner.Hash{{1}}, nil); !errors.Is(err, errNoChunks) || strings.Contains(err.Error(), "%!") {
+		t.Errorf("alone: %v", err)
+	}
+	if err := f.ensure(t.Context(), []planner.Hash{{1}}, []planner.PeerID{"b"}); !errors.Is(err, errNoChunks) || !errors.Is(err, refused) {
+		t.Errorf("with a holder that refuses: %v", err)
 	}
 }

@@ -131,6 +131,8 @@ func (n *Node) ended(err error) error {
 	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
 		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
 		return err
+	case errors.Is(err, errNoChunks) && !othersActive(n.raft.State(), n.self):
+		return err // nobody else is there to wait for
 	}
 	n.setStalled(plan.Generation, err)
 	n.log.Info("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrDamaged: a store does not hold what it should, or not as it was written.
-var ErrDamaged = errors.New("checkpoints are damaged: a running node fetches what it lacks from the others; a run of one node goes on from an older checkpoint")
+var ErrDamaged = errors.New("checkpoints are damaged: a running node fetches what it lacks from the others; a run of one node needs a node that holds a copy")
 
 // Checkpoints writes a table of manifests.
 func Checkpoints(w io.Writer, manifests []checkpoint.Manifest) error {
