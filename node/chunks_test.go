@@ -28,7 +28,9 @@ func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
 	defer store.Close()
 	refused := errors.New("refused")
 	f := chunkFetcher{self: "me", store: store, living: func() []planner.PeerID { return nil }}
-	f.fetch = func(context.Context, planner.PeerID, []planner.Hash, func(planner.Hash, []byte) error) error { return refused }
+	f.fetch = func(context.Context, planner.PeerID, []planner.Hash, func(planner.Hash, []byte) error) error {
+		return refused
+	}
 	if err := f.ensure(t.Context(), []planner.Hash{{1}}, nil); !errors.Is(err, errNoChunks) || strings.Contains(err.Error(), "%!") {
 		t.Errorf("alone: %v", err)
 	}
