@@ -110,9 +110,10 @@ func kill(t testing.TB, pid string) {
 func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	const steps = 400
 	file, dir, joined := runFile(t, steps), t.TempDir(), t.TempDir()
-	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--replicas", "1", "--listen", "127.0.0.1:0")
+	// Enough work a step that a second node is worth it, even one measured on a busy machine.
+	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--replicas", "1", "--listen", "127.0.0.1:0", "--micros", "8", "--micro-batch", "8")
 	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
-	p.until(6)
+	p.until(3)
 
 	j := start(t, "join", invite[1], "--dir", joined)
 	for p.until(p.last.Step+1).Generation < 2 {
