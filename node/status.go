@@ -101,6 +101,9 @@ func (n *Node) roster(state consensus.State, leader planner.PeerID) []api.Member
 	var roster []api.Member
 	for _, m := range state.Members {
 		member := api.Member{Peer: m.Peer, State: string(m.State), Addrs: m.Addrs, Self: m.Peer == n.self, Leader: m.Peer == leader}
+		if ago, heard := n.beats.ago(m.Peer, time.Now()); heard && !member.Self {
+			member.LastSeenS = ago.Seconds()
+		}
 		if len(m.Profile.Devices) > 0 {
 			d := m.Profile.Devices[0]
 			member.Device = fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9)

@@ -48,6 +48,14 @@ func (t *tracker) silent(peer planner.PeerID, since, now time.Time) time.Duratio
 	return now.Sub(at)
 }
 
+// ago is how long it is that a peer was heard, if ever it was.
+func (t *tracker) ago(peer planner.PeerID, now time.Time) (time.Duration, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, ok := t.heard[peer]
+	return now.Sub(h.at), ok
+}
+
 // last is the newest heartbeat of a peer.
 func (t *tracker) last(peer planner.PeerID) (Beat, bool) {
 	t.mu.Lock()

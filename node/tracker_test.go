@@ -21,6 +21,17 @@ func TestSilenceCountsFromTheFirstLook(t *testing.T) {
 	}
 }
 
+func TestOnlyWhoWasHeardHasAnAge(t *testing.T) {
+	tr, start := newTracker(), time.Unix(1000, 0)
+	if _, heard := tr.ago("a", start); heard {
+		t.Error("a peer that was never heard has an age")
+	}
+	tr.note(Beat{Peer: "a"}, start)
+	if got, heard := tr.ago("a", start.Add(12*time.Second)); !heard || got != 12*time.Second {
+		t.Errorf("heard 12 s ago: got %v, %v", got, heard)
+	}
+}
+
 func TestStallIsTimedFromItsFirstReport(t *testing.T) {
 	tr, start := newTracker(), time.Unix(1000, 0)
 	peers := []planner.PeerID{"a", "b", "unheard"}

@@ -63,6 +63,9 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	st := s.options.Node.Status()
 	st.Loss, st.HeldOut = finite(st.Loss), finite(st.HeldOut)
+	if st.Waiting != "" {
+		st.TokensPerS, st.ETAS = 0, 0
+	}
 	s.reply(w, http.StatusOK, st)
 }
 

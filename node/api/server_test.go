@@ -180,6 +180,13 @@ func TestStatusWithoutFiniteLoss(t *testing.T) {
 	}
 }
 
+func TestARunThatWaitsHasNoSpeed(t *testing.T) {
+	dir, _ := serve(t, &fakeNode{status: Status{Waiting: "no planner", TokensPerS: 900, ETAS: 60, Step: 3}}, nil)
+	if st, err := dial(t, dir).Status(t.Context()); err != nil || st.TokensPerS != 0 || st.ETAS != 0 || st.Step != 3 {
+		t.Errorf("got %+v, %v", st, err)
+	}
+}
+
 func TestDialExplains(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,7 +12,11 @@ type Status struct {
 	Peer planner.PeerID `json:"peer"`
 	// State is the node's state: joining, profiling, waiting, loading, training, draining
 	// or stopped.
-	State      string             `json:"state"`
+	State string `json:"state"`
+	// Waiting tells in a sentence why nothing moves, such as "no planner: 1 of 3 voters is
+	// up"; empty while the run moves or is over. A run that waits has no speed: TokensPerS
+	// and ETAS are 0 then, whatever the node fills in.
+	Waiting    string             `json:"waiting,omitempty"`
 	Generation planner.Generation `json:"generation"`
 	Term       planner.Term       `json:"term"`
 	// Leader plans; empty while there is none.
@@ -42,8 +46,11 @@ type Member struct {
 	State  string         `json:"state"`
 	Device string         `json:"device"`
 	Addrs  []string       `json:"addrs"`
-	Self   bool           `json:"self"`
-	Leader bool           `json:"leader"`
+	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
+	// this node itself.
+	LastSeenS float64 `json:"last_seen_s,omitempty"`
+	Self      bool    `json:"self"`
+	Leader    bool    `json:"leader"`
 }
 
 // StageStatus is one stage of the plan with its newest measured times per step; times

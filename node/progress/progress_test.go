@@ -188,7 +188,9 @@ func TestStatusTable(t *testing.T) {
 		Loss: &loss, HeldOut: &heldOut, TokensPerS: 5120, ETAS: 130,
 		Roster: []api.Member{
 			{Peer: self, State: "active", Device: "cpu", Self: true},
-			{Peer: other, State: "active\x1b[2J", Device: "cpu", Leader: true},
+			{Peer: other, State: "active\x1b[2J", Device: "cpu", Leader: true, LastSeenS: 0.4},
+			{Peer: "12D3KooWaaaaaaaaaaaGONE", State: "gone", Device: "cpu", LastSeenS: 83.6},
+			{Peer: "12D3KooWaaaaaaaaaaNEVER", State: "joining", Device: "cpu"},
 		},
 		Plan: []api.StageStatus{
 			{Peer: self, Device: "cpu", Layers: planner.LayerRange{First: 0, End: 3}, ForwardMS: 12.34, BackwardMS: 25, WaitMS: 1, UpdateMS: 2},
@@ -205,6 +207,11 @@ func TestStatusTable(t *testing.T) {
 	}
 	b.WriteString("\n")
 	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "joining"}, now); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("\n")
+	st.Waiting, st.Plan, st.Roster = "no planner:\x1b 1 of 3 voters is up", nil, nil
+	if err := Status(&b, st, now); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", b.Bytes())

@@ -19,14 +19,17 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 	p.f("node\t%s, %s\n", short(st.Peer), clean(st.State))
 	p.f("planner\t%s, term %d\n", leader(st), st.Term)
 	p.f("step\t%s\n", stepLine(st))
+	if st.Waiting != "" {
+		p.f("WAITING\t%s\n", clean(st.Waiting))
+	}
 	p.f("checkpoint\t%s\n", checkpointLine(st.Checkpoint, now))
 	p.f("data\t%s\n", dataLine(st.Data))
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))
 	}
-	p.f("\nPEER\tSTATE\tDEVICE\t\n")
+	p.f("\nPEER\tSTATE\tLAST SEEN\tDEVICE\t\n")
 	for _, m := range st.Roster {
-		p.f("%s\t%s\t%s\t%s\n", short(m.Peer), clean(m.State), clean(m.Device), marks(m))
+		p.f("%s\t%s\t%s\t%s\t%s\n", short(m.Peer), clean(m.State), lastSeen(m), clean(m.Device), marks(m))
 	}
 	p.f("\n")
 	plan(&p, st)
@@ -77,6 +80,9 @@ func stepLine(st api.Status) string {
 	if st.HeldOut != nil {
 		fmt.Fprintf(&b, ", held-out %.4f", *st.HeldOut)
 	}
+	if st.Waiting != "" {
+		return b.String()
+	}
 	if st.TokensPerS > 0 {
 		fmt.Fprintf(&b, ", %.0f tokens/s", st.TokensPerS)
 	}
@@ -84,6 +90,20 @@ func stepLine(st api.Status) string {
 		fmt.Fprintf(&b, ", ETA %s", time.Duration(st.ETAS*float64(time.Second)).Round(time.Second))
 	}
 	return b.String()
+}
+
+// lastSeen is how long ago this node heard a member.
+func lastSeen(m api.Member) string {
+	switch ago := time.Duration(m.LastSeenS * float64(time.Second)); {
+	case m.Self:
+		return "-"
+	case m.LastSeenS <= 0:
+		return "never"
+	case ago < time.Minute:
+		return fmt.Sprintf("%.0f s ago", m.LastSeenS)
+	default:
+		return ago.Round(time.Second).String() + " ago"
+	}
 }
 
 func checkpointLine(c api.Checkpoint, now time.Time) string {
