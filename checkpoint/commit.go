@@ -35,8 +35,8 @@ func (s *Store) commit(m Manifest) error {
 	hashes := m.Hashes()
 	s.guard.hold(hashes...)
 	defer s.guard.release(hashes...)
-	if err := s.mustHave(m); err != nil {
-		return err
+	if missing := s.missing(m, s.holds); missing != nil {
+		return missing
 	}
 	s.commits.Lock()
 	defer s.commits.Unlock()
@@ -44,22 +44,6 @@ func (s *Store) commit(m Manifest) error {
 		return err
 	}
 	return s.writeIndex([]Op{{Key: manifestKey(m.Step), Value: encoded}})
-}
-
-// mustHave checks that every chunk this node answers for is here.
-func (s *Store) mustHave(m Manifest) error {
-	for _, l := range m.Layers {
-		if !s.holds(l) {
-			continue
-		}
-		for i, h := range l.Chunks {
-			if size := s.chunkSize(h); size != l.chunkBytes(i) {
-				return fmt.Errorf("layer %d chunk %d of %d: %s of %d bytes: %w (found %d bytes)",
-					l.Layer, i, len(l.Chunks), h, l.chunkBytes(i), ErrNotFound, max(size, 0))
-			}
-		}
-	}
-	return nil
 }
 
 // holds tells whether this node answers for a layer's chunks.

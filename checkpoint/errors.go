@@ -6,6 +6,8 @@ import "errors"
 var (
 	// ErrNotFound: the chunk, manifest or pin is not in this store.
 	ErrNotFound = errors.New("not in this store")
+	// ErrNoStore: Open was told that a store must be in the directory, and there is none.
+	ErrNoStore = errors.New("no store in this folder")
 	// ErrCorrupt: stored bytes do not match their checksum, or a record is malformed.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrDiskFull: writing would use up the reserve of the file system.

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
@@ -63,13 +67,34 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 		WithLogger(badgerLog{log})
 	db, err := badger.Open(o)
 	if err != nil {
-		if strings.Contains(err.Error(), "checksum") { // Badger has no sentinel for it
-			err = fmt.Errorf("%w: %w; move the directory index away: chunks stay, "+
-				"manifests come back from the other nodes", ErrCorrupt, err)
+		if damagedIndex(err) {
+			err = fmt.Errorf("%w: %w; join the run again from a fresh folder, "+
+				"or restore this one from a copy", ErrCorrupt, err)
 		}
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	return &index{db}, nil
+}
+
+// damagedIndex tells by its text whether an error of badger.Open is about bytes that
+// changed or files that are gone: Badger has no sentinels for them.
+func damagedIndex(err error) bool {
+	text := err.Error()
+	return slices.ContainsFunc([]string{"checksum", "bad magic", "corrupted", "does not exist for table", "unsupported version"},
+		func(sign string) bool { return strings.Contains(text, sign) })
+}
+
+// indexExists fails with ErrNoStore where Badger would begin a new, empty index.
+func indexExists(dir string) error {
+	st, err := os.Stat(filepath.Join(dir, badger.ManifestFilename))
+	if err == nil && st.Size() > 0 {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: index/%s is missing or empty; restore the folder from a copy, "+
+		"or join the run again from a fresh folder", ErrNoStore, badger.ManifestFilename)
 }
 
 func (x *index) close() error { return x.db.Close() }

@@ -26,6 +26,9 @@ type Options struct {
 	// ReserveBytes of the file system stay free: chunks stop at the whole reserve, index
 	// writes at half, deletions at a quarter. 0 is DefaultReserveBytes.
 	ReserveBytes int64
+	// MustExist makes Open fail with ErrNoStore, and create nothing, where there is no store
+	// yet: what a node needs that comes back to its run.
+	MustExist bool
 	// Logger gets damage and Badger's messages; nil discards them.
 	Logger *slog.Logger
 
@@ -67,7 +70,7 @@ type Store struct {
 }
 
 // Open opens or creates the store in dir and removes what an interrupted process left
-// half-written. Errors wrap ErrLocked, ErrDiskFull or ErrCorrupt where these are the cause.
+// half-written. Errors wrap ErrLocked, ErrNoStore, ErrDiskFull or ErrCorrupt where these are the cause.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o)
 	if err != nil {
@@ -79,6 +82,11 @@ func Open(dir string, o Options) (*Store, error) {
 func open(dir string, o Options) (_ *Store, err error) {
 	if err := o.fill(); err != nil {
 		return nil, err
+	}
+	if o.MustExist {
+		if err := indexExists(filepath.Join(dir, "index")); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

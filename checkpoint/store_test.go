@@ -146,6 +146,49 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// TestMustExist refuses each way in which a store may be gone, and creates nothing.
+func TestMustExist(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"the folder is gone":      os.RemoveAll,
+		"the folder is empty":     func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) },
+		"the index is gone":       func(dir string) error { return os.RemoveAll(filepath.Join(dir, "index")) },
+		"its MANIFEST is gone":    func(dir string) error { return os.Remove(filepath.Join(dir, "index", "MANIFEST")) },
+		"its MANIFEST is emptied": func(dir string) error { return os.Truncate(filepath.Join(dir, "index", "MANIFEST"), 0) },
+	} {
+		dir := filepath.Join(t.TempDir(), "store")
+		s := openStore(t, dir, Options{})
+		put(t, s, []byte("state"))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Open(dir, Options{MustExist: true}); err != nil || s.Close() != nil {
+			t.Errorf("%s: before that: %v", name, err)
+		}
+		if err := damage(dir); err != nil {
+			t.Fatal(err)
+		}
+		before := countFiles(dir)
+		_, err := Open(dir, Options{MustExist: true})
+		if !errors.Is(err, ErrNoStore) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "fresh folder") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after := countFiles(dir); after != before {
+			t.Errorf("%s: %d files have become %d", name, before, after)
+		}
+	}
+}
+
+// countFiles counts what is in a folder and below; a folder that is not there has nothing.
+func countFiles(dir string) (n int) {
+	_ = filepath.WalkDir(dir, func(_ string, _ os.DirEntry, err error) error {
+		if err == nil {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
 func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	w, b := s.Begin(), s.Bucket("b")
@@ -168,6 +211,9 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 		"unpin":     func() error { return s.Unpin("p") },
 		"pins":      func() error { _, err := s.Pins(); return err },
 		"verify":    func() error { _, err := s.Verify(t.Context(), nil); return err },
+		"complete":  func() error { _, err := s.Complete(t.Context()); return err },
+		"step":      func() error { _, err := s.VerifyStep(t.Context(), 1, nil); return err },
+		"whole":     func() error { _, _, err := s.NewestWhole(t.Context(), nil); return err },
 		"get":       func() error { _, _, err := b.Get([]byte("k")); return err },
 		"write":     func() error { return b.Write([]Op{{Key: []byte("k")}}) },
 		"scan":      func() error { return b.Scan(ScanOptions{}, nil) },
@@ -178,7 +224,8 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	}
 }
 
-// TestADamagedIndexIsTold flips a byte in the middle of a table of a closed index.
+// TestADamagedIndexIsTold flips a byte in the middle of a table of a closed index, removes
+// the table, and flips a byte of the list of tables.
 func TestADamagedIndexIsTold(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
@@ -194,11 +241,21 @@ func TestADamagedIndexIsTold(t *testing.T) {
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("tables %v, %v", tables, err)
 	}
-	flip(t, tables[0], 20000)
-	if s, err := Open(dir, Options{}); !errors.Is(err, ErrCorrupt) {
-		if err == nil {
-			err = s.Close()
+	refused := func(what string) {
+		t.Helper()
+		if s, err := Open(dir, Options{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "fresh folder") {
+			if err == nil {
+				err = s.Close()
+			}
+			t.Errorf("open an index with %s: %v", what, err)
 		}
-		t.Errorf("open a damaged index: %v", err)
 	}
+	flip(t, tables[0], 20000)
+	refused("a flipped byte")
+	if err := os.Remove(tables[0]); err != nil {
+		t.Fatal(err)
+	}
+	refused("a table missing")
+	flip(t, filepath.Join(dir, "index", "MANIFEST"), 1)
+	refused("another magic")
 }

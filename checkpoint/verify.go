@@ -60,23 +60,17 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 		return Report{}, fmt.Errorf("checkpoint: verify: %w", err)
 	}
 	defer s.users.leave()
-	if progress == nil {
-		progress = func(Progress) {}
-	}
 	manifests, wanted, damaged := s.holdAll()
 	defer s.guard.release(wanted.order...)
 	r := Report{Damaged: damaged}
+	read := reading{s: s, progress: progress, total: len(wanted.order)}
 	whole := map[planner.Hash]bool{}
-	for i, h := range wanted.order {
-		if err := ctx.Err(); err != nil {
-			return r, fmt.Errorf("checkpoint: verify: %w", err)
-		}
-		data, err := s.Chunk(h)
+	for _, h := range wanted.order {
+		err := read.chunk(ctx, h, 0)
+		r.Chunks, r.Bytes = read.whole, read.bytes
 		switch {
 		case err == nil:
 			whole[h] = true
-			r.Chunks++
-			r.Bytes += int64(len(data))
 		case errors.Is(err, ErrCorrupt):
 			r.Corrupt = append(r.Corrupt, h)
 		case errors.Is(err, ErrNotFound):
@@ -86,7 +80,6 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 		default:
 			return r, fmt.Errorf("checkpoint: verify: %w", err)
 		}
-		progress(Progress{Chunks: i + 1, TotalChunks: len(wanted.order), Bytes: r.Bytes})
 	}
 	for _, m := range manifests {
 		r.Manifests = append(r.Manifests, s.judge(m, whole))
