@@ -64,10 +64,13 @@ func (w *Worker) reduceReplicas(ctx context.Context, step planner.Step, layer in
 	})
 }
 
-// reduceTied gives both ends of the tied embedding the gradient embedding + head.
+// reduceTied gives both ends of the tied embedding, if it is tied, the gradient
+// embedding + head.
 func (w *Worker) reduceTied(ctx context.Context, step planner.Step) error {
 	n := w.cfg.Run.Model.TiedLen()
 	switch {
+	case n == 0:
+		return nil
 	case w.first() && w.last():
 		embed, head := w.tiedGrads(0), w.tiedGrads(w.headLayer())
 		w.queue.Do(kernels.Add(embed, embed, head, n))

@@ -44,6 +44,7 @@ func TestPresets(t *testing.T) {
 		"nano":      {1_000_000, 3_000_000},
 		"small-10m": {10_500_000, 11_000_000},
 		"gpt2-124m": {124_439_808, 124_439_808},
+		"gpt3-1.3b": {1_315_723_264, 1_315_723_264},
 	}
 	if len(PresetNames()) != len(params) {
 		t.Errorf("presets are %v", PresetNames())

@@ -4,9 +4,9 @@
 //
 // Nouns:
 //
-//   - Config: sizes of a GPT-2 style model. A plan distributes its layers: 0 is the
-//     embedding (wte, wpe), 1..L are the blocks, L+1 is the head (ln_f, a tied copy of
-//     wte, the loss).
+//   - Config: sizes and family of a model, GPT-2's or Llama's. A plan distributes its
+//     layers: 0 is the embedding (tokens, learned positions), 1..L are the blocks, L+1 is
+//     the head (final norm, its matrix or a tied copy of the embedding's, the loss).
 //   - Tensor: a named place in the flat float32 vector that holds a layer's parameters;
 //     its gradient and optimizer moments have the same layout.
 //   - Stack: layers [First,End) on one device, with parameters, gradients and Slots sets

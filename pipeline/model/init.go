@@ -11,7 +11,7 @@ const initStd = 0.02
 
 // InitLayer fills dst [LayerLen(layer)] with the layer's initial parameters: matrices
 // normal with deviation 0.02, divided by sqrt(2L) for the two projections that write to
-// the residual stream; LayerNorm weights 1; biases 0.
+// the residual stream; weights of norms 1; biases 0.
 //
 // Each element is a function of (seed, layer, tensor, element) alone, so any node can
 // make any layer, and the tied copy equals wte. The normal deviate is the sum of twelve
@@ -26,8 +26,8 @@ func (c Config) InitLayer(layer int, seed uint64, dst []float32) {
 		part := dst[t.Off : t.Off+t.Len()]
 		switch {
 		case t.Decay:
-			fillNormal(part, c.initKey(seed, layer, i), c.initStdOf(t.Name))
-		case strings.HasSuffix(t.Name, ".weight"): // LayerNorm
+			fillNormal(part, c.initKey(seed, layer, i), c.initStdOf(t))
+		case strings.HasSuffix(t.Name, ".weight"): // a norm's
 			fillConst(part, 1)
 		default:
 			fillConst(part, 0)
@@ -35,8 +35,8 @@ func (c Config) InitLayer(layer int, seed uint64, dst []float32) {
 	}
 }
 
-func (c Config) initStdOf(name string) float64 {
-	if strings.HasSuffix(name, ".c_proj.weight") {
+func (c Config) initStdOf(t Tensor) float64 {
+	if t.Residual {
 		return initStd / math.Sqrt(float64(2*c.Blocks))
 	}
 	return initStd
@@ -44,7 +44,7 @@ func (c Config) initStdOf(name string) float64 {
 
 // initKey selects the random stream of a tensor; the tied copy shares wte's.
 func (c Config) initKey(seed uint64, layer, tensor int) uint64 {
-	if layer == c.Layers()-1 {
+	if layer == c.Layers()-1 && c.Tied() {
 		layer, tensor = 0, 0
 	}
 	return mix(mix(mix(seed+golden)+uint64(layer)+golden) + uint64(tensor) + golden)

@@ -20,6 +20,9 @@ var presets = []preset{
 	{"small-10m", Config{Vocab: 256, Context: 256, Blocks: 6, Heads: 6, Channels: 384}},
 	// 124 M parameters: the smallest GPT-2 (Radford et al. 2019, table 2).
 	{"gpt2-124m", Config{Vocab: 50257, Context: 1024, Blocks: 12, Heads: 12, Channels: 768}},
+	// 1.3 B parameters: GPT-3 XL (Brown et al. 2020, table 2.1) with 16 heads, which
+	// divide its 2048 channels.
+	{"gpt3-1.3b", Config{Vocab: 50257, Context: 2048, Blocks: 24, Heads: 16, Channels: 2048}},
 }
 
 // Preset is the configuration of that name; the error wraps ErrUnknownPreset and lists

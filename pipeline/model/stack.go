@@ -29,18 +29,16 @@ func (c StackConfig) validate() error {
 	if err := c.Model.Validate(); err != nil {
 		return err
 	}
-	fields := []bounds{
-		{"first layer", c.First, 0, c.Model.Layers() - 1},
-		{"end layer", c.End, c.First + 1, c.Model.Layers()},
-		{"micro-batch", c.MicroBatch, 1, maxMicroBatch},
-		{"slots", c.Slots, 1, maxSlots},
+	m := c.Model
+	if m.Resolved() != (Config{Vocab: m.Vocab, Context: m.Context, Blocks: m.Blocks, Heads: m.Heads, Channels: m.Channels}).Resolved() {
+		return bad("the model is not GPT-2's family: no other has its layers here")
 	}
-	for _, f := range fields {
-		if err := f.check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkAll(
+		bounds[int]{"first layer", c.First, 0, m.Layers() - 1},
+		bounds[int]{"end layer", c.End, c.First + 1, m.Layers()},
+		bounds[int]{"micro-batch", c.MicroBatch, 1, maxMicroBatch},
+		bounds[int]{"slots", c.Slots, 1, maxSlots},
+	)
 }
 
 // Stack is a contiguous range of layers on one device: parameters, gradients and the

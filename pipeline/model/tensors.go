@@ -4,10 +4,14 @@ import "fmt"
 
 // Tensor is one parameter tensor and its place in its layer's flat vector.
 type Tensor struct {
-	Name  string // GPT-2's names: `wte.weight`, `h.0.attn.c_attn.weight`
-	Shape []int  // row-major; linear weights are [out,in]
-	Off   int    // first element in the layer's flat vector
-	Decay bool   // weight decay applies: matrices only
+	// Name is the Hugging Face checkpoints' without `transformer.` or `model.`:
+	// `h.0.attn.c_attn.weight`, `layers.0.self_attn.q_proj.weight`.
+	Name  string
+	Shape []int // row-major; linear weights are [out,in]
+	Off   int   // first element in the layer's flat vector
+	Decay bool  // weight decay applies: matrices only
+	// Residual marks the two matrices of a block that write to the residual stream.
+	Residual bool
 }
 
 // Len is the number of elements.
@@ -20,25 +24,21 @@ func (t Tensor) Len() int {
 }
 
 // LayerTensors lists the parameters of a layer in the order of its flat vector, without
-// gaps. The embedding starts with wte; the head ends with its tied copy.
+// gaps. The embedding starts with the token matrix; the head ends with its matrix, the
+// tied copy of the embedding's or its own. Query, key and value lie one behind the other,
+// weights first, so that they are one matrix [(H+2K)*D,C] and one bias; so do gate and up,
+// [2F,C].
 func (c Config) LayerTensors(layer int) []Tensor {
-	C := c.Channels
-	var l tensorList
+	c = c.Resolved()
+	l := tensorList{norms: c.Norm}
 	switch {
 	case layer == 0:
-		l.matrix("wte.weight", c.Vocab, C)
-		l.matrix("wpe.weight", c.Context, C)
+		l.embedding(c)
 	case layer == c.Layers()-1:
-		l.norm("ln_f", C)
-		l.matrix("wte.weight", c.Vocab, C)
+		l.head(c)
 	case layer > 0 && layer < c.Layers()-1:
-		h := fmt.Sprintf("h.%d.", layer-1)
-		l.norm(h+"ln_1", C)
-		l.linear(h+"attn.c_attn", 3*C, C)
-		l.linear(h+"attn.c_proj", C, C)
-		l.norm(h+"ln_2", C)
-		l.linear(h+"mlp.c_fc", 4*C, C)
-		l.linear(h+"mlp.c_proj", C, 4*C)
+		l.attention(c, layer-1)
+		l.mlp(c, layer-1)
 	default:
 		panic(fmt.Sprintf("model: layer %d of %d", layer, c.Layers()))
 	}
@@ -53,8 +53,13 @@ func (c Config) LayerLen(layer int) int {
 }
 
 // TiedLen is the number of elements of the tied embedding [V,C]: the front of the
-// embedding's vector and the tail of the head's.
-func (c Config) TiedLen() int { return c.Vocab * c.Channels }
+// embedding's vector and the tail of the head's; 0 for an untied head.
+func (c Config) TiedLen() int {
+	if !c.Tied() {
+		return 0
+	}
+	return c.Vocab * c.Channels
+}
 
 // Params counts the parameters, the tied embedding once.
 func (c Config) Params() int64 {
@@ -67,8 +72,70 @@ func (c Config) Params() int64 {
 
 // tensorList places tensors one after the other.
 type tensorList struct {
+	norms   Norm
 	tensors []Tensor
 	used    int
+}
+
+func (l *tensorList) embedding(c Config) {
+	n := c.names()
+	l.matrix(n.embed, c.Vocab, c.Channels)
+	if c.Positions == Learned {
+		l.matrix(n.positions, c.Context, c.Channels)
+	}
+}
+
+func (l *tensorList) attention(c Config, block int) {
+	n, h := c.names(), c.names().blockPrefix(block)
+	widths := []int{c.qkvWidth()}
+	if len(n.qkv) == 3 {
+		kv := c.KVHeads * c.HeadDim
+		widths = []int{c.queryWidth(), kv, kv}
+	}
+	l.norm(h+n.attentionNorm, c.Channels)
+	for i, name := range n.qkv {
+		l.matrix(h+name, widths[i], c.Channels)
+	}
+	if !c.NoQKVBias {
+		for i, name := range n.qkv {
+			l.bias(h+name, widths[i])
+		}
+	}
+	l.residual(h+n.output, c.Channels, c.queryWidth())
+	if !c.NoOutputBias {
+		l.bias(h+n.output, c.Channels)
+	}
+}
+
+func (l *tensorList) mlp(c Config, block int) {
+	n, h := c.names(), c.names().blockPrefix(block)
+	in := []string{n.up}
+	if c.Activation == SwiGLU {
+		in = []string{n.gate, n.up}
+	}
+	l.norm(h+n.mlpNorm, c.Channels)
+	for _, name := range in {
+		l.matrix(h+name, c.MLP, c.Channels)
+	}
+	if !c.NoMLPBias {
+		for _, name := range in {
+			l.bias(h+name, c.MLP)
+		}
+	}
+	l.residual(h+n.down, c.Channels, c.MLP)
+	if !c.NoMLPBias {
+		l.bias(h+n.down, c.Channels)
+	}
+}
+
+func (l *tensorList) head(c Config) {
+	n := c.names()
+	l.norm(n.finalNorm, c.Channels)
+	if c.Tied() {
+		l.matrix(n.embed, c.Vocab, c.Channels)
+	} else {
+		l.matrix(n.head, c.Vocab, c.Channels)
+	}
 }
 
 func (l *tensorList) add(t Tensor) {
@@ -78,15 +145,20 @@ func (l *tensorList) add(t Tensor) {
 }
 
 func (l *tensorList) matrix(name string, rows, cols int) {
-	l.add(Tensor{Name: name, Shape: []int{rows, cols}, Decay: true})
+	l.add(Tensor{Name: name + ".weight", Shape: []int{rows, cols}, Decay: true})
 }
 
-func (l *tensorList) linear(name string, out, in int) {
-	l.matrix(name+".weight", out, in)
-	l.add(Tensor{Name: name + ".bias", Shape: []int{out}})
+func (l *tensorList) residual(name string, rows, cols int) {
+	l.add(Tensor{Name: name + ".weight", Shape: []int{rows, cols}, Decay: true, Residual: true})
+}
+
+func (l *tensorList) bias(name string, n int) {
+	l.add(Tensor{Name: name + ".bias", Shape: []int{n}})
 }
 
 func (l *tensorList) norm(name string, c int) {
 	l.add(Tensor{Name: name + ".weight", Shape: []int{c}})
-	l.add(Tensor{Name: name + ".bias", Shape: []int{c}})
+	if l.norms == LayerNorm {
+		l.bias(name, c)
+	}
 }
