@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -87,11 +88,7 @@ func (n *Node) takeOver() error {
 func (n *Node) Silence(p planner.PeerID) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	last, silent := n.silent[p]
-	if !silent {
-		return 0
-	}
-	return max(time.Since(last), 1)
+	return n.silence.of(p, time.Now())
 }
 
 // isReady asks a server how far it has come.
@@ -110,13 +107,22 @@ func (n *Node) carryOut(a Action) error {
 	id, address := raft.ServerID(a.Peer), raft.ServerAddress(a.Peer)
 	switch a.Kind {
 	case Add:
+		n.mu.Lock()
+		n.silence.added(a.Peer, time.Now())
+		n.mu.Unlock()
 		return n.raft.AddNonvoter(id, address, 0, rpcTimeout).Error()
 	case Promote:
 		return n.raft.AddVoter(id, address, 0, rpcTimeout).Error()
 	case Demote:
 		return n.raft.DemoteVoter(id, 0, rpcTimeout).Error()
 	case Remove:
-		return n.raft.RemoveServer(id, 0, rpcTimeout).Error()
+		err := n.raft.RemoveServer(id, 0, rpcTimeout).Error()
+		if err == nil {
+			n.mu.Lock()
+			n.silence.removed(a.Peer)
+			n.mu.Unlock()
+		}
+		return err
 	case Transfer:
 		return n.raft.LeadershipTransferToServer(id, address).Error()
 	}
@@ -147,7 +153,7 @@ func (n *Node) Leave(ctx context.Context) error {
 		case <-n.ended:
 			return ErrClosed
 		case <-ctx.Done():
-			return fmt.Errorf("consensus: leave: no other node could take over the vote: %w", ctx.Err())
+			return fmt.Errorf("consensus: leave: no other node could take over the vote: %s: %w", n.unheard(), ctx.Err())
 		}
 	}
 	err := n.Propose(ctx, SetMemberState{Peer: n.self, Boot: m.Boot, State: Gone, Reason: "it left"})
@@ -155,6 +161,27 @@ func (n *Node) Leave(ctx context.Context) error {
 		return fmt.Errorf("consensus: leave: %w", err)
 	}
 	return nil
+}
+
+// unheard says whose answer a change of the servers waits for.
+func (n *Node) unheard() string {
+	leader, _, _ := n.Leader()
+	if leader == "" {
+		return "no leader is elected"
+	}
+	if leader != n.self {
+		return fmt.Sprintf("the leader %s has not handed it over", leader)
+	}
+	var silent []string
+	for _, m := range n.State().Members {
+		if m.State != Gone && n.Silence(m.Peer) > 0 {
+			silent = append(silent, string(m.Peer))
+		}
+	}
+	if len(silent) == 0 {
+		return "the others have not caught up with the log"
+	}
+	return "no answer from " + strings.Join(silent, ", ")
 }
 
 // votes tells whether this node has a vote in the newest configuration it knows.

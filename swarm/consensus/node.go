@@ -56,7 +56,7 @@ type Node struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with each change
 	led     planner.Term  // the newest term in which this node leads and has the whole log
-	silent  map[planner.PeerID]time.Time
+	silence silence
 	closing bool
 	applies sync.WaitGroup // futures of raft that are waited for; grows only until closing
 }
@@ -75,8 +75,9 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	n := &Node{
 		config: config, self: config.Transport.Self(),
 		layer: newStreamLayer(config.Transport), ended: make(chan struct{}),
-		changed: make(chan struct{}), silent: map[planner.PeerID]time.Time{},
+		changed: make(chan struct{}),
 	}
+	n.silence.begin(time.Now())
 	n.machine = newMachine(n.broadcast)
 	if err := n.startRaft(); err != nil {
 		return nil, fmt.Errorf("consensus: start %s: %w", n.self, err)
@@ -221,21 +222,21 @@ func (n *Node) Servers() []Server {
 
 // observe is called by raft's goroutines with what happens; it must not wait.
 func (n *Node) observe(o *raft.Observation) bool {
+	n.mu.Lock()
+	news := true
 	switch d := o.Data.(type) {
 	case raft.FailedHeartbeatObservation:
-		n.mu.Lock()
-		n.silent[planner.PeerID(d.PeerID)] = d.LastContact
-		n.mu.Unlock()
+		news = n.silence.failed(planner.PeerID(d.PeerID), d.LastContact)
 	case raft.ResumedHeartbeatObservation:
-		n.mu.Lock()
-		delete(n.silent, planner.PeerID(d.PeerID))
-		n.mu.Unlock()
+		news = n.silence.resumed(planner.PeerID(d.PeerID))
 	case raft.RaftState:
-		n.mu.Lock()
-		clear(n.silent)
-		n.mu.Unlock()
-		n.broadcast()
+		n.silence.begin(time.Now())
 	case raft.LeaderObservation:
+	default:
+		news = false
+	}
+	n.mu.Unlock()
+	if news {
 		n.broadcast()
 	}
 	return false

@@ -1,0 +1,109 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/planner"
+)
+
+func TestSilenceOfLateHeartbeats(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	var s silence
+	s.begin(at(10))
+	if s.failed("b", at(9)) || s.of("b", at(20)) != 0 {
+		t.Error("a heartbeat of an earlier term counts")
+	}
+	if !s.failed("b", at(10)) || s.failed("b", at(10)) || s.of("b", at(20)) != 10*time.Second {
+		t.Errorf("silent for %v", s.of("b", at(20)))
+	}
+	s.removed("b")
+	s.failed("b", at(11)) // the heartbeats stop a little later than the server is removed
+	s.added("b", at(21))
+	if s.failed("b", at(12)) || s.of("b", at(30)) != 0 {
+		t.Error("a heartbeat from before the server was added counts")
+	}
+	if !s.failed("b", at(22)) || s.of("b", at(30)) != 8*time.Second {
+		t.Errorf("silent for %v", s.of("b", at(30)))
+	}
+	if !s.resumed("b") || s.resumed("b") || s.of("b", at(30)) != 0 {
+		t.Error("still silent after an answer")
+	}
+	if s.of("b", at(30)) != 0 || s.of("c", at(30)) != 0 {
+		t.Error("a server never heard to fail is silent")
+	}
+}
+
+// gone marks a crashed node as gone and waits until it is no server any more.
+func (c *cluster) gone(p planner.PeerID) {
+	c.t.Helper()
+	l := c.leader()
+	m, _ := l.State().Member(p)
+	c.must(l, SetMemberState{Peer: p, Boot: m.Boot, State: Gone, Reason: "it died"})
+	c.until(string(p)+" removed", func() bool {
+		for _, s := range l.Servers() {
+			if s.Peer == p {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A node that was killed, removed, and came back under its name can take over the run.
+func TestComesBackAndTakesOver(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, c *cluster) {
+		a := c.leader()
+		c.must(a, testRun())
+		c.crash("b")
+		c.until("its silence", func() bool { return a.Silence("b") > 0 })
+		c.gone("b")
+		b := c.join("b")
+		c.settle(2)
+		if s := a.Silence("b"); s != 0 {
+			t.Errorf("a server that answers is silent for %v", s)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := a.Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+		c.crash("a")
+		c.until("the other to lead", func() bool { return c.leader() == b })
+		c.must(b, WantSave{Count: 1})
+	})
+}
+
+// The same with three voters, one of which comes back before anybody removes it.
+func TestComesBackAtOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		victim := c.follower().self
+		c.crash(victim)
+		c.until("its silence", func() bool { return l.Silence(victim) > 0 })
+		c.join(victim)
+		c.until("its answer", func() bool { return l.Silence(victim) == 0 })
+		c.settle(3)
+	})
+}
+
+func TestLeaveNamesTheSilent(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, c *cluster) {
+		a := c.leader()
+		c.crash("b")
+		c.until("its silence", func() bool { return a.Silence("b") > 0 })
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		began := time.Now()
+		err := a.Leave(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer from b") {
+			t.Errorf("leaving with a silent heir gives %v", err)
+		}
+		if took := time.Since(began); took > 6*time.Second { // virtual
+			t.Errorf("it took %v", took)
+		}
+	})
+}
