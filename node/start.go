@@ -20,8 +20,7 @@ const (
 	// ownMembership is how long the creator's own membership lasts.
 	ownMembership = 10 * 365 * 24 * time.Hour
 	// connectTimeout bounds reaching a first member.
-	connectTimeout  = 30 * time.Second
-	connectAttempts = 5
+	connectTimeout = 30 * time.Second
 )
 
 var (
@@ -237,12 +236,7 @@ func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) er
 		contact: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
-			// Of two connections made at once one is closed, maybe before the verdict on it.
-			err := n.swarm.Connect(ctx, seat.Known...)
-			for i := 1; i < connectAttempts && errors.Is(err, swarm.ErrNotMember) && ctx.Err() == nil; i++ {
-				err = n.swarm.Connect(ctx, seat.Known...)
-			}
-			if err != nil {
+			if err := n.swarm.Connect(ctx, seat.Known...); err != nil {
 				return fmt.Errorf("%w: %w", ErrUnreachable, err)
 			}
 			return nil

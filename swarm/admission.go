@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// greetings bounds how many are answered at once.
 	greetings = 64
 	memberTag = "pnode member"
+	// The pauses before a greeting or a dial whose connection vanished is tried again.
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
 )
 
 // listenAdmission answers greetings and greets whoever this node dials.
@@ -76,8 +80,8 @@ func (s *Swarm) disconnected(p peer.ID) {
 	}
 }
 
-// guard closes the connections of a peer that is not a member in time. A refused peer has
-// until then to read why, and to hang up by itself.
+// guard closes the connections of a visitor that is not a member in time. A refused one
+// has until then to read why, and to hang up by itself.
 func (s *Swarm) guard(ctx context.Context, p peer.ID, v *visitor) {
 	deadline := time.NewTimer(admissionTime)
 	defer deadline.Stop()
@@ -85,12 +89,12 @@ func (s *Swarm) guard(ctx context.Context, p peer.ID, v *visitor) {
 	for {
 		select {
 		case <-decided:
-			if s.door.isMember(p) {
-				return
+			if !s.door.isStranger(p, v) {
+				return // it is in, or gone: the next visit has its own time
 			}
 			decided = nil
 		case <-deadline.C:
-			if !s.door.isMember(p) {
+			if s.door.isStranger(p, v) {
 				s.disconnect(p)
 			}
 			return
@@ -100,22 +104,45 @@ func (s *Swarm) guard(ctx context.Context, p peer.ID, v *visitor) {
 	}
 }
 
-// greet introduces this node to a peer it dialed, and judges the answer.
+// greet introduces this node to a peer it dialed, and judges the answer. A greeting whose
+// connection is closed tells nothing about the peer: of two that dial each other one
+// connection may go, and the greeting is tried again on what is left.
 func (s *Swarm) greet(ctx context.Context, p peer.ID) {
 	ctx, cancel := context.WithTimeout(ctx, admissionTime)
 	defer cancel()
-	st, r, err := exchangeHello(ctx, s.host, p, helloProtocol, s.hello())
-	if err == nil {
-		defer st.Close()
-		err = s.judge(p, r.Hello, st.Conn(), false)
+	decided, err := s.meet(ctx, p)
+	for pause := firstPause; !decided; pause = min(2*pause, longestPause) {
+		s.log.Debug("swarm: greeting lost", "peer", p, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return // the guard sees to it
+		}
+		if s.host.Network().Connectedness(p) == network.NotConnected {
+			return
+		}
+		decided, err = s.meet(ctx, p)
 	}
 	if err == nil || s.tasks.ctx.Err() != nil || s.door.isMember(p) {
 		return // done, or too late, or the peer's own greeting was faster
 	}
 	s.log.Warn("swarm: not admitted with peer", "peer", p, "err", err)
 	s.door.refuse(p, err)
-	s.book.failed(p, err)
+	s.book.refused(p, err)
 	s.disconnect(p)
+}
+
+// meet exchanges one greeting. decided tells whether it came to a verdict, this node's or
+// the peer's: nil is welcome.
+func (s *Swarm) meet(ctx context.Context, p peer.ID) (decided bool, err error) {
+	st, r, err := exchangeHello(ctx, s.host, p, helloProtocol, s.hello())
+	if err != nil {
+		var refusal *remoteRefusal
+		return errors.As(err, &refusal) || errors.Is(err, ErrMalformed), err
+	}
+	defer st.Close()
+	err = s.judge(p, r.Hello, st.Conn(), false)
+	return !errors.Is(err, ErrNotMember), err
 }
 
 // hello is what this node says of itself.
@@ -175,12 +202,16 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 		err = s.judge(p, theirs, st.Conn(), joining)
 	}
 	out := reply{Hello: s.hello()}
+	if errors.Is(err, ErrNotMember) { // its connections are gone, this one too
+		st.Reset()
+		return
+	}
 	if err != nil {
 		out = reply{Code: refusalCode(err), Detail: err.Error()}
 		s.log.Info("swarm: peer refused", "peer", p, "addr", st.Conn().RemoteMultiaddr(), "err", err)
 		if !joining {
 			s.door.refuse(p, err)
-			s.book.failed(p, err)
+			s.book.refused(p, err)
 		}
 	}
 	if err := writeMessage(st, out.append(nil)); err != nil {
@@ -188,7 +219,8 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 	}
 }
 
-// judge verifies what a peer showed and lets it in.
+// judge verifies what a peer showed and lets it in. The error is ErrNotMember when the
+// peer is gone meanwhile, which is no verdict.
 func (s *Swarm) judge(p peer.ID, h hello, conn network.Conn, joining bool) error {
 	if s.door.isBlocked(p) {
 		return ErrBlocked
@@ -217,7 +249,7 @@ func (s *Swarm) judge(p peer.ID, h hello, conn network.Conn, joining bool) error
 		return err
 	}
 	if replaced {
-		s.closeOthers(p, conn)
+		s.closeOlder(p, conn)
 	}
 	if s.book.learn(c, believable(h.Addrs, conn.RemoteMultiaddr())) {
 		s.book.tried(p, nil, now)
@@ -246,10 +278,11 @@ func checkCapability(b []byte, p peer.ID, cfg Config, now time.Time) (Capability
 	return c, nil
 }
 
-// closeOthers ends the connections to p that its restarted node has no knowledge of.
-func (s *Swarm) closeOthers(p peer.ID, keep network.Conn) {
+// closeOlder ends the connections to p that its restarted node has no knowledge of: those
+// made before the one it greets on.
+func (s *Swarm) closeOlder(p peer.ID, keep network.Conn) {
 	for _, c := range s.host.Network().ConnsToPeer(p) {
-		if c.ID() != keep.ID() {
+		if c.Stat().Opened.Before(keep.Stat().Opened) {
 			c.Close()
 		}
 	}

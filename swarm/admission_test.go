@@ -268,7 +268,9 @@ func TestBlock(t *testing.T) {
 	waitMembers(t, ctx, c[0], 1)
 	waitMembers(t, ctx, c[1], 1)
 	<-conn.Context().Done()
-	if err := c[1].Connect(ctx, c[0].Addrs()...); err == nil {
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := c[1].Connect(brief, c[0].Addrs()...); err == nil {
 		t.Error("a blocked peer connected")
 	}
 	if _, err := c[0].Open(ctx, c[1].ID(), "/pnode/test/1"); !errors.Is(err, ErrBlocked) {

@@ -43,8 +43,8 @@ type entry struct {
 	dialing    bool
 	retry      time.Duration
 	next       time.Time
-	// failure is why the last try failed.
-	failure error
+	// refusal is the verdict when the peer was refused, or refused us, since the last dial.
+	refusal error
 }
 
 func (e *entry) certified() bool { return e.capability.peer != "" }
@@ -140,7 +140,7 @@ func (b *book) tried(p peer.ID, err error, now time.Time) {
 	if e == nil {
 		return
 	}
-	e.dialing, e.failure = false, err
+	e.dialing = false
 	if err == nil {
 		e.retry, e.next = 0, time.Time{}
 		return
@@ -149,20 +149,22 @@ func (b *book) tried(p peer.ID, err error, now time.Time) {
 	e.next = now.Add(e.retry/2 + rand.N(e.retry))
 }
 
-// failed notes why a peer refused us, for whoever waits for it.
-func (b *book) failed(p peer.ID, err error) {
+// refused notes the verdict on a peer for whoever waits for it, also when the peer is gone
+// before; nil begins a new try.
+func (b *book) refused(p peer.ID, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.entries[p]; e != nil {
-		e.failure = err
+		e.refusal = err
 	}
 }
 
-func (b *book) failure(p peer.ID) error {
+// refusal is the verdict that refused notes last.
+func (b *book) refusal(p peer.ID) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.entries[p]; e != nil {
-		return e.failure
+		return e.refusal
 	}
 	return nil
 }

@@ -127,9 +127,17 @@ func (d *door) isMember(p peer.ID) bool {
 	return v != nil && v.member
 }
 
+// isStranger tells whether this visit goes on and has not made the peer a member.
+func (d *door) isStranger(p peer.ID, v *visitor) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.visitors[p] == v && !v.member
+}
+
 // wait returns nil for a member. For a peer that is connected and not yet decided on it
 // waits for the verdict: both ends greet at once, and the first to finish may open a
-// stream before the other end knows.
+// stream before the other end knows. The verdict is about the peer, whichever connection it
+// comes by; ErrNotMember is none: the peer is not connected, or gone before there was one.
 func (d *door) wait(ctx context.Context, p peer.ID) error {
 	d.mu.Lock()
 	v := d.visitors[p]

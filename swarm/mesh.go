@@ -79,7 +79,7 @@ func (s *Swarm) dialDue(room chan struct{}) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, dialTime)
 			defer cancel()
-			err := s.connect(ctx, info)
+			err := s.dial(ctx, info)
 			s.book.tried(info.ID, err, time.Now())
 			if err != nil {
 				s.log.Debug("swarm: dial", "peer", info.ID, "err", err)

@@ -45,6 +45,31 @@ func TestDoorWait(t *testing.T) {
 	}
 }
 
+// A visit that ended is not mistaken for the next one: its guard lets that one be.
+func TestDoorVisits(t *testing.T) {
+	p := testIdentity(t).id
+	d := newDoor()
+	v, first := d.arrive(p)
+	if again, second := d.arrive(p); !first || second || again != v || !d.isStranger(p, v) {
+		t.Error("a second connection is another visit")
+	}
+	d.leave(p, gone)
+	if d.isStranger(p, v) {
+		t.Error("a visitor that left is still there")
+	}
+	next, first := d.arrive(p)
+	if !first || d.isStranger(p, v) || !d.isStranger(p, next) {
+		t.Error("the next visit is taken for the last")
+	}
+	d.refuse(p, ErrWrongRun)
+	if !d.isStranger(p, next) {
+		t.Error("a refused visitor is no stranger")
+	}
+	if _, _, err := d.admit(p, Capability{}, instance{}); err != nil || d.isStranger(p, next) {
+		t.Errorf("an admitted visitor is a stranger: %v", err)
+	}
+}
+
 func TestDoorRefusal(t *testing.T) {
 	p := testIdentity(t).id
 	ctx := testContext(t)
@@ -101,15 +126,19 @@ func TestBookRetries(t *testing.T) {
 		}
 		now = now.Add(wait/2 + wait)
 	}
-	if !errors.Is(b.failure(p), ErrRefused) {
-		t.Errorf("failure %v", b.failure(p))
+	if b.refusal(p) != nil {
+		t.Errorf("a failed dial is a refusal: %v", b.refusal(p))
+	}
+	b.refused(p, ErrRefused)
+	if !errors.Is(b.refusal(p), ErrRefused) {
+		t.Errorf("refusal %v", b.refusal(p))
 	}
 	b.due(now, nobody)
 	b.tried(p, nil, now)
 	if got := b.due(now, func(q peer.ID) bool { return q == p }); len(got) != 0 {
 		t.Error("a skipped peer is due")
 	}
-	if got := b.due(now, nobody); len(got) != 1 || b.failure(p) != nil {
+	if got := b.due(now, nobody); len(got) != 1 {
 		t.Error("not due at once after a success")
 	}
 }

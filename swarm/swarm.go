@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -205,75 +204,6 @@ func (s *Swarm) Capability(p planner.PeerID) (Capability, bool) {
 		return Capability{}, false
 	}
 	return s.book.capability(id)
-}
-
-// Connect dials the addresses, each with /p2p/, and waits until one of their peers has
-// admitted this node and was admitted by it. The error says of each why not; a refusal
-// unwraps to its sentinel.
-func (s *Swarm) Connect(ctx context.Context, addrs ...string) error {
-	infos, err := parseAddrs(addrs)
-	if err != nil {
-		return fmt.Errorf("swarm: connect: %w", err)
-	}
-	var errs []error
-	for _, info := range infos {
-		s.book.seed(info.ID, info.Addrs)
-		if err := s.connect(ctx, info); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		return nil
-	}
-	if len(errs) == 0 {
-		return fmt.Errorf("swarm: connect: no addresses")
-	}
-	return fmt.Errorf("swarm: connect: %w", errors.Join(errs...))
-}
-
-// connect dials one peer and waits for the verdict.
-func (s *Swarm) connect(ctx context.Context, info peer.AddrInfo) error {
-	if s.door.isMember(info.ID) {
-		return nil
-	}
-	if info.ID == s.host.ID() {
-		return fmt.Errorf("%s is this node", info.ID)
-	}
-	// A relayed connection will do; libp2p tries to punch through and replace it.
-	if err := s.host.Connect(network.WithAllowLimitedConn(ctx, "member"), info); err != nil {
-		return fmt.Errorf("peer %s: %w", info.ID, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, admissionTime)
-	defer cancel()
-	err := s.door.wait(ctx, info.ID)
-	if errors.Is(err, ErrNotMember) {
-		// Gone already: it may have said why before.
-		if why := s.book.failure(info.ID); why != nil {
-			err = why
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("peer %s: %w", info.ID, err)
-	}
-	return nil
-}
-
-// reach makes sure that p is connected and a member, and gives its libp2p ID.
-func (s *Swarm) reach(ctx context.Context, p planner.PeerID) (peer.ID, error) {
-	id, err := peer.Decode(string(p))
-	if err != nil {
-		return "", fmt.Errorf("peer ID %q: %w", string(p), err)
-	}
-	if s.door.isMember(id) {
-		return id, nil
-	}
-	if s.door.isBlocked(id) {
-		return "", ErrBlocked
-	}
-	addrs := s.book.addrs(id)
-	if len(addrs) == 0 && s.host.Network().Connectedness(id) == network.NotConnected {
-		return "", fmt.Errorf("peer %s: %w, and no address of it is known", id, ErrNotMember)
-	}
-	return id, s.connect(ctx, peer.AddrInfo{ID: id, Addrs: addrs})
 }
 
 // Block removes a peer from the run as far as this node goes: it is disconnected, and

@@ -1,0 +1,136 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"pnode/planner"
+)
+
+const echoProtocol = "/pnode/test/echo"
+
+// serveEcho answers each stream with what comes.
+func serveEcho(s *Swarm) {
+	s.Handle(echoProtocol, func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
+}
+
+// call wants an echo from one member to another.
+func call(t *testing.T, ctx context.Context, from, to *Swarm) {
+	t.Helper()
+	st, err := from.Open(ctx, to.ID(), echoProtocol)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer st.Close()
+	if _, err := st.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// connectAtOnce has each of the nodes dial the other at the same time.
+func connectAtOnce(t *testing.T, ctx context.Context, a, b *Swarm) {
+	t.Helper()
+	var both sync.WaitGroup
+	for _, pair := range [][2]*Swarm{{a, b}, {b, a}} {
+		both.Go(func() {
+			if err := pair[0].Connect(ctx, pair[1].Addrs()...); err != nil {
+				t.Errorf("connect: %v", err)
+			}
+		})
+	}
+	both.Wait()
+}
+
+// Two nodes that dial each other at once admit each other, whatever becomes of the two
+// connections; also when one was restarted and the other still holds the dead connection.
+func TestConnectAtOnce(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	o := testOwner(t)
+	for range rounds {
+		t.Run("", func(t *testing.T) {
+			ctx := testContext(t)
+			a := start(t, testMember(t, o, testRun))
+			cfg := testMember(t, o, testRun)
+			b := start(t, cfg)
+			serveEcho(a)
+			serveEcho(b)
+			connectAtOnce(t, ctx, a, b)
+			call(t, ctx, a, b)
+			call(t, ctx, b, a)
+			b.tasks.close() // as after a crash: it does nothing more, and a still holds its connection
+			t.Cleanup(func() { b.host.close() })
+			again := start(t, cfg)
+			serveEcho(again)
+			connectAtOnce(t, ctx, a, again)
+			waitMembers(t, ctx, a, 1)
+			call(t, ctx, again, a)
+		})
+	}
+}
+
+// The same while connections are closed at random moments, as libp2p closes one of two
+// that do the same.
+func TestConnectAtOnceWithLosses(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	o := testOwner(t)
+	for range rounds {
+		t.Run("", func(t *testing.T) {
+			ctx := testContext(t)
+			a, b := start(t, testMember(t, o, testRun)), start(t, testMember(t, o, testRun))
+			for _, s := range []*Swarm{a, b} {
+				closeFirst(s)
+			}
+			connectAtOnce(t, ctx, a, b)
+			waitMembers(t, ctx, a, 1)
+			waitMembers(t, ctx, b, 1)
+		})
+	}
+}
+
+// A refusal stays one when both dial at once, and both are told the reason.
+func TestRefusalAtOnce(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	o := testOwner(t)
+	for range rounds {
+		ctx := testContext(t)
+		a, b := start(t, testMember(t, o, testRun)), start(t, testMember(t, o, "anotherrun"))
+		var both sync.WaitGroup
+		for _, pair := range [][2]*Swarm{{a, b}, {b, a}} {
+			both.Go(func() {
+				if err := pair[0].Connect(ctx, pair[1].Addrs()...); !errors.Is(err, ErrWrongRun) {
+					t.Errorf("connect to another run: %v", err)
+				}
+			})
+		}
+		both.Wait()
+		if len(a.Members())+len(b.Members()) != 0 {
+			t.Error("a peer of another run is a member")
+		}
+	}
+}
+
+// closeFirst closes the first connection of a node as soon as it is there.
+func closeFirst(s *Swarm) {
+	var once sync.Once
+	s.host.Network().Notify(&network.NotifyBundle{ConnectedF: func(_ network.Network, c network.Conn) {
+		once.Do(func() { go c.Close() })
+	}})
+}
