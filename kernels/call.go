@@ -11,12 +11,22 @@ const (
 	OpEmbedForward
 	OpEmbedBackward
 	OpLayerNormForward
+	OpAddLayerNormForward
 	OpLayerNormBackwardInput
 	OpLayerNormBackwardWeight
+	OpRMSNormForward
+	OpAddRMSNormForward
+	OpRMSNormBackwardInput
+	OpRMSNormBackwardWeight
+	OpRoPE
 	OpAttentionForward
 	OpAttentionBackward
+	OpAttentionCached
 	OpGELUForward
 	OpGELUBackward
+	OpSwiGLUForward
+	OpSwiGLUBackward
+	OpDropout
 	OpCrossEntropy
 	OpAdamW
 	OpSumSquares
@@ -24,6 +34,8 @@ const (
 	OpScale
 	OpFill
 	OpCopy
+	OpCast
+	OpCastStochastic
 	opCount
 )
 
@@ -37,6 +49,8 @@ const (
 	TransB
 	// Accumulate adds to the output instead of overwriting it.
 	Accumulate
+	// Inverse turns the other way (RoPE).
+	Inverse
 )
 
 // Call is one operation as a plain value: comparable, no allocation to make or pass.
@@ -46,83 +60,78 @@ type Call struct {
 	Op      Op
 	Flags   Flags
 	Args    [8]View
-	Dims    [6]int
+	Dims    Dims
 	Scalars [8]float32
+	Random  Random
 }
+
+// Dims are the sizes of a call; the table names them.
+type Dims [8]int
+
+// Random names one stream of Philox4x32-10 numbers (Salmon et al. 2011, "Parallel Random
+// Numbers: As Easy as 1, 2, 3"). Element i of an operand uses word i%4 of the block whose
+// counter is i/4 in its low and Stream in its high 64 bits, under Key. Different streams
+// have no block in common, and an element's number depends on nothing but its place.
+type Random struct{ Key, Stream uint64 }
 
 // MatMul computes out[M,N] = A*B + bias[N] (bias may be absent), A [M,K] (stored
 // [K,M] with TransA), B [K,N] (stored [N,K] with TransB). With Accumulate the result
-// is added to out.
+// is added to out. A and B are both F32 or both BF16, out is F32 or BF16, the sums are
+// float32.
 func MatMul(out, a, b, bias View, m, n, k int, flags Flags) Call {
-	return Call{Op: OpMatMul, Flags: flags, Args: [8]View{out, a, b, bias}, Dims: [6]int{m, n, k}}
+	return Call{Op: OpMatMul, Flags: flags, Args: [8]View{out, a, b, bias}, Dims: Dims{m, n, k}}
 }
 
 // ColumnSum computes out[C] (+)= sum over rows of in[N,C].
 func ColumnSum(out, in View, n, c int, flags Flags) Call {
-	return Call{Op: OpColumnSum, Flags: flags, Args: [8]View{out, in}, Dims: [6]int{n, c}}
+	return Call{Op: OpColumnSum, Flags: flags, Args: [8]View{out, in}, Dims: Dims{n, c}}
 }
 
 // EmbedForward computes out[B,T,C] = wte[tokens[B,T]] + wpe[T], with wte [V,C],
-// wpe [>=T,C] (may be absent).
+// wpe [>=T,C] (may be absent). Later positions: give wpe from their first row on.
 func EmbedForward(out, tokens, wte, wpe View, b, t, c, v int) Call {
-	return Call{Op: OpEmbedForward, Args: [8]View{out, tokens, wte, wpe}, Dims: [6]int{b, t, c, v}}
+	return Call{Op: OpEmbedForward, Args: [8]View{out, tokens, wte, wpe}, Dims: Dims{b, t, c, v}}
 }
 
 // EmbedBackward adds dout[B,T,C] to dwte[V,C] by token and to dwpe[>=T,C] by
 // position, rows in ascending order (a fixed order, no atomics).
 func EmbedBackward(dwte, dwpe, dout, tokens View, b, t, c, v int) Call {
-	return Call{Op: OpEmbedBackward, Args: [8]View{dwte, dwpe, dout, tokens}, Dims: [6]int{b, t, c, v}}
-}
-
-// LayerNormForward computes out[N,C] = (x - mean) * rstd * w + b and keeps mean[N]
-// and rstd[N] for the backward pass.
-func LayerNormForward(out, mean, rstd, x, w, b View, n, c int, eps float32) Call {
-	return Call{Op: OpLayerNormForward, Args: [8]View{out, mean, rstd, x, w, b}, Dims: [6]int{n, c}, Scalars: [8]float32{eps}}
-}
-
-// LayerNormBackwardInput computes dx[N,C] (+)= the input gradient from dout[N,C].
-func LayerNormBackwardInput(dx, dout, x, w, mean, rstd View, n, c int, flags Flags) Call {
-	return Call{Op: OpLayerNormBackwardInput, Flags: flags, Args: [8]View{dx, dout, x, w, mean, rstd}, Dims: [6]int{n, c}}
-}
-
-// LayerNormBackwardWeight adds to dw[C] and db[C] the gradients from dout[N,C].
-func LayerNormBackwardWeight(dw, db, dout, x, mean, rstd View, n, c int) Call {
-	return Call{Op: OpLayerNormBackwardWeight, Args: [8]View{dw, db, dout, x, mean, rstd}, Dims: [6]int{n, c}}
-}
-
-// AttentionShape are the sizes of a self-attention: B sequences of T positions, H
-// query heads that share K key-value heads (H a multiple of K), D channels a head.
-type AttentionShape struct{ B, T, H, K, D int }
-
-func (s AttentionShape) dims() [6]int { return [6]int{s.B, s.T, s.H, s.K, s.D} }
-
-// AttentionForward computes causal softmax(QK'/sqrt(D))V. qkv is [B,T,(H+2K)*D] with
-// all query heads first, then keys, then values; out is [B,T,H*D]; lse [B,H,T] is the
-// log of the sum of exponentials, kept for the backward pass.
-func AttentionForward(out, lse, qkv View, s AttentionShape) Call {
-	return Call{Op: OpAttentionForward, Args: [8]View{out, lse, qkv}, Dims: s.dims()}
-}
-
-// AttentionBackward overwrites dqkv [B,T,(H+2K)*D]; delta [B,H,T] is scratch.
-func AttentionBackward(dqkv, delta, dout, qkv, out, lse View, s AttentionShape) Call {
-	return Call{Op: OpAttentionBackward, Args: [8]View{dqkv, delta, dout, qkv, out, lse}, Dims: s.dims()}
+	return Call{Op: OpEmbedBackward, Args: [8]View{dwte, dwpe, dout, tokens}, Dims: Dims{b, t, c, v}}
 }
 
 // GELUForward computes out[n] = GELU(x) with the tanh approximation.
 func GELUForward(out, x View, n int) Call {
-	return Call{Op: OpGELUForward, Args: [8]View{out, x}, Dims: [6]int{n}}
+	return Call{Op: OpGELUForward, Args: [8]View{out, x}, Dims: Dims{n}}
 }
 
 // GELUBackward computes dx[n] = dout * GELU'(x); dx may be dout.
 func GELUBackward(dx, dout, x View, n int) Call {
-	return Call{Op: OpGELUBackward, Args: [8]View{dx, dout, x}, Dims: [6]int{n}}
+	return Call{Op: OpGELUBackward, Args: [8]View{dx, dout, x}, Dims: Dims{n}}
+}
+
+// SwiGLUForward computes out[N,F] = silu(gate)*up (Shazeer 2020, "GLU Variants Improve
+// Transformer", section 2); a row of gateUp [N,2F] is gate[F], then up[F].
+func SwiGLUForward(out, gateUp View, n, f int) Call {
+	return Call{Op: OpSwiGLUForward, Args: [8]View{out, gateUp}, Dims: Dims{n, f}}
+}
+
+// SwiGLUBackward overwrites dgateUp [N,2F] by the gradient of gateUp; it may be gateUp.
+func SwiGLUBackward(dgateUp, dout, gateUp View, n, f int) Call {
+	return Call{Op: OpSwiGLUBackward, Args: [8]View{dgateUp, dout, gateUp}, Dims: Dims{n, f}}
+}
+
+// Dropout computes out[n] = x/(1-p) for the elements that are kept and 0 for the rest;
+// out may be x. Element i is dropped when its number of r, a 32-bit word, is below
+// p*2^32. The backward pass is the same call on the gradient.
+func Dropout(out, x View, n int, p float32, r Random) Call {
+	return Call{Op: OpDropout, Args: [8]View{out, x}, Dims: Dims{n}, Scalars: [8]float32{p}, Random: r}
 }
 
 // CrossEntropy computes losses[N] = -log softmax(logits[N,V])[target] and overwrites
 // logits by their gradient times scale. Rows with a negative target have loss 0 and
-// gradient 0.
+// gradient 0. Rows are independent of each other, so a caller may give them in parts.
 func CrossEntropy(losses, logits, targets View, n, v int, scale float32) Call {
-	return Call{Op: OpCrossEntropy, Args: [8]View{losses, logits, targets}, Dims: [6]int{n, v}, Scalars: [8]float32{scale}}
+	return Call{Op: OpCrossEntropy, Args: [8]View{losses, logits, targets}, Dims: Dims{n, v}, Scalars: [8]float32{scale}}
 }
 
 // AdamWScalars are the numbers of one AdamW update. Correction1 = 1-Beta1^t and
@@ -136,32 +145,45 @@ type AdamWScalars struct {
 // (Loshchilov and Hutter 2019, algorithm 2).
 func AdamW(param, m, v, grad View, n int, s AdamWScalars) Call {
 	return Call{
-		Op: OpAdamW, Args: [8]View{param, m, v, grad}, Dims: [6]int{n},
+		Op: OpAdamW, Args: [8]View{param, m, v, grad}, Dims: Dims{n},
 		Scalars: [8]float32{s.LR, s.Beta1, s.Beta2, s.Eps, s.Decay, s.Correction1, s.Correction2, s.GradScale},
 	}
 }
 
 // SumSquares computes out[1] = sum of x[n]^2 in a fixed order that depends on n only.
 func SumSquares(out, x View, n int) Call {
-	return Call{Op: OpSumSquares, Args: [8]View{out, x}, Dims: [6]int{n}}
+	return Call{Op: OpSumSquares, Args: [8]View{out, x}, Dims: Dims{n}}
 }
 
 // Add computes out[n] = a + b; out may be a or b.
 func Add(out, a, b View, n int) Call {
-	return Call{Op: OpAdd, Args: [8]View{out, a, b}, Dims: [6]int{n}}
+	return Call{Op: OpAdd, Args: [8]View{out, a, b}, Dims: Dims{n}}
 }
 
 // Scale computes x[n] *= s.
 func Scale(x View, n int, s float32) Call {
-	return Call{Op: OpScale, Args: [8]View{x}, Dims: [6]int{n}, Scalars: [8]float32{s}}
+	return Call{Op: OpScale, Args: [8]View{x}, Dims: Dims{n}, Scalars: [8]float32{s}}
 }
 
 // Fill sets x[n] to s.
 func Fill(x View, n int, s float32) Call {
-	return Call{Op: OpFill, Args: [8]View{x}, Dims: [6]int{n}, Scalars: [8]float32{s}}
+	return Call{Op: OpFill, Args: [8]View{x}, Dims: Dims{n}, Scalars: [8]float32{s}}
 }
 
 // Copy computes out[n] = x.
 func Copy(out, x View, n int) Call {
-	return Call{Op: OpCopy, Args: [8]View{out, x}, Dims: [6]int{n}}
+	return Call{Op: OpCopy, Args: [8]View{out, x}, Dims: Dims{n}}
+}
+
+// Cast computes out[n] = x between F32 and BF16, rounded to nearest, ties to even.
+func Cast(out, x View, n int) Call {
+	return Call{Op: OpCast, Args: [8]View{out, x}, Dims: Dims{n}}
+}
+
+// CastStochastic computes out[n], BF16, from x[n], F32: rounded up in magnitude with the
+// probability of the part that is cut off, so that the expected value is x. What is cut
+// off is compared with the low 16 bits of the element's number of r. Numbers that are not
+// finite are rounded as in Cast.
+func CastStochastic(out, x View, n int, r Random) Call {
+	return Call{Op: OpCastStochastic, Args: [8]View{out, x}, Dims: Dims{n}, Random: r}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"unicode"
+)
 
 // Check tells whether the operands of the call fit its operation and dimensions: nil, or
 // an error that wraps ErrBadCall or ErrUnsupported. Backends call it before they run
@@ -28,7 +31,13 @@ func (i OpInfo) Check(c Call) error {
 			return err
 		}
 	}
-	return i.checkOverlap(c)
+	if err := i.checkOverlap(c); err != nil || i.check == nil {
+		return err
+	}
+	if err := i.check(c); err != nil {
+		return fmt.Errorf("%w: %v: %w", ErrBadCall, c, err)
+	}
+	return nil
 }
 
 func (i OpInfo) checkDims(c Call) error {
@@ -37,26 +46,24 @@ func (i OpInfo) checkDims(c Call) error {
 	}
 	product := 1
 	for k, letter := range i.Dims {
-		d := c.Dims[k]
-		if d < 1 {
-			return fmt.Errorf("%w: %v: %c must be at least 1", ErrBadCall, c, letter)
+		d, least := c.Dims[k], 1
+		if unicode.IsLower(letter) {
+			least = 0
 		}
-		// Operands have products of up to five dimensions and a factor of 3.
+		if d < least {
+			return fmt.Errorf("%w: %v: %c must be at least %d", ErrBadCall, c, letter, least)
+		}
+		// An operand has each dimension once at most, and a factor of up to 3.
 		if d > maxElements/product {
 			return fmt.Errorf("%w: %v: too large", ErrBadCall, c)
 		}
-		product *= d
-	}
-	if i.check != nil {
-		if err := i.check(c.Dims); err != nil {
-			return fmt.Errorf("%w: %v: %w", ErrBadCall, c, err)
-		}
+		product *= max(d, 1)
 	}
 	return nil
 }
 
 // maxElements bounds the product of a call's dimensions so that no size overflows.
-const maxElements = 1 << 56
+const maxElements = 1 << 60
 
 func (i OpInfo) checkOperand(c Call, k int) error {
 	o, v := i.Operands[k], c.Args[k]
@@ -66,7 +73,7 @@ func (i OpInfo) checkOperand(c Call, k int) error {
 		}
 		return fmt.Errorf("%w: %v: operand %s is absent", ErrBadCall, c, o.Name)
 	}
-	if got := v.Buf.DType(); got != o.DType {
+	if got := v.Buf.DType(); got != o.DType && !(o.BF16 && got == BF16) {
 		if o.DType == F32 && got == BF16 {
 			return fmt.Errorf("%w: %v: operand %s as bf16", ErrUnsupported, c, o.Name)
 		}
@@ -83,7 +90,7 @@ func (i OpInfo) checkOperand(c Call, k int) error {
 }
 
 // checkOverlap refuses outputs that share memory with another operand, except the very
-// same view where the op works in place.
+// same view where an input allows it.
 func (i OpInfo) checkOverlap(c Call) error {
 	for k, o := range i.Operands {
 		if o.Role == In || !c.Args[k].Present() {
@@ -93,7 +100,7 @@ func (i OpInfo) checkOverlap(c Call) error {
 			if j == k || !overlap(c.Args[k], c.Args[j]) {
 				continue
 			}
-			if i.InPlace && p.Role == In && c.Args[k] == c.Args[j] {
+			if p.Yields && c.Args[k] == c.Args[j] {
 				continue
 			}
 			return fmt.Errorf("%w: %v: operands %s and %s overlap", ErrBadCall, c, o.Name, p.Name)

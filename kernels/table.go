@@ -62,6 +62,10 @@ type Operand struct {
 	Optional bool
 	// Longer operands may have more elements than the op uses.
 	Longer bool
+	// Yields marks an input that may be the same view as an output.
+	Yields bool
+	// BF16 operands may be stored as BF16 instead of DType, where the device can.
+	BF16 bool
 
 	count   func(Call) int
 	touched func(Call) int // elements really moved, where that is not count
@@ -75,13 +79,12 @@ type OpInfo struct {
 	Name     string
 	Class    Class
 	Operands []Operand
-	Dims     string // shape letters of Call.Dims, one each
+	Dims     string // shape letters of Call.Dims, one each; a small letter may be 0
 	Flags    Flags  // which flags the op understands
-	InPlace  bool   // an output may be the same view as an input of its size
 
 	tolerance float64
-	flops     func(d [6]int) int64
-	check     func(d [6]int) error
+	flops     func(d Dims) int64
+	check     func(c Call) error // what dimensions and operands alone do not tell
 }
 
 // Info gives the table's row of op; it panics on an op that does not exist.
@@ -90,6 +93,18 @@ func Info(op Op) OpInfo {
 		panic(fmt.Sprintf("kernels: no op %d", op))
 	}
 	return table[op]
+}
+
+// table has one row per operation.
+var table = joined(matMulTable, embedTable, normTable, attentionTable, elementwiseTable, optimizerTable, storageTable)
+
+func joined(parts ...map[Op]OpInfo) (t [opCount]OpInfo) {
+	for _, part := range parts {
+		for op, info := range part {
+			t[op] = info
+		}
+	}
+	return t
 }
 
 // Ops lists all operations.
@@ -128,7 +143,7 @@ func (c Call) String() string {
 var flagNames = []struct {
 	flag Flags
 	name string
-}{{TransA, "transA"}, {TransB, "transB"}, {Accumulate, "accumulate"}}
+}{{TransA, "transA"}, {TransB, "transB"}, {Accumulate, "accumulate"}, {Inverse, "inverse"}}
 
 // FLOPs is the number of floating-point operations of call c: exact for products, a
 // round figure per element for the rest (a division or an exponential counts as some).
@@ -145,7 +160,11 @@ func (i OpInfo) Bytes(c Call) int64 {
 		if o.touched != nil {
 			moved = o.touched
 		}
-		size := int64(moved(c)) * int64(o.DType.SizeBytes())
+		dtype := o.DType
+		if o.BF16 && c.Args[k].Present() {
+			dtype = c.Args[k].Buf.DType()
+		}
+		size := int64(moved(c)) * int64(dtype.SizeBytes())
 		if o.Role == InOut || o.Role == Out && c.Flags&Accumulate != 0 {
 			size *= 2
 		}

@@ -41,7 +41,7 @@ func TestTableIsComplete(t *testing.T) {
 func TestAttentionCosts(t *testing.T) {
 	s := AttentionShape{B: 2, T: 3, H: 4, K: 2, D: 5}
 	// 6 causal pairs of positions, 2 products of 2*D operations each, for 2*4 heads.
-	c := AttentionForward(View{}, View{}, View{}, s)
+	c := AttentionForward(View{}, View{}, View{}, View{}, s)
 	if got := Info(c.Op).FLOPs(c); got != 6*2*2*5*2*4 {
 		t.Errorf("forward: %d FLOPs", got)
 	}
@@ -57,18 +57,25 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	huge := good
-	huge.Dims = [6]int{math.MaxInt, math.MaxInt, math.MaxInt}
-	half := good
-	half.Args[1] = view(BF16, 8)
+	huge.Dims = Dims{math.MaxInt, math.MaxInt, math.MaxInt}
+	mixed := good
+	mixed.Args[1] = view(BF16, 8)
 	extra := good
 	extra.Args[5] = view(F32, 1)
-	heads := AttentionForward(view(F32, 12), view(F32, 3), view(F32, 28), AttentionShape{B: 1, T: 1, H: 3, K: 2, D: 4})
+	same := view(F32, 3)
+	heads := AttentionForward(view(F32, 12), view(F32, 3), view(F32, 28), View{}, AttentionShape{B: 1, T: 1, H: 3, K: 2, D: 4})
 	for name, c := range map[string]struct {
 		call Call
 		want error
 	}{
 		"huge":            {huge, ErrBadCall},
-		"bf16":            {half, ErrUnsupported},
+		"bf16":            {Scale(view(BF16, 3), 3, 1), ErrUnsupported},
+		"mixed types":     {mixed, ErrBadCall},
+		"odd head":        {RoPE(view(F32, 9), view(F32, 9), view(F32, 9), RoPEShape{Rows: 3, T: 3, Heads: 1, D: 3, Width: 3}, 0), ErrBadCall},
+		"narrow row":      {RoPE(view(F32, 9), view(F32, 9), view(F32, 9), RoPEShape{Rows: 3, T: 3, Heads: 2, D: 2, Width: 3}, 0), ErrBadCall},
+		"full cache":      {AttentionCached(view(F32, 2), view(F32, 4), view(F32, 6), View{}, CachedAttentionShape{AttentionShape{B: 1, T: 1, H: 1, K: 1, D: 2}, 1, 1}), ErrBadCall},
+		"certain dropout": {Dropout(view(F32, 2), view(F32, 2), 2, 1, Random{}), ErrBadCall},
+		"weight in place": {AddRMSNormForward(view(F32, 3), same, view(F32, 1), view(F32, 3), view(F32, 3), same, 1, 3, 1e-5), ErrBadCall},
 		"extra operand":   {extra, ErrBadCall},
 		"heads":           {heads, ErrBadCall},
 		"long operand":    {Add(view(F32, 3), view(F32, 4), view(F32, 3), 3), ErrBadCall},
@@ -79,6 +86,13 @@ func TestCheck(t *testing.T) {
 		if err := c.call.Check(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
+	}
+	halves := MatMul(view(F32, 6), view(BF16, 8), view(BF16, 12), View{}, 2, 3, 4, 0)
+	if err := halves.Check(); err != nil {
+		t.Errorf("bf16 product: %v", err)
+	}
+	if got, want := Info(OpMatMul).Bytes(halves), int64(4*6+2*8+2*12); got != want {
+		t.Errorf("bf16 product moves %d bytes, want %d", got, want)
 	}
 	x := view(F32, 3)
 	if err := Add(x, x, view(F32, 3), 3).Check(); err != nil {

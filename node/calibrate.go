@@ -34,7 +34,7 @@ func calibrate(dev kernels.Device, modelName string, memoryFree int64) (planner.
 	s := kernels.AttentionShape{B: 4, T: calibrateContext, H: 4, K: 4, D: 64}
 	rows := s.B * s.T
 	out, lse, qkv := bench.alloc(rows*s.H*s.D), bench.alloc(rows*s.H), bench.alloc(rows*(s.H+2*s.K)*s.D)
-	attention := kernels.AttentionForward(out, lse, qkv, s)
+	attention := kernels.AttentionForward(out, lse, qkv, kernels.View{}, s)
 
 	x := bench.alloc(calibrateFloats)
 	add := kernels.Add(x, x, x, calibrateFloats)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"pnode/kernels"
 )
@@ -13,43 +14,33 @@ type Case struct {
 	Call    kernels.Call
 	Seed    uint64
 	Without []int // optional operands that are absent
-	InPlace bool  // the output is the same view as the first input
+	Halved  []int // operands that are stored as BF16
+	Shared  Shared
 }
+
+// Shared tells which output is the same view as which input; the zero value says none.
+type Shared struct{ Out, In int }
 
 func (c Case) String() string {
 	s := c.Call.String()
+	operands := kernels.Info(c.Call.Op).Operands
 	for _, k := range c.Without {
-		s += " no-" + kernels.Info(c.Call.Op).Operands[k].Name
+		s += " no-" + operands[k].Name
 	}
-	if c.InPlace {
-		s += " in-place"
+	for _, k := range c.Halved {
+		s += " bf16-" + operands[k].Name
+	}
+	if c.Shared != (Shared{}) {
+		s += fmt.Sprintf(" %s-in-%s", operands[c.Shared.Out].Name, operands[c.Shared.In].Name)
 	}
 	return s
 }
 
-func (c Case) without(k int) bool {
-	for _, w := range c.Without {
-		if w == k {
-			return true
-		}
-	}
-	return false
-}
+// shares tells whether operand k is an output without memory of its own.
+func (c Case) shares(k int) bool { return c.Shared != (Shared{}) && c.Shared.Out == k }
 
-// guard is the number of elements around each operand that must keep their bits. It is
-// odd so that operands do not start at aligned addresses.
-const guard = 19
-
-// guardBits is a NaN with a payload, as float or as a large integer.
-const guardBits = 0x7fc12345
-
-// operand is one operand on the device and in float64.
-type operand struct {
-	kernels.Operand
-	view   kernels.View
-	bits   []float32 // with guards, as written
-	values []float64 // what the reference reads and writes
-}
+// gives tells whether operand k is an input whose memory an output shares.
+func (c Case) gives(k int) bool { return c.Shared != (Shared{}) && c.Shared.In == k }
 
 // trial is a case with its operands on a device.
 type trial struct {
@@ -61,14 +52,15 @@ type trial struct {
 // newTrial allocates and fills the operands. Close it even after an error.
 func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 	t := &trial{c: c, call: c.Call}
-	ref := references[c.Call.Op]
 	rng := rand.New(rand.NewPCG(c.Seed, uint64(c.Call.Op)))
-	info := kernels.Info(c.Call.Op)
-	args := make([][]float64, len(info.Operands))
-	for k, o := range info.Operands {
-		if c.without(k) {
+	args := make([][]float64, len(kernels.Info(c.Call.Op).Operands))
+	for k, o := range kernels.Info(c.Call.Op).Operands {
+		if slices.Contains(c.Without, k) {
 			t.operands = append(t.operands, nil)
 			continue
+		}
+		if slices.Contains(c.Halved, k) {
+			o.DType = kernels.BF16
 		}
 		n := o.Count(c.Call)
 		if o.Longer {
@@ -78,26 +70,27 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 		fill(rng, args[k], o, c.Call)
 		t.operands = append(t.operands, &operand{Operand: o, values: args[k]})
 	}
-	if ref.prepare != nil {
-		ref.prepare(rng, c.Call, args)
+	if prepare := references[c.Call.Op].prepare; prepare != nil {
+		prepare(rng, c.Call, args)
 	}
 	for k, o := range t.operands {
-		if o == nil {
+		if o == nil || c.shares(k) {
 			continue
-		}
-		if c.InPlace && k == 0 {
-			continue // shares operand 1, set below
 		}
 		if err := o.upload(dev, q); err != nil {
 			return t, err
 		}
 		t.call.Args[k] = o.view
 	}
-	if c.InPlace {
-		t.operands[0].view, t.operands[0].bits = t.operands[1].view, t.operands[1].bits
-		t.call.Args[0] = t.call.Args[1]
+	if c.Shared != (Shared{}) {
+		t.share(t.operands[c.Shared.Out], t.operands[c.Shared.In])
 	}
 	return t, q.Sync()
+}
+
+func (t *trial) share(out, in *operand) {
+	out.view, out.raw = in.view, in.raw
+	t.call.Args[t.c.Shared.Out] = in.view
 }
 
 // fill gives inputs normal values; what is only written starts as NaN.
@@ -111,34 +104,9 @@ func fill(rng *rand.Rand, x []float64, o kernels.Operand, c kernels.Call) {
 	}
 }
 
-// upload rounds the values to the storage type, so that the reference starts from the
-// very numbers the device has, and writes them between guards.
-func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
-	n := len(o.values)
-	buf, err := dev.Alloc(o.DType, n+2*guard)
-	if err != nil {
-		return fmt.Errorf("operand %s: %w", o.Name, err)
-	}
-	o.view = kernels.Whole(buf).Slice(guard, n)
-	o.bits = make([]float32, n+2*guard)
-	for i := range o.bits {
-		o.bits[i] = math.Float32frombits(guardBits)
-	}
-	for i, v := range o.values {
-		if o.DType == kernels.I32 {
-			o.bits[guard+i] = math.Float32frombits(uint32(int32(v)))
-			continue
-		}
-		o.bits[guard+i] = float32(v)
-		o.values[i] = float64(float32(v))
-	}
-	q.Write(kernels.Whole(buf), kernels.Float32Bytes(o.bits))
-	return nil
-}
-
 func (t *trial) close() {
 	for k, o := range t.operands {
-		if o != nil && o.view.Present() && !(t.c.InPlace && k == 0) {
+		if o != nil && o.view.Present() && !t.c.shares(k) {
 			o.view.Buf.Free()
 		}
 	}

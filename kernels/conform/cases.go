@@ -14,18 +14,28 @@ func scalars(op kernels.Op) [8]float32 {
 	switch op {
 	case kernels.OpAdamW:
 		return adamScalars
-	case kernels.OpLayerNormForward:
+	case kernels.OpLayerNormForward, kernels.OpAddLayerNormForward, kernels.OpRMSNormForward, kernels.OpAddRMSNormForward:
 		return [8]float32{defaultEps}
+	case kernels.OpDropout:
+		return [8]float32{0.3}
 	default:
 		return [8]float32{-0.75}
 	}
 }
 
 func newCase(op kernels.Op, dims ...int) Case {
-	c := Case{Call: kernels.Call{Op: op, Scalars: scalars(op)}, Seed: 1}
+	c := Case{Call: kernels.Call{Op: op, Scalars: scalars(op), Random: kernels.Random{Key: 0x123456789abcdef0, Stream: 77 << 30}}, Seed: 1}
 	copy(c.Call.Dims[:], dims)
 	return c
 }
+
+// Shapes that several ops share.
+var (
+	vectorShapes    = [][]int{{1}, {8}, {31}, {40000}}
+	normShapes      = [][]int{{1, 3}, {3, 8}, {5, 768}, {70, 129}, {130, 33}}
+	attentionShapes = [][]int{{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}}
+	gateShapes      = [][]int{{1, 1}, {3, 8}, {5, 67}, {9, 3000}}
+)
 
 // fixedShapes are the shapes where backends change their way of working: one element,
 // one less and one more than a tile or a vector, several blocks of everything.
@@ -46,27 +56,40 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpColumnSum:               {{1, 1}, {64, 16}, {65, 17}, {300, 100}},
 	kernels.OpEmbedForward:            {{1, 1, 1, 1}, {3, 5, 64, 7}, {2, 9, 67, 300}},
 	kernels.OpEmbedBackward:           {{1, 1, 1, 1}, {3, 5, 64, 7}, {2, 9, 131, 4}},
-	kernels.OpLayerNormForward:        {{1, 2}, {3, 8}, {5, 768}, {70, 129}},
-	kernels.OpLayerNormBackwardInput:  {{1, 3}, {3, 8}, {5, 768}, {70, 129}},
-	kernels.OpLayerNormBackwardWeight: {{1, 2}, {3, 8}, {5, 768}, {130, 33}},
-	kernels.OpAttentionForward:        {{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}},
-	kernels.OpAttentionBackward:       {{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}},
-	kernels.OpGELUForward:             {{1}, {8}, {31}, {40000}},
-	kernels.OpGELUBackward:            {{1}, {8}, {31}, {40000}},
+	kernels.OpLayerNormForward:        normShapes,
+	kernels.OpAddLayerNormForward:     normShapes,
+	kernels.OpLayerNormBackwardInput:  normShapes,
+	kernels.OpLayerNormBackwardWeight: normShapes,
+	kernels.OpRMSNormForward:          normShapes,
+	kernels.OpAddRMSNormForward:       normShapes,
+	kernels.OpRMSNormBackwardInput:    normShapes,
+	kernels.OpRMSNormBackwardWeight:   normShapes,
+	kernels.OpRoPE:                    {{1, 1, 1, 2, 2, 0}, {6, 3, 2, 16, 40, 0}, {5, 4, 3, 22, 66, 7}, {300, 100, 4, 64, 512, 1}},
+	kernels.OpAttentionForward:        attentionShapes,
+	kernels.OpAttentionBackward:       attentionShapes,
+	kernels.OpAttentionCached:         {{1, 1, 1, 1, 1, 0, 1}, {2, 1, 4, 2, 16, 5, 9}, {1, 1, 3, 1, 64, 250, 300}, {2, 60, 4, 2, 24, 0, 70}, {1, 7, 2, 2, 33, 111, 118}},
+	kernels.OpGELUForward:             vectorShapes,
+	kernels.OpGELUBackward:            vectorShapes,
+	kernels.OpSwiGLUForward:           gateShapes,
+	kernels.OpSwiGLUBackward:          gateShapes,
+	kernels.OpDropout:                 vectorShapes,
 	kernels.OpCrossEntropy:            {{1, 1}, {3, 8}, {40, 256}, {5, 5001}},
-	kernels.OpAdamW:                   {{1}, {8}, {31}, {40000}},
+	kernels.OpAdamW:                   vectorShapes,
 	kernels.OpSumSquares:              {{1}, {9}, {100001}},
-	kernels.OpAdd:                     {{1}, {9}, {40000}},
-	kernels.OpScale:                   {{1}, {9}, {40000}},
-	kernels.OpFill:                    {{1}, {9}, {40000}},
-	kernels.OpCopy:                    {{1}, {9}, {40000}},
+	kernels.OpAdd:                     vectorShapes,
+	kernels.OpScale:                   vectorShapes,
+	kernels.OpFill:                    vectorShapes,
+	kernels.OpCopy:                    vectorShapes,
+	kernels.OpCast:                    vectorShapes,
+	kernels.OpCastStochastic:          vectorShapes,
 }
 
 // maxDims bounds random dimensions by shape letter.
-var maxDims = map[rune]int{'M': 70, 'N': 90, 'K': 150, 'C': 150, 'B': 3, 'T': 70, 'H': 4, 'D': 40, 'V': 200}
+var maxDims = map[rune]int{'M': 70, 'N': 90, 'K': 150, 'C': 150, 'B': 3, 'T': 70, 'H': 4, 'D': 40, 'V': 200, 'F': 150, 'W': 1, 'p': 70}
 
 // fixedCases lists each fixed shape with every set of flags, with and without optional
-// operands and in place where the op allows it.
+// operands, with every output in place of every input that allows it, and with each set
+// of storage types.
 func fixedCases(op kernels.Op) []Case {
 	var cases []Case
 	info := kernels.Info(op)
@@ -83,9 +106,14 @@ func fixedCases(op kernels.Op) []Case {
 				cases = append(cases, c)
 			}
 		}
-		if info.InPlace {
-			c := newCase(op, dims...)
-			c.InPlace = true
+		c := newCase(op, dims...)
+		for _, shared := range sharings(c.Call) {
+			c.Shared = shared
+			cases = append(cases, c)
+		}
+		c.Shared = Shared{}
+		for _, halved := range storages(op) {
+			c.Halved = halved
 			cases = append(cases, c)
 		}
 	}
@@ -102,22 +130,66 @@ func optionals(info kernels.OpInfo) []int {
 	return ks
 }
 
-// randomCase draws dimensions, flags and absent operands.
+// sharings lists which outputs may be the same view as which inputs.
+func sharings(c kernels.Call) []Shared {
+	var list []Shared
+	info := kernels.Info(c.Op)
+	for k, o := range info.Operands {
+		for j, p := range info.Operands {
+			if o.Role == kernels.Out && p.Yields && o.Count(c) == p.Count(c) {
+				list = append(list, Shared{Out: k, In: j})
+			}
+		}
+	}
+	return list
+}
+
+// storages lists the sets of operands that are stored as BF16.
+func storages(op kernels.Op) [][]int {
+	switch op {
+	case kernels.OpMatMul:
+		return [][]int{{1, 2}, {0, 1, 2}}
+	case kernels.OpCast:
+		return [][]int{{0}, {1}, {0, 1}}
+	default:
+		return nil
+	}
+}
+
+// randomCase draws dimensions, flags, absent operands and storage types.
 func randomCase(rng *rand.Rand, op kernels.Op) Case {
 	info := kernels.Info(op)
 	c := newCase(op)
 	c.Seed = rng.Uint64()
+	c.Call.Random = kernels.Random{Key: rng.Uint64(), Stream: rng.Uint64()}
 	for i, letter := range info.Dims {
 		c.Call.Dims[i] = 1 + rng.IntN(maxDims[letter])
 	}
-	if info.Class == kernels.ClassAttention {
-		c.Call.Dims[3] = 1 + rng.IntN(3) // K
-		c.Call.Dims[2] = c.Call.Dims[3] * (1 + rng.IntN(3))
-	}
+	fitDims(rng, &c.Call)
 	c.Call.Flags = kernels.Flags(rng.Uint32()) & info.Flags
 	if optional := optionals(info); len(optional) > 0 && rng.IntN(2) == 0 {
 		c.Without = optional
+	} else if list := sharings(c.Call); len(list) > 0 && rng.IntN(3) == 0 {
+		c.Shared = list[rng.IntN(len(list))]
 	}
-	c.InPlace = info.InPlace && rng.IntN(3) == 0
+	if list := storages(op); len(list) > 0 && rng.IntN(2) == 0 {
+		c.Halved = list[rng.IntN(len(list))]
+	}
 	return c
+}
+
+// fitDims makes dimensions that depend on each other agree.
+func fitDims(rng *rand.Rand, c *kernels.Call) {
+	d := &c.Dims
+	switch {
+	case c.Op == kernels.OpRoPE:
+		d[3] += d[3] % 2
+		d[4] = d[2]*d[3] + rng.IntN(30)
+	case kernels.Info(c.Op).Class == kernels.ClassAttention:
+		d[3] = 1 + rng.IntN(3) // K
+		d[2] = d[3] * (1 + rng.IntN(3))
+		if c.Op == kernels.OpAttentionCached {
+			d[6] = d[5] + d[1] + rng.IntN(5)
+		}
+	}
 }

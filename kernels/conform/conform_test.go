@@ -62,7 +62,7 @@ func TestFindsFaults(t *testing.T) {
 		},
 		"changed input": func(q kernels.Queue, c kernels.Call) { change(q, c.Args[1].Slice(3, 1), 1) },
 	}
-	c := conform.Case{Call: kernels.Call{Op: kernels.OpMatMul, Dims: [6]int{5, 6, 7}}, Seed: 9}
+	c := conform.Case{Call: kernels.Call{Op: kernels.OpMatMul, Dims: kernels.Dims{5, 6, 7}}, Seed: 9}
 	for name, harm := range faults {
 		bad := saboteur{Device: dev, harm: harm}
 		q, err := bad.NewQueue()

@@ -13,6 +13,7 @@ type reference struct {
 	compute func(c kernels.Call, args [][]float64)
 	// prepare, if any, makes inputs that must be of a certain kind.
 	prepare func(rng *rand.Rand, c kernels.Call, args [][]float64)
+	exact   bool // results agree to the bit, whatever the table's tolerance
 }
 
 var references = map[kernels.Op]reference{
@@ -21,12 +22,22 @@ var references = map[kernels.Op]reference{
 	kernels.OpEmbedForward:            {compute: embedForward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { indices(r, a[1], 0, c.Dims[3]) }},
 	kernels.OpEmbedBackward:           {compute: embedBackward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { indices(r, a[3], 0, c.Dims[3]) }},
 	kernels.OpLayerNormForward:        {compute: layerNormForward},
-	kernels.OpLayerNormBackwardInput:  {compute: layerNormBackwardInput, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { moments(c, a[2], a[4], a[5]) }},
-	kernels.OpLayerNormBackwardWeight: {compute: layerNormBackwardWeight, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { moments(c, a[3], a[4], a[5]) }},
-	kernels.OpAttentionForward:        {compute: attentionForward},
-	kernels.OpAttentionBackward:       {compute: attentionBackward, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { attentionForward(c, [][]float64{a[4], a[5], a[3]}) }},
+	kernels.OpAddLayerNormForward:     {compute: addLayerNormForward},
+	kernels.OpLayerNormBackwardInput:  {compute: layerNormBackwardInput, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { moments(c, defaultEps, a[2], a[4], a[5]) }},
+	kernels.OpLayerNormBackwardWeight: {compute: layerNormBackwardWeight, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { moments(c, defaultEps, a[3], a[4], a[5]) }},
+	kernels.OpRMSNormForward:          {compute: rmsNormForward},
+	kernels.OpAddRMSNormForward:       {compute: addRMSNormForward},
+	kernels.OpRMSNormBackwardInput:    {compute: rmsNormBackwardInput, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { meanRoots(c, defaultEps, a[2], a[4]) }},
+	kernels.OpRMSNormBackwardWeight:   {compute: rmsNormBackwardWeight, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { meanRoots(c, defaultEps, a[2], a[3]) }},
+	kernels.OpRoPE:                    {compute: rope, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { angles(c, a[1], a[2]) }},
+	kernels.OpAttentionForward:        {compute: attentionForward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { starts(r, c, a[3]) }},
+	kernels.OpAttentionBackward:       {compute: attentionBackward, prepare: prepareAttentionBackward},
+	kernels.OpAttentionCached:         {compute: attentionCached, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { starts(r, c, a[3]) }},
 	kernels.OpGELUForward:             {compute: geluForward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[1]) }},
 	kernels.OpGELUBackward:            {compute: geluBackward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[2]) }},
+	kernels.OpSwiGLUForward:           {compute: swigluForward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[1]) }},
+	kernels.OpSwiGLUBackward:          {compute: swigluBackward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[2]) }},
+	kernels.OpDropout:                 {compute: dropout},
 	kernels.OpCrossEntropy:            {compute: crossEntropy, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { spread(a[1]); indices(r, a[2], -1, c.Dims[1]) }},
 	kernels.OpAdamW:                   {compute: adamW, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { absolute(a[2]) }},
 	kernels.OpSumSquares:              {compute: sumSquares},
@@ -34,6 +45,8 @@ var references = map[kernels.Op]reference{
 	kernels.OpScale:                   {compute: scale},
 	kernels.OpFill:                    {compute: fillValue},
 	kernels.OpCopy:                    {compute: func(_ kernels.Call, a [][]float64) { copy(a[0], a[1]) }},
+	kernels.OpCast:                    {compute: cast, exact: true},
+	kernels.OpCastStochastic:          {compute: castStochastic, exact: true},
 }
 
 // indices fills x with whole numbers in [low, high).

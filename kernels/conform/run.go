@@ -12,7 +12,8 @@ import (
 // randomCases is the number of random shapes for each op.
 const randomCases = 25
 
-// Run is the suite. dev must support every op in f32.
+// Run is the suite. dev must support every op in f32; what it refuses to store as bf16 is
+// left out.
 func Run(t *testing.T, dev kernels.Device) {
 	for _, op := range kernels.Ops() {
 		t.Run(op.String(), func(t *testing.T) { runOp(t, dev, op) })
@@ -38,7 +39,11 @@ func runOp(t *testing.T, dev kernels.Device, op kernels.Op) {
 		cases = append(cases, randomCase(rng, op))
 	}
 	for _, c := range cases {
-		if err := Check(dev, q, c); err != nil {
+		err := Check(dev, q, c)
+		if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
 			t.Errorf("seed %d: %v", c.Seed, err)
 			if q.Sync() != nil { // sticky: later cases need a fresh queue
 				q = newQueue(t, dev)
@@ -91,7 +96,7 @@ func runRefusals(t *testing.T, dev kernels.Device) {
 		"shifted in place": kernels.Add(all.Slice(1, 16), a, b, 16),
 		"outside":          kernels.Fill(kernels.View{Buf: buf, Off: 60, Len: 8}, 8, 1),
 		"wrong dtype":      kernels.EmbedForward(out, a, b, kernels.View{}, 4, 4, 1, 16),
-		"unknown flag":     {Op: kernels.OpAdd, Flags: kernels.TransA, Args: [8]kernels.View{out, a, b}, Dims: [6]int{16}},
+		"unknown flag":     {Op: kernels.OpAdd, Flags: kernels.TransA, Args: [8]kernels.View{out, a, b}, Dims: kernels.Dims{16}},
 	} {
 		if err := dev.Supports(call); !errors.Is(err, kernels.ErrBadCall) {
 			t.Errorf("%s: Supports says %v, want ErrBadCall", name, err)

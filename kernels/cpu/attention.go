@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"math"
 
 	"pnode/kernels"
@@ -11,22 +12,49 @@ import (
 // with all its query heads; inside it everything runs in ascending order.
 
 // heads gives a task its pieces of the operands. A position's q, k, v are rows of
-// `stride` floats in qkv [B,T,(H+2K)*D], a position's out a row of `outStride`.
+// `stride` floats in qkv [B,T,(H+2K)*D], a position's out a row of `outStride`. The query
+// at position t attends the keys up to position past+t.
 type heads struct {
 	kernels.AttentionShape
+	keys      int // number of keys: past+T
+	past      int
 	group     int // query heads that share a key-value head
 	stride    int
+	keyStride int // of a position's keys and values
 	outStride int
 	scale     float32 // 1/sqrt(D)
+	starts    []int32 // [B,T] first key of each query, nil for 0
 }
 
-func newHeads(dims [6]int) heads {
-	s := kernels.AttentionShape{B: dims[0], T: dims[1], H: dims[2], K: dims[3], D: dims[4]}
+func newHeads(c kernels.Call) heads {
+	s := kernels.AttentionShape{B: c.Dims[0], T: c.Dims[1], H: c.Dims[2], K: c.Dims[3], D: c.Dims[4]}
+	stride := (s.H + 2*s.K) * s.D
 	return heads{
-		AttentionShape: s, group: s.H / s.K,
-		stride: (s.H + 2*s.K) * s.D, outStride: s.H * s.D,
+		AttentionShape: s, keys: s.T, group: s.H / s.K,
+		stride: stride, keyStride: stride, outStride: s.H * s.D,
 		scale: float32(1 / math.Sqrt(float64(s.D))),
 	}
+}
+
+// limit gives the heads their first keys after a check.
+func (h *heads) limit(starts []int32) error {
+	for i, start := range starts {
+		if last := h.past + i%h.T; start < 0 || int(start) > last {
+			return fmt.Errorf("%w: starts[%d] is %d, want [0, %d]", kernels.ErrBadCall, i, start, last)
+		}
+	}
+	h.starts = starts
+	return nil
+}
+
+// visible is the range of the keys [key, key+cols) that query t of sequence b attends,
+// relative to key; it may be empty.
+func (h *heads) visible(b, t, key, cols int) (from, to int) {
+	to = min(cols, h.past+t+1-key)
+	if h.starts != nil {
+		from = max(0, int(h.starts[b*h.T+t])-key)
+	}
+	return min(from, to), to
 }
 
 func (h *heads) query(b, head int) int { return b*h.T*h.stride + head*h.D }
@@ -61,30 +89,45 @@ func (h *heads) taskScratch(v *variant) int {
 // keyPanels packs x [T,D] (rows of the given stride) transposed: panels of nr positions,
 // [D,nr] each, for products whose columns are positions.
 func (t *attentionTask) keyPanels(dst, x []float32, stride int) {
-	for pos := 0; pos < t.T; pos += t.v.nr {
-		t.v.packTransposed(dst[pos*t.D:][:t.D*t.v.nr], x[pos*stride:], stride, min(t.v.nr, t.T-pos), t.D)
+	for pos := 0; pos < t.keys; pos += t.v.nr {
+		t.v.packTransposed(dst[pos*t.D:][:t.D*t.v.nr], x[pos*stride:], stride, min(t.v.nr, t.keys-pos), t.D)
 	}
 }
 
 // keyPanelSize is the length of what keyPanels writes.
-func (h *heads) keyPanelSize(v *variant) int { return roundUp(h.T, v.nr) * h.D }
+func (h *heads) keyPanelSize(v *variant) int { return roundUp(h.keys, v.nr) * h.D }
 
 // channelPanels packs x [T,D] for products that contract over positions: for each block
 // of positions, panels of nr channels, [positions,nr] each.
 func (t *attentionTask) channelPanels(dst, x []float32, stride int) {
-	for pos := 0; pos < t.T; pos += t.block {
-		k := min(t.block, t.T-pos)
+	for pos := 0; pos < t.keys; pos += t.block {
+		k := min(t.block, t.keys-pos)
 		for j := 0; j < t.D; j += t.v.nr {
 			t.v.packRows(dst[pos*t.width+j*k:][:k*t.v.nr], x[pos*stride+j:], stride, min(t.v.nr, t.D-j), k)
 		}
 	}
 }
 
-func (h *heads) channelPanelSize(v *variant) int { return h.T * roundUp(h.D, v.nr) }
+func (h *heads) channelPanelSize(v *variant) int { return h.keys * roundUp(h.D, v.nr) }
 
 func (d *Device) attentionForward(c kernels.Call) error {
-	out, lse, qkv := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2])
-	h := newHeads(c.Dims)
+	qkv := floats(c.Args[2])
+	h := newHeads(c)
+	if err := h.limit(ints(c.Args[3])); err != nil {
+		return err
+	}
+	return d.attend(h, attended{out: floats(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values []float32) {
+		return qkv[h.key(b, kv):], qkv[h.value(b, kv):]
+	}})
+}
+
+// attended are the operands of a forward pass.
+type attended struct {
+	out, lse, qkv []float32 // lse is nil when nobody wants it
+	keys          func(b, kv int) (keys, values []float32)
+}
+
+func (d *Device) attend(h heads, a attended) error {
 	v := d.v
 	rows := v.block()
 	need := h.taskScratch(v) + scratchSize(h.keyPanelSize(v)) + scratchSize(h.channelPanelSize(v)) +
@@ -94,16 +137,20 @@ func (d *Device) attentionForward(c kernels.Call) error {
 	}
 	d.pool.run(h.B*h.K, func(w *worker, task int) {
 		b, kv := task/h.K, task%h.K
-		t := forwardTask{attentionTask: newAttentionTask(v, w, h)}
+		t := forwardTask{attentionTask: newAttentionTask(v, w, h), b: b}
 		t.keys, t.values = t.scratch.take(h.keyPanelSize(v)), t.scratch.take(h.channelPanelSize(v))
 		t.out = t.scratch.take(t.block * t.width)
 		t.top, t.sum = t.scratch.take(t.block), t.scratch.take(t.block)
-		t.keyPanels(t.keys, qkv[h.key(b, kv):], h.stride)
-		t.channelPanels(t.values, qkv[h.value(b, kv):], h.stride)
+		keys, values := a.keys(b, kv)
+		t.keyPanels(t.keys, keys, h.keyStride)
+		t.channelPanels(t.values, values, h.keyStride)
 		for head := kv * h.group; head < (kv+1)*h.group; head++ {
 			for q := 0; q < h.T; q += t.block {
-				t.queries(qkv[h.query(b, head)+q*h.stride:], q)
-				t.finish(out[h.out(b, head)+q*h.outStride:], lse[h.row(b, head)+q:], q)
+				t.queries(a.qkv[h.query(b, head)+q*h.stride:], q)
+				t.finish(a.out[h.out(b, head)+q*h.outStride:], q)
+				if a.lse != nil {
+					t.finishLSE(a.lse[h.row(b, head)+q:], q)
+				}
 			}
 		}
 	})
@@ -114,6 +161,7 @@ func (d *Device) attentionForward(c kernels.Call) error {
 // the scaled scores and sum of exponentials of each row.
 type forwardTask struct {
 	attentionTask
+	b            int // sequence
 	keys, values []float32
 	out          []float32 // [block,width]
 	top, sum     []float32 // [block]
@@ -126,19 +174,15 @@ func (t *forwardTask) queries(x []float32, q int) {
 	for r := range rows {
 		t.top[r], t.sum[r] = float32(math.Inf(-1)), 0
 	}
-	for key := 0; key < q+rows; key += t.block {
-		cols := min(t.block, t.T-key)
-		diagonal := key == q
+	for key := 0; key < t.past+q+rows; key += t.block {
+		cols := min(t.block, t.heads.keys-key)
 		t.product(tileProduct{
 			rows: rows, cols: cols, k: t.D, a: x, aRow: t.stride, aCol: 1, guard: true,
-			panels: t.keys[key*t.D:], c: t.scores, cRow: t.block, lowerOnly: diagonal,
+			panels: t.keys[key*t.D:], c: t.scores, cRow: t.block, lowerOnly: key == t.past+q,
 		})
 		for r := range rows {
-			valid := cols
-			if diagonal {
-				valid = r + 1
-			}
-			t.softmaxRow(r, valid)
+			from, to := t.visible(t.b, q+r, key, cols)
+			t.softmaxRow(r, from, to)
 		}
 		t.product(tileProduct{
 			rows: rows, cols: t.D, k: cols, a: t.scores, aRow: t.block, aCol: 1,
@@ -147,13 +191,19 @@ func (t *forwardTask) queries(x []float32, q int) {
 	}
 }
 
-// softmaxRow turns the first `valid` scores of row r into exponentials relative to the
+// softmaxRow turns the scores [from, to) of row r into exponentials relative to the
 // running maximum, the rest of the row into zeros, and rescales what was summed before.
-func (t *forwardTask) softmaxRow(r, valid int) {
+func (t *forwardTask) softmaxRow(r, from, to int) {
 	row := t.scores[r*t.block : (r+1)*t.block]
-	top := max(t.top[r], t.v.max(row[:valid])*t.scale)
-	sum := t.v.exp(row[:valid], row[:valid], t.scale, top)
-	clear(row[valid:])
+	if from >= to {
+		clear(row)
+		return
+	}
+	clear(row[:from])
+	clear(row[to:])
+	seen := row[from:to]
+	top := max(t.top[r], t.v.max(seen)*t.scale)
+	sum := t.v.exp(seen, seen, t.scale, top)
 	if old := t.top[r]; old != top {
 		shrink := float32(math.Exp(float64(old - top))) // 0 for the first block
 		t.sum[r] *= shrink
@@ -163,12 +213,18 @@ func (t *forwardTask) softmaxRow(r, valid int) {
 	t.sum[r] += sum
 }
 
-// finish writes the block's rows of out and lse.
-func (t *forwardTask) finish(out, lse []float32, q int) {
+// finish writes the block's rows of out.
+func (t *forwardTask) finish(out []float32, q int) {
 	for r := range min(t.block, t.T-q) {
 		row := t.out[r*t.width : r*t.width+t.D]
 		t.v.scale(row, 1/t.sum[r])
 		copy(out[r*t.outStride:r*t.outStride+t.D], row)
+	}
+}
+
+// finishLSE writes the block's elements of lse.
+func (t *forwardTask) finishLSE(lse []float32, q int) {
+	for r := range min(t.block, t.T-q) {
 		lse[r] = t.top[r] + float32(math.Log(float64(t.sum[r])))
 	}
 }

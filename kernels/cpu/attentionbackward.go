@@ -5,6 +5,7 @@ import "pnode/kernels"
 // backwardTask computes the gradients of one key-value head and its query heads.
 type backwardTask struct {
 	attentionTask
+	b      int       // sequence
 	slopes []float32 // [block,block]: gradient of the scores
 
 	keyColumns, valueColumns []float32 // key panels of K and V
@@ -41,13 +42,17 @@ type queryHead struct{ query, dQuery, dout, out, lse, delta []float32 }
 func (d *Device) attentionBackward(c kernels.Call) error {
 	dqkv, delta, dout := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2])
 	qkv, out, lse := floats(c.Args[3]), floats(c.Args[4]), floats(c.Args[5])
-	h := newHeads(c.Dims)
+	h := newHeads(c)
+	if err := h.limit(ints(c.Args[6])); err != nil {
+		return err
+	}
 	if err := d.pool.reserve(h.backwardScratch(d.v)); err != nil {
 		return err
 	}
 	d.pool.run(h.B*h.K, func(w *worker, task int) {
 		b, kv := task/h.K, task%h.K
 		t := newBackwardTask(d.v, w, h)
+		t.b = b
 		key, value := h.key(b, kv), h.value(b, kv)
 		t.keyPanels(t.keyColumns, qkv[key:], h.stride)
 		t.keyPanels(t.valueColumns, qkv[value:], h.stride)
@@ -102,15 +107,14 @@ func (t *backwardTask) tile(x *queryHead, q, key int) {
 	scores.panels, scores.c = t.valueColumns[key*t.D:], t.slopes
 	t.product(scores)
 	for r := range rows {
-		valid := cols
-		if key == q {
-			valid = r + 1
-		}
+		from, to := t.visible(t.b, q+r, key, cols)
 		p, dp := t.scores[r*t.block:(r+1)*t.block], t.slopes[r*t.block:(r+1)*t.block]
-		t.v.exp(p[:valid], p[:valid], t.scale, x.lse[q+r])
-		t.v.softmaxGrad(dp[:valid], p[:valid], x.delta[q+r], t.scale)
-		clear(p[valid:])
-		clear(dp[valid:])
+		t.v.exp(p[from:to], p[from:to], t.scale, x.lse[q+r])
+		t.v.softmaxGrad(dp[from:to], p[from:to], x.delta[q+r], t.scale)
+		clear(p[:from])
+		clear(dp[:from])
+		clear(p[to:])
+		clear(dp[to:])
 	}
 	t.product(tileProduct{ // dV += P' dOut
 		rows: cols, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: t.block,

@@ -83,9 +83,9 @@ func BenchmarkMicroKernel(b *testing.B) {
 func BenchmarkAttention(b *testing.B) {
 	for _, s := range []kernels.AttentionShape{{B: 8, T: 256, H: 8, K: 8, D: 32}, {B: 2, T: 1024, H: 12, K: 12, D: 64}} {
 		name := fmt.Sprintf("B%dT%dH%dD%d", s.B, s.T, s.H, s.D)
-		benchThreads(b, "forward/"+name, kernels.AttentionForward(kernels.View{}, kernels.View{}, kernels.View{}, s))
+		benchThreads(b, "forward/"+name, kernels.AttentionForward(kernels.View{}, kernels.View{}, kernels.View{}, kernels.View{}, s))
 		none := kernels.View{}
-		benchThreads(b, "backward/"+name, kernels.AttentionBackward(none, none, none, none, none, none, s))
+		benchThreads(b, "backward/"+name, kernels.AttentionBackward(none, none, none, none, none, none, none, s))
 	}
 }
 
@@ -97,7 +97,7 @@ func BenchmarkRest(b *testing.B) {
 		kernels.GELUForward(none, none, n*4*c), kernels.GELUBackward(none, none, none, n*4*c),
 		kernels.AdamW(none, none, none, none, 1<<20, adam),
 		kernels.LayerNormForward(none, none, none, none, none, none, n, c, 1e-5),
-		kernels.LayerNormBackwardInput(none, none, none, none, none, none, n, c, 0),
+		kernels.LayerNormBackwardInput(none, none, none, none, none, none, none, n, c),
 		kernels.LayerNormBackwardWeight(none, none, none, none, none, none, n, c),
 		kernels.CrossEntropy(none, none, none, n, c, 1),
 		kernels.ColumnSum(none, none, n, c, 0),

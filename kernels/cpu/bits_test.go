@@ -22,10 +22,21 @@ var bitCalls = []kernels.Call{
 	kernels.EmbedForward(absent, absent, absent, absent, 9, 40, 130, 11),
 	kernels.EmbedBackward(absent, absent, absent, absent, 9, 40, 230, 11),
 	kernels.LayerNormForward(absent, absent, absent, absent, absent, absent, 700, 90, 1e-5),
-	kernels.LayerNormBackwardInput(absent, absent, absent, absent, absent, absent, 700, 90, kernels.Accumulate),
+	kernels.LayerNormBackwardInput(absent, absent, absent, absent, absent, absent, absent, 700, 90),
 	kernels.LayerNormBackwardWeight(absent, absent, absent, absent, absent, absent, 700, 90),
-	kernels.AttentionForward(absent, absent, absent, attention),
-	kernels.AttentionBackward(absent, absent, absent, absent, absent, absent, attention),
+	kernels.AddLayerNormForward(absent, absent, absent, absent, absent, absent, absent, absent, 700, 90, 1e-5),
+	kernels.RMSNormForward(absent, absent, absent, absent, 700, 90, 1e-5),
+	kernels.AddRMSNormForward(absent, absent, absent, absent, absent, absent, 700, 90, 1e-5),
+	kernels.RMSNormBackwardInput(absent, absent, absent, absent, absent, absent, 700, 90),
+	kernels.RMSNormBackwardWeight(absent, absent, absent, absent, 700, 90),
+	kernels.RoPE(absent, absent, absent, kernels.RoPEShape{Rows: 700, T: 100, Start: 3, Heads: 3, D: 24, Width: 90}, 0),
+	kernels.AttentionForward(absent, absent, absent, absent, attention),
+	kernels.AttentionBackward(absent, absent, absent, absent, absent, absent, absent, attention),
+	kernels.AttentionCached(absent, absent, absent, absent, kernels.CachedAttentionShape{AttentionShape: attention, Past: 77, Max: 210}),
+	kernels.AttentionCached(absent, absent, absent, absent, kernels.CachedAttentionShape{AttentionShape: kernels.AttentionShape{B: 2, T: 1, H: 6, K: 3, D: 20}, Past: 1000, Max: 1001}),
+	kernels.SwiGLUForward(absent, absent, 700, 90), kernels.SwiGLUBackward(absent, absent, absent, 700, 90),
+	kernels.Dropout(absent, absent, 100003, 0.3, kernels.Random{Key: 1, Stream: 2}),
+	kernels.Cast(absent, absent, 100003), kernels.CastStochastic(absent, absent, 100003, kernels.Random{Key: 1, Stream: 2}),
 	kernels.GELUForward(absent, absent, 100003), kernels.GELUBackward(absent, absent, absent, 100003),
 	kernels.CrossEntropy(absent, absent, absent, 500, 101, 0.1),
 	kernels.AdamW(absent, absent, absent, absent, 100003, kernels.AdamWScalars{LR: 0.1, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Correction1: 1, Correction2: 1, GradScale: 1}),
@@ -55,10 +66,10 @@ func outputBits(t *testing.T, dev *Device, c kernels.Call) []uint32 {
 		for i := range host {
 			host[i] = rng.Float32()
 			if o.DType == kernels.I32 {
-				host[i] = math.Float32frombits(rng.Uint32N(11))
+				host[i] = math.Float32frombits(firstIndex(c, i, rng))
 			}
 		}
-		q.Write(c.Args[k], kernels.Float32Bytes(host))
+		q.Write(c.Args[k], kernels.Float32Bytes(host)[:len(host)*o.DType.SizeBytes()])
 	}
 	q.Do(c)
 	var bits []uint32
@@ -67,7 +78,7 @@ func outputBits(t *testing.T, dev *Device, c kernels.Call) []uint32 {
 			continue
 		}
 		host := make([]float32, o.Count(c))
-		q.Read(kernels.Float32Bytes(host), c.Args[k])
+		q.Read(kernels.Float32Bytes(host)[:len(host)*o.DType.SizeBytes()], c.Args[k])
 		for _, x := range host {
 			bits = append(bits, math.Float32bits(x))
 		}
@@ -76,6 +87,14 @@ func outputBits(t *testing.T, dev *Device, c kernels.Call) []uint32 {
 		t.Fatal(err)
 	}
 	return bits
+}
+
+// firstIndex is a token, or a key that the query of element i may see.
+func firstIndex(c kernels.Call, i int, rng *rand.Rand) uint32 {
+	if kernels.Info(c.Op).Class == kernels.ClassAttention {
+		return rng.Uint32N(uint32(i%c.Dims[1] + 1))
+	}
+	return rng.Uint32N(11)
 }
 
 func TestThreadsDoNotChangeBits(t *testing.T) {

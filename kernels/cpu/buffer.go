@@ -6,7 +6,7 @@ import (
 	"pnode/kernels"
 )
 
-// buffer is memory outside the Go heap; int32 buffers share its representation.
+// buffer is memory outside the Go heap; the other types share the floats' representation.
 type buffer struct {
 	dev   *Device
 	dtype kernels.DType
@@ -39,4 +39,17 @@ func floats(v kernels.View) []float32 {
 func ints(v kernels.View) []int32 {
 	f := floats(v)
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
+}
+
+// halves is the memory of a checked view of a BF16 buffer.
+func halves(v kernels.View) []uint16 {
+	mem := v.Buf.(*buffer).mem
+	all := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(mem))), 2*len(mem))
+	return all[v.Off : v.Off+v.Len : v.Off+v.Len]
+}
+
+// hostBytes is the memory of a checked view as it is stored.
+func hostBytes(v kernels.View) []byte {
+	size := v.Buf.DType().SizeBytes()
+	return kernels.Float32Bytes(v.Buf.(*buffer).mem)[v.Off*size : (v.Off+v.Len)*size]
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -72,15 +73,12 @@ func (d *Device) Variant() string { return d.v.name }
 // Threads is the number of workers.
 func (d *Device) Threads() int { return d.threads }
 
-// Alloc gives a zeroed buffer of F32 or I32 elements.
+// Alloc gives a zeroed buffer.
 func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
-	if dtype != kernels.F32 && dtype != kernels.I32 {
-		return nil, fmt.Errorf("%w: cpu: alloc of %v", kernels.ErrUnsupported, dtype)
-	}
-	if count < 0 {
+	if count < 0 || count > math.MaxInt/dtype.SizeBytes() {
 		return nil, fmt.Errorf("%w: cpu: alloc of %d elements", kernels.ErrBadCall, count)
 	}
-	mem, err := allocFloats(count)
+	mem, err := allocFloats((count*dtype.SizeBytes() + 3) / 4)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +98,16 @@ func (d *Device) Supports(c kernels.Call) error {
 		if err := d.owns(v); err != nil {
 			return fmt.Errorf("%w: %v", err, c)
 		}
+		if v.Buf.DType() == kernels.BF16 && !computesBF16(c.Op) {
+			return fmt.Errorf("%w: cpu: %v on bf16", kernels.ErrUnsupported, c)
+		}
 	}
 	return nil
+}
+
+// computesBF16 tells whether the op works on BF16 operands that the contract allows.
+func computesBF16(op kernels.Op) bool {
+	return op == kernels.OpCast || op == kernels.OpCastStochastic
 }
 
 func (d *Device) owns(v kernels.View) error {

@@ -9,7 +9,7 @@
 //   - tile: one call of the matrix micro-kernel.
 //
 // Reading the source: device.go, pool.go, matmul.go, attention.go, then one file per
-// operation. asm/ is the generator of variant_amd64.s.
+// operation. asm/ is the generator of the assembly.
 //
 // Bits: every sum has an order that depends on the shape of the call only. Work is cut
 // into tasks by shape, a task is computed by one worker, and tasks never add to the same
@@ -23,6 +23,6 @@
 //
 // Goroutines: the workers, started by New and ended by Device.Close, which waits for them.
 //
-// The package refuses bf16 (kernels.ErrUnsupported). The node creates the device;
+// The package computes on bf16 in casts only (else kernels.ErrUnsupported). The node creates the device;
 // everybody else sees kernels.Device only. It never imports another backend.
 package cpu

@@ -12,6 +12,8 @@ func generic() *variant {
 		multiply: multiplyGeneric, transpose: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		exp: expGeneric, softmaxGrad: softmaxGradGeneric,
+		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
+		narrow: narrowGeneric, widen: widenGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,
 		sum: sumGeneric, sumSquares: sumSquaresGeneric, deviation: deviationGeneric,
 		norm: normGeneric, normSums: normSumsGeneric, normGrad: normGradGeneric, normWeightGrad: normWeightGradGeneric,

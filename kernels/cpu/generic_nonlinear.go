@@ -64,6 +64,23 @@ func geluGradGeneric(dx, dout, x []float32) {
 	}
 }
 
+// sigmoid is 1/(1+exp(-x)).
+func sigmoid(x float32) float32 { return 1 / (1 + exp32(-x)) }
+
+func swigluGeneric(out, gate, up []float32) {
+	for i, g := range gate {
+		out[i] = g * sigmoid(g) * up[i]
+	}
+}
+
+func swigluGradGeneric(dgate, dup, dout, gate, up []float32) {
+	for i, g := range gate {
+		s, d, u := sigmoid(g), dout[i], up[i]
+		dup[i] = d * g * s
+		dgate[i] = d * u * (s + g*s*(1-s))
+	}
+}
+
 func adamWGeneric(param, m, v, grad []float32, s *[8]float32) {
 	for i := range param {
 		g := grad[i] * s[adamGradScale]
@@ -86,10 +103,10 @@ func normSumsGeneric(dout, x, w []float32, mean, rstd float32) (plain, weighted 
 	return plain, weighted
 }
 
-func normGradGeneric(dx, dout, x, w []float32, s *[4]float32) {
+func normGradGeneric(dx, base, dout, x, w []float32, s *[4]float32) {
 	mean, rstd := s[0], s[1]
 	for i := range dx {
-		dx[i] += rstd * (dout[i]*w[i] - s[2] - (x[i]-mean)*rstd*s[3])
+		dx[i] = base[i] + rstd*(dout[i]*w[i]-s[2]-(x[i]-mean)*rstd*s[3])
 	}
 }
 

@@ -78,7 +78,7 @@ func normAVX2(out, x, w, b []float32, mean, rstd float32)
 func normSumsAVX2(dout, x, w []float32, mean, rstd float32) (plain, weighted float32)
 
 //go:noescape
-func normGradAVX2(dx, dout, x, w []float32, s *[4]float32)
+func normGradAVX2(dx, base, dout, x, w []float32, s *[4]float32)
 
 //go:noescape
 func normWeightGradAVX2(dw, db, dout, x []float32, mean, rstd float32)

@@ -1811,54 +1811,55 @@ end:
 	VZEROUPPER
 	RET
 
-// func normGradAVX2(dx []float32, dout []float32, x []float32, w []float32, s *[4]float32)
+// func normGradAVX2(dx []float32, base []float32, dout []float32, x []float32, w []float32, s *[4]float32)
 // Requires: AVX, FMA3
-TEXT ·normGradAVX2(SB), NOSPLIT, $0-104
+TEXT ·normGradAVX2(SB), NOSPLIT, $0-128
 	MOVQ         dx_base+0(FP), AX
-	MOVQ         dout_base+24(FP), CX
-	MOVQ         x_base+48(FP), DX
-	MOVQ         w_base+72(FP), BX
-	MOVQ         s+96(FP), SI
-	VBROADCASTSS (SI), Y0
-	VBROADCASTSS 4(SI), Y1
-	VBROADCASTSS 8(SI), Y2
-	VBROADCASTSS 12(SI), Y3
-	MOVQ         dx_len+8(FP), SI
-	XORQ         DI, DI
+	MOVQ         base_base+24(FP), CX
+	MOVQ         dout_base+48(FP), DX
+	MOVQ         x_base+72(FP), BX
+	MOVQ         w_base+96(FP), SI
+	MOVQ         s+120(FP), DI
+	VBROADCASTSS (DI), Y0
+	VBROADCASTSS 4(DI), Y1
+	VBROADCASTSS 8(DI), Y2
+	VBROADCASTSS 12(DI), Y3
+	MOVQ         dx_len+8(FP), DI
+	XORQ         R8, R8
 
 whole:
-	CMPQ         SI, $0x08
+	CMPQ         DI, $0x08
 	JL           rest
-	VMOVUPS      (DX)(DI*1), Y4
+	VMOVUPS      (BX)(R8*1), Y4
 	VSUBPS       Y0, Y4, Y4
 	VMULPS       Y1, Y4, Y4
-	VMOVUPS      (CX)(DI*1), Y5
-	VMOVUPS      (BX)(DI*1), Y6
+	VMOVUPS      (DX)(R8*1), Y5
+	VMOVUPS      (SI)(R8*1), Y6
 	VFMSUB132PS  Y6, Y2, Y5
 	VFNMADD231PS Y4, Y3, Y5
-	VMOVUPS      (AX)(DI*1), Y4
+	VMOVUPS      (CX)(R8*1), Y4
 	VFMADD231PS  Y5, Y1, Y4
-	VMOVUPS      Y4, (AX)(DI*1)
-	ADDQ         $0x20, DI
-	SUBQ         $0x08, SI
+	VMOVUPS      Y4, (AX)(R8*1)
+	ADDQ         $0x20, R8
+	SUBQ         $0x08, DI
 	JMP          whole
 
 rest:
-	TESTQ        SI, SI
+	TESTQ        DI, DI
 	JZ           end
-	LEAQ         masks<>+32(SB), R8
-	NEGQ         SI
-	VMOVUPS      (R8)(SI*4), Y4
-	VMASKMOVPS   (DX)(DI*1), Y4, Y5
+	LEAQ         masks<>+32(SB), R9
+	NEGQ         DI
+	VMOVUPS      (R9)(DI*4), Y4
+	VMASKMOVPS   (BX)(R8*1), Y4, Y5
 	VSUBPS       Y0, Y5, Y5
 	VMULPS       Y1, Y5, Y5
-	VMASKMOVPS   (CX)(DI*1), Y4, Y0
-	VMASKMOVPS   (BX)(DI*1), Y4, Y6
+	VMASKMOVPS   (DX)(R8*1), Y4, Y0
+	VMASKMOVPS   (SI)(R8*1), Y4, Y6
 	VFMSUB132PS  Y6, Y2, Y0
 	VFNMADD231PS Y5, Y3, Y0
-	VMASKMOVPS   (AX)(DI*1), Y4, Y2
+	VMASKMOVPS   (CX)(R8*1), Y4, Y2
 	VFMADD231PS  Y0, Y1, Y2
-	VMASKMOVPS   Y2, Y4, (AX)(DI*1)
+	VMASKMOVPS   Y2, Y4, (AX)(R8*1)
 
 end:
 	VZEROUPPER

@@ -43,11 +43,11 @@ func (q *queue) hostView(what string, v kernels.View, bytes int) []byte {
 		q.err = fmt.Errorf("%w: %s", err, what)
 		return nil
 	}
-	if n := v.Buf.Len(); v.Off < 0 || v.Len < 0 || v.Off > n || v.Len > n-v.Off || v.Len*4 != bytes {
+	if n := v.Buf.Len(); v.Off < 0 || v.Len < 0 || v.Off > n || v.Len > n-v.Off || v.Len*v.Buf.DType().SizeBytes() != bytes {
 		q.err = fmt.Errorf("%w: cpu: %s of %d bytes for elements [%d, %d) of %d", kernels.ErrBadCall, what, bytes, v.Off, v.Off+v.Len, n)
 		return nil
 	}
-	return kernels.Float32Bytes(floats(v))
+	return hostBytes(v)
 }
 
 func (q *queue) Sync() error  { return q.err }
@@ -79,26 +79,50 @@ func (d *Device) execute(c kernels.Call) error {
 		return d.embedForward(c)
 	case kernels.OpEmbedBackward:
 		return d.embedBackward(c)
-	case kernels.OpLayerNormForward:
-		d.layerNormForward(c)
-	case kernels.OpLayerNormBackwardInput:
-		d.layerNormBackwardInput(c)
-	case kernels.OpLayerNormBackwardWeight:
-		return d.layerNormBackwardWeight(c)
 	case kernels.OpAttentionForward:
 		return d.attentionForward(c)
 	case kernels.OpAttentionBackward:
 		return d.attentionBackward(c)
+	case kernels.OpAttentionCached:
+		return d.attentionCached(c)
+	case kernels.OpCrossEntropy:
+		return d.crossEntropy(c)
+	case kernels.OpLayerNormBackwardWeight:
+		return d.layerNormBackwardWeight(c)
+	case kernels.OpLayerNormBackwardInput:
+		return d.layerNormBackwardInput(c)
+	case kernels.OpRMSNormForward, kernels.OpAddRMSNormForward:
+		return d.rmsNormForward(c)
+	case kernels.OpRMSNormBackwardInput:
+		return d.rmsNormBackwardInput(c)
+	case kernels.OpRMSNormBackwardWeight:
+		return d.rmsNormBackwardWeight(c)
+	case kernels.OpSumSquares:
+		return d.sumSquares(c)
+	default:
+		return d.executeRows(c)
+	}
+}
+
+// executeRows runs the ops that need no memory of their own and cannot fail.
+func (d *Device) executeRows(c kernels.Call) error {
+	switch c.Op {
+	case kernels.OpLayerNormForward, kernels.OpAddLayerNormForward:
+		d.layerNormForward(c)
+	case kernels.OpRoPE:
+		d.rope(c)
 	case kernels.OpGELUForward:
 		d.geluForward(c)
 	case kernels.OpGELUBackward:
 		d.geluBackward(c)
-	case kernels.OpCrossEntropy:
-		return d.crossEntropy(c)
+	case kernels.OpSwiGLUForward:
+		d.swigluForward(c)
+	case kernels.OpSwiGLUBackward:
+		d.swigluBackward(c)
+	case kernels.OpDropout:
+		d.dropout(c)
 	case kernels.OpAdamW:
 		d.adamW(c)
-	case kernels.OpSumSquares:
-		return d.sumSquares(c)
 	case kernels.OpAdd:
 		d.add(c)
 	case kernels.OpScale:
@@ -107,6 +131,10 @@ func (d *Device) execute(c kernels.Call) error {
 		d.fill(c)
 	case kernels.OpCopy:
 		d.copy(c)
+	case kernels.OpCast:
+		d.cast(c)
+	case kernels.OpCastStochastic:
+		d.castStochastic(c)
 	default:
 		return kernels.ErrUnsupported
 	}

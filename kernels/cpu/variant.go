@@ -32,6 +32,16 @@ type variant struct {
 
 	gelu     func(out, x []float32)
 	geluGrad func(dx, dout, x []float32)
+	// swiglu computes out = gate*sigmoid(gate)*up.
+	swiglu func(out, gate, up []float32)
+	// swigluGrad computes the gradients of gate and up; dgate may be gate and dup up.
+	swigluGrad func(dgate, dup, dout, gate, up []float32)
+	// rotate turns the pairs (low, high) by the angles whose cosines and sines are given;
+	// sign -1 turns back.
+	rotate func(low, high, cos, sin []float32, sign float32)
+	// narrow and widen convert to and from BF16.
+	narrow func(out []uint16, x []float32)
+	widen  func(out []float32, x []uint16)
 	// adamW's scalars are listed in adamw.go.
 	adamW func(param, m, v, grad []float32, s *[8]float32)
 
@@ -43,9 +53,9 @@ type variant struct {
 	norm func(out, x, w, b []float32, mean, rstd float32)
 	// normSums gives the sums of dout*w and of dout*w*(x-mean)*rstd.
 	normSums func(dout, x, w []float32, mean, rstd float32) (plain, weighted float32)
-	// normGrad computes dx += rstd*(dout*w - s[2] - (x-mean)*rstd*s[3]) with mean s[0]
+	// normGrad computes dx = base + rstd*(dout*w - s[2] - (x-mean)*rstd*s[3]) with mean s[0]
 	// and rstd s[1].
-	normGrad func(dx, dout, x, w []float32, s *[4]float32)
+	normGrad func(dx, base, dout, x, w []float32, s *[4]float32)
 	// normWeightGrad adds dout*(x-mean)*rstd to dw and dout to db.
 	normWeightGrad func(dw, db, dout, x []float32, mean, rstd float32)
 }

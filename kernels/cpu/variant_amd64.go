@@ -31,6 +31,8 @@ func avx2() *variant {
 		copyA: copyTo(6, copyRows6), copyB: copyTo(16, copyRows16),
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		exp: expAVX2, softmaxGrad: softmaxGradAVX2,
+		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
+		narrow: narrowGeneric, widen: widenGeneric,
 		gelu: geluAVX2, geluGrad: geluGradAVX2, adamW: adamWAVX2,
 		sum: sumAVX2, sumSquares: sumSquaresAVX2, deviation: deviationAVX2,
 		norm: normAVX2, normSums: normSumsAVX2, normGrad: normGradAVX2, normWeightGrad: normWeightGradAVX2,

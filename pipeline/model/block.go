@@ -75,7 +75,7 @@ func (k *block) forward(q issuer) {
 	n, nc := k.n, k.x.Len
 	k.ln1.forward(q, k.a.ln1, k.x, n)
 	k.qkv.forward(q, k.a.qkv, k.a.ln1, n)
-	q.Do(kernels.AttentionForward(k.a.attended, k.a.lse, k.a.qkv, k.shape))
+	q.Do(kernels.AttentionForward(k.a.attended, k.a.lse, k.a.qkv, kernels.View{}, k.shape))
 	k.proj.forward(q, k.a.mid, k.a.attended, n)
 	q.Do(kernels.Add(k.a.mid, k.x, k.a.mid, nc))
 	k.ln2.forward(q, k.a.ln2, k.a.mid, n)
@@ -86,18 +86,16 @@ func (k *block) forward(q issuer) {
 }
 
 func (k *block) backwardInput(q issuer) {
-	n, nc := k.n, k.x.Len
+	n := k.n
 	k.down.backwardInput(q, k.d.up, k.dy, n)
 	q.Do(kernels.GELUBackward(k.d.up, k.d.up, k.a.up, k.d.up.Len))
 	k.up.backwardInput(q, k.d.ln2, k.d.up, n)
-	q.Do(kernels.Copy(k.d.mid, k.dy, nc))
-	k.ln2.backwardInput(q, k.d.mid, k.d.ln2, k.a.mid, n, kernels.Accumulate)
+	k.ln2.backwardInput(q, k.d.mid, k.d.ln2, k.a.mid, k.dy, n)
 
 	k.proj.backwardInput(q, k.dattended, k.d.mid, n)
-	q.Do(kernels.AttentionBackward(k.d.qkv, k.attnDelta, k.dattended, k.a.qkv, k.a.attended, k.a.lse, k.shape))
+	q.Do(kernels.AttentionBackward(k.d.qkv, k.attnDelta, k.dattended, k.a.qkv, k.a.attended, k.a.lse, kernels.View{}, k.shape))
 	k.qkv.backwardInput(q, k.d.ln1, k.d.qkv, n)
-	q.Do(kernels.Copy(k.dx, k.d.mid, nc))
-	k.ln1.backwardInput(q, k.dx, k.d.ln1, k.x, n, kernels.Accumulate)
+	k.ln1.backwardInput(q, k.dx, k.d.ln1, k.x, k.d.mid, n)
 }
 
 func (k *block) backwardWeight(q issuer) {

@@ -77,7 +77,7 @@ func (h *head) loss(q issuer, scale float32) {
 
 func (h *head) backwardInput(q issuer) {
 	h.project.backwardInput(q, h.dnormed, h.a.logits, h.n)
-	h.lnf.backwardInput(q, h.dx, h.dnormed, h.x, h.n, 0)
+	h.lnf.backwardInput(q, h.dx, h.dnormed, h.x, kernels.View{}, h.n)
 }
 
 func (h *head) backwardWeight(q issuer) {

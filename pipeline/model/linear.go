@@ -71,9 +71,9 @@ func (l norm) forward(q issuer, y, x kernels.View, n int) {
 	q.Do(kernels.LayerNormForward(y, l.mean, l.rstd, x, l.weight, l.bias, n, l.c, normEps))
 }
 
-// backwardInput computes dx[N,C], added to what is there with Accumulate.
-func (l norm) backwardInput(q issuer, dx, dy, x kernels.View, n int, flags kernels.Flags) {
-	q.Do(kernels.LayerNormBackwardInput(dx, dy, x, l.weight, l.mean, l.rstd, n, l.c, flags))
+// backwardInput computes dx[N,C], plus residual[N,C] where it is present.
+func (l norm) backwardInput(q issuer, dx, dy, x, residual kernels.View, n int) {
+	q.Do(kernels.LayerNormBackwardInput(dx, dy, x, l.weight, l.mean, l.rstd, residual, n, l.c))
 }
 
 func (l norm) backwardWeight(q issuer, dy, x kernels.View, n int) {

@@ -51,9 +51,9 @@ func normSums() {
 }
 
 func normGrad() {
-	begin("normGradAVX2", "func(dx, dout, x, w []float32, s *[4]float32)",
-		"computes dx += rstd*(dout*w - s[2] - (x-mean)*rstd*s[3]) with mean s[0] and rstd s[1].")
-	dx, dout, x, w := slice("dx"), slice("dout"), slice("x"), slice("w")
+	begin("normGradAVX2", "func(dx, base, dout, x, w []float32, s *[4]float32)",
+		"computes dx = base + rstd*(dout*w - s[2] - (x-mean)*rstd*s[3]) with mean s[0] and rstd s[1].")
+	dx, base, dout, x, w := slice("dx"), slice("base"), slice("dout"), slice("x"), slice("w")
 	s := Load(Param("s"), GP64())
 	var c [4]reg.VecVirtual
 	for i := range c {
@@ -64,7 +64,7 @@ func normGrad() {
 		v, g := normalized(l, x, c[0], c[1]), l.load(dout)
 		VFMSUB132PS(l.load(w), c[2], g)
 		VFNMADD231PS(v, c[3], g)
-		sum := l.load(dx)
+		sum := l.load(base)
 		VFMADD231PS(g, c[1], sum)
 		l.store(sum, dx)
 	})

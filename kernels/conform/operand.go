@@ -1,0 +1,121 @@
+package conform
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"pnode/kernels"
+)
+
+// guard is the number of elements around each operand that must keep their bits. It is
+// odd so that operands do not start at aligned addresses.
+const guard = 19
+
+// guardBits is a NaN with a payload, as float or as a large integer.
+const guardBits = 0x7fc17fc1
+
+// operand is one operand on the device and in float64.
+type operand struct {
+	kernels.Operand
+	view   kernels.View
+	raw    []byte    // with guards, as written
+	values []float64 // what the reference reads and writes
+}
+
+// put stores the element bits: all 32, or the high 16 of a BF16.
+func (o *operand) put(i int, bits uint32) {
+	if o.DType == kernels.BF16 {
+		binary.LittleEndian.PutUint16(o.raw[2*i:], uint16(bits>>16))
+		return
+	}
+	binary.LittleEndian.PutUint32(o.raw[4*i:], bits)
+}
+
+// upload rounds the values to the storage type, so that the reference starts from the
+// very numbers the device has, and writes them between guards.
+func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
+	n := len(o.values)
+	buf, err := dev.Alloc(o.DType, n+2*guard)
+	if err != nil {
+		return fmt.Errorf("operand %s: %w", o.Name, err)
+	}
+	o.view = kernels.Whole(buf).Slice(guard, n)
+	o.raw = make([]byte, (n+2*guard)*o.DType.SizeBytes())
+	for i := range n + 2*guard {
+		o.put(i, guardBits)
+	}
+	for i, v := range o.values {
+		if o.DType == kernels.I32 {
+			o.put(guard+i, uint32(int32(v)))
+			continue
+		}
+		stored := float32(v)
+		if o.DType == kernels.BF16 {
+			stored = nearestBF16(stored)
+		}
+		o.put(guard+i, math.Float32bits(stored))
+		o.values[i] = float64(stored)
+	}
+	q.Write(kernels.Whole(buf), o.raw)
+	return nil
+}
+
+// compare reads the operand back and checks guards, inputs and results.
+func (o *operand) compare(q kernels.Queue, c kernels.Call) error {
+	raw := make([]byte, len(o.raw))
+	q.Read(raw, kernels.Whole(o.view.Buf))
+	if err := q.Sync(); err != nil {
+		return err
+	}
+	size, used := o.DType.SizeBytes(), o.Count(c)
+	for i := range len(raw) / size {
+		at := i - guard
+		inside := at >= 0 && at < used
+		if o.Role == kernels.Scratch && at >= 0 && at < len(o.values) || inside && o.Role != kernels.In {
+			continue
+		}
+		if got, want := raw[i*size:(i+1)*size], o.raw[i*size:(i+1)*size]; !bytes.Equal(got, want) {
+			return fmt.Errorf("element %d of %d, not an output, changed from %x to %x", at, used, want, got)
+		}
+	}
+	if o.Role == kernels.In || o.Role == kernels.Scratch {
+		return nil
+	}
+	tolerance := kernels.Info(c.Op).Tolerance(o.DType)
+	if references[c.Op].exact {
+		tolerance = 0
+	}
+	return compareResults(o.floats(raw[guard*size:(guard+used)*size]), o.values[:used], tolerance)
+}
+
+// floats decodes elements.
+func (o *operand) floats(raw []byte) []float32 {
+	x := make([]float32, len(raw)/o.DType.SizeBytes())
+	for i := range x {
+		if o.DType == kernels.BF16 {
+			x[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[2*i:])) << 16)
+			continue
+		}
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return x
+}
+
+// compareResults allows each element an error of tolerance times its own magnitude plus
+// the root mean square of all: sums that cancel are judged by what was added.
+func compareResults(got []float32, want []float64, tolerance float64) error {
+	squares := 0.0
+	for _, w := range want {
+		squares += w * w
+	}
+	rms := math.Sqrt(squares / float64(len(want)))
+	for i, w := range want {
+		bound := tolerance * (rms + math.Abs(w) + 1e-25)
+		if diff := math.Abs(float64(got[i]) - w); !(diff <= bound) { // NaN is not <=
+			return fmt.Errorf("element %d of %d is %v, want %v (difference %.3g, allowed %.3g)", i, len(want), got[i], w, diff, bound)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package conform
+
+import (
+	"math"
+
+	"pnode/kernels"
+)
+
+// philox is Philox4x32-10 after figure 4 and section 3.2 of Salmon et al. 2011: ten rounds
+// of two 32x32->64 bit products, the key raised by a Weyl sequence between them.
+func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
+	for range 10 {
+		a, b := uint64(0xD2511F53)*uint64(counter[0]), uint64(0xCD9E8D57)*uint64(counter[2])
+		counter = [4]uint32{
+			uint32(b>>32) ^ counter[1] ^ key[0], uint32(b),
+			uint32(a>>32) ^ counter[3] ^ key[1], uint32(a),
+		}
+		key[0] += 0x9E3779B9
+		key[1] += 0xBB67AE85
+	}
+	return counter
+}
+
+// word is the number of element i.
+func word(r kernels.Random, i int) uint32 {
+	block := uint64(i / 4)
+	counter := [4]uint32{uint32(block), uint32(block >> 32), uint32(r.Stream), uint32(r.Stream >> 32)}
+	return philox(counter, [2]uint32{uint32(r.Key), uint32(r.Key >> 32)})[i%4]
+}
+
+func dropout(c kernels.Call, args [][]float64) {
+	p := float64(c.Scalars[0])
+	for i, x := range args[1] {
+		args[0][i] = 0
+		if float64(word(c.Random, i)) >= p*(1<<32) {
+			args[0][i] = x / (1 - p)
+		}
+	}
+}
+
+// nearestBF16 rounds to the nearest number with 8 bits of mantissa, ties to even. NaN
+// stays NaN.
+func nearestBF16(x float32) float32 {
+	if x != x {
+		return x
+	}
+	bits := math.Float32bits(x)
+	low, high := bits&0xffff, bits&^0xffff
+	if low > 0x8000 || low == 0x8000 && high&0x10000 != 0 {
+		high += 0x10000
+	}
+	return math.Float32frombits(high)
+}
+
+func cast(c kernels.Call, args [][]float64) {
+	for i, x := range args[1] {
+		args[0][i] = x
+		if c.Args[0].Buf.DType() == kernels.BF16 {
+			args[0][i] = float64(nearestBF16(float32(x)))
+		}
+	}
+}
+
+// castStochastic goes to the larger magnitude when the 16 bits cut off and 16 random bits
+// carry.
+func castStochastic(c kernels.Call, args [][]float64) {
+	for i, x := range args[1] {
+		bits := math.Float32bits(float32(x))
+		up := bits&0xffff+word(c.Random, i)&0xffff > 0xffff
+		bits &^= 0xffff
+		if up {
+			bits += 0x10000
+		}
+		args[0][i] = float64(math.Float32frombits(bits))
+	}
+}

@@ -1,0 +1,62 @@
+package cpu
+
+import (
+	"math"
+
+	"pnode/kernels"
+)
+
+func (d *Device) cast(c kernels.Call) {
+	n := c.Dims[0]
+	fromHalf, toHalf := c.Args[1].Buf.DType() == kernels.BF16, c.Args[0].Buf.DType() == kernels.BF16
+	switch {
+	case fromHalf && toHalf:
+		out, x := halves(c.Args[0]), halves(c.Args[1])
+		d.ranges(n, func(from, to int) { copy(out[from:to], x[from:to]) })
+	case fromHalf:
+		out, x := floats(c.Args[0]), halves(c.Args[1])
+		d.ranges(n, func(from, to int) { d.v.widen(out[from:to], x[from:to]) })
+	case toHalf:
+		out, x := halves(c.Args[0]), floats(c.Args[1])
+		d.ranges(n, func(from, to int) { d.v.narrow(out[from:to], x[from:to]) })
+	default:
+		d.copy(c)
+	}
+}
+
+func (d *Device) castStochastic(c kernels.Call) {
+	out, x := halves(c.Args[0]), floats(c.Args[1])
+	d.ranges(c.Dims[0], func(from, to int) {
+		randomly(c.Random, from, to, func(i int, word uint32) {
+			b := math.Float32bits(x[i])
+			if b&infinityBits == infinityBits {
+				out[i] = nearestBF16(b)
+				return
+			}
+			out[i] = uint16((b + word&0xffff) >> 16)
+		})
+	})
+}
+
+// infinityBits are the bits of the exponent: all set in infinities and NaN.
+const infinityBits = 0x7f800000
+
+// nearestBF16 rounds float32 bits to nearest, ties to even. NaN stays a (quiet) NaN.
+func nearestBF16(b uint32) uint16 {
+	if b&^(1<<31) > infinityBits {
+		return uint16(b>>16) | 1<<6
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+func narrowGeneric(out []uint16, x []float32) {
+	for i, v := range x {
+		out[i] = nearestBF16(math.Float32bits(v))
+	}
+}
+
+func widenGeneric(out []float32, x []uint16) {
+	for i, v := range x {
+		out[i] = math.Float32frombits(uint32(v) << 16)
+	}
+}

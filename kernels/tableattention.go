@@ -1,0 +1,98 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Element counts of the attention ops; Dims are B, T, H, K, D.
+func attentionQKV(c Call) int {
+	return c.Dims[0] * c.Dims[1] * (c.Dims[2] + 2*c.Dims[3]) * c.Dims[4]
+}
+
+var (
+	attentionOut = dim(0, 1, 2, 4)
+	attentionLSE = dim(0, 1, 2)
+)
+
+// attentionFLOPs counts `products` causal products of 2*D operations for each of the
+// T(T+1)/2 pairs of positions.
+func attentionFLOPs(products int64) func(Dims) int64 {
+	return func(d Dims) int64 {
+		b, t, h, dim := int64(d[0]), int64(d[1]), int64(d[2]), int64(d[4])
+		return products * b * h * dim * t * (t + 1)
+	}
+}
+
+func checkAttention(c Call) error {
+	if c.Dims[2]%c.Dims[3] != 0 {
+		return errors.New("the heads H are no multiple of the key-value heads K")
+	}
+	return nil
+}
+
+// Indices of Past and Max in the Dims of AttentionCached; before them come B, T, H, K, D.
+const (
+	cachePast = 5
+	cacheMax  = 6
+)
+
+func attentionCache(c Call) int { return 2 * c.Dims[0] * c.Dims[cacheMax] * c.Dims[3] * c.Dims[4] }
+
+// attentionCacheUsed counts the positions up to the last query.
+func attentionCacheUsed(c Call) int {
+	return 2 * c.Dims[0] * (c.Dims[cachePast] + c.Dims[1]) * c.Dims[3] * c.Dims[4]
+}
+
+// attentionCachedFLOPs counts two products for each pair of a query and a key up to it.
+func attentionCachedFLOPs(d Dims) int64 {
+	t, past := int64(d[1]), int64(d[cachePast])
+	return 2 * int64(d[0]) * int64(d[2]) * int64(d[4]) * (t*(t+1) + 2*t*past)
+}
+
+func checkAttentionCached(c Call) error {
+	if end := c.Dims[cachePast] + c.Dims[1]; end > c.Dims[cacheMax] {
+		return fmt.Errorf("the cache has room for %d positions, want %d", c.Dims[cacheMax], end)
+	}
+	return checkAttention(c)
+}
+
+// ropeTable counts the rows of the tables up to the last position; Dims are N, T, H, D, W
+// and the first position.
+func ropeTable(c Call) int { return (c.Dims[5] + c.Dims[1]) * c.Dims[3] / 2 }
+
+func ropeTouched(c Call) int { return c.Dims[0] * c.Dims[2] * c.Dims[3] }
+
+func checkRoPE(c Call) error {
+	heads, d, width := c.Dims[2], c.Dims[3], c.Dims[4]
+	if d%2 != 0 {
+		return fmt.Errorf("a head has %d channels, want an even number", d)
+	}
+	if heads*d > width {
+		return fmt.Errorf("%d heads of %d channels do not fit a row of %d", heads, d, width)
+	}
+	return nil
+}
+
+var attentionTable = map[Op]OpInfo{
+	OpRoPE: {
+		Name: "rope", Class: ClassElementwise, Dims: "NTHDWp", Flags: Inverse, tolerance: 1e-6, check: checkRoPE,
+		Operands: []Operand{sparse(inOut("x", dim(0, 4)), ropeTouched), longer(in("cos", ropeTable)), longer(in("sin", ropeTable))},
+		flops:    func(d Dims) int64 { return 3 * int64(d[0]) * int64(d[2]) * int64(d[3]) },
+	},
+	OpAttentionForward: {
+		Name: "attention-forward", Class: ClassAttention, Dims: "BTHKD", tolerance: 1e-5, check: checkAttention,
+		Operands: []Operand{out("out", attentionOut), out("lse", attentionLSE), in("qkv", attentionQKV), optional(index("starts", dim(0, 1)))},
+		flops:    attentionFLOPs(2), // QK', PV
+	},
+	OpAttentionBackward: {
+		Name: "attention-backward", Class: ClassAttention, Dims: "BTHKD", tolerance: 2e-5, check: checkAttention,
+		Operands: []Operand{out("dqkv", attentionQKV), scratch("delta", attentionLSE), in("dout", attentionOut), in("qkv", attentionQKV), in("out", attentionOut), in("lse", attentionLSE), optional(index("starts", dim(0, 1)))},
+		flops:    attentionFLOPs(5), // QK', dO V', P'dO, dS'Q, dS K
+	},
+	OpAttentionCached: {
+		Name: "attention-cached", Class: ClassAttention, Dims: "BTHKDpM", tolerance: 1e-5, check: checkAttentionCached,
+		Operands: []Operand{out("out", attentionOut), sparse(inOut("cache", attentionCache), attentionCacheUsed), in("qkv", attentionQKV), optional(index("starts", dim(0, 1)))},
+		flops:    attentionCachedFLOPs,
+	},
+}
