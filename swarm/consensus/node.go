@@ -57,6 +57,7 @@ type Node struct {
 	changed chan struct{} // closed and replaced with each change
 	led     planner.Term  // the newest term in which this node leads and has the whole log
 	silence silence
+	reign   reign
 	closing bool
 	applies sync.WaitGroup // futures of raft that are waited for; grows only until closing
 }
@@ -110,8 +111,17 @@ func (n *Node) startRaft() error {
 		n.transport.Close()
 		return err
 	}
-	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observe))
+	n.watch()
 	return n.hurry()
+}
+
+// watch begins to observe raft, and takes in what it did before.
+func (n *Node) watch() {
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observe))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, leader := n.raft.LeaderWithID()
+	n.reign.take(planner.PeerID(leader), time.Now())
 }
 
 // found writes the first configuration to an empty store, if the node is to found a run.
@@ -232,6 +242,7 @@ func (n *Node) observe(o *raft.Observation) bool {
 	case raft.RaftState:
 		n.silence.begin(time.Now())
 	case raft.LeaderObservation:
+		n.reign.take(planner.PeerID(d.LeaderID), time.Now())
 	default:
 		news = false
 	}
