@@ -1,0 +1,155 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+func lengthOf(prefix [prefixBytes]byte) uint64 { return binary.LittleEndian.Uint64(prefix[:]) }
+
+// withLength fills the first eight bytes with the number of those that follow.
+func withLength(b []byte) []byte {
+	binary.LittleEndian.PutUint64(b, uint64(len(b)-prefixBytes))
+	return b
+}
+
+// parseHeader reads the JSON object token by token: encoding/json alone would accept
+// repeated keys and ignore unknown ones.
+func parseHeader(text []byte) (header, error) {
+	if len(text) == 0 || text[0] != '{' || !utf8.Valid(text) {
+		return header{}, fmt.Errorf("%w: its header is no JSON object", ErrFormat)
+	}
+	p := parser{json.NewDecoder(bytes.NewReader(text))}
+	p.UseNumber()
+	var h header
+	seen := map[string]bool{}
+	err := p.object(func(key string) (err error) {
+		if seen[key] {
+			return fmt.Errorf("%q stands twice", key)
+		}
+		seen[key] = true
+		if key == metadataKey {
+			h.metadata, err = p.stringMap()
+			return err
+		}
+		t, err := p.tensor(key)
+		h.tensors = append(h.tensors, t)
+		return err
+	})
+	if err != nil {
+		return header{}, fmt.Errorf("%w: header: %w", ErrFormat, err)
+	}
+	if _, err := p.Token(); !errors.Is(err, io.EOF) {
+		return header{}, fmt.Errorf("%w: something follows the header's object", ErrFormat)
+	}
+	return h, nil
+}
+
+type parser struct{ *json.Decoder }
+
+// object calls field for each key; field reads the value.
+func (p parser) object(field func(key string) error) error {
+	if err := p.delim('{'); err != nil {
+		return err
+	}
+	for p.More() {
+		key, err := p.text()
+		if err != nil {
+			return err
+		}
+		if err := field(key); err != nil {
+			return err
+		}
+	}
+	return p.delim('}')
+}
+
+func (p parser) delim(want json.Delim) error {
+	got, err := p.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("%v where %v is expected", got, want)
+	}
+	return err
+}
+
+func (p parser) text() (string, error) {
+	token, err := p.Token()
+	if err != nil {
+		return "", err
+	}
+	s, ok := token.(string)
+	if !ok {
+		return "", fmt.Errorf("%v where text is expected", token)
+	}
+	return s, nil
+}
+
+func (p parser) stringMap() (map[string]string, error) {
+	m := map[string]string{}
+	err := p.object(func(key string) (err error) {
+		if _, twice := m[key]; twice {
+			return fmt.Errorf("metadata %q stands twice", key)
+		}
+		m[key], err = p.text()
+		return err
+	})
+	return m, err
+}
+
+func (p parser) integers() ([]int, error) {
+	if err := p.delim('['); err != nil {
+		return nil, err
+	}
+	list := []int{}
+	for p.More() {
+		token, err := p.Token()
+		if err != nil {
+			return nil, err
+		}
+		number, ok := token.(json.Number)
+		n, err := strconv.ParseUint(string(number), 10, 63)
+		if !ok || err != nil || n > math.MaxInt {
+			return nil, fmt.Errorf("%v where an unsigned integer is expected", token)
+		}
+		list = append(list, int(n))
+	}
+	return list, p.delim(']')
+}
+
+func (p parser) tensor(name string) (Tensor, error) {
+	t := Tensor{Name: name}
+	var offsets []int
+	var haveType, haveShape bool
+	err := p.object(func(key string) (err error) {
+		switch {
+		case key == "dtype" && !haveType:
+			haveType = true
+			var dtype string
+			dtype, err = p.text()
+			t.DType = DType(dtype)
+		case key == "shape" && !haveShape:
+			haveShape = true
+			t.Shape, err = p.integers()
+		case key == "data_offsets" && offsets == nil:
+			offsets, err = p.integers()
+		default:
+			err = fmt.Errorf("the key %q is unknown or stands twice", key)
+		}
+		return err
+	})
+	if err == nil && (!haveType || !haveShape || len(offsets) != 2 || offsets[1] < offsets[0]) {
+		err = errors.New("dtype, shape and two rising data_offsets are needed")
+	}
+	if err != nil {
+		return Tensor{}, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	t.offset, t.bytes = int64(offsets[0]), int64(offsets[1]-offsets[0])
+	return t, nil
+}
