@@ -27,7 +27,9 @@
 // process or the machine stops, everything acknowledged is there, and what was not is
 // absent or garbage for the next Sweep. Every read checks the hash. Nothing is written
 // when the file system would fall below the reserve: Badger maps its files into memory,
-// and a full disk would kill the process rather than return an error.
+// and a full disk would kill the process rather than return an error. When other programs
+// fill the disk, Failed tells so, and Close leaves the index to the next Open, which loses
+// nothing, rather than let Badger write its last tables without room for them.
 //
 // # What it refuses
 //
@@ -36,6 +38,7 @@
 // chunk is moved aside, so that it can be fetched from a peer again.
 //
 // Package node opens the store, writes and restores checkpoints, and serves chunks to
-// peers; swarm/consensus keeps its log in a bucket. It never talks to the network, starts
-// no goroutines of its own (Badger does), and is the only importer of Badger.
+// peers; swarm/consensus keeps its log in a bucket. It never talks to the network,
+// starts one goroutine (watch.go; ended by Close) beside Badger's, and is the only importer
+// of Badger.
 package checkpoint

@@ -23,6 +23,9 @@ const (
 	// indexBytesAtOpen is what Badger may write while it opens: the replayed tables of the
 	// last process and a compaction.
 	indexBytesAtOpen = 2 * memTableBytes
+	// flushBytesAtClose is what it flushes when it closes: the table being filled and one
+	// that waits.
+	flushBytesAtClose = 2 * memTableBytes
 	// MaxKeyBytes and MaxValueBytes bound one entry of a bucket.
 	MaxKeyBytes   = 1 << 10
 	MaxValueBytes = 8 << 20
@@ -122,6 +125,20 @@ func (x *index) tableBytes() int64 {
 		sum += int64(t.OnDiskSize)
 	}
 	return sum
+}
+
+// bytesToClose is what Badger may write while it closes: it flushes, then compacts. The new
+// tables of a compaction under way are written already and count for it.
+func (x *index) bytesToClose() int64 {
+	tables := x.tableBytes()
+	begun := -tables
+	entries, _ := os.ReadDir(x.db.Opts().Dir) // nothing has begun as far as one can see
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && filepath.Ext(e.Name()) == ".sst" {
+			begun += info.Size()
+		}
+	}
+	return flushBytesAtClose + max(0, tables-max(0, begun))
 }
 
 // write applies all or nothing and is durable when it returns.

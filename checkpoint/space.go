@@ -12,6 +12,7 @@ const (
 	forChunks  purpose = 1 // leaves the whole reserve
 	forIndex   purpose = 2 // leaves half: the consensus log goes on when chunks stop
 	forDeletes purpose = 4 // leaves a quarter: room can still be made
+	forClose   purpose = 8 // leaves an eighth: others may be filling the disk meanwhile
 )
 
 // space answers whether a write fits beside the reserve, counting the writes under way.
@@ -50,9 +51,13 @@ func (s *space) takeBeside(spare, n int64, p purpose) (done func(), err error) {
 }
 
 func (s *space) full(n, free, keep int64) error {
-	return fmt.Errorf("%w: %d bytes wanted, %d free at %s, of which %d stay in reserve; "+
+	wanted := "" // nothing: a look at the reserve
+	if n > 0 {
+		wanted = fmt.Sprintf("%d bytes wanted, ", n)
+	}
+	return fmt.Errorf("%w: %s%d free at %s, where %d stay in reserve; "+
 		"free space there, keep fewer checkpoints or choose a directory on another disk",
-		ErrDiskFull, n, free, s.path, keep)
+		ErrDiskFull, wanted, free, s.path, keep)
 }
 
 // explain turns the operating system's refusal of a write of n bytes into ErrDiskFull.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -61,6 +62,7 @@ type Store struct {
 	lock  *os.File
 	space *space
 	index *index
+	watch *watch
 	guard guard
 	users users
 
@@ -113,6 +115,7 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.watch = startWatch(s.lookAtSpace)
 	return s, nil
 }
 
@@ -145,20 +148,36 @@ func (s *Store) makeDirs() error {
 }
 
 // Close waits for the calls in progress, closes the index and gives the directory free.
-// Calls after it return ErrClosed; closing twice is harmless.
+// Calls after it return ErrClosed; closing twice is harmless. On a full disk the index is
+// left as a crash would leave it, which loses nothing, and the directory stays locked
+// until the process ends.
 func (s *Store) Close() error {
 	if !s.users.close() {
 		return nil
 	}
-	err := s.index.close()
-	if e := s.lock.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
+	s.watch.close()
+	if err := s.close(); err != nil {
 		return fmt.Errorf("checkpoint: close %s: %w", s.dir, err)
 	}
 	return nil
 }
+
+func (s *Store) close() error {
+	done, err := s.space.take(s.index.bytesToClose(), forClose)
+	if errors.Is(err, ErrDiskFull) {
+		s.log.Warn("the index is left to the next start instead of being closed", "cause", err)
+		abandoned.Store(s, true)
+		return nil
+	}
+	if err == nil {
+		defer done()
+	}
+	return errors.Join(s.index.close(), s.lock.Close())
+}
+
+// abandoned are the stores that a full disk kept from closing: what is collected as
+// garbage would give its lock free while Badger still runs.
+var abandoned sync.Map // of *Store
 
 // users counts the calls in progress, so that Close can wait for them. A call made inside
 // another (in the function given to Scan) fails instead of waiting once Close has begun.

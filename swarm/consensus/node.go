@@ -48,6 +48,7 @@ type Node struct {
 	transport *raft.NetworkTransport
 	layer     *streamLayer
 	raft      *raft.Raft
+	fence     *fence
 	machine   *machine
 	cancel    context.CancelFunc
 	ended     chan struct{} // closed when everything has ended
@@ -78,6 +79,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		layer: newStreamLayer(config.Transport), ended: make(chan struct{}),
 		changed: make(chan struct{}),
 	}
+	n.fence = newFence(config.KV, func() { _ = n.layer.Close() }) // it gives no error
 	n.silence.begin(time.Now())
 	n.machine = newMachine(n.broadcast)
 	if err := n.startRaft(); err != nil {
@@ -99,13 +101,18 @@ func (n *Node) startRaft() error {
 	conf.ShutdownOnRemove, conf.NoLegacyTelemetry = false, true
 	conf.Logger = logger
 
-	logs, snapshots := logStore{n.config.KV}, &snapshotStore{kv: n.config.KV}
+	logs, snapshots := logStore{n.fence}, &snapshotStore{kv: n.fence}
 	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})
 	err := n.found(conf, logs, snapshots)
 	if err == nil {
-		n.raft, err = raft.NewRaft(conf, n.machine, logs, logs, snapshots, n.transport)
+		n.raft, err = raft.NewRaft(conf, n.machine, logs, stableStore{logs, n.fence}, snapshots, n.transport)
+	}
+	select {
+	case err = <-n.fence.failed: // raft writes its term when it starts
+		_ = n.raft.Shutdown().Error() // the first error is the one to tell
+	default:
 	}
 	if err != nil {
 		n.transport.Close()
@@ -191,6 +198,10 @@ func (n *Node) Close() error {
 	<-n.ended
 	return nil
 }
+
+// Failed gives one error when this node's term could not be stored. The node takes no part
+// any more and is to be closed.
+func (n *Node) Failed() <-chan error { return n.fence.failed }
 
 // State is the newest state this node knows to be committed. It must not be changed.
 func (n *Node) State() State { return *n.machine.state.Load() }

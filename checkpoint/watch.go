@@ -1,0 +1,61 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// watchInterval is how often an open store looks at the free space.
+const watchInterval = 200 * time.Millisecond
+
+// watch tells when other programs have taken the room that the index needs. Every write
+// looks for itself; the watch is for a node that would learn it only at its next write.
+type watch struct {
+	failed chan error // gets one error
+	stop   chan struct{}
+	ended  sync.WaitGroup
+}
+
+func startWatch(look func() error) *watch {
+	w := &watch{failed: make(chan error, 1), stop: make(chan struct{})}
+	w.ended.Go(func() { w.run(look) })
+	return w
+}
+
+func (w *watch) run(look func() error) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+		}
+		if err := look(); errors.Is(err, ErrDiskFull) { // another error may pass
+			w.failed <- err
+			return
+		}
+	}
+}
+
+func (w *watch) close() {
+	close(w.stop)
+	w.ended.Wait()
+}
+
+// Failed gives one error, which wraps ErrDiskFull, when the free space falls below what
+// the index needs, whoever used it up. Manifests and buckets cannot be written then: a
+// node should end while everything it has said to be durable still is.
+func (s *Store) Failed() <-chan error { return s.watch.failed }
+
+// lookAtSpace fails as a write of nothing into the index would.
+func (s *Store) lookAtSpace() error {
+	done, err := s.space.takeBeside(s.index.tableBytes(), 0, forIndex)
+	if err != nil {
+		return fmt.Errorf("checkpoint: watch the space: %w", err)
+	}
+	done()
+	return nil
+}
