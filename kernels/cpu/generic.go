@@ -9,7 +9,7 @@ import (
 func generic() *variant {
 	return &variant{
 		name: "generic", mr: 4, nr: 4,
-		multiply: multiplyGeneric, transpose: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
+		multiply: multiplyGeneric, transposeA: transposeGeneric, transposeB: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		exp: expGeneric, softmaxGrad: softmaxGradGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
@@ -22,6 +22,15 @@ func generic() *variant {
 
 // multiplyGeneric is the 4x4 micro-kernel.
 func multiplyGeneric(t *tile) {
+	multiply4x4(t)
+	for range t.Count - 1 {
+		t.A = (*float32)(unsafe.Add(unsafe.Pointer(t.A), 4*t.AStep))
+		t.C = (*float32)(unsafe.Add(unsafe.Pointer(t.C), 4*4*t.CRow))
+		multiply4x4(t)
+	}
+}
+
+func multiply4x4(t *tile) {
 	a := unsafe.Slice(t.A, 3*t.ARow+(t.K-1)*t.ACol+1)
 	b := unsafe.Slice(t.B, 4*t.K)
 	init := (*[4]float32)(unsafe.Pointer(t.Init))
@@ -51,9 +60,11 @@ func multiplyGeneric(t *tile) {
 	}
 }
 
-func copyGeneric(dst, src []float32, stride, k int) {
-	for p := range k {
-		*(*[4]float32)(dst[4*p:]) = *(*[4]float32)(src[p*stride:])
+func copyGeneric(dst, src []float32, stride, k, panels int) {
+	for i := range panels {
+		for p := range k {
+			*(*[4]float32)(dst[4*(i*k+p):]) = *(*[4]float32)(src[p*stride+4*i:])
+		}
 	}
 }
 

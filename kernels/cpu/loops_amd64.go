@@ -15,25 +15,57 @@ func multiply6x16(t *tile)
 //go:noescape
 func multiply12x32(t *tile)
 
-// copyRows6 and the like write dst[p*unit+j] = src[p*stride+j] for j < unit and p < k.
+// peakAVX2 does 12 multiply-adds of 8 floats a round in registers.
 //
 //go:noescape
-func copyRows6(dst, src *float32, stride, k int)
+func peakAVX2(rounds int)
+
+// peakAVX512 does 12 multiply-adds of 16 floats a round in registers.
+//
+//go:noescape
+func peakAVX512(rounds int)
+
+// copyRows4x6 and the like write dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for
+// i < panels, j < unit and p < k, with panels and unit in the name.
+//
+//go:noescape
+func copyRows1x6(dst, src *float32, step, stride, k int)
 
 //go:noescape
-func copyRows12(dst, src *float32, stride, k int)
+func copyRows1x12(dst, src *float32, step, stride, k int)
 
 //go:noescape
-func copyRows16(dst, src *float32, stride, k int)
+func copyRows1x16(dst, src *float32, step, stride, k int)
 
 //go:noescape
-func copyRows32(dst, src *float32, stride, k int)
+func copyRows1x32(dst, src *float32, step, stride, k int)
 
-// transpose8 writes dst[p*dstRow+j] = src[j*srcRow+p] for j < 8 and p < k, a multiple
-// of 8.
+//go:noescape
+func copyRows4x6(dst, src *float32, step, stride, k int)
+
+//go:noescape
+func copyRows4x12(dst, src *float32, step, stride, k int)
+
+//go:noescape
+func copyRows4x16(dst, src *float32, step, stride, k int)
+
+//go:noescape
+func copyRows4x32(dst, src *float32, step, stride, k int)
+
+// transpose8 writes dst[p*dstRow+j] = src[j*srcRow+p] for j < 8 and p < k; p ascends.
 //
 //go:noescape
 func transpose8(dst, src *float32, dstRow, srcRow, k int)
+
+// transpose6 is transpose8 for j < 6, and writes anything for 6 <= j < 8.
+//
+//go:noescape
+func transpose6(dst, src *float32, dstRow, srcRow, k int)
+
+// transpose4 is transpose8 for j < 4, and writes anything for 4 <= j < 8.
+//
+//go:noescape
+func transpose4(dst, src *float32, dstRow, srcRow, k int)
 
 //go:noescape
 func addAVX2(out, x, y []float32)

@@ -1,49 +1,95 @@
 package cpu
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
 
-// pool runs tasks on a fixed set of workers. Its methods are called by one goroutine at
-// a time (Device.mu), which works along as worker 0.
+// pool runs parallel loops on a fixed set of workers. Its methods are called by one
+// goroutine at a time (Device.mu), which works along as worker 0.
 type pool struct {
 	workers []*worker
 	shared  []float32 // scratch that all workers of one call see
 	ended   sync.WaitGroup
+
+	// ticket says how many tasks of which loop are left to take: loop<<32 | tasks. Whoever
+	// takes one by lowering it may read do: the loop cannot end before that task has.
+	ticket  atomic.Uint64
+	do      func(w *worker, task int)
+	pending atomic.Int64 // tasks not yet finished
+	closed  atomic.Bool
+	caller  parking
 }
 
 // worker is one thread's memory. Only the goroutine that runs a task on it touches it,
 // and the pool's caller while no task runs.
 type worker struct {
-	jobs    chan *job // capacity 1: a worker that lags behind misses jobs, which is harmless
+	parking
 	scratch []float32
 	tile    tile
+	task    rowTask
 }
 
-// job is one parallel loop over tasks [0, tasks).
-type job struct {
-	do      func(w *worker, task int)
-	tasks   int64
-	next    atomic.Int64 // first task nobody took
-	pending atomic.Int64 // tasks not yet finished
-	done    chan struct{}
+// spins is how often an idle worker looks for work before it goes to sleep: the calls of
+// a training step follow each other within microseconds, while to wake a thread takes tens
+// of them. Each look lets other goroutines run.
+const spins = 200
+
+// parking lets one goroutine wait for a condition that others bring about: they change
+// what it looks at, then call wake.
+type parking struct {
+	asleep atomic.Bool
+	token  chan struct{} // capacity 1; a stale token costs one more look
+}
+
+func newParking() parking { return parking{token: make(chan struct{}, 1)} }
+
+// wait returns when ready does not tell false.
+func (p *parking) wait(ready func() bool) {
+	for {
+		for range spins {
+			if ready() {
+				return
+			}
+			runtime.Gosched()
+		}
+		p.asleep.Store(true)
+		if !ready() {
+			<-p.token
+		}
+		p.asleep.Store(false)
+	}
+}
+
+func (p *parking) wake() {
+	if p.asleep.Swap(false) {
+		select {
+		case p.token <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func newPool(threads int) *pool {
-	p := &pool{}
+	p := &pool{caller: newParking()}
 	for i := range threads {
-		w := &worker{jobs: make(chan *job, 1)}
+		w := &worker{parking: newParking()}
 		p.workers = append(p.workers, w)
 		if i > 0 {
-			p.ended.Go(func() {
-				for j := range w.jobs {
-					j.work(w)
-				}
-			})
+			p.ended.Go(func() { p.serve(w) })
 		}
 	}
 	return p
+}
+
+// serve takes tasks until the pool is closed.
+func (p *pool) serve(w *worker) {
+	ready := func() bool { return uint32(p.ticket.Load()) > 0 || p.closed.Load() }
+	for !p.closed.Load() {
+		p.work(w)
+		w.wait(ready)
+	}
 }
 
 // run calls do once for each task in [0, tasks), each on any worker, and waits for all.
@@ -54,28 +100,34 @@ func (p *pool) run(tasks int, do func(w *worker, task int)) {
 		}
 		return
 	}
-	j := &job{do: do, tasks: int64(tasks), done: make(chan struct{}, 1)}
-	j.pending.Store(int64(tasks))
+	p.do = do
+	p.pending.Store(int64(tasks))
+	loop := p.ticket.Load()>>32 + 1
+	p.ticket.Store(loop<<32 | uint64(tasks))
 	for _, w := range p.workers[1:min(len(p.workers), tasks)] {
-		select {
-		case w.jobs <- j:
-		default:
-		}
+		w.wake()
 	}
-	j.work(p.workers[0])
-	<-j.done
+	p.work(p.workers[0])
+	p.caller.wait(p.finished)
+	p.do = nil
 }
 
-// work takes tasks until none is left. Whoever finishes the last one says so.
-func (j *job) work(w *worker) {
+func (p *pool) finished() bool { return p.pending.Load() == 0 }
+
+// work takes tasks until none is left. Whoever finishes the last one wakes the caller.
+func (p *pool) work(w *worker) {
 	for {
-		t := j.next.Add(1) - 1
-		if t >= j.tasks {
+		t := p.ticket.Load()
+		left := uint32(t)
+		if left == 0 {
 			return
 		}
-		j.do(w, int(t))
-		if j.pending.Add(-1) == 0 {
-			j.done <- struct{}{}
+		if !p.ticket.CompareAndSwap(t, t-1) {
+			continue
+		}
+		p.do(w, int(left-1))
+		if p.pending.Add(-1) == 0 {
+			p.caller.wake()
 		}
 	}
 }
@@ -113,8 +165,9 @@ func grow(mem *[]float32, n int) error {
 
 // close ends the workers and frees all scratch.
 func (p *pool) close() {
+	p.closed.Store(true)
 	for _, w := range p.workers {
-		close(w.jobs)
+		w.wake()
 	}
 	p.ended.Wait()
 	for _, w := range p.workers {

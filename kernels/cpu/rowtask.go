@@ -9,49 +9,57 @@ type rowTask struct {
 
 	scratch cutter
 	zero    []float32 // [nr] zeros
-	edge    []float32 // [mr,nr] for tiles that stick out of C
-	bias    []float32 // [nr] for a last panel that sticks out
-	packedA []float32 // [rowBlock,depthBlock]
+	edge    []float32 // [rowBlock,nr] for tiles that stick out of C
+	start   []float32 // [nr] the bias of a last panel that sticks out
+	own     []float32 // the operand that is not shared, [rowBlock,K] or groupPanels panels
 }
 
-// rowScratch is the scratch in floats that a rowTask cuts up.
-func rowScratch(v *variant) int {
-	return 2*scratchSize(v.nr) + scratchSize(v.mr*v.nr) + scratchSize(roundUp(rowBlock, v.mr)*depthBlock)
+// scratch is the scratch in floats that a rowTask cuts up.
+func (p *product) scratch(v *variant) int {
+	return 2*scratchSize(v.nr) + scratchSize(edgeRows(v)*v.nr) + scratchSize(p.ownSize(v))
 }
 
-func (t *rowTask) prepare() {
-	t.scratch.rest = t.w.scratch
-	t.zero, t.bias = t.scratch.take(t.v.nr), t.scratch.take(t.v.nr)
-	t.edge = t.scratch.take(t.v.mr * t.v.nr)
-	t.packedA = t.scratch.take(roundUp(rowBlock, t.v.mr) * depthBlock)
+// edgeRows is the most rows of a task, whole tiles.
+func edgeRows(v *variant) int { return roundUp(rowBlock, v.mr) }
+
+func (p *product) ownSize(v *variant) int {
+	return max(edgeRows(v), groupPanels*v.nr) * min(p.depth, p.k)
+}
+
+func newRowTask(p *product, v *variant, w *worker) *rowTask {
+	t := &w.task
+	*t = rowTask{product: p, v: v, w: w, scratch: cutter{w.scratch}}
+	t.zero, t.start = t.scratch.take(v.nr), t.scratch.take(v.nr)
+	t.edge = t.scratch.take(edgeRows(v) * v.nr)
+	t.own = t.scratch.take(p.ownSize(v))
 	clear(t.zero)
-	clear(t.bias)
-	if t.product.bias != nil {
-		copy(t.bias, t.product.bias[(t.right-1-t.left)/t.v.nr*t.v.nr+t.left:t.right])
-	}
+	return t
 }
 
-// multiply adds the products of k rows of B, packed in panels, from row depth on. The
-// first call, with depth 0, sets what the following ones add to.
-func (t *rowTask) multiply(panels []float32, depth, k int) {
-	t.packA(depth, k)
+// multiply adds the products of k rows of B from row depth on. The first call for some
+// columns, with depth 0, sets what the following ones add to.
+func (t *rowTask) multiply(a, b []float32, depth, k int) {
+	mr, nr := t.v.mr, t.v.nr
+	whole := (t.bottom - t.top) / mr
 	args := &t.w.tile
-	args.K = k
-	for j := t.left; j < t.right; j += t.v.nr {
-		args.B = &panels[(j-t.left)*k]
-		args.Init = &t.init(j, depth)[0]
-		for i := t.top; i < t.bottom; i += t.v.mr {
-			t.locateA(args, i, depth, k)
-			args.Accumulate = 0
-			if depth > 0 || t.accumulate {
-				args.Accumulate = 1
-			}
-			if t.bottom-i < t.v.mr || t.right-j < t.v.nr {
-				t.multiplyEdge(args, i, j)
-				continue
-			}
-			args.C, args.CRow = &t.c[i*t.n+j], t.n
+	*args = tile{K: k, ARow: 1, ACol: mr, AStep: mr * k}
+	if depth > 0 || t.accumulate {
+		args.Accumulate = 1
+	}
+	for j := t.left; j < t.right; j += nr {
+		args.B, args.Init = &b[(j-t.left)*k], &t.init(j, depth)[0]
+		inside := whole
+		if t.right-j < nr {
+			inside = 0
+		}
+		if inside > 0 {
+			args.A, args.Count = &a[0], inside
+			args.C, args.CRow = &t.c[t.top*t.n+j], t.n
 			t.v.multiply(args)
+		}
+		if from := t.top + inside*mr; from < t.bottom {
+			args.A, args.Count = &a[inside*mr*k], blocks(t.bottom-from, mr)
+			t.multiplyEdge(args, from, j)
 		}
 	}
 }
@@ -59,46 +67,21 @@ func (t *rowTask) multiply(panels []float32, depth, k int) {
 // init is what the tiles of the panel at column j start from.
 func (t *rowTask) init(j, depth int) []float32 {
 	switch {
-	case depth > 0 || t.product.bias == nil:
+	case depth > 0 || t.bias == nil:
 		return t.zero
 	case t.right-j < t.v.nr:
-		return t.bias
+		copy(t.start, t.bias[j:t.right])
+		return t.start
 	default:
-		return t.product.bias[j:]
+		return t.bias[j:]
 	}
 }
 
-// packA packs what the micro-kernel cannot read in place: all rows of a transposed A,
-// else the last rows when they do not fill a tile.
-func (t *rowTask) packA(depth, k int) {
-	mr := t.v.mr
-	for i := t.top; i < t.bottom; i += mr {
-		rows := min(mr, t.bottom-i)
-		panel := t.packedA[(i-t.top)*k:][:mr*k]
-		switch {
-		case t.aT && rows == mr:
-			t.v.copyA(panel, t.a[depth*t.lda+i:], t.lda, k)
-		case t.aT:
-			packEdge(panel, t.a[depth*t.lda+i:], t.lda, mr, rows, k)
-		case rows < mr:
-			packColumns(panel, t.a[i*t.lda+depth:], t.lda, mr, rows, k)
-		}
-	}
-}
-
-func (t *rowTask) locateA(args *tile, i, depth, k int) {
-	if t.aT || t.bottom-i < t.v.mr {
-		args.A, args.ARow, args.ACol = &t.packedA[(i-t.top)*k], 1, t.v.mr
-		return
-	}
-	args.A, args.ARow, args.ACol = &t.a[i*t.lda+depth], t.lda, 1
-}
-
-// multiplyEdge runs the micro-kernel on a copy of the tile, so that rows and columns at
-// the edge get the same bits as inside.
+// multiplyEdge runs the micro-kernel on a copy of the tiles at (i,j) and below, so that
+// rows and columns at the edge get the same bits as inside.
 func (t *rowTask) multiplyEdge(args *tile, i, j int) {
 	nr := t.v.nr
-	rows, cols := min(t.v.mr, t.bottom-i), min(nr, t.right-j)
+	rows, cols := t.bottom-i, min(nr, t.right-j)
 	if args.Accumulate != 0 {
 		for r := range rows {
 			copy(t.edge[r*nr:r*nr+cols], t.c[(i+r)*t.n+j:])

@@ -31,25 +31,40 @@ type tileProduct struct {
 }
 
 func (t *tiler) product(p tileProduct) {
-	mr, nr := t.v.mr, t.v.nr
+	mr := t.v.mr
+	inside := blocks(p.rows, mr)
+	if p.guard {
+		inside = p.rows / mr
+	}
 	args := &t.w.tile
-	args.K, args.Init, args.CRow, args.Accumulate = p.k, &t.zero[0], p.cRow, 0
+	*args = tile{K: p.k, Init: &t.zero[0], CRow: p.cRow}
 	if p.accumulate {
 		args.Accumulate = 1
 	}
-	for i := 0; i < p.rows; i += mr {
-		if p.guard && p.rows-i < mr {
-			packColumns(t.edge, p.a[i*p.aRow:], p.aRow, mr, p.rows-i, p.k)
+	t.multiply(args, &p, 0, inside)
+	if last := inside * mr; last < p.rows {
+		packColumns(t.edge, p.a[last*p.aRow:], p.aRow, mr, p.rows-last, p.k)
+		t.multiply(args, &p, inside, 1)
+	}
+}
+
+// multiply runs tiles [first, first+count) of each panel; those that guard keeps out of A
+// are in edge.
+func (t *tiler) multiply(args *tile, p *tileProduct, first, count int) {
+	mr, nr := t.v.mr, t.v.nr
+	for j := 0; j < p.cols; j += nr {
+		from := first
+		if p.lowerOnly {
+			from = max(first, j/mr)
+		}
+		if args.Count = first + count - from; args.Count <= 0 {
+			continue
+		}
+		args.B, args.C = &p.panels[j*p.k], &p.c[from*mr*p.cRow+j]
+		args.A, args.ARow, args.ACol, args.AStep = &p.a[from*mr*p.aRow], p.aRow, p.aCol, mr*p.aRow
+		if p.guard && from*mr+mr > p.rows {
 			args.A, args.ARow, args.ACol = &t.edge[0], 1, mr
-		} else {
-			args.A, args.ARow, args.ACol = &p.a[i*p.aRow], p.aRow, p.aCol
 		}
-		for j := 0; j < p.cols; j += nr {
-			if p.lowerOnly && j >= i+mr {
-				break
-			}
-			args.B, args.C = &p.panels[j*p.k], &p.c[i*p.cRow+j]
-			t.v.multiply(args)
-		}
+		t.v.multiply(args)
 	}
 }

@@ -11,14 +11,16 @@ import (
 type variant struct {
 	name string
 
-	// The micro-kernel: multiply computes a tile of mr rows and nr columns.
+	// The micro-kernel: multiply computes tiles of mr rows and nr columns. It may change
+	// its argument.
 	mr, nr   int
 	multiply func(t *tile)
-	// copyA and copyB write dst[p*unit+j] = src[p*stride+j] for p < k and j < unit, with
-	// unit mr and nr.
-	copyA, copyB func(dst, src []float32, stride, k int)
-	// transpose writes dst[p*nr+j] = src[j*stride+p] for p < k and j < nr.
-	transpose func(dst, src []float32, stride, k int)
+	// copyA and copyB write dst[(i*k+p)*unit+j] = src[p*stride+i*unit+j] for i < panels,
+	// p < k and j < unit, with unit mr and nr.
+	copyA, copyB func(dst, src []float32, stride, k, panels int)
+	// transposeA and transposeB write dst[p*unit+j] = src[j*stride+p] for p < k and
+	// j < unit, with unit mr and nr.
+	transposeA, transposeB func(dst, src []float32, stride, k int)
 
 	max   func(x []float32) float32
 	dot   func(x, y []float32) float32
@@ -61,16 +63,19 @@ type variant struct {
 }
 
 // tile is one call of the micro-kernel: C[mr,nr] = init[nr] + A[mr,K]*B[K,nr], plus the
-// old C if Accumulate is not 0. The assembly knows the order of the fields.
+// old C if Accumulate is not 0, for Count tiles that follow each other down a column. The
+// assembly knows the order of the fields.
 type tile struct {
 	K          int
 	A          *float32 // element (i,p) at i*ARow + p*ACol
 	ARow, ACol int
 	B          *float32 // packed: element (p,j) at p*nr + j
 	Init       *float32
-	C          *float32 // element (i,j) at i*CRow + j
+	C          *float32 // element (i,j) at i*CRow + j, the next tile mr rows below
 	CRow       int
 	Accumulate int
+	Count      int // at least 1
+	AStep      int // from a tile's A to that of the next
 }
 
 // block is the edge of an attention tile: a multiple of mr and of nr.

@@ -27,8 +27,8 @@ var usableVariants = sync.OnceValue(func() []*variant {
 func avx2() *variant {
 	return &variant{
 		name: "avx2", mr: 6, nr: 16,
-		multiply: multiply6x16, transpose: transposeTo(16),
-		copyA: copyTo(6, copyRows6), copyB: copyTo(16, copyRows16),
+		multiply: multiply6x16, transposeA: transposeTo(6, transpose6), transposeB: transposeTo(16, nil),
+		copyA: copyTo(6, copyRows1x6, copyRows4x6), copyB: copyTo(16, copyRows1x16, copyRows4x16),
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		exp: expAVX2, softmaxGrad: softmaxGradAVX2,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
@@ -43,31 +43,45 @@ func avx2() *variant {
 func avx512() *variant {
 	v := avx2()
 	v.name, v.mr, v.nr = "avx512", 12, 32
-	v.multiply, v.transpose = multiply12x32, transposeTo(32)
-	v.copyA, v.copyB = copyTo(12, copyRows12), copyTo(32, copyRows32)
+	v.multiply, v.transposeA, v.transposeB = multiply12x32, transposeTo(12, transpose4), transposeTo(32, nil)
+	v.copyA, v.copyB = copyTo(12, copyRows1x12, copyRows4x12), copyTo(32, copyRows1x32, copyRows4x32)
 	return v
 }
 
-// transposeTo makes a variant's transpose for panels of nr columns, a multiple of 8.
-func transposeTo(nr int) func(dst, src []float32, stride, k int) {
+// transposeTo makes a variant's transposeA or transposeB from transpose8 and, where unit
+// is no multiple of 8, `rest` for what is left. That comes first, but for the last row,
+// because it spoils the floats behind those it writes.
+func transposeTo(unit int, rest func(dst, src *float32, dstRow, srcRow, k int)) func(dst, src []float32, stride, k int) {
+	eights := unit &^ 7
 	return func(dst, src []float32, stride, k int) {
-		whole := k &^ 7
-		if whole > 0 {
-			_, _ = dst[whole*nr-1], src[(nr-1)*stride+whole-1]
-			for j := 0; j < nr; j += 8 {
-				transpose8(&dst[j], &src[j*stride], nr, stride, whole)
+		_, _ = dst[k*unit-1], src[(unit-1)*stride+k-1]
+		if eights < unit {
+			if k > 1 {
+				rest(&dst[eights], &src[eights*stride], unit, stride, k-1)
+			}
+			for j := eights; j < unit; j++ {
+				dst[(k-1)*unit+j] = src[j*stride+k-1]
 			}
 		}
-		if whole < k {
-			packColumns(dst[whole*nr:], src[whole:], stride, nr, nr, k-whole)
+		for j := 0; j < eights; j += 8 {
+			transpose8(&dst[j], &src[j*stride], unit, stride, k)
 		}
 	}
 }
 
+// copyRows is assembly that packs a fixed number of panels.
+type copyRows func(dst, src *float32, step, stride, k int)
+
 // copyTo makes a variant's copyA or copyB from the assembly for its unit.
-func copyTo(unit int, rows func(dst, src *float32, stride, k int)) func(dst, src []float32, stride, k int) {
-	return func(dst, src []float32, stride, k int) {
-		_, _ = dst[k*unit-1], src[(k-1)*stride+unit-1]
-		rows(&dst[0], &src[0], stride, k)
+func copyTo(unit int, one, four copyRows) func(dst, src []float32, stride, k, panels int) {
+	return func(dst, src []float32, stride, k, panels int) {
+		_, _ = dst[panels*k*unit-1], src[(k-1)*stride+panels*unit-1]
+		i := 0
+		for ; i+groupPanels <= panels; i += groupPanels {
+			four(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
+		}
+		for ; i < panels; i++ {
+			one(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
+		}
 	}
 }

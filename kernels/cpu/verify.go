@@ -16,15 +16,20 @@ func (v *variant) verify() bool {
 }
 
 func (v *variant) verifyTile(k, accumulate int) bool {
+	const count = 2
+	rows := count * v.mr
 	aRow, aCol := k+3, 1
 	if accumulate == 1 {
-		aRow, aCol = 1, v.mr+2
+		aRow, aCol = 1, rows+2
 	}
-	a, b := ramp(v.mr*(k+3)+k*(v.mr+2), 7), ramp(k*v.nr, 11)
+	a, b := ramp(rows*(k+3)+k*(rows+2), 7), ramp(k*v.nr, 11)
 	init, cRow := ramp(v.nr, 5), v.nr+4
-	c := ramp(v.mr*cRow, 13)
+	c := ramp(rows*cRow, 13)
 	old := append([]float32(nil), c...)
-	v.multiply(&tile{K: k, A: &a[0], ARow: aRow, ACol: aCol, B: &b[0], Init: &init[0], C: &c[0], CRow: cRow, Accumulate: accumulate})
+	v.multiply(&tile{
+		K: k, A: &a[0], ARow: aRow, ACol: aCol, B: &b[0], Init: &init[0],
+		C: &c[0], CRow: cRow, Accumulate: accumulate, Count: count, AStep: v.mr * aRow,
+	})
 	for i, got := range c {
 		row, col := i/cRow, i%cRow
 		want := float64(old[i])

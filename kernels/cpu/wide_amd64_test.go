@@ -27,13 +27,13 @@ func TestConformWide(t *testing.T) {
 
 // multiplyAny is the micro-kernel for any tile.
 func multiplyAny(t *tile, mr, nr int) {
-	a, b := unsafe.Slice(t.A, (mr-1)*t.ARow+(t.K-1)*t.ACol+1), unsafe.Slice(t.B, t.K*nr)
-	init, c := unsafe.Slice(t.Init, nr), unsafe.Slice(t.C, (mr-1)*t.CRow+nr)
-	for i := range mr {
+	a, b := unsafe.Slice(t.A, (t.Count-1)*t.AStep+(mr-1)*t.ARow+(t.K-1)*t.ACol+1), unsafe.Slice(t.B, t.K*nr)
+	init, c := unsafe.Slice(t.Init, nr), unsafe.Slice(t.C, (t.Count*mr-1)*t.CRow+nr)
+	for i := range t.Count * mr {
 		for j := range nr {
 			sum := init[j]
 			for p := range t.K {
-				sum += a[i*t.ARow+p*t.ACol] * b[p*nr+j]
+				sum += a[i/mr*t.AStep+i%mr*t.ARow+p*t.ACol] * b[p*nr+j]
 			}
 			if t.Accumulate != 0 {
 				sum += c[i*t.CRow+j]

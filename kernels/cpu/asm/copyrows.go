@@ -12,25 +12,38 @@ import (
 // the processor does not guess the next address.
 const prefetchRows = 8
 
-// copyRows emits dst[p*unit+j] = src[p*stride+j] for j < unit and p < k.
-func copyRows(unit int) {
-	begin(fmt.Sprintf("copyRows%d", unit), "func(dst, src *float32, stride, k int)",
-		fmt.Sprintf("writes dst[p*%d+j] = src[p*stride+j] for j < %d and p < k.", unit, unit))
-	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+// groupPanels is how many panels copyRows writes side by side when it can. A visit to a
+// row costs a page and a cache line, so it should take as much from it as possible.
+const groupPanels = 4
+
+// copyRows emits dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for i < panels, j < unit
+// and p < k: panels of `unit` columns each.
+func copyRows(unit, panels int) {
+	name := fmt.Sprintf("copyRows%dx%d", panels, unit)
+	begin(name, "func(dst, src *float32, step, stride, k int)",
+		fmt.Sprintf("writes dst[i*step+p*%d+j] = src[p*stride+i*%d+j] for i < %d, j < %d and p < k.", unit, unit, panels, unit))
+	to := []reg.Register{Load(Param("dst"), GP64())}
+	src, step := Load(Param("src"), GP64()), Load(Param("step"), GP64())
 	stride, k := Load(Param("stride"), GP64()), Load(Param("k"), GP64())
 	SHLQ(Imm(2), stride)
+	for i := 1; i < panels; i++ {
+		to = append(to, GP64())
+		LEAQ(Mem{Base: to[i-1], Index: step, Scale: 4}, to[i])
+	}
 	ahead := GP64()
 	LEAQ(Mem{Base: src, Index: stride, Scale: prefetchRows}, ahead)
 	Label("row")
 	TESTQ(k, k)
 	JZ(LabelRef("end"))
-	for line := 0; line < 4*unit; line += 64 {
+	for line := 0; line < 4*unit*panels; line += 64 {
 		PREFETCHT0(Mem{Base: ahead, Disp: line})
 	}
-	copyBytes(dst, src, 4*unit)
+	for i, dst := range to {
+		copyBytes(Mem{Base: dst}, Mem{Base: src, Disp: 4 * unit * i}, 4*unit)
+		ADDQ(U32(4*unit), dst)
+	}
 	ADDQ(stride, src)
 	ADDQ(stride, ahead)
-	ADDQ(U32(4*unit), dst)
 	DECQ(k)
 	JMP(LabelRef("row"))
 	Label("end")
@@ -38,9 +51,9 @@ func copyRows(unit int) {
 }
 
 // copyBytes copies n bytes, a multiple of 8, in the largest pieces that fit.
-func copyBytes(dst, src reg.Register, n int) {
+func copyBytes(dst, src Mem, n int) {
 	for at := 0; at < n; {
-		from, to := Mem{Base: src, Disp: at}, Mem{Base: dst, Disp: at}
+		from, to := src.Offset(at), dst.Offset(at)
 		switch rest := n - at; {
 		case rest >= 32:
 			v := YMM()

@@ -12,10 +12,15 @@ import (
 func main() {
 	multiply("multiply6x16", 6, ymm)
 	multiply("multiply12x32", 12, zmm)
+	peak("peakAVX2", ymm)
+	peak("peakAVX512", zmm)
 	for _, unit := range []int{6, 12, 16, 32} {
-		copyRows(unit)
+		copyRows(unit, 1)
+		copyRows(unit, groupPanels)
 	}
-	transpose()
+	for _, rows := range []int{4, 6, 8} {
+		transpose(rows)
+	}
 	elementwise()
 	reductions()
 	nonlinear()

@@ -35,45 +35,47 @@ const (
 	tileC
 	tileCRow
 	tileAccumulate
+	tileCount
+	tileAStep
 )
 
 // micro is the state of the micro-kernel while it is generated.
 type micro struct {
-	rows    int
-	kind    vectorKind
-	acc     [][]reg.VecVirtual // [rows][panelVectors]
-	a       []reg.Register     // pointers to rows 0, 3, 6, ...
-	aRow    reg.Register       // strides in bytes
-	aCol    reg.Register
-	b, tile reg.Register
+	rows       int
+	kind       vectorKind
+	acc        [][]reg.VecVirtual // [rows][panelVectors]
+	a          []reg.Register     // pointers to rows 0, 3, 6, ...
+	aRow, aCol reg.Register       // strides in bytes
+	b          reg.Register
+	c, cRow    reg.Register
+	count      reg.Register // tiles left
+	tile       reg.Register
 }
 
-// multiply emits a micro-kernel of `rows` rows, a multiple of 3, and two vectors. All
-// sums stay in registers; each step of K is 2 loads of B, and a broadcast and 2 FMAs for
-// each row of A.
+// multiply emits a micro-kernel of `rows` rows and two vectors. All sums stay in
+// registers; each step of K is 2 loads of B, and a broadcast and 2 FMAs for each row of
+// A. It goes down a column of tiles: B stays in the first cache, A streams by.
 func multiply(name string, rows int, kind vectorKind) {
 	begin(name, "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", rows, panelVectors*kind.bytes/4))
 	m := &micro{rows: rows, kind: kind, tile: Load(Param("t"), GP64())}
-	m.setUp()
-	k := m.field(tileK)
-	Label("unrolled")
-	CMPQ(k, Imm(depthUnroll))
-	JL(LabelRef("single"))
-	for u := range depthUnroll {
-		m.step(u)
+	m.aRow, m.aCol = m.field(tileARow), m.field(tileACol)
+	SHLQ(Imm(2), m.aRow)
+	SHLQ(Imm(2), m.aCol)
+	m.c, m.cRow, m.count = m.field(tileC), m.field(tileCRow), m.field(tileCount)
+	SHLQ(Imm(2), m.cRow)
+	m.a, m.b = []reg.Register{GP64()}, GP64()
+	MOVQ(Mem{Base: m.tile, Disp: tileA}, m.a[0])
+	for i := 3; i < rows; i += 3 {
+		m.a = append(m.a, GP64())
 	}
-	ADDQ(U32(depthUnroll*panelVectors*kind.bytes), m.b)
-	SUBQ(Imm(depthUnroll), k)
-	JMP(LabelRef("unrolled"))
-	Label("single")
-	TESTQ(k, k)
-	JZ(LabelRef("store"))
-	m.step(0)
-	ADDQ(U32(panelVectors*kind.bytes), m.b)
-	DECQ(k)
-	JMP(LabelRef("single"))
-	Label("store")
+	Label("tile")
+	m.start()
+	m.depth()
 	m.store()
+	m.nextTile()
+	JMP(LabelRef("tile"))
+	Label("end")
+	end()
 }
 
 func (m *micro) field(offset int) reg.Register {
@@ -82,20 +84,23 @@ func (m *micro) field(offset int) reg.Register {
 	return r
 }
 
-func (m *micro) setUp() {
-	m.aRow, m.aCol = m.field(tileARow), m.field(tileACol)
-	SHLQ(Imm(2), m.aRow)
-	SHLQ(Imm(2), m.aCol)
-	m.a = []reg.Register{m.field(tileA)}
-	for i := 3; i < m.rows; i += 3 {
-		next := GP64()
-		LEAQ(Mem{Base: m.a[len(m.a)-1], Index: m.aRow, Scale: 2}, next)
-		ADDQ(m.aRow, next)
-		m.a = append(m.a, next)
+// start points at the tile's rows of A, asks for its rows of C, which are far apart in
+// memory, and sets the sums.
+func (m *micro) start() {
+	for i := 1; i < len(m.a); i++ {
+		LEAQ(Mem{Base: m.a[i-1], Index: m.aRow, Scale: 2}, m.a[i])
+		ADDQ(m.aRow, m.a[i])
 	}
-	m.b = m.field(tileB)
-	m.prefetchC()
+	MOVQ(Mem{Base: m.tile, Disp: tileB}, m.b)
+	c := GP64()
+	MOVQ(m.c, c)
+	for range m.rows {
+		PREFETCHT0(Mem{Base: c})
+		PREFETCHT0(Mem{Base: c, Disp: panelVectors*m.kind.bytes - 4}) // C need not be aligned
+		ADDQ(m.cRow, c)
+	}
 	init := m.field(tileInit)
+	m.acc = nil
 	for range m.rows {
 		var row []reg.VecVirtual
 		for v := range panelVectors {
@@ -107,15 +112,25 @@ func (m *micro) setUp() {
 	}
 }
 
-// prefetchC asks for the rows of C early; they are far apart in memory.
-func (m *micro) prefetchC() {
-	c, row := m.field(tileC), m.field(tileCRow)
-	for range m.rows {
-		for v := range panelVectors * m.kind.bytes / 64 {
-			PREFETCHT0(Mem{Base: c, Disp: 64 * v})
-		}
-		LEAQ(Mem{Base: c, Index: row, Scale: 4}, c)
+// depth adds the K products of each element.
+func (m *micro) depth() {
+	k := m.field(tileK)
+	Label("unrolled")
+	CMPQ(k, Imm(depthUnroll))
+	JL(LabelRef("single"))
+	for u := range depthUnroll {
+		m.step(u)
 	}
+	ADDQ(U32(depthUnroll*panelVectors*m.kind.bytes), m.b)
+	SUBQ(Imm(depthUnroll), k)
+	JMP(LabelRef("unrolled"))
+	Label("single")
+	TESTQ(k, k)
+	JZ(LabelRef("store"))
+	m.step(0)
+	ADDQ(U32(panelVectors*m.kind.bytes), m.b)
+	DECQ(k)
+	JMP(LabelRef("single"))
 }
 
 // step adds the products of one row of B, u rows after the pointer, and advances A.
@@ -142,25 +157,35 @@ func (m *micro) step(u int) {
 	}
 }
 
+// store writes the sums, or adds them to C, and moves on to the rows below.
 func (m *micro) store() {
-	c, row, flag := m.field(tileC), m.field(tileCRow), m.field(tileAccumulate)
-	SHLQ(Imm(2), row)
+	Label("store")
+	flag := m.field(tileAccumulate)
 	TESTQ(flag, flag)
 	JZ(LabelRef("overwrite"))
 	at := GP64()
-	MOVQ(c, at)
+	MOVQ(m.c, at)
 	for i := range m.rows {
 		for v := range panelVectors {
 			VADDPS(Mem{Base: at, Disp: v * m.kind.bytes}, m.acc[i][v], m.acc[i][v])
 		}
-		ADDQ(row, at)
+		ADDQ(m.cRow, at)
 	}
 	Label("overwrite")
 	for i := range m.rows {
 		for v := range panelVectors {
-			VMOVUPS(m.acc[i][v], Mem{Base: c, Disp: v * m.kind.bytes})
+			VMOVUPS(m.acc[i][v], Mem{Base: m.c, Disp: v * m.kind.bytes})
 		}
-		ADDQ(row, c)
+		ADDQ(m.cRow, m.c)
 	}
-	end()
+}
+
+// nextTile goes to the end, or on to the tile below.
+func (m *micro) nextTile() {
+	DECQ(m.count)
+	JZ(LabelRef("end"))
+	step := m.field(tileAStep)
+	MOVQ(Mem{Base: m.tile, Disp: tileA}, m.a[0])
+	LEAQ(Mem{Base: m.a[0], Index: step, Scale: 4}, m.a[0])
+	MOVQ(m.a[0], Mem{Base: m.tile, Disp: tileA})
 }

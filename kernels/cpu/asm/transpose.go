@@ -1,46 +1,68 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// transpose emits dst[p*dstRow+j] = src[j*srcRow+p] for 8 j and k p, in blocks of 8x8.
-func transpose() {
-	begin("transpose8", "func(dst, src *float32, dstRow, srcRow, k int)",
-		"writes dst[p*dstRow+j] = src[j*srcRow+p] for j < 8 and p < k, a multiple of 8.")
+// transpose emits dst[p*dstRow+j] = src[j*srcRow+p] for j < rows <= 8 and p < k, in
+// blocks of 8x8. It stores whole vectors: with less than 8 rows the places behind a
+// stored row get what does not belong there, so a dstRow below 8 works because rows
+// follow in ascending order, and the memory must go on for 8-rows floats.
+func transpose(rows int) {
+	begin(fmt.Sprintf("transpose%d", rows), "func(dst, src *float32, dstRow, srcRow, k int)",
+		fmt.Sprintf("writes dst[p*dstRow+j] = src[j*srcRow+p] for j < %d and p < k, and anything for %d <= j < 8.", rows, rows))
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	dstRow, srcRow := Load(Param("dstRow"), GP64()), Load(Param("srcRow"), GP64())
 	k := Load(Param("k"), GP64())
 	SHLQ(Imm(2), dstRow)
 	SHLQ(Imm(2), srcRow)
 	Label("block")
-	TESTQ(k, k)
-	JZ(LabelRef("end"))
-	rows := loadRows(src, srcRow)
-	for _, column := range transposed(rows) {
+	CMPQ(k, Imm(vectorFloats))
+	JL(LabelRef("rest"))
+	for _, column := range transposed(loadRows(rows, src, srcRow, nil)) {
 		VMOVUPS(column, Mem{Base: dst})
 		ADDQ(dstRow, dst)
 	}
 	ADDQ(Imm(4*vectorFloats), src)
 	SUBQ(Imm(vectorFloats), k)
 	JMP(LabelRef("block"))
+	Label("rest")
+	TESTQ(k, k)
+	JZ(LabelRef("end"))
+	for _, column := range transposed(loadRows(rows, src, srcRow, firstLanes(k))) {
+		VMOVUPS(column, Mem{Base: dst})
+		ADDQ(dstRow, dst)
+		DECQ(k)
+		JZ(LabelRef("end"))
+	}
 	Label("end")
 	end()
 }
 
-func loadRows(src, stride reg.Register) []reg.VecVirtual {
+// loadRows loads a vector of each row, or the lanes of mask; it repeats the last row up
+// to eight.
+func loadRows(rows int, src, stride reg.Register, mask reg.VecVirtual) []reg.VecVirtual {
 	at := GP64()
 	MOVQ(src, at)
-	var rows []reg.VecVirtual
-	for range vectorFloats {
+	var vectors []reg.VecVirtual
+	for range rows {
 		v := YMM()
-		VMOVUPS(Mem{Base: at}, v)
+		if mask != nil {
+			VMASKMOVPS(Mem{Base: at}, mask, v)
+		} else {
+			VMOVUPS(Mem{Base: at}, v)
+		}
 		ADDQ(stride, at)
-		rows = append(rows, v)
+		vectors = append(vectors, v)
 	}
-	return rows
+	for len(vectors) < vectorFloats {
+		vectors = append(vectors, vectors[rows-1])
+	}
+	return vectors
 }
 
 // transposed exchanges rows and columns: pairs, then quadruples, then halves.

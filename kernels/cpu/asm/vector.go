@@ -115,12 +115,18 @@ func loop(length string, body func(l lanes)) {
 	Label("rest")
 	TESTQ(n, n)
 	JZ(LabelRef("end"))
-	table, mask := GP64(), YMM()
-	LEAQ(masks().Offset(4*vectorFloats), table)
-	NEGQ(n)
-	VMOVUPS(Mem{Base: table, Index: n, Scale: 4}, mask)
-	body(lanes{offset: offset, mask: mask})
+	body(lanes{offset: offset, mask: firstLanes(n)})
 	Label("end")
+}
+
+// firstLanes is the mask of the first n < 8 lanes.
+func firstLanes(n reg.Register) reg.VecVirtual {
+	table, mask, back := GP64(), YMM(), GP64()
+	LEAQ(masks().Offset(4*vectorFloats), table)
+	MOVQ(n, back)
+	NEGQ(back)
+	VMOVUPS(Mem{Base: table, Index: back, Scale: 4}, mask)
+	return mask
 }
 
 func zero() reg.VecVirtual {

@@ -1,0 +1,83 @@
+package cpu
+
+// operand is A or B of a product. A position is a row of A or a column of B; a panel holds
+// `unit` positions as the micro-kernel reads them: [K,unit].
+type operand struct {
+	mem       []float32
+	stride    int
+	deep      bool // element (position j, depth p) is at j*stride+p, else at p*stride+j
+	unit      int
+	copy      func(dst, src []float32, stride, k, panels int)
+	transpose func(dst, src []float32, stride, k int)
+}
+
+// groupPanels is how many panels copyA and copyB can write side by side, so that a visit
+// to a row takes as much from it as possible.
+const groupPanels = 4
+
+func (o *operand) setStride(positions, depth int) {
+	o.stride = positions
+	if o.deep {
+		o.stride = depth
+	}
+}
+
+// pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
+// The last one is padded with zeros.
+func (o *operand) pack(dst []float32, from, to, depth, k int) {
+	whole := (to - from) / o.unit
+	if !o.deep && whole > 0 {
+		o.copy(dst, o.mem[depth*o.stride+from:], o.stride, k, whole)
+	}
+	for i := 0; o.deep && i < whole; i++ {
+		o.transpose(dst[i*o.unit*k:], o.mem[(from+i*o.unit)*o.stride+depth:], o.stride, k)
+	}
+	from += whole * o.unit
+	if from == to {
+		return
+	}
+	last := dst[whole*o.unit*k:]
+	if o.deep {
+		packColumns(last, o.mem[from*o.stride+depth:], o.stride, o.unit, to-from, k)
+	} else {
+		packEdge(last, o.mem[depth*o.stride+from:], o.stride, o.unit, to-from, k)
+	}
+}
+
+// packRows writes dst[p*nr+j] = src[p*stride+j] for j < cols, else 0.
+func (v *variant) packRows(dst, src []float32, stride, cols, k int) {
+	if cols == v.nr {
+		v.copyB(dst, src, stride, k, 1)
+		return
+	}
+	packEdge(dst, src, stride, v.nr, cols, k)
+}
+
+// packEdge writes dst[p*unit+j] = src[p*stride+j] for j < cols, else 0.
+func packEdge(dst, src []float32, stride, unit, cols, k int) {
+	for p := range k {
+		row := dst[p*unit : (p+1)*unit]
+		copy(row, src[p*stride:p*stride+cols])
+		clear(row[cols:])
+	}
+}
+
+// packTransposed writes dst[p*nr+j] = src[j*stride+p] for j < cols, else 0.
+func (v *variant) packTransposed(dst, src []float32, stride, cols, k int) {
+	if cols == v.nr {
+		v.transposeB(dst, src, stride, k)
+		return
+	}
+	packColumns(dst, src, stride, v.nr, cols, k)
+}
+
+// packColumns writes dst[p*unit+j] = src[j*stride+p] for j < cols, else 0.
+func packColumns(dst, src []float32, stride, unit, cols, k int) {
+	for p := range k {
+		row := dst[p*unit : (p+1)*unit]
+		for j := range cols {
+			row[j] = src[j*stride+p]
+		}
+		clear(row[cols:])
+	}
+}
