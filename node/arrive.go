@@ -15,13 +15,19 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// enrollTimeout bounds getting into the roster.
-const enrollTimeout = time.Minute
+const (
+	// enrollTimeout bounds getting into the roster.
+	enrollTimeout = time.Minute
+	// returnTimeout bounds coming back to a run whose other nodes may be started later.
+	returnTimeout = 15 * time.Minute
+)
 
 // arrival is what differs between beginning a run, entering it and coming back.
 type arrival struct {
 	// contact makes the first contact with the run; nil is nothing to do.
 	contact func(ctx context.Context) error
+	// patience bounds getting into the roster.
+	patience time.Duration
 	// ready is called when this node is in the roster and knows the run.
 	ready func(ctx context.Context, state consensus.State) error
 }
@@ -54,7 +60,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		return err
 	}
 	n.profile = profile
-	state, err := n.enterRoster(ctx)
+	state, err := n.enterRoster(ctx, a.patience)
 	if err != nil {
 		return err
 	}
@@ -77,8 +83,8 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 }
 
 // enterRoster joins as a member and waits until the log has come here.
-func (n *Node) enterRoster(ctx context.Context) (consensus.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, enrollTimeout)
+func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consensus.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := n.raft.Propose(ctx, n.joinEntry())
 	for err == nil {

@@ -1,12 +1,15 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"pnode/pipeline"
 	"pnode/planner"
+	"pnode/swarm"
 )
 
 // Beat is the heartbeat that every member gossips once a second: that it lives, and
@@ -18,8 +21,13 @@ type Beat struct {
 	// Stalled is the generation this node had to give up; 0 is none.
 	Stalled planner.Generation `json:"stalled,omitempty"`
 	Reason  string             `json:"reason,omitempty"`
-	Stages  []BeatStage        `json:"stages,omitempty"`
-	Step    planner.Step       `json:"step"`
+	// Lacks: it was given up because chunks of the checkpoint that it starts from could not
+	// be had.
+	Lacks bool `json:"lacks,omitempty"`
+	// Blocked is why the planner, if this node is, has no plan.
+	Blocked string       `json:"blocked,omitempty"`
+	Stages  []BeatStage  `json:"stages,omitempty"`
+	Step    planner.Step `json:"step"`
 	// Loss of Step; only meaningful when Step is not 0.
 	Loss       float64 `json:"loss"`
 	TokensPerS float64 `json:"tokens_per_s"`
@@ -44,9 +52,7 @@ const (
 var errBadBeat = errors.New("node: bad heartbeat")
 
 func (b Beat) encode() []byte {
-	if len(b.Reason) > maxReason {
-		b.Reason = b.Reason[:maxReason]
-	}
+	b.Reason, b.Blocked = b.Reason[:min(len(b.Reason), maxReason)], b.Blocked[:min(len(b.Blocked), maxReason)]
 	data, err := json.Marshal(b)
 	if err != nil {
 		panic("node: heartbeat does not marshal: " + err.Error()) // losses are finite, see progress
@@ -63,4 +69,55 @@ func decodeBeat(data []byte) (Beat, error) {
 		return Beat{}, fmt.Errorf("%w: %w", errBadBeat, err)
 	}
 	return b, nil
+}
+
+// heartbeats gossips a heartbeat every second until ctx ends, and tells when nothing moves.
+func (n *Node) heartbeats(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		n.beat()
+		n.tellWaiting(time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// beat gossips this node's heartbeat and notes it here.
+func (n *Node) beat() {
+	b := Beat{Peer: n.self}
+	n.shared.fillBeat(&b)
+	n.progress.fillBeat(&b)
+	n.beats.note(b, time.Now())
+	if err := n.swarm.Publish(n.base, swarm.TopicEvents, b.encode()); err != nil {
+		n.log.Debug("heartbeat", "cause", err)
+	}
+}
+
+// listenToBeats begins to note the others' heartbeats.
+func (n *Node) listenToBeats() error {
+	valid := func(from planner.PeerID, data []byte) error {
+		b, err := decodeBeat(data)
+		if err == nil && b.Peer != from {
+			err = fmt.Errorf("%w: it speaks for %.80q", errBadBeat, b.Peer)
+		}
+		return err
+	}
+	return n.swarm.Subscribe(swarm.TopicEvents, valid, func(_ planner.PeerID, data []byte) {
+		if b, err := decodeBeat(data); err == nil {
+			n.beats.note(b, time.Now())
+		}
+	})
+}
+
+// times turns a worker's times into a heartbeat's.
+func times(k stageKey, t pipeline.StageTimes) BeatStage {
+	return BeatStage{
+		Replica: k.replica, Stage: k.stage,
+		ForwardNanos: t.Forward.Nanoseconds(), BackwardNanos: t.Backward.Nanoseconds(),
+		WaitNanos: t.Wait.Nanoseconds(), UpdateNanos: t.Update.Nanoseconds(),
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/planner"
+	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
 
@@ -55,6 +56,19 @@ func (r copyRequest) fits(s consensus.State, from, self planner.PeerID) error {
 		return fmt.Errorf("%w: replica %d stage %d is not %s's for this node to hold", errBadCopy, r.Replica, r.Stage, from)
 	}
 	return nil
+}
+
+// serveCopies begins to answer the copy requests of members.
+func (n *Node) serveCopies() {
+	n.swarm.Handle(protocolCopy, func(ctx context.Context, from planner.PeerID, s swarm.Stream) {
+		_ = s.SetReadDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
+		err := answer(s, func(request []byte) ([]byte, error) {
+			return nil, n.keeper.keepCopy(ctx, from, request)
+		})
+		if err != nil {
+			n.log.Debug("copy request", "from", from, "cause", err)
+		}
+	})
 }
 
 // keepCopy answers a copyRequest of an admitted peer: it returns when the copy is durable.

@@ -7,12 +7,16 @@ import (
 	"pnode/planner"
 )
 
-// deadAfter is how long a member may be silent before the planner counts it as gone.
-const deadAfter = 5 * time.Second
-
-// stallGrace is how long the planner waits, at first, for a lost peer to show before it
-// plans the same members again after a generation was given up.
-const stallGrace = 3 * time.Second
+const (
+	// deadAfter is how long a member may be silent before the planner counts it as gone.
+	deadAfter = 5 * time.Second
+	// stallGrace is how long the planner waits, at first, for a lost peer to show before it
+	// plans the same members again after a generation was given up.
+	stallGrace = 3 * time.Second
+	// lackingPlans is how many plans may fail for want of a checkpoint's chunks before the
+	// run goes back to an older checkpoint.
+	lackingPlans = 3
+)
 
 // memberView is what the planner knows of a member when it decides.
 type memberView struct {
@@ -22,8 +26,6 @@ type memberView struct {
 	// Reborn: started again after the plan was made, so not carrying it out.
 	Reborn bool
 	Silent time.Duration
-	// Stalled is the generation that the member gave up, 0 for none.
-	Stalled planner.Generation
 }
 
 // leadView is the planner's input to a decision, all of it plain values.
@@ -32,29 +34,42 @@ type leadView struct {
 	Checkpoint planner.Step
 	Members    []memberView
 	MinNodes   int
-	// Better says that a plan with the present members would be worth the change,
-	// with the reason.
-	Better    bool
-	BetterWhy string
-	// SavedFor is the step of the newest checkpoint when a save was asked for ahead
-	// of a change of plan; Asked tells whether one was.
-	Asked    bool
-	SavedFor planner.Step
-	// StalledFor is how long some member has been reporting the current generation
-	// as given up, and why; Patience is how long that is waited for: longer each time a
-	// generation ends without a new checkpoint.
-	StalledFor time.Duration
-	StallWhy   string
-	Patience   time.Duration
-	Ending     bool // the run is stopping or finished
+	// Better is why a plan with the present members would be worth the change; empty when
+	// it is not.
+	Better string
+	// Paused: the plan's workers were asked to save their newest step and to wait. Newest is
+	// the newest step that one of them tells of.
+	Paused bool
+	Newest planner.Step
+	Stall  stall
+	Ending bool // the run is stopping or finished
+}
+
+// stall is a generation that was given up.
+type stall struct {
+	// For is how long some member has been reporting it, and why; Patience is how long that
+	// is waited for: longer each time a generation ends without a new checkpoint.
+	For      time.Duration
+	Why      string
+	Patience time.Duration
+	// Lacks: the newest checkpoint's chunks could not be had. Plans counts those made since
+	// that checkpoint; Alone: this node is the only member and the only holder.
+	Lacks bool
+	Plans int
+	Alone bool
+	// Fallback is the newest older checkpoint that is kept; 0 is none.
+	Fallback planner.Step
 }
 
 // verdict is what the planner does next; at most one thing at a time.
 type verdict struct {
-	Gone planner.PeerID // mark this member gone
-	Save bool           // ask for a checkpoint, a new plan follows it
-	Plan bool           // make a new plan now
-	Why  string
+	Gone     planner.PeerID // mark this member gone
+	Pause    bool           // have the newest step saved, a new plan follows it
+	Rollback planner.Step   // give the newest checkpoint up for this one; 0 is no
+	Plan     bool           // make a new plan now
+	Why      string
+	// Blocked is why there is no plan and none can be made.
+	Blocked string
 }
 
 // decide is the planner's rule, cheapest loss first: mark the dead; plan at once when
@@ -78,23 +93,46 @@ func decide(v leadView) verdict {
 		}
 	}
 	if v.Plan.Generation == 0 {
-		if active >= max(1, v.MinNodes) {
-			return verdict{Plan: true, Why: "first plan"}
-		}
-		return verdict{}
+		return v.first(active)
 	}
 	if active == 0 {
 		return verdict{} // the last node leaves: its checkpoint is the end of the run for now
 	}
 	for _, peer := range v.Plan.Peers() {
 		if !present[peer] {
-			return verdict{Plan: true, Why: fmt.Sprintf("%s is gone, or was started again", peer)}
+			return verdict{Plan: true, Why: fmt.Sprintf("%s is gone, or was started again", peer.Short())}
 		}
 	}
-	if v.StalledFor > v.Patience {
-		return verdict{Plan: true, Why: "a member gave the generation up: " + v.StallWhy}
+	if v.Stall.For > 0 {
+		return v.stalled()
 	}
 	return v.change(leaving)
+}
+
+// first waits for the nodes that the run wants to begin with.
+func (v leadView) first(active int) verdict {
+	if need := max(1, v.MinNodes); active < need {
+		return verdict{Blocked: fmt.Sprintf("the run begins with %d nodes, %d here so far; `pnode invite` prints how others join", need, active)}
+	}
+	return verdict{Plan: true, Why: "first plan"}
+}
+
+// stalled plans again when patience is over. Where chunks are lacking that nobody brings, the
+// run goes back to an older checkpoint first.
+func (v leadView) stalled() verdict {
+	s := v.Stall
+	switch {
+	case v.Checkpoint < v.Plan.Start:
+		return verdict{Plan: true, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Plan.Start)}
+	case !s.Lacks || !s.Alone && s.Plans < lackingPlans:
+		if s.For > s.Patience {
+			return verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
+		}
+		return verdict{}
+	case s.Fallback == 0:
+		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is kept; start a node that holds a copy", v.Checkpoint)}
+	}
+	return verdict{Rollback: s.Fallback, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Checkpoint)}
 }
 
 // change handles the wishes that can wait for a checkpoint.
@@ -102,18 +140,21 @@ func (v leadView) change(leaving map[planner.PeerID]bool) verdict {
 	why := ""
 	for _, peer := range v.Plan.Peers() {
 		if leaving[peer] {
-			why = fmt.Sprintf("%s is leaving", peer)
+			why = fmt.Sprintf("%s is leaving", peer.Short())
 		}
 	}
-	if why == "" && v.Better {
-		why = v.BetterWhy
+	if why == "" {
+		why = v.Better
+	}
+	if why == "" && v.Paused {
+		why = "the plan was paused" // by an earlier planner, whose reason is gone
 	}
 	switch {
 	case why == "":
 		return verdict{}
-	case !v.Asked:
-		return verdict{Save: true, Why: why}
-	case v.Checkpoint > v.SavedFor:
+	case !v.Paused:
+		return verdict{Pause: true, Why: why}
+	case v.Checkpoint > v.Plan.Start && v.Checkpoint >= v.Newest:
 		return verdict{Plan: true, Why: why}
 	default:
 		return verdict{} // the save is under way

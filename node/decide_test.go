@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 // TestDecide walks the planner's rule case by case: from plain views to one verdict.
 func TestDecide(t *testing.T) {
-	running := planner.Plan{Generation: 3, Replicas: []planner.Pipeline{{Stages: []planner.Placement{{Peer: "a"}, {Peer: "b"}}}}}
+	running := planner.Plan{Generation: 3, Start: 30, Replicas: []planner.Pipeline{{Stages: []planner.Placement{{Peer: "a"}, {Peer: "b"}}}}}
 	alive := func(peers ...planner.PeerID) []memberView {
 		var views []memberView
 		for _, p := range peers {
@@ -25,6 +26,10 @@ func TestDecide(t *testing.T) {
 		views[1].Reborn = true
 		return views
 	}
+	lacking := func(s stall) leadView {
+		s.For, s.Lacks, s.Patience = time.Second, true, stallGrace
+		return leadView{Plan: running, Checkpoint: running.Start, Members: alive("a", "b"), Stall: s}
+	}
 	silent := alive("a", "b")
 	silent[1].Silent = deadAfter + time.Second
 
@@ -33,22 +38,30 @@ func TestDecide(t *testing.T) {
 		view leadView
 		want verdict
 	}{
-		{"waits for the asked number of nodes", leadView{Members: alive("a", "b"), MinNodes: 3}, verdict{}},
+		{"waits for the asked number of nodes", leadView{Members: alive("a", "b"), MinNodes: 3}, verdict{Blocked: "the run begins with 3 nodes, 2 here so far; `pnode invite` prints how others join"}},
 		{"plans when they are there", leadView{Members: alive("a", "b"), MinNodes: 2}, verdict{Plan: true, Why: "first plan"}},
 		{"leaves a good plan alone", leadView{Plan: running, Members: alive("a", "b")}, verdict{}},
-		{"marks the silent gone before anything else", leadView{Plan: running, Members: silent, Better: true}, verdict{Gone: "b", Why: "no sign of life for 6s"}},
+		{"marks the silent gone before anything else", leadView{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 6s"}},
 		{"plans at once without the dead", leadView{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone, or was started again"}},
 		{"plans anew with a member that was started again", leadView{Plan: running, Members: reborn(alive("a", "b"))}, verdict{Plan: true, Why: "b is gone, or was started again"}},
-		{"plans again after a stall", leadView{Plan: running, Members: alive("a", "b"), StalledFor: stallGrace + 1, StallWhy: "lost", Patience: stallGrace}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
-		{"gives a lost peer time to show first", leadView{Plan: running, Members: alive("a", "b"), StalledFor: stallGrace, Patience: stallGrace}, verdict{}},
-		{"saves before a member leaves", leadView{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Save: true, Why: "b is leaving"}},
-		{"waits for that save", leadView{Plan: running, Members: leaving(alive("a", "b"), 1), Asked: true, SavedFor: 20, Checkpoint: 20}, verdict{}},
-		{"then plans without the leaver", leadView{Plan: running, Members: leaving(alive("a", "b"), 1), Asked: true, SavedFor: 20, Checkpoint: 21}, verdict{Plan: true, Why: "b is leaving"}},
+		{"plans again after a stall", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{For: stallGrace + 1, Why: "lost", Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
+		{"gives a lost peer time to show first", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{For: stallGrace, Patience: stallGrace}}, verdict{}},
+		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
+		{"then goes back to an older checkpoint", lacking(stall{Fallback: 20, Plans: lackingPlans}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is kept; start a node that holds a copy"}},
+		{"plans from the older one", func() leadView { v := lacking(stall{Fallback: 10, Alone: true}); v.Checkpoint = 20; return v }(), verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"saves before a member leaves", leadView{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Pause: true, Why: "b is leaving"}},
+		{"waits for that save", leadView{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 30}, verdict{}},
+		{"not content with the one before it", leadView{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 32}, verdict{}},
+		{"then plans without the leaver", leadView{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "b is leaving"}},
+		{"ends a pause that an earlier planner asked for", leadView{Plan: running, Members: alive("a", "b"), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "the plan was paused"}},
 		{"does not plan for nobody", leadView{Plan: running, Members: leaving(leaving(alive("a", "b"), 0), 1)}, verdict{}},
-		{"saves before a better plan", leadView{Plan: running, Members: alive("a", "b", "c"), Better: true, BetterWhy: "c helps"}, verdict{Save: true, Why: "c helps"}},
+		{"saves before a better plan", leadView{Plan: running, Members: alive("a", "b", "c"), Better: "c helps"}, verdict{Pause: true, Why: "c helps"}},
 		{"does nothing at the end of a run", leadView{Plan: running, Members: silent, Ending: true}, verdict{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			c.view.Checkpoint = cmp.Or(c.view.Checkpoint, c.view.Plan.Start)
 			if got := decide(c.view); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}

@@ -39,15 +39,18 @@
 // neighbour too: the generation is given up, the node waits. The planner (leader.go, with
 // the pure rule in decide.go) marks the dead gone and commits a plan for those that are
 // left, starting from the newest committed checkpoint; nodes fetch what state they lack
-// and go on. A voter majority must be alive; without it everything stops and waits.
+// and go on. Where nobody has all of that checkpoint any more, the run goes back to an older
+// one. A change that can wait first has the newest step saved, and starts from there.
+// A voter majority must be alive; without it everything stops and waits, and says so.
 //
 // # Goroutines
 //
 // All belong to one errgroup of the Node and are waited for by Close:
 //
 //   - loop: the run loop (loop.go); owns phase and generation.
-//   - heartbeats: one gossip message a second (status.go); profiles: one every 30 s about
-//     speed and addresses, which the planner brings into the roster (profiles.go).
+//   - heartbeats: one gossip message a second (beat.go), and a word to people when nothing
+//     moves (waiting.go); profiles: one every 30 s about speed and addresses, which the
+//     planner brings into the roster (profiles.go).
 //   - showEvents: hands events to whoever started the node; single background proposals of
 //     the run loop: rejoin, wish, finish (leave.go).
 //   - lead: the planner's duties while this node leads (leader.go).

@@ -10,10 +10,10 @@ import (
 
 // exit is the way out of the run loop.
 type exit struct {
-	leaving  bool      // asked to leave; not taken back
-	deadline time.Time // of leaving or stopping; zero while neither is wanted
-	over     bool      // the loop ends
-	left     bool      // the run goes on without this node
+	leaving bool      // asked to leave; not taken back
+	since   time.Time // leaving or stopping is wanted since; zero while neither is
+	over    bool      // the loop ends
+	left    bool      // the run goes on without this node
 }
 
 // exitView is what the way out depends on, all of it plain values.
@@ -69,6 +69,22 @@ func othersActive(s consensus.State, self planner.PeerID) bool {
 	return slices.ContainsFunc(s.Members, func(m consensus.Member) bool {
 		return m.Peer != self && m.State == consensus.Active
 	})
+}
+
+// onlyHolder tells whether self is the only member, and no node that is away holds any of
+// the newest checkpoint either.
+func onlyHolder(s consensus.State, self planner.PeerID) bool {
+	for _, m := range s.Members {
+		if m.Peer != self && m.State != consensus.Gone {
+			return false
+		}
+	}
+	for _, l := range s.Checkpoint.Layers {
+		if slices.ContainsFunc(l.Holders, func(p planner.PeerID) bool { return p != self }) {
+			return false
+		}
+	}
+	return true
 }
 
 // heldByOthers tells whether the newest checkpoint can be had without this node.

@@ -60,7 +60,7 @@ func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	if _, err := loadMembership(dir); err != nil {
 		return nil, err
 	}
-	o := opening{dir: dir}
+	o := opening{dir: dir, returning: true}
 	err := o.prepare(log)
 	return o.store, err
 }

@@ -120,7 +120,7 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 // newWorkers builds the workers of this node's placements. On an error it gives those
 // that were built, so that the caller can close them.
 func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Worker, error) {
-	plan, run, wants := g.plan, *n.raft.State().Run, n.wants()
+	plan, run := g.plan, *n.raft.State().Run
 	loaded := onceAll(g.plan, n.self, func() { close(g.loaded) })
 	var workers []*pipeline.Worker
 	for r, pipe := range plan.Replicas {
@@ -131,7 +131,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 			w, err := pipeline.New(pipeline.Config{
 				Self: n.self, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
 				Device: n.device, Data: n.data, Exchange: session, Keeper: n.keeper.at(plan),
-				Wants: wants, OnLoaded: loaded, OnStep: n.onStep, Log: n.log,
+				Stop: n.stopWanted, OnLoaded: loaded, OnStep: n.onStep, Log: n.log,
 			})
 			if err != nil {
 				return workers, err
@@ -159,16 +159,11 @@ func onceAll(plan planner.Plan, peer planner.PeerID, f func()) func() {
 	}
 }
 
-// wants gives the coordinator the run's wishes: each save that was asked for since the
-// plan once, and the stop.
-func (n *Node) wants() func() pipeline.Wants {
-	seen := n.raft.State().PlanSaves
-	return func() pipeline.Wants {
-		state := n.raft.State()
-		w := pipeline.Wants{Save: state.SaveWanted > seen, Stop: state.StopWanted}
-		seen = state.SaveWanted
-		return w
-	}
+// stopWanted tells the coordinator to end the plan with its next commit: the run is to stop,
+// or another plan is to follow.
+func (n *Node) stopWanted() bool {
+	state := n.raft.State()
+	return state.StopWanted || state.Paused()
 }
 
 func (n *Node) onStep(r pipeline.StepResult) {

@@ -22,14 +22,9 @@ type leader struct {
 	// seen is when the planner first saw a process in the roster: who begins to listen
 	// cannot blame others for what it missed.
 	seen map[process]time.Time
-	// asked and savedFor: a save was asked for ahead of a new plan, in a roster of this
-	// epoch, when the newest checkpoint was of step savedFor.
-	asked    bool
-	epoch    uint64
-	savedFor planner.Step
-	// stalls counts the generations given up since the checkpoint of step stalledAt.
-	stalls    int
-	stalledAt planner.Step
+	// plans counts those made since the checkpoint of step countedAt.
+	plans     int
+	countedAt planner.Step
 	// weighed is the state for which better was worked out.
 	weighed weighed
 	better  string
@@ -83,7 +78,8 @@ func (n *Node) lead(ctx context.Context) {
 func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 	v := leadView{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
-		Asked: l.asked && l.epoch == state.Epoch, SavedFor: l.savedFor, Ending: state.StopWanted || state.Finished,
+		Paused: state.Paused(), Newest: n.beats.newest(state.Plan.Peers(), state.Plan.Generation),
+		Better: l.weigh(state), Ending: state.StopWanted || state.Finished,
 	}
 	for _, m := range state.Members {
 		if m.State == consensus.Gone {
@@ -102,22 +98,30 @@ func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Reborn: state.Reborn(m),
 		})
 	}
-	if state.Checkpoint.Step != l.stalledAt {
-		l.stalls, l.stalledAt = 0, state.Checkpoint.Step
-	}
-	v.Patience = min(stallGrace<<min(l.stalls, 5), time.Minute)
-	v.StalledFor, v.StallWhy = n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
-	v.Better = l.weigh(state)
-	v.BetterWhy = l.better
+	v.Stall = l.stall(n, state, now)
 	return v
 }
 
-// weigh tells whether a plan with the present members is worth the change. It compares
-// plans once for each roster and generation.
-func (l *leader) weigh(state consensus.State) bool {
+// stall is what the members tell of the plan being given up.
+func (l *leader) stall(n *Node, state consensus.State, now time.Time) stall {
+	if state.Checkpoint.Step != l.countedAt {
+		l.plans, l.countedAt = 0, state.Checkpoint.Step
+	}
+	s := n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
+	s.Patience, s.Plans = min(stallGrace<<min(l.plans, 5), time.Minute), l.plans
+	s.Alone = onlyHolder(state, n.self)
+	if len(state.Older) > 0 {
+		s.Fallback = state.Older[0].Step
+	}
+	return s
+}
+
+// weigh gives the reason for which a plan with the present members is worth the change, or
+// nothing. It compares plans once for each roster and generation.
+func (l *leader) weigh(state consensus.State) string {
 	key := weighed{state.Epoch, state.Plan.Generation}
 	if state.Plan.Generation == 0 {
-		return false
+		return ""
 	}
 	if l.weighed != key {
 		l.weighed, l.better = key, ""
@@ -126,7 +130,7 @@ func (l *leader) weigh(state consensus.State) bool {
 			l.better = decision.Reason
 		}
 	}
-	return l.better != ""
+	return l.better
 }
 
 // planInput is the planner's input for the generation after the current one. An asked
@@ -164,16 +168,16 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 		m, _ := state.Member(v.Gone)
 		n.log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
 		return n.raft.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})
-	case v.Save:
+	case v.Pause:
 		n.log.Info("asking for a checkpoint before a new plan", "why", v.Why)
-		err := n.raft.Propose(ctx, consensus.WantSave{Count: state.SaveWanted + 1})
-		if err == nil {
-			l.asked, l.epoch, l.savedFor = true, state.Epoch, state.Checkpoint.Step
-		}
-		return err
+		return n.raft.Propose(ctx, consensus.WantPause{Count: state.PauseWanted + 1})
+	case v.Rollback != 0:
+		n.log.Warn("going back to an older checkpoint", "from", state.Checkpoint.Step, "to", v.Rollback, "why", v.Why)
+		return n.raft.Propose(ctx, consensus.Rollback{From: state.Checkpoint.Step, To: v.Rollback, Term: l.term, Reason: v.Why})
 	case v.Plan:
 		return l.plan(ctx, n, state, v.Why)
 	}
+	n.setBlocked(v.Blocked)
 	return nil
 }
 
@@ -194,8 +198,7 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 	lines = append(lines, reasons.Lines()...)
 	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: plan, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})
 	if err == nil {
-		l.asked = false
-		l.stalls++
+		l.plans++
 		n.log.Info("committed a plan", "generation", plan.Generation, "start", plan.Start, "why", why)
 	}
 	if errors.Is(err, consensus.ErrStale) {

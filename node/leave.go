@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"pnode/node/api"
 	"pnode/swarm/consensus"
@@ -20,6 +17,8 @@ const (
 	// lingerSilence is how long another node may be silent before a finished one does not
 	// wait for it any more.
 	lingerSilence = 3 * time.Second
+	// lonelyTimeout is how long they wait while no majority answers.
+	lonelyTimeout = 4 * time.Second
 	// farewellTimeout bounds giving the vote away.
 	farewellTimeout = 15 * time.Second
 )
@@ -27,21 +26,6 @@ const (
 // ErrNotHandedOver says that a node left before its state was safe with others, or the
 // run stopped before it was saved.
 var ErrNotHandedOver = errors.New("node: left without handing over")
-
-// single runs one thing at a time in the background.
-type single struct{ running atomic.Bool }
-
-// start runs f unless the one before still runs.
-func (s *single) start(group *errgroup.Group, f func()) {
-	if !s.running.CompareAndSwap(false, true) {
-		return
-	}
-	group.Go(func() error {
-		defer s.running.Store(false)
-		f()
-		return nil
-	})
-}
 
 // startLeaving begins the way out.
 func (n *Node) startLeaving() {
@@ -56,9 +40,9 @@ func (n *Node) startLeaving() {
 func (n *Node) followExit(ctx context.Context, state consensus.State) {
 	switch wanted := state.StopWanted || n.exit.leaving; {
 	case !wanted:
-		n.exit.deadline = time.Time{}
-	case n.exit.deadline.IsZero():
-		n.exit.deadline = time.Now().Add(leaveTimeout)
+		n.exit.since = time.Time{}
+	case n.exit.since.IsZero():
+		n.exit.since = time.Now()
 	}
 	v := wayOut(exitView{
 		State: state, Self: n.self, Leaving: n.exit.leaving, Newest: n.progress.newest(),
@@ -88,13 +72,20 @@ func (n *Node) wish(ctx context.Context, e consensus.Entry) {
 	})
 }
 
-// checkDeadline ends a leave or stop that takes too long; what is lost then is the time
-// back to the last checkpoint, never the run.
+// checkDeadline ends a leave or stop that takes too long, or that no majority is there to
+// agree to; what is lost then is the time back to the last checkpoint, never the run.
 func (n *Node) checkDeadline(now time.Time) error {
-	if n.exit.deadline.IsZero() || now.Before(n.exit.deadline) {
+	if n.exit.since.IsZero() {
 		return nil
 	}
-	return fmt.Errorf("%w within %v: the run can go on from step %d", ErrNotHandedOver, leaveTimeout, n.raft.State().Checkpoint.Step)
+	step := n.raft.State().Checkpoint.Step
+	switch passed, lost := now.Sub(n.exit.since), n.raft.Quorum().LostSince; {
+	case passed > leaveTimeout:
+		return fmt.Errorf("%w within %v: the run can go on from the checkpoint of step %d", ErrNotHandedOver, leaveTimeout, step)
+	case passed > lonelyTimeout && !lost.IsZero() && now.Sub(lost) > lonelyTimeout:
+		return fmt.Errorf("%w: too few of the run's voters answer; the checkpoint of step %d is kept, and the run goes on from it when they and this node are started again", ErrNotHandedOver, step)
+	}
+	return nil
 }
 
 // finish has the finished model write a sample and ends the run for everyone.
@@ -120,16 +111,28 @@ func (n *Node) windUp(ctx context.Context) error {
 	n.machine.to(Stopped)
 	state := n.raft.State()
 	if n.exit.left {
-		n.hub.Publish(api.Event{Kind: api.KindDone, Generation: state.Plan.Generation, Step: n.progress.newest(), Message: "left the run, which goes on without this node"})
-		ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
-		defer cancel()
-		return n.raft.Leave(ctx)
+		return n.farewell(ctx, state)
 	}
 	if state.Sample != "" {
 		n.hub.Publish(api.Event{Kind: api.KindSample, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: state.Sample})
 	}
 	n.hub.Publish(n.progress.done(state))
 	n.linger(ctx, state)
+	return nil
+}
+
+// farewell gives the vote away. It is told as a success only then: a run whose majority
+// depends on this node does not go on without it.
+func (n *Node) farewell(ctx context.Context, state consensus.State) error {
+	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
+	defer cancel()
+	if err := n.raft.Leave(ctx); err != nil {
+		return fmt.Errorf("%w of this node's vote: the others may have to wait until it is started again: %w", ErrNotHandedOver, err)
+	}
+	n.hub.Publish(api.Event{
+		Kind: api.KindDone, Generation: state.Plan.Generation, Step: n.progress.newest(),
+		Message: "left the run, which goes on without this node",
+	})
 	return nil
 }
 

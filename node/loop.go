@@ -3,12 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"pnode/checkpoint"
 	"pnode/kernels"
 	"pnode/node/api"
 	"pnode/pipeline"
+	"pnode/planner"
 	"pnode/swarm/consensus"
 )
 
@@ -69,8 +71,14 @@ func (n *Node) follow(ctx context.Context) {
 		n.followed = state.Plan.Generation
 		n.switchTo(ctx, state)
 	}
-	if state.Checkpoint.Step > n.kept {
-		n.kept = state.Checkpoint.Step
+	if id := (checkpointID{state.Checkpoint.Step, state.Checkpoint.Generation}); id != n.kept {
+		if id.step < n.kept.step {
+			n.hub.Publish(api.Event{
+				Kind: api.KindError, Generation: state.Plan.Generation, Step: id.step,
+				Message: fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", n.kept.step, id.step),
+			})
+		}
+		n.kept = id
 		n.keep(state)
 	}
 	if state.Epoch != n.seatEpoch {
@@ -101,6 +109,18 @@ func (n *Node) switchTo(ctx context.Context, state consensus.State) {
 	n.generation = n.startGeneration(ctx, state.Plan)
 }
 
+// summarize describes a plan in one line, with the reason it was made for.
+func summarize(p planner.Plan, reasons []string) string {
+	text := fmt.Sprintf("generation %d from step %d: %d replicas, stages", p.Generation, p.Start, len(p.Replicas))
+	for _, pipe := range p.Replicas {
+		text += fmt.Sprintf(" %d", len(pipe.Stages))
+	}
+	if len(reasons) > 0 {
+		text += " (" + reasons[0] + ")"
+	}
+	return text
+}
+
 // stopGeneration ends the running generation, if there is one, and waits for it.
 func (n *Node) stopGeneration(cause error) {
 	if n.generation == nil {
@@ -122,21 +142,21 @@ func (n *Node) belongs(state consensus.State) bool {
 // ended takes in the end of the running generation. What no other plan can cure is
 // returned: this node gives up, the others go on without it.
 func (n *Node) ended(err error) error {
-	plan := n.generation.plan
+	plan, state := n.generation.plan, n.raft.State()
 	n.generation = nil
 	switch {
 	case err == nil:
 		n.completed = true
+		n.enter(Waiting) // for the next plan, or the end
 		return nil
 	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
 		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
 		return err
-	case errors.Is(err, errNoChunks) && !othersActive(n.raft.State(), n.self):
-		return err // nobody else is there to wait for
+	case errors.Is(err, errNoChunks) && !othersActive(state, n.self) && len(state.Older) == 0:
+		return err // nobody else is there to wait for, and nothing to go back to
 	}
 	n.setStalled(plan.Generation, err)
 	n.log.Info("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)
-	n.hub.Publish(api.Event{Kind: api.KindError, Generation: plan.Generation, Message: "waiting for a new plan: " + err.Error()})
 	n.enter(Waiting)
 	return nil
 }

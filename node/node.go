@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -71,7 +70,7 @@ type Node struct {
 	generation *generation
 	followed   planner.Generation // newest generation acted upon
 	completed  bool               // the workers here finished the generation
-	kept       planner.Step       // newest checkpoint acted upon
+	kept       checkpointID       // newest checkpoint acted upon
 	keeping    chan struct{}      // closed when its manifest is stored
 	seated     bool               // the run has admitted this node
 	seatEpoch  uint64             // the roster at the last save of the seat
@@ -79,17 +78,10 @@ type Node struct {
 	tasks      tasks
 }
 
-// tasks are the proposals that the run loop has made in the background.
-type tasks struct{ rejoin, wish, finish single }
-
-// sharedState is what the run loop and the planner tell to status and heartbeats.
-type sharedState struct {
-	mu       sync.Mutex // guards what follows
-	phase    Phase
-	stalled  planner.Generation
-	stallWhy string
-	blocked  string // why the planner cannot plan
-	savedAt  time.Time
+// checkpointID tells checkpoints apart: after a rollback a step is saved once more.
+type checkpointID struct {
+	step       planner.Step
+	generation planner.Generation
 }
 
 // opening is what Train, resume and Join find out before the parts are started.
@@ -100,8 +92,9 @@ type opening struct {
 	owner    swarm.Owner
 	store    *checkpoint.Store
 	threads  int
-	// founder starts the consensus log of a new run.
-	founder bool
+	// founder starts the consensus log of a new run; returning comes back to one, with a
+	// store that must be there.
+	founder, returning bool
 }
 
 // open starts all parts of a node. On an error everything is closed again, the store
@@ -135,9 +128,10 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.openLinks(ctx)
-	if err := n.subscribe(); err != nil {
+	if err := errors.Join(n.listenToBeats(), n.listenToProfiles()); err != nil {
 		return nil, err
 	}
+	n.serveCopies()
 	n.api, err = api.Listen(api.Options{Dir: o.dir, Node: n, Log: n.log})
 	if err != nil {
 		return nil, err

@@ -67,8 +67,9 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 		return err
 	}
 	return n.run(ctx, arrival{
-		contact: func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },
-		ready:   func(context.Context, consensus.State) error { return n.announceInvite() },
+		patience: enrollTimeout,
+		contact:  func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },
+		ready:    func(context.Context, consensus.State) error { return n.announceInvite() },
 	})
 }
 
@@ -77,7 +78,9 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 	if o.identity, err = swarm.LoadIdentity(o.dir); err != nil {
 		return err
 	}
-	o.store, err = checkpoint.Open(storeDir(o.dir), checkpoint.Options{Self: o.identity.Peer(), Logger: log})
+	o.store, err = checkpoint.Open(storeDir(o.dir), checkpoint.Options{
+		Self: o.identity.Peer(), Logger: log, MustExist: o.returning,
+	})
 	return err
 }
 
@@ -115,7 +118,7 @@ type reentry struct {
 
 // reenter takes part again in the run of a folder.
 func reenter(ctx context.Context, seat membership, r reentry, out Output) error {
-	o := opening{dir: r.dir, threads: r.threads, seat: seat}
+	o := opening{dir: r.dir, threads: r.threads, seat: seat, returning: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -128,7 +131,7 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 	if err != nil {
 		return err
 	}
-	return n.run(ctx, arrival{ready: n.resume})
+	return n.run(ctx, arrival{patience: returnTimeout, ready: n.resume})
 }
 
 // resume takes back a stop, if there is anything left to train.
@@ -233,6 +236,7 @@ func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) er
 		return err
 	}
 	return n.run(ctx, arrival{
+		patience: enrollTimeout,
 		contact: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()

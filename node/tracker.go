@@ -64,20 +64,34 @@ func (t *tracker) last(peer planner.PeerID) (Beat, bool) {
 	return h.beat, ok
 }
 
-// stalled is the longest time that one of the peers has reported generation g as given
-// up, with its reason.
-func (t *tracker) stalled(peers []planner.PeerID, g planner.Generation, now time.Time) (time.Duration, string) {
+// stalled is what the peers tell of generation g being given up: For how long at most, why,
+// and whether one of them lacked chunks.
+func (t *tracker) stalled(peers []planner.PeerID, g planner.Generation, now time.Time) stall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	longest, reason := time.Duration(0), ""
+	var s stall
 	for _, p := range peers {
 		h, ok := t.heard[p]
 		if !ok || g == 0 || h.beat.Stalled != g {
 			continue
 		}
-		if d := now.Sub(h.stalledSince); d >= longest {
-			longest, reason = d, h.beat.Reason
+		if d := max(1, now.Sub(h.stalledSince)); d >= s.For {
+			s.For, s.Why = d, h.beat.Reason
+		}
+		s.Lacks = s.Lacks || h.beat.Lacks
+	}
+	return s
+}
+
+// newest is the newest step of generation g that one of the peers tells of.
+func (t *tracker) newest(peers []planner.PeerID, g planner.Generation) planner.Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var newest planner.Step
+	for _, p := range peers {
+		if b := t.heard[p].beat; b.Generation == g {
+			newest = max(newest, b.Step)
 		}
 	}
-	return longest, reason
+	return newest
 }

@@ -38,14 +38,34 @@ func TestStallIsTimedFromItsFirstReport(t *testing.T) {
 	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "lost b"}, start)
 	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "lost b"}, start.Add(2*time.Second))
 	tr.note(Beat{Peer: "b"}, start)
-	if d, why := tr.stalled(peers, 3, start.Add(4*time.Second)); d != 4*time.Second || why != "lost b" {
-		t.Errorf("stalled for %v (%q), want 4s", d, why)
+	if s := tr.stalled(peers, 3, start.Add(4*time.Second)); s != (stall{For: 4 * time.Second, Why: "lost b"}) {
+		t.Errorf("stalled: %+v, want 4s", s)
 	}
-	if d, _ := tr.stalled(peers, 4, start.Add(4*time.Second)); d != 0 {
-		t.Errorf("generation 4 counts as stalled for %v", d)
+	if s := tr.stalled(peers, 4, start.Add(4*time.Second)); s.For != 0 {
+		t.Errorf("generation 4 counts as stalled for %v", s.For)
 	}
 	tr.note(Beat{Peer: "a", Generation: 4}, start.Add(5*time.Second))
-	if d, _ := tr.stalled(peers, 3, start.Add(6*time.Second)); d != 0 {
-		t.Errorf("still stalled for %v after the peer went on", d)
+	if s := tr.stalled(peers, 3, start.Add(6*time.Second)); s.For != 0 {
+		t.Errorf("still stalled for %v after the peer went on", s.For)
+	}
+}
+
+func TestOneThatLacksChunksIsEnough(t *testing.T) {
+	tr, start := newTracker(), time.Unix(1000, 0)
+	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "no chunks", Lacks: true}, start.Add(time.Second))
+	tr.note(Beat{Peer: "b", Stalled: 3, Reason: "lost a"}, start)
+	if s := tr.stalled([]planner.PeerID{"a", "b"}, 3, start.Add(2*time.Second)); !s.Lacks || s.Why != "lost a" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestNewestStepIsOfTheGeneration(t *testing.T) {
+	tr, now := newTracker(), time.Unix(1000, 0)
+	tr.note(Beat{Peer: "a", Generation: 3, Step: 9}, now)
+	tr.note(Beat{Peer: "b", Generation: 3, Step: 10}, now)
+	tr.note(Beat{Peer: "c", Generation: 2, Step: 40}, now)
+	tr.note(Beat{Peer: "d", Generation: 3, Step: 50}, now)
+	if got := tr.newest([]planner.PeerID{"a", "b", "c", "unheard"}, 3); got != 10 {
+		t.Errorf("newest step %d, want 10", got)
 	}
 }

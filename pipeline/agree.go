@@ -109,11 +109,10 @@ func (w *Worker) decide(step planner.Step, reports []wire.Report) (wire.Commit, 
 		return wire.Commit{}, fmt.Errorf("pipeline: reports hold %d of %d losses and %d of %d layers", seenLosses, len(losses), seenSquares, len(squares))
 	}
 	norm := math.Sqrt(total(squares))
-	wants := w.cfg.Wants()
 	commit := wire.Commit{Step: step, Loss: total(losses) / float64(len(losses)), Norm: norm, GradScale: clipScale(norm, run.Train.ClipNorm)}
 	every := run.Train.CheckpointEvery
-	commit.Stop = wants.Stop && step < run.Train.Steps
-	commit.Save = wants.Save || commit.Stop || step == run.Train.Steps || (every > 0 && step%every == 0)
+	commit.Stop = w.cfg.Stop() && step < run.Train.Steps
+	commit.Save = commit.Stop || step == run.Train.Steps || (every > 0 && step%every == 0)
 	if commit.GradScale == 0 {
 		w.cfg.Log.Warn("gradient is not finite, the update is skipped; a lower learning rate may help", "step", step, "norm", norm)
 	}

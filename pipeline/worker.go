@@ -35,9 +35,6 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst []byte) error
 }
 
-// Wants is what the run asks of the next commit; only the coordinator is asked.
-type Wants struct{ Save, Stop bool }
-
 // Config is everything a worker needs. All fields are required.
 type Config struct {
 	Self     planner.PeerID
@@ -49,7 +46,8 @@ type Config struct {
 	Data     Data
 	Exchange collective.Exchange
 	Keeper   Keeper
-	Wants    func() Wants
+	// Stop tells the coordinator to make its next commit the last of this plan, with a save.
+	Stop     func() bool
 	OnLoaded func()
 	OnStep   func(StepResult)
 	Log      *slog.Logger

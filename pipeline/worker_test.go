@@ -145,7 +145,7 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 			w, err := New(Config{
 				Self: place.Peer, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
 				Device: device, Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer},
-				Keeper: from{keeper, plan.Start}, Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+				Keeper: from{keeper, plan.Start}, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -261,7 +261,7 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 		w, err := New(Config{
 			Self: place.Peer, Run: run, Plan: plan, Stage: planner.Stage(s), Device: device,
 			Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
-			Wants:    func() Wants { asked++; return Wants{Stop: asked == 2} },
+			Stop:     func() bool { asked++; return asked == 2 },
 			OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
@@ -287,7 +287,7 @@ func TestACancelledRunReturns(t *testing.T) {
 	w, err := New(Config{
 		Self: plan.Replicas[0].Stages[1].Peer, Run: run, Plan: plan, Stage: 1, Device: device,
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
-		Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
 	w, err := New(Config{
 		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: overflowing{device},
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{keeper, 0},
-		Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +377,7 @@ func TestALoneStageHeedsItsContext(t *testing.T) {
 	w, err := New(Config{
 		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: device,
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
-		Wants: func() Wants { return Wants{} }, OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
+		Stop: func() bool { return false }, OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
 		OnStep: func(StepResult) { steps++; cancel() },
 	})
 	if err != nil {

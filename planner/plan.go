@@ -26,6 +26,15 @@ type RunID string
 // PeerID is a node's libp2p identity in its text form.
 type PeerID string
 
+// Short is the end of a peer ID for people: the beginning is the same for all keys of a kind.
+func (p PeerID) Short() string {
+	const keep = 8
+	if len(p) <= keep {
+		return string(p)
+	}
+	return "…" + string(p[len(p)-keep:])
+}
+
 // Term counts elections: who plans.
 type Term uint64
 

@@ -108,14 +108,14 @@ func (s State) booted(peer planner.PeerID, boot uint64) (Member, error) {
 	return m, nil
 }
 
-func (e WantSave) apply(s State) (State, error) {
+func (e WantPause) apply(s State) (State, error) {
 	if s.Run == nil {
 		return s, errNoRun
 	}
-	if e.Count > s.SaveWanted+1 {
-		return s, fmt.Errorf("want save %d: %d were wanted so far", e.Count, s.SaveWanted)
+	if e.Count > s.PauseWanted+1 {
+		return s, fmt.Errorf("want pause %d: %d were wanted so far", e.Count, s.PauseWanted)
 	}
-	s.SaveWanted = max(s.SaveWanted, e.Count)
+	s.PauseWanted = max(s.PauseWanted, e.Count)
 	return s, nil
 }
 

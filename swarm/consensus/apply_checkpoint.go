@@ -65,7 +65,7 @@ func (s State) collect(e StageSaved) (State, error) {
 		return s, err
 	}
 	if len(piece.Layers) == s.Run.Model.Layers() {
-		s.Checkpoint = piece
+		s = s.commit(piece)
 		if found {
 			i++
 		}
@@ -81,6 +81,40 @@ func (s State) collect(e StageSaved) (State, error) {
 	if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
 	}
+	return s, nil
+}
+
+// commit makes c the newest checkpoint and remembers those before it, as many as are kept.
+func (s State) commit(c Checkpoint) State {
+	if s.Checkpoint.Step > 0 {
+		s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
+	}
+	s.Older = s.Older[:min(len(s.Older), MaxOlder, max(0, s.Run.Train.KeepCheckpoints-1))]
+	s.Checkpoint = c
+	return s
+}
+
+func (e Rollback) apply(s State) (State, error) {
+	switch {
+	case s.Run == nil:
+		return s, errNoRun
+	case s.Finished:
+		return s, errors.New("roll back: the run is finished")
+	case e.To == s.Checkpoint.Step && e.From > e.To:
+		return s, nil // done already
+	case e.From != s.Checkpoint.Step:
+		return s, fmt.Errorf("roll back from step %d: the newest checkpoint is of step %d: %w", e.From, s.Checkpoint.Step, ErrStale)
+	case e.Term < s.Term:
+		return s, fmt.Errorf("roll back in term %d: the plan in force is of term %d: %w", e.Term, s.Term, ErrStale)
+	case len(e.Reason) > maxText:
+		return s, fmt.Errorf("roll back: reason of %d bytes, at most %d", len(e.Reason), maxText)
+	}
+	i := slices.IndexFunc(s.Older, func(c Checkpoint) bool { return c.Step == e.To })
+	if i < 0 {
+		return s, fmt.Errorf("roll back to step %d: no checkpoint of that step is kept", e.To)
+	}
+	s.Checkpoint, s.Older, s.Pending = s.Older[i], slices.Clone(s.Older[i+1:]), nil
+	s.Epoch++
 	return s, nil
 }
 

@@ -32,7 +32,7 @@ func (e SetPlan) apply(s State) (State, error) {
 		return s, fmt.Errorf("set plan %d: more than %d reasons, or one over %d bytes", e.Plan.Generation, maxReasons, maxText)
 	}
 	s.Plan, s.Term, s.PlanEpoch, s.Reasons = e.Plan, e.Term, e.Epoch, e.Reasons
-	s.PlanSaves, s.Pending = s.SaveWanted, nil
+	s.PlanPauses, s.Pending = s.PauseWanted, nil
 	return s, nil
 }
 

@@ -82,7 +82,9 @@ func parseEntry(t *testing.T, line string) Entry {
 	case "run":
 		return SetRun{planner.RunSpec{
 			Run: planner.RunID(words[1]), Model: model.Config{Blocks: int(number(t, p["blocks"]))},
-			Train: planner.TrainSpec{Micros: int(number(t, p["micros"])), Steps: planner.Step(number(t, p["steps"]))},
+			Train: planner.TrainSpec{
+				Micros: int(number(t, p["micros"])), Steps: planner.Step(number(t, p["steps"])), KeepCheckpoints: int(number(t, p["keep"])),
+			},
 		}}
 	case "join":
 		return Join{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"]), Label: p["label"]}
@@ -94,14 +96,16 @@ func parseEntry(t *testing.T, line string) Entry {
 		return parsePlan(t, p)
 	case "saved":
 		return parseSaved(t, p)
-	case "want-save":
-		return WantSave{Count: number(t, words[1])}
+	case "want-pause":
+		return WantPause{Count: number(t, words[1])}
 	case "want-stop":
 		return WantStop{}
 	case "resume":
 		return Resume{Incarnation: number(t, words[1])}
 	case "finish":
 		return Finish{}
+	case "rollback":
+		return Rollback{From: planner.Step(number(t, p["from"])), To: planner.Step(number(t, p["to"])), Term: planner.Term(number(t, p["term"]))}
 	}
 	t.Fatalf("unknown command %q", line)
 	return nil
@@ -164,11 +168,14 @@ func describe(s State) string {
 	if s.Checkpoint.Step > 0 {
 		fmt.Fprintf(&b, "; checkpoint %s", pieces(s.Checkpoint))
 	}
+	for _, o := range s.Older {
+		fmt.Fprintf(&b, "; older %d", o.Step)
+	}
 	for _, p := range s.Pending {
 		fmt.Fprintf(&b, "; pending %s", pieces(p))
 	}
-	if s.SaveWanted > 0 {
-		fmt.Fprintf(&b, "; save %d", s.SaveWanted)
+	if s.PauseWanted > 0 {
+		fmt.Fprintf(&b, "; pause %d", s.PauseWanted)
 	}
 	if s.StopWanted {
 		b.WriteString("; stop")

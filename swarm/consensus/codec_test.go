@@ -22,10 +22,11 @@ func entries() []Entry {
 		SetMemberState{Peer: "a", Boot: 1, State: Active, Reason: "measured"},
 		SetPlan{Term: 3, Epoch: 2, Reasons: []string{"one node"}, Plan: planner.Plan{Run: "run", Generation: 1, Schedule: "1f1b"}},
 		StageSaved{Step: 10, Generation: 1, Layers: []LayerRef{{Layer: 0, SizeBytes: 5, Chunks: []planner.Hash{chunk}, Holders: []planner.PeerID{"a"}}}},
-		WantSave{Count: 1},
+		WantPause{Count: 1},
 		WantStop{},
 		Resume{Incarnation: 2},
 		Finish{},
+		Rollback{From: 20, To: 10, Term: 2, Reason: "lost"},
 	}
 }
 
@@ -50,7 +51,7 @@ func TestEntryRoundTrip(t *testing.T) {
 }
 
 func TestEntryRefused(t *testing.T) {
-	good := encoded(t, WantSave{Count: 1})
+	good := encoded(t, WantPause{Count: 1})
 	for name, b := range map[string][]byte{
 		"empty":         nil,
 		"no kind":       good[:1],

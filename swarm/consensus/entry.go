@@ -11,7 +11,7 @@ import (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, WantSave, WantStop, Resume or Finish.
+// StageSaved, WantPause, WantStop, Resume, Finish or Rollback.
 type Entry interface {
 	kind() kind
 	// apply gives the next state, or the reason why there is none. It shares what does
@@ -69,9 +69,10 @@ type StageSaved struct {
 	Layers     []LayerRef         `json:"layers"`
 }
 
-// WantSave asks for a checkpoint out of turn. Count is the state's SaveWanted plus one,
-// so that the same wish sent twice counts once.
-type WantSave struct {
+// WantPause asks the workers of the plan to save their newest step and to wait for the
+// next plan. Count is the state's PauseWanted plus one, so that the same wish sent twice
+// counts once.
+type WantPause struct {
 	Count uint64 `json:"count"`
 }
 
@@ -89,6 +90,16 @@ type Finish struct {
 	Sample string `json:"sample,omitempty"`
 }
 
+// Rollback gives up the newest checkpoint, of step From, because its chunks cannot be had
+// any more, and makes the older one of step To the newest. Term is the planner's: an older
+// one's is refused.
+type Rollback struct {
+	From   planner.Step `json:"from"`
+	To     planner.Step `json:"to"`
+	Term   planner.Term `json:"term"`
+	Reason string       `json:"reason,omitempty"`
+}
+
 // kind is the entry's number in the log. Numbers are never reused.
 type kind uint8
 
@@ -99,10 +110,11 @@ const (
 	kindSetMemberState
 	kindSetPlan
 	kindStageSaved
-	kindWantSave
+	kindWantPause
 	kindWantStop
 	kindResume
 	kindFinish
+	kindRollback
 )
 
 func (SetRun) kind() kind         { return kindSetRun }
@@ -111,10 +123,11 @@ func (Update) kind() kind         { return kindUpdate }
 func (SetMemberState) kind() kind { return kindSetMemberState }
 func (SetPlan) kind() kind        { return kindSetPlan }
 func (StageSaved) kind() kind     { return kindStageSaved }
-func (WantSave) kind() kind       { return kindWantSave }
+func (WantPause) kind() kind      { return kindWantPause }
 func (WantStop) kind() kind       { return kindWantStop }
 func (Resume) kind() kind         { return kindResume }
 func (Finish) kind() kind         { return kindFinish }
+func (Rollback) kind() kind       { return kindRollback }
 
 const (
 	// MaxEntryBytes bounds an encoded entry: a plan of planner.MaxPlanBytes and reasons.
@@ -168,14 +181,16 @@ func decodeBody(k kind, body []byte) (Entry, error) {
 		return strict[SetPlan](body)
 	case kindStageSaved:
 		return strict[StageSaved](body)
-	case kindWantSave:
-		return strict[WantSave](body)
+	case kindWantPause:
+		return strict[WantPause](body)
 	case kindWantStop:
 		return strict[WantStop](body)
 	case kindResume:
 		return strict[Resume](body)
 	case kindFinish:
 		return strict[Finish](body)
+	case kindRollback:
+		return strict[Rollback](body)
 	}
 	return nil, errors.New("unknown kind")
 }

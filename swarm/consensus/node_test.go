@@ -46,7 +46,7 @@ func TestFollowerProposes(t *testing.T) {
 		if !errors.Is(err, ErrStale) || !errors.Is(err, ErrRejected) {
 			t.Errorf("a stale entry through a follower gives %v", err)
 		}
-		if err := f.Propose(context.Background(), WantSave{Count: 7}); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
+		if err := f.Propose(context.Background(), WantPause{Count: 7}); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
 			t.Errorf("a refused entry through a follower gives %v", err)
 		}
 	})
@@ -69,8 +69,8 @@ func TestLeaderCrash(t *testing.T) {
 				if l.State().Run == nil {
 					t.Error("the new leader lost the run")
 				}
-				c.must(c.follower(), WantSave{Count: 1})
-				c.everywhere("the wish", func(s State) bool { return s.SaveWanted == 1 })
+				c.must(c.follower(), WantPause{Count: 1})
+				c.everywhere("the wish", func(s State) bool { return s.PauseWanted == 1 })
 			})
 		})
 	}
@@ -94,18 +94,18 @@ func TestPartition(t *testing.T) {
 			l = c.leader()
 			return l != nil && l != old
 		})
-		c.must(l, WantSave{Count: 1})
+		c.must(l, WantPause{Count: 1})
 		if err := <-done; !errors.Is(err, ErrNoLeader) {
 			t.Errorf("the minority's proposal gives %v", err)
 		}
-		if s := old.State(); s.StopWanted || s.SaveWanted != 0 {
+		if s := old.State(); s.StopWanted || s.PauseWanted != 0 {
 			t.Error("the minority changed its state")
 		}
 		if _, _, self := old.Leader(); self {
 			t.Error("the minority has a leader")
 		}
 		c.net.partition()
-		c.everywhere("one history", func(s State) bool { return s.SaveWanted == 1 && !s.StopWanted })
+		c.everywhere("one history", func(s State) bool { return s.PauseWanted == 1 && !s.StopWanted })
 	})
 }
 
@@ -142,7 +142,7 @@ func TestJoinThroughSnapshot(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.must(c.leader(), testRun())
 		for i := range uint64(trailingLogs + 2) {
-			c.must(c.leader(), WantSave{Count: i + 1})
+			c.must(c.leader(), WantPause{Count: i + 1})
 		}
 		l := c.leader()
 		if err := l.raft.Snapshot().Error(); err != nil {
@@ -152,13 +152,13 @@ func TestJoinThroughSnapshot(t *testing.T) {
 			t.Fatalf("the log still begins at %d", first)
 		}
 		n := c.join("d")
-		c.until("the state at the new node", func() bool { return n.State().SaveWanted == trailingLogs+2 })
+		c.until("the state at the new node", func() bool { return n.State().PauseWanted == trailingLogs+2 })
 		if head, err := (&snapshotStore{kv: c.kv["d"]}).head(); err != nil || head.Number == 0 {
 			t.Errorf("it came without a snapshot: %v", err)
 		}
 		c.crash("d")
 		c.start("d")
-		c.until("the state after a restart", func() bool { return c.nodes["d"].State().SaveWanted == trailingLogs+2 })
+		c.until("the state after a restart", func() bool { return c.nodes["d"].State().PauseWanted == trailingLogs+2 })
 	})
 }
 
@@ -184,7 +184,7 @@ func TestLeave(t *testing.T) {
 				if m, _ := last.State().Member(last.self); m.State != Active {
 					t.Errorf("the last node is %s", m.State)
 				}
-				c.must(last, WantSave{Count: 1})
+				c.must(last, WantPause{Count: 1})
 			})
 		})
 	}
@@ -226,8 +226,8 @@ func TestSevenNodes(t *testing.T) {
 			c.crash(c.leader().self)
 			c.until("the next leader", func() bool { return c.leader() != nil })
 		}
-		c.must(c.follower(), WantSave{Count: 1})
-		c.everywhere("the wish", func(s State) bool { return s.SaveWanted == 1 })
+		c.must(c.follower(), WantPause{Count: 1})
+		c.everywhere("the wish", func(s State) bool { return s.PauseWanted == 1 })
 	})
 }
 

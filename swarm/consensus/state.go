@@ -12,6 +12,8 @@ const (
 	// MaxMembers bounds the members that are not gone: each receives the whole log from
 	// the leader. As many gone ones are remembered.
 	MaxMembers = 64
+	// MaxOlder bounds the complete checkpoints that are remembered beside the newest.
+	MaxOlder = 8
 	// MaxPending bounds the steps whose checkpoint is incomplete; the oldest is dropped.
 	MaxPending = 4
 	// MaxCheckpointChunks bounds the chunks of one checkpoint: 64 GiB in 4 MiB chunks.
@@ -92,21 +94,28 @@ type State struct {
 	Plan      planner.Plan `json:"plan"`
 	Term      planner.Term `json:"term"`
 	PlanEpoch uint64       `json:"plan_epoch"`
-	// PlanSaves is what SaveWanted was then: later wishes are for the plan's coordinator.
-	PlanSaves uint64   `json:"plan_saves"`
-	Reasons   []string `json:"reasons,omitempty"`
+	// PlanPauses is what PauseWanted was then: a later wish is for the plan's coordinator.
+	PlanPauses uint64   `json:"plan_pauses"`
+	Reasons    []string `json:"reasons,omitempty"`
 	// Checkpoint is the newest complete one, Pending the incomplete ones of the current
 	// generation by ascending step.
 	Checkpoint Checkpoint   `json:"checkpoint"`
 	Pending    []Checkpoint `json:"pending,omitempty"`
-	// SaveWanted counts the checkpoints asked for out of turn.
-	SaveWanted uint64 `json:"save_wanted"`
+	// Older are the complete checkpoints before it that are kept, newest first: what is
+	// left when nobody has the newest one's chunks any more.
+	Older []Checkpoint `json:"older,omitempty"`
+	// PauseWanted counts the pauses asked for: the plan's workers save their newest step and
+	// wait for the next plan.
+	PauseWanted uint64 `json:"pause_wanted"`
 	// StopWanted asks all nodes to save and stop; Resume takes it back. Finished is set
 	// once, when the last step is done; Sample is what the model wrote then.
 	StopWanted bool   `json:"stop_wanted"`
 	Finished   bool   `json:"finished"`
 	Sample     string `json:"sample,omitempty"`
 }
+
+// Paused tells whether a pause was asked of the current plan.
+func (s State) Paused() bool { return s.Plan.Generation != 0 && s.PauseWanted > s.PlanPauses }
 
 // Member finds a member of the roster.
 func (s State) Member(peer planner.PeerID) (Member, bool) {

@@ -1,0 +1,76 @@
+package node
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"pnode/node/api"
+	"pnode/planner"
+)
+
+// sharedState is what the run loop and the planner tell to status and heartbeats.
+type sharedState struct {
+	mu       sync.Mutex // guards what follows
+	phase    Phase
+	stalled  planner.Generation
+	stallWhy error
+	blocked  string // why the planner, if this node is, has no plan
+	savedAt  time.Time
+	why      string    // nothing moves; empty while things do
+	whySince time.Time // of why
+	whyTold  bool
+}
+
+// phaseChanged keeps the phase where others can read it.
+func (n *Node) phaseChanged(from, to Phase) {
+	n.shared.mu.Lock()
+	n.shared.phase = to
+	n.shared.mu.Unlock()
+	n.log.Info("phase", "from", from, "to", to)
+	n.hub.Publish(api.Event{Kind: api.KindState, Message: to.String()})
+}
+
+func (n *Node) setStalled(g planner.Generation, why error) {
+	n.shared.mu.Lock()
+	defer n.shared.mu.Unlock()
+	n.shared.stalled, n.shared.stallWhy = g, why
+}
+
+// isStalled tells whether this node gave up the current generation.
+func (n *Node) isStalled() bool {
+	n.shared.mu.Lock()
+	defer n.shared.mu.Unlock()
+	return n.shared.stalled != 0
+}
+
+// setBlocked notes why the planner has no plan; empty is that it has, or another node leads.
+func (n *Node) setBlocked(why string) {
+	n.shared.mu.Lock()
+	defer n.shared.mu.Unlock()
+	n.shared.blocked = why
+}
+
+// tell takes in why nothing moves and says whether it is time to tell.
+func (s *sharedState) tell(why string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != why {
+		s.why, s.whySince, s.whyTold = why, now, false
+	}
+	if why == "" || s.whyTold || now.Sub(s.whySince) < tellAfter {
+		return false
+	}
+	s.whyTold = true
+	return true
+}
+
+// fillBeat puts the shared state into a heartbeat.
+func (s *sharedState) fillBeat(b *Beat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.Phase, b.Stalled, b.Blocked = s.phase.String(), s.stalled, s.blocked
+	if s.stallWhy != nil {
+		b.Reason, b.Lacks = s.stallWhy.Error(), errors.Is(s.stallWhy, errNoChunks)
+	}
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+func TestWhyNothingMoves(t *testing.T) {
+	three := consensus.Quorum{Voters: []planner.PeerID{"a", "b", "c"}}
+	for _, c := range []struct {
+		name string
+		view waitView
+		want string
+	}{
+		{"all is well", waitView{Quorum: three}, ""},
+		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: []planner.PeerID{"b", "c"}}, ""},
+		{
+			"the majority is away",
+			waitView{Quorum: three, Leaderless: 5 * time.Second, Away: []planner.PeerID{"b", "c"}, Checkpoint: 50, Stalled: 2},
+			"1 of the run's 3 voters up, 2 must be (silent: b, c). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself",
+		},
+		{"all voters are there", waitView{Quorum: three, Leaderless: 5 * time.Second}, "the run has no planner: its voters are electing one, or this node is cut off from them"},
+		{"a new node", waitView{Leaderless: 5 * time.Second}, "no planner of the run answers yet"},
+		{"the planner cannot plan", waitView{Quorum: three, Blocked: "too little memory", Stalled: 3}, "too little memory"},
+		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b")}, "generation 3 was given up, a new plan will follow: lost b"},
+	} {
+		if got := c.view.why(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWaitingIsToldOnceAndNotAtOnce(t *testing.T) {
+	var s sharedState
+	now := time.Unix(1000, 0)
+	for i, c := range []struct {
+		why   string
+		after time.Duration
+		want  bool
+	}{
+		{"lost b", 0, false},
+		{"lost b", tellAfter, true},
+		{"lost b", 2 * tellAfter, false},
+		{"lost c", 3 * tellAfter, false},
+		{"", 4 * tellAfter, false},
+		{"lost c", 5 * tellAfter, false},
+		{"lost c", 6 * tellAfter, true},
+	} {
+		if got := s.tell(c.why, now.Add(c.after)); got != c.want {
+			t.Errorf("look %d at %q: %v, want %v", i, c.why, got, c.want)
+		}
+	}
+}
