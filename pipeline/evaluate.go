@@ -44,8 +44,9 @@ func (w *Worker) evaluateMicro(ctx context.Context, step planner.Step, micro pla
 		return 0, err
 	}
 	defer w.slots.drop(micro)
-	if w.last() {
-		return w.losses[micro], nil
+	if slot := w.slots.of(micro); w.last() {
+		w.stack.Loss(w.queue, slot)
+		return w.meanLoss(slot)
 	}
 	return 0, w.send(ctx, w.stack.Output(w.slots.of(micro)), w.neighbour(wire.Activation, step, int(w.cfg.Stage)+1, micro))
 }

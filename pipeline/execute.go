@@ -33,7 +33,7 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	}
 }
 
-// forward runs micro through the stage; on the last stage it also reads the loss.
+// forward runs micro through the stage.
 func (w *Worker) forward(ctx context.Context, step planner.Step, micro planner.Micro) error {
 	slot, err := w.slots.take(micro)
 	if err != nil {
@@ -45,26 +45,17 @@ func (w *Worker) forward(ctx context.Context, step planner.Step, micro planner.M
 	} else if err := w.receive(ctx, w.stack.Input(slot), w.neighbour(wire.Activation, step, int(w.cfg.Stage), micro)); err != nil {
 		return err
 	}
-	begin := time.Now()
-	if w.last() {
-		w.stack.SetTargets(w.queue, slot, targets)
-	}
-	w.stack.Forward(w.queue, slot, w.lossScale())
-	if w.last() {
-		loss, err := w.meanLoss(slot)
-		if err != nil {
-			return err
+	return w.timed(&w.times.Forward, func() {
+		if w.last() {
+			w.stack.SetTargets(w.queue, slot, targets)
 		}
-		w.losses[micro] = loss
-	} else if err := w.queue.Sync(); err != nil {
-		return err
-	}
-	w.times.Forward += time.Since(begin)
-	return nil
+		w.stack.Forward(w.queue, slot)
+	})
 }
 
 // backward computes the gradient of the stage's input and, unless the program splits the
-// two, adds the micro-batch to the parameters' gradients.
+// two, adds the micro-batch to the parameters' gradients. On the last stage the loss comes
+// with it.
 func (w *Worker) backward(ctx context.Context, step planner.Step, a schedule.Action) error {
 	slot := w.slots.of(a.Micro)
 	if !w.last() {
@@ -72,14 +63,20 @@ func (w *Worker) backward(ctx context.Context, step planner.Step, a schedule.Act
 			return err
 		}
 	}
-	return w.timed(&w.times.Backward, func() {
+	err := w.timed(&w.times.Backward, func() {
 		if a.Op == schedule.BackwardInput {
-			w.stack.BackwardInput(w.queue, slot)
+			w.stack.BackwardInput(w.queue, slot, w.lossScale())
 			return
 		}
-		w.stack.Backward(w.queue, slot)
-		w.slots.paid(a.Micro)
+		w.stack.Backward(w.queue, slot, w.lossScale())
 	})
+	if err == nil && w.last() {
+		w.losses[a.Micro], err = w.meanLoss(slot)
+	}
+	if err == nil && a.Op == schedule.Backward {
+		w.slots.paid(a.Micro)
+	}
+	return err
 }
 
 func (w *Worker) backwardWeight(micro planner.Micro) error {

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"fmt"
 	"math"
 
 	"pnode/kernels"
@@ -10,43 +9,15 @@ import (
 )
 
 // Optimizer is AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2) over
-// the flat vectors of a stage's layers.
-type Optimizer struct {
-	train   planner.TrainSpec
-	device  kernels.Device
-	moments map[int]moments // by global layer index
-}
+// the flat vectors of a stage's layers. The stack holds its moments.
+type Optimizer struct{ train planner.TrainSpec }
 
-// moments are the first and second moment of one layer, [LayerLen] each.
-type moments struct{ m, v kernels.Buffer }
-
-func newOptimizer(device kernels.Device, cfg model.Config, train planner.TrainSpec, layers planner.LayerRange) (*Optimizer, error) {
-	o := &Optimizer{train: train, device: device, moments: map[int]moments{}}
-	for l := layers.First; l < layers.End; l++ {
-		m, err := device.Alloc(kernels.F32, cfg.LayerLen(l))
-		if err != nil {
-			o.Close()
-			return nil, fmt.Errorf("pipeline: optimizer state of layer %d: %w", l, err)
-		}
-		v, err := device.Alloc(kernels.F32, cfg.LayerLen(l))
-		if err != nil {
-			m.Free()
-			o.Close()
-			return nil, fmt.Errorf("pipeline: optimizer state of layer %d: %w", l, err)
-		}
-		o.moments[l] = moments{m: m, v: v}
-	}
-	return o, nil
-}
-
-// Close gives the moments' memory back.
-func (o *Optimizer) Close() {
-	for l, s := range o.moments {
-		s.m.Free()
-		s.v.Free()
-		delete(o.moments, l)
-	}
-}
+// The vectors of AdamW's state, as numbered by Stack.Moment.
+const (
+	firstMoment = iota
+	secondMoment
+	momentVectors
+)
 
 // LearningRate is the rate of update step (from 1): linear warm-up to LR, then a cosine
 // down to MinLR at the last step.
@@ -62,7 +33,7 @@ func LearningRate(t planner.TrainSpec, step planner.Step) float64 {
 }
 
 // scalars are the numbers of update step with gradients multiplied by gradScale.
-func (o *Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWScalars {
+func (o Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWScalars {
 	t := o.train
 	n := float64(step)
 	return kernels.AdamWScalars{
@@ -74,11 +45,11 @@ func (o *Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWS
 
 // update enqueues update step of every layer of the stack. Tensors next to each other
 // with the same decay are one call.
-func (o *Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config, layers planner.LayerRange, step planner.Step, gradScale float64) {
+func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config, layers planner.LayerRange, step planner.Step, gradScale float64) {
 	s := o.scalars(step, gradScale)
 	for l := layers.First; l < layers.End; l++ {
 		params, grads := stack.Params(l), stack.Grads(l)
-		m, v := kernels.Whole(o.moments[l].m), kernels.Whole(o.moments[l].v)
+		m, v := stack.Moment(l, firstMoment), stack.Moment(l, secondMoment)
 		for _, run := range decayRuns(cfg.LayerTensors(l), cfg.LayerLen(l)) {
 			s.Decay = 0
 			if run.decay {

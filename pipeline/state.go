@@ -34,8 +34,7 @@ func LayerParams(cfg model.Config, layer int, state []byte) []byte {
 
 // parts are the three vectors of a layer's state in stored order.
 func (w *Worker) parts(layer int) [3]kernels.View {
-	m := w.opt.moments[layer]
-	return [3]kernels.View{w.stack.Params(layer), kernels.Whole(m.m), kernels.Whole(m.v)}
+	return [3]kernels.View{w.stack.Params(layer), w.stack.Moment(layer, firstMoment), w.stack.Moment(layer, secondMoment)}
 }
 
 // save copies the stage's state and hands it to the keeper on a goroutine of its own.

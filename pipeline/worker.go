@@ -80,7 +80,7 @@ type Worker struct {
 	stack   *model.Stack
 	queue   kernels.Queue
 	actions []schedule.Action
-	opt     *Optimizer
+	opt     Optimizer
 	slots   slots
 	square  kernels.Buffer // [1] result of SumSquares
 	losses  map[planner.Micro]float64
@@ -119,14 +119,12 @@ func (w *Worker) build() error {
 	train, layers := w.cfg.Run.Train, w.place.Layers
 	w.stack, err = model.NewStack(model.StackConfig{
 		Device: w.cfg.Device, Model: w.cfg.Run.Model, First: layers.First, End: layers.End,
-		MicroBatch: train.MicroBatch, Slots: w.slots.count(), SplitBackward: splits(w.actions),
+		MicroBatch: train.MicroBatch, Slots: w.slots.count(), SplitBackward: splits(w.actions), Moments: momentVectors,
 	})
 	if err != nil {
 		return fmt.Errorf("pipeline: layers [%d,%d): %w", layers.First, layers.End, err)
 	}
-	if w.opt, err = newOptimizer(w.cfg.Device, w.cfg.Run.Model, train, layers); err != nil {
-		return err
-	}
+	w.opt = Optimizer{train: train}
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
@@ -259,9 +257,6 @@ func (w *Worker) Close() {
 	}
 	if w.square != nil {
 		w.square.Free()
-	}
-	if w.opt != nil {
-		w.opt.Close()
 	}
 	if w.stack != nil {
 		w.stack.Close()

@@ -25,8 +25,8 @@ func BenchmarkStep(b *testing.B) {
 				flops += c.ForwardFLOPs + c.InputFLOPs + c.WeightFLOPs
 			}
 			for b.Loop() {
-				r.first().Forward(r.queue, 0, 1e-3)
-				r.first().Backward(r.queue, 0)
+				r.first().Forward(r.queue, 0)
+				r.first().Backward(r.queue, 0, 1e-3)
 				r.sync()
 			}
 			seconds := b.Elapsed().Seconds() / float64(b.N)

@@ -2,108 +2,90 @@ package model
 
 import "pnode/kernels"
 
-// layer is one layer bound to the buffers of one slot. backwardInput computes what the
-// layer before needs; backwardWeight adds to the gradients and may follow any time later
-// when the stack keeps its activation gradients (StackConfig.SplitBackward).
-type layer interface {
-	forward(q issuer)
-	backwardInput(q issuer)
-	backwardWeight(q issuer)
-}
-
-// boundary are the residual stream and its gradient before and after a layer, [N,C].
-type boundary struct {
-	x, y   kernels.View
-	dx, dy kernels.View
-}
-
-// block is a pre-LayerNorm transformer block:
+// block is a pre-normalised transformer block, two branches of the residual stream:
 //
-//	mid = x + proj(attention(qkv(ln1(x))))
-//	y   = mid + down(gelu(up(ln2(mid))))
+//	mid = x + output(attention(qkv(norm(x))))
+//	y   = mid + down(activation(up(norm(mid))))
 type block struct {
-	boundary
-	shape                kernels.AttentionShape
-	ln1, ln2             norm
-	qkv, proj, up, down  linear
-	n                    int // rows B*T
-	a                    blockActivations
-	d                    blockDeltas
-	dattended, attnDelta kernels.View // scratch [N,C], [B,H,T]
+	level     Recompute
+	attention attention
+	mlp       mlp
 }
 
-// blockActivations are kept from forward to backward.
-type blockActivations struct {
-	ln1      kernels.View // [N,C]
-	qkv      kernels.View // [N,3C]
-	attended kernels.View // [N,C]
-	lse      kernels.View // [B,H,T]
-	mid      kernels.View // [N,C]
-	ln2      kernels.View // [N,C]
-	up       kernels.View // [N,4C]
-	gelu     kernels.View // [N,4C]
-}
-
-// blockDeltas are activation gradients that backwardWeight reads after backwardInput.
-type blockDeltas struct {
-	up  kernels.View // [N,4C]
-	ln2 kernels.View // [N,C]
-	mid kernels.View // [N,C]
-	qkv kernels.View // [N,3C]
-	ln1 kernels.View // [N,C]
-}
-
-func newBlock(b *builder, v vectors, io boundary) *block {
-	n, c := b.rows, b.model.Channels
-	k := &block{boundary: io, shape: b.attention(), n: n, d: b.blockDeltas()}
-	k.ln1 = v.norm(&b.mem.saved, n, c)
-	k.qkv = v.linear(3*c, c)
-	k.proj = v.linear(c, c)
-	k.ln2 = v.norm(&b.mem.saved, n, c)
-	k.up = v.linear(4*c, c)
-	k.down = v.linear(c, 4*c)
-	s := &b.mem.saved
-	k.a = blockActivations{
-		ln1: s.take(n * c), qkv: s.take(n * 3 * c), attended: s.take(n * c), lse: s.take(n * b.model.Heads),
-		mid: s.take(n * c), ln2: s.take(n * c), up: s.take(n * 4 * c), gelu: s.take(n * 4 * c),
-	}
-	k.dattended, k.attnDelta = b.shared.dattended, b.shared.attnDelta
-	return k
+func newBlock(b *builder, v vectors, io boundary, level Recompute) *block {
+	mid := b.activations(level, RecomputeBlock).take(b.rows * b.model.Channels)
+	d := newBlockDeltas(b)
+	first := boundary{x: io.x, y: mid, dx: io.dx, dy: d.mid}
+	second := boundary{x: mid, y: io.y, dx: d.mid, dy: io.dy}
+	return &block{level: level, attention: newAttention(b, &v, first, level, d), mlp: newMLP(b, &v, second, level, d)}
 }
 
 func (k *block) forward(q issuer) {
-	n, nc := k.n, k.x.Len
-	k.ln1.forward(q, k.a.ln1, k.x, n)
-	k.qkv.forward(q, k.a.qkv, k.a.ln1, n)
-	q.Do(kernels.AttentionForward(k.a.attended, k.a.lse, k.a.qkv, kernels.View{}, k.shape))
-	k.proj.forward(q, k.a.mid, k.a.attended, n)
-	q.Do(kernels.Add(k.a.mid, k.x, k.a.mid, nc))
-	k.ln2.forward(q, k.a.ln2, k.a.mid, n)
-	k.up.forward(q, k.a.up, k.a.ln2, n)
-	q.Do(kernels.GELUForward(k.a.gelu, k.a.up, k.a.up.Len))
-	k.down.forward(q, k.y, k.a.gelu, n)
-	q.Do(kernels.Add(k.y, k.a.mid, k.y, nc))
+	k.attention.forward(q)
+	k.mlp.forward(q)
+}
+
+func (k *block) backward(q issuer) {
+	k.restoreInput(q)
+	k.input(q)
+	if k.level == RecomputeOutputs {
+		k.restoreOutputs(q)
+	}
+	k.weight(q)
 }
 
 func (k *block) backwardInput(q issuer) {
-	n := k.n
-	k.down.backwardInput(q, k.d.up, k.dy, n)
-	q.Do(kernels.GELUBackward(k.d.up, k.d.up, k.a.up, k.d.up.Len))
-	k.up.backwardInput(q, k.d.ln2, k.d.up, n)
-	k.ln2.backwardInput(q, k.d.mid, k.d.ln2, k.a.mid, k.dy, n)
-
-	k.proj.backwardInput(q, k.dattended, k.d.mid, n)
-	q.Do(kernels.AttentionBackward(k.d.qkv, k.attnDelta, k.dattended, k.a.qkv, k.a.attended, k.a.lse, kernels.View{}, k.shape))
-	k.qkv.backwardInput(q, k.d.ln1, k.d.qkv, n)
-	k.ln1.backwardInput(q, k.dx, k.d.ln1, k.x, k.d.mid, n)
+	k.restoreInput(q)
+	k.input(q)
 }
 
 func (k *block) backwardWeight(q issuer) {
-	n := k.n
-	k.down.backwardWeight(q, k.dy, k.a.gelu, n)
-	k.up.backwardWeight(q, k.d.up, k.a.ln2, n)
-	k.ln2.backwardWeight(q, k.d.ln2, k.a.mid, n)
-	k.proj.backwardWeight(q, k.d.mid, k.a.attended, n)
-	k.qkv.backwardWeight(q, k.d.qkv, k.a.ln1, n)
-	k.ln1.backwardWeight(q, k.d.ln1, k.x, n)
+	k.restoreInput(q)
+	if k.level == RecomputeOutputs {
+		k.restoreOutputs(q)
+	}
+	k.weight(q)
+}
+
+// restoreInput computes again what the input pass reads and the level dropped, and with
+// it all that the weight pass reads.
+func (k *block) restoreInput(q issuer) {
+	if k.level == RecomputeBlock {
+		k.attention.forward(q)
+		k.mlp.prepare(q)
+	}
+}
+
+// restoreOutputs computes again what only the weight pass reads.
+func (k *block) restoreOutputs(q issuer) {
+	k.attention.normalise(q)
+	k.mlp.normalise(q)
+	k.mlp.activate(q)
+}
+
+func (k *block) input(q issuer) {
+	k.mlp.backwardInput(q)
+	k.attention.backwardInput(q)
+}
+
+func (k *block) weight(q issuer) {
+	k.mlp.backwardWeight(q)
+	k.attention.backwardWeight(q)
+}
+
+// blockDeltas are activation gradients that the weight pass reads after the input pass.
+type blockDeltas struct {
+	mid           kernels.View // [N,C] of the stream between the branches
+	hidden        kernels.View // [N,F]
+	mlpNorm       kernels.View // [N,C]
+	qkv           kernels.View // [N,(H+2K)D]
+	attentionNorm kernels.View // [N,C]
+}
+
+func newBlockDeltas(b *builder) blockDeltas {
+	d, n, c := b.deltas(), b.rows, b.model.Channels
+	return blockDeltas{
+		mid: d.take(n * c), hidden: d.take(n * b.model.MLP), mlpNorm: d.take(n * c),
+		qkv: d.take(n * b.model.qkvWidth()), attentionNorm: d.take(n * c),
+	}
 }

@@ -4,71 +4,52 @@ import "pnode/kernels"
 
 // builder binds layers to memory. It runs twice: once to measure, once on the buffers.
 type builder struct {
-	model  Config
-	batch  int
-	rows   int  // N = B*T
-	split  bool // activation gradients live until backwardWeight: a set for each layer and slot
-	mem    *memory
-	shared sharedDeltas
-}
-
-// sharedDeltas are activation gradients that no pass needs once its layer is done; the
-// layers of all slots share them. Without split that is all but the boundaries' own.
-type sharedDeltas struct {
-	dattended kernels.View    // [N,C]
-	attnDelta kernels.View    // [B,H,T]
-	residual  [2]kernels.View // [N,C] gradient of the residual stream, in turns
-	block     blockDeltas
-	head      kernels.View // [N,C]
+	model    Config // resolved
+	batch    int
+	rows     int  // N = B*T
+	split    bool // activation gradients live until backwardWeight: a set for each layer and slot
+	logits   int  // rows of logits at a time; 0: default
+	mem      *memory
+	residual [2]kernels.View // [N,C] gradient of the residual stream, in turns, unless split
 }
 
 func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
-		model: cfg.Model, batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
-		split: cfg.SplitBackward, mem: mem,
+		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
+		split: cfg.SplitBackward, logits: cfg.LogitRows, mem: mem,
 	}
-	nc := b.rows * b.model.Channels
-	b.shared.dattended = mem.deltas.take(nc)
-	b.shared.attnDelta = mem.deltas.take(b.rows * b.model.Heads)
 	if !b.split {
-		b.shared.residual = [2]kernels.View{mem.deltas.take(nc), mem.deltas.take(nc)}
-		b.shared.block = b.takeBlockDeltas()
-		b.shared.head = mem.deltas.take(nc)
+		for i := range b.residual {
+			b.residual[i] = mem.deltas.take(b.rows * b.model.Channels)
+		}
 	}
 	return b
 }
 
-func (b *builder) attention() kernels.AttentionShape {
-	m := b.model
-	return kernels.AttentionShape{B: b.batch, T: m.Context, H: m.Heads, K: m.Heads, D: m.Channels / m.Heads}
-}
-
-func (b *builder) takeBlockDeltas() blockDeltas {
-	d, nc := &b.mem.deltas, b.rows*b.model.Channels
-	return blockDeltas{up: d.take(4 * nc), ln2: d.take(nc), mid: d.take(nc), qkv: d.take(3 * nc), ln1: d.take(nc)}
-}
-
-func (b *builder) blockDeltas() blockDeltas {
-	if b.split {
-		return b.takeBlockDeltas()
+// activations is where a tensor lies that levels from `dropped` on drop: beyond its layer's
+// pass it lives only if kept.
+func (b *builder) activations(level, dropped Recompute) *arena {
+	if level >= dropped {
+		return &b.mem.layer
 	}
-	return b.shared.block
+	return &b.mem.saved
 }
 
-func (b *builder) headDelta() kernels.View {
+// deltas is where activation gradients lie that the weight pass reads.
+func (b *builder) deltas() *arena {
 	if b.split {
-		return b.mem.deltas.take(b.rows * b.model.Channels)
+		return &b.mem.deltas
 	}
-	return b.shared.head
+	return &b.mem.layer
 }
 
-// residual is the gradient of the residual stream between two layers of the stack: in
+// residualDelta is the gradient of the residual stream between two layers of the stack, in
 // front of local layer k.
-func (b *builder) residual(k int) kernels.View {
+func (b *builder) residualDelta(k int) kernels.View {
 	if b.split {
 		return b.mem.deltas.take(b.rows * b.model.Channels)
 	}
-	return b.shared.residual[k%2]
+	return b.residual[k%2]
 }
 
 // slotState is one micro-batch in flight.
@@ -80,14 +61,15 @@ type slotState struct {
 	saved  []int          // elements each layer keeps from forward to backward
 }
 
-// slot binds a set of activations to layers [first,end) with these parameters.
-func (b *builder) slot(first, end int, params, grads []kernels.View) slotState {
-	s := b.stream(first, end)
-	for i := range end - first {
+// slot binds a set of activations to the layers of cfg with these parameters.
+func (b *builder) slot(cfg StackConfig, params, grads []kernels.View) slotState {
+	s := b.stream(cfg.First, cfg.End)
+	for i := range cfg.End - cfg.First {
 		before := b.mem.saved.used + b.mem.ids.used
+		b.mem.layer.rewind()
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
-		v := vectors{params: params[i], grads: grads[i], tensors: b.model.LayerTensors(first + i)}
-		switch first + i {
+		v := vectors{params: params[i], grads: grads[i], model: b.model, tensors: b.model.LayerTensors(cfg.First + i)}
+		switch cfg.First + i {
 		case 0:
 			s.embed = newEmbedding(b, v, io)
 			s.layers = append(s.layers, s.embed)
@@ -95,7 +77,7 @@ func (b *builder) slot(first, end int, params, grads []kernels.View) slotState {
 			s.head = newHead(b, v, io)
 			s.layers = append(s.layers, s.head)
 		default:
-			s.layers = append(s.layers, newBlock(b, v, io))
+			s.layers = append(s.layers, newBlock(b, v, io, cfg.level(i)))
 		}
 		s.saved = append(s.saved, b.mem.saved.used+b.mem.ids.used-before+s.x[i+1].Len)
 	}
@@ -113,7 +95,7 @@ func (b *builder) stream(first, end int) slotState {
 		case k == 0 || k == n:
 			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.mem.deltas.take(nc)
 		default:
-			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.residual(k)
+			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.residualDelta(k)
 		}
 	}
 	return s

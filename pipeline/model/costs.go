@@ -8,45 +8,62 @@ import (
 
 // LayerCost is what one layer costs for one micro-batch.
 type LayerCost struct {
-	// ForwardFLOPs, InputFLOPs and WeightFLOPs are the work of forward (with the loss),
-	// BackwardInput and BackwardWeight.
+	// ForwardFLOPs, InputFLOPs and WeightFLOPs are the work of Forward, of BackwardInput
+	// and of what Backward does beyond BackwardInput. The losses belong to the input pass.
 	ForwardFLOPs, InputFLOPs, WeightFLOPs int64
+	// SplitFLOPs is what BackwardWeight does again after BackwardInput: logits of the head.
+	SplitFLOPs int64
 	// ParamBytes is the size of the parameters; gradients and each moment add as much.
 	ParamBytes int64
 	// SavedBytes is what a slot keeps from forward to backward, the layer's output
-	// included, its input not.
+	// included, its input not, when nothing is recomputed.
 	SavedBytes int64
 	// BoundaryBytes is the size of the output [B,T,C], and of its gradient, where the
 	// next layer is elsewhere; 0 for the head.
 	BoundaryBytes int64
+	// Lean is the same for each level of recomputation, RecomputeNothing first.
+	Lean [recomputeLevels]LeanCost
+}
+
+// LeanCost is what a level of recomputation costs a layer and what it keeps.
+type LeanCost struct {
+	SavedBytes     int64 // in place of LayerCost's
+	RecomputeFLOPs int64 // of Backward, beyond LayerCost's
 }
 
 // Costs gives every layer's cost for micro-batches of that many sequences: the op table's
 // figures summed over the calls that the layers issue. It panics when the configuration
 // is not valid or no stack could have such micro-batches.
 func (c Config) Costs(microBatch int) []LayerCost {
-	cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1}
-	if err := cfg.validate(); err != nil {
-		panic(fmt.Sprintf("model: costs: %v", err))
-	}
-	s := &Stack{cfg: cfg, mem: newMemory()}
-	s.build() // no device: the layers are bound to sizes only
-	f := s.slots[0]
 	costs := make([]LayerCost, c.Layers())
-	for i, l := range f.layers {
-		costs[i] = LayerCost{
-			ForwardFLOPs: countFLOPs(l.forward),
-			InputFLOPs:   countFLOPs(l.backwardInput),
-			WeightFLOPs:  countFLOPs(l.backwardWeight),
-			ParamBytes:   4 * int64(c.LayerLen(i)),
-			SavedBytes:   4 * int64(f.saved[i]),
+	for level := range recomputeLevels {
+		cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Recompute: level.Uniform(c.Layers())}
+		if err := cfg.validate(); err != nil {
+			panic(fmt.Sprintf("model: costs: %v", err))
 		}
-		if i < c.Layers()-1 {
-			costs[i].BoundaryBytes = 4 * int64(f.x[i+1].Len)
+		f := measured(cfg).slots[0]
+		for i, l := range f.layers {
+			if level == RecomputeNothing {
+				costs[i] = layerCost(l)
+				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), 4*int64(f.saved[i])
+				costs[i].BoundaryBytes = 4 * int64(f.x[i+1].Len)
+			}
+			costs[i].Lean[level] = LeanCost{
+				SavedBytes:     4 * int64(f.saved[i]),
+				RecomputeFLOPs: countFLOPs(l.backward) - costs[i].InputFLOPs - costs[i].WeightFLOPs,
+			}
 		}
 	}
-	costs[c.Layers()-1].ForwardFLOPs += countFLOPs(func(q issuer) { f.head.loss(q, 1) })
 	return costs
+}
+
+// layerCost counts the work of a layer that recomputes nothing.
+func layerCost(l layer) LayerCost {
+	whole, input := countFLOPs(l.backward), countFLOPs(l.backwardInput)
+	return LayerCost{
+		ForwardFLOPs: countFLOPs(l.forward), InputFLOPs: input, WeightFLOPs: whole - input,
+		SplitFLOPs: input + countFLOPs(l.backwardWeight) - whole,
+	}
 }
 
 // flopCount sums the op table's figures over calls.

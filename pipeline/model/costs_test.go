@@ -38,32 +38,57 @@ func within(t *testing.T, what string, layer int, got, estimate int64, margin fl
 	}
 }
 
-// TestCostsAreWhatAStepIssues runs one micro-batch on a device that counts.
+// TestCostsAreWhatAStepIssues runs one micro-batch on a device that counts, for each
+// level of recomputation.
 func TestCostsAreWhatAStepIssues(t *testing.T) {
+	for level := range recomputeLevels {
+		t.Run(level.String(), func(t *testing.T) { checkIssued(t, level) })
+	}
+}
+
+func checkIssued(t *testing.T, level Recompute) {
 	var want LayerCost
+	again := int64(0)
 	for _, c := range tiny.Costs(tinyBatch) {
 		want.ForwardFLOPs += c.ForwardFLOPs
 		want.InputFLOPs += c.InputFLOPs
 		want.WeightFLOPs += c.WeightFLOPs
+		want.SplitFLOPs += c.SplitFLOPs
+		again += c.Lean[level].RecomputeFLOPs
 	}
 	device := null.New()
-	s, err := NewStack(StackConfig{Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 1, SplitBackward: true})
+	s, err := NewStack(StackConfig{
+		Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 1, SplitBackward: true, Recompute: level.Uniform(tiny.Layers()),
+	})
 	must(t, err)
 	defer s.Close()
 	q, err := device.NewQueue()
 	must(t, err)
-	phase := func(name string, want int64, enqueue func()) {
+	count := func(enqueue func()) int64 {
 		device.Reset()
 		enqueue()
 		must(t, q.Sync())
-		if got := device.Total().FLOPs; got != want || got == 0 {
+		return device.Total().FLOPs
+	}
+	phase := func(name string, got, want int64) {
+		if got != want || got == 0 {
 			t.Errorf("%s issues %d FLOPs, Costs say %d", name, got, want)
 		}
 	}
-	phase("Forward", want.ForwardFLOPs, func() { s.Forward(q, 0, 1) })
-	phase("BackwardInput", want.InputFLOPs, func() { s.BackwardInput(q, 0) })
-	phase("BackwardWeight", want.WeightFLOPs, func() { s.BackwardWeight(q, 0) })
-	phase("Backward", want.InputFLOPs+want.WeightFLOPs, func() { s.Backward(q, 0) })
+	phase("Forward", count(func() { s.Forward(q, 0) }), want.ForwardFLOPs)
+	phase("Backward", count(func() { s.Backward(q, 0, 1) }), want.InputFLOPs+want.WeightFLOPs+again)
+	input, weight := count(func() { s.BackwardInput(q, 0, 1) }), count(func() { s.BackwardWeight(q, 0) })
+	switch level {
+	case RecomputeNothing:
+		phase("BackwardInput", input, want.InputFLOPs)
+		phase("BackwardWeight", weight, want.WeightFLOPs+want.SplitFLOPs)
+	case RecomputeOutputs:
+		phase("BackwardInput", input, want.InputFLOPs)
+		phase("BackwardWeight", weight, want.WeightFLOPs+want.SplitFLOPs+again)
+	case RecomputeBlock: // in both parts
+		phase("BackwardInput", input, want.InputFLOPs+again)
+		phase("BackwardWeight", weight, want.WeightFLOPs+want.SplitFLOPs+again)
+	}
 }
 
 // TestCostBytes checks sizes against what a stack allocates.
@@ -94,6 +119,73 @@ func TestCostBytes(t *testing.T) {
 	}
 	if got, want := peak(0, 4, 2)-peak(0, 4, 1), sumSaved(costs); got != want {
 		t.Errorf("a slot of the whole model takes %d bytes, Costs say %d", got, want)
+	}
+}
+
+// TestMemoryIsWhatAStackAllocates compares prediction and allocation for stages of every
+// kind.
+func TestMemoryIsWhatAStackAllocates(t *testing.T) {
+	for _, preset := range []string{"nano", "gpt2-124m"} {
+		m, err := Preset(preset)
+		must(t, err)
+		for _, cut := range [][2]int{{0, m.Layers()}, {0, 2}, {1, 3}, {2, m.Layers()}} {
+			for _, slots := range []int{1, 3} {
+				for level := range recomputeLevels {
+					for _, split := range []bool{false, true} {
+						checkMemory(t, StackConfig{
+							Model: m, First: cut[0], End: cut[1], MicroBatch: 2, Slots: slots, SplitBackward: split,
+							Recompute: level.Uniform(cut[1] - cut[0]), Moments: 2,
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkMemory(t *testing.T, cfg StackConfig) {
+	t.Helper()
+	device := null.New()
+	cfg.Device = device
+	want, err := cfg.Memory()
+	must(t, err)
+	s, err := NewStack(cfg)
+	must(t, err)
+	defer s.Close()
+	if got := device.PeakBytes(); got != want.Total() || want.Params == 0 || want.Moments != 2*want.Params {
+		t.Errorf("layers [%d,%d) with %d slots, recompute %v: %d bytes, predicted %+v", cfg.First, cfg.End, cfg.Slots, cfg.Recompute[0], got, want)
+	}
+}
+
+// TestLeanCosts checks that each level keeps what Costs say, and less than the one before.
+func TestLeanCosts(t *testing.T) {
+	costs := tiny.Costs(tinyBatch)
+	saved := func(level Recompute, slots int) int64 {
+		m, err := StackConfig{Model: tiny, First: 1, End: 3, MicroBatch: tinyBatch, Slots: slots, Recompute: level.Uniform(2)}.Memory()
+		must(t, err)
+		return m.Saved
+	}
+	rows := int64(tinyBatch * tiny.Context)
+	stream := 4 * rows * int64(tiny.Channels)
+	for level := range recomputeLevels {
+		// A slot keeps its input besides what its blocks keep.
+		want := stream + costs[1].Lean[level].SavedBytes + costs[2].Lean[level].SavedBytes
+		if got := saved(level, 3) - saved(level, 2); got != want {
+			t.Errorf("recompute %v: a slot keeps %d bytes, Costs say %d", level, got, want)
+		}
+	}
+	block := costs[1].Lean
+	if keep := block[RecomputeNothing]; keep.RecomputeFLOPs != 0 || keep.SavedBytes != costs[1].SavedBytes {
+		t.Errorf("nothing recomputed costs %+v", keep)
+	}
+	if dropped := block[RecomputeNothing].SavedBytes - block[RecomputeOutputs].SavedBytes; dropped != 6*stream {
+		t.Errorf("the outputs of norms and activation take %d bytes, want 6 streams of %d", dropped, stream)
+	}
+	if got := block[RecomputeBlock].SavedBytes; got != stream {
+		t.Errorf("a block computed again keeps %d bytes, want its output's %d", got, stream)
+	}
+	if few, all := block[RecomputeOutputs].RecomputeFLOPs, block[RecomputeBlock].RecomputeFLOPs; few <= 0 || all <= few || all >= costs[1].ForwardFLOPs {
+		t.Errorf("recomputation takes %d and %d of %d FLOPs", few, all, costs[1].ForwardFLOPs)
 	}
 }
 

@@ -23,12 +23,12 @@ func plain(t *testing.T) outcome {
 }
 
 // steps runs three micro-batches forward and back in slot 0.
-func (r *rig) steps(pass func(*Stack, kernels.Queue, int)) outcome {
+func (r *rig) steps(pass pass) outcome {
 	r.t.Helper()
 	var o outcome
 	for micro := range 3 {
-		o.losses = append(o.losses, r.forward(0, micro, outcomeScale))
-		r.backward(0, pass)
+		r.forward(0, micro)
+		o.losses = append(o.losses, r.backward(0, outcomeScale, pass))
 	}
 	o.grads = r.grads()
 	return o
@@ -44,9 +44,16 @@ func compareOutcomes(t *testing.T, got, want outcome) {
 	}
 }
 
-func splitBackward(s *Stack, q kernels.Queue, slot int) {
-	s.BackwardInput(q, slot)
+func splitBackward(s *Stack, q kernels.Queue, slot int, scale float32) {
+	s.BackwardInput(q, slot, scale)
 	s.BackwardWeight(q, slot)
+}
+
+func passOf(split bool) pass {
+	if split {
+		return splitBackward
+	}
+	return (*Stack).Backward
 }
 
 func TestCutsAndSplitsChangeNoBit(t *testing.T) {
@@ -55,12 +62,50 @@ func TestCutsAndSplitsChangeNoBit(t *testing.T) {
 		for _, split := range []bool{false, true} {
 			t.Run(fmt.Sprintf("cuts %v split %v", cuts, split), func(t *testing.T) {
 				r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: cuts, split: split}).load()
-				pass := (*Stack).Backward
-				if split {
-					pass = splitBackward
-				}
-				compareOutcomes(t, r.steps(pass), want)
+				compareOutcomes(t, r.steps(passOf(split)), want)
 			})
+		}
+	}
+}
+
+// TestRecomputationChangesNoBit drops activations and computes them again.
+func TestRecomputationChangesNoBit(t *testing.T) {
+	want := plain(t)
+	for _, level := range []Recompute{RecomputeOutputs, RecomputeBlock} {
+		for _, split := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v split %v", level, split), func(t *testing.T) {
+				r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: []int{2}, level: level, split: split}).load()
+				compareOutcomes(t, r.steps(passOf(split)), want)
+			})
+		}
+	}
+}
+
+// TestChunksOfLogits cuts a micro-batch of 24 rows into chunks of 7, 7, 7 and 3. The
+// losses and what goes to the layers before do not change; the head's sums over rows are
+// rounded elsewhere, but alike for every cut and split.
+func TestChunksOfLogits(t *testing.T) {
+	whole := plain(t)
+	var want *outcome
+	for _, cuts := range [][]int{nil, {2}, {3}} {
+		for _, split := range []bool{false, true} {
+			r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: cuts, split: split, rows: 7}).load()
+			got := r.steps(passOf(split))
+			if want == nil {
+				want = &got
+			}
+			compareOutcomes(t, got, *want)
+			for micro := range 3 {
+				sameBits(t, "losses", got.losses[micro], whole.losses[micro])
+				sameBits(t, "losses of an evaluation", r.evaluate(0, micro), whole.losses[micro])
+			}
+			headLayer := tiny.Layers() - 1
+			for layer := range headLayer {
+				sameBits(t, "gradient", got.grads[layer], whole.grads[layer])
+			}
+			for i, g := range got.grads[headLayer] {
+				near(t, "head's gradient", float64(g), float64(whole.grads[headLayer][i]), 1e-6)
+			}
 		}
 	}
 }
@@ -75,8 +120,8 @@ func TestBackwardOnSplitStack(t *testing.T) {
 // TestBackwardInputLeavesGradients makes sure that the input pass has no weight part.
 func TestBackwardInputLeavesGradients(t *testing.T) {
 	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, split: true}).load()
-	r.forward(0, 0, outcomeScale)
-	r.backward(0, (*Stack).BackwardInput)
+	r.forward(0, 0)
+	r.backward(0, outcomeScale, (*Stack).BackwardInput)
 	for layer, g := range r.grads() {
 		if squares(g) != 0 {
 			t.Errorf("layer %d has a gradient before BackwardWeight", layer)
@@ -93,15 +138,15 @@ func TestSlotsAreIndependent(t *testing.T) {
 		t.Run(fmt.Sprintf("split %v", split), func(t *testing.T) {
 			r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: []int{2}, slots: 3, split: split}).load()
 			var got outcome
+			pass := (*Stack).Backward
+			if split {
+				pass = (*Stack).BackwardInput
+			}
 			for micro, slot := range slots {
-				got.losses = append(got.losses, r.forward(slot, micro, outcomeScale))
+				r.forward(slot, micro)
 			}
 			for _, slot := range slots {
-				if split {
-					r.backward(slot, (*Stack).BackwardInput)
-				} else {
-					r.backward(slot, (*Stack).Backward)
-				}
+				got.losses = append(got.losses, r.backward(slot, outcomeScale, pass))
 			}
 			for _, slot := range slots {
 				if split {
@@ -116,8 +161,8 @@ func TestSlotsAreIndependent(t *testing.T) {
 	}
 }
 
-// TestForwardLogitsIgnoresWhatFollows pads a short sequence with two different tokens.
-func TestForwardLogitsIgnoresWhatFollows(t *testing.T) {
+// TestLogitsIgnoreWhatFollows pads a short sequence with two different tokens.
+func TestLogitsIgnoreWhatFollows(t *testing.T) {
 	r := newRig(t, rigConfig{model: tiny, batch: 1, cuts: []int{2}}).load()
 	const short = 5
 	logits := func(padding int32) []float32 {
@@ -126,9 +171,10 @@ func TestForwardLogitsIgnoresWhatFollows(t *testing.T) {
 			tokens[i] = padding
 		}
 		r.first().SetTokens(r.queue, 0, tokens)
-		r.first().Forward(r.queue, 0, 0)
+		r.first().Forward(r.queue, 0)
 		r.write(r.last().Input(0), r.read(r.first().Output(0)))
-		return r.read(r.last().ForwardLogits(r.queue, 0))
+		r.last().Forward(r.queue, 0)
+		return r.logits(0)
 	}
 	a, b := logits(1), logits(2)
 	sameBits(t, "logits of the short sequence", a[:short*tiny.Vocab], b[:short*tiny.Vocab])

@@ -12,13 +12,16 @@
 //   - Stack: layers [First,End) on one device, with parameters, gradients and Slots sets
 //     of saved activations.
 //   - slot: one micro-batch in flight through a stack.
-//   - LayerCost: FLOPs and bytes of one layer for one micro-batch.
+//   - Recompute: what a block drops after its forward pass and computes again.
+//   - LayerCost: FLOPs and bytes of one layer for one micro-batch. Memory: what a stack
+//     allocates, known before it does.
 //
 // The forward and backward pass are lists of kernels.Call and nothing else: the host
 // does no arithmetic in a step, and a stack allocates everything when it is made. Every
 // layer issues the same calls in the same order however the model is cut, and the full
 // backward pass is the input pass followed by the weight pass layer by layer, so losses
 // and gradients are the same to the bit for any cut and any split of the backward pass.
+// Recomputation makes the same calls on the same inputs, so it changes no bit either.
 // The tied copy has its own gradient: summing both ends is the caller's business, and so
 // are optimizer, reductions and the choice of micro-batches.
 //

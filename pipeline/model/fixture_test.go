@@ -82,6 +82,8 @@ type rigConfig struct {
 	cuts  []int // first layers of the second, third, ... stack
 	slots int
 	split bool
+	level Recompute // of every layer
+	rows  int       // of logits at a time
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
@@ -95,7 +97,8 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	for i := range len(edges) - 1 {
 		s, err := NewStack(StackConfig{
 			Device: device, Model: c.model, First: edges[i], End: edges[i+1],
-			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split,
+			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split, Recompute: c.level.Uniform(edges[i+1] - edges[i]),
+			Moments: 2, LogitRows: c.rows,
 		})
 		must(t, err)
 		r.stacks = append(r.stacks, s)
@@ -164,8 +167,8 @@ func (r *rig) zeroGrads() {
 	}
 }
 
-// forward sends a micro-batch through all stacks and returns its losses.
-func (r *rig) forward(slot, micro int, scale float32) []float32 {
+// forward sends a micro-batch through all stacks.
+func (r *rig) forward(slot, micro int) {
 	r.t.Helper()
 	tokens, targets := referenceMicro(r.model, r.batch, micro)
 	r.first().SetTokens(r.queue, slot, tokens)
@@ -174,23 +177,46 @@ func (r *rig) forward(slot, micro int, scale float32) []float32 {
 		if i > 0 {
 			r.write(s.Input(slot), r.read(r.stacks[i-1].Output(slot)))
 		}
-		s.Forward(r.queue, slot, scale)
+		s.Forward(r.queue, slot)
 	}
+}
+
+// evaluate gives the losses of a micro-batch without a backward pass.
+func (r *rig) evaluate(slot, micro int) []float32 {
+	r.t.Helper()
+	r.forward(slot, micro)
+	r.last().Loss(r.queue, slot)
 	return r.read(r.last().Losses(slot))
 }
 
-// backward brings a slot's gradient back through all stacks; pass is (*Stack).Backward
-// or one that does the same in parts.
-func (r *rig) backward(slot int, pass func(s *Stack, q kernels.Queue, slot int)) {
+// logits gives the logits [B*T,V] after a forward pass.
+func (r *rig) logits(slot int) []float32 {
+	r.t.Helper()
+	var all []float32
+	rows := r.batch * r.model.Context
+	for first := 0; first < rows; {
+		n := min(r.last().LogitRows(), rows-first)
+		all = append(all, r.read(r.last().Logits(r.queue, slot, first, n))...)
+		first += n
+	}
+	return all
+}
+
+// pass is (*Stack).Backward, or one that does a part of it or the same in parts.
+type pass func(s *Stack, q kernels.Queue, slot int, scale float32)
+
+// backward brings the gradient of scale times a slot's losses back through all stacks and
+// returns the losses.
+func (r *rig) backward(slot int, scale float32, pass pass) []float32 {
 	r.t.Helper()
 	for i := len(r.stacks) - 1; i >= 0; i-- {
 		s := r.stacks[i]
 		if i < len(r.stacks)-1 {
 			r.write(s.OutputGrad(slot), r.read(r.stacks[i+1].InputGrad(slot)))
 		}
-		pass(s, r.queue, slot)
+		pass(s, r.queue, slot, scale)
 	}
-	r.sync()
+	return r.read(r.last().Losses(slot))
 }
 
 // grads reads all layers' gradients.

@@ -11,8 +11,8 @@ import (
 // gradient's.
 func TestGradientsAgainstDifferences(t *testing.T) {
 	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch}).load()
-	r.forward(0, 0, 1)
-	r.backward(0, (*Stack).Backward)
+	r.forward(0, 0)
+	r.backward(0, 1, (*Stack).Backward)
 	grads := r.grads()
 	for l := range tiny.Layers() {
 		base := referenceParams(tiny, l)
@@ -61,7 +61,7 @@ func (r *rig) lossMoved(p probe, h float64) float64 {
 		moved[p.tensor.Off+i] += float32(h * p.sign(i))
 	}
 	r.write(view, moved)
-	loss := sum64(r.forward(0, 0, 1))
+	loss := sum64(r.evaluate(0, 0))
 	r.write(view, p.base)
 	return loss
 }

@@ -2,33 +2,42 @@ package model
 
 import "pnode/kernels"
 
-// issuer takes calls: a queue, or the check that a device supports them.
-type issuer interface{ Do(c kernels.Call) }
-
 // vectors are a layer's parameters and gradients, taken tensor by tensor in order.
 type vectors struct {
 	params, grads kernels.View
+	model         Config // resolved
 	tensors       []Tensor
 }
 
 // next gives the views of the next tensor and of its gradient.
-func (v *vectors) next() (param, grad kernels.View) {
-	t := v.tensors[0]
-	v.tensors = v.tensors[1:]
-	return v.params.Slice(t.Off, t.Len()), v.grads.Slice(t.Off, t.Len())
+func (v *vectors) next() (param, grad kernels.View) { return v.nextOf(1) }
+
+// nextOf gives the views of the next n tensors, which lie one behind the other, as one.
+func (v *vectors) nextOf(n int) (param, grad kernels.View) {
+	off, end := v.tensors[0].Off, v.tensors[n-1].Off+v.tensors[n-1].Len()
+	v.tensors = v.tensors[n:]
+	return v.params.Slice(off, end-off), v.grads.Slice(off, end-off)
 }
 
 // linear is y[N,out] = x[N,in] * weight' + bias.
 type linear struct {
 	weight, dweight kernels.View // [out,in]
-	bias, dbias     kernels.View // [out]; absent in the head
+	bias, dbias     kernels.View // [out]; may be absent
 	out, in         int
 }
 
-func (v *vectors) linear(out, in int) linear {
-	l := linear{out: out, in: in}
-	l.weight, l.dweight = v.next()
-	l.bias, l.dbias = v.next()
+// linearShape is a linear layer whose weight is made of parts tensors, stacked by rows.
+type linearShape struct {
+	out, in, parts int
+	bias           bool
+}
+
+func (v *vectors) linear(s linearShape) linear {
+	l := linear{out: s.out, in: s.in}
+	l.weight, l.dweight = v.nextOf(s.parts)
+	if s.bias {
+		l.bias, l.dbias = v.nextOf(s.parts)
+	}
 	return l
 }
 
@@ -47,35 +56,4 @@ func (l linear) backwardWeight(q issuer, dy, x kernels.View, n int) {
 	if l.dbias.Len > 0 { // not Present: Costs issues calls before there is memory
 		q.Do(kernels.ColumnSum(l.dbias, dy, n, l.out, kernels.Accumulate))
 	}
-}
-
-// normEps is GPT-2's epsilon.
-const normEps = 1e-5
-
-// norm is LayerNorm over C channels with the row statistics of one slot.
-type norm struct {
-	weight, dweight kernels.View // [C]
-	bias, dbias     kernels.View // [C]
-	mean, rstd      kernels.View // [N] saved
-	c               int
-}
-
-func (v *vectors) norm(saved *arena, n, c int) norm {
-	l := norm{c: c, mean: saved.take(n), rstd: saved.take(n)}
-	l.weight, l.dweight = v.next()
-	l.bias, l.dbias = v.next()
-	return l
-}
-
-func (l norm) forward(q issuer, y, x kernels.View, n int) {
-	q.Do(kernels.LayerNormForward(y, l.mean, l.rstd, x, l.weight, l.bias, n, l.c, normEps))
-}
-
-// backwardInput computes dx[N,C], plus residual[N,C] where it is present.
-func (l norm) backwardInput(q issuer, dx, dy, x, residual kernels.View, n int) {
-	q.Do(kernels.LayerNormBackwardInput(dx, dy, x, l.weight, l.mean, l.rstd, residual, n, l.c))
-}
-
-func (l norm) backwardWeight(q issuer, dy, x kernels.View, n int) {
-	q.Do(kernels.LayerNormBackwardWeight(l.dweight, l.dbias, dy, x, l.mean, l.rstd, n, l.c))
 }

@@ -50,18 +50,16 @@ func TestReferenceForwardAndGradients(t *testing.T) {
 	ref := loadReference(t)
 	r := newRig(t, rigConfig{model: tiny, batch: ref.Batch}).load()
 	rows := ref.Batch * tiny.Context
-	tokens, _ := referenceMicro(tiny, ref.Batch, 0)
-	r.first().SetTokens(r.queue, 0, tokens)
-	logits := r.read(r.last().ForwardLogits(r.queue, 0))
+	r.forward(0, 0)
+	logits := r.logits(0)
 	if len(logits) != rows*tiny.Vocab {
 		t.Fatalf("%d logits, want %d", len(logits), rows*tiny.Vocab)
 	}
 	for _, e := range ref.Logits {
 		near(t, "logit", float64(logits[e.Index]), e.Value, 2e-5)
 	}
-	losses := r.forward(0, 0, float32(1/float64(rows)))
+	losses := r.backward(0, float32(1/float64(rows)), (*Stack).Backward)
 	near(t, "loss", sum64(losses)/float64(rows), ref.Loss, 1e-5*ref.Loss)
-	r.backward(0, (*Stack).Backward)
 	r.tieGrads()
 	for _, g := range ref.Grads {
 		tensor := tensorNamed(t, tiny, g.Layer, g.Name)
@@ -78,19 +76,18 @@ func TestReferenceTraining(t *testing.T) {
 	ref := loadReference(t)
 	r := newRig(t, rigConfig{model: tiny, batch: ref.Batch}).load()
 	rows := ref.Micros * ref.Batch * tiny.Context
-	moments := newMoments(r)
 	for step, want := range ref.Train.Losses {
 		r.zeroGrads()
 		total := 0.0
 		for micro := range ref.Micros {
-			total += sum64(r.forward(0, micro, float32(1/float64(rows))))
-			r.backward(0, (*Stack).Backward)
+			r.forward(0, micro)
+			total += sum64(r.backward(0, float32(1/float64(rows)), (*Stack).Backward))
 		}
 		near(t, "loss", total/float64(rows), want, 1e-5*want)
 		r.tieGrads()
 		norm := r.gradNorm()
 		near(t, "gradient norm", norm, ref.Train.Norms[step], 1e-4*norm)
-		moments.update(ref, step+1, math.Min(1, ref.Train.Clip/norm))
+		r.update(ref, step+1, math.Min(1, ref.Train.Clip/norm))
 	}
 }
 
@@ -106,26 +103,8 @@ func (r *rig) gradNorm() float64 {
 	return math.Sqrt(sum)
 }
 
-// moments are AdamW's first and second moment of each layer.
-type moments struct {
-	r    *rig
-	m, v []kernels.Buffer
-}
-
-func newMoments(r *rig) moments {
-	o := moments{r: r}
-	for l := range r.model.Layers() {
-		for _, list := range []*[]kernels.Buffer{&o.m, &o.v} {
-			buf, err := r.stackOf(l).cfg.Device.Alloc(kernels.F32, r.model.LayerLen(l))
-			must(r.t, err)
-			r.t.Cleanup(buf.Free)
-			*list = append(*list, buf)
-		}
-	}
-	return o
-}
-
-func (o moments) update(ref reference, step int, gradScale float64) {
+// update is one step of AdamW.
+func (r *rig) update(ref reference, step int, gradScale float64) {
 	h := ref.Train
 	s := kernels.AdamWScalars{
 		LR: float32(h.LR), Beta1: float32(h.Beta1), Beta2: float32(h.Beta2), Eps: float32(h.Eps),
@@ -133,15 +112,15 @@ func (o moments) update(ref reference, step int, gradScale float64) {
 		Correction2: float32(1 - math.Pow(h.Beta2, float64(step))),
 		GradScale:   float32(gradScale),
 	}
-	for l := range o.r.model.Layers() {
-		stack := o.r.stackOf(l)
-		for _, tensor := range o.r.model.LayerTensors(l) {
+	for l := range r.model.Layers() {
+		stack := r.stackOf(l)
+		for _, tensor := range r.model.LayerTensors(l) {
 			s.Decay = 0
 			if tensor.Decay {
 				s.Decay = float32(h.Decay)
 			}
 			cut := func(v kernels.View) kernels.View { return v.Slice(tensor.Off, tensor.Len()) }
-			o.r.queue.Do(kernels.AdamW(cut(stack.Params(l)), cut(kernels.Whole(o.m[l])), cut(kernels.Whole(o.v[l])),
+			r.queue.Do(kernels.AdamW(cut(stack.Params(l)), cut(stack.Moment(l, 0)), cut(stack.Moment(l, 1)),
 				cut(stack.Grads(l)), tensor.Len(), s))
 		}
 	}

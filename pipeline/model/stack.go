@@ -17,13 +17,31 @@ type StackConfig struct {
 	// SplitBackward allows BackwardInput and BackwardWeight at different times, at the
 	// price of one more set of activation gradients per layer and slot.
 	SplitBackward bool
+	// Recompute is each layer's level, from First on; nil keeps everything.
+	Recompute []Recompute
+	// LogitRows is how many rows of logits the head computes at a time; 0: about 64 MB
+	// of them. Sums over rows, and so the bits of the head's gradient, depend on it where
+	// it cuts a micro-batch.
+	LogitRows int
+	// Moments is how many vectors of optimizer state each layer's parameters have: 2 for
+	// AdamW, 0 for a stack that does not train.
+	Moments int
 }
 
 // Upper bounds of a stack, see Config's.
 const (
 	maxMicroBatch = 1 << 12
 	maxSlots      = 1 << 12
+	maxMoments    = 4
 )
+
+// level is the level of local layer i.
+func (c StackConfig) level(i int) Recompute {
+	if c.Recompute == nil {
+		return RecomputeNothing
+	}
+	return c.Recompute[i]
+}
 
 func (c StackConfig) validate() error {
 	if err := c.Model.Validate(); err != nil {
@@ -33,23 +51,41 @@ func (c StackConfig) validate() error {
 	if m.Resolved() != (Config{Vocab: m.Vocab, Context: m.Context, Blocks: m.Blocks, Heads: m.Heads, Channels: m.Channels}).Resolved() {
 		return bad("the model is not GPT-2's family: no other has its layers here")
 	}
-	return checkAll(
+	if err := checkAll(
 		bounds[int]{"first layer", c.First, 0, m.Layers() - 1},
 		bounds[int]{"end layer", c.End, c.First + 1, m.Layers()},
 		bounds[int]{"micro-batch", c.MicroBatch, 1, maxMicroBatch},
 		bounds[int]{"slots", c.Slots, 1, maxSlots},
-	)
+		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
+		bounds[int]{"moments", c.Moments, 0, maxMoments},
+	); err != nil {
+		return err
+	}
+	return c.validateRecompute()
 }
 
-// Stack is a contiguous range of layers on one device: parameters, gradients and the
-// activations of Slots micro-batches, all allocated by NewStack. Its methods enqueue on
+func (c StackConfig) validateRecompute() error {
+	if n := len(c.Recompute); c.Recompute != nil && n != c.End-c.First {
+		return bad("recompute has %d levels: give one for each of the %d layers, or none", n, c.End-c.First)
+	}
+	for i, r := range c.Recompute {
+		if r >= recomputeLevels {
+			return bad("recompute of layer %d is %d: take a level from %d to %d", c.First+i, r, RecomputeNothing, recomputeLevels-1)
+		}
+	}
+	return nil
+}
+
+// Stack is a contiguous range of layers on one device: parameters, gradients, optimizer
+// state and the activations of Slots micro-batches, all allocated by NewStack. Its methods enqueue on
 // the caller's queue and never wait; errors come out at the queue's Sync. Layers are
 // named by their global index. A slot outside [0,Slots), a layer the stack does not hold
 // or a boundary it does not have is a broken invariant and panics.
 type Stack struct {
 	cfg           StackConfig
 	mem           memory
-	params, grads []kernels.View // by local layer, [LayerLen]
+	params, grads []kernels.View   // by local layer, [LayerLen]
+	moments       [][]kernels.View // by local layer and moment, [LayerLen]
 	slots         []slotState
 }
 
@@ -63,8 +99,7 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 	if cfg.Device == nil {
 		return nil, fmt.Errorf("%w: device is nil: give the one that holds the layers", ErrBadConfig)
 	}
-	s := &Stack{cfg: cfg, mem: newMemory()}
-	s.build() // measures
+	s := measured(cfg)
 	if err := s.mem.bind(cfg.Device); err != nil {
 		return nil, fmt.Errorf("model: layers [%d,%d) with %d slots on %s: %w", cfg.First, cfg.End, cfg.Slots, cfg.Device.Name(), err)
 	}
@@ -76,17 +111,29 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 	return s, nil
 }
 
-// build binds parameters, gradients and all slots to memory.
+// measured is a stack bound to sizes only: it has no memory.
+func measured(cfg StackConfig) *Stack {
+	s := &Stack{cfg: cfg, mem: newMemory()}
+	s.build()
+	return s
+}
+
+// build binds parameters, gradients, moments and all slots to memory.
 func (s *Stack) build() {
-	s.params, s.grads, s.slots = nil, nil, nil
+	s.params, s.grads, s.moments, s.slots = nil, nil, nil, nil
 	for l := s.cfg.First; l < s.cfg.End; l++ {
 		n := s.cfg.Model.LayerLen(l)
 		s.params = append(s.params, s.mem.params.take(n))
 		s.grads = append(s.grads, s.mem.grads.take(n))
+		var moments []kernels.View
+		for range s.cfg.Moments {
+			moments = append(moments, s.mem.moments.take(n))
+		}
+		s.moments = append(s.moments, moments)
 	}
 	b := newBuilder(s.cfg, &s.mem)
 	for range s.cfg.Slots {
-		s.slots = append(s.slots, b.slot(s.cfg.First, s.cfg.End, s.params, s.grads))
+		s.slots = append(s.slots, b.slot(s.cfg, s.params, s.grads))
 	}
 }
 
@@ -108,11 +155,7 @@ func (s *Stack) supported() error {
 	f := s.slots[0]
 	for _, l := range f.layers {
 		l.forward(check)
-		l.backwardInput(check)
-		l.backwardWeight(check)
-	}
-	if f.head != nil {
-		f.head.loss(check, 1)
+		l.backward(check)
 	}
 	return check.err
 }
@@ -122,6 +165,10 @@ func (s *Stack) Params(layer int) kernels.View { return s.params[s.local(layer)]
 
 // Grads is a layer's flat gradient vector [LayerLen], laid out like Params.
 func (s *Stack) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
+
+// Moment is vector i of a layer's optimizer state [LayerLen], laid out like Params and
+// zero at first.
+func (s *Stack) Moment(layer, i int) kernels.View { return s.moments[s.local(layer)][i] }
 
 func (s *Stack) local(layer int) int {
 	if layer < s.cfg.First || layer >= s.cfg.End {

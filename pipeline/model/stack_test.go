@@ -61,6 +61,9 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 		{"empty range", with(func(c *StackConfig) { c.First, c.End = 2, 2 }), limited{}, ErrBadConfig, "end layer is 2: take a value from 3 to 4"},
 		{"range outside", with(func(c *StackConfig) { c.End = 9 }), limited{}, ErrBadConfig, "end layer is 9"},
 		{"micro-batch", with(func(c *StackConfig) { c.MicroBatch = 0 }), limited{}, ErrBadConfig, "micro-batch is 0"},
+		{"moments", with(func(c *StackConfig) { c.Moments = 9 }), limited{}, ErrBadConfig, "moments is 9"},
+		{"levels", with(func(c *StackConfig) { c.Recompute = RecomputeBlock.Uniform(3) }), limited{}, ErrBadConfig, "recompute has 3 levels: give one for each of the 4 layers"},
+		{"level", with(func(c *StackConfig) { c.Recompute = Recompute(7).Uniform(4) }), limited{}, ErrBadConfig, "recompute of layer 0 is 7"},
 		{"slots", with(func(c *StackConfig) { c.Slots = -1 }), limited{}, ErrBadConfig, "slots is -1"},
 		{"memory", with(func(c *StackConfig) { c.Slots = 4096 }), limited{maxCount: 1 << 20}, kernels.ErrOutOfMemory, "saved activations need"},
 		{"more memory than an int counts", with(func(c *StackConfig) {
@@ -94,10 +97,10 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 // gives all of them back.
 func TestStackAllocatesOnce(t *testing.T) {
 	device := &limited{Device: null.New()}
-	s, err := NewStack(StackConfig{Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 3})
+	s, err := NewStack(StackConfig{Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 3, Moments: 2})
 	must(t, err)
-	if device.live != 5 {
-		t.Errorf("a stack has %d buffers, want parameters, gradients, activations, their gradients, tokens", device.live)
+	if device.live != 7 {
+		t.Errorf("a stack has %d buffers, want parameters, gradients, moments, activations, their gradients, a layer's, tokens", device.live)
 	}
 	s.Close()
 	if device.live != 0 {
@@ -115,12 +118,12 @@ func TestMisusePanics(t *testing.T) {
 	q, err := null.New().NewQueue()
 	must(t, err)
 	misuses := map[string]func(){
-		"slot":                 func() { middle.Forward(q, 2, 1) },
+		"slot":                 func() { middle.Forward(q, 2) },
 		"layer":                func() { middle.Params(3) },
 		"tokens":               func() { middle.SetTokens(q, 0, nil) },
 		"targets":              func() { middle.SetTargets(q, 0, nil) },
-		"logits":               func() { middle.ForwardLogits(q, 0) },
-		"split":                func() { middle.BackwardInput(q, 0) },
+		"logits":               func() { middle.Logits(q, 0, 0, 1) },
+		"split":                func() { middle.BackwardInput(q, 0, 1) },
 		"input of the first":   func() { whole.Input(0) },
 		"gradient of the last": func() { whole.OutputGrad(0) },
 	}

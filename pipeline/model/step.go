@@ -20,7 +20,7 @@ func (s *Stack) SetTokens(q kernels.Queue, slot int, tokens []int32) {
 // position that does not count, on a stack that ends with the head. targets must stay
 // unchanged until the queue's Sync.
 func (s *Stack) SetTargets(q kernels.Queue, slot int, targets []int32) {
-	q.Write(s.headOf(slot).a.targets, kernels.Int32Bytes(targets))
+	q.Write(s.headOf(slot).targets, kernels.Int32Bytes(targets))
 }
 
 // Input is the residual stream [B,T,C] that the stack before writes into a slot.
@@ -35,49 +35,47 @@ func (s *Stack) Output(slot int) kernels.View { return s.boundary(last(s.slot(sl
 // OutputGrad is the gradient [B,T,C] of Output that the stack behind writes into a slot.
 func (s *Stack) OutputGrad(slot int) kernels.View { return s.boundary(last(s.slot(slot).dx)) }
 
-// Losses are the losses [B*T] in nats, valid after Forward on a stack with the head.
-func (s *Stack) Losses(slot int) kernels.View { return s.headOf(slot).a.losses }
+// Losses are the losses [B*T] in nats of a stack with the head, valid after Loss,
+// Backward or BackwardInput.
+func (s *Stack) Losses(slot int) kernels.View { return s.headOf(slot).losses }
 
-// Forward runs the slot's micro-batch through the layers. With the head it also computes
-// the losses and the gradient of scale times their sum; elsewhere scale has no effect.
-func (s *Stack) Forward(q kernels.Queue, slot int, scale float32) {
-	f := s.forward(q, slot)
-	if f.head != nil {
-		f.head.loss(q, scale)
-	}
-}
-
-// ForwardLogits runs the layers without the loss and gives the logits [B,T,V] of a stack
-// with the head, valid until the slot's next forward pass. Attention is causal, so a
-// shorter sequence is padded at its end with any token. No backward pass may follow.
-func (s *Stack) ForwardLogits(q kernels.Queue, slot int) kernels.View {
-	logits := s.headOf(slot).a.logits
-	s.forward(q, slot)
-	return logits
-}
-
-func (s *Stack) forward(q kernels.Queue, slot int) *slotState {
-	f := s.slot(slot)
-	for _, l := range f.layers {
+// Forward runs the slot's micro-batch through the layers.
+func (s *Stack) Forward(q kernels.Queue, slot int) {
+	for _, l := range s.slot(slot).layers {
 		l.forward(q)
 	}
-	return f
 }
 
-// Backward runs the slot's micro-batch back through the layers: it adds to the
-// parameters' gradients and computes InputGrad. OutputGrad must be there.
-func (s *Stack) Backward(q kernels.Queue, slot int) {
-	layers := s.slot(slot).layers
+// Loss computes the losses after Forward where no backward pass follows, on a stack with
+// the head.
+func (s *Stack) Loss(q kernels.Queue, slot int) { s.headOf(slot).loss(q) }
+
+// LogitRows is how many rows of logits a stack with the head computes at a time.
+func (s *Stack) LogitRows() int { return s.headOf(0).chunk }
+
+// Logits computes, after Forward on a stack with the head, the logits [n,V] of rows
+// [first, first+n) of [B,T], n at most LogitRows. They are valid until the next call that
+// names the stack. Attention is causal, so a shorter sequence is padded at its end with
+// any token.
+func (s *Stack) Logits(q kernels.Queue, slot, first, n int) kernels.View {
+	return s.headOf(slot).rows(q, first, n)
+}
+
+// Backward runs the slot's micro-batch back through the layers: it adds the gradient of
+// scale times the losses' sum to the parameters' gradients and computes InputGrad and,
+// with the head, Losses. Elsewhere scale has no effect, but OutputGrad must be there.
+func (s *Stack) Backward(q kernels.Queue, slot int, scale float32) {
+	layers := s.scaled(slot, scale).layers
 	for i := len(layers) - 1; i >= 0; i-- {
-		layers[i].backwardInput(q)
-		layers[i].backwardWeight(q)
+		layers[i].backward(q)
 	}
 }
 
 // BackwardInput is the part of Backward that the stack before waits for: it computes
-// InputGrad and leaves the parameters' gradients alone. Needs SplitBackward.
-func (s *Stack) BackwardInput(q kernels.Queue, slot int) {
-	layers := s.split(slot)
+// InputGrad, and Losses, and leaves the parameters' gradients alone. Needs SplitBackward.
+func (s *Stack) BackwardInput(q kernels.Queue, slot int, scale float32) {
+	s.mustSplit()
+	layers := s.scaled(slot, scale).layers
 	for i := len(layers) - 1; i >= 0; i-- {
 		layers[i].backwardInput(q)
 	}
@@ -86,7 +84,8 @@ func (s *Stack) BackwardInput(q kernels.Queue, slot int) {
 // BackwardWeight is the rest of Backward, any time after BackwardInput and before the
 // slot's next Forward. Needs SplitBackward.
 func (s *Stack) BackwardWeight(q kernels.Queue, slot int) {
-	layers := s.split(slot)
+	s.mustSplit()
+	layers := s.slot(slot).layers
 	for i := len(layers) - 1; i >= 0; i-- {
 		layers[i].backwardWeight(q)
 	}
@@ -105,11 +104,19 @@ func (s *Stack) slot(i int) *slotState {
 	return &s.slots[i]
 }
 
-func (s *Stack) split(slot int) []layer {
+// scaled is the slot with the scale of its losses noted for both parts of the pass.
+func (s *Stack) scaled(slot int, scale float32) *slotState {
+	f := s.slot(slot)
+	if f.head != nil {
+		f.head.scale = scale
+	}
+	return f
+}
+
+func (s *Stack) mustSplit() {
 	if !s.cfg.SplitBackward {
 		panic("model: the stack was made without SplitBackward")
 	}
-	return s.slot(slot).layers
 }
 
 func (s *Stack) headOf(slot int) *head {

@@ -1,0 +1,136 @@
+package model
+
+import "pnode/kernels"
+
+// head is the last layer, the classifier: logits = norm(x) * weight', then the loss. The
+// weight is the head's own, or its copy of the embedding's.
+//
+// Logits are by far the widest tensor of a model: 206 MB a sequence for GPT-2's 50257
+// tokens and 1024 positions. So the head keeps none. A backward pass takes the rows in
+// chunks: the chunk's logits become losses and gradients in place, and both products of
+// the gradient follow at once, while one buffer of the stack, shared by all slots, holds
+// it. The forward pass of training does nothing, because a backward pass on the same
+// device follows; loss is the forward pass of an evaluation.
+//
+// The price is paid by a split backward pass only: the weight pass computes the chunk's
+// logits and their gradient again, one of four products more, instead of keeping them.
+type head struct {
+	boundary // y and dy are absent
+	norm     norm
+	project  linear
+	n, vocab int
+	chunk    int     // rows
+	scale    float32 // of the losses' sum, set by the backward pass
+	targets  kernels.View
+	losses   kernels.View // [N]
+	logits   kernels.View // [chunk,V]
+	normed   kernels.View // [N,C]; not kept: cheap to compute again
+	dnormed  kernels.View // [N,C]
+}
+
+// The logits' buffer has at most maxLogits elements, but at least one block of
+// logitBlock rows: less would make the products narrow, and the gradient of a weight as
+// large as the embedding is read and written once for each chunk.
+const (
+	logitBlock = 256
+	maxLogits  = 1 << 24
+)
+
+// logitRows is how many rows of logits exist at a time.
+func (b *builder) logitRows() int {
+	rows := b.logits
+	if rows == 0 {
+		rows = max(1, maxLogits/b.model.Vocab/logitBlock) * logitBlock
+	}
+	return min(rows, b.rows)
+}
+
+func newHead(b *builder, v vectors, io boundary) *head {
+	n, c := b.rows, b.model.Channels
+	h := &head{
+		boundary: io, n: n, vocab: b.model.Vocab, chunk: b.logitRows(),
+		targets: b.mem.ids.take(n), losses: b.mem.saved.take(n),
+		normed: b.mem.layer.take(n * c), dnormed: b.deltas().take(n * c),
+	}
+	h.logits = b.mem.layer.take(h.chunk * h.vocab)
+	h.norm = v.norm(&b.mem.saved, n, c)
+	h.project = linear{out: h.vocab, in: c}
+	h.project.weight, h.project.dweight = v.next()
+	return h
+}
+
+func (h *head) forward(issuer) {}
+
+// loss computes the losses alone.
+func (h *head) loss(q issuer) {
+	h.norm.forward(q, h.normed, h.x, h.n)
+	h.eachChunk(func(c logitChunk) {
+		h.gradient(q, c, 0)
+	})
+}
+
+func (h *head) backward(q issuer) {
+	h.norm.forward(q, h.normed, h.x, h.n)
+	h.eachChunk(func(c logitChunk) {
+		h.gradient(q, c, h.scale)
+		h.project.backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
+		h.project.backwardWeight(q, c.logits, c.of(h.normed), c.rows)
+	})
+	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
+	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
+}
+
+func (h *head) backwardInput(q issuer) {
+	h.norm.forward(q, h.normed, h.x, h.n)
+	h.eachChunk(func(c logitChunk) {
+		h.gradient(q, c, h.scale)
+		h.project.backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
+	})
+	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
+}
+
+func (h *head) backwardWeight(q issuer) {
+	h.norm.forward(q, h.normed, h.x, h.n)
+	h.eachChunk(func(c logitChunk) {
+		h.gradient(q, c, h.scale)
+		h.project.backwardWeight(q, c.logits, c.of(h.normed), c.rows)
+	})
+	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
+}
+
+// logitChunk are rows [first, first+rows) of a micro-batch and their logits.
+type logitChunk struct {
+	first, rows int
+	logits      kernels.View // [rows,V]
+	all         int
+}
+
+// of is the chunk's part of a tensor with all rows.
+func (c logitChunk) of(v kernels.View) kernels.View {
+	width := v.Len / c.all
+	return v.Slice(c.first*width, c.rows*width)
+}
+
+func (h *head) chunkAt(first, rows int) logitChunk {
+	return logitChunk{first: first, rows: rows, all: h.n, logits: h.logits.Slice(0, rows*h.vocab)}
+}
+
+func (h *head) eachChunk(f func(logitChunk)) {
+	for first := 0; first < h.n; first += h.chunk {
+		f(h.chunkAt(first, min(h.chunk, h.n-first)))
+	}
+}
+
+// gradient computes the chunk's losses, and in its logits their gradient times scale.
+func (h *head) gradient(q issuer, c logitChunk, scale float32) {
+	h.project.forward(q, c.logits, c.of(h.normed), c.rows)
+	q.Do(kernels.CrossEntropy(c.of(h.losses), c.logits, c.of(h.targets), c.rows, h.vocab, scale))
+}
+
+// rows computes the logits of rows [first, first+n) alone, n at most the chunk.
+func (h *head) rows(q issuer, first, n int) kernels.View {
+	c := h.chunkAt(first, n)
+	h.norm.forward(q, h.normed, h.x, h.n)
+	h.project.forward(q, c.logits, c.of(h.normed), n)
+	return c.logits
+}

@@ -1,0 +1,73 @@
+package model
+
+import "pnode/kernels"
+
+// Memory is what a stack allocates on its device, in bytes, by kind.
+type Memory struct {
+	Params  int64
+	Grads   int64
+	Moments int64 // optimizer state
+	Saved   int64 // activations from forward to backward, of all slots
+	Deltas  int64 // activation gradients that outlive their layer's pass
+	Layer   int64 // what one layer's pass needs at most: all layers and slots share it
+	Tokens  int64 // tokens and targets
+}
+
+// Total is the sum of all kinds.
+func (m Memory) Total() int64 {
+	return m.Params + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Tokens
+}
+
+// Memory is exactly what NewStack would allocate; it needs no device. The error wraps
+// ErrBadConfig.
+func (c StackConfig) Memory() (Memory, error) {
+	if err := c.validate(); err != nil {
+		return Memory{}, err
+	}
+	return measured(c).mem.sizes(), nil
+}
+
+// memory is a stack's allocations, one of each kind.
+type memory struct {
+	params, grads, moments, saved, deltas, layer, ids arena
+}
+
+func newMemory() memory {
+	return memory{
+		params:  arena{what: "parameters", dtype: kernels.F32},
+		grads:   arena{what: "gradients", dtype: kernels.F32},
+		moments: arena{what: "optimizer moments", dtype: kernels.F32},
+		saved:   arena{what: "saved activations", dtype: kernels.F32},
+		deltas:  arena{what: "activation gradients", dtype: kernels.F32},
+		layer:   arena{what: "buffers of one layer's pass", dtype: kernels.F32},
+		ids:     arena{what: "tokens", dtype: kernels.I32},
+	}
+}
+
+func (m *memory) arenas() []*arena {
+	return []*arena{&m.params, &m.grads, &m.moments, &m.saved, &m.deltas, &m.layer, &m.ids}
+}
+
+func (m *memory) sizes() Memory {
+	return Memory{
+		Params: m.params.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(),
+		Saved: m.saved.sizeBytes(), Deltas: m.deltas.sizeBytes(), Layer: m.layer.sizeBytes(), Tokens: m.ids.sizeBytes(),
+	}
+}
+
+// bind allocates all arenas or none.
+func (m *memory) bind(d kernels.Device) error {
+	for _, a := range m.arenas() {
+		if err := a.bind(d); err != nil {
+			m.free()
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *memory) free() {
+	for _, a := range m.arenas() {
+		a.free()
+	}
+}
