@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
 	"pnode/planner"
@@ -49,7 +50,7 @@ func (w *Worker) forward(ctx context.Context, step planner.Step, micro planner.M
 		if w.last() {
 			w.stack.SetTargets(w.queue, slot, targets)
 		}
-		w.stack.Forward(w.queue, slot)
+		w.stack.Forward(w.queue, slot, w.noise(step, micro))
 	})
 }
 
@@ -95,12 +96,23 @@ func (w *Worker) timed(sum *time.Duration, f func()) error {
 	return err
 }
 
+// noise is a training micro-batch's dropout; an evaluation has none.
+func (w *Worker) noise(step planner.Step, micro planner.Micro) model.Noise {
+	if w.heldOut(micro) {
+		return model.Noise{}
+	}
+	return model.Noise{On: true, Seed: w.cfg.Run.Train.Seed, Step: int(step), Micro: int(micro)}
+}
+
+// heldOut tells whether a micro-batch is numbered after those of training.
+func (w *Worker) heldOut(micro planner.Micro) bool { return int(micro) >= w.cfg.Run.Train.Micros }
+
 // batch gives the tokens and targets of a micro-batch; only the two ends need them.
 func (w *Worker) batch(step planner.Step, micro planner.Micro) (tokens, targets []int32) {
 	switch {
 	case !w.first() && !w.last():
 		return nil, nil
-	case int(micro) >= w.cfg.Run.Train.Micros: // numbered after the training micro-batches
+	case w.heldOut(micro):
 		return w.cfg.Data.HeldOut(int(micro)-w.cfg.Run.Train.Micros, w.cfg.Run.Train.MicroBatch)
 	default:
 		return w.cfg.Data.Micro(step, micro, w.cfg.Run.Train.MicroBatch)

@@ -66,7 +66,7 @@ func nextLogits(q kernels.Queue, stack *model.Stack, m model.Config, tokens []in
 	window := make([]int32, m.Context)
 	n := copy(window, tokens[max(0, len(tokens)-m.Context):])
 	stack.SetTokens(q, 0, window)
-	stack.Forward(q, 0)
+	stack.Forward(q, 0, model.Noise{})
 	logits := make([]float32, m.Vocab)
 	q.Read(kernels.Float32Bytes(logits), stack.Logits(q, 0, n-1, 1))
 	return logits, q.Sync()

@@ -2,40 +2,56 @@ package model
 
 import "pnode/kernels"
 
-// attention is the first branch of a block, y = x + output(attention(qkv(norm(x)))).
+// attention is the first branch of a block: dropout(output(attention(qkv(norm(x))))). The
+// second branch adds x.
 type attention struct {
-	boundary
+	x, branch   kernels.View // [N,C]
+	dx, dy      kernels.View // [N,C] dy of x + branch
 	shape       kernels.AttentionShape
+	starts      kernels.View // [B,T] int32, the first key each query sees; may be absent
 	norm        norm
 	qkv, output linear
+	rotary      rotary
+	dropout     dropout
 	n           int // rows B*T
 	a           attentionActivations
-	dqkv        kernels.View // [N,(H+2K)D]
-	dnormed     kernels.View // [N,C]
-	dattended   kernels.View // [N,H*D]
+	d           attentionDeltas
+	dattended   kernels.View // [N,H*D] scratch
 	dotted      kernels.View // [B,H,T] scratch
 }
 
 // attentionActivations are kept from forward to backward as far as the level says.
 type attentionActivations struct {
 	normed   kernels.View // [N,C]
-	qkv      kernels.View // [N,(H+2K)D]
+	qkv      kernels.View // [N,(H+2K)D], turned
 	attended kernels.View // [N,H*D]
 	lse      kernels.View // [B,H,T]
 }
 
-func newAttention(b *builder, v *vectors, io boundary, level Recompute, d blockDeltas) attention {
+// attentionDeltas are gradients that the weight pass reads after the input pass.
+type attentionDeltas struct {
+	branch kernels.View // [N,C]; absent without dropout
+	qkv    kernels.View // [N,(H+2K)D]
+	normed kernels.View // [N,C]
+}
+
+func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 	n, m := b.rows, b.model
-	k := attention{boundary: io, n: n, dqkv: d.qkv, dnormed: d.attentionNorm}
-	outputs, rest := b.activations(level, RecomputeOutputs), b.activations(level, RecomputeBlock)
+	outputs, rest := b.activations(at.level, RecomputeOutputs), b.activations(at.level, RecomputeBlock)
+	k := attention{x: io.x, branch: io.y, dx: io.dx, dy: io.dy, n: n, rotary: b.rotary, starts: b.starts}
+	k.shape = kernels.AttentionShape{B: b.batch, T: m.Context, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
 	k.norm = v.norm(rest, n, m.Channels)
 	k.qkv = v.linear(linearShape{out: m.qkvWidth(), in: m.Channels, parts: len(m.names().qkv), bias: !m.NoQKVBias})
 	k.output = v.linear(linearShape{out: m.Channels, in: m.queryWidth(), parts: 1, bias: !m.NoOutputBias})
+	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteAttention}
 	k.a = attentionActivations{
 		normed: outputs.take(n * m.Channels), qkv: rest.take(n * m.qkvWidth()),
 		attended: rest.take(n * m.queryWidth()), lse: rest.take(n * m.Heads),
 	}
-	k.shape = kernels.AttentionShape{B: b.batch, T: m.Context, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
+	k.d = attentionDeltas{
+		branch: k.dropout.room(b.deltas(), n*m.Channels),
+		qkv:    b.deltas().take(n * m.qkvWidth()), normed: b.deltas().take(n * m.Channels),
+	}
 	k.dattended, k.dotted = b.mem.layer.take(n*m.queryWidth()), b.mem.layer.take(n*m.Heads)
 	return k
 }
@@ -43,22 +59,24 @@ func newAttention(b *builder, v *vectors, io boundary, level Recompute, d blockD
 func (k *attention) forward(q issuer) {
 	k.normalise(q)
 	k.qkv.forward(q, k.a.qkv, k.a.normed, k.n)
-	q.Do(kernels.AttentionForward(k.a.attended, k.a.lse, k.a.qkv, kernels.View{}, k.shape))
-	k.output.forward(q, k.y, k.a.attended, k.n)
-	q.Do(kernels.Add(k.y, k.x, k.y, k.y.Len))
+	k.rotary.forward(q, k.a.qkv)
+	q.Do(kernels.AttentionForward(k.a.attended, k.a.lse, k.a.qkv, k.starts, k.shape))
+	k.output.forward(q, k.branch, k.a.attended, k.n)
+	k.dropout.apply(q, k.branch)
 }
 
 func (k *attention) normalise(q issuer) { k.norm.forward(q, k.a.normed, k.x, k.n) }
 
 func (k *attention) backwardInput(q issuer) {
-	k.output.backwardInput(q, k.dattended, k.dy, k.n)
-	q.Do(kernels.AttentionBackward(k.dqkv, k.dotted, k.dattended, k.a.qkv, k.a.attended, k.a.lse, kernels.View{}, k.shape))
-	k.qkv.backwardInput(q, k.dnormed, k.dqkv, k.n)
-	k.norm.backwardInput(q, k.dx, k.dnormed, k.x, k.n, k.dy)
+	k.output.backwardInput(q, k.dattended, k.dropout.gradient(q, k.d.branch, k.dy), k.n)
+	q.Do(kernels.AttentionBackward(k.d.qkv, k.dotted, k.dattended, k.a.qkv, k.a.attended, k.a.lse, k.starts, k.shape))
+	k.rotary.backward(q, k.d.qkv)
+	k.qkv.backwardInput(q, k.d.normed, k.d.qkv, k.n)
+	k.norm.backwardInput(q, k.dx, k.d.normed, k.x, k.n, k.dy)
 }
 
 func (k *attention) backwardWeight(q issuer) {
-	k.output.backwardWeight(q, k.dy, k.a.attended, k.n)
-	k.qkv.backwardWeight(q, k.dqkv, k.a.normed, k.n)
-	k.norm.backwardWeight(q, k.dnormed, k.x, k.n)
+	k.output.backwardWeight(q, k.dropout.gradientView(k.d.branch, k.dy), k.a.attended, k.n)
+	k.qkv.backwardWeight(q, k.d.qkv, k.a.normed, k.n)
+	k.norm.backwardWeight(q, k.d.normed, k.x, k.n)
 }

@@ -25,7 +25,7 @@ func BenchmarkStep(b *testing.B) {
 				flops += c.ForwardFLOPs + c.InputFLOPs + c.WeightFLOPs
 			}
 			for b.Loop() {
-				r.first().Forward(r.queue, 0)
+				r.first().Forward(r.queue, 0, Noise{})
 				r.first().Backward(r.queue, 0, 1e-3)
 				r.sync()
 			}

@@ -1,23 +1,30 @@
 package model
 
-import "pnode/kernels"
-
 // block is a pre-normalised transformer block, two branches of the residual stream:
 //
-//	mid = x + output(attention(qkv(norm(x))))
-//	y   = mid + down(activation(up(norm(mid))))
+//	mid = x + dropout(output(attention(qkv(norm(x)))))
+//	y   = mid + dropout(down(activation(up(norm(mid)))))
 type block struct {
 	level     Recompute
 	attention attention
 	mlp       mlp
 }
 
-func newBlock(b *builder, v vectors, io boundary, level Recompute) *block {
-	mid := b.activations(level, RecomputeBlock).take(b.rows * b.model.Channels)
-	d := newBlockDeltas(b)
-	first := boundary{x: io.x, y: mid, dx: io.dx, dy: d.mid}
-	second := boundary{x: mid, y: io.y, dx: d.mid, dy: io.dy}
-	return &block{level: level, attention: newAttention(b, &v, first, level, d), mlp: newMLP(b, &v, second, level, d)}
+// place says which block of the model it is, for which slot, and how much it keeps.
+type place struct {
+	layer int
+	level Recompute
+	noise *Noise
+}
+
+func newBlock(b *builder, v vectors, io boundary, at place) *block {
+	nc := b.rows * b.model.Channels
+	mid, dmid := b.activations(at.level, RecomputeBlock).take(nc), b.deltas().take(nc)
+	first := boundary{x: io.x, y: mid, dx: io.dx, dy: dmid}
+	second := boundary{x: mid, y: io.y, dx: dmid, dy: io.dy}
+	k := &block{level: at.level, attention: newAttention(b, &v, first, at), mlp: newMLP(b, &v, second, at)}
+	k.mlp.before = io.x
+	return k
 }
 
 func (k *block) forward(q issuer) {
@@ -71,21 +78,4 @@ func (k *block) input(q issuer) {
 func (k *block) weight(q issuer) {
 	k.mlp.backwardWeight(q)
 	k.attention.backwardWeight(q)
-}
-
-// blockDeltas are activation gradients that the weight pass reads after the input pass.
-type blockDeltas struct {
-	mid           kernels.View // [N,C] of the stream between the branches
-	hidden        kernels.View // [N,F]
-	mlpNorm       kernels.View // [N,C]
-	qkv           kernels.View // [N,(H+2K)D]
-	attentionNorm kernels.View // [N,C]
-}
-
-func newBlockDeltas(b *builder) blockDeltas {
-	d, n, c := b.deltas(), b.rows, b.model.Channels
-	return blockDeltas{
-		mid: d.take(n * c), hidden: d.take(n * b.model.MLP), mlpNorm: d.take(n * c),
-		qkv: d.take(n * b.model.qkvWidth()), attentionNorm: d.take(n * c),
-	}
 }

@@ -10,6 +10,8 @@ type builder struct {
 	split    bool // activation gradients live until backwardWeight: a set for each layer and slot
 	logits   int  // rows of logits at a time; 0: default
 	mem      *memory
+	rotary   rotary
+	starts   kernels.View    // [B,T] int32; absent unless a window is shorter than the context
 	residual [2]kernels.View // [N,C] gradient of the residual stream, in turns, unless split
 }
 
@@ -17,6 +19,10 @@ func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
 		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
 		split: cfg.SplitBackward, logits: cfg.LogitRows, mem: mem,
+	}
+	b.rotary = newRotary(b.model, &mem.tables, b.model.Context)
+	if b.model.slides() {
+		b.starts = mem.ids.take(b.rows)
 	}
 	if !b.split {
 		for i := range b.residual {
@@ -58,26 +64,29 @@ type slotState struct {
 	embed  *embedding     // nil unless the stack starts with the embedding
 	head   *head          // nil unless the stack ends with the head
 	x, dx  []kernels.View // [N,C] residual stream and gradient in front of local layer k; k = len(layers): behind the last
-	saved  []int          // elements each layer keeps from forward to backward
+	noise  *Noise
+	saved  []int // elements each layer keeps from forward to backward
 }
 
 // slot binds a set of activations to the layers of cfg with these parameters.
 func (b *builder) slot(cfg StackConfig, params, grads []kernels.View) slotState {
 	s := b.stream(cfg.First, cfg.End)
+	s.noise = &Noise{}
 	for i := range cfg.End - cfg.First {
 		before := b.mem.saved.used + b.mem.ids.used
 		b.mem.layer.rewind()
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
 		v := vectors{params: params[i], grads: grads[i], model: b.model, tensors: b.model.LayerTensors(cfg.First + i)}
-		switch cfg.First + i {
+		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise}
+		switch at.layer {
 		case 0:
-			s.embed = newEmbedding(b, v, io)
+			s.embed = newEmbedding(b, v, io, at)
 			s.layers = append(s.layers, s.embed)
 		case b.model.Layers() - 1:
 			s.head = newHead(b, v, io)
 			s.layers = append(s.layers, s.head)
 		default:
-			s.layers = append(s.layers, newBlock(b, v, io, cfg.level(i)))
+			s.layers = append(s.layers, newBlock(b, v, io, at))
 		}
 		s.saved = append(s.saved, b.mem.saved.used+b.mem.ids.used-before+s.x[i+1].Len)
 	}

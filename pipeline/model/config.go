@@ -35,7 +35,7 @@ type Config struct {
 	RoPETheta   float64     `json:"rope_theta,omitzero"` // 0: 10000
 	RoPEScaling RoPEScaling `json:"rope_scaling,omitzero"`
 	// Window is how many positions, its own included, a query sees at most (Mistral's
-	// sliding window); 0: all before it. A context beyond the window is refused.
+	// sliding window); 0: all before it.
 	Window int `json:"window,omitzero"`
 
 	// The linear layers have biases unless told otherwise.
@@ -131,6 +131,9 @@ func orElse[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+// slides tells whether the window is shorter than a sequence.
+func (c Config) slides() bool { return c.Window > 0 && c.Window < c.Context }
 
 // queryWidth is H*D, qkvWidth (H+2K)*D; c is resolved.
 func (c Config) queryWidth() int { return c.Heads * c.HeadDim }

@@ -48,7 +48,8 @@ func TestValidateFamilies(t *testing.T) {
 		{"llama3 the wrong way round", func(c *Config) {
 			c.RoPEScaling = RoPEScaling{Kind: ScaleLlama3, Factor: 8, LowFreqFactor: 4, HighFreqFactor: 1, OriginalContext: 8192}
 		}, "high_freq_factor is 1: take more"},
-		{"window", func(c *Config) { c.Window = 11 }, "window is 11, less than context 12"},
+		{"shorter window", func(c *Config) { c.Window = 5 }, ""},
+		{"window", func(c *Config) { c.Window = -1 }, "window is -1"},
 		{"dropout", func(c *Config) { c.ResidualDropout = 1 }, "residual_dropout is 1"},
 		{"embedding dropout", func(c *Config) { c.EmbedDropout = -0.1 }, "embed_dropout is -0.1"},
 	}

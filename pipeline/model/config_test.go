@@ -41,10 +41,12 @@ func TestValidateNamesFieldValueAndRemedy(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	params := map[string][2]int64{ // accepted range
-		"nano":      {1_000_000, 3_000_000},
-		"small-10m": {10_500_000, 11_000_000},
-		"gpt2-124m": {124_439_808, 124_439_808},
-		"gpt3-1.3b": {1_315_723_264, 1_315_723_264},
+		"nano":       {1_000_000, 3_000_000},
+		"small-10m":  {10_500_000, 11_000_000},
+		"gpt2-124m":  {124_439_808, 124_439_808},
+		"llama-160m": {162_417_408, 162_417_408},
+		"llama-1b":   {1_100_048_384, 1_100_048_384},
+		"gpt3-1.3b":  {1_315_723_264, 1_315_723_264},
 	}
 	if len(PresetNames()) != len(params) {
 		t.Errorf("presets are %v", PresetNames())

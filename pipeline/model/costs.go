@@ -42,6 +42,7 @@ func (c Config) Costs(microBatch int) []LayerCost {
 			panic(fmt.Sprintf("model: costs: %v", err))
 		}
 		f := measured(cfg).slots[0]
+		f.noise.On = true
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"testing"
 
 	"pnode/kernels/null"
@@ -41,15 +42,17 @@ func within(t *testing.T, what string, layer int, got, estimate int64, margin fl
 // TestCostsAreWhatAStepIssues runs one micro-batch on a device that counts, for each
 // level of recomputation.
 func TestCostsAreWhatAStepIssues(t *testing.T) {
-	for level := range recomputeLevels {
-		t.Run(level.String(), func(t *testing.T) { checkIssued(t, level) })
+	for name, model := range noisy() {
+		for level := range recomputeLevels {
+			t.Run(fmt.Sprintf("%s recompute %v", name, level), func(t *testing.T) { checkIssued(t, model, level) })
+		}
 	}
 }
 
-func checkIssued(t *testing.T, level Recompute) {
+func checkIssued(t *testing.T, model Config, level Recompute) {
 	var want LayerCost
 	again := int64(0)
-	for _, c := range tiny.Costs(tinyBatch) {
+	for _, c := range model.Costs(tinyBatch) {
 		want.ForwardFLOPs += c.ForwardFLOPs
 		want.InputFLOPs += c.InputFLOPs
 		want.WeightFLOPs += c.WeightFLOPs
@@ -58,7 +61,7 @@ func checkIssued(t *testing.T, level Recompute) {
 	}
 	device := null.New()
 	s, err := NewStack(StackConfig{
-		Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 1, SplitBackward: true, Recompute: level.Uniform(tiny.Layers()),
+		Device: device, Model: model, End: model.Layers(), MicroBatch: tinyBatch, Slots: 1, SplitBackward: true, Recompute: level.Uniform(model.Layers()),
 	})
 	must(t, err)
 	defer s.Close()
@@ -75,7 +78,7 @@ func checkIssued(t *testing.T, level Recompute) {
 			t.Errorf("%s issues %d FLOPs, Costs say %d", name, got, want)
 		}
 	}
-	phase("Forward", count(func() { s.Forward(q, 0) }), want.ForwardFLOPs)
+	phase("Forward", count(func() { s.Forward(q, 0, Noise{On: true}) }), want.ForwardFLOPs)
 	phase("Backward", count(func() { s.Backward(q, 0, 1) }), want.InputFLOPs+want.WeightFLOPs+again)
 	input, weight := count(func() { s.BackwardInput(q, 0, 1) }), count(func() { s.BackwardWeight(q, 0) })
 	switch level {
@@ -125,9 +128,10 @@ func TestCostBytes(t *testing.T) {
 // TestMemoryIsWhatAStackAllocates compares prediction and allocation for stages of every
 // kind.
 func TestMemoryIsWhatAStackAllocates(t *testing.T) {
-	for _, preset := range []string{"nano", "gpt2-124m"} {
+	for _, preset := range []string{"nano", "gpt2-124m", "llama-160m"} {
 		m, err := Preset(preset)
 		must(t, err)
+		m.ResidualDropout, m.Window = 0.1, 100
 		for _, cut := range [][2]int{{0, m.Layers()}, {0, 2}, {1, 3}, {2, m.Layers()}} {
 			for _, slots := range []int{1, 3} {
 				for level := range recomputeLevels {

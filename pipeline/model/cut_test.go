@@ -16,9 +16,9 @@ type outcome struct {
 const outcomeScale = 1.0 / 64
 
 // plain is the outcome of three micro-batches through one stack, one after the other.
-func plain(t *testing.T) outcome {
+func plain(t *testing.T, model Config) outcome {
 	t.Helper()
-	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch}).load()
+	r := newRig(t, rigConfig{model: model, batch: tinyBatch}).load()
 	return r.steps((*Stack).Backward)
 }
 
@@ -57,11 +57,15 @@ func passOf(split bool) pass {
 }
 
 func TestCutsAndSplitsChangeNoBit(t *testing.T) {
-	want := plain(t)
+	eachFamily(t, func(t *testing.T, ref reference) { checkCuts(t, ref.Config) })
+}
+
+func checkCuts(t *testing.T, model Config) {
+	want := plain(t, model)
 	for _, cuts := range [][]int{nil, {1}, {2}, {3}, {1, 3}, {1, 2, 3}} {
 		for _, split := range []bool{false, true} {
 			t.Run(fmt.Sprintf("cuts %v split %v", cuts, split), func(t *testing.T) {
-				r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: cuts, split: split}).load()
+				r := newRig(t, rigConfig{model: model, batch: tinyBatch, cuts: cuts, split: split}).load()
 				compareOutcomes(t, r.steps(passOf(split)), want)
 			})
 		}
@@ -70,11 +74,15 @@ func TestCutsAndSplitsChangeNoBit(t *testing.T) {
 
 // TestRecomputationChangesNoBit drops activations and computes them again.
 func TestRecomputationChangesNoBit(t *testing.T) {
-	want := plain(t)
+	eachFamily(t, func(t *testing.T, ref reference) { checkRecomputation(t, ref.Config) })
+}
+
+func checkRecomputation(t *testing.T, model Config) {
+	want := plain(t, model)
 	for _, level := range []Recompute{RecomputeOutputs, RecomputeBlock} {
 		for _, split := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v split %v", level, split), func(t *testing.T) {
-				r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: []int{2}, level: level, split: split}).load()
+				r := newRig(t, rigConfig{model: model, batch: tinyBatch, cuts: []int{2}, level: level, split: split}).load()
 				compareOutcomes(t, r.steps(passOf(split)), want)
 			})
 		}
@@ -85,7 +93,7 @@ func TestRecomputationChangesNoBit(t *testing.T) {
 // losses and what goes to the layers before do not change; the head's sums over rows are
 // rounded elsewhere, but alike for every cut and split.
 func TestChunksOfLogits(t *testing.T) {
-	whole := plain(t)
+	whole := plain(t, tiny)
 	var want *outcome
 	for _, cuts := range [][]int{nil, {2}, {3}} {
 		for _, split := range []bool{false, true} {
@@ -112,7 +120,7 @@ func TestChunksOfLogits(t *testing.T) {
 
 // TestBackwardOnSplitStack uses the whole backward pass where the parts are possible.
 func TestBackwardOnSplitStack(t *testing.T) {
-	want := plain(t)
+	want := plain(t, tiny)
 	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: []int{2}, split: true}).load()
 	compareOutcomes(t, r.steps((*Stack).Backward), want)
 }
@@ -132,7 +140,7 @@ func TestBackwardInputLeavesGradients(t *testing.T) {
 // TestSlotsAreIndependent has all micro-batches in flight at once, in slots that do not
 // follow their order, and all weight passes at the end.
 func TestSlotsAreIndependent(t *testing.T) {
-	want := plain(t)
+	want := plain(t, tiny)
 	slots := []int{2, 0, 1}
 	for _, split := range []bool{false, true} {
 		t.Run(fmt.Sprintf("split %v", split), func(t *testing.T) {
@@ -171,9 +179,9 @@ func TestLogitsIgnoreWhatFollows(t *testing.T) {
 			tokens[i] = padding
 		}
 		r.first().SetTokens(r.queue, 0, tokens)
-		r.first().Forward(r.queue, 0)
+		r.first().Forward(r.queue, 0, Noise{})
 		r.write(r.last().Input(0), r.read(r.first().Output(0)))
-		r.last().Forward(r.queue, 0)
+		r.last().Forward(r.queue, 0, Noise{})
 		return r.logits(0)
 	}
 	a, b := logits(1), logits(2)

@@ -2,26 +2,33 @@ package model
 
 import "pnode/kernels"
 
-// embedding is the first layer: y = wte[tokens] + wpe.
+// embedding is the first layer: y = dropout(wte[tokens] + wpe).
 type embedding struct {
 	boundary               // x and dx are absent
 	tokens    kernels.View // [B,T] int32
 	wte, dwte kernels.View // [V,C]
-	wpe, dwpe kernels.View // [T,C]
+	wpe, dwpe kernels.View // [T,C]; absent unless positions are learned
+	dropout   dropout
+	dembedded kernels.View // [N,C] scratch; absent without dropout
 	batch     int
 	model     Config
 }
 
-func newEmbedding(b *builder, v vectors, io boundary) *embedding {
+func newEmbedding(b *builder, v vectors, io boundary, at place) *embedding {
 	e := &embedding{boundary: io, tokens: b.mem.ids.take(b.rows), batch: b.batch, model: b.model}
 	e.wte, e.dwte = v.next()
-	e.wpe, e.dwpe = v.next()
+	if b.model.Positions == Learned {
+		e.wpe, e.dwpe = v.next()
+	}
+	e.dropout = dropout{share: float32(b.model.EmbedDropout), noise: at.noise, layer: at.layer, site: siteEmbedding}
+	e.dembedded = e.dropout.room(&b.mem.layer, b.rows*b.model.Channels)
 	return e
 }
 
 func (e *embedding) forward(q issuer) {
 	m := e.model
 	q.Do(kernels.EmbedForward(e.y, e.tokens, e.wte, e.wpe, e.batch, m.Context, m.Channels, m.Vocab))
+	e.dropout.apply(q, e.y)
 }
 
 func (e *embedding) backward(q issuer) { e.backwardWeight(q) }
@@ -31,5 +38,6 @@ func (e *embedding) backwardInput(issuer) {}
 
 func (e *embedding) backwardWeight(q issuer) {
 	m := e.model
-	q.Do(kernels.EmbedBackward(e.dwte, e.dwpe, e.dy, e.tokens, e.batch, m.Context, m.Channels, m.Vocab))
+	dy := e.dropout.gradient(q, e.dembedded, e.dy)
+	q.Do(kernels.EmbedBackward(e.dwte, e.dwpe, dy, e.tokens, e.batch, m.Context, m.Channels, m.Vocab))
 }

@@ -34,7 +34,7 @@ func referenceParams(c Config, layer int) []float32 {
 	dst := make([]float32, c.LayerLen(layer))
 	for i, t := range c.LayerTensors(layer) {
 		number := stream + i
-		if layer == c.Layers()-1 && t.Decay {
+		if layer == c.Layers()-1 && t.Decay && c.Tied() {
 			number = 0 // the tied copy
 		}
 		for e := range t.Len() {
@@ -74,6 +74,7 @@ type rig struct {
 	batch  int
 	stacks []*Stack
 	queue  kernels.Queue
+	noise  Noise
 }
 
 type rigConfig struct {
@@ -177,7 +178,7 @@ func (r *rig) forward(slot, micro int) {
 		if i > 0 {
 			r.write(s.Input(slot), r.read(r.stacks[i-1].Output(slot)))
 		}
-		s.Forward(r.queue, slot)
+		s.Forward(r.queue, slot, r.noise)
 	}
 }
 
@@ -233,6 +234,9 @@ func (r *rig) grads() [][]float32 {
 func (r *rig) tieGrads() {
 	r.t.Helper()
 	n, headLayer := r.model.TiedLen(), r.model.Layers()-1
+	if n == 0 {
+		return
+	}
 	embed := r.first().Grads(0).Slice(0, n)
 	head := r.last().Grads(headLayer)
 	head = head.Slice(head.Len-n, n)

@@ -10,13 +10,18 @@ import (
 // itself, along random sign directions and compares the change of the loss with the
 // gradient's.
 func TestGradientsAgainstDifferences(t *testing.T) {
-	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch}).load()
+	eachFamily(t, func(t *testing.T, ref reference) { checkGradients(t, ref.Config, Noise{}) })
+}
+
+func checkGradients(t *testing.T, c Config, noise Noise) {
+	r := newRig(t, rigConfig{model: c, batch: tinyBatch}).load()
+	r.noise = noise
 	r.forward(0, 0)
 	r.backward(0, 1, (*Stack).Backward)
 	grads := r.grads()
-	for l := range tiny.Layers() {
-		base := referenceParams(tiny, l)
-		for i, tensor := range tiny.LayerTensors(l) {
+	for l := range c.Layers() {
+		base := referenceParams(c, l)
+		for i, tensor := range c.LayerTensors(l) {
 			t.Run(fmt.Sprintf("%d/%s", l, tensor.Name), func(t *testing.T) {
 				for direction := range 3 {
 					compareDifference(t, r, probe{layer: l, tensor: tensor, stream: 100*l + 10*i + direction, base: base, grad: grads[l]})

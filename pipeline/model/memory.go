@@ -11,11 +11,12 @@ type Memory struct {
 	Deltas  int64 // activation gradients that outlive their layer's pass
 	Layer   int64 // what one layer's pass needs at most: all layers and slots share it
 	Tokens  int64 // tokens and targets
+	Tables  int64 // of rotary positions
 }
 
 // Total is the sum of all kinds.
 func (m Memory) Total() int64 {
-	return m.Params + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Tokens
+	return m.Params + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Tokens + m.Tables
 }
 
 // Memory is exactly what NewStack would allocate; it needs no device. The error wraps
@@ -29,7 +30,7 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, grads, moments, saved, deltas, layer, ids arena
+	params, grads, moments, saved, deltas, layer, ids, tables arena
 }
 
 func newMemory() memory {
@@ -41,17 +42,18 @@ func newMemory() memory {
 		deltas:  arena{what: "activation gradients", dtype: kernels.F32},
 		layer:   arena{what: "buffers of one layer's pass", dtype: kernels.F32},
 		ids:     arena{what: "tokens", dtype: kernels.I32},
+		tables:  arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}
 }
 
 func (m *memory) arenas() []*arena {
-	return []*arena{&m.params, &m.grads, &m.moments, &m.saved, &m.deltas, &m.layer, &m.ids}
+	return []*arena{&m.params, &m.grads, &m.moments, &m.saved, &m.deltas, &m.layer, &m.ids, &m.tables}
 }
 
 func (m *memory) sizes() Memory {
 	return Memory{
 		Params: m.params.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(),
-		Saved: m.saved.sizeBytes(), Deltas: m.deltas.sizeBytes(), Layer: m.layer.sizeBytes(), Tokens: m.ids.sizeBytes(),
+		Saved: m.saved.sizeBytes(), Deltas: m.deltas.sizeBytes(), Layer: m.layer.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
 	}
 }
 

@@ -2,44 +2,70 @@ package model
 
 import "pnode/kernels"
 
-// mlp is the second branch of a block, y = x + down(gelu(up(norm(x)))).
+// mlp is the second branch of a block: x = before + branch of the attention, and
+// y = x + dropout(down(activation(up(norm(x))))).
 type mlp struct {
 	boundary
-	norm     norm
-	up, down linear
-	n        int // rows B*T
-	a        mlpActivations
-	dhidden  kernels.View // [N,F]
-	dnormed  kernels.View // [N,C]
+	before     kernels.View // [N,C] the block's input
+	norm       norm
+	up, down   linear // up is gate and up in one, [2F,C], with SwiGLU
+	activation Activation
+	dropout    dropout
+	n, f       int // rows B*T, channels F
+	a          mlpActivations
+	d          mlpDeltas
+	dactivated kernels.View // [N,F] scratch; with GELU the place of its result d.hidden
 }
 
 // mlpActivations are kept from forward to backward as far as the level says.
 type mlpActivations struct {
 	normed    kernels.View // [N,C]
-	hidden    kernels.View // [N,F]
+	hidden    kernels.View // [N,F] or [N,2F]
 	activated kernels.View // [N,F]
 }
 
-func newMLP(b *builder, v *vectors, io boundary, level Recompute, d blockDeltas) mlp {
+// mlpDeltas are gradients that the weight pass reads after the input pass.
+type mlpDeltas struct {
+	branch kernels.View // [N,C]; absent without dropout
+	hidden kernels.View // like the activation
+	normed kernels.View // [N,C]
+}
+
+func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 	n, m := b.rows, b.model
-	k := mlp{boundary: io, n: n, dhidden: d.hidden, dnormed: d.mlpNorm}
-	outputs, rest := b.activations(level, RecomputeOutputs), b.activations(level, RecomputeBlock)
+	parts := 1
+	if m.Activation == SwiGLU {
+		parts = 2
+	}
+	outputs, rest := b.activations(at.level, RecomputeOutputs), b.activations(at.level, RecomputeBlock)
+	k := mlp{boundary: io, activation: m.Activation, n: n, f: m.MLP}
 	k.norm = v.norm(rest, n, m.Channels)
-	k.up = v.linear(linearShape{out: m.MLP, in: m.Channels, parts: 1, bias: !m.NoMLPBias})
+	k.up = v.linear(linearShape{out: parts * m.MLP, in: m.Channels, parts: parts, bias: !m.NoMLPBias})
 	k.down = v.linear(linearShape{out: m.Channels, in: m.MLP, parts: 1, bias: !m.NoMLPBias})
-	k.a = mlpActivations{normed: outputs.take(n * m.Channels), hidden: rest.take(n * m.MLP), activated: outputs.take(n * m.MLP)}
+	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteMLP}
+	k.a = mlpActivations{normed: outputs.take(n * m.Channels), hidden: rest.take(n * k.up.out), activated: outputs.take(n * m.MLP)}
+	k.d = mlpDeltas{
+		branch: k.dropout.room(b.deltas(), n*m.Channels),
+		hidden: b.deltas().take(n * k.up.out), normed: b.deltas().take(n * m.Channels),
+	}
+	k.dactivated = k.d.hidden
+	if m.Activation == SwiGLU {
+		k.dactivated = b.mem.layer.take(n * m.MLP)
+	}
 	return k
 }
 
+// forward starts from the attention's branch in x.
 func (k *mlp) forward(q issuer) {
 	k.prepare(q)
 	k.down.forward(q, k.y, k.a.activated, k.n)
+	k.dropout.apply(q, k.y)
 	q.Do(kernels.Add(k.y, k.x, k.y, k.y.Len))
 }
 
 // prepare is forward without the branch's result.
 func (k *mlp) prepare(q issuer) {
-	k.normalise(q)
+	k.norm.addForward(q, k.a.normed, k.x, k.before, k.x, k.n)
 	k.up.forward(q, k.a.hidden, k.a.normed, k.n)
 	k.activate(q)
 }
@@ -47,18 +73,26 @@ func (k *mlp) prepare(q issuer) {
 func (k *mlp) normalise(q issuer) { k.norm.forward(q, k.a.normed, k.x, k.n) }
 
 func (k *mlp) activate(q issuer) {
+	if k.activation == SwiGLU {
+		q.Do(kernels.SwiGLUForward(k.a.activated, k.a.hidden, k.n, k.f))
+		return
+	}
 	q.Do(kernels.GELUForward(k.a.activated, k.a.hidden, k.a.hidden.Len))
 }
 
 func (k *mlp) backwardInput(q issuer) {
-	k.down.backwardInput(q, k.dhidden, k.dy, k.n)
-	q.Do(kernels.GELUBackward(k.dhidden, k.dhidden, k.a.hidden, k.dhidden.Len))
-	k.up.backwardInput(q, k.dnormed, k.dhidden, k.n)
-	k.norm.backwardInput(q, k.dx, k.dnormed, k.x, k.n, k.dy)
+	k.down.backwardInput(q, k.dactivated, k.dropout.gradient(q, k.d.branch, k.dy), k.n)
+	if k.activation == SwiGLU {
+		q.Do(kernels.SwiGLUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.n, k.f))
+	} else {
+		q.Do(kernels.GELUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.d.hidden.Len))
+	}
+	k.up.backwardInput(q, k.d.normed, k.d.hidden, k.n)
+	k.norm.backwardInput(q, k.dx, k.d.normed, k.x, k.n, k.dy)
 }
 
 func (k *mlp) backwardWeight(q issuer) {
-	k.down.backwardWeight(q, k.dy, k.a.activated, k.n)
-	k.up.backwardWeight(q, k.dhidden, k.a.normed, k.n)
-	k.norm.backwardWeight(q, k.dnormed, k.x, k.n)
+	k.down.backwardWeight(q, k.dropout.gradientView(k.d.branch, k.dy), k.a.activated, k.n)
+	k.up.backwardWeight(q, k.d.hidden, k.a.normed, k.n)
+	k.norm.backwardWeight(q, k.d.normed, k.x, k.n)
 }

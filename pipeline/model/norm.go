@@ -2,31 +2,57 @@ package model
 
 import "pnode/kernels"
 
-// norm is a LayerNorm over C channels with the row statistics of one slot.
+// norm normalises rows of C channels, with the row statistics of one slot.
 type norm struct {
+	kind            Norm
 	weight, dweight kernels.View // [C]
-	bias, dbias     kernels.View // [C]
-	mean, rstd      kernels.View // [N] saved
+	bias, dbias     kernels.View // [C]; LayerNorm only
+	mean            kernels.View // [N]; LayerNorm only
+	rstd            kernels.View // [N]
 	c               int
 	eps             float32
 }
 
-func (v *vectors) norm(saved *arena, n, c int) norm {
-	l := norm{c: c, eps: float32(v.model.NormEps), mean: saved.take(n), rstd: saved.take(n)}
+func (v *vectors) norm(statistics *arena, n, c int) norm {
+	l := norm{kind: v.model.Norm, c: c, eps: float32(v.model.NormEps), rstd: statistics.take(n)}
 	l.weight, l.dweight = v.next()
-	l.bias, l.dbias = v.next()
+	if l.kind == LayerNorm {
+		l.mean = statistics.take(n)
+		l.bias, l.dbias = v.next()
+	}
 	return l
 }
 
 func (l norm) forward(q issuer, y, x kernels.View, n int) {
+	if l.kind == RMSNorm {
+		q.Do(kernels.RMSNormForward(y, l.rstd, x, l.weight, n, l.c, l.eps))
+		return
+	}
 	q.Do(kernels.LayerNormForward(y, l.mean, l.rstd, x, l.weight, l.bias, n, l.c, l.eps))
 }
 
-// backwardInput computes dx[N,C] = residual, if there is one, + the gradient.
+// addForward computes sum[N,C] = a + b and normalises it; sum may be a or b.
+func (l norm) addForward(q issuer, y, sum, a, b kernels.View, n int) {
+	if l.kind == RMSNorm {
+		q.Do(kernels.AddRMSNormForward(y, sum, l.rstd, a, b, l.weight, n, l.c, l.eps))
+		return
+	}
+	q.Do(kernels.AddLayerNormForward(y, sum, l.mean, l.rstd, a, b, l.weight, l.bias, n, l.c, l.eps))
+}
+
+// backwardInput computes dx[N,C] = the gradient + residual, where that is not absent.
 func (l norm) backwardInput(q issuer, dx, dy, x kernels.View, n int, residual kernels.View) {
+	if l.kind == RMSNorm {
+		q.Do(kernels.RMSNormBackwardInput(dx, dy, x, l.weight, l.rstd, residual, n, l.c))
+		return
+	}
 	q.Do(kernels.LayerNormBackwardInput(dx, dy, x, l.weight, l.mean, l.rstd, residual, n, l.c))
 }
 
 func (l norm) backwardWeight(q issuer, dy, x kernels.View, n int) {
+	if l.kind == RMSNorm {
+		q.Do(kernels.RMSNormBackwardWeight(l.dweight, dy, x, l.rstd, n, l.c))
+		return
+	}
 	q.Do(kernels.LayerNormBackwardWeight(l.dweight, l.dbias, dy, x, l.mean, l.rstd, n, l.c))
 }

@@ -1,15 +1,18 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"pnode/kernels"
 )
 
-// reference is testdata/reference.json: values of a tiny model from PyTorch 1.13 in
+// reference is a model of testdata/reference.json: its values from PyTorch 1.13 in
 // float64, written by testdata/reference.py.
 type reference struct {
 	Config Config
@@ -34,26 +37,42 @@ type element struct {
 	Value float64
 }
 
-func loadReference(t *testing.T) reference {
+// loadReferences gives the models by name.
+func loadReferences(t testing.TB) map[string]reference {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/reference.json")
 	must(t, err)
-	var ref reference
-	must(t, json.Unmarshal(raw, &ref))
-	if ref.Config != tiny || ref.Batch != tinyBatch || len(ref.Grads) < 20 || len(ref.Train.Losses) < 5 {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	var refs map[string]reference
+	must(t, d.Decode(&refs))
+	if refs["gpt2"].Config != tiny || refs["llama"].Config != tinyLlama || len(refs) < 6 {
 		t.Fatal("testdata/reference.json is not what reference.py writes")
 	}
-	return ref
+	return refs
+}
+
+// eachFamily runs f for the models of the references, in the order of their names.
+func eachFamily(t *testing.T, f func(t *testing.T, ref reference)) {
+	t.Helper()
+	refs := loadReferences(t)
+	for _, name := range slices.Sorted(maps.Keys(refs)) {
+		t.Run(name, func(t *testing.T) { f(t, refs[name]) })
+	}
 }
 
 func TestReferenceForwardAndGradients(t *testing.T) {
-	ref := loadReference(t)
-	r := newRig(t, rigConfig{model: tiny, batch: ref.Batch}).load()
-	rows := ref.Batch * tiny.Context
+	eachFamily(t, checkReference)
+}
+
+func checkReference(t *testing.T, ref reference) {
+	c := ref.Config
+	r := newRig(t, rigConfig{model: c, batch: ref.Batch}).load()
+	rows := ref.Batch * c.Context
 	r.forward(0, 0)
 	logits := r.logits(0)
-	if len(logits) != rows*tiny.Vocab {
-		t.Fatalf("%d logits, want %d", len(logits), rows*tiny.Vocab)
+	if len(logits) != rows*c.Vocab || len(ref.Logits) < 20 || len(ref.Grads) < 10 {
+		t.Fatalf("%d logits, want %d; the reference has %d, and %d gradients", len(logits), rows*c.Vocab, len(ref.Logits), len(ref.Grads))
 	}
 	for _, e := range ref.Logits {
 		near(t, "logit", float64(logits[e.Index]), e.Value, 2e-5)
@@ -62,7 +81,7 @@ func TestReferenceForwardAndGradients(t *testing.T) {
 	near(t, "loss", sum64(losses)/float64(rows), ref.Loss, 1e-5*ref.Loss)
 	r.tieGrads()
 	for _, g := range ref.Grads {
-		tensor := tensorNamed(t, tiny, g.Layer, g.Name)
+		tensor := tensorNamed(t, c, g.Layer, g.Name)
 		got := r.read(r.stackOf(g.Layer).Grads(g.Layer).Slice(tensor.Off, tensor.Len()))
 		near(t, g.Name+" norm", math.Sqrt(squares(got)), g.Norm, 1e-4*g.Norm)
 		rms := g.Norm / math.Sqrt(float64(len(got)))
@@ -73,9 +92,15 @@ func TestReferenceForwardAndGradients(t *testing.T) {
 }
 
 func TestReferenceTraining(t *testing.T) {
-	ref := loadReference(t)
-	r := newRig(t, rigConfig{model: tiny, batch: ref.Batch}).load()
-	rows := ref.Micros * ref.Batch * tiny.Context
+	eachFamily(t, checkTraining)
+}
+
+func checkTraining(t *testing.T, ref reference) {
+	r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch}).load()
+	rows := ref.Micros * ref.Batch * ref.Config.Context
+	if len(ref.Train.Losses) < 20 {
+		t.Fatalf("the reference has %d steps", len(ref.Train.Losses))
+	}
 	for step, want := range ref.Train.Losses {
 		r.zeroGrads()
 		total := 0.0

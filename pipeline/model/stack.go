@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"pnode/kernels"
@@ -48,9 +49,6 @@ func (c StackConfig) validate() error {
 		return err
 	}
 	m := c.Model
-	if m.Resolved() != (Config{Vocab: m.Vocab, Context: m.Context, Blocks: m.Blocks, Heads: m.Heads, Channels: m.Channels}).Resolved() {
-		return bad("the model is not GPT-2's family: no other has its layers here")
-	}
 	if err := checkAll(
 		bounds[int]{"first layer", c.First, 0, m.Layers() - 1},
 		bounds[int]{"end layer", c.End, c.First + 1, m.Layers()},
@@ -86,6 +84,8 @@ type Stack struct {
 	mem           memory
 	params, grads []kernels.View   // by local layer, [LayerLen]
 	moments       [][]kernels.View // by local layer and moment, [LayerLen]
+	rotary        rotary
+	starts        kernels.View
 	slots         []slotState
 }
 
@@ -104,7 +104,7 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 		return nil, fmt.Errorf("model: layers [%d,%d) with %d slots on %s: %w", cfg.First, cfg.End, cfg.Slots, cfg.Device.Name(), err)
 	}
 	s.build()
-	if err := s.supported(); err != nil {
+	if err := errors.Join(s.supported(), s.writeConstants()); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("model: layers [%d,%d) on %s: %w", cfg.First, cfg.End, cfg.Device.Name(), err)
 	}
@@ -132,6 +132,7 @@ func (s *Stack) build() {
 		s.moments = append(s.moments, moments)
 	}
 	b := newBuilder(s.cfg, &s.mem)
+	s.rotary, s.starts = b.rotary, b.starts
 	for range s.cfg.Slots {
 		s.slots = append(s.slots, b.slot(s.cfg, s.params, s.grads))
 	}
@@ -153,11 +154,41 @@ func (c *supportCheck) Do(call kernels.Call) {
 func (s *Stack) supported() error {
 	check := &supportCheck{device: s.cfg.Device}
 	f := s.slots[0]
+	f.noise.On = true
 	for _, l := range f.layers {
 		l.forward(check)
 		l.backward(check)
 	}
 	return check.err
+}
+
+// writeConstants fills what depends on positions alone.
+func (s *Stack) writeConstants() error {
+	m := s.cfg.Model.Resolved()
+	q, err := s.cfg.Device.NewQueue()
+	if err != nil {
+		return err
+	}
+	if s.rotary.cos.Len > 0 {
+		cos, sin := m.ropeTables(m.Context)
+		q.Write(s.rotary.cos, kernels.Float32Bytes(cos))
+		q.Write(s.rotary.sin, kernels.Float32Bytes(sin))
+	}
+	if m.slides() {
+		q.Write(s.starts, kernels.Int32Bytes(m.windowStarts(s.cfg.MicroBatch)))
+	}
+	return errors.Join(q.Sync(), q.Close())
+}
+
+// windowStarts are the first positions that the queries [batch,T] see.
+func (c Config) windowStarts(batch int) []int32 {
+	var starts []int32
+	for range batch {
+		for t := range c.Context {
+			starts = append(starts, int32(max(0, t-c.Window+1)))
+		}
+	}
+	return starts
 }
 
 // Params is a layer's flat parameter vector [LayerLen].

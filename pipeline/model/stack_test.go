@@ -118,7 +118,7 @@ func TestMisusePanics(t *testing.T) {
 	q, err := null.New().NewQueue()
 	must(t, err)
 	misuses := map[string]func(){
-		"slot":                 func() { middle.Forward(q, 2) },
+		"slot":                 func() { middle.Forward(q, 2, Noise{}) },
 		"layer":                func() { middle.Params(3) },
 		"tokens":               func() { middle.SetTokens(q, 0, nil) },
 		"targets":              func() { middle.SetTargets(q, 0, nil) },

@@ -39,9 +39,12 @@ func (s *Stack) OutputGrad(slot int) kernels.View { return s.boundary(last(s.slo
 // Backward or BackwardInput.
 func (s *Stack) Losses(slot int) kernels.View { return s.headOf(slot).losses }
 
-// Forward runs the slot's micro-batch through the layers.
-func (s *Stack) Forward(q kernels.Queue, slot int) {
-	for _, l := range s.slot(slot).layers {
+// Forward runs the slot's micro-batch through the layers. The noise is that of the
+// backward pass too.
+func (s *Stack) Forward(q kernels.Queue, slot int, noise Noise) {
+	f := s.slot(slot)
+	*f.noise = noise
+	for _, l := range f.layers {
 		l.forward(q)
 	}
 }

@@ -23,7 +23,7 @@ const (
 func (c Config) Validate() error {
 	for _, check := range []func(Config) error{
 		Config.validateSizes, Config.validateHeads, Config.validateNorm, Config.validatePositions,
-		Config.validateScaling, Config.validateWindow, Config.validateDropout,
+		Config.validateScaling, Config.validateDropout,
 	} {
 		if err := check(c); err != nil {
 			return err
@@ -116,13 +116,6 @@ func (c Config) validateScaling() error {
 	}
 	if s != (RoPEScaling{}) {
 		return bad("rope_scaling has values but no kind: take %q or %q", ScaleLinear, ScaleLlama3)
-	}
-	return nil
-}
-
-func (c Config) validateWindow() error {
-	if c.Window > 0 && c.Window < c.Context {
-		return bad("window is %d, less than context %d: take a context of at most %d", c.Window, c.Context, c.Window)
 	}
 	return nil
 }

@@ -1,0 +1,88 @@
+package model
+
+import (
+	"math"
+
+	"pnode/kernels"
+)
+
+// rotary turns queries and keys by their positions (Su et al. 2021, section 3.4): channels
+// i and i+D/2 of a head are one complex number, turned by position * frequency i, as in
+// the Hugging Face checkpoints. The zero value turns nothing.
+type rotary struct {
+	cos, sin kernels.View // [T,D/2] of the whole stack
+	shape    kernels.RoPEShape
+}
+
+// newRotary takes room for the tables of so many positions; ropeTables fills them.
+func newRotary(m Config, tables *arena, positions int) rotary {
+	if m.Positions != RoPE {
+		return rotary{}
+	}
+	n := positions * m.HeadDim / 2
+	return rotary{
+		cos: tables.take(n), sin: tables.take(n),
+		shape: kernels.RoPEShape{T: positions, Heads: m.Heads + m.KVHeads, D: m.HeadDim, Width: m.qkvWidth()},
+	}
+}
+
+// forward turns queries and keys of qkv [N,(H+2K)D] in place; backward turns their
+// gradient back.
+func (r rotary) forward(q issuer, qkv kernels.View)   { r.turn(q, qkv, 0) }
+func (r rotary) backward(q issuer, dqkv kernels.View) { r.turn(q, dqkv, kernels.Inverse) }
+
+func (r rotary) turn(q issuer, qkv kernels.View, flags kernels.Flags) {
+	if r.shape.D == 0 {
+		return
+	}
+	r.shape.Rows = qkv.Len / r.shape.Width
+	q.Do(kernels.RoPE(qkv, r.cos, r.sin, r.shape, flags))
+}
+
+// ropeTables are cosine and sine [positions,D/2] of position * frequency, computed in
+// float64.
+func (c Config) ropeTables(positions int) (cos, sin []float32) {
+	frequencies := c.ropeFrequencies()
+	for t := range positions {
+		for _, f := range frequencies {
+			s, c := math.Sincos(float64(t) * f)
+			cos, sin = append(cos, float32(c)), append(sin, float32(s))
+		}
+	}
+	return cos, sin
+}
+
+// ropeFrequencies are theta^(-2i/D), scaled; c is resolved.
+func (c Config) ropeFrequencies() []float64 {
+	frequencies := make([]float64, c.HeadDim/2)
+	for i := range frequencies {
+		f := math.Pow(c.RoPETheta, -2*float64(i)/float64(c.HeadDim))
+		frequencies[i] = c.RoPEScaling.apply(f)
+	}
+	return frequencies
+}
+
+func (s RoPEScaling) apply(frequency float64) float64 {
+	switch s.Kind {
+	case ScaleLinear:
+		return frequency / s.Factor
+	case ScaleLlama3:
+		return s.llama3(frequency)
+	default:
+		return frequency
+	}
+}
+
+// llama3 is the rule of Llama 3.1 (Grattafiori et al. 2024; the reference code's
+// apply_scaling): turns counts how often the frequency goes round in the original context.
+func (s RoPEScaling) llama3(frequency float64) float64 {
+	turns := float64(s.OriginalContext) * frequency / (2 * math.Pi)
+	switch {
+	case turns < s.LowFreqFactor:
+		return frequency / s.Factor
+	case turns > s.HighFreqFactor:
+		return frequency
+	}
+	keep := (turns - s.LowFreqFactor) / (s.HighFreqFactor - s.LowFreqFactor)
+	return (1-keep)*frequency/s.Factor + keep*frequency
+}
