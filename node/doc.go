@@ -59,6 +59,7 @@
 //     (generation.go); a worker may have one save under way (pipeline/state.go).
 //   - keeper: retention of checkpoints after each commit (keeper.go).
 //   - api: the local HTTP server (node/api).
+//   - watchDisk: ends the node when the store says that its disk is full (node.go).
 //
 // swarm, consensus and link document their own.
 package node

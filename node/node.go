@@ -137,6 +137,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.essential(func() error { return n.api.Run(ctx) })
+	n.essential(func() error { return n.watchDisk(ctx) })
 	n.group.Go(func() error { n.lead(ctx); return nil })
 	n.group.Go(func() error { n.heartbeats(ctx); return nil })
 	n.group.Go(func() error { n.showEvents(); return nil })
@@ -155,6 +156,19 @@ func (n *Node) essential(f func() error) {
 		}
 		return nil
 	})
+}
+
+// watchDisk ends the node when other programs have filled its disk, or the consensus could
+// not store what it must.
+func (n *Node) watchDisk(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-n.store.Failed():
+		return err
+	case err := <-n.raft.Failed():
+		return err
+	}
 }
 
 func randomBoot() (uint64, error) {
