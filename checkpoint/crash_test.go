@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,11 +17,14 @@ import (
 // crashDir tells the test binary to be the process that gets killed.
 const crashDir = "PNODE_CHECKPOINT_CRASH_DIR"
 
+// crashEnded is its exit status when it ends by an error.
+const crashEnded = 3
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		err := writeForever(dir, os.Stdout)
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		os.Exit(crashEnded)
 	}
 	os.Exit(m.Run())
 }
@@ -32,11 +36,12 @@ func crashState(step planner.Step) []byte {
 
 // writeForever commits step after step from the newest on, and tells of each on out once
 // it is durable.
-func writeForever(dir string, out io.Writer) error {
+func writeForever(dir string, out io.Writer) (err error) {
 	s, err := Open(dir, Options{})
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.Close()) }()
 	all, err := s.Manifests()
 	if err != nil {
 		return err

@@ -1,9 +1,15 @@
 package checkpoint
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -51,9 +57,7 @@ func TestARealDiskRunsFull(t *testing.T) {
 		t.Fatalf("commit with chunks full: %v", err)
 	}
 	entries := fillBucket(t, s.Bucket("log"))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	closeFully(t, s)
 	s = openStore(t, dir, Options{ReserveBytes: MinReserveBytes})
 	checkFull(t, s, len(layer.Chunks), entries)
 
@@ -108,4 +112,77 @@ func checkFull(t *testing.T, s *Store, chunks, entries int) {
 	if err != nil || seen != entries || entries < 100 {
 		t.Errorf("%d entries of %d, %v", seen, entries, err)
 	}
+}
+
+// TestAnotherProgramFillsTheDisk while a process writes: that one ends with a sentence, and
+// everything it said to be durable is there once there is room again.
+func TestAnotherProgramFillsTheDisk(t *testing.T) {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	disk := smallDisk(t, "420m")
+	dir := filepath.Join(disk, "store")
+	last := planner.Step(0)
+	for round := range rounds {
+		last = max(last, runAndFill(t, dir, 2+7*round))
+		checkAfterCrash(t, dir, last)
+	}
+}
+
+// runAndFill fills the file system of dir after some steps of a writing process, waits for
+// its end and makes room again. It gives the last step told.
+func runAndFill(t *testing.T, dir string, steps int) planner.Step {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	lines := bufio.NewScanner(out)
+	filled := make(chan error, 1)
+	filler := filepath.Join(filepath.Dir(dir), "filler")
+	for n := 1; lines.Scan(); n++ {
+		if _, err := fmt.Sscan(lines.Text(), &last); err != nil {
+			t.Fatal(err)
+		}
+		if n == steps {
+			go func() { filled <- fillDisk(filler) }()
+		}
+	}
+	if err := <-filled; err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != crashEnded ||
+		!strings.Contains(complaint.String(), "disk full") || strings.Count(complaint.String(), "\n") != 1 {
+		t.Fatalf("the process ended with %v and said %s", err, complaint.String())
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	return planner.Step(last)
+}
+
+// fillDisk writes until nothing fits any more.
+func fillDisk(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, 1<<20)
+	for err == nil {
+		_, err = f.Write(zeros)
+	}
+	if !noSpace(err) {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
 }

@@ -127,19 +127,8 @@ func (x *index) tableBytes() int64 {
 	return sum
 }
 
-// bytesToClose is what Badger may write while it closes: it flushes, then compacts. The new
-// tables of a compaction under way are written already and count for it.
-func (x *index) bytesToClose() int64 {
-	tables := x.tableBytes()
-	begun := -tables
-	entries, _ := os.ReadDir(x.db.Opts().Dir) // nothing has begun as far as one can see
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && filepath.Ext(e.Name()) == ".sst" {
-			begun += info.Size()
-		}
-	}
-	return flushBytesAtClose + max(0, tables-max(0, begun))
-}
+// bytesToClose is what Badger may write while it closes: it flushes, then compacts.
+func (x *index) bytesToClose() int64 { return flushBytesAtClose + x.tableBytes() }
 
 // write applies all or nothing and is durable when it returns.
 func (x *index) write(ops []Op) error {

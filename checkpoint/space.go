@@ -12,7 +12,6 @@ const (
 	forChunks  purpose = 1 // leaves the whole reserve
 	forIndex   purpose = 2 // leaves half: the consensus log goes on when chunks stop
 	forDeletes purpose = 4 // leaves a quarter: room can still be made
-	forClose   purpose = 8 // leaves an eighth: others may be filling the disk meanwhile
 )
 
 // space answers whether a write fits beside the reserve, counting the writes under way.
@@ -21,8 +20,9 @@ type space struct {
 	reserve int64
 	free    func(path string) (int64, error)
 
-	mu       sync.Mutex // guards inFlight
+	mu       sync.Mutex // guards what follows
 	inFlight int64
+	wasFull  bool // something was refused
 }
 
 // take claims n bytes until done is called. The error wraps ErrDiskFull.
@@ -40,6 +40,7 @@ func (s *space) takeBeside(spare, n int64, p purpose) (done func(), err error) {
 	}
 	keep := s.reserve/int64(p) + spare
 	if free-s.inFlight-n < keep {
+		s.wasFull = true
 		return nil, s.full(n, free, keep)
 	}
 	s.inFlight += n
@@ -60,11 +61,26 @@ func (s *space) full(n, free, keep int64) error {
 		ErrDiskFull, wanted, free, s.path, keep)
 }
 
+// takeToClose is take for closing, which lasts long: it leaves the whole reserve, and fails
+// when the disk was full before, since whoever fills it may be about to do so again.
+func (s *space) takeToClose(n int64) (done func(), err error) {
+	s.mu.Lock()
+	wasFull := s.wasFull
+	s.mu.Unlock()
+	if wasFull {
+		return nil, fmt.Errorf("%w: it was while the store was open", ErrDiskFull)
+	}
+	return s.take(n, forChunks)
+}
+
 // explain turns the operating system's refusal of a write of n bytes into ErrDiskFull.
 func (s *space) explain(err error, n int64) error {
 	if err == nil || !noSpace(err) {
 		return err
 	}
+	s.mu.Lock()
+	s.wasFull = true
+	s.mu.Unlock()
 	free, _ := s.free(s.path) // 0 when even that fails
 	return fmt.Errorf("%w (%w)", s.full(n, free, s.reserve), err)
 }

@@ -148,9 +148,9 @@ func (s *Store) makeDirs() error {
 }
 
 // Close waits for the calls in progress, closes the index and gives the directory free.
-// Calls after it return ErrClosed; closing twice is harmless. On a full disk the index is
-// left as a crash would leave it, which loses nothing, and the directory stays locked
-// until the process ends.
+// Calls after it return ErrClosed; closing twice is harmless. When the disk is or was
+// full the index is left as a crash would leave it, which loses nothing, and the directory
+// stays locked until the process ends.
 func (s *Store) Close() error {
 	if !s.users.close() {
 		return nil
@@ -163,7 +163,7 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) close() error {
-	done, err := s.space.take(s.index.bytesToClose(), forClose)
+	done, err := s.space.takeToClose(s.index.bytesToClose())
 	if errors.Is(err, ErrDiskFull) {
 		s.log.Warn("the index is left to the next start instead of being closed", "cause", err)
 		abandoned.Store(s, true)

@@ -19,12 +19,20 @@ func openStore(t testing.TB, dir string, o Options) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { closeFully(t, s) })
 	return s
+}
+
+// closeFully closes what Close leaves to the end of the process, too.
+func closeFully(t testing.TB, s *Store) {
+	t.Helper()
+	err := s.Close()
+	if _, left := abandoned.LoadAndDelete(s); left {
+		err = errors.Join(err, s.index.close(), s.lock.Close())
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // noise is n bytes that depend on seed.

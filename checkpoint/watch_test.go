@@ -51,6 +51,10 @@ func TestCloseOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	free.Store(0)
+	if _, err := s.PutChunk([]byte("refused")); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("put: %v", err)
+	}
+	free.Store(1 << 40) // for a moment, as far as Close knows
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
@@ -60,10 +64,7 @@ func TestCloseOnAFullDisk(t *testing.T) {
 	if _, err := Open(dir, Options{}); !errors.Is(err, ErrLocked) {
 		t.Errorf("open while the index is not closed: %v", err)
 	}
-	s.lock.Close() // as the end of the process would
-	if err := s.index.close(); err != nil {
-		t.Fatal(err)
-	}
+	closeFully(t, s) // as the end of the process would
 	s = openStore(t, dir, Options{})
 	if m, err := s.Manifest(1); err != nil || m.Layers[0].Chunks[0] != h {
 		t.Errorf("after a restart: %+v, %v", m, err)
