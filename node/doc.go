@@ -57,6 +57,8 @@
 //   - links: the accept loop of the data plane (pipeline/link).
 //   - one per generation, with one per worker and one that watches the links
 //     (generation.go); a worker may have one save under way (pipeline/state.go).
+//   - mirrorText: brings a large text here while the node trains; ends when it has all
+//     (text.go).
 //   - keeper: retention of checkpoints after each commit (keeper.go).
 //   - api: the local HTTP server (node/api).
 //   - watchDisk: ends the node when the store says that its disk is full (node.go).

@@ -96,7 +96,7 @@ func (o *opening) found(ctx context.Context, cfg config.Config, out Output) (pla
 	if err != nil {
 		return planner.RunSpec{}, err
 	}
-	if err := checkText(o.store, spec); err != nil {
+	if err := checkText(spec); err != nil {
 		return planner.RunSpec{}, err
 	}
 	if o.owner, err = swarm.CreateOwner(o.dir); err != nil {

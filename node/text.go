@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/node/config"
@@ -17,6 +18,10 @@ const (
 	heldOutPermille = 50
 	// textPin keeps the run's text from being swept.
 	textPin = "text"
+	// wholeTextBytes is the size up to which a text is here as a whole before training.
+	wholeTextBytes = 1 << 30
+	// mirrorRetry is how long to wait when no member has the next chunks of the text.
+	mirrorRetry = 30 * time.Second
 )
 
 // importText collects the text named by cfg, or the Go toolchain's source, into chunks.
@@ -55,35 +60,77 @@ func importText(ctx context.Context, store *checkpoint.Store, cfg config.Config,
 	return spec, nil
 }
 
-// checkText refuses a text that is too short for the model before the run exists.
-func checkText(store *checkpoint.Store, spec planner.RunSpec) error {
-	_, err := dataset.Open(store, spec.Data, window(spec))
+// checkText refuses a text that does not fit the model before the run exists.
+func checkText(spec planner.RunSpec) error {
+	_, err := dataset.NewSampler(spec.Data, window(spec))
 	return err
 }
 
 func window(spec planner.RunSpec) dataset.Window {
-	return dataset.Window{Seed: spec.Train.Seed, Context: spec.Model.Context}
+	return dataset.Window{
+		Seed: spec.Train.Seed, Context: spec.Model.Context,
+		StepRows: spec.Train.Micros * spec.Train.MicroBatch, Vocab: spec.Model.Vocab,
+	}
 }
 
-// openText fetches what is missing of the run's text from other members and opens it.
-// Every node keeps it: then the run does not need the one that brought it.
+// textChunks reads the run's text here, and what is missing or damaged from other members.
+type textChunks struct {
+	store *checkpoint.Store
+	fetch chunkFetcher
+}
+
+// Chunk implements dataset.ChunkSource.
+func (t textChunks) Chunk(ctx context.Context, h planner.Hash) ([]byte, error) {
+	chunk, err := t.store.Chunk(h)
+	if !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return chunk, err
+	}
+	if err := t.fetch.ensure(ctx, []planner.Hash{h}, nil); err != nil {
+		return nil, err
+	}
+	return t.store.Chunk(h)
+}
+
+// openText opens the run's text. Every node keeps all of it: then the run does not need the
+// one that brought it. A text of up to wholeTextBytes is fetched before the node trains, a
+// larger one meanwhile (mirrorText).
 func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Dataset, error) {
 	spec := *state.Run
-	if err := n.store.Pin(textPin, spec.Data.Chunks); err != nil {
+	data, err := dataset.Open(textChunks{n.store, n.keeper.chunks}, spec.Data, window(spec))
+	if err == nil {
+		err = n.store.Pin(textPin, spec.Data.Chunks)
+	}
+	if err == nil && spec.Data.SizeBytes <= wholeTextBytes {
+		err = n.keeper.chunks.ensure(ctx, spec.Data.Chunks, nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("node: the run's text: %w", err)
 	}
-	for attempt := 0; ; attempt++ {
-		if err := n.keeper.chunks.ensure(ctx, spec.Data.Chunks, nil); err != nil {
-			return nil, fmt.Errorf("node: the run's text: %w", err)
-		}
-		data, err := dataset.Open(n.store, spec.Data, window(spec))
-		if errors.Is(err, checkpoint.ErrCorrupt) && attempt == 0 {
-			n.log.Warn("a chunk of the text is damaged, fetching it again", "cause", err)
+	return data, nil
+}
+
+// mirrorText fetches what is missing here of a large text, in the order in which the steps
+// after the given one want it. Steps do not wait for it: they fetch what they lack
+// themselves.
+func (n *Node) mirrorText(ctx context.Context, after planner.Step) {
+	missing := n.keeper.chunks.missing(n.data.ChunkOrder(after + 1))
+	for len(missing) > 0 {
+		batch := missing[:min(len(missing), fetchBatch)]
+		err := n.keeper.chunks.ensure(ctx, batch, nil)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, checkpoint.ErrDiskFull):
+			n.log.Warn("no room for a copy of the text: it is fetched again when it is needed", "cause", err)
+			return
+		case err == nil:
+			missing = missing[len(batch):]
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("node: the run's text: %w", err)
+		n.log.Debug("copy the text", "cause", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(mirrorRetry):
 		}
-		return data, nil
 	}
 }

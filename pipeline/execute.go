@@ -40,7 +40,10 @@ func (w *Worker) forward(ctx context.Context, step planner.Step, micro planner.M
 	if err != nil {
 		return err
 	}
-	tokens, targets := w.batch(step, micro)
+	tokens, targets, err := w.batch(ctx, step, micro)
+	if err != nil {
+		return err
+	}
 	if w.first() {
 		w.stack.SetTokens(w.queue, slot, tokens)
 	} else if err := w.receive(ctx, w.stack.Input(slot), w.neighbour(wire.Activation, step, int(w.cfg.Stage), micro)); err != nil {
@@ -108,14 +111,14 @@ func (w *Worker) noise(step planner.Step, micro planner.Micro) model.Noise {
 func (w *Worker) heldOut(micro planner.Micro) bool { return int(micro) >= w.cfg.Run.Train.Micros }
 
 // batch gives the tokens and targets of a micro-batch; only the two ends need them.
-func (w *Worker) batch(step planner.Step, micro planner.Micro) (tokens, targets []int32) {
+func (w *Worker) batch(ctx context.Context, step planner.Step, micro planner.Micro) (tokens, targets []int32, err error) {
 	switch {
 	case !w.first() && !w.last():
-		return nil, nil
+		return nil, nil, nil
 	case w.heldOut(micro):
-		return w.cfg.Data.HeldOut(int(micro)-w.cfg.Run.Train.Micros, w.cfg.Run.Train.MicroBatch)
+		return w.cfg.Data.HeldOut(ctx, int(micro)-w.cfg.Run.Train.Micros, w.cfg.Run.Train.MicroBatch)
 	default:
-		return w.cfg.Data.Micro(step, micro, w.cfg.Run.Train.MicroBatch)
+		return w.cfg.Data.Micro(ctx, step, micro, w.cfg.Run.Train.MicroBatch)
 	}
 }
 

@@ -17,12 +17,13 @@ import (
 // ErrBadConfig is wrapped by the errors of New that say which field does not fit.
 var ErrBadConfig = errors.New("pipeline: bad worker config")
 
-// Data gives token windows; dataset.Dataset is one. All three are pure functions.
+// Data gives token windows; dataset.Dataset is one. What it gives is a pure function of the
+// arguments; it may have to fetch it until ctx ends.
 type Data interface {
 	// Micro gives tokens and targets [batch,T] of a micro-batch of a step.
-	Micro(step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32)
+	Micro(ctx context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error)
 	// HeldOut gives window set index of the held-out text, in [0, HeldOutMicros).
-	HeldOut(index, batch int) (tokens, targets []int32)
+	HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error)
 	HeldOutMicros(batch, limit int) int
 }
 

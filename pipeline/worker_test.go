@@ -21,7 +21,7 @@ import (
 // patterned is a text without a file: windows of a byte sequence with structure.
 type patterned struct{ context int }
 
-func (p patterned) window(start, batch int) (tokens, targets []int32) {
+func (p patterned) window(start, batch int) (tokens, targets []int32, err error) {
 	at := func(i int) int32 { return int32((i*i + i/3) % 61) }
 	for b := range batch {
 		for t := range p.context {
@@ -29,14 +29,14 @@ func (p patterned) window(start, batch int) (tokens, targets []int32) {
 			targets = append(targets, at(start+b*97+t+1))
 		}
 	}
-	return tokens, targets
+	return tokens, targets, nil
 }
 
-func (p patterned) Micro(step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32) {
+func (p patterned) Micro(_ context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
 	return p.window(int(step)*1009+int(micro)*31, batch)
 }
 
-func (p patterned) HeldOut(index, batch int) (tokens, targets []int32) {
+func (p patterned) HeldOut(_ context.Context, index, batch int) (tokens, targets []int32, err error) {
 	return p.window(1_000_003+index*7, batch)
 }
 

@@ -43,11 +43,59 @@ type TrainSpec struct {
 	MinNodes int `json:"min_nodes"`
 }
 
-// DataSpec names the tokenised text: bytes in chunks that every node can fetch.
+// DataSpec names the tokenised text: a stream of tokens in chunks that every node can fetch.
 type DataSpec struct {
-	// Chunks hold the token stream in order; one token is one byte.
+	// Chunks hold the stream in order.
 	Chunks    []Hash `json:"chunks"`
 	SizeBytes int64  `json:"size_bytes"`
 	// HeldOutPermille of the stream's end is never trained on.
 	HeldOutPermille int `json:"held_out_permille"`
+	// Tokens says what the stream consists of; nil is text, one byte a token.
+	Tokens *TokenSpec `json:"tokens,omitempty"`
+}
+
+// TokenSpec describes a stream that a tokenizer made.
+type TokenSpec struct {
+	// WidthBytes of a token, little endian: 1, 2 or 4.
+	WidthBytes int `json:"width_bytes"`
+	// Vocab is one more than the greatest token.
+	Vocab int `json:"vocab"`
+	// EndOfText is the token behind every document, or NoToken.
+	EndOfText int32 `json:"end_of_text"`
+	// Tokenizer identifies the tokenizer.
+	Tokenizer Hash  `json:"tokenizer"`
+	Documents int64 `json:"documents"`
+}
+
+// NoToken stands for a token that there is not.
+const NoToken = -1
+
+// ByteVocab is the vocabulary of text whose tokens are bytes.
+const ByteVocab = 256
+
+// TokenBytes is the width of a token.
+func (d DataSpec) TokenBytes() int {
+	if d.Tokens == nil {
+		return 1
+	}
+	return d.Tokens.WidthBytes
+}
+
+// TokenCount is the length of the stream in tokens.
+func (d DataSpec) TokenCount() int64 { return d.SizeBytes / int64(d.TokenBytes()) }
+
+// Vocab is how many tokens a model must know.
+func (d DataSpec) Vocab() int {
+	if d.Tokens == nil {
+		return ByteVocab
+	}
+	return d.Tokens.Vocab
+}
+
+// EndOfText is the token behind every document, or NoToken.
+func (d DataSpec) EndOfText() int32 {
+	if d.Tokens == nil {
+		return NoToken
+	}
+	return d.Tokens.EndOfText
 }

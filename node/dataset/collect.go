@@ -9,9 +9,6 @@ import (
 	"strings"
 )
 
-// MaxBytes bounds a corpus: the dataset is held in memory.
-const MaxBytes = 4 << 30
-
 // Options of Collect.
 type Options struct {
 	// LimitBytes ends the corpus, at a character's end; 0 is MaxBytes, which is also the

@@ -25,7 +25,7 @@ func (m chunkMap) put(b []byte) (planner.Hash, error) {
 	return h, nil
 }
 
-func (m chunkMap) Chunk(h planner.Hash) ([]byte, error) {
+func (m chunkMap) Chunk(_ context.Context, h planner.Hash) ([]byte, error) {
 	b, ok := m[h]
 	if !ok {
 		return nil, fs.ErrNotExist

@@ -1,132 +1,152 @@
 package dataset
 
 import (
+	"context"
+	"encoding/binary"
 	"fmt"
 
 	"pnode/planner"
 )
 
-// ChunkSource reads a stored chunk whose bytes have been checked against its hash;
-// *checkpoint.Store is one, a map in memory another.
+// ChunkSource reads a stored chunk whose bytes have been checked against its hash. It may
+// bring the chunk from elsewhere first, until ctx ends.
 type ChunkSource interface {
-	Chunk(planner.Hash) ([]byte, error)
+	Chunk(ctx context.Context, h planner.Hash) ([]byte, error)
 }
 
-// Window says which windows a Dataset makes.
-type Window struct {
-	// Seed of the run: the same seed draws the same windows.
-	Seed uint64
-	// Context is the number of positions T of a sequence.
-	Context int
-}
-
-// Dataset is the text in memory. It is read-only and may be used from any number of
-// goroutines.
+// Dataset makes token windows of a stream. It may be used from any number of goroutines.
 type Dataset struct {
-	window  Window
-	train   []byte
-	heldOut []byte
+	*Sampler
+	spec   planner.DataSpec
+	chunks *chunkCache
 }
 
-// Open reads the stream of a spec and splits off its end: HeldOutPermille of it, and at
-// least one sequence, T+1 bytes. Errors wrap ErrBadSpec, ErrTooLarge, ErrTooShort or the
-// source's error.
+// Open checks the spec against the window; chunks are read from src when windows need
+// them. Errors are those of NewSampler.
 func Open(src ChunkSource, spec planner.DataSpec, w Window) (*Dataset, error) {
-	if err := check(spec, w); err != nil {
-		return nil, fmt.Errorf("dataset: open: %w", err)
+	sampler, err := NewSampler(spec, w)
+	if err != nil {
+		return nil, err
 	}
-	text := make([]byte, 0, spec.SizeBytes)
-	for i, h := range spec.Chunks {
-		chunk, err := src.Chunk(h)
+	d := &Dataset{Sampler: sampler, spec: spec}
+	d.chunks = newChunkCache(cacheChunks, func(ctx context.Context, i int64) ([]byte, error) {
+		chunk, err := src.Chunk(ctx, spec.Chunks[i])
 		if err != nil {
-			return nil, fmt.Errorf("dataset: open: chunk %d of %d: %w", i, len(spec.Chunks), err)
+			return nil, fmt.Errorf("dataset: chunk %d of %d: %w", i, len(spec.Chunks), err)
 		}
-		if want := min(ChunkBytes, spec.SizeBytes-int64(len(text))); int64(len(chunk)) != want {
-			return nil, fmt.Errorf("dataset: open: %w: chunk %d of %d (%s) has %d bytes, want %d",
-				ErrBadSpec, i, len(spec.Chunks), h, len(chunk), want)
+		if want := min(ChunkBytes, spec.SizeBytes-i*ChunkBytes); int64(len(chunk)) != want {
+			return nil, fmt.Errorf("dataset: %w: chunk %d of %d (%s) has %d bytes, want %d",
+				ErrBadSpec, i, len(spec.Chunks), spec.Chunks[i], len(chunk), want)
 		}
-		text = append(text, chunk...)
-	}
-	cut := len(text) - heldOutBytes(spec, w)
-	return &Dataset{window: w, train: text[:cut:cut], heldOut: text[cut:]}, nil
+		return chunk, nil
+	})
+	return d, nil
 }
 
-// check bounds everything before the first allocation.
-func check(spec planner.DataSpec, w Window) error {
-	if spec.SizeBytes > MaxBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d are accepted; give less with --data", ErrTooLarge, spec.SizeBytes, int64(MaxBytes))
+// ChunkOrder lists all chunks in the order in which the steps from the given one on want
+// them; what is held out alone comes last.
+func (d *Dataset) ChunkOrder(step planner.Step) []planner.Hash {
+	epoch, position := d.position(max(step, 1), 0)
+	chunks := d.order(epoch).chunksFrom(position)
+	hashes := make([]planner.Hash, 0, len(d.spec.Chunks))
+	for _, c := range chunks {
+		hashes = append(hashes, d.spec.Chunks[c])
 	}
-	if w.Context < 1 || int64(w.Context) > MaxBytes {
-		return fmt.Errorf("%w: context of %d positions", ErrBadSpec, w.Context)
-	}
-	if spec.HeldOutPermille < 0 || spec.HeldOutPermille > 999 {
-		return fmt.Errorf("%w: held-out share of %d permille, 0 to 999 are accepted", ErrBadSpec, spec.HeldOutPermille)
-	}
-	chunks := int64(len(spec.Chunks))
-	if spec.SizeBytes < 0 || chunks != (spec.SizeBytes+ChunkBytes-1)/ChunkBytes {
-		return fmt.Errorf("%w: %d bytes in %d chunks of %d", ErrBadSpec, spec.SizeBytes, chunks, ChunkBytes)
-	}
-	train := spec.SizeBytes - int64(heldOutBytes(spec, w))
-	if one := int64(w.Context) + 1; train < one {
-		return fmt.Errorf("%w: %d bytes, of which %d are held out; a context of %d needs %d to train on and as many held out; "+
-			"give more text or choose a shorter context", ErrTooShort, spec.SizeBytes, heldOutBytes(spec, w), w.Context, one)
-	}
-	return nil
+	return append(hashes, d.spec.Chunks[len(chunks):]...)
 }
 
-func heldOutBytes(spec planner.DataSpec, w Window) int {
-	return max(int(spec.SizeBytes*int64(spec.HeldOutPermille)/1000), w.Context+1)
-}
-
-// Micro gives tokens and targets, [batch,T] each, of a micro-batch: windows drawn with
-// replacement from the part to train on. Row b of micro-batch m is sequence m*batch+b of
-// the step, so the sequences of a step do not depend on how it is cut.
-func (d *Dataset) Micro(step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32) {
-	return d.rows(d.train, batch, func(row int) int {
-		sequence := uint64(micro)*uint64(batch) + uint64(row)
-		starts := uint64(len(d.train) - d.window.Context) // each leaves room for T+1 bytes
-		return int(draw(d.window.Seed, uint64(step), sequence, starts))
+// Micro gives tokens and targets, [B,T] each, of a micro-batch of a step: row b of
+// micro-batch m is row m*batch+b of the step, so a step's sequences do not depend on how it
+// is cut.
+func (d *Dataset) Micro(ctx context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+	return d.rows(ctx, batch, func(row int) (int64, error) {
+		sample, err := d.At(step, int(micro)*batch+row)
+		return sample.Token, err
 	})
 }
 
-// HeldOut gives tokens and targets, [batch,T] each, of window set index in
-// [0, HeldOutMicros): neighbouring windows that do not overlap, in order. When the held-out
-// part has fewer windows than the batch has rows, they repeat from the first.
-func (d *Dataset) HeldOut(index, batch int) (tokens, targets []int32) {
+// HeldOut gives tokens and targets, [B,T] each, of window set index in [0, HeldOutMicros):
+// neighbouring windows that do not overlap, in order. When the held-out part has fewer
+// windows than the batch has rows, they repeat from the first.
+func (d *Dataset) HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error) {
 	windows := d.heldOutWindows()
-	return d.rows(d.heldOut, batch, func(row int) int {
-		return (index*batch + row) % windows * d.window.Context
+	return d.rows(ctx, batch, func(row int) (int64, error) {
+		window := (int64(index)*int64(batch) + int64(row)) % windows
+		return d.stream.train + window*d.stream.context, nil
 	})
 }
 
 // HeldOutMicros is how many window sets of this batch the held-out part gives: at least 1
 // and at most limit.
 func (d *Dataset) HeldOutMicros(batch, limit int) int {
-	return max(1, min(limit, d.heldOutWindows()/batch))
+	return int(max(1, min(int64(limit), d.heldOutWindows()/int64(batch))))
 }
 
-// heldOutWindows is at least 1: T bytes each, and one more for the last target.
-func (d *Dataset) heldOutWindows() int {
-	return (len(d.heldOut) - 1) / d.window.Context
-}
+// heldOutWindows is at least 1: T tokens each, and one more for the last target.
+func (d *Dataset) heldOutWindows() int64 { return (d.heldOut - 1) / d.stream.context }
 
-// TrainBytes is the size of the part to train on.
-func (d *Dataset) TrainBytes() int64 { return int64(len(d.train)) }
-
-// HeldOutBytes is the size of the held-out part.
-func (d *Dataset) HeldOutBytes() int64 { return int64(len(d.heldOut)) }
-
-func (d *Dataset) rows(text []byte, batch int, start func(row int) int) (tokens, targets []int32) {
+// rows reads a window of T+1 tokens for each row.
+func (d *Dataset) rows(ctx context.Context, batch int, start func(row int) (int64, error)) (tokens, targets []int32, err error) {
 	t := d.window.Context
-	tokens, targets = make([]int32, batch*t), make([]int32, batch*t)
+	tokens, targets = make([]int32, 0, batch*t), make([]int32, 0, batch*t)
+	window := make([]int32, 0, t+1)
 	for row := range batch {
-		at := start(row)
-		for i, b := range text[at : at+t] {
-			tokens[row*t+i] = int32(b)
+		at, err := start(row)
+		if err != nil {
+			return nil, nil, err
 		}
-		for i, b := range text[at+1 : at+t+1] {
-			targets[row*t+i] = int32(b)
+		if window, err = d.read(ctx, window[:0], at); err != nil {
+			return nil, nil, err
+		}
+		tokens, targets = append(tokens, window[:t]...), append(targets, window[1:]...)
+	}
+	return tokens, targets, nil
+}
+
+// read appends the tokens from number at on until dst is full.
+func (d *Dataset) read(ctx context.Context, dst []int32, at int64) ([]int32, error) {
+	width := int64(d.spec.TokenBytes())
+	for len(dst) < cap(dst) {
+		chunk := at / d.stream.chunk
+		bytes, err := d.chunks.get(ctx, chunk)
+		if err != nil {
+			return dst, err
+		}
+		bytes = bytes[at%d.stream.chunk*width:]
+		bytes = bytes[:min(int64(len(bytes)), int64(cap(dst)-len(dst))*width)]
+		before := len(dst)
+		dst = appendTokens(dst, bytes, int(width))
+		if err := d.checkRange(dst[before:], chunk); err != nil {
+			return dst, err
+		}
+		at += int64(len(dst) - before)
+	}
+	return dst, nil
+}
+
+// appendTokens decodes little-endian tokens of 1, 2 or 4 bytes.
+func appendTokens(dst []int32, bytes []byte, width int) []int32 {
+	for ; len(bytes) > 0; bytes = bytes[width:] {
+		switch width {
+		case 1:
+			dst = append(dst, int32(bytes[0]))
+		case 2:
+			dst = append(dst, int32(binary.LittleEndian.Uint16(bytes)))
+		default:
+			dst = append(dst, int32(binary.LittleEndian.Uint32(bytes)))
 		}
 	}
-	return tokens, targets
+	return dst
+}
+
+// checkRange refuses tokens that the vocabulary lacks: the embedding has no row for them.
+func (d *Dataset) checkRange(tokens []int32, chunk int64) error {
+	vocab := int32(min(d.spec.Vocab(), d.window.Vocab))
+	for _, t := range tokens {
+		if t < 0 || t >= vocab {
+			return fmt.Errorf("dataset: %w: chunk %d (%s) holds token %d, the vocabulary ends at %d; tokenize the text again",
+				ErrBadSpec, chunk, d.spec.Chunks[chunk], uint32(t), vocab-1)
+		}
+	}
+	return nil
 }

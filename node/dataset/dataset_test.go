@@ -47,21 +47,40 @@ func openText(t *testing.T, text []byte, permille int, w Window) *Dataset {
 	return d
 }
 
-// TestMicroGolden fixes the windows: a change of the generator would make resumed runs
-// differ from uninterrupted ones.
+// micro and heldOut read windows that cannot fail.
+func micro(t testing.TB, d *Dataset, step planner.Step, m planner.Micro, batch int) (tokens, targets []int32) {
+	t.Helper()
+	tokens, targets, err := d.Micro(context.Background(), step, m, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens, targets
+}
+
+func heldOut(t testing.TB, d *Dataset, index, batch int) (tokens, targets []int32) {
+	t.Helper()
+	tokens, targets, err := d.HeldOut(context.Background(), index, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens, targets
+}
+
+// TestMicroGolden fixes the windows: a change of the order would make resumed runs differ
+// from uninterrupted ones.
 func TestMicroGolden(t *testing.T) {
-	d := openText(t, counting(10000), 100, Window{Seed: 42, Context: 4})
+	d := openText(t, counting(10000), 100, Window{Seed: 42, Context: 4, StepRows: 16, Vocab: 256})
 	for _, c := range []struct {
 		step  planner.Step
 		micro planner.Micro
 		want  string
 	}{
-		{1, 0, "[171 172 173 174 44 45 46 47] [172 173 174 175 45 46 47 48]"},
-		{1, 1, "[45 46 47 48 206 207 208 209] [46 47 48 49 207 208 209 210]"},
-		{2, 0, "[229 230 231 232 114 115 116 117] [230 231 232 233 115 116 117 118]"},
-		{1 << 40, 7, "[172 173 174 175 199 200 201 202] [173 174 175 176 200 201 202 203]"},
+		{1, 0, "[85 86 87 88 63 64 65 66] [86 87 88 89 64 65 66 67]"},
+		{1, 7, "[43 44 45 46 62 63 64 65] [44 45 46 47 63 64 65 66]"},
+		{2, 0, "[162 163 164 165 213 214 215 216] [163 164 165 166 214 215 216 217]"},
+		{1 << 34, 7, "[95 96 97 98 28 29 30 31] [96 97 98 99 29 30 31 32]"},
 	} {
-		tokens, targets := d.Micro(c.step, c.micro, 2)
+		tokens, targets := micro(t, d, c.step, c.micro, 2)
 		if got := fmt.Sprint(tokens, targets); got != c.want {
 			t.Errorf("step %d micro %d: %s, want %s", c.step, c.micro, got, c.want)
 		}
@@ -69,12 +88,12 @@ func TestMicroGolden(t *testing.T) {
 }
 
 func TestMicroDoesNotDependOnTheCut(t *testing.T) {
-	d := openText(t, counting(10000), 100, Window{Seed: 7, Context: 16})
-	whole, wholeTargets := d.Micro(3, 0, 8)
+	d := openText(t, counting(10000), 100, Window{Seed: 7, Context: 16, StepRows: 8, Vocab: 256})
+	whole, wholeTargets := micro(t, d, 3, 0, 8)
 	for _, batch := range []int{1, 2, 4} {
 		var tokens, targets []int32
 		for m := range 8 / batch {
-			a, b := d.Micro(3, planner.Micro(m), batch)
+			a, b := micro(t, d, 3, planner.Micro(m), batch)
 			tokens, targets = append(tokens, a...), append(targets, b...)
 		}
 		if !reflect.DeepEqual(tokens, whole) || !reflect.DeepEqual(targets, wholeTargets) {
@@ -83,10 +102,22 @@ func TestMicroDoesNotDependOnTheCut(t *testing.T) {
 	}
 }
 
+func TestMicroRefusesRowsBehindTheStep(t *testing.T) {
+	d := openText(t, counting(1000), 100, Window{Context: 8, StepRows: 4, Vocab: 256})
+	for _, c := range []struct {
+		step planner.Step
+		m    planner.Micro
+	}{{1, 2}, {0, 0}, {1, -1}, {math.MaxUint64, 0}} {
+		if _, _, err := d.Micro(context.Background(), c.step, c.m, 2); err == nil {
+			t.Errorf("step %d micro %d of 2 rows: no error for 4 rows a step", c.step, c.m)
+		}
+	}
+}
+
 func TestTargetsAreTheNextTokens(t *testing.T) {
-	d := openText(t, counting(5000), 100, Window{Seed: 1, Context: 8})
-	for step := range planner.Step(200) {
-		tokens, targets := d.Micro(step, 0, 4)
+	d := openText(t, counting(5000), 100, Window{Seed: 1, Context: 8, StepRows: 4, Vocab: 256})
+	for step := planner.Step(1); step <= 200; step++ {
+		tokens, targets := micro(t, d, step, 0, 4)
 		for i := range tokens {
 			if targets[i] != (tokens[i]+1)%251 {
 				t.Fatalf("step %d position %d: token %d, target %d", step, i, tokens[i], targets[i])
@@ -95,31 +126,10 @@ func TestTargetsAreTheNextTokens(t *testing.T) {
 	}
 }
 
-// TestEveryWindowIsDrawnAlike counts the starts of 20,000 windows over the 21 there are:
-// 952 each, with a standard deviation of 30.
-func TestEveryWindowIsDrawnAlike(t *testing.T) {
-	d := openText(t, counting(28), 0, Window{Seed: 5, Context: 3}) // 24 to train on: starts 0 to 20
-	counts := map[int32]int{}
-	for step := range planner.Step(1000) {
-		for micro := range planner.Micro(20) {
-			tokens, _ := d.Micro(step, micro, 1)
-			counts[tokens[0]]++
-		}
-	}
-	for start := range int32(21) {
-		if n := counts[start]; n < 800 || n > 1100 {
-			t.Errorf("window at %d drawn %d times of 20000", start, n)
-		}
-	}
-	if len(counts) != 21 {
-		t.Errorf("%d different windows, want 21", len(counts))
-	}
-}
-
 func TestSeedsDrawDifferently(t *testing.T) {
 	text := counting(100000)
-	a, _ := openText(t, text, 10, Window{Seed: 1, Context: 8}).Micro(1, 0, 4)
-	b, _ := openText(t, text, 10, Window{Seed: 2, Context: 8}).Micro(1, 0, 4)
+	a, _ := micro(t, openText(t, text, 10, Window{Seed: 1, Context: 8, StepRows: 4, Vocab: 256}), 1, 0, 4)
+	b, _ := micro(t, openText(t, text, 10, Window{Seed: 2, Context: 8, StepRows: 4, Vocab: 256}), 1, 0, 4)
 	if reflect.DeepEqual(a, b) {
 		t.Error("seeds 1 and 2 draw the same windows")
 	}
@@ -127,9 +137,9 @@ func TestSeedsDrawDifferently(t *testing.T) {
 
 func TestHeldOutIsDisjoint(t *testing.T) {
 	text := counting(1000)
-	d := openText(t, text, 100, Window{Context: 9}) // 100 held out: 11 windows
-	if d.TrainBytes() != 900 || d.HeldOutBytes() != 100 {
-		t.Fatalf("split %d + %d", d.TrainBytes(), d.HeldOutBytes())
+	d := openText(t, text, 100, Window{Context: 9, StepRows: 1, Vocab: 256}) // 100 held out: 11 windows
+	if d.TrainTokens() != 900 || d.HeldOutTokens() != 100 {
+		t.Fatalf("split %d + %d", d.TrainTokens(), d.HeldOutTokens())
 	}
 	if n := d.HeldOutMicros(2, 100); n != 5 {
 		t.Fatalf("%d window sets, want 5", n)
@@ -139,7 +149,7 @@ func TestHeldOutIsDisjoint(t *testing.T) {
 	}
 	next := 900
 	for i := range 5 {
-		tokens, targets := d.HeldOut(i, 2)
+		tokens, targets := heldOut(t, d, i, 2)
 		for j := range tokens {
 			if tokens[j] != int32(text[next]) || targets[j] != int32(text[next+1]) {
 				t.Fatalf("set %d position %d is not byte %d", i, j, next)
@@ -150,11 +160,11 @@ func TestHeldOutIsDisjoint(t *testing.T) {
 }
 
 func TestHeldOutRepeatsWhenSmall(t *testing.T) {
-	d := openText(t, counting(1000), 0, Window{Context: 9}) // one window held out
-	if d.HeldOutBytes() != 10 || d.HeldOutMicros(4, 8) != 1 {
-		t.Fatalf("%d bytes, %d sets", d.HeldOutBytes(), d.HeldOutMicros(4, 8))
+	d := openText(t, counting(1000), 0, Window{Context: 9, StepRows: 1, Vocab: 256}) // one window held out
+	if d.HeldOutTokens() != 10 || d.HeldOutMicros(4, 8) != 1 {
+		t.Fatalf("%d tokens, %d sets", d.HeldOutTokens(), d.HeldOutMicros(4, 8))
 	}
-	tokens, _ := d.HeldOut(0, 4)
+	tokens, _ := heldOut(t, d, 0, 4)
 	for row := 1; row < 4; row++ {
 		if !reflect.DeepEqual(tokens[row*9:row*9+9], tokens[:9]) {
 			t.Errorf("row %d differs from the only window", row)
@@ -163,20 +173,26 @@ func TestHeldOutRepeatsWhenSmall(t *testing.T) {
 }
 
 func TestShortestText(t *testing.T) {
-	d := openText(t, counting(10), 0, Window{Context: 4})
-	tokens, targets := d.Micro(9, 9, 1)
+	w := Window{Context: 4, StepRows: 1, Vocab: 256}
+	d := openText(t, counting(10), 0, w)
+	tokens, targets := micro(t, d, 9, 0, 1)
 	if fmt.Sprint(tokens, targets) != "[0 1 2 3] [1 2 3 4]" {
 		t.Errorf("only window %v %v", tokens, targets)
 	}
 	m, spec := storedText(counting(9), 0)
-	_, err := Open(m, spec, Window{Context: 4})
-	if !errors.Is(err, ErrTooShort) || !strings.Contains(err.Error(), "9 bytes") || !strings.Contains(err.Error(), "needs 5") {
+	_, err := Open(m, spec, w)
+	if !errors.Is(err, ErrTooShort) || !strings.Contains(err.Error(), "9 tokens") || !strings.Contains(err.Error(), "needs 5") {
 		t.Errorf("one byte less: %v", err)
 	}
 	m, spec = storedText(counting(1000), 999)
-	if _, err = Open(m, spec, Window{Context: 4}); !errors.Is(err, ErrTooShort) {
+	if _, err = Open(m, spec, w); !errors.Is(err, ErrTooShort) {
 		t.Errorf("everything held out: %v", err)
 	}
+}
+
+// tokens makes a spec of tokens of a spec of bytes.
+func tokens(s *planner.DataSpec, width, vocab int, end int32) {
+	s.Tokens = &planner.TokenSpec{WidthBytes: width, Vocab: vocab, EndOfText: end}
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -184,24 +200,88 @@ func TestOpenRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*planner.DataSpec, *Window)
 		cause  error
+		says   string
 	}{
-		"too large":        {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = MaxBytes + 1 }, ErrTooLarge},
-		"size over chunks": {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = ChunkBytes + 1 }, ErrBadSpec},
-		"size wrong":       {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = 999 }, ErrBadSpec},
-		"size negative":    {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = -1 }, ErrBadSpec},
-		"size least":       {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = math.MinInt64 }, ErrBadSpec},
-		"chunks missing":   {func(s *planner.DataSpec, _ *Window) { s.Chunks = nil }, ErrBadSpec},
-		"chunk unknown":    {func(s *planner.DataSpec, _ *Window) { s.Chunks = []planner.Hash{{1}} }, fs.ErrNotExist},
-		"share":            {func(s *planner.DataSpec, _ *Window) { s.HeldOutPermille = 1000 }, ErrBadSpec},
-		"share negative":   {func(s *planner.DataSpec, _ *Window) { s.HeldOutPermille = -1 }, ErrBadSpec},
-		"context 0":        {func(_ *planner.DataSpec, w *Window) { w.Context = 0 }, ErrBadSpec},
-		"context huge":     {func(_ *planner.DataSpec, w *Window) { w.Context = math.MaxInt }, ErrBadSpec},
-		"context too long": {func(_ *planner.DataSpec, w *Window) { w.Context = 500 }, ErrTooShort},
+		"too large":        {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = MaxBytes + 1 }, ErrTooLarge, "--data"},
+		"size over chunks": {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = ChunkBytes + 1 }, ErrBadSpec, "chunks"},
+		"size negative":    {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = -1 }, ErrBadSpec, "-1 bytes"},
+		"size least":       {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = math.MinInt64 }, ErrBadSpec, "bytes"},
+		"chunks missing":   {func(s *planner.DataSpec, _ *Window) { s.Chunks = nil }, ErrBadSpec, "0 chunks"},
+		"share":            {func(s *planner.DataSpec, _ *Window) { s.HeldOutPermille = 1000 }, ErrBadSpec, "permille"},
+		"share negative":   {func(s *planner.DataSpec, _ *Window) { s.HeldOutPermille = -1 }, ErrBadSpec, "permille"},
+		"context 0":        {func(_ *planner.DataSpec, w *Window) { w.Context = 0 }, ErrBadSpec, "context of 0"},
+		"context huge":     {func(_ *planner.DataSpec, w *Window) { w.Context = math.MaxInt }, ErrBadSpec, "context"},
+		"context too long": {func(_ *planner.DataSpec, w *Window) { w.Context = 500 }, ErrTooShort, "--preset"},
+		"no rows":          {func(_ *planner.DataSpec, w *Window) { w.StepRows = 0 }, ErrBadSpec, "0 sequences"},
+		"rows huge":        {func(_ *planner.DataSpec, w *Window) { w.StepRows = math.MaxInt }, ErrBadSpec, "sequences"},
+		"model of letters": {func(_ *planner.DataSpec, w *Window) { w.Vocab = 255 }, ErrVocabulary, "--preset"},
+		"width 3":          {func(s *planner.DataSpec, _ *Window) { tokens(s, 3, 9, 0) }, ErrBadSpec, "of 3 bytes"},
+		"width 0":          {func(s *planner.DataSpec, _ *Window) { tokens(s, 0, 9, 0) }, ErrBadSpec, "of 0 bytes"},
+		"broken token":     {func(s *planner.DataSpec, _ *Window) { s.SizeBytes--; tokens(s, 2, 9, 0) }, ErrBadSpec, "whole tokens"},
+		"no vocabulary":    {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 0, -1) }, ErrBadSpec, "vocabulary of 0"},
+		"vocabulary":       {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 1<<16+1, 0) }, ErrBadSpec, "65536"},
+		"end of text":      {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 9, 9) }, ErrBadSpec, "end-of-text"},
+		"model too small":  {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 257, -1) }, ErrVocabulary, "at least 257"},
 	} {
-		spec, w := good, Window{Context: 8}
+		spec, w := good, Window{Context: 8, StepRows: 1, Vocab: 256}
 		c.change(&spec, &w)
-		if _, err := Open(m, spec, w); !errors.Is(err, c.cause) {
-			t.Errorf("%s: %v, want %v", name, err, c.cause)
+		if _, err := Open(m, spec, w); !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %v that says %q", name, err, c.cause, c.says)
+		}
+	}
+}
+
+func TestMicroRefusesChunksThatAreNotWhatTheSpecSays(t *testing.T) {
+	m, good := storedText(counting(1000), 100)
+	for name, c := range map[string]struct {
+		change func(*planner.DataSpec)
+		cause  error
+		says   string
+	}{
+		"size wrong":    {func(s *planner.DataSpec) { s.SizeBytes = 999 }, ErrBadSpec, "has 1000 bytes, want 999"},
+		"chunk unknown": {func(s *planner.DataSpec) { s.Chunks = []planner.Hash{{1}} }, fs.ErrNotExist, "chunk 0 of 1"},
+		"token over":    {func(s *planner.DataSpec) { tokens(s, 1, 3, 0) }, ErrBadSpec, "the vocabulary ends at 2"},
+		"wide token":    {func(s *planner.DataSpec) { tokens(s, 4, 256, 0) }, ErrBadSpec, "the vocabulary ends at 255"},
+	} {
+		spec := good
+		c.change(&spec)
+		d, err := Open(m, spec, Window{Context: 8, StepRows: 1, Vocab: 256})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := d.Micro(context.Background(), 1, 0, 1); !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %v that says %q", name, err, c.cause, c.says)
+		}
+	}
+}
+
+// TestWideTokens reads windows of 2 and 4 byte tokens around the ends of chunks.
+func TestWideTokens(t *testing.T) {
+	for _, width := range []int{2, 4} {
+		n := 2*ChunkBytes/width + 1000
+		stream := make([]byte, 0, n*width)
+		for i := range n {
+			v := []byte{byte(i), byte(i >> 8), byte(i >> 16 % 64), 0}
+			stream = append(stream, v[:width]...)
+		}
+		m, spec := storedText(stream, 10)
+		tokens(&spec, width, 1<<min(8*width, 22), 7)
+		d, err := Open(m, spec, Window{Seed: 3, Context: 1000, StepRows: int(spec.TokenCount() / 1000), Vocab: 1 << 22})
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples, err := d.Step(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, s := range samples {
+			have, targets := micro(t, d, 1, planner.Micro(row), 1)
+			for i := range have {
+				want := (int(s.Token) + i) % d.spec.Vocab()
+				if int(have[i]) != want || int(targets[i]) != (want+1)%d.spec.Vocab() {
+					t.Fatalf("width %d row %d position %d: %d -> %d, want %d", width, row, i, have[i], targets[i], want)
+				}
+			}
 		}
 	}
 }
@@ -248,23 +328,11 @@ func TestTinyShakespeare(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.HeldOutPermille = 100
-	d, err := Open(m, spec, Window{Context: 128})
+	d, err := Open(m, spec, Window{Context: 128, StepRows: 1, Vocab: 256})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.TrainBytes()+d.HeldOutBytes() != int64(len(text)) || d.HeldOutBytes() != 111539 {
-		t.Errorf("split %d + %d of %d", d.TrainBytes(), d.HeldOutBytes(), len(text))
-	}
-}
-
-func BenchmarkMicro(b *testing.B) {
-	m, spec := storedText(counting(1<<20), 100)
-	d, err := Open(m, spec, Window{Context: 256})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(8 * 256)
-	for b.Loop() {
-		d.Micro(1, 2, 8)
+	if d.TrainTokens()+d.HeldOutTokens() != int64(len(text)) || d.HeldOutTokens() != 111539 {
+		t.Errorf("split %d + %d of %d", d.TrainTokens(), d.HeldOutTokens(), len(text))
 	}
 }

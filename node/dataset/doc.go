@@ -1,25 +1,58 @@
-// Package dataset turns text into the token windows a run trains on. One token is one byte.
+// Package dataset gives a run its token windows: which tokens every row of every step
+// holds, read from chunks with bounded memory.
 //
 // # Nouns
 //
 //   - Corpus: the text files found under the given paths, in an order that depends on
-//     their names only. Store streams them, joined by newlines, into chunks.
-//   - Dataset: the byte stream of a planner.DataSpec, read back from chunks and cut into a
-//     part to train on and a held-out end.
-//   - Micro-batch: tokens and targets [batch,T], both flat; the target of a token is the
-//     next byte of the stream.
+//     their names only. Store streams them, joined by newlines, into chunks: one token is
+//     one byte.
+//   - token stream: the content of the chunks of a planner.DataSpec in order: bytes of a
+//     Corpus, or 2 or 4 byte tokens that package shard made with a tokenizer. Documents
+//     end with the spec's end-of-text token.
+//   - split: the end of the stream, HeldOutPermille of it, is held out: no window to train
+//     on reaches into it.
+//   - sample: T+1 neighbouring tokens of the part to train on. Position t of a row is
+//     token t, its target is token t+1, so a sample's last token is the next one's first.
+//   - epoch: one pass. Its samples lie end to end from an offset below T that the seed
+//     and the epoch choose, so that another epoch cuts the stream elsewhere. Their number
+//     is the same in every epoch.
+//   - Sampler: says which sample row r of step s is; it looks at no data.
+//   - Dataset: a Sampler with the chunks behind it: tokens and targets [B,T].
 //
-// Which windows a micro-batch holds is a pure function of (seed, step, micro): windows are
-// drawn with replacement at offsets given by a counter-based generator, so any node can
-// make any micro-batch without having made the ones before, and a run that is resumed or
-// cut otherwise sees the same data. Sequence i of a step is the same whether micro-batches
-// hold one sequence or eight.
+// # Which sample when
 //
-// It refuses files that were named and are not UTF-8 text, paths that lead nowhere, text
-// too short for one window on each side of the split, and more than 4 GiB: a Dataset is
-// held in memory.
+// The rows of a run are numbered through: row r of step s (from 1) has position
+// (s-1)*rows+r, where rows is micro-batches times sequences of each. Position p is sample
+// number p mod n of epoch p div n, in the order of the epoch. So every sample comes
+// exactly once an epoch, whatever the cut into micro-batches, replicas and stages; the
+// position of a run is its step, and a checkpoint needs no other. Nothing is remembered
+// between calls: any node makes any row, without having made those before.
 //
-// Package node collects a Corpus when it starts a run and opens the Dataset on every node
-// that holds a first or last stage. It never imports the store, the network or the model:
-// chunks come and go through functions given to it.
+// The order of an epoch is a shuffle in two levels, so that a corpus larger than memory is
+// read about once an epoch and not once a sample:
+//
+//  1. The chunks in shuffled order; a sample belongs to the chunk that holds its first
+//     token.
+//  2. poolChunks of them form a pool, whose samples are shuffled among themselves. A corpus
+//     of at most one pool is thereby shuffled as a whole.
+//
+// Both shuffles are keyed bijections of [0, n): a generalized Feistel cipher with cycle
+// walking (permutation.go), so they cost no memory.
+//
+// # Memory
+//
+// A Dataset keeps cacheChunks chunks of ChunkBytes, the least recently used goes first;
+// every goroutine that reads holds at most one more. Order tables take 8 bytes a chunk.
+//
+// # Refusals
+//
+// Files that were named and are not UTF-8 text, paths that lead nowhere, a stream too short
+// for one sample on each side of the split, tokens outside the vocabulary, a vocabulary
+// over the model's, more than MaxBytes.
+//
+// Package node collects a Corpus, or imports shards, when it starts a run, and opens the
+// Dataset on every node. It never imports the store, the network or the model: chunks come
+// and go through functions given to it. Its parts: files finds files under paths, source
+// reads documents from text, jsonl and parquet files, tokenizer turns text into tokens,
+// shard writes and reads folders of token shards, and makes them from documents.
 package dataset

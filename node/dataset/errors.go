@@ -10,6 +10,8 @@ var (
 	ErrNotText = errors.New("not UTF-8 text")
 	// ErrTooShort: the text does not hold one sequence to train on and one held out.
 	ErrTooShort = errors.New("text too short")
+	// ErrVocabulary: the model's vocabulary does not hold the data's tokens.
+	ErrVocabulary = errors.New("vocabulary too small")
 	// ErrTooLarge: the text is over MaxBytes.
 	ErrTooLarge = errors.New("text too large")
 	// ErrBadSpec: the data spec or a chunk of it is not what it says.
