@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"pnode/node/dataset/files"
 	"pnode/planner"
 )
 
@@ -129,12 +130,12 @@ func TestCollectErrorsNameThePathAndTheRemedy(t *testing.T) {
 		{[]string{"a.txt", "missing.txt"}, fs.ErrNotExist, "spelling"},
 		{[]string{"sub/pixel.png"}, ErrNotText, "pixel.png is not UTF-8 text"},
 		{[]string{"sub/nul.txt"}, ErrNotText, "convert it or leave it out"},
-		{[]string{"*.csv"}, ErrNoText, "*.csv"},
+		{[]string{"*.csv"}, files.ErrNone, "*.csv"},
 		{[]string{"[.txt"}, filepath.ErrBadPattern, "[.txt"},
 		{[]string{"bare"}, ErrNoText, "bare"},
 		{[]string{"empty.txt"}, ErrNoText, "empty.txt"},
 		{nil, ErrNoText, "name files or folders"},
-		{[]string{os.DevNull}, nil, os.DevNull},
+		{[]string{os.DevNull}, files.ErrNotRegular, os.DevNull},
 	} {
 		_, err := Collect(c.paths, Options{})
 		if err == nil || c.cause != nil && !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.says) {

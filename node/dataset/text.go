@@ -9,6 +9,7 @@ import (
 	"os"
 	"unicode/utf8"
 
+	"pnode/node/dataset/files"
 	"pnode/planner"
 )
 
@@ -89,7 +90,7 @@ func (c *Corpus) Store(ctx context.Context, put func([]byte) (planner.Hash, erro
 func (s source) copyTo(w io.Writer) error {
 	f, err := os.Open(s.path)
 	if err != nil {
-		return fmt.Errorf("dataset: read text: %w", explain(err))
+		return fmt.Errorf("dataset: read text: %w", files.Explain(err))
 	}
 	defer func() { _ = f.Close() }() // only read
 	n, err := io.CopyN(w, f, s.size)

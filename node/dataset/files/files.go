@@ -1,0 +1,140 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+var (
+	// ErrNone: a pattern matches nothing.
+	ErrNone = errors.New("no file found")
+	// ErrNotRegular: a path names something that is neither a file nor a folder.
+	ErrNotRegular = errors.New("not a regular file")
+)
+
+// Found is a regular file.
+type Found struct {
+	Path string
+	// Named tells that the user gave this path, not one that leads to it.
+	Named bool
+}
+
+// Find gives each file under paths to take: files, folders with everything below them
+// except directories whose names begin with a dot, and patterns as of filepath.Match. Paths
+// count in the order given, files below one in lexical order, a file only once. It counts
+// what is not regular below folders. The error of take ends it and is returned as it is;
+// others name the path and the remedy.
+func Find(paths []string, take func(Found) error) (irregular int, err error) {
+	f := finder{take: take, seen: map[string]bool{}}
+	for _, path := range paths {
+		if err := f.path(path); err != nil {
+			return f.irregular, err
+		}
+	}
+	return f.irregular, nil
+}
+
+type finder struct {
+	take      func(Found) error
+	seen      map[string]bool // absolute paths
+	irregular int
+}
+
+// path takes one path of the user: a pattern counts as one only if nothing has that name.
+func (f *finder) path(path string) error {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?[") {
+		return f.pattern(path)
+	}
+	if err != nil {
+		return Explain(err)
+	}
+	return f.found(path, st, true)
+}
+
+func (f *finder) pattern(pattern string) error {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return fmt.Errorf("%s: %w; write * for any characters, ? for one, [a-z] for a range", pattern, err)
+	}
+	if len(matches) == 0 {
+		return fmt.Errorf("%w: the pattern %s matches nothing; check it, or name a folder to take all files below it", ErrNone, pattern)
+	}
+	for _, path := range matches {
+		if hidden(filepath.Base(path)) && !hidden(filepath.Base(pattern)) {
+			continue // as in a shell
+		}
+		st, err := os.Stat(path)
+		if err != nil {
+			return Explain(err)
+		}
+		if err := f.found(path, st, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found takes a file or folder that a path or pattern led to.
+func (f *finder) found(path string, st fs.FileInfo, named bool) error {
+	switch {
+	case st.IsDir():
+		return f.folder(path)
+	case st.Mode().IsRegular():
+		return f.file(Found{path, named})
+	case named:
+		return fmt.Errorf("%w: %s is neither a file nor a folder; save it to a file and name that", ErrNotRegular, path)
+	}
+	f.irregular++
+	return nil
+}
+
+func (f *finder) folder(path string) error {
+	root, err := filepath.EvalSymlinks(path) // WalkDir does not enter a link
+	if err != nil {
+		return Explain(err)
+	}
+	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return Explain(err)
+		case d.IsDir() && p != root && hidden(d.Name()):
+			return filepath.SkipDir
+		case d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			f.irregular++
+			return nil
+		}
+		return f.file(Found{Path: p})
+	})
+}
+
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+func (f *finder) file(found Found) error {
+	absolute, err := filepath.Abs(found.Path)
+	if err != nil {
+		return Explain(err)
+	}
+	if f.seen[absolute] {
+		return nil
+	}
+	f.seen[absolute] = true
+	return f.take(found)
+}
+
+// Explain adds the remedy to an error of the file system, which names the path itself.
+func Explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; check the spelling, relative paths begin at the current folder", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; make it readable for this user or leave it out", err)
+	}
+	return err
+}
