@@ -148,3 +148,22 @@ func TestPinCodec(t *testing.T) {
 		t.Errorf("33 bytes: %v", err)
 	}
 }
+
+// FuzzDecodePin: what is decoded encodes to the same bytes.
+func FuzzDecodePin(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, 31))
+	f.Add(make([]byte, 64))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		hashes, err := decodePin(b)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Errorf("error %v", err)
+			}
+			return
+		}
+		if !bytes.Equal(encodePin(hashes), b) {
+			t.Errorf("%d bytes come back otherwise", len(b))
+		}
+	})
+}
