@@ -73,7 +73,7 @@ func TestComesBackAndTakesOver(t *testing.T) {
 		}
 		c.crash("a")
 		c.until("the other to lead", func() bool { return c.leader() == b })
-		c.must(b, WantSave{Count: 1})
+		c.must(b, WantPause{Count: 1})
 	})
 }
 
