@@ -71,6 +71,9 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if err := a.ready(ctx, state); err != nil {
 		return err
 	}
+	if n.kept = idOf(state.Checkpoint); n.kept.step > 0 {
+		n.keep(state) // the process before may have ended before it did
+	}
 	if n.data, err = n.openText(ctx, state); err != nil {
 		return err
 	}

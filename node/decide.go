@@ -84,9 +84,17 @@ func decide(v leadView) verdict {
 		}
 	}
 	active, leaving := 0, map[planner.PeerID]bool{}
-	present := map[planner.PeerID]bool{}
+	absent := map[planner.PeerID]string{} // nodes of the plan, and why
+	for _, peer := range v.Plan.Peers() {
+		absent[peer] = "is gone"
+	}
 	for _, m := range v.Members {
-		present[m.Peer] = (m.Active || m.Leaving) && !m.Reborn
+		switch {
+		case m.Reborn:
+			absent[m.Peer] = "was started again"
+		case m.Active || m.Leaving:
+			delete(absent, m.Peer)
+		}
 		leaving[m.Peer] = m.Leaving
 		if m.Active {
 			active++
@@ -99,8 +107,8 @@ func decide(v leadView) verdict {
 		return verdict{} // the last node leaves: its checkpoint is the end of the run for now
 	}
 	for _, peer := range v.Plan.Peers() {
-		if !present[peer] {
-			return verdict{Plan: true, Why: fmt.Sprintf("%s is gone, or was started again", peer.Short())}
+		if why, ok := absent[peer]; ok {
+			return verdict{Plan: true, Why: fmt.Sprintf("%s %s", peer.Short(), why)}
 		}
 	}
 	if v.Stall.For > 0 {

@@ -71,16 +71,7 @@ func (n *Node) follow(ctx context.Context) {
 		n.followed = state.Plan.Generation
 		n.switchTo(ctx, state)
 	}
-	if id := (checkpointID{state.Checkpoint.Step, state.Checkpoint.Generation}); id != n.kept {
-		if id.step < n.kept.step {
-			n.hub.Publish(api.Event{
-				Kind: api.KindError, Generation: state.Plan.Generation, Step: id.step,
-				Message: fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", n.kept.step, id.step),
-			})
-		}
-		n.kept = id
-		n.keep(state)
-	}
+	n.followCheckpoint(state)
 	if state.Epoch != n.seatEpoch {
 		n.seatEpoch = state.Epoch
 		if err := n.saveSeat(); err != nil {
@@ -89,6 +80,25 @@ func (n *Node) follow(ctx context.Context) {
 	}
 	n.rejoin(ctx, state)
 	n.followExit(ctx, state)
+}
+
+// followCheckpoint acts on a newly committed checkpoint, or on the way back to an older one.
+func (n *Node) followCheckpoint(state consensus.State) {
+	id := idOf(state.Checkpoint)
+	if id == n.kept {
+		return
+	}
+	e := api.Event{Kind: api.KindCheckpoint, Generation: id.generation, Step: id.step}
+	if id.step < n.kept.step {
+		e.Kind = api.KindError
+		e.Message = fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", n.kept.step, id.step)
+	}
+	n.hub.Publish(e)
+	n.shared.mu.Lock()
+	n.shared.savedAt = time.Now()
+	n.shared.mu.Unlock()
+	n.kept = id
+	n.keep(state)
 }
 
 // switchTo ends the running generation and begins the state's plan.
@@ -172,10 +182,6 @@ func (n *Node) enter(p Phase) {
 // keep stores a newly committed checkpoint's manifest and collects what it replaces, on
 // a goroutine of its own; the one before is waited for.
 func (n *Node) keep(state consensus.State) {
-	n.hub.Publish(api.Event{Kind: api.KindCheckpoint, Generation: state.Checkpoint.Generation, Step: state.Checkpoint.Step})
-	n.shared.mu.Lock()
-	n.shared.savedAt = time.Now()
-	n.shared.mu.Unlock()
 	previous := n.keeping
 	done := make(chan struct{})
 	n.keeping = done

@@ -84,6 +84,8 @@ type checkpointID struct {
 	generation planner.Generation
 }
 
+func idOf(c consensus.Checkpoint) checkpointID { return checkpointID{c.Step, c.Generation} }
+
 // opening is what Train, resume and Join find out before the parts are started.
 type opening struct {
 	dir      string
