@@ -35,7 +35,8 @@
 // # Goroutines
 //
 // Each is started by [Start] in one group and waited for by [Node.Close]: the accept
-// loop, one per incoming request (at most 32), the leader's loop, the shutdown watcher;
+// loop, one per incoming request (at most 32), one per proposal that raft has not answered
+// yet, the leader's loop, the shutdown watcher;
 // raft and its stream transport run their own, which end with raft's shutdown.
 //
 // Callers: node. It imports planner for the vocabulary, and hashicorp/raft; never libp2p,

@@ -73,7 +73,7 @@ func (n *Node) takeOver() error {
 	if done {
 		return nil
 	}
-	if err := n.raft.Barrier(rpcTimeout).Error(); err != nil {
+	if err := n.raft.Barrier(enqueueTimeout).Error(); err != nil {
 		return fmt.Errorf("consensus: take over term %d: %w", term, err)
 	}
 	n.mu.Lock()
@@ -110,13 +110,13 @@ func (n *Node) carryOut(a Action) error {
 		n.mu.Lock()
 		n.silence.added(a.Peer, time.Now())
 		n.mu.Unlock()
-		return n.raft.AddNonvoter(id, address, 0, rpcTimeout).Error()
+		return n.raft.AddNonvoter(id, address, 0, enqueueTimeout).Error()
 	case Promote:
-		return n.raft.AddVoter(id, address, 0, rpcTimeout).Error()
+		return n.raft.AddVoter(id, address, 0, enqueueTimeout).Error()
 	case Demote:
-		return n.raft.DemoteVoter(id, 0, rpcTimeout).Error()
+		return n.raft.DemoteVoter(id, 0, enqueueTimeout).Error()
 	case Remove:
-		err := n.raft.RemoveServer(id, 0, rpcTimeout).Error()
+		err := n.raft.RemoveServer(id, 0, enqueueTimeout).Error()
 		if err == nil {
 			n.mu.Lock()
 			n.silence.removed(a.Peer)

@@ -20,6 +20,7 @@ const (
 	leaseTimeout      = 500 * time.Millisecond
 	commitTimeout     = 50 * time.Millisecond
 	rpcTimeout        = 5 * time.Second
+	enqueueTimeout    = time.Second // raft takes in at once what it is asked, unless it is stuck
 	snapshotInterval  = 30 * time.Second
 	snapshotThreshold = 512
 	trailingLogs      = 128

@@ -55,7 +55,7 @@ func (n *Node) Propose(ctx context.Context, e Entry) error {
 // leader cannot be reached from here.
 func (n *Node) try(ctx context.Context, q request, attempt int) error {
 	if n.raft.State() == raft.Leader {
-		return n.commit(q.body)
+		return n.commit(ctx, q.body)
 	}
 	target, _, _ := n.Leader()
 	if contacts := n.contacts(); len(contacts) > 0 && target == "" {
@@ -84,16 +84,32 @@ func (n *Node) contacts() []planner.PeerID {
 	return slices.DeleteFunc(contacts, func(p planner.PeerID) bool { return p == n.self })
 }
 
-// commit has raft commit an entry on this node, the leader, and gives its outcome.
-func (n *Node) commit(body []byte) error {
+// commit has raft commit an entry on this node, the leader, and gives its outcome. When ctx
+// ends before there is one, it stays open whether the entry is committed.
+func (n *Node) commit(ctx context.Context, body []byte) error {
 	if _, err := DecodeEntry(body); err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	if !n.enter() {
 		return ErrClosed
 	}
-	defer n.applies.Done()
-	future := n.raft.Apply(body, requestTimeout)
+	outcome := make(chan error, 1)
+	go func() {
+		defer n.applies.Done()
+		outcome <- n.apply(body)
+	}()
+	select {
+	case err := <-outcome:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errRetry, ctx.Err())
+	}
+}
+
+// apply waits for raft's answer. It comes while raft runs: an entry that is not committed
+// is answered when the leader has lost its majority, after leaseTimeout.
+func (n *Node) apply(body []byte) error {
+	future := n.raft.Apply(body, enqueueTimeout)
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("%w: %w", errRetry, err)
 	}
@@ -183,7 +199,7 @@ func (n *Node) handle(ctx context.Context, q request) response {
 		return response{codeDone, binary.LittleEndian.AppendUint64(nil, n.raft.AppliedIndex())}
 	}
 	if n.raft.State() == raft.Leader {
-		return answer(n.commit(q.body))
+		return answer(n.commit(ctx, q.body))
 	}
 	leader, _, _ := n.Leader()
 	if q.hops == 0 || leader == "" || leader == n.self {
