@@ -14,8 +14,10 @@ var (
 	ErrMalformed = errors.New("consensus: malformed")
 	// ErrCorrupt is wrapped when something read back from the store fails its checksum.
 	ErrCorrupt = errors.New("consensus: corrupt record in the store")
-	// ErrClosed is returned by a node that was closed.
+	// ErrClosed is wrapped by the answers of a node that was closed or whose store failed.
 	ErrClosed = errors.New("consensus: node is closed")
+	// ErrStore is wrapped when the store of a node that runs could not be written.
+	ErrStore = errors.New("this node cannot keep its copy of the run's log")
 	// ErrNoLeader is wrapped when the context of a proposal ended before a leader
 	// answered. Whether the entry was committed is then unknown.
 	ErrNoLeader = errors.New("consensus: no leader answered")

@@ -2,8 +2,8 @@ package consensus
 
 // KV is the transactional store that log, votes and snapshots are kept in: one bucket,
 // used by one node. Keys sort as bytes. An implementation must not keep the slices it is
-// given. A node whose term cannot be written ends ([Node.Failed]), so the store should keep
-// some space in reserve.
+// given. A node whose store cannot be written takes part no longer
+// ([Node.Failed]), so the store should keep some space in reserve.
 type KV interface {
 	// Get gives a copy of the value of key.
 	Get(key []byte) (value []byte, found bool, err error)

@@ -151,7 +151,7 @@ func (n *Node) Leave(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-n.ended:
-			return ErrClosed
+			return n.over()
 		case <-ctx.Done():
 			return fmt.Errorf("consensus: leave: no other node could take over the vote: %s: %w", n.unheard(), ctx.Err())
 		}

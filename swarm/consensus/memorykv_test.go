@@ -14,10 +14,16 @@ type memoryKV struct {
 	pairs map[string][]byte
 	// broken makes every write fail.
 	broken bool
-	writes int
 }
 
 func newMemoryKV() *memoryKV { return &memoryKV{pairs: map[string][]byte{}} }
+
+// breakDown makes the writes fail from now on.
+func (m *memoryKV) breakDown() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.broken = true
+}
 
 func (m *memoryKV) Get(key []byte) ([]byte, bool, error) {
 	m.mu.Lock()
@@ -32,7 +38,6 @@ func (m *memoryKV) Write(changes []Change) error {
 	if m.broken {
 		return errors.New("no space left")
 	}
-	m.writes++
 	for _, c := range changes {
 		if c.Delete {
 			delete(m.pairs, string(c.Key))

@@ -14,20 +14,6 @@ import (
 	"pnode/planner"
 )
 
-// Timing: with these a new leader plans about 2.5 s after the old one crashed.
-const (
-	heartbeatTimeout  = time.Second
-	leaseTimeout      = 500 * time.Millisecond
-	commitTimeout     = 50 * time.Millisecond
-	rpcTimeout        = 5 * time.Second
-	enqueueTimeout    = time.Second // raft takes in at once what it is asked, unless it is stuck
-	snapshotInterval  = 30 * time.Second
-	snapshotThreshold = 512
-	trailingLogs      = 128
-	maxAppendEntries  = 16
-	maxPool           = 3
-)
-
 // Config is what a Node needs.
 type Config struct {
 	Transport Transport
@@ -49,10 +35,10 @@ type Node struct {
 	transport *raft.NetworkTransport
 	layer     *streamLayer
 	raft      *raft.Raft
-	fence     *fence
 	machine   *machine
 	cancel    context.CancelFunc
 	ended     chan struct{} // closed when everything has ended
+	failed    chan error    // gets the first failure of the KV
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -60,11 +46,12 @@ type Node struct {
 	led     planner.Term  // the newest term in which this node leads and has the whole log
 	silence silence
 	reign   reign
+	failure error // of the KV: why the node ends
 	closing bool
 	applies sync.WaitGroup // futures of raft that are waited for; grows only until closing
 }
 
-// Start begins to take part. The node ends when ctx ends or Close is called.
+// Start begins to take part. The node ends when ctx ends, Close is called, or its KV cannot be written.
 func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Transport == nil || config.KV == nil {
 		return nil, errors.New("consensus: start: Config needs Transport and KV")
@@ -78,97 +65,17 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	n := &Node{
 		config: config, self: config.Transport.Self(),
 		layer: newStreamLayer(config.Transport), ended: make(chan struct{}),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), failed: make(chan error, 1),
 	}
-	n.fence = newFence(config.KV, func() { _ = n.layer.Close() }) // it gives no error
 	n.silence.begin(time.Now())
 	n.machine = newMachine(n.broadcast)
+	ctx, n.cancel = context.WithCancel(ctx)
 	if err := n.startRaft(); err != nil {
+		n.cancel()
 		return nil, fmt.Errorf("consensus: start %s: %w", n.self, err)
 	}
-	ctx, n.cancel = context.WithCancel(ctx)
 	go n.run(ctx)
 	return n, nil
-}
-
-func (n *Node) startRaft() error {
-	logger := raftLogger(n.config.Logger)
-	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(n.self)
-	conf.HeartbeatTimeout, conf.ElectionTimeout = heartbeatTimeout, heartbeatTimeout
-	conf.LeaderLeaseTimeout, conf.CommitTimeout = leaseTimeout, commitTimeout
-	conf.SnapshotInterval, conf.SnapshotThreshold = snapshotInterval, snapshotThreshold
-	conf.TrailingLogs, conf.MaxAppendEntries = trailingLogs, maxAppendEntries
-	conf.ShutdownOnRemove, conf.NoLegacyTelemetry = false, true
-	conf.Logger = logger
-
-	logs, snapshots := logStore{n.fence}, &snapshotStore{kv: n.fence}
-	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: n.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
-	})
-	err := n.found(conf, logs, snapshots)
-	if err == nil {
-		n.raft, err = raft.NewRaft(conf, n.machine, logs, stableStore{logs, n.fence}, snapshots, n.transport)
-	}
-	select {
-	case err = <-n.fence.failed: // raft writes its term when it starts
-		_ = n.raft.Shutdown().Error() // the first error is the one to tell
-	default:
-	}
-	if err != nil {
-		n.transport.Close()
-		return err
-	}
-	n.watch()
-	return n.hurry()
-}
-
-// watch begins to observe raft, and takes in what it did before.
-func (n *Node) watch() {
-	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observe))
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, leader := n.raft.LeaderWithID()
-	n.reign.take(planner.PeerID(leader), time.Now())
-}
-
-// found writes the first configuration to an empty store, if the node is to found a run.
-func (n *Node) found(conf *raft.Config, logs logStore, snapshots *snapshotStore) error {
-	if !n.config.Bootstrap {
-		return nil
-	}
-	exists, err := raft.HasExistingState(logs, logs, snapshots)
-	if err != nil || exists {
-		return err
-	}
-	return raft.BootstrapCluster(conf, logs, logs, snapshots, n.transport, raft.Configuration{
-		Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(n.self)}},
-	})
-}
-
-// hurry lets the only voter stand for election at once: nobody else could be leading.
-// Raft acts on a lowered heartbeat timeout immediately; the usual one is set again before
-// it matters.
-func (n *Node) hurry() error {
-	voters := 0
-	for _, s := range n.Servers() {
-		if s.Voter && s.Peer != n.self {
-			return nil
-		}
-		if s.Voter {
-			voters++
-		}
-	}
-	if voters == 0 {
-		return nil
-	}
-	usual := n.raft.ReloadableConfig()
-	hasty := usual
-	hasty.HeartbeatTimeout = leaseTimeout
-	if err := n.raft.ReloadConfig(hasty); err != nil {
-		return err
-	}
-	return n.raft.ReloadConfig(usual)
 }
 
 // run owns the goroutines until ctx ends. Futures of raft are only answered while it runs,
@@ -200,9 +107,34 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// Failed gives one error when this node's term could not be stored. The node takes no part
-// any more and is to be closed.
-func (n *Node) Failed() <-chan error { return n.fence.failed }
+// Failed gives one error, which wraps ErrStore, when this node's store could not be
+// written. The node takes no part any more and is to be closed; the others go on without it.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// fail ends the node because its store failed.
+func (n *Node) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failure != nil {
+		return
+	}
+	n.failure = fmt.Errorf("%w: %w", ErrStore, err)
+	n.failed <- n.failure
+	n.cancel()
+}
+
+// over is why the node takes no part any more; nil while it does.
+func (n *Node) over() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.failure != nil:
+		return fmt.Errorf("%w: %w", ErrClosed, n.failure)
+	case n.closing:
+		return ErrClosed
+	}
+	return nil
+}
 
 // State is the newest state this node knows to be committed. It must not be changed.
 func (n *Node) State() State { return *n.machine.state.Load() }

@@ -364,13 +364,3 @@ func TestOneHop(t *testing.T) {
 		}
 	})
 }
-
-func TestStartWithABrokenStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kv := newMemoryKV()
-		kv.broken = true
-		if _, err := Start(context.Background(), Config{Transport: newMemoryNet(0).join("a"), KV: kv, Bootstrap: true}); err == nil {
-			t.Error("a node founded a run that it cannot store")
-		}
-	})
-}

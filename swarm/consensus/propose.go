@@ -43,7 +43,7 @@ func (n *Node) Propose(ctx context.Context, e Entry) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: propose %T: %w: %w", ErrNoLeader, e, ctx.Err(), err)
 		case <-n.ended:
-			return ErrClosed
+			return n.over()
 		case <-time.After(backoff):
 			backoff = min(2*backoff, lastBackoff)
 		}
@@ -54,6 +54,9 @@ func (n *Node) Propose(ctx context.Context, e Entry) error {
 // through one of the contacts. Every other attempt goes through a contact, in case the
 // leader cannot be reached from here.
 func (n *Node) try(ctx context.Context, q request, attempt int) error {
+	if err := n.over(); err != nil {
+		return err
+	}
 	if n.raft.State() == raft.Leader {
 		return n.commit(ctx, q.body)
 	}
@@ -91,7 +94,7 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	if !n.enter() {
-		return ErrClosed
+		return n.over()
 	}
 	outcome := make(chan error, 1)
 	go func() {
