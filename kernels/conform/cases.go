@@ -33,7 +33,7 @@ func newCase(op kernels.Op, dims ...int) Case {
 var (
 	vectorShapes    = [][]int{{1}, {8}, {31}, {40000}}
 	normShapes      = [][]int{{1, 3}, {3, 8}, {5, 768}, {70, 129}, {130, 33}}
-	attentionShapes = [][]int{{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}}
+	attentionShapes = [][]int{{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}, {1, 430, 1, 1, 17}}
 	gateShapes      = [][]int{{1, 1}, {3, 8}, {5, 67}, {9, 3000}}
 )
 
@@ -67,7 +67,7 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpRoPE:                    {{1, 1, 1, 2, 2, 0}, {6, 3, 2, 16, 40, 0}, {5, 4, 3, 22, 66, 7}, {300, 100, 4, 64, 512, 1}},
 	kernels.OpAttentionForward:        attentionShapes,
 	kernels.OpAttentionBackward:       attentionShapes,
-	kernels.OpAttentionCached:         {{1, 1, 1, 1, 1, 0, 1}, {2, 1, 4, 2, 16, 5, 9}, {1, 1, 3, 1, 64, 250, 300}, {2, 60, 4, 2, 24, 0, 70}, {1, 7, 2, 2, 33, 111, 118}},
+	kernels.OpAttentionCached:         {{1, 1, 1, 1, 1, 0, 1}, {2, 1, 4, 2, 16, 5, 9}, {1, 1, 3, 1, 64, 250, 300}, {2, 60, 4, 2, 24, 0, 70}, {1, 7, 2, 2, 33, 111, 118}, {1, 210, 2, 1, 9, 250, 470}},
 	kernels.OpGELUForward:             vectorShapes,
 	kernels.OpGELUBackward:            vectorShapes,
 	kernels.OpSwiGLUForward:           gateShapes,

@@ -1,131 +1,162 @@
 package cpu
 
-import "pnode/kernels"
+import (
+	"math"
 
-// backwardTask computes the gradients of one key-value head and its query heads.
-type backwardTask struct {
-	attentionTask
-	b      int       // sequence
-	slopes []float32 // [block,block]: gradient of the scores
+	"pnode/kernels"
+)
 
-	keyColumns, valueColumns []float32 // key panels of K and V
-	keys, queries, douts     []float32 // channel panels of K, Q and dOut
-	dKey, dValue             []float32 // [T rounded up to tiles,width]
-	dQuery                   []float32 // [block,width]
-}
-
-// gradientRows is the number of rows of dKey and dValue: each block writes whole tiles.
-func (h *heads) gradientRows(v *variant) int { return roundUp(h.T, v.block()) }
-
-func (h *heads) backwardScratch(v *variant) int {
-	width := roundUp(h.D, v.nr)
-	return h.taskScratch(v) + scratchSize(v.block()*v.block()) + 2*scratchSize(h.keyPanelSize(v)) +
-		3*scratchSize(h.channelPanelSize(v)) + 2*scratchSize(h.gradientRows(v)*width) + scratchSize(v.block()*width)
-}
-
-func newBackwardTask(v *variant, w *worker, h heads) *backwardTask {
-	t := &backwardTask{attentionTask: newAttentionTask(v, w, h)}
-	t.slopes = t.scratch.take(t.block * t.block)
-	t.keyColumns, t.valueColumns = t.scratch.take(h.keyPanelSize(v)), t.scratch.take(h.keyPanelSize(v))
-	t.keys, t.queries = t.scratch.take(h.channelPanelSize(v)), t.scratch.take(h.channelPanelSize(v))
-	t.douts = t.scratch.take(h.channelPanelSize(v))
-	t.dKey, t.dValue = t.scratch.take(h.gradientRows(v)*t.width), t.scratch.take(h.gradientRows(v)*t.width)
-	t.dQuery = t.scratch.take(t.block * t.width)
-	clear(t.dKey)
-	clear(t.dValue)
-	return t
-}
-
-// queryHead is one query head's rows of the operands, from its position 0 on.
-type queryHead struct{ query, dQuery, dout, out, lse, delta []float32 }
-
+// attentionBackward runs in waves. A task has a chunk of keys of one key-value head and,
+// in wave w, the chunk of queries w places later, of all query heads that share it; so no
+// two tasks of a wave add to the same gradients, and each gradient grows in the order of
+// the waves.
 func (d *Device) attentionBackward(c kernels.Call) error {
-	dqkv, delta, dout := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2])
-	qkv, out, lse := floats(c.Args[3]), floats(c.Args[4]), floats(c.Args[5])
 	h := newHeads(c)
 	if err := h.limit(ints(c.Args[6])); err != nil {
 		return err
 	}
-	if err := d.pool.reserve(h.backwardScratch(d.v)); err != nil {
+	dry := cutter{dry: true}
+	if err := d.pool.reserve(newBackwardTask(d.v, nil, h, dry).scratch.used); err != nil {
 		return err
 	}
-	d.pool.run(h.B*h.K, func(w *worker, task int) {
-		b, kv := task/h.K, task%h.K
-		t := newBackwardTask(d.v, w, h)
-		t.b = b
-		key, value := h.key(b, kv), h.value(b, kv)
-		t.keyPanels(t.keyColumns, qkv[key:], h.stride)
-		t.keyPanels(t.valueColumns, qkv[value:], h.stride)
-		t.channelPanels(t.keys, qkv[key:], h.stride)
-		for head := kv * h.group; head < (kv+1)*h.group; head++ {
-			t.head(queryHead{
-				query: qkv[h.query(b, head):], dQuery: dqkv[h.query(b, head):],
-				dout: dout[h.out(b, head):], out: out[h.out(b, head):],
-				lse: lse[h.row(b, head):], delta: delta[h.row(b, head):],
-			})
-		}
-		t.store(dqkv[key:], t.dKey, t.T)
-		t.store(dqkv[value:], t.dValue, t.T)
-	})
+	a := differentiated{
+		dqkv: floats(c.Args[0]), delta: floats(c.Args[1]), dout: floats(c.Args[2]),
+		qkv: floats(c.Args[3]), out: floats(c.Args[4]), lse: floats(c.Args[5]),
+	}
+	chunks, each := blocks(h.T, attentionChunk), h.B*h.K
+	for wave := range chunks {
+		d.pool.run((chunks-wave)*each, func(w *worker, task int) {
+			t := newBackwardTask(d.v, w, h, cutter{rest: w.scratch})
+			t.wave, t.differentiated = wave, a
+			t.b, t.kv, t.key = task%each/h.K, task%each%h.K, task/each*attentionChunk
+			t.q = t.key + wave*attentionChunk
+			t.cols, t.rows = min(attentionChunk, h.T-t.key), min(attentionChunk, h.T-t.q)
+			t.run()
+		})
+	}
 	return nil
 }
 
-// store copies rows [rows,D] of a gradient to their places in dqkv.
-func (t *backwardTask) store(dst, grad []float32, rows int) {
-	for r := range rows {
-		copy(dst[r*t.stride:r*t.stride+t.D], grad[r*t.width:])
-	}
+// differentiated are the operands of a backward pass.
+type differentiated struct{ dqkv, delta, dout, qkv, out, lse []float32 }
+
+// backwardTask computes what a chunk of queries and a chunk of keys add to the gradients.
+type backwardTask struct {
+	attentionTask
+	differentiated
+	wave          int
+	b, kv         int       // sequence, key-value head
+	q, rows       int       // queries [q, q+rows)
+	key, cols     int       // keys [key, key+cols)
+	queries, grad []float32 // rows of Q and dOut, [attentionRows,D]
+	slopes        []float32 // gradient of the scores, [attentionRows,attentionChunk]
+
+	keyColumns, valueColumns          []float32 // position panels of K and V
+	keys, queryChannels, gradChannels []float32 // channel panels of K, Q and dOut
+	dKey, dValue, dQuery              []float32 // [attentionChunk,width]
 }
 
-// head adds one query head's share to dKey and dValue and writes its dQuery.
-func (t *backwardTask) head(x queryHead) {
-	t.channelPanels(t.queries, x.query, t.stride)
-	t.channelPanels(t.douts, x.dout, t.outStride)
-	for r := range t.T {
-		at := r * t.outStride
-		x.delta[r] = t.v.dot(x.dout[at:at+t.D], x.out[at:at+t.D])
-	}
-	for q := 0; q < t.T; q += t.block {
-		rows := min(t.block, t.T-q)
-		clear(t.dQuery)
-		for key := 0; key < q+rows; key += t.block {
-			t.tile(&x, q, key)
+func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTask {
+	t := &backwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
+	take := t.scratch.take
+	t.queries, t.grad = take(attentionRows*t.D), take(attentionRows*t.D)
+	t.slopes = take(attentionRows * attentionChunk)
+	t.keyColumns, t.valueColumns = take(attentionChunk*t.D), take(attentionChunk*t.D)
+	t.keys = take(attentionChunk * t.width)
+	t.queryChannels, t.gradChannels = take(attentionRows*t.width), take(attentionRows*t.width)
+	t.dKey, t.dValue = take(attentionChunk*t.width), take(attentionChunk*t.width)
+	t.dQuery = take(attentionChunk * t.width)
+	return t
+}
+
+func (t *backwardTask) run() {
+	keys, values := t.heads.key(t.b, t.kv)+t.key*t.stride, t.heads.value(t.b, t.kv)+t.key*t.stride
+	t.positionPanels(t.keyColumns, t.qkv[keys:], t.stride, t.cols)
+	t.positionPanels(t.valueColumns, t.qkv[values:], t.stride, t.cols)
+	t.channelPanels(t.keys, t.qkv[keys:], t.stride, t.cols)
+	clear(t.dKey)
+	clear(t.dValue)
+	for head := t.kv * t.group; head < (t.kv+1)*t.group; head++ {
+		for r := 0; r < t.rows; r += attentionRows {
+			t.block(head, r)
 		}
-		t.store(x.dQuery[q*t.stride:], t.dQuery, rows)
+		t.store(t.heads.query(t.b, head)+t.q*t.stride, t.dQuery, t.rows, t.scale)
+	}
+	t.store(keys, t.dKey, t.cols, math.Ln2) // the queries had the scale and log2(e)
+	t.store(values, t.dValue, t.cols, 1)
+}
+
+// store adds rows of a gradient times s to dqkv at `at`; the first wave overwrites.
+func (t *backwardTask) store(at int, grad []float32, rows int, s float32) {
+	for r := range rows {
+		dst, src := t.dqkv[at+r*t.stride:][:t.D], grad[r*t.width:r*t.width+t.D]
+		if t.wave == 0 {
+			t.v.times(dst, src, s)
+		} else {
+			t.v.axpy(dst, src, s)
+		}
 	}
 }
 
-// tile handles the scores of the queries from q on and the keys from key on.
-func (t *backwardTask) tile(x *queryHead, q, key int) {
-	rows, cols := min(t.block, t.T-q), min(t.block, t.T-key)
-	scores := tileProduct{
-		rows: rows, cols: cols, k: t.D, a: x.query[q*t.stride:], aRow: t.stride, aCol: 1, guard: true,
-		panels: t.keyColumns[key*t.D:], c: t.scores, cRow: t.block, lowerOnly: key == q,
+// block handles attentionRows queries of a head from row r of the chunk on.
+func (t *backwardTask) block(head, r int) {
+	rows := min(attentionRows, t.rows-r)
+	before := t.q + r - t.key // keys that even the first row sees
+	seen := min(t.cols, before+rows)
+	if t.first(t.b, t.q+r, rows) >= t.key+seen {
+		clear(t.dQuery[r*t.width : (r+rows)*t.width])
+		return
 	}
-	t.product(scores)
-	scores.a, scores.aRow = x.dout[q*t.outStride:], t.outStride
-	scores.panels, scores.c = t.valueColumns[key*t.D:], t.slopes
-	t.product(scores)
-	for r := range rows {
-		from, to := t.visible(t.b, q+r, key, cols)
-		p, dp := t.scores[r*t.block:(r+1)*t.block], t.slopes[r*t.block:(r+1)*t.block]
-		t.v.exp(p[from:to], p[from:to], t.scale, x.lse[q+r])
-		t.v.softmaxGrad(dp[from:to], p[from:to], x.delta[q+r], t.scale)
+	t.load(head, r, rows)
+	scores := blockProduct{
+		rows: rows, cols: seen, k: t.D, a: t.queries, aRow: t.D, aCol: 1,
+		panels: t.keyColumns, panel: t.D * t.v.nr, c: t.scores, cRow: attentionChunk, causal: true, before: before,
+	}
+	t.multiply(scores)
+	scores.a, scores.panels, scores.c = t.grad, t.valueColumns, t.slopes
+	t.multiply(scores)
+	t.differentiate(head, r, rows, seen)
+	transposed := blockProduct{ // dV += P' dOut
+		rows: seen, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: attentionChunk,
+		panels: t.gradChannels, panel: rows * t.v.nr, c: t.dValue, cRow: t.width, accumulate: true,
+	}
+	t.multiply(transposed)
+	transposed.a, transposed.panels, transposed.c = t.slopes, t.queryChannels, t.dKey
+	t.multiply(transposed)   // dK += dS' Q
+	t.multiply(blockProduct{ // dQ = dS K
+		rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionChunk, aCol: 1,
+		panels: t.keys, panel: t.cols * t.v.nr, c: t.dQuery[r*t.width:], cRow: t.width,
+	})
+}
+
+// load copies the block's rows of Q and dOut and packs them. In the first wave it computes
+// delta, the products of the rows of dOut and out.
+func (t *backwardTask) load(head, r, rows int) {
+	t.copyQueries(t.queries, t.qkv[t.heads.query(t.b, head)+(t.q+r)*t.stride:], rows)
+	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
+	at := t.heads.out(t.b, head) + (t.q+r)*t.outStride
+	for i := range rows {
+		row := t.dout[at+i*t.outStride:][:t.D]
+		copy(t.grad[i*t.D:], row)
+		if t.wave == 0 {
+			t.delta[t.heads.row(t.b, head)+t.q+r+i] = t.v.dot(row, t.differentiated.out[at+i*t.outStride:][:t.D])
+		}
+	}
+	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
+}
+
+// differentiate turns scores into P and the gradient of P into that of the scores, with
+// zeros where a query does not see a key, up to whole tiles.
+func (t *backwardTask) differentiate(head, r, rows, seen int) {
+	padded := max(roundUp(seen, t.v.mr), roundUp(seen, t.v.nr))
+	for i := range rows {
+		from, to := t.visible(t.b, t.q+r+i, t.key, seen)
+		p, dp := t.scores[i*attentionChunk:][:padded], t.slopes[i*attentionChunk:][:padded]
+		at := t.heads.row(t.b, head) + t.q + r + i
+		t.v.softmaxGrad(p[from:to], dp[from:to], t.lse[at]*math.Log2E, t.delta[at])
 		clear(p[:from])
 		clear(dp[:from])
 		clear(p[to:])
 		clear(dp[to:])
 	}
-	t.product(tileProduct{ // dV += P' dOut
-		rows: cols, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: t.block,
-		panels: t.douts[q*t.width:], c: t.dValue[key*t.width:], cRow: t.width, accumulate: true,
-	})
-	t.product(tileProduct{ // dK += dS' Q
-		rows: cols, cols: t.D, k: rows, a: t.slopes, aRow: 1, aCol: t.block,
-		panels: t.queries[q*t.width:], c: t.dKey[key*t.width:], cRow: t.width, accumulate: true,
-	})
-	t.product(tileProduct{ // dQ += dS K
-		rows: rows, cols: t.D, k: cols, a: t.slopes, aRow: t.block, aCol: 1,
-		panels: t.keys[key*t.width:], c: t.dQuery, cRow: t.width, accumulate: true,
-	})
 }

@@ -8,7 +8,6 @@ func (d *Device) attentionCached(c kernels.Call) error {
 	cache, qkv := floats(c.Args[1]), floats(c.Args[2])
 	h := newHeads(c)
 	h.past, h.keyStride = c.Dims[5], 2*h.K*h.D
-	h.keys = h.past + h.T
 	room := c.Dims[6] * h.keyStride
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err

@@ -81,7 +81,7 @@ func BenchmarkMicroKernel(b *testing.B) {
 }
 
 func BenchmarkAttention(b *testing.B) {
-	for _, s := range []kernels.AttentionShape{{B: 8, T: 256, H: 8, K: 8, D: 32}, {B: 2, T: 1024, H: 12, K: 12, D: 64}} {
+	for _, s := range []kernels.AttentionShape{{B: 16, T: 256, H: 6, K: 6, D: 64}, {B: 2, T: 1024, H: 12, K: 12, D: 64}} {
 		name := fmt.Sprintf("B%dT%dH%dD%d", s.B, s.T, s.H, s.D)
 		benchThreads(b, "forward/"+name, kernels.AttentionForward(kernels.View{}, kernels.View{}, kernels.View{}, kernels.View{}, s))
 		none := kernels.View{}

@@ -11,7 +11,7 @@ func generic() *variant {
 		name: "generic", mr: 4, nr: 4,
 		multiply: multiplyGeneric, transposeA: transposeGeneric, transposeB: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
-		exp: expGeneric, softmaxGrad: softmaxGradGeneric,
+		exp: expGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, widen: widenGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,
@@ -122,5 +122,17 @@ func addGeneric(out, x, y []float32) {
 func scaleGeneric(x []float32, s float32) {
 	for i := range x {
 		x[i] *= s
+	}
+}
+
+func axpyGeneric(y, x []float32, s float32) {
+	for i := range y {
+		y[i] += s * x[i]
+	}
+}
+
+func timesGeneric(y, x []float32, s float32) {
+	for i := range y {
+		y[i] = s * x[i]
 	}
 }

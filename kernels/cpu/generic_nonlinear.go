@@ -29,9 +29,33 @@ func expGeneric(out, x []float32, scale, shift float32) float32 {
 	return sumGeneric(out)
 }
 
-func softmaxGradGeneric(dx, p []float32, delta, scale float32) {
-	for i := range dx {
-		dx[i] = p[i] * (dx[i] - delta) * scale
+// exp2Generic is 2^x for x of at most 126 with an error below 3e-7: a minimax polynomial of
+// degree 5 on [-1/2, 1/2]. Below -126 it gives 1.2e-38; NaN stays NaN.
+func exp2Generic(x float32) float32 {
+	x = max(x, -126)
+	n := float32(math.RoundToEven(float64(x)))
+	r := x - n
+	p := float32(0.0013276472454890609)
+	p = p*r + 0.009675540961325169
+	p = p*r + 0.05550713092088699
+	p = p*r + 0.24022120237350464
+	p = p*r + 0.6931469440460205
+	p = p*r + 1
+	return math.Float32frombits(math.Float32bits(p) + uint32(int32(n))<<23)
+}
+
+func softmaxGeneric(x []float32, least float32) (top, sum float32) {
+	top = max(least, maxGeneric(x))
+	for i, v := range x {
+		x[i] = exp2Generic(v - top)
+	}
+	return top, sumGeneric(x)
+}
+
+func softmaxGradGeneric(p, dp []float32, lse, delta float32) {
+	for i, v := range p {
+		p[i] = exp2Generic(v - lse)
+		dp[i] = p[i] * (dp[i] - delta)
 	}
 }
 

@@ -1,9 +1,8 @@
 package cpu
 
-//go:generate go run ./asm -out loops_amd64.s
+//go:generate go run ./asm -group loops -out loops_amd64.s
 
-// The functions of loops_amd64.s. Where a function takes slices, all have the length of
-// the first one.
+// The functions of loops_amd64.s.
 
 // multiply6x16 is the micro-kernel of avx2.
 //
@@ -66,51 +65,3 @@ func transpose6(dst, src *float32, dstRow, srcRow, k int)
 //
 //go:noescape
 func transpose4(dst, src *float32, dstRow, srcRow, k int)
-
-//go:noescape
-func addAVX2(out, x, y []float32)
-
-//go:noescape
-func scaleAVX2(x []float32, s float32)
-
-//go:noescape
-func maxAVX2(x []float32) float32
-
-//go:noescape
-func sumAVX2(x []float32) float32
-
-//go:noescape
-func dotAVX2(x, y []float32) float32
-
-//go:noescape
-func deviationAVX2(x []float32, mean float32) float32
-
-//go:noescape
-func sumSquaresAVX2(x []float32) float64
-
-//go:noescape
-func expAVX2(out, x []float32, scale, shift float32) float32
-
-//go:noescape
-func softmaxGradAVX2(dx, p []float32, delta, scale float32)
-
-//go:noescape
-func geluAVX2(out, x []float32)
-
-//go:noescape
-func geluGradAVX2(dx, dout, x []float32)
-
-//go:noescape
-func adamWAVX2(param, m, v, grad []float32, s *[8]float32)
-
-//go:noescape
-func normAVX2(out, x, w, b []float32, mean, rstd float32)
-
-//go:noescape
-func normSumsAVX2(dout, x, w []float32, mean, rstd float32) (plain, weighted float32)
-
-//go:noescape
-func normGradAVX2(dx, base, dout, x, w []float32, s *[4]float32)
-
-//go:noescape
-func normWeightGradAVX2(dw, db, dout, x []float32, mean, rstd float32)

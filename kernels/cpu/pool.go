@@ -176,13 +176,22 @@ func (p *pool) close() {
 	freeFloats(p.shared)
 }
 
-// cutter hands out pieces of a worker's reserved scratch.
-type cutter struct{ rest []float32 }
+// cutter hands out pieces of a worker's reserved scratch. A dry one only adds up what would
+// be used, so that the code that cuts tells what to reserve.
+type cutter struct {
+	rest []float32
+	used int
+	dry  bool
+}
 
 // take is the next n floats, rounded up so that the piece after them is aligned to 64
 // bytes again. Callers reserve scratchSize of each piece.
 func (c *cutter) take(n int) []float32 {
 	size := scratchSize(n)
+	c.used += size
+	if c.dry {
+		return nil
+	}
 	piece := c.rest[:n:size]
 	c.rest = c.rest[size:]
 	return piece

@@ -28,7 +28,7 @@ func (p *product) ownSize(v *variant) int {
 
 func newRowTask(p *product, v *variant, w *worker) *rowTask {
 	t := &w.task
-	*t = rowTask{product: p, v: v, w: w, scratch: cutter{w.scratch}}
+	*t = rowTask{product: p, v: v, w: w, scratch: cutter{rest: w.scratch}}
 	t.zero, t.start = t.scratch.take(v.nr), t.scratch.take(v.nr)
 	t.edge = t.scratch.take(edgeRows(v) * v.nr)
 	t.own = t.scratch.take(p.ownSize(v))

@@ -29,8 +29,13 @@ type variant struct {
 
 	// exp computes out = exp(x*scale - shift) and gives the sum.
 	exp func(out, x []float32, scale, shift float32) float32
-	// softmaxGrad computes dx = p*(dx - delta)*scale.
-	softmaxGrad func(dx, p []float32, delta, scale float32)
+
+	// softmax finds top, the largest of x and least, and computes x = 2^(x-top) and the sum.
+	softmax func(x []float32, least float32) (top, sum float32)
+	// softmaxGrad computes p = 2^(p-lse) and dp = p*(dp-delta).
+	softmaxGrad func(p, dp []float32, lse, delta float32)
+	// axpy computes y += s*x, times y = s*x.
+	axpy, times func(y, x []float32, s float32)
 
 	gelu     func(out, x []float32)
 	geluGrad func(dx, dout, x []float32)
@@ -77,9 +82,6 @@ type tile struct {
 	Count      int // at least 1
 	AStep      int // from a tile's A to that of the next
 }
-
-// block is the edge of an attention tile: a multiple of mr and of nr.
-func (v *variant) block() int { return 3 * max(v.nr, 16) }
 
 // chooseVariant gives the best variant that the processor has and that computes right,
 // or the one called `forced`.

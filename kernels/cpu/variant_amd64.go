@@ -30,7 +30,7 @@ func avx2() *variant {
 		multiply: multiply6x16, transposeA: transposeTo(6, transpose6), transposeB: transposeTo(16, nil),
 		copyA: copyTo(6, copyRows1x6, copyRows4x6), copyB: copyTo(16, copyRows1x16, copyRows4x16),
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
-		exp: expAVX2, softmaxGrad: softmaxGradAVX2,
+		exp: expAVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, axpy: axpyAVX2, times: timesAVX2,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, widen: widenGeneric,
 		gelu: geluAVX2, geluGrad: geluGradAVX2, adamW: adamWAVX2,

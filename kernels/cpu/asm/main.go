@@ -1,29 +1,39 @@
 // Command asm generates the assembly of package cpu:
 //
-//	go run ./kernels/cpu/asm -out kernels/cpu/loops_amd64.s
+//	go run ./kernels/cpu/asm -group loops -out kernels/cpu/loops_amd64.s
+//	go run ./kernels/cpu/asm -group math -out kernels/cpu/math_amd64.s
 //
-// The declarations are in loops_amd64.go; go vet compares both.
+// The declarations are in files of the same names; go vet compares both.
 package main
 
 import (
+	"flag"
+
 	. "github.com/mmcloughlin/avo/build"
 )
 
 func main() {
-	multiply("multiply6x16", 6, ymm)
-	multiply("multiply12x32", 12, zmm)
-	peak("peakAVX2", ymm)
-	peak("peakAVX512", zmm)
-	for _, unit := range []int{6, 12, 16, 32} {
-		copyRows(unit, 1)
-		copyRows(unit, groupPanels)
+	group := flag.String("group", "loops", "what to generate: loops (of the matrix product) or math")
+	flag.Parse()
+	switch *group {
+	case "loops":
+		multiply("multiply6x16", 6, ymm)
+		multiply("multiply12x32", 12, zmm)
+		peak("peakAVX2", ymm)
+		peak("peakAVX512", zmm)
+		for _, unit := range []int{6, 12, 16, 32} {
+			copyRows(unit, 1)
+			copyRows(unit, groupPanels)
+		}
+		for _, rows := range []int{4, 6, 8} {
+			transpose(rows)
+		}
+	case "math":
+		elementwise()
+		reductions()
+		nonlinear()
+		layerNorm()
+		attention()
 	}
-	for _, rows := range []int{4, 6, 8} {
-		transpose(rows)
-	}
-	elementwise()
-	reductions()
-	nonlinear()
-	layerNorm()
 	Generate()
 }

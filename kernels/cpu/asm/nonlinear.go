@@ -10,7 +10,6 @@ import (
 
 func nonlinear() {
 	exponential()
-	softmaxGrad()
 	gelu()
 	adamW()
 }
@@ -67,20 +66,6 @@ func exponential() {
 		l.store(v, out)
 	})
 	Store(fold(sum), ReturnIndex(0))
-	end()
-}
-
-func softmaxGrad() {
-	begin("softmaxGradAVX2", "func(dx, p []float32, delta, scale float32)", "computes dx = p*(dx - delta)*scale.")
-	dx, p := slice("dx"), slice("p")
-	delta, scale := scalar("delta"), scalar("scale")
-	loop("dx", func(l lanes) {
-		v := l.load(dx)
-		VSUBPS(delta, v, v)
-		VMULPS(l.load(p), v, v)
-		VMULPS(scale, v, v)
-		l.store(v, dx)
-	})
 	end()
 }
 

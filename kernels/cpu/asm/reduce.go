@@ -1,8 +1,6 @@
 package main
 
 import (
-	"math"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
@@ -32,30 +30,6 @@ func reductions() {
 	maximum()
 	sums()
 	sumSquares()
-}
-
-func maximum() {
-	begin("maxAVX2", "func(x []float32) float32", "is the largest element, minus infinity without any.")
-	x := slice("x")
-	least, top := YMM(), YMM()
-	VMOVUPS(constant(float32(math.Inf(-1))), least)
-	VMOVAPS(least, top)
-	loop("x", func(l lanes) {
-		v := l.load(x)
-		if l.mask != nil {
-			VBLENDVPS(l.mask, v, least, v)
-		}
-		VMAXPS(top, v, top)
-	})
-	high, low := XMM(), top.AsX()
-	VEXTRACTF128(Imm(1), top, high)
-	VMAXPS(low, high, high)
-	VMOVHLPS(high, high, low)
-	VMAXPS(low, high, high)
-	VMOVSHDUP(high, low)
-	VMAXSS(low, high, high)
-	Store(high, ReturnIndex(0))
-	end()
 }
 
 func sums() {

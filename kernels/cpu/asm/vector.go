@@ -101,22 +101,25 @@ func scalar(name string) reg.VecVirtual {
 }
 
 // loop emits body for all whole vectors of the slice `length` and once for the rest.
-func loop(length string, body func(l lanes)) {
+func loop(length string, body func(l lanes)) { pass("", length, body) }
+
+// pass is one of several loops of a function; name sets their labels apart.
+func pass(name, length string, body func(l lanes)) {
 	n := Load(Param(length).Len(), GP64())
 	offset := GP64()
 	XORQ(offset, offset)
-	Label("whole")
+	Label(name + "whole")
 	CMPQ(n, Imm(vectorFloats))
-	JL(LabelRef("rest"))
+	JL(LabelRef(name + "rest"))
 	body(lanes{offset: offset})
 	ADDQ(Imm(4*vectorFloats), offset)
 	SUBQ(Imm(vectorFloats), n)
-	JMP(LabelRef("whole"))
-	Label("rest")
+	JMP(LabelRef(name + "whole"))
+	Label(name + "rest")
 	TESTQ(n, n)
-	JZ(LabelRef("end"))
+	JZ(LabelRef(name + "end"))
 	body(lanes{offset: offset, mask: firstLanes(n)})
-	Label("end")
+	Label(name + "end")
 }
 
 // firstLanes is the mask of the first n < 8 lanes.

@@ -1,0 +1,140 @@
+package cpu
+
+import (
+	"math"
+
+	"pnode/kernels"
+)
+
+func (d *Device) attentionForward(c kernels.Call) error {
+	qkv := floats(c.Args[2])
+	h := newHeads(c)
+	if err := h.limit(ints(c.Args[3])); err != nil {
+		return err
+	}
+	return d.attend(h, attended{out: floats(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values []float32) {
+		return qkv[h.key(b, kv):], qkv[h.value(b, kv):]
+	}})
+}
+
+// attended are the operands of a forward pass.
+type attended struct {
+	out, lse, qkv []float32 // lse is nil when nobody wants it
+	keys          func(b, kv int) (keys, values []float32)
+}
+
+// attend runs a task for each head and chunk of queries. The last chunks come first: they
+// see the most keys.
+func (d *Device) attend(h heads, a attended) error {
+	dry := cutter{dry: true}
+	if err := d.pool.reserve(newForwardTask(d.v, nil, h, dry).scratch.used); err != nil {
+		return err
+	}
+	chunks, each := blocks(h.T, attentionChunk), h.B*h.H
+	d.pool.run(chunks*each, func(w *worker, task int) {
+		t := newForwardTask(d.v, w, h, cutter{rest: w.scratch})
+		q := (chunks - 1 - task/each) * attentionChunk
+		t.b, t.q, t.rows = task%each/h.H, q, min(attentionChunk, h.T-q)
+		head := task % each % h.H
+		keys, values := a.keys(t.b, head/h.group)
+		t.chunk(a.qkv[h.query(t.b, head)+q*h.stride:], keys, values)
+		t.finish(a.out[h.out(t.b, head)+q*h.outStride:])
+		if a.lse != nil {
+			t.finishLSE(a.lse[h.row(t.b, head)+q:])
+		}
+	})
+	return nil
+}
+
+// forwardTask is the state of a chunk of queries: unscaled output, running maximum of
+// the scores and sum of powers of each row.
+type forwardTask struct {
+	attentionTask
+	b, q, rows   int       // sequence, first query, number of queries
+	queries      []float32 // [attentionChunk,D]
+	keys, values []float32 // position panels, channel panels of a chunk
+	out          []float32 // [attentionChunk,width]
+	top, sum     []float32 // [attentionChunk]
+}
+
+func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask {
+	t := forwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
+	t.queries = t.scratch.take(attentionChunk * t.D)
+	t.keys, t.values = t.scratch.take(attentionChunk*t.D), t.scratch.take(attentionChunk*t.width)
+	t.out = t.scratch.take(attentionChunk * t.width)
+	t.top, t.sum = t.scratch.take(attentionChunk), t.scratch.take(attentionChunk)
+	return t
+}
+
+// chunk runs the chunk of queries over all keys before its end.
+func (t *forwardTask) chunk(x, keys, values []float32) {
+	t.copyQueries(t.queries, x, t.rows)
+	for r := range t.rows {
+		t.top[r], t.sum[r] = float32(math.Inf(-1)), 0
+	}
+	end := t.past + t.q + t.rows
+	first := t.first(t.b, t.q, t.rows) / attentionChunk * attentionChunk
+	for key := first; key < end; key += attentionChunk {
+		cols := min(attentionChunk, end-key)
+		t.positionPanels(t.keys, keys[key*t.keyStride:], t.keyStride, cols)
+		t.channelPanels(t.values, values[key*t.keyStride:], t.keyStride, cols)
+		for r := 0; r < t.rows; r += attentionRows {
+			t.block(r, key, cols, key > first)
+		}
+	}
+}
+
+// block runs attentionRows queries from row r on over the packed keys [key, key+cols).
+func (t *forwardTask) block(r, key, cols int, accumulate bool) {
+	rows := min(attentionRows, t.rows-r)
+	before := t.past + t.q + r - key // keys that even the first row sees
+	seen := min(cols, before+rows)
+	if seen <= 0 {
+		return
+	}
+	t.multiply(blockProduct{
+		rows: rows, cols: seen, k: t.D, a: t.queries[r*t.D:], aRow: t.D, aCol: 1,
+		panels: t.keys, panel: t.D * t.v.nr, c: t.scores, cRow: attentionChunk, causal: true, before: before,
+	})
+	for i := range rows {
+		from, to := t.visible(t.b, t.q+r+i, key, seen)
+		row := t.scores[i*attentionChunk : i*attentionChunk+seen]
+		clear(row[:from])
+		clear(row[to:])
+		if from < to {
+			t.softmaxRow(r+i, row[from:to])
+		}
+	}
+	t.multiply(blockProduct{
+		rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionChunk, aCol: 1,
+		panels: t.values, panel: cols * t.v.nr, c: t.out[r*t.width:], cRow: t.width, accumulate: accumulate,
+	})
+}
+
+// softmaxRow turns the scores of row r into powers relative to the running maximum and
+// rescales what was summed before.
+func (t *forwardTask) softmaxRow(r int, scores []float32) {
+	old := t.top[r]
+	top, sum := t.v.softmax(scores, old)
+	if old != top {
+		shrink := exp2Generic(old - top) // almost 0 for the first block, when there is nothing yet
+		t.sum[r] *= shrink
+		t.v.scale(t.out[r*t.width:r*t.width+t.D], shrink)
+		t.top[r] = top
+	}
+	t.sum[r] += sum
+}
+
+// finish writes the chunk's rows of out.
+func (t *forwardTask) finish(out []float32) {
+	for r := range t.rows {
+		t.v.times(out[r*t.outStride:r*t.outStride+t.D], t.out[r*t.width:r*t.width+t.D], 1/t.sum[r])
+	}
+}
+
+// finishLSE writes the chunk's elements of lse, in units of 1.
+func (t *forwardTask) finishLSE(lse []float32) {
+	for r := range t.rows {
+		lse[r] = float32((float64(t.top[r]) + math.Log2(float64(t.sum[r]))) * math.Ln2)
+	}
+}

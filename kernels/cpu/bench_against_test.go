@@ -1,0 +1,108 @@
+package cpu
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pnode/kernels"
+)
+
+// against measures a call in turns with a yardstick, in processor time of one thread, so
+// that the ratio holds on a busy machine.
+type against struct {
+	dev   *Device
+	yard  kernels.Call
+	count func(c kernels.Call) int64 // what is compared: FLOPs or bytes
+	unit  string
+}
+
+// bind gives a call operands of small numbers.
+func bind(b *testing.B, dev *Device, c kernels.Call) kernels.Call {
+	info := kernels.Info(c.Op)
+	for k, o := range info.Operands {
+		if o.Optional && o.DType == kernels.I32 {
+			continue
+		}
+		buf, err := dev.Alloc(o.DType, o.Count(c))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(buf.Free)
+		c.Args[k] = kernels.Whole(buf)
+		if o.DType == kernels.F32 {
+			copy(floats(c.Args[k]), ramp(buf.Len(), 7))
+		}
+	}
+	return c
+}
+
+func (a against) run(b *testing.B, c kernels.Call) {
+	c, yard := bind(b, a.dev, c), bind(b, a.dev, a.yard)
+	var spent [2]time.Duration
+	for first := true; b.Loop(); first = false {
+		for i, call := range []kernels.Call{c, yard} {
+			before := cpuTime()
+			if err := a.dev.run(call); err != nil {
+				b.Fatal(err)
+			}
+			if !first {
+				spent[i] += cpuTime() - before
+			}
+		}
+	}
+	rate := func(i int, call kernels.Call) float64 {
+		return float64(a.count(call)) * float64(b.N-1) / float64(spent[i].Nanoseconds())
+	}
+	b.ReportMetric(rate(0, c), a.unit)
+	b.ReportMetric(rate(1, yard), "yard-"+a.unit)
+	b.ReportMetric(rate(0, c)/rate(1, yard), "ratio")
+}
+
+// BenchmarkAttentionAgainstMatMul tells how near attention comes to a large product.
+func BenchmarkAttentionAgainstMatMul(b *testing.B) {
+	none := kernels.View{}
+	a := against{
+		dev: newDevice(b, Options{Threads: 1}), unit: "GFLOP/s", yard: kernels.MatMul(none, none, none, none, 1024, 768, 768, 0),
+		count: func(c kernels.Call) int64 { return kernels.Info(c.Op).FLOPs(c) },
+	}
+	for _, s := range []kernels.AttentionShape{{B: 2, T: 512, H: 12, K: 12, D: 64}, {B: 2, T: 1024, H: 12, K: 12, D: 64}, {B: 16, T: 256, H: 6, K: 6, D: 64}} {
+		name := fmt.Sprintf("B%dT%dH%dD%d", s.B, s.T, s.H, s.D)
+		b.Run("forward/"+name, func(b *testing.B) { a.run(b, kernels.AttentionForward(none, none, none, none, s)) })
+		b.Run("backward/"+name, func(b *testing.B) { a.run(b, kernels.AttentionBackward(none, none, none, none, none, none, none, s)) })
+	}
+}
+
+// BenchmarkAgainstCopy tells how near the ops between the products come to a copy of the
+// same number of bytes.
+func BenchmarkAgainstCopy(b *testing.B) {
+	const n, c, f, v = 2048, 768, 2048, 50257
+	none := kernels.View{}
+	a := against{
+		dev: newDevice(b, Options{Threads: 1}), unit: "GB/s", yard: kernels.Copy(none, none, 8<<20),
+		count: func(c kernels.Call) int64 { return kernels.Info(c.Op).Bytes(c) },
+	}
+	adam := kernels.AdamWScalars{LR: 1e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Correction1: 0.1, Correction2: 0.05, GradScale: 1}
+	r := kernels.Random{Key: 1, Stream: 2}
+	for _, call := range []kernels.Call{
+		kernels.LayerNormForward(none, none, none, none, none, none, n, c, 1e-5),
+		kernels.AddLayerNormForward(none, none, none, none, none, none, none, none, n, c, 1e-5),
+		kernels.LayerNormBackwardInput(none, none, none, none, none, none, none, n, c),
+		kernels.LayerNormBackwardWeight(none, none, none, none, none, none, n, c),
+		kernels.RMSNormForward(none, none, none, none, n, c, 1e-5),
+		kernels.AddRMSNormForward(none, none, none, none, none, none, n, c, 1e-5),
+		kernels.RMSNormBackwardInput(none, none, none, none, none, none, n, c),
+		kernels.RMSNormBackwardWeight(none, none, none, none, n, c),
+		kernels.RoPE(none, none, none, kernels.RoPEShape{Rows: n, T: 1024, Heads: 24, D: 64, Width: 36 * 64}, 0),
+		kernels.GELUForward(none, none, n*4*c), kernels.GELUBackward(none, none, none, n*4*c),
+		kernels.SwiGLUForward(none, none, n, f), kernels.SwiGLUBackward(none, none, none, n, f),
+		kernels.CrossEntropy(none, none, none, 128, v, 1),
+		kernels.Dropout(none, none, n*c, 0.1, r),
+		kernels.AdamW(none, none, none, none, 4<<20, adam), kernels.SumSquares(none, none, 4<<20),
+		kernels.ColumnSum(none, none, n, 4*c, 0), kernels.Add(none, none, none, n*c),
+		kernels.EmbedForward(none, none, none, none, 2, 1024, c, 1000), kernels.EmbedBackward(none, none, none, none, 2, 1024, c, 1000),
+		kernels.Cast(none, none, n*c), kernels.CastStochastic(none, none, n*c, r),
+	} {
+		b.Run(call.Op.String(), func(b *testing.B) { a.run(b, call) })
+	}
+}
