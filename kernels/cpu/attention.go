@@ -18,8 +18,8 @@ const (
 	// is a multiple of every mr and nr, like attentionRows.
 	attentionChunk = 192
 	// attentionRows is the number of queries whose scores are computed at one time: with
-	// a chunk of keys 36 KiB.
-	attentionRows = 48
+	// a chunk of keys 18 KiB.
+	attentionRows = 24
 )
 
 // heads gives a task its pieces of the operands. A position's q, k, v are rows of
