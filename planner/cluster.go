@@ -37,6 +37,7 @@ type cluster struct {
 	params, fixed, saved []int64
 	boundary             []int64 // by layer
 	slotBytes            int64   // of each micro-batch in flight, whatever the layers
+	passBytes            int64   // of each stage, whatever the layers and the slots
 	unusable             []Reason
 	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
 	held  map[peerLayer]bool
@@ -92,8 +93,10 @@ func (c *cluster) sumLayers() {
 		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes
 		c.saved[l+1] = c.saved[l] + k.SavedBytes
 		c.boundary[l] = k.BoundaryBytes
-		// A slot also holds the stage's input and one gradient of that size.
-		c.slotBytes = max(c.slotBytes, 2*k.BoundaryBytes)
+		// A slot also holds the stage's input, and the gradients of input and output.
+		c.slotBytes = max(c.slotBytes, 3*k.BoundaryBytes)
+		// The passes of all layers share what one needs, and two gradients of the stream.
+		c.passBytes = max(c.passBytes, k.PassBytes+2*k.BoundaryBytes)
 	}
 }
 
@@ -125,7 +128,7 @@ func (c *cluster) addDevices(m Member) error {
 func (c *cluster) newUnit(peer PeerID, d DeviceProfile) unit {
 	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
 	u := unit{
-		peer: peer, device: d.Name, free: d.MemoryFreeBytes,
+		peer: peer, device: d.Name, free: max(0, d.MemoryFreeBytes-c.passBytes),
 		times: make([]cost.LayerTime, c.layers()+1), micro: make([]schedule.Nanos, c.layers()+1),
 	}
 	for l, k := range c.in.Costs {

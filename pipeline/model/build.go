@@ -66,6 +66,7 @@ type slotState struct {
 	x, dx  []kernels.View // [N,C] residual stream and gradient in front of local layer k; k = len(layers): behind the last
 	noise  *Noise
 	saved  []int // elements each layer keeps from forward to backward
+	pass   []int // elements each layer shares with the passes of the others
 }
 
 // slot binds a set of activations to the layers of cfg with these parameters.
@@ -88,6 +89,7 @@ func (b *builder) slot(cfg StackConfig, params, grads []kernels.View) slotState 
 		default:
 			s.layers = append(s.layers, newBlock(b, v, io, at))
 		}
+		s.pass = append(s.pass, b.mem.layer.used)
 		s.saved = append(s.saved, b.mem.saved.used+b.mem.ids.used-before+s.x[i+1].Len)
 	}
 	return s

@@ -21,6 +21,9 @@ type LayerCost struct {
 	// BoundaryBytes is the size of the output [B,T,C], and of its gradient, where the
 	// next layer is elsewhere; 0 for the head.
 	BoundaryBytes int64
+	// PassBytes is what the layer's passes need for themselves, at one time: gradients
+	// within the layer, a chunk of logits. The layers of a stage share it.
+	PassBytes int64
 	// Lean is the same for each level of recomputation, RecomputeNothing first.
 	Lean [recomputeLevels]LeanCost
 }
@@ -47,7 +50,7 @@ func (c Config) Costs(microBatch int) []LayerCost {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l)
 				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), 4*int64(f.saved[i])
-				costs[i].BoundaryBytes = 4 * int64(f.x[i+1].Len)
+				costs[i].BoundaryBytes, costs[i].PassBytes = 4*int64(f.x[i+1].Len), 4*int64(f.pass[i])
 			}
 			costs[i].Lean[level] = LeanCost{
 				SavedBytes:     4 * int64(f.saved[i]),

@@ -147,6 +147,23 @@ func TestMemoryIsWhatAStackAllocates(t *testing.T) {
 	}
 }
 
+// TestPassBytes holds what the planner adds for a stage of the whole model, whatever its
+// slots, to what the stage allocates.
+func TestPassBytes(t *testing.T) {
+	for name, c := range noisy() {
+		widest := int64(0)
+		for _, cost := range c.Costs(tinyBatch) {
+			widest = max(widest, cost.PassBytes)
+		}
+		m, err := StackConfig{Model: c, End: c.Layers(), MicroBatch: tinyBatch, Slots: 3}.Memory()
+		must(t, err)
+		stream := int64(4 * tinyBatch * c.Context * c.Channels)
+		if m.Layer != widest || m.Deltas != 2*stream {
+			t.Errorf("%s: a stage shares %d and %d bytes, Costs say %d and two streams of %d", name, m.Layer, m.Deltas, widest, stream)
+		}
+	}
+}
+
 func checkMemory(t *testing.T, cfg StackConfig) {
 	t.Helper()
 	device := null.New()
