@@ -30,6 +30,12 @@ func (n *memoryNet) box(a address) chan []byte {
 	return n.inboxes[a]
 }
 
+func (n *memoryNet) empty(a address) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.inboxes, a)
+}
+
 // memoryExchange is one peer's end.
 type memoryExchange struct {
 	net  *memoryNet
@@ -46,8 +52,10 @@ func (e memoryExchange) Send(ctx context.Context, to planner.PeerID, f wire.Fram
 }
 
 func (e memoryExchange) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+	at := address{from, e.self, tag}
 	select {
-	case payload := <-e.net.box(address{from, e.self, tag}):
+	case payload := <-e.net.box(at):
+		e.net.empty(at) // a tag is used once
 		return payload, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()

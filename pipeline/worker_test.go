@@ -121,7 +121,6 @@ type result struct {
 // report the same.
 func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper) result {
 	t.Helper()
-	net := newMemoryNet()
 	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
 	var mu sync.Mutex // guards out
 	onStep := func(r StepResult) {
@@ -134,6 +133,14 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 			agree(t, out.losses, r.Step, false, r.Loss)
 		}
 	}
+	trainWith(t, run, plan, from{keeper, plan.Start}, onStep)
+	return out
+}
+
+// trainWith carries a plan out with all its workers in this process.
+func trainWith(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, onStep func(StepResult)) {
+	t.Helper()
+	net := newMemoryNet()
 	var workers []*Worker
 	for r, pipe := range plan.Replicas {
 		for s, place := range pipe.Stages {
@@ -145,7 +152,7 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 			w, err := New(Config{
 				Self: place.Peer, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
 				Device: device, Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer},
-				Keeper: from{keeper, plan.Start}, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+				Keeper: keeper, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +162,6 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 		}
 	}
 	runAll(t, workers)
-	return out
 }
 
 // runAll runs workers side by side and wants all of them to end well.
