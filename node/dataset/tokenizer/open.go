@@ -1,0 +1,118 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// MaxFileBytes bounds a tokenizer's file; the largest in use have 35 MB.
+const MaxFileBytes = 256 << 20
+
+// The names of the files.
+const (
+	jsonFile   = "tokenizer.json"
+	vocabFile  = "vocab.json"
+	mergesFile = "merges.txt"
+	configFile = "tokenizer_config.json"
+	addedFile  = "added_tokens.json"
+)
+
+// Files are the names of what a folder may hold about its tokenizer, for copying.
+var Files = []string{
+	jsonFile, vocabFile, mergesFile, addedFile, configFile,
+	"special_tokens_map.json", "tokenizer.model", "chat_template.jinja",
+}
+
+// Open reads the tokenizer of a folder: tokenizer.json, or else vocab.json and merges.txt,
+// which are taken for GPT-2's; or a file of tokenizer.json's form. Errors wrap
+// ErrUnsupported, ErrFormat or fs.ErrNotExist.
+func Open(path string) (*BPE, error) {
+	t, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: open %s: %w", path, err)
+	}
+	return t, nil
+}
+
+func open(path string) (*BPE, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		text, err := readFile(path, jsonFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			return openGPT2(path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return Parse(text)
+	}
+	text, err := readFile(filepath.Dir(path), filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text)
+}
+
+func readFile(dir, name string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if len(text) > MaxFileBytes {
+		return nil, fmt.Errorf("%w: %s is over %d bytes", ErrFormat, name, MaxFileBytes)
+	}
+	return text, err
+}
+
+// openGPT2 reads GPT-2's own two files. Other families use the same names with other
+// rules, so a tokenizer_config.json that says so is refused.
+func openGPT2(dir string) (*BPE, error) {
+	vocab, err := readFile(dir, vocabFile)
+	if err != nil {
+		return nil, err
+	}
+	merges, err := readFile(dir, mergesFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkGPT2(dir); err != nil {
+		return nil, err
+	}
+	return ParseGPT2(vocab, merges)
+}
+
+func checkGPT2(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, addedFile)); err == nil {
+		return fmt.Errorf("%w: %s beside %s; save the tokenizer as %s", ErrUnsupported, addedFile, vocabFile, jsonFile)
+	}
+	text, err := readFile(dir, configFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Class       string `json:"tokenizer_class"`
+		PrefixSpace bool   `json:"add_prefix_space"`
+	}
+	if err := unmarshal(text, &config); err != nil {
+		return fmt.Errorf("%s: %w", configFile, err)
+	}
+	switch {
+	case config.Class != "" && config.Class != "GPT2Tokenizer" && config.Class != "GPT2TokenizerFast":
+		return fmt.Errorf("%w: tokenizer_class %q with %s and %s alone; save it as %s", ErrUnsupported, config.Class, vocabFile, mergesFile, jsonFile)
+	case config.PrefixSpace:
+		return fmt.Errorf("%w: add_prefix_space with %s and %s alone; save the tokenizer as %s", ErrUnsupported, vocabFile, mergesFile, jsonFile)
+	}
+	return nil
+}
