@@ -19,15 +19,39 @@ const proposeTimeout = 10 * time.Second
 // leader is what the planner remembers within its term.
 type leader struct {
 	term planner.Term
-	// seen is when the planner first saw a process in the roster: who begins to listen
-	// cannot blame others for what it missed.
-	seen map[process]time.Time
 	// plans counts those made since the checkpoint of step countedAt.
 	plans     int
 	countedAt planner.Step
 	// weighed is the state for which better was worked out.
 	weighed weighed
 	better  string
+}
+
+// sightings tell since when this node has been listening for each process of the roster: who
+// begins to listen, or slept, cannot blame others for what it missed.
+type sightings struct {
+	since map[process]time.Time
+	last  time.Time
+}
+
+// maxNap is how late a look may come before this node counts as having slept.
+const maxNap = 2 * time.Second
+
+// look notes the processes in the roster now.
+func (s *sightings) look(members []consensus.Member, now time.Time) {
+	before := s.since
+	if now.Sub(s.last) > maxNap {
+		before = nil
+	}
+	s.since, s.last = map[process]time.Time{}, now
+	for _, m := range members {
+		id := process{m.Peer, m.Boot}
+		since, seen := before[id]
+		if !seen {
+			since = now
+		}
+		s.since[id] = since
+	}
 }
 
 // process is one start of a node.
@@ -47,12 +71,15 @@ func (n *Node) lead(ctx context.Context) {
 	tick := time.NewTicker(decideEvery)
 	defer tick.Stop()
 	var l leader
+	var seen sightings
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		now, state := time.Now(), n.raft.State()
+		seen.look(state.Members, now)
 		_, term, self := n.raft.Leader()
 		if !self {
 			l = leader{}
@@ -60,14 +87,13 @@ func (n *Node) lead(ctx context.Context) {
 			continue
 		}
 		if l.term != term {
-			l = leader{term: term, seen: map[process]time.Time{}}
+			l = leader{term: term}
 			n.log.Info("this node is the planner", "term", term)
 		}
-		state := n.raft.State()
 		if state.Run == nil {
 			continue
 		}
-		v := l.view(n, state, time.Now())
+		v := l.view(n, state, seen)
 		if err := l.carryOut(ctx, n, state, decide(v)); err != nil && ctx.Err() == nil {
 			n.log.Warn("planner", "cause", err)
 		}
@@ -75,7 +101,7 @@ func (n *Node) lead(ctx context.Context) {
 }
 
 // view gathers what decide needs.
-func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
+func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 	v := leadView{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
 		Paused: state.Paused(), Newest: n.beats.newest(state.Plan.Peers(), state.Plan.Generation),
@@ -85,20 +111,16 @@ func (l *leader) view(n *Node, state consensus.State, now time.Time) leadView {
 		if m.State == consensus.Gone {
 			continue
 		}
-		id := process{m.Peer, m.Boot}
-		if l.seen[id].IsZero() {
-			l.seen[id] = now
-		}
 		silent := time.Duration(0)
 		if m.Peer != n.self {
-			silent = n.beats.silent(m.Peer, l.seen[id], now)
+			silent = n.beats.silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
 			Peer: m.Peer, Silent: silent,
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Reborn: state.Reborn(m),
 		})
 	}
-	v.Stall = l.stall(n, state, now)
+	v.Stall = l.stall(n, state, seen.last)
 	return v
 }
 
