@@ -50,7 +50,11 @@ func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config,
 	for l := layers.First; l < layers.End; l++ {
 		params, grads := stack.Params(l), stack.Grads(l)
 		m, v := stack.Moment(l, firstMoment), stack.Moment(l, secondMoment)
-		for _, run := range decayRuns(cfg.LayerTensors(l), cfg.LayerLen(l)) {
+		length := cfg.LayerLen(l)
+		if l == cfg.Layers()-1 {
+			length -= stack.SharedTail() // updated with the embedding
+		}
+		for _, run := range decayRuns(cfg.LayerTensors(l), length) {
 			s.Decay = 0
 			if run.decay {
 				s.Decay = float32(o.train.Decay)
@@ -67,12 +71,16 @@ type decayRun struct {
 	decay    bool
 }
 
+// decayRuns covers the tensors that begin in the first length elements of a vector.
 func decayRuns(tensors []model.Tensor, length int) []decayRun {
 	var runs []decayRun
 	for i, t := range tensors {
 		end := length
 		if i+1 < len(tensors) {
 			end = tensors[i+1].Off
+		}
+		if t.Off >= length {
+			break
 		}
 		if n := len(runs); n > 0 && runs[n-1].decay == t.Decay && runs[n-1].end == t.Off {
 			runs[n-1].end = end

@@ -73,8 +73,7 @@ func (w *Worker) reduceTied(ctx context.Context, step planner.Step) error {
 		return nil
 	case w.first() && w.last():
 		embed, head := w.tiedGrads(0), w.tiedGrads(w.headLayer())
-		w.queue.Do(kernels.Add(embed, embed, head, n))
-		w.queue.Do(kernels.Copy(head, embed, n))
+		w.queue.Do(kernels.Add(embed, embed, head, n)) // the head's is of no use any more
 		return w.queue.Sync()
 	case w.first():
 		return w.exchangeTied(ctx, step, 0)

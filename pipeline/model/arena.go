@@ -22,11 +22,18 @@ const arenaAlign = 16
 // arenaMax elements is more than any device has; sums saturate there.
 const arenaMax = 1 << 46
 
-// take gives the next n elements.
+// take gives the next n elements, and the one after it an aligned place.
 func (a *arena) take(n int) kernels.View {
 	v := kernels.View{Buf: a.buf, Off: a.used, Len: n}
-	a.used = min(a.used+(n+arenaAlign-1)/arenaAlign*arenaAlign, arenaMax)
+	a.used = min((a.used+n+arenaAlign-1)/arenaAlign*arenaAlign, arenaMax)
 	a.peak = max(a.peak, a.used)
+	return v
+}
+
+// takePacked gives the next n elements and lets the next view begin right behind them.
+func (a *arena) takePacked(n int) kernels.View {
+	v := kernels.View{Buf: a.buf, Off: a.used, Len: n}
+	a.used = min(a.used+n, arenaMax)
 	return v
 }
 

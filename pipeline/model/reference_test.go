@@ -96,7 +96,13 @@ func TestReferenceTraining(t *testing.T) {
 }
 
 func checkTraining(t *testing.T, ref reference) {
-	r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch}).load()
+	for _, cuts := range [][]int{nil, {2}} {
+		checkTrainingCut(t, ref, cuts)
+	}
+}
+
+func checkTrainingCut(t *testing.T, ref reference, cuts []int) {
+	r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, cuts: cuts}).load()
 	rows := ref.Micros * ref.Batch * ref.Config.Context
 	if len(ref.Train.Losses) < 20 {
 		t.Fatalf("the reference has %d steps", len(ref.Train.Losses))
@@ -140,6 +146,9 @@ func (r *rig) update(ref reference, step int, gradScale float64) {
 	for l := range r.model.Layers() {
 		stack := r.stackOf(l)
 		for _, tensor := range r.model.LayerTensors(l) {
+			if tensor.Off >= r.model.LayerLen(l)-r.sharedTail(l) {
+				continue
+			}
 			s.Decay = 0
 			if tensor.Decay {
 				s.Decay = float32(h.Decay)
@@ -149,6 +158,14 @@ func (r *rig) update(ref reference, step int, gradScale float64) {
 				cut(stack.Grads(l)), tensor.Len(), s))
 		}
 	}
+}
+
+// sharedTail is what of a layer's parameters is updated with another layer's.
+func (r *rig) sharedTail(layer int) int {
+	if layer < r.model.Layers()-1 {
+		return 0
+	}
+	return r.last().SharedTail()
 }
 
 func near(t *testing.T, what string, got, want, tolerance float64) {

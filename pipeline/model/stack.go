@@ -83,7 +83,7 @@ type Stack struct {
 	cfg           StackConfig
 	mem           memory
 	params, grads []kernels.View   // by local layer, [LayerLen]
-	moments       [][]kernels.View // by local layer and moment, [LayerLen]
+	moments       [][]kernels.View // by moment and local layer, [LayerLen]
 	rotary        rotary
 	starts        kernels.View
 	slots         []slotState
@@ -120,22 +120,48 @@ func measured(cfg StackConfig) *Stack {
 
 // build binds parameters, gradients, moments and all slots to memory.
 func (s *Stack) build() {
-	s.params, s.grads, s.moments, s.slots = nil, nil, nil, nil
-	for l := s.cfg.First; l < s.cfg.End; l++ {
-		n := s.cfg.Model.LayerLen(l)
-		s.params = append(s.params, s.mem.params.take(n))
-		s.grads = append(s.grads, s.mem.grads.take(n))
-		var moments []kernels.View
-		for range s.cfg.Moments {
-			moments = append(moments, s.mem.moments.take(n))
-		}
-		s.moments = append(s.moments, moments)
+	s.params = s.vectors(&s.mem.params, s.SharedTail())
+	s.grads = s.vectors(&s.mem.grads, 0)
+	s.moments, s.slots = nil, nil
+	for range s.cfg.Moments {
+		s.moments = append(s.moments, s.vectors(&s.mem.moments, s.SharedTail()))
 	}
 	b := newBuilder(s.cfg, &s.mem)
 	s.rotary, s.starts = b.rotary, b.starts
 	for range s.cfg.Slots {
 		s.slots = append(s.slots, b.slot(s.cfg, s.params, s.grads))
 	}
+}
+
+// SharedTail is how many elements at the end of the head's vectors are the front of the
+// embedding's: the tied matrix of a stack that holds both. Parameters and moments share
+// memory there, which an optimizer must update once. Gradients do not: their sum has to
+// have the same order on every cut.
+func (s *Stack) SharedTail() int {
+	if s.cfg.First > 0 || s.cfg.End < s.cfg.Model.Layers() {
+		return 0
+	}
+	return s.cfg.Model.TiedLen()
+}
+
+// vectors takes a flat vector for each layer. The head's comes right before the
+// embedding's, so that a shared tail is part of both.
+func (s *Stack) vectors(a *arena, shared int) []kernels.View {
+	views := make([]kernels.View, s.cfg.End-s.cfg.First)
+	order := make([]int, 0, len(views))
+	for i := range views {
+		order = append(order, (i+len(views)-1)%len(views))
+	}
+	for _, i := range order {
+		n := s.cfg.Model.LayerLen(s.cfg.First + i)
+		if shared > 0 && i == len(views)-1 {
+			own := a.takePacked(n - shared)
+			views[i] = kernels.View{Buf: own.Buf, Off: own.Off, Len: n}
+			continue
+		}
+		views[i] = a.take(n)
+	}
+	return views
 }
 
 // supportCheck asks a device about calls and keeps the first refusal.
@@ -199,7 +225,7 @@ func (s *Stack) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 
 // Moment is vector i of a layer's optimizer state [LayerLen], laid out like Params and
 // zero at first.
-func (s *Stack) Moment(layer, i int) kernels.View { return s.moments[s.local(layer)][i] }
+func (s *Stack) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
 
 func (s *Stack) local(layer int) int {
 	if layer < s.cfg.First || layer >= s.cfg.End {
