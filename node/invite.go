@@ -15,6 +15,9 @@ func (n *Node) Invite(ttl time.Duration, uses int) (string, error) {
 		return "", fmt.Errorf("node: no address yet: %w", api.ErrNotReady)
 	}
 	invite, err := n.swarm.Invite(swarm.InviteOptions{TTL: ttl, Uses: uses})
+	if errors.Is(err, swarm.ErrNoOwnerKey) {
+		return "", swarm.ErrNoOwnerKey // a sentence by itself
+	}
 	if err != nil {
 		return "", err
 	}

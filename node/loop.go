@@ -10,7 +10,6 @@ import (
 	"pnode/kernels"
 	"pnode/node/api"
 	"pnode/pipeline"
-	"pnode/planner"
 	"pnode/swarm/consensus"
 )
 
@@ -117,18 +116,6 @@ func (n *Node) switchTo(ctx context.Context, state consensus.State) {
 	}
 	n.enter(Loading)
 	n.generation = n.startGeneration(ctx, state.Plan)
-}
-
-// summarize describes a plan in one line, with the reason it was made for.
-func summarize(p planner.Plan, reasons []string) string {
-	text := fmt.Sprintf("generation %d from step %d: %d replicas, stages", p.Generation, p.Start, len(p.Replicas))
-	for _, pipe := range p.Replicas {
-		text += fmt.Sprintf(" %d", len(pipe.Stages))
-	}
-	if len(reasons) > 0 {
-		text += " (" + reasons[0] + ")"
-	}
-	return text
 }
 
 // stopGeneration ends the running generation, if there is one, and waits for it.

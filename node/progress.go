@@ -26,6 +26,9 @@ type progress struct {
 	tokensPerS float64
 	lastStep   time.Time
 	stages     map[stageKey]pipeline.StageTimes
+	// last is the event of the run's last step, held back until the closing evaluation
+	// tells the held-out loss of the finished model.
+	last *api.Event
 }
 
 type stageKey struct {
@@ -40,6 +43,7 @@ const speedMemory = 0.1
 func (p *progress) begin(plan planner.Plan, steps planner.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.emitLast()
 	p.generation, p.step, p.steps, p.lastStep = plan.Generation, plan.Start, steps, time.Time{}
 	p.stages = map[stageKey]pipeline.StageTimes{}
 }
@@ -51,6 +55,10 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 	defer p.mu.Unlock()
 	if r.Final {
 		p.heldOut = r.HeldOut
+		if p.last != nil {
+			p.last.HeldOut = r.HeldOut
+		}
+		p.emitLast()
 		return
 	}
 	p.stages[stageKey{r.Replica, r.Stage}] = r.Times
@@ -62,10 +70,23 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 	if r.HeldOut != nil {
 		p.heldOut = r.HeldOut
 	}
-	p.emit(api.Event{
+	e := api.Event{
 		Kind: api.KindStep, Step: r.Step, Steps: p.steps, Loss: r.Loss, HeldOut: r.HeldOut,
 		TokensPerS: p.tokensPerS, Generation: p.generation,
-	})
+	}
+	if r.Step == p.steps {
+		p.last = &e
+		return
+	}
+	p.emit(e)
+}
+
+// emitLast shows the last step, if it is held back; the caller holds mu.
+func (p *progress) emitLast() {
+	if p.last != nil {
+		p.emit(*p.last)
+		p.last = nil
+	}
 }
 
 func (p *progress) speed(tokens int, now time.Time) {
@@ -115,6 +136,7 @@ func (p *progress) fillBeat(b *Beat) {
 func (p *progress) done(state consensus.State) api.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.emitLast()
 	e := api.Event{Kind: api.KindDone, Generation: p.generation, Step: state.Checkpoint.Step, Loss: p.loss, HeldOut: p.heldOut, TokensPerS: p.tokensPerS}
 	e.Steps = state.Run.Train.Steps
 	uniform := math.Log(float64(state.Run.Model.Vocab))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,13 +66,26 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	}
 	n, err := open(ctx, o, out)
 	if err != nil {
-		return err
+		return errors.Join(err, unfound(o.dir))
 	}
-	return n.run(ctx, arrival{
+	err = n.run(ctx, arrival{
 		patience: enrollTimeout,
 		contact:  func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },
 		ready:    func(context.Context, consensus.State) error { return n.announceInvite() },
 	})
+	if n.raft.State().Run == nil {
+		err = errors.Join(err, unfound(o.dir))
+	}
+	return err
+}
+
+// unfound takes the membership of a run back whose specification never came into the log:
+// there is nothing to come back to.
+func unfound(dir string) error {
+	if err := os.Remove(filepath.Join(dir, config.MembershipFile)); err != nil {
+		return fmt.Errorf("node: take the membership back: %w", err)
+	}
+	return nil
 }
 
 // prepare opens the folder's identity and store.
@@ -190,7 +205,7 @@ func Join(ctx context.Context, opt JoinOptions, out Output) error {
 func redeem(opt JoinOptions, seat membership, known bool) (membership, error) {
 	invite, err := swarm.ParseInvite(opt.Target)
 	if err != nil {
-		return seat, err
+		return seat, marked{err, ErrBadInvite}
 	}
 	if known {
 		if run := invite.Grant.Run; run != "" && run != seat.Run {
@@ -205,7 +220,7 @@ func redeem(opt JoinOptions, seat membership, known bool) (membership, error) {
 	}
 	capability, err := invite.Redeem(identity, time.Now())
 	if err != nil {
-		return seat, err
+		return seat, refused(err)
 	}
 	return membership{
 		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability,

@@ -49,15 +49,23 @@ func importText(ctx context.Context, store *checkpoint.Store, cfg config.Config,
 	}
 	spec.HeldOutPermille = heldOutPermille
 	r := corpus.Report
-	notice := fmt.Sprintf("training on %s: %d files, %.1f MB", what, r.Files, float64(r.Bytes)/1e6)
+	notice := fmt.Sprintf("training on %s: %s, %v", what, planner.Count(r.Files, "file"), textSize(r.Bytes))
 	if r.Truncated {
 		notice += fmt.Sprintf(", cut at --data-limit %v", cfg.DataLimit)
 	}
 	if r.Skipped > 0 {
-		notice += fmt.Sprintf(", %d files that are not text skipped", r.Skipped)
+		notice += fmt.Sprintf(", %s skipped that held no text", planner.Count(r.Skipped, "file"))
 	}
 	out.Notice(notice)
 	return spec, nil
+}
+
+// textSize is a size for people: 0.0 MB says nothing.
+func textSize(bytes int64) string {
+	if bytes < 1e5 {
+		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
 }
 
 // checkText refuses a text that does not fit the model before the run exists.

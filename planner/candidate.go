@@ -15,7 +15,7 @@ type shape struct{ replicas, stages int }
 func (s shape) units() int { return s.replicas * s.stages }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s x %s", count(s.replicas, "replica"), count(s.stages, "stage"))
+	return fmt.Sprintf("%s x %s", Count(s.replicas, "replica"), Count(s.stages, "stage"))
 }
 
 // candidate is a plan under consideration.

@@ -17,7 +17,7 @@ const (
 func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 	out := Reasons{{
 		Kind: StepTime, Nanos: int64(k.step()),
-		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", duration(k.step()), k.shape, k.shape.units(), count(len(c.units), "measured device")),
+		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", duration(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
 	}}
 	out = append(out, c.bound(k))
 	if k.shape.units() <= maxStageLines {
@@ -35,7 +35,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 	out = append(out, c.leftOut(k, others)...)
 	if n := c.unmeasured(k); n > 0 {
 		out = append(out, Reason{Kind: Assumed, Text: fmt.Sprintf("%s between neighbours not measured: assumed %s/s and a round trip of %s",
-			count(n, "link"), size(DefaultLink.BytesPerS), duration(schedule.Nanos(DefaultLink.RTTNanos)))})
+			Count(n, "link"), size(DefaultLink.BytesPerS), duration(schedule.Nanos(DefaultLink.RTTNanos)))})
 	}
 	return out
 }
@@ -77,16 +77,16 @@ func (c *cluster) bound(k *candidate) Reason {
 	case p.period > floor+floor/50 && p.costs.RoundTrip() < schedule.Nanos(micros)*p.period:
 		s := c.tightStage(p)
 		text = fmt.Sprintf("bound by memory: replica %d stage %d on %s keeps at most %s in flight; period %s, %s with more",
-			r, s, c.name(p.units[s]), count(p.caps[s], "micro-batch"), duration(p.period), duration(floor))
+			r, s, c.name(p.units[s]), Count(p.caps[s], "micro-batch"), duration(p.period), duration(floor))
 	case p.costs.RoundTrip() > schedule.Nanos(micros-1)*floor && len(p.units) > 1:
 		text = fmt.Sprintf("bound by filling and draining: %s for %s of %s each in replica %d; more micro-batches a step would help",
-			duration(p.costs.RoundTrip()), count(micros, "micro-batch"), duration(floor), r)
+			duration(p.costs.RoundTrip()), Count(micros, "micro-batch"), duration(floor), r)
 	case link >= 0:
 		text = fmt.Sprintf("bound by the link: replica %d, %s to %s takes %s for each micro-batch, computing less",
 			r, c.name(p.units[link]), c.name(p.units[link+1]), duration(floor))
 	default:
 		text = fmt.Sprintf("bound by compute: replica %d stage %d on %s takes %s for each of %s",
-			r, stage, c.name(p.units[stage]), duration(floor), count(micros, "micro-batch"))
+			r, stage, c.name(p.units[stage]), duration(floor), Count(micros, "micro-batch"))
 	}
 	return Reason{Kind: Bound, Text: text}
 }
@@ -132,7 +132,7 @@ func (c *cluster) leftOut(k *candidate, others []*candidate) []Reason {
 		out = append(out, Reason{Kind: LeftOut, Text: text})
 	}
 	if more := len(out) - maxLeftOutLines; more > 0 {
-		out = append(out[:maxLeftOutLines], Reason{Kind: LeftOut, Text: fmt.Sprintf("%s more get no stage", count(more, "device"))})
+		out = append(out[:maxLeftOutLines], Reason{Kind: LeftOut, Text: fmt.Sprintf("%s more get no stage", Count(more, "device"))})
 	}
 	return out
 }

@@ -98,7 +98,7 @@ func (in Input) check() error {
 	case t.Replicas < 0 || t.Stages < 0:
 		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
 	case t.Replicas > t.Micros:
-		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", count(t.Micros, "micro-batch"), t.Replicas)
+		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", Count(t.Micros, "micro-batch"), t.Replicas)
 	case t.Stages > layers:
 		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
 	}

@@ -66,7 +66,8 @@ func short(p PeerID) string {
 	return "*" + string(p[len(p)-8:])
 }
 
-func count(n int, what string) string {
+// Count is a number with its noun: "1 stage", "2 stages".
+func Count(n int, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what

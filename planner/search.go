@@ -114,7 +114,7 @@ func (c *cluster) shapes(n int) ([]bounded, error) {
 	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
 	if n < asked.units() {
 		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used; let %d more join, or ask for fewer stages or replicas",
-			ErrNotEnoughNodes, asked, count(asked.units(), "device"), n, count(len(c.in.Members), "node"), asked.units()-n)
+			ErrNotEnoughNodes, asked, Count(asked.units(), "device"), n, Count(len(c.in.Members), "node"), asked.units()-n)
 	}
 	lower := c.newLowerBound()
 	var shapes []bounded
@@ -188,7 +188,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		if need := int64(s.replicas) * (c.fixed[c.layers()] + c.saved[c.layers()]); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
-					ErrNoFit, s.shape, size(need), count(s.units(), "device"), size(room[s.units()]))
+					ErrNoFit, s.shape, size(need), Count(s.units(), "device"), size(room[s.units()]))
 			}
 			continue
 		}

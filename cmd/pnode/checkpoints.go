@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"pnode/checkpoint"
 	"pnode/node"
+	"pnode/node/api"
 	"pnode/node/config"
-	"pnode/node/local"
 	"pnode/node/progress"
 )
 
@@ -20,7 +21,7 @@ func (e environment) checkpointsCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "checkpoints",
-		Short: "List or verify the checkpoints of a stopped node",
+		Short: "List or verify the checkpoints of a node on this machine",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -31,61 +32,93 @@ func (e environment) checkpointsCommand() *cobra.Command {
 			Short:   "List checkpoints, newest first",
 			Example: "  pnode checkpoints ls\n  pnode checkpoints ls --dir ~/run7",
 			Args:    usageArgs(cobra.NoArgs),
-			RunE:    func(c *cobra.Command, _ []string) error { return e.eachStore(c.Context(), dir, e.listCheckpoints) },
+			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.listCheckpoints) },
 		},
 		&cobra.Command{
 			Use:     "verify",
-			Short:   "Read every stored byte and compare it with its checksum",
+			Short:   "Read every stored byte of a stopped node and compare it with its checksum",
 			Example: "  pnode checkpoints verify",
 			Args:    usageArgs(cobra.NoArgs),
-			RunE:    func(c *cobra.Command, _ []string) error { return e.eachStore(c.Context(), dir, e.verifyCheckpoints) },
+			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.verifyCheckpoints) },
 		},
 	)
 	return c
 }
 
-// eachStore opens the store of the node in dir, or of each local node of the run in dir.
-func (e environment) eachStore(ctx context.Context, dir string, do func(context.Context, *checkpoint.Store) error) error {
-	dir, err := config.Config{Dir: dir, Resume: true}.RunDir(time.Now())
+// eachNode does something with the node in dir, or with each local node of the run in dir.
+// What several nodes fail with is told once, with their names.
+func (e environment) eachNode(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
+	dir, err := config.Existing(dir)
 	if err != nil {
 		return err
 	}
-	dirs := local.NodeDirs(dir)
-	if len(dirs) == 0 {
+	dirs := config.NodeDirs(dir)
+	if len(dirs) == 0 || config.Belongs(dir) {
 		dirs = []string{dir}
 	}
-	failed := 0
+	var failures []error
+	failed := map[string][]string{} // nodes by the text of their error
 	for _, d := range dirs {
-		fmt.Fprintln(e.stdout, d)
-		if storeErr := e.withStore(ctx, d, do); storeErr != nil {
-			failed++
-			err = storeErr
-			fmt.Fprintln(e.stdout, err)
+		if _, err := fmt.Fprintln(e.stdout, d); err != nil {
+			return err
+		}
+		if err := do(ctx, d); err != nil {
+			if failed[err.Error()] == nil {
+				failures = append(failures, err)
+			}
+			failed[err.Error()] = append(failed[err.Error()], filepath.Base(d))
 		}
 	}
-	if failed > 1 {
-		return fmt.Errorf("%d of %d nodes' checkpoints failed, the last one: %w", failed, len(dirs), err)
+	if len(dirs) == 1 {
+		return errors.Join(failures...)
 	}
-	return err
+	for i, err := range failures {
+		failures[i] = fmt.Errorf("%s: %w", strings.Join(failed[err.Error()], ", "), err)
+	}
+	return errors.Join(failures...)
 }
 
-func (e environment) withStore(ctx context.Context, dir string, do func(context.Context, *checkpoint.Store) error) error {
+// listCheckpoints asks the node in dir, or reads its folder when it does not run.
+func (e environment) listCheckpoints(ctx context.Context, dir string) error {
+	list, err := checkpointsIn(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := progress.Checkpoints(e.stdout, list.Checkpoints, time.Now()); err != nil {
+		return err
+	}
+	if list.Damaged != "" {
+		return fmt.Errorf("%w: %s", progress.ErrDamaged, list.Damaged)
+	}
+	return nil
+}
+
+func checkpointsIn(ctx context.Context, dir string) (api.CheckpointList, error) {
+	client, err := api.Dial(ctx, dir)
+	if errors.Is(err, api.ErrNoNode) {
+		return node.StoredCheckpoints(dir, slog.New(slog.DiscardHandler))
+	}
+	if err != nil {
+		return api.CheckpointList{}, err
+	}
+	defer client.Close()
+	return client.Checkpoints(ctx)
+}
+
+// verifyCheckpoints needs the store to itself.
+func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
+	if client, err := api.Dial(ctx, dir); err == nil {
+		defer client.Close()
+		return fmt.Errorf("the node in %s runs (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s` to verify them, then go on with --resume",
+			dir, client.PID(), dir)
+	}
 	store, err := node.OpenStore(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(ctx, store), store.Close())
-}
-
-func (e environment) listCheckpoints(_ context.Context, store *checkpoint.Store) error {
-	manifests, err := store.Manifests()
-	return errors.Join(progress.Checkpoints(e.stdout, manifests), err)
-}
-
-func (e environment) verifyCheckpoints(ctx context.Context, store *checkpoint.Store) error {
 	report, err := store.Verify(ctx, nil)
-	if err != nil {
-		return err
+	if err == nil {
+		err = progress.Verified(e.stdout, report)
 	}
-	return progress.Verified(e.stdout, report)
+	return errors.Join(err, store.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/local"
 )
 
 // Exit codes; exitCodesTopic documents them.
@@ -25,12 +26,14 @@ var exitCodes = []struct {
 	err  error
 	code int
 }{
+	{node.ErrUnreachable, exitUnreachable}, // before what made it so
+	{node.ErrRefused, exitUnreachable},
+	{node.ErrBadInvite, exitUsage},
 	{config.ErrInvalid, exitUsage},
 	{api.ErrNoNode, exitUnreachable},
 	{api.ErrUnreachable, exitUnreachable},
 	{api.ErrRefused, exitUnreachable},
 	{api.ErrNotReady, exitUnreachable},
-	{node.ErrUnreachable, exitUnreachable},
 }
 
 func exitCode(err error) int {
@@ -39,6 +42,9 @@ func exitCode(err error) int {
 	}
 	if usage := (usageError{}); errors.As(err, &usage) {
 		return exitUsage
+	}
+	if local := (&local.NodeError{}); errors.As(err, &local) && local.Code > 0 {
+		return local.Code
 	}
 	for _, c := range exitCodes {
 		if errors.Is(err, c.err) {
@@ -77,8 +83,10 @@ func exitCodesTopic() *cobra.Command {
 
   %3d  done; also a run that was interrupted once and left a checkpoint
   %3d  it failed; the last line of standard error says why
-  %3d  the command line or the run file is wrong
-  %3d  no node could be reached, or it refused
+  %3d  the command line, the run file or the invite cannot be read, or asks for what
+       cannot be
+  %3d  no node could be reached, or it refused: nobody answers, the invite is expired or
+       used up, no majority of the run's voters is up
   %3d  interrupted twice: ended at once, back to the last checkpoint`,
 			exitOK, exitFailure, exitUsage, exitUnreachable, exitInterrupted),
 	}

@@ -24,7 +24,6 @@ the run of the folder.`,
   pnode join --dir ~/run7                   come back after a restart`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			flags.Resume = len(args) == 0
 			if err := flags.Validate(); err != nil {
 				return err
 			}
@@ -53,12 +52,15 @@ the run of the folder.`,
 }
 
 func (e environment) join(ctx context.Context, cfg config.Config, target string) error {
-	dir, err := cfg.RunDir(time.Now())
+	if err := config.TryListen(cfg.Listen); err != nil {
+		return err
+	}
+	place, err := config.JoinPlace(cfg.Dir, target != "", time.Now())
 	if err != nil {
 		return err
 	}
 	w := e.progress(cfg.JSON, 0)
-	w.Notice("node folder: " + dir)
-	err = node.Join(ctx, node.JoinOptions{Target: target, Dir: dir, Listen: cfg.Listen, Threads: cfg.Threads}, output(w, cfg.Level()))
-	return errors.Join(err, w.Close())
+	w.Notice("node folder: " + place.Dir)
+	err = node.Join(ctx, node.JoinOptions{Target: target, Dir: place.Dir, Listen: cfg.Listen, Threads: cfg.Threads}, output(w, cfg.Level()))
+	return errors.Join(err, w.Close(), place.Tidy())
 }

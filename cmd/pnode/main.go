@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -22,7 +21,7 @@ func (e environment) run(args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintf(e.stderr, "pnode: %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")) // of errors.Join
+		fmt.Fprintf(e.stderr, "pnode: %s\n", sentence(err))
 	}
 	return exitCode(err)
 }

@@ -17,6 +17,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/planner"
 )
 
 // pnode carries a command line out within the test, with the user's data in a folder of
@@ -76,10 +77,10 @@ func TestExitCodesAndMessages(t *testing.T) {
 	}{
 		{"train --bogus", exitUsage, "unknown flag: --bogus; see `pnode train --help`"},
 		{"train stray", exitUsage, `unexpected "stray": name text with --data; see`},
-		{"train --steps 0", exitUsage, "config: steps is 0: want 1 to"},
+		{"train --steps 0", exitUsage, "pnode: steps is 0: want 1 to"},
 		{"train --steps many", exitUsage, "invalid argument"},
 		{"train --replicas none", exitUsage, "want auto, or a number from 1"},
-		{"train --preset giant", exitUsage, "config: preset is giant: want one of nano"},
+		{"train --preset giant", exitUsage, "pnode: preset is giant: want one of nano"},
 		{"train --config /no/such.yaml", exitUsage, "no such"},
 		{"train --resume", exitFailure, "no run found"},
 		{"join one two", exitUsage, "accepts at most 1 arg"},
@@ -158,6 +159,10 @@ func (n *stillNode) Leave(context.Context) error {
 	return nil
 }
 
+func (*stillNode) Checkpoints() (api.CheckpointList, error) {
+	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []planner.PeerID{"p"}, Copies: 1}}}, nil
+}
+
 func (*stillNode) Stop(context.Context) error { return nil }
 
 func TestCommandsThatSpeakToANode(t *testing.T) {
@@ -185,6 +190,15 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	}
 	if code, out, _ := pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4"); code != exitOK || out != "pnode1-10m0s-4\n" {
 		t.Errorf("invite: %d %q", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, config.MembershipFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := pnode(t, "checkpoints", "ls", "--dir", dir); code != exitOK || !strings.Contains(out, "77 ") {
+		t.Errorf("checkpoints ls: %d %q %q", code, out, stderr)
+	}
+	if code, _, stderr := pnode(t, "checkpoints", "verify", "--dir", dir); code != exitFailure || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "pnode leave --dir "+dir) {
+		t.Errorf("checkpoints verify: %d %q", code, stderr)
 	}
 	if code, out, _ := pnode(t, "leave", "--dir", dir); code != exitOK || !strings.Contains(out, dir) {
 		t.Errorf("leave: %d %q", code, out)

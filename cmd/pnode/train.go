@@ -25,7 +25,14 @@ func (e environment) trainCommand() *cobra.Command {
 
 Every flag can also stand in a run file (--config run.yaml), with underscores for dashes;
 a flag that is given wins. --print-config shows the result. Progress goes to standard
-error; --json adds one line a step on standard output.`,
+error; --json adds one line a step on standard output.
+
+A run that is resumed keeps the settings it was started with; only those of this machine
+can be given: --dir, --local, --listen, --threads, --json, --log-level.
+
+Ctrl-C stops the run with a checkpoint; a second one ends it at once, back to the last
+checkpoint. A run of local nodes (--local) ends within three minutes of the first, within
+30 seconds where no majority of its nodes is up.`,
 		Example: `  pnode train                                   a few minutes, on text of this machine
   pnode train --data book.txt --data notes/     on your own text
   pnode train --local 3 --replicas 1            as a pipeline of three local nodes
@@ -42,6 +49,9 @@ error; --json adds one line a step on standard output.`,
 			cfg, err := config.Effective(file, flags, given)
 			if err != nil {
 				return err
+			}
+			if printConfig && cfg.Resume {
+				return usageError{c.CommandPath(), errors.New("--print-config shows the settings of a new run; one that is resumed keeps its own, which `pnode status` shows in part")}
 			}
 			if printConfig {
 				return cfg.Print(e.stdout)
@@ -63,24 +73,32 @@ error; --json adds one line a step on standard output.`,
 }
 
 func (e environment) train(ctx context.Context, cfg config.Config) error {
-	dir, err := cfg.RunDir(time.Now())
+	if err := config.TryListen(cfg.Listen); err != nil {
+		return err
+	}
+	place, err := cfg.Place(time.Now())
 	if err != nil {
 		return err
 	}
-	cfg.Dir = dir
-	if nodes := len(local.NodeDirs(dir)); cfg.Resume && cfg.Local == 0 {
-		cfg.Local = nodes // of a run of local nodes, 0 of another
+	cfg.Dir = place.Dir
+	if cfg.Resume && cfg.Local == 0 && !config.Belongs(place.Dir) {
+		cfg.Local = config.LocalNodes(place.Dir)
 	}
 	steps := cfg.Steps
 	if cfg.Resume {
 		steps = 0 // the run has its own number
 	}
 	w := e.progress(cfg.JSON, steps)
-	w.Notice("run folder: " + dir)
-	if cfg.Local > 0 {
-		return errors.Join(e.trainLocal(ctx, cfg, w), w.Close())
+	w.Notice("run folder: " + place.Dir)
+	if cfg.Local == 0 {
+		err = node.Train(ctx, cfg, output(w, cfg.Level()))
+		return errors.Join(err, w.Close(), place.Tidy())
 	}
-	return errors.Join(node.Train(ctx, cfg, output(w, cfg.Level())), w.Close())
+	err = e.trainLocal(ctx, cfg, w)
+	if crash := (*local.NodeError)(nil); errors.As(err, &crash) && crash.Sentence == "" {
+		return errors.Join(err, w.Close()) // the folder has the log that says why
+	}
+	return errors.Join(err, w.Close(), place.Tidy())
 }
 
 func (e environment) trainLocal(ctx context.Context, cfg config.Config, w local.Output) error {

@@ -99,6 +99,13 @@ func (c *Client) Invite(ctx context.Context, ttl time.Duration, uses int) (strin
 	return reply.Invite, err
 }
 
+// Checkpoints lists what the node keeps.
+func (c *Client) Checkpoints(ctx context.Context) (CheckpointList, error) {
+	var list CheckpointList
+	err := c.call(ctx, http.MethodGet, "/v1/checkpoints", nil, &list)
+	return list, err
+}
+
 // Leave asks the node to drain and go.
 func (c *Client) Leave(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/leave", nil, nil)
@@ -167,7 +174,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (io.ReadCl
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	return nil, c.refused(path, resp)
+	return nil, c.refused(resp)
 }
 
 // unreachable explains why a request got no answer.
@@ -191,7 +198,7 @@ func rootCause(err error) error {
 }
 
 // refused turns an answer that is not 200 into an error.
-func (c *Client) refused(path string, resp *http.Response) error {
+func (c *Client) refused(resp *http.Response) error {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return fmt.Errorf("%w in %s any more: another program answers at %s; remove %s",
 			ErrNoNode, c.dir, c.address.Addr, filepath.Join(c.dir, AddressFile))
@@ -204,5 +211,5 @@ func (c *Client) refused(path string, resp *http.Response) error {
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		kind = ErrNotReady
 	}
-	return fmt.Errorf("%w %s: %s", kind, path, reply.Error)
+	return fmt.Errorf("%w: %w", kind, told(reply.Error))
 }

@@ -12,6 +12,7 @@
 //
 //	GET  /v1/status   Status as JSON
 //	GET  /v1/events   the newest events and then those to come, one JSON object a line
+//	GET  /v1/checkpoints  CheckpointList as JSON
 //	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
 //	POST /v1/leave    drain this node and let it go; answers when it is under way
 //	POST /v1/stop     checkpoint and stop the run on all nodes; answers when under way

@@ -38,6 +38,7 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("GET /v1/checkpoints", s.checkpoints)
 	mux.HandleFunc("POST /v1/invite", s.invite)
 	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
 	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
@@ -67,6 +68,15 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 		st.TokensPerS, st.ETAS = 0, 0
 	}
 	s.reply(w, http.StatusOK, st)
+}
+
+func (s *Server) checkpoints(w http.ResponseWriter, _ *http.Request) {
+	list, err := s.options.Node.Checkpoints()
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.reply(w, http.StatusOK, list)
 }
 
 func (s *Server) invite(w http.ResponseWriter, r *http.Request) {

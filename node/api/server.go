@@ -22,6 +22,8 @@ type Node interface {
 	// Invite makes an invite that is valid for ttl and may be redeemed uses times; it
 	// wraps ErrNotReady while the node cannot make one yet.
 	Invite(ttl time.Duration, uses int) (string, error)
+	// Checkpoints lists what this node keeps.
+	Checkpoints() (CheckpointList, error)
 	// Leave begins to drain this node and returns when that is under way.
 	Leave(ctx context.Context) error
 	// Stop asks all nodes of the run to checkpoint and stop and returns when they are

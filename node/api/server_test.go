@@ -25,6 +25,8 @@ type fakeNode struct {
 	status Status
 	refuse error
 
+	checkpoints CheckpointList
+
 	mu   sync.Mutex // guards told
 	told []string
 }
@@ -40,6 +42,10 @@ func (n *fakeNode) note(what string) error {
 
 func (n *fakeNode) Invite(ttl time.Duration, uses int) (string, error) {
 	return "pnode1-x", n.note(fmt.Sprintf("invite %v %d", ttl, uses))
+}
+
+func (n *fakeNode) Checkpoints() (CheckpointList, error) {
+	return n.checkpoints, n.note("checkpoints")
 }
 
 func (n *fakeNode) Leave(context.Context) error { return n.note("leave") }
@@ -120,8 +126,14 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 		Plan:       []StageStatus{{Stage: 1, Layers: planner.LayerRange{First: 2, End: 4}, ForwardMS: 1.5}},
 		Checkpoint: Checkpoint{Step: 5, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}}
+	node.checkpoints = CheckpointList{Damaged: "step 2", Checkpoints: []StoredCheckpoint{{
+		Step: 5, Generation: 2, Layers: 6, SizeBytes: 7, Time: node.status.Checkpoint.Time, Holders: []planner.PeerID{"p", "q"}, Copies: 1,
+	}}}
 	dir, _ := serve(t, node, nil)
 	c := dial(t, dir)
+	if list, err := c.Checkpoints(t.Context()); err != nil || !reflect.DeepEqual(list, node.checkpoints) {
+		t.Errorf("checkpoints: %v\n got %+v\nwant %+v", err, list, node.checkpoints)
+	}
 	got, err := c.Status(t.Context())
 	if err != nil || !reflect.DeepEqual(got, node.status) {
 		t.Errorf("status: %v\n got %+v\nwant %+v", err, got, node.status)
@@ -133,7 +145,7 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	if err := errors.Join(c.Leave(t.Context()), c.Stop(t.Context())); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"invite 1h0m0s 3", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
+	if want := []string{"checkpoints", "invite 1h0m0s 3", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
 		t.Errorf("told %v, want %v", node.told, want)
 	}
 	if c.PID() != os.Getpid() || c.Dir() != dir {

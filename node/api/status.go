@@ -74,6 +74,28 @@ type Checkpoint struct {
 	Time time.Time    `json:"time"`
 }
 
+// StoredCheckpoint is one that a node keeps, itself or by its manifest.
+type StoredCheckpoint struct {
+	Step       planner.Step       `json:"step"`
+	Generation planner.Generation `json:"generation"`
+	Layers     int                `json:"layers"`
+	// SizeBytes of all layers, wherever they are.
+	SizeBytes int64 `json:"size_bytes"`
+	// Time is when this node learned of it; zero when it did so before it was started.
+	Time time.Time `json:"time,omitzero"`
+	// Holders are the nodes that keep some of it, sorted; every layer is on at least Copies
+	// of them.
+	Holders []planner.PeerID `json:"holders"`
+	Copies  int              `json:"copies"`
+}
+
+// CheckpointList are the checkpoints of a node, newest first.
+type CheckpointList struct {
+	Checkpoints []StoredCheckpoint `json:"checkpoints"`
+	// Damaged tells which could not be read; empty when all could.
+	Damaged string `json:"damaged,omitempty"`
+}
+
 // Data tells what the run trains on.
 type Data struct {
 	SizeBytes    int64 `json:"size_bytes"`

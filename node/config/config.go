@@ -14,6 +14,8 @@ var (
 	ErrInvalid = errors.New("config")
 	// ErrNoRun: there is no run to go on with.
 	ErrNoRun = errors.New("no run found")
+	// ErrDirTaken: the folder holds a run that this start is not about.
+	ErrDirTaken = errors.New("the folder holds a run already")
 )
 
 // Config is every setting of `pnode train`. Keys of a run.yaml are the yaml tags; flags

@@ -17,7 +17,7 @@ func (c *Config) decode(key, value ast.Node) error {
 	name := key.GetToken().Value
 	i := slices.Index(Keys(), name)
 	if i < 0 {
-		return fmt.Errorf("unknown key %q: did you mean %q?", name, nearest(name, Keys()))
+		return fmt.Errorf("unknown key %q: %s", name, didYouMean(name, Keys()))
 	}
 	texts, err := scalars(value)
 	if err != nil {

@@ -19,27 +19,39 @@ const maxFileBytes = 1 << 20
 // Load reads a run.yaml over the defaults. It refuses unknown and repeated keys; errors
 // about its content wrap ErrInvalid and carry file and line.
 func Load(path string) (Config, error) {
+	c, _, err := load(path)
+	return c, err
+}
+
+// load is Load that also tells which keys the file has.
+func load(path string) (Config, []string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("%w: read the run file: %w", ErrInvalid, err)
+		return Config{}, nil, fmt.Errorf("%w: read the run file: %w", ErrInvalid, err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
-		return Config{}, fmt.Errorf("%w: read the run file: %w", ErrInvalid, err)
+		return Config{}, nil, fmt.Errorf("%w: read the run file: %w", ErrInvalid, err)
 	}
-	return Parse(path, b)
+	return parse(path, b)
 }
 
 // Parse is Load of content that was read already; name is for errors.
 func Parse(name string, content []byte) (Config, error) {
+	c, _, err := parse(name, content)
+	return c, err
+}
+
+func parse(name string, content []byte) (Config, []string, error) {
 	c := Default()
-	fail := func(at ast.Node, err error) (Config, error) {
+	var keys []string
+	fail := func(at ast.Node, err error) (Config, []string, error) {
 		where := name
 		if at != nil {
 			where = fmt.Sprintf("%s:%d", name, at.GetToken().Position.Line)
 		}
-		return Config{}, fmt.Errorf("%w: %s: %w", ErrInvalid, where, err)
+		return Config{}, nil, fmt.Errorf("%w: %s: %w", ErrInvalid, where, err)
 	}
 	if len(content) > maxFileBytes {
 		return fail(nil, fmt.Errorf("longer than %d bytes", maxFileBytes))
@@ -66,9 +78,10 @@ func Parse(name string, content []byte) (Config, error) {
 			if err := c.decode(it.Key(), it.Value()); err != nil {
 				return fail(it.Key(), err)
 			}
+			keys = append(keys, it.Key().GetToken().Value)
 		}
 	}
-	return c.normal(), nil
+	return c.normal(), keys, nil
 }
 
 // syntax tells on one line what the parser did not understand; the line it names is the
@@ -107,16 +120,22 @@ func Keys() []string {
 }
 
 // Effective are the settings of the file (of Default without one) under the flags that
-// were given, checked.
+// were given, checked. To resume, only the settings of a node may be among them.
 func Effective(file string, flags Config, given func(key string) bool) (Config, error) {
 	c := Default()
+	var keys []string
 	if file != "" {
 		var err error
-		if c, err = Load(file); err != nil {
+		if c, keys, err = load(file); err != nil {
 			return Config{}, err
 		}
 	}
 	c = Merge(c, flags, given)
+	if c.Resume {
+		if err := refuseFixed(file, keys, given); err != nil {
+			return Config{}, err
+		}
+	}
 	return c, c.Validate()
 }
 

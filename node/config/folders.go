@@ -7,14 +7,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 )
 
-// runs is the folder of DefaultDir that holds one folder a run.
-const runs = "runs"
-
-// MembershipFile is in a node's folder from the moment that it belongs to a run.
-const MembershipFile = "membership.json"
+const (
+	// runs is the folder of DefaultDir that holds one folder a run.
+	runs = "runs"
+	// MembershipFile is in a node's folder from the moment that it belongs to a run.
+	MembershipFile = "membership.json"
+	// RunFile is in the folder of a run of local nodes and holds their settings.
+	RunFile = "run.yaml"
+)
 
 // DefaultDir is pnode's folder among the user's data: $XDG_DATA_HOME/pnode or
 // ~/.local/share/pnode, ~/Library/Application Support/pnode on macOS,
@@ -50,7 +54,7 @@ func dataHome(goos string, getenv func(string) string, home func() (string, erro
 func NewRunDir(root string, now time.Time) (string, error) {
 	parent := filepath.Join(root, runs)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return "", fmt.Errorf("config: make a run folder: %w", err)
+		return "", fmt.Errorf("config: make a run folder: %w; name a folder with --dir", err)
 	}
 	name := filepath.Join(parent, now.UTC().Format("20060102-150405"))
 	dir := name
@@ -60,22 +64,58 @@ func NewRunDir(root string, now time.Time) (string, error) {
 			return dir, nil
 		}
 		if !errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("config: make a run folder: %w", err)
+			return "", fmt.Errorf("config: make a run folder: %w; name a folder with --dir", err)
 		}
 		dir = fmt.Sprintf("%s-%02d", name, n)
 	}
 }
 
-// holdsRun tells whether dir is the folder of a node that belongs to a run, or of several
-// local nodes of which the first does. A start that failed leaves a folder without.
-func holdsRun(dir string) bool {
-	for _, file := range []string{MembershipFile, filepath.Join("node-0", MembershipFile)} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
-			return true
+// NodeDir is the folder of a local node in its run's folder.
+func NodeDir(dir string, index int) string {
+	return filepath.Join(dir, "node-"+strconv.Itoa(index))
+}
+
+// NodeDirs are the folders of the nodes of a run of local nodes in order, node-0 first;
+// none when dir is no such run's.
+func NodeDirs(dir string) []string {
+	var dirs []string
+	for i := range MaxLocal {
+		if node := NodeDir(dir, i); exists(node) {
+			dirs = append(dirs, node)
 		}
 	}
-	return false
+	return dirs
 }
+
+// Belongs tells whether the node in dir is in a run already and can come back by itself.
+func Belongs(dir string) bool { return exists(filepath.Join(dir, MembershipFile)) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// LocalNodes is how many local nodes the run in dir has, 0 for the run of one node.
+func LocalNodes(dir string) int {
+	for n := MaxLocal; n > 0; n-- {
+		if exists(NodeDir(dir, n-1)) {
+			return n
+		}
+	}
+	return 0
+}
+
+// holdings are the runs that a folder holds; a start that failed leaves none.
+type holdings struct {
+	one   bool // that of one node
+	local bool // that of several local nodes
+}
+
+func holds(dir string) holdings {
+	return holdings{one: Belongs(dir), local: slices.ContainsFunc(NodeDirs(dir), Belongs)}
+}
+
+func (h holdings) any() bool { return h.one || h.local }
 
 // RunDirs are the folders of runs under root, newest first.
 func RunDirs(root string) ([]string, error) {
@@ -85,7 +125,7 @@ func RunDirs(root string) ([]string, error) {
 	}
 	var dirs []string
 	for _, e := range entries { // sorted by name, which is by time
-		if dir := filepath.Join(root, runs, e.Name()); holdsRun(dir) {
+		if dir := filepath.Join(root, runs, e.Name()); holds(dir).any() {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -105,18 +145,18 @@ func LatestRun(root string) (string, error) {
 	return dirs[0], nil
 }
 
-// RunDir is the folder of the run that c describes: Dir when given; else the newest run's
-// to resume, or a new one, under DefaultDir.
-func (c Config) RunDir(now time.Time) (string, error) {
-	if c.Dir != "" {
-		return c.Dir, nil
-	}
-	root, err := DefaultDir()
-	if err != nil {
-		return "", err
-	}
-	if c.Resume {
+// Existing is the folder of a run that is there already: dir, or without it the newest
+// under DefaultDir. The error wraps ErrNoRun when it holds none.
+func Existing(dir string) (string, error) {
+	if dir == "" {
+		root, err := DefaultDir()
+		if err != nil {
+			return "", err
+		}
 		return LatestRun(root)
 	}
-	return NewRunDir(root, now)
+	if !holds(dir).any() {
+		return "", fmt.Errorf("%w in %s: start one there with `pnode train --dir %s`, or name another folder with --dir", ErrNoRun, dir, dir)
+	}
+	return dir, nil
 }

@@ -3,13 +3,13 @@ package config
 import (
 	"fmt"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"pnode/pipeline/model"
+	"pnode/planner"
 )
 
 // Upper bounds; far above sense, far below what overflows.
@@ -105,9 +105,21 @@ func (c Config) validateCut(layers int) error {
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if c.Local > 0 && cut > c.Local {
-		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s replicas of %s stages", cut, c.Replicas, c.Stages))
+		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
 	}
 	return nil
+}
+
+// cut says how the user cut the model.
+func (c Config) cut() string {
+	var parts []string
+	if c.Replicas > 0 {
+		parts = append(parts, planner.Count(int(c.Replicas), "replica"))
+	}
+	if c.Stages > 0 {
+		parts = append(parts, planner.Count(int(c.Stages), "stage"))
+	}
+	return strings.Join(parts, " of ")
 }
 
 func (c Config) validateNode() error {
@@ -123,22 +135,6 @@ func (c Config) validateNode() error {
 		return invalid("data", `""`, "paths of files and folders, and globs")
 	}
 	return validateListen(c.Listen)
-}
-
-// validateListen checks "host:port"; an empty host is every interface.
-func validateListen(listen string) error {
-	if listen == "" {
-		return nil
-	}
-	const accepted = `"host:port", such as 0.0.0.0:4001 or 127.0.0.1:0`
-	_, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return invalid("listen", listen, accepted)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return invalid("listen", listen, accepted+", with a port from 0 to 65535")
-	}
-	return nil
 }
 
 func invalid(key string, value any, accepted string) error {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,7 @@ func startChild(index int, dir, binary string, args, env []string) (*child, erro
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// wait waits for the process; how it ended is in fate and finished.
+// wait waits for the process; fate and finished tell how it ended.
 func (c *child) wait() {
 	_ = c.cmd.Wait() // the same as ProcessState, which fate reads
 	close(c.ended)
@@ -78,39 +77,6 @@ func (c *child) finished() bool {
 	default:
 		return false
 	}
-}
-
-// fate is how a process ended that did not end well, with the last line it printed; the
-// process must have ended.
-func (c *child) fate() string {
-	<-c.ended
-	state := c.cmd.ProcessState
-	if last := lastLine(filepath.Join(c.dir, logFile)); last != "" && state.Exited() {
-		return fmt.Sprintf("%s: %s", state, last)
-	}
-	return state.String()
-}
-
-// lastLine is the last line of a file that is not empty, without the program's name.
-func lastLine(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	const tail = 4 << 10
-	if size, err := f.Seek(0, io.SeekEnd); err != nil || size < tail {
-		_, _ = f.Seek(0, io.SeekStart)
-	} else {
-		_, _ = f.Seek(-tail, io.SeekEnd)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, tail))
-	if err != nil {
-		return ""
-	}
-	b = bytes.TrimSpace(b)
-	b = b[bytes.LastIndexByte(b, '\n')+1:]
-	return string(bytes.TrimPrefix(b, []byte("pnode: ")))
 }
 
 // pause waits a moment; the error tells that ctx is done or the process is gone.

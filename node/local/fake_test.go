@@ -49,6 +49,7 @@ type fake struct {
 
 	mu       sync.Mutex // guards what follows
 	notReady int        // invites to put off
+	asked    int        // for the status
 }
 
 // Events tells play that it may begin: a run is longer than it takes to be followed.
@@ -59,7 +60,22 @@ func (f *fake) Events(ctx context.Context) <-chan api.Event {
 
 const fakeInvite = "pnode1-fake"
 
-func (f *fake) Status() api.Status { return api.Status{State: "training"} }
+// Status of a sleeper says why it waits; asked often enough it notes that.
+func (f *fake) Status() api.Status {
+	st := api.Status{State: "training"}
+	if f.script != "asleep" {
+		return st
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked++; f.asked == 20 {
+		if err := os.WriteFile(filepath.Join(f.run, "asked"), nil, 0o600); err != nil {
+			panic(err)
+		}
+	}
+	st.Waiting = "no planner: 1 of 3 voters is up"
+	return st
+}
 
 func (f *fake) Invite(time.Duration, int) (string, error) {
 	f.mu.Lock()
@@ -71,10 +87,16 @@ func (f *fake) Invite(time.Duration, int) (string, error) {
 	return fakeInvite, nil
 }
 
+func (*fake) Checkpoints() (api.CheckpointList, error) { return api.CheckpointList{}, nil }
+
 func (f *fake) Leave(context.Context) error { return nil }
 
 // Stop reaches all nodes of the run.
-func (f *fake) Stop(context.Context) error {
+func (f *fake) Stop(ctx context.Context) error {
+	if f.script == "minority" { // nothing can be committed
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if f.script == "deaf" || f.script == "stuck" {
 		return errors.New("not now")
 	}
@@ -138,7 +160,18 @@ func (f *fake) play(name string) error {
 		f.steps(1, 1, 3)
 		f.await("stop")
 		return nil
-	case "deaf":
+	case "asleep":
+		f.await("asked")
+	case "finished":
+		return errors.New("the run is finished")
+	case "loser":
+		f.steps(1, 1, 3)
+		if name == "node-1" {
+			<-f.followed
+			return errors.New("the disk is full")
+		}
+		f.await("told")
+	case "deaf", "minority":
 		f.steps(1, 1, 3)
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
@@ -147,7 +180,7 @@ func (f *fake) play(name string) error {
 		f.await("never")
 	case "broken":
 		if name == "node-1" {
-			return errors.New("node: the disk is full")
+			return errors.New("the disk is full")
 		}
 		f.await("stop")
 	}
@@ -169,7 +202,12 @@ func (f *fake) done(step planner.Step) error {
 
 // await waits for a file in the run's folder.
 func (f *fake) await(file string) {
-	for !exists(filepath.Join(f.run, file)) {
+	for missing(filepath.Join(f.run, file)) {
 		<-time.After(10 * time.Millisecond)
 	}
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return err != nil
 }

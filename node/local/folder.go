@@ -12,47 +12,20 @@ import (
 	"pnode/node/config"
 )
 
-// runFile in the run's folder holds the settings that the nodes were started with.
-const runFile = "run.yaml"
+func (s *Supervisor) nodeDir(index int) string { return config.NodeDir(s.options.Dir, index) }
 
-// NodeDirs are the folders of the nodes of a local run in order, node-0 first; none when
-// dir is no local run's.
-func NodeDirs(dir string) []string {
-	var dirs []string
-	for i := 0; exists(nodeDir(dir, i)); i++ {
-		dirs = append(dirs, nodeDir(dir, i))
-	}
-	return dirs
-}
-
-func nodeDir(dir string, index int) string {
-	return filepath.Join(dir, "node-"+strconv.Itoa(index))
-}
-
-func (s *Supervisor) nodeDir(index int) string { return nodeDir(s.options.Dir, index) }
-
-// belongs tells whether the node in dir is in a run already and can come back by itself.
-func belongs(dir string) bool { return exists(filepath.Join(dir, config.MembershipFile)) }
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// prepare writes run.yaml, or checks that there is a run to resume.
+// prepare writes run.yaml, or reads it to resume.
 func (s *Supervisor) prepare() error {
-	dir := s.options.Dir
-	path := filepath.Join(dir, runFile)
-	if s.options.Config.Resume {
-		if !belongs(s.nodeDir(0)) || !exists(path) {
-			return fmt.Errorf("local: %w: %s holds no run of local nodes", config.ErrNoRun, dir)
-		}
-		return nil
+	c := s.options.Config
+	c.Dir, c.Local = s.options.Dir, s.options.Nodes
+	if err := c.CheckDir(); err != nil {
+		return err
 	}
-	if belongs(s.nodeDir(0)) {
-		return fmt.Errorf("%w: %s: go on with it with --resume, or name another folder with --dir", ErrDirTaken, dir)
+	path := filepath.Join(c.Dir, config.RunFile)
+	if c.Resume {
+		return s.resume(path)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("local: make the run's folder: %w", err)
 	}
 	var b bytes.Buffer
@@ -63,6 +36,19 @@ func (s *Supervisor) prepare() error {
 	if err != nil {
 		return fmt.Errorf("local: write %s: %w", path, err)
 	}
+	return nil
+}
+
+// resume takes over how many cores a node had, unless the user says otherwise.
+func (s *Supervisor) resume(path string) error {
+	if !config.Belongs(s.nodeDir(0)) {
+		return fmt.Errorf("local: %w in %s: its first node never began; resume another node with `pnode join --dir FOLDER`", config.ErrNoRun, s.nodeDir(0))
+	}
+	stored, err := config.Load(path)
+	if err != nil {
+		return fmt.Errorf("local: the settings of the run: %w", err)
+	}
+	s.options.Config.Threads = cmp.Or(s.options.Config.Threads, stored.Threads)
 	return nil
 }
 
@@ -98,15 +84,16 @@ func (s *Supervisor) logLevel() string {
 	return "info"
 }
 
-// trainArgs is the command line of node 0.
+// trainArgs is the command line of node 0. One that is resumed has its settings in its
+// folder, but for those of this start.
 func (s *Supervisor) trainArgs() []string {
-	args := []string{
-		"train", "--supervised",
-		"--config", filepath.Join(s.options.Dir, runFile),
-		"--dir", s.nodeDir(0),
+	args := []string{"train", "--supervised", "--dir", s.nodeDir(0)}
+	if !s.options.Config.Resume {
+		return append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
 	}
-	if s.options.Config.Resume {
-		args = append(args, "--resume")
+	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
+	if s.options.Config.Listen != "" {
+		args = append(args, "--listen", s.options.Config.Listen)
 	}
 	return args
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"pnode/node/api"
 	"pnode/node/config"
@@ -94,6 +96,17 @@ func (r *record) said(pattern string) []string {
 	return nil
 }
 
+// heard counts the notices that match.
+func (r *record) heard(pattern string) (n int) {
+	re := regexp.MustCompile(pattern)
+	for _, notice := range r.notices {
+		if re.MatchString(notice) {
+			n++
+		}
+	}
+	return n
+}
+
 // supervise makes a supervisor of fakes.
 func supervise(t *testing.T, script string, nodes int, change func(*Options)) (*Supervisor, *record) {
 	t.Helper()
@@ -170,7 +183,7 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := s.options.Dir
-	want := []string{"train", "--supervised", "--config", filepath.Join(dir, "run.yaml"), "--dir", filepath.Join(dir, "node-0")}
+	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml")}
 	if got := args(t, s.nodeDir(0)); !reflect.DeepEqual(got, want) {
 		t.Errorf("node 0: %q, want %q", got, want)
 	}
@@ -187,7 +200,7 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 	if !reflect.DeepEqual(c, wantConfig) {
 		t.Errorf("run.yaml:\n got %+v\nwant %+v", c, wantConfig)
 	}
-	if got := NodeDirs(dir); !reflect.DeepEqual(got, []string{s.nodeDir(0), s.nodeDir(1)}) {
+	if got := config.NodeDirs(dir); !reflect.DeepEqual(got, []string{s.nodeDir(0), s.nodeDir(1)}) {
 		t.Errorf("node folders %q", got)
 	}
 }
@@ -199,15 +212,16 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 	}
 	dir := s.options.Dir
 	again, _ := supervise(t, "short", 2, func(o *Options) { o.Dir = dir })
-	if err := again.Run(t.Context()); !errors.Is(err, ErrDirTaken) || !strings.Contains(err.Error(), "--resume") {
+	if err := again.Run(t.Context()); !errors.Is(err, config.ErrDirTaken) || !strings.Contains(err.Error(), "--resume") {
 		t.Errorf("a second start in the folder: %v", err)
 	}
 	resumed, out := supervise(t, "short", 3, func(o *Options) { o.Dir, o.Config.Resume = dir, true })
 	if err := resumed.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if a := args(t, resumed.nodeDir(0)); !slices.Contains(a, "--resume") {
-		t.Errorf("node 0: %q", a)
+	want := []string{"train", "--supervised", "--dir", resumed.nodeDir(0), "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", "info"}
+	if a := args(t, resumed.nodeDir(0)); !reflect.DeepEqual(a, want) {
+		t.Errorf("node 0: %q, want %q", a, want)
 	}
 	if a := args(t, resumed.nodeDir(1)); a[1] != "--supervised" {
 		t.Errorf("node 1 has an invite: %q", a)
@@ -257,7 +271,9 @@ func TestGoesOnWhenANodeIsKilled(t *testing.T) {
 	if err := victim.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	out.await(func(r *record) bool { return r.said(`^node 1 died: `) != nil })
+	out.await(func(r *record) bool {
+		return r.said(`^node 1 ended without a word \(signal: killed\); its log is .*log.txt$`) != nil
+	})
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "killed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -287,8 +303,29 @@ func TestInterruptStopsTheRun(t *testing.T) {
 			if err := <-over; err != nil {
 				t.Error(err)
 			}
-			if died := out.said("died"); died != nil {
+			if died := out.said("ended"); died != nil {
 				t.Errorf("%q", out.notices)
+			}
+		})
+	}
+}
+
+// TestInterruptOfAMinority: no node can take the request, and none ends by itself.
+func TestInterruptOfAMinority(t *testing.T) {
+	for script, want := range map[string]error{"minority": nil, "stuck": ErrForced} {
+		t.Run(script, func(t *testing.T) {
+			s, out := supervise(t, script, 2, nil)
+			s.graces.ask = 50 * time.Millisecond
+			if script == "stuck" {
+				s.graces.hangUp = 50 * time.Millisecond
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			go func() { over <- s.Run(ctx) }()
+			out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+			cancel()
+			if err := <-over; !errors.Is(err, want) || (err != nil) != (want != nil) {
+				t.Errorf("got %v, want %v", err, want)
 			}
 		})
 	}
@@ -312,16 +349,91 @@ func TestKillEndsEverything(t *testing.T) {
 	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
 	s.Kill()
 	err := <-over
-	if !errors.Is(err, ErrNotFinished) || strings.Count(err.Error(), "died: ") != 1 {
-		t.Errorf("got %v", err)
+	if !errors.Is(err, ErrNotFinished) {
+		t.Fatalf("got %v", err)
+	}
+	for i := range 2 { // as a notice or in the error
+		text := fmt.Sprintf("node %d ended without a word", i)
+		if n := out.heard(text) + strings.Count(err.Error(), text); n != 1 {
+			t.Errorf("%s: told %d times: %q and %v", text, n, out.notices, err)
+		}
 	}
 }
 
 func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
-	s, _ := supervise(t, "broken", 3, nil)
+	s, out := supervise(t, "broken", 3, nil)
 	err := s.Run(t.Context())
-	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "before the first step, node 1 died: exit status 1: node: the disk is full") {
+	want := "node 1: the disk is full (its log is " + filepath.Join(s.nodeDir(1), logFile) + ")"
+	if !errors.Is(err, ErrNotFinished) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if said := out.said("disk"); said != nil {
+		t.Errorf("told twice: %q", out.notices)
+	}
+	if e := (&NodeError{}); !errors.As(err, &e) || e.Node != 1 || e.Code != 1 {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// TestWhatAllNodesSayIsSaidOnce: the run goes on nowhere, and all of them know why.
+func TestWhatAllNodesSayIsSaidOnce(t *testing.T) {
+	first, _ := supervise(t, "short", 2, nil)
+	if err := first.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, out := supervise(t, "finished", 2, func(o *Options) { o.Dir, o.Config.Resume = first.options.Dir, true })
+	if err := s.Run(t.Context()); !errors.Is(err, ErrNotFinished) || err.Error() != "the run is finished" {
 		t.Errorf("got %v", err)
+	}
+	if said := out.said("finished"); said != nil {
+		t.Errorf("told twice: %q", out.notices)
+	}
+}
+
+// TestALostNodeIsToldOnce: the others go on, so that it is a notice and no error.
+func TestALostNodeIsToldOnce(t *testing.T) {
+	s, out := supervise(t, "loser", 2, nil)
+	over := make(chan error, 1)
+	go func() { over <- s.Run(t.Context()) }()
+	out.await(func(r *record) bool { return r.said("^node 1: the disk is full") != nil })
+	if err := os.WriteFile(filepath.Join(s.options.Dir, "told"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if n := out.heard("disk"); n != 1 {
+		t.Errorf("told %d times: %q", n, out.notices)
+	}
+}
+
+func TestTellsOnceWhyNothingMoves(t *testing.T) {
+	s, out := supervise(t, "asleep", 2, nil)
+	s.patience = 20 * time.Millisecond
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := out.heard("^waiting: no planner: 1 of 3 voters is up$"); n != 1 {
+		t.Errorf("told %d times: %q", n, out.notices)
+	}
+}
+
+// TestAnErrorOfSeveralNodesIsShownOnce: they lost the same peer.
+func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
+	out := newRecord()
+	m := newMerge(out, func() {})
+	for node := range 3 {
+		m.event(node, api.Event{Kind: api.KindError, Generation: 2, Message: "waiting for a new plan"})
+	}
+	m.event(1, api.Event{Kind: api.KindError, Generation: 2, Message: "something else"})
+	if want := []string{"node 0: error: waiting for a new plan", "node 1: error: something else"}; !reflect.DeepEqual(out.notices, want) {
+		t.Errorf("got %q, want %q", out.notices, want)
+	}
+}
+
+func TestLongLastWordsAreClipped(t *testing.T) {
+	if got := clip(strings.Repeat("é", maxSentence)); len(got) > maxSentence+3 || !utf8.ValidString(got) || !strings.HasSuffix(got, "é...") {
+		t.Errorf("%d bytes: %q", len(got), got[len(got)-8:])
 	}
 }
 
@@ -341,7 +453,7 @@ func TestStartErrors(t *testing.T) {
 // TestMergeForgetsTheOldest bounds the memory of a long run.
 func TestMergeForgetsTheOldest(t *testing.T) {
 	out := newRecord()
-	m := newMerge(out)
+	m := newMerge(out, func() {})
 	step := func(n int) api.Event { return api.Event{Kind: api.KindStep, Step: planner.Step(n)} }
 	for n := range rememberedEvents + 5 {
 		m.event(0, step(n))

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"pnode/node/api"
 	"pnode/node/progress"
@@ -18,41 +19,61 @@ type key struct {
 	kind       api.Kind
 	generation planner.Generation
 	step       planner.Step
+	message    string // of an error
 }
 
 // merge shows each event of the run once.
 type merge struct {
 	out Output
+	// begun is called after the first step.
+	begun func()
 
 	mu    sync.Mutex // guards what follows
 	seen  map[key]struct{}
-	order []key // a ring of what is in seen
-	next  int   // the oldest place of a full ring
-	steps bool
+	order []key     // a ring of what is in seen
+	next  int       // the oldest place of a full ring
+	step  time.Time // when the newest step came
 }
 
-func newMerge(out Output) *merge {
-	return &merge{out: out, seen: map[key]struct{}{}}
+func newMerge(out Output, begun func()) *merge {
+	return &merge{out: out, begun: begun, seen: map[key]struct{}{}}
 }
 
 // event takes in what a node reports. Events of the run are shown once, from whoever is
-// first; what concerns the node alone carries its number.
+// first, and so is an error that several nodes have; what concerns the node alone carries
+// its number.
 func (m *merge) event(node int, e api.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := key{kind: e.Kind, generation: e.Generation, step: e.Step}
 	switch e.Kind {
-	case api.KindState, api.KindError:
-		m.out.Notice(fmt.Sprintf("node %d: %s", node, progress.Describe(e)))
+	case api.KindState:
+		m.alone(node, e)
 		return
+	case api.KindError:
+		k.message = e.Message
 	case api.KindPlan:
 		k.step = 0
 	}
 	if !m.first(k) {
 		return
 	}
-	m.steps = m.steps || e.Kind == api.KindStep
+	if e.Kind == api.KindError {
+		m.alone(node, e)
+		return
+	}
 	m.out.Event(e)
+	if e.Kind == api.KindStep {
+		first := m.step.IsZero()
+		if m.step = time.Now(); first {
+			m.begun()
+		}
+	}
+}
+
+// alone shows what concerns one node.
+func (m *merge) alone(node int, e api.Event) {
+	m.out.Notice(fmt.Sprintf("node %d: %s", node, progress.Describe(e)))
 }
 
 // first tells whether k was not seen yet, and remembers it; the caller holds mu.
@@ -71,9 +92,9 @@ func (m *merge) first(k key) bool {
 	return true
 }
 
-// sawStep tells whether any node reported a step.
-func (m *merge) sawStep() bool {
+// lastStep is when the newest step came; zero before the first.
+func (m *merge) lastStep() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.steps
+	return m.step
 }

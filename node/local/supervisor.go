@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 var (
 	// ErrNotFinished: no node finished the run.
 	ErrNotFinished = errors.New("local: no node finished the run")
-	// ErrDirTaken: the folder holds a run already and was not to be resumed.
-	ErrDirTaken = errors.New("local: the folder holds a run already")
+	// ErrForced: the nodes did not stop when they were told.
+	ErrForced = errors.New("local: the nodes did not stop in time and were ended; the run goes on from its last checkpoint with --resume")
 
 	errClosed = errors.New("local: being stopped")
 )
@@ -28,9 +27,8 @@ var (
 const (
 	// pollEvery is the time between two looks for a child's API.
 	pollEvery = 50 * time.Millisecond
-	// stopGrace is how long the nodes have to stop by themselves once told, before their
-	// standard input is closed as well.
-	stopGrace = 30 * time.Second
+	// stepPatience is how long no step may come before the reason is asked for.
+	stepPatience = 20 * time.Second
 	// inviteTTL covers the start of all nodes on a busy machine.
 	inviteTTL = time.Hour
 )
@@ -58,12 +56,17 @@ type Options struct {
 
 // Supervisor runs node processes.
 type Supervisor struct {
-	options Options
-	merge   *merge
+	options  Options
+	merge    *merge
+	fates    fates
+	patience time.Duration
+	graces   graces
+	asking   errgroup.Group // requests to stop
 
 	mu       sync.Mutex // guards what follows
 	children []*child
 	closed   bool // no more nodes are started
+	forced   bool // the nodes had to be killed
 }
 
 // New checks the options.
@@ -71,7 +74,9 @@ func New(o Options) (*Supervisor, error) {
 	if o.Nodes < 1 || o.Nodes > config.MaxLocal {
 		return nil, fmt.Errorf("%w: local is %d: want 1 to %d", config.ErrInvalid, o.Nodes, config.MaxLocal)
 	}
-	return &Supervisor{options: o, merge: newMerge(o.Output)}, nil
+	s := &Supervisor{options: o, patience: stepPatience, graces: defaultGraces}
+	s.merge = newMerge(o.Output, func() { s.fates.tell(o.Output) })
+	return s, nil
 }
 
 // Run starts the nodes and returns when all have ended. When ctx is done the run is
@@ -83,9 +88,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	var nodes, ending errgroup.Group
+	var nodes, beside errgroup.Group
 	over := make(chan struct{})
-	ending.Go(func() error {
+	beside.Go(func() error { s.watch(over); return nil })
+	beside.Go(func() error {
 		select {
 		case <-running.Done():
 			s.end(over)
@@ -105,9 +111,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	})
 	err := nodes.Wait()
 	close(over)
-	if endErr := ending.Wait(); endErr != nil {
-		return endErr
-	}
+	_ = beside.Wait() // neither fails
 	if cause := context.Cause(running); cause != nil && cause != context.Cause(ctx) {
 		return cause // what failed first, told once
 	}
@@ -115,16 +119,6 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return err
 	}
 	return s.verdict()
-}
-
-// Kill ends all nodes at once, and any that would start later.
-func (s *Supervisor) Kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, c := range s.children {
-		c.kill()
-	}
 }
 
 // launch starts node 0, the nodes that go on from their own folders, and with an invite
@@ -136,7 +130,7 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 	}
 	var fresh []int
 	for i := 1; i < s.options.Nodes; i++ {
-		if !s.options.Config.Resume || !belongs(s.nodeDir(i)) {
+		if !s.options.Config.Resume || !config.Belongs(s.nodeDir(i)) {
 			fresh = append(fresh, i)
 			continue
 		}
@@ -205,71 +199,47 @@ func (s *Supervisor) start(index int, args []string, g *errgroup.Group, fail fun
 	return c, nil
 }
 
-// report tells how a node died. One that dies before the first step of a new run leaves
-// the others waiting for it, so the run is given up.
+// report notes how a node ended that did not end well. One that dies before the first step
+// of a new run leaves the others waiting for it, so the run is given up.
 func (s *Supervisor) report(c *child, fail func(error)) {
 	if c.finished() {
 		return
 	}
-	text := fmt.Sprintf("node %d died: %s", c.index, c.fate())
-	s.options.Output.Notice(text)
-	if !s.options.Config.Resume && !s.merge.sawStep() {
-		fail(fmt.Errorf("%w: before the first step, %s", ErrNotFinished, text))
+	fate := c.fate()
+	s.fates.add(fate)
+	switch begun := !s.merge.lastStep().IsZero(); {
+	case !begun && !s.options.Config.Resume && fate.Sentence != "" && !config.Belongs(s.nodeDir(0)):
+		fail(plainError{fate})
+	case !begun && !s.options.Config.Resume:
+		fail(fate)
+	case begun && s.someRun():
+		s.fates.tell(s.options.Output)
 	}
 }
 
-// end stops the run: by asking one node, and by closing the nodes' standard inputs when
-// none takes the request or when they are still there after a while.
-func (s *Supervisor) end(over <-chan struct{}) {
-	if s.askToStop() {
-		timer := time.NewTimer(stopGrace)
-		defer timer.Stop()
+// someRun tells whether any node still runs.
+func (s *Supervisor) someRun() bool {
+	return slices.ContainsFunc(s.started(), func(c *child) bool {
 		select {
-		case <-over:
-			return
-		case <-timer.C:
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.children {
-		c.hangUp()
-	}
-}
-
-// askToStop starts no more nodes and asks those there are in turn until one takes the
-// request.
-func (s *Supervisor) askToStop() bool {
-	s.mu.Lock()
-	s.closed = true
-	children := slices.Clone(s.children)
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
-	defer cancel()
-	for _, c := range children {
-		if c.stopRun(ctx) == nil {
+		case <-c.ended:
+			return false
+		default:
 			return true
 		}
-	}
-	return false
+	})
 }
 
-// verdict is nil when a node ended well or none was started, and else tells how the nodes
-// ended, each way once.
+// verdict is nil when a node ended well or none was started.
 func (s *Supervisor) verdict() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var fates []string
-	for _, c := range s.children {
-		if c.finished() {
-			return nil
-		}
-		if fate := c.fate(); !slices.ContainsFunc(fates, func(f string) bool { return strings.HasSuffix(f, fate) }) {
-			fates = append(fates, fmt.Sprintf("node %d died: %s", c.index, fate))
-		}
+	forced := s.forced
+	s.mu.Unlock()
+	if forced {
+		return ErrForced
 	}
-	if len(fates) == 0 {
+	if slices.ContainsFunc(s.started(), (*child).finished) {
+		s.fates.tell(s.options.Output)
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrNotFinished, strings.Join(fates, "; "))
+	return s.fates.verdict()
 }

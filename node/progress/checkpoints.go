@@ -5,37 +5,49 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"pnode/checkpoint"
+	"pnode/node/api"
+	"pnode/planner"
 )
 
 // ErrDamaged: a store does not hold what it should, or not as it was written.
 var ErrDamaged = errors.New("checkpoints are damaged: a running node fetches what it lacks from the others; a run of one node needs a node that holds a copy")
 
-// Checkpoints writes a table of manifests.
-func Checkpoints(w io.Writer, manifests []checkpoint.Manifest) error {
-	if len(manifests) == 0 {
+// Checkpoints writes a table; now dates their age where it is known.
+func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error {
+	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "no checkpoints")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	p := printer{w: t}
-	p.f("STEP\tGENERATION\tLAYERS\tSIZE\n")
-	for _, m := range manifests {
-		var bytes int64
-		for _, l := range m.Layers {
-			bytes += l.SizeBytes
+	p.f("STEP\tGENERATION\tLAYERS\tSIZE\tAGE\tHELD BY\n")
+	for _, c := range list {
+		age := "-"
+		if !c.Time.IsZero() {
+			age = now.Sub(c.Time).Round(time.Second).String()
 		}
-		p.f("%d\t%d\t%d\t%s\n", m.Step, m.Generation, len(m.Layers), size(bytes))
+		p.f("%d\t%d\t%d\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, heldBy(c))
 	}
 	return errors.Join(p.err, t.Flush())
+}
+
+// heldBy says how many nodes would have to be lost to lose the checkpoint.
+func heldBy(c api.StoredCheckpoint) string {
+	text := planner.Count(len(c.Holders), "node")
+	if len(c.Holders) > 1 {
+		text += fmt.Sprintf(", each layer by %d", c.Copies)
+	}
+	return text
 }
 
 // Verified writes what a verification found; the error wraps ErrDamaged when that is
 // not all well.
 func Verified(w io.Writer, r checkpoint.Report) error {
 	p := printer{w: w}
-	p.f("%d chunks, %s, match their checksums\n", r.Chunks, size(r.Bytes))
+	p.f("%s, %s: as written\n", planner.Count(r.Chunks, "chunk"), size(r.Bytes))
 	for _, m := range r.Manifests {
 		verdict := "complete"
 		switch {

@@ -104,7 +104,7 @@ func script() []api.Event {
 		{Kind: api.KindCheckpoint, Step: 5, Generation: 1},
 		step(6, nil),
 		{Kind: api.KindError, Message: "node …abc is gone:\n  * dial\x1b[2J"},
-		step(7, nil), step(8, nil), step(9, nil), step(10, nil),
+		step(7, nil), step(8, nil), step(9, nil), step(10, &heldOut),
 		{Kind: api.KindSample, Message: "Once upon\na \x1b[31mtime\xff"},
 		{Kind: api.KindDone, Step: 10, Message: "10 steps"},
 	}
@@ -221,11 +221,14 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestCheckpointTables(t *testing.T) {
-	layers := []checkpoint.LayerState{{Layer: 0, SizeBytes: 1 << 20}, {Layer: 1, SizeBytes: 12}}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var b bytes.Buffer
 	err := errors.Join(
-		Checkpoints(&b, nil),
-		Checkpoints(&b, []checkpoint.Manifest{{Step: 100, Generation: 2, Layers: layers}, {Step: 50, Generation: 1, Layers: layers}}),
+		Checkpoints(&b, nil, now),
+		Checkpoints(&b, []api.StoredCheckpoint{
+			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []planner.PeerID{"a", "b", "c"}, Copies: 2},
+			{Step: 50, Generation: 1, Layers: 6, SizeBytes: 999, Holders: []planner.PeerID{"a"}, Copies: 1},
+		}, now),
 		Verified(&b, checkpoint.Report{Chunks: 4, Bytes: 5000, Manifests: []checkpoint.ManifestReport{
 			{Step: 100, Generation: 2, Layers: 6, Here: 6, OK: true}, {Step: 50, Generation: 1, Layers: 6, Here: 2, OK: true},
 		}}),

@@ -99,6 +99,9 @@ func (w *Writer) step(e api.Event) {
 		e.Steps = w.options.Steps
 	}
 	now := w.options.Now()
+	if e.Step == e.Steps {
+		e.HeldOut = nil // the summary that follows tells it, and how good it is
+	}
 	text := stepText(e, w.pace.remaining(e, now))
 	lasting := e.HeldOut != nil || e.Step == e.Steps
 	switch {

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+)
+
+func TestSentence(t *testing.T) {
+	inner := errors.New("swarm: listen on [::]:1: taken")
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("plain"), "plain"},
+		{fmt.Errorf("node: join: %w", inner), "join: listen on [::]:1: taken"},
+		{fmt.Errorf("node: swarm: join: %w", inner), "join: listen on [::]:1: taken"},
+		{errors.Join(inner, errors.New("node: close"), inner), "listen on [::]:1: taken; close"},
+		{fmt.Errorf("%w: %w", errors.New("node: no way in"), inner), "no way in: listen on [::]:1: taken"},
+		{fmt.Errorf("node: read: %w", &fs.PathError{Op: "open", Path: "swarm", Err: fs.ErrNotExist}), "read: open swarm: file does not exist"},
+		{fmt.Errorf("dataset: node: %w", fs.ErrNotExist), "file does not exist"}, // as good as it gets: the file's error names it
+		{errors.New("local: one:\n  * two\n  * two\n"), "one:; * two"},
+	} {
+		if got := sentence(tt.err); got != tt.want {
+			t.Errorf("%q\n got %q\nwant %q", tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"pnode/checkpoint"
+	"pnode/node/api"
+	"pnode/planner"
+)
+
+// Checkpoints lists what this node keeps, for the local API.
+func (n *Node) Checkpoints() (api.CheckpointList, error) {
+	list, err := listCheckpoints(n.store)
+	n.shared.mu.Lock()
+	savedAt := n.shared.savedAt
+	n.shared.mu.Unlock()
+	newest := n.raft.State().Checkpoint.Step
+	for i := range list.Checkpoints {
+		if list.Checkpoints[i].Step == newest {
+			list.Checkpoints[i].Time = savedAt
+		}
+	}
+	return list, err
+}
+
+// StoredCheckpoints lists what a node that does not run keeps in its folder.
+func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
+	store, err := OpenStore(dir, log)
+	if err != nil {
+		return api.CheckpointList{}, err
+	}
+	list, err := listCheckpoints(store)
+	return list, errors.Join(err, store.Close())
+}
+
+// listCheckpoints reads the manifests; damaged ones are told in the list.
+func listCheckpoints(store *checkpoint.Store) (api.CheckpointList, error) {
+	manifests, err := store.Manifests()
+	list := api.CheckpointList{Checkpoints: []api.StoredCheckpoint{}}
+	if errors.Is(err, checkpoint.ErrCorrupt) {
+		list.Damaged, err = err.Error(), nil
+	}
+	for _, m := range manifests {
+		list.Checkpoints = append(list.Checkpoints, summarizeManifest(m))
+	}
+	return list, err
+}
+
+func summarizeManifest(m checkpoint.Manifest) api.StoredCheckpoint {
+	c := api.StoredCheckpoint{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers)}
+	for i, l := range m.Layers {
+		c.SizeBytes += l.SizeBytes
+		c.Holders = append(c.Holders, l.Holders...)
+		if i == 0 || len(l.Holders) < c.Copies {
+			c.Copies = len(l.Holders)
+		}
+	}
+	slices.SortFunc(c.Holders, func(a, b planner.PeerID) int { return cmp.Compare(a, b) })
+	c.Holders = slices.Compact(c.Holders)
+	return c
+}

@@ -1,0 +1,97 @@
+package local
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// graces bound how long a run takes to end.
+type graces struct {
+	// ask is for some node to take the request to stop; without a majority of voters none
+	// can.
+	ask time.Duration
+	// stop is what the nodes then have: each gives up by itself after two minutes.
+	stop time.Duration
+	// hangUp is what a node has once its standard input is closed, before it is killed.
+	hangUp time.Duration
+}
+
+// defaultGraces are documented in this package and in the help of `pnode train`: 30 s
+// where the request cannot be taken, three minutes where it can.
+var defaultGraces = graces{ask: 10 * time.Second, stop: 160 * time.Second, hangUp: 20 * time.Second}
+
+// end stops the run: by asking one node; when none takes the request, or they are still
+// there after a while, by closing their standard inputs; and in the end by killing them,
+// which costs the steps since the last checkpoint.
+func (s *Supervisor) end(over <-chan struct{}) {
+	if s.askToStop() && ended(over, s.graces.stop) {
+		return
+	}
+	for _, c := range s.started() {
+		c.hangUp()
+	}
+	if ended(over, s.graces.hangUp) {
+		return
+	}
+	s.mu.Lock()
+	s.forced = true
+	s.mu.Unlock()
+	s.Kill()
+}
+
+// ended waits until over is closed, for a bounded time.
+func ended(over <-chan struct{}, grace time.Duration) bool {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-over:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// askToStop starts no more nodes and asks all there are at once; one that takes the request
+// is enough.
+func (s *Supervisor) askToStop() bool {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), s.graces.ask)
+	defer cancel()
+	children := s.started()
+	answers := make(chan error, len(children))
+	for _, c := range children {
+		s.asking.Go(func() error {
+			answers <- c.stopRun(ctx)
+			return nil
+		})
+	}
+	taken := false
+	for range children {
+		if taken = <-answers == nil; taken {
+			break
+		}
+	}
+	cancel()
+	_ = s.asking.Wait() // the errors are in answers
+	return taken
+}
+
+// started are the nodes so far.
+func (s *Supervisor) started() []*child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.children)
+}
+
+// Kill ends all nodes at once, and any that would start later.
+func (s *Supervisor) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.children {
+		c.kill()
+	}
+}
