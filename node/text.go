@@ -62,6 +62,9 @@ func importText(ctx context.Context, store *checkpoint.Store, cfg config.Config,
 
 // textSize is a size for people: 0.0 MB says nothing.
 func textSize(bytes int64) string {
+	if bytes < 1e3 {
+		return planner.Count(int(bytes), "byte")
+	}
 	if bytes < 1e5 {
 		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
 	}

@@ -18,6 +18,7 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitUnreachable = 3
+	exitFinished    = local.ExitFinished
 	exitInterrupted = 130
 )
 
@@ -29,6 +30,7 @@ var exitCodes = []struct {
 	{node.ErrUnreachable, exitUnreachable}, // before what made it so
 	{node.ErrRefused, exitUnreachable},
 	{node.ErrBadInvite, exitUsage},
+	{node.ErrFinished, exitFinished},
 	{config.ErrInvalid, exitUsage},
 	{api.ErrNoNode, exitUnreachable},
 	{api.ErrUnreachable, exitUnreachable},
@@ -87,7 +89,8 @@ func exitCodesTopic() *cobra.Command {
        cannot be
   %3d  no node could be reached, or it refused: nobody answers, the invite is expired or
        used up, no majority of the run's voters is up
+  %3d  nothing to do: the run is finished already
   %3d  interrupted twice: ended at once, back to the last checkpoint`,
-			exitOK, exitFailure, exitUsage, exitUnreachable, exitInterrupted),
+			exitOK, exitFailure, exitUsage, exitUnreachable, exitFinished, exitInterrupted),
 	}
 }

@@ -38,9 +38,10 @@ of a language model. One command starts a run, one joins it, none keeps it alive
   pnode status --watch                 look at the run`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          usageArgs(cobra.NoArgs),
+		Args:          usageArgs(knownCommand),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
@@ -50,4 +51,15 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 		e.checkpointsCommand(), e.versionCommand(), exitCodesTopic(),
 	)
 	return root
+}
+
+// knownCommand refuses a word that is no command, and suggests the likely one.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if likely := c.SuggestionsFor(args[0]); len(likely) > 0 {
+		return fmt.Errorf("unknown command %q: did you mean %q?", args[0], likely[0])
+	}
+	return fmt.Errorf("unknown command %q", args[0])
 }

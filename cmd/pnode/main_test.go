@@ -86,7 +86,12 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"join one two", exitUsage, "accepts at most 1 arg"},
 		{"join --log-level loud", exitUsage, "log_level is loud"},
 		{"join", exitFailure, "no run found"},
-		{"frobnicate", exitUsage, "unknown command"},
+		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
+		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
+		{"train --resume --steps 4", exitUsage, "--steps cannot be given with --resume"},
+		{"train --resume --print-config", exitUsage, "--print-config shows the settings of a new run"},
+		{"train --listen 192.0.2.7:0", exitUsage, "pnode: listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
+		{"join --listen 192.0.2.7:0", exitUsage, "pnode: listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
 		{"checkpoints frobnicate", exitUsage, "unknown command"},
 		{"checkpoints ls", exitFailure, "no run found"},
 		{"status", exitUnreachable, "no node runs"},
@@ -124,7 +129,7 @@ func TestHelp(t *testing.T) {
 	}
 	check(e.rootCommand())
 	_, out, _ := pnode(t, "help", "exit-codes")
-	for _, code := range []int{exitOK, exitFailure, exitUsage, exitUnreachable, exitInterrupted} {
+	for _, code := range []int{exitOK, exitFailure, exitUsage, exitUnreachable, exitFinished, exitInterrupted} {
 		if !strings.Contains(out, strconv.Itoa(code)+"  ") {
 			t.Errorf("exit code %d is not explained:\n%s", code, out)
 		}

@@ -140,7 +140,7 @@ func LatestRun(root string) (string, error) {
 		return "", err
 	}
 	if len(dirs) == 0 {
-		return "", fmt.Errorf("%w in %s: start one with `pnode train`, or name its folder with --dir", ErrNoRun, filepath.Join(root, runs))
+		return "", fmt.Errorf("%w in %s: start one with `pnode train`, enter one with `pnode join INVITE`, or name its folder with --dir", ErrNoRun, filepath.Join(root, runs))
 	}
 	return dirs[0], nil
 }
@@ -156,7 +156,7 @@ func Existing(dir string) (string, error) {
 		return LatestRun(root)
 	}
 	if !holds(dir).any() {
-		return "", fmt.Errorf("%w in %s: start one there with `pnode train --dir %s`, or name another folder with --dir", ErrNoRun, dir, dir)
+		return "", fmt.Errorf("%w in %s: start one with `pnode train`, enter one with `pnode join INVITE`, or name another folder with --dir", ErrNoRun, dir)
 	}
 	return dir, nil
 }

@@ -46,7 +46,7 @@ func (c Config) CheckDir() error {
 	case !c.Resume:
 		return nil
 	case h.one && h.local:
-		return fmt.Errorf("%w: %s holds two, of one node and of local nodes: move node-* and %s to a folder of their own, then resume each by its --dir",
+		return fmt.Errorf("%w, and a second one, of local nodes: %s: move node-* and %s to a folder of their own, then resume each by its --dir",
 			ErrDirTaken, c.Dir, RunFile)
 	case !h.any():
 		return fmt.Errorf("%w in %s: start one with `pnode train`, or name its folder with --dir", ErrNoRun, c.Dir)
@@ -67,7 +67,7 @@ func JoinPlace(dir string, invited bool, now time.Time) (Place, error) {
 		}
 	}
 	if dir != "" && len(NodeDirs(dir)) > 0 {
-		return Place{}, fmt.Errorf("%w: %s: it is of local nodes, which `pnode train --resume --dir %s` starts; name another folder with --dir", ErrDirTaken, dir, dir)
+		return Place{}, fmt.Errorf("%w, of local nodes: %s: go on with it with `pnode train --resume --dir %s`, or name another folder with --dir", ErrDirTaken, dir, dir)
 	}
 	if !invited {
 		return Place{Dir: dir}, nil

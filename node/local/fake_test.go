@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	}
 	if err := runFake(script, os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "log line\npnode: %v\n\n", err)
+		if errors.Is(err, errFinished) {
+			os.Exit(ExitFinished)
+		}
 		os.Exit(1)
 	}
 }
@@ -57,6 +60,8 @@ func (f *fake) Events(ctx context.Context) <-chan api.Event {
 	defer f.once.Do(func() { close(f.followed) })
 	return f.Hub.Events(ctx)
 }
+
+var errFinished = errors.New("the run is finished")
 
 const fakeInvite = "pnode1-fake"
 
@@ -163,7 +168,13 @@ func (f *fake) play(name string) error {
 	case "asleep":
 		f.await("asked")
 	case "finished":
-		return errors.New("the run is finished")
+		if name == "node-1" { // needs the other
+			_, err := io.Copy(io.Discard, os.Stdin)
+			return errors.Join(errors.New("no majority"), err)
+		}
+		return errFinished
+	case "refused":
+		return errors.New("the disk is full")
 	case "loser":
 		f.steps(1, 1, 3)
 		if name == "node-1" {

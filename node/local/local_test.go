@@ -381,12 +381,14 @@ func TestWhatAllNodesSayIsSaidOnce(t *testing.T) {
 	if err := first.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, out := supervise(t, "finished", 2, func(o *Options) { o.Dir, o.Config.Resume = first.options.Dir, true })
-	if err := s.Run(t.Context()); !errors.Is(err, ErrNotFinished) || err.Error() != "the run is finished" {
-		t.Errorf("got %v", err)
-	}
-	if said := out.said("finished"); said != nil {
-		t.Errorf("told twice: %q", out.notices)
+	for script, want := range map[string]string{"refused": "the disk is full", "finished": "the run is finished"} {
+		s, out := supervise(t, script, 2, func(o *Options) { o.Dir, o.Config.Resume = first.options.Dir, true })
+		if err := s.Run(t.Context()); !errors.Is(err, ErrNotFinished) || err.Error() != want {
+			t.Errorf("%s: got %v", script, err)
+		}
+		if said := out.said(want + "|majority"); said != nil {
+			t.Errorf("%s: told twice: %q", script, out.notices)
+		}
 	}
 }
 

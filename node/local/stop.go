@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -23,11 +24,14 @@ var defaultGraces = graces{ask: 10 * time.Second, stop: 160 * time.Second, hangU
 
 // end stops the run: by asking one node; when none takes the request, or they are still
 // there after a while, by closing their standard inputs; and in the end by killing them,
-// which costs the steps since the last checkpoint.
-func (s *Supervisor) end(over <-chan struct{}) {
-	if s.askToStop() && ended(over, s.graces.stop) {
+// which costs the steps since the last checkpoint. A run that did not begin, or is
+// finished, has nothing to save: then none is asked.
+func (s *Supervisor) end(cause error, over <-chan struct{}) {
+	nothing := errors.As(cause, &plainError{})
+	if !nothing && s.askToStop() && ended(over, s.graces.stop) {
 		return
 	}
+	s.close()
 	for _, c := range s.started() {
 		c.hangUp()
 	}
@@ -55,9 +59,7 @@ func ended(over <-chan struct{}, grace time.Duration) bool {
 // askToStop starts no more nodes and asks all there are at once; one that takes the request
 // is enough.
 func (s *Supervisor) askToStop() bool {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.graces.ask)
 	defer cancel()
 	children := s.started()
@@ -77,6 +79,13 @@ func (s *Supervisor) askToStop() bool {
 	cancel()
 	_ = s.asking.Wait() // the errors are in answers
 	return taken
+}
+
+// close has no more nodes started.
+func (s *Supervisor) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 }
 
 // started are the nodes so far.

@@ -24,6 +24,9 @@ var (
 	errClosed = errors.New("local: being stopped")
 )
 
+// ExitFinished is the exit code of a node that has nothing to do: its run is finished.
+const ExitFinished = 4
+
 const (
 	// pollEvery is the time between two looks for a child's API.
 	pollEvery = 50 * time.Millisecond
@@ -94,7 +97,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	beside.Go(func() error {
 		select {
 		case <-running.Done():
-			s.end(over)
+			s.end(context.Cause(running), over)
 		case <-over:
 		}
 		return nil
@@ -208,6 +211,8 @@ func (s *Supervisor) report(c *child, fail func(error)) {
 	fate := c.fate()
 	s.fates.add(fate)
 	switch begun := !s.merge.lastStep().IsZero(); {
+	case fate.Code == ExitFinished:
+		fail(plainError{fate})
 	case !begun && !s.options.Config.Resume && fate.Sentence != "" && !config.Belongs(s.nodeDir(0)):
 		fail(plainError{fate})
 	case !begun && !s.options.Config.Resume:

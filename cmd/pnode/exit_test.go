@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"pnode/node"
+	"pnode/node/api"
+	"pnode/node/config"
+	"pnode/node/local"
+	"pnode/node/progress"
+)
+
+func TestExitCode(t *testing.T) {
+	other := errors.New("other")
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{other, exitFailure},
+		{usageError{"pnode", other}, exitUsage},
+		{config.ErrInvalid, exitUsage},
+		{config.ErrNoRun, exitFailure},
+		{config.ErrDirTaken, exitFailure},
+		{config.ErrPortInUse, exitFailure},
+		{progress.ErrDamaged, exitFailure},
+		{node.ErrBadInvite, exitUsage},
+		{node.ErrRefused, exitUnreachable},
+		{node.ErrUnreachable, exitUnreachable},
+		{fmt.Errorf("%w: %w", node.ErrUnreachable, node.ErrBadInvite), exitUnreachable}, // a member did not understand
+		{node.ErrFinished, exitFinished},
+		{api.ErrNoNode, exitUnreachable},
+		{api.ErrUnreachable, exitUnreachable},
+		{api.ErrRefused, exitUnreachable},
+		{api.ErrNotReady, exitUnreachable},
+		{local.ErrForced, exitFailure},
+		{&local.NodeError{Code: exitUnreachable}, exitUnreachable},
+		{&local.NodeError{Code: -1}, exitFailure},
+	} {
+		for _, err := range []error{tt.err, errors.Join(tt.err, other)} {
+			if exitCode(err) != tt.want {
+				t.Errorf("%v: exit code %d, want %d", err, exitCode(err), tt.want)
+			}
+		}
+	}
+	if exitCode(nil) != exitOK {
+		t.Error("no error is no success")
+	}
+}

@@ -1,0 +1,39 @@
+package node
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"pnode/node/api"
+	"pnode/swarm"
+)
+
+// TestJoinTellsABadInviteFromARefusedOne: the first is a slip of the user, the second needs
+// another invite.
+func TestJoinTellsABadInviteFromARefusedOne(t *testing.T) {
+	out := Output{Events: func(api.Event) {}, Notice: func(string) {}, Log: slog.New(slog.DiscardHandler)}
+	for _, tt := range []struct {
+		target string
+		want   error
+		text   string
+	}{
+		{"hello", ErrBadInvite, "an invite begins with"},
+		{"pnode1-AAAA", ErrBadInvite, "the invite is damaged"},
+		{"/ip4/nowhere", ErrBadInvite, "nowhere"},
+		{"/ip4/127.0.0.1/udp/9/quic-v1/p2p/12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLvKXtf", ErrRefused, "pnode invite"},
+	} {
+		err := Join(t.Context(), JoinOptions{Target: tt.target, Dir: t.TempDir()}, out)
+		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s: got %v, want %v with %q", tt.target, err, tt.want, tt.text)
+		}
+		if other := map[error]error{ErrBadInvite: ErrRefused, ErrRefused: ErrBadInvite}[tt.want]; errors.Is(err, other) {
+			t.Errorf("%s: also %v", tt.target, other)
+		}
+	}
+	err := refused(swarm.ErrInviteExpired)
+	if !errors.Is(err, ErrRefused) || !errors.Is(err, swarm.ErrInviteExpired) || !strings.Contains(err.Error(), "pnode invite") {
+		t.Errorf("an expired invite: %v", err)
+	}
+}
