@@ -11,7 +11,7 @@ func generic() *variant {
 		name: "generic", mr: 4, nr: 4,
 		multiply: multiplyGeneric, transposeA: transposeGeneric, transposeB: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
-		exp: expGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, axpy: axpyGeneric, times: timesGeneric,
+		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, widen: widenGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,

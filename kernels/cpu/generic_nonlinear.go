@@ -2,37 +2,10 @@ package cpu
 
 import "math"
 
-// exp32 is exp(x) with an error below 2e-7: Cephes' reduction by multiples of ln 2 and
-// polynomial of degree 5 (Moshier, expf). Below -87.3 it gives 1.2e-38, above 88.3 the
-// exponential of that; NaN stays NaN.
-func exp32(x float32) float32 {
-	x = max(min(x, 88.3), -87.3)
-	t := x*math.Log2E + 0.5
-	n := float32(int32(t))
-	if n > t {
-		n--
-	}
-	r := x - n*0.693359375 + n*2.12194440e-4
-	p := float32(1.9875691500e-4)
-	p = p*r + 1.3981999507e-3
-	p = p*r + 8.3334519073e-3
-	p = p*r + 4.1665795894e-2
-	p = p*r + 1.6666665459e-1
-	p = p*r + 5.0000001201e-1
-	return (p*r*r + r + 1) * math.Float32frombits(uint32(int32(n)+127)<<23)
-}
-
-func expGeneric(out, x []float32, scale, shift float32) float32 {
-	for i := range out {
-		out[i] = exp32(x[i]*scale - shift)
-	}
-	return sumGeneric(out)
-}
-
-// exp2Generic is 2^x for x of at most 126 with an error below 3e-7: a minimax polynomial of
-// degree 5 on [-1/2, 1/2]. Below -126 it gives 1.2e-38; NaN stays NaN.
+// exp2Generic is 2^x with an error below 3e-7: a minimax polynomial of degree 5 on
+// [-1/2, 1/2]. Beyond -126 and 126 it gives the power of these; NaN stays NaN.
 func exp2Generic(x float32) float32 {
-	x = max(x, -126)
+	x = min(max(x, -126), 126)
 	n := float32(math.RoundToEven(float64(x)))
 	r := x - n
 	p := float32(0.0013276472454890609)
@@ -42,6 +15,13 @@ func exp2Generic(x float32) float32 {
 	p = p*r + 0.6931469440460205
 	p = p*r + 1
 	return math.Float32frombits(math.Float32bits(p) + uint32(int32(n))<<23)
+}
+
+func powersGeneric(out, x []float32, scale, shift float32) float32 {
+	for i := range out {
+		out[i] = exp2Generic((x[i] - shift) * scale)
+	}
+	return sumGeneric(out)
 }
 
 func softmaxGeneric(x []float32, least float32) (top, sum float32) {
@@ -64,13 +44,12 @@ func softmaxGradGeneric(p, dp []float32, lse, delta float32) {
 const (
 	geluTwoRootPi = 1.5957691216057308 // 2*sqrt(2/pi)
 	geluCube      = 0.044715
-	geluLimit     = 15 // beyond it the sigmoid is 0 or 1 to the last bit
+	geluLimit     = 10 // beyond it the sigmoid is 0 or 1 to the last bit
 )
 
 // geluGate is sigmoid(2u) of the limited x.
 func geluGate(x float32) float32 {
-	u2 := geluTwoRootPi * x * (1 + geluCube*x*x)
-	return 1 / (1 + exp32(-u2))
+	return sigmoid(geluTwoRootPi * x * (1 + geluCube*x*x))
 }
 
 func geluGeneric(out, x []float32) {
@@ -89,7 +68,7 @@ func geluGradGeneric(dx, dout, x []float32) {
 }
 
 // sigmoid is 1/(1+exp(-x)).
-func sigmoid(x float32) float32 { return 1 / (1 + exp32(-x)) }
+func sigmoid(x float32) float32 { return 1 / (1 + exp2Generic(-math.Log2E*x)) }
 
 func swigluGeneric(out, gate, up []float32) {
 	for i, g := range gate {

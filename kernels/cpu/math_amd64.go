@@ -27,7 +27,7 @@ func deviationAVX2(x []float32, mean float32) float32
 func sumSquaresAVX2(x []float32) float64
 
 //go:noescape
-func expAVX2(out, x []float32, scale, shift float32) float32
+func exp2AVX2(out, x []float32, scale, shift float32) float32
 
 //go:noescape
 func softmaxAVX2(x []float32, least float32) (top, sum float32)
@@ -46,6 +46,15 @@ func geluAVX2(out, x []float32)
 
 //go:noescape
 func geluGradAVX2(dx, dout, x []float32)
+
+//go:noescape
+func swigluAVX2(out, gate, up []float32)
+
+//go:noescape
+func swigluGradAVX2(dgate, dup, dout, gate, up []float32)
+
+//go:noescape
+func rotateAVX2(x, cos, sin []float32, sign float32)
 
 //go:noescape
 func adamWAVX2(param, m, v, grad []float32, s *[8]float32)

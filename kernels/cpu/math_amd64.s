@@ -12,17 +12,17 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-72
 	XORQ SI, SI
 
 whole:
-	CMPQ    BX, $0x08
-	JL      rest
+	CMPQ    BX, $0x00000008
+	JL      wholeDone
 	VMOVUPS (CX)(SI*1), Y0
 	VMOVUPS (DX)(SI*1), Y1
 	VADDPS  Y1, Y0, Y0
 	VMOVUPS Y0, (AX)(SI*1)
-	ADDQ    $0x20, SI
-	SUBQ    $0x08, BX
+	ADDQ    $0x00000020, SI
+	SUBQ    $0x00000008, BX
 	JMP     whole
 
-rest:
+wholeDone:
 	TESTQ      BX, BX
 	JZ         end
 	LEAQ       masks<>+32(SB), DI
@@ -64,16 +64,16 @@ TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	XORQ         DX, DX
 
 whole:
-	CMPQ    CX, $0x08
-	JL      rest
+	CMPQ    CX, $0x00000008
+	JL      wholeDone
 	VMOVUPS (AX)(DX*1), Y1
 	VMULPS  Y0, Y1, Y1
 	VMOVUPS Y1, (AX)(DX*1)
-	ADDQ    $0x20, DX
-	SUBQ    $0x08, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, CX
 	JMP     whole
 
-rest:
+wholeDone:
 	TESTQ      CX, CX
 	JZ         end
 	LEAQ       masks<>+32(SB), BX
@@ -97,15 +97,15 @@ TEXT ·maxAVX2(SB), NOSPLIT, $0-28
 	XORQ    DX, DX
 
 whole:
-	CMPQ    CX, $0x08
-	JL      rest
+	CMPQ    CX, $0x00000008
+	JL      wholeDone
 	VMOVUPS (AX)(DX*1), Y2
 	VMAXPS  Y1, Y2, Y1
-	ADDQ    $0x20, DX
-	SUBQ    $0x08, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, CX
 	JMP     whole
 
-rest:
+wholeDone:
 	TESTQ      CX, CX
 	JZ         end
 	LEAQ       masks<>+32(SB), BX
@@ -141,28 +141,50 @@ GLOBL f32_ff800000<>(SB), RODATA|NOPTR, $32
 TEXT ·sumAVX2(SB), NOSPLIT, $0-28
 	MOVQ   x_base+0(FP), AX
 	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	MOVQ   x_len+8(FP), CX
 	XORQ   DX, DX
 
+many:
+	CMPQ    CX, $0x00000020
+	JL      manyDone
+	VMOVUPS (AX)(DX*1), Y4
+	VADDPS  Y4, Y0, Y0
+	VMOVUPS 32(AX)(DX*1), Y4
+	VADDPS  Y4, Y1, Y1
+	VMOVUPS 64(AX)(DX*1), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS 96(AX)(DX*1), Y4
+	VADDPS  Y4, Y3, Y3
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000020, CX
+	JMP     many
+
+manyDone:
 whole:
-	CMPQ    CX, $0x08
-	JL      rest
-	VMOVUPS (AX)(DX*1), Y1
-	VADDPS  Y1, Y0, Y0
-	ADDQ    $0x20, DX
-	SUBQ    $0x08, CX
+	CMPQ    CX, $0x00000008
+	JL      wholeDone
+	VMOVUPS (AX)(DX*1), Y4
+	VADDPS  Y4, Y0, Y0
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, CX
 	JMP     whole
 
-rest:
+wholeDone:
 	TESTQ      CX, CX
 	JZ         end
 	LEAQ       masks<>+32(SB), BX
 	NEGQ       CX
-	VMOVUPS    (BX)(CX*4), Y1
-	VMASKMOVPS (AX)(DX*1), Y1, Y1
-	VADDPS     Y1, Y0, Y0
+	VMOVUPS    (BX)(CX*4), Y4
+	VMASKMOVPS (AX)(DX*1), Y4, Y4
+	VADDPS     Y4, Y0, Y0
 
 end:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X0, X1, X1
 	VMOVHLPS     X1, X1, X0
@@ -179,30 +201,56 @@ TEXT ·dotAVX2(SB), NOSPLIT, $0-52
 	MOVQ   x_base+0(FP), AX
 	MOVQ   y_base+24(FP), CX
 	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	MOVQ   x_len+8(FP), DX
 	XORQ   BX, BX
 
+many:
+	CMPQ        DX, $0x00000020
+	JL          manyDone
+	VMOVUPS     (CX)(BX*1), Y4
+	VMOVUPS     (AX)(BX*1), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(CX)(BX*1), Y4
+	VMOVUPS     32(AX)(BX*1), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(CX)(BX*1), Y4
+	VMOVUPS     64(AX)(BX*1), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(CX)(BX*1), Y4
+	VMOVUPS     96(AX)(BX*1), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $0x00000080, BX
+	SUBQ        $0x00000020, DX
+	JMP         many
+
+manyDone:
 whole:
-	CMPQ        DX, $0x08
-	JL          rest
-	VMOVUPS     (CX)(BX*1), Y1
-	VMOVUPS     (AX)(BX*1), Y2
-	VFMADD231PS Y1, Y2, Y0
-	ADDQ        $0x20, BX
-	SUBQ        $0x08, DX
+	CMPQ        DX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (CX)(BX*1), Y4
+	VMOVUPS     (AX)(BX*1), Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
 	JMP         whole
 
-rest:
+wholeDone:
 	TESTQ       DX, DX
 	JZ          end
 	LEAQ        masks<>+32(SB), SI
 	NEGQ        DX
-	VMOVUPS     (SI)(DX*4), Y1
-	VMASKMOVPS  (CX)(BX*1), Y1, Y2
-	VMASKMOVPS  (AX)(BX*1), Y1, Y1
-	VFMADD231PS Y2, Y1, Y0
+	VMOVUPS     (SI)(DX*4), Y4
+	VMASKMOVPS  (CX)(BX*1), Y4, Y5
+	VMASKMOVPS  (AX)(BX*1), Y4, Y4
+	VFMADD231PS Y5, Y4, Y0
 
 end:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X0, X1, X1
 	VMOVHLPS     X1, X1, X0
@@ -219,31 +267,57 @@ TEXT ·deviationAVX2(SB), NOSPLIT, $0-36
 	MOVQ         x_base+0(FP), AX
 	VBROADCASTSS mean+24(FP), Y0
 	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
 	MOVQ         x_len+8(FP), CX
 	XORQ         DX, DX
 
+many:
+	CMPQ        CX, $0x00000020
+	JL          manyDone
+	VMOVUPS     (AX)(DX*1), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y1
+	VMOVUPS     32(AX)(DX*1), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y2
+	VMOVUPS     64(AX)(DX*1), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     96(AX)(DX*1), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000080, DX
+	SUBQ        $0x00000020, CX
+	JMP         many
+
+manyDone:
 whole:
-	CMPQ        CX, $0x08
-	JL          rest
-	VMOVUPS     (AX)(DX*1), Y2
-	VSUBPS      Y0, Y2, Y2
-	VFMADD231PS Y2, Y2, Y1
-	ADDQ        $0x20, DX
-	SUBQ        $0x08, CX
+	CMPQ        CX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (AX)(DX*1), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y1
+	ADDQ        $0x00000020, DX
+	SUBQ        $0x00000008, CX
 	JMP         whole
 
-rest:
+wholeDone:
 	TESTQ       CX, CX
 	JZ          end
 	LEAQ        masks<>+32(SB), BX
 	NEGQ        CX
-	VMOVUPS     (BX)(CX*4), Y2
-	VMASKMOVPS  (AX)(DX*1), Y2, Y3
-	VSUBPS      Y0, Y3, Y3
-	VANDPS      Y2, Y3, Y3
-	VFMADD231PS Y3, Y3, Y1
+	VMOVUPS     (BX)(CX*4), Y5
+	VMASKMOVPS  (AX)(DX*1), Y5, Y6
+	VSUBPS      Y0, Y6, Y6
+	VANDPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y6, Y1
 
 end:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
 	VMOVHLPS     X0, X0, X1
@@ -260,48 +334,72 @@ TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-32
 	MOVQ   x_base+0(FP), AX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	MOVQ   x_len+8(FP), CX
 	XORQ   DX, DX
 
+many:
+	CMPQ         CX, $0x00000010
+	JL           manyDone
+	VMOVUPS      (AX)(DX*1), Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VCVTPS2PD    X5, Y4
+	VFMADD231PD  Y4, Y4, Y1
+	VMOVUPS      32(AX)(DX*1), Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VFMADD231PD  Y4, Y4, Y2
+	VCVTPS2PD    X5, Y4
+	VFMADD231PD  Y4, Y4, Y3
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, CX
+	JMP          many
+
+manyDone:
 whole:
-	CMPQ         CX, $0x08
-	JL           rest
-	VMOVUPS      (AX)(DX*1), Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VCVTPS2PD    X2, Y2
-	VFMADD231PD  Y2, Y2, Y0
-	VCVTPS2PD    X3, Y2
-	VFMADD231PD  Y2, Y2, Y1
-	ADDQ         $0x20, DX
-	SUBQ         $0x08, CX
+	CMPQ         CX, $0x00000008
+	JL           wholeDone
+	VMOVUPS      (AX)(DX*1), Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VCVTPS2PD    X5, Y4
+	VFMADD231PD  Y4, Y4, Y1
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, CX
 	JMP          whole
 
-rest:
+wholeDone:
 	TESTQ        CX, CX
 	JZ           end
 	LEAQ         masks<>+32(SB), BX
 	NEGQ         CX
-	VMOVUPS      (BX)(CX*4), Y2
-	VMASKMOVPS   (AX)(DX*1), Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VCVTPS2PD    X2, Y2
-	VFMADD231PD  Y2, Y2, Y0
-	VCVTPS2PD    X3, Y2
-	VFMADD231PD  Y2, Y2, Y1
+	VMOVUPS      (BX)(CX*4), Y4
+	VMASKMOVPS   (AX)(DX*1), Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VCVTPS2PD    X5, Y4
+	VFMADD231PD  Y4, Y4, Y1
 
 end:
 	VADDPD       Y0, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPD       X2, X1, X2
-	VUNPCKHPD    X2, X2, X0
-	VADDSD       X0, X2, X2
-	MOVSD        X2, ret+24(FP)
+	VADDPD       Y2, Y3, Y3
+	VADDPD       Y1, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPD       X0, X3, X0
+	VUNPCKHPD    X0, X0, X1
+	VADDSD       X1, X0, X0
+	MOVSD        X0, ret+24(FP)
 	VZEROUPPER
 	RET
 
-// func expAVX2(out []float32, x []float32, scale float32, shift float32) float32
+// func exp2AVX2(out []float32, x []float32, scale float32, shift float32) float32
 // Requires: AVX, AVX2, FMA3, SSE
-TEXT ·expAVX2(SB), NOSPLIT, $0-60
+TEXT ·exp2AVX2(SB), NOSPLIT, $0-60
 	MOVQ         out_base+0(FP), AX
 	MOVQ         x_base+24(FP), CX
 	VBROADCASTSS scale+48(FP), Y0
@@ -311,73 +409,61 @@ TEXT ·expAVX2(SB), NOSPLIT, $0-60
 	XORQ         BX, BX
 
 whole:
-	CMPQ         DX, $0x08
-	JL           rest
-	VMOVUPS      (CX)(BX*1), Y3
-	VFMSUB213PS  Y1, Y0, Y3
-	VMOVUPS      f32_42b0999a<>+0(SB), Y4
-	VMINPS       Y3, Y4, Y3
-	VMOVUPS      f32_c2ae999a<>+0(SB), Y4
-	VMAXPS       Y3, Y4, Y3
-	VMULPS       f32_3fb8aa3b<>+0(SB), Y3, Y4
-	VROUNDPS     $0x08, Y4, Y4
-	VFNMADD231PS f32_3f318000<>+0(SB), Y4, Y3
-	VFNMADD231PS f32_b95e8083<>+0(SB), Y4, Y3
-	VMULPS       Y3, Y3, Y5
-	VMOVUPS      f32_39506967<>+0(SB), Y6
-	VFMADD213PS  f32_3ab743ce<>+0(SB), Y3, Y6
-	VMOVUPS      f32_3c088908<>+0(SB), Y7
-	VFMADD213PS  f32_3d2aa9c1<>+0(SB), Y3, Y7
-	VFMADD213PS  Y7, Y5, Y6
-	VMOVUPS      f32_3e2aaaaa<>+0(SB), Y7
-	VFMADD213PS  f32_3f000000<>+0(SB), Y3, Y7
-	VFMADD213PS  Y7, Y5, Y6
-	VMOVUPS      f32_3f800000<>+0(SB), Y7
-	VFMADD213PS  f32_3f800000<>+0(SB), Y3, Y7
-	VFMADD213PS  Y7, Y5, Y6
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y6, Y3
-	VADDPS       Y3, Y2, Y2
-	VMOVUPS      Y3, (AX)(BX*1)
-	ADDQ         $0x20, BX
-	SUBQ         $0x08, DX
-	JMP          whole
+	CMPQ        DX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (CX)(BX*1), Y3
+	VSUBPS      Y1, Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y4
+	VMAXPS      Y3, Y4, Y3
+	VROUNDPS    $0x08, Y3, Y4
+	VSUBPS      Y4, Y3, Y3
+	VMULPS      Y3, Y3, Y5
+	VMOVUPS     f32_3aae0473<>+0(SB), Y6
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y6
+	VMOVUPS     f32_3d635b72<>+0(SB), Y7
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VMOVUPS     f32_3f317214<>+0(SB), Y7
+	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VCVTPS2DQ   Y4, Y4
+	VPSLLD      $0x17, Y4, Y4
+	VPADDD      Y4, Y6, Y3
+	VADDPS      Y3, Y2, Y2
+	VMOVUPS     Y3, (AX)(BX*1)
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
+	JMP         whole
 
-rest:
-	TESTQ        DX, DX
-	JZ           end
-	LEAQ         masks<>+32(SB), SI
-	NEGQ         DX
-	VMOVUPS      (SI)(DX*4), Y3
-	VMASKMOVPS   (CX)(BX*1), Y3, Y4
-	VFMSUB213PS  Y1, Y0, Y4
-	VMOVUPS      f32_42b0999a<>+0(SB), Y0
-	VMINPS       Y4, Y0, Y4
-	VMOVUPS      f32_c2ae999a<>+0(SB), Y0
-	VMAXPS       Y4, Y0, Y4
-	VMULPS       f32_3fb8aa3b<>+0(SB), Y4, Y0
-	VROUNDPS     $0x08, Y0, Y0
-	VFNMADD231PS f32_3f318000<>+0(SB), Y0, Y4
-	VFNMADD231PS f32_b95e8083<>+0(SB), Y0, Y4
-	VMULPS       Y4, Y4, Y1
-	VMOVUPS      f32_39506967<>+0(SB), Y5
-	VFMADD213PS  f32_3ab743ce<>+0(SB), Y4, Y5
-	VMOVUPS      f32_3c088908<>+0(SB), Y6
-	VFMADD213PS  f32_3d2aa9c1<>+0(SB), Y4, Y6
-	VFMADD213PS  Y6, Y1, Y5
-	VMOVUPS      f32_3e2aaaaa<>+0(SB), Y6
-	VFMADD213PS  f32_3f000000<>+0(SB), Y4, Y6
-	VFMADD213PS  Y6, Y1, Y5
-	VMOVUPS      f32_3f800000<>+0(SB), Y6
-	VFMADD213PS  f32_3f800000<>+0(SB), Y4, Y6
-	VFMADD213PS  Y6, Y1, Y5
-	VCVTPS2DQ    Y0, Y0
-	VPSLLD       $0x17, Y0, Y0
-	VPADDD       Y0, Y5, Y4
-	VANDPS       Y3, Y4, Y4
-	VADDPS       Y4, Y2, Y2
-	VMASKMOVPS   Y4, Y3, (AX)(BX*1)
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        DX
+	VMOVUPS     (SI)(DX*4), Y3
+	VMASKMOVPS  (CX)(BX*1), Y3, Y4
+	VSUBPS      Y1, Y4, Y4
+	VMULPS      Y0, Y4, Y4
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y0
+	VMAXPS      Y4, Y0, Y4
+	VROUNDPS    $0x08, Y4, Y0
+	VSUBPS      Y0, Y4, Y4
+	VMULPS      Y4, Y4, Y1
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y4, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y4, Y6
+	VFMADD213PS Y6, Y1, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS Y6, Y1, Y5
+	VCVTPS2DQ   Y0, Y0
+	VPSLLD      $0x17, Y0, Y0
+	VPADDD      Y0, Y5, Y4
+	VANDPS      Y3, Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMASKMOVPS  Y4, Y3, (AX)(BX*1)
 
 end:
 	VEXTRACTF128 $0x01, Y2, X0
@@ -387,798 +473,6 @@ end:
 	VMOVSHDUP    X0, X2
 	VADDSS       X2, X0, X0
 	MOVSS        X0, ret+56(FP)
-	VZEROUPPER
-	RET
-
-DATA f32_42b0999a<>+0(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+4(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+8(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+12(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+16(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+20(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+24(SB)/4, $0x42b0999a
-DATA f32_42b0999a<>+28(SB)/4, $0x42b0999a
-GLOBL f32_42b0999a<>(SB), RODATA|NOPTR, $32
-
-DATA f32_c2ae999a<>+0(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+4(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+8(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+12(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+16(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+20(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+24(SB)/4, $0xc2ae999a
-DATA f32_c2ae999a<>+28(SB)/4, $0xc2ae999a
-GLOBL f32_c2ae999a<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+8(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+12(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+16(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+20(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+24(SB)/4, $0x3fb8aa3b
-DATA f32_3fb8aa3b<>+28(SB)/4, $0x3fb8aa3b
-GLOBL f32_3fb8aa3b<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3f318000<>+0(SB)/4, $0x3f318000
-DATA f32_3f318000<>+4(SB)/4, $0x3f318000
-DATA f32_3f318000<>+8(SB)/4, $0x3f318000
-DATA f32_3f318000<>+12(SB)/4, $0x3f318000
-DATA f32_3f318000<>+16(SB)/4, $0x3f318000
-DATA f32_3f318000<>+20(SB)/4, $0x3f318000
-DATA f32_3f318000<>+24(SB)/4, $0x3f318000
-DATA f32_3f318000<>+28(SB)/4, $0x3f318000
-GLOBL f32_3f318000<>(SB), RODATA|NOPTR, $32
-
-DATA f32_b95e8083<>+0(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+4(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+8(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+12(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+16(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+20(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+24(SB)/4, $0xb95e8083
-DATA f32_b95e8083<>+28(SB)/4, $0xb95e8083
-GLOBL f32_b95e8083<>(SB), RODATA|NOPTR, $32
-
-DATA f32_39506967<>+0(SB)/4, $0x39506967
-DATA f32_39506967<>+4(SB)/4, $0x39506967
-DATA f32_39506967<>+8(SB)/4, $0x39506967
-DATA f32_39506967<>+12(SB)/4, $0x39506967
-DATA f32_39506967<>+16(SB)/4, $0x39506967
-DATA f32_39506967<>+20(SB)/4, $0x39506967
-DATA f32_39506967<>+24(SB)/4, $0x39506967
-DATA f32_39506967<>+28(SB)/4, $0x39506967
-GLOBL f32_39506967<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3ab743ce<>+0(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+4(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+8(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+12(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+16(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+20(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+24(SB)/4, $0x3ab743ce
-DATA f32_3ab743ce<>+28(SB)/4, $0x3ab743ce
-GLOBL f32_3ab743ce<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3c088908<>+0(SB)/4, $0x3c088908
-DATA f32_3c088908<>+4(SB)/4, $0x3c088908
-DATA f32_3c088908<>+8(SB)/4, $0x3c088908
-DATA f32_3c088908<>+12(SB)/4, $0x3c088908
-DATA f32_3c088908<>+16(SB)/4, $0x3c088908
-DATA f32_3c088908<>+20(SB)/4, $0x3c088908
-DATA f32_3c088908<>+24(SB)/4, $0x3c088908
-DATA f32_3c088908<>+28(SB)/4, $0x3c088908
-GLOBL f32_3c088908<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3d2aa9c1<>+0(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+4(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+8(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+12(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+16(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+20(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+24(SB)/4, $0x3d2aa9c1
-DATA f32_3d2aa9c1<>+28(SB)/4, $0x3d2aa9c1
-GLOBL f32_3d2aa9c1<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3e2aaaaa<>+0(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+4(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+8(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+12(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+16(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+20(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+24(SB)/4, $0x3e2aaaaa
-DATA f32_3e2aaaaa<>+28(SB)/4, $0x3e2aaaaa
-GLOBL f32_3e2aaaaa<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3f000000<>+0(SB)/4, $0x3f000000
-DATA f32_3f000000<>+4(SB)/4, $0x3f000000
-DATA f32_3f000000<>+8(SB)/4, $0x3f000000
-DATA f32_3f000000<>+12(SB)/4, $0x3f000000
-DATA f32_3f000000<>+16(SB)/4, $0x3f000000
-DATA f32_3f000000<>+20(SB)/4, $0x3f000000
-DATA f32_3f000000<>+24(SB)/4, $0x3f000000
-DATA f32_3f000000<>+28(SB)/4, $0x3f000000
-GLOBL f32_3f000000<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3f800000<>+0(SB)/4, $0x3f800000
-DATA f32_3f800000<>+4(SB)/4, $0x3f800000
-DATA f32_3f800000<>+8(SB)/4, $0x3f800000
-DATA f32_3f800000<>+12(SB)/4, $0x3f800000
-DATA f32_3f800000<>+16(SB)/4, $0x3f800000
-DATA f32_3f800000<>+20(SB)/4, $0x3f800000
-DATA f32_3f800000<>+24(SB)/4, $0x3f800000
-DATA f32_3f800000<>+28(SB)/4, $0x3f800000
-GLOBL f32_3f800000<>(SB), RODATA|NOPTR, $32
-
-// func geluAVX2(out []float32, x []float32)
-// Requires: AVX, AVX2, FMA3
-TEXT ·geluAVX2(SB), NOSPLIT, $0-48
-	MOVQ out_base+0(FP), AX
-	MOVQ x_base+24(FP), CX
-	MOVQ out_len+8(FP), DX
-	XORQ BX, BX
-
-whole:
-	CMPQ         DX, $0x08
-	JL           rest
-	VMOVUPS      (CX)(BX*1), Y0
-	VMOVAPS      Y0, Y1
-	VMOVUPS      f32_41700000<>+0(SB), Y2
-	VMINPS       Y1, Y2, Y1
-	VMOVUPS      f32_c1700000<>+0(SB), Y2
-	VMAXPS       Y1, Y2, Y1
-	VMULPS       Y1, Y1, Y3
-	VMOVUPS      f32_bd922279<>+0(SB), Y2
-	VFMADD213PS  f32_bfcc422a<>+0(SB), Y3, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      f32_42b0999a<>+0(SB), Y1
-	VMINPS       Y2, Y1, Y2
-	VMOVUPS      f32_c2ae999a<>+0(SB), Y1
-	VMAXPS       Y2, Y1, Y2
-	VMULPS       f32_3fb8aa3b<>+0(SB), Y2, Y1
-	VROUNDPS     $0x08, Y1, Y1
-	VFNMADD231PS f32_3f318000<>+0(SB), Y1, Y2
-	VFNMADD231PS f32_b95e8083<>+0(SB), Y1, Y2
-	VMULPS       Y2, Y2, Y3
-	VMOVUPS      f32_39506967<>+0(SB), Y4
-	VFMADD213PS  f32_3ab743ce<>+0(SB), Y2, Y4
-	VMOVUPS      f32_3c088908<>+0(SB), Y5
-	VFMADD213PS  f32_3d2aa9c1<>+0(SB), Y2, Y5
-	VFMADD213PS  Y5, Y3, Y4
-	VMOVUPS      f32_3e2aaaaa<>+0(SB), Y5
-	VFMADD213PS  f32_3f000000<>+0(SB), Y2, Y5
-	VFMADD213PS  Y5, Y3, Y4
-	VMOVUPS      f32_3f800000<>+0(SB), Y5
-	VFMADD213PS  f32_3f800000<>+0(SB), Y2, Y5
-	VFMADD213PS  Y5, Y3, Y4
-	VCVTPS2DQ    Y1, Y1
-	VPSLLD       $0x17, Y1, Y1
-	VPADDD       Y1, Y4, Y2
-	VMOVUPS      f32_3f800000<>+0(SB), Y1
-	VADDPS       Y1, Y2, Y2
-	VDIVPS       Y2, Y1, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)(BX*1)
-	ADDQ         $0x20, BX
-	SUBQ         $0x08, DX
-	JMP          whole
-
-rest:
-	TESTQ        DX, DX
-	JZ           end
-	LEAQ         masks<>+32(SB), SI
-	NEGQ         DX
-	VMOVUPS      (SI)(DX*4), Y0
-	VMASKMOVPS   (CX)(BX*1), Y0, Y1
-	VMOVAPS      Y1, Y2
-	VMOVUPS      f32_41700000<>+0(SB), Y3
-	VMINPS       Y2, Y3, Y2
-	VMOVUPS      f32_c1700000<>+0(SB), Y3
-	VMAXPS       Y2, Y3, Y2
-	VMULPS       Y2, Y2, Y4
-	VMOVUPS      f32_bd922279<>+0(SB), Y3
-	VFMADD213PS  f32_bfcc422a<>+0(SB), Y4, Y3
-	VMULPS       Y2, Y3, Y3
-	VMOVUPS      f32_42b0999a<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y3
-	VMOVUPS      f32_c2ae999a<>+0(SB), Y2
-	VMAXPS       Y3, Y2, Y3
-	VMULPS       f32_3fb8aa3b<>+0(SB), Y3, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VFNMADD231PS f32_3f318000<>+0(SB), Y2, Y3
-	VFNMADD231PS f32_b95e8083<>+0(SB), Y2, Y3
-	VMULPS       Y3, Y3, Y4
-	VMOVUPS      f32_39506967<>+0(SB), Y5
-	VFMADD213PS  f32_3ab743ce<>+0(SB), Y3, Y5
-	VMOVUPS      f32_3c088908<>+0(SB), Y6
-	VFMADD213PS  f32_3d2aa9c1<>+0(SB), Y3, Y6
-	VFMADD213PS  Y6, Y4, Y5
-	VMOVUPS      f32_3e2aaaaa<>+0(SB), Y6
-	VFMADD213PS  f32_3f000000<>+0(SB), Y3, Y6
-	VFMADD213PS  Y6, Y4, Y5
-	VMOVUPS      f32_3f800000<>+0(SB), Y6
-	VFMADD213PS  f32_3f800000<>+0(SB), Y3, Y6
-	VFMADD213PS  Y6, Y4, Y5
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y5, Y3
-	VMOVUPS      f32_3f800000<>+0(SB), Y2
-	VADDPS       Y2, Y3, Y3
-	VDIVPS       Y3, Y2, Y3
-	VMULPS       Y1, Y3, Y3
-	VMASKMOVPS   Y3, Y0, (AX)(BX*1)
-
-end:
-	VZEROUPPER
-	RET
-
-DATA f32_41700000<>+0(SB)/4, $0x41700000
-DATA f32_41700000<>+4(SB)/4, $0x41700000
-DATA f32_41700000<>+8(SB)/4, $0x41700000
-DATA f32_41700000<>+12(SB)/4, $0x41700000
-DATA f32_41700000<>+16(SB)/4, $0x41700000
-DATA f32_41700000<>+20(SB)/4, $0x41700000
-DATA f32_41700000<>+24(SB)/4, $0x41700000
-DATA f32_41700000<>+28(SB)/4, $0x41700000
-GLOBL f32_41700000<>(SB), RODATA|NOPTR, $32
-
-DATA f32_c1700000<>+0(SB)/4, $0xc1700000
-DATA f32_c1700000<>+4(SB)/4, $0xc1700000
-DATA f32_c1700000<>+8(SB)/4, $0xc1700000
-DATA f32_c1700000<>+12(SB)/4, $0xc1700000
-DATA f32_c1700000<>+16(SB)/4, $0xc1700000
-DATA f32_c1700000<>+20(SB)/4, $0xc1700000
-DATA f32_c1700000<>+24(SB)/4, $0xc1700000
-DATA f32_c1700000<>+28(SB)/4, $0xc1700000
-GLOBL f32_c1700000<>(SB), RODATA|NOPTR, $32
-
-DATA f32_bd922279<>+0(SB)/4, $0xbd922279
-DATA f32_bd922279<>+4(SB)/4, $0xbd922279
-DATA f32_bd922279<>+8(SB)/4, $0xbd922279
-DATA f32_bd922279<>+12(SB)/4, $0xbd922279
-DATA f32_bd922279<>+16(SB)/4, $0xbd922279
-DATA f32_bd922279<>+20(SB)/4, $0xbd922279
-DATA f32_bd922279<>+24(SB)/4, $0xbd922279
-DATA f32_bd922279<>+28(SB)/4, $0xbd922279
-GLOBL f32_bd922279<>(SB), RODATA|NOPTR, $32
-
-DATA f32_bfcc422a<>+0(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+4(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+8(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+12(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+16(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+20(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+24(SB)/4, $0xbfcc422a
-DATA f32_bfcc422a<>+28(SB)/4, $0xbfcc422a
-GLOBL f32_bfcc422a<>(SB), RODATA|NOPTR, $32
-
-// func geluGradAVX2(dx []float32, dout []float32, x []float32)
-// Requires: AVX, AVX2, FMA3
-TEXT ·geluGradAVX2(SB), NOSPLIT, $0-72
-	MOVQ dx_base+0(FP), AX
-	MOVQ dout_base+24(FP), CX
-	MOVQ x_base+48(FP), DX
-	MOVQ dx_len+8(FP), BX
-	XORQ SI, SI
-
-whole:
-	CMPQ         BX, $0x08
-	JL           rest
-	VMOVUPS      (DX)(SI*1), Y0
-	VMOVUPS      f32_41700000<>+0(SB), Y1
-	VMINPS       Y0, Y1, Y0
-	VMOVUPS      f32_c1700000<>+0(SB), Y1
-	VMAXPS       Y0, Y1, Y0
-	VMULPS       Y0, Y0, Y2
-	VMOVUPS      f32_bd922279<>+0(SB), Y1
-	VFMADD213PS  f32_bfcc422a<>+0(SB), Y2, Y1
-	VMULPS       Y0, Y1, Y1
-	VMOVUPS      f32_42b0999a<>+0(SB), Y3
-	VMINPS       Y1, Y3, Y1
-	VMOVUPS      f32_c2ae999a<>+0(SB), Y3
-	VMAXPS       Y1, Y3, Y1
-	VMULPS       f32_3fb8aa3b<>+0(SB), Y1, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VFNMADD231PS f32_3f318000<>+0(SB), Y3, Y1
-	VFNMADD231PS f32_b95e8083<>+0(SB), Y3, Y1
-	VMULPS       Y1, Y1, Y4
-	VMOVUPS      f32_39506967<>+0(SB), Y5
-	VFMADD213PS  f32_3ab743ce<>+0(SB), Y1, Y5
-	VMOVUPS      f32_3c088908<>+0(SB), Y6
-	VFMADD213PS  f32_3d2aa9c1<>+0(SB), Y1, Y6
-	VFMADD213PS  Y6, Y4, Y5
-	VMOVUPS      f32_3e2aaaaa<>+0(SB), Y6
-	VFMADD213PS  f32_3f000000<>+0(SB), Y1, Y6
-	VFMADD213PS  Y6, Y4, Y5
-	VMOVUPS      f32_3f800000<>+0(SB), Y6
-	VFMADD213PS  f32_3f800000<>+0(SB), Y1, Y6
-	VFMADD213PS  Y6, Y4, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y1
-	VMOVUPS      f32_3f800000<>+0(SB), Y3
-	VADDPS       Y3, Y1, Y1
-	VDIVPS       Y1, Y3, Y1
-	VMOVUPS      f32_3e5b33b6<>+0(SB), Y3
-	VFMADD213PS  f32_3fcc422a<>+0(SB), Y2, Y3
-	VMOVUPS      f32_3f800000<>+0(SB), Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y3, Y2, Y2
-	VMULPS       Y1, Y0, Y0
-	VFMADD231PS  Y2, Y0, Y1
-	VMOVUPS      (CX)(SI*1), Y0
-	VMULPS       Y0, Y1, Y1
-	VMOVUPS      Y1, (AX)(SI*1)
-	ADDQ         $0x20, SI
-	SUBQ         $0x08, BX
-	JMP          whole
-
-rest:
-	TESTQ        BX, BX
-	JZ           end
-	LEAQ         masks<>+32(SB), DI
-	NEGQ         BX
-	VMOVUPS      (DI)(BX*4), Y0
-	VMASKMOVPS   (DX)(SI*1), Y0, Y1
-	VMOVUPS      f32_41700000<>+0(SB), Y2
-	VMINPS       Y1, Y2, Y1
-	VMOVUPS      f32_c1700000<>+0(SB), Y2
-	VMAXPS       Y1, Y2, Y1
-	VMULPS       Y1, Y1, Y3
-	VMOVUPS      f32_bd922279<>+0(SB), Y2
-	VFMADD213PS  f32_bfcc422a<>+0(SB), Y3, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      f32_42b0999a<>+0(SB), Y4
-	VMINPS       Y2, Y4, Y2
-	VMOVUPS      f32_c2ae999a<>+0(SB), Y4
-	VMAXPS       Y2, Y4, Y2
-	VMULPS       f32_3fb8aa3b<>+0(SB), Y2, Y4
-	VROUNDPS     $0x08, Y4, Y4
-	VFNMADD231PS f32_3f318000<>+0(SB), Y4, Y2
-	VFNMADD231PS f32_b95e8083<>+0(SB), Y4, Y2
-	VMULPS       Y2, Y2, Y5
-	VMOVUPS      f32_39506967<>+0(SB), Y6
-	VFMADD213PS  f32_3ab743ce<>+0(SB), Y2, Y6
-	VMOVUPS      f32_3c088908<>+0(SB), Y7
-	VFMADD213PS  f32_3d2aa9c1<>+0(SB), Y2, Y7
-	VFMADD213PS  Y7, Y5, Y6
-	VMOVUPS      f32_3e2aaaaa<>+0(SB), Y7
-	VFMADD213PS  f32_3f000000<>+0(SB), Y2, Y7
-	VFMADD213PS  Y7, Y5, Y6
-	VMOVUPS      f32_3f800000<>+0(SB), Y7
-	VFMADD213PS  f32_3f800000<>+0(SB), Y2, Y7
-	VFMADD213PS  Y7, Y5, Y6
-	VCVTPS2DQ    Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       Y4, Y6, Y2
-	VMOVUPS      f32_3f800000<>+0(SB), Y4
-	VADDPS       Y4, Y2, Y2
-	VDIVPS       Y2, Y4, Y2
-	VMOVUPS      f32_3e5b33b6<>+0(SB), Y4
-	VFMADD213PS  f32_3fcc422a<>+0(SB), Y3, Y4
-	VMOVUPS      f32_3f800000<>+0(SB), Y3
-	VSUBPS       Y2, Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	VMULPS       Y2, Y1, Y1
-	VFMADD231PS  Y3, Y1, Y2
-	VMASKMOVPS   (CX)(SI*1), Y0, Y1
-	VMULPS       Y1, Y2, Y2
-	VMASKMOVPS   Y2, Y0, (AX)(SI*1)
-
-end:
-	VZEROUPPER
-	RET
-
-DATA f32_3e5b33b6<>+0(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+4(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+8(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+12(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+16(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+20(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+24(SB)/4, $0x3e5b33b6
-DATA f32_3e5b33b6<>+28(SB)/4, $0x3e5b33b6
-GLOBL f32_3e5b33b6<>(SB), RODATA|NOPTR, $32
-
-DATA f32_3fcc422a<>+0(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+4(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+8(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+12(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+16(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+20(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+24(SB)/4, $0x3fcc422a
-DATA f32_3fcc422a<>+28(SB)/4, $0x3fcc422a
-GLOBL f32_3fcc422a<>(SB), RODATA|NOPTR, $32
-
-// func adamWAVX2(param []float32, m []float32, v []float32, grad []float32, s *[8]float32)
-// Requires: AVX, FMA3
-TEXT ·adamWAVX2(SB), NOSPLIT, $0-104
-	MOVQ         param_base+0(FP), AX
-	MOVQ         m_base+24(FP), CX
-	MOVQ         v_base+48(FP), DX
-	MOVQ         grad_base+72(FP), BX
-	MOVQ         s+96(FP), SI
-	VBROADCASTSS (SI), Y0
-	VBROADCASTSS 4(SI), Y1
-	VBROADCASTSS 8(SI), Y2
-	VBROADCASTSS 12(SI), Y3
-	VBROADCASTSS 16(SI), Y4
-	VBROADCASTSS 20(SI), Y5
-	VBROADCASTSS 24(SI), Y6
-	VBROADCASTSS 28(SI), Y7
-	MOVQ         param_len+8(FP), SI
-	XORQ         DI, DI
-
-whole:
-	CMPQ         SI, $0x08
-	JL           rest
-	VMOVUPS      (BX)(DI*1), Y8
-	VMOVUPS      (CX)(DI*1), Y9
-	VMOVUPS      (DX)(DI*1), Y10
-	VMULPS       Y7, Y8, Y8
-	VSUBPS       Y9, Y8, Y11
-	VFMADD231PS  Y11, Y1, Y9
-	VMOVUPS      Y9, (CX)(DI*1)
-	VMULPS       Y8, Y8, Y8
-	VSUBPS       Y10, Y8, Y8
-	VFMADD231PS  Y8, Y2, Y10
-	VMOVUPS      Y10, (DX)(DI*1)
-	VMULPS       Y6, Y10, Y10
-	VSQRTPS      Y10, Y10
-	VADDPS       Y3, Y10, Y10
-	VMULPS       Y5, Y9, Y9
-	VDIVPS       Y10, Y9, Y9
-	VMOVUPS      (AX)(DI*1), Y8
-	VFMADD231PS  Y4, Y8, Y9
-	VFNMADD231PS Y0, Y9, Y8
-	VMOVUPS      Y8, (AX)(DI*1)
-	ADDQ         $0x20, DI
-	SUBQ         $0x08, SI
-	JMP          whole
-
-rest:
-	TESTQ        SI, SI
-	JZ           end
-	LEAQ         masks<>+32(SB), R8
-	NEGQ         SI
-	VMOVUPS      (R8)(SI*4), Y8
-	VMASKMOVPS   (BX)(DI*1), Y8, Y9
-	VMASKMOVPS   (CX)(DI*1), Y8, Y10
-	VMASKMOVPS   (DX)(DI*1), Y8, Y11
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y10, Y9, Y7
-	VFMADD231PS  Y7, Y1, Y10
-	VMASKMOVPS   Y10, Y8, (CX)(DI*1)
-	VMULPS       Y9, Y9, Y9
-	VSUBPS       Y11, Y9, Y9
-	VFMADD231PS  Y9, Y2, Y11
-	VMASKMOVPS   Y11, Y8, (DX)(DI*1)
-	VMULPS       Y6, Y11, Y11
-	VSQRTPS      Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VMULPS       Y5, Y10, Y10
-	VDIVPS       Y11, Y10, Y10
-	VMASKMOVPS   (AX)(DI*1), Y8, Y1
-	VFMADD231PS  Y4, Y1, Y10
-	VFNMADD231PS Y0, Y10, Y1
-	VMASKMOVPS   Y1, Y8, (AX)(DI*1)
-
-end:
-	VZEROUPPER
-	RET
-
-// func normAVX2(out []float32, x []float32, w []float32, b []float32, mean float32, rstd float32)
-// Requires: AVX, FMA3
-TEXT ·normAVX2(SB), NOSPLIT, $0-104
-	MOVQ         out_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         b_base+72(FP), BX
-	VBROADCASTSS mean+96(FP), Y0
-	VBROADCASTSS rstd+100(FP), Y1
-	MOVQ         out_len+8(FP), SI
-	XORQ         DI, DI
-
-whole:
-	CMPQ        SI, $0x08
-	JL          rest
-	VMOVUPS     (CX)(DI*1), Y2
-	VSUBPS      Y0, Y2, Y2
-	VMULPS      Y1, Y2, Y2
-	VMOVUPS     (BX)(DI*1), Y3
-	VMOVUPS     (DX)(DI*1), Y4
-	VFMADD213PS Y3, Y4, Y2
-	VMOVUPS     Y2, (AX)(DI*1)
-	ADDQ        $0x20, DI
-	SUBQ        $0x08, SI
-	JMP         whole
-
-rest:
-	TESTQ       SI, SI
-	JZ          end
-	LEAQ        masks<>+32(SB), R8
-	NEGQ        SI
-	VMOVUPS     (R8)(SI*4), Y2
-	VMASKMOVPS  (CX)(DI*1), Y2, Y3
-	VSUBPS      Y0, Y3, Y3
-	VMULPS      Y1, Y3, Y3
-	VMASKMOVPS  (BX)(DI*1), Y2, Y0
-	VMASKMOVPS  (DX)(DI*1), Y2, Y1
-	VFMADD213PS Y0, Y1, Y3
-	VMASKMOVPS  Y3, Y2, (AX)(DI*1)
-
-end:
-	VZEROUPPER
-	RET
-
-// func normSumsAVX2(dout []float32, x []float32, w []float32, mean float32, rstd float32) (plain float32, weighted float32)
-// Requires: AVX, FMA3, SSE
-TEXT ·normSumsAVX2(SB), NOSPLIT, $0-88
-	MOVQ         dout_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	VBROADCASTSS mean+72(FP), Y0
-	VBROADCASTSS rstd+76(FP), Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         dout_len+8(FP), BX
-	XORQ         SI, SI
-
-whole:
-	CMPQ        BX, $0x08
-	JL          rest
-	VMOVUPS     (CX)(SI*1), Y4
-	VSUBPS      Y0, Y4, Y4
-	VMULPS      Y1, Y4, Y4
-	VMOVUPS     (AX)(SI*1), Y5
-	VMOVUPS     (DX)(SI*1), Y6
-	VMULPS      Y6, Y5, Y5
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y4, Y5, Y3
-	ADDQ        $0x20, SI
-	SUBQ        $0x08, BX
-	JMP         whole
-
-rest:
-	TESTQ       BX, BX
-	JZ          end
-	LEAQ        masks<>+32(SB), DI
-	NEGQ        BX
-	VMOVUPS     (DI)(BX*4), Y4
-	VMASKMOVPS  (CX)(SI*1), Y4, Y5
-	VSUBPS      Y0, Y5, Y5
-	VMULPS      Y1, Y5, Y5
-	VMASKMOVPS  (AX)(SI*1), Y4, Y0
-	VMASKMOVPS  (DX)(SI*1), Y4, Y1
-	VMULPS      Y1, Y0, Y0
-	VADDPS      Y0, Y2, Y2
-	VFMADD231PS Y5, Y0, Y3
-
-end:
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPS       X2, X0, X0
-	VMOVHLPS     X0, X0, X2
-	VADDPS       X2, X0, X0
-	VMOVSHDUP    X0, X2
-	VADDSS       X2, X0, X0
-	MOVSS        X0, plain+80(FP)
-	VEXTRACTF128 $0x01, Y3, X0
-	VADDPS       X3, X0, X0
-	VMOVHLPS     X0, X0, X3
-	VADDPS       X3, X0, X0
-	VMOVSHDUP    X0, X3
-	VADDSS       X3, X0, X0
-	MOVSS        X0, weighted+84(FP)
-	VZEROUPPER
-	RET
-
-// func normGradAVX2(dx []float32, base []float32, dout []float32, x []float32, w []float32, s *[4]float32)
-// Requires: AVX, FMA3
-TEXT ·normGradAVX2(SB), NOSPLIT, $0-128
-	MOVQ         dx_base+0(FP), AX
-	MOVQ         base_base+24(FP), CX
-	MOVQ         dout_base+48(FP), DX
-	MOVQ         x_base+72(FP), BX
-	MOVQ         w_base+96(FP), SI
-	MOVQ         s+120(FP), DI
-	VBROADCASTSS (DI), Y0
-	VBROADCASTSS 4(DI), Y1
-	VBROADCASTSS 8(DI), Y2
-	VBROADCASTSS 12(DI), Y3
-	MOVQ         dx_len+8(FP), DI
-	XORQ         R8, R8
-
-whole:
-	CMPQ         DI, $0x08
-	JL           rest
-	VMOVUPS      (BX)(R8*1), Y4
-	VSUBPS       Y0, Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VMOVUPS      (DX)(R8*1), Y5
-	VMOVUPS      (SI)(R8*1), Y6
-	VFMSUB132PS  Y6, Y2, Y5
-	VFNMADD231PS Y4, Y3, Y5
-	VMOVUPS      (CX)(R8*1), Y4
-	VFMADD231PS  Y5, Y1, Y4
-	VMOVUPS      Y4, (AX)(R8*1)
-	ADDQ         $0x20, R8
-	SUBQ         $0x08, DI
-	JMP          whole
-
-rest:
-	TESTQ        DI, DI
-	JZ           end
-	LEAQ         masks<>+32(SB), R9
-	NEGQ         DI
-	VMOVUPS      (R9)(DI*4), Y4
-	VMASKMOVPS   (BX)(R8*1), Y4, Y5
-	VSUBPS       Y0, Y5, Y5
-	VMULPS       Y1, Y5, Y5
-	VMASKMOVPS   (DX)(R8*1), Y4, Y0
-	VMASKMOVPS   (SI)(R8*1), Y4, Y6
-	VFMSUB132PS  Y6, Y2, Y0
-	VFNMADD231PS Y5, Y3, Y0
-	VMASKMOVPS   (CX)(R8*1), Y4, Y2
-	VFMADD231PS  Y0, Y1, Y2
-	VMASKMOVPS   Y2, Y4, (AX)(R8*1)
-
-end:
-	VZEROUPPER
-	RET
-
-// func normWeightGradAVX2(dw []float32, db []float32, dout []float32, x []float32, mean float32, rstd float32)
-// Requires: AVX, FMA3
-TEXT ·normWeightGradAVX2(SB), NOSPLIT, $0-104
-	MOVQ         dw_base+0(FP), AX
-	MOVQ         db_base+24(FP), CX
-	MOVQ         dout_base+48(FP), DX
-	MOVQ         x_base+72(FP), BX
-	VBROADCASTSS mean+96(FP), Y0
-	VBROADCASTSS rstd+100(FP), Y1
-	MOVQ         dw_len+8(FP), SI
-	XORQ         DI, DI
-
-whole:
-	CMPQ        SI, $0x08
-	JL          rest
-	VMOVUPS     (BX)(DI*1), Y2
-	VSUBPS      Y0, Y2, Y2
-	VMULPS      Y1, Y2, Y2
-	VMOVUPS     (DX)(DI*1), Y3
-	VMOVUPS     (AX)(DI*1), Y4
-	VMOVUPS     (CX)(DI*1), Y5
-	VFMADD231PS Y2, Y3, Y4
-	VADDPS      Y3, Y5, Y5
-	VMOVUPS     Y4, (AX)(DI*1)
-	VMOVUPS     Y5, (CX)(DI*1)
-	ADDQ        $0x20, DI
-	SUBQ        $0x08, SI
-	JMP         whole
-
-rest:
-	TESTQ       SI, SI
-	JZ          end
-	LEAQ        masks<>+32(SB), R8
-	NEGQ        SI
-	VMOVUPS     (R8)(SI*4), Y2
-	VMASKMOVPS  (BX)(DI*1), Y2, Y3
-	VSUBPS      Y0, Y3, Y3
-	VMULPS      Y1, Y3, Y3
-	VMASKMOVPS  (DX)(DI*1), Y2, Y0
-	VMASKMOVPS  (AX)(DI*1), Y2, Y1
-	VMASKMOVPS  (CX)(DI*1), Y2, Y4
-	VFMADD231PS Y3, Y0, Y1
-	VADDPS      Y0, Y4, Y4
-	VMASKMOVPS  Y1, Y2, (AX)(DI*1)
-	VMASKMOVPS  Y4, Y2, (CX)(DI*1)
-
-end:
-	VZEROUPPER
-	RET
-
-// func softmaxAVX2(x []float32, least float32) (top float32, sum float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·softmaxAVX2(SB), NOSPLIT, $0-40
-	MOVQ         x_base+0(FP), AX
-	VBROADCASTSS least+24(FP), Y0
-	VMOVAPS      Y0, Y1
-	MOVQ         x_len+8(FP), CX
-	XORQ         DX, DX
-
-topwhole:
-	CMPQ    CX, $0x08
-	JL      toprest
-	VMOVUPS (AX)(DX*1), Y2
-	VMAXPS  Y2, Y1, Y1
-	ADDQ    $0x20, DX
-	SUBQ    $0x08, CX
-	JMP     topwhole
-
-toprest:
-	TESTQ      CX, CX
-	JZ         topend
-	LEAQ       masks<>+32(SB), BX
-	NEGQ       CX
-	VMOVUPS    (BX)(CX*4), Y2
-	VMASKMOVPS (AX)(DX*1), Y2, Y3
-	VBLENDVPS  Y2, Y3, Y0, Y3
-	VMAXPS     Y3, Y1, Y1
-
-topend:
-	VEXTRACTF128 $0x01, Y1, X0
-	VMAXPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VMAXPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VMAXSS       X1, X0, X0
-	MOVSS        X0, top+32(FP)
-	VBROADCASTSS X0, Y1
-	VXORPS       Y0, Y0, Y0
-	MOVQ         x_len+8(FP), CX
-	XORQ         DX, DX
-
-expwhole:
-	CMPQ        CX, $0x08
-	JL          exprest
-	VMOVUPS     (AX)(DX*1), Y2
-	VSUBPS      Y1, Y2, Y2
-	VMOVUPS     f32_c2fc0000<>+0(SB), Y3
-	VMAXPS      Y2, Y3, Y2
-	VROUNDPS    $0x08, Y2, Y3
-	VSUBPS      Y3, Y2, Y2
-	VMULPS      Y2, Y2, Y4
-	VMOVUPS     f32_3aae0473<>+0(SB), Y5
-	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y5
-	VMOVUPS     f32_3d635b72<>+0(SB), Y6
-	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VMOVUPS     f32_3f317214<>+0(SB), Y6
-	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VCVTPS2DQ   Y3, Y3
-	VPSLLD      $0x17, Y3, Y3
-	VPADDD      Y3, Y5, Y2
-	VADDPS      Y2, Y0, Y0
-	VMOVUPS     Y2, (AX)(DX*1)
-	ADDQ        $0x20, DX
-	SUBQ        $0x08, CX
-	JMP         expwhole
-
-exprest:
-	TESTQ       CX, CX
-	JZ          expend
-	LEAQ        masks<>+32(SB), BX
-	NEGQ        CX
-	VMOVUPS     (BX)(CX*4), Y2
-	VMASKMOVPS  (AX)(DX*1), Y2, Y3
-	VSUBPS      Y1, Y3, Y3
-	VMOVUPS     f32_c2fc0000<>+0(SB), Y1
-	VMAXPS      Y3, Y1, Y3
-	VROUNDPS    $0x08, Y3, Y1
-	VSUBPS      Y1, Y3, Y3
-	VMULPS      Y3, Y3, Y4
-	VMOVUPS     f32_3aae0473<>+0(SB), Y5
-	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y5
-	VMOVUPS     f32_3d635b72<>+0(SB), Y6
-	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VMOVUPS     f32_3f317214<>+0(SB), Y6
-	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VCVTPS2DQ   Y1, Y1
-	VPSLLD      $0x17, Y1, Y1
-	VPADDD      Y1, Y5, Y3
-	VANDPS      Y2, Y3, Y3
-	VADDPS      Y3, Y0, Y0
-	VMASKMOVPS  Y3, Y2, (AX)(DX*1)
-
-expend:
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X0, X1, X1
-	VMOVHLPS     X1, X1, X0
-	VADDPS       X0, X1, X1
-	VMOVSHDUP    X1, X0
-	VADDSS       X0, X1, X1
-	MOVSS        X1, sum+36(FP)
 	VZEROUPPER
 	RET
 
@@ -1242,6 +536,898 @@ DATA f32_3f317214<>+24(SB)/4, $0x3f317214
 DATA f32_3f317214<>+28(SB)/4, $0x3f317214
 GLOBL f32_3f317214<>(SB), RODATA|NOPTR, $32
 
+DATA f32_3f800000<>+0(SB)/4, $0x3f800000
+DATA f32_3f800000<>+4(SB)/4, $0x3f800000
+DATA f32_3f800000<>+8(SB)/4, $0x3f800000
+DATA f32_3f800000<>+12(SB)/4, $0x3f800000
+DATA f32_3f800000<>+16(SB)/4, $0x3f800000
+DATA f32_3f800000<>+20(SB)/4, $0x3f800000
+DATA f32_3f800000<>+24(SB)/4, $0x3f800000
+DATA f32_3f800000<>+28(SB)/4, $0x3f800000
+GLOBL f32_3f800000<>(SB), RODATA|NOPTR, $32
+
+// func geluAVX2(out []float32, x []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·geluAVX2(SB), NOSPLIT, $0-48
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ out_len+8(FP), DX
+	XORQ BX, BX
+
+whole:
+	CMPQ        DX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (CX)(BX*1), Y0
+	VMOVAPS     Y0, Y1
+	VMOVUPS     f32_41200000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y1
+	VMOVUPS     f32_c1200000<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Y2
+	VFMADD213PS f32_c0135761<>+0(SB), Y3, Y2
+	VMULPS      Y1, Y2, Y2
+	VROUNDPS    $0x08, Y2, Y1
+	VSUBPS      Y1, Y2, Y2
+	VMULPS      Y2, Y2, Y3
+	VMOVUPS     f32_3aae0473<>+0(SB), Y4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y4
+	VMOVUPS     f32_3d635b72<>+0(SB), Y5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     f32_3f317214<>+0(SB), Y5
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VCVTPS2DQ   Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y1, Y4, Y2
+	VMOVUPS     f32_3f800000<>+0(SB), Y1
+	VADDPS      Y1, Y2, Y2
+	VDIVPS      Y2, Y1, Y2
+	VMULPS      Y0, Y2, Y2
+	VMOVUPS     Y2, (AX)(BX*1)
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
+	JMP         whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        DX
+	VMOVUPS     (SI)(DX*4), Y0
+	VMASKMOVPS  (CX)(BX*1), Y0, Y1
+	VMOVAPS     Y1, Y2
+	VMOVUPS     f32_41200000<>+0(SB), Y3
+	VMINPS      Y2, Y3, Y2
+	VMOVUPS     f32_c1200000<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Y3
+	VFMADD213PS f32_c0135761<>+0(SB), Y4, Y3
+	VMULPS      Y2, Y3, Y3
+	VROUNDPS    $0x08, Y3, Y2
+	VSUBPS      Y2, Y3, Y3
+	VMULPS      Y3, Y3, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y2, Y2
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y5, Y3
+	VMOVUPS     f32_3f800000<>+0(SB), Y2
+	VADDPS      Y2, Y3, Y3
+	VDIVPS      Y3, Y2, Y3
+	VMULPS      Y1, Y3, Y3
+	VMASKMOVPS  Y3, Y0, (AX)(BX*1)
+
+end:
+	VZEROUPPER
+	RET
+
+DATA f32_41200000<>+0(SB)/4, $0x41200000
+DATA f32_41200000<>+4(SB)/4, $0x41200000
+DATA f32_41200000<>+8(SB)/4, $0x41200000
+DATA f32_41200000<>+12(SB)/4, $0x41200000
+DATA f32_41200000<>+16(SB)/4, $0x41200000
+DATA f32_41200000<>+20(SB)/4, $0x41200000
+DATA f32_41200000<>+24(SB)/4, $0x41200000
+DATA f32_41200000<>+28(SB)/4, $0x41200000
+GLOBL f32_41200000<>(SB), RODATA|NOPTR, $32
+
+DATA f32_c1200000<>+0(SB)/4, $0xc1200000
+DATA f32_c1200000<>+4(SB)/4, $0xc1200000
+DATA f32_c1200000<>+8(SB)/4, $0xc1200000
+DATA f32_c1200000<>+12(SB)/4, $0xc1200000
+DATA f32_c1200000<>+16(SB)/4, $0xc1200000
+DATA f32_c1200000<>+20(SB)/4, $0xc1200000
+DATA f32_c1200000<>+24(SB)/4, $0xc1200000
+DATA f32_c1200000<>+28(SB)/4, $0xc1200000
+GLOBL f32_c1200000<>(SB), RODATA|NOPTR, $32
+
+DATA f32_bdd2d3e8<>+0(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+4(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+8(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+12(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+16(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+20(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+24(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+28(SB)/4, $0xbdd2d3e8
+GLOBL f32_bdd2d3e8<>(SB), RODATA|NOPTR, $32
+
+DATA f32_c0135761<>+0(SB)/4, $0xc0135761
+DATA f32_c0135761<>+4(SB)/4, $0xc0135761
+DATA f32_c0135761<>+8(SB)/4, $0xc0135761
+DATA f32_c0135761<>+12(SB)/4, $0xc0135761
+DATA f32_c0135761<>+16(SB)/4, $0xc0135761
+DATA f32_c0135761<>+20(SB)/4, $0xc0135761
+DATA f32_c0135761<>+24(SB)/4, $0xc0135761
+DATA f32_c0135761<>+28(SB)/4, $0xc0135761
+GLOBL f32_c0135761<>(SB), RODATA|NOPTR, $32
+
+// func geluGradAVX2(dx []float32, dout []float32, x []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·geluGradAVX2(SB), NOSPLIT, $0-72
+	MOVQ dx_base+0(FP), AX
+	MOVQ dout_base+24(FP), CX
+	MOVQ x_base+48(FP), DX
+	MOVQ dx_len+8(FP), BX
+	XORQ SI, SI
+
+whole:
+	CMPQ        BX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (DX)(SI*1), Y0
+	VMOVUPS     f32_41200000<>+0(SB), Y1
+	VMINPS      Y0, Y1, Y0
+	VMOVUPS     f32_c1200000<>+0(SB), Y1
+	VMAXPS      Y0, Y1, Y0
+	VMULPS      Y0, Y0, Y2
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Y1
+	VFMADD213PS f32_c0135761<>+0(SB), Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	VROUNDPS    $0x08, Y1, Y3
+	VSUBPS      Y3, Y1, Y1
+	VMULPS      Y1, Y1, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y1, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y1, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y1, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y5, Y1
+	VMOVUPS     f32_3f800000<>+0(SB), Y3
+	VADDPS      Y3, Y1, Y1
+	VDIVPS      Y1, Y3, Y1
+	VMOVUPS     f32_3e5b33b6<>+0(SB), Y4
+	VFMADD213PS f32_3fcc422a<>+0(SB), Y2, Y4
+	VSUBPS      Y1, Y3, Y3
+	VMULPS      Y4, Y3, Y3
+	VMULPS      Y1, Y0, Y0
+	VFMADD231PS Y3, Y0, Y1
+	VMOVUPS     (CX)(SI*1), Y0
+	VMULPS      Y0, Y1, Y1
+	VMOVUPS     Y1, (AX)(SI*1)
+	ADDQ        $0x00000020, SI
+	SUBQ        $0x00000008, BX
+	JMP         whole
+
+wholeDone:
+	TESTQ       BX, BX
+	JZ          end
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        BX
+	VMOVUPS     (DI)(BX*4), Y0
+	VMASKMOVPS  (DX)(SI*1), Y0, Y1
+	VMOVUPS     f32_41200000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y1
+	VMOVUPS     f32_c1200000<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Y2
+	VFMADD213PS f32_c0135761<>+0(SB), Y3, Y2
+	VMULPS      Y1, Y2, Y2
+	VROUNDPS    $0x08, Y2, Y4
+	VSUBPS      Y4, Y2, Y2
+	VMULPS      Y2, Y2, Y5
+	VMOVUPS     f32_3aae0473<>+0(SB), Y6
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y6
+	VMOVUPS     f32_3d635b72<>+0(SB), Y7
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VMOVUPS     f32_3f317214<>+0(SB), Y7
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VCVTPS2DQ   Y4, Y4
+	VPSLLD      $0x17, Y4, Y4
+	VPADDD      Y4, Y6, Y2
+	VMOVUPS     f32_3f800000<>+0(SB), Y4
+	VADDPS      Y4, Y2, Y2
+	VDIVPS      Y2, Y4, Y2
+	VMOVUPS     f32_3e5b33b6<>+0(SB), Y5
+	VFMADD213PS f32_3fcc422a<>+0(SB), Y3, Y5
+	VSUBPS      Y2, Y4, Y4
+	VMULPS      Y5, Y4, Y4
+	VMULPS      Y2, Y1, Y1
+	VFMADD231PS Y4, Y1, Y2
+	VMASKMOVPS  (CX)(SI*1), Y0, Y1
+	VMULPS      Y1, Y2, Y2
+	VMASKMOVPS  Y2, Y0, (AX)(SI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+DATA f32_3e5b33b6<>+0(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+4(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+8(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+12(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+16(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+20(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+24(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+28(SB)/4, $0x3e5b33b6
+GLOBL f32_3e5b33b6<>(SB), RODATA|NOPTR, $32
+
+DATA f32_3fcc422a<>+0(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+4(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+8(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+12(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+16(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+20(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+24(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+28(SB)/4, $0x3fcc422a
+GLOBL f32_3fcc422a<>(SB), RODATA|NOPTR, $32
+
+// func swigluAVX2(out []float32, gate []float32, up []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·swigluAVX2(SB), NOSPLIT, $0-72
+	MOVQ out_base+0(FP), AX
+	MOVQ gate_base+24(FP), CX
+	MOVQ up_base+48(FP), DX
+	MOVQ out_len+8(FP), BX
+	XORQ SI, SI
+
+whole:
+	CMPQ        BX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (CX)(SI*1), Y0
+	VMULPS      f32_bfb8aa3b<>+0(SB), Y0, Y1
+	VMOVUPS     f32_42fc0000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y1
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VROUNDPS    $0x08, Y1, Y2
+	VSUBPS      Y2, Y1, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     f32_3aae0473<>+0(SB), Y4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y1, Y4
+	VMOVUPS     f32_3d635b72<>+0(SB), Y5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     f32_3f317214<>+0(SB), Y5
+	VFMADD213PS f32_3f800000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VCVTPS2DQ   Y2, Y2
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y4, Y1
+	VMOVUPS     f32_3f800000<>+0(SB), Y2
+	VADDPS      Y2, Y1, Y1
+	VDIVPS      Y1, Y2, Y1
+	VMOVUPS     (DX)(SI*1), Y2
+	VMULPS      Y2, Y0, Y0
+	VMULPS      Y1, Y0, Y0
+	VMOVUPS     Y0, (AX)(SI*1)
+	ADDQ        $0x00000020, SI
+	SUBQ        $0x00000008, BX
+	JMP         whole
+
+wholeDone:
+	TESTQ       BX, BX
+	JZ          end
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        BX
+	VMOVUPS     (DI)(BX*4), Y0
+	VMASKMOVPS  (CX)(SI*1), Y0, Y1
+	VMULPS      f32_bfb8aa3b<>+0(SB), Y1, Y2
+	VMOVUPS     f32_42fc0000<>+0(SB), Y3
+	VMINPS      Y2, Y3, Y2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VROUNDPS    $0x08, Y2, Y3
+	VSUBPS      Y3, Y2, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y5, Y2
+	VMOVUPS     f32_3f800000<>+0(SB), Y3
+	VADDPS      Y3, Y2, Y2
+	VDIVPS      Y2, Y3, Y2
+	VMASKMOVPS  (DX)(SI*1), Y0, Y3
+	VMULPS      Y3, Y1, Y1
+	VMULPS      Y2, Y1, Y1
+	VMASKMOVPS  Y1, Y0, (AX)(SI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+DATA f32_bfb8aa3b<>+0(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+4(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+8(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+12(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+16(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+20(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+24(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+28(SB)/4, $0xbfb8aa3b
+GLOBL f32_bfb8aa3b<>(SB), RODATA|NOPTR, $32
+
+DATA f32_42fc0000<>+0(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+4(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+8(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+12(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+16(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+20(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+24(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+28(SB)/4, $0x42fc0000
+GLOBL f32_42fc0000<>(SB), RODATA|NOPTR, $32
+
+// func swigluGradAVX2(dgate []float32, dup []float32, dout []float32, gate []float32, up []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·swigluGradAVX2(SB), NOSPLIT, $0-120
+	MOVQ dgate_base+0(FP), AX
+	MOVQ dup_base+24(FP), CX
+	MOVQ dout_base+48(FP), DX
+	MOVQ gate_base+72(FP), BX
+	MOVQ up_base+96(FP), SI
+	MOVQ dgate_len+8(FP), DI
+	XORQ R8, R8
+
+whole:
+	CMPQ        DI, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (BX)(R8*1), Y0
+	VMULPS      f32_bfb8aa3b<>+0(SB), Y0, Y1
+	VMOVUPS     f32_42fc0000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y1
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VROUNDPS    $0x08, Y1, Y2
+	VSUBPS      Y2, Y1, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     f32_3aae0473<>+0(SB), Y4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y1, Y4
+	VMOVUPS     f32_3d635b72<>+0(SB), Y5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     f32_3f317214<>+0(SB), Y5
+	VFMADD213PS f32_3f800000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VCVTPS2DQ   Y2, Y2
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y4, Y1
+	VMOVUPS     f32_3f800000<>+0(SB), Y2
+	VADDPS      Y2, Y1, Y1
+	VDIVPS      Y1, Y2, Y1
+	VMOVUPS     (SI)(R8*1), Y3
+	VMOVUPS     (DX)(R8*1), Y4
+	VSUBPS      Y1, Y2, Y2
+	VMULPS      Y1, Y4, Y4
+	VMULPS      Y4, Y3, Y3
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y4, Y0, Y4
+	VMOVUPS     Y4, (CX)(R8*1)
+	VFMADD213PS Y3, Y3, Y2
+	VMOVUPS     Y2, (AX)(R8*1)
+	ADDQ        $0x00000020, R8
+	SUBQ        $0x00000008, DI
+	JMP         whole
+
+wholeDone:
+	TESTQ       DI, DI
+	JZ          end
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        DI
+	VMOVUPS     (R9)(DI*4), Y0
+	VMASKMOVPS  (BX)(R8*1), Y0, Y1
+	VMULPS      f32_bfb8aa3b<>+0(SB), Y1, Y2
+	VMOVUPS     f32_42fc0000<>+0(SB), Y3
+	VMINPS      Y2, Y3, Y2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VROUNDPS    $0x08, Y2, Y3
+	VSUBPS      Y3, Y2, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y5, Y2
+	VMOVUPS     f32_3f800000<>+0(SB), Y3
+	VADDPS      Y3, Y2, Y2
+	VDIVPS      Y2, Y3, Y2
+	VMASKMOVPS  (SI)(R8*1), Y0, Y4
+	VMASKMOVPS  (DX)(R8*1), Y0, Y5
+	VSUBPS      Y2, Y3, Y3
+	VMULPS      Y2, Y5, Y5
+	VMULPS      Y5, Y4, Y4
+	VMULPS      Y1, Y3, Y3
+	VMULPS      Y5, Y1, Y5
+	VMASKMOVPS  Y5, Y0, (CX)(R8*1)
+	VFMADD213PS Y4, Y4, Y3
+	VMASKMOVPS  Y3, Y0, (AX)(R8*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func adamWAVX2(param []float32, m []float32, v []float32, grad []float32, s *[8]float32)
+// Requires: AVX, FMA3
+TEXT ·adamWAVX2(SB), NOSPLIT, $0-104
+	MOVQ         param_base+0(FP), AX
+	MOVQ         m_base+24(FP), CX
+	MOVQ         v_base+48(FP), DX
+	MOVQ         grad_base+72(FP), BX
+	MOVQ         s+96(FP), SI
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS 4(SI), Y1
+	VBROADCASTSS 8(SI), Y2
+	VBROADCASTSS 12(SI), Y3
+	VBROADCASTSS 16(SI), Y4
+	VBROADCASTSS 20(SI), Y5
+	VBROADCASTSS 24(SI), Y6
+	VBROADCASTSS 28(SI), Y7
+	MOVQ         param_len+8(FP), SI
+	XORQ         DI, DI
+
+whole:
+	CMPQ         SI, $0x00000008
+	JL           wholeDone
+	VMOVUPS      (BX)(DI*1), Y8
+	VMOVUPS      (CX)(DI*1), Y9
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y7, Y8, Y8
+	VSUBPS       Y9, Y8, Y11
+	VFMADD231PS  Y11, Y1, Y9
+	VMOVUPS      Y9, (CX)(DI*1)
+	VMULPS       Y8, Y8, Y8
+	VSUBPS       Y10, Y8, Y8
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      Y10, (DX)(DI*1)
+	VMULPS       Y6, Y10, Y10
+	VSQRTPS      Y10, Y10
+	VADDPS       Y3, Y10, Y10
+	VMULPS       Y5, Y9, Y9
+	VDIVPS       Y10, Y9, Y9
+	VMOVUPS      (AX)(DI*1), Y8
+	VFMADD231PS  Y4, Y8, Y9
+	VFNMADD231PS Y0, Y9, Y8
+	VMOVUPS      Y8, (AX)(DI*1)
+	ADDQ         $0x00000020, DI
+	SUBQ         $0x00000008, SI
+	JMP          whole
+
+wholeDone:
+	TESTQ        SI, SI
+	JZ           end
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         SI
+	VMOVUPS      (R8)(SI*4), Y8
+	VMASKMOVPS   (BX)(DI*1), Y8, Y9
+	VMASKMOVPS   (CX)(DI*1), Y8, Y10
+	VMASKMOVPS   (DX)(DI*1), Y8, Y11
+	VMULPS       Y7, Y9, Y9
+	VSUBPS       Y10, Y9, Y7
+	VFMADD231PS  Y7, Y1, Y10
+	VMASKMOVPS   Y10, Y8, (CX)(DI*1)
+	VMULPS       Y9, Y9, Y9
+	VSUBPS       Y11, Y9, Y9
+	VFMADD231PS  Y9, Y2, Y11
+	VMASKMOVPS   Y11, Y8, (DX)(DI*1)
+	VMULPS       Y6, Y11, Y11
+	VSQRTPS      Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VMULPS       Y5, Y10, Y10
+	VDIVPS       Y11, Y10, Y10
+	VMASKMOVPS   (AX)(DI*1), Y8, Y1
+	VFMADD231PS  Y4, Y1, Y10
+	VFNMADD231PS Y0, Y10, Y1
+	VMASKMOVPS   Y1, Y8, (AX)(DI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func normAVX2(out []float32, x []float32, w []float32, b []float32, mean float32, rstd float32)
+// Requires: AVX, FMA3
+TEXT ·normAVX2(SB), NOSPLIT, $0-104
+	MOVQ         out_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         w_base+48(FP), DX
+	MOVQ         b_base+72(FP), BX
+	VBROADCASTSS mean+96(FP), Y0
+	VBROADCASTSS rstd+100(FP), Y1
+	MOVQ         out_len+8(FP), SI
+	XORQ         DI, DI
+
+whole:
+	CMPQ        SI, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (CX)(DI*1), Y2
+	VSUBPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VMOVUPS     (BX)(DI*1), Y3
+	VMOVUPS     (DX)(DI*1), Y4
+	VFMADD213PS Y3, Y4, Y2
+	VMOVUPS     Y2, (AX)(DI*1)
+	ADDQ        $0x00000020, DI
+	SUBQ        $0x00000008, SI
+	JMP         whole
+
+wholeDone:
+	TESTQ       SI, SI
+	JZ          end
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        SI
+	VMOVUPS     (R8)(SI*4), Y2
+	VMASKMOVPS  (CX)(DI*1), Y2, Y3
+	VSUBPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VMASKMOVPS  (BX)(DI*1), Y2, Y0
+	VMASKMOVPS  (DX)(DI*1), Y2, Y1
+	VFMADD213PS Y0, Y1, Y3
+	VMASKMOVPS  Y3, Y2, (AX)(DI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func normSumsAVX2(dout []float32, x []float32, w []float32, mean float32, rstd float32) (plain float32, weighted float32)
+// Requires: AVX, FMA3, SSE
+TEXT ·normSumsAVX2(SB), NOSPLIT, $0-88
+	MOVQ         dout_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         w_base+48(FP), DX
+	VBROADCASTSS mean+72(FP), Y0
+	VBROADCASTSS rstd+76(FP), Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         dout_len+8(FP), BX
+	XORQ         SI, SI
+
+many:
+	CMPQ        BX, $0x00000020
+	JL          manyDone
+	VMOVUPS     (CX)(SI*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y1, Y10, Y10
+	VMOVUPS     (AX)(SI*1), Y11
+	VMOVUPS     (DX)(SI*1), Y12
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y2, Y2
+	VFMADD231PS Y10, Y11, Y6
+	VMOVUPS     32(CX)(SI*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y1, Y10, Y10
+	VMOVUPS     32(AX)(SI*1), Y11
+	VMOVUPS     32(DX)(SI*1), Y12
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y3, Y3
+	VFMADD231PS Y10, Y11, Y7
+	VMOVUPS     64(CX)(SI*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y1, Y10, Y10
+	VMOVUPS     64(AX)(SI*1), Y11
+	VMOVUPS     64(DX)(SI*1), Y12
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y4, Y4
+	VFMADD231PS Y10, Y11, Y8
+	VMOVUPS     96(CX)(SI*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y1, Y10, Y10
+	VMOVUPS     96(AX)(SI*1), Y11
+	VMOVUPS     96(DX)(SI*1), Y12
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y5, Y5
+	VFMADD231PS Y10, Y11, Y9
+	ADDQ        $0x00000080, SI
+	SUBQ        $0x00000020, BX
+	JMP         many
+
+manyDone:
+whole:
+	CMPQ        BX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (CX)(SI*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y1, Y10, Y10
+	VMOVUPS     (AX)(SI*1), Y11
+	VMOVUPS     (DX)(SI*1), Y12
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y2, Y2
+	VFMADD231PS Y10, Y11, Y6
+	ADDQ        $0x00000020, SI
+	SUBQ        $0x00000008, BX
+	JMP         whole
+
+wholeDone:
+	TESTQ       BX, BX
+	JZ          end
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        BX
+	VMOVUPS     (DI)(BX*4), Y10
+	VMASKMOVPS  (CX)(SI*1), Y10, Y11
+	VSUBPS      Y0, Y11, Y11
+	VMULPS      Y1, Y11, Y11
+	VMASKMOVPS  (AX)(SI*1), Y10, Y0
+	VMASKMOVPS  (DX)(SI*1), Y10, Y1
+	VMULPS      Y1, Y0, Y0
+	VADDPS      Y0, Y2, Y2
+	VFMADD231PS Y11, Y0, Y6
+
+end:
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VMOVHLPS     X0, X0, X2
+	VADDPS       X2, X0, X0
+	VMOVSHDUP    X0, X2
+	VADDSS       X2, X0, X0
+	MOVSS        X0, plain+80(FP)
+	VADDPS       Y7, Y6, Y6
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X0
+	VADDPS       X6, X0, X0
+	VMOVHLPS     X0, X0, X6
+	VADDPS       X6, X0, X0
+	VMOVSHDUP    X0, X6
+	VADDSS       X6, X0, X0
+	MOVSS        X0, weighted+84(FP)
+	VZEROUPPER
+	RET
+
+// func normGradAVX2(dx []float32, base []float32, dout []float32, x []float32, w []float32, s *[4]float32)
+// Requires: AVX, FMA3
+TEXT ·normGradAVX2(SB), NOSPLIT, $0-128
+	MOVQ         dx_base+0(FP), AX
+	MOVQ         base_base+24(FP), CX
+	MOVQ         dout_base+48(FP), DX
+	MOVQ         x_base+72(FP), BX
+	MOVQ         w_base+96(FP), SI
+	MOVQ         s+120(FP), DI
+	VBROADCASTSS (DI), Y0
+	VBROADCASTSS 4(DI), Y1
+	VBROADCASTSS 8(DI), Y2
+	VBROADCASTSS 12(DI), Y3
+	MOVQ         dx_len+8(FP), DI
+	XORQ         R8, R8
+
+whole:
+	CMPQ         DI, $0x00000008
+	JL           wholeDone
+	VMOVUPS      (BX)(R8*1), Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VMOVUPS      (DX)(R8*1), Y5
+	VMOVUPS      (SI)(R8*1), Y6
+	VFMSUB132PS  Y6, Y2, Y5
+	VFNMADD231PS Y4, Y3, Y5
+	VMOVUPS      (CX)(R8*1), Y4
+	VFMADD231PS  Y5, Y1, Y4
+	VMOVUPS      Y4, (AX)(R8*1)
+	ADDQ         $0x00000020, R8
+	SUBQ         $0x00000008, DI
+	JMP          whole
+
+wholeDone:
+	TESTQ        DI, DI
+	JZ           end
+	LEAQ         masks<>+32(SB), R9
+	NEGQ         DI
+	VMOVUPS      (R9)(DI*4), Y4
+	VMASKMOVPS   (BX)(R8*1), Y4, Y5
+	VSUBPS       Y0, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VMASKMOVPS   (DX)(R8*1), Y4, Y0
+	VMASKMOVPS   (SI)(R8*1), Y4, Y6
+	VFMSUB132PS  Y6, Y2, Y0
+	VFNMADD231PS Y5, Y3, Y0
+	VMASKMOVPS   (CX)(R8*1), Y4, Y2
+	VFMADD231PS  Y0, Y1, Y2
+	VMASKMOVPS   Y2, Y4, (AX)(R8*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func normWeightGradAVX2(dw []float32, db []float32, dout []float32, x []float32, mean float32, rstd float32)
+// Requires: AVX, FMA3
+TEXT ·normWeightGradAVX2(SB), NOSPLIT, $0-104
+	MOVQ         dw_base+0(FP), AX
+	MOVQ         db_base+24(FP), CX
+	MOVQ         dout_base+48(FP), DX
+	MOVQ         x_base+72(FP), BX
+	VBROADCASTSS mean+96(FP), Y0
+	VBROADCASTSS rstd+100(FP), Y1
+	MOVQ         dw_len+8(FP), SI
+	XORQ         DI, DI
+
+whole:
+	CMPQ        SI, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (BX)(DI*1), Y2
+	VSUBPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VMOVUPS     (DX)(DI*1), Y3
+	VMOVUPS     (AX)(DI*1), Y4
+	VMOVUPS     (CX)(DI*1), Y5
+	VFMADD231PS Y2, Y3, Y4
+	VADDPS      Y3, Y5, Y5
+	VMOVUPS     Y4, (AX)(DI*1)
+	VMOVUPS     Y5, (CX)(DI*1)
+	ADDQ        $0x00000020, DI
+	SUBQ        $0x00000008, SI
+	JMP         whole
+
+wholeDone:
+	TESTQ       SI, SI
+	JZ          end
+	LEAQ        masks<>+32(SB), R8
+	NEGQ        SI
+	VMOVUPS     (R8)(SI*4), Y2
+	VMASKMOVPS  (BX)(DI*1), Y2, Y3
+	VSUBPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VMASKMOVPS  (DX)(DI*1), Y2, Y0
+	VMASKMOVPS  (AX)(DI*1), Y2, Y1
+	VMASKMOVPS  (CX)(DI*1), Y2, Y4
+	VFMADD231PS Y3, Y0, Y1
+	VADDPS      Y0, Y4, Y4
+	VMASKMOVPS  Y1, Y2, (AX)(DI*1)
+	VMASKMOVPS  Y4, Y2, (CX)(DI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func softmaxAVX2(x []float32, least float32) (top float32, sum float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·softmaxAVX2(SB), NOSPLIT, $0-40
+	MOVQ         x_base+0(FP), AX
+	VBROADCASTSS least+24(FP), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+
+topwhole:
+	CMPQ    CX, $0x00000008
+	JL      topwholeDone
+	VMOVUPS (AX)(DX*1), Y2
+	VMAXPS  Y2, Y1, Y1
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, CX
+	JMP     topwhole
+
+topwholeDone:
+	TESTQ      CX, CX
+	JZ         topend
+	LEAQ       masks<>+32(SB), BX
+	NEGQ       CX
+	VMOVUPS    (BX)(CX*4), Y2
+	VMASKMOVPS (AX)(DX*1), Y2, Y3
+	VBLENDVPS  Y2, Y3, Y0, Y3
+	VMAXPS     Y3, Y1, Y1
+
+topend:
+	VEXTRACTF128 $0x01, Y1, X0
+	VMAXPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VMAXSS       X1, X0, X0
+	MOVSS        X0, top+32(FP)
+	VBROADCASTSS X0, Y1
+	VXORPS       Y0, Y0, Y0
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+
+expwhole:
+	CMPQ        CX, $0x00000008
+	JL          expwholeDone
+	VMOVUPS     (AX)(DX*1), Y2
+	VSUBPS      Y1, Y2, Y2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VROUNDPS    $0x08, Y2, Y3
+	VSUBPS      Y3, Y2, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y5, Y2
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y2, (AX)(DX*1)
+	ADDQ        $0x00000020, DX
+	SUBQ        $0x00000008, CX
+	JMP         expwhole
+
+expwholeDone:
+	TESTQ       CX, CX
+	JZ          expend
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        CX
+	VMOVUPS     (BX)(CX*4), Y2
+	VMASKMOVPS  (AX)(DX*1), Y2, Y3
+	VSUBPS      Y1, Y3, Y3
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y1
+	VMAXPS      Y3, Y1, Y3
+	VROUNDPS    $0x08, Y3, Y1
+	VSUBPS      Y1, Y3, Y3
+	VMULPS      Y3, Y3, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y1, Y5, Y3
+	VANDPS      Y2, Y3, Y3
+	VADDPS      Y3, Y0, Y0
+	VMASKMOVPS  Y3, Y2, (AX)(DX*1)
+
+expend:
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	MOVSS        X1, sum+36(FP)
+	VZEROUPPER
+	RET
+
 // func softmaxGradAVX2(p []float32, dp []float32, lse float32, delta float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-56
@@ -1253,11 +1439,13 @@ TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-56
 	XORQ         BX, BX
 
 whole:
-	CMPQ        DX, $0x08
-	JL          rest
+	CMPQ        DX, $0x00000008
+	JL          wholeDone
 	VMOVUPS     (AX)(BX*1), Y2
 	VMOVUPS     (CX)(BX*1), Y3
 	VSUBPS      Y0, Y2, Y2
+	VMOVUPS     f32_42fc0000<>+0(SB), Y4
+	VMINPS      Y2, Y4, Y2
 	VMOVUPS     f32_c2fc0000<>+0(SB), Y4
 	VMAXPS      Y2, Y4, Y2
 	VROUNDPS    $0x08, Y2, Y4
@@ -1278,11 +1466,11 @@ whole:
 	VMULPS      Y2, Y3, Y3
 	VMOVUPS     Y2, (AX)(BX*1)
 	VMOVUPS     Y3, (CX)(BX*1)
-	ADDQ        $0x20, BX
-	SUBQ        $0x08, DX
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
 	JMP         whole
 
-rest:
+wholeDone:
 	TESTQ       DX, DX
 	JZ          end
 	LEAQ        masks<>+32(SB), SI
@@ -1291,6 +1479,8 @@ rest:
 	VMASKMOVPS  (AX)(BX*1), Y2, Y3
 	VMASKMOVPS  (CX)(BX*1), Y2, Y4
 	VSUBPS      Y0, Y3, Y3
+	VMOVUPS     f32_42fc0000<>+0(SB), Y0
+	VMINPS      Y3, Y0, Y3
 	VMOVUPS     f32_c2fc0000<>+0(SB), Y0
 	VMAXPS      Y3, Y0, Y3
 	VROUNDPS    $0x08, Y3, Y0
@@ -1326,17 +1516,17 @@ TEXT ·axpyAVX2(SB), NOSPLIT, $0-52
 	XORQ         BX, BX
 
 whole:
-	CMPQ        DX, $0x08
-	JL          rest
+	CMPQ        DX, $0x00000008
+	JL          wholeDone
 	VMOVUPS     (AX)(BX*1), Y1
 	VMOVUPS     (CX)(BX*1), Y2
 	VFMADD231PS Y2, Y0, Y1
 	VMOVUPS     Y1, (AX)(BX*1)
-	ADDQ        $0x20, BX
-	SUBQ        $0x08, DX
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
 	JMP         whole
 
-rest:
+wholeDone:
 	TESTQ       DX, DX
 	JZ          end
 	LEAQ        masks<>+32(SB), SI
@@ -1361,16 +1551,16 @@ TEXT ·timesAVX2(SB), NOSPLIT, $0-52
 	XORQ         BX, BX
 
 whole:
-	CMPQ    DX, $0x08
-	JL      rest
+	CMPQ    DX, $0x00000008
+	JL      wholeDone
 	VMOVUPS (CX)(BX*1), Y1
 	VMULPS  Y0, Y1, Y1
 	VMOVUPS Y1, (AX)(BX*1)
-	ADDQ    $0x20, BX
-	SUBQ    $0x08, DX
+	ADDQ    $0x00000020, BX
+	SUBQ    $0x00000008, DX
 	JMP     whole
 
-rest:
+wholeDone:
 	TESTQ      DX, DX
 	JZ         end
 	LEAQ       masks<>+32(SB), SI
@@ -1381,5 +1571,68 @@ rest:
 	VMASKMOVPS Y2, Y1, (AX)(BX*1)
 
 end:
+	VZEROUPPER
+	RET
+
+// func rotateAVX2(x []float32, cos []float32, sin []float32, sign float32)
+// Requires: AVX, FMA3
+TEXT ·rotateAVX2(SB), NOSPLIT, $0-76
+	MOVQ         x_base+0(FP), AX
+	MOVQ         cos_base+24(FP), CX
+	MOVQ         sin_base+48(FP), DX
+	VBROADCASTSS sign+72(FP), Y0
+	MOVQ         x_len+8(FP), BX
+	MOVQ         cos_len+32(FP), SI
+	LEAQ         (AX)(SI*4), DI
+
+head:
+	SUBQ SI, BX
+	SUBQ SI, BX
+	JL   done
+	MOVQ cos_len+32(FP), R8
+	XORQ R9, R9
+
+pairswhole:
+	CMPQ        R8, $0x00000008
+	JL          pairswholeDone
+	VMOVUPS     (CX)(R9*1), Y1
+	VMOVUPS     (DX)(R9*1), Y2
+	VMOVUPS     (AX)(R9*1), Y3
+	VMOVUPS     (DI)(R9*1), Y4
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y2, Y4, Y5
+	VFMSUB231PS Y1, Y3, Y5
+	VMULPS      Y2, Y3, Y2
+	VFMADD231PS Y1, Y4, Y2
+	VMOVUPS     Y5, (AX)(R9*1)
+	VMOVUPS     Y2, (DI)(R9*1)
+	ADDQ        $0x00000020, R9
+	SUBQ        $0x00000008, R8
+	JMP         pairswhole
+
+pairswholeDone:
+	TESTQ       R8, R8
+	JZ          pairsend
+	LEAQ        masks<>+32(SB), R10
+	NEGQ        R8
+	VMOVUPS     (R10)(R8*4), Y1
+	VMASKMOVPS  (CX)(R9*1), Y1, Y2
+	VMASKMOVPS  (DX)(R9*1), Y1, Y3
+	VMASKMOVPS  (AX)(R9*1), Y1, Y4
+	VMASKMOVPS  (DI)(R9*1), Y1, Y5
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y3, Y5, Y6
+	VFMSUB231PS Y2, Y4, Y6
+	VMULPS      Y3, Y4, Y3
+	VFMADD231PS Y2, Y5, Y3
+	VMASKMOVPS  Y6, Y1, (AX)(R9*1)
+	VMASKMOVPS  Y3, Y1, (DI)(R9*1)
+
+pairsend:
+	LEAQ (AX)(SI*8), AX
+	LEAQ (DI)(SI*8), DI
+	JMP  head
+
+done:
 	VZEROUPPER
 	RET

@@ -12,17 +12,17 @@ func (d *Device) rope(c kernels.Call) {
 	d.rows(n, heads*channels, func(from, to int) {
 		for row := from; row < to; row++ {
 			at := (start + row%positions) * half
-			for head := range heads {
-				pairs := x[row*width+head*channels:][:channels]
-				d.v.rotate(pairs[:half], pairs[half:], cos[at:at+half], sin[at:at+half], sign)
-			}
+			d.v.rotate(x[row*width:][:heads*channels], cos[at:at+half], sin[at:at+half], sign)
 		}
 	})
 }
 
-func rotateGeneric(low, high, cos, sin []float32, sign float32) {
-	for i, c := range cos {
-		s := sin[i] * sign
-		low[i], high[i] = low[i]*c-high[i]*s, high[i]*c+low[i]*s
+func rotateGeneric(x, cos, sin []float32, sign float32) {
+	half := len(cos)
+	for ; len(x) > 0; x = x[2*half:] {
+		for i, c := range cos {
+			s, low, high := sin[i]*sign, x[i], x[i+half]
+			x[i], x[i+half] = low*c-high*s, high*c+low*s
+		}
 	}
 }

@@ -27,8 +27,8 @@ type variant struct {
 	add   func(out, x, y []float32)
 	scale func(x []float32, s float32)
 
-	// exp computes out = exp(x*scale - shift) and gives the sum.
-	exp func(out, x []float32, scale, shift float32) float32
+	// powers computes out = 2^((x-shift)*scale), for powers of at most 126, and gives the sum.
+	powers func(out, x []float32, scale, shift float32) float32
 
 	// softmax finds top, the largest of x and least, and computes x = 2^(x-top) and the sum.
 	softmax func(x []float32, least float32) (top, sum float32)
@@ -43,9 +43,9 @@ type variant struct {
 	swiglu func(out, gate, up []float32)
 	// swigluGrad computes the gradients of gate and up; dgate may be gate and dup up.
 	swigluGrad func(dgate, dup, dout, gate, up []float32)
-	// rotate turns the pairs (low, high) by the angles whose cosines and sines are given;
-	// sign -1 turns back.
-	rotate func(low, high, cos, sin []float32, sign float32)
+	// rotate turns the pairs (x[i], x[i+half]) of each 2*half floats of x by the angles
+	// whose cosines and sines are given, half of them; sign -1 turns back.
+	rotate func(x, cos, sin []float32, sign float32)
 	// narrow and widen convert to and from BF16.
 	narrow func(out []uint16, x []float32)
 	widen  func(out []float32, x []uint16)

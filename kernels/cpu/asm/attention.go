@@ -12,24 +12,7 @@ func attention() {
 	softmax()
 	softmaxGrad()
 	axpy()
-}
-
-// exp2 replaces x, at most 126, by 2^x: the algorithm of exp2Generic in package cpu. NaN
-// stays NaN as in clamp.
-func exp2(x reg.VecVirtual) {
-	low, n := YMM(), YMM()
-	VMOVUPS(constant(-126), low)
-	VMAXPS(x, low, x)
-	VROUNDPS(Imm(8), x, n) // to nearest
-	VSUBPS(n, x, x)
-	square := YMM()
-	VMULPS(x, x, square)
-	sum := line(0.0013276472454890609, 0.009675540961325169, x)
-	VFMADD213PS(line(0.05550713092088699, 0.24022120237350464, x), square, sum)
-	VFMADD213PS(line(0.6931469440460205, 1, x), square, sum)
-	VCVTPS2DQ(n, n)
-	VPSLLD(Imm(23), n, n)
-	VPADDD(n, sum, x) // multiplies by 2^n
+	rotate()
 }
 
 func softmax() {
@@ -52,6 +35,7 @@ func softmax() {
 	pass("exp", "x", func(l lanes) {
 		v := l.load(x)
 		VSUBPS(top, v, v)
+		atLeast(-126, v)
 		exp2(v)
 		l.drop(v)
 		VADDPS(v, sum, sum)
@@ -81,6 +65,7 @@ func softmaxGrad() {
 	loop("p", func(l lanes) {
 		v, d := l.load(p), l.load(dp)
 		VSUBPS(lse, v, v)
+		clamp(v, -126, 126)
 		exp2(v)
 		VSUBPS(delta, d, d)
 		VMULPS(v, d, d)
@@ -124,5 +109,35 @@ func maximum() {
 		VMAXPS(top, v, top)
 	})
 	Store(highest(top), ReturnIndex(0))
+	end()
+}
+
+func rotate() {
+	begin("rotateAVX2", "func(x, cos, sin []float32, sign float32)",
+		"turns the pairs (x[i], x[i+half]) of each 2*half floats of x, with half the length of cos and sin.")
+	low, cos, sin := slice("x"), slice("cos"), slice("sin")
+	sign := scalar("sign")
+	left, half := Load(Param("x").Len(), GP64()), Load(Param("cos").Len(), GP64())
+	high := GP64()
+	LEAQ(Mem{Base: low, Index: half, Scale: 4}, high)
+	Label("head")
+	SUBQ(half, left)
+	SUBQ(half, left)
+	JL(LabelRef("done"))
+	pass("pairs", "cos", func(l lanes) {
+		c, s, x, y := l.load(cos), l.load(sin), l.load(low), l.load(high)
+		VMULPS(sign, s, s)
+		a, b := YMM(), YMM()
+		VMULPS(s, y, a)
+		VFMSUB231PS(c, x, a)
+		VMULPS(s, x, b)
+		VFMADD231PS(c, y, b)
+		l.store(a, low)
+		l.store(b, high)
+	})
+	LEAQ(Mem{Base: low, Index: half, Scale: 8}, low)
+	LEAQ(Mem{Base: high, Index: half, Scale: 8}, high)
+	JMP(LabelRef("head"))
+	Label("done")
 	end()
 }

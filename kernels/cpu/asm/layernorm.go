@@ -38,15 +38,15 @@ func normSums() {
 		"gives the sums of dout*w and of dout*w*(x-mean)*rstd.")
 	dout, x, w := slice("dout"), slice("x"), slice("w")
 	mean, rstd := scalar("mean"), scalar("rstd")
-	plain, weighted := zero(), zero()
-	loop("dout", func(l lanes) {
+	plain, weighted := zeros(), zeros()
+	unrolled("", "dout", len(plain), func(l lanes, k int) {
 		v, g := normalized(l, x, mean, rstd), l.load(dout)
 		VMULPS(l.load(w), g, g) // zero past the end
-		VADDPS(g, plain, plain)
-		VFMADD231PS(v, g, weighted)
+		VADDPS(g, plain[k], plain[k])
+		VFMADD231PS(v, g, weighted[k])
 	})
-	Store(fold(plain), Return("plain"))
-	Store(fold(weighted), Return("weighted"))
+	Store(plain.total(), Return("plain"))
+	Store(weighted.total(), Return("weighted"))
 	end()
 }
 

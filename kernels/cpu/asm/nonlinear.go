@@ -11,6 +11,7 @@ import (
 func nonlinear() {
 	exponential()
 	gelu()
+	swiglu()
 	adamW()
 }
 
@@ -24,21 +25,17 @@ func clamp(x reg.VecVirtual, low, high float32) {
 	VMAXPS(x, bound, x)
 }
 
-// exp replaces x by exp(x): the algorithm of exp32 in package cpu, with the polynomial
-// in Estrin's order, which has half the latency of Horner's.
-func exp(x reg.VecVirtual) {
-	clamp(x, -87.3, 88.3)
-	n := YMM()
-	VMULPS(constant(math.Log2E), x, n)
-	VROUNDPS(Imm(8), n, n) // to nearest
-	VFNMADD231PS(constant(0.693359375), n, x)
-	VFNMADD231PS(constant(-2.12194440e-4), n, x)
-	square := YMM()
+// exp2 replaces x, which must lie in [-126, 126], by 2^x: the algorithm of exp2Generic in
+// package cpu, with the polynomial in Estrin's order, which has half the latency of
+// Horner's.
+func exp2(x reg.VecVirtual) {
+	n, square := YMM(), YMM()
+	VROUNDPS(Imm(8), x, n) // to nearest
+	VSUBPS(n, x, x)
 	VMULPS(x, x, square)
-	sum := line(1.9875691500e-4, 1.3981999507e-3, x)
-	for _, c := range [][2]float32{{8.3334519073e-3, 4.1665795894e-2}, {1.6666665459e-1, 5.0000001201e-1}, {1, 1}} {
-		VFMADD213PS(line(c[0], c[1], x), square, sum)
-	}
+	sum := line(0.0013276472454890609, 0.009675540961325169, x)
+	VFMADD213PS(line(0.05550713092088699, 0.24022120237350464, x), square, sum)
+	VFMADD213PS(line(0.6931469440460205, 1, x), square, sum)
 	VCVTPS2DQ(n, n)
 	VPSLLD(Imm(23), n, n)
 	VPADDD(n, sum, x) // multiplies by 2^n
@@ -52,15 +49,24 @@ func line(a, b float32, x reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
+// atLeast limits x from below like clamp.
+func atLeast(low float32, x reg.VecVirtual) {
+	bound := YMM()
+	VMOVUPS(constant(low), bound)
+	VMAXPS(x, bound, x)
+}
+
 func exponential() {
-	begin("expAVX2", "func(out, x []float32, scale, shift float32) float32", "computes out = exp(x*scale - shift) and gives its sum.")
+	begin("exp2AVX2", "func(out, x []float32, scale, shift float32) float32", "computes out = 2^((x-shift)*scale), for powers of at most 126, and gives its sum.")
 	out, x := slice("out"), slice("x")
 	scale, shift := scalar("scale"), scalar("shift")
 	sum := zero()
 	loop("out", func(l lanes) {
 		v := l.load(x)
-		VFMSUB213PS(shift, scale, v)
-		exp(v)
+		VSUBPS(shift, v, v)
+		VMULPS(scale, v, v)
+		atLeast(-126, v)
+		exp2(v)
 		l.drop(v)
 		VADDPS(v, sum, sum)
 		l.store(v, out)
@@ -69,27 +75,32 @@ func exponential() {
 	end()
 }
 
+// logistic replaces x by 1/(1+2^x), for x in [-126, 126], and gives a vector of ones.
+func logistic(x reg.VecVirtual) (one reg.VecVirtual) {
+	exp2(x)
+	one = YMM()
+	VMOVUPS(constant(1), one)
+	VADDPS(one, x, x)
+	VDIVPS(x, one, x)
+	return one
+}
+
 // Constants of GELU as in package cpu.
 const (
 	geluTwoRootPi = 1.5957691216057308
 	geluCube      = 0.044715
-	geluLimit     = 15
+	geluLimit     = 10
 )
 
 // gate gives sigmoid(2u) of the limited x and x^2.
-func gate(x reg.VecVirtual) (s, square reg.VecVirtual) {
+func gate(x reg.VecVirtual) (s, square, one reg.VecVirtual) {
 	clamp(x, -geluLimit, geluLimit)
 	s, square = YMM(), YMM()
 	VMULPS(x, x, square)
-	VMOVUPS(constant(-geluTwoRootPi*geluCube), s)
-	VFMADD213PS(constant(-geluTwoRootPi), square, s)
+	VMOVUPS(constant(-geluTwoRootPi*geluCube*math.Log2E), s)
+	VFMADD213PS(constant(-geluTwoRootPi*math.Log2E), square, s)
 	VMULPS(x, s, s)
-	exp(s)
-	one := YMM()
-	VMOVUPS(constant(1), one)
-	VADDPS(one, s, s)
-	VDIVPS(s, one, s)
-	return s, square
+	return s, square, logistic(s)
 }
 
 func gelu() {
@@ -98,7 +109,7 @@ func gelu() {
 	loop("out", func(l lanes) {
 		v, limited := l.load(x), YMM()
 		VMOVAPS(v, limited)
-		s, _ := gate(limited)
+		s, _, _ := gate(limited)
 		VMULPS(v, s, s)
 		l.store(s, out)
 	})
@@ -109,17 +120,56 @@ func gelu() {
 	x = slice("x")
 	loop("dx", func(l lanes) {
 		v := l.load(x)
-		s, square := gate(v)
-		slope, rest := YMM(), YMM()
+		s, square, rest := gate(v)
+		slope := YMM()
 		VMOVUPS(constant(3*geluTwoRootPi*geluCube), slope)
 		VFMADD213PS(constant(geluTwoRootPi), square, slope)
-		VMOVUPS(constant(1), rest)
 		VSUBPS(s, rest, rest)
 		VMULPS(slope, rest, rest)
 		VMULPS(s, v, v)
 		VFMADD231PS(rest, v, s) // s + x*s*(1-s)*slope
 		VMULPS(l.load(dout), s, s)
 		l.store(s, dx)
+	})
+	end()
+}
+
+// sigmoid gives 1/(1+exp(-x)) and a vector of ones.
+func sigmoid(x reg.VecVirtual) (s, one reg.VecVirtual) {
+	s = YMM()
+	VMULPS(constant(-math.Log2E), x, s)
+	clamp(s, -126, 126)
+	return s, logistic(s)
+}
+
+func swiglu() {
+	begin("swigluAVX2", "func(out, gate, up []float32)", "computes out = gate*sigmoid(gate)*up.")
+	out, gate, up := slice("out"), slice("gate"), slice("up")
+	loop("out", func(l lanes) {
+		g := l.load(gate)
+		s, _ := sigmoid(g)
+		VMULPS(l.load(up), g, g)
+		VMULPS(s, g, g)
+		l.store(g, out)
+	})
+	end()
+
+	begin("swigluGradAVX2", "func(dgate, dup, dout, gate, up []float32)",
+		"computes dup = dout*gate*s and dgate = dout*up*(s + gate*s*(1-s)) with s = sigmoid(gate).")
+	dgate, dup, dout := slice("dgate"), slice("dup"), slice("dout")
+	gate, up = slice("gate"), slice("up")
+	loop("dgate", func(l lanes) {
+		g := l.load(gate)
+		s, rest := sigmoid(g)
+		u, d := l.load(up), l.load(dout)
+		VSUBPS(s, rest, rest)
+		VMULPS(s, d, d)       // dout*s
+		VMULPS(d, u, u)       // dout*s*up
+		VMULPS(g, rest, rest) // gate*(1-s)
+		VMULPS(d, g, d)
+		l.store(d, dup)
+		VFMADD213PS(u, u, rest)
+		l.store(rest, dgate)
 	})
 	end()
 }

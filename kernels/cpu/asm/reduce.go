@@ -35,30 +35,30 @@ func reductions() {
 func sums() {
 	begin("sumAVX2", "func(x []float32) float32", "is the sum of x.")
 	x := slice("x")
-	sum := zero()
-	loop("x", func(l lanes) { VADDPS(l.load(x), sum, sum) })
-	Store(fold(sum), ReturnIndex(0))
+	sum := zeros()
+	unrolled("", "x", len(sum), func(l lanes, k int) { VADDPS(l.load(x), sum[k], sum[k]) })
+	Store(sum.total(), ReturnIndex(0))
 	end()
 
 	begin("dotAVX2", "func(x, y []float32) float32", "is the sum of x*y.")
 	x = slice("x")
 	y := slice("y")
-	dot := zero()
-	loop("x", func(l lanes) { VFMADD231PS(l.load(y), l.load(x), dot) })
-	Store(fold(dot), ReturnIndex(0))
+	sum = zeros()
+	unrolled("", "x", len(sum), func(l lanes, k int) { VFMADD231PS(l.load(y), l.load(x), sum[k]) })
+	Store(sum.total(), ReturnIndex(0))
 	end()
 
 	begin("deviationAVX2", "func(x []float32, mean float32) float32", "is the sum of (x-mean)^2.")
 	x = slice("x")
 	mean := scalar("mean")
-	squares := zero()
-	loop("x", func(l lanes) {
+	sum = zeros()
+	unrolled("", "x", len(sum), func(l lanes, k int) {
 		v := l.load(x)
 		VSUBPS(mean, v, v)
 		l.drop(v)
-		VFMADD231PS(v, v, squares)
+		VFMADD231PS(v, v, sum[k])
 	})
-	Store(fold(squares), ReturnIndex(0))
+	Store(sum.total(), ReturnIndex(0))
 	end()
 }
 
@@ -66,16 +66,19 @@ func sums() {
 func sumSquares() {
 	begin("sumSquaresAVX2", "func(x []float32) float64", "is the sum of x^2 in float64.")
 	x := slice("x")
-	low, high := zero(), zero()
-	loop("x", func(l lanes) {
+	sums := zeros()
+	unrolled("", "x", len(sums)/2, func(l lanes, k int) {
 		v := l.load(x)
 		half, wide := XMM(), YMM()
 		VEXTRACTF128(Imm(1), v, half)
 		VCVTPS2PD(v.AsX(), wide)
-		VFMADD231PD(wide, wide, low)
+		VFMADD231PD(wide, wide, sums[2*k])
 		VCVTPS2PD(half, wide)
-		VFMADD231PD(wide, wide, high)
+		VFMADD231PD(wide, wide, sums[2*k+1])
 	})
+	VADDPD(sums[0], sums[1], sums[1])
+	VADDPD(sums[2], sums[3], sums[3])
+	low, high := sums[1], sums[3]
 	VADDPD(low, high, high)
 	upper := XMM()
 	VEXTRACTF128(Imm(1), high, upper)

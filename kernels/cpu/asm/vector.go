@@ -50,10 +50,13 @@ func masks() Mem {
 // the lanes past the end read as zero and are not written.
 type lanes struct {
 	offset reg.Register
+	disp   int            // bytes to add to offset
 	mask   reg.VecVirtual // nil inside the slices
 }
 
-func (l lanes) at(base reg.Register) Mem { return Mem{Base: base, Index: l.offset, Scale: 1} }
+func (l lanes) at(base reg.Register) Mem {
+	return Mem{Base: base, Index: l.offset, Scale: 1, Disp: l.disp}
+}
 
 func (l lanes) load(base reg.Register) reg.VecVirtual {
 	v := YMM()
@@ -105,21 +108,56 @@ func loop(length string, body func(l lanes)) { pass("", length, body) }
 
 // pass is one of several loops of a function; name sets their labels apart.
 func pass(name, length string, body func(l lanes)) {
+	unrolled(name, length, 1, func(l lanes, _ int) { body(l) })
+}
+
+// unrolled is a pass with `times` vectors in each round; body gets the number of the vector
+// within its round.
+func unrolled(name, length string, times int, body func(l lanes, k int)) {
 	n := Load(Param(length).Len(), GP64())
 	offset := GP64()
 	XORQ(offset, offset)
-	Label(name + "whole")
-	CMPQ(n, Imm(vectorFloats))
-	JL(LabelRef(name + "rest"))
-	body(lanes{offset: offset})
-	ADDQ(Imm(4*vectorFloats), offset)
-	SUBQ(Imm(vectorFloats), n)
-	JMP(LabelRef(name + "whole"))
-	Label(name + "rest")
+	if times > 1 {
+		rounds(name+"many", n, offset, times, body)
+	}
+	rounds(name+"whole", n, offset, 1, body)
 	TESTQ(n, n)
 	JZ(LabelRef(name + "end"))
-	body(lanes{offset: offset, mask: firstLanes(n)})
+	body(lanes{offset: offset, mask: firstLanes(n)}, 0)
 	Label(name + "end")
+}
+
+// rounds emits body for `times` vectors a round while n floats are enough for one.
+func rounds(label string, n, offset reg.Register, times int, body func(l lanes, k int)) {
+	Label(label)
+	CMPQ(n, U32(times*vectorFloats))
+	JL(LabelRef(label + "Done"))
+	for k := range times {
+		body(lanes{offset: offset, disp: 4 * vectorFloats * k}, k)
+	}
+	ADDQ(U32(times*4*vectorFloats), offset)
+	SUBQ(U32(times*vectorFloats), n)
+	JMP(LabelRef(label))
+	Label(label + "Done")
+}
+
+// accumulators are sums that a reduction adds to in turn, because an addition takes as
+// long as several loads.
+type accumulators [4]reg.VecVirtual
+
+func zeros() (a accumulators) {
+	for k := range a {
+		a[k] = zero()
+	}
+	return a
+}
+
+// total adds up the accumulators and their lanes in a fixed order.
+func (a accumulators) total() reg.Register {
+	VADDPS(a[1], a[0], a[0])
+	VADDPS(a[3], a[2], a[2])
+	VADDPS(a[2], a[0], a[0])
+	return fold(a[0])
 }
 
 // firstLanes is the mask of the first n < 8 lanes.
