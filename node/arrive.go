@@ -59,7 +59,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if err != nil {
 		return err
 	}
-	n.profile = profile
+	n.profile.set(profile)
 	state, err := n.enterRoster(ctx, a.patience)
 	if err != nil {
 		return err
@@ -76,6 +76,11 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	}
 	if n.data, err = n.openText(ctx, state); err != nil {
 		return err
+	}
+	if n.probeLinks(ctx, arrivalProbes) { // so that the plan which follows knows them
+		if err := n.raft.Propose(ctx, n.updateEntry()); err != nil {
+			return fmt.Errorf("node: tell of the links: %w", err)
+		}
 	}
 	if err := n.raft.Propose(ctx, n.activeEntry()); err != nil {
 		return fmt.Errorf("node: become active: %w", err)
@@ -120,7 +125,11 @@ func (n *Node) enroll(ctx context.Context) error {
 }
 
 func (n *Node) joinEntry() consensus.Entry {
-	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile}
+	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()}
+}
+
+func (n *Node) updateEntry() consensus.Entry {
+	return consensus.Update{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()}
 }
 
 func (n *Node) activeEntry() consensus.Entry {

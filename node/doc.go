@@ -49,8 +49,8 @@
 //
 //   - loop: the run loop (loop.go); owns phase and generation.
 //   - heartbeats: one gossip message a second (beat.go), and a word to people when nothing
-//     moves (waiting.go); profiles: one every 30 s about speed and addresses, which the
-//     planner brings into the roster (profiles.go).
+//     moves (waiting.go); profiles: one every 30 s about speed, addresses and links (links.go),
+//     which the planner brings into the roster (profiles.go).
 //   - showEvents: hands events to whoever started the node; single background proposals of
 //     the run loop: rejoin, wish, finish (leave.go).
 //   - lead: the planner's duties while this node leads (leader.go).

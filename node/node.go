@@ -59,7 +59,7 @@ type Node struct {
 	hub      api.Hub
 	beats    *tracker
 	progress *progress
-	profile  planner.Profile
+	profile  ownProfile
 	leaveNow chan struct{} // closed when this node is asked to leave
 	broken   chan error    // the first error of an essential goroutine
 	askLeave sync.Once

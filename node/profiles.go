@@ -43,7 +43,8 @@ func (n *Node) gossipProfiles(ctx context.Context) {
 	tick := time.NewTicker(profileEvery)
 	defer tick.Stop()
 	for {
-		data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile})
+		n.probeLinks(ctx, laterProbes)
+		data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()})
 		if err == nil {
 			err = n.swarm.Publish(ctx, swarm.TopicProfiles, data)
 		}
