@@ -24,17 +24,10 @@ func (d *Device) cast(c kernels.Call) {
 	}
 }
 
-func (d *Device) castStochastic(c kernels.Call) {
+func (d *Device) castStochastic(c kernels.Call) error {
 	out, x := halves(c.Args[0]), floats(c.Args[1])
-	d.ranges(c.Dims[0], func(from, to int) {
-		randomly(c.Random, from, to, func(i int, word uint32) {
-			b := math.Float32bits(x[i])
-			if b&infinityBits == infinityBits {
-				out[i] = nearestBF16(b)
-				return
-			}
-			out[i] = uint16((b + word&0xffff) >> 16)
-		})
+	return d.randomly(c.Random, c.Dims[0], func(from, to int, words []uint32) {
+		d.v.narrowRandomly(out[from:to], x[from:to], words)
 	})
 }
 
@@ -52,6 +45,17 @@ func nearestBF16(b uint32) uint16 {
 func narrowGeneric(out []uint16, x []float32) {
 	for i, v := range x {
 		out[i] = nearestBF16(math.Float32bits(v))
+	}
+}
+
+func narrowRandomlyGeneric(out []uint16, x []float32, words []uint32) {
+	for i, v := range x {
+		b := math.Float32bits(v)
+		if b&infinityBits == infinityBits {
+			out[i] = nearestBF16(b)
+			continue
+		}
+		out[i] = uint16((b + words[i]&0xffff) >> 16)
 	}
 }
 

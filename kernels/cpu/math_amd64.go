@@ -57,6 +57,21 @@ func swigluGradAVX2(dgate, dup, dout, gate, up []float32)
 func rotateAVX2(x, cos, sin []float32, sign float32)
 
 //go:noescape
+func philoxAVX2(words []uint32, keys *[2 * philoxRounds]uint32, c0, c1, c2, c3 uint32)
+
+//go:noescape
+func dropAVX2(out, x []float32, words []uint32, least uint32, scale float32)
+
+//go:noescape
+func widenAVX2(out []float32, x []uint16)
+
+//go:noescape
+func narrowAVX2(out []uint16, x []float32)
+
+//go:noescape
+func narrowRandomlyAVX2(out []uint16, x []float32, words []uint32)
+
+//go:noescape
 func adamWAVX2(param, m, v, grad []float32, s *[8]float32)
 
 //go:noescape

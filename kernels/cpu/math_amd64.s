@@ -1636,3 +1636,460 @@ pairsend:
 done:
 	VZEROUPPER
 	RET
+
+// func philoxAVX2(words []uint32, keys *[20]uint32, c0 uint32, c1 uint32, c2 uint32, c3 uint32)
+// Requires: AVX, AVX2
+TEXT ·philoxAVX2(SB), NOSPLIT, $0-48
+	MOVQ         words_base+0(FP), AX
+	MOVQ         words_len+8(FP), CX
+	MOVQ         keys+24(FP), DX
+	VBROADCASTSS c0+32(FP), Y0
+	VPADDD       laneNumbers<>+0(SB), Y0, Y0
+
+blocks:
+	SUBQ         $0x20, CX
+	JL           done
+	VBROADCASTSS c1+36(FP), Y2
+	VBROADCASTSS c2+40(FP), Y3
+	VBROADCASTSS c3+44(FP), Y4
+	VMOVDQA      Y0, Y1
+	VPSRLQ       $0x20, Y1, Y5
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y5, Y5
+	VPSLLQ       $0x20, Y5, Y6
+	VPBLENDD     $0xaa, Y6, Y1, Y6
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y5, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y5
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y5, Y5
+	VPSLLQ       $0x20, Y5, Y7
+	VPBLENDD     $0xaa, Y7, Y3, Y7
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y5, Y3, Y3
+	VPBROADCASTD (DX), Y5
+	VPXOR        Y2, Y5, Y5
+	VPXOR        Y5, Y3, Y3
+	VPBROADCASTD 4(DX), Y2
+	VPXOR        Y4, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y5
+	VPBLENDD     $0xaa, Y5, Y1, Y5
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPBROADCASTD 8(DX), Y2
+	VPXOR        Y7, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPBROADCASTD 12(DX), Y2
+	VPXOR        Y6, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y6
+	VPBLENDD     $0xaa, Y6, Y1, Y6
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y3, Y7
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPBROADCASTD 16(DX), Y2
+	VPXOR        Y5, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPBROADCASTD 20(DX), Y2
+	VPXOR        Y4, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y5
+	VPBLENDD     $0xaa, Y5, Y1, Y5
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPBROADCASTD 24(DX), Y2
+	VPXOR        Y7, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPBROADCASTD 28(DX), Y2
+	VPXOR        Y6, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y6
+	VPBLENDD     $0xaa, Y6, Y1, Y6
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y3, Y7
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPBROADCASTD 32(DX), Y2
+	VPXOR        Y5, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPBROADCASTD 36(DX), Y2
+	VPXOR        Y4, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y5
+	VPBLENDD     $0xaa, Y5, Y1, Y5
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPBROADCASTD 40(DX), Y2
+	VPXOR        Y7, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPBROADCASTD 44(DX), Y2
+	VPXOR        Y6, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y6
+	VPBLENDD     $0xaa, Y6, Y1, Y6
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y3, Y7
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPBROADCASTD 48(DX), Y2
+	VPXOR        Y5, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPBROADCASTD 52(DX), Y2
+	VPXOR        Y4, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y5
+	VPBLENDD     $0xaa, Y5, Y1, Y5
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPBROADCASTD 56(DX), Y2
+	VPXOR        Y7, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPBROADCASTD 60(DX), Y2
+	VPXOR        Y6, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y6
+	VPBLENDD     $0xaa, Y6, Y1, Y6
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y3, Y7
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPBROADCASTD 64(DX), Y2
+	VPXOR        Y5, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPBROADCASTD 68(DX), Y2
+	VPXOR        Y4, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPSRLQ       $0x20, Y3, Y2
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     f32_d2511f53<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VPSRLQ       $0x20, Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPSRLQ       $0x20, Y1, Y2
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ     f32_cd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ       $0x20, Y2, Y5
+	VPBLENDD     $0xaa, Y5, Y1, Y5
+	VPSRLQ       $0x20, Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPBROADCASTD 72(DX), Y2
+	VPXOR        Y7, Y2, Y2
+	VPXOR        Y2, Y1, Y1
+	VPBROADCASTD 76(DX), Y2
+	VPXOR        Y6, Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VPUNPCKLDQ   Y5, Y1, Y2
+	VPUNPCKLDQ   Y4, Y3, Y6
+	VPUNPCKHDQ   Y5, Y1, Y1
+	VPUNPCKHDQ   Y4, Y3, Y4
+	VPUNPCKLQDQ  Y6, Y2, Y3
+	VPUNPCKHQDQ  Y6, Y2, Y2
+	VPUNPCKLQDQ  Y4, Y1, Y5
+	VPUNPCKHQDQ  Y4, Y1, Y1
+	VPERM2I128   $0x20, Y2, Y3, Y4
+	VPERM2I128   $0x31, Y2, Y3, Y2
+	VMOVDQU      Y4, (AX)
+	VMOVDQU      Y2, 64(AX)
+	VPERM2I128   $0x20, Y1, Y5, Y2
+	VPERM2I128   $0x31, Y1, Y5, Y1
+	VMOVDQU      Y2, 32(AX)
+	VMOVDQU      Y1, 96(AX)
+	VPADDD       f32_00000008<>+0(SB), Y0, Y0
+	ADDQ         $0x00000080, AX
+	JMP          blocks
+
+done:
+	VZEROUPPER
+	RET
+
+DATA laneNumbers<>+0(SB)/4, $0x00000000
+DATA laneNumbers<>+4(SB)/4, $0x00000001
+DATA laneNumbers<>+8(SB)/4, $0x00000002
+DATA laneNumbers<>+12(SB)/4, $0x00000003
+DATA laneNumbers<>+16(SB)/4, $0x00000004
+DATA laneNumbers<>+20(SB)/4, $0x00000005
+DATA laneNumbers<>+24(SB)/4, $0x00000006
+DATA laneNumbers<>+28(SB)/4, $0x00000007
+GLOBL laneNumbers<>(SB), RODATA|NOPTR, $32
+
+DATA f32_d2511f53<>+0(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+4(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+8(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+12(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+16(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+20(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+24(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+28(SB)/4, $0xd2511f53
+GLOBL f32_d2511f53<>(SB), RODATA|NOPTR, $32
+
+DATA f32_cd9e8d57<>+0(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+4(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+8(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+12(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+16(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+20(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+24(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+28(SB)/4, $0xcd9e8d57
+GLOBL f32_cd9e8d57<>(SB), RODATA|NOPTR, $32
+
+DATA f32_00000008<>+0(SB)/4, $0x00000008
+DATA f32_00000008<>+4(SB)/4, $0x00000008
+DATA f32_00000008<>+8(SB)/4, $0x00000008
+DATA f32_00000008<>+12(SB)/4, $0x00000008
+DATA f32_00000008<>+16(SB)/4, $0x00000008
+DATA f32_00000008<>+20(SB)/4, $0x00000008
+DATA f32_00000008<>+24(SB)/4, $0x00000008
+DATA f32_00000008<>+28(SB)/4, $0x00000008
+GLOBL f32_00000008<>(SB), RODATA|NOPTR, $32
+
+// func dropAVX2(out []float32, x []float32, words []uint32, least uint32, scale float32)
+// Requires: AVX, AVX2
+TEXT ·dropAVX2(SB), NOSPLIT, $0-80
+	MOVQ         out_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         words_base+48(FP), DX
+	VBROADCASTSS least+72(FP), Y0
+	VBROADCASTSS scale+76(FP), Y1
+	MOVQ         out_len+8(FP), BX
+	XORQ         SI, SI
+
+whole:
+	CMPQ     BX, $0x00000008
+	JL       wholeDone
+	VMOVUPS  (CX)(SI*1), Y2
+	VMOVUPS  (DX)(SI*1), Y3
+	VMULPS   Y1, Y2, Y2
+	VPMAXUD  Y0, Y3, Y4
+	VPCMPEQD Y3, Y4, Y4
+	VPAND    Y4, Y2, Y2
+	VMOVUPS  Y2, (AX)(SI*1)
+	ADDQ     $0x00000020, SI
+	SUBQ     $0x00000008, BX
+	JMP      whole
+
+wholeDone:
+	TESTQ      BX, BX
+	JZ         end
+	LEAQ       masks<>+32(SB), DI
+	NEGQ       BX
+	VMOVUPS    (DI)(BX*4), Y2
+	VMASKMOVPS (CX)(SI*1), Y2, Y3
+	VMASKMOVPS (DX)(SI*1), Y2, Y4
+	VMULPS     Y1, Y3, Y3
+	VPMAXUD    Y0, Y4, Y0
+	VPCMPEQD   Y4, Y0, Y0
+	VPAND      Y0, Y3, Y3
+	VMASKMOVPS Y3, Y2, (AX)(SI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func widenAVX2(out []float32, x []uint16)
+// Requires: AVX, AVX2
+TEXT ·widenAVX2(SB), NOSPLIT, $0-48
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ out_len+8(FP), DX
+	XORQ BX, BX
+
+eight:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVDQU   Y0, (AX)(BX*4)
+	ADDQ      $0x08, BX
+	JMP       eight
+
+done:
+	VZEROUPPER
+	RET
+
+// func narrowAVX2(out []uint16, x []float32)
+// Requires: AVX, AVX2
+TEXT ·narrowAVX2(SB), NOSPLIT, $0-48
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ out_len+8(FP), DX
+	XORQ BX, BX
+
+eight:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVDQU   (CX)(BX*4), Y0
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VPOR      f32_00400000<>+0(SB), Y0, Y3
+	VPSRLD    $0x10, Y0, Y1
+	VPAND     f32_00000001<>+0(SB), Y1, Y1
+	VPADDD    f32_00007fff<>+0(SB), Y1, Y1
+	VPADDD    Y1, Y0, Y0
+	VPBLENDVB Y2, Y3, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VPACKUSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VMOVDQU   X0, (AX)(BX*2)
+	ADDQ      $0x08, BX
+	JMP       eight
+
+done:
+	VZEROUPPER
+	RET
+
+DATA f32_00400000<>+0(SB)/4, $0x00400000
+DATA f32_00400000<>+4(SB)/4, $0x00400000
+DATA f32_00400000<>+8(SB)/4, $0x00400000
+DATA f32_00400000<>+12(SB)/4, $0x00400000
+DATA f32_00400000<>+16(SB)/4, $0x00400000
+DATA f32_00400000<>+20(SB)/4, $0x00400000
+DATA f32_00400000<>+24(SB)/4, $0x00400000
+DATA f32_00400000<>+28(SB)/4, $0x00400000
+GLOBL f32_00400000<>(SB), RODATA|NOPTR, $32
+
+DATA f32_00000001<>+0(SB)/4, $0x00000001
+DATA f32_00000001<>+4(SB)/4, $0x00000001
+DATA f32_00000001<>+8(SB)/4, $0x00000001
+DATA f32_00000001<>+12(SB)/4, $0x00000001
+DATA f32_00000001<>+16(SB)/4, $0x00000001
+DATA f32_00000001<>+20(SB)/4, $0x00000001
+DATA f32_00000001<>+24(SB)/4, $0x00000001
+DATA f32_00000001<>+28(SB)/4, $0x00000001
+GLOBL f32_00000001<>(SB), RODATA|NOPTR, $32
+
+DATA f32_00007fff<>+0(SB)/4, $0x00007fff
+DATA f32_00007fff<>+4(SB)/4, $0x00007fff
+DATA f32_00007fff<>+8(SB)/4, $0x00007fff
+DATA f32_00007fff<>+12(SB)/4, $0x00007fff
+DATA f32_00007fff<>+16(SB)/4, $0x00007fff
+DATA f32_00007fff<>+20(SB)/4, $0x00007fff
+DATA f32_00007fff<>+24(SB)/4, $0x00007fff
+DATA f32_00007fff<>+28(SB)/4, $0x00007fff
+GLOBL f32_00007fff<>(SB), RODATA|NOPTR, $32
+
+// func narrowRandomlyAVX2(out []uint16, x []float32, words []uint32)
+// Requires: AVX, AVX2
+TEXT ·narrowRandomlyAVX2(SB), NOSPLIT, $0-72
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ words_base+48(FP), DX
+	MOVQ out_len+8(FP), BX
+	XORQ SI, SI
+
+eight:
+	CMPQ      SI, BX
+	JGE       done
+	VMOVDQU   (CX)(SI*4), Y0
+	VCMPPS    $0x03, Y0, Y0, Y3
+	VPOR      f32_00400000<>+0(SB), Y0, Y4
+	VPAND     f32_7f800000<>+0(SB), Y0, Y2
+	VPCMPEQD  f32_7f800000<>+0(SB), Y2, Y2
+	VMOVDQU   (DX)(SI*4), Y1
+	VPAND     f32_0000ffff<>+0(SB), Y1, Y1
+	VPANDN    Y1, Y2, Y1
+	VPADDD    Y1, Y0, Y0
+	VPBLENDVB Y3, Y4, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VPACKUSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VMOVDQU   X0, (AX)(SI*2)
+	ADDQ      $0x08, SI
+	JMP       eight
+
+done:
+	VZEROUPPER
+	RET
+
+DATA f32_7f800000<>+0(SB)/4, $0x7f800000
+DATA f32_7f800000<>+4(SB)/4, $0x7f800000
+DATA f32_7f800000<>+8(SB)/4, $0x7f800000
+DATA f32_7f800000<>+12(SB)/4, $0x7f800000
+DATA f32_7f800000<>+16(SB)/4, $0x7f800000
+DATA f32_7f800000<>+20(SB)/4, $0x7f800000
+DATA f32_7f800000<>+24(SB)/4, $0x7f800000
+DATA f32_7f800000<>+28(SB)/4, $0x7f800000
+GLOBL f32_7f800000<>(SB), RODATA|NOPTR, $32
+
+DATA f32_0000ffff<>+0(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+4(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+8(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+12(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+16(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+20(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+24(SB)/4, $0x0000ffff
+DATA f32_0000ffff<>+28(SB)/4, $0x0000ffff
+GLOBL f32_0000ffff<>(SB), RODATA|NOPTR, $32

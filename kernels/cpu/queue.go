@@ -99,6 +99,10 @@ func (d *Device) execute(c kernels.Call) error {
 		return d.rmsNormBackwardWeight(c)
 	case kernels.OpSumSquares:
 		return d.sumSquares(c)
+	case kernels.OpDropout:
+		return d.dropout(c)
+	case kernels.OpCastStochastic:
+		return d.castStochastic(c)
 	default:
 		return d.executeRows(c)
 	}
@@ -119,8 +123,6 @@ func (d *Device) executeRows(c kernels.Call) error {
 		d.swigluForward(c)
 	case kernels.OpSwiGLUBackward:
 		d.swigluBackward(c)
-	case kernels.OpDropout:
-		d.dropout(c)
 	case kernels.OpAdamW:
 		d.adamW(c)
 	case kernels.OpAdd:
@@ -133,8 +135,6 @@ func (d *Device) executeRows(c kernels.Call) error {
 		d.copy(c)
 	case kernels.OpCast:
 		d.cast(c)
-	case kernels.OpCastStochastic:
-		d.castStochastic(c)
 	default:
 		return kernels.ErrUnsupported
 	}

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 	"math/bits"
+	"unsafe"
 
 	"pnode/kernels"
 )
@@ -14,8 +15,18 @@ const (
 	philoxRounds             = 10
 )
 
-// philox is block `block` of a stream: the numbers of elements 4*block to 4*block+3.
-func philox(r kernels.Random, block uint64) [4]uint32 {
+// wordsAtOnce is the number of random words that are made before they are used: 4 KiB.
+const wordsAtOnce = 1 << 10
+
+// philoxGeneric writes the blocks of a stream from `block` on: the numbers of elements
+// 4*block, 4*block+1, ... len(words) is a multiple of 4.
+func philoxGeneric(words []uint32, r kernels.Random, block uint64) {
+	for i := 0; i < len(words); i += 4 {
+		*(*[4]uint32)(words[i:]) = philoxBlock(r, block+uint64(i/4))
+	}
+}
+
+func philoxBlock(r kernels.Random, block uint64) [4]uint32 {
 	c0, c1, c2, c3 := uint32(block), uint32(block>>32), uint32(r.Stream), uint32(r.Stream>>32)
 	k0, k1 := uint32(r.Key), uint32(r.Key>>32)
 	for range philoxRounds {
@@ -27,26 +38,36 @@ func philox(r kernels.Random, block uint64) [4]uint32 {
 	return [4]uint32{c0, c1, c2, c3}
 }
 
-// randomly calls do with the number of each element in [from, to); from is a multiple of 4.
-func randomly(r kernels.Random, from, to int, do func(i int, word uint32)) {
-	for i := from; i < to; i += 4 {
-		words := philox(r, uint64(i/4))
-		for j := range min(4, to-i) {
-			do(i+j, words[j])
-		}
+// randomly calls do with consecutive ranges of [0, n) and a word for each of their elements.
+func (d *Device) randomly(r kernels.Random, n int, do func(from, to int, words []uint32)) error {
+	if err := d.pool.reserve(wordsAtOnce); err != nil {
+		return err
 	}
+	d.pool.run(blocks(n, grain), func(w *worker, task int) {
+		end := min(n, (task+1)*grain)
+		for from := task * grain; from < end; from += wordsAtOnce {
+			to := min(end, from+wordsAtOnce)
+			words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w.scratch))), roundUp(to-from, 32))
+			d.v.philox(words, r, uint64(from/4))
+			do(from, to, words[:to-from])
+		}
+	})
+	return nil
 }
 
-func (d *Device) dropout(c kernels.Call) {
+func (d *Device) dropout(c kernels.Call) error {
 	out, x, p := floats(c.Args[0]), floats(c.Args[1]), float64(c.Scalars[0])
 	least, scale := uint32(math.Ceil(p*(1<<32))), float32(1/(1-p))
-	d.ranges(len(out), func(from, to int) {
-		randomly(c.Random, from, to, func(i int, word uint32) {
-			kept := float32(0)
-			if word >= least {
-				kept = x[i] * scale
-			}
-			out[i] = kept
-		})
+	return d.randomly(c.Random, len(out), func(from, to int, words []uint32) {
+		d.v.drop(out[from:to], x[from:to], words, least, scale)
 	})
+}
+
+func dropGeneric(out, x []float32, words []uint32, least uint32, scale float32) {
+	for i, v := range x {
+		out[i] = v * scale
+		if words[i] < least {
+			out[i] = 0
+		}
+	}
 }

@@ -34,6 +34,9 @@ func main() {
 		nonlinear()
 		layerNorm()
 		attention()
+		philox()
+		drop()
+		casts()
 	}
 	Generate()
 }

@@ -1,0 +1,93 @@
+package cpu
+
+import (
+	"math"
+	"testing"
+
+	"pnode/kernels"
+)
+
+// TestPhiloxAcrossWords compares the variants where a counter needs its high word.
+func TestPhiloxAcrossWords(t *testing.T) {
+	r := kernels.Random{Key: 0xfedcba9876543210, Stream: 0x0123456789abcdef}
+	for _, block := range []uint64{0, 5, 1<<32 - 8, 1<<32 - 3, 7 << 40} {
+		want, got := make([]uint32, 64), make([]uint32, 64)
+		philoxGeneric(want, r, block)
+		for _, v := range usableVariants() {
+			v.philox(got, r, block)
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("%s: block %d: word %d is %x, want %x", v.name, block, i, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+// TestCastsOfSpecialNumbers holds the casts to what happens at the ends: ties, overflow to
+// infinity, denormal numbers, and NaN, which must not become infinite.
+func TestCastsOfSpecialNumbers(t *testing.T) {
+	bits := []uint32{
+		0, 1 << 31, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff, 0xff7fffff,
+		0x7f800000, 0xff800000, 0x7f800001, 0x7fffffff, 0xff80ffff, 1, 0x00008000, 0x00018000, 0x7f7f8000, 0x80000001,
+	}
+	want := []uint16{
+		0, 0x8000, 0x3f80, 0x3f82, 0x3f81, 0x3f80, 0x7f80, 0xff80,
+		0x7f80, 0xff80, 0x7fc0, 0x7fff, 0xffc0, 0, 0, 2, 0x7f80, 0x8000,
+	}
+	x, words := make([]float32, len(bits)), make([]uint32, len(bits))
+	for i, b := range bits {
+		x[i] = math.Float32frombits(b)
+	}
+	for _, v := range usableVariants() {
+		got := make([]uint16, len(bits))
+		v.narrow(got, x)
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: %08x becomes %04x, want %04x", v.name, bits[i], got[i], want[i])
+			}
+		}
+		v.narrowRandomly(got, x, words) // nothing to add: cut off
+		for i, b := range bits {
+			cut := uint16(b >> 16)
+			if x[i] != x[i] {
+				cut |= 1 << 6
+			}
+			if got[i] != cut {
+				t.Errorf("%s: %08x is cut to %04x, want %04x", v.name, b, got[i], cut)
+			}
+		}
+	}
+}
+
+// TestStochasticRoundingIsUnbiased rounds one number many times: the mean must come near it.
+func TestStochasticRoundingIsUnbiased(t *testing.T) {
+	const n = 1 << 16
+	dev := newDevice(t, Options{Threads: 1})
+	x := upload(t, dev, make([]float32, n))
+	for i := range n {
+		floats(x)[i] = 1 + 0.3/128 // 0.3 of the way to the next BF16
+	}
+	out, err := dev.Alloc(kernels.BF16, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(out.Free)
+	if err := dev.run(kernels.CastStochastic(kernels.Whole(out), x, n, kernels.Random{Key: 7})); err != nil {
+		t.Fatal(err)
+	}
+	up := 0
+	for _, h := range halves(kernels.Whole(out)) {
+		switch h {
+		case 0x3f81:
+			up++
+		case 0x3f80:
+		default:
+			t.Fatalf("rounded to %04x", h)
+		}
+	}
+	// The standard deviation of the share is sqrt(0.3*0.7/n) = 0.0018.
+	if share := float64(up) / n; math.Abs(share-0.3) > 6*0.0018 {
+		t.Errorf("%.4f are rounded up, want 0.3", share)
+	}
+}
