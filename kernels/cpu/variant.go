@@ -24,6 +24,10 @@ type variant struct {
 	// j < unit, with unit mr and nr.
 	transposeA, transposeB func(dst, src []float32, stride, k int)
 
+	// peak does 12 multiply-adds of peakLanes floats a round in registers.
+	peak      func(rounds int)
+	peakLanes int
+
 	max   func(x []float32) float32
 	dot   func(x, y []float32) float32
 	add   func(out, x, y []float32)

@@ -29,6 +29,7 @@ func avx2() *variant {
 		name: "avx2", mr: 6, nr: 16,
 		multiply: multiply6x16, transposeA: transposeTo(6, transpose6), transposeB: transposeTo(16, nil),
 		copyA: copyTo(6, copyRows1x6, copyRows4x6), copyB: copyTo(16, copyRows1x16, copyRows4x16),
+		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, axpy: axpyAVX2, times: timesAVX2,
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
@@ -44,6 +45,7 @@ func avx2() *variant {
 func avx512() *variant {
 	v := avx2()
 	v.name, v.mr, v.nr = "avx512", 12, 32
+	v.peak, v.peakLanes = peakAVX512, 16
 	v.multiply, v.transposeA, v.transposeB = multiply12x32, transposeTo(12, transpose4), transposeTo(32, nil)
 	v.copyA, v.copyB = copyTo(12, copyRows1x12, copyRows4x12), copyTo(32, copyRows1x32, copyRows4x32)
 	return v

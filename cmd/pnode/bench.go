@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/bench"
+)
+
+func (e environment) benchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this machine's kernels and training steps",
+		Long: `Measure this machine next to what people would use otherwise, on the same cores in the
+same run. Rounds of both sides take turns; figures are medians. Leave the machine alone
+meanwhile. PNODE_CPU=avx2|avx512|generic chooses this program's instruction set.`,
+		Example: `  pnode bench kernels                  matrix products against OpenBLAS
+  pnode bench kernels --json | jq .summary`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(e.benchKernelsCommand())
+	return c
+}
+
+func (e environment) benchKernelsCommand() *cobra.Command {
+	var o bench.KernelOptions
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "kernels",
+		Short: "Matrix products against OpenBLAS, and the machine's limits",
+		Long: `Measure f32 matrix products in the shapes of training, with operands plain (NN), B
+transposed (NT, the forward pass of a linear layer) and A transposed and added to what is
+there (TN, the gradient of its weight).
+
+OpenBLAS runs as a process of its own through Python's ctypes; without it the table has
+this program's figures alone. OPENBLAS_CORETYPE=Haswell makes it compute with AVX2 where
+it would take AVX-512.`,
+		Example: `  pnode bench kernels
+  pnode bench kernels --threads 1 --rounds 21
+  PNODE_CPU=avx2 OPENBLAS_CORETYPE=Haswell pnode bench kernels --json > kernels.json`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Progress = e.benchProgress()
+			r, err := bench.Kernels(c.Context(), o)
+			return e.showBench(r, asJSON, err)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements of each side")
+	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of the Python that loads OpenBLAS")
+	f.StringVar(&o.Library, "library", "", "`PATH` of OpenBLAS (default the system's)")
+	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	return c
+}
+
+// benchProgress says on a terminal what is measured now.
+func (e environment) benchProgress() func(string) {
+	if !isTerminal(e.stderr) {
+		return nil
+	}
+	return func(what string) { fmt.Fprintf(e.stderr, "\r\x1b[K%s", what) }
+}
+
+// report is what a measurement gives.
+type report interface{ Text(w io.Writer) error }
+
+// showBench prints a report unless there was an error; an interrupt is not one of the
+// measurement.
+func (e environment) showBench(r report, asJSON bool, err error) error {
+	if isTerminal(e.stderr) {
+		fmt.Fprint(e.stderr, "\r\x1b[K")
+	}
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(e.stdout).Encode(r)
+	}
+	return r.Text(e.stdout)
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// maxAnswerBytes bounds a line of a peer.
+const maxAnswerBytes = 1 << 16
+
+// peer is another program that answers requests. It ends with the context it was started
+// under, or by close.
+type peer struct {
+	hello  hello
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	pipe   io.Closer // what out reads
+	out    *bufio.Reader
+	errors tail
+}
+
+// hello is the first line of a peer: what it is, and by which kernels it computes.
+type hello struct {
+	Name   string `json:"name"`
+	Kernel string `json:"kernel"`
+}
+
+// answer is a line of a peer.
+type answer struct {
+	Seconds   float64 `json:"seconds"`
+	PeakBytes int64   `json:"peak_bytes"`
+	Loss      float64 `json:"loss"`
+	Error     string  `json:"error"`
+}
+
+// startPeer runs a Python script and waits for its hello. The error says what is missing.
+func startPeer(ctx context.Context, python, script string, args ...string) (*peer, error) {
+	p := &peer{cmd: exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)}
+	p.cmd.Stderr = &p.errors
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.in, p.pipe, p.out = in, out, bufio.NewReaderSize(out, maxAnswerBytes)
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", python, err)
+	}
+	if err := p.receive(&p.hello); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// ask sends a request and waits for its answer.
+func (p *peer) ask(request any) (answer, error) {
+	var a answer
+	line, err := json.Marshal(request)
+	if err != nil {
+		return a, err
+	}
+	if _, err := p.in.Write(append(line, '\n')); err != nil {
+		return a, fmt.Errorf("ask %s: %w%s", p.hello.Name, err, p.errors.note())
+	}
+	if err := p.receive(&a); err != nil {
+		return a, err
+	}
+	if a.Error != "" {
+		return a, fmt.Errorf("%s: %s", p.hello.Name, a.Error)
+	}
+	return a, nil
+}
+
+func (p *peer) receive(into any) error {
+	line, err := p.out.ReadSlice('\n')
+	if err != nil {
+		return fmt.Errorf("answer of %s: %w%s", p.cmd.Path, err, p.errors.note())
+	}
+	if err := json.Unmarshal(line, into); err != nil {
+		return fmt.Errorf("answer of %s: %w", p.cmd.Path, err)
+	}
+	return nil
+}
+
+// close ends the peer by ending its input, and its output in case it still writes, and
+// waits for it.
+func (p *peer) close() error {
+	_ = p.in.Close() // it may be gone already
+	_ = p.pipe.Close()
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w%s", p.cmd.Path, err, p.errors.note())
+	}
+	return nil
+}
+
+// tail keeps the end of what a peer wrote to its standard error.
+type tail struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+const tailBytes = 4 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf.Write(b)
+	if extra := t.buf.Len() - tailBytes; extra > 0 {
+		t.buf.Next(extra)
+	}
+	return len(b), nil
+}
+
+// note is the last line, in brackets. Wait has to come first, or the peer's last words
+// may still be under way.
+func (t *tail) note() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return " (" + last + ")"
+	}
+	return ""
+}
