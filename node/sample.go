@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
 	"pnode/pipeline"
+	"pnode/pipeline/generate"
 	"pnode/swarm/consensus"
 )
 
@@ -25,11 +27,15 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 		}
 		return pipeline.LayerParams(run.Model, layer, bytes), nil
 	}
-	tokens, err := pipeline.Sample(ctx, pipeline.SampleConfig{
-		Device: n.device, Model: run.Model, Params: params, Prompt: []int32{'\n'},
-		Tokens: run.Train.SampleTokens, Temperature: sampleTemperature, Seed: run.Train.Seed,
-	})
+	model, err := generate.New(generate.Config{Device: n.device, Model: run.Model, Params: params})
 	if err != nil {
+		return "", err
+	}
+	tokens, err := model.Generate(ctx, generate.Request{
+		Prompt: []int32{'\n'}, Tokens: run.Train.SampleTokens,
+		Sampling: generate.Sampling{Temperature: sampleTemperature, Seed: run.Train.Seed},
+	})
+	if err := errors.Join(err, model.Close()); err != nil {
 		return "", err
 	}
 	return printable(tokens), nil

@@ -40,9 +40,8 @@ func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 	outputs, rest := b.activations(at.level, RecomputeOutputs), b.activations(at.level, RecomputeBlock)
 	k := attention{x: io.x, branch: io.y, dx: io.dx, dy: io.dy, n: n, rotary: b.rotary, starts: b.starts}
 	k.shape = kernels.AttentionShape{B: b.batch, T: m.Context, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
-	k.norm = v.norm(rest, n, m.Channels)
-	k.qkv = v.linear(linearShape{out: m.qkvWidth(), in: m.Channels, parts: len(m.names().qkv), bias: !m.NoQKVBias})
-	k.output = v.linear(linearShape{out: m.Channels, in: m.queryWidth(), parts: 1, bias: !m.NoOutputBias})
+	k.norm = v.norm(rest, n)
+	k.qkv, k.output = v.attentionLinears()
 	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteAttention}
 	k.a = attentionActivations{
 		normed: outputs.take(n * m.Channels), qkv: rest.take(n * m.qkvWidth()),

@@ -15,6 +15,8 @@
 //   - Recompute: what a block drops after its forward pass and computes again.
 //   - LayerCost: FLOPs and bytes of one layer for one micro-batch. Memory: what a stack
 //     allocates, known before it does.
+//   - Decoder: the whole model on one device that continues a sequence with a key-value
+//     cache.
 //
 // The forward and backward pass are lists of kernels.Call and nothing else: the host
 // does no arithmetic in a step, and a stack allocates everything when it is made. Every
@@ -27,6 +29,6 @@
 //
 // Linear weights are stored [out,in], row-major: y = x W' + b.
 //
-// pipeline runs stacks, planner/cost reads Costs, node initialises and samples. The
+// pipeline runs stacks, pipeline/generate decodes, planner/cost reads Costs. The
 // package imports kernels and never a backend, the network or the clock.
 package model

@@ -53,7 +53,7 @@ func newHead(b *builder, v vectors, io boundary) *head {
 		normed: b.mem.layer.take(n * c), dnormed: b.deltas().take(n * c),
 	}
 	h.logits = b.mem.layer.take(h.chunk * h.vocab)
-	h.norm = v.norm(&b.mem.saved, n, c)
+	h.norm = v.norm(&b.mem.saved, n)
 	h.project = linear{out: h.vocab, in: c}
 	h.project.weight, h.project.dweight = v.next()
 	return h

@@ -4,8 +4,8 @@ import "pnode/kernels"
 
 // vectors are a layer's parameters and gradients, taken tensor by tensor in order.
 type vectors struct {
-	params, grads kernels.View
-	model         Config // resolved
+	params, grads kernels.View // grads is absent where nothing trains
+	model         Config       // resolved
 	tensors       []Tensor
 }
 
@@ -16,7 +16,10 @@ func (v *vectors) next() (param, grad kernels.View) { return v.nextOf(1) }
 func (v *vectors) nextOf(n int) (param, grad kernels.View) {
 	off, end := v.tensors[0].Off, v.tensors[n-1].Off+v.tensors[n-1].Len()
 	v.tensors = v.tensors[n:]
-	return v.params.Slice(off, end-off), v.grads.Slice(off, end-off)
+	if v.grads.Len > 0 {
+		grad = v.grads.Slice(off, end-off)
+	}
+	return v.params.Slice(off, end-off), grad
 }
 
 // linear is y[N,out] = x[N,in] * weight' + bias.
@@ -39,6 +42,26 @@ func (v *vectors) linear(s linearShape) linear {
 		l.bias, l.dbias = v.nextOf(s.parts)
 	}
 	return l
+}
+
+// attentionLinears are the two of a block's attention: into queries, keys and values, and
+// out of the heads.
+func (v *vectors) attentionLinears() (qkv, output linear) {
+	m := v.model
+	qkv = v.linear(linearShape{out: m.qkvWidth(), in: m.Channels, parts: len(m.names().qkv), bias: !m.NoQKVBias})
+	output = v.linear(linearShape{out: m.Channels, in: m.queryWidth(), parts: 1, bias: !m.NoOutputBias})
+	return qkv, output
+}
+
+// mlpLinears are the two of a block's MLP; up is gate and up in one with SwiGLU.
+func (v *vectors) mlpLinears() (up, down linear) {
+	m, parts := v.model, 1
+	if m.Activation == SwiGLU {
+		parts = 2
+	}
+	up = v.linear(linearShape{out: parts * m.MLP, in: m.Channels, parts: parts, bias: !m.NoMLPBias})
+	down = v.linear(linearShape{out: m.Channels, in: m.MLP, parts: 1, bias: !m.NoMLPBias})
+	return up, down
 }
 
 func (l linear) forward(q issuer, y, x kernels.View, n int) {

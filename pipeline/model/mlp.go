@@ -9,9 +9,9 @@ type mlp struct {
 	before     kernels.View // [N,C] the block's input
 	norm       norm
 	up, down   linear // up is gate and up in one, [2F,C], with SwiGLU
-	activation Activation
+	model      Config // resolved
 	dropout    dropout
-	n, f       int // rows B*T, channels F
+	n          int // rows B*T
 	a          mlpActivations
 	d          mlpDeltas
 	dactivated kernels.View // [N,F] scratch; with GELU the place of its result d.hidden
@@ -33,15 +33,10 @@ type mlpDeltas struct {
 
 func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 	n, m := b.rows, b.model
-	parts := 1
-	if m.Activation == SwiGLU {
-		parts = 2
-	}
 	outputs, rest := b.activations(at.level, RecomputeOutputs), b.activations(at.level, RecomputeBlock)
-	k := mlp{boundary: io, activation: m.Activation, n: n, f: m.MLP}
-	k.norm = v.norm(rest, n, m.Channels)
-	k.up = v.linear(linearShape{out: parts * m.MLP, in: m.Channels, parts: parts, bias: !m.NoMLPBias})
-	k.down = v.linear(linearShape{out: m.Channels, in: m.MLP, parts: 1, bias: !m.NoMLPBias})
+	k := mlp{boundary: io, model: m, n: n}
+	k.norm = v.norm(rest, n)
+	k.up, k.down = v.mlpLinears()
 	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteMLP}
 	k.a = mlpActivations{normed: outputs.take(n * m.Channels), hidden: rest.take(n * k.up.out), activated: outputs.take(n * m.MLP)}
 	k.d = mlpDeltas{
@@ -72,18 +67,21 @@ func (k *mlp) prepare(q issuer) {
 
 func (k *mlp) normalise(q issuer) { k.norm.forward(q, k.a.normed, k.x, k.n) }
 
-func (k *mlp) activate(q issuer) {
-	if k.activation == SwiGLU {
-		q.Do(kernels.SwiGLUForward(k.a.activated, k.a.hidden, k.n, k.f))
+func (k *mlp) activate(q issuer) { activate(q, k.model, k.a.activated, k.a.hidden, k.n) }
+
+// activate computes out [n,F] from hidden [n,F], or with SwiGLU [n,2F].
+func activate(q issuer, m Config, out, hidden kernels.View, n int) {
+	if m.Activation == SwiGLU {
+		q.Do(kernels.SwiGLUForward(out, hidden, n, m.MLP))
 		return
 	}
-	q.Do(kernels.GELUForward(k.a.activated, k.a.hidden, k.a.hidden.Len))
+	q.Do(kernels.GELUForward(out, hidden, hidden.Len))
 }
 
 func (k *mlp) backwardInput(q issuer) {
 	k.down.backwardInput(q, k.dactivated, k.dropout.gradient(q, k.d.branch, k.dy), k.n)
-	if k.activation == SwiGLU {
-		q.Do(kernels.SwiGLUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.n, k.f))
+	if k.model.Activation == SwiGLU {
+		q.Do(kernels.SwiGLUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.n, k.model.MLP))
 	} else {
 		q.Do(kernels.GELUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.d.hidden.Len))
 	}

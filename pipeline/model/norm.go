@@ -13,11 +13,21 @@ type norm struct {
 	eps             float32
 }
 
-func (v *vectors) norm(statistics *arena, n, c int) norm {
-	l := norm{kind: v.model.Norm, c: c, eps: float32(v.model.NormEps), rstd: statistics.take(n)}
-	l.weight, l.dweight = v.next()
+// norm takes room for the statistics of n rows.
+func (v *vectors) norm(statistics *arena, n int) norm {
+	l := v.bareNorm()
+	l.rstd = statistics.take(n)
 	if l.kind == LayerNorm {
 		l.mean = statistics.take(n)
+	}
+	return l
+}
+
+// bareNorm has no statistics yet.
+func (v *vectors) bareNorm() norm {
+	l := norm{kind: v.model.Norm, c: v.model.Channels, eps: float32(v.model.NormEps)}
+	l.weight, l.dweight = v.next()
+	if l.kind == LayerNorm {
 		l.bias, l.dbias = v.next()
 	}
 	return l

@@ -39,6 +39,18 @@ func (r rotary) turn(q issuer, qkv kernels.View, flags kernels.Flags) {
 	q.Do(kernels.RoPE(qkv, r.cos, r.sin, r.shape, flags))
 }
 
+// writeTables fills the tables of r, if it has any, for all positions.
+func writeTables(d kernels.Device, m Config, r rotary) error {
+	if r.shape.D == 0 {
+		return nil
+	}
+	cos, sin := m.ropeTables(r.shape.T)
+	return writeOnce(d, func(q kernels.Queue) {
+		q.Write(r.cos, kernels.Float32Bytes(cos))
+		q.Write(r.sin, kernels.Float32Bytes(sin))
+	})
+}
+
 // ropeTables are cosine and sine [positions,D/2] of position * frequency, computed in
 // float64.
 func (c Config) ropeTables(positions int) (cos, sin []float32) {

@@ -191,18 +191,21 @@ func (s *Stack) supported() error {
 // writeConstants fills what depends on positions alone.
 func (s *Stack) writeConstants() error {
 	m := s.cfg.Model.Resolved()
-	q, err := s.cfg.Device.NewQueue()
+	if err := writeTables(s.cfg.Device, m, s.rotary); err != nil || !m.slides() {
+		return err
+	}
+	return writeOnce(s.cfg.Device, func(q kernels.Queue) {
+		q.Write(s.starts, kernels.Int32Bytes(m.windowStarts(s.cfg.MicroBatch)))
+	})
+}
+
+// writeOnce waits for what f writes through a queue of its own.
+func writeOnce(d kernels.Device, f func(kernels.Queue)) error {
+	q, err := d.NewQueue()
 	if err != nil {
 		return err
 	}
-	if s.rotary.cos.Len > 0 {
-		cos, sin := m.ropeTables(m.Context)
-		q.Write(s.rotary.cos, kernels.Float32Bytes(cos))
-		q.Write(s.rotary.sin, kernels.Float32Bytes(sin))
-	}
-	if m.slides() {
-		q.Write(s.starts, kernels.Int32Bytes(m.windowStarts(s.cfg.MicroBatch)))
-	}
+	f(q)
 	return errors.Join(q.Sync(), q.Close())
 }
 

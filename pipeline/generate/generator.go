@@ -1,0 +1,156 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"pnode/kernels"
+	"pnode/pipeline/model"
+)
+
+// ErrBadRequest is wrapped by errors about a prompt that the model cannot continue.
+var ErrBadRequest = errors.New("generate: bad request")
+
+// Config names a model and where it runs.
+type Config struct {
+	Device kernels.Device
+	Model  model.Config
+	// Params gives a layer's parameters, [LayerLen] float32 little endian.
+	Params func(layer int) ([]byte, error)
+	// Positions is how much of the sequence the model sees; 0: its context.
+	Positions int
+}
+
+// Generator is a loaded model. It belongs to one goroutine.
+type Generator struct {
+	model   model.Config
+	decoder *model.Decoder
+	queue   kernels.Queue
+	logits  []float32
+	seen    []int32 // the tokens in the decoder
+}
+
+// New loads the model.
+func New(cfg Config) (*Generator, error) {
+	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model, Positions: cfg.Positions})
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	queue, err := cfg.Device.NewQueue()
+	if err != nil {
+		decoder.Close()
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	g := &Generator{model: cfg.Model, decoder: decoder, queue: queue, logits: make([]float32, cfg.Model.Vocab)}
+	if err := g.load(cfg.Params); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+func (g *Generator) load(params func(layer int) ([]byte, error)) error {
+	for l := range g.model.Layers() {
+		bytes, err := params(l)
+		if err != nil {
+			return fmt.Errorf("generate: layer %d: %w", l, err)
+		}
+		if want := 4 * g.model.LayerLen(l); len(bytes) != want {
+			return fmt.Errorf("generate: layer %d has %d bytes, want %d", l, len(bytes), want)
+		}
+		g.queue.Write(g.decoder.Params(l), bytes)
+		if err := g.queue.Sync(); err != nil {
+			return fmt.Errorf("generate: layer %d: %w", l, err)
+		}
+	}
+	return nil
+}
+
+// Close gives the device memory back.
+func (g *Generator) Close() error {
+	err := g.queue.Close()
+	g.decoder.Close()
+	return err
+}
+
+// Request asks for a continuation.
+type Request struct {
+	Prompt   []int32 // at least one token
+	Tokens   int     // how many to add at most
+	Sampling Sampling
+	// Each gets every token as it comes; it ends the continuation by false. May be nil.
+	Each func(token int32) bool
+}
+
+// Generate continues the prompt and returns the added tokens. When the sequence has
+// become as long as the model sees, its older half is dropped and the rest fed again. The
+// error wraps ErrBadRequest, ErrBadSampling or the context's.
+func (g *Generator) Generate(ctx context.Context, r Request) ([]int32, error) {
+	sampler, err := NewSampler(r.Sampling)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.check(r.Prompt); err != nil {
+		return nil, err
+	}
+	tokens := append([]int32(nil), r.Prompt...)
+	for range r.Tokens {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("generate: %w", err)
+		}
+		if err := g.advance(tokens); err != nil {
+			return nil, fmt.Errorf("generate: %w", err)
+		}
+		token := sampler.Pick(g.logits)
+		tokens = append(tokens, token)
+		if r.Each != nil && !r.Each(token) {
+			break
+		}
+	}
+	return tokens[len(r.Prompt):], nil
+}
+
+func (g *Generator) check(prompt []int32) error {
+	if len(prompt) == 0 {
+		return fmt.Errorf("%w: the prompt is empty: give at least one token", ErrBadRequest)
+	}
+	for i, t := range prompt {
+		if t < 0 || int(t) >= g.model.Vocab {
+			return fmt.Errorf("%w: token %d of the prompt is %d: the vocabulary has %d", ErrBadRequest, i, t, g.model.Vocab)
+		}
+	}
+	return nil
+}
+
+// advance computes the logits after tokens. What the decoder has of them already is not
+// fed again.
+func (g *Generator) advance(tokens []int32) error {
+	window := g.window(len(tokens))
+	seen := tokens[len(tokens)-window:]
+	same := min(common(g.seen, seen), len(seen)-1) // the last one gives the logits
+	g.decoder.Truncate(same)
+	logits := g.decoder.Feed(g.queue, seen[same:])
+	g.seen = append(g.seen[:same], seen[same:]...)
+	g.queue.Read(kernels.Float32Bytes(g.logits), logits)
+	return g.queue.Sync()
+}
+
+// window is how many of the last of n tokens the model sees: all, or beyond its positions
+// P a number from P/2 to P that moves in steps, so that most tokens find the others there.
+func (g *Generator) window(n int) int {
+	most := g.decoder.Positions()
+	if n <= most {
+		return n
+	}
+	step := max(1, most/2)
+	return n - (n-most+step-1)/step*step
+}
+
+// common is how many first elements a and b share.
+func common(a, b []int32) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,239 @@
+package model
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+)
+
+// DecoderConfig asks for a whole model on one device that continues one sequence.
+type DecoderConfig struct {
+	Device kernels.Device
+	Model  Config
+	// Positions is how long the sequence may become; 0: the model's context. Learned
+	// positions end there, rotary ones may go beyond.
+	Positions int
+	// Rows is how many tokens one pass takes at most; 0: up to 256. It bounds the memory
+	// of a long prompt, nothing else depends on it.
+	Rows int
+}
+
+const defaultDecoderRows = 256
+
+// Decoder runs a model forward over one growing sequence and keeps the keys and values of
+// all positions, so that a further token costs a pass over one row. Its methods enqueue on
+// the caller's queue and never wait.
+type Decoder struct {
+	cfg    DecoderConfig // resolved
+	mem    decoderMemory
+	params []kernels.View // by layer, [LayerLen]
+	embed  decoderEmbedding
+	blocks []decoderBlock
+	head   decoderHead
+	rotary rotary
+	a      decoderActivations
+	ids    []int32 // host copies of tokens and starts, alive until the queue's Sync
+	length int
+}
+
+// decoderMemory is a decoder's allocations.
+type decoderMemory struct{ params, cache, activations, tables, ids arena }
+
+func (m *decoderMemory) arenas() []*arena {
+	return []*arena{&m.params, &m.cache, &m.activations, &m.tables, &m.ids}
+}
+
+// decoderActivations are the rows of one pass, shared by all layers.
+type decoderActivations struct {
+	tokens, starts         kernels.View // [R] int32
+	x, normed, branch      kernels.View // [R,C]
+	qkv, attended          kernels.View // [R,(H+2K)D], [R,H*D]
+	hidden, activated      kernels.View // [R,F] or [R,2F], [R,F]
+	mean, rstd             kernels.View // [R]
+	lastNormed, lastLogits kernels.View // [C], [V]
+}
+
+func (c DecoderConfig) resolved() DecoderConfig {
+	c.Model = c.Model.Resolved()
+	orElse(&c.Positions, c.Model.Context)
+	orElse(&c.Rows, min(defaultDecoderRows, c.Positions))
+	return c
+}
+
+func (c DecoderConfig) validate() error {
+	if err := c.Model.Validate(); err != nil {
+		return err
+	}
+	most := c.Model.Context
+	if c.Model.Positions == RoPE {
+		most = maxContext
+	}
+	r := c.resolved()
+	return checkAll(bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
+}
+
+// SizeBytes is exactly what NewDecoder allocates on the device. The error wraps
+// ErrBadConfig.
+func (c DecoderConfig) SizeBytes() (int64, error) {
+	if err := c.validate(); err != nil {
+		return 0, err
+	}
+	n := int64(0)
+	for _, a := range measuredDecoder(c).mem.arenas() {
+		n += a.sizeBytes()
+	}
+	return n, nil
+}
+
+// NewDecoder allocates a decoder with parameters zero and an empty sequence. The error
+// wraps ErrBadConfig, kernels.ErrOutOfMemory, or kernels.ErrUnsupported when the device
+// lacks a call.
+func NewDecoder(cfg DecoderConfig) (*Decoder, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Device == nil {
+		return nil, bad("device is nil: give the one that holds the model")
+	}
+	d := measuredDecoder(cfg)
+	if err := d.bind(); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("model: decoder of %d positions on %s: %w", d.cfg.Positions, cfg.Device.Name(), err)
+	}
+	return d, nil
+}
+
+func measuredDecoder(cfg DecoderConfig) *Decoder {
+	d := &Decoder{cfg: cfg.resolved(), mem: decoderMemory{
+		params:      arena{what: "parameters", dtype: kernels.F32},
+		cache:       arena{what: "keys and values", dtype: kernels.F32},
+		activations: arena{what: "activations", dtype: kernels.F32},
+		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
+		ids:         arena{what: "tokens", dtype: kernels.I32},
+	}}
+	d.build()
+	return d
+}
+
+func (d *Decoder) bind() error {
+	for _, a := range d.mem.arenas() {
+		if err := a.bind(d.cfg.Device); err != nil {
+			return err
+		}
+	}
+	d.build()
+	check := &supportCheck{device: d.cfg.Device}
+	d.head.forward(check, d, d.pass(check, 1))
+	if check.err != nil {
+		return check.err
+	}
+	return writeTables(d.cfg.Device, d.cfg.Model, d.rotary)
+}
+
+// build binds layers and activations to memory.
+func (d *Decoder) build() {
+	m, stack := d.cfg.Model, Stack{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
+	d.params = stack.vectors(&d.mem.params, stack.SharedTail())
+	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
+	d.a = d.takeActivations()
+	d.blocks = nil
+	for l, params := range d.params {
+		v := vectors{params: params, model: m, tensors: m.LayerTensors(l)}
+		switch l {
+		case 0:
+			d.embed = newDecoderEmbedding(&v)
+		case m.Layers() - 1:
+			d.head = newDecoderHead(&v)
+		default:
+			cache := d.mem.cache.take(2 * d.cfg.Positions * m.KVHeads * m.HeadDim)
+			d.blocks = append(d.blocks, newDecoderBlock(&v, cache))
+		}
+	}
+}
+
+func (d *Decoder) takeActivations() decoderActivations {
+	m, r, f := d.cfg.Model, d.cfg.Rows, &d.mem.activations
+	hidden := m.MLP
+	if m.Activation == SwiGLU {
+		hidden *= 2
+	}
+	return decoderActivations{
+		tokens: d.mem.ids.take(r), starts: d.mem.ids.take(r),
+		x: f.take(r * m.Channels), normed: f.take(r * m.Channels), branch: f.take(r * m.Channels),
+		qkv: f.take(r * m.qkvWidth()), attended: f.take(r * m.queryWidth()),
+		hidden: f.take(r * hidden), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
+		lastNormed: f.take(m.Channels), lastLogits: f.take(m.Vocab),
+	}
+}
+
+// Params is a layer's flat parameter vector [LayerLen]; the head's and the embedding's
+// overlap in a tied matrix.
+func (d *Decoder) Params(layer int) kernels.View { return d.params[layer] }
+
+// Len is how many positions the sequence has; Positions how many it may have.
+func (d *Decoder) Len() int       { return d.length }
+func (d *Decoder) Positions() int { return d.cfg.Positions }
+
+// Truncate forgets all positions from n on.
+func (d *Decoder) Truncate(n int) {
+	if n < 0 || n > d.length {
+		panic(fmt.Sprintf("model: decoder of length %d truncated to %d", d.length, n))
+	}
+	d.length = n
+}
+
+// Feed appends tokens, each in [0,V), to the sequence and gives the logits [V] for the one
+// that follows, valid until the next Feed. The queue must be synchronised before the next
+// Feed. Too many tokens or none are a broken invariant and panic.
+func (d *Decoder) Feed(q kernels.Queue, tokens []int32) kernels.View {
+	if len(tokens) == 0 || len(tokens) > d.cfg.Positions-d.length {
+		panic(fmt.Sprintf("model: decoder of length %d of %d is fed %d tokens", d.length, d.cfg.Positions, len(tokens)))
+	}
+	d.ids = append(d.ids[:0], tokens...)
+	for first := 0; first < len(tokens); first += d.cfg.Rows {
+		n := min(d.cfg.Rows, len(tokens)-first)
+		q.Write(rowsOf(d.a.tokens, n, d.cfg.Rows), kernels.Int32Bytes(d.ids[first:first+n]))
+		if d.slides() {
+			q.Write(rowsOf(d.a.starts, n, d.cfg.Rows), kernels.Int32Bytes(d.windowStarts(n)))
+		}
+		last := d.pass(q, n)
+		if d.length += n; first+n == len(tokens) {
+			d.head.forward(q, d, last)
+		}
+	}
+	return d.a.lastLogits
+}
+
+// slides tells whether a window is shorter than the sequence may be.
+func (d *Decoder) slides() bool {
+	return d.cfg.Model.Window > 0 && d.cfg.Model.Window < d.cfg.Positions
+}
+
+// windowStarts are the first positions that the next n queries see.
+func (d *Decoder) windowStarts(n int) []int32 {
+	starts := make([]int32, n)
+	for i := range starts {
+		starts[i] = int32(max(0, d.length+i-d.cfg.Model.Window+1))
+	}
+	return starts
+}
+
+// pass runs n rows through embedding and blocks and gives the last one's output [C].
+func (d *Decoder) pass(q issuer, n int) kernels.View {
+	d.embed.forward(q, d, n)
+	for i := range d.blocks {
+		d.blocks[i].forward(q, d, n)
+	}
+	c := d.cfg.Model.Channels
+	return d.a.x.Slice((n-1)*c, c)
+}
+
+// Close frees the device memory; no queue may have calls pending on it.
+func (d *Decoder) Close() {
+	for _, a := range d.mem.arenas() {
+		a.free()
+	}
+}
+
+// rowsOf is the first n of the rows of a view with that many.
+func rowsOf(v kernels.View, n, rows int) kernels.View { return v.Slice(0, v.Len/rows*n) }

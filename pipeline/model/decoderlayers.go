@@ -1,0 +1,113 @@
+package model
+
+import "pnode/kernels"
+
+// The layers of a Decoder: the parts of the training layers, forward only, over n rows.
+
+type decoderEmbedding struct{ tokens, positions kernels.View }
+
+func newDecoderEmbedding(v *vectors) decoderEmbedding {
+	var e decoderEmbedding
+	e.tokens, _ = v.next()
+	if v.model.Positions == Learned {
+		e.positions, _ = v.next()
+	}
+	return e
+}
+
+func (e decoderEmbedding) forward(q issuer, d *Decoder, n int) {
+	m, rows := d.cfg.Model, d.cfg.Rows
+	positions := e.positions
+	if positions.Len > 0 {
+		past := d.length * m.Channels
+		positions = positions.Slice(past, positions.Len-past)
+	}
+	q.Do(kernels.EmbedForward(rowsOf(d.a.x, n, rows), rowsOf(d.a.tokens, n, rows), e.tokens, positions, 1, n, m.Channels, m.Vocab))
+}
+
+// decoderBlock is a block and the keys and values of the sequence in it.
+type decoderBlock struct {
+	cache                  kernels.View // [Positions,2*K*D]
+	attentionNorm, mlpNorm norm
+	qkv, output, up, down  linear
+}
+
+func newDecoderBlock(v *vectors, cache kernels.View) decoderBlock {
+	b := decoderBlock{cache: cache}
+	b.attentionNorm = v.bareNorm()
+	b.qkv, b.output = v.attentionLinears()
+	b.mlpNorm = v.bareNorm()
+	b.up, b.down = v.mlpLinears()
+	return b
+}
+
+func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
+	a := d.a.first(n, d.cfg.Rows)
+	b.attentionNorm.with(a).forward(q, a.normed, a.x, n)
+	b.qkv.forward(q, a.qkv, a.normed, n)
+	d.rotary.from(d.length, n).forward(q, a.qkv)
+	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, d.starts(a), d.cachedShape(n)))
+	b.output.forward(q, a.branch, a.attended, n)
+	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)
+	b.up.forward(q, a.hidden, a.normed, n)
+	activate(q, d.cfg.Model, a.activated, a.hidden, n)
+	b.down.forward(q, a.branch, a.activated, n)
+	q.Do(kernels.Add(a.x, a.x, a.branch, a.x.Len))
+}
+
+// decoderHead computes the logits of one row.
+type decoderHead struct {
+	norm    norm
+	project linear
+}
+
+func newDecoderHead(v *vectors) decoderHead {
+	h := decoderHead{norm: v.bareNorm()}
+	h.project = v.linear(linearShape{out: v.model.Vocab, in: v.model.Channels, parts: 1})
+	return h
+}
+
+func (h *decoderHead) forward(q issuer, d *Decoder, x kernels.View) {
+	h.norm.with(d.a.first(1, d.cfg.Rows)).forward(q, d.a.lastNormed, x, 1)
+	h.project.forward(q, d.a.lastLogits, d.a.lastNormed, 1)
+}
+
+// first are the activations of the first n rows.
+func (a decoderActivations) first(n, rows int) decoderActivations {
+	for _, v := range []*kernels.View{
+		&a.tokens, &a.starts, &a.x, &a.normed, &a.branch, &a.qkv, &a.attended, &a.hidden, &a.activated, &a.mean, &a.rstd,
+	} {
+		*v = rowsOf(*v, n, rows)
+	}
+	return a
+}
+
+// with is the norm with the row statistics of a pass.
+func (l norm) with(a decoderActivations) norm {
+	l.rstd = a.rstd
+	if l.kind == LayerNorm {
+		l.mean = a.mean
+	}
+	return l
+}
+
+// from are the positions [first, first+n).
+func (r rotary) from(first, n int) rotary {
+	r.shape.Start, r.shape.T = first, n
+	return r
+}
+
+func (d *Decoder) starts(a decoderActivations) kernels.View {
+	if !d.slides() {
+		return kernels.View{}
+	}
+	return a.starts
+}
+
+func (d *Decoder) cachedShape(n int) kernels.CachedAttentionShape {
+	m := d.cfg.Model
+	return kernels.CachedAttentionShape{
+		AttentionShape: kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim},
+		Past:           d.length, Max: d.cfg.Positions,
+	}
+}
