@@ -94,6 +94,24 @@ func TestNextGenerationReconnects(t *testing.T) {
 	})
 }
 
+// TestNextGenerationDistrustsTheSilent: a generation that ends for another reason does not
+// leave its successor a connection on which nothing came any more.
+func TestNextGenerationDistrustsTheSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		em.Kill(c.ids[1])
+		time.Sleep(4 * time.Second)
+		sessions[0].Close()
+		synctest.Wait()
+		if n := c.connections(0, 1); n != 0 {
+			t.Errorf("%d silent connections are kept", n)
+		}
+	})
+}
+
 func TestClosedEndpointIsLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})

@@ -84,6 +84,9 @@ func (r *remote) watch(conn *quic.Conn) {
 		r.queues[wire.Control].offerIdle(wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: r.session.generation}})
 		select {
 		case <-r.ctx.Done():
+			if time.Since(moved) > 2*interval { // given up for another peer, before this one's time
+				conn.CloseWithError(codeSilent, "silent at the end of its generation")
+			}
 			return
 		case <-conn.Context().Done():
 			r.lose(fmt.Errorf("connection: %w", context.Cause(conn.Context())))
