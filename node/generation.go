@@ -30,7 +30,9 @@ var errReplaced = errors.New("node: another plan took over")
 // lostPeerError ends a generation because a neighbour went silent.
 type lostPeerError struct{ peer planner.PeerID }
 
-func (e lostPeerError) Error() string { return fmt.Sprintf("node: lost the link to %s", e.peer.Short()) }
+func (e lostPeerError) Error() string {
+	return fmt.Sprintf("node: lost the link to %s", e.peer.Short())
+}
 
 // startGeneration begins to carry out a plan. The result on done is nil when all workers
 // here finished or stopped on a commit.

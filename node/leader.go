@@ -94,7 +94,7 @@ func (n *Node) lead(ctx context.Context) {
 			continue
 		}
 		v := l.view(n, state, seen)
-		if err := l.carryOut(ctx, n, state, decide(v)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(l.carryOut(ctx, n, state, decide(v)), n.bindGrants(ctx, state)); err != nil && ctx.Err() == nil {
 			n.log.Warn("planner", "cause", err)
 		}
 	}

@@ -71,6 +71,7 @@ func (n *Node) follow(ctx context.Context) {
 		n.switchTo(ctx, state)
 	}
 	n.followCheckpoint(state)
+	n.learnGrants(state)
 	if state.Epoch != n.seatEpoch {
 		n.seatEpoch = state.Epoch
 		if err := n.saveSeat(); err != nil {

@@ -58,6 +58,7 @@ type Node struct {
 
 	hub      api.Hub
 	beats    *tracker
+	ledger   *swarm.Ledger
 	progress *progress
 	profile  ownProfile
 	leaveNow chan struct{} // closed when this node is asked to leave
@@ -104,7 +105,7 @@ type opening struct {
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
 		log: out.Log, out: out, dir: o.dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
-		beats: newTracker(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
+		beats: newTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	n.progress = &progress{emit: n.hub.Publish}
 	n.machine = machine{phase: Joining, changed: n.phaseChanged}
@@ -199,7 +200,7 @@ func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
 func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.Swarm, error) {
 	cfg := swarm.Config{
 		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
-		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log,
+		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.ledger.Admit,
 	}
 	if listen != "" {
 		cfg.Listen = []string{listen}

@@ -9,8 +9,7 @@ import (
 )
 
 // Ledger counts the peers bound to each grant: the first Uses of them are admitted, then
-// no other. It knows what this process saw. A run that wants one count for all members and
-// across restarts keeps the binding in its roster and gives its own Admit in Config.
+// no other. It knows what this process saw, and what it was told of by Bind.
 type Ledger struct {
 	// mu guards bound.
 	mu    sync.Mutex
@@ -23,6 +22,19 @@ const maxLedger = 65536
 
 // NewLedger is an empty ledger.
 func NewLedger() *Ledger { return &Ledger{bound: map[Serial][]planner.PeerID{}} }
+
+// Bind takes over what the run knows: these peers have come by a grant.
+func (l *Ledger) Bind(serial Serial, peers ...planner.PeerID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	bound := slices.Clone(l.bound[serial])
+	for _, p := range peers {
+		if !slices.Contains(bound, p) {
+			bound = append(bound, p)
+		}
+	}
+	l.bound[serial] = bound
+}
 
 // Admit binds the capability's peer to its grant, or says ErrInviteUsed. The capability
 // must have been verified.

@@ -108,6 +108,29 @@ func (s State) booted(peer planner.PeerID, boot uint64) (Member, error) {
 	return m, nil
 }
 
+func (e BindGrant) apply(s State) (State, error) {
+	if !name(string(e.Peer)) {
+		return s, fmt.Errorf("bind grant: peer ID of %d bytes, want 1 to %d", len(e.Peer), maxName)
+	}
+	bindings := 0
+	for _, g := range s.Grants {
+		bindings += len(g.Peers)
+	}
+	i, known := s.grant(e.Serial)
+	switch {
+	case known && slices.Contains(s.Grants[i].Peers, e.Peer):
+		return s, nil
+	case bindings >= MaxBindings:
+		return s, fmt.Errorf("bind grant: %d peers are bound already", MaxBindings)
+	}
+	s.Grants = slices.Clone(s.Grants)
+	if !known {
+		s.Grants = slices.Insert(s.Grants, i, Grant{Serial: e.Serial})
+	}
+	s.Grants[i].Peers = append(slices.Clone(s.Grants[i].Peers), e.Peer)
+	return s, nil
+}
+
 func (e WantPause) apply(s State) (State, error) {
 	if s.Run == nil {
 		return s, errNoRun

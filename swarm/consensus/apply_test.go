@@ -104,6 +104,8 @@ func parseEntry(t *testing.T, line string) Entry {
 		return Resume{Incarnation: number(t, words[1])}
 	case "finish":
 		return Finish{}
+	case "bind":
+		return BindGrant{Serial: number(t, words[1]), Peer: planner.PeerID(words[2])}
 	case "rollback":
 		return Rollback{From: planner.Step(number(t, p["from"])), To: planner.Step(number(t, p["to"])), Term: planner.Term(number(t, p["term"]))}
 	}
@@ -158,6 +160,9 @@ func describe(s State) string {
 		if len(m.Addrs) > 0 {
 			fmt.Fprintf(&b, "@%s", strings.Join(m.Addrs, ","))
 		}
+	}
+	for _, g := range s.Grants {
+		fmt.Fprintf(&b, "; grant %d %v", g.Serial, g.Peers)
 	}
 	if s.Run != nil {
 		fmt.Fprintf(&b, "; run %s incarnation %d", s.Run.Run, s.Incarnation)

@@ -27,6 +27,7 @@ func entries() []Entry {
 		Resume{Incarnation: 2},
 		Finish{},
 		Rollback{From: 20, To: 10, Term: 2, Reason: "lost"},
+		BindGrant{Serial: 7, Peer: "a"},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, WantPause, WantStop, Resume, Finish or Rollback.
+// StageSaved, WantPause, WantStop, Resume, Finish, Rollback or BindGrant.
 type Entry interface {
 	kind() kind
 	// apply gives the next state, or the reason why there is none. It shares what does
@@ -100,6 +100,12 @@ type Rollback struct {
 	Reason string       `json:"reason,omitempty"`
 }
 
+// BindGrant notes that a peer came into the run by the invite of this serial.
+type BindGrant struct {
+	Serial uint64         `json:"serial"`
+	Peer   planner.PeerID `json:"peer"`
+}
+
 // kind is the entry's number in the log. Numbers are never reused.
 type kind uint8
 
@@ -115,6 +121,7 @@ const (
 	kindResume
 	kindFinish
 	kindRollback
+	kindBindGrant
 )
 
 func (SetRun) kind() kind         { return kindSetRun }
@@ -128,6 +135,7 @@ func (WantStop) kind() kind       { return kindWantStop }
 func (Resume) kind() kind         { return kindResume }
 func (Finish) kind() kind         { return kindFinish }
 func (Rollback) kind() kind       { return kindRollback }
+func (BindGrant) kind() kind      { return kindBindGrant }
 
 const (
 	// MaxEntryBytes bounds an encoded entry: a plan of planner.MaxPlanBytes and reasons.
@@ -191,6 +199,8 @@ func decodeBody(k kind, body []byte) (Entry, error) {
 		return strict[Finish](body)
 	case kindRollback:
 		return strict[Rollback](body)
+	case kindBindGrant:
+		return strict[BindGrant](body)
 	}
 	return nil, errors.New("unknown kind")
 }

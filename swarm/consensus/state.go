@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ const (
 	MaxPending = 4
 	// MaxCheckpointChunks bounds the chunks of one checkpoint: 64 GiB in 4 MiB chunks.
 	MaxCheckpointChunks = 16384
+	// MaxBindings bounds the peers of all grants together.
+	MaxBindings = 4096
 	// MaxHolders bounds the peers listed as holding one layer.
 	MaxHolders = 8
 
@@ -61,6 +64,12 @@ type Member struct {
 	Profile planner.Profile `json:"profile"`
 }
 
+// Grant is an invite and the peers that came by it, in the order of coming.
+type Grant struct {
+	Serial uint64           `json:"serial"`
+	Peers  []planner.PeerID `json:"peers"`
+}
+
 // LayerRef is the saved state of one layer: its chunks in order, and who has them.
 type LayerRef struct {
 	Layer     int              `json:"layer"`
@@ -88,6 +97,9 @@ type State struct {
 	Epoch uint64 `json:"epoch"`
 	// Members are sorted by peer.
 	Members []Member `json:"members,omitempty"`
+	// Grants are the invites that members came by, with everyone who did, by serial. Peers
+	// that are gone still count: an invite's uses do not come back.
+	Grants []Grant `json:"grants,omitempty"`
 	// Plan is the current generation; generation 0 is no plan. Term is the term of the
 	// planner that made it, PlanEpoch the epoch it was made in, Reasons its reasons. A
 	// member that is active since a later epoch was started again after the plan.
@@ -123,6 +135,18 @@ func (s State) Member(peer planner.PeerID) (Member, bool) {
 		return s.Members[i], true
 	}
 	return Member{}, false
+}
+
+// GrantPeers lists the peers that came by an invite.
+func (s State) GrantPeers(serial uint64) []planner.PeerID {
+	if i, ok := s.grant(serial); ok {
+		return s.Grants[i].Peers
+	}
+	return nil
+}
+
+func (s State) grant(serial uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.Grants, serial, func(g Grant, serial uint64) int { return cmp.Compare(g.Serial, serial) })
 }
 
 // Reborn tells whether a member was started again, or came back, after the current plan
