@@ -18,11 +18,12 @@ func (e environment) benchCommand() *cobra.Command {
 same run. Rounds of both sides take turns; figures are medians. Leave the machine alone
 meanwhile. PNODE_CPU=avx2|avx512|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS
+  pnode bench step                     training steps against PyTorch
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(e.benchKernelsCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand())
 	return c
 }
 

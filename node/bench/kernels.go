@@ -93,7 +93,7 @@ func Kernels(ctx context.Context, o KernelOptions) (KernelReport, error) {
 		return KernelReport{}, fmt.Errorf("bench kernels: %w", err)
 	}
 	r := KernelReport{Rounds: o.Rounds}
-	blas, err := startPeer(ctx, o.Python, openblasScript, o.Library)
+	blas, err := startPython(ctx, o.Python, openblasScript, o.Library)
 	if err != nil {
 		r.NoPeer = fmt.Sprintf("%v; it needs Python 3 and OpenBLAS (Debian: apt-get install python3 libopenblas0-pthread), see also --python and --library", err)
 	} else {

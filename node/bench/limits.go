@@ -90,3 +90,9 @@ func least(x []float64) float64 {
 	}
 	return slices.Min(x)
 }
+
+// cpuName is the processor's name.
+func cpuName() string {
+	var d *cpu.Device
+	return d.Model()
+}

@@ -38,12 +38,19 @@ type answer struct {
 	Seconds   float64 `json:"seconds"`
 	PeakBytes int64   `json:"peak_bytes"`
 	Loss      float64 `json:"loss"`
-	Error     string  `json:"error"`
+	Error     string  `json:"error,omitempty"`
+
+	Classes map[string]float64 `json:"classes,omitempty"` // seconds by class of calls
 }
 
-// startPeer runs a Python script and waits for its hello. The error says what is missing.
-func startPeer(ctx context.Context, python, script string, args ...string) (*peer, error) {
-	p := &peer{cmd: exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)}
+// startPython runs a script as a peer.
+func startPython(ctx context.Context, python, script, arg string) (*peer, error) {
+	return startPeer(ctx, python, "-c", script, arg)
+}
+
+// startPeer runs a program and waits for its hello. The error says what is missing.
+func startPeer(ctx context.Context, program string, args ...string) (*peer, error) {
+	p := &peer{cmd: exec.CommandContext(ctx, program, args...)}
 	p.cmd.Stderr = &p.errors
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -55,7 +62,7 @@ func startPeer(ctx context.Context, python, script string, args ...string) (*pee
 	}
 	p.in, p.pipe, p.out = in, out, bufio.NewReaderSize(out, maxAnswerBytes)
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", python, err)
+		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	if err := p.receive(&p.hello); err != nil {
 		return nil, errors.Join(err, p.close())

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 func fake(t *testing.T, behaviour string) (*peer, error) {
 	t.Helper()
 	t.Setenv(fakePeer, behaviour)
-	return startPeer(t.Context(), os.Args[0], "")
+	return startPython(t.Context(), os.Args[0], "", "")
 }
 
 func TestPeerFailures(t *testing.T) {

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"pnode/kernels"
+)
+
+// Text writes the report as a table for people.
+func (r StepReport) Text(w io.Writer) error {
+	fmt.Fprintf(w, "%s, kernels %s", r.CPU, r.Kernel)
+	if r.Peer != "" {
+		fmt.Fprintf(w, "; peer %s %s", r.Peer, r.PeerKernel)
+	}
+	fmt.Fprintf(w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns.\n\n", r.Rounds)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tproducts\tattention\trest\t")
+	for _, s := range r.Steps {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.0f\t", s.Name, s.Context, s.Batch, s.Threads, s.TokensPerS)
+		if r.Peer != "" {
+			fmt.Fprintf(t, "%.0f\t%.2f\t%d\t%d\t", s.PeerTokensPerS, s.Ratio, s.PeakBytes>>20, s.PeerPeakBytes>>20)
+		} else {
+			fmt.Fprintf(t, "-\t-\t%d\t-\t", s.PeakBytes>>20)
+		}
+		products, attention := s.Shares[kernels.ClassMatMul.String()], s.Shares[kernels.ClassAttention.String()]
+		fmt.Fprintf(t, "%.1f%%\t%.1f%%\t%.1f%%\t\n", 100*products, 100*attention, 100*s.Rest())
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.NoPeer != "" {
+		_, err := fmt.Fprintf(w, "\nNo PyTorch to compare with: %s\n", r.NoPeer)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+"""A GPT-2 style training step in plain PyTorch as a peer. Its argument is the model as JSON;
+a request {"steps"} is answered by {"seconds", "loss", "peak_bytes"} of so many steps."""
+import json, os, resource, sys, time
+
+cfg = json.loads(sys.argv[1])
+os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(cfg["threads"])
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.set_num_threads(cfg["threads"])
+torch.manual_seed(1)
+V, T, L, H, C, B = (cfg[k] for k in ("vocab", "context", "blocks", "heads", "channels", "batch"))
+FLASH = hasattr(F, "scaled_dot_product_attention")
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(C), nn.LayerNorm(C)
+        self.qkv, self.proj = nn.Linear(C, 3 * C), nn.Linear(C, C)
+        self.up, self.down = nn.Linear(C, 4 * C), nn.Linear(4 * C, C)
+        if not FLASH:
+            self.register_buffer("future", torch.ones(T, T, dtype=torch.bool).triu(1))
+
+    def attention(self, x):
+        q, k, v = (y.view(B, T, H, C // H).transpose(1, 2) for y in self.qkv(x).split(C, dim=2))
+        if FLASH:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-2, -1)) * (C // H) ** -0.5
+            y = F.softmax(scores.masked_fill(self.future, float("-inf")), dim=-1) @ v
+        return self.proj(y.transpose(1, 2).reshape(B, T, C))
+
+    def forward(self, x):
+        x = x + self.attention(self.ln1(x))
+        return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(V, C), nn.Embedding(T, C)
+        self.blocks, self.lnf = nn.ModuleList(Block() for _ in range(L)), nn.LayerNorm(C)
+        self.head = nn.Linear(C, V, bias=False)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+        self.head.weight = self.wte.weight
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe.weight
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.lnf(x)).view(-1, V), targets.view(-1))
+
+
+model = GPT()
+decayed = [p for p in model.parameters() if p.dim() > 1]
+others = [p for p in model.parameters() if p.dim() < 2]
+groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+settings = dict(lr=1e-4, betas=(0.9, 0.95), eps=1e-8)
+try:  # newer versions have the fused update for CPUs
+    optimizer = torch.optim.AdamW(groups, fused=True, **settings)
+except (TypeError, RuntimeError):
+    optimizer = torch.optim.AdamW(groups, **settings)
+
+
+def step():
+    tokens = torch.randint(0, V, (B, T + 1))
+    optimizer.zero_grad(set_to_none=True)
+    loss = model(tokens[:, :-1], tokens[:, 1:].contiguous())
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
+print(json.dumps({"name": "PyTorch " + torch.__version__, "kernel": getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
+                  if hasattr(torch.backends, "cpu") else ""}), flush=True)
+for line in sys.stdin:
+    begin = time.perf_counter()
+    for _ in range(json.loads(line)["steps"]):
+        loss = step()
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(json.dumps({"seconds": seconds, "loss": loss, "peak_bytes": peak}), flush=True)
