@@ -1,0 +1,214 @@
+package huggingface
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/model"
+)
+
+// Architecture is a class of Python's transformers.
+type Architecture string
+
+// The architectures.
+const (
+	GPT2    Architecture = "GPT2LMHeadModel"
+	Llama   Architecture = "LlamaForCausalLM"
+	Mistral Architecture = "MistralForCausalLM"
+	Qwen2   Architecture = "Qwen2ForCausalLM"
+)
+
+// MaxContext bounds Context where positions are rotary.
+const MaxContext = 1 << 17
+
+// family is what sets an architecture apart.
+type family struct {
+	architecture Architecture
+	modelType    string
+	prefix       string // of the base model's tensors
+	read         func(*fields) model.Config
+	write        func(model.Config) map[string]any
+}
+
+func families() []family {
+	return []family{
+		{GPT2, "gpt2", "transformer.", readGPT2, writeGPT2},
+		{Llama, "llama", "model.", readLlama, writeLlama},
+		{Mistral, "mistral", "model.", readMistral, writeMistral},
+		{Qwen2, "qwen2", "model.", readQwen2, writeQwen2},
+	}
+}
+
+// ParseConfig reads the text of a config.json. Errors wrap ErrUnsupported, ErrFormat or
+// model.ErrBadConfig and name the field.
+func ParseConfig(text []byte) (model.Config, Architecture, error) {
+	f, err := parseFields(text)
+	if err != nil {
+		return model.Config{}, "", err
+	}
+	of, err := findFamily(f)
+	if err != nil {
+		return model.Config{}, "", err
+	}
+	c := of.read(f)
+	if err := f.done(harmless...); err != nil {
+		return model.Config{}, "", err
+	}
+	if err := c.Validate(); err != nil {
+		return model.Config{}, "", fmt.Errorf("config.json: %w", err)
+	}
+	return c, of.architecture, nil
+}
+
+// findFamily goes by `architectures`, or by `model_type` where that is missing; the two
+// must agree.
+func findFamily(f *fields) (family, error) {
+	classes := read(f, "architectures", []Architecture(nil))
+	modelType := read(f, "model_type", "")
+	all := families()
+	i := slices.IndexFunc(all, func(of family) bool {
+		if classes == nil {
+			return of.modelType == modelType
+		}
+		return len(classes) == 1 && of.architecture == classes[0] && (modelType == "" || of.modelType == modelType)
+	})
+	if i < 0 && f.err == nil {
+		f.fail(fmt.Errorf("%w: config.json: architectures is %q with model_type %q; accepted: %s, %s, %s, %s",
+			ErrUnsupported, classes, modelType, GPT2, Llama, Mistral, Qwen2))
+	}
+	if f.err != nil {
+		return family{}, f.err
+	}
+	return all[i], nil
+}
+
+func readGPT2(f *fields) model.Config {
+	c := model.Config{
+		Vocab:      need[int](f, "vocab_size"),
+		Context:    need[int](f, "n_positions"),
+		Blocks:     need[int](f, "n_layer"),
+		Heads:      need[int](f, "n_head"),
+		Channels:   need[int](f, "n_embd"),
+		MLP:        read(f, "n_inner", 0),
+		NormEps:    read(f, "layer_norm_epsilon", 1e-5),
+		UntiedHead: !read(f, "tie_word_embeddings", true),
+	}
+	only(f, "n_ctx", c.Context) // a second name in older files
+	only(f, "activation_function", "gelu_new", "gelu_pytorch_tanh")
+	only(f, "scale_attn_weights", true)
+	only(f, "scale_attn_by_inverse_layer_idx", false)
+	only(f, "reorder_and_upcast_attn", false)
+	only(f, "add_cross_attention", false)
+	return c
+}
+
+// readRotary reads what the other three have in common.
+func readRotary(f *fields) model.Config {
+	c := model.Config{
+		Vocab:        need[int](f, "vocab_size"),
+		Context:      min(need[int](f, "max_position_embeddings"), MaxContext),
+		Blocks:       need[int](f, "num_hidden_layers"),
+		Heads:        need[int](f, "num_attention_heads"),
+		Channels:     need[int](f, "hidden_size"),
+		HeadDim:      read(f, "head_dim", 0),
+		MLP:          need[int](f, "intermediate_size"),
+		Norm:         model.RMSNorm,
+		NormEps:      read(f, "rms_norm_eps", 1e-6),
+		Activation:   model.SwiGLU,
+		Positions:    model.RoPE,
+		UntiedHead:   !read(f, "tie_word_embeddings", false),
+		NoMLPBias:    true,
+		NoQKVBias:    true,
+		NoOutputBias: true,
+	}
+	only(f, "hidden_act", "silu")
+	c.RoPETheta, c.RoPEScaling = readRoPE(f)
+	for i, kind := range read(f, "layer_types", []string(nil)) {
+		if kind != "full_attention" {
+			f.fail(fmt.Errorf("%w: config.json: layer_types[%d] is %q; accepted: full_attention", ErrUnsupported, i, kind))
+		}
+	}
+	return c
+}
+
+func readLlama(f *fields) model.Config {
+	c := readRotary(f)
+	c.KVHeads = read(f, "num_key_value_heads", c.Heads)
+	bias := read(f, "attention_bias", false)
+	c.NoQKVBias, c.NoOutputBias = !bias, !bias
+	c.NoMLPBias = !read(f, "mlp_bias", false)
+	return c
+}
+
+// readMistral: its window is null in later versions.
+func readMistral(f *fields) model.Config {
+	window := read(f, "sliding_window", 0)
+	c := readRotary(f)
+	c.KVHeads = need[int](f, "num_key_value_heads")
+	c.Window = min(window, MaxContext)
+	return c
+}
+
+// readQwen2: a window and the layers it is for count only when use_sliding_window is set.
+func readQwen2(f *fields) model.Config {
+	c := readRotary(f)
+	c.KVHeads = need[int](f, "num_key_value_heads")
+	c.NoQKVBias = false
+	only(f, "use_sliding_window", false)
+	f.take("sliding_window")
+	f.take("max_window_layers")
+	return c
+}
+
+// readRoPE reads rope_parameters, or rope_theta and rope_scaling of versions before 5.
+func readRoPE(f *fields) (theta float64, s model.RoPEScaling) {
+	const defaultTheta = 10000
+	value, field := f.take("rope_parameters"), "rope_parameters."
+	if value != nil {
+		only[string](f, "rope_theta") // refused beside it, unless null
+		only[string](f, "rope_scaling")
+	} else {
+		theta = read(f, "rope_theta", float64(defaultTheta))
+		value, field = f.take("rope_scaling"), "rope_scaling."
+	}
+	if value == nil {
+		return cmp.Or(theta, defaultTheta), s
+	}
+	in := &fields{path: field}
+	if err := json.Unmarshal(value, &in.left); err != nil {
+		f.fail(fmt.Errorf("%w: config.json: %s %w", ErrFormat, field, err))
+		return theta, s
+	}
+	if theta == 0 {
+		theta = read(in, "rope_theta", float64(defaultTheta))
+	}
+	s = readScaling(in)
+	if err := in.done(); err != nil {
+		f.fail(err)
+	}
+	return theta, s
+}
+
+func readScaling(in *fields) model.RoPEScaling {
+	kind := read(in, "type", "default") // the older name
+	kind = read(in, "rope_type", kind)
+	only(in, "partial_rotary_factor", 1.0)
+	switch kind {
+	case "default":
+		return model.RoPEScaling{}
+	case "linear":
+		return model.RoPEScaling{Kind: model.ScaleLinear, Factor: need[float64](in, "factor")}
+	case "llama3":
+		return model.RoPEScaling{
+			Kind:            model.ScaleLlama3,
+			Factor:          need[float64](in, "factor"),
+			LowFreqFactor:   need[float64](in, "low_freq_factor"),
+			HighFreqFactor:  need[float64](in, "high_freq_factor"),
+			OriginalContext: need[int](in, "original_max_position_embeddings"),
+		}
+	}
+	in.fail(fmt.Errorf("%w: config.json: %srope_type is %q; accepted: default, linear, llama3", ErrUnsupported, in.path, kind))
+	return model.RoPEScaling{}
+}

@@ -1,0 +1,268 @@
+package huggingface
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/checkpoint/safetensors"
+	"pnode/pipeline/model"
+)
+
+// Files as versions 4 of transformers write them.
+const (
+	llama31 = `{"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":128000,
+		"eos_token_id":[128001,128008],"hidden_act":"silu","hidden_size":4096,"initializer_range":0.02,"intermediate_size":14336,
+		"max_position_embeddings":131072,"mlp_bias":false,"model_type":"llama","num_attention_heads":32,"num_hidden_layers":32,
+		"num_key_value_heads":8,"pretraining_tp":1,"rms_norm_eps":1e-05,"rope_scaling":{"factor":8.0,"low_freq_factor":1.0,
+		"high_freq_factor":4.0,"original_max_position_embeddings":8192,"rope_type":"llama3"},"rope_theta":500000.0,
+		"tie_word_embeddings":false,"torch_dtype":"bfloat16","transformers_version":"4.42.3","use_cache":true,"vocab_size":128256}`
+	llama1 = `{"architectures":["LlamaForCausalLM"],"hidden_act":"silu","hidden_size":4096,"intermediate_size":11008,
+		"max_position_embeddings":2048,"model_type":"llama","num_attention_heads":32,"num_hidden_layers":32,"vocab_size":32000}`
+	mistral1 = `{"architectures":["MistralForCausalLM"],"bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":4096,
+		"initializer_range":0.02,"intermediate_size":14336,"max_position_embeddings":32768,"model_type":"mistral",
+		"num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":10000.0,
+		"sliding_window":4096,"tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,"vocab_size":32000}`
+	qwen25 = `{"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,"hidden_act":"silu","hidden_size":896,"initializer_range":0.02,
+		"intermediate_size":4864,"max_position_embeddings":32768,"max_window_layers":24,"model_type":"qwen2","num_attention_heads":14,
+		"num_hidden_layers":24,"num_key_value_heads":2,"rms_norm_eps":1e-06,"rope_theta":1000000.0,"sliding_window":32768,
+		"tie_word_embeddings":true,"torch_dtype":"bfloat16","use_cache":true,"use_sliding_window":false,"vocab_size":151936}`
+	gpt2 = `{"activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],"attn_pdrop":0.1,"bos_token_id":50256,"embd_pdrop":0.1,
+		"eos_token_id":50256,"initializer_range":0.02,"layer_norm_epsilon":1e-05,"model_type":"gpt2","n_ctx":1024,"n_embd":768,
+		"n_head":12,"n_layer":12,"n_positions":1024,"resid_pdrop":0.1,"summary_activation":null,"summary_first_dropout":0.1,
+		"summary_proj_to_labels":true,"summary_type":"cls_index","summary_use_proj":true,
+		"task_specific_params":{"text-generation":{"do_sample":true,"max_length":50}},"vocab_size":50257}`
+)
+
+func TestParseConfig(t *testing.T) {
+	llama := model.Config{
+		Vocab: 32000, Context: 2048, Blocks: 32, Heads: 32, Channels: 4096, KVHeads: 32, MLP: 11008,
+		Norm: model.RMSNorm, NormEps: 1e-6, Activation: model.SwiGLU, Positions: model.RoPE, RoPETheta: 10000,
+		NoQKVBias: true, NoOutputBias: true, NoMLPBias: true, UntiedHead: true,
+	}
+	newer := llama
+	newer.Vocab, newer.Context, newer.KVHeads, newer.MLP, newer.NormEps, newer.RoPETheta = 128256, 131072, 8, 14336, 1e-5, 500000
+	newer.RoPEScaling = model.RoPEScaling{Kind: model.ScaleLlama3, Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalContext: 8192}
+	mistral := llama
+	mistral.Context, mistral.KVHeads, mistral.MLP, mistral.NormEps, mistral.Window = 32768, 8, 14336, 1e-5, 4096
+	qwen := model.Config{
+		Vocab: 151936, Context: 32768, Blocks: 24, Heads: 14, Channels: 896, KVHeads: 2, MLP: 4864,
+		Norm: model.RMSNorm, NormEps: 1e-6, Activation: model.SwiGLU, Positions: model.RoPE, RoPETheta: 1e6,
+		NoOutputBias: true, NoMLPBias: true,
+	}
+	for _, test := range []struct {
+		text         string
+		architecture Architecture
+		want         model.Config
+	}{
+		{llama1, Llama, llama},
+		{llama31, Llama, newer},
+		{mistral1, Mistral, mistral},
+		{qwen25, Qwen2, qwen},
+		{gpt2, GPT2, model.Config{Vocab: 50257, Context: 1024, Blocks: 12, Heads: 12, Channels: 768}},
+	} {
+		got, architecture, err := ParseConfig([]byte(test.text))
+		if err != nil || architecture != test.architecture || got.Resolved() != test.want.Resolved() {
+			t.Errorf("%s:\n got %+v, %v\nwant %+v", architecture, got, err, test.want)
+		}
+		kept, err := FormatConfig(got, safetensors.F16, []byte(test.text))
+		if err != nil || !strings.Contains(string(kept), `"torch_dtype": "float16"`) {
+			t.Errorf("%s: original not kept: %v\n%s", architecture, err, kept)
+		}
+	}
+}
+
+// TestRefusedConfigs changes one field at a time; the error must name it.
+func TestRefusedConfigs(t *testing.T) {
+	for _, test := range []struct {
+		text, field, value string
+		want               error
+	}{
+		{gpt2, "activation_function", `"gelu"`, ErrUnsupported},
+		{gpt2, "scale_attn_weights", `false`, ErrUnsupported},
+		{gpt2, "scale_attn_by_inverse_layer_idx", `true`, ErrUnsupported},
+		{gpt2, "n_ctx", `512`, ErrUnsupported},
+		{gpt2, "add_cross_attention", `true`, ErrUnsupported},
+		{gpt2, "n_layer", `"12"`, ErrFormat},
+		{gpt2, "n_embd", `null`, ErrFormat},
+		{gpt2, "n_embd", `770`, model.ErrBadConfig},
+		{gpt2, "quantization_config", `{"bits":4}`, ErrUnsupported},
+		{gpt2, "architectures", `["GPT2DoubleHeadsModel"]`, ErrUnsupported},
+		{gpt2, "model_type", `"llama"`, ErrUnsupported},
+		{llama31, "hidden_act", `"gelu"`, ErrUnsupported},
+		{llama31, "rope_scaling", `{"rope_type":"yarn","factor":4.0}`, ErrUnsupported},
+		{llama31, "rope_scaling", `{"type":"dynamic","factor":4.0}`, ErrUnsupported},
+		{llama31, "rope_scaling", `{"type":"linear","factor":4.0,"top_k":1}`, ErrUnsupported},
+		{llama31, "rope_scaling", `{"rope_type":"llama3","factor":4.0}`, ErrFormat},
+		{llama31, "rope_scaling", `7`, ErrFormat},
+		{llama31, "rope_parameters", `{"rope_type":"default"}`, ErrUnsupported},
+		{llama31, "auto_map", `{"AutoModel":"x.py"}`, ErrUnsupported},
+		{llama31, "sliding_window", `4096`, ErrUnsupported},
+		{llama31, "layer_types", `["full_attention","sliding_attention"]`, ErrUnsupported},
+		{qwen25, "use_sliding_window", `true`, ErrUnsupported},
+		{qwen25, "num_key_value_heads", `null`, ErrFormat},
+		{mistral1, "attention_bias", `false`, ErrUnsupported},
+	} {
+		object := map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte(test.text), &object); err != nil {
+			t.Fatal(err)
+		}
+		object[test.field] = json.RawMessage(test.value)
+		text, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := test.field
+		if test.field == "rope_parameters" {
+			named = "rope_theta" // which stands beside it
+		}
+		_, _, err = ParseConfig(text)
+		if !errors.Is(err, test.want) || test.want != model.ErrBadConfig && !strings.Contains(err.Error(), named) {
+			t.Errorf("%s %s: %v", test.field, test.value, err)
+		}
+	}
+}
+
+// TestEveryPresetHasAnArchitecture: what can be trained here can be exported.
+func TestEveryPresetHasAnArchitecture(t *testing.T) {
+	for _, name := range model.PresetNames() {
+		c, err := model.Preset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := FormatConfig(c, safetensors.F32, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if back, _, err := ParseConfig(text); err != nil || back.Resolved() != c.Resolved() {
+			t.Errorf("%s came back as %+v, %v; was %+v", name, back, err, c)
+		}
+	}
+	odd := model.Config{Vocab: 8, Context: 8, Blocks: 1, Heads: 1, Channels: 8, Norm: model.RMSNorm}
+	if _, err := FormatConfig(odd, safetensors.F32, nil); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("GPT-2 with RMSNorm: %v", err)
+	}
+	if _, err := FormatConfig(odd, safetensors.F32, []byte(gpt2)); err == nil {
+		t.Error("a config.json of another model was kept")
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, text := range []string{llama1, llama31, mistral1, qwen25, gpt2} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, _, err := ParseConfig(text)
+		if err != nil {
+			return
+		}
+		again, err := FormatConfig(c, safetensors.F32, nil)
+		if err != nil {
+			t.Fatalf("%+v was read but is not written: %v", c, err)
+		}
+		if back, _, err := ParseConfig(again); err != nil || !sameModel(back, c) {
+			t.Fatalf("%+v came back as %+v, %v", c, back, err)
+		}
+	})
+}
+
+// TestDamagedFolders writes a sound model's tensors with one added, changed or, without a
+// type, left out; the error must name it.
+func TestDamagedFolders(t *testing.T) {
+	for name, change := range map[string]safetensors.Tensor{
+		"lm_head.weight":                  {DType: safetensors.F32, Shape: []int{47, 16}}, // tied, with other values
+		"transformer.h.1.extra":           {DType: safetensors.F32, Shape: []int{1}},
+		"transformer.ln_f.bias":           {},
+		"transformer.wpe.weight":          {DType: safetensors.F32, Shape: []int{13, 16}},
+		"transformer.wte.weight":          {DType: "F64", Shape: []int{47, 16}},
+		"transformer.h.0.mlp.c_fc.weight": {DType: safetensors.F32, Shape: []int{64, 16}}, // as [out,in]
+	} {
+		tensors := map[string]safetensors.Tensor{}
+		for _, tensor := range openReference(t, "gpt2").set.Tensors() {
+			tensors[tensor.Name] = tensor
+		}
+		change.Name = name
+		tensors[name] = change
+		if change.DType == "" {
+			delete(tensors, name)
+		}
+		dir := t.TempDir()
+		writeZeros(t, dir, tensors)
+		damaged, err := Open(dir)
+		if err == nil {
+			head := damaged.Config().Layers() - 1
+			err = errors.Join(damaged.Layer(head, make([]float32, damaged.Config().LayerLen(head))), damaged.Close())
+		}
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// writeZeros makes a folder whose tensors are zero, but for lm_head.weight.
+func writeZeros(t *testing.T, dir string, tensors map[string]safetensors.Tensor) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/gpt2/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, configFile), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	list := slices.Collect(maps.Values(tensors))
+	w, err := safetensors.Create(filepath.Join(dir, "model.safetensors"), list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tensor := range list {
+		values := make([]float32, tensor.Len())
+		if tensor.Name == headTensor {
+			values[len(values)-1] = 1
+		}
+		if tensor.DType == "F64" {
+			err = w.AppendBytes(tensor.Name, strings.NewReader(strings.Repeat("\x00", 8*tensor.Len())))
+		} else {
+			err = w.Append(tensor.Name, values)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWriteLeavesNothingBehind(t *testing.T) {
+	m := openReference(t, "gpt2")
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "out")
+	broken := errors.New("broken")
+	failing := func(layer int, dst []float32) error {
+		if layer == 1 {
+			return broken
+		}
+		return m.Layer(layer, dst)
+	}
+	if err := Write(dir, Export{Config: m.Config(), Layer: failing}); !errors.Is(err, broken) {
+		t.Errorf("a layer that fails: %v", err)
+	}
+	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer, Files: map[string][]byte{"../x": nil}}); err == nil {
+		t.Error("a file outside the folder was written")
+	}
+	if entries, err := os.ReadDir(parent); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a folder that is not empty: %v", err)
+	}
+}

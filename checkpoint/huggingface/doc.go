@@ -1,0 +1,35 @@
+// Package huggingface takes models in from folders in Hugging Face's layout and writes them
+// out: config.json, model.safetensors (single or in shards), and the tokenizer's files.
+//
+// # Nouns
+//
+//   - Architecture: a class of Python's transformers: GPT2LMHeadModel, LlamaForCausalLM,
+//     MistralForCausalLM, Qwen2ForCausalLM. config.json of each maps to a model.Config and
+//     back.
+//   - Model: an opened folder, read a layer at a time into the flat vectors of package
+//     model.
+//   - Export: what Write makes a folder of.
+//
+// # Configuration
+//
+// Every field of config.json is in one of three lists: those that are read; those that
+// must have the one value that is supported (`scale_attn_weights` true); and those that
+// change no logits (token numbers, dropout, bookkeeping). Any other field is refused by
+// name and value, and so is a value outside the second list: a setting that is not known
+// could change the mathematics. Dropout is a setting of training, not of the weights: a
+// run sets its own.
+//
+// Context becomes the longest sequence the model takes, at most MaxContext. A run may set
+// less where positions are rotary.
+//
+// # Weights
+//
+// GPT-2's Conv1D matrices are stored [in,out] and turned into [out,in] while they are read;
+// everything else lies as in the file. Names may lack the prefix of the base model. Masks
+// and frequencies that older versions stored are passed over by name; any other tensor too
+// many, missing, of another shape or type is an error. Values are converted to float32,
+// which holds F16 and BF16 exactly, so an import followed by an export in the same type
+// gives the same bytes.
+//
+// Package cmd/pnode and the node call it. It imports package model for Config alone.
+package huggingface

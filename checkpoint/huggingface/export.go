@@ -1,0 +1,182 @@
+package huggingface
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"pnode/checkpoint/safetensors"
+	"pnode/pipeline/model"
+)
+
+// DefaultShardBytes is the most that goes into one file of weights.
+const DefaultShardBytes = 5_000_000_000
+
+// Export is what Write makes a folder of.
+type Export struct {
+	Config model.Config
+	// Layer fills dst, [LayerLen] of Config, with a layer's parameters. Layers are asked
+	// for in order.
+	Layer func(layer int, dst []float32) error
+	// DType of the weights; default F32.
+	DType safetensors.DType
+	// MaxShardBytes splits the weights; 0 means DefaultShardBytes.
+	MaxShardBytes int64
+	// Files are copied as they are, by plain name: the tokenizer's. A config.json among
+	// them must describe the same model; its fields are kept.
+	Files map[string][]byte
+}
+
+// Write makes the folder dir, complete or not at all; one that is there must be empty.
+// Errors wrap ErrUnsupported, model.ErrBadConfig, fs.ErrExist or the operating system's.
+func Write(dir string, e Export) error {
+	if err := e.write(filepath.Clean(dir)); err != nil {
+		return fmt.Errorf("huggingface: write %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (e Export) write(dir string) (err error) {
+	if e.DType == "" {
+		e.DType = safetensors.F32
+	}
+	if err := e.Config.Validate(); err != nil {
+		return err
+	}
+	config, err := FormatConfig(e.Config, e.DType, e.Files[configFile])
+	if err != nil {
+		return err
+	}
+	if err := makeRoom(dir); err != nil {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(tmp))
+		}
+	}()
+	if err := e.writeFiles(tmp, config); err != nil {
+		return err
+	}
+	if err := e.writeWeights(tmp); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(tmp, dir)
+}
+
+// makeRoom removes an empty folder, which a rename would not replace everywhere.
+func makeRoom(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, entries[0].Name())
+	}
+	return os.Remove(dir)
+}
+
+func (e Export) writeFiles(dir string, config []byte) error {
+	files := map[string][]byte{}
+	maps.Copy(files, e.Files)
+	files[configFile] = config
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if filepath.Base(name) != name || !filepath.IsLocal(name) {
+			return fmt.Errorf("%q is no plain file name", name)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e Export) writeWeights(dir string) error {
+	of, err := familyOf(e.Config)
+	if err != nil {
+		return err
+	}
+	var tensors []safetensors.Tensor
+	for layer := range e.Config.Layers() {
+		for _, t := range e.owned(layer) {
+			s := of.stored(t, true)
+			tensors = append(tensors, safetensors.Tensor{Name: s.name, DType: e.DType, Shape: s.shape})
+		}
+	}
+	limit := e.MaxShardBytes
+	if limit == 0 {
+		limit = DefaultShardBytes
+	}
+	w, err := safetensors.CreateSet(tensors, safetensors.Layout{
+		Dir: dir, Base: weightsBase, MaxShardBytes: limit, Metadata: map[string]string{"format": "pt"},
+	})
+	if err != nil {
+		return err
+	}
+	for layer := range e.Config.Layers() {
+		if err := e.writeLayer(w, of, layer); err != nil {
+			return errors.Join(fmt.Errorf("layer %d: %w", layer, err), w.Discard())
+		}
+	}
+	return w.Commit()
+}
+
+// owned are the tensors of a layer without the head's tied copy.
+func (e Export) owned(layer int) []model.Tensor {
+	tensors := e.Config.LayerTensors(layer)
+	if layer == e.Config.Layers()-1 && e.Config.Tied() {
+		return tensors[:len(tensors)-1]
+	}
+	return tensors
+}
+
+func (e Export) writeLayer(w *safetensors.SetWriter, of family, layer int) error {
+	values := make([]float32, e.Config.LayerLen(layer))
+	if err := e.Layer(layer, values); err != nil {
+		return err
+	}
+	for _, t := range e.owned(layer) {
+		if err := of.stored(t, true).write(w, values[t.Off:t.Off+t.Len()]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s stored) write(w *safetensors.SetWriter, src []float32) error {
+	if !s.transpose {
+		return w.Append(s.name, src)
+	}
+	in, out := s.shape[0], s.shape[1]
+	rows := max(1, blockElements/out)
+	block := make([]float32, min(rows, in)*out)
+	for first := 0; first < in; first += rows {
+		n := min(rows, in-first)
+		for o := range out {
+			row := src[o*in+first : o*in+first+n]
+			for i, v := range row {
+				block[i*out+o] = v
+			}
+		}
+		if err := w.Append(s.name, block[:n*out]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

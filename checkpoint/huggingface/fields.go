@@ -1,0 +1,145 @@
+package huggingface
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Errors of this package.
+var (
+	// ErrUnsupported: the model has something that this program does not do.
+	ErrUnsupported = errors.New("not supported")
+	// ErrFormat: a file is not what it should be.
+	ErrFormat = errors.New("not a valid model folder")
+)
+
+// fields is config.json while it is read: what has been asked for is taken out, what is
+// left at the end is unknown. The first error is kept.
+type fields struct {
+	path string // in front of names: `rope_scaling.`
+	left map[string]json.RawMessage
+	err  error
+}
+
+func parseFields(text []byte) (*fields, error) {
+	f := &fields{}
+	if err := json.Unmarshal(text, &f.left); err != nil || f.left == nil {
+		return nil, fmt.Errorf("%w: config.json: %w", ErrFormat, errors.Join(err, errors.New("a JSON object is needed")))
+	}
+	return f, nil
+}
+
+// take is the value of a field, nil if it is absent or null.
+func (f *fields) take(name string) json.RawMessage {
+	value := f.left[name]
+	delete(f.left, name)
+	if string(value) == "null" {
+		return nil
+	}
+	return value
+}
+
+func (f *fields) fail(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+// maxQuoted is how much of a refused value an error repeats.
+const maxQuoted = 100
+
+func (f *fields) refuse(name string, value json.RawMessage, accepted string) {
+	shown := string(value)
+	if len(shown) > maxQuoted {
+		shown = shown[:maxQuoted] + "..."
+	}
+	f.fail(fmt.Errorf("%w: config.json: %s%s is %s; %s", ErrUnsupported, f.path, name, shown, accepted))
+}
+
+// read decodes a field into a T, or gives otherwise where it is absent or null.
+func read[T any](f *fields, name string, otherwise T) T {
+	value := f.take(name)
+	if value == nil {
+		return otherwise
+	}
+	var v T
+	if err := json.Unmarshal(value, &v); err != nil {
+		f.fail(fmt.Errorf("%w: config.json: %s%s: %w", ErrFormat, f.path, name, err))
+	}
+	return v
+}
+
+// need is read for a field that must be there.
+func need[T any](f *fields, name string) T {
+	var zero T
+	if value, ok := f.left[name]; !ok || string(value) == "null" {
+		f.fail(fmt.Errorf("%w: config.json lacks %s%s", ErrFormat, f.path, name))
+		return zero
+	}
+	return read(f, name, zero)
+}
+
+// only refuses a field unless it is absent, null or one of the accepted values.
+func only[T comparable](f *fields, name string, accepted ...T) {
+	value := f.take(name)
+	if value == nil {
+		return
+	}
+	var v T
+	if err := json.Unmarshal(value, &v); err != nil || !slices.Contains(accepted, v) {
+		list := make([]string, len(accepted))
+		for i, a := range accepted {
+			list[i] = fmt.Sprint(a)
+		}
+		f.refuse(name, value, "accepted: "+strings.Join(list, ", "))
+	}
+}
+
+// harmless are fields that change no logits.
+var harmless = []string{
+	// Bookkeeping.
+	"_name_or_path", "_commit_hash", "transformers_version", "torch_dtype", "dtype", "use_cache",
+	"_attn_implementation_autoset", "gradient_checkpointing", "output_attentions", "output_hidden_states",
+	"return_dict", "tokenizer_class", "task_specific_params", "id2label", "label2id", "problem_type",
+	// Numbers and texts of tokens.
+	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id",
+	"decoder_start_token_id", "prefix",
+	// Training.
+	"initializer_range", "attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout",
+	// How the same products are cut into pieces.
+	"pretraining_tp", "chunk_size_feed_forward",
+	// Heads for other tasks.
+	"summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+	// Defaults of text generation that older versions kept here.
+	"max_length", "min_length", "do_sample", "temperature", "top_k", "top_p", "typical_p", "num_beams",
+	"num_beam_groups", "num_return_sequences", "repetition_penalty", "length_penalty", "diversity_penalty",
+	"no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "early_stopping", "bad_words_ids",
+	"forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty", "suppress_tokens",
+	"begin_suppress_tokens", "remove_invalid_values", "output_scores", "return_dict_in_generate",
+}
+
+// done refuses the fields that nobody asked for, but for those to pass over.
+func (f *fields) done(pass ...string) error {
+	for _, name := range pass {
+		delete(f.left, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.left)) {
+		f.refuse(name, f.left[name], "this field is not known and could change what the model computes")
+	}
+	return f.err
+}
+
+// formatJSON writes an object as transformers does: sorted, indented by two.
+func formatJSON(object map[string]any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(object)
+	return b.Bytes(), err
+}

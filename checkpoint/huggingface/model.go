@@ -1,0 +1,256 @@
+package huggingface
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pnode/checkpoint/safetensors"
+	"pnode/pipeline/model"
+)
+
+const (
+	configFile  = "config.json"
+	weightsBase = "model"
+	// maxConfigBytes bounds config.json; real ones have a few KB.
+	maxConfigBytes = 1 << 20
+	// maxFileBytes bounds each of the tokenizer's files.
+	maxFileBytes = 256 << 20
+)
+
+// Model is an opened folder. It is safe for concurrent use.
+type Model struct {
+	dir          string
+	config       model.Config
+	architecture Architecture
+	family       family
+	set          *safetensors.Set
+	prefixed     bool // names carry the family's prefix
+}
+
+// Open reads and checks everything but the values: config.json, and the names, shapes and
+// types of all tensors. Errors wrap ErrUnsupported, ErrFormat, safetensors.ErrFormat,
+// model.ErrBadConfig or fs.ErrNotExist.
+func Open(dir string) (*Model, error) {
+	m, err := open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("huggingface: open %s: %w", dir, err)
+	}
+	return m, nil
+}
+
+func open(dir string) (*Model, error) {
+	text, err := readFile(dir, configFile, maxConfigBytes)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{dir: dir}
+	if m.config, m.architecture, err = ParseConfig(text); err != nil {
+		return nil, err
+	}
+	all := families()
+	m.family = all[slices.IndexFunc(all, func(of family) bool { return of.architecture == m.architecture })]
+	if m.set, err = safetensors.OpenSet(dir, weightsBase); err != nil {
+		return nil, err
+	}
+	if err := m.check(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// Config is the model's, without dropout.
+func (m *Model) Config() model.Config { return m.config }
+
+// Architecture is the class that config.json names.
+func (m *Model) Architecture() Architecture { return m.architecture }
+
+// Close closes the files.
+func (m *Model) Close() error { return m.set.Close() }
+
+// stored says how a tensor of package model lies in the files.
+type stored struct {
+	name      string
+	shape     []int
+	transpose bool // Conv1D: [in,out]
+}
+
+// stored names a tensor for a family; prefixed tells whether the base model's tensors
+// carry its prefix.
+func (of family) stored(t model.Tensor, prefixed bool) stored {
+	s := stored{name: t.Name, shape: t.Shape}
+	if prefixed && t.Name != headTensor {
+		s.name = of.prefix + t.Name
+	}
+	if of.architecture == GPT2 && len(t.Shape) == 2 && strings.HasPrefix(t.Name, "h.") {
+		s.shape, s.transpose = []int{t.Shape[1], t.Shape[0]}, true
+	}
+	return s
+}
+
+const headTensor = "lm_head.weight"
+
+// check compares the tensors of the files with those of the model.
+func (m *Model) check() error {
+	tensors := m.set.Tensors()
+	m.prefixed = slices.ContainsFunc(tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, m.family.prefix) })
+	known := map[string]bool{}
+	for layer := range m.config.Layers() {
+		for _, want := range m.config.LayerTensors(layer) {
+			s := m.family.stored(want, m.prefixed)
+			known[s.name] = true
+			if err := m.checkTensor(s); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range tensors {
+		if !known[t.Name] && !m.passedOver(t.Name) {
+			return fmt.Errorf("%w: tensor %q %v belongs to no part of a %s with this config.json", ErrUnsupported, t.Name, t.Shape, m.architecture)
+		}
+	}
+	return nil
+}
+
+func (m *Model) checkTensor(want stored) error {
+	f, err := m.set.File(want.name)
+	if err != nil {
+		return err
+	}
+	got, err := f.Tensor(want.name)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(got.Shape, want.shape) {
+		return fmt.Errorf("%w: tensor %q is %v, config.json asks for %v", ErrFormat, want.name, got.Shape, want.shape)
+	}
+	if !got.DType.Converts() {
+		return fmt.Errorf("%w: tensor %q holds %s; accepted: F32, F16, BF16", ErrUnsupported, want.name, got.DType)
+	}
+	return nil
+}
+
+// passedOver tells the constants that older versions stored beside the weights, and the
+// second copy of a tied head, which Layer compares with the first.
+func (m *Model) passedOver(name string) bool {
+	if name == headTensor {
+		return m.config.Tied()
+	}
+	for _, end := range []string{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// DType is the type of most elements of the weights, the natural one for an export.
+func (m *Model) DType() safetensors.DType {
+	elements := map[safetensors.DType]int{}
+	for _, t := range m.set.Tensors() {
+		elements[t.DType] += t.Len()
+	}
+	types := []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
+	return slices.MaxFunc(types, func(a, b safetensors.DType) int { return cmp.Compare(elements[a], elements[b]) })
+}
+
+// Layer fills dst, [LayerLen] of Config, with a layer's parameters.
+func (m *Model) Layer(layer int, dst []float32) error {
+	if layer < 0 || layer >= m.config.Layers() || len(dst) != m.config.LayerLen(layer) {
+		return fmt.Errorf("huggingface: read layer %d of %d into %d elements", layer, m.config.Layers(), len(dst))
+	}
+	for _, t := range m.config.LayerTensors(layer) {
+		s := m.family.stored(t, m.prefixed)
+		f, err := m.set.File(s.name)
+		if err == nil {
+			err = s.read(f, dst[t.Off:t.Off+t.Len()])
+		}
+		if err != nil {
+			return fmt.Errorf("huggingface: read %s: layer %d: %w", m.dir, layer, err)
+		}
+		if last := layer == m.config.Layers()-1; last && t.Decay && m.config.Tied() {
+			if err := m.checkTiedCopy(dst[t.Off : t.Off+t.Len()]); err != nil {
+				return fmt.Errorf("huggingface: read %s: %w", m.dir, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTiedCopy compares a stored copy of the tied head, if there is one.
+func (m *Model) checkTiedCopy(embedding []float32) error {
+	f, err := m.set.File(headTensor)
+	if errors.Is(err, safetensors.ErrNoTensor) {
+		return nil
+	}
+	block := make([]float32, m.config.Channels)
+	for at := 0; err == nil && at < len(embedding); at += len(block) {
+		if err = f.Floats(headTensor, at, block); err == nil && !slices.Equal(block, embedding[at:at+len(block)]) {
+			err = fmt.Errorf("%w: %s differs from the embedding, to which tie_word_embeddings ties it", ErrFormat, headTensor)
+		}
+	}
+	return err
+}
+
+// blockElements is about how much of a matrix is transposed at a time: 1 MiB of float32.
+const blockElements = 256 << 10
+
+func (s stored) read(f *safetensors.File, dst []float32) error {
+	if !s.transpose {
+		return f.Floats(s.name, 0, dst)
+	}
+	in, out := s.shape[0], s.shape[1]
+	rows := max(1, blockElements/out)
+	block := make([]float32, min(rows, in)*out)
+	for first := 0; first < in; first += rows {
+		n := min(rows, in-first)
+		if err := f.Floats(s.name, first*out, block[:n*out]); err != nil {
+			return err
+		}
+		for o := range out {
+			row := dst[o*in+first : o*in+first+n]
+			for i := range row {
+				row[i] = block[i*out+o]
+			}
+		}
+	}
+	return nil
+}
+
+// Files are the texts that belong to a model beside its weights: config.json and those of
+// names that the folder holds.
+func (m *Model) Files(names []string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, name := range append([]string{configFile, generationFile}, names...) {
+		text, err := readFile(m.dir, name, maxFileBytes)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, fmt.Errorf("huggingface: read %s: %w", m.dir, err)
+		default:
+			files[name] = text
+		}
+	}
+	return files, nil
+}
+
+const generationFile = "generation_config.json"
+
+func readFile(dir, name string, limit int64) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("%w: %s is over %d bytes", ErrFormat, name, limit)
+	}
+	return text, err
+}
