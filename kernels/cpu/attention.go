@@ -14,11 +14,13 @@ import (
 // copied to scratch, so that a softmax is powers of 2.
 
 const (
-	// attentionChunk is the number of queries of a task and of keys packed at one time. It
-	// is a multiple of every mr and nr, like attentionRows.
-	attentionChunk = 192
-	// attentionRows is the number of queries whose scores are computed at one time: with
-	// a chunk of keys 18 KiB.
+	// attentionChunk is the number of queries of a task and of keys packed at one time:
+	// with 64 channels, what a task works on fills a second cache of 512 KiB.
+	attentionChunk = 256
+	// attentionRoom is the chunk up to whole tiles of every variant.
+	attentionRoom = 264
+	// attentionRows is the number of queries whose scores are computed at one time, a
+	// multiple of every mr: 25 KiB of scores in the first cache.
 	attentionRows = 24
 )
 
@@ -94,14 +96,14 @@ type attentionTask struct {
 	width   int // D rounded up to whole panels
 
 	zero   []float32 // [nr] zeros
-	scores []float32 // [attentionRows,attentionChunk]
+	scores []float32 // [attentionRows,attentionRoom]
 }
 
 func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionTask {
 	t := attentionTask{heads: h, v: v, w: w, scratch: scratch, width: roundUp(h.D, v.nr)}
 	t.zero = t.scratch.take(v.nr)
 	clear(t.zero)
-	t.scores = t.scratch.take(attentionRows * attentionChunk)
+	t.scores = t.scratch.take(attentionRows * attentionRoom)
 	return t
 }
 

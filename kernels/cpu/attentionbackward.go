@@ -49,23 +49,23 @@ type backwardTask struct {
 	q, rows       int       // queries [q, q+rows)
 	key, cols     int       // keys [key, key+cols)
 	queries, grad []float32 // rows of Q and dOut, [attentionRows,D]
-	slopes        []float32 // gradient of the scores, [attentionRows,attentionChunk]
+	slopes        []float32 // gradient of the scores, [attentionRows,attentionRoom]
 
 	keyColumns, valueColumns          []float32 // position panels of K and V
 	keys, queryChannels, gradChannels []float32 // channel panels of K, Q and dOut
-	dKey, dValue, dQuery              []float32 // [attentionChunk,width]
+	dKey, dValue, dQuery              []float32 // [attentionRoom,width]
 }
 
 func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTask {
 	t := &backwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
 	take := t.scratch.take
 	t.queries, t.grad = take(attentionRows*t.D), take(attentionRows*t.D)
-	t.slopes = take(attentionRows * attentionChunk)
-	t.keyColumns, t.valueColumns = take(attentionChunk*t.D), take(attentionChunk*t.D)
-	t.keys = take(attentionChunk * t.width)
+	t.slopes = take(attentionRows * attentionRoom)
+	t.keyColumns, t.valueColumns = take(attentionRoom*t.D), take(attentionRoom*t.D)
+	t.keys = take(attentionRoom*t.width)
 	t.queryChannels, t.gradChannels = take(attentionRows*t.width), take(attentionRows*t.width)
-	t.dKey, t.dValue = take(attentionChunk*t.width), take(attentionChunk*t.width)
-	t.dQuery = take(attentionChunk * t.width)
+	t.dKey, t.dValue = take(attentionRoom*t.width), take(attentionRoom*t.width)
+	t.dQuery = take(attentionRoom*t.width)
 	return t
 }
 
@@ -110,21 +110,21 @@ func (t *backwardTask) block(head, r int) {
 	t.load(head, r, rows)
 	scores := blockProduct{
 		rows: rows, cols: seen, k: t.D, a: t.queries, aRow: t.D, aCol: 1,
-		panels: t.keyColumns, panel: t.D * t.v.nr, c: t.scores, cRow: attentionChunk, causal: true, before: before,
+		panels: t.keyColumns, panel: t.D * t.v.nr, c: t.scores, cRow: attentionRoom, causal: true, before: before,
 	}
 	t.multiply(scores)
 	scores.a, scores.panels, scores.c = t.grad, t.valueColumns, t.slopes
 	t.multiply(scores)
 	t.differentiate(head, r, rows, seen)
 	transposed := blockProduct{ // dV += P' dOut
-		rows: seen, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: attentionChunk,
+		rows: seen, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: attentionRoom,
 		panels: t.gradChannels, panel: rows * t.v.nr, c: t.dValue, cRow: t.width, accumulate: true,
 	}
 	t.multiply(transposed)
 	transposed.a, transposed.panels, transposed.c = t.slopes, t.queryChannels, t.dKey
 	t.multiply(transposed)   // dK += dS' Q
 	t.multiply(blockProduct{ // dQ = dS K
-		rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionChunk, aCol: 1,
+		rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionRoom, aCol: 1,
 		panels: t.keys, panel: t.cols * t.v.nr, c: t.dQuery[r*t.width:], cRow: t.width,
 	})
 }
@@ -151,7 +151,7 @@ func (t *backwardTask) differentiate(head, r, rows, seen int) {
 	padded := max(roundUp(seen, t.v.mr), roundUp(seen, t.v.nr))
 	for i := range rows {
 		from, to := t.visible(t.b, t.q+r+i, t.key, seen)
-		p, dp := t.scores[i*attentionChunk:][:padded], t.slopes[i*attentionChunk:][:padded]
+		p, dp := t.scores[i*attentionRoom:][:padded], t.slopes[i*attentionRoom:][:padded]
 		at := t.heads.row(t.b, head) + t.q + r + i
 		t.v.softmaxGrad(p[from:to], dp[from:to], t.lse[at]*math.Log2E, t.delta[at])
 		clear(p[:from])

@@ -51,18 +51,18 @@ func (d *Device) attend(h heads, a attended) error {
 type forwardTask struct {
 	attentionTask
 	b, q, rows   int       // sequence, first query, number of queries
-	queries      []float32 // [attentionChunk,D]
+	queries      []float32 // [attentionRoom,D]
 	keys, values []float32 // position panels, channel panels of a chunk
-	out          []float32 // [attentionChunk,width]
+	out          []float32 // [attentionRoom,width]
 	top, sum     []float32 // [attentionChunk]
 }
 
 func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask {
 	t := forwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
-	t.queries = t.scratch.take(attentionChunk * t.D)
-	t.keys, t.values = t.scratch.take(attentionChunk*t.D), t.scratch.take(attentionChunk*t.width)
-	t.out = t.scratch.take(attentionChunk * t.width)
-	t.top, t.sum = t.scratch.take(attentionChunk), t.scratch.take(attentionChunk)
+	t.queries = t.scratch.take(attentionRoom*t.D)
+	t.keys, t.values = t.scratch.take(attentionRoom*t.D), t.scratch.take(attentionRoom*t.width)
+	t.out = t.scratch.take(attentionRoom*t.width)
+	t.top, t.sum = t.scratch.take(attentionRoom), t.scratch.take(attentionRoom)
 	return t
 }
 
@@ -94,11 +94,11 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 	}
 	t.multiply(blockProduct{
 		rows: rows, cols: seen, k: t.D, a: t.queries[r*t.D:], aRow: t.D, aCol: 1,
-		panels: t.keys, panel: t.D * t.v.nr, c: t.scores, cRow: attentionChunk, causal: true, before: before,
+		panels: t.keys, panel: t.D * t.v.nr, c: t.scores, cRow: attentionRoom, causal: true, before: before,
 	})
 	for i := range rows {
 		from, to := t.visible(t.b, t.q+r+i, key, seen)
-		row := t.scores[i*attentionChunk : i*attentionChunk+seen]
+		row := t.scores[i*attentionRoom : i*attentionRoom+seen]
 		clear(row[:from])
 		clear(row[to:])
 		if from < to {
@@ -106,7 +106,7 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 		}
 	}
 	t.multiply(blockProduct{
-		rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionChunk, aCol: 1,
+		rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionRoom, aCol: 1,
 		panels: t.values, panel: cols * t.v.nr, c: t.out[r*t.width:], cRow: t.width, accumulate: accumulate,
 	})
 }
