@@ -67,7 +67,7 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpRoPE:                    {{1, 1, 1, 2, 2, 0}, {6, 3, 2, 16, 40, 0}, {5, 4, 3, 22, 66, 7}, {300, 100, 4, 64, 512, 1}},
 	kernels.OpAttentionForward:        attentionShapes,
 	kernels.OpAttentionBackward:       attentionShapes,
-	kernels.OpAttentionCached:         {{1, 1, 1, 1, 1, 0, 1}, {2, 1, 4, 2, 16, 5, 9}, {1, 1, 3, 1, 64, 250, 300}, {2, 60, 4, 2, 24, 0, 70}, {1, 7, 2, 2, 33, 111, 118}, {1, 210, 2, 1, 9, 250, 470}},
+	kernels.OpAttentionCached:         {{1, 1, 1, 1, 1, 0, 1}, {2, 1, 4, 2, 16, 5, 9}, {1, 1, 3, 1, 64, 250, 300}, {2, 60, 4, 2, 24, 0, 70}, {1, 7, 2, 2, 33, 111, 118}, {1, 210, 2, 1, 9, 250, 470}, {2, 2, 4, 2, 43, 600, 610}},
 	kernels.OpGELUForward:             vectorShapes,
 	kernels.OpGELUBackward:            vectorShapes,
 	kernels.OpSwiGLUForward:           gateShapes,

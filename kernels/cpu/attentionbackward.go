@@ -62,10 +62,10 @@ func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTa
 	t.queries, t.grad = take(attentionRows*t.D), take(attentionRows*t.D)
 	t.slopes = take(attentionRows * attentionRoom)
 	t.keyColumns, t.valueColumns = take(attentionRoom*t.D), take(attentionRoom*t.D)
-	t.keys = take(attentionRoom*t.width)
+	t.keys = take(attentionRoom * t.width)
 	t.queryChannels, t.gradChannels = take(attentionRows*t.width), take(attentionRows*t.width)
 	t.dKey, t.dValue = take(attentionRoom*t.width), take(attentionRoom*t.width)
-	t.dQuery = take(attentionRoom*t.width)
+	t.dQuery = take(attentionRoom * t.width)
 	return t
 }
 

@@ -1,11 +1,19 @@
 package cpu
 
-import "pnode/kernels"
+import (
+	"math"
 
-// attentionCached appends to the cache, rows of all keys and then all values, and runs the
-// forward pass over it.
+	"pnode/kernels"
+)
+
+// fewQueries is the number of new positions up to which keys and values are read where they
+// are: packing a key costs about as much as its products with four queries.
+const fewQueries = 4
+
+// attentionCached appends to the cache, rows of all keys and then all values, and attends
+// over it.
 func (d *Device) attentionCached(c kernels.Call) error {
-	cache, qkv := floats(c.Args[1]), floats(c.Args[2])
+	out, cache, qkv := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2])
 	h := newHeads(c)
 	h.past, h.keyStride = c.Dims[5], 2*h.K*h.D
 	room := c.Dims[6] * h.keyStride
@@ -18,8 +26,94 @@ func (d *Device) attentionCached(c kernels.Call) error {
 			copy(cache[at:at+h.keyStride], qkv[row*h.stride+h.H*h.D:])
 		}
 	})
-	return d.attend(h, attended{out: floats(c.Args[0]), qkv: qkv, keys: func(b, kv int) (keys, values []float32) {
+	a := attended{out: out, qkv: qkv, keys: func(b, kv int) (keys, values []float32) {
 		keys = cache[b*room+kv*h.D:]
 		return keys, keys[h.K*h.D:]
-	}})
+	}}
+	if h.T > fewQueries {
+		return d.attend(h, a)
+	}
+	return d.attendFew(h, a)
+}
+
+// attendFew runs a task for each key-value head and chunk of keys, whose results for a
+// query are then put together in the order of the chunks.
+func (d *Device) attendFew(h heads, a attended) error {
+	chunks := blocks(h.past+h.T, attentionChunk)
+	size := scratchSize(h.D + 2) // of a partial result: output, maximum, sum
+	partial, err := d.pool.common(h.B * h.H * h.T * chunks * size)
+	if err != nil {
+		return err
+	}
+	if err := d.pool.reserve(scratchSize(h.D) + scratchSize(attentionChunk)); err != nil {
+		return err
+	}
+	results := func(b, head, t int) []float32 {
+		return partial[((b*h.H+head)*h.T+t)*chunks*size:][:chunks*size]
+	}
+	d.pool.run(h.B*h.K*chunks, func(w *worker, task int) {
+		b, kv, key := task/chunks/h.K, task/chunks%h.K, task%chunks*attentionChunk
+		f := fewTask{heads: h, v: d.v, key: key, scratch: cutter{rest: w.scratch}}
+		f.query, f.scores = f.scratch.take(h.D), f.scratch.take(attentionChunk)
+		keys, values := a.keys(b, kv)
+		f.keys, f.values = keys[key*h.keyStride:], values[key*h.keyStride:]
+		for head := kv * h.group; head < (kv+1)*h.group; head++ {
+			for t := range h.T {
+				f.run(results(b, head, t)[task%chunks*size:][:h.D+2], a.qkv[h.query(b, head)+t*h.stride:][:h.D], b, t)
+			}
+		}
+	})
+	d.rows(h.B*h.H*h.T, h.D*chunks, func(from, to int) {
+		for i := from; i < to; i++ {
+			b, head, t := i/h.T/h.H, i/h.T%h.H, i%h.T
+			d.v.join(a.out[h.out(b, head)+t*h.outStride:][:h.D], results(b, head, t), size)
+		}
+	})
+	return nil
+}
+
+// fewTask is a chunk of keys and values of one head where they lie.
+type fewTask struct {
+	heads
+	v             *variant
+	scratch       cutter
+	key           int // first of the chunk
+	keys, values  []float32
+	query, scores []float32
+}
+
+// run writes one query's sum over the chunk of 2^(score-top)*value, then top and the sum of
+// the powers: minus infinity and 0 where the query sees no key.
+func (f *fewTask) run(result, query []float32, b, t int) {
+	out := result[:f.D]
+	clear(out)
+	result[f.D], result[f.D+1] = float32(math.Inf(-1)), 0
+	from, to := f.visible(b, t, f.key, attentionChunk)
+	if from >= to {
+		return
+	}
+	f.v.times(f.query, query, f.scale*math.Log2E)
+	scores := f.scores[:to-from]
+	f.v.dots(scores, f.query, f.keys[from*f.keyStride:], f.keyStride)
+	result[f.D], result[f.D+1] = f.v.softmax(scores, result[f.D])
+	f.v.weighted(out, scores, f.values[from*f.keyStride:], f.keyStride)
+}
+
+// join writes the output of a query from the results of its chunks, `size` floats apart.
+func (v *variant) join(out, results []float32, size int) {
+	n := len(out)
+	top, sum := float32(math.Inf(-1)), float32(0)
+	for i := 0; i < len(results); i += size {
+		top = max(top, results[i+n])
+	}
+	clear(out)
+	for i := 0; i < len(results); i += size {
+		weight := exp2Generic(results[i+n] - top)
+		if results[i+n+1] == 0 {
+			continue
+		}
+		v.axpy(out, results[i:i+n], weight)
+		sum += results[i+n+1] * weight
+	}
+	v.scale(out, 1/sum)
 }

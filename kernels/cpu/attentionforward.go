@@ -59,9 +59,9 @@ type forwardTask struct {
 
 func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask {
 	t := forwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
-	t.queries = t.scratch.take(attentionRoom*t.D)
+	t.queries = t.scratch.take(attentionRoom * t.D)
 	t.keys, t.values = t.scratch.take(attentionRoom*t.D), t.scratch.take(attentionRoom*t.width)
-	t.out = t.scratch.take(attentionRoom*t.width)
+	t.out = t.scratch.take(attentionRoom * t.width)
 	t.top, t.sum = t.scratch.take(attentionRoom), t.scratch.take(attentionRoom)
 	return t
 }

@@ -93,6 +93,7 @@ func BenchmarkAgainstCopy(b *testing.B) {
 		kernels.RMSNormBackwardInput(none, none, none, none, none, none, n, c),
 		kernels.RMSNormBackwardWeight(none, none, none, none, n, c),
 		kernels.RoPE(none, none, none, kernels.RoPEShape{Rows: n, T: 1024, Heads: 24, D: 64, Width: 36 * 64}, 0),
+		kernels.AttentionCached(none, none, none, none, kernels.CachedAttentionShape{AttentionShape: kernels.AttentionShape{B: 8, T: 1, H: 12, K: 12, D: 64}, Past: 1000, Max: 1024}),
 		kernels.GELUForward(none, none, n*4*c), kernels.GELUBackward(none, none, none, n*4*c),
 		kernels.SwiGLUForward(none, none, n, f), kernels.SwiGLUBackward(none, none, none, n, f),
 		kernels.CrossEntropy(none, none, none, 128, v, 1),

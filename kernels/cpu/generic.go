@@ -12,7 +12,7 @@ func generic() *variant {
 		multiply: multiplyGeneric, transposeA: transposeGeneric, transposeB: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
 		peak: peakGeneric, peakLanes: 1,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
-		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, axpy: axpyGeneric, times: timesGeneric,
+		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, narrowRandomly: narrowRandomlyGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,
@@ -136,5 +136,17 @@ func axpyGeneric(y, x []float32, s float32) {
 func timesGeneric(y, x []float32, s float32) {
 	for i := range y {
 		y[i] = s * x[i]
+	}
+}
+
+func dotsGeneric(out, q, rows []float32, stride int) {
+	for i := range out {
+		out[i] = dotGeneric(q, rows[i*stride:i*stride+len(q)])
+	}
+}
+
+func weightedGeneric(out, weights, rows []float32, stride int) {
+	for i, w := range weights {
+		axpyGeneric(out, rows[i*stride:i*stride+len(out)], w)
 	}
 }

@@ -1637,6 +1637,180 @@ done:
 	VZEROUPPER
 	RET
 
+// func dotsAVX2(out []float32, q []float32, rows []float32, stride int)
+// Requires: AVX, FMA3
+TEXT ·dotsAVX2(SB), NOSPLIT, $0-80
+	MOVQ out_base+0(FP), AX
+	MOVQ out_len+8(FP), CX
+	MOVQ q_base+24(FP), DX
+	MOVQ rows_base+48(FP), BX
+	MOVQ stride+72(FP), SI
+
+row:
+	TESTQ  CX, CX
+	JZ     done
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   q_len+32(FP), DI
+	XORQ   R8, R8
+
+dotmany:
+	CMPQ        DI, $0x00000020
+	JL          dotmanyDone
+	VMOVUPS     (BX)(R8*1), Y4
+	VMOVUPS     (DX)(R8*1), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(BX)(R8*1), Y4
+	VMOVUPS     32(DX)(R8*1), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(BX)(R8*1), Y4
+	VMOVUPS     64(DX)(R8*1), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(BX)(R8*1), Y4
+	VMOVUPS     96(DX)(R8*1), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $0x00000080, R8
+	SUBQ        $0x00000020, DI
+	JMP         dotmany
+
+dotmanyDone:
+dotwhole:
+	CMPQ        DI, $0x00000008
+	JL          dotwholeDone
+	VMOVUPS     (BX)(R8*1), Y4
+	VMOVUPS     (DX)(R8*1), Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $0x00000020, R8
+	SUBQ        $0x00000008, DI
+	JMP         dotwhole
+
+dotwholeDone:
+	TESTQ       DI, DI
+	JZ          dotend
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        DI
+	VMOVUPS     (R9)(DI*4), Y4
+	VMASKMOVPS  (BX)(R8*1), Y4, Y5
+	VMASKMOVPS  (DX)(R8*1), Y4, Y4
+	VFMADD231PS Y5, Y4, Y0
+
+dotend:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	LEAQ         (BX)(SI*4), BX
+	DECQ         CX
+	JMP          row
+
+done:
+	VZEROUPPER
+	RET
+
+// func weightedAVX2(out []float32, weights []float32, rows []float32, stride int)
+// Requires: AVX, FMA3
+TEXT ·weightedAVX2(SB), NOSPLIT, $0-80
+	MOVQ out_base+0(FP), AX
+	MOVQ rows_base+48(FP), CX
+	MOVQ weights_base+24(FP), DX
+	MOVQ stride+72(FP), BX
+	MOVQ out_len+8(FP), SI
+	XORQ DI, DI
+
+vectors4:
+	CMPQ    SI, $0x20
+	JL      vectors4Done
+	VMOVUPS (AX)(DI*1), Y0
+	VMOVUPS 32(AX)(DI*1), Y1
+	VMOVUPS 64(AX)(DI*1), Y2
+	VMOVUPS 96(AX)(DI*1), Y3
+	XORQ    R8, R8
+	MOVQ    CX, R9
+
+column0:
+	CMPQ         R8, weights_len+32(FP)
+	JGE          column0Done
+	VBROADCASTSS (DX)(R8*4), Y4
+	VMOVUPS      (R9)(DI*1), Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VMOVUPS      32(R9)(DI*1), Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VMOVUPS      64(R9)(DI*1), Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VMOVUPS      96(R9)(DI*1), Y5
+	VFMADD231PS  Y5, Y4, Y3
+	LEAQ         (R9)(BX*4), R9
+	INCQ         R8
+	JMP          column0
+
+column0Done:
+	VMOVUPS Y0, (AX)(DI*1)
+	VMOVUPS Y1, 32(AX)(DI*1)
+	VMOVUPS Y2, 64(AX)(DI*1)
+	VMOVUPS Y3, 96(AX)(DI*1)
+	ADDQ    $0x80, DI
+	SUBQ    $0x20, SI
+	JMP     vectors4
+
+vectors4Done:
+vectors1:
+	CMPQ    SI, $0x08
+	JL      vectors1Done
+	VMOVUPS (AX)(DI*1), Y0
+	XORQ    R8, R8
+	MOVQ    CX, R9
+
+column1:
+	CMPQ         R8, weights_len+32(FP)
+	JGE          column1Done
+	VBROADCASTSS (DX)(R8*4), Y1
+	VMOVUPS      (R9)(DI*1), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	LEAQ         (R9)(BX*4), R9
+	INCQ         R8
+	JMP          column1
+
+column1Done:
+	VMOVUPS Y0, (AX)(DI*1)
+	ADDQ    $0x20, DI
+	SUBQ    $0x08, SI
+	JMP     vectors1
+
+vectors1Done:
+	TESTQ      SI, SI
+	JZ         end
+	LEAQ       masks<>+32(SB), R8
+	NEGQ       SI
+	VMOVUPS    (R8)(SI*4), Y0
+	VMASKMOVPS (AX)(DI*1), Y0, Y1
+	XORQ       SI, SI
+
+column2:
+	CMPQ         SI, weights_len+32(FP)
+	JGE          column2Done
+	VBROADCASTSS (DX)(SI*4), Y2
+	VMASKMOVPS   (CX)(DI*1), Y0, Y3
+	VFMADD231PS  Y3, Y2, Y1
+	LEAQ         (CX)(BX*4), CX
+	INCQ         SI
+	JMP          column2
+
+column2Done:
+	VMASKMOVPS Y1, Y0, (AX)(DI*1)
+
+end:
+	VZEROUPPER
+	RET
+
 // func philoxAVX2(words []uint32, keys *[20]uint32, c0 uint32, c1 uint32, c2 uint32, c3 uint32)
 // Requires: AVX, AVX2
 TEXT ·philoxAVX2(SB), NOSPLIT, $0-48

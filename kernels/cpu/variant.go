@@ -40,6 +40,10 @@ type variant struct {
 	softmax func(x []float32, least float32) (top, sum float32)
 	// softmaxGrad computes p = 2^(p-lse) and dp = p*(dp-delta).
 	softmaxGrad func(p, dp []float32, lse, delta float32)
+	// dots computes out[i] = the product of q and the row at i*stride of rows, weighted
+	// adds weights[i] times that row to out.
+	dots     func(out, q, rows []float32, stride int)
+	weighted func(out, weights, rows []float32, stride int)
 	// axpy computes y += s*x, times y = s*x.
 	axpy, times func(y, x []float32, s float32)
 

@@ -31,7 +31,7 @@ func avx2() *variant {
 		copyA: copyTo(6, copyRows1x6, copyRows4x6), copyB: copyTo(16, copyRows1x16, copyRows4x16),
 		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
-		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, axpy: axpyAVX2, times: timesAVX2,
+		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, times: timesAVX2,
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
 		narrow: narrowInEights, narrowRandomly: narrowRandomlyInEights, widen: widenInEights,
 		philox: philoxInEights, drop: dropAVX2,

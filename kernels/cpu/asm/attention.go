@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -13,6 +14,8 @@ func attention() {
 	softmaxGrad()
 	axpy()
 	rotate()
+	dots()
+	weighted()
 }
 
 func softmax() {
@@ -140,4 +143,88 @@ func rotate() {
 	JMP(LabelRef("head"))
 	Label("done")
 	end()
+}
+
+func dots() {
+	begin("dotsAVX2", "func(out, q, rows []float32, stride int)", "computes out[i] = the product of q and the row at i*stride of rows.")
+	out, n := slice("out"), Load(Param("out").Len(), GP64())
+	q, row := slice("q"), slice("rows")
+	stride := Load(Param("stride"), GP64())
+	Label("row")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	sum := zeros()
+	unrolled("dot", "q", len(sum), func(l lanes, k int) { VFMADD231PS(l.load(row), l.load(q), sum[k]) })
+	VMOVSS(sum.total().(reg.VecVirtual).AsX(), Mem{Base: out})
+	ADDQ(Imm(4), out)
+	LEAQ(Mem{Base: row, Index: stride, Scale: 4}, row)
+	DECQ(n)
+	JMP(LabelRef("row"))
+	Label("done")
+	end()
+}
+
+// weighted keeps four vectors of a column in registers, then one, then what is left.
+func weighted() {
+	begin("weightedAVX2", "func(out, weights, rows []float32, stride int)", "adds weights[i] times the row at i*stride of rows to out.")
+	out, rows, weights := slice("out"), slice("rows"), slice("weights")
+	stride := Load(Param("stride"), GP64())
+	times := 0
+	column := func(l lanes, vectors int) {
+		name := fmt.Sprintf("column%d", times)
+		times++
+		var sums []reg.VecVirtual
+		at := l
+		for k := range vectors {
+			at.disp = 4 * vectorFloats * k
+			sums = append(sums, at.load(out))
+		}
+		i, row := GP64(), GP64()
+		XORQ(i, i)
+		MOVQ(rows, row)
+		Label(name)
+		CMPQ(i, mustLen("weights"))
+		JGE(LabelRef(name + "Done"))
+		w := YMM()
+		VBROADCASTSS(Mem{Base: weights, Index: i, Scale: 4}, w)
+		for k := range vectors {
+			at.disp = 4 * vectorFloats * k
+			VFMADD231PS(at.load(row), w, sums[k])
+		}
+		LEAQ(Mem{Base: row, Index: stride, Scale: 4}, row)
+		INCQ(i)
+		JMP(LabelRef(name))
+		Label(name + "Done")
+		for k := range vectors {
+			at.disp = 4 * vectorFloats * k
+			at.store(sums[k], out)
+		}
+	}
+	n, offset := Load(Param("out").Len(), GP64()), GP64()
+	XORQ(offset, offset)
+	for _, vectors := range []int{4, 1} {
+		label := fmt.Sprintf("vectors%d", vectors)
+		Label(label)
+		CMPQ(n, Imm(uint64(vectors*vectorFloats)))
+		JL(LabelRef(label + "Done"))
+		column(lanes{offset: offset}, vectors)
+		ADDQ(Imm(uint64(4*vectors*vectorFloats)), offset)
+		SUBQ(Imm(uint64(vectors*vectorFloats)), n)
+		JMP(LabelRef(label))
+		Label(label + "Done")
+	}
+	TESTQ(n, n)
+	JZ(LabelRef("end"))
+	column(lanes{offset: offset, mask: firstLanes(n)}, 1)
+	Label("end")
+	end()
+}
+
+// mustLen is the length of a slice argument where it lies in memory.
+func mustLen(name string) Mem {
+	m, err := Param(name).Len().Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return m.Addr
 }
