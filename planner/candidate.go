@@ -69,11 +69,7 @@ func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
 // estimate fills in what follows from the pipes.
 func (c *cluster) estimate(k *candidate) {
 	if k.shares == nil {
-		rates := make([]partition.Rate, len(k.pipes))
-		for r, p := range k.pipes {
-			rates[r] = partition.Rate{First: p.costs.RoundTrip(), Each: p.period}
-		}
-		k.shares = partition.Shares(c.in.Run.Train.Micros, rates)
+		k.shares = partition.Shares(c.in.Run.Train.Micros, c.rates(k))
 	}
 	k.job = sim.Job{Pipelines: make([]sim.Pipeline, len(k.pipes))}
 	for r, p := range k.pipes {
@@ -86,6 +82,18 @@ func (c *cluster) estimate(k *candidate) {
 	k.job.Reduce, k.job.Tied, k.job.Commit = c.reduceTime(k), c.tiedTime(k), c.commitTime(k)
 	k.estimate += k.job.Tail()
 	k.movedByte = c.movedBytes(k)
+}
+
+// rates are what the replicas' shares are in proportion to: measured speeds, or all the same.
+func (c *cluster) rates(k *candidate) []partition.Rate {
+	rates := make([]partition.Rate, len(k.pipes))
+	for r, p := range k.pipes {
+		rates[r] = partition.Rate{Each: 1}
+		if c.in.Run.Train.UnevenShares {
+			rates[r] = partition.Rate{First: p.costs.RoundTrip(), Each: p.period}
+		}
+	}
+	return rates
 }
 
 // simulate replaces the estimate.

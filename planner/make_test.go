@@ -90,7 +90,7 @@ func checkPlacement(t *testing.T, in Input, pl Placement, warmup int, last bool)
 // randomInput makes small mixed clusters, some links measured.
 func randomInput(rng *rand.Rand) Input {
 	in := Input{Generation: 1 + Generation(rng.IntN(5)), Start: Step(rng.IntN(9)), Run: RunSpec{Run: "random"}}
-	in.Run.Train = TrainSpec{Micros: 1 + rng.IntN(24)}
+	in.Run.Train = TrainSpec{Micros: 1 + rng.IntN(24), UnevenShares: rng.IntN(2) == 0}
 	in.Run.Model = model.Config{Vocab: 256, Channels: 64}
 	for range 3 + rng.IntN(10) {
 		flops := 1e7 + rng.Int64N(1e9)

@@ -39,6 +39,10 @@ type TrainSpec struct {
 	// Replicas and Stages fix the cut; 0 lets the planner choose.
 	Replicas int `json:"replicas"`
 	Stages   int `json:"stages"`
+	// UnevenShares gives faster replicas more of a step's micro-batches. The sums over
+	// replicas then add up differently from plan to plan: without it the losses are the same
+	// to the bit for a number of replicas, with it they are not.
+	UnevenShares bool `json:"uneven_shares"`
 	// MinNodes active nodes are waited for before the first plan.
 	MinNodes int `json:"min_nodes"`
 }

@@ -81,7 +81,7 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 		s.in.Costs[len(s.in.Costs)-1].BoundaryBytes = 0
 	case "run":
 		s.in.Run.Run = "scenario"
-		s.in.Run.Train = TrainSpec{Micros: int(set["micros"]), Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+		s.in.Run.Train = TrainSpec{Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
 		s.in.Members = append(s.in.Members, Member{Peer: PeerID(names[0]), Profile: Profile{Devices: []DeviceProfile{device("cpu", set)}}})
 	case "device":

@@ -20,6 +20,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.Local, "local", c.Local, "run `N` nodes on this machine")
 	f.Var(&c.Replicas, "replicas", "copies of the model")
 	f.Var(&c.Stages, "stages", "pipeline stages of each copy")
+	f.BoolVar(&c.UnevenShares, "uneven-shares", c.UnevenShares, "give faster replicas more micro-batches; losses then depend on the plan, in the last bits")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "go on with a run, with the settings it was started with")
 	f.StringVar(&c.Listen, "listen", c.Listen, "`HOST:PORT` for other nodes (default loopback, any port)")
 	f.BoolVar(&c.JSON, "json", c.JSON, "one JSON object a step on standard output")

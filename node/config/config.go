@@ -53,6 +53,8 @@ type Config struct {
 	// Replicas and Stages fix the cut of the plan.
 	Replicas Count `yaml:"replicas"`
 	Stages   Count `yaml:"stages"`
+	// UnevenShares gives faster replicas more micro-batches; losses then depend on the plan.
+	UnevenShares bool `yaml:"uneven_shares"`
 	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
 	// need is waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
@@ -136,6 +138,7 @@ func (c Config) RunSpec(data planner.DataSpec, run planner.RunID) (planner.RunSp
 			SampleTokens:    c.SampleBytes,
 			Replicas:        int(c.Replicas),
 			Stages:          int(c.Stages),
+			UnevenShares:    c.UnevenShares,
 			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
 		},
 	}, nil

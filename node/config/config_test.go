@@ -23,7 +23,7 @@ func odd() Config {
 		Preset: "small-10m", Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
-		HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3,
+		HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
 		MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
 		JSON: true, LogLevel: "debug",
 	}
@@ -183,7 +183,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	want := planner.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, MinNodes: 6,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, UnevenShares: true, MinNodes: 6,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 6 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)
