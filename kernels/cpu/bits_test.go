@@ -131,31 +131,41 @@ func firstDifference(a, b []uint32) int {
 }
 
 // TestPlaceDoesNotChangeBits multiplies parts of A and B and expects the very elements of
-// the whole product, wherever tiles and tasks end.
+// the whole product, wherever tiles, tasks and what is packed at one time end.
 func TestPlaceDoesNotChangeBits(t *testing.T) {
-	const m, n, k = 101, 150, 300
+	small, large := placement{m: 101, n: 150, k: 300, parts: 20}, placement{m: rowBlock + 7, n: packWidth + 90, k: packLimit/packWidth + depthBlock, parts: 3}
 	for _, v := range usableVariants() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			dev := newDevice(t, Options{Threads: 2})
-			a, b, bias := upload(t, dev, ramp(m*k, 7)), upload(t, dev, ramp(n*k, 11)), upload(t, dev, ramp(n, 5))
-			whole := download(t, dev, m*n, func(out kernels.View) kernels.Call {
-				return kernels.MatMul(out, a, b, bias, m, n, k, kernels.TransB)
-			})
-			rng := rand.New(rand.NewPCG(3, 4))
-			for range 20 {
-				top, left := rng.IntN(m), rng.IntN(n)
-				rows, cols := 1+rng.IntN(m-top), 1+rng.IntN(n-left)
-				part := download(t, dev, rows*cols, func(out kernels.View) kernels.Call {
-					return kernels.MatMul(out, a.Slice(top*k, rows*k), b.Slice(left*k, cols*k), bias.Slice(left, cols), rows, cols, k, kernels.TransB)
-				})
-				for i, x := range part {
-					if want := whole[(top+i/cols)*n+left+i%cols]; x != want {
-						t.Fatalf("rows %d+%d, columns %d+%d: element %d is %v, %v in the whole product", top, rows, left, cols, i, x, want)
-					}
-				}
-			}
+			small.check(t, dev)
+			large.check(t, dev)
 		})
+	}
+}
+
+// placement is a product [m,n] and how many of its parts to look at.
+type placement struct{ m, n, k, parts int }
+
+func (p placement) check(t *testing.T, dev *Device) {
+	t.Helper()
+	m, n, k := p.m, p.n, p.k
+	a, b, bias := upload(t, dev, ramp(m*k, 7)), upload(t, dev, ramp(n*k, 11)), upload(t, dev, ramp(n, 5))
+	whole := download(t, dev, m*n, func(out kernels.View) kernels.Call {
+		return kernels.MatMul(out, a, b, bias, m, n, k, kernels.TransB)
+	})
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range p.parts {
+		top, left := rng.IntN(m), rng.IntN(n)
+		rows, cols := 1+rng.IntN(m-top), 1+rng.IntN(n-left)
+		part := download(t, dev, rows*cols, func(out kernels.View) kernels.Call {
+			return kernels.MatMul(out, a.Slice(top*k, rows*k), b.Slice(left*k, cols*k), bias.Slice(left, cols), rows, cols, k, kernels.TransB)
+		})
+		for i, x := range part {
+			if want := whole[(top+i/cols)*n+left+i%cols]; x != want {
+				t.Fatalf("rows %d+%d, columns %d+%d: element %d is %v, %v in the whole product", top, rows, left, cols, i, x, want)
+			}
+		}
 	}
 }
 

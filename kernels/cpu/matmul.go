@@ -19,6 +19,7 @@ const (
 	depthUnit  = 8       // K of a depth block is a multiple, but for the last one's
 	rowBlock   = 144     // most rows of a task: 216 KiB of A, for the second cache
 	packLimit  = 1 << 20 // floats of B packed at one time: 4 MiB, for the third cache
+	packWidth  = 1024    // least columns of B packed at one time, if there are so many
 	packPanels = 8       // panels of a packing task
 	taskSplit  = 4       // tasks for each worker, at least
 )
@@ -51,18 +52,27 @@ func (d *Device) matMul(c kernels.Call) error {
 	if p.m <= rowBlock {
 		return d.multiplyFlat(p)
 	}
-	width := max(v.nr, packLimit/p.k/v.nr*v.nr)
-	for from := 0; from < p.n; from += width {
-		if err := d.multiplyTall(p, from, min(p.n, from+width)); err != nil {
-			return err
+	columns := blocks(p.n, max(packWidth, packLimit/p.k))
+	width := roundUp(blocks(p.n, columns), v.nr)
+	deep := max(1, packLimit/width/p.depth) * p.depth
+	for left := 0; left < p.n; left += width {
+		for depth := 0; depth < p.k; depth += deep {
+			part := area{left: left, right: min(p.n, left+width), depth: depth, end: min(p.k, depth+deep)}
+			if err := d.multiplyTall(p, part); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// multiplyTall computes columns [from, to).
-func (d *Device) multiplyTall(p *product, from, to int) error {
-	shared, err := d.packShared(p, &p.b, from, to)
+// area is a part of a shared operand: positions [left, right), rows [depth, end), where
+// depth is the begin of a depth block.
+type area struct{ left, right, depth, end int }
+
+// multiplyTall adds the products with an area of B.
+func (d *Device) multiplyTall(p *product, b area) error {
+	shared, err := d.packShared(p, &p.b, b)
 	if err != nil {
 		return err
 	}
@@ -70,11 +80,11 @@ func (d *Device) multiplyTall(p *product, from, to int) error {
 	d.pool.run(cut.tasks, func(w *worker, task int) {
 		t := newRowTask(p, d.v, w)
 		t.top, t.bottom = cut.part(task)
-		t.left, t.right = from, to
-		for depth := 0; depth < p.k; depth += p.depth {
-			k := min(p.depth, p.k-depth)
+		t.left, t.right = b.left, b.right
+		for depth := b.depth; depth < b.end; depth += p.depth {
+			k := min(p.depth, b.end-depth)
 			p.a.pack(t.own, t.top, t.bottom, depth, k)
-			t.multiply(t.own, shared[depth*roundUp(to-from, d.v.nr):], depth, k)
+			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.nr):], depth, k)
 		}
 	})
 	return nil
@@ -82,7 +92,7 @@ func (d *Device) multiplyTall(p *product, from, to int) error {
 
 // multiplyFlat computes a product of at most rowBlock rows.
 func (d *Device) multiplyFlat(p *product) error {
-	shared, err := d.packShared(p, &p.a, 0, p.m)
+	shared, err := d.packShared(p, &p.a, area{right: p.m, end: p.k})
 	if err != nil {
 		return err
 	}
@@ -104,20 +114,20 @@ func (d *Device) multiplyFlat(p *product) error {
 	return nil
 }
 
-// packShared packs positions [from, to) of o for all tasks: the panels of one depth block
-// after those of the other.
-func (d *Device) packShared(p *product, o *operand, from, to int) ([]float32, error) {
-	padded := roundUp(to-from, o.unit)
-	packed, err := d.pool.common(padded * p.k)
+// packShared packs an area of o for all tasks: the panels of one depth block after those
+// of the other.
+func (d *Device) packShared(p *product, o *operand, a area) ([]float32, error) {
+	padded := roundUp(a.right-a.left, o.unit)
+	packed, err := d.pool.common(padded * (a.end - a.depth))
 	if err != nil {
 		return nil, err
 	}
 	size := packPanels * o.unit
-	parts := blocks(to-from, size)
-	d.pool.run(blocks(p.k, p.depth)*parts, func(_ *worker, task int) {
-		depth, first := task/parts*p.depth, task%parts*size
-		k := min(p.depth, p.k-depth)
-		o.pack(packed[depth*padded+first*k:], from+first, min(to, from+first+size), depth, k)
+	parts := blocks(a.right-a.left, size)
+	d.pool.run(blocks(a.end-a.depth, p.depth)*parts, func(_ *worker, task int) {
+		depth, first := a.depth+task/parts*p.depth, a.left+task%parts*size
+		k := min(p.depth, a.end-depth)
+		o.pack(packed[(depth-a.depth)*padded+(first-a.left)*k:], first, min(a.right, first+size), depth, k)
 	})
 	return packed, nil
 }
