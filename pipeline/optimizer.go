@@ -48,19 +48,20 @@ func (o Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWSc
 func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config, layers planner.LayerRange, step planner.Step, gradScale float64) {
 	s := o.scalars(step, gradScale)
 	for l := layers.First; l < layers.End; l++ {
-		params, grads := stack.Params(l), stack.Grads(l)
-		m, v := stack.Moment(l, firstMoment), stack.Moment(l, secondMoment)
-		length := cfg.LayerLen(l)
+		end := cfg.LayerLen(l)
 		if l == cfg.Layers()-1 {
-			length -= stack.SharedTail() // updated with the embedding
+			end -= stack.SharedTail() // updated with the embedding
 		}
-		for _, run := range decayRuns(cfg.LayerTensors(l), length) {
+		frozen := cfg.FrozenLen(l)
+		for _, run := range decayRuns(cfg.LayerTensors(l), frozen, end) {
 			s.Decay = 0
 			if run.decay {
 				s.Decay = float32(o.train.Decay)
 			}
 			n := run.end - run.off
-			q.Do(kernels.AdamW(params.Slice(run.off, n), m.Slice(run.off, n), v.Slice(run.off, n), grads.Slice(run.off, n), n, s))
+			trained := func(v kernels.View) kernels.View { return v.Slice(run.off-frozen, n) }
+			m, v := stack.Moment(l, firstMoment), stack.Moment(l, secondMoment)
+			q.Do(kernels.AdamW(stack.Params(l).Slice(run.off, n), trained(m), trained(v), trained(stack.Grads(l)), n, s))
 		}
 	}
 }
@@ -71,22 +72,18 @@ type decayRun struct {
 	decay    bool
 }
 
-// decayRuns covers the tensors that begin in the first length elements of a vector.
-func decayRuns(tensors []model.Tensor, length int) []decayRun {
+// decayRuns covers the tensors that begin in [first, end) of a vector.
+func decayRuns(tensors []model.Tensor, first, end int) []decayRun {
 	var runs []decayRun
-	for i, t := range tensors {
-		end := length
-		if i+1 < len(tensors) {
-			end = tensors[i+1].Off
-		}
-		if t.Off >= length {
-			break
-		}
-		if n := len(runs); n > 0 && runs[n-1].decay == t.Decay && runs[n-1].end == t.Off {
-			runs[n-1].end = end
+	for _, t := range tensors {
+		if t.Off < first || t.Off >= end {
 			continue
 		}
-		runs = append(runs, decayRun{off: t.Off, end: end, decay: t.Decay})
+		if n := len(runs); n > 0 && runs[n-1].decay == t.Decay {
+			runs[n-1].end = t.Off + t.Len()
+			continue
+		}
+		runs = append(runs, decayRun{off: t.Off, end: t.Off + t.Len(), decay: t.Decay})
 	}
 	return runs
 }

@@ -25,7 +25,7 @@ func (w *Worker) reduce(ctx context.Context, step planner.Step) ([]layerSquare, 
 	for l := layers.First; l < layers.End; l++ {
 		grads := w.stack.Grads(l)
 		if l == w.headLayer() {
-			grads = grads.Slice(0, grads.Len-w.cfg.Run.Model.TiedLen())
+			grads = grads.Slice(0, grads.Len-w.cfg.Run.Model.TiedGradLen())
 		}
 		sum, err := w.sumSquares(grads)
 		if err != nil {
@@ -39,6 +39,9 @@ func (w *Worker) reduce(ctx context.Context, step planner.Step) ([]layerSquare, 
 func (w *Worker) headLayer() int { return w.cfg.Run.Model.Layers() - 1 }
 
 func (w *Worker) sumSquares(v kernels.View) (float64, error) {
+	if v.Len == 0 { // a frozen layer
+		return 0, nil
+	}
 	out := make([]float32, 1)
 	w.queue.Do(kernels.SumSquares(kernels.Whole(w.square), v, v.Len))
 	w.queue.Read(kernels.Float32Bytes(out), kernels.Whole(w.square))
@@ -48,7 +51,7 @@ func (w *Worker) sumSquares(v kernels.View) (float64, error) {
 
 // reduceReplicas sums one layer's gradient over its holders in replica order.
 func (w *Worker) reduceReplicas(ctx context.Context, step planner.Step, layer int) error {
-	if len(w.cfg.Plan.Replicas) == 1 {
+	if len(w.cfg.Plan.Replicas) == 1 || w.stack.Grads(layer).Len == 0 {
 		return nil
 	}
 	group := collective.Group{Self: w.cfg.Replica, Layer: layer, Generation: w.cfg.Plan.Generation, Step: step}
@@ -67,7 +70,7 @@ func (w *Worker) reduceReplicas(ctx context.Context, step planner.Step, layer in
 // reduceTied gives both ends of the tied embedding, if it is tied, the gradient
 // embedding + head.
 func (w *Worker) reduceTied(ctx context.Context, step planner.Step) error {
-	n := w.cfg.Run.Model.TiedLen()
+	n := w.cfg.Run.Model.TiedGradLen()
 	switch {
 	case n == 0:
 		return nil
@@ -87,7 +90,7 @@ func (w *Worker) reduceTied(ctx context.Context, step planner.Step) error {
 // tiedGrads is the tied range: the front of the embedding's vector, the tail of the
 // head's.
 func (w *Worker) tiedGrads(layer int) kernels.View {
-	grads, n := w.stack.Grads(layer), w.cfg.Run.Model.TiedLen()
+	grads, n := w.stack.Grads(layer), w.cfg.Run.Model.TiedGradLen()
 	if layer == 0 {
 		return grads.Slice(0, n)
 	}

@@ -17,24 +17,30 @@ type State struct {
 	Layers  []LayerState
 }
 
-// LayerState is one layer: parameters, first moments, second moments, each [LayerLen]
-// float32 little endian, one after the other.
+// LayerState is one layer: parameters [LayerLen], first moments and second moments
+// [TrainedLen], float32 little endian, one after the other.
 type LayerState struct {
 	Layer int
 	Bytes []byte
 }
 
 // LayerStateBytes is the size of a layer's state.
-func LayerStateBytes(cfg model.Config, layer int) int { return 3 * 4 * cfg.LayerLen(layer) }
+func LayerStateBytes(cfg model.Config, layer int) int {
+	return 4 * (cfg.LayerLen(layer) + momentVectors*cfg.TrainedLen(layer))
+}
 
 // LayerParams is the parameter part of a layer's state.
 func LayerParams(cfg model.Config, layer int, state []byte) []byte {
 	return state[:4*cfg.LayerLen(layer)]
 }
 
-// parts are the three vectors of a layer's state in stored order.
-func (w *Worker) parts(layer int) [3]kernels.View {
-	return [3]kernels.View{w.stack.Params(layer), w.stack.Moment(layer, firstMoment), w.stack.Moment(layer, secondMoment)}
+// parts are the vectors of a layer's state in stored order; frozen layers have no moments.
+func (w *Worker) parts(layer int) []kernels.View {
+	parts := []kernels.View{w.stack.Params(layer)}
+	if w.cfg.Run.Model.TrainedLen(layer) > 0 {
+		parts = append(parts, w.stack.Moment(layer, firstMoment), w.stack.Moment(layer, secondMoment))
+	}
+	return parts
 }
 
 // save copies the stage's state and hands it to the keeper on a goroutine of its own.

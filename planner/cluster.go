@@ -90,7 +90,7 @@ func (c *cluster) sumLayers() {
 	c.boundary = make([]int64, n)
 	for l, k := range c.in.Costs {
 		c.params[l+1] = c.params[l] + k.ParamBytes
-		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes
+		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes
 		c.saved[l+1] = c.saved[l] + k.SavedBytes
 		c.boundary[l] = k.BoundaryBytes
 		// A slot also holds the stage's input, and the gradients of input and output.

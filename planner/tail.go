@@ -42,7 +42,7 @@ func (c *cluster) reduceTime(k *candidate) schedule.Nanos {
 // tiedTime is what the two ends of a replica need to add up the tied embedding's
 // gradient.
 func (c *cluster) tiedTime(k *candidate) schedule.Nanos {
-	bytes := 4 * int64(c.in.Run.Model.TiedLen())
+	bytes := 4 * int64(c.in.Run.Model.TiedGradLen())
 	var slowest schedule.Nanos
 	for _, p := range k.pipes {
 		if n := len(p.units); n > 1 {

@@ -31,9 +31,9 @@ type Generator struct {
 	seen    []int32 // the tokens in the decoder
 }
 
-// New loads the model.
+// New loads the model; adapters are merged into it.
 func New(cfg Config) (*Generator, error) {
-	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model, Positions: cfg.Positions})
+	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model.Base(), Positions: cfg.Positions})
 	if err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
@@ -57,6 +57,9 @@ func (g *Generator) load(params func(layer int) ([]byte, error)) error {
 		}
 		if want := 4 * g.model.LayerLen(l); len(bytes) != want {
 			return fmt.Errorf("generate: layer %d has %d bytes, want %d", l, len(bytes), want)
+		}
+		if g.model.LoRA.On() {
+			bytes = kernels.Float32Bytes(g.model.Merge(l, kernels.AsFloat32(bytes)))
 		}
 		g.queue.Write(g.decoder.Params(l), bytes)
 		if err := g.queue.Sync(); err != nil {

@@ -26,6 +26,13 @@ func initial(c model.Config) func(layer int) ([]byte, error) {
 		for i := range params {
 			params[i] *= 8
 		}
+		for i, t := range c.LayerTensors(layer) {
+			if strings.HasSuffix(t.Name, "lora_B.weight") { // zero at first
+				for k := range t.Len() {
+					params[t.Off+k] = float32((i+k)%5) / 10
+				}
+			}
+		}
 		return kernels.Float32Bytes(params), nil
 	}
 }
@@ -87,7 +94,9 @@ func plain(t *testing.T, c model.Config, prompt []int32, tokens int) []int32 {
 
 func TestGenerateEqualsWholeForwards(t *testing.T) {
 	gpt2 := model.Config{Vocab: 61, Context: 16, Blocks: 2, Heads: 4, Channels: 32}
-	for name, c := range map[string]model.Config{"gpt2": gpt2, "llama": small} {
+	lora := small
+	lora.LoRA = model.LoRA{Rank: 3, Alpha: 2, Targets: "q_proj,up_proj"}
+	for name, c := range map[string]model.Config{"gpt2": gpt2, "llama": small, "lora": lora} {
 		t.Run(name, func(t *testing.T) {
 			prompt := []int32{3, 14, 15, 9}
 			want := plain(t, c, prompt, 12)

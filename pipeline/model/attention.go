@@ -51,6 +51,8 @@ func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 		branch: k.dropout.room(b.deltas(), n*m.Channels),
 		qkv:    b.deltas().take(n * m.qkvWidth()), normed: b.deltas().take(n * m.Channels),
 	}
+	k.qkv.takeAdapters(b, at.level)
+	k.output.takeAdapters(b, at.level)
 	k.dattended, k.dotted = b.mem.layer.take(n*m.queryWidth()), b.mem.layer.take(n*m.Heads)
 	return k
 }

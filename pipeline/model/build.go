@@ -77,7 +77,7 @@ func (b *builder) slot(cfg StackConfig, params, grads []kernels.View) slotState 
 		before := b.mem.saved.used + b.mem.ids.used
 		b.mem.layer.rewind()
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
-		v := vectors{params: params[i], grads: grads[i], model: b.model, tensors: b.model.LayerTensors(cfg.First + i)}
+		v := newVectors(b.model, cfg.First+i, params[i], grads[i])
 		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise}
 		switch at.layer {
 		case 0:

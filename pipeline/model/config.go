@@ -50,6 +50,9 @@ type Config struct {
 	// residual stream.
 	EmbedDropout    float64 `json:"embed_dropout,omitzero"`
 	ResidualDropout float64 `json:"residual_dropout,omitzero"`
+
+	// LoRA freezes the model and trains adapters.
+	LoRA LoRA `json:"lora,omitzero"`
 }
 
 // Norm is how a layer's input is normalised; empty: layernorm.

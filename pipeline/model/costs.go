@@ -13,8 +13,9 @@ type LayerCost struct {
 	ForwardFLOPs, InputFLOPs, WeightFLOPs int64
 	// SplitFLOPs is what BackwardWeight does again after BackwardInput: logits of the head.
 	SplitFLOPs int64
-	// ParamBytes is the size of the parameters; gradients and each moment add as much.
-	ParamBytes int64
+	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
+	// gradients and each moment add as much as is trained.
+	ParamBytes, FrozenBytes int64
 	// SavedBytes is what a slot keeps from forward to backward, the layer's output
 	// included, its input not, when nothing is recomputed.
 	SavedBytes int64
@@ -50,6 +51,7 @@ func (c Config) Costs(microBatch int) []LayerCost {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l)
 				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), 4*int64(f.saved[i])
+				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
 				costs[i].BoundaryBytes, costs[i].PassBytes = 4*int64(f.x[i+1].Len), 4*int64(f.pass[i])
 			}
 			costs[i].Lean[level] = LeanCost{

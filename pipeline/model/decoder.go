@@ -64,6 +64,9 @@ func (c DecoderConfig) validate() error {
 	if err := c.Model.Validate(); err != nil {
 		return err
 	}
+	if c.Model.LoRA.On() {
+		return bad("lora.rank is %d, but a decoder has no adapters: merge them (Config.Merge) and decode with the base", c.Model.LoRA.Rank)
+	}
 	most := c.Model.Context
 	if c.Model.Positions == RoPE {
 		most = maxContext
@@ -133,12 +136,12 @@ func (d *Decoder) bind() error {
 // build binds layers and activations to memory.
 func (d *Decoder) build() {
 	m, stack := d.cfg.Model, Stack{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
-	d.params = stack.vectors(&d.mem.params, stack.SharedTail())
+	d.params = stack.vectors(&d.mem.params, m.LayerLen, stack.SharedTail())
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
 	d.a = d.takeActivations()
 	d.blocks = nil
 	for l, params := range d.params {
-		v := vectors{params: params, model: m, tensors: m.LayerTensors(l)}
+		v := newVectors(m, l, params, kernels.View{})
 		switch l {
 		case 0:
 			d.embed = newDecoderEmbedding(&v)

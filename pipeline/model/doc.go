@@ -8,13 +8,14 @@
 //     layers: 0 is the embedding (tokens, learned positions), 1..L are the blocks, L+1 is
 //     the head (final norm, its matrix or a tied copy of the embedding's, the loss).
 //   - Tensor: a named place in the flat float32 vector that holds a layer's parameters;
-//     its gradient and optimizer moments have the same layout.
+//     gradient and optimizer moments have the layout of the part that is trained.
 //   - Stack: layers [First,End) on one device, with parameters, gradients and Slots sets
 //     of saved activations.
 //   - slot: one micro-batch in flight through a stack.
 //   - Recompute: what a block drops after its forward pass and computes again.
 //   - LayerCost: FLOPs and bytes of one layer for one micro-batch. Memory: what a stack
 //     allocates, known before it does.
+//   - LoRA: adapters of a frozen model; adapter: one of them in a linear layer.
 //   - Decoder: the whole model on one device that continues a sequence with a key-value
 //     cache.
 //

@@ -37,6 +37,9 @@ func (e *embedding) backward(q issuer) { e.backwardWeight(q) }
 func (e *embedding) backwardInput(issuer) {}
 
 func (e *embedding) backwardWeight(q issuer) {
+	if e.dwte.Len == 0 { // frozen
+		return
+	}
 	m := e.model
 	dy := e.dropout.gradient(q, e.dembedded, e.dy)
 	q.Do(kernels.EmbedBackward(e.dwte, e.dwpe, dy, e.tokens, e.batch, m.Context, m.Channels, m.Vocab))

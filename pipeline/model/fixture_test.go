@@ -141,6 +141,9 @@ func (r *rig) sync() {
 
 func (r *rig) read(v kernels.View) []float32 {
 	r.t.Helper()
+	if v.Len == 0 { // the gradient of a frozen layer
+		return nil
+	}
 	host := make([]float32, v.Len)
 	r.queue.Read(kernels.Float32Bytes(host), v)
 	r.sync()
@@ -233,7 +236,7 @@ func (r *rig) grads() [][]float32 {
 // tieGrads gives both ends of the tied embedding the sum of their gradients.
 func (r *rig) tieGrads() {
 	r.t.Helper()
-	n, headLayer := r.model.TiedLen(), r.model.Layers()-1
+	n, headLayer := r.model.TiedGradLen(), r.model.Layers()-1
 	if n == 0 {
 		return
 	}

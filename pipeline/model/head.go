@@ -54,8 +54,7 @@ func newHead(b *builder, v vectors, io boundary) *head {
 	}
 	h.logits = b.mem.layer.take(h.chunk * h.vocab)
 	h.norm = v.norm(&b.mem.saved, n)
-	h.project = linear{out: h.vocab, in: c}
-	h.project.weight, h.project.dweight = v.next()
+	h.project = v.linear(linearShape{out: h.vocab, in: c, parts: 1})
 	return h
 }
 
@@ -90,6 +89,9 @@ func (h *head) backwardInput(q issuer) {
 }
 
 func (h *head) backwardWeight(q issuer) {
+	if h.project.dweight.Len == 0 { // frozen
+		return
+	}
 	h.norm.forward(q, h.normed, h.x, h.n)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)

@@ -11,7 +11,8 @@ const initStd = 0.02
 
 // InitLayer fills dst [LayerLen(layer)] with the layer's initial parameters: matrices
 // normal with deviation 0.02, divided by sqrt(2L) for the two projections that write to
-// the residual stream; weights of norms 1; biases 0.
+// the residual stream; weights of norms 1; biases 0. Adapters change nothing at first: A is
+// normal, B zero.
 //
 // Each element is a function of (seed, layer, tensor, element) alone, so any node can
 // make any layer, and the tied copy equals wte. The normal deviate is the sum of twelve
@@ -25,6 +26,8 @@ func (c Config) InitLayer(layer int, seed uint64, dst []float32) {
 	for i, t := range c.LayerTensors(layer) {
 		part := dst[t.Off : t.Off+t.Len()]
 		switch {
+		case strings.HasSuffix(t.Name, loraB):
+			fillConst(part, 0)
 		case t.Decay:
 			fillNormal(part, c.initKey(seed, layer, i), c.initStdOf(t))
 		case strings.HasSuffix(t.Name, ".weight"): // a norm's
@@ -36,7 +39,10 @@ func (c Config) InitLayer(layer int, seed uint64, dst []float32) {
 }
 
 func (c Config) initStdOf(t Tensor) float64 {
-	if t.Residual {
+	switch {
+	case strings.HasSuffix(t.Name, loraA):
+		return loraStd(t.Shape[1])
+	case t.Residual:
 		return initStd / math.Sqrt(float64(2*c.Blocks))
 	}
 	return initStd

@@ -1,12 +1,22 @@
 package model
 
-import "pnode/kernels"
+import (
+	"strings"
+
+	"pnode/kernels"
+)
 
 // vectors are a layer's parameters and gradients, taken tensor by tensor in order.
 type vectors struct {
-	params, grads kernels.View // grads is absent where nothing trains
+	params, grads kernels.View // grads has the trained tensors only, or is absent
 	model         Config       // resolved
-	tensors       []Tensor
+	all           []Tensor     // of the layer
+	tensors       []Tensor     // of the layer, from the next one on
+}
+
+func newVectors(m Config, layer int, params, grads kernels.View) vectors {
+	tensors := m.LayerTensors(layer)
+	return vectors{params: params, grads: grads, model: m, all: tensors, tensors: tensors}
 }
 
 // next gives the views of the next tensor and of its gradient.
@@ -16,17 +26,23 @@ func (v *vectors) next() (param, grad kernels.View) { return v.nextOf(1) }
 func (v *vectors) nextOf(n int) (param, grad kernels.View) {
 	off, end := v.tensors[0].Off, v.tensors[n-1].Off+v.tensors[n-1].Len()
 	v.tensors = v.tensors[n:]
-	if v.grads.Len > 0 {
-		grad = v.grads.Slice(off, end-off)
+	return v.of(off, end-off)
+}
+
+// of gives the views of n elements and of their gradient, absent where they are frozen.
+func (v *vectors) of(off, n int) (param, grad kernels.View) {
+	if frozen := v.params.Len - v.grads.Len; off >= frozen {
+		grad = v.grads.Slice(off-frozen, n)
 	}
-	return v.params.Slice(off, end-off), grad
+	return v.params.Slice(off, n), grad
 }
 
 // linear is y[N,out] = x[N,in] * weight' + bias.
 type linear struct {
-	weight, dweight kernels.View // [out,in]
+	weight, dweight kernels.View // [out,in]; the gradient is absent where it is frozen
 	bias, dbias     kernels.View // [out]; may be absent
 	out, in         int
+	adapters        []adapter
 }
 
 // linearShape is a linear layer whose weight is made of parts tensors, stacked by rows.
@@ -37,6 +53,13 @@ type linearShape struct {
 
 func (v *vectors) linear(s linearShape) linear {
 	l := linear{out: s.out, in: s.in}
+	first := 0
+	for _, t := range v.tensors[:s.parts] {
+		if a, ok := v.adapterOf(strings.TrimSuffix(t.Name, ".weight"), first, s.out, s.in); ok {
+			l.adapters = append(l.adapters, a)
+		}
+		first += t.Shape[0]
+	}
 	l.weight, l.dweight = v.nextOf(s.parts)
 	if s.bias {
 		l.bias, l.dbias = v.nextOf(s.parts)
@@ -66,17 +89,28 @@ func (v *vectors) mlpLinears() (up, down linear) {
 
 func (l linear) forward(q issuer, y, x kernels.View, n int) {
 	q.Do(kernels.MatMul(y, x, l.weight, l.bias, n, l.out, l.in, kernels.TransB))
+	for _, a := range l.adapters {
+		a.forward(q, y, x, n)
+	}
 }
 
 // backwardInput overwrites dx[N,in] with dy[N,out] * weight.
 func (l linear) backwardInput(q issuer, dx, dy kernels.View, n int) {
 	q.Do(kernels.MatMul(dx, dy, l.weight, kernels.View{}, n, l.in, l.out, 0))
+	for _, a := range l.adapters {
+		a.backwardInput(q, dx, dy, n)
+	}
 }
 
 // backwardWeight adds dy' * x to dweight and the column sums of dy to dbias.
 func (l linear) backwardWeight(q issuer, dy, x kernels.View, n int) {
-	q.Do(kernels.MatMul(l.dweight, dy, x, kernels.View{}, l.out, l.in, n, kernels.TransA|kernels.Accumulate))
-	if l.dbias.Len > 0 { // not Present: Costs issues calls before there is memory
+	if l.dweight.Len > 0 { // not Present: Costs issues calls before there is memory
+		q.Do(kernels.MatMul(l.dweight, dy, x, kernels.View{}, l.out, l.in, n, kernels.TransA|kernels.Accumulate))
+	}
+	if l.dbias.Len > 0 {
 		q.Do(kernels.ColumnSum(l.dbias, dy, n, l.out, kernels.Accumulate))
+	}
+	for _, a := range l.adapters {
+		a.backwardWeight(q, dy, x, n)
 	}
 }

@@ -43,6 +43,8 @@ func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 		branch: k.dropout.room(b.deltas(), n*m.Channels),
 		hidden: b.deltas().take(n * k.up.out), normed: b.deltas().take(n * m.Channels),
 	}
+	k.up.takeAdapters(b, at.level)
+	k.down.takeAdapters(b, at.level)
 	k.dactivated = k.d.hidden
 	if m.Activation == SwiGLU {
 		k.dactivated = b.mem.layer.take(n * m.MLP)

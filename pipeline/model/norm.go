@@ -5,7 +5,7 @@ import "pnode/kernels"
 // norm normalises rows of C channels, with the row statistics of one slot.
 type norm struct {
 	kind            Norm
-	weight, dweight kernels.View // [C]
+	weight, dweight kernels.View // [C]; the gradient is absent where it is frozen
 	bias, dbias     kernels.View // [C]; LayerNorm only
 	mean            kernels.View // [N]; LayerNorm only
 	rstd            kernels.View // [N]
@@ -60,6 +60,9 @@ func (l norm) backwardInput(q issuer, dx, dy, x kernels.View, n int, residual ke
 }
 
 func (l norm) backwardWeight(q issuer, dy, x kernels.View, n int) {
+	if l.dweight.Len == 0 {
+		return
+	}
 	if l.kind == RMSNorm {
 		q.Do(kernels.RMSNormBackwardWeight(l.dweight, dy, x, l.rstd, n, l.c))
 		return

@@ -46,7 +46,7 @@ func loadReferences(t testing.TB) map[string]reference {
 	d.DisallowUnknownFields()
 	var refs map[string]reference
 	must(t, d.Decode(&refs))
-	if refs["gpt2"].Config != tiny || refs["llama"].Config != tinyLlama || len(refs) < 6 {
+	if refs["gpt2"].Config != tiny || refs["llama"].Config != tinyLlama || len(refs) < 8 {
 		t.Fatal("testdata/reference.json is not what reference.py writes")
 	}
 	return refs
@@ -81,8 +81,8 @@ func checkReference(t *testing.T, ref reference) {
 	near(t, "loss", sum64(losses)/float64(rows), ref.Loss, 1e-5*ref.Loss)
 	r.tieGrads()
 	for _, g := range ref.Grads {
-		tensor := tensorNamed(t, c, g.Layer, g.Name)
-		got := r.read(r.stackOf(g.Layer).Grads(g.Layer).Slice(tensor.Off, tensor.Len()))
+		tensor := namedTensor(t, c, g.Layer, g.Name)
+		got := r.read(r.stackOf(g.Layer).Grads(g.Layer).Slice(tensor.Off-c.FrozenLen(g.Layer), tensor.Len()))
 		near(t, g.Name+" norm", math.Sqrt(squares(got)), g.Norm, 1e-4*g.Norm)
 		rms := g.Norm / math.Sqrt(float64(len(got)))
 		for _, e := range g.Elements {
@@ -127,7 +127,7 @@ func (r *rig) gradNorm() float64 {
 	sum := 0.0
 	for l, g := range r.grads() {
 		if l == r.model.Layers()-1 {
-			g = g[:len(g)-r.model.TiedLen()]
+			g = g[:len(g)-r.model.TiedGradLen()]
 		}
 		sum += squares(g)
 	}
@@ -146,16 +146,16 @@ func (r *rig) update(ref reference, step int, gradScale float64) {
 	for l := range r.model.Layers() {
 		stack := r.stackOf(l)
 		for _, tensor := range r.model.LayerTensors(l) {
-			if tensor.Off >= r.model.LayerLen(l)-r.sharedTail(l) {
+			if tensor.Frozen || tensor.Off >= r.model.LayerLen(l)-r.sharedTail(l) {
 				continue
 			}
 			s.Decay = 0
 			if tensor.Decay {
 				s.Decay = float32(h.Decay)
 			}
-			cut := func(v kernels.View) kernels.View { return v.Slice(tensor.Off, tensor.Len()) }
-			r.queue.Do(kernels.AdamW(cut(stack.Params(l)), cut(stack.Moment(l, 0)), cut(stack.Moment(l, 1)),
-				cut(stack.Grads(l)), tensor.Len(), s))
+			trained := func(v kernels.View) kernels.View { return v.Slice(tensor.Off-r.model.FrozenLen(l), tensor.Len()) }
+			r.queue.Do(kernels.AdamW(stack.Params(l).Slice(tensor.Off, tensor.Len()), trained(stack.Moment(l, 0)), trained(stack.Moment(l, 1)),
+				trained(stack.Grads(l)), tensor.Len(), s))
 		}
 	}
 }
@@ -183,7 +183,7 @@ func squares(x []float32) float64 {
 	return sum
 }
 
-func tensorNamed(t *testing.T, c Config, layer int, name string) Tensor {
+func namedTensor(t *testing.T, c Config, layer int, name string) Tensor {
 	t.Helper()
 	for _, tensor := range c.LayerTensors(layer) {
 		if tensor.Name == name {

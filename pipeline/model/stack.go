@@ -82,8 +82,8 @@ func (c StackConfig) validateRecompute() error {
 type Stack struct {
 	cfg           StackConfig
 	mem           memory
-	params, grads []kernels.View   // by local layer, [LayerLen]
-	moments       [][]kernels.View // by moment and local layer, [LayerLen]
+	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
+	moments       [][]kernels.View // by moment and local layer, [TrainedLen]
 	rotary        rotary
 	starts        kernels.View
 	slots         []slotState
@@ -120,11 +120,13 @@ func measured(cfg StackConfig) *Stack {
 
 // build binds parameters, gradients, moments and all slots to memory.
 func (s *Stack) build() {
-	s.params = s.vectors(&s.mem.params, s.SharedTail())
-	s.grads = s.vectors(&s.mem.grads, 0)
+	m := s.cfg.Model
+	sharedMoments := min(s.SharedTail(), m.TiedGradLen())
+	s.params = s.vectors(&s.mem.params, m.LayerLen, s.SharedTail())
+	s.grads = s.vectors(&s.mem.grads, m.TrainedLen, 0)
 	s.moments, s.slots = nil, nil
 	for range s.cfg.Moments {
-		s.moments = append(s.moments, s.vectors(&s.mem.moments, s.SharedTail()))
+		s.moments = append(s.moments, s.vectors(&s.mem.moments, m.TrainedLen, sharedMoments))
 	}
 	b := newBuilder(s.cfg, &s.mem)
 	s.rotary, s.starts = b.rotary, b.starts
@@ -144,16 +146,16 @@ func (s *Stack) SharedTail() int {
 	return s.cfg.Model.TiedLen()
 }
 
-// vectors takes a flat vector for each layer. The head's comes right before the
+// vectors takes a flat vector of length(layer) for each layer. The head's comes right before the
 // embedding's, so that a shared tail is part of both.
-func (s *Stack) vectors(a *arena, shared int) []kernels.View {
+func (s *Stack) vectors(a *arena, length func(layer int) int, shared int) []kernels.View {
 	views := make([]kernels.View, s.cfg.End-s.cfg.First)
 	order := make([]int, 0, len(views))
 	for i := range views {
 		order = append(order, (i+len(views)-1)%len(views))
 	}
 	for _, i := range order {
-		n := s.cfg.Model.LayerLen(s.cfg.First + i)
+		n := length(s.cfg.First + i)
 		if shared > 0 && i == len(views)-1 {
 			own := a.takePacked(n - shared)
 			views[i] = kernels.View{Buf: own.Buf, Off: own.Off, Len: n}
@@ -223,10 +225,10 @@ func (c Config) windowStarts(batch int) []int32 {
 // Params is a layer's flat parameter vector [LayerLen].
 func (s *Stack) Params(layer int) kernels.View { return s.params[s.local(layer)] }
 
-// Grads is a layer's flat gradient vector [LayerLen], laid out like Params.
+// Grads is a layer's flat gradient vector [TrainedLen], laid out like the end of Params.
 func (s *Stack) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 
-// Moment is vector i of a layer's optimizer state [LayerLen], laid out like Params and
+// Moment is vector i of a layer's optimizer state [TrainedLen], laid out like Grads and
 // zero at first.
 func (s *Stack) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
 

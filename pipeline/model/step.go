@@ -96,6 +96,9 @@ func (s *Stack) BackwardWeight(q kernels.Queue, slot int) {
 
 // ZeroGrads enqueues setting the gradients of all layers to zero.
 func (s *Stack) ZeroGrads(q kernels.Queue) {
+	if s.mem.grads.buf == nil { // all is frozen
+		return
+	}
 	grads := kernels.Whole(s.mem.grads.buf)
 	q.Do(kernels.Fill(grads, grads.Len, 0))
 }

@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Tensor is one parameter tensor and its place in its layer's flat vector.
 type Tensor struct {
@@ -12,6 +15,8 @@ type Tensor struct {
 	Decay bool  // weight decay applies: matrices only
 	// Residual marks the two matrices of a block that write to the residual stream.
 	Residual bool
+	// Frozen tensors are not trained: they have neither gradient nor optimizer state.
+	Frozen bool
 }
 
 // Len is the number of elements.
@@ -24,13 +29,14 @@ func (t Tensor) Len() int {
 }
 
 // LayerTensors lists the parameters of a layer in the order of its flat vector, without
-// gaps. The embedding starts with the token matrix; the head ends with its matrix, the
+// gaps: the base model's first, then the adapters' if there are any, so that the frozen
+// ones come before those that are trained. The embedding starts with the token matrix; the head ends with its matrix, the
 // tied copy of the embedding's or its own. Query, key and value lie one behind the other,
 // weights first, so that they are one matrix [(H+2K)*D,C] and one bias; so do gate and up,
 // [2F,C].
 func (c Config) LayerTensors(layer int) []Tensor {
 	c = c.Resolved()
-	l := tensorList{norms: c.Norm}
+	l := tensorList{norms: c.Norm, frozen: c.LoRA.On()}
 	switch {
 	case layer == 0:
 		l.embedding(c)
@@ -39,6 +45,7 @@ func (c Config) LayerTensors(layer int) []Tensor {
 	case layer > 0 && layer < c.Layers()-1:
 		l.attention(c, layer-1)
 		l.mlp(c, layer-1)
+		l.adapters(c.LoRA)
 	default:
 		panic(fmt.Sprintf("model: layer %d of %d", layer, c.Layers()))
 	}
@@ -52,6 +59,18 @@ func (c Config) LayerLen(layer int) int {
 	return last.Off + last.Len()
 }
 
+// FrozenLen is how many elements at the front of a layer's flat vector are not trained:
+// gradients and optimizer state begin behind them. 0 without adapters.
+func (c Config) FrozenLen(layer int) int {
+	if !c.LoRA.On() {
+		return 0
+	}
+	return c.Base().LayerLen(layer)
+}
+
+// TrainedLen is the number of the elements that are trained.
+func (c Config) TrainedLen(layer int) int { return c.LayerLen(layer) - c.FrozenLen(layer) }
+
 // TiedLen is the number of elements of the tied embedding [V,C]: the front of the
 // embedding's vector and the tail of the head's; 0 for an untied head.
 func (c Config) TiedLen() int {
@@ -59,6 +78,15 @@ func (c Config) TiedLen() int {
 		return 0
 	}
 	return c.Vocab * c.Channels
+}
+
+// TiedGradLen is the number of elements of the tied embedding's gradient, which each of
+// its two ends has: 0 where it is not tied or not trained.
+func (c Config) TiedGradLen() int {
+	if c.LoRA.On() {
+		return 0
+	}
+	return c.TiedLen()
 }
 
 // Params counts the parameters, the tied embedding once.
@@ -73,6 +101,7 @@ func (c Config) Params() int64 {
 // tensorList places tensors one after the other.
 type tensorList struct {
 	norms   Norm
+	frozen  bool
 	tensors []Tensor
 	used    int
 }
@@ -138,8 +167,21 @@ func (l *tensorList) head(c Config) {
 	}
 }
 
+// adapters come behind all tensors of the block, in their order.
+func (l *tensorList) adapters(c LoRA) {
+	l.frozen = false
+	for _, t := range l.tensors {
+		module, ok := strings.CutSuffix(t.Name, ".weight")
+		if !ok || len(t.Shape) != 2 || !c.adapts(module) {
+			continue
+		}
+		l.add(Tensor{Name: module + loraA, Shape: []int{c.Rank, t.Shape[1]}, Decay: true})
+		l.add(Tensor{Name: module + loraB, Shape: []int{t.Shape[0], c.Rank}, Decay: true})
+	}
+}
+
 func (l *tensorList) add(t Tensor) {
-	t.Off = l.used
+	t.Off, t.Frozen = l.used, l.frozen
 	l.used += t.Len()
 	l.tensors = append(l.tensors, t)
 }

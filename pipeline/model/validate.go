@@ -23,7 +23,7 @@ const (
 func (c Config) Validate() error {
 	for _, check := range []func(Config) error{
 		Config.validateSizes, Config.validateHeads, Config.validateNorm, Config.validatePositions,
-		Config.validateScaling, Config.validateDropout,
+		Config.validateScaling, Config.validateDropout, Config.validateLoRA,
 	} {
 		if err := check(c); err != nil {
 			return err

@@ -46,8 +46,8 @@ func (d Device) Layer(c model.LayerCost) LayerTime {
 	return LayerTime{
 		Forward: compute(c.ForwardFLOPs, c.SavedBytes),
 		Input:   compute(c.InputFLOPs, 2*c.SavedBytes),
-		Weight:  compute(c.WeightFLOPs, 2*c.ParamBytes),
-		Update:  compute(0, 8*c.ParamBytes),
+		Weight:  compute(c.WeightFLOPs, 2*(c.ParamBytes-c.FrozenBytes)),
+		Update:  compute(0, 8*(c.ParamBytes-c.FrozenBytes)),
 	}
 }
 

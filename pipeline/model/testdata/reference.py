@@ -32,6 +32,8 @@ MODELS = dict(
     llama3=dict(LLAMA, rope_scaling=LLAMA3),
     qwen2=dict(LLAMA, no_qkv_bias=False, untied_head=False, rope_scaling=dict(kind="linear", factor=4.0)),
     mistral=dict(LLAMA, head_dim=4, kv_heads=3, window=5),
+    lora=dict(LLAMA, lora=dict(rank=3, alpha=6.0, targets="q_proj,v_proj,up_proj,down_proj")),
+    lora_gpt2=dict(GPT2, lora=dict(rank=5, alpha=2.5, targets="c_attn,c_proj")),
     # No family: every bias, multi-query, LayerNorm and GELU with rotary positions.
     mixture=dict(vocab=37, context=12, blocks=2, heads=4, channels=24, kv_heads=1, positions="rope", mlp=56),
 )
@@ -46,7 +48,7 @@ def unit(stream, i):
     return x / 2**31 - 1
 
 
-def parameter(stream, name, shape):
+def parameter(stream, name, shape, trained):
     values = [unit(stream, i) for i in range(math.prod(shape))]
     if len(shape) == 2:
         values = [0.3 * u for u in values]
@@ -55,7 +57,7 @@ def parameter(stream, name, shape):
     else:
         values = [0.1 * u for u in values]
     p = torch.tensor(values).to(torch.float32).to(torch.float64).reshape(shape)
-    return p.requires_grad_()
+    return p.requires_grad_(trained)
 
 
 class Model:
@@ -72,8 +74,13 @@ class Model:
         self.swiglu = config.get("activation") == "swiglu"
         self.rope = config.get("positions") == "rope"
         self.tied = not config.get("untied_head", False)
-        self.named = list(self.tensors())
-        self.p = {name: parameter(i, name, shape) for i, (_, name, shape) in enumerate(self.named)}
+        self.lora = config.get("lora", {})
+        named = list(self.tensors())
+        self.p = {name: parameter(i, name, shape, self.trained(name)) for i, (_, name, shape) in enumerate(named)}
+        self.named = [t for t in named if self.trained(t[1])]
+
+    def trained(self, name):
+        return not self.lora or ".lora_" in name
 
     def tensors(self):
         """(layer, name, shape) in the order of the Go package, the tied copy left out."""
@@ -92,11 +99,7 @@ class Model:
                 if bias:
                     yield layer, name + ".bias", (out,)
 
-        n = self.names()
-        yield 0, n["embed"] + ".weight", (V, C)
-        if not self.rope:
-            yield 0, "wpe.weight", (T, C)
-        for i in range(L):
+        def block(i):
             h = n["block"] % i
             qkv = [H * D, K * D, K * D] if len(n["qkv"]) == 3 else [(H + 2 * K) * D]
             into = [n["gate"], n["up"]] if self.swiglu else [n["up"]]
@@ -106,6 +109,23 @@ class Model:
             yield from norm(i + 1, h + n["norm2"])
             yield from linear(i + 1, [h + x for x in into], [F] * len(into), C, not c.get("no_mlp_bias"))
             yield from linear(i + 1, [h + n["down"]], [C], F, not c.get("no_mlp_bias"))
+
+        def adapters(base):
+            rank, targets = self.lora.get("rank"), self.lora.get("targets", "").split(",")
+            for layer, name, shape in base:
+                module, kind = name.rsplit(".", 1)
+                if kind == "weight" and module.rsplit(".", 1)[-1] in targets:
+                    yield layer, module + ".lora_A.weight", (rank, shape[1])
+                    yield layer, module + ".lora_B.weight", (shape[0], rank)
+
+        n = self.names()
+        yield 0, n["embed"] + ".weight", (V, C)
+        if not self.rope:
+            yield 0, "wpe.weight", (T, C)
+        for i in range(L):
+            base = list(block(i))
+            yield from base
+            yield from adapters(base)
         yield from norm(L + 1, n["normf"])
         if not self.tied:
             yield L + 1, "lm_head.weight", (V, C)
@@ -127,8 +147,14 @@ class Model:
         return F.layer_norm(x, (self.C,), w, self.p[name + ".bias"], self.eps)
 
     def linear(self, x, *names):
-        parts = [F.linear(x, self.p[n + ".weight"], self.p.get(n + ".bias")) for n in names]
-        return torch.cat(parts, -1)
+        return torch.cat([self.adapted(x, n) for n in names], -1)
+
+    def adapted(self, x, name):
+        y = F.linear(x, self.p[name + ".weight"], self.p.get(name + ".bias"))
+        if name + ".lora_A.weight" in self.p:
+            low = F.linear(x, self.p[name + ".lora_A.weight"])
+            y = y + self.lora["alpha"] / self.lora["rank"] * F.linear(low, self.p[name + ".lora_B.weight"])
+        return y
 
     def rotate(self, x):
         """Rotary positions on [B,H,T,D]: halves of a head are real and imaginary parts."""
@@ -208,7 +234,7 @@ def sample(t, count):
 
 def train(m):
     """Losses (mean over all rows, before the update) and gradient norms of each step."""
-    p = m.p
+    p = {name: m.p[name] for _, name, _ in m.named}
     decay = [t for t in p.values() if t.dim() == 2]
     rest = [t for t in p.values() if t.dim() != 2]
     groups = [dict(params=decay, weight_decay=TRAIN["decay"]), dict(params=rest, weight_decay=0.0)]

@@ -1,0 +1,79 @@
+package model
+
+import "pnode/kernels"
+
+// adapter adds scale * (x A') B' to some columns of a linear layer's output, those of the
+// tensor it belongs to.
+type adapter struct {
+	a, da     kernels.View // [r,in]
+	b, db     kernels.View // [columns,r]
+	first     int          // column of the output
+	rank      int
+	scale     float32
+	reduced   kernels.View // [N,r] scale * x A', kept for the weight pass
+	dreduced  kernels.View // [N,r] scale * dy B
+	padded    kernels.View // [out,r] scratch: B, or its gradient, with rows for all columns; absent if B has them
+	whole, in int          // columns of the output, and of the input
+}
+
+// adapterOf finds the adapter of a weight that begins at output column first of out.
+func (v *vectors) adapterOf(module string, first, out, in int) (adapter, bool) {
+	a, hasA := tensorNamed(v.all, module+loraA)
+	b, hasB := tensorNamed(v.all, module+loraB)
+	if !hasA || !hasB {
+		return adapter{}, false
+	}
+	l := adapter{first: first, rank: v.model.LoRA.Rank, scale: float32(v.model.LoRA.scale()), whole: out, in: in}
+	l.a, l.da = v.of(a.Off, a.Len())
+	l.b, l.db = v.of(b.Off, b.Len())
+	return l, true
+}
+
+// takeAdapters gives the layer's adapters their buffers: n rows, kept or not as the level
+// says.
+func (l *linear) takeAdapters(b *builder, level Recompute) {
+	for i := range l.adapters {
+		a := &l.adapters[i]
+		a.reduced = b.activations(level, RecomputeBlock).take(b.rows * a.rank)
+		a.dreduced = b.deltas().take(b.rows * a.rank)
+		if a.b.Len < a.whole*a.rank {
+			a.padded = b.mem.layer.take(a.whole * a.rank)
+		}
+	}
+}
+
+// wide is B with rows for all columns of the output, zero outside of its own.
+func (l adapter) wide(q issuer) kernels.View {
+	if l.padded.Len == 0 {
+		return l.b
+	}
+	q.Do(kernels.Fill(l.padded, l.padded.Len, 0))
+	q.Do(kernels.Copy(l.own(), l.b, l.b.Len))
+	return l.padded
+}
+
+// own are the rows of the padded matrix that are B's.
+func (l adapter) own() kernels.View { return l.padded.Slice(l.first*l.rank, l.b.Len) }
+
+func (l adapter) forward(q issuer, y, x kernels.View, n int) {
+	q.Do(kernels.MatMul(l.reduced, x, l.a, kernels.View{}, n, l.rank, l.in, kernels.TransB))
+	q.Do(kernels.Scale(l.reduced, l.reduced.Len, l.scale))
+	q.Do(kernels.MatMul(y, l.reduced, l.wide(q), kernels.View{}, n, l.whole, l.rank, kernels.TransB|kernels.Accumulate))
+}
+
+// backwardInput adds to dx.
+func (l adapter) backwardInput(q issuer, dx, dy kernels.View, n int) {
+	q.Do(kernels.MatMul(l.dreduced, dy, l.wide(q), kernels.View{}, n, l.rank, l.whole, 0))
+	q.Do(kernels.Scale(l.dreduced, l.dreduced.Len, l.scale))
+	q.Do(kernels.MatMul(dx, l.dreduced, l.a, kernels.View{}, n, l.in, l.rank, kernels.Accumulate))
+}
+
+func (l adapter) backwardWeight(q issuer, dy, x kernels.View, n int) {
+	q.Do(kernels.MatMul(l.da, l.dreduced, x, kernels.View{}, l.rank, l.in, n, kernels.TransA|kernels.Accumulate))
+	if l.padded.Len == 0 {
+		q.Do(kernels.MatMul(l.db, dy, l.reduced, kernels.View{}, l.whole, l.rank, n, kernels.TransA|kernels.Accumulate))
+		return
+	}
+	q.Do(kernels.MatMul(l.padded, dy, l.reduced, kernels.View{}, l.whole, l.rank, n, kernels.TransA))
+	q.Do(kernels.Add(l.db, l.db, l.own(), l.db.Len))
+}

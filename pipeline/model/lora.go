@@ -1,0 +1,128 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// LoRA trains low-rank adapters of chosen linear layers and nothing else (Hu et al. 2021,
+// section 4.1): y = x W' + Alpha/Rank * (x A') B'. The zero value is none.
+type LoRA struct {
+	Rank  int     `json:"rank,omitzero"`
+	Alpha float64 `json:"alpha,omitzero"`
+	// Targets are the last parts of the names of the adapted linear layers, separated by
+	// commas: `q_proj,v_proj`, `c_attn`. GPT-2's `c_proj` names two in each block.
+	Targets string `json:"targets,omitzero"`
+}
+
+// On tells whether there are adapters.
+func (l LoRA) On() bool { return l.Rank > 0 }
+
+// scale is the factor of an adapter's output.
+func (l LoRA) scale() float64 { return l.Alpha / float64(l.Rank) }
+
+// adapts tells whether the linear layer of that full name is a target.
+func (l LoRA) adapts(module string) bool {
+	return l.On() && slices.Contains(l.targets(), module[strings.LastIndexByte(module, '.')+1:])
+}
+
+func (l LoRA) targets() []string { return strings.Split(l.Targets, ",") }
+
+// Names of an adapter's two matrices after the linear layer's, as in PEFT's files.
+const (
+	loraA = ".lora_A.weight" // [Rank,in]
+	loraB = ".lora_B.weight" // [out,Rank]
+)
+
+const (
+	maxRank  = 1 << 12
+	maxAlpha = 1e6
+)
+
+func (c Config) validateLoRA() error {
+	l := c.LoRA
+	if !l.On() {
+		if l != (LoRA{}) {
+			return bad("lora.rank is %d: take a value from 1 to %d, or leave lora out", l.Rank, maxRank)
+		}
+		return nil
+	}
+	if err := checkAll(bounds[int]{"lora.rank", l.Rank, 1, maxRank}); err != nil {
+		return err
+	}
+	if err := checkAll(bounds[float64]{"lora.alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
+		return err
+	}
+	known := c.Resolved().linearNames()
+	for _, target := range l.targets() {
+		if !slices.Contains(known, target) {
+			return bad("lora.targets has %q: take names of %s", target, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// linearNames are the last parts of the names of a block's linear layers.
+func (c Config) linearNames() []string {
+	n := c.names()
+	full := append(slices.Clone(n.qkv), n.output, n.up, n.down)
+	if c.Activation == SwiGLU {
+		full = append(full, n.gate)
+	}
+	for i, name := range full {
+		full[i] = name[strings.LastIndexByte(name, '.')+1:]
+	}
+	slices.Sort(full)
+	return slices.Compact(full)
+}
+
+// Base is the model without its adapters; its layers have the same tensors at the same
+// places.
+func (c Config) Base() Config {
+	c.LoRA = LoRA{}
+	return c
+}
+
+// Merge gives a layer's vector of the base model with the adapters worked into the linear
+// weights; params is the layer's own [LayerLen]. Sums are made in float64 and rounded once.
+func (c Config) Merge(layer int, params []float32) []float32 {
+	merged := slices.Clone(params[:c.Base().LayerLen(layer)])
+	tensors := c.LayerTensors(layer)
+	for _, w := range tensors {
+		module, ok := strings.CutSuffix(w.Name, ".weight")
+		a, hasA := tensorNamed(tensors, module+loraA)
+		b, hasB := tensorNamed(tensors, module+loraB)
+		if ok && hasA && hasB {
+			mergeMatrix(merged[w.Off:w.Off+w.Len()], a.of(params), b.of(params), c.LoRA)
+		}
+	}
+	return merged
+}
+
+// mergeMatrix adds scale * b a to w [out,in].
+func mergeMatrix(w, a, b []float32, l LoRA) {
+	in := len(a) / l.Rank
+	for i := range w {
+		row, col, sum := i/in, i%in, 0.0
+		for k := range l.Rank {
+			sum += float64(b[row*l.Rank+k]) * float64(a[k*in+col])
+		}
+		w[i] = float32(float64(w[i]) + float64(l.scale()*sum))
+	}
+}
+
+func tensorNamed(tensors []Tensor, name string) (Tensor, bool) {
+	i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return tensors[i], true
+}
+
+// of is the tensor's part of its layer's vector.
+func (t Tensor) of(params []float32) []float32 { return params[t.Off : t.Off+t.Len()] }
+
+// loraStd is the deviation of A's initial elements: that of PEFT's uniform ones, which
+// reach 1/sqrt(in). B is zero.
+func loraStd(in int) float64 { return 1 / math.Sqrt(float64(3*in)) }
