@@ -145,6 +145,8 @@ func (p *progress) done(state consensus.State) api.Event {
 		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token, %.3f below the uniform %.3f", e.Step, *p.heldOut, uniform-*p.heldOut, uniform)
 	case state.Finished:
 		e.Message = fmt.Sprintf("finished at step %d", e.Step)
+	case e.Step == 0:
+		e.Message = "stopped before the first checkpoint; begin again from step 0 with --resume"
 	default:
 		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with --resume", e.Step)
 	}

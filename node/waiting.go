@@ -91,6 +91,6 @@ func (n *Node) waiting(now time.Time) string {
 // tellWaiting shows why nothing moves, once, when that has been so for tellAfter.
 func (n *Node) tellWaiting(now time.Time) {
 	if why := n.waiting(now); n.shared.tell(why, now) {
-		n.hub.Publish(api.Event{Kind: api.KindError, Generation: n.raft.State().Plan.Generation, Message: "waiting: " + why})
+		n.hub.Publish(api.Event{Kind: api.KindWaiting, Generation: n.raft.State().Plan.Generation, Message: why})
 	}
 }

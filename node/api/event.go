@@ -24,6 +24,8 @@ const (
 	KindSample Kind = "sample"
 	// KindDone is the end of the run, with a summary in Message.
 	KindDone Kind = "done"
+	// KindWaiting says in Message why nothing moves.
+	KindWaiting Kind = "waiting"
 	// KindError is a failure that the node goes on after or ends with, in Message.
 	KindError Kind = "error"
 )

@@ -50,6 +50,8 @@ func (m *merge) event(node int, e api.Event) {
 	case api.KindState:
 		m.alone(node, e)
 		return
+	case api.KindWaiting: // the supervisor tells it for all, see watch
+		return
 	case api.KindError:
 		k.message = e.Message
 	case api.KindPlan:
