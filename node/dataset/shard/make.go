@@ -1,0 +1,277 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"pnode/node/dataset/source"
+)
+
+// DefaultShardTokens is the size at which a shard ends, with its last document.
+const DefaultShardTokens = 64 << 20
+
+// Options of Make.
+type Options struct {
+	// Out is the folder to make; Paths are the input, see source.Find.
+	Out    string
+	Paths  []string
+	Source source.Options
+
+	Tokenizer Tokenizer
+	// EndOfText is the token behind every document.
+	EndOfText int32
+	// TokenizerFiles are copied into the folder.
+	TokenizerFiles []string
+	// ShardTokens ends a shard; 0 is DefaultShardTokens.
+	ShardTokens int64
+	// Threads encode; 0 is one.
+	Threads int
+	// Progress, if any, is told after every batch of documents.
+	Progress func(Progress)
+}
+
+// Progress is how far Make is.
+type Progress struct {
+	// ReadBytes of the files' TotalBytes; ResumedBytes of them by an earlier call.
+	ReadBytes, TotalBytes, ResumedBytes int64
+	Counts
+	Skipped source.Skipped
+}
+
+// Make makes a folder of token shards of all documents under the paths. When it is
+// interrupted, the same call goes on behind the last complete shard. Errors name the place
+// and wrap ErrExists, ErrOtherJob, those of package source or the cause.
+func Make(ctx context.Context, o Options) (Manifest, error) {
+	m, err := newMaker(o)
+	if err == nil {
+		err = m.run(ctx)
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("shard: make %s: %w", o.Out, err)
+	}
+	return m.manifest(), nil
+}
+
+// maker makes one folder. state says what is in finished shards; done what is in the
+// one being written too.
+type maker struct {
+	Options
+	dir     string
+	width   int
+	files   []source.File
+	state   state
+	skipped source.Skipped // so far, the file being read left out
+	shard   *writer        // nil between shards
+	batch   batch
+	done    Progress
+}
+
+func newMaker(o Options) (*maker, error) {
+	if o.ShardTokens == 0 {
+		o.ShardTokens = DefaultShardTokens
+	}
+	if o.ShardTokens < 1 || o.ShardTokens > maxTokens/2 {
+		return nil, fmt.Errorf("a shard of %d tokens: want 1 to %d", o.ShardTokens, maxTokens/2)
+	}
+	if o.EndOfText < 0 || int(o.EndOfText) >= o.Tokenizer.Vocab() {
+		return nil, fmt.Errorf("end-of-text token %d: want one below the vocabulary of %d", o.EndOfText, o.Tokenizer.Vocab())
+	}
+	if err := free(o.Out); err != nil {
+		return nil, err
+	}
+	m := &maker{Options: o, dir: filepath.Clean(o.Out) + partial, width: tokenBytes(o.Tokenizer.Vocab())}
+	var err error
+	if m.files, err = source.Find(o.Paths); err != nil {
+		return nil, err
+	}
+	job, err := o.identity(m.files)
+	if err != nil {
+		return nil, err
+	}
+	m.state, err = begin(m.dir, job, m.width)
+	m.skipped = m.state.At.Skipped
+	return m, err
+}
+
+// free refuses a folder with anything in it.
+func free(out string) error {
+	entries, err := os.ReadDir(out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return fmt.Errorf("%w and is not empty; choose another --out, or remove it", ErrExists)
+	}
+	return nil
+}
+
+func (m *maker) run(ctx context.Context) error {
+	for i, f := range m.files {
+		m.done.TotalBytes += f.SizeBytes
+		if i < m.state.At.File {
+			m.done.ReadBytes += f.SizeBytes
+		}
+	}
+	m.done.ResumedBytes = m.done.ReadBytes
+	for _, s := range m.state.Shards {
+		m.done.Counts = m.done.plus(s.Counts)
+	}
+	for i := m.state.At.File; i < len(m.files); i++ {
+		if err := m.readFile(ctx, i); err != nil {
+			return m.abandon(err)
+		}
+	}
+	if err := m.flush(ctx); err != nil {
+		return m.abandon(err)
+	}
+	return m.complete()
+}
+
+// readFile reads the documents of file i that are not in shards yet.
+func (m *maker) readFile(ctx context.Context, i int) error {
+	before, resumed := m.done.ReadBytes, int64(0)
+	if i == m.state.At.File {
+		resumed = m.state.At.Documents
+	}
+	at := place{File: i, Skipped: m.skipped}
+	skipped, err := source.Read(m.files[i], m.Source, func(document []byte, readBytes int64) error {
+		at.Documents++
+		if at.Documents <= resumed {
+			m.done.ResumedBytes = before + readBytes
+			return ctx.Err()
+		}
+		m.batch.add(document, at)
+		m.done.ReadBytes = before + readBytes
+		if !m.batch.full() {
+			return nil
+		}
+		return m.flush(ctx)
+	})
+	m.done.ReadBytes = before + m.files[i].SizeBytes
+	if err != nil {
+		return err
+	}
+	m.skipped.Malformed += skipped.Malformed
+	m.skipped.Files += skipped.Files
+	m.done.Skipped = m.skipped
+	return nil
+}
+
+// flush encodes and writes the batch.
+func (m *maker) flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := m.batch.encode(ctx, m.Tokenizer, max(m.Threads, 1)); err != nil {
+		return err
+	}
+	for i, at := range m.batch.places {
+		if err := m.write(m.batch.tokens[i], len(m.batch.document(i)), at); err != nil {
+			return err
+		}
+	}
+	m.batch.clear()
+	if m.Progress != nil {
+		m.Progress(m.done)
+	}
+	return nil
+}
+
+// write appends a document to the shard, and ends that when it is large enough.
+func (m *maker) write(tokens []int32, textBytes int, at place) (err error) {
+	if m.shard == nil {
+		if m.shard, err = createShard(m.dir, len(m.state.Shards), m.width); err != nil {
+			return err
+		}
+	}
+	if err := m.shard.document(tokens, m.EndOfText, textBytes); err != nil {
+		return err
+	}
+	m.done.Counts = m.done.plus(Counts{Documents: 1, Tokens: int64(len(tokens)) + 1, TextBytes: int64(textBytes)})
+	if m.shard.shard.Tokens < m.ShardTokens {
+		return nil
+	}
+	return m.endShard(at)
+}
+
+func (m *maker) endShard(at place) error {
+	shard, err := m.shard.finish()
+	m.shard = nil
+	if err != nil {
+		return err
+	}
+	m.state.Shards = append(m.state.Shards, shard)
+	m.state.At = at
+	return m.state.note(m.dir)
+}
+
+// abandon closes the shard being written; it is written anew the next time.
+func (m *maker) abandon(err error) error {
+	if m.shard != nil {
+		err = errors.Join(err, m.shard.file.Close())
+	}
+	if errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w; the same command goes on with it", err)
+	}
+	return err
+}
+
+// complete ends the last shard, adds the manifest and gives the folder its name.
+func (m *maker) complete() error {
+	if m.shard != nil {
+		if err := m.endShard(place{File: len(m.files), Skipped: m.skipped}); err != nil {
+			return err
+		}
+	}
+	if m.done.Documents == 0 {
+		return fmt.Errorf("%w: %d files hold no document (%d malformed, %d files not text); name others",
+			source.ErrNone, len(m.files), m.skipped.Malformed, m.skipped.Files)
+	}
+	if err := m.copyTokenizer(); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(m.manifest(), "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(m.dir, ManifestFile, append(b, '\n')); err != nil {
+		return err
+	}
+	if err := os.Remove(m.Out); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
+		return err
+	}
+	if err := os.Rename(m.dir, m.Out); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(m.Out, stateFile))
+}
+
+func (m *maker) copyTokenizer() error {
+	if len(m.TokenizerFiles) == 0 {
+		return nil
+	}
+	dir := filepath.Join(m.dir, tokenizerDir)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, path := range m.TokenizerFiles {
+		if err := copyFile(dir, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *maker) manifest() Manifest {
+	return Manifest{
+		Version: Version, Tokenizer: m.Tokenizer.Hash(), Vocab: m.Tokenizer.Vocab(), TokenBytes: m.width,
+		EndOfText: m.EndOfText, Counts: m.done.Counts, Skipped: m.skipped.Malformed, Shards: m.state.Shards,
+	}
+}
