@@ -6,15 +6,19 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pnode/node/dataset/shard"
+	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline"
 	"pnode/pipeline/generate"
+	"pnode/planner"
 	"pnode/swarm/consensus"
 )
 
 // sampleTemperature is a little below 1: text that shows what the model knows.
 const sampleTemperature = 0.8
 
-// sample has the model of the newest checkpoint write some text, from a line's beginning.
+// sample has the model of the newest checkpoint write some text, from the beginning of a
+// document or line.
 func (n *Node) sample(ctx context.Context, state consensus.State) (string, error) {
 	run := *state.Run
 	if run.Train.SampleTokens == 0 {
@@ -27,26 +31,43 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 		}
 		return pipeline.LayerParams(run.Model, layer, bytes), nil
 	}
+	words, err := shard.OpenTokenizer(ctx, textChunks{n.store, n.keeper.chunks}, run.Data)
+	if err != nil {
+		return "", err
+	}
 	model, err := generate.New(generate.Config{Device: n.device, Model: run.Model, Params: params})
 	if err != nil {
 		return "", err
 	}
 	tokens, err := model.Generate(ctx, generate.Request{
-		Prompt: []int32{'\n'}, Tokens: run.Train.SampleTokens,
+		Prompt: []int32{beginning(run.Data)}, Tokens: run.Train.SampleTokens,
 		Sampling: generate.Sampling{Temperature: sampleTemperature, Seed: run.Train.Seed},
 	})
 	if err := errors.Join(err, model.Close()); err != nil {
 		return "", err
 	}
-	return printable(tokens), nil
+	return printable(words, run.Data, tokens), nil
 }
 
-// printable turns byte tokens into text that a terminal can show.
-func printable(tokens []int32) string {
-	raw := make([]byte, len(tokens))
-	for i, t := range tokens {
-		raw[i] = byte(t)
+// beginning is the token before a sample: what ends a document, or else a line.
+func beginning(d planner.DataSpec) int32 {
+	if end := d.EndOfText(); end != planner.NoToken {
+		return end
 	}
+	return '\n'
+}
+
+// printable turns tokens into text that a terminal can show; documents end with a line.
+func printable(words tokenizer.Tokenizer, d planner.DataSpec, tokens []int32) string {
+	var raw []byte
+	for _, t := range tokens {
+		if t == d.EndOfText() {
+			raw = append(raw, '\n')
+			continue
+		}
+		raw = words.Decode(raw, []int32{t})
+	}
+	raw = raw[:min(len(raw), consensus.MaxSampleBytes)] // a ? takes no more than what it stands for
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t', r >= ' ' && r != 0x7f && r != utf8.RuneError:

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/checkpoint"
 	"pnode/node/config"
 	"pnode/node/dataset"
+	"pnode/node/dataset/shard"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -18,46 +20,91 @@ const (
 	heldOutPermille = 50
 	// textPin keeps the run's text from being swept.
 	textPin = "text"
+	// goSourceLimit is how much of the Go toolchain's source is used: enough for a first run.
+	goSourceLimit = 16 * config.MB
 	// wholeTextBytes is the size up to which a text is here as a whole before training.
 	wholeTextBytes = 1 << 30
 	// mirrorRetry is how long to wait when no member has the next chunks of the text.
 	mirrorRetry = 30 * time.Second
 )
 
-// importText collects the text named by cfg, or the Go toolchain's source, into chunks.
+// importText brings the text or the token shards named by cfg, or the Go toolchain's
+// source, into chunks.
 func importText(ctx context.Context, store *checkpoint.Store, cfg config.Config, out Output) (planner.DataSpec, error) {
-	paths, what := cfg.Data, "the text"
-	if len(paths) == 0 {
-		tree, err := dataset.GoSourceTree()
-		if err != nil {
-			return planner.DataSpec{}, fmt.Errorf("%w: name files or folders of UTF-8 text with --data", err)
-		}
-		paths, what = []string{tree}, "the Go toolchain's source (no --data given)"
-	}
-	corpus, err := dataset.Collect(paths, dataset.Options{LimitBytes: int64(cfg.DataLimit)})
-	if err != nil {
-		return planner.DataSpec{}, err
-	}
 	writing := store.Begin()
 	defer writing.Abort()
-	spec, err := corpus.Store(ctx, writing.PutChunk)
+	bring := importFiles
+	if slices.ContainsFunc(cfg.Data, shard.IsFolder) {
+		bring = importShards
+	}
+	spec, notice, err := bring(ctx, cfg, writing.PutChunk)
 	if err != nil {
 		return planner.DataSpec{}, err
 	}
-	if err := store.Pin(textPin, spec.Chunks); err != nil {
+	if err := store.Pin(textPin, spec.AllChunks()); err != nil {
 		return planner.DataSpec{}, err
 	}
 	spec.HeldOutPermille = heldOutPermille
+	out.Notice("training on " + notice)
+	return spec, nil
+}
+
+// put stores a chunk.
+type put = func([]byte) (planner.Hash, error)
+
+func importFiles(ctx context.Context, cfg config.Config, put put) (planner.DataSpec, string, error) {
+	paths, what, limit := cfg.Data, "the text", cfg.DataLimit
+	if len(paths) == 0 {
+		tree, err := dataset.GoSourceTree()
+		if err != nil {
+			return planner.DataSpec{}, "", fmt.Errorf("%w: name files or folders of UTF-8 text with --data", err)
+		}
+		paths, what = []string{tree}, "the Go toolchain's source (no --data given)"
+		if limit == 0 {
+			limit = goSourceLimit
+		}
+	}
+	corpus, err := dataset.Collect(paths, dataset.Options{LimitBytes: int64(limit)})
+	if err != nil {
+		return planner.DataSpec{}, "", err
+	}
+	spec, err := corpus.Store(ctx, put)
 	r := corpus.Report
-	notice := fmt.Sprintf("training on %s: %s, %v", what, planner.Count(r.Files, "file"), textSize(r.Bytes))
+	notice := fmt.Sprintf("%s: %s, %v", what, planner.Count(r.Files, "file"), textSize(r.Bytes))
 	if r.Truncated {
-		notice += fmt.Sprintf(", cut at --data-limit %v", cfg.DataLimit)
+		notice += fmt.Sprintf(", cut at --data-limit %v", limit)
 	}
 	if r.Skipped > 0 {
 		notice += fmt.Sprintf(", %s skipped that held no text", planner.Count(r.Skipped, "file"))
 	}
-	out.Notice(notice)
-	return spec, nil
+	return spec, notice, err
+}
+
+// errMixedData: token shards beside something else.
+var errMixedData = errors.New("token shards and text in one run")
+
+func importShards(ctx context.Context, cfg config.Config, put put) (planner.DataSpec, string, error) {
+	var folders []shard.Folder
+	for _, path := range cfg.Data {
+		if !shard.IsFolder(path) {
+			return planner.DataSpec{}, "", fmt.Errorf("%w: %s holds no %s; make shards of all text with `pnode tokenize`", errMixedData, path, shard.ManifestFile)
+		}
+		f, err := shard.Open(path)
+		if err != nil {
+			return planner.DataSpec{}, "", err
+		}
+		folders = append(folders, f)
+	}
+	limit := int64(cfg.DataLimit)
+	if limit == 0 {
+		limit = dataset.MaxBytes + 1 // one more is refused
+	}
+	spec, err := shard.Store(ctx, folders, limit, put)
+	if err != nil {
+		return planner.DataSpec{}, "", err
+	}
+	return spec, fmt.Sprintf("%s of %s in token shards, vocabulary %d", planner.Count(int(spec.TokenCount()), "token"),
+		planner.Count(int(spec.Tokens.Documents), "document"), spec.Vocab()), nil
 }
 
 // textSize is a size for people: 0.0 MB says nothing.
@@ -109,10 +156,10 @@ func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Da
 	spec := *state.Run
 	data, err := dataset.Open(textChunks{n.store, n.keeper.chunks}, spec.Data, window(spec))
 	if err == nil {
-		err = n.store.Pin(textPin, spec.Data.Chunks)
+		err = n.store.Pin(textPin, spec.Data.AllChunks())
 	}
 	if err == nil && spec.Data.SizeBytes <= wholeTextBytes {
-		err = n.keeper.chunks.ensure(ctx, spec.Data.Chunks, nil)
+		err = n.keeper.chunks.ensure(ctx, spec.Data.AllChunks(), nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("node: the run's text: %w", err)

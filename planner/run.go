@@ -1,6 +1,10 @@
 package planner
 
-import "pnode/pipeline/model"
+import (
+	"slices"
+
+	"pnode/pipeline/model"
+)
 
 // RunSpec is everything that decides a run's losses: model, data, hyper-parameters. It
 // is committed first in the consensus log and never changes.
@@ -69,6 +73,16 @@ type TokenSpec struct {
 	// Tokenizer identifies the tokenizer.
 	Tokenizer Hash  `json:"tokenizer"`
 	Documents int64 `json:"documents"`
+	// Files are the tokenizer's own, so that every node can turn tokens into text; those of
+	// bytes have none.
+	Files []DataFile `json:"files,omitempty"`
+}
+
+// DataFile is a file in chunks.
+type DataFile struct {
+	Name      string `json:"name"`
+	Chunks    []Hash `json:"chunks"`
+	SizeBytes int64  `json:"size_bytes"`
 }
 
 // NoToken stands for a token that there is not.
@@ -76,6 +90,18 @@ const NoToken = -1
 
 // ByteVocab is the vocabulary of text whose tokens are bytes.
 const ByteVocab = 256
+
+// AllChunks are those of the stream and of the tokenizer's files.
+func (d DataSpec) AllChunks() []Hash {
+	if d.Tokens == nil {
+		return d.Chunks
+	}
+	all := slices.Clone(d.Chunks)
+	for _, f := range d.Tokens.Files {
+		all = append(all, f.Chunks...)
+	}
+	return all
+}
 
 // TokenBytes is the width of a token.
 func (d DataSpec) TokenBytes() int {

@@ -12,8 +12,8 @@ import (
 func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.SortFlags = false
 	f.StringVar(&c.Preset, "preset", c.Preset, "`NAME` of the model")
-	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text: a file, folder or glob; can be repeated (default the Go source tree)")
-	f.Var(&c.DataLimit, "data-limit", "use at most so much of the text")
+	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text (a file, folder or glob) or of a folder of token shards; can be repeated (default the Go source tree)")
+	f.Var(&c.DataLimit, "data-limit", "use at most so much of the data; 0 is all of --data, and 16MB of the Go source tree")
 	f.IntVar(&c.Steps, "steps", c.Steps, "optimizer updates")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the initial parameters and the order of the data")
 	f.StringVar(&c.Dir, "dir", c.Dir, "`FOLDER` of the run (default a new one, or with --resume the newest)")

@@ -26,7 +26,8 @@ type Config struct {
 	// Data are files, folders and globs of UTF-8 text; empty is the Go toolchain's
 	// source tree.
 	Data []string `yaml:"data"`
-	// DataLimit is how much of the text is used.
+	// DataLimit is how much of the text is used; 0 is all of what Data names, and 16 MB of
+	// the Go toolchain's source.
 	DataLimit Bytes `yaml:"data_limit"`
 
 	Steps int    `yaml:"steps"`
@@ -79,7 +80,6 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Preset:          "nano",
-		DataLimit:       16 * MB,
 		Steps:           600,
 		Seed:            1,
 		Micros:          4,

@@ -147,7 +147,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.MicroBatch = 1 << 40 }, "config: micro_batch is 1099511627776: want 1 to"},
 		{func(c *Config) { c.LR = math.NaN() }, "config: lr is NaN: want 0 to 10"},
 		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0005: want 0 to 0.0001"},
-		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 1KiB to 1TiB"},
+		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 0 for no limit, or 1KiB to 64GiB"},
 		{func(c *Config) { c.Replicas = 5 }, "config: replicas is 5: want auto, or 1 to 4"},
 		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
 		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: local is 3: want at least 4 nodes for 2 replicas of 2 stages"},

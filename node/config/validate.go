@@ -71,8 +71,8 @@ func (c Config) validateCounts() error {
 			return invalid(f.key, f.value, fmt.Sprintf("%d to %d", f.lo, f.hi))
 		}
 	}
-	if c.DataLimit < MinData || c.DataLimit > maxData {
-		return invalid("data_limit", c.DataLimit, fmt.Sprintf("%s to %s", Bytes(MinData), Bytes(maxData)))
+	if c.DataLimit != 0 && c.DataLimit < MinData || c.DataLimit > maxData {
+		return invalid("data_limit", c.DataLimit, fmt.Sprintf("0 for no limit, or %s to %s", Bytes(MinData), Bytes(maxData)))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -26,15 +27,14 @@ func counting(n int) []byte {
 
 func storedText(text []byte, permille int) (chunkMap, planner.DataSpec) {
 	m := chunkMap{}
-	w := chunkWriter{put: m.put}
-	if _, err := w.Write(text); err != nil {
+	chunks, size, err := StoreChunks(context.Background(), m.put, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	if err != nil {
 		panic(err) // put cannot fail
 	}
-	if err := w.flush(); err != nil {
-		panic(err)
-	}
-	w.spec.HeldOutPermille = permille
-	return m, w.spec
+	return m, planner.DataSpec{Chunks: chunks, SizeBytes: size, HeldOutPermille: permille}
 }
 
 func openText(t *testing.T, text []byte, permille int, w Window) *Dataset {

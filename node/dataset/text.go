@@ -13,9 +13,6 @@ import (
 	"pnode/planner"
 )
 
-// ChunkBytes is the size of the chunks of a stored corpus; the last holds the rest.
-const ChunkBytes = 4 << 20
-
 // textBytes reads a file and gives its size if it is UTF-8 without NUL bytes, else
 // ErrNotText. A file of more than room bytes gives errLimit and the greatest size up to
 // room that ends a character.
@@ -62,29 +59,24 @@ func wholeCharacters(b []byte) int {
 	return len(b)
 }
 
-// Store streams the corpus into chunks of ChunkBytes through put, which must not keep the
-// slice, and gives the spec of the stream; the caller adds HeldOutPermille. A file that
-// has become shorter since Collect is an error.
+// Store streams the corpus into chunks, as StoreChunks does, and gives the spec of the
+// stream; the caller adds HeldOutPermille. A file that has become shorter since Collect is
+// an error.
 func (c *Corpus) Store(ctx context.Context, put func([]byte) (planner.Hash, error)) (planner.DataSpec, error) {
-	w := chunkWriter{buf: make([]byte, 0, min(ChunkBytes, c.Report.Bytes))}
-	w.put = func(chunk []byte) (planner.Hash, error) {
-		if err := ctx.Err(); err != nil {
-			return planner.Hash{}, err
-		}
-		return put(chunk)
-	}
-	for i, f := range c.files {
-		if i > 0 {
-			if _, err := w.Write([]byte{'\n'}); err != nil {
-				return planner.DataSpec{}, err
+	chunks, size, err := StoreChunks(ctx, put, func(w io.Writer) error {
+		for i, f := range c.files {
+			if i > 0 {
+				if _, err := w.Write([]byte{'\n'}); err != nil {
+					return err
+				}
+			}
+			if err := f.copyTo(w); err != nil {
+				return err
 			}
 		}
-		if err := f.copyTo(&w); err != nil {
-			return planner.DataSpec{}, err
-		}
-	}
-	err := w.flush()
-	return w.spec, err
+		return nil
+	})
+	return planner.DataSpec{Chunks: chunks, SizeBytes: size}, err
 }
 
 func (s source) copyTo(w io.Writer) error {
@@ -100,40 +92,5 @@ func (s source) copyTo(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("dataset: read text %s: %w", s.path, err)
 	}
-	return nil
-}
-
-// chunkWriter cuts what is written into chunks.
-type chunkWriter struct {
-	put  func([]byte) (planner.Hash, error)
-	buf  []byte
-	spec planner.DataSpec
-}
-
-func (w *chunkWriter) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		n := min(len(rest), ChunkBytes-len(w.buf))
-		w.buf = append(w.buf, rest[:n]...)
-		rest = rest[n:]
-		if len(w.buf) == ChunkBytes {
-			if err := w.flush(); err != nil {
-				return len(p) - len(rest), err
-			}
-		}
-	}
-	return len(p), nil
-}
-
-func (w *chunkWriter) flush() error {
-	if len(w.buf) == 0 {
-		return nil
-	}
-	h, err := w.put(w.buf)
-	if err != nil {
-		return fmt.Errorf("dataset: store text: chunk %d: %w", len(w.spec.Chunks), err)
-	}
-	w.spec.Chunks = append(w.spec.Chunks, h)
-	w.spec.SizeBytes += int64(len(w.buf))
-	w.buf = w.buf[:0]
 	return nil
 }

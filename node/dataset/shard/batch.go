@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// batchBytes of text are encoded at a time, or one larger document.
-	batchBytes = 8 << 20
+	// defaultBatchBytes of text are encoded at a time, or one larger document.
+	defaultBatchBytes = 8 << 20
 	// keepTokens is the largest buffer that stays for the next batch.
 	keepTokens = 1 << 20
 )
@@ -50,8 +50,6 @@ func (b *batch) add(document []byte, at place) {
 	b.ends = append(b.ends, len(b.text))
 	b.places = append(b.places, at)
 }
-
-func (b *batch) full() bool { return len(b.text) >= batchBytes }
 
 func (b *batch) document(i int) []byte {
 	begin := 0
@@ -96,7 +94,7 @@ func checkRange(tokens []int32, vocab int) error {
 
 // clear makes room for the next documents.
 func (b *batch) clear() {
-	if cap(b.text) > 2*batchBytes {
+	if cap(b.text) > 2*defaultBatchBytes {
 		b.text = nil
 	}
 	b.text, b.ends, b.places = b.text[:0], b.ends[:0], b.places[:0]

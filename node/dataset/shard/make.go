@@ -26,13 +26,15 @@ type Options struct {
 	// EndOfText is the token behind every document.
 	EndOfText int32
 	// TokenizerFiles are copied into the folder.
-	TokenizerFiles []string
+	TokenizerFiles []TokenizerFile
 	// ShardTokens ends a shard; 0 is DefaultShardTokens.
 	ShardTokens int64
 	// Threads encode; 0 is one.
 	Threads int
 	// Progress, if any, is told after every batch of documents.
 	Progress func(Progress)
+
+	batchBytes int // 0 is defaultBatchBytes
 }
 
 // Progress is how far Make is.
@@ -74,6 +76,9 @@ type maker struct {
 func newMaker(o Options) (*maker, error) {
 	if o.ShardTokens == 0 {
 		o.ShardTokens = DefaultShardTokens
+	}
+	if o.batchBytes == 0 {
+		o.batchBytes = defaultBatchBytes
 	}
 	if o.ShardTokens < 1 || o.ShardTokens > maxTokens/2 {
 		return nil, fmt.Errorf("a shard of %d tokens: want 1 to %d", o.ShardTokens, maxTokens/2)
@@ -149,7 +154,7 @@ func (m *maker) readFile(ctx context.Context, i int) error {
 		}
 		m.batch.add(document, at)
 		m.done.ReadBytes = before + readBytes
-		if !m.batch.full() {
+		if len(m.batch.text) < m.batchBytes {
 			return nil
 		}
 		return m.flush(ctx)
@@ -261,8 +266,8 @@ func (m *maker) copyTokenizer() error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	for _, path := range m.TokenizerFiles {
-		if err := copyFile(dir, path); err != nil {
+	for _, f := range m.TokenizerFiles {
+		if err := copyFile(filepath.Join(dir, f.Name), f.Path); err != nil {
 			return err
 		}
 	}

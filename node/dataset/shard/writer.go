@@ -74,20 +74,19 @@ func writeFile(dir, name string, content []byte) error {
 	return nil
 }
 
-// copyFile copies a file into a folder under its own name.
-func copyFile(dir, path string) error {
-	from, err := os.Open(path)
+func copyFile(to, from string) error {
+	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = from.Close() }() // only read
-	to, err := os.Create(filepath.Join(dir, filepath.Base(path)))
+	defer func() { _ = source.Close() }() // only read
+	f, err := os.Create(to)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Sync(), to.Close()); err != nil {
-		return fmt.Errorf("copy %s: %w", path, err)
+	_, err = io.Copy(f, source)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	return nil
 }

@@ -1,0 +1,60 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"pnode/planner"
+)
+
+// ChunkBytes is the size of the chunks of a stream; the last holds the rest.
+const ChunkBytes = 4 << 20
+
+// StoreChunks cuts what write writes into chunks of ChunkBytes and gives them to put, which
+// must not keep the slice, until ctx ends.
+func StoreChunks(ctx context.Context, put func([]byte) (planner.Hash, error), write func(io.Writer) error) (chunks []planner.Hash, sizeBytes int64, err error) {
+	w := chunkWriter{ctx: ctx, put: put}
+	err = write(&w)
+	if err == nil {
+		err = w.flush()
+	}
+	return w.chunks, w.size, err
+}
+
+// chunkWriter cuts what is written into chunks.
+type chunkWriter struct {
+	ctx    context.Context // of the one call that the writer lives in
+	put    func([]byte) (planner.Hash, error)
+	buf    []byte
+	chunks []planner.Hash
+	size   int64
+}
+
+func (w *chunkWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), ChunkBytes-len(w.buf))
+		w.buf = append(w.buf, rest[:n]...)
+		rest = rest[n:]
+		if len(w.buf) == ChunkBytes {
+			if err := w.flush(); err != nil {
+				return len(p) - len(rest), err
+			}
+		}
+	}
+	return len(p), nil
+}
+
+func (w *chunkWriter) flush() error {
+	if err := w.ctx.Err(); err != nil || len(w.buf) == 0 {
+		return err
+	}
+	h, err := w.put(w.buf)
+	if err != nil {
+		return fmt.Errorf("dataset: store chunk %d: %w", len(w.chunks), err)
+	}
+	w.chunks = append(w.chunks, h)
+	w.size += int64(len(w.buf))
+	w.buf = w.buf[:0]
+	return nil
+}

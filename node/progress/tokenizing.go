@@ -1,0 +1,51 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"pnode/node/dataset/shard"
+)
+
+const (
+	// On a terminal one line is rewritten, elsewhere lines would pile up.
+	tokenizingOnTerminal = 500 * time.Millisecond
+	tokenizingElsewhere  = 10 * time.Second
+)
+
+// Tokenizing shows how far the making of token shards is: share, tokens, rate, time left.
+func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Progress) {
+	begin, last := now(), now()
+	every, lead, tail := tokenizingElsewhere, "", "\n"
+	if terminal {
+		every, lead, tail = tokenizingOnTerminal, "\r\x1b[K", ""
+	}
+	return func(p shard.Progress) {
+		t := now()
+		over := p.ReadBytes >= p.TotalBytes
+		if t.Sub(last) < every && !over {
+			return
+		}
+		if over {
+			tail = "\n"
+		}
+		last = t
+		fmt.Fprint(w, lead, tokenizing(p, t.Sub(begin)), tail)
+	}
+}
+
+// tokenizing is a line about p, after some time. What an earlier call has read does not
+// count for the rate.
+func tokenizing(p shard.Progress, since time.Duration) string {
+	line := fmt.Sprintf("%.1f of %.1f MB, %d documents, %.1f M tokens", float64(p.ReadBytes)/1e6, float64(p.TotalBytes)/1e6, p.Documents, float64(p.Tokens)/1e6)
+	if p.Skipped.Malformed > 0 {
+		line += fmt.Sprintf(", %d malformed skipped", p.Skipped.Malformed)
+	}
+	read := float64(p.ReadBytes - p.ResumedBytes)
+	if rate := read / max(since.Seconds(), 1e-3); rate > 0 {
+		left := time.Duration(float64(p.TotalBytes-p.ReadBytes) / rate * float64(time.Second))
+		line += fmt.Sprintf(", %.1f MB/s, ETA %v", rate/1e6, left.Round(time.Second))
+	}
+	return line
+}
