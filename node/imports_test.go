@@ -26,6 +26,8 @@ var homes = []struct {
 	{"github.com/goccy/go-yaml", []string{"node/config"}, "one reader of run files, strict about unknown keys"},
 	{"lukechampine.com/blake3", []string{"checkpoint"}, "chunks get their names in one place"},
 	{"github.com/klauspost/cpuid/", []string{"kernels/cpu"}, "the CPU's features matter to its backend alone"},
+	{"github.com/parquet-go/", []string{"node/dataset/source"}, "documents come out of files in one place"},
+	{"github.com/klauspost/compress/", []string{"node/dataset/source"}, "documents come out of files in one place"},
 	{"github.com/mmcloughlin/avo", []string{"kernels/cpu/asm"}, "only the generator of the assembly needs it"},
 	{"pnode/node", []string{"node", "cmd/pnode"}, "imports go one way: commands call the node, nothing below does"},
 	{"pnode/pipeline/link", []string{"node", "pipeline/link"}, "the runner takes an Exchange, so that tests need no network"},

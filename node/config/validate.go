@@ -23,7 +23,7 @@ const (
 	maxThreads = 4096
 	maxKeep    = 10_000
 	maxSample  = 16 << 10
-	maxData    = 1 << 40
+	maxData    = 64 << 30 // dataset.MaxBytes
 	// MinData is the least text that is worth a try: a few sequences.
 	MinData = 1 << 10
 )

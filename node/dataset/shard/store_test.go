@@ -1,0 +1,155 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/node/dataset"
+	"pnode/node/dataset/source"
+	"pnode/planner"
+)
+
+// chunkMap keeps chunks in memory.
+type chunkMap map[planner.Hash][]byte
+
+func (m chunkMap) put(b []byte) (planner.Hash, error) {
+	h := planner.Hash(sha256.Sum256(b))
+	m[h] = bytes.Clone(b)
+	return h, nil
+}
+
+func (m chunkMap) Chunk(_ context.Context, h planner.Hash) ([]byte, error) {
+	b, ok := m[h]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return b, nil
+}
+
+// gpt2 is a small tokenizer of GPT-2's form.
+var gpt2 = filepath.Join("..", "tokenizer", "testdata", "gpt2.json")
+
+func choose(t *testing.T, path string) Chosen {
+	t.Helper()
+	c, err := Choose(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestStoreAndOpenTokenizer: tokens of a folder go into chunks with the tokenizer, and come
+// out as windows that the tokenizer turns into the text again.
+func TestStoreAndOpenTokenizer(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "in.txt")
+	text := strings.Repeat("ab abc\n--\ncab äß\n--\n", 3000)
+	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := choose(t, gpt2)
+	if c.EndOfText != 420 || c.Tokenizer.Vocab() != 424 || len(c.Files) != 1 {
+		t.Fatalf("chosen %+v", c)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	made(t, Options{
+		Out: out, Paths: []string{in}, Source: source.Options{Separator: "--"},
+		Tokenizer: c.Tokenizer, EndOfText: c.EndOfText, TokenizerFiles: c.Files, ShardTokens: 1000,
+	})
+	f, err := Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := chunkMap{}
+	spec, err := Store(context.Background(), []Folder{f, f}, dataset.MaxBytes, m.put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.TokenCount() != 2*f.Manifest.Tokens || spec.Tokens.Documents != 12000 || spec.Vocab() != 424 || spec.EndOfText() != 420 || spec.TokenBytes() != 2 {
+		t.Errorf("spec %+v", spec)
+	}
+	if all := spec.AllChunks(); len(all) != len(spec.Chunks)+1 || !slices.Contains(all, spec.Tokens.Files[0].Chunks[0]) {
+		t.Errorf("%d chunks of all", len(all))
+	}
+	words, err := OpenTokenizer(context.Background(), m, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(m, spec, dataset.Window{Context: 500, StepRows: 1, Vocab: 424})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, _, err := d.HeldOut(context.Background(), 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := strings.ReplaceAll(string(words.Decode(nil, tokens)), "<|endoftext|>", "\n--\n")
+	if !strings.Contains(text, window[4:len(window)-4]) || len(window) < 600 {
+		t.Errorf("a window says %.60q", window)
+	}
+	if cut, err := Store(context.Background(), []Folder{f}, 1001, m.put); err != nil || cut.SizeBytes != 1000 {
+		t.Errorf("a limit of 1001 bytes of 2-byte tokens gives %d, %v", cut.SizeBytes, err)
+	}
+}
+
+func TestOpenTokenizerRefuses(t *testing.T) {
+	m := chunkMap{}
+	text, err := os.ReadFile(gpt2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := m.put(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := planner.DataFile{Name: "tokenizer.json", Chunks: []planner.Hash{h}, SizeBytes: int64(len(m[h]))}
+	right := planner.Hash(choose(t, gpt2).Tokenizer.Hash())
+	for name, c := range map[string]struct {
+		files []planner.DataFile
+		hash  planner.Hash
+		cause error
+	}{
+		"none":         {nil, right, ErrNoTokenizer},
+		"another":      {[]planner.DataFile{good}, planner.Hash{9}, ErrNoTokenizer},
+		"chunk gone":   {[]planner.DataFile{{Name: good.Name, Chunks: []planner.Hash{{1}}, SizeBytes: 5}}, right, fs.ErrNotExist},
+		"other size":   {[]planner.DataFile{{Name: good.Name, Chunks: good.Chunks, SizeBytes: 5}}, right, ErrNoTokenizer},
+		"size huge":    {[]planner.DataFile{{Name: good.Name, Chunks: good.Chunks, SizeBytes: 1 << 50}}, right, ErrNoTokenizer},
+		"size below 0": {[]planner.DataFile{{Name: good.Name, SizeBytes: -1}}, right, ErrNoTokenizer},
+	} {
+		spec := planner.DataSpec{Tokens: &planner.TokenSpec{WidthBytes: 2, Vocab: 258, Tokenizer: c.hash, Files: c.files}}
+		if _, err := OpenTokenizer(context.Background(), m, spec); !errors.Is(err, c.cause) {
+			t.Errorf("%s: %v, want %v", name, err, c.cause)
+		}
+	}
+	bytesSpec := planner.DataSpec{}
+	if w, err := OpenTokenizer(context.Background(), m, bytesSpec); err != nil || w.Vocab() != 256 {
+		t.Errorf("text: %v, %v", w, err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	if c, err := Choose(BytesName, ""); err != nil || c.EndOfText != 0 || c.Tokenizer.Vocab() != 256 {
+		t.Errorf("bytes: %+v, %v", c, err)
+	}
+	if _, err := Choose(BytesName, "</s>"); !errors.Is(err, ErrNoEndOfText) {
+		t.Errorf("bytes with an end: %v", err)
+	}
+	if _, err := Choose(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := Choose(gpt2, "<stop>"); !errors.Is(err, ErrNoEndOfText) || !strings.Contains(err.Error(), "--end-of-text") {
+		t.Errorf("no such end: %v", err)
+	}
+	for file, want := range map[string]int32{"gpt2": 420, "qwen2": 420, "llama3": 421, "llama2": 2, "mistral": 2} {
+		if c := choose(t, filepath.Join(filepath.Dir(gpt2), file+".json")); c.EndOfText != want {
+			t.Errorf("%s ends documents with %d, want %d", file, c.EndOfText, want)
+		}
+	}
+}
