@@ -224,3 +224,15 @@ func TestUntilEOF(t *testing.T) {
 	out.Close()
 	<-ctx.Done()
 }
+
+func TestBenchListsItsMeasurements(t *testing.T) {
+	code, out, stderr := pnode(t, "bench")
+	if code != exitOK || stderr != "" || !strings.Contains(out, "kernels") || !strings.Contains(out, "step ") {
+		t.Errorf("exit code %d: %s\n%s", code, stderr, out)
+	}
+	for _, args := range [][]string{{"bench", "kernels", "--threads", "0"}, {"bench", "step", "--model", "gpt5"}} {
+		if code, _, stderr := pnode(t, args...); code == exitOK || !strings.Contains(stderr, "take ") {
+			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+}

@@ -143,13 +143,12 @@ func (r *KernelReport) measure(ctx context.Context, o KernelOptions, blas *peer,
 	return nil
 }
 
-const (
-	// batchFLOPs is the work of a batch for each thread: some 15 ms.
-	batchFLOPs = 1.5e9
-	// settle is how long a peer's threads may spin after an answer: OpenBLAS's wait for
-	// 2^26 cycles before they sleep.
-	settle = 60 * time.Millisecond
-)
+// batchFLOPs is the work of a batch for each thread: some 15 ms.
+var batchFLOPs = 1.5e9
+
+// settle is how long a peer's threads may spin after an answer: OpenBLAS's wait for 2^26
+// cycles before they sleep.
+const settle = 60 * time.Millisecond
 
 // measure runs the rounds of one product.
 func (p *Product) measure(dev *cpu.Device, blas *peer, flags kernels.Flags, rounds int) error {
