@@ -44,7 +44,7 @@ func families() []family {
 // ParseConfig reads the text of a config.json. Errors wrap ErrUnsupported, ErrFormat or
 // model.ErrBadConfig and name the field.
 func ParseConfig(text []byte) (model.Config, Architecture, error) {
-	f, err := parseFields(text)
+	f, err := parseFields(configFile, text)
 	if err != nil {
 		return model.Config{}, "", err
 	}
@@ -176,7 +176,7 @@ func readRoPE(f *fields) (theta float64, s model.RoPEScaling) {
 	if value == nil {
 		return cmp.Or(theta, defaultTheta), s
 	}
-	in := &fields{path: field}
+	in := &fields{file: f.file, path: field}
 	if err := json.Unmarshal(value, &in.left); err != nil {
 		f.fail(fmt.Errorf("%w: config.json: %s %w", ErrFormat, field, err))
 		return theta, s

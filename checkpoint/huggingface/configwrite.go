@@ -45,7 +45,7 @@ func familyOf(c model.Config) (family, error) {
 		if err != nil {
 			return family{}, fmt.Errorf("config.json: %w", err)
 		}
-		f, err := parseFields(text)
+		f, err := parseFields(configFile, text)
 		if err != nil {
 			return family{}, err
 		}

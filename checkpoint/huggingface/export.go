@@ -39,7 +39,7 @@ func Write(dir string, e Export) error {
 	return nil
 }
 
-func (e Export) write(dir string) (err error) {
+func (e Export) write(dir string) error {
 	if e.DType == "" {
 		e.DType = safetensors.F32
 	}
@@ -50,6 +50,17 @@ func (e Export) write(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	return inNewFolder(dir, func(tmp string) error {
+		if err := e.writeFiles(tmp, config); err != nil {
+			return err
+		}
+		return e.writeWeights(tmp)
+	})
+}
+
+// inNewFolder has fill make a folder beside dir and gives it the name dir once it is
+// complete.
+func inNewFolder(dir string, fill func(tmp string) error) (err error) {
 	if err := makeRoom(dir); err != nil {
 		return err
 	}
@@ -66,10 +77,7 @@ func (e Export) write(dir string) (err error) {
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
-	if err := e.writeFiles(tmp, config); err != nil {
-		return err
-	}
-	if err := e.writeWeights(tmp); err != nil {
+	if err := fill(tmp); err != nil {
 		return err
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {

@@ -18,18 +18,19 @@ var (
 	ErrFormat = errors.New("not a valid model folder")
 )
 
-// fields is config.json while it is read: what has been asked for is taken out, what is
+// fields is a file of settings while it is read: what has been asked for is taken out, what is
 // left at the end is unknown. The first error is kept.
 type fields struct {
+	file string
 	path string // in front of names: `rope_scaling.`
 	left map[string]json.RawMessage
 	err  error
 }
 
-func parseFields(text []byte) (*fields, error) {
-	f := &fields{}
+func parseFields(file string, text []byte) (*fields, error) {
+	f := &fields{file: file}
 	if err := json.Unmarshal(text, &f.left); err != nil || f.left == nil {
-		return nil, fmt.Errorf("%w: config.json: %w", ErrFormat, errors.Join(err, errors.New("a JSON object is needed")))
+		return nil, fmt.Errorf("%w: %s: %w", ErrFormat, file, errors.Join(err, errors.New("a JSON object is needed")))
 	}
 	return f, nil
 }
@@ -58,7 +59,7 @@ func (f *fields) refuse(name string, value json.RawMessage, accepted string) {
 	if len(shown) > maxQuoted {
 		shown = shown[:maxQuoted] + "..."
 	}
-	f.fail(fmt.Errorf("%w: config.json: %s%s is %s; %s", ErrUnsupported, f.path, name, shown, accepted))
+	f.fail(fmt.Errorf("%w: %s: %s%s is %s; %s", ErrUnsupported, f.file, f.path, name, shown, accepted))
 }
 
 // read decodes a field into a T, or gives otherwise where it is absent or null.
@@ -69,7 +70,7 @@ func read[T any](f *fields, name string, otherwise T) T {
 	}
 	var v T
 	if err := json.Unmarshal(value, &v); err != nil {
-		f.fail(fmt.Errorf("%w: config.json: %s%s: %w", ErrFormat, f.path, name, err))
+		f.fail(fmt.Errorf("%w: %s: %s%s: %w", ErrFormat, f.file, f.path, name, err))
 	}
 	return v
 }
@@ -78,7 +79,7 @@ func read[T any](f *fields, name string, otherwise T) T {
 func need[T any](f *fields, name string) T {
 	var zero T
 	if value, ok := f.left[name]; !ok || string(value) == "null" {
-		f.fail(fmt.Errorf("%w: config.json lacks %s%s", ErrFormat, f.path, name))
+		f.fail(fmt.Errorf("%w: %s lacks %s%s", ErrFormat, f.file, f.path, name))
 		return zero
 	}
 	return read(f, name, zero)
@@ -132,6 +133,16 @@ func (f *fields) done(pass ...string) error {
 		f.refuse(name, f.left[name], "this field is not known and could change what the model computes")
 	}
 	return f.err
+}
+
+// dropOff passes over what is switched off: null, false, and empty texts, lists, objects.
+func (f *fields) dropOff() {
+	off := []string{"null", "false", `""`, "[]", "{}"}
+	for name, value := range f.left {
+		if slices.Contains(off, string(value)) {
+			delete(f.left, name)
+		}
+	}
 }
 
 // formatJSON writes an object as transformers does: sorted, indented by two.

@@ -105,7 +105,7 @@ func (m *Model) check() error {
 		for _, want := range m.config.LayerTensors(layer) {
 			s := m.family.stored(want, m.prefixed)
 			known[s.name] = true
-			if err := m.checkTensor(s); err != nil {
+			if err := checkTensor(m.set, s); err != nil {
 				return err
 			}
 		}
@@ -118,8 +118,8 @@ func (m *Model) check() error {
 	return nil
 }
 
-func (m *Model) checkTensor(want stored) error {
-	f, err := m.set.File(want.name)
+func checkTensor(set *safetensors.Set, want stored) error {
+	f, err := set.File(want.name)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (m *Model) checkTensor(want stored) error {
 		return err
 	}
 	if !slices.Equal(got.Shape, want.shape) {
-		return fmt.Errorf("%w: tensor %q is %v, config.json asks for %v", ErrFormat, want.name, got.Shape, want.shape)
+		return fmt.Errorf("%w: tensor %q is %v, the configuration asks for %v", ErrFormat, want.name, got.Shape, want.shape)
 	}
 	if !got.DType.Converts() {
 		return fmt.Errorf("%w: tensor %q holds %s; accepted: F32, F16, BF16", ErrUnsupported, want.name, got.DType)

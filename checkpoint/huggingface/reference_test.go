@@ -69,36 +69,42 @@ func forward(t *testing.T, c model.Config, layer func(int, []float32) error, tok
 }
 
 // TestLogitsEqualTransformers: what transformers saved computes here what it computed
-// there, within 1e-4 of the largest logit.
+// there.
 func TestLogitsEqualTransformers(t *testing.T) {
 	for _, name := range references {
-		var want struct {
-			Tokens []int32     `json:"tokens"`
-			Logits [][]float32 `json:"logits"`
-		}
-		text, err := os.ReadFile(filepath.Join("testdata", name, "logits.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(text, &want); err != nil {
-			t.Fatal(err)
-		}
 		m := openReference(t, name)
-		got, all := forward(t, m.Config(), m.Layer, want.Tokens), slices.Concat(want.Logits...)
-		if len(got) != len(all) || len(all) == 0 {
-			t.Fatalf("%s: %d logits, want %d", name, len(got), len(all))
+		compareLogits(t, name, m.Config(), m.Layer)
+	}
+}
+
+// compareLogits holds a model to the logits of a folder, within 1e-4 of the largest.
+func compareLogits(t *testing.T, folder string, c model.Config, layer func(int, []float32) error) {
+	t.Helper()
+	var want struct {
+		Tokens []int32     `json:"tokens"`
+		Logits [][]float32 `json:"logits"`
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", folder, "logits.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	got, all := forward(t, c, layer, want.Tokens), slices.Concat(want.Logits...)
+	if len(got) != len(all) || len(all) == 0 {
+		t.Fatalf("%s: %d logits, want %d", folder, len(got), len(all))
+	}
+	worst, largest := 0.0, 0.0
+	for i := range all {
+		if d := math.Abs(float64(got[i] - all[i])); !(d <= worst) { // NaN too
+			worst = d
 		}
-		worst, largest := 0.0, 0.0
-		for i := range all {
-			if d := math.Abs(float64(got[i] - all[i])); !(d <= worst) { // NaN too
-				worst = d
-			}
-			largest = max(largest, math.Abs(float64(all[i])))
-		}
-		t.Logf("%s: largest error %.1e of the largest logit %.2f", name, worst/largest, largest)
-		if !(worst <= 1e-4*largest) {
-			t.Errorf("%s: off by %g where the largest logit is %g", name, worst, largest)
-		}
+		largest = max(largest, math.Abs(float64(all[i])))
+	}
+	t.Logf("%s: largest error %.1e of the largest logit %.2f", folder, worst/largest, largest)
+	if !(worst <= 1e-4*largest) {
+		t.Errorf("%s: off by %g where the largest logit is %g", folder, worst, largest)
 	}
 }
 

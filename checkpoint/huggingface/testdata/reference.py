@@ -1,7 +1,7 @@
-"""Checks pnode's import and export against Python's transformers (with torch).
+"""Checks pnode's import and export against Python's transformers (with torch) and peft.
 
     python3 reference.py make             writes the folders of this directory: tiny models
-                                          with random weights, and logits.json in each
+                                          with random weights, adapters, and logits.json in each
     python3 reference.py check FOLDER...  loads folders that pnode wrote and compares the
                                           logits of their logits.json
 
@@ -13,6 +13,7 @@ import os
 import sys
 
 import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, __version__)
 
@@ -39,6 +40,9 @@ MODELS = {
 }
 
 
+ADAPTERS = {"gpt2": ["c_attn", "mlp.c_proj"], "llama": ["q_proj", "v_proj", "down_proj", "lm_head"]}
+
+
 def logits(model):
     with torch.no_grad():
         return model.eval()(torch.tensor([TOKENS])).logits[0]
@@ -57,16 +61,38 @@ def make():
                 model = model.to(getattr(torch, dtype))
         model.generation_config.bos_token_id = config.bos_token_id
         model.save_pretrained(name, **options)
-        model = kind.from_pretrained(name, dtype=torch.float32)  # its buffers were rounded too
-        with open(os.path.join(name, "logits.json"), "w") as f:
-            json.dump({"transformers": __version__, "tokens": TOKENS, "logits": logits(model).tolist()}, f, separators=(",", ":"))
-            f.write("\n")
+        write_logits(name, kind.from_pretrained(name, dtype=torch.float32))  # the buffers of model were rounded too
+    for name, targets in ADAPTERS.items():
+        config = LoraConfig(r=3, lora_alpha=5, target_modules=targets, task_type="CAUSAL_LM", fan_in_fan_out=name == "gpt2")
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32), config)
+        for key, p in model.named_parameters():
+            if "lora_" in key:
+                torch.nn.init.normal_(p, 0.0, 0.3)
+        folder = name + "-adapter"
+        model.save_pretrained(folder, save_embedding_layers=False)
+        os.remove(os.path.join(folder, "README.md"))
+        write_logits(folder, model)
+
+
+def write_logits(folder, model):
+    with open(os.path.join(folder, "logits.json"), "w") as f:
+        json.dump({"transformers": __version__, "tokens": TOKENS, "logits": logits(model).tolist()}, f, separators=(",", ":"))
+        f.write("\n")
+
+
+def load(folder):
+    if not os.path.exists(os.path.join(folder, "adapter_config.json")):
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(folder, "adapter_config.json")) as f:
+        base = os.path.join(here, json.load(f)["base_model_name_or_path"])
+    return PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), folder), {}
 
 
 def check(folders):
     worst = 0.0
     for folder in folders:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        model, info = load(folder)
         bad = {k: v for k, v in info.items() if v}
         with open(os.path.join(folder, "logits.json")) as f:
             want = torch.tensor(json.load(f)["logits"])

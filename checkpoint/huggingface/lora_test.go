@@ -1,0 +1,146 @@
+package huggingface
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/checkpoint/safetensors"
+	"pnode/pipeline/model"
+)
+
+var adapters = map[string]LoRA{
+	"gpt2":  {Rank: 3, Alpha: 5, Targets: []string{"c_attn", "mlp.c_proj"}},
+	"llama": {Rank: 3, Alpha: 5, Targets: []string{"down_proj", "lm_head", "q_proj", "v_proj"}},
+}
+
+func openAdapter(t *testing.T, name string) (*Model, *Adapter) {
+	t.Helper()
+	m := openReference(t, name)
+	a, err := OpenAdapter(filepath.Join("testdata", name+"-adapter"), m.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return m, a
+}
+
+// TestMergedAdaptersEqualPEFT: a base with an adapter merged computes what PEFT computed
+// with the adapter beside it.
+func TestMergedAdaptersEqualPEFT(t *testing.T) {
+	for name, want := range adapters {
+		m, a := openAdapter(t, name)
+		if got := a.LoRA(); got.Rank != want.Rank || got.Alpha != want.Alpha || !slices.Equal(got.Targets, want.Targets) {
+			t.Errorf("%s: adapter_config.json says %+v, want %+v", name, got, want)
+		}
+		merged := func(layer int, dst []float32) error {
+			return errors.Join(m.Layer(layer, dst), a.Merge(layer, dst))
+		}
+		compareLogits(t, name+"-adapter", m.Config(), merged)
+	}
+}
+
+func TestAdapterRoundTrip(t *testing.T) {
+	for name := range adapters {
+		m, a := openAdapter(t, name)
+		dir := filepath.Join(t.TempDir(), "adapter")
+		if keep := os.Getenv(exportVariable); keep != "" {
+			dir = filepath.Join(keep, name+"-adapter")
+		}
+		err := WriteAdapter(dir, AdapterExport{Config: m.Config(), LoRA: a.LoRA(), Base: name, Pair: func(w model.Tensor) (down, up []float32, err error) {
+			down, up = make([]float32, a.LoRA().Rank*w.Shape[1]), make([]float32, w.Shape[0]*a.LoRA().Rank)
+			return down, up, a.Pair(w, down, up)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := adapterBase + ".safetensors"
+		want, err := os.ReadFile(filepath.Join("testdata", name+"-adapter", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: another file, %v", name, err)
+		}
+		again, err := OpenAdapter(dir, m.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := again.LoRA(); got.Alpha != a.LoRA().Alpha || !slices.Equal(got.Targets, a.LoRA().Targets) {
+			t.Errorf("%s: %+v became %+v", name, a.LoRA(), got)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		if keep := os.Getenv(exportVariable); keep != "" {
+			copyFile(t, filepath.Join("testdata", name+"-adapter", "logits.json"), filepath.Join(dir, "logits.json"))
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRefusedAdapters(t *testing.T) {
+	c := openReference(t, "gpt2").Config()
+	sound := `"r":3,"lora_alpha":5,"target_modules":["c_attn","mlp.c_proj"],"peft_type":"LORA"`
+	for _, test := range []struct {
+		text, names string
+		want        error
+	}{
+		{`{` + sound + `,"use_dora":true}`, "use_dora", ErrUnsupported},
+		{`{` + sound + `,"use_rslora":true}`, "use_rslora", ErrUnsupported},
+		{`{` + sound + `,"rank_pattern":{"c_attn":8}}`, "rank_pattern", ErrUnsupported},
+		{`{` + sound + `,"bias":"all"}`, "bias", ErrUnsupported},
+		{`{` + sound + `,"peft_type":"IA3"}`, "peft_type", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":".*attn"}`, "target_modules", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":["q_proj"]}`, "q_proj", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":["lm_head"]}`, "lm_head", ErrUnsupported}, // tied
+		{`{"r":3,"lora_alpha":5,"target_modules":["wte"]}`, "wte", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":[]}`, "without targets", ErrUnsupported},
+		{`{"r":0,"lora_alpha":5,"target_modules":["c_attn"]}`, "rank 0", ErrUnsupported},
+		{`{"lora_alpha":5,"target_modules":["c_attn"]}`, "lacks r", ErrFormat},
+		{`{"r":4,"lora_alpha":5,"target_modules":["c_attn","mlp.c_proj"]}`, "lora_A", ErrFormat},                // other shapes
+		{`{"r":3,"lora_alpha":5,"target_modules":["c_attn"]}`, "mlp.c_proj", ErrUnsupported},                    // too many tensors
+		{`{"r":3,"lora_alpha":5,"target_modules":["c_attn","c_proj"]}`, "attn.c_proj", safetensors.ErrNoTensor}, // too few
+	} {
+		dir := t.TempDir()
+		copyFile(t, "testdata/gpt2-adapter/adapter_model.safetensors", filepath.Join(dir, "adapter_model.safetensors"))
+		if err := os.WriteFile(filepath.Join(dir, adapterFile), []byte(test.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenAdapter(dir, c); !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.names) {
+			t.Errorf("%s: %v", test.text, err)
+		}
+	}
+}
+
+func FuzzParseAdapterConfig(f *testing.F) {
+	text, err := os.ReadFile("testdata/gpt2-adapter/adapter_config.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	c := model.Config{Vocab: 47, Context: 12, Blocks: 2, Heads: 4, Channels: 16}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := ParseAdapterConfig(text)
+		if err != nil || l.Validate(c) != nil {
+			return
+		}
+		if scale := l.Scale(); !(scale >= 0) || l.Rank < 1 {
+			t.Fatalf("%+v has the scale %v", l, scale)
+		}
+	})
+}
