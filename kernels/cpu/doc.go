@@ -23,6 +23,7 @@
 //
 // Goroutines: the workers, started by New and ended by Device.Close, which waits for them.
 //
-// The package computes on bf16 in casts only (else kernels.ErrUnsupported). The node creates the device;
-// everybody else sees kernels.Device only. It never imports another backend.
+// The package computes on bf16 in matrix products and casts only (else
+// kernels.ErrUnsupported). The node creates the device; everybody else sees
+// kernels.Device only. It never imports another backend.
 package cpu

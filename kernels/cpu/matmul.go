@@ -29,32 +29,21 @@ type product struct {
 	m, n, k    int
 	a, b       operand // positions are rows of A and columns of B
 	c          []float32
+	half       []uint16  // C when it is stored as BF16, instead of c
 	bias       []float32 // nil for none
 	accumulate bool
 	depth      int // K of all depth blocks but the last
 }
 
 func (d *Device) matMul(c kernels.Call) error {
-	v := d.v
-	p := &product{
-		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2],
-		c: floats(c.Args[0]), bias: floats(c.Args[3]),
-		accumulate: c.Flags&kernels.Accumulate != 0,
-	}
-	p.a = operand{mem: floats(c.Args[1]), unit: v.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA}
-	p.b = operand{mem: floats(c.Args[2]), unit: v.nr, deep: c.Flags&kernels.TransB != 0, copy: v.copyB, transpose: v.transposeB}
-	p.a.setStride(p.m, p.k)
-	p.b.setStride(p.n, p.k)
-	p.depth = roundUp(blocks(p.k, blocks(p.k, depthBlock)), depthUnit)
-	if err := d.pool.reserve(p.scratch(v)); err != nil {
+	p := newProduct(d.v, c)
+	if err := d.pool.reserve(p.scratch(d.v)); err != nil {
 		return err
 	}
 	if p.m <= rowBlock {
 		return d.multiplyFlat(p)
 	}
-	columns := blocks(p.n, max(packWidth, packLimit/p.k))
-	width := roundUp(blocks(p.n, columns), v.nr)
-	deep := max(1, packLimit/width/p.depth) * p.depth
+	width, deep := p.packedAtATime(d.v.nr)
 	for left := 0; left < p.n; left += width {
 		for depth := 0; depth < p.k; depth += deep {
 			part := area{left: left, right: min(p.n, left+width), depth: depth, end: min(p.k, depth+deep)}
@@ -64,6 +53,44 @@ func (d *Device) matMul(c kernels.Call) error {
 		}
 	}
 	return nil
+}
+
+func newProduct(v *variant, c kernels.Call) *product {
+	p := &product{
+		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2], bias: floats(c.Args[3]),
+		accumulate: c.Flags&kernels.Accumulate != 0,
+	}
+	if c.Args[0].Buf.DType() == kernels.BF16 {
+		p.half = halves(c.Args[0])
+	} else {
+		p.c = floats(c.Args[0])
+	}
+	p.a = operand{unit: v.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA}
+	p.b = operand{unit: v.nr, deep: c.Flags&kernels.TransB != 0, copy: v.copyB, transpose: v.transposeB}
+	p.a.bind(v, c.Args[1], p.m, p.k)
+	p.b.bind(v, c.Args[2], p.n, p.k)
+	p.depth = roundUp(blocks(p.k, blocks(p.k, depthBlock)), depthUnit)
+	return p
+}
+
+// packedAtATime is how many columns of B, and how much of their depth, the workers pack
+// before they multiply: about packLimit floats. A task computes an element of a BF16 C
+// from the first product to the last, so there it is all of the depth.
+func (p *product) packedAtATime(nr int) (columns, depth int) {
+	least := packWidth
+	if p.half != nil {
+		least = packPanels * nr
+	}
+	columns = max(least, packLimit/p.k)
+	if p.half != nil {
+		columns = min(columns, packWidth)
+	}
+	columns = roundUp(blocks(p.n, blocks(p.n, columns)), nr)
+	depth = max(1, packLimit/columns/p.depth) * p.depth
+	if p.half != nil {
+		depth = roundUp(p.k, p.depth)
+	}
+	return columns, depth
 }
 
 // area is a part of a shared operand: positions [left, right), rows [depth, end), where
@@ -81,11 +108,13 @@ func (d *Device) multiplyTall(p *product, b area) error {
 		t := newRowTask(p, d.v, w)
 		t.top, t.bottom = cut.part(task)
 		t.left, t.right = b.left, b.right
+		t.begin()
 		for depth := b.depth; depth < b.end; depth += p.depth {
 			k := min(p.depth, b.end-depth)
-			p.a.pack(t.own, t.top, t.bottom, depth, k)
+			p.a.pack(t.own, t.wide, t.top, t.bottom, depth, k)
 			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.nr):], depth, k)
 		}
+		t.finish()
 	})
 	return nil
 }
@@ -102,13 +131,15 @@ func (d *Device) multiplyFlat(p *product) error {
 		t := newRowTask(p, d.v, w)
 		t.top, t.bottom = 0, p.m
 		from, to := cut.part(task)
-		for depth := 0; depth < p.k; depth += p.depth {
-			k := min(p.depth, p.k-depth)
-			for t.left = from; t.left < to; t.left = t.right {
-				t.right = min(to, t.left+group)
-				p.b.pack(t.own, t.left, t.right, depth, k)
+		for t.left = from; t.left < to; t.left = t.right {
+			t.right = min(to, t.left+group)
+			t.begin()
+			for depth := 0; depth < p.k; depth += p.depth {
+				k := min(p.depth, p.k-depth)
+				p.b.pack(t.own, t.wide, t.left, t.right, depth, k)
 				t.multiply(shared[depth*roundUp(p.m, d.v.mr):], t.own, depth, k)
 			}
+			t.finish()
 		}
 	})
 	return nil
@@ -124,10 +155,11 @@ func (d *Device) packShared(p *product, o *operand, a area) ([]float32, error) {
 	}
 	size := packPanels * o.unit
 	parts := blocks(a.right-a.left, size)
-	d.pool.run(blocks(a.end-a.depth, p.depth)*parts, func(_ *worker, task int) {
+	d.pool.run(blocks(a.end-a.depth, p.depth)*parts, func(w *worker, task int) {
+		wide := w.scratch[:p.wideSize(d.v)]
 		depth, first := a.depth+task/parts*p.depth, a.left+task%parts*size
 		k := min(p.depth, a.end-depth)
-		o.pack(packed[(depth-a.depth)*padded+(first-a.left)*k:], first, min(a.right, first+size), depth, k)
+		o.pack(packed[(depth-a.depth)*padded+(first-a.left)*k:], wide, first, min(a.right, first+size), depth, k)
 	})
 	return packed, nil
 }

@@ -1,30 +1,80 @@
 package cpu
 
+import "pnode/kernels"
+
 // operand is A or B of a product. A position is a row of A or a column of B; a panel holds
 // `unit` positions as the micro-kernel reads them: [K,unit].
 type operand struct {
 	mem       []float32
+	half      []uint16 // when it is stored as BF16, instead of mem
 	stride    int
 	deep      bool // element (position j, depth p) is at j*stride+p, else at p*stride+j
 	unit      int
 	copy      func(dst, src []float32, stride, k, panels int)
 	transpose func(dst, src []float32, stride, k int)
+	widen     func(out []float32, x []uint16)
 }
 
 // groupPanels is how many panels copyA and copyB can write side by side, so that a visit
 // to a row takes as much from it as possible.
 const groupPanels = 4
 
-func (o *operand) setStride(positions, depth int) {
-	o.stride = positions
+// bind sets the operand's memory.
+func (o *operand) bind(v *variant, view kernels.View, positions, depth int) {
+	o.stride, o.widen = positions, v.widen
 	if o.deep {
 		o.stride = depth
 	}
+	if view.Buf.DType() == kernels.BF16 {
+		o.half = halves(view)
+	} else {
+		o.mem = floats(view)
+	}
+}
+
+// wideSize is the scratch in floats that pack needs: groupPanels panels of a BF16 operand.
+func (p *product) wideSize(v *variant) int {
+	if p.a.half == nil {
+		return 0
+	}
+	return groupPanels * max(v.mr, v.nr) * min(p.depth, p.k)
 }
 
 // pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
-// The last one is padded with zeros.
-func (o *operand) pack(dst []float32, from, to, depth, k int) {
+// The last one is padded with zeros. A BF16 operand goes through the scratch wide.
+func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
+	if o.half == nil {
+		o.packFloats(dst, from, to, depth, k)
+		return
+	}
+	group := *o
+	group.mem, group.half = wide, nil
+	for next := from; from < to; from = next {
+		next = min(to, from+groupPanels*o.unit)
+		group.stride = o.widened(wide, from, next, depth, k)
+		group.packFloats(dst, 0, next-from, 0, k)
+		dst = dst[roundUp(next-from, o.unit)*k:]
+	}
+}
+
+// widened copies positions [from, to), rows [depth, depth+k), as float32 and gives the
+// stride of the copy, which is laid out like the operand.
+func (o *operand) widened(wide []float32, from, to, depth, k int) (stride int) {
+	if o.deep {
+		for j := from; j < to; j++ {
+			o.widen(wide[(j-from)*k:][:k], o.half[j*o.stride+depth:][:k])
+		}
+		return k
+	}
+	n := to - from
+	for p := range k {
+		o.widen(wide[p*n:][:n], o.half[(depth+p)*o.stride+from:][:n])
+	}
+	return n
+}
+
+// packFloats is pack of an operand that is stored as float32.
+func (o *operand) packFloats(dst []float32, from, to, depth, k int) {
 	whole := (to - from) / o.unit
 	if !o.deep && whole > 0 {
 		o.copy(dst, o.mem[depth*o.stride+from:], o.stride, k, whole)

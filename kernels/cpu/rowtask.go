@@ -7,34 +7,68 @@ type rowTask struct {
 	w                        *worker
 	top, bottom, left, right int
 
+	// out is where the sums go: C, or sums when C is stored as BF16. Element (i,j) of C is
+	// at (i-outTop)*outRow + j-outLeft.
+	out                     []float32
+	outRow, outTop, outLeft int
+
 	scratch cutter
 	zero    []float32 // [nr] zeros
 	edge    []float32 // [rowBlock,nr] for tiles that stick out of C
 	start   []float32 // [nr] the bias of a last panel that sticks out
 	own     []float32 // the operand that is not shared, [rowBlock,K] or groupPanels panels
+	wide    []float32 // for pack
+	sums    []float32 // [rowBlock,packWidth] of a C that is stored as BF16
 }
 
 // scratch is the scratch in floats that a rowTask cuts up.
 func (p *product) scratch(v *variant) int {
-	return 2*scratchSize(v.nr) + scratchSize(edgeRows(v)*v.nr) + scratchSize(p.ownSize(v))
-}
-
-// edgeRows is the most rows of a task, whole tiles.
-func edgeRows(v *variant) int { return roundUp(rowBlock, v.mr) }
-
-func (p *product) ownSize(v *variant) int {
-	return max(edgeRows(v), groupPanels*v.nr) * min(p.depth, p.k)
+	dry := rowTask{product: p, v: v, scratch: cutter{dry: true}}
+	dry.cut()
+	return dry.scratch.used
 }
 
 func newRowTask(p *product, v *variant, w *worker) *rowTask {
 	t := &w.task
 	*t = rowTask{product: p, v: v, w: w, scratch: cutter{rest: w.scratch}}
-	t.zero, t.start = t.scratch.take(v.nr), t.scratch.take(v.nr)
-	t.edge = t.scratch.take(edgeRows(v) * v.nr)
-	t.own = t.scratch.take(p.ownSize(v))
+	t.cut()
 	clear(t.zero)
 	return t
 }
+
+func (t *rowTask) cut() {
+	v, rows := t.v, roundUp(rowBlock, t.v.mr) // of a task, whole tiles
+	t.zero, t.start = t.scratch.take(v.nr), t.scratch.take(v.nr)
+	t.edge = t.scratch.take(rows * v.nr)
+	t.own = t.scratch.take(max(rows, groupPanels*v.nr) * min(t.depth, t.k))
+	t.wide = t.scratch.take(t.wideSize(v))
+	if t.half != nil {
+		t.sums = t.scratch.take(rows * roundUp(min(t.n, packWidth), groupPanels*v.nr))
+	}
+}
+
+// begin says where the sums of the task's part of C go, and with Accumulate fetches what
+// is there.
+func (t *rowTask) begin() {
+	if t.half == nil {
+		t.out, t.outRow = t.c, t.n
+		return
+	}
+	t.out, t.outRow, t.outTop, t.outLeft = t.sums, t.right-t.left, t.top, t.left
+	for i := t.top; t.accumulate && i < t.bottom; i++ {
+		t.v.widen(t.out[t.at(i, t.left):][:t.outRow], t.half[i*t.n+t.left:][:t.outRow])
+	}
+}
+
+// finish rounds the sums of a C that is stored as BF16.
+func (t *rowTask) finish() {
+	for i := t.top; t.half != nil && i < t.bottom; i++ {
+		t.v.narrow(t.half[i*t.n+t.left:][:t.outRow], t.out[t.at(i, t.left):][:t.outRow])
+	}
+}
+
+// at is the place of element (i,j) of C in out.
+func (t *rowTask) at(i, j int) int { return (i-t.outTop)*t.outRow + j - t.outLeft }
 
 // multiply adds the products of k rows of B from row depth on. The first call for some
 // columns, with depth 0, sets what the following ones add to.
@@ -54,7 +88,7 @@ func (t *rowTask) multiply(a, b []float32, depth, k int) {
 		}
 		if inside > 0 {
 			args.A, args.Count = &a[0], inside
-			args.C, args.CRow = &t.c[t.top*t.n+j], t.n
+			args.C, args.CRow = &t.out[t.at(t.top, j)], t.outRow
 			t.v.multiply(args)
 		}
 		if from := t.top + inside*mr; from < t.bottom {
@@ -84,12 +118,12 @@ func (t *rowTask) multiplyEdge(args *tile, i, j int) {
 	rows, cols := t.bottom-i, min(nr, t.right-j)
 	if args.Accumulate != 0 {
 		for r := range rows {
-			copy(t.edge[r*nr:r*nr+cols], t.c[(i+r)*t.n+j:])
+			copy(t.edge[r*nr:r*nr+cols], t.out[t.at(i+r, j):])
 		}
 	}
 	args.C, args.CRow = &t.edge[0], nr
 	t.v.multiply(args)
 	for r := range rows {
-		copy(t.c[(i+r)*t.n+j:(i+r)*t.n+j+cols], t.edge[r*nr:])
+		copy(t.out[t.at(i+r, j):][:cols], t.edge[r*nr:])
 	}
 }
