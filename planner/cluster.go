@@ -103,7 +103,7 @@ func (c *cluster) sumLayers() {
 // addDevices adds a member's measured devices, or the reason why it has none.
 func (c *cluster) addDevices(m Member) error {
 	if m.Draining {
-		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", short(m.Peer))})
+		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", m.Peer.Short())})
 		return nil
 	}
 	devices := slices.Clone(m.Profile.Devices)
@@ -120,7 +120,7 @@ func (c *cluster) addDevices(m Member) error {
 		c.units = append(c.units, c.newUnit(m.Peer, d))
 	}
 	if used == 0 {
-		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", short(m.Peer))})
+		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.Peer.Short())})
 	}
 	return nil
 }

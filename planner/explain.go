@@ -151,5 +151,5 @@ func (c *cluster) unmeasured(k *candidate) int {
 }
 
 func (c *cluster) name(u int) string {
-	return short(c.units[u].peer) + " " + c.units[u].device
+	return c.units[u].peer.Short() + " " + c.units[u].device
 }

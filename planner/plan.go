@@ -26,13 +26,13 @@ type RunID string
 // PeerID is a node's libp2p identity in its text form.
 type PeerID string
 
-// Short is the end of a peer ID for people: the beginning is the same for all keys of a kind.
+// Short is the end of a long peer ID, for people: its beginning says the kind of key and
+// nothing else.
 func (p PeerID) Short() string {
-	const keep = 8
-	if len(p) <= keep {
+	if len(p) <= 16 {
 		return string(p)
 	}
-	return "…" + string(p[len(p)-keep:])
+	return "…" + string(p[len(p)-8:])
 }
 
 // Term counts elections: who plans.

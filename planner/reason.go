@@ -58,14 +58,6 @@ func (r Reasons) StepNanos() int64 {
 	return 0
 }
 
-// short is a peer ID for people: its start says the kind of key and nothing else.
-func short(p PeerID) string {
-	if len(p) <= 16 {
-		return string(p)
-	}
-	return "*" + string(p[len(p)-8:])
-}
-
 // Count is a number with its noun: "1 stage", "2 stages".
 func Count(n int, what string) string {
 	switch {

@@ -34,9 +34,9 @@ func ShouldReplan(in Input, current Plan) (Decision, error) {
 		}
 		switch {
 		case !found:
-			return Decision{true, fmt.Sprintf("%s is gone", short(peer))}, nil
+			return Decision{true, fmt.Sprintf("%s is gone", peer.Short())}, nil
 		case !staying:
-			return Decision{true, fmt.Sprintf("%s is leaving", short(peer))}, nil
+			return Decision{true, fmt.Sprintf("%s is leaving", peer.Short())}, nil
 		}
 	}
 	in.Previous = &current

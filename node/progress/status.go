@@ -138,16 +138,8 @@ func marks(m api.Member) string {
 	return strings.Join(marks, ", ")
 }
 
-// short is the end of a peer ID, which tells peers apart; the beginning is the same for
-// all keys of a kind.
-func short(p planner.PeerID) string {
-	const keep = 8
-	text := clean(string(p))
-	if r := []rune(text); len(r) > keep {
-		return "…" + string(r[len(r)-keep:])
-	}
-	return text
-}
+// short is a peer ID that a table has room for.
+func short(p planner.PeerID) string { return clean(p.Short()) }
 
 // size is a number of bytes with a decimal unit.
 func size(bytes int64) string {
