@@ -6,14 +6,15 @@
 //   - Device: memory and a pool of workers; queues execute a call at once in Do.
 //   - variant: the inner loops of one instruction set (generic, avx2, avx512).
 //   - pool, worker: one goroutine per core, alive as long as the device.
-//   - tile: one call of the matrix micro-kernel.
+//   - product, operand: a matrix product and its packed sides; tile: one call of the matrix
+//     micro-kernel.
 //
-// Reading the source: device.go, pool.go, matmul.go, attention.go, then one file per
-// operation. asm/ is the generator of the assembly.
+// Reading the source: device.go, pool.go, matmul.go with pack.go and rowtask.go,
+// attention.go, then one file per operation. asm/ is the generator of the assembly.
 //
-// Bits: every sum has an order that depends on the shape of the call only. Work is cut
-// into tasks by shape, a task is computed by one worker, and tasks never add to the same
-// element; so results do not depend on the number of threads. A row of a matrix product
+// Bits: every sum has an order that depends on the shape of the call only. However work is
+// cut into tasks, a task is computed by one worker and tasks never add to the same element
+// at the same time; so results do not depend on the number of threads. A row of a matrix product
 // does not depend on the other rows either: edges run through the same micro-kernel.
 // Variants differ from each other in the last bits.
 //
@@ -22,6 +23,7 @@
 // cannot stop a goroutine inside it.
 //
 // Goroutines: the workers, started by New and ended by Device.Close, which waits for them.
+// One without work looks for it some tens of microseconds before it sleeps.
 //
 // The package computes on bf16 in matrix products and casts only (else
 // kernels.ErrUnsupported). The node creates the device; everybody else sees
