@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/disk"
-	"github.com/shirou/gopsutil/v4/mem"
-
-	"pnode/kernels/cpu"
-	"pnode/planner"
 	"pnode/swarm/consensus"
 )
 
@@ -55,11 +49,15 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		}
 	}
 	n.enter(Profiling)
-	profile, err := n.measure()
+	profile, err := measure(n.device, n.dir)
 	if err != nil {
 		return err
 	}
 	n.profile.set(profile)
+	device := profile.Devices[0]
+	n.log.Info("measured", "device", device.Name, "model", device.Model,
+		"matmul_gflops", device.MatMulFLOPS/1e9, "attention_gflops", device.AttentionFLOPS/1e9,
+		"memory_gb_per_s", device.MemoryBytesPerS/1e9)
 	state, err := n.enterRoster(ctx, a.patience)
 	if err != nil {
 		return err
@@ -141,29 +139,3 @@ func (n *Node) addrs() []string {
 	addrs := n.swarm.Addrs()
 	return addrs[:min(len(addrs), 16)]
 }
-
-// measure profiles the devices and the disk.
-func (n *Node) measure() (planner.Profile, error) {
-	memory, err := mem.VirtualMemory()
-	if err != nil {
-		return planner.Profile{}, fmt.Errorf("node: free memory: %w", err)
-	}
-	space, err := disk.Usage(n.dir)
-	if err != nil {
-		return planner.Profile{}, fmt.Errorf("node: free disk of %s: %w", n.dir, err)
-	}
-	model := ""
-	if d, ok := n.device.(*cpu.Device); ok {
-		model = d.Model()
-	}
-	device, err := calibrate(n.device, model, clampInt64(memory.Available))
-	if err != nil {
-		return planner.Profile{}, err
-	}
-	n.log.Info("measured", "device", device.Name, "model", device.Model,
-		"matmul_gflops", device.MatMulFLOPS/1e9, "attention_gflops", device.AttentionFLOPS/1e9,
-		"memory_gb_per_s", device.MemoryBytesPerS/1e9)
-	return planner.Profile{Devices: []planner.DeviceProfile{device}, DiskFreeBytes: clampInt64(space.Free)}, nil
-}
-
-func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node"
+	"pnode/node/config"
+	"pnode/planner"
+)
+
+func (e environment) planCommand() *cobra.Command {
+	flags := config.Default()
+	var file string
+	var nodes int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Show how a run would be cut, and what memory it takes, without starting it",
+		Long: `Measure this machine and plan a run for so many nodes like it: stages, replicas, layer
+ranges, the predicted step, and the peak memory of each stage beside what is free. Takes the
+flags and the run file of train.`,
+		Example: `  pnode plan --preset gpt2-124m
+  pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
+  pnode plan --json | jq .plan`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := config.Effective(file, flags, givenKeys(c.Flags()))
+			if err != nil {
+				return err
+			}
+			if nodes < 1 {
+				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: want 1 or more", nodes)}
+			}
+			return e.plan(cfg, nodes, asJSON)
+		},
+	}
+	addTrainFlags(c.Flags(), &flags)
+	c.Flags().StringVar(&file, "config", "", "run `FILE` with settings (YAML)")
+	c.Flags().IntVar(&nodes, "nodes", 1, "plan for so many nodes like this one")
+	c.Flags().Lookup("json").Usage = "one JSON object: the plan and its reasons"
+	for _, other := range []string{"dir", "resume", "listen", "local", "log-level"} {
+		c.Flags().Lookup(other).Hidden = true // of train alone
+	}
+	c.PreRun = func(*cobra.Command, []string) { asJSON, flags.JSON = flags.JSON, false }
+	return c
+}
+
+func (e environment) plan(cfg config.Config, nodes int, asJSON bool) error {
+	spec, err := cfg.RunSpec(planner.DataSpec{}, "plan")
+	if err != nil {
+		return err
+	}
+	profile, err := node.Measure(os.TempDir(), cfg.Threads)
+	if err != nil {
+		return err
+	}
+	in := planner.Input{Run: spec, Costs: spec.Model.Costs(spec.Train.MicroBatch), Generation: 1}
+	for i := range nodes {
+		in.Members = append(in.Members, planner.Member{Peer: planner.PeerID(fmt.Sprintf("node-%d", i)), Profile: profile})
+	}
+	plan, reasons, err := planner.Make(in)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(e.stdout).Encode(struct {
+			Plan    planner.Plan    `json:"plan"`
+			Reasons planner.Reasons `json:"reasons"`
+		}{plan, reasons})
+	}
+	for _, line := range reasons.Lines() {
+		fmt.Fprintln(e.stdout, line)
+	}
+	return nil
+}

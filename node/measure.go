@@ -1,0 +1,48 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/mem"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/planner"
+)
+
+// Measure profiles this machine as a node of threads cores, 0 for all, with its data in dir
+// would.
+func Measure(dir string, threads int) (_ planner.Profile, err error) {
+	device, err := cpu.New(cpu.Options{Threads: threads})
+	if err != nil {
+		return planner.Profile{}, err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	return measure(device, dir)
+}
+
+// measure profiles a device, and the disk that dir is on.
+func measure(d kernels.Device, dir string) (planner.Profile, error) {
+	memory, err := mem.VirtualMemory()
+	if err != nil {
+		return planner.Profile{}, fmt.Errorf("node: free memory: %w", err)
+	}
+	space, err := disk.Usage(dir)
+	if err != nil {
+		return planner.Profile{}, fmt.Errorf("node: free disk of %s: %w", dir, err)
+	}
+	model := ""
+	if c, ok := d.(*cpu.Device); ok {
+		model = c.Model()
+	}
+	device, err := calibrate(d, model, clampInt64(memory.Available))
+	if err != nil {
+		return planner.Profile{}, err
+	}
+	return planner.Profile{Devices: []planner.DeviceProfile{device}, DiskFreeBytes: clampInt64(space.Free)}, nil
+}
+
+func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
