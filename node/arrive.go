@@ -75,6 +75,9 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if n.data, err = n.openText(ctx, state); err != nil {
 		return err
 	}
+	if err := saveRun(n.dir, *state.Run); err != nil {
+		return err
+	}
 	if n.probeLinks(ctx, arrivalProbes) { // so that the plan which follows knows them
 		if err := n.raft.Propose(ctx, n.updateEntry()); err != nil {
 			return fmt.Errorf("node: tell of the links: %w", err)

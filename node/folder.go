@@ -65,23 +65,30 @@ func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	return o.store, err
 }
 
-// save replaces the file in one step.
 func (m membership) save(dir string) error {
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
+	if err := replaceJSON(dir, config.MembershipFile, m); err != nil {
 		return fmt.Errorf("node: save the membership: %w", err)
 	}
-	f, err := os.CreateTemp(dir, config.MembershipFile+".*") // mode 0600
+	return nil
+}
+
+// replaceJSON replaces a file of a folder in one step.
+func replaceJSON(dir, name string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fmt.Errorf("node: save the membership: %w", err)
+		return err
+	}
+	f, err := os.CreateTemp(dir, name+".*") // mode 0600
+	if err != nil {
+		return err
 	}
 	_, err = f.Write(append(data, '\n'))
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, config.MembershipFile))
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("node: save the membership: %w", err), os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node"
+	"pnode/node/config"
+	"pnode/planner"
+)
+
+func (e environment) samplesCommand() *cobra.Command {
+	var dir string
+	var step uint64
+	var steps int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "samples --step N",
+		Short: "Tell which samples a step trains on",
+		Long: `Print the ledger of a step: for each row its epoch, the number of its sample within the
+epoch and the tokens of the data that it holds. It is computed, not recorded: every node
+gets the same, for steps done and to come, and every sample comes once an epoch.`,
+		Example: `  pnode samples --step 100
+  pnode samples --step 1 --steps 50 --json | jq .index`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if step < 1 || steps < 1 {
+				return usageError{c.CommandPath(), errors.New("--step and --steps count from 1")}
+			}
+			return e.samples(c.Context(), dir, planner.Step(step), steps, asJSON)
+		},
+	}
+	c.Flags().Uint64Var(&step, "step", 0, "the `STEP` to tell about, from 1")
+	c.Flags().IntVar(&steps, "steps", 1, "how many steps from there on")
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object a row")
+	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` of the run or node (default the newest run's)")
+	return c
+}
+
+func (e environment) samples(ctx context.Context, dir string, first planner.Step, steps int, asJSON bool) error {
+	dir, err := config.Existing(dir)
+	if err != nil {
+		return err
+	}
+	if dirs := config.NodeDirs(dir); len(dirs) > 0 && !config.Belongs(dir) {
+		dir = dirs[0] // local nodes of one run have the same ledger
+	}
+	ledger, err := node.OpenLedger(dir)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	lines := json.NewEncoder(e.stdout)
+	if !asJSON {
+		fmt.Fprintf(table, "STEP\tROW\tEPOCH\tSAMPLE\tOF\tFIRST TOKEN\t\n")
+	}
+	for i := range steps {
+		rows, err := ledger.Step(first + planner.Step(i))
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		for _, s := range rows {
+			if !asJSON {
+				fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Step, s.Row, s.Epoch, s.Index, ledger.EpochSamples(), s.Token)
+			} else if err := lines.Encode(s); err != nil {
+				return err
+			}
+		}
+	}
+	return table.Flush()
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pnode/node/dataset"
+)
+
+func TestTokenizeSaysWhatItWants(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "in.jsonl")
+	if err := os.WriteFile(in, []byte("{\"text\":\"one\"}\n{\"body\":\"two\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "shards")
+	for says, args := range map[string][]string{
+		"--tokenizer and --out": {in},
+		"requires at least 1":   {"--tokenizer", "bytes", "--out", out},
+		"spelling":              {"--tokenizer", "bytes", "--out", out, in + "x"},
+		"in.jsonl: line 2":      {"--tokenizer", "bytes", "--out", out, in},
+		"no such file":          {"--tokenizer", filepath.Join(out, "none"), "--out", out, in},
+	} {
+		code, _, stderr := pnode(t, append([]string{"tokenize"}, args...)...)
+		if code == exitOK || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q; want one line with %q", args, code, stderr, says)
+		}
+	}
+	_ = os.RemoveAll(out + ".partial")
+	code, stdout, stderr := pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, "--skip-malformed", in)
+	if code != exitOK || !strings.Contains(stdout, "1 documents, 4 tokens of 1 bytes in 1 shards") || !strings.Contains(stderr, "1 malformed skipped") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "choose another --out") {
+		t.Errorf("again: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestTrainOnTokenShards trains two local nodes on shards and asks for the ledger: the
+// samples of one epoch, each once.
+func TestTrainOnTokenShards(t *testing.T) {
+	text := filepath.Join(filepath.Dir(runFile(t, 1)), "text.txt")
+	shards, dir := filepath.Join(t.TempDir(), "shards"), t.TempDir()
+	start(t, "tokenize", "--tokenizer", "bytes", "--out", shards, "--shard-tokens", "50000", text).finish(0)
+	p := start(t, "train", "--data", shards, "--dir", dir, "--local", "2", "--steps", "6", "--micros", "4", "--micro-batch", "1", "--sample-bytes", "20", "--json")
+	if got := p.finish(0); len(got) != 6 {
+		t.Errorf("%d steps, want 6", len(got))
+	}
+	l := start(t, "samples", "--dir", dir, "--step", "1", "--steps", "500", "--json")
+	l.finish(0)
+	seen := map[int64]bool{}
+	lines := json.NewDecoder(&l.stdout)
+	for {
+		var s dataset.Sample
+		if err := lines.Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Epoch > 0 {
+			break
+		}
+		if seen[s.Index] {
+			t.Fatalf("%+v came before", s)
+		}
+		seen[s.Index] = true
+	}
+	for i := range int64(len(seen)) {
+		if !seen[i] {
+			t.Errorf("sample %d of %d is missing", i, len(seen))
+		}
+	}
+	if len(seen) < 1000 {
+		t.Errorf("%d samples in an epoch", len(seen))
+	}
+}

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pnode/node/config"
+	"pnode/planner"
+)
+
+func TestLedgerOfAFolder(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenLedger(dir); !errors.Is(err, ErrNoRun) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	data := planner.DataSpec{Chunks: make([]planner.Hash, 1), SizeBytes: 1 << 20, HeldOutPermille: 50}
+	run, err := config.Default().RunSpec(data, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := saveRun(dir, run); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := LoadRun(dir); err != nil || !reflect.DeepEqual(got, run) {
+		t.Errorf("%+v, %v; want %+v", got, err, run)
+	}
+	ledger, err := OpenLedger(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := ledger.Step(3)
+	if err != nil || len(rows) != run.Train.Micros*run.Train.MicroBatch {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	path := filepath.Join(dir, runFile)
+	for _, damage := range []string{"", "{}x", `{"unknown":1}`} {
+		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenLedger(dir); err == nil || !strings.Contains(err.Error(), "is damaged") {
+			t.Errorf("%q: %v", damage, err)
+		}
+	}
+}
