@@ -709,74 +709,29 @@ round:
 // func copyRows1x6(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows1x6(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), DX
-	MOVQ k+32(FP), BX
-	SHLQ $0x02, DX
-	LEAQ (CX)(DX*8), SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), DX
+	MOVQ   k+32(FP), BX
+	SHLQ   $0x02, DX
+	IMUL3Q $0x00000006, DX, SI
+	IMUL3Q $0x00000018, DX, DI
 
 row:
 	TESTQ      BX, BX
 	JZ         end
-	PREFETCHT0 (SI)
+	PREFETCHT0 (CX)(SI*1)
+	PREFETCHT1 (CX)(DI*1)
+	PREFETCHT0 20(CX)(SI*1)
+	PREFETCHT1 20(CX)(DI*1)
 	VMOVUPS    (CX), X0
 	VMOVUPS    X0, (AX)
-	MOVQ       16(CX), DI
-	MOVQ       DI, 16(AX)
+	MOVQ       16(CX), R8
+	MOVQ       R8, 16(AX)
 	ADDQ       $0x00000018, AX
 	ADDQ       DX, CX
-	ADDQ       DX, SI
 	DECQ       BX
-	JMP        row
-
-end:
-	VZEROUPPER
-	RET
-
-// func copyRows4x6(dst *float32, src *float32, step int, stride int, k int)
-// Requires: AVX, MMX+
-TEXT ·copyRows4x6(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), BX
-	MOVQ k+32(FP), SI
-	SHLQ $0x02, BX
-	LEAQ (AX)(DX*4), DI
-	LEAQ (DI)(DX*4), R8
-	LEAQ (R8)(DX*4), DX
-	LEAQ (CX)(BX*8), R9
-
-row:
-	TESTQ      SI, SI
-	JZ         end
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	VMOVUPS    (CX), X0
-	VMOVUPS    X0, (AX)
-	MOVQ       16(CX), R10
-	MOVQ       R10, 16(AX)
-	ADDQ       $0x00000018, AX
-	VMOVUPS    24(CX), X0
-	VMOVUPS    X0, (DI)
-	MOVQ       40(CX), R10
-	MOVQ       R10, 16(DI)
-	ADDQ       $0x00000018, DI
-	VMOVUPS    48(CX), X0
-	VMOVUPS    X0, (R8)
-	MOVQ       64(CX), R10
-	MOVQ       R10, 16(R8)
-	ADDQ       $0x00000018, R8
-	VMOVUPS    72(CX), X0
-	VMOVUPS    X0, (DX)
-	MOVQ       88(CX), R10
-	MOVQ       R10, 16(DX)
-	ADDQ       $0x00000018, DX
-	ADDQ       BX, CX
-	ADDQ       BX, R9
-	DECQ       SI
 	JMP        row
 
 end:
@@ -786,26 +741,177 @@ end:
 // func copyRows1x12(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows1x12(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), DX
-	MOVQ k+32(FP), BX
-	SHLQ $0x02, DX
-	LEAQ (CX)(DX*8), SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), DX
+	MOVQ   k+32(FP), BX
+	SHLQ   $0x02, DX
+	IMUL3Q $0x00000006, DX, SI
+	IMUL3Q $0x00000018, DX, DI
 
 row:
 	TESTQ      BX, BX
 	JZ         end
-	PREFETCHT0 (SI)
+	PREFETCHT0 (CX)(SI*1)
+	PREFETCHT1 (CX)(DI*1)
+	PREFETCHT0 44(CX)(SI*1)
+	PREFETCHT1 44(CX)(DI*1)
 	VMOVUPS    (CX), Y0
 	VMOVUPS    Y0, (AX)
 	VMOVUPS    32(CX), X0
 	VMOVUPS    X0, 32(AX)
 	ADDQ       $0x00000030, AX
 	ADDQ       DX, CX
-	ADDQ       DX, SI
 	DECQ       BX
+	JMP        row
+
+end:
+	VZEROUPPER
+	RET
+
+// func copyRows1x16(dst *float32, src *float32, step int, stride int, k int)
+// Requires: AVX, MMX+
+TEXT ·copyRows1x16(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), DX
+	MOVQ   k+32(FP), BX
+	SHLQ   $0x02, DX
+	IMUL3Q $0x00000006, DX, SI
+	IMUL3Q $0x00000018, DX, DI
+
+row:
+	TESTQ      BX, BX
+	JZ         end
+	PREFETCHT0 (CX)(SI*1)
+	PREFETCHT1 (CX)(DI*1)
+	PREFETCHT0 60(CX)(SI*1)
+	PREFETCHT1 60(CX)(DI*1)
+	VMOVUPS    (CX), Y0
+	VMOVUPS    Y0, (AX)
+	VMOVUPS    32(CX), Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x00000040, AX
+	ADDQ       DX, CX
+	DECQ       BX
+	JMP        row
+
+end:
+	VZEROUPPER
+	RET
+
+// func copyRows1x32(dst *float32, src *float32, step int, stride int, k int)
+// Requires: AVX, MMX+
+TEXT ·copyRows1x32(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), DX
+	MOVQ   k+32(FP), BX
+	SHLQ   $0x02, DX
+	IMUL3Q $0x00000006, DX, SI
+	IMUL3Q $0x00000018, DX, DI
+
+row:
+	TESTQ      BX, BX
+	JZ         end
+	PREFETCHT0 (CX)(SI*1)
+	PREFETCHT1 (CX)(DI*1)
+	PREFETCHT0 64(CX)(SI*1)
+	PREFETCHT1 64(CX)(DI*1)
+	PREFETCHT0 124(CX)(SI*1)
+	PREFETCHT1 124(CX)(DI*1)
+	VMOVUPS    (CX), Y0
+	VMOVUPS    Y0, (AX)
+	VMOVUPS    32(CX), Y0
+	VMOVUPS    Y0, 32(AX)
+	VMOVUPS    64(CX), Y0
+	VMOVUPS    Y0, 64(AX)
+	VMOVUPS    96(CX), Y0
+	VMOVUPS    Y0, 96(AX)
+	ADDQ       $0x00000080, AX
+	ADDQ       DX, CX
+	DECQ       BX
+	JMP        row
+
+end:
+	VZEROUPPER
+	RET
+
+// func copyRows8x6(dst *float32, src *float32, step int, stride int, k int)
+// Requires: AVX, MMX+
+TEXT ·copyRows8x6(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   k+32(FP), SI
+	SHLQ   $0x02, BX
+	LEAQ   (AX)(DX*4), DI
+	LEAQ   (DI)(DX*4), R8
+	LEAQ   (R8)(DX*4), R9
+	LEAQ   (R9)(DX*4), R10
+	LEAQ   (R10)(DX*4), R11
+	LEAQ   (R11)(DX*4), R12
+	LEAQ   (R12)(DX*4), DX
+	IMUL3Q $0x00000006, BX, R13
+	IMUL3Q $0x00000018, BX, R14
+
+row:
+	TESTQ      SI, SI
+	JZ         end
+	PREFETCHT0 (CX)(R13*1)
+	PREFETCHT1 (CX)(R14*1)
+	PREFETCHT0 64(CX)(R13*1)
+	PREFETCHT1 64(CX)(R14*1)
+	PREFETCHT0 128(CX)(R13*1)
+	PREFETCHT1 128(CX)(R14*1)
+	PREFETCHT0 188(CX)(R13*1)
+	PREFETCHT1 188(CX)(R14*1)
+	VMOVUPS    (CX), X0
+	VMOVUPS    X0, (AX)
+	MOVQ       16(CX), R15
+	MOVQ       R15, 16(AX)
+	ADDQ       $0x00000018, AX
+	VMOVUPS    24(CX), X0
+	VMOVUPS    X0, (DI)
+	MOVQ       40(CX), R15
+	MOVQ       R15, 16(DI)
+	ADDQ       $0x00000018, DI
+	VMOVUPS    48(CX), X0
+	VMOVUPS    X0, (R8)
+	MOVQ       64(CX), R15
+	MOVQ       R15, 16(R8)
+	ADDQ       $0x00000018, R8
+	VMOVUPS    72(CX), X0
+	VMOVUPS    X0, (R9)
+	MOVQ       88(CX), R15
+	MOVQ       R15, 16(R9)
+	ADDQ       $0x00000018, R9
+	VMOVUPS    96(CX), X0
+	VMOVUPS    X0, (R10)
+	MOVQ       112(CX), R15
+	MOVQ       R15, 16(R10)
+	ADDQ       $0x00000018, R10
+	VMOVUPS    120(CX), X0
+	VMOVUPS    X0, (R11)
+	MOVQ       136(CX), R15
+	MOVQ       R15, 16(R11)
+	ADDQ       $0x00000018, R11
+	VMOVUPS    144(CX), X0
+	VMOVUPS    X0, (R12)
+	MOVQ       160(CX), R15
+	MOVQ       R15, 16(R12)
+	ADDQ       $0x00000018, R12
+	VMOVUPS    168(CX), X0
+	VMOVUPS    X0, (DX)
+	MOVQ       184(CX), R15
+	MOVQ       R15, 16(DX)
+	ADDQ       $0x00000018, DX
+	ADDQ       BX, CX
+	DECQ       SI
 	JMP        row
 
 end:
@@ -815,23 +921,29 @@ end:
 // func copyRows4x12(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows4x12(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), BX
-	MOVQ k+32(FP), SI
-	SHLQ $0x02, BX
-	LEAQ (AX)(DX*4), DI
-	LEAQ (DI)(DX*4), R8
-	LEAQ (R8)(DX*4), DX
-	LEAQ (CX)(BX*8), R9
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   k+32(FP), SI
+	SHLQ   $0x02, BX
+	LEAQ   (AX)(DX*4), DI
+	LEAQ   (DI)(DX*4), R8
+	LEAQ   (R8)(DX*4), DX
+	IMUL3Q $0x00000006, BX, R9
+	IMUL3Q $0x00000018, BX, R10
 
 row:
 	TESTQ      SI, SI
 	JZ         end
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 128(R9)
+	PREFETCHT0 (CX)(R9*1)
+	PREFETCHT1 (CX)(R10*1)
+	PREFETCHT0 64(CX)(R9*1)
+	PREFETCHT1 64(CX)(R10*1)
+	PREFETCHT0 128(CX)(R9*1)
+	PREFETCHT1 128(CX)(R10*1)
+	PREFETCHT0 188(CX)(R9*1)
+	PREFETCHT1 188(CX)(R10*1)
 	VMOVUPS    (CX), Y0
 	VMOVUPS    Y0, (AX)
 	VMOVUPS    32(CX), X0
@@ -853,37 +965,7 @@ row:
 	VMOVUPS    X0, 32(DX)
 	ADDQ       $0x00000030, DX
 	ADDQ       BX, CX
-	ADDQ       BX, R9
 	DECQ       SI
-	JMP        row
-
-end:
-	VZEROUPPER
-	RET
-
-// func copyRows1x16(dst *float32, src *float32, step int, stride int, k int)
-// Requires: AVX, MMX+
-TEXT ·copyRows1x16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), DX
-	MOVQ k+32(FP), BX
-	SHLQ $0x02, DX
-	LEAQ (CX)(DX*8), SI
-
-row:
-	TESTQ      BX, BX
-	JZ         end
-	PREFETCHT0 (SI)
-	VMOVUPS    (CX), Y0
-	VMOVUPS    Y0, (AX)
-	VMOVUPS    32(CX), Y0
-	VMOVUPS    Y0, 32(AX)
-	ADDQ       $0x00000040, AX
-	ADDQ       DX, CX
-	ADDQ       DX, SI
-	DECQ       BX
 	JMP        row
 
 end:
@@ -893,24 +975,31 @@ end:
 // func copyRows4x16(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows4x16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), BX
-	MOVQ k+32(FP), SI
-	SHLQ $0x02, BX
-	LEAQ (AX)(DX*4), DI
-	LEAQ (DI)(DX*4), R8
-	LEAQ (R8)(DX*4), DX
-	LEAQ (CX)(BX*8), R9
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   k+32(FP), SI
+	SHLQ   $0x02, BX
+	LEAQ   (AX)(DX*4), DI
+	LEAQ   (DI)(DX*4), R8
+	LEAQ   (R8)(DX*4), DX
+	IMUL3Q $0x00000006, BX, R9
+	IMUL3Q $0x00000018, BX, R10
 
 row:
 	TESTQ      SI, SI
 	JZ         end
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 192(R9)
+	PREFETCHT0 (CX)(R9*1)
+	PREFETCHT1 (CX)(R10*1)
+	PREFETCHT0 64(CX)(R9*1)
+	PREFETCHT1 64(CX)(R10*1)
+	PREFETCHT0 128(CX)(R9*1)
+	PREFETCHT1 128(CX)(R10*1)
+	PREFETCHT0 192(CX)(R9*1)
+	PREFETCHT1 192(CX)(R10*1)
+	PREFETCHT0 252(CX)(R9*1)
+	PREFETCHT1 252(CX)(R10*1)
 	VMOVUPS    (CX), Y0
 	VMOVUPS    Y0, (AX)
 	VMOVUPS    32(CX), Y0
@@ -932,42 +1021,7 @@ row:
 	VMOVUPS    Y0, 32(DX)
 	ADDQ       $0x00000040, DX
 	ADDQ       BX, CX
-	ADDQ       BX, R9
 	DECQ       SI
-	JMP        row
-
-end:
-	VZEROUPPER
-	RET
-
-// func copyRows1x32(dst *float32, src *float32, step int, stride int, k int)
-// Requires: AVX, MMX+
-TEXT ·copyRows1x32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), DX
-	MOVQ k+32(FP), BX
-	SHLQ $0x02, DX
-	LEAQ (CX)(DX*8), SI
-
-row:
-	TESTQ      BX, BX
-	JZ         end
-	PREFETCHT0 (SI)
-	PREFETCHT0 64(SI)
-	VMOVUPS    (CX), Y0
-	VMOVUPS    Y0, (AX)
-	VMOVUPS    32(CX), Y0
-	VMOVUPS    Y0, 32(AX)
-	VMOVUPS    64(CX), Y0
-	VMOVUPS    Y0, 64(AX)
-	VMOVUPS    96(CX), Y0
-	VMOVUPS    Y0, 96(AX)
-	ADDQ       $0x00000080, AX
-	ADDQ       DX, CX
-	ADDQ       DX, SI
-	DECQ       BX
 	JMP        row
 
 end:
@@ -977,28 +1031,39 @@ end:
 // func copyRows4x32(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows4x32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ step+16(FP), DX
-	MOVQ stride+24(FP), BX
-	MOVQ k+32(FP), SI
-	SHLQ $0x02, BX
-	LEAQ (AX)(DX*4), DI
-	LEAQ (DI)(DX*4), R8
-	LEAQ (R8)(DX*4), DX
-	LEAQ (CX)(BX*8), R9
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   k+32(FP), SI
+	SHLQ   $0x02, BX
+	LEAQ   (AX)(DX*4), DI
+	LEAQ   (DI)(DX*4), R8
+	LEAQ   (R8)(DX*4), DX
+	IMUL3Q $0x00000006, BX, R9
+	IMUL3Q $0x00000018, BX, R10
 
 row:
 	TESTQ      SI, SI
 	JZ         end
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 320(R9)
-	PREFETCHT0 384(R9)
-	PREFETCHT0 448(R9)
+	PREFETCHT0 (CX)(R9*1)
+	PREFETCHT1 (CX)(R10*1)
+	PREFETCHT0 64(CX)(R9*1)
+	PREFETCHT1 64(CX)(R10*1)
+	PREFETCHT0 128(CX)(R9*1)
+	PREFETCHT1 128(CX)(R10*1)
+	PREFETCHT0 192(CX)(R9*1)
+	PREFETCHT1 192(CX)(R10*1)
+	PREFETCHT0 256(CX)(R9*1)
+	PREFETCHT1 256(CX)(R10*1)
+	PREFETCHT0 320(CX)(R9*1)
+	PREFETCHT1 320(CX)(R10*1)
+	PREFETCHT0 384(CX)(R9*1)
+	PREFETCHT1 384(CX)(R10*1)
+	PREFETCHT0 448(CX)(R9*1)
+	PREFETCHT1 448(CX)(R10*1)
+	PREFETCHT0 508(CX)(R9*1)
+	PREFETCHT1 508(CX)(R10*1)
 	VMOVUPS    (CX), Y0
 	VMOVUPS    Y0, (AX)
 	VMOVUPS    32(CX), Y0
@@ -1036,7 +1101,6 @@ row:
 	VMOVUPS    Y0, 96(DX)
 	ADDQ       $0x00000080, DX
 	ADDQ       BX, CX
-	ADDQ       BX, R9
 	DECQ       SI
 	JMP        row
 

@@ -8,9 +8,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// prefetchRows is how many rows ahead copyRows asks for: rows may be pages apart, where
-// the processor does not guess the next address.
-const prefetchRows = 8
+// Rows may be pages apart, where the processor does not guess the next address. copyRows
+// asks for nearRows ahead in the first cache, whose eight ways are all that rows 4 KiB
+// apart can have there, and for farRows ahead in the second, for the latency of memory.
+const (
+	nearRows = 6
+	farRows  = 24
+)
 
 // groupPanels is how many panels copyRows writes side by side when it can. A visit to a
 // row costs a page and a cache line, so it should take as much from it as possible.
@@ -30,20 +34,22 @@ func copyRows(unit, panels int) {
 		to = append(to, GP64())
 		LEAQ(Mem{Base: to[i-1], Index: step, Scale: 4}, to[i])
 	}
-	ahead := GP64()
-	LEAQ(Mem{Base: src, Index: stride, Scale: prefetchRows}, ahead)
+	near, far := GP64(), GP64()
+	IMUL3Q(U32(nearRows), stride, near)
+	IMUL3Q(U32(farRows), stride, far)
 	Label("row")
 	TESTQ(k, k)
 	JZ(LabelRef("end"))
-	for line := 0; line < 4*unit*panels; line += 64 {
-		PREFETCHT0(Mem{Base: ahead, Disp: line})
+	last := 4*unit*panels - 4
+	for at := 0; at < last+64; at += 64 { // a row need not begin with a line
+		PREFETCHT0(Mem{Base: src, Index: near, Scale: 1, Disp: min(at, last)})
+		PREFETCHT1(Mem{Base: src, Index: far, Scale: 1, Disp: min(at, last)})
 	}
 	for i, dst := range to {
 		copyBytes(Mem{Base: dst}, Mem{Base: src, Disp: 4 * unit * i}, 4*unit)
 		ADDQ(U32(4*unit), dst)
 	}
 	ADDQ(stride, src)
-	ADDQ(stride, ahead)
 	DECQ(k)
 	JMP(LabelRef("row"))
 	Label("end")
