@@ -24,7 +24,7 @@ func peakAVX2(rounds int)
 //go:noescape
 func peakAVX512(rounds int)
 
-// copyRows8x6 and the like write dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for
+// copyRows4x6 and the like write dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for
 // i < panels, j < unit and p < k, with panels and unit in the name.
 //
 //go:noescape
@@ -40,7 +40,7 @@ func copyRows1x16(dst, src *float32, step, stride, k int)
 func copyRows1x32(dst, src *float32, step, stride, k int)
 
 //go:noescape
-func copyRows8x6(dst, src *float32, step, stride, k int)
+func copyRows4x6(dst, src *float32, step, stride, k int)
 
 //go:noescape
 func copyRows4x12(dst, src *float32, step, stride, k int)

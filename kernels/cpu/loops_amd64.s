@@ -738,6 +738,58 @@ end:
 	VZEROUPPER
 	RET
 
+// func copyRows4x6(dst *float32, src *float32, step int, stride int, k int)
+// Requires: AVX, MMX+
+TEXT ·copyRows4x6(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   k+32(FP), SI
+	SHLQ   $0x02, BX
+	LEAQ   (AX)(DX*4), DI
+	LEAQ   (DI)(DX*4), R8
+	LEAQ   (R8)(DX*4), DX
+	IMUL3Q $0x00000006, BX, R9
+	IMUL3Q $0x00000018, BX, R10
+
+row:
+	TESTQ      SI, SI
+	JZ         end
+	PREFETCHT0 (CX)(R9*1)
+	PREFETCHT1 (CX)(R10*1)
+	PREFETCHT0 64(CX)(R9*1)
+	PREFETCHT1 64(CX)(R10*1)
+	PREFETCHT0 92(CX)(R9*1)
+	PREFETCHT1 92(CX)(R10*1)
+	VMOVUPS    (CX), X0
+	VMOVUPS    X0, (AX)
+	MOVQ       16(CX), R11
+	MOVQ       R11, 16(AX)
+	ADDQ       $0x00000018, AX
+	VMOVUPS    24(CX), X0
+	VMOVUPS    X0, (DI)
+	MOVQ       40(CX), R11
+	MOVQ       R11, 16(DI)
+	ADDQ       $0x00000018, DI
+	VMOVUPS    48(CX), X0
+	VMOVUPS    X0, (R8)
+	MOVQ       64(CX), R11
+	MOVQ       R11, 16(R8)
+	ADDQ       $0x00000018, R8
+	VMOVUPS    72(CX), X0
+	VMOVUPS    X0, (DX)
+	MOVQ       88(CX), R11
+	MOVQ       R11, 16(DX)
+	ADDQ       $0x00000018, DX
+	ADDQ       BX, CX
+	DECQ       SI
+	JMP        row
+
+end:
+	VZEROUPPER
+	RET
+
 // func copyRows1x12(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows1x12(SB), NOSPLIT, $0-40
@@ -764,154 +816,6 @@ row:
 	ADDQ       $0x00000030, AX
 	ADDQ       DX, CX
 	DECQ       BX
-	JMP        row
-
-end:
-	VZEROUPPER
-	RET
-
-// func copyRows1x16(dst *float32, src *float32, step int, stride int, k int)
-// Requires: AVX, MMX+
-TEXT ·copyRows1x16(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   src+8(FP), CX
-	MOVQ   step+16(FP), DX
-	MOVQ   stride+24(FP), DX
-	MOVQ   k+32(FP), BX
-	SHLQ   $0x02, DX
-	IMUL3Q $0x00000006, DX, SI
-	IMUL3Q $0x00000018, DX, DI
-
-row:
-	TESTQ      BX, BX
-	JZ         end
-	PREFETCHT0 (CX)(SI*1)
-	PREFETCHT1 (CX)(DI*1)
-	PREFETCHT0 60(CX)(SI*1)
-	PREFETCHT1 60(CX)(DI*1)
-	VMOVUPS    (CX), Y0
-	VMOVUPS    Y0, (AX)
-	VMOVUPS    32(CX), Y0
-	VMOVUPS    Y0, 32(AX)
-	ADDQ       $0x00000040, AX
-	ADDQ       DX, CX
-	DECQ       BX
-	JMP        row
-
-end:
-	VZEROUPPER
-	RET
-
-// func copyRows1x32(dst *float32, src *float32, step int, stride int, k int)
-// Requires: AVX, MMX+
-TEXT ·copyRows1x32(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   src+8(FP), CX
-	MOVQ   step+16(FP), DX
-	MOVQ   stride+24(FP), DX
-	MOVQ   k+32(FP), BX
-	SHLQ   $0x02, DX
-	IMUL3Q $0x00000006, DX, SI
-	IMUL3Q $0x00000018, DX, DI
-
-row:
-	TESTQ      BX, BX
-	JZ         end
-	PREFETCHT0 (CX)(SI*1)
-	PREFETCHT1 (CX)(DI*1)
-	PREFETCHT0 64(CX)(SI*1)
-	PREFETCHT1 64(CX)(DI*1)
-	PREFETCHT0 124(CX)(SI*1)
-	PREFETCHT1 124(CX)(DI*1)
-	VMOVUPS    (CX), Y0
-	VMOVUPS    Y0, (AX)
-	VMOVUPS    32(CX), Y0
-	VMOVUPS    Y0, 32(AX)
-	VMOVUPS    64(CX), Y0
-	VMOVUPS    Y0, 64(AX)
-	VMOVUPS    96(CX), Y0
-	VMOVUPS    Y0, 96(AX)
-	ADDQ       $0x00000080, AX
-	ADDQ       DX, CX
-	DECQ       BX
-	JMP        row
-
-end:
-	VZEROUPPER
-	RET
-
-// func copyRows8x6(dst *float32, src *float32, step int, stride int, k int)
-// Requires: AVX, MMX+
-TEXT ·copyRows8x6(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   src+8(FP), CX
-	MOVQ   step+16(FP), DX
-	MOVQ   stride+24(FP), BX
-	MOVQ   k+32(FP), SI
-	SHLQ   $0x02, BX
-	LEAQ   (AX)(DX*4), DI
-	LEAQ   (DI)(DX*4), R8
-	LEAQ   (R8)(DX*4), R9
-	LEAQ   (R9)(DX*4), R10
-	LEAQ   (R10)(DX*4), R11
-	LEAQ   (R11)(DX*4), R12
-	LEAQ   (R12)(DX*4), DX
-	IMUL3Q $0x00000006, BX, R13
-	IMUL3Q $0x00000018, BX, R14
-
-row:
-	TESTQ      SI, SI
-	JZ         end
-	PREFETCHT0 (CX)(R13*1)
-	PREFETCHT1 (CX)(R14*1)
-	PREFETCHT0 64(CX)(R13*1)
-	PREFETCHT1 64(CX)(R14*1)
-	PREFETCHT0 128(CX)(R13*1)
-	PREFETCHT1 128(CX)(R14*1)
-	PREFETCHT0 188(CX)(R13*1)
-	PREFETCHT1 188(CX)(R14*1)
-	VMOVUPS    (CX), X0
-	VMOVUPS    X0, (AX)
-	MOVQ       16(CX), R15
-	MOVQ       R15, 16(AX)
-	ADDQ       $0x00000018, AX
-	VMOVUPS    24(CX), X0
-	VMOVUPS    X0, (DI)
-	MOVQ       40(CX), R15
-	MOVQ       R15, 16(DI)
-	ADDQ       $0x00000018, DI
-	VMOVUPS    48(CX), X0
-	VMOVUPS    X0, (R8)
-	MOVQ       64(CX), R15
-	MOVQ       R15, 16(R8)
-	ADDQ       $0x00000018, R8
-	VMOVUPS    72(CX), X0
-	VMOVUPS    X0, (R9)
-	MOVQ       88(CX), R15
-	MOVQ       R15, 16(R9)
-	ADDQ       $0x00000018, R9
-	VMOVUPS    96(CX), X0
-	VMOVUPS    X0, (R10)
-	MOVQ       112(CX), R15
-	MOVQ       R15, 16(R10)
-	ADDQ       $0x00000018, R10
-	VMOVUPS    120(CX), X0
-	VMOVUPS    X0, (R11)
-	MOVQ       136(CX), R15
-	MOVQ       R15, 16(R11)
-	ADDQ       $0x00000018, R11
-	VMOVUPS    144(CX), X0
-	VMOVUPS    X0, (R12)
-	MOVQ       160(CX), R15
-	MOVQ       R15, 16(R12)
-	ADDQ       $0x00000018, R12
-	VMOVUPS    168(CX), X0
-	VMOVUPS    X0, (DX)
-	MOVQ       184(CX), R15
-	MOVQ       R15, 16(DX)
-	ADDQ       $0x00000018, DX
-	ADDQ       BX, CX
-	DECQ       SI
 	JMP        row
 
 end:
@@ -972,6 +876,38 @@ end:
 	VZEROUPPER
 	RET
 
+// func copyRows1x16(dst *float32, src *float32, step int, stride int, k int)
+// Requires: AVX, MMX+
+TEXT ·copyRows1x16(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), DX
+	MOVQ   k+32(FP), BX
+	SHLQ   $0x02, DX
+	IMUL3Q $0x00000006, DX, SI
+	IMUL3Q $0x00000018, DX, DI
+
+row:
+	TESTQ      BX, BX
+	JZ         end
+	PREFETCHT0 (CX)(SI*1)
+	PREFETCHT1 (CX)(DI*1)
+	PREFETCHT0 60(CX)(SI*1)
+	PREFETCHT1 60(CX)(DI*1)
+	VMOVUPS    (CX), Y0
+	VMOVUPS    Y0, (AX)
+	VMOVUPS    32(CX), Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x00000040, AX
+	ADDQ       DX, CX
+	DECQ       BX
+	JMP        row
+
+end:
+	VZEROUPPER
+	RET
+
 // func copyRows4x16(dst *float32, src *float32, step int, stride int, k int)
 // Requires: AVX, MMX+
 TEXT ·copyRows4x16(SB), NOSPLIT, $0-40
@@ -1022,6 +958,44 @@ row:
 	ADDQ       $0x00000040, DX
 	ADDQ       BX, CX
 	DECQ       SI
+	JMP        row
+
+end:
+	VZEROUPPER
+	RET
+
+// func copyRows1x32(dst *float32, src *float32, step int, stride int, k int)
+// Requires: AVX, MMX+
+TEXT ·copyRows1x32(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   step+16(FP), DX
+	MOVQ   stride+24(FP), DX
+	MOVQ   k+32(FP), BX
+	SHLQ   $0x02, DX
+	IMUL3Q $0x00000006, DX, SI
+	IMUL3Q $0x00000018, DX, DI
+
+row:
+	TESTQ      BX, BX
+	JZ         end
+	PREFETCHT0 (CX)(SI*1)
+	PREFETCHT1 (CX)(DI*1)
+	PREFETCHT0 64(CX)(SI*1)
+	PREFETCHT1 64(CX)(DI*1)
+	PREFETCHT0 124(CX)(SI*1)
+	PREFETCHT1 124(CX)(DI*1)
+	VMOVUPS    (CX), Y0
+	VMOVUPS    Y0, (AX)
+	VMOVUPS    32(CX), Y0
+	VMOVUPS    Y0, 32(AX)
+	VMOVUPS    64(CX), Y0
+	VMOVUPS    Y0, 64(AX)
+	VMOVUPS    96(CX), Y0
+	VMOVUPS    Y0, 96(AX)
+	ADDQ       $0x00000080, AX
+	ADDQ       DX, CX
+	DECQ       BX
 	JMP        row
 
 end:

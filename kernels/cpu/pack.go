@@ -15,7 +15,8 @@ type operand struct {
 	widen     func(out []float32, x []uint16)
 }
 
-// groupPanels is how many panels are packed at a time where there is room for a few only.
+// groupPanels is how many panels copyA and copyB can write side by side, so that a visit
+// to a row takes as much from it as possible.
 const groupPanels = 4
 
 // bind sets the operand's memory.

@@ -28,7 +28,7 @@ func avx2() *variant {
 	return &variant{
 		name: "avx2", mr: 6, nr: 16,
 		multiply: multiply6x16, transposeA: transposeTo(6, transpose6), transposeB: transposeTo(16, nil),
-		copyA: copyTo(6, copyRows1x6, 8, copyRows8x6), copyB: copyTo(16, copyRows1x16, 4, copyRows4x16),
+		copyA: copyTo(6, copyRows1x6, copyRows4x6), copyB: copyTo(16, copyRows1x16, copyRows4x16),
 		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, times: timesAVX2,
@@ -47,7 +47,7 @@ func avx512() *variant {
 	v.name, v.mr, v.nr = "avx512", 12, 32
 	v.peak, v.peakLanes = peakAVX512, 16
 	v.multiply, v.transposeA, v.transposeB = multiply12x32, transposeTo(12, transpose4), transposeTo(32, nil)
-	v.copyA, v.copyB = copyTo(12, copyRows1x12, 4, copyRows4x12), copyTo(32, copyRows1x32, 4, copyRows4x32)
+	v.copyA, v.copyB = copyTo(12, copyRows1x12, copyRows4x12), copyTo(32, copyRows1x32, copyRows4x32)
 	return v
 }
 
@@ -75,14 +75,13 @@ func transposeTo(unit int, rest func(dst, src *float32, dstRow, srcRow, k int)) 
 // copyRows is assembly that packs a fixed number of panels.
 type copyRows func(dst, src *float32, step, stride, k int)
 
-// copyTo makes a variant's copyA or copyB from the assembly for one and for `group` panels
-// of its unit.
-func copyTo(unit int, one copyRows, group int, many copyRows) func(dst, src []float32, stride, k, panels int) {
+// copyTo makes a variant's copyA or copyB from the assembly for its unit.
+func copyTo(unit int, one, four copyRows) func(dst, src []float32, stride, k, panels int) {
 	return func(dst, src []float32, stride, k, panels int) {
 		_, _ = dst[panels*k*unit-1], src[(k-1)*stride+panels*unit-1]
 		i := 0
-		for ; i+group <= panels; i += group {
-			many(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
+		for ; i+groupPanels <= panels; i += groupPanels {
+			four(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
 		}
 		for ; i < panels; i++ {
 			one(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)

@@ -23,11 +23,8 @@ func main() {
 		peak("peakAVX512", zmm)
 		for _, unit := range []int{6, 12, 16, 32} {
 			copyRows(unit, 1)
+			copyRows(unit, groupPanels)
 		}
-		copyRows(6, 8)
-		copyRows(12, 4)
-		copyRows(16, 4)
-		copyRows(32, 4)
 		for _, rows := range []int{4, 6, 8} {
 			transpose(rows)
 		}
