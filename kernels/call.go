@@ -88,7 +88,8 @@ func ColumnSum(out, in View, n, c int, flags Flags) Call {
 }
 
 // EmbedForward computes out[B,T,C] = wte[tokens[B,T]] + wpe[T], with wte [V,C],
-// wpe [>=T,C] (may be absent). Later positions: give wpe from their first row on.
+// wpe [>=T,C] (may be absent). Later positions: give wpe from their first row on. wte may
+// be BF16.
 func EmbedForward(out, tokens, wte, wpe View, b, t, c, v int) Call {
 	return Call{Op: OpEmbedForward, Args: [8]View{out, tokens, wte, wpe}, Dims: Dims{b, t, c, v}}
 }

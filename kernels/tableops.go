@@ -104,7 +104,7 @@ func checkMatMul(c Call) error {
 var embedTable = map[Op]OpInfo{
 	OpEmbedForward: {
 		Name: "embed-forward", Class: ClassElementwise, Dims: "BTCV", tolerance: 1e-6,
-		Operands: []Operand{out("out", dim(0, 1, 2)), index("tokens", dim(0, 1)), sparse(in("wte", dim(3, 2)), dim(0, 1, 2)), optional(longer(in("wpe", dim(1, 2))))},
+		Operands: []Operand{out("out", dim(0, 1, 2)), index("tokens", dim(0, 1)), halvable(sparse(in("wte", dim(3, 2)), dim(0, 1, 2))), optional(longer(in("wpe", dim(1, 2))))},
 		flops:    perElement(1, 3),
 	},
 	OpEmbedBackward: {

@@ -149,6 +149,8 @@ func storages(op kernels.Op) [][]int {
 	switch op {
 	case kernels.OpMatMul:
 		return [][]int{{1, 2}, {0, 1, 2}}
+	case kernels.OpEmbedForward:
+		return [][]int{{2}}
 	case kernels.OpCast:
 		return [][]int{{0}, {1}, {0, 1}}
 	default:

@@ -107,7 +107,12 @@ func (d *Device) Supports(c kernels.Call) error {
 
 // computesBF16 tells whether the op works on BF16 operands that the contract allows.
 func computesBF16(op kernels.Op) bool {
-	return op == kernels.OpMatMul || op == kernels.OpCast || op == kernels.OpCastStochastic
+	switch op {
+	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpCastStochastic:
+		return true
+	default:
+		return false
+	}
 }
 
 func (d *Device) owns(v kernels.View) error {

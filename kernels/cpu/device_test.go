@@ -165,3 +165,27 @@ func checkNaN(t *testing.T, name string, x []float32) {
 		}
 	}
 }
+
+// TestHalvesAreSupported names what conform would leave out if it were refused.
+func TestHalvesAreSupported(t *testing.T) {
+	dev := newDevice(t, Options{Threads: 1})
+	half, err := dev.Alloc(kernels.BF16, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(half.Free)
+	tokens, err := dev.Alloc(kernels.I32, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tokens.Free)
+	x, h := upload(t, dev, make([]float32, 6)), kernels.Whole(half)
+	for _, c := range []kernels.Call{
+		kernels.Cast(h, x, 6), kernels.Cast(x, h, 6), kernels.CastStochastic(h, x, 6, kernels.Random{}),
+		kernels.EmbedForward(x, kernels.Whole(tokens), h, absent, 1, 2, 3, 2),
+	} {
+		if err := dev.Supports(c); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -10,7 +10,9 @@
 //     micro-kernel.
 //
 // Reading the source: device.go, pool.go, matmul.go with pack.go and rowtask.go,
-// attention.go, then one file per operation. asm/ is the generator of the assembly.
+// attention.go and the files named after it, then one file per operation. asm/ is the
+// generator of the assembly: the loops of the matrix product in loops_amd64.s, all others
+// in math_amd64.s.
 //
 // Bits: every sum has an order that depends on the shape of the call only. However work is
 // cut into tasks, a task is computed by one worker and tasks never add to the same element
@@ -25,7 +27,7 @@
 // Goroutines: the workers, started by New and ended by Device.Close, which waits for them.
 // One without work looks for it some tens of microseconds before it sleeps.
 //
-// The package computes on bf16 in matrix products and casts only (else
+// The package computes on bf16 in matrix products, embeddings and casts (else
 // kernels.ErrUnsupported). The node creates the device; everybody else sees
 // kernels.Device only. It never imports another backend.
 package cpu

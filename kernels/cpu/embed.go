@@ -17,24 +17,33 @@ func checkIndices(name string, x []int32, low, high int) error {
 }
 
 func (d *Device) embedForward(c kernels.Call) error {
-	out, tokens, wte, wpe := floats(c.Args[0]), ints(c.Args[1]), floats(c.Args[2]), floats(c.Args[3])
+	out, tokens, wpe := floats(c.Args[0]), ints(c.Args[1]), floats(c.Args[3])
 	positions, width, vocab := c.Dims[1], c.Dims[2], c.Dims[3]
 	if err := checkIndices("tokens", tokens, 0, vocab); err != nil {
 		return err
 	}
+	copyRow := d.embedding(c.Args[2], width)
 	d.rows(len(tokens), width, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := out[i*width : (i+1)*width]
-			token := int(tokens[i]) * width
-			if wpe == nil {
-				copy(row, wte[token:token+width])
-				continue
+			copyRow(row, int(tokens[i]))
+			if wpe != nil {
+				pos := i % positions * width
+				d.v.add(row, row, wpe[pos:pos+width])
 			}
-			pos := i % positions * width
-			d.v.add(row, wte[token:token+width], wpe[pos:pos+width])
 		}
 	})
 	return nil
+}
+
+// embedding gives a function that writes a token's row of wte.
+func (d *Device) embedding(wte kernels.View, width int) func(row []float32, token int) {
+	if wte.Buf.DType() == kernels.BF16 {
+		table := halves(wte)
+		return func(row []float32, token int) { d.v.widen(row, table[token*width:(token+1)*width]) }
+	}
+	table := floats(wte)
+	return func(row []float32, token int) { copy(row, table[token*width:(token+1)*width]) }
 }
 
 // embedColumns is the width of a task of embedBackward: each task adds all rows, in
