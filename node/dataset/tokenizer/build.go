@@ -31,6 +31,9 @@ func build(m modelJSON, addedTokens []addedJSON, r recipe) (*BPE, error) {
 	if err := t.setMerges(m); err != nil {
 		return nil, err
 	}
+	if r.spacing.visible && r.split == splitNone && !m.crossesWords() {
+		t.splitter.rule = splitWords
+	}
 	if m.IgnoreMerges {
 		t.whole = make(map[string]int32, len(m.Vocab))
 		for _, token := range m.Vocab {
@@ -145,6 +148,13 @@ func (t *BPE) setMerges(m modelJSON) error {
 		t.merges[pair{left, right}] = merge{int32(rank), whole}
 	}
 	return nil
+}
+
+// crossesWords tells whether a merge makes a token that has U+2581 after another character.
+func (m modelJSON) crossesWords() bool {
+	return slices.ContainsFunc(m.Merges, func(parts [2]string) bool {
+		return strings.Contains(strings.TrimLeft(parts[0]+parts[1], metaspace), metaspace)
+	})
 }
 
 // setAdded prepares the search for added tokens and resolves the template.

@@ -23,6 +23,10 @@ const (
 	splitGPT4  splitRule = "gpt4"  // numbers of up to three digits; Llama 3 too
 	splitQwen2 splitRule = "qwen2" // each digit alone
 	splitSpace splitRule = "space" // before each U+2581
+	// splitWords is splitNone for a vocabulary in which no token reaches over the end of a
+	// word, that is, has U+2581 after another character: no merge crosses there, so words
+	// can be encoded each for itself, and remembered.
+	splitWords splitRule = "words"
 )
 
 // expressions are the spellings under which the rules stand in files. All of a rule cut
@@ -51,9 +55,21 @@ func (s splitter) next(t []byte) int {
 	case splitQwen2:
 		return s.gpt4(t, 1)
 	case splitSpace:
-		if i := bytes.Index(t[1:], []byte(metaspace)); i >= 0 {
-			return i + 1
+		return untilMetaspace(t, 1)
+	case splitWords:
+		spaces := 0
+		for bytes.HasPrefix(t[spaces:], []byte(metaspace)) {
+			spaces += len(metaspace)
 		}
+		return untilMetaspace(t, spaces)
+	}
+	return len(t)
+}
+
+// untilMetaspace is the length of t up to the first U+2581 from start on.
+func untilMetaspace(t []byte, start int) int {
+	if i := bytes.Index(t[start:], []byte(metaspace)); i >= 0 {
+		return start + i
 	}
 	return len(t)
 }

@@ -50,19 +50,21 @@ def split(expression, behavior="isolated", invert=False):
     ])
 
 
-def sentencepiece(size, normalizer=None, pre=None, decoder=None):
+def sentencepiece(size, normalizer=None, pre=None, words=False):
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     if normalizer:
         t.normalizer = normalizer
-    if pre:
-        t.pre_tokenizer = pre
+    if pre or words:  # words: as SentencePiece, no token over the end of a word
+        t.pre_tokenizer = pre_tokenizers.Metaspace("▁", "first", True) if words else pre
     special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, limit_alphabet=90, show_progress=False, max_token_length=12)
     t.train_from_iterator(SAMPLE.splitlines(keepends=True), trainer)
     saved = json.loads(t.to_str())
     saved["added_tokens"] = [a for a in saved["added_tokens"] if not a["content"].startswith("<0x")]
     t = Tokenizer.from_str(json.dumps(saved))
-    t.decoder = decoder or decoders.Sequence([
+    if pre:
+        t.pre_tokenizer = pre
+    t.decoder = decoders.Sequence([
         decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     return t
 
@@ -93,7 +95,7 @@ def kinds():
 
     llama2 = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     yield "llama2", sentencepiece(600, normalizer=llama2)
-    yield "mistral", sentencepiece(600, pre=pre_tokenizers.Metaspace("▁", "first", False))
+    yield "mistral", sentencepiece(600, pre=pre_tokenizers.Metaspace("▁", "first", False), words=True)
     yield "metaspace", sentencepiece(560, pre=pre_tokenizers.Metaspace("▁", "always", True))
 
 
@@ -116,6 +118,7 @@ def documents(count, seed):
     yield "ab" * 100 + "the" * 60
     yield " " * 70 + "x" + "\n" * 40 + " " * 40
     yield "é" * 90 + "😀" * 20
+    yield "xa" + "\u0301" * 40 + "\u0323" * 40 + "b\u0301"
     draw = random.Random(seed)
     for _ in range(count):
         yield "".join(draw.choice(PIECES) for _ in range(draw.randint(2, 14)))
