@@ -1,9 +1,9 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"pnode/checkpoint"
@@ -47,7 +47,7 @@ func (k planKeeper) Save(ctx context.Context, s pipeline.State) error {
 	holders := []planner.PeerID{k.self}
 	var layers []consensus.LayerRef
 	for _, l := range s.Layers {
-		hashes, size, err := writing.WriteLayer(ctx, bytes.NewReader(l.Bytes))
+		hashes, size, err := writing.WriteLayer(ctx, l.Reader)
 		if err != nil {
 			return fmt.Errorf("node: save step %d layer %d: %w", s.Step, l.Layer, err)
 		}
@@ -82,14 +82,14 @@ func (k *keeper) copyTo(ctx context.Context, holder planner.PeerID, r copyReques
 }
 
 // Load reads a layer's state at the plan's start step, fetching what is not here.
-func (k planKeeper) Load(ctx context.Context, layer int, dst []byte) error {
+func (k planKeeper) Load(ctx context.Context, layer int, dst io.Writer) error {
 	layers, err := k.checkpointAt(k.plan.Start)
 	if err != nil {
 		return err
 	}
 	for _, l := range layers {
 		if l.Layer == layer {
-			return k.read(ctx, l, dst)
+			return k.stream(ctx, l, dst)
 		}
 	}
 	return fmt.Errorf("node: the checkpoint of step %d has no layer %d", k.plan.Start, layer)
@@ -99,10 +99,14 @@ func (k *keeper) read(ctx context.Context, l consensus.LayerRef, dst []byte) err
 	if l.SizeBytes != int64(len(dst)) {
 		return fmt.Errorf("node: layer %d was saved with %d bytes, this model needs %d", l.Layer, l.SizeBytes, len(dst))
 	}
+	return k.stream(ctx, l, newFixedWriter(dst))
+}
+
+func (k *keeper) stream(ctx context.Context, l consensus.LayerRef, dst io.Writer) error {
 	if err := k.chunks.ensure(ctx, l.Chunks, l.Holders); err != nil {
 		return fmt.Errorf("node: state of layer %d: %w", l.Layer, err)
 	}
-	return k.store.ReadLayer(ctx, l.Chunks, newFixedWriter(dst))
+	return k.store.ReadLayer(ctx, l.Chunks, dst)
 }
 
 // checkpointAt finds the layers saved at a step: in the replicated state, or in a local

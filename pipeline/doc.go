@@ -22,8 +22,8 @@
 //     norm, the loss, and whether to save or to stop [agree.go].
 //  4. With the commit, and never without it, the optimizer updates the parameters
 //     [optimizer.go].
-//  5. If the commit says so, the stage's state is copied and handed to the keeper, which
-//     stores it while training goes on [state.go].
+//  5. If the commit says so, the stage's state is handed to the keeper, which reads and
+//     stores it while training goes on; the next update waits for the reading [state.go].
 //
 // Every sum has a fixed order, so at a fixed number of replicas the losses are the same
 // to the bit for any number of stages and any schedule.

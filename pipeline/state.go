@@ -3,13 +3,17 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
-// State is a consistent copy of a stage after a step, on the host.
+// State is a stage's state after a step, to be read from the device while training goes
+// on: the next update waits until all of it is read.
 type State struct {
 	Replica planner.Replica
 	Stage   planner.Stage
@@ -18,10 +22,11 @@ type State struct {
 }
 
 // LayerState is one layer: parameters [LayerLen], first moments and second moments
-// [TrainedLen], float32 little endian, one after the other.
+// [TrainedLen], float32 little endian, one after the other. It can be read once, layer
+// after layer in any order.
 type LayerState struct {
 	Layer int
-	Bytes []byte
+	io.Reader
 }
 
 // LayerStateBytes is the size of a layer's state.
@@ -43,9 +48,9 @@ func (w *Worker) parts(layer int) []kernels.View {
 	return parts
 }
 
-// save copies the stage's state and hands it to the keeper on a goroutine of its own.
-// At most one save is under way; a second one waits for the first. Only replica 0
-// saves: after a step all replicas hold the same state.
+// save hands the stage's state to the keeper on a goroutine of its own. At most one save
+// is under way; a second one waits for the first. Only replica 0 saves: after a step all
+// replicas hold the same state.
 func (w *Worker) save(ctx context.Context, step planner.Step) error {
 	if w.cfg.Replica != 0 {
 		return nil
@@ -54,19 +59,11 @@ func (w *Worker) save(ctx context.Context, step planner.Step) error {
 		return err
 	}
 	s := State{Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: step}
+	unread := newUnread(w.place.Layers.End - w.place.Layers.First)
 	for l := w.place.Layers.First; l < w.place.Layers.End; l++ {
-		bytes := make([]byte, LayerStateBytes(w.cfg.Run.Model, l))
-		off := 0
-		for _, v := range w.parts(l) {
-			w.queue.Read(bytes[off:off+4*v.Len], v)
-			off += 4 * v.Len
-		}
-		s.Layers = append(s.Layers, LayerState{Layer: l, Bytes: bytes})
+		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: newViewReader(w.saves, w.parts(l), unread.one)})
 	}
-	if err := w.queue.Sync(); err != nil {
-		return err
-	}
-	w.saving.start(func() error { return w.cfg.Keeper.Save(ctx, s) })
+	w.saving.start(func() error { return w.cfg.Keeper.Save(ctx, s) }, unread)
 	return nil
 }
 
@@ -82,30 +79,78 @@ func (w *Worker) load(ctx context.Context) error {
 
 func (w *Worker) loadLayer(ctx context.Context, layer int) error {
 	if w.cfg.Plan.Start == 0 { // the moments are zero from allocation
-		params := make([]float32, w.cfg.Run.Model.LayerLen(layer))
-		w.cfg.Run.Model.InitLayer(layer, w.cfg.Run.Train.Seed, params)
-		w.queue.Write(w.stack.Params(layer), kernels.Float32Bytes(params))
-		return w.queue.Sync()
+		return w.initLayer(layer)
 	}
-	bytes := make([]byte, LayerStateBytes(w.cfg.Run.Model, layer))
-	if err := w.cfg.Keeper.Load(ctx, layer, bytes); err != nil {
+	dst := &viewWriter{queue: w.queue, views: w.parts(layer)}
+	if err := w.cfg.Keeper.Load(ctx, layer, dst); err != nil {
 		return err
 	}
-	off := 0
-	for _, v := range w.parts(layer) {
-		w.queue.Write(v, bytes[off:off+4*v.Len])
-		off += 4 * v.Len
-	}
-	return w.queue.Sync()
+	return dst.complete()
 }
 
-// saving is the one save that may run beside training.
-type saving struct{ done chan error }
+// initLayer makes the initial parameters piece by piece.
+func (w *Worker) initLayer(layer int) error {
+	params := w.stack.Params(layer)
+	piece := make([]float32, min(params.Len, transferBytes/4))
+	for first := 0; first < params.Len; first += len(piece) {
+		part := piece[:min(len(piece), params.Len-first)]
+		w.cfg.Run.Model.InitRange(layer, w.cfg.Run.Train.Seed, first, part)
+		w.queue.Write(params.Slice(first, len(part)), kernels.Float32Bytes(part))
+		if err := w.queue.Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-func (s *saving) start(f func() error) {
+// unread counts the layers that a save has still to read.
+type unread struct {
+	left atomic.Int64
+	none chan struct{} // closed when all are read, or the save has given up
+	once sync.Once
+}
+
+func newUnread(layers int) *unread {
+	u := &unread{none: make(chan struct{})}
+	u.left.Store(int64(layers))
+	return u
+}
+
+// one notes that a layer is read.
+func (u *unread) one() {
+	if u.left.Add(-1) == 0 {
+		u.end()
+	}
+}
+
+func (u *unread) end() { u.once.Do(func() { close(u.none) }) }
+
+// saving is the one save that may run beside training.
+type saving struct {
+	done   chan error
+	unread *unread
+}
+
+func (s *saving) start(f func() error, unread *unread) {
 	done := make(chan error, 1)
-	s.done = done
-	go func() { done <- f() }()
+	s.done, s.unread = done, unread
+	go func() {
+		defer unread.end()
+		done <- f()
+	}()
+}
+
+// read waits until the save under way, if there is one, reads no parameters any more.
+func (s *saving) read(ctx context.Context) error {
+	if s.unread == nil {
+		return nil
+	}
+	select {
+	case <-s.unread.none:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // poll gives the error of a save that has ended, without waiting.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -29,11 +30,11 @@ type Data interface {
 
 // Keeper stores and loads layer states (see LayerState for the layout).
 type Keeper interface {
-	// Save takes over the state; it returns when the state is safe here and at the
-	// holder and is reported to the planner.
+	// Save reads the state; it returns when the state is safe here and at the holder and
+	// is reported to the planner.
 	Save(ctx context.Context, s State) error
-	// Load fills dst with the state of a layer at the plan's start step.
-	Load(ctx context.Context, layer int, dst []byte) error
+	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes.
+	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
 // Config is everything a worker needs. All fields are required.
@@ -80,6 +81,7 @@ type Worker struct {
 	place   planner.Placement
 	stack   *model.Stack
 	queue   kernels.Queue
+	saves   kernels.Queue // of the save under way
 	actions []schedule.Action
 	opt     Optimizer
 	slots   slots
@@ -129,7 +131,10 @@ func (w *Worker) build() error {
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
-	w.queue, err = w.cfg.Device.NewQueue()
+	if w.queue, err = w.cfg.Device.NewQueue(); err != nil {
+		return err
+	}
+	w.saves, err = w.cfg.Device.NewQueue()
 	return err
 }
 
@@ -224,6 +229,9 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	if err != nil {
 		return false, err
 	}
+	if err := w.saving.read(ctx); err != nil {
+		return false, err
+	}
 	if err := w.update(step, commit.GradScale); err != nil {
 		return false, err
 	}
@@ -253,8 +261,10 @@ func (w *Worker) update(step planner.Step, gradScale float64) error {
 
 // Close gives the device memory back. Run and Saved must have returned.
 func (w *Worker) Close() {
-	if w.queue != nil {
-		w.queue.Close()
+	for _, q := range []kernels.Queue{w.queue, w.saves} {
+		if q != nil {
+			q.Close()
+		}
 	}
 	if w.square != nil {
 		w.square.Free()

@@ -183,7 +183,7 @@ var errAlone = errors.New("bench: the worker is alone")
 type noKeeper struct{}
 
 func (noKeeper) Save(context.Context, pipeline.State) error { return errAlone }
-func (noKeeper) Load(context.Context, int, []byte) error    { return errAlone }
+func (noKeeper) Load(context.Context, int, io.Writer) error { return errAlone }
 
 type noExchange struct{}
 

@@ -23,13 +23,22 @@ func (c Config) InitLayer(layer int, seed uint64, dst []float32) {
 	if len(dst) != c.LayerLen(layer) {
 		panic(fmt.Sprintf("model: layer %d has %d elements, got room for %d", layer, c.LayerLen(layer), len(dst)))
 	}
+	c.InitRange(layer, seed, 0, dst)
+}
+
+// InitRange fills dst with elements [first, first+len(dst)) of what InitLayer gives.
+func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 	for i, t := range c.LayerTensors(layer) {
-		part := dst[t.Off : t.Off+t.Len()]
+		from, end := max(t.Off, first), min(t.Off+t.Len(), first+len(dst))
+		if from >= end {
+			continue
+		}
+		part := dst[from-first : end-first]
 		switch {
 		case strings.HasSuffix(t.Name, loraB):
 			fillConst(part, 0)
 		case t.Decay:
-			fillNormal(part, c.initKey(seed, layer, i), c.initStdOf(t))
+			fillNormal(part, normal{key: c.initKey(seed, layer, i), std: c.initStdOf(t), first: from - t.Off})
 		case strings.HasSuffix(t.Name, ".weight"): // a norm's
 			fillConst(part, 1)
 		default:
@@ -62,13 +71,20 @@ func fillConst(dst []float32, v float32) {
 	}
 }
 
-func fillNormal(dst []float32, key uint64, std float64) {
+// normal is a stream of normal deviates from element first on.
+type normal struct {
+	key   uint64
+	std   float64
+	first int
+}
+
+func fillNormal(dst []float32, n normal) {
 	const lanes, laneMax = 12, 1<<16 - 1
-	unit := std / (1 << 16) // exact: a power of two
+	unit := n.std / (1 << 16) // exact: a power of two
 	for i := range dst {
 		sum := int64(-lanes * laneMax / 2)
 		for j := range uint64(lanes / 4) {
-			bits := mix(key + (uint64(i)*(lanes/4)+j+1)*golden)
+			bits := mix(n.key + (uint64(n.first+i)*(lanes/4)+j+1)*golden)
 			sum += int64(bits&laneMax + bits>>16&laneMax + bits>>32&laneMax + bits>>48)
 		}
 		dst[i] = float32(float64(sum) * unit)

@@ -96,3 +96,15 @@ func TestInitTiesAndSeparates(t *testing.T) {
 		streams[start] = name
 	}
 }
+
+// TestInitRange makes a layer in pieces that cut its tensors anywhere.
+func TestInitRange(t *testing.T) {
+	small := adapted(tinyLlama, LoRA{Rank: 3, Alpha: 1, Targets: "k_proj"})
+	for layer := range small.Layers() {
+		whole, pieces := initLayer(small, layer, 9), make([]float32, small.LayerLen(layer))
+		for first := 0; first < len(pieces); first += 101 {
+			small.InitRange(layer, 9, first, pieces[first:min(first+101, len(pieces))])
+		}
+		sameBits(t, "layer in pieces", pieces, whole)
+	}
+}
