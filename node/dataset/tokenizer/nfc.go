@@ -10,7 +10,7 @@ import (
 // appendNFC appends text in Unicode's normalization form C; stray bytes stay. Package norm
 // finds what is in that form already. The rest goes by the definition, since norm departs
 // from it for odd sequences: it puts a separator among more than 30 marks, and composes
-// over some characters that block.
+// over some characters that block; and the reference knows the marks of Unicode 9 only.
 //
 // There is one deliberate difference from the reference, whose table of compositions looks
 // at the lower 16 bits of a character only: there U+E0041 and U+0301 become U+00C1.
@@ -68,7 +68,7 @@ func decompose(text []byte) []rune {
 	for len(text) > 0 {
 		p := norm.NFD.Properties(text)
 		part := p.Decomposition()
-		if part == nil {
+		if r, _ := utf8.DecodeRune(text); part == nil || afterUnicode9(r) {
 			part = text[:p.Size()]
 		}
 		runes = append(runes, []rune(string(part))...)
@@ -98,12 +98,73 @@ func recompose(runes []rune) []rune {
 	return out
 }
 
-func ccc(r rune) uint8 { return norm.NFD.PropertiesString(string(r)).CCC() }
+// ccc is the combining class, 0 for those that the reference does not know.
+func ccc(r rune) uint8 {
+	if afterUnicode9(r) {
+		return 0
+	}
+	return norm.NFD.PropertiesString(string(r)).CCC()
+}
+
+// newer are the characters with a combining class or a decomposition that came after
+// Unicode 9, whose tables the reference has: it takes them for plain characters.
+var newer = [...][2]rune{
+	{0x7fd, 0x7fd},
+	{0x898, 0x89f},
+	{0x8ca, 0x8d3},
+	{0x9fe, 0x9fe},
+	{0xc3c, 0xc3c},
+	{0xd3b, 0xd3c},
+	{0xeba, 0xeba},
+	{0x1715, 0x1715},
+	{0x1abf, 0x1ace},
+	{0x1df6, 0x1dfa},
+	{0xa82c, 0xa82c},
+	{0x10d24, 0x10d27},
+	{0x10eab, 0x10eac},
+	{0x10efd, 0x10eff},
+	{0x10f46, 0x10f50},
+	{0x10f82, 0x10f85},
+	{0x11070, 0x11070},
+	{0x1133b, 0x1133b},
+	{0x1145e, 0x1145e},
+	{0x11839, 0x1183a},
+	{0x11938, 0x11938},
+	{0x1193d, 0x1193e},
+	{0x11943, 0x11943},
+	{0x119e0, 0x119e0},
+	{0x11a34, 0x11a34},
+	{0x11a47, 0x11a47},
+	{0x11a99, 0x11a99},
+	{0x11d42, 0x11d42},
+	{0x11d44, 0x11d45},
+	{0x11d97, 0x11d97},
+	{0x11f41, 0x11f42},
+	{0x16ff0, 0x16ff1},
+	{0x1e08f, 0x1e08f},
+	{0x1e130, 0x1e136},
+	{0x1e2ae, 0x1e2ae},
+	{0x1e2ec, 0x1e2ef},
+	{0x1e4ec, 0x1e4ef},
+}
+
+func afterUnicode9(r rune) bool {
+	_, found := slices.BinarySearchFunc(newer[:], r, func(span [2]rune, r rune) int {
+		switch {
+		case span[1] < r:
+			return -1
+		case span[0] > r:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
 
 // compose is the character that two canonically make, if there is one. Characters beyond
 // U+FFFF make only such; package norm has U+11F41 make others.
 func compose(a, b rune) (rune, bool) {
 	whole := norm.NFC.String(string(a) + string(b))
 	r, size := utf8.DecodeRuneInString(whole)
-	return r, size == len(whole) && (r > 0xffff) == (a > 0xffff)
+	return r, size == len(whole) && (r > 0xffff) == (a > 0xffff) && !afterUnicode9(r)
 }

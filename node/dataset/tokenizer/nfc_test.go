@@ -21,6 +21,7 @@ func TestNFC(t *testing.T) {
 		{"\u09c7\u0301\u09be", "\u09c7\u0301\u09be"},
 		{"e\u09be\u0301", "e\u09be\u0301"}, // blocked by a starter
 		{"\u0301\u0323", "\u0323\u0301"},
+		{"e\u0898\u0323", "e\u0898\u0323"}, // U+0898 came with Unicode 14
 		{"a\xff\u0301\xc3", "a\xff\u0301\xc3"},
 		{"xa" + above + below + "b\u0301", "x\u1ea1" + below[2:] + above + "b\u0301"},
 	} {
