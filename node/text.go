@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -171,21 +172,26 @@ func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Da
 // after the given one want it. Steps do not wait for it: they fetch what they lack
 // themselves.
 func (n *Node) mirrorText(ctx context.Context, after planner.Step) {
-	missing := n.keeper.chunks.missing(n.data.ChunkOrder(after + 1))
+	textChunks{n.store, n.keeper.chunks}.mirror(ctx, n.data.ChunkOrder(after+1), n.log)
+}
+
+// mirror fetches what is missing here until all is here, the disk is full or ctx ends.
+func (t textChunks) mirror(ctx context.Context, order []planner.Hash, log *slog.Logger) {
+	missing := t.fetch.missing(order)
 	for len(missing) > 0 {
 		batch := missing[:min(len(missing), fetchBatch)]
-		err := n.keeper.chunks.ensure(ctx, batch, nil)
+		err := t.fetch.ensure(ctx, batch, nil)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, checkpoint.ErrDiskFull):
-			n.log.Warn("no room for a copy of the text: it is fetched again when it is needed", "cause", err)
+			log.Warn("no room for a copy of the text: it is fetched again when it is needed", "cause", err)
 			return
 		case err == nil:
 			missing = missing[len(batch):]
 			continue
 		}
-		n.log.Debug("copy the text", "cause", err)
+		log.Debug("copy the text", "cause", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(mirrorRetry):

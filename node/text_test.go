@@ -1,0 +1,150 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pnode/checkpoint"
+	"pnode/node/config"
+	"pnode/node/dataset"
+	"pnode/node/dataset/shard"
+	"pnode/node/dataset/tokenizer"
+	"pnode/planner"
+)
+
+// pair is a store in dir, and how to fill it from another member that has all chunks.
+func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes []planner.Hash, asked *[]planner.Hash) {
+	t.Helper()
+	open := func(dir string) *checkpoint.Store {
+		s, err := checkpoint.Open(dir, checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	there := open(t.TempDir())
+	for _, c := range chunks {
+		h, err := there.PutChunk([]byte(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, h)
+	}
+	here.store, asked = open(dir), new([]planner.Hash)
+	here.fetch = chunkFetcher{
+		self: "me", store: here.store, living: func() []planner.PeerID { return []planner.PeerID{"me", "other"} },
+		fetch: func(_ context.Context, peer planner.PeerID, want []planner.Hash, put func(planner.Hash, []byte) error) error {
+			if peer != "other" {
+				return fmt.Errorf("asked %s", peer)
+			}
+			for _, h := range want {
+				*asked = append(*asked, h)
+				b, err := there.Chunk(h)
+				if err := errors.Join(err, put(h, b)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	return here, hashes, asked
+}
+
+// TestTextComesFromOthers: a chunk that is missing here or damaged is fetched when it is
+// read, and only then.
+func TestTextComesFromOthers(t *testing.T) {
+	dir := t.TempDir()
+	here, hashes, asked := pair(t, dir, "one", "two")
+	for range 2 {
+		b, err := here.Chunk(t.Context(), hashes[1])
+		if err != nil || string(b) != "two" {
+			t.Fatalf("%q, %v", b, err)
+		}
+	}
+	if !slices.Equal(*asked, hashes[1:]) {
+		t.Errorf("asked for %v, want only %v", *asked, hashes[1])
+	}
+	name := hashes[1].String()
+	if err := os.WriteFile(filepath.Join(dir, "chunks", name[:2], name), []byte("owt"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := here.Chunk(t.Context(), hashes[1]); err != nil || string(b) != "two" || len(*asked) != 2 {
+		t.Errorf("damaged: %q, %v, asked %d times", b, err, len(*asked))
+	}
+	if _, err := here.Chunk(t.Context(), planner.Hash{1}); !errors.Is(err, errNoChunks) {
+		t.Errorf("a chunk that nobody has: %v", err)
+	}
+}
+
+// TestMirrorKeepsTheOrder: what is missing comes in the order that the steps want.
+func TestMirrorKeepsTheOrder(t *testing.T) {
+	var texts []string
+	for i := range 3*fetchBatch + 1 {
+		texts = append(texts, fmt.Sprint("chunk ", i))
+	}
+	here, hashes, asked := pair(t, t.TempDir(), texts...)
+	if _, err := here.Chunk(t.Context(), hashes[5]); err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(hashes)
+	want := slices.DeleteFunc(slices.Clone(hashes), here.store.HasChunk)
+	*asked = nil
+	here.mirror(t.Context(), hashes, slog.New(slog.DiscardHandler))
+	if !slices.Equal(*asked, want) {
+		t.Errorf("fetched %d chunks, want %d, or in another order", len(*asked), len(want))
+	}
+	// What nobody has is tried again later, until the node ends.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	here.mirror(ctx, []planner.Hash{{1}}, slog.New(slog.DiscardHandler))
+}
+
+// TestImportShards brings a folder of token shards into a store: the spec says what they
+// are, and the notice too.
+func TestImportShards(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.txt"), filepath.Join(dir, "shards")
+	if err := os.WriteFile(in, bytes.Repeat([]byte("a line of text\n"), 500), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.Make(t.Context(), shard.Options{Out: out, Paths: []string{in}, Tokenizer: tokenizer.Bytes{}}); err != nil {
+		t.Fatal(err)
+	}
+	here, _, _ := pair(t, t.TempDir())
+	cfg := config.Default()
+	cfg.Data = []string{out}
+	notice := ""
+	spec, err := importText(t.Context(), here.store, cfg, Output{Notice: func(s string) { notice = s }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.TokenCount() != 7501 || spec.HeldOutPermille != heldOutPermille || spec.EndOfText() != 0 || spec.Tokens.Documents != 1 {
+		t.Errorf("spec %+v", spec)
+	}
+	if want := "training on 7501 tokens of 1 document in token shards, vocabulary 256"; notice != want {
+		t.Errorf("notice %q, want %q", notice, want)
+	}
+	d, err := dataset.Open(here, spec, dataset.Window{Context: 100, StepRows: 1, Vocab: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tokens, _, err := d.Micro(t.Context(), 1, 0, 1); err != nil || len(tokens) != 100 {
+		t.Errorf("%d tokens, %v", len(tokens), err)
+	}
+	cfg.Data = []string{out, in}
+	if _, err := importText(t.Context(), here.store, cfg, Output{}); !errors.Is(err, errMixedData) {
+		t.Errorf("shards and text: %v", err)
+	}
+}
