@@ -119,15 +119,12 @@ func (w *Worker) build() error {
 	}
 	w.actions = list.Worker(w.cfg.Replica, w.cfg.Stage)
 	w.slots = newSlots(w.actions)
-	train, layers := w.cfg.Run.Train, w.place.Layers
-	w.stack, err = model.NewStack(model.StackConfig{
-		Device: w.cfg.Device, Model: w.cfg.Run.Model, First: layers.First, End: layers.End,
-		MicroBatch: train.MicroBatch, Slots: w.slots.count(), SplitBackward: splits(w.actions), Moments: momentVectors,
-	})
-	if err != nil {
-		return fmt.Errorf("pipeline: layers [%d,%d): %w", layers.First, layers.End, err)
+	w.opt = Optimizer{train: w.cfg.Run.Train}
+	cfg := stackConfig(w.cfg.Run, w.place.Layers, w.actions)
+	cfg.Device = w.cfg.Device
+	if w.stack, err = model.NewStack(cfg); err != nil {
+		return fmt.Errorf("pipeline: layers [%d,%d): %w", cfg.First, cfg.End, err)
 	}
-	w.opt = Optimizer{train: train}
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
@@ -136,6 +133,26 @@ func (w *Worker) build() error {
 	}
 	w.saves, err = w.cfg.Device.NewQueue()
 	return err
+}
+
+// stackConfig is the stack, without its device, that these actions on these layers need.
+func stackConfig(run planner.RunSpec, layers planner.LayerRange, actions []schedule.Action) model.StackConfig {
+	slots := newSlots(actions)
+	return model.StackConfig{
+		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
+		Slots: slots.count(), SplitBackward: splits(actions), Moments: momentVectors,
+	}
+}
+
+// Memory is what the stack of a stage of a valid plan allocates on its device: all that
+// grows with the model, the micro-batch and the micro-batches in flight.
+func Memory(run planner.RunSpec, plan planner.Plan, replica planner.Replica, stage planner.Stage) (model.Memory, error) {
+	list, err := Schedule(plan)
+	if err != nil {
+		return model.Memory{}, err
+	}
+	layers := plan.Replicas[replica].Stages[stage].Layers
+	return stackConfig(run, layers, list.Worker(replica, stage)).Memory()
 }
 
 // Schedule is the action list of every worker under a plan, with sends and receives.
