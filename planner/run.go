@@ -13,6 +13,34 @@ type RunSpec struct {
 	Model model.Config `json:"model"`
 	Train TrainSpec    `json:"train"`
 	Data  DataSpec     `json:"data"`
+	// Init names the parameters that training starts from; nil: they are made from the seed.
+	Init *InitSpec `json:"init,omitempty"`
+}
+
+// InitSpec are a model's parameters that were made elsewhere, and the files that belong to it:
+// the tokenizer's, and the config.json it came with. Adapters are made from the seed.
+type InitSpec struct {
+	// Layers are those of Model without adapters, in order.
+	Layers []LayerInit `json:"layers"`
+	Files  []DataFile  `json:"files,omitempty"`
+}
+
+// LayerInit is one layer's parameters, [LayerLen] float32 little endian, in chunks.
+type LayerInit struct {
+	SizeBytes int64  `json:"size_bytes"`
+	Chunks    []Hash `json:"chunks"`
+}
+
+// AllChunks are those of the layers and of the files.
+func (s InitSpec) AllChunks() []Hash {
+	var all []Hash
+	for _, l := range s.Layers {
+		all = append(all, l.Chunks...)
+	}
+	for _, f := range s.Files {
+		all = append(all, f.Chunks...)
+	}
+	return all
 }
 
 // TrainSpec are the hyper-parameters of the optimizer and of the step.

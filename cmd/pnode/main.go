@@ -49,7 +49,8 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 	root.AddCommand(
 		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.inviteCommand(), e.leaveCommand(),
 		e.checkpointsCommand(), e.planCommand(), e.tokenizeCommand(), e.samplesCommand(),
-		e.benchCommand(), e.versionCommand(), exitCodesTopic(),
+		e.generateCommand(), e.evalCommand(),
+		e.importCommand(), e.exportCommand(), e.benchCommand(), e.versionCommand(), exitCodesTopic(),
 	)
 	return root
 }

@@ -8,8 +8,9 @@ import (
 // packages are the names with which errors begin that come from them: useful in a log,
 // noise to who asked for something else.
 var packages = []string{
-	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "kernels", "link", "local", "model", "node",
-	"pipeline", "planner", "progress", "raft", "schedule", "swarm", "wire",
+	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "generate", "huggingface", "infer", "kernels", "link",
+	"local", "model", "node", "pipeline", "planner", "progress", "raft", "safetensors", "schedule", "shard", "swarm",
+	"tokenizer", "weights", "wire",
 }
 
 // sentence is an error as its reader needs it: on one line, each line once, without the

@@ -56,14 +56,7 @@ func (f Folder) storeTokenizer(ctx context.Context, put func([]byte) (planner.Ha
 		if err != nil {
 			return nil, fmt.Errorf("shard: store the tokenizer: %w", err)
 		}
-		d := planner.DataFile{Name: name}
-		d.Chunks, d.SizeBytes, err = dataset.StoreChunks(ctx, put, func(w io.Writer) error {
-			n, err := io.Copy(w, io.LimitReader(file, tokenizer.MaxFileBytes+1))
-			if n > tokenizer.MaxFileBytes {
-				err = fmt.Errorf("over %d bytes", tokenizer.MaxFileBytes)
-			}
-			return err
-		})
+		d, err := dataset.StoreFile(ctx, put, name, file)
 		if err := errors.Join(err, file.Close()); err != nil {
 			return nil, fmt.Errorf("shard: store the tokenizer: %s: %w", path, err)
 		}
@@ -80,13 +73,19 @@ func OpenTokenizer(ctx context.Context, src dataset.ChunkSource, spec planner.Da
 	}
 	files := map[string][]byte{}
 	for _, f := range spec.Tokens.Files {
-		content, err := readFile(ctx, src, f)
+		content, err := dataset.ReadFile(ctx, src, f)
+		if errors.Is(err, dataset.ErrBadSpec) {
+			err = fmt.Errorf("%w: %w", ErrNoTokenizer, err)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("shard: tokenizer of the run: %s: %w", f.Name, err)
+			return nil, fmt.Errorf("shard: tokenizer of the run: %w", err)
 		}
 		files[f.Name] = content
 	}
-	t, err := parse(files)
+	t, err := tokenizer.FromFiles(files)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: its files were not beside the token shards", ErrNoTokenizer)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("shard: tokenizer of the run: %w", err)
 	}
@@ -99,33 +98,3 @@ func OpenTokenizer(ctx context.Context, src dataset.ChunkSource, spec planner.Da
 
 // ErrNoTokenizer: the run does not hold the tokenizer of its tokens.
 var ErrNoTokenizer = errors.New("no tokenizer")
-
-func parse(files map[string][]byte) (*tokenizer.BPE, error) {
-	if text, ok := files["tokenizer.json"]; ok {
-		return tokenizer.Parse(text)
-	}
-	vocab, merges := files["vocab.json"], files["merges.txt"]
-	if vocab == nil || merges == nil {
-		return nil, fmt.Errorf("%w: its files were not beside the token shards", ErrNoTokenizer)
-	}
-	return tokenizer.ParseGPT2(vocab, merges)
-}
-
-// readFile reads a file of a spec that may come from anyone.
-func readFile(ctx context.Context, src dataset.ChunkSource, f planner.DataFile) ([]byte, error) {
-	if f.SizeBytes < 0 || f.SizeBytes > tokenizer.MaxFileBytes || int64(len(f.Chunks)) != (f.SizeBytes+dataset.ChunkBytes-1)/dataset.ChunkBytes {
-		return nil, fmt.Errorf("%w: %d bytes in %d chunks", ErrNoTokenizer, f.SizeBytes, len(f.Chunks))
-	}
-	content := make([]byte, 0, f.SizeBytes)
-	for _, h := range f.Chunks {
-		chunk, err := src.Chunk(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		content = append(content, chunk...)
-	}
-	if int64(len(content)) != f.SizeBytes {
-		return nil, fmt.Errorf("%w: chunks of %d bytes, want %d", ErrNoTokenizer, len(content), f.SizeBytes)
-	}
-	return content, nil
-}

@@ -38,22 +38,43 @@ func Open(path string) (*BPE, error) {
 	return t, nil
 }
 
+// FromFiles is Open of a folder whose files are in memory, by name.
+func FromFiles(files map[string][]byte) (*BPE, error) {
+	t, err := openFolder(func(name string) ([]byte, error) {
+		if text, ok := files[name]; ok {
+			return text, nil
+		}
+		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return t, nil
+}
+
 func open(path string) (*BPE, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
-		text, err := readFile(path, jsonFile)
-		if errors.Is(err, fs.ErrNotExist) {
-			return openGPT2(path)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return Parse(text)
+		return openFolder(func(name string) ([]byte, error) { return readFile(path, name) })
 	}
 	text, err := readFile(filepath.Dir(path), filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text)
+}
+
+// folder reads a file by its name; the error wraps fs.ErrNotExist when there is none.
+type folder func(name string) ([]byte, error)
+
+func openFolder(read folder) (*BPE, error) {
+	text, err := read(jsonFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return openGPT2(read)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,26 +96,26 @@ func readFile(dir, name string) ([]byte, error) {
 
 // openGPT2 reads GPT-2's own two files. Other families use the same names with other
 // rules, so a tokenizer_config.json that says so is refused.
-func openGPT2(dir string) (*BPE, error) {
-	vocab, err := readFile(dir, vocabFile)
+func openGPT2(read folder) (*BPE, error) {
+	vocab, err := read(vocabFile)
 	if err != nil {
 		return nil, err
 	}
-	merges, err := readFile(dir, mergesFile)
+	merges, err := read(mergesFile)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGPT2(dir); err != nil {
+	if err := checkGPT2(read); err != nil {
 		return nil, err
 	}
 	return ParseGPT2(vocab, merges)
 }
 
-func checkGPT2(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, addedFile)); err == nil {
+func checkGPT2(read folder) error {
+	if _, err := read(addedFile); err == nil {
 		return fmt.Errorf("%w: %s beside %s; save the tokenizer as %s", ErrUnsupported, addedFile, vocabFile, jsonFile)
 	}
-	text, err := readFile(dir, configFile)
+	text, err := read(configFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -24,30 +24,3 @@ type Tokenizer interface {
 	// Hash tells tokenizers apart: the same hash, the same tokens for every text.
 	Hash() [sha256.Size]byte
 }
-
-// Bytes is the tokenizer whose tokens are the bytes.
-type Bytes struct{}
-
-// Encode appends the bytes of text.
-func (Bytes) Encode(dst []int32, text []byte) []int32 {
-	for _, b := range text {
-		dst = append(dst, int32(b))
-	}
-	return dst
-}
-
-// Decode appends the tokens that are bytes.
-func (Bytes) Decode(dst []byte, tokens []int32) []byte {
-	for _, t := range tokens {
-		if t >= 0 && t < 256 {
-			dst = append(dst, byte(t))
-		}
-	}
-	return dst
-}
-
-// Vocab is 256.
-func (Bytes) Vocab() int { return 256 }
-
-// Hash is that of the name.
-func (Bytes) Hash() [sha256.Size]byte { return sha256.Sum256([]byte("bytes")) }

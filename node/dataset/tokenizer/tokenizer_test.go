@@ -291,3 +291,26 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	b.ReportMetric(float64(count)/b.Elapsed().Seconds(), "tokens/s")
 }
+
+// TestBytesDescribeThemselves: other programs, and this one, read the same tokens out of the
+// files.
+func TestBytesDescribeThemselves(t *testing.T) {
+	read, err := FromFiles(Bytes{}.Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for b := range 256 {
+		all = append(all, byte(b), 'a', ' ')
+	}
+	want := Bytes{}.Encode(nil, all)
+	if got := read.Encode(nil, all); !slices.Equal(got, want) {
+		t.Errorf("tokens %v, want the bytes", got)
+	}
+	if got := read.Decode(nil, want); !bytes.Equal(got, all) || read.Vocab() != 256 {
+		t.Errorf("%d tokens; decoded %q", read.Vocab(), got)
+	}
+	if !IsBytes(read) || !IsBytes(Bytes{}) {
+		t.Error("not taken for bytes")
+	}
+}

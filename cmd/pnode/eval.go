@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/infer"
+	"pnode/node/progress"
+	"pnode/node/weights"
+)
+
+// maxScoredBytes bounds a file: its tokens are held in memory.
+const maxScoredBytes = 1 << 30
+
+func (e environment) evalCommand() *cobra.Command {
+	var dir string
+	var o infer.ScoreOptions
+	c := &cobra.Command{
+		Use:   "eval [--dir FOLDER] FILE...",
+		Short: "Measure how well a model predicts texts",
+		Long: `Print for each file, and for all together, the perplexity of a model, its mean loss in nats
+a token, and bits a byte, which compares models with different tokenizers. The model is
+the newest whole checkpoint of a stopped run, or one in Hugging Face's layout.
+
+A file is one document. It is cut into windows of the model's context that do not
+overlap; each token is predicted from those before it in its window.`,
+		Example: `  pnode eval --dir ~/run7 held-out.txt
+  pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.eval(c.Context(), m, o, args) })
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&dir, "dir", "", modelDirHelp)
+	f.IntVar(&o.Window, "window", 0, fmt.Sprintf("tokens the model sees at a time (default its context, up to %d)", infer.DefaultWindow))
+	f.IntVar(&o.Threads, "threads", 0, "cores to compute on; 0 is all")
+	return c
+}
+
+func (e environment) eval(ctx context.Context, m *weights.Model, o infer.ScoreOptions, paths []string) (err error) {
+	scorer, err := infer.NewScorer(ctx, m, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scorer.Close()) }()
+	fmt.Fprintf(e.stderr, "%s, %.1f M parameters\n", m.From, float64(m.Config.Params())/1e6)
+	var scores []progress.FileScore
+	for _, path := range paths {
+		text, err := readText(path)
+		if err != nil {
+			return err
+		}
+		bar := progress.NewBar(e.stderr, isTerminal(e.stderr), path, int64(len(text)), time.Now)
+		score, err := scorer.Score(ctx, text, func(s infer.Score) { bar.At(s.Bytes) })
+		bar.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if score.Tokens == 0 {
+			return fmt.Errorf("%s: it holds no token to predict", path)
+		}
+		scores = append(scores, progress.FileScore{Path: path, Score: score})
+	}
+	return progress.Scores(e.stdout, scores)
+}
+
+func readText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxScoredBytes+1))
+	if len(text) > maxScoredBytes {
+		return nil, fmt.Errorf("%s is over %d bytes: cut it into files", path, maxScoredBytes)
+	}
+	return text, err
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/config"
+	"pnode/node/progress"
+	"pnode/node/weights"
+)
+
+// exportTypes are the element types of an export.
+var exportTypes = []string{"f32", "bf16", "f16"}
+
+func (e environment) exportCommand() *cobra.Command {
+	var dir string
+	var o weights.ExportOptions
+	shard := 5 * config.GB
+	c := &cobra.Command{
+		Use:   "export OUT [--dir FOLDER]",
+		Short: "Write a model in Hugging Face's layout",
+		Long: `Write the newest whole checkpoint of a stopped run as a folder with config.json,
+model.safetensors (in several files where it is large) and the tokenizer's files, which
+Python's transformers loads. Adapters are worked into the weights.`,
+		Example: `  pnode export ~/my-model                       the newest run
+  pnode export ~/my-model --dir ~/run7 --dtype bf16`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.DType != "" && !slices.Contains(exportTypes, o.DType) {
+				return usageError{c.CommandPath(), fmt.Errorf("dtype is %s: want one of %s", o.DType, strings.Join(exportTypes, ", "))}
+			}
+			if shard < config.MB {
+				return usageError{c.CommandPath(), fmt.Errorf("shard-size is %v: want %v or more", shard, config.MB)}
+			}
+			o.ShardBytes = int64(shard)
+			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.export(c.Context(), m, args[0], o) })
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&dir, "dir", "", modelDirHelp)
+	f.StringVar(&o.DType, "dtype", "", "`TYPE` of the weights: f32, bf16 or f16 (default f32, or that of an imported model)")
+	f.Var(&shard, "shard-size", "most bytes of weights in one file")
+	return c
+}
+
+func (e environment) export(ctx context.Context, m *weights.Model, out string, o weights.ExportOptions) error {
+	bar := progress.NewBar(e.stderr, isTerminal(e.stderr), "export", int64(m.Config.Layers()), time.Now)
+	o.Progress = func(done, _ int) { bar.At(int64(done)) }
+	dtype, err := m.Export(ctx, out, o)
+	bar.Close()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "%s: %s, %.1f M parameters as %s\n", out, m.From, float64(m.Config.Params())/1e6, dtype)
+	if m.Words == nil {
+		fmt.Fprintf(e.stderr, "warning: %v: %s holds the weights alone\n", m.NoWords, filepath.Base(out))
+	}
+	return nil
+}

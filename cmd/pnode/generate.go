@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node"
+	"pnode/node/infer"
+	"pnode/node/progress"
+	"pnode/node/weights"
+)
+
+// modelDirHelp says what --dir accepts where a model is read.
+const modelDirHelp = "`FOLDER` of a stopped run, of a model in Hugging Face's layout, or of an imported one (default the newest run's)"
+
+func (e environment) generateCommand() *cobra.Command {
+	var dir string
+	p := infer.Prompt{}
+	c := &cobra.Command{
+		Use:   "generate [--dir FOLDER] --prompt TEXT",
+		Short: "Let a model continue a text",
+		Long: `Continue a text with the newest whole checkpoint of a stopped run, or with a model in
+Hugging Face's layout. The prompt and what follows go to standard output as they come,
+speed to standard error. The same seed gives the same text.`,
+		Example: `  pnode generate --prompt "func main() {"            with the newest run
+  pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
+  pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if p.Tokens < 1 {
+				return usageError{c.CommandPath(), fmt.Errorf("tokens is %d: want 1 or more", p.Tokens)}
+			}
+			if err := p.Sampling.Validate(); err != nil {
+				return usageError{c.CommandPath(), err}
+			}
+			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.generate(c.Context(), m, p) })
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&dir, "dir", "", modelDirHelp)
+	f.StringVar(&p.Text, "prompt", "", "`TEXT` to continue; empty is the beginning of a document")
+	f.IntVar(&p.Tokens, "tokens", 200, "tokens to add at most")
+	f.Float64Var(&p.Sampling.Temperature, "temperature", 0.8, "how freely tokens are drawn; 0 takes the likeliest")
+	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among so many likeliest tokens; 0 is all")
+	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the likeliest tokens of this probability together; 0 is all")
+	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "of the draws")
+	f.IntVar(&p.Threads, "threads", 0, "cores to compute on; 0 is all")
+	return c
+}
+
+// withModel opens the model in a folder for a while and tells its warnings.
+func (e environment) withModel(ctx context.Context, dir string, do func(*weights.Model) error) error {
+	m, err := node.OpenModel(ctx, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	for _, warning := range m.Warnings {
+		fmt.Fprintln(e.stderr, "warning: "+warning)
+	}
+	return errors.Join(do(m), m.Close())
+}
+
+func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Prompt) error {
+	if m.Words == nil {
+		return fmt.Errorf("%s: %w", m.From, m.NoWords)
+	}
+	fmt.Fprintf(e.stderr, "%s, %.1f M parameters\n", m.From, float64(m.Config.Params())/1e6)
+	text := progress.NewStream(e.stdout)
+	if _, err := io.WriteString(e.stdout, p.Text); err != nil {
+		return err
+	}
+	p.Write = text.Write
+	g, err := infer.Generate(ctx, m, p)
+	if err := errors.Join(err, text.Close()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.stderr, generated(g))
+	return err
+}
+
+// generated tells about a text on one line.
+func generated(g infer.Generated) string {
+	line := fmt.Sprintf("%d tokens", g.Tokens)
+	if g.Tokens == 1 {
+		line = "1 token"
+	}
+	if speed := g.PerSecond(); speed > 0 {
+		line += fmt.Sprintf(", %.1f tokens/s", speed)
+	}
+	line += fmt.Sprintf(", the first after %s (prompt of %d), loaded in %s",
+		g.First.Round(time.Millisecond), g.PromptTokens, g.Load.Round(time.Millisecond))
+	if g.Ended {
+		line += "; the model ended the text"
+	}
+	return line
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pnode/node/progress"
+	"pnode/node/weights"
+)
+
+func (e environment) importCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "import MODEL --dir FOLDER",
+		Short: "Check a model in Hugging Face's layout and make it ready to train",
+		Long: `Read a folder with config.json, model.safetensors (one or several files; f32, f16, bf16)
+and a tokenizer, check every field, tensor and value, and keep the model in FOLDER in
+chunks with checksums. Nothing that this program does not compute is passed over.
+
+"pnode train --init FOLDER" starts from it, as often as wanted, and without the folder
+that the model came from; "pnode train --init MODEL" does both in one.`,
+		Example: `  pnode import ~/gpt2 --dir ~/gpt2-imported
+  pnode train --init ~/gpt2-imported --data shards`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if dir == "" {
+				return usageError{c.CommandPath(), errors.New("--dir is missing: name a new folder")}
+			}
+			return e.withModel(c.Context(), args[0], func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` to make")
+	return c
+}
+
+func (e environment) importModel(ctx context.Context, m *weights.Model, dir string) error {
+	bar := progress.NewBar(e.stderr, isTerminal(e.stderr), "import", int64(m.Config.Layers()), time.Now)
+	err := weights.Import(ctx, m, dir, func(done, _ int) { bar.At(int64(done)) })
+	bar.Close()
+	if err != nil {
+		return err
+	}
+	if m.Words == nil {
+		fmt.Fprintf(e.stderr, "warning: %v: text cannot be turned into this model's tokens\n", m.NoWords)
+	}
+	c := m.Config
+	fmt.Fprintf(e.stdout, "%s: %.1f M parameters, %d blocks, context %d, vocabulary %d, stored as %s; train it with\n  pnode train --init %s --data shards\n",
+		dir, float64(c.Params())/1e6, c.Blocks, c.Context, c.Vocab, m.DType, dir)
+	return nil
+}

@@ -1,0 +1,113 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/node/weights"
+	"pnode/pipeline/generate"
+	"pnode/planner"
+)
+
+// ErrTokens says that a text has tokens that the model lacks.
+var ErrTokens = errors.New("infer: the tokenizer does not fit the model")
+
+// Prompt is a text to continue.
+type Prompt struct {
+	Text string
+	// Tokens is how many to add at most; a token that ends a text ends it earlier.
+	Tokens   int
+	Sampling generate.Sampling
+	// Threads to compute on; 0 is all.
+	Threads int
+	// Write gets the bytes of each token as it comes.
+	Write func([]byte) error
+}
+
+// Generated says how a text was made.
+type Generated struct {
+	PromptTokens int
+	Tokens       int
+	// Load is the time to bring the weights into memory, First until the first token was
+	// there, Rest that of all others.
+	Load, First, Rest time.Duration
+	// Ended tells that the model ended the text.
+	Ended bool
+}
+
+// PerSecond is the speed behind the first token; 0 with fewer than two.
+func (g Generated) PerSecond() float64 {
+	if g.Tokens < 2 || g.Rest <= 0 {
+		return 0
+	}
+	return float64(g.Tokens-1) / g.Rest.Seconds()
+}
+
+// Generate continues a text. The error wraps weights.ErrNoWords, ErrTokens,
+// generate.ErrBadRequest, generate.ErrBadSampling, that of Write, or the context's.
+func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err error) {
+	if m.Words == nil {
+		return g, fmt.Errorf("infer: %s: %w", m.From, m.NoWords)
+	}
+	if err := p.Sampling.Validate(); err != nil {
+		return g, err
+	}
+	tokens := m.Words.Prompt([]byte(p.Text))
+	if err := checkTokens(m, tokens); err != nil {
+		return g, err
+	}
+	device, err := cpu.New(cpu.Options{Threads: p.Threads})
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	began := time.Now()
+	gen, err := load(ctx, m, device, len(tokens)+max(p.Tokens, 0))
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, gen.Close()) }()
+	g.PromptTokens, g.Load = len(tokens), time.Since(began)
+	began = time.Now()
+	var failed error
+	_, err = gen.Generate(ctx, generate.Request{
+		Prompt: tokens, Tokens: p.Tokens, Sampling: p.Sampling,
+		Each: func(token int32) bool {
+			if g.Tokens++; g.Tokens == 1 {
+				g.First = time.Since(began)
+			}
+			if g.Ended = m.Words.IsEnd(token); !g.Ended {
+				failed = p.Write(m.Words.Bytes(token))
+			}
+			return !g.Ended && failed == nil
+		},
+	})
+	g.Rest = time.Since(began) - g.First
+	return g, errors.Join(err, failed)
+}
+
+// load brings the model into memory, with room for as many positions as are needed.
+func load(ctx context.Context, m *weights.Model, device kernels.Device, positions int) (*generate.Generator, error) {
+	return generate.New(generate.Config{
+		Device: device, Model: m.Config, Positions: min(m.Config.Context, positions),
+		Params: func(layer int) ([]byte, error) {
+			params := make([]float32, m.Config.LayerLen(layer))
+			err := m.Layer(ctx, layer, params)
+			return kernels.Float32Bytes(params), err
+		},
+	})
+}
+
+// checkTokens refuses a text with tokens behind the end of the model's vocabulary.
+func checkTokens(m *weights.Model, tokens []int32) error {
+	for _, t := range tokens {
+		if t < 0 || int(t) >= m.Config.Vocab {
+			return fmt.Errorf("%w: %s has a vocabulary of %s, its tokenizer gives %d", ErrTokens, m.From, planner.Count(m.Config.Vocab, "token"), t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pnode/checkpoint/huggingface"
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/node/dataset/tokenizer"
+	"pnode/node/weights"
+	"pnode/pipeline/generate"
+	"pnode/pipeline/model"
+)
+
+// families are small models of bytes.
+var families = map[string]model.Config{
+	"gpt2": {Vocab: 256, Context: 24, Blocks: 2, Heads: 2, Channels: 16},
+	"llama": {
+		Vocab: 256, Context: 24, Blocks: 2, Heads: 4, KVHeads: 2, Channels: 16, MLP: 24, Norm: model.RMSNorm, NormEps: 1e-6,
+		Activation: model.SwiGLU, Positions: model.RoPE, NoQKVBias: true, NoOutputBias: true, NoMLPBias: true, UntiedHead: true,
+	},
+}
+
+// open writes a random model with large parameters, so that its opinions differ, and opens it.
+func open(t testing.TB, c model.Config, files map[string][]byte) *weights.Model {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "model")
+	err := huggingface.Write(dir, huggingface.Export{Config: c, Files: files, Layer: func(layer int, dst []float32) error {
+		c.InitLayer(layer, 3, dst)
+		for i := range dst {
+			dst[i] *= 8
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := weights.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func openBytes(t testing.TB, c model.Config) *weights.Model {
+	return open(t, c, tokenizer.Bytes{}.Files())
+}
+
+// logits of all positions of a text [T,V], by the passes of training.
+func logits(t testing.TB, m *weights.Model, text []byte) [][]float32 {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	must(err)
+	defer device.Close()
+	stack, err := model.NewStack(model.StackConfig{Device: device, Model: m.Config, End: m.Config.Layers(), MicroBatch: 1, Slots: 1})
+	must(err)
+	defer stack.Close()
+	queue, err := device.NewQueue()
+	must(err)
+	defer queue.Close()
+	for l := range m.Config.Layers() {
+		params := make([]float32, m.Config.LayerLen(l))
+		must(m.Layer(t.Context(), l, params))
+		queue.Write(stack.Params(l), kernels.Float32Bytes(params))
+		must(queue.Sync())
+	}
+	tokens := make([]int32, m.Config.Context)
+	for i, b := range text {
+		tokens[i] = int32(b)
+	}
+	stack.SetTokens(queue, 0, tokens)
+	stack.Forward(queue, 0, model.Noise{})
+	all := make([][]float32, len(text))
+	for i := range all {
+		all[i] = make([]float32, m.Config.Vocab)
+		queue.Read(kernels.Float32Bytes(all[i]), stack.Logits(queue, 0, i, 1))
+		must(queue.Sync())
+	}
+	return all
+}
+
+// TestGreedyTextIsTheFullForwardsArgmax: the cache changes nothing.
+func TestGreedyTextIsTheFullForwardsArgmax(t *testing.T) {
+	for name, c := range families {
+		t.Run(name, func(t *testing.T) {
+			m, text := openBytes(t, c), []byte("Once")
+			var got []byte
+			g, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 12, Threads: 2, Write: func(b []byte) error {
+				got = append(got, b...)
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 12 {
+				rows := logits(t, m, text)
+				last, best := rows[len(rows)-1], 0
+				for i, v := range last {
+					if v > last[best] {
+						best = i
+					}
+				}
+				text = append(text, byte(best))
+			}
+			if string(got) != string(text[4:]) || g.Tokens != 12 || g.PromptTokens != 4 || g.Ended {
+				t.Errorf("%+v\n got %q\nwant %q", g, got, text[4:])
+			}
+		})
+	}
+}
+
+func TestGenerateEndsWithTheModelsEnd(t *testing.T) {
+	c := families["gpt2"]
+	files := tokenizer.Bytes{}.Files()
+	var first []byte
+	collect := func(into *[]byte) func([]byte) error {
+		return func(b []byte) error { *into = append(*into, b...); return nil }
+	}
+	m := open(t, c, files)
+	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Write: collect(&first)}); err != nil {
+		t.Fatal(err)
+	}
+	m.Words.Ends = []int32{int32(first[3])}
+	until := strings.IndexByte(string(first), first[3])
+	var second []byte
+	g, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Write: collect(&second)})
+	if err != nil || !g.Ended || string(second) != string(first[:until]) {
+		t.Errorf("%+v, %v: %q of %q", g, err, second, first)
+	}
+}
+
+func TestGenerateRefuses(t *testing.T) {
+	wordless, err := weights.Open(t.Context(), "../../checkpoint/huggingface/testdata/gpt2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wordless.Close()
+	write := func([]byte) error { return nil }
+	if _, err := Generate(t.Context(), wordless, Prompt{Text: "a", Tokens: 1, Write: write}); !errors.Is(err, weights.ErrNoWords) {
+		t.Error(err)
+	}
+	narrow := families["gpt2"]
+	narrow.Vocab = 100
+	if _, err := Generate(t.Context(), openBytes(t, narrow), Prompt{Text: "a z", Tokens: 1, Write: write}); !errors.Is(err, ErrTokens) {
+		t.Error(err)
+	}
+	m := openBytes(t, families["gpt2"])
+	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 1, Sampling: generate.Sampling{TopP: 2}, Write: write}); !errors.Is(err, generate.ErrBadSampling) {
+		t.Error(err)
+	}
+	broken := errors.New("broken pipe")
+	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 5, Write: func([]byte) error { return broken }}); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = Generate(ctx, m, Prompt{Text: "a", Tokens: 5, Write: func([]byte) error { cancel(); return nil }})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// nats is the loss of a token in float64.
+func nats(row []float32, target byte) float64 {
+	most, sum := float64(row[0]), 0.0
+	for _, v := range row {
+		most = max(most, float64(v))
+	}
+	for _, v := range row {
+		sum += math.Exp(float64(v) - most)
+	}
+	return most + math.Log(sum) - float64(row[target])
+}
+
+// TestScore compares with the logits: windows follow one another and begin anew.
+func TestScore(t *testing.T) {
+	for name, c := range families {
+		for _, window := range []int{0, 10} {
+			m := openBytes(t, c)
+			text := []byte("It is a truth universally acknowledged, that a single man")
+			s, err := NewScorer(t.Context(), m, ScoreOptions{Window: window, Threads: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := 0
+			got, err := s.Score(t.Context(), text, func(Score) { calls++ })
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if window == 0 {
+				window = c.Context
+			}
+			want := 0.0
+			for at := 0; at+1 < len(text); at += window {
+				part := text[at:min(at+window+1, len(text))]
+				for i, row := range logits(t, m, part[:len(part)-1]) {
+					want += nats(row, part[i+1])
+				}
+			}
+			n := int64(len(text) - 1)
+			if math.Abs(got.Nats-want) > 1e-4*want || got.Tokens != n || got.Bytes != n || calls != (len(text)-2)/window+1 {
+				t.Errorf("%s, window %d: %+v in %d windows, want %v nats", name, window, got, calls, want)
+			}
+			if p := math.Exp(got.Nats / float64(n)); got.Perplexity() != p || math.Abs(got.BitsPerByte()-got.NatsPerToken()/math.Ln2) > 1e-12 {
+				t.Errorf("perplexity %v, want %v", got.Perplexity(), p)
+			}
+		}
+	}
+}
+
+func TestScoreBehindAnEndOfText(t *testing.T) {
+	m := openBytes(t, families["llama"])
+	score := func() Score {
+		t.Helper()
+		s, err := NewScorer(t.Context(), m, ScoreOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		got, err := s.Score(t.Context(), []byte("abcdef"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	without := score()
+	m.Words.Ends = []int32{0}
+	if with := score(); without.Tokens != 5 || without.Bytes != 5 || with.Tokens != 6 || with.Bytes != 6 {
+		t.Errorf("%+v, behind an end %+v", without, with)
+	}
+}
+
+func TestScorerRefusesWindows(t *testing.T) {
+	m := openBytes(t, families["gpt2"])
+	for _, window := range []int{-1, 25} {
+		if _, err := NewScorer(t.Context(), m, ScoreOptions{Window: window}); !errors.Is(err, ErrWindow) {
+			t.Errorf("window %d: %v", window, err)
+		}
+	}
+}

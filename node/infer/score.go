@@ -1,0 +1,183 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/node/weights"
+	"pnode/pipeline/model"
+)
+
+// DefaultWindow bounds the windows of a model with a longer context, unless asked otherwise:
+// memory grows with it.
+const DefaultWindow = 1024
+
+// ignored is the target of a position that does not count.
+const ignored = -1
+
+// ErrWindow says that a window does not fit the model.
+var ErrWindow = errors.New("infer: bad window")
+
+// ScoreOptions say how texts are scored.
+type ScoreOptions struct {
+	// Window is how many tokens the model sees at a time; 0 is its context, up to
+	// DefaultWindow.
+	Window int
+	// Threads to compute on; 0 is all.
+	Threads int
+}
+
+// Score is how well a model predicts texts. Scores of several texts add up.
+type Score struct {
+	// Tokens is how many were predicted; Bytes what they stand for.
+	Tokens, Bytes int64
+	// Nats is the sum of the losses.
+	Nats float64
+}
+
+// Add is the score of both texts.
+func (s Score) Add(other Score) Score {
+	return Score{s.Tokens + other.Tokens, s.Bytes + other.Bytes, s.Nats + other.Nats}
+}
+
+// NatsPerToken is the mean loss.
+func (s Score) NatsPerToken() float64 { return s.Nats / float64(s.Tokens) }
+
+// Perplexity is the exponential of the mean loss.
+func (s Score) Perplexity() float64 { return math.Exp(s.NatsPerToken()) }
+
+// BitsPerByte compares models with different tokenizers.
+func (s Score) BitsPerByte() float64 { return s.Nats / math.Ln2 / float64(s.Bytes) }
+
+// Scorer is a loaded model. It belongs to one goroutine.
+type Scorer struct {
+	words  weights.Words
+	source *weights.Model
+	window int
+	length int // T of the stack, at least window
+	device kernels.Device
+	stack  *model.Stack
+	queue  kernels.Queue
+}
+
+// NewScorer loads the model, which may be closed then. The error wraps weights.ErrNoWords,
+// ErrWindow or kernels.ErrOutOfMemory.
+func NewScorer(ctx context.Context, m *weights.Model, o ScoreOptions) (*Scorer, error) {
+	if m.Words == nil {
+		return nil, fmt.Errorf("infer: %s: %w", m.From, m.NoWords)
+	}
+	if o.Window == 0 {
+		o.Window = min(m.Config.Context, DefaultWindow)
+	}
+	if o.Window < 1 || o.Window > m.Config.Context {
+		return nil, fmt.Errorf("%w: %d tokens: want 1 to %d, the model's context", ErrWindow, o.Window, m.Config.Context)
+	}
+	c := m.Config
+	if c.Positions == model.RoPE { // elsewhere the context is the length of a tensor
+		c.Context = o.Window
+	}
+	s := &Scorer{words: *m.Words, source: m, window: o.Window, length: c.Context}
+	if err := s.load(ctx, m, c, o.Threads); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, threads int) (err error) {
+	if s.device, err = cpu.New(cpu.Options{Threads: threads}); err != nil {
+		return err
+	}
+	s.stack, err = model.NewStack(model.StackConfig{
+		Device: s.device, Model: c, End: c.Layers(), MicroBatch: 1, Slots: 1,
+		Recompute: model.RecomputeBlock.Uniform(c.Layers()), // keeps least
+	})
+	if err != nil {
+		return fmt.Errorf("infer: %w", err)
+	}
+	if s.queue, err = s.device.NewQueue(); err != nil {
+		return fmt.Errorf("infer: %w", err)
+	}
+	for layer := range c.Layers() {
+		params := make([]float32, c.LayerLen(layer))
+		if err := m.Layer(ctx, layer, params); err != nil {
+			return err
+		}
+		s.queue.Write(s.stack.Params(layer), kernels.Float32Bytes(params))
+		if err := s.queue.Sync(); err != nil {
+			return fmt.Errorf("infer: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close gives the memory back.
+func (s *Scorer) Close() (err error) {
+	if s.queue != nil {
+		err = s.queue.Close()
+	}
+	if s.stack != nil {
+		s.stack.Close()
+	}
+	if s.device != nil {
+		err = errors.Join(err, s.device.Close())
+	}
+	return err
+}
+
+// Score predicts a text as one document. It is told the bytes predicted so far after every
+// window, if progress is not nil. Where nothing begins a document, the text's first token
+// only stands before the others. The error wraps ErrTokens or the context's.
+func (s *Scorer) Score(ctx context.Context, text []byte, progress func(Score)) (Score, error) {
+	begin := s.words.Begin()
+	tokens := s.words.Encode(slices.Clone(begin), text)
+	if err := checkTokens(s.source, tokens); err != nil {
+		return Score{}, err
+	}
+	var total Score
+	for at := 0; at+1 < len(tokens); at += s.window {
+		if err := ctx.Err(); err != nil {
+			return Score{}, fmt.Errorf("infer: %w", err)
+		}
+		part, err := s.predict(tokens[at:min(at+s.window+1, len(tokens))])
+		if err != nil {
+			return Score{}, fmt.Errorf("infer: %w", err)
+		}
+		total = total.Add(part)
+		if progress != nil {
+			progress(total)
+		}
+	}
+	total.Bytes = int64(len(text)) // exactly: a tokenizer may write a text in another way
+	if len(begin) == 0 && len(tokens) > 0 {
+		total.Bytes -= int64(len(s.words.Bytes(tokens[0])))
+	}
+	return total, nil
+}
+
+// predict scores all but the first of at most window+1 tokens.
+func (s *Scorer) predict(tokens []int32) (Score, error) {
+	n := len(tokens) - 1
+	inputs, targets := make([]int32, s.length), slices.Repeat([]int32{ignored}, s.length)
+	copy(inputs, tokens[:n])
+	copy(targets, tokens[1:])
+	s.stack.SetTokens(s.queue, 0, inputs)
+	s.stack.SetTargets(s.queue, 0, targets)
+	s.stack.Forward(s.queue, 0, model.Noise{})
+	s.stack.Loss(s.queue, 0)
+	losses := make([]float32, s.length)
+	s.queue.Read(kernels.Float32Bytes(losses), s.stack.Losses(0))
+	if err := s.queue.Sync(); err != nil {
+		return Score{}, err
+	}
+	score := Score{Tokens: int64(n)}
+	for i, loss := range losses[:n] {
+		score.Nats += float64(loss)
+		score.Bytes += int64(len(s.words.Bytes(tokens[i+1])))
+	}
+	return score, nil
+}

@@ -1,0 +1,187 @@
+package weights
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"pnode/checkpoint"
+	"pnode/checkpoint/safetensors"
+	"pnode/node/dataset"
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+const (
+	// importedFile is what makes a folder an imported model; it is written last.
+	importedFile = "model.json"
+	// storeDir holds the chunks.
+	storeDir = "store"
+	// pinName keeps the chunks.
+	pinName          = "weights"
+	importedVersion  = 1
+	maxImportedBytes = 4 << 20
+)
+
+// ErrBadImport says that importedFile is not what Import writes.
+var ErrBadImport = errors.New("not an imported model")
+
+// imported is the content of importedFile.
+type imported struct {
+	Version int               `json:"version"`
+	From    string            `json:"from"`
+	DType   safetensors.DType `json:"dtype"`
+	Model   model.Config      `json:"model"`
+	Init    planner.InitSpec  `json:"init"`
+}
+
+// decodeImported is strict; the error wraps ErrBadImport.
+func decodeImported(text []byte) (imported, error) {
+	var i imported
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&i)
+	if err == nil {
+		if _, end := d.Token(); end != io.EOF {
+			err = errors.New("more behind the object")
+		}
+	}
+	if err == nil && i.Version != importedVersion {
+		err = fmt.Errorf("version %d, this program reads %d", i.Version, importedVersion)
+	}
+	if err == nil && !i.DType.Converts() {
+		err = fmt.Errorf("dtype %q", i.DType)
+	}
+	if err == nil {
+		err = i.Model.Validate()
+	}
+	if err == nil {
+		err = CheckInit(i.Model, i.Init)
+	}
+	if err != nil {
+		return imported{}, fmt.Errorf("%w: %w; import the model again", ErrBadImport, err)
+	}
+	return i, nil
+}
+
+// CheckInit tells whether initial weights fit a model: each layer's size is that of its
+// parameters, without adapters, and of its chunks.
+func CheckInit(c model.Config, spec planner.InitSpec) error {
+	base := c.Base()
+	if len(spec.Layers) != base.Layers() {
+		return fmt.Errorf("weights of %d layers, the model has %d", len(spec.Layers), base.Layers())
+	}
+	for i, l := range spec.Layers {
+		size := 4 * int64(base.LayerLen(i))
+		if l.SizeBytes != size || int64(len(l.Chunks)) != (size+checkpoint.ChunkBytes-1)/checkpoint.ChunkBytes {
+			return fmt.Errorf("layer %d has %d bytes in %d chunks, its parameters have %d", i, l.SizeBytes, len(l.Chunks), size)
+		}
+	}
+	return nil
+}
+
+// Import checks all of a model and makes the folder dir of it, which must be new or empty:
+// `pnode train --init` starts from it, without the folder that the model came from.
+func Import(ctx context.Context, m *Model, dir string, progress func(done, total int)) error {
+	if err := importInto(ctx, m, dir, progress); err != nil {
+		return fmt.Errorf("weights: import into %s: %w", dir, err)
+	}
+	return nil
+}
+
+func importInto(ctx context.Context, m *Model, dir string, progress func(done, total int)) (err error) {
+	made, err := emptyDir(dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, storeDir)))
+		if made {
+			err = errors.Join(err, os.Remove(dir))
+		}
+	}()
+	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{})
+	if err != nil {
+		return err
+	}
+	spec, err := m.Store(ctx, store.PutChunk, progress)
+	if err == nil {
+		err = store.Pin(pinName, spec.AllChunks())
+	}
+	if err := errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(imported{Version: importedVersion, From: m.From, DType: m.DType, Model: m.Config, Init: spec}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeSynced(filepath.Join(dir, importedFile), append(text, '\n'))
+}
+
+// emptyDir makes a folder; it may be there when nothing is in it.
+func emptyDir(dir string) (made bool, err error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return true, os.MkdirAll(dir, 0o700)
+	case err != nil:
+		return false, err
+	case len(entries) > 0:
+		return false, fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, entries[0].Name())
+	}
+	return false, nil
+}
+
+// writeSynced makes a file, complete or not at all.
+func writeSynced(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func openImported(ctx context.Context, dir string) (*Model, error) {
+	fail := func(err error) (*Model, error) { return nil, fmt.Errorf("weights: open %s: %w", dir, err) }
+	f, err := os.Open(filepath.Join(dir, importedFile))
+	if err != nil {
+		return fail(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxImportedBytes)) // a cut one is no JSON
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fail(err)
+	}
+	i, err := decodeImported(text)
+	if err != nil {
+		return fail(fmt.Errorf("%s: %w", importedFile, err))
+	}
+	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{MustExist: true})
+	if err != nil {
+		return fail(err)
+	}
+	shelf := Shelf{store}
+	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, layer: shelf.reader(i.Model, i.Init.Layers), close: shelf.Close}
+	if m.Files, err = readFiles(ctx, shelf, i.Init.Files); err != nil {
+		return fail(errors.Join(err, shelf.Close()))
+	}
+	m.Words, m.NoWords = wordsOf(m.Files, m.Config.Vocab)
+	return m, nil
+}
+
+var _ dataset.ChunkSource = Shelf{}

@@ -1,0 +1,110 @@
+package weights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"pnode/checkpoint/huggingface"
+	"pnode/checkpoint/safetensors"
+	"pnode/node/dataset/tokenizer"
+	"pnode/pipeline/model"
+)
+
+// ErrNoModel says that a folder holds no weights.
+var ErrNoModel = errors.New("no model")
+
+// Model is weights at rest. It belongs to one goroutine.
+type Model struct {
+	// From says what it is, for people: `step 300 of run abc`.
+	From string
+	// Config is without adapters.
+	Config model.Config
+	// Words are missing where nothing describes the tokens; then NoWords says why.
+	Words   *Words
+	NoWords error
+	// Files belong to the model beside its weights, by name: the tokenizer's, and the
+	// config.json it came with.
+	Files map[string][]byte
+	// DType is the type of an export that changes no value.
+	DType safetensors.DType
+	// Warnings are sentences about what was passed over, such as a damaged checkpoint.
+	Warnings []string
+
+	layer func(ctx context.Context, layer int, dst []float32) error
+	close func() error
+}
+
+// Layer fills dst, [LayerLen] of Config, with a layer's parameters.
+func (m *Model) Layer(ctx context.Context, layer int, dst []float32) error {
+	if layer < 0 || layer >= m.Config.Layers() || len(dst) != m.Config.LayerLen(layer) {
+		return fmt.Errorf("weights: read layer %d of %d into %d elements", layer, m.Config.Layers(), len(dst))
+	}
+	if err := m.layer(ctx, layer, dst); err != nil {
+		return fmt.Errorf("weights: read %s: layer %d: %w", m.From, layer, err)
+	}
+	return nil
+}
+
+// Close closes the files. What was read stays valid.
+func (m *Model) Close() error { return m.close() }
+
+// configFile is in every folder in Hugging Face's layout.
+const configFile = "config.json"
+
+// Kind tells what Open would read in a folder.
+type Kind int
+
+// The kinds of folders.
+const (
+	Nothing Kind = iota
+	HuggingFace
+	Imported
+)
+
+// KindOf looks at a folder.
+func KindOf(dir string) Kind {
+	switch {
+	case regular(filepath.Join(dir, importedFile)):
+		return Imported
+	case regular(filepath.Join(dir, configFile)):
+		return HuggingFace
+	}
+	return Nothing
+}
+
+func regular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Open opens a folder in Hugging Face's layout or one that Import made. The error wraps
+// ErrNoModel, or is that of the folder's reader.
+func Open(ctx context.Context, dir string) (*Model, error) {
+	switch KindOf(dir) {
+	case Imported:
+		return openImported(ctx, dir)
+	case HuggingFace:
+		return openHuggingFace(dir)
+	}
+	return nil, fmt.Errorf("weights: %w in %s: it has neither %s with model.safetensors nor %s", ErrNoModel, dir, configFile, importedFile)
+}
+
+func openHuggingFace(dir string) (*Model, error) {
+	f, err := huggingface.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := f.Files(tokenizer.Files)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m := &Model{
+		From: "the model in " + dir, Config: f.Config(), Files: files, DType: f.DType(), close: f.Close,
+		layer: func(_ context.Context, layer int, dst []float32) error { return f.Layer(layer, dst) },
+	}
+	m.Words, m.NoWords = wordsOf(files, m.Config.Vocab)
+	return m, nil
+}

@@ -1,0 +1,73 @@
+package weights
+
+import (
+	"context"
+	"fmt"
+
+	"pnode/checkpoint/safetensors"
+	"pnode/node/dataset"
+	"pnode/node/dataset/shard"
+	"pnode/node/dataset/tokenizer"
+	"pnode/planner"
+)
+
+// OfRun opens the newest whole checkpoint of a run on a shelf, which the model closes; it
+// stays open on an error. The error wraps ErrNoModel when there is no such checkpoint.
+func OfRun(ctx context.Context, shelf Shelf, spec planner.RunSpec) (*Model, error) {
+	manifest, warnings, err := shelf.newest(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{
+		From: fmt.Sprintf("step %d of run %s", manifest.Step, spec.Run), Config: spec.Model.Base(),
+		DType: safetensors.F32, Warnings: warnings,
+		layer: shelf.reader(spec.Model, stored(manifest)), close: shelf.Close,
+	}
+	if m.Files, err = runFiles(ctx, shelf, spec); err != nil {
+		return nil, err
+	}
+	m.Words, m.NoWords = runWords(ctx, shelf, spec, m.Files)
+	return m, nil
+}
+
+// runFiles are the files of the model that the run started from, or those of its data's
+// tokenizer.
+func runFiles(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec) (map[string][]byte, error) {
+	switch {
+	case spec.Init != nil && len(spec.Init.Files) > 0:
+		return readFiles(ctx, src, spec.Init.Files)
+	case spec.Data.Tokens != nil && len(spec.Data.Tokens.Files) > 0:
+		return readFiles(ctx, src, spec.Data.Tokens.Files)
+	case shard.IsBytes(spec.Data):
+		return tokenizer.Bytes{}.Files(), nil
+	}
+	return map[string][]byte{}, nil
+}
+
+func readFiles(ctx context.Context, src dataset.ChunkSource, files []planner.DataFile) (map[string][]byte, error) {
+	contents := map[string][]byte{}
+	for _, f := range files {
+		content, err := dataset.ReadFile(ctx, src, f)
+		if err != nil {
+			return nil, err
+		}
+		contents[f.Name] = content
+	}
+	return contents, nil
+}
+
+// runWords are those of the model that the run started from, or those of its data.
+func runWords(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec, files map[string][]byte) (*Words, error) {
+	if spec.Init != nil {
+		return wordsOf(files, spec.Model.Vocab)
+	}
+	t, err := shard.OpenTokenizer(ctx, src, spec.Data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoWords, err)
+	}
+	w := &Words{Tokenizer: t}
+	if end := spec.Data.EndOfText(); end != planner.NoToken {
+		w.Ends = []int32{end}
+	}
+	return w, nil
+}

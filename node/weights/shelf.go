@@ -1,0 +1,147 @@
+package weights
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/checkpoint"
+	"pnode/kernels"
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// Shelf reads chunks out of the first store that has them whole.
+type Shelf []*checkpoint.Store
+
+// Chunk implements dataset.ChunkSource.
+func (s Shelf) Chunk(ctx context.Context, h planner.Hash) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	errs := []error{fmt.Errorf("chunk %s: %w", h, checkpoint.ErrNotFound)}
+	for _, store := range s {
+		chunk, err := store.Chunk(h)
+		if err == nil {
+			return chunk, nil
+		}
+		if !errors.Is(err, checkpoint.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// Close closes the stores.
+func (s Shelf) Close() error {
+	var errs []error
+	for _, store := range s {
+		errs = append(errs, store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// params fills dst with the parameters in front of a layer's state. What lies behind them,
+// the optimizer's moments, is not read.
+func (s Shelf) params(ctx context.Context, l planner.LayerInit, dst []float32) error {
+	rest := kernels.Float32Bytes(dst)
+	if l.SizeBytes < int64(len(rest)) {
+		return fmt.Errorf("%w: %d bytes are stored, the parameters have %d", checkpoint.ErrCorrupt, l.SizeBytes, len(rest))
+	}
+	for _, h := range l.Chunks {
+		if len(rest) == 0 {
+			return nil
+		}
+		chunk, err := s.Chunk(ctx, h)
+		if err != nil {
+			return err
+		}
+		rest = rest[copy(rest, chunk):]
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%w: the chunks end %d bytes before the parameters do", checkpoint.ErrCorrupt, len(rest))
+	}
+	return nil
+}
+
+// newest finds the newest checkpoint of a run whose parameters are all here and whole, and
+// says what is wrong with newer ones. The error wraps ErrNoModel when there is none.
+func (s Shelf) newest(ctx context.Context, spec planner.RunSpec) (checkpoint.Manifest, []string, error) {
+	manifests, err := s.manifests()
+	if err != nil {
+		return checkpoint.Manifest{}, nil, err
+	}
+	var warnings []string
+	for _, m := range manifests {
+		err := s.verify(ctx, spec, m)
+		switch {
+		case err == nil:
+			return m, warnings, nil
+		case ctx.Err() != nil:
+			return m, nil, err
+		}
+		warnings = append(warnings, fmt.Sprintf("the checkpoint of step %d is not whole here: %v", m.Step, err))
+	}
+	why := errors.New("nothing has been saved yet: let it train on to its first checkpoint")
+	if len(warnings) > 0 {
+		why = errors.New(warnings[0] + "; bring the other nodes' folders here, or generate where they are")
+	}
+	return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: %w", ErrNoModel, spec.Run, why)
+}
+
+// manifests are those of all stores, newest first, each once.
+func (s Shelf) manifests() ([]checkpoint.Manifest, error) {
+	var all []checkpoint.Manifest
+	for _, store := range s {
+		list, err := store.Manifests()
+		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	slices.SortStableFunc(all, func(a, b checkpoint.Manifest) int {
+		return cmp.Or(cmp.Compare(b.Step, a.Step), cmp.Compare(b.Generation, a.Generation))
+	})
+	return slices.CompactFunc(all, func(a, b checkpoint.Manifest) bool { return bytes.Equal(a.Encode(), b.Encode()) }), nil
+}
+
+// verify reads all parameters of a checkpoint.
+func (s Shelf) verify(ctx context.Context, spec planner.RunSpec, m checkpoint.Manifest) error {
+	if len(m.Layers) != spec.Model.Layers() {
+		return fmt.Errorf("%w: it has %d layers of %d", checkpoint.ErrCorrupt, len(m.Layers), spec.Model.Layers())
+	}
+	for i, l := range stored(m) {
+		buf := make([]float32, spec.Model.LayerLen(i))
+		if err := s.params(ctx, l, buf); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// stored are the layers of a checkpoint; Manifests have them in order.
+func stored(m checkpoint.Manifest) []planner.LayerInit {
+	var layers []planner.LayerInit
+	for _, l := range m.Layers {
+		layers = append(layers, planner.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
+	}
+	return layers
+}
+
+// reader reads a model whose layers are stored as c says, adapters worked in.
+func (s Shelf) reader(c model.Config, layers []planner.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
+	return func(ctx context.Context, layer int, dst []float32) error {
+		if !c.LoRA.On() {
+			return s.params(ctx, layers[layer], dst)
+		}
+		whole := make([]float32, c.LayerLen(layer))
+		if err := s.params(ctx, layers[layer], whole); err != nil {
+			return err
+		}
+		copy(dst, c.Merge(layer, whole))
+		return nil
+	}
+}

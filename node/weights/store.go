@@ -1,0 +1,70 @@
+package weights
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"pnode/kernels"
+	"pnode/node/dataset"
+	"pnode/planner"
+)
+
+// ErrNotFinite says that a parameter is infinite or no number.
+var ErrNotFinite = errors.New("not a finite number")
+
+// Store puts parameters and files into chunks, as a run starts from them. put must not keep
+// the slice; progress, if not nil, is told the layers that are done. The error wraps
+// ErrNotFinite for a model that cannot be trained.
+func (m *Model) Store(ctx context.Context, put func([]byte) (planner.Hash, error), progress func(done, total int)) (planner.InitSpec, error) {
+	var spec planner.InitSpec
+	total := m.Config.Layers()
+	for layer := range total {
+		l, err := m.storeLayer(ctx, layer, put)
+		if err != nil {
+			return planner.InitSpec{}, err
+		}
+		spec.Layers = append(spec.Layers, l)
+		if progress != nil {
+			progress(layer+1, total)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		f, err := dataset.StoreFile(ctx, put, name, bytes.NewReader(m.Files[name]))
+		if err != nil {
+			return planner.InitSpec{}, err
+		}
+		spec.Files = append(spec.Files, f)
+	}
+	return spec, nil
+}
+
+func (m *Model) storeLayer(ctx context.Context, layer int, put func([]byte) (planner.Hash, error)) (l planner.LayerInit, err error) {
+	params := make([]float32, m.Config.LayerLen(layer))
+	if err := m.Layer(ctx, layer, params); err != nil {
+		return l, err
+	}
+	if err := m.checkFinite(layer, params); err != nil {
+		return l, err
+	}
+	l.Chunks, l.SizeBytes, err = dataset.StoreChunks(ctx, put, func(w io.Writer) error {
+		_, err := w.Write(kernels.Float32Bytes(params))
+		return err
+	})
+	return l, err
+}
+
+func (m *Model) checkFinite(layer int, params []float32) error {
+	for _, t := range m.Config.LayerTensors(layer) {
+		for i, v := range params[t.Off : t.Off+t.Len()] {
+			if v-v != 0 { // also for what is no number
+				return fmt.Errorf("weights: %s: element %d of tensor %s is %v: %w", m.From, i, t.Name, v, ErrNotFinite)
+			}
+		}
+	}
+	return nil
+}

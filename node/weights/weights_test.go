@@ -1,0 +1,257 @@
+package weights
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/checkpoint"
+	"pnode/checkpoint/huggingface"
+	"pnode/checkpoint/safetensors"
+	"pnode/node/dataset/tokenizer"
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// references are models that Python's transformers saved.
+const references = "../../checkpoint/huggingface/testdata"
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func open(t testing.TB, dir string) *Model {
+	t.Helper()
+	m := must[*Model](t)(Open(t.Context(), dir))
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// write makes a folder in Hugging Face's layout with a random model whose tokens are bytes;
+// spoil may change a layer.
+func write(t testing.TB, c model.Config, spoil func(layer int, params []float32)) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "model")
+	err := huggingface.Write(dir, huggingface.Export{
+		Config: c, Files: tokenizer.Bytes{}.Files(),
+		Layer: func(layer int, dst []float32) error {
+			c.InitLayer(layer, 7, dst)
+			spoil(layer, dst)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func unspoiled(int, []float32) {}
+
+var byteModel = model.Config{Vocab: 256, Context: 16, Blocks: 2, Heads: 2, Channels: 16}
+
+// tensors are the bytes of all tensors of a folder by name.
+func tensors(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	set := must[*safetensors.Set](t)(safetensors.OpenSet(dir, "model"))
+	defer set.Close()
+	all := map[string][]byte{}
+	for _, tensor := range set.Tensors() {
+		file := must[*safetensors.File](t)(set.File(tensor.Name))
+		all[tensor.Name] = must[[]byte](t)(io.ReadAll(must[*io.SectionReader](t)(file.Bytes(tensor.Name))))
+	}
+	return all
+}
+
+// TestImportAndExportKeepEveryByte: into chunks and out again.
+func TestImportAndExportKeepEveryByte(t *testing.T) {
+	for _, name := range []string{"gpt2", "gpt2-untied", "llama", "llama-linear", "llama-scaled", "mistral", "qwen2"} {
+		t.Run(name, func(t *testing.T) {
+			source, imported, out := filepath.Join(references, name), filepath.Join(t.TempDir(), "imported"), filepath.Join(t.TempDir(), "out")
+			done := 0
+			if err := Import(t.Context(), open(t, source), imported, func(n, _ int) { done = n }); err != nil {
+				t.Fatal(err)
+			}
+			m := open(t, imported)
+			if done != m.Config.Layers() || m.Config != open(t, source).Config {
+				t.Errorf("%d layers, %+v", done, m.Config)
+			}
+			dtype := must[safetensors.DType](t)(m.Export(t.Context(), out, ExportOptions{}))
+			if dtype != open(t, source).DType {
+				t.Errorf("exported as %s", dtype)
+			}
+			want, got := tensors(t, source), tensors(t, out)
+			for name, bytesOf := range want {
+				if !bytes.Equal(bytesOf, got[name]) {
+					t.Errorf("%s differs", name)
+				}
+			}
+			if len(got) != len(want) || len(want) == 0 {
+				t.Errorf("%d tensors, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	used := t.TempDir()
+	if err := os.WriteFile(filepath.Join(used, "mine.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sound := write(t, byteModel, unspoiled)
+	infinite := write(t, byteModel, func(layer int, params []float32) {
+		if layer == 1 {
+			params[3] = float32(math.Inf(1))
+		}
+	})
+	for _, tt := range []struct {
+		name, source, dir, want string
+		is                      error
+	}{
+		{"a value", infinite, filepath.Join(t.TempDir(), "new"), "element 3 of tensor h.0.ln_1.weight is +Inf", ErrNotFinite},
+		{"a used folder", sound, used, "holds mine.txt; name a new or an empty one", os.ErrExist},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := Import(t.Context(), open(t, tt.source), tt.dir, nil)
+			if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("want %q: %v", tt.want, err)
+			}
+			if KindOf(tt.dir) != Nothing {
+				t.Error("it looks like a model all the same")
+			}
+		})
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := filepath.Join(t.TempDir(), "cancelled")
+	if err := Import(cancelled, open(t, sound), dir, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a cancelled import leaves its folder: %v", err)
+	}
+}
+
+func TestExportRefusesWhatF16CannotHold(t *testing.T) {
+	large := write(t, byteModel, func(layer int, params []float32) {
+		if layer == 0 {
+			params[5] = -70000
+		}
+	})
+	m, out := open(t, large), filepath.Join(t.TempDir(), "out")
+	if _, err := m.Export(t.Context(), out, ExportOptions{DType: "f16"}); !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), "element 5 of tensor wte.weight is -70000") {
+		t.Error(err)
+	}
+	if KindOf(out) != Nothing {
+		t.Error("half an export is left")
+	}
+	if _, err := m.Export(t.Context(), out, ExportOptions{DType: "bf16"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Export(t.Context(), out, ExportOptions{DType: "i8"}); err == nil {
+		t.Error("i8 is accepted")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	empty := t.TempDir()
+	if _, err := Open(t.Context(), empty); !errors.Is(err, ErrNoModel) {
+		t.Error(err)
+	}
+	dir := filepath.Join(t.TempDir(), "imported")
+	if err := Import(t.Context(), open(t, write(t, byteModel, unspoiled)), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	chunks := must[[]string](t)(filepath.Glob(filepath.Join(dir, storeDir, "chunks", "*", "*")))
+	for _, chunk := range chunks {
+		if err := os.WriteFile(chunk, []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := Open(t.Context(), dir); !errors.Is(err, checkpoint.ErrCorrupt) {
+		t.Errorf("%v, %v", m, err)
+	}
+}
+
+func TestWords(t *testing.T) {
+	bytesModel := open(t, write(t, byteModel, unspoiled))
+	if w := bytesModel.Words; w == nil || w.Hash() != (tokenizer.Bytes{}).Hash() || !slices.Equal(w.Prompt(nil), []int32{'\n'}) {
+		t.Errorf("%+v, %v", w, bytesModel.NoWords)
+	}
+	if m := open(t, filepath.Join(references, "gpt2")); m.Words != nil || !errors.Is(m.NoWords, ErrNoWords) {
+		t.Errorf("%+v, %v", m.Words, m.NoWords)
+	}
+	for _, tt := range []struct {
+		config string
+		want   []int32
+	}{
+		{`{"eos_token_id": 3}`, []int32{3}},
+		{`{"eos_token_id": [4, 999, 5]}`, []int32{4, 5}},
+		{`{"eos_token_id": null}`, nil},
+		{`{"eos_token_id": 300}`, nil},
+		{`{}`, nil},
+		{`damaged`, nil},
+	} {
+		if got := ends(map[string][]byte{configFile: []byte(tt.config)}, 256); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.config, got, tt.want)
+		}
+	}
+}
+
+func TestCheckInit(t *testing.T) {
+	fits := func() planner.InitSpec {
+		var spec planner.InitSpec
+		for l := range byteModel.Layers() {
+			spec.Layers = append(spec.Layers, planner.LayerInit{SizeBytes: 4 * int64(byteModel.LayerLen(l)), Chunks: make([]planner.Hash, 1)})
+		}
+		return spec
+	}
+	if err := CheckInit(byteModel, fits()); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*planner.InitSpec){
+		"a layer too few": func(s *planner.InitSpec) { s.Layers = s.Layers[1:] },
+		"a size":          func(s *planner.InitSpec) { s.Layers[1].SizeBytes-- },
+		"a chunk more":    func(s *planner.InitSpec) { s.Layers[0].Chunks = make([]planner.Hash, 2) },
+	} {
+		spec := fits()
+		spoil(&spec)
+		if CheckInit(byteModel, spec) == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func FuzzImported(f *testing.F) {
+	f.Add([]byte(`{"version":1,"dtype":"F32","model":{"vocab":256},"init":{"layers":[]}}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		i, err := decodeImported(text)
+		if err != nil {
+			if !errors.Is(err, ErrBadImport) {
+				t.Error(err)
+			}
+			return
+		}
+		if err := CheckInit(i.Model, i.Init); err != nil {
+			t.Error(err)
+		}
+	})
+}
