@@ -158,10 +158,8 @@ func (l *leader) weigh(state consensus.State) string {
 // planInput is the planner's input for the generation after the current one. An asked
 // number of replicas or stages yields when there are fewer nodes: the run goes on.
 func planInput(state consensus.State) planner.Input {
-	in := planner.Input{
-		Run: *state.Run, Costs: state.Run.Model.Costs(state.Run.Train.MicroBatch),
-		Start: state.Checkpoint.Step, Generation: state.Plan.Generation + 1,
-	}
+	in := PlanInput(*state.Run)
+	in.Start, in.Generation = state.Checkpoint.Step, state.Plan.Generation+1
 	if state.Plan.Generation != 0 {
 		previous := state.Plan
 		in.Previous = &previous

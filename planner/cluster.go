@@ -37,7 +37,7 @@ type cluster struct {
 	params, fixed, saved []int64
 	boundary             []int64 // by layer
 	slotBytes            int64   // of each micro-batch in flight, whatever the layers
-	passBytes            int64   // of each stage, whatever the layers and the slots
+	passBytes            int64   // of each stage, whatever the layers and the slots, with the node's own
 	unusable             []Reason
 	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
 	held  map[peerLayer]bool
@@ -88,6 +88,7 @@ func (c *cluster) sumLayers() {
 	n := len(c.in.Costs)
 	c.params, c.fixed, c.saved = make([]int64, n+1), make([]int64, n+1), make([]int64, n+1)
 	c.boundary = make([]int64, n)
+	var pass int64
 	for l, k := range c.in.Costs {
 		c.params[l+1] = c.params[l] + k.ParamBytes
 		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes
@@ -96,8 +97,29 @@ func (c *cluster) sumLayers() {
 		// A slot also holds the stage's input, and the gradients of input and output.
 		c.slotBytes = max(c.slotBytes, 3*k.BoundaryBytes)
 		// The passes of all layers share what one needs, and two gradients of the stream.
-		c.passBytes = max(c.passBytes, k.PassBytes+2*k.BoundaryBytes)
+		pass = max(pass, k.PassBytes+2*k.BoundaryBytes)
 	}
+	c.passBytes = max(0, c.in.NodeBytes) + pass
+}
+
+// fixedFor are the prefixes of what layers take in a pipeline of so many stages. One stage
+// alone has both ends of a tied embedding and holds it, with its moments, once.
+func (c *cluster) fixedFor(stages int) []int64 {
+	if stages > 1 {
+		return c.fixed
+	}
+	whole := slices.Clone(c.fixed)
+	whole[c.layers()] = c.fixedIn(0, c.layers())
+	return whole
+}
+
+// fixedIn is what the layers [first,end) of one stage take.
+func (c *cluster) fixedIn(first, end int) int64 {
+	fixed := c.fixed[end] - c.fixed[first]
+	if first == 0 && end == c.layers() {
+		fixed -= (trainingBytes - 1) * 4 * int64(c.in.Run.Model.TiedGradLen())
+	}
+	return fixed
 }
 
 // addDevices adds a member's measured devices, or the reason why it has none.

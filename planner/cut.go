@@ -51,7 +51,7 @@ const relaxUpTo = 64
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 	n := len(units)
 	t := cutter{c: c, units: units, micros: micros}
-	t.problem = partition.Problem{Fixed: c.fixed, Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
+	t.problem = partition.Problem{Fixed: c.fixedFor(n), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
 	for i, u := range units {
 		t.problem.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free}
 		if i < n-1 {
@@ -141,7 +141,7 @@ func (c *cluster) newPipe(units, ends []int) (*pipe, error) {
 	for s, u := range units {
 		first, end := p.layers(s)
 		if p.caps[s] < 1 {
-			need := c.fixed[end] - c.fixed[first] + c.saved[end] - c.saved[first] + c.slotBytes
+			need := c.fixedIn(first, end) + c.saved[end] - c.saved[first] + c.slotBytes
 			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.units[u].free}
 		}
 	}
@@ -174,7 +174,7 @@ func (c *cluster) timePipe(units, ends []int) *pipe {
 // inFlightCap is how many micro-batches a unit can keep with those layers. Where all of
 // the step's fit, there is no cap.
 func (c *cluster) inFlightCap(u, first, end int) int {
-	room := c.units[u].free - (c.fixed[end] - c.fixed[first])
+	room := c.units[u].free - c.fixedIn(first, end)
 	each := c.saved[end] - c.saved[first] + c.slotBytes
 	if room < each {
 		return 0

@@ -108,7 +108,7 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 		for s, u := range p.units {
 			first, end := p.layers(s)
 			warmup := min(p.warmups[s], k.shares[r]-1)
-			need := c.fixed[end] - c.fixed[first] + int64(warmup+1)*(c.saved[end]-c.saved[first]+c.slotBytes)
+			need := c.fixedIn(first, end) + int64(warmup+1)*(c.saved[end]-c.saved[first]+c.slotBytes)
 			out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
 				r, s, c.name(u), first, end, duration(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, size(need+c.passBytes), size(c.units[u].free+c.passBytes))})
 		}

@@ -29,7 +29,9 @@ type Member struct {
 type Input struct {
 	Run RunSpec
 	// Costs are the model's layers for one micro-batch.
-	Costs      []model.LayerCost
+	Costs []model.LayerCost
+	// NodeBytes is what a node's process takes of the memory besides its stages.
+	NodeBytes  int64
 	Members    []Member
 	Start      Step
 	Generation Generation

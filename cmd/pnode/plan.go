@@ -58,7 +58,7 @@ func (e environment) plan(cfg config.Config, nodes int, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	in := planner.Input{Run: spec, Costs: spec.Model.Costs(spec.Train.MicroBatch), Generation: 1}
+	in := node.PlanInput(spec)
 	for i := range nodes {
 		in.Members = append(in.Members, planner.Member{Peer: planner.PeerID(fmt.Sprintf("node-%d", i)), Profile: profile})
 	}

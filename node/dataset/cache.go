@@ -10,6 +10,9 @@ import (
 // into or the next pool begins with.
 const cacheChunks = poolChunks + 4
 
+// CacheBytes is how much of a text a Dataset keeps in memory at most.
+const CacheBytes = cacheChunks * ChunkBytes
+
 // chunkCache keeps the chunks used last. A chunk that several goroutines want is loaded
 // once.
 type chunkCache struct {
