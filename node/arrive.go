@@ -75,6 +75,9 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if n.data, err = n.openText(ctx, state); err != nil {
 		return err
 	}
+	if err := n.openInit(ctx, state); err != nil {
+		return err
+	}
 	if err := saveRun(n.dir, *state.Run); err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@
 //
 // machine.go holds the table of phases: joining -> profiling -> waiting -> loading ->
 // training, draining on the way out, stopped at the end. start.go brings a node up (Train
-// begins or resumes a run, Join enters one), arrive.go takes it into the roster, loop.go
+// begins or resumes a run, Join enters one), initial.go and text.go bring what a new run
+// starts from into chunks, arrive.go takes it into the roster, loop.go
 // follows the replicated state from then on, exit.go is the pure rule of the way out and
 // leave.go carries it out.
 //

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -81,9 +82,10 @@ func (k *keeper) copyTo(ctx context.Context, holder planner.PeerID, r copyReques
 	return k.copier(ctx, holder, r)
 }
 
-// Load reads a layer's state at the plan's start step, fetching what is not here.
+// Load reads a layer's state at the plan's start step, or the weights that the run starts
+// from, fetching what is not here.
 func (k planKeeper) Load(ctx context.Context, layer int, dst io.Writer) error {
-	layers, err := k.checkpointAt(k.plan.Start)
+	layers, err := k.layersAt(k.plan.Start)
 	if err != nil {
 		return err
 	}
@@ -107,6 +109,22 @@ func (k *keeper) stream(ctx context.Context, l consensus.LayerRef, dst io.Writer
 		return fmt.Errorf("node: state of layer %d: %w", l.Layer, err)
 	}
 	return k.store.ReadLayer(ctx, l.Chunks, dst)
+}
+
+// layersAt finds the layers at a step; those of step 0 are what the run starts from.
+func (k *keeper) layersAt(step planner.Step) ([]consensus.LayerRef, error) {
+	if step > 0 {
+		return k.checkpointAt(step)
+	}
+	run := k.log.State().Run
+	if run == nil || run.Init == nil {
+		return nil, errors.New("node: the run starts from no weights")
+	}
+	var layers []consensus.LayerRef
+	for i, l := range run.Init.Layers {
+		layers = append(layers, consensus.LayerRef{Layer: i, SizeBytes: l.SizeBytes, Chunks: l.Chunks})
+	}
+	return layers, nil
 }
 
 // checkpointAt finds the layers saved at a step: in the replicated state, or in a local
@@ -146,6 +164,9 @@ func (k *keeper) committed(run planner.RunID, c consensus.Checkpoint, keep int) 
 				return err
 			}
 		}
+	}
+	if err := k.store.Unpin(initPin); err != nil { // from now on a checkpoint is what is gone back to
+		return err
 	}
 	if err := k.store.Retain(keep); err != nil {
 		return err

@@ -18,7 +18,11 @@ func TestLedgerOfAFolder(t *testing.T) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	data := planner.DataSpec{Chunks: make([]planner.Hash, 1), SizeBytes: 1 << 20, HeldOutPermille: 50}
-	run, err := config.Default().RunSpec(data, "r")
+	model, err := config.Default().Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := config.Default().RunSpec(model, data, "r")
 	if err != nil {
 		t.Fatal(err)
 	}

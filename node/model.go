@@ -62,7 +62,7 @@ func openRun(ctx context.Context, dirs []string, log *slog.Logger) (_ *weights.M
 		shelf, spec = append(shelf, store), run
 	}
 	if len(shelf) == 0 {
-		return nil, fmt.Errorf("node: %w in %s: the node there has never begun to train", weights.ErrNoModel, dirs[0])
+		return nil, fmt.Errorf("node: %w in %s: no node there has begun to train; go on with the run with `pnode train --resume`", weights.ErrNoModel, dirs[0])
 	}
 	return weights.OfRun(ctx, shelf, spec)
 }

@@ -13,6 +13,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/config"
+	"pnode/node/weights"
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
@@ -56,6 +57,9 @@ func Train(ctx context.Context, cfg config.Config, out Output) error {
 
 // begin founds a run: its text into chunks, its keys, its specification into a new log.
 func begin(ctx context.Context, cfg config.Config, out Output) error {
+	if weights.KindOf(cfg.Dir) != weights.Nothing {
+		return fmt.Errorf("node: %s holds a model: name another folder for the run with --dir", cfg.Dir)
+	}
 	o := opening{dir: cfg.Dir, threads: cfg.Threads, founder: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
@@ -103,15 +107,8 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 // the folder hold a run.
 func (o *opening) found(ctx context.Context, cfg config.Config, out Output) (planner.RunSpec, error) {
 	run := planner.RunID(strings.ToLower(rand.Text()[:16]))
-	data, err := importText(ctx, o.store, cfg, out)
+	spec, err := o.specify(ctx, cfg, run, out)
 	if err != nil {
-		return planner.RunSpec{}, err
-	}
-	spec, err := cfg.RunSpec(data, run)
-	if err != nil {
-		return planner.RunSpec{}, err
-	}
-	if err := checkText(spec); err != nil {
 		return planner.RunSpec{}, err
 	}
 	if o.owner, err = swarm.CreateOwner(o.dir); err != nil {
@@ -123,6 +120,29 @@ func (o *opening) found(ctx context.Context, cfg config.Config, out Output) (pla
 	}
 	o.seat = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: cfg.Listen}
 	return spec, o.seat.save(o.dir)
+}
+
+// specify brings text and weights into chunks and says what the run is.
+func (o *opening) specify(ctx context.Context, cfg config.Config, run planner.RunID, out Output) (spec planner.RunSpec, err error) {
+	from, err := openOrigin(ctx, cfg)
+	if err != nil {
+		return spec, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	data, err := importText(ctx, o.store, textSource{cfg, from, o.dir}, out)
+	if err != nil {
+		return spec, err
+	}
+	if spec, err = cfg.RunSpec(from.modelFor(data, out), data, run); err != nil {
+		return spec, err
+	}
+	if err := checkText(spec); err != nil {
+		return spec, err
+	}
+	if from.weights != nil {
+		spec.Init, err = importWeights(ctx, o.store, from.weights, out)
+	}
+	return spec, err
 }
 
 // reentry is how a node that has been in a run before comes back.

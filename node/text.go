@@ -12,6 +12,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/tokenizer"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -29,16 +30,23 @@ const (
 	mirrorRetry = 30 * time.Second
 )
 
-// importText brings the text or the token shards named by cfg, or the Go toolchain's
-// source, into chunks.
-func importText(ctx context.Context, store *checkpoint.Store, cfg config.Config, out Output) (planner.DataSpec, error) {
+// textSource is where a new run's text comes from, and for which model.
+type textSource struct {
+	config.Config
+	from origin
+	dir  string // for what is made on the way
+}
+
+// importText brings the text or the token shards named by the settings, or the Go
+// toolchain's source, into chunks.
+func importText(ctx context.Context, store *checkpoint.Store, source textSource, out Output) (planner.DataSpec, error) {
 	writing := store.Begin()
 	defer writing.Abort()
-	bring := importFiles
-	if slices.ContainsFunc(cfg.Data, shard.IsFolder) {
-		bring = importShards
+	bring, err := source.way(out)
+	if err != nil {
+		return planner.DataSpec{}, err
 	}
-	spec, notice, err := bring(ctx, cfg, writing.PutChunk)
+	spec, notice, err := bring(ctx, source, writing.PutChunk)
 	if err != nil {
 		return planner.DataSpec{}, err
 	}
@@ -53,7 +61,25 @@ func importText(ctx context.Context, store *checkpoint.Store, cfg config.Config,
 // put stores a chunk.
 type put = func([]byte) (planner.Hash, error)
 
-func importFiles(ctx context.Context, cfg config.Config, put put) (planner.DataSpec, string, error) {
+// way is how the text gets into chunks: token shards as they are; text as bytes, or through
+// the tokenizer of given weights.
+func (s textSource) way(out Output) (func(context.Context, textSource, put) (planner.DataSpec, string, error), error) {
+	m := s.from.weights
+	switch {
+	case slices.ContainsFunc(s.Data, shard.IsFolder):
+		return importShards, nil
+	case m == nil || m.Words != nil && tokenizer.IsBytes(m.Words):
+		return importFiles, nil
+	case m.Words == nil:
+		return nil, fmt.Errorf("node: %s: %w: name token shards with --data, made by `pnode tokenize` with the model's tokenizer", m.From, m.NoWords)
+	case len(s.Data) == 0:
+		return nil, fmt.Errorf("node: %s has a tokenizer of its own: name text or token shards with --data", m.From)
+	}
+	out.Notice("turning the text into the model's tokens; `pnode tokenize` does so once for several runs")
+	return importTokenized, nil
+}
+
+func importFiles(ctx context.Context, cfg textSource, put put) (planner.DataSpec, string, error) {
 	paths, what, limit := cfg.Data, "the text", cfg.DataLimit
 	if len(paths) == 0 {
 		tree, err := dataset.GoSourceTree()
@@ -84,7 +110,7 @@ func importFiles(ctx context.Context, cfg config.Config, put put) (planner.DataS
 // errMixedData: token shards beside something else.
 var errMixedData = errors.New("token shards and text in one run")
 
-func importShards(ctx context.Context, cfg config.Config, put put) (planner.DataSpec, string, error) {
+func importShards(ctx context.Context, cfg textSource, put put) (planner.DataSpec, string, error) {
 	var folders []shard.Folder
 	for _, path := range cfg.Data {
 		if !shard.IsFolder(path) {
@@ -92,6 +118,9 @@ func importShards(ctx context.Context, cfg config.Config, put put) (planner.Data
 		}
 		f, err := shard.Open(path)
 		if err != nil {
+			return planner.DataSpec{}, "", err
+		}
+		if err := cfg.from.speaks(f); err != nil {
 			return planner.DataSpec{}, "", err
 		}
 		folders = append(folders, f)

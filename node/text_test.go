@@ -126,7 +126,7 @@ func TestImportShards(t *testing.T) {
 	cfg := config.Default()
 	cfg.Data = []string{out}
 	notice := ""
-	spec, err := importText(t.Context(), here.store, cfg, Output{Notice: func(s string) { notice = s }})
+	spec, err := importText(t.Context(), here.store, textSource{Config: cfg}, Output{Notice: func(s string) { notice = s }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestImportShards(t *testing.T) {
 		t.Errorf("%d tokens, %v", len(tokens), err)
 	}
 	cfg.Data = []string{out, in}
-	if _, err := importText(t.Context(), here.store, cfg, Output{}); !errors.Is(err, errMixedData) {
+	if _, err := importText(t.Context(), here.store, textSource{Config: cfg}, Output{}); !errors.Is(err, errMixedData) {
 		t.Errorf("shards and text: %v", err)
 	}
 }

@@ -67,7 +67,8 @@ func (w *Worker) save(ctx context.Context, step planner.Step) error {
 	return nil
 }
 
-// load fills the stage's state: the initial model at step 0, the keeper's copy else.
+// load fills the stage's state: at step 0 the initial model, from the seed or as the run
+// names it, and the keeper's copy else.
 func (w *Worker) load(ctx context.Context) error {
 	for l := w.place.Layers.First; l < w.place.Layers.End; l++ {
 		if err := w.loadLayer(ctx, l); err != nil {
@@ -78,14 +79,34 @@ func (w *Worker) load(ctx context.Context) error {
 }
 
 func (w *Worker) loadLayer(ctx context.Context, layer int) error {
-	if w.cfg.Plan.Start == 0 { // the moments are zero from allocation
-		return w.initLayer(layer)
+	if w.cfg.Plan.Start == 0 {
+		return w.loadInitial(ctx, layer)
 	}
-	dst := &viewWriter{queue: w.queue, views: w.parts(layer)}
+	return w.fetch(ctx, layer, w.parts(layer)...)
+}
+
+// fetch has the keeper write what the views hold together.
+func (w *Worker) fetch(ctx context.Context, layer int, views ...kernels.View) error {
+	dst := &viewWriter{queue: w.queue, views: views}
 	if err := w.cfg.Keeper.Load(ctx, layer, dst); err != nil {
 		return err
 	}
 	return dst.complete()
+}
+
+// loadInitial leaves the moments as they were allocated: zero. Weights that the run names do
+// not reach to the adapters behind them.
+func (w *Worker) loadInitial(ctx context.Context, layer int) error {
+	run := w.cfg.Run
+	if run.Init == nil || run.Model.LoRA.On() {
+		if err := w.initLayer(layer); err != nil {
+			return err
+		}
+	}
+	if run.Init == nil {
+		return nil
+	}
+	return w.fetch(ctx, layer, w.stack.Params(layer).Slice(0, run.Model.Base().LayerLen(layer)))
 }
 
 // initLayer makes the initial parameters piece by piece.

@@ -33,7 +33,9 @@ type Keeper interface {
 	// Save reads the state; it returns when the state is safe here and at the holder and
 	// is reported to the planner.
 	Save(ctx context.Context, s State) error
-	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes.
+	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes. At
+	// step 0 it is asked only where the run has initial weights, and writes these: the
+	// parameters of the model without adapters.
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 

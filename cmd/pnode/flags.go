@@ -12,6 +12,8 @@ import (
 func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.SortFlags = false
 	f.StringVar(&c.Preset, "preset", c.Preset, "`NAME` of the model")
+	f.StringVar(&c.Init, "init", c.Init, "`FOLDER` of the weights to start from, in place of a preset: in Hugging Face's layout, imported, or a stopped run's")
+	f.IntVar(&c.Context, "context", c.Context, "tokens of a sequence; 0 is the model's own")
 	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text (a file, folder or glob) or of a folder of token shards; can be repeated (default the Go source tree)")
 	f.Var(&c.DataLimit, "data-limit", "use at most so much of the data; 0 is all of --data, and 16MB of the Go source tree")
 	f.IntVar(&c.Steps, "steps", c.Steps, "optimizer updates")
@@ -27,7 +29,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.MinNodes, "min-nodes", c.MinNodes, "wait for so many nodes before the first plan")
 	f.IntVar(&c.Micros, "micros", c.Micros, "micro-batches a step")
 	f.IntVar(&c.MicroBatch, "micro-batch", c.MicroBatch, "sequences a micro-batch")
-	f.Float64Var(&c.LR, "lr", c.LR, "learning rate")
+	f.Float64Var(&c.LR, "lr", c.LR, "learning rate; large presets and --init have lower defaults")
 	f.Float64Var(&c.MinLR, "min-lr", c.MinLR, "learning rate at the last step")
 	f.IntVar(&c.WarmupSteps, "warmup-steps", c.WarmupSteps, "steps up to the learning rate")
 	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "decoupled weight decay of matrices")

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pnode/checkpoint/huggingface"
+	"pnode/checkpoint/safetensors"
+	"pnode/node/dataset/tokenizer"
+	"pnode/pipeline/model"
 )
 
 // textFile writes a file to score.
@@ -76,7 +82,7 @@ func TestGenerateFromAPipelinesFolder(t *testing.T) {
 	code, _, stderr := pnode(t, "generate", "--dir", run, "--prompt", "a")
 	if code == exitOK {
 		t.Error("generated from a run under way")
-	} else if !strings.Contains(stderr, "runs") && !strings.Contains(stderr, "never begun") {
+	} else if !strings.Contains(stderr, "runs") && !strings.Contains(stderr, "has begun to train") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	p.finish(0)
@@ -109,5 +115,108 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 				t.Errorf("exit code %d, want %d and one line with %q:\n%s", code, tt.code, tt.want, stderr)
 			}
 		})
+	}
+}
+
+// family writes a random model of bytes in Hugging Face's layout.
+func family(t *testing.T, c model.Config, dtype safetensors.DType) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "model")
+	err := huggingface.Write(dir, huggingface.Export{
+		Config: c, DType: dtype, Files: tokenizer.Bytes{}.Files(),
+		Layer: func(layer int, dst []float32) error { c.InitLayer(layer, 5, dst); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// sameFile compares two files to the bit.
+func sameFile(t *testing.T, a, b string) {
+	t.Helper()
+	one, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := os.ReadFile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(one, two) {
+		t.Errorf("%s and %s differ", a, b)
+	}
+}
+
+// TestTrainingForNothingKeepsEveryByte: weights go in, through a run whose learning rate is
+// zero, and out again.
+func TestTrainingForNothingKeepsEveryByte(t *testing.T) {
+	gpt2 := model.Config{Vocab: 256, Context: 32, Blocks: 2, Heads: 2, Channels: 32}
+	llama := gpt2
+	llama.Norm, llama.Activation, llama.Positions, llama.KVHeads = model.RMSNorm, model.SwiGLU, model.RoPE, 1
+	llama.NoQKVBias, llama.NoOutputBias, llama.NoMLPBias, llama.UntiedHead = true, true, true, true
+	for _, tt := range []struct {
+		name   string
+		config model.Config
+		dtype  safetensors.DType
+		args   []string
+	}{
+		{"gpt2 f32", gpt2, safetensors.F32, nil},
+		{"llama bf16, imported, two nodes", llama, safetensors.BF16, []string{"--local", "2", "--replicas", "1", "--stages", "2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			source, run, out, data := family(t, tt.config, tt.dtype), t.TempDir(), filepath.Join(t.TempDir(), "out"), textFile(t)
+			from := source
+			if tt.args != nil {
+				from = filepath.Join(t.TempDir(), "imported")
+				start(t, "import", source, "--dir", from).finish(0)
+			}
+			p := start(t, append([]string{
+				"train", "--init", from, "--data", data, "--dir", run, "--steps", "2", "--checkpoint-every", "1", "--lr", "0", "--weight-decay", "0",
+				"--micros", "2", "--micro-batch", "1", "--warmup-steps", "0", "--held-out-every", "1",
+			}, tt.args...)...)
+			p.finish(0)
+			if code, _, stderr := pnode(t, "export", out, "--dir", run, "--dtype", strings.ToLower(string(tt.dtype))); code != exitOK {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			for _, name := range []string{"model.safetensors", "config.json", "tokenizer.json"} {
+				sameFile(t, filepath.Join(source, name), filepath.Join(out, name))
+			}
+		})
+	}
+}
+
+// TestGivenWeightsBringTheirTokens: text goes through the tokenizer of the weights; shards of
+// another are refused.
+func TestGivenWeightsBringTheirTokens(t *testing.T) {
+	const words = "../../node/dataset/tokenizer/testdata/gpt2.json"
+	data, shards, first, second := textFile(t), filepath.Join(t.TempDir(), "shards"), t.TempDir(), t.TempDir()
+	start(t, "tokenize", "--tokenizer", words, "--out", shards, data).finish(0)
+	settings := []string{"--steps", "2", "--micros", "1", "--micro-batch", "1", "--context", "16", "--json"}
+	start(t, append([]string{"train", "--data", shards, "--dir", first}, settings...)...).finish(0)
+	generatedBy(t, first)
+	out := filepath.Join(t.TempDir(), "out")
+	if code, _, stderr := pnode(t, "export", out, "--dir", first); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if run, model := figures(t, first, data), figures(t, out, data); run != model {
+		t.Errorf("the run has %s, its export %s", run, model)
+	}
+	p := start(t, "train", "--init", out, "--data", data, "--dir", second, "--steps", "1", "--micros", "1", "--micro-batch", "1")
+	p.finish(0)
+	if said := p.stderr.String(); !strings.Contains(said, "turning the text into the model's tokens") {
+		t.Error(said)
+	}
+	generatedBy(t, second)
+	for _, tt := range []struct{ args, want string }{
+		{"--init " + family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32) + " --data " + shards, "made with another tokenizer"},
+		{"--init " + out, "has a tokenizer of its own: name text or token shards with --data"},
+		{"--init " + out + " --context 8 --data " + shards, "context is 8: want 16"},
+		{"--init " + out + " --dir " + out, "holds a model: name another folder"},
+		{"--init " + t.TempDir(), "holds neither a run nor a model"},
+	} {
+		if code, _, stderr := pnode(t, append([]string{"train"}, strings.Fields(tt.args)...)...); code == exitOK || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d, want %q:\n%s", tt.args, code, tt.want, stderr)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -35,7 +36,7 @@ flags and the run file of train.`,
 			if nodes < 1 {
 				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: want 1 or more", nodes)}
 			}
-			return e.plan(cfg, nodes, asJSON)
+			return e.plan(c.Context(), cfg, nodes, asJSON)
 		},
 	}
 	addTrainFlags(c.Flags(), &flags)
@@ -49,8 +50,12 @@ flags and the run file of train.`,
 	return c
 }
 
-func (e environment) plan(cfg config.Config, nodes int, asJSON bool) error {
-	spec, err := cfg.RunSpec(planner.DataSpec{}, "plan")
+func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJSON bool) error {
+	m, err := node.InitialModel(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	spec, err := cfg.RunSpec(m, planner.DataSpec{}, "plan")
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -21,8 +23,13 @@ var (
 // Config is every setting of `pnode train`. Keys of a run.yaml are the yaml tags; flags
 // have the same names with dashes.
 type Config struct {
-	// Preset names the model.
+	// Preset names the model; empty with Init.
 	Preset string `yaml:"preset"`
+	// Init is a folder with the weights to start from, and so the model: in Hugging Face's
+	// layout, imported, or of a run.
+	Init string `yaml:"init"`
+	// Context is the length of a sequence in tokens; 0 is the model's own.
+	Context int `yaml:"context"`
 	// Data are files, folders and globs of UTF-8 text; empty is the Go toolchain's
 	// source tree.
 	Data []string `yaml:"data"`
@@ -105,14 +112,50 @@ const (
 	eps   = 1e-8
 )
 
-// RunSpec is what the swarm agrees on for a valid configuration; the settings of this
-// node alone are left out. The error wraps ErrInvalid.
-func (c Config) RunSpec(data planner.DataSpec, run planner.RunID) (planner.RunSpec, error) {
+// Model is the preset's configuration with the settings that change it. The error wraps
+// ErrInvalid.
+func (c Config) Model() (model.Config, error) {
+	m, err := model.Preset(c.Preset)
+	if err != nil {
+		return m, invalid("preset", c.Preset, "one of "+strings.Join(model.PresetNames(), ", "))
+	}
+	if c.Context > 0 {
+		m.Context = c.Context
+	}
+	return m, c.validateModel(m)
+}
+
+// Fit is the configuration of given weights with the settings that change it: Context may be
+// lower, unless positions are learned. The error wraps ErrInvalid.
+func (c Config) Fit(m model.Config) (model.Config, error) {
+	own := m.Context
+	if c.Context > 0 {
+		m.Context = c.Context
+	}
+	switch learned := m.Resolved().Positions == model.Learned; {
+	case learned && m.Context != own:
+		return m, invalid("context", c.Context, fmt.Sprintf("%d, the number of positions that the weights of init have", own))
+	case m.Context > own:
+		return m, invalid("context", c.Context, fmt.Sprintf("1 to %d, the longest sequence that the model of init takes", own))
+	}
+	return m, c.validateModel(m)
+}
+
+// validateModel checks what depends on the model.
+func (c Config) validateModel(m model.Config) error {
+	if err := m.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return c.validateCut(m.Layers())
+}
+
+// RunSpec is what the swarm agrees on for a valid configuration and the model that it gives;
+// the settings of this node alone are left out. The error wraps ErrInvalid.
+func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID) (planner.RunSpec, error) {
 	if err := c.Validate(); err != nil {
 		return planner.RunSpec{}, err
 	}
-	m, err := model.Preset(c.Preset)
-	if err != nil {
+	if err := c.validateModel(m); err != nil {
 		return planner.RunSpec{}, err
 	}
 	return planner.RunSpec{

@@ -1,13 +1,16 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -20,7 +23,7 @@ func TestDefaultIsValid(t *testing.T) {
 // odd has a value other than the default in every field.
 func odd() Config {
 	return Config{
-		Preset: "small-10m", Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
+		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
 		HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
@@ -75,7 +78,7 @@ func TestMergeTakesGivenFlagsOnly(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for _, tt := range []struct{ content, want string }{
 		{"seed: 3\nstpes: 1", `config: run.yaml:2: unknown key "stpes": did you mean "steps"?`},
-		{"colour: red", `config: run.yaml:1: unknown key "colour": want one of preset, data, data_limit, `},
+		{"colour: red", `config: run.yaml:1: unknown key "colour": want one of preset, init, context, data, data_limit, `},
 		{"xy: 1", `config: run.yaml:1: unknown key "xy": want one of preset, `},
 		{"micro-batch: 3", `config: run.yaml:1: unknown key "micro-batch": did you mean "micro_batch"?`},
 		{"steps: 1\nsteps: 2", `config: run.yaml: line 2: mapping key "steps" already defined at [1:1]`},
@@ -167,16 +170,102 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !errors.Is(err, ErrInvalid) {
 			t.Errorf(" got %v\nwant %s", err, tt.want)
 		}
-		if _, err := c.RunSpec(planner.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
+		if _, err := c.RunSpec(nano(t), planner.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
 			t.Errorf("RunSpec accepts what Validate refuses: %s", tt.want)
 		}
+	}
+}
+
+func TestModelComesFromInit(t *testing.T) {
+	given := func(keys ...string) func(string) bool {
+		return func(key string) bool { return slices.Contains(keys, key) }
+	}
+	flags := Default()
+	flags.Init = "weights"
+	c, err := Effective("", flags, given("init"))
+	if err != nil || c.Preset != "" || c.LR != tuningLR || c.MinLR != tuningLR/10 {
+		t.Errorf("preset %q, lr %v, %v, %v", c.Preset, c.LR, c.MinLR, err)
+	}
+	var printed bytes.Buffer
+	if err := c.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("printed", printed.Bytes())
+	if err != nil || !reflect.DeepEqual(again, c) || again.Validate() != nil {
+		t.Errorf("%+v, %v, %v", again, err, again.Validate())
+	}
+	_, err = Effective("", flags, given("init", "preset"))
+	if want := "config: preset is nano: want none: the model comes from init, weights"; err == nil || err.Error() != want || !errors.Is(err, ErrInvalid) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+func TestLearningRateFitsThePreset(t *testing.T) {
+	flags := Default()
+	flags.Preset, flags.LR = "gpt2-124m", 1e-3
+	for keys, want := range map[string]float64{"preset": 6e-4, "preset lr": 1e-3} {
+		c, err := Effective("", flags, func(key string) bool { return slices.Contains(strings.Fields(keys), key) })
+		if err != nil || c.LR != want {
+			t.Errorf("%s: lr %v, %v, want %v", keys, c.LR, err, want)
+		}
+	}
+	for name := range usualLR {
+		if _, err := model.Preset(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	learned := model.Config{Vocab: 256, Context: 64, Blocks: 2, Heads: 2, Channels: 16}
+	rotary := learned
+	rotary.Positions = model.RoPE
+	for _, tt := range []struct {
+		model       model.Config
+		context, to int
+		want        string
+	}{
+		{learned, 0, 64, ""},
+		{learned, 64, 64, ""},
+		{learned, 32, 0, "context is 32: want 64, the number of positions"},
+		{rotary, 0, 64, ""},
+		{rotary, 16, 16, ""},
+		{rotary, 65, 0, "context is 65: want 1 to 64, the longest"},
+	} {
+		c := Default()
+		c.Preset, c.Init, c.Context = "", "weights", tt.context
+		m, err := c.Fit(tt.model)
+		switch {
+		case tt.want == "" && (err != nil || m.Context != tt.to):
+			t.Errorf("%d: %+v, %v", tt.context, m, err)
+		case tt.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%d: got %v, want %s", tt.context, err, tt.want)
+		}
+	}
+	c := Default()
+	c.Preset, c.Init, c.Stages = "", "weights", 5
+	if _, err := c.Fit(learned); err == nil || !strings.Contains(err.Error(), "1 to 4, the layers of the model") {
+		t.Error(err)
+	}
+	c = Default()
+	c.Context = 32
+	if m, err := c.Model(); err != nil || m.Context != 32 {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 
 func TestRunSpecCarriesEverySetting(t *testing.T) {
 	c := odd()
 	data := planner.DataSpec{SizeBytes: 77, HeldOutPermille: 100}
-	spec, err := c.RunSpec(data, "the-run")
+	weights, err := model.Preset("llama-160m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Fit(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := c.RunSpec(m, data, "the-run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +274,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
 		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, UnevenShares: true, MinNodes: 6,
 	}
-	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 6 {
+	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)
 	}
 }
@@ -278,4 +367,13 @@ func TestTheLeastRateFollowsALowerRate(t *testing.T) {
 	if err != nil || c.MinLR != 2e-4 {
 		t.Errorf("min_lr is %v (%v), want what was given", c.MinLR, err)
 	}
+}
+
+func nano(t *testing.T) model.Config {
+	t.Helper()
+	m, err := model.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -131,12 +132,38 @@ func Effective(file string, flags Config, given func(key string) bool) (Config, 
 		}
 	}
 	c = Merge(c, flags, given)
+	c = c.fitDefaults(func(key string) bool { return given(key) || slices.Contains(keys, key) })
 	if c.Resume {
 		if err := refuseFixed(file, keys, given); err != nil {
 			return Config{}, err
 		}
 	}
 	return c, c.Validate()
+}
+
+// usualLR are learning rates of models for which the default is too high: those of the papers
+// of GPT-3 (Brown et al. 2020, table 2.1) and TinyLlama (Zhang et al. 2024, section 2.4).
+var usualLR = map[string]float64{"gpt2-124m": 6e-4, "llama-160m": 6e-4, "llama-1b": 4e-4, "gpt3-1.3b": 2e-4}
+
+// tuningLR is for weights that have been trained already.
+const tuningLR = 5e-5
+
+// fitDefaults makes the settings that nobody has named fit the model.
+func (c Config) fitDefaults(named func(key string) bool) Config {
+	lr, known := usualLR[c.Preset]
+	if c.Init != "" {
+		lr, known = tuningLR, true
+		if !named("preset") {
+			c.Preset = "" // the default is for who names no model
+		}
+	}
+	if !named("lr") && known {
+		c.LR = lr
+		if !named("min_lr") {
+			c.MinLR = lr / 10
+		}
+	}
+	return c
 }
 
 // Merge is file with the fields of flags whose keys were given explicitly.

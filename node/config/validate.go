@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -23,6 +23,7 @@ const (
 	maxThreads = 4096
 	maxKeep    = 10_000
 	maxSample  = 16 << 10
+	maxContext = 1 << 20
 	maxData    = 64 << 30 // dataset.MaxBytes
 	// MinData is the least text that is worth a try: a few sequences.
 	MinData = 1 << 10
@@ -33,19 +34,27 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 // Validate names the first setting that does not fit, its value and what is accepted; the
 // error wraps ErrInvalid.
 func (c Config) Validate() error {
-	m, err := model.Preset(c.Preset)
-	if err != nil {
-		return invalid("preset", c.Preset, "one of "+strings.Join(model.PresetNames(), ", "))
-	}
 	for _, check := range []func() error{
 		c.validateCounts,
 		c.validateRates,
-		func() error { return c.validateCut(m.Layers()) },
+		c.validateSource,
 		c.validateNode,
 	} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// validateSource checks where the model comes from; what is in Init is looked at later.
+func (c Config) validateSource() error {
+	if c.Init == "" {
+		_, err := c.Model()
+		return err
+	}
+	if c.Preset != "" {
+		return invalid("preset", c.Preset, "none: the model comes from init, "+c.Init)
 	}
 	return nil
 }
@@ -63,6 +72,7 @@ func (c Config) validateCounts() error {
 		{"checkpoint_every", c.CheckpointEvery, 1, maxSteps},
 		{"keep", c.Keep, 1, maxKeep},
 		{"sample_bytes", c.SampleBytes, 0, maxSample},
+		{"context", c.Context, 0, maxContext},
 		{"min_nodes", c.MinNodes, 1, maxNodes},
 		{"local", c.Local, 0, MaxLocal},
 		{"threads", c.Threads, 0, maxThreads},
@@ -101,7 +111,7 @@ func (c Config) validateCut(layers int) error {
 		return invalid("replicas", c.Replicas, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (micros)", c.Micros))
 	}
 	if c.Stages < 0 || int(c.Stages) > layers {
-		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, c.Preset))
+		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if c.Local > 0 && cut > c.Local {
@@ -126,7 +136,7 @@ func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
 		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
-	for _, path := range append([]string{c.Dir}, c.Data...) {
+	for _, path := range append([]string{c.Dir, c.Init}, c.Data...) {
 		if !utf8.ValidString(path) { // run.yaml could not say it
 			return invalid("path", strconv.Quote(path), "a path in UTF-8")
 		}

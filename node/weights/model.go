@@ -51,8 +51,12 @@ func (m *Model) Layer(ctx context.Context, layer int, dst []float32) error {
 // Close closes the files. What was read stays valid.
 func (m *Model) Close() error { return m.close() }
 
-// configFile is in every folder in Hugging Face's layout.
-const configFile = "config.json"
+const (
+	// configFile is in every folder in Hugging Face's layout.
+	configFile = "config.json"
+	// generationFile says there how text is generated.
+	generationFile = "generation_config.json"
+)
 
 // Kind tells what Open would read in a folder.
 type Kind int

@@ -37,7 +37,11 @@ func runFiles(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec
 	case spec.Init != nil && len(spec.Init.Files) > 0:
 		return readFiles(ctx, src, spec.Init.Files)
 	case spec.Data.Tokens != nil && len(spec.Data.Tokens.Files) > 0:
-		return readFiles(ctx, src, spec.Data.Tokens.Files)
+		files, err := readFiles(ctx, src, spec.Data.Tokens.Files)
+		if end := spec.Data.EndOfText(); err == nil && end != planner.NoToken {
+			files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
+		}
+		return files, err
 	case shard.IsBytes(spec.Data):
 		return tokenizer.Bytes{}.Files(), nil
 	}

@@ -80,7 +80,7 @@ func wordsOf(files map[string][]byte, vocab int) (*Words, error) {
 
 // ends are the tokens that the model's files call eos_token_id: a number or a list of them.
 func ends(files map[string][]byte, vocab int) []int32 {
-	for _, name := range []string{"generation_config.json", configFile} {
+	for _, name := range []string{generationFile, configFile} {
 		var config struct {
 			End json.RawMessage `json:"eos_token_id"`
 		}

@@ -31,9 +31,29 @@ func (e SetRun) apply(s State) (State, error) {
 	case e.Spec.Model.Blocks < 1 || e.Spec.Model.Blocks > maxBlocks || e.Spec.Train.Micros < 1:
 		return s, fmt.Errorf("set run %q: %d blocks and %d micro-batches, want 1 to %d and at least 1", e.Spec.Run, e.Spec.Model.Blocks, e.Spec.Train.Micros, maxBlocks)
 	}
+	if err := checkInit(e.Spec); err != nil {
+		return s, fmt.Errorf("set run %q: %w", e.Spec.Run, err)
+	}
 	spec := e.Spec
 	s.Run, s.Incarnation = &spec, 1
 	return s, nil
+}
+
+// checkInit bounds the weights that a run starts from.
+func checkInit(spec planner.RunSpec) error {
+	if spec.Init == nil {
+		return nil
+	}
+	if layers := len(spec.Init.Layers); layers != spec.Model.Layers() {
+		return fmt.Errorf("initial weights of %d layers, the model has %d", layers, spec.Model.Layers())
+	}
+	if files := len(spec.Init.Files); files > maxFiles {
+		return fmt.Errorf("initial weights with %d files, at most %d", files, maxFiles)
+	}
+	if chunks := len(spec.Init.AllChunks()); chunks > MaxInitChunks {
+		return fmt.Errorf("initial weights in %d chunks, at most %d (%d GiB)", chunks, MaxInitChunks, MaxInitChunks*maxChunkBytes>>30)
+	}
+	return nil
 }
 
 func (e Join) apply(s State) (State, error) {

@@ -19,12 +19,16 @@ const (
 	MaxPending = 4
 	// MaxCheckpointChunks bounds the chunks of one checkpoint: 64 GiB in 4 MiB chunks.
 	MaxCheckpointChunks = 16384
+	// MaxInitChunks bounds those of the weights that a run starts from: 32 GiB. With the text's
+	// they must fit into an entry.
+	MaxInitChunks = 8192
 	// MaxBindings bounds the peers of all grants together.
 	MaxBindings = 4096
 	// MaxHolders bounds the peers listed as holding one layer.
 	MaxHolders = 8
 
 	maxBlocks = 1024 // transformer blocks of the model
+	maxFiles  = 32   // of a model or tokenizer
 	// MaxSampleBytes bounds the text that a finished model leaves.
 	MaxSampleBytes = 64 << 10
 

@@ -1,0 +1,108 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/pipeline/model"
+	"pnode/planner"
+)
+
+// given is a keeper of initial weights: every parameter of the base model is its number.
+type given struct {
+	base model.Config
+	fail error
+}
+
+func (given) Save(context.Context, State) error { return nil }
+
+func (g given) Load(_ context.Context, layer int, dst io.Writer) error {
+	if g.fail != nil {
+		return g.fail
+	}
+	_, err := dst.Write(kernels.Float32Bytes(g.params(layer)))
+	return err
+}
+
+func (g given) params(layer int) []float32 {
+	params := make([]float32, g.base.LayerLen(layer))
+	for i := range params {
+		params[i] = float32(layer*100_000 + i)
+	}
+	if layer == g.base.Layers()-1 { // the tied matrix is the embedding's
+		tied := g.base.TiedLen()
+		copy(params[len(params)-tied:], g.params(0)[:tied])
+	}
+	return params
+}
+
+func initialWorker(t *testing.T, run planner.RunSpec, keeper Keeper) *Worker {
+	t.Helper()
+	plan := cut(run, "1f1b", []int{0})
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(Config{
+		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: device,
+		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: keeper,
+		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Close()
+		device.Close()
+	})
+	return w
+}
+
+// TestARunStartsFromGivenWeights: they reach as far as the model without adapters does.
+func TestARunStartsFromGivenWeights(t *testing.T) {
+	for name, lora := range map[string]model.LoRA{"plain": {}, "adapters": {Rank: 2, Alpha: 4, Targets: "c_attn"}} {
+		t.Run(name, func(t *testing.T) {
+			run := testRun()
+			run.Init = &planner.InitSpec{}
+			run.Model.LoRA = lora
+			keeper := given{base: run.Model.Base()}
+			w := initialWorker(t, run, keeper)
+			if err := w.load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for layer := range run.Model.Layers() {
+				want := make([]float32, run.Model.LayerLen(layer))
+				run.Model.InitLayer(layer, run.Train.Seed, want)
+				copy(want, keeper.params(layer))
+				got := make([]float32, len(want))
+				w.queue.Read(kernels.Float32Bytes(got), w.stack.Params(layer))
+				if err := w.queue.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("layer %d is not as given", layer)
+				}
+			}
+		})
+	}
+}
+
+func TestGivenWeightsOfAnotherSizeAreRefused(t *testing.T) {
+	for name, keeper := range map[string]given{
+		"shorter": {base: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 16}},
+		"longer":  {base: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 64}},
+		"absent":  {fail: fmt.Errorf("nobody has them")},
+	} {
+		run := testRun()
+		run.Init = &planner.InitSpec{}
+		if err := initialWorker(t, run, keeper).load(t.Context()); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
