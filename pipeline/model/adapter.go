@@ -55,9 +55,14 @@ func (l adapter) wide(q issuer) kernels.View {
 // own are the rows of the padded matrix that are B's.
 func (l adapter) own() kernels.View { return l.padded.Slice(l.first*l.rank, l.b.Len) }
 
-func (l adapter) forward(q issuer, y, x kernels.View, n int) {
+// reduce computes what the weight pass reads of the forward pass.
+func (l adapter) reduce(q issuer, x kernels.View, n int) {
 	q.Do(kernels.MatMul(l.reduced, x, l.a, kernels.View{}, n, l.rank, l.in, kernels.TransB))
 	q.Do(kernels.Scale(l.reduced, l.reduced.Len, l.scale))
+}
+
+func (l adapter) forward(q issuer, y, x kernels.View, n int) {
+	l.reduce(q, x, n)
 	q.Do(kernels.MatMul(y, l.reduced, l.wide(q), kernels.View{}, n, l.whole, l.rank, kernels.TransB|kernels.Accumulate))
 }
 

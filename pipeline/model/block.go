@@ -59,7 +59,7 @@ func (k *block) backwardWeight(q issuer) {
 func (k *block) restoreInput(q issuer) {
 	if k.level == RecomputeBlock {
 		k.attention.forward(q)
-		k.mlp.prepare(q)
+		k.mlp.restore(q)
 	}
 }
 

@@ -75,6 +75,9 @@ func checkCuts(t *testing.T, model Config) {
 // TestRecomputationChangesNoBit drops activations and computes them again.
 func TestRecomputationChangesNoBit(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ref reference) { checkRecomputation(t, ref.Config) })
+	t.Run("adapters", func(t *testing.T) {
+		checkRecomputation(t, adapted(tinyLlama, LoRA{Rank: 3, Alpha: 6, Targets: "q_proj,o_proj,up_proj,down_proj"}))
+	})
 }
 
 func checkRecomputation(t *testing.T, model Config) {

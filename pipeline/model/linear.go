@@ -94,6 +94,13 @@ func (l linear) forward(q issuer, y, x kernels.View, n int) {
 	}
 }
 
+// restore computes again what the weight pass reads of a forward pass, beside x.
+func (l linear) restore(q issuer, x kernels.View, n int) {
+	for _, a := range l.adapters {
+		a.reduce(q, x, n)
+	}
+}
+
 // backwardInput overwrites dx[N,in] with dy[N,out] * weight.
 func (l linear) backwardInput(q issuer, dx, dy kernels.View, n int) {
 	q.Do(kernels.MatMul(dx, dy, l.weight, kernels.View{}, n, l.in, l.out, 0))

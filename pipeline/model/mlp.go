@@ -67,6 +67,12 @@ func (k *mlp) prepare(q issuer) {
 	k.activate(q)
 }
 
+// restore is forward as far as the backward pass reads it.
+func (k *mlp) restore(q issuer) {
+	k.prepare(q)
+	k.down.restore(q, k.a.activated, k.n)
+}
+
 func (k *mlp) normalise(q issuer) { k.norm.forward(q, k.a.normed, k.x, k.n) }
 
 func (k *mlp) activate(q issuer) { activate(q, k.model, k.a.activated, k.a.hidden, k.n) }
