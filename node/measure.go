@@ -20,8 +20,12 @@ const processBytes = 62 << 20
 
 // PlanInput is what a run's first plan depends on, but for the members.
 func PlanInput(run planner.RunSpec) planner.Input {
+	costs := run.Model.Costs(run.Train.MicroBatch)
+	for i, c := range costs {
+		costs[i] = c.At(run.Train.Recompute)
+	}
 	return planner.Input{
-		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch), Generation: 1,
+		Run: run, Costs: costs, Generation: 1,
 		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
 	}
 }

@@ -13,6 +13,11 @@ import (
 func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	runs := families()
 	runs["gpt2"] = testRun()
+	for _, level := range lean {
+		run := runs["llama"]
+		run.Train.Recompute = level
+		runs["llama, recompute "+level.String()] = run
+	}
 	for name, run := range runs {
 		for _, scheduleName := range []string{"1f1b", "gpipe"} {
 			for _, starts := range [][]int{{0}, {0, 1, 3}} {

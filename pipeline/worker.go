@@ -143,6 +143,7 @@ func stackConfig(run planner.RunSpec, layers planner.LayerRange, actions []sched
 	return model.StackConfig{
 		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
 		Slots: slots.count(), SplitBackward: splits(actions), Moments: momentVectors,
+		Recompute: run.Train.Recompute.Uniform(layers.End - layers.First),
 	}
 }
 

@@ -75,6 +75,9 @@ type TrainSpec struct {
 	// replicas then add up differently from plan to plan: without it the losses are the same
 	// to the bit for a number of replicas, with it they are not.
 	UnevenShares bool `json:"uneven_shares"`
+	// Recompute is what blocks drop after the forward pass and compute again for the
+	// backward pass: less memory and more time for losses that are the same to the bit.
+	Recompute model.Recompute `json:"recompute,omitzero"`
 	// MinNodes active nodes are waited for before the first plan.
 	MinNodes int `json:"min_nodes"`
 }

@@ -63,6 +63,8 @@ type Config struct {
 	Stages   Count `yaml:"stages"`
 	// UnevenShares gives faster replicas more micro-batches; losses then depend on the plan.
 	UnevenShares bool `yaml:"uneven_shares"`
+	// Recompute is none, outputs or block: what is computed again to save memory.
+	Recompute string `yaml:"recompute"`
 	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
 	// need is waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
@@ -100,6 +102,7 @@ func Default() Config {
 		CheckpointEvery: 50,
 		Keep:            3,
 		SampleBytes:     400,
+		Recompute:       model.RecomputeNothing.String(),
 		MinNodes:        1,
 		LogLevel:        "warn",
 	}
@@ -158,6 +161,10 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 	if err := c.validateModel(m); err != nil {
 		return planner.RunSpec{}, err
 	}
+	recompute, err := c.recompute()
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
 	return planner.RunSpec{
 		Run:   run,
 		Model: m,
@@ -182,6 +189,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			Replicas:        int(c.Replicas),
 			Stages:          int(c.Stages),
 			UnevenShares:    c.UnevenShares,
+			Recompute:       recompute,
 			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
 		},
 	}, nil

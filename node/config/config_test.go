@@ -27,7 +27,7 @@ func odd() Config {
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
 		HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
-		MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
+		Recompute: "block", MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -162,6 +162,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Listen = "4001" }, `config: listen is 4001: want "host:port"`},
 		{func(c *Config) { c.Listen = ":99999" }, `config: listen is :99999: want "host:port"`},
 		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},
+		{func(c *Config) { c.Recompute = "all" }, "config: recompute is all: want one of none, outputs, block"},
 		{func(c *Config) { c.Data = []string{""} }, `config: data is "": want paths`},
 	} {
 		c := Default()
@@ -272,7 +273,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	want := planner.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, UnevenShares: true, MinNodes: 6,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, UnevenShares: true, Recompute: model.RecomputeBlock, MinNodes: 6,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -38,6 +39,7 @@ func (c Config) Validate() error {
 		c.validateCounts,
 		c.validateRates,
 		c.validateSource,
+		c.validateRecompute,
 		c.validateNode,
 	} {
 		if err := check(); err != nil {
@@ -103,6 +105,19 @@ func (c Config) validateRates() error {
 		}
 	}
 	return nil
+}
+
+func (c Config) validateRecompute() error {
+	_, err := c.recompute()
+	return err
+}
+
+func (c Config) recompute() (model.Recompute, error) {
+	level, err := model.ParseRecompute(c.Recompute)
+	if err != nil {
+		err = invalid("recompute", c.Recompute, "one of "+strings.Join(model.RecomputeNames(), ", "))
+	}
+	return level, err
 }
 
 // validateCut checks what the user fixed about the plan.

@@ -32,7 +32,17 @@ type LayerCost struct {
 // LeanCost is what a level of recomputation costs a layer and what it keeps.
 type LeanCost struct {
 	SavedBytes     int64 // in place of LayerCost's
+	PassBytes      int64 // in place of LayerCost's
 	RecomputeFLOPs int64 // of Backward, beyond LayerCost's
+}
+
+// At is the cost under a level of recomputation. What is computed again counts as part of
+// the input pass, where the next stage waits for it.
+func (c LayerCost) At(level Recompute) LayerCost {
+	lean := c.Lean[level]
+	c.SavedBytes, c.PassBytes = lean.SavedBytes, lean.PassBytes
+	c.InputFLOPs += lean.RecomputeFLOPs
+	return c
 }
 
 // Costs gives every layer's cost for micro-batches of that many sequences: the op table's
@@ -56,6 +66,7 @@ func (c Config) Costs(microBatch int) []LayerCost {
 			}
 			costs[i].Lean[level] = LeanCost{
 				SavedBytes:     4 * int64(f.saved[i]),
+				PassBytes:      4 * int64(f.pass[i]),
 				RecomputeFLOPs: countFLOPs(l.backward) - costs[i].InputFLOPs - costs[i].WeightFLOPs,
 			}
 		}

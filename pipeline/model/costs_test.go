@@ -210,6 +210,32 @@ func TestLeanCosts(t *testing.T) {
 	}
 }
 
+// TestCostsAtALevel compares what one more slot of a whole model and its passes take.
+func TestCostsAtALevel(t *testing.T) {
+	for level := range recomputeLevels {
+		memory := func(slots int) Memory {
+			m, err := StackConfig{Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: slots, Recompute: level.Uniform(tiny.Layers())}.Memory()
+			must(t, err)
+			return m
+		}
+		pass := int64(0)
+		costs := tiny.Costs(tinyBatch)
+		for i, c := range costs {
+			costs[i] = c.At(level)
+			pass = max(pass, costs[i].PassBytes)
+			if got := costs[i].InputFLOPs - c.InputFLOPs; got != c.Lean[level].RecomputeFLOPs {
+				t.Errorf("recompute %v: layer %d computes %d FLOPs again, want %d", level, i, got, c.Lean[level].RecomputeFLOPs)
+			}
+		}
+		if got, want := memory(2).Total()-memory(1).Total(), sumSaved(costs); got != want {
+			t.Errorf("recompute %v: a slot takes %d bytes, costs say %d", level, got, want)
+		}
+		if got := memory(1).Layer; got != pass {
+			t.Errorf("recompute %v: passes take %d bytes, costs say %d", level, got, pass)
+		}
+	}
+}
+
 func sumSaved(costs []LayerCost) int64 {
 	n := int64(0)
 	for _, c := range costs {

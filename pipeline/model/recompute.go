@@ -1,5 +1,10 @@
 package model
 
+import (
+	"slices"
+	"strings"
+)
+
 // Recompute says what a block drops after its forward pass and computes again for its
 // backward pass (Chen et al. 2016; selectively: Korthikanti et al. 2022). The same calls
 // on the same inputs give the same bits, so a level changes memory and time alone. The
@@ -23,7 +28,7 @@ const (
 func (r Recompute) String() string {
 	switch r {
 	case RecomputeNothing:
-		return "nothing"
+		return "none"
 	case RecomputeOutputs:
 		return "outputs"
 	case RecomputeBlock:
@@ -31,6 +36,38 @@ func (r Recompute) String() string {
 	default:
 		return "invalid"
 	}
+}
+
+// RecomputeNames are the names of the levels, that which keeps everything first.
+func RecomputeNames() []string {
+	var names []string
+	for r := range recomputeLevels {
+		names = append(names, r.String())
+	}
+	return names
+}
+
+// ParseRecompute is the level of that name; the error wraps ErrBadConfig.
+func ParseRecompute(name string) (Recompute, error) {
+	i := slices.Index(RecomputeNames(), name)
+	if i < 0 {
+		return 0, bad("recompute is %q: take one of %s", name, strings.Join(RecomputeNames(), ", "))
+	}
+	return Recompute(i), nil
+}
+
+// MarshalText is the level's name.
+func (r Recompute) MarshalText() ([]byte, error) {
+	if r >= recomputeLevels {
+		return nil, bad("recompute is %d: take a level from %d to %d", uint8(r), uint8(RecomputeNothing), uint8(recomputeLevels-1))
+	}
+	return []byte(r.String()), nil
+}
+
+// UnmarshalText reads a level's name.
+func (r *Recompute) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRecompute(string(text))
+	return err
 }
 
 // Uniform is one level for n layers, for StackConfig.Recompute.
