@@ -35,6 +35,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.WarmupSteps, "warmup-steps", c.WarmupSteps, "steps up to the learning rate")
 	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "decoupled weight decay of matrices")
 	f.Float64Var(&c.ClipNorm, "clip-norm", c.ClipNorm, "bound of the global gradient norm; 0 is off")
+	f.Float64Var(&c.Dropout, "dropout", c.Dropout, "share of elements set to zero in training, of the embedding and of what each layer adds to it")
 	f.IntVar(&c.HeldOutEvery, "held-out-every", c.HeldOutEvery, "steps between held-out losses")
 	f.IntVar(&c.CheckpointEvery, "checkpoint-every", c.CheckpointEvery, "steps between checkpoints")
 	f.IntVar(&c.Keep, "keep", c.Keep, "newest checkpoints to keep")

@@ -50,6 +50,10 @@ type Config struct {
 	// ClipNorm bounds the global gradient norm; 0 is off.
 	ClipNorm float64 `yaml:"clip_norm"`
 
+	// Dropout is the share of elements set to zero in training, of the embedding's output and
+	// of what attention and MLP add to it.
+	Dropout float64 `yaml:"dropout"`
+
 	// HeldOutEvery and CheckpointEvery count steps.
 	HeldOutEvery    int `yaml:"held_out_every"`
 	CheckpointEvery int `yaml:"checkpoint_every"`
@@ -122,19 +126,24 @@ func (c Config) Model() (model.Config, error) {
 	if err != nil {
 		return m, invalid("preset", c.Preset, "one of "+strings.Join(model.PresetNames(), ", "))
 	}
+	m = c.adjust(m)
+	return m, c.validateModel(m)
+}
+
+// adjust gives a model the settings that change it.
+func (c Config) adjust(m model.Config) model.Config {
 	if c.Context > 0 {
 		m.Context = c.Context
 	}
-	return m, c.validateModel(m)
+	m.EmbedDropout, m.ResidualDropout = c.Dropout, c.Dropout
+	return m
 }
 
 // Fit is the configuration of given weights with the settings that change it: Context may be
 // lower, unless positions are learned. The error wraps ErrInvalid.
 func (c Config) Fit(m model.Config) (model.Config, error) {
 	own := m.Context
-	if c.Context > 0 {
-		m.Context = c.Context
-	}
+	m = c.adjust(m)
 	switch learned := m.Resolved().Positions == model.Learned; {
 	case learned && m.Context != own:
 		return m, invalid("context", c.Context, fmt.Sprintf("%d, the number of positions that the weights of init have", own))

@@ -26,7 +26,7 @@ func odd() Config {
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
-		HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
+		Dropout: 0.1, HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
 		Recompute: "block", MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
 		JSON: true, LogLevel: "debug",
 	}
@@ -162,6 +162,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Listen = "4001" }, `config: listen is 4001: want "host:port"`},
 		{func(c *Config) { c.Listen = ":99999" }, `config: listen is :99999: want "host:port"`},
 		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},
+		{func(c *Config) { c.Dropout = 1 }, "config: dropout is 1: want 0 to 0.99"},
 		{func(c *Config) { c.Recompute = "all" }, "config: recompute is all: want one of none, outputs, block"},
 		{func(c *Config) { c.Data = []string{""} }, `config: data is "": want paths`},
 	} {
@@ -252,6 +253,19 @@ func TestFit(t *testing.T) {
 	c.Context = 32
 	if m, err := c.Model(); err != nil || m.Context != 32 {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestDropoutIsOfTheModel(t *testing.T) {
+	c := Default()
+	c.Dropout = 0.25
+	preset, err := c.Model()
+	if err != nil || preset.EmbedDropout != 0.25 || preset.ResidualDropout != 0.25 {
+		t.Errorf("%+v, %v", preset, err)
+	}
+	c.Preset, c.Init, c.Dropout = "", "weights", 0
+	if m, err := c.Fit(preset); err != nil || m.EmbedDropout != 0 || m.ResidualDropout != 0 {
+		t.Errorf("the dropout that a model came with stays: %+v, %v", m, err)
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	maxKeep    = 10_000
 	maxSample  = 16 << 10
 	maxContext = 1 << 20
+	maxDropout = 0.99
 	maxData    = 64 << 30 // dataset.MaxBytes
 	// MinData is the least text that is worth a try: a few sequences.
 	MinData = 1 << 10
@@ -99,6 +100,7 @@ func (c Config) validateRates() error {
 		{"min_lr", c.MinLR, c.LR, ", the learning rate (lr)"},
 		{"weight_decay", c.WeightDecay, 10, ""},
 		{"clip_norm", c.ClipNorm, math.MaxFloat32, ""},
+		{"dropout", c.Dropout, maxDropout, ""},
 	} {
 		if !(f.value >= 0 && f.value <= f.hi) { // also refuses NaN
 			return invalid(f.key, f.value, fmt.Sprintf("0 to %g%s", f.hi, f.why))
