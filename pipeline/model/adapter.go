@@ -3,15 +3,18 @@ package model
 import "pnode/kernels"
 
 // adapter adds scale * (x A') B' to some columns of a linear layer's output, those of the
-// tensor it belongs to.
+// tensor it belongs to. Only the products with x read BF16 with BF16 storage: the others are
+// small.
 type adapter struct {
 	a, da     kernels.View // [r,in]
+	factor    kernels.View // a as the product with x reads it
 	b, db     kernels.View // [columns,r]
 	first     int          // column of the output
 	rank      int
 	scale     float32
 	reduced   kernels.View // [N,r] scale * x A', kept for the weight pass
 	dreduced  kernels.View // [N,r] scale * dy B
+	rounding  rounding     // of dreduced
 	padded    kernels.View // [out,r] scratch: B, or its gradient, with rows for all columns; absent if B has them
 	whole, in int          // columns of the output, and of the input
 }
@@ -25,20 +28,18 @@ func (v *vectors) adapterOf(module string, first, out, in int) (adapter, bool) {
 	}
 	l := adapter{first: first, rank: v.model.LoRA.Rank, scale: float32(v.model.LoRA.scale()), whole: out, in: in}
 	l.a, l.da = v.of(a.Off, a.Len())
+	l.factor = v.factor(a.Off, a.Len())
 	l.b, l.db = v.of(b.Off, b.Len())
 	return l, true
 }
 
-// takeAdapters gives the layer's adapters their buffers: n rows, kept or not as the level
-// says.
-func (l *linear) takeAdapters(b *builder, level Recompute) {
-	for i := range l.adapters {
-		a := &l.adapters[i]
-		a.reduced = b.activations(level, RecomputeBlock).take(b.rows * a.rank)
-		a.dreduced = b.deltas().take(b.rows * a.rank)
-		if a.b.Len < a.whole*a.rank {
-			a.padded = b.mem.layer.take(a.whole * a.rank)
-		}
+// take gives the adapter its buffers: b.rows rows, kept or not as the level says.
+func (l *adapter) take(b *builder, level Recompute) {
+	l.reduced = b.activations(level, RecomputeBlock).take(b.rows * l.rank)
+	l.dreduced = b.deltas().take(b.rows * l.rank)
+	l.rounding = rounding{b.passHalves(b.rows * l.rank)}
+	if l.b.Len < l.whole*l.rank {
+		l.padded = b.mem.layer.take(l.whole * l.rank)
 	}
 }
 
@@ -57,7 +58,7 @@ func (l adapter) own() kernels.View { return l.padded.Slice(l.first*l.rank, l.b.
 
 // reduce computes what the weight pass reads of the forward pass.
 func (l adapter) reduce(q issuer, x kernels.View, n int) {
-	q.Do(kernels.MatMul(l.reduced, x, l.a, kernels.View{}, n, l.rank, l.in, kernels.TransB))
+	q.Do(kernels.MatMul(l.reduced, x, l.factor, kernels.View{}, n, l.rank, l.in, kernels.TransB))
 	q.Do(kernels.Scale(l.reduced, l.reduced.Len, l.scale))
 }
 
@@ -74,7 +75,7 @@ func (l adapter) backwardInput(q issuer, dx, dy kernels.View, n int) {
 }
 
 func (l adapter) backwardWeight(q issuer, dy, x kernels.View, n int) {
-	q.Do(kernels.MatMul(l.da, l.dreduced, x, kernels.View{}, l.rank, l.in, n, kernels.TransA|kernels.Accumulate))
+	q.Do(kernels.MatMul(l.da, l.rounding.of(q, l.dreduced), x, kernels.View{}, l.rank, l.in, n, kernels.TransA|kernels.Accumulate))
 	if l.padded.Len == 0 {
 		q.Do(kernels.MatMul(l.db, dy, l.reduced, kernels.View{}, l.whole, l.rank, n, kernels.TransA|kernels.Accumulate))
 		return

@@ -16,8 +16,8 @@ type arena struct {
 	peak  int // most elements that were used at a time
 }
 
-// arenaAlign is in elements: 64 bytes, a cache line and the widest vector.
-const arenaAlign = 16
+// arenaAlign is in bytes: a cache line and the widest vector.
+const arenaAlign = 64
 
 // arenaMax elements is more than any device has; sums saturate there.
 const arenaMax = 1 << 46
@@ -25,7 +25,8 @@ const arenaMax = 1 << 46
 // take gives the next n elements, and the one after it an aligned place.
 func (a *arena) take(n int) kernels.View {
 	v := kernels.View{Buf: a.buf, Off: a.used, Len: n}
-	a.used = min((a.used+n+arenaAlign-1)/arenaAlign*arenaAlign, arenaMax)
+	align := arenaAlign / a.dtype.SizeBytes()
+	a.used = min((a.used+n+align-1)/align*align, arenaMax)
 	a.peak = max(a.peak, a.used)
 	return v
 }
@@ -39,6 +40,9 @@ func (a *arena) takePacked(n int) kernels.View {
 
 // rewind gives up everything taken: later views share its memory.
 func (a *arena) rewind() { a.used = 0 }
+
+// usedBytes is the size of everything taken.
+func (a *arena) usedBytes() int64 { return int64(a.used) * int64(a.dtype.SizeBytes()) }
 
 // sizeBytes is what bind allocates.
 func (a *arena) sizeBytes() int64 { return int64(a.peak) * int64(a.dtype.SizeBytes()) }

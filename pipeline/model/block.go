@@ -15,11 +15,13 @@ type place struct {
 	layer int
 	level Recompute
 	noise *Noise
+	desk  desk
 }
 
 func newBlock(b *builder, v vectors, io boundary, at place) *block {
 	nc := b.rows * b.model.Channels
 	mid, dmid := b.activations(at.level, RecomputeBlock).take(nc), b.deltas().take(nc)
+	at.desk = b.desk()
 	first := boundary{x: io.x, y: mid, dx: io.dx, dy: dmid}
 	second := boundary{x: mid, y: io.y, dx: dmid, dy: io.dy}
 	k := &block{level: at.level, attention: newAttention(b, &v, first, at), mlp: newMLP(b, &v, second, at)}

@@ -8,7 +8,8 @@ type builder struct {
 	batch    int
 	rows     int  // N = B*T
 	split    bool // activation gradients live until backwardWeight: a set for each layer and slot
-	logits   int  // rows of logits at a time; 0: default
+	storage  Storage
+	logits   int // rows of logits at a time; 0: default
 	mem      *memory
 	rotary   rotary
 	starts   kernels.View    // [B,T] int32; absent unless a window is shorter than the context
@@ -18,7 +19,7 @@ type builder struct {
 func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
 		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
-		split: cfg.SplitBackward, logits: cfg.LogitRows, mem: mem,
+		split: cfg.SplitBackward, storage: cfg.Storage, logits: cfg.LogitRows, mem: mem,
 	}
 	b.rotary = newRotary(b.model, &mem.tables, b.model.Context)
 	if b.model.slides() {
@@ -65,19 +66,21 @@ type slotState struct {
 	head   *head          // nil unless the stack ends with the head
 	x, dx  []kernels.View // [N,C] residual stream and gradient in front of local layer k; k = len(layers): behind the last
 	noise  *Noise
-	saved  []int // elements each layer keeps from forward to backward
-	pass   []int // elements each layer shares with the passes of the others
+	saved  []int64 // bytes each layer keeps from forward to backward
+	pass   []int64 // bytes each layer shares with the passes of the others
 }
 
-// slot binds a set of activations to the layers of cfg with these parameters.
-func (b *builder) slot(cfg StackConfig, params, grads []kernels.View) slotState {
+// slot binds a set of activations to the layers of the stack.
+func (b *builder) slot(stack *Stack) slotState {
+	cfg := stack.cfg
 	s := b.stream(cfg.First, cfg.End)
 	s.noise = &Noise{}
 	for i := range cfg.End - cfg.First {
-		before := b.mem.saved.used + b.mem.ids.used
+		before := b.mem.slotBytes()
 		b.mem.layer.rewind()
+		b.mem.layerHalves.rewind()
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
-		v := newVectors(b.model, cfg.First+i, params[i], grads[i])
+		v := stack.layerVectors(b.model, i)
 		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise}
 		switch at.layer {
 		case 0:
@@ -89,8 +92,8 @@ func (b *builder) slot(cfg StackConfig, params, grads []kernels.View) slotState 
 		default:
 			s.layers = append(s.layers, newBlock(b, v, io, at))
 		}
-		s.pass = append(s.pass, b.mem.layer.used)
-		s.saved = append(s.saved, b.mem.saved.used+b.mem.ids.used-before+s.x[i+1].Len)
+		s.pass = append(s.pass, b.mem.passBytes())
+		s.saved = append(s.saved, b.mem.slotBytes()-before+4*int64(s.x[i+1].Len))
 	}
 	return s
 }

@@ -141,3 +141,11 @@ func (c Config) slides() bool { return c.Window > 0 && c.Window < c.Context }
 // queryWidth is H*D, qkvWidth (H+2K)*D; c is resolved.
 func (c Config) queryWidth() int { return c.Heads * c.HeadDim }
 func (c Config) qkvWidth() int   { return (c.Heads + 2*c.KVHeads) * c.HeadDim }
+
+// upWidth is F, or 2F with a gate.
+func (c Config) upWidth() int {
+	if c.Activation == SwiGLU {
+		return 2 * c.MLP
+	}
+	return c.MLP
+}

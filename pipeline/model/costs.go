@@ -60,13 +60,13 @@ func (c Config) Costs(microBatch int) []LayerCost {
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l)
-				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), 4*int64(f.saved[i])
+				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.saved[i]
 				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
-				costs[i].BoundaryBytes, costs[i].PassBytes = 4*int64(f.x[i+1].Len), 4*int64(f.pass[i])
+				costs[i].BoundaryBytes, costs[i].PassBytes = 4*int64(f.x[i+1].Len), f.pass[i]
 			}
 			costs[i].Lean[level] = LeanCost{
-				SavedBytes:     4 * int64(f.saved[i]),
-				PassBytes:      4 * int64(f.pass[i]),
+				SavedBytes:     f.saved[i],
+				PassBytes:      f.pass[i],
 				RecomputeFLOPs: countFLOPs(l.backward) - costs[i].InputFLOPs - costs[i].WeightFLOPs,
 			}
 		}

@@ -136,10 +136,12 @@ func TestMemoryIsWhatAStackAllocates(t *testing.T) {
 			for _, slots := range []int{1, 3} {
 				for level := range recomputeLevels {
 					for _, split := range []bool{false, true} {
-						checkMemory(t, StackConfig{
-							Model: m, First: cut[0], End: cut[1], MicroBatch: 2, Slots: slots, SplitBackward: split,
-							Recompute: level.Uniform(cut[1] - cut[0]), Moments: 2,
-						})
+						for storage := range storages {
+							checkMemory(t, StackConfig{
+								Model: m, First: cut[0], End: cut[1], MicroBatch: 2, Slots: slots, SplitBackward: split,
+								Recompute: level.Uniform(cut[1] - cut[0]), Moments: 2, Storage: storage,
+							})
+						}
 					}
 				}
 			}

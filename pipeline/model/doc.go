@@ -13,6 +13,7 @@
 //     of saved activations.
 //   - slot: one micro-batch in flight through a stack.
 //   - Recompute: what a block drops after its forward pass and computes again.
+//   - Storage: float32 throughout, or BF16 for what matrix products read.
 //   - LayerCost: FLOPs and bytes of one layer for one micro-batch. Memory: what a stack
 //     allocates, known before it does.
 //   - LoRA: adapters of a frozen model; adapter: one of them in a linear layer.

@@ -16,7 +16,7 @@ type embedding struct {
 
 func newEmbedding(b *builder, v vectors, io boundary, at place) *embedding {
 	e := &embedding{boundary: io, tokens: b.mem.ids.take(b.rows), batch: b.batch, model: b.model}
-	e.wte, e.dwte = v.next()
+	e.wte, e.dwte = v.nextFactor(1)
 	if b.model.Positions == Learned {
 		e.wpe, e.dwpe = v.next()
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"testing"
@@ -78,18 +79,20 @@ type rig struct {
 }
 
 type rigConfig struct {
-	model Config
-	batch int
-	cuts  []int // first layers of the second, third, ... stack
-	slots int
-	split bool
-	level Recompute // of every layer
-	rows  int       // of logits at a time
+	model   Config
+	batch   int
+	cuts    []int // first layers of the second, third, ... stack
+	slots   int
+	split   bool
+	level   Recompute // of every layer
+	rows    int       // of logits at a time
+	storage Storage
+	threads int // 0: 2
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
 	t.Helper()
-	device, err := cpu.New(cpu.Options{Threads: 2})
+	device, err := cpu.New(cpu.Options{Threads: cmp.Or(c.threads, 2)})
 	must(t, err)
 	queue, err := device.NewQueue()
 	must(t, err)
@@ -99,7 +102,7 @@ func newRig(t testing.TB, c rigConfig) *rig {
 		s, err := NewStack(StackConfig{
 			Device: device, Model: c.model, First: edges[i], End: edges[i+1],
 			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split, Recompute: c.level.Uniform(edges[i+1] - edges[i]),
-			Moments: 2, LogitRows: c.rows,
+			Moments: 2, LogitRows: c.rows, Storage: c.storage,
 		})
 		must(t, err)
 		r.stacks = append(r.stacks, s)
@@ -162,7 +165,15 @@ func (r *rig) load() *rig {
 	for l := range r.model.Layers() {
 		r.write(r.stackOf(l).Params(l), referenceParams(r.model, l))
 	}
+	r.roundWeights()
 	return r
+}
+
+// roundWeights follows every change of parameters.
+func (r *rig) roundWeights() {
+	for _, s := range r.stacks {
+		s.RoundWeights(r.queue)
+	}
 }
 
 func (r *rig) zeroGrads() {

@@ -24,7 +24,7 @@ type head struct {
 	targets  kernels.View
 	losses   kernels.View // [N]
 	logits   kernels.View // [chunk,V]
-	normed   kernels.View // [N,C]; not kept: cheap to compute again
+	normed   kept         // [N,C]; in its pass only: cheap to compute again
 	dnormed  kernels.View // [N,C]
 }
 
@@ -50,37 +50,44 @@ func newHead(b *builder, v vectors, io boundary) *head {
 	h := &head{
 		boundary: io, n: n, vocab: b.model.Vocab, chunk: b.logitRows(),
 		targets: b.mem.ids.take(n), losses: b.mem.saved.take(n),
-		normed: b.mem.layer.take(n * c), dnormed: b.deltas().take(n * c),
+		dnormed: b.deltas().take(n * c),
 	}
+	h.normed = kept{wide: b.mem.layer.take(n * c), half: b.passHalves(n * c)}
 	h.logits = b.mem.layer.take(h.chunk * h.vocab)
 	h.norm = v.norm(&b.mem.saved, n)
 	h.project = v.linear(linearShape{out: h.vocab, in: c, parts: 1})
+	h.project.rounding = rounding{b.passHalves(h.chunk * h.vocab)}
 	return h
 }
 
 func (h *head) forward(issuer) {}
 
+func (h *head) normalise(q issuer) {
+	h.norm.forward(q, h.normed.wide, h.x, h.n)
+	h.normed.store(q)
+}
+
 // loss computes the losses alone.
 func (h *head) loss(q issuer) {
-	h.norm.forward(q, h.normed, h.x, h.n)
+	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, 0)
 	})
 }
 
 func (h *head) backward(q issuer) {
-	h.norm.forward(q, h.normed, h.x, h.n)
+	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)
 		h.project.backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
-		h.project.backwardWeight(q, c.logits, c.of(h.normed), c.rows)
+		h.project.backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
 	})
 	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
 	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
 }
 
 func (h *head) backwardInput(q issuer) {
-	h.norm.forward(q, h.normed, h.x, h.n)
+	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)
 		h.project.backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
@@ -92,10 +99,10 @@ func (h *head) backwardWeight(q issuer) {
 	if h.project.dweight.Len == 0 { // frozen
 		return
 	}
-	h.norm.forward(q, h.normed, h.x, h.n)
+	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)
-		h.project.backwardWeight(q, c.logits, c.of(h.normed), c.rows)
+		h.project.backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
 	})
 	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
 }
@@ -125,14 +132,14 @@ func (h *head) eachChunk(f func(logitChunk)) {
 
 // gradient computes the chunk's losses, and in its logits their gradient times scale.
 func (h *head) gradient(q issuer, c logitChunk, scale float32) {
-	h.project.forward(q, c.logits, c.of(h.normed), c.rows)
+	h.project.forward(q, c.logits, c.of(h.normed.factor()), c.rows)
 	q.Do(kernels.CrossEntropy(c.of(h.losses), c.logits, c.of(h.targets), c.rows, h.vocab, scale))
 }
 
 // rows computes the logits of rows [first, first+n) alone, n at most the chunk.
 func (h *head) rows(q issuer, first, n int) kernels.View {
 	c := h.chunkAt(first, n)
-	h.norm.forward(q, h.normed, h.x, h.n)
-	h.project.forward(q, c.logits, c.of(h.normed), n)
+	h.normalise(q)
+	h.project.forward(q, c.logits, c.of(h.normed.factor()), n)
 	return c.logits
 }

@@ -9,6 +9,7 @@ import (
 // vectors are a layer's parameters and gradients, taken tensor by tensor in order.
 type vectors struct {
 	params, grads kernels.View // grads has the trained tensors only, or is absent
+	copies        kernels.View // BF16 copies of params; absent with F32 storage
 	model         Config       // resolved
 	all           []Tensor     // of the layer
 	tensors       []Tensor     // of the layer, from the next one on
@@ -37,11 +38,27 @@ func (v *vectors) of(off, n int) (param, grad kernels.View) {
 	return v.params.Slice(off, n), grad
 }
 
+// nextFactor is nextOf for a matrix that products read.
+func (v *vectors) nextFactor(n int) (param, grad kernels.View) {
+	off := v.tensors[0].Off
+	param, grad = v.nextOf(n)
+	return v.factor(off, param.Len), grad
+}
+
+// factor gives the view of n elements that products read.
+func (v *vectors) factor(off, n int) kernels.View {
+	if v.copies.Len > 0 {
+		return v.copies.Slice(off, n)
+	}
+	return v.params.Slice(off, n)
+}
+
 // linear is y[N,out] = x[N,in] * weight' + bias.
 type linear struct {
 	weight, dweight kernels.View // [out,in]; the gradient is absent where it is frozen
 	bias, dbias     kernels.View // [out]; may be absent
 	out, in         int
+	rounding        rounding // of gradients of y
 	adapters        []adapter
 }
 
@@ -60,7 +77,7 @@ func (v *vectors) linear(s linearShape) linear {
 		}
 		first += t.Shape[0]
 	}
-	l.weight, l.dweight = v.nextOf(s.parts)
+	l.weight, l.dweight = v.nextFactor(s.parts)
 	if s.bias {
 		l.bias, l.dbias = v.nextOf(s.parts)
 	}
@@ -82,9 +99,18 @@ func (v *vectors) mlpLinears() (up, down linear) {
 	if m.Activation == SwiGLU {
 		parts = 2
 	}
-	up = v.linear(linearShape{out: parts * m.MLP, in: m.Channels, parts: parts, bias: !m.NoMLPBias})
+	up = v.linear(linearShape{out: m.upWidth(), in: m.Channels, parts: parts, bias: !m.NoMLPBias})
 	down = v.linear(linearShape{out: m.Channels, in: m.MLP, parts: 1, bias: !m.NoMLPBias})
 	return up, down
+}
+
+// take gives the layer the room that its products need in a block, and its adapters their
+// buffers.
+func (l *linear) take(b *builder, at place) {
+	l.rounding = at.desk.gradient
+	for i := range l.adapters {
+		l.adapters[i].take(b, at.level)
+	}
 }
 
 func (l linear) forward(q issuer, y, x kernels.View, n int) {
@@ -103,7 +129,7 @@ func (l linear) restore(q issuer, x kernels.View, n int) {
 
 // backwardInput overwrites dx[N,in] with dy[N,out] * weight.
 func (l linear) backwardInput(q issuer, dx, dy kernels.View, n int) {
-	q.Do(kernels.MatMul(dx, dy, l.weight, kernels.View{}, n, l.in, l.out, 0))
+	q.Do(kernels.MatMul(dx, l.rounding.of(q, dy), l.weight, kernels.View{}, n, l.in, l.out, 0))
 	for _, a := range l.adapters {
 		a.backwardInput(q, dx, dy, n)
 	}
@@ -112,7 +138,7 @@ func (l linear) backwardInput(q issuer, dx, dy kernels.View, n int) {
 // backwardWeight adds dy' * x to dweight and the column sums of dy to dbias.
 func (l linear) backwardWeight(q issuer, dy, x kernels.View, n int) {
 	if l.dweight.Len > 0 { // not Present: Costs issues calls before there is memory
-		q.Do(kernels.MatMul(l.dweight, dy, x, kernels.View{}, l.out, l.in, n, kernels.TransA|kernels.Accumulate))
+		q.Do(kernels.MatMul(l.dweight, l.rounding.of(q, dy), x, kernels.View{}, l.out, l.in, n, kernels.TransA|kernels.Accumulate))
 	}
 	if l.dbias.Len > 0 {
 		q.Do(kernels.ColumnSum(l.dbias, dy, n, l.out, kernels.Accumulate))

@@ -5,6 +5,7 @@ import "pnode/kernels"
 // Memory is what a stack allocates on its device, in bytes, by kind.
 type Memory struct {
 	Params  int64
+	Copies  int64 // of the parameters in BF16
 	Grads   int64
 	Moments int64 // optimizer state
 	Saved   int64 // activations from forward to backward, of all slots
@@ -16,7 +17,7 @@ type Memory struct {
 
 // Total is the sum of all kinds.
 func (m Memory) Total() int64 {
-	return m.Params + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Tokens + m.Tables
+	return m.Params + m.Copies + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Tokens + m.Tables
 }
 
 // Memory is exactly what NewStack would allocate; it needs no device. The error wraps
@@ -30,30 +31,36 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, grads, moments, saved, deltas, layer, ids, tables arena
+	params, copies, grads, moments, saved, savedHalves, deltas, layer, layerHalves, ids, tables arena
 }
 
 func newMemory() memory {
 	return memory{
-		params:  arena{what: "parameters", dtype: kernels.F32},
-		grads:   arena{what: "gradients", dtype: kernels.F32},
-		moments: arena{what: "optimizer moments", dtype: kernels.F32},
-		saved:   arena{what: "saved activations", dtype: kernels.F32},
-		deltas:  arena{what: "activation gradients", dtype: kernels.F32},
-		layer:   arena{what: "buffers of one layer's pass", dtype: kernels.F32},
-		ids:     arena{what: "tokens", dtype: kernels.I32},
-		tables:  arena{what: "tables of rotary positions", dtype: kernels.F32},
+		params:      arena{what: "parameters", dtype: kernels.F32},
+		copies:      arena{what: "BF16 copies of parameters", dtype: kernels.BF16},
+		grads:       arena{what: "gradients", dtype: kernels.F32},
+		moments:     arena{what: "optimizer moments", dtype: kernels.F32},
+		saved:       arena{what: "saved activations", dtype: kernels.F32},
+		savedHalves: arena{what: "saved activations in BF16", dtype: kernels.BF16},
+		deltas:      arena{what: "activation gradients", dtype: kernels.F32},
+		layer:       arena{what: "buffers of one layer's pass", dtype: kernels.F32},
+		layerHalves: arena{what: "BF16 buffers of one layer's pass", dtype: kernels.BF16},
+		ids:         arena{what: "tokens", dtype: kernels.I32},
+		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}
 }
 
 func (m *memory) arenas() []*arena {
-	return []*arena{&m.params, &m.grads, &m.moments, &m.saved, &m.deltas, &m.layer, &m.ids, &m.tables}
+	return []*arena{
+		&m.params, &m.copies, &m.grads, &m.moments, &m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ids, &m.tables,
+	}
 }
 
 func (m *memory) sizes() Memory {
 	return Memory{
-		Params: m.params.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(),
-		Saved: m.saved.sizeBytes(), Deltas: m.deltas.sizeBytes(), Layer: m.layer.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
+		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(),
+		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
+		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
 	}
 }
 
@@ -73,3 +80,11 @@ func (m *memory) free() {
 		a.free()
 	}
 }
+
+// slotBytes is what slots have taken so far to keep from forward to backward.
+func (m *memory) slotBytes() int64 {
+	return m.saved.usedBytes() + m.savedHalves.usedBytes() + m.ids.usedBytes()
+}
+
+// passBytes is what the layer at hand has taken for its passes.
+func (m *memory) passBytes() int64 { return m.layer.usedBytes() + m.layerHalves.usedBytes() }

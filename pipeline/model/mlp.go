@@ -19,9 +19,9 @@ type mlp struct {
 
 // mlpActivations are kept from forward to backward as far as the level says.
 type mlpActivations struct {
-	normed    kernels.View // [N,C]
-	hidden    kernels.View // [N,F] or [N,2F]
-	activated kernels.View // [N,F]
+	normed    kept // [N,C]
+	hidden    kept // [N,F] or [N,2F]
+	activated kept // [N,F]
 }
 
 // mlpDeltas are gradients that the weight pass reads after the input pass.
@@ -33,18 +33,21 @@ type mlpDeltas struct {
 
 func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 	n, m := b.rows, b.model
-	outputs, rest := b.activations(at.level, RecomputeOutputs), b.activations(at.level, RecomputeBlock)
 	k := mlp{boundary: io, model: m, n: n}
-	k.norm = v.norm(rest, n)
+	k.norm = v.norm(b.activations(at.level, RecomputeBlock), n)
 	k.up, k.down = v.mlpLinears()
 	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteMLP}
-	k.a = mlpActivations{normed: outputs.take(n * m.Channels), hidden: rest.take(n * k.up.out), activated: outputs.take(n * m.MLP)}
+	k.a = mlpActivations{
+		normed:    b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.Channels),
+		hidden:    b.keep(at.level, RecomputeBlock, at.desk.out, n*k.up.out),
+		activated: b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.MLP),
+	}
 	k.d = mlpDeltas{
 		branch: k.dropout.room(b.deltas(), n*m.Channels),
 		hidden: b.deltas().take(n * k.up.out), normed: b.deltas().take(n * m.Channels),
 	}
-	k.up.takeAdapters(b, at.level)
-	k.down.takeAdapters(b, at.level)
+	k.up.take(b, at)
+	k.down.take(b, at)
 	k.dactivated = k.d.hidden
 	if m.Activation == SwiGLU {
 		k.dactivated = b.mem.layer.take(n * m.MLP)
@@ -55,27 +58,36 @@ func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 // forward starts from the attention's branch in x.
 func (k *mlp) forward(q issuer) {
 	k.prepare(q)
-	k.down.forward(q, k.y, k.a.activated, k.n)
+	k.down.forward(q, k.y, k.a.activated.factor(), k.n)
 	k.dropout.apply(q, k.y)
 	q.Do(kernels.Add(k.y, k.x, k.y, k.y.Len))
 }
 
 // prepare is forward without the branch's result.
 func (k *mlp) prepare(q issuer) {
-	k.norm.addForward(q, k.a.normed, k.x, k.before, k.x, k.n)
-	k.up.forward(q, k.a.hidden, k.a.normed, k.n)
+	k.norm.addForward(q, k.a.normed.wide, k.x, k.before, k.x, k.n)
+	k.a.normed.store(q)
+	k.up.forward(q, k.a.hidden.wide, k.a.normed.factor(), k.n)
+	k.a.hidden.store(q)
 	k.activate(q)
 }
 
 // restore is forward as far as the backward pass reads it.
 func (k *mlp) restore(q issuer) {
 	k.prepare(q)
-	k.down.restore(q, k.a.activated, k.n)
+	k.down.restore(q, k.a.activated.factor(), k.n)
 }
 
-func (k *mlp) normalise(q issuer) { k.norm.forward(q, k.a.normed, k.x, k.n) }
+func (k *mlp) normalise(q issuer) {
+	k.norm.forward(q, k.a.normed.wide, k.x, k.n)
+	k.a.normed.store(q)
+}
 
-func (k *mlp) activate(q issuer) { activate(q, k.model, k.a.activated, k.a.hidden, k.n) }
+func (k *mlp) activate(q issuer) {
+	k.a.hidden.load(q)
+	activate(q, k.model, k.a.activated.wide, k.a.hidden.wide, k.n)
+	k.a.activated.store(q)
+}
 
 // activate computes out [n,F] from hidden [n,F], or with SwiGLU [n,2F].
 func activate(q issuer, m Config, out, hidden kernels.View, n int) {
@@ -88,17 +100,18 @@ func activate(q issuer, m Config, out, hidden kernels.View, n int) {
 
 func (k *mlp) backwardInput(q issuer) {
 	k.down.backwardInput(q, k.dactivated, k.dropout.gradient(q, k.d.branch, k.dy), k.n)
+	k.a.hidden.load(q)
 	if k.model.Activation == SwiGLU {
-		q.Do(kernels.SwiGLUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.n, k.model.MLP))
+		q.Do(kernels.SwiGLUBackward(k.d.hidden, k.dactivated, k.a.hidden.wide, k.n, k.model.MLP))
 	} else {
-		q.Do(kernels.GELUBackward(k.d.hidden, k.dactivated, k.a.hidden, k.d.hidden.Len))
+		q.Do(kernels.GELUBackward(k.d.hidden, k.dactivated, k.a.hidden.wide, k.d.hidden.Len))
 	}
 	k.up.backwardInput(q, k.d.normed, k.d.hidden, k.n)
 	k.norm.backwardInput(q, k.dx, k.d.normed, k.x, k.n, k.dy)
 }
 
 func (k *mlp) backwardWeight(q issuer) {
-	k.down.backwardWeight(q, k.dropout.gradientView(k.d.branch, k.dy), k.a.activated, k.n)
-	k.up.backwardWeight(q, k.d.hidden, k.a.normed, k.n)
+	k.down.backwardWeight(q, k.dropout.gradientView(k.d.branch, k.dy), k.a.activated.factor(), k.n)
+	k.up.backwardWeight(q, k.d.hidden, k.a.normed.factor(), k.n)
 	k.norm.backwardWeight(q, k.d.normed, k.x, k.n)
 }

@@ -103,23 +103,28 @@ func checkTraining(t *testing.T, ref reference) {
 
 func checkTrainingCut(t *testing.T, ref reference, cuts []int) {
 	r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, cuts: cuts}).load()
-	rows := ref.Micros * ref.Batch * ref.Config.Context
 	if len(ref.Train.Losses) < 20 {
 		t.Fatalf("the reference has %d steps", len(ref.Train.Losses))
 	}
 	for step, want := range ref.Train.Losses {
-		r.zeroGrads()
-		total := 0.0
-		for micro := range ref.Micros {
-			r.forward(0, micro)
-			total += sum64(r.backward(0, float32(1/float64(rows)), (*Stack).Backward))
-		}
-		near(t, "loss", total/float64(rows), want, 1e-5*want)
-		r.tieGrads()
-		norm := r.gradNorm()
+		loss, norm := r.step(ref, step+1, (*Stack).Backward)
+		near(t, "loss", loss, want, 1e-5*want)
 		near(t, "gradient norm", norm, ref.Train.Norms[step], 1e-4*norm)
-		r.update(ref, step+1, math.Min(1, ref.Train.Clip/norm))
 	}
+}
+
+// step is training step n, from 1, with its mean loss and the gradient's norm.
+func (r *rig) step(ref reference, n int, pass pass) (loss, norm float64) {
+	rows := ref.Micros * ref.Batch * ref.Config.Context
+	r.zeroGrads()
+	for micro := range ref.Micros {
+		r.forward(0, micro)
+		loss += sum64(r.backward(0, float32(1/float64(rows)), pass))
+	}
+	r.tieGrads()
+	norm = r.gradNorm()
+	r.update(ref, n, math.Min(1, ref.Train.Clip/norm))
+	return loss / float64(rows), norm
 }
 
 // gradNorm is the global norm, the tied embedding counted once.
@@ -158,6 +163,7 @@ func (r *rig) update(ref reference, step int, gradScale float64) {
 				trained(stack.Grads(l)), tensor.Len(), s))
 		}
 	}
+	r.roundWeights()
 }
 
 // sharedTail is what of a layer's parameters is updated with another layer's.

@@ -20,6 +20,7 @@ type StackConfig struct {
 	SplitBackward bool
 	// Recompute is each layer's level, from First on; nil keeps everything.
 	Recompute []Recompute
+	Storage   Storage // of what matrix products read
 	// LogitRows is how many rows of logits the head computes at a time; 0: about 64 MB
 	// of them. Sums over rows, and so the bits of the head's gradient, depend on it where
 	// it cuts a micro-batch.
@@ -59,6 +60,9 @@ func (c StackConfig) validate() error {
 	); err != nil {
 		return err
 	}
+	if c.Storage >= storages {
+		return bad("storage is %d: take %d (%v) or %d (%v)", c.Storage, StorageF32, StorageF32, StorageBF16, StorageBF16)
+	}
 	return c.validateRecompute()
 }
 
@@ -83,6 +87,7 @@ type Stack struct {
 	cfg           StackConfig
 	mem           memory
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
+	copies        []kernels.View   // by local layer, [LayerLen] in BF16; none with F32 storage
 	moments       [][]kernels.View // by moment and local layer, [TrainedLen]
 	rotary        rotary
 	starts        kernels.View
@@ -124,6 +129,10 @@ func (s *Stack) build() {
 	sharedMoments := min(s.SharedTail(), m.TiedGradLen())
 	s.params = s.vectors(&s.mem.params, m.LayerLen, s.SharedTail())
 	s.grads = s.vectors(&s.mem.grads, m.TrainedLen, 0)
+	s.copies = nil
+	if s.cfg.Storage == StorageBF16 {
+		s.copies = s.vectors(&s.mem.copies, m.LayerLen, s.SharedTail())
+	}
 	s.moments, s.slots = nil, nil
 	for range s.cfg.Moments {
 		s.moments = append(s.moments, s.vectors(&s.mem.moments, m.TrainedLen, sharedMoments))
@@ -131,7 +140,7 @@ func (s *Stack) build() {
 	b := newBuilder(s.cfg, &s.mem)
 	s.rotary, s.starts = b.rotary, b.starts
 	for range s.cfg.Slots {
-		s.slots = append(s.slots, b.slot(s.cfg, s.params, s.grads))
+		s.slots = append(s.slots, b.slot(s))
 	}
 }
 
@@ -166,6 +175,15 @@ func (s *Stack) vectors(a *arena, length func(layer int) int, shared int) []kern
 	return views
 }
 
+// layerVectors are the parameters, their copies and gradients of local layer i.
+func (s *Stack) layerVectors(resolved Config, i int) vectors {
+	v := newVectors(resolved, s.cfg.First+i, s.params[i], s.grads[i])
+	if s.copies != nil {
+		v.copies = s.copies[i]
+	}
+	return v
+}
+
 // supportCheck asks a device about calls and keeps the first refusal.
 type supportCheck struct {
 	device kernels.Device
@@ -181,6 +199,7 @@ func (c *supportCheck) Do(call kernels.Call) {
 // supported asks the device about every call of a step; slots differ by offsets only.
 func (s *Stack) supported() error {
 	check := &supportCheck{device: s.cfg.Device}
+	s.roundWeights(check)
 	f := s.slots[0]
 	f.noise.On = true
 	for _, l := range f.layers {

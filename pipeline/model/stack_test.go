@@ -64,6 +64,7 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 		{"moments", with(func(c *StackConfig) { c.Moments = 9 }), limited{}, ErrBadConfig, "moments is 9"},
 		{"levels", with(func(c *StackConfig) { c.Recompute = RecomputeBlock.Uniform(3) }), limited{}, ErrBadConfig, "recompute has 3 levels: give one for each of the 4 layers"},
 		{"level", with(func(c *StackConfig) { c.Recompute = Recompute(7).Uniform(4) }), limited{}, ErrBadConfig, "recompute of layer 0 is 7"},
+		{"storage", with(func(c *StackConfig) { c.Storage = 5 }), limited{}, ErrBadConfig, "storage is 5: take 0 (f32) or 1 (bf16)"},
 		{"slots", with(func(c *StackConfig) { c.Slots = -1 }), limited{}, ErrBadConfig, "slots is -1"},
 		{"memory", with(func(c *StackConfig) { c.Slots = 4096 }), limited{maxCount: 1 << 20}, kernels.ErrOutOfMemory, "saved activations need"},
 		{"more memory than an int counts", with(func(c *StackConfig) {
@@ -72,6 +73,7 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 		}), limited{}, kernels.ErrOutOfMemory, "need more than"},
 		{"forward op", valid, limited{lacks: kernels.OpGELUForward}, kernels.ErrUnsupported, "layers [0,4) on null"},
 		{"backward op", valid, limited{lacks: kernels.OpAttentionBackward}, kernels.ErrUnsupported, "layers [0,4) on null"},
+		{"cast", with(func(c *StackConfig) { c.Storage = StorageBF16 }), limited{lacks: kernels.OpCast}, kernels.ErrUnsupported, "layers [0,4) on null"},
 		{"loss", valid, limited{lacks: kernels.OpCrossEntropy}, kernels.ErrUnsupported, "layers [0,4) on null"},
 	}
 	for _, test := range tests {
@@ -96,15 +98,21 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 // TestStackAllocatesOnce checks that there is one buffer of each kind and that Close
 // gives all of them back.
 func TestStackAllocatesOnce(t *testing.T) {
-	device := &limited{Device: null.New()}
-	s, err := NewStack(StackConfig{Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 3, Moments: 2})
-	must(t, err)
-	if device.live != 7 {
-		t.Errorf("a stack has %d buffers, want parameters, gradients, moments, activations, their gradients, a layer's, tokens", device.live)
-	}
-	s.Close()
-	if device.live != 0 {
-		t.Errorf("%d buffers are left after Close", device.live)
+	// Parameters, gradients, moments, activations, their gradients, a layer's, tokens;
+	// parameters, activations and a layer's in BF16 too.
+	for storage, want := range map[Storage]int{StorageF32: 7, StorageBF16: 10} {
+		device := &limited{Device: null.New()}
+		s, err := NewStack(StackConfig{
+			Device: device, Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 3, Moments: 2, Storage: storage,
+		})
+		must(t, err)
+		if device.live != want {
+			t.Errorf("a stack of %v has %d buffers, want %d", storage, device.live, want)
+		}
+		s.Close()
+		if device.live != 0 {
+			t.Errorf("%d buffers are left after Close", device.live)
+		}
 	}
 }
 

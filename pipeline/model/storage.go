@@ -1,0 +1,147 @@
+package model
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+)
+
+// Storage says how a stack stores what matrix products read.
+type Storage uint8
+
+const (
+	// StorageF32 stores all floats in float32.
+	StorageF32 Storage = iota
+	// StorageBF16 gives the products of a stack BF16 operands and float32 sums, with
+	// float32 master weights (Micikevicius et al. 2018, section 3; Kalamkar et al. 2019).
+	//
+	// Beside the parameters, which the optimizer and checkpoints see, a stack has a BF16
+	// copy of them; RoundWeights brings it up to date. The copy is rounded to nearest:
+	// updates smaller than its last digit add up in the masters, so stochastic rounding
+	// would only add error, and a copy that is a function of its master alone needs no
+	// seed or step to be the same on both ends of a tied matrix and after a resumption.
+	//
+	// A slot keeps the inputs and outputs of a block's products in BF16. Each is rounded
+	// as soon as it is computed, and every reader, in whichever pass, gets the rounded
+	// one, so that recomputation still changes no bit. The residual stream, statistics of
+	// rows, biases, weights of norms and learned positions stay float32.
+	StorageBF16
+	storages
+)
+
+func (s Storage) String() string {
+	switch s {
+	case StorageF32:
+		return "f32"
+	case StorageBF16:
+		return "bf16"
+	default:
+		return fmt.Sprintf("storage(%d)", uint8(s))
+	}
+}
+
+// kept is a tensor that lives from forward to backward as far as its level says. With BF16
+// storage that is the half alone: wide is room that other tensors of the layer use too.
+type kept struct {
+	wide kernels.View // as the kernels compute and read it
+	half kernels.View // absent with F32 storage
+}
+
+// factor is what matrix products read, after store.
+func (k kept) factor() kernels.View {
+	if k.half.Len > 0 {
+		return k.half
+	}
+	return k.wide
+}
+
+// store keeps what was computed in wide.
+func (k kept) store(q issuer) {
+	if k.half.Len > 0 {
+		q.Do(kernels.Cast(k.half, k.wide, k.half.Len))
+	}
+}
+
+// load makes wide valid again.
+func (k kept) load(q issuer) {
+	if k.half.Len > 0 {
+		q.Do(kernels.Cast(k.wide, k.half, k.half.Len))
+	}
+}
+
+// settle is store where readers of wide follow.
+func (k kept) settle(q issuer) {
+	k.store(q)
+	k.load(q)
+}
+
+// rounding is the BF16 room of the gradients that products of a layer read; absent with
+// F32 storage.
+type rounding struct{ room kernels.View }
+
+// of gives v as a product reads it, valid until the next use of the room.
+func (r rounding) of(q issuer, v kernels.View) kernels.View {
+	if r.room.Len == 0 {
+		return v
+	}
+	half := r.room.Slice(0, v.Len)
+	q.Do(kernels.Cast(half, v, v.Len))
+	return half
+}
+
+// desk is the room of a block that its tensors use in turns with BF16 storage; absent with
+// F32 storage.
+type desk struct {
+	in       kernels.View // float32 of what goes into a product
+	out      kernels.View // float32 of what comes out of one
+	gradient rounding
+}
+
+func (b *builder) desk() desk {
+	if b.storage == StorageF32 {
+		return desk{}
+	}
+	m := b.model
+	in := max(m.Channels, m.queryWidth(), m.MLP)
+	out := max(m.qkvWidth(), m.upWidth())
+	return desk{
+		in: b.mem.layer.take(b.rows * in), out: b.mem.layer.take(b.rows * out),
+		gradient: rounding{b.passHalves(b.rows * max(m.Channels, out))},
+	}
+}
+
+// passHalves takes n BF16 elements for the passes of the layer at hand; absent with F32
+// storage.
+func (b *builder) passHalves(n int) kernels.View {
+	if b.storage == StorageF32 {
+		return kernels.View{}
+	}
+	return b.mem.layerHalves.take(n)
+}
+
+// keep takes a tensor of n elements that levels from `dropped` on drop, with its float32
+// at the front of room if it is kept as BF16.
+func (b *builder) keep(level, dropped Recompute, room kernels.View, n int) kept {
+	if b.storage == StorageF32 {
+		return kept{wide: b.activations(level, dropped).take(n)}
+	}
+	halves := &b.mem.savedHalves
+	if level >= dropped {
+		halves = &b.mem.layerHalves
+	}
+	return kept{wide: room.Slice(0, n), half: halves.take(n)}
+}
+
+// RoundWeights enqueues bringing the BF16 copies of all layers up to date with Params. With
+// BF16 storage it must follow every change of them; with F32 storage it does nothing.
+func (s *Stack) RoundWeights(q kernels.Queue) { s.roundWeights(q) }
+
+func (s *Stack) roundWeights(q issuer) {
+	for i, half := range s.copies {
+		n := half.Len
+		if s.cfg.First+i == s.cfg.Model.Layers()-1 {
+			n -= s.SharedTail() // rounded with the embedding
+		}
+		q.Do(kernels.Cast(half.Slice(0, n), s.params[i].Slice(0, n), n))
+	}
+}
