@@ -150,6 +150,10 @@ func textSize(bytes int64) string {
 
 // checkText refuses a text that does not fit the model before the run exists.
 func checkText(spec planner.RunSpec) error {
+	if spec.Train.DocumentMask && spec.Data.EndOfText() == planner.NoToken {
+		return fmt.Errorf("%w: document_mask is true, but no end-of-text token tells the documents of the data apart: name token shards that have one "+
+			"(`pnode tokenize --end-of-text`) with --data, or leave it out", config.ErrInvalid)
+	}
 	_, err := dataset.NewSampler(spec.Data, window(spec))
 	return err
 }

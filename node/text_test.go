@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"pnode/checkpoint"
@@ -16,6 +17,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
+	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -146,5 +148,25 @@ func TestImportShards(t *testing.T) {
 	cfg.Data = []string{out, in}
 	if _, err := importText(t.Context(), here.store, textSource{Config: cfg}, Output{}); !errors.Is(err, errMixedData) {
 		t.Errorf("shards and text: %v", err)
+	}
+}
+
+func TestDocumentMaskNeedsDocuments(t *testing.T) {
+	spec := planner.RunSpec{
+		Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
+		Train: planner.TrainSpec{Micros: 1, MicroBatch: 1, DocumentMask: true},
+		Data:  planner.DataSpec{Chunks: make([]planner.Hash, 1), SizeBytes: 1000, HeldOutPermille: 50},
+	}
+	err := checkText(spec)
+	if !errors.Is(err, config.ErrInvalid) || !strings.HasPrefix(err.Error(), "config: document_mask is true, but no end-of-text token") {
+		t.Errorf("text: %v", err)
+	}
+	spec.Data.Tokens = &planner.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: planner.NoToken}
+	if err := checkText(spec); !errors.Is(err, config.ErrInvalid) {
+		t.Errorf("shards without documents: %v", err)
+	}
+	spec.Data.Tokens.EndOfText = 255
+	if err := checkText(spec); err != nil {
+		t.Errorf("shards of documents: %v", err)
 	}
 }

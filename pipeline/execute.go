@@ -44,6 +44,9 @@ func (w *Worker) forward(ctx context.Context, step planner.Step, micro planner.M
 	if err != nil {
 		return err
 	}
+	if w.stack.Masked() {
+		w.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
+	}
 	if w.first() {
 		w.stack.SetTokens(w.queue, slot, tokens)
 	} else if err := w.receive(ctx, w.stack.Input(slot), w.neighbour(wire.Activation, step, int(w.cfg.Stage), micro)); err != nil {
@@ -110,10 +113,12 @@ func (w *Worker) noise(step planner.Step, micro planner.Micro) model.Noise {
 // heldOut tells whether a micro-batch is numbered after those of training.
 func (w *Worker) heldOut(micro planner.Micro) bool { return int(micro) >= w.cfg.Run.Train.Micros }
 
-// batch gives the tokens and targets of a micro-batch; only the two ends need them.
+// batch gives the tokens and targets of a micro-batch. Only the two ends need them, and
+// attention that stays within documents: then a stage between reads them itself, since a
+// neighbour's word on them would be one more message.
 func (w *Worker) batch(ctx context.Context, step planner.Step, micro planner.Micro) (tokens, targets []int32, err error) {
 	switch {
-	case !w.first() && !w.last():
+	case !w.first() && !w.last() && !w.stack.Masked():
 		return nil, nil, nil
 	case w.heldOut(micro):
 		return w.cfg.Data.HeldOut(ctx, int(micro)-w.cfg.Run.Train.Micros, w.cfg.Run.Train.MicroBatch)

@@ -18,6 +18,9 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 		run.Train.Recompute = level
 		runs["llama, recompute "+level.String()] = run
 	}
+	masked := runs["llama"]
+	masked.Train.DocumentMask = true
+	runs["llama, document mask"] = masked
 	for name, run := range runs {
 		for _, scheduleName := range []string{"1f1b", "gpipe"} {
 			for _, starts := range [][]int{{0}, {0, 1, 3}} {

@@ -26,6 +26,9 @@ type Data interface {
 	// HeldOut gives window set index of the held-out text, in [0, HeldOutMicros).
 	HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error)
 	HeldOutMicros(batch, limit int) int
+	// DocumentStarts gives where in its row the document of each of these tokens [batch,T]
+	// begins.
+	DocumentStarts(tokens []int32) []int32
 }
 
 // Keeper stores and loads layer states (see LayerState for the layout).
@@ -143,7 +146,7 @@ func stackConfig(run planner.RunSpec, layers planner.LayerRange, actions []sched
 	return model.StackConfig{
 		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
 		Slots: slots.count(), SplitBackward: splits(actions), Moments: momentVectors,
-		Recompute: run.Train.Recompute.Uniform(layers.End - layers.First),
+		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Uniform(layers.End - layers.First),
 	}
 }
 

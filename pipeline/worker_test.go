@@ -44,6 +44,20 @@ func (p patterned) HeldOut(_ context.Context, index, batch int) (tokens, targets
 
 func (p patterned) HeldOutMicros(_, limit int) int { return min(2, limit) }
 
+// DocumentStarts says that a document ends with each token 1.
+func (p patterned) DocumentStarts(tokens []int32) []int32 {
+	starts := make([]int32, len(tokens))
+	for i := range tokens {
+		if t := i % p.context; t > 0 {
+			starts[i] = starts[i-1]
+			if tokens[i-1] == 1 {
+				starts[i] = int32(t)
+			}
+		}
+	}
+	return starts
+}
+
 // memoryKeeper holds the last saved states of all stages.
 type memoryKeeper struct {
 	mu     sync.Mutex // guards layers

@@ -36,6 +36,7 @@ type cluster struct {
 	// training, and what a micro-batch in flight keeps.
 	params, fixed, saved []int64
 	boundary             []int64 // by layer
+	activationBytes      int64   // that cross between stages for a micro-batch, one way
 	slotBytes            int64   // of each micro-batch in flight, whatever the layers
 	passBytes            int64   // of each stage, whatever the layers and the slots, with the node's own
 	unusable             []Reason
@@ -94,12 +95,16 @@ func (c *cluster) sumLayers() {
 		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes
 		c.saved[l+1] = c.saved[l] + k.SavedBytes
 		c.boundary[l] = k.BoundaryBytes
-		// A slot also holds the stage's input, and the gradients of input and output.
-		c.slotBytes = max(c.slotBytes, 3*k.BoundaryBytes)
+		c.activationBytes = max(c.activationBytes, k.BoundaryBytes)
 		// The passes of all layers share what one needs, and two gradients of the stream.
 		pass = max(pass, k.PassBytes+2*k.BoundaryBytes)
 	}
 	c.passBytes = max(0, c.in.NodeBytes) + pass
+	// A slot also holds the stage's input, and the gradients of input and output.
+	c.slotBytes = 3 * c.activationBytes
+	if run := c.in.Run; run.Train.DocumentMask { // and where documents begin
+		c.slotBytes += 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
+	}
 }
 
 // fixedFor are the prefixes of what layers take in a pipeline of so many stages. One stage

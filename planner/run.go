@@ -78,6 +78,8 @@ type TrainSpec struct {
 	// Recompute is what blocks drop after the forward pass and compute again for the
 	// backward pass: less memory and more time for losses that are the same to the bit.
 	Recompute model.Recompute `json:"recompute,omitzero"`
+	// DocumentMask keeps attention within the documents that a sequence is packed from.
+	DocumentMask bool `json:"document_mask,omitzero"`
 	// MinNodes active nodes are waited for before the first plan.
 	MinNodes int `json:"min_nodes"`
 }

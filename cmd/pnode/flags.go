@@ -36,6 +36,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "decoupled weight decay of matrices")
 	f.Float64Var(&c.ClipNorm, "clip-norm", c.ClipNorm, "bound of the global gradient norm; 0 is off")
 	f.Float64Var(&c.Dropout, "dropout", c.Dropout, "share of elements set to zero in training, of the embedding and of what each layer adds to it")
+	f.BoolVar(&c.DocumentMask, "document-mask", c.DocumentMask, "keep attention within documents, which end-of-text tokens tell apart in token shards")
 	f.IntVar(&c.HeldOutEvery, "held-out-every", c.HeldOutEvery, "steps between held-out losses")
 	f.IntVar(&c.CheckpointEvery, "checkpoint-every", c.CheckpointEvery, "steps between checkpoints")
 	f.IntVar(&c.Keep, "keep", c.Keep, "newest checkpoints to keep")

@@ -177,6 +177,9 @@ func (d randomTokens) HeldOut(ctx context.Context, index, batch int) (tokens, ta
 
 func (randomTokens) HeldOutMicros(int, int) int { return 1 }
 
+// DocumentStarts says that each row is one document.
+func (randomTokens) DocumentStarts(tokens []int32) []int32 { return make([]int32, len(tokens)) }
+
 // errAlone is what a worker without neighbours and without a store never meets.
 var errAlone = errors.New("bench: the worker is alone")
 

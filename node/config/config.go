@@ -67,6 +67,8 @@ type Config struct {
 	Stages   Count `yaml:"stages"`
 	// UnevenShares gives faster replicas more micro-batches; losses then depend on the plan.
 	UnevenShares bool `yaml:"uneven_shares"`
+	// DocumentMask keeps attention within documents; for token shards.
+	DocumentMask bool `yaml:"document_mask"`
 	// Recompute is none, outputs or block: what is computed again to save memory.
 	Recompute string `yaml:"recompute"`
 	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
@@ -198,6 +200,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			Replicas:        int(c.Replicas),
 			Stages:          int(c.Stages),
 			UnevenShares:    c.UnevenShares,
+			DocumentMask:    c.DocumentMask,
 			Recompute:       recompute,
 			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
 		},

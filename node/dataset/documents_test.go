@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"pnode/planner"
 )
 
 func TestDocumentStarts(t *testing.T) {
@@ -20,7 +22,7 @@ func TestDocumentStarts(t *testing.T) {
 		0, 0, 0, 0, 0, 0,
 		0, 0, 0, 0, 0, 0,
 	}
-	if got := DocumentStarts(tokens, 6, end); !slices.Equal(got, want) {
+	if got := documentStarts(tokens, 6, end); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -34,7 +36,7 @@ func TestDocumentStartsEqualsSearch(t *testing.T) {
 		for i := range tokens {
 			tokens[i] = r.Int32N(4)
 		}
-		got := DocumentStarts(tokens, context, 0)
+		got := documentStarts(tokens, context, 0)
 		for i := range tokens {
 			row := i - i%context
 			want := row
@@ -47,5 +49,26 @@ func TestDocumentStartsEqualsSearch(t *testing.T) {
 				t.Fatalf("%v of rows of %d: position %d begins at %d, want %d", tokens, context, i, got[i], want-row)
 			}
 		}
+	}
+}
+
+// TestDocumentsOfADataset reads micro-batches of bytes that end documents with a 7.
+func TestDocumentsOfADataset(t *testing.T) {
+	m, spec := storedText(counting(5000), 100)
+	spec.Tokens = &planner.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: 7}
+	d, err := Open(m, spec, Window{Context: 300, StepRows: 2, Vocab: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, _, err := d.Micro(t.Context(), 1, 0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := d.DocumentStarts(tokens)
+	if !slices.Equal(got, documentStarts(tokens, 300, 7)) || slices.Max(got) == 0 {
+		t.Errorf("got %v", got)
+	}
+	if slices.Max(openText(t, counting(5000), 100, Window{Context: 300, StepRows: 2, Vocab: 256}).DocumentStarts(tokens)) != 0 {
+		t.Error("text without end-of-text tokens has documents")
 	}
 }

@@ -12,17 +12,18 @@ type builder struct {
 	logits   int // rows of logits at a time; 0: default
 	mem      *memory
 	rotary   rotary
-	starts   kernels.View    // [B,T] int32; absent unless a window is shorter than the context
+	masked   bool            // each slot has its own starts
+	starts   kernels.View    // [B,T] int32; absent unless masked, or a window is shorter than the context
 	residual [2]kernels.View // [N,C] gradient of the residual stream, in turns, unless split
 }
 
 func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
 		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
-		split: cfg.SplitBackward, storage: cfg.Storage, logits: cfg.LogitRows, mem: mem,
+		split: cfg.SplitBackward, masked: cfg.masked(), storage: cfg.Storage, logits: cfg.LogitRows, mem: mem,
 	}
 	b.rotary = newRotary(b.model, &mem.tables, b.model.Context)
-	if b.model.slides() {
+	if b.model.slides() && !b.masked {
 		b.starts = mem.ids.take(b.rows)
 	}
 	if !b.split {
@@ -65,6 +66,7 @@ type slotState struct {
 	embed  *embedding     // nil unless the stack starts with the embedding
 	head   *head          // nil unless the stack ends with the head
 	x, dx  []kernels.View // [N,C] residual stream and gradient in front of local layer k; k = len(layers): behind the last
+	starts kernels.View   // [B,T] int32, the first position that each one sees; may be absent
 	noise  *Noise
 	saved  []int64 // bytes each layer keeps from forward to backward
 	pass   []int64 // bytes each layer shares with the passes of the others
@@ -75,6 +77,10 @@ func (b *builder) slot(stack *Stack) slotState {
 	cfg := stack.cfg
 	s := b.stream(cfg.First, cfg.End)
 	s.noise = &Noise{}
+	if b.masked {
+		b.starts = b.mem.ids.take(b.rows)
+	}
+	s.starts = b.starts
 	for i := range cfg.End - cfg.First {
 		before := b.mem.slotBytes()
 		b.mem.layer.rewind()

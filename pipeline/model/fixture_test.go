@@ -87,7 +87,8 @@ type rigConfig struct {
 	level   Recompute // of every layer
 	rows    int       // of logits at a time
 	storage Storage
-	threads int // 0: 2
+	threads int  // 0: 2
+	mask    bool // attention within documents
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
@@ -102,7 +103,7 @@ func newRig(t testing.TB, c rigConfig) *rig {
 		s, err := NewStack(StackConfig{
 			Device: device, Model: c.model, First: edges[i], End: edges[i+1],
 			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split, Recompute: c.level.Uniform(edges[i+1] - edges[i]),
-			Moments: 2, LogitRows: c.rows, Storage: c.storage,
+			Moments: 2, LogitRows: c.rows, Storage: c.storage, DocumentMask: c.mask,
 		})
 		must(t, err)
 		r.stacks = append(r.stacks, s)

@@ -21,6 +21,8 @@ type StackConfig struct {
 	// Recompute is each layer's level, from First on; nil keeps everything.
 	Recompute []Recompute
 	Storage   Storage // of what matrix products read
+	// DocumentMask keeps attention within documents: see SetDocuments.
+	DocumentMask bool
 	// LogitRows is how many rows of logits the head computes at a time; 0: about 64 MB
 	// of them. Sums over rows, and so the bits of the head's gradient, depend on it where
 	// it cuts a micro-batch.
@@ -43,6 +45,11 @@ func (c StackConfig) level(i int) Recompute {
 		return RecomputeNothing
 	}
 	return c.Recompute[i]
+}
+
+// masked tells whether there is attention to keep within documents.
+func (c StackConfig) masked() bool {
+	return c.DocumentMask && max(c.First, 1) < min(c.End, c.Model.Layers()-1)
 }
 
 func (c StackConfig) validate() error {
@@ -212,7 +219,7 @@ func (s *Stack) supported() error {
 // writeConstants fills what depends on positions alone.
 func (s *Stack) writeConstants() error {
 	m := s.cfg.Model.Resolved()
-	if err := writeTables(s.cfg.Device, m, s.rotary); err != nil || !m.slides() {
+	if err := writeTables(s.cfg.Device, m, s.rotary); err != nil || !m.slides() || s.Masked() {
 		return err
 	}
 	return writeOnce(s.cfg.Device, func(q kernels.Queue) {
@@ -235,10 +242,18 @@ func (c Config) windowStarts(batch int) []int32 {
 	var starts []int32
 	for range batch {
 		for t := range c.Context {
-			starts = append(starts, int32(max(0, t-c.Window+1)))
+			starts = append(starts, c.windowStart(t))
 		}
 	}
 	return starts
+}
+
+// windowStart is the first position that the query at t sees.
+func (c Config) windowStart(t int) int32 {
+	if c.Window == 0 {
+		return 0
+	}
+	return int32(max(0, t-c.Window+1))
 }
 
 // Params is a layer's flat parameter vector [LayerLen].

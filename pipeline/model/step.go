@@ -23,6 +23,25 @@ func (s *Stack) SetTargets(q kernels.Queue, slot int, targets []int32) {
 	q.Write(s.headOf(slot).targets, kernels.Int32Bytes(targets))
 }
 
+// Masked tells whether SetDocuments is due before each Forward: the stack has attention
+// that StackConfig.DocumentMask keeps within documents.
+func (s *Stack) Masked() bool { return s.cfg.masked() }
+
+// SetDocuments enqueues where in its row the document of each position of a slot begins,
+// [B,T], each from 0 to its own position. Queries see nothing before that. The stack must
+// be Masked.
+func (s *Stack) SetDocuments(q kernels.Queue, slot int, starts []int32) {
+	if !s.Masked() {
+		panic("model: SetDocuments on a stack that masks none")
+	}
+	m := s.cfg.Model
+	seen := make([]int32, len(starts))
+	for i, start := range starts {
+		seen[i] = max(start, m.windowStart(i%m.Context))
+	}
+	q.Write(s.slot(slot).starts, kernels.Int32Bytes(seen))
+}
+
 // Input is the residual stream [B,T,C] that the stack before writes into a slot.
 func (s *Stack) Input(slot int) kernels.View { return s.boundary(s.slot(slot).x[0]) }
 
