@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +54,14 @@ type Config struct {
 	// Dropout is the share of elements set to zero in training, of the embedding's output and
 	// of what attention and MLP add to it.
 	Dropout float64 `yaml:"dropout"`
+
+	// LoRARank of adapters that train in place of the weights of Init; 0 trains the weights.
+	LoRARank int `yaml:"lora_rank"`
+	// LoRAAlpha over LoRARank is the scale of an adapter; 0 is twice the rank.
+	LoRAAlpha float64 `yaml:"lora_alpha"`
+	// LoRATargets are the linear layers that have adapters, by the last parts of their names,
+	// with commas; empty is those into the heads that PEFT takes.
+	LoRATargets string `yaml:"lora_targets"`
 
 	// HeldOutEvery and CheckpointEvery count steps.
 	HeldOutEvery    int `yaml:"held_out_every"`
@@ -138,7 +147,22 @@ func (c Config) adjust(m model.Config) model.Config {
 		m.Context = c.Context
 	}
 	m.EmbedDropout, m.ResidualDropout = c.Dropout, c.Dropout
+	m.LoRA = c.lora(m)
 	return m
+}
+
+// lora are the adapters of a model, with defaults that fit it.
+func (c Config) lora(m model.Config) model.LoRA {
+	if c.LoRARank == 0 {
+		return model.LoRA{}
+	}
+	usual := "c_attn"
+	if m.Positions == model.RoPE {
+		usual = "q_proj,v_proj"
+	}
+	return model.LoRA{
+		Rank: c.LoRARank, Alpha: cmp.Or(c.LoRAAlpha, 2*float64(c.LoRARank)), Targets: cmp.Or(c.LoRATargets, usual),
+	}
 }
 
 // Fit is the configuration of given weights with the settings that change it: Context may be

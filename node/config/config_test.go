@@ -26,7 +26,7 @@ func odd() Config {
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
-		Dropout: 0.1, HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
+		Dropout: 0.1, LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
 		DocumentMask: true, Recompute: "block", MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
 		JSON: true, LogLevel: "debug",
 	}
@@ -163,6 +163,11 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Listen = ":99999" }, `config: listen is :99999: want "host:port"`},
 		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},
 		{func(c *Config) { c.Dropout = 1 }, "config: dropout is 1: want 0 to 0.99"},
+		{func(c *Config) { c.LoRARank = 4 }, "config: lora_rank is 4: want 0 without init"},
+		{func(c *Config) { c.LoRARank = -1 }, "config: lora_rank is -1: want 0 to 4096"},
+		{func(c *Config) { c.LoRAAlpha = 4 }, "config: lora_alpha is 4: want 0 without lora_rank"},
+		{func(c *Config) { c.LoRAAlpha = math.NaN() }, "config: lora_alpha is NaN: want 0 to"},
+		{func(c *Config) { c.LoRATargets = "q_proj" }, "config: lora_targets is q_proj: want none without lora_rank"},
 		{func(c *Config) { c.Recompute = "all" }, "config: recompute is all: want one of none, outputs, block"},
 		{func(c *Config) { c.Data = []string{""} }, `config: data is "": want paths`},
 	} {
@@ -253,6 +258,32 @@ func TestFit(t *testing.T) {
 	c.Context = 32
 	if m, err := c.Model(); err != nil || m.Context != 32 {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestAdaptersFitTheWeights(t *testing.T) {
+	gpt2 := model.Config{Vocab: 256, Context: 64, Blocks: 2, Heads: 2, Channels: 16}
+	rotary := gpt2
+	rotary.Positions = model.RoPE
+	c := Default()
+	c.Preset, c.Init, c.LoRARank = "", "weights", 4
+	for want, m := range map[string]model.Config{"c_attn": gpt2, "q_proj,v_proj": rotary} {
+		if got, err := c.Fit(m); err != nil || got.LoRA != (model.LoRA{Rank: 4, Alpha: 8, Targets: want}) {
+			t.Errorf("%+v, %v, want %s", got.LoRA, err, want)
+		}
+	}
+	c.LoRAAlpha, c.LoRATargets = 2, "k_proj"
+	if got, err := c.Fit(rotary); err != nil || got.LoRA != (model.LoRA{Rank: 4, Alpha: 2, Targets: "k_proj"}) {
+		t.Errorf("%+v, %v", got.LoRA, err)
+	}
+	if _, err := c.Fit(gpt2); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `lora.targets has "k_proj": take names of c_attn, c_fc, c_proj`) {
+		t.Error(err)
+	}
+	flags := Default()
+	flags.Init, flags.LoRARank = "weights", 4
+	got, err := Effective("", flags, func(key string) bool { return key == "init" || key == "lora_rank" })
+	if err != nil || got.LR != adapterLR {
+		t.Errorf("lr is %v, %v", got.LR, err)
 	}
 }
 

@@ -148,11 +148,16 @@ var usualLR = map[string]float64{"gpt2-124m": 6e-4, "llama-160m": 6e-4, "llama-1
 // tuningLR is for weights that have been trained already.
 const tuningLR = 5e-5
 
+// adapterLR is for adapters of such weights (Hu et al. 2021, table 11).
+const adapterLR = 2e-4
+
 // fitDefaults makes the settings that nobody has named fit the model.
 func (c Config) fitDefaults(named func(key string) bool) Config {
 	lr, known := usualLR[c.Preset]
 	if c.Init != "" {
-		lr, known = tuningLR, true
+		if lr, known = tuningLR, true; c.LoRARank > 0 {
+			lr = adapterLR
+		}
 		if !named("preset") {
 			c.Preset = "" // the default is for who names no model
 		}

@@ -26,6 +26,8 @@ const (
 	maxSample  = 16 << 10
 	maxContext = 1 << 20
 	maxDropout = 0.99
+	maxRank    = 1 << 12
+	maxAlpha   = 1e6
 	maxData    = 64 << 30 // dataset.MaxBytes
 	// MinData is the least text that is worth a try: a few sequences.
 	MinData = 1 << 10
@@ -40,6 +42,7 @@ func (c Config) Validate() error {
 		c.validateCounts,
 		c.validateRates,
 		c.validateSource,
+		c.validateAdapters,
 		c.validateRecompute,
 		c.validateNode,
 	} {
@@ -62,6 +65,19 @@ func (c Config) validateSource() error {
 	return nil
 }
 
+// validateAdapters leaves the names of the targets to the model.
+func (c Config) validateAdapters() error {
+	switch {
+	case c.LoRARank > 0 && c.Init == "":
+		return invalid("lora_rank", c.LoRARank, "0 without init: adapters change weights that are given")
+	case c.LoRARank == 0 && c.LoRAAlpha != 0:
+		return invalid("lora_alpha", c.LoRAAlpha, "0 without lora_rank, which is 0")
+	case c.LoRARank == 0 && c.LoRATargets != "":
+		return invalid("lora_targets", c.LoRATargets, "none without lora_rank, which is 0")
+	}
+	return nil
+}
+
 func (c Config) validateCounts() error {
 	for _, f := range []struct {
 		key           string
@@ -74,6 +90,7 @@ func (c Config) validateCounts() error {
 		{"held_out_every", c.HeldOutEvery, 1, maxSteps},
 		{"checkpoint_every", c.CheckpointEvery, 1, maxSteps},
 		{"keep", c.Keep, 1, maxKeep},
+		{"lora_rank", c.LoRARank, 0, maxRank},
 		{"sample_bytes", c.SampleBytes, 0, maxSample},
 		{"context", c.Context, 0, maxContext},
 		{"min_nodes", c.MinNodes, 1, maxNodes},
@@ -100,6 +117,7 @@ func (c Config) validateRates() error {
 		{"min_lr", c.MinLR, c.LR, ", the learning rate (lr)"},
 		{"weight_decay", c.WeightDecay, 10, ""},
 		{"clip_norm", c.ClipNorm, math.MaxFloat32, ""},
+		{"lora_alpha", c.LoRAAlpha, maxAlpha, ""},
 		{"dropout", c.Dropout, maxDropout, ""},
 	} {
 		if !(f.value >= 0 && f.value <= f.hi) { // also refuses NaN
