@@ -78,6 +78,9 @@ func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Pro
 	}
 	p.Write = text.Write
 	g, err := infer.Generate(ctx, m, p)
+	if errors.Is(err, context.Canceled) && g.Tokens > 0 {
+		err = nil // the text so far is shown
+	}
 	if err := errors.Join(err, text.Close()); err != nil {
 		return err
 	}

@@ -15,8 +15,9 @@ import (
 type interrupts struct {
 	exit func(code int)
 
-	mu   sync.Mutex // guards kill
-	kill func()     // what to do before the end, if anything
+	mu    sync.Mutex // guards what follows
+	kill  func()     // what to do before the end, if anything
+	saves bool       // a first interrupt leaves a checkpoint
 }
 
 func newInterrupts(exit func(int)) *interrupts { return &interrupts{exit: exit} }
@@ -28,6 +29,23 @@ func (i *interrupts) beforeExit(kill func()) {
 	i.kill = kill
 }
 
+// leaveCheckpoint tells that the command answers a first interrupt with a checkpoint.
+func (i *interrupts) leaveCheckpoint() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.saves = true
+}
+
+// first is what a first interrupt is answered with.
+func (i *interrupts) first() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.saves {
+		return "stopping with a checkpoint"
+	}
+	return "stopping"
+}
+
 // watch listens for signals until stop is called.
 func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
@@ -37,7 +55,7 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 	watching.Go(func() {
 		select {
 		case <-signals:
-			fmt.Fprintln(stderr, "\npnode: stopping with a checkpoint; interrupt again to end at once")
+			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", i.first())
 			cancel()
 		case <-over:
 			return

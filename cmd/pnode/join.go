@@ -28,6 +28,7 @@ the run of the folder.`,
 				return err
 			}
 			ctx := c.Context()
+			e.interrupts.leaveCheckpoint()
 			if supervised {
 				var cancel context.CancelFunc
 				ctx, cancel = untilEOF(ctx, e.stdin)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -219,4 +220,21 @@ func TestGivenWeightsBringTheirTokens(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %q:\n%s", tt.args, code, tt.want, stderr)
 		}
 	}
+}
+
+// TestGivenWeightsSurviveAKill: before the first checkpoint a run goes back to what it
+// started from.
+func TestGivenWeightsSurviveAKill(t *testing.T) {
+	source, data := family(t, model.Config{Vocab: 256, Context: 32, Blocks: 2, Heads: 2, Channels: 32}, safetensors.F32), textFile(t)
+	train := func(dir string) *process {
+		return start(t, "train", "--init", source, "--data", data, "--dir", dir, "--steps", "300", "--checkpoint-every", "1000",
+			"--micros", "2", "--micro-batch", "2", "--sample-bytes", "0", "--json")
+	}
+	want := train(t.TempDir()).finish(0)
+	dir := t.TempDir()
+	p := train(dir)
+	p.until(5)
+	kill(t, strconv.Itoa(p.cmd.Process.Pid))
+	p.finish(-1)
+	same(t, "after a kill", start(t, "train", "--resume", "--dir", dir, "--json").finish(0), want)
 }

@@ -57,6 +57,7 @@ checkpoint. A run of local nodes (--local) ends within three minutes of the firs
 				return cfg.Print(e.stdout)
 			}
 			ctx := c.Context()
+			e.interrupts.leaveCheckpoint()
 			if supervised {
 				var cancel context.CancelFunc
 				ctx, cancel = untilEOF(ctx, e.stdin)

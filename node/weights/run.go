@@ -38,14 +38,30 @@ func runFiles(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec
 		return readFiles(ctx, src, spec.Init.Files)
 	case spec.Data.Tokens != nil && len(spec.Data.Tokens.Files) > 0:
 		files, err := readFiles(ctx, src, spec.Data.Tokens.Files)
-		if end := spec.Data.EndOfText(); err == nil && end != planner.NoToken {
-			files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
+		if err != nil {
+			return nil, err
 		}
-		return files, err
+		describe(files, spec.Data.EndOfText())
+		return files, nil
 	case shard.IsBytes(spec.Data):
 		return tokenizer.Bytes{}.Files(), nil
 	}
 	return map[string][]byte{}, nil
+}
+
+// describe adds what other programs go by where a tokenizer's files alone have come: which
+// class they are for, and the token that ends a text.
+func describe(files map[string][]byte, end int32) {
+	class := "GPT2Tokenizer" // vocab.json and merges.txt
+	if files["tokenizer.json"] != nil {
+		class = "PreTrainedTokenizerFast"
+	}
+	if files["tokenizer_config.json"] == nil {
+		files["tokenizer_config.json"] = fmt.Appendf(nil, "{\n  \"tokenizer_class\": %q\n}\n", class)
+	}
+	if end != planner.NoToken {
+		files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
+	}
 }
 
 func readFiles(ctx context.Context, src dataset.ChunkSource, files []planner.DataFile) (map[string][]byte, error) {
