@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pnode/checkpoint/huggingface"
@@ -68,6 +70,49 @@ func TestAdaptersTrainAndMerge(t *testing.T) {
 		matched, err := filepath.Match("layers.[01].*.[qd]*_proj.weight", name)
 		if err != nil || matched != changed {
 			t.Errorf("%s: changed %v", name, changed)
+		}
+	}
+}
+
+// TestAdaptersAreExportedAlone: worked into the weights that the run started from they give
+// the model that the run's export is.
+func TestAdaptersAreExportedAlone(t *testing.T) {
+	weights, data := family(t, smallLlama, safetensors.F32), textFile(t)
+	run, _ := tune(t, weights, data)
+	whole, alone := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "alone")
+	for _, args := range [][]string{{"export", whole, "--dir", run}, {"export", alone, "--dir", run, "--adapter", "--base", "the/base"}} {
+		if code, _, stderr := pnode(t, args...); code != exitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+	adapter, err := huggingface.OpenAdapter(alone, smallLlama)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adapter.Close()
+	if l := adapter.LoRA(); l.Rank != 2 || l.Alpha != 6 || strings.Join(l.Targets, ",") != "down_proj,q_proj" {
+		t.Errorf("got %+v", l)
+	}
+	for layer := range smallLlama.Layers() {
+		got, want := layerOf(t, weights, layer), layerOf(t, whole, layer)
+		if err := adapter.Merge(layer, got); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			if math.Abs(float64(got[i]-want[i])) > 1e-6 {
+				t.Fatalf("layer %d: element %d is %v, the run's export has %v", layer, i, got[i], want[i])
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"--dir " + weights + " --adapter":              "no adapter in the model in",
+		"--dir " + run + " --base x":                   "base is x: want none without --adapter",
+		"--dir " + run + " --adapter --dtype f32":      "leave them out with --adapter",
+		"--dir " + run + " --adapter --shard-size 5MB": "leave them out with --adapter",
+	} {
+		code, _, stderr := pnode(t, append([]string{"export", filepath.Join(t.TempDir(), "x")}, strings.Fields(args)...)...)
+		if code == exitOK || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, want %q:\n%s", args, code, want, stderr)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -21,15 +22,19 @@ var exportTypes = []string{"f32", "bf16", "f16"}
 func (e environment) exportCommand() *cobra.Command {
 	var dir string
 	var o weights.ExportOptions
+	var adapter bool
+	var base string
 	shard := 5 * config.GB
 	c := &cobra.Command{
 		Use:   "export OUT [--dir FOLDER]",
 		Short: "Write a model in Hugging Face's layout",
 		Long: `Write the newest whole checkpoint of a stopped run as a folder with config.json,
 model.safetensors (in several files where it is large) and the tokenizer's files, which
-Python's transformers loads. Adapters are worked into the weights.`,
+Python's transformers loads. Adapters are worked into the weights; with --adapter they are
+written alone, as Python's peft loads them.`,
 		Example: `  pnode export ~/my-model                       the newest run
-  pnode export ~/my-model --dir ~/run7 --dtype bf16`,
+  pnode export ~/my-model --dir ~/run7 --dtype bf16
+  pnode export ~/my-adapter --adapter --base meta-llama/Llama-3.2-1B`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.DType != "" && !slices.Contains(exportTypes, o.DType) {
@@ -37,6 +42,15 @@ Python's transformers loads. Adapters are worked into the weights.`,
 			}
 			if shard < config.MB {
 				return usageError{c.CommandPath(), fmt.Errorf("shard-size is %v: want %v or more", shard, config.MB)}
+			}
+			if base != "" && !adapter {
+				return usageError{c.CommandPath(), fmt.Errorf("base is %s: want none without --adapter", base)}
+			}
+			if adapter && (o.DType != "" || c.Flags().Changed("shard-size")) {
+				return usageError{c.CommandPath(), errors.New("--dtype and --shard-size are of whole models: leave them out with --adapter, which writes one file of f32")}
+			}
+			if adapter {
+				return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.exportAdapter(c.Context(), m, args[0], base) })
 			}
 			o.ShardBytes = int64(shard)
 			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.export(c.Context(), m, args[0], o) })
@@ -47,7 +61,17 @@ Python's transformers loads. Adapters are worked into the weights.`,
 	f.StringVar(&dir, "dir", "", modelDirHelp)
 	f.StringVar(&o.DType, "dtype", "", "`TYPE` of the weights: f32, bf16 or f16 (default f32, or that of an imported model)")
 	f.Var(&shard, "shard-size", "most bytes of weights in one file")
+	f.BoolVar(&adapter, "adapter", false, "write the adapters alone, in PEFT's layout")
+	f.StringVar(&base, "base", "", "`NAME` or folder of the model that the adapters change, for their users")
 	return c
+}
+
+func (e environment) exportAdapter(ctx context.Context, m *weights.Model, out, base string) error {
+	if err := m.ExportAdapter(ctx, out, base); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "%s: the adapters of %s\n", out, m.From)
+	return nil
 }
 
 func (e environment) export(ctx context.Context, m *weights.Model, out string, o weights.ExportOptions) error {

@@ -33,8 +33,9 @@ type Model struct {
 	// Warnings are sentences about what was passed over, such as a damaged checkpoint.
 	Warnings []string
 
-	layer func(ctx context.Context, layer int, dst []float32) error
-	close func() error
+	layer   func(ctx context.Context, layer int, dst []float32) error
+	adapted *adapted // nil without adapters
+	close   func() error
 }
 
 // Layer fills dst, [LayerLen] of Config, with a layer's parameters.

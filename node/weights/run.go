@@ -23,6 +23,11 @@ func OfRun(ctx context.Context, shelf Shelf, spec planner.RunSpec) (*Model, erro
 		DType: safetensors.F32, Warnings: warnings,
 		layer: shelf.reader(spec.Model, stored(manifest)), close: shelf.Close,
 	}
+	if spec.Model.LoRA.On() {
+		m.adapted = &adapted{config: spec.Model, layer: func(ctx context.Context, layer int, dst []float32) error {
+			return shelf.params(ctx, stored(manifest)[layer], dst)
+		}}
+	}
 	if m.Files, err = runFiles(ctx, shelf, spec); err != nil {
 		return nil, err
 	}
