@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/planner"
@@ -22,6 +23,12 @@ type chunkFetcher struct {
 
 // errNoChunks says that no node of the run has what is needed.
 var errNoChunks = errors.New("chunks are damaged or missing here and cannot be had from any node that is up; start a node that holds a copy")
+
+const (
+	// textPatience is how long a node waits for others to give it the run's text.
+	textPatience = time.Minute
+	awaitEvery   = time.Second
+)
 
 // fetchBatch chunks are asked for at a time, so that another peer can take over early.
 const fetchBatch = 16
@@ -50,6 +57,23 @@ func (f chunkFetcher) ensure(ctx context.Context, hashes []planner.Hash, holders
 		return errors.Join(append([]error{what}, failures...)...)
 	}
 	return nil
+}
+
+// await is ensure for as long as somebody is there who may have the chunks: one who is busy or
+// has just come may be of no help at first.
+func (f chunkFetcher) await(ctx context.Context, hashes []planner.Hash, patience time.Duration) error {
+	end := time.Now().Add(patience)
+	for {
+		err := f.ensure(ctx, hashes, nil)
+		if !errors.Is(err, errNoChunks) || len(f.order(nil)) == 0 || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func orNothing(err error) error {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/planner"
@@ -37,4 +39,28 @@ func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
 	if err := f.ensure(t.Context(), []planner.Hash{{1}}, []planner.PeerID{"b"}); !errors.Is(err, errNoChunks) || !errors.Is(err, refused) {
 		t.Errorf("with a holder that refuses: %v", err)
 	}
+}
+
+func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		living := []planner.PeerID{"b"}
+		f := chunkFetcher{self: "me", store: store, living: func() []planner.PeerID { return living }}
+		f.fetch = func(context.Context, planner.PeerID, []planner.Hash, func(planner.Hash, []byte) error) error {
+			asked++
+			return errors.New("busy")
+		}
+		if err := f.await(t.Context(), []planner.Hash{{1}}, 10*awaitEvery); !errors.Is(err, errNoChunks) || asked < 10 {
+			t.Errorf("asked %d times, then %v", asked, err)
+		}
+		living, asked = nil, 0
+		if err := f.await(t.Context(), []planner.Hash{{1}}, time.Hour); !errors.Is(err, errNoChunks) || asked != 0 {
+			t.Errorf("alone: asked %d times, then %v", asked, err)
+		}
+	})
 }

@@ -193,7 +193,7 @@ func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Da
 		err = n.store.Pin(textPin, spec.Data.AllChunks())
 	}
 	if err == nil && spec.Data.SizeBytes <= wholeTextBytes {
-		err = n.keeper.chunks.ensure(ctx, spec.Data.AllChunks(), nil)
+		err = n.keeper.chunks.await(ctx, spec.Data.AllChunks(), textPatience)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("node: the run's text: %w", err)
