@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -231,12 +232,18 @@ func (n *Node) contacts() []planner.PeerID {
 	return peers
 }
 
-// living are the roster's members that are not gone.
+// living are the nodes that may be asked for chunks: the roster's members that are not gone,
+// and whoever else is connected. The founder of a run may enter the roster after others.
 func (n *Node) living() []planner.PeerID {
 	var peers []planner.PeerID
 	for _, m := range n.raft.State().Members {
 		if m.State != consensus.Gone {
 			peers = append(peers, m.Peer)
+		}
+	}
+	for _, p := range n.contacts() {
+		if !slices.Contains(peers, p) {
+			peers = append(peers, p)
 		}
 	}
 	return peers
