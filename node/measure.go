@@ -20,7 +20,7 @@ const processBytes = 62 << 20
 
 // PlanInput is what a run's first plan depends on, but for the members.
 func PlanInput(run planner.RunSpec) planner.Input {
-	costs := run.Model.Costs(run.Train.MicroBatch)
+	costs := run.Model.Costs(run.Train.MicroBatch, run.Train.Storage)
 	for i, c := range costs {
 		costs[i] = c.At(run.Train.Recompute)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"pnode/kernels/null"
+	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -21,6 +22,11 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	masked := runs["llama"]
 	masked.Train.DocumentMask = true
 	runs["llama, document mask"] = masked
+	for _, name := range []string{"gpt2", "llama"} {
+		run := runs[name]
+		run.Train.Storage = model.StorageBF16
+		runs[name+" in bf16"] = run
+	}
 	for name, run := range runs {
 		for _, scheduleName := range []string{"1f1b", "gpipe"} {
 			for _, starts := range [][]int{{0}, {0, 1, 3}} {

@@ -75,7 +75,8 @@ func (w *Worker) load(ctx context.Context) error {
 			return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.cfg.Plan.Start, err)
 		}
 	}
-	return nil
+	w.stack.RoundWeights(w.queue)
+	return w.queue.Sync()
 }
 
 func (w *Worker) loadLayer(ctx context.Context, layer int) error {

@@ -147,6 +147,7 @@ func stackConfig(run planner.RunSpec, layers planner.LayerRange, actions []sched
 		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
 		Slots: slots.count(), SplitBackward: splits(actions), Moments: momentVectors,
 		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Uniform(layers.End - layers.First),
+		Storage: run.Train.Storage,
 	}
 }
 
@@ -279,6 +280,7 @@ func (w *Worker) update(step planner.Step, gradScale float64) error {
 	}
 	return w.timed(&w.times.Update, func() {
 		w.opt.update(w.queue, w.stack, w.cfg.Run.Model, w.place.Layers, step, gradScale)
+		w.stack.RoundWeights(w.queue)
 	})
 }
 

@@ -264,21 +264,31 @@ func TestResumeOnAnotherCutGivesTheSameLosses(t *testing.T) {
 	run := testRun()
 	keeper := &memoryKeeper{}
 	whole := train(t, run, cut(run, "1f1b", []int{0, 2}), keeper)
+	equal(t, "resumed", resume(t, run, keeper), whole.after(run.Train.CheckpointEvery))
+}
+
+// resume goes on from the first checkpoint, in three stages.
+func resume(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) result {
+	t.Helper()
 	rest := cut(run, "1f1b", []int{0, 1, 3})
 	rest.Start, rest.Generation = run.Train.CheckpointEvery, 2
-	resumed := train(t, run, rest, keeper)
-	want := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
-	for step, bits := range whole.losses {
-		if step > rest.Start {
-			want.losses[step] = bits
+	return train(t, run, rest, keeper)
+}
+
+// after is what was reported of the steps behind one.
+func (r result) after(start planner.Step) result {
+	rest := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	for step, bits := range r.losses {
+		if step > start {
+			rest.losses[step] = bits
 		}
 	}
-	for step, bits := range whole.heldOut {
-		if step > rest.Start {
-			want.heldOut[step] = bits
+	for step, bits := range r.heldOut {
+		if step > start {
+			rest.heldOut[step] = bits
 		}
 	}
-	equal(t, "resumed", resumed, want)
+	return rest
 }
 
 func TestStopEndsAllWorkersWithASave(t *testing.T) {

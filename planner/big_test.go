@@ -16,7 +16,7 @@ func TestPresets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, train := range []TrainSpec{{Micros: 8, MicroBatch: 2}, {Micros: 8, MicroBatch: 2, Replicas: 1, Stages: 3}, {Micros: 8, MicroBatch: 2, Replicas: 2}} {
-			in := Input{Generation: 1, Run: RunSpec{Run: "preset", Model: cfg, Train: train}, Costs: cfg.Costs(train.MicroBatch)}
+			in := Input{Generation: 1, Run: RunSpec{Run: "preset", Model: cfg, Train: train}, Costs: cfg.Costs(train.MicroBatch, model.StorageF32)}
 			for _, peer := range []PeerID{"a", "b", "c"} {
 				in.Members = append(in.Members, Member{Peer: peer, Profile: Profile{Devices: []DeviceProfile{
 					{Name: "cpu", MatMulFLOPS: 5e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: 64 << 30},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 )
@@ -92,7 +93,7 @@ func (c *cluster) sumLayers() {
 	var pass int64
 	for l, k := range c.in.Costs {
 		c.params[l+1] = c.params[l] + k.ParamBytes
-		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes
+		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes + k.CopyBytes
 		c.saved[l+1] = c.saved[l] + k.SavedBytes
 		c.boundary[l] = k.BoundaryBytes
 		c.activationBytes = max(c.activationBytes, k.BoundaryBytes)
@@ -122,7 +123,11 @@ func (c *cluster) fixedFor(stages int) []int64 {
 func (c *cluster) fixedIn(first, end int) int64 {
 	fixed := c.fixed[end] - c.fixed[first]
 	if first == 0 && end == c.layers() {
-		fixed -= (trainingBytes - 1) * 4 * int64(c.in.Run.Model.TiedGradLen())
+		tied := int64(c.in.Run.Model.TiedGradLen())
+		fixed -= (trainingBytes - 1) * 4 * tied
+		if c.in.Run.Train.Storage == model.StorageBF16 {
+			fixed -= 2 * tied
+		}
 	}
 	return fixed
 }

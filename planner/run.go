@@ -80,6 +80,8 @@ type TrainSpec struct {
 	Recompute model.Recompute `json:"recompute,omitzero"`
 	// DocumentMask keeps attention within the documents that a sequence is packed from.
 	DocumentMask bool `json:"document_mask,omitzero"`
+	// Storage is the type of what matrix products read. Checkpoints hold float32 under either.
+	Storage model.Storage `json:"storage,omitzero"`
 	// MinNodes active nodes are waited for before the first plan.
 	MinNodes int `json:"min_nodes"`
 }

@@ -21,10 +21,11 @@ func TestSettingsOfATrainingThatAreNotGiven(t *testing.T) {
 	}
 }
 
-func TestRecomputationOfATraining(t *testing.T) {
+func TestMemorySettingsOfATraining(t *testing.T) {
 	var s, again TrainSpec
-	if err := json.Unmarshal([]byte(`{"recompute":"outputs"}`), &s); err != nil || s.Recompute != model.RecomputeOutputs {
-		t.Fatalf("got %v (%v)", s.Recompute, err)
+	err := json.Unmarshal([]byte(`{"recompute":"outputs","storage":"bf16"}`), &s)
+	if err != nil || s.Recompute != model.RecomputeOutputs || s.Storage != model.StorageBF16 {
+		t.Fatalf("got %v, %v (%v)", s.Recompute, s.Storage, err)
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -35,5 +36,8 @@ func TestRecomputationOfATraining(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"recompute":"some"}`), &s); err == nil {
 		t.Error("a level that there is not is accepted")
+	}
+	if err := json.Unmarshal([]byte(`{"storage":"f16"}`), &s); err == nil {
+		t.Error("a storage that there is not is accepted")
 	}
 }

@@ -80,6 +80,8 @@ type Config struct {
 	DocumentMask bool `yaml:"document_mask"`
 	// Recompute is none, outputs or block: what is computed again to save memory.
 	Recompute string `yaml:"recompute"`
+	// Storage is f32 or bf16: the type of what matrix products read.
+	Storage string `yaml:"storage"`
 	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
 	// need is waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
@@ -118,6 +120,7 @@ func Default() Config {
 		Keep:            3,
 		SampleBytes:     400,
 		Recompute:       model.RecomputeNothing.String(),
+		Storage:         model.StorageF32.String(),
 		MinNodes:        1,
 		LogLevel:        "warn",
 	}
@@ -200,6 +203,10 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 	if err != nil {
 		return planner.RunSpec{}, err
 	}
+	storage, err := c.storage()
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
 	return planner.RunSpec{
 		Run:   run,
 		Model: m,
@@ -226,6 +233,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			UnevenShares:    c.UnevenShares,
 			DocumentMask:    c.DocumentMask,
 			Recompute:       recompute,
+			Storage:         storage,
 			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
 		},
 	}, nil

@@ -43,7 +43,7 @@ func (c Config) Validate() error {
 		c.validateRates,
 		c.validateSource,
 		c.validateAdapters,
-		c.validateRecompute,
+		c.validateMemory,
 		c.validateNode,
 	} {
 		if err := check(); err != nil {
@@ -127,9 +127,19 @@ func (c Config) validateRates() error {
 	return nil
 }
 
-func (c Config) validateRecompute() error {
-	_, err := c.recompute()
-	return err
+// validateMemory checks what trades memory for time or precision.
+func (c Config) validateMemory() error {
+	_, recompute := c.recompute()
+	_, storage := c.storage()
+	return cmp.Or(recompute, storage)
+}
+
+func (c Config) storage() (model.Storage, error) {
+	storage, err := model.ParseStorage(c.Storage)
+	if err != nil {
+		err = invalid("storage", c.Storage, "one of "+strings.Join(model.StorageNames(), ", "))
+	}
+	return storage, err
 }
 
 func (c Config) recompute() (model.Recompute, error) {

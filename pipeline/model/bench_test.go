@@ -21,7 +21,7 @@ func BenchmarkStep(b *testing.B) {
 			r.first().SetTokens(r.queue, 0, tokens)
 			r.first().SetTargets(r.queue, 0, targets)
 			flops := int64(0)
-			for _, c := range model.Costs(bench.batch) {
+			for _, c := range model.Costs(bench.batch, StorageF32) {
 				flops += c.ForwardFLOPs + c.InputFLOPs + c.WeightFLOPs
 			}
 			for b.Loop() {

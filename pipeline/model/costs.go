@@ -16,6 +16,8 @@ type LayerCost struct {
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
 	// gradients and each moment add as much as is trained.
 	ParamBytes, FrozenBytes int64
+	// CopyBytes is the size of the parameters' copy in BF16, where the storage has one.
+	CopyBytes int64
 	// SavedBytes is what a slot keeps from forward to backward, the layer's output
 	// included, its input not, when nothing is recomputed.
 	SavedBytes int64
@@ -48,10 +50,10 @@ func (c LayerCost) At(level Recompute) LayerCost {
 // Costs gives every layer's cost for micro-batches of that many sequences: the op table's
 // figures summed over the calls that the layers issue. It panics when the configuration
 // is not valid or no stack could have such micro-batches.
-func (c Config) Costs(microBatch int) []LayerCost {
+func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 	costs := make([]LayerCost, c.Layers())
 	for level := range recomputeLevels {
-		cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Recompute: level.Uniform(c.Layers())}
+		cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Recompute: level.Uniform(c.Layers()), Storage: storage}
 		if err := cfg.validate(); err != nil {
 			panic(fmt.Sprintf("model: costs: %v", err))
 		}
@@ -62,6 +64,9 @@ func (c Config) Costs(microBatch int) []LayerCost {
 				costs[i] = layerCost(l)
 				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.saved[i]
 				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
+				if storage == StorageBF16 {
+					costs[i].CopyBytes = 2 * int64(c.LayerLen(i))
+				}
 				costs[i].BoundaryBytes, costs[i].PassBytes = 4*int64(f.x[i+1].Len), f.pass[i]
 			}
 			costs[i].Lean[level] = LeanCost{

@@ -23,7 +23,7 @@ func TestBlockFLOPs(t *testing.T) {
 			tokens := int64(batch * c.Context)
 			products := 2 * tokens * int64(12*c.Channels*c.Channels)
 			pairs := int64(batch*c.Context*(c.Context+1)/2) * int64(c.Channels) // times H*D
-			for layer, cost := range c.Costs(batch)[1 : c.Blocks+1] {
+			for layer, cost := range c.Costs(batch, StorageF32)[1 : c.Blocks+1] {
 				within(t, "forward", layer, cost.ForwardFLOPs, products+4*pairs, test.margin)
 				within(t, "input", layer, cost.InputFLOPs, products+10*pairs, test.margin)
 				within(t, "weight", layer, cost.WeightFLOPs, products, test.margin)
@@ -52,7 +52,7 @@ func TestCostsAreWhatAStepIssues(t *testing.T) {
 func checkIssued(t *testing.T, model Config, level Recompute) {
 	var want LayerCost
 	again := int64(0)
-	for _, c := range model.Costs(tinyBatch) {
+	for _, c := range model.Costs(tinyBatch, StorageF32) {
 		want.ForwardFLOPs += c.ForwardFLOPs
 		want.InputFLOPs += c.InputFLOPs
 		want.WeightFLOPs += c.WeightFLOPs
@@ -96,7 +96,7 @@ func checkIssued(t *testing.T, model Config, level Recompute) {
 
 // TestCostBytes checks sizes against what a stack allocates.
 func TestCostBytes(t *testing.T) {
-	costs := tiny.Costs(tinyBatch)
+	costs := tiny.Costs(tinyBatch, StorageF32)
 	rows := int64(tinyBatch * tiny.Context)
 	stream := 4 * rows * int64(tiny.Channels)
 	for layer, c := range costs {
@@ -154,7 +154,7 @@ func TestMemoryIsWhatAStackAllocates(t *testing.T) {
 func TestPassBytes(t *testing.T) {
 	for name, c := range noisy() {
 		widest := int64(0)
-		for _, cost := range c.Costs(tinyBatch) {
+		for _, cost := range c.Costs(tinyBatch, StorageF32) {
 			widest = max(widest, cost.PassBytes)
 		}
 		m, err := StackConfig{Model: c, End: c.Layers(), MicroBatch: tinyBatch, Slots: 3}.Memory()
@@ -182,7 +182,7 @@ func checkMemory(t *testing.T, cfg StackConfig) {
 
 // TestLeanCosts checks that each level keeps what Costs say, and less than the one before.
 func TestLeanCosts(t *testing.T) {
-	costs := tiny.Costs(tinyBatch)
+	costs := tiny.Costs(tinyBatch, StorageF32)
 	saved := func(level Recompute, slots int) int64 {
 		m, err := StackConfig{Model: tiny, First: 1, End: 3, MicroBatch: tinyBatch, Slots: slots, Recompute: level.Uniform(2)}.Memory()
 		must(t, err)
@@ -221,7 +221,7 @@ func TestCostsAtALevel(t *testing.T) {
 			return m
 		}
 		pass := int64(0)
-		costs := tiny.Costs(tinyBatch)
+		costs := tiny.Costs(tinyBatch, StorageF32)
 		for i, c := range costs {
 			costs[i] = c.At(level)
 			pass = max(pass, costs[i].PassBytes)
@@ -252,5 +252,5 @@ func TestCostsNeedAValidShape(t *testing.T) {
 			t.Error("Costs of micro-batches without sequences did not panic")
 		}
 	}()
-	tiny.Costs(0)
+	tiny.Costs(0, StorageF32)
 }

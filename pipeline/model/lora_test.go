@@ -75,7 +75,7 @@ func TestFrozenTensorsTakeNoMemory(t *testing.T) {
 	if m.Grads != adapters || m.Moments != 2*adapters || m.Params != base.Params+adapters {
 		t.Errorf("adapters of %d bytes take %+v, the base %+v", adapters, m, base)
 	}
-	costs, full := model.Costs(1), model.Base().Costs(1)
+	costs, full := model.Costs(1, StorageF32), model.Base().Costs(1, StorageF32)
 	for l, c := range costs {
 		if c.WeightFLOPs*10 > full[l].WeightFLOPs || c.ParamBytes-c.FrozenBytes != 4*int64(model.TrainedLen(l)) {
 			t.Errorf("layer %d: %+v, the base %+v", l, c, full[l])

@@ -68,7 +68,7 @@ func (c StackConfig) validate() error {
 		return err
 	}
 	if c.Storage >= storages {
-		return bad("storage is %d: take %d (%v) or %d (%v)", c.Storage, StorageF32, StorageF32, StorageBF16, StorageBF16)
+		return c.Storage.invalid()
 	}
 	return c.validateRecompute()
 }

@@ -1,7 +1,8 @@
 package model
 
 import (
-	"fmt"
+	"slices"
+	"strings"
 
 	"pnode/kernels"
 )
@@ -29,15 +30,43 @@ const (
 	storages
 )
 
+var storageNames = [storages]string{"f32", "bf16"}
+
 func (s Storage) String() string {
-	switch s {
-	case StorageF32:
-		return "f32"
-	case StorageBF16:
-		return "bf16"
-	default:
-		return fmt.Sprintf("storage(%d)", uint8(s))
+	if s >= storages {
+		return "invalid"
 	}
+	return storageNames[s]
+}
+
+// StorageNames are the names of all.
+func StorageNames() []string { return storageNames[:] }
+
+// ParseStorage is the storage of that name; the error wraps ErrBadConfig.
+func ParseStorage(name string) (Storage, error) {
+	i := slices.Index(storageNames[:], name)
+	if i < 0 {
+		return 0, bad("storage is %q: take one of %s", name, strings.Join(storageNames[:], ", "))
+	}
+	return Storage(i), nil
+}
+
+// MarshalText is the storage's name.
+func (s Storage) MarshalText() ([]byte, error) {
+	if s >= storages {
+		return nil, s.invalid()
+	}
+	return []byte(s.String()), nil
+}
+
+// UnmarshalText reads a name.
+func (s *Storage) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseStorage(string(text))
+	return err
+}
+
+func (s Storage) invalid() error {
+	return bad("storage is %d: take %d (%v) or %d (%v)", uint8(s), uint8(StorageF32), StorageF32, uint8(StorageBF16), StorageBF16)
 }
 
 // kept is a tensor that lives from forward to backward as far as its level says. With BF16

@@ -38,7 +38,8 @@ func (t LayerTime) Sub(o LayerTime) LayerTime {
 // nearly all of them. Besides, memory is streamed: forward writes what it saves; the
 // input gradient reads that and writes as much; the weight gradient is read and written
 // once a micro-batch; the update reads parameter, gradient and two moments, writes three
-// of them, and the norm reads the gradient: 8 times the parameters.
+// of them, and the norm reads the gradient: 8 times the parameters. A copy in BF16 is written
+// from parameters of twice its size.
 func (d Device) Layer(c model.LayerCost) LayerTime {
 	compute := func(flops, bytes int64) schedule.Nanos {
 		return min(Duration(flops, d.MatMulFLOPS)+Duration(bytes, d.MemoryBytesPerS), Longest)
@@ -47,7 +48,7 @@ func (d Device) Layer(c model.LayerCost) LayerTime {
 		Forward: compute(c.ForwardFLOPs, c.SavedBytes),
 		Input:   compute(c.InputFLOPs, 2*c.SavedBytes),
 		Weight:  compute(c.WeightFLOPs, 2*(c.ParamBytes-c.FrozenBytes)),
-		Update:  compute(0, 8*(c.ParamBytes-c.FrozenBytes)),
+		Update:  compute(0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes),
 	}
 }
 
