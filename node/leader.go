@@ -185,6 +185,11 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 	defer cancel()
 	switch {
 	case v.Gone != "":
+		if n.raft.Answers(ctx, v.Gone) { // only its gossip does not come through
+			n.log.Debug("no heartbeats of a node that lives", "peer", v.Gone)
+			n.beats.touch(v.Gone, time.Now())
+			return nil
+		}
 		m, _ := state.Member(v.Gone)
 		n.log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
 		return n.raft.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})

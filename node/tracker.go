@@ -36,6 +36,15 @@ func (t *tracker) note(b Beat, now time.Time) {
 	t.heard[b.Peer] = h
 }
 
+// touch notes that a peer lives, though no heartbeat says so.
+func (t *tracker) touch(peer planner.PeerID, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.heard[peer]
+	h.at = now
+	t.heard[peer] = h
+}
+
 // silent is how long a peer has not been heard, counted from since at the earliest:
 // whoever starts to listen cannot blame others for what it missed.
 func (t *tracker) silent(peer planner.PeerID, since, now time.Time) time.Duration {

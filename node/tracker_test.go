@@ -69,3 +69,15 @@ func TestNewestStepIsOfTheGeneration(t *testing.T) {
 		t.Errorf("newest step %d, want 10", got)
 	}
 }
+
+func TestWhoAnswersIsNotSilent(t *testing.T) {
+	tr, start := newTracker(), time.Unix(1000, 0)
+	tr.note(Beat{Peer: "a", Step: 7}, start)
+	tr.touch("a", start.Add(6*time.Second))
+	if got := tr.silent("a", start, start.Add(7*time.Second)); got != time.Second {
+		t.Errorf("a peer that answered 1s ago is silent for %v", got)
+	}
+	if b, ok := tr.last("a"); !ok || b.Step != 7 {
+		t.Errorf("its heartbeat became %+v", b)
+	}
+}

@@ -93,13 +93,26 @@ func (n *Node) Silence(p planner.PeerID) time.Duration {
 
 // isReady asks a server how far it has come.
 func (n *Node) isReady(ctx context.Context, p planner.PeerID) bool {
+	applied, ok := n.applied(ctx, p)
+	return ok && applied+readyLag >= n.raft.CommitIndex()
+}
+
+// Answers tells whether a member answers a question at once, on a stream of its own: what
+// to ask before it is given up for not having been heard of.
+func (n *Node) Answers(ctx context.Context, p planner.PeerID) bool {
+	_, ok := n.applied(ctx, p)
+	return ok
+}
+
+// applied is the index that a peer has applied last, if it says so within readyTimeout.
+func (n *Node) applied(ctx context.Context, p planner.PeerID) (index uint64, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r, err := n.ask(ctx, p, request{op: opApplied})
 	if err != nil || r.code != codeDone || len(r.body) != 8 {
-		return false
+		return 0, false
 	}
-	return binary.LittleEndian.Uint64(r.body)+readyLag >= n.raft.CommitIndex()
+	return binary.LittleEndian.Uint64(r.body), true
 }
 
 // carryOut makes one change and waits until it is committed.

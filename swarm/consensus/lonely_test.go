@@ -92,3 +92,20 @@ func TestCloseWithoutQuorum(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswers: who lives says so, who is cut off or has crashed does not, and asking takes no
+// longer than readyTimeout.
+func TestAnswers(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l, f := c.leader(), c.follower()
+		if !l.Answers(context.Background(), f.self) {
+			t.Error("a follower that lives does not answer")
+		}
+		c.net.partition(f.self)
+		within(t, "asking one who is cut off", readyTimeout+time.Millisecond, func() {
+			if l.Answers(context.Background(), f.self) {
+				t.Error("one who is cut off answers")
+			}
+		})
+	})
+}
