@@ -32,6 +32,9 @@ type membership struct {
 	Last   string `json:"last,omitempty"`
 	// Known are the others' addresses.
 	Known []string `json:"known"`
+	// Finished is the step that the run was finished at, 0 before: then there is nothing to
+	// come back to.
+	Finished planner.Step `json:"finished,omitempty"`
 }
 
 func loadMembership(dir string) (membership, error) {

@@ -113,6 +113,9 @@ func (n *Node) windUp(ctx context.Context) error {
 	if n.exit.left {
 		return n.farewell(ctx, state)
 	}
+	if state.Finished {
+		n.seat.Finished = state.Checkpoint.Step
+	}
 	if state.Sample != "" {
 		n.hub.Publish(api.Event{Kind: api.KindSample, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: state.Sample})
 	}

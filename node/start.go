@@ -153,6 +153,9 @@ type reentry struct {
 
 // reenter takes part again in the run of a folder.
 func reenter(ctx context.Context, seat membership, r reentry, out Output) error {
+	if seat.Finished > 0 {
+		return finishedAt(seat.Finished)
+	}
 	o := opening{dir: r.dir, threads: r.threads, seat: seat, returning: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
@@ -172,7 +175,7 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 // resume takes back a stop, if there is anything left to train.
 func (n *Node) resume(ctx context.Context, state consensus.State) error {
 	if state.Finished {
-		return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, state.Checkpoint.Step)
+		return finishedAt(state.Checkpoint.Step)
 	}
 	if state.StopWanted {
 		err := n.raft.Propose(ctx, consensus.Resume{Incarnation: state.Incarnation + 1})
@@ -181,6 +184,10 @@ func (n *Node) resume(ctx context.Context, state consensus.State) error {
 		}
 	}
 	return n.announceInvite()
+}
+
+func finishedAt(step planner.Step) error {
+	return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, step)
 }
 
 // JoinOptions say which run to enter, and how.

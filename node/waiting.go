@@ -70,6 +70,11 @@ func (n *Node) waiting(now time.Time) string {
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}
+	if v.Leaderless > electionTime { // the log may not be here up to its end
+		if kept, err := n.store.Manifests(); err == nil && len(kept) > 0 {
+			v.Checkpoint = max(v.Checkpoint, kept[0].Step)
+		}
+	}
 	for _, p := range v.Quorum.Voters {
 		if ago, heard := n.beats.ago(p, now); p != n.self && (!heard || ago > awayAfter) {
 			v.Away = append(v.Away, p)

@@ -53,8 +53,10 @@ func TestThreeProcessesGiveTheLossesOfOne(t *testing.T) {
 	const steps = 12
 	file := runFile(t, steps)
 	want := alone(t, file, steps)
-	p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1", "--stages", "3")
+	dir := t.TempDir()
+	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--local", "3", "--replicas", "1", "--stages", "3")
 	got := p.finish(0)
+	start(t, "train", "--resume", "--dir", filepath.Join(dir, "node-1")).finish(exitFinished)
 	if len(got) != steps {
 		t.Errorf("%d steps, want %d", len(got), steps)
 	}
