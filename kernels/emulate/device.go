@@ -1,0 +1,180 @@
+package emulate
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"pnode/kernels"
+)
+
+// DefaultSlack is the slack of a device whose program does not tell what it waits for: more
+// than timers are late on a busy machine, less than what a network makes a program wait.
+const DefaultSlack = time.Millisecond
+
+// PacedSlack is the slack of a device whose program tells by Waited what it waits for: what
+// else passes between calls is this machine's, not the emulated one's.
+const PacedSlack = 50 * time.Millisecond
+
+// Options of a device.
+type Options struct {
+	// Name is unique on a node; empty is the wrapped device's.
+	Name    string
+	Profile Profile
+	// Slack is how far the device's clock may lag behind real time and still make up for
+	// it; 0 is DefaultSlack.
+	Slack time.Duration
+}
+
+// Device is an emulated device.
+type Device struct {
+	inner   kernels.Device
+	name    string
+	profile Profile
+	clock   clock
+
+	mu   sync.Mutex // guards used, peak
+	used int64      // bytes
+	peak int64
+}
+
+// New wraps a device, which is then the new one's to close. The error wraps ErrBadProfile.
+func New(inner kernels.Device, o Options) (*Device, error) {
+	if err := o.Profile.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Slack < 0 {
+		return nil, fmt.Errorf("%w: Slack is %v: want 0 for the default, or more", ErrBadProfile, o.Slack)
+	}
+	if o.Slack == 0 {
+		o.Slack = DefaultSlack
+	}
+	if o.Name == "" {
+		o.Name = inner.Name()
+	}
+	return &Device{inner: inner, name: o.Name, profile: o.Profile, clock: clock{slack: o.Slack}}, nil
+}
+
+// Name is the one of the options.
+func (d *Device) Name() string { return d.name }
+
+// Profile is what the device is made to look like.
+func (d *Device) Profile() Profile { return d.profile }
+
+// Inner is the wrapped device.
+func (d *Device) Inner() kernels.Device { return d.inner }
+
+// Waited tells that the program waited until then for something from outside of the
+// device: calls that it enqueues later start no earlier.
+func (d *Device) Waited(until time.Time) { d.clock.waited(until) }
+
+// BusyTime is the emulated time of all calls so far.
+func (d *Device) BusyTime() time.Duration { return d.clock.busyTime() }
+
+// PeakBytes is the most memory that buffers held at one time.
+func (d *Device) PeakBytes() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.peak
+}
+
+// Alloc gives a zeroed buffer while the profile's memory lasts, else ErrOutOfMemory.
+func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
+	if count < 0 || count > math.MaxInt/dtype.SizeBytes() {
+		return nil, fmt.Errorf("%w: emulate: alloc of %d elements", kernels.ErrBadCall, count)
+	}
+	size := int64(count) * int64(dtype.SizeBytes())
+	if err := d.take(size); err != nil {
+		return nil, err
+	}
+	inner, err := d.inner.Alloc(dtype, count)
+	if err != nil {
+		d.give(size)
+		return nil, err
+	}
+	return &buffer{Buffer: inner, dev: d, bytes: size}, nil
+}
+
+func (d *Device) take(size int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if size > d.profile.MemoryBytes-d.used {
+		return fmt.Errorf("%w: emulated %s (%s): %d bytes are wanted, %d of %d are in use",
+			kernels.ErrOutOfMemory, d.name, d.profile.Model, size, d.used, d.profile.MemoryBytes)
+	}
+	d.used += size
+	d.peak = max(d.peak, d.used)
+	return nil
+}
+
+func (d *Device) give(size int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used -= size
+}
+
+// Supports asks the wrapped device.
+func (d *Device) Supports(c kernels.Call) error {
+	c, err := d.lower(c)
+	if err != nil {
+		return err
+	}
+	return d.inner.Supports(c)
+}
+
+// NewQueue gives a queue; the calls of several take turns on the device.
+func (d *Device) NewQueue() (kernels.Queue, error) {
+	inner, err := d.inner.NewQueue()
+	if err != nil {
+		return nil, err
+	}
+	return &queue{dev: d, inner: inner}, nil
+}
+
+// Close closes the wrapped device.
+func (d *Device) Close() error { return d.inner.Close() }
+
+// buffer is memory of the wrapped device that is counted.
+type buffer struct {
+	kernels.Buffer
+	dev   *Device
+	bytes int64
+	freed bool
+}
+
+// Free gives the memory back. A second Free does nothing.
+func (b *buffer) Free() {
+	if b.freed {
+		return
+	}
+	b.freed = true
+	b.Buffer.Free()
+	b.dev.give(b.bytes)
+}
+
+// lower gives the call on the wrapped device's buffers.
+func (d *Device) lower(c kernels.Call) (kernels.Call, error) {
+	for i, v := range c.Args {
+		var err error
+		if c.Args[i], err = d.lowerView(v); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+func (d *Device) lowerView(v kernels.View) (kernels.View, error) {
+	if !v.Present() {
+		return v, nil
+	}
+	b, ok := v.Buf.(*buffer)
+	switch {
+	case !ok || b.dev != d:
+		return v, fmt.Errorf("%w: %s: operand of another device", kernels.ErrBadCall, d.name)
+	case b.freed:
+		return v, fmt.Errorf("%w: %s: operand was freed", kernels.ErrBadCall, d.name)
+	}
+	v.Buf = b.Buffer
+	return v, nil
+}
