@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/partition"
 	"pnode/planner/sim"
 )
@@ -111,7 +112,7 @@ func (c *cluster) noFit(units []int, err error) error {
 	}
 	u := c.units[units[no.Device]]
 	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, use more stages, a smaller model or a smaller micro-batch",
-		ErrNoFit, u.device, u.peer, size(no.NeedBytes), no.First, no.End, size(no.FreeBytes))
+		ErrNoFit, u.device, u.peer, cost.Size(no.NeedBytes), no.First, no.End, cost.Size(no.FreeBytes))
 }
 
 // movedBytes is how many parameters units hold that their node does not hold under the

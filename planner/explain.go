@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 // Larger plans and rosters are told in sums.
@@ -17,7 +18,7 @@ const (
 func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 	out := Reasons{{
 		Kind: StepTime, Nanos: int64(k.step()),
-		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", duration(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
+		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", cost.Time(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
 	}}
 	out = append(out, c.bound(k))
 	if k.shape.units() <= maxStageLines {
@@ -30,12 +31,12 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		}
 	}
 	if c.in.Previous != nil {
-		out = append(out, Reason{Kind: Moved, Text: fmt.Sprintf("%s of parameters change their node", size(k.movedByte))})
+		out = append(out, Reason{Kind: Moved, Text: fmt.Sprintf("%s of parameters change their node", cost.Size(k.movedByte))})
 	}
 	out = append(out, c.leftOut(k, others)...)
 	if n := c.unmeasured(k); n > 0 {
 		out = append(out, Reason{Kind: Assumed, Text: fmt.Sprintf("%s between neighbours not measured: assumed %s/s and a round trip of %s",
-			Count(n, "link"), size(DefaultLink.BytesPerS), duration(schedule.Nanos(DefaultLink.RTTNanos)))})
+			Count(n, "link"), cost.Size(DefaultLink.BytesPerS), cost.Time(schedule.Nanos(DefaultLink.RTTNanos)))})
 	}
 	return out
 }
@@ -48,9 +49,9 @@ func (c *cluster) nextBest(k, o *candidate) string {
 	diff := slower(k.step(), o.step())
 	if o.step() < k.step() {
 		return fmt.Sprintf("%s: %v, step %s, %s faster, but it moves %s of parameters instead of %s",
-			what, o.shape, duration(o.step()), permille(-diff), size(o.movedByte), size(k.movedByte))
+			what, o.shape, cost.Time(o.step()), permille(-diff), cost.Size(o.movedByte), cost.Size(k.movedByte))
 	}
-	return fmt.Sprintf("%s: %v, step %s, %s slower", what, o.shape, duration(o.step()), permille(diff))
+	return fmt.Sprintf("%s: %v, step %s, %s slower", what, o.shape, cost.Time(o.step()), permille(diff))
 }
 
 // bound says what a step spends its time on.
@@ -71,22 +72,22 @@ func (c *cluster) bound(k *candidate) Reason {
 	var text string
 	switch micros := k.shares[r]; {
 	case k.job.Reduce+k.job.Tied > pipes:
-		text = fmt.Sprintf("bound by the reduction of gradients: %s, pipelines %s", duration(k.job.Reduce+k.job.Tied), duration(pipes))
+		text = fmt.Sprintf("bound by the reduction of gradients: %s, pipelines %s", cost.Time(k.job.Reduce+k.job.Tied), cost.Time(pipes))
 	case k.job.Commit+k.job.Update > pipes:
-		text = fmt.Sprintf("bound by commit and update: %s, pipelines %s", duration(k.job.Commit+k.job.Update), duration(pipes))
+		text = fmt.Sprintf("bound by commit and update: %s, pipelines %s", cost.Time(k.job.Commit+k.job.Update), cost.Time(pipes))
 	case p.period > floor+floor/50 && p.costs.RoundTrip() < schedule.Nanos(micros)*p.period:
 		s := c.tightStage(p)
 		text = fmt.Sprintf("bound by memory: replica %d stage %d on %s keeps at most %s in flight; period %s, %s with more",
-			r, s, c.name(p.units[s]), Count(p.caps[s], "micro-batch"), duration(p.period), duration(floor))
+			r, s, c.name(p.units[s]), Count(p.caps[s], "micro-batch"), cost.Time(p.period), cost.Time(floor))
 	case p.costs.RoundTrip() > schedule.Nanos(micros-1)*floor && len(p.units) > 1:
 		text = fmt.Sprintf("bound by filling and draining: %s for %s of %s each in replica %d; more micro-batches a step would help",
-			duration(p.costs.RoundTrip()), Count(micros, "micro-batch"), duration(floor), r)
+			cost.Time(p.costs.RoundTrip()), Count(micros, "micro-batch"), cost.Time(floor), r)
 	case link >= 0:
 		text = fmt.Sprintf("bound by the link: replica %d, %s to %s takes %s for each micro-batch, computing less",
-			r, c.name(p.units[link]), c.name(p.units[link+1]), duration(floor))
+			r, c.name(p.units[link]), c.name(p.units[link+1]), cost.Time(floor))
 	default:
 		text = fmt.Sprintf("bound by compute: replica %d stage %d on %s takes %s for each of %s",
-			r, stage, c.name(p.units[stage]), duration(floor), Count(micros, "micro-batch"))
+			r, stage, c.name(p.units[stage]), cost.Time(floor), Count(micros, "micro-batch"))
 	}
 	return Reason{Kind: Bound, Text: text}
 }
@@ -110,7 +111,7 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 			warmup := min(p.warmups[s], k.shares[r]-1)
 			need := c.fixedIn(first, end) + int64(warmup+1)*(c.saved[end]-c.saved[first]+c.slotBytes)
 			out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
-				r, s, c.name(u), first, end, duration(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, size(need+c.passBytes), size(c.units[u].free+c.passBytes))})
+				r, s, c.name(u), first, end, cost.Time(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))})
 		}
 	}
 	return out
@@ -127,7 +128,7 @@ func (c *cluster) leftOut(k *candidate, others []*candidate) []Reason {
 		if i := slices.IndexFunc(others, func(o *candidate) bool { return o.uses(u) }); i >= 0 {
 			with := others[i]
 			text = fmt.Sprintf("%s gets no stage: the best plan with it takes %s a step (%v), without it %s",
-				c.name(u), duration(with.step()), with.shape, duration(k.step()))
+				c.name(u), cost.Time(with.step()), with.shape, cost.Time(k.step()))
 		}
 		out = append(out, Reason{Kind: LeftOut, Text: text})
 	}

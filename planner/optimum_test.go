@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 // TestBestOfAll compares with every shape, order and cut of small clusters with wild
@@ -37,7 +38,7 @@ func TestBestOfAll(t *testing.T) {
 		}
 		if over > 100 {
 			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.units), c.layers(), in.Run.Train.Micros,
-				duration(schedule.Nanos(reasons.StepNanos())), duration(least))
+				cost.Time(schedule.Nanos(reasons.StepNanos())), cost.Time(least))
 		}
 	}
 	if matched*10 < compared*9 {

@@ -3,8 +3,6 @@ package planner
 import (
 	"fmt"
 	"strings"
-
-	"pnode/pipeline/schedule"
 )
 
 // ReasonKind says what a reason is about.
@@ -67,33 +65,6 @@ func Count(n int, what string) string {
 		return fmt.Sprintf("%d %ses", n, what)
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// duration prints a time with three or more significant digits.
-func duration(n schedule.Nanos) string {
-	switch {
-	case n >= 100e9:
-		return fmt.Sprintf("%d s", n/1e9)
-	case n >= 1e9:
-		return fmt.Sprintf("%d.%02d s", n/1e9, n%1e9/1e7)
-	case n >= 1e6:
-		return fmt.Sprintf("%d.%02d ms", n/1e6, n%1e6/1e4)
-	default:
-		return fmt.Sprintf("%d.%02d us", n/1e3, n%1e3/10)
-	}
-}
-
-// size prints bytes with one digit after the point.
-func size(bytes int64) string {
-	for _, u := range []struct {
-		name string
-		unit int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if bytes >= u.unit {
-			return fmt.Sprintf("%d.%d %s", bytes/u.unit, bytes%u.unit*10/u.unit, u.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", bytes)
 }
 
 // permille prints 53 as "5.3%".

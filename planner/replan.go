@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 // ReplanPercent is how much faster a step must become for a running plan to be replaced:
@@ -57,7 +58,7 @@ func ShouldReplan(in Input, current Plan) (Decision, error) {
 // weigh compares the steps of the current and of the best plan.
 func weigh(now, then schedule.Nanos) Decision {
 	gain := max(0, int64(now-then)) * 1000 / int64(max(now, 1))
-	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", duration(then), duration(now), permille(gain))
+	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", cost.Time(then), cost.Time(now), permille(gain))
 	if gain >= ReplanPercent*10 {
 		return Decision{true, text}
 	}

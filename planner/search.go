@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 const (
@@ -188,7 +189,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		if need := int64(s.replicas) * (c.fixedFor(s.stages)[c.layers()] + c.saved[c.layers()]); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
-					ErrNoFit, s.shape, size(need), Count(s.units(), "device"), size(room[s.units()]))
+					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))
 			}
 			continue
 		}

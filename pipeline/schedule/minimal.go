@@ -18,6 +18,9 @@ type StageTime struct {
 // Micro is the time of one forward and one full backward.
 func (t StageTime) Micro() Nanos { return t.Forward + t.Input + t.Weight }
 
+// busy is what a micro-batch occupies the stage's worker for.
+func (t StageTime) busy() Nanos { return t.Micro() + t.Recompute }
+
 // Hop is one direction of a boundary: Transfer occupies the link, Latency follows.
 type Hop struct{ Transfer, Latency Nanos }
 
@@ -70,7 +73,7 @@ func (c Costs) check() error {
 func (c Costs) Floor() Nanos {
 	p := Nanos(1)
 	for _, t := range c.Stages {
-		p = max(p, t.Micro())
+		p = max(p, t.busy())
 	}
 	for _, b := range c.Boundaries {
 		p = max(p, b.Activation.Transfer, b.Gradient.Transfer)
@@ -90,9 +93,10 @@ func (c Costs) prefix() []Nanos {
 	return sum
 }
 
-// round is the round trip from stage r to stage q >= r.
+// round is the round trip from stage r to stage q >= r. What is recomputed shows where it
+// turns back: the stages before recompute while they wait for the gradient.
 func (c Costs) round(sum []Nanos, r, q int) Nanos {
-	t := sum[q+1] - sum[r]
+	t := sum[q+1] - sum[r] + c.Stages[q].Recompute
 	if q < len(c.Boundaries) {
 		t -= c.Boundaries[q].roundTrip()
 	}
@@ -102,19 +106,46 @@ func (c Costs) round(sum []Nanos, r, q int) Nanos {
 // Period is the time per micro-batch of 1F1B with the given warm-ups once it is under
 // way, rounded up (schedules: elastic in-flight schedule, case c). Warm-ups that
 // increase along the pipeline have no period: math.MaxInt64.
-func (c Costs) Period(warmups []int) Nanos {
-	p, sum := c.Floor(), c.prefix()
+func (c Costs) Period(warmups []int) Nanos { return c.Critical(warmups).Period }
+
+// Critical is what sets a period: one stage (From == To), one message between neighbours
+// (Link), or the round trip between two stages, which too few micro-batches in flight share.
+type Critical struct {
+	Period   Nanos
+	From, To Stage
+	Link     bool
+}
+
+// Critical says what sets the period of given warm-ups; of several, computing before
+// messages before round trips.
+func (c Costs) Critical(warmups []int) Critical {
+	worst := Critical{Period: 1}
+	note := func(p Nanos, from, to int, link bool) {
+		if p > worst.Period {
+			worst = Critical{p, Stage(from), Stage(to), link}
+		}
+	}
+	for i, t := range c.Stages {
+		note(t.busy(), i, i, false)
+	}
+	for i, b := range c.Boundaries {
+		note(max(b.Activation.Transfer, b.Gradient.Transfer), i, i+1, true)
+	}
+	sum := c.prefix()
 	for r := range c.Stages {
 		for q := r + 1; q < len(c.Stages); q++ {
 			depth := Nanos(warmups[r] - warmups[q] + 1)
 			if depth <= 0 {
-				return math.MaxInt64
+				return Critical{math.MaxInt64, Stage(r), Stage(q), false}
 			}
-			p = max(p, ceilDiv(c.round(sum, r, q), depth))
+			note(ceilDiv(c.round(sum, r, q), depth), r, q, false)
 		}
 	}
-	return p
+	return worst
 }
+
+// WarmupsFor are the smallest warm-ups that reach a period p >= Floor.
+func (c Costs) WarmupsFor(p Nanos) []int { return c.warmups(c.prefix(), max(p, 1)) }
 
 // MinimalWarmups are the smallest warm-ups that reach the least period possible when
 // worker r may keep caps[r] activations (warm-up + 1); nil caps are no limit. It returns
@@ -147,7 +178,10 @@ func MinimalWarmups(c Costs, caps []int) (warmups []int, period Nanos, err error
 
 // RoundTrip is what one micro-batch takes alone, from its forward on the first stage to
 // its backward there.
-func (c Costs) RoundTrip() Nanos { return c.prefix()[len(c.Stages)] }
+func (c Costs) RoundTrip() Nanos {
+	last := len(c.Stages) - 1
+	return c.prefix()[last+1] + c.Stages[last].Recompute
+}
 
 // warmups are the smallest that reach period p.
 func (c Costs) warmups(sum []Nanos, p Nanos) []int {

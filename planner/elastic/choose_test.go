@@ -1,0 +1,338 @@
+package elastic
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+)
+
+// ms is a millisecond.
+const ms = schedule.Nanos(1e6)
+
+// even is a pipeline of like stages without messages that take time.
+func even(stages int, forward, backward schedule.Nanos, micros int) Problem {
+	p := Problem{Micros: micros}
+	for i := range stages {
+		p.Stages = append(p.Stages, Stage{Time: schedule.StageTime{Forward: forward, Input: backward / 2, Weight: backward - backward/2}})
+		if i > 0 {
+			p.Boundaries = append(p.Boundaries, Boundary{Forth: cost.Local, Back: cost.Local})
+		}
+	}
+	return p
+}
+
+// golden is the specification's example in milliseconds: a middle link of s = 2, L = 4.
+func golden() Problem {
+	p := even(4, ms, 2*ms, 64)
+	slow := cost.Link{BytesPerS: 1e6, RTTNanos: 8e6}
+	p.Boundaries[1] = Boundary{Elements: 500, Forth: slow, Back: slow} // 2,000 bytes at 1 MB/s
+	return p
+}
+
+func choose(t *testing.T, p Problem) Decision {
+	t.Helper()
+	d, err := Choose(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func name(stage int) string { return "stage " + strconv.Itoa(stage) }
+
+// simulated runs the schedule of a decision, with recomputation as actions of its own where
+// the costs have some.
+func simulated(t *testing.T, d Decision, micros int) schedule.Timeline {
+	t.Helper()
+	s, err := schedule.Warmups(schedule.Shape{Stages: len(d.Warmups), Micros: micros}, d.Warmups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w, actions := range s.Workers {
+		var list []schedule.Action
+		for _, a := range actions {
+			if a.Op == schedule.Backward && d.Costs.Stages[w].Recompute > 0 {
+				r := a
+				r.Op = schedule.Recompute
+				list = append(list, r)
+			}
+			list = append(list, a)
+		}
+		s.Workers[w] = list
+	}
+	line, err := schedule.Simulate(s, schedule.Timing{Replicas: []schedule.Costs{d.Costs}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+func TestGoldenLink(t *testing.T) {
+	p := golden()
+	for i := range p.Stages {
+		p.Stages[i].RoomBytes, p.Stages[i].SlotBytes = 100, 1
+	}
+	d := choose(t, p)
+	if !slices.Equal(d.Warmups, []int{7, 6, 1, 0}) || d.Period != 3*ms {
+		t.Fatalf("warm-ups %v period %d, want [7 6 1 0] and 3 ms", d.Warmups, d.Period)
+	}
+	if got := simulated(t, d, 64).Makespan; got != 213*ms {
+		t.Errorf("64 micro-batches take %d, want 213 ms", got)
+	}
+	if got := d.Bound.Text(name); got != "stage 0 computes 3.00 ms a micro-batch" {
+		t.Error(got)
+	}
+	for i := range p.Stages {
+		p.Stages[i].RoomBytes = int64(4 - i) // what 1F1B keeps
+	}
+	d = choose(t, p)
+	if !slices.Equal(d.Warmups, []int{3, 2, 0, 0}) || d.Period != 7*ms || !d.Bound.Memory() {
+		t.Fatalf("with the memory of 1F1B: warm-ups %v period %d bound %+v, want [3 2 0 0] and 7 ms by memory", d.Warmups, d.Period, d.Bound)
+	}
+	if got := d.Bound.Text(name); !strings.HasPrefix(got, "memory of stage 1: 3 in flight share 21.00 ms from there to stage 3 and back, 7.00 ms a micro-batch, 3.00 ms with more") {
+		t.Error(got)
+	}
+}
+
+// TestSlowLink is the reason for a link that no schedule can hide, and what codecs do to it.
+func TestSlowLink(t *testing.T) {
+	p := even(4, 13*ms, 27*ms, 32)
+	for i := range p.Stages {
+		p.Stages[i].RoomBytes = 1
+	}
+	link := cost.Link{BytesPerS: 1_500_000, RTTNanos: 20e6}
+	p.Boundaries[2] = Boundary{Elements: 31_500, Forth: link, Back: link}
+	d := choose(t, p)
+	const want = "link stage 2 → stage 3 at 12.0 Mbit/s: 84.00 ms a micro-batch in f32, stage 0 computes 40.00 ms; " +
+		"put more layers on a stage, compress the boundary, or move it to a faster link"
+	if got := d.Bound.Text(name); got != want || d.Period != 84*ms {
+		t.Errorf("period %d: %s", d.Period, got)
+	}
+	p.Narrowest = BF16
+	if d = choose(t, p); !slices.Equal(d.Codecs, []Codec{F32, F32, BF16}) || d.Period != 42*ms {
+		t.Errorf("with bf16: codecs %v period %d", d.Codecs, d.Period)
+	}
+	p.Narrowest = Int8
+	if d = choose(t, p); !slices.Equal(d.Codecs, []Codec{F32, F32, Int8}) || d.Period != 40*ms {
+		t.Errorf("with int8: codecs %v period %d", d.Codecs, d.Period)
+	}
+	p.Boundaries[2].Forth.BytesPerS, p.Boundaries[2].Back.BytesPerS = 1e7, 1e7 // 12.6 ms: hidden
+	if d = choose(t, p); !slices.Equal(d.Codecs, []Codec{F32, F32, F32}) || d.Period != 40*ms {
+		t.Errorf("a hidden message: codecs %v period %d", d.Codecs, d.Period)
+	}
+}
+
+// TestRecomputesOnlyTheEarlyStages gives every stage the memory of two micro-batches: the
+// first ones keep more in flight and must recompute for it, the last need not.
+func TestRecomputesOnlyTheEarlyStages(t *testing.T) {
+	p := even(4, 10*ms, 20*ms, 64)
+	p.Ahead = true
+	for i := range p.Stages {
+		s := &p.Stages[i]
+		s.SlotBytes, s.RoomBytes = 400, 1000
+		for range 4 {
+			s.Layers = append(s.Layers, Layer{{}, {FreedBytes: 40, Time: ms / 100}, {FreedBytes: 90, Time: ms}})
+		}
+	}
+	d := choose(t, p)
+	const none, outputs, block = model.RecomputeNothing, model.RecomputeOutputs, model.RecomputeBlock
+	if !slices.Equal(d.Recompute[0], []model.Recompute{block, outputs, outputs, outputs}) ||
+		!slices.Equal(d.Recompute[1], []model.Recompute{outputs, outputs, outputs, none}) || d.Recompute[2] != nil || d.Recompute[3] != nil {
+		t.Fatalf("recomputes %v with warm-ups %v", d.Recompute, d.Warmups)
+	}
+	for i := range p.Stages {
+		p.Stages[i].Layers = nil
+	}
+	if without := choose(t, p); without.Period <= d.Period || !without.Bound.Memory() || without.Bound.From != 0 {
+		t.Errorf("without recomputation the period is %d by %+v, with it %d", without.Period, without.Bound, d.Period)
+	}
+}
+
+// random is a small pipeline whose stages may recompute like layers.
+func random(rng *rand.Rand, levels int) Problem {
+	p := even(2+rng.IntN(2), 0, 0, 2+rng.IntN(9))
+	p.Ahead = rng.IntN(2) == 0
+	for i := range p.Stages {
+		s := &p.Stages[i]
+		f := schedule.Nanos(1 + rng.IntN(20))
+		s.Time = schedule.StageTime{Forward: f, Input: f, Weight: schedule.Nanos(rng.IntN(20))}
+		s.SlotBytes, s.RoomBytes = 30, int64(15+rng.IntN(120))
+		layer := Layer{{}}
+		for l := range levels {
+			layer = append(layer, Lean{FreedBytes: int64(3*l + 1 + rng.IntN(3)), PassBytes: int64(rng.IntN(3)), Time: schedule.Nanos(rng.IntN(4) + 2*l)})
+		}
+		s.Layers = slices.Repeat([]Layer{layer}, 1+rng.IntN(3))
+		if i > 0 {
+			link := func() cost.Link { return cost.Link{BytesPerS: 1e9, RTTNanos: 2 * rng.Int64N(60)} }
+			p.Boundaries[i-1] = Boundary{Elements: rng.Int64N(8), Forth: link(), Back: link()}
+		}
+	}
+	return p
+}
+
+// exhaust is the least period over every level of every layer and all warm-ups that fit.
+func exhaust(p Problem) schedule.Nanos {
+	s := solver{p: p, costs: p.costs(make([]Codec, len(p.Boundaries)))}
+	best := schedule.Nanos(-1)
+	picks := make([]rung, len(p.Stages))
+	warmups := make([]int, len(p.Stages))
+	var stages func(i int)
+	var warm func(c schedule.Costs, i int)
+	warm = func(c schedule.Costs, i int) {
+		if i < 0 {
+			if period := c.Period(warmups); best < 0 || period < best {
+				best = period
+			}
+			return
+		}
+		from := 0
+		if i+1 < len(warmups) {
+			from = warmups[i+1]
+		}
+		for w := from; w < 40 && (w == from || w <= from+24); w++ {
+			room, each := s.bytes(p.Stages[i], picks[i])
+			if int64(min(w+1, p.Micros))*each > room {
+				break
+			}
+			warmups[i] = w
+			warm(c, i-1)
+		}
+	}
+	stages = func(i int) {
+		if i == len(p.Stages) {
+			c := s.costs
+			c.Stages = slices.Clone(c.Stages)
+			for r, pick := range picks {
+				if p.Ahead {
+					c.Stages[r].Recompute = pick.time
+				} else {
+					c.Stages[r].Input += pick.time
+				}
+			}
+			warm(c, len(warmups)-1)
+			return
+		}
+		layers := p.Stages[i].Layers
+		for n := range pow(len(layers[0]), len(layers)) {
+			picks[i] = rung{}
+			for range layers {
+				lean := layers[0][n%len(layers[0])]
+				picks[i].freed, picks[i].time, picks[i].pass = picks[i].freed+lean.FreedBytes, picks[i].time+lean.Time, max(picks[i].pass, lean.PassBytes)
+				n /= len(layers[0])
+			}
+			stages(i + 1)
+		}
+	}
+	stages(0)
+	return best
+}
+
+func pow(base, exponent int) int {
+	n := 1
+	for range exponent {
+		n *= base
+	}
+	return n
+}
+
+// TestLeastPeriod compares with every choice there is. With one level of like layers the
+// greedy order is exact; a decision without recomputation may have a longer period where
+// that makes the whole step shorter.
+func TestLeastPeriod(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	recomputed, refused := 0, 0
+	for round := range 400 {
+		p := random(rng, 1)
+		best := exhaust(p)
+		d, err := Choose(p)
+		var no *NoRoom
+		if errors.As(err, &no) {
+			if refused++; best >= 0 {
+				t.Fatalf("round %d: %v, but period %d is possible: %+v", round, err, best, p)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact := slices.ContainsFunc(d.Recompute, func(l []model.Recompute) bool { return l != nil })
+		if exact {
+			recomputed++
+		}
+		if d.Period < best || (exact && d.Period != best) {
+			t.Fatalf("round %d: period %d with %v and %v, least is %d: %+v", round, d.Period, d.Warmups, d.Recompute, best, p)
+		}
+	}
+	if recomputed < 60 || refused < 10 {
+		t.Errorf("%d recomputed, %d were refused", recomputed, refused)
+	}
+}
+
+// TestDecisionsHold simulates: memory is kept to and the promised period reached.
+func TestDecisionsHold(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	checked := 0
+	for range 600 {
+		p := random(rng, 2)
+		p.Micros = 840 // a multiple of every depth up to 8, so that cycles are whole
+		d, err := Choose(p)
+		if err != nil {
+			continue
+		}
+		checked++
+		line, twice := simulated(t, d, 840), simulated(t, d, 1680)
+		if got, most := twice.Makespan-line.Makespan, 840*d.Period; got > most {
+			t.Fatalf("840 micro-batches take %d, promised were %d: %+v\n%+v", got, most, d, p)
+		}
+		for i, st := range p.Stages {
+			need := int64(line.PeakLive[i]) * st.SlotBytes
+			var time schedule.Nanos
+			for l, level := range d.Recompute[i] {
+				need -= int64(line.PeakLive[i]) * st.Layers[l][level].FreedBytes
+				time += st.Layers[l][level].Time
+			}
+			if need > st.RoomBytes || line.PeakLive[i] > d.InFlight[i] {
+				t.Fatalf("stage %d takes %d of %d bytes, %d of %d in flight", i, need, st.RoomBytes, line.PeakLive[i], d.InFlight[i])
+			}
+			if got := d.Costs.Stages[i].Micro() + d.Costs.Stages[i].Recompute - st.Time.Micro(); got != time {
+				t.Fatalf("stage %d recomputes for %d, its layers take %d", i, got, time)
+			}
+		}
+	}
+	if checked < 300 {
+		t.Errorf("only %d of 600 had a schedule", checked)
+	}
+}
+
+func TestChooseRefuses(t *testing.T) {
+	for what, change := range map[string]func(*Problem){
+		"no stages":            func(p *Problem) { p.Stages = nil },
+		"boundaries":           func(p *Problem) { p.Boundaries = nil },
+		"no micro-batches":     func(p *Problem) { p.Micros = 0 },
+		"unknown codec":        func(p *Problem) { p.Narrowest = codecs },
+		"negative slot":        func(p *Problem) { p.Stages[0].SlotBytes = -1 },
+		"frees more than all":  func(p *Problem) { p.Stages[0].Layers = []Layer{{{}, {FreedBytes: 2}}} },
+		"negative elements":    func(p *Problem) { p.Boundaries[0].Elements = -1 },
+		"absurd recomputation": func(p *Problem) { p.Stages[1].Layers = []Layer{{{}, {Time: 1 << 60}}} },
+	} {
+		p := golden()
+		change(&p)
+		if _, err := Choose(p); !errors.Is(err, ErrBadProblem) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	p := golden()
+	p.Stages[2].SlotBytes, p.Stages[2].RoomBytes = 10, 4
+	p.Stages[2].Layers = []Layer{{{}, {FreedBytes: 5}}}
+	var no *NoRoom
+	if _, err := Choose(p); !errors.As(err, &no) || *no != (NoRoom{2, 5, 4}) {
+		t.Errorf("a stage without room: %v", err)
+	}
+}

@@ -1,0 +1,19 @@
+// Package elastic chooses how a pipeline runs whose stages, links and memory are given: how
+// many micro-batches each stage keeps in flight, what it recomputes to make room for them,
+// and which boundaries send fewer bits. It says what sets the period that results.
+//
+// Nouns:
+//
+//   - Problem: stages with times and memory, boundaries with links.
+//   - Ladder: what a stage can drop, the most bytes for a second of recomputation first.
+//   - Decision: warm-ups, levels of recomputation, codecs, and the predicted period.
+//   - Bound: what sets that period, and what would help.
+//   - Sharding: which state of a stage its replicas hold in parts.
+//
+// The rules are those of the elastic in-flight schedule: the least period for which
+// every stage has the memory, found by bisection; a longer period never needs more memory.
+//
+// The planner calls it for every cut that it considers, and again while a run trains, with
+// times that were measured. It imports no other package than pipeline/schedule for the
+// periods, pipeline/model for the levels of recomputation and planner/cost for links.
+package elastic

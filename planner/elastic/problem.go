@@ -1,0 +1,157 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+)
+
+// ErrBadProblem is wrapped by errors about problems that make no sense.
+var ErrBadProblem = errors.New("elastic: bad problem")
+
+// NoRoom says which stage has no memory for one micro-batch in flight, whatever it
+// recomputes. It is an error.
+type NoRoom struct {
+	Stage                int
+	NeedBytes, RoomBytes int64
+}
+
+func (e *NoRoom) Error() string {
+	return fmt.Sprintf("elastic: stage %d needs %d bytes for one micro-batch in flight, %d are free", e.Stage, e.NeedBytes, e.RoomBytes)
+}
+
+// Problem is one replica's pipeline. Boundaries[i] joins stage i with stage i+1.
+type Problem struct {
+	Stages     []Stage
+	Boundaries []Boundary
+	// Micros are the micro-batches of a step: more than that are never in flight.
+	Micros int
+	// Narrowest is the narrowest codec that a boundary may use.
+	Narrowest Codec
+	// Ahead: recomputing is an action of its own, which runs while the stage waits for the
+	// gradient. Otherwise it is part of the input gradient.
+	Ahead bool
+}
+
+// Stage is what one stage takes.
+type Stage struct {
+	// Time is per micro-batch with nothing recomputed.
+	Time schedule.StageTime
+	// RoomBytes is the memory for micro-batches in flight, SlotBytes what each takes with
+	// nothing recomputed.
+	RoomBytes, SlotBytes int64
+	// Layers are what the stage may recompute; nil is nothing.
+	Layers []Layer
+}
+
+// Layer is by level of recomputation what a layer gains and pays; the first,
+// model.RecomputeNothing, is zero. A level that does not exist frees nothing.
+type Layer []Lean
+
+// Lean is a level of recomputation in comparison with none.
+type Lean struct {
+	// FreedBytes are of each micro-batch in flight.
+	FreedBytes int64
+	// PassBytes are those that passes need more, once a stage.
+	PassBytes int64
+	// Time is what recomputing takes for each micro-batch.
+	Time schedule.Nanos
+}
+
+// Boundary joins two stages: activations of so many elements go forth, their gradients
+// back. Elements are at least as many as any neighbouring stage's output.
+type Boundary struct {
+	Elements    int64
+	Forth, Back cost.Link
+}
+
+// at is the boundary's time with a codec.
+func (b Boundary) at(c Codec) schedule.Boundary {
+	bytes := c.Bytes(b.Elements)
+	return schedule.Boundary{Activation: b.Forth.Hop(bytes), Gradient: b.Back.Hop(bytes)}
+}
+
+// Decision is how a pipeline runs best.
+type Decision struct {
+	// Warmups are by stage how many forwards precede the first backward, plus one the
+	// micro-batches in flight.
+	Warmups []int
+	// InFlight is by stage how many micro-batches fit, with what it recomputes; without a
+	// cap math.MaxInt32.
+	InFlight []int
+	// Recompute is by stage and layer; a stage that recomputes nothing has nil.
+	Recompute [][]model.Recompute
+	Codecs    []Codec
+	// Costs are what stages and boundaries take with all that.
+	Costs  schedule.Costs
+	Period schedule.Nanos
+	Bound  Bound
+}
+
+// Step is about what a step of that many micro-batches takes: one passes alone, then one
+// each period.
+func (d Decision) Step(micros int) schedule.Nanos {
+	return d.Costs.RoundTrip() + schedule.Nanos(micros-1)*d.Period
+}
+
+const maxBytes = 1 << 50 // of any amount in a problem, so that no product below overflows
+
+func (p Problem) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrBadProblem, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case len(p.Stages) == 0 || len(p.Boundaries) != len(p.Stages)-1:
+		return bad("%d stages with %d boundaries", len(p.Stages), len(p.Boundaries))
+	case p.Micros < 1 || p.Micros > schedule.MaxNumber:
+		return bad("%d micro-batches, want 1 to %d", p.Micros, schedule.MaxNumber)
+	case p.Narrowest >= codecs:
+		return bad("codec %d, want 0 to %d", p.Narrowest, codecs-1)
+	}
+	for i, s := range p.Stages {
+		if s.SlotBytes < 0 || s.SlotBytes > maxBytes || s.RoomBytes > 1<<62 {
+			return bad("stage %d takes %d bytes a micro-batch of %d", i, s.SlotBytes, s.RoomBytes)
+		}
+		for l, levels := range s.Layers {
+			for _, lean := range levels {
+				if lean.FreedBytes > s.SlotBytes || lean.PassBytes > maxBytes || min(lean.PassBytes, int64(lean.Time)) < 0 || lean.Time > cost.Longest {
+					return bad("stage %d layer %d: recomputing %+v of %d bytes", i, l, lean, s.SlotBytes)
+				}
+			}
+		}
+	}
+	for i, b := range p.Boundaries {
+		if b.Elements < 0 || b.Elements > maxBytes/4 {
+			return bad("boundary %d of %d elements", i, b.Elements)
+		}
+	}
+	return nil
+}
+
+// slots is how many micro-batches fit where each takes so much; when those of a step do,
+// there is no cap.
+func (p Problem) slots(room, each int64) int {
+	switch {
+	case room < each:
+		return 0
+	case each <= 0 || room/each >= int64(p.Micros):
+		return math.MaxInt32
+	}
+	return int(room / each)
+}
+
+// costs are those of the problem with the codecs and nothing recomputed.
+func (p Problem) costs(codecs []Codec) schedule.Costs {
+	c := schedule.Costs{Stages: make([]schedule.StageTime, len(p.Stages)), Boundaries: make([]schedule.Boundary, len(p.Boundaries))}
+	for i, s := range p.Stages {
+		c.Stages[i] = s.Time
+	}
+	for i, b := range p.Boundaries {
+		c.Boundaries[i] = b.at(codecs[i])
+	}
+	return c
+}
