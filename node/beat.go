@@ -114,9 +114,9 @@ func (n *Node) listenToBeats() error {
 }
 
 // times turns a worker's times into a heartbeat's.
-func times(k stageKey, t pipeline.StageTimes) BeatStage {
+func times(t pipeline.StageTimes) BeatStage {
 	return BeatStage{
-		Replica: k.replica, Stage: k.stage,
+		Replica: t.Replica, Stage: t.Stage,
 		ForwardNanos: t.Forward.Nanoseconds(), BackwardNanos: t.Backward.Nanoseconds(),
 		WaitNanos: t.Wait.Nanoseconds(), UpdateNanos: t.Update.Nanoseconds(),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // generation is one plan being carried out on this node: a session of links and a
-// worker for each placement here.
+// worker for each device here.
 type generation struct {
 	plan   planner.Plan
 	cancel context.CancelCauseFunc
@@ -119,41 +120,32 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 	}
 }
 
-// newWorkers builds the workers of this node's placements. On an error it gives those
-// that were built, so that the caller can close them.
+// newWorkers builds the workers of this node's seats. On an error it gives those that were
+// built, so that the caller can close them.
 func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Worker, error) {
 	plan, run := g.plan, *n.raft.State().Run
-	loaded := onceAll(g.plan, n.self, func() { close(g.loaded) })
+	seats := plan.Seats()
+	seats = slices.DeleteFunc(seats, func(s planner.Seat) bool { return s.Peer != n.self })
+	loaded := onceAll(len(seats), func() { close(g.loaded) })
 	var workers []*pipeline.Worker
-	for r, pipe := range plan.Replicas {
-		for s, place := range pipe.Stages {
-			if place.Peer != n.self {
-				continue
-			}
-			w, err := pipeline.New(pipeline.Config{
-				Self: n.self, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
-				Device: n.device, Data: n.data, Exchange: session, Keeper: n.keeper.at(plan),
-				Stop: n.stopWanted, OnLoaded: loaded, OnStep: n.onStep, Log: n.log,
-			})
-			if err != nil {
-				return workers, err
-			}
-			workers = append(workers, w)
+	for _, seat := range seats {
+		w, err := pipeline.New(pipeline.Config{
+			Seat: seat, Run: run, Plan: plan,
+			Device: n.device, Data: n.data, Exchange: session, Keeper: n.keeper.at(plan),
+			Stop: n.stopWanted, OnLoaded: loaded, OnStep: n.onStep, Log: n.log,
+		})
+		if err != nil {
+			return workers, err
 		}
+		workers = append(workers, w)
 	}
 	return workers, nil
 }
 
-// onceAll calls f when it has been called once for each of a peer's placements.
-func onceAll(plan planner.Plan, peer planner.PeerID, f func()) func() {
+// onceAll calls f when it has been called n times.
+func onceAll(n int, f func()) func() {
 	var left atomic.Int32
-	for _, pipe := range plan.Replicas {
-		for _, place := range pipe.Stages {
-			if place.Peer == peer {
-				left.Add(1)
-			}
-		}
-	}
+	left.Store(int32(n))
 	return func() {
 		if left.Add(-1) == 0 {
 			f()

@@ -25,15 +25,10 @@ type progress struct {
 	heldOut    *float64
 	tokensPerS float64
 	lastStep   time.Time
-	stages     map[stageKey]pipeline.StageTimes
+	stages     map[planner.Holding]pipeline.StageTimes
 	// last is the event of the run's last step, held back until the closing evaluation
 	// tells the held-out loss of the finished model.
 	last *api.Event
-}
-
-type stageKey struct {
-	replica planner.Replica
-	stage   planner.Stage
 }
 
 // speedMemory weighs the newest step in the moving average of the speed.
@@ -45,11 +40,11 @@ func (p *progress) begin(plan planner.Plan, steps planner.Step) {
 	defer p.mu.Unlock()
 	p.emitLast()
 	p.generation, p.step, p.steps, p.lastStep = plan.Generation, plan.Start, steps, time.Time{}
-	p.stages = map[stageKey]pipeline.StageTimes{}
+	p.stages = map[planner.Holding]pipeline.StageTimes{}
 }
 
-// record takes a worker's step in. The first placement that reports a step makes the
-// event; the others only add their stage times.
+// record takes a worker's step in. The first worker that reports a step makes the event;
+// the others only add their stage times.
 func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +56,9 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 		p.emitLast()
 		return
 	}
-	p.stages[stageKey{r.Replica, r.Stage}] = r.Times
+	for _, t := range r.Stages {
+		p.stages[t.Holding] = t
+	}
 	if r.Step == p.step && !p.lastStep.IsZero() {
 		return
 	}
@@ -127,8 +124,8 @@ func (p *progress) fillBeat(b *Beat) {
 	if !math.IsNaN(p.loss) && !math.IsInf(p.loss, 0) {
 		b.Loss = p.loss
 	}
-	for k, t := range p.stages {
-		b.Stages = append(b.Stages, times(k, t))
+	for _, t := range p.stages {
+		b.Stages = append(b.Stages, times(t))
 	}
 }
 

@@ -31,7 +31,7 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 			p.begin(planner.Plan{Generation: 1}, 2)
 			for step := range 2 {
 				for stage := range 2 {
-					p.record(pipeline.StepResult{Stage: planner.Stage(stage), Step: planner.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
+					p.record(pipeline.StepResult{Stages: []pipeline.StageTimes{{Holding: planner.Holding{Stage: planner.Stage(stage)}}}, Step: planner.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
 				}
 			}
 			tt.end(p)

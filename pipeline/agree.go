@@ -15,16 +15,15 @@ type layerSquare struct {
 	sum   float64
 }
 
-func (w *Worker) coordinator() bool { return w.cfg.Replica == 0 && w.last() }
+func (w *Worker) coordinator() bool { return w.cfg.Plan.Coordinator() == w.cfg.Seat }
 
 // agree is the commit point of a step: a worker reports and waits for the commit, the
 // coordinator collects all reports and commits. Without a commit nobody updates.
 func (w *Worker) agree(ctx context.Context, step planner.Step, squares []layerSquare, heldOut *float64) (wire.Commit, error) {
 	report := w.report(squares)
 	if !w.coordinator() {
-		peer := w.cfg.Plan.Coordinator()
-		frame := wire.Frame{Tag: w.own(wire.KindReport, step), Payload: wire.AppendReport(nil, report)}
-		if err := w.cfg.Exchange.Send(ctx, peer, frame); err != nil {
+		frame := wire.Frame{Tag: w.about(w.cfg.Seat, wire.KindReport, step), Payload: wire.AppendReport(nil, report)}
+		if err := w.cfg.Exchange.Send(ctx, w.cfg.Plan.Coordinator().Peer, frame); err != nil {
 			return wire.Commit{}, err
 		}
 		return w.hear(ctx, step)
@@ -45,40 +44,39 @@ func (w *Worker) agree(ctx context.Context, step planner.Step, squares []layerSq
 // because after the reduction all replicas hold the same gradient.
 func (w *Worker) report(squares []layerSquare) wire.Report {
 	var r wire.Report
-	if w.last() {
-		for i := range w.pipe.Micros {
-			m := w.pipe.FirstMicro + planner.Micro(i)
+	for _, h := range w.holdings {
+		if !h.last() {
+			continue
+		}
+		for i := range h.pipe.Micros {
+			m := h.pipe.FirstMicro + planner.Micro(i)
 			r.Losses = append(r.Losses, wire.MicroLoss{Micro: m, Loss: w.losses[m]})
 		}
 	}
-	if w.cfg.Replica == 0 {
-		for _, s := range squares {
-			r.SumSquares = append(r.SumSquares, wire.LayerSquare{Layer: int32(s.layer), Sum: s.sum})
-		}
+	for _, s := range squares {
+		r.SumSquares = append(r.SumSquares, wire.LayerSquare{Layer: int32(s.layer), Sum: s.sum})
 	}
 	return r
 }
 
-// collect waits for the reports of all workers in (replica, stage) order.
+// collect waits for the reports of all workers in the order of seats.
 func (w *Worker) collect(ctx context.Context, step planner.Step, own wire.Report) ([]wire.Report, error) {
 	var reports []wire.Report
-	for r, pipe := range w.cfg.Plan.Replicas {
-		for s, place := range pipe.Stages {
-			tag := wire.Tag{Kind: wire.KindReport, Generation: w.cfg.Plan.Generation, Step: step, Replica: planner.Replica(r), Stage: planner.Stage(s)}
-			if tag == w.own(wire.KindReport, step) {
-				reports = append(reports, own)
-				continue
-			}
-			payload, err := w.cfg.Exchange.Receive(ctx, place.Peer, tag)
-			if err != nil {
-				return nil, err
-			}
-			report, err := wire.DecodeReport(payload)
-			if err != nil {
-				return nil, fmt.Errorf("report of replica %d stage %d: %w", r, s, err)
-			}
-			reports = append(reports, report)
+	for _, seat := range w.cfg.Plan.Seats() {
+		if seat == w.cfg.Seat {
+			reports = append(reports, own)
+			continue
 		}
+		tag := w.about(seat, wire.KindReport, step)
+		payload, err := w.cfg.Exchange.Receive(ctx, seat.Peer, tag)
+		if err != nil {
+			return nil, err
+		}
+		report, err := wire.DecodeReport(payload)
+		if err != nil {
+			return nil, fmt.Errorf("report of replica %d stage %d: %w", tag.Replica, tag.Stage, err)
+		}
+		reports = append(reports, report)
 	}
 	return reports, nil
 }
@@ -142,15 +140,13 @@ func clipScale(norm, limit float64) float64 {
 // tell sends the commit to every other worker.
 func (w *Worker) tell(ctx context.Context, step planner.Step, c wire.Commit) error {
 	payload := wire.AppendCommit(nil, c)
-	for r, pipe := range w.cfg.Plan.Replicas {
-		for s, place := range pipe.Stages {
-			tag := wire.Tag{Kind: wire.KindCommit, Generation: w.cfg.Plan.Generation, Step: step, Replica: planner.Replica(r), Stage: planner.Stage(s)}
-			if tag == w.own(wire.KindCommit, step) {
-				continue
-			}
-			if err := w.cfg.Exchange.Send(ctx, place.Peer, wire.Frame{Tag: tag, Payload: payload}); err != nil {
-				return err
-			}
+	for _, seat := range w.cfg.Plan.Seats() {
+		if seat == w.cfg.Seat {
+			continue
+		}
+		frame := wire.Frame{Tag: w.about(seat, wire.KindCommit, step), Payload: payload}
+		if err := w.cfg.Exchange.Send(ctx, seat.Peer, frame); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -158,15 +154,15 @@ func (w *Worker) tell(ctx context.Context, step planner.Step, c wire.Commit) err
 
 // hear waits for the coordinator's commit of a step.
 func (w *Worker) hear(ctx context.Context, step planner.Step) (wire.Commit, error) {
-	peer := w.cfg.Plan.Coordinator()
-	payload, err := w.cfg.Exchange.Receive(ctx, peer, w.own(wire.KindCommit, step))
+	payload, err := w.cfg.Exchange.Receive(ctx, w.cfg.Plan.Coordinator().Peer, w.about(w.cfg.Seat, wire.KindCommit, step))
 	if err != nil {
 		return wire.Commit{}, err
 	}
 	return wire.DecodeCommit(payload)
 }
 
-// own is the tag of a message that names this worker.
-func (w *Worker) own(kind wire.Kind, step planner.Step) wire.Tag {
-	return wire.Tag{Kind: kind, Generation: w.cfg.Plan.Generation, Step: step, Replica: w.cfg.Replica, Stage: w.cfg.Stage}
+// about is the tag of a message that names a worker, by the first that it holds.
+func (w *Worker) about(seat planner.Seat, kind wire.Kind, step planner.Step) wire.Tag {
+	first := w.cfg.Plan.Holdings(seat)[0]
+	return wire.Tag{Kind: kind, Generation: w.cfg.Plan.Generation, Step: step, Replica: first.Replica, Stage: first.Stage}
 }

@@ -1,35 +1,39 @@
-// Package pipeline carries one placement of a plan out on this node: it holds the
-// stage's layers, runs the stage's action list step after step, reduces gradients,
-// agrees with the other stages on the step and applies it.
+// Package pipeline carries a plan out on a device of this node: it holds the layers that
+// the plan has there, runs its list of actions step after step, reduces gradients, agrees
+// with the other workers on the step and applies it.
 //
 // Nouns:
 //
-//   - Worker: one (replica, stage) of one generation on one device.
+//   - Worker: what runs on one seat (a device of a peer) in one generation.
+//   - holding: one (replica, stage) on a worker. A worker has several where the schedule
+//     interleaves chunks or runs pipelines both ways.
+//   - Programs: the action lists of a plan's workers; every node derives the same.
 //   - Exchange: how frames reach the other workers (a link session).
 //   - Keeper: where layer states are saved to and loaded from.
-//   - Optimizer: AdamW moments of the stage's layers and the learning-rate schedule.
+//   - Optimizer: AdamW over the layers held here and the learning-rate schedule.
 //   - StepResult: what a worker knows of a step after its commit.
 //
 // Life of a step on a worker (file in brackets):
 //
-//  1. The action list runs: forwards and backwards of micro-batches, activations and
-//     gradients to the neighbours [execute.go].
+//  1. The program runs: forwards and backwards of micro-batches, activations and gradients
+//     to the neighbouring stages, by message or in place [programs.go, execute.go].
 //  2. Gradients are summed over replicas in replica order, and over the two ends of the
-//     tied embedding in the order embedding + head [reduce.go].
+//     tied embedding in the order embedding + head, beside the rest of the program
+//     [reduce.go].
 //  3. Each worker reports its losses and the square sums of its gradients to the
-//     coordinator, the last stage of replica 0. The coordinator adds them up in
+//     coordinator, which has the last stage of replica 0. The coordinator adds them up in
 //     micro-batch and layer order and answers every worker with one commit: the global
 //     norm, the loss, and whether to save or to stop [agree.go].
 //  4. With the commit, and never without it, the optimizer updates the parameters
 //     [optimizer.go].
-//  5. If the commit says so, the stage's state is handed to the keeper, which reads and
+//  5. If the commit says so, the state of each stage is handed to the keeper, which reads and
 //     stores it while training goes on; the next update waits for the reading [state.go].
 //
 // Every sum has a fixed order, so at a fixed number of replicas the losses are the same
 // to the bit for any number of stages and any schedule.
 //
-// A Worker belongs to one goroutine; a save in progress is the only other one and is
-// waited for. The package refuses to decide: when a peer is lost, its context is
+// A Worker belongs to one goroutine; the reductions of a step and a save in progress of
+// each holding are the only others, and are waited for. The package refuses to decide: when a peer is lost, its context is
 // cancelled and the node asks for another plan. The node package calls it. It never
 // imports libp2p, QUIC or Badger.
 package pipeline

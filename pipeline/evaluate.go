@@ -17,38 +17,49 @@ const heldOutMicros = 8
 func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, error) {
 	train := w.cfg.Run.Train
 	due := train.HeldOutEvery > 0 && step%train.HeldOutEvery == 0
-	if w.cfg.Replica != 0 || !(due || step > train.Steps) {
+	if !(due || step > train.Steps) {
 		return nil, nil
 	}
 	n := w.cfg.Data.HeldOutMicros(train.MicroBatch, heldOutMicros)
 	sum := 0.0
-	for k := range n {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	for _, h := range w.holdings {
+		if h.Replica != 0 || h.before != nil {
+			continue
 		}
-		loss, err := w.evaluateMicro(ctx, step, planner.Micro(train.Micros+k))
-		if err != nil {
-			return nil, err
+		for k := range n {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			loss, err := w.evaluateMicro(ctx, h, step, planner.Micro(train.Micros+k))
+			if err != nil {
+				return nil, err
+			}
+			sum += loss
 		}
-		sum += loss
 	}
-	if !w.last() || n == 0 {
+	if !w.coordinator() || n == 0 {
 		return nil, nil
 	}
 	mean := sum / float64(n)
 	return &mean, nil
 }
 
-func (w *Worker) evaluateMicro(ctx context.Context, step planner.Step, micro planner.Micro) (float64, error) {
-	if err := w.forward(ctx, step, micro); err != nil {
+// evaluateMicro runs a micro-batch forward through a stage and those that follow it here.
+// The loss is 0 where the last stage is not among them.
+func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (float64, error) {
+	if err := w.forward(ctx, h, step, micro); err != nil {
 		return 0, err
 	}
-	defer w.slots.drop(micro)
-	if slot := w.slots.of(micro); w.last() {
-		w.stack.Loss(w.queue, slot)
-		return w.meanLoss(slot)
+	defer h.slots.drop(micro)
+	switch slot := h.slots.of(micro); {
+	case h.last():
+		h.stack.Loss(w.queue, slot)
+		return w.meanLoss(h, slot)
+	case h.behind != nil:
+		return w.evaluateMicro(ctx, h.behind, step, micro)
+	default:
+		return 0, w.send(ctx, h, h.stack.Output(slot), w.message(wire.Activation, h, +1, step, micro))
 	}
-	return 0, w.send(ctx, w.stack.Output(w.slots.of(micro)), w.neighbour(wire.Activation, step, int(w.cfg.Stage)+1, micro))
 }
 
 // closingEvaluation follows the last update: the held-out loss of the finished model,
@@ -68,6 +79,6 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.cfg.OnStep(StepResult{Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: w.cfg.Run.Train.Steps, HeldOut: commit.HeldOut, Final: true})
+	w.cfg.OnStep(StepResult{Step: w.cfg.Run.Train.Steps, HeldOut: commit.HeldOut, Final: true})
 	return nil
 }

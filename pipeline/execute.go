@@ -15,18 +15,24 @@ import (
 // do interprets one action. Receives only mark where a message is due: the compute
 // action that needs it waits for its tag.
 func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) error {
+	if a.Op == schedule.Step {
+		return w.reductions.Wait()
+	}
+	h := w.find(a.Replica, a.Stage)
 	switch a.Op {
 	case schedule.Forward:
-		return w.forward(ctx, step, a.Micro)
+		return w.forward(ctx, h, step, a.Micro)
 	case schedule.Backward, schedule.BackwardInput:
-		return w.backward(ctx, step, a)
+		return w.backward(ctx, h, step, a)
 	case schedule.BackwardWeight:
-		return w.backwardWeight(a.Micro)
+		return w.backwardWeight(h, a.Micro)
 	case schedule.SendActivation:
-		return w.send(ctx, w.stack.Output(w.slots.of(a.Micro)), w.neighbour(wire.Activation, step, int(a.Stage)+1, a.Micro))
+		return w.send(ctx, h, h.stack.Output(h.slots.of(a.Micro)), w.message(wire.Activation, h, +1, step, a.Micro))
 	case schedule.SendGradient:
-		defer w.slots.paid(a.Micro)
-		return w.send(ctx, w.stack.InputGrad(w.slots.of(a.Micro)), w.neighbour(wire.Gradient, step, int(a.Stage)-1, a.Micro))
+		defer h.slots.paid(a.Micro)
+		return w.send(ctx, h, h.stack.InputGrad(h.slots.of(a.Micro)), w.message(wire.Gradient, h, -1, step, a.Micro))
+	case schedule.Reduce:
+		return w.reduce(ctx, h, step)
 	case schedule.ReceiveActivation, schedule.ReceiveGradient:
 		return nil
 	default:
@@ -35,63 +41,83 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 }
 
 // forward runs micro through the stage.
-func (w *Worker) forward(ctx context.Context, step planner.Step, micro planner.Micro) error {
-	slot, err := w.slots.take(micro)
+func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+	slot, err := h.slots.take(micro)
 	if err != nil {
 		return err
 	}
-	tokens, targets, err := w.batch(ctx, step, micro)
+	tokens, targets, err := w.batch(ctx, h, step, micro)
 	if err != nil {
 		return err
 	}
-	if w.stack.Masked() {
-		w.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
+	if h.stack.Masked() {
+		h.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
 	}
-	if w.first() {
-		w.stack.SetTokens(w.queue, slot, tokens)
-	} else if err := w.receive(ctx, w.stack.Input(slot), w.neighbour(wire.Activation, step, int(w.cfg.Stage), micro)); err != nil {
-		return err
-	}
-	return w.timed(&w.times.Forward, func() {
-		if w.last() {
-			w.stack.SetTargets(w.queue, slot, targets)
+	switch {
+	case h.first():
+		h.stack.SetTokens(w.queue, slot, tokens)
+	case h.before != nil:
+		w.hand(h.stack.Input(slot), h.before.stack.Output(h.before.slots.of(micro)))
+	default:
+		if err := w.receive(ctx, h, h.stack.Input(slot), w.message(wire.Activation, h, 0, step, micro)); err != nil {
+			return err
 		}
-		w.stack.Forward(w.queue, slot, w.noise(step, micro))
+	}
+	return w.timed(&h.times.Forward, func() {
+		if h.last() {
+			h.stack.SetTargets(w.queue, slot, targets)
+		}
+		h.stack.Forward(w.queue, slot, w.noise(step, micro))
 	})
 }
 
 // backward computes the gradient of the stage's input and, unless the program splits the
 // two, adds the micro-batch to the parameters' gradients. On the last stage the loss comes
 // with it.
-func (w *Worker) backward(ctx context.Context, step planner.Step, a schedule.Action) error {
-	slot := w.slots.of(a.Micro)
-	if !w.last() {
-		if err := w.receive(ctx, w.stack.OutputGrad(slot), w.neighbour(wire.Gradient, step, int(w.cfg.Stage), a.Micro)); err != nil {
-			return err
-		}
+func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a schedule.Action) error {
+	slot := h.slots.of(a.Micro)
+	if err := w.outputGrad(ctx, h, step, a.Micro); err != nil {
+		return err
 	}
-	err := w.timed(&w.times.Backward, func() {
+	err := w.timed(&h.times.Backward, func() {
 		if a.Op == schedule.BackwardInput {
-			w.stack.BackwardInput(w.queue, slot, w.lossScale())
+			h.stack.BackwardInput(w.queue, slot, w.lossScale())
 			return
 		}
-		w.stack.Backward(w.queue, slot, w.lossScale())
+		h.stack.Backward(w.queue, slot, w.lossScale())
 	})
-	if err == nil && w.last() {
-		w.losses[a.Micro], err = w.meanLoss(slot)
+	if err == nil && h.last() {
+		w.losses[a.Micro], err = w.meanLoss(h, slot)
 	}
 	if err == nil && a.Op == schedule.Backward {
-		w.slots.paid(a.Micro)
+		h.slots.paid(a.Micro)
 	}
 	return err
 }
 
-func (w *Worker) backwardWeight(micro planner.Micro) error {
-	return w.timed(&w.times.Backward, func() {
-		w.stack.BackwardWeight(w.queue, w.slots.of(micro))
-		w.slots.paid(micro)
+// outputGrad brings the gradient of the stage's output, where it does not begin here.
+func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+	switch {
+	case h.last():
+		return nil
+	case h.behind != nil:
+		w.hand(h.stack.OutputGrad(h.slots.of(micro)), h.behind.stack.InputGrad(h.behind.slots.of(micro)))
+		h.behind.slots.paid(micro)
+		return nil
+	default:
+		return w.receive(ctx, h, h.stack.OutputGrad(h.slots.of(micro)), w.message(wire.Gradient, h, 0, step, micro))
+	}
+}
+
+func (w *Worker) backwardWeight(h *holding, micro planner.Micro) error {
+	return w.timed(&h.times.Backward, func() {
+		h.stack.BackwardWeight(w.queue, h.slots.of(micro))
+		h.slots.paid(micro)
 	})
 }
+
+// hand copies a boundary tensor between two stages here.
+func (w *Worker) hand(to, from kernels.View) { w.queue.Do(kernels.Copy(to, from, from.Len)) }
 
 // timed waits for what f enqueues and adds the time to sum.
 func (w *Worker) timed(sum *time.Duration, f func()) error {
@@ -116,9 +142,9 @@ func (w *Worker) heldOut(micro planner.Micro) bool { return int(micro) >= w.cfg.
 // batch gives the tokens and targets of a micro-batch. Only the two ends need them, and
 // attention that stays within documents: then a stage between reads them itself, since a
 // neighbour's word on them would be one more message.
-func (w *Worker) batch(ctx context.Context, step planner.Step, micro planner.Micro) (tokens, targets []int32, err error) {
+func (w *Worker) batch(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (tokens, targets []int32, err error) {
 	switch {
-	case !w.first() && !w.last() && !w.stack.Masked():
+	case !h.first() && !h.last() && !h.stack.Masked():
 		return nil, nil, nil
 	case w.heldOut(micro):
 		return w.cfg.Data.HeldOut(ctx, int(micro)-w.cfg.Run.Train.Micros, w.cfg.Run.Train.MicroBatch)
@@ -137,9 +163,9 @@ func (w *Worker) tokensPerMicro() int {
 }
 
 // meanLoss reads the losses [B*T] of a slot and averages them in row order.
-func (w *Worker) meanLoss(slot int) (float64, error) {
+func (w *Worker) meanLoss(h *holding, slot int) (float64, error) {
 	rows := make([]float32, w.tokensPerMicro())
-	w.queue.Read(kernels.Float32Bytes(rows), w.stack.Losses(slot))
+	w.queue.Read(kernels.Float32Bytes(rows), h.stack.Losses(slot))
 	if err := w.queue.Sync(); err != nil {
 		return 0, err
 	}
@@ -150,34 +176,37 @@ func (w *Worker) meanLoss(slot int) (float64, error) {
 	return sum / float64(len(rows)), nil
 }
 
-// neighbour is the tag of a message to stage `to` of this replica.
-func (w *Worker) neighbour(kind wire.Kind, step planner.Step, to int, micro planner.Micro) wire.Tag {
-	return wire.Tag{Kind: kind, Generation: w.cfg.Plan.Generation, Step: step, Replica: w.cfg.Replica, Stage: planner.Stage(to), Index: int32(micro)}
+// message is the tag of a message to the stage that many behind a holding.
+func (w *Worker) message(kind wire.Kind, h *holding, behind int, step planner.Step, micro planner.Micro) wire.Tag {
+	return wire.Tag{
+		Kind: kind, Generation: w.cfg.Plan.Generation, Step: step,
+		Replica: h.Replica, Stage: h.Stage + planner.Stage(behind), Index: int32(micro),
+	}
 }
 
 // send copies a boundary tensor to the host and queues it for the stage in its tag.
-func (w *Worker) send(ctx context.Context, v kernels.View, tag wire.Tag) error {
+func (w *Worker) send(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
 	payload := make([]byte, v.Len*v.Buf.DType().SizeBytes())
 	w.queue.Read(payload, v)
 	if err := w.queue.Sync(); err != nil {
 		return err
 	}
-	return w.cfg.Exchange.Send(ctx, w.pipe.Stages[tag.Stage].Peer, wire.Frame{Tag: tag, Payload: payload})
+	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[tag.Stage].Peer, wire.Frame{Tag: tag, Payload: payload})
 }
 
 // receive waits for the message with the tag, which a neighbour sent to this stage, and
 // copies it to the device.
-func (w *Worker) receive(ctx context.Context, v kernels.View, tag wire.Tag) error {
-	from := w.cfg.Stage - 1
+func (w *Worker) receive(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
+	from := h.Stage - 1
 	if tag.Kind == wire.Gradient {
-		from = w.cfg.Stage + 1
+		from = h.Stage + 1
 	}
 	begin := time.Now()
-	payload, err := w.cfg.Exchange.Receive(ctx, w.pipe.Stages[from].Peer, tag)
+	payload, err := w.cfg.Exchange.Receive(ctx, h.pipe.Stages[from].Peer, tag)
 	if err != nil {
 		return err
 	}
-	w.times.Wait += time.Since(begin)
+	h.times.Wait += time.Since(begin)
 	if want := v.Len * v.Buf.DType().SizeBytes(); len(payload) != want {
 		return fmt.Errorf("pipeline: %v from stage %d has %d bytes, want %d", tag, from, len(payload), want)
 	}

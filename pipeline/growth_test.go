@@ -23,10 +23,10 @@ func TestNoGrowth(t *testing.T) {
 	run.Model.Blocks = 1
 	var early, late footprint
 	trainWith(t, run, cut(run, "1f1b", []int{0, 2}), forgetful{}, func(r StepResult) {
-		if r.Stage == 1 && r.Step == 200 {
+		if len(r.Stages) > 0 && r.Stages[0].Stage == 1 && r.Step == 200 {
 			early = measure(t)
 		}
-		if r.Stage == 1 && r.Step == run.Train.Steps && !r.Final {
+		if len(r.Stages) > 0 && r.Stages[0].Stage == 1 && r.Step == run.Train.Steps && !r.Final {
 			late = measure(t)
 		}
 	})

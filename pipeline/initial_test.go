@@ -50,7 +50,7 @@ func initialWorker(t *testing.T, run planner.RunSpec, keeper Keeper) *Worker {
 		t.Fatal(err)
 	}
 	w, err := New(Config{
-		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: device,
+		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device,
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: keeper,
 		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -81,7 +81,7 @@ func TestARunStartsFromGivenWeights(t *testing.T) {
 				run.Model.InitLayer(layer, run.Train.Seed, want)
 				copy(want, keeper.params(layer))
 				got := make([]float32, len(want))
-				w.queue.Read(kernels.Float32Bytes(got), w.stack.Params(layer))
+				w.queue.Read(kernels.Float32Bytes(got), w.holdings[0].stack.Params(layer))
 				if err := w.queue.Sync(); err != nil {
 					t.Fatal(err)
 				}

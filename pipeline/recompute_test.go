@@ -44,7 +44,7 @@ func TestRecomputationSavesMemory(t *testing.T) {
 // stageBytes is what the first stage takes.
 func stageBytes(t *testing.T, run planner.RunSpec, plan planner.Plan) int64 {
 	t.Helper()
-	m, err := Memory(run, plan, 0, 0)
+	m, err := Memory(run, plan, planner.Holding{})
 	if err != nil {
 		t.Fatal(err)
 	}

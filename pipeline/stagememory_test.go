@@ -9,8 +9,8 @@ import (
 	"pnode/planner"
 )
 
-// TestMemoryIsWhatAWorkerAllocates compares the prediction for each stage with what its
-// worker takes from a device, which is one element more, for the gradient's norm.
+// TestMemoryIsWhatAWorkerAllocates compares the prediction for what a worker holds with what
+// it takes from a device, which is one element more, for the gradient's norm.
 func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	runs := families()
 	runs["gpt2"] = testRun()
@@ -29,23 +29,33 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	}
 	for name, run := range runs {
 		for _, scheduleName := range []string{"1f1b", "gpipe"} {
-			for _, starts := range [][]int{{0}, {0, 1, 3}} {
-				plan := cut(run, scheduleName, starts)
-				for s, place := range plan.Replicas[0].Stages {
-					device := null.New()
-					w, err := New(Config{
-						Self: place.Peer, Run: run, Plan: plan, Stage: planner.Stage(s), Device: device, Log: slog.New(slog.DiscardHandler),
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
-					want, err := Memory(run, plan, 0, planner.Stage(s))
-					if err != nil || device.PeakBytes() != want.Total()+4 {
-						t.Errorf("%s %s stage %d of %d: %d bytes, predicted %+v (%v)", name, scheduleName, s, len(starts), device.PeakBytes(), want, err)
-					}
-					w.Close()
-				}
-			}
+			checkMemory(t, name+" in one stage", run, cut(run, scheduleName, []int{0}))
+			checkMemory(t, name+" in three", run, cut(run, scheduleName, []int{0, 1, 3}))
+			checkMemory(t, name+" in turns", run, spread(cut(run, scheduleName, []int{0, 1, 2, 3}), []int{0, 1, 0, 1}))
+			checkMemory(t, name+" both ways", run, spread(cut(run, scheduleName, []int{0, 1}, []int{0, 2}), []int{0, 1}, []int{1, 0}))
 		}
+	}
+}
+
+func checkMemory(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) {
+	t.Helper()
+	for _, seat := range plan.Seats() {
+		device := null.New()
+		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := int64(4)
+		for _, at := range plan.Holdings(seat) {
+			m, err := Memory(run, plan, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want += m.Total()
+		}
+		if device.PeakBytes() != want {
+			t.Errorf("%s, %s: %d bytes of %s, predicted %d", name, plan.Schedule, device.PeakBytes(), seat.Peer, want)
+		}
+		w.Close()
 	}
 }

@@ -40,50 +40,52 @@ func LayerParams(cfg model.Config, layer int, state []byte) []byte {
 }
 
 // parts are the vectors of a layer's state in stored order; frozen layers have no moments.
-func (w *Worker) parts(layer int) []kernels.View {
-	parts := []kernels.View{w.stack.Params(layer)}
-	if w.cfg.Run.Model.TrainedLen(layer) > 0 {
-		parts = append(parts, w.stack.Moment(layer, firstMoment), w.stack.Moment(layer, secondMoment))
+func (h *holding) parts(cfg model.Config, layer int) []kernels.View {
+	parts := []kernels.View{h.stack.Params(layer)}
+	if cfg.TrainedLen(layer) > 0 {
+		parts = append(parts, h.stack.Moment(layer, firstMoment), h.stack.Moment(layer, secondMoment))
 	}
 	return parts
 }
 
-// save hands the stage's state to the keeper on a goroutine of its own. At most one save
-// is under way; a second one waits for the first. Only replica 0 saves: after a step all
-// replicas hold the same state.
-func (w *Worker) save(ctx context.Context, step planner.Step) error {
-	if w.cfg.Replica != 0 {
+// save hands a stage's state to the keeper on a goroutine of its own. At most one save of
+// a stage is under way; a second one waits for the first. Only replica 0 saves: after a
+// step all replicas hold the same state.
+func (w *Worker) save(ctx context.Context, h *holding, step planner.Step) error {
+	if h.Replica != 0 {
 		return nil
 	}
-	if err := w.saving.wait(); err != nil {
+	if err := h.saving.wait(); err != nil {
 		return err
 	}
-	s := State{Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: step}
-	unread := newUnread(w.place.Layers.End - w.place.Layers.First)
-	for l := w.place.Layers.First; l < w.place.Layers.End; l++ {
-		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: newViewReader(w.saves, w.parts(l), unread.one)})
+	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
+	unread := newUnread(h.place.Layers.Len())
+	for _, l := range h.layers() {
+		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: newViewReader(h.saves, h.parts(w.cfg.Run.Model, l), unread.one)})
 	}
-	w.saving.start(func() error { return w.cfg.Keeper.Save(ctx, s) }, unread)
+	h.saving.start(func() error { return w.cfg.Keeper.Save(ctx, s) }, unread)
 	return nil
 }
 
-// load fills the stage's state: at step 0 the initial model, from the seed or as the run
-// names it, and the keeper's copy else.
+// load fills the state of what is held here: at step 0 the initial model, from the seed or
+// as the run names it, and the keeper's copy else.
 func (w *Worker) load(ctx context.Context) error {
-	for l := w.place.Layers.First; l < w.place.Layers.End; l++ {
-		if err := w.loadLayer(ctx, l); err != nil {
-			return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.cfg.Plan.Start, err)
+	for _, h := range w.holdings {
+		for _, l := range h.layers() {
+			if err := w.loadLayer(ctx, h, l); err != nil {
+				return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.cfg.Plan.Start, err)
+			}
 		}
+		h.stack.RoundWeights(w.queue)
 	}
-	w.stack.RoundWeights(w.queue)
 	return w.queue.Sync()
 }
 
-func (w *Worker) loadLayer(ctx context.Context, layer int) error {
+func (w *Worker) loadLayer(ctx context.Context, h *holding, layer int) error {
 	if w.cfg.Plan.Start == 0 {
-		return w.loadInitial(ctx, layer)
+		return w.loadInitial(ctx, h, layer)
 	}
-	return w.fetch(ctx, layer, w.parts(layer)...)
+	return w.fetch(ctx, layer, h.parts(w.cfg.Run.Model, layer)...)
 }
 
 // fetch has the keeper write what the views hold together.
@@ -97,22 +99,22 @@ func (w *Worker) fetch(ctx context.Context, layer int, views ...kernels.View) er
 
 // loadInitial leaves the moments as they were allocated: zero. Weights that the run names do
 // not reach to the adapters behind them.
-func (w *Worker) loadInitial(ctx context.Context, layer int) error {
+func (w *Worker) loadInitial(ctx context.Context, h *holding, layer int) error {
 	run := w.cfg.Run
 	if run.Init == nil || run.Model.LoRA.On() {
-		if err := w.initLayer(layer); err != nil {
+		if err := w.initLayer(h, layer); err != nil {
 			return err
 		}
 	}
 	if run.Init == nil {
 		return nil
 	}
-	return w.fetch(ctx, layer, w.stack.Params(layer).Slice(0, run.Model.Base().LayerLen(layer)))
+	return w.fetch(ctx, layer, h.stack.Params(layer).Slice(0, run.Model.Base().LayerLen(layer)))
 }
 
 // initLayer makes the initial parameters piece by piece.
-func (w *Worker) initLayer(layer int) error {
-	params := w.stack.Params(layer)
+func (w *Worker) initLayer(h *holding, layer int) error {
+	params := h.stack.Params(layer)
 	piece := make([]float32, min(params.Len, transferBytes/4))
 	for first := 0; first < params.Len; first += len(piece) {
 		part := piece[:min(len(piece), params.Len-first)]

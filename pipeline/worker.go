@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
 	"pnode/pipeline/collective"
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -44,11 +47,9 @@ type Keeper interface {
 
 // Config is everything a worker needs. All fields are required.
 type Config struct {
-	Self     planner.PeerID
+	Seat     planner.Seat
 	Run      planner.RunSpec
 	Plan     planner.Plan
-	Replica  planner.Replica
-	Stage    planner.Stage
 	Device   kernels.Device
 	Data     Data
 	Exchange collective.Exchange
@@ -62,9 +63,7 @@ type Config struct {
 
 // StepResult is what a worker knows of a step once it is committed.
 type StepResult struct {
-	Replica planner.Replica
-	Stage   planner.Stage
-	Step    planner.Step
+	Step planner.Step
 	// Loss is the mean over all micro-batches, in nats a token, before the update.
 	Loss float64
 	// HeldOut is the held-out loss before the update; nil on steps without evaluation.
@@ -73,43 +72,38 @@ type StepResult struct {
 	Norm float64
 	// Final marks the closing evaluation after the last update: HeldOut only.
 	Final bool
-	Times StageTimes
+	// Total is the step's wall time, Stages where it went.
+	Total  time.Duration
+	Stages []StageTimes
 }
 
-// StageTimes is where a step's wall time went on this worker.
-type StageTimes struct{ Forward, Backward, Wait, Update, Total time.Duration }
+// StageTimes is where a step's wall time went on one stage of this worker. Wait is for
+// messages to the stage.
+type StageTimes struct {
+	planner.Holding
+	Forward, Backward, Wait, Update time.Duration
+}
 
-// Worker runs one placement. It belongs to one goroutine.
+// Worker runs what a plan has on one seat. It belongs to one goroutine.
 type Worker struct {
-	cfg     Config
-	pipe    planner.Pipeline
-	place   planner.Placement
-	stack   *model.Stack
-	queue   kernels.Queue
-	saves   kernels.Queue // of the save under way
-	actions []schedule.Action
-	opt     Optimizer
-	slots   slots
-	square  kernels.Buffer // [1] result of SumSquares
-	losses  map[planner.Micro]float64
-	saving  saving
-	times   StageTimes
+	cfg      Config
+	holdings []*holding // in the order of replicas and stages
+	queue    kernels.Queue
+	program  []schedule.Action
+	opt      Optimizer
+	square   kernels.Buffer // [1] result of SumSquares
+	losses   map[planner.Micro]float64
+	// reductions are those of this step that are under way.
+	reductions *errgroup.Group
 }
 
-// New checks the placement against the run and allocates everything the steps will
-// need; after New no step allocates on the device.
+// New checks the plan against the run and allocates everything the steps will need; after
+// New no step allocates on the device.
 func New(cfg Config) (*Worker, error) {
 	if err := cfg.Plan.Validate(cfg.Run.Model.Layers(), cfg.Run.Train.Micros); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	if int(cfg.Replica) >= len(cfg.Plan.Replicas) || int(cfg.Stage) >= len(cfg.Plan.Replicas[cfg.Replica].Stages) {
-		return nil, fmt.Errorf("%w: the plan has no replica %d stage %d", ErrBadConfig, cfg.Replica, cfg.Stage)
-	}
-	w := &Worker{cfg: cfg, pipe: cfg.Plan.Replicas[cfg.Replica], losses: map[planner.Micro]float64{}}
-	w.place = w.pipe.Stages[cfg.Stage]
-	if w.place.Peer != cfg.Self {
-		return nil, fmt.Errorf("%w: replica %d stage %d belongs to %s, this is %s", ErrBadConfig, cfg.Replica, cfg.Stage, w.place.Peer, cfg.Self)
-	}
+	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[planner.Micro]float64{}}
 	if err := w.build(); err != nil {
 		w.Close()
 		return nil, err
@@ -118,92 +112,52 @@ func New(cfg Config) (*Worker, error) {
 }
 
 func (w *Worker) build() error {
-	list, err := Schedule(w.cfg.Plan)
+	seat := slices.Index(w.cfg.Plan.Seats(), w.cfg.Seat)
+	if seat < 0 {
+		return fmt.Errorf("%w: the plan has nothing on device %s of %s", ErrBadConfig, w.cfg.Seat.Device, w.cfg.Seat.Peer)
+	}
+	list, err := Programs(w.cfg.Plan)
 	if err != nil {
 		return err
 	}
-	w.actions = list.Worker(w.cfg.Replica, w.cfg.Stage)
-	w.slots = newSlots(w.actions)
-	w.opt = Optimizer{train: w.cfg.Run.Train}
-	cfg := stackConfig(w.cfg.Run, w.place.Layers, w.actions)
-	cfg.Device = w.cfg.Device
-	if w.stack, err = model.NewStack(cfg); err != nil {
-		return fmt.Errorf("pipeline: layers [%d,%d): %w", cfg.First, cfg.End, err)
+	w.program = list.Workers[seat]
+	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
+		h, err := newHolding(w.cfg, at, w.program)
+		w.holdings = append(w.holdings, h)
+		if err != nil {
+			return err
+		}
 	}
+	w.join()
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
-	if w.queue, err = w.cfg.Device.NewQueue(); err != nil {
-		return err
-	}
-	w.saves, err = w.cfg.Device.NewQueue()
+	w.queue, err = w.cfg.Device.NewQueue()
 	return err
 }
 
-// stackConfig is the stack, without its device, that these actions on these layers need.
-func stackConfig(run planner.RunSpec, layers planner.LayerRange, actions []schedule.Action) model.StackConfig {
-	slots := newSlots(actions)
-	return model.StackConfig{
-		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
-		Slots: slots.count(), SplitBackward: splits(actions), Moments: momentVectors,
-		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Uniform(layers.End - layers.First),
-		Storage: run.Train.Storage,
-	}
-}
-
-// Memory is what the stack of a stage of a valid plan allocates on its device: all that
-// grows with the model, the micro-batch and the micro-batches in flight.
-func Memory(run planner.RunSpec, plan planner.Plan, replica planner.Replica, stage planner.Stage) (model.Memory, error) {
-	list, err := Schedule(plan)
-	if err != nil {
-		return model.Memory{}, err
-	}
-	layers := plan.Replicas[replica].Stages[stage].Layers
-	return stackConfig(run, layers, list.Worker(replica, stage)).Memory()
-}
-
-// Schedule is the action list of every worker under a plan, with sends and receives.
-func Schedule(p planner.Plan) (schedule.Schedule, error) {
-	var parts []schedule.Schedule
-	for r, pipe := range p.Replicas {
-		part, err := pipeSchedule(p.Schedule, planner.Replica(r), pipe)
-		if err != nil {
-			return schedule.Schedule{}, fmt.Errorf("%w: replica %d: %w", ErrBadConfig, r, err)
-		}
-		parts = append(parts, part)
-	}
-	s := schedule.WithCommunication(schedule.Join(parts...))
-	if err := schedule.Validate(s, schedule.Limits{}); err != nil {
-		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
-	}
-	return s, nil
-}
-
-func pipeSchedule(name string, r planner.Replica, pipe planner.Pipeline) (schedule.Schedule, error) {
-	shape := schedule.Shape{Replica: r, Stages: len(pipe.Stages), FirstMicro: pipe.FirstMicro, Micros: pipe.Micros}
-	switch name {
-	case "gpipe":
-		return schedule.GPipe(shape)
-	case "1f1b":
-		return schedule.Warmups(shape, pipe.Warmups)
-	default:
-		return schedule.Schedule{}, fmt.Errorf("schedule %q, known are 1f1b and gpipe", name)
-	}
-}
-
-// splits tells whether a program has input and weight gradients apart.
-func splits(actions []schedule.Action) bool {
-	for _, a := range actions {
-		if a.Op == schedule.BackwardInput {
-			return true
+// join makes the stages that follow each other here known to each other.
+func (w *Worker) join() {
+	for _, h := range w.holdings {
+		if next := w.find(h.Replica, h.Stage+1); next != nil {
+			h.behind, next.before = next, h
 		}
 	}
-	return false
 }
 
-// Run loads the stage's state and trains from the plan's start step to the run's last
-// one, or until a commit says stop. Saves begin under the context saves and may go on
-// after Run; Saved waits for them. The error of a cancelled ctx is returned wrapped.
+// find is the holding of a stage, nil where it is elsewhere.
+func (w *Worker) find(r planner.Replica, s planner.Stage) *holding {
+	for _, h := range w.holdings {
+		if h.Replica == r && h.Stage == s {
+			return h
+		}
+	}
+	return nil
+}
+
+// Run loads the state of what is held here and trains from the plan's start step to the
+// run's last one, or until a commit says stop. Saves begin under the context saves and may
+// go on after Run; Saved waits for them. The error of a cancelled ctx is returned wrapped.
 func (w *Worker) Run(ctx, saves context.Context) error {
 	if err := w.load(ctx); err != nil {
 		return err
@@ -212,7 +166,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	for step := w.cfg.Plan.Start + 1; step <= w.cfg.Run.Train.Steps; step++ {
 		stop, err := w.step(ctx, saves, step)
 		if err != nil {
-			return fmt.Errorf("pipeline: generation %d step %d replica %d stage %d: %w", w.cfg.Plan.Generation, step, w.cfg.Replica, w.cfg.Stage, err)
+			return fmt.Errorf("pipeline: generation %d step %d on %s of %s: %w", w.cfg.Plan.Generation, step, w.cfg.Seat.Device, w.cfg.Seat.Peer, err)
 		}
 		if stop {
 			return nil
@@ -221,31 +175,32 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	return w.closingEvaluation(ctx)
 }
 
-// Saved waits for the save under way; its error comes out here or at the next step.
-func (w *Worker) Saved() error { return w.saving.wait() }
+// Saved waits for the saves under way; their errors come out here or at the next step.
+func (w *Worker) Saved() error {
+	var errs []error
+	for _, h := range w.holdings {
+		errs = append(errs, h.saving.wait())
+	}
+	return errors.Join(errs...)
+}
 
 // step runs one optimizer update and tells whether the run stops after it.
 func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool, err error) {
 	begin := time.Now()
-	if err := w.saving.poll(); err != nil {
-		return false, err
+	for _, h := range w.holdings {
+		h.times = StageTimes{Holding: h.Holding}
+		if err := h.saving.poll(); err != nil {
+			return false, err
+		}
 	}
-	w.times = StageTimes{}
 	heldOut, err := w.evaluate(ctx, step)
 	if err != nil {
 		return false, err
 	}
-	w.stack.ZeroGrads(w.queue)
-	clear(w.losses)
-	for _, a := range w.actions {
-		if err := ctx.Err(); err != nil { // a lone stage meets it nowhere else
-			return false, err
-		}
-		if err := w.do(ctx, step, a); err != nil {
-			return false, fmt.Errorf("%v: %w", a, err)
-		}
+	if err := w.gradients(ctx, step); err != nil {
+		return false, err
 	}
-	squares, err := w.reduce(ctx, step)
+	squares, err := w.squares()
 	if err != nil {
 		return false, err
 	}
@@ -253,51 +208,83 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	if err != nil {
 		return false, err
 	}
-	if err := w.saving.read(ctx); err != nil {
+	if err := w.apply(ctx, saves, step, commit); err != nil {
 		return false, err
 	}
-	if err := w.update(step, commit.GradScale); err != nil {
-		return false, err
+	result := StepResult{Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm, Total: time.Since(begin)}
+	for _, h := range w.holdings {
+		result.Stages = append(result.Stages, h.times)
 	}
-	if commit.Save {
-		if err := w.save(saves, step); err != nil {
-			return false, err
-		}
-	}
-	w.times.Total = time.Since(begin)
-	w.cfg.OnStep(StepResult{
-		Replica: w.cfg.Replica, Stage: w.cfg.Stage, Step: step,
-		Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm, Times: w.times,
-	})
+	w.cfg.OnStep(result)
 	return commit.Stop, nil
 }
 
-// update applies the committed step. Scale 0 stands for a gradient that is not finite: it
-// must not touch the moments, because 0 times infinity is no number.
-func (w *Worker) update(step planner.Step, gradScale float64) error {
+// gradients runs the program: afterwards every layer here has the gradient of the step,
+// summed over micro-batches and replicas. Reductions run beside it, and end with it.
+func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
+	clear(w.losses)
+	for _, h := range w.holdings {
+		h.stack.ZeroGrads(w.queue)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.reductions, ctx = errgroup.WithContext(ctx)
+	for _, a := range w.program {
+		err := ctx.Err() // a lone stage meets it nowhere else
+		if err == nil {
+			err = w.do(ctx, step, a)
+		}
+		if err != nil {
+			cancel(err)
+			return errors.Join(w.reductions.Wait(), fmt.Errorf("%v: %w", a, err))
+		}
+	}
+	return nil
+}
+
+// apply makes a committed step the state of what is held here, and has it saved where the
+// commit says so.
+func (w *Worker) apply(ctx, saves context.Context, step planner.Step, commit wire.Commit) error {
+	for _, h := range w.holdings {
+		if err := h.saving.read(ctx); err != nil {
+			return err
+		}
+		if err := w.update(h, step, commit.GradScale); err != nil {
+			return err
+		}
+	}
+	if !commit.Save {
+		return nil
+	}
+	for _, h := range w.holdings {
+		if err := w.save(saves, h, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update applies the committed step to a stage. Scale 0 stands for a gradient that is not
+// finite: it must not touch the moments, because 0 times infinity is no number.
+func (w *Worker) update(h *holding, step planner.Step, gradScale float64) error {
 	if gradScale == 0 {
 		return nil
 	}
-	return w.timed(&w.times.Update, func() {
-		w.opt.update(w.queue, w.stack, w.cfg.Run.Model, w.place.Layers, step, gradScale)
-		w.stack.RoundWeights(w.queue)
+	return w.timed(&h.times.Update, func() {
+		w.opt.update(w.queue, h.stack, w.cfg.Run.Model, h.place.Layers, step, gradScale)
+		h.stack.RoundWeights(w.queue)
 	})
 }
 
 // Close gives the device memory back. Run and Saved must have returned.
 func (w *Worker) Close() {
-	for _, q := range []kernels.Queue{w.queue, w.saves} {
-		if q != nil {
-			q.Close()
-		}
+	if w.queue != nil {
+		w.queue.Close()
 	}
 	if w.square != nil {
 		w.square.Free()
 	}
-	if w.stack != nil {
-		w.stack.Close()
+	for _, h := range w.holdings {
+		h.close()
 	}
 }
-
-func (w *Worker) first() bool { return w.cfg.Stage == 0 }
-func (w *Worker) last() bool  { return int(w.cfg.Stage) == len(w.pipe.Stages)-1 }

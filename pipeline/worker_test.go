@@ -173,24 +173,22 @@ func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper
 	t.Helper()
 	net := newMemoryNet()
 	var workers []*Worker
-	for r, pipe := range plan.Replicas {
-		for s, place := range pipe.Stages {
-			device, err := cpu.New(cpu.Options{Threads: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer device.Close()
-			w, err := New(Config{
-				Self: place.Peer, Run: run, Plan: plan, Replica: planner.Replica(r), Stage: planner.Stage(s),
-				Device: device, Data: data, Exchange: memoryExchange{net, place.Peer},
-				Keeper: keeper, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.Close()
-			workers = append(workers, w)
+	for _, seat := range plan.Seats() {
+		device, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer device.Close()
+		w, err := New(Config{
+			Seat: seat, Run: run, Plan: plan,
+			Device: device, Data: data, Exchange: memoryExchange{net, seat.Peer},
+			Keeper: keeper, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		workers = append(workers, w)
 	}
 	runAll(t, workers)
 }
@@ -298,7 +296,7 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 	keeper := &memoryKeeper{}
 	net := newMemoryNet()
 	var workers []*Worker
-	for s, place := range plan.Replicas[0].Stages {
+	for _, place := range plan.Replicas[0].Stages {
 		device, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +304,7 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 		defer device.Close()
 		asked := 0
 		w, err := New(Config{
-			Self: place.Peer, Run: run, Plan: plan, Stage: planner.Stage(s), Device: device,
+			Seat: place.Seat(), Run: run, Plan: plan, Device: device,
 			Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
 			Stop:     func() bool { asked++; return asked == 2 },
 			OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
@@ -332,7 +330,7 @@ func TestACancelledRunReturns(t *testing.T) {
 	}
 	defer device.Close()
 	w, err := New(Config{
-		Self: plan.Replicas[0].Stages[1].Peer, Run: run, Plan: plan, Stage: 1, Device: device,
+		Seat: plan.Seats()[1], Run: run, Plan: plan, Device: device,
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
 		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -352,11 +350,11 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 	good := cut(run, "1f1b", []int{0})
 	for name, change := range map[string]func(*Config){
 		"generation 0":     func(c *Config) { c.Plan.Generation = 0 },
-		"foreign stage":    func(c *Config) { c.Self = "someone" },
+		"foreign stage":    func(c *Config) { c.Seat.Peer = "someone" },
 		"unknown schedule": func(c *Config) { c.Plan.Schedule = "magic" },
-		"no such stage":    func(c *Config) { c.Stage = 4 },
+		"no such device":   func(c *Config) { c.Seat.Device = "cuda:7" },
 	} {
-		cfg := Config{Self: good.Replicas[0].Stages[0].Peer, Run: run, Plan: good}
+		cfg := Config{Seat: good.Seats()[0], Run: run, Plan: good}
 		change(&cfg)
 		if _, err := New(cfg); !errors.Is(err, ErrBadConfig) {
 			t.Errorf("%s: got %v, want ErrBadConfig", name, err)
@@ -391,7 +389,7 @@ func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
 	defer device.Close()
 	keeper := &memoryKeeper{}
 	w, err := New(Config{
-		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: overflowing{device},
+		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: overflowing{device},
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{keeper, 0},
 		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -422,7 +420,7 @@ func TestALoneStageHeedsItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	steps := 0
 	w, err := New(Config{
-		Self: plan.Replicas[0].Stages[0].Peer, Run: run, Plan: plan, Device: device,
+		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device,
 		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
 		Stop: func() bool { return false }, OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
 		OnStep: func(StepResult) { steps++; cancel() },

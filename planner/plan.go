@@ -88,22 +88,43 @@ type Placement struct {
 	Codec string `json:"codec,omitempty"`
 }
 
+// Seat is a device of a peer: where one worker runs.
+type Seat struct {
+	Peer   PeerID
+	Device string
+}
+
+// Seat is where the stage runs.
+func (p Placement) Seat() Seat { return Seat{p.Peer, p.Device} }
+
+// Holding names one stage of one replica.
+type Holding struct {
+	Replica Replica
+	Stage   Stage
+}
+
 // Pipeline is one replica: its stages in order and its contiguous share of every
 // step's micro-batches.
 type Pipeline struct {
 	FirstMicro Micro       `json:"first_micro"`
 	Micros     int         `json:"micros"`
 	Stages     []Placement `json:"stages"`
-	// Warmups holds for each stage how many forwards precede its first backward.
-	Warmups []int `json:"warmups"`
+	// Warmups holds for each stage how many forwards precede its first backward; schedules
+	// other than 1f1b and gpipe have none.
+	Warmups []int `json:"warmups,omitempty"`
 }
+
+// warmUps are the schedules whose pipelines have Warmups.
+var warmUps = []string{"1f1b", "gpipe"}
 
 // Plan is what one generation does. It is a pure value with canonical bytes (Encode).
 type Plan struct {
 	Run        RunID      `json:"run"`
 	Generation Generation `json:"generation"`
 	// Start is the step whose state the generation starts from; 0 is the initial model.
-	Start    Step       `json:"start"`
+	Start Step `json:"start"`
+	// Schedule is the text of a schedule.Spec. The replicas of one of its groups follow each
+	// other, and what one of its workers holds has one seat.
 	Schedule string     `json:"schedule"`
 	Replicas []Pipeline `json:"replicas"`
 }
@@ -159,8 +180,12 @@ func (p Plan) Validate(layers, micros int) error {
 			return fmt.Errorf("%w: replica %d has micro-batches %d+%d, want %d+(1 or more)", ErrBadPlan, r, pipe.FirstMicro, pipe.Micros, nextMicro)
 		}
 		nextMicro += Micro(pipe.Micros)
-		if len(pipe.Warmups) != len(pipe.Stages) {
-			return fmt.Errorf("%w: replica %d has %d warm-ups for %d stages", ErrBadPlan, r, len(pipe.Warmups), len(pipe.Stages))
+		want := 0
+		if slices.Contains(warmUps, p.Schedule) {
+			want = len(pipe.Stages)
+		}
+		if len(pipe.Warmups) != want {
+			return fmt.Errorf("%w: replica %d has %d warm-ups for %d stages under %s, want %d", ErrBadPlan, r, len(pipe.Warmups), len(pipe.Stages), p.Schedule, want)
 		}
 		next := 0
 		for s, pl := range pipe.Stages {
@@ -179,15 +204,46 @@ func (p Plan) Validate(layers, micros int) error {
 	return nil
 }
 
-// Coordinator holds the last stage of replica 0, which knows replica 0's losses first: it
-// collects every worker's report of a step and commits it. Empty without replicas.
-func (p Plan) Coordinator() PeerID {
+// Coordinator is the seat of the last stage of replica 0, which knows replica 0's losses
+// first: it collects every worker's report of a step and commits it. Zero without replicas.
+func (p Plan) Coordinator() Seat {
 	if len(p.Replicas) == 0 {
-		return ""
+		return Seat{}
 	}
 	stages := p.Replicas[0].Stages
-	return stages[len(stages)-1].Peer
+	return stages[len(stages)-1].Seat()
 }
+
+// Seats are the distinct seats of the plan in order of first appearance.
+func (p Plan) Seats() []Seat {
+	var seats []Seat
+	seen := map[Seat]bool{}
+	for _, pipe := range p.Replicas {
+		for _, pl := range pipe.Stages {
+			if !seen[pl.Seat()] {
+				seen[pl.Seat()] = true
+				seats = append(seats, pl.Seat())
+			}
+		}
+	}
+	return seats
+}
+
+// Holdings are what a seat holds, in the order of replicas and stages.
+func (p Plan) Holdings(seat Seat) []Holding {
+	var held []Holding
+	for r, pipe := range p.Replicas {
+		for s, pl := range pipe.Stages {
+			if pl.Seat() == seat {
+				held = append(held, Holding{Replica(r), Stage(s)})
+			}
+		}
+	}
+	return held
+}
+
+// At is the placement of a stage.
+func (p Plan) At(h Holding) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
 
 // Places tells whether the plan has a stage for a peer.
 func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer) }

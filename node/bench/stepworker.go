@@ -96,7 +96,7 @@ func (s *stepServer) config(m StepModel) pipeline.Config {
 	const self planner.PeerID = "bench"
 	stage := planner.Placement{Peer: self, Device: "cpu", Codec: "f32", Layers: planner.LayerRange{End: run.Model.Layers()}}
 	return pipeline.Config{
-		Self: self, Run: run, Device: s.device, Data: randomTokens{m}, Exchange: noExchange{}, Keeper: noKeeper{},
+		Seat: stage.Seat(), Run: run, Device: s.device, Data: randomTokens{m}, Exchange: noExchange{}, Keeper: noKeeper{},
 		Plan: planner.Plan{
 			Run: run.Run, Generation: 1, Schedule: "1f1b",
 			Replicas: []planner.Pipeline{{Micros: 1, Stages: []planner.Placement{stage}, Warmups: []int{0}}},

@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// holding is one stage of one replica on a worker: its layers with their state, and the
+// micro-batches in flight there.
+type holding struct {
+	planner.Holding
+	place planner.Placement
+	pipe  planner.Pipeline
+	stack *model.Stack
+	slots slots
+	// before and behind are the neighbouring stages where this worker holds them too.
+	before, behind *holding
+	// saves and reductions read and write beside the passes.
+	saves, reductions kernels.Queue
+	saving            saving
+	times             StageTimes
+}
+
+// newHolding allocates a stage for a worker's program. On an error it gives what is there,
+// to be closed.
+func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*holding, error) {
+	h := &holding{Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at), slots: newSlots(program, at)}
+	stack := stackConfig(cfg.Run, h.place.Layers, program, at)
+	stack.Device = cfg.Device
+	var err error
+	if h.stack, err = model.NewStack(stack); err != nil {
+		return h, fmt.Errorf("pipeline: layers [%d,%d): %w", stack.First, stack.End, err)
+	}
+	if h.saves, err = cfg.Device.NewQueue(); err != nil {
+		return h, err
+	}
+	h.reductions, err = cfg.Device.NewQueue()
+	return h, err
+}
+
+// stackConfig is the stack, without its device, that a worker's program needs for a stage.
+func stackConfig(run planner.RunSpec, layers planner.LayerRange, program []schedule.Action, at planner.Holding) model.StackConfig {
+	slots := newSlots(program, at)
+	return model.StackConfig{
+		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
+		Slots: slots.count(), SplitBackward: splits(program, at), Moments: momentVectors,
+		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Uniform(layers.Len()),
+		Storage: run.Train.Storage,
+	}
+}
+
+// splits tells whether a program has input and weight gradients of a stage apart.
+func splits(program []schedule.Action, h planner.Holding) bool {
+	for _, a := range program {
+		if is(a, h) && a.Op == schedule.BackwardInput {
+			return true
+		}
+	}
+	return false
+}
+
+// Memory is what the stack of a stage of a valid plan allocates on its device: all that
+// grows with the model, the micro-batch and the micro-batches in flight.
+func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.Memory, error) {
+	list, err := Programs(plan)
+	if err != nil {
+		return model.Memory{}, err
+	}
+	program := list.Workers[list.Holder(at.Replica, at.Stage)]
+	return stackConfig(run, plan.At(at).Layers, program, at).Memory()
+}
+
+func (h *holding) first() bool { return h.Stage == 0 }
+func (h *holding) last() bool  { return int(h.Stage) == len(h.pipe.Stages)-1 }
+
+// layers are those of the stage, in order.
+func (h *holding) layers() []int {
+	var all []int
+	for l := h.place.Layers.First; l < h.place.Layers.End; l++ {
+		all = append(all, l)
+	}
+	return all
+}
+
+func (h *holding) close() {
+	for _, q := range []kernels.Queue{h.saves, h.reductions} {
+		if q != nil {
+			q.Close()
+		}
+	}
+	if h.stack != nil {
+		h.stack.Close()
+	}
+}
