@@ -8,8 +8,12 @@ import (
 )
 
 const (
-	// deadAfter is how long a member may be silent before the planner counts it as gone.
+	// deadAfter is how long a member may be silent before the planner asks its host whether
+	// the process still runs, and counts it as gone if not.
 	deadAfter = 5 * time.Second
+	// unreachableAfter is how long a member may be silent whose host is silent too: links
+	// bridge that time, as pipeline/link's Options.PeerTimeout says.
+	unreachableAfter = 15 * time.Second
 	// stallGrace is how long the planner waits, at first, for a lost peer to show before it
 	// plans the same members again after a generation was given up.
 	stallGrace = 3 * time.Second
@@ -64,6 +68,7 @@ type stall struct {
 // verdict is what the planner does next; at most one thing at a time.
 type verdict struct {
 	Gone     planner.PeerID // mark this member gone
+	Doubt    bool           // but only if its host says that the process has ended
 	Pause    bool           // have the newest step saved, a new plan follows it
 	Rollback planner.Step   // give the newest checkpoint up for this one; 0 is no
 	Plan     bool           // make a new plan now
@@ -78,10 +83,8 @@ func decide(v leadView) verdict {
 	if v.Ending {
 		return verdict{}
 	}
-	for _, m := range v.Members {
-		if m.Silent > deadAfter {
-			return verdict{Gone: m.Peer, Why: fmt.Sprintf("no sign of life for %v", m.Silent.Round(time.Second/10))}
-		}
+	if gone, ok := v.silent(); ok {
+		return gone
 	}
 	active, leaving := 0, map[planner.PeerID]bool{}
 	absent := map[planner.PeerID]string{} // nodes of the plan, and why
@@ -115,6 +118,20 @@ func decide(v leadView) verdict {
 		return v.stalled()
 	}
 	return v.change(leaving)
+}
+
+// silent marks a member gone from which nothing is heard, those first that were away for
+// longer than a link may be.
+func (v leadView) silent() (gone verdict, ok bool) {
+	for _, limit := range []time.Duration{unreachableAfter, deadAfter} {
+		for _, m := range v.Members {
+			if m.Silent > limit {
+				why := fmt.Sprintf("no sign of life for %v", m.Silent.Round(time.Second/10))
+				return verdict{Gone: m.Peer, Doubt: m.Silent <= unreachableAfter, Why: why}, true
+			}
+		}
+	}
+	return verdict{}, false
 }
 
 // first waits for the nodes that the run wants to begin with.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,11 @@ func TestDecide(t *testing.T) {
 		return leadView{Plan: running, Checkpoint: running.Start, Members: alive("a", "b"), Stall: s}
 	}
 	silent := alive("a", "b")
-	silent[1].Silent = deadAfter + time.Second
+	silent[1].Silent = unreachableAfter + time.Second
+	quiet := alive("a", "b", "c")
+	quiet[1].Silent = deadAfter + time.Second
+	worse := slices.Clone(quiet)
+	worse[2].Silent = unreachableAfter + time.Second
 
 	for _, c := range []struct {
 		name string
@@ -41,7 +46,9 @@ func TestDecide(t *testing.T) {
 		{"waits for the asked number of nodes", leadView{Members: alive("a", "b"), MinNodes: 3}, verdict{Blocked: "the run begins with 3 nodes, 2 here so far; `pnode invite` prints how others join"}},
 		{"plans when they are there", leadView{Members: alive("a", "b"), MinNodes: 2}, verdict{Plan: true, Why: "first plan"}},
 		{"leaves a good plan alone", leadView{Plan: running, Members: alive("a", "b")}, verdict{}},
-		{"marks the silent gone before anything else", leadView{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 6s"}},
+		{"marks the silent gone before anything else", leadView{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
+		{"doubts that one is gone which a link may be cut off from", leadView{Plan: running, Members: quiet, Better: "c helps"}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6s"}},
+		{"marks the longer silent first", leadView{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
 		{"plans at once without the dead", leadView{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone"}},
 		{"plans anew with a member that was started again", leadView{Plan: running, Members: reborn(alive("a", "b"))}, verdict{Plan: true, Why: "b was started again"}},
 		{"plans again after a stall", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{For: stallGrace + 1, Why: "lost", Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},

@@ -36,8 +36,11 @@
 //
 // # When a node dies
 //
-// Members gossip a heartbeat each second (beat.go, tracker.go). Links notice a silent
-// neighbour too: the generation is given up, the node waits. The planner (leader.go, with
+// Members gossip a heartbeat each second (beat.go, tracker.go). A member that is silent for
+// 5 s is gone if it does not answer and its host says that its process has ended; if the
+// host is silent too, a link may be down, which has 15 s to come back: links resume then and
+// nothing is lost. Links notice a dead neighbour by the same signs: the generation is given
+// up, the node waits. The planner (leader.go, with
 // the pure rule in decide.go) marks the dead gone and commits a plan for those that are
 // left, starting from the newest committed checkpoint; nodes fetch what state they lack
 // and go on. Where nobody has all of that checkpoint any more, the run goes back to an older

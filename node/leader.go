@@ -190,6 +190,9 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 			n.beats.touch(v.Gone, time.Now())
 			return nil
 		}
+		if v.Doubt && !n.swarm.Data().Refuses(ctx, v.Gone) {
+			return nil // it may be the link that is down, which comes back
+		}
 		m, _ := state.Member(v.Gone)
 		n.log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
 		return n.raft.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})

@@ -44,9 +44,10 @@ type lane struct {
 	listeners []quicreuse.Listener
 	queue     chan laneConn
 	room      chan struct{}
-	// mu guards conns, the open connections.
-	mu    sync.Mutex
-	conns map[*quic.Conn]peer.ID
+	// mu guards conns, the open connections, and proved, where a peer was last.
+	mu     sync.Mutex
+	conns  map[*quic.Conn]peer.ID
+	proved map[peer.ID]provedAddress
 }
 
 type laneConn struct {
@@ -61,7 +62,7 @@ func newLane(s *Swarm, alpn string) (*lane, error) {
 		return nil, fmt.Errorf("swarm: %s: %w", alpn, err)
 	}
 	l := &lane{
-		swarm: s, alpn: alpn, identity: identity, conns: map[*quic.Conn]peer.ID{},
+		swarm: s, alpn: alpn, identity: identity, conns: map[*quic.Conn]peer.ID{}, proved: map[peer.ID]provedAddress{},
 		queue: make(chan laneConn, laneQueue), room: make(chan struct{}, laneGreetings),
 	}
 	conf := &tls.Config{
@@ -146,6 +147,7 @@ func (l *lane) welcome(ctx context.Context, conn *quic.Conn) {
 		return
 	}
 	l.track(conn, p)
+	l.remember(conn, p, false)
 	select {
 	case l.queue <- laneConn{conn, p}:
 	case <-conn.Context().Done():
@@ -269,6 +271,7 @@ func (l *lane) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr) (*quic.C
 		return nil, fmt.Errorf("%s: peer %s gave no proof of identity", a, p)
 	}
 	l.track(conn, p)
+	l.remember(conn, p, true)
 	return conn, nil
 }
 

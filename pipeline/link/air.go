@@ -10,12 +10,14 @@ import (
 
 // Shape is one direction of an emulated link. A packet waits in a queue for its turn on
 // the line, takes its size over BytesPerS on it, then Delay and a part of Jitter on the
-// way. Packets of a link keep their order.
+// way. Packets of a link keep their order unless Reorder is set.
 type Shape struct {
 	// BytesPerS is the line's rate; 0 is without limit.
 	BytesPerS int64
 	// Delay is one way. Jitter adds an even spread of [0,Jitter).
 	Delay, Jitter time.Duration
+	// Reorder lets a packet overtake one that Jitter holds up longer.
+	Reorder bool
 	// LossPerMillion packets are lost on the way, independently of each other.
 	LossPerMillion int
 	// QueueBytes is how much may wait for a limited line; what comes on top is dropped.
@@ -169,7 +171,7 @@ func (l *line) pass(now time.Time, size int) (due time.Time, ok bool) {
 	if l.shape.Jitter > 0 {
 		due = due.Add(time.Duration(l.random.Int64N(int64(l.shape.Jitter))))
 	}
-	if due.Before(l.last) {
+	if due.Before(l.last) && !l.shape.Reorder {
 		due = l.last
 	}
 	l.last = due

@@ -156,7 +156,7 @@ func (e *Endpoint) fetchBatch(ctx context.Context, from planner.PeerID, hashes [
 	defer stream.CancelRead(streamCut) // of no effect after the end
 	stream.SetPriority(urgencyChunk, true)
 	rw := paced{stream, e.opt.ChunkTimeout}
-	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks}), hashes)
+	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: e.boot}), hashes)
 	if _, err := rw.Write(request); err != nil {
 		stream.CancelWrite(streamCut)
 		return 0, refused(ctx, err)

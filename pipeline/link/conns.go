@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// maxConns live connections with one peer: two when both dialled at once.
-	maxConns = 2
+	// maxStripes is how many connections a session spreads its messages over.
+	maxStripes = 16
+	// maxConns live connections with one peer: two more when both dialled at once.
+	maxConns = maxStripes + 2
 	// A failed dial is repeated after firstRetry, then twice as long, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Second
@@ -52,6 +54,20 @@ func (e *Endpoint) connect(ctx context.Context, id planner.PeerID, patience time
 			return nil, fmt.Errorf("link: connect to %s: %w", id, cmp.Or(last, ctx.Err()))
 		}
 	}
+}
+
+// connections gives the live connections with a peer, the oldest first, and the channel
+// that tells of a change.
+func (e *Endpoint) connections(id planner.PeerID) ([]*quic.Conn, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var live []*quic.Conn
+	for _, c := range e.peer(id).conns {
+		if c.Context().Err() == nil {
+			live = append(live, c)
+		}
+	}
+	return live, e.changed.wait()
 }
 
 // current gives the newest live connection, or says whether the caller is to dial, or the

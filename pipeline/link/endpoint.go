@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
 	"github.com/quic-go/quic-go"
 	"golang.org/x/sync/errgroup"
 
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -18,6 +20,7 @@ type Endpoint struct {
 	net  Network
 	opt  Options
 	log  *slog.Logger
+	boot wire.Boot
 	ctx  context.Context // ends when Run ends
 	stop context.CancelFunc
 	// work are the goroutines of connections and of incoming streams.
@@ -46,7 +49,16 @@ type peer struct {
 func NewEndpoint(n Network, opt Options) *Endpoint {
 	opt = opt.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	return &Endpoint{net: n, opt: opt, log: opt.Log, ctx: ctx, stop: stop, peers: map[planner.PeerID]*peer{}}
+	return &Endpoint{net: n, opt: opt, log: opt.Log, boot: newBoot(), ctx: ctx, stop: stop, peers: map[planner.PeerID]*peer{}}
+}
+
+// newBoot draws the number of a life.
+func newBoot() wire.Boot {
+	for {
+		if b := wire.Boot(rand.Uint64()); b != 0 {
+			return b
+		}
+	}
 }
 
 // Run accepts connections until ctx ends or the network fails. It then closes the session

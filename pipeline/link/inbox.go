@@ -15,13 +15,13 @@ type key struct {
 	tag  wire.Tag
 }
 
-// lane is what the bound of an inbox counts for.
-type lane struct {
+// account is what the bound of an inbox counts for.
+type account struct {
 	from  planner.PeerID
 	class wire.Class
 }
 
-func (k key) lane() lane { return lane{k.from, k.tag.Kind.Class()} }
+func (k key) account() account { return account{k.from, k.tag.Kind.Class()} }
 
 func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
 
@@ -38,10 +38,10 @@ const remembered = 8192
 // inbox holds the messages of a session between their arrival and Receive. A message is
 // admitted before its payload is read, then delivered.
 type inbox struct {
-	maxBytes int // of each lane
+	maxBytes int // of each account
 
 	mu       sync.Mutex // guards everything below
-	bytes    map[lane]int
+	bytes    map[account]int
 	admitted map[key]bool // not yet delivered
 	held     map[key][]byte
 	waiting  map[key]chan arrival // capacity 1
@@ -55,12 +55,12 @@ type inbox struct {
 
 func newInbox(maxBytes int) *inbox {
 	return &inbox{
-		maxBytes: maxBytes, bytes: map[lane]int{}, admitted: map[key]bool{}, held: map[key][]byte{},
+		maxBytes: maxBytes, bytes: map[account]int{}, admitted: map[key]bool{}, held: map[key][]byte{},
 		waiting: map[key]chan arrival{}, received: map[key]bool{}, gone: map[planner.PeerID]error{},
 	}
 }
 
-// admit waits until a message of size bytes may be held. It may at once when its lane has
+// admit waits until a message of size bytes may be held. It may at once when its account has
 // room or is empty, or when somebody waits for it. A duplicate is refused with
 // ErrDuplicate.
 func (b *inbox) admit(ctx context.Context, k key, size int) error {
@@ -74,9 +74,9 @@ func (b *inbox) admit(ctx context.Context, k key, size int) error {
 			defer b.mu.Unlock()
 			return fmt.Errorf("%w: %v", ErrDuplicate, k)
 		}
-		used := b.bytes[k.lane()]
+		used := b.bytes[k.account()]
 		if used == 0 || used+size <= b.maxBytes || b.waiting[k] != nil {
-			b.bytes[k.lane()] += size
+			b.bytes[k.account()] += size
 			b.admitted[k] = true
 			b.mu.Unlock()
 			return nil
@@ -108,7 +108,7 @@ func (b *inbox) deliver(k key, payload []byte) {
 
 // consume books a message as received.
 func (b *inbox) consume(k key, payload []byte) {
-	b.bytes[k.lane()] -= len(payload)
+	b.bytes[k.account()] -= len(payload)
 	if len(b.order) < remembered {
 		b.order = append(b.order, k)
 	} else {

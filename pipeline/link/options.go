@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+
+	"pnode/pipeline/wire"
 )
 
 // ALPN is the application protocol of the data plane.
@@ -41,13 +43,17 @@ const (
 	streamBusy
 	streamRefused
 	streamCut
+	streamReborn
 )
 
 // Options are an endpoint's settings; the zero value of each means its default.
 type Options struct {
-	// PeerTimeout is how long a peer may be silent, or unreachable when a session begins,
-	// before it is lost. Default 5 s.
+	// PeerTimeout is how long a peer may be silent or unreachable before it is lost; a peer
+	// that is known to be dead is lost at once. Default 15 s.
 	PeerTimeout time.Duration
+	// ConnTimeout is how long a connection may be silent before it is replaced, and how long
+	// one attempt to make one may take. Default 4 s, at most a third of PeerTimeout.
+	ConnTimeout time.Duration
 	// Heartbeat is the interval of heartbeats and of looking for silent peers. Default 1 s.
 	Heartbeat time.Duration
 	// CloseTimeout bounds how long closing a session waits for queued messages to be read
@@ -55,8 +61,8 @@ type Options struct {
 	CloseTimeout time.Duration
 	// ChunkTimeout is how long a chunk stream may stand still. Default 20 s.
 	ChunkTimeout time.Duration
-	// QueueBytes and QueueFrames bound what waits to be sent to one peer in one class; a
-	// single larger message is accepted by an empty queue. Defaults 64 MiB, 1024.
+	// QueueBytes and QueueFrames bound what one peer has not acknowledged in one class; a
+	// single larger message is accepted by an empty outbox. Defaults 64 MiB, 1024.
 	QueueBytes  int
 	QueueFrames int
 	// InboxBytes bounds what has come from one peer in one class and is not yet received.
@@ -64,7 +70,7 @@ type Options struct {
 	InboxBytes int
 	// MaxTensorBytes bounds one message. Default 256 MiB.
 	MaxTensorBytes int
-	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 8,
+	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 180,
 	// two generations.
 	ParkedStreams int
 	// ChunkStreams bounds how many chunk requests of one peer are answered at once; this
@@ -75,7 +81,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.PeerTimeout, 5*time.Second)
+	setDefault(&o.PeerTimeout, 15*time.Second)
+	setDefault(&o.ConnTimeout, min(4*time.Second, o.PeerTimeout/3))
 	setDefault(&o.Heartbeat, time.Second)
 	setDefault(&o.CloseTimeout, time.Second)
 	setDefault(&o.ChunkTimeout, 20*time.Second)
@@ -83,13 +90,16 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.QueueFrames, 1024)
 	setDefault(&o.InboxBytes, 256<<20)
 	setDefault(&o.MaxTensorBytes, 256<<20)
-	setDefault(&o.ParkedStreams, 8)
+	setDefault(&o.ParkedStreams, 2*maxConns*(len(wire.SessionClasses)+1))
 	setDefault(&o.ChunkStreams, 8)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
+
+// interval is that of heartbeats and of looking for silent peers.
+func (o Options) interval() time.Duration { return min(o.Heartbeat, o.PeerTimeout/4) }
 
 func setDefault[T ~int | ~int64](v *T, d T) {
 	if *v <= 0 {
@@ -104,6 +114,6 @@ func Config() *quic.Config {
 	return &quic.Config{
 		InitialStreamReceiveWindow: 4 << 20, InitialConnectionReceiveWindow: 6 << 20,
 		MaxStreamReceiveWindow: 32 << 20, MaxConnectionReceiveWindow: 48 << 20,
-		MaxIdleTimeout: 10 * time.Second, MaxIncomingStreams: 64, MaxIncomingUniStreams: -1,
+		MaxIdleTimeout: 10 * time.Second, MaxIncomingStreams: 256, MaxIncomingUniStreams: -1,
 	}
 }

@@ -5,84 +5,135 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
+
+	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
 )
 
-// read takes the frames of one incoming stream to the inbox.
+// ackEvery is the least time between two acknowledgements on a stream. Room in the sender's
+// outbox is all that waits for them.
+const ackEvery = 10 * time.Millisecond
+
+// read takes the pieces of one incoming stream in.
 func (r *remote) read(p parked) {
+	ctx, end := context.WithCancel(r.ctx)
+	defer end()
 	stop := context.AfterFunc(r.ctx, func() { cut(p.stream, streamLeft) })
 	defer stop()
-	err := r.readFrames(p)
-	switch _, left := cutBy(err); {
+	acks := &acks{stream: p.stream, wake: make(chan struct{}, 1)}
+	r.session.spawn(func() { acks.send(ctx) })
+	switch err := r.readPieces(ctx, p, acks); {
 	case err == nil:
-		p.stream.Close() // tells the sender that everything was read
+		p.stream.Close()
 	case r.ctx.Err() != nil:
-	case left: // the peer has closed its session in a hurry
 	case undecodable(err):
 		r.session.endpoint.corrupt(p, err)
 		r.lose(err)
-	default:
-		r.lose(err)
+	default: // the connection broke, or the peer has closed its session in a hurry
+		cut(p.stream, streamCut)
 	}
 }
 
-func (r *remote) readFrames(p parked) error {
+// meet compares the life of the peer's endpoint with the one that the session knows. A peer
+// that was started again has nothing of what was sent to it before.
+func (r *remote) meet(from wire.Boot) bool {
+	if r.boot.CompareAndSwap(0, uint64(from)) || r.boot.Load() == uint64(from) {
+		return true
+	}
+	r.lose(errReborn)
+	return false
+}
+
+func (r *remote) readPieces(ctx context.Context, p parked, acks *acks) error {
 	in := hearing{r, p.stream}
 	r.heard.Store(time.Now().UnixNano())
+	var front [wire.PieceBytes]byte
+	room := make([]byte, wire.MaxPieceBytes)
 	for {
-		h, err := readHeader(in, r.session.endpoint.opt.MaxTensorBytes)
-		if errors.Is(err, io.EOF) {
+		if _, err := io.ReadFull(in, front[:]); errors.Is(err, io.EOF) {
 			return nil
+		} else if err != nil {
+			return err
 		}
+		head, err := wire.DecodePiece(front[:], r.session.endpoint.opt.MaxTensorBytes)
 		if err != nil {
 			return err
 		}
-		if h.Tag.Kind.Class() != p.open.Class {
-			return fmt.Errorf("%w: %v on a stream of %v", wire.ErrClass, h.Tag, p.open.Class)
+		if head.Header.Tag.Kind.Class() != p.open.Class {
+			return fmt.Errorf("%w: %v on a stream of %v", wire.ErrClass, head.Header.Tag, p.open.Class)
 		}
-		if err := r.readFrame(in, h); err != nil {
+		if err := r.readPiece(ctx, in, head, room[:head.Bytes()]); err != nil {
 			return err
+		}
+		if head.Seq != 0 {
+			acks.count()
 		}
 	}
 }
 
-// readFrame reads what follows a header once the inbox has room for it. Heartbeats end
-// here; frames of another generation and duplicates are read over and counted.
-func (r *remote) readFrame(in io.Reader, h wire.Header) error {
-	if h.Tag.Generation != r.session.generation {
-		r.counts.dropped.Add(1)
-		return skip(in, h)
-	}
-	k := key{from: r.id, tag: h.Tag}
-	if h.Tag.Kind != wire.Heartbeat {
-		err := r.session.inbox.admit(r.ctx, k, h.PayloadBytes)
-		if errors.Is(err, ErrDuplicate) {
-			r.counts.duplicates.Add(1)
-			return skip(in, h)
-		}
-		if err != nil {
+// readPiece reads what follows a piece's front once the inbox has room for its message.
+// What came before, and what says nothing, is read over.
+func (r *remote) readPiece(ctx context.Context, in io.Reader, p wire.Piece, data []byte) error {
+	useful := false
+	if p.Seq != 0 {
+		var err error
+		if useful, err = r.inflows[p.Header.Tag.Kind.Class()].admit(ctx, p); err != nil {
 			return err
 		}
 	}
-	payload, err := readPayload(in, h)
-	if err != nil {
-		return err
+	if _, err := io.ReadFull(in, data); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("link: piece of %v: %w", p.Header.Tag, err)
 	}
-	r.counts.received(h.Tag.Kind, len(payload))
-	if h.Tag.Kind != wire.Heartbeat {
-		r.session.inbox.deliver(k, payload)
+	if p.Seq == 0 {
+		return nil
 	}
-	return nil
+	if !useful {
+		r.counts.repeated.Add(1)
+	}
+	return r.inflows[p.Header.Tag.Kind.Class()].put(p, data)
 }
 
-func skip(in io.Reader, h wire.Header) error {
-	_, err := io.CopyN(io.Discard, in, int64(h.PayloadBytes))
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+// acks tells the sender of one stream how many numbered pieces have been taken in.
+type acks struct {
+	stream *quic.Stream
+	pieces atomic.Uint64
+	wake   chan struct{}
+}
+
+func (a *acks) count() {
+	a.pieces.Add(1)
+	select {
+	case a.wake <- struct{}{}:
+	default:
 	}
-	return err
+}
+
+// send runs until ctx ends or the stream fails.
+func (a *acks) send(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := a.stream.Write(wire.AppendAck(nil, a.pieces.Load())); err != nil {
+			return
+		}
+		pause.Reset(ackEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // hearing notes when bytes of frames come.

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,105 +16,127 @@ import (
 
 // remote is one peer of a session.
 type remote struct {
-	session *Session
-	id      planner.PeerID
-	queues  map[wire.Class]*queue // fixed
+	session   *Session
+	id        planner.PeerID
+	outboxes  map[wire.Class]*outbox // fixed
+	inflows   map[wire.Class]*inflow // fixed
+	heartbeat []byte
 	// ctx and flush are the session's open and flush, and end when the peer is lost.
 	ctx, flush     context.Context
 	endCtx, endAll context.CancelFunc
-	conn           atomic.Pointer[quic.Conn] // for sending
-	heard          atomic.Int64              // when the last byte of a frame came, Unix nanoseconds; 0 is never
-	left           atomic.Bool               // the peer has closed its session
+	boot           atomic.Uint64 // the life of the peer's endpoint, 0 until it is known
+	heard          atomic.Int64  // when the last byte of a frame came, Unix nanoseconds; 0 is never
+	left           atomic.Bool   // the peer has closed its session
+	want           atomic.Int32  // how many stripes are to send
 	counts         traffic
 	busy           stopwatch
 
 	mu      sync.Mutex // guards the rest
-	claimed map[wire.Class]bool
 	gone    bool
+	stripes []*stripe // changed by run alone
 }
 
 func newRemote(s *Session, id planner.PeerID) *remote {
-	r := &remote{session: s, id: id, queues: map[wire.Class]*queue{}, claimed: map[wire.Class]bool{}}
+	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
+	r.want.Store(1)
+	beat := wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: s.generation}}
+	r.heartbeat = wire.AppendPiece(nil, wire.AppendHeader(nil, beat), 0, 0)
 	for _, c := range wire.SessionClasses {
-		r.queues[c] = &queue{maxFrames: s.endpoint.opt.QueueFrames, maxBytes: s.endpoint.opt.QueueBytes}
+		r.outboxes[c] = &outbox{maxMessages: s.endpoint.opt.QueueFrames, maxBytes: s.endpoint.opt.QueueBytes}
+		r.inflows[c] = newInflow(r, c)
 	}
 	return r
 }
 
-// claim lets one incoming stream of each class in.
-func (r *remote) claim(c wire.Class) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.claimed[c] {
-		return false
-	}
-	r.claimed[c] = true
-	return true
-}
-
-// run connects, starts the senders and watches over the peer until the session closes or
-// the peer is lost.
+// run keeps connections to the peer until the session closes or the peer is lost. A
+// connection that breaks is replaced; what was under way on it is sent again.
 func (r *remote) run() {
 	e := r.session.endpoint
-	var patience time.Duration
-	if e.net.Self() > r.id {
-		patience = e.opt.PeerTimeout / 4
-	}
-	conn, err := e.connect(r.ctx, r.id, patience)
-	if err != nil {
-		r.lose(err)
-		return
-	}
-	r.conn.Store(conn)
-	for _, c := range wire.SessionClasses {
-		r.session.spawn(func() { r.write(conn, c) })
-	}
-	r.watch(conn)
-}
-
-// watch sends heartbeats and looks for signs of life.
-func (r *remote) watch(conn *quic.Conn) {
-	opt := r.session.endpoint.opt
-	interval := min(opt.Heartbeat, opt.PeerTimeout/4)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	bytes, moved := uint64(0), time.Now() // of the connection, which moves with every acknowledgement
+	tick := time.NewTicker(e.opt.interval())
+	defer tick.Stop()
+	d := newDialer(r)
+	defer d.again.Stop()
+	seen := time.Now()
 	for {
-		r.queues[wire.Control].offerIdle(wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: r.session.generation}})
+		conns, changed := e.connections(r.id)
+		if r.use(conns) {
+			seen = time.Now()
+			r.heardAgain(seen)
+		}
+		d.want(int(r.want.Load()) - len(conns))
 		select {
 		case <-r.ctx.Done():
-			if time.Since(moved) > 2*interval { // given up for another peer, before this one's time
-				conn.CloseWithError(codeSilent, "silent at the end of its generation")
+			r.distrust()
+			return
+		case <-changed:
+		case <-d.again.C:
+			d.ready = true
+		case err := <-d.dialed:
+			if d.note(err) {
+				r.lose(err)
 			}
-			return
-		case <-conn.Context().Done():
-			r.lose(fmt.Errorf("connection: %w", context.Cause(conn.Context())))
-			return
-		case <-ticker.C:
-		}
-		now := time.Now()
-		if n := conn.ConnectionStats().BytesReceived; n != bytes {
-			bytes, moved = n, now
-		}
-		if r.left.Load() {
-			moved = now // nothing is sent any more, so that nothing can come back
-		}
-		if silent := now.Sub(moved); silent > opt.PeerTimeout {
-			err := fmt.Errorf("nothing came for %v", silent)
-			conn.CloseWithError(codeSilent, err.Error()) // the next generation dials anew
-			r.lose(err)
-			return
-		}
-		if now.Sub(moved) > 2*interval {
-			continue // the connection itself may be dead
-		}
-		if silent := r.silence(now); silent > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
-			r.lose(fmt.Errorf("no heartbeat came for %v, though the connection lives", silent))
-			return
+		case <-tick.C:
+			if err := r.look(&seen); err != nil {
+				r.lose(err)
+			}
 		}
 	}
+}
+
+// use lets go of the connections that have ended and sends over those that are new; fresh
+// tells whether there is one.
+func (r *remote) use(conns []*quic.Conn) (fresh bool) {
+	var kept []*stripe
+	known := map[*quic.Conn]bool{}
+	for _, s := range r.stripes {
+		if s.conn.Context().Err() != nil {
+			r.judge(context.Cause(s.conn.Context()))
+		} else if s.ctx.Err() == nil {
+			kept, known[s.conn] = append(kept, s), true
+		}
+	}
+	for _, conn := range conns {
+		if !known[conn] && !r.left.Load() {
+			kept, fresh = append(kept, r.attach(conn)), true
+		}
+	}
+	for i, s := range kept {
+		s.rank.Store(int32(i))
+	}
+	r.mu.Lock()
+	r.stripes = kept
+	r.mu.Unlock()
+	r.stir()
+	return fresh
+}
+
+// look closes the connections that have gone silent, and tells when the peer is to be taken
+// for lost: nothing has come since seen plus PeerTimeout.
+func (r *remote) look(seen *time.Time) error {
+	opt, now := r.session.endpoint.opt, time.Now()
+	for _, s := range r.stripes {
+		if s.look(now); s.moved.After(*seen) {
+			*seen = s.moved
+		}
+	}
+	if r.left.Load() {
+		*seen = now // nothing is sent any more, so that nothing can come back
+	}
+	lively := now.Sub(*seen) <= 2*opt.interval()
+	for _, s := range r.stripes {
+		if d := s.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() && !r.left.Load() {
+			s.conn.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
+		}
+	}
+	if d := now.Sub(*seen); d > opt.PeerTimeout {
+		return fmt.Errorf("nothing came for %v", d)
+	}
+	if d := r.silence(now); lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
+		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
+	}
+	return nil
 }
 
 // silence is how long no byte of a frame has come; 0 before the first one, when the peer
@@ -124,6 +147,57 @@ func (r *remote) silence(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(time.Unix(0, heard))
+}
+
+// heardAgain gives a peer whose connection was replaced its time to be heard.
+func (r *remote) heardAgain(now time.Time) {
+	if r.heard.Load() != 0 {
+		r.heard.Store(now.UnixNano())
+	}
+}
+
+// distrust closes the connections of a session that ends for another reason while they are
+// silent: the next one dials anew.
+func (r *remote) distrust() {
+	now := time.Now()
+	for _, s := range r.stripes {
+		if s.look(now); s.silent(now) > 2*r.session.endpoint.opt.interval() {
+			s.conn.CloseWithError(codeSilent, "silent at the end of its generation")
+		}
+	}
+}
+
+// errReborn is why a peer is lost that was started again.
+var errReborn = errors.New("link: the peer was started again and has nothing of what was sent before")
+
+// judge tells whether an error says more than that a connection broke, and acts on it.
+func (r *remote) judge(err error) bool {
+	if code, ok := cutBy(err); ok {
+		switch code {
+		case streamLeft:
+			r.leave()
+			return true
+		case streamReborn:
+			r.lose(errReborn)
+			return true
+		case streamRefused:
+			r.lose(err)
+			return true
+		}
+	}
+	var closed *quic.ApplicationError
+	if errors.As(err, &closed) && closed.Remote && closed.ErrorCode != codeSilent && closed.ErrorCode != codeReplaced {
+		r.lose(fmt.Errorf("connection: %w", err))
+		return true
+	}
+	return undecodable(err) && r.protest(err)
+}
+
+// protest closes the connections of a peer that answers what it cannot mean.
+func (r *remote) protest(err error) bool {
+	r.session.endpoint.log.Error("acknowledgements make no sense", "peer", r.id, "reason", err)
+	r.lose(err)
+	return true
 }
 
 // lose reports the peer, once, and cuts everything that belongs to it.
@@ -152,13 +226,20 @@ func (r *remote) leave() {
 }
 
 func (r *remote) fail(err error) {
-	for _, q := range r.queues {
-		q.fail(err)
+	for _, o := range r.outboxes {
+		o.fail(err)
 	}
 }
 
 func (r *remote) drain() {
-	for _, q := range r.queues {
-		q.drain(ErrClosed)
+	for _, o := range r.outboxes {
+		o.drain(ErrClosed)
+	}
+}
+
+// stir has the stripes look again whether it is their turn.
+func (r *remote) stir() {
+	for _, o := range r.outboxes {
+		o.stir()
 	}
 }

@@ -72,11 +72,18 @@ func (s *Session) spawn(f func()) bool {
 // adopt takes an incoming stream of this generation.
 func (s *Session) adopt(from planner.PeerID, p parked) bool {
 	r := s.remotes[from]
-	if r == nil || !r.claim(p.open.Class) {
+	if r == nil {
 		s.endpoint.counts.strangers.Add(1)
 		return false
 	}
 	return s.spawn(func() { r.read(p) })
+}
+
+// meet has the remote know which life of the peer a stream comes from.
+func (s *Session) meet(p parked) {
+	if r := s.remotes[p.from]; r != nil && p.open.Generation <= s.generation {
+		r.meet(p.open.From)
+	}
 }
 
 func (s *Session) alive() bool { return s != nil && s.open.Err() == nil }
@@ -84,8 +91,8 @@ func (s *Session) alive() bool { return s != nil && s.open.Err() == nil }
 // Generation is the generation the session belongs to.
 func (s *Session) Generation() planner.Generation { return s.generation }
 
-// Send queues a frame for a peer and returns; it waits only while the queue of the peer
-// and class is full. The payload must not be changed afterwards by anybody: what is sent
+// Send queues a frame for a peer and returns; it waits only while the outbox of the peer
+// and class is full of what the peer has not acknowledged. The payload must not be changed afterwards by anybody: what is sent
 // to this node itself is received as the very same bytes. Errors wrap ErrLost, ErrLeft or
 // ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
 // context's.
@@ -118,7 +125,10 @@ func (s *Session) send(ctx context.Context, to planner.PeerID, f wire.Frame) err
 	if r == nil {
 		return ErrStranger
 	}
-	return r.queues[f.Tag.Kind.Class()].put(ctx, f)
+	if !f.Tag.Kind.Numbered() {
+		return fmt.Errorf("%w: %v is the session's own", wire.ErrKind, f.Tag.Kind)
+	}
+	return r.outboxes[f.Tag.Kind.Class()].put(ctx, f)
 }
 
 // Receive waits for the message with this tag from a peer, which may be this node itself.
@@ -142,8 +152,8 @@ func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag
 	return s.inbox.receive(ctx, key{from: from, tag: tag})
 }
 
-// Lost tells of each peer once that it is lost: unreachable, silent for PeerTimeout, or
-// its connection broke. A peer is in the channel before any call fails with ErrLost. The
+// Lost tells of each peer once that it is lost: unreachable or silent for PeerTimeout,
+// closed, started again, or nobody listens at its address any more. A peer is in the channel before any call fails with ErrLost. The
 // channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan planner.PeerID { return s.lost }
 

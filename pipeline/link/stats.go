@@ -1,12 +1,10 @@
 package link
 
 import (
+	"pnode/planner"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // Stats is what is known of the link to one peer since the session began; what is
@@ -17,12 +15,16 @@ type Stats struct {
 	RTT, MinRTT, Jitter time.Duration
 	// Of the connection, with retransmissions and packet headers.
 	BytesSent, BytesReceived, PacketsSent, PacketsLost uint64
-	// Of the session, without heartbeats.
+	// Of the session, each message once.
 	FramesSent, FramesReceived, PayloadSent, PayloadReceived uint64
-	// Busy is how long at least one frame was being written.
+	// Busy is how long at least one message was being written.
 	Busy time.Duration
 	// Dropped frames had another generation; Duplicates had come before.
 	Dropped, Duplicates uint64
+	// Stripes are the connections in use. Resent pieces were sent again because a connection
+	// broke, Repeated ones had come when they came again.
+	Stripes          int
+	Resent, Repeated uint64
 }
 
 // Goodput is the payload rate while there was something to write, in bytes per second; 0
@@ -43,16 +45,31 @@ func (s *Session) Stats() []Stats {
 			FramesSent: r.counts.framesSent.Load(), PayloadSent: r.counts.payloadSent.Load(),
 			FramesReceived: r.counts.framesReceived.Load(), PayloadReceived: r.counts.payloadReceived.Load(),
 			Dropped: r.counts.dropped.Load(), Duplicates: r.counts.duplicates.Load(),
+			Resent: r.counts.resent.Load(), Repeated: r.counts.repeated.Load(),
 		}
-		if conn := r.conn.Load(); conn != nil {
-			c := conn.ConnectionStats()
-			st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
-			st.BytesSent, st.BytesReceived = c.BytesSent, c.BytesReceived
-			st.PacketsSent, st.PacketsLost = c.PacketsSent, c.PacketsLost
-		}
+		r.connectionStats(&st)
 		all = append(all, st)
 	}
 	return all
+}
+
+// connectionStats adds up what is measured of the connections.
+func (r *remote) connectionStats(st *Stats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.stripes {
+		c := s.conn.ConnectionStats()
+		if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
+			st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
+		}
+		st.BytesSent += c.BytesSent
+		st.BytesReceived += c.BytesReceived
+		st.PacketsSent += c.PacketsSent
+		st.PacketsLost += c.PacketsLost
+		if s.active() {
+			st.Stripes++
+		}
+	}
 }
 
 // Counts is what an endpoint has turned away since it was made.
@@ -81,21 +98,26 @@ type counters struct {
 
 // traffic counts the frames exchanged with one peer.
 type traffic struct {
-	framesSent, framesReceived, payloadSent, payloadReceived, dropped, duplicates atomic.Uint64
+	framesSent, framesReceived, payloadSent, payloadReceived atomic.Uint64
+	dropped, duplicates, resent, repeated                    atomic.Uint64
 }
 
-func (t *traffic) sent(k wire.Kind, payloadBytes int) {
-	if k != wire.Heartbeat {
+// sent counts a piece that was written.
+func (t *traffic) sent(p piece) {
+	if p.again {
+		t.resent.Add(1)
+		return
+	}
+	t.payloadSent.Add(uint64(len(p.payload())))
+	if p.last() {
 		t.framesSent.Add(1)
-		t.payloadSent.Add(uint64(payloadBytes))
 	}
 }
 
-func (t *traffic) received(k wire.Kind, payloadBytes int) {
-	if k != wire.Heartbeat {
-		t.framesReceived.Add(1)
-		t.payloadReceived.Add(uint64(payloadBytes))
-	}
+// received counts a message that is complete.
+func (t *traffic) received(payloadBytes int) {
+	t.framesReceived.Add(1)
+	t.payloadReceived.Add(uint64(payloadBytes))
 }
 
 // stopwatch measures for how long at least one of several activities was going on.

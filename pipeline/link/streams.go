@@ -2,7 +2,6 @@ package link
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -60,6 +59,11 @@ func (e *Endpoint) welcome(from planner.PeerID, conn *quic.Conn, stream *quic.St
 		return
 	}
 	p.open = open
+	if open.To != 0 && open.To != e.boot {
+		cut(p.stream, streamReborn)
+		return
+	}
+	e.greet(p)
 	if open.Class == wire.Chunks {
 		e.answer(p)
 		return
@@ -84,6 +88,17 @@ func (e *Endpoint) place(p parked) (*Session, bool) {
 		e.counts.oldStreams.Add(1)
 		cut(p.stream, streamLeft)
 		return nil, false
+	}
+}
+
+// greet has the session know which life of the peer a stream comes from, whatever the
+// stream is for.
+func (e *Endpoint) greet(p parked) {
+	e.mu.Lock()
+	session := e.session
+	e.mu.Unlock()
+	if session.alive() {
+		session.meet(p)
 	}
 }
 
@@ -142,25 +157,4 @@ func cutBy(err error) (quic.StreamErrorCode, bool) {
 		return cut.ErrorCode, true
 	}
 	return 0, false
-}
-
-// readHeader reads one frame's header; io.EOF is a clean end.
-func readHeader(r io.Reader, maxTensorBytes int) (wire.Header, error) {
-	var b [wire.HeaderBytes]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return wire.Header{}, err
-	}
-	return wire.DecodeHeader(b[:], maxTensorBytes)
-}
-
-// readPayload reads and verifies what follows a header.
-func readPayload(r io.Reader, h wire.Header) ([]byte, error) {
-	payload := make([]byte, h.PayloadBytes)
-	if _, err := io.ReadFull(r, payload); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, fmt.Errorf("link: payload of %v: %w", h.Tag, err)
-	}
-	return payload, h.Verify(payload)
 }

@@ -8,7 +8,8 @@
 //   - Tag: which message of which generation and step a frame is; it is comparable and
 //     serves as the key under which the receiver waits for it.
 //   - Frame: a tag and its payload; Header: a frame's fixed-size front.
-//   - Open: the first bytes of a stream.
+//   - Piece: what one stream carries of a frame, and which part of it that is.
+//   - Open: the first bytes of a stream, and which life of which endpoint it belongs to.
 //   - Report, Commit: the two payloads of the agreement on a step.
 //
 // Everything is little-endian and has exactly one encoding. The checksum of a frame is a

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the version of frames and streams this package reads and writes.
-const Version = 1
+const Version = 2
 
 // HeaderBytes is the size of a frame's front:
 //

@@ -119,7 +119,7 @@ func TestKindNames(t *testing.T) {
 }
 
 func TestOpenRoundTrip(t *testing.T) {
-	for _, want := range []Open{{Class: Control, Generation: 1}, {Class: Reductions, Generation: math.MaxUint64}, {Class: Chunks}} {
+	for _, want := range []Open{{Class: Control, Generation: 1, From: 5}, {Class: Reductions, Generation: math.MaxUint64, From: math.MaxUint64, To: 7}, {Class: Chunks, From: 1}} {
 		good := AppendOpen(nil, want)
 		got, err := DecodeOpen(good)
 		if err != nil || got != want {
@@ -136,7 +136,7 @@ func TestOpenRoundTrip(t *testing.T) {
 }
 
 func TestOpenRefusesGenerationAgainstClass(t *testing.T) {
-	for _, o := range []Open{{Class: Control}, {Class: Chunks, Generation: 3}, {Class: classEnd, Generation: 3}} {
+	for _, o := range []Open{{Class: Control, From: 1}, {Class: Control, Generation: 1}, {Class: Chunks, Generation: 3, From: 1}, {Class: Chunks}, {Class: classEnd, Generation: 3, From: 1}} {
 		if o.valid() == nil {
 			t.Errorf("%+v passes", o)
 		}
@@ -160,8 +160,8 @@ func FuzzDecodeFrame(f *testing.F) {
 }
 
 func FuzzDecodeOpen(f *testing.F) {
-	f.Add(AppendOpen(nil, Open{Class: Gradients, Generation: 9}))
-	f.Add(AppendOpen(nil, Open{Class: Chunks}))
+	f.Add(AppendOpen(nil, Open{Class: Gradients, Generation: 9, From: 3, To: 4}))
+	f.Add(AppendOpen(nil, Open{Class: Chunks, From: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if o, err := DecodeOpen(b); err == nil && !bytes.Equal(AppendOpen(nil, o), b) {
 			t.Fatalf("%x decodes to %+v, which encodes otherwise", b, o)

@@ -24,10 +24,12 @@ const (
 	KindCommit
 	// Heartbeat carries nothing.
 	Heartbeat
+	// Padding carries nothing of use: it fills a connection that has to find its pace.
+	Padding
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat"}
+var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding"}
 
 // Valid tells whether k is one of the kinds.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -62,6 +64,8 @@ func (k Kind) maxPayload(maxTensorBytes int) int {
 		return CommitBytes
 	case Heartbeat:
 		return 0
+	case Padding:
+		return MaxPieceBytes
 	default:
 		return maxTensorBytes
 	}

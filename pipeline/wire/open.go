@@ -10,15 +10,23 @@ import (
 
 // OpenBytes is the size of a stream's first bytes:
 //
-//	0 magic u32 | 4 version u8 | 5 class u8 | 6 zero u16 | 8 generation u64 | 16 CRC-32C u32
-const OpenBytes = 20
+//	 0 magic u32 | 4 version u8 | 5 class u8 | 6 zero u16 | 8 generation u64 | 16 from u64
+//	24 to u64 | 32 CRC-32C u32
+const OpenBytes = 36
 
 const openMagic = 0x534e5001 // bytes 01 'P' 'N' 'S'
+
+// Boot tells one life of an endpoint from the next: what one has received, the other has
+// not. It is drawn at random and never 0.
+type Boot uint64
 
 // Open says what a stream is for. Generation is 0 exactly for the class Chunks.
 type Open struct {
 	Class      Class
 	Generation planner.Generation
+	// From is the life of the endpoint that opens the stream, To the one that it believes to
+	// speak to, 0 while it knows none.
+	From, To Boot
 }
 
 func (o Open) valid() error {
@@ -27,6 +35,9 @@ func (o Open) valid() error {
 	}
 	if (o.Class == Chunks) != (o.Generation == 0) {
 		return fmt.Errorf("%w: %v stream of generation %d", ErrValue, o.Class, o.Generation)
+	}
+	if o.From == 0 {
+		return fmt.Errorf("%w: %v stream of boot 0", ErrValue, o.Class)
 	}
 	return nil
 }
@@ -40,6 +51,8 @@ func AppendOpen(dst []byte, o Open) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, openMagic)
 	dst = append(dst, Version, byte(o.Class), 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(o.Generation))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(o.From))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(o.To))
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
@@ -61,6 +74,9 @@ func DecodeOpen(b []byte) (Open, error) {
 	if sum := crc32.Checksum(b[:OpenBytes-4], castagnoli); sum != le.Uint32(b[OpenBytes-4:]) {
 		return Open{}, fmt.Errorf("%w: stream header", ErrChecksum)
 	}
-	o := Open{Class: Class(b[5]), Generation: planner.Generation(le.Uint64(b[8:]))}
+	o := Open{
+		Class: Class(b[5]), Generation: planner.Generation(le.Uint64(b[8:])),
+		From: Boot(le.Uint64(b[16:])), To: Boot(le.Uint64(b[24:])),
+	}
 	return o, o.valid()
 }

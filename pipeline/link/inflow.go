@@ -1,0 +1,146 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"pnode/pipeline/wire"
+)
+
+// maxAhead bounds how far the numbers of messages under way may lie apart.
+const maxAhead = 1 << 16
+
+// inflow puts the messages of one peer and class together from pieces that come over
+// several streams, some of them twice.
+type inflow struct {
+	remote *remote
+	class  wire.Class
+
+	mu       sync.Mutex // guards everything below
+	finished uint64     // all messages up to this number are complete
+	admitted uint64     // the newest message that the inbox has let in; in order of number
+	busy     bool       // somebody waits for the inbox to admit the next one
+	partial  map[uint64]*partial
+	changed  bell
+}
+
+// partial is a message between its admission and the time when all before it are complete.
+type partial struct {
+	header  wire.Header
+	payload []byte
+	have    []bool // of the pieces
+	missing int
+	// unwanted: it belongs to another generation, or a message with its tag came before.
+	unwanted bool
+}
+
+func newInflow(r *remote, c wire.Class) *inflow {
+	return &inflow{remote: r, class: c, partial: map[uint64]*partial{}}
+}
+
+// admit waits until the payload of a piece may be read, and tells whether it is of any use.
+// Messages are admitted in the order of their numbers, so that what comes early on one
+// stream never takes the room of what another stream is about to bring.
+func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err error) {
+	for {
+		f.mu.Lock()
+		switch m := f.partial[p.Seq]; {
+		case p.Seq <= f.finished:
+			f.mu.Unlock()
+			return false, nil
+		case p.Seq > f.finished+maxAhead:
+			defer f.mu.Unlock()
+			return false, fmt.Errorf("%w: message %d of %v after %d", wire.ErrValue, p.Seq, f.class, f.finished)
+		case m != nil:
+			defer f.mu.Unlock()
+			if m.header != p.Header {
+				return false, fmt.Errorf("%w: message %d of %v is %v and %v", wire.ErrValue, p.Seq, f.class, m.header.Tag, p.Header.Tag)
+			}
+			return !m.have[p.Offset/wire.MaxPieceBytes], nil
+		case p.Seq == f.admitted+1 && !f.busy:
+			f.busy = true
+			f.mu.Unlock()
+			if err := f.let(ctx, p); err != nil {
+				return false, err
+			}
+			continue
+		}
+		changed := f.changed.wait()
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// let asks the inbox for room for the next message.
+func (f *inflow) let(ctx context.Context, p wire.Piece) error {
+	s := f.remote.session
+	m := &partial{header: p.Header, missing: wire.Pieces(p.Header.PayloadBytes)}
+	var err error
+	if p.Header.Tag.Generation != s.generation {
+		f.remote.counts.dropped.Add(1)
+		m.unwanted = true
+	} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
+		f.remote.counts.duplicates.Add(1)
+		m.unwanted, err = true, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy = false
+	f.changed.ring()
+	if err != nil {
+		return err
+	}
+	if !m.unwanted {
+		m.payload = make([]byte, p.Header.PayloadBytes)
+	}
+	m.have = make([]bool, m.missing)
+	f.admitted = p.Seq
+	f.partial[p.Seq] = m
+	return nil
+}
+
+// put takes a piece in, and hands its message over when it is complete.
+func (f *inflow) put(p wire.Piece, data []byte) error {
+	m := f.place(p, data)
+	if m == nil {
+		return nil
+	}
+	if !m.unwanted {
+		if err := m.header.Verify(m.payload); err != nil {
+			return err
+		}
+		f.remote.counts.received(len(m.payload))
+		f.remote.session.inbox.deliver(key{from: f.remote.id, tag: m.header.Tag}, m.payload)
+		m.payload = nil // the receiver's now, though messages before this one may be missing
+	}
+	return nil
+}
+
+// place copies a piece to its place and gives the message that it completes, if any.
+func (f *inflow) place(p wire.Piece, data []byte) *partial {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, i := f.partial[p.Seq], p.Offset/wire.MaxPieceBytes
+	if m == nil || m.have[i] {
+		return nil // came on another stream in the meantime
+	}
+	m.have[i] = true
+	m.missing--
+	if !m.unwanted {
+		copy(m.payload[p.Offset:], data)
+	}
+	if m.missing > 0 {
+		return nil
+	}
+	for next := f.partial[f.finished+1]; next != nil && next.missing == 0; next = f.partial[f.finished+1] {
+		f.finished++
+		delete(f.partial, f.finished)
+	}
+	return m
+}

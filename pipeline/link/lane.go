@@ -1,0 +1,160 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/pipeline/wire"
+)
+
+// lane is one outgoing stream of a stripe. Along a lane the pieces are in the order in
+// which the receiver needs them, so that one which it has no room for yet holds up only
+// what comes later.
+type lane struct {
+	stripe *stripe
+	box    *outbox
+	stream *quic.Stream
+	newest piece // written last
+
+	mu     sync.Mutex // guards the rest
+	sent   []piece    // not acknowledged, in order
+	acked  uint64     // pieces, in all
+	closed bool       // sent was given back
+}
+
+// openLane opens a stream for a class.
+func (s *stripe) openLane(class wire.Class) (*lane, error) {
+	stream, err := s.conn.OpenStreamSync(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream.SetPriority(urgency(class), true)
+	r := s.remote
+	l := &lane{stripe: s, box: r.outboxes[class], stream: stream}
+	s.lanes.add(l)
+	open := wire.Open{
+		Class: class, Generation: r.session.generation,
+		From: r.session.endpoint.boot, To: wire.Boot(r.boot.Load()),
+	}
+	if _, err := stream.Write(wire.AppendOpen(nil, open)); err != nil {
+		return nil, err
+	}
+	s.writers.Go(l.readAcks)
+	return l, nil
+}
+
+// write sends a numbered piece.
+func (l *lane) write(p piece) error {
+	l.mu.Lock()
+	l.sent = append(l.sent, p)
+	l.mu.Unlock()
+	l.newest = p
+	r := l.stripe.remote
+	r.busy.start()
+	defer r.busy.stop()
+	if _, err := l.stream.Write(wire.AppendPiece(make([]byte, 0, wire.PieceBytes), p.header, p.seq, p.offset)); err != nil {
+		return err
+	}
+	if _, err := l.stream.Write(p.payload()); err != nil {
+		return err
+	}
+	r.counts.sent(p)
+	return nil
+}
+
+// end closes a lane on which everything has been acknowledged.
+func (l *lane) end() {
+	l.stream.Close()
+	l.stream.CancelRead(streamCut)
+}
+
+// readAcks gives room in the outbox back as the peer takes pieces in.
+func (l *lane) readAcks() {
+	defer context.AfterFunc(l.stripe.ctx, func() { cut(l.stream, streamCut) })()
+	var b [wire.AckBytes]byte
+	for {
+		_, err := io.ReadFull(l.stream, b[:])
+		if errors.Is(err, io.EOF) {
+			return // the peer has come to the end of the lane
+		}
+		var n uint64
+		if err == nil {
+			n, err = wire.DecodeAck(b[:])
+		}
+		if err == nil {
+			err = l.ack(n)
+		}
+		if err != nil {
+			l.stripe.failed(err)
+			return
+		}
+	}
+}
+
+// ack notes that the peer has taken in the first n pieces of the lane.
+func (l *lane) ack(n uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	if n < l.acked || n-l.acked > uint64(len(l.sent)) {
+		return fmt.Errorf("%w: %d pieces acknowledged after %d, %d are under way", wire.ErrValue, n, l.acked, len(l.sent))
+	}
+	fresh := n - l.acked
+	l.box.done(l.sent[:fresh])
+	l.sent, l.acked = l.sent[fresh:], n
+	return nil
+}
+
+// giveBack has everything that is not acknowledged sent by another stripe.
+func (l *lane) giveBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.box.giveBack(l.sent)
+	l.sent = nil
+}
+
+// lanes are those of one stripe.
+type lanes struct {
+	mu  sync.Mutex // guards all
+	all []*lane
+}
+
+func (ls *lanes) add(l *lane) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.all = append(ls.all, l)
+}
+
+// end closes those of one outbox, on which everything has been acknowledged.
+func (ls *lanes) end(box *outbox) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
+		if l.box == box {
+			l.end()
+		}
+	}
+}
+
+func (ls *lanes) giveBack() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
+		l.giveBack()
+	}
+	ls.all = nil
+}
+
+// cut ends both directions of a stream at once.
+func cut(stream *quic.Stream, code quic.StreamErrorCode) {
+	stream.CancelRead(code)
+	stream.CancelWrite(code)
+}

@@ -1,0 +1,197 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"pnode/pipeline/wire"
+)
+
+// message is a frame on its way to a peer, kept until all of it is acknowledged.
+type message struct {
+	frame  wire.Frame
+	header []byte
+	seq    uint64
+	// left counts pieces that are not acknowledged. Guarded by the outbox.
+	left int
+}
+
+// piece is what one stream carries of a message.
+type piece struct {
+	*message
+	offset int
+	again  bool // it was under way on a connection that broke
+}
+
+func (p piece) payload() []byte {
+	return p.frame.Payload[p.offset:min(len(p.frame.Payload), p.offset+wire.MaxPieceBytes)]
+}
+
+// last tells whether it is the one at the message's end.
+func (p piece) last() bool { return p.offset+wire.MaxPieceBytes >= len(p.frame.Payload) }
+
+// before is the order in which the receiver needs pieces.
+func (p piece) before(q piece) int {
+	return cmp.Or(cmp.Compare(p.seq, q.seq), cmp.Compare(p.offset, q.offset))
+}
+
+// outbox numbers the messages for one peer and class, hands their pieces to whichever
+// stripe asks, and keeps each message until the peer has acknowledged all of it: pieces
+// given back, because their connection broke, are handed out again first. It is bounded in
+// messages and in payload bytes; one message always fits an empty outbox.
+type outbox struct {
+	maxMessages, maxBytes int
+
+	mu       sync.Mutex // guards everything below
+	seq      uint64     // of the newest message
+	fresh    []*message // not yet handed out, the first one from offset on
+	offset   int
+	again    []piece // given back, in order
+	messages int     // neither acknowledged nor dropped
+	bytes    int     // of their payloads
+	acked    uint64  // payload bytes, in all
+	draining bool
+	err      error // why no message is accepted any more
+	changed  bell
+}
+
+// put waits for room.
+func (o *outbox) put(ctx context.Context, f wire.Frame) error {
+	m := &message{frame: f, header: wire.AppendHeader(make([]byte, 0, wire.HeaderBytes), f), left: wire.Pieces(len(f.Payload))}
+	for {
+		o.mu.Lock()
+		if o.err != nil {
+			defer o.mu.Unlock()
+			return o.err
+		}
+		if o.messages == 0 || o.messages < o.maxMessages && o.bytes+len(f.Payload) <= o.maxBytes {
+			o.seq++
+			m.seq = o.seq
+			o.fresh = append(o.fresh, m)
+			o.messages++
+			o.bytes += len(f.Payload)
+			o.changed.ring()
+			o.mu.Unlock()
+			return nil
+		}
+		changed := o.changed.wait()
+		o.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take waits for the next piece, and while allowed says no. After drain the end is io.EOF,
+// which comes when everything has been acknowledged; after fail there are no pieces.
+func (o *outbox) take(ctx context.Context, allowed func() bool) (piece, error) {
+	for {
+		o.mu.Lock()
+		if p, ok := o.next(allowed); ok {
+			o.mu.Unlock()
+			return p, nil
+		}
+		if o.err != nil && (!o.draining || o.messages == 0) {
+			defer o.mu.Unlock()
+			if o.draining {
+				return piece{}, io.EOF
+			}
+			return piece{}, o.err
+		}
+		changed := o.changed.wait()
+		o.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return piece{}, ctx.Err()
+		}
+	}
+}
+
+// next hands out a piece. Callers hold mu.
+func (o *outbox) next(allowed func() bool) (piece, bool) {
+	if len(o.again)+len(o.fresh) == 0 || !allowed() {
+		return piece{}, false
+	}
+	if len(o.again) > 0 {
+		p := o.again[0]
+		o.again = o.again[1:]
+		return p, true
+	}
+	p := piece{message: o.fresh[0], offset: o.offset}
+	o.offset += wire.MaxPieceBytes
+	if p.last() {
+		o.fresh[0] = nil
+		o.fresh, o.offset = o.fresh[1:], 0
+	}
+	return p, true
+}
+
+// done notes that the peer has taken pieces in.
+func (o *outbox) done(pieces []piece) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range pieces {
+		o.acked += uint64(len(p.payload()))
+		if p.left--; p.left == 0 {
+			o.messages--
+			o.bytes -= len(p.frame.Payload)
+		}
+	}
+	o.changed.ring()
+}
+
+// giveBack has pieces handed out again.
+func (o *outbox) giveBack(pieces []piece) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil && !o.draining {
+		return
+	}
+	for _, p := range pieces {
+		p.again = true
+		o.again = append(o.again, p)
+	}
+	slices.SortFunc(o.again, piece.before)
+	o.changed.ring()
+}
+
+// load tells how many payload bytes have been acknowledged, and how many have not.
+func (o *outbox) load() (acked uint64, waiting int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.acked, o.bytes
+}
+
+// stir makes everybody who waits look again.
+func (o *outbox) stir() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed.ring()
+}
+
+// drain accepts no more messages, for the reason err, and has the rest sent.
+func (o *outbox) drain(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.err, o.draining = err, true
+		o.changed.ring()
+	}
+}
+
+// fail drops all messages and makes put and take fail with err.
+func (o *outbox) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.fresh, o.again, o.offset, o.messages, o.bytes, o.draining = nil, nil, 0, 0, 0, false
+	if o.err == nil {
+		o.err = err
+	}
+	o.changed.ring()
+}

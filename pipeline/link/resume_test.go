@@ -1,0 +1,270 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// exchange has every peer send n messages of every tensor kind to every other one, of sizes
+// from nothing to some pieces, and receive what comes in order. It checks that each came
+// once and that nobody was lost.
+func exchange(t *testing.T, c *cluster, sessions []*Session, n int, disturb func()) {
+	t.Helper()
+	kinds := []wire.Kind{wire.Activation, wire.Gradient, wire.ReducePart}
+	ctx := within(t, 10*time.Minute)
+	var work errgroup.Group
+	for me, s := range sessions {
+		for other := range c.ids {
+			if other == me {
+				continue
+			}
+			for _, k := range kinds {
+				work.Go(func() error { return sendAll(ctx, s, c.ids[other], k, n, me) })
+				work.Go(func() error { return receiveAll(ctx, s, c.ids[other], k, n, other) })
+			}
+		}
+	}
+	disturb()
+	if err := work.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range sessions {
+		for _, st := range s.Stats() {
+			if want := uint64(n * len(kinds)); st.FramesReceived != want || st.Duplicates != 0 || st.Dropped != 0 {
+				t.Errorf("peer %d received %d messages, want %d: %+v", i, st.FramesReceived, want, st)
+			}
+		}
+		select {
+		case id := <-s.Lost():
+			t.Errorf("peer %d lost %.8s", i, id)
+		default:
+		}
+	}
+}
+
+func numbered(k wire.Kind, g planner.Generation, i int) wire.Tag {
+	return wire.Tag{Kind: k, Generation: g, Step: planner.Step(i)}
+}
+
+func numberedPayload(k wire.Kind, i, from int) []byte {
+	return payload(i*7919%(3*wire.MaxPieceBytes), int(k), i, from)
+}
+
+func sendAll(ctx context.Context, s *Session, to planner.PeerID, k wire.Kind, n, me int) error {
+	for i := range n {
+		if err := s.Send(ctx, to, wire.Frame{Tag: numbered(k, s.Generation(), i), Payload: numberedPayload(k, i, me)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func receiveAll(ctx context.Context, s *Session, from planner.PeerID, k wire.Kind, n, other int) error {
+	for i := range n {
+		got, err := s.Receive(ctx, from, numbered(k, s.Generation(), i))
+		if err != nil {
+			return err
+		}
+		if string(got) != string(numberedPayload(k, i, other)) {
+			return fmt.Errorf("message %d of %v from peer %d differs", i, k, other)
+		}
+	}
+	return nil
+}
+
+// resent is how many pieces all sessions have sent again.
+func resent(sessions []*Session) (n uint64) {
+	for _, s := range sessions {
+		for _, st := range s.Stats() {
+			n += st.Resent
+		}
+	}
+	return n
+}
+
+// TestLinkDropIsSurvived: a link that is down for 10 s, with messages under way both ways,
+// costs its time and nothing else.
+func TestLinkDropIsSurvived(t *testing.T) {
+	for name, shape := range map[string]Shape{
+		"clean":     {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond},
+		"loss":      {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000},
+		"reordered": {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, Jitter: 15 * time.Millisecond, Reorder: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, em := emulated(t, 2, shape, Options{})
+				defer c.close()
+				sessions := c.sessions(1)
+				begin := time.Now()
+				exchange(t, c, sessions, 200, func() {
+					time.Sleep(2 * time.Second)
+					em.Cut(c.ids[0], c.ids[1], true)
+					time.Sleep(10 * time.Second)
+					em.Cut(c.ids[0], c.ids[1], false)
+				})
+				if resent(sessions) == 0 {
+					t.Error("nothing was under way when the link went down")
+				}
+				t.Logf("200 messages of 3 kinds took %v", time.Since(begin))
+			})
+		})
+	}
+}
+
+// TestRepeatedDrops: short and long ones, some in one direction only.
+func TestRepeatedDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 3, Shape{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond, LossPerMillion: 2000}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		exchange(t, c, sessions, 150, func() {
+			for i := range 6 {
+				a, b := em.addr(c.ids[i%3]), em.addr(c.ids[(i+1)%3])
+				em.air.setCut(a, b, true)
+				em.air.setCut(b, a, i%2 == 0)
+				time.Sleep(time.Duration(i+1) * 2 * time.Second)
+				em.air.setCut(a, b, false)
+				em.air.setCut(b, a, false)
+				time.Sleep(3 * time.Second)
+			}
+		})
+	})
+}
+
+// TestBothDialAtOnce: the connections that come of it carry each message once.
+func TestBothDialAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		exchange(t, c, sessions, 100, func() {
+			for range 5 {
+				time.Sleep(100 * time.Millisecond)
+				var work errgroup.Group
+				for i := range c.ids {
+					e := c.endpoints[i]
+					conns, _ := e.connections(c.ids[1-i])
+					for _, conn := range conns {
+						conn.CloseWithError(codeSilent, "a test")
+					}
+					work.Go(func() error {
+						_, err := e.dial(t.Context(), c.ids[1-i])
+						return err
+					})
+				}
+				if err := work.Wait(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if resent(sessions) == 0 {
+			t.Error("no connection broke with anything under way")
+		}
+	})
+}
+
+// TestDropOverLoopback closes real connections under a running exchange.
+func TestDropOverLoopback(t *testing.T) {
+	c := loopback(t, 2, Options{PeerTimeout: time.Minute})
+	sessions := c.sessions(1)
+	exchange(t, c, sessions, 300, func() {
+		for round := range 8 { // of some 44 MB
+			for sessions[0].Stats()[0].PayloadReceived < uint64(round+1)<<22 {
+				time.Sleep(time.Millisecond)
+			}
+			conns, _ := c.endpoints[round%2].connections(c.ids[1-round%2])
+			for _, conn := range conns {
+				conn.CloseWithError(codeSilent, "a test")
+			}
+		}
+	})
+}
+
+// TestDropIsLostAfterPeerTimeout: messages under way to a peer that stays away fail.
+func TestDropIsLostAfterPeerTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		em.Cut(c.ids[0], c.ids[1], true)
+		if took := lostWithin(t, sessions[0], c.ids[1], 17*time.Second); took < 14*time.Second {
+			t.Errorf("lost after %v already", took)
+		}
+	})
+}
+
+// deadHost is a network whose hosts tell of processes that have ended.
+type deadHost struct {
+	*quicNetwork
+	dead map[planner.PeerID]bool // changed before anybody dials
+}
+
+func (d deadHost) Refuses(_ context.Context, id planner.PeerID) bool { return d.dead[id] }
+
+// TestKilledProcessIsLostSoon: a host that refuses for its dead process is believed long
+// before the time of a silent network is over.
+func TestKilledProcessIsLostSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Shape: Shape{Delay: time.Millisecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := run(t, em.networks, Options{})
+		defer c.close()
+		dead := map[planner.PeerID]bool{}
+		c.endpoints[0].net = deadHost{em.networks[0], dead}
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		synctest.Wait()
+		dead[c.ids[1]] = true
+		em.Kill(c.ids[1])
+		lostWithin(t, sessions[0], c.ids[1], 7*time.Second)
+	})
+}
+
+// TestRestartedPeerIsLostAtOnce: whatever a peer does first in its new life tells of it.
+func TestRestartedPeerIsLostAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		s := c.endpoints[1].Session(1, c.ids)
+		everybody(t, c, []*Session{c.endpoints[0].Session(1, c.ids), s}, 1, 10)
+		conn := intruder(t, c, 0, 1)
+		write(t, conn, wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].boot + 1}))
+		lostWithin(t, s, c.ids[0], time.Second)
+	})
+	synctest.Test(t, func(t *testing.T) { // and so does its refusal of what is not for it
+		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Shape: Shape{Delay: time.Millisecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stays, ends := run(t, em.networks[:1], Options{}), run(t, em.networks[1:], Options{})
+		ids := em.Peers()
+		s := stays.endpoints[0].Session(1, ids)
+		peer := ends.endpoints[0].Session(1, ids)
+		mustSend(t, peer, ids[0], activation(1, 0, 0), nil)
+		mustReceive(t, s, ids[1], activation(1, 0, 0), nil)
+		em.Cut(ids[0], ids[1], true)
+		ends.stop()
+		ends.work.Wait()
+		time.Sleep(6 * time.Second)
+		starts := run(t, em.networks[1:], Options{})
+		em.Cut(ids[0], ids[1], false)
+		lostWithin(t, s, ids[1], 5*time.Second)
+		if err := s.Send(t.Context(), ids[1], wire.Frame{Tag: activation(1, 9, 0)}); !errors.Is(err, errReborn) {
+			t.Errorf("send: %v", err)
+		}
+		stays.close()
+		starts.close()
+	})
+}

@@ -1,0 +1,137 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/pipeline/wire"
+)
+
+// stripe is a connection as one session uses it to send to one peer. The stripes of a peer
+// take pieces from the same outboxes, each as fast as its congestion window lets it.
+type stripe struct {
+	remote *remote
+	conn   *quic.Conn
+	rank   atomic.Int32 // place among the stripes of the peer: those from remote.want on rest
+	lanes  lanes
+
+	// ctx ends when the stripe breaks or has nothing more to send; writers end with it.
+	ctx     context.Context
+	stop    context.CancelFunc
+	writers sync.WaitGroup
+
+	// bytes received on the connection when it was looked at last, and when they had grown.
+	// They belong to the goroutine of remote.run.
+	bytes uint64
+	moved time.Time
+}
+
+// attach begins to send to r over a connection, unless the session is closing.
+func (r *remote) attach(conn *quic.Conn) *stripe {
+	s := &stripe{remote: r, conn: conn, moved: time.Now(), bytes: conn.ConnectionStats().BytesReceived}
+	s.ctx, s.stop = context.WithCancel(r.flush)
+	started := r.session.spawn(func() {
+		defer context.AfterFunc(conn.Context(), s.stop)()
+		s.writers.Go(s.pulse)
+		for _, c := range wire.SessionClasses {
+			s.writers.Go(func() { s.write(c) })
+		}
+		s.writers.Wait()
+		s.stop()
+		s.lanes.giveBack()
+	})
+	if !started {
+		s.stop()
+	}
+	return s
+}
+
+// active tells whether the stripe may take pieces.
+func (s *stripe) active() bool { return s.rank.Load() < s.remote.want.Load() }
+
+// silent is how long nothing has come on the connection, not even an acknowledgement.
+func (s *stripe) silent(now time.Time) time.Duration { return now.Sub(s.moved) }
+
+// look notes whether something has come.
+func (s *stripe) look(now time.Time) {
+	if n := s.conn.ConnectionStats().BytesReceived; n != s.bytes {
+		s.bytes, s.moved = n, now
+	}
+}
+
+// write sends pieces of one class until there are no more or the stripe breaks.
+func (s *stripe) write(class wire.Class) {
+	box := s.remote.outboxes[class]
+	var l *lane
+	for {
+		p, err := box.take(s.ctx, s.active)
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			s.lanes.end(box)
+			return
+		default:
+			return
+		}
+		if l == nil || p.before(l.newest) < 0 {
+			if l, err = s.openLane(class); err != nil {
+				box.giveBack([]piece{p})
+				s.failed(err)
+				return
+			}
+		}
+		if err := l.write(p); err != nil {
+			s.failed(err)
+			return
+		}
+	}
+}
+
+// pulse sends heartbeats on a stream of their own. The first one tells the peer at once that
+// the session is open.
+func (s *stripe) pulse() {
+	l, err := s.openLane(wire.Control)
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	tick := time.NewTicker(s.remote.session.endpoint.opt.interval())
+	defer tick.Stop()
+	for {
+		if _, err := l.stream.Write(s.remote.heartbeat); err != nil {
+			s.failed(err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-s.remote.ctx.Done():
+			l.end()
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// failed judges why a stream of the stripe has failed. What was under way on a connection
+// that broke is sent again over another one.
+func (s *stripe) failed(err error) {
+	var stream *quic.StreamError
+	switch {
+	case s.remote.flush.Err() != nil || s.ctx.Err() != nil:
+		return // by our own doing, or known
+	case errors.As(err, &stream) && !stream.Remote:
+		return
+	case s.remote.judge(err):
+		return
+	}
+	s.remote.session.endpoint.log.Debug("stripe failed", "peer", s.remote.id, "reason", err)
+	s.conn.CloseWithError(codeSilent, "a stream failed")
+	s.stop()
+}
