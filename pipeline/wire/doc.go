@@ -10,6 +10,7 @@
 //   - Frame: a tag and its payload; Header: a frame's fixed-size front.
 //   - Piece: what one stream carries of a frame, and which part of it that is.
 //   - Open: the first bytes of a stream, and which life of which endpoint it belongs to.
+//   - Codec: how the elements of a boundary tensor are written; Noise: what rounds them.
 //   - Report, Commit: the two payloads of the agreement on a step.
 //
 // Everything is little-endian and has exactly one encoding. The checksum of a frame is a

@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+)
+
+// Codec is how the elements of a boundary tensor are written. The zero value is refused.
+type Codec uint8
+
+// The codecs, the most exact first.
+const (
+	_ Codec = iota
+	// F32 changes nothing: little-endian float32, element after element.
+	F32
+	// BF16 keeps the upper half of each float32, rounded to the nearest, ties to even.
+	BF16
+	// Int8 keeps 8 bits an element and a float32 scale for each GroupElements of them,
+	// rounded up or down by chance so that the mean is right (Gupta et al. 2015, "Deep
+	// Learning with Limited Numerical Precision", section 3).
+	Int8
+	codecEnd
+)
+
+var codecNames = [codecEnd]string{"", "f32", "bf16", "int8"}
+
+// Valid tells whether c is one of the codecs.
+func (c Codec) Valid() bool { return c > 0 && c < codecEnd }
+
+func (c Codec) String() string {
+	if !c.Valid() {
+		return fmt.Sprintf("codec(%d)", uint8(c))
+	}
+	return codecNames[c]
+}
+
+// ParseCodec reads a codec's name.
+func ParseCodec(name string) (Codec, error) {
+	for c := F32; c < codecEnd; c++ {
+		if codecNames[c] == name {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: codec %q, known are f32, bf16 and int8", ErrValue, name)
+}
+
+// tensorFront is the size of what goes before the elements: codec u8 | zero 3 bytes.
+const tensorFront = 4
+
+// TensorBytes is the size of n elements in a codec.
+func TensorBytes(c Codec, n int) int {
+	switch c {
+	case BF16:
+		return tensorFront + 2*n
+	case Int8:
+		return tensorFront + n + 4*groups(n)
+	default:
+		return tensorFront + 4*n
+	}
+}
+
+// maxError is the relative error, root of the summed squares over that of the tensor, up to
+// which a codec is used. That of BF16 is below 2^-8 for all but subnormal numbers. Int8 has
+// about 0.009 where the elements are spread like a normal distribution; a group in which
+// one element outweighs the others is what takes it past the bound.
+var maxError = [codecEnd]float64{F32: math.Inf(1), BF16: 1.0 / 256, Int8: 0.03}
+
+// Encoded tells how a tensor was written.
+type Encoded struct {
+	// Codec is the one asked for, or the next better one whose error is within bounds.
+	Codec Codec
+	// RelError is the error of what was written, Refused that of the codec asked for when
+	// it was not used, else 0. NaN stands for a tensor that is not finite.
+	RelError, Refused float64
+}
+
+// AppendTensor appends xs in a codec. Where its error passes the bound the next better codec
+// is taken. That depends on xs, c and n alone: whoever computes the same tensor again, after
+// a resend, in another generation or on another machine, writes the same bytes.
+func AppendTensor(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) {
+	start := len(dst)
+	var e Encoded
+	for e.Codec = c; ; e.Codec-- {
+		dst, e.RelError = appendAs(dst[:start], e.Codec, xs, n)
+		if e.Codec == F32 || e.RelError <= maxError[e.Codec] {
+			return dst, e
+		}
+		if e.Codec == c {
+			e.Refused = e.RelError
+		}
+	}
+}
+
+// appendAs appends xs in this very codec and measures the relative error.
+func appendAs(dst []byte, c Codec, xs []float32, n Noise) ([]byte, float64) {
+	if !c.Valid() {
+		panic("wire: " + c.String())
+	}
+	dst = append(dst, byte(c), 0, 0, 0)
+	switch c {
+	case BF16:
+		return appendBF16(dst, xs)
+	case Int8:
+		return appendInt8(dst, xs, n)
+	default:
+		return AppendF32(dst, xs), 0
+	}
+}
+
+// DecodeTensor fills dst from b, which names its codec and has exactly the bytes that
+// TensorBytes gives for len(dst) elements.
+func DecodeTensor(dst []float32, b []byte) (Codec, error) {
+	if len(b) < tensorFront {
+		return 0, fmt.Errorf("%w: tensor of %d bytes, want %d or more", ErrLength, len(b), tensorFront)
+	}
+	c := Codec(b[0])
+	if !c.Valid() || b[1]|b[2]|b[3] != 0 {
+		return 0, fmt.Errorf("%w: tensor begins with %x", ErrValue, b[:tensorFront])
+	}
+	if want := TensorBytes(c, len(dst)); len(b) != want {
+		return 0, fmt.Errorf("%w: tensor of %d bytes, want %d for %d elements in %v", ErrLength, len(b), want, len(dst), c)
+	}
+	b = b[tensorFront:]
+	switch c {
+	case BF16:
+		decodeBF16(dst, b)
+	case Int8:
+		decodeInt8(dst, b)
+	default:
+		return c, DecodeF32(dst, b)
+	}
+	return c, nil
+}
+
+// relative is the relative error of a tensor, given two sums of squares.
+func relative(wrong, all float64) float64 {
+	if wrong == 0 {
+		return 0
+	}
+	return math.Sqrt(wrong / all)
+}
