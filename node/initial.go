@@ -37,10 +37,25 @@ func openOrigin(ctx context.Context, cfg config.Config) (from origin, err error)
 	if from.weights, err = OpenModel(ctx, cfg.Init, slog.New(slog.DiscardHandler)); err != nil {
 		return from, fmt.Errorf("init: %w", err)
 	}
+	if from.weights, err = withAdapters(from.weights, cfg.LoRA); err != nil {
+		return from, fmt.Errorf("lora: %w", err)
+	}
 	if from.config, err = cfg.Fit(from.weights.Config); err != nil {
 		return from, errors.Join(err, from.weights.Close())
 	}
 	return from, nil
+}
+
+// withAdapters puts the adapters of a folder beside the weights, to go on training them.
+func withAdapters(m *weights.Model, dir string) (*weights.Model, error) {
+	if dir == "" {
+		return m, nil
+	}
+	both, err := weights.WithAdapters(m, dir)
+	if err != nil {
+		return nil, err
+	}
+	return both.Apart()
 }
 
 // Close closes the weights.

@@ -14,10 +14,10 @@ import (
 	"pnode/planner"
 )
 
-// given is a keeper of initial weights: every parameter of the base model is its number.
+// given is a keeper of initial weights: every parameter of the model is its number.
 type given struct {
-	base model.Config
-	fail error
+	config model.Config
+	fail   error
 }
 
 func (given) Save(context.Context, State) error { return nil }
@@ -31,12 +31,12 @@ func (g given) Load(_ context.Context, layer int, dst io.Writer) error {
 }
 
 func (g given) params(layer int) []float32 {
-	params := make([]float32, g.base.LayerLen(layer))
+	params := make([]float32, g.config.LayerLen(layer))
 	for i := range params {
 		params[i] = float32(layer*100_000 + i)
 	}
-	if layer == g.base.Layers()-1 { // the tied matrix is the embedding's
-		tied := g.base.TiedLen()
+	if layer == g.config.Layers()-1 { // the tied matrix is the embedding's
+		tied := g.config.TiedLen()
 		copy(params[len(params)-tied:], g.params(0)[:tied])
 	}
 	return params
@@ -64,14 +64,18 @@ func initialWorker(t *testing.T, run planner.RunSpec, keeper Keeper) *Worker {
 	return w
 }
 
-// TestARunStartsFromGivenWeights: they reach as far as the model without adapters does.
+// TestARunStartsFromGivenWeights: they reach as far as the model without adapters does, or to
+// its end.
 func TestARunStartsFromGivenWeights(t *testing.T) {
-	for name, lora := range map[string]model.LoRA{"plain": {}, "adapters": {Rank: 2, Alpha: 4, Targets: "c_attn"}} {
+	for name, lora := range map[string]model.LoRA{"plain": {}, "adapters": {Rank: 2, Alpha: 4, Targets: "c_attn"}, "given adapters": {Rank: 2, Alpha: 4, Targets: "c_attn"}} {
 		t.Run(name, func(t *testing.T) {
 			run := testRun()
-			run.Init = &planner.InitSpec{}
+			run.Init = &planner.InitSpec{Adapters: name == "given adapters"}
 			run.Model.LoRA = lora
-			keeper := given{base: run.Model.Base()}
+			keeper := given{config: run.Model.Base()}
+			if run.Init.Adapters {
+				keeper.config = run.Model
+			}
 			w := initialWorker(t, run, keeper)
 			if err := w.load(t.Context()); err != nil {
 				t.Fatal(err)
@@ -95,8 +99,8 @@ func TestARunStartsFromGivenWeights(t *testing.T) {
 
 func TestGivenWeightsOfAnotherSizeAreRefused(t *testing.T) {
 	for name, keeper := range map[string]given{
-		"shorter": {base: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 16}},
-		"longer":  {base: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 64}},
+		"shorter": {config: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 16}},
+		"longer":  {config: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 64}},
 		"absent":  {fail: fmt.Errorf("nobody has them")},
 	} {
 		run := testRun()

@@ -97,11 +97,12 @@ func (w *Worker) fetch(ctx context.Context, layer int, views ...kernels.View) er
 	return dst.complete()
 }
 
-// loadInitial leaves the moments as they were allocated: zero. Weights that the run names do
+// loadInitial leaves the moments as they were allocated: zero. Weights that the run names may
 // not reach to the adapters behind them.
 func (w *Worker) loadInitial(ctx context.Context, h *holding, layer int) error {
 	run := w.cfg.Run
-	if run.Init == nil || run.Model.LoRA.On() {
+	params, base := h.stack.Params(layer), run.Model.Base().LayerLen(layer)
+	if run.Init == nil || params.Len > base && !run.Init.Adapters {
 		if err := w.initLayer(h, layer); err != nil {
 			return err
 		}
@@ -109,7 +110,10 @@ func (w *Worker) loadInitial(ctx context.Context, h *holding, layer int) error {
 	if run.Init == nil {
 		return nil
 	}
-	return w.fetch(ctx, layer, h.stack.Params(layer).Slice(0, run.Model.Base().LayerLen(layer)))
+	if !run.Init.Adapters {
+		params = params.Slice(0, base)
+	}
+	return w.fetch(ctx, layer, params)
 }
 
 // initLayer makes the initial parameters piece by piece.

@@ -18,11 +18,14 @@ type RunSpec struct {
 }
 
 // InitSpec are a model's parameters that were made elsewhere, and the files that belong to it:
-// the tokenizer's, and the config.json it came with. Adapters are made from the seed.
+// the tokenizer's, and the config.json it came with.
 type InitSpec struct {
-	// Layers are those of Model without adapters, in order.
+	// Layers are those of Model in order, without its adapters unless Adapters says so.
 	Layers []LayerInit `json:"layers"`
-	Files  []DataFile  `json:"files,omitempty"`
+	// Adapters tells that the layers hold the model's adapters too; else they are made from
+	// the seed.
+	Adapters bool       `json:"adapters,omitempty"`
+	Files    []DataFile `json:"files,omitempty"`
 }
 
 // LayerInit is one layer's parameters, [LayerLen] float32 little endian, in chunks.

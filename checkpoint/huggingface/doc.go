@@ -9,8 +9,8 @@
 //   - Model: an opened folder, read a layer at a time into the flat vectors of package
 //     model.
 //   - Export: what Write makes a folder of.
-//   - LoRA, Adapter, AdapterExport: low-rank adapters in the layout of Python's peft, read,
-//     written, and merged into a layer.
+//   - Adapter, AdapterExport: low-rank adapters in the layout of Python's peft, read into the
+//     vectors of a model.Config with LoRA, and written.
 //
 // # Configuration
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,9 +12,9 @@ import (
 	"pnode/pipeline/model"
 )
 
-var adapters = map[string]LoRA{
-	"gpt2":  {Rank: 3, Alpha: 5, Targets: []string{"c_attn", "mlp.c_proj"}},
-	"llama": {Rank: 3, Alpha: 5, Targets: []string{"down_proj", "lm_head", "q_proj", "v_proj"}},
+var adapters = map[string]model.LoRA{
+	"gpt2":  {Rank: 3, Alpha: 5, Targets: "c_attn,mlp.c_proj"},
+	"llama": {Rank: 3, Alpha: 5, Targets: "down_proj,lm_head,q_proj,v_proj"},
 }
 
 func openAdapter(t *testing.T, name string) (*Model, *Adapter) {
@@ -26,21 +25,32 @@ func openAdapter(t *testing.T, name string) (*Model, *Adapter) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
+	if got := a.Config(); got.LoRA != adapters[name] || got.Base() != m.Config() {
+		t.Errorf("%s: adapter_config.json says %+v, want %+v", name, got.LoRA, adapters[name])
+	}
 	return m, a
 }
 
-// TestMergedAdaptersEqualPEFT: a base with an adapter merged computes what PEFT computed
-// with the adapter beside it.
-func TestMergedAdaptersEqualPEFT(t *testing.T) {
-	for name, want := range adapters {
+// whole reads a layer of the base and its adapters behind it.
+func whole(m *Model, a *Adapter) func(layer int, dst []float32) error {
+	return func(layer int, dst []float32) error {
+		front := m.Config().LayerLen(layer)
+		return errors.Join(m.Layer(layer, dst[:front]), a.Layer(layer, dst[front:]))
+	}
+}
+
+// TestAdaptersEqualPEFT: a base with an adapter computes what PEFT computed with it, beside
+// the weights as PEFT does, and worked into them.
+func TestAdaptersEqualPEFT(t *testing.T) {
+	for name := range adapters {
 		m, a := openAdapter(t, name)
-		if got := a.LoRA(); got.Rank != want.Rank || got.Alpha != want.Alpha || !slices.Equal(got.Targets, want.Targets) {
-			t.Errorf("%s: adapter_config.json says %+v, want %+v", name, got, want)
-		}
-		merged := func(layer int, dst []float32) error {
-			return errors.Join(m.Layer(layer, dst), a.Merge(layer, dst))
-		}
-		compareLogits(t, name+"-adapter", m.Config(), merged)
+		compareLogits(t, name+"-adapter", a.Config(), whole(m, a))
+		compareLogits(t, name+"-adapter", m.Config(), func(layer int, dst []float32) error {
+			params := make([]float32, a.Config().LayerLen(layer))
+			err := whole(m, a)(layer, params)
+			copy(dst, a.Config().Merge(layer, params))
+			return err
+		})
 	}
 }
 
@@ -51,11 +61,7 @@ func TestAdapterRoundTrip(t *testing.T) {
 		if keep := os.Getenv(exportVariable); keep != "" {
 			dir = filepath.Join(keep, name+"-adapter")
 		}
-		err := WriteAdapter(dir, AdapterExport{Config: m.Config(), LoRA: a.LoRA(), Base: name, Pair: func(w model.Tensor) (down, up []float32, err error) {
-			down, up = make([]float32, a.LoRA().Rank*w.Shape[1]), make([]float32, w.Shape[0]*a.LoRA().Rank)
-			return down, up, a.Pair(w, down, up)
-		}})
-		if err != nil {
+		if err := WriteAdapter(dir, AdapterExport{Config: a.Config(), Base: name, Layer: whole(m, a)}); err != nil {
 			t.Fatal(err)
 		}
 		file := adapterBase + ".safetensors"
@@ -70,8 +76,8 @@ func TestAdapterRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := again.LoRA(); got.Alpha != a.LoRA().Alpha || !slices.Equal(got.Targets, a.LoRA().Targets) {
-			t.Errorf("%s: %+v became %+v", name, a.LoRA(), got)
+		if again.Config() != a.Config() {
+			t.Errorf("%s: %+v became %+v", name, a.Config(), again.Config())
 		}
 		if err := again.Close(); err != nil {
 			t.Error(err)
@@ -106,11 +112,12 @@ func TestRefusedAdapters(t *testing.T) {
 		{`{` + sound + `,"bias":"all"}`, "bias", ErrUnsupported},
 		{`{` + sound + `,"peft_type":"IA3"}`, "peft_type", ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":".*attn"}`, "target_modules", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":["c_attn,c_proj"]}`, "target_modules", ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":["q_proj"]}`, "q_proj", ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":["lm_head"]}`, "lm_head", ErrUnsupported}, // tied
 		{`{"r":3,"lora_alpha":5,"target_modules":["wte"]}`, "wte", ErrUnsupported},
-		{`{"r":3,"lora_alpha":5,"target_modules":[]}`, "without targets", ErrUnsupported},
-		{`{"r":0,"lora_alpha":5,"target_modules":["c_attn"]}`, "rank 0", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":[]}`, "lora.targets", ErrUnsupported},
+		{`{"r":0,"lora_alpha":5,"target_modules":["c_attn"]}`, "lora.rank is 0", ErrUnsupported},
 		{`{"lora_alpha":5,"target_modules":["c_attn"]}`, "lacks r", ErrFormat},
 		{`{"r":4,"lora_alpha":5,"target_modules":["c_attn","mlp.c_proj"]}`, "lora_A", ErrFormat},                // other shapes
 		{`{"r":3,"lora_alpha":5,"target_modules":["c_attn"]}`, "mlp.c_proj", ErrUnsupported},                    // too many tensors
@@ -136,11 +143,24 @@ func FuzzParseAdapterConfig(f *testing.F) {
 	c := model.Config{Vocab: 47, Context: 12, Blocks: 2, Heads: 4, Channels: 16}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l, err := ParseAdapterConfig(text)
-		if err != nil || l.Validate(c) != nil {
+		if err != nil {
 			return
 		}
-		if scale := l.Scale(); !(scale >= 0) || l.Rank < 1 {
-			t.Fatalf("%+v has the scale %v", l, scale)
+		c.LoRA = l
+		if c.Validate() != nil {
+			return
+		}
+		if c.TrainedLen(1)+c.TrainedLen(2) == 0 {
+			t.Fatalf("%+v adapts nothing", l)
 		}
 	})
+}
+
+// TestFullNamesOfTargets: PEFT names a layer by as much of its name as it wants.
+func TestFullNamesOfTargets(t *testing.T) {
+	text := `{"r":3,"lora_alpha":5,"target_modules":["transformer.h.1.attn.c_attn","mlp.c_fc","h.1.attn.c_attn"]}`
+	l, err := ParseAdapterConfig([]byte(text))
+	if err != nil || l.Targets != "h.1.attn.c_attn,mlp.c_fc" {
+		t.Errorf("%+v, %v", l, err)
+	}
 }

@@ -68,9 +68,6 @@ func open(dir string) (*Model, error) {
 // Config is the model's, without dropout.
 func (m *Model) Config() model.Config { return m.config }
 
-// Architecture is the class that config.json names.
-func (m *Model) Architecture() Architecture { return m.architecture }
-
 // Close closes the files.
 func (m *Model) Close() error { return m.set.Close() }
 
@@ -85,8 +82,8 @@ type stored struct {
 // carry its prefix.
 func (of family) stored(t model.Tensor, prefixed bool) stored {
 	s := stored{name: t.Name, shape: t.Shape}
-	if prefixed && t.Name != headTensor {
-		s.name = of.prefix + t.Name
+	if prefixed {
+		s.name = of.fullName(t.Name)
 	}
 	if of.architecture == GPT2 && len(t.Shape) == 2 && strings.HasPrefix(t.Name, "h.") {
 		s.shape, s.transpose = []int{t.Shape[1], t.Shape[0]}, true
@@ -94,7 +91,18 @@ func (of family) stored(t model.Tensor, prefixed bool) stored {
 	return s
 }
 
-const headTensor = "lm_head.weight"
+// fullName is a tensor's name with the prefix of the base model, which the head is no part of.
+func (of family) fullName(name string) string {
+	if strings.HasPrefix(name, headModule) {
+		return name
+	}
+	return of.prefix + name
+}
+
+const (
+	headModule = "lm_head."
+	headTensor = headModule + "weight"
+)
 
 // check compares the tensors of the files with those of the model.
 func (m *Model) check() error {

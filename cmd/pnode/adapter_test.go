@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func tune(t *testing.T, weights, data string, args ...string) (run string, losse
 	run = t.TempDir()
 	p := start(t, append([]string{
 		"train", "--init", weights, "--data", data, "--dir", run, "--json", "--steps", "4", "--checkpoint-every", "2", "--lr", "0.05", "--warmup-steps", "0",
-		"--micros", "2", "--micro-batch", "1", "--held-out-every", "2", "--lora-rank", "2", "--lora-alpha", "6", "--lora-targets", "q_proj,down_proj",
+		"--micros", "2", "--micro-batch", "1", "--held-out-every", "2",
 	}, args...)...)
 	return run, p.finish(0)
 }
@@ -48,8 +47,9 @@ func layerOf(t *testing.T, dir string, layer int) []float32 {
 // the weights that went in in the adapted matrices alone.
 func TestAdaptersTrainAndMerge(t *testing.T) {
 	weights, data, out := family(t, smallLlama, safetensors.F32), textFile(t), filepath.Join(t.TempDir(), "out")
-	run, want := tune(t, weights, data)
-	_, cut := tune(t, weights, data, "--local", "2", "--replicas", "1", "--stages", "2", "--recompute", "block")
+	adapters := []string{"--lora-rank", "2", "--lora-alpha", "6", "--lora-targets", "q_proj,down_proj"}
+	run, want := tune(t, weights, data, adapters...)
+	_, cut := tune(t, weights, data, append(adapters, "--local", "2", "--replicas", "1", "--stages", "2", "--recompute", "block")...)
 	same(t, "two nodes", cut, want)
 	if code, _, stderr := pnode(t, "export", out, "--dir", run); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -74,43 +74,76 @@ func TestAdaptersTrainAndMerge(t *testing.T) {
 	}
 }
 
-// TestAdaptersAreExportedAlone: worked into the weights that the run started from they give
-// the model that the run's export is.
-func TestAdaptersAreExportedAlone(t *testing.T) {
+// succeed runs a command that must.
+func succeed(t *testing.T, args ...string) {
+	t.Helper()
+	if code, _, stderr := pnode(t, args...); code != exitOK {
+		t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+	}
+}
+
+const (
+	modelFile   = "model.safetensors"
+	adapterFile = "adapter_model.safetensors"
+)
+
+// TestAdaptersGoOutAndIn: beside the weights that the run started from, its exported adapters
+// are the model that it trained, to the bit: for those who generate and score, worked into an
+// export, and as what another run starts from.
+func TestAdaptersGoOutAndIn(t *testing.T) {
+	weights, data, dir := family(t, smallLlama, safetensors.F32), textFile(t), t.TempDir()
+	run, _ := tune(t, weights, data, "--lora-rank", "2", "--lora-alpha", "6", "--lora-targets", "q_proj,mlp.down_proj,lm_head")
+	whole, alone, merged := filepath.Join(dir, "whole"), filepath.Join(dir, "alone"), filepath.Join(dir, "merged")
+	succeed(t, "export", whole, "--dir", run)
+	succeed(t, "export", alone, "--dir", run, "--adapter", "--base", "the/base")
+	succeed(t, "export", merged, "--dir", weights, "--lora", alone)
+	sameFile(t, filepath.Join(merged, modelFile), filepath.Join(whole, modelFile))
+	if a, b := figures(t, run, data), figures(t, weights, data, "--lora", alone); a != b {
+		t.Errorf("the run has %s, its adapters beside the weights %s", a, b)
+	}
+	if a, b := generatedBy(t, run), generatedBy(t, weights, "--lora", alone); a != b {
+		t.Errorf("the run says %q, its adapters beside the weights %q", a, b)
+	}
+	still, again := tune(t, weights, data, "--lora", alone, "--lr", "0", "--min-lr", "0")
+	if again[1] == "" {
+		t.Error("no step was trained")
+	}
+	copied, kept := filepath.Join(dir, "copied"), filepath.Join(dir, "kept")
+	succeed(t, "export", copied, "--dir", still)
+	sameFile(t, filepath.Join(copied, modelFile), filepath.Join(whole, modelFile))
+	succeed(t, "export", kept, "--dir", still, "--adapter")
+	sameFile(t, filepath.Join(kept, adapterFile), filepath.Join(alone, adapterFile))
+	moved, _ := tune(t, weights, data, "--lora", alone, "--lr", "0.05")
+	if figures(t, moved, data) == figures(t, run, data) {
+		t.Error("the adapters did not train on")
+	}
+}
+
+func TestAdaptersAreRefused(t *testing.T) {
 	weights, data := family(t, smallLlama, safetensors.F32), textFile(t)
-	run, _ := tune(t, weights, data)
-	whole, alone := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "alone")
-	for _, args := range [][]string{{"export", whole, "--dir", run}, {"export", alone, "--dir", run, "--adapter", "--base", "the/base"}} {
-		if code, _, stderr := pnode(t, args...); code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
-		}
-	}
-	adapter, err := huggingface.OpenAdapter(alone, smallLlama)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adapter.Close()
-	if l := adapter.LoRA(); l.Rank != 2 || l.Alpha != 6 || strings.Join(l.Targets, ",") != "down_proj,q_proj" {
-		t.Errorf("got %+v", l)
-	}
-	for layer := range smallLlama.Layers() {
-		got, want := layerOf(t, weights, layer), layerOf(t, whole, layer)
-		if err := adapter.Merge(layer, got); err != nil {
-			t.Fatal(err)
-		}
-		for i := range got {
-			if math.Abs(float64(got[i]-want[i])) > 1e-6 {
-				t.Fatalf("layer %d: element %d is %v, the run's export has %v", layer, i, got[i], want[i])
-			}
-		}
-	}
+	run, _ := tune(t, weights, data, "--lora-rank", "2")
+	alone := filepath.Join(t.TempDir(), "alone")
+	succeed(t, "export", alone, "--dir", run, "--adapter")
+	wider := smallLlama
+	wider.Channels *= 2
+	other := family(t, wider, safetensors.F32)
 	for args, want := range map[string]string{
-		"--dir " + weights + " --adapter":              "no adapter in the model in",
-		"--dir " + run + " --base x":                   "base is x: want none without --adapter",
-		"--dir " + run + " --adapter --dtype f32":      "leave them out with --adapter",
-		"--dir " + run + " --adapter --shard-size 5MB": "leave them out with --adapter",
+		"export NEW --dir " + weights + " --adapter":                              "no adapter in the model in",
+		"export NEW --dir " + run + " --base x":                                   "base is x: want none without --adapter",
+		"export NEW --dir " + run + " --adapter --dtype f32":                      "leave them out with --adapter",
+		"export NEW --dir " + run + " --adapter --shard-size 5MB":                 "leave them out with --adapter",
+		"generate --dir " + alone:                                                 "holds adapters alone: name the folder of the model that they change, and this one with --lora",
+		"generate --dir " + weights + " --lora " + weights:                        "adapter_config.json",
+		"eval --dir " + other + " --lora " + alone + " " + data:                   "q_proj.lora_A.weight\" is [2 32], the configuration asks for [2 64]",
+		"train --lora " + alone:                                                   "lora is " + alone + ": want none without init",
+		"train --init " + weights + " --lora " + alone + " --lora-rank 3":         "lora_rank is 3: want 0: the adapters in " + alone,
+		"train --init " + weights + " --lora " + alone + " --lora-alpha 3":        "lora_alpha is 3: want 0: the adapters in " + alone,
+		"train --init " + weights + " --lora " + alone + " --lora-targets k_proj": "lora_targets is k_proj: want none: the adapters in " + alone,
+		"train --init " + other + " --lora " + alone + " --data " + data:          "asks for [2 64]",
+		"train --init " + alone + " --data " + data:                               "holds adapters alone",
 	} {
-		code, _, stderr := pnode(t, append([]string{"export", filepath.Join(t.TempDir(), "x")}, strings.Fields(args)...)...)
+		args = strings.Replace(args, "NEW", filepath.Join(t.TempDir(), "new"), 1)
+		code, _, stderr := pnode(t, strings.Fields(args)...)
 		if code == exitOK || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, want %q:\n%s", args, code, want, stderr)
 		}

@@ -19,7 +19,7 @@ import (
 const maxScoredBytes = 1 << 30
 
 func (e environment) evalCommand() *cobra.Command {
-	var dir string
+	var from modelFlags
 	var o infer.ScoreOptions
 	c := &cobra.Command{
 		Use:   "eval [--dir FOLDER] FILE...",
@@ -34,12 +34,12 @@ overlap; each token is predicted from those before it in its window.`,
   pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
 		Args: usageArgs(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.eval(c.Context(), m, o, args) })
+			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.eval(c.Context(), m, o, args) })
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&dir, "dir", "", modelDirHelp)
+	from.add(f)
 	f.IntVar(&o.Window, "window", 0, fmt.Sprintf("tokens the model sees at a time (default its context, up to %d)", infer.DefaultWindow))
 	f.IntVar(&o.Threads, "threads", 0, "cores to compute on; 0 is all")
 	return c

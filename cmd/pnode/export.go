@@ -20,7 +20,7 @@ import (
 var exportTypes = []string{"f32", "bf16", "f16"}
 
 func (e environment) exportCommand() *cobra.Command {
-	var dir string
+	var from modelFlags
 	var o weights.ExportOptions
 	var adapter bool
 	var base string
@@ -34,7 +34,8 @@ Python's transformers loads. Adapters are worked into the weights; with --adapte
 written alone, as Python's peft loads them.`,
 		Example: `  pnode export ~/my-model                       the newest run
   pnode export ~/my-model --dir ~/run7 --dtype bf16
-  pnode export ~/my-adapter --adapter --base meta-llama/Llama-3.2-1B`,
+  pnode export ~/my-adapter --adapter --base meta-llama/Llama-3.2-1B
+  pnode export ~/merged --dir ~/llama --lora ~/my-adapter --dtype bf16`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.DType != "" && !slices.Contains(exportTypes, o.DType) {
@@ -50,15 +51,15 @@ written alone, as Python's peft loads them.`,
 				return usageError{c.CommandPath(), errors.New("--dtype and --shard-size are of whole models: leave them out with --adapter, which writes one file of f32")}
 			}
 			if adapter {
-				return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.exportAdapter(c.Context(), m, args[0], base) })
+				return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.exportAdapter(c.Context(), m, args[0], base) })
 			}
 			o.ShardBytes = int64(shard)
-			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.export(c.Context(), m, args[0], o) })
+			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.export(c.Context(), m, args[0], o) })
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&dir, "dir", "", modelDirHelp)
+	from.add(f)
 	f.StringVar(&o.DType, "dtype", "", "`TYPE` of the weights: f32, bf16 or f16 (default f32, or that of an imported model)")
 	f.Var(&shard, "shard-size", "most bytes of weights in one file")
 	f.BoolVar(&adapter, "adapter", false, "write the adapters alone, in PEFT's layout")

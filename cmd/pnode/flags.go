@@ -37,6 +37,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "decoupled weight decay of matrices")
 	f.Float64Var(&c.ClipNorm, "clip-norm", c.ClipNorm, "bound of the global gradient norm; 0 is off")
 	f.Float64Var(&c.Dropout, "dropout", c.Dropout, "share of elements set to zero in training, of the embedding and of what each layer adds to it")
+	f.StringVar(&c.LoRA, "lora", c.LoRA, "`FOLDER` of adapters of --init in PEFT's layout to train on; the weights are frozen")
 	f.IntVar(&c.LoRARank, "lora-rank", c.LoRARank, "freeze the weights of --init and train adapters of `RANK`; 0 trains the weights")
 	f.Float64Var(&c.LoRAAlpha, "lora-alpha", c.LoRAAlpha, "over the rank it is an adapter's scale; 0 is twice the rank")
 	f.StringVar(&c.LoRATargets, "lora-targets", c.LoRATargets, "`NAMES` of linear layers that get adapters, with commas (default q_proj,v_proj, or c_attn of GPT-2)")

@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"pnode/node"
 	"pnode/node/infer"
 	"pnode/node/progress"
 	"pnode/node/weights"
 )
 
-// modelDirHelp says what --dir accepts where a model is read.
-const modelDirHelp = "`FOLDER` of a stopped run, of a model in Hugging Face's layout, or of an imported one (default the newest run's)"
-
 func (e environment) generateCommand() *cobra.Command {
-	var dir string
+	var from modelFlags
 	p := infer.Prompt{}
 	c := &cobra.Command{
 		Use:   "generate [--dir FOLDER] --prompt TEXT",
@@ -30,7 +25,8 @@ Hugging Face's layout. The prompt and what follows go to standard output as they
 speed to standard error. The same seed gives the same text.`,
 		Example: `  pnode generate --prompt "func main() {"            with the newest run
   pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
-  pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0`,
+  pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
+  pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if p.Tokens < 1 {
@@ -39,12 +35,12 @@ speed to standard error. The same seed gives the same text.`,
 			if err := p.Sampling.Validate(); err != nil {
 				return usageError{c.CommandPath(), err}
 			}
-			return e.withModel(c.Context(), dir, func(m *weights.Model) error { return e.generate(c.Context(), m, p) })
+			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.generate(c.Context(), m, p) })
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&dir, "dir", "", modelDirHelp)
+	from.add(f)
 	f.StringVar(&p.Text, "prompt", "", "`TEXT` to continue; empty is the beginning of a document")
 	f.IntVar(&p.Tokens, "tokens", 200, "tokens to add at most")
 	f.Float64Var(&p.Sampling.Temperature, "temperature", 0.8, "how freely tokens are drawn; 0 takes the likeliest")
@@ -53,18 +49,6 @@ speed to standard error. The same seed gives the same text.`,
 	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "of the draws")
 	f.IntVar(&p.Threads, "threads", 0, "cores to compute on; 0 is all")
 	return c
-}
-
-// withModel opens the model in a folder for a while and tells its warnings.
-func (e environment) withModel(ctx context.Context, dir string, do func(*weights.Model) error) error {
-	m, err := node.OpenModel(ctx, dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	for _, warning := range m.Warnings {
-		fmt.Fprintln(e.stderr, "warning: "+warning)
-	}
-	return errors.Join(do(m), m.Close())
 }
 
 func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Prompt) error {

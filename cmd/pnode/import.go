@@ -30,7 +30,7 @@ that the model came from; "pnode train --init MODEL" does both in one.`,
 			if dir == "" {
 				return usageError{c.CommandPath(), errors.New("--dir is missing: name a new folder")}
 			}
-			return e.withModel(c.Context(), args[0], func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
+			return e.withModel(c.Context(), modelFlags{dir: args[0]}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` to make")

@@ -25,9 +25,9 @@ func textFile(t *testing.T) string {
 }
 
 // figures are the numbers of eval's last line.
-func figures(t *testing.T, dir, text string) string {
+func figures(t *testing.T, dir, text string, args ...string) string {
 	t.Helper()
-	code, out, stderr := pnode(t, "eval", "--dir", dir, text)
+	code, out, stderr := pnode(t, append([]string{"eval", "--dir", dir, text}, args...)...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}

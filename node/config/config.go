@@ -55,6 +55,9 @@ type Config struct {
 	// of what attention and MLP add to it.
 	Dropout float64 `yaml:"dropout"`
 
+	// LoRA is a folder with adapters of Init in PEFT's layout, which train on in place of the
+	// weights.
+	LoRA string `yaml:"lora"`
 	// LoRARank of adapters that train in place of the weights of Init; 0 trains the weights.
 	LoRARank int `yaml:"lora_rank"`
 	// LoRAAlpha over LoRARank is the scale of an adapter; 0 is twice the rank.
@@ -154,10 +157,11 @@ func (c Config) adjust(m model.Config) model.Config {
 	return m
 }
 
-// lora are the adapters of a model, with defaults that fit it.
+// lora are the adapters of a model: those that it has already, or new ones with defaults that
+// fit it.
 func (c Config) lora(m model.Config) model.LoRA {
 	if c.LoRARank == 0 {
-		return model.LoRA{}
+		return m.LoRA
 	}
 	usual := "c_attn"
 	if m.Positions == model.RoPE {

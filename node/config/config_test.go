@@ -26,7 +26,7 @@ func odd() Config {
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
-		Dropout: 0.1, LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
+		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
 		DocumentMask: true, Recompute: "block", Storage: "bf16", MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
 		JSON: true, LogLevel: "debug",
 	}
@@ -164,6 +164,10 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},
 		{func(c *Config) { c.Dropout = 1 }, "config: dropout is 1: want 0 to 0.99"},
 		{func(c *Config) { c.LoRARank = 4 }, "config: lora_rank is 4: want 0 without init"},
+		{func(c *Config) { c.LoRA = "a" }, "config: lora is a: want none without init"},
+		{func(c *Config) { c.Preset, c.Init, c.LoRA, c.LoRARank = "", "x", "a", 4 }, "config: lora_rank is 4: want 0: the adapters in a have their own"},
+		{func(c *Config) { c.Preset, c.Init, c.LoRA, c.LoRAAlpha = "", "x", "a", 4 }, "config: lora_alpha is 4: want 0: the adapters in a"},
+		{func(c *Config) { c.Preset, c.Init, c.LoRA, c.LoRATargets = "", "x", "a", "q" }, "config: lora_targets is q: want none: the adapters in a"},
 		{func(c *Config) { c.LoRARank = -1 }, "config: lora_rank is -1: want 0 to 4096"},
 		{func(c *Config) { c.LoRAAlpha = 4 }, "config: lora_alpha is 4: want 0 without lora_rank"},
 		{func(c *Config) { c.LoRAAlpha = math.NaN() }, "config: lora_alpha is NaN: want 0 to"},
@@ -303,6 +307,7 @@ func TestDropoutIsOfTheModel(t *testing.T) {
 
 func TestRunSpecCarriesEverySetting(t *testing.T) {
 	c := odd()
+	c.LoRA = "" // has a rank of its own
 	data := planner.DataSpec{SizeBytes: 77, HeldOutPermille: 100}
 	weights, err := model.Preset("llama-160m")
 	if err != nil {

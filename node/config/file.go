@@ -155,7 +155,7 @@ const adapterLR = 2e-4
 func (c Config) fitDefaults(named func(key string) bool) Config {
 	lr, known := usualLR[c.Preset]
 	if c.Init != "" {
-		if lr, known = tuningLR, true; c.LoRARank > 0 {
+		if lr, known = tuningLR, true; c.LoRARank > 0 || c.LoRA != "" {
 			lr = adapterLR
 		}
 		if !named("preset") {

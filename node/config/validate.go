@@ -68,6 +68,14 @@ func (c Config) validateSource() error {
 // validateAdapters leaves the names of the targets to the model.
 func (c Config) validateAdapters() error {
 	switch {
+	case c.LoRA != "" && c.Init == "":
+		return invalid("lora", c.LoRA, "none without init: adapters change weights that are given")
+	case c.LoRA != "" && c.LoRARank != 0:
+		return invalid("lora_rank", c.LoRARank, "0: the adapters in "+c.LoRA+" have their own")
+	case c.LoRA != "" && c.LoRAAlpha != 0:
+		return invalid("lora_alpha", c.LoRAAlpha, "0: the adapters in "+c.LoRA+" have their own")
+	case c.LoRA != "" && c.LoRATargets != "":
+		return invalid("lora_targets", c.LoRATargets, "none: the adapters in "+c.LoRA+" have their own")
 	case c.LoRARank > 0 && c.Init == "":
 		return invalid("lora_rank", c.LoRARank, "0 without init: adapters change weights that are given")
 	case c.LoRARank == 0 && c.LoRAAlpha != 0:
@@ -181,7 +189,7 @@ func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
 		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
-	for _, path := range append([]string{c.Dir, c.Init}, c.Data...) {
+	for _, path := range append([]string{c.Dir, c.Init, c.LoRA}, c.Data...) {
 		if !utf8.ValidString(path) { // run.yaml could not say it
 			return invalid("path", strconv.Quote(path), "a path in UTF-8")
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"pnode/checkpoint/huggingface"
 	"pnode/pipeline/model"
@@ -14,59 +12,67 @@ import (
 // ErrNoAdapter says that weights have no adapters.
 var ErrNoAdapter = errors.New("no adapter")
 
-// adapted are the layers of a model before its adapters are worked in.
+// adapted is a model before its adapters are worked in.
 type adapted struct {
 	config model.Config // with adapters
-	layer  func(ctx context.Context, layer int, dst []float32) error
+	// layer fills dst, [LayerLen] of config: the base's parameters, then the adapters'.
+	layer func(ctx context.Context, layer int, dst []float32) error
+}
+
+// merged reads a layer with its adapters worked in.
+func (a adapted) merged(ctx context.Context, layer int, dst []float32) error {
+	if a.config.TrainedLen(layer) == 0 {
+		return a.layer(ctx, layer, dst)
+	}
+	params := make([]float32, a.config.LayerLen(layer))
+	if err := a.layer(ctx, layer, params); err != nil {
+		return err
+	}
+	copy(dst, a.config.Merge(layer, params))
+	return nil
+}
+
+// WithAdapters is the model with the adapters of a folder in PEFT's layout worked in. It takes
+// m over, and closes it on an error, which names what does not fit.
+func WithAdapters(m *Model, dir string) (*Model, error) {
+	a, err := huggingface.OpenAdapter(dir, m.Config)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	both := *m
+	both.From += " with the adapters in " + dir
+	both.adapted = &adapted{config: a.Config(), layer: func(ctx context.Context, layer int, dst []float32) error {
+		base := m.Config.LayerLen(layer)
+		return errors.Join(m.layer(ctx, layer, dst[:base]), a.Layer(layer, dst[base:]))
+	}}
+	both.layer = both.adapted.merged
+	both.DType = mergedType
+	both.close = func() error { return errors.Join(a.Close(), m.close()) }
+	return &both, nil
+}
+
+// Apart is the model with its adapters beside the weights, not worked in: Config has them, and
+// the parameters of a layer end with theirs. It closes what m does. The error wraps
+// ErrNoAdapter when there are none.
+func (m *Model) Apart() (*Model, error) {
+	if m.adapted == nil {
+		return nil, fmt.Errorf("weights: %w in %s: train some with lora_rank, or name their folder", ErrNoAdapter, m.From)
+	}
+	apart := *m
+	apart.Config, apart.layer, apart.adapted = m.adapted.config, m.adapted.layer, nil
+	return &apart, nil
 }
 
 // ExportAdapter writes the adapters alone, in PEFT's layout, complete or not at all; a folder
 // that is there must be empty. Base is what their users load the model from: a folder or a
 // name. The error wraps ErrNoAdapter when there are none.
 func (m *Model) ExportAdapter(ctx context.Context, dir, base string) error {
-	if m.adapted == nil {
-		return fmt.Errorf("weights: %w in %s: export the model, or train one with lora_rank", ErrNoAdapter, m.From)
+	apart, err := m.Apart()
+	if err != nil {
+		return err
 	}
-	l := m.adapted.config.LoRA
 	return huggingface.WriteAdapter(dir, huggingface.AdapterExport{
-		Config: m.Config, Base: base, Pair: m.adapted.pairs(ctx),
-		LoRA: huggingface.LoRA{Rank: l.Rank, Alpha: l.Alpha, Targets: strings.Split(l.Targets, ",")},
+		Config: apart.Config, Base: base,
+		Layer: func(layer int, dst []float32) error { return apart.Layer(ctx, layer, dst) },
 	})
-}
-
-// pairs gives A and B of one matrix after the other; a layer is read once for all of its
-// matrices where they come one behind the other.
-func (a adapted) pairs(ctx context.Context) func(t model.Tensor) (down, up []float32, err error) {
-	homes := map[string]int{} // layer of a matrix
-	for layer := range a.config.Layers() {
-		for _, t := range a.config.LayerTensors(layer) {
-			homes[t.Name] = layer
-		}
-	}
-	at, params := -1, []float32(nil)
-	return func(t model.Tensor) (down, up []float32, err error) {
-		if layer := homes[t.Name]; layer != at {
-			params = make([]float32, a.config.LayerLen(layer))
-			if err := a.layer(ctx, layer, params); err != nil {
-				return nil, nil, err
-			}
-			at = layer
-		}
-		module := strings.TrimSuffix(t.Name, ".weight")
-		down, up = a.tensor(at, module+".lora_A.weight", params), a.tensor(at, module+".lora_B.weight", params)
-		if down == nil || up == nil {
-			return nil, nil, fmt.Errorf("weights: %w for %s", ErrNoAdapter, t.Name)
-		}
-		return down, up, nil
-	}
-}
-
-// tensor is the part of a layer's parameters that has that name, nil if there is none.
-func (a adapted) tensor(layer int, name string, params []float32) []float32 {
-	tensors := a.config.LayerTensors(layer)
-	i := slices.IndexFunc(tensors, func(t model.Tensor) bool { return t.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return params[tensors[i].Off : tensors[i].Off+tensors[i].Len()]
 }

@@ -57,6 +57,9 @@ func decodeImported(text []byte) (imported, error) {
 	if err == nil && !i.DType.Converts() {
 		err = fmt.Errorf("dtype %q", i.DType)
 	}
+	if err == nil && i.Model.LoRA.On() {
+		err = errors.New("a model with adapters apart")
+	}
 	if err == nil {
 		err = i.Model.Validate()
 	}
@@ -70,14 +73,13 @@ func decodeImported(text []byte) (imported, error) {
 }
 
 // CheckInit tells whether initial weights fit a model: each layer's size is that of its
-// parameters, without adapters, and of its chunks.
+// parameters and of its chunks.
 func CheckInit(c model.Config, spec planner.InitSpec) error {
-	base := c.Base()
-	if len(spec.Layers) != base.Layers() {
-		return fmt.Errorf("weights of %d layers, the model has %d", len(spec.Layers), base.Layers())
+	if len(spec.Layers) != c.Layers() {
+		return fmt.Errorf("weights of %d layers, the model has %d", len(spec.Layers), c.Layers())
 	}
 	for i, l := range spec.Layers {
-		size := 4 * int64(base.LayerLen(i))
+		size := 4 * int64(c.LayerLen(i))
 		if l.SizeBytes != size || int64(len(l.Chunks)) != (size+checkpoint.ChunkBytes-1)/checkpoint.ChunkBytes {
 			return fmt.Errorf("layer %d has %d bytes in %d chunks, its parameters have %d", i, l.SizeBytes, len(l.Chunks), size)
 		}
@@ -176,7 +178,7 @@ func openImported(ctx context.Context, dir string) (*Model, error) {
 		return fail(err)
 	}
 	shelf := Shelf{store}
-	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, layer: shelf.reader(i.Model, i.Init.Layers), close: shelf.Close}
+	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, layer: shelf.reader(i.Init.Layers), close: shelf.Close}
 	if m.Files, err = readFiles(ctx, shelf, i.Init.Files); err != nil {
 		return fail(errors.Join(err, shelf.Close()))
 	}

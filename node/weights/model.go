@@ -20,7 +20,7 @@ var ErrNoModel = errors.New("no model")
 type Model struct {
 	// From says what it is, for people: `step 300 of run abc`.
 	From string
-	// Config is without adapters.
+	// Config is without adapters, but for a model that Apart gave.
 	Config model.Config
 	// Words are missing where nothing describes the tokens; then NoWords says why.
 	Words   *Words
@@ -57,6 +57,10 @@ const (
 	configFile = "config.json"
 	// generationFile says there how text is generated.
 	generationFile = "generation_config.json"
+	// adapterFile is in every folder in PEFT's layout.
+	adapterFile = "adapter_config.json"
+	// mergedType holds what adapters make of weights of any type.
+	mergedType = safetensors.F32
 )
 
 // Kind tells what Open would read in a folder.
@@ -67,6 +71,7 @@ const (
 	Nothing Kind = iota
 	HuggingFace
 	Imported
+	Adapters // of another folder's model, in PEFT's layout
 )
 
 // KindOf looks at a folder.
@@ -76,6 +81,8 @@ func KindOf(dir string) Kind {
 		return Imported
 	case regular(filepath.Join(dir, configFile)):
 		return HuggingFace
+	case regular(filepath.Join(dir, adapterFile)):
+		return Adapters
 	}
 	return Nothing
 }
@@ -93,6 +100,8 @@ func Open(ctx context.Context, dir string) (*Model, error) {
 		return openImported(ctx, dir)
 	case HuggingFace:
 		return openHuggingFace(dir)
+	case Adapters:
+		return nil, fmt.Errorf("weights: %w in %s, which holds adapters alone: name the folder of the model that they change, and this one with --lora", ErrNoModel, dir)
 	}
 	return nil, fmt.Errorf("weights: %w in %s: it has neither %s with model.safetensors nor %s", ErrNoModel, dir, configFile, importedFile)
 }

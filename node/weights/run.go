@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"pnode/checkpoint/safetensors"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
@@ -20,13 +19,11 @@ func OfRun(ctx context.Context, shelf Shelf, spec planner.RunSpec) (*Model, erro
 	}
 	m := &Model{
 		From: fmt.Sprintf("step %d of run %s", manifest.Step, spec.Run), Config: spec.Model.Base(),
-		DType: safetensors.F32, Warnings: warnings,
-		layer: shelf.reader(spec.Model, stored(manifest)), close: shelf.Close,
+		DType: mergedType, Warnings: warnings, layer: shelf.reader(stored(manifest)), close: shelf.Close,
 	}
 	if spec.Model.LoRA.On() {
-		m.adapted = &adapted{config: spec.Model, layer: func(ctx context.Context, layer int, dst []float32) error {
-			return shelf.params(ctx, stored(manifest)[layer], dst)
-		}}
+		m.adapted = &adapted{config: spec.Model, layer: m.layer}
+		m.layer = m.adapted.merged
 	}
 	if m.Files, err = runFiles(ctx, shelf, spec); err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/kernels"
-	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -131,17 +130,7 @@ func stored(m checkpoint.Manifest) []planner.LayerInit {
 	return layers
 }
 
-// reader reads a model whose layers are stored as c says, adapters worked in.
-func (s Shelf) reader(c model.Config, layers []planner.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
-	return func(ctx context.Context, layer int, dst []float32) error {
-		if !c.LoRA.On() {
-			return s.params(ctx, layers[layer], dst)
-		}
-		whole := make([]float32, c.LayerLen(layer))
-		if err := s.params(ctx, layers[layer], whole); err != nil {
-			return err
-		}
-		copy(dst, c.Merge(layer, whole))
-		return nil
-	}
+// reader reads a model whose layers are stored so.
+func (s Shelf) reader(layers []planner.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
+	return func(ctx context.Context, layer int, dst []float32) error { return s.params(ctx, layers[layer], dst) }
 }

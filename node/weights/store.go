@@ -21,7 +21,7 @@ var ErrNotFinite = errors.New("not a finite number")
 // the slice; progress, if not nil, is told the layers that are done. The error wraps
 // ErrNotFinite for a model that cannot be trained.
 func (m *Model) Store(ctx context.Context, put func([]byte) (planner.Hash, error), progress func(done, total int)) (planner.InitSpec, error) {
-	var spec planner.InitSpec
+	spec := planner.InitSpec{Adapters: m.Config.LoRA.On()}
 	total := m.Config.Layers()
 	for layer := range total {
 		l, err := m.storeLayer(ctx, layer, put)

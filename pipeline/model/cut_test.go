@@ -95,12 +95,14 @@ func checkRecomputation(t *testing.T, model Config) {
 // TestChunksOfLogits cuts a micro-batch of 24 rows into chunks of 7, 7, 7 and 3. The
 // losses and what goes to the layers before do not change; the head's sums over rows are
 // rounded elsewhere, but alike for every cut and split.
-func TestChunksOfLogits(t *testing.T) {
-	whole := plain(t, tiny)
+func TestChunksOfLogits(t *testing.T) { checkChunks(t, tiny) }
+
+func checkChunks(t *testing.T, model Config) {
+	whole := plain(t, model)
 	var want *outcome
 	for _, cuts := range [][]int{nil, {2}, {3}} {
 		for _, split := range []bool{false, true} {
-			r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: cuts, split: split, rows: 7}).load()
+			r := newRig(t, rigConfig{model: model, batch: tinyBatch, cuts: cuts, split: split, rows: 7}).load()
 			got := r.steps(passOf(split))
 			if want == nil {
 				want = &got
@@ -110,7 +112,7 @@ func TestChunksOfLogits(t *testing.T) {
 				sameBits(t, "losses", got.losses[micro], whole.losses[micro])
 				sameBits(t, "losses of an evaluation", r.evaluate(0, micro), whole.losses[micro])
 			}
-			headLayer := tiny.Layers() - 1
+			headLayer := model.Layers() - 1
 			for layer := range headLayer {
 				sameBits(t, "gradient", got.grads[layer], whole.grads[layer])
 			}

@@ -56,7 +56,7 @@ func newHead(b *builder, v vectors, io boundary) *head {
 	h.logits = b.mem.layer.take(h.chunk * h.vocab)
 	h.norm = v.norm(&b.mem.saved, n)
 	h.project = v.linear(linearShape{out: h.vocab, in: c, parts: 1})
-	h.project.rounding = rounding{b.passHalves(h.chunk * h.vocab)}
+	h.project.take(b, place{level: RecomputeBlock, desk: desk{gradient: rounding{b.passHalves(h.chunk * h.vocab)}}})
 	return h
 }
 
@@ -79,8 +79,8 @@ func (h *head) backward(q issuer) {
 	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)
-		h.project.backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
-		h.project.backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
+		h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
+		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
 	})
 	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
 	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
@@ -90,19 +90,19 @@ func (h *head) backwardInput(q issuer) {
 	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)
-		h.project.backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
+		h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
 	})
 	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
 }
 
 func (h *head) backwardWeight(q issuer) {
-	if h.project.dweight.Len == 0 { // frozen
+	if !h.project.trains() {
 		return
 	}
 	h.normalise(q)
 	h.eachChunk(func(c logitChunk) {
 		h.gradient(q, c, h.scale)
-		h.project.backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
+		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
 	})
 	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
 }
@@ -132,7 +132,7 @@ func (h *head) eachChunk(f func(logitChunk)) {
 
 // gradient computes the chunk's losses, and in its logits their gradient times scale.
 func (h *head) gradient(q issuer, c logitChunk, scale float32) {
-	h.project.forward(q, c.logits, c.of(h.normed.factor()), c.rows)
+	h.project.from(c.first).forward(q, c.logits, c.of(h.normed.factor()), c.rows)
 	q.Do(kernels.CrossEntropy(c.of(h.losses), c.logits, c.of(h.targets), c.rows, h.vocab, scale))
 }
 
@@ -140,6 +140,6 @@ func (h *head) gradient(q issuer, c logitChunk, scale float32) {
 func (h *head) rows(q issuer, first, n int) kernels.View {
 	c := h.chunkAt(first, n)
 	h.normalise(q)
-	h.project.forward(q, c.logits, c.of(h.normed.factor()), n)
+	h.project.from(first).forward(q, c.logits, c.of(h.normed.factor()), n)
 	return c.logits
 }

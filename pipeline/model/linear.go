@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"pnode/kernels"
@@ -104,13 +105,26 @@ func (v *vectors) mlpLinears() (up, down linear) {
 	return up, down
 }
 
-// take gives the layer the room that its products need in a block, and its adapters their
-// buffers.
+// trains tells whether the layer has a weight pass.
+func (l linear) trains() bool { return l.dweight.Len > 0 || len(l.adapters) > 0 }
+
+// take gives the layer the room that its products need, and its adapters their buffers.
 func (l *linear) take(b *builder, at place) {
 	l.rounding = at.desk.gradient
 	for i := range l.adapters {
 		l.adapters[i].take(b, at.level)
 	}
+}
+
+// from is the layer for passes over rows from the given one on: those of an adapter keep
+// what the weight pass reads of each row.
+func (l linear) from(row int) linear {
+	l.adapters = slices.Clone(l.adapters)
+	for i, a := range l.adapters {
+		l.adapters[i].kept = a.kept.Slice(row*a.rank, a.kept.Len-row*a.rank)
+		l.adapters[i].gradient = a.gradient.Slice(row*a.rank, a.gradient.Len-row*a.rank)
+	}
+	return l
 }
 
 func (l linear) forward(q issuer, y, x kernels.View, n int) {

@@ -11,8 +11,9 @@ import (
 type LoRA struct {
 	Rank  int     `json:"rank,omitzero"`
 	Alpha float64 `json:"alpha,omitzero"`
-	// Targets are the last parts of the names of the adapted linear layers, separated by
-	// commas: `q_proj,v_proj`, `c_attn`. GPT-2's `c_proj` names two in each block.
+	// Targets are the ends of the names of the adapted linear layers, separated by commas:
+	// `q_proj,v_proj`, `c_attn`, `mlp.c_proj`, `layers.0.self_attn.q_proj`, and `lm_head` of
+	// an untied head. GPT-2's `c_proj` names two in each block.
 	Targets string `json:"targets,omitzero"`
 }
 
@@ -24,10 +25,13 @@ func (l LoRA) scale() float64 { return l.Alpha / float64(l.Rank) }
 
 // adapts tells whether the linear layer of that full name is a target.
 func (l LoRA) adapts(module string) bool {
-	return l.On() && slices.Contains(l.targets(), module[strings.LastIndexByte(module, '.')+1:])
+	return l.On() && slices.ContainsFunc(l.targets(), func(target string) bool { return endsIn(module, target) })
 }
 
 func (l LoRA) targets() []string { return strings.Split(l.Targets, ",") }
+
+// endsIn tells whether the last parts of a linear layer's name are the target's.
+func endsIn(module, target string) bool { return strings.HasSuffix("."+module, "."+target) }
 
 // Names of an adapter's two matrices after the linear layer's, as in PEFT's files.
 const (
@@ -54,27 +58,52 @@ func (c Config) validateLoRA() error {
 	if err := checkAll(bounds[float64]{"lora.alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
 		return err
 	}
-	known := c.Resolved().linearNames()
 	for _, target := range l.targets() {
-		if !slices.Contains(known, target) {
-			return bad("lora.targets has %q: take names of %s", target, strings.Join(known, ", "))
+		if !c.hasLinear(target) {
+			return bad("lora.targets has %q: take names of %s", target, strings.Join(c.linearNames(), ", "))
 		}
 	}
 	return nil
 }
 
-// linearNames are the last parts of the names of a block's linear layers.
+// hasLinear tells whether a target names any linear layer.
+func (c Config) hasLinear(target string) bool {
+	for layer := range c.Layers() {
+		if slices.ContainsFunc(c.linears(layer), func(module string) bool { return endsIn(module, target) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// linearNames are the last parts of the names of all linear layers.
 func (c Config) linearNames() []string {
-	n := c.names()
-	full := append(slices.Clone(n.qkv), n.output, n.up, n.down)
-	if c.Activation == SwiGLU {
-		full = append(full, n.gate)
+	names := append(c.linears(1), c.linears(c.Layers()-1)...)
+	for i, name := range names {
+		names[i] = name[strings.LastIndexByte(name, '.')+1:]
 	}
-	for i, name := range full {
-		full[i] = name[strings.LastIndexByte(name, '.')+1:]
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// linears are the names of a layer's linear layers. A tied head is none: it is the
+// embedding.
+func (c Config) linears(layer int) []string {
+	switch n := c.Resolved().names(); {
+	case layer == 0 || layer == c.Layers()-1 && c.Tied():
+		return nil
+	case layer == c.Layers()-1:
+		return []string{n.head}
+	default:
+		all := append(slices.Clone(n.qkv), n.output, n.up, n.down)
+		if c.Activation == SwiGLU {
+			all = append(all, n.gate)
+		}
+		for i := range all {
+			all[i] = n.blockPrefix(layer-1) + all[i]
+		}
+		return all
 	}
-	slices.Sort(full)
-	return slices.Compact(full)
 }
 
 // Base is the model without its adapters; its layers have the same tensors at the same

@@ -18,7 +18,8 @@ func adapted(c Config, l LoRA) Config {
 func TestMergedModelIsTheAdapted(t *testing.T) {
 	for name, model := range map[string]Config{
 		"llama": adapted(tinyLlama, LoRA{Rank: 3, Alpha: 6, Targets: "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"}),
-		"gpt2":  adapted(tiny, LoRA{Rank: 4, Alpha: 2, Targets: "c_fc,c_attn"}),
+		"head":  adapted(tinyLlama, LoRA{Rank: 2, Alpha: 3, Targets: "lm_head,layers.1.self_attn.q_proj"}),
+		"gpt2":  adapted(tiny, LoRA{Rank: 4, Alpha: 2, Targets: "c_fc,attn.c_proj"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, rigConfig{model: model, batch: tinyBatch}).load()
@@ -105,12 +106,14 @@ func TestLoRAIsChecked(t *testing.T) {
 	good := LoRA{Rank: 2, Alpha: 4, Targets: "q_proj,v_proj"}
 	must(t, adapted(tinyLlama, good).Validate())
 	for want, change := range map[string]func(*LoRA){
-		"lora.rank is 0":                       func(l *LoRA) { l.Rank = 0 },
-		"lora.rank is 9999":                    func(l *LoRA) { l.Rank = 9999 },
-		"lora.alpha is 0":                      func(l *LoRA) { l.Alpha = 0 },
-		`lora.targets has "": take names of`:   func(l *LoRA) { l.Targets = "" },
-		`lora.targets has "c_attn": take`:      func(l *LoRA) { l.Targets = "q_proj,c_attn" },
-		"down_proj, gate_proj, k_proj, o_proj": func(l *LoRA) { l.Targets = "embed_tokens" },
+		"lora.rank is 0":                        func(l *LoRA) { l.Rank = 0 },
+		"lora.rank is 9999":                     func(l *LoRA) { l.Rank = 9999 },
+		"lora.alpha is 0":                       func(l *LoRA) { l.Alpha = 0 },
+		`lora.targets has "": take names of`:    func(l *LoRA) { l.Targets = "" },
+		`lora.targets has "c_attn": take`:       func(l *LoRA) { l.Targets = "q_proj,c_attn" },
+		"down_proj, gate_proj, k_proj, lm_head": func(l *LoRA) { l.Targets = "embed_tokens" },
+		`lora.targets has "proj": take`:         func(l *LoRA) { l.Targets = "proj" },
+		`lora.targets has "layers.9.self_attn`:  func(l *LoRA) { l.Targets = "layers.9.self_attn.q_proj" },
 	} {
 		l := good
 		change(&l)
@@ -118,8 +121,24 @@ func TestLoRAIsChecked(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	_, err := NewDecoder(DecoderConfig{Model: adapted(tinyLlama, good), Device: null.New()})
+	err := adapted(tiny, LoRA{Rank: 2, Alpha: 4, Targets: "lm_head"}).Validate()
+	if !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), "c_attn, c_fc, c_proj") {
+		t.Errorf("adapters of a tied head: %v", err)
+	}
+	_, err = NewDecoder(DecoderConfig{Model: adapted(tinyLlama, good), Device: null.New()})
 	if !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), "merge") {
 		t.Errorf("a decoder of adapters: %v", err)
 	}
+}
+
+// headAdapted has adapters in one block alone, and of the head.
+var headAdapted = adapted(tinyLlama, LoRA{Rank: 3, Alpha: 6, Targets: "lm_head,layers.1.self_attn.v_proj"})
+
+func TestAdaptersOfTheHead(t *testing.T) {
+	if n := headAdapted.TrainedLen(1); n != 0 {
+		t.Errorf("block 0 trains %d parameters", n)
+	}
+	t.Run("gradients", func(t *testing.T) { checkGradients(t, headAdapted, Noise{}) })
+	t.Run("cuts", func(t *testing.T) { checkCuts(t, headAdapted) })
+	t.Run("chunks", func(t *testing.T) { checkChunks(t, headAdapted) })
 }

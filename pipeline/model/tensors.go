@@ -30,8 +30,8 @@ func (t Tensor) Len() int {
 
 // LayerTensors lists the parameters of a layer in the order of its flat vector, without
 // gaps: the base model's first, then the adapters' if there are any, so that the frozen
-// ones come before those that are trained. The embedding starts with the token matrix; the head ends with its matrix, the
-// tied copy of the embedding's or its own. Query, key and value lie one behind the other,
+// ones come before those that are trained. The embedding starts with the token matrix; the
+// head's own tensors end with its matrix, the tied copy of the embedding's or its own. Query, key and value lie one behind the other,
 // weights first, so that they are one matrix [(H+2K)*D,C] and one bias; so do gate and up,
 // [2F,C].
 func (c Config) LayerTensors(layer int) []Tensor {
@@ -42,6 +42,9 @@ func (c Config) LayerTensors(layer int) []Tensor {
 		l.embedding(c)
 	case layer == c.Layers()-1:
 		l.head(c)
+		if !c.Tied() {
+			l.adapters(c.LoRA)
+		}
 	case layer > 0 && layer < c.Layers()-1:
 		l.attention(c, layer-1)
 		l.mlp(c, layer-1)
@@ -167,7 +170,7 @@ func (l *tensorList) head(c Config) {
 	}
 }
 
-// adapters come behind all tensors of the block, in their order.
+// adapters come behind all tensors of the layer, in their order.
 func (l *tensorList) adapters(c LoRA) {
 	l.frozen = false
 	for _, t := range l.tensors {
