@@ -19,7 +19,6 @@ type engine struct {
 	// there; -1 while unknown.
 	activation, gradient []Nanos
 	links                map[[2]int]Nanos // (from, to) worker -> when the link is free again
-	reduce               map[Stage]*barrier
 	step                 barrier
 	wake                 []int
 	queued               []bool
@@ -42,7 +41,7 @@ func newEngine(s Schedule, l *layout, t Timing, span func(int, Action, Nanos, Na
 		s: s, l: l, timing: t, span: span,
 		pos: make([]int, len(s.Workers)), free: make([]Nanos, len(s.Workers)),
 		activation: make([]Nanos, l.cells), gradient: make([]Nanos, l.cells),
-		links: map[[2]int]Nanos{}, reduce: map[Stage]*barrier{},
+		links:  map[[2]int]Nanos{},
 		queued: make([]bool, len(s.Workers)),
 	}
 	for i := range e.activation {
@@ -52,12 +51,6 @@ func newEngine(s Schedule, l *layout, t Timing, span func(int, Action, Nanos, Na
 		for _, a := range actions {
 			if a.Op != Step {
 				e.step.left++
-			}
-			if accumulates(a.Op) {
-				if e.reduce[a.Stage] == nil {
-					e.reduce[a.Stage] = &barrier{}
-				}
-				e.reduce[a.Stage].left++
 			}
 		}
 	}
@@ -124,10 +117,6 @@ func (e *engine) ready(a Action) (Nanos, bool) {
 			at := e.gradient[e.l.at(a)]
 			return at, at >= 0
 		}
-	case Reduce:
-		if b := e.reduce[a.Stage]; b != nil {
-			return b.at, b.left <= 0
-		}
 	case Step:
 		return e.step.at, e.step.left <= 0
 	}
@@ -149,13 +138,6 @@ func (e *engine) finish(w int, a Action, end Nanos) {
 		}
 	case SendGradient:
 		e.deliver(a, w, -1, end)
-	}
-	if accumulates(a.Op) && e.reduce[a.Stage].pass(end) {
-		for _, rl := range e.l.replicas {
-			if int(a.Stage) < rl.stages {
-				e.push(rl.holder[a.Stage])
-			}
-		}
 	}
 	if a.Op != Step && e.step.pass(end) {
 		for other := range e.s.Workers {

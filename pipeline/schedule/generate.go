@@ -2,26 +2,8 @@ package schedule
 
 import "fmt"
 
-// Shape is what a generator is asked for: one replica's pipeline and its contiguous
-// share of the step's micro-batches, one stage per worker.
-type Shape struct {
-	Replica    Replica
-	Stages     int
-	FirstMicro Micro
-	Micros     int
-}
-
-func (s Shape) check() error {
-	if s.Stages < 1 || s.Micros < 1 || s.Replica < 0 || s.FirstMicro < 0 ||
-		s.Stages > MaxWorkers || s.Micros > MaxNumber || s.Replica > MaxNumber || s.FirstMicro > MaxNumber {
-		return fmt.Errorf("%w: replica %d with %d stages and micro-batches %d+%d: stages are 1 to %d, micro-batches at least 1, numbers at most %d",
-			ErrBadShape, s.Replica, s.Stages, s.FirstMicro, s.Micros, MaxWorkers, MaxNumber)
-	}
-	return nil
-}
-
-// GPipe is all forwards, then all backwards (Huang et al. 2019): every worker keeps
-// Micros activations.
+// GPipe is all forwards, then all backwards (Huang et al., GPipe, NeurIPS 2019): every
+// worker keeps Micros activations.
 func GPipe(s Shape) (Schedule, error) {
 	warmups := make([]int, max(s.Stages, 0))
 	for i := range warmups {
@@ -31,10 +13,10 @@ func GPipe(s Shape) (Schedule, error) {
 }
 
 // Depth is 1F1B with warm-ups DepthWarmups(s.Stages, d): d = 1 is the ordinary 1F1B
-// (DAPPLE, Fan et al. 2021); a larger d hides more link latency for more memory.
+// (Fan et al., DAPPLE, PPoPP 2021); a larger d hides more link latency for more memory.
 func Depth(s Shape, d int) (Schedule, error) {
-	if d < 1 {
-		return Schedule{}, fmt.Errorf("%w: depth %d, want 1 or more", ErrBadShape, d)
+	if err := atLeastOne("depth", d); err != nil {
+		return Schedule{}, err
 	}
 	return Warmups(s, DepthWarmups(s.Stages, d))
 }
@@ -46,6 +28,16 @@ func DepthWarmups(stages, d int) []int {
 		warmups[r] = d * (stages - 1 - r)
 	}
 	return warmups
+}
+
+// Elastic is 1F1B with the smallest warm-ups that reach the least period possible under
+// the costs and caps (MinimalWarmups).
+func Elastic(s Shape, c Costs, caps []int) (Schedule, error) {
+	warmups, _, err := MinimalWarmups(c, caps)
+	if err != nil {
+		return Schedule{}, err
+	}
+	return Warmups(s, warmups)
 }
 
 // Warmups is 1F1B with given warm-ups: stage r computes warmups[r] forwards, then one
@@ -65,25 +57,46 @@ func Warmups(s Shape, warmups []int) (Schedule, error) {
 		if w < 0 || (r > 0 && min(w, s.Micros-1) > min(warmups[r-1], s.Micros-1)) {
 			return Schedule{}, fmt.Errorf("%w: warm-ups %v, want numbers from 0 that do not increase", ErrBadShape, warmups)
 		}
-		out.Workers[r] = s.worker(Stage(r), min(w, s.Micros-1))
+		out.Workers[r] = s.alternate(Stage(r), min(w, s.Micros-1), 1)
 	}
 	return out, nil
 }
 
-func (s Shape) worker(stage Stage, warmup int) []Action {
-	actions := make([]Action, 0, 2*s.Micros)
-	put := func(op Op, i int) {
-		actions = append(actions, Action{Op: op, Replica: s.Replica, Stage: stage, Micro: s.FirstMicro + Micro(i)})
+// KFKB computes k forwards, then k backwards, in turn, after a warm-up of k forwards per
+// worker that is left (Wang et al., Ada-Grouper, 2023). It keeps k*(stages-r)
+// activations. Its bursts queue on links that are slow in bandwidth, where Depth does as
+// well with less memory.
+func KFKB(s Shape, k int) (Schedule, error) {
+	if err := s.check(); err != nil {
+		return Schedule{}, err
 	}
-	for i := range warmup {
-		put(Forward, i)
+	if err := atLeastOne("group", k); err != nil {
+		return Schedule{}, err
 	}
-	for i := warmup; i < s.Micros; i++ {
-		put(Forward, i)
-		put(Backward, i-warmup)
+	out := Schedule{Workers: make([][]Action, s.Stages)}
+	for r := range out.Workers {
+		out.Workers[r] = s.alternate(Stage(r), min(k*(s.Stages-1-r), s.Micros), k)
 	}
-	for i := s.Micros - warmup; i < s.Micros; i++ {
-		put(Backward, i)
+	return out, nil
+}
+
+// alternate is a stage's program: warmup forwards, then k forwards and k backwards in
+// turn, then the remaining backwards.
+func (s Shape) alternate(stage Stage, warmup, k int) []Action {
+	p := program{shape: s, actions: make([]Action, 0, 2*s.Micros)}
+	forward, backward := 0, 0
+	for ; forward < warmup; forward++ {
+		p.put(Forward, int(stage), forward)
 	}
-	return actions
+	for backward < s.Micros {
+		for range min(k, s.Micros-forward) {
+			p.put(Forward, int(stage), forward)
+			forward++
+		}
+		for range min(k, s.Micros-backward) {
+			p.put(Backward, int(stage), backward)
+			backward++
+		}
+	}
+	return p.actions
 }

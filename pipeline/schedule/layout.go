@@ -45,6 +45,10 @@ func newLayout(s Schedule) (*layout, error) {
 			return nil, fmt.Errorf("%w: replica %d has %d stages x %d micro-batches from %d, but the schedule has %d forwards in all",
 				ErrInvalid, r, rl.stages, rl.micros, rl.first, forwards)
 		}
+		if n := max(s.Segments, 1); rl.micros%n != 0 || int(rl.first)%n != 0 {
+			return nil, fmt.Errorf("%w: replica %d has %d segments from %d, which are no whole sequences of %d",
+				ErrInvalid, r, rl.micros, rl.first, n)
+		}
 		rl.holder = make([]int, rl.stages)
 		for i := range rl.holder {
 			rl.holder[i] = -1

@@ -20,7 +20,7 @@ func WithCommunication(s Schedule) Schedule {
 		other, ok := holder[place{a.Replica, a.Stage + step}]
 		return ok && other != w
 	}
-	out := Schedule{Workers: make([][]Action, len(s.Workers))}
+	out := Schedule{Workers: make([][]Action, len(s.Workers)), Segments: s.Segments}
 	for w, actions := range s.Workers {
 		list := make([]Action, 0, 3*len(actions))
 		put := func(a Action, op Op) { a.Op = op; list = append(list, a) }
@@ -53,23 +53,32 @@ func WithCommunication(s Schedule) Schedule {
 
 // WithReduceAndStep ends every worker's program with the optimizer step and places the
 // reduction of each stage it holds right after that stage's last weight gradient and
-// what is sent of it.
+// what is sent of it. What a program has of these it keeps.
 func WithReduceAndStep(s Schedule) Schedule {
-	out := Schedule{Workers: make([][]Action, len(s.Workers))}
+	out := Schedule{Workers: make([][]Action, len(s.Workers)), Segments: s.Segments}
 	for w, actions := range s.Workers {
 		last := map[Action]int{} // reduction -> index of the last action of its stage
 		for i, a := range actions {
-			last[Action{Op: Reduce, Replica: a.Replica, Stage: a.Stage}] = i
+			if a.Op != Step {
+				last[a.reduction()] = i
+			}
 		}
 		list := make([]Action, 0, len(actions)+len(last)+1)
 		for i, a := range actions {
 			list = append(list, a)
-			reduce := Action{Op: Reduce, Replica: a.Replica, Stage: a.Stage}
-			if last[reduce] == i {
-				list = append(list, reduce)
+			if a.Op != Step && a.Op != Reduce && last[a.reduction()] == i {
+				list = append(list, a.reduction())
 			}
 		}
-		out.Workers[w] = append(list, Action{Op: Step})
+		if n := len(list); n == 0 || list[n-1].Op != Step {
+			list = append(list, Action{Op: Step})
+		}
+		out.Workers[w] = list
 	}
 	return out
+}
+
+// reduction is that of the action's stage.
+func (a Action) reduction() Action {
+	return Action{Op: Reduce, Replica: a.Replica, Stage: a.Stage}
 }

@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +24,20 @@ var (
 // bidirectional pipelines.
 type Schedule struct {
 	Workers [][]Action
+	// Segments is into how many a sequence is cut when micro-batches are segments:
+	// Micro = sequence*Segments + segment. 0 when they are whole sequences.
+	Segments int
+}
+
+// Replicas is how many there are, from 0 to the highest number.
+func (s Schedule) Replicas() int {
+	n := 0
+	for _, actions := range s.Workers {
+		for _, a := range actions {
+			n = max(n, int(a.Replica)+1)
+		}
+	}
+	return n
 }
 
 // Worker is the program of the worker that holds the given stage; nil when none does.
@@ -39,10 +54,11 @@ func (s Schedule) Worker(r Replica, st Stage) []Action {
 }
 
 // Join puts schedules of disjoint replicas side by side: the workers of the first, then
-// those of the second, and so on.
+// those of the second, and so on. All must have the same Segments.
 func Join(parts ...Schedule) Schedule {
 	var all Schedule
 	for _, p := range parts {
+		all.Segments = p.Segments
 		all.Workers = append(all.Workers, p.Workers...)
 	}
 	return all
@@ -54,9 +70,17 @@ const (
 	MaxWorkers   = 1 << 14
 )
 
-// String is the text form: one line per worker, actions separated by one blank.
+// segmentsLine begins the text form of a schedule with segments.
+const segmentsLine = "segments "
+
+// String is the text form: one line per worker, actions separated by one blank. A
+// schedule with segments says so in a line before: `segments 4`.
 func (s Schedule) String() string {
 	var b []byte
+	if s.Segments > 1 {
+		b = append(b, segmentsLine...)
+		b = append(strconv.AppendInt(b, int64(s.Segments), 10), '\n')
+	}
 	for _, actions := range s.Workers {
 		for i, a := range actions {
 			if i > 0 {
@@ -81,6 +105,13 @@ func Parse(text string) (Schedule, error) {
 		return Schedule{}, fmt.Errorf("%w: %d lines, at most %d are accepted", ErrBadText, lines, MaxWorkers)
 	}
 	var s Schedule
+	if line, rest, found := strings.Cut(text, "\n"); found && strings.HasPrefix(line, segmentsLine) {
+		n, end, ok := cutNumber(line[len(segmentsLine):])
+		if !ok || end != "" || n < 2 {
+			return Schedule{}, fmt.Errorf("%w: %.40q, want for example %q", ErrBadText, line, segmentsLine+"4")
+		}
+		s.Segments, text = n, rest
+	}
 	for text != "" {
 		line, rest, found := strings.Cut(text, "\n")
 		if !found {

@@ -87,7 +87,7 @@ func (t Timeline) Idle(worker int) Nanos {
 
 // Simulate times a schedule. Messages on one directed link between two workers follow
 // each other: each occupies it for its transfer time and arrives a latency later. A
-// reduction starts when every replica has its gradients of that stage, a step when
+// reduction hands its stage's gradient in and waits for nobody; a step starts when
 // everything else is done, and it takes the sum of its worker's stages' Update.
 func Simulate(s Schedule, t Timing) (Timeline, error) {
 	l, err := newLayout(s)

@@ -38,7 +38,8 @@ type Group struct {
 	First  Replica
 	Stages int // of each replica
 	Shares []Share
-	// Warmups are by stage the forwards before the first backward; 1f1b alone has them.
+	// Warmups are by stage the forwards before the first backward; 1f1b alone has them, and
+	// its own number where they are nil.
 	Warmups []int
 }
 
@@ -48,96 +49,87 @@ type Share struct {
 	Micros int
 }
 
-// shape is the group's only replica.
-func (g Group) shape() Shape {
-	return Shape{Replica: g.First, Stages: g.Stages, FirstMicro: g.Shares[0].First, Micros: g.Shares[0].Micros}
-}
-
-// kind is what a Spec's name stands for.
-type kind struct {
-	name   string
-	params []string // the names of its parameters, in the order of the text form
-	// replicas is how many replicas a group has; nil: one.
-	replicas func(Spec) int
-	// chunks is how many stages of each replica a worker holds; nil: one.
-	chunks func(Spec) int
-	// build orders forwards and backwards alone: passes add the rest. What a worker
-	// holds follows from its actions.
-	build func(Spec, Group) (Schedule, error)
-}
-
-// kinds are all schedules that have a name.
-var kinds = []kind{
-	{name: "1f1b", build: func(_ Spec, g Group) (Schedule, error) { return Warmups(g.shape(), g.Warmups) }},
-	{name: "gpipe", build: func(_ Spec, g Group) (Schedule, error) { return GPipe(g.shape()) }},
-}
-
-// Kinds are the names of all kinds.
-func Kinds() []string {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.name)
+// options are what the spec's generator is asked for the group.
+func (s Spec) options(g Group) Options {
+	o := Options{
+		Shape:  Shape{Replica: g.First, Stages: g.Stages, FirstMicro: g.Shares[0].First},
+		Shares: g.Shares, Warmups: g.Warmups,
 	}
-	return names
+	for _, share := range g.Shares {
+		o.Micros += share.Micros
+	}
+	for _, p := range s.Params {
+		if n := o.number(p.Name); n != nil {
+			*n = p.Values[0]
+		} else {
+			*o.list(p.Name) = p.Values
+		}
+	}
+	return o
+}
+
+// Spec is the name of the kind with these options.
+func (k Kind) Spec(o Options) Spec {
+	s := Spec{Kind: k.Name}
+	for _, name := range k.Params {
+		if n := o.number(name); n != nil {
+			if *n != 0 {
+				s.Params = append(s.Params, Param{name, []int{*n}})
+			}
+		} else if list := *o.list(name); len(list) > 0 {
+			s.Params = append(s.Params, Param{name, list})
+		}
+	}
+	return s
 }
 
 // Replicas is how many replicas a group of this schedule has: they share its workers.
 func (s Spec) Replicas() int {
-	if k, ok := s.kind(); ok && k.replicas != nil {
-		return k.replicas(s)
-	}
-	return 1
+	k, _ := KindNamed(s.Kind)
+	return k.Replicas(s.options(Group{Shares: []Share{{}}}))
 }
 
 // Chunks is how many stages of each replica one worker holds.
 func (s Spec) Chunks() int {
-	if k, ok := s.kind(); ok && k.chunks != nil {
-		return k.chunks(s)
-	}
-	return 1
+	k, _ := KindNamed(s.Kind)
+	return k.StagesPerWorker(s.options(Group{Shares: []Share{{}}}))
 }
 
 // Build orders a group's forwards and backwards, without sends, reductions and steps. The
 // error wraps ErrBadSpec or ErrBadShape and says what does not fit.
 func (s Spec) Build(g Group) (Schedule, error) {
-	k, ok := s.kind()
-	if !ok {
-		return Schedule{}, fmt.Errorf("%w: %q, known are %s", ErrBadSpec, s.Kind, strings.Join(Kinds(), ", "))
+	k, err := s.named()
+	if err != nil {
+		return Schedule{}, err
 	}
 	if n := s.Replicas(); len(g.Shares) != n {
 		return Schedule{}, fmt.Errorf("%w: %s takes its replicas %d at a time, not %d", ErrBadShape, s, n, len(g.Shares))
 	}
-	out, err := k.build(s, g)
+	out, err := k.Make(s.options(g))
 	if err != nil {
 		return Schedule{}, fmt.Errorf("%s: %w", s, err)
 	}
 	return out, nil
 }
 
-func (s Spec) kind() (kind, bool) {
-	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == s.Kind })
-	if i < 0 {
-		return kind{}, false
+// named is the kind, unless there is none or its actions do not follow from a name.
+func (s Spec) named() (Kind, error) {
+	k, ok := KindNamed(s.Kind)
+	if !ok || k.NeedsCosts {
+		return Kind{}, fmt.Errorf("%w: %q, known are %s", ErrBadSpec, s.Kind, strings.Join(specKinds(), ", "))
 	}
-	return kinds[i], true
+	return k, nil
 }
 
-// Values are those of a parameter, nil where it is not given.
-func (s Spec) Values(name string) []int {
-	for _, p := range s.Params {
-		if p.Name == name {
-			return p.Values
+// specKinds are the names that a Spec may have.
+func specKinds() []string {
+	var names []string
+	for _, k := range Kinds() {
+		if !k.NeedsCosts {
+			names = append(names, k.Name)
 		}
 	}
-	return nil
-}
-
-// Int is the first value of a parameter, or what it is where it is not given.
-func (s Spec) Int(name string, otherwise int) int {
-	if v := s.Values(name); len(v) > 0 {
-		return v[0]
-	}
-	return otherwise
+	return names
 }
 
 // String is the text form.
@@ -164,9 +156,9 @@ func ParseSpec(text string) (Spec, error) {
 	}
 	name, rest, has := strings.Cut(text, ":")
 	s := Spec{Kind: name}
-	k, ok := s.kind()
-	if !ok {
-		return Spec{}, fmt.Errorf("%w: %q, known are %s", ErrBadSpec, name, strings.Join(Kinds(), ", "))
+	k, err := s.named()
+	if err != nil {
+		return Spec{}, err
 	}
 	if has {
 		for part := range strings.SplitSeq(rest, ",") {
@@ -178,32 +170,35 @@ func ParseSpec(text string) (Spec, error) {
 		}
 	}
 	if !k.ordered(s.Params) {
-		return Spec{}, fmt.Errorf("%w: %q, want each of the parameters %s at most once and in this order", ErrBadSpec, text, strings.Join(k.params, ", "))
+		return Spec{}, fmt.Errorf("%w: %q, want each of the parameters %s at most once and in this order", ErrBadSpec, text, strings.Join(k.Params, ", "))
 	}
 	return s, nil
 }
 
-func (k kind) parseParam(text string) (Param, error) {
+func (k Kind) parseParam(text string) (Param, error) {
 	name, list, _ := strings.Cut(text, "=")
-	if !slices.Contains(k.params, name) {
-		return Param{}, fmt.Errorf("%w: %s has no parameter %q, it takes [%s]", ErrBadSpec, k.name, name, strings.Join(k.params, " "))
+	if !slices.Contains(k.Params, name) {
+		return Param{}, fmt.Errorf("%w: %s has no parameter %q, it takes [%s]", ErrBadSpec, k.Name, name, strings.Join(k.Params, " "))
 	}
 	p := Param{Name: name}
 	for word := range strings.SplitSeq(list, "+") {
 		n, rest, ok := cutNumber(word)
-		if !ok || rest != "" || len(p.Values) == maxSpecValues {
-			return Param{}, fmt.Errorf("%w: %s of %s is %q, want numbers up to %d joined by +, at most %d of them", ErrBadSpec, name, k.name, list, MaxNumber, maxSpecValues)
+		if !ok || rest != "" || n == 0 || len(p.Values) == maxSpecValues {
+			return Param{}, fmt.Errorf("%w: %s of %s is %q, want numbers from 1 to %d joined by +, at most %d of them", ErrBadSpec, name, k.Name, list, MaxNumber, maxSpecValues)
 		}
 		p.Values = append(p.Values, n)
+	}
+	if len(p.Values) > 1 && (&Options{}).number(name) != nil {
+		return Param{}, fmt.Errorf("%w: %s of %s is %q, want one number", ErrBadSpec, name, k.Name, list)
 	}
 	return p, nil
 }
 
 // ordered tells whether the parameters come in the kind's order, none twice.
-func (k kind) ordered(params []Param) bool {
+func (k Kind) ordered(params []Param) bool {
 	next := 0
 	for _, p := range params {
-		i := slices.Index(k.params, p.Name)
+		i := slices.Index(k.Params, p.Name)
 		if i < next {
 			return false
 		}

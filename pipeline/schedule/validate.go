@@ -13,7 +13,9 @@ type Limits struct {
 //
 //  1. per (replica, stage) one forward and one backward (or input and weight gradient)
 //     of each micro-batch, in that order, on one worker; a recompute lies between;
-//     weight gradients accumulate in ascending micro-batch order;
+//     weight gradients accumulate in ascending micro-batch order, with segments in
+//     ascending order of sequences and descending order of each one's segments, whose
+//     forwards ascend;
 //  2. every send has exactly one receive of the same message, or none is written at all;
 //  3. a dry run over program order and data edges comes to the end;
 //  4. activations stay within the limits on every worker;
@@ -94,14 +96,42 @@ func (v *validator) accept(w, i int, a Action) string {
 		return ""
 	}
 	if accumulates(a.Op) {
-		if last, ok := v.accumulated[stage]; ok && last >= a.Micro {
+		turn := v.s.turn(a.Micro)
+		if last, ok := v.accumulated[stage]; ok && last >= turn {
 			return "adds to the gradient after a later micro-batch"
 		}
-		if v.accumulated[stage] = a.Micro; v.reduced[stage] {
+		if v.accumulated[stage] = turn; v.reduced[stage] {
 			return "comes after the reduction of its stage"
 		}
 	}
+	if why := v.segment(a); why != "" {
+		return why
+	}
 	return v.order(w, a, v.seen[v.l.at(a)])
+}
+
+// turn numbers micro-batches in the order in which their gradients add up.
+func (s Schedule) turn(m Micro) Micro {
+	if n := Micro(s.Segments); n > 1 {
+		return m/n*n + n - 1 - m%n
+	}
+	return m
+}
+
+// segment checks an action against those of its sequence's other segments.
+func (v *validator) segment(a Action) string {
+	n := Micro(v.s.Segments)
+	if n < 2 {
+		return ""
+	}
+	other := v.l.at(a)
+	switch {
+	case a.Op == Forward && a.Micro%n > 0 && !v.seen[other-1].has(Forward):
+		return "comes before the segment ahead of it"
+	case (a.Op == Backward || a.Op == BackwardInput) && a.Micro%n < n-1 && !v.seen[other+1].has(Backward) && !v.seen[other+1].has(BackwardInput):
+		return "comes before the segment behind it"
+	}
+	return ""
 }
 
 // order checks an action about a micro-batch against what came before it.
