@@ -63,10 +63,15 @@ func WithReduceAndStep(s Schedule) Schedule {
 				last[a.reduction()] = i
 			}
 		}
+		for _, a := range actions {
+			if a.Op == Reduce {
+				delete(last, a)
+			}
+		}
 		list := make([]Action, 0, len(actions)+len(last)+1)
 		for i, a := range actions {
 			list = append(list, a)
-			if a.Op != Step && a.Op != Reduce && last[a.reduction()] == i {
+			if end, ok := last[a.reduction()]; ok && end == i {
 				list = append(list, a.reduction())
 			}
 		}
