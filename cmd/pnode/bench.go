@@ -16,7 +16,7 @@ func (e environment) benchCommand() *cobra.Command {
 		Short: "Measure this machine's kernels and training steps",
 		Long: `Measure this machine next to what people would use otherwise, on the same cores in the
 same run. Rounds of both sides take turns; figures are medians. Leave the machine alone
-meanwhile. PNODE_CPU=avx2|avx512|generic chooses this program's instruction set.`,
+meanwhile. PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS
   pnode bench step                     training steps against PyTorch
   pnode bench kernels --json | jq .summary`,

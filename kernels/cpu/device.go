@@ -14,7 +14,7 @@ import (
 )
 
 // VariantEnv is the environment variable that forces an instruction set, for tests and
-// diagnosis: `generic`, `avx2` or `avx512`.
+// diagnosis: `generic`, on amd64 `avx2` or `avx512`, on arm64 `neon`.
 const VariantEnv = "PNODE_CPU"
 
 // Options of a device; the zero value takes the whole machine.
@@ -67,7 +67,7 @@ func (d *Device) Model() string {
 	return runtime.GOARCH
 }
 
-// Variant is the instruction set in use: `generic`, `avx2` or `avx512`.
+// Variant is the instruction set in use, a value of VariantEnv.
 func (d *Device) Variant() string { return d.v.name }
 
 // Threads is the number of workers.

@@ -1,18 +1,20 @@
 // Package cpu is the backend that runs everywhere: kernels in Go, and in assembly where
-// the processor has AVX2 or AVX-512.
+// the processor has AVX2, AVX-512 or NEON.
 //
 // Nouns:
 //
 //   - Device: memory and a pool of workers; queues execute a call at once in Do.
-//   - variant: the inner loops of one instruction set (generic, avx2, avx512).
+//   - variant: the inner loops of one instruction set (generic; avx2 and avx512 on amd64,
+//     neon on arm64). It is used when it passes verify.go's check at the start.
 //   - pool, worker: one goroutine per core, alive as long as the device.
 //   - product, operand: a matrix product and its packed sides; tile: one call of the matrix
 //     micro-kernel.
 //
 // Reading the source: device.go, pool.go, matmul.go with pack.go and rowtask.go,
 // attention.go and the files named after it, then one file per operation. asm/ is the
-// generator of the assembly: the loops of the matrix product in loops_amd64.s, all others
-// in math_amd64.s.
+// generator of the assembly for amd64: the loops of the matrix product in loops_amd64.s, all
+// others in math_amd64.s. asm/neon/ is that for arm64, in neon_arm64.s. .ci/run tries the
+// latter on an emulated processor, so its speed is not known.
 //
 // Bits: every sum has an order that depends on the shape of the call only. However work is
 // cut into tasks, a task is computed by one worker and tasks never add to the same element

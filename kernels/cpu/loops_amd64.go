@@ -1,7 +1,5 @@
 package cpu
 
-//go:generate go run ./asm -group loops -out loops_amd64.s
-
 // The functions of loops_amd64.s.
 
 // multiply6x16 is the micro-kernel of avx2.

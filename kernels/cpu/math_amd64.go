@@ -1,7 +1,5 @@
 package cpu
 
-//go:generate go run ./asm -group math -out math_amd64.s
-
 // The functions of math_amd64.s. Where a function takes slices, all have the length of
 // the first one. variant says what they compute.
 

@@ -1,27 +1,18 @@
 package cpu
 
-import (
-	"sync"
+import "github.com/klauspost/cpuid/v2"
 
-	"github.com/klauspost/cpuid/v2"
-)
-
-// usableVariants lists the variants of this processor, the best one last. One whose
-// micro-kernel computes wrong is left out.
-var usableVariants = sync.OnceValue(func() []*variant {
-	list := []*variant{generic()}
+// processorVariants are the variants beside generic that this processor can run, the best
+// one last.
+func processorVariants() (list []*variant) {
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
-		if v := avx2(); v.verify() {
-			list = append(list, v)
-		}
+		list = append(list, avx2())
 	}
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F) {
-		if v := avx512(); v.verify() {
-			list = append(list, v)
-		}
+		list = append(list, avx512())
 	}
 	return list
-})
+}
 
 // avx2 runs everything eight floats at a time.
 func avx2() *variant {
@@ -33,7 +24,7 @@ func avx2() *variant {
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, times: timesAVX2,
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
-		narrow: narrowInEights, narrowRandomly: narrowRandomlyInEights, widen: widenInEights,
+		narrow: narrowBy(narrowAVX2), narrowRandomly: narrowRandomlyBy(narrowRandomlyAVX2), widen: widenBy(widenAVX2),
 		philox: philoxInEights, drop: dropAVX2,
 		gelu: geluAVX2, geluGrad: geluGradAVX2, adamW: adamWAVX2,
 		sum: sumAVX2, sumSquares: sumSquaresAVX2, deviation: deviationAVX2,
@@ -68,23 +59,6 @@ func transposeTo(unit int, rest func(dst, src *float32, dstRow, srcRow, k int)) 
 		}
 		for j := 0; j < eights; j += 8 {
 			transpose8(&dst[j], &src[j*stride], unit, stride, k)
-		}
-	}
-}
-
-// copyRows is assembly that packs a fixed number of panels.
-type copyRows func(dst, src *float32, step, stride, k int)
-
-// copyTo makes a variant's copyA or copyB from the assembly for its unit.
-func copyTo(unit int, one, four copyRows) func(dst, src []float32, stride, k, panels int) {
-	return func(dst, src []float32, stride, k, panels int) {
-		_, _ = dst[panels*k*unit-1], src[(k-1)*stride+panels*unit-1]
-		i := 0
-		for ; i+groupPanels <= panels; i += groupPanels {
-			four(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
-		}
-		for ; i < panels; i++ {
-			one(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package cpu
 
-// usableVariants lists the variants of this processor, the best one last.
-func usableVariants() []*variant { return []*variant{generic()} }
+// processorVariants are the variants beside generic that this processor can run.
+func processorVariants() []*variant { return nil }

@@ -1,20 +1,37 @@
 package cpu
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
-// verify runs the micro-kernel against float64 arithmetic, with row and column strides
-// and with and without accumulation, and checks that it writes its tile and no more.
-func (v *variant) verify() bool {
+// verify runs everything that a variant has and says what computes wrong: the
+// micro-kernel and the packing against their definition, the loops against plain Go.
+// It takes about a millisecond, so that no processor trains on kernels that were never
+// tried on its like.
+func (v *variant) verify() error {
 	for _, k := range []int{1, 3, 4, 6, 37} {
 		for accumulate := range 2 {
 			if !v.verifyTile(k, accumulate) {
-				return false
+				return fmt.Errorf("the micro-kernel is wrong for K %d, accumulate %d", k, accumulate)
 			}
 		}
 	}
-	return true
+	for _, k := range []int{1, 8, 11} {
+		if err := v.verifyPacking(k); err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{3, 8, 47} {
+		if err := v.verifyLoops(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
+// verifyTile uses row and column strides, and checks that the micro-kernel writes its
+// tile and no more.
 func (v *variant) verifyTile(k, accumulate int) bool {
 	const count = 2
 	rows := count * v.mr
@@ -44,6 +61,50 @@ func (v *variant) verifyTile(k, accumulate int) bool {
 		}
 	}
 	return true
+}
+
+// verifyPacking packs more panels than a group has, and transposes one.
+func (v *variant) verifyPacking(k int) error {
+	const panels = groupPanels + 1
+	for _, side := range []struct {
+		name      string
+		unit      int
+		copy      func(dst, src []float32, stride, k, panels int)
+		transpose func(dst, src []float32, stride, k int)
+	}{{"A", v.mr, v.copyA, v.transposeA}, {"B", v.nr, v.copyB, v.transposeB}} {
+		wide, deep := panels*side.unit+3, k+3
+		src := ramp(wide*k+deep*side.unit, 7)
+		copied, transposed := ramp(panels*side.unit*k+guard, 5), ramp(side.unit*k+guard, 5)
+		wantCopied, wantTransposed := ramp(len(copied), 5), ramp(len(transposed), 5)
+		for p := range k {
+			for j := range panels * side.unit {
+				wantCopied[(j/side.unit*k+p)*side.unit+j%side.unit] = src[p*wide+j]
+			}
+			for j := range side.unit {
+				wantTransposed[p*side.unit+j] = src[j*deep+p]
+			}
+		}
+		side.copy(copied[:len(copied)-guard], src, wide, k, panels)
+		side.transpose(transposed[:len(transposed)-guard], src, deep, k)
+		if i := differs(copied, wantCopied, 0); i >= 0 {
+			return fmt.Errorf("copy%s is wrong for K %d at %d", side.name, k, i)
+		}
+		if i := differs(transposed, wantTransposed, 0); i >= 0 {
+			return fmt.Errorf("transpose%s is wrong for K %d at %d", side.name, k, i)
+		}
+	}
+	return nil
+}
+
+// differs is the first place where a and b differ by more than the tolerance, relative
+// beyond 1, or -1.
+func differs(a, b []float32, tolerance float64) int {
+	for i, want := range b {
+		if !(math.Abs(float64(a[i])-float64(want)) <= tolerance*max(1, math.Abs(float64(want)))) {
+			return i
+		}
+	}
+	return -1
 }
 
 // ramp is n numbers between -0.5 and 0.5 that differ from their neighbours.

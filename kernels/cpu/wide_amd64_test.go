@@ -17,8 +17,8 @@ func TestConformWide(t *testing.T) {
 	}
 	v := avx512()
 	v.multiply = func(t *tile) { multiplyAny(t, v.mr, v.nr) }
-	if !v.verify() {
-		t.Fatal("the micro-kernel in Go is wrong")
+	if err := v.verify(); err != nil {
+		t.Fatal(err)
 	}
 	dev := newDevice(t, Options{Threads: 2})
 	dev.v = v

@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pnode/kernels/cpu/asm/formula"
 )
 
 func nonlinear() {
@@ -33,9 +35,10 @@ func exp2(x reg.VecVirtual) {
 	VROUNDPS(Imm(8), x, n) // to nearest
 	VSUBPS(n, x, x)
 	VMULPS(x, x, square)
-	sum := line(0.0013276472454890609, 0.009675540961325169, x)
-	VFMADD213PS(line(0.05550713092088699, 0.24022120237350464, x), square, sum)
-	VFMADD213PS(line(0.6931469440460205, 1, x), square, sum)
+	p := formula.Exp2
+	sum := line(p[0], p[1], x)
+	VFMADD213PS(line(p[2], p[3], x), square, sum)
+	VFMADD213PS(line(p[4], p[5], x), square, sum)
 	VCVTPS2DQ(n, n)
 	VPSLLD(Imm(23), n, n)
 	VPADDD(n, sum, x) // multiplies by 2^n
@@ -85,20 +88,13 @@ func logistic(x reg.VecVirtual) (one reg.VecVirtual) {
 	return one
 }
 
-// Constants of GELU as in package cpu.
-const (
-	geluTwoRootPi = 1.5957691216057308
-	geluCube      = 0.044715
-	geluLimit     = 10
-)
-
 // gate gives sigmoid(2u) of the limited x and x^2.
 func gate(x reg.VecVirtual) (s, square, one reg.VecVirtual) {
-	clamp(x, -geluLimit, geluLimit)
+	clamp(x, -formula.GELULimit, formula.GELULimit)
 	s, square = YMM(), YMM()
 	VMULPS(x, x, square)
-	VMOVUPS(constant(-geluTwoRootPi*geluCube*math.Log2E), s)
-	VFMADD213PS(constant(-geluTwoRootPi*math.Log2E), square, s)
+	VMOVUPS(constant(-formula.GELUTwoRootPi*formula.GELUCube*math.Log2E), s)
+	VFMADD213PS(constant(-formula.GELUTwoRootPi*math.Log2E), square, s)
 	VMULPS(x, s, s)
 	return s, square, logistic(s)
 }
@@ -122,8 +118,8 @@ func gelu() {
 		v := l.load(x)
 		s, square, rest := gate(v)
 		slope := YMM()
-		VMOVUPS(constant(3*geluTwoRootPi*geluCube), slope)
-		VFMADD213PS(constant(geluTwoRootPi), square, slope)
+		VMOVUPS(constant(3*formula.GELUTwoRootPi*formula.GELUCube), slope)
+		VFMADD213PS(constant(formula.GELUTwoRootPi), square, slope)
 		VSUBPS(s, rest, rest)
 		VMULPS(slope, rest, rest)
 		VMULPS(s, v, v)

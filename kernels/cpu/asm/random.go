@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pnode/kernels/cpu/asm/formula"
 )
 
 // integers is the word x eight times in read-only memory.
@@ -31,8 +33,6 @@ func laneNumbers() Mem {
 	return m
 }
 
-const philoxRounds = 10
-
 // philox runs eight blocks at a time, one in each lane.
 func philox() {
 	begin("philoxAVX2", "func(words []uint32, keys *[20]uint32, c0, c1, c2, c3 uint32)",
@@ -46,9 +46,9 @@ func philox() {
 	JL(LabelRef("done"))
 	c := [4]reg.VecVirtual{YMM(), spread("c1"), spread("c2"), spread("c3")}
 	VMOVDQA(first, c[0])
-	for round := range philoxRounds {
-		highA, lowA := products(c[0], 0xD2511F53)
-		highB, lowB := products(c[2], 0xCD9E8D57)
+	for round := range formula.PhiloxRounds {
+		highA, lowA := products(c[0], formula.PhiloxA)
+		highB, lowB := products(c[2], formula.PhiloxB)
 		addKey(highB, c[1], Mem{Base: keys, Disp: 8 * round})
 		addKey(highA, c[3], Mem{Base: keys, Disp: 8*round + 4})
 		c = [4]reg.VecVirtual{highB, lowB, highA, lowA}

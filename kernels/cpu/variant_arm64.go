@@ -1,0 +1,47 @@
+package cpu
+
+import "pnode/kernels"
+
+// processorVariants are the variants beside generic that this processor can run, the best
+// one last. Every arm64 processor that Go runs on has NEON with multiply-adds.
+func processorVariants() []*variant { return []*variant{neon()} }
+
+// neon runs everything four floats at a time.
+func neon() *variant {
+	return &variant{
+		name: "neon", mr: 8, nr: 12,
+		multiply: multiply8x12, transposeA: transposeInFours(8), transposeB: transposeInFours(12),
+		copyA: copyTo(8, copyRows1x8, copyRows4x8), copyB: copyTo(12, copyRows1x12, copyRows4x12),
+		peak: peakNEON, peakLanes: 8,
+		max: maxNEON, dot: dotNEON, add: addNEON, scale: scaleNEON,
+		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, axpy: axpyNEON, times: timesNEON,
+		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,
+		narrow: narrowBy(narrowNEON), narrowRandomly: narrowRandomlyBy(narrowRandomlyNEON), widen: widenBy(widenNEON),
+		philox: philoxInEights, drop: dropNEON,
+		gelu: geluNEON, geluGrad: geluGradNEON, adamW: adamWNEON,
+		sum: sumNEON, sumSquares: sumSquaresNEON, deviation: deviationNEON,
+		norm: normNEON, normSums: normSumsNEON, normGrad: normGradNEON, normWeightGrad: normWeightGradNEON,
+	}
+}
+
+// transposeInFours makes a variant's transposeA or transposeB from transpose4, for a unit
+// that is a multiple of 4.
+func transposeInFours(unit int) func(dst, src []float32, stride, k int) {
+	return func(dst, src []float32, stride, k int) {
+		_, _ = dst[k*unit-1], src[(unit-1)*stride+k-1]
+		for j := 0; j < unit; j += 4 {
+			transpose4(&dst[j], &src[j*stride], unit, stride, k)
+		}
+	}
+}
+
+// philoxInEights computes eight blocks at a time where their counters have the high word
+// in common.
+func philoxInEights(words []uint32, r kernels.Random, block uint64) {
+	if philoxCarries(words, block) {
+		philoxGeneric(words, r, block)
+		return
+	}
+	keys := philoxKeys(r)
+	philoxNEON(words, &keys, uint32(block), uint32(block>>32), uint32(r.Stream), uint32(r.Stream>>32))
+}

@@ -1,0 +1,75 @@
+package cpu
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// TestVariantsVerify names what the start-up check would drop on this machine.
+func TestVariantsVerify(t *testing.T) {
+	for _, v := range append(processorVariants(), generic()) {
+		if err := v.verify(); err != nil {
+			t.Errorf("%s: %v", v.name, err)
+		}
+	}
+}
+
+// TestVerifyFindsWrongLoops runs the start-up check on loops that leave out the last
+// element, or write one too many.
+func TestVerifyFindsWrongLoops(t *testing.T) {
+	broken := map[string]func(v *variant){
+		"sum": func(v *variant) { v.sum = func(x []float32) float32 { return sumGeneric(x[:len(x)-1]) } },
+		"axpy": func(v *variant) {
+			v.axpy = func(y, x []float32, s float32) { axpyGeneric(y[:len(y)-1], x, s) }
+		},
+		"times": func(v *variant) {
+			v.times = func(y, x []float32, s float32) {
+				timesGeneric(y, x, s)
+				y[:len(y)+1][len(y)]++
+			}
+		},
+		"narrow": func(v *variant) {
+			v.narrow = func(out []uint16, x []float32) {
+				narrowGeneric(out, x)
+				out[0] ^= 1
+			}
+		},
+		"copyB": func(v *variant) {
+			v.copyB = func(dst, src []float32, stride, k, panels int) { copyGeneric(dst, src, stride, k, panels-1) }
+		},
+		"transposeA": func(v *variant) {
+			v.transposeA = func(dst, src []float32, stride, k int) { transposeGeneric(dst, src, stride, k-1) }
+		},
+	}
+	for name, spoil := range broken {
+		v := generic()
+		spoil(v)
+		if err := v.verify(); err == nil || !strings.HasPrefix(err.Error(), name+" is wrong") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+// TestVerifyCallsEverything takes away one function of a variant after the other.
+func TestVerifyCallsEverything(t *testing.T) {
+	fields := reflect.TypeFor[variant]()
+	for i := range fields.NumField() {
+		field := fields.Field(i)
+		if field.Type.Kind() != reflect.Func || field.Name == "peak" {
+			continue
+		}
+		v := generic()
+		reflect.NewAt(field.Type, unsafe.Add(unsafe.Pointer(v), field.Offset)).Elem().SetZero()
+		if !panics(func() { _ = v.verify() }) {
+			t.Errorf("verify does not call %s", field.Name)
+		}
+	}
+}
+
+func panics(do func()) (caught bool) {
+	defer func() { caught = recover() != nil }()
+	do()
+	return false
+}
