@@ -36,11 +36,8 @@ func programs(p planner.Plan) (schedule.Schedule, error) {
 	if err != nil {
 		return schedule.Schedule{}, err
 	}
-	s = schedule.WithCommunication(s)
-	if err := schedule.Validate(s, schedule.Limits{}); err != nil {
-		return schedule.Schedule{}, err
-	}
-	return schedule.WithReduceAndStep(s), nil
+	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
+	return s, schedule.Validate(s, schedule.Limits{})
 }
 
 // groupSchedule orders the replicas from first on that one group of the schedule has.
@@ -56,7 +53,11 @@ func groupSchedule(p planner.Plan, spec schedule.Spec, first int) (schedule.Sche
 		}
 		g.Shares = append(g.Shares, schedule.Share{First: pipe.FirstMicro, Micros: pipe.Micros})
 	}
-	return spec.Build(g)
+	part, err := spec.Build(g)
+	if err == nil && part.Segments > 1 {
+		err = fmt.Errorf("%s: this runner trains whole sequences; take another schedule", spec)
+	}
+	return part, err
 }
 
 // seat puts the workers of a schedule onto the plan's seats. Where several come to one seat

@@ -37,6 +37,16 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	}
 }
 
+// TestMemoryUnderEverySchedule also has input and weight gradients apart.
+func TestMemoryUnderEverySchedule(t *testing.T) {
+	run := deep()
+	for _, text := range deepSchedules {
+		for _, workers := range []int{2, 4} {
+			checkMemory(t, text, run, scheduled(t, run, text, workers))
+		}
+	}
+}
+
 func checkMemory(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) {
 	t.Helper()
 	for _, seat := range plan.Seats() {

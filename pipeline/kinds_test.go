@@ -1,0 +1,112 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// scheduled is a plan of one lane of workers under a schedule.
+func scheduled(t *testing.T, run planner.RunSpec, text string, workers int) planner.Plan {
+	t.Helper()
+	spec, err := schedule.ParseSpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane := planner.Lane{Micros: run.Train.Micros}
+	layers := run.Model.Layers()
+	for w := range workers {
+		lane.Seats = append(lane.Seats, planner.Seat{Peer: planner.PeerID(fmt.Sprintf("peer-%d", w)), Device: "cpu"})
+		lane.Layers = append(lane.Layers, layers*(w+1)/workers-layers*w/workers)
+	}
+	if text == "1f1b" || text == "gpipe" {
+		lane.Warmups = schedule.DepthWarmups(workers, 1)
+	}
+	p := planner.Plan{Run: run.Run, Generation: 1, Schedule: text}
+	if p.Replicas, err = lane.Pipelines(spec, 0); err != nil {
+		t.Fatalf("%s on %d workers: %v", text, workers, err)
+	}
+	return p
+}
+
+// deep is a run with a layer for each of two chunks on four workers, and micro-batches for
+// two directions of them.
+func deep() planner.RunSpec {
+	run := testRun()
+	run.Model.Blocks, run.Model.Context, run.Model.Channels = 6, 8, 16
+	run.Train.Micros, run.Train.MicroBatch, run.Train.Steps, run.Train.HeldOutEvery = 8, 1, 4, 2
+	return run
+}
+
+// deepSchedules are those that run on 2 and on 4 workers with the micro-batches of deep,
+// and what they have besides.
+var deepSchedules = []string{
+	"gpipe", "1f1b", "depth:d=3", "kfkb:k=3",
+	"interleaved:v=2,k=4", "interleaved:v=2,f=5+3,b=4+4", "depth-first:v=2", "breadth-first:v=2",
+	"chimera", "chimera-doubling", "chimera-halving",
+	"zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "2bp", "2bp:k=2", "hanayo", "hanayo:v=2",
+}
+
+// TestEveryScheduleGivesTheSameBits compares losses, and states after the last step, with
+// those of undivided replicas, as many as the schedule has.
+func TestEveryScheduleGivesTheSameBits(t *testing.T) {
+	run := deep()
+	undivided := map[int]result{}
+	states := map[int]*memoryKeeper{}
+	for _, replicas := range []int{1, 2} {
+		bounds := [][]int{{0}, {0}}[:replicas]
+		states[replicas] = &memoryKeeper{}
+		undivided[replicas] = train(t, run, cut(run, "1f1b", bounds...), states[replicas])
+	}
+	for _, text := range deepSchedules {
+		for _, workers := range []int{2, 4} {
+			name := fmt.Sprintf("%s on %d", text, workers)
+			t.Run(name, func(t *testing.T) {
+				plan, keeper := scheduled(t, run, text, workers), &memoryKeeper{}
+				n := len(plan.Replicas)
+				equal(t, name, train(t, run, plan, keeper), undivided[n])
+				equalStates(t, name, keeper, states[n])
+			})
+		}
+	}
+}
+
+// TestDeepSchedulesAreAllKinds wants the table above to miss none that a plan may have.
+func TestDeepSchedulesAreAllKinds(t *testing.T) {
+	in := map[string]bool{"elastic": true, "seq1f1b": true} // one is a way to warm-ups, the other refused
+	for _, text := range deepSchedules {
+		spec, err := schedule.ParseSpec(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in[spec.Kind] = true
+	}
+	for _, k := range schedule.Kinds() {
+		if !in[k.Name] {
+			t.Errorf("%s is trained by no test", k.Name)
+		}
+	}
+}
+
+// TestSchedulesThatDoNotFitAreRefused with the reason.
+func TestSchedulesThatDoNotFitAreRefused(t *testing.T) {
+	run := deep()
+	for name, change := range map[string]func(*planner.Plan){
+		"segments":          func(p *planner.Plan) { p.Schedule = "seq1f1b" },
+		"unknown parameter": func(p *planner.Plan) { p.Schedule = "zb-h1:k=2" },
+		"chunks apart":      func(p *planner.Plan) { p.Schedule = "interleaved:v=2" },
+		"a replica short":   func(p *planner.Plan) { p.Schedule = "chimera" },
+		"groups":            func(p *planner.Plan) { p.Schedule = "interleaved:v=4,f=1+1,b=8" },
+	} {
+		plan := scheduled(t, run, "zb-h1", 4)
+		change(&plan)
+		if _, err := Programs(plan); !errors.Is(err, ErrBadConfig) {
+			t.Errorf("%s: %v", name, err)
+		} else {
+			t.Log(err)
+		}
+	}
+}

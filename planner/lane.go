@@ -1,0 +1,121 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+// Lane is a row of seats that runs one group of a schedule's replicas: one replica, or the
+// two directions of a bidirectional pipeline. A seat holds one stage of each, or several
+// where the schedule interleaves chunks.
+type Lane struct {
+	Seats []Seat
+	// Layers is by seat how many layers of each replica it holds.
+	Layers []int
+	First  Micro
+	Micros int
+	// Warmups are those of 1f1b and gpipe.
+	Warmups []int
+}
+
+// Pipelines are the lane's replicas under a schedule, the first of them with the given
+// number. The error says which number of stages, layers or micro-batches does not fit, and
+// wraps schedule.ErrBadShape or schedule.ErrBadSpec.
+func (l Lane) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, error) {
+	g := l.group(spec, first)
+	s, err := spec.Build(g)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Workers) != len(l.Seats) {
+		return nil, fmt.Errorf("%w: %s needs %d devices for %d stages, there are %d", schedule.ErrBadShape, spec, len(s.Workers), g.Stages, len(l.Seats))
+	}
+	parts, err := l.parts(spec.Chunks())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", spec, err)
+	}
+	pipes := make([]Pipeline, len(g.Shares))
+	for i, share := range g.Shares {
+		holders := make([]int, g.Stages)
+		for st := range holders {
+			holders[st] = s.Holder(first+Replica(i), Stage(st))
+		}
+		pipes[i] = Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: l.Warmups, Stages: l.stages(holders, parts)}
+	}
+	return pipes, nil
+}
+
+// group is what the schedule is built for.
+func (l Lane) group(spec schedule.Spec, first Replica) schedule.Group {
+	n := spec.Replicas()
+	g := schedule.Group{First: first, Stages: len(l.Seats) * spec.Chunks(), Warmups: l.Warmups}
+	for i := range n {
+		from, to := l.Micros*i/n, l.Micros*(i+1)/n
+		g.Shares = append(g.Shares, schedule.Share{First: l.First + Micro(from), Micros: to - from})
+	}
+	return g
+}
+
+// parts are by seat the layers of each of its chunks, as even as can be.
+func (l Lane) parts(chunks int) ([][]int, error) {
+	parts := make([][]int, len(l.Seats))
+	for i, n := range l.Layers {
+		if n < chunks {
+			return nil, fmt.Errorf("%w: device %s of %s has %s for %d chunks, each needs at least one; take fewer devices (stages), fewer chunks or a deeper model",
+				schedule.ErrBadShape, l.Seats[i].Device, l.Seats[i].Peer, Count(n, "layer"), chunks)
+		}
+		for c := range chunks {
+			parts[i] = append(parts[i], n*(c+1)/chunks-n*c/chunks)
+		}
+	}
+	return parts, nil
+}
+
+// stages places the stages of one replica, given the worker of each. With one chunk a seat
+// the cut is that of the seats' order whichever way the pipeline goes.
+func (l Lane) stages(holders []int, parts [][]int) []Placement {
+	stages := make([]Placement, len(holders))
+	next, seen := 0, make([]int, len(l.Seats))
+	for st, w := range holders {
+		n := parts[w][seen[w]]
+		if len(holders) == len(l.Seats) {
+			n = parts[st][0]
+		}
+		seen[w]++
+		stages[st] = Placement{Peer: l.Seats[w].Peer, Device: l.Seats[w].Device, Layers: LayerRange{First: next, End: next + n}}
+		if next += n; st < len(holders)-1 {
+			stages[st].Codec = Codec
+		}
+	}
+	return stages
+}
+
+// Lanes are the rows of seats of a plan, as Pipelines made them.
+func (p Plan) Lanes() ([]Lane, error) {
+	spec, err := schedule.ParseSpec(p.Schedule)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadPlan, err)
+	}
+	n := spec.Replicas()
+	if len(p.Replicas)%n != 0 {
+		return nil, fmt.Errorf("%w: %s takes its replicas %d at a time, the plan has %d", ErrBadPlan, spec, n, len(p.Replicas))
+	}
+	var lanes []Lane
+	for group := range slices.Chunk(p.Replicas, n) {
+		l := Lane{First: group[0].FirstMicro, Warmups: group[0].Warmups}
+		for _, pipe := range group {
+			l.Micros += pipe.Micros
+		}
+		for _, pl := range group[0].Stages {
+			at := slices.Index(l.Seats, pl.Seat())
+			if at < 0 {
+				at, l.Seats, l.Layers = len(l.Seats), append(l.Seats, pl.Seat()), append(l.Layers, 0)
+			}
+			l.Layers[at] += pl.Layers.Len()
+		}
+		lanes = append(lanes, l)
+	}
+	return lanes, nil
+}
