@@ -111,6 +111,7 @@ func (w *Worker) decide(step planner.Step, reports []wire.Report) (wire.Commit, 
 	every := run.Train.CheckpointEvery
 	commit.Stop = w.cfg.Stop() && step < run.Train.Steps
 	commit.Save = commit.Stop || step == run.Train.Steps || (every > 0 && step%every == 0)
+	commit.Next = w.next(step)
 	if commit.GradScale == 0 {
 		w.cfg.Log.Warn("gradient is not finite, the update is skipped; a lower learning rate may help", "step", step, "norm", norm)
 	}

@@ -42,6 +42,15 @@ func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*hol
 	return h, err
 }
 
+// resize makes room for another program's micro-batches in flight. None may be under way.
+func (h *holding) resize(program []schedule.Action) error {
+	h.slots = newSlots(program, h.Holding)
+	if err := h.stack.Resize(h.slots.count(), splits(program, h.Holding)); err != nil {
+		return fmt.Errorf("pipeline: %w", err)
+	}
+	return nil
+}
+
 // stackConfig is the stack, without its device, that a worker's program needs for a stage.
 func stackConfig(run planner.RunSpec, layers planner.LayerRange, program []schedule.Action, at planner.Holding) model.StackConfig {
 	slots := newSlots(program, at)

@@ -45,7 +45,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config is everything a worker needs. All fields are required.
+// Config is everything a worker needs. All fields but Next are required.
 type Config struct {
 	Seat     planner.Seat
 	Run      planner.RunSpec
@@ -55,7 +55,10 @@ type Config struct {
 	Exchange collective.Exchange
 	Keeper   Keeper
 	// Stop tells the coordinator to make its next commit the last of this plan, with a save.
-	Stop     func() bool
+	Stop func() bool
+	// Next tells the coordinator, at the commit of a step, the course of the steps behind it;
+	// the present one, or one that cannot be carried out, changes nothing.
+	Next     func(step planner.Step) planner.Course
 	OnLoaded func()
 	OnStep   func(StepResult)
 	Log      *slog.Logger
@@ -70,6 +73,8 @@ type StepResult struct {
 	HeldOut *float64
 	// Norm is the global gradient norm before clipping.
 	Norm float64
+	// Course is the one on which the step went.
+	Course planner.Course
 	// Final marks the closing evaluation after the last update: HeldOut only.
 	Final bool
 	// Total is the step's wall time, Stages where it went.
@@ -211,12 +216,18 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	if err := w.apply(ctx, saves, step, commit); err != nil {
 		return false, err
 	}
-	result := StepResult{Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm, Total: time.Since(begin)}
+	result := StepResult{
+		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm,
+		Course: w.cfg.Plan.Course(), Total: time.Since(begin),
+	}
 	for _, h := range w.holdings {
 		result.Stages = append(result.Stages, h.times)
 	}
 	w.cfg.OnStep(result)
-	return commit.Stop, nil
+	if commit.Next != "" && !commit.Stop {
+		err = w.follow(commit.Next)
+	}
+	return commit.Stop, err
 }
 
 // gradients runs the program: afterwards every layer here has the gradient of the step,

@@ -180,12 +180,8 @@ func (p Plan) Validate(layers, micros int) error {
 			return fmt.Errorf("%w: replica %d has micro-batches %d+%d, want %d+(1 or more)", ErrBadPlan, r, pipe.FirstMicro, pipe.Micros, nextMicro)
 		}
 		nextMicro += Micro(pipe.Micros)
-		want := 0
-		if slices.Contains(warmUps, p.Schedule) {
-			want = len(pipe.Stages)
-		}
-		if len(pipe.Warmups) != want {
-			return fmt.Errorf("%w: replica %d has %d warm-ups for %d stages under %s, want %d", ErrBadPlan, r, len(pipe.Warmups), len(pipe.Stages), p.Schedule, want)
+		if err := p.checkWarmups(r); err != nil {
+			return err
 		}
 		next := 0
 		for s, pl := range pipe.Stages {
@@ -200,6 +196,18 @@ func (p Plan) Validate(layers, micros int) error {
 	}
 	if int(nextMicro) != micros {
 		return fmt.Errorf("%w: replicas share %d micro-batches of %d", ErrBadPlan, nextMicro, micros)
+	}
+	return nil
+}
+
+// checkWarmups wants one for each stage under the schedules that have them.
+func (p Plan) checkWarmups(replica int) error {
+	pipe, want := p.Replicas[replica], 0
+	if slices.Contains(warmUps, p.Schedule) {
+		want = len(pipe.Stages)
+	}
+	if len(pipe.Warmups) != want {
+		return fmt.Errorf("%w: replica %d has %d warm-ups for %d stages under %s, want %d", ErrBadPlan, replica, len(pipe.Warmups), len(pipe.Stages), p.Schedule, want)
 	}
 	return nil
 }

@@ -50,10 +50,14 @@ func newMemory() memory {
 	}
 }
 
-func (m *memory) arenas() []*arena {
-	return []*arena{
-		&m.params, &m.copies, &m.grads, &m.moments, &m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ids, &m.tables,
-	}
+func (m *memory) arenas() []*arena { return append(m.lasting(), m.passing()...) }
+
+// lasting is what training is about.
+func (m *memory) lasting() []*arena { return []*arena{&m.params, &m.copies, &m.grads, &m.moments} }
+
+// passing is what micro-batches pass through.
+func (m *memory) passing() []*arena {
+	return []*arena{&m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ids, &m.tables}
 }
 
 func (m *memory) sizes() Memory {
@@ -66,13 +70,33 @@ func (m *memory) sizes() Memory {
 
 // bind allocates all arenas or none.
 func (m *memory) bind(d kernels.Device) error {
-	for _, a := range m.arenas() {
+	err := bindAll(m.arenas(), d)
+	if err != nil {
+		m.free()
+	}
+	return err
+}
+
+func bindAll(arenas []*arena, d kernels.Device) error {
+	for _, a := range arenas {
 		if err := a.bind(d); err != nil {
-			m.free()
 			return err
 		}
 	}
 	return nil
+}
+
+// replace frees what micro-batches pass through and allocates it in the sizes of another
+// stack, whose lasting memory becomes that of m. After an error there is less; free takes it.
+func (m *memory) replace(other memory, d kernels.Device) error {
+	for i, a := range other.lasting() {
+		a.buf, a.used = m.lasting()[i].buf, 0
+	}
+	for _, a := range m.passing() {
+		a.free()
+	}
+	*m = other
+	return bindAll(m.passing(), d)
 }
 
 func (m *memory) free() {

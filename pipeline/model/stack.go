@@ -123,6 +123,26 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 	return s, nil
 }
 
+// Resize gives the stack other slots, split or not, in place of those that it has. Parameters,
+// gradients and moments stay as they are; no queue may have calls pending but those that read
+// parameters and moments. After an error the stack has lost its slots: Close it.
+func (s *Stack) Resize(slots int, split bool) error {
+	if slots == s.cfg.Slots && split == s.cfg.SplitBackward {
+		return nil
+	}
+	cfg := s.cfg
+	cfg.Slots, cfg.SplitBackward = slots, split
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	if err := s.mem.replace(measured(cfg).mem, cfg.Device); err != nil {
+		return fmt.Errorf("model: layers [%d,%d) with %d slots on %s: %w", cfg.First, cfg.End, cfg.Slots, cfg.Device.Name(), err)
+	}
+	s.cfg = cfg
+	s.build()
+	return errors.Join(s.supported(), s.writeConstants())
+}
+
 // measured is a stack bound to sizes only: it has no memory.
 func measured(cfg StackConfig) *Stack {
 	s := &Stack{cfg: cfg, mem: newMemory()}

@@ -8,8 +8,11 @@ import (
 	"pnode/planner"
 )
 
-// CommitBytes is the size of an encoded commit: step, four floats, flags.
-const CommitBytes = 5*8 + 1
+// commitBytes is the size of an encoded commit without a course: step, four floats, flags.
+const commitBytes = 5*8 + 1
+
+// MaxCommitBytes is the size of the largest commit.
+const MaxCommitBytes = commitBytes + planner.MaxCourseBytes
 
 const (
 	flagSave = 1 << iota
@@ -32,6 +35,9 @@ type Commit struct {
 	HeldOut *float64
 	// Save asks every worker to store its state after the update, Stop to end the run.
 	Save, Stop bool
+	// Next is the text of the planner.Course that all workers take from the next step on;
+	// empty leaves them on theirs.
+	Next string
 }
 
 // AppendCommit appends the encoded commit.
@@ -51,15 +57,15 @@ func AppendCommit(dst []byte, c Commit) []byte {
 	if c.Stop {
 		flags |= flagStop
 	}
-	return append(dst, flags)
+	return append(append(dst, flags), c.Next...)
 }
 
-// DecodeCommit reads exactly CommitBytes.
+// DecodeCommit reads a commit that fills b exactly, at most MaxCommitBytes.
 func DecodeCommit(b []byte) (Commit, error) {
-	if len(b) != CommitBytes {
-		return Commit{}, fmt.Errorf("%w: commit of %d bytes, want %d", ErrLength, len(b), CommitBytes)
+	if len(b) < commitBytes || len(b) > MaxCommitBytes {
+		return Commit{}, fmt.Errorf("%w: commit of %d bytes, want %d to %d", ErrLength, len(b), commitBytes, MaxCommitBytes)
 	}
-	flags := b[CommitBytes-1]
+	flags := b[commitBytes-1]
 	if flags >= flagsEnd {
 		return Commit{}, fmt.Errorf("%w: commit flags %#02x", ErrValue, flags)
 	}
@@ -67,7 +73,12 @@ func DecodeCommit(b []byte) (Commit, error) {
 	c := Commit{
 		Step: planner.Step(word(0)),
 		Loss: math.Float64frombits(word(1)), Norm: math.Float64frombits(word(2)), GradScale: math.Float64frombits(word(3)),
-		Save: flags&flagSave != 0, Stop: flags&flagStop != 0,
+		Save: flags&flagSave != 0, Stop: flags&flagStop != 0, Next: string(b[commitBytes:]),
+	}
+	if c.Next != "" {
+		if _, err := planner.ParseCourse(c.Next); err != nil {
+			return Commit{}, fmt.Errorf("%w: %w", ErrValue, err)
+		}
 	}
 	switch {
 	case flags&flagHeldOut != 0:

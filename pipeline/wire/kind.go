@@ -61,7 +61,7 @@ func (k Kind) maxPayload(maxTensorBytes int) int {
 	case KindReport:
 		return MaxReportBytes
 	case KindCommit:
-		return CommitBytes
+		return MaxCommitBytes
 	case Heartbeat:
 		return 0
 	case Padding:

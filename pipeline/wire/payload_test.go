@@ -73,13 +73,13 @@ func TestCommitRoundTrip(t *testing.T) {
 func TestCommitRefusals(t *testing.T) {
 	good := AppendCommit(nil, Commit{Step: 1})
 	flags, orphan := bytes.Clone(good), bytes.Clone(good)
-	flags[CommitBytes-1] = flagsEnd
+	flags[commitBytes-1] = flagsEnd
 	orphan[32] = 1
 	tests := map[string]struct {
 		b    []byte
 		want error
 	}{
-		"cut": {good[:CommitBytes-1], ErrLength}, "trailing": {append(bytes.Clone(good), 0), ErrLength},
+		"cut": {good[:commitBytes-1], ErrLength}, "no course": {append(bytes.Clone(good), 0), ErrValue}, "long": {append(bytes.Clone(good), make([]byte, planner.MaxCourseBytes+1)...), ErrLength},
 		"flags": {flags, ErrValue}, "held-out without flag": {orphan, ErrValue},
 	}
 	for name, tt := range tests {
@@ -160,6 +160,7 @@ func FuzzDecodeCommit(f *testing.F) {
 	heldOut := 1.5
 	f.Add(AppendCommit(nil, Commit{Step: 3, Loss: 5, HeldOut: &heldOut, Save: true, Stop: true}))
 	f.Add(AppendCommit(nil, Commit{}))
+	f.Add(AppendCommit(nil, Commit{Next: "1f1b 1,0 1,0"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := DecodeCommit(b); err == nil && !bytes.Equal(AppendCommit(nil, c), b) {
 			t.Fatalf("%x decodes to %+v, which encodes otherwise", b, c)

@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// next is the text of the course that the commit of a step names, empty for the present one.
+func (w *Worker) next(step planner.Step) string {
+	if w.cfg.Next == nil {
+		return ""
+	}
+	course := w.cfg.Next(step)
+	text := course.String()
+	if text == w.cfg.Plan.Course().String() {
+		return ""
+	}
+	if _, _, err := w.on(text); err != nil {
+		w.cfg.Log.Warn("the steps go on as they did: the plan cannot take the other course", "step", step, "course", text, "cause", err)
+		return ""
+	}
+	return text
+}
+
+// on is the plan with another course, and the program that this worker has there.
+func (w *Worker) on(text string) (planner.Plan, []schedule.Action, error) {
+	course, err := planner.ParseCourse(text)
+	if err != nil {
+		return planner.Plan{}, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	plan, err := w.cfg.Plan.On(course)
+	if err != nil {
+		return planner.Plan{}, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	list, err := Programs(plan)
+	if err != nil {
+		return planner.Plan{}, nil, err
+	}
+	return plan, list.Workers[slices.Index(plan.Seats(), w.cfg.Seat)], nil
+}
+
+// follow takes the course that a commit names, between two steps: all workers take it after
+// the same commit. What is held stays where it is, with as many slots as the new program needs.
+func (w *Worker) follow(text string) error {
+	plan, program, err := w.on(text)
+	if err != nil {
+		return err
+	}
+	for _, h := range w.holdings {
+		if err := h.resize(program); err != nil {
+			return err
+		}
+	}
+	w.cfg.Plan, w.program = plan, program
+	return nil
+}

@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/kernels/null"
+	"pnode/planner"
+)
+
+// courses makes the coordinator name the next course of a list after every step, and keeps
+// on which ones the steps went.
+type courses struct {
+	texts []string
+	mu    sync.Mutex // guards went
+	went  map[planner.Step]string
+}
+
+func (c *courses) next(t *testing.T) func(planner.Step) planner.Course {
+	return func(step planner.Step) planner.Course {
+		course, err := planner.ParseCourse(c.texts[int(step)%len(c.texts)])
+		if err != nil {
+			t.Error(err)
+		}
+		return course
+	}
+}
+
+// trainAlong carries a plan out while its course changes.
+func trainAlong(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, c *courses) result {
+	t.Helper()
+	out, net := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}, newMemoryNet()
+	c.went = map[planner.Step]string{}
+	onStep := func(r StepResult) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if r.HeldOut != nil {
+			agree(t, out.heldOut, r.Step, r.Final, *r.HeldOut)
+		}
+		if !r.Final {
+			agree(t, out.losses, r.Step, false, r.Loss)
+			c.went[r.Step] = r.Course.String()
+		}
+	}
+	var workers []*Worker
+	for _, seat := range plan.Seats() {
+		device, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		w, err := New(Config{
+			Seat: seat, Run: run, Plan: plan, Device: device, Data: patterned{run.Model.Context},
+			Exchange: memoryExchange{net, seat.Peer}, Keeper: keeper, Stop: func() bool { return false },
+			Next: c.next(t), OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		workers = append(workers, w)
+	}
+	runAll(t, workers)
+	return out
+}
+
+// TestAChangeOfCourseKeepsTheBits changes the schedule after every step, while checkpoints
+// are saved, and wants the losses and states of a run that never does.
+func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
+	run := deep()
+	run.Train.Steps, run.Train.CheckpointEvery = 9, 1
+	for _, c := range []struct {
+		name  string
+		plan  planner.Plan
+		texts []string
+	}{
+		{"one stage a worker", scheduled(t, run, "1f1b", 4), []string{
+			"zb-h1", "1f1b 7,6,1,0", "gpipe 3,2,1,0", "zb-h2", "kfkb:k=3", "2bp", "1f1b 3,2,1,0",
+		}},
+		{"two in turns", scheduled(t, run, "interleaved:v=2", 4), []string{
+			"breadth-first:v=2", "interleaved:v=2,f=5+3,b=4+4", "depth-first:v=2",
+		}},
+		{"two in a V", scheduled(t, run, "zb-v", 4), []string{"v-half", "v-min", "hanayo", "zb-v"}},
+		{"both ways", scheduled(t, run, "chimera", 4), []string{"chimera-doubling", "chimera"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			steady, changing := &memoryKeeper{}, &memoryKeeper{}
+			want := train(t, run, c.plan, steady)
+			along := &courses{texts: c.texts}
+			equal(t, c.name, trainAlong(t, run, c.plan, from{changing, 0}, along), want)
+			equalStates(t, c.name, changing, steady)
+			for step := planner.Step(2); step <= run.Train.Steps; step++ {
+				if text := c.texts[int(step-1)%len(c.texts)]; along.went[step] != text {
+					t.Errorf("step %d went on %q, want %q", step, along.went[step], text)
+				}
+			}
+		})
+	}
+}
+
+// TestACourseThatDoesNotFitIsNotTaken has the coordinator ask for schedules of other seats.
+func TestACourseThatDoesNotFitIsNotTaken(t *testing.T) {
+	run := deep()
+	plan := scheduled(t, run, "1f1b", 2)
+	want := train(t, run, plan, &memoryKeeper{})
+	c := &courses{texts: []string{"interleaved:v=2", "chimera", "1f1b 0,1", "seq1f1b"}}
+	equal(t, "steadfast", trainAlong(t, run, plan, from{&memoryKeeper{}, 0}, c), want)
+	for step, text := range c.went {
+		if text != plan.Course().String() {
+			t.Errorf("step %d went on %q", step, text)
+		}
+	}
+}
+
+// TestAChangeOfCourseTakesTheMemoryOfTheNewOne follows courses on a device that counts.
+func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
+	run := deep()
+	plan := scheduled(t, run, "1f1b", 4)
+	for _, seat := range plan.Seats() {
+		device := &counting{Device: null.New()}
+		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"zb-h2", "gpipe 0,0,0,0", "1f1b 3,2,1,0"} {
+			if err := w.follow(text); err != nil {
+				t.Fatal(err)
+			}
+			m, err := Memory(run, w.cfg.Plan, w.holdings[0].Holding)
+			if err != nil || device.bytes != m.Total()+4 {
+				t.Errorf("%s on %s: %d bytes are taken, want %d (%v)", text, seat.Peer, device.bytes, m.Total()+4, err)
+			}
+		}
+		w.Close()
+		if device.bytes != 0 {
+			t.Errorf("%d bytes are left", device.bytes)
+		}
+	}
+}
+
+// counting is a device that knows how many bytes are allocated now.
+type counting struct {
+	kernels.Device
+	bytes int64
+}
+
+type counted struct {
+	kernels.Buffer
+	device *counting
+}
+
+func (d *counting) Alloc(t kernels.DType, n int) (kernels.Buffer, error) {
+	b, err := d.Device.Alloc(t, n)
+	if err != nil {
+		return nil, err
+	}
+	d.bytes += int64(n * t.SizeBytes())
+	return counted{b, d}, nil
+}
+
+func (b counted) Free() {
+	b.device.bytes -= int64(b.Len() * b.DType().SizeBytes())
+	b.Buffer.Free()
+}
