@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner"
@@ -39,7 +38,7 @@ func (w *Worker) on(text string) (planner.Plan, []schedule.Action, error) {
 	if err != nil {
 		return planner.Plan{}, nil, err
 	}
-	return plan, list.Workers[slices.Index(plan.Seats(), w.cfg.Seat)], nil
+	return plan, list.Workers[w.number], nil
 }
 
 // follow takes the course that a commit names, between two steps: all workers take it after

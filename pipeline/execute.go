@@ -16,6 +16,7 @@ import (
 // action that needs it waits for its tag.
 func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) error {
 	if a.Op == schedule.Step {
+		w.settling = time.Now()
 		return w.reductions.Wait()
 	}
 	h := w.find(a.Replica, a.Stage)
@@ -25,11 +26,14 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	case schedule.Backward, schedule.BackwardInput:
 		return w.backward(ctx, h, step, a)
 	case schedule.BackwardWeight:
+		defer w.note(step, a, time.Now())
 		return w.backwardWeight(h, a.Micro)
 	case schedule.SendActivation:
+		defer w.note(step, a, time.Now())
 		return w.send(ctx, h, h.stack.Output(h.slots.of(a.Micro)), w.message(wire.Activation, h, +1, step, a.Micro))
 	case schedule.SendGradient:
 		defer h.slots.paid(a.Micro)
+		defer w.note(step, a, time.Now())
 		return w.send(ctx, h, h.stack.InputGrad(h.slots.of(a.Micro)), w.message(wire.Gradient, h, -1, step, a.Micro))
 	case schedule.Reduce:
 		return w.reduce(ctx, h, step)
@@ -63,6 +67,7 @@ func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, mic
 			return err
 		}
 	}
+	defer w.note(step, h.action(schedule.Forward, micro), time.Now())
 	return w.timed(&h.times.Forward, func() {
 		if h.last() {
 			h.stack.SetTargets(w.queue, slot, targets)
@@ -79,6 +84,7 @@ func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a 
 	if err := w.outputGrad(ctx, h, step, a.Micro); err != nil {
 		return err
 	}
+	defer w.note(step, a, time.Now())
 	err := w.timed(&h.times.Backward, func() {
 		if a.Op == schedule.BackwardInput {
 			h.stack.BackwardInput(w.queue, slot, w.lossScale())
@@ -197,9 +203,9 @@ func (w *Worker) send(ctx context.Context, h *holding, v kernels.View, tag wire.
 // receive waits for the message with the tag, which a neighbour sent to this stage, and
 // copies it to the device.
 func (w *Worker) receive(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
-	from := h.Stage - 1
+	from, op := h.Stage-1, schedule.ReceiveActivation
 	if tag.Kind == wire.Gradient {
-		from = h.Stage + 1
+		from, op = h.Stage+1, schedule.ReceiveGradient
 	}
 	begin := time.Now()
 	payload, err := w.cfg.Exchange.Receive(ctx, h.pipe.Stages[from].Peer, tag)
@@ -207,6 +213,7 @@ func (w *Worker) receive(ctx context.Context, h *holding, v kernels.View, tag wi
 		return err
 	}
 	h.times.Wait += time.Since(begin)
+	w.note(tag.Step, h.action(op, planner.Micro(tag.Index)), begin)
 	if want := v.Len * v.Buf.DType().SizeBytes(); len(payload) != want {
 		return fmt.Errorf("pipeline: %v from stage %d has %d bytes, want %d", tag, from, len(payload), want)
 	}

@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"pnode/kernels"
 	"pnode/pipeline/collective"
+	"pnode/pipeline/schedule"
 	"pnode/planner"
 )
 
@@ -17,6 +19,7 @@ func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step) erro
 		return nil
 	}
 	w.reductions.Go(func() error {
+		defer w.note(step, h.action(schedule.Reduce, 0), time.Now())
 		for _, l := range h.layers() {
 			if err := w.reduceReplicas(ctx, h, step, l); err != nil {
 				return err

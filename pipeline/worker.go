@@ -14,6 +14,7 @@ import (
 	"pnode/kernels"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/schedule"
+	"pnode/pipeline/trace"
 	"pnode/pipeline/wire"
 	"pnode/planner"
 )
@@ -45,7 +46,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config is everything a worker needs. All fields but Next are required.
+// Config is everything a worker needs. All fields but Next and Trace are required.
 type Config struct {
 	Seat     planner.Seat
 	Run      planner.RunSpec
@@ -61,6 +62,7 @@ type Config struct {
 	Next     func(step planner.Step) planner.Course
 	OnLoaded func()
 	OnStep   func(StepResult)
+	Trace    *trace.Recorder
 	Log      *slog.Logger
 }
 
@@ -98,8 +100,11 @@ type Worker struct {
 	opt      Optimizer
 	square   kernels.Buffer // [1] result of SumSquares
 	losses   map[planner.Micro]float64
-	// reductions are those of this step that are under way.
+	// reductions are those of this step that are under way; settling is when the program
+	// came to wait for them.
 	reductions *errgroup.Group
+	settling   time.Time
+	number     int // of the seat in the plan
 }
 
 // New checks the plan against the run and allocates everything the steps will need; after
@@ -117,15 +122,14 @@ func New(cfg Config) (*Worker, error) {
 }
 
 func (w *Worker) build() error {
-	seat := slices.Index(w.cfg.Plan.Seats(), w.cfg.Seat)
-	if seat < 0 {
+	if w.number = slices.Index(w.cfg.Plan.Seats(), w.cfg.Seat); w.number < 0 {
 		return fmt.Errorf("%w: the plan has nothing on device %s of %s", ErrBadConfig, w.cfg.Seat.Device, w.cfg.Seat.Peer)
 	}
 	list, err := Programs(w.cfg.Plan)
 	if err != nil {
 		return err
 	}
-	w.program = list.Workers[seat]
+	w.program = list.Workers[w.number]
 	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
 		h, err := newHolding(w.cfg, at, w.program)
 		w.holdings = append(w.holdings, h)
@@ -167,6 +171,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	if err := w.load(ctx); err != nil {
 		return err
 	}
+	w.cfg.Trace.Name(w.number, fmt.Sprintf("worker %d: %s of %s", w.number, w.cfg.Seat.Device, w.cfg.Seat.Peer.Short()))
 	w.cfg.OnLoaded()
 	for step := w.cfg.Plan.Start + 1; step <= w.cfg.Run.Train.Steps; step++ {
 		stop, err := w.step(ctx, saves, step)
@@ -216,6 +221,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	if err := w.apply(ctx, saves, step, commit); err != nil {
 		return false, err
 	}
+	w.note(step, schedule.Action{Op: schedule.Step}, w.settling)
 	result := StepResult{
 		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm,
 		Course: w.cfg.Plan.Course(), Total: time.Since(begin),

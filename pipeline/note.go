@@ -1,0 +1,25 @@
+package pipeline
+
+import (
+	"time"
+
+	"pnode/pipeline/schedule"
+	"pnode/pipeline/trace"
+	"pnode/planner"
+)
+
+// note writes down that an action of a step's program began then and ends now. Evaluations
+// are no part of the program.
+func (w *Worker) note(step planner.Step, a schedule.Action, begin time.Time) {
+	if w.cfg.Trace == nil || w.heldOut(a.Micro) {
+		return
+	}
+	w.cfg.Trace.Add(trace.Span{
+		Generation: w.cfg.Plan.Generation, Step: step, Worker: w.number, Action: a, Start: begin, End: time.Now(),
+	})
+}
+
+// action is one of the stage's.
+func (h *holding) action(op schedule.Op, micro planner.Micro) schedule.Action {
+	return schedule.Action{Op: op, Replica: h.Replica, Stage: h.Stage, Micro: micro}
+}

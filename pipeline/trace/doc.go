@@ -1,0 +1,22 @@
+// Package trace writes down when the workers of a node did what, and reads it back. Files
+// are in Chrome's trace event format (JSON array), which chrome://tracing and Perfetto show.
+//
+// Nouns:
+//
+//   - Recorder: a file that takes the spans of this node's workers. A nil Recorder takes
+//     none and costs nothing.
+//   - Span: one action of a worker's program, from when it began to when it ended.
+//   - Trace: what files hold, of all their nodes; its Steps are timelines to draw.
+//
+// A receive's span is the wait for the message, a send's the copy to the host until the
+// link has taken it. A forward or backward begins when its message is there. A reduction
+// runs beside the program and has a row of its own.
+//
+// Times are those of the node's clock at the recorder's start, and move on with its
+// monotonic clock. Merge brings nodes to one clock: no message can arrive before it was
+// sent, and the quickest message each way tells how far two clocks are apart, as in NTP,
+// but for half of what the two ways differ.
+//
+// Memory is bounded: spans go to the file as they come, at most MaxSpans. Reading is bounded
+// too. The package knows files and actions only; pipeline and node use it.
+package trace

@@ -1,0 +1,191 @@
+package trace
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// ErrBadTrace is wrapped by every error about a file that is no trace of this program.
+var ErrBadTrace = errors.New("trace: bad trace")
+
+// Bounds of what is read.
+const (
+	maxFileBytes = 1 << 30
+	maxWorkers   = schedule.MaxWorkers
+	maxName      = 200
+	maxMicros    = 1e16 // some 300 years since 1970
+)
+
+// Trace is what nodes wrote down.
+type Trace struct {
+	// Names are those of workers, as far as the files tell.
+	Names map[int]string
+	Spans []Timed
+}
+
+// Timed is a span in nanoseconds since 1970.
+type Timed struct {
+	Generation planner.Generation
+	Step       planner.Step
+	Worker     int
+	Action     schedule.Action
+	Start, End int64
+}
+
+// event is one of Chrome's.
+type event struct {
+	Name string  `json:"name"`
+	Ph   string  `json:"ph"`
+	Ts   float64 `json:"ts"`
+	Dur  float64 `json:"dur"`
+	Pid  int     `json:"pid"`
+	Args struct {
+		Generation planner.Generation `json:"generation"`
+		Step       planner.Step       `json:"step"`
+		Name       string             `json:"name"`
+	} `json:"args"`
+}
+
+// Read reads a file that a Recorder wrote, also one whose end is missing because its node
+// was killed. The error wraps ErrBadTrace.
+func Read(r io.Reader) (Trace, error) {
+	t := Trace{Names: map[int]string{}}
+	d := json.NewDecoder(io.LimitReader(r, maxFileBytes))
+	if token, err := d.Token(); err != nil || token != json.Delim('[') {
+		return Trace{}, fmt.Errorf("%w: want a JSON array of events, as --trace writes it", ErrBadTrace)
+	}
+	for d.More() {
+		var e event
+		err := d.Decode(&e)
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return t, nil // cut off
+		}
+		if err == nil {
+			err = t.take(e)
+		}
+		if err != nil {
+			return Trace{}, fmt.Errorf("%w: event %d: %w", ErrBadTrace, len(t.Spans)+1, err)
+		}
+	}
+	return t, nil
+}
+
+func (t *Trace) take(e event) error {
+	if e.Pid < 0 || e.Pid >= maxWorkers {
+		return fmt.Errorf("worker %d, want 0 to %d", e.Pid, maxWorkers-1)
+	}
+	switch {
+	case e.Ph == "M" && len(e.Args.Name) <= maxName:
+		t.Names[e.Pid] = e.Args.Name
+		return nil
+	case e.Ph == "":
+		return nil
+	case e.Ph != "X":
+		return fmt.Errorf("phase %.20q, want X or M", e.Ph)
+	case len(t.Spans) == MaxSpans:
+		return fmt.Errorf("more than %d spans", MaxSpans)
+	case !(e.Ts >= 0 && e.Ts < maxMicros && e.Dur >= 0 && e.Dur < maxMicros): // also refuses NaN
+		return fmt.Errorf("from %v for %v microseconds", e.Ts, e.Dur)
+	}
+	a, err := schedule.ParseAction(e.Name)
+	if err != nil {
+		return err
+	}
+	start := nanos(e.Ts)
+	t.Spans = append(t.Spans, Timed{
+		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Start: start, End: start + nanos(e.Dur),
+	})
+	return nil
+}
+
+func nanos(micros float64) int64 { return int64(math.Round(micros * 1000)) }
+
+// Key names a step of a generation: after a failure a step may come again.
+type Key struct {
+	Generation planner.Generation
+	Step       planner.Step
+}
+
+// Keys are the steps that the trace has spans of, in order.
+func (t Trace) Keys() []Key {
+	seen := map[Key]bool{}
+	var keys []Key
+	for _, s := range t.Spans {
+		if k := (Key{s.Generation, s.Step}); !seen[k] {
+			seen[k] = true
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Step, b.Step))
+	})
+	return keys
+}
+
+// Timeline is a step as a simulation would give it, from its first action on: by worker the
+// spans in the order of their starts, sends, waits for messages and reductions among them.
+// Workers without spans have none.
+func (t Trace) Timeline(k Key) schedule.Timeline {
+	var line schedule.Timeline
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, s := range t.Spans {
+		if (Key{s.Generation, s.Step}) == k {
+			first, last = min(first, s.Start), max(last, s.End)
+			for s.Worker >= len(line.Workers) {
+				line.Workers = append(line.Workers, nil)
+			}
+		}
+	}
+	for _, s := range t.Spans {
+		if (Key{s.Generation, s.Step}) == k {
+			line.Workers[s.Worker] = append(line.Workers[s.Worker], schedule.Span{
+				Action: s.Action, Start: schedule.Nanos(s.Start - first), End: schedule.Nanos(s.End - first),
+			})
+		}
+	}
+	line.PeakLive = make([]int, len(line.Workers))
+	for w, spans := range line.Workers {
+		slices.SortStableFunc(spans, func(a, b schedule.Span) int {
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
+		})
+		line.PeakLive[w] = peakLive(spans)
+	}
+	if last > 0 {
+		line.Makespan = schedule.Nanos(last - first)
+	}
+	return line
+}
+
+// peakLive is the most micro-batches between forward and weight gradient.
+func peakLive(spans []schedule.Span) int {
+	live, peak := 0, 0
+	for _, s := range spans {
+		switch s.Action.Op {
+		case schedule.Forward:
+			live++
+			peak = max(peak, live)
+		case schedule.Backward, schedule.BackwardWeight:
+			live--
+		}
+	}
+	return peak
+}
+
+// String names the workers of a trace and its steps, for people.
+func (t Trace) String() string {
+	var names []string
+	for _, w := range slices.Sorted(maps.Keys(t.Names)) {
+		names = append(names, t.Names[w])
+	}
+	return fmt.Sprintf("%d spans of %d steps on %s", len(t.Spans), len(t.Keys()), strings.Join(names, ", "))
+}

@@ -1,0 +1,115 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// MaxSpans is how many spans a file has at most; further ones are left out.
+const MaxSpans = 1 << 20
+
+// Span is one action of a worker.
+type Span struct {
+	Generation planner.Generation
+	Step       planner.Step
+	// Worker is the number of the worker's seat in the plan.
+	Worker     int
+	Action     schedule.Action
+	Start, End time.Time
+}
+
+// Recorder writes spans to a file. Its methods may be called at the same time, and on nil.
+type Recorder struct {
+	base time.Time
+
+	mu    sync.Mutex // guards what follows
+	file  *os.File
+	out   *bufio.Writer
+	line  []byte
+	spans int
+}
+
+// Create begins a file, in place of one that is there.
+func Create(path string) (*Recorder, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	r := &Recorder{base: time.Now(), file: file, out: bufio.NewWriterSize(file, 1<<16)}
+	_, _ = r.out.WriteString("[\n{}") // errors stick until Close
+	return r, nil
+}
+
+// Name says what a worker of a generation is called.
+func (r *Recorder) Name(worker int, name string) {
+	if r == nil {
+		return
+	}
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		panic("trace: a string does not marshal: " + err.Error())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":%s}}", worker, quoted)
+}
+
+// Add writes a span.
+func (r *Recorder) Add(s Span) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spans++; r.spans > MaxSpans {
+		return
+	}
+	row := 0
+	if s.Action.Op == schedule.Reduce { // beside the program
+		row = 1 + int(s.Action.Stage) + 1000*int(s.Action.Replica)
+	}
+	b := append(r.line[:0], ",\n{\"name\":\""...)
+	b = append(b, s.Action.String()...)
+	b = append(append(b, "\",\"cat\":\""...), s.Action.Op.String()...)
+	b = micros(append(b, "\",\"ph\":\"X\",\"ts\":"...), r.nanos(s.Start))
+	b = micros(append(b, ",\"dur\":"...), max(0, s.End.Sub(s.Start).Nanoseconds()))
+	b = strconv.AppendInt(append(b, ",\"pid\":"...), int64(s.Worker), 10)
+	b = strconv.AppendInt(append(b, ",\"tid\":"...), int64(row), 10)
+	b = strconv.AppendUint(append(b, ",\"args\":{\"generation\":"...), uint64(s.Generation), 10)
+	b = strconv.AppendUint(append(b, ",\"step\":"...), uint64(s.Step), 10)
+	r.line = append(b, "}}"...)
+	_, _ = r.out.Write(r.line)
+}
+
+// nanos is a time since 1970 that does not jump when the clock is set.
+func (r *Recorder) nanos(t time.Time) int64 { return r.base.UnixNano() + t.Sub(r.base).Nanoseconds() }
+
+// micros appends nanoseconds as microseconds.
+func micros(b []byte, nanos int64) []byte {
+	b = strconv.AppendInt(b, nanos/1000, 10)
+	rest := nanos % 1000
+	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
+}
+
+// Close ends the file. The error is the first of all writes.
+func (r *Recorder) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = r.out.WriteString("\n]\n")
+	if err := errors.Join(r.out.Flush(), r.file.Close()); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package trace
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/pipeline/schedule"
+)
+
+func action(t testing.TB, text string) schedule.Action {
+	t.Helper()
+	a, err := schedule.ParseAction(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// record writes spans as a node would and gives the file.
+func record(t *testing.T, spans ...Span) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trace.json")
+	r, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Name(0, `worker 0: "cpu"`)
+	for _, s := range spans {
+		s.Start, s.End = r.base.Add(s.Start.Sub(time.Time{})), r.base.Add(s.End.Sub(time.Time{}))
+		r.Add(s)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func span(t *testing.T, text string, start, end time.Duration) Span {
+	var zero time.Time
+	return Span{Generation: 2, Step: 7, Action: action(t, text), Start: zero.Add(start), End: zero.Add(end)}
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	b := record(t, span(t, "0F0", 1001, 5003), span(t, "r1/2REDUCE", 2000, 9000), span(t, "STEP", 6000, 9500))
+	got, err := Read(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := got.Keys()
+	if len(keys) != 1 || keys[0] != (Key{2, 7}) || got.Names[0] != `worker 0: "cpu"` {
+		t.Fatalf("%v of %v", keys, got.Names)
+	}
+	line := got.Timeline(keys[0])
+	if len(line.Workers) != 1 || len(line.Workers[0]) != 3 || line.PeakLive[0] != 1 {
+		t.Fatalf("%+v", line)
+	}
+	// Microseconds since 1970 as a JSON number are exact to a quarter of one.
+	if d := line.Makespan - 8499; d < -500 || d > 500 {
+		t.Errorf("it takes %d ns, want 8499", line.Makespan)
+	}
+	cut, err := Read(bytes.NewReader(b[:len(b)-60]))
+	if err != nil || len(cut.Spans) != 2 {
+		t.Errorf("cut off it has %d spans (%v), want 2", len(cut.Spans), err)
+	}
+}
+
+func TestANilRecorderTakesNothing(t *testing.T) {
+	var r *Recorder
+	r.Name(0, "x")
+	r.Add(Span{})
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for _, text := range []string{
+		"", "{}", "7", `[7]`, `[{"ph":"B"}]`, `[{"ph":"X","name":"0F0","pid":-1}]`, `[{"ph":"X","name":"magic"}]`,
+		`[{"ph":"X","name":"0F0","ts":-1}]`, `[{"ph":"X","name":"0F0","ts":1e300}]`, `[{"ph":"X","name":"0F0","pid":99999999}]`,
+	} {
+		if got, err := Read(strings.NewReader(text)); !errors.Is(err, ErrBadTrace) {
+			t.Errorf("%s is read as %v, %v", text, got, err)
+		}
+	}
+}
+
+// TestMergeFindsHowFarClocksAreApart has messages take at least 10 each way, between three
+// nodes whose clocks are 1000 and 250 ahead of the first one's.
+func TestMergeFindsHowFarClocksAreApart(t *testing.T) {
+	ahead := []int64{0, 1000, 250}
+	traces := make([]Trace, 3)
+	say := func(node int, text string, at int64) {
+		traces[node].Spans = append(traces[node].Spans, Timed{Generation: 1, Step: 1, Worker: node, Action: action(t, text), Start: at + ahead[node] - 1, End: at + ahead[node]})
+	}
+	say(0, "0SA0", 100)
+	say(1, "1RA0", 110)
+	say(0, "0SA1", 120)
+	say(1, "1RA1", 190)
+	say(1, "1SA0", 130)
+	say(2, "2RA0", 140)
+	say(2, "2SG0", 200)
+	say(1, "1RG0", 210)
+	say(1, "1SG0", 220)
+	say(0, "0RG0", 230)
+	for _, s := range Merge(traces...).Spans {
+		if want := s.Start + 1; s.End != want || s.End > 230 || s.End < 100 {
+			t.Errorf("%v ends at %d", s.Action, s.End)
+		}
+	}
+	if got := shifts(traces); got[0] != 0 || got[1] != -1000 || got[2] != -250 {
+		t.Errorf("clocks are moved by %v", got)
+	}
+	if got := shifts([]Trace{traces[0], {}}); got[1] != 0 {
+		t.Errorf("a node without messages is moved by %d", got[1])
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`[{}, {"name":"0F0","ph":"X","ts":1.5,"dur":2,"pid":0,"args":{"generation":1,"step":3}}]`))
+	f.Add([]byte(`[{"ph":"M","pid":3,"args":{"name":"w"}},`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := Read(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		for _, k := range got.Keys() {
+			got.Timeline(k)
+		}
+	})
+}
+
+func BenchmarkAdd(b *testing.B) {
+	r, err := Create(filepath.Join(b.TempDir(), "trace.json"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := Span{Step: 1, Action: action(b, "2F0"), Start: time.Now(), End: time.Now()}
+	for b.Loop() {
+		r.Add(s)
+	}
+	if err := r.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
