@@ -20,7 +20,7 @@
 // begins or resumes a run, Join enters one), initial.go and text.go bring what a new run
 // starts from into chunks, arrive.go takes it into the roster, loop.go
 // follows the replicated state from then on, exit.go is the pure rule of the way out and
-// leave.go carries it out.
+// leave.go carries it out. look.go makes the node look like another one.
 //
 // # Life of a step
 //

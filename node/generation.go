@@ -131,7 +131,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 	for _, seat := range seats {
 		w, err := pipeline.New(pipeline.Config{
 			Seat: seat, Run: run, Plan: plan,
-			Device: n.device, Data: n.data, Exchange: session, Keeper: n.keeper.at(plan),
+			Device: n.device, Data: n.data, Exchange: n.exchange(session), Keeper: n.keeper.at(plan),
 			Stop: n.stopWanted, OnLoaded: loaded, OnStep: n.onStep, Log: n.log,
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/kernels/emulate"
 	"pnode/node/dataset"
 	"pnode/planner"
 )
@@ -51,15 +52,22 @@ func measure(d kernels.Device, dir string) (planner.Profile, error) {
 	if err != nil {
 		return planner.Profile{}, fmt.Errorf("node: free disk of %s: %w", dir, err)
 	}
-	model := ""
-	if c, ok := d.(*cpu.Device); ok {
-		model = c.Model()
-	}
-	device, err := calibrate(d, model, clampInt64(memory.Available))
+	device, err := profileOf(d, clampInt64(memory.Available))
 	if err != nil {
 		return planner.Profile{}, err
 	}
 	return planner.Profile{Devices: []planner.DeviceProfile{device}, DiskFreeBytes: clampInt64(space.Free)}, nil
+}
+
+func profileOf(d kernels.Device, memoryFree int64) (planner.DeviceProfile, error) {
+	switch d := d.(type) {
+	case *emulate.Device:
+		return emulated(d, memoryFree), nil
+	case *cpu.Device:
+		return calibrate(d, d.Model(), memoryFree)
+	default:
+		return calibrate(d, "", memoryFree)
+	}
 }
 
 func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -17,7 +17,6 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/node/api"
 	"pnode/node/dataset"
 	"pnode/pipeline/link"
@@ -96,6 +95,8 @@ type opening struct {
 	owner    swarm.Owner
 	store    *checkpoint.Store
 	threads  int
+	emulate  string // file
+	look     look
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
 	founder, returning bool
@@ -119,7 +120,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.boot, err = randomBoot(); err != nil {
 		return nil, err
 	}
-	if n.device, err = cpu.New(cpu.Options{Threads: o.threads}); err != nil {
+	if n.device, err = o.look.device(o.threads); err != nil {
 		return nil, err
 	}
 	// What ctx ends is this node's stay, in good order: the parts live until Close.
@@ -202,6 +203,7 @@ func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.S
 	cfg := swarm.Config{
 		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
 		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.ledger.Admit,
+		Socket: o.look.socket(),
 	}
 	if listen != "" {
 		cfg.Listen = []string{listen}

@@ -52,7 +52,7 @@ func Train(ctx context.Context, cfg config.Config, out Output) error {
 	if cfg.Listen != "" {
 		seat.Listen = cfg.Listen
 	}
-	return reenter(ctx, seat, reentry{dir: cfg.Dir, threads: cfg.Threads}, out)
+	return reenter(ctx, seat, reentry{dir: cfg.Dir, threads: cfg.Threads, emulate: cfg.Emulate}, out)
 }
 
 // begin founds a run: its text into chunks, its keys, its specification into a new log.
@@ -60,7 +60,7 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	if weights.KindOf(cfg.Dir) != weights.Nothing {
 		return fmt.Errorf("node: %s holds a model: name another folder for the run with --dir", cfg.Dir)
 	}
-	o := opening{dir: cfg.Dir, threads: cfg.Threads, founder: true}
+	o := opening{dir: cfg.Dir, threads: cfg.Threads, emulate: cfg.Emulate, founder: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -92,8 +92,11 @@ func unfound(dir string) error {
 	return nil
 }
 
-// prepare opens the folder's identity and store.
+// prepare reads what the node is to look like and opens the folder's identity and store.
 func (o *opening) prepare(log *slog.Logger) (err error) {
+	if o.look, err = loadLook(o.emulate); err != nil {
+		return err
+	}
 	if o.identity, err = swarm.LoadIdentity(o.dir); err != nil {
 		return err
 	}
@@ -149,6 +152,7 @@ func (o *opening) specify(ctx context.Context, cfg config.Config, run planner.Ru
 type reentry struct {
 	dir     string
 	threads int
+	emulate string
 }
 
 // reenter takes part again in the run of a folder.
@@ -156,7 +160,7 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 	if seat.Finished > 0 {
 		return finishedAt(seat.Finished)
 	}
-	o := opening{dir: r.dir, threads: r.threads, seat: seat, returning: true}
+	o := opening{dir: r.dir, threads: r.threads, emulate: r.emulate, seat: seat, returning: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -198,6 +202,8 @@ type JoinOptions struct {
 	// Listen is this node's "host:port"; empty is any port, on loopback if the run is.
 	Listen  string
 	Threads int
+	// Emulate is a file that says what this node is to look like (config.Emulation).
+	Emulate string
 }
 
 // Join enters a run by an invite, or again, and takes part until it ends.
@@ -222,7 +228,7 @@ func Join(ctx context.Context, opt JoinOptions, out Output) error {
 		seat.Listen = opt.Listen
 	}
 	if known {
-		return reenter(ctx, seat, reentry{dir: opt.Dir, threads: opt.Threads}, out)
+		return reenter(ctx, seat, reentry{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate}, out)
 	}
 	return enter(ctx, seat, opt, out)
 }
@@ -269,7 +275,7 @@ func listenFor(addrs []string) string {
 // enter comes into a run for the first time; the folder holds it once a member has
 // admitted this node.
 func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) error {
-	o := opening{dir: opt.Dir, threads: opt.Threads, seat: seat}
+	o := opening{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, seat: seat}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -56,6 +57,10 @@ type Config struct {
 	// member alone and forgotten when it stops; the end of an invite is then enforced by
 	// honest joiners and by /pnode/join/1 only. Admit runs on the network's goroutines.
 	Admit func(Capability) error
+
+	// Socket, if not nil, is put round every UDP socket, to emulate links. The node then
+	// does without TCP, which would go past them.
+	Socket func(net.PacketConn) net.PacketConn
 
 	Logger *slog.Logger
 

@@ -61,7 +61,7 @@ func newHost(cfg *Config, gate coreconn.ConnectionGater, r relays) (*hosted, err
 		opts = append(opts, cfg.simulated.quic, libp2p.ListenAddrs(cfg.simulated.listen...),
 			libp2p.DisableIdentifyAddressDiscovery())
 	} else {
-		more, err := out.sockets(cfg.listen)
+		more, err := out.sockets(cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -83,16 +83,16 @@ type hosted struct {
 
 // sockets makes the options that listen on addrs: UDP sockets of our own where libp2p can
 // borrow them, addresses for it to open elsewhere.
-func (h *hosted) sockets(addrs []listenAddr) ([]libp2p.Option, error) {
-	if err := checkPorts(addrs); err != nil {
+func (h *hosted) sockets(cfg *Config) ([]libp2p.Option, error) {
+	if err := checkPorts(cfg.listen); err != nil {
 		return nil, err
 	}
 	var opts []libp2p.Option
 	var listen []ma.Multiaddr
-	for _, l := range addrs {
+	for _, l := range cfg.listen {
 		port := l.port
 		if l.ip.IsUnspecified() {
-			t, err := openLent(l)
+			t, err := openLent(l, cfg.Socket)
 			if err != nil {
 				h.closeLent(false)
 				return nil, err
@@ -101,9 +101,16 @@ func (h *hosted) sockets(addrs []listenAddr) ([]libp2p.Option, error) {
 			port = t.port()
 			opts = append(opts, libp2p.WithFxOption(fx.Invoke(t.lend)))
 		}
-		listen = append(listen, l.multiaddr("udp", port, "/quic-v1"), l.multiaddr("tcp", l.port, ""))
+		listen = append(listen, l.multiaddr("udp", port, "/quic-v1"))
+		if cfg.Socket == nil {
+			listen = append(listen, l.multiaddr("tcp", l.port, ""))
+		}
 	}
-	return append(opts, libp2p.ListenAddrs(listen...), tcpTransport), nil
+	opts = append(opts, libp2p.ListenAddrs(listen...))
+	if cfg.Socket != nil {
+		return append(opts, wrappedSockets(cfg.Socket)), nil
+	}
+	return append(opts, tcpTransport), nil
 }
 
 // close ends the host, then the sockets it had borrowed.

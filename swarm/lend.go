@@ -32,17 +32,21 @@ var loopbackUnlimited = []rate.PrefixLimit{
 // addresses only; on others (loopback, one interface) its own windows stay.
 type lentTransport struct {
 	listen listenAddr
-	conn   *net.UDPConn
+	conn   net.PacketConn
 	quic   *quic.Transport
 	// returned is closed when libp2p is done with the socket; nil until it is lent.
 	returned <-chan struct{}
 }
 
-func openLent(l listenAddr) (*lentTransport, error) {
+func openLent(l listenAddr, wrap func(net.PacketConn) net.PacketConn) (*lentTransport, error) {
 	udp, addr := l.udp()
-	conn, err := net.ListenUDP(udp, addr)
+	socket, err := net.ListenUDP(udp, addr)
 	if err != nil {
 		return nil, listenError(l, "UDP", err)
+	}
+	conn := net.PacketConn(socket)
+	if wrap != nil {
+		conn = wrap(conn)
 	}
 	return &lentTransport{listen: l, conn: conn, quic: &quic.Transport{Conn: conn}}, nil
 }
@@ -56,18 +60,7 @@ func (t *lentTransport) port() uint16 {
 func (t *lentTransport) lend(m *quicreuse.ConnManager, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, resources network.ResourceManager) (err error) {
 	t.quic.StatelessResetKey, t.quic.TokenGeneratorKey = &reset, &token
 	t.quic.VerifySourceAddress = resources.VerifySourceAddress
-	t.quic.ConnContext = func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-		addr, err := quicreuse.ToQuicMultiaddr(client.RemoteAddr, quic.Version1)
-		if err != nil {
-			addr = nil // the resource manager judges a connection without an address
-		}
-		scope, err := resources.OpenConnection(network.DirInbound, false, addr)
-		if err != nil {
-			return ctx, err
-		}
-		context.AfterFunc(ctx, scope.Done)
-		return network.WithConnManagementScope(ctx, scope), nil
-	}
+	t.quic.ConnContext = countedBy(resources)
 	udp, _ := t.listen.udp()
 	if t.returned, err = m.LendTransport(udp, wideTransport{t.quic}, t.conn); err != nil {
 		return fmt.Errorf("swarm: lend UDP socket %s: %w", t.conn.LocalAddr(), err)

@@ -96,6 +96,9 @@ func (s *Swarm) start() (err error) {
 // checkListening refuses a start on only some of the addresses, which libp2p allows.
 func (s *Swarm) checkListening() error {
 	want := 2 * len(s.cfg.listen)
+	if s.cfg.Socket != nil {
+		want = len(s.cfg.listen)
+	}
 	if s.cfg.simulated != nil {
 		want = len(s.cfg.simulated.listen)
 	}

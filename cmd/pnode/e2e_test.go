@@ -207,3 +207,27 @@ func badKey(t testing.TB) string {
 	}
 	return file
 }
+
+// TestAnEmulatedClusterGivesTheSameLosses: slow devices behind slow links compute what one
+// process computes.
+func TestAnEmulatedClusterGivesTheSameLosses(t *testing.T) {
+	const steps = 6
+	file := runFile(t, steps)
+	want := alone(t, file, steps)
+	cluster := filepath.Join(t.TempDir(), "cluster.yaml")
+	err := os.WriteFile(cluster, []byte(`
+devices:
+  - {count: 2, model: fast, matmul: 20GFLOP/s, bandwidth: 4GB/s, memory: 1GB}
+  - {model: slow, matmul: 10GFLOP/s, bandwidth: 2GB/s, memory: 1GB}
+link: {bandwidth: 200Mbit/s, latency: 2ms}
+links: [{between: [0-1, 2], bandwidth: 50Mbit/s, latency: 20ms, jitter: 1ms, loss: 0.1%}]
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1").finish(0)
+	if len(got) != steps {
+		t.Errorf("%d steps, want %d", len(got), steps)
+	}
+	same(t, "emulated", got, want)
+}

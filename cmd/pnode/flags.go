@@ -20,6 +20,8 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the initial parameters and the order of the data")
 	f.StringVar(&c.Dir, "dir", c.Dir, "`FOLDER` of the run (default a new one, or with --resume the newest)")
 	f.IntVar(&c.Local, "local", c.Local, "run `N` nodes on this machine")
+	f.StringVar(&c.Cluster, "cluster", c.Cluster, "`FILE` (YAML) with the devices and links of an emulated cluster: one local node a device")
+	addEmulate(f, c)
 	f.Var(&c.Replicas, "replicas", "copies of the model")
 	f.Var(&c.Stages, "stages", "pipeline stages of each copy")
 	f.BoolVar(&c.UnevenShares, "uneven-shares", c.UnevenShares, "give faster replicas more micro-batches; losses then depend on the plan, in the last bits")
@@ -48,6 +50,11 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "length of the text generated at the end; 0 is none")
 	f.IntVar(&c.Threads, "threads", c.Threads, "cores to compute on; 0 is all")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
+}
+
+// addEmulate adds the flag that makes a node look like another one.
+func addEmulate(f *pflag.FlagSet, c *config.Config) {
+	f.StringVar(&c.Emulate, "emulate", c.Emulate, "`FILE` (YAML) with the device and the links that this node is to look like having")
 }
 
 // addSupervised adds the flag by which `train --local` starts its nodes.

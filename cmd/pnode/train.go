@@ -28,7 +28,25 @@ a flag that is given wins. --print-config shows the result. Progress goes to sta
 error; --json adds one line a step on standard output.
 
 A run that is resumed keeps the settings it was started with; only those of this machine
-can be given: --dir, --local, --listen, --threads, --json, --log-level.
+can be given: --dir, --local, --cluster, --emulate, --listen, --threads, --json, --log-level.
+
+--cluster FILE runs an emulated cluster: a local node for each device, which takes the time
+and refuses the memory that its entry says, behind links with a bandwidth, a one-way
+latency, jitter and loss. Losses are those of this machine:
+
+  devices:
+    - {count: 2, model: T4, matmul: 20GFLOP/s, bandwidth: 20GB/s, memory: 2GB}
+    - {model: laptop, matmul: 5GFLOP/s, attention: 3GFLOP/s, bandwidth: 8GB/s, memory: 1GB}
+  link: {bandwidth: 1Gbit/s, latency: 1ms}      # between any two nodes
+  links:                                        # in place of it; the last that fits counts
+    - {between: [0-1, 2], bandwidth: 100Mbit/s, latency: 40ms, jitter: 2ms, loss: 0.1%}
+    - {from: 2, to: 0, bandwidth: 20Mbit/s, latency: 40ms}
+  seed: 1                                       # of losses and jitter
+
+A device with "compute: none" computes nothing: a model of any size costs time and memory
+only, and losses mean nothing. Nothing is emulated faster than this machine computes.
+--emulate FILE makes one node look like a device; its file has "device:" with these keys,
+"link:" and "links:" with "to: IP:PORT" in place of the nodes.
 
 Ctrl-C stops the run with a checkpoint; a second one ends it at once, back to the last
 checkpoint. A run of local nodes (--local) ends within three minutes of the first, within
@@ -36,6 +54,7 @@ checkpoint. A run of local nodes (--local) ends within three minutes of the firs
 		Example: `  pnode train                                   a few minutes, on text of this machine
   pnode train --data book.txt --data notes/     on your own text
   pnode train --local 3 --replicas 1            as a pipeline of three local nodes
+  pnode train --cluster cluster.yaml            on an emulated cluster, see above
   pnode train --listen 0.0.0.0:4001             let others join; prints an invite
   pnode train --resume                          go on with the newest run
   pnode train --lr 1e-3 --print-config > run.yaml`,

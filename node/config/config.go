@@ -91,6 +91,12 @@ type Config struct {
 	// Local is how many node processes to run on this machine; 0 is this process alone.
 	Local int `yaml:"local"`
 
+	// Cluster is a file that describes an emulated cluster, a local node for each device.
+	Cluster string `yaml:"cluster"`
+	// Emulate is a file that says which device and which links this node is to look like
+	// having.
+	Emulate string `yaml:"emulate"`
+
 	// Dir is the run's folder; empty is a new one under DefaultDir.
 	Dir string `yaml:"dir"`
 	// Resume goes on with the run in Dir, or with the newest one.

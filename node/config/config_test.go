@@ -27,7 +27,7 @@ func odd() Config {
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
 		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
-		DocumentMask: true, Recompute: "block", Storage: "bf16", MinNodes: 4, Local: 6, Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
+		DocumentMask: true, Recompute: "block", Storage: "bf16", MinNodes: 4, Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -384,7 +384,11 @@ func FuzzParse(f *testing.F) {
 func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 	flags := odd()
 	flags.Local, flags.Replicas, flags.Stages = 0, 0, 0
-	free := map[string]bool{"dir": true, "resume": true, "local": true, "listen": true, "threads": true, "json": true, "log_level": true}
+	const device = "matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB"
+	flags.Cluster, flags.Emulate = write(t, "devices: [{"+device+"}]"), write(t, "device: {"+device+"}")
+	free := map[string]bool{
+		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "listen": true, "threads": true, "json": true, "log_level": true,
+	}
 	for _, key := range Keys() {
 		_, err := Effective("", flags, func(k string) bool { return k == key || k == "resume" })
 		if free[key] != (err == nil) {

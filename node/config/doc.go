@@ -5,7 +5,9 @@
 //
 //   - Config: every setting, one field each; the zero value is not valid, Default is.
 //   - Count: a number, or "auto" for letting the planner choose.
-//   - Bytes: a size such as 16MB.
+//   - Bytes, Speed, Rate, Span, Share: 16MB, 8TFLOP/s, 100Mbit/s, 40ms, 0.5%.
+//   - Cluster: an emulated cluster's devices and links, a file of its own; Emulation is what
+//     one node of it is to look like.
 //
 // The way of a setting: Default, then the file (Load), then the flags given explicitly
 // (Merge), then Validate, then RunSpec, which is what the swarm agrees on.

@@ -138,6 +138,9 @@ func Effective(file string, flags Config, given func(key string) bool) (Config, 
 			return Config{}, err
 		}
 	}
+	if err := c.fitEmulation(); err != nil {
+		return Config{}, err
+	}
 	return c, c.Validate()
 }
 

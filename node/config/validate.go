@@ -189,7 +189,7 @@ func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
 		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
-	for _, path := range append([]string{c.Dir, c.Init, c.LoRA}, c.Data...) {
+	for _, path := range append([]string{c.Dir, c.Init, c.LoRA, c.Cluster, c.Emulate}, c.Data...) {
 		if !utf8.ValidString(path) { // run.yaml could not say it
 			return invalid("path", strconv.Quote(path), "a path in UTF-8")
 		}

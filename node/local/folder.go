@@ -21,12 +21,15 @@ func (s *Supervisor) prepare() error {
 	if err := c.CheckDir(); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return fmt.Errorf("local: make the run's folder: %w", err)
+	}
+	if err := s.emulate(); err != nil {
+		return err
+	}
 	path := filepath.Join(c.Dir, config.RunFile)
 	if c.Resume {
 		return s.resume(path)
-	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return fmt.Errorf("local: make the run's folder: %w", err)
 	}
 	var b bytes.Buffer
 	err := s.nodeConfig().Print(&b)
@@ -55,7 +58,7 @@ func (s *Supervisor) resume(path string) error {
 // nodeConfig are the settings of node 0: those of the run, for one process of many.
 func (s *Supervisor) nodeConfig() config.Config {
 	c := s.options.Config
-	c.Local, c.Dir, c.Resume, c.JSON = 0, "", false, false
+	c.Local, c.Dir, c.Resume, c.JSON, c.Cluster = 0, "", false, false, ""
 	c.MinNodes = s.options.Nodes
 	if c.Replicas > 0 && c.Stages == 0 { // the user cut the model: every node gets a stage
 		c.Stages = config.Count(s.options.Nodes / int(c.Replicas))
@@ -67,7 +70,7 @@ func (s *Supervisor) nodeConfig() config.Config {
 }
 
 // listen is loopback, any port, unless the user wants to be reached from elsewhere.
-func (s *Supervisor) listen() string { return cmp.Or(s.options.Config.Listen, loopback) }
+func (s *Supervisor) listen() string { return cmp.Or(s.options.Config.Listen, s.listenOf(0)) }
 
 const loopback = "127.0.0.1:0"
 
@@ -89,13 +92,14 @@ func (s *Supervisor) logLevel() string {
 func (s *Supervisor) trainArgs() []string {
 	args := []string{"train", "--supervised", "--dir", s.nodeDir(0)}
 	if !s.options.Config.Resume {
-		return append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
+		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
+		return append(args, s.emulateArgs(0)...)
 	}
 	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
-	if s.options.Config.Listen != "" {
-		args = append(args, "--listen", s.options.Config.Listen)
+	if s.options.Config.Listen != "" || len(s.listens) > 0 {
+		args = append(args, "--listen", s.listen())
 	}
-	return args
+	return append(args, s.emulateArgs(0)...)
 }
 
 // joinArgs is the command line of another node; an empty target goes on from its folder.
@@ -104,11 +108,12 @@ func (s *Supervisor) joinArgs(index int, target string) []string {
 	if target != "" {
 		args = append(args, target)
 	}
-	return append(
+	args = append(
 		args, "--supervised",
 		"--dir", s.nodeDir(index),
-		"--listen", loopback,
+		"--listen", s.listenOf(index),
 		"--threads", strconv.Itoa(s.threads()),
 		"--log-level", s.logLevel(),
 	)
+	return append(args, s.emulateArgs(index)...)
 }

@@ -65,6 +65,8 @@ type Supervisor struct {
 	patience time.Duration
 	graces   graces
 	asking   errgroup.Group // requests to stop
+	emulated bool           // the nodes look like devices of a cluster
+	listens  []string       // their addresses, by node; nil for any
 
 	mu       sync.Mutex // guards what follows
 	children []*child

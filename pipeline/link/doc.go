@@ -79,7 +79,8 @@
 // for one goroutine for each peer (remote.run), one that dials, for each stripe one that
 // waits for a heartbeat's sender and a sender for each class, one reader of
 // acknowledgements for each lane, and for each incoming lane a reader and a sender of
-// acknowledgements.
+// acknowledgements. A socket made by Shaped has one that sends what is due; its Close waits
+// for it.
 //
 // The package refuses to admit peers (the Network has done it), to verify chunks (the
 // caller's store function does) and to decide what a lost peer means (the node does). It

@@ -1,0 +1,167 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Emulation is a file that makes a node look like another one (`--emulate`): its device, and
+// what the packets that it sends meet on their way.
+type Emulation struct {
+	Device Device `yaml:"device"`
+	// Link is towards every address that Links does not name.
+	Link  LinkShape     `yaml:"link"`
+	Links []AddressLink `yaml:"links"`
+	// Seed decides losses and jitter.
+	Seed uint64 `yaml:"seed"`
+}
+
+// Device is what a node's device is made to look like.
+type Device struct {
+	// Model is a name to show.
+	Model string `yaml:"model"`
+	// Compute is real, the default: every call is computed and takes the time that it has on
+	// the emulated device; or none: nothing is computed, and losses mean nothing.
+	Compute string `yaml:"compute"`
+	// MatMul, Attention are speeds of products and of attention; Attention 0 is MatMul.
+	MatMul    Speed `yaml:"matmul"`
+	Attention Speed `yaml:"attention"`
+	// Bandwidth of its memory.
+	Bandwidth Rate  `yaml:"bandwidth"`
+	Memory    Bytes `yaml:"memory"`
+}
+
+// The values of Device.Compute.
+const (
+	ComputeReal = "real"
+	ComputeNone = "none"
+)
+
+// AddressLink is the link to one address.
+type AddressLink struct {
+	// To is the "ip:port" that the other node listens on.
+	To        string `yaml:"to"`
+	LinkShape        // its keys stand beside it
+}
+
+// Computes tells whether calls are computed.
+func (d Device) Computes() bool { return d.Compute != ComputeNone }
+
+// AttentionSpeed is Attention, or the default.
+func (d Device) AttentionSpeed() Speed {
+	if d.Attention == 0 {
+		return d.MatMul
+	}
+	return d.Attention
+}
+
+// Networked tells whether any link is other than perfect.
+func (e Emulation) Networked() bool { return e.Link != LinkShape{} || len(e.Links) > 0 }
+
+// LoadEmulation reads and checks an emulation file. The error wraps ErrInvalid.
+func LoadEmulation(path string) (Emulation, error) {
+	var e Emulation
+	if err := loadInto(path, "emulation file", &e); err != nil {
+		return e, err
+	}
+	if err := e.validate(); err != nil {
+		return e, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
+	}
+	return e, nil
+}
+
+func (e Emulation) validate() error {
+	if err := e.Device.validate(); err != nil {
+		return fmt.Errorf("device.%w", err)
+	}
+	for i, l := range e.Links {
+		if _, err := netip.ParseAddrPort(l.To); err != nil {
+			return fmt.Errorf("links[%d].to is %q: want the ip:port that the other node listens on", i, l.To)
+		}
+	}
+	return nil
+}
+
+func (d Device) validate() error {
+	switch {
+	case d.Compute != "" && !slices.Contains([]string{ComputeReal, ComputeNone}, d.Compute):
+		return fmt.Errorf("compute is %q: want %s or %s", d.Compute, ComputeReal, ComputeNone)
+	case d.MatMul == 0:
+		return errors.New("matmul is missing: want the speed of matrix products, such as 8.1TFLOP/s")
+	case d.Bandwidth == 0:
+		return errors.New("bandwidth is missing: want that of its memory, such as 320GB/s")
+	case d.Memory == 0:
+		return errors.New("memory is missing: want its size, such as 16GB")
+	}
+	return nil
+}
+
+// fitEmulation reads the files that Cluster and Emulate name, and gives every device of a
+// cluster a local node. The error wraps ErrInvalid.
+func (c *Config) fitEmulation() error {
+	if c.Emulate != "" {
+		if c.Cluster != "" {
+			return invalid("emulate", c.Emulate, "none beside cluster, which says what each node is to look like")
+		}
+		if c.Local > 0 {
+			return invalid("emulate", c.Emulate, "none with local nodes: describe them in a file for cluster")
+		}
+		_, err := LoadEmulation(c.Emulate)
+		return err
+	}
+	if c.Cluster == "" {
+		return nil
+	}
+	if c.Listen != "" {
+		return invalid("listen", c.Listen, "none with cluster: its nodes know each other by addresses of their own")
+	}
+	cluster, err := LoadCluster(c.Cluster)
+	if err != nil {
+		return err
+	}
+	nodes := len(cluster.Nodes())
+	if c.Local != 0 && c.Local != nodes {
+		return invalid("local", c.Local, fmt.Sprintf("%d, the number of devices in %s, or nothing", nodes, c.Cluster))
+	}
+	c.Local = nodes
+	return nil
+}
+
+// Print writes an emulation file that loads back to the same value.
+func (e Emulation) Print(w io.Writer) error {
+	var b strings.Builder
+	printStruct(&b, reflect.ValueOf(&e).Elem(), "")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("config: print: %w", err)
+	}
+	return nil
+}
+
+// printStruct writes the fields that are not zero, nested ones two blanks further in.
+func printStruct(b *strings.Builder, v reflect.Value, indent string) {
+	for _, f := range fieldsOf(v.Type()) {
+		key, field := f.Tag.Get("yaml"), v.FieldByIndex(f.Index)
+		if field.IsZero() {
+			continue
+		}
+		switch field.Kind() {
+		case reflect.Struct:
+			fmt.Fprintf(b, "%s%s:\n", indent, key)
+			printStruct(b, field, indent+"  ")
+		case reflect.Slice:
+			fmt.Fprintf(b, "%s%s:\n", indent, key)
+			for j := range field.Len() {
+				var element strings.Builder
+				printStruct(&element, field.Index(j), indent+"    ")
+				fmt.Fprintf(b, "%s  - %s", indent, strings.TrimPrefix(element.String(), indent+"    "))
+			}
+		default:
+			fmt.Fprintf(b, "%s%s: %s\n", indent, key, text(field))
+		}
+	}
+}

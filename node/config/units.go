@@ -1,0 +1,120 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// unit is a suffix of a number and what it multiplies the number by.
+type unit struct {
+	suffix string
+	factor float64
+}
+
+// amount reads a number with one of the units, in either case; the first suffix that fits
+// counts, so that longer ones come first.
+func amount(text string, units []unit) (float64, bool) {
+	for _, u := range units {
+		number, ok := cutSuffixFold(text, u.suffix)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if v *= u.factor; err != nil || !(v >= 0 && v < math.MaxInt64) {
+			return 0, false
+		}
+		return v, true
+	}
+	return 0, false
+}
+
+// inUnit is a number in the largest unit of which it is at least one.
+func inUnit(v float64, units []unit) string {
+	for _, u := range units {
+		if v >= u.factor {
+			return strconv.FormatFloat(v/u.factor, 'g', -1, 64) + u.suffix
+		}
+	}
+	last := units[len(units)-1]
+	return strconv.FormatFloat(v/last.factor, 'g', -1, 64) + last.suffix
+}
+
+// Speed is in floating-point operations a second.
+type Speed int64
+
+var speedUnits = []unit{{"PFLOP/s", 1e15}, {"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}, {"MFLOP/s", 1e6}}
+
+// Set reads a speed such as 8.1TFLOP/s.
+func (s *Speed) Set(text string) error {
+	v, ok := amount(text, speedUnits)
+	if !ok || v < 1 {
+		return fmt.Errorf("%q: want a speed such as 150GFLOP/s or 8.1TFLOP/s", text)
+	}
+	*s = Speed(v)
+	return nil
+}
+
+// String is what Set reads.
+func (s Speed) String() string { return inUnit(float64(s), speedUnits) }
+
+// Rate is in bytes a second; 0 is without limit.
+type Rate int64
+
+var (
+	bitUnits  = []unit{{"Gbit/s", 1e9 / 8}, {"Mbit/s", 1e6 / 8}, {"kbit/s", 1e3 / 8}}
+	byteUnits = []unit{{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}}
+)
+
+// Set reads a rate such as 100Mbit/s or 320GB/s.
+func (r *Rate) Set(text string) error {
+	v, ok := amount(text, bitUnits)
+	if !ok {
+		v, ok = amount(text, byteUnits)
+	}
+	if !ok || v < 1 {
+		return fmt.Errorf("%q: want a rate such as 100Mbit/s or 320GB/s", text)
+	}
+	*r = Rate(v)
+	return nil
+}
+
+// String is what Set reads.
+func (r Rate) String() string { return inUnit(float64(r), bitUnits) }
+
+// Span is a time.
+type Span time.Duration
+
+// maxSpan bounds latencies: longer ones than that end connections.
+const maxSpan = 10 * time.Second
+
+// Set reads a time such as 40ms.
+func (s *Span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > maxSpan {
+		return fmt.Errorf("%q: want a time from 0s to %v, such as 40ms", text, maxSpan)
+	}
+	*s = Span(d)
+	return nil
+}
+
+// String is what Set reads.
+func (s Span) String() string { return time.Duration(s).String() }
+
+// Share is in millionths.
+type Share int
+
+// Set reads a share such as 0.5%.
+func (s *Share) Set(text string) error {
+	v, ok := amount(text, []unit{{"%", 1e4}})
+	if !ok || v > 1e6 {
+		return fmt.Errorf("%q: want a share from 0%% to 100%%, such as 0.5%%", text)
+	}
+	*s = Share(math.Round(v))
+	return nil
+}
+
+// String is what Set reads.
+func (s Share) String() string { return strconv.FormatFloat(float64(s)/1e4, 'g', -1, 64) + "%" }

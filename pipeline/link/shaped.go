@@ -1,0 +1,197 @@
+package link
+
+import (
+	"container/heap"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// ShapedOptions say what the packets that a socket sends meet on their way.
+type ShapedOptions struct {
+	// Seed decides losses and jitter.
+	Seed uint64
+	// Shape is that of the link to every address that Shapes does not name.
+	Shape  Shape
+	Shapes map[netip.AddrPort]Shape
+}
+
+// Shaped puts emulated links between a real socket and those it sends to: what is written
+// leaves the socket when it would come out of the link. Each end of a link shapes what it
+// sends, so both directions of a link are emulated when both ends are shaped. Closing it
+// closes the socket.
+func Shaped(conn net.PacketConn, opt ShapedOptions) net.PacketConn {
+	s := &shaped{PacketConn: conn, opt: opt, lines: map[netip.AddrPort]*line{}, done: make(chan struct{})}
+	go s.deliver()
+	return s
+}
+
+// maxLines bounds the links that a socket remembers; beyond them it begins anew.
+const maxLines = 1 << 12
+
+// shaped is a socket with links. It hides what else the socket can do, such as sending
+// several packets with one call, which would go past the links.
+type shaped struct {
+	net.PacketConn
+	opt  ShapedOptions
+	done chan struct{} // closed when deliver has ended
+
+	mu      sync.Mutex // guards the rest
+	lines   map[netip.AddrPort]*line
+	waiting sendHeap
+	bytes   int
+	turns   uint64
+	closed  bool
+	changed bell
+}
+
+// outgoing is a packet on its way, and where to.
+type outgoing struct {
+	packet
+	to net.Addr
+}
+
+// sendHeap has the packet that is due first at its top.
+type sendHeap []outgoing
+
+func (h sendHeap) Len() int { return len(h) }
+func (h sendHeap) Less(i, j int) bool {
+	if !h[i].due.Equal(h[j].due) {
+		return h[i].due.Before(h[j].due)
+	}
+	return h[i].turn < h[j].turn
+}
+func (h sendHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *sendHeap) Push(p any)   { *h = append(*h, p.(outgoing)) }
+func (h *sendHeap) Pop() any {
+	old := *h
+	p := old[len(old)-1]
+	old[len(old)-1] = outgoing{}
+	*h = old[:len(old)-1]
+	return p
+}
+
+// WriteTo never waits: a packet that has no room on its link is dropped.
+func (s *shaped) WriteTo(b []byte, to net.Addr) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, net.ErrClosed
+	}
+	due, ok := s.line(plain(to)).pass(time.Now(), len(b))
+	if !ok || s.bytes+len(b) > maxOnTheWay {
+		return len(b), nil
+	}
+	s.turns++
+	s.bytes += len(b)
+	heap.Push(&s.waiting, outgoing{packet{data: append([]byte(nil), b...), due: due, turn: s.turns}, to})
+	if s.waiting[0].turn == s.turns {
+		s.changed.ring()
+	}
+	return len(b), nil
+}
+
+// plain is an address without the marks of IPv4 within IPv6.
+func plain(a net.Addr) netip.AddrPort {
+	at := addressOf(a)
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
+}
+
+// line gives the state of the link to an address, made on first use. Callers hold mu.
+func (s *shaped) line(to netip.AddrPort) *line {
+	l := s.lines[to]
+	if l == nil {
+		shape, named := s.opt.Shapes[to]
+		if !named {
+			if shape = s.opt.Shape; len(s.lines) >= maxLines {
+				clear(s.lines)
+			}
+		}
+		address := to.Addr().As16()
+		stream := uint64(to.Port())
+		for _, b := range address {
+			stream = stream*257 + uint64(b)
+		}
+		l = &line{shape: shape, random: rand.New(rand.NewPCG(s.opt.Seed, stream))}
+		s.lines[to] = l
+	}
+	return l
+}
+
+// deliver sends what is due until the socket is closed.
+func (s *shaped) deliver() {
+	defer close(s.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		due, wait, changed, closed := s.due(time.Now())
+		if closed {
+			return
+		}
+		for _, p := range due {
+			if _, err := s.PacketConn.WriteTo(p.data, p.to); errors.Is(err, net.ErrClosed) {
+				return
+			} // any other error is a packet lost on the way
+		}
+		if len(due) > 0 {
+			continue // sending took a while
+		}
+		timer.Reset(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// due takes the packets that are due, or says how long to wait for a change.
+func (s *shaped) due(now time.Time) (due []outgoing, wait time.Duration, changed <-chan struct{}, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
+		p := heap.Pop(&s.waiting).(outgoing)
+		s.bytes -= len(p.data)
+		due = append(due, p)
+	}
+	wait = time.Hour
+	if len(s.waiting) > 0 {
+		wait = s.waiting[0].due.Sub(now)
+	}
+	return due, wait, s.changed.wait(), s.closed
+}
+
+// Close drops what is on its way.
+func (s *shaped) Close() error {
+	s.mu.Lock()
+	s.closed, s.waiting, s.bytes = true, nil, 0
+	s.changed.ring()
+	s.mu.Unlock()
+	err := s.PacketConn.Close()
+	<-s.done
+	return err
+}
+
+// buffered is a socket whose buffers can be set.
+type buffered interface {
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+}
+
+// SetReadBuffer sets the socket's.
+func (s *shaped) SetReadBuffer(bytes int) error {
+	if b, ok := s.PacketConn.(buffered); ok {
+		return b.SetReadBuffer(bytes)
+	}
+	return nil
+}
+
+// SetWriteBuffer sets the socket's.
+func (s *shaped) SetWriteBuffer(bytes int) error {
+	if b, ok := s.PacketConn.(buffered); ok {
+		return b.SetWriteBuffer(bytes)
+	}
+	return nil
+}
