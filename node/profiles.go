@@ -38,7 +38,7 @@ func decodeProfileNews(data []byte) (profileNews, error) {
 	return p, nil
 }
 
-// gossipProfiles tells the others about this node until ctx ends.
+// gossipProfiles tells the others about this node until ctx ends, and keeps what it tells true.
 func (n *Node) gossipProfiles(ctx context.Context) {
 	tick := time.NewTicker(profileEvery)
 	defer tick.Stop()
@@ -55,6 +55,7 @@ func (n *Node) gossipProfiles(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			n.remeasure()
 		}
 	}
 }
