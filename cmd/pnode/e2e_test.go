@@ -111,13 +111,17 @@ func kill(t testing.TB, pid string) {
 
 func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	const steps = 400
-	file, dir, joined := runFile(t, steps), t.TempDir(), t.TempDir()
-	// Enough work a step that a second node is worth it, even one measured on a busy machine.
-	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--replicas", "1", "--listen", "127.0.0.1:0", "--micros", "8", "--micro-batch", "8")
+	file, dir, joined, device := runFile(t, steps), t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "device.yaml")
+	// Two devices of a known speed: that the second is worth using must not depend on what
+	// else this machine does while it is measured.
+	if err := os.WriteFile(device, []byte("device: {matmul: 40GFLOP/s, bandwidth: 8GB/s, memory: 2GB}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--replicas", "1", "--listen", "127.0.0.1:0", "--micros", "8", "--emulate", device)
 	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
 	p.until(3)
 
-	j := start(t, "join", invite[1], "--dir", joined)
+	j := start(t, "join", invite[1], "--dir", joined, "--emulate", device)
 	for p.until(p.last.Step+1).Generation < 2 {
 		if p.last.Step > steps-50 {
 			t.Fatalf("the joined node was never used:\n%s", j.stderr)
