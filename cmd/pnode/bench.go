@@ -13,17 +13,18 @@ import (
 func (e environment) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine's kernels and training steps",
+		Short: "Measure kernels, training steps and schedules",
 		Long: `Measure this machine next to what people would use otherwise, on the same cores in the
 same run. Rounds of both sides take turns; figures are medians. Leave the machine alone
 meanwhile. PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS
   pnode bench step                     training steps against PyTorch
+  pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand())
 	return c
 }
 

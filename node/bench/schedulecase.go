@@ -1,0 +1,316 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pnode/kernels"
+	"pnode/kernels/emulate"
+	"pnode/kernels/null"
+	"pnode/pipeline"
+	"pnode/pipeline/link"
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// The model of the measurement: small, because nothing is computed; a message between two
+// stages is [1,128,64] in f32.
+const (
+	scheduleContext  = 128
+	scheduleChannels = 64
+	messageBytes     = 4 * scheduleContext * scheduleChannels
+	// chunksPerStage blocks on each stage, so that schedules which interleave chunks have one
+	// block each.
+	chunksPerStage = 2
+)
+
+// scheduleCase is a model on emulated devices of which each takes the same time for its
+// share of a micro-batch.
+type scheduleCase struct {
+	stages    int
+	peers     []planner.PeerID // by device
+	micros    int
+	stageTime time.Duration
+	model     model.Config
+	profiles  []emulate.Profile
+	times     []schedule.StageTime
+}
+
+// fastMemory makes everything but products and attention free of time.
+const fastMemory = 1 << 60
+
+func newScheduleCase(stages int, stageTime time.Duration) (*scheduleCase, error) {
+	c := &scheduleCase{stages: stages, stageTime: stageTime, model: model.Config{
+		Vocab: 64, Context: scheduleContext, Blocks: chunksPerStage * stages, Heads: 2, Channels: scheduleChannels,
+	}}
+	for _, layers := range c.cut(stages) {
+		unit := emulate.Profile{Model: "unit", MatMulFLOPS: 1e9, AttentionFLOPS: 1e9, MemoryBytesPerS: fastMemory, MemoryBytes: 1 << 50}
+		forward, backward, err := c.passes(unit, layers)
+		if err != nil {
+			return nil, err
+		}
+		rate := int64(float64(unit.MatMulFLOPS) * float64(forward+backward) / float64(stageTime))
+		p := emulate.Profile{Model: fmt.Sprintf("%v a micro-batch", stageTime), MatMulFLOPS: rate, AttentionFLOPS: rate, MemoryBytesPerS: fastMemory, MemoryBytes: unit.MemoryBytes}
+		if forward, backward, err = c.passes(p, layers); err != nil {
+			return nil, err
+		}
+		c.profiles = append(c.profiles, p)
+		c.times = append(c.times, schedule.StageTime{Forward: schedule.Nanos(forward), Input: schedule.Nanos(backward)})
+	}
+	return c, nil
+}
+
+// cut gives each of so many stages its share of the blocks; the first has the embedding too,
+// the last the head.
+func (c *scheduleCase) cut(stages int) []planner.LayerRange {
+	each := c.model.Blocks / stages
+	ranges := make([]planner.LayerRange, stages)
+	for s := range ranges {
+		ranges[s] = planner.LayerRange{First: 1 + s*each, End: 1 + (s+1)*each}
+	}
+	ranges[0].First = 0
+	ranges[stages-1].End = c.model.Layers()
+	return ranges
+}
+
+// passes are the times of a forward and a backward of a device with some layers, as its
+// clock counts them.
+func (c *scheduleCase) passes(p emulate.Profile, layers planner.LayerRange) (forward, backward time.Duration, err error) {
+	dev, err := emulate.New(null.New(), emulate.Options{Profile: p})
+	if err != nil {
+		return 0, 0, err
+	}
+	stack, err := model.NewStack(model.StackConfig{
+		Device: dev, Model: c.model, First: layers.First, End: layers.End, MicroBatch: 1, Slots: 1, Moments: 2,
+		Recompute: model.RecomputeNothing.Uniform(layers.Len()),
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer stack.Close()
+	q, err := dev.NewQueue()
+	if err != nil {
+		return 0, 0, err
+	}
+	stack.Forward(q, 0, model.Noise{})
+	forward = dev.BusyTime()
+	stack.Backward(q, 0, 1)
+	return forward, dev.BusyTime() - forward, nil
+}
+
+// costs are those of the pipeline with one stage a device.
+func (c *scheduleCase) costs(shape link.Shape, wireBytes int) schedule.Costs {
+	hop := schedule.Hop{
+		Transfer: schedule.Nanos(int64(wireBytes) * int64(time.Second) / shape.BytesPerS),
+		Latency:  schedule.Nanos(shape.Delay),
+	}
+	return schedule.Costs{
+		Stages:     c.times,
+		Boundaries: slices.Repeat([]schedule.Boundary{{Activation: hop, Gradient: hop}}, c.stages-1),
+	}
+}
+
+// trial is one schedule to run.
+type trial struct {
+	name, cap string
+	spec      string // of the plan
+	warmups   []int
+	caps      []int // activations that the devices have memory for; nil: any number
+}
+
+// trials are the elastic schedule under each cap, and those to compare it with.
+func (c *scheduleCase) trials(costs schedule.Costs) ([]trial, error) {
+	var all []trial
+	for _, limit := range capsOf(c.stages) {
+		warmups, _, err := schedule.MinimalWarmups(costs, limit.caps)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, trial{name: elasticName, cap: limit.name, spec: "1f1b", warmups: warmups, caps: limit.caps})
+	}
+	chosen, err := c.choose(costs, all[len(all)-1])
+	if err != nil {
+		return nil, err
+	}
+	all[len(all)-1] = chosen
+	all = append(all, trial{name: "1f1b", cap: noCap, spec: "1f1b", warmups: schedule.DepthWarmups(c.stages, 1)})
+	for _, name := range []string{"gpipe", "depth-first", "breadth-first"} {
+		all = append(all, trial{name: name, cap: noCap, spec: name})
+	}
+	return all, nil
+}
+
+// choose is the one with the shortest simulated step of the elastic trial and, where the
+// links leave room for the traffic of chunks, interleaving with groups of every size.
+func (c *scheduleCase) choose(costs schedule.Costs, elastic trial) (trial, error) {
+	best, shortest := elastic, time.Duration(0)
+	candidates := []trial{elastic}
+	for g := c.stages; g <= c.micros; g += c.stages {
+		candidates = append(candidates, trial{name: elastic.name, cap: elastic.cap, spec: fmt.Sprintf("interleaved:k=%d", g)})
+	}
+	for _, t := range candidates {
+		plan, err := c.plan(t, 1)
+		if errors.Is(err, schedule.ErrBadShape) {
+			continue
+		}
+		if err != nil {
+			return best, err
+		}
+		_, step, err := c.predict(plan, costs)
+		if err != nil {
+			return best, err
+		}
+		if shortest == 0 || step < shortest {
+			best, shortest = t, step
+		}
+	}
+	return best, nil
+}
+
+// plan puts the trial's stages on the peers, one device each.
+func (c *scheduleCase) plan(t trial, generation planner.Generation) (planner.Plan, error) {
+	spec, err := schedule.ParseSpec(t.spec)
+	if err != nil {
+		return planner.Plan{}, err
+	}
+	stages := c.stages * spec.Chunks()
+	warmups := t.warmups
+	if t.spec == "gpipe" {
+		warmups = slices.Repeat([]int{c.micros - 1}, stages)
+	}
+	list, err := spec.Build(schedule.Group{Stages: stages, Shares: []schedule.Share{{Micros: c.micros}}, Warmups: warmups})
+	if err != nil {
+		return planner.Plan{}, err
+	}
+	pipe := planner.Pipeline{Micros: c.micros, Warmups: warmups}
+	for s, layers := range c.cut(stages) {
+		peer := c.peers[list.Holder(0, schedule.Stage(s))]
+		pipe.Stages = append(pipe.Stages, planner.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers})
+	}
+	return planner.Plan{Run: benchRun, Generation: generation, Schedule: t.spec, Replicas: []planner.Pipeline{pipe}}, nil
+}
+
+const benchRun = "bench"
+
+func (c *scheduleCase) run() planner.RunSpec {
+	return planner.RunSpec{
+		Run: benchRun, Model: c.model,
+		Train: planner.TrainSpec{
+			Seed: 1, Steps: endless, Micros: c.micros, MicroBatch: 1, LR: 1e-4, MinLR: 1e-4, WarmupSteps: 1,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 1, HeldOutEvery: endless, CheckpointEvery: endless,
+		},
+	}
+}
+
+// device emulates that of a stage. Under a cap it has the memory that the capped schedule
+// needs and no more.
+func (c *scheduleCase) device(stage int, t trial) (*emulate.Device, error) {
+	p := c.profiles[stage]
+	if t.caps != nil {
+		layers := c.cut(c.stages)[stage]
+		memory, err := model.StackConfig{
+			Model: c.model, First: layers.First, End: layers.End, MicroBatch: 1, Slots: t.caps[stage], Moments: 2,
+			Recompute: model.RecomputeNothing.Uniform(layers.Len()),
+		}.Memory()
+		if err != nil {
+			return nil, err
+		}
+		p.MemoryBytes = memory.Total() + besideStack
+	}
+	return emulate.New(null.New(), emulate.Options{Name: "cpu", Profile: p, Slack: emulate.PacedSlack})
+}
+
+// besideStack is what a worker allocates besides its stack: the result of a sum.
+const besideStack = 4
+
+// predict simulates a plan: the period and the step.
+func (c *scheduleCase) predict(plan planner.Plan, costs schedule.Costs) (period, step time.Duration, err error) {
+	list, err := pipeline.Programs(plan)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n := len(plan.Replicas[0].Stages); n > c.stages {
+		if costs, err = c.chunked(costs, n); err != nil {
+			return 0, 0, err
+		}
+	}
+	line, err := schedule.Simulate(list, schedule.Timing{Replicas: []schedule.Costs{costs}})
+	if err != nil {
+		return 0, 0, err
+	}
+	var ends []time.Duration
+	for _, spans := range line.Workers {
+		for _, s := range spans {
+			if s.Action.Stage == 1 && s.Action.Op == schedule.Backward {
+				ends = append(ends, time.Duration(s.End))
+			}
+		}
+	}
+	return steadyPeriod(ends, plan), time.Duration(line.Makespan), nil
+}
+
+// chunked are the costs with the stages of all chunks, each on its device.
+func (c *scheduleCase) chunked(costs schedule.Costs, stages int) (schedule.Costs, error) {
+	out := schedule.Costs{Boundaries: slices.Repeat(costs.Boundaries[:1], stages-1)}
+	for s, layers := range c.cut(stages) {
+		forward, backward, err := c.passes(c.profiles[s%c.stages], layers)
+		if err != nil {
+			return out, err
+		}
+		out.Stages = append(out.Stages, schedule.StageTime{Forward: schedule.Nanos(forward), Input: schedule.Nanos(backward)})
+	}
+	return out, nil
+}
+
+// steadyPeriod is the time per micro-batch between the times at which each one's gradient
+// has left stage 1, in order: once the pipeline is filled, and before its forwards end. It is
+// 0 for a schedule that is always either filling or draining.
+func steadyPeriod(ends []time.Duration, plan planner.Plan) time.Duration {
+	kept, drain := pattern(plan)
+	last := len(ends) - 1 - drain
+	first := min(kept, last/2)
+	if kept == 0 || last <= first {
+		return 0
+	}
+	if n := (last - first) / kept * kept; n > 0 {
+		first = last - n
+	}
+	return (ends[last] - ends[first]) / time.Duration(last-first)
+}
+
+// pattern is after how many micro-batches what a pipeline does repeats itself, even where it
+// waits, and how many backwards are left when its forwards end.
+func pattern(plan planner.Plan) (kept, drain int) {
+	pipe := plan.Replicas[0]
+	if len(pipe.Warmups) > 1 {
+		if pipe.Warmups[1] >= pipe.Micros-1 {
+			return 0, 0
+		}
+		return pipe.Warmups[0] + 1, pipe.Warmups[1]
+	}
+	spec, err := schedule.ParseSpec(plan.Schedule)
+	if err != nil {
+		return 0, 0
+	}
+	group := len(pipe.Stages) / spec.Chunks()
+	for _, p := range spec.Params {
+		if p.Name == "k" {
+			group = p.Values[0]
+		}
+	}
+	if spec.Kind != "interleaved" && spec.Kind != "depth-first" || 3*group > pipe.Micros {
+		return 0, 0
+	}
+	return group, group
+}
+
+// refusal is why a schedule cannot run on devices with so little memory.
+func refusal(err error) (string, bool) {
+	if errors.Is(err, kernels.ErrOutOfMemory) {
+		return err.Error(), true
+	}
+	return "", false
+}

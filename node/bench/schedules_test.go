@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/pipeline/link"
+)
+
+var grid = flag.String("grid", "", "print the table of a grid of schedules: small or full")
+
+// TestScheduleGrid prints what `pnode bench schedules` measures, in virtual time: nothing but
+// devices and links takes any, whatever else the machine does.
+func TestScheduleGrid(t *testing.T) {
+	if *grid == "" {
+		t.Skip("takes minutes: ask for it with -grid small or full")
+	}
+	t.Log("\n" + virtualTable(t, ScheduleOptions{Full: *grid == "full"}))
+}
+
+func virtualTable(t *testing.T, o ScheduleOptions) string {
+	var table strings.Builder
+	if err := virtualSchedules(t, o).Text(&table); err != nil {
+		t.Fatal(err)
+	}
+	return table.String()
+}
+
+// virtualSchedules measures each cell in a bubble of its own.
+func virtualSchedules(t *testing.T, o ScheduleOptions) ScheduleReport {
+	t.Helper()
+	if err := o.fill(); err != nil {
+		t.Fatal(err)
+	}
+	var all ScheduleReport
+	for _, cell := range o.cells() {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := Schedules(t.Context(), cell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Cells = append(all.Cells, r.Cells...)
+			all = r
+		})
+	}
+	all.summarise()
+	return all
+}
+
+// TestSchedulesOnASlowLink: with memory the elastic schedule reaches the bound where plain
+// 1F1B waits for messages, and the simulator says how long each takes.
+func TestSchedulesOnASlowLink(t *testing.T) {
+	r := virtualSchedules(t, ScheduleOptions{Stages: []int{4}, Mbits: []int{100}, Latencies: []time.Duration{40 * time.Millisecond}})
+	runs := map[string]ScheduleRun{}
+	for _, run := range r.Cells[0].Runs {
+		runs[run.Name+" "+run.Cap] = run
+		if run.Refused != "" || run.StepMS <= 0 || run.Error > 0.05 || run.Error < -0.05 {
+			t.Errorf("the simulator is more than 5%% off: %+v", run)
+		}
+	}
+	if e := runs["elastic none"]; e.Ratio > 1.05 || e.Ratio < 0.99 {
+		t.Errorf("elastic: %.3f of the bound", e.Ratio)
+	}
+	if e, cap1, cap2 := runs["elastic none"], runs["elastic 1f1b"], runs["elastic 2x"]; e.PeriodMS >= cap2.PeriodMS || cap2.PeriodMS >= cap1.PeriodMS {
+		t.Errorf("periods of %.1f, %.1f and %.1f ms: less memory is not slower", e.PeriodMS, cap2.PeriodMS, cap1.PeriodMS)
+	}
+	for _, name := range []string{"1f1b none", "depth-first none", "breadth-first none"} {
+		if run := runs[name]; run.Slower < 1.34 {
+			t.Errorf("%s takes %.2f of the elastic step where it stalls", name, run.Slower)
+		}
+	}
+	if r.MeanError > 0.05 || r.WorstRatio != runs["elastic none"].Ratio {
+		t.Errorf("summary: %+v", r)
+	}
+}
+
+// TestDevicesOfACapRefuseMore: the memory that a cap leaves holds the capped schedule and not
+// one activation more.
+func TestDevicesOfACapRefuseMore(t *testing.T) {
+	c, err := newScheduleCase(2, 10*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.micros = 6
+	synctest.Test(t, func(t *testing.T) {
+		rig, err := newScheduleRig(2, link.Shape{BytesPerS: 1e7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rig.close()
+		c.peers = rig.peers
+		costs := c.costs(link.Shape{BytesPerS: 1e7}, messageBytes)
+		for _, tc := range []struct {
+			warmups []int
+			refused bool
+		}{{[]int{1, 0}, false}, {[]int{2, 0}, true}, {[]int{1, 1}, true}} {
+			run, err := rig.measure(t.Context(), c, trial{name: "1f1b", spec: "1f1b", warmups: tc.warmups, caps: []int{2, 1}}, costs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (run.Refused != "") != tc.refused {
+				t.Errorf("warm-ups %v: %+v", tc.warmups, run)
+			}
+			if tc.refused && !strings.Contains(run.Refused, "out of device memory") {
+				t.Errorf("warm-ups %v: refused because %s", tc.warmups, run.Refused)
+			}
+		}
+	})
+}
+
+func TestBadScheduleOptions(t *testing.T) {
+	for _, o := range []ScheduleOptions{
+		{Stages: []int{1}},
+		{Mbits: []int{0}},
+		{Latencies: []time.Duration{-1}},
+		{StageTime: time.Hour},
+	} {
+		if _, err := Schedules(t.Context(), o); err == nil || !strings.Contains(err.Error(), "take ") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
