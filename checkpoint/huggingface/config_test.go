@@ -1,8 +1,10 @@
 package huggingface
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -180,7 +182,7 @@ func TestDamagedFolders(t *testing.T) {
 		"transformer.h.1.extra":           {DType: safetensors.F32, Shape: []int{1}},
 		"transformer.ln_f.bias":           {},
 		"transformer.wpe.weight":          {DType: safetensors.F32, Shape: []int{13, 16}},
-		"transformer.wte.weight":          {DType: "F64", Shape: []int{47, 16}},
+		"transformer.wte.weight":          {DType: integers, Shape: []int{47, 16}},
 		"transformer.h.0.mlp.c_fc.weight": {DType: safetensors.F32, Shape: []int{64, 16}}, // as [out,in]
 	} {
 		tensors := map[string]safetensors.Tensor{}
@@ -205,6 +207,9 @@ func TestDamagedFolders(t *testing.T) {
 	}
 }
 
+// integers is a type as wide as F32 that no weights have.
+const integers = "I32"
+
 // writeZeros makes a folder whose tensors are zero, but for lm_head.weight.
 func writeZeros(t *testing.T, dir string, tensors map[string]safetensors.Tensor) {
 	t.Helper()
@@ -216,7 +221,12 @@ func writeZeros(t *testing.T, dir string, tensors map[string]safetensors.Tensor)
 		t.Fatal(err)
 	}
 	list := slices.Collect(maps.Values(tensors))
-	w, err := safetensors.Create(filepath.Join(dir, "model.safetensors"), list, nil)
+	spoiled := slices.IndexFunc(list, func(t safetensors.Tensor) bool { return t.DType == integers })
+	if spoiled >= 0 {
+		list[spoiled].DType = safetensors.F32
+	}
+	path := filepath.Join(dir, "model.safetensors")
+	w, err := safetensors.Create(path, list, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,16 +235,28 @@ func writeZeros(t *testing.T, dir string, tensors map[string]safetensors.Tensor)
 		if tensor.Name == headTensor {
 			values[len(values)-1] = 1
 		}
-		if tensor.DType == "F64" {
-			err = w.AppendBytes(tensor.Name, strings.NewReader(strings.Repeat("\x00", 8*tensor.Len())))
-		} else {
-			err = w.Append(tensor.Name, values)
-		}
-		if err != nil {
+		if err := w.Append(tensor.Name, values); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if spoiled >= 0 {
+		retype(t, path, list[spoiled].Name)
+	}
+}
+
+// retype says of a tensor of F32 that it holds integers.
+func retype(t *testing.T, path, name string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := fmt.Sprintf(`%q:{"dtype":`, name)
+	content = bytes.Replace(content, []byte(front+`"F32"`), []byte(front+`"`+integers+`"`), 1)
+	if err := os.WriteFile(path, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

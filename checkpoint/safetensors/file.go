@@ -3,8 +3,6 @@ package safetensors
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"pnode/kernels"
 )
@@ -31,12 +29,6 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// Tensors lists the tensors in the order of their data.
-func (f *File) Tensors() []Tensor { return slices.Clone(f.header.tensors) }
-
-// Metadata is the text under `__metadata__`, nil if the file has none.
-func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
-
 // Tensor finds a tensor by name; the error wraps ErrNoTensor.
 func (f *File) Tensor(name string) (Tensor, error) {
 	t, ok := f.byName[name]
@@ -44,15 +36,6 @@ func (f *File) Tensor(name string) (Tensor, error) {
 		return Tensor{}, fmt.Errorf("safetensors: %w: %q", ErrNoTensor, name)
 	}
 	return t, nil
-}
-
-// Bytes is the stored form of a tensor, little endian.
-func (f *File) Bytes(name string) (*io.SectionReader, error) {
-	t, err := f.Tensor(name)
-	if err != nil {
-		return nil, err
-	}
-	return io.NewSectionReader(f.r, f.dataStart+t.offset, t.bytes), nil
 }
 
 // Floats fills dst with the elements [first, first+len(dst)) of a tensor. Errors wrap

@@ -3,7 +3,6 @@ package safetensors
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -76,25 +75,6 @@ func (w *Writer) Append(name string, values []float32) error {
 		values = values[n:]
 	}
 	return nil
-}
-
-// AppendBytes adds elements in their stored form, of any type.
-func (w *Writer) AppendBytes(name string, r io.Reader) error {
-	t, ok := w.tensors[name]
-	if !ok {
-		return fmt.Errorf("safetensors: write %s: %w: %q", w.path, ErrNoTensor, name)
-	}
-	_, err := io.Copy(writeFunc(func(b []byte) error { return w.put(t, b) }), r)
-	return err
-}
-
-type writeFunc func([]byte) error
-
-func (f writeFunc) Write(b []byte) (int, error) {
-	if err := f(b); err != nil {
-		return 0, err
-	}
-	return len(b), nil
 }
 
 func (w *Writer) put(t *growing, b []byte) error {

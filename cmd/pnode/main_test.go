@@ -45,7 +45,11 @@ func TestPrintConfig(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	got, err := config.Parse("printed", []byte(out))
+	printed := filepath.Join(t.TempDir(), "printed.yaml")
+	if err := os.WriteFile(printed, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Load(printed)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
 	}

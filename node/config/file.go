@@ -38,12 +38,6 @@ func load(path string) (Config, []string, error) {
 	return parse(path, b)
 }
 
-// Parse is Load of content that was read already; name is for errors.
-func Parse(name string, content []byte) (Config, error) {
-	c, _, err := parse(name, content)
-	return c, err
-}
-
 func parse(name string, content []byte) (Config, []string, error) {
 	c := Default()
 	var keys []string

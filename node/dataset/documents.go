@@ -4,14 +4,14 @@ package dataset
 // for attention that is to stay within documents; all begin at 0 where the stream has no
 // end-of-text token.
 func (d *Dataset) DocumentStarts(tokens []int32) []int32 {
-	return documentStarts(tokens, d.window.Context, d.spec.EndOfText())
+	return DocumentStarts(tokens, d.window.Context, d.spec.EndOfText())
 }
 
-// documentStarts tells, for tokens [B,T] flat, where in its row the document of each
+// DocumentStarts tells, for tokens [B,T] flat, where in its row the document of each
 // position begins, [B,T]: behind the last end-of-text token before the position, or at 0.
 // Attention that is to stay within documents looks at positions [start, t] only. The
 // end-of-text token belongs to the document that it ends.
-func documentStarts(tokens []int32, context int, endOfText int32) []int32 {
+func DocumentStarts(tokens []int32, context int, endOfText int32) []int32 {
 	starts := make([]int32, len(tokens))
 	begin := int32(0)
 	for i, token := range tokens {

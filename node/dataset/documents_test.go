@@ -22,7 +22,7 @@ func TestDocumentStarts(t *testing.T) {
 		0, 0, 0, 0, 0, 0,
 		0, 0, 0, 0, 0, 0,
 	}
-	if got := documentStarts(tokens, 6, end); !slices.Equal(got, want) {
+	if got := DocumentStarts(tokens, 6, end); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -36,7 +36,7 @@ func TestDocumentStartsEqualsSearch(t *testing.T) {
 		for i := range tokens {
 			tokens[i] = r.Int32N(4)
 		}
-		got := documentStarts(tokens, context, 0)
+		got := DocumentStarts(tokens, context, 0)
 		for i := range tokens {
 			row := i - i%context
 			want := row
@@ -65,7 +65,7 @@ func TestDocumentsOfADataset(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := d.DocumentStarts(tokens)
-	if !slices.Equal(got, documentStarts(tokens, 300, 7)) || slices.Max(got) == 0 {
+	if !slices.Equal(got, DocumentStarts(tokens, 300, 7)) || slices.Max(got) == 0 {
 		t.Errorf("got %v", got)
 	}
 	if slices.Max(openText(t, counting(5000), 100, Window{Context: 300, StepRows: 2, Vocab: 256}).DocumentStarts(tokens)) != 0 {

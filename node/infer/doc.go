@@ -7,7 +7,8 @@
 //
 // A score comes from the same passes as a run's held-out loss. A text is cut into windows of
 // the model's context that do not overlap; each token is predicted once, from those before it
-// in its window.
+// in its window, and in its document where the model was trained with attention that stays
+// within documents.
 //
 // Both compute on the CPU with all of the model in this process. The commands call it with a
 // weights.Model.

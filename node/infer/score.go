@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/node/dataset"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
 )
@@ -85,6 +87,7 @@ func NewScorer(ctx context.Context, m *weights.Model, o ScoreOptions) (*Scorer, 
 	if err := s.load(ctx, m, c, o.Threads); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	debug.FreeOSMemory() // what layers were read into, before the passes take theirs
 	return s, nil
 }
 
@@ -94,7 +97,8 @@ func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, thr
 	}
 	s.stack, err = model.NewStack(model.StackConfig{
 		Device: s.device, Model: c, End: c.Layers(), MicroBatch: 1, Slots: 1,
-		Recompute: model.RecomputeBlock.Uniform(c.Layers()), // keeps least
+		Recompute: model.RecomputeBlock.Uniform(c.Layers()), ForwardOnly: true, // keeps least
+		DocumentMask: m.Masked(),
 	})
 	if err != nil {
 		return fmt.Errorf("infer: %w", err)
@@ -102,12 +106,13 @@ func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, thr
 	if s.queue, err = s.device.NewQueue(); err != nil {
 		return fmt.Errorf("infer: %w", err)
 	}
+	read := reader(ctx, m)
 	for layer := range c.Layers() {
-		params := make([]float32, c.LayerLen(layer))
-		if err := m.Layer(ctx, layer, params); err != nil {
+		params, err := read(layer)
+		if err != nil {
 			return err
 		}
-		s.queue.Write(s.stack.Params(layer), kernels.Float32Bytes(params))
+		s.queue.Write(s.stack.Params(layer), params)
 		if err := s.queue.Sync(); err != nil {
 			return fmt.Errorf("infer: %w", err)
 		}
@@ -167,6 +172,9 @@ func (s *Scorer) predict(tokens []int32) (Score, error) {
 	copy(targets, tokens[1:])
 	s.stack.SetTokens(s.queue, 0, inputs)
 	s.stack.SetTargets(s.queue, 0, targets)
+	if s.stack.Masked() {
+		s.stack.SetDocuments(s.queue, 0, dataset.DocumentStarts(inputs, s.length, s.source.DocumentEnd))
+	}
 	s.stack.Forward(s.queue, 0, model.Noise{})
 	s.stack.Loss(s.queue, 0)
 	losses := make([]float32, s.length)

@@ -19,7 +19,10 @@ func OfRun(ctx context.Context, shelf Shelf, spec planner.RunSpec) (*Model, erro
 	}
 	m := &Model{
 		From: fmt.Sprintf("step %d of run %s", manifest.Step, spec.Run), Config: spec.Model.Base(),
-		DType: mergedType, Warnings: warnings, layer: shelf.reader(stored(manifest)), close: shelf.Close,
+		DType: mergedType, DocumentEnd: planner.NoToken, Warnings: warnings, layer: shelf.reader(stored(manifest)), close: shelf.Close,
+	}
+	if spec.Train.DocumentMask {
+		m.DocumentEnd = spec.Data.EndOfText()
 	}
 	if spec.Model.LoRA.On() {
 		m.adapted = &adapted{config: spec.Model, layer: m.layer}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/checkpoint/huggingface"
 	"pnode/checkpoint/safetensors"
+	"pnode/kernels"
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -67,7 +67,8 @@ func unspoiled(int, []float32) {}
 
 var byteModel = model.Config{Vocab: 256, Context: 16, Blocks: 2, Heads: 2, Channels: 16}
 
-// tensors are the bytes of all tensors of a folder by name.
+// tensors are types and values of all tensors of a folder by name; float32 holds those of every
+// type exactly.
 func tensors(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	set := must[*safetensors.Set](t)(safetensors.OpenSet(dir, "model"))
@@ -75,7 +76,11 @@ func tensors(t *testing.T, dir string) map[string][]byte {
 	all := map[string][]byte{}
 	for _, tensor := range set.Tensors() {
 		file := must[*safetensors.File](t)(set.File(tensor.Name))
-		all[tensor.Name] = must[[]byte](t)(io.ReadAll(must[*io.SectionReader](t)(file.Bytes(tensor.Name))))
+		values := make([]float32, tensor.Len())
+		if err := file.Floats(tensor.Name, 0, values); err != nil {
+			t.Fatal(err)
+		}
+		all[tensor.Name] = append([]byte(tensor.DType), kernels.Float32Bytes(values)...)
 	}
 	return all
 }

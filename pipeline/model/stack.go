@@ -30,6 +30,8 @@ type StackConfig struct {
 	// Moments is how many vectors of optimizer state each layer's parameters have: 2 for
 	// AdamW, 0 for a stack that does not train.
 	Moments int
+	// ForwardOnly stacks have no gradients: their passes are Forward, Loss and Logits.
+	ForwardOnly bool
 }
 
 // Upper bounds of a stack, see Config's.
@@ -155,7 +157,7 @@ func (s *Stack) build() {
 	m := s.cfg.Model
 	sharedMoments := min(s.SharedTail(), m.TiedGradLen())
 	s.params = s.vectors(&s.mem.params, m.LayerLen, s.SharedTail())
-	s.grads = s.vectors(&s.mem.grads, m.TrainedLen, 0)
+	s.grads = s.vectors(&s.mem.grads, s.cfg.gradLen, 0)
 	s.copies = nil
 	if s.cfg.Storage == StorageBF16 {
 		s.copies = s.vectors(&s.mem.copies, m.LayerLen, s.SharedTail())
@@ -169,6 +171,14 @@ func (s *Stack) build() {
 	for range s.cfg.Slots {
 		s.slots = append(s.slots, b.slot(s))
 	}
+}
+
+// gradLen is the length of a layer's gradient.
+func (c StackConfig) gradLen(layer int) int {
+	if c.ForwardOnly {
+		return 0
+	}
+	return c.Model.TrainedLen(layer)
 }
 
 // SharedTail is how many elements at the end of the head's vectors are the front of the
@@ -279,7 +289,8 @@ func (c Config) windowStart(t int) int32 {
 // Params is a layer's flat parameter vector [LayerLen].
 func (s *Stack) Params(layer int) kernels.View { return s.params[s.local(layer)] }
 
-// Grads is a layer's flat gradient vector [TrainedLen], laid out like the end of Params.
+// Grads is a layer's flat gradient vector [TrainedLen], laid out like the end of Params;
+// empty with ForwardOnly.
 func (s *Stack) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 
 // Moment is vector i of a layer's optimizer state [TrainedLen], laid out like Grads and

@@ -146,3 +146,31 @@ func TestMisusePanics(t *testing.T) {
 		})
 	}
 }
+
+// TestForwardOnlyHasNoGradients: neither memory for them nor a pass that would need it.
+func TestForwardOnlyHasNoGradients(t *testing.T) {
+	for name, model := range map[string]Config{"gpt2": tiny, "llama": tinyLlama} {
+		cfg := StackConfig{Model: model, End: model.Layers(), MicroBatch: tinyBatch, Slots: 1}
+		trains, err := cfg.Memory()
+		must(t, err)
+		cfg.ForwardOnly = true
+		want, err := cfg.Memory()
+		must(t, err)
+		device := null.New()
+		cfg.Device = device
+		s, err := NewStack(cfg)
+		must(t, err)
+		if got := device.PeakBytes(); want.Grads != 0 || got != want.Total() || got != trains.Total()-trains.Grads {
+			t.Errorf("%s: %d bytes, predicted %+v; one that trains has %+v", name, got, want, trains)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: a backward pass runs", name)
+				}
+			}()
+			s.Backward(nil, 0, 1)
+		}()
+		s.Close()
+	}
+}

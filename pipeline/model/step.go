@@ -131,6 +131,9 @@ func (s *Stack) slot(i int) *slotState {
 
 // scaled is the slot with the scale of its losses noted for both parts of the pass.
 func (s *Stack) scaled(slot int, scale float32) *slotState {
+	if s.cfg.ForwardOnly {
+		panic("model: the stack was made with ForwardOnly")
+	}
 	f := s.slot(slot)
 	if f.head != nil {
 		f.head.scale = scale
