@@ -55,8 +55,7 @@ func WithCommunication(s Schedule) Schedule {
 // reduction of each stage it holds right after that stage's last weight gradient and
 // what is sent of it. What a program has of these it keeps.
 func WithReduceAndStep(s Schedule) Schedule {
-	out := Schedule{Workers: make([][]Action, len(s.Workers)), Segments: s.Segments}
-	for w, actions := range s.Workers {
+	return s.rewrite(func(actions []Action) []Action {
 		last := map[Action]int{} // reduction -> index of the last action of its stage
 		for i, a := range actions {
 			if a.Op != Step {
@@ -78,9 +77,8 @@ func WithReduceAndStep(s Schedule) Schedule {
 		if n := len(list); n == 0 || list[n-1].Op != Step {
 			list = append(list, Action{Op: Step})
 		}
-		out.Workers[w] = list
-	}
-	return out
+		return list
+	})
 }
 
 // reduction is that of the action's stage.
