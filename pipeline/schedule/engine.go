@@ -12,6 +12,8 @@ type engine struct {
 	l      *layout
 	timing Timing
 	span   func(worker int, a Action, start, end Nanos)
+	// message, if any, is told of each tensor that goes to another worker.
+	message func(Message)
 
 	pos  []int   // by worker: the next action
 	free []Nanos // by worker: when the last action ended
@@ -150,18 +152,24 @@ func (e *engine) finish(w int, a Action, end Nanos) {
 // another worker holds it.
 func (e *engine) deliver(a Action, from int, step Stage, at Nanos) {
 	to := e.l.neighbour(a, step)
+	m := Message{Action: a, From: from, To: to, Queued: at}
 	if to != from {
 		hop := e.timing.hop(a, step)
 		link := [2]int{from, to}
-		sent := max(at, e.links[link]) + hop.Transfer
-		e.links[link] = sent
-		at = sent + hop.Latency + e.timing.Jitter.of(a, step)
+		m.Sent = max(at, e.links[link])
+		e.links[link] = m.Sent + hop.Transfer
+		at = m.Sent + hop.Transfer + hop.Latency + e.timing.Jitter.of(a, step)
 	}
-	a.Stage += step
+	m.Action.Stage += step
 	if step > 0 {
-		e.activation[e.l.at(a)] = at
+		m.Action.Op = ReceiveActivation
+		e.activation[e.l.at(m.Action)] = at
 	} else {
-		e.gradient[e.l.at(a)] = at
+		m.Action.Op = ReceiveGradient
+		e.gradient[e.l.at(m.Action)] = at
+	}
+	if m.Arrived = at; to != from && e.message != nil {
+		e.message(m)
 	}
 	e.push(to)
 }

@@ -62,29 +62,6 @@ func (t Timing) hop(a Action, step Stage) Hop {
 	return t.Replicas[a.Replica].Boundaries[a.Stage-1].Gradient
 }
 
-// Span is when an action occupied its worker.
-type Span struct {
-	Action     Action
-	Start, End Nanos
-}
-
-// Timeline is when everything happened, by worker in program order.
-type Timeline struct {
-	Workers  [][]Span
-	Makespan Nanos
-	// PeakLive is by worker the most micro-batches whose activations were kept at once.
-	PeakLive []int
-}
-
-// Idle is how long a worker computed nothing before the end.
-func (t Timeline) Idle(worker int) Nanos {
-	idle := t.Makespan
-	for _, s := range t.Workers[worker] {
-		idle -= s.End - s.Start
-	}
-	return idle
-}
-
 // Simulate times a schedule. Messages on one directed link between two workers follow
 // each other: each occupies it for its transfer time and arrives a latency later. A
 // reduction hands its stage's gradient in and waits for nobody; a step starts when
@@ -109,6 +86,7 @@ func Simulate(s Schedule, t Timing) (Timeline, error) {
 		out.Workers[w] = append(out.Workers[w], Span{a, start, end})
 		out.Makespan = max(out.Makespan, end)
 	})
+	e.message = func(m Message) { out.Messages = append(out.Messages, m) }
 	if !e.run() {
 		return Timeline{}, e.stuck()
 	}
