@@ -10,6 +10,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/local"
+	"pnode/pipeline/schedule/study"
 )
 
 // Exit codes; exitCodesTopic documents them.
@@ -32,6 +33,7 @@ var exitCodes = []struct {
 	{node.ErrBadInvite, exitUsage},
 	{node.ErrFinished, exitFinished},
 	{config.ErrInvalid, exitUsage},
+	{study.ErrBadRequest, exitUsage},
 	{api.ErrNoNode, exitUnreachable},
 	{api.ErrUnreachable, exitUnreachable},
 	{api.ErrRefused, exitUnreachable},

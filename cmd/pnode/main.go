@@ -48,7 +48,7 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), err} })
 	root.AddCommand(
 		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.inviteCommand(), e.leaveCommand(),
-		e.checkpointsCommand(), e.planCommand(), e.tokenizeCommand(), e.samplesCommand(),
+		e.checkpointsCommand(), e.planCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),
 		e.generateCommand(), e.evalCommand(),
 		e.importCommand(), e.exportCommand(), e.benchCommand(), e.versionCommand(), exitCodesTopic(),
 	)

@@ -58,6 +58,12 @@ func (s Spec) options(g Group) Options {
 	for _, share := range g.Shares {
 		o.Micros += share.Micros
 	}
+	s.Set(&o)
+	return o
+}
+
+// Set gives the options that the spec names their values.
+func (s Spec) Set(o *Options) {
 	for _, p := range s.Params {
 		if n := o.number(p.Name); n != nil {
 			*n = p.Values[0]
@@ -65,7 +71,6 @@ func (s Spec) options(g Group) Options {
 			*o.list(p.Name) = p.Values
 		}
 	}
-	return o
 }
 
 // Spec is the name of the kind with these options.

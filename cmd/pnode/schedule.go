@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pnode/pipeline/schedule/study"
+)
+
+// scheduleFlags are the command's flags as they are given.
+type scheduleFlags struct {
+	request               study.Request
+	words                 study.Words
+	svg                   string
+	list, asJSON, program bool
+}
+
+func (e environment) scheduleCommand() *cobra.Command {
+	var o scheduleFlags
+	c := &cobra.Command{
+		Use:   "schedule",
+		Short: "Show and time a pipeline schedule, without computing anything",
+		Long: `Make a pipeline schedule, print its grid (2F0 is the forward of micro-batch 0 on stage 2;
+B backward, I and W its input and weight gradient, R recomputation), simulate it and say
+how long it takes, how much of that is bubble, what each worker keeps, and what bounds it.
+
+Times are milliseconds, or have a unit (250us, 2s). One value counts for all stages or
+links; otherwise there is one for each, with commas or by repeating the flag.`,
+		Example: `  pnode schedule --list
+  pnode schedule --kind 1f1b --stages 4 --micro 8
+  pnode schedule --kind elastic --stages 4 --micro 64 --link 0,2:4,0 --svg elastic.svg
+  pnode schedule --kind elastic --stages 4 --micro 64 --link 2:4 --cap 6,5,4,3
+  pnode schedule --kind interleaved:v=2,f=8+4,b=5+7 --stages 8 --micro 12 --link 0:1.5
+  pnode schedule --kind chimera --stages 8 --micro 16 --json | jq .bubble`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.list {
+				if o.asJSON {
+					return study.ListJSON(e.stdout)
+				}
+				return study.List(e.stdout)
+			}
+			if err := o.request.Read(o.words); err != nil {
+				return usageError{c.CommandPath(), err}
+			}
+			return e.schedule(o)
+		},
+	}
+	o.add(c.Flags())
+	return c
+}
+
+func (o *scheduleFlags) add(f *pflag.FlagSet) {
+	f.SortFlags = false
+	r, w := &o.request, &o.words
+	f.StringVar(&r.Kind, "kind", "elastic", "`KIND` of schedule, or its name in a plan such as kfkb:k=3")
+	f.IntVar(&r.Options.Stages, "stages", 4, "stages of the model, on all workers together")
+	f.IntVar(&r.Options.Micros, "micro", 16, "micro-batches a step")
+	f.StringSliceVar(&w.Forward, "forward", []string{"1"}, "`TIMES` of a stage's forward")
+	f.StringSliceVar(&w.Backward, "backward", []string{"2"}, "`TIMES` of a stage's backward")
+	f.StringSliceVar(&w.Weight, "weight", nil, "`TIMES` of the weight gradient, a part of backward (default half)")
+	f.StringSliceVar(&w.Recompute, "recompute", nil, "`TIMES` to restore activations; stages with 0 keep them (default 0)")
+	f.StringSliceVar(&w.Update, "update", nil, "`TIMES` of the optimizer step (default 0)")
+	f.StringSliceVar(&w.Links, "link", nil, "`TRANSFER:LATENCY` of a message between neighbouring stages (default 0:0)")
+	f.StringSliceVar(&w.Jitter, "jitter", nil, "mean `TIME` of random extra latency of each message")
+	f.Uint64Var(&r.Jitter.Seed, "seed", 0, "of the jitter")
+	f.IntSliceVar(&r.Caps, "cap", nil, "micro-batches whose activations fit on a worker, one `NUMBER` or one for each")
+	f.IntVar(&r.Options.Chunks, "chunks", 0, "stages on each worker")
+	f.IntVar(&r.Options.Depth, "depth", 0, "forwards ahead for each worker that follows")
+	f.IntVar(&r.Options.Group, "group", 0, "micro-batches that go together")
+	f.IntSliceVar(&r.Options.Forward, "forward-groups", nil, "`SIZES` of groups of interleaved forwards")
+	f.IntSliceVar(&r.Options.Backward, "backward-groups", nil, "`SIZES` of groups of interleaved backwards")
+	f.IntVar(&r.Options.Pairs, "pairs", 0, "pairs of pipelines of chimera")
+	f.IntVar(&r.Options.Segments, "segments", 0, "segments of a sequence of seq1f1b")
+	f.StringVar(&o.svg, "svg", "", "draw the timeline to `FILE`")
+	f.BoolVar(&o.program, "program", false, "print the workers' lists of actions alone")
+	f.BoolVar(&o.list, "list", false, "explain all kinds")
+	f.BoolVar(&o.asJSON, "json", false, "one JSON object")
+}
+
+func (e environment) schedule(o scheduleFlags) error {
+	s, err := study.Run(o.request)
+	if err != nil {
+		return err
+	}
+	if o.svg != "" {
+		var picture bytes.Buffer
+		if err := s.SVG(&picture); err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.svg, picture.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the picture: %w", err)
+		}
+	}
+	switch {
+	case o.asJSON:
+		return s.JSON(e.stdout)
+	case o.program:
+		_, err := fmt.Fprint(e.stdout, s.Program)
+		return err
+	}
+	return s.Text(e.stdout)
+}

@@ -1,0 +1,81 @@
+package study
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pnode/pipeline/schedule"
+)
+
+// gridColumns is how wide a grid may be with a column for each unit that divides all
+// times; wider ones have a column for the shortest action.
+const gridColumns = 400
+
+// Text writes the report: the schedule, its grid, and the figures.
+func (s Study) Text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n%s\n%s\n%s.\n\n", s.title(), s.timeline.Grid(s.unit()), s.summary(), s.Bound)
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "worker\tstages\tbusy\tidle\texposed\tlive\t\n")
+	for i, worker := range s.Workers {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t\n", i, strings.Join(worker.Holds, " "),
+			percent(worker.Busy, s.Makespan), percent(worker.Idle, s.Makespan), percent(worker.Exposed, s.Makespan), worker.Live)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	b.WriteString("\nexposed: idle with the next message under way; live: most activations kept, of one\nmicro-batch on one stage each\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// JSON writes one object.
+func (s Study) JSON(w io.Writer) error { return json.NewEncoder(w).Encode(s) }
+
+func (s Study) title() string {
+	title := s.Spec
+	if s.Warmups != nil {
+		title = fmt.Sprintf("%s: %s with warm-ups %s", s.Kind, s.Spec, strings.Trim(fmt.Sprint(s.Warmups), "[]"))
+	}
+	return fmt.Sprintf("%s, %d micro-batches on %d workers", title, s.Micros, len(s.Workers))
+}
+
+func (s Study) summary() string {
+	text := fmt.Sprintf("makespan %s, of which %s are work: bubble %.1f%%", span(s.Makespan), span(s.Work), 100*s.Bubble)
+	if s.Period > 0 {
+		text += fmt.Sprintf("; period %s, at least %s", span(s.Period), span(s.Floor))
+	}
+	return text
+}
+
+func span(t schedule.Nanos) string { return time.Duration(t).Round(time.Microsecond / 10).String() }
+
+// unit is the time of a grid's column.
+func (s Study) unit() schedule.Nanos {
+	var shortest, divisor schedule.Nanos
+	for _, row := range s.timeline.Workers {
+		for _, sp := range row {
+			if took := sp.End - sp.Start; took > 0 {
+				if shortest == 0 || took < shortest {
+					shortest = took
+				}
+				divisor = gcd(gcd(divisor, took), sp.Start)
+			}
+		}
+	}
+	if divisor > 0 && s.Makespan/divisor <= gridColumns {
+		return divisor
+	}
+	return max(shortest, 1)
+}
+
+func gcd(a, b schedule.Nanos) schedule.Nanos {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
