@@ -58,6 +58,9 @@ func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
 	for r := range k.pipes {
 		units := order[r*s.stages : (r+1)*s.stages]
 		p, err := c.cut(units, micros)
+		if err == nil {
+			p, err = c.deepened(p)
+		}
 		if err != nil {
 			return nil, c.noFit(units, err)
 		}

@@ -41,6 +41,7 @@ type cluster struct {
 	slotBytes            int64   // of each micro-batch in flight, whatever the layers
 	passBytes            int64   // of each stage, whatever the layers and the slots, with the node's own
 	unusable             []Reason
+	order                ordering
 	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
 	held  map[peerLayer]bool
 	prior []int
@@ -59,6 +60,10 @@ func newCluster(in Input) (*cluster, error) {
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
 	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous)}
 	c.in.Members = members
+	var err error
+	if c.order, err = newOrdering(in.Run.Train.Schedule); err != nil {
+		return nil, err
+	}
 	c.sumLayers()
 	for i, m := range members {
 		if m.Peer == "" || (i > 0 && m.Peer == members[i-1].Peer) {
@@ -76,9 +81,13 @@ func newCluster(in Input) (*cluster, error) {
 		c.index[[2]string{string(c.units[u].peer), c.units[u].device}] = u
 	}
 	if in.Previous != nil {
-		for _, pipe := range in.Previous.Replicas {
-			for _, pl := range pipe.Stages {
-				c.prior = append(c.prior, c.find(pl.Peer, pl.Device))
+		lanes, err := in.Previous.Lanes()
+		if err != nil {
+			return nil, fmt.Errorf("%w: previous plan: %w", ErrBadInput, err)
+		}
+		for _, lane := range lanes {
+			for _, seat := range lane.Seats {
+				c.prior = append(c.prior, c.find(seat.Peer, seat.Device))
 			}
 		}
 	}

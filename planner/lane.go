@@ -22,15 +22,12 @@ type Lane struct {
 
 // Pipelines are the lane's replicas under a schedule, the first of them with the given
 // number. The error says which number of stages, layers or micro-batches does not fit, and
-// wraps schedule.ErrBadShape or schedule.ErrBadSpec.
+// wraps schedule.ErrBadShape, ErrBadSpec or ErrInvalid.
 func (l Lane) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, error) {
 	g := l.group(spec, first)
-	s, err := spec.Build(g)
+	holders, err := l.holders(spec, g)
 	if err != nil {
 		return nil, err
-	}
-	if len(s.Workers) != len(l.Seats) {
-		return nil, fmt.Errorf("%w: %s needs %d devices for %d stages, there are %d", schedule.ErrBadShape, spec, len(s.Workers), g.Stages, len(l.Seats))
 	}
 	parts, err := l.parts(spec.Chunks())
 	if err != nil {
@@ -38,13 +35,39 @@ func (l Lane) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, error) {
 	}
 	pipes := make([]Pipeline, len(g.Shares))
 	for i, share := range g.Shares {
-		holders := make([]int, g.Stages)
-		for st := range holders {
-			holders[st] = s.Holder(first+Replica(i), Stage(st))
-		}
-		pipes[i] = Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: l.Warmups, Stages: l.stages(holders, parts)}
+		pipes[i] = Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: l.Warmups, Stages: l.stages(holders[i], parts)}
 	}
 	return pipes, nil
+}
+
+// holders are by replica and stage the numbers of the seats, as the schedule's actions say.
+func (l Lane) holders(spec schedule.Spec, g schedule.Group) ([][]int, error) {
+	holders := make([][]int, len(g.Shares))
+	if spec.Kind == ScheduleName { // stage s on seat s: a plan of very many is made often
+		for s := range l.Seats {
+			holders[0] = append(holders[0], s)
+		}
+		return holders, nil
+	}
+	s, err := spec.Build(g)
+	if err != nil {
+		return nil, err
+	}
+	if s.Segments > 1 {
+		return nil, fmt.Errorf("%w: %s cuts sequences, which no device here does: take another schedule", schedule.ErrBadShape, spec)
+	}
+	if err := schedule.Validate(schedule.WithCommunication(s), schedule.Limits{}); err != nil {
+		return nil, fmt.Errorf("%s: %w", spec, err)
+	}
+	if len(s.Workers) != len(l.Seats) {
+		return nil, fmt.Errorf("%w: %s needs %s for %s, there are %d", schedule.ErrBadShape, spec, Count(len(s.Workers), "device"), Count(g.Stages, "stage"), len(l.Seats))
+	}
+	for i := range holders {
+		for st := range g.Stages {
+			holders[i] = append(holders[i], s.Holder(g.First+Replica(i), Stage(st)))
+		}
+	}
+	return holders, nil
 }
 
 // group is what the schedule is built for.

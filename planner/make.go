@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/model"
 )
@@ -45,7 +46,7 @@ const (
 	maxLayers  = 4096
 	maxMembers = 4096
 	maxMicros  = 1 << 20
-	// ScheduleName is the only schedule that plans use, Codec the only tensor codec.
+	// ScheduleName is the schedule of plans whose run asks for none, Codec the only tensor codec.
 	ScheduleName = "1f1b"
 	Codec        = "f32"
 )
@@ -57,7 +58,10 @@ func Make(in Input) (Plan, Reasons, error) {
 	if err != nil {
 		return Plan{}, nil, err
 	}
-	plan := c.plan(best)
+	plan, err := c.plan(best)
+	if err != nil {
+		return Plan{}, nil, err
+	}
 	if err := plan.Validate(c.layers(), in.Run.Train.Micros); err != nil {
 		return Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
 	}
@@ -114,23 +118,34 @@ func (in Input) check() error {
 	return nil
 }
 
-// plan writes a candidate down.
-func (c *cluster) plan(k *candidate) Plan {
-	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: ScheduleName}
+// plan writes a candidate down: its pipes become lanes, on which the schedule places stages.
+func (c *cluster) plan(k *candidate) (Plan, error) {
+	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String()}
 	micro := Micro(0)
 	for r, pipe := range k.pipes {
-		out := Pipeline{FirstMicro: micro, Micros: k.shares[r], Stages: make([]Placement, len(pipe.units)), Warmups: make([]int, len(pipe.units))}
-		micro += Micro(k.shares[r])
-		for s, u := range pipe.units {
-			first, end := pipe.layers(s)
-			out.Stages[s] = Placement{Peer: c.units[u].peer, Device: c.units[u].device, Layers: LayerRange{First: first, End: end}}
-			if s < len(pipe.units)-1 {
-				out.Stages[s].Codec = Codec
-			}
-			out.Warmups[s] = min(pipe.warmups[s], k.shares[r]-1)
+		pipes, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))
+		if err != nil {
+			return Plan{}, fmt.Errorf("planner: make generation %d: %w", c.in.Generation, err)
 		}
-		p.Replicas = append(p.Replicas, out)
+		p.Replicas = append(p.Replicas, pipes...)
+		micro += Micro(k.shares[r])
 	}
 	c.assignHolders(&p)
-	return p
+	return p, nil
+}
+
+// lane is a pipe's units in order, with a share of the micro-batches.
+func (c *cluster) lane(pipe *pipe, first Micro, micros int) Lane {
+	l := Lane{First: first, Micros: micros}
+	for s, u := range pipe.units {
+		from, end := pipe.layers(s)
+		l.Seats = append(l.Seats, Seat{c.units[u].peer, c.units[u].device})
+		l.Layers = append(l.Layers, end-from)
+	}
+	if slices.Contains(warmUps, c.order.spec.String()) {
+		for _, w := range pipe.warmups {
+			l.Warmups = append(l.Warmups, min(w, micros/c.order.copies-1))
+		}
+	}
+	return l
 }

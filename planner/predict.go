@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 
+	"pnode/pipeline/schedule"
 	"pnode/planner/sim"
 )
 
@@ -39,27 +40,43 @@ func (c *cluster) predict(p Plan) (sim.Result, error) {
 // adopt is a plan as a candidate, as far as the plan itself says: units, layers, shares,
 // warm-ups.
 func (c *cluster) adopt(p Plan) (*candidate, error) {
-	k := &candidate{}
-	if len(p.Replicas) > 0 {
-		k.shape = shape{len(p.Replicas), len(p.Replicas[0].Stages)}
+	lanes, err := p.Lanes()
+	if err != nil {
+		return nil, err
 	}
-	for r, pipe := range p.Replicas {
+	k := &candidate{}
+	if len(lanes) > 0 {
+		k.shape = shape{len(lanes), len(lanes[0].Seats)}
+	}
+	for _, lane := range lanes {
 		var units, ends []int
-		for s, pl := range pipe.Stages {
-			u := c.find(pl.Peer, pl.Device)
+		end := 0
+		for i, seat := range lane.Seats {
+			u := c.find(seat.Peer, seat.Device)
 			if u < 0 {
-				return nil, fmt.Errorf("%w: replica %d stage %d is on %s of %s, which is not there", ErrBadPlan, r, s, pl.Device, pl.Peer)
+				return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, seat.Device, seat.Peer)
 			}
-			if pl.Layers.End > c.layers() || pl.Layers.Len() < 1 || pl.Layers.First < 0 {
-				return nil, fmt.Errorf("%w: replica %d stage %d has layers [%d,%d) of %d", ErrBadPlan, r, s, pl.Layers.First, pl.Layers.End, c.layers())
+			if end += lane.Layers[i]; lane.Layers[i] < 1 || end > c.layers() {
+				return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
 			}
-			units, ends = append(units, u), append(ends, pl.Layers.End)
+			units, ends = append(units, u), append(ends, end)
 		}
-		timed := c.timePipe(units, ends)
-		timed.warmups = pipe.Warmups
-		timed.period = timed.costs.Period(pipe.Warmups)
-		k.pipes = append(k.pipes, timed)
-		k.shares = append(k.shares, pipe.Micros)
+		k.pipes = append(k.pipes, c.timeLane(lane, units, ends))
+		k.shares = append(k.shares, lane.Micros)
 	}
 	return k, nil
+}
+
+// timeLane is a lane as a pipe. Under schedules without warm-ups it is timed with those that
+// a plan would have.
+func (c *cluster) timeLane(l Lane, units, ends []int) *pipe {
+	if l.Warmups == nil {
+		if p, err := c.newPipe(units, ends); err == nil {
+			return p
+		}
+		l.Warmups = schedule.DepthWarmups(len(units), 1)
+	}
+	p := c.timePipe(units, ends)
+	p.warmups, p.period = l.Warmups, p.costs.Period(l.Warmups)
+	return p
 }

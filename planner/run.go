@@ -74,6 +74,9 @@ type TrainSpec struct {
 	// Replicas and Stages fix the cut; 0 lets the planner choose.
 	Replicas int `json:"replicas"`
 	Stages   int `json:"stages"`
+	// Schedule is the text of a schedule.Spec, empty for 1f1b. Where it runs pipelines both
+	// ways each of the Replicas is as many copies of the model, on the same devices.
+	Schedule string `json:"schedule,omitzero"`
 	// UnevenShares gives faster replicas more of a step's micro-batches. The sums over
 	// replicas then add up differently from plan to plan: without it the losses are the same
 	// to the bit for a number of replicas, with it they are not.

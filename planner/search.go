@@ -73,7 +73,10 @@ func (c *cluster) settle(found []*candidate) ([]*candidate, error) {
 			return found, nil
 		}
 		in := c.in
-		plan := c.plan(found[0])
+		plan, err := c.plan(found[0])
+		if err != nil {
+			return nil, err
+		}
 		in.Previous = &plan
 		next, err := newCluster(in)
 		if err != nil {
@@ -119,9 +122,14 @@ func (c *cluster) shapes(n int) ([]bounded, error) {
 	}
 	lower := c.newLowerBound()
 	var shapes []bounded
-	for r := asked.replicas; r <= min(n, t.Micros); r++ {
+	var unfit error
+	for r := asked.replicas; r <= min(n, t.Micros/c.order.copies); r++ {
 		for s := asked.stages; s <= min(n/r, c.layers()); s++ {
-			shapes = append(shapes, bounded{shape{r, s}, lower.of(shape{r, s})})
+			if err := c.order.fits(shape{r, s}, c.layers(), t.Micros); err == nil {
+				shapes = append(shapes, bounded{shape{r, s}, lower.of(shape{r, s})})
+			} else if unfit == nil {
+				unfit = err
+			}
 			if t.Stages > 0 {
 				break
 			}
@@ -129,6 +137,16 @@ func (c *cluster) shapes(n int) ([]bounded, error) {
 		if t.Replicas > 0 {
 			break
 		}
+	}
+	switch {
+	case len(shapes) == 0 && unfit == nil:
+		return nil, fmt.Errorf("%w: %s for %d x %d copies of the model under %s: each needs at least one", ErrBadInput, Count(t.Micros, "micro-batch"), asked.replicas, c.order.copies, c.order.spec)
+	case len(shapes) == 0:
+		if c.in.Previous == nil {
+			return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)
+		}
+		c.order = c.order.plain() // a run that has begun goes on
+		return c.shapes(n)
 	}
 	slices.SortStableFunc(shapes, func(a, b bounded) int {
 		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.units(), b.units()), cmp.Compare(a.replicas, b.replicas))
@@ -271,10 +289,12 @@ func (c *cluster) keep() *candidate {
 	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) || len(k.pipes) > t.Micros {
 		return nil
 	}
+	used := map[int]bool{}
 	for i, p := range k.pipes {
-		if len(p.units) != k.shape.stages {
+		if len(p.units) != k.shape.stages || used[p.units[0]] { // or several copies on one lane
 			return nil
 		}
+		used[p.units[0]] = true
 		if k.pipes[i], err = c.newPipe(p.units, p.ends); err != nil {
 			return nil
 		}

@@ -1,0 +1,104 @@
+package planner
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/schedule"
+)
+
+// asking is an input of like members for a run with a schedule.
+func asking(text string, members, stages int) Input {
+	in := big(members, 16)
+	for l := range in.Costs {
+		in.Costs[l].ParamBytes, in.Costs[l].SavedBytes = 8e6, 2e6
+	}
+	in.Run.Train.Schedule, in.Run.Train.Stages, in.Run.Train.Replicas, in.Run.Train.Micros = text, stages, 1, 8
+	return in
+}
+
+func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		text             string
+		replicas, stages int
+	}{
+		{"", 1, 4}, {"gpipe", 1, 4}, {"zb-h1", 1, 4}, {"interleaved:v=2", 1, 8}, {"zb-v", 1, 8}, {"hanayo:v=4", 1, 16}, {"chimera", 2, 4}, {"chimera:pairs=2", 4, 4},
+	} {
+		in := asking(c.text, 4, 4)
+		p, _, err := Make(in)
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		want := c.text
+		if want == "" {
+			want = ScheduleName
+		}
+		if p.Schedule != want || len(p.Replicas) != c.replicas || len(p.Replicas[0].Stages) != c.stages || len(p.Seats()) != 4 {
+			t.Errorf("%q: %s of %d replicas of %d stages on %d seats", c.text, p.Schedule, len(p.Replicas), len(p.Replicas[0].Stages), len(p.Seats()))
+		}
+		in.Previous, in.Generation = &p, p.Generation+1
+		again, _, err := Make(in)
+		if again.Generation = p.Generation; err != nil || !slices.Equal(again.Encode(), p.Encode()) {
+			t.Errorf("%q: the plan after it differs (%v)", c.text, err)
+		}
+		if d, err := ShouldReplan(in, p); err != nil || d.Replan {
+			t.Errorf("%q: a plan just made is to be replaced: %v, %v", c.text, d, err)
+		}
+	}
+}
+
+func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		text           string
+		members, stage int
+		want           error
+		says           string
+	}{
+		{"magic", 4, 4, schedule.ErrBadSpec, "zb-h1"},
+		{"chimera", 3, 3, schedule.ErrBadShape, "even"},
+		{"chimera:pairs=3", 4, 4, schedule.ErrBadShape, "pairs"},
+		{"interleaved:v=16", 4, 4, schedule.ErrBadShape, "layers"},
+		{"seq1f1b", 4, 4, schedule.ErrBadShape, "another schedule"},
+		{"interleaved:v=2,f=3,b=8", 4, 4, schedule.ErrBadShape, "groups"},
+	} {
+		_, _, err := Make(asking(c.text, c.members, c.stage))
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s on %d: %v", c.text, c.members, err)
+		}
+		if err := CheckSchedule(c.text, 1, c.stage, 18, 8); !errors.Is(err, c.want) {
+			t.Errorf("%s on %d is not checked: %v", c.text, c.members, err)
+		}
+	}
+}
+
+// TestARunGoesOnWithAsManyCopies loses a node of two that run a pipeline both ways.
+func TestARunGoesOnWithAsManyCopies(t *testing.T) {
+	in := asking("chimera", 2, 2)
+	p, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Previous, in.Generation, in.Members, in.Run.Train.Stages = &p, 2, in.Members[:1], 0
+	rest, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rest.Schedule != ScheduleName || len(rest.Replicas) != 2 || len(rest.Seats()) != 1 || rest.Replicas[0].Micros != p.Replicas[0].Micros {
+		t.Errorf("on one node it is %+v", rest)
+	}
+	in.Previous, in.Generation = &rest, 3
+	if again, _, err := Make(in); err != nil || len(again.Replicas) != 2 {
+		t.Errorf("the plan after it has %d copies (%v)", len(again.Replicas), err)
+	}
+}
+
+func TestDeepen(t *testing.T) {
+	for _, c := range [][2][]int{{{1, 5, 4}, {2, 4, 4}}, {{3, 3}, {3, 3}}, {{1, 2}, {1, 2}}, {{1, 1, 6}, {2, 2, 4}}} {
+		if got := deepen(c[0], 2); !slices.Equal(got, c[1]) {
+			t.Errorf("%v becomes %v, want %v", c[0], got, c[1])
+		}
+	}
+}
