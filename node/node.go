@@ -20,6 +20,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/dataset"
 	"pnode/pipeline/link"
+	"pnode/pipeline/trace"
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
@@ -60,6 +61,7 @@ type Node struct {
 	beats    *tracker
 	ledger   *swarm.Ledger
 	progress *progress
+	trace    *trace.Recorder // nil without one
 	profile  ownProfile
 	leaveNow chan struct{} // closed when this node is asked to leave
 	broken   chan error    // the first error of an essential goroutine
@@ -96,6 +98,7 @@ type opening struct {
 	store    *checkpoint.Store
 	threads  int
 	emulate  string // file
+	trace    string // file
 	look     look
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
@@ -117,6 +120,11 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
+	if o.trace != "" {
+		if n.trace, err = trace.Create(o.trace); err != nil {
+			return nil, err
+		}
+	}
 	if n.boot, err = randomBoot(); err != nil {
 		return nil, err
 	}
@@ -282,7 +290,7 @@ func (n *Node) Close() error {
 	if n.device != nil {
 		errs = append(errs, n.device.Close())
 	}
-	errs = append(errs, n.store.Close())
+	errs = append(errs, n.store.Close(), n.trace.Close())
 	return errors.Join(errs...)
 }
 

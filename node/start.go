@@ -52,7 +52,7 @@ func Train(ctx context.Context, cfg config.Config, out Output) error {
 	if cfg.Listen != "" {
 		seat.Listen = cfg.Listen
 	}
-	return reenter(ctx, seat, reentry{dir: cfg.Dir, threads: cfg.Threads, emulate: cfg.Emulate}, out)
+	return reenter(ctx, seat, reentry{dir: cfg.Dir, threads: cfg.Threads, emulate: cfg.Emulate, trace: cfg.Trace}, out)
 }
 
 // begin founds a run: its text into chunks, its keys, its specification into a new log.
@@ -60,7 +60,7 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	if weights.KindOf(cfg.Dir) != weights.Nothing {
 		return fmt.Errorf("node: %s holds a model: name another folder for the run with --dir", cfg.Dir)
 	}
-	o := opening{dir: cfg.Dir, threads: cfg.Threads, emulate: cfg.Emulate, founder: true}
+	o := opening{dir: cfg.Dir, threads: cfg.Threads, emulate: cfg.Emulate, trace: cfg.Trace, founder: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -153,6 +153,7 @@ type reentry struct {
 	dir     string
 	threads int
 	emulate string
+	trace   string
 }
 
 // reenter takes part again in the run of a folder.
@@ -160,7 +161,7 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 	if seat.Finished > 0 {
 		return finishedAt(seat.Finished)
 	}
-	o := opening{dir: r.dir, threads: r.threads, emulate: r.emulate, seat: seat, returning: true}
+	o := opening{dir: r.dir, threads: r.threads, emulate: r.emulate, trace: r.trace, seat: seat, returning: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -204,6 +205,9 @@ type JoinOptions struct {
 	Threads int
 	// Emulate is a file that says what this node is to look like (config.Emulation).
 	Emulate string
+	// Trace is a file for the timeline of what this node computes (pipeline/trace); empty is
+	// none.
+	Trace string
 }
 
 // Join enters a run by an invite, or again, and takes part until it ends.
@@ -228,7 +232,7 @@ func Join(ctx context.Context, opt JoinOptions, out Output) error {
 		seat.Listen = opt.Listen
 	}
 	if known {
-		return reenter(ctx, seat, reentry{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate}, out)
+		return reenter(ctx, seat, reentry{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, trace: opt.Trace}, out)
 	}
 	return enter(ctx, seat, opt, out)
 }
@@ -275,7 +279,7 @@ func listenFor(addrs []string) string {
 // enter comes into a run for the first time; the folder holds it once a member has
 // admitted this node.
 func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) error {
-	o := opening{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, seat: seat}
+	o := opening{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, trace: opt.Trace, seat: seat}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}

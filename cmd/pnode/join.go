@@ -47,6 +47,7 @@ the run of the folder.`,
 	f.StringVar(&flags.Listen, "listen", "", "`HOST:PORT` for other nodes (default any port)")
 	f.IntVar(&flags.Threads, "threads", 0, "cores to compute on; 0 is all")
 	addEmulate(f, &flags)
+	addTrace(f, &flags)
 	f.BoolVar(&flags.JSON, "json", false, "one JSON object a step on standard output")
 	f.StringVar(&flags.LogLevel, "log-level", flags.LogLevel, "`LEVEL`: debug, info, warn or error")
 	addSupervised(f, &supervised)
@@ -63,6 +64,6 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	}
 	w := e.progress(cfg.JSON, 0)
 	w.Notice("node folder: " + place.Dir)
-	err = node.Join(ctx, node.JoinOptions{Target: target, Dir: place.Dir, Listen: cfg.Listen, Threads: cfg.Threads, Emulate: cfg.Emulate}, output(w, cfg.Level()))
+	err = node.Join(ctx, node.JoinOptions{Target: target, Dir: place.Dir, Listen: cfg.Listen, Threads: cfg.Threads, Emulate: cfg.Emulate, Trace: cfg.Trace}, output(w, cfg.Level()))
 	return errors.Join(err, w.Close(), place.Tidy())
 }

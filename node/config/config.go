@@ -77,6 +77,8 @@ type Config struct {
 	// Replicas and Stages fix the cut of the plan.
 	Replicas Count `yaml:"replicas"`
 	Stages   Count `yaml:"stages"`
+	// Schedule is "auto", or the text of a schedule.Spec.
+	Schedule string `yaml:"schedule"`
 	// UnevenShares gives faster replicas more micro-batches; losses then depend on the plan.
 	UnevenShares bool `yaml:"uneven_shares"`
 	// DocumentMask keeps attention within documents; for token shards.
@@ -105,6 +107,8 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
+	// Trace is a file for the timeline of every step.
+	Trace string `yaml:"trace"`
 	// JSON writes one object a step to standard output.
 	JSON bool `yaml:"json"`
 	// LogLevel is debug, info, warn or error.
@@ -128,6 +132,7 @@ func Default() Config {
 		CheckpointEvery: 50,
 		Keep:            3,
 		SampleBytes:     400,
+		Schedule:        autoSchedule,
 		Recompute:       model.RecomputeNothing.String(),
 		Storage:         model.StorageF32.String(),
 		MinNodes:        1,
@@ -240,6 +245,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			SampleTokens:    c.SampleBytes,
 			Replicas:        int(c.Replicas),
 			Stages:          int(c.Stages),
+			Schedule:        c.schedule(),
 			UnevenShares:    c.UnevenShares,
 			DocumentMask:    c.DocumentMask,
 			Recompute:       recompute,

@@ -26,8 +26,8 @@ func odd() Config {
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
-		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, UnevenShares: true,
-		DocumentMask: true, Recompute: "block", Storage: "bf16", MinNodes: 4, Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2,
+		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true,
+		DocumentMask: true, Recompute: "block", Storage: "bf16", MinNodes: 4, Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2, Trace: "t.json",
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -152,6 +152,8 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0005: want 0 to 0.0001"},
 		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 0 for no limit, or 1KiB to 64GiB"},
 		{func(c *Config) { c.Replicas = 5 }, "config: replicas is 5: want auto, or 1 to 4"},
+		{func(c *Config) { c.Schedule = "magic" }, "config: schedule is magic: planner: bad input: schedule: unknown schedule: "},
+		{func(c *Config) { c.Schedule, c.Stages = "chimera", 3 }, "config: schedule is chimera: 3 devices: chimera: "},
 		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
 		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: local is 3: want at least 4 nodes for 2 replicas of 2 stages"},
 		{func(c *Config) { c.Local, c.Stages = 1, 2 }, "config: local is 1: want at least 2 nodes for 2 stages"},
@@ -324,7 +326,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	want := planner.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, UnevenShares: true, DocumentMask: true, Recompute: model.RecomputeBlock, Storage: model.StorageBF16, MinNodes: 6,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: model.RecomputeBlock, Storage: model.StorageBF16, MinNodes: 6,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)
@@ -387,7 +389,7 @@ func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 	const device = "matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB"
 	flags.Cluster, flags.Emulate = write(t, "devices: [{"+device+"}]"), write(t, "device: {"+device+"}")
 	free := map[string]bool{
-		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "listen": true, "threads": true, "json": true, "log_level": true,
+		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "listen": true, "threads": true, "trace": true, "json": true, "log_level": true,
 	}
 	for _, key := range Keys() {
 		_, err := Effective("", flags, func(k string) bool { return k == key || k == "resume" })

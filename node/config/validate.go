@@ -166,11 +166,25 @@ func (c Config) validateCut(layers int) error {
 	if c.Stages < 0 || int(c.Stages) > layers {
 		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
+	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), layers, c.Micros); err != nil {
+		return fmt.Errorf("%w: schedule is %s: %w", ErrInvalid, c.Schedule, err)
+	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if c.Local > 0 && cut > c.Local {
 		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
 	}
 	return nil
+}
+
+// autoSchedule leaves the schedule to the planner.
+const autoSchedule = "auto"
+
+// schedule is the text of the one that is asked for, empty for none.
+func (c Config) schedule() string {
+	if c.Schedule == autoSchedule {
+		return ""
+	}
+	return c.Schedule
 }
 
 // cut says how the user cut the model.
@@ -189,7 +203,7 @@ func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
 		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
-	for _, path := range append([]string{c.Dir, c.Init, c.LoRA, c.Cluster, c.Emulate}, c.Data...) {
+	for _, path := range append([]string{c.Dir, c.Trace, c.Init, c.LoRA, c.Cluster, c.Emulate}, c.Data...) {
 		if !utf8.ValidString(path) { // run.yaml could not say it
 			return invalid("path", strconv.Quote(path), "a path in UTF-8")
 		}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"pnode/node/config"
+	"pnode/pipeline/trace"
 )
 
 func (s *Supervisor) nodeDir(index int) string { return config.NodeDir(s.options.Dir, index) }
@@ -65,7 +66,7 @@ func (s *Supervisor) nodeConfig() config.Config {
 	}
 	c.Listen = s.listen()
 	c.Threads = s.threads()
-	c.LogLevel = s.logLevel()
+	c.LogLevel, c.Trace = s.logLevel(), ""
 	return c
 }
 
@@ -93,13 +94,22 @@ func (s *Supervisor) trainArgs() []string {
 	args := []string{"train", "--supervised", "--dir", s.nodeDir(0)}
 	if !s.options.Config.Resume {
 		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
-		return append(args, s.emulateArgs(0)...)
+		return append(args, s.beside(0)...)
 	}
 	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
 	if s.options.Config.Listen != "" || len(s.listens) > 0 {
 		args = append(args, "--listen", s.listen())
 	}
-	return append(args, s.emulateArgs(0)...)
+	return append(args, s.beside(0)...)
+}
+
+// beside are the arguments that every node of this start has for itself.
+func (s *Supervisor) beside(index int) []string {
+	args := s.emulateArgs(index)
+	if s.options.Config.Trace != "" {
+		args = append(args, "--trace", s.traceFile(index))
+	}
+	return args
 }
 
 // joinArgs is the command line of another node; an empty target goes on from its folder.
@@ -115,5 +125,22 @@ func (s *Supervisor) joinArgs(index int, target string) []string {
 		"--threads", strconv.Itoa(s.threads()),
 		"--log-level", s.logLevel(),
 	)
-	return append(args, s.emulateArgs(index)...)
+	return append(args, s.beside(index)...)
+}
+
+// traceFile is where a node writes its timeline.
+func (s *Supervisor) traceFile(index int) string {
+	return filepath.Join(s.nodeDir(index), "trace.json")
+}
+
+// joinTraces makes one file of the nodes' timelines.
+func (s *Supervisor) joinTraces() error {
+	if s.options.Config.Trace == "" {
+		return nil
+	}
+	var files []string
+	for i := range s.options.Nodes {
+		files = append(files, s.traceFile(i))
+	}
+	return trace.Join(s.options.Config.Trace, files...)
 }

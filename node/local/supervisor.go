@@ -123,7 +123,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.verdict()
+	return errors.Join(s.joinTraces(), s.verdict())
 }
 
 // launch starts node 0, the nodes that go on from their own folders, and with an invite

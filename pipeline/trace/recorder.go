@@ -68,6 +68,14 @@ func (r *Recorder) Add(s Span) {
 	if r == nil {
 		return
 	}
+	start := r.nanos(s.Start)
+	r.put(Timed{
+		Generation: s.Generation, Step: s.Step, Worker: s.Worker, Action: s.Action,
+		Start: start, End: start + max(0, s.End.Sub(s.Start).Nanoseconds()),
+	})
+}
+
+func (r *Recorder) put(s Timed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.spans++; r.spans > MaxSpans {
@@ -80,8 +88,8 @@ func (r *Recorder) Add(s Span) {
 	b := append(r.line[:0], ",\n{\"name\":\""...)
 	b = append(b, s.Action.String()...)
 	b = append(append(b, "\",\"cat\":\""...), s.Action.Op.String()...)
-	b = micros(append(b, "\",\"ph\":\"X\",\"ts\":"...), r.nanos(s.Start))
-	b = micros(append(b, ",\"dur\":"...), max(0, s.End.Sub(s.Start).Nanoseconds()))
+	b = micros(append(b, "\",\"ph\":\"X\",\"ts\":"...), s.Start)
+	b = micros(append(b, ",\"dur\":"...), s.End-s.Start)
 	b = strconv.AppendInt(append(b, ",\"pid\":"...), int64(s.Worker), 10)
 	b = strconv.AppendInt(append(b, ",\"tid\":"...), int64(row), 10)
 	b = strconv.AppendUint(append(b, ",\"args\":{\"generation\":"...), uint64(s.Generation), 10)

@@ -124,6 +124,25 @@ func TestMergeFindsHowFarClocksAreApart(t *testing.T) {
 	}
 }
 
+func TestJoinedFilesAreOne(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for i, spans := range [][]Span{{span(t, "0F0", 10_000, 20_000)}, {span(t, "1F0", 30_000, 40_000)}} {
+		files = append(files, filepath.Join(dir, string(rune('a'+i))))
+		if err := os.WriteFile(files[i], record(t, spans...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := filepath.Join(dir, "whole")
+	if err := Join(whole, append(files, filepath.Join(dir, "absent"))...); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readFile(whole)
+	if err != nil || len(got.Spans) != 2 || len(got.Names) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`[{}, {"name":"0F0","ph":"X","ts":1.5,"dur":2,"pid":0,"args":{"generation":1,"step":3}}]`))
 	f.Add([]byte(`[{"ph":"M","pid":3,"args":{"name":"w"}},`))
