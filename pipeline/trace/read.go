@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pnode/pipeline/schedule"
@@ -23,7 +24,7 @@ const (
 	maxFileBytes = 1 << 30
 	maxWorkers   = schedule.MaxWorkers
 	maxName      = 200
-	maxMicros    = 1e16 // some 300 years since 1970
+	maxNanos     = math.MaxInt64 / 2
 )
 
 // Trace is what nodes wrote down.
@@ -44,11 +45,11 @@ type Timed struct {
 
 // event is one of Chrome's.
 type event struct {
-	Name string  `json:"name"`
-	Ph   string  `json:"ph"`
-	Ts   float64 `json:"ts"`
-	Dur  float64 `json:"dur"`
-	Pid  int     `json:"pid"`
+	Name string      `json:"name"`
+	Ph   string      `json:"ph"`
+	Ts   json.Number `json:"ts"`
+	Dur  json.Number `json:"dur"`
+	Pid  int         `json:"pid"`
 	Args struct {
 		Generation planner.Generation `json:"generation"`
 		Step       planner.Step       `json:"step"`
@@ -94,21 +95,32 @@ func (t *Trace) take(e event) error {
 		return fmt.Errorf("phase %.20q, want X or M", e.Ph)
 	case len(t.Spans) == MaxSpans:
 		return fmt.Errorf("more than %d spans", MaxSpans)
-	case !(e.Ts >= 0 && e.Ts < maxMicros && e.Dur >= 0 && e.Dur < maxMicros): // also refuses NaN
-		return fmt.Errorf("from %v for %v microseconds", e.Ts, e.Dur)
 	}
 	a, err := schedule.ParseAction(e.Name)
 	if err != nil {
 		return err
 	}
-	start := nanos(e.Ts)
+	start, err := nanos(e.Ts)
+	if err != nil {
+		return err
+	}
+	length, err := nanos(e.Dur)
 	t.Spans = append(t.Spans, Timed{
-		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Start: start, End: start + nanos(e.Dur),
+		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Start: start, End: start + length,
 	})
-	return nil
+	return err
 }
 
-func nanos(micros float64) int64 { return int64(math.Round(micros * 1000)) }
+// nanos are those of a number of microseconds with three digits behind the point, exactly: a
+// float64 has no nanoseconds since 1970.
+func nanos(micros json.Number) (int64, error) {
+	whole, part, _ := strings.Cut(micros.String(), ".")
+	n, err := strconv.ParseUint(whole+(part + "000")[:3], 10, 63)
+	if err != nil || whole == "" || len(part) > 3 || n > maxNanos {
+		return 0, fmt.Errorf("%.40q is no time in microseconds with up to 3 digits behind the point", micros)
+	}
+	return int64(n), nil
+}
 
 // Key names a step of a generation: after a failure a step may come again.
 type Key struct {
