@@ -91,7 +91,7 @@ func (n *Node) beat() {
 	b := Beat{Peer: n.self}
 	n.shared.fillBeat(&b)
 	n.progress.fillBeat(&b)
-	n.beats.note(b, time.Now())
+	n.noteBeat(b)
 	if err := n.swarm.Publish(n.base, swarm.TopicEvents, b.encode()); err != nil {
 		n.log.Debug("heartbeat", "cause", err)
 	}
@@ -108,9 +108,18 @@ func (n *Node) listenToBeats() error {
 	}
 	return n.swarm.Subscribe(swarm.TopicEvents, valid, func(_ planner.PeerID, data []byte) {
 		if b, err := decodeBeat(data); err == nil {
-			n.beats.note(b, time.Now())
+			n.noteBeat(b)
 		}
 	})
+}
+
+// noteBeat takes in a heartbeat, this node's own or another's.
+func (n *Node) noteBeat(b Beat) {
+	n.beats.note(b, time.Now())
+	select {
+	case n.heardBeat <- struct{}{}:
+	default: // it will look anyway
+	}
 }
 
 // times turns a worker's times into a heartbeat's.

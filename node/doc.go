@@ -30,6 +30,8 @@
 //     gradients back, over a link session of the generation.
 //  3. Gradients are summed over replicas; every worker reports square sums and losses to
 //     the coordinator, whose commit makes the step count; the optimizer updates.
+//     What a step was is an event (chronicle.go); nodes without a part in the plan read it
+//     in the chronicles of those that have one (steps.go).
 //  4. Every checkpoint_every steps the commit says save: each stage's state goes into
 //     chunks (keeper.go), its holder fetches a copy, the stage is reported to the log, and
 //     when the log has all layers the checkpoint is committed.
@@ -55,6 +57,7 @@
 //   - heartbeats: one gossip message a second (beat.go), and a word to people when nothing
 //     moves (waiting.go); profiles: one every 30 s about speed, addresses and links (links.go),
 //     which the planner brings into the roster (profiles.go).
+//   - followSteps: reads the steps that no worker here tells (steps.go).
 //   - showEvents: hands events to whoever started the node; single background proposals of
 //     the run loop: rejoin, wish, finish (leave.go).
 //   - lead: the planner's duties while this node leads (leader.go).

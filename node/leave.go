@@ -46,7 +46,8 @@ func (n *Node) followExit(ctx context.Context, state consensus.State) {
 	}
 	v := wayOut(exitView{
 		State: state, Self: n.self, Leaving: n.exit.leaving, Newest: n.progress.newest(),
-		Running: n.generation != nil, Stalled: n.isStalled(), Completed: n.completed,
+		Running: n.generation != nil, Completed: n.completed,
+		Stalled: n.isStalled() || n.planGivenUp(state, n.exit.since, time.Now()),
 	})
 	switch {
 	case v.Over:
@@ -108,8 +109,11 @@ func (n *Node) windUp(ctx context.Context) error {
 	if n.keeping != nil {
 		<-n.keeping
 	}
-	n.machine.to(Stopped)
 	state := n.raft.State()
+	if !n.exit.left {
+		n.lastSteps(ctx, state) // while the others still wait for this node
+	}
+	n.machine.to(Stopped)
 	if n.exit.left {
 		return n.farewell(ctx, state)
 	}

@@ -66,6 +66,8 @@ type Node struct {
 	leaveNow chan struct{} // closed when this node is asked to leave
 	broken   chan error    // the first error of an essential goroutine
 	askLeave sync.Once
+	// heardBeat wakes followSteps.
+	heardBeat chan struct{}
 
 	shared sharedState
 
@@ -111,6 +113,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
 		log: out.Log, out: out, dir: o.dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
 		beats: newTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
+		heardBeat: make(chan struct{}, 1),
 	}
 	n.progress = &progress{emit: n.hub.Publish}
 	n.machine = machine{phase: Joining, changed: n.phaseChanged}
@@ -145,6 +148,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.serveCopies()
+	n.serveSteps()
 	n.api, err = api.Listen(api.Options{Dir: o.dir, Node: n, Log: n.log})
 	if err != nil {
 		return nil, err
@@ -153,6 +157,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n.essential(func() error { return n.watchDisk(ctx) })
 	n.group.Go(func() error { n.lead(ctx); return nil })
 	n.group.Go(func() error { n.heartbeats(ctx); return nil })
+	n.group.Go(func() error { n.followSteps(ctx); return nil })
 	n.group.Go(func() error { n.showEvents(); return nil })
 	return n, nil
 }

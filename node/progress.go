@@ -13,11 +13,13 @@ import (
 )
 
 // progress is what this node shows of the run: the newest committed step, its speed and
-// the stage times of the placements here. Workers write it, status and heartbeats read.
+// the stage times of the placements here. Workers write it, and other nodes' chronicles
+// where there are none; status and heartbeats read.
 type progress struct {
 	emit func(api.Event)
 
 	mu         sync.Mutex // guards what follows
+	chronicle  chronicle
 	generation planner.Generation
 	steps      planner.Step // of the run
 	step       planner.Step
@@ -39,8 +41,17 @@ func (p *progress) begin(plan planner.Plan, steps planner.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.emitLast()
-	p.generation, p.step, p.steps, p.lastStep = plan.Generation, plan.Start, steps, time.Time{}
-	p.stages = map[planner.Holding]pipeline.StageTimes{}
+	p.show(p.chronicle.begin(plan.Generation, plan.Start))
+	p.enter(plan.Generation, plan.Start)
+	p.steps, p.lastStep = steps, time.Time{}
+}
+
+// enter turns to a generation that begins at a step; the caller holds mu.
+func (p *progress) enter(g planner.Generation, start planner.Step) {
+	if p.generation == g {
+		return // another node told of it before the log did
+	}
+	p.generation, p.step, p.stages = g, start, map[planner.Holding]pipeline.StageTimes{}
 }
 
 // record takes a worker's step in. The first worker that reports a step makes the event;
@@ -75,15 +86,85 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 		p.last = &e
 		return
 	}
-	p.emit(e)
+	p.show(p.chronicle.note(e))
 }
 
 // emitLast shows the last step, if it is held back; the caller holds mu.
 func (p *progress) emitLast() {
 	if p.last != nil {
-		p.emit(*p.last)
+		p.show(p.chronicle.note(*p.last))
 		p.last = nil
 	}
+}
+
+// show makes steps known; the caller holds mu.
+func (p *progress) show(steps []api.Event) {
+	for _, e := range steps {
+		p.emit(e)
+	}
+}
+
+// told takes in steps of another node's chronicle, after this node's newest.
+func (p *progress) told(steps []api.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shown := p.chronicle.take(steps)
+	p.show(shown)
+	for _, e := range shown {
+		if placeOf(e).compare(place{p.generation, p.step}) <= 0 {
+			continue // of a generation before, or this node's own
+		}
+		p.enter(e.Generation, e.Step)
+		p.step, p.steps, p.loss, p.tokensPerS = e.Step, e.Steps, e.Loss, e.TokensPerS
+		if e.HeldOut != nil {
+			p.heldOut = e.HeldOut
+		}
+	}
+}
+
+// lacks tells whether steps are missing here that another node knows, the newest of them at a
+// place. A node that came too late for its generation tells from there on; one that is placed
+// in it has its own workers to tell.
+func (p *progress) lacks(told place, late, placed bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if late {
+		p.chronicle.beginAt(told)
+	}
+	return p.chronicle.owed != 0 || p.chronicle.begun && !placed && p.chronicle.end.compare(told) < 0
+}
+
+// owes tells whether steps of generations before are waited for; giveUp ends that.
+func (p *progress) owes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chronicle.owed != 0
+}
+
+func (p *progress) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.show(p.chronicle.giveUp())
+}
+
+// begun tells whether this node tells steps yet, end how far it has come with it.
+func (p *progress) begun() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chronicle.begun
+}
+
+func (p *progress) end() place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chronicle.end
+}
+
+// after are the steps known here that are newer than a place.
+func (p *progress) after(at place) []api.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chronicle.after(at)
 }
 
 func (p *progress) speed(tokens int, now time.Time) {

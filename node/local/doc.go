@@ -5,7 +5,8 @@
 //
 //   - Supervisor: starts the nodes, merges what they report, stops them together.
 //   - child: one node process with its folder DIR/node-I and its log.txt in there.
-//   - merge: prints each event once, from whichever node reports it first.
+//   - merge: prints each event once, from whichever node reports it first, and the steps
+//     in their order.
 //
 // # Life of a run
 //

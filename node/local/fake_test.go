@@ -50,9 +50,8 @@ type fake struct {
 	followed chan struct{} // closed when somebody follows the events
 	once     sync.Once
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards notReady
 	notReady int        // invites to put off
-	asked    int        // for the status
 }
 
 // Events tells play that it may begin: a run is longer than it takes to be followed.
@@ -65,22 +64,7 @@ var errFinished = errors.New("the run is finished")
 
 const fakeInvite = "pnode1-fake"
 
-// Status of a sleeper says why it waits; asked often enough it notes that.
-func (f *fake) Status() api.Status {
-	st := api.Status{State: "training"}
-	if f.script != "asleep" {
-		return st
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.asked++; f.asked == 20 {
-		if err := os.WriteFile(filepath.Join(f.run, "asked"), nil, 0o600); err != nil {
-			panic(err)
-		}
-	}
-	st.Waiting = "no planner: 1 of 3 voters is up"
-	return st
-}
+func (*fake) Status() api.Status { return api.Status{State: "training"} }
 
 func (f *fake) Invite(time.Duration, int) (string, error) {
 	f.mu.Lock()
@@ -166,7 +150,13 @@ func (f *fake) play(name string) error {
 		f.await("stop")
 		return nil
 	case "asleep":
-		f.await("asked")
+		if name == "node-0" {
+			f.waits("no planner: 1 of 3 voters is up")
+			f.await("told")
+			f.waits("no planner: 1 of 3 voters is up")
+			f.waits("no planner: 2 of 3 voters are up")
+		}
+		f.await("stop")
 	case "finished":
 		if name == "node-1" { // needs the other
 			_, err := io.Copy(io.Discard, os.Stdin)
@@ -204,6 +194,8 @@ func (f *fake) steps(generation planner.Generation, from, to planner.Step) {
 		f.Publish(api.Event{Kind: api.KindStep, Generation: generation, Step: step, Loss: 1 / float64(step)})
 	}
 }
+
+func (f *fake) waits(why string) { f.Publish(api.Event{Kind: api.KindWaiting, Message: why}) }
 
 func (f *fake) done(step planner.Step) error {
 	f.Publish(api.Event{Kind: api.KindSample, Step: step, Message: "text"})

@@ -30,9 +30,11 @@ type merge struct {
 
 	mu    sync.Mutex // guards what follows
 	seen  map[key]struct{}
-	order []key     // a ring of what is in seen
-	next  int       // the oldest place of a full ring
+	ring  []key // what is in seen
+	next  int   // the oldest place of a full ring
+	steps order
 	step  time.Time // when the newest step came
+	why   string    // nothing moves, as a node said last; empty once things do
 }
 
 func newMerge(out Output, begun func()) *merge {
@@ -47,15 +49,19 @@ func (m *merge) event(node int, e api.Event) {
 	defer m.mu.Unlock()
 	k := key{kind: e.Kind, generation: e.Generation, step: e.Step}
 	switch e.Kind {
+	case api.KindStep:
+		m.show(m.steps.take(e))
+		return
 	case api.KindState:
 		m.alone(node, e)
 		return
-	case api.KindWaiting: // the supervisor tells it for all, see watch
+	case api.KindWaiting: // told for all when it lasts, see watch
+		m.why = e.Message
 		return
 	case api.KindError:
 		k.message = e.Message
 	case api.KindPlan:
-		k.step = 0
+		k.step, m.why = 0, ""
 	}
 	if !m.first(k) {
 		return
@@ -64,13 +70,29 @@ func (m *merge) event(node int, e api.Event) {
 		m.alone(node, e)
 		return
 	}
+	if e.Kind == api.KindDone {
+		m.show(m.steps.flush())
+	}
 	m.out.Event(e)
-	if e.Kind == api.KindStep {
+}
+
+// show shows steps; the caller holds mu.
+func (m *merge) show(steps []api.Event) {
+	for _, e := range steps {
+		m.out.Event(e)
+		m.why = ""
 		first := m.step.IsZero()
 		if m.step = time.Now(); first {
 			m.begun()
 		}
 	}
+}
+
+// flush shows the steps that wait for others, which do not come any more.
+func (m *merge) flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.show(m.steps.flush())
 }
 
 // alone shows what concerns one node.
@@ -84,12 +106,12 @@ func (m *merge) first(k key) bool {
 		return false
 	}
 	m.seen[k] = struct{}{}
-	if len(m.order) < rememberedEvents {
-		m.order = append(m.order, k)
+	if len(m.ring) < rememberedEvents {
+		m.ring = append(m.ring, k)
 		return true
 	}
-	delete(m.seen, m.order[m.next])
-	m.order[m.next] = k
+	delete(m.seen, m.ring[m.next])
+	m.ring[m.next] = k
 	m.next = (m.next + 1) % rememberedEvents
 	return true
 }
@@ -99,4 +121,11 @@ func (m *merge) lastStep() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.step
+}
+
+// waits is why nothing moves, empty when no node says so.
+func (m *merge) waits() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.why
 }

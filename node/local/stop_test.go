@@ -1,0 +1,79 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestInterruptStopsTheRun(t *testing.T) {
+	for _, script := range []string{"stoppable", "deaf"} { // by the API, and by closing standard input
+		t.Run(script, func(t *testing.T) {
+			s, out := supervise(t, script, 2, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			go func() { over <- s.Run(ctx) }()
+			out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+			cancel()
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+			if died := out.said("ended"); died != nil {
+				t.Errorf("%q", out.notices)
+			}
+		})
+	}
+}
+
+// TestInterruptOfAMinority: no node can take the request, and none ends by itself.
+func TestInterruptOfAMinority(t *testing.T) {
+	for script, want := range map[string]error{"minority": nil, "stuck": ErrForced} {
+		t.Run(script, func(t *testing.T) {
+			s, out := supervise(t, script, 2, nil)
+			s.graces.ask = 50 * time.Millisecond
+			if script == "stuck" {
+				s.graces.hangUp = 50 * time.Millisecond
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			go func() { over <- s.Run(ctx) }()
+			out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+			cancel()
+			if err := <-over; !errors.Is(err, want) || (err != nil) != (want != nil) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		})
+	}
+}
+
+func TestInterruptWhileStarting(t *testing.T) {
+	s, _ := supervise(t, "deaf", 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKillEndsEverything(t *testing.T) {
+	s, out := supervise(t, "stuck", 2, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+	s.Kill()
+	err := <-over
+	if !errors.Is(err, ErrNotFinished) {
+		t.Fatalf("got %v", err)
+	}
+	for i := range 2 { // as a notice or in the error
+		text := fmt.Sprintf("node %d ended without a word", i)
+		if n := out.heard(text) + strings.Count(err.Error(), text); n != 1 {
+			t.Errorf("%s: told %d times: %q and %v", text, n, out.notices, err)
+		}
+	}
+}
