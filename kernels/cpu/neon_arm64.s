@@ -476,7 +476,7 @@ overwrite:
 	MOVD    R9, 8(R0)
 	B       tile
 end:
-	RET     
+	RET
 
 // func peakNEON(rounds int)
 //
@@ -535,7 +535,7 @@ round:
 	VFMLA   V24.S4, V24.S4, V23.S4
 	SUB     $1, R0
 	CBNZ    R0, round
-	RET     
+	RET
 
 // func copyRows1x8(dst, src *float32, step, stride, k int)
 //
@@ -558,7 +558,7 @@ row:
 	SUB     $1, R4
 	B       row
 end:
-	RET     
+	RET
 
 // func copyRows4x8(dst, src *float32, step, stride, k int)
 //
@@ -596,7 +596,7 @@ row:
 	SUB     $1, R4
 	B       row
 end:
-	RET     
+	RET
 
 // func copyRows1x12(dst, src *float32, step, stride, k int)
 //
@@ -621,7 +621,7 @@ row:
 	SUB     $1, R4
 	B       row
 end:
-	RET     
+	RET
 
 // func copyRows4x12(dst, src *float32, step, stride, k int)
 //
@@ -667,7 +667,7 @@ row:
 	SUB     $1, R4
 	B       row
 end:
-	RET     
+	RET
 
 // func transpose4(dst, src *float32, dstRow, srcRow, k int)
 //
@@ -715,7 +715,7 @@ rest:
 	SUB     $1, R4
 	B       rest
 end:
-	RET     
+	RET
 
 // func addNEON(out, x, y []float32)
 //
@@ -779,7 +779,7 @@ vectorRest:
 	CMP     $1, R3
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func scaleNEON(x []float32, s float32)
 //
@@ -831,7 +831,7 @@ vectorRest:
 	CMP     $1, R1
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func axpyNEON(y, x []float32, s float32)
 //
@@ -893,7 +893,7 @@ vectorRest:
 	CMP     $1, R2
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func timesNEON(y, x []float32, s float32)
 //
@@ -949,7 +949,7 @@ vectorRest:
 	CMP     $1, R2
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 DATA maxNEONConstants<>+0(SB)/4, $0xff800000
 GLOBL maxNEONConstants<>(SB), RODATA|NOPTR, $4
@@ -985,7 +985,7 @@ vectorRest:
 vectorRestDone:
 	WORD    $0x6e30f800 // fmaxv s0, v0.4s
 	FMOVS   F0, ret+24(FP)
-	RET     
+	RET
 
 // func sumNEON(x []float32) float32
 //
@@ -1039,7 +1039,7 @@ vectorRestDone:
 	WORD    $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
 	WORD    $0x7e30d800 // faddp s0, v0.2s
 	FMOVS   F0, ret+24(FP)
-	RET     
+	RET
 
 // func dotNEON(x, y []float32) float32
 //
@@ -1103,7 +1103,7 @@ vectorRestDone:
 	WORD    $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
 	WORD    $0x7e30d800 // faddp s0, v0.2s
 	FMOVS   F0, ret+48(FP)
-	RET     
+	RET
 
 // func deviationNEON(x []float32, mean float32) float32
 //
@@ -1166,7 +1166,7 @@ vectorRestDone:
 	WORD    $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
 	WORD    $0x7e30d800 // faddp s0, v0.2s
 	FMOVS   F0, ret+32(FP)
-	RET     
+	RET
 
 // func sumSquaresNEON(x []float32) float64
 //
@@ -1227,7 +1227,7 @@ vectorRestDone:
 	WORD    $0x4e62d400 // fadd v0.2d, v0.2d, v2.2d
 	WORD    $0x7e70d800 // faddp d0, v0.2d
 	FMOVD   F0, ret+24(FP)
-	RET     
+	RET
 
 DATA powersNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA powersNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -1322,7 +1322,7 @@ vectorRestDone:
 	WORD    $0x6e2ad54a // faddp v10.4s, v10.4s, v10.4s
 	WORD    $0x7e30d94a // faddp s10, v10.2s
 	FMOVS   F10, ret+56(FP)
-	RET     
+	RET
 
 DATA geluNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA geluNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -1428,7 +1428,7 @@ vectorRest:
 	CMP     $1, R3
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 DATA geluGradNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA geluGradNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -1553,7 +1553,7 @@ vectorRest:
 	CMP     $1, R4
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 DATA swigluNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA swigluNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -1652,7 +1652,7 @@ vectorRest:
 	CMP     $1, R4
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 DATA swigluGradNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA swigluGradNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -1769,7 +1769,7 @@ vectorRest:
 	CMP     $1, R6
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func adamWNEON(param, m, v, grad []float32, s *[8]float32)
 //
@@ -1851,7 +1851,7 @@ vectorRest:
 	CMP     $1, R5
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 DATA softmaxNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA softmaxNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -1965,7 +1965,7 @@ powerRestDone:
 	WORD    $0x6e29d529 // faddp v9.4s, v9.4s, v9.4s
 	WORD    $0x7e30d929 // faddp s9, v9.2s
 	FMOVS   F9, sum+36(FP)
-	RET     
+	RET
 
 DATA softmaxGradNEONConstants<>+0(SB)/4, $0x3aae0473
 DATA softmaxGradNEONConstants<>+4(SB)/4, $0x3c1e8629
@@ -2061,7 +2061,7 @@ vectorRest:
 	CMP     $1, R3
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func rotateNEON(x, cos, sin []float32, sign float32)
 //
@@ -2126,7 +2126,7 @@ pairsRestDone:
 	MOVD    R3, R0
 	B       head
 end:
-	RET     
+	RET
 
 // func dotsNEON(out, q, rows []float32, stride int)
 //
@@ -2201,7 +2201,7 @@ vectorRestDone:
 	SUB     $1, R1
 	B       row
 end:
-	RET     
+	RET
 
 // func weightedNEON(out, weights, rows []float32, stride int)
 //
@@ -2306,7 +2306,7 @@ column1RowDone:
 	SUB     $1, R1
 	B       column1
 column1Done:
-	RET     
+	RET
 
 // func normNEON(out, x, w, b []float32, mean, rstd float32)
 //
@@ -2357,7 +2357,7 @@ vectorRest:
 	CMP     $1, R4
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func normSumsNEON(dout, x, w []float32, mean, rstd float32) (plain, weighted float32)
 //
@@ -2469,7 +2469,7 @@ vectorRestDone:
 	WORD    $0x6e26d4c6 // faddp v6.4s, v6.4s, v6.4s
 	WORD    $0x7e30d8c6 // faddp s6, v6.2s
 	FMOVS   F6, weighted+84(FP)
-	RET     
+	RET
 
 // func normGradNEON(dx, base, dout, x, w []float32, s *[4]float32)
 //
@@ -2532,7 +2532,7 @@ vectorRest:
 	CMP     $1, R6
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func normWeightGradNEON(dw, db, dout, x []float32, mean, rstd float32)
 //
@@ -2589,7 +2589,7 @@ vectorRest:
 	CMP     $1, R4
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 DATA philoxNEONConstants<>+0(SB)/4, $0xd2511f53
 DATA philoxNEONConstants<>+4(SB)/4, $0xcd9e8d57
@@ -2941,7 +2941,7 @@ blocks:
 	SUB     $32, R1
 	B       blocks
 end:
-	RET     
+	RET
 
 // func dropNEON(out, x []float32, words []uint32, least uint32, scale float32)
 //
@@ -2987,7 +2987,7 @@ vectorRest:
 	CMP     $1, R3
 	BGE     vectorRest
 vectorRestDone:
-	RET     
+	RET
 
 // func widenNEON(out []float32, x []uint16)
 //
@@ -3006,7 +3006,7 @@ eight:
 	SUB     $8, R2
 	B       eight
 end:
-	RET     
+	RET
 
 DATA narrowNEONConstants<>+0(SB)/4, $0x00400000
 DATA narrowNEONConstants<>+4(SB)/4, $0x00000001
@@ -3046,7 +3046,7 @@ eight:
 	SUB     $8, R3
 	B       eight
 end:
-	RET     
+	RET
 
 DATA narrowRandomlyNEONConstants<>+0(SB)/4, $0x00400000
 DATA narrowRandomlyNEONConstants<>+4(SB)/4, $0x7f800000
@@ -3090,4 +3090,4 @@ eight:
 	SUB     $8, R4
 	B       eight
 end:
-	RET     
+	RET

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Instructions in the order of ARM's manual: what is written comes first. Go's assembler
 // lacks most arithmetic on vectors of floats; such an instruction is written as its code,
@@ -8,7 +11,7 @@ import "fmt"
 
 // op emits an instruction of Go's assembler.
 func (f *function) op(name, format string, args ...any) {
-	f.body.line("\t%-8s"+format, append([]any{name}, args...)...)
+	f.body.line("\t%s", strings.TrimSpace(fmt.Sprintf("%-8s"+format, append([]any{name}, args...)...)))
 }
 
 func (f *function) label(name string) { f.body.line("%s:", name) }
