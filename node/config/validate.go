@@ -18,7 +18,9 @@ const (
 	maxSteps      = 1_000_000_000
 	maxMicros     = 1 << 16
 	maxMicroBatch = 1 << 12
-	maxNodes      = 1024
+	// MaxNodes is how many nodes a run can have: what its roster takes
+	// (consensus.MaxMembers).
+	MaxNodes = 64
 	// MaxLocal is how many node processes one machine is asked to run.
 	MaxLocal   = 64
 	maxThreads = 4096
@@ -101,13 +103,16 @@ func (c Config) validateCounts() error {
 		{"lora_rank", c.LoRARank, 0, maxRank},
 		{"sample_bytes", c.SampleBytes, 0, maxSample},
 		{"context", c.Context, 0, maxContext},
-		{"min_nodes", c.MinNodes, 1, maxNodes},
+		{"min_nodes", c.MinNodes, 1, MaxNodes},
 		{"local", c.Local, 0, MaxLocal},
 		{"threads", c.Threads, 0, maxThreads},
 	} {
 		if f.value < f.lo || f.value > f.hi {
 			return invalid(f.key, f.value, fmt.Sprintf("%d to %d", f.lo, f.hi))
 		}
+	}
+	if c.Local > 0 && c.MinNodes > c.Local {
+		return invalid("min_nodes", c.MinNodes, fmt.Sprintf("1 to %d, the nodes that local starts; for more, raise local, or leave it out and let others join with `pnode join`", c.Local))
 	}
 	if c.DataLimit != 0 && c.DataLimit < MinData || c.DataLimit > maxData {
 		return invalid("data_limit", c.DataLimit, fmt.Sprintf("0 for no limit, or %s to %s", Bytes(MinData), Bytes(maxData)))
@@ -170,6 +175,9 @@ func (c Config) validateCut(layers int) error {
 		return fmt.Errorf("%w: schedule is %s: %w", ErrInvalid, c.Schedule, err)
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
+	if cut > MaxNodes {
+		return invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d nodes, a run has at most %d", c.cut(), cut, MaxNodes))
+	}
 	if c.Local > 0 && cut > c.Local {
 		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
 	}
