@@ -15,7 +15,9 @@ func (e environment) benchSchedulesCommand() *cobra.Command {
 		Long: `Measure how long schedules take on emulated devices behind emulated links, with the workers
 of real runs and real QUIC, beside what the simulator predicts: the elastic schedule with
 memory for as many activations as 1F1B keeps, for twice as many and for any number, and
-plain 1F1B, GPipe, depth-first and breadth-first interleaving in the same run.
+plain 1F1B, GPipe, depth-first and breadth-first interleaving in the same run. "elastic
+groups" is interleaving in the groups that the simulator chose where they beat the elastic
+schedule on the whole step.
 
 A stage takes --stage-time for a micro-batch; nothing is computed. Steps of enough
 micro-batches for a pipeline to get under way are measured after some that let the

@@ -8,6 +8,8 @@
 //     linked or loaded here, and a report without it says how to get it.
 //   - KernelReport: matrix products against OpenBLAS, with the machine's limits.
 //   - StepReport: training steps against PyTorch, with where the time goes.
+//   - ScheduleReport: pipeline schedules on emulated devices and links, which have no peer
+//     but their bound and the simulator.
 //
 // Rounds of both sides take turns, so that whatever else the machine does falls on both.
 // A figure is the median over the rounds, a ratio the median of the rounds' ratios.

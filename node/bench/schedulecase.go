@@ -135,7 +135,9 @@ func (c *scheduleCase) trials(costs schedule.Costs) ([]trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	all[len(all)-1] = chosen
+	if chosen.spec != "1f1b" {
+		all = append(all, chosen)
+	}
 	all = append(all, trial{name: "1f1b", cap: noCap, spec: "1f1b", warmups: schedule.DepthWarmups(c.stages, 1)})
 	for _, name := range []string{"gpipe", "depth-first", "breadth-first"} {
 		all = append(all, trial{name: name, cap: noCap, spec: name})
@@ -143,13 +145,14 @@ func (c *scheduleCase) trials(costs schedule.Costs) ([]trial, error) {
 	return all, nil
 }
 
-// choose is the one with the shortest simulated step of the elastic trial and, where the
-// links leave room for the traffic of chunks, interleaving with groups of every size.
+// choose is the one with the shortest simulated step of the elastic trial and interleaving
+// with groups of every size, which fills and drains sooner where the links leave room for the
+// traffic of chunks.
 func (c *scheduleCase) choose(costs schedule.Costs, elastic trial) (trial, error) {
 	best, shortest := elastic, time.Duration(0)
 	candidates := []trial{elastic}
 	for g := c.stages; g <= c.micros; g += c.stages {
-		candidates = append(candidates, trial{name: elastic.name, cap: elastic.cap, spec: fmt.Sprintf("interleaved:k=%d", g)})
+		candidates = append(candidates, trial{name: groupsName, cap: noCap, spec: fmt.Sprintf("interleaved:k=%d", g)})
 	}
 	for _, t := range candidates {
 		plan, err := c.plan(t, 1)
@@ -176,21 +179,30 @@ func (c *scheduleCase) plan(t trial, generation planner.Generation) (planner.Pla
 	if err != nil {
 		return planner.Plan{}, err
 	}
-	stages := c.stages * spec.Chunks()
+	stages, replicas := c.stages*spec.Chunks(), spec.Replicas()
 	warmups := t.warmups
 	if t.spec == "gpipe" {
 		warmups = slices.Repeat([]int{c.micros - 1}, stages)
 	}
-	list, err := spec.Build(schedule.Group{Stages: stages, Shares: []schedule.Share{{Micros: c.micros}}, Warmups: warmups})
+	group := schedule.Group{Stages: stages, Warmups: warmups}
+	for r := range replicas {
+		first, end := c.micros*r/replicas, c.micros*(r+1)/replicas
+		group.Shares = append(group.Shares, schedule.Share{First: schedule.Micro(first), Micros: end - first})
+	}
+	list, err := spec.Build(group)
 	if err != nil {
 		return planner.Plan{}, err
 	}
-	pipe := planner.Pipeline{Micros: c.micros, Warmups: warmups}
-	for s, layers := range c.cut(stages) {
-		peer := c.peers[list.Holder(0, schedule.Stage(s))]
-		pipe.Stages = append(pipe.Stages, planner.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers})
+	plan := planner.Plan{Run: benchRun, Generation: generation, Schedule: t.spec}
+	for r, share := range group.Shares {
+		pipe := planner.Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: warmups}
+		for s, layers := range c.cut(stages) {
+			peer := c.peers[list.Holder(schedule.Replica(r), schedule.Stage(s))]
+			pipe.Stages = append(pipe.Stages, planner.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers})
+		}
+		plan.Replicas = append(plan.Replicas, pipe)
 	}
-	return planner.Plan{Run: benchRun, Generation: generation, Schedule: t.spec, Replicas: []planner.Pipeline{pipe}}, nil
+	return plan, nil
 }
 
 const benchRun = "bench"
@@ -237,7 +249,7 @@ func (c *scheduleCase) predict(plan planner.Plan, costs schedule.Costs) (period,
 			return 0, 0, err
 		}
 	}
-	line, err := schedule.Simulate(list, schedule.Timing{Replicas: []schedule.Costs{costs}})
+	line, err := schedule.Simulate(list, schedule.Timing{Replicas: slices.Repeat([]schedule.Costs{costs}, len(plan.Replicas))})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -285,6 +297,9 @@ func steadyPeriod(ends []time.Duration, plan planner.Plan) time.Duration {
 // waits, and how many backwards are left when its forwards end.
 func pattern(plan planner.Plan) (kept, drain int) {
 	pipe := plan.Replicas[0]
+	if len(plan.Replicas) > 1 {
+		return 0, 0
+	}
 	if len(pipe.Warmups) > 1 {
 		if pipe.Warmups[1] >= pipe.Micros-1 {
 			return 0, 0

@@ -109,7 +109,7 @@ type ScheduleRun struct {
 	// Ratio is the measured period over the bound, Error that of the predicted step.
 	Ratio float64 `json:"ratio"`
 	Error float64 `json:"error"`
-	// Slower is the step over that of the elastic schedule without a cap.
+	// Slower is the step over that of the elastic choice without a cap.
 	Slower float64 `json:"slower"`
 }
 
@@ -201,6 +201,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // Names of the schedules and of the caps.
 const (
 	elasticName = "elastic"
+	groupsName  = "elastic groups"
 	noCap       = "none"
 )
 
@@ -264,15 +265,16 @@ func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape
 	return cell, nil
 }
 
-// compare relates all steps to the elastic one.
+// compare relates all steps to that of the elastic choice: groups where they were chosen.
 func (c *ScheduleCell) compare() {
-	for _, elastic := range c.Runs {
-		if elastic.Name != elasticName || elastic.Cap != noCap {
-			continue
+	chosen := 0.0
+	for _, run := range c.Runs {
+		if run.Cap == noCap && (run.Name == elasticName || run.Name == groupsName) {
+			chosen = run.StepMS
 		}
-		for i := range c.Runs {
-			c.Runs[i].Slower = c.Runs[i].StepMS / elastic.StepMS
-		}
+	}
+	for i := range c.Runs {
+		c.Runs[i].Slower = c.Runs[i].StepMS / chosen
 	}
 }
 

@@ -2,15 +2,17 @@ package bench
 
 import (
 	"flag"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pnode/pipeline/link"
+	"pnode/pipeline/schedule"
 )
 
-var grid = flag.String("grid", "", "print the table of a grid of schedules: small or full")
+var grid = flag.String("grid", "", "print the table of a grid of schedules: small, full, or the full one of so many stages")
 
 // TestScheduleGrid prints what `pnode bench schedules` measures, in virtual time: nothing but
 // devices and links takes any, whatever else the machine does.
@@ -18,15 +20,15 @@ func TestScheduleGrid(t *testing.T) {
 	if *grid == "" {
 		t.Skip("takes minutes: ask for it with -grid small or full")
 	}
-	t.Log("\n" + virtualTable(t, ScheduleOptions{Full: *grid == "full"}))
-}
-
-func virtualTable(t *testing.T, o ScheduleOptions) string {
+	o := ScheduleOptions{Full: *grid != "small"}
+	if n, err := strconv.Atoi(*grid); err == nil {
+		o.Stages = []int{n}
+	}
 	var table strings.Builder
 	if err := virtualSchedules(t, o).Text(&table); err != nil {
 		t.Fatal(err)
 	}
-	return table.String()
+	t.Log("\n" + table.String())
 }
 
 // virtualSchedules measures each cell in a bubble of its own.
@@ -41,6 +43,9 @@ func virtualSchedules(t *testing.T, o ScheduleOptions) ScheduleReport {
 			r, err := Schedules(t.Context(), cell)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if *grid != "" {
+				t.Logf("%+v", r.Cells[0])
 			}
 			r.Cells = append(all.Cells, r.Cells...)
 			all = r
@@ -122,4 +127,43 @@ func TestBadScheduleOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
+}
+
+// TestChimeraHasTheGoldenRatio to plain 1F1B on links that take no time: its makespans are
+// 16 and 21 units of a forward with 4 stages and micro-batches, 36 and 45 with 8 (Li and
+// Hoefler 2021, and the rule (N+p-1)(f+b)).
+func TestChimeraHasTheGoldenRatio(t *testing.T) {
+	for stages, want := range map[int]float64{4: 16.0 / 21, 8: 36.0 / 45} {
+		c, err := newScheduleCase(stages, 30*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.micros = stages
+		synctest.Test(t, func(t *testing.T) {
+			perfect := link.Shape{BytesPerS: 1e12}
+			rig, err := newScheduleRig(stages, perfect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rig.close()
+			c.peers = rig.peers
+			step := func(spec string) float64 {
+				run, err := rig.measure(t.Context(), c, trial{name: spec, spec: spec, warmups: warmupsOf(spec, stages)}, c.costs(perfect, messageBytes))
+				if err != nil || run.Refused != "" {
+					t.Fatalf("%s: %v %s", spec, err, run.Refused)
+				}
+				return run.StepMS
+			}
+			if got := step("chimera") / step("1f1b"); got < want*0.95 || got > want*1.05 {
+				t.Errorf("%d stages: chimera takes %.3f of 1F1B's step, want %.3f", stages, got, want)
+			}
+		})
+	}
+}
+
+func warmupsOf(spec string, stages int) []int {
+	if spec == "1f1b" {
+		return schedule.DepthWarmups(stages, 1)
+	}
+	return nil
 }
