@@ -43,6 +43,7 @@ type peer struct {
 	parked   []parked
 	fetching chan struct{} // one element for each Fetch stream
 	serving  int           // chunk streams being answered
+	stripes  int           // what served the last session best; 0 is unknown
 }
 
 // NewEndpoint makes an endpoint. It does nothing until Run runs.
@@ -171,4 +172,17 @@ func (e *Endpoint) peer(id planner.PeerID) *peer {
 		e.peers[id] = p
 	}
 	return p
+}
+
+// stripesTo is over how many connections the last session has spread its messages.
+func (e *Endpoint) stripesTo(id planner.PeerID) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.peer(id).stripes
+}
+
+func (e *Endpoint) keepStripes(id planner.PeerID, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.peer(id).stripes = n
 }

@@ -54,16 +54,13 @@ func (l *lane) write(p piece) error {
 	l.sent = append(l.sent, p)
 	l.mu.Unlock()
 	l.newest = p
-	r := l.stripe.remote
-	r.busy.start()
-	defer r.busy.stop()
 	if _, err := l.stream.Write(wire.AppendPiece(make([]byte, 0, wire.PieceBytes), p.header, p.seq, p.offset)); err != nil {
 		return err
 	}
 	if _, err := l.stream.Write(p.payload()); err != nil {
 		return err
 	}
-	r.counts.sent(p)
+	l.stripe.remote.counts.sent(p)
 	return nil
 }
 

@@ -44,6 +44,7 @@ func (p piece) before(q piece) int {
 // messages and in payload bytes; one message always fits an empty outbox.
 type outbox struct {
 	maxMessages, maxBytes int
+	busy                  *stopwatch // runs while there are messages
 
 	mu       sync.Mutex // guards everything below
 	seq      uint64     // of the newest message
@@ -71,7 +72,9 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 			o.seq++
 			m.seq = o.seq
 			o.fresh = append(o.fresh, m)
-			o.messages++
+			if o.messages++; o.messages == 1 {
+				o.busy.start()
+			}
 			o.bytes += len(f.Payload)
 			o.changed.ring()
 			o.mu.Unlock()
@@ -136,11 +139,16 @@ func (o *outbox) next(allowed func() bool) (piece, bool) {
 func (o *outbox) done(pieces []piece) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.messages == 0 {
+		return // dropped
+	}
 	for _, p := range pieces {
 		o.acked += uint64(len(p.payload()))
 		if p.left--; p.left == 0 {
-			o.messages--
 			o.bytes -= len(p.frame.Payload)
+			if o.messages--; o.messages == 0 {
+				o.busy.stop()
+			}
 		}
 	}
 	o.changed.ring()
@@ -161,11 +169,11 @@ func (o *outbox) giveBack(pieces []piece) {
 	o.changed.ring()
 }
 
-// load tells how many payload bytes have been acknowledged, and how many have not.
-func (o *outbox) load() (acked uint64, waiting int) {
+// delivered is how many payload bytes have been acknowledged.
+func (o *outbox) delivered() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.acked, o.bytes
+	return o.acked
 }
 
 // stir makes everybody who waits look again.
@@ -189,6 +197,9 @@ func (o *outbox) drain(err error) {
 func (o *outbox) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.messages > 0 {
+		o.busy.stop()
+	}
 	o.fresh, o.again, o.offset, o.messages, o.bytes, o.draining = nil, nil, 0, 0, 0, false
 	if o.err == nil {
 		o.err = err

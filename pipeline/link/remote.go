@@ -30,6 +30,10 @@ type remote struct {
 	want           atomic.Int32  // how many stripes are to send
 	counts         traffic
 	busy           stopwatch
+	warmOnce       sync.Once
+	warming        chan struct{} // closed when connections are to be warmed
+	steering       *steering     // run's alone
+	sampled        sample        // run's alone: the state at the end of the last sample
 
 	mu      sync.Mutex // guards the rest
 	gone    bool
@@ -37,14 +41,15 @@ type remote struct {
 }
 
 func newRemote(s *Session, id planner.PeerID) *remote {
-	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}}
+	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warming: make(chan struct{})}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
-	r.want.Store(1)
+	r.steering = newSteering(s.endpoint.stripesTo(id))
+	r.want.Store(int32(r.steering.want()))
 	beat := wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: s.generation}}
 	r.heartbeat = wire.AppendPiece(nil, wire.AppendHeader(nil, beat), 0, 0)
 	for _, c := range wire.SessionClasses {
-		r.outboxes[c] = &outbox{maxMessages: s.endpoint.opt.QueueFrames, maxBytes: s.endpoint.opt.QueueBytes}
+		r.outboxes[c] = &outbox{maxMessages: s.endpoint.opt.QueueFrames, maxBytes: s.endpoint.opt.QueueBytes, busy: &r.busy}
 		r.inflows[c] = newInflow(r, c)
 	}
 	return r
@@ -59,6 +64,7 @@ func (r *remote) run() {
 	d := newDialer(r)
 	defer d.again.Stop()
 	seen := time.Now()
+	defer func() { e.keepStripes(r.id, r.steering.stripes) }()
 	for {
 		conns, changed := e.connections(r.id)
 		if r.use(conns) {
@@ -81,6 +87,7 @@ func (r *remote) run() {
 			if err := r.look(&seen); err != nil {
 				r.lose(err)
 			}
+			r.steer()
 		}
 	}
 }
@@ -137,6 +144,30 @@ func (r *remote) look(seen *time.Time) error {
 		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
 	}
 	return nil
+}
+
+// sample is a state of what the peer has acknowledged, and of the time it took.
+type sample struct {
+	bytes uint64
+	busy  time.Duration
+}
+
+// steer hands a sample to the steering when there is enough of it.
+func (r *remote) steer() {
+	now := sample{busy: r.busy.total()}
+	for _, o := range r.outboxes {
+		now.bytes += o.delivered()
+	}
+	bytes, took := now.bytes-r.sampled.bytes, now.busy-r.sampled.busy
+	if took < sampleTime || bytes < sampleBytes {
+		return
+	}
+	r.sampled = now
+	r.steering.sample(bytes, took, len(r.stripes))
+	if want := int32(r.steering.want()); r.want.Swap(want) != want {
+		r.session.endpoint.log.Debug("stripes", "peer", r.id, "want", want, "goodput", r.steering.goodput)
+		r.stir()
+	}
 }
 
 // silence is how long no byte of a frame has come; 0 before the first one, when the peer

@@ -17,7 +17,7 @@ type Stats struct {
 	BytesSent, BytesReceived, PacketsSent, PacketsLost uint64
 	// Of the session, each message once.
 	FramesSent, FramesReceived, PayloadSent, PayloadReceived uint64
-	// Busy is how long at least one message was being written.
+	// Busy is how long at least one message was under way, from Send until it was acknowledged.
 	Busy time.Duration
 	// Dropped frames had another generation; Duplicates had come before.
 	Dropped, Duplicates uint64
@@ -27,8 +27,8 @@ type Stats struct {
 	Resent, Repeated uint64
 }
 
-// Goodput is the payload rate while there was something to write, in bytes per second; 0
-// when unknown. Small payloads fit into buffers and say little.
+// Goodput is the payload rate while there was something under way, in bytes per second; 0
+// when unknown. Of small payloads it tells the round trip more than the rate.
 func (s Stats) Goodput() int64 {
 	if s.Busy <= 0 {
 		return 0
@@ -144,6 +144,13 @@ func (s *stopwatch) stop() {
 	if s.running == 0 {
 		s.sum += time.Since(s.since)
 	}
+}
+
+// runs tells whether one of the activities is going on.
+func (s *stopwatch) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running > 0
 }
 
 func (s *stopwatch) total() time.Duration {

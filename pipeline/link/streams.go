@@ -20,6 +20,7 @@ const (
 	_
 	_
 	urgencyChunk
+	urgencyWarm
 )
 
 func urgency(c wire.Class) int8 {

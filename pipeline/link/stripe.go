@@ -39,6 +39,7 @@ func (r *remote) attach(conn *quic.Conn) *stripe {
 	started := r.session.spawn(func() {
 		defer context.AfterFunc(conn.Context(), s.stop)()
 		s.writers.Go(s.pulse)
+		s.writers.Go(s.warm)
 		for _, c := range wire.SessionClasses {
 			s.writers.Go(func() { s.write(c) })
 		}

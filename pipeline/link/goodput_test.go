@@ -1,0 +1,109 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// lines are those whose goodput is told, and the least part of the rate that is to arrive.
+var lines = []struct {
+	name   string
+	shape  Shape
+	settle time.Duration
+	floor  float64
+}{
+	{"100Mbit,40ms", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 0.93},
+	{"100Mbit,40ms,0.5%", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 0.80},
+	{"1Gbit,40ms", Shape{BytesPerS: 125_000_000, Delay: 20 * time.Millisecond}, 2 * time.Second, 0.85},
+}
+
+const goodputBytes = 1 << 20
+
+// stream sends messages without end, and has them received, until ctx ends.
+func stream(ctx context.Context, c *cluster, sessions []*Session) func() {
+	message := payload(goodputBytes, 1)
+	done := make(chan error, 2)
+	run := func(f func(i int) error) {
+		for i := 0; ; i++ {
+			if err := f(i); err != nil {
+				done <- err
+				return
+			}
+		}
+	}
+	go run(func(i int) error {
+		return sessions[0].Send(ctx, c.ids[1], wire.Frame{Tag: activation(1, planner.Step(i), 0), Payload: message})
+	})
+	go run(func(i int) error {
+		_, err := sessions[1].Receive(ctx, c.ids[0], activation(1, planner.Step(i), 0))
+		return err
+	})
+	return func() {
+		for range 2 {
+			if err := <-done; ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				c.t.Errorf("the stream ended: %v", err)
+			}
+		}
+	}
+}
+
+// rate is how many payload bytes a second come through during d.
+func rate(s *Session, d time.Duration) float64 {
+	before, begin := s.Stats()[0].PayloadReceived, time.Now()
+	time.Sleep(d)
+	return float64(s.Stats()[0].PayloadReceived-before) / time.Since(begin).Seconds()
+}
+
+// goodput is the part of a line's rate that arrives as payload during d, once the number of
+// stripes has settled, and that number.
+func goodput(t testing.TB, shape Shape, settle, d time.Duration) (part float64, stripes int) {
+	c, _ := emulated(t, 2, shape, Options{})
+	defer c.close()
+	sessions := c.sessions(1)
+	sessions[0].Warm(c.ids[1])
+	sessions[1].Warm(c.ids[0])
+	time.Sleep(2 * warmTime)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := stream(ctx, c, sessions)
+	defer wait()
+	defer cancel()
+	time.Sleep(settle)
+	return rate(sessions[1], d) / float64(shape.BytesPerS), sessions[0].Stats()[0].Stripes
+}
+
+// BenchmarkGoodput measures in real time, this machine's speed included.
+func BenchmarkGoodput(b *testing.B) {
+	for _, line := range lines {
+		b.Run(line.name, func(b *testing.B) {
+			part, stripes := goodput(b, line.shape, line.settle, 10*time.Second)
+			b.ReportMetric(100*part, "%line")
+			b.ReportMetric(float64(stripes), "stripes")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// TestGoodput measures in virtual time, where no other load matters.
+func TestGoodput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some GB through QUIC")
+	}
+	for _, line := range lines {
+		t.Run(line.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				part, stripes := goodput(t, line.shape, line.settle, 2*time.Second)
+				t.Logf("%.1f%% of the line over %d stripes", 100*part, stripes)
+				if part < line.floor {
+					t.Errorf("%.1f%% of the line arrive over %d stripes, want %.0f%%", 100*part, stripes, 100*line.floor)
+				}
+			})
+		})
+	}
+}

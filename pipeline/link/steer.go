@@ -1,0 +1,109 @@
+package link
+
+import "time"
+
+// How stripes are chosen. A sample is what was acknowledged while something was under way;
+// those of a trial are taken when its connections are up and the first sample, in which
+// congestion windows open, is over.
+const (
+	sampleTime  = time.Second
+	sampleBytes = 1 << 20
+	trialFirst  = 1 // samples left out at the beginning of a trial
+	trialCounts = 2 // samples that are measured
+	// firstRest samples pass after a trial that brought nothing, then twice as many, up to
+	// lastRest.
+	firstRest = 16
+	lastRest  = 256
+)
+
+// steering chooses over how many connections messages are spread. A connection's congestion
+// window halves with each loss, so that on a long line that loses packets for other reasons
+// than being full a single one stays far below the line's rate; several of them get more, up
+// to the line. It climbs: twice the number is tried, and kept if goodput grows by more than
+// a tenth; half of it is tried now and then, and kept if goodput falls by less than a
+// twentieth. What a trial compares with is measured just before it.
+//
+// It is pure: the same samples lead to the same choices.
+type steering struct {
+	stripes int // settled
+	goodput int64
+	trial   int // being tried; 0 is none
+	seen    int // samples since the last change
+	bytes   uint64
+	took    time.Duration
+	rest    int // samples before the next trial
+	pause   int // length of the rest after the next failure
+	down    bool
+}
+
+func newSteering(stripes int) *steering {
+	return &steering{stripes: min(max(1, stripes), maxStripes), pause: firstRest}
+}
+
+// want is how many connections there are to be.
+func (s *steering) want() int {
+	if s.trial != 0 {
+		return s.trial
+	}
+	return s.stripes
+}
+
+// sample takes in one sample, of `up` connections in use.
+func (s *steering) sample(bytes uint64, took time.Duration, up int) {
+	if up < s.want() && s.seen == 0 {
+		if s.rest++; s.rest > lastRest { // they do not come up
+			s.fail()
+		}
+		return
+	}
+	s.seen++
+	if s.seen <= trialFirst {
+		return
+	}
+	s.bytes, s.took = s.bytes+bytes, s.took+took
+	if s.seen < trialFirst+trialCounts {
+		return
+	}
+	goodput := int64(float64(s.bytes) / s.took.Seconds())
+	if s.trial != 0 {
+		s.judge(goodput)
+		return
+	}
+	s.goodput = goodput
+	s.bytes, s.took = 0, 0
+	s.seen = trialFirst // the next measurement begins at once
+	if s.rest -= trialCounts; s.rest <= 0 {
+		s.try()
+	}
+}
+
+// try begins a trial.
+func (s *steering) try() {
+	s.trial = 2 * s.stripes
+	if s.down {
+		s.trial = s.stripes / 2
+	}
+	s.seen, s.rest, s.bytes, s.took = 0, 0, 0, 0
+	if s.trial == 0 || s.trial > maxStripes {
+		s.fail()
+	}
+}
+
+// judge ends a trial.
+func (s *steering) judge(goodput int64) {
+	better := s.trial > s.stripes && goodput > s.goodput+s.goodput/10
+	cheaper := s.trial < s.stripes && goodput > s.goodput-s.goodput/20
+	if better || cheaper {
+		s.stripes, s.goodput, s.pause = s.trial, goodput, firstRest
+		s.try()
+		return
+	}
+	s.fail()
+}
+
+// fail goes back to the settled number for a rest, after which the other direction is tried.
+func (s *steering) fail() {
+	s.trial, s.seen, s.bytes, s.took = 0, 0, 0, 0
+	s.rest, s.pause = s.pause, min(2*s.pause, lastRest)
+	s.down = !s.down
+}
