@@ -124,16 +124,20 @@ func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 func (r *remote) look(seen *time.Time) error {
 	opt, now := r.session.endpoint.opt, time.Now()
 	for _, s := range r.stripes {
-		if s.look(now); s.moved.After(*seen) {
+		s.look(now)
+		if r.left.Load() {
+			s.moved = now // nothing is sent any more, so that nothing can come back
+		}
+		if s.moved.After(*seen) {
 			*seen = s.moved
 		}
 	}
 	if r.left.Load() {
-		*seen = now // nothing is sent any more, so that nothing can come back
+		*seen = now
 	}
 	lively := now.Sub(*seen) <= 2*opt.interval()
 	for _, s := range r.stripes {
-		if d := s.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() && !r.left.Load() {
+		if d := s.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
 			s.conn.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
 		}
 	}
