@@ -189,34 +189,3 @@ func (w *Worker) message(kind wire.Kind, h *holding, behind int, step planner.St
 		Replica: h.Replica, Stage: h.Stage + planner.Stage(behind), Index: int32(micro),
 	}
 }
-
-// send copies a boundary tensor to the host and queues it for the stage in its tag.
-func (w *Worker) send(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
-	payload := make([]byte, v.Len*v.Buf.DType().SizeBytes())
-	w.queue.Read(payload, v)
-	if err := w.queue.Sync(); err != nil {
-		return err
-	}
-	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[tag.Stage].Peer, wire.Frame{Tag: tag, Payload: payload})
-}
-
-// receive waits for the message with the tag, which a neighbour sent to this stage, and
-// copies it to the device.
-func (w *Worker) receive(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
-	from, op := h.Stage-1, schedule.ReceiveActivation
-	if tag.Kind == wire.Gradient {
-		from, op = h.Stage+1, schedule.ReceiveGradient
-	}
-	begin := time.Now()
-	payload, err := w.cfg.Exchange.Receive(ctx, h.pipe.Stages[from].Peer, tag)
-	if err != nil {
-		return err
-	}
-	h.times.Wait += time.Since(begin)
-	w.note(tag.Step, h.action(op, planner.Micro(tag.Index)), begin)
-	if want := v.Len * v.Buf.DType().SizeBytes(); len(payload) != want {
-		return fmt.Errorf("pipeline: %v from stage %d has %d bytes, want %d", tag, from, len(payload), want)
-	}
-	w.queue.Write(v, payload)
-	return w.queue.Sync()
-}

@@ -6,6 +6,7 @@ import (
 	"pnode/kernels"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -15,8 +16,10 @@ type holding struct {
 	planner.Holding
 	place planner.Placement
 	pipe  planner.Pipeline
-	stack *model.Stack
-	slots slots
+	// codecs of the boundaries behind each stage of pipe.
+	codecs []wire.Codec
+	stack  *model.Stack
+	slots  slots
 	// before and behind are the neighbouring stages where this worker holds them too.
 	before, behind *holding
 	// saves and reductions read and write beside the passes.
@@ -32,6 +35,9 @@ func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*hol
 	stack := stackConfig(cfg.Run, h.place.Layers, program, at)
 	stack.Device = cfg.Device
 	var err error
+	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
+		return h, err
+	}
 	if h.stack, err = model.NewStack(stack); err != nil {
 		return h, fmt.Errorf("pipeline: layers [%d,%d): %w", stack.First, stack.End, err)
 	}

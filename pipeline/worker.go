@@ -89,6 +89,7 @@ type StepResult struct {
 type StageTimes struct {
 	planner.Holding
 	Forward, Backward, Wait, Update time.Duration
+	Codec                           CodecUse // of the messages from the stage
 }
 
 // Worker runs what a plan has on one seat. It belongs to one goroutine.

@@ -132,6 +132,23 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 	return c, nil
 }
 
+// NewF32Tensor gives a tensor of n elements in F32 and the part of it that holds them, to be
+// filled by whoever has them in memory.
+func NewF32Tensor(n int) (tensor, elements []byte) {
+	tensor = make([]byte, TensorBytes(F32, n))
+	tensor[0] = byte(F32)
+	return tensor, tensor[tensorFront:]
+}
+
+// F32Elements gives the elements of a tensor of n elements if it is in F32 and well-formed.
+func F32Elements(tensor []byte, n int) (elements []byte, ok bool) {
+	front := [tensorFront]byte{byte(F32)}
+	if len(tensor) != TensorBytes(F32, n) || [tensorFront]byte(tensor[:tensorFront]) != front {
+		return nil, false
+	}
+	return tensor[tensorFront:], true
+}
+
 // relative is the relative error of a tensor, given two sums of squares.
 func relative(wrong, all float64) float64 {
 	if wrong == 0 {

@@ -201,6 +201,24 @@ func TestDecodeTensorRefusals(t *testing.T) {
 	}
 }
 
+func TestF32TensorWithoutCopying(t *testing.T) {
+	xs := normal(5, 1)
+	tensor, elements := NewF32Tensor(len(xs))
+	copy(elements, AppendF32(nil, xs))
+	if want, _ := AppendTensor(nil, F32, xs, 0); !bytes.Equal(tensor, want) {
+		t.Errorf("got %x, want %x", tensor, want)
+	}
+	if got, ok := F32Elements(tensor, 5); !ok || !bytes.Equal(got, elements) {
+		t.Errorf("got %x, %t", got, ok)
+	}
+	half, _ := AppendTensor(nil, BF16, xs, 0)
+	for name, b := range map[string][]byte{"another codec": half, "cut": tensor[:len(tensor)-1], "empty": nil, "reserved": append([]byte{1, 1, 0, 0}, elements...)} {
+		if _, ok := F32Elements(b, 5); ok {
+			t.Errorf("%s passes", name)
+		}
+	}
+}
+
 func FuzzDecodeTensor(f *testing.F) {
 	for c := F32; c < codecEnd; c++ {
 		b, _ := AppendTensor(nil, c, normal(5, 1), 0)
