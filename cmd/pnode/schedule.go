@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,8 @@ import (
 type scheduleFlags struct {
 	request               study.Request
 	words                 study.Words
+	trace                 []string
+	step                  int
 	svg                   string
 	list, asJSON, program bool
 }
@@ -35,7 +38,8 @@ links; otherwise there is one for each, with commas or by repeating the flag.`,
   pnode schedule --kind elastic --stages 4 --micro 64 --link 0,2:4,0 --svg elastic.svg
   pnode schedule --kind elastic --stages 4 --micro 64 --link 2:4 --cap 6,5,4,3
   pnode schedule --kind interleaved:v=2,f=8+4,b=5+7 --stages 8 --micro 12 --link 0:1.5
-  pnode schedule --kind chimera --stages 8 --micro 16 --json | jq .bubble`,
+  pnode schedule --kind chimera --stages 8 --micro 16 --json | jq .bubble
+  pnode schedule --trace run.trace.json --step 20 --svg step20.svg`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.list {
@@ -43,6 +47,9 @@ links; otherwise there is one for each, with commas or by repeating the flag.`,
 					return study.ListJSON(e.stdout)
 				}
 				return study.List(e.stdout)
+			}
+			if len(o.trace) > 0 {
+				return e.measuredSchedule(o.trace, o.step, o.svg)
 			}
 			if err := o.request.Read(o.words); err != nil {
 				return usageError{c.CommandPath(), err}
@@ -76,6 +83,8 @@ func (o *scheduleFlags) add(f *pflag.FlagSet) {
 	f.IntSliceVar(&r.Options.Backward, "backward-groups", nil, "`SIZES` of groups of interleaved backwards")
 	f.IntVar(&r.Options.Pairs, "pairs", 0, "pairs of pipelines of chimera")
 	f.IntVar(&r.Options.Segments, "segments", 0, "segments of a sequence of seq1f1b")
+	f.StringSliceVar(&o.trace, "trace", nil, "show a step that was run from the `FILES` of train --trace, beside its prediction")
+	f.IntVar(&o.step, "step", 0, "which step of --trace (default the newest)")
 	f.StringVar(&o.svg, "svg", "", "draw the timeline to `FILE`")
 	f.BoolVar(&o.program, "program", false, "print the workers' lists of actions alone")
 	f.BoolVar(&o.list, "list", false, "explain all kinds")
@@ -88,12 +97,8 @@ func (e environment) schedule(o scheduleFlags) error {
 		return err
 	}
 	if o.svg != "" {
-		var picture bytes.Buffer
-		if err := s.SVG(&picture); err != nil {
+		if err := writePicture(o.svg, s); err != nil {
 			return err
-		}
-		if err := os.WriteFile(o.svg, picture.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("write the picture: %w", err)
 		}
 	}
 	switch {
@@ -104,4 +109,18 @@ func (e environment) schedule(o scheduleFlags) error {
 		return err
 	}
 	return s.Text(e.stdout)
+}
+
+// picture is what can be drawn.
+type picture interface{ SVG(w io.Writer) error }
+
+func writePicture(file string, p picture) error {
+	var b bytes.Buffer
+	if err := p.SVG(&b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
 }

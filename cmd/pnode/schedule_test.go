@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"pnode/pipeline/schedule"
+	"pnode/pipeline/trace"
 )
 
 func TestScheduleCommand(t *testing.T) {
@@ -38,5 +42,48 @@ func TestScheduleCommand(t *testing.T) {
 		if code, _, stderr := pnode(t, append([]string{"schedule"}, args...)...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d: %s, want %s", code, stderr, want)
 		}
+	}
+}
+
+// TestScheduleDrawsATrace writes a trace of two workers and draws its only step.
+func TestScheduleDrawsATrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.json")
+	r, err := trace.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	add := func(worker int, text string, from, to time.Duration) {
+		a, err := schedule.ParseAction(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(trace.Span{Generation: 1, Step: 4, Worker: worker, Action: a, Start: begin.Add(from * time.Millisecond), End: begin.Add(to * time.Millisecond)})
+	}
+	r.Name(0, "first")
+	add(0, "0F0", 0, 10)
+	add(0, "0SA0", 10, 11)
+	add(1, "1RA0", 0, 20)
+	add(1, "1F0", 20, 30)
+	add(1, "1B0", 30, 40)
+	add(1, "1SG0", 40, 40)
+	add(0, "0RG0", 11, 50)
+	add(0, "0B0", 50, 60)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	drawn := filepath.Join(t.TempDir(), "step.svg")
+	code, out, stderr := pnode(t, "schedule", "--trace", file, "--svg", drawn)
+	if code != exitOK || !strings.Contains(out, "step 4 of generation 1: measured 60ms; predicted") || !strings.Contains(out, "60ms (+0.0%)") {
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	if picture, err := os.ReadFile(drawn); err != nil || !strings.Contains(string(picture), ">first<") || !strings.Contains(string(picture), ">predicted<") {
+		t.Errorf("%v: %.100s", err, picture)
+	}
+	if code, _, stderr := pnode(t, "schedule", "--trace", file, "--step", "5"); code != exitFailure || !strings.Contains(stderr, "no step 5: want 4 to 4") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if code, _, _ := pnode(t, "schedule", "--trace", file+".not"); code != exitFailure {
+		t.Errorf("exit code %d for a file that is not there", code)
 	}
 }

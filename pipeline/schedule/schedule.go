@@ -40,6 +40,19 @@ func (s Schedule) Replicas() int {
 	return n
 }
 
+// Stages is how many a replica has.
+func (s Schedule) Stages(r Replica) int {
+	n := 0
+	for _, actions := range s.Workers {
+		for _, a := range actions {
+			if a.Op != Step && a.Replica == r {
+				n = max(n, int(a.Stage)+1)
+			}
+		}
+	}
+	return n
+}
+
 // Worker is the program of the worker that holds the given stage; nil when none does.
 // The caller must not change it.
 func (s Schedule) Worker(r Replica, st Stage) []Action {

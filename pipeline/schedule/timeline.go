@@ -168,3 +168,49 @@ func (t Timeline) neighbour(w int, s Span, before Nanos) (worker, index int) {
 	}
 	return -1, -1
 }
+
+// Paired is a measured timeline, whose rows hold sends and waits for messages, in the form
+// of a simulated one: each send and its receive are a Message, and receives are gone from
+// the rows. A message that was waited for arrived when that wait ended; for others that is
+// the latest it can have been.
+func (t Timeline) Paired() Timeline {
+	type sent struct {
+		worker int
+		span   Span
+	}
+	sends := map[Action]sent{}
+	for w, spans := range t.Workers {
+		for _, s := range spans {
+			if a, ok := s.Action.answered(); ok {
+				sends[a] = sent{w, s}
+			}
+		}
+	}
+	out := t
+	out.Workers = make([][]Span, len(t.Workers))
+	for w, spans := range t.Workers {
+		for _, s := range spans {
+			if op := s.Action.Op; op != ReceiveActivation && op != ReceiveGradient {
+				out.Workers[w] = append(out.Workers[w], s)
+				continue
+			}
+			if from, ok := sends[s.Action]; ok {
+				out.Messages = append(out.Messages, Message{s.Action, from.worker, w, from.span.Start, from.span.Start, max(s.End, from.span.Start)})
+			}
+		}
+	}
+	return out
+}
+
+// answered is the receive that answers a send.
+func (a Action) answered() (Action, bool) {
+	switch a.Op {
+	case SendActivation:
+		a.Op, a.Stage = ReceiveActivation, a.Stage+1
+	case SendGradient:
+		a.Op, a.Stage = ReceiveGradient, a.Stage-1
+	default:
+		return a, false
+	}
+	return a, true
+}

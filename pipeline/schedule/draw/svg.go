@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"pnode/pipeline/schedule"
 )
@@ -34,7 +35,8 @@ type Panel struct {
 // Sizes in pixels.
 const (
 	margin     = 16
-	nameWidth  = 118
+	leastName  = 118
+	mostName   = 300
 	noteWidth  = 112 // figures behind a row
 	rowHeight  = 28
 	leastChart = 760
@@ -72,6 +74,7 @@ func SVG(w io.Writer, panels ...Panel) error {
 type picture struct {
 	panels        []Panel
 	width, height int
+	names         int // pixels of the longest name
 	chart         int // pixels of the longest makespan
 	end           schedule.Nanos
 	tick, unit    schedule.Nanos
@@ -80,12 +83,15 @@ type picture struct {
 }
 
 func newPicture(panels []Panel) *picture {
-	p := &picture{panels: panels, end: 1}
+	p := &picture{panels: panels, end: 1, names: leastName}
 	for _, panel := range panels {
 		p.end = max(p.end, panel.Line.Makespan)
+		for _, name := range panel.Names {
+			p.names = min(max(p.names, int(float64(utf8.RuneCountInString(name))*7.2)+12), mostName)
+		}
 	}
 	p.chart = min(max(int(int64(p.end)*barWidth/int64(p.usual())), leastChart), mostChart)
-	p.width = nameWidth + p.chart + noteWidth + 2*margin
+	p.width = p.names + p.chart + noteWidth + 2*margin
 	p.tick, p.unit, p.unitName = ticks(p.end, p.chart/90)
 	p.height = margin + p.legendHeight()
 	for i := range panels {
@@ -115,7 +121,7 @@ func (p *picture) usual() schedule.Nanos {
 }
 
 func (p *picture) x(t schedule.Nanos) float64 {
-	return margin + nameWidth + float64(t)*float64(p.chart)/float64(p.end)
+	return margin + float64(p.names) + float64(t)*float64(p.chart)/float64(p.end)
 }
 
 // gap is the room between rows: for arrows if there are any.
@@ -203,8 +209,11 @@ func (p *picture) arrow(out *bufio.Writer, panel *Panel, m schedule.Message, row
 // row draws a worker's name, bars and figures.
 func (p *picture) row(out *bufio.Writer, panel *Panel, w int, spans []schedule.Span, y int) {
 	name := fmt.Sprintf("worker %d", w)
-	if w < len(panel.Names) {
+	if w < len(panel.Names) && panel.Names[w] != "" {
 		name = panel.Names[w]
+	}
+	if most := mostName / 7; utf8.RuneCountInString(name) > most {
+		name = string([]rune(name)[:most-1]) + "…"
 	}
 	fmt.Fprintf(out, `<text class="name" x="%d" y="%d">%s</text>`+"\n", margin, y+18, escape(name))
 	held := holdings(spans)

@@ -52,7 +52,14 @@ func (s Study) summary() string {
 	return text
 }
 
-func span(t schedule.Nanos) string { return time.Duration(t).Round(time.Microsecond / 10).String() }
+// span is a time to about four digits.
+func span(t schedule.Nanos) string {
+	unit := time.Duration(1)
+	for t >= 10_000*schedule.Nanos(unit) {
+		unit *= 10
+	}
+	return time.Duration(t).Round(unit).String()
+}
 
 // unit is the time of a grid's column.
 func (s Study) unit() schedule.Nanos {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"pnode/pipeline/schedule/study"
+	"pnode/pipeline/trace"
+	"pnode/planner"
+)
+
+// measuredSchedule shows a step of a run's traces beside its prediction; step 0 is the
+// newest.
+func (e environment) measuredSchedule(files []string, step int, svg string) error {
+	t, err := readTraces(files)
+	if err != nil {
+		return err
+	}
+	keys := t.Keys()
+	if len(keys) == 0 {
+		return fmt.Errorf("the trace has no spans")
+	}
+	key, found := keys[len(keys)-1], step == 0
+	for _, k := range keys {
+		if k.Step == planner.Step(step) {
+			key, found = k, true // the newest generation that took it
+		}
+	}
+	if !found {
+		return fmt.Errorf("the trace has no step %d: want %d to %d", step, keys[0].Step, keys[len(keys)-1].Step)
+	}
+	line := t.Timeline(key)
+	names := make([]string, len(line.Workers))
+	for w := range names {
+		names[w] = t.Names[w]
+	}
+	m := study.Measure(fmt.Sprintf("step %d of generation %d", key.Step, key.Generation), names, line)
+	if svg != "" {
+		if err := writePicture(svg, m); err != nil {
+			return err
+		}
+	}
+	return m.Text(e.stdout)
+}
+
+// readTraces reads the files of one or several nodes.
+func readTraces(files []string) (trace.Trace, error) {
+	var all []trace.Trace
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return trace.Trace{}, err
+		}
+		t, err := trace.Read(f)
+		f.Close()
+		if err != nil {
+			return trace.Trace{}, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, t)
+	}
+	return trace.Merge(all...), nil
+}
