@@ -1,4 +1,4 @@
-// Command asm generates the assembly of package cpu:
+// Command asm generates the amd64 assembly of package cpu (asm/neon that for arm64):
 //
 //	go run ./kernels/cpu/asm -group loops -out kernels/cpu/loops_amd64.s
 //	go run ./kernels/cpu/asm -group math -out kernels/cpu/math_amd64.s
