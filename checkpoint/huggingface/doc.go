@@ -33,5 +33,11 @@
 // which holds F16 and BF16 exactly, so an import followed by an export in the same type
 // gives the same bytes.
 //
+// # Tests
+//
+// testdata holds what transformers and peft saved (reference.py makes it). With
+// PNODE_TRANSFORMERS_PYTHON set to a Python that has them, a test also has it load what is
+// written here, save it anew, and compares the logits both ways.
+//
 // Package cmd/pnode and the node call it. It imports package model for Config alone.
 package huggingface

@@ -15,9 +15,6 @@ import (
 	"pnode/pipeline/model"
 )
 
-// exportVariable names a folder to leave exports in, for testdata/reference.py check.
-const exportVariable = "PNODE_HF_EXPORT"
-
 var references = []string{"gpt2", "gpt2-untied", "llama", "llama-linear", "llama-scaled", "mistral", "qwen2"}
 
 func openReference(t testing.TB, name string) *Model {
@@ -72,7 +69,7 @@ func forward(t *testing.T, c model.Config, layer func(int, []float32) error, tok
 func TestLogitsEqualTransformers(t *testing.T) {
 	for _, name := range references {
 		m := openReference(t, name)
-		compareLogits(t, name, m.Config(), m.Layer)
+		compareLogits(t, filepath.Join("testdata", name), m.Config(), m.Layer)
 	}
 }
 
@@ -83,7 +80,7 @@ func compareLogits(t *testing.T, folder string, c model.Config, layer func(int, 
 		Tokens []int32     `json:"tokens"`
 		Logits [][]float32 `json:"logits"`
 	}
-	text, err := os.ReadFile(filepath.Join("testdata", folder, "logits.json"))
+	text, err := os.ReadFile(filepath.Join(folder, "logits.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, name := range references {
 		m := openReference(t, name)
 		for _, original := range []bool{true, false} {
-			files, err := m.Files([]string{"logits.json"})
+			files, err := m.Files(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,9 +118,6 @@ func TestRoundTrip(t *testing.T) {
 				delete(files, configFile)
 			}
 			dir := filepath.Join(t.TempDir(), name)
-			if keep := os.Getenv(exportVariable); keep != "" {
-				dir = filepath.Join(keep, name+map[bool]string{true: "-kept", false: "-new"}[original])
-			}
 			limit := int64(0)
 			if name == "llama" {
 				limit = 10_000
