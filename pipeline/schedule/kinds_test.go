@@ -172,7 +172,7 @@ func TestPeaks(t *testing.T) {
 		check := func(name string, s Schedule, want func(r int) int) {
 			t.Helper()
 			for r, actions := range s.Workers {
-				if got, most := int(peakLive(actions, nil)), want(r); got > most {
+				if got, most := int(Limits{}.peak(actions)), want(r); got > most {
 					t.Fatalf("%s of %d workers, %d micro-batches: worker %d keeps %d, want %d at most", name, p, n, r, got, most)
 				}
 			}

@@ -145,3 +145,29 @@ func TestGatherRuns(t *testing.T) {
 		t.Errorf("ahead: %s", got)
 	}
 }
+
+// TestRecomputeFreesMemory keeps inputs of a tenth, and the activations of the micro-batch
+// that is computed.
+func TestRecomputeFreesMemory(t *testing.T) {
+	s := made(t)(Depth(Shape{Stages: 4, Micros: 8}, 1))
+	limits := Limits{
+		Bytes:    func(Replica, Stage) int64 { return 100 },
+		Input:    func(Replica, Stage) int64 { return 10 },
+		CapBytes: []int64{400, 300, 200, 100},
+	}
+	if err := Validate(s, limits); err != nil {
+		t.Error(err)
+	}
+	limits.CapBytes = []int64{130, 120, 110, 100} // the inputs of those in flight but one, and that one
+	if err := Validate(s, limits); err == nil {
+		t.Error("everything fits without recomputation")
+	}
+	s = WithRecompute(s, func(Replica, Stage) bool { return true })
+	if err := Validate(s, limits); err != nil {
+		t.Error(err)
+	}
+	limits.CapBytes[0]--
+	if err := Validate(s, limits); err == nil {
+		t.Error("less than that fits")
+	}
+}

@@ -77,7 +77,7 @@ func Simulate(s Schedule, t Timing) (Timeline, error) {
 	out := Timeline{Workers: make([][]Span, len(s.Workers)), PeakLive: make([]int, len(s.Workers))}
 	for w, actions := range s.Workers {
 		out.Workers[w] = make([]Span, 0, len(actions))
-		out.PeakLive[w] = int(peakLive(actions, nil))
+		out.PeakLive[w] = int(Limits{}.peak(actions))
 	}
 	e := newEngine(s, l, t, func(w int, a Action, start, end Nanos) {
 		if a.Op == Step {

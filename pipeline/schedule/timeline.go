@@ -23,7 +23,8 @@ type Timeline struct {
 	// Messages in no particular order.
 	Messages []Message
 	Makespan Nanos
-	// PeakLive is by worker the most micro-batches whose activations were kept at once.
+	// PeakLive is by worker the most micro-batches whose activations were kept at once, on
+	// all its stages; those that wait for a Recompute count as nothing.
 	PeakLive []int
 }
 

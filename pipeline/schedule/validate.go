@@ -4,6 +4,8 @@ package schedule
 type Limits struct {
 	// Bytes is what one micro-batch's saved activations take on a stage; nil counts 1.
 	Bytes func(Replica, Stage) int64
+	// Input is what of them is kept until a Recompute restores the rest; nil counts 0.
+	Input func(Replica, Stage) int64
 	// CapBytes is by worker how much may be live at once; nil is no limit.
 	CapBytes []int64
 }
@@ -228,28 +230,46 @@ func (v *validator) memory(limits Limits) error {
 		return v.s.fail(nil, "%d memory limits for %d workers", len(limits.CapBytes), len(v.s.Workers))
 	}
 	for w, actions := range v.s.Workers {
-		if peak := peakLive(actions, limits.Bytes); peak > limits.CapBytes[w] {
+		if peak := limits.peak(actions); peak > limits.CapBytes[w] {
 			return v.s.fail(mark{w: -1}, "worker %d keeps activations of %d, at most %d fit", w, peak, limits.CapBytes[w])
 		}
 	}
 	return nil
 }
 
-// peakLive is the most that a program keeps at once: a micro-batch's activations live
-// from its forward to its last backward. That depends on program order only.
-func peakLive(actions []Action, bytes func(Replica, Stage) int64) int64 {
+// peak is the most that a program keeps at once. A micro-batch's activations live from its
+// forward to its last backward; where it has a Recompute, only its input lives from the end
+// of the forward to that. So it depends on program order alone.
+func (l Limits) peak(actions []Action) int64 {
+	restored := map[Action]bool{} // by its Recompute
+	for _, a := range actions {
+		if a.Op == Recompute {
+			restored[a] = true
+		}
+	}
+	size := func(of func(Replica, Stage) int64, a Action, otherwise int64) int64 {
+		if of == nil {
+			return otherwise
+		}
+		return of(a.Replica, a.Stage)
+	}
 	var live, peak int64
 	for _, a := range actions {
-		size := int64(1)
-		if bytes != nil && a.Op != Step {
-			size = bytes(a.Replica, a.Stage)
+		if a.Op != Forward && a.Op != Recompute && !accumulates(a.Op) {
+			continue
 		}
+		all, input := size(l.Bytes, a, 1), size(l.Input, a, 0)
 		switch {
-		case a.Op == Forward:
-			live += size
-			peak = max(peak, live)
-		case accumulates(a.Op):
-			live -= size
+		case a.Op == Recompute:
+			live += all - input
+		case a.Op != Forward:
+			live -= all
+		default:
+			live += all
+		}
+		peak = max(peak, live)
+		if a.Op == Forward && restored[a.with(Recompute)] {
+			live -= all - input
 		}
 	}
 	return peak
