@@ -28,12 +28,14 @@
 //     [optimizer.go].
 //  5. If the commit says so, the state of each stage is handed to the keeper, which reads and
 //     stores it while training goes on; the next update waits for the reading [state.go].
+//  6. If the commit names another course, all workers take it for the next step: another
+//     order of the same work, with as many slots as that needs [course.go].
 //
 // Every sum has a fixed order, so at a fixed number of replicas the losses are the same
-// to the bit for any number of stages and any schedule.
+// to the bit for any number of stages and any schedule, also where it changes on the way.
 //
 // A Worker belongs to one goroutine; the reductions of a step and a save in progress of
-// each holding are the only others, and are waited for. The package refuses to decide: when a peer is lost, its context is
-// cancelled and the node asks for another plan. The node package calls it. It never
-// imports libp2p, QUIC or Badger.
+// each holding are the only others, and are waited for. The package refuses to decide:
+// when a peer is lost, its context is cancelled and the node asks for another plan. The
+// node package calls it. It never imports libp2p, QUIC or Badger.
 package pipeline

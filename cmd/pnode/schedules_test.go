@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +14,7 @@ func TestSchedulesGiveTheLossesOfOne(t *testing.T) {
 	const steps = 8
 	file := runFile(t, steps)
 	want := alone(t, file, steps)
-	for _, schedule := range []string{"zb-h1", "interleaved:v=2"} {
+	for _, schedule := range []string{"zb-h1", "interleaved:v=2", "zb-v"} {
 		t.Run(schedule, func(t *testing.T) {
 			dir := t.TempDir()
 			line := filepath.Join(dir, "trace.json")
@@ -30,7 +31,7 @@ func TestSchedulesGiveTheLossesOfOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(got.Names) != 2 || len(got.Keys()) != steps {
-				t.Fatalf("the trace has %s, want %d steps of two workers", got, steps)
+				t.Fatalf("the trace has %d steps of %d workers, want %d of two", len(got.Keys()), len(got.Names), steps)
 			}
 			for _, key := range got.Keys() {
 				if l := got.Timeline(key); len(l.Workers) != 2 || l.Makespan <= 0 {
@@ -39,6 +40,16 @@ func TestSchedulesGiveTheLossesOfOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBothWaysGivesTheLossesOfTwoReplicas has each node hold a stage of both.
+func TestBothWaysGivesTheLossesOfTwoReplicas(t *testing.T) {
+	file := runFile(t, 6)
+	run := func(more ...string) map[int]json.Number {
+		return start(t, append([]string{"train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "2"}, more...)...).finish(0)
+	}
+	want := run("--replicas", "2", "--stages", "1")
+	same(t, "both ways", run("--replicas", "1", "--stages", "2", "--schedule", "chimera"), want)
 }
 
 // TestKillingAProcessUnderChunksKeepsTheLosses loses a node that holds two stages.

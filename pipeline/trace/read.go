@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -191,13 +190,4 @@ func peakLive(spans []schedule.Span) int {
 		}
 	}
 	return peak
-}
-
-// String names the workers of a trace and its steps, for people.
-func (t Trace) String() string {
-	var names []string
-	for _, w := range slices.Sorted(maps.Keys(t.Names)) {
-		names = append(names, t.Names[w])
-	}
-	return fmt.Sprintf("%d spans of %d steps on %s", len(t.Spans), len(t.Keys()), strings.Join(names, ", "))
 }
