@@ -10,6 +10,9 @@ import (
 // summarize describes a plan in one line, with the reason it was made for.
 func summarize(p planner.Plan, reasons []string) string {
 	text := fmt.Sprintf("generation %d from step %d: %s of %s", p.Generation, p.Start, planner.Count(len(p.Replicas), "replica"), stageCounts(p))
+	if p.Schedule != planner.ScheduleName {
+		text += fmt.Sprintf(" on %s under %s", planner.Count(len(p.Seats()), "device"), p.Schedule)
+	}
 	if len(reasons) > 0 {
 		text += " (" + reasons[0] + ")"
 	}

@@ -17,12 +17,19 @@ func TestSummaryCounts(t *testing.T) {
 		{[]planner.Pipeline{pipe(2), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 stages"},
 		{[]planner.Pipeline{pipe(3), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 and 3 stages"},
 	} {
-		p := planner.Plan{Generation: 3, Start: 40, Replicas: tt.pipes}
+		p := planner.Plan{Generation: 3, Start: 40, Schedule: planner.ScheduleName, Replicas: tt.pipes}
 		if got := summarize(p, nil); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 		if got := summarize(p, []string{"first plan", "more"}); got != tt.want+" (first plan)" {
 			t.Errorf("got %q", got)
 		}
+	}
+	p := planner.Plan{Generation: 3, Schedule: "zb-v", Replicas: []planner.Pipeline{pipe(4)}}
+	for i := range p.Replicas[0].Stages {
+		p.Replicas[0].Stages[i].Device = []string{"cpu", "cuda:0", "cuda:0", "cpu"}[i]
+	}
+	if got, want := summarize(p, nil), "generation 3 from step 0: 1 replica of 4 stages on 2 devices under zb-v"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

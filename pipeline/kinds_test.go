@@ -74,6 +74,17 @@ func TestEveryScheduleGivesTheSameBits(t *testing.T) {
 	}
 }
 
+// TestResumeUnderAnotherSchedule goes on from a checkpoint on other stages and workers.
+func TestResumeUnderAnotherSchedule(t *testing.T) {
+	run, keeper := deep(), &memoryKeeper{}
+	whole := train(t, run, scheduled(t, run, "interleaved:v=2", 4), keeper)
+	for _, text := range []string{"zb-v", "zb-h2", "interleaved:v=2"} {
+		rest := scheduled(t, run, text, 2)
+		rest.Start, rest.Generation = run.Train.CheckpointEvery, 2
+		equal(t, text, train(t, run, rest, keeper), whole.after(rest.Start))
+	}
+}
+
 // TestDeepSchedulesAreAllKinds wants the table above to miss none that a plan may have.
 func TestDeepSchedulesAreAllKinds(t *testing.T) {
 	in := map[string]bool{"elastic": true, "seq1f1b": true} // one is a way to warm-ups, the other refused
