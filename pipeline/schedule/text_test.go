@@ -45,7 +45,11 @@ func TestParseSchedule(t *testing.T) {
 	if err != nil || len(s.Workers) != 3 || len(s.Workers[1]) != 0 || s.String() != text {
 		t.Fatalf("%q parses as %v, %v", text, s, err)
 	}
-	for _, bad := range []string{"0F0", "0F0  0B0\n", "0F0\r\n", " 0F0\n", strings.Repeat("\n", MaxWorkers+1)} {
+	const parts = "segments 2\n0F0 0F1 0B1 0B0\n"
+	if s, err := Parse(parts); err != nil || s.Segments != 2 || s.String() != parts {
+		t.Errorf("%q parses as %v, %v", parts, s, err)
+	}
+	for _, bad := range []string{"segments 1\n", "segments 02\n", "segments 2", "segments \n", "segments 2 \n", "segments 2\nsegments 2\n", "0F0", "0F0  0B0\n", "0F0\r\n", " 0F0\n", strings.Repeat("\n", MaxWorkers+1)} {
 		if s, err := Parse(bad); !errors.Is(err, ErrBadText) {
 			t.Errorf("%.20q parses as %v, %v", bad, s, err)
 		}
@@ -53,7 +57,7 @@ func TestParseSchedule(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"", "\n", "2F0 r1/2SA0 2REDUCE STEP\n", "0F0 0B0\n1F0 1B0\n", "0F1048576\n", "r1048576/0F0 0B0\n"} {
+	for _, text := range []string{"", "\n", "2F0 r1/2SA0 2REDUCE STEP\n", "0F0 0B0\n1F0 1B0\n", "0F1048576\n", "r1048576/0F0 0B0\n", "segments 2\n0F0 0F1 0B1 0B0\n", "segments 1048576\n0F0 0B0\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -37,6 +37,10 @@ func TestValidateRefuses(t *testing.T) {
 		{"reduce early", "0F0 0REDUCE 0B0\n", "0B0 comes after the reduction of its stage"},
 		{"reduce twice", "0F0 0B0 0REDUCE 0REDUCE\n", "0REDUCE comes twice"},
 		{"reduce of one replica", "0F0 0B0 0REDUCE\nr1/0F1 r1/0B1\n", "r1/0REDUCE is missing"},
+		{"half a sequence", "segments 2\n0F0 0B0\n", "no whole sequences of 2"},
+		{"segment forward early", "segments 2\n0F1 0F0 0B1 0B0\n", "0F1 comes before the segment ahead of it"},
+		{"segment backward early", "segments 2\n0F0 0F1 0B0 0B1\n", "0B0 comes before the segment behind it"},
+		{"sequences swapped", "segments 2\n0F0 0F1 0F2 0F3 0B3 0B2 0B1 0B0\n", "0B1 adds to the gradient after a later micro-batch"},
 		{"step early", "0F0 STEP 0B0\n", "STEP is not the last action"},
 		{"step of one worker", "0F0 0B0 STEP\n1F0 1B0\n", "1 of 2 workers make a step"},
 	} {
