@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"pnode/pipeline/schedule"
@@ -12,24 +13,46 @@ import (
 // scheduled is a plan of one lane of workers under a schedule.
 func scheduled(t *testing.T, run planner.RunSpec, text string, workers int) planner.Plan {
 	t.Helper()
+	return laned(t, run, text, 1, workers)
+}
+
+// laned is a plan of lanes of so many workers each.
+func laned(t *testing.T, run planner.RunSpec, text string, lanes, workers int) planner.Plan {
+	t.Helper()
 	spec, err := schedule.ParseSpec(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := planner.Lane{Micros: run.Train.Micros}
-	layers := run.Model.Layers()
-	for w := range workers {
-		lane.Seats = append(lane.Seats, planner.Seat{Peer: planner.PeerID(fmt.Sprintf("peer-%d", w)), Device: "cpu"})
-		lane.Layers = append(lane.Layers, layers*(w+1)/workers-layers*w/workers)
-	}
-	if text == "1f1b" || text == "gpipe" {
-		lane.Warmups = schedule.DepthWarmups(workers, 1)
-	}
 	p := planner.Plan{Run: run.Run, Generation: 1, Schedule: text}
-	if p.Replicas, err = lane.Pipelines(spec, 0); err != nil {
-		t.Fatalf("%s on %d workers: %v", text, workers, err)
+	layers, share := run.Model.Layers(), run.Train.Micros/lanes
+	for l := range lanes {
+		lane := planner.Lane{First: planner.Micro(l * share), Micros: share}
+		for w := range workers {
+			lane.Seats = append(lane.Seats, planner.Seat{Peer: planner.PeerID(fmt.Sprintf("peer-%d", l*workers+w)), Device: "cpu"})
+			lane.Layers = append(lane.Layers, layers*(w+1)/workers-layers*w/workers)
+		}
+		if text == "1f1b" || text == "gpipe" {
+			lane.Warmups = schedule.DepthWarmups(workers, 1)
+		}
+		pipes, err := lane.Pipelines(spec, planner.Replica(len(p.Replicas)))
+		if err != nil {
+			t.Fatalf("%s on %d workers: %v", text, workers, err)
+		}
+		p.Replicas = append(p.Replicas, pipes...)
 	}
 	return p
+}
+
+// TestLanesOfEverySchedule reduces over two lanes, and over the copies on each.
+func TestLanesOfEverySchedule(t *testing.T) {
+	run := deep()
+	run.Train.Steps = 2
+	for _, text := range []string{"zb-h1", "depth-first:v=2", "zb-v", "chimera"} {
+		plan, keeper, whole := laned(t, run, text, 2, 2), &memoryKeeper{}, &memoryKeeper{}
+		want := train(t, run, cut(run, "1f1b", slices.Repeat([][]int{{0}}, len(plan.Replicas))...), whole)
+		equal(t, text, train(t, run, plan, keeper), want)
+		equalStates(t, text, keeper, whole)
+	}
 }
 
 // deep is a run with a layer for each of two chunks on four workers, and micro-batches for

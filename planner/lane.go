@@ -49,6 +49,7 @@ func (l Lane) holders(spec schedule.Spec, g schedule.Group) ([][]int, error) {
 		}
 		return holders, nil
 	}
+	g.First = 0 // a lane alone: its holders do not depend on the numbers of its replicas
 	s, err := spec.Build(g)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (l Lane) holders(spec schedule.Spec, g schedule.Group) ([][]int, error) {
 	}
 	for i := range holders {
 		for st := range g.Stages {
-			holders[i] = append(holders[i], s.Holder(g.First+Replica(i), Stage(st)))
+			holders[i] = append(holders[i], s.Holder(Replica(i), Stage(st)))
 		}
 	}
 	return holders, nil

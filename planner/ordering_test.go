@@ -50,6 +50,25 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 	}
 }
 
+// TestSeveralLanesHaveTheSchedule has four lanes of two devices and eight copies on them.
+func TestSeveralLanesHaveTheSchedule(t *testing.T) {
+	in := asking("chimera", 8, 2)
+	in.Run.Train.Replicas, in.Run.Train.Micros = 4, 16
+	p, _, err := Make(in)
+	if err != nil || len(p.Replicas) != 8 || len(p.Seats()) != 8 {
+		t.Fatalf("%d replicas on %d seats (%v)", len(p.Replicas), len(p.Seats()), err)
+	}
+	for r, pipe := range p.Replicas {
+		twin := p.Replicas[r^1]
+		if pipe.Micros != 2 || pipe.Stages[0].Seat() != twin.Stages[1].Seat() || pipe.Stages[1].Seat() != twin.Stages[0].Seat() {
+			t.Errorf("replica %d is on %+v, its twin on %+v", r, pipe.Stages, twin.Stages)
+		}
+	}
+	if lanes, err := p.Lanes(); err != nil || len(lanes) != 4 {
+		t.Errorf("the plan has %d lanes (%v)", len(lanes), err)
+	}
+}
+
 func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		text           string
