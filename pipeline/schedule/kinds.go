@@ -98,17 +98,17 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "chimera", Title: "pairs of pipelines in opposite directions, a copy of the model each",
-			Params: []string{"pairs"}, Defaults: "pairs=1", bidirectional: true, Memory: "p/2+1 to p", Bubble: "(p-2)f/p of a worker's f when f = b; (p-2)(f+b)/3 at N = p when b = 2f", Source: "Li and Hoefler, Chimera, SC 2021",
+			Params: []string{"pairs"}, Defaults: "pairs=1", bidirectional: true, Memory: "p/2+1 to p", Bubble: "(p/pairs-2)f when f = b and N is a multiple of p; 2(p-2)f when b = 2f, pairs = 1 and N = p", Source: "Li and Hoefler, Chimera, SC 2021",
 			Make: Chimera,
 		},
 		{
 			Name: "chimera-doubling", Title: "Chimera with two forwards in one slot",
-			Params: []string{"pairs"}, Defaults: "pairs=1", bidirectional: true, Memory: "up to 2p", Bubble: "at most 2(p-2)(f+b)/3 when b = 2f and N is a multiple of 2p", Source: "Li and Hoefler, Chimera, SC 2021, section 3.5",
+			Params: []string{"pairs"}, Defaults: "pairs=1", bidirectional: true, Memory: "up to 2p", Bubble: "at most 2(p-2)f when b = 2f and N is a multiple of 2p", Source: "Li and Hoefler, Chimera, SC 2021, section 3.5",
 			Make: ChimeraDoubled,
 		},
 		{
 			Name: "chimera-halving", Title: "Chimera with the backward of a micro-batch in two halves, which are what it counts",
-			Params: []string{"pairs"}, Defaults: "pairs=1", bidirectional: true, Memory: "up to 2p halves", Bubble: "at most 2(p-2)(f+b)/3 of a half when b = 2f and N is a multiple of 2p", Source: "Li and Hoefler, Chimera, SC 2021, section 3.5",
+			Params: []string{"pairs"}, Defaults: "pairs=1", bidirectional: true, Memory: "up to 2p halves", Bubble: "at most 2(p-2)f of a half when b = 2f and N is a multiple of 2p", Source: "Li and Hoefler, Chimera, SC 2021, section 3.5",
 			Make: ChimeraDoubled,
 		},
 		{
