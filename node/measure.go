@@ -21,12 +21,8 @@ const processBytes = 62 << 20
 
 // PlanInput is what a run's first plan depends on, but for the members.
 func PlanInput(run planner.RunSpec) planner.Input {
-	costs := run.Model.Costs(run.Train.MicroBatch, run.Train.Storage)
-	for i, c := range costs {
-		costs[i] = c.At(run.Train.Recompute)
-	}
 	return planner.Input{
-		Run: run, Costs: costs, Generation: 1,
+		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, run.Train.Storage), Generation: 1,
 		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
 	}
 }

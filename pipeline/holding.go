@@ -32,7 +32,7 @@ type holding struct {
 // to be closed.
 func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*holding, error) {
 	h := &holding{Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at), slots: newSlots(program, at)}
-	stack := stackConfig(cfg.Run, h.place.Layers, program, at)
+	stack := stackConfig(cfg.Run, h.place, program, at)
 	stack.Device = cfg.Device
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -58,12 +58,12 @@ func (h *holding) resize(program []schedule.Action) error {
 }
 
 // stackConfig is the stack, without its device, that a worker's program needs for a stage.
-func stackConfig(run planner.RunSpec, layers planner.LayerRange, program []schedule.Action, at planner.Holding) model.StackConfig {
+func stackConfig(run planner.RunSpec, place planner.Placement, program []schedule.Action, at planner.Holding) model.StackConfig {
 	slots := newSlots(program, at)
 	return model.StackConfig{
-		Model: run.Model, First: layers.First, End: layers.End, MicroBatch: run.Train.MicroBatch,
+		Model: run.Model, First: place.Layers.First, End: place.Layers.End, MicroBatch: run.Train.MicroBatch,
 		Slots: slots.count(), SplitBackward: splits(program, at), Moments: momentVectors,
-		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Uniform(layers.Len()),
+		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Of(place),
 		Storage: run.Train.Storage,
 	}
 }
@@ -86,7 +86,7 @@ func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.M
 		return model.Memory{}, err
 	}
 	program := list.Workers[list.Holder(at.Replica, at.Stage)]
-	return stackConfig(run, plan.At(at).Layers, program, at).Memory()
+	return stackConfig(run, plan.At(at), program, at).Memory()
 }
 
 func (h *holding) first() bool { return h.Stage == 0 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"strings"
 	"testing"
 
 	"pnode/pipeline/model"
@@ -17,7 +18,7 @@ func TestRecomputationGivesTheSameLosses(t *testing.T) {
 		run.Train.Steps = 3
 		want := train(t, run, cut(run, "1f1b", []int{0, 1, 3}), &memoryKeeper{})
 		for _, level := range lean {
-			run.Train.Recompute = level
+			run.Train.Recompute = planner.Recompute(level)
 			equal(t, name+" "+level.String(), train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{}), want)
 			equal(t, name+" "+level.String()+" in three stages", train(t, run, cut(run, "1f1b", []int{0, 1, 3}), &memoryKeeper{}), want)
 		}
@@ -31,7 +32,7 @@ func TestRecomputationSavesMemory(t *testing.T) {
 		plan := cut(run, "1f1b", []int{0, 3, 4})
 		before := stageBytes(t, run, plan)
 		for _, level := range lean {
-			run.Train.Recompute = level
+			run.Train.Recompute = planner.Recompute(level)
 			got := stageBytes(t, run, plan)
 			if got >= before {
 				t.Errorf("%s: %v takes %d bytes, the level before it %d", name, level, got, before)
@@ -49,4 +50,61 @@ func stageBytes(t *testing.T, run planner.RunSpec, plan planner.Plan) int64 {
 		t.Fatal(err)
 	}
 	return m.Total()
+}
+
+// TestPlannerMakesRoomByRecomputing gives each of two devices less memory than its stage
+// takes without recomputation. The plan has the stages recompute some layers, and what
+// their workers allocate is within what the planner said is free; the losses are those of
+// one stage that recomputes nothing.
+func TestPlannerMakesRoomByRecomputing(t *testing.T) {
+	run := families()["llama"]
+	run.Train.Replicas, run.Train.Stages, run.Train.Steps = 1, 2, 3
+	run.Train.Micros, run.Train.MicroBatch = 8, 8
+	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+
+	in := planner.Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, run.Train.Storage), Generation: 1}
+	roomy, _ := plannedWith(t, in, 1<<30)
+	least := stageBytes(t, run, roomy)
+	for bytes := least; ; bytes -= least / 50 {
+		plan, err := plannedWith(t, in, bytes)
+		if err != nil {
+			t.Fatalf("nothing fits %d bytes, and more was planned without recomputation: %v", bytes, err)
+		}
+		again := plan.Replicas[0].Stages[0].Recompute
+		for s := range plan.Replicas[0].Stages {
+			if m, err := Memory(run, plan, planner.Holding{Stage: planner.Stage(s)}); err != nil || m.Total() > bytes {
+				t.Fatalf("stage %d with %q takes %d bytes of %d (%v)", s, again, m.Total(), bytes, err)
+			}
+		}
+		if strings.Contains(string(again), "block") {
+			equal(t, string(again), train(t, run, plan, &memoryKeeper{}), want)
+			break
+		}
+	}
+	in.Run.Train.Recompute = planner.Recompute(model.RecomputeNothing)
+	if plan, err := plannedWith(t, in, least/2); err == nil {
+		t.Errorf("half the memory is enough without recomputation: %+v", plan)
+	}
+}
+
+// plannedWith plans for two like nodes of so much memory.
+func plannedWith(t *testing.T, in planner.Input, bytes int64) (planner.Plan, error) {
+	t.Helper()
+	device := planner.DeviceProfile{Name: "cpu", MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9, MemoryFreeBytes: bytes}
+	for _, peer := range []planner.PeerID{"a", "b"} {
+		in.Members = append(in.Members, planner.Member{Peer: peer, Profile: planner.Profile{Devices: []planner.DeviceProfile{device}}})
+	}
+	plan, _, err := planner.Make(in)
+	return plan, err
+}
+
+func TestLayersRecomputeEachAtItsLevel(t *testing.T) {
+	for name, run := range families() {
+		run.Train.Steps = 2
+		want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+		plan := cut(run, "1f1b", []int{0, 3})
+		plan.Replicas[0].Stages[0].Recompute = "none+block+outputs"
+		plan.Replicas[0].Stages[1].Recompute = "outputs+none"
+		equal(t, name, train(t, run, plan, &memoryKeeper{}), want)
+	}
 }

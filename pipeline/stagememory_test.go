@@ -16,7 +16,7 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	runs["gpt2"] = testRun()
 	for _, level := range lean {
 		run := runs["llama"]
-		run.Train.Recompute = level
+		run.Train.Recompute = planner.Recompute(level)
 		runs["llama, recompute "+level.String()] = run
 	}
 	masked := runs["llama"]

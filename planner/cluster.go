@@ -22,6 +22,7 @@ type unit struct {
 	// times, micro are prefixes over layers: what a stage's layers take.
 	times []cost.LayerTime
 	micro []schedule.Nanos
+	speed cost.Device
 }
 
 // whole is what the whole model takes on the device per micro-batch.
@@ -40,6 +41,7 @@ type cluster struct {
 	activationBytes      int64   // that cross between stages for a micro-batch, one way
 	slotBytes            int64   // of each micro-batch in flight, whatever the layers
 	passBytes            int64   // of each stage, whatever the layers and the slots, with the node's own
+	lean                 []leanLayers
 	unusable             []Reason
 	order                ordering
 	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
@@ -60,6 +62,7 @@ func newCluster(in Input) (*cluster, error) {
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
 	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous)}
 	c.in.Members = members
+	c.in.Costs = fixedCosts(in)
 	var err error
 	if c.order, err = newOrdering(in.Run.Train.Schedule); err != nil {
 		return nil, err
@@ -109,6 +112,7 @@ func (c *cluster) sumLayers() {
 		// The passes of all layers share what one needs, and two gradients of the stream.
 		pass = max(pass, k.PassBytes+2*k.BoundaryBytes)
 	}
+	c.lean = c.leanLevels(pass)
 	c.passBytes = max(0, c.in.NodeBytes) + pass
 	// A slot also holds the stage's input, and the gradients of input and output.
 	c.slotBytes = 3 * c.activationBytes
@@ -169,7 +173,7 @@ func (c *cluster) addDevices(m Member) error {
 func (c *cluster) newUnit(peer PeerID, d DeviceProfile) unit {
 	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
 	u := unit{
-		peer: peer, device: d.Name, free: max(0, d.MemoryFreeBytes-c.passBytes),
+		peer: peer, device: d.Name, speed: speed, free: max(0, d.MemoryFreeBytes-c.passBytes),
 		times: make([]cost.LayerTime, c.layers()+1), micro: make([]schedule.Nanos, c.layers()+1),
 	}
 	for l, k := range c.in.Costs {

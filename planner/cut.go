@@ -1,26 +1,27 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/elastic"
 	"pnode/planner/partition"
 	"pnode/planner/sim"
 )
-
-// maxInFlight bounds the micro-batches in flight on a stage, as the model's slots do.
-const maxInFlight = 4096
 
 // pipe is one replica: units in pipeline order with their layers.
 type pipe struct {
 	units   []int
 	ends    []int // by stage: the layer after its last
 	costs   schedule.Costs
-	caps    []int // by stage: micro-batches in flight that fit
 	warmups []int
 	period  schedule.Nanos
+	levels  [][]model.Recompute // by stage and layer; nil: nothing is computed again
+	rooms   []elastic.Room      // by stage
+	bound   elastic.Bound
 }
 
 // layers is the range of a stage.
@@ -29,6 +30,11 @@ func (p *pipe) layers(stage int) (first, end int) {
 		first = p.ends[stage-1]
 	}
 	return first, p.ends[stage]
+}
+
+// recomputes tells whether any stage computes something again.
+func (p *pipe) recomputes() bool {
+	return slices.ContainsFunc(p.levels, func(l []model.Recompute) bool { return l != nil })
 }
 
 // simulated is the pipe for the simulator.
@@ -46,11 +52,12 @@ const relaxUpTo = 64
 // cut gives the layers to units in that order. How many micro-batches a stage keeps in
 // flight depends on the cut and the cut on the memory that they take, so it tries: one
 // in flight, which leaves layers where the speed is; if then memory keeps the pipeline
-// from its best period, as many as 1F1B keeps; and as many as full overlap wants. It
-// keeps the best for a share of that many micro-batches.
+// from its best period, as many as 1F1B keeps; and as many as full overlap wants. Where
+// that does not help enough it tries the same with leaner layers. It keeps the best for a
+// share of that many micro-batches.
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
-	n := len(units)
 	t := cutter{c: c, units: units, micros: micros}
+	n := len(units)
 	t.problem = partition.Problem{Fixed: c.fixedFor(n), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
 	for i, u := range units {
 		t.problem.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free}
@@ -58,22 +65,20 @@ func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 			t.problem.Devices[i].Boundary = c.occupation(u, units[i+1])
 		}
 	}
-	if err := t.try(slices.Repeat([]int{1}, n)); err != nil {
+	err := t.tryDepths()
+	for level := range c.lean {
+		if t.best != nil && t.best.period == t.best.costs.Floor() && !t.best.recomputes() {
+			break
+		}
+		t.problem.Saved = c.lean[level].saved
+		for i, u := range units {
+			t.problem.Devices[i].Before = c.leanTimes(level, u)
+		}
+		err = t.tryDepths()
+	}
+	if t.best == nil {
 		return nil, err
 	}
-	if t.best.period == t.best.costs.Floor() {
-		return t.best, nil
-	}
-	full, _, err := schedule.MinimalWarmups(t.best.costs, nil)
-	if err != nil {
-		return nil, err
-	}
-	usual := schedule.DepthWarmups(n, 1)
-	for i := range full {
-		full[i]++
-		usual[i]++
-	}
-	_, _ = t.try(usual), t.try(full) // that more does not fit is no error: best stands
 	return t.best, nil
 }
 
@@ -87,10 +92,33 @@ type cutter struct {
 	least   schedule.Nanos // estimate of best
 }
 
+// tryDepths tries several numbers of micro-batches in flight. The error says why not even
+// one fits everywhere.
+func (t *cutter) tryDepths() error {
+	n := len(t.units)
+	if err := t.try(slices.Repeat([]int{1}, n)); err != nil {
+		return err
+	}
+	if t.best.period == t.best.costs.Floor() {
+		return nil
+	}
+	full, _, err := schedule.MinimalWarmups(t.best.costs, nil)
+	if err != nil {
+		return err
+	}
+	usual := schedule.DepthWarmups(n, 1)
+	for i := range full {
+		full[i]++
+		usual[i]++
+	}
+	_, _ = t.try(usual), t.try(full) // that more does not fit is no error: best stands
+	return nil
+}
+
 // try cuts for so many micro-batches in flight by stage.
 func (t *cutter) try(inFlight []int) error {
 	for i := range t.problem.Devices {
-		t.problem.Devices[i].InFlight = max(1, min(inFlight[i], t.c.in.Run.Train.Micros, maxInFlight))
+		t.problem.Devices[i].InFlight = max(1, min(inFlight[i], t.c.in.Run.Train.Micros))
 	}
 	ends, period, err := partition.Split(t.problem)
 	if err != nil {
@@ -135,56 +163,66 @@ func (c *cluster) occupation(u, v int) []schedule.Nanos {
 	return times
 }
 
-// newPipe times given layers on given units and derives the warm-ups.
+// newPipe times given layers on given units and derives what is in flight and what is
+// recomputed.
 func (c *cluster) newPipe(units, ends []int) (*pipe, error) {
-	p := c.timePipe(units, ends)
-	for s, u := range units {
-		first, end := p.layers(s)
-		if p.caps[s] < 1 {
-			need := c.fixedIn(first, end) + c.saved[end] - c.saved[first] + c.slotBytes
-			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.units[u].free}
+	p := &pipe{units: units, ends: ends}
+	problem := c.problem(p)
+	choice, err := elastic.Choose(problem)
+	var no *elastic.NoRoom
+	if short := errors.As(err, &no); len(c.lean) > 0 && (short || err == nil && choice.Bound.Memory()) {
+		for s, u := range units {
+			first, end := p.layers(s)
+			problem.Stages[s].Layers = c.choices(u, first, end)
+		}
+		choice, err = elastic.Choose(problem)
+	}
+	if errors.As(err, &no) {
+		first, end := p.layers(no.Stage)
+		return nil, &partition.NoFit{
+			Device: no.Stage, First: first, End: end,
+			NeedBytes: c.fixedIn(first, end) + no.NeedBytes, FreeBytes: c.units[units[no.Stage]].free,
 		}
 	}
-	var err error
-	if p.warmups, p.period, err = schedule.MinimalWarmups(p.costs, p.caps); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("planner: time %d stages: %w", len(units), err)
 	}
+	p.costs, p.warmups, p.period, p.bound = choice.Costs, choice.Warmups, choice.Period, choice.Bound
+	p.rooms, p.levels = choice.Rooms, choice.Recompute
 	return p, nil
 }
 
-// timePipe is newPipe without the warm-ups.
-func (c *cluster) timePipe(units, ends []int) *pipe {
-	p := &pipe{units: units, ends: ends, caps: make([]int, len(units))}
-	p.costs.Stages = make([]schedule.StageTime, len(units))
+// adoptPipe times given layers on given units with what a plan has the stages recompute.
+func (c *cluster) adoptPipe(units, ends []int, levels [][]model.Recompute) *pipe {
+	p := &pipe{units: units, ends: ends, levels: levels}
+	p.costs = c.problem(p).Costs(make([]elastic.Codec, len(units)-1))
 	for s, u := range units {
-		first, end := p.layers(s)
-		t := c.units[u].times[end].Sub(c.units[u].times[first])
-		p.costs.Stages[s] = schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: t.Update}
-		p.caps[s] = c.inFlightCap(u, first, end)
-		if s > 0 {
-			bytes := c.boundary[first-1]
-			p.costs.Boundaries = append(p.costs.Boundaries, schedule.Boundary{
-				Activation: c.link(units[s-1], u).Hop(bytes), Gradient: c.link(u, units[s-1]).Hop(bytes),
-			})
+		first, _ := p.layers(s)
+		for i, level := range levels[s] {
+			if level != model.RecomputeNothing {
+				p.costs.Stages[s].Input += c.units[u].speed.Again(c.in.Costs[first+i], level)
+			}
 		}
 	}
 	return p
 }
 
-// inFlightCap is how many micro-batches a unit can keep with those layers. Where all of
-// the step's fit, there is no cap.
-func (c *cluster) inFlightCap(u, first, end int) int {
-	room := c.units[u].free - c.fixedIn(first, end)
-	each := c.saved[end] - c.saved[first] + c.slotBytes
-	if room < each {
-		return 0
+// problem is a pipe before anything is chosen.
+func (c *cluster) problem(p *pipe) elastic.Problem {
+	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros}
+	for s, u := range p.units {
+		first, end := p.layers(s)
+		t := c.units[u].times[end].Sub(c.units[u].times[first])
+		out.Stages[s] = elastic.Stage{
+			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: t.Update},
+			RoomBytes: c.units[u].free - c.fixedIn(first, end),
+			SlotBytes: c.saved[end] - c.saved[first] + c.slotBytes,
+		}
+		if s > 0 {
+			out.Boundaries = append(out.Boundaries, elastic.Boundary{
+				Elements: (c.boundary[first-1] + 3) / 4, Forth: c.link(p.units[s-1], u), Back: c.link(u, p.units[s-1]),
+			})
+		}
 	}
-	slots := int64(maxInFlight)
-	if each > 0 {
-		slots = min(slots, room/each)
-	}
-	if slots >= int64(c.in.Run.Train.Micros) {
-		return math.MaxInt32
-	}
-	return int(slots)
+	return out
 }

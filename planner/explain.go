@@ -58,49 +58,29 @@ func (c *cluster) nextBest(k, o *candidate) string {
 func (c *cluster) bound(k *candidate) Reason {
 	r := k.result.Slowest
 	p, pipes := k.pipes[r], k.result.Pipelines[r]
-	stage, link, floor := 0, -1, schedule.Nanos(0)
-	for s, t := range p.costs.Stages {
-		if t.Micro() > floor {
-			stage, floor = s, t.Micro()
-		}
-	}
-	for s, b := range p.costs.Boundaries {
-		if transfer := max(b.Activation.Transfer, b.Gradient.Transfer); transfer > floor {
-			link, floor = s, transfer
-		}
-	}
+	floor := p.costs.Floor()
 	var text string
 	switch micros := k.shares[r]; {
 	case k.job.Reduce+k.job.Tied > pipes:
 		text = fmt.Sprintf("bound by the reduction of gradients: %s, pipelines %s", cost.Time(k.job.Reduce+k.job.Tied), cost.Time(pipes))
 	case k.job.Commit+k.job.Update > pipes:
 		text = fmt.Sprintf("bound by commit and update: %s, pipelines %s", cost.Time(k.job.Commit+k.job.Update), cost.Time(pipes))
-	case p.period > floor+floor/50 && p.costs.RoundTrip() < schedule.Nanos(micros)*p.period:
-		s := c.tightStage(p)
-		text = fmt.Sprintf("bound by memory: replica %d stage %d on %s keeps at most %s in flight; period %s, %s with more",
-			r, s, c.name(p.units[s]), Count(p.caps[s], "micro-batch"), cost.Time(p.period), cost.Time(floor))
+	case p.bound.Memory() && p.period > floor+floor/50 && p.costs.RoundTrip() < schedule.Nanos(micros)*p.period:
+		text = "bound by " + c.boundText(r, p)
 	case p.costs.RoundTrip() > schedule.Nanos(micros-1)*floor && len(p.units) > 1:
 		text = fmt.Sprintf("bound by filling and draining: %s for %s of %s each in replica %d; more micro-batches a step would help",
 			cost.Time(p.costs.RoundTrip()), Count(micros, "micro-batch"), cost.Time(floor), r)
-	case link >= 0:
-		text = fmt.Sprintf("bound by the link: replica %d, %s to %s takes %s for each micro-batch, computing less",
-			r, c.name(p.units[link]), c.name(p.units[link+1]), cost.Time(floor))
 	default:
-		text = fmt.Sprintf("bound by compute: replica %d stage %d on %s takes %s for each of %s",
-			r, stage, c.name(p.units[stage]), cost.Time(floor), Count(micros, "micro-batch"))
+		text = "bound by " + c.boundText(r, p)
 	}
 	return Reason{Kind: Bound, Text: text}
 }
 
-// tightStage is the stage whose cap leaves the least room.
-func (c *cluster) tightStage(p *pipe) int {
-	tight := 0
-	for s := range p.caps {
-		if p.caps[s]-p.warmups[s] < p.caps[tight]-p.warmups[tight] {
-			tight = s
-		}
-	}
-	return tight
+// boundText is what sets the period of a replica's pipe.
+func (c *cluster) boundText(replica int, p *pipe) string {
+	return p.bound.Text(func(s int) string {
+		return fmt.Sprintf("replica %d stage %d on %s", replica, s, c.name(p.units[s]))
+	})
 }
 
 func (c *cluster) stageLines(k *candidate) []Reason {
@@ -109,9 +89,13 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 		for s, u := range p.units {
 			first, end := p.layers(s)
 			warmup := min(p.warmups[s], k.shares[r]-1)
-			need := c.fixedIn(first, end) + int64(warmup+1)*(c.saved[end]-c.saved[first]+c.slotBytes)
-			out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
-				r, s, c.name(u), first, end, cost.Time(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))})
+			need := c.fixedIn(first, end) + p.rooms[s].PassBytes + int64(warmup+1)*p.rooms[s].SlotBytes
+			text := fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
+				r, s, c.name(u), first, end, cost.Time(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
+			if again := JoinLevels(p.levels[s]); again != "" {
+				text += fmt.Sprintf(", recomputes %s to fit", again)
+			}
+			out = append(out, Reason{Kind: StageTime, Text: text})
 		}
 	}
 	return out

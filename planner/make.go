@@ -114,6 +114,11 @@ func (in Input) check() error {
 			max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes) > most {
 			return bad("layer %d costs %+v, want 0 or more, and at most %d bytes", l, k, int64(most))
 		}
+		for level, lean := range k.Lean {
+			if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeFLOPs) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
+				return bad("layer %d costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", l, lean, model.Recompute(level), k.SavedBytes)
+			}
+		}
 	}
 	return nil
 }
@@ -141,6 +146,9 @@ func (c *cluster) lane(pipe *pipe, first Micro, micros int) Lane {
 		from, end := pipe.layers(s)
 		l.Seats = append(l.Seats, Seat{c.units[u].peer, c.units[u].device})
 		l.Layers = append(l.Layers, end-from)
+		if c.order.single() {
+			l.Recompute = append(l.Recompute, JoinLevels(pipe.levels[s]))
+		}
 	}
 	if slices.Contains(warmUps, c.order.spec.String()) {
 		for _, w := range pipe.warmups {

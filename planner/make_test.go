@@ -73,7 +73,11 @@ func checkPlacement(t *testing.T, in Input, pl Placement, warmup int, last bool)
 		t.Fatalf("codec %q, last %t", pl.Codec, last)
 	}
 	need := int64(0)
-	for _, k := range in.Costs[pl.Layers.First:pl.Layers.End] {
+	levels := in.Run.Train.Recompute.Of(pl)
+	for l, k := range in.Costs[pl.Layers.First:pl.Layers.End] {
+		if levels[l] != model.RecomputeNothing {
+			k = k.At(levels[l])
+		}
 		need += 4*k.ParamBytes + int64(warmup+1)*k.SavedBytes
 	}
 	for _, d := range in.Members[i].Profile.Devices {

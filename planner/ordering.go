@@ -31,6 +31,11 @@ func (o ordering) plain() ordering {
 	return ordering{schedule.Spec{Kind: ScheduleName}, o.copies}
 }
 
+// single tells whether each seat holds one stage of one copy.
+func (o ordering) single() bool {
+	return o.copies == 1 && o.spec.Replicas() == 1 && o.spec.Chunks() == 1
+}
+
 // any tells whether the ordering fits every lane.
 func (o ordering) any() bool { return o.spec.Kind == ScheduleName }
 

@@ -84,6 +84,8 @@ type Placement struct {
 	// Holder is the other node that keeps a copy of this stage's checkpoints; empty
 	// when the roster has no other node.
 	Holder PeerID `json:"holder,omitempty"`
+	// Recompute is what the layers compute again where the run leaves that to the planner.
+	Recompute Levels `json:"recompute,omitempty"`
 	// Codec is the tensor codec of the boundary to the next stage ("f32").
 	Codec string `json:"codec,omitempty"`
 }
@@ -185,8 +187,11 @@ func (p Plan) Validate(layers, micros int) error {
 		}
 		next := 0
 		for s, pl := range pipe.Stages {
-			if pl.Layers.First != next || pl.Layers.End <= next {
-				return fmt.Errorf("%w: replica %d stage %d has layers [%d,%d), want [%d,...)", ErrBadPlan, r, s, pl.Layers.First, pl.Layers.End, next)
+			if pl.Layers.First != next || pl.Layers.End <= next || pl.Layers.End > layers {
+				return fmt.Errorf("%w: replica %d stage %d has layers [%d,%d) of %d, want [%d,...)", ErrBadPlan, r, s, pl.Layers.First, pl.Layers.End, layers, next)
+			}
+			if _, err := pl.Recompute.Expand(pl.Layers.Len()); err != nil {
+				return fmt.Errorf("replica %d stage %d: %w", r, s, err)
 			}
 			next = pl.Layers.End
 		}

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/sim"
 )
@@ -50,6 +51,7 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 	}
 	for _, lane := range lanes {
 		var units, ends []int
+		levels := make([][]model.Recompute, len(lane.Seats))
 		end := 0
 		for i, seat := range lane.Seats {
 			u := c.find(seat.Peer, seat.Device)
@@ -59,9 +61,14 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 			if end += lane.Layers[i]; lane.Layers[i] < 1 || end > c.layers() {
 				return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
 			}
+			if lane.Recompute != nil {
+				if levels[i], err = lane.Recompute[i].Expand(lane.Layers[i]); err != nil {
+					return nil, err
+				}
+			}
 			units, ends = append(units, u), append(ends, end)
 		}
-		k.pipes = append(k.pipes, c.timeLane(lane, units, ends))
+		k.pipes = append(k.pipes, c.timeLane(lane, units, ends, levels))
 		k.shares = append(k.shares, lane.Micros)
 	}
 	return k, nil
@@ -69,14 +76,14 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 
 // timeLane is a lane as a pipe. Under schedules without warm-ups it is timed with those that
 // a plan would have.
-func (c *cluster) timeLane(l Lane, units, ends []int) *pipe {
+func (c *cluster) timeLane(l Lane, units, ends []int, levels [][]model.Recompute) *pipe {
 	if l.Warmups == nil {
 		if p, err := c.newPipe(units, ends); err == nil {
 			return p
 		}
 		l.Warmups = schedule.DepthWarmups(len(units), 1)
 	}
-	p := c.timePipe(units, ends)
+	p := c.adoptPipe(units, ends, levels)
 	p.warmups, p.period = l.Warmups, p.costs.Period(l.Warmups)
 	return p
 }

@@ -81,9 +81,8 @@ type TrainSpec struct {
 	// replicas then add up differently from plan to plan: without it the losses are the same
 	// to the bit for a number of replicas, with it they are not.
 	UnevenShares bool `json:"uneven_shares"`
-	// Recompute is what blocks drop after the forward pass and compute again for the
-	// backward pass: less memory and more time for losses that are the same to the bit.
-	Recompute model.Recompute `json:"recompute,omitzero"`
+	// Recompute is what is computed again to save memory.
+	Recompute RecomputeRule `json:"recompute,omitzero"`
 	// DocumentMask keeps attention within the documents that a sequence is packed from.
 	DocumentMask bool `json:"document_mask,omitzero"`
 	// Storage is the type of what matrix products read. Checkpoints hold float32 under either.

@@ -17,8 +17,10 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 
 // scenario is a text of commands; what a command prints stands below it behind "| ".
 //
-//	model layers=4 flops=1000000 params=1000 saved=4096 boundary=1024
+//	model layers=4 flops=1000000 params=1000 saved=4096 boundary=1024 [outputs=3000 block=1024]
+//	(what recomputing outputs and blocks leaves of saved; blocks take flops for it)
 //	run micros=8 [replicas=N] [stages=N]
+//	recompute auto|none|outputs|block
 //	node NAME gflops=10 mib=1024
 //	device NAME gpu gflops=1000 mib=4096
 //	link FROM TO mbps=100 rtt_us=2000
@@ -73,15 +75,27 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 	case "model":
 		s.in.Costs = nil
 		for range set["layers"] {
-			s.in.Costs = append(s.in.Costs, model.LayerCost{
+			k := model.LayerCost{
 				ForwardFLOPs: set["flops"], InputFLOPs: set["flops"], WeightFLOPs: set["flops"],
 				ParamBytes: 4 * set["params"], SavedBytes: set["saved"], BoundaryBytes: set["boundary"],
-			})
+			}
+			if set["outputs"] > 0 {
+				k.Lean[model.RecomputeNothing].SavedBytes = set["saved"]
+				k.Lean[model.RecomputeOutputs].SavedBytes = set["outputs"]
+				k.Lean[model.RecomputeBlock] = model.LeanCost{SavedBytes: set["block"], RecomputeFLOPs: set["flops"]}
+			}
+			s.in.Costs = append(s.in.Costs, k)
 		}
 		s.in.Costs[len(s.in.Costs)-1].BoundaryBytes = 0
+	case "recompute":
+		rule, err := ParseRecompute(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.in.Run.Train.Recompute = rule
 	case "run":
 		s.in.Run.Run = "scenario"
-		s.in.Run.Train = TrainSpec{Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+		s.in.Run.Train = TrainSpec{Recompute: s.in.Run.Train.Recompute, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
 		s.in.Members = append(s.in.Members, Member{Peer: PeerID(names[0]), Profile: Profile{Devices: []DeviceProfile{device("cpu", set)}}})
 	case "device":
@@ -126,6 +140,9 @@ func (s *scenario) make(t *testing.T) []string {
 		line := fmt.Sprintf("%d+%d", pipe.FirstMicro, pipe.Micros)
 		for i, pl := range pipe.Stages {
 			line += fmt.Sprintf("  %s/%s[%d,%d)w%d", pl.Peer, pl.Device, pl.Layers.First, pl.Layers.End, pipe.Warmups[i])
+			if pl.Recompute != "" {
+				line += " " + string(pl.Recompute)
+			}
 			if pl.Holder != "" {
 				line += "->" + string(pl.Holder)
 			}

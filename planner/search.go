@@ -204,7 +204,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		if len(found) > 0 && (s.bound > best || tried >= most) {
 			break
 		}
-		if need := int64(s.replicas) * (c.fixedFor(s.stages)[c.layers()] + c.saved[c.layers()]); need > room[s.units()] {
+		if need := int64(s.replicas) * (c.fixedFor(s.stages)[c.layers()] + c.leastSaved()); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
 					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))

@@ -26,7 +26,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.Stages, "stages", "pipeline stages of each copy")
 	f.StringVar(&c.Schedule, "schedule", c.Schedule, "`KIND` of order in which micro-batches are computed, for example zb-h1 or interleaved:v=2; with chunks each of the --stages holds several, and both ways each of the --replicas is two")
 	f.BoolVar(&c.UnevenShares, "uneven-shares", c.UnevenShares, "give faster replicas more micro-batches; losses then depend on the plan, in the last bits")
-	f.StringVar(&c.Recompute, "recompute", c.Recompute, "`WHAT` to compute again in the backward pass to save memory: none, outputs (of norms and activations) or block; the losses are the same")
+	f.StringVar(&c.Recompute, "recompute", c.Recompute, "`WHAT` to compute again in the backward pass to save memory: none, outputs (of norms and activations), block, or auto for what each stage needs; the losses are the same")
 	f.StringVar(&c.Storage, "storage", c.Storage, "`TYPE` in which weights and activations of matrix products are stored: f32, or bf16 for less memory with several micro-batches in flight; checkpoints are f32 anyway")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "go on with a run, with the settings it was started with")
 	f.StringVar(&c.Listen, "listen", c.Listen, "`HOST:PORT` for other nodes (default loopback, any port)")

@@ -83,7 +83,7 @@ type Config struct {
 	UnevenShares bool `yaml:"uneven_shares"`
 	// DocumentMask keeps attention within documents; for token shards.
 	DocumentMask bool `yaml:"document_mask"`
-	// Recompute is none, outputs or block: what is computed again to save memory.
+	// Recompute is auto, none, outputs or block: what is computed again to save memory.
 	Recompute string `yaml:"recompute"`
 	// Storage is f32 or bf16: the type of what matrix products read.
 	Storage string `yaml:"storage"`
@@ -133,7 +133,7 @@ func Default() Config {
 		Keep:            3,
 		SampleBytes:     400,
 		Schedule:        autoSchedule,
-		Recompute:       model.RecomputeNothing.String(),
+		Recompute:       planner.RecomputeRule{}.String(),
 		Storage:         model.StorageF32.String(),
 		MinNodes:        1,
 		LogLevel:        "warn",

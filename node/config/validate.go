@@ -155,12 +155,12 @@ func (c Config) storage() (model.Storage, error) {
 	return storage, err
 }
 
-func (c Config) recompute() (model.Recompute, error) {
-	level, err := model.ParseRecompute(c.Recompute)
+func (c Config) recompute() (planner.RecomputeRule, error) {
+	rule, err := planner.ParseRecompute(c.Recompute)
 	if err != nil {
-		err = invalid("recompute", c.Recompute, "one of "+strings.Join(model.RecomputeNames(), ", "))
+		err = invalid("recompute", c.Recompute, "one of "+strings.Join(planner.RecomputeRules(), ", "))
 	}
-	return level, err
+	return rule, err
 }
 
 // validateCut checks what the user fixed about the plan.

@@ -52,6 +52,13 @@ func (d Device) Layer(c model.LayerCost) LayerTime {
 	}
 }
 
+// Again times what a level of recomputation computes again of a layer: it writes what was
+// dropped once more.
+func (d Device) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
+	lean := c.Lean[level]
+	return min(Duration(lean.RecomputeFLOPs, d.MatMulFLOPS)+Duration(c.SavedBytes-lean.SavedBytes, d.MemoryBytesPerS), Longest)
+}
+
 // Link is the measured speed of one direction between two nodes. The zero value is not
 // a link.
 type Link struct {

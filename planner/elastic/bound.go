@@ -17,8 +17,8 @@ type Bound struct {
 	// BytesPerS of the link and Codec of the message, where a link sets the period.
 	BytesPerS int64
 	Codec     Codec
-	// Where memory sets it: InFlight micro-batches fit on stage From, Floor is the period
-	// that more would reach, and Round the trip that they share.
+	// Where memory sets it: From keeps InFlight micro-batches, Floor is the period that more
+	// would reach, and Round the trip that they share.
 	InFlight     int
 	Floor, Round schedule.Nanos
 }
@@ -60,5 +60,5 @@ func (b Bound) Text(name func(stage int) string) string {
 		return fmt.Sprintf("memory of %s: %d in flight share %s from there to %s and back, %s a micro-batch, %s with more",
 			name(from), b.InFlight, cost.Time(b.Round), name(to), cost.Time(b.Period), cost.Time(b.Floor))
 	}
-	return fmt.Sprintf("%s computes %s a micro-batch", name(b.Stage), cost.Time(b.Busy))
+	return fmt.Sprintf("computing: %s takes %s a micro-batch", name(b.Stage), cost.Time(b.Busy))
 }

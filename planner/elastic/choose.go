@@ -23,7 +23,7 @@ func Choose(p Problem) (Decision, error) {
 // solve is Choose with given codecs. Recomputing is worth a look only where memory keeps
 // the pipeline from the period that its slowest stage or link sets.
 func (p Problem) solve(codecs []Codec) (Decision, error) {
-	s := solver{p: p, costs: p.costs(codecs)}
+	s := solver{p: p, costs: p.Costs(codecs)}
 	plain, err := s.plain()
 	if err != nil {
 		return Decision{}, err
@@ -51,14 +51,16 @@ type solver struct {
 
 // plain recomputes nothing; nil when that does not fit.
 func (s *solver) plain() (*Decision, error) {
-	d := &Decision{Costs: s.costs, InFlight: make([]int, len(s.p.Stages)), Recompute: make([][]model.Recompute, len(s.p.Stages))}
+	d := &Decision{Costs: s.costs, Recompute: make([][]model.Recompute, len(s.p.Stages))}
+	caps := make([]int, len(s.p.Stages))
 	for i, st := range s.p.Stages {
-		if d.InFlight[i] = s.p.slots(st.RoomBytes, st.SlotBytes); d.InFlight[i] < 1 {
+		d.Rooms = append(d.Rooms, s.p.room(st, rung{}))
+		if caps[i] = d.Rooms[i].InFlight; caps[i] < 1 {
 			return nil, nil
 		}
 	}
 	var err error
-	d.Warmups, d.Period, err = schedule.MinimalWarmups(s.costs, d.InFlight)
+	d.Warmups, d.Period, err = schedule.MinimalWarmups(s.costs, caps)
 	return d, err
 }
 
@@ -113,9 +115,7 @@ func (s *solver) within(period schedule.Nanos) *Decision {
 		d.Costs = s.recomputing(picks)
 	}
 	for i, st := range s.p.Stages {
-		r := s.ladders[i][picks[i]]
-		room, each := s.bytes(st, r)
-		d.InFlight = append(d.InFlight, s.p.slots(room, each))
+		d.Rooms = append(d.Rooms, s.p.room(st, s.ladders[i][picks[i]]))
 		d.Recompute = append(d.Recompute, s.ladders[i].levels(picks[i], len(st.Layers)))
 	}
 	return d
@@ -123,21 +123,7 @@ func (s *solver) within(period schedule.Nanos) *Decision {
 
 // pick is the first rung at which so many micro-batches fit a stage, -1 when none does.
 func (s *solver) pick(stage, inFlight int) int {
-	st := s.p.Stages[stage]
-	return slices.IndexFunc(s.ladders[stage], func(r rung) bool {
-		room, each := s.bytes(st, r)
-		return room >= 0 && (each <= 0 || room/each >= int64(inFlight))
-	})
-}
-
-// bytes are the room of a stage at a rung and what each micro-batch takes of it. What is
-// recomputed ahead is all there for one micro-batch.
-func (s *solver) bytes(st Stage, r rung) (room, each int64) {
-	room, each = st.RoomBytes-r.pass, st.SlotBytes-r.freed
-	if s.p.Ahead {
-		room -= r.freed
-	}
-	return room, each
+	return slices.IndexFunc(s.ladders[stage], func(r rung) bool { return s.p.room(s.p.Stages[stage], r).InFlight >= inFlight })
 }
 
 // recomputing are the costs at rungs.
@@ -160,9 +146,9 @@ func (s *solver) noRoom() error {
 		least := &NoRoom{i, st.SlotBytes, st.RoomBytes}
 		fits := false
 		for _, r := range newLadder(st.Layers) {
-			room, each := s.bytes(st, r)
-			fits = fits || room >= each
-			least.NeedBytes = min(least.NeedBytes, each+st.RoomBytes-room)
+			room := s.p.room(st, r)
+			fits = fits || room.InFlight > 0
+			least.NeedBytes = min(least.NeedBytes, room.SlotBytes+room.PassBytes)
 		}
 		if !fits {
 			return least

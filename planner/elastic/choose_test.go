@@ -86,7 +86,7 @@ func TestGoldenLink(t *testing.T) {
 	if got := simulated(t, d, 64).Makespan; got != 213*ms {
 		t.Errorf("64 micro-batches take %d, want 213 ms", got)
 	}
-	if got := d.Bound.Text(name); got != "stage 0 computes 3.00 ms a micro-batch" {
+	if got := d.Bound.Text(name); got != "computing: stage 0 takes 3.00 ms a micro-batch" {
 		t.Error(got)
 	}
 	for i := range p.Stages {
@@ -179,7 +179,7 @@ func random(rng *rand.Rand, levels int) Problem {
 
 // exhaust is the least period over every level of every layer and all warm-ups that fit.
 func exhaust(p Problem) schedule.Nanos {
-	s := solver{p: p, costs: p.costs(make([]Codec, len(p.Boundaries)))}
+	s := solver{p: p, costs: p.Costs(make([]Codec, len(p.Boundaries)))}
 	best := schedule.Nanos(-1)
 	picks := make([]rung, len(p.Stages))
 	warmups := make([]int, len(p.Stages))
@@ -197,8 +197,7 @@ func exhaust(p Problem) schedule.Nanos {
 			from = warmups[i+1]
 		}
 		for w := from; w < 40 && (w == from || w <= from+24); w++ {
-			room, each := s.bytes(p.Stages[i], picks[i])
-			if int64(min(w+1, p.Micros))*each > room {
+			if p.room(p.Stages[i], picks[i]).InFlight < min(w+1, p.Micros) {
 				break
 			}
 			warmups[i] = w
@@ -298,8 +297,8 @@ func TestDecisionsHold(t *testing.T) {
 				need -= int64(line.PeakLive[i]) * st.Layers[l][level].FreedBytes
 				time += st.Layers[l][level].Time
 			}
-			if need > st.RoomBytes || line.PeakLive[i] > d.InFlight[i] {
-				t.Fatalf("stage %d takes %d of %d bytes, %d of %d in flight", i, need, st.RoomBytes, line.PeakLive[i], d.InFlight[i])
+			if need > st.RoomBytes || line.PeakLive[i] > d.Rooms[i].InFlight {
+				t.Fatalf("stage %d takes %d of %d bytes, %d of %d in flight", i, need, st.RoomBytes, line.PeakLive[i], d.Rooms[i].InFlight)
 			}
 			if got := d.Costs.Stages[i].Micro() + d.Costs.Stages[i].Recompute - st.Time.Micro(); got != time {
 				t.Fatalf("stage %d recomputes for %d, its layers take %d", i, got, time)

@@ -80,9 +80,7 @@ type Decision struct {
 	// Warmups are by stage how many forwards precede the first backward, plus one the
 	// micro-batches in flight.
 	Warmups []int
-	// InFlight is by stage how many micro-batches fit, with what it recomputes; without a
-	// cap math.MaxInt32.
-	InFlight []int
+	Rooms   []Room // by stage
 	// Recompute is by stage and layer; a stage that recomputes nothing has nil.
 	Recompute [][]model.Recompute
 	Codecs    []Codec
@@ -92,11 +90,23 @@ type Decision struct {
 	Bound  Bound
 }
 
+// Room is what a stage has room for, with what it recomputes.
+type Room struct {
+	// InFlight micro-batches fit; math.MaxInt32 where all of a step's do.
+	InFlight int
+	// SlotBytes are of each of them, PassBytes once for passes beyond what they need without
+	// recomputation.
+	SlotBytes, PassBytes int64
+}
+
 // Step is about what a step of that many micro-batches takes: one passes alone, then one
 // each period.
 func (d Decision) Step(micros int) schedule.Nanos {
 	return d.Costs.RoundTrip() + schedule.Nanos(micros-1)*d.Period
 }
+
+// maxInFlight bounds the micro-batches in flight on a stage, as the model's slots do.
+const maxInFlight = 4096
 
 const maxBytes = 1 << 50 // of any amount in a problem, so that no product below overflows
 
@@ -132,20 +142,29 @@ func (p Problem) check() error {
 	return nil
 }
 
-// slots is how many micro-batches fit where each takes so much; when those of a step do,
-// there is no cap.
-func (p Problem) slots(room, each int64) int {
-	switch {
-	case room < each:
-		return 0
-	case each <= 0 || room/each >= int64(p.Micros):
-		return math.MaxInt32
+// room is that of a stage at a rung of its ladder. What is recomputed ahead is all there for
+// one micro-batch.
+func (p Problem) room(st Stage, r rung) Room {
+	out := Room{SlotBytes: st.SlotBytes - r.freed, PassBytes: r.pass}
+	if p.Ahead {
+		out.PassBytes += r.freed
 	}
-	return int(room / each)
+	free := st.RoomBytes - out.PassBytes
+	if free < out.SlotBytes {
+		return out
+	}
+	fit := int64(maxInFlight)
+	if out.SlotBytes > 0 {
+		fit = min(fit, free/out.SlotBytes)
+	}
+	if out.InFlight = int(fit); out.InFlight >= p.Micros {
+		out.InFlight = math.MaxInt32
+	}
+	return out
 }
 
-// costs are those of the problem with the codecs and nothing recomputed.
-func (p Problem) costs(codecs []Codec) schedule.Costs {
+// Costs are those of the problem with the codecs and nothing recomputed.
+func (p Problem) Costs(codecs []Codec) schedule.Costs {
 	c := schedule.Costs{Stages: make([]schedule.StageTime, len(p.Stages)), Boundaries: make([]schedule.Boundary, len(p.Boundaries))}
 	for i, s := range p.Stages {
 		c.Stages[i] = s.Time

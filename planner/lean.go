@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"slices"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/elastic"
+)
+
+// leanLayers are all layers under one level of recomputation.
+type leanLayers struct {
+	level model.Recompute
+	// saved is a prefix, as cluster.saved.
+	saved []int64
+	// pass is by layer what its passes need beyond what every stage has for them.
+	pass []int64
+	// before is by unit a prefix of times, made when it is asked for.
+	before [][]schedule.Nanos
+}
+
+// fixedCosts are the layers' costs under a level that the run fixes.
+func fixedCosts(in Input) []model.LayerCost {
+	level, fixed := in.Run.Train.Recompute.Level()
+	if !fixed || level == model.RecomputeNothing {
+		return in.Costs
+	}
+	costs := slices.Clone(in.Costs)
+	for l, k := range costs {
+		costs[l] = k.At(level)
+	}
+	return costs
+}
+
+// leanLevels are the levels that the planner may choose, which keep less the later they
+// come; pass is what every stage has for its passes. Where a unit holds several stages it
+// chooses none: what they keep is not told apart.
+func (c *cluster) leanLevels(pass int64) []leanLayers {
+	if _, fixed := c.in.Run.Train.Recompute.Level(); fixed || !c.order.single() {
+		return nil
+	}
+	var levels []leanLayers
+	for level := range c.in.Costs[0].Lean {
+		lean := leanLayers{level: model.Recompute(level), saved: make([]int64, c.layers()+1), pass: make([]int64, c.layers())}
+		for l, k := range c.in.Costs {
+			cost := k.Lean[level]
+			lean.saved[l+1] = lean.saved[l] + cost.SavedBytes
+			lean.pass[l] = max(0, cost.PassBytes+2*k.BoundaryBytes-pass)
+		}
+		if level > 0 && lean.saved[c.layers()] > 0 { // costs without levels have none
+			levels = append(levels, lean)
+		}
+	}
+	return levels
+}
+
+// leanTimes is by unit and level the prefix of times under the level.
+func (c *cluster) leanTimes(level, unit int) []schedule.Nanos {
+	lean := &c.lean[level]
+	if lean.before == nil {
+		lean.before = make([][]schedule.Nanos, len(c.units))
+	}
+	if lean.before[unit] == nil {
+		u, before, again := c.units[unit], make([]schedule.Nanos, c.layers()+1), schedule.Nanos(0)
+		for l, k := range c.in.Costs {
+			again += u.speed.Again(k, lean.level)
+			before[l+1] = u.micro[l+1] + again
+		}
+		lean.before[unit] = before
+	}
+	return lean.before[unit]
+}
+
+// leastSaved is what one micro-batch keeps of all layers at the leanest.
+func (c *cluster) leastSaved() int64 {
+	least := c.saved[c.layers()]
+	for _, lean := range c.lean {
+		least = min(least, lean.saved[c.layers()])
+	}
+	return least
+}
+
+// choices is what a unit can gain by recomputing the layers [first,end).
+func (c *cluster) choices(unit, first, end int) []elastic.Layer {
+	layers := make([]elastic.Layer, end-first)
+	for i := range layers {
+		k := c.in.Costs[first+i]
+		layers[i] = append(layers[i], elastic.Lean{})
+		for _, lean := range c.lean {
+			layers[i] = append(layers[i], elastic.Lean{
+				FreedBytes: k.SavedBytes - k.Lean[lean.level].SavedBytes,
+				PassBytes:  lean.pass[first+i],
+				Time:       c.units[unit].speed.Again(k, lean.level),
+			})
+		}
+	}
+	return layers
+}
