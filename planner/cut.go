@@ -21,6 +21,7 @@ type pipe struct {
 	period  schedule.Nanos
 	levels  [][]model.Recompute // by stage and layer; nil: nothing is computed again
 	rooms   []elastic.Room      // by stage
+	codecs  []elastic.Codec     // by boundary
 	bound   elastic.Bound
 }
 
@@ -166,8 +167,12 @@ func (c *cluster) occupation(u, v int) []schedule.Nanos {
 // newPipe times given layers on given units and derives what is in flight and what is
 // recomputed.
 func (c *cluster) newPipe(units, ends []int) (*pipe, error) {
+	return c.choosePipe(units, ends, c.problem(&pipe{units: units, ends: ends}))
+}
+
+// choosePipe is newPipe with given times.
+func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe, error) {
 	p := &pipe{units: units, ends: ends}
-	problem := c.problem(p)
 	choice, err := elastic.Choose(problem)
 	var no *elastic.NoRoom
 	if short := errors.As(err, &no); len(c.lean) > 0 && (short || err == nil && choice.Bound.Memory()) {
@@ -188,22 +193,14 @@ func (c *cluster) newPipe(units, ends []int) (*pipe, error) {
 		return nil, fmt.Errorf("planner: time %d stages: %w", len(units), err)
 	}
 	p.costs, p.warmups, p.period, p.bound = choice.Costs, choice.Warmups, choice.Period, choice.Bound
-	p.rooms, p.levels = choice.Rooms, choice.Recompute
+	p.rooms, p.levels, p.codecs = choice.Rooms, choice.Recompute, choice.Codecs
 	return p, nil
 }
 
 // adoptPipe times given layers on given units with what a plan has the stages recompute.
 func (c *cluster) adoptPipe(units, ends []int, levels [][]model.Recompute) *pipe {
-	p := &pipe{units: units, ends: ends, levels: levels}
-	p.costs = c.problem(p).Costs(make([]elastic.Codec, len(units)-1))
-	for s, u := range units {
-		first, _ := p.layers(s)
-		for i, level := range levels[s] {
-			if level != model.RecomputeNothing {
-				p.costs.Stages[s].Input += c.units[u].speed.Again(c.in.Costs[first+i], level)
-			}
-		}
-	}
+	p := &pipe{units: units, ends: ends, levels: levels, codecs: make([]elastic.Codec, len(units)-1)}
+	p.costs = c.againAt(p, c.problem(p).Costs(p.codecs))
 	return p
 }
 

@@ -1,0 +1,162 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/elastic"
+	"pnode/planner/sim"
+)
+
+// ErrNotElastic is wrapped when the running schedule is of a kind whose warm-ups are not
+// chosen.
+var ErrNotElastic = errors.New("planner: the schedule has no warm-ups to choose")
+
+// Reselection compares the schedule that runs with the best one for the same stages on the
+// same devices, both with the times that were seen.
+type Reselection struct {
+	// Plan is the current one with the better schedule, from the input's start and
+	// generation on.
+	Plan Plan
+	// Promised is the step that was predicted with the profiles, Seen what it took. Now is
+	// the prediction for the schedule that runs and Then that for Plan's, with what was
+	// seen.
+	Promised, Seen, Now, Then schedule.Nanos
+	// Why tells of the change and what bounds it.
+	Why string
+}
+
+// Reselect derives the running plan's schedule again from what was seen: how much is in
+// flight, and what is recomputed. Layers and devices stay. Errors wrap ErrBadInput,
+// ErrBadPlan or ErrNotElastic.
+func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
+	if current.Schedule != ScheduleName {
+		return Reselection{}, fmt.Errorf("%w: generation %d runs %s", ErrNotElastic, current.Generation, current.Schedule)
+	}
+	promised, err := Predict(in, current)
+	if err != nil {
+		return Reselection{}, err
+	}
+	c, err := newCluster(in)
+	if err != nil {
+		return Reselection{}, err
+	}
+	c.links = c.links.with(seen.Links)
+	out := Reselection{Promised: promised.Step, Seen: schedule.Nanos(seen.StepNanos)}
+	now, err := c.adopt(current)
+	if err != nil {
+		return out, err
+	}
+	then := &candidate{shape: now.shape, shares: now.shares}
+	for r, p := range now.pipes {
+		problem := c.problemSeen(p, Replica(r), now.shares[r], seen)
+		p.costs = c.againAt(p, problem.Costs(p.codecs))
+		chosen, err := c.choosePipe(p.units, p.ends, problem)
+		if err != nil {
+			return out, err
+		}
+		then.pipes = append(then.pipes, chosen)
+	}
+	if out.Now, err = c.stepOf(now); err == nil {
+		out.Then, err = c.stepOf(then)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Plan = c.reschedule(current, then)
+	out.Why = c.whyReselect(current, out, then)
+	return out, nil
+}
+
+// stepOf simulates a candidate whose pipes are timed.
+func (c *cluster) stepOf(k *candidate) (schedule.Nanos, error) {
+	c.estimate(k)
+	result, err := sim.Run(k.job)
+	if err != nil {
+		return 0, fmt.Errorf("planner: reselect: %w", err)
+	}
+	k.result = result
+	return result.Step, nil
+}
+
+// problemSeen is a pipe's with the stages' own times where they were seen.
+func (c *cluster) problemSeen(p *pipe, replica Replica, micros int, seen Seen) elastic.Problem {
+	problem := c.problem(p)
+	for _, s := range seen.Stages {
+		if s.Replica != replica || int(s.Stage) >= len(p.units) || s.Stage < 0 || min(s.ForwardNanos, s.BackwardNanos) <= 0 {
+			continue
+		}
+		t := &problem.Stages[s.Stage].Time
+		each := func(nanos int64) schedule.Nanos {
+			return min(schedule.Nanos(nanos)/schedule.Nanos(micros), cost.Longest)
+		}
+		backward := max(1, each(s.BackwardNanos)-c.again(p, int(s.Stage)))
+		t.Weight = mulDiv(backward, t.Weight, t.Input+t.Weight)
+		t.Forward, t.Input = each(s.ForwardNanos), backward-t.Weight
+		if s.UpdateNanos > 0 {
+			t.Update = min(schedule.Nanos(s.UpdateNanos), cost.Longest)
+		}
+	}
+	return problem
+}
+
+// mulDiv is a*b/c for b <= c, rounded down; a/2 when c is 0.
+func mulDiv(a, b, c schedule.Nanos) schedule.Nanos {
+	if c <= 0 {
+		return a / 2
+	}
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	n, _ := bits.Div64(high, low, uint64(c))
+	return schedule.Nanos(n)
+}
+
+// reschedule is the current plan with a candidate's schedule.
+func (c *cluster) reschedule(current Plan, k *candidate) Plan {
+	next := current
+	next.Generation, next.Start = c.in.Generation, c.in.Start
+	next.Replicas = slices.Clone(current.Replicas)
+	_, fixed := c.in.Run.Train.Recompute.Level()
+	for r, p := range k.pipes {
+		pipe := &next.Replicas[r]
+		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), make([]int, len(p.warmups))
+		for s, w := range p.warmups {
+			pipe.Warmups[s] = min(w, pipe.Micros-1)
+			if !fixed {
+				pipe.Stages[s].Recompute = JoinLevels(p.levels[s])
+			}
+		}
+	}
+	return next
+}
+
+func (c *cluster) whyReselect(current Plan, r Reselection, k *candidate) string {
+	text := fmt.Sprintf("a step takes %s, predicted were %s; another schedule for the same stages takes %s instead of %s",
+		cost.Time(r.Seen), cost.Time(r.Promised), cost.Time(r.Then), cost.Time(r.Now))
+	slowest := k.result.Slowest
+	return text + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
+		r.Plan.Replicas[slowest].Warmups, current.Replicas[slowest].Warmups, slowest, c.boundText(slowest, k.pipes[slowest]))
+}
+
+// again is what a stage of a pipe computes again for a micro-batch.
+func (c *cluster) again(p *pipe, stage int) (sum schedule.Nanos) {
+	first, _ := p.layers(stage)
+	for i, level := range p.levels[stage] {
+		if level != model.RecomputeNothing {
+			sum += c.units[p.units[stage]].speed.Again(c.in.Costs[first+i], level)
+		}
+	}
+	return sum
+}
+
+// againAt are costs with what the pipe's stages compute again.
+func (c *cluster) againAt(p *pipe, costs schedule.Costs) schedule.Costs {
+	for s := range costs.Stages {
+		costs.Stages[s].Input += c.again(p, s)
+	}
+	return costs
+}

@@ -1,0 +1,202 @@
+package planner
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+)
+
+// fourNodes are a pipeline of four like nodes with links of 100 Mbit/s and 10 ms; a stage
+// takes 60 ms a micro-batch, a message 16 ms.
+func fourNodes(t *testing.T) (Input, Plan) {
+	t.Helper()
+	in := Input{Generation: 1, Run: RunSpec{Run: "four", Train: TrainSpec{Micros: 32, Replicas: 1, Stages: 4}}}
+	for range 8 {
+		in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4e3, SavedBytes: 1e6, BoundaryBytes: 200_000})
+	}
+	for _, a := range []PeerID{"a", "b", "c", "d"} {
+		m := Member{Peer: a, Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e11, MemoryBytesPerS: 1e12, MemoryFreeBytes: 1 << 30}}}}
+		for _, b := range []PeerID{"a", "b", "c", "d"} {
+			if a != b {
+				m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: b, BytesPerS: 12_500_000, RTTNanos: 10e6})
+			}
+		}
+		in.Members = append(in.Members, m)
+	}
+	plan, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Previous, in.Generation, in.Start = &plan, 2, 17
+	return in, plan
+}
+
+// slowMiddle is the link between stages 1 and 2 at 20 Mbit/s and 120 ms.
+func slowMiddle(plan Plan) []LinkSeen {
+	b, c := plan.Replicas[0].Stages[1].Peer, plan.Replicas[0].Stages[2].Peer
+	return []LinkSeen{{b, c, 2_500_000, 120e6, 0}, {c, b, 2_500_000, 120e6, 0}}
+}
+
+// measured is what the plan would show with such links, computing as profiled.
+func measured(t *testing.T, in Input, plan Plan, links []LinkSeen) Seen {
+	t.Helper()
+	r, err := Reselect(in, plan, Seen{StepNanos: 1, Links: links})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Seen{StepNanos: int64(r.Now), Links: links}
+}
+
+func TestReselectDeepensThePipelineOverASlowLink(t *testing.T) {
+	in, plan := fourNodes(t)
+	seen := measured(t, in, plan, slowMiddle(plan))
+	r, err := Reselect(in, plan, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Clone(plan.Replicas[0].Stages)
+	if r.Plan.Generation != 2 || r.Plan.Start != 17 || !slices.Equal(r.Plan.Replicas[0].Stages, want) {
+		t.Fatalf("stages move or the generation is wrong: %s", r.Plan.Encode())
+	}
+	if err := r.Plan.Validate(len(in.Costs), 32); err != nil {
+		t.Fatal(err)
+	}
+	before, after := plan.Replicas[0].Warmups, r.Plan.Replicas[0].Warmups
+	if after[0] <= before[0] || after[1] <= before[1] || after[2] != before[2] || after[3] != 0 {
+		t.Errorf("warm-ups went from %v to %v", before, after)
+	}
+	// A message takes 80 ms now, more than a stage computes: that bounds the period.
+	if least := 32 * schedule.Nanos(80e6); r.Then < least || r.Then > least+least/3 || r.Now < r.Then*5/4 {
+		t.Errorf("steps of %d and %d ns, no step can take less than %d", r.Now, r.Then, least)
+	}
+	for _, part := range []string{"predicted were", "link replica 0 stage 1", "at 20.0 Mbit/s: 80.00 ms a micro-batch in f32", "put more layers on a stage"} {
+		if !strings.Contains(r.Why, part) {
+			t.Errorf("%q does not say %q", r.Why, part)
+		}
+	}
+}
+
+// TestReselectUsesTheTimesOfStages has stage 2 compute for twice as long as its profile says.
+func TestReselectUsesTheTimesOfStages(t *testing.T) {
+	in, plan := fourNodes(t)
+	seen := Seen{StepNanos: 4e9}
+	for s := range 4 {
+		each := int64(32 * 20e6)
+		if s == 2 {
+			each *= 2
+		}
+		seen.Stages = append(seen.Stages, StageSeen{Stage: Stage(s), ForwardNanos: each, BackwardNanos: 2 * each})
+	}
+	r, err := Reselect(in, plan, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := 32 * schedule.Nanos(120e6); r.Then < least || r.Then > least+least/5 || r.Promised > least*2/3 {
+		t.Errorf("promised %d, then %d, stage 2 alone takes %d", r.Promised, r.Then, least)
+	}
+	if !strings.Contains(r.Why, "computing: replica 0 stage 2") {
+		t.Error(r.Why)
+	}
+}
+
+func TestReselectLeavesOtherSchedulesAlone(t *testing.T) {
+	in, plan := fourNodes(t)
+	plan.Schedule = "gpipe"
+	if _, err := Reselect(in, plan, Seen{}); !errors.Is(err, ErrNotElastic) {
+		t.Error(err)
+	}
+	in.Members = in.Members[1:]
+	plan.Schedule = ScheduleName
+	if _, err := Reselect(in, plan, Seen{}); !errors.Is(err, ErrBadPlan) {
+		t.Error(err)
+	}
+}
+
+// TestWatchSwitchesOnceAndStaysThere feeds windows of what the running schedule shows, with
+// a tenth of noise: nothing happens while links are as profiled; three windows after the
+// link has changed the schedule does, and then it stays.
+func TestWatchSwitchesOnceAndStaysThere(t *testing.T) {
+	in, plan := fourNodes(t)
+	rng := rand.New(rand.NewPCG(41, 42))
+	fast := []LinkSeen{{"b", "c", 12_500_000, 10e6, 0}, {"c", "b", 12_500_000, 10e6, 0}}
+	var w Watch
+	switched := []int{}
+	for window := range 90 {
+		links := slowMiddle(plan)
+		if window < 30 {
+			links = slices.Clone(fast)
+		}
+		for i := range links {
+			links[i].BytesPerS += links[i].BytesPerS * (rng.Int64N(21) - 10) / 100
+			links[i].RTTNanos += links[i].RTTNanos * (rng.Int64N(21) - 10) / 100
+		}
+		seen := measured(t, in, plan, links)
+		seen.StepNanos += seen.StepNanos * (rng.Int64N(21) - 10) / 100
+		r, err := Reselect(in, plan, seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := w.Note(plan.Generation, r, 1000); d.Replan {
+			switched = append(switched, window)
+			plan = r.Plan
+			in.Generation++
+		}
+	}
+	if !slices.Equal(switched, []int{32}) {
+		t.Errorf("switched in windows %v, want [32]", switched)
+	}
+}
+
+// TestWatchDoesNotFlap interrupts every two windows that speak for a change.
+func TestWatchDoesNotFlap(t *testing.T) {
+	bad := Reselection{Promised: 100e6, Seen: 400e6, Now: 400e6, Then: 100e6, Why: "slow"}
+	good := Reselection{Promised: 100e6, Seen: 105e6, Now: 105e6, Then: 100e6}
+	var w Watch
+	for i := range 300 {
+		r := bad
+		if i%3 == 2 {
+			r = good
+		}
+		if d := w.Note(1, r, 1e6); d.Replan {
+			t.Fatalf("changed in window %d: %s", i, d.Reason)
+		}
+	}
+	for i := range 3 {
+		if d := w.Note(1, bad, 1e6); d.Replan != (i == 2) {
+			t.Errorf("window %d: %+v", i, d)
+		}
+	}
+	if d := w.Note(2, bad, 1e6); d.Replan {
+		t.Error("windows of another generation count")
+	}
+	for what, r := range map[string]Reselection{
+		"no gain":           {Promised: 100e6, Seen: 400e6, Now: 400e6, Then: 390e6},
+		"a promise too far": {Promised: 100e6, Seen: 150e6, Now: 400e6, Then: 140e6},
+		"nearly over":       {Promised: 100e6, Seen: 400e6, Now: 400e6, Then: 100e6},
+	} {
+		var w Watch
+		for range 9 {
+			if d := w.Note(1, r, 20); d.Replan {
+				t.Errorf("%s: %+v", what, d)
+			}
+		}
+	}
+}
+
+func TestMedianOfSamples(t *testing.T) {
+	sample := func(step, forward, rate, rtt int64) Seen {
+		return Seen{step, []StageSeen{{1, 2, forward, 2 * forward, 7}}, []LinkSeen{{"a", "b", rate, rtt, rtt / 2}}}
+	}
+	got := Median([]Seen{sample(900, 5, 0, 30), sample(100, 6, 80, 10), sample(110, 50, 90, 20), sample(120, 7, 70, 40)})
+	if got.StepNanos != 110 || len(got.Stages) != 1 || got.Stages[0] != (StageSeen{1, 2, 6, 12, 7}) || len(got.Links) != 1 || got.Links[0] != (LinkSeen{"a", "b", 80, 10, 5}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := Median(nil); got.StepNanos != 0 || got.Stages != nil {
+		t.Errorf("of nothing: %+v", got)
+	}
+}

@@ -1,0 +1,54 @@
+package planner
+
+import (
+	"fmt"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+)
+
+const (
+	// DriftPercent is by how much a step must be off its prediction before another schedule
+	// is considered, GainPercent how much less one must promise.
+	DriftPercent = 20
+	GainPercent  = 10
+	// driftWindows one after the other must say so: noise does not.
+	driftWindows = 3
+	// switchNanos is what a change costs: a checkpoint, and the fill of new sessions.
+	switchNanos schedule.Nanos = 10e9
+)
+
+// Watch follows reselections window by window and says when to change the schedule. The
+// zero value has seen nothing.
+type Watch struct {
+	generation Generation
+	off        int // windows in a row
+}
+
+// Note takes a window in and decides; left are the steps that the run still has to do.
+func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
+	if w.generation != current {
+		*w = Watch{generation: current}
+	}
+	no := func(format string, args ...any) Decision {
+		w.off = 0
+		return Decision{Reason: fmt.Sprintf(format, args...)}
+	}
+	drift := max(r.Seen-r.Promised, r.Promised-r.Seen)
+	// What was seen counts where it is less than the model of it says: a model that is off
+	// promises too much.
+	now := min(r.Now, r.Seen)
+	gain := now - r.Then
+	switch {
+	case drift*100 < r.Promised*DriftPercent:
+		return no("a step takes %s as predicted, %s", cost.Time(r.Seen), cost.Time(r.Promised))
+	case gain*100 < now*GainPercent:
+		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", cost.Time(r.Seen), cost.Time(r.Promised), GainPercent)
+	case gain < switchNanos/schedule.Nanos(max(left, 1)):
+		return no("another schedule gains %s a step; the %d steps left do not make up for the change", cost.Time(gain), left)
+	}
+	if w.off++; w.off < driftWindows {
+		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, driftWindows, r.Why)}
+	}
+	return Decision{Replan: true, Reason: r.Why}
+}
