@@ -31,6 +31,9 @@ type Beat struct {
 	// Loss of Step; only meaningful when Step is not 0.
 	Loss       float64 `json:"loss"`
 	TokensPerS float64 `json:"tokens_per_s"`
+	// StepNanos is what Step took here, Links what its messages showed.
+	StepNanos int64      `json:"step_nanos,omitempty"`
+	Links     []BeatLink `json:"links,omitempty"`
 }
 
 // BeatStage is where one placement's last step went, in nanoseconds.
@@ -91,6 +94,7 @@ func (n *Node) beat() {
 	b := Beat{Peer: n.self}
 	n.shared.fillBeat(&b)
 	n.progress.fillBeat(&b)
+	b.Links = n.meter.links()
 	n.noteBeat(b)
 	if err := n.swarm.Publish(n.base, swarm.TopicEvents, b.encode()); err != nil {
 		n.log.Debug("heartbeat", "cause", err)

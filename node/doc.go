@@ -49,6 +49,14 @@
 // one. A change that can wait first has the newest step saved, and starts from there.
 // A voter majority must be alive; without it everything stops and waits, and says so.
 //
+// # When a link or a stage slows down
+//
+// Heartbeats also tell where each stage's step went and what the messages to neighbours
+// showed of their links (reselect.go). The planner compares the schedule that runs with the
+// best one for these times (planner.Reselect). When a step is off its prediction and another
+// schedule is better, by margins and for several windows of steps, the run changes over as
+// above: from its newest step, with the same layers in the same places.
+//
 // # Goroutines
 //
 // All belong to one errgroup of the Node and are waited for by Close:

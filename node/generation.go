@@ -63,6 +63,7 @@ func (g *generation) stop(cause error) error {
 func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 	session := n.links.Session(g.plan.Generation, g.plan.Peers())
 	defer session.Close()
+	defer n.meter.follow(session.Stats)()
 	session.Warm(neighbours(g.plan, n.self)...) // while the state is being loaded
 	workers, err := n.newWorkers(g, session)
 	defer func() {

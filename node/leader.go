@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type leader struct {
 	// weighed is the state for which better was worked out.
 	weighed weighed
 	better  string
+	// schedule follows what the running plan shows.
+	schedule scheduleWatch
 }
 
 // sightings tell since when this node has been listening for each process of the roster: who
@@ -105,7 +108,7 @@ func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 	v := leadView{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
 		Paused: state.Paused(), Newest: n.beats.newest(state.Plan.Peers(), state.Plan.Generation),
-		Better: l.weigh(state), Ending: state.StopWanted || state.Finished,
+		Better: cmp.Or(l.weigh(state), l.schedule.look(n, state)), Ending: state.StopWanted || state.Finished,
 	}
 	for _, m := range state.Members {
 		if m.State == consensus.Gone {
@@ -213,7 +216,7 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 // look sees the newer state.
 func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why string) error {
 	in := planInput(state)
-	plan, reasons, err := planner.Make(in)
+	plan, reasons, err := l.schedule.make(in, why)
 	if err != nil {
 		n.setBlocked(err.Error())
 		return nil

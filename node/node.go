@@ -59,6 +59,7 @@ type Node struct {
 
 	hub      api.Hub
 	beats    *tracker
+	meter    linkMeter
 	ledger   *swarm.Ledger
 	progress *progress
 	trace    *trace.Recorder // nil without one

@@ -27,6 +27,7 @@ type progress struct {
 	heldOut    *float64
 	tokensPerS float64
 	lastStep   time.Time
+	took       time.Duration // the newest step
 	stages     map[planner.Holding]pipeline.StageTimes
 	// last is the event of the run's last step, held back until the closing evaluation
 	// tells the held-out loss of the finished model.
@@ -51,7 +52,8 @@ func (p *progress) enter(g planner.Generation, start planner.Step) {
 	if p.generation == g {
 		return // another node told of it before the log did
 	}
-	p.generation, p.step, p.stages = g, start, map[planner.Holding]pipeline.StageTimes{}
+	p.generation, p.step, p.took = g, start, 0
+	p.stages = map[planner.Holding]pipeline.StageTimes{}
 }
 
 // record takes a worker's step in. The first worker that reports a step makes the event;
@@ -70,6 +72,7 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 	for _, t := range r.Stages {
 		p.stages[t.Holding] = t
 	}
+	p.took = r.Total
 	if r.Step == p.step && !p.lastStep.IsZero() {
 		return
 	}
@@ -201,7 +204,7 @@ func (p *progress) fill(s *api.Status) {
 func (p *progress) fillBeat(b *Beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b.Generation, b.Step, b.TokensPerS = p.generation, p.step, p.tokensPerS
+	b.Generation, b.Step, b.TokensPerS, b.StepNanos = p.generation, p.step, p.tokensPerS, p.took.Nanoseconds()
 	if !math.IsNaN(p.loss) && !math.IsInf(p.loss, 0) {
 		b.Loss = p.loss
 	}

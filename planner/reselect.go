@@ -27,8 +27,9 @@ type Reselection struct {
 	// the prediction for the schedule that runs and Then that for Plan's, with what was
 	// seen.
 	Promised, Seen, Now, Then schedule.Nanos
-	// Why tells of the change and what bounds it.
-	Why string
+	// Why tells of the change and what bounds it, Reasons explain the new plan.
+	Why     string
+	Reasons Reasons
 }
 
 // Reselect derives the running plan's schedule again from what was seen: how much is in
@@ -69,7 +70,7 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 		return out, err
 	}
 	out.Plan = c.reschedule(current, then)
-	out.Why = c.whyReselect(current, out, then)
+	out.Why, out.Reasons = c.whyReselect(current, out, then), c.explain(then, nil)
 	return out, nil
 }
 
@@ -80,7 +81,7 @@ func (c *cluster) stepOf(k *candidate) (schedule.Nanos, error) {
 	if err != nil {
 		return 0, fmt.Errorf("planner: reselect: %w", err)
 	}
-	k.result = result
+	k.result, k.simulated = result, true
 	return result.Step, nil
 }
 

@@ -1,0 +1,170 @@
+package node
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"pnode/pipeline/link"
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// linkSampleBytes must have been sent since the last look for a rate to mean something:
+	// what fits into buffers is gone at once.
+	linkSampleBytes = 256 << 10
+	// maxBeatLinks bounds the links that a heartbeat tells of: those with the most traffic.
+	maxBeatLinks = 16
+	// windowSteps are the steps of which the middle times count as one look at the schedule.
+	windowSteps = 4
+)
+
+// BeatLink is what the messages to a neighbour showed of the link.
+type BeatLink struct {
+	Peer        planner.PeerID `json:"peer"`
+	BytesPerS   int64          `json:"bytes_per_s,omitempty"`
+	RTTNanos    int64          `json:"rtt_nanos"`
+	JitterNanos int64          `json:"jitter_nanos"`
+}
+
+// linkMeter turns the counters of a session into what heartbeats tell.
+type linkMeter struct {
+	mu    sync.Mutex // guards the rest
+	stats func() []link.Stats
+	base  map[planner.PeerID]link.Stats // at the last rate
+	rates map[planner.PeerID]int64
+}
+
+// follow meters a session until the function that it returns is called.
+func (m *linkMeter) follow(stats func() []link.Stats) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stats, m.base, m.rates = stats, map[planner.PeerID]link.Stats{}, map[planner.PeerID]int64{}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.stats = nil
+	}
+}
+
+// links are those that carried payload, the busiest first.
+func (m *linkMeter) links() []BeatLink {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stats == nil {
+		return nil
+	}
+	all := slices.DeleteFunc(m.stats(), func(s link.Stats) bool { return s.PayloadSent == 0 || s.RTT <= 0 })
+	slices.SortStableFunc(all, func(a, b link.Stats) int {
+		switch {
+		case a.PayloadSent > b.PayloadSent:
+			return -1
+		case a.PayloadSent < b.PayloadSent:
+			return 1
+		}
+		return 0
+	})
+	var links []BeatLink
+	for _, s := range all[:min(len(all), maxBeatLinks)] {
+		since := s
+		since.PayloadSent -= m.base[s.Peer].PayloadSent
+		since.Busy -= m.base[s.Peer].Busy
+		if since.PayloadSent >= linkSampleBytes {
+			m.base[s.Peer], m.rates[s.Peer] = s, since.Goodput()
+		}
+		links = append(links, BeatLink{Peer: s.Peer, BytesPerS: m.rates[s.Peer], RTTNanos: s.RTT.Nanoseconds(), JitterNanos: s.Jitter.Nanoseconds()})
+	}
+	return links
+}
+
+// seen is what the heartbeats tell of a plan's newest step; not ok while a stage's is missing.
+func (t *tracker) seen(plan planner.Plan) (out planner.Seen, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, peer := range plan.Peers() {
+		b := t.heard[peer].beat
+		if b.Generation != plan.Generation {
+			return out, false
+		}
+		for _, s := range b.Stages {
+			out.Stages = append(out.Stages, planner.StageSeen{
+				Replica: s.Replica, Stage: s.Stage, ForwardNanos: s.ForwardNanos, BackwardNanos: s.BackwardNanos, UpdateNanos: s.UpdateNanos,
+			})
+		}
+		for _, l := range b.Links {
+			if plan.Places(l.Peer) {
+				out.Links = append(out.Links, planner.LinkSeen{From: peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
+			}
+		}
+		out.StepNanos = max(out.StepNanos, b.StepNanos)
+	}
+	stages := 0
+	for _, pipe := range plan.Replicas {
+		stages += len(pipe.Stages)
+	}
+	return out, len(out.Stages) == stages && out.StepNanos > 0
+}
+
+// scheduleWatch is what the planner remembers of how the running schedule does.
+type scheduleWatch struct {
+	generation planner.Generation
+	newest     planner.Step // sampled
+	samples    []planner.Seen
+	watch      planner.Watch
+	// why the schedule is to change; with seen, its times.
+	why  string
+	seen planner.Seen
+}
+
+// look takes in the newest step, if it is a new one, and gives the reason to change the
+// schedule, or nothing.
+func (s *scheduleWatch) look(n *Node, state consensus.State) string {
+	plan := state.Plan
+	if s.generation != plan.Generation {
+		*s = scheduleWatch{generation: plan.Generation, newest: plan.Start + 1} // the first step warms up
+	}
+	step := n.beats.newest(plan.Peers(), plan.Generation)
+	if s.why != "" || state.Paused() || step <= s.newest {
+		return s.why
+	}
+	sample, ok := n.beats.seen(plan)
+	if !ok {
+		return ""
+	}
+	s.newest = step
+	if s.samples = append(s.samples, sample); len(s.samples) < windowSteps {
+		return ""
+	}
+	s.decide(n, state, step)
+	return s.why
+}
+
+// decide ends a window.
+func (s *scheduleWatch) decide(n *Node, state consensus.State, step planner.Step) {
+	seen := planner.Median(s.samples)
+	s.samples = s.samples[:0]
+	r, err := planner.Reselect(planInput(state), state.Plan, seen)
+	if err != nil {
+		n.log.Debug("schedule not compared", "cause", err)
+		return
+	}
+	d := s.watch.Note(state.Plan.Generation, r, state.Run.Train.Steps-step)
+	n.log.Debug("schedule compared", "step", step, "measured", time.Duration(r.Seen), "promised", time.Duration(r.Promised),
+		"now", time.Duration(r.Now), "best", time.Duration(r.Then), "verdict", d.Reason)
+	if d.Replan {
+		n.log.Info("the schedule is to change", "why", d.Reason)
+		s.why, s.seen = d.Reason, seen
+	}
+}
+
+// make gives the next generation: the same stages with the schedule that the watch found, if
+// that is the reason for it.
+func (s *scheduleWatch) make(in planner.Input, why string) (planner.Plan, planner.Reasons, error) {
+	if why != "" && why == s.why && in.Previous != nil {
+		if r, err := planner.Reselect(in, *in.Previous, s.seen); err == nil {
+			return r.Plan, r.Reasons, nil
+		}
+	}
+	return planner.Make(in)
+}

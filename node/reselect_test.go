@@ -1,0 +1,305 @@
+package node
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/kernels/cpu"
+	"pnode/kernels/emulate"
+	"pnode/pipeline"
+	"pnode/pipeline/link"
+	"pnode/pipeline/model"
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+// squares is a text without a file.
+type squares struct{ context int }
+
+func (s squares) Micro(_ context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+	at := func(i int) int32 { return int32((i*i + i/3) % 61) }
+	for b := range batch {
+		for t := range s.context {
+			i := int(step)*1009 + int(micro)*31 + b*97 + t
+			tokens, targets = append(tokens, at(i)), append(targets, at(i+1))
+		}
+	}
+	return tokens, targets, nil
+}
+
+func (s squares) HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error) {
+	return s.Micro(ctx, 1_000_003, planner.Micro(index), batch)
+}
+func (s squares) HeldOutMicros(int, int) int            { return 1 }
+func (s squares) DocumentStarts(tokens []int32) []int32 { return make([]int32, len(tokens)) }
+
+// states keeps what was saved last of each layer.
+type states struct {
+	mu     sync.Mutex // guards layers
+	layers map[int][]byte
+}
+
+func (s *states) Save(_ context.Context, saved pipeline.State) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range saved.Layers {
+		state, err := io.ReadAll(l)
+		if err != nil {
+			return err
+		}
+		s.layers[l.Layer] = state
+	}
+	return nil
+}
+
+func (s *states) Load(_ context.Context, layer int, dst io.Writer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := dst.Write(s.layers[layer])
+	return err
+}
+
+// rehearsal is a run in one process: emulated devices and links, real QUIC and workers, and
+// a planner that hears of them as by heartbeats.
+type rehearsal struct {
+	*testing.T
+	net       *link.Emulated
+	endpoints []*link.Endpoint
+	device    emulate.Profile
+	keeper    *states
+	leader    *Node
+	state     consensus.State
+
+	mu     sync.Mutex // guards what follows
+	watch  scheduleWatch
+	why    string
+	onStep func(planner.Step) // at the coordinator
+	losses map[planner.Step]uint64
+	took   []time.Duration // by step, from 0: step 1
+}
+
+// rehearsedRun is 4 stages of 30 ms a micro-batch with boundaries of 32 KiB: 3 ms at
+// 100 Mbit/s, 13 ms at 20.
+func rehearsedRun() planner.RunSpec {
+	return planner.RunSpec{
+		Run:   "rehearsal",
+		Model: model.Config{Vocab: 64, Context: 64, Blocks: 6, Heads: 2, Channels: 64},
+		Train: planner.TrainSpec{
+			Seed: 7, Steps: 30, Micros: 20, MicroBatch: 2, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, ClipNorm: 0.5, Replicas: 1, Stages: 4,
+		},
+	}
+}
+
+// newRehearsal makes as many nodes as the run has stages.
+func newRehearsal(t *testing.T, run planner.RunSpec) *rehearsal {
+	t.Helper()
+	shape := link.Shape{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}
+	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages, Seed: 3, Shape: shape})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	r := &rehearsal{
+		T: t, net: net, keeper: &states{layers: map[int][]byte{}}, losses: map[planner.Step]uint64{},
+		leader: &Node{beats: newTracker(), log: quiet},
+		device: emulate.Profile{Model: "slow", MatMulFLOPS: 24e8, AttentionFLOPS: 24e8, MemoryBytesPerS: 1e10, MemoryBytes: 1 << 30},
+	}
+	r.state.Run = &run
+	for i, peer := range net.Peers() {
+		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: planner.Profile{Devices: []planner.DeviceProfile{
+			{Name: "cpu", MatMulFLOPS: r.device.MatMulFLOPS, MemoryBytesPerS: r.device.MemoryBytesPerS, MemoryFreeBytes: r.device.MemoryBytes},
+		}}}
+		for _, other := range net.Peers() {
+			if other != peer {
+				m.Profile.Links = append(m.Profile.Links, planner.LinkProfile{Peer: other, BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()})
+			}
+		}
+		r.state.Members = append(r.state.Members, m)
+		r.endpoints = append(r.endpoints, link.NewEndpoint(net.Network(i), link.Options{}))
+	}
+	return r
+}
+
+// plan makes the next generation, as the planner would.
+func (r *rehearsal) plan(start planner.Step) {
+	r.Helper()
+	in := planInput(r.state)
+	in.NodeBytes, in.Start = 0, start
+	plan, _, err := r.watch.make(in, r.why)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.state.Plan, r.why = plan, ""
+}
+
+// generation carries the plan out until its workers end: with the run, or because the
+// schedule is to change.
+func (r *rehearsal) generation(ctx context.Context) {
+	r.Helper()
+	group, ctx := errgroup.WithContext(ctx)
+	plan := r.state.Plan
+	for i, peer := range r.net.Peers() {
+		if !plan.Places(peer) {
+			continue
+		}
+		session := r.endpoints[i].Session(plan.Generation, plan.Peers())
+		defer session.Close()
+		var meter linkMeter
+		defer meter.follow(session.Stats)()
+		inner, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			r.Fatal(err)
+		}
+		device, err := emulate.New(inner, emulate.Options{Profile: r.device})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer device.Close()
+		w, err := pipeline.New(pipeline.Config{
+			Seat: planner.Seat{Peer: peer, Device: "cpu"}, Run: *r.state.Run, Plan: plan, Device: device,
+			Data: squares{r.state.Run.Model.Context}, Exchange: session, Keeper: r.keeper, Log: r.leader.log,
+			Stop: r.stop, OnLoaded: func() {}, OnStep: func(s pipeline.StepResult) { r.step(peer, s, &meter) },
+		})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer w.Close()
+		group.Go(func() error {
+			if err := w.Run(ctx, ctx); err != nil {
+				return err
+			}
+			return w.Saved()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rehearsal) stop() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.why != ""
+}
+
+// step is a worker's word of a step: a heartbeat to the planner, who looks after every one.
+func (r *rehearsal) step(peer planner.PeerID, s pipeline.StepResult, meter *linkMeter) {
+	if s.Final {
+		return
+	}
+	b := Beat{Peer: peer, Generation: r.state.Plan.Generation, Step: s.Step, StepNanos: s.Total.Nanoseconds(), Links: meter.links()}
+	for _, t := range s.Stages {
+		b.Stages = append(b.Stages, times(t))
+	}
+	r.leader.beats.note(b, time.Now())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bits, told := r.losses[s.Step]; told && bits != math.Float64bits(s.Loss) {
+		r.Errorf("step %d: losses %v and %v", s.Step, math.Float64frombits(bits), s.Loss)
+	}
+	r.losses[s.Step] = math.Float64bits(s.Loss)
+	if peer == r.state.Plan.Coordinator().Peer {
+		r.took = append(r.took, s.Total)
+		r.why = r.watch.look(r.leader, r.long())
+		r.onStep(s.Step)
+	}
+}
+
+// long is the state as if the run went on for long: a change is worth it only then.
+func (r *rehearsal) long() consensus.State {
+	state, run := r.state, *r.state.Run
+	run.Train.Steps = 10_000
+	state.Run = &run
+	return state
+}
+
+// train runs to the end and gives the plans that it took.
+func (r *rehearsal) train(onStep func(planner.Step)) (plans []planner.Plan) {
+	r.Helper()
+	r.onStep = onStep
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	for _, e := range r.endpoints {
+		serving.Go(func() {
+			if err := e.Run(ctx); err != nil {
+				r.Error(err)
+			}
+		})
+	}
+	for done := planner.Step(0); done < r.state.Run.Train.Steps; done = planner.Step(len(r.took)) {
+		r.plan(done)
+		plans = append(plans, r.state.Plan)
+		r.generation(ctx)
+	}
+	stop()
+	serving.Wait()
+	r.net.Close()
+	return plans
+}
+
+// mean is what the steps from first to last took on average.
+func (r *rehearsal) mean(first, last int) time.Duration {
+	var sum time.Duration
+	for _, d := range r.took[first-1 : last] {
+		sum += d
+	}
+	return sum / time.Duration(last-first+1)
+}
+
+// TestScheduleChangesWithTheLink slows the middle link of a running pipeline down, from
+// 100 Mbit/s and 5 ms to 20 Mbit/s and 60 ms, in virtual time. The planner notices within
+// a few steps, all stages go on with another schedule from the same step, which is faster;
+// and no loss differs from those of a run in which nothing happened.
+func TestScheduleChangesWithTheLink(t *testing.T) {
+	alone := rehearsedRun()
+	alone.Train.Stages = 1
+	want := map[planner.Step]uint64{}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRehearsal(t, alone)
+		r.train(func(planner.Step) {})
+		maps.Copy(want, r.losses)
+	})
+	const slowAfter = 6
+	synctest.Test(t, func(t *testing.T) {
+		r := newRehearsal(t, rehearsedRun())
+		plans := r.train(func(step planner.Step) {
+			if step != slowAfter {
+				return
+			}
+			b, c := r.state.Plan.Replicas[0].Stages[1].Peer, r.state.Plan.Replicas[0].Stages[2].Peer
+			slow := link.Shape{BytesPerS: 2_500_000, Delay: 60 * time.Millisecond}
+			r.net.SetShape(b, c, slow)
+			r.net.SetShape(c, b, slow)
+		})
+		if !maps.Equal(r.losses, want) {
+			t.Errorf("losses of %d steps, some differ from those of %d without a change", len(r.losses), len(want))
+		}
+		if len(plans) != 2 {
+			t.Fatalf("%d plans: %v", len(plans), plans)
+		}
+		before, after := plans[0].Replicas[0], plans[1].Replicas[0]
+		if !slices.Equal(before.Stages, after.Stages) || after.Warmups[0] <= before.Warmups[0] || after.Warmups[2] != before.Warmups[2] {
+			t.Errorf("%+v gives way to %+v", before, after)
+		}
+		changed := int(plans[1].Start)
+		fast, slow, again := r.mean(3, slowAfter), r.mean(slowAfter+2, changed), r.mean(changed+2, len(r.took))
+		t.Logf("steps of %v, %v after the link slowed down, %v from step %d on; warm-ups %v, then %v", fast, slow, again, changed+1, before.Warmups, after.Warmups)
+		if slow < fast*5/4 || again > slow*9/10 {
+			t.Errorf("a step takes %v, %v over the slow link and %v after the change", fast, slow, again)
+		}
+		if late := changed - slowAfter; late > 4*windowSteps {
+			t.Errorf("%d steps until the change", late)
+		}
+	})
+}
