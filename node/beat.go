@@ -34,6 +34,17 @@ type Beat struct {
 	// StepNanos is what Step took here, Links what its messages showed.
 	StepNanos int64      `json:"step_nanos,omitempty"`
 	Links     []BeatLink `json:"links,omitempty"`
+	// Course is the one on which Step went.
+	Course string `json:"course,omitempty"`
+	// Wanted is the course that the planner, if this node is, wants the plan to take.
+	Wanted *Wanted `json:"wanted,omitempty"`
+}
+
+// Wanted is a course for the steps of a generation, and why it is better than the plan's.
+type Wanted struct {
+	Generation planner.Generation `json:"generation"`
+	Course     string             `json:"course"`
+	Why        string             `json:"why"`
 }
 
 // BeatStage is where one placement's last step went, in nanoseconds.

@@ -152,7 +152,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 		w, err := pipeline.New(pipeline.Config{
 			Seat: seat, Run: run, Plan: plan,
 			Device: n.device, Data: n.data, Exchange: n.exchange(session), Keeper: n.keeper.at(plan),
-			Stop: n.stopWanted, OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
+			Stop: n.stopWanted, Next: n.nextCourse(plan), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {
 			return workers, err

@@ -87,6 +87,7 @@ func (n *Node) lead(ctx context.Context) {
 		if !self {
 			l = leader{}
 			n.setBlocked("") // it is another's to tell
+			n.setWanted(nil)
 			continue
 		}
 		if l.term != term {

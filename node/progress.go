@@ -28,6 +28,7 @@ type progress struct {
 	tokensPerS float64
 	lastStep   time.Time
 	took       time.Duration // the newest step
+	course     string        // of the newest step
 	stages     map[planner.Holding]pipeline.StageTimes
 	// last is the event of the run's last step, held back until the closing evaluation
 	// tells the held-out loss of the finished model.
@@ -52,7 +53,7 @@ func (p *progress) enter(g planner.Generation, start planner.Step) {
 	if p.generation == g {
 		return // another node told of it before the log did
 	}
-	p.generation, p.step, p.took = g, start, 0
+	p.generation, p.step, p.took, p.course = g, start, 0, ""
 	p.stages = map[planner.Holding]pipeline.StageTimes{}
 }
 
@@ -72,7 +73,7 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 	for _, t := range r.Stages {
 		p.stages[t.Holding] = t
 	}
-	p.took = r.Total
+	p.took, p.course = r.Total, r.Course.String()
 	if r.Step == p.step && !p.lastStep.IsZero() {
 		return
 	}
@@ -205,6 +206,9 @@ func (p *progress) fillBeat(b *Beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.Generation, b.Step, b.TokensPerS, b.StepNanos = p.generation, p.step, p.tokensPerS, p.took.Nanoseconds()
+	if len(p.course) <= maxCourse {
+		b.Course = p.course
+	}
 	if !math.IsNaN(p.loss) && !math.IsInf(p.loss, 0) {
 		b.Loss = p.loss
 	}

@@ -109,22 +109,29 @@ func (t *tracker) seen(plan planner.Plan) (out planner.Seen, ok bool) {
 // scheduleWatch is what the planner remembers of how the running schedule does.
 type scheduleWatch struct {
 	generation planner.Generation
+	course     string       // that runs
 	newest     planner.Step // sampled
 	samples    []planner.Seen
 	watch      planner.Watch
-	// why the schedule is to change; with seen, its times.
+	// why a new plan is to change the schedule; with seen, its times.
 	why  string
 	seen planner.Seen
+	// wanted is the course that the plan is to take.
+	wanted string
 }
 
-// look takes in the newest step, if it is a new one, and gives the reason to change the
-// schedule, or nothing.
+// look takes in the newest step, if it is a new one. Where another course is better it is
+// made known to the coordinator; where it takes a new plan, look gives the reason for one.
 func (s *scheduleWatch) look(n *Node, state consensus.State) string {
-	plan := state.Plan
-	if s.generation != plan.Generation {
-		*s = scheduleWatch{generation: plan.Generation, newest: plan.Start + 1} // the first step warms up
+	if s.generation != state.Plan.Generation {
+		*s = scheduleWatch{generation: state.Plan.Generation, course: state.Plan.Course().String(), newest: state.Plan.Start + 1} // the first step warms up
+		n.setWanted(nil)
 	}
-	step := n.beats.newest(plan.Peers(), plan.Generation)
+	plan, step := n.beats.running(state.Plan)
+	if course := plan.Course().String(); course != s.course {
+		n.log.Info("the schedule has changed", "step", step, "from", s.course, "to", course)
+		*s = scheduleWatch{generation: s.generation, course: course, newest: step, wanted: s.wanted}
+	}
 	if s.why != "" || state.Paused() || step <= s.newest {
 		return s.why
 	}
@@ -133,29 +140,35 @@ func (s *scheduleWatch) look(n *Node, state consensus.State) string {
 		return ""
 	}
 	s.newest = step
-	if s.samples = append(s.samples, sample); len(s.samples) < windowSteps {
-		return ""
+	if s.samples = append(s.samples, sample); len(s.samples) == windowSteps {
+		s.decide(n, state, plan)
 	}
-	s.decide(n, state, step)
 	return s.why
 }
 
 // decide ends a window.
-func (s *scheduleWatch) decide(n *Node, state consensus.State, step planner.Step) {
+func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan) {
 	seen := planner.Median(s.samples)
 	s.samples = s.samples[:0]
-	r, err := planner.Reselect(planInput(state), state.Plan, seen)
+	r, err := planner.Reselect(planInput(state), plan, seen)
 	if err != nil {
 		n.log.Debug("schedule not compared", "cause", err)
 		return
 	}
-	d := s.watch.Note(state.Plan.Generation, r, state.Run.Train.Steps-step)
-	n.log.Debug("schedule compared", "step", step, "measured", time.Duration(r.Seen), "promised", time.Duration(r.Promised),
+	d := s.watch.Note(plan.Generation, r, state.Run.Train.Steps-s.newest)
+	n.log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(r.Seen), "promised", time.Duration(r.Promised),
 		"now", time.Duration(r.Now), "best", time.Duration(r.Then), "verdict", d.Reason)
-	if d.Replan {
-		n.log.Info("the schedule is to change", "why", d.Reason)
-		s.why, s.seen = d.Reason, seen
+	if !d.Replan {
+		return
 	}
+	n.log.Info("the schedule is to change", "why", d.Reason)
+	course := r.Plan.Course().String()
+	if r.InPlace && course != s.wanted && len(course) <= maxCourse {
+		s.wanted = course
+		n.setWanted(&Wanted{Generation: plan.Generation, Course: course, Why: d.Reason[:min(len(d.Reason), maxWhy)]})
+		return
+	}
+	s.why, s.seen = d.Reason, seen // a commit cannot make this change, or did not
 }
 
 // make gives the next generation: the same stages with the schedule that the watch found, if

@@ -15,7 +15,8 @@ type sharedState struct {
 	phase    Phase
 	stalled  planner.Generation
 	stallWhy error
-	blocked  string // why the planner, if this node is, has no plan
+	blocked  string  // why the planner, if this node is, has no plan
+	wanted   *Wanted // by the planner, if this node is
 	savedAt  time.Time
 	why      string    // nothing moves; empty while things do
 	whySince time.Time // of why
@@ -69,7 +70,7 @@ func (s *sharedState) tell(why string, now time.Time) bool {
 func (s *sharedState) fillBeat(b *Beat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.Phase, b.Stalled, b.Blocked = s.phase.String(), s.stalled, s.blocked
+	b.Phase, b.Stalled, b.Blocked, b.Wanted = s.phase.String(), s.stalled, s.blocked, s.wanted
 	if s.stallWhy != nil {
 		b.Reason, b.Lacks = s.stallWhy.Error(), errors.Is(s.stallWhy, errNoChunks)
 	}

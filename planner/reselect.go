@@ -27,6 +27,8 @@ type Reselection struct {
 	// the prediction for the schedule that runs and Then that for Plan's, with what was
 	// seen.
 	Promised, Seen, Now, Then schedule.Nanos
+	// InPlace: the plans differ in their courses alone, which a commit can change.
+	InPlace bool
 	// Why tells of the change and what bounds it, Reasons explain the new plan.
 	Why     string
 	Reasons Reasons
@@ -36,7 +38,11 @@ type Reselection struct {
 // flight, and what is recomputed. Layers and devices stay. Errors wrap ErrBadInput,
 // ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
-	if current.Schedule != ScheduleName {
+	stages := 0
+	for _, pipe := range current.Replicas {
+		stages += len(pipe.Stages)
+	}
+	if current.Schedule != ScheduleName || len(current.Seats()) != stages {
 		return Reselection{}, fmt.Errorf("%w: generation %d runs %s", ErrNotElastic, current.Generation, current.Schedule)
 	}
 	promised, err := Predict(in, current)
@@ -70,6 +76,7 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 		return out, err
 	}
 	out.Plan = c.reschedule(current, then)
+	out.InPlace = slices.EqualFunc(out.Plan.Replicas, current.Replicas, func(a, b Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 	out.Why, out.Reasons = c.whyReselect(current, out, then), c.explain(then, nil)
 	return out, nil
 }

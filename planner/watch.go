@@ -14,7 +14,8 @@ const (
 	GainPercent  = 10
 	// driftWindows one after the other must say so: noise does not.
 	driftWindows = 3
-	// switchNanos is what a change costs: a checkpoint, and the fill of new sessions.
+	// switchNanos is what a change costs that a commit alone cannot make: a checkpoint, and
+	// the fill of new sessions.
 	switchNanos schedule.Nanos = 10e9
 )
 
@@ -44,7 +45,7 @@ func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
 		return no("a step takes %s as predicted, %s", cost.Time(r.Seen), cost.Time(r.Promised))
 	case gain*100 < now*GainPercent:
 		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", cost.Time(r.Seen), cost.Time(r.Promised), GainPercent)
-	case gain < switchNanos/schedule.Nanos(max(left, 1)):
+	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
 		return no("another schedule gains %s a step; the %d steps left do not make up for the change", cost.Time(gain), left)
 	}
 	if w.off++; w.off < driftWindows {

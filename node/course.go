@@ -1,0 +1,66 @@
+package node
+
+import (
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// maxCourse bounds the text of a course in a heartbeat; longer ones change with a plan.
+	maxCourse = 4 << 10
+	maxWhy    = 512
+)
+
+// setWanted notes the course that the planner wants; nil is the plan's own, or that another
+// node leads.
+func (n *Node) setWanted(w *Wanted) {
+	n.shared.mu.Lock()
+	defer n.shared.mu.Unlock()
+	n.shared.wanted = w
+}
+
+// nextCourse gives the coordinator of a plan the course of the next step: the newest that a
+// planner wanted. When the planner changes, the steps go on as they did.
+func (n *Node) nextCourse(plan planner.Plan) func(planner.Step) planner.Course {
+	course := plan.Course()
+	return func(planner.Step) planner.Course {
+		leader, _, _ := n.raft.Leader()
+		if w := n.beats.wanted(leader); w.Generation == plan.Generation {
+			if c, err := planner.ParseCourse(w.Course); err == nil {
+				course = c
+			}
+		}
+		return course
+	}
+}
+
+// wanted is the course that a planner's heartbeat tells of, if any.
+func (t *tracker) wanted(leader planner.PeerID) Wanted {
+	if b, ok := t.last(leader); ok && b.Wanted != nil {
+		return *b.Wanted
+	}
+	return Wanted{}
+}
+
+// running is a plan on the course of its coordinator's newest step, and that step.
+func (t *tracker) running(plan planner.Plan) (planner.Plan, planner.Step) {
+	b, _ := t.last(plan.Coordinator().Peer)
+	if b.Generation != plan.Generation {
+		return plan, 0
+	}
+	if c, err := planner.ParseCourse(b.Course); err == nil {
+		if on, err := plan.On(c); err == nil {
+			return on, b.Step
+		}
+	}
+	return plan, b.Step
+}
+
+// reasons are the plan's, and why it took another course since.
+func (n *Node) reasons(state consensus.State, leader planner.PeerID) []string {
+	reasons := state.Reasons
+	if w := n.beats.wanted(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
+		reasons = append(reasons[:len(reasons):len(reasons)], "schedule changed: "+w.Why)
+	}
+	return reasons
+}
