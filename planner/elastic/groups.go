@@ -1,0 +1,198 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+const (
+	// composeUpTo is the number of micro-batches up to which unequal groups are looked for.
+	composeUpTo = 16
+	// maxSimulations bounds the pairs of forward and backward groups that are timed for one
+	// depth; where there are more, those of many groups are left out.
+	maxSimulations = 1 << 12
+	maxDepth       = 6
+)
+
+// Interleaving is a pipeline whose workers hold several stages each: stage s is on worker s
+// modulo the workers.
+type Interleaving struct {
+	Workers, Micros int
+	// Costs are of all stages, a multiple of Workers.
+	Costs schedule.Costs
+	// Caps are by worker the activations of a stage and a micro-batch that fit at once; nil is
+	// no limit.
+	Caps []int
+}
+
+// Grouping is how micro-batches go together through the chunks of an interleaved pipeline.
+type Grouping struct {
+	Depth             int
+	Forward, Backward []int
+	Makespan          schedule.Nanos
+	// Peak is by worker the most activations kept at once.
+	Peak []int
+}
+
+// Options are those that the schedule is generated from.
+func (g Grouping) options(p Interleaving) schedule.Options {
+	return schedule.Options{
+		Shape:  schedule.Shape{Stages: len(p.Costs.Stages), Micros: p.Micros},
+		Chunks: len(p.Costs.Stages) / p.Workers, Depth: g.Depth, Forward: g.Forward, Backward: g.Backward,
+	}
+}
+
+// Spec names the schedule for a plan.
+func (g Grouping) Spec(p Interleaving) schedule.Spec {
+	return schedule.Spec{Kind: "interleaved", Params: []schedule.Param{
+		{Name: "v", Values: []int{len(p.Costs.Stages) / p.Workers}},
+		{Name: "d", Values: []int{g.Depth}},
+		{Name: "f", Values: g.Forward},
+		{Name: "b", Values: g.Backward},
+	}}
+}
+
+// ChooseGroups simulates groupings and takes the one that ends first within the caps; of
+// equals the one that keeps least, then the one of fewer groups. Up to 16 micro-batches
+// these are all compositions of forward and of backward groups (PipeMesh, TPDS 2025), as
+// far as maxSimulations allows; of more micro-batches equal groups.
+func ChooseGroups(p Interleaving) (Grouping, error) {
+	stages := len(p.Costs.Stages)
+	if p.Workers < 2 || stages == 0 || stages%p.Workers != 0 || stages == p.Workers || p.Micros < 1 || (p.Caps != nil && len(p.Caps) != p.Workers) {
+		return Grouping{}, fmt.Errorf("%w: %d stages on %d workers with %d caps, want several stages on each of 2 workers or more, and a cap for each", ErrBadProblem, stages, p.Workers, len(p.Caps))
+	}
+	var best Grouping
+	for depth := 1; depth <= p.deepest(); depth++ {
+		lists := groupings(p.Micros, (depth*(p.Workers-1)+2)/2)
+		for _, forward := range lists {
+			for _, backward := range lists {
+				if p.Micros > composeUpTo && !slices.Equal(forward, backward) {
+					continue
+				}
+				g := Grouping{Depth: depth, Forward: forward, Backward: backward}
+				if err := p.time(&g); err != nil {
+					return Grouping{}, err
+				}
+				if p.fits(g) && (best.Depth == 0 || g.before(best)) {
+					best = g
+				}
+			}
+		}
+	}
+	if best.Depth == 0 {
+		return Grouping{}, fmt.Errorf("elastic: no grouping of %d micro-batches keeps within %v activations; recompute, or hold fewer stages on a worker", p.Micros, p.Caps)
+	}
+	return best, nil
+}
+
+// deepest is the depth behind which nothing is left to hide: the slowest round trip between
+// neighbours over what a worker computes meanwhile, and one.
+func (p Interleaving) deepest() int {
+	var round, busy schedule.Nanos
+	for _, b := range p.Costs.Boundaries {
+		round = max(round, b.Activation.Transfer+b.Activation.Latency+b.Gradient.Transfer+b.Gradient.Latency)
+	}
+	for _, s := range p.Costs.Stages {
+		busy = max(busy, s.Micro())
+	}
+	return int(min(maxDepth, 2+round/max(busy, 1)))
+}
+
+// time simulates a grouping; one that cannot progress takes for ever.
+func (p Interleaving) time(g *Grouping) error {
+	s, err := schedule.Grouped(g.options(p))
+	if err != nil {
+		return err
+	}
+	g.Makespan = math.MaxInt64
+	line, err := schedule.Simulate(s, schedule.Timing{Replicas: []schedule.Costs{p.Costs}})
+	if errors.Is(err, schedule.ErrInvalid) { // it comes to a stop
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	g.Makespan, g.Peak = line.Makespan, line.PeakLive
+	return nil
+}
+
+// fits tells whether a timed grouping comes to its end within the caps.
+func (p Interleaving) fits(g Grouping) bool {
+	if g.Makespan == math.MaxInt64 {
+		return false
+	}
+	for w, limit := range p.Caps {
+		if g.Peak[w] > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// before tells whether g is better than o.
+func (g Grouping) before(o Grouping) bool {
+	if g.Makespan != o.Makespan {
+		return g.Makespan < o.Makespan
+	}
+	if a, b := slices.Max(g.Peak), slices.Max(o.Peak); a != b {
+		return a < b
+	}
+	return len(g.Forward)+len(g.Backward) < len(o.Forward)+len(o.Backward)
+}
+
+// groupings are the lists of groups worth a look: for few micro-batches every composition
+// of groups of at least so many but for one at either end (smaller ones in between wait for
+// gradients that they keep from being made), for many those of equal groups, with what is
+// left in the last.
+func groupings(micros, least int) [][]int {
+	least = min(least, micros)
+	if micros > composeUpTo {
+		var equal [][]int
+		for size := least; size <= micros; size += max(1, size/4) {
+			equal = append(equal, equalGroups(micros, size))
+		}
+		return append(equal, []int{micros})
+	}
+	for most := micros; ; most-- {
+		lists := slices.DeleteFunc(compositions(nil, micros, 1, most), func(groups []int) bool {
+			small := 0
+			for i, g := range groups {
+				if g < least {
+					if small++; i > 0 && i < len(groups)-1 {
+						small = len(groups)
+					}
+				}
+			}
+			return small > 1
+		})
+		if len(lists)*len(lists) <= maxSimulations || most == 1 {
+			return lists
+		}
+	}
+}
+
+// equalGroups has the rest in the last group: it would be too small alone.
+func equalGroups(micros, size int) []int {
+	groups := slices.Repeat([]int{size}, micros/size)
+	groups[len(groups)-1] += micros % size
+	return groups
+}
+
+// compositions are all lists that begin with head and go on with at most that many numbers
+// of at least `least` that add up to micros.
+func compositions(head []int, micros, least, most int) (lists [][]int) {
+	if micros == 0 {
+		return [][]int{slices.Clone(head)}
+	}
+	if most == 0 {
+		return nil
+	}
+	for n := least; n <= micros; n++ {
+		lists = append(lists, compositions(append(head, n), micros-n, least, most-1)...)
+	}
+	return lists
+}
