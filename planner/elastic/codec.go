@@ -20,7 +20,7 @@ const (
 )
 
 // int8Group is how many elements of Int8 share a float32 scale.
-const int8Group = 64
+const int8Group = 128
 
 var codecNames = [codecs]string{"f32", "bf16", "int8"}
 
