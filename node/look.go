@@ -30,17 +30,18 @@ func loadLook(path string) (look, error) {
 
 // device opens the one to compute on, on so many cores.
 func (l look) device(threads int) (kernels.Device, error) {
+	var inner kernels.Device = null.New()
+	if l.Emulation == nil || l.Device.Computes() {
+		d, err := cpu.New(cpu.Options{Threads: threads})
+		if err != nil {
+			return nil, err // not d, which as a kernels.Device would not be nil
+		}
+		inner = d
+	}
 	if l.Emulation == nil {
-		return cpu.New(cpu.Options{Threads: threads})
+		return inner, nil
 	}
 	d := l.Device
-	var inner kernels.Device = null.New()
-	if d.Computes() {
-		var err error
-		if inner, err = cpu.New(cpu.Options{Threads: threads}); err != nil {
-			return nil, err
-		}
-	}
 	return emulate.New(inner, emulate.Options{
 		Name: "cpu", // placements name it
 		Profile: emulate.Profile{

@@ -92,9 +92,11 @@ func NewScorer(ctx context.Context, m *weights.Model, o ScoreOptions) (*Scorer, 
 }
 
 func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, threads int) (err error) {
-	if s.device, err = cpu.New(cpu.Options{Threads: threads}); err != nil {
-		return err
+	device, err := cpu.New(cpu.Options{Threads: threads})
+	if err != nil {
+		return err // s.device stays nil
 	}
+	s.device = device
 	s.stack, err = model.NewStack(model.StackConfig{
 		Device: s.device, Model: c, End: c.Layers(), MicroBatch: 1, Slots: 1,
 		Recompute: model.RecomputeBlock.Uniform(c.Layers()), ForwardOnly: true, // keeps least
