@@ -57,9 +57,10 @@ func (l look) socket() func(net.PacketConn) net.PacketConn {
 	if l.Emulation == nil || !l.Networked() {
 		return nil
 	}
-	shapes := map[netip.AddrPort]link.Shape{}
-	for _, to := range l.Links {
-		shapes[netip.MustParseAddrPort(to.To)] = shapeOf(to.LinkShape) // checked by config
+	shapes := map[netip.AddrPort][]link.TimedShape{}
+	for _, l := range l.Links {
+		to := netip.MustParseAddrPort(l.To) // checked by config
+		shapes[to] = append(shapes[to], link.TimedShape{After: time.Duration(l.After), Shape: shapeOf(l.LinkShape)})
 	}
 	return func(conn net.PacketConn) net.PacketConn {
 		return link.Shaped(conn, link.ShapedOptions{Seed: l.Seed, Shape: shapeOf(l.Link), Shapes: shapes})

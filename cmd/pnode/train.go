@@ -38,9 +38,10 @@ latency, jitter and loss. Losses are those of this machine:
     - {count: 2, model: T4, matmul: 20GFLOP/s, bandwidth: 20GB/s, memory: 2GB}
     - {model: laptop, matmul: 5GFLOP/s, attention: 3GFLOP/s, bandwidth: 8GB/s, memory: 1GB}
   link: {bandwidth: 1Gbit/s, latency: 1ms}      # between any two nodes
-  links:                                        # in place of it; the last that fits counts
+  links:                                        # in place of it; of those whose time has come, the last
     - {between: [0-1, 2], bandwidth: 100Mbit/s, latency: 40ms, jitter: 2ms, loss: 0.1%}
     - {from: 2, to: 0, bandwidth: 20Mbit/s, latency: 40ms}
+    - {between: [0, 1], after: 5m, loss: 100%}  # drops, five minutes after the start
   seed: 1                                       # of losses and jitter
 
 A device with "compute: none" computes nothing: a model of any size costs time and memory

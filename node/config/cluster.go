@@ -3,10 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Cluster is a file that describes an emulated cluster for `pnode train --local --cluster`:
@@ -40,13 +38,15 @@ type LinkShape struct {
 }
 
 // ClusterLink is the link of some pairs of nodes, in both directions (Between) or in one
-// (From and To). Of several that name a pair the last one counts.
+// (From and To). Of several that name a pair the last one counts whose time has come.
 type ClusterLink struct {
 	// Between are two sets of nodes: every pair of one of each.
-	Between   []Nodes `yaml:"between"`
-	From      Nodes   `yaml:"from"`
-	To        Nodes   `yaml:"to"`
-	LinkShape         // its keys stand beside these
+	Between []Nodes `yaml:"between"`
+	From    Nodes   `yaml:"from"`
+	To      Nodes   `yaml:"to"`
+	// After is when it begins, since the start of the node that sends.
+	After     Moment `yaml:"after"`
+	LinkShape        // its keys stand beside these
 }
 
 // Nodes are the nodes of First to Last, in the order of Cluster.Devices; the zero value is
@@ -151,19 +151,19 @@ func (c Cluster) Nodes() []Device {
 	return all
 }
 
-// Shape is the link from one node to another.
-func (c Cluster) Shape(from, to int) LinkShape {
-	for _, l := range slices.Backward(c.Links) {
+// links are the entries that name the link from one node to another.
+func (c Cluster) links(from, to int) (all []ClusterLink) {
+	for _, l := range c.Links {
 		forth := l.From.has(from) && l.To.has(to)
 		if len(l.Between) == 2 {
 			a, b := l.Between[0], l.Between[1]
 			forth = a.has(from) && b.has(to) || b.has(from) && a.has(to)
 		}
 		if forth {
-			return l.LinkShape
+			all = append(all, l)
 		}
 	}
-	return c.Link
+	return all
 }
 
 // Emulations are the settings of the nodes that listen on the given addresses, by node.
@@ -172,14 +172,14 @@ func (c Cluster) Emulations(listen []string) []Emulation {
 	for i, device := range c.Nodes() {
 		e := Emulation{Device: device, Link: c.Link, Seed: c.Seed + uint64(i)}
 		for j, to := range listen {
-			if shape := c.Shape(i, j); j != i && shape != c.Link {
-				e.Links = append(e.Links, AddressLink{To: to, LinkShape: shape})
+			if j == i {
+				continue
+			}
+			for _, l := range c.links(i, j) {
+				e.Links = append(e.Links, AddressLink{To: to, After: l.After, LinkShape: l.LinkShape})
 			}
 		}
 		all = append(all, e)
 	}
 	return all
 }
-
-// Duration is the span for package time.
-func (s Span) Duration() time.Duration { return time.Duration(s) }

@@ -51,11 +51,12 @@ func TestCluster(t *testing.T) {
 	lan := LinkShape{Bandwidth: 125_000_000, Latency: Span(time.Millisecond)}
 	wan := LinkShape{Bandwidth: 12_500_000, Latency: Span(40 * time.Millisecond), Jitter: Span(1500 * time.Microsecond), Loss: 5000}
 	slow := LinkShape{Bandwidth: 1_250_000, Latency: Span(40 * time.Millisecond)}
+	listen := []string{"127.0.0.1:4000", "127.0.0.1:4001", "127.0.0.1:4002"}
 	for _, tc := range []struct {
 		from, to int
 		want     LinkShape
 	}{{0, 1, lan}, {1, 0, lan}, {0, 2, wan}, {1, 2, wan}, {2, 1, wan}, {2, 0, slow}} {
-		if got := c.Shape(tc.from, tc.to); got != tc.want {
+		if got := shapeAt(c.Emulations(listen)[tc.from], listen[tc.to], 0); got != tc.want {
 			t.Errorf("from %d to %d: %+v, want %+v", tc.from, tc.to, got, tc.want)
 		}
 	}
@@ -81,16 +82,42 @@ func TestEmulationsOfACluster(t *testing.T) {
 		if !reflect.DeepEqual(got, e) {
 			t.Errorf("node %d:\n got %+v\nwant %+v\nfrom\n%s", i, got, e, b.String())
 		}
-		for j, to := range listen {
-			shape := e.Link
-			for _, l := range e.Links {
-				if l.To == to {
-					shape = l.LinkShape
-				}
-			}
-			if want := c.Shape(i, j); i != j && shape != want {
-				t.Errorf("node %d to %d: %+v, want %+v", i, j, shape, want)
-			}
+	}
+}
+
+// shapeAt is the link to an address so long after the start.
+func shapeAt(e Emulation, to string, after Moment) LinkShape {
+	shape := e.Link
+	for _, l := range e.Links {
+		if l.To == to && l.After <= after {
+			shape = l.LinkShape
+		}
+	}
+	return shape
+}
+
+// TestLinksChange: a link gets slow, drops, and comes back.
+func TestLinksChange(t *testing.T) {
+	c, err := LoadCluster(write(t, `
+devices: [{count: 2, matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB}]
+link: {latency: 5ms}
+links:
+  - {between: [0, 1], after: 1m, latency: 60ms}
+  - {between: [0, 1], after: 90s, loss: 100%}
+  - {between: [0, 1], after: 100s, latency: 5ms}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := []string{"127.0.0.1:4000", "127.0.0.1:4001"}
+	e := c.Emulations(listen)[1]
+	for at, want := range map[time.Duration]LinkShape{
+		0: {Latency: Span(5 * time.Millisecond)}, 59 * time.Second: {Latency: Span(5 * time.Millisecond)},
+		time.Minute: {Latency: Span(60 * time.Millisecond)}, 95 * time.Second: {Loss: 1_000_000},
+		time.Hour: {Latency: Span(5 * time.Millisecond)},
+	} {
+		if got := shapeAt(e, listen[0], Moment(at)); got != want {
+			t.Errorf("after %v: %+v, want %+v", at, got, want)
 		}
 	}
 }
@@ -121,6 +148,7 @@ func TestBadClusters(t *testing.T) {
 		two + "links:\n  - {from: 1}":                                               {"links[0]", "both"},
 		two + "links:\n  - {between: [1, 1]}":                                       {"links[0]", "itself"},
 		two + "links:\n  - {between: [0, x]}":                                       {"line 3", "links[0].between[1]", `"x"`, "0-3"},
+		two + "links:\n  - {from: 0, to: 1, after: soon}":                           {"links[0].after", `"soon"`, "90s"},
 		two + "links:\n  - {from: [0], to: 1}":                                      {"links[0].from", "not a list"},
 		two + "links:\n  - {from: 1-0, to: 1}":                                      {"links[0].from", "1-0"},
 		two + "\n---\nseed: 1":                                                      {"2 documents"},

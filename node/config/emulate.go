@@ -45,8 +45,11 @@ const (
 // AddressLink is the link to one address.
 type AddressLink struct {
 	// To is the "ip:port" that the other node listens on.
-	To        string `yaml:"to"`
-	LinkShape        // its keys stand beside it
+	To string `yaml:"to"`
+	// After is when it begins, since the node's start. Of several to one address the last one
+	// counts whose time has come.
+	After     Moment `yaml:"after"`
+	LinkShape        // its keys stand beside these
 }
 
 // Computes tells whether calls are computed.

@@ -103,6 +103,25 @@ func (s *Span) Set(text string) error {
 // String is what Set reads.
 func (s Span) String() string { return time.Duration(s).String() }
 
+// Moment is a time since a start.
+type Moment time.Duration
+
+// maxMoment bounds it: no run is watched for longer.
+const maxMoment = 7 * 24 * time.Hour
+
+// Set reads a time such as 90s.
+func (m *Moment) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > maxMoment {
+		return fmt.Errorf("%q: want a time from 0s to %v, such as 90s", text, maxMoment)
+	}
+	*m = Moment(d)
+	return nil
+}
+
+// String is what Set reads.
+func (m Moment) String() string { return time.Duration(m).String() }
+
 // Share is in millionths.
 type Share int
 

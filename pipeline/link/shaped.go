@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +17,24 @@ type ShapedOptions struct {
 	Seed uint64
 	// Shape is that of the link to every address that Shapes does not name.
 	Shape  Shape
-	Shapes map[netip.AddrPort]Shape
+	Shapes map[netip.AddrPort][]TimedShape
+}
+
+// TimedShape is a shape from some time after the socket was made. Of several for one address
+// the last one counts whose time has come; before all of them ShapedOptions.Shape does.
+type TimedShape struct {
+	After time.Duration
+	Shape
+}
+
+// at is the shape of the link to an address so long after the start.
+func (o ShapedOptions) at(to netip.AddrPort, since time.Duration) Shape {
+	for _, s := range slices.Backward(o.Shapes[to]) {
+		if s.After <= since {
+			return s.Shape
+		}
+	}
+	return o.Shape
 }
 
 // Shaped puts emulated links between a real socket and those it sends to: what is written
@@ -24,7 +42,7 @@ type ShapedOptions struct {
 // sends, so both directions of a link are emulated when both ends are shaped. Closing it
 // closes the socket.
 func Shaped(conn net.PacketConn, opt ShapedOptions) net.PacketConn {
-	s := &shaped{PacketConn: conn, opt: opt, lines: map[netip.AddrPort]*line{}, done: make(chan struct{})}
+	s := &shaped{PacketConn: conn, opt: opt, lines: map[netip.AddrPort]*line{}, begin: time.Now(), done: make(chan struct{})}
 	go s.deliver()
 	return s
 }
@@ -36,8 +54,9 @@ const maxLines = 1 << 12
 // several packets with one call, which would go past the links.
 type shaped struct {
 	net.PacketConn
-	opt  ShapedOptions
-	done chan struct{} // closed when deliver has ended
+	opt   ShapedOptions
+	begin time.Time
+	done  chan struct{} // closed when deliver has ended
 
 	mu      sync.Mutex // guards the rest
 	lines   map[netip.AddrPort]*line
@@ -81,7 +100,10 @@ func (s *shaped) WriteTo(b []byte, to net.Addr) (int, error) {
 	if s.closed {
 		return 0, net.ErrClosed
 	}
-	due, ok := s.line(plain(to)).pass(time.Now(), len(b))
+	now, at := time.Now(), plain(to)
+	l := s.line(at)
+	l.shape = s.opt.at(at, now.Sub(s.begin))
+	due, ok := l.pass(now, len(b))
 	if !ok || s.bytes+len(b) > maxOnTheWay {
 		return len(b), nil
 	}
@@ -104,18 +126,15 @@ func plain(a net.Addr) netip.AddrPort {
 func (s *shaped) line(to netip.AddrPort) *line {
 	l := s.lines[to]
 	if l == nil {
-		shape, named := s.opt.Shapes[to]
-		if !named {
-			if shape = s.opt.Shape; len(s.lines) >= maxLines {
-				clear(s.lines)
-			}
+		if len(s.lines) >= maxLines {
+			clear(s.lines)
 		}
 		address := to.Addr().As16()
 		stream := uint64(to.Port())
 		for _, b := range address {
 			stream = stream*257 + uint64(b)
 		}
-		l = &line{shape: shape, random: rand.New(rand.NewPCG(s.opt.Seed, stream))}
+		l = &line{random: rand.New(rand.NewPCG(s.opt.Seed, stream))}
 		s.lines[to] = l
 	}
 	return l

@@ -51,7 +51,7 @@ func TestShapedLinksAreApart(t *testing.T) {
 		out := newPipe()
 		conn := Shaped(out, ShapedOptions{
 			Shape:  Shape{Delay: 10 * time.Millisecond},
-			Shapes: map[netip.AddrPort]Shape{far.AddrPort(): {BytesPerS: 100_000, Delay: 50 * time.Millisecond, QueueBytes: 5000}},
+			Shapes: map[netip.AddrPort][]TimedShape{far.AddrPort(): {{Shape: Shape{BytesPerS: 100_000, Delay: 50 * time.Millisecond, QueueBytes: 5000}}}},
 		})
 		defer conn.Close()
 		begin := time.Now()
@@ -80,6 +80,38 @@ func TestShapedLinksAreApart(t *testing.T) {
 				t.Errorf("packet %d to %v out of turn", p.number, p.to)
 			}
 			next[p.to]++
+		}
+	})
+}
+
+// TestShapedLinksChange: a link has the shape whose time has come.
+func TestShapedLinksChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newPipe()
+		conn := Shaped(out, ShapedOptions{
+			Shape: Shape{Delay: time.Millisecond},
+			Shapes: map[netip.AddrPort][]TimedShape{far.AddrPort(): {
+				{After: time.Second, Shape: Shape{Delay: 60 * time.Millisecond}},
+				{After: 2 * time.Second, Shape: Shape{LossPerMillion: 1_000_000}},
+				{After: 3 * time.Second, Shape: Shape{Delay: 2 * time.Millisecond}},
+			}},
+		})
+		defer conn.Close()
+		for i, want := range []time.Duration{time.Millisecond, 60 * time.Millisecond, 0, 2 * time.Millisecond} {
+			begin := time.Now()
+			if _, err := conn.WriteTo(packetOf(i, 100), far); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			switch got := len(out.sent); {
+			case got == 0 && want == 0:
+			case got != 1 || want == 0:
+				t.Errorf("after %d s: %d packets came out", i, got)
+			default:
+				if d := (<-out.sent).at.Sub(begin); d != want {
+					t.Errorf("after %d s a packet took %v, want %v", i, d, want)
+				}
+			}
 		}
 	})
 }
