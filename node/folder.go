@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/node/config"
 	"pnode/planner"
+	"pnode/swarm"
+	"pnode/swarm/keepsake"
 )
 
 const maxMembershipBytes = 1 << 20
@@ -38,24 +38,28 @@ type membership struct {
 }
 
 func loadMembership(dir string) (membership, error) {
-	var m membership
-	path := filepath.Join(dir, config.MembershipFile)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	m, err := keepsake.Read(dir, config.MembershipFile, maxMembershipBytes, parseMembership)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return m, fmt.Errorf("%w: %s; start a run with `pnode train`, or enter one with `pnode join INVITE`", ErrNoRun, dir)
-	}
-	if err != nil {
+	case errors.Is(err, keepsake.ErrDamaged):
+		return m, fmt.Errorf("node: %w; bring it back from a backup, or enter the run anew with `pnode join INVITE` and another folder for --dir", err)
+	case err != nil:
 		return m, fmt.Errorf("node: read the membership: %w", err)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxMembershipBytes)) // a cut file is no JSON
-	if err == nil {
-		err = strictJSON(data, &m)
-	}
-	if err != nil {
-		return m, fmt.Errorf("node: %s is damaged: %w; join the run again from a fresh folder", path, err)
-	}
 	return m, nil
+}
+
+// parseMembership finds damage that is still JSON too: the signatures do not hold then.
+func parseMembership(data []byte) (m membership, err error) {
+	if err := strictJSON(data, &m); err != nil {
+		return m, err
+	}
+	c, err := swarm.DecodeCapability(m.Capability)
+	if err != nil {
+		return m, err
+	}
+	return m, c.Verify(m.OwnerKey, m.Run, time.Time{}) // whether it has expired is for the start to tell
 }
 
 // OpenStore opens the store of a node that does not run, to look at its checkpoints.
@@ -69,29 +73,17 @@ func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 }
 
 func (m membership) save(dir string) error {
-	if err := replaceJSON(dir, config.MembershipFile, m); err != nil {
+	if err := saveJSON(dir, config.MembershipFile, m); err != nil {
 		return fmt.Errorf("node: save the membership: %w", err)
 	}
 	return nil
 }
 
-// replaceJSON replaces a file of a folder in one step.
-func replaceJSON(dir, name string, v any) error {
+// saveJSON keeps a value in a folder, in two copies.
+func saveJSON(dir, name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, name+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return keepsake.Write(dir, name, append(data, '\n'))
 }

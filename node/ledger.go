@@ -3,13 +3,11 @@ package node
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"pnode/node/dataset"
 	"pnode/planner"
+	"pnode/swarm/keepsake"
 )
 
 const (
@@ -21,7 +19,7 @@ const (
 )
 
 func saveRun(dir string, run planner.RunSpec) error {
-	if err := replaceJSON(dir, runFile, run); err != nil {
+	if err := saveJSON(dir, runFile, run); err != nil {
 		return fmt.Errorf("node: save the run's specification: %w", err)
 	}
 	return nil
@@ -30,22 +28,17 @@ func saveRun(dir string, run planner.RunSpec) error {
 // LoadRun reads the specification of the run that a folder belongs to, whether its node
 // runs or not. The error wraps ErrNoRun when no node has come so far there.
 func LoadRun(dir string) (planner.RunSpec, error) {
-	var run planner.RunSpec
-	path := filepath.Join(dir, runFile)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return run, fmt.Errorf("%w: %s has no %s: it is there once a node has begun to train", ErrNoRun, dir, runFile)
-	}
-	if err != nil {
-		return run, fmt.Errorf("node: read the run's specification: %w", err)
-	}
-	defer func() { _ = f.Close() }()                        // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxRunBytes)) // a cut file is no JSON
-	if err == nil {
+	run, err := keepsake.Read(dir, runFile, maxRunBytes, func(data []byte) (run planner.RunSpec, err error) {
 		err = strictJSON(data, &run)
-	}
-	if err != nil {
-		return run, fmt.Errorf("node: %s is damaged: %w; start the node once to have it written again", path, err)
+		return run, err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return run, fmt.Errorf("%w: %s has no %s: it is there once a node has begun to train", ErrNoRun, dir, runFile)
+	case errors.Is(err, keepsake.ErrDamaged):
+		return run, fmt.Errorf("node: %w; start the node once to have it written again", err)
+	case err != nil:
+		return run, fmt.Errorf("node: read the run's specification: %w", err)
 	}
 	return run, nil
 }

@@ -42,8 +42,10 @@ func TestLedgerOfAFolder(t *testing.T) {
 	}
 	path := filepath.Join(dir, runFile)
 	for _, damage := range []string{"", "{}x", `{"unknown":1}`} {
-		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
-			t.Fatal(err)
+		for _, file := range []string{path, path + ".copy"} {
+			if err := os.WriteFile(file, []byte(damage), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := OpenLedger(dir); err == nil || !strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("%q: %v", damage, err)

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner"
+	"pnode/swarm/keepsake"
 )
 
 // The key files of a data folder: PKCS #8 in PEM, mode 0600.
@@ -33,7 +33,7 @@ type Identity struct {
 
 // LoadIdentity reads DIR/identity.key and makes it, with DIR, when it is not there.
 func LoadIdentity(dir string) (Identity, error) {
-	key, err := loadKey(filepath.Join(dir, identityFile))
+	key, err := loadKey(dir, identityFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err = createKey(dir, identityFile)
 	}
@@ -59,35 +59,32 @@ func newIdentity(key ed25519.PrivateKey) (Identity, error) {
 func (i Identity) Peer() planner.PeerID { return planner.PeerID(i.id.String()) }
 
 // loadKey reads an Ed25519 key.
-func loadKey(path string) (ed25519.PrivateKey, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+func loadKey(dir, name string) (ed25519.PrivateKey, error) {
+	key, err := keepsake.Read(dir, name, maxKeyFileBytes, parseKey)
+	if errors.Is(err, keepsake.ErrDamaged) {
+		err = fmt.Errorf("%w; bring it back from a backup, or start in another folder with --dir", err)
 	}
-	if info.Size() > maxKeyFileBytes {
-		return nil, fmt.Errorf("%s: %d bytes are no key file", path, info.Size())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+	return key, err
+}
+
+func parseKey(text []byte) (ed25519.PrivateKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, fmt.Errorf("%s: not a PEM file; restore it from a copy, or move it away to start under a new identity", path)
+		return nil, errors.New("not a PEM file")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	private, ok := key.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s: holds a %T, want an Ed25519 key", path, key)
+		return nil, fmt.Errorf("it holds a %T, want an Ed25519 key", key)
 	}
 	return private, nil
 }
 
-// createKey makes a key and its file. The file appears whole or not at all, and never
-// replaces one that another process made meanwhile: that one is used.
+// createKey makes a key and its file. It never replaces one that another process made
+// meanwhile: that one is used.
 func createKey(dir, name string) (ed25519.PrivateKey, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -100,41 +97,9 @@ func createKey(dir, name string) (ed25519.PrivateKey, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, name)
-	tmp, err := writeTemp(dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	if err != nil {
-		return nil, err
+	err = keepsake.Create(dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if errors.Is(err, fs.ErrExist) {
+		return loadKey(dir, name)
 	}
-	defer os.Remove(tmp)
-	if err := os.Link(tmp, path); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return loadKey(path)
-		}
-		// A file system without hard links: a rename is whole too, though it would win
-		// over a file made in the same instant.
-		if err := os.Rename(tmp, path); err != nil {
-			return nil, err
-		}
-	}
-	return key, syncDir(dir)
-}
-
-// writeTemp leaves data in a synced file of mode 0600 beside its later place.
-func writeTemp(dir, name string, data []byte) (path string, err error) {
-	f, err := os.CreateTemp(dir, "."+name+"-*") // CreateTemp's mode is 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
+	return key, err
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	"pnode/planner"
@@ -31,7 +30,7 @@ func CreateOwner(dir string) (Owner, error) {
 
 // LoadOwner reads DIR/owner.key; without one the error is ErrNoOwnerKey.
 func LoadOwner(dir string) (Owner, error) {
-	key, err := loadKey(filepath.Join(dir, ownerFile))
+	key, err := loadKey(dir, ownerFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Owner{}, fmt.Errorf("swarm: load owner key from %s: %w", dir, ErrNoOwnerKey)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner"
+	"pnode/swarm/keepsake"
 )
 
 const testRun planner.RunID = "testrun"
@@ -135,14 +136,26 @@ func TestIdentityPersists(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("key file: %v %v", info, err)
 	}
-	if names, _ := os.ReadDir(dir); len(names) != 1 {
-		t.Errorf("folder holds %v, want the key only", names)
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 2 {
+		t.Errorf("folder holds %v, want the key and its copy only", names)
 	}
-	if err := os.WriteFile(dir+"/"+identityFile, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
+	spoil := func(name string) {
+		if err := os.WriteFile(dir+"/"+name, []byte("nonsense"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := LoadIdentity(dir); err == nil || !strings.Contains(err.Error(), "not a PEM file") {
-		t.Errorf("damaged key file: %v", err)
+	for _, n := range names { // one at a time
+		spoil(n.Name())
+		if b, err := LoadIdentity(dir); err != nil || a.Peer() != b.Peer() {
+			t.Errorf("%s is damaged: %s %v, want %s", n.Name(), b.Peer(), err, a.Peer())
+		}
+	}
+	for _, n := range names {
+		spoil(n.Name())
+	}
+	if _, err := LoadIdentity(dir); !errors.Is(err, keepsake.ErrDamaged) || !strings.Contains(err.Error(), "--dir") {
+		t.Errorf("both are damaged: %v", err)
 	}
 }
 

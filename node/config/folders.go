@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"pnode/swarm/keepsake"
 	"runtime"
 	"slices"
 	"strconv"
@@ -88,7 +89,7 @@ func NodeDirs(dir string) []string {
 }
 
 // Belongs tells whether the node in dir is in a run already and can come back by itself.
-func Belongs(dir string) bool { return exists(filepath.Join(dir, MembershipFile)) }
+func Belongs(dir string) bool { return keepsake.Exists(dir, MembershipFile) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package swarm
+package keepsake
 
 import (
 	"errors"

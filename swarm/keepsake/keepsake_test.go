@@ -1,0 +1,105 @@
+package keepsake
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const name = "seat.json"
+
+// whole accepts what ends with a full stop.
+func whole(data []byte) (string, error) {
+	if !bytes.HasSuffix(data, []byte(".")) {
+		return "", errors.New("no full stop")
+	}
+	return string(data), nil
+}
+
+// lay puts files in place; the text "-" stands for none.
+func lay(t *testing.T, first, second string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for n, text := range map[string]string{name: first, name + suffix: second} {
+		if text == "-" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, n), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestEitherCopyIsEnough(t *testing.T) {
+	for _, tt := range []struct{ first, second, want string }{
+		{"new.", "old.", "new."},
+		{"torn", "old.", "old."},
+		{"", "old.", "old."},
+		{"-", "old.", "old."},
+		{"new.", "torn", "new."},
+		{"new.", "-", "new."},
+		{strings.Repeat("x", 100) + ".", "old.", "old."},
+	} {
+		dir := lay(t, tt.first, tt.second)
+		for range 2 { // the second time both are whole
+			got, err := Read(dir, name, 50, whole)
+			if err != nil || got != tt.want {
+				t.Errorf("%+v: got %q, %v", tt, got, err)
+			}
+		}
+		for _, n := range []string{name, name + suffix} {
+			b, err := os.ReadFile(filepath.Join(dir, n))
+			if _, broken := whole(b); err != nil || broken != nil {
+				t.Errorf("%+v: %s is %q afterwards, %v", tt, n, b, err)
+			}
+		}
+	}
+}
+
+func TestNeitherCopy(t *testing.T) {
+	if _, err := Read(t.TempDir(), name, 50, whole); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no files: %v", err)
+	}
+	for _, tt := range [][2]string{{"torn", "torn"}, {"torn", "-"}, {"-", "torn"}} {
+		dir := lay(t, tt[0], tt[1])
+		_, err := Read(dir, name, 50, whole)
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Join(dir, name)) || !strings.Contains(err.Error(), "full stop") {
+			t.Errorf("%q: %v", tt, err)
+		}
+	}
+}
+
+func TestCreateWriteRemove(t *testing.T) {
+	dir := t.TempDir()
+	if err := Create(dir, name, []byte("one.")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(dir, name, []byte("two.")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("created twice: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(dir, name, []byte("two.")); !errors.Is(err, fs.ErrExist) || !Exists(dir, name) {
+		t.Errorf("created over its copy: %v", err)
+	}
+	if err := Write(dir, name, []byte("three.")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(dir, name, 50, whole); err != nil || got != "three." {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for range 2 {
+		if err := Remove(dir, name); err != nil || Exists(dir, name) {
+			t.Errorf("removed: %v", err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
