@@ -2,14 +2,13 @@ package node
 
 import (
 	"errors"
-	"fmt"
-
-	"pnode/swarm"
 )
 
 var (
 	// ErrBadInvite marks what is neither an invite nor an address.
 	ErrBadInvite = errors.New("node: bad invite")
+	// ErrOtherRun marks an invite or address that leads to another run than the folder's.
+	ErrOtherRun = errors.New("node: another run")
 	// ErrRefused marks an invite that gives no right to enter, or not any more.
 	ErrRefused = errors.New("node: refused")
 )
@@ -22,10 +21,5 @@ type marked struct {
 
 func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
 
-// refused marks why an invite cannot be redeemed, and says what to do.
-func refused(err error) error {
-	if errors.Is(err, swarm.ErrInviteExpired) {
-		err = fmt.Errorf("%w; ask for a new one with `pnode invite`", err)
-	}
-	return marked{err, ErrRefused}
-}
+// refused marks why an invite cannot be redeemed, or a member is not let in.
+func refused(err error) error { return marked{err, ErrRefused} }

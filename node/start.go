@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,13 +15,15 @@ import (
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
+	"pnode/swarm/keepsake"
 )
 
 const (
 	// ownMembership is how long the creator's own membership lasts.
 	ownMembership = 10 * 365 * 24 * time.Hour
-	// connectTimeout bounds reaching a first member.
+	// connectTimeout bounds reaching a first member, contactTimeout one more on a return.
 	connectTimeout = 30 * time.Second
+	contactTimeout = 10 * time.Second
 )
 
 var (
@@ -86,7 +86,7 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 // unfound takes the membership of a run back whose specification never came into the log:
 // there is nothing to come back to.
 func unfound(dir string) error {
-	if err := os.Remove(filepath.Join(dir, config.MembershipFile)); err != nil {
+	if err := keepsake.Remove(dir, config.MembershipFile); err != nil {
 		return fmt.Errorf("node: take the membership back: %w", err)
 	}
 	return nil
@@ -154,6 +154,8 @@ type reentry struct {
 	threads int
 	emulate string
 	trace   string
+	// contacts are addresses to try beside those known from before.
+	contacts []string
 }
 
 // reenter takes part again in the run of a folder.
@@ -174,7 +176,37 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 	if err != nil {
 		return err
 	}
-	return n.run(ctx, arrival{patience: returnTimeout, ready: n.resume})
+	return n.run(ctx, arrival{
+		patience: returnTimeout,
+		contact:  func(ctx context.Context) error { return n.tryContacts(ctx, r.contacts) },
+		ready:    n.resume,
+	})
+}
+
+// tryContacts makes contact at addresses that somebody gave for the run of this folder. A
+// node of another run there is an error; where nobody answers yet the return goes on.
+func (n *Node) tryContacts(ctx context.Context, addrs []string) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	err := n.swarm.Connect(ctx, addrs...)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, swarm.ErrWrongRun), errors.Is(err, swarm.ErrSignature):
+		n.log.Info("contact", "cause", err)
+		return marked{fmt.Errorf("node: a node of another run answers at %s, but %s is in run %s: leave the address out to come back to that run, or join the other one with an invite and another --dir",
+			strings.Join(addrs, " or "), n.dir, n.seat.Run), ErrOtherRun}
+	case errors.Is(err, swarm.ErrSelf):
+		return marked{fmt.Errorf("node: %s is the address of this very node: give that of another node of run %s, or none", strings.Join(addrs, " or "), n.seat.Run), ErrBadInvite}
+	case swarm.IsRefusal(err):
+		return refused(err)
+	}
+	n.log.Info("contact", "cause", err)
+	n.out.Notice(fmt.Sprintf("nobody answers at %s; trying on, there and at the addresses known from before", strings.Join(addrs, " or ")))
+	return nil
 }
 
 // resume takes back a stop, if there is anything left to train.
@@ -216,53 +248,68 @@ func Join(ctx context.Context, opt JoinOptions, out Output) error {
 		return err
 	}
 	seat, err := loadMembership(opt.Dir)
-	if err != nil && !errors.Is(err, ErrNoRun) {
+	switch {
+	case errors.Is(err, ErrNoRun) && opt.Target != "":
+		return enter(ctx, opt, out)
+	case err != nil:
 		return err
 	}
-	known := err == nil
-	if opt.Target == "" && !known {
-		return err
-	}
+	again := reentry{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, trace: opt.Trace}
 	if opt.Target != "" {
-		if seat, err = redeem(opt, seat, known); err != nil {
-			return err
+		if again.contacts, err = seat.contactsIn(opt.Target); err != nil {
+			return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, opt.Dir)
 		}
 	}
+	seat.Known = append(again.contacts, seat.Known...)
 	if opt.Listen != "" {
 		seat.Listen = opt.Listen
 	}
-	if known {
-		return reenter(ctx, seat, reentry{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, trace: opt.Trace}, out)
-	}
-	return enter(ctx, seat, opt, out)
+	return reenter(ctx, seat, again, out)
 }
 
-// redeem turns an invite into a membership. A folder that is in the run already keeps its
-// own, and takes over the invite's addresses.
-func redeem(opt JoinOptions, seat membership, known bool) (membership, error) {
-	invite, err := swarm.ParseInvite(opt.Target)
+// contactsIn are the addresses in an invite, or an address, for a node that is in the run
+// already. An invite to another run is an error.
+func (m membership) contactsIn(target string) ([]string, error) {
+	invite, err := parseTarget(target)
 	if err != nil {
-		return seat, marked{err, ErrBadInvite}
+		return nil, err
 	}
-	if known {
-		if run := invite.Grant.Run; run != "" && run != seat.Run {
-			return seat, fmt.Errorf("node: %s belongs to run %s, the invite is for run %s: choose another --dir", opt.Dir, seat.Run, run)
-		}
-		seat.Known = append(invite.Addrs, seat.Known...)
-		return seat, nil
+	if run := invite.Grant.Run; run != "" && run != m.Run {
+		return nil, marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, m.Run), ErrOtherRun}
+	}
+	return invite.Addrs, nil
+}
+
+func parseTarget(target string) (swarm.Invite, error) {
+	invite, err := swarm.ParseInvite(target)
+	if err != nil {
+		err = marked{err, ErrBadInvite}
+	}
+	return invite, err
+}
+
+// redeem turns an invite into a membership.
+func redeem(opt JoinOptions) (membership, error) {
+	invite, err := parseTarget(opt.Target)
+	if err != nil {
+		return membership{}, err
 	}
 	identity, err := swarm.LoadIdentity(opt.Dir)
 	if err != nil {
-		return seat, err
+		return membership{}, err
 	}
 	capability, err := invite.Redeem(identity, time.Now())
 	if err != nil {
-		return seat, refused(err)
+		return membership{}, refused(err)
 	}
-	return membership{
+	m := membership{
 		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability,
 		Listen: listenFor(invite.Addrs), Known: invite.Addrs,
-	}, nil
+	}
+	if opt.Listen != "" {
+		m.Listen = opt.Listen
+	}
+	return m, nil
 }
 
 // listenFor is where a joining node listens unless told otherwise: on loopback for a run
@@ -278,7 +325,11 @@ func listenFor(addrs []string) string {
 
 // enter comes into a run for the first time; the folder holds it once a member has
 // admitted this node.
-func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) error {
+func enter(ctx context.Context, opt JoinOptions, out Output) error {
+	seat, err := redeem(opt)
+	if err != nil {
+		return err
+	}
 	o := opening{dir: opt.Dir, threads: opt.Threads, emulate: opt.Emulate, trace: opt.Trace, seat: seat}
 	if err := o.prepare(out.Log); err != nil {
 		return err
@@ -289,14 +340,23 @@ func enter(ctx context.Context, seat membership, opt JoinOptions, out Output) er
 	}
 	return n.run(ctx, arrival{
 		patience: enrollTimeout,
-		contact: func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-			defer cancel()
-			if err := n.swarm.Connect(ctx, seat.Known...); err != nil {
-				return fmt.Errorf("%w: %w", ErrUnreachable, err)
-			}
-			return nil
-		},
-		ready: func(context.Context, consensus.State) error { return nil },
+		contact:  n.firstContact,
+		ready:    func(context.Context, consensus.State) error { return nil },
 	})
+}
+
+// firstContact waits until a node at the invite's addresses has admitted this one.
+func (n *Node) firstContact(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err := n.swarm.Connect(ctx, n.seat.Known...)
+	switch {
+	case err == nil, context.Cause(ctx) != nil && ctx.Err() == context.Canceled: //nolint:errorlint // interrupted
+		return err
+	case swarm.IsRefusal(err):
+		return refused(err)
+	}
+	n.log.Info("first contact", "cause", err)
+	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",
+		ErrUnreachable, strings.Join(n.seat.Known, " or "))
 }

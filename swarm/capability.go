@@ -108,7 +108,7 @@ func (g Grant) Redeemable(now time.Time) error {
 	if now.Before(g.RedeemBefore) {
 		return nil
 	}
-	return fmt.Errorf("%w %s ago; ask for a new one with `pnode invite`", ErrInviteExpired, rough(now.Sub(g.RedeemBefore)))
+	return &plain{fmt.Sprintf("invite expired %s ago; ask for a new one with `pnode invite`", rough(now.Sub(g.RedeemBefore))), ErrInviteExpired}
 }
 
 // Capability binds one peer to a grant: the owner signed the bearer key, the bearer key

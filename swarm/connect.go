@@ -14,27 +14,33 @@ import (
 )
 
 // Connect dials the addresses, each with /p2p/, and waits until one of their peers has
-// admitted this node and was admitted by it. The error says of each why not; a refusal
-// unwraps to its sentinel and is final. A connection that vanishes before there is a verdict
+// admitted this node and was admitted by it. The error says of each why not, or of those that
+// refuse only; a refusal unwraps to its sentinel and is final (IsRefusal). A connection that vanishes before there is a verdict
 // is made again, for some seconds: then the error is ErrNotMember.
 func (s *Swarm) Connect(ctx context.Context, addrs ...string) error {
 	infos, err := parseAddrs(addrs)
 	if err != nil {
 		return fmt.Errorf("swarm: connect: %w", err)
 	}
-	var errs []error
+	var silent, refusals []error
 	for _, info := range infos {
 		s.book.seed(info.ID, info.Addrs)
-		if err := s.connect(ctx, info); err != nil {
-			errs = append(errs, err)
-			continue
+		switch err := s.connect(ctx, info); {
+		case err == nil:
+			return nil
+		case IsRefusal(err):
+			refusals = append(refusals, err)
+		default:
+			silent = append(silent, err)
 		}
-		return nil
 	}
-	if len(errs) == 0 {
-		return fmt.Errorf("swarm: connect: no addresses")
+	switch {
+	case len(refusals) > 0: // that others do not answer has nothing to do with it
+		return fmt.Errorf("swarm: connect: %w", errors.Join(refusals...))
+	case len(silent) > 0:
+		return fmt.Errorf("swarm: connect: %w", errors.Join(silent...))
 	}
-	return fmt.Errorf("swarm: connect: %w", errors.Join(errs...))
+	return fmt.Errorf("swarm: connect: no addresses")
 }
 
 // connect dials one peer, again when its connection vanishes before there is a verdict, for
@@ -60,7 +66,7 @@ func (s *Swarm) dial(ctx context.Context, info peer.AddrInfo) error {
 		return nil
 	}
 	if info.ID == s.host.ID() {
-		return fmt.Errorf("%s is this node", info.ID)
+		return fmt.Errorf("peer %s: %w", info.ID, ErrSelf)
 	}
 	s.book.refused(info.ID, nil)
 	// A relayed connection will do; libp2p tries to punch through and replace it.

@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -97,7 +98,7 @@ func (d *door) leave(p peer.ID, still func() bool) (wasMember bool) {
 	return v.member
 }
 
-// block refuses a peer from now on; unblock lifts that.
+// block refuses a peer from now on.
 func (d *door) block(p peer.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,10 +109,14 @@ func (d *door) block(p peer.ID) {
 	}
 }
 
+// unblock lifts block, and takes the verdict back that a peer which is connected had for it.
 func (d *door) unblock(p peer.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.blocked, p)
+	if v := d.visitors[p]; v != nil && errors.Is(v.refusal, ErrBlocked) {
+		v.refusal = nil
+	}
 }
 
 func (d *door) isBlocked(p peer.ID) bool {

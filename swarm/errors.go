@@ -3,6 +3,7 @@ package swarm
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // What a joining node or a member can be told. Every refusal that crosses the network
@@ -11,7 +12,7 @@ var (
 	// ErrNeedsInvite answers a peer that shows no capability.
 	ErrNeedsInvite = errors.New("this run needs an invite; ask its creator for one (`pnode invite`)")
 	// ErrInviteExpired: the invite's time to redeem it is over.
-	ErrInviteExpired = errors.New("invite expired")
+	ErrInviteExpired = errors.New("invite expired; ask for a new one with `pnode invite`")
 	// ErrInviteUsed: the invite was redeemed by as many peers as it is for.
 	ErrInviteUsed = errors.New("invite is used up; ask for a new one with `pnode invite`")
 	// ErrCapabilityExpired: the membership itself is over.
@@ -27,6 +28,8 @@ var (
 	// ErrRefused: the member's own admission rule said no.
 	ErrRefused = errors.New("refused")
 
+	// ErrSelf: the address is this node's own.
+	ErrSelf = errors.New("this node's own address")
 	// ErrNotMember: the peer is not connected and admitted.
 	ErrNotMember = errors.New("not an admitted member")
 	// ErrNoOwnerKey: only the run's creator can make invites.
@@ -47,6 +50,11 @@ var (
 var refusals = [...]error{
 	ErrRefused, ErrNeedsInvite, ErrInviteExpired, ErrInviteUsed, ErrCapabilityExpired,
 	ErrWrongRun, ErrSignature, ErrBlocked, ErrMalformed,
+}
+
+// IsRefusal tells whether an error is a verdict, which trying again does not change.
+func IsRefusal(err error) bool {
+	return slices.ContainsFunc(refusals[:], func(r error) bool { return errors.Is(err, r) })
 }
 
 // refusalCode finds the code of err's sentinel; an error without one is ErrRefused.
@@ -91,6 +99,15 @@ func printable(s string) string {
 	}
 	return string(b)
 }
+
+// plain is an error whose text stands by itself, without that of its sentinel.
+type plain struct {
+	text string
+	is   error
+}
+
+func (e *plain) Error() string { return e.text }
+func (e *plain) Unwrap() error { return e.is }
 
 // malformed reports what is wrong with bytes from outside.
 func malformed(format string, args ...any) error {

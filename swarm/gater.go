@@ -8,8 +8,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// gater refuses connections with blocked peers before a byte of any protocol. Whether an
-// unknown peer is a member shows only in its greeting, so all others are let through to it.
+// gater keeps this node from dialing blocked peers. Whether a peer is a member, or was
+// removed from the run, it learns from the greeting: so all are let through to that.
 type gater struct{ door *door }
 
 var _ connmgr.ConnectionGater = gater{}
@@ -19,6 +19,8 @@ func (g gater) InterceptAddrDial(peer.ID, ma.Multiaddr) bool                    
 func (g gater) InterceptAccept(network.ConnMultiaddrs) bool                     { return true }
 func (g gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
-func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
-	return !g.door.isBlocked(p)
+// InterceptSecured lets a blocked peer in that dialed: a connection that is cut off tells it
+// nothing, and it would dial again.
+func (g gater) InterceptSecured(d network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	return d == network.DirInbound || !g.door.isBlocked(p)
 }

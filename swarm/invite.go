@@ -66,32 +66,35 @@ func ParseInvite(s string) (Invite, error) {
 	s = strings.TrimSpace(s)
 	if strings.HasPrefix(s, "/") {
 		if err := checkAddr(s); err != nil {
-			return Invite{}, fmt.Errorf("swarm: parse address: %w", err)
+			return Invite{}, &plain{fmt.Sprintf("%q is no address of a node: want one that ends in /p2p/PEER, as `pnode status` shows them, or an invite", s), err}
 		}
 		return Invite{Addrs: []string{s}}, nil
 	}
-	v, err := parseInvite(s)
-	if err != nil {
-		return Invite{}, fmt.Errorf("swarm: parse invite: %w", err)
-	}
-	return v, nil
+	return parseInvite(s)
 }
 
 func parseInvite(s string) (Invite, error) {
 	text, ok := strings.CutPrefix(s, invitePrefix)
 	if !ok || len(s) > MaxInviteChars {
-		return Invite{}, malformed("an invite begins with %q and has at most %d characters", invitePrefix, MaxInviteChars)
+		return Invite{}, &plain{fmt.Sprintf("%.40q is no invite: one begins with %q and has at most %d characters", s, invitePrefix, MaxInviteChars), ErrMalformed}
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) < 4 {
-		return Invite{}, malformed("the invite is damaged; copy the whole text again")
+		return Invite{}, errDamagedInvite
 	}
 	body := raw[:len(raw)-4]
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(raw[len(body):]) {
-		return Invite{}, malformed("the invite is damaged; copy the whole text again")
+		return Invite{}, errDamagedInvite
 	}
-	return decodeInvite(body)
+	v, err := decodeInvite(body)
+	if err != nil { // whole, so that another program wrote it
+		return Invite{}, &plain{fmt.Sprintf("this program cannot read the invite (%v): use the same version as the node that made it", err), err}
+	}
+	return v, nil
 }
+
+// errDamagedInvite: its checksum does not hold.
+var errDamagedInvite = &plain{"the invite is damaged: copy the whole text again", ErrMalformed}
 
 func decodeInvite(body []byte) (Invite, error) {
 	d := decoder{b: body}

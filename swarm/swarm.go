@@ -227,6 +227,7 @@ func (s *Swarm) Block(p planner.PeerID) {
 func (s *Swarm) Unblock(p planner.PeerID) {
 	if id, err := peer.Decode(string(p)); err == nil {
 		s.door.unblock(id)
+		s.disconnect(id) // it begins anew
 	}
 }
 

@@ -31,6 +31,7 @@ var exitCodes = []struct {
 	{node.ErrUnreachable, exitUnreachable}, // before what made it so
 	{node.ErrRefused, exitUnreachable},
 	{node.ErrBadInvite, exitUsage},
+	{node.ErrOtherRun, exitUsage},
 	{node.ErrFinished, exitFinished},
 	{config.ErrInvalid, exitUsage},
 	{study.ErrBadRequest, exitUsage},
