@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/planner"
 	"pnode/swarm/consensus"
 )
 
@@ -95,10 +96,20 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// enterRoster joins as a member and waits until the log has come here.
+// enterRoster joins as a member and waits until the log has come here. The run may have
+// ended while this node was away: then one of the others is enough to say so, where a
+// majority would have to take the member in.
 func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consensus.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	n.group.Go(func() error {
+		if step := n.awaitFinished(ctx); step > 0 {
+			end(finishedAt(step))
+		}
+		return nil
+	})
 	err := n.raft.Propose(ctx, n.joinEntry())
 	for err == nil {
 		changed := n.raft.Changed()
@@ -112,10 +123,36 @@ func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consens
 			err = context.Cause(ctx)
 		}
 	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrFinished) {
+		return consensus.State{}, errors.Join(cause, n.keepFinished())
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
 		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", ErrUnreachable, err)
 	}
 	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
+}
+
+// awaitFinished waits until another node says that the run is finished, and gives the step; 0
+// when ctx ends before.
+func (n *Node) awaitFinished(ctx context.Context) planner.Step {
+	tick := time.NewTicker(beatEvery / 2)
+	defer tick.Stop()
+	for {
+		if step := n.beats.finished(); step > 0 {
+			return step
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+// keepFinished notes in the folder that there is nothing to come back to.
+func (n *Node) keepFinished() error {
+	n.seat.Finished = n.beats.finished()
+	return n.seat.save(n.dir)
 }
 
 // enroll enters the roster again after having been counted as gone.

@@ -25,9 +25,11 @@ type Beat struct {
 	// be had.
 	Lacks bool `json:"lacks,omitempty"`
 	// Blocked is why the planner, if this node is, has no plan.
-	Blocked string       `json:"blocked,omitempty"`
-	Stages  []BeatStage  `json:"stages,omitempty"`
-	Step    planner.Step `json:"step"`
+	Blocked string `json:"blocked,omitempty"`
+	// Finished is the step that the run was finished at; 0 is not yet.
+	Finished planner.Step `json:"finished,omitempty"`
+	Stages   []BeatStage  `json:"stages,omitempty"`
+	Step     planner.Step `json:"step"`
 	// Loss of Step; only meaningful when Step is not 0.
 	Loss       float64 `json:"loss"`
 	TokensPerS float64 `json:"tokens_per_s"`
@@ -106,6 +108,9 @@ func (n *Node) beat() {
 	n.shared.fillBeat(&b)
 	n.progress.fillBeat(&b)
 	b.Links = n.meter.links()
+	if state := n.raft.State(); state.Finished {
+		b.Finished = state.Checkpoint.Step
+	}
 	n.noteBeat(b)
 	if err := n.swarm.Publish(n.base, swarm.TopicEvents, b.encode()); err != nil {
 		n.log.Debug("heartbeat", "cause", err)

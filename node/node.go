@@ -44,6 +44,8 @@ type Node struct {
 	self planner.PeerID
 	boot uint64 // differs each time the process starts
 	seat membership
+	// trying are the others' addresses that a node which comes back knows.
+	trying []string
 
 	store  *checkpoint.Store
 	device kernels.Device
@@ -115,6 +117,9 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		log: out.Log, out: out, dir: o.dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
 		beats: newTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 		heardBeat: make(chan struct{}, 1),
+	}
+	if o.returning {
+		n.trying = o.seat.Known
 	}
 	n.progress = &progress{emit: n.hub.Publish}
 	n.machine = machine{phase: Joining, changed: n.phaseChanged}

@@ -92,6 +92,17 @@ func (t *tracker) stalled(peers []planner.PeerID, g planner.Generation, now time
 	return s
 }
 
+// finished is the step that a peer says the run was finished at, 0 when none does.
+func (t *tracker) finished() planner.Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var step planner.Step
+	for _, h := range t.heard {
+		step = max(step, h.beat.Finished)
+	}
+	return step
+}
+
 // newest is the newest step of generation g that one of the peers tells of.
 func (t *tracker) newest(peers []planner.PeerID, g planner.Generation) planner.Step {
 	t.mu.Lock()

@@ -17,6 +17,8 @@ const (
 	awayAfter = 3 * time.Second
 	// tellAfter is how long nothing must move for one reason before people are told.
 	tellAfter = 2 * time.Second
+	// mostTried are how many of the addresses that are tried are named.
+	mostTried = 3
 )
 
 // waitView is what a node knows when nothing moves, all of it plain values.
@@ -30,11 +32,26 @@ type waitView struct {
 	Blocked    string // why the planner has no plan
 	Stalled    planner.Generation
 	StallWhy   error
+	// Trying are the addresses at which a node that comes back looks for the others.
+	Trying []string
 }
 
 // why is the reason for which nothing moves, in one sentence for people; empty when things
 // move, or will in a moment.
 func (v waitView) why() string {
+	why := v.cause()
+	if why == "" || len(v.Trying) == 0 {
+		return why
+	}
+	tried := v.Trying[:min(len(v.Trying), mostTried)]
+	more := ""
+	if left := len(v.Trying) - len(tried); left > 0 {
+		more = fmt.Sprintf(" and %d more addresses", left)
+	}
+	return fmt.Sprintf("%s. Trying %s%s, for up to %.0f minutes; Ctrl-C ends that and loses nothing", why, strings.Join(tried, ", "), more, returnTimeout.Minutes())
+}
+
+func (v waitView) cause() string {
 	voters := len(v.Quorum.Voters)
 	switch {
 	case v.Leaderless > electionTime && voters == 0:
@@ -90,6 +107,9 @@ func (n *Node) waiting(now time.Time) string {
 		v.Blocked = n.shared.blocked
 	}
 	v.Stalled, v.StallWhy = n.shared.stalled, n.shared.stallWhy
+	if n.shared.phase == Joining || n.shared.phase == Profiling {
+		v.Trying = n.trying
+	}
 	return v.why()
 }
 
