@@ -13,17 +13,7 @@ import (
 
 // Checkpoints lists what this node keeps, for the local API.
 func (n *Node) Checkpoints() (api.CheckpointList, error) {
-	list, err := listCheckpoints(n.store)
-	n.shared.mu.Lock()
-	savedAt := n.shared.savedAt
-	n.shared.mu.Unlock()
-	newest := n.raft.State().Checkpoint.Step
-	for i := range list.Checkpoints {
-		if list.Checkpoints[i].Step == newest {
-			list.Checkpoints[i].Time = savedAt
-		}
-	}
-	return list, err
+	return listCheckpoints(n.store)
 }
 
 // StoredCheckpoints lists what a node that does not run keeps in its folder.
@@ -40,13 +30,20 @@ func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error)
 func listCheckpoints(store *checkpoint.Store) (api.CheckpointList, error) {
 	manifests, err := store.Manifests()
 	list := api.CheckpointList{Checkpoints: []api.StoredCheckpoint{}}
-	if errors.Is(err, checkpoint.ErrCorrupt) {
-		list.Damaged, err = err.Error(), nil
+	switch {
+	case errors.Is(err, checkpoint.ErrCorrupt):
+		list.Damaged = err.Error()
+	case err != nil:
+		return list, err
 	}
 	for _, m := range manifests {
-		list.Checkpoints = append(list.Checkpoints, summarizeManifest(m))
+		c := summarizeManifest(m)
+		if c.Time, err = agesIn(store).of(checkpointID{m.Step, m.Generation}); err != nil {
+			return list, err
+		}
+		list.Checkpoints = append(list.Checkpoints, c)
 	}
-	return list, err
+	return list, nil
 }
 
 func summarizeManifest(m checkpoint.Manifest) api.StoredCheckpoint {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/node/config"
@@ -17,6 +18,8 @@ import (
 const (
 	// initPin keeps the weights that a run starts from until its first checkpoint.
 	initPin = "init"
+	// importEvery is the time between two words about weights that are taken in.
+	importEvery = 5 * time.Second
 	// filesPin keeps the files of the model that they came from.
 	filesPin = "files"
 )
@@ -90,7 +93,7 @@ func InitialModel(ctx context.Context, cfg config.Config) (model.Config, error) 
 func importWeights(ctx context.Context, store *checkpoint.Store, m *weights.Model, out Output) (*planner.InitSpec, error) {
 	writing := store.Begin()
 	defer writing.Abort()
-	spec, err := m.Store(ctx, writing.PutChunk, nil)
+	spec, err := m.Store(ctx, writing.PutChunk, importProgress(out, time.Now))
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +105,17 @@ func importWeights(ctx context.Context, store *checkpoint.Store, m *weights.Mode
 		out.Notice("warning: " + warning)
 	}
 	return &spec, nil
+}
+
+// importProgress tells now and then how many of the layers are in chunks.
+func importProgress(out Output, now func() time.Time) func(done, total int) {
+	last := now()
+	return func(done, total int) {
+		if t := now(); t.Sub(last) >= importEvery && done < total {
+			last = t
+			out.Notice(fmt.Sprintf("taking the weights in: layer %d of %d", done, total))
+		}
+	}
 }
 
 // pinInit keeps the files, and the layers as long as no checkpoint replaces them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/pipeline"
@@ -154,6 +155,9 @@ func (k *keeper) committed(run planner.RunID, c consensus.Checkpoint, keep int) 
 	if err := k.store.Commit(m); err != nil {
 		return fmt.Errorf("node: keep the checkpoint of step %d: %w", c.Step, err)
 	}
+	if err := agesIn(k.store).note(idOf(c), time.Now()); err != nil {
+		return err
+	}
 	pins, err := k.store.Pins()
 	if err != nil {
 		return err
@@ -171,7 +175,13 @@ func (k *keeper) committed(run planner.RunID, c consensus.Checkpoint, keep int) 
 	if err := k.store.Retain(keep); err != nil {
 		return err
 	}
-	_, err = k.store.Sweep()
+	kept, err := k.store.Manifests()
+	if err == nil {
+		err = agesIn(k.store).retain(kept)
+	}
+	if err == nil {
+		_, err = k.store.Sweep()
+	}
 	return err
 }
 

@@ -151,12 +151,23 @@ func (n *Node) ended(err error) error {
 		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
 		return err
 	case errors.Is(err, errNoChunks) && !othersActive(state, n.self) && len(state.Older) == 0:
-		return err // nobody else is there to wait for, and nothing to go back to
+		return n.wayBack(state, err) // nobody else is there to wait for, and nothing to go back to
 	}
 	n.setStalled(plan.Generation, err)
 	n.log.Info("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)
 	n.enter(Waiting)
 	return nil
+}
+
+// wayBack says what to do about a checkpoint that this node lacks some of. Where no other node
+// has a copy there is only a backup, or a new run.
+func (n *Node) wayBack(state consensus.State, err error) error {
+	if !onlyHolder(state, n.self) {
+		return err
+	}
+	n.log.Error("no way back to the checkpoint", "cause", err)
+	return marked{fmt.Errorf("node: the only checkpoint, of step %d, is damaged and no other node holds a copy: bring %s back from a backup and use --resume, or train again with another --dir, from step 0 with the settings of before or from a model of yours with --init",
+		state.Checkpoint.Step, storeDir(n.dir)), err}
 }
 
 // enter moves the machine on; a draining node stays draining whatever it works on.

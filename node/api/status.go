@@ -81,7 +81,7 @@ type StoredCheckpoint struct {
 	Layers     int                `json:"layers"`
 	// SizeBytes of all layers, wherever they are.
 	SizeBytes int64 `json:"size_bytes"`
-	// Time is when this node learned of it; zero when it did so before it was started.
+	// Time is when this node learned of it; zero when that is not known.
 	Time time.Time `json:"time,omitzero"`
 	// Holders are the nodes that keep some of it, sorted; every layer is on at least Copies
 	// of them.

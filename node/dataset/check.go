@@ -58,8 +58,8 @@ func checkFit(spec planner.DataSpec, w Window) error {
 	}
 	tokens, heldOut := spec.TokenCount(), heldOutTokens(spec, w)
 	if one := int64(w.Context) + 1; tokens-heldOut < one {
-		return fmt.Errorf("%w: %d tokens, of which %d are held out; a context of %d needs %d to train on and as many held out; "+
-			"give more text with --data or choose a --preset with a shorter context", ErrTooShort, tokens, heldOut, w.Context, one)
+		return fmt.Errorf("%w: %d tokens; a context of %d needs %d: %d to train on and %d held out; "+
+			"give more text with --data, or choose a shorter --context or another --preset", ErrTooShort, tokens, w.Context, one+heldOut, one, heldOut)
 	}
 	return nil
 }

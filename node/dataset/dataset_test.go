@@ -181,7 +181,7 @@ func TestShortestText(t *testing.T) {
 	}
 	m, spec := storedText(counting(9), 0)
 	_, err := Open(m, spec, w)
-	if !errors.Is(err, ErrTooShort) || !strings.Contains(err.Error(), "9 tokens") || !strings.Contains(err.Error(), "needs 5") {
+	if !errors.Is(err, ErrTooShort) || !strings.Contains(err.Error(), "9 tokens") || !strings.Contains(err.Error(), "needs 10: 5 to train on and 5 held out") {
 		t.Errorf("one byte less: %v", err)
 	}
 	m, spec = storedText(counting(1000), 999)

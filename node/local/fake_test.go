@@ -69,7 +69,7 @@ func (*fake) Status() api.Status { return api.Status{State: "training"} }
 func (f *fake) Invite(time.Duration, int) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.notReady > 0 {
+	if f.notReady > 0 || f.script == "unready" {
 		f.notReady--
 		return "", fmt.Errorf("no address yet: %w", api.ErrNotReady)
 	}
@@ -176,6 +176,8 @@ func (f *fake) play(name string) error {
 		f.steps(1, 1, 3)
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
+	case "unready":
+		f.await("stop")
 	case "stuck":
 		f.steps(1, 1, 3)
 		f.await("never")

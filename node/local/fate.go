@@ -44,6 +44,15 @@ type plainError struct{ *NodeError }
 func (e plainError) Error() string { return e.Sentence }
 func (e plainError) Unwrap() error { return e.NodeError }
 
+// unbegunError is a NodeError that ended a run before its first step, and the way back.
+type unbegunError struct {
+	*NodeError
+	wayBack string
+}
+
+func (e unbegunError) Error() string { return e.NodeError.Error() + "; " + e.wayBack }
+func (e unbegunError) Unwrap() error { return e.NodeError }
+
 // fate is how a process ended; it must have ended.
 func (c *child) fate() *NodeError {
 	<-c.ended

@@ -57,7 +57,8 @@ func TestGoesOnWhenANodeIsKilled(t *testing.T) {
 func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
 	s, out := supervise(t, "broken", 3, nil)
 	err := s.Run(t.Context())
-	want := "node 1: the disk is full (its log is " + filepath.Join(s.nodeDir(1), logFile) + ")"
+	want := "node 1: the disk is full (its log is " + filepath.Join(s.nodeDir(1), logFile) +
+		"); nothing was trained yet: begin again with `pnode train --resume --dir " + s.options.Dir + "`"
 	if !errors.Is(err, ErrNotFinished) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -66,6 +67,20 @@ func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
 	}
 	if e := (&NodeError{}); !errors.As(err, &e) || e.Node != 1 || e.Code != 1 {
 		t.Errorf("got %+v", e)
+	}
+}
+
+// TestTheFirstNodeIsKilledAlone: the others were not started yet, and the run can still begin.
+func TestTheFirstNodeIsKilledAlone(t *testing.T) {
+	s, out := supervise(t, "unready", 3, nil)
+	over := make(chan error, 1)
+	go func() { over <- s.Run(t.Context()) }()
+	out.await(func(r *record) bool { return r.said(`^node 0: state`) != nil })
+	s.started()[0].kill()
+	err := <-over
+	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node 0 ended without a word") ||
+		!strings.Contains(err.Error(), "`pnode train --resume --dir "+s.options.Dir+"`") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -109,7 +124,9 @@ func TestTellsOnceWhyNothingMoves(t *testing.T) {
 	s.patience = 20 * time.Millisecond
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
-	out.await(func(r *record) bool { return r.said("^waiting: no planner: 1 of 3 voters is up$") != nil })
+	out.await(func(r *record) bool {
+		return r.said("^waiting: no planner: 1 of 3 voters is up$") != nil && r.said("^node 1: state") != nil
+	})
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "told"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

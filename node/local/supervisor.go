@@ -32,6 +32,8 @@ const (
 	pollEvery = 50 * time.Millisecond
 	// stepPatience is how long no step may come before the reason is asked for.
 	stepPatience = 20 * time.Second
+	// lastMoments is how long the end of a process may take to show, after its API failed.
+	lastMoments = time.Second
 	// inviteTTL covers the start of all nodes on a busy machine.
 	inviteTTL = time.Hour
 )
@@ -170,6 +172,9 @@ func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string
 	defer client.Close()
 	for {
 		invite, err := client.Invite(ctx, inviteTTL, uses)
+		if err != nil && !errors.Is(err, api.ErrNotReady) && ended(first.ended, lastMoments) {
+			return "", errEnded
+		}
 		if !errors.Is(err, api.ErrNotReady) {
 			return invite, err
 		}
@@ -218,10 +223,18 @@ func (s *Supervisor) report(c *child, fail func(error)) {
 	case !begun && !s.options.Config.Resume && fate.Sentence != "" && !config.Belongs(s.nodeDir(0)):
 		fail(plainError{fate})
 	case !begun && !s.options.Config.Resume:
-		fail(fate)
+		fail(unbegunError{fate, s.wayBack()})
 	case begun && s.someRun():
 		s.fates.tell(s.options.Output)
 	}
+}
+
+// wayBack is what to do about a run that did not begin.
+func (s *Supervisor) wayBack() string {
+	if config.Belongs(s.nodeDir(0)) {
+		return fmt.Sprintf("nothing was trained yet: begin again with `pnode train --resume --dir %s`", s.options.Dir)
+	}
+	return "nothing was trained yet: start it again"
 }
 
 // someRun tells whether any node still runs.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestARunOutlivesDamagedFiles: each small file that a node cannot do without is kept twice.
+func TestARunOutlivesDamagedFiles(t *testing.T) {
+	const steps = 12
+	file, dir := runFile(t, steps), t.TempDir()
+	p := start(t, "train", "--config", file, "--dir", dir, "--json")
+	p.until(3)
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	first := p.finish(0)
+	for _, name := range []string{"membership.json", "identity.key", "owner.key", "run.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ls := start(t, "checkpoints", "ls", "--dir", dir)
+	ls.finish(0)
+	if text := ls.stdout.String(); strings.Contains(text, " - ") {
+		t.Errorf("a stopped node does not know how old its checkpoints are:\n%s", text)
+	}
+	rest := start(t, "train", "--resume", "--dir", dir, "--json").finish(0)
+	if len(first)+len(rest) != steps {
+		t.Errorf("%d steps before the damage and %d after it, want %d", len(first), len(rest), steps)
+	}
+}
+
+// TestALoneRunWhoseCheckpointIsDamaged says so, and how to train again.
+func TestALoneRunWhoseCheckpointIsDamaged(t *testing.T) {
+	file, dir := runFile(t, 100), t.TempDir()
+	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--keep", "1")
+	p.until(6)
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(0)
+	chunks, err := filepath.Glob(filepath.Join(dir, "store", "chunks", "*", "*"))
+	if err != nil || len(chunks) == 0 {
+		t.Fatalf("%d chunks, %v", len(chunks), err)
+	}
+	for _, c := range chunks {
+		if info, err := os.Stat(c); err != nil || info.Size() < 300_000 { // the text stays
+			continue
+		}
+		if err := os.WriteFile(c, []byte("damage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := start(t, "train", "--resume", "--dir", dir)
+	again.finish(exitFailure)
+	lines := strings.Split(strings.TrimSpace(again.stderr.String()), "\n")
+	last := lines[len(lines)-1]
+	for _, want := range []string{"pnode: ", "the only checkpoint, of step", "another --dir", "--init"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the last line lacks %q:\n%s", want, again.stderr)
+		}
+	}
+}
+
+// TestAnAddressOfAnotherRunIsRefused: a folder's node goes where its run is.
+func TestAnAddressOfAnotherRunIsRefused(t *testing.T) {
+	file, mine, other := runFile(t, 100_000), t.TempDir(), t.TempDir()
+	p := start(t, "train", "--config", file, "--dir", mine, "--json")
+	p.until(2)
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(0)
+	q := start(t, "train", "--config", file, "--dir", other, "--listen", "127.0.0.1:0")
+	invite := q.stderr.await(t, `pnode join (pnode1-\S+)`)[1]
+	status := start(t, "status", "--dir", other)
+	status.finish(0)
+	address := ""
+	for word := range strings.FieldsSeq(status.stdout.String()) {
+		if strings.Contains(word, "/quic-v1/p2p/") {
+			address = word
+		}
+	}
+	for _, target := range []string{address, invite} {
+		j := start(t, "join", target, "--dir", mine)
+		j.finish(exitUsage)
+		if text := j.stderr.String(); !strings.Contains(text, "is in run") || !strings.Contains(text, "another --dir") && !strings.Contains(text, "another folder with --dir") {
+			t.Errorf("%.60s:\n%s", target, text)
+		}
+	}
+	j := start(t, "join", address, "--dir", other+"x")
+	j.finish(exitUnreachable)
+	if text := j.stderr.String(); !strings.Contains(text, "invite") {
+		t.Errorf("an address in a fresh folder:\n%s", text)
+	}
+}
