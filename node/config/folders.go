@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"pnode/swarm/keepsake"
 	"runtime"
 	"slices"
 	"strconv"
 	"time"
+
+	"pnode/swarm/keepsake"
 )
 
 const (
