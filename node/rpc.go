@@ -3,7 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +10,11 @@ import (
 	"time"
 
 	"pnode/planner"
+	"pnode/swarm"
 )
 
-// Requests between members are one message each way on a stream of their own: a length
-// of 4 bytes, big endian, and that many bytes. The reply begins with one byte, 0 for an
-// answer and 1 for an error text.
+// Requests between members are one message each way on a stream of their own. The reply
+// begins with one byte, 0 for an answer and 1 for an error text.
 const (
 	maxRequestBytes = 3 << 20
 	maxReplyBytes   = 1 << 20
@@ -31,37 +30,15 @@ type stream interface {
 	SetDeadline(t time.Time) error
 }
 
-func writeMessage(w io.Writer, data []byte) error {
-	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(data)), uint32(len(data)))
-	_, err := w.Write(append(frame, data...))
-	return err
-}
-
-func readMessage(r io.Reader, limit int) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if int64(n) > int64(limit) {
-		return nil, fmt.Errorf("node: message of %d bytes, at most %d are accepted", n, limit)
-	}
-	var b bytes.Buffer // grows with what arrives, not with what is announced
-	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
 // ask sends a request on a fresh stream and returns the answer.
 func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 	defer s.Close()
 	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) }) // wakes reads and writes
 	defer stop()
-	err := writeMessage(s, request)
+	err := swarm.WriteMessage(s, request)
 	var reply []byte
 	if err == nil {
-		reply, err = readMessage(s, maxReplyBytes)
+		reply, err = swarm.ReadMessage(s, maxReplyBytes)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -78,15 +55,15 @@ func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 
 // answer reads one request, handles it and replies.
 func answer(s io.ReadWriter, handle func(request []byte) ([]byte, error)) error {
-	request, err := readMessage(s, maxRequestBytes)
+	request, err := swarm.ReadMessage(s, maxRequestBytes)
 	if err != nil {
 		return err
 	}
 	reply, err := handle(request)
 	if err != nil {
-		return writeMessage(s, append([]byte{1}, err.Error()...))
+		return swarm.WriteMessage(s, append([]byte{1}, err.Error()...))
 	}
-	return writeMessage(s, append([]byte{0}, reply...))
+	return swarm.WriteMessage(s, append([]byte{0}, reply...))
 }
 
 // askPeer opens a stream to a member for one request; v is the JSON of the request.

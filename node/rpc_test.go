@@ -1,11 +1,11 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"pnode/swarm"
 	"testing"
 	"time"
 )
@@ -39,7 +39,7 @@ func TestAskAndAnswer(t *testing.T) {
 func TestAskEndsWithItsContext(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
-	go func() { _, _ = readMessage(server, maxRequestBytes) }() // reads and never answers
+	go func() { _, _ = swarm.ReadMessage(server, maxRequestBytes) }() // reads and never answers
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -55,26 +55,6 @@ func TestAskEndsWithItsContext(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("still waiting")
 	}
-}
-
-// FuzzReadMessage wants no more memory than bytes that came, and a round trip.
-func FuzzReadMessage(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 2, 'h', 'i'})
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte{0, 1, 0, 0, 'x'})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		message, err := readMessage(bytes.NewReader(data), 1<<16)
-		if err != nil {
-			return
-		}
-		var again bytes.Buffer
-		if err := writeMessage(&again, message); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.HasPrefix(data, again.Bytes()) {
-			t.Fatalf("%q reads as %q", data, message)
-		}
-	})
 }
 
 func FuzzDecodeCopyRequest(f *testing.F) {

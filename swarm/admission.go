@@ -161,8 +161,8 @@ func exchangeHello(ctx context.Context, h opener, p peer.ID, proto protocol.ID, 
 	stop := context.AfterFunc(ctx, func() { st.Reset() })
 	defer stop()
 	var b []byte
-	if err = writeMessage(st, mine.append(nil)); err == nil {
-		b, err = readMessage(st, MaxReplyBytes)
+	if err = WriteMessage(st, mine.append(nil)); err == nil {
+		b, err = ReadMessage(st, MaxReplyBytes)
 	}
 	var r reply
 	if err == nil {
@@ -192,7 +192,7 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 		st.Reset()
 		return
 	}
-	b, err := readMessage(st, MaxHelloBytes)
+	b, err := ReadMessage(st, MaxHelloBytes)
 	if err != nil {
 		st.Reset()
 		return
@@ -214,7 +214,7 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 			s.book.refused(p, err)
 		}
 	}
-	if err := writeMessage(st, out.append(nil)); err != nil {
+	if err := WriteMessage(st, out.append(nil)); err != nil {
 		st.Reset()
 	}
 }

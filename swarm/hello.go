@@ -2,14 +2,12 @@ package swarm
 
 import (
 	"encoding/binary"
-	"fmt"
-	"io"
 
 	ma "github.com/multiformats/go-multiaddr"
 )
 
 // The greeting, the same two messages for /pnode/hello/1 and /pnode/join/1: the dialer
-// sends a hello, the other side a reply. Each is a 32-bit length and that many bytes.
+// sends a hello, the other side a reply.
 const (
 	helloVersion = 1
 	// MaxHelloBytes bounds a hello: 1+16+(2+320)+2+16*(2+256) = 4,469.
@@ -114,28 +112,4 @@ func readAddrs(d *decoder, limit int) []ma.Multiaddr {
 		addrs = append(addrs, a)
 	}
 	return addrs
-}
-
-// writeMessage sends a length and b in one write.
-func writeMessage(w io.Writer, b []byte) error {
-	m := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b)))
-	_, err := w.Write(append(m, b...))
-	return err
-}
-
-// readMessage receives a message of at most limit bytes, checked before it is allocated.
-func readMessage(r io.Reader, limit int) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n > uint32(limit) {
-		return nil, malformed("message of %d bytes, at most %d are accepted", n, limit)
-	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(r, b); err != nil {
-		return nil, fmt.Errorf("message of %d bytes: %w", n, err)
-	}
-	return b, nil
 }

@@ -98,7 +98,7 @@ func (s *Swarm) servePeers() {
 		}
 		s.refresh()
 		records := s.book.records(st.Conn().RemotePeer(), maxRecords)
-		if err := writeMessage(st, appendRecords(nil, records)); err != nil {
+		if err := WriteMessage(st, appendRecords(nil, records)); err != nil {
 			st.Reset()
 		}
 	}))
@@ -130,7 +130,7 @@ func (s *Swarm) fetchPeers(ctx context.Context, p peer.ID) (int, error) {
 	if err := st.CloseWrite(); err != nil {
 		return 0, err
 	}
-	b, err := readMessage(st, MaxPeersBytes)
+	b, err := ReadMessage(st, MaxPeersBytes)
 	if err != nil {
 		return 0, err
 	}
