@@ -5,9 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
-	"pnode/swarm"
 	"testing"
 	"time"
+
+	"pnode/swarm"
 )
 
 func TestAskAndAnswer(t *testing.T) {
