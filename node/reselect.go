@@ -69,13 +69,24 @@ func (m *linkMeter) links() []BeatLink {
 	for _, s := range all[:min(len(all), maxBeatLinks)] {
 		since := s
 		since.PayloadSent -= m.base[s.Peer].PayloadSent
+		since.FramesSent -= m.base[s.Peer].FramesSent
 		since.Busy -= m.base[s.Peer].Busy
 		if since.PayloadSent >= linkSampleBytes {
-			m.base[s.Peer], m.rates[s.Peer] = s, since.Goodput()
+			m.base[s.Peer], m.rates[s.Peer] = s, mostPerSecond(since)
 		}
 		links = append(links, BeatLink{Peer: s.Peer, BytesPerS: m.rates[s.Peer], RTTNanos: s.RTT.Nanoseconds(), JitterNanos: s.Jitter.Nanoseconds()})
 	}
 	return links
+}
+
+// mostPerSecond bounds a link's rate from above: a message is under way for its transfer and a
+// round trip, for less where others are at the same time. 0 is no bound.
+func mostPerSecond(s link.Stats) int64 {
+	transfers := s.Busy - time.Duration(s.FramesSent)*s.RTT
+	if transfers <= 0 {
+		return 0
+	}
+	return int64(float64(s.PayloadSent) / transfers.Seconds())
 }
 
 // seen is what the heartbeats tell of a plan's newest step; not ok while a stage's is missing.

@@ -24,7 +24,7 @@ type StageSeen struct {
 // LinkSeen is one direction of a link while it carried a run's messages.
 type LinkSeen struct {
 	From, To PeerID
-	// BytesPerS is 0 where too little was sent to tell.
+	// BytesPerS is what the rate was at most, 0 where too little was sent to tell.
 	BytesPerS, RTTNanos, JitterNanos int64
 }
 
@@ -102,7 +102,7 @@ func (l links) with(seen []LinkSeen) links {
 	for _, s := range seen {
 		link, _ := l.between(s.From, s.To)
 		if s.BytesPerS > 0 {
-			link.BytesPerS = s.BytesPerS
+			link.BytesPerS = min(link.BytesPerS, s.BytesPerS)
 		}
 		if s.RTTNanos > 0 {
 			link.RTTNanos = s.RTTNanos + 2*max(s.JitterNanos, 0)
