@@ -102,7 +102,7 @@ func (c *cluster) sumLayers() {
 	n := len(c.in.Costs)
 	c.params, c.fixed, c.saved = make([]int64, n+1), make([]int64, n+1), make([]int64, n+1)
 	c.boundary = make([]int64, n)
-	var pass int64
+	var pass, halves, tables int64
 	for l, k := range c.in.Costs {
 		c.params[l+1] = c.params[l] + k.ParamBytes
 		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes + k.CopyBytes
@@ -110,10 +110,11 @@ func (c *cluster) sumLayers() {
 		c.boundary[l] = k.BoundaryBytes
 		c.activationBytes = max(c.activationBytes, k.BoundaryBytes)
 		// The passes of all layers share what one needs, and two gradients of the stream.
-		pass = max(pass, k.PassBytes+2*k.BoundaryBytes)
+		pass, halves = max(pass, k.PassBytes-k.PassHalfBytes+2*k.BoundaryBytes), max(halves, k.PassHalfBytes)
+		tables = max(tables, k.TableBytes)
 	}
-	c.lean = c.leanLevels(pass)
-	c.passBytes = max(0, c.in.NodeBytes) + pass
+	c.lean = c.leanLevels(pass + halves)
+	c.passBytes = max(0, c.in.NodeBytes) + pass + halves + tables
 	// A slot also holds the stage's input, and the gradients of input and output.
 	c.slotBytes = 3 * c.activationBytes
 	if run := c.in.Run; run.Train.DocumentMask { // and where documents begin
@@ -136,8 +137,9 @@ func (c *cluster) fixedFor(stages int) []int64 {
 func (c *cluster) fixedIn(first, end int) int64 {
 	fixed := c.fixed[end] - c.fixed[first]
 	if first == 0 && end == c.layers() {
-		tied := int64(c.in.Run.Model.TiedGradLen())
-		fixed -= (trainingBytes - 1) * 4 * tied
+		// Parameters and moments are there once, the gradient of each end is not.
+		tied, trained := int64(c.in.Run.Model.TiedLen()), int64(c.in.Run.Model.TiedGradLen())
+		fixed -= 4*tied + (trainingBytes-2)*4*trained
 		if c.in.Run.Train.Storage == model.StorageBF16 {
 			fixed -= 2 * tied
 		}

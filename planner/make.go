@@ -110,8 +110,8 @@ func (in Input) check() error {
 	}
 	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
 	for l, k := range in.Costs {
-		if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes) < 0 ||
-			max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes) > most {
+		if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
+			max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
 			return bad("layer %d costs %+v, want 0 or more, and at most %d bytes", l, k, int64(most))
 		}
 		for level, lean := range k.Lean {

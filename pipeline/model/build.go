@@ -70,6 +70,8 @@ type slotState struct {
 	noise  *Noise
 	saved  []int64 // bytes each layer keeps from forward to backward
 	pass   []int64 // bytes each layer shares with the passes of the others
+	// passHalves are those of them in BF16.
+	passHalves []int64
 }
 
 // slot binds a set of activations to the layers of the stack.
@@ -98,7 +100,7 @@ func (b *builder) slot(stack *Stack) slotState {
 		default:
 			s.layers = append(s.layers, newBlock(b, v, io, at))
 		}
-		s.pass = append(s.pass, b.mem.passBytes())
+		s.pass, s.passHalves = append(s.pass, b.mem.passBytes()), append(s.passHalves, b.mem.layerHalves.usedBytes())
 		s.saved = append(s.saved, b.mem.slotBytes()-before+4*int64(s.x[i+1].Len))
 	}
 	return s

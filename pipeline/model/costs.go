@@ -27,6 +27,10 @@ type LayerCost struct {
 	// PassBytes is what the layer's passes need for themselves, at one time: gradients
 	// within the layer, a chunk of logits. The layers of a stage share it.
 	PassBytes int64
+	// PassHalfBytes of them are BF16; layers share them apart from the others.
+	PassHalfBytes int64
+	// TableBytes is what depends on positions alone; the layers of a stage share it too.
+	TableBytes int64
 	// Lean is the same for each level of recomputation, RecomputeNothing first.
 	Lean [recomputeLevels]LeanCost
 }
@@ -35,6 +39,7 @@ type LayerCost struct {
 type LeanCost struct {
 	SavedBytes     int64 // in place of LayerCost's
 	PassBytes      int64 // in place of LayerCost's
+	PassHalfBytes  int64 // in place of LayerCost's
 	RecomputeFLOPs int64 // of Backward, beyond LayerCost's
 }
 
@@ -42,7 +47,7 @@ type LeanCost struct {
 // the input pass, where the next stage waits for it.
 func (c LayerCost) At(level Recompute) LayerCost {
 	lean := c.Lean[level]
-	c.SavedBytes, c.PassBytes = lean.SavedBytes, lean.PassBytes
+	c.SavedBytes, c.PassBytes, c.PassHalfBytes = lean.SavedBytes, lean.PassBytes, lean.PassHalfBytes
 	c.InputFLOPs += lean.RecomputeFLOPs
 	return c
 }
@@ -57,21 +62,24 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 		if err := cfg.validate(); err != nil {
 			panic(fmt.Sprintf("model: costs: %v", err))
 		}
-		f := measured(cfg).slots[0]
+		stack := measured(cfg)
+		f := stack.slots[0]
 		f.noise.On = true
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l)
 				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.saved[i]
 				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
+				costs[i].TableBytes = stack.mem.tables.sizeBytes()
 				if storage == StorageBF16 {
 					costs[i].CopyBytes = 2 * int64(c.LayerLen(i))
 				}
-				costs[i].BoundaryBytes, costs[i].PassBytes = 4*int64(f.x[i+1].Len), f.pass[i]
+				costs[i].BoundaryBytes, costs[i].PassBytes, costs[i].PassHalfBytes = 4*int64(f.x[i+1].Len), f.pass[i], f.passHalves[i]
 			}
 			costs[i].Lean[level] = LeanCost{
 				SavedBytes:     f.saved[i],
 				PassBytes:      f.pass[i],
+				PassHalfBytes:  f.passHalves[i],
 				RecomputeFLOPs: countFLOPs(l.backward) - costs[i].InputFLOPs - costs[i].WeightFLOPs,
 			}
 		}

@@ -1,0 +1,64 @@
+package planner
+
+import (
+	"fmt"
+	"testing"
+
+	"pnode/pipeline/model"
+)
+
+// checkNeed compares a stage's estimate with what a stack for it allocates.
+func checkNeed(t *testing.T, run RunSpec, level model.Recompute, first, end, slots int) {
+	t.Helper()
+	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, run.Train.Storage)}
+	for l := range in.Costs {
+		in.Costs[l] = in.Costs[l].At(level)
+	}
+	c := &cluster{in: in}
+	c.sumLayers()
+	m, err := model.StackConfig{
+		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2,
+		DocumentMask: run.Train.DocumentMask, Recompute: level.Uniform(end - first), Storage: run.Train.Storage,
+	}.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := c.fixedIn(first, end)+int64(slots)*(c.saved[end]-c.saved[first]+c.slotBytes)+c.passBytes, m.Total()
+	most := want + want/10 + int64(slots)*c.slotBytes // a whole model has no boundaries
+	if first > 0 && end < len(in.Costs) {             // no logits there, which passBytes has room for
+		most += c.passBytes
+	}
+	if got < want || got > most {
+		t.Errorf("layers [%d,%d), %d in flight: planned %d bytes, a stack allocates %d: %+v", first, end, slots, got, want, m)
+	}
+}
+
+// TestPlannedMemoryCoversWhatIsAllocated: for every way to store and to recompute, alone and as
+// a stage at either end or in the middle.
+func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
+	for _, preset := range []string{"small-10m", "gpt2-124m", "llama-160m"} {
+		m, err := model.Preset(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adapted := m
+		adapted.LoRA = model.LoRA{Rank: 8, Alpha: 16, Targets: map[bool]string{true: "q_proj,v_proj", false: "c_attn"}[m.Positions == model.RoPE]}
+		for _, c := range []model.Config{m, adapted} {
+			for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
+				for _, level := range []model.Recompute{model.RecomputeNothing, model.RecomputeOutputs, model.RecomputeBlock} {
+					for _, mask := range []bool{false, true} {
+						run := RunSpec{Model: c, Train: TrainSpec{MicroBatch: 2, Micros: 8, Storage: storage, DocumentMask: mask}}
+						t.Run(fmt.Sprintf("%s rank %d %v %v %v", preset, c.LoRA.Rank, storage, level, mask), func(t *testing.T) {
+							n := c.Layers()
+							for _, layers := range [][2]int{{0, n}, {0, n / 2}, {n / 2, n}, {2, n - 2}} {
+								for _, slots := range []int{1, 4} {
+									checkNeed(t, run, level, layers[0], layers[1], slots)
+								}
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
