@@ -41,8 +41,9 @@ func (e *Endpoint) answer(p parked) {
 	defer e.endServing(p.from)
 	defer context.AfterFunc(e.ctx, func() { cut(p.stream, streamCut) })()
 	p.stream.SetPriority(urgencyChunk, true)
-	rw := paced{p.stream, e.opt.ChunkTimeout}
+	rw := paced{stream: p.stream, timeout: e.opt.ChunkTimeout}
 	hashes, err := readRequest(rw)
+	rw.pace = func(n int) int { return e.pace(p.from, p.conn, n) }
 	for _, h := range hashes {
 		if err != nil {
 			break
@@ -155,7 +156,7 @@ func (e *Endpoint) fetchBatch(ctx context.Context, from planner.PeerID, hashes [
 	defer context.AfterFunc(ctx, func() { cut(stream, streamCut) })()
 	defer stream.CancelRead(streamCut) // of no effect after the end
 	stream.SetPriority(urgencyChunk, true)
-	rw := paced{stream, e.opt.ChunkTimeout}
+	rw := paced{stream: stream, timeout: e.opt.ChunkTimeout}
 	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: e.boot}), hashes)
 	if _, err := rw.Write(request); err != nil {
 		stream.CancelWrite(streamCut)
@@ -203,10 +204,14 @@ func refused(ctx context.Context, err error) error {
 	return err
 }
 
-// paced gives every read, and every slice of a write, its own deadline.
+// paced gives every read, and every slice of a write, its own deadline, and lets messages
+// of the session pass where it is polite.
 type paced struct {
 	stream  *quic.Stream
 	timeout time.Duration
+	// pace waits for the time of the next slice of n bytes and says how long it may be; nil
+	// where little is written.
+	pace func(n int) int
 }
 
 func (p paced) Read(b []byte) (int, error) {
@@ -217,8 +222,12 @@ func (p paced) Read(b []byte) (int, error) {
 func (p paced) Write(b []byte) (int, error) {
 	done := 0
 	for {
+		slice := min(chunkSlice, len(b)-done)
+		if p.pace != nil {
+			slice = p.pace(slice)
+		}
 		p.stream.SetWriteDeadline(time.Now().Add(p.timeout))
-		n, err := p.stream.Write(b[done:min(len(b), done+chunkSlice)])
+		n, err := p.stream.Write(b[done : done+slice])
 		if done += n; err != nil || done == len(b) {
 			return done, err
 		}

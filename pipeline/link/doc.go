@@ -40,6 +40,15 @@
 // what it lacks; both use all connections that there are, up to the number that they chose.
 // Session.Warm opens the windows of an edge before the first message needs them.
 //
+// # Who goes first
+//
+// Streams have priorities: control, then activations and gradients, then reductions, then
+// chunks, then what warms. That orders what a connection has not sent. What it has sent
+// stands in the line's queue, and bulk that fills it would hold up everything behind: on a
+// line of 100 Mbit/s that holds 100 ms a control message took 105 ms beside a running Fetch,
+// 20 ms of it the line's. So while messages are exchanged chunks are sent at the rate that
+// keeps that queue short (polite.go), and the message takes 21 ms.
+//
 // # Down, or dead
 //
 // A connection on which nothing has come for Options.ConnTimeout is closed and dialled

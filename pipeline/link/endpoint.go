@@ -44,6 +44,7 @@ type peer struct {
 	fetching chan struct{} // one element for each Fetch stream
 	serving  int           // chunk streams being answered
 	stripes  int           // what served the last session best; 0 is unknown
+	bulk     polite
 }
 
 // NewEndpoint makes an endpoint. It does nothing until Run runs.

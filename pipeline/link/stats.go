@@ -125,6 +125,7 @@ type stopwatch struct {
 	mu      sync.Mutex // guards the rest
 	running int
 	since   time.Time
+	until   time.Time // when it stopped last
 	sum     time.Duration
 }
 
@@ -142,8 +143,16 @@ func (s *stopwatch) stop() {
 	defer s.mu.Unlock()
 	s.running--
 	if s.running == 0 {
-		s.sum += time.Since(s.since)
+		s.until = time.Now()
+		s.sum += s.until.Sub(s.since)
 	}
+}
+
+// ran tells whether it was running after that time.
+func (s *stopwatch) ran(after time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running > 0 || s.until.After(after)
 }
 
 // runs tells whether one of the activities is going on.

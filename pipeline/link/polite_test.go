@@ -1,0 +1,71 @@
+package link
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// TestBulkLetsOthersPass: while chunks are being fetched over a line of 100 Mbit/s and 20 ms
+// one way, which holds 100 ms, a control message and an activation hardly wait, and the
+// chunks still get a good part of it.
+func TestBulkLetsOthersPass(t *testing.T) {
+	const rate = 12_500_000
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{BytesPerS: rate, Delay: 20 * time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		c.endpoints[0].ServeChunks(library(wire.MaxChunkBytes))
+		ctx, cancel := context.WithCancel(t.Context())
+		var fetched atomic.Int64
+		var work errgroup.Group
+		for ctx.Err() == nil && c.connections(1, 0) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		work.Go(func() error {
+			for ctx.Err() == nil {
+				c.endpoints[1].Fetch(ctx, c.ids[0], hashes(1), func(_ planner.Hash, b []byte) error {
+					fetched.Add(int64(len(b)))
+					return nil
+				})
+			}
+			return nil
+		})
+		var control, tensor []time.Duration
+		delay := func(step int, k wire.Kind, size int) time.Duration {
+			begin, tag := time.Now(), wire.Tag{Kind: k, Generation: 1, Step: planner.Step(step)}
+			mustSend(t, sessions[0], c.ids[1], tag, payload(size, step))
+			mustReceive(t, sessions[1], c.ids[0], tag, payload(size, step))
+			return time.Since(begin)
+		}
+		measure := func(steps int) (bulk float64) {
+			control, tensor = nil, nil
+			before, begin := fetched.Load(), time.Now()
+			for i := range steps {
+				step := int(time.Since(time.Unix(946684800, 0))/time.Millisecond) + i
+				control = append(control, delay(step, wire.KindReport, 100))
+				tensor = append(tensor, delay(step, wire.Activation, 100_000))
+				time.Sleep(200 * time.Millisecond)
+			}
+			slices.Sort(control)
+			slices.Sort(tensor)
+			return float64(fetched.Load()-before) / time.Since(begin).Seconds()
+		}
+		measure(15) // until the chunks' rate has settled
+		bulk := measure(40)
+		t.Logf("control %v, an activation of 0.1 MB %v (median), chunks %.0f%% of the line", control[20], tensor[20], 100*bulk/rate)
+		if control[20] > 50*time.Millisecond || tensor[20] > 75*time.Millisecond || bulk < 0.35*rate {
+			t.Errorf("control messages take %v, activations %v, chunks come at %.0f bytes/s", control, tensor, bulk)
+		}
+		cancel()
+		work.Wait()
+	})
+}
