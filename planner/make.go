@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,7 +47,8 @@ const (
 	maxLayers  = 4096
 	maxMembers = 4096
 	maxMicros  = 1 << 20
-	// ScheduleName is the schedule of plans whose run asks for none, Codec the only tensor codec.
+	// ScheduleName is the schedule of plans whose run asks for none, Codec the tensor codec of
+	// boundaries whose run asks for none.
 	ScheduleName = "1f1b"
 	Codec        = "f32"
 )
@@ -134,6 +136,11 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 		}
 		p.Replicas = append(p.Replicas, pipes...)
 		micro += Micro(k.shares[r])
+	}
+	for _, pipe := range p.Replicas {
+		for s := range pipe.Stages[:len(pipe.Stages)-1] {
+			pipe.Stages[s].Codec = cmp.Or(c.in.Run.Train.Codec, Codec)
+		}
 	}
 	c.assignHolders(&p)
 	return p, nil

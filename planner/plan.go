@@ -86,7 +86,7 @@ type Placement struct {
 	Holder PeerID `json:"holder,omitempty"`
 	// Recompute is what the layers compute again where the run leaves that to the planner.
 	Recompute Levels `json:"recompute,omitempty"`
-	// Codec is the tensor codec of the boundary to the next stage ("f32").
+	// Codec is the tensor codec of the boundary to the next stage: f32, bf16 or int8.
 	Codec string `json:"codec,omitempty"`
 }
 

@@ -87,6 +87,8 @@ type Config struct {
 	Recompute string `yaml:"recompute"`
 	// Storage is f32 or bf16: the type of what matrix products read.
 	Storage string `yaml:"storage"`
+	// Codec is auto, f32, bf16 or int8: how activations and gradients travel between stages.
+	Codec string `yaml:"codec"`
 	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
 	// need is waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
@@ -135,6 +137,7 @@ func Default() Config {
 		Schedule:        autoSchedule,
 		Recompute:       planner.RecomputeRule{}.String(),
 		Storage:         model.StorageF32.String(),
+		Codec:           autoCodec,
 		MinNodes:        1,
 		LogLevel:        "warn",
 	}
@@ -222,6 +225,10 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 	if err != nil {
 		return planner.RunSpec{}, err
 	}
+	codec, err := c.codec()
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
 	return planner.RunSpec{
 		Run:   run,
 		Model: m,
@@ -250,6 +257,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			DocumentMask:    c.DocumentMask,
 			Recompute:       recompute,
 			Storage:         storage,
+			Codec:           codec,
 			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
 		},
 	}, nil

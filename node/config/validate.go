@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"pnode/pipeline/model"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -144,7 +145,22 @@ func (c Config) validateRates() error {
 func (c Config) validateMemory() error {
 	_, recompute := c.recompute()
 	_, storage := c.storage()
-	return cmp.Or(recompute, storage)
+	_, codec := c.codec()
+	return cmp.Or(recompute, storage, codec)
+}
+
+// autoCodec leaves the codec of each boundary to the planner.
+const autoCodec = "auto"
+
+// codec is the one that every boundary is to have, empty for autoCodec.
+func (c Config) codec() (string, error) {
+	if c.Codec == autoCodec {
+		return "", nil
+	}
+	if _, err := wire.ParseCodec(c.Codec); err != nil {
+		return "", invalid("codec", c.Codec, "one of auto, f32, bf16, int8")
+	}
+	return c.Codec, nil
 }
 
 func (c Config) storage() (model.Storage, error) {
