@@ -1,10 +1,11 @@
 package link
 
 import (
-	"pnode/planner"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"pnode/planner"
 )
 
 // Stats is what is known of the link to one peer since the session began; what is
