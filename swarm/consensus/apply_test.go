@@ -265,8 +265,8 @@ func planned(t testing.TB) State {
 		testRun(),
 		Join{Peer: "a", Boot: 1},
 		SetMemberState{Peer: "a", Boot: 1, State: Active},
-		SetPlan{Epoch: 2, Term: 1, Plan: planner.Plan{Run: "run", Generation: 1, Replicas: []planner.Pipeline{{
-			Micros: 2, Warmups: []int{1},
+		SetPlan{Epoch: 2, Term: 1, Plan: planner.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []planner.Pipeline{{
+			Micros: 2, Warmups: []int{0},
 			Stages: []planner.Placement{{Peer: "a", Device: "cpu", Layers: planner.LayerRange{End: 3}}},
 		}}}},
 	} {
