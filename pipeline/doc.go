@@ -32,7 +32,8 @@
 //     order of the same work, with as many slots as that needs [course.go].
 //
 // Every sum has a fixed order, so at a fixed number of replicas the losses are the same
-// to the bit for any number of stages and any schedule, also where it changes on the way.
+// to the bit for any number of stages and any schedule, also where it changes on the way;
+// but for the bf16 and int8 codecs, which round what crosses a boundary between workers.
 //
 // A Worker belongs to one goroutine; the reductions of a step and a save in progress of
 // each holding are the only others, and are waited for. The package refuses to decide:

@@ -27,6 +27,6 @@
 // The package is pure: no input or output, no clock, no goroutine, no dependence on map
 // order or floating point. The same input gives the same bytes on every architecture,
 // whatever the order of the members. The leader's node calls it. It imports
-// pipeline/model for layer costs, pipeline/schedule, and its own parts cost, partition
-// and sim.
+// pipeline/model for layer costs, pipeline/schedule, and its own parts cost, elastic,
+// partition and sim.
 package planner

@@ -149,7 +149,7 @@ func (c Config) validateMemory() error {
 	return cmp.Or(recompute, storage, codec)
 }
 
-// autoCodec leaves the codec of each boundary to the planner.
+// autoCodec takes the codec that changes nothing.
 const autoCodec = "auto"
 
 // codec is the one that every boundary is to have, empty for autoCodec.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/quic-go/quic-go"
@@ -21,10 +22,11 @@ type lane struct {
 	stream *quic.Stream
 	newest piece // written last
 
-	mu     sync.Mutex // guards the rest
-	sent   []piece    // not acknowledged, in order
-	acked  uint64     // pieces, in all
-	closed bool       // sent was given back
+	mu      sync.Mutex // guards the rest
+	sent    []piece    // not acknowledged, in order
+	acked   uint64     // pieces, in all
+	closed  bool       // sent was given back
+	retired bool       // nothing more is written
 }
 
 // openLane opens a stream for a class.
@@ -70,6 +72,24 @@ func (l *lane) end() {
 	l.stream.CancelRead(streamCut)
 }
 
+// retire ends a lane on which nothing more is written, as soon as all of it has been
+// acknowledged: a peer accepts so many streams at a time and no more.
+func (l *lane) retire() {
+	l.mu.Lock()
+	l.retired = true
+	through := len(l.sent) == 0
+	l.mu.Unlock()
+	if through {
+		l.leave()
+	}
+}
+
+// leave ends the lane and has its stripe forget it.
+func (l *lane) leave() {
+	l.stripe.lanes.remove(l)
+	l.end()
+}
+
 // readAcks gives room in the outbox back as the peer takes pieces in.
 func (l *lane) readAcks() {
 	defer context.AfterFunc(l.stripe.ctx, func() { cut(l.stream, streamCut) })()
@@ -83,30 +103,36 @@ func (l *lane) readAcks() {
 		if err == nil {
 			n, err = wire.DecodeAck(b[:])
 		}
+		through := false
 		if err == nil {
-			err = l.ack(n)
+			through, err = l.ack(n)
 		}
 		if err != nil {
 			l.stripe.failed(err)
 			return
 		}
+		if through {
+			l.leave()
+			return
+		}
 	}
 }
 
-// ack notes that the peer has taken in the first n pieces of the lane.
-func (l *lane) ack(n uint64) error {
+// ack notes that the peer has taken in the first n pieces of the lane, and tells whether
+// that was the last of a retired one.
+func (l *lane) ack(n uint64) (through bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil
+		return false, nil
 	}
 	if n < l.acked || n-l.acked > uint64(len(l.sent)) {
-		return fmt.Errorf("%w: %d pieces acknowledged after %d, %d are under way", wire.ErrValue, n, l.acked, len(l.sent))
+		return false, fmt.Errorf("%w: %d pieces acknowledged after %d, %d are under way", wire.ErrValue, n, l.acked, len(l.sent))
 	}
 	fresh := n - l.acked
 	l.box.done(l.sent[:fresh])
 	l.sent, l.acked = l.sent[fresh:], n
-	return nil
+	return l.retired && len(l.sent) == 0, nil
 }
 
 // giveBack has everything that is not acknowledged sent by another stripe.
@@ -128,6 +154,12 @@ func (ls *lanes) add(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.all = append(ls.all, l)
+}
+
+func (ls *lanes) remove(l *lane) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.all = slices.DeleteFunc(ls.all, func(other *lane) bool { return other == l })
 }
 
 // end closes those of one outbox, on which everything has been acknowledged.

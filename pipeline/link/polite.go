@@ -22,8 +22,10 @@ const (
 	// room or one machine, delays tell how busy processors are rather than the line.
 	politeFirst = 1 << 20
 	politeLeast = 256 << 10
-	politeNear  = 8 << 20
-	shortLine   = 2 * time.Millisecond
+	// politeMost keeps the rate within reach of a line that fills again.
+	politeMost = 4 << 30
+	politeNear = 8 << 20
+	shortLine  = 2 * time.Millisecond
 )
 
 // polite paces all bulk to one peer by the delay that a connection sees, as LEDBAT does (RFC
@@ -82,7 +84,7 @@ func (p *polite) adjust(queue time.Duration) {
 	default:
 		p.rate *= 1 + off
 	}
-	p.rate = max(p.rate, politeLeast)
+	p.rate = min(max(p.rate, politeLeast), politeMost)
 }
 
 // pace waits until bulk may be written to a peer, of which there are n bytes, and gives how

@@ -268,3 +268,47 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 		starts.close()
 	})
 }
+
+// TestLanesThatWereReplacedEnd: each connection that breaks has the others send pieces of
+// before, on a stream more; those that they were on must end, or a peer soon takes no more.
+func TestLanesThatWereReplacedEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		most := 0
+		exchange(t, c, sessions, 2000, func() {
+			time.Sleep(5 * time.Second) // for more than one stripe
+			for range 60 {
+				conns, _ := c.endpoints[0].connections(c.ids[1])
+				if len(conns) > 1 {
+					conns[0].CloseWithError(codeSilent, "a test")
+				}
+				time.Sleep(200 * time.Millisecond)
+				most = max(most, lanesOf(sessions[0].remotes[c.ids[1]]))
+			}
+		})
+		if resent(sessions) == 0 {
+			t.Error("no connection broke with anything under way")
+		}
+		// Heartbeats, warming, one lane for each of the classes, and one that is ending.
+		if bound := 2 + 2*len(wire.SessionClasses); most > bound {
+			t.Errorf("%d lanes on one stripe, at most %d are needed", most, bound)
+		}
+	})
+}
+
+// lanesOf is how many streams the stripe with most of them sends on.
+func lanesOf(r *remote) (most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.stripes {
+		s.lanes.mu.Lock()
+		most = max(most, len(s.lanes.all))
+		s.lanes.mu.Unlock()
+	}
+	return most
+}

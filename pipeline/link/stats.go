@@ -76,8 +76,7 @@ func (r *remote) connectionStats(st *Stats) {
 // Counts is what an endpoint has turned away since it was made.
 type Counts struct {
 	// OldStreams belonged to a generation that is over; Unparked to a newer one, and had
-	// to make room for an even newer; Strangers to a peer outside the generation, or were
-	// the second of their class.
+	// to make room for an even newer; Strangers to a peer outside the generation.
 	OldStreams, Unparked, Strangers uint64
 	// Corrupt connections carried what cannot be decoded.
 	Corrupt uint64

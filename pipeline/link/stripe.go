@@ -81,6 +81,9 @@ func (s *stripe) write(class wire.Class) {
 			return
 		}
 		if l == nil || p.before(l.newest) < 0 {
+			if l != nil {
+				l.retire()
+			}
 			if l, err = s.openLane(class); err != nil {
 				box.giveBack([]piece{p})
 				s.failed(err)

@@ -16,7 +16,8 @@
 //
 // Generators make schedules from integers, passes turn schedules into schedules,
 // Validate accepts or refuses them, Simulate times them. The runner interprets any
-// schedule that validates, so order costs time but never correctness.
+// schedule that validates, but for recomputation, gathers and segments, so order costs time
+// but never correctness.
 //
 // # What the runner asks of a kind
 //
