@@ -11,6 +11,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/planner"
+	"pnode/swarm/consensus"
 )
 
 func TestLivingHoldersAreAskedFirstAndTheDeadLast(t *testing.T) {
@@ -19,6 +20,17 @@ func TestLivingHoldersAreAskedFirstAndTheDeadLast(t *testing.T) {
 	want := []planner.PeerID{"b", "a", "dead"}
 	if !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+// The connection to a node that was killed is open for half a minute yet.
+func TestTheGoneAreNotLivingWhileTheyLookConnected(t *testing.T) {
+	state := consensus.State{Members: []consensus.Member{
+		{Peer: "a", State: consensus.Active}, {Peer: "killed", State: consensus.Gone},
+	}}
+	got := livingOf(state, []planner.PeerID{"killed", "a", "founder"})
+	if want := []planner.PeerID{"a", "founder"}; !slices.Equal(got, want) {
+		t.Errorf("living are %v, want %v", got, want)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -253,17 +252,20 @@ func (n *Node) contacts() []planner.PeerID {
 	return peers
 }
 
-// living are the nodes that may be asked for chunks: the roster's members that are not gone,
-// and whoever else is connected. The founder of a run may enter the roster after others.
-func (n *Node) living() []planner.PeerID {
+// living are the nodes that may be asked for chunks.
+func (n *Node) living() []planner.PeerID { return livingOf(n.raft.State(), n.contacts()) }
+
+// livingOf are the roster's members that are not gone, and who else is connected: the founder
+// of a run may enter the roster after others. The connection to a node that died outlives it.
+func livingOf(state consensus.State, connected []planner.PeerID) []planner.PeerID {
 	var peers []planner.PeerID
-	for _, m := range n.raft.State().Members {
+	for _, m := range state.Members {
 		if m.State != consensus.Gone {
 			peers = append(peers, m.Peer)
 		}
 	}
-	for _, p := range n.contacts() {
-		if !slices.Contains(peers, p) {
+	for _, p := range connected {
+		if _, member := state.Member(p); !member {
 			peers = append(peers, p)
 		}
 	}

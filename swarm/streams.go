@@ -14,8 +14,8 @@ import (
 )
 
 // Stream is a reliable two-way stream to a member, on libp2p's own connection: for control
-// messages, not for bulk. Close ends both directions and unblocks Read and Write; Reset
-// does it without delivering what was written.
+// messages, not for bulk. Close ends both directions and unblocks Read and Write, within
+// seconds; Reset does it at once, without delivering what was written.
 type Stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -95,12 +95,18 @@ func (s *Swarm) newStream(ctx context.Context, p peer.ID, protos ...protocol.ID)
 	return s.host.NewStream(ctx, p, protos...)
 }
 
-// stream makes Close unblock a Write that waits for the other side to read.
+// closeTime is how long Close waits for the peer's word on the protocol of a fresh stream.
+// A peer that died never gives it, and libp2p waits for ten seconds.
+const closeTime = 3 * time.Second
+
+// stream makes Close unblock a Write that waits for the other side to read, and a Read.
 type stream struct{ network.Stream }
 
 func (s stream) Close() error {
 	if err := s.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		return s.Reset()
 	}
+	enough := time.AfterFunc(closeTime, func() { s.Reset() })
+	defer enough.Stop()
 	return s.Stream.Close()
 }

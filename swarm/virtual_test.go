@@ -268,3 +268,41 @@ func TestVirtualPartition(t *testing.T) {
 		gossipVirtual(t, ctx, all, listeners(t, all))
 	})
 }
+
+// A stream to a peer that has just died can be closed, and a read on it ends, long before
+// its connection is known to be dead: the peer's word on the protocol is not waited for.
+func TestVirtualCloseOfAStreamToTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		all := n.cluster(t, 4)
+		all[2].Handle("/test/1", func(ctx context.Context, _ planner.PeerID, _ Stream) { <-ctx.Done() })
+		before, err := all[0].Open(ctx, all[2].ID(), "/test/1") // its protocols are known from here on
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer before.Close()
+		n.cut.Store(true) // nodes 0 and 1 from 2 and 3
+		st, err := all[0].Open(ctx, all[2].ID(), "/test/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Write([]byte("anybody there?")); err != nil {
+			t.Fatal(err)
+		}
+		began, ended := time.Now(), make(chan error)
+		go func() {
+			_, err := st.Read(make([]byte, 1))
+			ended <- err
+		}()
+		synctest.Wait() // the read is under way
+		st.Close()
+		if err := <-ended; err == nil {
+			t.Error("the dead answer")
+		}
+		if d := time.Since(began); d > 2*closeTime {
+			t.Errorf("closing took %s", d)
+		}
+	})
+}

@@ -29,10 +29,15 @@ type cluster struct {
 // run makes the endpoints of networks. Everything ends with close, which has to be called
 // inside a bubble, or with the test.
 func run(t testing.TB, networks []*quicNetwork, opt Options) *cluster {
+	return runOn(t, networks, func(n *quicNetwork) Network { return n }, opt)
+}
+
+// runOn makes them on something in front of the networks.
+func runOn(t testing.TB, networks []*quicNetwork, front func(*quicNetwork) Network, opt Options) *cluster {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &cluster{t: t, networks: networks, stop: stop}
 	for _, n := range networks {
-		e := NewEndpoint(n, opt)
+		e := NewEndpoint(front(n), opt)
 		c.ids, c.endpoints = append(c.ids, n.Self()), append(c.endpoints, e)
 		c.work.Go(func() {
 			if err := e.Run(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,10 +207,10 @@ func TestDropIsLostAfterPeerTimeout(t *testing.T) {
 // deadHost is a network whose hosts tell of processes that have ended.
 type deadHost struct {
 	*quicNetwork
-	dead map[planner.PeerID]bool // changed before anybody dials
+	dead *atomic.Value // of planner.PeerID
 }
 
-func (d deadHost) Refuses(_ context.Context, id planner.PeerID) bool { return d.dead[id] }
+func (d deadHost) Refuses(_ context.Context, id planner.PeerID) bool { return d.dead.Load() == id }
 
 // TestKilledProcessIsLostSoon: a host that refuses for its dead process is believed long
 // before the time of a silent network is over.
@@ -219,14 +220,13 @@ func TestKilledProcessIsLostSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := run(t, em.networks, Options{})
+		var dead atomic.Value // of planner.PeerID
+		c := runOn(t, em.networks, func(n *quicNetwork) Network { return deadHost{n, &dead} }, Options{})
 		defer c.close()
-		dead := map[planner.PeerID]bool{}
-		c.endpoints[0].net = deadHost{em.networks[0], dead}
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
 		synctest.Wait()
-		dead[c.ids[1]] = true
+		dead.Store(c.ids[1])
 		em.Kill(c.ids[1])
 		lostWithin(t, sessions[0], c.ids[1], 7*time.Second)
 	})
