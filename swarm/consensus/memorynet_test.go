@@ -267,6 +267,8 @@ func (s *memoryStream) Write(b []byte) (int, error) {
 	}
 }
 
+func (s *memoryStream) Reset() error { return s.Close() }
+
 func (s *memoryStream) Close() error {
 	s.in.gone.happen()
 	s.out.eof.happen()

@@ -136,7 +136,7 @@ func (n *Node) ask(ctx context.Context, peer planner.PeerID, q request) (respons
 		return response{}, fmt.Errorf("consensus: ask %s: %w", peer, err)
 	}
 	defer s.Close()
-	stop := context.AfterFunc(ctx, func() { s.Close() })
+	stop := context.AfterFunc(ctx, func() { s.Reset() })
 	defer stop()
 	if _, err := s.Write(appendRequest([]byte{streamRequest}, q)); err != nil {
 		return response{}, fmt.Errorf("consensus: ask %s: %w", peer, err)

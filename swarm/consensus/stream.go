@@ -14,9 +14,10 @@ import (
 )
 
 // Stream is a reliable two-way stream to one peer. Close ends both directions and unblocks
-// Read and Write.
+// Read and Write, soon; Reset does it at once, without delivering what was written.
 type Stream interface {
 	io.ReadWriteCloser
+	Reset() error
 	SetDeadline(time.Time) error
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
