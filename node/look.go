@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -42,7 +43,7 @@ func (l look) device(threads int) (kernels.Device, error) {
 		return inner, nil
 	}
 	d := l.Device
-	return emulate.New(inner, emulate.Options{
+	stretched, err := emulate.New(inner, emulate.Options{
 		Name: "cpu", // placements name it
 		Profile: emulate.Profile{
 			Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
@@ -50,6 +51,10 @@ func (l look) device(threads int) (kernels.Device, error) {
 		},
 		Slack: emulate.PacedSlack,
 	})
+	if err != nil {
+		return nil, errors.Join(err, inner.Close()) // nor a device here, see above
+	}
+	return stretched, nil
 }
 
 // socket puts emulated links under the node's UDP sockets; nil leaves them as they are.

@@ -31,8 +31,8 @@ type holding struct {
 // newHolding allocates a stage for a worker's program. On an error it gives what is there,
 // to be closed.
 func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*holding, error) {
-	h := &holding{Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at), slots: newSlots(program, at)}
-	stack := stackConfig(cfg.Run, h.place, program, at)
+	h := &holding{Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at), slots: newSlots(useOf(program, at))}
+	stack := stackConfig(cfg.Run, h.place, useOf(program, at))
 	stack.Device = cfg.Device
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -50,32 +50,27 @@ func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*hol
 
 // resize makes room for another program's micro-batches in flight. None may be under way.
 func (h *holding) resize(program []schedule.Action) error {
-	h.slots = newSlots(program, h.Holding)
-	if err := h.stack.Resize(h.slots.count(), splits(program, h.Holding)); err != nil {
+	use := useOf(program, h.Holding)
+	h.slots = newSlots(use)
+	if err := h.stack.Resize(use.Slots, use.Split); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	return nil
 }
 
-// stackConfig is the stack, without its device, that a worker's program needs for a stage.
-func stackConfig(run planner.RunSpec, place planner.Placement, program []schedule.Action, at planner.Holding) model.StackConfig {
-	slots := newSlots(program, at)
+// useOf is what a worker's program asks of the memory of a stage.
+func useOf(program []schedule.Action, at planner.Holding) schedule.Use {
+	return schedule.UseOf(program, at.Replica, at.Stage)
+}
+
+// stackConfig is the stack, without its device, that a stage needs.
+func stackConfig(run planner.RunSpec, place planner.Placement, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
 		Model: run.Model, First: place.Layers.First, End: place.Layers.End, MicroBatch: run.Train.MicroBatch,
-		Slots: slots.count(), SplitBackward: splits(program, at), Moments: momentVectors,
+		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors,
 		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Of(place),
 		Storage: run.Train.Storage,
 	}
-}
-
-// splits tells whether a program has input and weight gradients of a stage apart.
-func splits(program []schedule.Action, h planner.Holding) bool {
-	for _, a := range program {
-		if is(a, h) && a.Op == schedule.BackwardInput {
-			return true
-		}
-	}
-	return false
 }
 
 // Memory is what the stack of a stage of a valid plan allocates on its device: all that
@@ -86,7 +81,7 @@ func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.M
 		return model.Memory{}, err
 	}
 	program := list.Workers[list.Holder(at.Replica, at.Stage)]
-	return stackConfig(run, plan.At(at), program, at).Memory()
+	return stackConfig(run, plan.At(at), useOf(program, at)).Memory()
 }
 
 func (h *holding) first() bool { return h.Stage == 0 }

@@ -8,9 +8,8 @@ import (
 )
 
 // slots maps the micro-batches in flight on a stage to its stack's sets of saved
-// activations. A slot is free again when all that its micro-batch still owes is done: the
-// weight gradient, and where there is a stage before, the send of the input gradient, or
-// its backward there where that stage is on the same worker.
+// activations. A slot is free again when all that its micro-batch still owes is done
+// (schedule.Use).
 type slots struct {
 	owed int // by each micro-batch
 	free []int
@@ -19,51 +18,13 @@ type slots struct {
 
 type inFlight struct{ slot, owes int }
 
-// newSlots sizes the slots of a stage for its worker's program.
-func newSlots(program []schedule.Action, h planner.Holding) slots {
-	s := slots{owed: 1, used: map[planner.Micro]inFlight{}}
-	for _, a := range program {
-		if handsBack(a, h) {
-			s.owed = 2
-			break
-		}
-	}
-	for i := s.peak(program, h) - 1; i >= 0; i-- {
+// newSlots makes the slots that a worker's program uses of a stage.
+func newSlots(u schedule.Use) slots {
+	s := slots{owed: u.Owed, used: map[planner.Micro]inFlight{}}
+	for i := u.Slots - 1; i >= 0; i-- {
 		s.free = append(s.free, i)
 	}
 	return s
-}
-
-// is tells whether an action is about this stage.
-func is(a schedule.Action, h planner.Holding) bool {
-	return a.Op != schedule.Step && a.Replica == h.Replica && a.Stage == h.Stage
-}
-
-// handsBack tells whether the input gradient of a stage goes to the stage before with an
-// action of its worker: sent, or read by the backward there.
-func handsBack(a schedule.Action, h planner.Holding) bool {
-	if is(a, h) {
-		return a.Op == schedule.SendGradient
-	}
-	before := planner.Holding{Replica: h.Replica, Stage: h.Stage - 1}
-	return is(a, before) && (a.Op == schedule.Backward || a.Op == schedule.BackwardInput)
-}
-
-// peak is the most micro-batches in flight at once; at least one, for evaluations.
-func (s *slots) peak(program []schedule.Action, h planner.Holding) int {
-	owes, peak := map[planner.Micro]int{}, 1
-	for _, a := range program {
-		switch {
-		case is(a, h) && a.Op == schedule.Forward:
-			owes[a.Micro] = s.owed
-			peak = max(peak, len(owes))
-		case handsBack(a, h) || is(a, h) && (a.Op == schedule.Backward || a.Op == schedule.BackwardWeight):
-			if owes[a.Micro]--; owes[a.Micro] == 0 {
-				delete(owes, a.Micro)
-			}
-		}
-	}
-	return peak
 }
 
 // count is how many slots there are.

@@ -1,0 +1,142 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+// Programs are the action lists of the plan's workers, in the order of Seats: forwards and
+// backwards as the plan's schedule orders them, with sends, receives, reductions and steps.
+// Every node makes the same ones. Errors wrap ErrBadPlan.
+func (p Plan) Programs() (schedule.Schedule, error) {
+	s, err := p.programs()
+	if err != nil {
+		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadPlan, err)
+	}
+	return s, nil
+}
+
+func (p Plan) programs() (schedule.Schedule, error) {
+	spec, err := schedule.ParseSpec(p.Schedule)
+	if err != nil {
+		return schedule.Schedule{}, err
+	}
+	var parts []schedule.Schedule
+	for first := 0; first < len(p.Replicas); first += spec.Replicas() {
+		part, err := p.groupSchedule(spec, first)
+		if err != nil {
+			return schedule.Schedule{}, fmt.Errorf("replica %d: %w", first, err)
+		}
+		parts = append(parts, part)
+	}
+	s, err := p.seat(schedule.Join(parts...))
+	if err != nil {
+		return schedule.Schedule{}, err
+	}
+	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
+	return s, schedule.Validate(s, schedule.Limits{})
+}
+
+// groupSchedule orders the replicas from first on that one group of the schedule has.
+func (p Plan) groupSchedule(spec schedule.Spec, first int) (schedule.Schedule, error) {
+	n := spec.Replicas()
+	if first+n > len(p.Replicas) {
+		return schedule.Schedule{}, fmt.Errorf("schedule %s takes %d replicas at a time, the plan has %d", spec, n, len(p.Replicas))
+	}
+	g := schedule.Group{First: Replica(first), Stages: len(p.Replicas[first].Stages), Warmups: p.Replicas[first].Warmups}
+	for _, pipe := range p.Replicas[first : first+n] {
+		if len(pipe.Stages) != g.Stages {
+			return schedule.Schedule{}, fmt.Errorf("replicas of one group of %s have %d and %d stages", spec, g.Stages, len(pipe.Stages))
+		}
+		g.Shares = append(g.Shares, schedule.Share{First: pipe.FirstMicro, Micros: pipe.Micros})
+	}
+	part, err := spec.Build(g)
+	if err == nil && part.Segments > 1 {
+		err = fmt.Errorf("%s: this runner trains whole sequences; take another schedule", spec)
+	}
+	return part, err
+}
+
+// seat puts the workers of a schedule onto the plan's seats. Where several come to one seat
+// its program takes their actions as they would follow each other if all took the same
+// time, which makes progress because that run did.
+func (p Plan) seat(s schedule.Schedule) (schedule.Schedule, error) {
+	seats := p.Seats()
+	members := make([][]int, len(seats)) // by seat: the workers
+	for w, actions := range s.Workers {
+		at, err := p.seatOf(actions)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		i := slices.Index(seats, at)
+		members[i] = append(members[i], w)
+	}
+	out := schedule.Schedule{Workers: make([][]schedule.Action, len(seats))}
+	var line *schedule.Timeline
+	for i, workers := range members {
+		if len(workers) == 1 {
+			out.Workers[i] = s.Workers[workers[0]]
+			continue
+		}
+		if line == nil {
+			l, err := schedule.Simulate(s, p.evenTiming())
+			if err != nil {
+				return schedule.Schedule{}, err
+			}
+			line = &l
+		}
+		out.Workers[i] = merged(*line, workers)
+	}
+	return out, nil
+}
+
+// seatOf is the seat of everything that a worker of the schedule holds.
+func (p Plan) seatOf(actions []schedule.Action) (Seat, error) {
+	var at Seat
+	var first schedule.Action
+	for _, a := range actions {
+		if a.Op != schedule.Forward {
+			continue
+		}
+		here := p.At(Holding{Replica: a.Replica, Stage: a.Stage}).Seat()
+		if at != (Seat{}) && here != at {
+			return at, fmt.Errorf("%s needs replica %d stage %d and replica %d stage %d on one device, the plan has them on %s of %s and %s of %s",
+				p.Schedule, first.Replica, first.Stage, a.Replica, a.Stage, at.Device, at.Peer, here.Device, here.Peer)
+		}
+		if at == (Seat{}) {
+			at, first = here, a
+		}
+	}
+	if at == (Seat{}) {
+		return at, fmt.Errorf("%s leaves a worker without a stage", p.Schedule)
+	}
+	return at, nil
+}
+
+// evenTiming is one unit for each pass of each stage.
+func (p Plan) evenTiming() schedule.Timing {
+	var t schedule.Timing
+	for _, pipe := range p.Replicas {
+		one := schedule.StageTime{Forward: 1, Input: 1, Weight: 1, Recompute: 1}
+		t.Replicas = append(t.Replicas, schedule.Costs{
+			Stages: slices.Repeat([]schedule.StageTime{one}, len(pipe.Stages)), Boundaries: make([]schedule.Boundary, len(pipe.Stages)-1),
+		})
+	}
+	return t
+}
+
+// merged is the actions of some workers by when they start.
+func merged(line schedule.Timeline, workers []int) []schedule.Action {
+	var spans []schedule.Span
+	for _, w := range workers {
+		spans = append(spans, line.Workers[w]...)
+	}
+	slices.SortStableFunc(spans, func(a, b schedule.Span) int { return int(a.Start - b.Start) })
+	var actions []schedule.Action
+	for _, s := range spans {
+		actions = append(actions, s.Action)
+	}
+	return actions
+}
