@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -30,12 +31,15 @@ func loadLook(path string) (look, error) {
 }
 
 // device opens the one to compute on, on so many cores.
-func (l look) device(threads int) (kernels.Device, error) {
+func (l look) device(threads int, log *slog.Logger) (kernels.Device, error) {
 	var inner kernels.Device = null.New()
 	if l.Emulation == nil || l.Device.Computes() {
 		d, err := cpu.New(cpu.Options{Threads: threads})
 		if err != nil {
 			return nil, err // not d, which as a kernels.Device would not be nil
+		}
+		for _, reason := range d.Dropped() {
+			log.Warn("does not use all of this processor", "kernels", d.Variant(), "reason", reason)
 		}
 		inner = d
 	}

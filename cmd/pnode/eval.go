@@ -52,6 +52,7 @@ func (e environment) eval(ctx context.Context, m *weights.Model, o infer.ScoreOp
 	}
 	defer func() { err = errors.Join(err, scorer.Close()) }()
 	fmt.Fprintf(e.stderr, "%s, %.1f M parameters\n", m.From, float64(m.Config.Params())/1e6)
+	e.warn(scorer.Dropped)
 	var scores []progress.FileScore
 	for _, path := range paths {
 		text, err := readText(path)

@@ -68,6 +68,7 @@ func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Pro
 	if err := errors.Join(err, text.Close()); err != nil {
 		return err
 	}
+	e.warn(g.Dropped)
 	_, err = fmt.Fprintln(e.stderr, generated(g))
 	return err
 }

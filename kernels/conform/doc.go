@@ -6,7 +6,8 @@
 //   - Case: an op with dimensions, flags and scalars; operands come from the table.
 //   - reference: the naive version of an op, and what its inputs must look like.
 //   - Run: the suite, called by each backend's test.
-//   - SelfTest: a few cases that a node runs when it starts, in some milliseconds.
+//   - SelfTest: a few cases, in some milliseconds, for a device that starts: kernels that
+//     fail are not used.
 //
 // A case passes when every output is within the table's tolerance, when inputs and the
 // guard elements around all operands kept their bits, and when outputs, which start as

@@ -25,8 +25,8 @@ var selfCases = []Case{
 	newCase(kernels.OpSumSquares, 1003),
 }
 
-// SelfTest runs a few calls of dev against the reference. A node runs it for each device
-// when it starts and leaves out a device that fails, with the error as the reason.
+// SelfTest runs a few calls of dev against the reference; the error says which operation is
+// wrong. A backend runs it when it starts and leaves out kernels that fail.
 func SelfTest(dev kernels.Device) error {
 	q, err := dev.NewQueue()
 	if err != nil {

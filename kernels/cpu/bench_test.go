@@ -68,7 +68,7 @@ func BenchmarkMatMul(b *testing.B) {
 
 // BenchmarkMicroKernel is the speed of the inner loop alone, on data in the first cache.
 func BenchmarkMicroKernel(b *testing.B) {
-	for _, v := range usableVariants() {
+	for _, v := range candidates() {
 		b.Run(v.name, func(b *testing.B) {
 			a, p, init, c := ramp(v.mr*depthBlock, 7), ramp(v.nr*depthBlock, 3), ramp(v.nr, 5), ramp(v.mr*v.nr, 3)
 			t := &tile{K: depthBlock, A: &a[0], ARow: depthBlock, ACol: 1, B: &p[0], Init: &init[0], C: &c[0], CRow: v.nr, Count: 1}

@@ -99,7 +99,7 @@ func firstIndex(c kernels.Call, i int, rng *rand.Rand) uint32 {
 
 func TestThreadsDoNotChangeBits(t *testing.T) {
 	seen := map[kernels.Op]bool{}
-	for _, v := range usableVariants() {
+	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			one, others := newDevice(t, Options{Threads: 1}), []*Device{newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 7})}
@@ -134,7 +134,7 @@ func firstDifference(a, b []uint32) int {
 // the whole product, wherever tiles, tasks and what is packed at one time end.
 func TestPlaceDoesNotChangeBits(t *testing.T) {
 	small, large := placement{m: 101, n: 150, k: 300, parts: 20}, placement{m: rowBlock + 7, n: packWidth + 90, k: packLimit/packWidth + depthBlock, parts: 3}
-	for _, v := range usableVariants() {
+	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			dev := newDevice(t, Options{Threads: 2})

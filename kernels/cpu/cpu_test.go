@@ -21,7 +21,7 @@ func newDevice(t testing.TB, o Options) *Device {
 }
 
 func TestConform(t *testing.T) {
-	for _, v := range usableVariants() {
+	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			conform.Run(t, newDevice(t, Options{Threads: 3}))

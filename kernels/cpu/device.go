@@ -27,6 +27,7 @@ type Options struct {
 // Device is the processor as a kernels.Device.
 type Device struct {
 	v       *variant
+	dropped []string
 	threads int
 
 	mu   sync.Mutex // guards pool: one call runs at a time
@@ -36,19 +37,26 @@ type Device struct {
 var errClosed = errors.New("cpu: device is closed")
 
 // New starts the workers. It fails when Threads is negative or PNODE_CPU names an
-// instruction set that does not exist or that this processor lacks.
+// instruction set that does not exist, that this processor lacks or that computes wrong.
+// Without PNODE_CPU it takes the best one that computes right.
 func New(o Options) (*Device, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("cpu: Threads is %d, want 0 (one per core) or more", o.Threads)
 	}
-	v, err := chooseVariant(os.Getenv(VariantEnv))
+	v, dropped, err := choose(candidates(), os.Getenv(VariantEnv))
 	if err != nil {
 		return nil, err
 	}
 	if o.Threads == 0 {
 		o.Threads = defaultThreads()
 	}
-	return &Device{v: v, threads: o.Threads, pool: newPool(o.Threads)}, nil
+	d := startDevice(v, o.Threads)
+	d.dropped = dropped
+	return d, nil
+}
+
+func startDevice(v *variant, threads int) *Device {
+	return &Device{v: v, threads: threads, pool: newPool(threads)}
 }
 
 func defaultThreads() int {
@@ -69,6 +77,10 @@ func (d *Device) Model() string {
 
 // Variant is the instruction set in use, a value of VariantEnv.
 func (d *Device) Variant() string { return d.v.name }
+
+// Dropped says of each better instruction set of this processor why it is not used: which
+// operation its self-test found wrong.
+func (d *Device) Dropped() []string { return d.dropped }
 
 // Threads is the number of workers.
 func (d *Device) Threads() int { return d.threads }

@@ -5,7 +5,8 @@
 //
 //   - Device: memory and a pool of workers; queues execute a call at once in Do.
 //   - variant: the inner loops of one instruction set (generic; avx2 and avx512 on amd64,
-//     neon on arm64). It is used when it passes verify.go's check at the start.
+//     neon on arm64). The best candidate that passes its self-test at the start is used
+//     (choose.go): verify.go's check of each loop, then that of whole operations in conform.
 //   - pool, worker: one goroutine per core, alive as long as the device.
 //   - product, operand: a matrix product and its packed sides; tile: one call of the matrix
 //     micro-kernel.

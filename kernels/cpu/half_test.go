@@ -11,7 +11,7 @@ import (
 // same numbers in float32, rounded once where the result is BF16, for flat and tall
 // results and beyond what is packed at one time.
 func TestHalfProductsAreRounded(t *testing.T) {
-	for _, v := range usableVariants() {
+	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			dev := newDevice(t, Options{Threads: 2})

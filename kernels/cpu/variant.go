@@ -1,13 +1,6 @@
 package cpu
 
-import (
-	"fmt"
-	"runtime"
-	"strings"
-	"sync"
-
-	"pnode/kernels"
-)
+import "pnode/kernels"
 
 //go:generate go run ./asm -group loops -out loops_amd64.s
 //go:generate go run ./asm -group math -out math_amd64.s
@@ -103,43 +96,4 @@ type tile struct {
 	Accumulate int
 	Count      int // at least 1
 	AStep      int // from a tile's A to that of the next
-}
-
-// survey is what the start-up check found: the variants that compute right, the best one
-// last, and what is wrong with the others.
-type survey struct {
-	usable []*variant
-	wrong  []string
-}
-
-var surveyed = sync.OnceValue(func() survey {
-	s := survey{usable: []*variant{generic()}}
-	for _, v := range processorVariants() {
-		if err := v.verify(); err != nil {
-			s.wrong = append(s.wrong, fmt.Sprintf("%s fails its self-test: %v", v.name, err))
-			continue
-		}
-		s.usable = append(s.usable, v)
-	}
-	return s
-})
-
-// usableVariants lists the variants that this processor runs, the best one last.
-func usableVariants() []*variant { return surveyed().usable }
-
-// chooseVariant gives the best usable variant, or the one called `forced`.
-func chooseVariant(forced string) (*variant, error) {
-	s := surveyed()
-	if forced == "" {
-		return s.usable[len(s.usable)-1], nil
-	}
-	var names []string
-	for _, v := range s.usable {
-		if v.name == forced {
-			return v, nil
-		}
-		names = append(names, v.name)
-	}
-	reasons := append([]string{fmt.Sprintf("this %s processor runs %s", runtime.GOARCH, strings.Join(names, ", "))}, s.wrong...)
-	return nil, fmt.Errorf("cpu: %s=%s: %s", VariantEnv, forced, strings.Join(reasons, "; "))
 }

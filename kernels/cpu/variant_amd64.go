@@ -3,13 +3,13 @@ package cpu
 import "github.com/klauspost/cpuid/v2"
 
 // processorVariants are the variants beside generic that this processor can run, the best
-// one last.
+// one first.
 func processorVariants() (list []*variant) {
-	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
-		list = append(list, avx2())
-	}
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F) {
 		list = append(list, avx512())
+	}
+	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
+		list = append(list, avx2())
 	}
 	return list
 }

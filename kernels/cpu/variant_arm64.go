@@ -3,7 +3,7 @@ package cpu
 import "pnode/kernels"
 
 // processorVariants are the variants beside generic that this processor can run, the best
-// one last. Every arm64 processor that Go runs on has NEON with multiply-adds.
+// one first. Every arm64 processor that Go runs on has NEON with multiply-adds.
 func processorVariants() []*variant { return []*variant{neon()} }
 
 // neon runs everything four floats at a time.

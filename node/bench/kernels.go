@@ -45,7 +45,9 @@ func (o *KernelOptions) fill() error {
 type KernelReport struct {
 	CPU     string `json:"cpu"`
 	Variant string `json:"variant"` // instruction set of this program's kernels
-	Peer    string `json:"peer,omitempty"`
+	// Dropped says which instruction sets of the processor computed wrong.
+	Dropped []string `json:"dropped,omitempty"`
+	Peer    string   `json:"peer,omitempty"`
 	// PeerKernel is the peer's name of the processor whose kernels it ran.
 	PeerKernel string `json:"peer_kernel,omitempty"`
 	// NoPeer says why there is no peer and how to get one.
@@ -115,7 +117,7 @@ func (r *KernelReport) measure(ctx context.Context, o KernelOptions, blas *peer,
 		return err
 	}
 	defer dev.Close()
-	r.CPU, r.Variant = dev.Model(), dev.Variant()
+	r.CPU, r.Variant, r.Dropped = dev.Model(), dev.Variant(), dev.Dropped()
 	o.Progress(fmt.Sprintf("limits, threads %d", threads))
 	limits, err := measureLimits(dev, o.Rounds)
 	if err != nil {

@@ -12,6 +12,9 @@ func (r KernelReport) Text(w io.Writer) error {
 	if r.Peer != "" {
 		fmt.Fprintf(w, "; peer %s, kernels %s", r.Peer, r.PeerKernel)
 	}
+	for _, reason := range r.Dropped {
+		fmt.Fprintf(w, "\n%s", reason)
+	}
 	fmt.Fprintf(w, "\nMedians of %d rounds in which both sides take turns; a round counts its fastest batch.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "threads\tmultiply-adds GFLOP/s\tcopy GB/s\t")

@@ -31,6 +31,8 @@ type peer struct {
 type hello struct {
 	Name   string `json:"name"`
 	Kernel string `json:"kernel"`
+	// Dropped are reasons why better kernels are not used.
+	Dropped []string `json:"dropped,omitempty"`
 }
 
 // answer is a line of a peer.

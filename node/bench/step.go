@@ -101,7 +101,9 @@ func (o StepOptions) cases() []StepModel {
 type StepReport struct {
 	CPU    string `json:"cpu"`
 	Kernel string `json:"kernel"`
-	Peer   string `json:"peer,omitempty"`
+	// Dropped says which instruction sets of the processor computed wrong.
+	Dropped []string `json:"dropped,omitempty"`
+	Peer    string   `json:"peer,omitempty"`
 	// PeerKernel is the instruction set that the peer names, if it does.
 	PeerKernel string `json:"peer_kernel,omitempty"`
 	// NoPeer says why there is no peer and how to get one.
@@ -158,7 +160,7 @@ func (r *StepReport) measureStep(ctx context.Context, o StepOptions, c StepModel
 		return result, err
 	}
 	defer func() { err = errors.Join(err, own.close()) }()
-	r.Kernel = own.hello.Kernel
+	r.Kernel, r.Dropped = own.hello.Kernel, own.hello.Dropped
 	torch, err := startPython(ctx, o.Python, torchScript, string(described))
 	if err != nil {
 		r.NoPeer = fmt.Sprintf("%v; it needs a Python with PyTorch (Debian: apt-get install python3-torch; PyPI: pip install torch), see --python", err)

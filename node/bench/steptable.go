@@ -14,6 +14,9 @@ func (r StepReport) Text(w io.Writer) error {
 	if r.Peer != "" {
 		fmt.Fprintf(w, "; peer %s %s", r.Peer, r.PeerKernel)
 	}
+	for _, reason := range r.Dropped {
+		fmt.Fprintf(w, "\n%s", reason)
+	}
 	fmt.Fprintf(w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tproducts\tattention\trest\t")

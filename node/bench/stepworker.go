@@ -59,7 +59,7 @@ func StepWorker(ctx context.Context, described string, in io.Reader, out io.Writ
 		return err
 	}
 	defer w.Close()
-	if err := s.answers.Encode(hello{Name: "pnode", Kernel: device.Variant()}); err != nil {
+	if err := s.answers.Encode(hello{Name: "pnode", Kernel: device.Variant(), Dropped: device.Dropped()}); err != nil {
 		return err
 	}
 	if err := w.Run(ctx, ctx); !errors.Is(err, context.Canceled) {

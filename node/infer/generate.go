@@ -37,6 +37,8 @@ type Generated struct {
 	Load, First, Rest time.Duration
 	// Ended tells that the model ended the text.
 	Ended bool
+	// Dropped says which of the processor's instruction sets computed wrong and were not used.
+	Dropped []string
 }
 
 // PerSecond is the speed behind the first token; 0 with fewer than two.
@@ -64,6 +66,7 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 	if err != nil {
 		return g, err
 	}
+	g.Dropped = device.Dropped()
 	defer func() { err = errors.Join(err, device.Close()) }()
 	began := time.Now()
 	gen, err := load(ctx, m, device, len(tokens)+max(p.Tokens, 0))

@@ -58,6 +58,9 @@ func (s Score) BitsPerByte() float64 { return s.Nats / math.Ln2 / float64(s.Byte
 
 // Scorer is a loaded model. It belongs to one goroutine.
 type Scorer struct {
+	// Dropped says which of the processor's instruction sets computed wrong and are not used.
+	Dropped []string
+
 	words  weights.Words
 	source *weights.Model
 	window int
@@ -96,7 +99,7 @@ func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, thr
 	if err != nil {
 		return err // s.device stays nil
 	}
-	s.device = device
+	s.device, s.Dropped = device, device.Dropped()
 	s.stack, err = model.NewStack(model.StackConfig{
 		Device: s.device, Model: c, End: c.Layers(), MicroBatch: 1, Slots: 1,
 		Recompute: model.RecomputeBlock.Uniform(c.Layers()), ForwardOnly: true, // keeps least
