@@ -72,6 +72,26 @@ func TestCodecsTrain(t *testing.T) {
 	}
 }
 
+// TestEachBoundaryHasItsCodec: the last stage, whose one boundary is exact, sends nothing that
+// is not.
+func TestEachBoundaryHasItsCodec(t *testing.T) {
+	run := testRun()
+	plan := cut(run, "1f1b", []int{0, 2, 3})
+	plan.Replicas[0].Stages[0].Codec = "int8"
+	var mu sync.Mutex // guards inexact
+	var inexact [3]float64
+	trainWith(t, run, plan, from{&memoryKeeper{}, 0}, func(r StepResult) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range r.Stages {
+			inexact[s.Stage] = max(inexact[s.Stage], s.Codec.RelError)
+		}
+	})
+	if inexact[0] == 0 || inexact[1] == 0 || inexact[2] != 0 {
+		t.Errorf("relative errors by stage: %v", inexact)
+	}
+}
+
 func TestUnknownCodecIsRefused(t *testing.T) {
 	run := testRun()
 	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "fp4")

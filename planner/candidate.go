@@ -75,11 +75,12 @@ func (c *cluster) estimate(k *candidate) {
 	if k.shares == nil {
 		k.shares = partition.Shares(c.in.Run.Train.Micros, c.rates(k))
 	}
+	k.estimate = 0
 	k.job = sim.Job{Pipelines: make([]sim.Pipeline, len(k.pipes))}
 	for r, p := range k.pipes {
 		k.job.Pipelines[r] = p.simulated(k.shares[r])
 		k.estimate = max(k.estimate, k.job.Pipelines[r].Estimate())
-		for _, st := range p.costs.Stages {
+		for _, st := range p.Costs.Stages {
 			k.job.Update = max(k.job.Update, st.Update)
 		}
 	}
@@ -94,7 +95,7 @@ func (c *cluster) rates(k *candidate) []partition.Rate {
 	for r, p := range k.pipes {
 		rates[r] = partition.Rate{Each: 1}
 		if c.in.Run.Train.UnevenShares {
-			rates[r] = partition.Rate{First: p.costs.RoundTrip(), Each: p.period}
+			rates[r] = partition.Rate{First: p.Costs.RoundTrip(), Each: p.Period}
 		}
 	}
 	return rates

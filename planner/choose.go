@@ -85,7 +85,7 @@ func distinct(found []*candidate) []*candidate {
 	for _, k := range found {
 		key := fmt.Sprint(k.shape)
 		for _, p := range k.pipes {
-			key += fmt.Sprint(p.units, p.ends, p.warmups)
+			key += fmt.Sprint(p.units, p.ends, p.Warmups)
 		}
 		if !seen[key] {
 			seen[key] = true

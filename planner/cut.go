@@ -7,6 +7,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/partition"
 	"pnode/planner/sim"
@@ -14,15 +15,11 @@ import (
 
 // pipe is one replica: units in pipeline order with their layers.
 type pipe struct {
-	units   []int
-	ends    []int // by stage: the layer after its last
-	costs   schedule.Costs
-	warmups []int
-	period  schedule.Nanos
-	levels  [][]model.Recompute // by stage and layer; nil: nothing is computed again
-	rooms   []elastic.Room      // by stage
-	codecs  []elastic.Codec     // by boundary
-	bound   elastic.Bound
+	units []int
+	ends  []int // by stage: the layer after its last
+	// problem is what the decision answers.
+	problem elastic.Problem
+	elastic.Decision
 }
 
 // layers is the range of a stage.
@@ -35,12 +32,12 @@ func (p *pipe) layers(stage int) (first, end int) {
 
 // recomputes tells whether any stage computes something again.
 func (p *pipe) recomputes() bool {
-	return slices.ContainsFunc(p.levels, func(l []model.Recompute) bool { return l != nil })
+	return slices.ContainsFunc(p.Recompute, func(l []model.Recompute) bool { return l != nil })
 }
 
 // simulated is the pipe for the simulator.
 func (p *pipe) simulated(micros int) sim.Pipeline {
-	return sim.Pipeline{Costs: p.costs, Warmups: p.warmups, Micros: micros}
+	return sim.Pipeline{Costs: p.Costs, Warmups: p.Warmups, Micros: micros}
 }
 
 // relaxPercent are longer periods that a cut may have: with few micro-batches a step it
@@ -68,7 +65,7 @@ func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 	}
 	err := t.tryDepths()
 	for level := range c.lean {
-		if t.best != nil && t.best.period == t.best.costs.Floor() && !t.best.recomputes() {
+		if t.best != nil && t.best.Period == t.best.Costs.Floor() && !t.best.recomputes() {
 			break
 		}
 		t.problem.Saved = c.lean[level].saved
@@ -100,10 +97,10 @@ func (t *cutter) tryDepths() error {
 	if err := t.try(slices.Repeat([]int{1}, n)); err != nil {
 		return err
 	}
-	if t.best.period == t.best.costs.Floor() {
+	if t.best.Period == t.best.Costs.Floor() {
 		return nil
 	}
-	full, _, err := schedule.MinimalWarmups(t.best.costs, nil)
+	full, _, err := schedule.MinimalWarmups(t.best.Costs, nil)
 	if err != nil {
 		return err
 	}
@@ -128,7 +125,7 @@ func (t *cutter) try(inFlight []int) error {
 	if err := t.take(ends); err != nil {
 		return err
 	}
-	alone := t.best.costs.RoundTrip()
+	alone := t.best.Costs.RoundTrip()
 	if len(t.units) == 1 || len(t.c.units) > relaxUpTo || alone*8 < schedule.Nanos(t.micros)*period {
 		return nil // filling and draining hardly show
 	}
@@ -154,11 +151,12 @@ func (t *cutter) take(ends []int) error {
 }
 
 // occupation is by layer how long its output or that output's gradient occupies the link
-// between two units.
+// between two units, in the narrowest codec there is.
 func (c *cluster) occupation(u, v int) []schedule.Nanos {
 	forth, back := c.link(u, v), c.link(v, u)
 	times := make([]schedule.Nanos, c.layers())
-	for l, bytes := range c.boundary {
+	for l := range c.boundary {
+		bytes := c.leastBytes(c.boundary[l])
 		times[l] = max(forth.Hop(bytes).Transfer, back.Hop(bytes).Transfer)
 	}
 	return times
@@ -192,21 +190,22 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 	if err != nil {
 		return nil, fmt.Errorf("planner: time %d stages: %w", len(units), err)
 	}
-	p.costs, p.warmups, p.period, p.bound = choice.Costs, choice.Warmups, choice.Period, choice.Bound
-	p.rooms, p.levels, p.codecs = choice.Rooms, choice.Recompute, choice.Codecs
+	p.problem, p.Decision = problem, choice
 	return p, nil
 }
 
-// adoptPipe times given layers on given units with what a plan has the stages recompute.
-func (c *cluster) adoptPipe(units, ends []int, levels [][]model.Recompute) *pipe {
-	p := &pipe{units: units, ends: ends, levels: levels, codecs: make([]elastic.Codec, len(units)-1)}
-	p.costs = c.againAt(p, c.problem(p).Costs(p.codecs))
+// adoptPipe times given layers on given units with what a plan has the stages recompute and
+// the boundaries send.
+func (c *cluster) adoptPipe(units, ends []int, levels [][]model.Recompute, codecs []cost.Codec) *pipe {
+	p := &pipe{units: units, ends: ends, Decision: elastic.Decision{Recompute: levels, Codecs: codecs}}
+	p.Costs = c.againAt(p, c.problem(p).Costs(p.Codecs))
 	return p
 }
 
 // problem is a pipe before anything is chosen.
 func (c *cluster) problem(p *pipe) elastic.Problem {
 	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros}
+	out.Widest, out.Narrowest = c.in.Run.Train.Codec.bounds()
 	for s, u := range p.units {
 		first, end := p.layers(s)
 		t := c.units[u].times[end].Sub(c.units[u].times[first])
@@ -217,9 +216,18 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 		}
 		if s > 0 {
 			out.Boundaries = append(out.Boundaries, elastic.Boundary{
-				Elements: (c.boundary[first-1] + 3) / 4, Forth: c.link(p.units[s-1], u), Back: c.link(u, p.units[s-1]),
+				Elements: elements(c.boundary[first-1]), Forth: c.link(p.units[s-1], u), Back: c.link(u, p.units[s-1]),
 			})
 		}
 	}
 	return out
+}
+
+// elements of a tensor of so many bytes in memory.
+func elements(bytes int64) int64 { return (bytes + 3) / 4 }
+
+// leastBytes is what a tensor of so many bytes takes on a link at least.
+func (c *cluster) leastBytes(bytes int64) int64 {
+	_, narrowest := c.in.Run.Train.Codec.bounds()
+	return narrowest.Bytes(elements(bytes))
 }

@@ -22,7 +22,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 	}}
 	out = append(out, c.bound(k))
 	if k.shape.units() <= maxStageLines {
-		out = append(out, c.stageLines(k)...)
+		out = append(append(out, c.stageLines(k)...), c.codecLines(k)...)
 	}
 	for _, o := range others {
 		if o.shape != k.shape || slices.ContainsFunc(o.order(), func(u int) bool { return !k.uses(u) }) {
@@ -58,18 +58,18 @@ func (c *cluster) nextBest(k, o *candidate) string {
 func (c *cluster) bound(k *candidate) Reason {
 	r := k.result.Slowest
 	p, pipes := k.pipes[r], k.result.Pipelines[r]
-	floor := p.costs.Floor()
+	floor := p.Costs.Floor()
 	var text string
 	switch micros := k.shares[r]; {
 	case k.job.Reduce+k.job.Tied > pipes:
 		text = fmt.Sprintf("bound by the reduction of gradients: %s, pipelines %s", cost.Time(k.job.Reduce+k.job.Tied), cost.Time(pipes))
 	case k.job.Commit+k.job.Update > pipes:
 		text = fmt.Sprintf("bound by commit and update: %s, pipelines %s", cost.Time(k.job.Commit+k.job.Update), cost.Time(pipes))
-	case p.bound.Memory() && p.period > floor+floor/50 && p.costs.RoundTrip() < schedule.Nanos(micros)*p.period:
+	case p.Bound.Memory() && p.Period > floor+floor/50 && p.Costs.RoundTrip() < schedule.Nanos(micros)*p.Period:
 		text = "bound by " + c.boundText(r, p)
-	case p.costs.RoundTrip() > schedule.Nanos(micros-1)*floor && len(p.units) > 1:
+	case p.Costs.RoundTrip() > schedule.Nanos(micros-1)*floor && len(p.units) > 1:
 		text = fmt.Sprintf("bound by filling and draining: %s for %s of %s each in replica %d; more micro-batches a step would help",
-			cost.Time(p.costs.RoundTrip()), Count(micros, "micro-batch"), cost.Time(floor), r)
+			cost.Time(p.Costs.RoundTrip()), Count(micros, "micro-batch"), cost.Time(floor), r)
 	default:
 		text = "bound by " + c.boundText(r, p)
 	}
@@ -78,7 +78,7 @@ func (c *cluster) bound(k *candidate) Reason {
 
 // boundText is what sets the period of a replica's pipe.
 func (c *cluster) boundText(replica int, p *pipe) string {
-	return p.bound.Text(func(s int) string {
+	return p.Bound.Text(func(s int) string {
 		return fmt.Sprintf("replica %d stage %d on %s", replica, s, c.name(p.units[s]))
 	})
 }
@@ -88,14 +88,32 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 	for r, p := range k.pipes {
 		for s, u := range p.units {
 			first, end := p.layers(s)
-			warmup := min(p.warmups[s], k.shares[r]-1)
-			need := c.fixedIn(first, end) + p.rooms[s].PassBytes + int64(warmup+1)*p.rooms[s].SlotBytes
+			warmup := min(p.Warmups[s], k.shares[r]-1)
+			need := c.fixedIn(first, end) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
 			text := fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
-				r, s, c.name(u), first, end, cost.Time(p.costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
-			if again := JoinLevels(p.levels[s]); again != "" {
+				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
+			if again := JoinLevels(p.Recompute[s]); again != "" {
 				text += fmt.Sprintf(", recomputes %s to fit", again)
 			}
 			out = append(out, Reason{Kind: StageTime, Text: text})
+		}
+	}
+	return out
+}
+
+// codecLines say why boundaries send fewer bits.
+func (c *cluster) codecLines(k *candidate) []Reason {
+	var out []Reason
+	for r, p := range k.pipes {
+		for s, codec := range p.Codecs {
+			if codec == cost.F32 {
+				continue
+			}
+			why := "asked for"
+			if p.Exposed[s] > 0 {
+				why = fmt.Sprintf("in %v its messages would be exposed, %s a micro-batch instead of %s", codec-1, cost.Time(p.Exposed[s]), cost.Time(p.Period))
+			}
+			out = append(out, Reason{Kind: Codec, Text: fmt.Sprintf("replica %d boundary %d → %d: tensors travel in %v: %s", r, s, s+1, codec, why)})
 		}
 	}
 	return out

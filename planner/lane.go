@@ -114,9 +114,7 @@ func (l Lane) stages(holders []int, parts [][]int) []Placement {
 		if l.Recompute != nil {
 			stages[st].Recompute = l.Recompute[w]
 		}
-		if next += n; st < len(holders)-1 {
-			stages[st].Codec = Codec
-		}
+		next += n
 	}
 	return stages
 }

@@ -42,7 +42,7 @@ func (l links) between(from, to PeerID) (link cost.Link, measured bool) {
 
 // measureDistances fills near: the default everywhere, then what is local or measured.
 func (c *cluster) measureDistances() {
-	hop := DefaultLink.Hop(c.activationBytes)
+	hop := DefaultLink.Hop(c.leastBytes(c.activationBytes))
 	of := map[PeerID][]int{} // units of a peer
 	c.near = make([][]schedule.Nanos, len(c.units))
 	for u := range c.near {
@@ -67,7 +67,7 @@ func (c *cluster) measureDistances() {
 
 // distance is what a micro-batch's activation and gradient take between two units.
 func (c *cluster) distance(u, v int) schedule.Nanos {
-	bytes := c.activationBytes
+	bytes := c.leastBytes(c.activationBytes)
 	forth, back := c.link(u, v).Hop(bytes), c.link(v, u).Hop(bytes)
 	return forth.Transfer + forth.Latency + back.Transfer + back.Latency
 }

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,10 +46,8 @@ const (
 	maxLayers  = 4096
 	maxMembers = 4096
 	maxMicros  = 1 << 20
-	// ScheduleName is the schedule of plans whose run asks for none, Codec the tensor codec of
-	// boundaries whose run asks for none.
+	// ScheduleName is the schedule of plans whose run asks for none.
 	ScheduleName = "1f1b"
-	Codec        = "f32"
 )
 
 // Make gives the plan with the least predicted step time, with reasons. Errors wrap
@@ -86,6 +83,9 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 		return nil, nil, nil, err
 	}
 	best, others = c.choose(found)
+	if err := c.widen(best); err != nil {
+		return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
+	}
 	return c, best, others, nil
 }
 
@@ -130,17 +130,21 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String()}
 	micro := Micro(0)
 	for r, pipe := range k.pipes {
-		pipes, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))
+		lane, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))
 		if err != nil {
 			return Plan{}, fmt.Errorf("planner: make generation %d: %w", c.in.Generation, err)
 		}
-		p.Replicas = append(p.Replicas, pipes...)
-		micro += Micro(k.shares[r])
-	}
-	for _, pipe := range p.Replicas {
-		for s := range pipe.Stages[:len(pipe.Stages)-1] {
-			pipe.Stages[s].Codec = cmp.Or(c.in.Run.Train.Codec, Codec)
+		for _, placed := range lane {
+			for s := range placed.Stages[:len(placed.Stages)-1] {
+				codec, _ := c.in.Run.Train.Codec.bounds()
+				if len(placed.Stages) == len(pipe.units) && c.order.copies == 1 {
+					codec = pipe.Codecs[s]
+				}
+				placed.Stages[s].Codec = codec.String()
+			}
 		}
+		p.Replicas = append(p.Replicas, lane...)
+		micro += Micro(k.shares[r])
 	}
 	c.assignHolders(&p)
 	return p, nil
@@ -154,11 +158,11 @@ func (c *cluster) lane(pipe *pipe, first Micro, micros int) Lane {
 		l.Seats = append(l.Seats, Seat{c.units[u].peer, c.units[u].device})
 		l.Layers = append(l.Layers, end-from)
 		if c.order.single() {
-			l.Recompute = append(l.Recompute, JoinLevels(pipe.levels[s]))
+			l.Recompute = append(l.Recompute, JoinLevels(pipe.Recompute[s]))
 		}
 	}
 	if slices.Contains(warmUps, c.order.spec.String()) {
-		for _, w := range pipe.warmups {
+		for _, w := range pipe.Warmups {
 			l.Warmups = append(l.Warmups, min(w, micros/c.order.copies-1))
 		}
 	}

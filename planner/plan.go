@@ -195,6 +195,9 @@ func (p Plan) Validate(layers, micros int) error {
 			}
 			next = pl.Layers.End
 		}
+		if _, err := pipe.codecs(); err != nil {
+			return fmt.Errorf("replica %d: %w", r, err)
+		}
 		if next != layers {
 			return fmt.Errorf("%w: replica %d covers %d of %d layers", ErrBadPlan, r, next, layers)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/sim"
 )
 
@@ -49,10 +50,14 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 	if len(lanes) > 0 {
 		k.shape = shape{len(lanes), len(lanes[0].Seats)}
 	}
-	for _, lane := range lanes {
+	for i, lane := range lanes {
 		var units, ends []int
 		levels := make([][]model.Recompute, len(lane.Seats))
 		end := 0
+		codecs, err := p.Replicas[i*len(p.Replicas)/len(lanes)].codecs()
+		if err != nil {
+			return nil, err
+		}
 		for i, seat := range lane.Seats {
 			u := c.find(seat.Peer, seat.Device)
 			if u < 0 {
@@ -68,7 +73,7 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 			}
 			units, ends = append(units, u), append(ends, end)
 		}
-		k.pipes = append(k.pipes, c.timeLane(lane, units, ends, levels))
+		k.pipes = append(k.pipes, c.timeLane(lane, units, ends, levels, codecs))
 		k.shares = append(k.shares, lane.Micros)
 	}
 	return k, nil
@@ -76,14 +81,14 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 
 // timeLane is a lane as a pipe. Under schedules without warm-ups it is timed with those that
 // a plan would have.
-func (c *cluster) timeLane(l Lane, units, ends []int, levels [][]model.Recompute) *pipe {
+func (c *cluster) timeLane(l Lane, units, ends []int, levels [][]model.Recompute, codecs []cost.Codec) *pipe {
 	if l.Warmups == nil {
 		if p, err := c.newPipe(units, ends); err == nil {
 			return p
 		}
 		l.Warmups = schedule.DepthWarmups(len(units), 1)
 	}
-	p := c.adoptPipe(units, ends, levels)
-	p.warmups, p.period = l.Warmups, p.costs.Period(l.Warmups)
+	p := c.adoptPipe(units, ends, levels, codecs)
+	p.Warmups, p.Period = l.Warmups, p.Costs.Period(l.Warmups)
 	return p
 }

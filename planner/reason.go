@@ -16,6 +16,8 @@ const (
 	Bound ReasonKind = "bound"
 	// StageTime is what one stage does and takes.
 	StageTime ReasonKind = "stage"
+	// Codec is a boundary that sends fewer bits, and why.
+	Codec ReasonKind = "codec"
 	// NextBest is the best plan of another kind, and by how much it is slower.
 	NextBest ReasonKind = "next"
 	// LeftOut is a node without a stage.

@@ -62,9 +62,12 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 	then := &candidate{shape: now.shape, shares: now.shares}
 	for r, p := range now.pipes {
 		problem := c.problemSeen(p, Replica(r), now.shares[r], seen)
-		p.costs = c.againAt(p, problem.Costs(p.codecs))
+		p.Costs = c.againAt(p, problem.Costs(p.Codecs))
 		chosen, err := c.choosePipe(p.units, p.ends, problem)
 		if err != nil {
+			return out, err
+		}
+		if chosen.Decision, err = elastic.Widen(chosen.problem, chosen.Decision); err != nil {
 			return out, err
 		}
 		then.pipes = append(then.pipes, chosen)
@@ -131,11 +134,14 @@ func (c *cluster) reschedule(current Plan, k *candidate) Plan {
 	_, fixed := c.in.Run.Train.Recompute.Level()
 	for r, p := range k.pipes {
 		pipe := &next.Replicas[r]
-		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), make([]int, len(p.warmups))
-		for s, w := range p.warmups {
+		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), make([]int, len(p.Warmups))
+		for s, w := range p.Warmups {
 			pipe.Warmups[s] = min(w, pipe.Micros-1)
 			if !fixed {
-				pipe.Stages[s].Recompute = JoinLevels(p.levels[s])
+				pipe.Stages[s].Recompute = JoinLevels(p.Recompute[s])
+			}
+			if s < len(p.Codecs) {
+				pipe.Stages[s].Codec = p.Codecs[s].String()
 			}
 		}
 	}
@@ -153,7 +159,7 @@ func (c *cluster) whyReselect(current Plan, r Reselection, k *candidate) string 
 // again is what a stage of a pipe computes again for a micro-batch.
 func (c *cluster) again(p *pipe, stage int) (sum schedule.Nanos) {
 	first, _ := p.layers(stage)
-	for i, level := range p.levels[stage] {
+	for i, level := range p.Recompute[stage] {
 		if level != model.RecomputeNothing {
 			sum += c.units[p.units[stage]].speed.Again(c.in.Costs[first+i], level)
 		}

@@ -200,3 +200,27 @@ func TestMedianOfSamples(t *testing.T) {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
+
+// TestReselectNarrowsAnExposedBoundary: where the run allows it, the boundary whose link became
+// slow sends fewer bits, and the others go on as they did.
+func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
+	in, plan := fourNodes(t)
+	var err error
+	if in.Run.Train.Codec, err = ParseCodecRule("auto"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Reselect(in, plan, measured(t, in, plan, slowMiddle(plan)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codecs []string
+	for _, place := range r.Plan.Replicas[0].Stages {
+		codecs = append(codecs, place.Codec)
+	}
+	if !slices.Equal(codecs, []string{"f32", "bf16", "f32", ""}) || r.InPlace {
+		t.Errorf("codecs %v, in place: %t", codecs, r.InPlace)
+	}
+	if exact := 32 * schedule.Nanos(80e6); r.Then >= exact {
+		t.Errorf("a step of %d ns, in f32 the messages alone take %d", r.Then, exact)
+	}
+}

@@ -87,9 +87,9 @@ type TrainSpec struct {
 	DocumentMask bool `json:"document_mask,omitzero"`
 	// Storage is the type of what matrix products read. Checkpoints hold float32 under either.
 	Storage model.Storage `json:"storage,omitzero"`
-	// Codec is the tensor codec of every boundary between stages; empty is f32. Losses
-	// depend on where the model is cut under any other.
-	Codec string `json:"codec,omitzero"`
+	// Codec is how tensors travel between stages. Losses depend on where the model is cut
+	// under any but the zero value.
+	Codec CodecRule `json:"codec,omitzero"`
 	// MinNodes active nodes are waited for before the first plan.
 	MinNodes int `json:"min_nodes"`
 }

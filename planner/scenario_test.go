@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	(what recomputing outputs and blocks leaves of saved; blocks take flops for it)
 //	run micros=8 [replicas=N] [stages=N]
 //	recompute auto|none|outputs|block
+//	codec f32|bf16|int8|auto|auto:bf16
 //	node NAME gflops=10 mib=1024
 //	device NAME gpu gflops=1000 mib=4096
 //	link FROM TO mbps=100 rtt_us=2000
@@ -93,9 +94,15 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 			t.Fatal(err)
 		}
 		s.in.Run.Train.Recompute = rule
+	case "codec":
+		rule, err := ParseCodecRule(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.in.Run.Train.Codec = rule
 	case "run":
 		s.in.Run.Run = "scenario"
-		s.in.Run.Train = TrainSpec{Recompute: s.in.Run.Train.Recompute, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+		s.in.Run.Train = TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
 		s.in.Members = append(s.in.Members, Member{Peer: PeerID(names[0]), Profile: Profile{Devices: []DeviceProfile{device("cpu", set)}}})
 	case "device":
@@ -142,6 +149,9 @@ func (s *scenario) make(t *testing.T) []string {
 			line += fmt.Sprintf("  %s/%s[%d,%d)w%d", pl.Peer, pl.Device, pl.Layers.First, pl.Layers.End, pipe.Warmups[i])
 			if pl.Recompute != "" {
 				line += " " + string(pl.Recompute)
+			}
+			if pl.Codec != "" && pl.Codec != "f32" {
+				line += " =" + pl.Codec + "="
 			}
 			if pl.Holder != "" {
 				line += "->" + string(pl.Holder)

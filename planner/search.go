@@ -276,7 +276,7 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 
 // tight tells whether memory or latency keeps a replica from its best period.
 func (k *candidate) tight() bool {
-	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return p.period > p.costs.Floor() })
+	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return p.Period > p.Costs.Floor() })
 }
 
 // keep is the previous plan's cut with today's costs, nil when it cannot go on.

@@ -28,7 +28,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.BoolVar(&c.UnevenShares, "uneven-shares", c.UnevenShares, "give faster replicas more micro-batches; losses then depend on the plan, in the last bits")
 	f.StringVar(&c.Recompute, "recompute", c.Recompute, "`WHAT` to compute again in the backward pass to save memory: none, outputs (of norms and activations), block, or auto for what each stage needs; the losses are the same")
 	f.StringVar(&c.Storage, "storage", c.Storage, "`TYPE` in which weights and activations of matrix products are stored: f32, or bf16 for less memory with several micro-batches in flight; checkpoints are f32 anyway")
-	f.StringVar(&c.Codec, "codec", c.Codec, "`CODEC` in which activations and gradients travel between stages: auto is f32 and changes nothing; bf16 and int8 send a half and a quarter of the bytes, and losses depend a little on where the model is cut")
+	f.StringVar(&c.Codec, "codec", c.Codec, "`CODEC` in which activations and gradients travel between stages: f32 changes nothing; bf16 and int8 send a half and a quarter of the bytes; auto (auto:bf16) takes them only where messages on slow links would be waited for. Losses then depend a little on where the model is cut")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "go on with a run, with the settings it was started with")
 	f.StringVar(&c.Listen, "listen", c.Listen, "`HOST:PORT` for other nodes (default loopback, any port)")
 	addTrace(f, c)

@@ -87,7 +87,8 @@ type Config struct {
 	Recompute string `yaml:"recompute"`
 	// Storage is f32 or bf16: the type of what matrix products read.
 	Storage string `yaml:"storage"`
-	// Codec is auto, f32, bf16 or int8: how activations and gradients travel between stages.
+	// Codec is the text of a planner.CodecRule: how activations and gradients travel between
+	// stages.
 	Codec string `yaml:"codec"`
 	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
 	// need is waited for in any case.
@@ -137,7 +138,7 @@ func Default() Config {
 		Schedule:        autoSchedule,
 		Recompute:       planner.RecomputeRule{}.String(),
 		Storage:         model.StorageF32.String(),
-		Codec:           autoCodec,
+		Codec:           planner.CodecRules()[0],
 		MinNodes:        1,
 		LogLevel:        "warn",
 	}

@@ -177,7 +177,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.LoRAAlpha = 4 }, "config: lora_alpha is 4: want 0 without lora_rank"},
 		{func(c *Config) { c.LoRAAlpha = math.NaN() }, "config: lora_alpha is NaN: want 0 to"},
 		{func(c *Config) { c.LoRATargets = "q_proj" }, "config: lora_targets is q_proj: want none without lora_rank"},
-		{func(c *Config) { c.Codec = "fp4" }, "config: codec is fp4: want one of auto, f32, bf16, int8"},
+		{func(c *Config) { c.Codec = "fp4" }, "config: codec is fp4: want one of f32, bf16, int8, auto, auto:bf16"},
 		{func(c *Config) { c.Storage = "f16" }, "config: storage is f16: want one of f32, bf16"},
 		{func(c *Config) { c.Recompute = "all" }, "config: recompute is all: want one of auto, none, outputs, block"},
 		{func(c *Config) { c.Data = []string{""} }, `config: data is "": want paths`},
@@ -330,7 +330,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	want := planner.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: planner.Recompute(model.RecomputeBlock), Storage: model.StorageBF16, Codec: "int8", MinNodes: 6,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: planner.Recompute(model.RecomputeBlock), Storage: model.StorageBF16, Codec: codecRule(t, "int8"), MinNodes: 6,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)
@@ -438,4 +438,13 @@ func nano(t *testing.T) model.Config {
 		t.Fatal(err)
 	}
 	return m
+}
+
+func codecRule(t *testing.T, text string) planner.CodecRule {
+	t.Helper()
+	rule, err := planner.ParseCodecRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
 }

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"pnode/pipeline/model"
-	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -149,18 +148,12 @@ func (c Config) validateMemory() error {
 	return cmp.Or(recompute, storage, codec)
 }
 
-// autoCodec takes the codec that changes nothing.
-const autoCodec = "auto"
-
-// codec is the one that every boundary is to have, empty for autoCodec.
-func (c Config) codec() (string, error) {
-	if c.Codec == autoCodec {
-		return "", nil
+func (c Config) codec() (planner.CodecRule, error) {
+	rule, err := planner.ParseCodecRule(c.Codec)
+	if err != nil {
+		err = invalid("codec", c.Codec, "one of "+strings.Join(planner.CodecRules(), ", "))
 	}
-	if _, err := wire.ParseCodec(c.Codec); err != nil {
-		return "", invalid("codec", c.Codec, "one of auto, f32, bf16, int8")
-	}
-	return c.Codec, nil
+	return rule, err
 }
 
 func (c Config) storage() (model.Storage, error) {

@@ -3,67 +3,45 @@ package wire
 import (
 	"fmt"
 	"math"
+
+	"pnode/planner/cost"
 )
 
 // Codec is how the elements of a boundary tensor are written. The zero value is refused.
-type Codec uint8
+type Codec = cost.Codec
 
 // The codecs, the most exact first.
 const (
-	_ Codec = iota
 	// F32 changes nothing: little-endian float32, element after element.
-	F32
+	F32 = cost.F32
 	// BF16 keeps the upper half of each float32, rounded to the nearest, ties to even.
-	BF16
-	// Int8 keeps 8 bits an element and a float32 scale for each GroupElements of them,
+	BF16 = cost.BF16
+	// Int8 keeps 8 bits an element and a float32 scale for each cost.Int8Group of them,
 	// rounded up or down by chance so that the mean is right (Gupta et al. 2015, "Deep
 	// Learning with Limited Numerical Precision", section 3).
-	Int8
-	codecEnd
+	Int8 = cost.Int8
 )
-
-var codecNames = [codecEnd]string{"", "f32", "bf16", "int8"}
-
-// Valid tells whether c is one of the codecs.
-func (c Codec) Valid() bool { return c > 0 && c < codecEnd }
-
-func (c Codec) String() string {
-	if !c.Valid() {
-		return fmt.Sprintf("codec(%d)", uint8(c))
-	}
-	return codecNames[c]
-}
 
 // ParseCodec reads a codec's name.
 func ParseCodec(name string) (Codec, error) {
-	for c := F32; c < codecEnd; c++ {
-		if codecNames[c] == name {
-			return c, nil
-		}
+	c, err := cost.ParseCodec(name)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrValue, err)
 	}
-	return 0, fmt.Errorf("%w: codec %q, known are f32, bf16 and int8", ErrValue, name)
+	return c, nil
 }
 
 // tensorFront is the size of what goes before the elements: codec u8 | zero 3 bytes.
-const tensorFront = 4
+const tensorFront = cost.CodecFront
 
 // TensorBytes is the size of n elements in a codec.
-func TensorBytes(c Codec, n int) int {
-	switch c {
-	case BF16:
-		return tensorFront + 2*n
-	case Int8:
-		return tensorFront + n + 4*groups(n)
-	default:
-		return tensorFront + 4*n
-	}
-}
+func TensorBytes(c Codec, n int) int { return int(c.Bytes(int64(n))) }
 
 // maxError is the relative error, root of the summed squares over that of the tensor, up to
 // which a codec is used. That of BF16 is below 2^-8 for all but subnormal numbers. Int8 has
 // about 0.009 where the elements are spread like a normal distribution; a group in which
 // one element outweighs the others is what takes it past the bound.
-var maxError = [codecEnd]float64{F32: math.Inf(1), BF16: 1.0 / 256, Int8: 0.03}
+var maxError = [...]float64{F32: math.Inf(1), BF16: 1.0 / 256, Int8: 0.03}
 
 // Encoded tells how a tensor was written.
 type Encoded struct {

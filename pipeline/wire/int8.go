@@ -3,22 +3,22 @@ package wire
 import (
 	"encoding/binary"
 	"math"
+
+	"pnode/planner/cost"
 )
 
-// GroupElements is how many elements share a scale: 4 bytes for 128 elements are 3%.
-const GroupElements = 128
+// GroupElements is how many elements share a scale.
+const GroupElements = cost.Int8Group
 
 // smallestScaled is the least largest element of a group that is not written as zeros: 127
 // over it must be finite.
 const smallestScaled = 0x1p-100
 
-func groups(n int) int { return (n + GroupElements - 1) / GroupElements }
-
 // appendInt8 appends for each group its scale and its elements over the scale, rounded by
 // chance, and gives the relative error.
 func appendInt8(dst []byte, xs []float32, noise Noise) ([]byte, float64) {
 	start := len(dst)
-	dst = append(dst, make([]byte, len(xs)+4*groups(len(xs)))...)
+	dst = append(dst, make([]byte, TensorBytes(Int8, len(xs))-tensorFront)...)
 	b := dst[start:]
 	var wrong, all float64
 	for number := uint64(0); len(xs) > 0; number += GroupElements / 4 {
@@ -83,7 +83,7 @@ func roundInt8(b []byte, xs []float32, scale, inverse float32, noise Noise, numb
 	return wrong, all
 }
 
-// decodeInt8 fills dst from len(dst)+4*groups(len(dst)) bytes.
+// decodeInt8 fills dst from the TensorBytes behind the front.
 func decodeInt8(dst []float32, b []byte) {
 	for len(dst) > 0 {
 		n := min(len(dst), GroupElements)

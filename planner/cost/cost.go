@@ -69,8 +69,11 @@ type Link struct {
 var Local = Link{BytesPerS: 1 << 62}
 
 // Hop is what a message takes: its transfer occupies the link, half a round trip
-// follows.
+// follows. Local takes no time.
 func (l Link) Hop(bytes int64) schedule.Hop {
+	if l == Local {
+		return schedule.Hop{}
+	}
 	latency := schedule.Nanos(max(l.RTTNanos, 0) / 2)
 	return schedule.Hop{Transfer: Duration(bytes, l.BytesPerS), Latency: min(latency, Longest)}
 }

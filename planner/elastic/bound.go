@@ -16,7 +16,7 @@ type Bound struct {
 	Busy  schedule.Nanos
 	// BytesPerS of the link and Codec of the message, where a link sets the period.
 	BytesPerS int64
-	Codec     Codec
+	Codec     cost.Codec
 	// Where memory sets it: From keeps InFlight micro-batches, Floor is the period that more
 	// would reach, and Round the trip that they share.
 	InFlight     int

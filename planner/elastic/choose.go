@@ -5,24 +5,21 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
-// Choose finds the least period that memory allows, recomputing and narrowing no more than
-// it takes. An error wraps ErrBadProblem or schedule.ErrBadCosts or is a *NoRoom.
+// Choose finds the least period that memory allows with the narrowest codecs, recomputing no
+// more than it takes. An error wraps ErrBadProblem or schedule.ErrBadCosts or is a *NoRoom.
 func Choose(p Problem) (Decision, error) {
 	if err := p.check(); err != nil {
 		return Decision{}, err
 	}
-	d, err := p.solve(make([]Codec, len(p.Boundaries)))
-	if err != nil || p.Narrowest == F32 {
-		return d, err
-	}
-	return p.narrow(d)
+	return p.solve(slices.Repeat([]cost.Codec{p.narrowest()}, len(p.Boundaries)))
 }
 
 // solve is Choose with given codecs. Recomputing is worth a look only where memory keeps
 // the pipeline from the period that its slowest stage or link sets.
-func (p Problem) solve(codecs []Codec) (Decision, error) {
+func (p Problem) solve(codecs []cost.Codec) (Decision, error) {
 	s := solver{p: p, costs: p.Costs(codecs)}
 	plain, err := s.plain()
 	if err != nil {
@@ -37,7 +34,7 @@ func (p Problem) solve(codecs []Codec) (Decision, error) {
 	if best == nil {
 		return Decision{}, s.noRoom()
 	}
-	best.Codecs = codecs
+	best.Codecs, best.Exposed = codecs, make([]schedule.Nanos, len(codecs))
 	best.Bound = p.bound(*best)
 	return *best, nil
 }

@@ -32,7 +32,7 @@ func even(stages int, forward, backward schedule.Nanos, micros int) Problem {
 func golden() Problem {
 	p := even(4, ms, 2*ms, 64)
 	slow := cost.Link{BytesPerS: 1e6, RTTNanos: 8e6}
-	p.Boundaries[1] = Boundary{Elements: 500, Forth: slow, Back: slow} // 2,000 bytes at 1 MB/s
+	p.Boundaries[1] = Boundary{Elements: 499, Forth: slow, Back: slow} // 2,000 bytes at 1 MB/s
 	return p
 }
 
@@ -108,25 +108,40 @@ func TestSlowLink(t *testing.T) {
 		p.Stages[i].RoomBytes = 1
 	}
 	link := cost.Link{BytesPerS: 1_500_000, RTTNanos: 20e6}
-	p.Boundaries[2] = Boundary{Elements: 31_500, Forth: link, Back: link}
+	p.Boundaries[2] = Boundary{Elements: 31_499, Forth: link, Back: link}
 	d := choose(t, p)
 	const want = "link stage 2 → stage 3 at 12.0 Mbit/s: 84.00 ms a micro-batch in f32, stage 0 computes 40.00 ms; " +
 		"put more layers on a stage, compress the boundary, or move it to a faster link"
 	if got := d.Bound.Text(name); got != want || d.Period != 84*ms {
 		t.Errorf("period %d: %s", d.Period, got)
 	}
-	p.Narrowest = BF16
-	if d = choose(t, p); !slices.Equal(d.Codecs, []Codec{F32, F32, BF16}) || d.Period != 42*ms {
-		t.Errorf("with bf16: codecs %v period %d", d.Codecs, d.Period)
+	p.Narrowest = cost.BF16
+	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.F32, cost.F32, cost.BF16}) || d.Period != link.Hop(cost.BF16.Bytes(31_499)).Transfer || d.Exposed[2] != 84*ms {
+		t.Errorf("with bf16: codecs %v period %d, exposed %v", d.Codecs, d.Period, d.Exposed)
 	}
-	p.Narrowest = Int8
-	if d = choose(t, p); !slices.Equal(d.Codecs, []Codec{F32, F32, Int8}) || d.Period != 40*ms {
+	p.Narrowest = cost.Int8
+	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.F32, cost.F32, cost.Int8}) || d.Period != 40*ms {
 		t.Errorf("with int8: codecs %v period %d", d.Codecs, d.Period)
 	}
+	p.Widest = cost.Int8
+	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.Int8, cost.Int8, cost.Int8}) {
+		t.Errorf("where all are to be int8: %v", d.Codecs)
+	}
+	p.Widest = 0
 	p.Boundaries[2].Forth.BytesPerS, p.Boundaries[2].Back.BytesPerS = 1e7, 1e7 // 12.6 ms: hidden
-	if d = choose(t, p); !slices.Equal(d.Codecs, []Codec{F32, F32, F32}) || d.Period != 40*ms {
+	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.F32, cost.F32, cost.F32}) || d.Period != 40*ms {
 		t.Errorf("a hidden message: codecs %v period %d", d.Codecs, d.Period)
 	}
+}
+
+// widened has the codecs of a decision that matter alone.
+func widened(t *testing.T, p Problem) Decision {
+	t.Helper()
+	d, err := Widen(p, choose(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // TestRecomputesOnlyTheEarlyStages gives every stage the memory of two micro-batches: the
@@ -179,7 +194,7 @@ func random(rng *rand.Rand, levels int) Problem {
 
 // exhaust is the least period over every level of every layer and all warm-ups that fit.
 func exhaust(p Problem) schedule.Nanos {
-	s := solver{p: p, costs: p.Costs(make([]Codec, len(p.Boundaries)))}
+	s := solver{p: p, costs: p.Costs(slices.Repeat([]cost.Codec{cost.F32}, len(p.Boundaries)))}
 	best := schedule.Nanos(-1)
 	picks := make([]rung, len(p.Stages))
 	warmups := make([]int, len(p.Stages))
@@ -315,7 +330,8 @@ func TestChooseRefuses(t *testing.T) {
 		"no stages":            func(p *Problem) { p.Stages = nil },
 		"boundaries":           func(p *Problem) { p.Boundaries = nil },
 		"no micro-batches":     func(p *Problem) { p.Micros = 0 },
-		"unknown codec":        func(p *Problem) { p.Narrowest = codecs },
+		"unknown codec":        func(p *Problem) { p.Narrowest = 99 },
+		"no codec between":     func(p *Problem) { p.Widest = cost.BF16 },
 		"negative slot":        func(p *Problem) { p.Stages[0].SlotBytes = -1 },
 		"frees more than all":  func(p *Problem) { p.Stages[0].Layers = []Layer{{{}, {FreedBytes: 2}}} },
 		"negative elements":    func(p *Problem) { p.Boundaries[0].Elements = -1 },

@@ -15,5 +15,5 @@
 //
 // The planner calls it for every cut that it considers, and again while a run trains, with
 // times that were measured. It imports no other package than pipeline/schedule for the
-// periods, pipeline/model for the levels of recomputation and planner/cost for links.
+// periods, pipeline/model for the levels of recomputation and planner/cost for links and codecs.
 package elastic

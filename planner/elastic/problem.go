@@ -30,8 +30,9 @@ type Problem struct {
 	Boundaries []Boundary
 	// Micros are the micro-batches of a step: more than that are never in flight.
 	Micros int
-	// Narrowest is the narrowest codec that a boundary may use.
-	Narrowest Codec
+	// Widest and Narrowest bound the codecs that a boundary may use: the most exact, and the
+	// one of the fewest bits; zero is cost.F32.
+	Widest, Narrowest cost.Codec
 	// Ahead: recomputing is an action of its own, which runs while the stage waits for the
 	// gradient. Otherwise it is part of the input gradient.
 	Ahead bool
@@ -70,7 +71,7 @@ type Boundary struct {
 }
 
 // at is the boundary's time with a codec.
-func (b Boundary) at(c Codec) schedule.Boundary {
+func (b Boundary) at(c cost.Codec) schedule.Boundary {
 	bytes := c.Bytes(b.Elements)
 	return schedule.Boundary{Activation: b.Forth.Hop(bytes), Gradient: b.Back.Hop(bytes)}
 }
@@ -83,7 +84,10 @@ type Decision struct {
 	Rooms   []Room // by stage
 	// Recompute is by stage and layer; a stage that recomputes nothing has nil.
 	Recompute [][]model.Recompute
-	Codecs    []Codec
+	Codecs    []cost.Codec
+	// Exposed is by boundary the least period with the next more exact codec there, 0 where
+	// the most exact one is.
+	Exposed []schedule.Nanos
 	// Costs are what stages and boundaries take with all that.
 	Costs  schedule.Costs
 	Period schedule.Nanos
@@ -119,8 +123,8 @@ func (p Problem) check() error {
 		return bad("%d stages with %d boundaries", len(p.Stages), len(p.Boundaries))
 	case p.Micros < 1 || p.Micros > schedule.MaxNumber:
 		return bad("%d micro-batches, want 1 to %d", p.Micros, schedule.MaxNumber)
-	case p.Narrowest >= codecs:
-		return bad("codec %d, want 0 to %d", p.Narrowest, codecs-1)
+	case p.widest() > p.narrowest() || !p.widest().Valid() || !p.narrowest().Valid():
+		return bad("codecs from %v to %v", p.Widest, p.Narrowest)
 	}
 	for i, s := range p.Stages {
 		if s.SlotBytes < 0 || s.SlotBytes > maxBytes || s.RoomBytes > 1<<62 {
@@ -164,7 +168,7 @@ func (p Problem) room(st Stage, r rung) Room {
 }
 
 // Costs are those of the problem with the codecs and nothing recomputed.
-func (p Problem) Costs(codecs []Codec) schedule.Costs {
+func (p Problem) Costs(codecs []cost.Codec) schedule.Costs {
 	c := schedule.Costs{Stages: make([]schedule.StageTime, len(p.Stages)), Boundaries: make([]schedule.Boundary, len(p.Boundaries))}
 	for i, s := range p.Stages {
 		c.Stages[i] = s.Time

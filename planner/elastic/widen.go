@@ -1,0 +1,61 @@
+package elastic
+
+import (
+	"cmp"
+	"slices"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+)
+
+// exposedPercent is by how much a more exact codec must lengthen the period for its messages
+// to count as exposed: less than that is not worth inexact gradients.
+const exposedPercent = 2
+
+// Widen gives a decision of Choose the most exact codecs that hide their messages as well:
+// narrow ones stay only where a message would otherwise be exposed, and lengthen the period.
+// It begins with the boundaries on the fastest links.
+func Widen(p Problem, d Decision) (Decision, error) {
+	widest := p.widest()
+	if p.narrowest() == widest {
+		return d, nil
+	}
+	most := d.Period + d.Period*exposedPercent/100
+	exposed := make([]schedule.Nanos, len(d.Codecs))
+	for _, i := range p.fastestFirst() {
+		for codec := widest; codec < d.Codecs[i]; codec++ {
+			codecs := slices.Clone(d.Codecs)
+			codecs[i] = codec
+			wider, err := p.solve(codecs)
+			if err != nil {
+				return Decision{}, err
+			}
+			if wider.Period <= most {
+				d = wider
+				break
+			}
+			exposed[i] = wider.Period
+		}
+	}
+	d.Exposed = exposed
+	return d, nil
+}
+
+// fastestFirst are the boundaries by what a message takes in the widest codec.
+func (p Problem) fastestFirst() []int {
+	order := make([]int, len(p.Boundaries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(transfer(p.Boundaries[a].at(p.widest())), transfer(p.Boundaries[b].at(p.widest())))
+	})
+	return order
+}
+
+func transfer(b schedule.Boundary) schedule.Nanos {
+	return max(b.Activation.Transfer, b.Gradient.Transfer)
+}
+
+func (p Problem) widest() cost.Codec    { return cmp.Or(p.Widest, cost.F32) }
+func (p Problem) narrowest() cost.Codec { return cmp.Or(p.Narrowest, cost.F32) }
