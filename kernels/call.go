@@ -35,7 +35,6 @@ const (
 	OpFill
 	OpCopy
 	OpCast
-	OpCastStochastic
 	opCount
 )
 
@@ -179,12 +178,4 @@ func Copy(out, x View, n int) Call {
 // Cast computes out[n] = x between F32 and BF16, rounded to nearest, ties to even.
 func Cast(out, x View, n int) Call {
 	return Call{Op: OpCast, Args: [8]View{out, x}, Dims: Dims{n}}
-}
-
-// CastStochastic computes out[n], BF16, from x[n], F32: rounded up in magnitude with the
-// probability of the part that is cut off, so that the expected value is x. What is cut
-// off is compared with the low 16 bits of the element's number of r. Numbers that are not
-// finite are rounded as in Cast.
-func CastStochastic(out, x View, n int, r Random) Call {
-	return Call{Op: OpCastStochastic, Args: [8]View{out, x}, Dims: Dims{n}, Random: r}
 }

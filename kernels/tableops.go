@@ -193,9 +193,4 @@ var storageTable = map[Op]OpInfo{
 		Operands: []Operand{halvable(out("out", dim(0))), halvable(in("x", dim(0)))},
 		flops:    perElement(0, 1),
 	},
-	OpCastStochastic: {
-		Name: "cast-stochastic", Class: ClassElementwise, Dims: "N", tolerance: 0,
-		Operands: []Operand{{Name: "out", Role: Out, DType: BF16, count: dim(0)}, in("x", dim(0))},
-		flops:    perElement(20, 1),
-	},
 }

@@ -137,8 +137,19 @@ func (e Export) writeWeights(dir string) error {
 	if err != nil {
 		return err
 	}
-	for layer := range e.Config.Layers() {
-		if err := e.writeLayer(w, of, layer); err != nil {
+	return writeLayers(w, e.Config.Layers(), func(layer int) error { return e.writeLayer(w, of, layer) })
+}
+
+// unfinished is what tensors are written to: it is there after Commit, not after Discard.
+type unfinished interface {
+	Commit() error
+	Discard() error
+}
+
+// writeLayers writes one layer after the other, all or none.
+func writeLayers(w unfinished, layers int, write func(layer int) error) error {
+	for layer := range layers {
+		if err := write(layer); err != nil {
 			return errors.Join(fmt.Errorf("layer %d: %w", layer, err), w.Discard())
 		}
 	}

@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,12 +50,7 @@ func (e AdapterExport) fill(dir string) error {
 	if err != nil {
 		return err
 	}
-	for layer := range e.Config.Layers() {
-		if err := e.writeLayer(w, of, layer); err != nil {
-			return errors.Join(fmt.Errorf("layer %d: %w", layer, err), w.Discard())
-		}
-	}
-	return w.Commit()
+	return writeLayers(w, e.Config.Layers(), func(layer int) error { return e.writeLayer(w, of, layer) })
 }
 
 func (e AdapterExport) writeLayer(w *safetensors.Writer, of family, layer int) error {

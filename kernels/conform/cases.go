@@ -81,7 +81,6 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpFill:                    vectorShapes,
 	kernels.OpCopy:                    vectorShapes,
 	kernels.OpCast:                    vectorShapes,
-	kernels.OpCastStochastic:          vectorShapes,
 }
 
 // maxDims bounds random dimensions by shape letter.

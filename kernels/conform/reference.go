@@ -46,7 +46,6 @@ var references = map[kernels.Op]reference{
 	kernels.OpFill:                    {compute: fillValue},
 	kernels.OpCopy:                    {compute: func(_ kernels.Call, a [][]float64) { copy(a[0], a[1]) }},
 	kernels.OpCast:                    {compute: cast, exact: true},
-	kernels.OpCastStochastic:          {compute: castStochastic, exact: true},
 }
 
 // indices fills x with whole numbers in [low, high).

@@ -60,17 +60,3 @@ func cast(c kernels.Call, args [][]float64) {
 		}
 	}
 }
-
-// castStochastic goes to the larger magnitude when the 16 bits cut off and 16 random bits
-// carry.
-func castStochastic(c kernels.Call, args [][]float64) {
-	for i, x := range args[1] {
-		bits := math.Float32bits(float32(x))
-		up := bits&0xffff+word(c.Random, i)&0xffff > 0xffff
-		bits &^= 0xffff
-		if up {
-			bits += 0x10000
-		}
-		args[0][i] = float64(math.Float32frombits(bits))
-	}
-}

@@ -23,8 +23,8 @@ func copyTo(unit int, one, four copyRows) func(dst, src []float32, stride, k, pa
 	}
 }
 
-// widenBy, narrowBy and narrowRandomlyBy make a variant's casts from assembly for lengths
-// that are multiples of 8.
+// widenBy and narrowBy make a variant's casts from assembly for lengths that are multiples
+// of 8.
 func widenBy(assembly func(out []float32, x []uint16)) func(out []float32, x []uint16) {
 	return func(out []float32, x []uint16) {
 		whole := len(x) &^ 7
@@ -41,11 +41,16 @@ func narrowBy(assembly func(out []uint16, x []float32)) func(out []uint16, x []f
 	}
 }
 
-func narrowRandomlyBy(assembly func(out []uint16, x []float32, words []uint32)) func(out []uint16, x []float32, words []uint32) {
-	return func(out []uint16, x []float32, words []uint32) {
-		whole := len(x) &^ 7
-		assembly(out[:whole], x, words)
-		narrowRandomlyGeneric(out[whole:], x[whole:], words[whole:])
+// philoxBy makes a variant's philox from assembly that computes eight blocks at a time where
+// their counters have the high word in common.
+func philoxBy(assembly func(words []uint32, keys *[2 * philoxRounds]uint32, c0, c1, c2, c3 uint32)) func(words []uint32, r kernels.Random, block uint64) {
+	return func(words []uint32, r kernels.Random, block uint64) {
+		if philoxCarries(words, block) {
+			philoxGeneric(words, r, block)
+			return
+		}
+		keys := philoxKeys(r)
+		assembly(words, &keys, uint32(block), uint32(block>>32), uint32(r.Stream), uint32(r.Stream>>32))
 	}
 }
 

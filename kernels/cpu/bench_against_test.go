@@ -101,7 +101,7 @@ func BenchmarkAgainstCopy(b *testing.B) {
 		kernels.AdamW(none, none, none, none, 4<<20, adam), kernels.SumSquares(none, none, 4<<20),
 		kernels.ColumnSum(none, none, n, 4*c, 0), kernels.Add(none, none, none, n*c),
 		kernels.EmbedForward(none, none, none, none, 2, 1024, c, 1000), kernels.EmbedBackward(none, none, none, none, 2, 1024, c, 1000),
-		kernels.Cast(none, none, n*c), kernels.CastStochastic(none, none, n*c, r),
+		kernels.Cast(none, none, n*c),
 	} {
 		b.Run(call.Op.String(), func(b *testing.B) { a.run(b, call) })
 	}

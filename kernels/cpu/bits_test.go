@@ -36,7 +36,7 @@ var bitCalls = []kernels.Call{
 	kernels.AttentionCached(absent, absent, absent, absent, kernels.CachedAttentionShape{AttentionShape: kernels.AttentionShape{B: 2, T: 1, H: 6, K: 3, D: 20}, Past: 1000, Max: 1001}),
 	kernels.SwiGLUForward(absent, absent, 700, 90), kernels.SwiGLUBackward(absent, absent, absent, 700, 90),
 	kernels.Dropout(absent, absent, 100003, 0.3, kernels.Random{Key: 1, Stream: 2}),
-	kernels.Cast(absent, absent, 100003), kernels.CastStochastic(absent, absent, 100003, kernels.Random{Key: 1, Stream: 2}),
+	kernels.Cast(absent, absent, 100003),
 	kernels.GELUForward(absent, absent, 100003), kernels.GELUBackward(absent, absent, absent, 100003),
 	kernels.CrossEntropy(absent, absent, absent, 500, 101, 0.1),
 	kernels.AdamW(absent, absent, absent, absent, 100003, kernels.AdamWScalars{LR: 0.1, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Correction1: 1, Correction2: 1, GradScale: 1}),

@@ -24,13 +24,6 @@ func (d *Device) cast(c kernels.Call) {
 	}
 }
 
-func (d *Device) castStochastic(c kernels.Call) error {
-	out, x := halves(c.Args[0]), floats(c.Args[1])
-	return d.randomly(c.Random, c.Dims[0], func(from, to int, words []uint32) {
-		d.v.narrowRandomly(out[from:to], x[from:to], words)
-	})
-}
-
 // infinityBits are the bits of the exponent: all set in infinities and NaN.
 const infinityBits = 0x7f800000
 
@@ -45,17 +38,6 @@ func nearestBF16(b uint32) uint16 {
 func narrowGeneric(out []uint16, x []float32) {
 	for i, v := range x {
 		out[i] = nearestBF16(math.Float32bits(v))
-	}
-}
-
-func narrowRandomlyGeneric(out []uint16, x []float32, words []uint32) {
-	for i, v := range x {
-		b := math.Float32bits(v)
-		if b&infinityBits == infinityBits {
-			out[i] = nearestBF16(b)
-			continue
-		}
-		out[i] = uint16((b + words[i]&0xffff) >> 16)
 	}
 }
 

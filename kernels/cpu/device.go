@@ -120,7 +120,7 @@ func (d *Device) Supports(c kernels.Call) error {
 // computesBF16 tells whether the op works on BF16 operands that the contract allows.
 func computesBF16(op kernels.Op) bool {
 	switch op {
-	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpCastStochastic:
+	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast:
 		return true
 	default:
 		return false

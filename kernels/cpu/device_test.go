@@ -189,7 +189,7 @@ func TestHalvesAreSupported(t *testing.T) {
 	t.Cleanup(tokens.Free)
 	x, h := upload(t, dev, make([]float32, 6)), kernels.Whole(half)
 	for _, c := range []kernels.Call{
-		kernels.Cast(h, x, 6), kernels.Cast(x, h, 6), kernels.CastStochastic(h, x, 6, kernels.Random{}),
+		kernels.Cast(h, x, 6), kernels.Cast(x, h, 6),
 		kernels.EmbedForward(x, kernels.Whole(tokens), h, absent, 1, 2, 3, 2),
 	} {
 		if err := dev.Supports(c); err != nil {

@@ -14,7 +14,7 @@ func generic() *variant {
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
-		narrow: narrowGeneric, narrowRandomly: narrowRandomlyGeneric, widen: widenGeneric,
+		narrow: narrowGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,
 		sum: sumGeneric, sumSquares: sumSquaresGeneric, deviation: deviationGeneric,

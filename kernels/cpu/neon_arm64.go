@@ -107,6 +107,3 @@ func widenNEON(out []float32, x []uint16)
 
 //go:noescape
 func narrowNEON(out []uint16, x []float32)
-
-//go:noescape
-func narrowRandomlyNEON(out []uint16, x []float32, words []uint32)

@@ -101,8 +101,6 @@ func (d *Device) execute(c kernels.Call) error {
 		return d.sumSquares(c)
 	case kernels.OpDropout:
 		return d.dropout(c)
-	case kernels.OpCastStochastic:
-		return d.castStochastic(c)
 	default:
 		return d.executeRows(c)
 	}

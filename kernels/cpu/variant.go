@@ -55,10 +55,9 @@ type variant struct {
 	// rotate turns the pairs (x[i], x[i+half]) of each 2*half floats of x by the angles
 	// whose cosines and sines are given, half of them; sign -1 turns back.
 	rotate func(x, cos, sin []float32, sign float32)
-	// narrow and widen convert to and from BF16; narrowRandomly rounds by random words.
-	narrow         func(out []uint16, x []float32)
-	narrowRandomly func(out []uint16, x []float32, words []uint32)
-	widen          func(out []float32, x []uint16)
+	// narrow and widen convert to and from BF16.
+	narrow func(out []uint16, x []float32)
+	widen  func(out []float32, x []uint16)
 	// philox writes random words from a block of a stream on; their number is a multiple
 	// of 32.
 	philox func(words []uint32, r kernels.Random, block uint64)

@@ -1,7 +1,5 @@
 package cpu
 
-import "pnode/kernels"
-
 // processorVariants are the variants beside generic that this processor can run, the best
 // one first. Every arm64 processor that Go runs on has NEON with multiply-adds.
 func processorVariants() []*variant { return []*variant{neon()} }
@@ -16,8 +14,8 @@ func neon() *variant {
 		max: maxNEON, dot: dotNEON, add: addNEON, scale: scaleNEON,
 		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, axpy: axpyNEON, times: timesNEON,
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,
-		narrow: narrowBy(narrowNEON), narrowRandomly: narrowRandomlyBy(narrowRandomlyNEON), widen: widenBy(widenNEON),
-		philox: philoxInEights, drop: dropNEON,
+		narrow: narrowBy(narrowNEON), widen: widenBy(widenNEON),
+		philox: philoxBy(philoxNEON), drop: dropNEON,
 		gelu: geluNEON, geluGrad: geluGradNEON, adamW: adamWNEON,
 		sum: sumNEON, sumSquares: sumSquaresNEON, deviation: deviationNEON,
 		norm: normNEON, normSums: normSumsNEON, normGrad: normGradNEON, normWeightGrad: normWeightGradNEON,
@@ -33,15 +31,4 @@ func transposeInFours(unit int) func(dst, src []float32, stride, k int) {
 			transpose4(&dst[j], &src[j*stride], unit, stride, k)
 		}
 	}
-}
-
-// philoxInEights computes eight blocks at a time where their counters have the high word
-// in common.
-func philoxInEights(words []uint32, r kernels.Random, block uint64) {
-	if philoxCarries(words, block) {
-		philoxGeneric(words, r, block)
-		return
-	}
-	keys := philoxKeys(r)
-	philoxNEON(words, &keys, uint32(block), uint32(block>>32), uint32(r.Stream), uint32(r.Stream>>32))
 }

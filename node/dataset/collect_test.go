@@ -3,7 +3,6 @@ package dataset
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,26 +12,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"pnode/node/dataset/chunkstest"
 	"pnode/node/dataset/files"
 	"pnode/planner"
 )
-
-// chunkMap keeps chunks in memory.
-type chunkMap map[planner.Hash][]byte
-
-func (m chunkMap) put(b []byte) (planner.Hash, error) {
-	h := planner.Hash(sha256.Sum256(b))
-	m[h] = bytes.Clone(b)
-	return h, nil
-}
-
-func (m chunkMap) Chunk(_ context.Context, h planner.Hash) ([]byte, error) {
-	b, ok := m[h]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return b, nil
-}
 
 // tree writes files into a new folder and makes it the current one.
 func tree(t *testing.T, files map[string]string) {
@@ -52,8 +35,8 @@ func tree(t *testing.T, files map[string]string) {
 
 func stored(t *testing.T, c *Corpus) string {
 	t.Helper()
-	m := chunkMap{}
-	spec, err := c.Store(context.Background(), m.put)
+	m := chunkstest.Memory{}
+	spec, err := c.Store(context.Background(), m.Put)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +169,8 @@ func TestStoreCutsChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := chunkMap{}
-	spec, err := c.Store(context.Background(), m.put)
+	m := chunkstest.Memory{}
+	spec, err := c.Store(context.Background(), m.Put)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +199,13 @@ func TestStoreErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err = c.Store(ctx, chunkMap{}.put); !errors.Is(err, context.Canceled) {
+	if _, err = c.Store(ctx, chunkstest.Memory{}.Put); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if err := os.Truncate("b", 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = c.Store(context.Background(), chunkMap{}.put); err == nil || !strings.Contains(err.Error(), "b became shorter") {
+	if _, err = c.Store(context.Background(), chunkstest.Memory{}.Put); err == nil || !strings.Contains(err.Error(), "b became shorter") {
 		t.Errorf("a file that became shorter: %v", err)
 	}
 }

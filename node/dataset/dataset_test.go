@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"pnode/node/dataset/chunkstest"
 	"pnode/planner"
 )
 
@@ -25,9 +26,9 @@ func counting(n int) []byte {
 	return b
 }
 
-func storedText(text []byte, permille int) (chunkMap, planner.DataSpec) {
-	m := chunkMap{}
-	chunks, size, err := StoreChunks(context.Background(), m.put, func(w io.Writer) error {
+func storedText(text []byte, permille int) (chunkstest.Memory, planner.DataSpec) {
+	m := chunkstest.Memory{}
+	chunks, size, err := StoreChunks(context.Background(), m.Put, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
@@ -348,8 +349,8 @@ func TestTinyShakespeare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := chunkMap{}
-	spec, err := c.Store(context.Background(), m.put)
+	m := chunkstest.Memory{}
+	spec, err := c.Store(context.Background(), m.Put)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,12 @@ package infer
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
 	"errors"
 	"testing"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/node/dataset"
+	"pnode/node/dataset/chunkstest"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -18,18 +16,17 @@ import (
 // end is the byte that ends documents here.
 const end = 0
 
-// memoryChunks keeps chunks by hash.
-type memoryChunks map[planner.Hash][]byte
-
-func (m memoryChunks) Chunk(_ context.Context, h planner.Hash) ([]byte, error) { return m[h], nil }
-
 // heldOut is the data of a run whose held-out part is that text behind the end of a document.
 func heldOut(t *testing.T, c model.Config, text []byte) *dataset.Dataset {
 	t.Helper()
 	part := append([]byte{end}, text...)
 	stream := append(bytes.Repeat([]byte("x"), 9*len(part)), part...)
-	h := planner.Hash(sha256.Sum256(stream))
-	d, err := dataset.Open(memoryChunks{h: stream}, planner.DataSpec{
+	chunks := chunkstest.Memory{}
+	h, err := chunks.Put(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(chunks, planner.DataSpec{
 		Chunks: []planner.Hash{h}, SizeBytes: int64(len(stream)), HeldOutPermille: 100,
 		Tokens: &planner.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: end},
 	}, dataset.Window{Context: c.Context, StepRows: 1, Vocab: c.Vocab})
@@ -42,31 +39,11 @@ func heldOut(t *testing.T, c model.Config, text []byte) *dataset.Dataset {
 // heldOutNats is the sum of the held-out losses as a run with masks computes them.
 func heldOutNats(t *testing.T, m *weights.Model, d *dataset.Dataset) (nats float64, windows int) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	device, err := cpu.New(cpu.Options{Threads: 1})
-	must(err)
-	defer device.Close()
-	stack, err := model.NewStack(model.StackConfig{Device: device, Model: m.Config, End: m.Config.Layers(), MicroBatch: 1, Slots: 2, Moments: 2, DocumentMask: true})
-	must(err)
-	defer stack.Close()
-	queue, err := device.NewQueue()
-	must(err)
-	defer queue.Close()
-	for l := range m.Config.Layers() {
-		params := make([]float32, m.Config.LayerLen(l))
-		must(m.Layer(t.Context(), l, params))
-		queue.Write(stack.Params(l), kernels.Float32Bytes(params))
-		must(queue.Sync())
-	}
+	stack, queue := loaded(t, m, model.StackConfig{Slots: 2, Moments: 2, DocumentMask: true})
 	windows = d.HeldOutMicros(1, 8)
 	for k := range windows {
 		tokens, targets, err := d.HeldOut(t.Context(), k, 1)
-		must(err)
+		must(t, err)
 		stack.SetTokens(queue, 1, tokens)
 		stack.SetTargets(queue, 1, targets)
 		stack.SetDocuments(queue, 1, d.DocumentStarts(tokens))
@@ -74,7 +51,7 @@ func heldOutNats(t *testing.T, m *weights.Model, d *dataset.Dataset) (nats float
 		stack.Loss(queue, 1)
 		losses, sum := make([]float32, len(tokens)), 0.0
 		queue.Read(kernels.Float32Bytes(losses), stack.Losses(1))
-		must(queue.Sync())
+		must(t, queue.Sync())
 		for _, loss := range losses {
 			sum += float64(loss)
 		}

@@ -52,30 +52,40 @@ func openBytes(t testing.TB, c model.Config) *weights.Model {
 	return open(t, c, tokenizer.Bytes{}.Files())
 }
 
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loaded is a stack of all layers of m with its parameters; c says the rest.
+func loaded(t testing.TB, m *weights.Model, c model.StackConfig) (*model.Stack, kernels.Queue) {
+	t.Helper()
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	must(t, err)
+	t.Cleanup(func() { device.Close() })
+	c.Device, c.Model, c.End, c.MicroBatch = device, m.Config, m.Config.Layers(), 1
+	stack, err := model.NewStack(c)
+	must(t, err)
+	t.Cleanup(stack.Close)
+	queue, err := device.NewQueue()
+	must(t, err)
+	t.Cleanup(func() { queue.Close() })
+	for l := range m.Config.Layers() {
+		params := make([]float32, m.Config.LayerLen(l))
+		must(t, m.Layer(t.Context(), l, params))
+		queue.Write(stack.Params(l), kernels.Float32Bytes(params))
+		must(t, queue.Sync())
+	}
+	return stack, queue
+}
+
 // logits of all positions of a text [T,V], by the passes of training.
 func logits(t testing.TB, m *weights.Model, text []byte) [][]float32 {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	device, err := cpu.New(cpu.Options{Threads: 1})
-	must(err)
-	defer device.Close()
-	stack, err := model.NewStack(model.StackConfig{Device: device, Model: m.Config, End: m.Config.Layers(), MicroBatch: 1, Slots: 1})
-	must(err)
-	defer stack.Close()
-	queue, err := device.NewQueue()
-	must(err)
-	defer queue.Close()
-	for l := range m.Config.Layers() {
-		params := make([]float32, m.Config.LayerLen(l))
-		must(m.Layer(t.Context(), l, params))
-		queue.Write(stack.Params(l), kernels.Float32Bytes(params))
-		must(queue.Sync())
-	}
+	stack, queue := loaded(t, m, model.StackConfig{Slots: 1})
 	tokens := make([]int32, m.Config.Context)
 	for i, b := range text {
 		tokens[i] = int32(b)
@@ -86,7 +96,7 @@ func logits(t testing.TB, m *weights.Model, text []byte) [][]float32 {
 	for i := range all {
 		all[i] = make([]float32, m.Config.Vocab)
 		queue.Read(kernels.Float32Bytes(all[i]), stack.Logits(queue, 0, i, 1))
-		must(queue.Sync())
+		must(t, queue.Sync())
 	}
 	return all
 }

@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pnode/kernels/cpu/asm/formula"
 )
 
 // vectorKind is a register width for the micro-kernel.
@@ -19,25 +21,7 @@ var (
 	zmm = vectorKind{bytes: 64, make: ZMM}
 )
 
-const (
-	panelVectors = 2 // vectors in a row of B
-	depthUnroll  = 4
-)
-
-// Offsets of the fields of cpu.tile.
-const (
-	tileK = 8 * iota
-	tileA
-	tileARow
-	tileACol
-	tileB
-	tileInit
-	tileC
-	tileCRow
-	tileAccumulate
-	tileCount
-	tileAStep
-)
+const panelVectors = 2 // vectors in a row of B
 
 // micro is the state of the micro-kernel while it is generated.
 type micro struct {
@@ -58,13 +42,13 @@ type micro struct {
 func multiply(name string, rows int, kind vectorKind) {
 	begin(name, "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", rows, panelVectors*kind.bytes/4))
 	m := &micro{rows: rows, kind: kind, tile: Load(Param("t"), GP64())}
-	m.aRow, m.aCol = m.field(tileARow), m.field(tileACol)
+	m.aRow, m.aCol = m.field(formula.TileARow), m.field(formula.TileACol)
 	SHLQ(Imm(2), m.aRow)
 	SHLQ(Imm(2), m.aCol)
-	m.c, m.cRow, m.count = m.field(tileC), m.field(tileCRow), m.field(tileCount)
+	m.c, m.cRow, m.count = m.field(formula.TileC), m.field(formula.TileCRow), m.field(formula.TileCount)
 	SHLQ(Imm(2), m.cRow)
 	m.a, m.b = []reg.Register{GP64()}, GP64()
-	MOVQ(Mem{Base: m.tile, Disp: tileA}, m.a[0])
+	MOVQ(Mem{Base: m.tile, Disp: formula.TileA}, m.a[0])
 	for i := 3; i < rows; i += 3 {
 		m.a = append(m.a, GP64())
 	}
@@ -91,7 +75,7 @@ func (m *micro) start() {
 		LEAQ(Mem{Base: m.a[i-1], Index: m.aRow, Scale: 2}, m.a[i])
 		ADDQ(m.aRow, m.a[i])
 	}
-	MOVQ(Mem{Base: m.tile, Disp: tileB}, m.b)
+	MOVQ(Mem{Base: m.tile, Disp: formula.TileB}, m.b)
 	c := GP64()
 	MOVQ(m.c, c)
 	for range m.rows {
@@ -99,7 +83,7 @@ func (m *micro) start() {
 		PREFETCHT0(Mem{Base: c, Disp: panelVectors*m.kind.bytes - 4}) // C need not be aligned
 		ADDQ(m.cRow, c)
 	}
-	init := m.field(tileInit)
+	init := m.field(formula.TileInit)
 	m.acc = nil
 	for range m.rows {
 		var row []reg.VecVirtual
@@ -114,15 +98,15 @@ func (m *micro) start() {
 
 // depth adds the K products of each element.
 func (m *micro) depth() {
-	k := m.field(tileK)
+	k := m.field(formula.TileK)
 	Label("unrolled")
-	CMPQ(k, Imm(depthUnroll))
+	CMPQ(k, Imm(formula.DepthUnroll))
 	JL(LabelRef("single"))
-	for u := range depthUnroll {
+	for u := range formula.DepthUnroll {
 		m.step(u)
 	}
-	ADDQ(U32(depthUnroll*panelVectors*m.kind.bytes), m.b)
-	SUBQ(Imm(depthUnroll), k)
+	ADDQ(U32(formula.DepthUnroll*panelVectors*m.kind.bytes), m.b)
+	SUBQ(Imm(formula.DepthUnroll), k)
 	JMP(LabelRef("unrolled"))
 	Label("single")
 	TESTQ(k, k)
@@ -160,7 +144,7 @@ func (m *micro) step(u int) {
 // store writes the sums, or adds them to C, and moves on to the rows below.
 func (m *micro) store() {
 	Label("store")
-	flag := m.field(tileAccumulate)
+	flag := m.field(formula.TileAccumulate)
 	TESTQ(flag, flag)
 	JZ(LabelRef("overwrite"))
 	at := GP64()
@@ -184,8 +168,8 @@ func (m *micro) store() {
 func (m *micro) nextTile() {
 	DECQ(m.count)
 	JZ(LabelRef("end"))
-	step := m.field(tileAStep)
-	MOVQ(Mem{Base: m.tile, Disp: tileA}, m.a[0])
+	step := m.field(formula.TileAStep)
+	MOVQ(Mem{Base: m.tile, Disp: formula.TileA}, m.a[0])
 	LEAQ(Mem{Base: m.a[0], Index: step, Scale: 4}, m.a[0])
-	MOVQ(m.a[0], Mem{Base: m.tile, Disp: tileA})
+	MOVQ(m.a[0], Mem{Base: m.tile, Disp: formula.TileA})
 }

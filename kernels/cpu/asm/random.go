@@ -160,24 +160,6 @@ func casts() {
 		storeHalves(v, quiet, Mem{Base: out, Index: i, Scale: 2})
 	})
 	end()
-
-	begin("narrowRandomlyAVX2", "func(out []uint16, x []float32, words []uint32)",
-		"adds the low 16 bits of the words to what is cut off; the length is a multiple of 8.")
-	out, x = slice("out"), slice("x")
-	words := slice("words")
-	eights("out", func(i reg.Register) {
-		v, add, special := YMM(), YMM(), YMM()
-		VMOVDQU(Mem{Base: x, Index: i, Scale: 4}, v)
-		quiet := quieted(v)
-		VPAND(integers(0x7f800000), v, special)
-		VPCMPEQD(integers(0x7f800000), special, special)
-		VMOVDQU(Mem{Base: words, Index: i, Scale: 4}, add)
-		VPAND(integers(0xffff), add, add)
-		VPANDN(add, special, add)
-		VPADDD(add, v, v)
-		storeHalves(v, quiet, Mem{Base: out, Index: i, Scale: 2})
-	})
-	end()
 }
 
 // quiet are the lanes that are NaN, and their bits with the highest of the mantissa set.

@@ -1,9 +1,7 @@
 package shard
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,26 +11,10 @@ import (
 	"testing"
 
 	"pnode/node/dataset"
+	"pnode/node/dataset/chunkstest"
 	"pnode/node/dataset/source"
 	"pnode/planner"
 )
-
-// chunkMap keeps chunks in memory.
-type chunkMap map[planner.Hash][]byte
-
-func (m chunkMap) put(b []byte) (planner.Hash, error) {
-	h := planner.Hash(sha256.Sum256(b))
-	m[h] = bytes.Clone(b)
-	return h, nil
-}
-
-func (m chunkMap) Chunk(_ context.Context, h planner.Hash) ([]byte, error) {
-	b, ok := m[h]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return b, nil
-}
 
 // gpt2 is a small tokenizer of GPT-2's form.
 var gpt2 = filepath.Join("..", "tokenizer", "testdata", "gpt2.json")
@@ -67,8 +49,8 @@ func TestStoreAndOpenTokenizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := chunkMap{}
-	spec, err := Store(context.Background(), []Folder{f, f}, dataset.MaxBytes, m.put)
+	m := chunkstest.Memory{}
+	spec, err := Store(context.Background(), []Folder{f, f}, dataset.MaxBytes, m.Put)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +76,18 @@ func TestStoreAndOpenTokenizer(t *testing.T) {
 	if !strings.Contains(text, window[4:len(window)-4]) || len(window) < 600 {
 		t.Errorf("a window says %.60q", window)
 	}
-	if cut, err := Store(context.Background(), []Folder{f}, 1001, m.put); err != nil || cut.SizeBytes != 1000 {
+	if cut, err := Store(context.Background(), []Folder{f}, 1001, m.Put); err != nil || cut.SizeBytes != 1000 {
 		t.Errorf("a limit of 1001 bytes of 2-byte tokens gives %d, %v", cut.SizeBytes, err)
 	}
 }
 
 func TestOpenTokenizerRefuses(t *testing.T) {
-	m := chunkMap{}
+	m := chunkstest.Memory{}
 	text, err := os.ReadFile(gpt2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := m.put(text)
+	h, err := m.Put(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
 // Package formula holds the numbers that the generators of every architecture write into
-// the assembly of package cpu; its plain Go kernels say where they come from.
+// the assembly of package cpu: constants, whose plain Go kernels say where they come from,
+// and the layout of a tile.
 package formula
 
 // Exp2 are the coefficients of the polynomial for 2^x on [-1/2, 1/2], of x^5 first.

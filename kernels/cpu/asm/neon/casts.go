@@ -3,7 +3,6 @@ package main
 func casts(s *source) {
 	widen(s)
 	narrow(s)
-	narrowRandomly(s)
 }
 
 // eights emits body for every eight elements of a slice whose length is a multiple of 8.
@@ -43,26 +42,6 @@ func narrow(s *source) {
 			f.addInt(odd, odd, c[2])
 			f.addInt(odd, odd, w)
 			f.merge(w, odd, quiet)
-		}
-		f.storeHalves(v, out)
-	})
-	f.end()
-}
-
-func narrowRandomly(s *source) {
-	f := s.begin("narrowRandomlyNEON", "func(out []uint16, x []float32, words []uint32)",
-		"adds the low 16 bits of the words to what is cut off; the length is a multiple of 8.")
-	out, x, words, c := f.slice("out"), f.slice("x"), f.slice("words"), f.words(1<<22, 0x7f800000, 0xffff)
-	f.eights("out", func() {
-		v, add := f.pair(x), f.pair(words)
-		for i, w := range v {
-			special, quiet := f.vec(), f.quieted(w, c[0])
-			f.and(special, w, c[1])
-			f.equal(special, special, c[1])
-			f.and(add[i], add[i], c[2])
-			f.without(add[i], add[i], special)
-			f.addInt(add[i], add[i], w)
-			f.merge(w, add[i], quiet)
 		}
 		f.storeHalves(v, out)
 	})

@@ -88,17 +88,13 @@ func (f *function) xor(d, n, m vec)    { f.op("VEOR", "%v.B16, %v.B16, %v.B16", 
 func (f *function) copy(d, n vec)      { f.op("VMOV", "%v.B16, %v.B16", n, d) }
 func (f *function) zero(d vec)         { f.xor(d, d, d) }
 
-// without is d = n &^ m; choose is d = n where the bits of d are set, else m.
-func (f *function) without(d, n, m vec) {
-	f.code(0x4e601c00|uint32(m)<<16|uint32(n)<<5|uint32(d), "bic v%d.16b, v%d.16b, v%d.16b", d, n, m)
-}
+// choose is d = n where the bits of d are set, else m.
 func (f *function) choose(d, n, m vec) { f.op("VBSL", "%v.B16, %v.B16, %v.B16", m, n, d) }
 
 func (f *function) left(d, n vec, bits int)  { f.op("VSHL", "$%d, %v.S4, %v.S4", bits, n, d) }
 func (f *function) right(d, n vec, bits int) { f.op("VUSHR", "$%d, %v.S4, %v.S4", bits, n, d) }
 
 // Comparisons set all bits of the lanes where they hold. atLeast compares unsigned.
-func (f *function) equal(d, n, m vec)      { f.three(0x6ea08c00, "cmeq", "4s", d, n, m) }
 func (f *function) equalFloat(d, n, m vec) { f.three(0x4e20e400, "fcmeq", "4s", d, n, m) }
 func (f *function) atLeast(d, n, m vec)    { f.three(0x6ea03c00, "cmhs", "4s", d, n, m) }
 

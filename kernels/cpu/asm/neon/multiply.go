@@ -1,26 +1,12 @@
 package main
 
+import "pnode/kernels/cpu/asm/formula"
+
 // The micro-kernel's tile: its 24 vectors of sums, with three of B and two of A, take 29
 // of the 32 registers.
 const (
 	tileRows    = 8
 	tileVectors = 3
-	depthUnroll = 4
-)
-
-// Offsets of the fields of cpu.tile.
-const (
-	tileK = 8 * iota
-	tileA
-	tileARow
-	tileACol
-	tileB
-	tileInit
-	tileC
-	tileCRow
-	tileAccumulate
-	tileCount
-	tileAStep
 )
 
 // micro is the state of the micro-kernel while it is generated.
@@ -50,12 +36,12 @@ func multiply(s *source) {
 	for _, field := range []struct {
 		to     reg
 		offset int
-	}{{m.aRow, tileARow}, {m.aCol, tileACol}, {m.cRow, tileCRow}} {
+	}{{m.aRow, formula.TileARow}, {m.aCol, formula.TileACol}, {m.cRow, formula.TileCRow}} {
 		m.field(field.to, field.offset)
 		m.op("LSL", "$2, %v, %v", field.to, field.to)
 	}
-	m.field(m.c, tileC)
-	m.field(m.count, tileCount)
+	m.field(m.c, formula.TileC)
+	m.field(m.count, formula.TileCount)
 	m.label("tile")
 	m.start()
 	m.op("CMP", "$4, %v", m.aRow)
@@ -97,10 +83,10 @@ func (m *micro) field(to reg, offset int) { m.op("MOVD", "%d(%v), %v", offset, m
 
 // start points at the tile's A and B and sets the sums.
 func (m *micro) start() {
-	m.field(m.a[0], tileA)
-	m.field(m.b, tileB)
-	m.field(m.k, tileK)
-	m.field(m.at, tileInit)
+	m.field(m.a[0], formula.TileA)
+	m.field(m.b, formula.TileB)
+	m.field(m.k, formula.TileK)
+	m.field(m.at, formula.TileInit)
 	m.row(m.sums[0], m.at, 0)
 	for _, row := range m.sums[1:] {
 		for j, sum := range row {
@@ -124,7 +110,7 @@ func (m *micro) rows() {
 
 // depth adds the K products of each element.
 func (m *micro) depth(name string, step func(u int)) {
-	for _, times := range []int{depthUnroll, 1} {
+	for _, times := range []int{formula.DepthUnroll, 1} {
 		label := name
 		if times == 1 {
 			label += "Rest"
@@ -168,7 +154,7 @@ func (m *micro) stepStrided(u int) {
 
 // store writes the sums, or adds them to C, and moves on to the rows below.
 func (m *micro) store() {
-	m.field(m.at, tileAccumulate)
+	m.field(m.at, formula.TileAccumulate)
 	m.op("CBZ", "%v, overwrite", m.at)
 	m.op("MOVD", "%v, %v", m.c, m.at)
 	for _, row := range m.sums {
@@ -190,10 +176,10 @@ func (m *micro) store() {
 func (m *micro) nextTile() {
 	m.op("SUB", "$1, %v", m.count)
 	m.op("CBZ", "%v, end", m.count)
-	m.field(m.at, tileAStep)
-	m.field(m.a[0], tileA)
+	m.field(m.at, formula.TileAStep)
+	m.field(m.a[0], formula.TileA)
 	m.op("ADD", "%v<<2, %v", m.at, m.a[0])
-	m.op("MOVD", "%v, %d(%v)", m.a[0], tileA, m.tile)
+	m.op("MOVD", "%v, %d(%v)", m.a[0], formula.TileA, m.tile)
 	m.op("B", "tile")
 	m.label("end")
 }
