@@ -9,17 +9,11 @@ import (
 	"pnode/planner"
 )
 
-// layerSquare is the square sum of one layer's reduced gradient.
-type layerSquare struct {
-	layer int
-	sum   float64
-}
-
 func (w *Worker) coordinator() bool { return w.cfg.Plan.Coordinator() == w.cfg.Seat }
 
 // agree is the commit point of a step: a worker reports and waits for the commit, the
 // coordinator collects all reports and commits. Without a commit nobody updates.
-func (w *Worker) agree(ctx context.Context, step planner.Step, squares []layerSquare, heldOut *float64) (wire.Commit, error) {
+func (w *Worker) agree(ctx context.Context, step planner.Step, squares []wire.PartSquare, heldOut *float64) (wire.Commit, error) {
 	report := w.report(squares)
 	if !w.coordinator() {
 		frame := wire.Frame{Tag: w.about(w.cfg.Seat, wire.KindReport, step), Payload: wire.AppendReport(nil, report)}
@@ -40,10 +34,9 @@ func (w *Worker) agree(ctx context.Context, step planner.Step, squares []layerSq
 	return commit, w.tell(ctx, step, commit)
 }
 
-// report holds what only this worker knows; square sums come from replica 0 alone,
-// because after the reduction all replicas hold the same gradient.
-func (w *Worker) report(squares []layerSquare) wire.Report {
-	var r wire.Report
+// report holds what only this worker knows.
+func (w *Worker) report(squares []wire.PartSquare) wire.Report {
+	r := wire.Report{SumSquares: squares}
 	for _, h := range w.holdings {
 		if !h.last() {
 			continue
@@ -52,9 +45,6 @@ func (w *Worker) report(squares []layerSquare) wire.Report {
 			m := h.pipe.FirstMicro + planner.Micro(i)
 			r.Losses = append(r.Losses, wire.MicroLoss{Micro: m, Loss: w.losses[m]})
 		}
-	}
-	for _, s := range squares {
-		r.SumSquares = append(r.SumSquares, wire.LayerSquare{Layer: int32(s.layer), Sum: s.sum})
 	}
 	return r
 }
@@ -81,11 +71,11 @@ func (w *Worker) collect(ctx context.Context, step planner.Step, own wire.Report
 	return reports, nil
 }
 
-// decide adds up losses in micro-batch order and square sums in layer order. A gradient
+// decide adds up losses in micro-batch order and square sums in the order of layers and parts. A gradient
 // that is not finite is dropped by a scale of 0, on all stages alike.
 func (w *Worker) decide(step planner.Step, reports []wire.Report) (wire.Commit, error) {
 	run := w.cfg.Run
-	losses, squares := make([]float64, run.Train.Micros), make([]float64, run.Model.Layers())
+	losses, squares := make([]float64, run.Train.Micros), make([]float64, run.Model.Layers()*len(w.cfg.Plan.Replicas))
 	seenLosses, seenSquares := 0, 0
 	for _, r := range reports {
 		for _, l := range r.Losses {
@@ -96,15 +86,15 @@ func (w *Worker) decide(step planner.Step, reports []wire.Report) (wire.Commit, 
 			seenLosses++
 		}
 		for _, s := range r.SumSquares {
-			if int(s.Layer) < 0 || int(s.Layer) >= len(squares) {
-				return wire.Commit{}, fmt.Errorf("pipeline: report names layer %d of %d", s.Layer, len(squares))
+			if int(s.Part) < 0 || int(s.Part) >= len(squares) {
+				return wire.Commit{}, fmt.Errorf("pipeline: report names part %d of %d of the gradient", s.Part, len(squares))
 			}
-			squares[s.Layer] = s.Sum
+			squares[s.Part] = s.Sum
 			seenSquares++
 		}
 	}
 	if seenLosses != len(losses) || seenSquares != len(squares) {
-		return wire.Commit{}, fmt.Errorf("pipeline: reports hold %d of %d losses and %d of %d layers", seenLosses, len(losses), seenSquares, len(squares))
+		return wire.Commit{}, fmt.Errorf("pipeline: reports hold %d of %d losses and %d of %d parts of the gradient", seenLosses, len(losses), seenSquares, len(squares))
 	}
 	norm := math.Sqrt(total(squares))
 	commit := wire.Commit{Step: step, Loss: total(losses) / float64(len(losses)), Norm: norm, GradScale: clipScale(norm, run.Train.ClipNorm)}

@@ -45,6 +45,9 @@ func (w *Worker) on(text string) (planner.Plan, []schedule.Action, error) {
 // the same commit. What is held stays where it is, with as many slots as the new program needs.
 func (w *Worker) follow(text string) error {
 	plan, program, err := w.on(text)
+	if err == nil {
+		err = w.allGathered() // into memory that is about to get another shape
+	}
 	if err != nil {
 		return err
 	}

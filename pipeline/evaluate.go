@@ -20,6 +20,9 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, err
 	if !(due || step > train.Steps) {
 		return nil, nil
 	}
+	if err := w.allGathered(); err != nil {
+		return nil, err
+	}
 	n := w.cfg.Data.HeldOutMicros(train.MicroBatch, heldOutMicros)
 	sum := 0.0
 	for _, h := range w.holdings {

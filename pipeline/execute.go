@@ -35,6 +35,9 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 		defer h.slots.paid(a.Micro)
 		defer w.note(step, a, time.Now())
 		return w.send(ctx, h, h.stack.InputGrad(h.slots.of(a.Micro)), w.message(wire.Gradient, h, -1, step, a.Micro))
+	case schedule.Gather:
+		defer w.note(step, a, time.Now())
+		return w.gathered(h)
 	case schedule.Reduce:
 		return w.reduce(ctx, h, step)
 	case schedule.ReceiveActivation, schedule.ReceiveGradient:

@@ -16,6 +16,8 @@ type holding struct {
 	planner.Holding
 	place planner.Placement
 	pipe  planner.Pipeline
+	// share is what the stack has of the optimizer state.
+	share model.Share
 	// codecs of the boundaries behind each stage of pipe.
 	codecs []wire.Codec
 	stack  *model.Stack
@@ -25,14 +27,18 @@ type holding struct {
 	// saves and reductions read and write beside the passes.
 	saves, reductions kernels.Queue
 	saving            saving
+	gathering         pending
 	times             StageTimes
 }
 
 // newHolding allocates a stage for a worker's program. On an error it gives what is there,
 // to be closed.
 func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*holding, error) {
-	h := &holding{Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at), slots: newSlots(useOf(program, at))}
-	stack := stackConfig(cfg.Run, h.place, useOf(program, at))
+	h := &holding{
+		Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
+		slots: newSlots(useOf(program, at)), share: cfg.Plan.Share(at.Replica),
+	}
+	stack := stackConfig(cfg.Run, cfg.Plan, at, useOf(program, at))
 	stack.Device = cfg.Device
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -64,10 +70,11 @@ func useOf(program []schedule.Action, at planner.Holding) schedule.Use {
 }
 
 // stackConfig is the stack, without its device, that a stage needs.
-func stackConfig(run planner.RunSpec, place planner.Placement, use schedule.Use) model.StackConfig {
+func stackConfig(run planner.RunSpec, plan planner.Plan, at planner.Holding, use schedule.Use) model.StackConfig {
+	place := plan.At(at)
 	return model.StackConfig{
 		Model: run.Model, First: place.Layers.First, End: place.Layers.End, MicroBatch: run.Train.MicroBatch,
-		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors,
+		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors, Share: plan.Share(at.Replica),
 		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Of(place),
 		Storage: run.Train.Storage,
 	}
@@ -81,11 +88,14 @@ func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.M
 		return model.Memory{}, err
 	}
 	program := list.Workers[list.Holder(at.Replica, at.Stage)]
-	return stackConfig(run, plan.At(at), useOf(program, at)).Memory()
+	return stackConfig(run, plan, at, useOf(program, at)).Memory()
 }
 
 func (h *holding) first() bool { return h.Stage == 0 }
 func (h *holding) last() bool  { return int(h.Stage) == len(h.pipe.Stages)-1 }
+
+// shares tells whether the other replicas have the rest of the stage's optimizer state.
+func (h *holding) shares() bool { return h.share.Count > 1 }
 
 // layers are those of the stage, in order.
 func (h *holding) layers() []int {

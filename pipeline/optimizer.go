@@ -43,7 +43,7 @@ func (o Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWSc
 	}
 }
 
-// update enqueues update step of every layer of the stack. Tensors next to each other
+// update enqueues update step of what the stack has moments of. Tensors next to each other
 // with the same decay are one call.
 func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config, layers planner.LayerRange, step planner.Step, gradScale float64) {
 	s := o.scalars(step, gradScale)
@@ -58,10 +58,15 @@ func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config,
 			if run.decay {
 				s.Decay = float32(o.train.Decay)
 			}
-			n := run.end - run.off
-			trained := func(v kernels.View) kernels.View { return v.Slice(run.off-frozen, n) }
-			m, v := stack.Moment(l, firstMoment), stack.Moment(l, secondMoment)
-			q.Do(kernels.AdamW(stack.Params(l).Slice(run.off, n), trained(m), trained(v), trained(stack.Grads(l)), n, s))
+			owned := 0 // moments of the ranges before
+			for _, r := range stack.Owned(l) {
+				first, end := max(run.off-frozen, r.First), min(run.end-frozen, r.End)
+				if n := end - first; n > 0 {
+					kept := func(i int) kernels.View { return stack.Moment(l, i).Slice(owned+first-r.First, n) }
+					q.Do(kernels.AdamW(stack.Params(l).Slice(frozen+first, n), kept(firstMoment), kept(secondMoment), stack.Grads(l).Slice(first, n), n, s))
+				}
+				owned += r.Len()
+			}
 		}
 	}
 }

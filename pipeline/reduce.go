@@ -6,7 +6,9 @@ import (
 
 	"pnode/kernels"
 	"pnode/pipeline/collective"
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -33,31 +35,57 @@ func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step) erro
 	return nil
 }
 
-// squares gives each layer's sum of squares. The tied tail of the head counts once, with
-// the embedding.
-func (w *Worker) squares() ([]layerSquare, error) {
-	var squares []layerSquare
+// squares gives the sums of squares of the parts of each layer's gradient that are to be told
+// from here: the own ones where replicas have it in parts, else all by replica 0. The tied
+// tail of the head counts once, with the embedding.
+func (w *Worker) squares() ([]wire.PartSquare, error) {
+	var squares []wire.PartSquare
 	for _, h := range w.holdings {
 		if n := w.cfg.Run.Model.TiedGradLen(); n > 0 && h.first() && h.last() {
 			embed, head := w.tiedGrads(h, 0), w.tiedGrads(h, w.headLayer())
-			w.queue.Do(kernels.Add(embed, embed, head, n)) // the head's is of no use any more
+			w.queue.Do(kernels.Add(embed, embed, head, embed.Len)) // the head's is of no use any more
 		}
-		if h.Replica != 0 {
-			continue // after the reduction it has the same gradient as replica 0
-		}
-		for _, l := range h.layers() {
-			grads := h.stack.Grads(l)
-			if l == w.headLayer() {
-				grads = grads.Slice(0, grads.Len-w.cfg.Run.Model.TiedGradLen())
+		for _, part := range w.told(h) {
+			for _, l := range h.layers() {
+				sum, err := w.partSquare(h, l, part)
+				if err != nil {
+					return nil, err
+				}
+				squares = append(squares, sum)
 			}
-			sum, err := w.sumSquares(grads)
-			if err != nil {
-				return nil, err
-			}
-			squares = append(squares, layerSquare{layer: l, sum: sum})
 		}
 	}
 	return squares, nil
+}
+
+// told are the parts of a stage's gradients whose sums of squares are told from here.
+func (w *Worker) told(h *holding) (parts []int) {
+	for part := range w.cfg.Plan.Replicas {
+		if h.shares() && part == h.share.Index || !h.shares() && h.Replica == 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// partSquare sums up a part of a layer's gradient. The parts are those of as many shares as
+// there are replicas, whoever has them: the norm is the same to the bit either way.
+func (w *Worker) partSquare(h *holding, layer, part int) (wire.PartSquare, error) {
+	m, replicas := w.cfg.Run.Model, len(w.cfg.Plan.Replicas)
+	grads := h.stack.Grads(layer)
+	end := grads.Len
+	if layer == w.headLayer() {
+		end -= m.TiedGradLen()
+	}
+	out := wire.PartSquare{Part: int32(layer*replicas + part)}
+	for _, r := range m.ShareRanges(layer, model.Share{Index: part, Count: replicas}) {
+		sum, err := w.sumSquares(grads.Slice(r.First, max(0, min(r.End, end)-r.First)))
+		if err != nil {
+			return out, err
+		}
+		out.Sum += sum
+	}
+	return out, nil
 }
 
 func (w *Worker) headLayer() int { return w.cfg.Run.Model.Layers() - 1 }
@@ -73,22 +101,36 @@ func (w *Worker) sumSquares(v kernels.View) (float64, error) {
 	return float64(out[0]), err
 }
 
-// reduceReplicas sums one layer's gradient over its holders in replica order.
+// reduceReplicas sums one layer's gradient over its holders in replica order: all of it, or
+// this replica's part.
 func (w *Worker) reduceReplicas(ctx context.Context, h *holding, step planner.Step, layer int) error {
 	if len(w.cfg.Plan.Replicas) == 1 || h.stack.Grads(layer).Len == 0 {
 		return nil
 	}
+	reduce := collective.AllReduce
+	if h.shares() {
+		reduce = collective.ReduceScatter
+	}
+	return h.onHost(h.stack.Grads(layer), func(grad []float32) error {
+		return reduce(ctx, w.cfg.Exchange, w.group(h, step, layer), grad)
+	})
+}
+
+// group is the holders of a layer.
+func (w *Worker) group(h *holding, step planner.Step, layer int) collective.Group {
 	group := collective.Group{Self: h.Replica, Layer: layer, Generation: w.cfg.Plan.Generation, Step: step}
-	for _, pipe := range w.cfg.Plan.Replicas {
+	for r, pipe := range w.cfg.Plan.Replicas {
 		for s, place := range pipe.Stages {
 			if place.Layers.Contains(layer) {
 				group.Members = append(group.Members, collective.Member{Peer: place.Peer, Stage: planner.Stage(s)})
 			}
 		}
+		if h.shares() {
+			share := w.cfg.Plan.Share(planner.Replica(r))
+			group.Parts = append(group.Parts, w.cfg.Run.Model.ShareRanges(layer, share))
+		}
 	}
-	return h.onHost(h.stack.Grads(layer), func(grad []float32) error {
-		return collective.AllReduce(ctx, w.cfg.Exchange, group, grad)
-	})
+	return group
 }
 
 // tiedElsewhere tells whether the stage has one end of a tied embedding and another stage
@@ -114,14 +156,16 @@ func (w *Worker) reduceTied(ctx context.Context, h *holding, step planner.Step) 
 	})
 }
 
-// tiedGrads is the tied range: the front of the embedding's vector, the tail of the
-// head's.
+// tiedGrads is the tied range, the front of the embedding's vector or the tail of the
+// head's, as far as it is added up here.
 func (w *Worker) tiedGrads(h *holding, layer int) kernels.View {
 	grads, n := h.stack.Grads(layer), w.cfg.Run.Model.TiedGradLen()
-	if layer == 0 {
-		return grads.Slice(0, n)
+	first := 0
+	if layer > 0 {
+		first = grads.Len - n
 	}
-	return grads.Slice(grads.Len-n, n)
+	own := h.share.Of(model.Range{First: 0, End: n})
+	return grads.Slice(first+own.First, own.Len())
 }
 
 // onHost runs f on a host copy of a view and writes the copy back, beside the passes.

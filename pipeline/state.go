@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
-	"sync/atomic"
+	"slices"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
@@ -39,32 +38,56 @@ func LayerParams(cfg model.Config, layer int, state []byte) []byte {
 	return state[:4*cfg.LayerLen(layer)]
 }
 
-// parts are the vectors of a layer's state in stored order; frozen layers have no moments.
+// parts are the vectors of a layer's state in stored order, with gaps where other replicas have
+// them; frozen layers have no moments.
 func (h *holding) parts(cfg model.Config, layer int) []kernels.View {
 	parts := []kernels.View{h.stack.Params(layer)}
-	if cfg.TrainedLen(layer) > 0 {
-		parts = append(parts, h.stack.Moment(layer, firstMoment), h.stack.Moment(layer, secondMoment))
+	for i := range momentVectors {
+		at, kept := 0, h.stack.Moment(layer, i)
+		for _, r := range h.stack.Owned(layer) {
+			parts = append(parts, gap(r.First-at), kept.Slice(0, r.Len()))
+			at, kept = r.End, kept.Slice(r.Len(), kept.Len-r.Len())
+		}
+		parts = append(parts, gap(cfg.TrainedLen(layer)-at))
 	}
-	return parts
+	return slices.DeleteFunc(parts, func(v kernels.View) bool { return v.Len == 0 })
 }
 
-// save hands a stage's state to the keeper on a goroutine of its own. At most one save of
-// a stage is under way; a second one waits for the first. Only replica 0 saves: after a
-// step all replicas hold the same state.
+// save begins to bring a stage's state after a step to the keeper, on a goroutine of its own.
+// At most one save of a stage is under way; a second one waits for the first. Only replica 0
+// saves: after a step all replicas have the same state, or parts of it, which the others hand in.
 func (w *Worker) save(ctx context.Context, h *holding, step planner.Step) error {
-	if h.Replica != 0 {
+	if h.Replica != 0 && !h.shares() {
 		return nil
 	}
 	if err := h.saving.wait(); err != nil {
 		return err
 	}
-	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
 	unread := newUnread(h.place.Layers.Len())
+	if h.Replica != 0 {
+		var layers [][]sharedMoment
+		for _, l := range h.layers() {
+			layers = append(layers, w.sharedMoments(h, step, l))
+		}
+		h.saving.start(func() error { return contribute(ctx, w.cfg.Exchange, layers, unread) }, unread)
+		return nil
+	}
+	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
 	for _, l := range h.layers() {
-		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: newViewReader(h.saves, h.parts(w.cfg.Run.Model, l), unread.one)})
+		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: w.stateReader(ctx, h, step, l, unread)})
 	}
 	h.saving.start(func() error { return w.cfg.Keeper.Save(ctx, s) }, unread)
 	return nil
+}
+
+// stateReader reads the state of a layer from the device, and what is not there from the
+// replicas that have it.
+func (w *Worker) stateReader(ctx context.Context, h *holding, step planner.Step, layer int, unread *unread) io.Reader {
+	if h.shares() && w.cfg.Run.Model.TrainedLen(layer) > 0 {
+		params := newViewReader(h.saves, []kernels.View{h.stack.Params(layer)}, func() {})
+		return collected(ctx, w.cfg.Exchange, params, w.sharedMoments(h, step, layer), unread)
+	}
+	return newViewReader(h.saves, h.parts(w.cfg.Run.Model, layer), unread.one)
 }
 
 // load fills the state of what is held here: at step 0 the initial model, from the seed or
@@ -129,75 +152,4 @@ func (w *Worker) initLayer(h *holding, layer int) error {
 		}
 	}
 	return nil
-}
-
-// unread counts the layers that a save has still to read.
-type unread struct {
-	left atomic.Int64
-	none chan struct{} // closed when all are read, or the save has given up
-	once sync.Once
-}
-
-func newUnread(layers int) *unread {
-	u := &unread{none: make(chan struct{})}
-	u.left.Store(int64(layers))
-	return u
-}
-
-// one notes that a layer is read.
-func (u *unread) one() {
-	if u.left.Add(-1) == 0 {
-		u.end()
-	}
-}
-
-func (u *unread) end() { u.once.Do(func() { close(u.none) }) }
-
-// saving is the one save that may run beside training.
-type saving struct {
-	done   chan error
-	unread *unread
-}
-
-func (s *saving) start(f func() error, unread *unread) {
-	done := make(chan error, 1)
-	s.done, s.unread = done, unread
-	go func() {
-		defer unread.end()
-		done <- f()
-	}()
-}
-
-// read waits until the save under way, if there is one, reads no parameters any more.
-func (s *saving) read(ctx context.Context) error {
-	if s.unread == nil {
-		return nil
-	}
-	select {
-	case <-s.unread.none:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// poll gives the error of a save that has ended, without waiting.
-func (s *saving) poll() error {
-	select {
-	case err := <-s.done:
-		s.done = nil
-		return err
-	default:
-		return nil
-	}
-}
-
-// wait waits for the save under way and returns its error once.
-func (s *saving) wait() error {
-	if s.done == nil {
-		return nil
-	}
-	err := <-s.done
-	s.done = nil
-	return err
 }

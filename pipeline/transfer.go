@@ -49,7 +49,11 @@ func (r *viewReader) Read(p []byte) (int, error) {
 	return 4 * n, nil
 }
 
-// viewWriter writes to the memory of views of 4-byte elements, one behind the other.
+// gap stands for n elements of a state that are not held here.
+func gap(n int) kernels.View { return kernels.View{Len: n} }
+
+// viewWriter writes to the memory of views of 4-byte elements, one behind the other, and drops
+// what falls into gaps.
 type viewWriter struct {
 	queue kernels.Queue
 	views []kernels.View
@@ -85,9 +89,11 @@ func (w *viewWriter) put(p []byte) error {
 		}
 		v := w.views[0]
 		n := min(len(p)/4, v.Len)
-		w.queue.Write(v.Slice(0, n), p[:4*n])
-		if err := w.queue.Sync(); err != nil {
-			return err
+		if v.Present() {
+			w.queue.Write(v.Slice(0, n), p[:4*n])
+			if err := w.queue.Sync(); err != nil {
+				return err
+			}
 		}
 		p = p[4*n:]
 		if w.views[0] = v.Slice(n, v.Len-n); n == v.Len {

@@ -169,6 +169,9 @@ func (w *Worker) find(r planner.Replica, s planner.Stage) *holding {
 // run's last one, or until a commit says stop. Saves begin under the context saves and may
 // go on after Run; Saved waits for them. The error of a cancelled ctx is returned wrapped.
 func (w *Worker) Run(ctx, saves context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer w.abandon()
+	defer cancel()
 	if err := w.load(ctx); err != nil {
 		return err
 	}
@@ -184,6 +187,13 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 		}
 	}
 	return w.closingEvaluation(ctx)
+}
+
+// abandon waits until nothing of a cancelled step is under way.
+func (w *Worker) abandon() {
+	for _, h := range w.holdings {
+		_ = h.gathering.wait()
+	}
 }
 
 // Saved waits for the saves under way; their errors come out here or at the next step.
@@ -271,8 +281,16 @@ func (w *Worker) apply(ctx, saves context.Context, step planner.Step, commit wir
 			return err
 		}
 	}
+	for _, h := range w.holdings {
+		if commit.GradScale != 0 {
+			w.gather(ctx, h, step, commit.Stop || step == w.cfg.Run.Train.Steps)
+		}
+	}
 	if !commit.Save {
 		return nil
+	}
+	if err := w.allGathered(); err != nil {
+		return err
 	}
 	for _, h := range w.holdings {
 		if err := w.save(saves, h, step); err != nil {
@@ -290,7 +308,9 @@ func (w *Worker) update(h *holding, step planner.Step, gradScale float64) error 
 	}
 	return w.timed(&h.times.Update, func() {
 		w.opt.update(w.queue, h.stack, w.cfg.Run.Model, h.place.Layers, step, gradScale)
-		h.stack.RoundWeights(w.queue)
+		if !h.shares() { // else when all parts are here
+			h.stack.RoundWeights(w.queue)
+		}
 	})
 }
 

@@ -24,8 +24,10 @@ type candidate struct {
 	shape  shape
 	pipes  []*pipe
 	shares []int
-	// kept: it is the previous plan's cut.
-	kept     bool
+	// kept: it is the previous plan's cut; sharded: the replicas hold the optimizer state in
+	// parts.
+	kept, sharded bool
+
 	job      sim.Job
 	estimate schedule.Nanos
 	// result is there once the candidate has been simulated.
@@ -51,9 +53,9 @@ func (k *candidate) order() []int {
 	return all
 }
 
-// arrange makes a candidate of units in order: the first stages are replica 0.
-func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
-	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas)}
+// arrangeAs makes a candidate of units in order: the first stages are replica 0.
+func (c *cluster) arrangeAs(s shape, order []int) (*candidate, error) {
+	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas), sharded: c.shares > 1}
 	micros := (c.in.Run.Train.Micros + s.replicas - 1) / s.replicas
 	for r := range k.pipes {
 		units := order[r*s.stages : (r+1)*s.stages]
@@ -85,6 +87,10 @@ func (c *cluster) estimate(k *candidate) {
 		}
 	}
 	k.job.Reduce, k.job.Tied, k.job.Commit = c.reduceTime(k), c.tiedTime(k), c.commitTime(k)
+	if k.sharded { // the second half is of parameters
+		k.job.Gather = k.job.Reduce / 2
+		k.job.Reduce -= k.job.Gather
+	}
 	k.estimate += k.job.Tail()
 	k.movedByte = c.movedBytes(k)
 }

@@ -38,12 +38,16 @@ type cluster struct {
 	// training, and what a micro-batch in flight keeps.
 	params, fixed, saved []int64
 	boundary             []int64 // by layer
-	activationBytes      int64   // that cross between stages for a micro-batch, one way
-	slotBytes            int64   // of each micro-batch in flight, whatever the layers
-	passBytes            int64   // of each stage, whatever the layers and the slots, with the node's own
-	lean                 []leanLayers
-	unusable             []Reason
-	order                ordering
+	// shares is how many replicas hold the optimizer state in parts, 0 or 1 for whole; sharers
+	// are the clusters that differ in it alone.
+	shares          int
+	sharers         map[int]*cluster
+	activationBytes int64 // that cross between stages for a micro-batch, one way
+	slotBytes       int64 // of each micro-batch in flight, whatever the layers
+	passBytes       int64 // of each stage, whatever the layers and the slots, with the node's own
+	lean            []leanLayers
+	unusable        []Reason
+	order           ordering
 	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
 	held  map[peerLayer]bool
 	prior []int
@@ -60,7 +64,7 @@ func (c *cluster) layers() int { return len(c.boundary) }
 func newCluster(in Input) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous)}
+	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous), sharers: map[int]*cluster{}}
 	c.in.Members = members
 	c.in.Costs = fixedCosts(in)
 	var err error
@@ -100,12 +104,12 @@ func newCluster(in Input) (*cluster, error) {
 
 func (c *cluster) sumLayers() {
 	n := len(c.in.Costs)
-	c.params, c.fixed, c.saved = make([]int64, n+1), make([]int64, n+1), make([]int64, n+1)
+	c.sumFixed()
+	c.params, c.saved = make([]int64, n+1), make([]int64, n+1)
 	c.boundary = make([]int64, n)
 	var pass, halves, tables int64
 	for l, k := range c.in.Costs {
 		c.params[l+1] = c.params[l] + k.ParamBytes
-		c.fixed[l+1] = c.fixed[l] + trainingBytes*k.ParamBytes - (trainingBytes-1)*k.FrozenBytes + k.CopyBytes
 		c.saved[l+1] = c.saved[l] + k.SavedBytes
 		c.boundary[l] = k.BoundaryBytes
 		c.activationBytes = max(c.activationBytes, k.BoundaryBytes)
@@ -119,6 +123,15 @@ func (c *cluster) sumLayers() {
 	c.slotBytes = 3 * c.activationBytes
 	if run := c.in.Run; run.Train.DocumentMask { // and where documents begin
 		c.slotBytes += 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
+	}
+}
+
+// sumFixed adds up what layers take in training.
+func (c *cluster) sumFixed() {
+	c.fixed = make([]int64, len(c.in.Costs)+1)
+	for l, k := range c.in.Costs {
+		trained := k.ParamBytes - k.FrozenBytes
+		c.fixed[l+1] = c.fixed[l] + k.ParamBytes + (trainingBytes-1-momentVectors)*trained + c.momentBytes(trained) + k.CopyBytes
 	}
 }
 
@@ -139,7 +152,7 @@ func (c *cluster) fixedIn(first, end int) int64 {
 	if first == 0 && end == c.layers() {
 		// Parameters and moments are there once, the gradient of each end is not.
 		tied, trained := int64(c.in.Run.Model.TiedLen()), int64(c.in.Run.Model.TiedGradLen())
-		fixed -= 4*tied + (trainingBytes-2)*4*trained
+		fixed -= 4*tied + momentVectors*4*trained/int64(max(1, c.shares))
 		if c.in.Run.Train.Storage == model.StorageBF16 {
 			fixed -= 2 * tied
 		}

@@ -21,6 +21,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", cost.Time(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
 	}}
 	out = append(out, c.bound(k))
+	out = append(out, c.sharingLines(k)...)
 	if k.shape.units() <= maxStageLines {
 		out = append(append(out, c.stageLines(k)...), c.codecLines(k)...)
 	}
@@ -61,8 +62,8 @@ func (c *cluster) bound(k *candidate) Reason {
 	floor := p.Costs.Floor()
 	var text string
 	switch micros := k.shares[r]; {
-	case k.job.Reduce+k.job.Tied > pipes:
-		text = fmt.Sprintf("bound by the reduction of gradients: %s, pipelines %s", cost.Time(k.job.Reduce+k.job.Tied), cost.Time(pipes))
+	case k.job.Reduce+k.job.Tied+k.job.Gather > pipes:
+		text = fmt.Sprintf("bound by the exchange between replicas: %s, pipelines %s", cost.Time(k.job.Reduce+k.job.Tied+k.job.Gather), cost.Time(pipes))
 	case k.job.Commit+k.job.Update > pipes:
 		text = fmt.Sprintf("bound by commit and update: %s, pipelines %s", cost.Time(k.job.Commit+k.job.Update), cost.Time(pipes))
 	case p.Bound.Memory() && p.Period > floor+floor/50 && p.Costs.RoundTrip() < schedule.Nanos(micros)*p.Period:
@@ -89,7 +90,7 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 		for s, u := range p.units {
 			first, end := p.layers(s)
 			warmup := min(p.Warmups[s], k.shares[r]-1)
-			need := c.fixedIn(first, end) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
+			need := c.of(k).fixedIn(first, end) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
 			text := fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
 				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
 			if again := JoinLevels(p.Recompute[s]); again != "" {

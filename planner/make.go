@@ -127,7 +127,7 @@ func (in Input) check() error {
 
 // plan writes a candidate down: its pipes become lanes, on which the schedule places stages.
 func (c *cluster) plan(k *candidate) (Plan, error) {
-	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String()}
+	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String(), Sharded: k.sharded}
 	micro := Micro(0)
 	for r, pipe := range k.pipes {
 		lane, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))

@@ -37,7 +37,7 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 				t.Fatalf("%s has two stages", key)
 			}
 			used[key] = true
-			checkPlacement(t, in, pl, pipe.Warmups[i], i == len(pipe.Stages)-1)
+			checkPlacement(t, in, p, pl, pipe.Warmups[i], i == len(pipe.Stages)-1)
 		}
 	}
 	s := schedule.WithReduceAndStep(schedule.WithCommunication(schedule.Join(parts...)))
@@ -54,8 +54,9 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 	}
 }
 
-func checkPlacement(t *testing.T, in Input, pl Placement, warmup int, last bool) {
+func checkPlacement(t *testing.T, in Input, p Plan, pl Placement, warmup int, last bool) {
 	t.Helper()
+	shares := int64(max(1, p.Share(0).Count))
 	i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == pl.Peer })
 	if i < 0 || in.Members[i].Draining {
 		t.Fatalf("%s is not an active member", pl.Peer)
@@ -78,7 +79,7 @@ func checkPlacement(t *testing.T, in Input, pl Placement, warmup int, last bool)
 		if levels[l] != model.RecomputeNothing {
 			k = k.At(levels[l])
 		}
-		need += 4*k.ParamBytes + int64(warmup+1)*k.SavedBytes
+		need += 2*k.ParamBytes + 2*k.ParamBytes/shares + int64(warmup+1)*k.SavedBytes
 	}
 	for _, d := range in.Members[i].Profile.Devices {
 		if d.Name == pl.Device {

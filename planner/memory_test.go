@@ -8,16 +8,16 @@ import (
 )
 
 // checkNeed compares a stage's estimate with what a stack for it allocates.
-func checkNeed(t *testing.T, run RunSpec, level model.Recompute, first, end, slots int) {
+func checkNeed(t *testing.T, run RunSpec, level model.Recompute, first, end, slots, shares int) {
 	t.Helper()
 	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, run.Train.Storage)}
 	for l := range in.Costs {
 		in.Costs[l] = in.Costs[l].At(level)
 	}
-	c := &cluster{in: in}
+	c := &cluster{in: in, shares: shares}
 	c.sumLayers()
 	m, err := model.StackConfig{
-		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2,
+		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2, Share: model.Share{Index: shares - 1, Count: shares},
 		DocumentMask: run.Train.DocumentMask, Recompute: level.Uniform(end - first), Storage: run.Train.Storage,
 	}.Memory()
 	if err != nil {
@@ -52,7 +52,8 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 							n := c.Layers()
 							for _, layers := range [][2]int{{0, n}, {0, n / 2}, {n / 2, n}, {2, n - 2}} {
 								for _, slots := range []int{1, 4} {
-									checkNeed(t, run, level, layers[0], layers[1], slots)
+									checkNeed(t, run, level, layers[0], layers[1], slots, 1)
+									checkNeed(t, run, level, layers[0], layers[1], slots, 3)
 								}
 							}
 						})

@@ -31,7 +31,7 @@ func (c *cluster) predict(p Plan) (sim.Result, error) {
 	if err != nil {
 		return sim.Result{}, err
 	}
-	c.estimate(k)
+	c.of(k).estimate(k)
 	result, err := sim.Run(k.job)
 	if err != nil {
 		return sim.Result{}, fmt.Errorf("planner: predict generation %d: %w", p.Generation, err)
@@ -46,7 +46,8 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &candidate{}
+	c = c.under(p)
+	k := &candidate{sharded: p.Sharded}
 	if len(lanes) > 0 {
 		k.shape = shape{len(lanes), len(lanes[0].Seats)}
 	}

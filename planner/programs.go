@@ -35,6 +35,9 @@ func (p Plan) programs() (schedule.Schedule, error) {
 	if err != nil {
 		return schedule.Schedule{}, err
 	}
+	if p.Sharded {
+		s = schedule.WithGather(s)
+	}
 	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
 	return s, schedule.Validate(s, schedule.Limits{})
 }

@@ -18,6 +18,8 @@ const (
 	StageTime ReasonKind = "stage"
 	// Codec is a boundary that sends fewer bits, and why.
 	Codec ReasonKind = "codec"
+	// Sharding is whether replicas hold the optimizer state in parts.
+	Sharding ReasonKind = "shard"
 	// NextBest is the best plan of another kind, and by how much it is slower.
 	NextBest ReasonKind = "next"
 	// LeftOut is a node without a stage.

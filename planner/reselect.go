@@ -54,12 +54,13 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 		return Reselection{}, err
 	}
 	c.links = c.links.with(seen.Links)
+	c = c.under(current)
 	out := Reselection{Promised: promised.Step, Seen: schedule.Nanos(seen.StepNanos)}
 	now, err := c.adopt(current)
 	if err != nil {
 		return out, err
 	}
-	then := &candidate{shape: now.shape, shares: now.shares}
+	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
 	for r, p := range now.pipes {
 		problem := c.problemSeen(p, Replica(r), now.shares[r], seen)
 		p.Costs = c.againAt(p, problem.Costs(p.Codecs))

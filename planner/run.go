@@ -83,6 +83,8 @@ type TrainSpec struct {
 	UnevenShares bool `json:"uneven_shares"`
 	// Recompute is what is computed again to save memory.
 	Recompute RecomputeRule `json:"recompute,omitzero"`
+	// Shard is whether replicas hold their optimizer state in parts.
+	Shard ShardRule `json:"shard,omitzero"`
 	// DocumentMask keeps attention within the documents that a sequence is packed from.
 	DocumentMask bool `json:"document_mask,omitzero"`
 	// Storage is the type of what matrix products read. Checkpoints hold float32 under either.

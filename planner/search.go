@@ -204,7 +204,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		if len(found) > 0 && (s.bound > best || tried >= most) {
 			break
 		}
-		if need := int64(s.replicas) * (c.fixedFor(s.stages)[c.layers()] + c.leastSaved()); need > room[s.units()] {
+		if need := int64(s.replicas) * (c.roomiestFor(s.shape).fixedFor(s.stages)[c.layers()] + c.leastSaved()); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
 					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))
@@ -274,6 +274,9 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 	return found, err
 }
 
+// recomputes tells whether anything is computed again.
+func (k *candidate) recomputes() bool { return slices.ContainsFunc(k.pipes, (*pipe).recomputes) }
+
 // tight tells whether memory or latency keeps a replica from its best period.
 func (k *candidate) tight() bool {
 	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return p.Period > p.Costs.Floor() })
@@ -295,11 +298,11 @@ func (c *cluster) keep() *candidate {
 			return nil
 		}
 		used[p.units[0]] = true
-		if k.pipes[i], err = c.newPipe(p.units, p.ends); err != nil {
+		if k.pipes[i], err = c.of(k).newPipe(p.units, p.ends); err != nil {
 			return nil
 		}
 	}
 	k.shares, k.kept = nil, true
-	c.estimate(k)
+	c.of(k).estimate(k)
 	return k
 }

@@ -85,6 +85,8 @@ type Config struct {
 	DocumentMask bool `yaml:"document_mask"`
 	// Recompute is auto, none, outputs or block: what is computed again to save memory.
 	Recompute string `yaml:"recompute"`
+	// Shard is auto, on or off: whether replicas hold their optimizer state in parts.
+	Shard string `yaml:"shard"`
 	// Storage is f32 or bf16: the type of what matrix products read.
 	Storage string `yaml:"storage"`
 	// Codec is the text of a planner.CodecRule: how activations and gradients travel between
@@ -137,6 +139,7 @@ func Default() Config {
 		SampleBytes:     400,
 		Schedule:        autoSchedule,
 		Recompute:       planner.RecomputeRule{}.String(),
+		Shard:           planner.ShardAuto.String(),
 		Storage:         model.StorageF32.String(),
 		Codec:           planner.CodecRules()[0],
 		MinNodes:        1,
@@ -226,6 +229,10 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 	if err != nil {
 		return planner.RunSpec{}, err
 	}
+	shard, err := c.shard()
+	if err != nil {
+		return planner.RunSpec{}, err
+	}
 	codec, err := c.codec()
 	if err != nil {
 		return planner.RunSpec{}, err
@@ -257,6 +264,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			UnevenShares:    c.UnevenShares,
 			DocumentMask:    c.DocumentMask,
 			Recompute:       recompute,
+			Shard:           shard,
 			Storage:         storage,
 			Codec:           codec,
 			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),

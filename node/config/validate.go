@@ -143,9 +143,10 @@ func (c Config) validateRates() error {
 // validateMemory checks what trades memory for time or precision.
 func (c Config) validateMemory() error {
 	_, recompute := c.recompute()
+	_, shard := c.shard()
 	_, storage := c.storage()
 	_, codec := c.codec()
-	return cmp.Or(recompute, storage, codec)
+	return cmp.Or(recompute, shard, storage, codec)
 }
 
 func (c Config) codec() (planner.CodecRule, error) {
@@ -168,6 +169,14 @@ func (c Config) recompute() (planner.RecomputeRule, error) {
 	rule, err := planner.ParseRecompute(c.Recompute)
 	if err != nil {
 		err = invalid("recompute", c.Recompute, "one of "+strings.Join(planner.RecomputeRules(), ", "))
+	}
+	return rule, err
+}
+
+func (c Config) shard() (planner.ShardRule, error) {
+	rule, err := planner.ParseShard(c.Shard)
+	if err != nil {
+		err = invalid("shard", c.Shard, "one of "+strings.Join(planner.ShardRules(), ", "))
 	}
 	return rule, err
 }

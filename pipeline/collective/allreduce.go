@@ -10,11 +10,19 @@ import (
 )
 
 // AllReduce replaces grad, one layer's flat gradient, by the sum over the group in replica
-// order. Replica k owns the k-th of R nearly equal ranges: it receives everybody's part of
-// it, adds them up and hands the sum out (reduce-scatter, all-gather: Patarasuk and Yuan
-// 2009, section 3), 2*(R-1)/R of the gradient sent by each member. All members call it
-// with the same length; a group of one is left as it is. After an error grad is undefined.
+// order: ReduceScatter, then AllGather (Patarasuk and Yuan 2009, section 3), 2*(R-1)/R of the
+// gradient sent by each member. After an error grad is undefined.
 func AllReduce(ctx context.Context, ex Exchange, g Group, grad []float32) error {
+	if err := ReduceScatter(ctx, ex, g, grad); err != nil {
+		return err
+	}
+	return AllGather(ctx, ex, g, grad)
+}
+
+// ReduceScatter adds grad up over the group in replica order: each replica receives
+// everybody's elements of its own part and has the sum of these afterwards; the others are as
+// they were. All members call it with the same length; a group of one is left as it is.
+func ReduceScatter(ctx context.Context, ex Exchange, g Group, grad []float32) error {
 	if err := g.validate(); err != nil {
 		return err
 	}
@@ -24,47 +32,56 @@ func AllReduce(ctx context.Context, ex Exchange, g Group, grad []float32) error 
 	if err := g.reduceScatter(ctx, ex, grad); err != nil {
 		return g.failed("reduce-scatter", err)
 	}
-	if err := g.allGather(ctx, ex, grad); err != nil {
-		return g.failed("all-gather", err)
-	}
 	return nil
+}
+
+// AllGather hands the own part of v out and fills the others with what their owners have.
+func AllGather(ctx context.Context, ex Exchange, g Group, v []float32) error {
+	return g.gather(ctx, ex, v, func(int) bool { return true })
+}
+
+// GatherFirst is AllGather for replica 0 alone: the others' vectors stay as they are.
+func GatherFirst(ctx context.Context, ex Exchange, g Group, v []float32) error {
+	return g.gather(ctx, ex, v, func(k int) bool { return k == 0 })
 }
 
 func (g Group) failed(phase string, err error) error {
 	return fmt.Errorf("collective: %s of generation %d step %d layer %d replica %d: %w", phase, g.Generation, g.Step, g.Layer, g.Self, err)
 }
 
-// reduceScatter leaves the sum of the own range in grad. Sending and receiving go on at
+// reduceScatter leaves the sum of the own part in grad. Sending and receiving go on at
 // once: a send that waits for room must not keep this member from making room.
 func (g Group) reduceScatter(ctx context.Context, ex Exchange, grad []float32) error {
 	self := int(g.Self)
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		return g.toOthers(func(k int) error {
-			first, end := g.part(k, len(grad))
-			f := wire.Frame{Tag: g.tag(wire.ReducePart, self, k), Payload: wire.AppendF32(nil, grad[first:end])}
+			f := wire.Frame{Tag: g.tag(wire.ReducePart, self, k), Payload: wire.AppendF32(nil, g.pack(k, grad))}
 			return ex.Send(ctx, g.Members[k].Peer, f)
 		})
 	})
 	work.Go(func() error {
-		first, end := g.part(self, len(grad))
-		return g.sumOwn(ctx, ex, grad[first:end])
+		sum, err := g.sumOwn(ctx, ex, g.pack(self, grad))
+		if err == nil {
+			g.unpack(self, grad, sum)
+		}
+		return err
 	})
 	return work.Wait()
 }
 
-// sumOwn adds up all replicas' parts of the own range, p0+p1+...
-func (g Group) sumOwn(ctx context.Context, ex Exchange, own []float32) error {
+// sumOwn adds up all replicas' elements of the own part, p0+p1+...
+func (g Group) sumOwn(ctx context.Context, ex Exchange, own []float32) ([]float32, error) {
 	sum, part := make([]float32, len(own)), make([]float32, len(own))
 	for k, m := range g.Members {
 		from := own
 		if k != int(g.Self) {
 			payload, err := ex.Receive(ctx, m.Peer, g.tag(wire.ReducePart, k, int(g.Self)))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if err := wire.DecodeF32(part, payload); err != nil {
-				return fmt.Errorf("part of replica %d: %w", k, err)
+				return nil, fmt.Errorf("part of replica %d: %w", k, err)
 			}
 			from = part
 		}
@@ -74,35 +91,48 @@ func (g Group) sumOwn(ctx context.Context, ex Exchange, own []float32) error {
 		}
 		add(sum, from)
 	}
-	copy(own, sum)
-	return nil
+	return sum, nil
 }
 
-// allGather hands the own range out and fills the other ranges of grad.
-func (g Group) allGather(ctx context.Context, ex Exchange, grad []float32) error {
+// gather hands the own part of v to those that want it.
+func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(k int) bool) error {
+	if err := g.validate(); err != nil {
+		return err
+	}
 	self := int(g.Self)
-	first, end := g.part(self, len(grad))
-	payload := wire.AppendF32(nil, grad[first:end])
 	work, ctx := errgroup.WithContext(ctx)
+	payload := wire.AppendF32(nil, g.pack(self, v))
 	work.Go(func() error {
 		return g.toOthers(func(k int) error {
+			if !wants(k) {
+				return nil
+			}
 			return ex.Send(ctx, g.Members[k].Peer, wire.Frame{Tag: g.tag(wire.GatherPart, self, k), Payload: payload})
 		})
 	})
-	work.Go(func() error {
-		return g.toOthers(func(k int) error {
-			payload, err := ex.Receive(ctx, g.Members[k].Peer, g.tag(wire.GatherPart, k, self))
-			if err != nil {
-				return err
-			}
-			first, end := g.part(k, len(grad))
-			if err := wire.DecodeF32(grad[first:end], payload); err != nil {
-				return fmt.Errorf("sum of replica %d: %w", k, err)
-			}
-			return nil
-		})
+	if wants(self) {
+		work.Go(func() error { return g.collect(ctx, ex, v) })
+	}
+	if err := work.Wait(); err != nil {
+		return g.failed("gather", err)
+	}
+	return nil
+}
+
+// collect fills the others' parts of v.
+func (g Group) collect(ctx context.Context, ex Exchange, v []float32) error {
+	return g.toOthers(func(k int) error {
+		payload, err := ex.Receive(ctx, g.Members[k].Peer, g.tag(wire.GatherPart, k, int(g.Self)))
+		if err != nil {
+			return err
+		}
+		part := make([]float32, g.partLen(k, len(v)))
+		if err := wire.DecodeF32(part, payload); err != nil {
+			return fmt.Errorf("part of replica %d: %w", k, err)
+		}
+		g.unpack(k, v, part)
+		return nil
 	})
-	return work.Wait()
 }
 
 // toOthers calls f for every other replica, the next one first, so that the members do

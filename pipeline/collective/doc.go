@@ -4,7 +4,8 @@
 //
 //   - Exchange: how frames reach the other workers; a link session is one.
 //   - Group: the holders of one layer, in replica order; AllReduce gives all of them the
-//     sum of their gradients.
+//     sum of their gradients, ReduceScatter each the sum of its part, and AllGather all of
+//     them the parts.
 //   - Tied: the two ends of a replica's tied embedding; SumTied gives both the sum.
 //
 // Every element is added up in replica order, p0+p1+p2+..., by exactly one owner, so that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
 	"pnode/planner"
 )
@@ -37,7 +38,9 @@ type Group struct {
 	// Members are in replica order, one for each replica. Replicas may share a peer.
 	Members []Member
 	// Self is the replica this worker belongs to.
-	Self       planner.Replica
+	Self planner.Replica
+	// Parts are by replica the ranges of a vector that it owns; nil cuts it evenly.
+	Parts      [][]model.Range
 	Layer      int
 	Generation planner.Generation
 	Step       planner.Step
@@ -49,6 +52,8 @@ func (g Group) validate() error {
 		return fmt.Errorf("%w: layer %d has %d members, 1 to %d are accepted", ErrBadGroup, g.Layer, n, maxReplicas)
 	case g.Self < 0 || int(g.Self) >= n:
 		return fmt.Errorf("%w: replica %d is not among the %d members of layer %d", ErrBadGroup, g.Self, n, g.Layer)
+	case g.Parts != nil && len(g.Parts) != n:
+		return fmt.Errorf("%w: layer %d has %d parts for %d members", ErrBadGroup, g.Layer, len(g.Parts), n)
 	case g.Layer < 0 || g.Layer >= maxLayers:
 		return fmt.Errorf("%w: layer %d, 0 to %d are accepted", ErrBadGroup, g.Layer, maxLayers-1)
 	}
@@ -63,8 +68,38 @@ func (g Group) tag(kind wire.Kind, from, to int) wire.Tag {
 	}
 }
 
-// part is the range of a vector of n elements that replica k owns: [n*k/R, n*(k+1)/R).
-func (g Group) part(k, n int) (first, end int) {
+// part is what replica k owns of a vector of n elements.
+func (g Group) part(k, n int) []model.Range {
+	if g.Parts != nil {
+		return g.Parts[k]
+	}
 	r := len(g.Members)
-	return n * k / r, n * (k + 1) / r
+	return []model.Range{{First: n * k / r, End: n * (k + 1) / r}}
+}
+
+func (g Group) partLen(k, n int) int {
+	sum := 0
+	for _, r := range g.part(k, n) {
+		sum += r.Len()
+	}
+	return sum
+}
+
+// pack gives replica k's part of v, its ranges one behind the other; it may be a part of v.
+func (g Group) pack(k int, v []float32) []float32 {
+	if ranges := g.part(k, len(v)); len(ranges) == 1 {
+		return v[ranges[0].First:ranges[0].End]
+	}
+	part := make([]float32, 0, g.partLen(k, len(v)))
+	for _, r := range g.part(k, len(v)) {
+		part = append(part, v[r.First:r.End]...)
+	}
+	return part
+}
+
+// unpack puts replica k's part to its place in v.
+func (g Group) unpack(k int, v, part []float32) {
+	for _, r := range g.part(k, len(v)) {
+		part = part[copy(v[r.First:r.End], part):]
+	}
 }

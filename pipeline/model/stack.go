@@ -28,8 +28,9 @@ type StackConfig struct {
 	// it cuts a micro-batch.
 	LogitRows int
 	// Moments is how many vectors of optimizer state each layer's parameters have: 2 for
-	// AdamW, 0 for a stack that does not train.
+	// AdamW, 0 for a stack that does not train. Share is the part of them that the stack has.
 	Moments int
+	Share   Share
 	// ForwardOnly stacks have no gradients: their passes are Forward, Loss and Logits.
 	ForwardOnly bool
 }
@@ -66,6 +67,7 @@ func (c StackConfig) validate() error {
 		bounds[int]{"slots", c.Slots, 1, maxSlots},
 		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
 		bounds[int]{"moments", c.Moments, 0, maxMoments},
+		bounds[int]{"share", c.Share.Index, 0, max(c.Share.Count-1, 0)},
 	); err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ type Stack struct {
 	mem           memory
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
 	copies        []kernels.View   // by local layer, [LayerLen] in BF16; none with F32 storage
-	moments       [][]kernels.View // by moment and local layer, [TrainedLen]
+	moments       [][]kernels.View // by moment and local layer, [ShareLen]
 	rotary        rotary
 	starts        kernels.View
 	slots         []slotState
@@ -155,7 +157,7 @@ func measured(cfg StackConfig) *Stack {
 // build binds parameters, gradients, moments and all slots to memory.
 func (s *Stack) build() {
 	m := s.cfg.Model
-	sharedMoments := min(s.SharedTail(), m.TiedGradLen())
+	tied := s.cfg.Share.Of(Range{0, min(s.SharedTail(), m.TiedGradLen())})
 	s.params = s.vectors(&s.mem.params, m.LayerLen, s.SharedTail())
 	s.grads = s.vectors(&s.mem.grads, s.cfg.gradLen, 0)
 	s.copies = nil
@@ -164,7 +166,7 @@ func (s *Stack) build() {
 	}
 	s.moments, s.slots = nil, nil
 	for range s.cfg.Moments {
-		s.moments = append(s.moments, s.vectors(&s.mem.moments, m.TrainedLen, sharedMoments))
+		s.moments = append(s.moments, s.vectors(&s.mem.moments, s.shareLen, tied.Len()))
 	}
 	b := newBuilder(s.cfg, &s.mem)
 	s.rotary, s.starts = b.rotary, b.starts
@@ -293,8 +295,15 @@ func (s *Stack) Params(layer int) kernels.View { return s.params[s.local(layer)]
 // empty with ForwardOnly.
 func (s *Stack) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 
-// Moment is vector i of a layer's optimizer state [TrainedLen], laid out like Grads and
-// zero at first.
+// Owned are the elements of a layer's gradient that the stack has moments of.
+func (s *Stack) Owned(layer int) []Range {
+	return s.cfg.Model.ShareRanges(s.cfg.First+s.local(layer), s.cfg.Share)
+}
+
+func (s *Stack) shareLen(layer int) int { return s.cfg.Model.ShareLen(layer, s.cfg.Share) }
+
+// Moment is vector i of a layer's optimizer state [ShareLen], for the Owned elements of
+// Grads one behind the other and zero at first.
 func (s *Stack) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
 
 func (s *Stack) local(layer int) int {

@@ -40,10 +40,8 @@ const (
 	SendGradient
 	// ReceiveGradient receives the stage's output gradient from the next stage.
 	ReceiveGradient
-	// Gather collects sharded parameters of a stage.
+	// Gather collects a stage's parameters, which its replicas updated in parts.
 	Gather
-	// Free drops gathered parameters of a stage.
-	Free
 	// Reduce sums a stage's gradients over the replicas.
 	Reduce
 	// Step applies the optimizer to everything the worker holds. Its replica, stage and
@@ -55,7 +53,7 @@ const (
 var opNames = [opCount]string{
 	Forward: "F", Backward: "B", BackwardInput: "I", BackwardWeight: "W", Recompute: "R",
 	SendActivation: "SA", ReceiveActivation: "RA", SendGradient: "SG", ReceiveGradient: "RG",
-	Gather: "GATHER", Free: "FREE", Reduce: "REDUCE", Step: "STEP",
+	Gather: "GATHER", Reduce: "REDUCE", Step: "STEP",
 }
 
 // String is the op's name in the text form: "F", "SA", "REDUCE".

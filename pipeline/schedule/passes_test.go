@@ -50,7 +50,7 @@ func TestPassesKeepEveryKindValid(t *testing.T) {
 		s = WithCommunication(WithRecompute(SplitBackward(s), early))
 		s = made(t)(RecomputeInWaits(s, timing))
 		s = made(t)(ReduceInWaits(s, timing))
-		s = WithReduceAndStep(WithGather(s, early, 2))
+		s = WithReduceAndStep(WithGather(s))
 		if err := Validate(s, Limits{}); err != nil {
 			t.Errorf("%s: %v", k.Name, err)
 		}
@@ -130,19 +130,12 @@ func TestReduceInWaits(t *testing.T) {
 	}
 }
 
-func TestGatherRuns(t *testing.T) {
-	for line, want := range map[string]string{
-		"0F0 0F1 0B0 0B1":                 "0GATHER 0F0 0F1 0B0 0B1 0FREE",
-		"0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1": "0GATHER 0F0 0F1 0FREE 2GATHER 2F0 2F1 2B0 2B1 2FREE 0GATHER 0B0 0B1 0FREE",
-	} {
-		s := WithGather(Schedule{Workers: [][]Action{parsed(t, line)}}, func(Replica, Stage) bool { return true }, 0)
-		if got := strings.TrimSpace(s.String()); got != want {
-			t.Errorf("%s: %s, want %s", line, got, want)
-		}
-	}
-	ahead := WithGather(Schedule{Workers: [][]Action{parsed(t, "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1")}}, func(_ Replica, st Stage) bool { return st == 2 }, 1)
-	if got := strings.TrimSpace(ahead.String()); got != "0F0 2GATHER 0F1 2F0 2F1 2B0 2B1 2FREE 0B0 0B1" {
-		t.Errorf("ahead: %s", got)
+// TestGatherComesAheadOfAStage has it once for each stage, wherever its forwards are.
+func TestGatherComesAheadOfAStage(t *testing.T) {
+	s := WithCommunication(WithGather(made(t)(Parse("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1\n1F0 1F1 1B0 1B1\n"))))
+	const want = "0GATHER 0F0 0SA0 0F1 0SA1 2GATHER 2RA0 2F0 2RA1 2F1 2B0 2SG0 2B1 2SG1 0RG0 0B0 0RG1 0B1\n"
+	if got := (Schedule{Workers: s.Workers[:1]}).String(); got != want {
+		t.Errorf("%swant\n%s", got, want)
 	}
 }
 

@@ -29,7 +29,7 @@ func (j Jitter) of(a Action, step Stage) Nanos {
 }
 
 // duration is what the action occupies its worker for. Sends and receives occupy the
-// link only; Gather and Free take no time.
+// link only; Gather takes no time.
 func (t Timing) duration(a Action) Nanos {
 	if t.Replicas == nil || a.Op == Step {
 		return 0 // a step's duration is its worker's: see Simulate

@@ -9,20 +9,20 @@ import (
 
 func TestActionText(t *testing.T) {
 	for text, want := range map[string]Action{
-		"2F0":         {Op: Forward, Stage: 2},
-		"0B13":        {Op: Backward, Micro: 13},
-		"r1/2I0":      {Op: BackwardInput, Replica: 1, Stage: 2},
-		"2W7":         {Op: BackwardWeight, Stage: 2, Micro: 7},
-		"2R0":         {Op: Recompute, Stage: 2},
-		"r12/3SA4":    {Op: SendActivation, Replica: 12, Stage: 3, Micro: 4},
-		"3RA4":        {Op: ReceiveActivation, Stage: 3, Micro: 4},
-		"3SG4":        {Op: SendGradient, Stage: 3, Micro: 4},
-		"3RG1048576":  {Op: ReceiveGradient, Stage: 3, Micro: MaxNumber},
-		"2GATHER":     {Op: Gather, Stage: 2},
-		"r1/2FREE":    {Op: Free, Replica: 1, Stage: 2},
-		"1048576FREE": {Op: Free, Stage: MaxNumber},
-		"2REDUCE":     {Op: Reduce, Stage: 2},
-		"STEP":        {Op: Step},
+		"2F0":           {Op: Forward, Stage: 2},
+		"0B13":          {Op: Backward, Micro: 13},
+		"r1/2I0":        {Op: BackwardInput, Replica: 1, Stage: 2},
+		"2W7":           {Op: BackwardWeight, Stage: 2, Micro: 7},
+		"2R0":           {Op: Recompute, Stage: 2},
+		"r12/3SA4":      {Op: SendActivation, Replica: 12, Stage: 3, Micro: 4},
+		"3RA4":          {Op: ReceiveActivation, Stage: 3, Micro: 4},
+		"3SG4":          {Op: SendGradient, Stage: 3, Micro: 4},
+		"3RG1048576":    {Op: ReceiveGradient, Stage: 3, Micro: MaxNumber},
+		"2GATHER":       {Op: Gather, Stage: 2},
+		"r1/2REDUCE":    {Op: Reduce, Replica: 1, Stage: 2},
+		"1048576GATHER": {Op: Gather, Stage: MaxNumber},
+		"2REDUCE":       {Op: Reduce, Stage: 2},
+		"STEP":          {Op: Step},
 	} {
 		got, err := ParseAction(text)
 		if err != nil || got != want || want.String() != text {

@@ -60,7 +60,7 @@ func TestValidateAccepts(t *testing.T) {
 	for name, text := range map[string]string{
 		"split backward":           "0F0 0F1 0I0 0I1 0W0 0W1\n",
 		"recompute":                "0F0 0R0 0B0\n",
-		"gather and free":          "0GATHER 0F0 0FREE 0GATHER 0B0 0FREE 0REDUCE STEP\n",
+		"gather":                   "0GATHER 0F0 0B0 0REDUCE STEP\n",
 		"two chunks on one worker": "0F0 1F0 1B0 0B0\n",
 		"chunks in a V": "0F0 0F1 3F0 3B0 3F1 0B0 3B1 0B1\n" +
 			"1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1\n",

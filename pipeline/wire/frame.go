@@ -34,11 +34,11 @@ type Tag struct {
 	Generation planner.Generation
 	Step       planner.Step
 	// Replica and Stage are the receiver's; for ReducePart, GatherPart and KindReport the
-	// sender's.
+	// sender's; for StatePart and StateTaken the owner's of the part.
 	Replica planner.Replica
 	Stage   planner.Stage
 	// Index is the micro-batch of Activation and Gradient, what the collective package
-	// chooses for ReducePart and GatherPart, and 0 for the rest.
+	// chooses for parts of a layer's vectors, and 0 for the rest.
 	Index int32
 }
 

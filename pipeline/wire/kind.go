@@ -14,7 +14,8 @@ const (
 	Gradient
 	// ReducePart is one replica's share of a range of a layer's gradient, for its owner.
 	ReducePart
-	// GatherPart is the sum of such a range, from its owner.
+	// GatherPart is the sum of such a range, or the parameters that were updated with it, from
+	// its owner.
 	GatherPart
 	// TiedGrad is the gradient of the tied embedding, between first and last stage.
 	TiedGrad
@@ -26,10 +27,14 @@ const (
 	Heartbeat
 	// Padding carries nothing of use: it fills a connection that has to find its pace.
 	Padding
+	// StatePart is one replica's part of a layer's optimizer state, for the replica that saves.
+	StatePart
+	// StateTaken carries nothing: such a part has come.
+	StateTaken
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding"}
+var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding", "state-part", "state-taken"}
 
 // Valid tells whether k is one of the kinds.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -48,7 +53,7 @@ func (k Kind) Class() Class {
 		return Activations
 	case Gradient:
 		return Gradients
-	case ReducePart, GatherPart, TiedGrad:
+	case ReducePart, GatherPart, TiedGrad, StatePart:
 		return Reductions
 	default:
 		return Control
@@ -62,7 +67,7 @@ func (k Kind) maxPayload(maxTensorBytes int) int {
 		return MaxReportBytes
 	case KindCommit:
 		return MaxCommitBytes
-	case Heartbeat:
+	case Heartbeat, StateTaken:
 		return 0
 	case Padding:
 		return MaxPieceBytes
@@ -78,13 +83,14 @@ type Class uint8
 // The classes, the most urgent first.
 const (
 	_ Class = iota
-	// Control carries heartbeats, reports and commits.
+	// Control carries heartbeats, reports, commits and receipts.
 	Control
 	// Activations carries boundary tensors forward.
 	Activations
 	// Gradients carries boundary gradients back.
 	Gradients
-	// Reductions carries what replicas, and the two ends of the tied embedding, add up.
+	// Reductions carries what replicas, and the two ends of the tied embedding, add up, and
+	// the parts of state that replicas hold for each other.
 	Reductions
 	// Chunks carries stored chunks; it belongs to no generation.
 	Chunks

@@ -14,13 +14,13 @@ import (
 func sampleReport() Report {
 	return Report{
 		Losses:       []MicroLoss{{Micro: 0, Loss: 5.5}, {Micro: 70000, Loss: math.Inf(1)}},
-		SumSquares:   []LayerSquare{{Layer: 3, Sum: 1e-30}},
+		SumSquares:   []PartSquare{{Part: 3, Sum: 1e-30}},
 		ComputeNanos: 123456789, WaitNanos: 42,
 	}
 }
 
 func TestReportRoundTrip(t *testing.T) {
-	for _, want := range []Report{{}, sampleReport(), {Losses: make([]MicroLoss, MaxReportEntries), SumSquares: make([]LayerSquare, MaxReportEntries)}} {
+	for _, want := range []Report{{}, sampleReport(), {Losses: make([]MicroLoss, MaxReportEntries), SumSquares: make([]PartSquare, MaxReportEntries)}} {
 		b := AppendReport(nil, want)
 		if len(b) > MaxReportBytes {
 			t.Fatalf("%d bytes, the bound is %d", len(b), MaxReportBytes)
@@ -46,7 +46,7 @@ func TestReportRefusals(t *testing.T) {
 		"trailing":       {append(bytes.Clone(good), 0), ErrLength},
 		"negative time":  {AppendReport(nil, Report{WaitNanos: -1}), ErrValue},
 		"negative micro": {AppendReport(nil, Report{Losses: []MicroLoss{{Micro: -1}}}), ErrValue},
-		"negative layer": {AppendReport(nil, Report{SumSquares: []LayerSquare{{Layer: -1}}}), ErrValue},
+		"negative layer": {AppendReport(nil, Report{SumSquares: []PartSquare{{Part: -1}}}), ErrValue},
 		"too many":       {AppendReport(nil, Report{Losses: make([]MicroLoss, MaxReportEntries+1)}), ErrLength},
 	}
 	for name, tt := range tests {

@@ -25,16 +25,17 @@ type MicroLoss struct {
 	Loss  float64
 }
 
-// LayerSquare is the sum of squares of one layer's reduced gradient.
-type LayerSquare struct {
-	Layer int32
-	Sum   float64
+// PartSquare is the sum of squares of one part of a layer's reduced gradient. Parts are
+// numbered layer by layer, as many of each layer as there are replicas.
+type PartSquare struct {
+	Part int32
+	Sum  float64
 }
 
 // Report is what one worker tells the coordinator when its gradients of a step are ready.
 type Report struct {
 	Losses     []MicroLoss
-	SumSquares []LayerSquare
+	SumSquares []PartSquare
 	// ComputeNanos and WaitNanos are where the worker's step time went.
 	ComputeNanos int64
 	WaitNanos    int64
@@ -53,7 +54,7 @@ func AppendReport(dst []byte, r Report) []byte {
 		dst = le.AppendUint64(dst, math.Float64bits(l.Loss))
 	}
 	for _, s := range r.SumSquares {
-		dst = le.AppendUint32(dst, uint32(s.Layer))
+		dst = le.AppendUint32(dst, uint32(s.Part))
 		dst = le.AppendUint64(dst, math.Float64bits(s.Sum))
 	}
 	return dst
@@ -67,7 +68,7 @@ func DecodeReport(b []byte) (Report, error) {
 	le := binary.LittleEndian
 	losses, squares := le.Uint32(b), le.Uint32(b[4:])
 	if losses > MaxReportEntries || squares > MaxReportEntries {
-		return Report{}, fmt.Errorf("%w: report of %d losses and %d layers, at most %d are accepted", ErrLength, losses, squares, MaxReportEntries)
+		return Report{}, fmt.Errorf("%w: report of %d losses and %d square sums, at most %d are accepted", ErrLength, losses, squares, MaxReportEntries)
 	}
 	if want := reportFront + entryBytes*(int(losses)+int(squares)); len(b) != want {
 		return Report{}, fmt.Errorf("%w: report of %d bytes, want %d", ErrLength, len(b), want)
@@ -90,7 +91,7 @@ func DecodeReport(b []byte) (Report, error) {
 		if err != nil {
 			return Report{}, err
 		}
-		r.SumSquares = append(r.SumSquares, LayerSquare{Layer: number, Sum: value})
+		r.SumSquares = append(r.SumSquares, PartSquare{Part: number, Sum: value})
 		b = b[entryBytes:]
 	}
 	return r, nil

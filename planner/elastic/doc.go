@@ -8,7 +8,6 @@
 //   - Ladder: what a stage can drop, the most bytes for a second of recomputation first.
 //   - Decision: warm-ups, levels of recomputation, codecs, and the predicted period.
 //   - Bound: what sets that period, and what would help.
-//   - Sharding: which state of a stage its replicas hold in parts.
 //
 // The rules are those of the elastic in-flight schedule: the least period for which
 // every stage has the memory, found by bisection; a longer period never needs more memory.

@@ -18,8 +18,9 @@ type Job struct {
 	Pipelines []Pipeline
 	// Reduce is what the reduction between replicas takes, Tied the exchange of the
 	// tied embedding's gradient, Commit the agreement on the step, Update the slowest
-	// optimizer. They follow one another.
-	Reduce, Tied, Commit, Update schedule.Nanos
+	// optimizer, Gather the exchange of parameters that replicas updated in parts. They
+	// follow one another.
+	Reduce, Tied, Commit, Update, Gather schedule.Nanos
 }
 
 // Result is a predicted step.
@@ -50,7 +51,7 @@ func Run(j Job) (Result, error) {
 }
 
 // Tail is what follows the pipelines.
-func (j Job) Tail() schedule.Nanos { return j.Reduce + j.Tied + j.Commit + j.Update }
+func (j Job) Tail() schedule.Nanos { return j.Reduce + j.Tied + j.Commit + j.Update + j.Gather }
 
 // Makespan simulates the pipeline. Long steps are not simulated to the end: once a
 // pipeline is under way, each further micro-batch takes a period.

@@ -26,7 +26,7 @@ var bars = []struct {
 	{[]schedule.Op{schedule.BackwardWeight}, "w", "weight gradient", 0xc2, 0x7a, 0x1c},
 	{[]schedule.Op{schedule.Recompute}, "r", "recomputation", 0x93, 0x5f, 0xc4},
 	{[]schedule.Op{schedule.SendActivation, schedule.SendGradient}, "s", "send", 0x5f, 0x7f, 0xa3},
-	{[]schedule.Op{schedule.Reduce, schedule.Step, schedule.Gather, schedule.Free}, "o", "reduction, step", 0x77, 0x7f, 0x8c},
+	{[]schedule.Op{schedule.Reduce, schedule.Step, schedule.Gather}, "o", "reduction, step", 0x77, 0x7f, 0x8c},
 }
 
 // barClass is the style of a bar: its op, and which of its worker's stages it is about.

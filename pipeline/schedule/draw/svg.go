@@ -243,7 +243,7 @@ func (p *picture) bar(out *bufio.Writer, panel *Panel, s schedule.Span, held, y 
 // label is what stands in a bar: the micro-batch, or the op where there is none.
 func label(a schedule.Action, segments int) string {
 	switch {
-	case a.Op == schedule.Step || a.Op == schedule.Reduce || a.Op == schedule.Gather || a.Op == schedule.Free:
+	case a.Op == schedule.Step || a.Op == schedule.Reduce || a.Op == schedule.Gather:
 		return strings.ToLower(a.Op.String())
 	case segments > 1:
 		return fmt.Sprintf("%d.%d", int(a.Micro)/segments, int(a.Micro)%segments)
