@@ -73,6 +73,7 @@ func TestFetchPassesOverMissingChunks(t *testing.T) {
 }
 
 func TestFetchEndsWithTheStoresError(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{}, Options{ChunkStreams: 2})
 		defer c.close()
@@ -174,6 +175,7 @@ func TestCorruptChunkRequestClosesTheConnection(t *testing.T) {
 // TestFetchBesideASession: a session's messages have the line to themselves, however much
 // is being fetched at the same time.
 func TestFetchBesideASession(t *testing.T) {
+	t.Parallel()
 	const rate, size = 250_000, 200_000
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{BytesPerS: rate, Delay: 5 * time.Millisecond, QueueBytes: 16 << 10}, Options{})

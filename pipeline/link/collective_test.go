@@ -17,6 +17,7 @@ var _ collective.Exchange = (*Session)(nil)
 // TestAllReduceOverSessions reduces many layers with queues and inboxes that hold only a
 // small part of them: back-pressure must not stop it.
 func TestAllReduceOverSessions(t *testing.T) {
+	t.Parallel()
 	const layers, elements = 6, 30_001
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 3, Shape{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{QueueBytes: 10_000, InboxBytes: 10_000})

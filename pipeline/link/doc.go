@@ -64,7 +64,11 @@
 //   - The process was started again: each stream names the life (wire.Boot) of the endpoint
 //     that opened it and of the one it is meant for. A new life has nothing of what was sent
 //     to the old one: the peer is lost at once.
-//   - The peer has closed its endpoint, or its session: it says so.
+//   - The peer has closed its endpoint: it says so, and is lost at once.
+//   - The peer has closed its session: it says that it reads no more, and once everything that
+//     it sent has been acknowledged, or CloseTimeout is over, that nothing more comes. Send and
+//     then Receive fail with ErrLeft. It is lost only when it has been silent for
+//     Options.PeerTimeout and has not gone on to a newer generation.
 //
 // The planner's own rule (node/decide.go) has the same signs and times: a member is silent
 // for 5 s before its host is asked, and for 15 s before silence alone is enough.
@@ -75,12 +79,14 @@
 // # Bounds
 //
 // An outbox for each peer and class holds what is not acknowledged (Send blocks when it is
-// full), an inbox for each peer and class what is not received. A message that does not fit
-// is not read, which stops its class through QUIC's flow control; a message that somebody
-// already waits for always fits, and so does one that finds the inbox empty. What two peers
+// full), an inbox for each peer and class what is not received: both in bytes and in messages,
+// since an empty message takes memory too. A message that does not fit is not read, which
+// stops its class through QUIC's flow control; a message that somebody already waits for
+// always fits, and so does one that finds the inbox empty. An inflow keeps track of as many
+// pieces as fill an inbox, whatever becomes of their messages. What two peers
 // may have under way to each other in both directions must fit in outbox and inbox
-// together, or both can end up waiting for room: Options.QueueBytes and InboxBytes have to
-// hold the schedule's micro-batches in flight. Messages of one class are to be sent in the
+// together, or both can end up waiting for room: Options.QueueBytes, InboxBytes and their
+// Frames have to hold the schedule's micro-batches in flight. Messages of one class are to be sent in the
 // order in which the receiver needs them.
 //
 // A class never waits for another one (see wire.Class): each has lanes of its own. Streams

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -128,9 +129,7 @@ func (e *Endpoint) Session(generation planner.Generation, peers []planner.PeerID
 	}
 	s.start()
 	for _, p := range streams {
-		if !s.adopt(p.from, p) {
-			cut(p.stream, streamRefused)
-		}
+		s.adopt(p)
 	}
 	return s
 }
@@ -148,21 +147,38 @@ func (e *Endpoint) open(s *Session) ([]parked, error) {
 	e.session, e.generation = s, s.generation
 	var mine []parked
 	for _, p := range e.peers {
-		var newer []parked
-		for _, st := range p.parked {
-			switch {
-			case st.open.Generation == s.generation:
-				mine = append(mine, st)
-			case st.open.Generation > s.generation:
-				newer = append(newer, st)
-			default:
-				cut(st.stream, streamLeft)
-				e.counts.oldStreams.Add(1)
-			}
-		}
-		p.parked = newer
+		mine = append(mine, e.unpark(p)...)
 	}
 	return mine, nil
+}
+
+// unpark gives a peer's streams of the present generation, those of its newest life: whoever
+// opened the others has ended. Callers hold mu.
+func (e *Endpoint) unpark(p *peer) (mine []parked) {
+	var newer []parked
+	var life wire.Boot
+	for _, st := range slices.Backward(p.parked) {
+		switch {
+		case st.open.Generation > e.generation:
+			newer = append(newer, st)
+			continue
+		case st.open.Generation < e.generation:
+			cut(st.stream, streamOver)
+			e.counts.oldStreams.Add(1)
+			continue
+		case life == 0:
+			life = st.open.From
+		}
+		if st.open.From != life {
+			cut(st.stream, streamReborn)
+			e.counts.oldStreams.Add(1)
+			continue
+		}
+		mine = append(mine, st)
+	}
+	slices.Reverse(newer)
+	p.parked = newer
+	return mine
 }
 
 // peer gives the entry of id, made on first use. Callers hold mu.

@@ -267,6 +267,7 @@ func TestWrongFramesAreDropped(t *testing.T) {
 }
 
 func TestBackPressure(t *testing.T) {
+	t.Parallel()
 	const size = 100_000
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{QueueBytes: 2 * size, InboxBytes: 3 * size})

@@ -13,18 +13,21 @@ import (
 )
 
 // lines are those whose goodput is told, and the least part of the rate that is to arrive.
+// From one stripe they settle within some time; those that they settle at are tested.
 var lines = []struct {
-	name   string
-	shape  Shape
-	settle time.Duration
-	floor  float64
+	name    string
+	shape   Shape
+	settle  time.Duration
+	stripes int
+	during  time.Duration
+	floor   float64
 }{
-	{"100Mbit,40ms", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 0.93},
-	{"100Mbit,40ms,0.5%", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 0.80},
-	{"1Gbit,40ms", Shape{BytesPerS: 125_000_000, Delay: 20 * time.Millisecond}, 2 * time.Second, 0.85},
+	{"100Mbit,40ms", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 1, time.Second, 0.93},
+	{"100Mbit,40ms,0.5%", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 16, 2 * time.Second, 0.80},
+	{"1Gbit,40ms", Shape{BytesPerS: 125_000_000, Delay: 20 * time.Millisecond}, 2 * time.Second, 2, 200 * time.Millisecond, 0.85},
 }
 
-const goodputBytes = 1 << 20
+const goodputBytes = 1 << 18
 
 // stream sends messages without end, and has them received, until ctx ends.
 func stream(ctx context.Context, c *cluster, sessions []*Session) func() {
@@ -61,11 +64,12 @@ func rate(s *Session, d time.Duration) float64 {
 	return float64(s.Stats()[0].PayloadReceived-before) / time.Since(begin).Seconds()
 }
 
-// goodput is the part of a line's rate that arrives as payload during d, once the number of
-// stripes has settled, and that number.
-func goodput(t testing.TB, shape Shape, settle, d time.Duration) (part float64, stripes int) {
+// goodput is the part of a line's rate that arrives as payload during d, beginning with a
+// number of stripes that then has some time to settle, and the number at the end.
+func goodput(t testing.TB, shape Shape, begin int, settle, d time.Duration) (part float64, stripes int) {
 	c, _ := emulated(t, 2, shape, Options{})
 	defer c.close()
+	c.endpoints[0].keepStripes(c.ids[1], begin)
 	sessions := c.sessions(1)
 	sessions[0].Warm(c.ids[1])
 	sessions[1].Warm(c.ids[0])
@@ -82,7 +86,7 @@ func goodput(t testing.TB, shape Shape, settle, d time.Duration) (part float64, 
 func BenchmarkGoodput(b *testing.B) {
 	for _, line := range lines {
 		b.Run(line.name, func(b *testing.B) {
-			part, stripes := goodput(b, line.shape, line.settle, 10*time.Second)
+			part, stripes := goodput(b, line.shape, 1, line.settle, 10*time.Second)
 			b.ReportMetric(100*part, "%line")
 			b.ReportMetric(float64(stripes), "stripes")
 			b.ReportMetric(0, "ns/op")
@@ -93,12 +97,13 @@ func BenchmarkGoodput(b *testing.B) {
 // TestGoodput measures in virtual time, where no other load matters.
 func TestGoodput(t *testing.T) {
 	if testing.Short() {
-		t.Skip("some GB through QUIC")
+		t.Skip("200 MB through QUIC")
 	}
 	for _, line := range lines {
 		t.Run(line.name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				part, stripes := goodput(t, line.shape, line.settle, 2*time.Second)
+				part, stripes := goodput(t, line.shape, line.stripes, line.during/2, line.during)
 				t.Logf("%.1f%% of the line over %d stripes", 100*part, stripes)
 				if part < line.floor {
 					t.Errorf("%.1f%% of the line arrive over %d stripes, want %.0f%%", 100*part, stripes, 100*line.floor)
@@ -106,4 +111,22 @@ func TestGoodput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStripesClimb: a long line that loses packets carries little on one connection, and is
+// full once the others have been tried.
+func TestStripesClimb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("50 MB through QUIC")
+	}
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shape := Shape{BytesPerS: 1_250_000, Delay: 60 * time.Millisecond, LossPerMillion: 5000}
+		one, _ := goodput(t, shape, 1, 0, 3*time.Second)
+		part, stripes := goodput(t, shape, 1, 40*time.Second, 5*time.Second)
+		t.Logf("%.1f%% of the line over one connection, %.1f%% over %d", 100*one, 100*part, stripes)
+		if part < 0.75 || one > part/2 || stripes < 4 {
+			t.Errorf("%.1f%% of the line arrive over one connection, %.1f%% over %d", 100*one, 100*part, stripes)
+		}
+	})
 }

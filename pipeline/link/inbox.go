@@ -21,6 +21,13 @@ type account struct {
 	class wire.Class
 }
 
+// load is what an account has in the inbox, admitted or held.
+type load struct{ messages, bytes int }
+
+func (l load) with(size int) load { return load{l.messages + 1, l.bytes + size} }
+
+func (l load) within(most load) bool { return l.messages <= most.messages && l.bytes <= most.bytes }
+
 func (k key) account() account { return account{k.from, k.tag.Kind.Class()} }
 
 func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
@@ -38,10 +45,10 @@ const remembered = 8192
 // inbox holds the messages of a session between their arrival and Receive. A message is
 // admitted before its payload is read, then delivered.
 type inbox struct {
-	maxBytes int // of each account
+	most load // of each account
 
 	mu       sync.Mutex // guards everything below
-	bytes    map[account]int
+	loads    map[account]load
 	admitted map[key]bool // not yet delivered
 	held     map[key][]byte
 	waiting  map[key]chan arrival // capacity 1
@@ -53,9 +60,9 @@ type inbox struct {
 	changed  bell
 }
 
-func newInbox(maxBytes int) *inbox {
+func newInbox(most load) *inbox {
 	return &inbox{
-		maxBytes: maxBytes, bytes: map[account]int{}, admitted: map[key]bool{}, held: map[key][]byte{},
+		most: most, loads: map[account]load{}, admitted: map[key]bool{}, held: map[key][]byte{},
 		waiting: map[key]chan arrival{}, received: map[key]bool{}, gone: map[planner.PeerID]error{},
 	}
 }
@@ -74,9 +81,9 @@ func (b *inbox) admit(ctx context.Context, k key, size int) error {
 			defer b.mu.Unlock()
 			return fmt.Errorf("%w: %v", ErrDuplicate, k)
 		}
-		used := b.bytes[k.account()]
-		if used == 0 || used+size <= b.maxBytes || b.waiting[k] != nil {
-			b.bytes[k.account()] += size
+		used := b.loads[k.account()]
+		if used.messages == 0 || used.with(size).within(b.most) || b.waiting[k] != nil {
+			b.loads[k.account()] = used.with(size)
 			b.admitted[k] = true
 			b.mu.Unlock()
 			return nil
@@ -108,7 +115,8 @@ func (b *inbox) deliver(k key, payload []byte) {
 
 // consume books a message as received.
 func (b *inbox) consume(k key, payload []byte) {
-	b.bytes[k.account()] -= len(payload)
+	used := b.loads[k.account()]
+	b.loads[k.account()] = load{used.messages - 1, used.bytes - len(payload)}
 	if len(b.order) < remembered {
 		b.order = append(b.order, k)
 	} else {

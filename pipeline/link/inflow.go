@@ -23,6 +23,7 @@ type inflow struct {
 	admitted uint64     // the newest message that the inbox has let in; in order of number
 	busy     bool       // somebody waits for the inbox to admit the next one
 	partial  map[uint64]*partial
+	pieces   int // of the messages in partial
 	changed  bell
 }
 
@@ -59,7 +60,7 @@ func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err erro
 				return false, fmt.Errorf("%w: message %d of %v is %v and %v", wire.ErrValue, p.Seq, f.class, m.header.Tag, p.Header.Tag)
 			}
 			return !m.have[p.Offset/wire.MaxPieceBytes], nil
-		case p.Seq == f.admitted+1 && !f.busy:
+		case p.Seq == f.admitted+1 && !f.busy && f.holds(p):
 			f.busy = true
 			f.mu.Unlock()
 			if err := f.let(ctx, p); err != nil {
@@ -75,6 +76,15 @@ func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err erro
 			return false, ctx.Err()
 		}
 	}
+}
+
+// holds tells whether the next message may be kept track of. Each piece takes a byte and each
+// message some hundred until all before it are complete, received or not. What is missing of
+// those before never waits for this. Callers hold mu.
+func (f *inflow) holds(p wire.Piece) bool {
+	opt := f.remote.session.endpoint.opt
+	most := opt.InboxFrames + opt.InboxBytes/wire.MaxPieceBytes
+	return f.pieces == 0 || f.pieces+wire.Pieces(p.Header.PayloadBytes) <= most
 }
 
 // let asks the inbox for room for the next message.
@@ -102,6 +112,7 @@ func (f *inflow) let(ctx context.Context, p wire.Piece) error {
 	m.have = make([]bool, m.missing)
 	f.admitted = p.Seq
 	f.partial[p.Seq] = m
+	f.pieces += m.missing
 	return nil
 }
 
@@ -140,7 +151,9 @@ func (f *inflow) place(p wire.Piece, data []byte) *partial {
 	}
 	for next := f.partial[f.finished+1]; next != nil && next.missing == 0; next = f.partial[f.finished+1] {
 		f.finished++
+		f.pieces -= len(next.have)
 		delete(f.partial, f.finished)
+		f.changed.ring() // a reader may have no room to keep track of the next message
 	}
 	return m
 }

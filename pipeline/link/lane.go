@@ -66,12 +66,6 @@ func (l *lane) write(p piece) error {
 	return nil
 }
 
-// end closes a lane on which everything has been acknowledged.
-func (l *lane) end() {
-	l.stream.Close()
-	l.stream.CancelRead(streamCut)
-}
-
 // retire ends a lane on which nothing more is written, as soon as all of it has been
 // acknowledged: a peer accepts so many streams at a time and no more.
 func (l *lane) retire() {
@@ -84,15 +78,25 @@ func (l *lane) retire() {
 	}
 }
 
-// leave ends the lane and has its stripe forget it.
+// leave closes a lane on which everything has been acknowledged and has its stripe forget it.
 func (l *lane) leave() {
 	l.stripe.lanes.remove(l)
-	l.end()
+	l.stream.Close()
+	l.stream.CancelRead(streamCut)
+}
+
+// drop ends the lane as its stripe ends. A session that closes sends nothing more on any.
+func (l *lane) drop() {
+	if l.stripe.remote.flush.Err() != nil {
+		cut(l.stream, streamOver)
+		return
+	}
+	cut(l.stream, streamCut)
 }
 
 // readAcks gives room in the outbox back as the peer takes pieces in.
 func (l *lane) readAcks() {
-	defer context.AfterFunc(l.stripe.ctx, func() { cut(l.stream, streamCut) })()
+	defer context.AfterFunc(l.stripe.ctx, l.drop)()
 	var b [wire.AckBytes]byte
 	for {
 		_, err := io.ReadFull(l.stream, b[:])
@@ -160,17 +164,6 @@ func (ls *lanes) remove(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.all = slices.DeleteFunc(ls.all, func(other *lane) bool { return other == l })
-}
-
-// end closes those of one outbox, on which everything has been acknowledged.
-func (ls *lanes) end(box *outbox) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, l := range ls.all {
-		if l.box == box {
-			l.end()
-		}
-	}
 }
 
 func (ls *lanes) giveBack() {

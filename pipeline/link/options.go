@@ -37,13 +37,15 @@ const (
 	codeStranger
 )
 
-// Reasons that travel with a stream that is cut.
+// Reasons that travel with a stream that is cut: streamLeft says that its session reads no
+// more, streamOver that it sends no more either.
 const (
 	streamLeft quic.StreamErrorCode = iota + 1
 	streamBusy
 	streamRefused
 	streamCut
 	streamReborn
+	streamOver
 )
 
 // Options are an endpoint's settings; the zero value of each means its default.
@@ -65,9 +67,10 @@ type Options struct {
 	// single larger message is accepted by an empty outbox. Defaults 64 MiB, 1024.
 	QueueBytes  int
 	QueueFrames int
-	// InboxBytes bounds what has come from one peer in one class and is not yet received.
-	// Default 256 MiB.
-	InboxBytes int
+	// InboxBytes and InboxFrames bound what has come from one peer in one class and is not
+	// yet received. Defaults 256 MiB, 4096.
+	InboxBytes  int
+	InboxFrames int
 	// MaxTensorBytes bounds one message. Default 256 MiB.
 	MaxTensorBytes int
 	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 180,
@@ -89,6 +92,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.QueueBytes, 64<<20)
 	setDefault(&o.QueueFrames, 1024)
 	setDefault(&o.InboxBytes, 256<<20)
+	setDefault(&o.InboxFrames, 4096)
 	setDefault(&o.MaxTensorBytes, 256<<20)
 	setDefault(&o.ParkedStreams, 2*maxConns*(len(wire.SessionClasses)+1))
 	setDefault(&o.ChunkStreams, 8)

@@ -21,14 +21,17 @@ const ackEvery = 10 * time.Millisecond
 func (r *remote) read(p parked) {
 	ctx, end := context.WithCancel(r.ctx)
 	defer end()
-	stop := context.AfterFunc(r.ctx, func() { cut(p.stream, streamLeft) })
-	defer stop()
+	defer context.AfterFunc(r.ctx, func() { cut(p.stream, streamLeft) })()
+	defer context.AfterFunc(p.conn.Context(), end)() // it may be waiting for room
 	acks := &acks{stream: p.stream, wake: make(chan struct{}, 1)}
 	r.session.spawn(func() { acks.send(ctx) })
 	switch err := r.readPieces(ctx, p, acks); {
 	case err == nil:
+		p.stream.SetWriteDeadline(time.Now()) // the peer has read all acknowledgements, or never will
 		p.stream.Close()
 	case r.ctx.Err() != nil:
+	case over(err):
+		r.depart()
 	case undecodable(err):
 		r.session.endpoint.corrupt(p, err)
 		r.lose(err)

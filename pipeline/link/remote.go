@@ -212,6 +212,9 @@ func (r *remote) judge(err error) bool {
 		case streamLeft:
 			r.leave()
 			return true
+		case streamOver:
+			r.depart()
+			return true
 		case streamReborn:
 			r.lose(errReborn)
 			return true
@@ -258,6 +261,13 @@ func (r *remote) lose(reason error) {
 func (r *remote) leave() {
 	r.left.Store(true)
 	r.fail(ErrLeft)
+}
+
+// depart notes that the peer has closed its session and is through with what it sent: all of
+// it has come, or never will.
+func (r *remote) depart() {
+	r.leave()
+	r.session.inbox.lose(r.id, ErrLeft)
 }
 
 func (r *remote) fail(err error) {

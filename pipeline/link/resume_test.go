@@ -101,6 +101,7 @@ func TestLinkDropIsSurvived(t *testing.T) {
 		"reordered": {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, Jitter: 15 * time.Millisecond, Reorder: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c, em := emulated(t, 2, shape, Options{})
 				defer c.close()
@@ -123,6 +124,7 @@ func TestLinkDropIsSurvived(t *testing.T) {
 
 // TestRepeatedDrops: short and long ones, some in one direction only.
 func TestRepeatedDrops(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, em := emulated(t, 3, Shape{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond, LossPerMillion: 2000}, Options{})
 		defer c.close()
@@ -143,6 +145,7 @@ func TestRepeatedDrops(t *testing.T) {
 
 // TestBothDialAtOnce: the connections that come of it carry each message once.
 func TestBothDialAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
 		defer c.close()
@@ -272,17 +275,18 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 // TestLanesThatWereReplacedEnd: each connection that breaks has the others send pieces of
 // before, on a stream more; those that they were on must end, or a peer soon takes no more.
 func TestLanesThatWereReplacedEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 20 s")
-	}
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
+		c, _ := emulated(t, 2, Shape{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
 		defer c.close()
+		for i, e := range c.endpoints {
+			e.keepStripes(c.ids[1-i], 4)
+		}
 		sessions := c.sessions(1)
 		most := 0
-		exchange(t, c, sessions, 2000, func() {
-			time.Sleep(5 * time.Second) // for more than one stripe
-			for range 60 {
+		exchange(t, c, sessions, 200, func() {
+			time.Sleep(time.Second) // for more than one stripe
+			for range 40 {
 				conns, _ := c.endpoints[0].connections(c.ids[1])
 				if len(conns) > 1 {
 					conns[0].CloseWithError(codeSilent, "a test")

@@ -34,7 +34,7 @@ type Session struct {
 func newSession(e *Endpoint, generation planner.Generation, peers []planner.PeerID) *Session {
 	s := &Session{
 		endpoint: e, generation: generation, remotes: map[planner.PeerID]*remote{},
-		inbox: newInbox(e.opt.InboxBytes), done: make(chan struct{}),
+		inbox: newInbox(load{e.opt.InboxFrames, e.opt.InboxBytes}), done: make(chan struct{}),
 	}
 	s.flush, s.endAll = context.WithCancel(context.Background())
 	s.open, s.endOpen = context.WithCancel(s.flush)
@@ -69,14 +69,16 @@ func (s *Session) spawn(f func()) bool {
 	return true
 }
 
-// adopt takes an incoming stream of this generation.
-func (s *Session) adopt(from planner.PeerID, p parked) bool {
-	r := s.remotes[from]
-	if r == nil {
+// adopt takes an incoming stream of this generation, or refuses it with the reason.
+func (s *Session) adopt(p parked) {
+	r := s.remotes[p.from]
+	switch {
+	case r == nil:
 		s.endpoint.counts.strangers.Add(1)
-		return false
+		cut(p.stream, streamRefused)
+	case !r.meet(p.open.From) || !s.spawn(func() { r.read(p) }):
+		cut(p.stream, streamLeft)
 	}
-	return s.spawn(func() { r.read(p) })
 }
 
 // meet has the remote know which life of the peer a stream comes from.
@@ -88,12 +90,26 @@ func (s *Session) meet(p parked) {
 
 func (s *Session) alive() bool { return s != nil && s.open.Err() == nil }
 
+// closing tells whether Close has begun but may still send what was queued.
+func (s *Session) closing() bool {
+	if s == nil || s.alive() {
+		return false
+	}
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // Generation is the generation the session belongs to.
 func (s *Session) Generation() planner.Generation { return s.generation }
 
 // Send queues a frame for a peer and returns; it waits only while the outbox of the peer
-// and class is full of what the peer has not acknowledged. The payload must not be changed afterwards by anybody: what is sent
-// to this node itself is received as the very same bytes. Errors wrap ErrLost, ErrLeft or
+// and class is full of what the peer has not acknowledged. The payload must not be changed
+// afterwards by anybody: what is sent to this node itself is received as the very same
+// bytes, and waits for room in its inbox. Errors wrap ErrLost, ErrLeft or
 // ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
 // context's.
 func (s *Session) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
@@ -133,7 +149,8 @@ func (s *Session) send(ctx context.Context, to planner.PeerID, f wire.Frame) err
 
 // Receive waits for the message with this tag from a peer, which may be this node itself.
 // Each message comes out once, and has one waiter: others get ErrDuplicate. Errors are
-// those of Send. A message that has come before its sender was lost is still received.
+// those of Send. A message that has come before its sender was lost or has left is still
+// received.
 func (s *Session) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
 	payload, err := s.receive(ctx, from, tag)
 	if err != nil {
@@ -153,8 +170,8 @@ func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag
 }
 
 // Lost tells of each peer once that it is lost: unreachable or silent for PeerTimeout,
-// closed, started again, or nobody listens at its address any more. A peer is in the channel before any call fails with ErrLost. The
-// channel holds all of them and is never closed.
+// closed, started again, or nobody listens at its address any more. A peer is in the channel
+// before any call fails with ErrLost. The channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan planner.PeerID { return s.lost }
 
 // Close fails every call, present and later, with an error that wraps net.ErrClosed. It

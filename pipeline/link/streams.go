@@ -69,8 +69,8 @@ func (e *Endpoint) welcome(from planner.PeerID, conn *quic.Conn, stream *quic.St
 		e.answer(p)
 		return
 	}
-	if session, ours := e.place(p); ours && !session.adopt(from, p) {
-		cut(p.stream, streamRefused)
+	if session, ours := e.place(p); ours {
+		session.adopt(p)
 	}
 }
 
@@ -85,9 +85,12 @@ func (e *Endpoint) place(p parked) (*Session, bool) {
 		return nil, false
 	case p.open.Generation == e.generation && e.session.alive():
 		return e.session, true
+	case p.open.Generation == e.generation && e.session.closing():
+		cut(p.stream, streamLeft)
+		return nil, false
 	default:
 		e.counts.oldStreams.Add(1)
-		cut(p.stream, streamLeft)
+		cut(p.stream, streamOver)
 		return nil, false
 	}
 }
@@ -118,7 +121,7 @@ func (e *Endpoint) park(p parked) {
 		}
 	}
 	e.counts.unparked.Add(1)
-	cut(peer.parked[oldest].stream, streamLeft)
+	cut(peer.parked[oldest].stream, streamOver)
 	peer.parked = append(peer.parked[:oldest], peer.parked[oldest+1:]...)
 }
 
@@ -149,6 +152,12 @@ func undecodable(err error) bool {
 		}
 	}
 	return false
+}
+
+// over tells whether the peer has cut a stream because its session has ended.
+func over(err error) bool {
+	code, ok := cutBy(err)
+	return ok && code == streamOver
 }
 
 // cutBy gives the code with which the peer has cut a stream.

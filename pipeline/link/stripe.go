@@ -25,6 +25,7 @@ type stripe struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	writers sync.WaitGroup
+	through chan struct{} // closed when those of all classes have ended
 
 	// bytes received on the connection when it was looked at last, and when they had grown.
 	// They belong to the goroutine of remote.run.
@@ -34,15 +35,21 @@ type stripe struct {
 
 // attach begins to send to r over a connection, unless the session is closing.
 func (r *remote) attach(conn *quic.Conn) *stripe {
-	s := &stripe{remote: r, conn: conn, moved: time.Now(), bytes: conn.ConnectionStats().BytesReceived}
+	s := &stripe{
+		remote: r, conn: conn, through: make(chan struct{}),
+		moved: time.Now(), bytes: conn.ConnectionStats().BytesReceived,
+	}
 	s.ctx, s.stop = context.WithCancel(r.flush)
 	started := r.session.spawn(func() {
 		defer context.AfterFunc(conn.Context(), s.stop)()
 		s.writers.Go(s.pulse)
 		s.writers.Go(s.warm)
+		var classes sync.WaitGroup
 		for _, c := range wire.SessionClasses {
-			s.writers.Go(func() { s.write(c) })
+			classes.Go(func() { s.write(c) })
 		}
+		classes.Wait()
+		close(s.through)
 		s.writers.Wait()
 		s.stop()
 		s.lanes.giveBack()
@@ -75,7 +82,9 @@ func (s *stripe) write(class wire.Class) {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
-			s.lanes.end(box)
+			if l != nil {
+				l.leave()
+			}
 			return
 		default:
 			return
@@ -98,7 +107,7 @@ func (s *stripe) write(class wire.Class) {
 }
 
 // pulse sends heartbeats on a stream of their own. The first one tells the peer at once that
-// the session is open.
+// the session is open, the stream's end that it has closed and all of it was acknowledged.
 func (s *stripe) pulse() {
 	l, err := s.openLane(wire.Control)
 	if err != nil {
@@ -107,6 +116,7 @@ func (s *stripe) pulse() {
 	}
 	tick := time.NewTicker(s.remote.session.endpoint.opt.interval())
 	defer tick.Stop()
+	closing, through := s.remote.ctx.Done(), (chan struct{})(nil)
 	for {
 		if _, err := l.stream.Write(s.remote.heartbeat); err != nil {
 			s.failed(err)
@@ -114,8 +124,10 @@ func (s *stripe) pulse() {
 		}
 		select {
 		case <-tick.C:
-		case <-s.remote.ctx.Done():
-			l.end()
+		case <-closing:
+			closing, through = nil, s.through
+		case <-through:
+			cut(l.stream, streamOver)
 			return
 		case <-s.ctx.Done():
 			return

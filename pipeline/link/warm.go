@@ -50,5 +50,5 @@ func (s *stripe) warm() {
 			return
 		}
 	}
-	l.end()
+	l.leave()
 }

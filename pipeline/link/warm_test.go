@@ -9,6 +9,7 @@ import (
 // TestWarmConnectionIsFasterAtOnce: the first message on a line of 100 Mbit/s and 40 ms takes
 // its time on the line and one way, not the round trips in which a window opens.
 func TestWarmConnectionIsFasterAtOnce(t *testing.T) {
+	t.Parallel()
 	const size = 1 << 20
 	shape := Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}
 	alone := time.Duration(float64(size)/12_500_000*float64(time.Second)) + shape.Delay

@@ -5,7 +5,8 @@ import "fmt"
 // Kind is what a frame carries. The zero value is refused by every decoder.
 type Kind uint8
 
-// The kinds. A tensor kind has float32 elements in the codec of tensor.go.
+// The kinds. A tensor kind has float32 elements in a Codec: those of Activation and
+// Gradient in the one that they name, those of the rest in F32.
 const (
 	_ Kind = iota
 	// Activation is a boundary tensor [B,T,C] on its way forward.
