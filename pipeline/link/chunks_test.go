@@ -145,7 +145,7 @@ func TestChunkStreamsAreLimited(t *testing.T) {
 			write(t, conn, request).Close()
 		}
 		time.Sleep(10 * time.Second)
-		if n := c.endpoints[1].Counts().BusyChunks; n != 2 || most.Load() != 4 {
+		if n := c.endpoints[1].counts.busyChunks.Load(); n != 2 || most.Load() != 4 {
 			t.Errorf("of 6 requests past the own limit %d were refused, and %d answered at once", n, most.Load())
 		}
 	})

@@ -70,15 +70,24 @@ func emulated(t testing.TB, peers int, shape Shape, opt Options) (*cluster, *Emu
 // loopbackNetworks makes networks over real UDP sockets.
 func loopbackNetworks(t testing.TB, peers int) []*quicNetwork {
 	t.Helper()
-	book := map[planner.PeerID]net.Addr{}
 	var conns []net.PacketConn
-	var ids []identity
-	for i := range peers {
+	for range peers {
 		conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		conns, ids = append(conns, conn), append(ids, newIdentity(2, uint64(i)))
+		conns = append(conns, conn)
+	}
+	return networksOn(t, conns)
+}
+
+// networksOn makes networks that know each other over bound sockets.
+func networksOn(t testing.TB, conns []net.PacketConn) []*quicNetwork {
+	t.Helper()
+	book := map[planner.PeerID]net.Addr{}
+	var ids []identity
+	for i, conn := range conns {
+		ids = append(ids, newIdentity(2, uint64(i)))
 		book[ids[i].peer] = conn.LocalAddr()
 	}
 	var networks []*quicNetwork
@@ -162,7 +171,7 @@ func everybody(t testing.TB, c *cluster, sessions []*Session, steps, size int) {
 			for step := range steps {
 				for to, id := range c.ids {
 					for _, k := range kinds {
-						tag := wire.Tag{Kind: k, Generation: s.Generation(), Step: planner.Step(step)}
+						tag := wire.Tag{Kind: k, Generation: s.generation, Step: planner.Step(step)}
 						if err := s.Send(ctx, id, wire.Frame{Tag: tag, Payload: payload(size, me, to, int(k), step)}); err != nil {
 							return err
 						}
@@ -175,7 +184,7 @@ func everybody(t testing.TB, c *cluster, sessions []*Session, steps, size int) {
 			for step := steps - 1; step >= 0; step-- {
 				for from, id := range c.ids {
 					for _, k := range kinds {
-						tag := wire.Tag{Kind: k, Generation: s.Generation(), Step: planner.Step(step)}
+						tag := wire.Tag{Kind: k, Generation: s.generation, Step: planner.Step(step)}
 						got, err := s.Receive(ctx, id, tag)
 						if err != nil {
 							return err

@@ -224,7 +224,7 @@ func TestCorruptStreamClosesTheConnection(t *testing.T) {
 				if name != "stream header" { // which does not say what session it belongs to
 					lostWithin(t, s, c.ids[0], time.Second)
 				}
-				if n := c.endpoints[1].Counts().Corrupt; n != 1 {
+				if n := c.endpoints[1].counts.corrupt.Load(); n != 1 {
 					t.Errorf("%d corrupt connections are counted", n)
 				}
 			})

@@ -17,7 +17,7 @@ import (
 func leftWithin(t *testing.T, s *Session, from planner.PeerID, d time.Duration) {
 	t.Helper()
 	begin := time.Now()
-	_, err := s.Receive(t.Context(), from, activation(s.Generation(), 999, 9))
+	_, err := s.Receive(t.Context(), from, activation(s.generation, 999, 9))
 	if !errors.Is(err, ErrLeft) || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("receive from a peer that has left: %v", err)
 	}

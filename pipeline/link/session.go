@@ -103,9 +103,6 @@ func (s *Session) closing() bool {
 	}
 }
 
-// Generation is the generation the session belongs to.
-func (s *Session) Generation() planner.Generation { return s.generation }
-
 // Send queues a frame for a peer and returns; it waits only while the outbox of the peer
 // and class is full of what the peer has not acknowledged. The payload must not be changed
 // afterwards by anybody: what is sent to this node itself is received as the very same

@@ -28,15 +28,6 @@ type Stats struct {
 	Resent, Repeated uint64
 }
 
-// Goodput is the payload rate while there was something under way, in bytes per second; 0
-// when unknown. Of small payloads it tells the round trip more than the rate.
-func (s Stats) Goodput() int64 {
-	if s.Busy <= 0 {
-		return 0
-	}
-	return int64(float64(s.PayloadSent) / s.Busy.Seconds())
-}
-
 // Stats gives one entry for each peer, in the order given to Endpoint.Session.
 func (s *Session) Stats() []Stats {
 	all := make([]Stats, 0, len(s.order))
@@ -73,27 +64,16 @@ func (r *remote) connectionStats(st *Stats) {
 	}
 }
 
-// Counts is what an endpoint has turned away since it was made.
-type Counts struct {
-	// OldStreams belonged to a generation that is over; Unparked to a newer one, and had
-	// to make room for an even newer; Strangers to a peer outside the generation.
-	OldStreams, Unparked, Strangers uint64
-	// Corrupt connections carried what cannot be decoded.
-	Corrupt uint64
-	// BusyChunks requests came when ChunkStreams were being answered.
-	BusyChunks uint64
-}
-
-// Counts gives the present counts.
-func (e *Endpoint) Counts() Counts {
-	return Counts{
-		OldStreams: e.counts.oldStreams.Load(), Unparked: e.counts.unparked.Load(), Strangers: e.counts.strangers.Load(),
-		Corrupt: e.counts.corrupt.Load(), BusyChunks: e.counts.busyChunks.Load(),
-	}
-}
-
+// counters are what an endpoint has turned away since it was made.
 type counters struct {
-	oldStreams, unparked, strangers, corrupt, busyChunks atomic.Uint64
+	// oldStreams belonged to a generation that is over, or to a life of the peer that is;
+	// unparked ones to a newer, and had to make room for an even newer; strangers' to a peer
+	// outside the generation.
+	oldStreams, unparked, strangers atomic.Uint64
+	// corrupt connections carried what cannot be decoded.
+	corrupt atomic.Uint64
+	// busyChunks requests came when ChunkStreams were being answered.
+	busyChunks atomic.Uint64
 }
 
 // traffic counts the frames exchanged with one peer.

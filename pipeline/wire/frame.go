@@ -96,11 +96,6 @@ func AppendHeader(dst []byte, f Frame) []byte {
 	return le.AppendUint32(dst, sum)
 }
 
-// AppendFrame appends header and payload of f; it panics where AppendHeader does.
-func AppendFrame(dst []byte, f Frame) []byte {
-	return append(AppendHeader(dst, f), f.Payload...)
-}
-
 // DecodeHeader reads a frame's front from the first HeaderBytes of b. A tensor of more
 // than maxTensorBytes is refused, and so is any other payload above its kind's bound; the
 // checksum is only known to hold once Verify has seen the payload.
@@ -149,22 +144,4 @@ func (h Header) Verify(payload []byte) error {
 		return fmt.Errorf("%w: %v has %#08x, header says %#08x", ErrChecksum, h.Tag, sum, h.sum)
 	}
 	return nil
-}
-
-// DecodeFrame reads the frame at the front of b and gives the bytes after it. The payload
-// is a part of b.
-func DecodeFrame(b []byte, maxTensorBytes int) (f Frame, rest []byte, err error) {
-	h, err := DecodeHeader(b, maxTensorBytes)
-	if err != nil {
-		return Frame{}, nil, err
-	}
-	b = b[HeaderBytes:]
-	if len(b) < h.PayloadBytes {
-		return Frame{}, nil, fmt.Errorf("%w: %v is cut after %d of %d bytes", ErrLength, h.Tag, len(b), h.PayloadBytes)
-	}
-	payload := b[:h.PayloadBytes:h.PayloadBytes]
-	if err := h.Verify(payload); err != nil {
-		return Frame{}, nil, err
-	}
-	return Frame{Tag: h.Tag, Payload: payload}, b[h.PayloadBytes:], nil
 }

@@ -6,11 +6,7 @@ import (
 	"math"
 )
 
-// CodecF32 is the name of the tensor codec that changes nothing: little-endian float32,
-// element after element.
-const CodecF32 = "f32"
-
-// AppendF32 appends the elements of a tensor.
+// AppendF32 appends the elements of a tensor as little-endian float32, one behind the other.
 func AppendF32(dst []byte, xs []float32) []byte {
 	start := len(dst)
 	dst = append(dst, make([]byte, 4*len(xs))...)
