@@ -1,12 +1,15 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // lockDir takes the directory for this process and writes the process number into the
@@ -37,4 +40,41 @@ func ownerOf(f *os.File) string {
 		return ""
 	}
 	return " (process " + pid + ")"
+}
+
+// releaseInterval is how often AwaitRelease looks.
+const releaseInterval = 50 * time.Millisecond
+
+// AwaitRelease waits until no process has the store in dir open, so that the next one can
+// open it. A folder without a store is free.
+func AwaitRelease(ctx context.Context, dir string) error {
+	tick := time.NewTicker(releaseInterval)
+	defer tick.Stop()
+	for {
+		free, err := isFree(dir)
+		if free || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("checkpoint: wait for %s: %w", dir, ctx.Err())
+		}
+	}
+}
+
+// isFree tells whether the lock of the store in dir can be had.
+func isFree(dir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("checkpoint: look whether %s is free: %w", dir, err)
+	}
+	defer f.Close()
+	if err = tryLock(f); errors.Is(err, ErrLocked) {
+		return false, nil
+	}
+	return err == nil, err
 }

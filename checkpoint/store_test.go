@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -117,6 +118,29 @@ func TestASecondOpenIsRefused(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+	openStore(t, dir, Options{})
+}
+
+// TestAwaitRelease: the wait ends when the store is closed, not before, and where there is none.
+func TestAwaitRelease(t *testing.T) {
+	dir := t.TempDir()
+	if err := AwaitRelease(t.Context(), dir); err != nil {
+		t.Errorf("a folder without a store: %v", err)
+	}
+	s := openStore(t, dir, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*releaseInterval)
+	defer cancel()
+	if err := AwaitRelease(ctx, dir); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the store is open: %v", err)
+	}
+	released := make(chan error, 1)
+	go func() { released <- AwaitRelease(t.Context(), dir) }()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-released; err != nil {
+		t.Error(err)
 	}
 	openStore(t, dir, Options{})
 }

@@ -16,10 +16,10 @@
 // # Life of a node
 //
 // machine.go holds the table of phases: joining -> profiling -> waiting -> loading ->
-// training, draining on the way out, stopped at the end. start.go brings a node up (Train
-// begins or resumes a run, Join enters one), initial.go and text.go bring what a new run
-// starts from into chunks, arrive.go takes it into the roster, loop.go
-// follows the replicated state from then on, exit.go is the pure rule of the way out and
+// training, draining on the way out, stopped at the end. start.go begins a run (Train),
+// enter.go enters one (Join), comeback.go goes on with one, and open.go brings the node's
+// parts up for each of them. initial.go and text.go bring what a new run starts from into
+// chunks, arrive.go takes the node into the roster, loop.go follows the replicated state from then on, exit.go is the pure rule of the way out and
 // leave.go carries it out. look.go makes the node look like another one.
 //
 // # Life of a step

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,9 +68,14 @@ func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	if _, err := loadMembership(dir); err != nil {
 		return nil, err
 	}
-	o := opening{dir: dir, returning: true}
+	o := opening{cfg: config.Config{Dir: dir}, returning: true}
 	err := o.prepare(log)
 	return o.store, err
+}
+
+// AwaitRelease waits until no process works in a node's folder any more.
+func AwaitRelease(ctx context.Context, dir string) error {
+	return checkpoint.AwaitRelease(ctx, storeDir(dir))
 }
 
 func (m membership) save(dir string) error {

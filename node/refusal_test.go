@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pnode/node/api"
+	"pnode/node/config"
 	"pnode/swarm"
 )
 
@@ -24,7 +25,7 @@ func TestJoinTellsABadInviteFromARefusedOne(t *testing.T) {
 		{"/ip4/nowhere", ErrBadInvite, "nowhere"},
 		{"/ip4/127.0.0.1/udp/9/quic-v1/p2p/12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLvKXtf", ErrRefused, "pnode invite"},
 	} {
-		err := Join(t.Context(), JoinOptions{Target: tt.target, Dir: t.TempDir()}, out)
+		err := Join(t.Context(), config.Config{Dir: t.TempDir()}, tt.target, out)
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s: got %v, want %v with %q", tt.target, err, tt.want, tt.text)
 		}

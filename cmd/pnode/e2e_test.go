@@ -144,6 +144,7 @@ func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	}
 	before := p.last.Generation
 	start(t, "leave", "--dir", joined).finish(0)
+	start(t, "checkpoints", "verify", "--dir", joined).finish(0) // the folder is free at once
 	j.finish(0)
 	for p.until(p.last.Step+1).Generation <= before {
 		if p.last.Step > steps-5 {
@@ -169,6 +170,7 @@ func TestBadInputIsExplained(t *testing.T) {
 	}{
 		{"unknown preset", []string{"train", "--preset", "giant"}, "nano"},
 		{"missing data", []string{"train", "--data", "/no/such/file"}, "/no/such/file"},
+		{"missing data of local nodes", []string{"train", "--local", "2", "--data", "/no/such/file"}, "/no/such/file"},
 		{"short data", []string{"train", "--data", empty}, "too short"},
 		{"no steps", []string{"train", "--steps", "0"}, "steps"},
 		{"absurd steps", []string{"train", "--steps", "99999999999"}, "steps"},
@@ -195,6 +197,9 @@ func TestBadInputIsExplained(t *testing.T) {
 			code, text := p.cmd.ProcessState.ExitCode(), p.stderr.String()
 			if code <= 0 || code == 2 && strings.Contains(text, "goroutine ") {
 				t.Errorf("exit code %d", code)
+			}
+			if strings.Contains(text, "folder: ") {
+				t.Errorf("it names the folder of a run that there is not:\n%s", text)
 			}
 			if !strings.Contains(text, c.want) {
 				t.Errorf("the message lacks %q:\n%s", c.want, text)

@@ -9,6 +9,8 @@ import (
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/dataset"
+	"pnode/node/dataset/files"
 	"pnode/node/local"
 	"pnode/pipeline/schedule/study"
 )
@@ -35,6 +37,13 @@ var exitCodes = []struct {
 	{node.ErrFinished, exitFinished},
 	{config.ErrInvalid, exitUsage},
 	{study.ErrBadRequest, exitUsage},
+	{files.ErrMissing, exitUsage}, // data, whichever way it was named
+	{files.ErrNone, exitUsage},
+	{files.ErrNotRegular, exitUsage},
+	{dataset.ErrNoText, exitUsage},
+	{dataset.ErrNotText, exitUsage},
+	{dataset.ErrTooShort, exitUsage},
+	{dataset.ErrTooLarge, exitUsage},
 	{api.ErrNoNode, exitUnreachable},
 	{api.ErrUnreachable, exitUnreachable},
 	{api.ErrRefused, exitUnreachable},
@@ -89,7 +98,7 @@ func exitCodesTopic() *cobra.Command {
   %3d  done; also a run that was interrupted once and left a checkpoint
   %3d  it failed; the last line of standard error says why
   %3d  the command line, the run file or the invite cannot be read, or asks for what
-       cannot be
+       cannot be; or the data that is named is not there, or no text that can be used
   %3d  no node could be reached, or it refused: nobody answers, the invite is expired or
        used up, no majority of the run's voters is up
   %3d  nothing to do: the run is finished already

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -75,4 +78,28 @@ func addSupervised(f *pflag.FlagSet, supervised *bool) {
 // givenKeys tells by the key of a setting whether its flag is on the command line.
 func givenKeys(f *pflag.FlagSet) func(key string) bool {
 	return func(key string) bool { return f.Changed(strings.ReplaceAll(key, "_", "-")) }
+}
+
+// plainValues says by the type of a flag what it takes, where its own error is strconv's.
+var plainValues = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0",
+	"intSlice": "whole numbers with commas between them", "float64": "a number", "bool": "true or false",
+	"duration": "a time such as 90s or 24h",
+}
+
+// explainValue says of a flag's value that cannot be read what is accepted. Other errors stay.
+func explainValue(err error) error {
+	invalid := (*pflag.InvalidValueError)(nil)
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	flag := invalid.GetFlag()
+	plain, known := plainValues[flag.Value.Type()]
+	switch {
+	case !known: // the setting's own words begin with the value
+		return fmt.Errorf("--%s %w", flag.Name, errors.Unwrap(err))
+	case errors.Is(err, strconv.ErrRange):
+		plain += " that is not so large"
+	}
+	return fmt.Errorf("--%s %q: want %s", flag.Name, invalid.GetValue(), plain)
 }

@@ -63,7 +63,7 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 		return err
 	}
 	w := e.progress(cfg.JSON, 0)
-	w.Notice("node folder: " + place.Dir)
-	err = node.Join(ctx, node.JoinOptions{Target: target, Dir: place.Dir, Listen: cfg.Listen, Threads: cfg.Threads, Emulate: cfg.Emulate, Trace: cfg.Trace}, output(w, cfg.Level()))
+	cfg.Dir = place.Dir
+	err = node.Join(ctx, cfg, target, output(w, cfg.Level()))
 	return errors.Join(err, w.Close(), place.Tidy())
 }

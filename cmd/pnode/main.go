@@ -45,7 +45,7 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), err} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), explainValue(err)} })
 	root.AddCommand(
 		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.inviteCommand(), e.leaveCommand(),
 		e.checkpointsCommand(), e.planCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),

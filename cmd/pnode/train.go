@@ -110,7 +110,6 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 		steps = 0 // the run has its own number
 	}
 	w := e.progress(cfg.JSON, steps)
-	w.Notice("run folder: " + place.Dir)
 	if cfg.Local == 0 {
 		err = node.Train(ctx, cfg, output(w, cfg.Level()))
 		return errors.Join(err, w.Close(), place.Tidy())

@@ -190,7 +190,7 @@ func (c Config) validateCut(layers int) error {
 		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
 	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), layers, c.Micros); err != nil {
-		return fmt.Errorf("%w: schedule is %s: %w", ErrInvalid, c.Schedule, err)
+		return fmt.Errorf("%w: schedule is %s: %w; auto and elastic leave it to the planner, which takes 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if cut > MaxNodes {
@@ -202,12 +202,15 @@ func (c Config) validateCut(layers int) error {
 	return nil
 }
 
-// autoSchedule leaves the schedule to the planner.
-const autoSchedule = "auto"
+// autoSchedule leaves the schedule to the planner, and elasticSchedule names what it takes.
+const (
+	autoSchedule    = "auto"
+	elasticSchedule = "elastic"
+)
 
 // schedule is the text of the one that is asked for, empty for none.
 func (c Config) schedule() string {
-	if c.Schedule == autoSchedule {
+	if c.Schedule == autoSchedule || c.Schedule == elasticSchedule {
 		return ""
 	}
 	return c.Schedule

@@ -146,6 +146,7 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 		}
 	}
 	if len(fresh) == 0 {
+		s.tellFolder()
 		return nil
 	}
 	invite, err := s.invite(ctx, first, len(fresh))
@@ -155,6 +156,7 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 	if err != nil {
 		return fmt.Errorf("local: get an invite from node 0: %w", err)
 	}
+	s.tellFolder()
 	for _, i := range fresh {
 		if _, err := s.start(i, s.joinArgs(i, invite), g, fail); err != nil {
 			return err
@@ -162,6 +164,9 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 	}
 	return nil
 }
+
+// tellFolder says where the run is, once node 0 has begun it.
+func (s *Supervisor) tellFolder() { s.options.Output.Notice("run folder: " + s.options.Dir) }
 
 // invite waits for the API of node 0 and asks until it is ready to make an invite.
 func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string, error) {

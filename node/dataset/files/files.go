@@ -12,9 +12,16 @@ import (
 var (
 	// ErrNone: a pattern matches nothing.
 	ErrNone = errors.New("no file found")
+	// ErrMissing: a path names nothing. It wraps fs.ErrNotExist.
+	ErrMissing error = missing{}
 	// ErrNotRegular: a path names something that is neither a file nor a folder.
 	ErrNotRegular = errors.New("not a regular file")
 )
+
+type missing struct{}
+
+func (missing) Error() string { return "no such file or folder" }
+func (missing) Unwrap() error { return fs.ErrNotExist }
 
 // Found is a regular file.
 type Found struct {
@@ -130,9 +137,10 @@ func (f *finder) file(found Found) error {
 
 // Explain adds the remedy to an error of the file system, which names the path itself.
 func Explain(err error) error {
+	at := (*fs.PathError)(nil)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w; check the spelling, relative paths begin at the current folder", err)
+	case errors.As(err, &at) && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w; check the spelling, relative paths begin at the current folder", at.Path, ErrMissing)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; make it readable for this user or leave it out", err)
 	}

@@ -46,6 +46,9 @@ func Choose(name, endOfText string) (Chosen, error) {
 	if err != nil {
 		return Chosen{}, err
 	}
+	if tokenizer.IsBytes(t) { // as `pnode export` writes them
+		return Choose(BytesName, endOfText)
+	}
 	c := Chosen{Tokenizer: t}
 	if c.EndOfText, err = end(t, endOfText); err != nil {
 		return Chosen{}, fmt.Errorf("shard: tokenizer %s: %w", name, err)

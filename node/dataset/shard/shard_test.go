@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"pnode/node/dataset/source"
+	"pnode/node/dataset/tokenizer"
 )
 
 // words is a tokenizer whose tokens are the lengths of words, from 1 to vocab-1.
@@ -394,5 +395,23 @@ func BenchmarkMake(b *testing.B) {
 			Out: fmt.Sprint(filepath.Join(dir, "out"), i), Paths: []string{text}, Source: source.Options{Separator: source.BlankLine},
 			Tokenizer: words{300, new(atomic.Int64)}, Threads: 2,
 		})
+	}
+}
+
+// TestChooseKnowsBytesByTheirFiles: the tokenizer that an export of a run on bytes has is that
+// of bytes, whose documents need no special token behind them.
+func TestChooseKnowsBytesByTheirFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range (tokenizer.Bytes{}).Files() {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Choose(dir, "")
+	if err != nil || c.EndOfText != 0 || c.Tokenizer.Hash() != (tokenizer.Bytes{}).Hash() {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := Choose(dir, "<end>"); !errors.Is(err, ErrNoEndOfText) {
+		t.Errorf("with a token that bytes lack: %v", err)
 	}
 }

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pnode/node/config"
+	"pnode/swarm"
+	"pnode/swarm/consensus"
+)
+
+// Join enters the run to which target leads, an invite or a multiaddr, with a node in
+// cfg.Dir, and takes part until it ends. An empty target is the run that the folder belongs
+// to. Of cfg only what is about this machine counts; without Listen it is any port, on
+// loopback if the run is.
+func Join(ctx context.Context, cfg config.Config, target string, out Output) error {
+	if err := makeDir(cfg.Dir); err != nil {
+		return err
+	}
+	seat, err := loadMembership(cfg.Dir)
+	switch {
+	case errors.Is(err, ErrNoRun) && target != "":
+		return enter(ctx, cfg, target, out)
+	case err != nil:
+		return err
+	}
+	again := reentry{cfg: cfg}
+	if target != "" {
+		if again.contacts, err = seat.contactsIn(target); err != nil {
+			return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, cfg.Dir)
+		}
+	}
+	seat.Known = append(again.contacts, seat.Known...)
+	if cfg.Listen != "" {
+		seat.Listen = cfg.Listen
+	}
+	return reenter(ctx, seat, again, out)
+}
+
+// contactsIn are the addresses in an invite, or an address, for a node that is in the run
+// already. An invite to another run is an error.
+func (m membership) contactsIn(target string) ([]string, error) {
+	invite, err := parseTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	if run := invite.Grant.Run; run != "" && run != m.Run {
+		return nil, marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, m.Run), ErrOtherRun}
+	}
+	return invite.Addrs, nil
+}
+
+func parseTarget(target string) (swarm.Invite, error) {
+	invite, err := swarm.ParseInvite(target)
+	if err != nil {
+		err = marked{err, ErrBadInvite}
+	}
+	return invite, err
+}
+
+// redeem turns an invite into a membership.
+func redeem(cfg config.Config, target string) (membership, error) {
+	invite, err := parseTarget(target)
+	if err != nil {
+		return membership{}, err
+	}
+	identity, err := swarm.LoadIdentity(cfg.Dir)
+	if err != nil {
+		return membership{}, err
+	}
+	capability, err := invite.Redeem(identity, time.Now())
+	if err != nil {
+		return membership{}, refused(err)
+	}
+	m := membership{
+		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability,
+		Listen: listenFor(invite.Addrs), Known: invite.Addrs,
+	}
+	if cfg.Listen != "" {
+		m.Listen = cfg.Listen
+	}
+	return m, nil
+}
+
+// listenFor is where a joining node listens unless told otherwise: on loopback for a run
+// that is on loopback only, else on every interface, so that the other nodes can reach it.
+func listenFor(addrs []string) string {
+	for _, a := range addrs {
+		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
+			return "0.0.0.0:0"
+		}
+	}
+	return ""
+}
+
+// enter comes into a run for the first time; the folder holds it once a member has
+// admitted this node.
+func enter(ctx context.Context, cfg config.Config, target string, out Output) error {
+	seat, err := redeem(cfg, target)
+	if err != nil {
+		return err
+	}
+	o := opening{cfg: cfg, seat: seat}
+	if err := o.prepare(out.Log); err != nil {
+		return err
+	}
+	n, err := open(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, arrival{
+		patience: enrollTimeout,
+		contact:  n.firstContact,
+		ready:    func(context.Context, consensus.State) error { return nil },
+	})
+}
+
+// firstContact waits until a node at the invite's addresses has admitted this one.
+func (n *Node) firstContact(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err := n.swarm.Connect(ctx, n.seat.Known...)
+	switch {
+	case err == nil:
+		n.out.tellFolder(n.dir)
+		return nil
+	case context.Cause(ctx) != nil && ctx.Err() == context.Canceled: //nolint:errorlint // interrupted
+		return err
+	case swarm.IsRefusal(err):
+		return refused(err)
+	}
+	n.log.Info("first contact", "cause", err)
+	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",
+		ErrUnreachable, strings.Join(n.seat.Known, " or "))
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"pnode/checkpoint"
+	"pnode/node/api"
+	"pnode/node/config"
+	"pnode/pipeline/link"
+	"pnode/pipeline/trace"
+	"pnode/planner"
+	"pnode/swarm"
+	"pnode/swarm/consensus"
+)
+
+// opening is what Train, resume and Join find out before the parts are started.
+type opening struct {
+	cfg      config.Config // Dir, and what the node may use of this machine
+	seat     membership
+	identity swarm.Identity
+	owner    swarm.Owner
+	store    *checkpoint.Store
+	look     look
+	// founder starts the consensus log of a new run; returning comes back to one, with a
+	// store that must be there.
+	founder, returning bool
+}
+
+// prepare reads what the node is to look like and opens the folder's identity and store.
+func (o *opening) prepare(log *slog.Logger) (err error) {
+	if o.look, err = loadLook(o.cfg.Emulate); err != nil {
+		return err
+	}
+	if o.identity, err = swarm.LoadIdentity(o.cfg.Dir); err != nil {
+		return err
+	}
+	o.store, err = checkpoint.Open(storeDir(o.cfg.Dir), checkpoint.Options{
+		Self: o.identity.Peer(), Logger: log, MustExist: o.returning,
+	})
+	return err
+}
+
+// open starts all parts of a node. On an error everything is closed again, the store
+// included.
+func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
+	n := &Node{
+		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
+		beats: newTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
+		heardBeat: make(chan struct{}, 1),
+	}
+	if o.returning {
+		n.trying = o.seat.Known
+	}
+	n.progress = &progress{emit: n.hub.Publish}
+	n.machine = machine{phase: Joining, changed: n.phaseChanged}
+	n.shared.phase = Joining
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if o.cfg.Trace != "" {
+		if n.trace, err = trace.Create(o.cfg.Trace); err != nil {
+			return nil, err
+		}
+	}
+	if n.boot, err = randomBoot(); err != nil {
+		return nil, err
+	}
+	if n.device, err = o.look.device(o.cfg.Threads, n.log); err != nil {
+		return nil, err
+	}
+	// What ctx ends is this node's stay, in good order: the parts live until Close.
+	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	n.base = ctx
+	if err := n.openSwarm(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := n.openConsensus(ctx, o.founder); err != nil {
+		return nil, err
+	}
+	n.openLinks(ctx)
+	if err := errors.Join(n.listenToBeats(), n.listenToProfiles()); err != nil {
+		return nil, err
+	}
+	n.serveCopies()
+	n.serveSteps()
+	n.api, err = api.Listen(api.Options{Dir: o.cfg.Dir, Node: n, Log: n.log})
+	if err != nil {
+		return nil, err
+	}
+	n.essential(func() error { return n.api.Run(ctx) })
+	n.essential(func() error { return n.watchDisk(ctx) })
+	n.group.Go(func() error { n.lead(ctx); return nil })
+	n.group.Go(func() error { n.heartbeats(ctx); return nil })
+	n.group.Go(func() error { n.followSteps(ctx); return nil })
+	n.group.Go(func() error { n.showEvents(); return nil })
+	return n, nil
+}
+
+func randomBoot() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("node: %w", err)
+	}
+	return binary.LittleEndian.Uint64(b[:]) >> 12, nil // exact in every JSON reader
+}
+
+// openSwarm listens where this node was found last, if that is still free, and else where
+// it was asked to.
+func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
+	listen := o.seat.Listen
+	if o.seat.Last != "" && anyPort(listen) {
+		listen = o.seat.Last
+	}
+	n.swarm, err = n.newSwarm(ctx, o, listen)
+	if errors.Is(err, swarm.ErrPortInUse) && listen != o.seat.Listen {
+		n.log.Info("the last port is taken, listening on another", "last", listen)
+		n.swarm, err = n.newSwarm(ctx, o, o.seat.Listen)
+	}
+	return err
+}
+
+func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.Swarm, error) {
+	cfg := swarm.Config{
+		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
+		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.ledger.Admit,
+		Socket: o.look.socket(),
+	}
+	if listen != "" {
+		cfg.Listen = []string{listen}
+	}
+	return swarm.New(ctx, cfg)
+}
+
+// anyPort tells whether a "host:port" leaves the port open.
+func anyPort(listen string) bool {
+	_, port, err := net.SplitHostPort(listen)
+	return listen == "" || err == nil && port == "0"
+}
+
+func (n *Node) openConsensus(ctx context.Context, founder bool) (err error) {
+	n.raft, err = consensus.Start(ctx, consensus.Config{
+		Transport: newRaftTransport(n.swarm), KV: raftStore{n.store.Bucket("raft")},
+		Bootstrap: founder, Contacts: n.contacts, Logger: n.log,
+	})
+	return err
+}
+
+func (n *Node) openLinks(ctx context.Context) {
+	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
+	n.links.ServeChunks(n.store.Chunk)
+	n.essential(func() error { return n.links.Run(ctx) })
+	n.keeper = &keeper{
+		self: n.self, store: n.store, log: n.raft, logger: n.log,
+		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, living: n.living},
+		copier: func(ctx context.Context, holder planner.PeerID, r copyRequest) error {
+			_, err := n.askPeer(ctx, holder, protocolCopy, r)
+			return err
+		},
+	}
+}
+
+// essential runs what the node cannot do without: its error ends the run loop.
+func (n *Node) essential(f func() error) {
+	n.group.Go(func() error {
+		err := f()
+		if err != nil {
+			select {
+			case n.broken <- err:
+			default: // the first error is told already
+			}
+		}
+		return nil
+	})
+}
