@@ -18,9 +18,10 @@ const (
 	// wait for it any more.
 	lingerSilence = 3 * time.Second
 	// lonelyTimeout is how long they wait while no majority answers.
-	lonelyTimeout = 4 * time.Second
-	// farewellTimeout bounds giving the vote away.
-	farewellTimeout = 15 * time.Second
+	lonelyTimeout = 7 * time.Second
+	// farewellTimeout bounds giving the vote away: a node that could take it may be silent, for
+	// unreachableAfter until it counts as gone.
+	farewellTimeout = 2 * unreachableAfter
 )
 
 // ErrNotHandedOver says that a node left before its state was safe with others, or the

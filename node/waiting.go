@@ -12,7 +12,7 @@ import (
 
 const (
 	// electionTime is how long there may be no planner before that is worth a word.
-	electionTime = 3 * time.Second
+	electionTime = 6 * time.Second
 	// awayAfter is how long a voter may be silent before it is named as away.
 	awayAfter = 3 * time.Second
 	// tellAfter is how long nothing must move for one reason before people are told.

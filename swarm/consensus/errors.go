@@ -16,7 +16,7 @@ var (
 	ErrCorrupt = errors.New("consensus: corrupt record in the store")
 	// ErrClosed is wrapped by the answers of a node that was closed or whose store failed.
 	ErrClosed = errors.New("consensus: node is closed")
-	// ErrStore is wrapped when the store of a node that runs could not be written.
+	// ErrStore is wrapped when the store of a node that runs could not be written or read.
 	ErrStore = errors.New("this node cannot keep its copy of the run's log")
 	// ErrNoLeader is wrapped when the context of a proposal ended before a leader
 	// answered. Whether the entry was committed is then unknown.

@@ -1,7 +1,9 @@
 package consensus
 
 import (
+	"errors"
 	"runtime"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
@@ -11,8 +13,9 @@ import (
 // So the first failure is told, and the goroutine of raft it happened on ends there: as with
 // a power cut, nothing follows from what was not stored. Raft writes on its main loop, its
 // snapshot loop and where it answers heartbeats; their deferred functions run and answer
-// what is owed, the rest of raft is shut down by whoever is told. Reads go by unguarded:
-// the loops that send the log to others read it too, and need the error to end.
+// what is owed, the rest of raft is shut down by whoever is told. A record that cannot be read
+// is told too, and ends the goroutine where raft would panic over it; the loops that send the
+// log to others read it as well, and need the error to end.
 type guard struct {
 	logStore
 	failed func(error) // must not wait
@@ -30,6 +33,41 @@ func (g guard) check(err error) error {
 		runtime.Goexit()
 	}
 	return nil
+}
+
+// needing are the functions of raft that panic when they cannot read a log record: one that is
+// to be applied, and any at the start.
+var needing = []string{"github.com/hashicorp/raft.(*Raft).processLogs", "github.com/hashicorp/raft.NewRaft"}
+
+// GetLog reads one record.
+func (g guard) GetLog(index uint64, l *raft.Log) error {
+	err := g.logStore.GetLog(index, l)
+	if err == nil {
+		return nil
+	}
+	needed := calledBy(needing)
+	if needed || !errors.Is(err, raft.ErrLogNotFound) { // which a snapshot can take the place of
+		g.failed(err)
+	}
+	if needed {
+		runtime.Goexit()
+	}
+	return err
+}
+
+// calledBy tells whether one of the functions is among the callers.
+func calledBy(functions []string) bool {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if slices.Contains(functions, frame.Function) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // StoreLog appends one record.

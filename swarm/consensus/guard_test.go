@@ -143,3 +143,36 @@ func TestStartWithoutRoomForTheTerm(t *testing.T) {
 		c.until("leading again", func() bool { return c.leader() != nil })
 	})
 }
+
+// A log that cannot be read ends the node which needs it, whether it follows or leads, and is
+// an error of its start. Raft itself would panic.
+func TestLogCannotBeRead(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		victim := c.follower().self
+		c.kv[victim].damage(true)
+		c.must(c.leader(), testRun())
+		c.wantFailure(victim)
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+	})
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		behind := c.follower().self
+		c.net.partition(behind)
+		c.must(c.leader(), testRun())
+		victim := c.leader().self
+		c.kv[victim].damage(true)
+		c.net.partition() // now it has to send what it cannot read
+		c.wantFailure(victim)
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+	})
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		c.crash("a")
+		c.kv["a"].damage(true)
+		if _, err := Start(t.Context(), Config{Transport: c.net.join("a"), KV: c.kv["a"]}); err == nil {
+			t.Error("a node starts without its log")
+		}
+		c.kv["a"].damage(false)
+		c.start("a")
+		c.until("leading again", func() bool { return c.leader() != nil })
+	})
+}

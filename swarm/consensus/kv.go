@@ -2,7 +2,7 @@ package consensus
 
 // KV is the transactional store that log, votes and snapshots are kept in: one bucket,
 // used by one node. Keys sort as bytes. An implementation must not keep the slices it is
-// given. A node whose store cannot be written takes part no longer
+// given. A node whose store cannot be written or read takes part no longer
 // ([Node.Failed]), so the store should keep some space in reserve.
 type KV interface {
 	// Get gives a copy of the value of key.

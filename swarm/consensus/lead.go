@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -46,10 +48,7 @@ func (n *Node) reconcile(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		a := Membership(Servers{
-			Self: n.self, Servers: n.Servers(), Members: n.State().Members,
-			Silent: n.Silence, Ready: func(p planner.PeerID) bool { return n.isReady(ctx, p) },
-		})
+		a := n.next(ctx)
 		if a.Kind == Rest {
 			return nil
 		}
@@ -62,6 +61,46 @@ func (n *Node) reconcile(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// next is the next change of the servers. Before one that takes a vote the voters are asked
+// whether they answer: raft notices only after rpcTimeout who does not, and anew in each term,
+// and without that vote the others might be no majority.
+func (n *Node) next(ctx context.Context) Action {
+	v := Servers{
+		Self: n.self, Servers: n.Servers(), Members: n.State().Members,
+		Silent: n.Silence, Ready: func(p planner.PeerID) bool { return n.isReady(ctx, p) },
+	}
+	a := Membership(v)
+	if a.Kind != Demote && a.Kind != Transfer {
+		return a
+	}
+	deaf := n.deaf(ctx, v.Servers)
+	v.Silent = func(p planner.PeerID) time.Duration {
+		if silent := n.Silence(p); silent > 0 || !slices.Contains(deaf, p) {
+			return silent
+		}
+		return 1
+	}
+	return Membership(v)
+}
+
+// deaf are the voters that do not answer a question now.
+func (n *Node) deaf(ctx context.Context, servers []Server) (deaf []planner.PeerID) {
+	answers := make([]bool, len(servers))
+	var asking sync.WaitGroup
+	for i, s := range servers {
+		if s.Voter && s.Peer != n.self {
+			asking.Go(func() { answers[i] = n.Answers(ctx, s.Peer) })
+		}
+	}
+	asking.Wait()
+	for i, s := range servers {
+		if s.Voter && s.Peer != n.self && !answers[i] {
+			deaf = append(deaf, s.Peer)
+		}
+	}
+	return deaf
 }
 
 // takeOver waits, once in a term, until this leader has applied what was committed.

@@ -99,6 +99,7 @@ type tally struct {
 	leaving    []planner.PeerID // voters that answer but are draining or gone
 	dead       []planner.PeerID // voters not heard of for DeadAfter, or silent and gone
 	candidates []planner.PeerID // active servers without a vote that answer, by age
+	returning  int              // those that fell silent a moment ago
 	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
 	// too many. They differ by the nodes that fell silent a moment ago, so that those do
 	// not move votes to and fro.
@@ -107,7 +108,6 @@ type tally struct {
 
 func (v Servers) tally() tally {
 	t := tally{Servers: v}
-	silentActive := 0
 	for _, s := range v.byAge() {
 		m, known := v.member(s.Peer)
 		staying := !known || m.State == Active || m.State == Joining
@@ -116,7 +116,7 @@ func (v Servers) tally() tally {
 		case !s.Voter && known && m.State == Active && silent == 0:
 			t.candidates = append(t.candidates, s.Peer)
 		case !s.Voter && known && m.State == Active && silent < DeadAfter:
-			silentActive++
+			t.returning++
 		case !s.Voter:
 		case silent >= DeadAfter, silent > 0 && known && m.State == Gone:
 			t.dead = append(t.dead, s.Peer)
@@ -133,7 +133,7 @@ func (v Servers) tally() tally {
 		}
 	}
 	nodes := len(t.keep) + len(t.dead) + len(t.candidates)
-	t.enough, t.tooMany = Voters(nodes), Voters(nodes+silentActive)
+	t.enough, t.tooMany = Voters(nodes), Voters(nodes+t.returning)
 	return t
 }
 
@@ -202,7 +202,7 @@ func (t tally) shrink() (Action, bool) {
 		}
 	}
 	switch {
-	case len(t.leaving) > 0 && (len(t.keep) >= t.enough || len(t.candidates) == 0):
+	case len(t.leaving) > 0 && (len(t.keep) >= t.tooMany || len(t.candidates)+t.returning == 0):
 		return t.demote(t.leaving[len(t.leaving)-1], "it is leaving")
 	case len(t.keep) > t.tooMany:
 		return t.demote(t.keep[len(t.keep)-1], "too many voters for the number of nodes")

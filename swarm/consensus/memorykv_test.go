@@ -12,8 +12,8 @@ import (
 type memoryKV struct {
 	mu    sync.Mutex
 	pairs map[string][]byte
-	// broken makes every write fail.
-	broken bool
+	// broken makes every write fail, and damaged every read of a log record.
+	broken, damaged bool
 }
 
 func newMemoryKV() *memoryKV { return &memoryKV{pairs: map[string][]byte{}} }
@@ -25,10 +25,20 @@ func (m *memoryKV) breakDown() {
 	m.broken = true
 }
 
+// damage makes reads of the log fail, or succeed again.
+func (m *memoryKV) damage(now bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.damaged = now
+}
+
 func (m *memoryKV) Get(key []byte) ([]byte, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.pairs[string(key)]
+	if _, log := logIndex(key); log && m.damaged {
+		return nil, false, errors.New("damaged block")
+	}
 	return slices.Clone(v), ok, nil
 }
 

@@ -51,7 +51,8 @@ type Node struct {
 	applies sync.WaitGroup // futures of raft that are waited for; grows only until closing
 }
 
-// Start begins to take part. The node ends when ctx ends, Close is called, or its KV cannot be written.
+// Start begins to take part. The node ends when ctx ends, Close is called, or its KV cannot be
+// written or read.
 func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Transport == nil || config.KV == nil {
 		return nil, errors.New("consensus: start: Config needs Transport and KV")
@@ -108,7 +109,7 @@ func (n *Node) Close() error {
 }
 
 // Failed gives one error, which wraps ErrStore, when this node's store could not be
-// written. The node takes no part any more and is to be closed; the others go on without it.
+// written or read. The node takes no part any more and is to be closed; the others go on without it.
 func (n *Node) Failed() <-chan error { return n.failed }
 
 // fail ends the node because its store failed.
@@ -162,7 +163,7 @@ func (n *Node) Leader() (leader planner.PeerID, term planner.Term, self bool) {
 	term = planner.Term(n.raft.CurrentTerm())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return planner.PeerID(id), term, n.raft.State() == raft.Leader && n.led == term
+	return planner.PeerID(id), term, n.raft.State() == raft.Leader && n.led == term && n.failure == nil
 }
 
 // Servers is the newest raft configuration that this node knows.

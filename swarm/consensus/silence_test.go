@@ -107,3 +107,50 @@ func TestLeaveNamesTheSilent(t *testing.T) {
 		}
 	})
 }
+
+// A vote is not taken where that leaves too few that answer, though raft has not noticed yet
+// who was cut off: the leader asks.
+func TestLeaveWhileAnotherIsCutOff(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.must(l, testRun())
+		leaver, lost := c.follower(), planner.PeerID("")
+		for _, p := range c.peers {
+			if p != l.self && p != leaver.self {
+				lost = p
+			}
+		}
+		c.net.partition(lost)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := leaver.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("leaving gives %v: the vote is needed", err)
+		}
+		c.must(l, WantPause{Count: 1})
+		c.gone(lost)
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := leaver.Leave(ctx); err != nil {
+			t.Errorf("leaving once the other is gone: %v", err)
+		}
+		c.must(l, WantPause{Count: 2})
+	})
+}
+
+// A leader that hears from nobody for a second, as on a machine that is busy, stays in office.
+func TestAPauseIsNoReasonForAnElection(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.must(l, testRun())
+		_, before, _ := l.Leader()
+		for range 5 {
+			c.net.partition(l.self)
+			time.Sleep(time.Second)
+			c.net.partition()
+			time.Sleep(time.Second)
+		}
+		if _, term, self := l.Leader(); !self || term != before {
+			t.Errorf("term %d, leads %v; it was term %d", term, self, before)
+		}
+	})
+}
