@@ -110,6 +110,12 @@ func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consens
 		}
 		return nil
 	})
+	n.group.Go(func() error {
+		if awaitDeserted(ctx, n.deserted) {
+			end(errDeserted)
+		}
+		return nil
+	})
 	err := n.raft.Propose(ctx, n.joinEntry())
 	for err == nil {
 		changed := n.raft.Changed()
@@ -123,8 +129,11 @@ func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consens
 			err = context.Cause(ctx)
 		}
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrFinished) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrFinished):
 		return consensus.State{}, errors.Join(cause, n.keepFinished())
+	case errors.Is(cause, errDeserted):
+		return consensus.State{}, n.desertedError()
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
 		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", ErrUnreachable, err)

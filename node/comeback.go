@@ -21,6 +21,7 @@ type reentry struct {
 // reenter takes part again in the run of a folder.
 func reenter(ctx context.Context, seat membership, r reentry, out Output) error {
 	if seat.Finished > 0 {
+		epilogue(ctx, r.cfg, seat, out.Log)
 		return finishedAt(seat.Finished)
 	}
 	o := opening{cfg: r.cfg, seat: seat, returning: true}

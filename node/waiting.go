@@ -48,7 +48,8 @@ func (v waitView) why() string {
 	if left := len(v.Trying) - len(tried); left > 0 {
 		more = fmt.Sprintf(" and %d more addresses", left)
 	}
-	return fmt.Sprintf("%s. Trying %s%s, for up to %.0f minutes; Ctrl-C ends that and loses nothing", why, strings.Join(tried, ", "), more, returnTimeout.Minutes())
+	return fmt.Sprintf("%s. Trying %s%s, for up to %.0f minutes, or %.0f where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
+		why, strings.Join(tried, ", "), more, returnTimeout.Minutes(), desertedAfter.Minutes())
 }
 
 func (v waitView) cause() string {
@@ -59,7 +60,7 @@ func (v waitView) cause() string {
 	case v.Leaderless > electionTime && len(v.Away) == 0:
 		return "the run has no planner: its voters are electing one, or this node is cut off from them"
 	case v.Leaderless > electionTime:
-		return fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself",
+		return fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so",
 			voters-len(v.Away), voters, voters/2+1, shortList(v.Away), v.Checkpoint)
 	case v.Blocked != "":
 		return v.Blocked

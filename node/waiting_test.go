@@ -21,13 +21,13 @@ func TestWhyNothingMoves(t *testing.T) {
 		{
 			"the majority is away",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: []planner.PeerID{"b", "c"}, Checkpoint: 50, Stalled: 2},
-			"1 of the run's 3 voters up, 2 must be (silent: b, c). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself",
+			"1 of the run's 3 voters up, 2 must be (silent: b, c). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so",
 		},
 		{"all voters are there", waitView{Quorum: three, Leaderless: 2 * electionTime}, "the run has no planner: its voters are electing one, or this node is cut off from them"},
 		{
 			"nobody answers a node that comes back",
 			waitView{Leaderless: 2 * electionTime, Trying: []string{"/a", "/b", "/c", "/d"}},
-			"no planner of the run answers yet. Trying /a, /b, /c and 1 more addresses, for up to 15 minutes; Ctrl-C ends that and loses nothing",
+			"no planner of the run answers yet. Trying /a, /b, /c and 1 more addresses, for up to 15 minutes, or 2 where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
 		},
 		{"one that comes back is expected", waitView{Quorum: three, Trying: []string{"/a"}}, ""},
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no planner of the run answers yet"},

@@ -1,0 +1,60 @@
+package node
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"pnode/node/config"
+	"pnode/planner"
+	"pnode/swarm"
+)
+
+// TestAFinishedNodeTellsWhoComesBack: a node of a finished run that is started again tells one
+// that looks for the run.
+func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
+	const run = planner.RunID("run")
+	owner, err := swarm.CreateOwner(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seatIn := func(dir string) (swarm.Identity, membership) {
+		identity, err := swarm.LoadIdentity(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		capability, err := owner.Capability(run, identity, time.Hour, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return identity, membership{Run: run, OwnerKey: owner.PublicKey(), Capability: capability}
+	}
+	identity, seat := seatIn(t.TempDir())
+	back, err := swarm.New(t.Context(), swarm.Config{
+		Identity: identity, Run: run, OwnerKey: seat.OwnerKey, Capability: seat.Capability, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	waiting := &Node{beats: newTracker(), heardBeat: make(chan struct{}, 1), swarm: back}
+	if err := waiting.listenToBeats(); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan planner.Step, 1)
+	go func() { told <- waiting.awaitFinished(t.Context()) }()
+
+	finished := config.Config{Dir: t.TempDir()}
+	_, seat = seatIn(finished.Dir)
+	seat.Known, seat.Finished = back.Addrs(), 40
+	for heard := false; !heard; { // each time it tells for a while, which a busy machine may miss
+		epilogue(t.Context(), finished, seat, slog.New(slog.DiscardHandler))
+		select {
+		case step := <-told:
+			if heard = true; step != 40 {
+				t.Errorf("the run was finished at step %d, want 40", step)
+			}
+		default:
+		}
+	}
+}
