@@ -10,6 +10,7 @@ import (
 	"pnode/pipeline"
 	"pnode/planner"
 	"pnode/swarm"
+	"pnode/swarm/strict"
 )
 
 // Beat is the heartbeat that every member gossips once a second: that it lives, and
@@ -63,12 +64,15 @@ const (
 	beatEvery    = time.Second
 	maxBeatBytes = 16 << 10
 	maxReason    = 300
+	// maxBeatStages bounds the placements of one node that are told of, which fit.
+	maxBeatStages = 64
 )
 
 var errBadBeat = errors.New("node: bad heartbeat")
 
 func (b Beat) encode() []byte {
-	b.Reason, b.Blocked = b.Reason[:min(len(b.Reason), maxReason)], b.Blocked[:min(len(b.Blocked), maxReason)]
+	b.Reason, b.Blocked = clip(b.Reason, maxReason), clip(b.Blocked, maxReason)
+	b.Stages = b.Stages[:min(len(b.Stages), maxBeatStages)]
 	data, err := json.Marshal(b)
 	if err != nil {
 		panic("node: heartbeat does not marshal: " + err.Error()) // losses are finite, see progress
@@ -81,8 +85,11 @@ func decodeBeat(data []byte) (Beat, error) {
 		return Beat{}, fmt.Errorf("%w: %d bytes, at most %d", errBadBeat, len(data), maxBeatBytes)
 	}
 	var b Beat
-	if err := strictJSON(data, &b); err != nil {
+	if err := strict.Decode(data, &b); err != nil {
 		return Beat{}, fmt.Errorf("%w: %w", errBadBeat, err)
+	}
+	if len(b.Stages) > maxBeatStages || len(b.Links) > maxBeatLinks {
+		return Beat{}, fmt.Errorf("%w: %d stages and %d links, at most %d and %d", errBadBeat, len(b.Stages), len(b.Links), maxBeatStages, maxBeatLinks)
 	}
 	return b, nil
 }

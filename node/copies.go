@@ -9,6 +9,7 @@ import (
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
+	"pnode/swarm/strict"
 )
 
 // copyRequest asks a stage's holder to fetch the chunks of its state from the asking node
@@ -33,7 +34,7 @@ var errBadCopy = errors.New("node: bad copy request")
 
 func decodeCopyRequest(data []byte) (copyRequest, error) {
 	var r copyRequest
-	if err := strictJSON(data, &r); err != nil {
+	if err := strict.Decode(data, &r); err != nil {
 		return r, fmt.Errorf("%w: %w", errBadCopy, err)
 	}
 	if r.Replica < 0 || r.Stage < 0 || len(r.Chunks) > consensus.MaxCheckpointChunks {

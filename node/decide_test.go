@@ -2,9 +2,12 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pnode/planner"
 )
@@ -73,6 +76,27 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestBeatsAreBounded: a heartbeat has room for maxBeatStages, of which none is told more, and no
+// reader takes more.
+func TestBeatsAreBounded(t *testing.T) {
+	stages := make([]BeatStage, maxBeatStages+1)
+	for i := range stages {
+		stages[i] = BeatStage{Stage: planner.Stage(i), ForwardNanos: 1e12, BackwardNanos: 1e12, WaitNanos: 1e12, UpdateNanos: 1e12}
+	}
+	full := Beat{Peer: "a", Reason: strings.Repeat("é", maxReason), Stages: stages, Links: make([]BeatLink, maxBeatLinks)}
+	b, err := decodeBeat(full.encode())
+	if err != nil || len(b.Stages) != maxBeatStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReason {
+		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
+	}
+	more := Beat{Peer: "a", Links: make([]BeatLink, maxBeatLinks+1)}
+	if _, err := decodeBeat(more.encode()); !errors.Is(err, errBadBeat) {
+		t.Errorf("more links than there is room for: %v", err)
+	}
+	if _, err := decodeBeat([]byte(`{"peer":"a","stages":[` + strings.Repeat("{},", maxBeatStages) + `{}]}`)); !errors.Is(err, errBadBeat) {
+		t.Errorf("more stages than there is room for: %v", err)
 	}
 }
 

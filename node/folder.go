@@ -14,6 +14,7 @@ import (
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/keepsake"
+	"pnode/swarm/strict"
 )
 
 const maxMembershipBytes = 1 << 20
@@ -53,7 +54,7 @@ func loadMembership(dir string) (membership, error) {
 
 // parseMembership finds damage that is still JSON too: the signatures do not hold then.
 func parseMembership(data []byte) (m membership, err error) {
-	if err := strictJSON(data, &m); err != nil {
+	if err := strict.Decode(data, &m); err != nil {
 		return m, err
 	}
 	c, err := swarm.DecodeCapability(m.Capability)

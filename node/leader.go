@@ -243,7 +243,7 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 func clipReasons(lines []string) []string {
 	lines = lines[:min(len(lines), 64)]
 	for i, line := range lines {
-		lines[i] = line[:min(len(line), 512)]
+		lines[i] = clip(line, 512)
 	}
 	return lines
 }

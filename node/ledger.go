@@ -8,6 +8,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/planner"
 	"pnode/swarm/keepsake"
+	"pnode/swarm/strict"
 )
 
 const (
@@ -29,7 +30,7 @@ func saveRun(dir string, run planner.RunSpec) error {
 // runs or not. The error wraps ErrNoRun when no node has come so far there.
 func LoadRun(dir string) (planner.RunSpec, error) {
 	run, err := keepsake.Read(dir, runFile, maxRunBytes, func(data []byte) (run planner.RunSpec, err error) {
-		err = strictJSON(data, &run)
+		err = strict.Decode(data, &run)
 		return run, err
 	})
 	switch {

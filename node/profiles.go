@@ -11,6 +11,7 @@ import (
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
+	"pnode/swarm/strict"
 )
 
 // profileEvery is how often a member gossips what it measured and where it can be reached.
@@ -32,7 +33,7 @@ func decodeProfileNews(data []byte) (profileNews, error) {
 	if len(data) > swarm.MaxGossipBytes {
 		return p, fmt.Errorf("%w: %d bytes, at most %d", errBadProfile, len(data), swarm.MaxGossipBytes)
 	}
-	if err := strictJSON(data, &p); err != nil {
+	if err := strict.Decode(data, &p); err != nil {
 		return p, fmt.Errorf("%w: %w", errBadProfile, err)
 	}
 	return p, nil

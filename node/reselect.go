@@ -176,7 +176,7 @@ func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan
 	course := r.Plan.Course().String()
 	if r.InPlace && course != s.wanted && len(course) <= maxCourse {
 		s.wanted = course
-		n.setWanted(&Wanted{Generation: plan.Generation, Course: course, Why: d.Reason[:min(len(d.Reason), maxWhy)]})
+		n.setWanted(&Wanted{Generation: plan.Generation, Course: course, Why: clip(d.Reason, maxWhy)})
 		return
 	}
 	s.why, s.seen = d.Reason, seen // a commit cannot make this change, or did not

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,17 +80,4 @@ func (n *Node) askPeer(ctx context.Context, peer planner.PeerID, protocol string
 		return nil, fmt.Errorf("node: %s to %s: %w", protocol, peer, err)
 	}
 	return reply, nil
-}
-
-// strictJSON decodes one value that fills data, without unknown fields.
-func strictJSON(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("bytes after the value")
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
+	"pnode/swarm/strict"
 )
 
 // A node without a part in the plan reads the steps in the chronicle of one that has: its
@@ -66,7 +67,7 @@ func (n *Node) serveSteps() {
 		_ = s.SetDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
 		err := answer(s, func(request []byte) ([]byte, error) {
 			var p place
-			if err := strictJSON(request, &p); err != nil {
+			if err := strict.Decode(request, &p); err != nil {
 				return nil, fmt.Errorf("%w: %w", errBadSteps, err)
 			}
 			return json.Marshal(n.progress.after(p))

@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/pipeline/model"
 	"pnode/planner"
+	"pnode/swarm/strict"
 )
 
 const (
@@ -43,14 +43,7 @@ type imported struct {
 // decodeImported is strict; the error wraps ErrBadImport.
 func decodeImported(text []byte) (imported, error) {
 	var i imported
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&i)
-	if err == nil {
-		if _, end := d.Token(); end != io.EOF {
-			err = errors.New("more behind the object")
-		}
-	}
+	err := strict.Decode(text, &i)
 	if err == nil && i.Version != importedVersion {
 		err = fmt.Errorf("version %d, this program reads %d", i.Version, importedVersion)
 	}

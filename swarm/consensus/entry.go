@@ -1,13 +1,13 @@
 package consensus
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"pnode/planner"
+	"pnode/swarm/strict"
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
@@ -178,43 +178,38 @@ func DecodeEntry(b []byte) (Entry, error) {
 func decodeBody(k kind, body []byte) (Entry, error) {
 	switch k {
 	case kindSetRun:
-		return strict[SetRun](body)
+		return decode[SetRun](body)
 	case kindJoin:
-		return strict[Join](body)
+		return decode[Join](body)
 	case kindUpdate:
-		return strict[Update](body)
+		return decode[Update](body)
 	case kindSetMemberState:
-		return strict[SetMemberState](body)
+		return decode[SetMemberState](body)
 	case kindSetPlan:
-		return strict[SetPlan](body)
+		return decode[SetPlan](body)
 	case kindStageSaved:
-		return strict[StageSaved](body)
+		return decode[StageSaved](body)
 	case kindWantPause:
-		return strict[WantPause](body)
+		return decode[WantPause](body)
 	case kindWantStop:
-		return strict[WantStop](body)
+		return decode[WantStop](body)
 	case kindResume:
-		return strict[Resume](body)
+		return decode[Resume](body)
 	case kindFinish:
-		return strict[Finish](body)
+		return decode[Finish](body)
 	case kindRollback:
-		return strict[Rollback](body)
+		return decode[Rollback](body)
 	case kindBindGrant:
-		return strict[BindGrant](body)
+		return decode[BindGrant](body)
 	}
 	return nil, errors.New("unknown kind")
 }
 
-// strict decodes one JSON value without unknown fields and with nothing behind it.
-func strict[T any](b []byte) (T, error) {
-	var v, none T
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
-		return none, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return none, errors.New("trailing bytes")
+// decode reads the body of an entry; what cannot be read is none.
+func decode[T Entry](b []byte) (Entry, error) {
+	var v T
+	if err := strict.Decode(b, &v); err != nil {
+		return nil, err
 	}
 	return v, nil
 }
@@ -244,7 +239,8 @@ func DecodeState(r io.Reader) (State, error) {
 	if b[0] != stateVersion {
 		return State{}, fmt.Errorf("%w state: version %d, this program reads %d", ErrMalformed, b[0], stateVersion)
 	}
-	s, err := strict[State](b[1:])
+	var s State
+	err = strict.Decode(b[1:], &s)
 	if err != nil {
 		return State{}, fmt.Errorf("%w state: %w", ErrMalformed, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"pnode/node/dataset/source"
 	"pnode/planner"
+	"pnode/swarm/strict"
 )
 
 const (
@@ -82,7 +83,7 @@ func begin(dir string, job planner.Hash, width int) (state, error) {
 // decodeState is strict; the error wraps ErrBadManifest.
 func decodeState(b []byte) (state, error) {
 	var s state
-	if err := strict(b, &s); err != nil {
+	if err := strict.Decode(b, &s); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrBadManifest, err)
 	}
 	if s.Version != Version || s.At.File < 0 || s.At.Documents < 0 || len(s.Shards) > maxShards {

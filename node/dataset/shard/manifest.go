@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +9,7 @@ import (
 	"path/filepath"
 
 	"pnode/planner"
+	"pnode/swarm/strict"
 )
 
 // Sentinels, wrapped by the errors of this package.
@@ -106,26 +105,13 @@ func readManifest(dir string) (Manifest, error) {
 // decodeManifest is strict; the error wraps ErrBadManifest.
 func decodeManifest(b []byte) (Manifest, error) {
 	var m Manifest
-	if err := strict(b, &m); err != nil {
+	if err := strict.Decode(b, &m); err != nil {
 		return Manifest{}, fmt.Errorf("%w: %w", ErrBadManifest, err)
 	}
 	if err := m.check(); err != nil {
 		return Manifest{}, fmt.Errorf("%w: %w", ErrBadManifest, err)
 	}
 	return m, nil
-}
-
-// strict decodes one JSON value without unknown fields and nothing behind it.
-func strict(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the object")
-	}
-	return nil
 }
 
 func (m Manifest) check() error {

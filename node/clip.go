@@ -1,0 +1,14 @@
+package node
+
+import "unicode/utf8"
+
+// clip shortens text to most bytes at most, at the end of a character.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
