@@ -58,6 +58,10 @@ type BeatStage struct {
 	BackwardNanos int64           `json:"backward_nanos"`
 	WaitNanos     int64           `json:"wait_nanos"`
 	UpdateNanos   int64           `json:"update_nanos"`
+	// FellBack of the tensors that the stage sent in the step were written in a better codec
+	// than the plan's; RelError is the largest relative error of one.
+	FellBack int     `json:"fell_back,omitempty"`
+	RelError float64 `json:"rel_error,omitempty"`
 }
 
 const (
@@ -151,7 +155,9 @@ func (n *Node) noteBeat(b Beat) {
 
 // times turns a worker's times into a heartbeat's.
 func times(t pipeline.StageTimes) BeatStage {
+	sent := t.Forth.Plus(t.Back)
 	return BeatStage{
+		FellBack: sent.FellBack, RelError: sent.RelError,
 		Replica: t.Replica, Stage: t.Stage,
 		ForwardNanos: t.Forward.Nanoseconds(), BackwardNanos: t.Backward.Nanoseconds(),
 		WaitNanos: t.Wait.Nanoseconds(), UpdateNanos: t.Update.Nanoseconds(),

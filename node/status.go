@@ -75,12 +75,13 @@ func (n *Node) stages(state consensus.State) []api.StageStatus {
 	var stages []api.StageStatus
 	for r, pipe := range state.Plan.Replicas {
 		for i, place := range pipe.Stages {
-			s := api.StageStatus{Replica: planner.Replica(r), Stage: planner.Stage(i), Peer: place.Peer, Device: place.Device, Layers: place.Layers}
+			s := api.StageStatus{Replica: planner.Replica(r), Stage: planner.Stage(i), Peer: place.Peer, Device: place.Device, Layers: place.Layers, Codec: place.Codec}
 			b, _ := n.beats.last(place.Peer)
 			for _, t := range b.Stages {
 				if b.Generation == state.Plan.Generation && t.Replica == s.Replica && t.Stage == s.Stage {
 					s.ForwardMS, s.BackwardMS = milliseconds(t.ForwardNanos), milliseconds(t.BackwardNanos)
 					s.WaitMS, s.UpdateMS = milliseconds(t.WaitNanos), milliseconds(t.UpdateNanos)
+					s.FellBack, s.RelError = t.FellBack, t.RelError
 				}
 			}
 			stages = append(stages, s)

@@ -11,23 +11,6 @@ import (
 	"pnode/planner"
 )
 
-// CodecUse is how the boundary tensors that a stage sent in a step were written.
-type CodecUse struct {
-	Messages int
-	// FellBack of them did not fit the boundary's codec and took a better one.
-	FellBack int
-	// RelError is the largest relative error of a message, as its sender measured it.
-	RelError float64
-}
-
-func (u *CodecUse) add(e wire.Encoded) {
-	u.Messages++
-	if e.Refused != 0 { // NaN too
-		u.FellBack++
-	}
-	u.RelError = max(u.RelError, e.RelError)
-}
-
 // boundaryCodecs are those of the boundaries of a pipeline, each named by the stage before it.
 func boundaryCodecs(pipe planner.Pipeline) ([]wire.Codec, error) {
 	codecs := make([]wire.Codec, len(pipe.Stages))
@@ -81,7 +64,7 @@ func (w *Worker) send(ctx context.Context, h *holding, v kernels.View, tag wire.
 
 // post queues a boundary tensor that was written.
 func (w *Worker) post(ctx context.Context, h *holding, e wire.Encoded, f wire.Frame) error {
-	h.times.Codec.add(e)
+	h.times.sent(f.Tag.Kind).add(e)
 	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[f.Tag.Stage].Peer, f)
 }
 

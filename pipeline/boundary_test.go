@@ -2,11 +2,15 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -34,9 +38,7 @@ func uses(t *testing.T, run planner.RunSpec, plan planner.Plan) (out result, use
 		}
 		agree(t, out.losses, r.Step, false, r.Loss)
 		for _, s := range r.Stages {
-			use.Messages += s.Codec.Messages
-			use.FellBack += s.Codec.FellBack
-			use.RelError = max(use.RelError, s.Codec.RelError)
+			use = use.Plus(s.Forth).Plus(s.Back)
 		}
 	})
 	return out, use
@@ -84,7 +86,7 @@ func TestEachBoundaryHasItsCodec(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, s := range r.Stages {
-			inexact[s.Stage] = max(inexact[s.Stage], s.Codec.RelError)
+			inexact[s.Stage] = max(inexact[s.Stage], s.Forth.Plus(s.Back).RelError)
 		}
 	})
 	if inexact[0] == 0 || inexact[1] == 0 || inexact[2] != 0 {
@@ -97,5 +99,40 @@ func TestUnknownCodecIsRefused(t *testing.T) {
 	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "fp4")
 	if _, err := boundaryCodecs(plan.Replicas[0]); !errors.Is(err, ErrBadConfig) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCodecUseIsLogged: each link on which tensors are rounded has its line in the log, with
+// what all the steps since the last one did.
+func TestCodecUseIsLogged(t *testing.T) {
+	run := testRun()
+	plan := cut(run, "1f1b", []int{0, 2, 3})
+	plan.Replicas[0].Stages[0].Codec = "int8"
+	codecs, err := boundaryCodecs(plan.Replicas[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holding{Holding: planner.Holding{Stage: 1}, pipe: plan.Replicas[0], codecs: codecs}
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	for step := planner.Step(1); step <= 2*codecSteps; step++ {
+		h.times = StageTimes{}
+		h.times.sent(wire.Activation).add(wire.Encoded{Codec: wire.F32})
+		e := wire.Encoded{Codec: wire.Int8, RelError: 0.01}
+		if step == codecSteps/2 {
+			e = wire.Encoded{Codec: wire.BF16, RelError: 0.002, Refused: math.NaN()}
+		}
+		h.times.sent(wire.Gradient).add(e)
+		h.tally(log, step)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines, want one for each %d steps:\n%s", len(lines), codecSteps, out.String())
+	}
+	for i, want := range []string{"step=50 replica=0 from=1 to=0", "step=100 replica=0 from=1 to=0"} {
+		rest := fmt.Sprintf("codec=int8 messages=%d fell_back=%d rel_error=0.01", codecSteps, 1-i)
+		if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], rest) {
+			t.Errorf("line %d is %s, want %s and %s", i, lines[i], want, rest)
+		}
 	}
 }

@@ -35,6 +35,15 @@
 // to the bit for any number of stages and any schedule, also where it changes on the way;
 // but for the bf16 and int8 codecs, which round what crosses a boundary between workers.
 //
+// What codecs promise: f32 changes nothing, ever. Under bf16 and int8 a tensor is rounded by a
+// function of its elements, its codec and the name of its crossing (step, micro-batch, layer,
+// direction), so that for the same cuts and codecs losses are the same to the bit however the
+// run is killed, resumed, sent again or scheduled; other cuts or codecs, after a re-plan, round
+// elsewhere. The relative error of each tensor is measured as it is written; one past the
+// bound of its codec goes in the next better one, which the tensor names and both ends follow
+// [boundary.go, wire.AppendTensor]. What that came to is in StageTimes, in the status of the
+// node and, every 50 steps, for each link in the log [codecuse.go].
+//
 // A Worker belongs to one goroutine; the reductions of a step and a save in progress of
 // each holding are the only others, and are waited for. The package refuses to decide:
 // when a peer is lost, its context is cancelled and the node asks for another plan. The

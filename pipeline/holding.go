@@ -29,6 +29,8 @@ type holding struct {
 	saving            saving
 	gathering         pending
 	times             StageTimes
+	// sentForth and sentBack are what was sent since it was logged.
+	sentForth, sentBack CodecUse
 }
 
 // newHolding allocates a stage for a worker's program. On an error it gives what is there,

@@ -89,7 +89,8 @@ type StepResult struct {
 type StageTimes struct {
 	planner.Holding
 	Forward, Backward, Wait, Update time.Duration
-	Codec                           CodecUse // of the messages from the stage
+	// Forth are the activations that the stage sent on, Back the gradients that it sent back.
+	Forth, Back CodecUse
 }
 
 // Worker runs what a plan has on one seat. It belongs to one goroutine.
@@ -238,6 +239,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 		Course: w.cfg.Plan.Course(), Total: time.Since(begin),
 	}
 	for _, h := range w.holdings {
+		h.tally(w.cfg.Log, step)
 		result.Stages = append(result.Stages, h.times)
 	}
 	w.cfg.OnStep(result)

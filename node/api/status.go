@@ -66,6 +66,12 @@ type StageStatus struct {
 	WaitMS     float64            `json:"wait_ms"`
 	// UpdateMS is the reduction, the global norm and the optimizer.
 	UpdateMS float64 `json:"update_ms"`
+	// Codec is the one in which tensors cross to the next stage. FellBack of the tensors that
+	// this stage sent in its last step had to be written in a better one; RelError is the
+	// largest relative error of one.
+	Codec    string  `json:"codec,omitempty"`
+	FellBack int     `json:"fell_back,omitempty"`
+	RelError float64 `json:"rel_error,omitempty"`
 }
 
 // Checkpoint names the newest committed checkpoint; Step 0 with a zero Time is none.
