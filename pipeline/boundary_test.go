@@ -94,6 +94,27 @@ func TestEachBoundaryHasItsCodec(t *testing.T) {
 	}
 }
 
+// TestCodecsRepeatAfterResuming: a run that comes back to its checkpoint rounds again what it
+// rounded before, under another schedule and generation too.
+func TestCodecsRepeatAfterResuming(t *testing.T) {
+	run, bounds := testRun(), []int{0, 2, 3}
+	for _, codec := range []string{"bf16", "int8"} {
+		keeper := &memoryKeeper{}
+		whole := train(t, run, withCodec(cut(run, "1f1b", bounds), codec), keeper)
+		plan := withCodec(cut(run, "gpipe", bounds), codec)
+		plan.Generation, plan.Start = 2, run.Train.CheckpointEvery
+		again := train(t, run, plan, keeper)
+		if len(again.losses) != int(run.Train.Steps-plan.Start) {
+			t.Errorf("%s: %d steps after the checkpoint", codec, len(again.losses))
+		}
+		for step, bits := range again.losses {
+			if bits != whole.losses[step] {
+				t.Errorf("%s: other bits at step %d after resuming", codec, step)
+			}
+		}
+	}
+}
+
 func TestUnknownCodecIsRefused(t *testing.T) {
 	run := testRun()
 	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "fp4")
