@@ -145,7 +145,7 @@ func (e *Endpoint) Fetch(ctx context.Context, from planner.PeerID, hashes []plan
 
 // fetchBatch makes one request and tells how many chunks are missing.
 func (e *Endpoint) fetchBatch(ctx context.Context, from planner.PeerID, hashes []planner.Hash, store func(planner.Hash, []byte) error) (missing int, err error) {
-	conn, err := e.connect(ctx, from, 0)
+	conn, err := e.connect(ctx, from)
 	if err != nil {
 		return 0, err
 	}

@@ -23,14 +23,13 @@ const (
 )
 
 // connect gives a live connection with id: the newest there is, or a new one. It tries
-// until PeerTimeout is over. With patience it leaves the dialling to the peer for that
-// long at first.
-func (e *Endpoint) connect(ctx context.Context, id planner.PeerID, patience time.Duration) (*quic.Conn, error) {
+// until PeerTimeout is over.
+func (e *Endpoint) connect(ctx context.Context, id planner.PeerID) (*quic.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
 	defer cancel()
-	patient := time.NewTimer(patience)
-	defer patient.Stop()
-	ready, retry := patience <= 0, firstRetry
+	again := time.NewTimer(0)
+	defer again.Stop()
+	ready, retry := true, firstRetry
 	var last error
 	for {
 		conn, changed, dial, err := e.current(id, ready)
@@ -42,13 +41,13 @@ func (e *Endpoint) connect(ctx context.Context, id planner.PeerID, patience time
 				return conn, nil
 			}
 			ready = false
-			patient.Reset(retry)
+			again.Reset(retry)
 			retry = min(2*retry, lastRetry)
 			continue
 		}
 		select {
 		case <-changed:
-		case <-patient.C:
+		case <-again.C:
 			ready = true
 		case <-ctx.Done():
 			return nil, fmt.Errorf("link: connect to %s: %w", id, cmp.Or(last, ctx.Err()))

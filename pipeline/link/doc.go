@@ -51,8 +51,8 @@
 //
 // # Down, or dead
 //
-// A connection on which nothing has come for Options.ConnTimeout is closed and dialled
-// again, with pauses of 0.1 s to 1 s, by both ends: two connections that come of it do no
+// A connection on which nothing has come for Options.ConnTimeout, or for two heartbeats while
+// others to the same peer are alive, is closed and dialled again, with pauses of 0.1 s to 1 s, by both ends: two connections that come of it do no
 // harm. Heartbeats go over each connection once a second. What a silence means is not
 // guessed:
 //

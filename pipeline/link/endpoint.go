@@ -92,15 +92,15 @@ func (e *Endpoint) acceptLoop(ctx context.Context) error {
 
 func (e *Endpoint) shutdown() {
 	e.mu.Lock()
+	e.closed = true // no other session begins
 	session := e.session
+	e.changed.ring()
 	e.mu.Unlock()
 	if session != nil {
 		session.Close()
 	}
 	e.stop()
 	e.mu.Lock()
-	e.closed = true
-	e.changed.ring()
 	for _, p := range e.peers {
 		for _, conn := range p.conns {
 			conn.CloseWithError(codeShutdown, "shutting down")
