@@ -40,7 +40,7 @@ func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*hol
 		Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
 		slots: newSlots(useOf(program, at)), share: cfg.Plan.Share(at.Replica),
 	}
-	stack := stackConfig(cfg.Run, cfg.Plan, at, useOf(program, at))
+	stack := cfg.Run.Stack(h.place, h.share, useOf(program, at))
 	stack.Device = cfg.Device
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -71,17 +71,6 @@ func useOf(program []schedule.Action, at planner.Holding) schedule.Use {
 	return schedule.UseOf(program, at.Replica, at.Stage)
 }
 
-// stackConfig is the stack, without its device, that a stage needs.
-func stackConfig(run planner.RunSpec, plan planner.Plan, at planner.Holding, use schedule.Use) model.StackConfig {
-	place := plan.At(at)
-	return model.StackConfig{
-		Model: run.Model, First: place.Layers.First, End: place.Layers.End, MicroBatch: run.Train.MicroBatch,
-		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors, Share: plan.Share(at.Replica),
-		DocumentMask: run.Train.DocumentMask, Recompute: run.Train.Recompute.Of(place),
-		Storage: run.Train.Storage,
-	}
-}
-
 // Memory is what the stack of a stage of a valid plan allocates on its device: all that
 // grows with the model, the micro-batch and the micro-batches in flight.
 func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.Memory, error) {
@@ -90,7 +79,7 @@ func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.M
 		return model.Memory{}, err
 	}
 	program := list.Workers[list.Holder(at.Replica, at.Stage)]
-	return stackConfig(run, plan, at, useOf(program, at)).Memory()
+	return run.Stack(plan.At(at), plan.Share(at.Replica), useOf(program, at)).Memory()
 }
 
 func (h *holding) first() bool { return h.Stage == 0 }

@@ -24,6 +24,8 @@ type candidate struct {
 	shape  shape
 	pipes  []*pipe
 	shares []int
+	// layout is there where the schedule's programs say what is kept and how long they take.
+	layout *layout
 	// kept: it is the previous plan's cut; sharded: the replicas hold the optimizer state in
 	// parts.
 	kept, sharded bool
@@ -68,31 +70,54 @@ func (c *cluster) arrangeAs(s shape, order []int) (*candidate, error) {
 		}
 		k.pipes[r] = p
 	}
-	c.estimate(k)
-	return k, nil
+	return k, c.estimate(k)
 }
 
-// estimate fills in what follows from the pipes.
-func (c *cluster) estimate(k *candidate) {
+// estimate fills in what follows from the pipes. Errors wrap ErrNoFit or ErrBadPlan.
+func (c *cluster) estimate(k *candidate) error {
 	if k.shares == nil {
 		k.shares = partition.Shares(c.in.Run.Train.Micros, c.rates(k))
 	}
-	k.estimate = 0
-	k.job = sim.Job{Pipelines: make([]sim.Pipeline, len(k.pipes))}
-	for r, p := range k.pipes {
-		k.job.Pipelines[r] = p.simulated(k.shares[r])
-		k.estimate = max(k.estimate, k.job.Pipelines[r].Estimate())
-		for _, st := range p.Costs.Stages {
-			k.job.Update = max(k.job.Update, st.Update)
+	if !c.order.elastic() && k.layout == nil {
+		if err := c.arrangeLayout(k); err != nil {
+			return err
 		}
 	}
-	k.job.Reduce, k.job.Tied, k.job.Commit = c.reduceTime(k), c.tiedTime(k), c.commitTime(k)
+	k.estimate, k.job = 0, sim.Job{}
+	if k.layout != nil {
+		k.job.Pipelines = []sim.Pipeline{{End: k.layout.end}}
+	} else {
+		for r, p := range k.pipes {
+			k.job.Pipelines = append(k.job.Pipelines, p.simulated(k.shares[r]))
+		}
+	}
+	for _, p := range k.job.Pipelines {
+		k.estimate = max(k.estimate, p.Estimate())
+	}
+	rows := k.rows()
+	k.job.Reduce, k.job.Tied, k.job.Commit, k.job.Update = c.reduceTime(rows), c.tiedTime(rows), c.commitTime(rows), c.updateTime(k, rows)
 	if k.sharded { // the second half is of parameters
 		k.job.Gather = k.job.Reduce / 2
 		k.job.Reduce -= k.job.Gather
 	}
 	k.estimate += k.job.Tail()
-	k.movedByte = c.movedBytes(k)
+	k.movedByte = c.movedBytes(rows)
+	return nil
+}
+
+// rows are by replica and stage where the stages are.
+func (k *candidate) rows() [][]cell {
+	if k.layout != nil {
+		return k.layout.rows
+	}
+	rows := make([][]cell, len(k.pipes))
+	for r, p := range k.pipes {
+		for s, u := range p.units {
+			first, end := p.layers(s)
+			rows[r] = append(rows[r], cell{unit: u, first: first, end: end})
+		}
+	}
+	return rows
 }
 
 // rates are what the replicas' shares are in proportion to: measured speeds, or all the same.
@@ -127,16 +152,15 @@ func (c *cluster) noFit(units []int, err error) error {
 
 // movedBytes is how many parameters units hold that their node does not hold under the
 // previous plan.
-func (c *cluster) movedBytes(k *candidate) int64 {
+func (c *cluster) movedBytes(rows [][]cell) int64 {
 	if c.held == nil {
 		return 0
 	}
 	moved := int64(0)
-	for _, p := range k.pipes {
-		for s, u := range p.units {
-			first, end := p.layers(s)
-			for l := first; l < end; l++ {
-				if !c.held[peerLayer{c.units[u].peer, l}] {
+	for _, row := range rows {
+		for _, k := range row {
+			for l := k.first; l < k.end; l++ {
+				if !c.held[peerLayer{c.units[k.unit].peer, l}] {
 					moved += c.params[l+1] - c.params[l]
 				}
 			}

@@ -53,6 +53,9 @@ type cluster struct {
 	prior []int
 	index map[[2]string]int // (peer, device) -> unit
 	tried map[string]bool   // shapes and orders that the search has been through
+	// programs and stacks are what has been made of plans and measured of stages so far.
+	programs map[string]schedule.Schedule
+	stacks   map[stackKey]stackSize
 	// simulated counts the actions that the search has simulated.
 	simulated int
 	// near[u][v] is what a micro-batch's activation and gradient take between units.
@@ -64,7 +67,7 @@ func (c *cluster) layers() int { return len(c.boundary) }
 func newCluster(in Input) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous), sharers: map[int]*cluster{}}
+	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous), sharers: map[int]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
 	c.in.Members = members
 	c.in.Costs = fixedCosts(in)
 	var err error

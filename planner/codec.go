@@ -85,6 +85,9 @@ func (c *cluster) widen(k *candidate) error {
 	if widest == narrowest {
 		return nil
 	}
+	if k.layout != nil {
+		return c.widenLayout(k)
+	}
 	for i, p := range k.pipes {
 		wide := *p
 		var err error
@@ -93,7 +96,9 @@ func (c *cluster) widen(k *candidate) error {
 		}
 		k.pipes[i] = &wide
 	}
-	c.estimate(k)
+	if err := c.estimate(k); err != nil {
+		return err
+	}
 	return k.simulate()
 }
 

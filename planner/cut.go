@@ -3,11 +3,11 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/partition"
 	"pnode/planner/sim"
@@ -56,12 +56,15 @@ const relaxUpTo = 64
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 	t := cutter{c: c, units: units, micros: micros}
 	n := len(units)
-	t.problem = partition.Problem{Fixed: c.fixedFor(n), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
+	t.problem = partition.Problem{Fixed: slices.Clone(c.fixedFor(n)), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
 	for i, u := range units {
 		t.problem.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free}
 		if i < n-1 {
 			t.problem.Devices[i].Boundary = c.occupation(u, units[i+1])
 		}
+	}
+	for l := range t.problem.Fixed {
+		t.problem.Fixed[l] *= int64(c.order.copies)
 	}
 	err := t.tryDepths()
 	for level := range c.lean {
@@ -94,7 +97,23 @@ type cutter struct {
 // one fits everywhere.
 func (t *cutter) tryDepths() error {
 	n := len(t.units)
-	if err := t.try(slices.Repeat([]int{1}, n)); err != nil {
+	if !t.c.order.elastic() {
+		inFlight, err := t.c.inFlight(n, t.micros)
+		if err != nil || t.try(inFlight) == nil {
+			return err
+		}
+	}
+	err := t.try(slices.Repeat([]int{1}, n))
+	if !t.c.order.elastic() {
+		if err != nil { // programs tell exactly whether it fits
+			for i := range t.problem.Devices {
+				t.problem.Devices[i].FreeBytes = math.MaxInt64 / 4
+			}
+			err = t.try(slices.Repeat([]int{1}, n))
+		}
+		return err
+	}
+	if err != nil {
 		return err
 	}
 	if t.best.Period == t.best.Costs.Floor() {
@@ -194,14 +213,6 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 	return p, nil
 }
 
-// adoptPipe times given layers on given units with what a plan has the stages recompute and
-// the boundaries send.
-func (c *cluster) adoptPipe(units, ends []int, levels [][]model.Recompute, codecs []cost.Codec) *pipe {
-	p := &pipe{units: units, ends: ends, Decision: elastic.Decision{Recompute: levels, Codecs: codecs}}
-	p.Costs = c.againAt(p, c.problem(p).Costs(p.Codecs))
-	return p
-}
-
 // problem is a pipe before anything is chosen.
 func (c *cluster) problem(p *pipe) elastic.Problem {
 	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros}
@@ -213,6 +224,9 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: t.Update / schedule.Nanos(max(1, c.shares))},
 			RoomBytes: c.units[u].free - c.fixedIn(first, end),
 			SlotBytes: c.saved[end] - c.saved[first] + c.slotBytes,
+		}
+		if !c.order.elastic() {
+			out.Stages[s].RoomBytes = math.MaxInt64 / 4 // programs tell
 		}
 		if s > 0 {
 			out.Boundaries = append(out.Boundaries, elastic.Boundary{

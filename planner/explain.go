@@ -20,10 +20,10 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		Kind: StepTime, Nanos: int64(k.step()),
 		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", cost.Time(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
 	}}
-	out = append(out, c.bound(k))
+	out = append(out, c.boundOf(k))
 	out = append(out, c.sharingLines(k)...)
 	if k.shape.units() <= maxStageLines {
-		out = append(append(out, c.stageLines(k)...), c.codecLines(k)...)
+		out = append(append(out, c.stageLines(k)...), k.codecLines()...)
 	}
 	for _, o := range others {
 		if o.shape != k.shape || slices.ContainsFunc(o.order(), func(u int) bool { return !k.uses(u) }) {
@@ -53,6 +53,14 @@ func (c *cluster) nextBest(k, o *candidate) string {
 			what, o.shape, cost.Time(o.step()), permille(-diff), cost.Size(o.movedByte), cost.Size(k.movedByte))
 	}
 	return fmt.Sprintf("%s: %v, step %s, %s slower", what, o.shape, cost.Time(o.step()), permille(diff))
+}
+
+// boundOf says what a step spends its time on.
+func (c *cluster) boundOf(k *candidate) Reason {
+	if k.layout != nil {
+		return c.layoutBound(k)
+	}
+	return c.bound(k)
 }
 
 // bound says what a step spends its time on.
@@ -85,6 +93,9 @@ func (c *cluster) boundText(replica int, p *pipe) string {
 }
 
 func (c *cluster) stageLines(k *candidate) []Reason {
+	if k.layout != nil {
+		return c.layoutLines(k)
+	}
 	var out []Reason
 	for r, p := range k.pipes {
 		for s, u := range p.units {
@@ -97,24 +108,6 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 				text += fmt.Sprintf(", recomputes %s to fit", again)
 			}
 			out = append(out, Reason{Kind: StageTime, Text: text})
-		}
-	}
-	return out
-}
-
-// codecLines say why boundaries send fewer bits.
-func (c *cluster) codecLines(k *candidate) []Reason {
-	var out []Reason
-	for r, p := range k.pipes {
-		for s, codec := range p.Codecs {
-			if codec == cost.F32 {
-				continue
-			}
-			why := "asked for"
-			if p.Exposed[s] > 0 {
-				why = fmt.Sprintf("in %v its messages would be exposed, %s a micro-batch instead of %s", codec-1, cost.Time(p.Exposed[s]), cost.Time(p.Period))
-			}
-			out = append(out, Reason{Kind: Codec, Text: fmt.Sprintf("replica %d boundary %d → %d: tensors travel in %v: %s", r, s, s+1, codec, why)})
 		}
 	}
 	return out

@@ -18,8 +18,6 @@ type Lane struct {
 	Micros int
 	// Warmups are those of 1f1b and gpipe.
 	Warmups []int
-	// Recompute is by seat, where each holds one stage of one replica; else nil.
-	Recompute []Levels
 }
 
 // Pipelines are the lane's replicas under a schedule, the first of them with the given
@@ -111,9 +109,6 @@ func (l Lane) stages(holders []int, parts [][]int) []Placement {
 		}
 		seen[w]++
 		stages[st] = Placement{Peer: l.Seats[w].Peer, Device: l.Seats[w].Device, Layers: LayerRange{First: next, End: next + n}}
-		if l.Recompute != nil {
-			stages[st].Recompute = l.Recompute[w]
-		}
 		next += n
 	}
 	return stages
@@ -141,10 +136,6 @@ func (p Plan) Lanes() ([]Lane, error) {
 				at, l.Seats, l.Layers = len(l.Seats), append(l.Seats, pl.Seat()), append(l.Layers, 0)
 			}
 			l.Layers[at] += pl.Layers.Len()
-			l.Recompute = append(l.Recompute, pl.Recompute)
-		}
-		if n > 1 || len(l.Seats) < len(group[0].Stages) {
-			l.Recompute = nil
 		}
 		lanes = append(lanes, l)
 	}

@@ -33,10 +33,9 @@ func fixedCosts(in Input) []model.LayerCost {
 }
 
 // leanLevels are the levels that the planner may choose, which keep less the later they
-// come; pass is what every stage has for its passes. Where a unit holds several stages it
-// chooses none: what they keep is not told apart.
+// come; pass is what every stage has for its passes.
 func (c *cluster) leanLevels(pass int64) []leanLayers {
-	if _, fixed := c.in.Run.Train.Recompute.Level(); fixed || !c.order.single() {
+	if _, fixed := c.in.Run.Train.Recompute.Level(); fixed {
 		return nil
 	}
 	var levels []leanLayers

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/model"
+	"pnode/planner/cost"
 )
 
 // Sentinel errors of Make and Predict, beside ErrBadPlan.
@@ -83,7 +84,7 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 		return nil, nil, nil, err
 	}
 	best, others = c.choose(found)
-	if err := c.widen(best); err != nil {
+	if err := c.of(best).widen(best); err != nil {
 		return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 	}
 	return c, best, others, nil
@@ -125,28 +126,57 @@ func (in Input) check() error {
 	return nil
 }
 
-// plan writes a candidate down: its pipes become lanes, on which the schedule places stages.
+// plan writes a candidate down.
 func (c *cluster) plan(k *candidate) (Plan, error) {
+	p, err := c.skeleton(k)
+	if err != nil {
+		return Plan{}, err
+	}
+	_, fixed := c.in.Run.Train.Recompute.Level()
+	for r, pipe := range p.Replicas {
+		for s := range pipe.Stages {
+			place := &pipe.Stages[s]
+			levels, codec := k.chosen(r, s)
+			if !fixed {
+				place.Recompute = JoinLevels(levels)
+			}
+			if s < len(pipe.Stages)-1 {
+				place.Codec = codec.String()
+			}
+		}
+	}
+	c.assignHolders(&p)
+	return p, nil
+}
+
+// chosen is what a stage of a candidate computes again, and how it sends to the next one.
+func (k *candidate) chosen(replica, stage int) (levels []model.Recompute, codec cost.Codec) {
+	if k.layout != nil {
+		if codecs := k.layout.codecs[replica]; stage < len(codecs) {
+			codec = codecs[stage]
+		}
+		return k.layout.rows[replica][stage].levels, codec
+	}
+	p := k.pipes[replica]
+	if stage < len(p.Codecs) {
+		codec = p.Codecs[stage]
+	}
+	return p.Recompute[stage], codec
+}
+
+// skeleton has a candidate's stages where they are: pipes become lanes, on which the schedule
+// places them.
+func (c *cluster) skeleton(k *candidate) (Plan, error) {
 	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String(), Sharded: k.sharded}
 	micro := Micro(0)
 	for r, pipe := range k.pipes {
-		lane, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))
+		pipes, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))
 		if err != nil {
 			return Plan{}, fmt.Errorf("planner: make generation %d: %w", c.in.Generation, err)
 		}
-		for _, placed := range lane {
-			for s := range placed.Stages[:len(placed.Stages)-1] {
-				codec, _ := c.in.Run.Train.Codec.bounds()
-				if len(placed.Stages) == len(pipe.units) && c.order.copies == 1 {
-					codec = pipe.Codecs[s]
-				}
-				placed.Stages[s].Codec = codec.String()
-			}
-		}
-		p.Replicas = append(p.Replicas, lane...)
+		p.Replicas = append(p.Replicas, pipes...)
 		micro += Micro(k.shares[r])
 	}
-	c.assignHolders(&p)
 	return p, nil
 }
 
@@ -157,9 +187,6 @@ func (c *cluster) lane(pipe *pipe, first Micro, micros int) Lane {
 		from, end := pipe.layers(s)
 		l.Seats = append(l.Seats, Seat{c.units[u].peer, c.units[u].device})
 		l.Layers = append(l.Layers, end-from)
-		if c.order.single() {
-			l.Recompute = append(l.Recompute, JoinLevels(pipe.Recompute[s]))
-		}
 	}
 	if slices.Contains(warmUps, c.order.spec.String()) {
 		for _, w := range pipe.Warmups {

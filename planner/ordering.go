@@ -31,10 +31,9 @@ func (o ordering) plain() ordering {
 	return ordering{schedule.Spec{Kind: ScheduleName}, o.copies}
 }
 
-// single tells whether each seat holds one stage of one copy.
-func (o ordering) single() bool {
-	return o.copies == 1 && o.spec.Replicas() == 1 && o.spec.Chunks() == 1
-}
+// elastic tells whether warm-ups alone say in which order each seat computes: then what a plan
+// keeps and takes has formulas, otherwise it has to be read off its programs.
+func (o ordering) elastic() bool { return o.copies == 1 && o.any() }
 
 // any tells whether the ordering fits every lane.
 func (o ordering) any() bool { return o.spec.Kind == ScheduleName }

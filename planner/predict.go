@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
@@ -31,7 +32,9 @@ func (c *cluster) predict(p Plan) (sim.Result, error) {
 	if err != nil {
 		return sim.Result{}, err
 	}
-	c.of(k).estimate(k)
+	if err := c.of(k).estimate(k); err != nil {
+		return sim.Result{}, err
+	}
 	result, err := sim.Run(k.job)
 	if err != nil {
 		return sim.Result{}, fmt.Errorf("planner: predict generation %d: %w", p.Generation, err)
@@ -40,7 +43,7 @@ func (c *cluster) predict(p Plan) (sim.Result, error) {
 }
 
 // adopt is a plan as a candidate, as far as the plan itself says: units, layers, shares,
-// warm-ups.
+// warm-ups, and what its stages recompute and send.
 func (c *cluster) adopt(p Plan) (*candidate, error) {
 	lanes, err := p.Lanes()
 	if err != nil {
@@ -51,45 +54,69 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 	if len(lanes) > 0 {
 		k.shape = shape{len(lanes), len(lanes[0].Seats)}
 	}
-	for i, lane := range lanes {
-		var units, ends []int
-		levels := make([][]model.Recompute, len(lane.Seats))
-		end := 0
-		codecs, err := p.Replicas[i*len(p.Replicas)/len(lanes)].codecs()
+	for _, lane := range lanes {
+		pipe, err := c.adoptLane(lane)
 		if err != nil {
 			return nil, err
 		}
-		for i, seat := range lane.Seats {
-			u := c.find(seat.Peer, seat.Device)
-			if u < 0 {
-				return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, seat.Device, seat.Peer)
-			}
-			if end += lane.Layers[i]; lane.Layers[i] < 1 || end > c.layers() {
-				return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
-			}
-			if lane.Recompute != nil {
-				if levels[i], err = lane.Recompute[i].Expand(lane.Layers[i]); err != nil {
-					return nil, err
-				}
-			}
-			units, ends = append(units, u), append(ends, end)
-		}
-		k.pipes = append(k.pipes, c.timeLane(lane, units, ends, levels, codecs))
-		k.shares = append(k.shares, lane.Micros)
+		k.pipes, k.shares = append(k.pipes, pipe), append(k.shares, lane.Micros)
 	}
-	return k, nil
+	if p.elastic() && c.order.elastic() {
+		return k, c.adoptChoices(k, p)
+	}
+	if k.layout, err = c.layoutOf(p); err == nil {
+		err = c.timeLayout(k.layout)
+	}
+	return k, err
 }
 
-// timeLane is a lane as a pipe. Under schedules without warm-ups it is timed with those that
-// a plan would have.
-func (c *cluster) timeLane(l Lane, units, ends []int, levels [][]model.Recompute, codecs []cost.Codec) *pipe {
-	if l.Warmups == nil {
-		if p, err := c.newPipe(units, ends); err == nil {
-			return p
-		}
-		l.Warmups = schedule.DepthWarmups(len(units), 1)
+// elastic tells whether the plan's warm-ups alone say in which order its seats compute.
+func (p Plan) elastic() bool {
+	stages := 0
+	for _, pipe := range p.Replicas {
+		stages += len(pipe.Stages)
 	}
-	p := c.adoptPipe(units, ends, levels, codecs)
-	p.Warmups, p.Period = l.Warmups, p.Costs.Period(l.Warmups)
-	return p
+	return p.Schedule == ScheduleName && len(p.Seats()) == stages
+}
+
+// adoptLane is a lane as a pipe that has nothing but units and layers.
+func (c *cluster) adoptLane(lane Lane) (*pipe, error) {
+	p := &pipe{}
+	end := 0
+	for i, seat := range lane.Seats {
+		u := c.find(seat.Peer, seat.Device)
+		if u < 0 {
+			return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, seat.Device, seat.Peer)
+		}
+		if end += lane.Layers[i]; lane.Layers[i] < 1 || end > c.layers() {
+			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
+		}
+		p.units, p.ends = append(p.units, u), append(p.ends, end)
+	}
+	p.Costs = c.problem(p).Costs(slices.Repeat([]cost.Codec{cost.F32}, len(p.units)-1))
+	p.Warmups = schedule.DepthWarmups(len(p.units), 1)
+	p.Period = p.Costs.Period(p.Warmups)
+	return p, nil
+}
+
+// adoptChoices times the pipes of an elastic plan with its warm-ups, codecs and recomputation.
+func (c *cluster) adoptChoices(k *candidate, plan Plan) (err error) {
+	for r, p := range k.pipes {
+		pipe := plan.Replicas[r]
+		if p.Codecs, err = pipe.codecs(); err != nil {
+			return err
+		}
+		p.Recompute = make([][]model.Recompute, len(pipe.Stages))
+		for s, place := range pipe.Stages {
+			if place.Recompute == "" {
+				continue
+			}
+			if p.Recompute[s], err = place.Recompute.Expand(place.Layers.Len()); err != nil {
+				return err
+			}
+		}
+		p.Costs = c.againAt(p, c.problem(p).Costs(p.Codecs))
+		p.Warmups, p.Period = pipe.Warmups, p.Costs.Period(pipe.Warmups)
+	}
+	return nil
 }

@@ -38,11 +38,7 @@ type Reselection struct {
 // flight, and what is recomputed. Layers and devices stay. Errors wrap ErrBadInput,
 // ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
-	stages := 0
-	for _, pipe := range current.Replicas {
-		stages += len(pipe.Stages)
-	}
-	if current.Schedule != ScheduleName || len(current.Seats()) != stages {
+	if !current.elastic() {
 		return Reselection{}, fmt.Errorf("%w: generation %d runs %s", ErrNotElastic, current.Generation, current.Schedule)
 	}
 	promised, err := Predict(in, current)
@@ -59,6 +55,9 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 	now, err := c.adopt(current)
 	if err != nil {
 		return out, err
+	}
+	if now.layout != nil {
+		return out, fmt.Errorf("%w: the run is to have %s", ErrNotElastic, c.order.spec)
 	}
 	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
 	for r, p := range now.pipes {
@@ -87,7 +86,9 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 
 // stepOf simulates a candidate whose pipes are timed.
 func (c *cluster) stepOf(k *candidate) (schedule.Nanos, error) {
-	c.estimate(k)
+	if err := c.estimate(k); err != nil {
+		return 0, err
+	}
 	result, err := sim.Run(k.job)
 	if err != nil {
 		return 0, fmt.Errorf("planner: reselect: %w", err)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
 )
 
 // RunSpec is everything that decides a run's losses: model, data, hyper-parameters. It
@@ -94,6 +95,17 @@ type TrainSpec struct {
 	Codec CodecRule `json:"codec,omitzero"`
 	// MinNodes active nodes are waited for before the first plan.
 	MinNodes int `json:"min_nodes"`
+}
+
+// Stack is what a stage in its place allocates on its device, for its share of the optimizer
+// state and what a program asks of it; without the device.
+func (s RunSpec) Stack(p Placement, share model.Share, use schedule.Use) model.StackConfig {
+	return model.StackConfig{
+		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
+		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors, Share: share,
+		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p),
+		Storage: s.Train.Storage,
+	}
 }
 
 // DataSpec names the tokenised text: a stream of tokens in chunks that every node can fetch.

@@ -87,7 +87,7 @@ func (c *cluster) settle(found []*candidate) ([]*candidate, error) {
 			return found, err
 		}
 		for _, k := range more {
-			k.kept, k.movedByte = false, c.movedBytes(k)
+			k.kept, k.movedByte = false, c.movedBytes(k.rows())
 		}
 		if found, err = c.rank(append(found, more...)); err != nil {
 			return nil, err
@@ -204,7 +204,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		if len(found) > 0 && (s.bound > best || tried >= most) {
 			break
 		}
-		if need := int64(s.replicas) * (c.roomiestFor(s.shape).fixedFor(s.stages)[c.layers()] + c.leastSaved()); need > room[s.units()] {
+		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).fixedFor(s.stages)[c.layers()] + int64(s.replicas)*c.leastSaved(); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
 					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))
@@ -275,7 +275,14 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 }
 
 // recomputes tells whether anything is computed again.
-func (k *candidate) recomputes() bool { return slices.ContainsFunc(k.pipes, (*pipe).recomputes) }
+func (k *candidate) recomputes() bool {
+	if k.layout == nil {
+		return slices.ContainsFunc(k.pipes, (*pipe).recomputes)
+	}
+	return slices.ContainsFunc(k.layout.rows, func(row []cell) bool {
+		return slices.ContainsFunc(row, func(at cell) bool { return at.levels != nil })
+	})
+}
 
 // tight tells whether memory or latency keeps a replica from its best period.
 func (k *candidate) tight() bool {
@@ -302,7 +309,9 @@ func (c *cluster) keep() *candidate {
 			return nil
 		}
 	}
-	k.shares, k.kept = nil, true
-	c.of(k).estimate(k)
+	k.shares, k.layout, k.kept = nil, nil, true
+	if c.of(k).estimate(k) != nil {
+		return nil
+	}
 	return k
 }

@@ -11,29 +11,28 @@ import (
 // into one part per replica; a unit sends every part but its own to the part's owner
 // and its own summed part back to all. Messages of one unit follow each other, units
 // work side by side.
-func (c *cluster) reduceTime(k *candidate) schedule.Nanos {
-	if len(k.pipes) < 2 {
+func (c *cluster) reduceTime(rows [][]cell) schedule.Nanos {
+	if len(rows) < 2 {
 		return 0
 	}
 	var slowest, latency schedule.Nanos
-	for r, p := range k.pipes {
-		for s, u := range p.units {
-			first, end := p.layers(s)
-			var sum schedule.Nanos
-			for r2, q := range k.pipes {
+	sums := make([]schedule.Nanos, len(c.units))
+	for r, row := range rows {
+		for _, k := range row {
+			for r2, other := range rows {
 				if r2 == r {
 					continue
 				}
-				s2, _ := slices.BinarySearch(q.ends, first+1) // the stage that holds layer first
-				for from := first; from < end; s2++ {
-					v, to := q.units[s2], min(end, q.ends[s2])
-					hop := c.link(u, v).Hop((c.params[to] - c.params[from]) / int64(len(k.pipes)))
-					sum += 2 * hop.Transfer
+				s2, _ := slices.BinarySearchFunc(other, k.first+1, func(o cell, layer int) int { return o.end - layer }) // the stage that holds layer first
+				for from := k.first; from < k.end; s2++ {
+					v, to := other[s2].unit, min(k.end, other[s2].end)
+					hop := c.link(k.unit, v).Hop((c.params[to] - c.params[from]) / int64(len(rows)))
+					sums[k.unit] += 2 * hop.Transfer
 					latency = max(latency, 2*hop.Latency)
 					from = to
 				}
 			}
-			slowest = max(slowest, sum)
+			slowest = max(slowest, sums[k.unit])
 		}
 	}
 	return min(slowest+latency, cost.Longest)
@@ -41,12 +40,12 @@ func (c *cluster) reduceTime(k *candidate) schedule.Nanos {
 
 // tiedTime is what the two ends of a replica need to add up the tied embedding's
 // gradient.
-func (c *cluster) tiedTime(k *candidate) schedule.Nanos {
+func (c *cluster) tiedTime(rows [][]cell) schedule.Nanos {
 	bytes := 4 * int64(c.in.Run.Model.TiedGradLen())
 	var slowest schedule.Nanos
-	for _, p := range k.pipes {
-		if n := len(p.units); n > 1 {
-			forth, back := c.link(p.units[0], p.units[n-1]).Hop(bytes), c.link(p.units[n-1], p.units[0]).Hop(bytes)
+	for _, row := range rows {
+		if first, last := row[0].unit, row[len(row)-1].unit; first != last {
+			forth, back := c.link(first, last).Hop(bytes), c.link(last, first).Hop(bytes)
 			slowest = max(slowest, forth.Transfer+forth.Latency, back.Transfer+back.Latency)
 		}
 	}
@@ -54,12 +53,28 @@ func (c *cluster) tiedTime(k *candidate) schedule.Nanos {
 }
 
 // commitTime is the slowest round trip with the coordinator, the last stage of replica 0.
-func (c *cluster) commitTime(k *candidate) schedule.Nanos {
-	last := k.pipes[0].units[len(k.pipes[0].units)-1]
+func (c *cluster) commitTime(rows [][]cell) schedule.Nanos {
+	last := rows[0][len(rows[0])-1].unit
 	var slowest schedule.Nanos
-	for _, p := range k.pipes {
-		for _, u := range p.units {
-			slowest = max(slowest, c.link(u, last).Hop(0).Latency+c.link(last, u).Hop(0).Latency)
+	for _, row := range rows {
+		for _, k := range row {
+			slowest = max(slowest, c.link(k.unit, last).Hop(0).Latency+c.link(last, k.unit).Hop(0).Latency)
+		}
+	}
+	return slowest
+}
+
+// updateTime is what the optimizer takes on the unit with the most to update.
+func (c *cluster) updateTime(k *candidate, rows [][]cell) (slowest schedule.Nanos) {
+	sums := make([]schedule.Nanos, len(c.units))
+	for r, row := range rows {
+		for s, at := range row {
+			update := (c.units[at.unit].times[at.end].Update - c.units[at.unit].times[at.first].Update) / schedule.Nanos(max(1, c.shares))
+			if k.layout == nil { // it may have been measured
+				update = k.pipes[r].Costs.Stages[s].Update
+			}
+			sums[at.unit] += update
+			slowest = max(slowest, sums[at.unit])
 		}
 	}
 	return slowest

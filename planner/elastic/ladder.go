@@ -91,3 +91,18 @@ func (l ladder) levels(rung, layers int) []model.Recompute {
 	}
 	return levels
 }
+
+// Free picks what layers of one device compute again so that it has so many bytes more, the
+// most bytes for a second first. FreedBytes are those of all micro-batches in flight. Where
+// that much cannot be freed all is recomputed, and it is not enough.
+func Free(layers []Layer, bytes int64) (levels []model.Recompute, enough bool) {
+	l := newLadder(layers)
+	i := slices.IndexFunc(l, func(r rung) bool { return r.freed-r.pass >= bytes })
+	if i < 0 {
+		return l.levels(len(l)-1, len(layers)), false
+	}
+	if i == 0 {
+		return model.RecomputeNothing.Uniform(len(layers)), true
+	}
+	return l.levels(i, len(layers)), true
+}

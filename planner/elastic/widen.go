@@ -8,9 +8,9 @@ import (
 	"pnode/planner/cost"
 )
 
-// exposedPercent is by how much a more exact codec must lengthen the period for its messages
+// ExposedPercent is by how much a more exact codec must lengthen the period for its messages
 // to count as exposed: less than that is not worth inexact gradients.
-const exposedPercent = 2
+const ExposedPercent = 2
 
 // Widen gives a decision of Choose the most exact codecs that hide their messages as well:
 // narrow ones stay only where a message would otherwise be exposed, and lengthen the period.
@@ -20,7 +20,7 @@ func Widen(p Problem, d Decision) (Decision, error) {
 	if p.narrowest() == widest {
 		return d, nil
 	}
-	most := d.Period + d.Period*exposedPercent/100
+	most := d.Period + d.Period*ExposedPercent/100
 	exposed := make([]schedule.Nanos, len(d.Codecs))
 	for _, i := range p.fastestFirst() {
 		for codec := widest; codec < d.Codecs[i]; codec++ {

@@ -11,6 +11,8 @@ type Pipeline struct {
 	Costs   schedule.Costs
 	Warmups []int
 	Micros  int
+	// End is when the last backward ends where that is known already; 0 is not.
+	End schedule.Nanos
 }
 
 // Job is one step of a plan.
@@ -56,6 +58,9 @@ func (j Job) Tail() schedule.Nanos { return j.Reduce + j.Tied + j.Commit + j.Upd
 // Makespan simulates the pipeline. Long steps are not simulated to the end: once a
 // pipeline is under way, each further micro-batch takes a period.
 func (p Pipeline) Makespan() (schedule.Nanos, error) {
+	if p.End > 0 {
+		return p.End, nil
+	}
 	micros := min(p.Micros, p.settled())
 	end, err := p.simulate(micros)
 	return end + schedule.Nanos(p.Micros-micros)*p.Costs.Period(p.Warmups), err
@@ -81,5 +86,8 @@ func (p Pipeline) simulate(micros int) (schedule.Nanos, error) {
 
 // Estimate is the makespan without simulation: one micro-batch alone, then one a period.
 func (p Pipeline) Estimate() schedule.Nanos {
+	if p.End > 0 {
+		return p.End
+	}
 	return p.Costs.RoundTrip() + schedule.Nanos(p.Micros-1)*p.Costs.Period(p.Warmups)
 }

@@ -1,0 +1,150 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+)
+
+// kinds are schedules of each kind that four devices can run.
+var kinds = []string{
+	"gpipe", "depth:d=3", "kfkb:k=3", "interleaved:v=2,k=4", "depth-first:v=2", "breadth-first:v=2",
+	"chimera", "chimera-doubling", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "2bp", "hanayo:v=2",
+}
+
+// lanedOf is a run of a real model on like nodes under a schedule.
+func lanedOf(t *testing.T, text string, nodes int, free int64) Input {
+	t.Helper()
+	m, err := model.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Blocks = 14
+	run := RunSpec{Run: "laned", Model: m, Train: TrainSpec{Micros: 16, MicroBatch: 1, Replicas: 1, Stages: nodes, Schedule: text, Shard: ShardOff}}
+	in := Input{Run: run, Costs: m.Costs(1, model.StorageF32), Generation: 1, NodeBytes: 1 << 20}
+	for i := range nodes {
+		member := Member{Peer: PeerID(fmt.Sprint("node-", i)), Profile: Profile{Devices: []DeviceProfile{{
+			Name: "cpu", MatMulFLOPS: 1e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: free,
+		}}}}
+		for j := range nodes {
+			if j != i {
+				member.Profile.Links = append(member.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprint("node-", j)), BytesPerS: 1e7, RTTNanos: 4e6})
+			}
+		}
+		in.Members = append(in.Members, member)
+	}
+	return in
+}
+
+// allocated is what a plan's stacks take of each seat, with the node's own.
+func allocated(t *testing.T, in Input, p Plan) []int64 {
+	t.Helper()
+	list, err := p.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int64
+	for w, seat := range p.Seats() {
+		sum := in.NodeBytes
+		for _, at := range p.Holdings(seat) {
+			m, err := in.Run.Stack(p.At(at), p.Share(at.Replica), schedule.UseOf(list.Workers[w], at.Replica, at.Stage)).Memory()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += m.Total()
+		}
+		all = append(all, sum)
+	}
+	return all
+}
+
+// lean is the plan with everything recomputed.
+func lean(p Plan) Plan {
+	p.Replicas = slices.Clone(p.Replicas)
+	for r := range p.Replicas {
+		stages := slices.Clone(p.Replicas[r].Stages)
+		for s := range stages {
+			stages[s].Recompute = JoinLevels(model.RecomputeBlock.Uniform(stages[s].Layers.Len()))
+		}
+		p.Replicas[r].Stages = stages
+	}
+	return p
+}
+
+// TestMemoryOfEveryKind: a plan fits into exactly what its programs' stacks allocate. With less
+// it recomputes as much as it takes, and where it must not it is refused with the name of what
+// does not fit.
+func TestMemoryOfEveryKind(t *testing.T) {
+	for _, text := range kinds {
+		in := lanedOf(t, text, 4, 1<<40)
+		roomy, _, err := Make(in)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		most := slices.Max(allocated(t, in, roomy))
+		least := slices.Max(allocated(t, in, lean(roomy)))
+		for _, free := range []int64{most, (most + least) / 2, least * 9 / 10} {
+			in := lanedOf(t, text, 4, free)
+			p, reasons, err := Make(in)
+			if free < least {
+				if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "device cpu of node-") || !strings.Contains(err.Error(), "replica 0 stage") || !strings.Contains(err.Error(), "take a schedule that keeps fewer") {
+					t.Errorf("%s on devices of %d bytes: %v", text, free, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s on devices of %d bytes of %d to %d: %v", text, free, least, most, err)
+				continue
+			}
+			if need := slices.Max(allocated(t, in, p)); need > free {
+				t.Errorf("%s takes %d bytes on devices of %d", text, need, free)
+			}
+			if told := strings.Join(reasons.Lines(), "\n"); strings.Contains(told, "recomputes") == (free == most) {
+				t.Errorf("%s on devices of %d bytes of %d to %d:\n%s", text, free, least, most, told)
+			}
+			in.Run.Train.Recompute = Recompute(model.RecomputeNothing)
+			if p, _, err = Make(in); err == nil && slices.Max(allocated(t, in, p)) > free {
+				t.Errorf("%s without recomputation does not fit", text)
+			}
+		}
+	}
+}
+
+// TestStepOfEveryKind has the specification's makespans, in forwards of a stage, on four like
+// devices whose links take no time: backward is twice a forward.
+func TestStepOfEveryKind(t *testing.T) {
+	const n, p = 16, 4
+	for text, want := range map[string]float64{
+		"1f1b": 3 * (n + p - 1), "gpipe": 3 * (n + p - 1), "zb-h1": 3*n + (p - 1), "interleaved:v=2,k=4": 3 * (n + (p-1)/2.0),
+		"2bp": 3*n + 2*(p-1), "chimera": 3*n + 2*(p-2) + 4*(n/p-1)/2.0,
+	} {
+		in := Input{Generation: 1, Run: RunSpec{Run: "golden", Train: TrainSpec{Micros: n, Replicas: 1, Stages: p, Schedule: text}}}
+		for range 2 * p {
+			in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4, SavedBytes: 1, BoundaryBytes: 4})
+		}
+		for i := range p {
+			m := Member{Peer: PeerID(fmt.Sprint(i)), Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: 1 << 60, MemoryFreeBytes: 1 << 30}}}}
+			for j := range p {
+				m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprint(j)), BytesPerS: 1 << 60})
+			}
+			in.Members = append(in.Members, m)
+		}
+		plan, reasons, err := Make(in)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		result, err := Predict(in, plan)
+		if err != nil || int64(result.Step) != reasons.StepNanos() {
+			t.Errorf("%s: promised %d, predicted %d: %v", text, reasons.StepNanos(), result.Step, err)
+		}
+		if got := float64(result.Step) / 1e6; got < want*0.999 || got > want*1.001 {
+			t.Errorf("%s takes %.2f forwards, want %.2f\n%s", text, got, want, strings.Join(reasons.Lines(), "\n"))
+		}
+	}
+}
