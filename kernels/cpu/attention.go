@@ -21,7 +21,7 @@ const (
 	attentionRoom = 264
 	// attentionRows is the number of queries whose scores are computed at one time, a
 	// multiple of every mr: 25 KiB of scores in the first cache.
-	attentionRows = 24
+	attentionRows = 48
 )
 
 // heads gives a task its pieces of the operands. A position's q, k, v are rows of
@@ -127,42 +127,5 @@ func (t *attentionTask) positionPanels(dst, x []float32, stride, n int) {
 func (t *attentionTask) channelPanels(dst, x []float32, stride, n int) {
 	for j := 0; j < t.D; j += t.v.nr {
 		t.v.packRows(dst[j*n:][:n*t.v.nr], x[j:], stride, min(t.v.nr, t.D-j), n)
-	}
-}
-
-// blockProduct is c[rows,cols] (+)= a[rows,k] * B[k,cols], with B in panels of nr columns
-// that are panel floats apart. a and c have room for whole tiles.
-type blockProduct struct {
-	rows, cols, k int
-	a             []float32
-	aRow, aCol    int
-	panels        []float32
-	panel         int
-	c             []float32
-	cRow          int
-	accumulate    bool
-	// causal leaves out the tiles of a column whose queries all come before its key: row r
-	// sees before+r+1 columns.
-	causal bool
-	before int
-}
-
-func (t *attentionTask) multiply(p blockProduct) {
-	mr, nr := t.v.mr, t.v.nr
-	tiles, args := blocks(p.rows, mr), &t.w.tile
-	*args = tile{K: p.k, ARow: p.aRow, ACol: p.aCol, AStep: mr * p.aRow, Init: &t.zero[0], CRow: p.cRow}
-	if p.accumulate {
-		args.Accumulate = 1
-	}
-	for j := 0; j < p.cols; j += nr {
-		args.B = &p.panels[j/nr*p.panel]
-		first := 0
-		if p.causal {
-			first = max(0, j-p.before) / mr
-		}
-		if args.Count = tiles - first; args.Count > 0 {
-			args.A, args.C = &p.a[first*mr*p.aRow], &p.c[first*mr*p.cRow+j]
-			t.v.multiply(args)
-		}
 	}
 }

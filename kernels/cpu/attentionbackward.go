@@ -109,22 +109,22 @@ func (t *backwardTask) block(head, r int) {
 	}
 	t.load(head, r, rows)
 	scores := blockProduct{
-		rows: rows, cols: seen, k: t.D, a: t.queries, aRow: t.D, aCol: 1,
-		panels: t.keyColumns, panel: t.D * t.v.nr, c: t.scores, cRow: attentionRoom, causal: true, before: before,
+		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries, aRow: t.D, aCol: 1,
+		panels: t.keyColumns, panel: t.D * t.v.nr, c: t.scores, cRow: attentionRoom,
 	}
 	t.multiply(scores)
 	scores.a, scores.panels, scores.c = t.grad, t.valueColumns, t.slopes
 	t.multiply(scores)
 	t.differentiate(head, r, rows, seen)
 	transposed := blockProduct{ // dV += P' dOut
-		rows: seen, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: attentionRoom,
+		of: queriesSummed, before: before, rows: seen, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: attentionRoom,
 		panels: t.gradChannels, panel: rows * t.v.nr, c: t.dValue, cRow: t.width, accumulate: true,
 	}
 	t.multiply(transposed)
 	transposed.a, transposed.panels, transposed.c = t.slopes, t.queryChannels, t.dKey
 	t.multiply(transposed)   // dK += dS' Q
 	t.multiply(blockProduct{ // dQ = dS K
-		rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionRoom, aCol: 1,
+		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionRoom, aCol: 1,
 		panels: t.keys, panel: t.cols * t.v.nr, c: t.dQuery[r*t.width:], cRow: t.width,
 	})
 }
