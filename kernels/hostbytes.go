@@ -34,3 +34,26 @@ func AsFloat32(b []byte) []float32 {
 	copy(Float32Bytes(out), b)
 	return out
 }
+
+// HostVisible is a Buffer in memory that the host sees as it is.
+type HostVisible interface {
+	// Floats are the n elements of an F32 buffer from off on; no call may be pending on them.
+	Floats(off, n int) []float32
+}
+
+// FillFrom has from write the elements of an F32 view: in place where the host sees them, so that
+// a model is not in memory twice while it is loaded. It waits for the queue.
+func FillFrom(q Queue, dst View, from func(dst []float32) error) error {
+	if err := q.Sync(); err != nil {
+		return err
+	}
+	if b, ok := dst.Buf.(HostVisible); ok {
+		return from(b.Floats(dst.Off, dst.Len))
+	}
+	host := make([]float32, dst.Len)
+	if err := from(host); err != nil {
+		return err
+	}
+	q.Write(dst, Float32Bytes(host))
+	return q.Sync()
+}

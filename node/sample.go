@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pnode/kernels"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline"
@@ -24,12 +25,13 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 	if run.Train.SampleTokens == 0 {
 		return "", nil
 	}
-	params := func(layer int) ([]byte, error) {
+	params := func(layer int, dst []float32) error {
 		bytes := make([]byte, pipeline.LayerStateBytes(run.Model, layer))
 		if err := n.keeper.read(ctx, state.Checkpoint.Layers[layer], bytes); err != nil {
-			return nil, err
+			return err
 		}
-		return pipeline.LayerParams(run.Model, layer, bytes), nil
+		copy(kernels.Float32Bytes(dst), pipeline.LayerParams(run.Model, layer, bytes))
+		return nil
 	}
 	words, err := shard.OpenTokenizer(ctx, textChunks{n.store, n.keeper.chunks}, run.Data)
 	if err != nil {

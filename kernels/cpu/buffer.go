@@ -18,6 +18,9 @@ type buffer struct {
 func (b *buffer) DType() kernels.DType { return b.dtype }
 func (b *buffer) Len() int             { return b.count }
 
+// Floats makes it a kernels.HostVisible.
+func (b *buffer) Floats(off, n int) []float32 { return b.mem[off : off+n : off+n] }
+
 // Free gives the memory back. A second Free does nothing.
 func (b *buffer) Free() {
 	if !b.freed {

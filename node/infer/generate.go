@@ -97,23 +97,8 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 func load(ctx context.Context, m *weights.Model, device kernels.Device, positions int) (*generate.Generator, error) {
 	return generate.New(generate.Config{
 		Device: device, Model: m.Config, Positions: min(m.Config.Context, positions),
-		Params: reader(ctx, m),
+		Params: func(layer int, dst []float32) error { return m.Layer(ctx, layer, dst) },
 	})
-}
-
-// reader reads one layer after the other into the same memory. A layer may be as large as an
-// embedding, a quarter of a small model: none is to lie about until the collector comes.
-func reader(ctx context.Context, m *weights.Model) func(layer int) ([]byte, error) {
-	most := 0
-	for layer := range m.Config.Layers() {
-		most = max(most, m.Config.LayerLen(layer))
-	}
-	room := make([]float32, most)
-	return func(layer int) ([]byte, error) {
-		params := room[:m.Config.LayerLen(layer)]
-		err := m.Layer(ctx, layer, params)
-		return kernels.Float32Bytes(params), err
-	}
 }
 
 // checkTokens refuses a text with tokens behind the end of the model's vocabulary.

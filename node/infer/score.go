@@ -90,7 +90,7 @@ func NewScorer(ctx context.Context, m *weights.Model, o ScoreOptions) (*Scorer, 
 	if err := s.load(ctx, m, c, o.Threads); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	debug.FreeOSMemory() // what layers were read into, before the passes take theirs
+	debug.FreeOSMemory() // what files were read through, before the passes take theirs
 	return s, nil
 }
 
@@ -111,14 +111,9 @@ func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, thr
 	if s.queue, err = s.device.NewQueue(); err != nil {
 		return fmt.Errorf("infer: %w", err)
 	}
-	read := reader(ctx, m)
 	for layer := range c.Layers() {
-		params, err := read(layer)
+		err := kernels.FillFrom(s.queue, s.stack.Params(layer), func(dst []float32) error { return m.Layer(ctx, layer, dst) })
 		if err != nil {
-			return err
-		}
-		s.queue.Write(s.stack.Params(layer), params)
-		if err := s.queue.Sync(); err != nil {
 			return fmt.Errorf("infer: %w", err)
 		}
 	}

@@ -16,8 +16,8 @@ var ErrBadRequest = errors.New("generate: bad request")
 type Config struct {
 	Device kernels.Device
 	Model  model.Config
-	// Params gives a layer's parameters, [LayerLen] float32 little endian.
-	Params func(layer int) ([]byte, error)
+	// Params fills dst, [LayerLen], with a layer's parameters.
+	Params func(layer int, dst []float32) error
 	// Positions is how much of the sequence the model sees; 0: its context.
 	Positions int
 }
@@ -49,20 +49,20 @@ func New(cfg Config) (*Generator, error) {
 	return g, nil
 }
 
-func (g *Generator) load(params func(layer int) ([]byte, error)) error {
+func (g *Generator) load(params func(layer int, dst []float32) error) error {
 	for l := range g.model.Layers() {
-		bytes, err := params(l)
+		err := kernels.FillFrom(g.queue, g.decoder.Params(l), func(dst []float32) error {
+			if !g.model.LoRA.On() {
+				return params(l, dst)
+			}
+			both := make([]float32, g.model.LayerLen(l))
+			if err := params(l, both); err != nil {
+				return err
+			}
+			copy(dst, g.model.Merge(l, both))
+			return nil
+		})
 		if err != nil {
-			return fmt.Errorf("generate: layer %d: %w", l, err)
-		}
-		if want := 4 * g.model.LayerLen(l); len(bytes) != want {
-			return fmt.Errorf("generate: layer %d has %d bytes, want %d", l, len(bytes), want)
-		}
-		if g.model.LoRA.On() {
-			bytes = kernels.Float32Bytes(g.model.Merge(l, kernels.AsFloat32(bytes)))
-		}
-		g.queue.Write(g.decoder.Params(l), bytes)
-		if err := g.queue.Sync(); err != nil {
 			return fmt.Errorf("generate: layer %d: %w", l, err)
 		}
 	}

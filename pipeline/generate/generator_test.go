@@ -19,9 +19,8 @@ var small = model.Config{
 
 // initial gives the parameters of a model that nothing has trained, made larger so that
 // its choices differ.
-func initial(c model.Config) func(layer int) ([]byte, error) {
-	return func(layer int) ([]byte, error) {
-		params := make([]float32, c.LayerLen(layer))
+func initial(c model.Config) func(layer int, params []float32) error {
+	return func(layer int, params []float32) error {
 		c.InitLayer(layer, 1, params)
 		for i := range params {
 			params[i] *= 8
@@ -33,7 +32,7 @@ func initial(c model.Config) func(layer int) ([]byte, error) {
 				}
 			}
 		}
-		return kernels.Float32Bytes(params), nil
+		return nil
 	}
 }
 
@@ -73,8 +72,9 @@ func plain(t *testing.T, c model.Config, prompt []int32, tokens int) []int32 {
 		t.Fatal(err)
 	}
 	for l := range c.Layers() {
-		bytes, _ := initial(c)(l)
-		q.Write(s.Params(l), bytes)
+		if err := kernels.FillFrom(q, s.Params(l), func(dst []float32) error { return initial(c)(l, dst) }); err != nil {
+			t.Fatal(err)
+		}
 	}
 	all := slices.Clone(prompt)
 	for range tokens {
@@ -172,11 +172,7 @@ func TestNewNeedsItsParameters(t *testing.T) {
 	}
 	defer device.Close()
 	broken := errors.New("broken")
-	if _, err := New(Config{Device: device, Model: small, Params: func(int) ([]byte, error) { return nil, broken }}); !errors.Is(err, broken) {
-		t.Errorf("error %v", err)
-	}
-	short := func(int) ([]byte, error) { return make([]byte, 4), nil }
-	if _, err := New(Config{Device: device, Model: small, Params: short}); err == nil || !strings.Contains(err.Error(), "layer 0 has 4 bytes") {
+	if _, err := New(Config{Device: device, Model: small, Params: func(int, []float32) error { return broken }}); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 }
