@@ -3,6 +3,7 @@ package huggingface
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"pnode/checkpoint/safetensors"
 	"pnode/pipeline/model"
@@ -38,6 +39,9 @@ func OpenAdapter(dir string, base model.Config) (*Adapter, error) {
 
 func (a *Adapter) open() error {
 	text, err := readFile(a.dir, adapterFile, maxConfigBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; name a folder in PEFT's layout, with %s and %s.safetensors", err, adapterFile, adapterBase)
+	}
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ var errClosed = errors.New("cpu: device is closed")
 // Without PNODE_CPU it takes the best one that computes right.
 func New(o Options) (*Device, error) {
 	if o.Threads < 0 {
-		return nil, fmt.Errorf("cpu: Threads is %d, want 0 (one per core) or more", o.Threads)
+		return nil, fmt.Errorf("cpu: threads is %d: want 0 (one per core) or more", o.Threads)
 	}
 	v, dropped, err := choose(candidates(), os.Getenv(VariantEnv))
 	if err != nil {

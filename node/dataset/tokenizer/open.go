@@ -54,6 +54,9 @@ func FromFiles(files map[string][]byte) (*BPE, error) {
 
 func open(path string) (*BPE, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; name a %s, or a folder with it or with %s and %s", err, jsonFile, vocabFile, mergesFile)
+	}
 	if err != nil {
 		return nil, err
 	}
