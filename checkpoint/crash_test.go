@@ -99,43 +99,64 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
+// writer is a process that writes forever, and what it told.
+type writer struct {
+	t         *testing.T
+	cmd       *exec.Cmd
+	complaint bytes.Buffer // its standard error
+	lines     *bufio.Scanner
+	last      planner.Step
+}
+
+func startWriter(t *testing.T, dir string) *writer {
+	t.Helper()
+	w := &writer{t: t, cmd: exec.Command(os.Args[0])}
+	w.cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	w.cmd.Stderr = &w.complaint
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.lines = bufio.NewScanner(out)
+	return w
+}
+
+// told waits for the next step that the process tells; false is its end.
+func (w *writer) told() bool {
+	w.t.Helper()
+	if !w.lines.Scan() {
+		return false
+	}
+	var step uint64
+	if _, err := fmt.Sscan(w.lines.Text(), &step); err != nil {
+		w.t.Fatal(err)
+	}
+	w.last = planner.Step(step)
+	return true
+}
+
 // runAndKill kills the process after it has told of some steps, and then written about as
 // many bytes more as this process can hash: a moment within a later step. It gives the
 // last step told.
 func runAndKill(t *testing.T, dir string, steps int, spin int64) planner.Step {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), crashDir+"="+dir)
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	var last uint64
-	for n := 0; n < steps && lines.Scan(); n++ {
-		if _, err := fmt.Sscan(lines.Text(), &last); err != nil {
-			t.Fatal(err)
-		}
+	w := startWriter(t, dir)
+	for n := 0; n < steps && w.told(); n++ {
 	}
 	noise(1, int(spin))
-	if err := cmd.Process.Kill(); err != nil {
+	if err := w.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // told before it was killed
-		if _, err := fmt.Sscan(lines.Text(), &last); err != nil {
-			t.Fatal(err)
-		}
+	for w.told() { // before it was killed
 	}
-	_ = cmd.Wait() // killed
-	if complaint.Len() > 0 || last == 0 {
-		t.Fatalf("the process ended by itself: %s", complaint.String())
+	_ = w.cmd.Wait() // killed
+	if w.complaint.Len() > 0 || w.last == 0 {
+		t.Fatalf("the process ended by itself: %s", w.complaint.String())
 	}
-	return planner.Step(last)
+	return w.last
 }
 
 func checkAfterCrash(t *testing.T, dir string, last planner.Step) {

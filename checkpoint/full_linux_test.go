@@ -1,11 +1,9 @@
 package checkpoint
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,25 +132,10 @@ func TestAnotherProgramFillsTheDisk(t *testing.T) {
 // its end and makes room again. It gives the last step told.
 func runAndFill(t *testing.T, dir string, steps int) planner.Step {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), crashDir+"="+dir)
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var last uint64
-	lines := bufio.NewScanner(out)
+	w := startWriter(t, dir)
 	filled := make(chan error, 1)
 	filler := filepath.Join(filepath.Dir(dir), "filler")
-	for n := 1; lines.Scan(); n++ {
-		if _, err := fmt.Sscan(lines.Text(), &last); err != nil {
-			t.Fatal(err)
-		}
+	for n := 1; w.told(); n++ {
 		if n == steps {
 			go func() { filled <- fillDisk(filler) }()
 		}
@@ -160,15 +143,15 @@ func runAndFill(t *testing.T, dir string, steps int) planner.Step {
 	if err := <-filled; err != nil {
 		t.Fatal(err)
 	}
-	err = cmd.Wait()
+	err, said := w.cmd.Wait(), w.complaint.String()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != crashEnded ||
-		!strings.Contains(complaint.String(), "disk full") || strings.Count(complaint.String(), "\n") != 1 {
-		t.Fatalf("the process ended with %v and said %s", err, complaint.String())
+		!strings.Contains(said, "disk full") || strings.Count(said, "\n") != 1 {
+		t.Fatalf("the process ended with %v and said %s", err, said)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	return planner.Step(last)
+	return w.last
 }
 
 // fillDisk writes until nothing fits any more.

@@ -80,8 +80,12 @@ func TestKillingAnyProcessKeepsTheLosses(t *testing.T) {
 		t.Run(fmt.Sprintf("node %d", victim), func(t *testing.T) {
 			p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1")
 			pid := p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, victim))
-			p.until(8)
+			before := p.until(8)
 			kill(t, pid[1])
+			killed := time.Now()
+			for p.until(p.last.Step+1).Generation == before.Generation {
+			}
+			t.Logf("the next new step came %v after the kill", time.Since(killed).Round(time.Second/10))
 			got := p.finish(0)
 			if p.last.Generation < 2 {
 				t.Errorf("the run ended in generation %d: nobody noticed the kill", p.last.Generation)

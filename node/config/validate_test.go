@@ -1,0 +1,86 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"pnode/planner"
+)
+
+func TestValidateNamesFieldValueAndRange(t *testing.T) {
+	for _, tt := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.Preset = "nanno" }, "config: preset is nanno: want one of nano, "},
+		{func(c *Config) { c.Steps = 0 }, "config: steps is 0: want 1 to 1000000000"},
+		{func(c *Config) { c.Steps = -4 }, "config: steps is -4: want 1 to"},
+		{func(c *Config) { c.Micros = 0 }, "config: micros is 0: want 1 to"},
+		{func(c *Config) { c.MicroBatch = 1 << 40 }, "config: micro_batch is 1099511627776: want 1 to"},
+		{func(c *Config) { c.LR = math.NaN() }, "config: lr is NaN: want 0 to 10"},
+		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0005: want 0 to 0.0001"},
+		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 0 for no limit, or 1KiB to 64GiB"},
+		{func(c *Config) { c.Replicas = 5 }, "config: replicas is 5: want auto, or 1 to 4"},
+		{func(c *Config) { c.Schedule = "magic" }, "config: schedule is magic: planner: bad input: schedule: unknown schedule: "},
+		{func(c *Config) { c.Schedule, c.Stages = "chimera", 3 }, "config: schedule is chimera: 3 devices: chimera: "},
+		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
+		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: local is 3: want at least 4 nodes for 2 replicas of 2 stages"},
+		{func(c *Config) { c.Local, c.Stages = 1, 2 }, "config: local is 1: want at least 2 nodes for 2 stages"},
+		{func(c *Config) { c.Local, c.Replicas, c.Stages = 1, 1, 2 }, "config: local is 1: want at least 2 nodes for 1 replica of 2 stages"},
+		{func(c *Config) { c.Listen = "localhost:x" }, `config: listen is localhost:x: want "host:port"`},
+		{func(c *Config) { c.Listen = "my.host:4001" }, `config: listen is my.host:4001: want "host:port", such as 0.0.0.0:4001 or 127.0.0.1:0, with an IP address of this machine, not a name`},
+		{func(c *Config) { c.Local = 65 }, "config: local is 65: want 0 to 64"},
+		{func(c *Config) { c.MinNodes = 65 }, "config: min_nodes is 65: want 1 to 64"},
+		{func(c *Config) { c.Local, c.MinNodes = 3, 5 }, "config: min_nodes is 5: want 1 to 3, the nodes that local starts"},
+		{func(c *Config) { c.Micros, c.Replicas, c.Stages = 32, 32, 3 }, "config: replicas is 32: want fewer, or fewer stages: 32 replicas of 3 stages need 96 nodes, a run has at most 64"},
+		{func(c *Config) { c.Listen = "4001" }, `config: listen is 4001: want "host:port"`},
+		{func(c *Config) { c.Listen = ":99999" }, `config: listen is :99999: want "host:port"`},
+		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},
+		{func(c *Config) { c.Dropout = 1 }, "config: dropout is 1: want 0 to 0.99"},
+		{func(c *Config) { c.LoRARank = 4 }, "config: lora_rank is 4: want 0 without init"},
+		{func(c *Config) { c.LoRA = "a" }, "config: lora is a: want none without init"},
+		{func(c *Config) { c.Preset, c.Init, c.LoRA, c.LoRARank = "", "x", "a", 4 }, "config: lora_rank is 4: want 0: the adapters in a have their own"},
+		{func(c *Config) { c.Preset, c.Init, c.LoRA, c.LoRAAlpha = "", "x", "a", 4 }, "config: lora_alpha is 4: want 0: the adapters in a"},
+		{func(c *Config) { c.Preset, c.Init, c.LoRA, c.LoRATargets = "", "x", "a", "q" }, "config: lora_targets is q: want none: the adapters in a"},
+		{func(c *Config) { c.LoRARank = -1 }, "config: lora_rank is -1: want 0 to 4096"},
+		{func(c *Config) { c.LoRAAlpha = 4 }, "config: lora_alpha is 4: want 0 without lora_rank"},
+		{func(c *Config) { c.LoRAAlpha = math.NaN() }, "config: lora_alpha is NaN: want 0 to"},
+		{func(c *Config) { c.LoRATargets = "q_proj" }, "config: lora_targets is q_proj: want none without lora_rank"},
+		{func(c *Config) { c.Codec = "fp4" }, "config: codec is fp4: want one of f32, bf16, int8, auto, auto:bf16"},
+		{func(c *Config) { c.Storage = "f16" }, "config: storage is f16: want one of f32, bf16"},
+		{func(c *Config) { c.Recompute = "all" }, "config: recompute is all: want one of auto, none, outputs, block"},
+		{func(c *Config) { c.Shard = "maybe" }, "config: shard is maybe: want one of auto, on, off"},
+		{func(c *Config) { c.Data = []string{""} }, `config: data is "": want paths`},
+	} {
+		c := Default()
+		tt.change(&c)
+		err := c.Validate()
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !errors.Is(err, ErrInvalid) {
+			t.Errorf(" got %v\nwant %s", err, tt.want)
+		}
+		if _, err := c.RunSpec(nano(t), planner.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
+			t.Errorf("RunSpec accepts what Validate refuses: %s", tt.want)
+		}
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"0": 0, "7": 7, "7B": 7, "16MB": 16_000_000, "16 mb": 16_000_000, "1KiB": 1024, "2TB": 2_000_000_000_000, "1023": 1023,
+	} {
+		var b, again Bytes
+		if err := b.Set(text); err != nil || b != want {
+			t.Errorf("%q: got %d, %v, want %d", text, b, err, want)
+		}
+		if err := again.Set(b.String()); err != nil || again != b {
+			t.Errorf("%d prints as %s, which reads as %d, %v", b, b, again, err)
+		}
+	}
+	for _, text := range []string{"", "MB", "-1", "1.5MB", "9999999TB", "9223372036854775808", "1XB"} {
+		if err := new(Bytes).Set(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
