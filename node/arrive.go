@@ -27,11 +27,18 @@ type arrival struct {
 	ready func(ctx context.Context, state consensus.State) error
 }
 
+// errInterrupted ends a stay that was cancelled before it began.
+var errInterrupted = errors.New("node: interrupted before this node took part in the run; nothing is lost")
+
 // run is a node's whole stay: it arrives, follows the run until it is over, and closes.
 // Cancelling ctx while it arrives ends it, afterwards it asks to leave.
 func (n *Node) run(ctx context.Context, a arrival) error {
 	err := n.arrive(ctx, a)
-	if err == nil {
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrFinished):
+		n.log.Info("interrupted on arrival", "cause", err)
+		err = errInterrupted
+	case err == nil:
 		stop := context.AfterFunc(ctx, n.requestLeave)
 		defer stop()
 		err = n.loop(n.base, n.leaveNow)

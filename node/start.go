@@ -66,11 +66,11 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	if err != nil {
 		return errors.Join(err, o.store.Close())
 	}
-	out.tellFolder(cfg.Dir)
 	n, err := open(ctx, o, out)
 	if err != nil {
 		return errors.Join(err, unfound(cfg.Dir))
 	}
+	out.tellFolder(cfg.Dir)
 	err = n.run(ctx, arrival{
 		patience: enrollTimeout,
 		contact:  func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },

@@ -106,6 +106,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"train --resume --print-config", exitUsage, "--print-config shows the settings of a new run"},
 		{"train --listen 192.0.2.7:0", exitUsage, "pnode: listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
 		{"join --listen 192.0.2.7:0", exitUsage, "pnode: listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
+		{"help frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"checkpoints frobnicate", exitUsage, "unknown command"},
 		{"checkpoints ls", exitFailure, "no run found"},
 		{"status", exitUnreachable, "no node runs"},

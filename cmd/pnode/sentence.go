@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -17,6 +19,9 @@ var packages = []string{
 // names of packages. Only what an error of the chain itself begins with is left out, so
 // that a file that is called like a package keeps its name.
 func sentence(err error) string {
+	if errors.Is(err, context.Canceled) { // where it was does not matter to whoever pressed Ctrl-C
+		return "interrupted before it was done"
+	}
 	text := err.Error()
 	for _, e := range chain(err, nil) {
 		whole := e.Error()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ func TestSentence(t *testing.T) {
 		want string
 	}{
 		{errors.New("plain"), "plain"},
+		{fmt.Errorf("dataset: read text a.go: %w", context.Canceled), "interrupted before it was done"},
 		{fmt.Errorf("node: join: %w", inner), "join: listen on [::]:1: taken"},
 		{fmt.Errorf("node: swarm: join: %w", inner), "join: listen on [::]:1: taken"},
 		{errors.Join(inner, errors.New("node: close"), inner), "listen on [::]:1: taken; close"},

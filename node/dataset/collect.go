@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"pnode/node/dataset/files"
+	"pnode/planner"
 )
 
 // Options of Collect.
@@ -55,8 +56,11 @@ func Collect(paths []string, o Options) (*Corpus, error) {
 		return nil, fmt.Errorf("dataset: data: %w", err)
 	}
 	if c.report.Files == 0 {
-		return nil, fmt.Errorf("dataset: data %s: %w (%d files are not UTF-8 text); name files or folders with text",
-			strings.Join(paths, " "), ErrNoText, c.report.Skipped)
+		why := "nothing but empty files"
+		if c.report.Skipped > 0 {
+			why = planner.Count(c.report.Skipped, "file") + " not UTF-8 text"
+		}
+		return nil, fmt.Errorf("dataset: data %s: %w (%s); name files or folders with text", strings.Join(paths, " "), ErrNoText, why)
 	}
 	return &Corpus{Report: c.report, files: c.files}, nil
 }

@@ -149,6 +149,13 @@ func (f *fake) play(name string) error {
 		f.steps(1, 1, 3)
 		f.await("stop")
 		return nil
+	case "late":
+		if name == "node-1" { // on its way in
+			_, err := io.Copy(io.Discard, os.Stdin)
+			return errors.Join(errors.New("interrupted"), err)
+		}
+		f.steps(1, 1, 3)
+		f.await("stop")
 	case "asleep":
 		if name == "node-0" {
 			f.waits("no planner: 1 of 3 voters is up")

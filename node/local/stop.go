@@ -14,13 +14,16 @@ type graces struct {
 	ask time.Duration
 	// stop is what the nodes then have: each gives up by itself after two minutes.
 	stop time.Duration
+	// last is what the others have when one has ended: one that was still on its way in finds
+	// nobody to let it in any more.
+	last time.Duration
 	// hangUp is what a node has once its standard input is closed, before it is killed.
 	hangUp time.Duration
 }
 
 // defaultGraces are documented in this package and in the help of `pnode train`: 30 s
 // where the request cannot be taken, three minutes where it can.
-var defaultGraces = graces{ask: 10 * time.Second, stop: 160 * time.Second, hangUp: 20 * time.Second}
+var defaultGraces = graces{ask: 10 * time.Second, stop: 160 * time.Second, last: 15 * time.Second, hangUp: 20 * time.Second}
 
 // end stops the run: by asking one node; when none takes the request, or they are still
 // there after a while, by closing their standard inputs; and in the end by killing them,
@@ -28,7 +31,7 @@ var defaultGraces = graces{ask: 10 * time.Second, stop: 160 * time.Second, hangU
 // finished, has nothing to save: then none is asked.
 func (s *Supervisor) end(cause error, over <-chan struct{}) {
 	nothing := errors.As(cause, &plainError{})
-	if !nothing && s.askToStop() && ended(over, s.graces.stop) {
+	if !nothing && s.askToStop() && s.stopped(over) {
 		return
 	}
 	s.close()
@@ -42,6 +45,23 @@ func (s *Supervisor) end(cause error, over <-chan struct{}) {
 	s.forced = true
 	s.mu.Unlock()
 	s.Kill()
+}
+
+// stopped waits until all nodes have ended that were asked to stop, for a bounded time.
+func (s *Supervisor) stopped(over <-chan struct{}) bool {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < s.graces.stop; {
+		select {
+		case <-over:
+			return true
+		case <-tick.C:
+		}
+		if slices.ContainsFunc(s.started(), (*child).finished) {
+			return ended(over, s.graces.last)
+		}
+	}
+	return false
 }
 
 // ended waits until over is closed, for a bounded time.

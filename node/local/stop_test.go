@@ -49,6 +49,20 @@ func TestInterruptOfAMinority(t *testing.T) {
 	}
 }
 
+// TestInterruptWhileOneIsOnItsWayIn: the others stop, and it need not wait for them in vain.
+func TestInterruptWhileOneIsOnItsWayIn(t *testing.T) {
+	s, out := supervise(t, "late", 2, nil)
+	s.graces.stop, s.graces.last = time.Hour, 50*time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInterruptWhileStarting(t *testing.T) {
 	s, _ := supervise(t, "deaf", 3, nil)
 	ctx, cancel := context.WithCancel(t.Context())
