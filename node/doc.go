@@ -70,8 +70,10 @@
 //     the run loop: rejoin, wish, finish (leave.go).
 //   - lead: the planner's duties while this node leads (leader.go).
 //   - links: the accept loop of the data plane (pipeline/link).
-//   - one per generation, with one per worker and one that watches the links
-//     (generation.go); a worker may have one save under way (pipeline/state.go).
+//   - two while a node enters the roster: one hears whether the run is finished, one whether
+//     nobody is there to come back to (arrive.go).
+//   - one per generation, with one per worker, one that waits for these and one that watches
+//     the links (generation.go); a worker may have one save under way (pipeline/state.go).
 //   - mirrorText: brings a large text here while the node trains; ends when it has all
 //     (text.go).
 //   - keeper: retention of checkpoints after each commit (keeper.go).
