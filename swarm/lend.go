@@ -14,12 +14,14 @@ import (
 )
 
 // Receive windows of connections on a lent socket. A window must hold what is under way:
-// 32 MB a stream are 1 Gbit/s at 256 ms. libp2p's own are 10 and 15 MB, from 512 KB.
+// 32 MB a stream are 1 Gbit/s at 256 ms. A connection's holds those of three streams that
+// nobody reads, and something for a fourth: the data plane's classes must not wait for one
+// another. libp2p's own are 10 and 15 MB, from 512 KB.
 const (
-	initialStreamWindow = 4 << 20
-	initialConnWindow   = 6 << 20
+	initialStreamWindow = 3 << 20
+	initialConnWindow   = 10 << 20
 	maxStreamWindow     = 32 << 20
-	maxConnWindow       = 48 << 20
+	maxConnWindow       = 104 << 20
 )
 
 var loopbackUnlimited = []rate.PrefixLimit{

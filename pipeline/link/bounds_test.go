@@ -112,3 +112,35 @@ func TestBrokenConnectionsLeaveNoReaders(t *testing.T) {
 		}
 	})
 }
+
+// TestBlockedClassesLetControlPass: what is not read of all other classes leaves the connection
+// room for control messages, on a line so slow that windows never grow.
+func TestBlockedClassesLetControlPass(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{BytesPerS: 1_250_000, Delay: 20 * time.Millisecond}, Options{InboxFrames: 1})
+		defer c.close()
+		sessions := c.sessions(1)
+		kinds := []wire.Kind{wire.Activation, wire.Gradient, wire.ReducePart}
+		for i := range 6 {
+			for _, k := range kinds {
+				mustSend(t, sessions[0], c.ids[1], numbered(k, 1, i), payload(size, i))
+			}
+		}
+		time.Sleep(30 * time.Second) // 18 MB take 15
+		control := numbered(wire.KindReport, 1, 0)
+		mustSend(t, sessions[0], c.ids[1], control, []byte("report"))
+		mustReceive(t, sessions[1], c.ids[0], control, []byte("report"))
+		select {
+		case id := <-sessions[1].Lost():
+			t.Errorf("%.8s is lost", id)
+		default:
+		}
+		for i := range 6 {
+			for _, k := range kinds {
+				mustReceive(t, sessions[1], c.ids[0], numbered(k, 1, i), payload(size, i))
+			}
+		}
+	})
+}

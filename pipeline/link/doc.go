@@ -89,7 +89,8 @@
 // Frames have to hold the schedule's micro-batches in flight. Messages of one class are to be sent in the
 // order in which the receiver needs them.
 //
-// A class never waits for another one (see wire.Class): each has lanes of its own. Streams
+// A class never waits for another one (see wire.Class): each has lanes of its own, and a
+// connection's window room for those of all (Config). Streams
 // of a newer generation than the session's are parked unread, a bounded number for each
 // peer; streams of an older one are refused. A stream whose bytes cannot be decoded, or a
 // message whose checksum does not match, closes the connection with the reason, and the

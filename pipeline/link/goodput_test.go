@@ -102,7 +102,7 @@ func TestGoodput(t *testing.T) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				part, stripes := goodput(t, line.shape, line.stripes, line.during/2, line.during)
+				part, stripes := goodput(t, line.shape, line.stripes, line.during, line.during)
 				t.Logf("%.1f%% of the line over %d stripes", 100*part, stripes)
 				if part < line.floor {
 					t.Errorf("%.1f%% of the line arrive over %d stripes, want %.0f%%", 100*part, stripes, 100*line.floor)

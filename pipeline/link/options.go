@@ -112,12 +112,13 @@ func setDefault[T ~int | ~int64](v *T, d T) {
 }
 
 // Config is the QUIC configuration the data plane is made for: windows that let one
-// stream fill 1 Gbit/s at 250 ms, an idle timeout that forgets dead connections soon
+// stream fill 1 Gbit/s at 250 ms, and that leave a connection room for control messages when
+// each of the three other classes has filled a stream's that is not read; an idle timeout that forgets dead connections soon
 // (sessions keep theirs alive by heartbeats), bidirectional streams only.
 func Config() *quic.Config {
 	return &quic.Config{
-		InitialStreamReceiveWindow: 4 << 20, InitialConnectionReceiveWindow: 6 << 20,
-		MaxStreamReceiveWindow: 32 << 20, MaxConnectionReceiveWindow: 48 << 20,
+		InitialStreamReceiveWindow: 3 << 20, InitialConnectionReceiveWindow: 10 << 20,
+		MaxStreamReceiveWindow: 32 << 20, MaxConnectionReceiveWindow: 104 << 20,
 		MaxIdleTimeout: 10 * time.Second, MaxIncomingStreams: 256, MaxIncomingUniStreams: -1,
 	}
 }

@@ -96,9 +96,9 @@ func resent(sessions []*Session) (n uint64) {
 // costs its time and nothing else.
 func TestLinkDropIsSurvived(t *testing.T) {
 	for name, shape := range map[string]Shape{
-		"clean":     {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond},
-		"loss":      {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000},
-		"reordered": {BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, Jitter: 15 * time.Millisecond, Reorder: true},
+		"clean":     {BytesPerS: 1_250_000, Delay: 20 * time.Millisecond},
+		"loss":      {BytesPerS: 1_250_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000},
+		"reordered": {BytesPerS: 1_250_000, Delay: 20 * time.Millisecond, Jitter: 15 * time.Millisecond, Reorder: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ func TestLinkDropIsSurvived(t *testing.T) {
 				defer c.close()
 				sessions := c.sessions(1)
 				begin := time.Now()
-				exchange(t, c, sessions, 200, func() {
+				exchange(t, c, sessions, 100, func() {
 					time.Sleep(2 * time.Second)
 					em.Cut(c.ids[0], c.ids[1], true)
 					time.Sleep(10 * time.Second)
@@ -116,7 +116,7 @@ func TestLinkDropIsSurvived(t *testing.T) {
 				if resent(sessions) == 0 {
 					t.Error("nothing was under way when the link went down")
 				}
-				t.Logf("200 messages of 3 kinds took %v", time.Since(begin))
+				t.Logf("100 messages of 3 kinds took %v", time.Since(begin))
 			})
 		})
 	}
@@ -180,9 +180,9 @@ func TestBothDialAtOnce(t *testing.T) {
 func TestDropOverLoopback(t *testing.T) {
 	c := loopback(t, 2, Options{PeerTimeout: time.Minute})
 	sessions := c.sessions(1)
-	exchange(t, c, sessions, 300, func() {
-		for round := range 8 { // of some 44 MB
-			for sessions[0].Stats()[0].PayloadReceived < uint64(round+1)<<22 {
+	exchange(t, c, sessions, 100, func() {
+		for round := range 8 { // of some 14 MB
+			for sessions[0].Stats()[0].PayloadReceived < uint64(round+1)<<20 {
 				time.Sleep(time.Millisecond)
 			}
 			conns, _ := c.endpoints[round%2].connections(c.ids[1-round%2])
