@@ -215,7 +215,7 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 
 // problem is a pipe before anything is chosen.
 func (c *cluster) problem(p *pipe) elastic.Problem {
-	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros}
+	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros, MarginPercent: elastic.UsualMargin}
 	out.Widest, out.Narrowest = c.in.Run.Train.Codec.bounds()
 	for s, u := range p.units {
 		first, end := p.layers(s)

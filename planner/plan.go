@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -159,24 +158,6 @@ func (p Plan) Encode() []byte {
 
 // Digest is the SHA-256 of the canonical bytes.
 func (p Plan) Digest() [32]byte { return sha256.Sum256(p.Encode()) }
-
-// DecodePlan reads canonical bytes back; it refuses unknown fields, trailing bytes and
-// more than MaxPlanBytes.
-func DecodePlan(b []byte) (Plan, error) {
-	if len(b) > MaxPlanBytes {
-		return Plan{}, fmt.Errorf("%w: %d bytes, at most %d are accepted", ErrBadPlan, len(b), MaxPlanBytes)
-	}
-	var p Plan
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return Plan{}, fmt.Errorf("%w: %w", ErrBadPlan, err)
-	}
-	if !bytes.Equal(p.Encode(), b) {
-		return Plan{}, fmt.Errorf("%w: not in canonical form", ErrBadPlan)
-	}
-	return p, nil
-}
 
 // Validate checks that the plan covers layers [0, layers) in every replica and every
 // micro-batch [0, micros) once.

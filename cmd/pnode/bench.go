@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pnode/node/bench"
 )
@@ -30,7 +32,6 @@ meanwhile. PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction
 
 func (e environment) benchKernelsCommand() *cobra.Command {
 	var o bench.KernelOptions
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "kernels",
 		Short: "Matrix products against OpenBLAS, and the machine's limits",
@@ -44,20 +45,30 @@ it would take AVX-512.`,
 		Example: `  pnode bench kernels
   pnode bench kernels --threads 1 --rounds 21
   PNODE_CPU=avx2 OPENBLAS_CORETYPE=Haswell pnode bench kernels --json > kernels.json`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			o.Progress = e.benchProgress()
-			r, err := bench.Kernels(c.Context(), o)
-			return e.showBench(r, asJSON, err)
-		},
 	}
-	f := c.Flags()
+	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+		o.Progress = progress
+		return bench.Kernels(ctx, o)
+	})
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements of each side")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of the Python that loads OpenBLAS")
 	f.StringVar(&o.Library, "library", "", "`PATH` of OpenBLAS (default the system's)")
-	f.BoolVar(&asJSON, "json", false, "one JSON object")
 	return c
+}
+
+// measures makes c run a measurement and print its report; it gives the command's flags.
+func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, progress func(string)) (report, error)) *pflag.FlagSet {
+	var asJSON bool
+	c.Args = usageArgs(cobra.NoArgs)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		r, err := measure(c.Context(), e.benchProgress())
+		return e.showBench(r, asJSON, err)
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	return f
 }
 
 // benchProgress says on a terminal what is measured now.

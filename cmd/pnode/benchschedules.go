@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"pnode/node/bench"
@@ -8,7 +10,6 @@ import (
 
 func (e environment) benchSchedulesCommand() *cobra.Command {
 	var o bench.ScheduleOptions
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "schedules",
 		Short: "Pipeline schedules on emulated devices and slow links",
@@ -27,20 +28,15 @@ the same in virtual time, where nothing but the emulated devices and links takes
 		Example: `  pnode bench schedules                         4 stages, 100 Mbit/s, 10 and 40 ms
   pnode bench schedules --full                  4 and 8 stages, 20 kinds of links: hours
   pnode bench schedules --stages 8 --mbit 50 --latency 150ms --json`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			o.Progress = e.benchProgress()
-			r, err := bench.Schedules(c.Context(), o)
-			return e.showBench(r, asJSON, err)
-		},
 	}
-	f := c.Flags()
-	f.SortFlags = false
+	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+		o.Progress = progress
+		return bench.Schedules(ctx, o)
+	})
 	f.BoolVar(&o.Full, "full", false, "the whole grid: 4 and 8 stages, 10 to 1000 Mbit/s, 1 to 150 ms")
 	f.IntSliceVar(&o.Stages, "stages", nil, "`NUMBERS` of stages (default 4)")
 	f.IntSliceVar(&o.Mbits, "mbit", nil, "`RATES` of each link and direction in Mbit/s (default 100)")
 	f.DurationSliceVar(&o.Latencies, "latency", nil, "one-way `TIMES` of the links (default 10ms,40ms)")
 	f.DurationVar(&o.StageTime, "stage-time", 0, "of one micro-batch on one stage (default 40ms)")
-	f.BoolVar(&asJSON, "json", false, "one JSON object")
 	return c
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -12,7 +13,6 @@ import (
 
 func (e environment) benchStepCommand() *cobra.Command {
 	var o bench.StepOptions
-	var asJSON bool
 	var worker string
 	c := &cobra.Command{
 		Use:   "step",
@@ -27,27 +27,27 @@ figures alone.`,
 		Example: `  pnode bench step
   pnode bench step --model 10m --sequence 256 --threads 2
   pnode bench step --python ~/venv/bin/python --json > step.json`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if worker != "" {
-				return bench.StepWorker(c.Context(), worker, e.stdin, e.stdout)
-			}
-			binary, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program's file: %w", err)
-			}
-			o.Binary, o.Progress = binary, e.benchProgress()
-			r, err := bench.Steps(c.Context(), o)
-			return e.showBench(r, asJSON, err)
-		},
 	}
-	f := c.Flags()
+	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+		binary, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program's file: %w", err)
+		}
+		o.Binary, o.Progress = binary, progress
+		return bench.Steps(ctx, o)
+	})
+	measure := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if worker != "" {
+			return bench.StepWorker(c.Context(), worker, e.stdin, e.stdout)
+		}
+		return measure(c, args)
+	}
 	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
 	f.IntSliceVar(&o.Sequences, "sequence", nil, "`LENGTHS` of a sequence (default 256,1024)")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
 	f.IntVar(&o.Rounds, "rounds", 3, "measurements of each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
-	f.BoolVar(&asJSON, "json", false, "one JSON object")
 	f.StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	f.Lookup("worker").Hidden = true
 	return c

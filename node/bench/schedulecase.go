@@ -113,66 +113,6 @@ func (c *scheduleCase) costs(shape link.Shape, wireBytes int) schedule.Costs {
 	}
 }
 
-// trial is one schedule to run.
-type trial struct {
-	name, cap string
-	spec      string // of the plan
-	warmups   []int
-	caps      []int // activations that the devices have memory for; nil: any number
-}
-
-// trials are the elastic schedule under each cap, and those to compare it with.
-func (c *scheduleCase) trials(costs schedule.Costs) ([]trial, error) {
-	var all []trial
-	for _, limit := range capsOf(c.stages) {
-		warmups, _, err := schedule.MinimalWarmups(costs, limit.caps)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, trial{name: elasticName, cap: limit.name, spec: "1f1b", warmups: warmups, caps: limit.caps})
-	}
-	chosen, err := c.choose(costs, all[len(all)-1])
-	if err != nil {
-		return nil, err
-	}
-	if chosen.spec != "1f1b" {
-		all = append(all, chosen)
-	}
-	all = append(all, trial{name: "1f1b", cap: noCap, spec: "1f1b", warmups: schedule.DepthWarmups(c.stages, 1)})
-	for _, name := range []string{"gpipe", "depth-first", "breadth-first"} {
-		all = append(all, trial{name: name, cap: noCap, spec: name})
-	}
-	return all, nil
-}
-
-// choose is the one with the shortest simulated step of the elastic trial and interleaving
-// with groups of every size, which fills and drains sooner where the links leave room for the
-// traffic of chunks.
-func (c *scheduleCase) choose(costs schedule.Costs, elastic trial) (trial, error) {
-	best, shortest := elastic, time.Duration(0)
-	candidates := []trial{elastic}
-	for g := c.stages; g <= c.micros; g += c.stages {
-		candidates = append(candidates, trial{name: groupsName, cap: noCap, spec: fmt.Sprintf("interleaved:k=%d", g)})
-	}
-	for _, t := range candidates {
-		plan, err := c.plan(t, 1)
-		if errors.Is(err, schedule.ErrBadShape) {
-			continue
-		}
-		if err != nil {
-			return best, err
-		}
-		_, step, err := c.predict(plan, costs)
-		if err != nil {
-			return best, err
-		}
-		if shortest == 0 || step < shortest {
-			best, shortest = t, step
-		}
-	}
-	return best, nil
-}
-
 // plan puts the trial's stages on the peers, one device each.
 func (c *scheduleCase) plan(t trial, generation planner.Generation) (planner.Plan, error) {
 	spec, err := schedule.ParseSpec(t.spec)
@@ -310,13 +250,8 @@ func pattern(plan planner.Plan) (kept, drain int) {
 	if err != nil {
 		return 0, 0
 	}
-	group := len(pipe.Stages) / spec.Chunks()
-	for _, p := range spec.Params {
-		if p.Name == "k" {
-			group = p.Values[0]
-		}
-	}
-	if spec.Kind != "interleaved" && spec.Kind != "depth-first" || 3*group > pipe.Micros {
+	group := groupOf(spec, len(pipe.Stages)/spec.Chunks())
+	if group == 0 || spec.Kind != "interleaved" && spec.Kind != "depth-first" || 3*group > pipe.Micros {
 		return 0, 0
 	}
 	return group, group

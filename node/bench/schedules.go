@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pnode/pipeline/link"
-	"pnode/pipeline/schedule"
 )
 
 // ScheduleOptions say what to measure; the zero value takes a small grid.
@@ -234,8 +233,7 @@ func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape
 	}
 	defer rig.close()
 	c.peers = rig.peers
-	costs := c.costs(shape, messageBytes)
-	free, _, err := schedule.MinimalWarmups(costs, nil)
+	free, err := c.elastic(shape, messageBytes, nil)
 	if err != nil {
 		return cell, err
 	}
@@ -244,12 +242,12 @@ func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape
 	if err != nil {
 		return cell, err
 	}
-	costs = c.costs(shape, wire)
+	costs := c.costs(shape, wire)
 	cell = ScheduleCell{
 		Stages: stages, LatencyMS: milliseconds(shape.Delay), Micros: c.micros, WireBytes: wire,
 		BoundMS: milliseconds(time.Duration(costs.Floor())),
 	}
-	trials, err := c.trials(costs)
+	trials, err := c.trials(shape, wire)
 	if err != nil {
 		return cell, err
 	}

@@ -12,7 +12,7 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-var grid = flag.String("grid", "", "print the table of a grid of schedules: small, full, or the full one of so many stages")
+var grid = flag.String("grid", "", "print the table of a grid of schedules: small, full, the full one of so many stages, or one cell, such as 8,10,150ms")
 
 // TestScheduleGrid prints what `pnode bench schedules` measures, in virtual time: nothing but
 // devices and links takes any, whatever else the machine does.
@@ -21,8 +21,16 @@ func TestScheduleGrid(t *testing.T) {
 		t.Skip("takes minutes: ask for it with -grid small or full")
 	}
 	o := ScheduleOptions{Full: *grid != "small"}
-	if n, err := strconv.Atoi(*grid); err == nil {
-		o.Stages = []int{n}
+	for i, word := range strings.Split(*grid, ",") {
+		n, err := strconv.Atoi(word)
+		switch d, wrong := time.ParseDuration(word); {
+		case i == 0 && err == nil:
+			o.Stages = []int{n}
+		case i == 1 && err == nil:
+			o.Mbits = []int{n}
+		case i == 2 && wrong == nil:
+			o.Latencies = []time.Duration{d}
+		}
 	}
 	var table strings.Builder
 	if err := virtualSchedules(t, o).Text(&table); err != nil {

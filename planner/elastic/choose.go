@@ -36,6 +36,7 @@ func (p Problem) solve(codecs []cost.Codec) (Decision, error) {
 	}
 	best.Codecs, best.Exposed = codecs, make([]schedule.Nanos, len(codecs))
 	best.Bound = p.bound(*best)
+	p.deepen(best)
 	return *best, nil
 }
 

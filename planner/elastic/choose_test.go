@@ -144,6 +144,28 @@ func widened(t *testing.T, p Problem) Decision {
 	return d
 }
 
+// TestMarginIsWithinMemory: messages may be late by a part of the round trip where there is
+// room for more in flight; the period is the same.
+func TestMarginIsWithinMemory(t *testing.T) {
+	p := golden()
+	p.MarginPercent = 100
+	for _, tc := range []struct {
+		room int64
+		want []int
+	}{{100, []int{10, 9, 1, 0}}, {9, []int{8, 7, 1, 0}}, {8, []int{7, 6, 1, 0}}} {
+		for i := range p.Stages {
+			p.Stages[i].RoomBytes, p.Stages[i].SlotBytes = tc.room, 1
+		}
+		d := choose(t, p)
+		if !slices.Equal(d.Warmups, tc.want) || d.Period != 3*ms {
+			t.Errorf("room for %d: warm-ups %v period %d, want %v", tc.room, d.Warmups, d.Period, tc.want)
+		}
+		if late := simulated(t, d, 64).Makespan; late > 213*ms {
+			t.Errorf("room for %d: 64 micro-batches take %d, 213 ms without a margin", tc.room, late)
+		}
+	}
+}
+
 // TestRecomputesOnlyTheEarlyStages gives every stage the memory of two micro-batches: the
 // first ones keep more in flight and must recompute for it, the last need not.
 func TestRecomputesOnlyTheEarlyStages(t *testing.T) {

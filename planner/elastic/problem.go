@@ -33,6 +33,8 @@ type Problem struct {
 	// Widest and Narrowest bound the codecs that a boundary may use: the most exact, and the
 	// one of the fewest bits; zero is cost.F32.
 	Widest, Narrowest cost.Codec
+	// MarginPercent of a link's round trip is how late messages may be without showing.
+	MarginPercent int
 	// Ahead: recomputing is an action of its own, which runs while the stage waits for the
 	// gradient. Otherwise it is part of the input gradient.
 	Ahead bool
@@ -123,6 +125,8 @@ func (p Problem) check() error {
 		return bad("%d stages with %d boundaries", len(p.Stages), len(p.Boundaries))
 	case p.Micros < 1 || p.Micros > schedule.MaxNumber:
 		return bad("%d micro-batches, want 1 to %d", p.Micros, schedule.MaxNumber)
+	case p.MarginPercent < 0 || p.MarginPercent > 1000:
+		return bad("a margin of %d percent, want 0 to 1000", p.MarginPercent)
 	case p.widest() > p.narrowest() || !p.widest().Valid() || !p.narrowest().Valid():
 		return bad("codecs from %v to %v", p.Widest, p.Narrowest)
 	}

@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"pnode/pipeline/link"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/elastic"
+)
+
+// trial is one schedule to run.
+type trial struct {
+	name, cap string
+	spec      string // of the plan
+	warmups   []int
+	caps      []int // activations that the devices have memory for; nil: any number
+}
+
+// trials are the elastic schedule under each cap, and those to compare it with.
+func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) {
+	var all []trial
+	for _, limit := range capsOf(c.stages) {
+		warmups, err := c.elastic(shape, wireBytes, limit.caps)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, trial{name: elasticName, cap: limit.name, spec: "1f1b", warmups: warmups, caps: limit.caps})
+	}
+	groups, shorter, err := c.groups(c.costs(shape, wireBytes), all[len(all)-1])
+	if err != nil {
+		return nil, err
+	}
+	if shorter {
+		all = append(all, groups)
+	}
+	all = append(all, trial{name: "1f1b", cap: noCap, spec: "1f1b", warmups: schedule.DepthWarmups(c.stages, 1)})
+	for _, name := range []string{"gpipe", "depth-first", "breadth-first"} {
+		all = append(all, trial{name: name, cap: noCap, spec: name})
+	}
+	return all, nil
+}
+
+// elastic are the warm-ups that the planner would choose for messages of so many bytes.
+func (c *scheduleCase) elastic(shape link.Shape, wireBytes int, caps []int) ([]int, error) {
+	line := cost.Link{BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()}
+	p := elastic.Problem{Micros: schedule.MaxNumber, MarginPercent: elastic.UsualMargin}
+	for i, t := range c.times {
+		room := int64(math.MaxInt32)
+		if caps != nil {
+			room = int64(caps[i])
+		}
+		p.Stages = append(p.Stages, elastic.Stage{Time: t, RoomBytes: room, SlotBytes: 1})
+		if i > 0 {
+			p.Boundaries = append(p.Boundaries, elastic.Boundary{Elements: int64(wireBytes-cost.CodecFront) / 4, Forth: line, Back: line})
+		}
+	}
+	d, err := elastic.Choose(p)
+	return d.Warmups, err
+}
+
+// groups is interleaving in the groups that end first, and whether it is shorter than the
+// elastic trial: it fills and drains sooner where links leave room for the traffic of chunks.
+func (c *scheduleCase) groups(costs schedule.Costs, plain trial) (t trial, shorter bool, err error) {
+	p := elastic.Interleaving{Workers: c.stages, Micros: c.micros}
+	if p.Costs, err = c.chunked(costs, chunksPerStage*c.stages); err != nil {
+		return t, false, err
+	}
+	g, err := elastic.ChooseGroups(p)
+	if err != nil {
+		return t, false, err
+	}
+	plan, err := c.plan(plain, 1)
+	if err != nil {
+		return t, false, err
+	}
+	_, step, err := c.predict(plan, costs)
+	t = trial{name: groupsName, cap: noCap, spec: g.Spec(p).String()}
+	return t, time.Duration(g.Makespan) < step, err
+}
+
+// groupOf is the size of a schedule's groups of micro-batches; otherwise where it has none, 0
+// where they differ.
+func groupOf(spec schedule.Spec, otherwise int) int {
+	for _, p := range spec.Params {
+		switch p.Name {
+		case "k":
+			return p.Values[0]
+		case "f", "b":
+			if n := len(p.Values); n > 1 && slices.Max(p.Values[:n-1]) != slices.Min(p.Values[:n-1]) {
+				return 0
+			}
+			otherwise = p.Values[0]
+		}
+	}
+	return otherwise
+}
