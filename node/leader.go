@@ -109,7 +109,7 @@ func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 	v := leadView{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
 		Paused: state.Paused(), Newest: n.beats.newest(state.Plan.Peers(), state.Plan.Generation),
-		Better: cmp.Or(l.weigh(state), l.schedule.look(n, state)), Ending: state.StopWanted || state.Finished,
+		Better: cmp.Or(l.weigh(n, state), l.schedule.look(n, state)), Ending: state.StopWanted || state.Finished,
 	}
 	for _, m := range state.Members {
 		if m.State == consensus.Gone {
@@ -144,14 +144,17 @@ func (l *leader) stall(n *Node, state consensus.State, now time.Time) stall {
 
 // weigh gives the reason for which a plan with the present members is worth the change, or
 // nothing. It compares plans once for each roster and generation.
-func (l *leader) weigh(state consensus.State) string {
+func (l *leader) weigh(n *Node, state consensus.State) string {
 	key := weighed{state.Epoch, state.Plan.Generation}
 	if state.Plan.Generation == 0 {
 		return ""
 	}
 	if l.weighed != key {
 		l.weighed, l.better = key, ""
-		decision, err := planner.ShouldReplan(planInput(state), state.Plan)
+		in := planInput(state)
+		in.Links = l.schedule.links
+		plan, _ := n.beats.running(state.Plan)
+		decision, err := planner.ShouldReplan(in, plan)
 		if err == nil && decision.Replan {
 			l.better = decision.Reason
 		}

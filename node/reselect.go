@@ -129,19 +129,22 @@ type scheduleWatch struct {
 	seen planner.Seen
 	// wanted is the course that the plan is to take.
 	wanted string
+	// links are those of the newest window, of whatever generation: the plan behind a course
+	// that a commit changed has them too, or it would begin with the course before.
+	links []planner.LinkSeen
 }
 
 // look takes in the newest step, if it is a new one. Where another course is better it is
 // made known to the coordinator; where it takes a new plan, look gives the reason for one.
 func (s *scheduleWatch) look(n *Node, state consensus.State) string {
 	if s.generation != state.Plan.Generation {
-		*s = scheduleWatch{generation: state.Plan.Generation, course: state.Plan.Course().String(), newest: state.Plan.Start + 1} // the first step warms up
+		*s = scheduleWatch{generation: state.Plan.Generation, course: state.Plan.Course().String(), newest: state.Plan.Start + 1, links: s.links} // the first step warms up
 		n.setWanted(nil)
 	}
 	plan, step := n.beats.running(state.Plan)
 	if course := plan.Course().String(); course != s.course {
 		n.log.Info("the schedule has changed", "step", step, "from", s.course, "to", course)
-		*s = scheduleWatch{generation: s.generation, course: course, newest: step, wanted: s.wanted}
+		*s = scheduleWatch{generation: s.generation, course: course, newest: step, wanted: s.wanted, links: s.links}
 	}
 	if s.why != "" || state.Paused() || step <= s.newest {
 		return s.why
@@ -160,7 +163,7 @@ func (s *scheduleWatch) look(n *Node, state consensus.State) string {
 // decide ends a window.
 func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan) {
 	seen := planner.Median(s.samples)
-	s.samples = s.samples[:0]
+	s.samples, s.links = s.samples[:0], seen.Links
 	r, err := planner.Reselect(planInput(state), plan, seen)
 	if err != nil {
 		n.log.Debug("schedule not compared", "cause", err)
@@ -190,5 +193,6 @@ func (s *scheduleWatch) make(in planner.Input, why string) (planner.Plan, planne
 			return r.Plan, r.Reasons, nil
 		}
 	}
+	in.Links = s.links
 	return planner.Make(in)
 }

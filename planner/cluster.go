@@ -67,7 +67,7 @@ func (c *cluster) layers() int { return len(c.boundary) }
 func newCluster(in Input) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, links: newLinks(members), held: heldLayers(in.Previous), sharers: map[int]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
+	c := &cluster{in: in, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[int]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
 	c.in.Members = members
 	c.in.Costs = fixedCosts(in)
 	var err error

@@ -37,6 +37,8 @@ type Input struct {
 	Members    []Member
 	Start      Step
 	Generation Generation
+	// Links are what steps that were run showed of links, newer than the members' profiles.
+	Links []LinkSeen
 	// Previous is the plan in force, nil for none: of nearly equal plans the one that
 	// moves the least state from it is taken.
 	Previous *Plan

@@ -224,3 +224,34 @@ func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
 		t.Errorf("a step of %d ns, in f32 the messages alone take %d", r.Then, exact)
 	}
 }
+
+// TestThePlanAfterALiveSwitchKeepsIt: a plan that is made because a node came or went begins
+// with the course to which the steps had changed, not with that of the profiles.
+func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
+	in, plan := fourNodes(t)
+	var slow []LinkSeen // all: no other order is better
+	for _, from := range plan.Peers() {
+		for _, to := range plan.Peers() {
+			if from != to {
+				slow = append(slow, LinkSeen{from, to, 2_500_000, 120e6, 0})
+			}
+		}
+	}
+	seen := measured(t, in, plan, slow)
+	r, err := Reselect(in, plan, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forgetful, _, err := Make(in)
+	if err != nil || forgetful.Course().String() == r.Plan.Course().String() {
+		t.Fatalf("the course without what was seen is %s (%v)", forgetful.Course(), err)
+	}
+	in.Links = seen.Links
+	next, _, err := Make(in)
+	if err != nil || !slices.Equal(next.Replicas[0].Stages, r.Plan.Replicas[0].Stages) || next.Course().String() != r.Plan.Course().String() {
+		t.Errorf("the plan is %s (%v), the steps went on %s", next.Encode(), err, r.Plan.Course())
+	}
+	if d, err := ShouldReplan(in, r.Plan); err != nil || d.Replan {
+		t.Errorf("the plan on its course is to be replaced: %+v, %v", d, err)
+	}
+}
