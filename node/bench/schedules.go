@@ -210,6 +210,7 @@ type capOf struct {
 	caps []int // nil: no limit
 }
 
+// capsOf are the caps, the widest first.
 func capsOf(stages int) []capOf {
 	times := func(k int) []int {
 		caps := make([]int, stages)
@@ -218,7 +219,7 @@ func capsOf(stages int) []capOf {
 		}
 		return caps
 	}
-	return []capOf{{"1f1b", times(1)}, {"2x", times(2)}, {noCap, nil}}
+	return []capOf{{noCap, nil}, {"2x", times(2)}, {"1f1b", times(1)}}
 }
 
 // measureCell runs all schedules on one kind of link.

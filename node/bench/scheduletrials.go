@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -19,7 +20,8 @@ type trial struct {
 	caps      []int // activations that the devices have memory for; nil: any number
 }
 
-// trials are the elastic schedule under each cap, and those to compare it with.
+// trials are the elastic schedule under each cap, and those to compare it with. First comes the
+// one with the most traffic: connections forget on slower schedules what they can carry.
 func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) {
 	var all []trial
 	for _, limit := range capsOf(c.stages) {
@@ -29,7 +31,7 @@ func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) 
 		}
 		all = append(all, trial{name: elasticName, cap: limit.name, spec: "1f1b", warmups: warmups, caps: limit.caps})
 	}
-	groups, shorter, err := c.groups(c.costs(shape, wireBytes), all[len(all)-1])
+	groups, shorter, err := c.groups(c.costs(shape, wireBytes), all[0])
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +74,26 @@ func (c *scheduleCase) groups(costs schedule.Costs, plain trial) (t trial, short
 	if err != nil {
 		return t, false, err
 	}
-	plan, err := c.plan(plain, 1)
+	t = trial{name: groupsName, cap: noCap, spec: g.Spec(p).String()}
+	step, err := c.step(plain, costs)
 	if err != nil {
 		return t, false, err
 	}
+	grouped, err := c.step(t, costs)
+	if errors.Is(err, schedule.ErrInvalid) || errors.Is(err, schedule.ErrBadShape) {
+		return t, false, nil // workers cannot run it
+	}
+	return t, grouped < step, err
+}
+
+// step is what a trial's programs take.
+func (c *scheduleCase) step(t trial, costs schedule.Costs) (time.Duration, error) {
+	plan, err := c.plan(t, 1)
+	if err != nil {
+		return 0, err
+	}
 	_, step, err := c.predict(plan, costs)
-	t = trial{name: groupsName, cap: noCap, spec: g.Spec(p).String()}
-	return t, time.Duration(g.Makespan) < step, err
+	return step, err
 }
 
 // groupOf is the size of a schedule's groups of micro-batches; otherwise where it has none, 0
