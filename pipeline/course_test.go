@@ -129,9 +129,8 @@ func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
 			if err := w.follow(text); err != nil {
 				t.Fatal(err)
 			}
-			m, err := Memory(run, w.cfg.Plan, w.holdings[0].Holding)
-			if err != nil || device.bytes != m.Total()+4 {
-				t.Errorf("%s on %s: %d bytes are taken, want %d (%v)", text, seat.Peer, device.bytes, m.Total()+4, err)
+			if want := memoryOf(t, run, w.cfg.Plan, w.holdings[0].Holding).Total() + 4; device.bytes != want {
+				t.Errorf("%s on %s: %d bytes are taken, want %d", text, seat.Peer, device.bytes, want)
 			}
 		}
 		w.Close()

@@ -27,7 +27,10 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 		return w.backward(ctx, h, step, a)
 	case schedule.BackwardWeight:
 		defer w.note(step, a, time.Now())
-		return w.backwardWeight(h, a.Micro)
+		return w.backwardWeight(ctx, h, step, a.Micro)
+	case schedule.Recompute:
+		defer w.note(step, a, time.Now())
+		return w.timed(&h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(a.Micro)) })
 	case schedule.SendActivation:
 		defer w.note(step, a, time.Now())
 		return w.send(ctx, h, h.stack.Output(h.slots.of(a.Micro)), w.message(wire.Activation, h, +1, step, a.Micro))
@@ -38,10 +41,8 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	case schedule.Gather:
 		defer w.note(step, a, time.Now())
 		return w.gathered(h)
-	case schedule.Reduce:
-		return w.reduce(ctx, h, step)
-	case schedule.ReceiveActivation, schedule.ReceiveGradient:
-		return nil
+	case schedule.Reduce, schedule.ReceiveActivation, schedule.ReceiveGradient:
+		return nil // a reduction has begun with the last gradient, layer by layer
 	default:
 		return fmt.Errorf("%w: this runner has no action %v", ErrBadConfig, a.Op)
 	}
@@ -93,7 +94,7 @@ func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a 
 			h.stack.BackwardInput(w.queue, slot, w.lossScale())
 			return
 		}
-		h.stack.Backward(w.queue, slot, w.lossScale())
+		h.stack.BackwardEach(w.queue, slot, w.lossScale(), w.complete(ctx, h, step, a.Micro))
 	})
 	if err == nil && h.last() {
 		w.losses[a.Micro], err = w.meanLoss(h, slot)
@@ -118,9 +119,9 @@ func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, 
 	}
 }
 
-func (w *Worker) backwardWeight(h *holding, micro planner.Micro) error {
+func (w *Worker) backwardWeight(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
 	return w.timed(&h.times.Backward, func() {
-		h.stack.BackwardWeight(w.queue, h.slots.of(micro))
+		h.stack.BackwardWeight(w.queue, h.slots.of(micro), w.complete(ctx, h, step, micro))
 		h.slots.paid(micro)
 	})
 }

@@ -71,17 +71,6 @@ func useOf(program []schedule.Action, at planner.Holding) schedule.Use {
 	return schedule.UseOf(program, at.Replica, at.Stage)
 }
 
-// Memory is what the stack of a stage of a valid plan allocates on its device: all that
-// grows with the model, the micro-batch and the micro-batches in flight.
-func Memory(run planner.RunSpec, plan planner.Plan, at planner.Holding) (model.Memory, error) {
-	list, err := Programs(plan)
-	if err != nil {
-		return model.Memory{}, err
-	}
-	program := list.Workers[list.Holder(at.Replica, at.Stage)]
-	return run.Stack(plan.At(at), plan.Share(at.Replica), useOf(program, at)).Memory()
-}
-
 func (h *holding) first() bool { return h.Stage == 0 }
 func (h *holding) last() bool  { return int(h.Stage) == len(h.pipe.Stages)-1 }
 

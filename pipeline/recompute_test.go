@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,11 +46,7 @@ func TestRecomputationSavesMemory(t *testing.T) {
 // stageBytes is what the first stage takes.
 func stageBytes(t *testing.T, run planner.RunSpec, plan planner.Plan) int64 {
 	t.Helper()
-	m, err := Memory(run, plan, planner.Holding{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m.Total()
+	return memoryOf(t, run, plan, planner.Holding{}).Total()
 }
 
 // TestPlannerMakesRoomByRecomputing gives each of two devices less memory than its stage
@@ -72,8 +69,8 @@ func TestPlannerMakesRoomByRecomputing(t *testing.T) {
 		}
 		again := plan.Replicas[0].Stages[0].Recompute
 		for s := range plan.Replicas[0].Stages {
-			if m, err := Memory(run, plan, planner.Holding{Stage: planner.Stage(s)}); err != nil || m.Total() > bytes {
-				t.Fatalf("stage %d with %q takes %d bytes of %d (%v)", s, again, m.Total(), bytes, err)
+			if m := memoryOf(t, run, plan, planner.Holding{Stage: planner.Stage(s)}); m.Total() > bytes {
+				t.Fatalf("stage %d with %q takes %d bytes of %d", s, again, m.Total(), bytes)
 			}
 		}
 		if strings.Contains(string(again), "block") {
@@ -96,6 +93,32 @@ func plannedWith(t *testing.T, in planner.Input, bytes int64) (planner.Plan, err
 	}
 	plan, _, err := planner.Make(in)
 	return plan, err
+}
+
+// TestRestoringAheadChangesNoBit: any number of the last layers, under schedules that have
+// passes of others between, or input and weight gradients apart, and in bf16.
+func TestRestoringAheadChangesNoBit(t *testing.T) {
+	for name, run := range shareRuns() {
+		run.Train.Steps = 2
+		want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+		for _, level := range lean {
+			run.Train.Recompute = planner.Recompute(level)
+			for _, text := range []string{"1f1b", "gpipe", "zb-h1"} {
+				for ahead := 1; ahead <= 2; ahead++ {
+					plan := scheduled(t, run, text, 2)
+					first := &plan.Replicas[0].Stages[0]
+					first.Ahead = ahead
+					about := fmt.Sprintf("%s, %v, %s, %d of %d layers", name, level, text, ahead, first.Layers.Len())
+					list, err := Programs(plan)
+					if err != nil || !strings.Contains(list.String(), "0R0 0RG0") {
+						t.Fatalf("%s: %v\n%v", about, err, list)
+					}
+					checkMemory(t, about, run, plan)
+					equal(t, about, train(t, run, plan, &memoryKeeper{}), want)
+				}
+			}
+		}
+	}
 }
 
 func TestLayersRecomputeEachAtItsLevel(t *testing.T) {

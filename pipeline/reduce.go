@@ -12,19 +12,37 @@ import (
 	"pnode/planner"
 )
 
-// reduce begins to sum the gradients of a stage's layers over the replicas, and over the
-// two ends of the tied embedding. Every worker takes the layers of a stage in their order
-// and does not wait for one stage before it begins with another, so that all come to their
-// end however stages are cut and spread.
-func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step) error {
-	if len(w.cfg.Plan.Replicas) == 1 && !w.tiedElsewhere(h) {
-		return nil
+// complete is told of a stage's layers whose gradients have a micro-batch. The last one of the
+// step begins the stage's reduction: each layer's gradient is under way to the other replicas
+// while those before it are being computed, and while the rest of the schedule drains.
+func (w *Worker) complete(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) func(layer int) {
+	if micro != h.pipe.FirstMicro+planner.Micro(h.pipe.Micros-1) || len(w.cfg.Plan.Replicas) == 1 && !w.tiedElsewhere(h) {
+		return func(int) {}
 	}
+	layers := make(chan int, h.place.Layers.Len())
+	w.reduce(ctx, h, step, layers)
+	return func(layer int) {
+		if w.queue.Sync() == nil { // else the pass fails with it
+			layers <- layer
+		}
+	}
+}
+
+// reduce begins to sum the gradients of a stage's layers, as they come, over the replicas, and
+// over the two ends of the tied embedding. Every worker takes the layers of a stage from the
+// last one on and does not wait for one stage before it begins with another, so that all come
+// to their end however stages are cut and spread.
+func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step, layers <-chan int) {
 	w.reductions.Go(func() error {
 		defer w.note(step, h.action(schedule.Reduce, 0), time.Now())
-		for _, l := range h.layers() {
-			if err := w.reduceReplicas(ctx, h, step, l); err != nil {
-				return err
+		for range h.place.Layers.Len() {
+			select {
+			case l := <-layers:
+				if err := w.reduceReplicas(ctx, h, step, l); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		if !w.tiedElsewhere(h) {
@@ -32,7 +50,6 @@ func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step) erro
 		}
 		return w.reduceTied(ctx, h, step)
 	})
-	return nil
 }
 
 // squares gives the sums of squares of the parts of each layer's gradient that are to be told

@@ -112,15 +112,6 @@ func TestSharesTakeLessMemory(t *testing.T) {
 	checkMemory(t, "shares", run, sharded(plan))
 }
 
-func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.Holding) model.Memory {
-	t.Helper()
-	m, err := Memory(run, plan, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // dying is an exchange that is lost at the part of updated parameters that it is told of, or
 // at that part of the optimizer state which goes into a checkpoint.
 type dying struct {

@@ -27,9 +27,6 @@ func newSlots(u schedule.Use) slots {
 	return s
 }
 
-// count is how many slots there are.
-func (s *slots) count() int { return len(s.free) + len(s.used) }
-
 func (s *slots) take(m planner.Micro) (int, error) {
 	if len(s.free) == 0 {
 		return 0, fmt.Errorf("pipeline: micro-batch %d finds all %d activation slots in use", m, len(s.used))

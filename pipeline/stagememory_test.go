@@ -47,6 +47,22 @@ func TestMemoryUnderEverySchedule(t *testing.T) {
 	}
 }
 
+// memoryOf is what the stack of a stage of a valid plan is to allocate on its device: all that
+// grows with the model, the micro-batch and the micro-batches in flight.
+func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.Holding) model.Memory {
+	t.Helper()
+	list, err := Programs(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := list.Workers[list.Holder(at.Replica, at.Stage)]
+	m, err := run.Stack(plan.At(at), plan.Share(at.Replica), useOf(program, at)).Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func checkMemory(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) {
 	t.Helper()
 	for _, seat := range plan.Seats() {
@@ -57,10 +73,7 @@ func checkMemory(t *testing.T, name string, run planner.RunSpec, plan planner.Pl
 		}
 		want := int64(4)
 		for _, at := range plan.Holdings(seat) {
-			m, err := Memory(run, plan, at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := memoryOf(t, run, plan, at)
 			want += m.Total()
 		}
 		if device.PeakBytes() != want {

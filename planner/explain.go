@@ -106,6 +106,9 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
 			if again := JoinLevels(p.Recompute[s]); again != "" {
 				text += fmt.Sprintf(", recomputes %s to fit", again)
+				if ahead := c.of(k).ahead(p, s, warmup+1); ahead > 0 {
+					text += fmt.Sprintf(", the last %s while it waits for gradients", Count(ahead, "layer"))
+				}
 			}
 			out = append(out, Reason{Kind: StageTime, Text: text})
 		}

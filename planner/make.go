@@ -144,6 +144,7 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 			}
 			if s < len(pipe.Stages)-1 {
 				place.Codec = codec.String()
+				place.Ahead = c.of(k).aheadOf(k, r, s)
 			}
 		}
 	}

@@ -86,6 +86,8 @@ type Placement struct {
 	Holder PeerID `json:"holder,omitempty"`
 	// Recompute is what the layers compute again where the run leaves that to the planner.
 	Recompute Levels `json:"recompute,omitempty"`
+	// Ahead of the last layers do so before their gradient is there.
+	Ahead int `json:"ahead,omitempty"`
 	// Codec is the tensor codec of the boundary to the next stage: f32, bf16 or int8.
 	Codec string `json:"codec,omitempty"`
 }
@@ -184,6 +186,9 @@ func (p Plan) Validate(layers, micros int) error {
 		for s, pl := range pipe.Stages {
 			if pl.Layers.First != next || pl.Layers.End <= next || pl.Layers.End > layers {
 				return fmt.Errorf("%w: replica %d stage %d has layers [%d,%d) of %d, want [%d,...)", ErrBadPlan, r, s, pl.Layers.First, pl.Layers.End, layers, next)
+			}
+			if pl.Ahead < 0 || pl.Ahead > pl.Layers.Len() {
+				return fmt.Errorf("%w: replica %d stage %d recomputes %d of %d layers ahead", ErrBadPlan, r, s, pl.Ahead, pl.Layers.Len())
 			}
 			if _, err := pl.Recompute.Expand(pl.Layers.Len()); err != nil {
 				return fmt.Errorf("replica %d stage %d: %w", r, s, err)

@@ -38,7 +38,10 @@ func (p Plan) programs() (schedule.Schedule, error) {
 	if p.Sharded {
 		s = schedule.WithGather(s)
 	}
-	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
+	s = schedule.WithRecompute(schedule.WithCommunication(s), func(r Replica, st Stage) bool {
+		return p.Replicas[r].Stages[st].Ahead > 0
+	})
+	s = schedule.WithReduceAndStep(s)
 	return s, schedule.Validate(s, schedule.Limits{})
 }
 

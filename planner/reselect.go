@@ -142,6 +142,7 @@ func (c *cluster) reschedule(current Plan, k *candidate) Plan {
 			if !fixed {
 				pipe.Stages[s].Recompute = JoinLevels(p.Recompute[s])
 			}
+			pipe.Stages[s].Ahead = min(pipe.Stages[s].Ahead, c.ahead(p, s, pipe.Warmups[s]+1))
 			if s < len(p.Codecs) {
 				pipe.Stages[s].Codec = p.Codecs[s].String()
 			}

@@ -103,7 +103,7 @@ func (s RunSpec) Stack(p Placement, share model.Share, use schedule.Use) model.S
 	return model.StackConfig{
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
 		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors, Share: share,
-		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p),
+		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage,
 	}
 }

@@ -8,6 +8,10 @@ type block struct {
 	level     Recompute
 	attention attention
 	mlp       mlp
+	// Where the level is restored ahead of the backward pass, restored has the slot that it
+	// was restored for; nil elsewhere.
+	restored *int
+	slot     int
 }
 
 // place says which block of the model it is, for which slot, and how much it keeps.
@@ -16,6 +20,8 @@ type place struct {
 	level Recompute
 	noise *Noise
 	desk  desk
+	slot  int
+	ahead bool
 }
 
 func newBlock(b *builder, v vectors, io boundary, at place) *block {
@@ -26,6 +32,9 @@ func newBlock(b *builder, v vectors, io boundary, at place) *block {
 	second := boundary{x: mid, y: io.y, dx: dmid, dy: io.dy}
 	k := &block{level: at.level, attention: newAttention(b, &v, first, at), mlp: newMLP(b, &v, second, at)}
 	k.mlp.before = io.x
+	if k.slot = at.slot; at.ahead {
+		k.restored = b.ahead
+	}
 	return k
 }
 
@@ -37,11 +46,22 @@ func (k *block) forward(q issuer) {
 func (k *block) backward(q issuer) {
 	k.restoreInput(q)
 	k.input(q)
-	if k.level == RecomputeOutputs {
+	if k.level == RecomputeOutputs && !k.there() {
 		k.restoreOutputs(q)
 	}
 	k.weight(q)
 }
+
+// restore computes again all that the level dropped.
+func (k *block) restore(q issuer) {
+	k.restoreInput(q)
+	if k.level == RecomputeOutputs {
+		k.restoreOutputs(q)
+	}
+}
+
+// there tells whether what the level dropped has been restored.
+func (k *block) there() bool { return k.restored != nil && *k.restored == k.slot }
 
 func (k *block) backwardInput(q issuer) {
 	k.restoreInput(q)
@@ -59,7 +79,7 @@ func (k *block) backwardWeight(q issuer) {
 // restoreInput computes again what the input pass reads and the level dropped, and with
 // it all that the weight pass reads.
 func (k *block) restoreInput(q issuer) {
-	if k.level == RecomputeBlock {
+	if k.level == RecomputeBlock && !k.there() {
 		k.attention.forward(q)
 		k.mlp.restore(q)
 	}

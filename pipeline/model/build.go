@@ -4,24 +4,28 @@ import "pnode/kernels"
 
 // builder binds layers to memory. It runs twice: once to measure, once on the buffers.
 type builder struct {
-	model    Config // resolved
-	batch    int
-	rows     int  // N = B*T
-	split    bool // activation gradients live until backwardWeight: a set for each layer and slot
-	storage  Storage
-	logits   int // rows of logits at a time; 0: default
-	mem      *memory
-	rotary   rotary
-	masked   bool            // each slot has its own starts
-	starts   kernels.View    // [B,T] int32; absent unless masked, or a window is shorter than the context
-	residual [2]kernels.View // [N,C] gradient of the residual stream, in turns, unless split
+	model   Config // resolved
+	batch   int
+	rows    int  // N = B*T
+	split   bool // activation gradients live until backwardWeight: a set for each layer and slot
+	storage Storage
+	logits  int // rows of logits at a time; 0: default
+	mem     *memory
+	rotary  rotary
+	masked  bool         // each slot has its own starts
+	starts  kernels.View // [B,T] int32; absent unless masked, or a window is shorter than the context
+	// dropped, droppedHalves are where the layer at hand has what its level drops.
+	dropped, droppedHalves *arena
+	ahead                  *int            // the slot whose activations are there ahead of its backward pass, -1: none
+	residual               [2]kernels.View // [N,C] gradient of the residual stream, in turns, unless split
 }
 
 func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
 		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
-		split: cfg.SplitBackward, masked: cfg.masked(), storage: cfg.Storage, logits: cfg.LogitRows, mem: mem,
+		split: cfg.SplitBackward, masked: cfg.masked(), storage: cfg.Storage, logits: cfg.LogitRows, mem: mem, ahead: new(int),
 	}
+	*b.ahead = -1
 	b.rotary = newRotary(b.model, &mem.tables, b.model.Context)
 	if b.model.slides() && !b.masked {
 		b.starts = mem.ids.take(b.rows)
@@ -35,10 +39,10 @@ func newBuilder(cfg StackConfig, mem *memory) *builder {
 }
 
 // activations is where a tensor lies that levels from `dropped` on drop: beyond its layer's
-// pass it lives only if kept.
+// pass it lives only if kept, or computed again ahead of it.
 func (b *builder) activations(level, dropped Recompute) *arena {
 	if level >= dropped {
-		return &b.mem.layer
+		return b.dropped
 	}
 	return &b.mem.saved
 }
@@ -83,13 +87,19 @@ func (b *builder) slot(stack *Stack) slotState {
 		b.starts = b.mem.ids.take(b.rows)
 	}
 	s.starts = b.starts
+	b.mem.ahead.rewind()
+	b.mem.aheadHalves.rewind()
 	for i := range cfg.End - cfg.First {
 		before := b.mem.slotBytes()
 		b.mem.layer.rewind()
 		b.mem.layerHalves.rewind()
+		b.dropped, b.droppedHalves = &b.mem.layer, &b.mem.layerHalves
+		if cfg.ahead(i) {
+			b.dropped, b.droppedHalves = &b.mem.ahead, &b.mem.aheadHalves
+		}
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
 		v := stack.layerVectors(b.model, i)
-		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise}
+		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise, slot: len(stack.slots), ahead: cfg.ahead(i)}
 		switch at.layer {
 		case 0:
 			s.embed = newEmbedding(b, v, io, at)

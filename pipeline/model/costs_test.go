@@ -80,7 +80,7 @@ func checkIssued(t *testing.T, model Config, level Recompute) {
 	}
 	phase("Forward", count(func() { s.Forward(q, 0, Noise{On: true}) }), want.ForwardFLOPs)
 	phase("Backward", count(func() { s.Backward(q, 0, 1) }), want.InputFLOPs+want.WeightFLOPs+again)
-	input, weight := count(func() { s.BackwardInput(q, 0, 1) }), count(func() { s.BackwardWeight(q, 0) })
+	input, weight := count(func() { s.BackwardInput(q, 0, 1) }), count(func() { s.BackwardWeight(q, 0, func(int) {}) })
 	switch level {
 	case RecomputeNothing:
 		phase("BackwardInput", input, want.InputFLOPs)

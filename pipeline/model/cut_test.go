@@ -46,7 +46,7 @@ func compareOutcomes(t *testing.T, got, want outcome) {
 
 func splitBackward(s *Stack, q kernels.Queue, slot int, scale float32) {
 	s.BackwardInput(q, slot, scale)
-	s.BackwardWeight(q, slot)
+	s.BackwardWeight(q, slot, func(int) {})
 }
 
 func passOf(split bool) pass {
@@ -164,7 +164,7 @@ func TestSlotsAreIndependent(t *testing.T) {
 			for _, slot := range slots {
 				if split {
 					for _, s := range r.stacks {
-						s.BackwardWeight(r.queue, slot)
+						s.BackwardWeight(r.queue, slot, func(int) {})
 					}
 				}
 			}

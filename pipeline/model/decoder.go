@@ -75,19 +75,6 @@ func (c DecoderConfig) validate() error {
 	return checkAll(bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
 }
 
-// SizeBytes is exactly what NewDecoder allocates on the device. The error wraps
-// ErrBadConfig.
-func (c DecoderConfig) SizeBytes() (int64, error) {
-	if err := c.validate(); err != nil {
-		return 0, err
-	}
-	n := int64(0)
-	for _, a := range measuredDecoder(c).mem.arenas() {
-		n += a.sizeBytes()
-	}
-	return n, nil
-}
-
 // NewDecoder allocates a decoder with parameters zero and an empty sequence. The error
 // wraps ErrBadConfig, kernels.ErrOutOfMemory, or kernels.ErrUnsupported when the device
 // lacks a call.
@@ -173,8 +160,7 @@ func (d *Decoder) takeActivations() decoderActivations {
 // overlap in a tied matrix.
 func (d *Decoder) Params(layer int) kernels.View { return d.params[layer] }
 
-// Len is how many positions the sequence has; Positions how many it may have.
-func (d *Decoder) Len() int       { return d.length }
+// Positions is how many positions the sequence may have.
 func (d *Decoder) Positions() int { return d.cfg.Positions }
 
 // Truncate forgets all positions from n on.

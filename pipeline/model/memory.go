@@ -11,13 +11,14 @@ type Memory struct {
 	Saved   int64 // activations from forward to backward, of all slots
 	Deltas  int64 // activation gradients that outlive their layer's pass
 	Layer   int64 // what one layer's pass needs at most: all layers and slots share it
+	Ahead   int64 // what the last layers compute again before their gradient is there
 	Tokens  int64 // tokens and targets
 	Tables  int64 // of rotary positions
 }
 
 // Total is the sum of all kinds.
 func (m Memory) Total() int64 {
-	return m.Params + m.Copies + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Tokens + m.Tables
+	return m.Params + m.Copies + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
 }
 
 // Memory is exactly what NewStack would allocate; it needs no device. The error wraps
@@ -31,7 +32,7 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, copies, grads, moments, saved, savedHalves, deltas, layer, layerHalves, ids, tables arena
+	params, copies, grads, moments, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
 func newMemory() memory {
@@ -45,6 +46,8 @@ func newMemory() memory {
 		deltas:      arena{what: "activation gradients", dtype: kernels.F32},
 		layer:       arena{what: "buffers of one layer's pass", dtype: kernels.F32},
 		layerHalves: arena{what: "BF16 buffers of one layer's pass", dtype: kernels.BF16},
+		ahead:       arena{what: "activations computed again ahead", dtype: kernels.F32},
+		aheadHalves: arena{what: "BF16 activations computed again ahead", dtype: kernels.BF16},
 		ids:         arena{what: "tokens", dtype: kernels.I32},
 		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}
@@ -57,14 +60,14 @@ func (m *memory) lasting() []*arena { return []*arena{&m.params, &m.copies, &m.g
 
 // passing is what micro-batches pass through.
 func (m *memory) passing() []*arena {
-	return []*arena{&m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ids, &m.tables}
+	return []*arena{&m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ahead, &m.aheadHalves, &m.ids, &m.tables}
 }
 
 func (m *memory) sizes() Memory {
 	return Memory{
 		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(),
 		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
-		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
+		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Ahead: m.ahead.sizeBytes() + m.aheadHalves.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
 	}
 }
 

@@ -20,7 +20,10 @@ type StackConfig struct {
 	SplitBackward bool
 	// Recompute is each layer's level, from First on; nil keeps everything.
 	Recompute []Recompute
-	Storage   Storage // of what matrix products read
+	// Ahead of the last layers have room to compute again what they dropped before the
+	// gradient is there: see Restore. The others do so when it has come to them.
+	Ahead   int
+	Storage Storage // of what matrix products read
 	// DocumentMask keeps attention within documents: see SetDocuments.
 	DocumentMask bool
 	// LogitRows is how many rows of logits the head computes at a time; 0: about 64 MB
@@ -50,6 +53,9 @@ func (c StackConfig) level(i int) Recompute {
 	return c.Recompute[i]
 }
 
+// ahead tells whether local layer i is restored ahead.
+func (c StackConfig) ahead(i int) bool { return i >= c.End-c.First-c.Ahead }
+
 // masked tells whether there is attention to keep within documents.
 func (c StackConfig) masked() bool {
 	return c.DocumentMask && max(c.First, 1) < min(c.End, c.Model.Layers()-1)
@@ -67,6 +73,7 @@ func (c StackConfig) validate() error {
 		bounds[int]{"slots", c.Slots, 1, maxSlots},
 		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
 		bounds[int]{"moments", c.Moments, 0, maxMoments},
+		bounds[int]{"layers restored ahead", c.Ahead, 0, c.End - c.First},
 		bounds[int]{"share", c.Share.Index, 0, max(c.Share.Count-1, 0)},
 	); err != nil {
 		return err
@@ -103,6 +110,7 @@ type Stack struct {
 	rotary        rotary
 	starts        kernels.View
 	slots         []slotState
+	restored      *int // the slot that Restore was for, -1: none
 }
 
 // NewStack allocates a stack with parameters and gradients zero. The error wraps
@@ -169,7 +177,7 @@ func (s *Stack) build() {
 		s.moments = append(s.moments, s.vectors(&s.mem.moments, s.shareLen, tied.Len()))
 	}
 	b := newBuilder(s.cfg, &s.mem)
-	s.rotary, s.starts = b.rotary, b.starts
+	s.rotary, s.starts, s.restored = b.rotary, b.starts, b.ahead
 	for range s.cfg.Slots {
 		s.slots = append(s.slots, b.slot(s))
 	}

@@ -62,10 +62,24 @@ func (s *Stack) Losses(slot int) kernels.View { return s.headOf(slot).losses }
 // backward pass too.
 func (s *Stack) Forward(q kernels.Queue, slot int, noise Noise) {
 	f := s.slot(slot)
-	*f.noise = noise
+	*f.noise, *s.restored = noise, -1
 	for _, l := range f.layers {
 		l.forward(q)
 	}
+}
+
+// Restore computes again what the last Ahead layers dropped of a slot, for the Backward or
+// BackwardInput of the slot to come: while its OutputGrad is waited for. Passes of another slot
+// between the two make it of no use.
+func (s *Stack) Restore(q kernels.Queue, slot int) {
+	layers := s.slot(slot).layers
+	*s.restored = -1
+	for i, l := range layers {
+		if k, ok := l.(*block); ok && s.cfg.ahead(i) {
+			k.restore(q)
+		}
+	}
+	*s.restored = slot
 }
 
 // Loss computes the losses after Forward where no backward pass follows, on a stack with
@@ -87,10 +101,18 @@ func (s *Stack) Logits(q kernels.Queue, slot, first, n int) kernels.View {
 // scale times the losses' sum to the parameters' gradients and computes InputGrad and,
 // with the head, Losses. Elsewhere scale has no effect, but OutputGrad must be there.
 func (s *Stack) Backward(q kernels.Queue, slot int, scale float32) {
+	s.BackwardEach(q, slot, scale, func(int) {})
+}
+
+// BackwardEach is Backward that tells of each layer, from the last one on, when what adds the
+// micro-batch to its gradients has been enqueued.
+func (s *Stack) BackwardEach(q kernels.Queue, slot int, scale float32, done func(layer int)) {
 	layers := s.scaled(slot, scale).layers
 	for i := len(layers) - 1; i >= 0; i-- {
 		layers[i].backward(q)
+		done(s.cfg.First + i)
 	}
+	*s.restored = -1
 }
 
 // BackwardInput is the part of Backward that the stack before waits for: it computes
@@ -101,15 +123,18 @@ func (s *Stack) BackwardInput(q kernels.Queue, slot int, scale float32) {
 	for i := len(layers) - 1; i >= 0; i-- {
 		layers[i].backwardInput(q)
 	}
+	*s.restored = -1
 }
 
 // BackwardWeight is the rest of Backward, any time after BackwardInput and before the
-// slot's next Forward. Needs SplitBackward.
-func (s *Stack) BackwardWeight(q kernels.Queue, slot int) {
+// slot's next Forward. It tells of each layer as BackwardEach does. Needs SplitBackward.
+func (s *Stack) BackwardWeight(q kernels.Queue, slot int, done func(layer int)) {
 	s.mustSplit()
+	*s.restored = -1
 	layers := s.slot(slot).layers
 	for i := len(layers) - 1; i >= 0; i-- {
 		layers[i].backwardWeight(q)
+		done(s.cfg.First + i)
 	}
 }
 

@@ -156,7 +156,7 @@ func (b *builder) keep(level, dropped Recompute, room kernels.View, n int) kept 
 	}
 	halves := &b.mem.savedHalves
 	if level >= dropped {
-		halves = &b.mem.layerHalves
+		halves = b.droppedHalves
 	}
 	return kept{wide: room.Slice(0, n), half: halves.take(n)}
 }

@@ -85,3 +85,18 @@ func WithReduceAndStep(s Schedule) Schedule {
 func (a Action) reduction() Action {
 	return Action{Op: Reduce, Replica: a.Replica, Stage: a.Stage}
 }
+
+// with is the action with another op.
+func (a Action) with(o Op) Action {
+	a.Op = o
+	return a
+}
+
+// rewrite changes every worker's program.
+func (s Schedule) rewrite(change func([]Action) []Action) Schedule {
+	out := Schedule{Workers: make([][]Action, len(s.Workers)), Segments: s.Segments}
+	for w, actions := range s.Workers {
+		out.Workers[w] = change(actions)
+	}
+	return out
+}

@@ -5,57 +5,15 @@ import (
 	"testing"
 )
 
-func TestSplitAndMergeBackward(t *testing.T) {
-	for name, tc := range map[string]struct{ whole, split string }{
-		"plain":    {"0F0 0B0 0F1 0B1\n", "0F0 0I0 0W0 0F1 0I1 0W1\n"},
-		"messages": {"0F0 0SA0 0RG0 0B0\n1RA0 1F0 1B0 1SG0\n", "0F0 0SA0 0RG0 0I0 0W0\n1RA0 1F0 1I0 1W0 1SG0\n"},
-	} {
-		s, err := Parse(tc.whole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		split := SplitBackward(s)
-		if split.String() != tc.split {
-			t.Errorf("%s splits into\n%s", name, split)
-		}
-		if again := MergeBackward(split); again.String() != tc.whole {
-			t.Errorf("%s merges into\n%s", name, again)
-		}
-	}
-	delayed := "0F0 0F1 0I0 0I1 0W0 0W1\n"
-	s, _ := Parse(delayed)
-	if got := MergeBackward(s).String(); got != delayed {
-		t.Errorf("a delayed weight gradient is merged: %s", got)
-	}
-	sent, _ := Parse("0F0 0SA0 0RG0 0B0\n1RA0 1F0 1I0 1SG0 1W0\n")
-	if got := MergeBackward(sent).String(); got != "0F0 0SA0 0RG0 0B0\n1RA0 1F0 1B0 1SG0\n" {
-		t.Errorf("a weight gradient behind a send gives %s", got)
-	}
-}
-
 // TestPassesKeepEveryKindValid puts all passes on top of each other.
 func TestPassesKeepEveryKindValid(t *testing.T) {
 	for _, k := range Kinds() {
 		o := Options{Shape: Shape{Stages: 8, Micros: 12}, Costs: uniform(8, 2, 4, Hop{1, 5})}
-		costs := uniform(8, 2, 4, Hop{1, 5})
-		for i := range costs.Stages {
-			costs.Stages[i].Recompute, costs.Stages[i].Reduce = 2, 3
-		}
 		s := made(t)(k.Make(o))
-		timing := Timing{}
-		for range s.Replicas() {
-			timing.Replicas = append(timing.Replicas, costs)
-		}
 		early := func(_ Replica, st Stage) bool { return st < 3 }
-		s = WithCommunication(WithRecompute(SplitBackward(s), early))
-		s = made(t)(RecomputeInWaits(s, timing))
-		s = made(t)(ReduceInWaits(s, timing))
-		s = WithReduceAndStep(WithGather(s))
+		s = WithReduceAndStep(WithRecompute(WithCommunication(WithGather(s)), early))
 		if err := Validate(s, Limits{}); err != nil {
 			t.Errorf("%s: %v", k.Name, err)
-		}
-		if err := Validate(MergeBackward(s), Limits{}); err != nil {
-			t.Errorf("%s merged: %v", k.Name, err)
 		}
 		recomputed := 0
 		for _, actions := range s.Workers {
@@ -92,41 +50,6 @@ func TestRecomputeHidesInWaits(t *testing.T) {
 		if got, err := Makespan(form, timing); err != nil || got != plain {
 			t.Errorf("%s: %d with recomputation, %d without, %v", name, got, plain, err)
 		}
-	}
-}
-
-// TestRecomputeMovesIntoAWait has a backward that finds its gradient there, behind a
-// forward that waits for its input.
-func TestRecomputeMovesIntoAWait(t *testing.T) {
-	s, err := Parse("0F0 0F1 0B0 0B1\n1F0 1F1 1R0 1B0 1R1 1B1\n2F0 2B0 2F1 2B1\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	costs := split(3, 10, 10, 10)
-	costs.Stages[0].Forward, costs.Stages[1].Recompute, costs.Stages[2].Forward = 100, 10, 1
-	moved := made(t)(RecomputeInWaits(s, Timing{Replicas: []Costs{costs}}))
-	if got := (Schedule{Workers: moved.Workers[1:2]}).String(); got != "1F0 1R0 1F1 1B0 1R1 1B1\n" {
-		t.Errorf("moved: %s", got)
-	}
-}
-
-func parsed(t *testing.T, line string) []Action {
-	t.Helper()
-	actions, err := parseLine(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return actions
-}
-
-func TestReduceInWaits(t *testing.T) {
-	s := made(t)(Chimera(Options{Shape: Shape{Stages: 4, Micros: 4}}))
-	costs := uniform(4, 1, 2, Hop{})
-	timing := Timing{Replicas: []Costs{costs, costs}}
-	placed := made(t)(ReduceInWaits(s, timing))
-	const want = "0F0 0F1 r1/3F2 r1/3B2 r1/3F3 r1/3B3 r1/3REDUCE 0B0 0B1 0REDUCE\n"
-	if got := (Schedule{Workers: placed.Workers[:1]}).String(); got != want {
-		t.Errorf("%swant\n%s", got, want)
 	}
 }
 

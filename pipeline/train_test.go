@@ -1,0 +1,111 @@
+package pipeline
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/kernels/cpu"
+	"pnode/planner"
+)
+
+// result is what a whole run showed: the losses by step, as bits, and held-out losses.
+type result struct {
+	losses  map[planner.Step]uint64
+	heldOut map[planner.Step]uint64
+}
+
+// train carries a plan out with all its workers in this process and wants every worker to
+// report the same.
+func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper) result {
+	t.Helper()
+	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	var mu sync.Mutex // guards out
+	onStep := func(r StepResult) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.HeldOut != nil {
+			agree(t, out.heldOut, r.Step, r.Final, *r.HeldOut)
+		}
+		if !r.Final {
+			agree(t, out.losses, r.Step, false, r.Loss)
+		}
+	}
+	trainWith(t, run, plan, from{keeper, plan.Start}, onStep)
+	return out
+}
+
+func trainWith(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, onStep func(StepResult)) {
+	t.Helper()
+	trainOn(t, run, plan, keeper, patterned{run.Model.Context}, onStep)
+}
+
+// trainOn carries a plan out with all its workers in this process.
+func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, data Data, onStep func(StepResult)) {
+	t.Helper()
+	net := newMemoryNet()
+	var workers []*Worker
+	for _, seat := range plan.Seats() {
+		device, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		w, err := New(Config{
+			Seat: seat, Run: run, Plan: plan,
+			Device: device, Data: data, Exchange: memoryExchange{net, seat.Peer},
+			Keeper: keeper, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		workers = append(workers, w)
+	}
+	runAll(t, workers)
+}
+
+// runAll runs workers side by side and wants all of them to end well.
+func runAll(t *testing.T, workers []*Worker) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	for _, w := range workers {
+		group.Go(func() error { return errors.Join(w.Run(ctx, ctx), w.Saved()) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// agree notes a value and wants later reports of the same step to be the same bits.
+func agree(t *testing.T, have map[planner.Step]uint64, step planner.Step, final bool, v float64) {
+	if final {
+		step += 1 << 32
+	}
+	bits := math.Float64bits(v)
+	if old, ok := have[step]; ok && old != bits {
+		t.Errorf("step %d: workers report %v and %v", step, math.Float64frombits(old), v)
+	}
+	have[step] = bits
+}
+
+func equal(t *testing.T, name string, got, want result) {
+	t.Helper()
+	for step, bits := range want.losses {
+		if got.losses[step] != bits {
+			t.Errorf("%s: loss of step %d is %v, want %v", name, step, math.Float64frombits(got.losses[step]), math.Float64frombits(bits))
+		}
+	}
+	for step, bits := range want.heldOut {
+		if got.heldOut[step] != bits {
+			t.Errorf("%s: held-out loss of step %d is %v, want %v", name, step, math.Float64frombits(got.heldOut[step]), math.Float64frombits(bits))
+		}
+	}
+	if len(got.losses) != len(want.losses) || len(got.heldOut) != len(want.heldOut) {
+		t.Errorf("%s: %d losses and %d held-out, want %d and %d", name, len(got.losses), len(got.heldOut), len(want.losses), len(want.heldOut))
+	}
+}
