@@ -227,7 +227,7 @@ func (p *progress) done(state consensus.State) api.Event {
 	uniform := math.Log(float64(state.Run.Model.Vocab))
 	switch {
 	case state.Finished && p.heldOut != nil:
-		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token, %.3f below the uniform %.3f", e.Step, *p.heldOut, uniform-*p.heldOut, uniform)
+		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token, %s", e.Step, *p.heldOut, besideUniform(*p.heldOut, uniform))
 	case state.Finished:
 		e.Message = fmt.Sprintf("finished at step %d", e.Step)
 	case e.Step == 0:
@@ -236,4 +236,12 @@ func (p *progress) done(state consensus.State) api.Event {
 		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with --resume", e.Step)
 	}
 	return e
+}
+
+// besideUniform says how far a loss is from guessing every token alike.
+func besideUniform(loss, uniform float64) string {
+	if loss > uniform {
+		return fmt.Sprintf("%.3f above the uniform %.3f: it has learned nothing yet", loss-uniform, uniform)
+	}
+	return fmt.Sprintf("%.3f below the uniform %.3f", uniform-loss, uniform)
 }

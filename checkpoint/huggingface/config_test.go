@@ -156,7 +156,8 @@ func TestEveryPresetHasAnArchitecture(t *testing.T) {
 }
 
 func FuzzParseConfig(f *testing.F) {
-	for _, text := range []string{llama1, llama31, mistral1, qwen25, gpt2} {
+	const wideHeads = `{"model_type":"llama","hidden_size":4096,"intermediate_size":0,"max_position_embeddings":8,"num_attention_heads":2,"num_hidden_layers":2,"vocab_size":2}`
+	for _, text := range []string{llama1, llama31, mistral1, qwen25, gpt2, wideHeads} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

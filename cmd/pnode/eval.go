@@ -32,7 +32,7 @@ A file is one document. It is cut into windows of the model's context that do no
 overlap; each token is predicted from those before it in its window.`,
 		Example: `  pnode eval --dir ~/run7 held-out.txt
   pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
-		Args: usageArgs(cobra.MinimumNArgs(1)),
+		Args: usageArgs(atLeastOne("file of text to predict")),
 		RunE: func(c *cobra.Command, args []string) error {
 			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.eval(c.Context(), m, o, args) })
 		},

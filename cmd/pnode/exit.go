@@ -88,6 +88,16 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// atLeastOne asks for arguments by what they are.
+func atLeastOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("name at least one %s", what)
+		}
+		return nil
+	}
+}
+
 // exitCodesTopic is `pnode help exit-codes`.
 func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{

@@ -102,7 +102,7 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 		{"generate --tokens 0", exitUsage, "tokens is 0: want 1 or more"},
 		{"generate --temperature -1", exitUsage, "temperature is -1"},
 		{"generate --dir ../../checkpoint/huggingface/testdata/gpt2 --prompt a", exitFailure, "no tokenizer: the model's files lack tokenizer.json"},
-		{"eval", exitUsage, "requires at least 1 arg"},
+		{"eval", exitUsage, "name at least one file of text"},
 		{"eval --dir " + empty + " x.txt", exitFailure, "holds neither a run nor a model"},
 		{"export", exitUsage, "accepts 1 arg"},
 		{"export out --dtype f64", exitUsage, "dtype is f64: want one of f32, bf16, f16"},

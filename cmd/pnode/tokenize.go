@@ -28,7 +28,7 @@ same command goes on where it was.`,
 		Example: `  pnode tokenize --tokenizer ~/gpt2 --out shards corpus/*.jsonl.zst
   pnode tokenize --tokenizer bytes --out shards --document-separator blank-line book.txt
   pnode train --data shards --preset gpt2-124m`,
-		Args: usageArgs(cobra.MinimumNArgs(1)),
+		Args: usageArgs(atLeastOne("file or folder of text")),
 		RunE: func(c *cobra.Command, args []string) error {
 			if name == "" || o.Out == "" {
 				return usageError{c.CommandPath(), errors.New("--tokenizer and --out are required")}
@@ -43,7 +43,7 @@ same command goes on where it was.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.stdout, "%s: %d documents, %d tokens of %d bytes in %d shards, vocabulary %d; train on it with\n  pnode train --data %s\n",
+			fmt.Fprintf(e.stdout, "%s: documents %d, tokens %d (of %d bytes), shards %d, vocabulary %d; train on it with\n  pnode train --data %s\n",
 				o.Out, m.Documents, m.Tokens, m.TokenBytes, len(m.Shards), m.Vocab, o.Out)
 			return nil
 		},

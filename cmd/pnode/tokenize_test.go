@@ -18,7 +18,7 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "shards")
 	for says, args := range map[string][]string{
 		"--tokenizer and --out": {in},
-		"requires at least 1":   {"--tokenizer", "bytes", "--out", out},
+		"name at least one":     {"--tokenizer", "bytes", "--out", out},
 		"spelling":              {"--tokenizer", "bytes", "--out", out, in + "x"},
 		"in.jsonl: line 2":      {"--tokenizer", "bytes", "--out", out, in},
 		"no such file":          {"--tokenizer", filepath.Join(out, "none"), "--out", out, in},
@@ -30,7 +30,7 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	}
 	_ = os.RemoveAll(out + ".partial")
 	code, stdout, stderr := pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, "--skip-malformed", in)
-	if code != exitOK || !strings.Contains(stdout, "1 documents, 4 tokens of 1 bytes in 1 shards") || !strings.Contains(stderr, "1 malformed skipped") {
+	if code != exitOK || !strings.Contains(stdout, "documents 1, tokens 4 (of 1 bytes), shards 1,") || !strings.Contains(stderr, "1 malformed skipped") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "choose another --out") {

@@ -31,6 +31,7 @@ func TestValidateFamilies(t *testing.T) {
 		{"more kv heads than heads", func(c *Config) { c.KVHeads = 7 }, "kv_heads is 7: take a value from 0 to 6"},
 		{"odd head", func(c *Config) { c.HeadDim = 7 }, "head_dim is 7, but positions rope"},
 		{"huge heads", func(c *Config) { c.HeadDim = 1 << 12 }, "head_dim is 4096: take a value"},
+		{"huge heads by default", func(c *Config) { c.Channels, c.Heads, c.KVHeads, c.HeadDim = 1<<12, 2, 2, 0 }, "channels is 4096 for heads 2, a head_dim of 2048: take at most 1024"},
 		{"heads wider than any", func(c *Config) { c.Channels, c.Heads, c.KVHeads, c.HeadDim = 1<<16, 1<<16, 1, 2 }, "heads is 65536 of head_dim 2"},
 		{"unknown norm", func(c *Config) { c.Norm = "batchnorm" }, `norm is "batchnorm": take one of layernorm, rmsnorm`},
 		{"unknown activation", func(c *Config) { c.Activation = "relu" }, `activation is "relu": take one of gelu_tanh, swiglu`},

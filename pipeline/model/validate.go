@@ -56,6 +56,9 @@ func (c Config) validateHeads() error {
 	if r.Heads%r.KVHeads != 0 {
 		return bad("kv_heads is %d, which does not divide heads %d: take a divisor", c.KVHeads, c.Heads)
 	}
+	if r.HeadDim > maxHeadDim {
+		return bad("channels is %d for heads %d, a head_dim of %d: take at most %d, with more heads", c.Channels, c.Heads, r.HeadDim, maxHeadDim)
+	}
 	if r.queryWidth() > maxChannels {
 		return bad("heads is %d of head_dim %d: take at most %d in all", c.Heads, r.HeadDim, maxChannels)
 	}
