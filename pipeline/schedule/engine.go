@@ -18,7 +18,7 @@ type engine struct {
 	pos  []int   // by worker: the next action
 	free []Nanos // by worker: when the last action ended
 	// activation, gradient: by cell, when the stage's input or output gradient is
-	// there; -1 while unknown.
+	// there; -1 while unknown. The last stage's forward makes its own gradient.
 	activation, gradient []Nanos
 	links                map[[2]int]Nanos // (from, to) worker -> when the link is free again
 	step                 barrier
@@ -115,10 +115,8 @@ func (e *engine) ready(a Action) (Nanos, bool) {
 			return at, at >= 0
 		}
 	case Backward, BackwardInput:
-		if e.l.neighbour(a, +1) >= 0 {
-			at := e.gradient[e.l.at(a)]
-			return at, at >= 0
-		}
+		at := e.gradient[e.l.at(a)]
+		return at, at >= 0
 	case Step:
 		return e.step.at, e.step.left <= 0
 	}
@@ -129,7 +127,10 @@ func (e *engine) ready(a Action) (Nanos, bool) {
 func (e *engine) finish(w int, a Action, end Nanos) {
 	switch a.Op {
 	case Forward:
-		if to := e.l.neighbour(a, +1); to == w || (to >= 0 && !e.l.explicit) {
+		switch to := e.l.neighbour(a, +1); {
+		case to < 0:
+			e.gradient[e.l.at(a)] = end
+		case to == w || !e.l.explicit:
 			e.deliver(a, w, +1, end)
 		}
 	case SendActivation:

@@ -1,6 +1,9 @@
 package schedule
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // TestWaitsAndPath has a link of latency 10 between two workers, so that the way there and
 // back is what bounds a micro-batch.
@@ -53,5 +56,17 @@ func TestPathIsWhole(t *testing.T) {
 		if at != 0 {
 			t.Errorf("%s: the path begins at %d", k.Name, at)
 		}
+	}
+}
+
+// TestGradientBeforeItsForward: the last stage's backward waits for no message.
+func TestGradientBeforeItsForward(t *testing.T) {
+	s, err := Parse("0F0 0B0\n1B0 1F0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	costs := Costs{Stages: make([]StageTime, 2), Boundaries: make([]Boundary, 1)}
+	if _, err := Simulate(s, Timing{Replicas: []Costs{costs}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("simulated: %v", err)
 	}
 }

@@ -144,10 +144,10 @@ func (g Grouping) before(o Grouping) bool {
 	return len(g.Forward)+len(g.Backward) < len(o.Forward)+len(o.Backward)
 }
 
-// groupings are the lists of groups worth a look: for few micro-batches every composition
-// of groups of at least so many but for one at either end (smaller ones in between wait for
-// gradients that they keep from being made), for many those of equal groups, with what is
-// left in the last.
+// groupings are the lists of groups worth a look: every composition where their pairs are
+// within maxSimulations, else those of groups of at least so many but for one at either end
+// (smaller ones in between wait for gradients that they keep from being made), and for many
+// micro-batches those of equal groups.
 func groupings(micros, least int) [][]int {
 	least = min(least, micros)
 	if micros > composeUpTo {
@@ -157,28 +157,44 @@ func groupings(micros, least int) [][]int {
 		}
 		return append(equal, []int{micros})
 	}
+	few := func(lists [][]int) bool { return len(lists)*len(lists) <= maxSimulations }
+	if all := compositions(nil, micros, 1, micros); few(all) {
+		return all
+	}
 	for most := micros; ; most-- {
 		lists := slices.DeleteFunc(compositions(nil, micros, 1, most), func(groups []int) bool {
-			small := 0
-			for i, g := range groups {
-				if g < least {
-					if small++; i > 0 && i < len(groups)-1 {
-						small = len(groups)
-					}
-				}
-			}
-			return small > 1
+			return smallWithin(groups, least)
 		})
-		if len(lists)*len(lists) <= maxSimulations || most == 1 {
+		if few(lists) || most == 1 {
 			return lists
 		}
 	}
 }
 
-// equalGroups has the rest in the last group: it would be too small alone.
+// smallWithin tells whether a group of fewer than least stands between others, or two do at
+// the ends.
+func smallWithin(groups []int, least int) bool {
+	small := 0
+	for i, g := range groups {
+		if g >= least {
+			continue
+		}
+		if i > 0 && i < len(groups)-1 {
+			return true
+		}
+		small++
+	}
+	return small > 1
+}
+
+// equalGroups are as many groups as have at least size. The rest makes the first ones larger
+// by one: it would be too small alone, and the warm-up of a worker counts with the first.
 func equalGroups(micros, size int) []int {
-	groups := slices.Repeat([]int{size}, micros/size)
-	groups[len(groups)-1] += micros % size
+	count := micros / size
+	groups := slices.Repeat([]int{micros / count}, count)
+	for i := range micros % count {
+		groups[i]++
+	}
 	return groups
 }
 

@@ -104,6 +104,22 @@ func TestManyMicroBatchesHaveEqualGroups(t *testing.T) {
 	}
 }
 
+// TestGroupsThatDoNotDivide has a rest that, put into the last group, gives gradients before
+// their forward.
+func TestGroupsThatDoNotDivide(t *testing.T) {
+	p := interleaving(4, 2, 28, 9)
+	for size := 10; size < 28; size++ {
+		g := Grouping{Depth: 3, Forward: equalGroups(28, size), Backward: equalGroups(28, size)}
+		if err := p.time(&g); err != nil || !p.fits(g) {
+			t.Errorf("groups %v come to a stop (%v)", g.Forward, err)
+		}
+	}
+	behind := Grouping{Depth: 3, Forward: []int{12, 16}, Backward: []int{12, 16}}
+	if err := p.time(&behind); err != nil || p.fits(behind) {
+		t.Errorf("gradients before their forward: makespan %d (%v)", behind.Makespan, err)
+	}
+}
+
 func TestChooseGroupsRefuses(t *testing.T) {
 	for what, p := range map[string]Interleaving{
 		"nothing":       {},
