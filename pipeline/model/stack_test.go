@@ -68,7 +68,7 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 		{"slots", with(func(c *StackConfig) { c.Slots = -1 }), limited{}, ErrBadConfig, "slots is -1"},
 		{"memory", with(func(c *StackConfig) { c.Slots = 4096 }), limited{maxCount: 1 << 20}, kernels.ErrOutOfMemory, "saved activations need"},
 		{"more memory than an int counts", with(func(c *StackConfig) {
-			c.Model, c.MicroBatch, c.Slots = Config{Vocab: 2, Context: maxContext, Blocks: maxBlocks, Heads: 1, Channels: maxChannels}, maxMicroBatch, 1
+			c.Model, c.MicroBatch, c.Slots = Config{Vocab: 2, Context: maxContext, Blocks: maxBlocks, Heads: maxChannels / maxHeadDim, Channels: maxChannels}, maxMicroBatch, 1
 			c.End = c.Model.Layers()
 		}), limited{}, kernels.ErrOutOfMemory, "need more than"},
 		{"forward op", valid, limited{lacks: kernels.OpGELUForward}, kernels.ErrUnsupported, "layers [0,4) on null"},
