@@ -9,16 +9,21 @@ import (
 	"time"
 )
 
+// interruptTraining interrupts a run after its third step and gives how it ended.
+func interruptTraining(t *testing.T, s *Supervisor, out *record) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+	cancel()
+	return <-over
+}
+
 func TestInterruptStopsTheRun(t *testing.T) {
 	for _, script := range []string{"stoppable", "deaf"} { // by the API, and by closing standard input
 		t.Run(script, func(t *testing.T) {
 			s, out := supervise(t, script, 2, nil)
-			ctx, cancel := context.WithCancel(t.Context())
-			over := make(chan error, 1)
-			go func() { over <- s.Run(ctx) }()
-			out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
-			cancel()
-			if err := <-over; err != nil {
+			if err := interruptTraining(t, s, out); err != nil {
 				t.Error(err)
 			}
 			if died := out.said("ended"); died != nil {
@@ -37,12 +42,7 @@ func TestInterruptOfAMinority(t *testing.T) {
 			if script == "stuck" {
 				s.graces.hangUp = 50 * time.Millisecond
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			over := make(chan error, 1)
-			go func() { over <- s.Run(ctx) }()
-			out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
-			cancel()
-			if err := <-over; !errors.Is(err, want) || (err != nil) != (want != nil) {
+			if err := interruptTraining(t, s, out); !errors.Is(err, want) || (err != nil) != (want != nil) {
 				t.Errorf("got %v, want %v", err, want)
 			}
 		})
@@ -53,12 +53,7 @@ func TestInterruptOfAMinority(t *testing.T) {
 func TestInterruptWhileOneIsOnItsWayIn(t *testing.T) {
 	s, out := supervise(t, "late", 2, nil)
 	s.graces.stop, s.graces.last = time.Hour, 50*time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() { over <- s.Run(ctx) }()
-	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
-	cancel()
-	if err := <-over; err != nil {
+	if err := interruptTraining(t, s, out); err != nil {
 		t.Error(err)
 	}
 }
