@@ -127,7 +127,7 @@ func (n *Node) firstContact(ctx context.Context) error {
 	case err == nil:
 		n.out.tellFolder(n.dir)
 		return nil
-	case context.Cause(ctx) != nil && ctx.Err() == context.Canceled: //nolint:errorlint // interrupted
+	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
 		return err
 	case swarm.IsRefusal(err):
 		return refused(err)
