@@ -116,10 +116,11 @@ func (c *cluster) sumLayers() {
 		c.saved[l+1] = c.saved[l] + k.SavedBytes
 		c.boundary[l] = k.BoundaryBytes
 		c.activationBytes = max(c.activationBytes, k.BoundaryBytes)
-		// The passes of all layers share what one needs, and two gradients of the stream.
-		pass, halves = max(pass, k.PassBytes-k.PassHalfBytes+2*k.BoundaryBytes), max(halves, k.PassHalfBytes)
+		pass, halves = max(pass, k.PassBytes-k.PassHalfBytes), max(halves, k.PassHalfBytes)
 		tables = max(tables, k.TableBytes)
 	}
+	// The passes of all layers share what one needs, and two gradients of the stream.
+	pass += 2 * c.activationBytes
 	c.lean = c.leanLevels(pass + halves)
 	c.passBytes = max(0, c.in.NodeBytes) + pass + halves + tables
 	// A slot also holds the stage's input, and the gradients of input and output.

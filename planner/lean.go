@@ -44,7 +44,7 @@ func (c *cluster) leanLevels(pass int64) []leanLayers {
 		for l, k := range c.in.Costs {
 			cost := k.Lean[level]
 			lean.saved[l+1] = lean.saved[l] + cost.SavedBytes
-			lean.pass[l] = max(0, cost.PassBytes+2*k.BoundaryBytes-pass)
+			lean.pass[l] = max(0, cost.PassBytes+2*c.activationBytes-pass)
 		}
 		if level > 0 && lean.saved[c.layers()] > 0 { // costs without levels have none
 			levels = append(levels, lean)

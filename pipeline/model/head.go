@@ -33,7 +33,7 @@ type head struct {
 // large as the embedding is read and written once for each chunk.
 const (
 	logitBlock = 256
-	maxLogits  = 1 << 24
+	maxLogits  = 1 << 25
 )
 
 // logitRows is how many rows of logits exist at a time.

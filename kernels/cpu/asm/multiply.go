@@ -21,7 +21,10 @@ var (
 	zmm = vectorKind{bytes: 64, make: ZMM}
 )
 
-const panelVectors = 2 // vectors in a row of B
+const (
+	panelVectors = 2 // vectors in a row of B
+	depthUnroll  = 8 // steps of K in a round of the loop
+)
 
 // micro is the state of the micro-kernel while it is generated.
 type micro struct {
@@ -96,29 +99,70 @@ func (m *micro) start() {
 	}
 }
 
-// depth adds the K products of each element.
+// depth adds the K products of each element. Where A is packed, or its rows are, the
+// elements of a round have fixed places, so that a step is loads and FMAs alone: a core
+// that runs two threads feels every instruction.
 func (m *micro) depth() {
 	k := m.field(formula.TileK)
-	Label("unrolled")
-	CMPQ(k, Imm(formula.DepthUnroll))
-	JL(LabelRef("single"))
-	for u := range formula.DepthUnroll {
-		m.step(u)
-	}
-	ADDQ(U32(formula.DepthUnroll*panelVectors*m.kind.bytes), m.b)
-	SUBQ(Imm(formula.DepthUnroll), k)
-	JMP(LabelRef("unrolled"))
+	CMPQ(m.aCol, Imm(4))
+	JEQ(LabelRef("rows"))
+	CMPQ(m.aRow, Imm(4))
+	JNE(LabelRef("strided"))
+	CMPQ(m.aCol, Imm(uint64(4*m.rows)))
+	JNE(LabelRef("strided"))
+	m.rounds("packed", k, 4*m.rows, func(u, i int) Mem { return Mem{Base: m.a[i/3], Disp: 4 * (u*m.rows + i%3)} })
+	m.rounds("rows", k, 4, func(u, i int) Mem { return m.row(i).Offset(4 * u) })
+	m.rounds("strided", k, 0, func(_, i int) Mem { return m.row(i) })
 	Label("single")
 	TESTQ(k, k)
 	JZ(LabelRef("store"))
-	m.step(0)
+	m.step(0, m.row)
+	m.advance()
 	ADDQ(U32(panelVectors*m.kind.bytes), m.b)
 	DECQ(k)
 	JMP(LabelRef("single"))
 }
 
-// step adds the products of one row of B, u rows after the pointer, and advances A.
-func (m *micro) step(u int) {
+// rounds emits a loop that takes depthUnroll steps at a time, as often as K allows. Element
+// i of A in step u is at a(u, i). A step is aCol bytes long; 0: as the tile says.
+func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) Mem) {
+	Label(name)
+	CMPQ(k, Imm(depthUnroll))
+	JL(LabelRef("single"))
+	for u := range depthUnroll {
+		m.step(u, func(i int) Mem { return a(u, i) })
+		if aCol == 0 {
+			m.advance()
+		}
+	}
+	for _, p := range m.a {
+		if aCol > 0 {
+			ADDQ(U32(depthUnroll*aCol), p)
+		}
+	}
+	ADDQ(U32(depthUnroll*panelVectors*m.kind.bytes), m.b)
+	SUBQ(Imm(depthUnroll), k)
+	JMP(LabelRef(name))
+}
+
+// row is where row i of A is at the pointers.
+func (m *micro) row(i int) Mem {
+	at := Mem{Base: m.a[i/3]}
+	if i%3 > 0 {
+		at.Index, at.Scale = m.aRow, uint8(i%3)
+	}
+	return at
+}
+
+// advance moves the pointers into A on by a step.
+func (m *micro) advance() {
+	for _, p := range m.a {
+		ADDQ(m.aCol, p)
+	}
+}
+
+// step adds the products of one row of B, u rows after the pointer.
+func (m *micro) step(u int, a func(i int) Mem) {
 	var b []reg.VecVirtual
 	for v := range panelVectors {
 		x := m.kind.make()
@@ -126,18 +170,11 @@ func (m *micro) step(u int) {
 		b = append(b, x)
 	}
 	for i := range m.rows {
-		at := Mem{Base: m.a[i/3]}
-		if i%3 > 0 {
-			at.Index, at.Scale = m.aRow, uint8(i%3)
-		}
 		x := m.kind.make()
-		VBROADCASTSS(at, x)
+		VBROADCASTSS(a(i), x)
 		for v := range panelVectors {
 			VFMADD231PS(b[v], x, m.acc[i][v])
 		}
-	}
-	for _, p := range m.a {
-		ADDQ(m.aCol, p)
 	}
 }
 

@@ -7,6 +7,7 @@ import "pnode/kernels/cpu/asm/formula"
 const (
 	tileRows    = 8
 	tileVectors = 3
+	depthUnroll = 4 // steps of K in a round of the loop
 )
 
 // micro is the state of the micro-kernel while it is generated.
@@ -110,7 +111,7 @@ func (m *micro) rows() {
 
 // depth adds the K products of each element.
 func (m *micro) depth(name string, step func(u int)) {
-	for _, times := range []int{formula.DepthUnroll, 1} {
+	for _, times := range []int{depthUnroll, 1} {
 		label := name
 		if times == 1 {
 			label += "Rest"
