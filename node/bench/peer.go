@@ -43,6 +43,9 @@ type answer struct {
 	Error     string  `json:"error,omitempty"`
 
 	Classes map[string]float64 `json:"classes,omitempty"` // seconds by class of calls
+	FLOPs   int64              `json:"flops,omitempty"`
+	// Arithmetic is the rate of multiply-adds in registers alone, right after, in GFLOP/s.
+	Arithmetic float64 `json:"gflops,omitempty"`
 }
 
 // startPython runs a script as a peer.

@@ -121,6 +121,10 @@ type StepResult struct {
 	Ratio          float64 `json:"ratio,omitempty"`
 	PeakBytes      int64   `json:"peak_bytes"`
 	PeerPeakBytes  int64   `json:"peer_peak_bytes,omitempty"`
+	// Utilization is what the step computes over what multiply-adds in registers alone would
+	// compute in its time: the hardware FLOPs utilization of Chowdhery et al. 2022, PaLM,
+	// appendix B. Median over the rounds.
+	Utilization float64 `json:"utilization"`
 	// Shares of the step by class of calls; what is missing to 1 is outside of calls.
 	Shares map[string]float64 `json:"shares"`
 }
@@ -196,7 +200,7 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 			return result, err
 		}
 	}
-	var rates, peerRates, ratios []float64
+	var rates, peerRates, ratios, utilization []float64
 	tokens := float64(c.tokens() * request.Steps)
 	for range rounds {
 		a, err := own.ask(request)
@@ -204,6 +208,7 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 			return result, err
 		}
 		rates, result.PeakBytes = append(rates, tokens/a.Seconds), a.PeakBytes
+		utilization = append(utilization, float64(a.FLOPs)/a.Seconds/1e9/a.Arithmetic)
 		for class, seconds := range a.Classes {
 			result.Shares[class] += seconds / a.Seconds / float64(rounds)
 		}
@@ -218,5 +223,6 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 		ratios = append(ratios, b.Seconds/a.Seconds)
 	}
 	result.TokensPerS, result.PeerTokensPerS, result.Ratio = median(rates), median(peerRates), median(ratios)
+	result.Utilization = median(utilization)
 	return result, nil
 }

@@ -34,7 +34,7 @@ func TestStepsBesideAPeer(t *testing.T) {
 		t.Fatalf("got %+v", r)
 	}
 	s := r.Steps[0]
-	if s.Batch != 2 || !(s.TokensPerS > 0 && s.Ratio > 10) {
+	if s.Batch != 2 || !(s.TokensPerS > 0 && s.Ratio > 10 && s.Utilization > 0 && s.Utilization < 1) {
 		t.Errorf("got %+v", s)
 	}
 	sum := 0.0

@@ -17,9 +17,10 @@ func (r StepReport) Text(w io.Writer) error {
 	for _, reason := range r.Dropped {
 		fmt.Fprintf(w, "\n%s", reason)
 	}
-	fmt.Fprintf(w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns.\n\n", r.Rounds)
+	fmt.Fprintf(w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns. HFU is what\n"+
+		"a step computes over what multiply-adds in registers alone would in its time.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tproducts\tattention\trest\t")
+	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tHFU\tproducts\tattention\trest\t")
 	for _, s := range r.Steps {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.0f\t", s.Name, s.Context, s.Batch, s.Threads, s.TokensPerS)
 		if r.Peer != "" {
@@ -28,7 +29,7 @@ func (r StepReport) Text(w io.Writer) error {
 			fmt.Fprintf(t, "-\t-\t%d\t-\t", s.PeakBytes>>20)
 		}
 		products, attention := s.Shares[kernels.ClassMatMul.String()], s.Shares[kernels.ClassAttention.String()]
-		fmt.Fprintf(t, "%.1f%%\t%.1f%%\t%.1f%%\t\n", 100*products, 100*attention, 100*s.Rest())
+		fmt.Fprintf(t, "%.1f%%\t%.1f%%\t%.1f%%\t%.1f%%\t\n", 100*s.Utilization, 100*products, 100*attention, 100*s.Rest())
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -52,7 +52,7 @@ func StepWorker(ctx context.Context, described string, in io.Reader, out io.Writ
 	defer cancel()
 	s := &stepServer{
 		requests: bufio.NewScanner(in), answers: json.NewEncoder(out), end: cancel,
-		device: &timedDevice{Device: device, spent: map[string]time.Duration{}},
+		cpu: device, device: &timedDevice{Device: device, spent: map[string]time.Duration{}},
 	}
 	w, err := pipeline.New(s.config(m))
 	if err != nil {
@@ -73,6 +73,7 @@ func StepWorker(ctx context.Context, described string, in io.Reader, out io.Writ
 type stepServer struct {
 	requests *bufio.Scanner
 	answers  *json.Encoder
+	cpu      *cpu.Device
 	device   *timedDevice
 	end      context.CancelFunc
 	err      error
@@ -117,7 +118,7 @@ func (s *stepServer) next() {
 		s.end()
 		return
 	}
-	clear(s.device.spent)
+	s.device.reset()
 	s.left, s.begin = request.Steps, time.Now()
 }
 
@@ -125,11 +126,14 @@ func (s *stepServer) stepDone(r pipeline.StepResult) {
 	if s.left--; s.left > 0 {
 		return
 	}
-	a := answer{Seconds: time.Since(s.begin).Seconds(), Loss: r.Loss, PeakBytes: peakBytes(), Classes: map[string]float64{}}
+	a := answer{Seconds: time.Since(s.begin).Seconds(), Loss: r.Loss, PeakBytes: peakBytes(), FLOPs: s.device.flops, Classes: map[string]float64{}}
 	for class, spent := range s.device.spent {
 		a.Classes[class] = spent.Seconds()
 	}
-	if s.err = s.answers.Encode(a); s.err != nil {
+	if a.Arithmetic, s.err = arithmeticRate(s.cpu); s.err == nil {
+		s.err = s.answers.Encode(a)
+	}
+	if s.err != nil {
 		s.end()
 		return
 	}
