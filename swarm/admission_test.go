@@ -1,16 +1,12 @@
 package swarm
 
 import (
-	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-
-	"pnode/planner"
 )
 
 // creator starts a run's first node, which holds the owner key.
@@ -243,18 +239,8 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitOneConn(t, ctx, a, again)
-	a.Handle("/pnode/test/1", func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
-	st, err := again.Open(ctx, a.ID(), "/pnode/test/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	if _, err := st.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	serveEcho(a)
+	call(t, ctx, again, a)
 }
 
 func TestBlock(t *testing.T) {

@@ -1,16 +1,12 @@
 package swarm
 
 import (
-	"context"
-	"io"
 	"testing"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/client"
 	ma "github.com/multiformats/go-multiaddr"
-
-	"pnode/planner"
 )
 
 // A node behind a NAT is admitted, and reached, through a member that relays for it.
@@ -29,7 +25,7 @@ func TestRelayedMember(t *testing.T) {
 	if _, err := client.Reserve(ctx, hidden.host, relay); err != nil {
 		t.Fatal(err)
 	}
-	hidden.Handle("/pnode/test/1", func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
+	serveEcho(hidden)
 
 	cfg = testMember(t, o, testRun)
 	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, ReachPrivate
@@ -46,17 +42,7 @@ func TestRelayedMember(t *testing.T) {
 	if err := other.door.wait(ctx, hidden.host.ID()); err != nil {
 		t.Fatal(err)
 	}
-	st, err := other.Open(ctx, hidden.ID(), "/pnode/test/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	if _, err := st.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	call(t, ctx, other, hidden)
 }
 
 // Neither end of a relayed connection may be a stranger.
