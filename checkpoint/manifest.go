@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 )
 
@@ -118,9 +119,7 @@ func DecodeManifest(b []byte) (Manifest, error) {
 		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrCorrupt, len(b), MaxManifestBytes)
 	}
 	var m Manifest
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
+	if err := strict.Decode(b, &m); err != nil {
 		return Manifest{}, fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
 	}
 	if err := m.Validate(); err != nil {

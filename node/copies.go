@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
-	"pnode/swarm/strict"
 )
 
 // copyRequest asks a stage's holder to fetch the chunks of its state from the asking node

@@ -11,10 +11,10 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/config"
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/keepsake"
-	"pnode/swarm/strict"
 )
 
 const maxMembershipBytes = 1 << 20

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 
 	"pnode/node/dataset"
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/swarm/keepsake"
-	"pnode/swarm/strict"
 )
 
 const (

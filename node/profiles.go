@@ -8,10 +8,10 @@ import (
 	"reflect"
 	"time"
 
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
-	"pnode/swarm/strict"
 )
 
 // profileEvery is how often a member gossips what it measured and where it can be reached.

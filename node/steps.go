@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
-	"pnode/swarm/strict"
 )
 
 // A node without a part in the plan reads the steps in the chronicle of one that has: its

@@ -15,7 +15,7 @@ import (
 // built from.
 var pure = []string{
 	"planner", "planner/cost", "planner/elastic", "planner/partition", "planner/sim",
-	"pipeline/schedule", "pipeline/wire",
+	"pipeline/schedule", "pipeline/wire", "pipeline/wire/strict",
 }
 
 // forbidden imports, each with the reason; a name ending in / forbids all below it.

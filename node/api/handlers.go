@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"pnode/pipeline/wire/strict"
 )
 
 // Bounds on invites.
@@ -81,9 +84,11 @@ func (s *Server) checkpoints(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
 	var req inviteRequest
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&req); err != nil {
+	body, err := io.ReadAll(r.Body) // bounded by authorize
+	if err == nil {
+		err = strict.Decode(body, &req)
+	}
+	if err != nil {
 		s.reply(w, http.StatusBadRequest, errorReply{"invite request: " + err.Error()})
 		return
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
-	"pnode/swarm/strict"
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,

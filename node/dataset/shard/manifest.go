@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
-	"pnode/swarm/strict"
 )
 
 // Sentinels, wrapped by the errors of this package.

@@ -1,6 +1,7 @@
 // Package strict decodes JSON that another program wrote: one value that fills the data,
 // without fields that the reader does not know. Bounds are the callers' to check before. It
-// is called by swarm's and node's packages and imports nothing of this module.
+// is pure, imports nothing of this module, and is called by all that decode such JSON: the
+// consensus log, manifests of checkpoints and token shards, tokenizers, nodes' messages.
 package strict
 
 import (
