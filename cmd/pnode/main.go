@@ -52,19 +52,8 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 		e.generateCommand(), e.evalCommand(),
 		e.importCommand(), e.exportCommand(), e.benchCommand(), e.versionCommand(), exitCodesTopic(),
 	)
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args, help.Example = usageArgs(knownTopic), "  pnode help train\n  pnode help exit-codes"
-	}
+	addBuiltIns(root)
 	return root
-}
-
-// knownTopic refuses what there is no help on.
-func knownTopic(help *cobra.Command, args []string) error {
-	if found, _, err := help.Root().Find(args); err == nil && found != help.Root() {
-		return nil
-	}
-	return knownCommand(help.Root(), args)
 }
 
 // knownCommand refuses a word that is no command, and suggests the likely one.
