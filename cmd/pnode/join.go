@@ -62,6 +62,9 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	if err != nil {
 		return err
 	}
+	if err := config.TryTrace(cfg.Trace); err != nil {
+		return errors.Join(err, place.Tidy())
+	}
 	w := e.progress(cfg.JSON, 0)
 	cfg.Dir = place.Dir
 	err = node.Join(ctx, cfg, target, output(w, cfg.Level()))

@@ -101,6 +101,9 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := config.TryTrace(cfg.Trace); err != nil {
+		return errors.Join(err, place.Tidy())
+	}
 	cfg.Dir = place.Dir
 	if cfg.Resume && cfg.Local == 0 && !config.Belongs(place.Dir) {
 		cfg.Local = config.LocalNodes(place.Dir)
