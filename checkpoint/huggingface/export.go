@@ -1,6 +1,7 @@
 package huggingface
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,11 +66,11 @@ func inNewFolder(dir string, fill func(tmp string) error) (err error) {
 		return err
 	}
 	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
+	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".*.tmp")
-	if err != nil {
+	tmp := filepath.Join(parent, "."+filepath.Base(dir)+"."+rand.Text()+".tmp")
+	if err := os.Mkdir(tmp, 0o777); err != nil { // less the umask
 		return err
 	}
 	defer func() {
@@ -78,9 +79,6 @@ func inNewFolder(dir string, fill func(tmp string) error) (err error) {
 		}
 	}()
 	if err := fill(tmp); err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
 	return os.Rename(tmp, dir)
@@ -108,7 +106,7 @@ func (e Export) writeFiles(dir string, config []byte) error {
 		if filepath.Base(name) != name || !filepath.IsLocal(name) {
 			return fmt.Errorf("%q is no plain file name", name)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o666); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (e AdapterExport) fill(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, adapterFile), config, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, adapterFile), config, 0o666); err != nil {
 		return err
 	}
 	var tensors []safetensors.Tensor

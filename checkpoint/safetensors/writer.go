@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +37,7 @@ func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer,
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	tmp, err := os.OpenFile(temporary(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: create %s: %w", path, err)
 	}
@@ -48,6 +49,11 @@ func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer,
 		return nil, errors.Join(fmt.Errorf("safetensors: write %s: %w", path, err), w.Discard())
 	}
 	return w, nil
+}
+
+// temporary is a new name beside path that no listing of the folder shows.
+func temporary(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()+".tmp")
 }
 
 // Append adds elements to a tensor, rounded to its type (to nearest, ties to even). Errors
@@ -103,9 +109,6 @@ func (w *Writer) finish() error {
 		if t.written < t.bytes {
 			return fmt.Errorf("safetensors: write %s: %w: %q has %d of %d bytes", w.path, ErrIncomplete, t.Name, t.written, t.bytes)
 		}
-	}
-	if err := w.tmp.Chmod(0o644); err != nil {
-		return fmt.Errorf("safetensors: write %s: %w", w.path, err)
 	}
 	if err := w.tmp.Sync(); err != nil {
 		return fmt.Errorf("safetensors: write %s: %w", w.path, err)

@@ -12,9 +12,10 @@ import (
 	"pnode/checkpoint"
 	"pnode/checkpoint/safetensors"
 	"pnode/node/dataset"
+	"pnode/node/dataset/files"
 	"pnode/pipeline/model"
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
-	"pnode/swarm/strict"
 )
 
 const (
@@ -118,7 +119,7 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 	if err != nil {
 		return err
 	}
-	return writeSynced(filepath.Join(dir, importedFile), append(text, '\n'))
+	return files.Replace(filepath.Join(dir, importedFile), append(text, '\n'))
 }
 
 // emptyDir makes a folder; it may be there when nothing is in it.
@@ -133,23 +134,6 @@ func emptyDir(dir string) (made bool, err error) {
 		return false, fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, entries[0].Name())
 	}
 	return false, nil
-}
-
-// writeSynced makes a file, complete or not at all.
-func writeSynced(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 func openImported(ctx context.Context, dir string) (*Model, error) {

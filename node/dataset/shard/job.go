@@ -10,9 +10,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
-	"pnode/swarm/strict"
 )
 
 const (
@@ -103,5 +104,5 @@ func (s state) note(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(dir, stateFile, append(b, '\n'))
+	return files.Replace(filepath.Join(dir, stateFile), append(b, '\n'))
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
 )
 
@@ -246,7 +247,7 @@ func (m *maker) complete() error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(m.dir, ManifestFile, append(b, '\n')); err != nil {
+	if err := files.Replace(filepath.Join(m.dir, ManifestFile), append(b, '\n')); err != nil {
 		return err
 	}
 	if err := os.Remove(m.Out); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty

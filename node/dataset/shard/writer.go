@@ -57,23 +57,6 @@ func (w *writer) finish() (Shard, error) {
 	return w.shard, nil
 }
 
-// writeFile replaces a file of a folder in one step.
-func writeFile(dir, name string, content []byte) error {
-	f, err := os.CreateTemp(dir, name+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
 func copyFile(to, from string) error {
 	source, err := os.Open(from)
 	if err != nil {
