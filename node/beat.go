@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"pnode/pipeline"
+	"pnode/pipeline/wire"
+	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/swarm"
-	"pnode/swarm/strict"
 )
 
 // Beat is the heartbeat that every member gossips once a second: that it lives, and
@@ -75,7 +76,7 @@ const (
 var errBadBeat = errors.New("node: bad heartbeat")
 
 func (b Beat) encode() []byte {
-	b.Reason, b.Blocked = clip(b.Reason, maxReason), clip(b.Blocked, maxReason)
+	b.Reason, b.Blocked = wire.Clip(b.Reason, maxReason), wire.Clip(b.Blocked, maxReason)
 	b.Stages = b.Stages[:min(len(b.Stages), maxBeatStages)]
 	data, err := json.Marshal(b)
 	if err != nil {

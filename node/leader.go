@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/pipeline/wire"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -246,7 +247,7 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 func clipReasons(lines []string) []string {
 	lines = lines[:min(len(lines), 64)]
 	for i, line := range lines {
-		lines[i] = clip(line, 512)
+		lines[i] = wire.Clip(line, 512)
 	}
 	return lines
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/pipeline/link"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -179,7 +180,7 @@ func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan
 	course := r.Plan.Course().String()
 	if r.InPlace && course != s.wanted && len(course) <= maxCourse {
 		s.wanted = course
-		n.setWanted(&Wanted{Generation: plan.Generation, Course: course, Why: clip(d.Reason, maxWhy)})
+		n.setWanted(&Wanted{Generation: plan.Generation, Course: course, Why: wire.Clip(d.Reason, maxWhy)})
 		return
 	}
 	s.why, s.seen = d.Reason, seen // a commit cannot make this change, or did not

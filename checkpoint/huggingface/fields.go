@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"pnode/pipeline/wire"
 )
 
 // Errors of this package.
@@ -57,7 +59,7 @@ const maxQuoted = 100
 func (f *fields) refuse(name string, value json.RawMessage, accepted string) {
 	shown := string(value)
 	if len(shown) > maxQuoted {
-		shown = shown[:maxQuoted] + "..."
+		shown = wire.Clip(shown, maxQuoted) + "..."
 	}
 	f.fail(fmt.Errorf("%w: %s: %s%s is %s; %s", ErrUnsupported, f.file, f.path, name, shown, accepted))
 }

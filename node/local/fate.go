@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"pnode/pipeline/wire"
 )
 
 // maxSentence bounds what is repeated of a node's last words; the log has all of them.
@@ -68,7 +70,7 @@ func clip(s string) string {
 	if len(s) <= maxSentence {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxSentence], "") + "..."
+	return wire.Clip(s, maxSentence) + "..."
 }
 
 // lastLine is the last line of a file that is not empty.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -25,7 +26,7 @@ func (e SetRun) apply(s State) (State, error) {
 	case s.Run != nil && same(*s.Run, e.Spec):
 		return s, nil
 	case s.Run != nil:
-		return s, fmt.Errorf("set run %q: the specification of run %q is set and never changes", clip(string(e.Spec.Run)), s.Run.Run)
+		return s, fmt.Errorf("set run %q: the specification of run %q is set and never changes", wire.Clip(string(e.Spec.Run), maxName), s.Run.Run)
 	case !name(string(e.Spec.Run)):
 		return s, fmt.Errorf("set run: ID of %d bytes, want 1 to %d", len(e.Spec.Run), maxName)
 	case e.Spec.Model.Blocks < 1 || e.Spec.Model.Blocks > maxBlocks || e.Spec.Train.Micros < 1:
@@ -120,7 +121,7 @@ var moves = map[MemberState][]MemberState{
 func (s State) booted(peer planner.PeerID, boot uint64) (Member, error) {
 	m, ok := s.Member(peer)
 	if !ok {
-		return m, fmt.Errorf("%q is not in the roster", clip(string(peer)))
+		return m, fmt.Errorf("%q is not in the roster", wire.Clip(string(peer), maxName))
 	}
 	if m.Boot != boot {
 		return m, fmt.Errorf("%s was started again: %w", peer, ErrStale)
@@ -224,6 +225,3 @@ func same(a, b planner.RunSpec) bool {
 
 // name tells whether s is fit to name a peer, run or device.
 func name(s string) bool { return s != "" && len(s) <= maxName }
-
-// clip shortens foreign text for an error.
-func clip(s string) string { return s[:min(len(s), maxName)] }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -173,7 +174,7 @@ func (e StageSaved) check(s State) error {
 		}
 		for _, h := range l.Holders {
 			if _, ok := s.Member(h); !ok {
-				return fmt.Errorf("layer %d is held by %q, which is not in the roster", l.Layer, clip(string(h)))
+				return fmt.Errorf("layer %d is held by %q, which is not in the roster", l.Layer, wire.Clip(string(h), maxName))
 			}
 		}
 	}

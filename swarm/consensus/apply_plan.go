@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -42,7 +43,7 @@ func (e SetPlan) fences(s State) error {
 	case s.Run == nil:
 		return errNoRun
 	case e.Plan.Run != s.Run.Run:
-		return fmt.Errorf("it is for run %q, this is %q", clip(string(e.Plan.Run)), s.Run.Run)
+		return fmt.Errorf("it is for run %q, this is %q", wire.Clip(string(e.Plan.Run), maxName), s.Run.Run)
 	case s.Finished:
 		return errors.New("the run is finished")
 	case s.StopWanted:
@@ -64,10 +65,10 @@ func (e SetPlan) checkPlacements(s State) error {
 	for r, pipe := range e.Plan.Replicas {
 		for i, p := range pipe.Stages {
 			if m, ok := s.Member(p.Peer); !ok || m.State != Active {
-				return fmt.Errorf("replica %d stage %d is on %q, which is not active", r, i, clip(string(p.Peer)))
+				return fmt.Errorf("replica %d stage %d is on %q, which is not active", r, i, wire.Clip(string(p.Peer), maxName))
 			}
 			if m, ok := s.Member(p.Holder); p.Holder != "" && (!ok || m.State == Gone) {
-				return fmt.Errorf("replica %d stage %d is held by %q, which is not in the run", r, i, clip(string(p.Holder)))
+				return fmt.Errorf("replica %d stage %d is held by %q, which is not in the run", r, i, wire.Clip(string(p.Holder), maxName))
 			}
 			if !name(p.Device) {
 				return fmt.Errorf("replica %d stage %d: device name of %d bytes, want 1 to %d", r, i, len(p.Device), maxName)

@@ -1,12 +1,12 @@
 package tokenizer
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
+
+	"pnode/pipeline/wire"
+	"pnode/pipeline/wire/strict"
 )
 
 // fileJSON is tokenizer.json.
@@ -143,20 +143,15 @@ const maxQuoted = 120
 
 func unsupported(field, value string) error {
 	if len(value) > maxQuoted {
-		value = value[:maxQuoted] + "..."
+		value = wire.Clip(value, maxQuoted) + "..."
 	}
 	return fmt.Errorf("%w: %s %q", ErrUnsupported, field, value)
 }
 
 // unmarshalStrict refuses unknown fields by name.
 func unmarshalStrict(text []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
+	if err := strict.Decode(text, to); err != nil {
 		return formatError(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the JSON value", ErrFormat)
 	}
 	return nil
 }

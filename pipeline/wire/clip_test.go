@@ -1,4 +1,4 @@
-package node
+package wire
 
 import "testing"
 
@@ -10,7 +10,7 @@ func TestClip(t *testing.T) {
 	}{
 		{"short", 5, "short"}, {"longer", 5, "longe"}, {"groß", 4, "gro"}, {"groß", 5, "groß"}, {"日本", 5, "日"}, {"日本", 2, ""}, {"", 0, ""},
 	} {
-		if got := clip(tt.text, tt.most); got != tt.want {
+		if got := Clip(tt.text, tt.most); got != tt.want {
 			t.Errorf("%q in %d bytes: %q, want %q", tt.text, tt.most, got, tt.want)
 		}
 	}

@@ -1,9 +1,9 @@
-package node
+package wire
 
 import "unicode/utf8"
 
-// clip shortens text to most bytes at most, at the end of a character.
-func clip(text string, most int) string {
+// Clip shortens text to most bytes at most, at the end of a character.
+func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
