@@ -1,6 +1,11 @@
 package node
 
 import (
+	"fmt"
+	"strings"
+
+	"pnode/node/api"
+	"pnode/pipeline"
 	"pnode/planner"
 	"pnode/swarm/consensus"
 )
@@ -54,6 +59,21 @@ func (t *tracker) running(plan planner.Plan) (planner.Plan, planner.Step) {
 		}
 	}
 	return plan, b.Step
+}
+
+// turn is the event of a step on another course than the one before.
+func (n *Node) turn(r pipeline.StepResult, left string) api.Event {
+	leader, _, _ := n.raft.Leader()
+	generation := n.raft.State().Plan.Generation
+	e := api.Event{
+		Kind: api.KindSchedule, Generation: generation, Step: r.Step,
+		Message: fmt.Sprintf("from step %d on %s instead of %s", r.Step, r.Course, left),
+	}
+	if w := n.beats.wanted(leader); w.Generation == generation && w.Course == r.Course.String() {
+		why, _, _ := strings.Cut(w.Why, ";") // the status has all of it
+		e.Message += ": " + why
+	}
+	return e
 }
 
 // reasons are the plan's, and why it took another course since.

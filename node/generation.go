@@ -183,5 +183,7 @@ func (n *Node) stopWanted() bool {
 func (n *Node) onStep(r pipeline.StepResult) {
 	train := n.raft.State().Run.Train
 	tokens := train.Micros * train.MicroBatch * n.raft.State().Run.Model.Context
-	n.progress.record(r, tokens, time.Now())
+	if left := n.progress.record(r, tokens, time.Now()); left != "" {
+		n.hub.Publish(n.turn(r, left))
+	}
 }

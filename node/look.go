@@ -30,10 +30,13 @@ func loadLook(path string) (look, error) {
 	return look{&e}, err
 }
 
+// idle tells whether the device computes nothing.
+func (l look) idle() bool { return l.Emulation != nil && !l.Device.Computes() }
+
 // device opens the one to compute on, on so many cores.
 func (l look) device(threads int, log *slog.Logger) (kernels.Device, error) {
 	var inner kernels.Device = null.New()
-	if l.Emulation == nil || l.Device.Computes() {
+	if !l.idle() {
 		d, err := cpu.New(cpu.Options{Threads: threads})
 		if err != nil {
 			return nil, err // not d, which as a kernels.Device would not be nil

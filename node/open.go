@@ -57,7 +57,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if o.returning {
 		n.trying = o.seat.Known
 	}
-	n.progress = &progress{emit: n.hub.Publish}
+	n.progress = &progress{emit: n.hub.Publish, idle: o.look.idle()}
 	n.machine = machine{phase: Joining, changed: n.phaseChanged}
 	n.shared.phase = Joining
 	defer func() {

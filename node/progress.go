@@ -17,6 +17,8 @@ import (
 // where there are none; status and heartbeats read.
 type progress struct {
 	emit func(api.Event)
+	// idle devices compute nothing: losses mean nothing.
+	idle bool
 
 	mu         sync.Mutex // guards what follows
 	chronicle  chronicle
@@ -58,8 +60,9 @@ func (p *progress) enter(g planner.Generation, start planner.Step) {
 }
 
 // record takes a worker's step in. The first worker that reports a step makes the event;
-// the others only add their stage times.
-func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
+// the others only add their stage times. left is the course of the step before, where this
+// one took another.
+func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) (left string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Final {
@@ -68,14 +71,17 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 			p.last.HeldOut = r.HeldOut
 		}
 		p.emitLast()
-		return
+		return ""
 	}
 	for _, t := range r.Stages {
 		p.stages[t.Holding] = t
 	}
-	p.took, p.course = r.Total, r.Course.String()
+	if course := r.Course.String(); course != p.course {
+		left, p.course = p.course, course
+	}
+	p.took = r.Total
 	if r.Step == p.step && !p.lastStep.IsZero() {
-		return
+		return left
 	}
 	p.speed(tokens, now)
 	p.step, p.loss = r.Step, r.Loss
@@ -88,9 +94,10 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) {
 	}
 	if r.Step == p.steps {
 		p.last = &e
-		return
+		return left
 	}
 	p.show(p.chronicle.note(e))
+	return left
 }
 
 // emitLast shows the last step, if it is held back; the caller holds mu.
@@ -226,6 +233,8 @@ func (p *progress) done(state consensus.State) api.Event {
 	e.Steps = state.Run.Train.Steps
 	uniform := math.Log(float64(state.Run.Model.Vocab))
 	switch {
+	case state.Finished && p.idle:
+		e.Message = fmt.Sprintf("finished at step %d; a device that computes nothing makes losses mean nothing", e.Step)
 	case state.Finished && p.heldOut != nil:
 		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token, %s", e.Step, *p.heldOut, besideUniform(*p.heldOut, uniform))
 	case state.Finished:

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,5 +45,23 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 				t.Errorf("got %+v, want steps 1 and 2, the last with held-out loss %v", got, *tt.want)
 			}
 		})
+	}
+}
+
+// TestAnotherCourseIsTold: once, by the first step on it, not by a generation's first step.
+func TestAnotherCourseIsTold(t *testing.T) {
+	p := &progress{emit: func(api.Event) {}}
+	p.begin(planner.Plan{Generation: 1}, 9)
+	deeper := planner.Course{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
+	var told []string
+	for step, course := range []planner.Course{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
+		for range 2 { // two placements on this node
+			if left := p.record(pipeline.StepResult{Step: planner.Step(step + 1), Course: course}, 8, time.Unix(int64(step), 0)); left != "" {
+				told = append(told, fmt.Sprint(step+1, " ", left))
+			}
+		}
+	}
+	if want := []string{"3 " + planner.Course{Schedule: "gpipe"}.String(), "5 " + deeper.String()}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -18,6 +18,8 @@ const (
 	KindState Kind = "state"
 	// KindPlan is a new generation, described by Message.
 	KindPlan Kind = "plan"
+	// KindSchedule is another order of computing from Step on, described by Message.
+	KindSchedule Kind = "schedule"
 	// KindCheckpoint is a committed checkpoint of Step.
 	KindCheckpoint Kind = "checkpoint"
 	// KindSample is generated text in Message.
