@@ -64,7 +64,7 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 	session := n.links.Session(g.plan.Generation, g.plan.Peers())
 	defer session.Close()
 	defer n.meter.follow(session.Stats)()
-	session.Warm(neighbours(g.plan, n.self)...) // while the state is being loaded
+	session.Warm(g.plan.Neighbours(n.self)...) // while the state is being loaded
 	workers, err := n.newWorkers(g, session)
 	defer func() {
 		for _, w := range workers {
@@ -82,24 +82,6 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 		err = errors.Join(err, w.Saved())
 	}
 	return err
-}
-
-// neighbours are the peers whose stages stand next to one of self's.
-func neighbours(plan planner.Plan, self planner.PeerID) []planner.PeerID {
-	var peers []planner.PeerID
-	for _, pipe := range plan.Replicas {
-		for s := 1; s < len(pipe.Stages); s++ {
-			a, b := pipe.Stages[s-1].Peer, pipe.Stages[s].Peer
-			switch self {
-			case a:
-				peers = append(peers, b)
-			case b:
-				peers = append(peers, a)
-			}
-		}
-	}
-	slices.Sort(peers)
-	return slices.Compact(peers)
 }
 
 func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) error {

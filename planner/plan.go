@@ -278,3 +278,20 @@ func (p Plan) Peers() []PeerID {
 	}
 	return peers
 }
+
+// Neighbours are the peers whose stages stand next to one of a peer's, sorted.
+func (p Plan) Neighbours(of PeerID) []PeerID {
+	var peers []PeerID
+	for _, pipe := range p.Replicas {
+		for s := 1; s < len(pipe.Stages); s++ {
+			switch a, b := pipe.Stages[s-1].Peer, pipe.Stages[s].Peer; of {
+			case a:
+				peers = append(peers, b)
+			case b:
+				peers = append(peers, a)
+			}
+		}
+	}
+	slices.Sort(peers)
+	return slices.Compact(peers)
+}

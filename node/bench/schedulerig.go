@@ -143,6 +143,7 @@ func (r *scheduleRig) steps(ctx context.Context, c *scheduleCase, t trial, steps
 		}
 		session := e.Session(r.generation, r.peers)
 		defer session.Close()
+		session.Warm(plan.Neighbours(r.peers[i])...)
 		w, err := r.worker(c, plan, i, dev, watched{pipeline.Paced(session, dev), watch}, watch)
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"pnode/pipeline/link"
 	"pnode/pipeline/schedule"
+	"pnode/planner"
 )
 
 var grid = flag.String("grid", "", "print the table of a grid of schedules: small, full, the full one of so many stages, or one cell, such as 8,10,150ms")
@@ -88,6 +89,47 @@ func TestSchedulesOnASlowLink(t *testing.T) {
 	if r.MeanError > 0.05 || r.WorstRatio != runs["elastic none"].Ratio {
 		t.Errorf("summary: %+v", r)
 	}
+}
+
+// TestStepsStaySteadyOnALongLink: from the first step on, and in each, whatever else is tried on
+// the connections: a message that comes a round trip late is seven micro-batches late.
+func TestStepsStaySteadyOnALongLink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of QUIC")
+	}
+	const stages, steps = 2, 16
+	c, err := newScheduleCase(stages, 40*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		shape := link.Shape{BytesPerS: 1_250_000, Delay: 150 * time.Millisecond}
+		rig, err := newScheduleRig(stages, shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rig.close()
+		c.peers = rig.peers
+		warmups, err := c.elastic(shape, messageBytes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.micros = 60
+		run := trial{name: elasticName, spec: "1f1b", warmups: warmups}
+		w, err := rig.steps(t.Context(), c, run, steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := c.plan(run, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s := range planner.Step(steps) {
+			if period := steadyPeriod(w.marks[s+1].gradients, plan); period > c.stageTime*21/20 {
+				t.Errorf("step %d: %v a micro-batch", s+1, period)
+			}
+		}
+	})
 }
 
 // TestDevicesOfACapRefuseMore: the memory that a cap leaves holds the capped schedule and not

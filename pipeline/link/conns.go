@@ -62,7 +62,7 @@ func (e *Endpoint) connections(id planner.PeerID) ([]*quic.Conn, <-chan struct{}
 	defer e.mu.Unlock()
 	var live []*quic.Conn
 	for _, c := range e.peer(id).conns {
-		if c.Context().Err() == nil {
+		if !ended(c) {
 			live = append(live, c)
 		}
 	}
@@ -79,7 +79,7 @@ func (e *Endpoint) current(id planner.PeerID, ready bool) (conn *quic.Conn, chan
 	}
 	p := e.peer(id)
 	for _, c := range slices.Backward(p.conns) {
-		if c.Context().Err() == nil {
+		if !ended(c) {
 			return c, nil, false, nil
 		}
 	}
@@ -125,6 +125,22 @@ func (e *Endpoint) register(id planner.PeerID, conn *quic.Conn) error {
 	})
 	return nil
 }
+
+// isWarm tells whether a session has warmed a connection.
+func (e *Endpoint) isWarm(id planner.PeerID, conn *quic.Conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.peer(id).warm, conn)
+}
+
+func (e *Endpoint) noteWarm(id planner.PeerID, conn *quic.Conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peer(id)
+	p.warm = append(slices.DeleteFunc(p.warm, ended), conn)
+}
+
+func ended(c *quic.Conn) bool { return c.Context().Err() != nil }
 
 // serve accepts the peer's streams until the connection ends.
 func (e *Endpoint) serve(id planner.PeerID, conn *quic.Conn) {

@@ -50,13 +50,17 @@ func (d *dialer) want(lacking int) {
 	}
 	again := d.attempts > 0 || d.remote.boot.Load() != 0
 	d.attempts++
-	d.running = d.remote.session.spawn(func() { d.dialed <- d.attempt(again) })
+	d.running = true
+	d.remote.session.also(func() { d.dialed <- d.attempt(again) })
 }
+
+// hurry does not leave the next attempt to the peer.
+func (d *dialer) hurry() { d.ready = true }
 
 // attempt dials once; one that is not the first asks before whether the peer is dead.
 func (d *dialer) attempt(again bool) error {
 	e, id := d.remote.session.endpoint, d.remote.id
-	ctx, cancel := context.WithTimeout(d.remote.ctx, e.opt.ConnTimeout)
+	ctx, cancel := context.WithTimeout(d.remote.flush, e.opt.ConnTimeout)
 	defer cancel()
 	if refuser, ok := e.net.(Refuser); ok && again && refuser.Refuses(ctx, id) {
 		return errRefused

@@ -36,9 +36,10 @@
 // A congestion window belongs to a connection, and halves when a packet is lost: at 100
 // Mbit/s, 40 ms and 0.5% loss one connection carries 6% of the line, 16 carry over 90%. How
 // many are used is found by trial (steer.go) from what was acknowledged while something was
-// under way, and kept for the next session. Each side chooses for what it sends and dials
-// what it lacks; both use all connections that there are, up to the number that they chose.
-// Session.Warm opens the windows of an edge before the first message needs them.
+// under way, and kept for the next session; more are tried only while messages wait for windows
+// and not for the line. Each side chooses for what it sends and dials what it lacks; both use
+// all connections that there are, up to the number that they chose.
+// Session.Warm opens the windows of an edge, in both directions, before its first message goes.
 //
 // # Who goes first
 //
@@ -101,11 +102,11 @@
 //
 // Endpoint.Run waits for its accept loop, one stream-accepting loop for each connection and
 // one goroutine for each stream that is being opened or answers Fetch. Session.Close waits
-// for one goroutine for each peer (remote.run), one that dials, for each stripe one that
-// waits for a sender of heartbeats, one for each class and one that warms it, one reader of
-// acknowledgements for each lane, and for each incoming lane a reader and a sender of
-// acknowledgements. A socket made by Shaped has one that sends what is due; its
-// Close waits for it.
+// for one goroutine for each peer (remote.run), one that dials, one while its edge is
+// warmed, for each stripe one that waits for a sender of heartbeats, one for each class and
+// one that warms it, one reader of acknowledgements for each lane, and for each incoming lane
+// a reader and a sender of acknowledgements. A socket made by Shaped has one that sends what
+// is due; its Close waits for it.
 //
 // The package refuses to admit peers (the Network has done it), to verify chunks (the
 // caller's store function does) and to decide what a lost peer means (the node does). It

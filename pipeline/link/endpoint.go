@@ -40,6 +40,7 @@ type Endpoint struct {
 // peer is what the endpoint knows of another node. Guarded by Endpoint.mu.
 type peer struct {
 	conns    []*quic.Conn // live, the newest last, at most maxConns
+	warm     []*quic.Conn // those that were warmed
 	dialing  bool
 	parked   []parked
 	fetching chan struct{} // one element for each Fetch stream

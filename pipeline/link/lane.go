@@ -110,6 +110,7 @@ func (l *lane) readAcks() {
 		through := false
 		if err == nil {
 			through, err = l.ack(n)
+			l.stripe.remote.noteHeld(l.stripe.conn.ConnectionStats())
 		}
 		if err != nil {
 			l.stripe.failed(err)

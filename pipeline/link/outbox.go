@@ -176,6 +176,20 @@ func (o *outbox) delivered() uint64 {
 	return o.acked
 }
 
+// waits tells whether there are pieces that no stripe has taken yet.
+func (o *outbox) waits() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.again)+len(o.fresh) > 0
+}
+
+// held is how many messages have been neither acknowledged nor dropped.
+func (o *outbox) held() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.messages
+}
+
 // stir makes everybody who waits look again.
 func (o *outbox) stir() {
 	o.mu.Lock()

@@ -53,10 +53,15 @@ func (r *remote) meet(from wire.Boot) bool {
 func (r *remote) readPieces(ctx context.Context, p parked, acks *acks) error {
 	in := hearing{r, p.stream}
 	r.heard.Store(time.Now().UnixNano())
+	r.warmth.met.give()
+	padded := false
 	var front [wire.PieceBytes]byte
 	room := make([]byte, wire.MaxPieceBytes)
 	for {
 		if _, err := io.ReadFull(in, front[:]); errors.Is(err, io.EOF) {
+			if padded {
+				r.warmth.there.give()
+			}
 			return nil
 		} else if err != nil {
 			return err
@@ -71,6 +76,7 @@ func (r *remote) readPieces(ctx context.Context, p parked, acks *acks) error {
 		if err := r.readPiece(ctx, in, head, room[:head.Bytes()]); err != nil {
 			return err
 		}
+		padded = head.Header.Tag.Kind == wire.Padding
 		if head.Seq != 0 {
 			acks.count()
 		}

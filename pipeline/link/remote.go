@@ -30,10 +30,10 @@ type remote struct {
 	want           atomic.Int32  // how many stripes are to send
 	counts         traffic
 	busy           stopwatch
-	warmOnce       sync.Once
-	warming        chan struct{} // closed when connections are to be warmed
-	steering       *steering     // run's alone
-	sampled        sample        // run's alone: the state at the end of the last sample
+	held           stopwatch // runs while messages wait for a window though the line has room
+	warmth         *warmth
+	steering       *steering // run's alone
+	sampled        sample    // run's alone: the state at the end of the last sample
 
 	mu      sync.Mutex // guards the rest
 	gone    bool
@@ -41,7 +41,7 @@ type remote struct {
 }
 
 func newRemote(s *Session, id planner.PeerID) *remote {
-	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warming: make(chan struct{})}
+	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmth: newWarmth()}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
 	r.steering = newSteering(s.endpoint.stripesTo(id))
@@ -65,16 +65,26 @@ func (r *remote) run() {
 	defer d.again.Stop()
 	seen := time.Now()
 	defer func() { e.keepStripes(r.id, r.steering.stripes) }()
+	closing := r.ctx.Done()
 	for {
 		conns, changed := e.connections(r.id)
 		if r.use(conns) {
 			seen = time.Now()
 			r.heardAgain(seen)
 		}
+		if closing == nil && len(r.stripes) > 0 {
+			return // the connection was made for what is queued
+		}
 		d.want(int(r.want.Load()) - len(conns))
 		select {
-		case <-r.ctx.Done():
-			r.distrust()
+		case <-closing:
+			if len(r.stripes) > 0 || r.unread() == 0 {
+				r.distrust()
+				return
+			}
+			closing = nil
+			d.hurry()
+		case <-r.flush.Done():
 			return
 		case <-changed:
 		case <-d.again.C:
@@ -152,13 +162,13 @@ func (r *remote) look(seen *time.Time) error {
 
 // sample is a state of what the peer has acknowledged, and of the time it took.
 type sample struct {
-	bytes uint64
-	busy  time.Duration
+	bytes      uint64
+	busy, held time.Duration
 }
 
 // steer hands a sample to the steering when there is enough of it.
 func (r *remote) steer() {
-	now := sample{busy: r.busy.total()}
+	now := sample{busy: r.busy.total(), held: r.held.total()}
 	for _, o := range r.outboxes {
 		now.bytes += o.delivered()
 	}
@@ -166,12 +176,23 @@ func (r *remote) steer() {
 	if took < sampleTime || bytes < sampleBytes {
 		return
 	}
+	held := now.held - r.sampled.held
 	r.sampled = now
-	r.steering.sample(bytes, took, len(r.stripes))
+	r.steering.sample(bytes, took, held, len(r.stripes))
 	if want := int32(r.steering.want()); r.want.Swap(want) != want {
 		r.session.endpoint.log.Debug("stripes", "peer", r.id, "want", want, "goodput", r.steering.goodput)
 		r.stir()
 	}
+}
+
+// noteHeld tells from what a connection has just heard whether messages are held back by its
+// window.
+func (r *remote) noteHeld(c quic.ConnectionStats) {
+	waiting := false
+	for _, o := range r.outboxes {
+		waiting = waiting || o.waits()
+	}
+	r.held.set(waiting && c.LatestRTT-c.MinRTT < max(heldQueue, c.MinRTT/4))
 }
 
 // silence is how long no byte of a frame has come; 0 before the first one, when the peer
@@ -280,6 +301,14 @@ func (r *remote) drain() {
 	for _, o := range r.outboxes {
 		o.drain(ErrClosed)
 	}
+}
+
+// unread is how many messages the peer has not acknowledged.
+func (r *remote) unread() (n int) {
+	for _, o := range r.outboxes {
+		n += o.held()
+	}
+	return n
 }
 
 // stir has the stripes look again whether it is their turn.

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type Session struct {
 	mu     sync.Mutex // guards closed, and work.Go against work.Wait
 	closed bool
 	done   chan struct{} // closed when Close is through
+	unread error         // what Close gives; set before done is closed
 }
 
 func newSession(e *Endpoint, generation planner.Generation, peers []planner.PeerID) *Session {
@@ -62,11 +64,17 @@ func (s *Session) spawn(f func()) bool {
 	if s.closed {
 		return false
 	}
+	s.also(f)
+	return true
+}
+
+// also runs f in a goroutine that Close waits for. After Close has begun only goroutines may
+// call it that Close waits for.
+func (s *Session) also(f func()) {
 	s.work.Go(func() error {
 		f()
 		return nil
 	})
-	return true
 }
 
 // adopt takes an incoming stream of this generation, or refuses it with the reason.
@@ -104,7 +112,8 @@ func (s *Session) closing() bool {
 }
 
 // Send queues a frame for a peer and returns; it waits only while the outbox of the peer
-// and class is full of what the peer has not acknowledged. The payload must not be changed
+// and class is full of what the peer has not acknowledged, and while the edge is being warmed
+// (Warm). The payload must not be changed
 // afterwards by anybody: what is sent to this node itself is received as the very same
 // bytes, and waits for room in its inbox. Errors wrap ErrLost, ErrLeft or
 // ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
@@ -141,7 +150,13 @@ func (s *Session) send(ctx context.Context, to planner.PeerID, f wire.Frame) err
 	if !f.Tag.Kind.Numbered() {
 		return fmt.Errorf("%w: %v is the session's own", wire.ErrKind, f.Tag.Kind)
 	}
-	return r.outboxes[f.Tag.Kind.Class()].put(ctx, f)
+	class := f.Tag.Kind.Class()
+	if class != wire.Control {
+		if err := r.warmth.wait(ctx, r.ctx); err != nil {
+			return err
+		}
+	}
+	return r.outboxes[class].put(ctx, f)
 }
 
 // Receive waits for the message with this tag from a peer, which may be this node itself.
@@ -172,14 +187,16 @@ func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag
 func (s *Session) Lost() <-chan planner.PeerID { return s.lost }
 
 // Close fails every call, present and later, with an error that wraps net.ErrClosed. It
-// gives what is queued at most CloseTimeout to be read by the peers, ends the streams and
-// waits for the session's goroutines. Connections stay. It may be called more than once.
+// gives what is queued at most CloseTimeout to be read by the peers, over connections that are
+// made for it where there is none, ends the streams and waits for the session's goroutines.
+// Connections stay. The error names each peer that is neither lost nor has left and did not read
+// all in time, and how many messages it has not acknowledged; later calls give the same.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		<-s.done
-		return nil
+		return s.unread
 	}
 	s.closed = true
 	s.mu.Unlock()
@@ -192,8 +209,14 @@ func (s *Session) Close() error {
 	s.work.Wait()
 	timer.Stop()
 	s.endAll()
+	for _, r := range s.order {
+		if n := r.unread(); n > 0 {
+			s.endpoint.log.Info("closed with messages unread", "peer", r.id, "generation", s.generation, "messages", n)
+			s.unread = errors.Join(s.unread, fmt.Errorf("link: close generation %d: %s has not acknowledged %d messages", s.generation, r.id, n))
+		}
+	}
 	close(s.done)
-	return nil
+	return s.unread
 }
 
 // shut makes a session that was never started fail every call with err.

@@ -112,6 +112,11 @@ type stopwatch struct {
 func (s *stopwatch) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.begin()
+}
+
+// begin does what start says. Callers hold mu.
+func (s *stopwatch) begin() {
 	if s.running == 0 {
 		s.since = time.Now()
 	}
@@ -121,6 +126,23 @@ func (s *stopwatch) start() {
 func (s *stopwatch) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.end()
+}
+
+// set starts or stops the only activity, unless it is as it should be.
+func (s *stopwatch) set(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case on && s.running == 0:
+		s.begin()
+	case !on && s.running > 0:
+		s.end()
+	}
+}
+
+// end does what stop says. Callers hold mu.
+func (s *stopwatch) end() {
 	s.running--
 	if s.running == 0 {
 		s.until = time.Now()

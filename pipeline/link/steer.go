@@ -14,6 +14,11 @@ const (
 	// lastRest.
 	firstRest = 16
 	lastRest  = 256
+	// Windows limit goodput when messages are held back by them for more than heldParts parts
+	// of heldParts+1. The line has room while the queue on it is short: below heldQueue, or a
+	// quarter of the round trip.
+	heldParts = 3
+	heldQueue = 25 * time.Millisecond
 )
 
 // steering chooses over how many connections messages are spread. A connection's congestion
@@ -23,6 +28,10 @@ const (
 // a tenth; half of it is tried now and then, and kept if goodput falls by less than a
 // twentieth. What a trial compares with is measured just before it.
 //
+// More are tried only where messages wait for a window while the line has room. A window that
+// nothing waits for carries no more when there are two of it, and what a new connection takes
+// before its window has opened comes late: at 300 ms a single message can hold up a pipeline.
+//
 // It is pure: the same samples lead to the same choices.
 type steering struct {
 	stripes int // settled
@@ -31,8 +40,9 @@ type steering struct {
 	seen    int // samples since the last change
 	bytes   uint64
 	took    time.Duration
-	rest    int // samples before the next trial
-	pause   int // length of the rest after the next failure
+	held    time.Duration // of took
+	rest    int           // samples before the next trial
+	pause   int           // length of the rest after the next failure
 	down    bool
 }
 
@@ -48,8 +58,9 @@ func (s *steering) want() int {
 	return s.stripes
 }
 
-// sample takes in one sample, of `up` connections in use.
-func (s *steering) sample(bytes uint64, took time.Duration, up int) {
+// sample takes in one sample, of `up` connections in use. For a part of the time that it took
+// messages were held back by windows rather than by the line.
+func (s *steering) sample(bytes uint64, took, held time.Duration, up int) {
 	if up < s.want() && s.seen == 0 {
 		if s.rest++; s.rest > lastRest { // they do not come up
 			s.fail()
@@ -60,7 +71,7 @@ func (s *steering) sample(bytes uint64, took time.Duration, up int) {
 	if s.seen <= trialFirst {
 		return
 	}
-	s.bytes, s.took = s.bytes+bytes, s.took+took
+	s.bytes, s.took, s.held = s.bytes+bytes, s.took+took, s.held+held
 	if s.seen < trialFirst+trialCounts {
 		return
 	}
@@ -70,24 +81,33 @@ func (s *steering) sample(bytes uint64, took time.Duration, up int) {
 		return
 	}
 	s.goodput = goodput
-	s.bytes, s.took = 0, 0
+	limited := s.held > s.took*heldParts/(heldParts+1)
+	s.clear()
 	s.seen = trialFirst // the next measurement begins at once
 	if s.rest -= trialCounts; s.rest <= 0 {
-		s.try()
+		s.try(limited)
 	}
 }
 
-// try begins a trial.
-func (s *steering) try() {
-	s.trial = 2 * s.stripes
-	if s.down {
-		s.trial = s.stripes / 2
+// try begins a trial, where there is one to be made.
+func (s *steering) try(limited bool) {
+	switch {
+	case s.down || !limited && s.stripes > 1:
+		s.down, s.trial = true, s.stripes/2
+	case !limited:
+		return
+	default:
+		s.trial = 2 * s.stripes
 	}
-	s.seen, s.rest, s.bytes, s.took = 0, 0, 0, 0
+	s.rest = 0
+	s.clear()
 	if s.trial == 0 || s.trial > maxStripes {
 		s.fail()
 	}
 }
+
+// clear begins a measurement.
+func (s *steering) clear() { s.seen, s.bytes, s.took, s.held = 0, 0, 0, 0 }
 
 // judge ends a trial.
 func (s *steering) judge(goodput int64) {
@@ -95,7 +115,7 @@ func (s *steering) judge(goodput int64) {
 	cheaper := s.trial < s.stripes && goodput > s.goodput-s.goodput/20
 	if better || cheaper {
 		s.stripes, s.goodput, s.pause = s.trial, goodput, firstRest
-		s.try()
+		s.try(true)
 		return
 	}
 	s.fail()
@@ -103,7 +123,8 @@ func (s *steering) judge(goodput int64) {
 
 // fail goes back to the settled number for a rest, after which the other direction is tried.
 func (s *steering) fail() {
-	s.trial, s.seen, s.bytes, s.took = 0, 0, 0, 0
+	s.trial = 0
+	s.clear()
 	s.rest, s.pause = s.pause, min(2*s.pause, lastRest)
 	s.down = !s.down
 }

@@ -20,7 +20,11 @@ func climb(s *steering, n int, line, per float64) (mean float64, changes int) {
 		last = up
 		g := min(line, float64(up)*per) * (0.97 + 0.06*r.Float64())
 		sum += g
-		s.sample(uint64(g), time.Second, up)
+		held := time.Duration(0)
+		if float64(up)*per < line {
+			held = time.Second // otherwise it is the line that messages wait for
+		}
+		s.sample(uint64(g), time.Second, held, up)
 	}
 	return sum / float64(n), changes
 }
@@ -51,19 +55,33 @@ func TestSteeringClimbsToTheLine(t *testing.T) {
 func TestSteeringWaitsForConnections(t *testing.T) {
 	s := newSteering(1)
 	for range trialFirst + trialCounts {
-		s.sample(1e6, time.Second, 1)
+		s.sample(1e6, time.Second, time.Second, 1)
 	}
 	if s.want() != 2 {
 		t.Fatalf("wants %d", s.want())
 	}
 	for range lastRest {
-		s.sample(1e6, time.Second, 1)
+		s.sample(1e6, time.Second, time.Second, 1)
 	}
 	if s.want() != 2 {
 		t.Error("a trial was judged whose connection is not up")
 	}
-	s.sample(1e6, time.Second, 1)
+	s.sample(1e6, time.Second, time.Second, 1)
 	if s.want() != 1 || s.stripes != 1 {
 		t.Errorf("wants %d though no second connection comes up", s.want())
+	}
+}
+
+// TestSteeringLeavesWellAlone: where no window holds messages back, no more connections are
+// tried, and fewer are.
+func TestSteeringLeavesWellAlone(t *testing.T) {
+	s := newSteering(4)
+	most := 0
+	for range 1000 {
+		s.sample(1e6, time.Second, time.Second/2, s.want())
+		most = max(most, s.want())
+	}
+	if most > 4 || s.want() != 1 {
+		t.Errorf("up to %d connections, %d in the end", most, s.want())
 	}
 }

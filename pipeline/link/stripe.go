@@ -33,14 +33,14 @@ type stripe struct {
 	moved time.Time
 }
 
-// attach begins to send to r over a connection, unless the session is closing.
+// attach begins to send to r over a connection. It belongs to the goroutine of remote.run.
 func (r *remote) attach(conn *quic.Conn) *stripe {
 	s := &stripe{
 		remote: r, conn: conn, through: make(chan struct{}),
 		moved: time.Now(), bytes: conn.ConnectionStats().BytesReceived,
 	}
 	s.ctx, s.stop = context.WithCancel(r.flush)
-	started := r.session.spawn(func() {
+	r.session.also(func() {
 		defer context.AfterFunc(conn.Context(), s.stop)()
 		s.writers.Go(s.pulse)
 		s.writers.Go(s.warm)
@@ -54,9 +54,6 @@ func (r *remote) attach(conn *quic.Conn) *stripe {
 		s.stop()
 		s.lanes.giveBack()
 	})
-	if !started {
-		s.stop()
-	}
 	return s
 }
 

@@ -39,3 +39,74 @@ func TestWarmConnectionIsFasterAtOnce(t *testing.T) {
 		t.Errorf("the first message took %v, %v once warm; %v is ideal", cold, warm, alone)
 	}
 }
+
+// TestWarmEdgeAnswersABurst: at 10 Mbit/s and 300 ms a burst one way delays the
+// acknowledgements of the answers by more than a packet takes, at which QUIC ends its slow
+// start. An edge that was warmed answers nearly as fast as the line allows, though messages
+// are sent at once.
+func TestWarmEdgeAnswersABurst(t *testing.T) {
+	t.Parallel()
+	const messages, size, rate = 60, 1 << 15, 1_250_000
+	shape := Shape{BytesPerS: rate, Delay: 150 * time.Millisecond, QueueBytes: 1 << 20}
+	answered := func(t *testing.T, warm bool) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := emulated(t, 2, shape, Options{})
+			defer c.close()
+			sessions := c.sessions(1)
+			if warm {
+				sessions[0].Warm(c.ids[1])
+				sessions[1].Warm(c.ids[0])
+			}
+			mustSend(t, sessions[0], c.ids[1], activation(1, 0, 0), nil) // waits for the warm-up
+			mustReceive(t, sessions[1], c.ids[0], activation(1, 0, 0), nil)
+			begin := time.Now()
+			for i := range messages {
+				mustSend(t, sessions[0], c.ids[1], activation(1, 1, i), payload(size, i))
+			}
+			for i := range messages {
+				mustReceive(t, sessions[1], c.ids[0], activation(1, 1, i), payload(size, i))
+				mustSend(t, sessions[1], c.ids[0], activation(1, 2, i), payload(size, i))
+			}
+			for i := range messages {
+				mustReceive(t, sessions[0], c.ids[1], activation(1, 2, i), payload(size, i))
+			}
+			took = time.Since(begin)
+		})
+		return took
+	}
+	line := time.Duration(float64(messages*size)/rate*float64(time.Second)) + 2*shape.Delay
+	cold, warm := answered(t, false), answered(t, true)
+	t.Logf("cold %v, warm %v, ideal %v", cold, warm, line)
+	if warm > line*5/4 || cold < warm*3/2 {
+		t.Errorf("all was answered after %v, %v once warm; %v is ideal", cold, warm, line)
+	}
+}
+
+// TestWarmingIsBounded: a peer that never warms its direction, and one that is warm already,
+// hold messages up no longer than a direction takes.
+func TestWarmingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shape := Shape{BytesPerS: 1_250_000, Delay: 20 * time.Millisecond}
+		c, em := emulated(t, 2, shape, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		sessions[0].Warm(c.ids[1])
+		begin := time.Now()
+		mustSend(t, sessions[0], c.ids[1], activation(1, 0, 0), nil)
+		if took := time.Since(begin); took > 3*warmTime {
+			t.Errorf("the first message was held back for %v", took)
+		}
+		before := em.LinkCounts(c.ids[0], c.ids[1]).Bytes
+		sessions = c.sessions(2)
+		sessions[0].Warm(c.ids[1])
+		begin = time.Now()
+		mustSend(t, sessions[0], c.ids[1], activation(2, 0, 0), nil)
+		mustReceive(t, sessions[1], c.ids[0], activation(2, 0, 0), nil)
+		if took := time.Since(begin); took > 4*shape.Delay {
+			t.Errorf("the first message of the next generation took %v", took)
+		}
+		if sent := em.LinkCounts(c.ids[0], c.ids[1]).Bytes - before; sent > 10_000 {
+			t.Errorf("%d bytes were sent on a connection that is warm", sent)
+		}
+	})
+}

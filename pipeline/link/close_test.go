@@ -1,0 +1,62 @@
+package link
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestCloseConnectsForWhatIsQueued: what was sent before there was a connection arrives,
+// whichever end dials.
+func TestCloseConnectsForWhatIsQueued(t *testing.T) {
+	for _, from := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+			defer c.close()
+			sessions := c.sessions(1)
+			mustSend(t, sessions[from], c.ids[1-from], activation(1, 0, 0), payload(100_000, 1))
+			if err := sessions[from].Close(); err != nil {
+				t.Errorf("peer %d: %v", from, err)
+			}
+			mustReceive(t, sessions[1-from], c.ids[from], activation(1, 0, 0), payload(100_000, 1))
+		})
+	}
+}
+
+// TestCloseNamesWhatWasNotRead: who did not take in what, unless that is known already.
+func TestCloseNamesWhatWasNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 3, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		em.Cut(c.ids[0], c.ids[1], true)
+		sessions := c.sessions(1)
+		for i := range 3 {
+			mustSend(t, sessions[0], c.ids[1], activation(1, 0, i), payload(10, i))
+		}
+		mustSend(t, sessions[0], c.ids[2], activation(1, 0, 0), payload(10, 0))
+		begin := time.Now()
+		err := sessions[0].Close()
+		if took := time.Since(begin); took > 1100*time.Millisecond {
+			t.Errorf("closing took %v", took)
+		}
+		if err == nil || !strings.Contains(err.Error(), string(c.ids[1])+" has not acknowledged 3 messages") || strings.Contains(err.Error(), string(c.ids[2])) {
+			t.Errorf("closing: %v", err)
+		}
+		if again := sessions[0].Close(); again != err {
+			t.Errorf("closing again: %v", again)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{PeerTimeout: 2 * time.Second})
+		defer c.close()
+		em.Cut(c.ids[0], c.ids[1], true)
+		s := c.endpoints[0].Session(1, c.ids)
+		mustSend(t, s, c.ids[1], activation(1, 0, 0), nil)
+		<-s.Lost()
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Errorf("closing after the peer was lost: %v", err)
+		}
+	})
+}
