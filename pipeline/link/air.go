@@ -141,7 +141,7 @@ func (a *air) send(d direction, data []byte) {
 	if !ok {
 		return
 	}
-	to.push(packet{data: append([]byte(nil), data...), from: d.from, due: due})
+	to.push(packet[address]{data: append([]byte(nil), data...), other: d.from, due: due})
 }
 
 // pass gives the time at which a packet of size bytes, sent now, comes out.

@@ -1,44 +1,11 @@
 package link
 
 import (
-	"container/heap"
 	"net"
 	"os"
 	"sync"
 	"time"
 )
-
-// maxOnTheWay bounds the bytes of all packets on their way to one connection; what comes
-// on top is dropped.
-const maxOnTheWay = 64 << 20
-
-// packet is on its way until due.
-type packet struct {
-	data []byte
-	from address
-	due  time.Time
-	turn uint64 // order among packets due at once
-}
-
-// packetHeap has the packet that is due first at its top.
-type packetHeap []packet
-
-func (h packetHeap) Len() int { return len(h) }
-func (h packetHeap) Less(i, j int) bool {
-	if !h[i].due.Equal(h[j].due) {
-		return h[i].due.Before(h[j].due)
-	}
-	return h[i].turn < h[j].turn
-}
-func (h packetHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *packetHeap) Push(p any)   { *h = append(*h, p.(packet)) }
-func (h *packetHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	old[len(old)-1] = packet{}
-	*h = old[:len(old)-1]
-	return p
-}
 
 // packetConn is one end of the emulated network, a net.PacketConn. It has no goroutine:
 // who reads waits for the packet that is due next.
@@ -47,9 +14,7 @@ type packetConn struct {
 	addr address
 
 	mu       sync.Mutex // guards the rest
-	packets  packetHeap
-	bytes    int
-	turns    uint64
+	packets  packets[address]
 	deadline time.Time
 	closed   bool
 	changed  bell
@@ -58,17 +23,10 @@ type packetConn struct {
 func newPacketConn(a *air, addr address) *packetConn { return &packetConn{air: a, addr: addr} }
 
 // push takes a packet that comes out later.
-func (c *packetConn) push(p packet) {
+func (c *packetConn) push(p packet[address]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.bytes+len(p.data) > maxOnTheWay {
-		return
-	}
-	c.turns++
-	p.turn = c.turns
-	c.bytes += len(p.data)
-	heap.Push(&c.packets, p)
-	if c.packets[0].turn == p.turn {
+	if !c.closed && c.packets.add(p) {
 		c.changed.ring()
 	}
 }
@@ -81,7 +39,7 @@ func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
 			return 0, nil, err
 		}
 		if changed == nil {
-			return copy(b, p.data), net.UDPAddrFromAddrPort(p.from), nil
+			return copy(b, p.data), net.UDPAddrFromAddrPort(p.other), nil
 		}
 		if wait < 0 {
 			<-changed
@@ -98,7 +56,7 @@ func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
 
 // next takes the packet that is due, or says how long to wait for a change: without end
 // when wait is negative.
-func (c *packetConn) next() (p packet, wait time.Duration, changed <-chan struct{}, err error) {
+func (c *packetConn) next() (p packet[address], wait time.Duration, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -112,12 +70,9 @@ func (c *packetConn) next() (p packet, wait time.Duration, changed <-chan struct
 	if !c.deadline.IsZero() {
 		wait = c.deadline.Sub(now)
 	}
-	if len(c.packets) > 0 {
-		due := c.packets[0].due.Sub(now)
+	if due, ok := c.packets.next(now); ok {
 		if due <= 0 {
-			p = heap.Pop(&c.packets).(packet)
-			c.bytes -= len(p.data)
-			return p, 0, nil, nil
+			return c.packets.take(), 0, nil, nil
 		}
 		if wait < 0 || due < wait {
 			wait = due
@@ -143,7 +98,8 @@ func (c *packetConn) Close() error {
 	c.air.forget(c.addr)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed, c.packets, c.bytes = true, nil, 0
+	c.closed = true
+	c.packets.clear()
 	c.changed.ring()
 	return nil
 }

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"container/heap"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -60,37 +59,9 @@ type shaped struct {
 
 	mu      sync.Mutex // guards the rest
 	lines   map[netip.AddrPort]*line
-	waiting sendHeap
-	bytes   int
-	turns   uint64
+	waiting packets[net.Addr]
 	closed  bool
 	changed bell
-}
-
-// outgoing is a packet on its way, and where to.
-type outgoing struct {
-	packet
-	to net.Addr
-}
-
-// sendHeap has the packet that is due first at its top.
-type sendHeap []outgoing
-
-func (h sendHeap) Len() int { return len(h) }
-func (h sendHeap) Less(i, j int) bool {
-	if !h[i].due.Equal(h[j].due) {
-		return h[i].due.Before(h[j].due)
-	}
-	return h[i].turn < h[j].turn
-}
-func (h sendHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *sendHeap) Push(p any)   { *h = append(*h, p.(outgoing)) }
-func (h *sendHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	old[len(old)-1] = outgoing{}
-	*h = old[:len(old)-1]
-	return p
 }
 
 // WriteTo never waits: a packet that has no room on its link is dropped.
@@ -104,13 +75,7 @@ func (s *shaped) WriteTo(b []byte, to net.Addr) (int, error) {
 	l := s.line(at)
 	l.shape = s.opt.at(at, now.Sub(s.begin))
 	due, ok := l.pass(now, len(b))
-	if !ok || s.bytes+len(b) > maxOnTheWay {
-		return len(b), nil
-	}
-	s.turns++
-	s.bytes += len(b)
-	heap.Push(&s.waiting, outgoing{packet{data: append([]byte(nil), b...), due: due, turn: s.turns}, to})
-	if s.waiting[0].turn == s.turns {
+	if ok && s.waiting.add(packet[net.Addr]{data: append([]byte(nil), b...), other: to, due: due}) {
 		s.changed.ring()
 	}
 	return len(b), nil
@@ -151,7 +116,7 @@ func (s *shaped) deliver() {
 			return
 		}
 		for _, p := range due {
-			if _, err := s.PacketConn.WriteTo(p.data, p.to); errors.Is(err, net.ErrClosed) {
+			if _, err := s.PacketConn.WriteTo(p.data, p.other); errors.Is(err, net.ErrClosed) {
 				return
 			} // any other error is a packet lost on the way
 		}
@@ -167,17 +132,16 @@ func (s *shaped) deliver() {
 }
 
 // due takes the packets that are due, or says how long to wait for a change.
-func (s *shaped) due(now time.Time) (due []outgoing, wait time.Duration, changed <-chan struct{}, closed bool) {
+func (s *shaped) due(now time.Time) (due []packet[net.Addr], wait time.Duration, changed <-chan struct{}, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
-		p := heap.Pop(&s.waiting).(outgoing)
-		s.bytes -= len(p.data)
-		due = append(due, p)
-	}
 	wait = time.Hour
-	if len(s.waiting) > 0 {
-		wait = s.waiting[0].due.Sub(now)
+	for until, ok := s.waiting.next(now); ok; until, ok = s.waiting.next(now) {
+		if until > 0 {
+			wait = until
+			break
+		}
+		due = append(due, s.waiting.take())
 	}
 	return due, wait, s.changed.wait(), s.closed
 }
@@ -185,7 +149,8 @@ func (s *shaped) due(now time.Time) (due []outgoing, wait time.Duration, changed
 // Close drops what is on its way.
 func (s *shaped) Close() error {
 	s.mu.Lock()
-	s.closed, s.waiting, s.bytes = true, nil, 0
+	s.closed = true
+	s.waiting.clear()
 	s.changed.ring()
 	s.mu.Unlock()
 	err := s.PacketConn.Close()
