@@ -121,6 +121,32 @@ func TestRestoringAheadChangesNoBit(t *testing.T) {
 	}
 }
 
+// TestRestoringAheadBesideOtherStages: devices that hold several stages, of one replica or of
+// two, restore for one of them while the others wait.
+func TestRestoringAheadBesideOtherStages(t *testing.T) {
+	run := families()["llama"]
+	run.Train.Steps = 2
+	for _, text := range []string{"interleaved:v=2", "zb-v", "hanayo:v=2", "chimera"} {
+		for _, level := range lean {
+			run.Train.Recompute = planner.Recompute(level)
+			plan := scheduled(t, run, text, 2)
+			want := train(t, run, plan, &memoryKeeper{})
+			for _, pipe := range plan.Replicas {
+				for s := range pipe.Stages {
+					pipe.Stages[s].Ahead = pipe.Stages[s].Layers.Len()
+				}
+			}
+			about := fmt.Sprintf("%s, %v", text, level)
+			list, err := Programs(plan)
+			if err != nil || !strings.Contains(list.String(), "R0 0RG0") {
+				t.Fatalf("%s: %v\n%v", about, err, list)
+			}
+			checkMemory(t, about, run, plan)
+			equal(t, about, train(t, run, plan, &memoryKeeper{}), want)
+		}
+	}
+}
+
 func TestLayersRecomputeEachAtItsLevel(t *testing.T) {
 	for name, run := range families() {
 		run.Train.Steps = 2

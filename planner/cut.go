@@ -225,6 +225,7 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 			RoomBytes: c.units[u].free - c.fixedIn(first, end),
 			SlotBytes: c.saved[end] - c.saved[first] + c.slotBytes,
 		}
+		out.Stages[s].Given = c.given(u, first, end)
 		if !c.order.elastic() {
 			out.Stages[s].RoomBytes = math.MaxInt64 / 4 // programs tell
 		}

@@ -103,14 +103,11 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 			warmup := min(p.Warmups[s], k.shares[r]-1)
 			need := c.of(k).fixedIn(first, end) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
 			text := fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
-				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
+				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()+p.Costs.Stages[s].Recompute), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
 			if again := JoinLevels(p.Recompute[s]); again != "" {
 				text += fmt.Sprintf(", recomputes %s to fit", again)
-				if ahead := c.of(k).ahead(p, s, warmup+1); ahead > 0 {
-					text += fmt.Sprintf(", the last %s while it waits for gradients", Count(ahead, "layer"))
-				}
 			}
-			out = append(out, Reason{Kind: StageTime, Text: text})
+			out = append(out, Reason{Kind: StageTime, Text: text + aheadText(p.Costs.Stages[s], p.Ahead[s])})
 		}
 	}
 	return out

@@ -83,15 +83,78 @@ func (c *cluster) leastSaved() int64 {
 func (c *cluster) choices(unit, first, end int) []elastic.Layer {
 	layers := make([]elastic.Layer, end-first)
 	for i := range layers {
-		k := c.in.Costs[first+i]
 		layers[i] = append(layers[i], elastic.Lean{})
 		for _, lean := range c.lean {
-			layers[i] = append(layers[i], elastic.Lean{
-				FreedBytes: k.SavedBytes - k.Lean[lean.level].SavedBytes,
-				PassBytes:  lean.pass[first+i],
-				Time:       c.units[unit].speed.Again(k, lean.level),
-			})
+			gain := c.leanOf(unit, first+i, lean.level)
+			gain.FreedBytes, gain.PassBytes = c.in.Costs[first+i].SavedBytes-c.in.Costs[first+i].Lean[lean.level].SavedBytes, lean.pass[first+i]
+			layers[i] = append(layers[i], gain)
 		}
 	}
 	return layers
+}
+
+// given is what a unit recomputes of the layers [first,end) because the run fixes it; nil
+// where that is nothing, or to be chosen.
+func (c *cluster) given(unit, first, end int) []elastic.Lean {
+	level, fixed := c.in.Run.Train.Recompute.Level()
+	if !fixed || level == model.RecomputeNothing {
+		return nil
+	}
+	given := make([]elastic.Lean, end-first)
+	for i := range given {
+		given[i] = c.leanOf(unit, first+i, level)
+	}
+	return given
+}
+
+// aheadSlack is what the tensors of a layer may take beyond their sizes, for their alignment.
+const aheadSlack = 4 << 10
+
+// leanOf is what a unit computes again of a layer under a level, and the room for that ahead
+// of its gradient.
+func (c *cluster) leanOf(unit, layer int, level model.Recompute) (again elastic.Lean) {
+	k := c.in.Costs[layer]
+	again.Time = c.units[unit].speed.Again(k, level)
+	if dropped := k.Lean[model.RecomputeNothing].SavedBytes - k.Lean[level].SavedBytes; dropped > 0 {
+		again.AheadBytes = dropped + aheadSlack
+	}
+	return again
+}
+
+// againAt are a problem's costs with what the pipe's stages compute again of their layers.
+func (c *cluster) againAt(p *pipe, problem elastic.Problem) schedule.Costs {
+	costs := problem.Costs(p.Codecs)
+	for s, st := range problem.Stages {
+		first, _ := p.layers(s)
+		early, all := sumAgain(st.Given, p.Ahead[s])
+		if st.Given == nil {
+			early, all = c.again(p.units[s], first, p.Recompute[s], p.Ahead[s])
+			costs.Stages[s].Input += all
+		}
+		costs.Stages[s].Input -= early
+		costs.Stages[s].Recompute = early
+	}
+	return costs
+}
+
+// again is what a unit computes again of layers from first on for a micro-batch: what the last
+// so many of them do ahead of the gradient, and in all.
+func (c *cluster) again(unit, first int, levels []model.Recompute, ahead int) (early, all schedule.Nanos) {
+	again := make([]elastic.Lean, len(levels))
+	for i, level := range levels {
+		if level != model.RecomputeNothing {
+			again[i] = c.leanOf(unit, first+i, level)
+		}
+	}
+	return sumAgain(again, ahead)
+}
+
+// sumAgain adds up the time of the last so many layers, and of all.
+func sumAgain(layers []elastic.Lean, ahead int) (early, all schedule.Nanos) {
+	for i, lean := range layers {
+		if all += lean.Time; i >= len(layers)-ahead {
+			early += lean.Time
+		}
+	}
+	return early, all
 }

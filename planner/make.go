@@ -138,13 +138,13 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 	for r, pipe := range p.Replicas {
 		for s := range pipe.Stages {
 			place := &pipe.Stages[s]
-			levels, codec := k.chosen(r, s)
+			levels, ahead, codec := k.chosen(r, s)
 			if !fixed {
 				place.Recompute = JoinLevels(levels)
 			}
 			if s < len(pipe.Stages)-1 {
 				place.Codec = codec.String()
-				place.Ahead = c.of(k).aheadOf(k, r, s)
+				place.Ahead = ahead
 			}
 		}
 	}
@@ -152,19 +152,21 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 	return p, nil
 }
 
-// chosen is what a stage of a candidate computes again, and how it sends to the next one.
-func (k *candidate) chosen(replica, stage int) (levels []model.Recompute, codec cost.Codec) {
+// chosen is what a stage of a candidate computes again, how many of its last layers ahead of
+// the gradient, and how it sends to the next one.
+func (k *candidate) chosen(replica, stage int) (levels []model.Recompute, ahead int, codec cost.Codec) {
 	if k.layout != nil {
 		if codecs := k.layout.codecs[replica]; stage < len(codecs) {
 			codec = codecs[stage]
 		}
-		return k.layout.rows[replica][stage].levels, codec
+		at := k.layout.rows[replica][stage]
+		return at.levels, at.ahead, codec
 	}
 	p := k.pipes[replica]
 	if stage < len(p.Codecs) {
 		codec = p.Codecs[stage]
 	}
-	return p.Recompute[stage], codec
+	return p.Recompute[stage], p.Ahead[stage], codec
 }
 
 // skeleton has a candidate's stages where they are: pipes become lanes, on which the schedule

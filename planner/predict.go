@@ -106,8 +106,9 @@ func (c *cluster) adoptChoices(k *candidate, plan Plan) (err error) {
 		if p.Codecs, err = pipe.codecs(); err != nil {
 			return err
 		}
-		p.Recompute = make([][]model.Recompute, len(pipe.Stages))
+		p.Recompute, p.Ahead = make([][]model.Recompute, len(pipe.Stages)), make([]int, len(pipe.Stages))
 		for s, place := range pipe.Stages {
+			p.Ahead[s] = place.Ahead
 			if place.Recompute == "" {
 				continue
 			}
@@ -115,7 +116,7 @@ func (c *cluster) adoptChoices(k *candidate, plan Plan) (err error) {
 				return err
 			}
 		}
-		p.Costs = c.againAt(p, c.problem(p).Costs(p.Codecs))
+		p.Costs = c.againAt(p, c.problem(p))
 		p.Warmups, p.Period = pipe.Warmups, p.Costs.Period(pipe.Warmups)
 	}
 	return nil

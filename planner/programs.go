@@ -12,12 +12,17 @@ import (
 // Every node makes the same ones. Errors wrap ErrBadPlan.
 func (p Plan) Programs() (schedule.Schedule, error) {
 	s, err := p.programs()
+	if err == nil {
+		s = schedule.WithRecompute(s, func(r Replica, st Stage) bool { return p.Replicas[r].Stages[st].Ahead > 0 })
+		err = schedule.Validate(s, schedule.Limits{})
+	}
 	if err != nil {
 		return schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadPlan, err)
 	}
 	return s, nil
 }
 
+// programs are the plan's with everything inside backwards that is computed again.
 func (p Plan) programs() (schedule.Schedule, error) {
 	spec, err := schedule.ParseSpec(p.Schedule)
 	if err != nil {
@@ -38,10 +43,7 @@ func (p Plan) programs() (schedule.Schedule, error) {
 	if p.Sharded {
 		s = schedule.WithGather(s)
 	}
-	s = schedule.WithRecompute(schedule.WithCommunication(s), func(r Replica, st Stage) bool {
-		return p.Replicas[r].Stages[st].Ahead > 0
-	})
-	s = schedule.WithReduceAndStep(s)
+	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
 	return s, schedule.Validate(s, schedule.Limits{})
 }
 

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
@@ -62,7 +61,7 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
 	for r, p := range now.pipes {
 		problem := c.problemSeen(p, Replica(r), now.shares[r], seen)
-		p.Costs = c.againAt(p, problem.Costs(p.Codecs))
+		p.Costs = c.againAt(p, problem)
 		chosen, err := c.choosePipe(p.units, p.ends, problem)
 		if err != nil {
 			return out, err
@@ -70,6 +69,7 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 		if chosen.Decision, err = elastic.Widen(chosen.problem, chosen.Decision); err != nil {
 			return out, err
 		}
+		c.keepAhead(chosen, p)
 		then.pipes = append(then.pipes, chosen)
 	}
 	if out.Now, err = c.stepOf(now); err == nil {
@@ -104,13 +104,19 @@ func (c *cluster) problemSeen(p *pipe, replica Replica, micros int, seen Seen) e
 		if s.Replica != replica || int(s.Stage) >= len(p.units) || s.Stage < 0 || min(s.ForwardNanos, s.BackwardNanos) <= 0 {
 			continue
 		}
-		t := &problem.Stages[s.Stage].Time
+		stage := &problem.Stages[s.Stage]
+		t, before := &stage.Time, stage.Time.Input
 		each := func(nanos int64) schedule.Nanos {
 			return min(schedule.Nanos(nanos)/schedule.Nanos(micros), cost.Longest)
 		}
-		backward := max(1, each(s.BackwardNanos)-c.again(p, int(s.Stage)))
+		first, _ := p.layers(int(s.Stage))
+		_, again := c.again(p.units[s.Stage], first, p.Recompute[s.Stage], 0)
+		backward := max(1, each(s.BackwardNanos)-again)
 		t.Weight = mulDiv(backward, t.Weight, t.Input+t.Weight)
 		t.Forward, t.Input = each(s.ForwardNanos), backward-t.Weight
+		for i := range stage.Given { // parts of the input gradient
+			stage.Given[i].Time = mulDiv(t.Input, stage.Given[i].Time, before)
+		}
 		if s.UpdateNanos > 0 {
 			t.Update = min(schedule.Nanos(s.UpdateNanos), cost.Longest)
 		}
@@ -142,7 +148,7 @@ func (c *cluster) reschedule(current Plan, k *candidate) Plan {
 			if !fixed {
 				pipe.Stages[s].Recompute = JoinLevels(p.Recompute[s])
 			}
-			pipe.Stages[s].Ahead = min(pipe.Stages[s].Ahead, c.ahead(p, s, pipe.Warmups[s]+1))
+			pipe.Stages[s].Ahead = p.Ahead[s]
 			if s < len(p.Codecs) {
 				pipe.Stages[s].Codec = p.Codecs[s].String()
 			}
@@ -159,21 +165,17 @@ func (c *cluster) whyReselect(current Plan, r Reselection, k *candidate) string 
 		r.Plan.Replicas[slowest].Warmups, current.Replicas[slowest].Warmups, slowest, c.boundText(slowest, k.pipes[slowest]))
 }
 
-// again is what a stage of a pipe computes again for a micro-batch.
-func (c *cluster) again(p *pipe, stage int) (sum schedule.Nanos) {
-	first, _ := p.layers(stage)
-	for i, level := range p.Recompute[stage] {
-		if level != model.RecomputeNothing {
-			sum += c.units[p.units[stage]].speed.Again(c.in.Costs[first+i], level)
+// keepAhead has the stages of a chosen pipe compute as little ahead of the gradient as they do
+// now, where that does not lengthen the period: their memory stays as it is.
+func (c *cluster) keepAhead(chosen, now *pipe) {
+	kept := *chosen
+	kept.Ahead = slices.Clone(chosen.Ahead)
+	for s := range kept.Ahead {
+		if slices.Equal(chosen.Recompute[s], now.Recompute[s]) {
+			kept.Ahead[s] = min(chosen.Ahead[s], now.Ahead[s])
 		}
 	}
-	return sum
-}
-
-// againAt are costs with what the pipe's stages compute again.
-func (c *cluster) againAt(p *pipe, costs schedule.Costs) schedule.Costs {
-	for s := range costs.Stages {
-		costs.Stages[s].Input += c.again(p, s)
+	if kept.Costs = c.againAt(&kept, chosen.problem); kept.Costs.Period(kept.Warmups) <= chosen.Period {
+		*chosen = kept
 	}
-	return costs
 }

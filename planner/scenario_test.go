@@ -150,6 +150,9 @@ func (s *scenario) make(t *testing.T) []string {
 			if pl.Recompute != "" {
 				line += " " + string(pl.Recompute)
 			}
+			if pl.Ahead > 0 {
+				line += fmt.Sprintf(" ahead=%d", pl.Ahead)
+			}
 			if pl.Codec != "" && pl.Codec != "f32" {
 				line += " =" + pl.Codec + "="
 			}

@@ -15,7 +15,7 @@ func (c *cluster) layoutBound(k *candidate) Reason {
 	for r, costs := range c.timing(l).Replicas {
 		for s, st := range costs.Stages {
 			at := l.rows[r][s]
-			busy[at.unit] += schedule.Nanos(l.micros[r]) * st.Micro()
+			busy[at.unit] += schedule.Nanos(l.micros[r]) * (st.Micro() + st.Recompute)
 			if busy[at.unit] > busy[busiest] {
 				busiest = at.unit
 			}
@@ -41,12 +41,21 @@ func (c *cluster) layoutLines(k *candidate) []Reason {
 			if again := JoinLevels(at.levels); again != "" {
 				text += fmt.Sprintf(" recomputes %s to fit", again)
 			}
-			stages, micro = append(stages, text), micro+c.cellTime(*at).Micro()
+			took := c.cellTime(*at)
+			stages, micro = append(stages, text+aheadText(took, at.ahead)), micro+took.Micro()+took.Recompute
 		}
 		out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s",
 			c.name(u), strings.Join(stages, ", "), cost.Time(micro), cost.Size(k.layout.need[u]), cost.Size(c.stageRoom(u)))})
 	}
 	return out
+}
+
+// aheadText tells what of a stage's layers is computed again while it waits; empty for nothing.
+func aheadText(t schedule.StageTime, layers int) string {
+	if layers == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s of recomputation ahead of the gradient in waits (the last %s)", cost.Time(t.Recompute), Count(layers, "layer"))
 }
 
 // codecLines say why boundaries send fewer bits.

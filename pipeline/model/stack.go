@@ -53,8 +53,11 @@ func (c StackConfig) level(i int) Recompute {
 	return c.Recompute[i]
 }
 
-// ahead tells whether local layer i is restored ahead.
-func (c StackConfig) ahead(i int) bool { return i >= c.End-c.First-c.Ahead }
+// ahead tells whether local layer i is restored ahead. Where the backward pass is split, what
+// the weight pass alone reads is not.
+func (c StackConfig) ahead(i int) bool {
+	return i >= c.End-c.First-c.Ahead && (!c.SplitBackward || c.level(i) == RecomputeBlock)
+}
 
 // masked tells whether there is attention to keep within documents.
 func (c StackConfig) masked() bool {

@@ -145,7 +145,7 @@ func (c Costs) Critical(warmups []int) Critical {
 }
 
 // WarmupsFor are the smallest warm-ups that reach a period p >= Floor.
-func (c Costs) WarmupsFor(p Nanos) []int { return c.warmups(c.prefix(), max(p, 1)) }
+func (c Costs) WarmupsFor(p Nanos) []int { return c.warmups(max(p, 1)) }
 
 // MinimalWarmups are the smallest warm-ups that reach the least period possible when
 // worker r may keep caps[r] activations (warm-up + 1); nil caps are no limit. It returns
@@ -163,17 +163,16 @@ func MinimalWarmups(c Costs, caps []int) (warmups []int, period Nanos, err error
 			return nil, 0, fmt.Errorf("%w: stage %d may keep %d activations, at least 1 is needed", ErrBadCosts, r, n)
 		}
 	}
-	sum := c.prefix()
-	low, high := c.Floor(), c.Floor()+sum[len(c.Stages)] // at high every warm-up is 0
+	low, high := c.Floor(), c.Floor()+c.prefix()[len(c.Stages)] // at high every warm-up is 0
 	for low < high {
 		mid := low + (high-low)/2
-		if fits(c.warmups(sum, mid), caps) {
+		if fits(c.warmups(mid), caps) {
 			high = mid
 		} else {
 			low = mid + 1
 		}
 	}
-	return c.warmups(sum, low), low, nil
+	return c.warmups(low), low, nil
 }
 
 // RoundTrip is what one micro-batch takes alone, from its forward on the first stage to
@@ -184,14 +183,13 @@ func (c Costs) RoundTrip() Nanos {
 }
 
 // warmups are the smallest that reach period p.
-func (c Costs) warmups(sum []Nanos, p Nanos) []int {
+func (c Costs) warmups(p Nanos) []int {
 	n := len(c.Stages)
 	w := make([]int, n)
+	d := DemandOf(c.Stages[n-1], p)
 	for r := n - 2; r >= 0; r-- {
-		w[r] = w[r+1]
-		for q := r + 1; q < n; q++ {
-			w[r] = max(w[r], w[q]-1+int(ceilDiv(c.round(sum, r, q), p)))
-		}
+		d = d.Before(c.Stages[r], c.Boundaries[r], p)
+		w[r] = d.Warmup
 	}
 	return w
 }

@@ -3,7 +3,6 @@ package elastic
 import (
 	"slices"
 
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 )
@@ -18,122 +17,127 @@ func Choose(p Problem) (Decision, error) {
 }
 
 // solve is Choose with given codecs. Recomputing is worth a look only where memory keeps
-// the pipeline from the period that its slowest stage or link sets.
+// the pipeline from the period that its slowest stage or link sets, and doing so ahead of the
+// gradient only where it would still not reach that.
 func (p Problem) solve(codecs []cost.Codec) (Decision, error) {
-	s := solver{p: p, costs: p.Costs(codecs)}
-	plain, err := s.plain()
+	s := newSolver(p, codecs)
+	best, err := s.plain()
 	if err != nil {
 		return Decision{}, err
 	}
-	best := plain
-	if plain == nil || plain.Period > s.costs.Floor() {
-		if lean := s.lean(); best == nil || (lean != nil && lean.Step(p.Micros) < best.Step(p.Micros)) {
-			best = lean
+	for _, ahead := range []bool{false, true} {
+		if best != nil && best.Period <= s.costs.Floor() {
+			break
+		}
+		if d := s.lean(ahead); best == nil || (d != nil && d.Step(p.Micros) < best.Step(p.Micros)) {
+			best = d
 		}
 	}
 	if best == nil {
 		return Decision{}, s.noRoom()
 	}
-	best.Codecs, best.Exposed = codecs, make([]schedule.Nanos, len(codecs))
-	best.Bound = p.bound(*best)
-	p.deepen(best)
 	return *best, nil
 }
 
 // solver looks for the least period with given codecs.
 type solver struct {
 	p       Problem
-	costs   schedule.Costs // with nothing recomputed
+	codecs  []cost.Codec
+	costs   schedule.Costs // with nothing recomputed but what is given
 	ladders []ladder
+	all     [][][]option // by stage, rung and layers ahead
+	// choices are those of all that are looked at.
+	choices [][][]option
+}
+
+func newSolver(p Problem, codecs []cost.Codec) *solver {
+	s := &solver{p: p, codecs: codecs, costs: p.Costs(codecs)}
+	for i, st := range p.Stages {
+		s.ladders = append(s.ladders, newLadder(st.Layers))
+		s.all = append(s.all, s.options(i))
+	}
+	s.choices = s.all
+	return s
 }
 
 // plain recomputes nothing; nil when that does not fit.
 func (s *solver) plain() (*Decision, error) {
-	d := &Decision{Costs: s.costs, Recompute: make([][]model.Recompute, len(s.p.Stages))}
-	caps := make([]int, len(s.p.Stages))
-	for i, st := range s.p.Stages {
-		d.Rooms = append(d.Rooms, s.p.room(st, rung{}))
-		if caps[i] = d.Rooms[i].InFlight; caps[i] < 1 {
+	picks, caps := make([]option, len(s.p.Stages)), make([]int, len(s.p.Stages))
+	for i := range picks {
+		picks[i] = s.all[i][0][0]
+		if caps[i] = picks[i].InFlight; caps[i] < 1 {
 			return nil, nil
 		}
 	}
-	var err error
-	d.Warmups, d.Period, err = schedule.MinimalWarmups(s.costs, caps)
-	return d, err
+	_, period, err := schedule.MinimalWarmups(s.costs, caps)
+	if err != nil {
+		return nil, err
+	}
+	return s.decision(period, picks), nil
 }
 
-// lean recomputes where memory asks for it; nil when nothing can be, or not enough.
-func (s *solver) lean() *Decision {
-	if !slices.ContainsFunc(s.p.Stages, func(st Stage) bool { return st.Layers != nil }) {
+// lean recomputes where memory asks for it, ahead of the gradient too where that is asked for;
+// nil when nothing can be, or not enough.
+func (s *solver) lean(ahead bool) *Decision {
+	if !ahead {
+		s.choices = inside(s.all)
+		defer func() { s.choices = s.all }()
+	}
+	if !slices.ContainsFunc(s.choices, func(st [][]option) bool { return len(st) > 1 || len(st[0]) > 1 }) {
 		return nil
 	}
-	s.ladders = make([]ladder, len(s.p.Stages))
 	low, high := s.costs.Floor(), s.costs.Floor()+s.costs.RoundTrip()
-	for i, st := range s.p.Stages {
-		s.ladders[i] = newLadder(st.Layers)
-		high += s.ladders[i][len(s.ladders[i])-1].time
+	for _, l := range s.ladders {
+		high += l[len(l)-1].time
 	}
-	if s.within(high) == nil { // no stage keeps more than one micro-batch there
+	reached := func(period schedule.Nanos) bool { return s.reaches(len(s.p.Stages)-1, nil, period) }
+	if !reached(high) { // no stage keeps more than one micro-batch there
 		return nil
 	}
 	for low < high {
-		if mid := low + (high-low)/2; s.within(mid) != nil {
+		if mid := low + (high-low)/2; reached(mid) {
 			high = mid
 		} else {
 			low = mid + 1
 		}
 	}
-	return s.within(low)
+	return s.decision(low, s.frugal(low))
 }
 
-// within is the decision that reaches a period with the least recomputation, nil when none
-// does: the warm-ups of the period ask for memory, memory for recomputation, and that
-// takes time, which may ask for more warm-ups. Each round only adds, so it ends.
-func (s *solver) within(period schedule.Nanos) *Decision {
-	picks := make([]int, len(s.p.Stages)) // by stage: the rung
-	d := &Decision{Period: period, Costs: s.costs}
-	for {
-		if d.Costs.Floor() > period {
-			return nil
+// inside are the options that have nothing ahead of the gradient.
+func inside(all [][][]option) [][][]option {
+	out := make([][][]option, len(all))
+	for i, rungs := range all {
+		for _, rung := range rungs {
+			out[i] = append(out[i], rung[:1])
 		}
-		d.Warmups = d.Costs.WarmupsFor(period)
-		changed := false
-		for i := range picks {
-			need := s.pick(i, min(d.Warmups[i]+1, s.p.Micros))
-			if need < 0 {
-				return nil
-			}
-			if need > picks[i] {
-				picks[i], changed = need, true
-			}
-		}
-		if !changed {
-			break
-		}
-		d.Costs = s.recomputing(picks)
 	}
-	for i, st := range s.p.Stages {
-		d.Rooms = append(d.Rooms, s.p.room(st, s.ladders[i][picks[i]]))
-		d.Recompute = append(d.Recompute, s.ladders[i].levels(picks[i], len(st.Layers)))
+	return out
+}
+
+// decision is that of options that reach a period, with all that memory allows beyond it:
+// late messages, and recomputation ahead of the gradient.
+func (s *solver) decision(period schedule.Nanos, picks []option) *Decision {
+	d := &Decision{Period: period, Codecs: s.codecs, Exposed: make([]schedule.Nanos, len(s.codecs)), Ahead: make([]int, len(picks))}
+	d.Costs = s.running(picks)
+	d.Warmups = d.Costs.WarmupsFor(period)
+	d.Bound = s.p.bound(*d)
+	s.deepen(d, picks)
+	for i := range picks {
+		picks[i] = s.fill(i, picks[i], d.Warmups[i])
+		d.Rooms, d.Ahead[i] = append(d.Rooms, picks[i].Room), picks[i].layers
+		d.Recompute = append(d.Recompute, s.ladders[i].levels(picks[i].rung, len(s.p.Stages[i].Layers)))
 	}
+	d.Costs = s.running(picks)
 	return d
 }
 
-// pick is the first rung at which so many micro-batches fit a stage, -1 when none does.
-func (s *solver) pick(stage, inFlight int) int {
-	return slices.IndexFunc(s.ladders[stage], func(r rung) bool { return s.p.room(s.p.Stages[stage], r).InFlight >= inFlight })
-}
-
-// recomputing are the costs at rungs.
-func (s *solver) recomputing(picks []int) schedule.Costs {
+// running are the costs with options.
+func (s *solver) running(picks []option) schedule.Costs {
 	c := s.costs
 	c.Stages = slices.Clone(c.Stages)
-	for i, rung := range picks {
-		if extra := s.ladders[i][rung].time; s.p.Ahead {
-			c.Stages[i].Recompute = extra
-		} else {
-			c.Stages[i].Input += extra
-		}
+	for i, o := range picks {
+		c.Stages[i] = o.time
 	}
 	return c
 }
@@ -143,10 +147,9 @@ func (s *solver) noRoom() error {
 	for i, st := range s.p.Stages {
 		least := &NoRoom{i, st.SlotBytes, st.RoomBytes}
 		fits := false
-		for _, r := range newLadder(st.Layers) {
-			room := s.p.room(st, r)
-			fits = fits || room.InFlight > 0
-			least.NeedBytes = min(least.NeedBytes, room.SlotBytes+room.PassBytes)
+		for _, rung := range s.all[i] {
+			fits = fits || rung[0].InFlight > 0
+			least.NeedBytes = min(least.NeedBytes, rung[0].SlotBytes+rung[0].PassBytes)
 		}
 		if !fits {
 			return least

@@ -55,18 +55,7 @@ func simulated(t *testing.T, d Decision, micros int) schedule.Timeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for w, actions := range s.Workers {
-		var list []schedule.Action
-		for _, a := range actions {
-			if a.Op == schedule.Backward && d.Costs.Stages[w].Recompute > 0 {
-				r := a
-				r.Op = schedule.Recompute
-				list = append(list, r)
-			}
-			list = append(list, a)
-		}
-		s.Workers[w] = list
-	}
+	s = schedule.WithRecompute(s, func(_ schedule.Replica, st schedule.Stage) bool { return d.Costs.Stages[st].Recompute > 0 })
 	line, err := schedule.Simulate(s, schedule.Timing{Replicas: []schedule.Costs{d.Costs}})
 	if err != nil {
 		t.Fatal(err)
@@ -170,18 +159,16 @@ func TestMarginIsWithinMemory(t *testing.T) {
 // first ones keep more in flight and must recompute for it, the last need not.
 func TestRecomputesOnlyTheEarlyStages(t *testing.T) {
 	p := even(4, 10*ms, 20*ms, 64)
-	p.Ahead = true
 	for i := range p.Stages {
 		s := &p.Stages[i]
 		s.SlotBytes, s.RoomBytes = 400, 1000
 		for range 4 {
-			s.Layers = append(s.Layers, Layer{{}, {FreedBytes: 40, Time: ms / 100}, {FreedBytes: 90, Time: ms}})
+			s.Layers = append(s.Layers, Layer{{}, {FreedBytes: 40, Time: ms / 100, AheadBytes: 40}, {FreedBytes: 90, Time: ms, AheadBytes: 90}})
 		}
 	}
 	d := choose(t, p)
-	const none, outputs, block = model.RecomputeNothing, model.RecomputeOutputs, model.RecomputeBlock
-	if !slices.Equal(d.Recompute[0], []model.Recompute{block, outputs, outputs, outputs}) ||
-		!slices.Equal(d.Recompute[1], []model.Recompute{outputs, outputs, outputs, none}) || d.Recompute[2] != nil || d.Recompute[3] != nil {
+	const none, outputs = model.RecomputeNothing, model.RecomputeOutputs
+	if !slices.Equal(d.Recompute[0], outputs.Uniform(4)) || !slices.Equal(d.Recompute[1], []model.Recompute{outputs, outputs, none, none}) || d.Recompute[2] != nil || d.Recompute[3] != nil {
 		t.Fatalf("recomputes %v with warm-ups %v", d.Recompute, d.Warmups)
 	}
 	for i := range p.Stages {
@@ -195,7 +182,7 @@ func TestRecomputesOnlyTheEarlyStages(t *testing.T) {
 // random is a small pipeline whose stages may recompute like layers.
 func random(rng *rand.Rand, levels int) Problem {
 	p := even(2+rng.IntN(2), 0, 0, 2+rng.IntN(9))
-	p.Ahead = rng.IntN(2) == 0
+	ahead := rng.IntN(3) // what is restored ahead takes nothing, some, or too much
 	for i := range p.Stages {
 		s := &p.Stages[i]
 		f := schedule.Nanos(1 + rng.IntN(20))
@@ -203,7 +190,9 @@ func random(rng *rand.Rand, levels int) Problem {
 		s.SlotBytes, s.RoomBytes = 30, int64(15+rng.IntN(120))
 		layer := Layer{{}}
 		for l := range levels {
-			layer = append(layer, Lean{FreedBytes: int64(3*l + 1 + rng.IntN(3)), PassBytes: int64(rng.IntN(3)), Time: schedule.Nanos(rng.IntN(4) + 2*l)})
+			lean := Lean{FreedBytes: int64(3*l + 1 + rng.IntN(3)), PassBytes: int64(rng.IntN(3)), Time: schedule.Nanos(rng.IntN(4) + 2*l)}
+			lean.AheadBytes = []int64{1, lean.FreedBytes + 1, maxBytes}[ahead]
+			layer = append(layer, lean)
 		}
 		s.Layers = slices.Repeat([]Layer{layer}, 1+rng.IntN(3))
 		if i > 0 {
@@ -214,15 +203,15 @@ func random(rng *rand.Rand, levels int) Problem {
 	return p
 }
 
-// exhaust is the least period over every level of every layer and all warm-ups that fit.
+// exhaust is the least period over every level of every layer, every number of layers ahead of
+// the gradient, and all warm-ups that fit.
 func exhaust(p Problem) schedule.Nanos {
-	s := solver{p: p, costs: p.Costs(slices.Repeat([]cost.Codec{cost.F32}, len(p.Boundaries)))}
+	c := p.Costs(slices.Repeat([]cost.Codec{cost.F32}, len(p.Boundaries)))
 	best := schedule.Nanos(-1)
-	picks := make([]rung, len(p.Stages))
+	picks := make([]option, len(p.Stages))
 	warmups := make([]int, len(p.Stages))
-	var stages func(i int)
-	var warm func(c schedule.Costs, i int)
-	warm = func(c schedule.Costs, i int) {
+	var stages, warm func(i int)
+	warm = func(i int) {
 		if i < 0 {
 			if period := c.Period(warmups); best < 0 || period < best {
 				best = period
@@ -233,41 +222,50 @@ func exhaust(p Problem) schedule.Nanos {
 		if i+1 < len(warmups) {
 			from = warmups[i+1]
 		}
-		for w := from; w < 40 && (w == from || w <= from+24); w++ {
-			if p.room(p.Stages[i], picks[i]).InFlight < min(w+1, p.Micros) {
-				break
-			}
+		for w := from; w < 40 && (w == from || w <= from+24) && p.holds(picks[i].Room, w); w++ {
 			warmups[i] = w
-			warm(c, i-1)
+			warm(i - 1)
 		}
 	}
 	stages = func(i int) {
 		if i == len(p.Stages) {
-			c := s.costs
-			c.Stages = slices.Clone(c.Stages)
-			for r, pick := range picks {
-				if p.Ahead {
-					c.Stages[r].Recompute = pick.time
-				} else {
-					c.Stages[r].Input += pick.time
-				}
-			}
-			warm(c, len(warmups)-1)
+			warm(len(warmups) - 1)
 			return
 		}
-		layers := p.Stages[i].Layers
-		for n := range pow(len(layers[0]), len(layers)) {
-			picks[i] = rung{}
-			for range layers {
-				lean := layers[0][n%len(layers[0])]
-				picks[i].freed, picks[i].time, picks[i].pass = picks[i].freed+lean.FreedBytes, picks[i].time+lean.Time, max(picks[i].pass, lean.PassBytes)
-				n /= len(layers[0])
-			}
+		for _, picks[i] = range everyOption(p, i) {
+			c.Stages[i] = picks[i].time
 			stages(i + 1)
 		}
 	}
 	stages(0)
 	return best
+}
+
+// everyOption is every level of every layer of a stage, with every number of layers ahead.
+func everyOption(p Problem, stage int) (all []option) {
+	st := p.Stages[stage]
+	layers := st.Layers
+	for n := range pow(len(layers[0]), len(layers)) {
+		o := option{time: st.Time, Room: Room{SlotBytes: st.SlotBytes}}
+		var again []Lean
+		for range layers {
+			again = append(again, layers[0][n%len(layers[0])])
+			n /= len(layers[0])
+		}
+		for _, lean := range again {
+			o.time.Input, o.SlotBytes, o.PassBytes = o.time.Input+lean.Time, o.SlotBytes-lean.FreedBytes, max(o.PassBytes, lean.PassBytes)
+		}
+		o.InFlight = p.fits(st, o.Room)
+		for i := len(again) - 1; i >= 0 && o.InFlight > 0; i-- {
+			all = append(all, o)
+			o.time.Input, o.time.Recompute, o.PassBytes = o.time.Input-again[i].Time, o.time.Recompute+again[i].Time, o.PassBytes+again[i].AheadBytes
+			o.InFlight = p.fits(st, o.Room)
+		}
+		if o.InFlight > 0 {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 func pow(base, exponent int) int {
@@ -284,7 +282,7 @@ func pow(base, exponent int) int {
 func TestLeastPeriod(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	recomputed, refused := 0, 0
-	for round := range 400 {
+	for round := range 250 {
 		p := random(rng, 1)
 		best := exhaust(p)
 		d, err := Choose(p)
@@ -306,7 +304,7 @@ func TestLeastPeriod(t *testing.T) {
 			t.Fatalf("round %d: period %d with %v and %v, least is %d: %+v", round, d.Period, d.Warmups, d.Recompute, best, p)
 		}
 	}
-	if recomputed < 60 || refused < 10 {
+	if recomputed < 45 || refused < 10 {
 		t.Errorf("%d recomputed, %d were refused", recomputed, refused)
 	}
 }

@@ -16,26 +16,26 @@ const marginParts = 8
 
 // deepen adds to the warm-ups of a decision what lets every message be late by the problem's
 // margin, as far as memory allows. The period stays.
-func (p Problem) deepen(d *Decision) {
+func (s *solver) deepen(d *Decision, picks []option) {
 	for part := marginParts; part > 0; part-- {
 		late := d.Costs
 		late.Boundaries = slices.Clone(late.Boundaries)
 		for i := range late.Boundaries {
 			b := &late.Boundaries[i]
-			b.Activation.Latency += p.share(b.Activation.Latency, part)
-			b.Gradient.Latency += p.share(b.Gradient.Latency, part)
+			b.Activation.Latency += s.p.share(b.Activation.Latency, part)
+			b.Gradient.Latency += s.p.share(b.Gradient.Latency, part)
 		}
-		if warmups := late.WarmupsFor(d.Period); d.holds(warmups) {
+		if warmups := late.WarmupsFor(d.Period); s.allHold(picks, warmups) {
 			d.Warmups = warmups
 			return
 		}
 	}
 }
 
-// holds tells whether all stages have room for warm-ups.
-func (d *Decision) holds(warmups []int) bool {
-	for i, w := range warmups {
-		if w+1 > d.Rooms[i].InFlight {
+// allHold tells whether all stages have room for warm-ups.
+func (s *solver) allHold(picks []option, warmups []int) bool {
+	for i, o := range picks {
+		if !s.p.holds(o.Room, warmups[i]) {
 			return false
 		}
 	}

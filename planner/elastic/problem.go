@@ -3,7 +3,6 @@ package elastic
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
@@ -35,9 +34,6 @@ type Problem struct {
 	Widest, Narrowest cost.Codec
 	// MarginPercent of a link's round trip is how late messages may be without showing.
 	MarginPercent int
-	// Ahead: recomputing is an action of its own, which runs while the stage waits for the
-	// gradient. Otherwise it is part of the input gradient.
-	Ahead bool
 }
 
 // Stage is what one stage takes.
@@ -49,6 +45,9 @@ type Stage struct {
 	RoomBytes, SlotBytes int64
 	// Layers are what the stage may recompute; nil is nothing.
 	Layers []Layer
+	// Given is by layer what it recomputes in any case, within Time, SlotBytes and what
+	// RoomBytes leaves out; nil is nothing. A stage has no Layers beside it.
+	Given []Lean
 }
 
 // Layer is by level of recomputation what a layer gains and pays; the first,
@@ -61,8 +60,10 @@ type Lean struct {
 	FreedBytes int64
 	// PassBytes are those that passes need more, once a stage.
 	PassBytes int64
-	// Time is what recomputing takes for each micro-batch.
-	Time schedule.Nanos
+	// Time is what recomputing takes for each micro-batch, AheadBytes the room for what it
+	// restores, once a stage, where that is there before the gradient; 0 restores nothing.
+	Time       schedule.Nanos
+	AheadBytes int64
 }
 
 // Boundary joins two stages: activations of so many elements go forth, their gradients
@@ -86,7 +87,10 @@ type Decision struct {
 	Rooms   []Room // by stage
 	// Recompute is by stage and layer; a stage that recomputes nothing has nil.
 	Recompute [][]model.Recompute
-	Codecs    []cost.Codec
+	// Ahead is by stage how many of its last layers do so before their gradient is there, while
+	// it is waited for: the Recompute of Costs. The others do so in Input.
+	Ahead  []int
+	Codecs []cost.Codec
 	// Exposed is by boundary the least period with the next more exact codec there, 0 where
 	// the most exact one is.
 	Exposed []schedule.Nanos
@@ -136,10 +140,13 @@ func (p Problem) check() error {
 		}
 		for l, levels := range s.Layers {
 			for _, lean := range levels {
-				if lean.FreedBytes > s.SlotBytes || lean.PassBytes > maxBytes || min(lean.PassBytes, int64(lean.Time)) < 0 || lean.Time > cost.Longest {
+				if !lean.sensible() || lean.FreedBytes > s.SlotBytes {
 					return bad("stage %d layer %d: recomputing %+v of %d bytes", i, l, lean, s.SlotBytes)
 				}
 			}
+		}
+		if err := s.checkGiven(); err != nil {
+			return bad("stage %d: %v", i, err)
 		}
 	}
 	for i, b := range p.Boundaries {
@@ -150,25 +157,21 @@ func (p Problem) check() error {
 	return nil
 }
 
-// room is that of a stage at a rung of its ladder. What is recomputed ahead is all there for
-// one micro-batch.
-func (p Problem) room(st Stage, r rung) Room {
-	out := Room{SlotBytes: st.SlotBytes - r.freed, PassBytes: r.pass}
-	if p.Ahead {
-		out.PassBytes += r.freed
+func (l Lean) sensible() bool {
+	return max(l.PassBytes, l.AheadBytes) <= maxBytes && min(l.PassBytes, l.AheadBytes, int64(l.Time)) >= 0 && l.Time <= cost.Longest
+}
+
+func (s Stage) checkGiven() error {
+	if s.Given != nil && s.Layers != nil {
+		return errors.New("what is recomputed is given and to be chosen")
 	}
-	free := st.RoomBytes - out.PassBytes
-	if free < out.SlotBytes {
-		return out
+	left := s.Time.Input
+	for l, lean := range s.Given {
+		if left -= lean.Time; !lean.sensible() || left < 0 {
+			return fmt.Errorf("layer %d recomputes %+v in a backward of %d ns", l, lean, s.Time.Input)
+		}
 	}
-	fit := int64(maxInFlight)
-	if out.SlotBytes > 0 {
-		fit = min(fit, free/out.SlotBytes)
-	}
-	if out.InFlight = int(fit); out.InFlight >= p.Micros {
-		out.InFlight = math.MaxInt32
-	}
-	return out
+	return nil
 }
 
 // Costs are those of the problem with the codecs and nothing recomputed.

@@ -6,7 +6,8 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Pipeline is one replica of a plan.
+// Pipeline is one replica of a plan. Stages whose costs have a Recompute do so ahead of their
+// gradients.
 type Pipeline struct {
 	Costs   schedule.Costs
 	Warmups []int
@@ -81,6 +82,7 @@ func (p Pipeline) simulate(micros int) (schedule.Nanos, error) {
 	if err != nil {
 		return 0, err
 	}
+	s = schedule.WithRecompute(s, func(_ schedule.Replica, st schedule.Stage) bool { return p.Costs.Stages[st].Recompute > 0 })
 	return schedule.Makespan(s, schedule.Timing{Replicas: []schedule.Costs{p.Costs}})
 }
 
