@@ -76,16 +76,21 @@ func (c *scheduleCase) cut(stages int) []planner.LayerRange {
 	return ranges
 }
 
-// passes are the times of a forward and a backward of a device with some layers, as its
-// clock counts them.
+// passes are the times of a forward and a backward of a device with some layers that keep
+// everything, as its clock counts them.
 func (c *scheduleCase) passes(p emulate.Profile, layers planner.LayerRange) (forward, backward time.Duration, err error) {
+	return c.leanPasses(p, layers, model.RecomputeNothing)
+}
+
+// leanPasses are those of layers of a level of recomputation.
+func (c *scheduleCase) leanPasses(p emulate.Profile, layers planner.LayerRange, level model.Recompute) (forward, backward time.Duration, err error) {
 	dev, err := emulate.New(null.New(), emulate.Options{Profile: p})
 	if err != nil {
 		return 0, 0, err
 	}
 	stack, err := model.NewStack(model.StackConfig{
 		Device: dev, Model: c.model, First: layers.First, End: layers.End, MicroBatch: 1, Slots: 1, Moments: 2,
-		Recompute: model.RecomputeNothing.Uniform(layers.Len()),
+		Recompute: level.Uniform(layers.Len()),
 	})
 	if err != nil {
 		return 0, 0, err
@@ -138,7 +143,11 @@ func (c *scheduleCase) plan(t trial, generation planner.Generation) (planner.Pla
 		pipe := planner.Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: warmups}
 		for s, layers := range c.cut(stages) {
 			peer := c.peers[list.Holder(schedule.Replica(r), schedule.Stage(s))]
-			pipe.Stages = append(pipe.Stages, planner.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers})
+			place := planner.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers}
+			if t.again != nil {
+				place.Recompute, place.Ahead = t.again[s].levels, t.again[s].ahead
+			}
+			pipe.Stages = append(pipe.Stages, place)
 		}
 		plan.Replicas = append(plan.Replicas, pipe)
 	}
@@ -171,6 +180,9 @@ func (c *scheduleCase) device(stage int, t trial) (*emulate.Device, error) {
 			return nil, err
 		}
 		p.MemoryBytes = memory.Total() + besideStack
+	}
+	if t.again != nil {
+		p.MemoryBytes = t.again[stage].memoryBytes
 	}
 	return emulate.New(null.New(), emulate.Options{Name: "cpu", Profile: p, Slack: emulate.PacedSlack})
 }

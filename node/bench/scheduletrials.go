@@ -8,6 +8,7 @@ import (
 
 	"pnode/pipeline/link"
 	"pnode/pipeline/schedule"
+	"pnode/planner"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 )
@@ -18,6 +19,16 @@ type trial struct {
 	spec      string // of the plan
 	warmups   []int
 	caps      []int // activations that the devices have memory for; nil: any number
+	// again is by stage what is computed again; nil: nothing.
+	again []recomputed
+}
+
+// recomputed is what a stage computes again, the last layers ahead of their gradient, on a
+// device of so much memory.
+type recomputed struct {
+	levels      planner.Levels
+	ahead       int
+	memoryBytes int64
 }
 
 // trials are the elastic schedule under each cap, and those to compare it with. First comes the

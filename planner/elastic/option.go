@@ -36,7 +36,7 @@ func (p Problem) atRung(st Stage, l ladder, rung int, waits bool) []option {
 	all := []option{at}
 	again := st.again(l, rung)
 	for i := len(again) - 1; i >= 0 && waits; i-- {
-		if again[i].AheadBytes == 0 {
+		if again[i].AheadBytes == 0 && again[i].Time == 0 { // it keeps all
 			continue
 		}
 		at.layers = len(again) - i

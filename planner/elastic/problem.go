@@ -61,7 +61,7 @@ type Lean struct {
 	// PassBytes are those that passes need more, once a stage.
 	PassBytes int64
 	// Time is what recomputing takes for each micro-batch, AheadBytes the room for what it
-	// restores, once a stage, where that is there before the gradient; 0 restores nothing.
+	// restores, once a stage, where that is there before the gradient.
 	Time       schedule.Nanos
 	AheadBytes int64
 }
