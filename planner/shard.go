@@ -3,8 +3,6 @@ package planner
 import (
 	"fmt"
 	"strings"
-
-	"pnode/planner/cost"
 )
 
 // ShardRule says whether the replicas hold the optimizer state of their layers in parts, each
@@ -142,28 +140,4 @@ func (c *cluster) roomiestFor(s shape) *cluster {
 		return c
 	}
 	return c.sharing(c.copies(s))
-}
-
-// sharingLines explain how replicas hold their optimizer state; empty for one replica.
-func (c *cluster) sharingLines(k *candidate) []Reason {
-	n := c.copies(k.shape)
-	if n == 1 || c.in.Run.Train.Shard == ShardOff {
-		return nil
-	}
-	least := int64(-1) // that a stage frees
-	for _, p := range k.pipes {
-		for s := range p.units {
-			first, end := p.layers(s)
-			freed := c.sharing(n).freed(first, end)
-			if least < 0 || freed < least {
-				least = freed
-			}
-		}
-	}
-	text := fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more and make no step shorter", n, cost.Size(least))
-	if k.sharded {
-		text = fmt.Sprintf("optimizer state in parts, one on each of %d replicas: %s a stage or more are free for other things; updated parameters are exchanged in place of summed gradients, %s a step",
-			n, cost.Size(least), cost.Time(k.job.Gather))
-	}
-	return []Reason{{Kind: Sharding, Text: text}}
 }

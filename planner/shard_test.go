@@ -116,3 +116,29 @@ func TestShardRulesAreText(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSharingMoreIsPredicted: what gradients and parameters in parts would free, and what their
+// exchanges would take, on a link that hides them and on one that does not. The model has
+// 369,664 parameters: half of them, less a block of 49,984, are 539,392 bytes.
+func TestSharingMoreIsPredicted(t *testing.T) {
+	for bytesPerS, want := range map[int64][2]string{
+		1e9: {"gradients in parts would free 526.7 KiB a stage or more for 9 exchanges a step, hidden behind the pipelines", "parameters in parts would free 526.7 KiB a stage or more for 24 exchanges a step, hidden behind the pipelines"},
+		1e6: {"for 9 exchanges a step, ", " longer than now"},
+	} {
+		in := shardInput(1, 1<<30)
+		for i := range in.Members {
+			other := in.Members[1-i].Peer
+			in.Members[i].Profile.Links = []LinkProfile{{Peer: other, BytesPerS: bytesPerS, RTTNanos: 1e6}}
+		}
+		_, reasons, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Join(reasons.Lines(), "\n")
+		for _, text := range want {
+			if !strings.Contains(told, text) {
+				t.Errorf("%d bytes a second: want %q in\n%s", bytesPerS, text, told)
+			}
+		}
+	}
+}

@@ -32,6 +32,10 @@ func TestScheduleCommand(t *testing.T) {
 	if code, out, _ = pnode(t, "schedule", "--kind", "gpipe", "--stages", "1", "--micro", "2", "--program"); code != exitOK || out != "0F0 0F1 0B0 0B1 0REDUCE STEP\n" {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	code, out, stderr = pnode(t, "schedule", "--stages", "2", "--micro", "3", "--link", "0:4", "--recompute", "1,0", "--cap", "2,1", "--svg", file)
+	if picture, err := os.ReadFile(file); code != exitOK || err != nil || !strings.Contains(out, "0F0 0F1 0R0 ") || !strings.Contains(string(picture), "recomputation") {
+		t.Errorf("exit code %d, %v, what is recomputed in waits is not shown: %s%s", code, err, out, stderr)
+	}
 	if code, out, _ = pnode(t, "schedule", "--list"); code != exitOK || !strings.Contains(out, "seq1f1b: ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
