@@ -183,8 +183,8 @@ func (o *outbox) waits() bool {
 	return len(o.again)+len(o.fresh) > 0
 }
 
-// held is how many messages have been neither acknowledged nor dropped.
-func (o *outbox) held() int {
+// unread is how many messages have been neither acknowledged nor dropped.
+func (o *outbox) unread() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.messages

@@ -306,7 +306,7 @@ func (r *remote) drain() {
 // unread is how many messages the peer has not acknowledged.
 func (r *remote) unread() (n int) {
 	for _, o := range r.outboxes {
-		n += o.held()
+		n += o.unread()
 	}
 	return n
 }
