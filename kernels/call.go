@@ -21,6 +21,8 @@ const (
 	OpRoPE
 	OpAttentionForward
 	OpAttentionBackward
+	OpAttentionForwardPart
+	OpAttentionBackwardPart
 	OpAttentionCached
 	OpGELUForward
 	OpGELUBackward
@@ -121,10 +123,11 @@ func SwiGLUBackward(dgateUp, dout, gateUp View, n, f int) Call {
 }
 
 // Dropout computes out[n] = x/(1-p) for the elements that are kept and 0 for the rest;
-// out may be x. Element i is dropped when its number of r, a 32-bit word, is below
-// p*2^32. The backward pass is the same call on the gradient.
-func Dropout(out, x View, n int, p float32, r Random) Call {
-	return Call{Op: OpDropout, Args: [8]View{out, x}, Dims: Dims{n}, Scalars: [8]float32{p}, Random: r}
+// out may be x. Element i is dropped when number first+i of r, a 32-bit word, is below
+// p*2^32, so that parts of a tensor are dropped as in the whole. The backward pass is the
+// same call on the gradient.
+func Dropout(out, x View, n, first int, p float32, r Random) Call {
+	return Call{Op: OpDropout, Args: [8]View{out, x}, Dims: Dims{n, first}, Scalars: [8]float32{p}, Random: r}
 }
 
 // CrossEntropy computes losses[N] = -log softmax(logits[N,V])[target] and overwrites

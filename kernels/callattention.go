@@ -20,6 +20,41 @@ func AttentionBackward(dqkv, delta, dout, qkv, out, lse, starts View, s Attentio
 	return Call{Op: OpAttentionBackward, Args: [8]View{dqkv, delta, dout, qkv, out, lse, starts}, Dims: s.dims()}
 }
 
+// AttentionPartShape are the sizes of a pass over the queries [From, From+Queries) of each
+// sequence of a self-attention.
+type AttentionPartShape struct {
+	AttentionShape
+	From, Queries int
+}
+
+func (s AttentionPartShape) dims() Dims {
+	return Dims{s.B, s.T, s.H, s.K, s.D, s.From, s.Queries}
+}
+
+// PartUnit is what the bounds of parts must be multiples of, but for the end of the sequence,
+// for their passes to give together the very bits of a pass over all queries. Sums over queries
+// that share a key-value head are made for whole chunks of them.
+func (s AttentionShape) PartUnit() int {
+	if s.H > s.K {
+		return 256
+	}
+	return 32
+}
+
+// AttentionForwardPart is AttentionForward for some of the queries: it writes their rows of out
+// and lse and reads no position behind them.
+func AttentionForwardPart(out, lse, qkv, starts View, s AttentionPartShape) Call {
+	return Call{Op: OpAttentionForwardPart, Args: [8]View{out, lse, qkv, starts}, Dims: s.dims()}
+}
+
+// AttentionBackwardPart is AttentionBackward for some of the queries, the last ones of the
+// sequence first. It overwrites the gradients of the queries, and those of all keys and values
+// up to the last query; with Accumulate, for all parts but the first to come, it adds to these.
+// So the gradients of a part's own keys and values are complete with its pass.
+func AttentionBackwardPart(dqkv, delta, dout, qkv, out, lse, starts View, s AttentionPartShape, flags Flags) Call {
+	return Call{Op: OpAttentionBackwardPart, Flags: flags, Args: [8]View{dqkv, delta, dout, qkv, out, lse, starts}, Dims: s.dims()}
+}
+
 // CachedAttentionShape are the sizes of an attention over earlier keys and values: T new
 // positions after Past earlier ones in a cache that has room for Max.
 type CachedAttentionShape struct {

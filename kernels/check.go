@@ -57,7 +57,9 @@ func (i OpInfo) checkDims(c Call) error {
 		if d > maxElements/product {
 			return fmt.Errorf("%w: %v: too large", ErrBadCall, c)
 		}
-		product *= max(d, 1)
+		if least > 0 { // else it is added to another one
+			product *= d
+		}
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 		"odd head":        {RoPE(view(F32, 9), view(F32, 9), view(F32, 9), RoPEShape{Rows: 3, T: 3, Heads: 1, D: 3, Width: 3}, 0), ErrBadCall},
 		"narrow row":      {RoPE(view(F32, 9), view(F32, 9), view(F32, 9), RoPEShape{Rows: 3, T: 3, Heads: 2, D: 2, Width: 3}, 0), ErrBadCall},
 		"full cache":      {AttentionCached(view(F32, 2), view(F32, 4), view(F32, 6), View{}, CachedAttentionShape{AttentionShape{B: 1, T: 1, H: 1, K: 1, D: 2}, 1, 1}), ErrBadCall},
-		"certain dropout": {Dropout(view(F32, 2), view(F32, 2), 2, 1, Random{}), ErrBadCall},
+		"certain dropout": {Dropout(view(F32, 2), view(F32, 2), 2, 0, 1, Random{}), ErrBadCall},
 		"weight in place": {AddRMSNormForward(view(F32, 3), same, view(F32, 1), view(F32, 3), view(F32, 3), same, 1, 3, 1e-5), ErrBadCall},
 		"extra operand":   {extra, ErrBadCall},
 		"heads":           {heads, ErrBadCall},

@@ -31,6 +31,39 @@ func checkAttention(c Call) error {
 	return nil
 }
 
+// Indices of From and Queries in the Dims of a part; before them come B, T, H, K, D.
+const (
+	partFrom    = 5
+	partQueries = 6
+)
+
+func partEnd(c Call) int { return c.Dims[partFrom] + c.Dims[partQueries] }
+
+func partQueriesOf(c Call) int { return c.Dims[partQueries] }
+
+// ofPart are operands of which some positions alone are moved.
+func ofPart(o Operand, positions func(Call) int) Operand {
+	return sparse(o, func(c Call) int { return o.count(c) / c.Dims[1] * positions(c) })
+}
+
+// attentionPartFLOPs is attentionFLOPs for the pairs of the part's queries.
+func attentionPartFLOPs(products int64) func(Dims) int64 {
+	return func(d Dims) int64 {
+		from, n := int64(d[partFrom]), int64(d[partQueries])
+		return products * int64(d[0]) * int64(d[2]) * int64(d[4]) * n * (2*from + n + 1)
+	}
+}
+
+func checkAttentionPart(c Call) error {
+	if c.Dims[partQueries] == 0 {
+		return errors.New("there are no queries")
+	}
+	if end := partEnd(c); end > c.Dims[1] {
+		return fmt.Errorf("the queries end at %d of %d positions", end, c.Dims[1])
+	}
+	return checkAttention(c)
+}
+
 // Indices of Past and Max in the Dims of AttentionCached; before them come B, T, H, K, D.
 const (
 	cachePast = 5
@@ -89,6 +122,16 @@ var attentionTable = map[Op]OpInfo{
 		Name: "attention-backward", Class: ClassAttention, Dims: "BTHKD", tolerance: 2e-5, check: checkAttention,
 		Operands: []Operand{out("dqkv", attentionQKV), scratch("delta", attentionLSE), in("dout", attentionOut), in("qkv", attentionQKV), in("out", attentionOut), in("lse", attentionLSE), optional(index("starts", dim(0, 1)))},
 		flops:    attentionFLOPs(5), // QK', dO V', P'dO, dS'Q, dS K
+	},
+	OpAttentionForwardPart: {
+		Name: "attention-forward-part", Class: ClassAttention, Dims: "BTHKDpq", tolerance: 1e-5, check: checkAttentionPart,
+		Operands: []Operand{ofPart(inOut("out", attentionOut), partQueriesOf), ofPart(inOut("lse", attentionLSE), partQueriesOf), ofPart(in("qkv", attentionQKV), partEnd), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
+		flops:    attentionPartFLOPs(2),
+	},
+	OpAttentionBackwardPart: {
+		Name: "attention-backward-part", Class: ClassAttention, Dims: "BTHKDpq", Flags: Accumulate, tolerance: 2e-5, check: checkAttentionPart,
+		Operands: []Operand{ofPart(inOut("dqkv", attentionQKV), partEnd), scratch("delta", attentionLSE), ofPart(in("dout", attentionOut), partQueriesOf), ofPart(in("qkv", attentionQKV), partEnd), ofPart(in("out", attentionOut), partQueriesOf), ofPart(in("lse", attentionLSE), partQueriesOf), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
+		flops:    attentionPartFLOPs(5),
 	},
 	OpAttentionCached: {
 		Name: "attention-cached", Class: ClassAttention, Dims: "BTHKDpM", tolerance: 1e-5, check: checkAttentionCached,

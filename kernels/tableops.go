@@ -136,7 +136,7 @@ var elementwiseTable = map[Op]OpInfo{
 		flops:    perElement(30, 2),
 	},
 	OpDropout: {
-		Name: "dropout", Class: ClassElementwise, Dims: "N", tolerance: 1e-6, check: checkDropout,
+		Name: "dropout", Class: ClassElementwise, Dims: "Np", tolerance: 1e-6, check: checkDropout,
 		Operands: []Operand{out("out", dim(0)), yields(in("x", dim(0)))},
 		flops:    perElement(20, 1),
 	},

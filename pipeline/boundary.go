@@ -41,20 +41,20 @@ func (w *Worker) crossing(h *holding, tag wire.Tag) (wire.Codec, wire.Noise) {
 	return h.codecs[behind-1], wire.NoiseOf(w.cfg.Run.Train.Seed, c)
 }
 
-// send copies a boundary tensor to the host, writes it in the boundary's codec and queues it
+// send copies rows of a boundary tensor to the host, writes them in the boundary's codec and queues them
 // for the stage in its tag.
-func (w *Worker) send(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
+func (w *Worker) send(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) error {
 	codec, noise := w.crossing(h, tag)
 	if codec == wire.F32 {
-		payload, elements := wire.NewF32Tensor(v.Len)
-		w.queue.Read(elements, v)
+		payload, host := wire.NewF32Tensor(elements(rows))
+		w.read(host, rows)
 		if err := w.queue.Sync(); err != nil {
 			return err
 		}
 		return w.post(ctx, h, wire.Encoded{Codec: codec}, wire.Frame{Tag: tag, Payload: payload})
 	}
-	xs := make([]float32, v.Len)
-	w.queue.Read(kernels.Float32Bytes(xs), v)
+	xs := make([]float32, elements(rows))
+	w.read(kernels.Float32Bytes(xs), rows)
 	if err := w.queue.Sync(); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (w *Worker) post(ctx context.Context, h *holding, e wire.Encoded, f wire.Fr
 
 // receive waits for the message with the tag, which a neighbour sent to this stage, and
 // copies it to the device.
-func (w *Worker) receive(ctx context.Context, h *holding, v kernels.View, tag wire.Tag) error {
+func (w *Worker) receive(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) error {
 	from, op := h.Stage-1, schedule.ReceiveActivation
 	if tag.Kind == wire.Gradient {
 		from, op = h.Stage+1, schedule.ReceiveGradient
@@ -82,14 +82,15 @@ func (w *Worker) receive(ctx context.Context, h *holding, v kernels.View, tag wi
 	}
 	h.times.Wait += time.Since(begin)
 	w.note(tag.Step, h.action(op, planner.Micro(tag.Index)), begin)
-	elements, plain := wire.F32Elements(payload, v.Len)
+	n := elements(rows)
+	host, plain := wire.F32Elements(payload, n)
 	if !plain {
-		xs := make([]float32, v.Len)
+		xs := make([]float32, n)
 		if _, err := wire.DecodeTensor(xs, payload); err != nil {
 			return fmt.Errorf("pipeline: %v from stage %d: %w", tag, from, err)
 		}
-		elements = kernels.Float32Bytes(xs)
+		host = kernels.Float32Bytes(xs)
 	}
-	w.queue.Write(v, elements)
+	w.write(rows, host)
 	return w.queue.Sync()
 }

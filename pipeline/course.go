@@ -24,27 +24,30 @@ func (w *Worker) next(step planner.Step) string {
 	return text
 }
 
-// on is the plan with another course, and the program that this worker has there.
-func (w *Worker) on(text string) (planner.Plan, []schedule.Action, error) {
+// on is the plan with another course, and the programs that its workers have there.
+func (w *Worker) on(text string) (planner.Plan, schedule.Schedule, error) {
 	course, err := planner.ParseCourse(text)
 	if err != nil {
-		return planner.Plan{}, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+		return planner.Plan{}, schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	plan, err := w.cfg.Plan.On(course)
 	if err != nil {
-		return planner.Plan{}, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+		return planner.Plan{}, schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	list, err := Programs(plan)
-	if err != nil {
-		return planner.Plan{}, nil, err
+	if err == nil {
+		err = w.cfg.Run.Model.CheckSegments(list.Segments)
 	}
-	return plan, list.Workers[w.number], nil
+	if err != nil {
+		return planner.Plan{}, schedule.Schedule{}, err
+	}
+	return plan, list, nil
 }
 
 // follow takes the course that a commit names, between two steps: all workers take it after
 // the same commit. What is held stays where it is, with as many slots as the new program needs.
 func (w *Worker) follow(text string) error {
-	plan, program, err := w.on(text)
+	plan, list, err := w.on(text)
 	if err == nil {
 		err = w.allGathered() // into memory that is about to get another shape
 	}
@@ -52,10 +55,10 @@ func (w *Worker) follow(text string) error {
 		return err
 	}
 	for _, h := range w.holdings {
-		if err := h.resize(program); err != nil {
+		if err := h.resize(list.Use(w.number, h.Replica, h.Stage)); err != nil {
 			return err
 		}
 	}
-	w.cfg.Plan, w.program = plan, program
+	w.cfg.Plan, w.list = plan, list
 	return nil
 }

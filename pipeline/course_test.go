@@ -78,7 +78,7 @@ func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
 		texts []string
 	}{
 		{"one stage a worker", scheduled(t, run, "1f1b", 4), []string{
-			"zb-h1", "1f1b 7,6,1,0", "gpipe 3,2,1,0", "zb-h2", "kfkb:k=3", "2bp", "1f1b 3,2,1,0",
+			"zb-h1", "1f1b 7,6,1,0", "seq1f1b", "gpipe 3,2,1,0", "zb-h2", "kfkb:k=3", "2bp", "1f1b 3,2,1,0",
 		}},
 		{"two in turns", scheduled(t, run, "interleaved:v=2", 4), []string{
 			"breadth-first:v=2", "interleaved:v=2,f=5+3,b=4+4", "depth-first:v=2",
@@ -106,7 +106,7 @@ func TestACourseThatDoesNotFitIsNotTaken(t *testing.T) {
 	run := deep()
 	plan := scheduled(t, run, "1f1b", 2)
 	want := train(t, run, plan, &memoryKeeper{})
-	c := &courses{texts: []string{"interleaved:v=2", "chimera", "1f1b 0,1", "seq1f1b"}}
+	c := &courses{texts: []string{"interleaved:v=2", "chimera", "1f1b 0,1", "seq1f1b:n=4"}}
 	equal(t, "steadfast", trainAlong(t, run, plan, from{&memoryKeeper{}, 0}, c), want)
 	for step, text := range c.went {
 		if text != plan.Course().String() {
@@ -125,7 +125,7 @@ func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range []string{"zb-h2", "gpipe 0,0,0,0", "1f1b 3,2,1,0"} {
+		for _, text := range []string{"zb-h2", "seq1f1b", "gpipe 0,0,0,0", "1f1b 3,2,1,0"} {
 			if err := w.follow(text); err != nil {
 				t.Fatal(err)
 			}

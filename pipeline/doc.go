@@ -7,6 +7,7 @@
 //   - Worker: what runs on one seat (a device of a peer) in one generation.
 //   - holding: one (replica, stage) on a worker. A worker has several where the schedule
 //     interleaves chunks or runs pipelines both ways.
+//   - part: a micro-batch, or one segment of its sequences, that an action is about.
 //   - Programs: the action lists of a plan's workers; every node derives the same.
 //   - Exchange: how frames reach the other workers (a link session).
 //   - Keeper: where layer states are saved to and loaded from.
@@ -38,8 +39,8 @@
 // What codecs promise: f32 changes nothing, ever. Under bf16 and int8 a tensor is rounded by a
 // function of its elements, its codec and the name of its crossing (step, micro-batch, layer,
 // direction), so that for the same cuts and codecs losses are the same to the bit however the
-// run is killed, resumed, sent again or scheduled; other cuts or codecs, after a re-plan, round
-// elsewhere. The relative error of each tensor is measured as it is written; one past the
+// run is killed, resumed, sent again or scheduled, but for schedules with segments, which are
+// tensors of their own; other cuts or codecs, after a re-plan, round elsewhere. The relative error of each tensor is measured as it is written; one past the
 // bound of its codec goes in the next better one, which the tensor names and both ends follow
 // [boundary.go, wire.AppendTensor]. What that came to is in StageTimes, in the status of the
 // node and, every 50 steps, for each link in the log [codecuse.go].

@@ -50,7 +50,7 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, err
 // evaluateMicro runs a micro-batch forward through a stage and those that follow it here.
 // The loss is 0 where the last stage is not among them.
 func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (float64, error) {
-	if err := w.forward(ctx, h, step, micro); err != nil {
+	if err := w.forward(ctx, h, step, part{micro: micro}); err != nil {
 		return 0, err
 	}
 	defer h.slots.drop(micro)
@@ -61,7 +61,7 @@ func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Ste
 	case h.behind != nil:
 		return w.evaluateMicro(ctx, h.behind, step, micro)
 	default:
-		return 0, w.send(ctx, h, h.stack.Output(slot), w.message(wire.Activation, h, +1, step, micro))
+		return 0, w.send(ctx, h, h.output(part{micro: micro}), w.message(wire.Activation, h, +1, step, part{micro: micro}))
 	}
 }
 

@@ -19,25 +19,25 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 		w.settling = time.Now()
 		return w.reductions.Wait()
 	}
-	h := w.find(a.Replica, a.Stage)
+	h, p := w.find(a.Replica, a.Stage), w.part(a.Micro)
 	switch a.Op {
 	case schedule.Forward:
-		return w.forward(ctx, h, step, a.Micro)
+		return w.forward(ctx, h, step, p)
 	case schedule.Backward, schedule.BackwardInput:
 		return w.backward(ctx, h, step, a)
 	case schedule.BackwardWeight:
 		defer w.note(step, a, time.Now())
-		return w.backwardWeight(ctx, h, step, a.Micro)
+		return w.backwardWeight(ctx, h, step, p)
 	case schedule.Recompute:
 		defer w.note(step, a, time.Now())
-		return w.timed(&h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(a.Micro)) })
+		return w.timed(&h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(p.micro), p.Segment) })
 	case schedule.SendActivation:
 		defer w.note(step, a, time.Now())
-		return w.send(ctx, h, h.stack.Output(h.slots.of(a.Micro)), w.message(wire.Activation, h, +1, step, a.Micro))
+		return w.send(ctx, h, h.output(p), w.message(wire.Activation, h, +1, step, p))
 	case schedule.SendGradient:
-		defer h.slots.paid(a.Micro)
+		defer h.slots.paid(p.micro)
 		defer w.note(step, a, time.Now())
-		return w.send(ctx, h, h.stack.InputGrad(h.slots.of(a.Micro)), w.message(wire.Gradient, h, -1, step, a.Micro))
+		return w.send(ctx, h, h.inputGrad(p), w.message(wire.Gradient, h, -1, step, p))
 	case schedule.Gather:
 		defer w.note(step, a, time.Now())
 		return w.gathered(h)
@@ -48,8 +48,30 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	}
 }
 
-// forward runs micro through the stage.
-func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+// forward runs a part through the stage.
+func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, p part) error {
+	if p.opens() {
+		if err := w.open(ctx, h, step, p.micro); err != nil {
+			return err
+		}
+	}
+	switch {
+	case h.first():
+	case h.before != nil:
+		w.hand(h.input(p), h.before.output(p))
+	default:
+		if err := w.receive(ctx, h, h.input(p), w.message(wire.Activation, h, 0, step, p)); err != nil {
+			return err
+		}
+	}
+	defer w.note(step, h.action(schedule.Forward, w.numbered(p)), time.Now())
+	return w.timed(&h.times.Forward, func() {
+		h.stack.ForwardSegment(w.queue, h.slots.of(p.micro), p.Segment, w.noise(step, p.micro))
+	})
+}
+
+// open gives a micro-batch a slot, and the slot what the stage needs to know of its tokens.
+func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
 	slot, err := h.slots.take(micro)
 	if err != nil {
 		return err
@@ -61,73 +83,69 @@ func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, mic
 	if h.stack.Masked() {
 		h.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
 	}
-	switch {
-	case h.first():
+	if h.first() {
 		h.stack.SetTokens(w.queue, slot, tokens)
-	case h.before != nil:
-		w.hand(h.stack.Input(slot), h.before.stack.Output(h.before.slots.of(micro)))
-	default:
-		if err := w.receive(ctx, h, h.stack.Input(slot), w.message(wire.Activation, h, 0, step, micro)); err != nil {
-			return err
-		}
 	}
-	defer w.note(step, h.action(schedule.Forward, micro), time.Now())
-	return w.timed(&h.times.Forward, func() {
-		if h.last() {
-			h.stack.SetTargets(w.queue, slot, targets)
-		}
-		h.stack.Forward(w.queue, slot, w.noise(step, micro))
-	})
+	if h.last() {
+		h.stack.SetTargets(w.queue, slot, targets)
+	}
+	return w.queue.Sync() // the slices go
 }
 
 // backward computes the gradient of the stage's input and, unless the program splits the
 // two, adds the micro-batch to the parameters' gradients. On the last stage the loss comes
-// with it.
+// with it. Where there are segments, the last one adds the whole micro-batch.
 func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a schedule.Action) error {
-	slot := h.slots.of(a.Micro)
-	if err := w.outputGrad(ctx, h, step, a.Micro); err != nil {
+	p := w.part(a.Micro)
+	if err := w.outputGrad(ctx, h, step, p); err != nil {
 		return err
 	}
 	defer w.note(step, a, time.Now())
-	err := w.timed(&h.times.Backward, func() {
-		if a.Op == schedule.BackwardInput {
-			h.stack.BackwardInput(w.queue, slot, w.lossScale())
-			return
-		}
-		h.stack.BackwardEach(w.queue, slot, w.lossScale(), w.complete(ctx, h, step, a.Micro))
-	})
-	if err == nil && h.last() {
-		w.losses[a.Micro], err = w.meanLoss(h, slot)
+	err := w.timed(&h.times.Backward, func() { w.differentiate(ctx, h, step, a.Op, p) })
+	if err == nil && h.last() && p.closes() {
+		w.losses[p.micro], err = w.meanLoss(h, h.slots.of(p.micro))
 	}
 	if err == nil && a.Op == schedule.Backward {
-		h.slots.paid(a.Micro)
+		h.slots.paid(p.micro)
 	}
 	return err
 }
 
+func (w *Worker) differentiate(ctx context.Context, h *holding, step planner.Step, op schedule.Op, p part) {
+	slot, scale := h.slots.of(p.micro), w.lossScale()
+	if op == schedule.Backward && p.Count <= 1 {
+		h.stack.BackwardEach(w.queue, slot, scale, w.complete(ctx, h, step, p.micro))
+		return
+	}
+	h.stack.BackwardInputSegment(w.queue, slot, p.Segment, scale)
+	if op == schedule.Backward && p.closes() {
+		h.stack.BackwardWeight(w.queue, slot, w.complete(ctx, h, step, p.micro))
+	}
+}
+
 // outputGrad brings the gradient of the stage's output, where it does not begin here.
-func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, p part) error {
 	switch {
 	case h.last():
 		return nil
 	case h.behind != nil:
-		w.hand(h.stack.OutputGrad(h.slots.of(micro)), h.behind.stack.InputGrad(h.behind.slots.of(micro)))
-		h.behind.slots.paid(micro)
+		w.hand(h.outputGrad(p), h.behind.inputGrad(p))
+		h.behind.slots.paid(p.micro)
 		return nil
 	default:
-		return w.receive(ctx, h, h.stack.OutputGrad(h.slots.of(micro)), w.message(wire.Gradient, h, 0, step, micro))
+		return w.receive(ctx, h, h.outputGrad(p), w.message(wire.Gradient, h, 0, step, p))
 	}
 }
 
-func (w *Worker) backwardWeight(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+// backwardWeight adds a micro-batch to the parameters' gradients, with the last of its segments.
+func (w *Worker) backwardWeight(ctx context.Context, h *holding, step planner.Step, p part) error {
 	return w.timed(&h.times.Backward, func() {
-		h.stack.BackwardWeight(w.queue, h.slots.of(micro), w.complete(ctx, h, step, micro))
-		h.slots.paid(micro)
+		if p.closes() {
+			h.stack.BackwardWeight(w.queue, h.slots.of(p.micro), w.complete(ctx, h, step, p.micro))
+		}
+		h.slots.paid(p.micro)
 	})
 }
-
-// hand copies a boundary tensor between two stages here.
-func (w *Worker) hand(to, from kernels.View) { w.queue.Do(kernels.Copy(to, from, from.Len)) }
 
 // timed waits for what f enqueues and adds the time to sum.
 func (w *Worker) timed(sum *time.Duration, f func()) error {
@@ -187,9 +205,9 @@ func (w *Worker) meanLoss(h *holding, slot int) (float64, error) {
 }
 
 // message is the tag of a message to the stage that many behind a holding.
-func (w *Worker) message(kind wire.Kind, h *holding, behind int, step planner.Step, micro planner.Micro) wire.Tag {
+func (w *Worker) message(kind wire.Kind, h *holding, behind int, step planner.Step, p part) wire.Tag {
 	return wire.Tag{
 		Kind: kind, Generation: w.cfg.Plan.Generation, Step: step,
-		Replica: h.Replica, Stage: h.Stage + planner.Stage(behind), Index: int32(micro),
+		Replica: h.Replica, Stage: h.Stage + planner.Stage(behind), Index: int32(w.numbered(p)),
 	}
 }

@@ -33,14 +33,14 @@ type holding struct {
 	sentForth, sentBack CodecUse
 }
 
-// newHolding allocates a stage for a worker's program. On an error it gives what is there,
-// to be closed.
-func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*holding, error) {
+// newHolding allocates a stage for the use that a worker's program makes of it. On an error it
+// gives what is there, to be closed.
+func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, error) {
 	h := &holding{
 		Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
-		slots: newSlots(useOf(program, at)), share: cfg.Plan.Share(at.Replica),
+		slots: newSlots(use), share: cfg.Plan.Share(at.Replica),
 	}
-	stack := cfg.Run.Stack(h.place, h.share, useOf(program, at))
+	stack := cfg.Run.Stack(h.place, h.share, use)
 	stack.Device = cfg.Device
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -57,18 +57,29 @@ func newHolding(cfg Config, at planner.Holding, program []schedule.Action) (*hol
 }
 
 // resize makes room for another program's micro-batches in flight. None may be under way.
-func (h *holding) resize(program []schedule.Action) error {
-	use := useOf(program, h.Holding)
+func (h *holding) resize(use schedule.Use) error {
 	h.slots = newSlots(use)
-	if err := h.stack.Resize(use.Slots, use.Split); err != nil {
+	if err := h.stack.Resize(model.Passes{Slots: use.Slots, Segments: use.Segments, Split: use.Split}); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	return nil
 }
 
-// useOf is what a worker's program asks of the memory of a stage.
-func useOf(program []schedule.Action, at planner.Holding) schedule.Use {
-	return schedule.UseOf(program, at.Replica, at.Stage)
+// input, output and their gradients are the rows of a part in flight.
+func (h *holding) input(p part) []kernels.View {
+	return h.stack.Rows(h.stack.Input(h.slots.of(p.micro)), p.Segment)
+}
+
+func (h *holding) output(p part) []kernels.View {
+	return h.stack.Rows(h.stack.Output(h.slots.of(p.micro)), p.Segment)
+}
+
+func (h *holding) inputGrad(p part) []kernels.View {
+	return h.stack.Rows(h.stack.InputGrad(h.slots.of(p.micro)), p.Segment)
+}
+
+func (h *holding) outputGrad(p part) []kernels.View {
+	return h.stack.Rows(h.stack.OutputGrad(h.slots.of(p.micro)), p.Segment)
 }
 
 func (h *holding) first() bool { return h.Stage == 0 }

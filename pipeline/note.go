@@ -11,7 +11,7 @@ import (
 // note writes down that an action of a step's program began then and ends now. Evaluations
 // are no part of the program.
 func (w *Worker) note(step planner.Step, a schedule.Action, begin time.Time) {
-	if w.cfg.Trace == nil || w.heldOut(a.Micro) {
+	if w.cfg.Trace == nil || w.heldOut(w.part(a.Micro).micro) {
 		return
 	}
 	w.cfg.Trace.Add(trace.Span{

@@ -55,8 +55,8 @@ func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := list.Workers[list.Holder(at.Replica, at.Stage)]
-	m, err := run.Stack(plan.At(at), plan.Share(at.Replica), useOf(program, at)).Memory()
+	use := list.Use(list.Holder(at.Replica, at.Stage), at.Replica, at.Stage)
+	m, err := run.Stack(plan.At(at), plan.Share(at.Replica), use).Memory()
 	if err != nil {
 		t.Fatal(err)
 	}

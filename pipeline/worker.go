@@ -98,7 +98,7 @@ type Worker struct {
 	cfg      Config
 	holdings []*holding // in the order of replicas and stages
 	queue    kernels.Queue
-	program  []schedule.Action
+	list     schedule.Schedule // all workers' programs
 	opt      Optimizer
 	square   kernels.Buffer // [1] result of SumSquares
 	losses   map[planner.Micro]float64
@@ -127,13 +127,12 @@ func (w *Worker) build() error {
 	if w.number = slices.Index(w.cfg.Plan.Seats(), w.cfg.Seat); w.number < 0 {
 		return fmt.Errorf("%w: the plan has nothing on device %s of %s", ErrBadConfig, w.cfg.Seat.Device, w.cfg.Seat.Peer)
 	}
-	list, err := Programs(w.cfg.Plan)
-	if err != nil {
+	var err error
+	if w.list, err = Programs(w.cfg.Plan); err != nil {
 		return err
 	}
-	w.program = list.Workers[w.number]
 	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
-		h, err := newHolding(w.cfg, at, w.program)
+		h, err := newHolding(w.cfg, at, w.list.Use(w.number, at.Replica, at.Stage))
 		w.holdings = append(w.holdings, h)
 		if err != nil {
 			return err
@@ -259,7 +258,7 @@ func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.reductions, ctx = errgroup.WithContext(ctx)
-	for _, a := range w.program {
+	for _, a := range w.list.Workers[w.number] {
 		err := ctx.Err() // a lone stage meets it nowhere else
 		if err == nil {
 			err = w.do(ctx, step, a)

@@ -71,7 +71,7 @@ func newCluster(in Input) (*cluster, error) {
 	c.in.Members = members
 	c.in.Costs = fixedCosts(in)
 	var err error
-	if c.order, err = newOrdering(in.Run.Train.Schedule); err != nil {
+	if c.order, err = newOrdering(in.Run.Train.Schedule, in.Run.Model); err != nil {
 		return nil, err
 	}
 	c.sumLayers()

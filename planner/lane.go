@@ -54,9 +54,6 @@ func (l Lane) holders(spec schedule.Spec, g schedule.Group) ([][]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Segments > 1 {
-		return nil, fmt.Errorf("%w: %s cuts sequences, which no device here does: take another schedule", schedule.ErrBadShape, spec)
-	}
 	if err := schedule.Validate(schedule.WithCommunication(s), schedule.Limits{}); err != nil {
 		return nil, fmt.Errorf("%s: %w", spec, err)
 	}

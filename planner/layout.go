@@ -55,7 +55,7 @@ func (c *cluster) layoutOf(p Plan) (*layout, error) {
 					return nil, err
 				}
 			}
-			k.use = schedule.UseOf(list.Workers[k.worker], Replica(r), Stage(s))
+			k.use = list.Use(k.worker, Replica(r), Stage(s))
 			row[s] = k
 		}
 		codecs, err := pipe.codecs()
@@ -141,7 +141,7 @@ func (c *cluster) inFlight(seats, micros int) ([]int, error) {
 	for _, seat := range p.Seats() {
 		i, _ := strconv.Atoi(seat.Device)
 		for _, at := range p.Holdings(seat) {
-			sums[i] += schedule.UseOf(list.Workers[list.Holder(at.Replica, at.Stage)], at.Replica, at.Stage).Slots
+			sums[i] += list.Use(list.Holder(at.Replica, at.Stage), at.Replica, at.Stage).Slots
 		}
 		sums[i] = (sums[i] + chunks - 1) / chunks
 	}

@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/pipeline/schedule"
 )
 
 // kinds are schedules of each kind that four devices can run.
 var kinds = []string{
 	"gpipe", "depth:d=3", "kfkb:k=3", "interleaved:v=2,k=4", "depth-first:v=2", "breadth-first:v=2",
-	"chimera", "chimera-doubling", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "2bp", "hanayo:v=2",
+	"chimera", "chimera-doubling", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "2bp", "hanayo:v=2", "seq1f1b",
 }
 
 // lanedOf is a run of a real model on like nodes under a schedule.
@@ -52,7 +51,7 @@ func allocated(t *testing.T, in Input, p Plan) []int64 {
 	for w, seat := range p.Seats() {
 		sum := in.NodeBytes
 		for _, at := range p.Holdings(seat) {
-			m, err := in.Run.Stack(p.At(at), p.Share(at.Replica), schedule.UseOf(list.Workers[w], at.Replica, at.Stage)).Memory()
+			m, err := in.Run.Stack(p.At(at), p.Share(at.Replica), list.Use(w, at.Replica, at.Stage)).Memory()
 			if err != nil {
 				t.Fatal(err)
 			}

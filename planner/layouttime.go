@@ -25,7 +25,7 @@ func (c *cluster) timing(l *layout) (t schedule.Timing) {
 			costs.Stages[s] = c.cellTime(k)
 			if s > 0 {
 				from, to := row[s-1].unit, k.unit
-				bytes := l.codecs[r][s-1].Bytes(elements(c.boundary[k.first-1]))
+				bytes := l.codecs[r][s-1].Bytes(elements(c.boundary[k.first-1] / int64(max(k.use.Segments, 1))))
 				costs.Boundaries = append(costs.Boundaries, schedule.Boundary{Activation: c.link(from, to).Hop(bytes), Gradient: c.link(to, from).Hop(bytes)})
 			}
 		}
@@ -34,8 +34,9 @@ func (c *cluster) timing(l *layout) (t schedule.Timing) {
 	return t
 }
 
-// cellTime is what a stage takes per micro-batch. Where its backward is split, what the weight
-// gradient alone reads is computed again there, and a whole block and the head's logits twice.
+// cellTime is what a stage takes per micro-batch, or per segment of one on average. Where its
+// backward is split, what the weight gradient alone reads is computed again there, and a whole
+// block and the head's logits twice.
 func (c *cluster) cellTime(k cell) schedule.StageTime {
 	u := c.units[k.unit]
 	t := u.times[k.end].Sub(u.times[k.first])
@@ -60,7 +61,7 @@ func (c *cluster) cellTime(k cell) schedule.StageTime {
 			out.Input += again
 		}
 	}
-	return out
+	return out.Over(max(k.use.Segments, 1))
 }
 
 // levelsOf are a stage's by layer, chosen or fixed by the run.

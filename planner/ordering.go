@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 )
 
@@ -14,12 +15,15 @@ type ordering struct {
 	copies int
 }
 
-// newOrdering reads a TrainSpec's Schedule.
-func newOrdering(text string) (ordering, error) {
+// newOrdering reads a TrainSpec's Schedule, for its model.
+func newOrdering(text string, m model.Config) (ordering, error) {
 	if text == "" {
 		text = ScheduleName
 	}
 	spec, err := schedule.ParseSpec(text)
+	if err == nil && spec.Segments() > 1 {
+		err = m.CheckSegments(spec.Segments())
+	}
 	if err != nil {
 		return ordering{}, fmt.Errorf("%w: %w", ErrBadInput, err)
 	}
@@ -81,12 +85,12 @@ func (o ordering) fits(s shape, layers, micros int) error {
 
 // CheckSchedule tells whether a run can have a schedule on so many lanes of so many devices;
 // 0 leaves either to the planner. The error says what does not fit.
-func CheckSchedule(text string, lanes, stages, layers, micros int) error {
-	o, err := newOrdering(text)
+func CheckSchedule(text string, lanes, stages int, m model.Config, micros int) error {
+	o, err := newOrdering(text, m)
 	if err != nil || stages == 0 {
 		return err
 	}
-	return o.fits(shape{max(lanes, 1), stages}, layers, micros)
+	return o.fits(shape{max(lanes, 1), stages}, m.Layers(), micros)
 }
 
 // deepened is the pipe, cut so that each unit has a layer for each chunk.

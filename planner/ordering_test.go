@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 )
 
@@ -70,6 +71,7 @@ func TestSeveralLanesHaveTheSchedule(t *testing.T) {
 }
 
 func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
+	deep := model.Config{Vocab: 64, Context: 64, Blocks: 16, Heads: 2, Channels: 32}
 	for _, c := range []struct {
 		text           string
 		members, stage int
@@ -80,14 +82,16 @@ func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
 		{"chimera", 3, 3, schedule.ErrBadShape, "even"},
 		{"chimera:pairs=3", 4, 4, schedule.ErrBadShape, "pairs"},
 		{"interleaved:v=16", 4, 4, schedule.ErrBadShape, "layers"},
-		{"seq1f1b", 4, 4, schedule.ErrBadShape, "another schedule"},
+		{"seq1f1b:n=3", 4, 4, model.ErrBadConfig, "segments is 3"},
 		{"interleaved:v=2,f=3,b=8", 4, 4, schedule.ErrBadShape, "groups"},
 	} {
-		_, _, err := Make(asking(c.text, c.members, c.stage))
+		in := asking(c.text, c.members, c.stage)
+		in.Run.Model = deep
+		_, _, err := Make(in)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s on %d: %v", c.text, c.members, err)
 		}
-		if err := CheckSchedule(c.text, 1, c.stage, 18, 8); !errors.Is(err, c.want) {
+		if err := CheckSchedule(c.text, 1, c.stage, deep, 8); !errors.Is(err, c.want) {
 			t.Errorf("%s on %d is not checked: %v", c.text, c.members, err)
 		}
 	}

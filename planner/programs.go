@@ -60,11 +60,7 @@ func (p Plan) groupSchedule(spec schedule.Spec, first int) (schedule.Schedule, e
 		}
 		g.Shares = append(g.Shares, schedule.Share{First: pipe.FirstMicro, Micros: pipe.Micros})
 	}
-	part, err := spec.Build(g)
-	if err == nil && part.Segments > 1 {
-		err = fmt.Errorf("%s: this runner trains whole sequences; take another schedule", spec)
-	}
-	return part, err
+	return spec.Build(g)
 }
 
 // seat puts the workers of a schedule onto the plan's seats. Where several come to one seat
@@ -81,7 +77,7 @@ func (p Plan) seat(s schedule.Schedule) (schedule.Schedule, error) {
 		i := slices.Index(seats, at)
 		members[i] = append(members[i], w)
 	}
-	out := schedule.Schedule{Workers: make([][]schedule.Action, len(seats))}
+	out := schedule.Schedule{Workers: make([][]schedule.Action, len(seats)), Segments: s.Segments}
 	var line *schedule.Timeline
 	for i, workers := range members {
 		if len(workers) == 1 {

@@ -102,7 +102,7 @@ type TrainSpec struct {
 func (s RunSpec) Stack(p Placement, share model.Share, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
-		Slots: use.Slots, SplitBackward: use.Split, Moments: momentVectors, Share: share,
+		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: momentVectors, Share: share,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage,
 	}

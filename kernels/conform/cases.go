@@ -34,6 +34,7 @@ var (
 	vectorShapes    = [][]int{{1}, {8}, {31}, {40000}}
 	normShapes      = [][]int{{1, 3}, {3, 8}, {5, 768}, {70, 129}, {130, 33}}
 	attentionShapes = [][]int{{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}, {1, 430, 1, 1, 17}}
+	partShapes      = [][]int{{1, 1, 1, 1, 1, 0, 1}, {2, 49, 4, 2, 24, 16, 32}, {1, 430, 2, 1, 17, 0, 300}, {2, 430, 1, 1, 20, 200, 230}, {1, 600, 1, 1, 9, 256, 256}}
 	gateShapes      = [][]int{{1, 1}, {3, 8}, {5, 67}, {9, 3000}}
 )
 
@@ -67,12 +68,14 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpRoPE:                    {{1, 1, 1, 2, 2, 0}, {6, 3, 2, 16, 40, 0}, {5, 4, 3, 22, 66, 7}, {300, 100, 4, 64, 512, 1}},
 	kernels.OpAttentionForward:        attentionShapes,
 	kernels.OpAttentionBackward:       attentionShapes,
+	kernels.OpAttentionForwardPart:    partShapes,
+	kernels.OpAttentionBackwardPart:   partShapes,
 	kernels.OpAttentionCached:         {{1, 1, 1, 1, 1, 0, 1}, {2, 1, 4, 2, 16, 5, 9}, {1, 1, 3, 1, 64, 250, 300}, {2, 60, 4, 2, 24, 0, 70}, {1, 7, 2, 2, 33, 111, 118}, {1, 210, 2, 1, 9, 250, 470}, {2, 2, 4, 2, 43, 600, 610}},
 	kernels.OpGELUForward:             vectorShapes,
 	kernels.OpGELUBackward:            vectorShapes,
 	kernels.OpSwiGLUForward:           gateShapes,
 	kernels.OpSwiGLUBackward:          gateShapes,
-	kernels.OpDropout:                 vectorShapes,
+	kernels.OpDropout:                 {{1, 0}, {8, 3}, {31, 6}, {40000, 4098}},
 	kernels.OpCrossEntropy:            {{1, 1}, {3, 8}, {40, 256}, {5, 5001}},
 	kernels.OpAdamW:                   vectorShapes,
 	kernels.OpSumSquares:              {{1}, {9}, {100001}},
@@ -84,7 +87,7 @@ var fixedShapes = map[kernels.Op][][]int{
 }
 
 // maxDims bounds random dimensions by shape letter.
-var maxDims = map[rune]int{'M': 70, 'N': 90, 'K': 150, 'C': 150, 'B': 3, 'T': 70, 'H': 4, 'D': 40, 'V': 200, 'F': 150, 'W': 1, 'p': 70}
+var maxDims = map[rune]int{'M': 70, 'N': 90, 'K': 150, 'C': 150, 'B': 3, 'T': 70, 'H': 4, 'D': 40, 'V': 200, 'F': 150, 'W': 1, 'p': 70, 'q': 70}
 
 // fixedCases lists each fixed shape with every set of flags, with and without optional
 // operands, with every output in place of every input that allows it, and with each set
@@ -189,8 +192,11 @@ func fitDims(rng *rand.Rand, c *kernels.Call) {
 	case kernels.Info(c.Op).Class == kernels.ClassAttention:
 		d[3] = 1 + rng.IntN(3) // K
 		d[2] = d[3] * (1 + rng.IntN(3))
-		if c.Op == kernels.OpAttentionCached {
+		switch c.Op {
+		case kernels.OpAttentionCached:
 			d[6] = d[5] + d[1] + rng.IntN(5)
+		case kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart:
+			d[1] = d[5] + d[6] + rng.IntN(5)
 		}
 	}
 }

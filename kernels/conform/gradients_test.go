@@ -69,6 +69,10 @@ var gradients = []gradient{
 		dout: 2, of: map[int]int{0: 2}, from: map[int]int{3: 2, 4: 0, 5: 1, 6: 3},
 	},
 	{
+		forward: newCase(kernels.OpAttentionForwardPart, 2, 9, 4, 2, 5, 3, 4), backward: newCase(kernels.OpAttentionBackwardPart, 2, 9, 4, 2, 5, 3, 4),
+		dout: 2, of: map[int]int{0: 2}, from: map[int]int{3: 2, 4: 0, 5: 1, 6: 3},
+	},
+	{
 		forward: newCase(kernels.OpGELUForward, 30), backward: newCase(kernels.OpGELUBackward, 30),
 		dout: 1, of: map[int]int{0: 1}, from: map[int]int{2: 1},
 	},

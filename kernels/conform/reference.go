@@ -32,6 +32,8 @@ var references = map[kernels.Op]reference{
 	kernels.OpRoPE:                    {compute: rope, prepare: func(_ *rand.Rand, c kernels.Call, a [][]float64) { angles(c, a[1], a[2]) }},
 	kernels.OpAttentionForward:        {compute: attentionForward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { starts(r, c, a[3]) }},
 	kernels.OpAttentionBackward:       {compute: attentionBackward, prepare: prepareAttentionBackward},
+	kernels.OpAttentionForwardPart:    {compute: attentionForward, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { starts(r, c, a[3]) }},
+	kernels.OpAttentionBackwardPart:   {compute: attentionBackward, prepare: prepareAttentionBackward},
 	kernels.OpAttentionCached:         {compute: attentionCached, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { starts(r, c, a[3]) }},
 	kernels.OpGELUForward:             {compute: geluForward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[1]) }},
 	kernels.OpGELUBackward:            {compute: geluBackward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[2]) }},

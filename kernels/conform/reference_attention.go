@@ -9,14 +9,19 @@ import (
 
 // starts draws the first key that each query sees, from all that it may.
 func starts(rng *rand.Rand, c kernels.Call, x []float64) {
+	past := 0
+	if c.Op == kernels.OpAttentionCached {
+		past = c.Dims[5]
+	}
 	for i := range x {
-		last := i%c.Dims[1] + c.Dims[5] // the query's own position
+		last := past + i%c.Dims[1] // the query's own position
 		x[i] = float64(rng.IntN(last + 1))
 	}
 }
 
 func prepareAttentionBackward(rng *rand.Rand, c kernels.Call, args [][]float64) {
 	starts(rng, c, args[6])
+	c.Op = kernels.OpAttentionForward // of all queries
 	attentionForward(c, [][]float64{args[4], args[5], args[3], args[6]})
 }
 
@@ -55,7 +60,12 @@ type query struct {
 	at           func(pos, head int) int
 }
 
-// queries calls f for each query. query.at gives the place of channel 0 of a head at a
+// partial tells whether an op takes some of the queries alone.
+func partial(op kernels.Op) bool {
+	return op == kernels.OpAttentionForwardPart || op == kernels.OpAttentionBackwardPart
+}
+
+// queries calls f for each query that the call takes. query.at gives the place of channel 0 of a head at a
 // position of the sequence in qkv.
 func queries(c kernels.Call, starts []float64, f func(x query)) {
 	nb, nt, nh, nk, nd := c.Dims[0], c.Dims[1], c.Dims[2], c.Dims[3], c.Dims[4]
@@ -63,6 +73,9 @@ func queries(c kernels.Call, starts []float64, f func(x query)) {
 		at := func(pos, head int) int { return ((b*nt+pos)*(nh+2*nk) + head) * nd }
 		for head := range nh {
 			for pos := range nt {
+				if from := c.Dims[5]; partial(c.Op) && (pos < from || pos >= from+c.Dims[6]) {
+					continue
+				}
 				x := query{b: b, head: head, pos: pos, at: at}
 				if starts != nil {
 					x.first = int(starts[b*nt+pos])
@@ -94,7 +107,7 @@ func attentionForward(c kernels.Call, args [][]float64) {
 func attentionBackward(c kernels.Call, args [][]float64) {
 	dqkv, dout, qkv := args[0], args[2], args[3]
 	nt, nh, nk, nd := c.Dims[1], c.Dims[2], c.Dims[3], c.Dims[4]
-	clear(dqkv)
+	clearGradients(c, dqkv)
 	queries(c, args[6], func(x query) {
 		kv := x.head / (nh / nk)
 		key := func(pos int) []float64 { return qkv[x.at(pos, nh+kv):] }
@@ -120,6 +133,24 @@ func attentionBackward(c kernels.Call, args [][]float64) {
 			}
 		}
 	})
+}
+
+// clearGradients clears what a backward pass overwrites of dqkv.
+func clearGradients(c kernels.Call, dqkv []float64) {
+	if !partial(c.Op) {
+		clear(dqkv)
+		return
+	}
+	nt, heads, nh, nd := c.Dims[1], c.Dims[2]+2*c.Dims[3], c.Dims[2], c.Dims[4]
+	for row := range c.Dims[0] * nt {
+		at, end := row*heads*nd, c.Dims[5]+c.Dims[6]
+		if pos := row % nt; pos >= c.Dims[5] && pos < end {
+			clear(dqkv[at : at+nh*nd])
+		}
+		if row%nt < end && c.Flags&kernels.Accumulate == 0 {
+			clear(dqkv[at+nh*nd : at+heads*nd])
+		}
+	}
 }
 
 func attentionCached(c kernels.Call, args [][]float64) {

@@ -32,7 +32,7 @@ func dropout(c kernels.Call, args [][]float64) {
 	p := float64(c.Scalars[0])
 	for i, x := range args[1] {
 		args[0][i] = 0
-		if float64(word(c.Random, i)) >= p*(1<<32) {
+		if float64(word(c.Random, c.Dims[1]+i)) >= p*(1<<32) {
 			args[0][i] = x / (1 - p)
 		}
 	}

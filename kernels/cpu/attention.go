@@ -20,8 +20,12 @@ const (
 	// attentionRoom is the chunk up to whole tiles of every variant.
 	attentionRoom = 264
 	// attentionRows is the number of queries whose scores are computed at one time, a
-	// multiple of every mr: 25 KiB of scores in the first cache.
-	attentionRows = 48
+	// multiple of every mr: fewer make the sums over them short.
+	attentionRows = 96
+	// attentionGroup is the number of queries whose products a key's gradient gets as one sum.
+	// It divides the chunk and attentionRows, and is what parts of the queries are made of
+	// (AttentionShape.PartUnit) where heads share no keys.
+	attentionGroup = 32
 )
 
 // heads gives a task its pieces of the operands. A position's q, k, v are rows of
@@ -30,6 +34,7 @@ const (
 type heads struct {
 	kernels.AttentionShape
 	past      int
+	from, to  int // the queries that a pass takes
 	group     int // query heads that share a key-value head
 	stride    int
 	keyStride int // of a position's keys and values
@@ -42,10 +47,23 @@ func newHeads(c kernels.Call) heads {
 	s := kernels.AttentionShape{B: c.Dims[0], T: c.Dims[1], H: c.Dims[2], K: c.Dims[3], D: c.Dims[4]}
 	stride := (s.H + 2*s.K) * s.D
 	return heads{
-		AttentionShape: s, group: s.H / s.K,
+		AttentionShape: s, to: s.T, group: s.H / s.K,
 		stride: stride, keyStride: stride, outStride: s.H * s.D,
 		scale: float32(1 / math.Sqrt(float64(s.D))),
 	}
+}
+
+// partOf gives the heads of a pass over some of the queries.
+func partOf(c kernels.Call) heads {
+	h := newHeads(c)
+	h.from, h.to = c.Dims[5], c.Dims[5]+c.Dims[6]
+	return h
+}
+
+// chunk is the part of a chunk of queries that a pass takes.
+func (h *heads) chunk(i int) (q, rows int) {
+	q = max(h.from, i*attentionChunk)
+	return q, min(h.to, (i+1)*attentionChunk) - q
 }
 
 // limit gives the heads their first keys after a check.

@@ -8,10 +8,11 @@ import (
 
 // attentionBackward runs in waves. A task has a chunk of keys of one key-value head and,
 // in wave w, the chunk of queries w places later, of all query heads that share it; so no
-// two tasks of a wave add to the same gradients, and each gradient grows in the order of
-// the waves.
-func (d *Device) attentionBackward(c kernels.Call) error {
-	h := newHeads(c)
+// two tasks of a wave add to the same gradients. The last wave comes first: the gradient of a
+// key grows from the last query to the first, in groups of attentionGroup, and that of a query
+// from the first chunk of keys to the last. Passes over parts of the queries, the last part
+// first, so make the very sums of one over all.
+func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 	if err := h.limit(ints(c.Args[6])); err != nil {
 		return err
 	}
@@ -22,15 +23,20 @@ func (d *Device) attentionBackward(c kernels.Call) error {
 	a := differentiated{
 		dqkv: floats(c.Args[0]), delta: floats(c.Args[1]), dout: floats(c.Args[2]),
 		qkv: floats(c.Args[3]), out: floats(c.Args[4]), lse: floats(c.Args[5]),
+		adds: c.Flags&kernels.Accumulate != 0,
 	}
-	chunks, each := blocks(h.T, attentionChunk), h.B*h.K
-	for wave := range chunks {
-		d.pool.run((chunks-wave)*each, func(w *worker, task int) {
+	first, last, each := h.from/attentionChunk, (h.to-1)/attentionChunk, h.B*h.K
+	for wave := last; wave >= 0; wave-- {
+		least := max(first, wave) // chunk of queries
+		d.pool.run((last-least+1)*each, func(w *worker, task int) {
 			t := newBackwardTask(d.v, w, h, cutter{rest: w.scratch})
-			t.wave, t.differentiated = wave, a
-			t.b, t.kv, t.key = task%each/h.K, task%each%h.K, task/each*attentionChunk
-			t.q = t.key + wave*attentionChunk
-			t.cols, t.rows = min(attentionChunk, h.T-t.key), min(attentionChunk, h.T-t.q)
+			t.differentiated = a
+			t.b, t.kv = task%each/h.K, task%each%h.K
+			chunk := least + task/each
+			t.q, t.rows = h.chunk(chunk)
+			t.key = (chunk - wave) * attentionChunk
+			t.cols = min(attentionChunk, h.to-t.key)
+			t.fresh = chunk == last && !a.adds
 			t.run()
 		})
 	}
@@ -38,13 +44,17 @@ func (d *Device) attentionBackward(c kernels.Call) error {
 }
 
 // differentiated are the operands of a backward pass.
-type differentiated struct{ dqkv, delta, dout, qkv, out, lse []float32 }
+type differentiated struct {
+	dqkv, delta, dout, qkv, out, lse []float32
+	// adds tells that the gradients of keys and values have those of later queries.
+	adds bool
+}
 
 // backwardTask computes what a chunk of queries and a chunk of keys add to the gradients.
 type backwardTask struct {
 	attentionTask
 	differentiated
-	wave          int
+	fresh         bool      // nothing has been added to the keys' gradients
 	b, kv         int       // sequence, key-value head
 	q, rows       int       // queries [q, q+rows)
 	key, cols     int       // keys [key, key+cols)
@@ -74,26 +84,44 @@ func (t *backwardTask) run() {
 	t.positionPanels(t.keyColumns, t.qkv[keys:], t.stride, t.cols)
 	t.positionPanels(t.valueColumns, t.qkv[values:], t.stride, t.cols)
 	t.channelPanels(t.keys, t.qkv[keys:], t.stride, t.cols)
-	clear(t.dKey)
-	clear(t.dValue)
+	t.fetch(t.dKey, keys)
+	t.fetch(t.dValue, values)
 	for head := t.kv * t.group; head < (t.kv+1)*t.group; head++ {
-		for r := 0; r < t.rows; r += attentionRows {
+		for r := (t.rows - 1) / attentionRows * attentionRows; r >= 0; r -= attentionRows {
 			t.block(head, r)
 		}
-		t.store(t.heads.query(t.b, head)+t.q*t.stride, t.dQuery, t.rows, t.scale)
+		t.storeQueries(t.heads.query(t.b, head) + t.q*t.stride)
 	}
-	t.store(keys, t.dKey, t.cols, math.Ln2) // the queries had the scale and log2(e)
-	t.store(values, t.dValue, t.cols, 1)
+	t.storeKeys(keys, t.dKey)
+	t.storeKeys(values, t.dValue)
 }
 
-// store adds rows of a gradient times s to dqkv at `at`; the first wave overwrites.
-func (t *backwardTask) store(at int, grad []float32, rows int, s float32) {
-	for r := range rows {
-		dst, src := t.dqkv[at+r*t.stride:][:t.D], grad[r*t.width:r*t.width+t.D]
-		if t.wave == 0 {
-			t.v.times(dst, src, s)
+// fetch begins the sums of a gradient of the keys with what dqkv has of it.
+func (t *backwardTask) fetch(sums []float32, at int) {
+	clear(sums)
+	if t.fresh {
+		return
+	}
+	for i := range t.cols {
+		copy(sums[i*t.width:i*t.width+t.D], t.dqkv[at+i*t.stride:])
+	}
+}
+
+// storeKeys writes the sums of a gradient of the keys to dqkv.
+func (t *backwardTask) storeKeys(at int, sums []float32) {
+	for i := range t.cols {
+		copy(t.dqkv[at+i*t.stride:], sums[i*t.width:i*t.width+t.D])
+	}
+}
+
+// storeQueries adds the gradients of the queries to dqkv; the first chunk of keys overwrites.
+func (t *backwardTask) storeQueries(at int) {
+	for r := range t.rows {
+		dst, src := t.dqkv[at+r*t.stride:][:t.D], t.dQuery[r*t.width:r*t.width+t.D]
+		if t.key == 0 {
+			t.v.times(dst, src, t.scale)
 		} else {
-			t.v.axpy(dst, src, s)
+			t.v.axpy(dst, src, t.scale)
 		}
 	}
 }
@@ -103,6 +131,9 @@ func (t *backwardTask) block(head, r int) {
 	rows := min(attentionRows, t.rows-r)
 	before := t.q + r - t.key // keys that even the first row sees
 	seen := min(t.cols, before+rows)
+	if t.key == 0 {
+		t.sumDeltas(head, r, rows)
+	}
 	if t.first(t.b, t.q+r, rows) >= t.key+seen {
 		clear(t.dQuery[r*t.width : (r+rows)*t.width])
 		return
@@ -116,33 +147,49 @@ func (t *backwardTask) block(head, r int) {
 	scores.a, scores.panels, scores.c = t.grad, t.valueColumns, t.slopes
 	t.multiply(scores)
 	t.differentiate(head, r, rows, seen)
-	transposed := blockProduct{ // dV += P' dOut
-		of: queriesSummed, before: before, rows: seen, cols: t.D, k: rows, a: t.scores, aRow: 1, aCol: attentionRoom,
-		panels: t.gradChannels, panel: rows * t.v.nr, c: t.dValue, cRow: t.width, accumulate: true,
+	for group := (rows - 1) / attentionGroup * attentionGroup; group >= 0; group -= attentionGroup {
+		t.sumGroup(group, rows, before, seen)
 	}
-	t.multiply(transposed)
-	transposed.a, transposed.panels, transposed.c = t.slopes, t.queryChannels, t.dKey
-	t.multiply(transposed)   // dK += dS' Q
 	t.multiply(blockProduct{ // dQ = dS K
 		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionRoom, aCol: 1,
 		panels: t.keys, panel: t.cols * t.v.nr, c: t.dQuery[r*t.width:], cRow: t.width,
 	})
 }
 
-// load copies the block's rows of Q and dOut and packs them. In the first wave it computes
-// delta, the products of the rows of dOut and out.
+// sumGroup adds the queries [group, group+attentionGroup) of a block of rows to the gradients of
+// the keys.
+func (t *backwardTask) sumGroup(group, rows, before, seen int) {
+	n, before := min(attentionGroup, rows-group), before+group
+	transposed := blockProduct{ // dV += P' dOut
+		of: queriesSummed, before: before, rows: min(seen, before+n), cols: t.D, k: n, a: t.scores[group*attentionRoom:], aRow: 1, aCol: attentionRoom,
+		panels: t.gradChannels[group*t.v.nr:], panel: rows * t.v.nr, c: t.dValue, cRow: t.width, accumulate: true,
+	}
+	t.multiply(transposed)
+	transposed.a, transposed.panels, transposed.c = t.slopes[group*attentionRoom:], t.queryChannels[group*t.v.nr:], t.dKey
+	t.multiply(transposed) // dK += dS' Q
+}
+
+// load copies the block's rows of Q and dOut and packs them. Q is packed without log2(e): the
+// slopes are of scores in units of 1.
 func (t *backwardTask) load(head, r, rows int) {
-	t.copyQueries(t.queries, t.qkv[t.heads.query(t.b, head)+(t.q+r)*t.stride:], rows)
-	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
-	at := t.heads.out(t.b, head) + (t.q+r)*t.outStride
+	queries := t.qkv[t.heads.query(t.b, head)+(t.q+r)*t.stride:]
 	for i := range rows {
-		row := t.dout[at+i*t.outStride:][:t.D]
-		copy(t.grad[i*t.D:], row)
-		if t.wave == 0 {
-			t.delta[t.heads.row(t.b, head)+t.q+r+i] = t.v.dot(row, t.differentiated.out[at+i*t.outStride:][:t.D])
-		}
+		t.v.times(t.queries[i*t.D:(i+1)*t.D], queries[i*t.stride:][:t.D], t.scale)
+	}
+	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
+	t.copyQueries(t.queries, queries, rows)
+	for i, at := 0, t.heads.out(t.b, head)+(t.q+r)*t.outStride; i < rows; i++ {
+		copy(t.grad[i*t.D:(i+1)*t.D], t.dout[at+i*t.outStride:])
 	}
 	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
+}
+
+// sumDeltas computes the products of the block's rows of dOut and out.
+func (t *backwardTask) sumDeltas(head, r, rows int) {
+	at, delta := t.heads.out(t.b, head)+(t.q+r)*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
+	for i := range rows {
+		delta[i] = t.v.dot(t.dout[at+i*t.outStride:][:t.D], t.differentiated.out[at+i*t.outStride:][:t.D])
+	}
 }
 
 // differentiate turns scores into P and the gradient of P into that of the scores, with

@@ -6,9 +6,8 @@ import (
 	"pnode/kernels"
 )
 
-func (d *Device) attentionForward(c kernels.Call) error {
+func (d *Device) attentionForward(c kernels.Call, h heads) error {
 	qkv := floats(c.Args[2])
-	h := newHeads(c)
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err
 	}
@@ -30,11 +29,11 @@ func (d *Device) attend(h heads, a attended) error {
 	if err := d.pool.reserve(newForwardTask(d.v, nil, h, dry).scratch.used); err != nil {
 		return err
 	}
-	chunks, each := blocks(h.T, attentionChunk), h.B*h.H
-	d.pool.run(chunks*each, func(w *worker, task int) {
+	first, chunks, each := h.from/attentionChunk, blocks(h.to, attentionChunk), h.B*h.H
+	d.pool.run((chunks-first)*each, func(w *worker, task int) {
 		t := newForwardTask(d.v, w, h, cutter{rest: w.scratch})
-		q := (chunks - 1 - task/each) * attentionChunk
-		t.b, t.q, t.rows = task%each/h.H, q, min(attentionChunk, h.T-q)
+		q, rows := h.chunk(chunks - 1 - task/each)
+		t.b, t.q, t.rows = task%each/h.H, q, rows
 		head := task % each % h.H
 		keys, values := a.keys(t.b, head/h.group)
 		t.chunk(a.qkv[h.query(t.b, head)+q*h.stride:], keys, values)

@@ -97,7 +97,7 @@ func BenchmarkAgainstCopy(b *testing.B) {
 		kernels.GELUForward(none, none, n*4*c), kernels.GELUBackward(none, none, none, n*4*c),
 		kernels.SwiGLUForward(none, none, n, f), kernels.SwiGLUBackward(none, none, none, n, f),
 		kernels.CrossEntropy(none, none, none, 128, v, 1),
-		kernels.Dropout(none, none, n*c, 0.1, r),
+		kernels.Dropout(none, none, n*c, 0, 0.1, r),
 		kernels.AdamW(none, none, none, none, 4<<20, adam), kernels.SumSquares(none, none, 4<<20),
 		kernels.ColumnSum(none, none, n, 4*c, 0), kernels.Add(none, none, none, n*c),
 		kernels.EmbedForward(none, none, none, none, 2, 1024, c, 1000), kernels.EmbedBackward(none, none, none, none, 2, 1024, c, 1000),

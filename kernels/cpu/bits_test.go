@@ -9,8 +9,11 @@ import (
 )
 
 var (
-	absent    = kernels.View{}
-	attention = kernels.AttentionShape{B: 2, T: 131, H: 6, K: 3, D: 20}
+	absent        = kernels.View{}
+	attention     = kernels.AttentionShape{B: 2, T: 131, H: 6, K: 3, D: 20}
+	attentionPart = kernels.AttentionPartShape{
+		AttentionShape: kernels.AttentionShape{B: 2, T: 600, H: 4, K: 2, D: 20}, From: 200, Queries: 330,
+	}
 )
 
 // bitCalls are calls that are cut into several tasks.
@@ -32,10 +35,13 @@ var bitCalls = []kernels.Call{
 	kernels.RoPE(absent, absent, absent, kernels.RoPEShape{Rows: 700, T: 100, Start: 3, Heads: 3, D: 24, Width: 90}, 0),
 	kernels.AttentionForward(absent, absent, absent, absent, attention),
 	kernels.AttentionBackward(absent, absent, absent, absent, absent, absent, absent, attention),
+	kernels.AttentionForwardPart(absent, absent, absent, absent, attentionPart),
+	kernels.AttentionBackwardPart(absent, absent, absent, absent, absent, absent, absent, attentionPart, 0),
+	kernels.AttentionBackwardPart(absent, absent, absent, absent, absent, absent, absent, attentionPart, kernels.Accumulate),
 	kernels.AttentionCached(absent, absent, absent, absent, kernels.CachedAttentionShape{AttentionShape: attention, Past: 77, Max: 210}),
 	kernels.AttentionCached(absent, absent, absent, absent, kernels.CachedAttentionShape{AttentionShape: kernels.AttentionShape{B: 2, T: 1, H: 6, K: 3, D: 20}, Past: 1000, Max: 1001}),
 	kernels.SwiGLUForward(absent, absent, 700, 90), kernels.SwiGLUBackward(absent, absent, absent, 700, 90),
-	kernels.Dropout(absent, absent, 100003, 0.3, kernels.Random{Key: 1, Stream: 2}),
+	kernels.Dropout(absent, absent, 100003, 7, 0.3, kernels.Random{Key: 1, Stream: 2}),
 	kernels.Cast(absent, absent, 100003),
 	kernels.GELUForward(absent, absent, 100003), kernels.GELUBackward(absent, absent, absent, 100003),
 	kernels.CrossEntropy(absent, absent, absent, 500, 101, 0.1),
@@ -188,4 +194,94 @@ func download(t *testing.T, dev *Device, n int, call func(out kernels.View) kern
 		t.Fatal(err)
 	}
 	return append([]float32(nil), floats(out)...)
+}
+
+// TestPartsOfAttentionGiveTheBitsOfTheWhole runs both passes over all queries, and over parts
+// of them that begin at all kinds of places.
+func TestPartsOfAttentionGiveTheBitsOfTheWhole(t *testing.T) {
+	for _, v := range candidates() {
+		t.Run(v.name, func(t *testing.T) {
+			t.Setenv(VariantEnv, v.name)
+			dev := newDevice(t, Options{Threads: 2})
+			for _, c := range []struct {
+				shape  kernels.AttentionShape
+				bounds []int
+			}{
+				{kernels.AttentionShape{B: 2, T: 128, H: 2, K: 2, D: 16}, []int{0, 32, 64, 96, 128}},
+				{kernels.AttentionShape{B: 1, T: 600, H: 3, K: 3, D: 20}, []int{0, 32, 224, 256, 288, 576, 600}},
+				{kernels.AttentionShape{B: 1, T: 700, H: 4, K: 2, D: 20}, []int{0, 256, 512, 700}},
+				{kernels.AttentionShape{B: 1, T: 700, H: 4, K: 1, D: 33}, []int{0, 512, 700}},
+			} {
+				checkParts(t, dev, c.shape, c.bounds, false)
+				checkParts(t, dev, c.shape, c.bounds, true)
+			}
+		})
+	}
+}
+
+// checkParts compares what passes over the parts between bounds write with passes over all.
+func checkParts(t *testing.T, dev *Device, s kernels.AttentionShape, bounds []int, masked bool) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	draw := func(n int) kernels.View {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		return upload(t, dev, x)
+	}
+	rows := s.B * s.T
+	qkv, dout := draw(rows*(s.H+2*s.K)*s.D), draw(rows*s.H*s.D)
+	starts := absent
+	if masked {
+		starts = firstKeys(t, dev, rng, s)
+	}
+	var results [2][]kernels.View
+	for i := range results {
+		out, lse, delta, dqkv := draw(rows*s.H*s.D), draw(rows*s.H), draw(rows*s.H), draw(qkv.Len)
+		results[i] = []kernels.View{out, lse, dqkv}
+		calls := []kernels.Call{
+			kernels.AttentionForward(out, lse, qkv, starts, s),
+			kernels.AttentionBackward(dqkv, delta, dout, qkv, out, lse, starts, s),
+		}
+		if i == 1 {
+			calls = nil
+			for k, from := range bounds[:len(bounds)-1] {
+				calls = append(calls, kernels.AttentionForwardPart(out, lse, qkv, starts, kernels.AttentionPartShape{AttentionShape: s, From: from, Queries: bounds[k+1] - from}))
+			}
+			flags := kernels.Flags(0)
+			for k := len(bounds) - 2; k >= 0; k-- {
+				part := kernels.AttentionPartShape{AttentionShape: s, From: bounds[k], Queries: bounds[k+1] - bounds[k]}
+				calls = append(calls, kernels.AttentionBackwardPart(dqkv, delta, dout, qkv, out, lse, starts, part, flags))
+				flags = kernels.Accumulate
+			}
+		}
+		for _, c := range calls {
+			if err := dev.run(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for k, name := range []string{"out", "lse", "dqkv"} {
+		whole, parts := floats(results[0][k]), floats(results[1][k])
+		for i := range whole {
+			if math.Float32bits(whole[i]) != math.Float32bits(parts[i]) {
+				t.Fatalf("%+v in parts %v, masked %v: element %d of %s is %v, %v in the whole", s, bounds, masked, i, name, parts[i], whole[i])
+			}
+		}
+	}
+}
+
+// firstKeys draws the first key of each query.
+func firstKeys(t *testing.T, dev *Device, rng *rand.Rand, s kernels.AttentionShape) kernels.View {
+	t.Helper()
+	buf, err := dev.Alloc(kernels.I32, s.B*s.T)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(buf.Free)
+	for i := range ints(kernels.Whole(buf)) {
+		ints(kernels.Whole(buf))[i] = rng.Int32N(int32(i%s.T + 1))
+	}
+	return kernels.Whole(buf)
 }

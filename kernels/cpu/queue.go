@@ -80,9 +80,13 @@ func (d *Device) execute(c kernels.Call) error {
 	case kernels.OpEmbedBackward:
 		return d.embedBackward(c)
 	case kernels.OpAttentionForward:
-		return d.attentionForward(c)
+		return d.attentionForward(c, newHeads(c))
 	case kernels.OpAttentionBackward:
-		return d.attentionBackward(c)
+		return d.attentionBackward(c, newHeads(c))
+	case kernels.OpAttentionForwardPart:
+		return d.attentionForward(c, partOf(c))
+	case kernels.OpAttentionBackwardPart:
+		return d.attentionBackward(c, partOf(c))
 	case kernels.OpAttentionCached:
 		return d.attentionCached(c)
 	case kernels.OpCrossEntropy:

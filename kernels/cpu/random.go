@@ -38,18 +38,20 @@ func philoxBlock(r kernels.Random, block uint64) [4]uint32 {
 	return [4]uint32{c0, c1, c2, c3}
 }
 
-// randomly calls do with consecutive ranges of [0, n) and a word for each of their elements.
-func (d *Device) randomly(r kernels.Random, n int, do func(from, to int, words []uint32)) error {
-	if err := d.pool.reserve(wordsAtOnce); err != nil {
+// randomly calls do with consecutive ranges of [0, n) and a word for each of their elements,
+// that of number first for element 0.
+func (d *Device) randomly(r kernels.Random, n, first int, do func(from, to int, words []uint32)) error {
+	if err := d.pool.reserve(wordsAtOnce + 32); err != nil {
 		return err
 	}
+	ahead := first % 4 // words of the first block that are others'
 	d.pool.run(blocks(n, grain), func(w *worker, task int) {
 		end := min(n, (task+1)*grain)
 		for from := task * grain; from < end; from += wordsAtOnce {
 			to := min(end, from+wordsAtOnce)
-			words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w.scratch))), roundUp(to-from, 32))
-			d.v.philox(words, r, uint64(from/4))
-			do(from, to, words[:to-from])
+			words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w.scratch))), roundUp(ahead+to-from, 32))
+			d.v.philox(words, r, uint64(first/4+from/4))
+			do(from, to, words[ahead:ahead+to-from])
 		}
 	})
 	return nil
@@ -58,7 +60,7 @@ func (d *Device) randomly(r kernels.Random, n int, do func(from, to int, words [
 func (d *Device) dropout(c kernels.Call) error {
 	out, x, p := floats(c.Args[0]), floats(c.Args[1]), float64(c.Scalars[0])
 	least, scale := uint32(math.Ceil(p*(1<<32))), float32(1/(1-p))
-	return d.randomly(c.Random, len(out), func(from, to int, words []uint32) {
+	return d.randomly(c.Random, len(out), c.Dims[1], func(from, to int, words []uint32) {
 		d.v.drop(out[from:to], x[from:to], words, least, scale)
 	})
 }

@@ -209,7 +209,7 @@ func (c Config) validateModel(m model.Config) error {
 	if err := m.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return c.validateCut(m.Layers())
+	return c.validateCut(m)
 }
 
 // RunSpec is what the swarm agrees on for a valid configuration and the model that it gives;

@@ -182,14 +182,15 @@ func (c Config) shard() (planner.ShardRule, error) {
 }
 
 // validateCut checks what the user fixed about the plan.
-func (c Config) validateCut(layers int) error {
+func (c Config) validateCut(m model.Config) error {
+	layers := m.Layers()
 	if c.Replicas < 0 || int(c.Replicas) > c.Micros {
 		return invalid("replicas", c.Replicas, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (micros)", c.Micros))
 	}
 	if c.Stages < 0 || int(c.Stages) > layers {
 		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
-	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), layers, c.Micros); err != nil {
+	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, c.Micros); err != nil {
 		return fmt.Errorf("%w: schedule is %s: %w; auto and elastic leave it to the planner, which takes 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))

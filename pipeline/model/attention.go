@@ -59,30 +59,75 @@ func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 	return k
 }
 
-func (k *attention) forward(q issuer) {
-	k.normalise(q)
-	k.qkv.forward(q, k.a.qkv.wide, k.a.normed.factor(), k.n)
-	k.rotary.forward(q, k.a.qkv.wide)
-	k.a.qkv.settle(q)
-	q.Do(kernels.AttentionForward(k.a.attended.wide, k.a.lse, k.a.qkv.wide, k.starts, k.shape))
-	k.a.attended.store(q)
-	k.output.forward(q, k.branch, k.a.attended.factor(), k.n)
-	k.dropout.apply(q, k.branch)
+func (k *attention) forward(q issuer, p stretch) {
+	k.project(q, p)
+	p.upTo().each(func(s span) { k.a.qkv.at(s).load(q) })
+	k.attend(q, p)
+	p.each(func(s span) {
+		attended := k.a.attended.at(s)
+		attended.store(q)
+		k.output.from(s.first).forward(q, s.of(k.branch), attended.factor(), s.n)
+		k.dropout.apply(q, k.branch, s)
+	})
 }
 
-func (k *attention) normalise(q issuer) {
-	k.norm.forward(q, k.a.normed.wide, k.x, k.n)
-	k.a.normed.store(q)
+// project computes queries, keys and values.
+func (k *attention) project(q issuer, p stretch) {
+	p.each(func(s span) {
+		k.normalise(q, s)
+		qkv := k.a.qkv.at(s)
+		k.qkv.from(s.first).forward(q, qkv.wide, k.a.normed.at(s).factor(), s.n)
+		k.rotary.at(s).forward(q, qkv.wide)
+		qkv.store(q)
+	})
 }
 
-func (k *attention) backwardInput(q issuer) {
-	k.output.backwardInput(q, k.dattended, k.dropout.gradient(q, k.d.branch, k.dy), k.n)
-	k.a.qkv.load(q)
-	k.a.attended.load(q)
-	q.Do(kernels.AttentionBackward(k.d.qkv, k.dotted, k.dattended, k.a.qkv.wide, k.a.attended.wide, k.a.lse, k.starts, k.shape))
-	k.rotary.backward(q, k.d.qkv)
-	k.qkv.backwardInput(q, k.d.normed, k.d.qkv, k.n)
-	k.norm.backwardInput(q, k.dx, k.d.normed, k.x, k.n, k.dy)
+// attend lets the queries of the stretch see the keys up to their own.
+func (k *attention) attend(q issuer, p stretch) {
+	if p.whole() {
+		q.Do(kernels.AttentionForward(k.a.attended.wide, k.a.lse, k.a.qkv.wide, k.starts, k.shape))
+		return
+	}
+	q.Do(kernels.AttentionForwardPart(k.a.attended.wide, k.a.lse, k.a.qkv.wide, k.starts, k.part(p)))
+}
+
+func (k *attention) part(p stretch) kernels.AttentionPartShape {
+	return kernels.AttentionPartShape{AttentionShape: k.shape, From: p.from, Queries: p.to - p.from}
+}
+
+func (k *attention) normalise(q issuer, s span) {
+	normed := k.a.normed.at(s)
+	k.norm.at(s).forward(q, normed.wide, s.of(k.x), s.n)
+	normed.store(q)
+}
+
+func (k *attention) backwardInput(q issuer, p stretch) {
+	p.each(func(s span) {
+		k.output.from(s.first).backwardInput(q, s.of(k.dattended), k.dropout.gradient(q, k.d.branch, k.dy, s), s.n)
+		k.a.attended.at(s).load(q)
+	})
+	p.upTo().each(func(s span) { k.a.qkv.at(s).load(q) })
+	k.differentiate(q, p)
+	p.each(func(s span) {
+		dqkv, dnormed := s.of(k.d.qkv), s.of(k.d.normed)
+		k.rotary.at(s).backward(q, dqkv)
+		k.qkv.from(s.first).backwardInput(q, dnormed, dqkv, s.n)
+		k.norm.at(s).backwardInput(q, s.of(k.dx), dnormed, s.of(k.x), s.n, s.of(k.dy))
+	})
+}
+
+// differentiate computes the gradients of the stretch's queries, and adds to those of the keys
+// and values up to them. With that its own are complete: those behind it came before.
+func (k *attention) differentiate(q issuer, p stretch) {
+	if p.whole() {
+		q.Do(kernels.AttentionBackward(k.d.qkv, k.dotted, k.dattended, k.a.qkv.wide, k.a.attended.wide, k.a.lse, k.starts, k.shape))
+		return
+	}
+	flags := kernels.Accumulate
+	if p.to == p.context {
+		flags = 0
+	}
+	q.Do(kernels.AttentionBackwardPart(k.d.qkv, k.dotted, k.dattended, k.a.qkv.wide, k.a.attended.wide, k.a.lse, k.starts, k.part(p), flags))
 }
 
 func (k *attention) backwardWeight(q issuer) {

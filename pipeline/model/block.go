@@ -8,6 +8,7 @@ type block struct {
 	level     Recompute
 	attention attention
 	mlp       mlp
+	all       stretch
 	// Where the level is restored ahead of the backward pass, restored has the slot that it
 	// was restored for; nil elsewhere.
 	restored *int
@@ -30,7 +31,7 @@ func newBlock(b *builder, v vectors, io boundary, at place) *block {
 	at.desk = b.desk()
 	first := boundary{x: io.x, y: mid, dx: io.dx, dy: dmid}
 	second := boundary{x: mid, y: io.y, dx: dmid, dy: io.dy}
-	k := &block{level: at.level, attention: newAttention(b, &v, first, at), mlp: newMLP(b, &v, second, at)}
+	k := &block{level: at.level, attention: newAttention(b, &v, first, at), mlp: newMLP(b, &v, second, at), all: b.whole()}
 	k.mlp.before = io.x
 	if k.slot = at.slot; at.ahead {
 		k.restored = b.ahead
@@ -38,63 +39,58 @@ func newBlock(b *builder, v vectors, io boundary, at place) *block {
 	return k
 }
 
-func (k *block) forward(q issuer) {
-	k.attention.forward(q)
-	k.mlp.forward(q)
+func (k *block) forward(q issuer, p stretch) {
+	k.attention.forward(q, p)
+	k.mlp.forward(q, p)
 }
 
 func (k *block) backward(q issuer) {
-	k.restoreInput(q)
-	k.input(q)
+	k.backwardInput(q, k.all)
 	if k.level == RecomputeOutputs && !k.there() {
-		k.restoreOutputs(q)
+		k.restoreOutputs(q, k.all)
 	}
 	k.weight(q)
 }
 
-// restore computes again all that the level dropped.
-func (k *block) restore(q issuer) {
-	k.restoreInput(q)
+// restore computes again all that the level dropped of a stretch.
+func (k *block) restore(q issuer, p stretch) {
+	k.restoreInput(q, p)
 	if k.level == RecomputeOutputs {
-		k.restoreOutputs(q)
+		k.restoreOutputs(q, p)
 	}
 }
 
 // there tells whether what the level dropped has been restored.
 func (k *block) there() bool { return k.restored != nil && *k.restored == k.slot }
 
-func (k *block) backwardInput(q issuer) {
-	k.restoreInput(q)
-	k.input(q)
+func (k *block) backwardInput(q issuer, p stretch) {
+	k.restoreInput(q, p)
+	k.mlp.backwardInput(q, p)
+	k.attention.backwardInput(q, p)
 }
 
 func (k *block) backwardWeight(q issuer) {
-	k.restoreInput(q)
-	if k.level == RecomputeOutputs {
-		k.restoreOutputs(q)
-	}
+	k.restore(q, k.all)
 	k.weight(q)
 }
 
-// restoreInput computes again what the input pass reads and the level dropped, and with
-// it all that the weight pass reads.
-func (k *block) restoreInput(q issuer) {
+// restoreInput computes again what the input pass reads of a stretch, with the keys and values
+// before it, and the level dropped; with the whole all that the weight pass reads.
+func (k *block) restoreInput(q issuer, p stretch) {
 	if k.level == RecomputeBlock && !k.there() {
-		k.attention.forward(q)
-		k.mlp.restore(q)
+		k.attention.project(q, p.before())
+		k.attention.forward(q, p)
+		k.mlp.restore(q, p)
 	}
 }
 
 // restoreOutputs computes again what only the weight pass reads.
-func (k *block) restoreOutputs(q issuer) {
-	k.attention.normalise(q)
-	k.mlp.normalise(q)
-	k.mlp.activate(q)
-}
-
-func (k *block) input(q issuer) {
-	k.mlp.backwardInput(q)
-	k.attention.backwardInput(q)
+func (k *block) restoreOutputs(q issuer, p stretch) {
+	p.each(func(s span) {
+		k.attention.normalise(q, s)
+		k.mlp.normalise(q, s)
+		k.mlp.activate(q, s)
+	})
 }
 
 func (k *block) weight(q issuer) {

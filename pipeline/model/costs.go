@@ -67,7 +67,7 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 		f.noise.On = true
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
-				costs[i] = layerCost(l)
+				costs[i] = layerCost(l, stack.all)
 				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.saved[i]
 				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
 				costs[i].TableBytes = stack.mem.tables.sizeBytes()
@@ -88,10 +88,10 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 }
 
 // layerCost counts the work of a layer that recomputes nothing.
-func layerCost(l layer) LayerCost {
-	whole, input := countFLOPs(l.backward), countFLOPs(l.backwardInput)
+func layerCost(l layer, all stretch) LayerCost {
+	whole, input := countFLOPs(l.backward), countFLOPs(func(q issuer) { l.backwardInput(q, all) })
 	return LayerCost{
-		ForwardFLOPs: countFLOPs(l.forward), InputFLOPs: input, WeightFLOPs: whole - input,
+		ForwardFLOPs: countFLOPs(func(q issuer) { l.forward(q, all) }), InputFLOPs: input, WeightFLOPs: whole - input,
 		SplitFLOPs: input + countFLOPs(l.backwardWeight) - whole,
 	}
 }

@@ -12,6 +12,7 @@
 //   - Stack: layers [First,End) on one device, with parameters, gradients and Slots sets
 //     of saved activations.
 //   - slot: one micro-batch in flight through a stack.
+//   - Segment: a part of every sequence of a micro-batch, which a pass may take alone.
 //   - Recompute: what a block drops after its forward pass and computes again.
 //   - Storage: float32 throughout, or BF16 for what matrix products read.
 //   - LayerCost: FLOPs and bytes of one layer for one micro-batch. Memory: what a stack
@@ -24,7 +25,8 @@
 // does no arithmetic in a step, and a stack allocates everything when it is made. Every
 // layer issues the same calls in the same order however the model is cut, and the full
 // backward pass is the input pass followed by the weight pass layer by layer, so losses
-// and gradients are the same to the bit for any cut and any split of the backward pass.
+// and gradients are the same to the bit for any cut and any split of the backward pass. So are
+// they for passes that take a sequence in segments: what rows have in common stays whole.
 // Recomputation makes the same calls on the same inputs, so it changes no bit either.
 // The tied copy has its own gradient: summing both ends is the caller's business, and so
 // are optimizer, reductions and the choice of micro-batches.

@@ -35,19 +35,23 @@ type dropout struct {
 	site  site
 }
 
-// apply drops elements of v in place.
-func (d dropout) apply(q issuer, v kernels.View) {
-	if d.share > 0 && d.noise.On {
-		q.Do(kernels.Dropout(v, v, v.Len, d.share, d.noise.stream(d.layer, d.site)))
-	}
+// apply drops elements of a span of v in place.
+func (d dropout) apply(q issuer, v kernels.View, s span) { d.drop(q, v, v, s) }
+
+// gradient gives a span of the gradient before the dropout: of dy itself, or what is written
+// to room.
+func (d dropout) gradient(q issuer, room, dy kernels.View, s span) kernels.View {
+	d.drop(q, room, dy, s)
+	return s.of(d.gradientView(room, dy))
 }
 
-// gradient gives the gradient before the dropout: dy itself, or what is written to room.
-func (d dropout) gradient(q issuer, room, dy kernels.View) kernels.View {
+// drop writes a span of x without the elements that the noise drops to the same of out.
+func (d dropout) drop(q issuer, out, x kernels.View, s span) {
 	if d.share > 0 && d.noise.On {
-		q.Do(kernels.Dropout(room, dy, dy.Len, d.share, d.noise.stream(d.layer, d.site)))
+		part := s.of(x)
+		first := part.Off - x.Off
+		q.Do(kernels.Dropout(s.of(out), part, part.Len, first, d.share, d.noise.stream(d.layer, d.site)))
 	}
-	return d.gradientView(room, dy)
 }
 
 // gradientView is what gradient gives, where it was computed already.

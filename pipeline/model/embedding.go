@@ -25,22 +25,30 @@ func newEmbedding(b *builder, v vectors, io boundary, at place) *embedding {
 	return e
 }
 
-func (e *embedding) forward(q issuer) {
+func (e *embedding) forward(q issuer, p stretch) {
 	m := e.model
-	q.Do(kernels.EmbedForward(e.y, e.tokens, e.wte, e.wpe, e.batch, m.Context, m.Channels, m.Vocab))
-	e.dropout.apply(q, e.y)
+	p.each(func(s span) {
+		first, n := s.position(m.Context)
+		wpe := e.wpe
+		if wpe.Len > 0 {
+			wpe = wpe.Slice(first*m.Channels, wpe.Len-first*m.Channels)
+		}
+		q.Do(kernels.EmbedForward(s.of(e.y), s.of(e.tokens), e.wte, wpe, s.n/n, n, m.Channels, m.Vocab))
+		e.dropout.apply(q, e.y, s)
+	})
 }
 
 func (e *embedding) backward(q issuer) { e.backwardWeight(q) }
 
 // backwardInput has nothing to do: tokens have no gradient.
-func (e *embedding) backwardInput(issuer) {}
+func (e *embedding) backwardInput(issuer, stretch) {}
 
 func (e *embedding) backwardWeight(q issuer) {
 	if e.dwte.Len == 0 { // frozen
 		return
 	}
 	m := e.model
-	dy := e.dropout.gradient(q, e.dembedded, e.dy)
+	rows := e.batch * m.Context
+	dy := e.dropout.gradient(q, e.dembedded, e.dy, span{n: rows, all: rows})
 	q.Do(kernels.EmbedBackward(e.dwte, e.dwpe, dy, e.tokens, e.batch, m.Context, m.Channels, m.Vocab))
 }

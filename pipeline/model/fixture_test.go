@@ -89,6 +89,9 @@ type rigConfig struct {
 	storage Storage
 	threads int  // 0: 2
 	mask    bool // attention within documents
+	ahead   int  // layers of each stack that are restored ahead
+	// segments of a sequence that a stack is made for
+	segments int
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
@@ -104,6 +107,7 @@ func newRig(t testing.TB, c rigConfig) *rig {
 			Device: device, Model: c.model, First: edges[i], End: edges[i+1],
 			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split, Recompute: c.level.Uniform(edges[i+1] - edges[i]),
 			Moments: 2, LogitRows: c.rows, Storage: c.storage, DocumentMask: c.mask,
+			Ahead: c.ahead, Segments: c.segments,
 		})
 		must(t, err)
 		r.stacks = append(r.stacks, s)

@@ -60,86 +60,86 @@ func newHead(b *builder, v vectors, io boundary) *head {
 	return h
 }
 
-func (h *head) forward(issuer) {}
+func (h *head) forward(issuer, stretch) {}
 
-func (h *head) normalise(q issuer) {
-	h.norm.forward(q, h.normed.wide, h.x, h.n)
-	h.normed.store(q)
+func (h *head) normalise(q issuer, s span) {
+	normed := h.normed.at(s)
+	h.norm.at(s).forward(q, normed.wide, s.of(h.x), s.n)
+	normed.store(q)
 }
+
+// all are the rows of the micro-batch.
+func (h *head) all() span { return span{n: h.n, all: h.n} }
 
 // loss computes the losses alone.
 func (h *head) loss(q issuer) {
-	h.normalise(q)
-	h.eachChunk(func(c logitChunk) {
+	h.normalise(q, h.all())
+	h.eachChunk(h.all(), func(c logitChunk) {
 		h.gradient(q, c, 0)
 	})
 }
 
 func (h *head) backward(q issuer) {
-	h.normalise(q)
-	h.eachChunk(func(c logitChunk) {
+	h.normalise(q, h.all())
+	h.eachChunk(h.all(), func(c logitChunk) {
 		h.gradient(q, c, h.scale)
-		h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
-		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
+		h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.n)
+		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.n)
 	})
 	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
 	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
 }
 
-func (h *head) backwardInput(q issuer) {
-	h.normalise(q)
-	h.eachChunk(func(c logitChunk) {
-		h.gradient(q, c, h.scale)
-		h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.rows)
+func (h *head) backwardInput(q issuer, p stretch) {
+	p.each(func(s span) {
+		h.normalise(q, s)
+		h.eachChunk(s, func(c logitChunk) {
+			h.gradient(q, c, h.scale)
+			h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.n)
+		})
+		h.norm.at(s).backwardInput(q, s.of(h.dx), s.of(h.dnormed), s.of(h.x), s.n, kernels.View{})
 	})
-	h.norm.backwardInput(q, h.dx, h.dnormed, h.x, h.n, kernels.View{})
 }
 
 func (h *head) backwardWeight(q issuer) {
 	if !h.project.trains() {
 		return
 	}
-	h.normalise(q)
-	h.eachChunk(func(c logitChunk) {
+	h.normalise(q, h.all())
+	h.eachChunk(h.all(), func(c logitChunk) {
 		h.gradient(q, c, h.scale)
-		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.rows)
+		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.n)
 	})
 	h.norm.backwardWeight(q, h.dnormed, h.x, h.n)
 }
 
-// logitChunk are rows [first, first+rows) of a micro-batch and their logits.
+// logitChunk are rows of a micro-batch and their logits.
 type logitChunk struct {
-	first, rows int
-	logits      kernels.View // [rows,V]
-	all         int
+	span
+	logits kernels.View // [n,V]
 }
 
-// of is the chunk's part of a tensor with all rows.
-func (c logitChunk) of(v kernels.View) kernels.View {
-	width := v.Len / c.all
-	return v.Slice(c.first*width, c.rows*width)
+func (h *head) chunkAt(first, n int) logitChunk {
+	return logitChunk{span: span{first: first, n: n, all: h.n}, logits: h.logits.Slice(0, n*h.vocab)}
 }
 
-func (h *head) chunkAt(first, rows int) logitChunk {
-	return logitChunk{first: first, rows: rows, all: h.n, logits: h.logits.Slice(0, rows*h.vocab)}
-}
-
-func (h *head) eachChunk(f func(logitChunk)) {
-	for first := 0; first < h.n; first += h.chunk {
-		f(h.chunkAt(first, min(h.chunk, h.n-first)))
+// eachChunk calls f for the rows of a span.
+func (h *head) eachChunk(s span, f func(logitChunk)) {
+	for end := s.first + s.n; s.first < end; s.first += h.chunk {
+		f(h.chunkAt(s.first, min(h.chunk, end-s.first)))
 	}
 }
 
 // gradient computes the chunk's losses, and in its logits their gradient times scale.
 func (h *head) gradient(q issuer, c logitChunk, scale float32) {
-	h.project.from(c.first).forward(q, c.logits, c.of(h.normed.factor()), c.rows)
-	q.Do(kernels.CrossEntropy(c.of(h.losses), c.logits, c.of(h.targets), c.rows, h.vocab, scale))
+	h.project.from(c.first).forward(q, c.logits, c.of(h.normed.factor()), c.n)
+	q.Do(kernels.CrossEntropy(c.of(h.losses), c.logits, c.of(h.targets), c.n, h.vocab, scale))
 }
 
 // rows computes the logits of rows [first, first+n) alone, n at most the chunk.
 func (h *head) rows(q issuer, first, n int) kernels.View {
 	c := h.chunkAt(first, n)
-	h.normalise(q)
+	h.normalise(q, h.all())
 	h.project.from(first).forward(q, c.logits, c.of(h.normed.factor()), n)
 	return c.logits
 }

@@ -2,15 +2,16 @@ package model
 
 import "pnode/kernels"
 
-// layer is one layer bound to the buffers of one slot. backwardInput computes what the
+// layer is one layer bound to the buffers of one slot. forward and backwardInput take a
+// stretch of the sequences, the others all. backwardInput computes what the
 // layer before needs; backwardWeight adds to the gradients and may follow any time later
 // when the stack keeps its activation gradients (StackConfig.SplitBackward). backward is
 // both at once and gives the same bits, with less work where the two would compute
 // something twice.
 type layer interface {
-	forward(q issuer)
+	forward(q issuer, p stretch)
 	backward(q issuer)
-	backwardInput(q issuer)
+	backwardInput(q issuer, p stretch)
 	backwardWeight(q issuer)
 }
 

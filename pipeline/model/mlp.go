@@ -56,37 +56,45 @@ func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 }
 
 // forward starts from the attention's branch in x.
-func (k *mlp) forward(q issuer) {
-	k.prepare(q)
-	k.down.forward(q, k.y, k.a.activated.factor(), k.n)
-	k.dropout.apply(q, k.y)
-	q.Do(kernels.Add(k.y, k.x, k.y, k.y.Len))
+func (k *mlp) forward(q issuer, p stretch) {
+	p.each(func(s span) {
+		k.prepare(q, s)
+		y := s.of(k.y)
+		k.down.from(s.first).forward(q, y, k.a.activated.at(s).factor(), s.n)
+		k.dropout.apply(q, k.y, s)
+		q.Do(kernels.Add(y, s.of(k.x), y, y.Len))
+	})
 }
 
 // prepare is forward without the branch's result.
-func (k *mlp) prepare(q issuer) {
-	k.norm.addForward(q, k.a.normed.wide, k.x, k.before, k.x, k.n)
-	k.a.normed.store(q)
-	k.up.forward(q, k.a.hidden.wide, k.a.normed.factor(), k.n)
-	k.a.hidden.store(q)
-	k.activate(q)
+func (k *mlp) prepare(q issuer, s span) {
+	normed, hidden := k.a.normed.at(s), k.a.hidden.at(s)
+	k.norm.at(s).addForward(q, normed.wide, s.of(k.x), s.of(k.before), s.of(k.x), s.n)
+	normed.store(q)
+	k.up.from(s.first).forward(q, hidden.wide, normed.factor(), s.n)
+	hidden.store(q)
+	k.activate(q, s)
 }
 
 // restore is forward as far as the backward pass reads it.
-func (k *mlp) restore(q issuer) {
-	k.prepare(q)
-	k.down.restore(q, k.a.activated.factor(), k.n)
+func (k *mlp) restore(q issuer, p stretch) {
+	p.each(func(s span) {
+		k.prepare(q, s)
+		k.down.from(s.first).restore(q, k.a.activated.at(s).factor(), s.n)
+	})
 }
 
-func (k *mlp) normalise(q issuer) {
-	k.norm.forward(q, k.a.normed.wide, k.x, k.n)
-	k.a.normed.store(q)
+func (k *mlp) normalise(q issuer, s span) {
+	normed := k.a.normed.at(s)
+	k.norm.at(s).forward(q, normed.wide, s.of(k.x), s.n)
+	normed.store(q)
 }
 
-func (k *mlp) activate(q issuer) {
-	k.a.hidden.load(q)
-	activate(q, k.model, k.a.activated.wide, k.a.hidden.wide, k.n)
-	k.a.activated.store(q)
+func (k *mlp) activate(q issuer, s span) {
+	hidden, activated := k.a.hidden.at(s), k.a.activated.at(s)
+	hidden.load(q)
+	activate(q, k.model, activated.wide, hidden.wide, s.n)
+	activated.store(q)
 }
 
 // activate computes out [n,F] from hidden [n,F], or with SwiGLU [n,2F].
@@ -98,16 +106,19 @@ func activate(q issuer, m Config, out, hidden kernels.View, n int) {
 	q.Do(kernels.GELUForward(out, hidden, hidden.Len))
 }
 
-func (k *mlp) backwardInput(q issuer) {
-	k.down.backwardInput(q, k.dactivated, k.dropout.gradient(q, k.d.branch, k.dy), k.n)
-	k.a.hidden.load(q)
-	if k.model.Activation == SwiGLU {
-		q.Do(kernels.SwiGLUBackward(k.d.hidden, k.dactivated, k.a.hidden.wide, k.n, k.model.MLP))
-	} else {
-		q.Do(kernels.GELUBackward(k.d.hidden, k.dactivated, k.a.hidden.wide, k.d.hidden.Len))
-	}
-	k.up.backwardInput(q, k.d.normed, k.d.hidden, k.n)
-	k.norm.backwardInput(q, k.dx, k.d.normed, k.x, k.n, k.dy)
+func (k *mlp) backwardInput(q issuer, p stretch) {
+	p.each(func(s span) {
+		hidden, dactivated, dhidden, dnormed := k.a.hidden.at(s), s.of(k.dactivated), s.of(k.d.hidden), s.of(k.d.normed)
+		k.down.from(s.first).backwardInput(q, dactivated, k.dropout.gradient(q, k.d.branch, k.dy, s), s.n)
+		hidden.load(q)
+		if k.model.Activation == SwiGLU {
+			q.Do(kernels.SwiGLUBackward(dhidden, dactivated, hidden.wide, s.n, k.model.MLP))
+		} else {
+			q.Do(kernels.GELUBackward(dhidden, dactivated, hidden.wide, dhidden.Len))
+		}
+		k.up.from(s.first).backwardInput(q, dnormed, dhidden, s.n)
+		k.norm.at(s).backwardInput(q, s.of(k.dx), dnormed, s.of(k.x), s.n, s.of(k.dy))
+	})
 }
 
 func (k *mlp) backwardWeight(q issuer) {

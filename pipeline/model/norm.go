@@ -33,6 +33,12 @@ func (v *vectors) bareNorm() norm {
 	return l
 }
 
+// at is the norm for passes over a span: the statistics are those of its rows.
+func (l norm) at(s span) norm {
+	l.mean, l.rstd = s.of(l.mean), s.of(l.rstd)
+	return l
+}
+
 func (l norm) forward(q issuer, y, x kernels.View, n int) {
 	if l.kind == RMSNorm {
 		q.Do(kernels.RMSNormForward(y, l.rstd, x, l.weight, n, l.c, l.eps))

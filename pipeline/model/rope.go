@@ -26,6 +26,14 @@ func newRotary(m Config, tables *arena, positions int) rotary {
 	}
 }
 
+// at is the embedding of a span.
+func (r rotary) at(s span) rotary {
+	if r.shape.D == 0 {
+		return r
+	}
+	return r.from(s.position(r.shape.T))
+}
+
 // forward turns queries and keys of qkv [N,(H+2K)D] in place; backward turns their
 // gradient back.
 func (r rotary) forward(q issuer, qkv kernels.View)   { r.turn(q, qkv, 0) }

@@ -18,6 +18,9 @@ type StackConfig struct {
 	// SplitBackward allows BackwardInput and BackwardWeight at different times, at the
 	// price of one more set of activation gradients per layer and slot.
 	SplitBackward bool
+	// Segments is into how many the passes cut sequences, 0 and 1 for whole ones: see Segment.
+	// They need SplitBackward.
+	Segments int
 	// Recompute is each layer's level, from First on; nil keeps everything.
 	Recompute []Recompute
 	// Ahead of the last layers have room to compute again what they dropped before the
@@ -84,7 +87,10 @@ func (c StackConfig) validate() error {
 	if c.Storage >= storages {
 		return c.Storage.invalid()
 	}
-	return c.validateRecompute()
+	if c.Segments > 1 && !c.SplitBackward {
+		return bad("segments is %d without a split backward: set SplitBackward", c.Segments)
+	}
+	return errors.Join(c.Model.CheckSegments(c.Segments), c.validateRecompute())
 }
 
 func (c StackConfig) validateRecompute() error {
@@ -110,6 +116,7 @@ type Stack struct {
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
 	copies        []kernels.View   // by local layer, [LayerLen] in BF16; none with F32 storage
 	moments       [][]kernels.View // by moment and local layer, [ShareLen]
+	all           stretch          // what a pass over whole sequences takes
 	rotary        rotary
 	starts        kernels.View
 	slots         []slotState
@@ -138,15 +145,22 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 	return s, nil
 }
 
-// Resize gives the stack other slots, split or not, in place of those that it has. Parameters,
+// Passes are what a stack has slots for: so many micro-batches in flight, with a split backward
+// or not, by segments or not. See StackConfig.
+type Passes struct {
+	Slots, Segments int
+	Split           bool
+}
+
+// Resize gives the stack slots for other passes, in place of those that it has. Parameters,
 // gradients and moments stay as they are; no queue may have calls pending but those that read
 // parameters and moments. After an error the stack has lost its slots: Close it.
-func (s *Stack) Resize(slots int, split bool) error {
-	if slots == s.cfg.Slots && split == s.cfg.SplitBackward {
+func (s *Stack) Resize(to Passes) error {
+	if to == (Passes{Slots: s.cfg.Slots, Segments: s.cfg.Segments, Split: s.cfg.SplitBackward}) {
 		return nil
 	}
 	cfg := s.cfg
-	cfg.Slots, cfg.SplitBackward = slots, split
+	cfg.Slots, cfg.Segments, cfg.SplitBackward = to.Slots, to.Segments, to.Split
 	if err := cfg.validate(); err != nil {
 		return err
 	}
@@ -180,7 +194,7 @@ func (s *Stack) build() {
 		s.moments = append(s.moments, s.vectors(&s.mem.moments, s.shareLen, tied.Len()))
 	}
 	b := newBuilder(s.cfg, &s.mem)
-	s.rotary, s.starts, s.restored = b.rotary, b.starts, b.ahead
+	s.rotary, s.starts, s.restored, s.all = b.rotary, b.starts, b.ahead, b.whole()
 	for range s.cfg.Slots {
 		s.slots = append(s.slots, b.slot(s))
 	}
@@ -253,8 +267,13 @@ func (s *Stack) supported() error {
 	f := s.slots[0]
 	f.noise.On = true
 	for _, l := range f.layers {
-		l.forward(check)
+		l.forward(check, s.all)
 		l.backward(check)
+		if s.cfg.Segments > 1 {
+			first := s.all.of(Segment{Count: s.cfg.Segments})
+			l.forward(check, first)
+			l.backwardInput(check, first)
+		}
 	}
 	return check.err
 }

@@ -61,22 +61,35 @@ func (s *Stack) Losses(slot int) kernels.View { return s.headOf(slot).losses }
 // Forward runs the slot's micro-batch through the layers. The noise is that of the
 // backward pass too.
 func (s *Stack) Forward(q kernels.Queue, slot int, noise Noise) {
-	f := s.slot(slot)
+	s.ForwardSegment(q, slot, Segment{}, noise)
+}
+
+// ForwardSegment is Forward for one segment: it reads its rows of Input and writes those of
+// Output. All segments of a micro-batch have the same noise.
+func (s *Stack) ForwardSegment(q kernels.Queue, slot int, g Segment, noise Noise) {
+	f, p := s.slot(slot), s.stretch(g)
 	*f.noise, *s.restored = noise, -1
 	for _, l := range f.layers {
-		l.forward(q)
+		l.forward(q, p)
 	}
 }
 
-// Restore computes again what the last Ahead layers dropped of a slot, for the Backward or
-// BackwardInput of the slot to come: while its OutputGrad is waited for. Passes of another slot
+// Rows are the rows of a segment in a boundary tensor [B,T,C], a view for each sequence, or one
+// of all.
+func (s *Stack) Rows(v kernels.View, g Segment) (rows []kernels.View) {
+	s.stretch(g).each(func(part span) { rows = append(rows, part.of(v)) })
+	return rows
+}
+
+// Restore computes again what the last Ahead layers dropped of a slot's segment, for its
+// Backward or BackwardInput to come: while its OutputGrad is waited for. Passes of another slot
 // between the two make it of no use.
-func (s *Stack) Restore(q kernels.Queue, slot int) {
-	layers := s.slot(slot).layers
+func (s *Stack) Restore(q kernels.Queue, slot int, g Segment) {
+	layers, p := s.slot(slot).layers, s.stretch(g)
 	*s.restored = -1
 	for i, l := range layers {
 		if k, ok := l.(*block); ok && s.cfg.ahead(i) {
-			k.restore(q)
+			k.restore(q, p)
 		}
 	}
 	*s.restored = slot
@@ -118,10 +131,16 @@ func (s *Stack) BackwardEach(q kernels.Queue, slot int, scale float32, done func
 // BackwardInput is the part of Backward that the stack before waits for: it computes
 // InputGrad, and Losses, and leaves the parameters' gradients alone. Needs SplitBackward.
 func (s *Stack) BackwardInput(q kernels.Queue, slot int, scale float32) {
+	s.BackwardInputSegment(q, slot, Segment{}, scale)
+}
+
+// BackwardInputSegment is BackwardInput for one segment: it reads its rows of OutputGrad and
+// writes those of InputGrad, and of Losses.
+func (s *Stack) BackwardInputSegment(q kernels.Queue, slot int, g Segment, scale float32) {
 	s.mustSplit()
-	layers := s.scaled(slot, scale).layers
+	layers, p := s.scaled(slot, scale).layers, s.stretch(g)
 	for i := len(layers) - 1; i >= 0; i-- {
-		layers[i].backwardInput(q)
+		layers[i].backwardInput(q, p)
 	}
 	*s.restored = -1
 }
@@ -164,6 +183,14 @@ func (s *Stack) scaled(slot int, scale float32) *slotState {
 		f.head.scale = scale
 	}
 	return f
+}
+
+// stretch is what a pass over a segment takes.
+func (s *Stack) stretch(g Segment) stretch {
+	if g.Count > 1 && (g.Count != s.cfg.Segments || g.Index < 0 || g.Index >= g.Count) {
+		panic(fmt.Sprintf("model: segment %d of %d on a stack for %d", g.Index, g.Count, s.cfg.Segments))
+	}
+	return s.all.of(g)
 }
 
 func (s *Stack) mustSplit() {

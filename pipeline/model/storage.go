@@ -98,11 +98,8 @@ func (k kept) load(q issuer) {
 	}
 }
 
-// settle is store where readers of wide follow.
-func (k kept) settle(q issuer) {
-	k.store(q)
-	k.load(q)
-}
+// at is a span of the tensor.
+func (k kept) at(s span) kept { return kept{wide: s.of(k.wide), half: s.of(k.half)} }
 
 // rounding is the BF16 room of the gradients that products of a layer read; absent with
 // F32 storage.

@@ -16,8 +16,7 @@
 //
 // Generators make schedules from integers, passes turn schedules into schedules,
 // Validate accepts or refuses them, Simulate times them. The runner interprets any
-// schedule that validates, but for recomputation, gathers and segments, so order costs time
-// but never correctness.
+// schedule that validates, so order costs time but never correctness.
 //
 // # What the runner asks of a kind
 //
@@ -52,10 +51,10 @@
 //     ascending segment order, since a segment attends to the keys and values of those
 //     before it, which the stage keeps; backwards of a sequence come in descending order,
 //     since a segment's keys and values collect gradients of those after it. Sequences
-//     come in ascending order. A runner that adds the weight gradient of a whole sequence
-//     with the backward of segment 0, its last one there, sums the same rows in the same
+//     come in ascending order. The runner adds the weight gradient of a whole sequence
+//     with the backward of segment 0, its last one there: it sums the same rows in the same
 //     order as without segments, and so gives the same bits; adding each segment by itself
-//     differs in the last ones.
+//     would differ in the last ones.
 //
 // The package is pure: no input or output, no clock, no goroutine; the same arguments
 // give the same result on every architecture. It imports nothing of this module. The

@@ -22,6 +22,7 @@ type Kind struct {
 	Make       func(Options) (Schedule, error)
 
 	chunks        int // stages per worker if not given; 0 is always one
+	segments      int // of a sequence if not given; 0 is always whole ones
 	bidirectional bool
 }
 
@@ -31,6 +32,14 @@ func (k Kind) StagesPerWorker(o Options) int {
 		return orDefault(o.Chunks, k.chunks)
 	}
 	return max(k.chunks, 1)
+}
+
+// Segments is into how many a sequence is cut; 1 is whole.
+func (k Kind) Segments(o Options) int {
+	if k.segments > 0 {
+		return orDefault(o.Segments, k.segments)
+	}
+	return 1
 }
 
 // Replicas is how many replicas share the workers.

@@ -18,6 +18,14 @@ type StageTime struct {
 // Micro is the time of one forward and one full backward.
 func (t StageTime) Micro() Nanos { return t.Forward + t.Input + t.Weight }
 
+// Over is the time of one of n equal parts of a micro-batch.
+func (t StageTime) Over(n int) StageTime {
+	for _, d := range []*Nanos{&t.Forward, &t.Input, &t.Weight, &t.Recompute} {
+		*d = (*d + Nanos(n) - 1) / Nanos(n)
+	}
+	return t
+}
+
 // busy is what a micro-batch occupies the stage's worker for.
 func (t StageTime) busy() Nanos { return t.Micro() + t.Recompute }
 

@@ -41,7 +41,7 @@ func straightKinds() []Kind {
 		},
 		{
 			Name: "seq1f1b", Title: "1F1B over segments of sequences",
-			Params: []string{"n"}, Defaults: "n=2", Memory: "(p-r-1+n)/n", Bubble: "(p-1)(f+b)/n", Source: "Sun et al., Seq1F1B, 2024",
+			Params: []string{"n"}, Defaults: "n=2", segments: 2, Memory: "(p-r-1+n)/n", Bubble: "(p-1)(f+b)/n", Source: "Sun et al., Seq1F1B, 2024",
 			Make: func(o Options) (Schedule, error) { return Segmented(o.Shape, orDefault(o.Segments, 2)) },
 		},
 	}

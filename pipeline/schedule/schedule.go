@@ -29,6 +29,13 @@ type Schedule struct {
 	Segments int
 }
 
+// Sequence is the micro-batch of whole sequences that a micro-batch of the schedule belongs to,
+// and the number of the segment that it is.
+func (s Schedule) Sequence(m Micro) (sequence Micro, segment int) {
+	n := Micro(max(s.Segments, 1))
+	return m / n, int(m % n)
+}
+
 // Replicas is how many there are, from 0 to the highest number.
 func (s Schedule) Replicas() int {
 	n := 0

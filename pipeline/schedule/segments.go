@@ -5,7 +5,8 @@ package schedule
 // backwards in descending order, and worker r starts stages-r-2+n segments ahead, so that
 // the last worker has a whole sequence before it turns back. It keeps 1/n of the
 // activations per segment in flight; messages are 1/n as large. Shape counts sequences;
-// the schedule's micro-batches are segments (Schedule.Segments).
+// the schedule's micro-batches are segments (Schedule.Segments). A runner that keeps whole
+// sequences has as many of them as any segment in flight belongs to (Schedule.Use).
 func Segmented(s Shape, n int) (Schedule, error) {
 	if err := s.check(); err != nil {
 		return Schedule{}, err

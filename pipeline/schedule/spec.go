@@ -100,6 +100,12 @@ func (s Spec) Chunks() int {
 	return k.StagesPerWorker(s.options(Group{Shares: []Share{{}}}))
 }
 
+// Segments is into how many each sequence is cut; 1 is whole.
+func (s Spec) Segments() int {
+	k, _ := KindNamed(s.Kind)
+	return k.Segments(s.options(Group{Shares: []Share{{}}}))
+}
+
 // Build orders a group's forwards and backwards, without sends, reductions and steps. The
 // error wraps ErrBadSpec or ErrBadShape and says what does not fit.
 func (s Spec) Build(g Group) (Schedule, error) {

@@ -10,11 +10,13 @@ import (
 // and between two stages of one worker the backward of the first does.
 func TestUseOfAStage(t *testing.T) {
 	for text, want := range map[string][]Use{
-		"1f1b":          {{4, 1, false}, {3, 2, false}, {2, 2, false}, {1, 2, false}},
-		"gpipe":         {{8, 1, false}, {8, 2, false}, {8, 2, false}, {8, 2, false}},
-		"zb-h1":         {{4, 1, true}, {4, 2, true}, {4, 2, true}, {4, 2, true}},
-		"zb-v":          {{4, 1, true}, {3, 2, true}, {2, 2, true}, {1, 2, true}},
-		"breadth-first": {{8, 1, false}, {8, 2, false}, {3, 2, false}, {1, 2, false}},
+		"1f1b":          {{4, 1, false, 0}, {3, 2, false, 0}, {2, 2, false, 0}, {1, 2, false, 0}},
+		"gpipe":         {{8, 1, false, 0}, {8, 2, false, 0}, {8, 2, false, 0}, {8, 2, false, 0}},
+		"zb-h1":         {{4, 1, true, 0}, {4, 2, true, 0}, {4, 2, true, 0}, {4, 2, true, 0}},
+		"zb-v":          {{4, 1, true, 0}, {3, 2, true, 0}, {2, 2, true, 0}, {1, 2, true, 0}},
+		"breadth-first": {{8, 1, false, 0}, {8, 2, false, 0}, {3, 2, false, 0}, {1, 2, false, 0}},
+		"seq1f1b":       {{3, 2, true, 2}, {3, 4, true, 2}, {2, 4, true, 2}, {2, 4, true, 2}},
+		"seq1f1b:n=4":   {{3, 4, true, 4}, {3, 8, true, 4}, {2, 8, true, 4}, {2, 8, true, 4}},
 	} {
 		spec, err := ParseSpec(text)
 		if err != nil {
@@ -27,7 +29,7 @@ func TestUseOfAStage(t *testing.T) {
 		s = WithCommunication(s)
 		var got []Use
 		for st := range Stage(4) {
-			got = append(got, UseOf(s.Worker(0, st), 0, st))
+			got = append(got, s.Use(s.Holder(0, st), 0, st))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v\n%v", text, got, want, s)

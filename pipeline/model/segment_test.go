@@ -1,0 +1,184 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// inSegments runs three micro-batches, each cut into n segments that go through all stacks one
+// after the other. Nothing but the rows of a segment crosses between stacks with it.
+func (r *rig) inSegments(n int) outcome {
+	r.t.Helper()
+	var o outcome
+	for micro := range 3 {
+		tokens, targets := referenceMicro(r.model, r.batch, micro)
+		r.first().SetTokens(r.queue, 0, tokens)
+		r.last().SetTargets(r.queue, 0, targets)
+		for _, s := range r.stacks {
+			if s.Masked() {
+				s.SetDocuments(r.queue, 0, halves(r.model, r.batch))
+			}
+		}
+		r.sync()
+		for i := range n {
+			r.forwardSegment(Segment{i, n})
+		}
+		for i := n - 1; i >= 0; i-- {
+			r.backwardSegment(Segment{i, n})
+		}
+		for _, s := range r.stacks {
+			s.BackwardWeight(r.queue, 0, func(int) {})
+		}
+		o.losses = append(o.losses, r.read(r.last().Losses(0)))
+	}
+	o.grads = r.grads()
+	return o
+}
+
+func (r *rig) forwardSegment(g Segment) {
+	r.t.Helper()
+	for i, s := range r.stacks {
+		if i > 0 {
+			to, from := s.Rows(s.Input(0), g), r.stacks[i-1].Rows(r.stacks[i-1].Output(0), g)
+			for k := range to {
+				r.write(to[k], r.read(from[k]))
+			}
+		}
+		s.ForwardSegment(r.queue, 0, g, r.noise)
+	}
+}
+
+func (r *rig) backwardSegment(g Segment) {
+	r.t.Helper()
+	for i := len(r.stacks) - 1; i >= 0; i-- {
+		s := r.stacks[i]
+		if i < len(r.stacks)-1 {
+			to, from := s.Rows(s.OutputGrad(0), g), r.stacks[i+1].Rows(r.stacks[i+1].InputGrad(0), g)
+			for k := range to {
+				r.write(to[k], r.read(from[k]))
+			}
+		}
+		s.Restore(r.queue, 0, g)
+		s.BackwardInputSegment(r.queue, 0, g, outcomeScale)
+	}
+}
+
+// inWhole is the same with whole sequences.
+func (r *rig) inWhole() outcome {
+	r.t.Helper()
+	var o outcome
+	for micro := range 3 {
+		tokens, targets := referenceMicro(r.model, r.batch, micro)
+		s := r.first()
+		s.SetTokens(r.queue, 0, tokens)
+		s.SetTargets(r.queue, 0, targets)
+		if s.Masked() {
+			s.SetDocuments(r.queue, 0, halves(r.model, r.batch))
+		}
+		s.Forward(r.queue, 0, r.noise)
+		o.losses = append(o.losses, r.backward(0, outcomeScale, (*Stack).Backward))
+	}
+	o.grads = r.grads()
+	return o
+}
+
+// halves are two documents in each sequence, the second from a third of it on.
+func halves(c Config, batch int) []int32 {
+	starts := make([]int32, batch*c.Context)
+	for i := range starts {
+		if at := c.Context / 3; i%c.Context >= at {
+			starts[i] = int32(at)
+		}
+	}
+	return starts
+}
+
+// segmented is a model with a context that may be cut into four.
+func segmented(c Config) Config {
+	if c = c.Resolved(); c.Heads > c.KVHeads {
+		c.Context = 4 * 256
+		return c
+	}
+	c.Context = 4 * 32
+	return c
+}
+
+// TestSegmentsChangeNoBit compares passes by segments with those over whole sequences, for
+// every family, in every storage.
+func TestSegmentsChangeNoBit(t *testing.T) {
+	eachFamily(t, func(t *testing.T, ref reference) {
+		for storage := range storages {
+			c := rigConfig{model: segmented(ref.Config), batch: tinyBatch, storage: storage}
+			checkSegments(t, c, 2)
+			checkSegments(t, c, 4)
+		}
+	})
+}
+
+// TestSegmentsWithDropoutMaskAndLevels has what depends on positions, and what is computed
+// again.
+func TestSegmentsWithDropoutMaskAndLevels(t *testing.T) {
+	llama := tinyLlama
+	llama.KVHeads = llama.Heads
+	gpt2, windowed := noisy()["gpt2"], llama
+	gpt2.Channels, gpt2.HeadDim = 27, 9 // rows do not begin with a block of random numbers
+	windowed.Window = 21
+	llama.EmbedDropout, llama.ResidualDropout = 0.25, 0.125
+	llama.LoRA = LoRA{Rank: 3, Alpha: 6, Targets: "q_proj,o_proj,up_proj,down_proj"}
+	for name, model := range map[string]Config{"gpt2": gpt2, "llama": llama, "windowed": windowed} {
+		for level := range recomputeLevels {
+			for storage := range storages {
+				t.Run(fmt.Sprintf("%s, %v, %v", name, level, storage), func(t *testing.T) {
+					checkSegments(t, rigConfig{model: segmented(model), batch: tinyBatch, level: level, storage: storage, mask: true}, 4)
+				})
+			}
+		}
+	}
+}
+
+// checkSegments compares n segments with the whole.
+func checkSegments(t *testing.T, c rigConfig, n int) {
+	t.Helper()
+	c.rows = 39 // of logits: no segment ends there
+	whole := newRig(t, c).load()
+	whole.noise = someNoise
+	want := whole.inWhole()
+	c.split, c.segments, c.cuts = true, n, []int{2}
+	for ahead := range 2 {
+		c.ahead = ahead
+		r := newRig(t, c).load()
+		r.noise = someNoise
+		compareOutcomes(t, r.inSegments(n), want)
+	}
+}
+
+// TestSegmentsThatDoNotFit are refused.
+func TestSegmentsThatDoNotFit(t *testing.T) {
+	shared := tinyLlama
+	shared.Context = 512
+	for _, c := range []struct {
+		model Config
+		n     int
+		good  bool
+	}{
+		{tiny, 1, true},
+		{tiny, 0, true},
+		{tiny, 2, false},
+		{tiny, -1, false},
+		{segmented(tiny), 4, true},
+		{segmented(tiny), 3, false},
+		{segmented(tiny), 8, false},
+		{shared, 2, true},
+		{shared, 4, false},
+	} {
+		err := c.model.CheckSegments(c.n)
+		if good := err == nil; good != c.good || err != nil && !errors.Is(err, ErrBadConfig) {
+			t.Errorf("%d segments of %d: %v", c.n, c.model.Context, err)
+		}
+	}
+	cfg := StackConfig{Model: segmented(tiny), End: tiny.Layers(), MicroBatch: 1, Slots: 1, Segments: 2}
+	if _, err := cfg.Memory(); !errors.Is(err, ErrBadConfig) {
+		t.Errorf("segments without a split backward: %v", err)
+	}
+}

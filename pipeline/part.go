@@ -1,0 +1,66 @@
+package pipeline
+
+import (
+	"pnode/kernels"
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+)
+
+// part is what an action is about: a micro-batch or, where the schedule cuts sequences, one
+// segment of it.
+type part struct {
+	micro planner.Micro
+	model.Segment
+}
+
+// part is that with a number of the program.
+func (w *Worker) part(number schedule.Micro) part {
+	m, segment := w.list.Sequence(number)
+	p := part{micro: m}
+	if w.list.Segments > 1 {
+		p.Segment = model.Segment{Index: segment, Count: w.list.Segments}
+	}
+	return p
+}
+
+// numbered is the number of a part in the program and in the tags of messages. A whole
+// micro-batch has that of its first segment.
+func (w *Worker) numbered(p part) schedule.Micro {
+	return p.micro*schedule.Micro(max(w.list.Segments, 1)) + schedule.Micro(p.Index)
+}
+
+// opens and closes tell whether a part's forward, and its backward, is the first and the last
+// of its micro-batch on a stage: segments go forward in ascending order, back in descending.
+func (p part) opens() bool  { return p.Index == 0 }
+func (p part) closes() bool { return p.Index == 0 }
+
+// hand copies the rows of a boundary tensor between two stages here.
+func (w *Worker) hand(to, from []kernels.View) {
+	for i, v := range to {
+		w.queue.Do(kernels.Copy(v, from[i], v.Len))
+	}
+}
+
+// read copies rows to the host, write brings them back.
+func (w *Worker) read(host []byte, rows []kernels.View) {
+	for _, v := range rows {
+		w.queue.Read(host[:4*v.Len], v)
+		host = host[4*v.Len:]
+	}
+}
+
+func (w *Worker) write(rows []kernels.View, host []byte) {
+	for _, v := range rows {
+		w.queue.Write(v, host[:4*v.Len])
+		host = host[4*v.Len:]
+	}
+}
+
+// elements counts those of rows.
+func elements(rows []kernels.View) (n int) {
+	for _, v := range rows {
+		n += v.Len
+	}
+	return n
+}
