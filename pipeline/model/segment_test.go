@@ -94,14 +94,14 @@ func halves(c Config, batch int) []int32 {
 	return starts
 }
 
-// segmented is a model with a context that may be cut into four.
-func segmented(c Config) Config {
+// segmented is a model with a context that may be cut into four, or two where heads share keys.
+func segmented(c Config) (Config, int) {
 	if c = c.Resolved(); c.Heads > c.KVHeads {
-		c.Context = 4 * 256
-		return c
+		c.Context = 2 * 256
+		return c, 2
 	}
 	c.Context = 4 * 32
-	return c
+	return c, 4
 }
 
 // TestSegmentsChangeNoBit compares passes by segments with those over whole sequences, for
@@ -109,9 +109,8 @@ func segmented(c Config) Config {
 func TestSegmentsChangeNoBit(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ref reference) {
 		for storage := range storages {
-			c := rigConfig{model: segmented(ref.Config), batch: tinyBatch, storage: storage}
-			checkSegments(t, c, 2)
-			checkSegments(t, c, 4)
+			model, n := segmented(ref.Config)
+			checkSegments(t, rigConfig{model: model, batch: tinyBatch, storage: storage}, n)
 		}
 	})
 }
@@ -130,7 +129,8 @@ func TestSegmentsWithDropoutMaskAndLevels(t *testing.T) {
 		for level := range recomputeLevels {
 			for storage := range storages {
 				t.Run(fmt.Sprintf("%s, %v, %v", name, level, storage), func(t *testing.T) {
-					checkSegments(t, rigConfig{model: segmented(model), batch: tinyBatch, level: level, storage: storage, mask: true}, 4)
+					model, n := segmented(model)
+					checkSegments(t, rigConfig{model: model, batch: tinyBatch, level: level, storage: storage, mask: true}, n)
 				})
 			}
 		}
@@ -155,8 +155,8 @@ func checkSegments(t *testing.T, c rigConfig, n int) {
 
 // TestSegmentsThatDoNotFit are refused.
 func TestSegmentsThatDoNotFit(t *testing.T) {
-	shared := tinyLlama
-	shared.Context = 512
+	shared, _ := segmented(tinyLlama)
+	four, _ := segmented(tiny)
 	for _, c := range []struct {
 		model Config
 		n     int
@@ -166,9 +166,9 @@ func TestSegmentsThatDoNotFit(t *testing.T) {
 		{tiny, 0, true},
 		{tiny, 2, false},
 		{tiny, -1, false},
-		{segmented(tiny), 4, true},
-		{segmented(tiny), 3, false},
-		{segmented(tiny), 8, false},
+		{four, 4, true},
+		{four, 3, false},
+		{four, 8, false},
 		{shared, 2, true},
 		{shared, 4, false},
 	} {
@@ -177,7 +177,7 @@ func TestSegmentsThatDoNotFit(t *testing.T) {
 			t.Errorf("%d segments of %d: %v", c.n, c.model.Context, err)
 		}
 	}
-	cfg := StackConfig{Model: segmented(tiny), End: tiny.Layers(), MicroBatch: 1, Slots: 1, Segments: 2}
+	cfg := StackConfig{Model: four, End: tiny.Layers(), MicroBatch: 1, Slots: 1, Segments: 2}
 	if _, err := cfg.Memory(); !errors.Is(err, ErrBadConfig) {
 		t.Errorf("segments without a split backward: %v", err)
 	}
