@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pnode/pipeline/model"
 )
@@ -91,8 +92,8 @@ func readGPT2(f *fields) model.Config {
 		Blocks:     need[int](f, "n_layer"),
 		Heads:      need[int](f, "n_head"),
 		Channels:   need[int](f, "n_embd"),
-		MLP:        read(f, "n_inner", 0),
-		NormEps:    read(f, "layer_norm_epsilon", 1e-5),
+		MLP:        number(f, "n_inner", 0),
+		NormEps:    number(f, "layer_norm_epsilon", 1e-5),
 		UntiedHead: !read(f, "tie_word_embeddings", true),
 	}
 	only(f, "n_ctx", c.Context) // a second name in older files
@@ -112,10 +113,10 @@ func readRotary(f *fields) model.Config {
 		Blocks:       need[int](f, "num_hidden_layers"),
 		Heads:        need[int](f, "num_attention_heads"),
 		Channels:     need[int](f, "hidden_size"),
-		HeadDim:      read(f, "head_dim", 0),
+		HeadDim:      number(f, "head_dim", 0),
 		MLP:          need[int](f, "intermediate_size"),
 		Norm:         model.RMSNorm,
-		NormEps:      read(f, "rms_norm_eps", 1e-6),
+		NormEps:      number(f, "rms_norm_eps", 1e-6),
 		Activation:   model.SwiGLU,
 		Positions:    model.RoPE,
 		UntiedHead:   !read(f, "tie_word_embeddings", false),
@@ -135,7 +136,7 @@ func readRotary(f *fields) model.Config {
 
 func readLlama(f *fields) model.Config {
 	c := readRotary(f)
-	c.KVHeads = read(f, "num_key_value_heads", c.Heads)
+	c.KVHeads = number(f, "num_key_value_heads", c.Heads)
 	bias := read(f, "attention_bias", false)
 	c.NoQKVBias, c.NoOutputBias = !bias, !bias
 	c.NoMLPBias = !read(f, "mlp_bias", false)
@@ -144,7 +145,7 @@ func readLlama(f *fields) model.Config {
 
 // readMistral: its window is null in later versions.
 func readMistral(f *fields) model.Config {
-	window := read(f, "sliding_window", 0)
+	window := number(f, "sliding_window", 0)
 	c := readRotary(f)
 	c.KVHeads = need[int](f, "num_key_value_heads")
 	c.Window = min(window, MaxContext)
@@ -167,10 +168,10 @@ func readRoPE(f *fields) (theta float64, s model.RoPEScaling) {
 	const defaultTheta = 10000
 	value, field := f.take("rope_parameters"), "rope_parameters."
 	if value != nil {
-		only[string](f, "rope_theta") // refused beside it, unless null
-		only[string](f, "rope_scaling")
+		f.alone("rope_theta", "rope_parameters")
+		f.alone("rope_scaling", "rope_parameters")
 	} else {
-		theta = read(f, "rope_theta", float64(defaultTheta))
+		theta = number(f, "rope_theta", float64(defaultTheta))
 		value, field = f.take("rope_scaling"), "rope_scaling."
 	}
 	if value == nil {
@@ -178,11 +179,11 @@ func readRoPE(f *fields) (theta float64, s model.RoPEScaling) {
 	}
 	in := &fields{file: f.file, path: field}
 	if err := json.Unmarshal(value, &in.left); err != nil {
-		f.fail(fmt.Errorf("%w: config.json: %s %w", ErrFormat, field, err))
+		f.misfit(ErrFormat, strings.TrimSuffix(field, "."), value, "want an object")
 		return theta, s
 	}
 	if theta == 0 {
-		theta = read(in, "rope_theta", float64(defaultTheta))
+		theta = number(in, "rope_theta", float64(defaultTheta))
 	}
 	s = readScaling(in)
 	if err := in.done(); err != nil {

@@ -109,6 +109,14 @@ func TestRefusedConfigs(t *testing.T) {
 		{qwen25, "use_sliding_window", `true`, ErrUnsupported},
 		{qwen25, "num_key_value_heads", `null`, ErrFormat},
 		{mistral1, "attention_bias", `false`, ErrUnsupported},
+		{mistral1, "sliding_window", `0`, ErrUnsupported},
+		{llama31, "rope_theta", `0`, ErrUnsupported},
+		{llama31, "head_dim", `0`, ErrUnsupported},
+		{llama31, "rms_norm_eps", `0`, ErrUnsupported},
+		{llama31, "hidden_size", `-4096`, ErrUnsupported},
+		{llama31, "hidden_size", `4096.5`, ErrFormat},
+		{llama31, "hidden_size", `"4096"`, ErrFormat},
+		{llama31, "tie_word_embeddings", `"yes"`, ErrFormat},
 	} {
 		object := map[string]json.RawMessage{}
 		if err := json.Unmarshal([]byte(test.text), &object); err != nil {

@@ -57,11 +57,15 @@ func (f *fields) fail(err error) {
 const maxQuoted = 100
 
 func (f *fields) refuse(name string, value json.RawMessage, accepted string) {
+	f.misfit(ErrUnsupported, name, value, accepted)
+}
+
+func (f *fields) misfit(kind error, name string, value json.RawMessage, accepted string) {
 	shown := string(value)
 	if len(shown) > maxQuoted {
 		shown = wire.Clip(shown, maxQuoted) + "..."
 	}
-	f.fail(fmt.Errorf("%w: %s: %s%s is %s; %s", ErrUnsupported, f.file, f.path, name, shown, accepted))
+	f.fail(fmt.Errorf("%w: %s: %s%s is %s; %s", kind, f.file, f.path, name, shown, accepted))
 }
 
 // read decodes a field into a T, or gives otherwise where it is absent or null.
@@ -72,19 +76,51 @@ func read[T any](f *fields, name string, otherwise T) T {
 	}
 	var v T
 	if err := json.Unmarshal(value, &v); err != nil {
-		f.fail(fmt.Errorf("%w: %s: %s%s: %w", ErrFormat, f.file, f.path, name, err))
+		f.misfit(ErrFormat, name, value, "want "+kind(v))
 	}
 	return v
 }
 
-// need is read for a field that must be there.
-func need[T any](f *fields, name string) T {
-	var zero T
+// kind is what JSON holds for a T, in words.
+func kind(v any) string {
+	switch v.(type) {
+	case int:
+		return "a whole number"
+	case float64:
+		return "a number"
+	case bool:
+		return "true or false"
+	case string:
+		return "a text"
+	}
+	return "a list of texts"
+}
+
+// number is read for sizes and factors: where one is given it is above 0, which itself
+// would stand for a default.
+func number[T int | float64](f *fields, name string, otherwise T) T {
+	value := f.left[name]
+	v := read(f, name, otherwise)
+	if value != nil && string(value) != "null" && v <= 0 {
+		f.misfit(ErrUnsupported, name, value, "want more than 0")
+	}
+	return v
+}
+
+// need is number for a field that must be there.
+func need[T int | float64](f *fields, name string) T {
 	if value, ok := f.left[name]; !ok || string(value) == "null" {
 		f.fail(fmt.Errorf("%w: %s lacks %s%s", ErrFormat, f.file, f.path, name))
-		return zero
+		return 0
 	}
-	return read(f, name, zero)
+	return number[T](f, name, 0)
+}
+
+// alone refuses a field beside another that says the same.
+func (f *fields) alone(name, other string) {
+	if value := f.take(name); value != nil {
+		f.refuse(name, value, "leave it out, or "+other)
+	}
 }
 
 // only refuses a field unless it is absent, null or one of the accepted values.

@@ -112,7 +112,8 @@ func TestRefusedAdapters(t *testing.T) {
 		{`{"r":3,"lora_alpha":5,"target_modules":["lm_head"]}`, "lm_head", ErrUnsupported}, // tied
 		{`{"r":3,"lora_alpha":5,"target_modules":["wte"]}`, "wte", ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":[]}`, "lora.targets", ErrUnsupported},
-		{`{"r":0,"lora_alpha":5,"target_modules":["c_attn"]}`, "lora.rank is 0", ErrUnsupported},
+		{`{"r":0,"lora_alpha":5,"target_modules":["c_attn"]}`, "r is 0", ErrUnsupported},
+		{`{"r":3,"lora_alpha":0,"target_modules":["c_attn"]}`, "lora_alpha is 0", ErrUnsupported},
 		{`{"lora_alpha":5,"target_modules":["c_attn"]}`, "lacks r", ErrFormat},
 		{`{"r":4,"lora_alpha":5,"target_modules":["c_attn","mlp.c_proj"]}`, "lora_A", ErrFormat},                // other shapes
 		{`{"r":3,"lora_alpha":5,"target_modules":["c_attn"]}`, "mlp.c_proj", ErrUnsupported},                    // too many tensors
