@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +12,6 @@ import (
 	"pnode/node/progress"
 	"pnode/node/weights"
 )
-
-// maxScoredBytes bounds a file: its tokens are held in memory.
-const maxScoredBytes = 1 << 30
 
 func (e environment) evalCommand() *cobra.Command {
 	var from modelFlags
@@ -32,7 +27,7 @@ A file is one document. It is cut into windows of the model's context that do no
 overlap; each token is predicted from those before it in its window.`,
 		Example: `  pnode eval --dir ~/run7 held-out.txt
   pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
-		Args: usageArgs(atLeastOne("file of text to predict")),
+		Args: usageArgs(cobra.MatchAll(atLeastOne("file of text to predict"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.eval(c.Context(), m, o, args) })
 		},
@@ -41,11 +36,16 @@ overlap; each token is predicted from those before it in its window.`,
 	f.SortFlags = false
 	from.add(f)
 	f.IntVar(&o.Window, "window", 0, fmt.Sprintf("tokens the model sees at a time (default its context, up to %d)", infer.DefaultWindow))
-	f.IntVar(&o.Threads, "threads", 0, "cores to compute on; 0 is all")
+	addThreads(f, &o.Threads)
 	return c
 }
 
 func (e environment) eval(ctx context.Context, m *weights.Model, o infer.ScoreOptions, paths []string) (err error) {
+	for _, path := range paths { // before minutes go into the first ones
+		if err := checkText(path); err != nil {
+			return err
+		}
+	}
 	scorer, err := infer.NewScorer(ctx, m, o)
 	if err != nil {
 		return err
@@ -71,17 +71,4 @@ func (e environment) eval(ctx context.Context, m *weights.Model, o infer.ScoreOp
 		scores = append(scores, progress.FileScore{Path: path, Score: score})
 	}
 	return progress.Scores(e.stdout, scores)
-}
-
-func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxScoredBytes+1))
-	if len(text) > maxScoredBytes {
-		return nil, fmt.Errorf("%s is over %d bytes: cut it into files", path, maxScoredBytes)
-	}
-	return text, err
 }

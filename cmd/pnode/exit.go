@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
+	"pnode/node/infer"
 	"pnode/node/local"
 	"pnode/pipeline/schedule/study"
 )
@@ -40,6 +42,7 @@ var exitCodes = []struct {
 	{files.ErrMissing, exitUsage}, // data, whichever way it was named
 	{files.ErrNone, exitUsage},
 	{files.ErrNotRegular, exitUsage},
+	{infer.ErrWindow, exitUsage},
 	{dataset.ErrNoText, exitUsage},
 	{dataset.ErrNotText, exitUsage},
 	{dataset.ErrTooShort, exitUsage},
@@ -96,6 +99,14 @@ func atLeastOne(what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// named refuses empty arguments, which a shell's unset variable leaves.
+func named(_ *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return errors.New("an argument is empty: is a variable of the shell not set?")
+	}
+	return nil
 }
 
 // exitCodesTopic is `pnode help exit-codes`.

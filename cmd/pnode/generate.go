@@ -47,7 +47,7 @@ speed to standard error. The same seed gives the same text.`,
 	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among so many likeliest tokens; 0 is all")
 	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the likeliest tokens of this probability together; 0 is all")
 	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "of the draws")
-	f.IntVar(&p.Threads, "threads", 0, "cores to compute on; 0 is all")
+	addThreads(f, &p.Threads)
 	return c
 }
 

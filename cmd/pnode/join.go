@@ -45,7 +45,7 @@ the run of the folder.`,
 	f.SortFlags = false
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one, or without an invite the newest)")
 	f.StringVar(&flags.Listen, "listen", "", "`HOST:PORT` for other nodes (default any port)")
-	f.IntVar(&flags.Threads, "threads", 0, "cores to compute on; 0 is all")
+	addThreads(f, &flags.Threads)
 	addEmulate(f, &flags)
 	addTrace(f, &flags)
 	f.BoolVar(&flags.JSON, "json", false, "one JSON object a step on standard output")

@@ -100,6 +100,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"join one two", exitUsage, "accepts at most 1 arg"},
 		{"join --log-level loud", exitUsage, "log_level is loud"},
 		{"join", exitFailure, "no run found"},
+		{"join --threads all", exitUsage, "--threads \"all\": want a whole number from 0"},
 		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
 		{"train --resume --steps 4", exitUsage, "--steps cannot be given with --resume"},

@@ -92,11 +92,16 @@ func TestGenerateFromAPipelinesFolder(t *testing.T) {
 
 func TestCommandsOfModelsRefuse(t *testing.T) {
 	empty := t.TempDir()
+	sound := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32)
 	for _, tt := range []struct {
 		args string
 		code int
 		want string
 	}{
+		{"eval --dir " + sound + " --window 17 main.go", exitUsage, "17 tokens: want 1 to 16"},
+		{"eval --dir " + sound + " main.go /no/such.txt", exitUsage, "/no/such.txt: no such file or folder"},
+		{"eval --dir " + sound + " main.go " + empty, exitUsage, empty + " is a folder; name the files in it"},
+		{"eval --threads -1 main.go", exitUsage, "--threads \"-1\": want a whole number from 0 (all) to 4096"},
 		{"generate --dir " + empty, exitFailure, "holds neither a run nor a model"},
 		{"generate", exitFailure, "no run found"},
 		{"generate --tokens 0", exitUsage, "tokens is 0: want 1 or more"},
@@ -116,6 +121,11 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 				t.Errorf("exit code %d, want %d and one line with %q:\n%s", code, tt.code, tt.want, stderr)
 			}
 		})
+	}
+	for _, command := range []string{"export", "import", "eval", "tokenize"} {
+		if code, _, stderr := pnode(t, command, ""); code != exitUsage || !strings.Contains(stderr, "an argument is empty") {
+			t.Errorf("%s of nothing: exit code %d, %s", command, code, stderr)
+		}
 	}
 }
 

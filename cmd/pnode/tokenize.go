@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,7 @@ same command goes on where it was.`,
 		Example: `  pnode tokenize --tokenizer ~/gpt2 --out shards corpus/*.jsonl.zst
   pnode tokenize --tokenizer bytes --out shards --document-separator blank-line book.txt
   pnode train --data shards --preset gpt2-124m`,
-		Args: usageArgs(atLeastOne("file or folder of text")),
+		Args: usageArgs(cobra.MatchAll(atLeastOne("file or folder of text"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if name == "" || o.Out == "" {
 				return usageError{c.CommandPath(), errors.New("--tokenizer and --out are required")}
@@ -57,6 +56,6 @@ same command goes on where it was.`,
 	f.StringVar(&endOfText, "end-of-text", "", "special `TOKEN` behind every document (default the tokenizer's own)")
 	f.BoolVar(&o.Source.SkipMalformed, "skip-malformed", false, "leave out and count what is malformed")
 	f.Int64Var(&o.ShardTokens, "shard-tokens", shard.DefaultShardTokens, "tokens at which a shard ends, with its last document")
-	f.IntVar(&o.Threads, "threads", runtime.NumCPU(), "cores to compute on")
+	addThreads(f, &o.Threads)
 	return c
 }

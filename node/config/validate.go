@@ -23,7 +23,7 @@ const (
 	MaxNodes = 64
 	// MaxLocal is how many node processes one machine is asked to run.
 	MaxLocal   = 64
-	maxThreads = 4096
+	MaxThreads = 4096
 	maxKeep    = 10_000
 	maxSample  = 16 << 10
 	maxContext = 1 << 20
@@ -105,7 +105,7 @@ func (c Config) validateCounts() error {
 		{"context", c.Context, 0, maxContext},
 		{"min_nodes", c.MinNodes, 1, MaxNodes},
 		{"local", c.Local, 0, MaxLocal},
-		{"threads", c.Threads, 0, maxThreads},
+		{"threads", c.Threads, 0, MaxThreads},
 	} {
 		if f.value < f.lo || f.value > f.hi {
 			return invalid(f.key, f.value, fmt.Sprintf("%d to %d", f.lo, f.hi))

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
@@ -30,7 +32,7 @@ type Options struct {
 	TokenizerFiles []TokenizerFile
 	// ShardTokens ends a shard; 0 is DefaultShardTokens.
 	ShardTokens int64
-	// Threads encode; 0 is one.
+	// Threads encode; 0 is as many as the machine has cores.
 	Threads int
 	// Progress, if any, is told after every batch of documents.
 	Progress func(Progress)
@@ -175,7 +177,7 @@ func (m *maker) flush(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := m.batch.encode(ctx, m.Tokenizer, max(m.Threads, 1)); err != nil {
+	if err := m.batch.encode(ctx, m.Tokenizer, cmp.Or(m.Threads, runtime.NumCPU())); err != nil {
 		return err
 	}
 	for i, at := range m.batch.places {
@@ -238,7 +240,7 @@ func (m *maker) complete() error {
 	}
 	if m.done.Documents == 0 {
 		return fmt.Errorf("%w: %d files hold no document (%d malformed, %d files not text); name others",
-			source.ErrNone, len(m.files), m.skipped.Malformed, m.skipped.Files)
+			files.ErrNone, len(m.files), m.skipped.Malformed, m.skipped.Files)
 	}
 	if err := m.copyTokenizer(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
 	"pnode/node/dataset/tokenizer"
 )
@@ -193,7 +194,7 @@ func TestMakeRefuses(t *testing.T) {
 	}{
 		"malformed":    {func(o *Options) { o.Source.SkipMalformed = false }, source.ErrMalformed, "line 2"},
 		"no files":     {func(o *Options) { o.Paths = []string{o.Out + "x*"} }, nil, "matches nothing"},
-		"no documents": {func(o *Options) { o.Source.Field = "body" }, source.ErrNone, "54 malformed"},
+		"no documents": {func(o *Options) { o.Source.Field = "body" }, files.ErrNone, "54 malformed"},
 		"end of text":  {func(o *Options) { o.EndOfText = 300 }, nil, "vocabulary of 300"},
 		"tokens":       {func(o *Options) { o.Tokenizer = words{5, new(atomic.Int64)} }, nil, "its vocabulary ends at 4"},
 		"shards":       {func(o *Options) { o.ShardTokens = -1 }, nil, "a shard of -1 tokens"},

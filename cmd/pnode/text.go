@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"pnode/node/dataset"
+	"pnode/node/dataset/files"
+)
+
+// maxScoredBytes bounds a file: its tokens are held in memory.
+const maxScoredBytes = 1 << 30
+
+// checkText refuses what cannot be a text; a pipe may be one.
+func checkText(path string) error {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return files.Explain(err)
+	case st.IsDir():
+		return fmt.Errorf("%w: %s is a folder; name the files in it", files.ErrNotRegular, path)
+	case st.Mode().IsRegular() && st.Size() == 0:
+		return fmt.Errorf("%w: %s is empty; leave it out", dataset.ErrNoText, path)
+	}
+	return nil
+}
+
+func readText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxScoredBytes+1))
+	if len(text) > maxScoredBytes {
+		return nil, fmt.Errorf("%s is over %d bytes: cut it into files", path, maxScoredBytes)
+	}
+	return text, err
+}
