@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"pnode/pipeline/wire"
@@ -166,6 +168,9 @@ func unmarshal(text []byte, to any) error {
 func formatError(err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return fmt.Errorf("%w: unknown field %s", ErrUnsupported, name)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: its JSON is cut off", ErrFormat)
 	}
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }

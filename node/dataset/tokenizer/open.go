@@ -81,7 +81,11 @@ func openFolder(read folder) (*BPE, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(text)
+	t, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", jsonFile, err)
+	}
+	return t, nil
 }
 
 func readFile(dir, name string) ([]byte, error) {
@@ -101,6 +105,9 @@ func readFile(dir, name string) ([]byte, error) {
 // rules, so a tokenizer_config.json that says so is refused.
 func openGPT2(read folder) (*BPE, error) {
 	vocab, err := read(vocabFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: neither %s nor %s and %s", fs.ErrNotExist, jsonFile, vocabFile, mergesFile)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -81,7 +82,13 @@ func (c component) options(to any) error {
 	return nil
 }
 
-func (c component) refuse() error { return unsupported(c.field, string(c.text)) }
+func (c component) refuse() error {
+	var line bytes.Buffer
+	if json.Compact(&line, c.text) != nil {
+		return unsupported(c.field, string(c.text))
+	}
+	return unsupported(c.field, line.String())
+}
 
 // pattern is an expression or a plain text.
 type pattern struct {

@@ -67,8 +67,15 @@ func TestFilesOfGPT2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Open(dir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "neither tokenizer.json nor vocab.json and merges.txt") {
 		t.Errorf("empty folder: %v", err)
+	}
+	write(jsonFile, `{"version":`)
+	if _, err := Open(dir); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "tokenizer.json: not a valid tokenizer file: its JSON is cut off") {
+		t.Errorf("half a file: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, jsonFile)); err != nil {
+		t.Fatal(err)
 	}
 	write(vocabFile, vocab.String())
 	write(mergesFile, "#version: 0.2\na b\nab c\n")
