@@ -11,7 +11,7 @@ import (
 // noise to who asked for something else.
 var packages = []string{
 	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "generate", "huggingface", "infer", "kernels", "link",
-	"local", "model", "node", "pipeline", "planner", "progress", "raft", "safetensors", "schedule", "shard", "swarm",
+	"local", "model", "node", "pipeline", "planner", "progress", "raft", "safetensors", "schedule", "shard", "source", "swarm",
 	"tokenizer", "weights", "wire",
 }
 

@@ -11,8 +11,6 @@ import (
 
 // Sentinels, wrapped by the errors of this package.
 var (
-	// ErrNone: the paths lead to no file.
-	ErrNone = errors.New("no file found")
 	// ErrMalformed: a document is not as its format wants it.
 	ErrMalformed = errors.New("malformed")
 	// ErrTooLong: a document is over MaxDocumentBytes.
@@ -35,7 +33,7 @@ type File struct {
 // Find lists the files under paths, in the order of files.Find. The error names the path.
 func Find(paths []string) ([]File, error) {
 	var found []File
-	_, err := files.Find(paths, func(f files.Found) error {
+	irregular, err := files.Find(paths, func(f files.Found) error {
 		st, err := os.Stat(f.Path)
 		if err != nil {
 			return files.Explain(err)
@@ -48,8 +46,12 @@ func Find(paths []string) ([]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
+	if len(found) == 0 && irregular > 0 { // the caches of downloads are made of links
+		return nil, fmt.Errorf("source: %w under %q but %d links and the like, which are not followed below folders; name them by a pattern such as %s/*",
+			files.ErrNone, strings.Join(paths, " "), irregular, strings.TrimSuffix(paths[0], "/"))
+	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("source: %w under %q; name files with text, or folders", ErrNone, strings.Join(paths, " "))
+		return nil, fmt.Errorf("source: %w under %q; name files with text, or folders", files.ErrNone, strings.Join(paths, " "))
 	}
 	return found, nil
 }

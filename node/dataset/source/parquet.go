@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // parquet reads the rows of one column, page by page. Nothing behind damage is read: a
@@ -32,6 +33,9 @@ func (r *reader) parquet(f *os.File) (err error) {
 		return r.damaged(err)
 	}
 	column, err := textColumn(file.Schema(), r.options.field())
+	if err == nil {
+		err = checkCompression(file.Metadata().RowGroups, column)
+	}
 	if err != nil {
 		return fmt.Errorf("source: %s: %w", r.file.Path, err)
 	}
@@ -79,6 +83,19 @@ func textColumn(schema *parquet.Schema, name string) (int, error) {
 		return 0, fmt.Errorf("%w: column %q holds %s, no strings; name that of the text with --field", ErrMalformed, name, leaf.Node.Type())
 	}
 	return leaf.ColumnIndex, nil
+}
+
+// checkCompression refuses a column packed with LZ4: where the library unpacks one into
+// memory of its own and that has just the right size, it goes on to read what was in the
+// page's before; and of a damaged one it asks for twice the memory until there is none.
+func checkCompression(groups []format.RowGroup, column int) error {
+	for _, group := range groups {
+		switch codec := group.Columns[column].MetaData.Codec; codec {
+		case format.Lz4Raw, format.Lz4, format.LZO:
+			return fmt.Errorf("%w: its text is compressed with %v, which is not read; write it with zstd, snappy or gzip", ErrMalformed, codec)
+		}
+	}
+	return nil
 }
 
 // rows hands the values of a column on.

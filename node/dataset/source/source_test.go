@@ -15,6 +15,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+
+	"pnode/node/dataset/files"
 )
 
 // write makes a file in a new folder and gives it as one the user named.
@@ -196,6 +198,7 @@ type parquetRow struct {
 	ID   int64   `parquet:"id"`
 	Text *string `parquet:"text,optional"`
 	Body string  `parquet:"body,zstd"`
+	LZ4  string  `parquet:"lz4,lz4"`
 	Meta struct {
 		URL string `parquet:"url,dict"`
 	} `parquet:"meta"`
@@ -241,10 +244,18 @@ func TestParquet(t *testing.T) {
 	if err != nil || len(got) != 900 || skipped.Malformed != 100 {
 		t.Errorf("nulls skipped: %d rows, %+v, %v", len(got), skipped, err)
 	}
-	for field, says := range map[string]string{"missing": "there are id, text, body, meta.url", "id": "INT(64", "meta": "no column"} {
+	for field, says := range map[string]string{"missing": "there are id, text, body, lz4, meta.url", "id": "INT(64", "meta": "no column"} {
 		if _, _, err = collect(t, f, Options{Field: field, SkipMalformed: true}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--field") {
 			t.Errorf("field %q: %v, want %q", field, err, says)
 		}
+	}
+}
+
+// TestParquetRefusesLZ4: the library gives other text than a file holds where it is so packed.
+func TestParquetRefusesLZ4(t *testing.T) {
+	content, _ := parquetFile(t, 1000)
+	if _, _, err := collect(t, write(t, "a.parquet", content), Options{Field: "lz4"}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "compressed with LZ4_RAW, which is not read; write it with zstd") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -326,8 +337,18 @@ func TestFind(t *testing.T) {
 	if _, err := Find([]string{filepath.Join(dir, "missing")}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "spelling") {
 		t.Errorf("a missing path: %v", err)
 	}
-	if _, err := Find([]string{filepath.Join(dir, "empty")}); !errors.Is(err, ErrNone) {
+	if _, err := Find([]string{filepath.Join(dir, "empty")}); !errors.Is(err, files.ErrNone) {
 		t.Errorf("an empty file: %v", err)
+	}
+	links := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "a.txt"), filepath.Join(links, "a.txt")); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Find([]string{links}); !errors.Is(err, files.ErrNone) || !strings.Contains(err.Error(), "1 links and the like, which are not followed below folders; name them by a pattern such as "+links+"/*") {
+		t.Errorf("a folder of links: %v", err)
+	}
+	if found, err := Find([]string{links + "/*"}); err != nil || len(found) != 1 {
+		t.Errorf("a pattern of links: %v, %v", found, err)
 	}
 }
 
