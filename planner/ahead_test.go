@@ -58,7 +58,7 @@ func aheadOf(p Plan) (layers int) {
 func TestPredictionIsThatOfThePrograms(t *testing.T) {
 	rng := rand.New(rand.NewPCG(71, 72))
 	ahead, shorter := map[string]int{}, 0
-	for _, text := range append(slices.Clone(kinds), "1f1b", "1f1b") {
+	for _, text := range append(slices.Clone(kinds), slices.Repeat([]string{"1f1b"}, 6)...) {
 		for range 3 {
 			in := tight(t, rng, text)
 			if rng.IntN(3) == 0 {

@@ -63,3 +63,55 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 		}
 	}
 }
+
+// TestRoomForWhatIsRestoredAhead: a stage of which all blocks are restored ahead of a gradient
+// takes what its passes take that recompute nothing, and the room for what is restored.
+func TestRoomForWhatIsRestoredAhead(t *testing.T) {
+	for _, preset := range []string{"small-10m", "gpt2-124m", "llama-160m"} {
+		for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
+			m, err := model.Preset(preset)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := RunSpec{Model: m, Train: TrainSpec{MicroBatch: 2, Micros: 8, Storage: storage}}
+			c := &cluster{in: Input{Run: run, Costs: m.Costs(2, storage)}, units: make([]unit, 1)}
+			c.sumLayers()
+			for _, level := range []model.Recompute{model.RecomputeOutputs, model.RecomputeBlock} {
+				for ahead := range 5 {
+					checkAhead(t, c, level, ahead)
+				}
+			}
+		}
+	}
+}
+
+// checkAhead has four layers from the second on under a level, so many of them ahead.
+func checkAhead(t *testing.T, c *cluster, level model.Recompute, ahead int) {
+	t.Helper()
+	const first, end, slots = 1, 5, 3
+	run := c.in.Run
+	m, err := model.StackConfig{
+		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2,
+		Recompute: level.Uniform(end - first), Storage: run.Train.Storage, Ahead: ahead,
+	}.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.fixedIn(first, end) + c.passBytes + slots*c.slotBytes
+	pass := int64(0)
+	for l := first; l < end; l++ {
+		got += slots * c.in.Costs[l].Lean[level].SavedBytes
+		if l >= end-ahead {
+			got += c.leanOf(0, l, level).AheadBytes
+			continue
+		}
+		for _, lean := range c.lean {
+			if lean.level == level {
+				pass = max(pass, lean.pass[l])
+			}
+		}
+	}
+	if got += pass; got < m.Total() {
+		t.Errorf("%v of which %d layers ahead: planned %d bytes, a stack allocates %d: %+v", level, ahead, got, m.Total(), m)
+	}
+}

@@ -255,3 +255,34 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 		t.Errorf("the plan on its course is to be replaced: %+v, %v", d, err)
 	}
 }
+
+// TestReselectLeavesWhatIsAhead: a stage that restores less ahead of its gradients than it has
+// room for goes on so where that makes the period no longer, since its memory would have to be
+// taken anew; also where its stages were seen to be much faster than their profiles say.
+func TestReselectLeavesWhatIsAhead(t *testing.T) {
+	in := lanedOf(t, "", 4, 1<<40)
+	in.Run.Train.Recompute = Recompute(model.RecomputeBlock)
+	plan, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen Seen
+	for s := range plan.Replicas[0].Stages {
+		place := &plan.Replicas[0].Stages[s]
+		if last := s == 3; (place.Ahead == 0) != last {
+			t.Fatalf("stage %d of 4 has %d layers ahead", s, place.Ahead)
+		}
+		place.Ahead = min(place.Ahead, 1)
+		seen.Stages = append(seen.Stages, StageSeen{Stage: Stage(s), ForwardNanos: 16e6, BackwardNanos: 16e3})
+	}
+	in.Previous, in.Generation = &plan, 2
+	for _, seen := range []Seen{{StepNanos: 1}, {StepNanos: 1, Stages: seen.Stages}} {
+		r, err := Reselect(in, plan, seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.InPlace || r.Then > r.Now || r.Plan.Replicas[0].Stages[0].Ahead != 1 {
+			t.Errorf("in place: %v, %d instead of %d: %+v", r.InPlace, r.Then, r.Now, r.Plan.Replicas[0])
+		}
+	}
+}

@@ -147,9 +147,9 @@ func (s *solver) noRoom() error {
 	for i, st := range s.p.Stages {
 		least := &NoRoom{i, st.SlotBytes, st.RoomBytes}
 		fits := false
-		for _, rung := range s.all[i] {
-			fits = fits || rung[0].InFlight > 0
-			least.NeedBytes = min(least.NeedBytes, rung[0].SlotBytes+rung[0].PassBytes)
+		for _, o := range slices.Concat(s.all[i]...) {
+			fits = fits || o.InFlight > 0
+			least.NeedBytes = min(least.NeedBytes, o.SlotBytes+o.PassBytes)
 		}
 		if !fits {
 			return least

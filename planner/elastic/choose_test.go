@@ -253,16 +253,22 @@ func everyOption(p Problem, stage int) (all []option) {
 			n /= len(layers[0])
 		}
 		for _, lean := range again {
-			o.time.Input, o.SlotBytes, o.PassBytes = o.time.Input+lean.Time, o.SlotBytes-lean.FreedBytes, max(o.PassBytes, lean.PassBytes)
+			o.time.Input, o.SlotBytes = o.time.Input+lean.Time, o.SlotBytes-lean.FreedBytes
 		}
-		o.InFlight = p.fits(st, o.Room)
-		for i := len(again) - 1; i >= 0 && o.InFlight > 0; i-- {
-			all = append(all, o)
-			o.time.Input, o.time.Recompute, o.PassBytes = o.time.Input-again[i].Time, o.time.Recompute+again[i].Time, o.PassBytes+again[i].AheadBytes
-			o.InFlight = p.fits(st, o.Room)
-		}
-		if o.InFlight > 0 {
-			all = append(all, o)
+		for k := range len(again) + 1 { // layers ahead
+			ahead := o
+			ahead.PassBytes = 0
+			for i, lean := range again {
+				if i < len(again)-k {
+					ahead.PassBytes = max(ahead.PassBytes, lean.PassBytes)
+				}
+			}
+			for _, lean := range again[len(again)-k:] {
+				ahead.time.Input, ahead.time.Recompute, ahead.PassBytes = ahead.time.Input-lean.Time, ahead.time.Recompute+lean.Time, ahead.PassBytes+lean.AheadBytes
+			}
+			if ahead.InFlight = p.fits(st, ahead.Room); ahead.InFlight > 0 {
+				all = append(all, ahead)
+			}
 		}
 	}
 	return all

@@ -6,11 +6,14 @@
 //
 //   - Problem: stages with times and memory, boundaries with links.
 //   - Ladder: what a stage can drop, the most bytes for a second of recomputation first.
+//   - Option: a rung of it, with so many layers restored ahead of the gradient, in waits.
 //   - Decision: warm-ups, levels of recomputation, codecs, and the predicted period.
 //   - Bound: what sets that period, and what would help.
 //
 // The rules are those of the elastic in-flight schedule: the least period for which
-// every stage has the memory, found by bisection; a longer period never needs more memory.
+// every stage has the memory, found by bisection; a longer period never needs more memory. For a
+// period each stage from the last to the first takes the option that demands least of those
+// before it, which is exact (schedule.Demand).
 //
 // The planner calls it for every cut that it considers, and again while a run trains, with
 // times that were measured. It imports no other package than pipeline/schedule for the

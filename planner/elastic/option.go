@@ -28,13 +28,19 @@ func (s *solver) options(stage int) [][]option {
 	return all
 }
 
-// atRung are the options of a stage at a rung: nothing ahead of the gradient first.
+// atRung are the options of a stage at a rung: nothing ahead of the gradient first. A layer that
+// is restored ahead has room of its own for that, and its passes need no more than without.
 func (p Problem) atRung(st Stage, l ladder, rung int, waits bool) []option {
-	at := option{rung: rung, time: st.Time, Room: Room{SlotBytes: st.SlotBytes - l[rung].freed, PassBytes: l[rung].pass}}
+	again := st.again(l, rung)
+	pass := make([]int64, len(again)+1) // by number of layers that are not ahead
+	for i, lean := range again {
+		pass[i+1] = max(pass[i], lean.PassBytes)
+	}
+	at := option{rung: rung, time: st.Time, Room: Room{SlotBytes: st.SlotBytes - l[rung].freed, PassBytes: pass[len(again)]}}
 	at.time.Input += l[rung].time
 	at.InFlight = p.fits(st, at.Room)
 	all := []option{at}
-	again := st.again(l, rung)
+	early := int64(0)
 	for i := len(again) - 1; i >= 0 && waits; i-- {
 		if again[i].AheadBytes == 0 && again[i].Time == 0 { // it keeps all
 			continue
@@ -42,10 +48,9 @@ func (p Problem) atRung(st Stage, l ladder, rung int, waits bool) []option {
 		at.layers = len(again) - i
 		at.time.Input -= again[i].Time
 		at.time.Recompute += again[i].Time
-		at.PassBytes += again[i].AheadBytes
-		if at.InFlight = p.fits(st, at.Room); at.InFlight < 1 {
-			break
-		}
+		early += again[i].AheadBytes
+		at.PassBytes = early + pass[i]
+		at.InFlight = p.fits(st, at.Room)
 		all = append(all, at)
 	}
 	return all
