@@ -107,15 +107,12 @@ func (c *cluster) arrangeLayout(k *candidate) error {
 		}
 	}
 	for u := range c.units {
-		if err := c.makeFit(l, u); err != nil {
+		if err := c.makeFit(l, u, 0); err != nil {
 			return err
 		}
 	}
-	if err := c.fillAhead(l); err != nil {
-		return err
-	}
 	k.layout = l
-	return c.timeLayout(l)
+	return c.useWaits(l)
 }
 
 // inFlight is by seat about how many micro-batches a lane's programs keep of its layers.

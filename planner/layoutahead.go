@@ -8,23 +8,85 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// fillAhead gives what room is left on the units to recomputation ahead of gradients: first to
-// the stages whose backwards wait longest. Between such a recomputation and its backward a
-// program has nothing, whatever else its device holds, so that no schedule is the slower for it
-// (schedule.WithRecompute); it gains nothing where the next stage is on the same device.
-func (c *cluster) fillAhead(l *layout) error {
+// useWaits has the units recompute ahead of gradients what they have room for: first the stages
+// whose backwards wait longest. Between such a recomputation and its backward a program has
+// nothing, whatever else its device holds, so that no schedule is the slower for it
+// (schedule.WithRecompute); it gains nothing where the next stage is on the same device. A unit
+// recomputes more than it must where the room that this makes is worth it.
+func (c *cluster) useWaits(l *layout) error {
 	waits, err := c.backwardWaits(l)
 	if err != nil {
 		return err
 	}
 	for unit := range c.units {
-		at := slices.DeleteFunc(l.cellsOn(unit), func(h Holding) bool { return waits[h] == 0 })
-		slices.SortStableFunc(at, func(a, b Holding) int { return cmp.Compare(waits[b], waits[a]) })
-		for _, h := range at {
-			c.fillCell(l, h)
+		c.fillAhead(l, unit, waits)
+	}
+	if err := c.timeLayout(l); err != nil {
+		return err
+	}
+	for unit := range c.units {
+		if err := c.tryMore(l, unit, waits); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// fillAhead gives what room is left on a unit to recomputation ahead of gradients.
+func (c *cluster) fillAhead(l *layout, unit int, waits map[Holding]schedule.Nanos) {
+	for _, h := range l.waiting(unit, waits) {
+		c.fillCell(l, h)
+	}
+}
+
+// waiting are the stages of a unit that wait for gradients, the longest first.
+func (l *layout) waiting(unit int, waits map[Holding]schedule.Nanos) []Holding {
+	at := slices.DeleteFunc(l.cellsOn(unit), func(h Holding) bool { return waits[h] == 0 })
+	slices.SortStableFunc(at, func(a, b Holding) int { return cmp.Compare(waits[b], waits[a]) })
+	return at
+}
+
+// tryMore has a unit recompute so much that there is room for what it restores now ahead of
+// gradients, and keeps to that where the step is the shorter for it.
+func (c *cluster) tryMore(l *layout, unit int, waits map[Holding]schedule.Nanos) error {
+	reserve, late := int64(0), false
+	for _, h := range l.waiting(unit, waits) {
+		k := l.cell(h)
+		for i, level := range c.levelsOf(*k) {
+			if k.early(level) {
+				reserve += c.leanOf(unit, k.first+i, level).AheadBytes
+				late = late || i < k.end-k.first-k.ahead
+			}
+		}
+	}
+	if !late || c.lean == nil || c.simulated >= simulateActions {
+		return nil
+	}
+	more := l.clone()
+	for _, h := range more.cellsOn(unit) {
+		k := more.cell(h)
+		k.levels, k.ahead = nil, 0
+	}
+	if c.makeFit(more, unit, reserve) != nil {
+		return nil // there is nothing more to drop
+	}
+	c.fillAhead(more, unit, waits)
+	c.simulated += 2 * c.in.Run.Train.Micros * len(l.rows[0])
+	err := c.timeLayout(more)
+	if err == nil && more.end < l.end {
+		*l = *more
+	}
+	return err
+}
+
+// clone is the layout with cells of its own.
+func (l *layout) clone() *layout {
+	other := *l
+	other.need, other.rows = slices.Clone(l.need), make([][]cell, len(l.rows))
+	for r, row := range l.rows {
+		other.rows[r] = slices.Clone(row)
+	}
+	return &other
 }
 
 // fillCell has as many of a stage's last layers computed again ahead as its unit has room for.

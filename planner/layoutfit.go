@@ -11,14 +11,14 @@ import (
 	"pnode/planner/elastic"
 )
 
-// makeFit has a unit recompute no more than it takes for its stages to fit. The error says
-// which do not.
-func (c *cluster) makeFit(l *layout, unit int) error {
+// makeFit has a unit recompute no more than it takes for its stages to fit beside a reserve.
+// The error says which do not.
+func (c *cluster) makeFit(l *layout, unit int, reserve int64) error {
 	if l.need == nil {
 		l.need = make([]int64, len(c.units))
 	}
 	at := l.cellsOn(unit)
-	room := c.stageRoom(unit)
+	room := c.stageRoom(unit) - reserve
 	for free, more := int64(0), len(c.lean) > 0; ; {
 		l.need[unit] = 0
 		for _, h := range at {
