@@ -126,10 +126,10 @@ func (c *cluster) againAt(p *pipe, problem elastic.Problem) schedule.Costs {
 	costs := problem.Costs(p.Codecs)
 	for s, st := range problem.Stages {
 		first, _ := p.layers(s)
-		early, all := sumAgain(st.Given, p.Ahead[s])
-		if st.Given == nil {
-			early, all = c.again(p.units[s], first, p.Recompute[s], p.Ahead[s])
-			costs.Stages[s].Input += all
+		early, all := c.again(p.units[s], first, p.Recompute[s], p.Ahead[s])
+		costs.Stages[s].Input += all
+		if st.Given != nil { // it is in Input
+			early, _ = sumAgain(st.Given, p.Ahead[s])
 		}
 		costs.Stages[s].Input -= early
 		costs.Stages[s].Recompute = early
