@@ -25,12 +25,13 @@ const (
 // window halves with each loss, so that on a long line that loses packets for other reasons
 // than being full a single one stays far below the line's rate; several of them get more, up
 // to the line. It climbs: twice the number is tried, and kept if goodput grows by more than
-// a tenth; half of it is tried now and then, and kept if goodput falls by less than a
-// twentieth. What a trial compares with is measured just before it.
+// a tenth; half of it is kept if goodput falls by less than a twentieth. What a trial compares
+// with is measured just before it.
 //
-// More are tried only where messages wait for a window while the line has room. A window that
-// nothing waits for carries no more when there are two of it, and what a new connection takes
-// before its window has opened comes late: at 300 ms a single message can hold up a pipeline.
+// More are tried where messages wait for a window while the line has room, fewer where they do
+// not. A window that nothing waits for carries no more when there are two of it, and what a new
+// connection takes before its window has opened comes late: at 300 ms a single message can hold
+// up a pipeline.
 //
 // It is pure: the same samples lead to the same choices.
 type steering struct {
@@ -43,7 +44,6 @@ type steering struct {
 	held    time.Duration // of took
 	rest    int           // samples before the next trial
 	pause   int           // length of the rest after the next failure
-	down    bool
 }
 
 func newSteering(stripes int) *steering {
@@ -89,20 +89,16 @@ func (s *steering) sample(bytes uint64, took, held time.Duration, up int) {
 	}
 }
 
-// try begins a trial, where there is one to be made.
+// try begins a trial, if there is one to be made: of more connections where windows limit
+// goodput, of fewer where they do not.
 func (s *steering) try(limited bool) {
-	switch {
-	case s.down || !limited && s.stripes > 1:
-		s.down, s.trial = true, s.stripes/2
-	case !limited:
-		return
-	default:
-		s.trial = 2 * s.stripes
+	trial := s.stripes / 2
+	if limited {
+		trial = 2 * s.stripes
 	}
-	s.rest = 0
-	s.clear()
-	if s.trial == 0 || s.trial > maxStripes {
-		s.fail()
+	if trial >= 1 && trial <= maxStripes {
+		s.trial, s.rest = trial, 0
+		s.clear()
 	}
 }
 
@@ -113,18 +109,18 @@ func (s *steering) clear() { s.seen, s.bytes, s.took, s.held = 0, 0, 0, 0 }
 func (s *steering) judge(goodput int64) {
 	better := s.trial > s.stripes && goodput > s.goodput+s.goodput/10
 	cheaper := s.trial < s.stripes && goodput > s.goodput-s.goodput/20
-	if better || cheaper {
-		s.stripes, s.goodput, s.pause = s.trial, goodput, firstRest
-		s.try(true)
+	if !better && !cheaper {
+		s.fail()
 		return
 	}
-	s.fail()
+	s.stripes, s.goodput, s.pause, s.trial = s.trial, goodput, firstRest, 0
+	s.clear()
+	s.try(better)
 }
 
-// fail goes back to the settled number for a rest, after which the other direction is tried.
+// fail goes back to the settled number for a rest.
 func (s *steering) fail() {
 	s.trial = 0
 	s.clear()
 	s.rest, s.pause = s.pause, min(2*s.pause, lastRest)
-	s.down = !s.down
 }
