@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -59,5 +60,16 @@ func jsonDocument(line []byte, field string) (string, error) {
 	if err := json.Unmarshal(value, &document); err != nil {
 		return "", err
 	}
+	if halfPair(value, document) {
+		return "", errors.New("half of a surrogate pair")
+	}
 	return document, checkText([]byte(document))
+}
+
+// halfPair tells whether the decoder put the replacement character where a string has an
+// escape of UTF-16 that stands for nothing alone.
+func halfPair(value []byte, decoded string) bool {
+	const replacement = "\ufffd"
+	made := strings.Count(decoded, replacement)
+	return made > 0 && made > bytes.Count(value, []byte(replacement))+bytes.Count(bytes.ToLower(value), []byte(`\ufffd`))
 }
