@@ -46,6 +46,9 @@ func Open(dir string) (*Model, error) {
 }
 
 func open(dir string) (*Model, error) {
+	if err := checkRegular(dir); err != nil {
+		return nil, err
+	}
 	text, err := readFile(dir, configFile, maxConfigBytes)
 	if err != nil {
 		return nil, err
@@ -63,6 +66,22 @@ func open(dir string) (*Model, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// checkRegular refuses a folder with pipes and the like: opening one would wait for a
+// writer that may never come. Links are followed.
+func checkRegular(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		st, err := os.Stat(filepath.Join(dir, e.Name()))
+		if err == nil && !st.IsDir() && !st.Mode().IsRegular() {
+			return fmt.Errorf("%w: %s is neither a file nor a folder; save what it gives to a file", ErrFormat, e.Name())
+		}
+	}
+	return nil
 }
 
 // Config is the model's, without dropout.
