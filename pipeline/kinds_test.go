@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner"
 )
@@ -55,15 +56,22 @@ func TestLanesOfEverySchedule(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfSeveralSequences has the rows of a message apart, dropout and documents.
+// TestSegmentsOfSeveralSequences has the rows of a message apart, dropout and documents, and
+// little kept between the segments of a sequence, while others pass.
 func TestSegmentsOfSeveralSequences(t *testing.T) {
 	run := deep()
 	run.Model.Context, run.Model.ResidualDropout, run.Model.EmbedDropout = 128, 0.1, 0.1
 	run.Train.MicroBatch, run.Train.Steps, run.Train.DocumentMask = 2, 2, true
-	keeper, whole := &memoryKeeper{}, &memoryKeeper{}
-	want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), whole)
-	equal(t, "two lanes", train(t, run, laned(t, run, "seq1f1b:n=4", 2, 2), keeper), want)
-	equalStates(t, "two lanes", keeper, whole)
+	for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
+		for level := range model.RecomputeBlock + 1 {
+			run.Train.Storage, run.Train.Recompute = storage, planner.Recompute(level)
+			name := fmt.Sprint(storage, ", ", level)
+			keeper, whole := &memoryKeeper{}, &memoryKeeper{}
+			want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), whole)
+			equal(t, name, train(t, run, laned(t, run, "seq1f1b:n=4", 2, 2), keeper), want)
+			equalStates(t, name, keeper, whole)
+		}
+	}
 }
 
 // deep is a run with a layer for each of two chunks on four workers, micro-batches for two

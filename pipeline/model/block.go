@@ -40,8 +40,17 @@ func newBlock(b *builder, v vectors, io boundary, at place) *block {
 }
 
 func (k *block) forward(q issuer, p stretch) {
-	k.attention.forward(q, p)
+	k.attend(q, p)
 	k.mlp.forward(q, p)
+}
+
+// attend is the attention's forward. Where the level drops keys and values, those before the
+// stretch are computed again: other layers have been in their room.
+func (k *block) attend(q issuer, p stretch) {
+	if k.level == RecomputeBlock {
+		k.attention.project(q, p.before())
+	}
+	k.attention.forward(q, p)
 }
 
 func (k *block) backward(q issuer) {
@@ -74,12 +83,11 @@ func (k *block) backwardWeight(q issuer) {
 	k.weight(q)
 }
 
-// restoreInput computes again what the input pass reads of a stretch, with the keys and values
-// before it, and the level dropped; with the whole all that the weight pass reads.
+// restoreInput computes again what the input pass reads of a stretch and the level dropped;
+// with the whole all that the weight pass reads.
 func (k *block) restoreInput(q issuer, p stretch) {
 	if k.level == RecomputeBlock && !k.there() {
-		k.attention.project(q, p.before())
-		k.attention.forward(q, p)
+		k.attend(q, p)
 		k.mlp.restore(q, p)
 	}
 }

@@ -144,9 +144,12 @@ func checkSegments(t *testing.T, c rigConfig, n int) {
 	whole := newRig(t, c).load()
 	whole.noise = someNoise
 	want := whole.inWhole()
-	c.split, c.segments, c.cuts = true, n, []int{2}
-	for ahead := range 2 {
-		c.ahead = ahead
+	c.split, c.segments = true, n
+	for _, cut := range []struct {
+		cuts  []int
+		ahead int
+	}{{nil, 0}, {[]int{2}, 1}, {nil, 3}} {
+		c.cuts, c.ahead = cut.cuts, cut.ahead
 		r := newRig(t, c).load()
 		r.noise = someNoise
 		compareOutcomes(t, r.inSegments(n), want)
