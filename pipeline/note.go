@@ -15,7 +15,7 @@ func (w *Worker) note(step planner.Step, a schedule.Action, begin time.Time) {
 		return
 	}
 	w.cfg.Trace.Add(trace.Span{
-		Generation: w.cfg.Plan.Generation, Step: step, Worker: w.number, Action: a, Start: begin, End: time.Now(),
+		Generation: w.cfg.Plan.Generation, Step: step, Worker: w.number, Action: a, Segments: w.list.Segments, Start: begin, End: time.Now(),
 	})
 }
 

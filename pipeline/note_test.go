@@ -18,7 +18,7 @@ import (
 func TestATraceHoldsTheProgram(t *testing.T) {
 	run := deep()
 	run.Train.Steps = 2
-	for _, text := range []string{"zb-h1", "interleaved:v=2", "chimera"} {
+	for _, text := range []string{"zb-h1", "interleaved:v=2", "chimera", "seq1f1b"} {
 		plan := scheduled(t, run, text, 4)
 		list, err := Programs(plan)
 		if err != nil {
@@ -72,6 +72,9 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 		}
 		for _, key := range whole.Keys() {
 			checkLine(t, text, whole.Timeline(key), list)
+			if got := whole.Segments(key); max(got, 1) != max(list.Segments, 1) {
+				t.Errorf("%s: %d segments, want %d", text, got, list.Segments)
+			}
 		}
 	}
 }

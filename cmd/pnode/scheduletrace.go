@@ -34,7 +34,7 @@ func (e environment) measuredSchedule(files []string, step int, svg string) erro
 	for w := range names {
 		names[w] = t.Names[w]
 	}
-	m := study.Measure(fmt.Sprintf("step %d of generation %d", key.Step, key.Generation), names, line)
+	m := study.Measure(fmt.Sprintf("step %d of generation %d", key.Step, key.Generation), names, t.Segments(key), line)
 	if svg != "" {
 		if err := writePicture(svg, m); err != nil {
 			return err

@@ -39,6 +39,7 @@ type Timed struct {
 	Step       planner.Step
 	Worker     int
 	Action     schedule.Action
+	Segments   int // into how many the schedule cuts sequences; 0 and 1: whole ones
 	Start, End int64
 }
 
@@ -52,6 +53,7 @@ type event struct {
 	Args struct {
 		Generation planner.Generation `json:"generation"`
 		Step       planner.Step       `json:"step"`
+		Segments   int                `json:"segments"`
 		Name       string             `json:"name"`
 	} `json:"args"`
 }
@@ -104,8 +106,11 @@ func (t *Trace) take(e event) error {
 		return err
 	}
 	length, err := nanos(e.Dur)
+	if e.Args.Segments < 0 {
+		err = errors.Join(err, fmt.Errorf("%d segments, want 1 or more", e.Args.Segments))
+	}
 	t.Spans = append(t.Spans, Timed{
-		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Start: start, End: start + length,
+		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Segments: e.Args.Segments, Start: start, End: start + length,
 	})
 	return err
 }
@@ -141,6 +146,16 @@ func (t Trace) Keys() []Key {
 		return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Step, b.Step))
 	})
 	return keys
+}
+
+// Segments is into how many the schedule of a step cuts sequences, 0 or 1 for whole ones.
+func (t Trace) Segments(k Key) int {
+	for _, s := range t.Spans {
+		if (Key{s.Generation, s.Step}) == k {
+			return s.Segments
+		}
+	}
+	return 0
 }
 
 // Timeline is a step as a simulation would give it, from its first action on: by worker the

@@ -22,8 +22,10 @@ type Span struct {
 	Generation planner.Generation
 	Step       planner.Step
 	// Worker is the number of the worker's seat in the plan.
-	Worker     int
-	Action     schedule.Action
+	Worker int
+	Action schedule.Action
+	// Segments is that of the worker's schedule.
+	Segments   int
 	Start, End time.Time
 }
 
@@ -70,7 +72,7 @@ func (r *Recorder) Add(s Span) {
 	}
 	start := r.nanos(s.Start)
 	r.put(Timed{
-		Generation: s.Generation, Step: s.Step, Worker: s.Worker, Action: s.Action,
+		Generation: s.Generation, Step: s.Step, Worker: s.Worker, Action: s.Action, Segments: s.Segments,
 		Start: start, End: start + max(0, s.End.Sub(s.Start).Nanoseconds()),
 	})
 }
@@ -94,6 +96,9 @@ func (r *Recorder) put(s Timed) {
 	b = strconv.AppendInt(append(b, ",\"tid\":"...), int64(row), 10)
 	b = strconv.AppendUint(append(b, ",\"args\":{\"generation\":"...), uint64(s.Generation), 10)
 	b = strconv.AppendUint(append(b, ",\"step\":"...), uint64(s.Step), 10)
+	if s.Segments > 1 {
+		b = strconv.AppendInt(append(b, ",\"segments\":"...), int64(s.Segments), 10)
+	}
 	r.line = append(b, "}}"...)
 	_, _ = r.out.Write(r.line)
 }

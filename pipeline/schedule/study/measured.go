@@ -21,12 +21,12 @@ type Measured struct {
 	Unpredicted error
 }
 
-// Measure takes a step's timeline, with sends and receives in its rows, and predicts it:
-// each stage's forward, backward and so on take the median of what they took, each
+// Measure takes a step's timeline, with sends and receives in its rows, whose schedule cuts
+// sequences into so many segments (0 and 1: not at all), and predicts it: each stage's forward, backward and so on take the median of what they took, each
 // direction of a link what its quickest message took.
-func Measure(title string, names []string, line schedule.Timeline) Measured {
+func Measure(title string, names []string, segments int, line schedule.Timeline) Measured {
 	m := Measured{Title: title, Names: names, Line: computing(line.Paired())}
-	s := schedule.Schedule{}
+	s := schedule.Schedule{Segments: segments}
 	for _, spans := range m.Line.Workers {
 		var actions []schedule.Action
 		for _, span := range spans {

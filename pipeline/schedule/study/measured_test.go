@@ -11,7 +11,7 @@ import (
 
 // measured is a simulation written down as a run is: sends and waits for messages among the
 // actions, and a step behind them.
-func measured(t *testing.T, kind string, costs schedule.Costs) (schedule.Timeline, schedule.Nanos) {
+func measured(t *testing.T, kind string, costs schedule.Costs) (segments int, timeline schedule.Timeline, makespan schedule.Nanos) {
 	t.Helper()
 	k, _ := schedule.KindNamed(kind)
 	s, err := k.Make(schedule.Options{Shape: schedule.Shape{Stages: len(costs.Stages), Micros: 8}, Costs: costs})
@@ -38,12 +38,12 @@ func measured(t *testing.T, kind string, costs schedule.Costs) (schedule.Timelin
 		end := line.Makespan + before
 		out.Workers[w] = append(out.Workers[w], schedule.Span{Action: schedule.Action{Op: schedule.Step}, Start: end, End: end + before})
 	}
-	return out, line.Makespan
+	return s.Segments, out, line.Makespan
 }
 
 // TestMeasureFindsTheCostsAgain predicts from a timeline exactly what gave it.
 func TestMeasureFindsTheCostsAgain(t *testing.T) {
-	for _, kind := range []string{"elastic", "gpipe", "interleaved", "chimera", "zb-v", "hanayo"} {
+	for _, kind := range []string{"elastic", "gpipe", "interleaved", "chimera", "zb-v", "hanayo", "seq1f1b"} {
 		costs := schedule.Costs{}
 		for st := range 4 {
 			costs.Stages = append(costs.Stages, schedule.StageTime{Forward: 2 * ms, Input: Nanos(st+2) * ms, Weight: Nanos(st+2) * ms})
@@ -51,8 +51,8 @@ func TestMeasureFindsTheCostsAgain(t *testing.T) {
 				costs.Boundaries = append(costs.Boundaries, schedule.Boundary{Activation: schedule.Hop{Latency: 5 * ms}, Gradient: schedule.Hop{Latency: 6 * ms}})
 			}
 		}
-		line, want := measured(t, kind, costs)
-		m := Measure("step 3", []string{"a", "b"}, line)
+		segments, line, want := measured(t, kind, costs)
+		m := Measure("step 3", []string{"a", "b"}, segments, line)
 		if m.Unpredicted != nil || m.Predicted.Makespan != want || m.Line.Makespan != want {
 			t.Errorf("%s: measured %d, predicted %d, %v, want %d", kind, m.Line.Makespan, m.Predicted.Makespan, m.Unpredicted, want)
 		}
@@ -68,7 +68,7 @@ func TestMeasureFindsTheCostsAgain(t *testing.T) {
 
 func TestMeasureOfAPart(t *testing.T) {
 	line := schedule.Timeline{Makespan: 3, Workers: [][]schedule.Span{{{Action: schedule.Action{Op: schedule.Forward}, Start: 1, End: 2}}, nil}}
-	m := Measure("half a step", nil, line)
+	m := Measure("half a step", nil, 0, line)
 	var text, picture bytes.Buffer
 	if err := m.Text(&text); err != nil || m.Unpredicted == nil || !strings.Contains(text.String(), "no prediction") {
 		t.Errorf("%s, %v", text.String(), err)
