@@ -6,6 +6,17 @@ import (
 	"time"
 )
 
+// edge is a pair of nodes behind a line, warmed from both ends if asked for.
+func edge(t *testing.T, shape Shape, warm bool) (*cluster, []*Session) {
+	c, _ := emulated(t, 2, shape, Options{})
+	sessions := c.sessions(1)
+	if warm {
+		sessions[0].Warm(c.ids[1])
+		sessions[1].Warm(c.ids[0])
+	}
+	return c, sessions
+}
+
 // TestWarmConnectionIsFasterAtOnce: the first message on a line of 100 Mbit/s and 40 ms takes
 // its time on the line and one way, not the round trips in which a window opens.
 func TestWarmConnectionIsFasterAtOnce(t *testing.T) {
@@ -15,13 +26,8 @@ func TestWarmConnectionIsFasterAtOnce(t *testing.T) {
 	alone := time.Duration(float64(size)/12_500_000*float64(time.Second)) + shape.Delay
 	first := func(t *testing.T, warm bool) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := emulated(t, 2, shape, Options{})
+			c, sessions := edge(t, shape, warm)
 			defer c.close()
-			sessions := c.sessions(1)
-			if warm {
-				sessions[0].Warm(c.ids[1])
-				sessions[1].Warm(c.ids[0])
-			}
 			time.Sleep(3 * time.Second)
 			begin := time.Now()
 			mustSend(t, sessions[0], c.ids[1], activation(1, 1, 0), payload(size, 1))
@@ -50,13 +56,8 @@ func TestWarmEdgeAnswersABurst(t *testing.T) {
 	shape := Shape{BytesPerS: rate, Delay: 150 * time.Millisecond, QueueBytes: 1 << 20}
 	answered := func(t *testing.T, warm bool) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := emulated(t, 2, shape, Options{})
+			c, sessions := edge(t, shape, warm)
 			defer c.close()
-			sessions := c.sessions(1)
-			if warm {
-				sessions[0].Warm(c.ids[1])
-				sessions[1].Warm(c.ids[0])
-			}
 			mustSend(t, sessions[0], c.ids[1], activation(1, 0, 0), nil) // waits for the warm-up
 			mustReceive(t, sessions[1], c.ids[0], activation(1, 0, 0), nil)
 			begin := time.Now()
