@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
@@ -16,8 +17,8 @@ type holding struct {
 	planner.Holding
 	place planner.Placement
 	pipe  planner.Pipeline
-	// share is what the stack has of the optimizer state.
-	share model.Share
+	// shares are by layer what the stack has of the optimizer state; nil: all.
+	shares []model.Share
 	// codecs of the boundaries behind each stage of pipe.
 	codecs []wire.Codec
 	stack  *model.Stack
@@ -38,9 +39,9 @@ type holding struct {
 func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, error) {
 	h := &holding{
 		Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
-		slots: newSlots(use), share: cfg.Plan.Share(at.Replica),
+		slots: newSlots(use), shares: cfg.Plan.Shares(at),
 	}
-	stack := cfg.Run.Stack(h.place, h.share, use)
+	stack := cfg.Run.Stack(h.place, h.shares, use)
 	stack.Device = cfg.Device
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -85,8 +86,21 @@ func (h *holding) outputGrad(p part) []kernels.View {
 func (h *holding) first() bool { return h.Stage == 0 }
 func (h *holding) last() bool  { return int(h.Stage) == len(h.pipe.Stages)-1 }
 
-// shares tells whether the other replicas have the rest of the stage's optimizer state.
-func (h *holding) shares() bool { return h.share.Count > 1 }
+// share is what is here of a layer's optimizer state.
+func (h *holding) share(layer int) model.Share {
+	if h.shares == nil {
+		return model.Share{}
+	}
+	return h.shares[layer-h.place.Layers.First]
+}
+
+// inParts tells whether the other replicas have the rest of a layer's optimizer state.
+func (h *holding) inParts(layer int) bool { return h.share(layer).Count > 1 }
+
+// layersInParts are those of which the other replicas have the rest, in order.
+func (h *holding) layersInParts() []int {
+	return slices.DeleteFunc(h.layers(), func(l int) bool { return !h.inParts(l) })
+}
 
 // layers are those of the stage, in order.
 func (h *holding) layers() []int {

@@ -62,8 +62,8 @@ func (w *Worker) squares() ([]wire.PartSquare, error) {
 			embed, head := w.tiedGrads(h, 0), w.tiedGrads(h, w.headLayer())
 			w.queue.Do(kernels.Add(embed, embed, head, embed.Len)) // the head's is of no use any more
 		}
-		for _, part := range w.told(h) {
-			for _, l := range h.layers() {
+		for _, l := range h.layers() {
+			for _, part := range w.told(h, l) {
 				sum, err := w.partSquare(h, l, part)
 				if err != nil {
 					return nil, err
@@ -75,10 +75,10 @@ func (w *Worker) squares() ([]wire.PartSquare, error) {
 	return squares, nil
 }
 
-// told are the parts of a stage's gradients whose sums of squares are told from here.
-func (w *Worker) told(h *holding) (parts []int) {
+// told are the parts of a layer's gradient whose sums of squares are told from here.
+func (w *Worker) told(h *holding, layer int) (parts []int) {
 	for part := range w.cfg.Plan.Replicas {
-		if h.shares() && part == h.share.Index || !h.shares() && h.Replica == 0 {
+		if in := h.inParts(layer); in && part == h.share(layer).Index || !in && h.Replica == 0 {
 			parts = append(parts, part)
 		}
 	}
@@ -125,7 +125,7 @@ func (w *Worker) reduceReplicas(ctx context.Context, h *holding, step planner.St
 		return nil
 	}
 	reduce := collective.AllReduce
-	if h.shares() {
+	if h.inParts(layer) {
 		reduce = collective.ReduceScatter
 	}
 	return h.onHost(h.stack.Grads(layer), func(grad []float32) error {
@@ -142,8 +142,8 @@ func (w *Worker) group(h *holding, step planner.Step, layer int) collective.Grou
 				group.Members = append(group.Members, collective.Member{Peer: place.Peer, Stage: planner.Stage(s)})
 			}
 		}
-		if h.shares() {
-			share := w.cfg.Plan.Share(planner.Replica(r))
+		if h.inParts(layer) {
+			share := w.cfg.Plan.Share(planner.Replica(r), layer)
 			group.Parts = append(group.Parts, w.cfg.Run.Model.ShareRanges(layer, share))
 		}
 	}
@@ -181,7 +181,7 @@ func (w *Worker) tiedGrads(h *holding, layer int) kernels.View {
 	if layer > 0 {
 		first = grads.Len - n
 	}
-	own := h.share.Of(model.Range{First: 0, End: n})
+	own := h.share(layer).Of(model.Range{First: 0, End: n})
 	return grads.Slice(first+own.First, own.Len())
 }
 

@@ -11,11 +11,12 @@ import (
 	"pnode/planner"
 )
 
-// gather begins to exchange the parameters that each replica of a stage has updated its part
+// gather begins to exchange the parameters of layers that each replica has updated its part
 // of. It runs beside what follows: the stage's first forward waits for it. Behind the last
 // update of a plan replica 0 alone needs them, to evaluate and to save.
 func (w *Worker) gather(ctx context.Context, h *holding, step planner.Step, last bool) {
-	if !h.shares() {
+	layers := h.layersInParts()
+	if len(layers) == 0 {
 		return
 	}
 	exchange := collective.AllGather
@@ -23,7 +24,7 @@ func (w *Worker) gather(ctx context.Context, h *holding, step planner.Step, last
 		exchange = collective.GatherFirst
 	}
 	h.gathering.start(func() error {
-		for _, l := range h.layers() {
+		for _, l := range layers {
 			frozen := w.cfg.Run.Model.FrozenLen(l)
 			params := h.stack.Params(l)
 			if params.Len == frozen {

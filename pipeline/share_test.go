@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -16,9 +17,12 @@ import (
 	"pnode/planner"
 )
 
-// sharded is a plan whose replicas hold the optimizer state in parts.
-func sharded(p planner.Plan) planner.Plan {
-	p.Sharded = true
+// sharded is a plan whose replicas hold the optimizer state in parts, of some layers or of all.
+func sharded(p planner.Plan, layers ...planner.LayerRange) planner.Plan {
+	if p.Sharded = layers; layers == nil {
+		last := p.Replicas[0].Stages[len(p.Replicas[0].Stages)-1]
+		p.Sharded = []planner.LayerRange{{First: 0, End: last.Layers.End}}
+	}
 	return p
 }
 
@@ -53,6 +57,39 @@ func TestSharesGiveTheSameBits(t *testing.T) {
 	}
 }
 
+// TestSharesOfSomeLayersGiveTheSameBits: whichever layers are in parts, within a stage, across
+// stages or the ends of a tied embedding alone, and however replicas are cut.
+func TestSharesOfSomeLayersGiveTheSameBits(t *testing.T) {
+	for name, run := range shareRuns() {
+		plan := cut(run, "1f1b", []int{0, 2}, []int{0, 1, 3})
+		last := run.Model.Layers() - 1
+		whole := &memoryKeeper{}
+		want := train(t, run, plan, whole)
+		for _, layers := range [][]planner.LayerRange{
+			{{First: 1, End: 2}},
+			{{First: 1, End: last}},
+			{{First: 0, End: 1}, {First: last, End: last + 1}},
+		} {
+			parts := &memoryKeeper{}
+			about := fmt.Sprintf("%s, %v", name, layers)
+			equal(t, about, train(t, run, sharded(plan, layers...), parts), want)
+			equalStates(t, about, parts, whole)
+		}
+	}
+}
+
+// TestATiedEmbeddingHasBothEndsAlike: their gradients are added up part by part.
+func TestATiedEmbeddingHasBothEndsAlike(t *testing.T) {
+	run := testRun()
+	for _, starts := range [][]int{{0}, {0, 2}} {
+		plan := sharded(cut(run, "1f1b", starts, starts), planner.LayerRange{First: 0, End: 2})
+		_, err := New(Config{Run: run, Plan: plan, Seat: plan.Coordinator()})
+		if !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), "tied") {
+			t.Errorf("%v: %v", starts, err)
+		}
+	}
+}
+
 // TestSharesUnderOtherSchedules has a worker hold several stages, of several replicas.
 func TestSharesUnderOtherSchedules(t *testing.T) {
 	run := deep()
@@ -66,6 +103,7 @@ func TestSharesUnderOtherSchedules(t *testing.T) {
 			want := train(t, run, plan, whole)
 			equal(t, text, train(t, run, sharded(plan), parts), want)
 			equalStates(t, text, parts, whole)
+			equal(t, text+", in part", train(t, run, sharded(plan, planner.LayerRange{First: 1, End: 3}), &memoryKeeper{}), want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.H
 		t.Fatal(err)
 	}
 	use := list.Use(list.Holder(at.Replica, at.Stage), at.Replica, at.Stage)
-	m, err := run.Stack(plan.At(at), plan.Share(at.Replica), use).Memory()
+	m, err := run.Stack(plan.At(at), plan.Shares(at), use).Memory()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,21 +57,23 @@ func (h *holding) parts(cfg model.Config, layer int) []kernels.View {
 // At most one save of a stage is under way; a second one waits for the first. Only replica 0
 // saves: after a step all replicas have the same state, or parts of it, which the others hand in.
 func (w *Worker) save(ctx context.Context, h *holding, step planner.Step) error {
-	if h.Replica != 0 && !h.shares() {
+	shared := h.layersInParts()
+	if h.Replica != 0 && len(shared) == 0 {
 		return nil
 	}
 	if err := h.saving.wait(); err != nil {
 		return err
 	}
-	unread := newUnread(h.place.Layers.Len())
 	if h.Replica != 0 {
+		unread := newUnread(len(shared))
 		var layers [][]sharedMoment
-		for _, l := range h.layers() {
+		for _, l := range shared {
 			layers = append(layers, w.sharedMoments(h, step, l))
 		}
 		h.saving.start(func() error { return contribute(ctx, w.cfg.Exchange, layers, unread) }, unread)
 		return nil
 	}
+	unread := newUnread(h.place.Layers.Len())
 	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
 	for _, l := range h.layers() {
 		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: w.stateReader(ctx, h, step, l, unread)})
@@ -83,7 +85,7 @@ func (w *Worker) save(ctx context.Context, h *holding, step planner.Step) error 
 // stateReader reads the state of a layer from the device, and what is not there from the
 // replicas that have it.
 func (w *Worker) stateReader(ctx context.Context, h *holding, step planner.Step, layer int, unread *unread) io.Reader {
-	if h.shares() && w.cfg.Run.Model.TrainedLen(layer) > 0 {
+	if h.inParts(layer) && w.cfg.Run.Model.TrainedLen(layer) > 0 {
 		params := newViewReader(h.saves, []kernels.View{h.stack.Params(layer)}, func() {})
 		return collected(ctx, w.cfg.Exchange, params, w.sharedMoments(h, step, layer), unread)
 	}

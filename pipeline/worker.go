@@ -115,6 +115,9 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Plan.Validate(cfg.Run.Model.Layers(), cfg.Run.Train.Micros); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
+	if last := cfg.Run.Model.Layers() - 1; cfg.Run.Model.TiedGradLen() > 0 && cfg.Plan.InParts(0) != cfg.Plan.InParts(last) {
+		return nil, fmt.Errorf("%w: of the tied embedding one end has its optimizer state in parts, layers 0 and %d must be alike", ErrBadConfig, last)
+	}
 	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[planner.Micro]float64{}}
 	if err := w.build(); err != nil {
 		w.Close()
@@ -309,7 +312,7 @@ func (w *Worker) update(h *holding, step planner.Step, gradScale float64) error 
 	}
 	return w.timed(&h.times.Update, func() {
 		w.opt.update(w.queue, h.stack, w.cfg.Run.Model, h.place.Layers, step, gradScale)
-		if !h.shares() { // else when all parts are here
+		if len(h.layersInParts()) == 0 { // else when all parts are here
 			h.stack.RoundWeights(w.queue)
 		}
 	})

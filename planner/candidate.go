@@ -26,9 +26,10 @@ type candidate struct {
 	shares []int
 	// layout is there where the schedule's programs say what is kept and how long they take.
 	layout *layout
-	// kept: it is the previous plan's cut; sharded: the replicas hold the optimizer state in
-	// parts.
-	kept, sharded bool
+	// kept: it is the previous plan's cut.
+	kept bool
+	// sharded are the layers whose optimizer state the replicas hold in parts.
+	sharded []LayerRange
 
 	job      sim.Job
 	estimate schedule.Nanos
@@ -57,7 +58,7 @@ func (k *candidate) order() []int {
 
 // arrangeAs makes a candidate of units in order: the first stages are replica 0.
 func (c *cluster) arrangeAs(s shape, order []int) (*candidate, error) {
-	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas), sharded: c.shares > 1}
+	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas), sharded: c.parts.layers}
 	micros := (c.in.Run.Train.Micros + s.replicas - 1) / s.replicas
 	for r := range k.pipes {
 		units := order[r*s.stages : (r+1)*s.stages]
@@ -95,11 +96,9 @@ func (c *cluster) estimate(k *candidate) error {
 		k.estimate = max(k.estimate, p.Estimate())
 	}
 	rows := k.rows()
-	k.job.Reduce, k.job.Tied, k.job.Commit, k.job.Update = c.reduceTime(rows), c.tiedTime(rows), c.commitTime(rows), c.updateTime(k, rows)
-	if k.sharded { // the second half is of parameters
-		k.job.Gather = k.job.Reduce / 2
-		k.job.Reduce -= k.job.Gather
-	}
+	k.job.Reduce, k.job.Tied, k.job.Commit, k.job.Update = 2*c.exchangeTime(rows, c.everything()), c.tiedTime(rows), c.commitTime(rows), c.updateTime(k, rows)
+	k.job.Gather = c.exchangeTime(rows, k.sharded) // in place of that much of the reduction
+	k.job.Reduce -= min(k.job.Gather, k.job.Reduce)
 	k.estimate += k.job.Tail()
 	k.movedByte = c.movedBytes(rows)
 	return nil

@@ -38,10 +38,11 @@ type cluster struct {
 	// training, and what a micro-batch in flight keeps.
 	params, fixed, saved []int64
 	boundary             []int64 // by layer
-	// shares is how many replicas hold the optimizer state in parts, 0 or 1 for whole; sharers
-	// are the clusters that differ in it alone.
-	shares          int
-	sharers         map[int]*cluster
+	// parts are of the optimizer state; sharers are the clusters that differ in them alone,
+	// whole is the one without.
+	parts           inParts
+	sharers         map[string]*cluster
+	whole           *cluster
 	activationBytes int64 // that cross between stages for a micro-batch, one way
 	slotBytes       int64 // of each micro-batch in flight, whatever the layers
 	passBytes       int64 // of each stage, whatever the layers and the slots, with the node's own
@@ -67,7 +68,8 @@ func (c *cluster) layers() int { return len(c.boundary) }
 func newCluster(in Input) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[int]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
+	c := &cluster{in: in, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
+	c.whole = c
 	c.in.Members = members
 	c.in.Costs = fixedCosts(in)
 	var err error
@@ -135,7 +137,7 @@ func (c *cluster) sumFixed() {
 	c.fixed = make([]int64, len(c.in.Costs)+1)
 	for l, k := range c.in.Costs {
 		trained := k.ParamBytes - k.FrozenBytes
-		c.fixed[l+1] = c.fixed[l] + k.ParamBytes + (trainingBytes-1-momentVectors)*trained + c.momentBytes(trained) + k.CopyBytes
+		c.fixed[l+1] = c.fixed[l] + k.ParamBytes + (trainingBytes-1-momentVectors)*trained + c.momentBytes(l) + k.CopyBytes
 	}
 }
 
@@ -156,7 +158,7 @@ func (c *cluster) fixedIn(first, end int) int64 {
 	if first == 0 && end == c.layers() {
 		// Parameters and moments are there once, the gradient of each end is not.
 		tied, trained := int64(c.in.Run.Model.TiedLen()), int64(c.in.Run.Model.TiedGradLen())
-		fixed -= 4*tied + momentVectors*4*trained/int64(max(1, c.shares))
+		fixed -= 4*tied + momentVectors*4*trained/int64(c.shares(0))
 		if c.in.Run.Train.Storage == model.StorageBF16 {
 			fixed -= 2 * tied
 		}

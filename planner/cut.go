@@ -221,7 +221,7 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 		first, end := p.layers(s)
 		t := c.units[u].times[end].Sub(c.units[u].times[first])
 		out.Stages[s] = elastic.Stage{
-			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: t.Update / schedule.Nanos(max(1, c.shares))},
+			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.update(u, first, end)},
 			RoomBytes: c.units[u].free - c.fixedIn(first, end),
 			SlotBytes: c.saved[end] - c.saved[first] + c.slotBytes,
 		}

@@ -16,7 +16,7 @@ type cell struct {
 	// worker is the number of the unit's program.
 	worker int
 	use    schedule.Use
-	share  model.Share       // of the optimizer state
+	shares []model.Share     // by layer, of the optimizer state; nil: all of it
 	levels []model.Recompute // by layer; nil: nothing is computed again
 	// ahead of the last layers are computed again before their gradient is there.
 	ahead int
@@ -46,7 +46,7 @@ func (c *cluster) layoutOf(p Plan) (*layout, error) {
 	for r, pipe := range p.Replicas {
 		row := make([]cell, len(pipe.Stages))
 		for s, pl := range pipe.Stages {
-			k := cell{unit: c.find(pl.Peer, pl.Device), first: pl.Layers.First, end: pl.Layers.End, worker: slices.Index(seats, pl.Seat()), share: p.Share(Replica(r)), ahead: pl.Ahead}
+			k := cell{unit: c.find(pl.Peer, pl.Device), first: pl.Layers.First, end: pl.Layers.End, worker: slices.Index(seats, pl.Seat()), shares: p.Shares(Holding{Replica(r), Stage(s)}), ahead: pl.Ahead}
 			if k.unit < 0 {
 				return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, pl.Device, pl.Peer)
 			}

@@ -51,7 +51,7 @@ func allocated(t *testing.T, in Input, p Plan) []int64 {
 	for w, seat := range p.Seats() {
 		sum := in.NodeBytes
 		for _, at := range p.Holdings(seat) {
-			m, err := in.Run.Stack(p.At(at), p.Share(at.Replica), list.Use(w, at.Replica, at.Stage)).Memory()
+			m, err := in.Run.Stack(p.At(at), p.Shares(at), list.Use(w, at.Replica, at.Stage)).Memory()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
@@ -81,7 +80,7 @@ type stackKey struct {
 	first, end int
 	ahead      int
 	split      bool
-	share      model.Share
+	shares     string
 	levels     Levels
 }
 
@@ -90,7 +89,7 @@ type stackSize struct{ fixed, slot int64 }
 
 // cellBytes is what a stage takes of its device.
 func (c *cluster) cellBytes(k cell) int64 {
-	key := stackKey{k.first, k.end, k.ahead, k.use.Split, k.share, JoinLevels(k.levels)}
+	key := stackKey{k.first, k.end, k.ahead, k.use.Split, fmt.Sprint(k.shares), JoinLevels(k.levels)}
 	size, ok := c.stacks[key]
 	if !ok {
 		size = c.stackSize(k)
@@ -116,7 +115,7 @@ func (c *cluster) stackSize(k cell) stackSize {
 	place := Placement{Layers: LayerRange{k.first, k.end}, Recompute: JoinLevels(k.levels), Ahead: k.ahead}
 	var total [3]int64
 	for slots := 1; slots <= 2; slots++ {
-		m, err := run.Stack(place, k.share, schedule.Use{Slots: slots, Split: k.use.Split}).Memory()
+		m, err := run.Stack(place, k.shares, schedule.Use{Slots: slots, Split: k.use.Split}).Memory()
 		if err != nil {
 			return stackSize{fixed: math.MaxInt64 / 4}
 		}

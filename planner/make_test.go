@@ -57,7 +57,6 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 
 func checkPlacement(t *testing.T, in Input, p Plan, pl Placement, warmup int, last bool) {
 	t.Helper()
-	shares := int64(max(1, p.Share(0).Count))
 	i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == pl.Peer })
 	if i < 0 || in.Members[i].Draining {
 		t.Fatalf("%s is not an active member", pl.Peer)
@@ -80,6 +79,7 @@ func checkPlacement(t *testing.T, in Input, p Plan, pl Placement, warmup int, la
 		if levels[l] != model.RecomputeNothing {
 			k = k.At(levels[l])
 		}
+		shares := int64(max(1, p.Share(0, pl.Layers.First+l).Count))
 		need += 2*k.ParamBytes + 2*k.ParamBytes/shares + int64(warmup+1)*k.SavedBytes
 	}
 	for _, d := range in.Members[i].Profile.Devices {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pnode/pipeline/model"
@@ -14,10 +15,14 @@ func checkNeed(t *testing.T, run RunSpec, level model.Recompute, first, end, slo
 	for l := range in.Costs {
 		in.Costs[l] = in.Costs[l].At(level)
 	}
-	c := &cluster{in: in, shares: shares}
+	c := &cluster{in: in}
+	if shares > 1 {
+		c.parts = inParts{shares, []LayerRange{{0, len(in.Costs)}}}
+	}
 	c.sumLayers()
+	parts := slices.Repeat([]model.Share{{Index: shares - 1, Count: shares}}, end-first)
 	m, err := model.StackConfig{
-		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2, Share: model.Share{Index: shares - 1, Count: shares},
+		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2, Shares: parts,
 		DocumentMask: run.Train.DocumentMask, Recompute: level.Uniform(end - first), Storage: run.Train.Storage,
 	}.Memory()
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 )
 
@@ -131,16 +130,9 @@ type Plan struct {
 	// other, and what one of its workers holds has one seat.
 	Schedule string     `json:"schedule"`
 	Replicas []Pipeline `json:"replicas"`
-	// Sharded replicas hold the optimizer state of their layers in parts, each replica one.
-	Sharded bool `json:"sharded,omitempty"`
-}
-
-// Share is what a replica has of the optimizer state of its layers.
-func (p Plan) Share(r Replica) model.Share {
-	if !p.Sharded {
-		return model.Share{}
-	}
-	return model.Share{Index: int(r), Count: len(p.Replicas)}
+	// Sharded are the layers whose optimizer state the replicas hold in parts, each replica
+	// one: ranges in order, with layers between them.
+	Sharded []LayerRange `json:"sharded,omitempty"`
 }
 
 // MaxPlanBytes bounds the encoded form of a plan.
@@ -170,8 +162,8 @@ func (p Plan) Validate(layers, micros int) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if p.Sharded && len(p.Replicas) == 1 {
-		return fmt.Errorf("%w: one replica holds parts of its optimizer state, nobody the rest", ErrBadPlan)
+	if err := p.checkSharded(layers); err != nil {
+		return err
 	}
 	nextMicro := Micro(0)
 	for r, pipe := range p.Replicas {

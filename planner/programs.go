@@ -40,9 +40,7 @@ func (p Plan) programs() (schedule.Schedule, error) {
 	if err != nil {
 		return schedule.Schedule{}, err
 	}
-	if p.Sharded {
-		s = schedule.WithGather(s)
-	}
+	s = schedule.WithGather(s, func(r Replica, st Stage) bool { return p.Shares(Holding{r, st}) != nil })
 	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
 	return s, schedule.Validate(s, schedule.Limits{})
 }

@@ -97,12 +97,12 @@ type TrainSpec struct {
 	MinNodes int `json:"min_nodes"`
 }
 
-// Stack is what a stage in its place allocates on its device, for its share of the optimizer
-// state and what a program asks of it; without the device.
-func (s RunSpec) Stack(p Placement, share model.Share, use schedule.Use) model.StackConfig {
+// Stack is what a stage in its place allocates on its device, for its shares of the optimizer
+// state, nil for all of it, and what a program asks of it; without the device.
+func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
-		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: momentVectors, Share: share,
+		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: momentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage,
 	}

@@ -7,14 +7,11 @@ import (
 	"pnode/planner/cost"
 )
 
-// reduceTime is what the reduction between replicas takes: each layer's gradient is cut
-// into one part per replica; a unit sends every part but its own to the part's owner
-// and its own summed part back to all. Messages of one unit follow each other, units
-// work side by side.
-func (c *cluster) reduceTime(rows [][]cell) schedule.Nanos {
-	if len(rows) < 2 {
-		return 0
-	}
+// exchangeTime is what one reduce-scatter or one all-gather of layers between replicas takes:
+// each layer's vector is cut into one part per replica, and a unit sends every part but its own
+// to the part's owner, or its own to all. Messages of one unit follow each other, units work
+// side by side.
+func (c *cluster) exchangeTime(rows [][]cell, layers []LayerRange) schedule.Nanos {
 	var slowest, latency schedule.Nanos
 	sums := make([]schedule.Nanos, len(c.units))
 	for r, row := range rows {
@@ -26,17 +23,32 @@ func (c *cluster) reduceTime(rows [][]cell) schedule.Nanos {
 				s2, _ := slices.BinarySearchFunc(other, k.first+1, func(o cell, layer int) int { return o.end - layer }) // the stage that holds layer first
 				for from := k.first; from < k.end; s2++ {
 					v, to := other[s2].unit, min(k.end, other[s2].end)
-					hop := c.link(k.unit, v).Hop((c.params[to] - c.params[from]) / int64(len(rows)))
-					sums[k.unit] += 2 * hop.Transfer
-					latency = max(latency, 2*hop.Latency)
+					if bytes := c.paramBytes(from, to, layers); bytes > 0 {
+						hop := c.link(k.unit, v).Hop(bytes / int64(len(rows)))
+						sums[k.unit] += hop.Transfer
+						latency = max(latency, hop.Latency)
+					}
 					from = to
 				}
 			}
 			slowest = max(slowest, sums[k.unit])
 		}
 	}
-	return min(slowest+latency, cost.Longest)
+	return min(slowest+latency, cost.Longest/2)
 }
+
+// paramBytes are those of the layers [first,end) that are among layers.
+func (c *cluster) paramBytes(first, end int, layers []LayerRange) (bytes int64) {
+	for _, r := range layers {
+		if from, to := max(first, r.First), min(end, r.End); from < to {
+			bytes += c.params[to] - c.params[from]
+		}
+	}
+	return bytes
+}
+
+// everything is the range of all layers.
+func (c *cluster) everything() []LayerRange { return []LayerRange{{0, c.layers()}} }
 
 // tiedTime is what the two ends of a replica need to add up the tied embedding's
 // gradient.
@@ -69,7 +81,7 @@ func (c *cluster) updateTime(k *candidate, rows [][]cell) (slowest schedule.Nano
 	sums := make([]schedule.Nanos, len(c.units))
 	for r, row := range rows {
 		for s, at := range row {
-			update := (c.units[at.unit].times[at.end].Update - c.units[at.unit].times[at.first].Update) / schedule.Nanos(max(1, c.shares))
+			update := c.update(at.unit, at.first, at.end)
 			if k.layout == nil { // it may have been measured
 				update = k.pipes[r].Costs.Stages[s].Update
 			}

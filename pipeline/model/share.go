@@ -1,6 +1,6 @@
 package model
 
-// Share is one replica's part of what the optimizer keeps of a stage: part Index of Count.
+// Share is one replica's part of what the optimizer keeps of a layer: part Index of Count.
 // The zero value is the whole.
 type Share struct{ Index, Count int }
 

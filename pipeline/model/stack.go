@@ -34,9 +34,10 @@ type StackConfig struct {
 	// it cuts a micro-batch.
 	LogitRows int
 	// Moments is how many vectors of optimizer state each layer's parameters have: 2 for
-	// AdamW, 0 for a stack that does not train. Share is the part of them that the stack has.
+	// AdamW, 0 for a stack that does not train. Shares are by layer, from First on, the parts
+	// of them that the stack has; nil: the whole.
 	Moments int
-	Share   Share
+	Shares  []Share
 	// ForwardOnly stacks have no gradients: their passes are Forward, Loss and Logits.
 	ForwardOnly bool
 }
@@ -54,6 +55,14 @@ func (c StackConfig) level(i int) Recompute {
 		return RecomputeNothing
 	}
 	return c.Recompute[i]
+}
+
+// share is what the stack has of the moments of local layer i.
+func (c StackConfig) share(i int) Share {
+	if c.Shares == nil {
+		return Share{}
+	}
+	return c.Shares[i]
 }
 
 // ahead tells whether local layer i is restored ahead. Where the backward pass is split, what
@@ -80,7 +89,6 @@ func (c StackConfig) validate() error {
 		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
 		bounds[int]{"moments", c.Moments, 0, maxMoments},
 		bounds[int]{"layers restored ahead", c.Ahead, 0, c.End - c.First},
-		bounds[int]{"share", c.Share.Index, 0, max(c.Share.Count-1, 0)},
 	); err != nil {
 		return err
 	}
@@ -90,7 +98,28 @@ func (c StackConfig) validate() error {
 	if c.Segments > 1 && !c.SplitBackward {
 		return bad("segments is %d without a split backward: set SplitBackward", c.Segments)
 	}
-	return errors.Join(c.Model.CheckSegments(c.Segments), c.validateRecompute())
+	return errors.Join(c.Model.CheckSegments(c.Segments), c.validateRecompute(), c.validateShares())
+}
+
+// validateShares wants both ends of a tied embedding in one stack to have the same share: they
+// are one vector there.
+func (c StackConfig) validateShares() error {
+	if c.Shares == nil {
+		return nil
+	}
+	n := c.End - c.First
+	if len(c.Shares) != n {
+		return bad("there are shares of %d layers: give one for each of the %d layers, or none", len(c.Shares), n)
+	}
+	for i, s := range c.Shares {
+		if s.Index < 0 || s.Index > max(s.Count-1, 0) {
+			return bad("share of layer %d is %d of %d: take one from 0 to %d", c.First+i, s.Index, s.Count, max(s.Count-1, 0))
+		}
+	}
+	if n == c.Model.Layers() && c.Model.TiedGradLen() > 0 && c.Shares[0] != c.Shares[n-1] {
+		return bad("shares of the embedding and of the head tied to it are %+v and %+v: take the same", c.Shares[0], c.Shares[n-1])
+	}
+	return nil
 }
 
 func (c StackConfig) validateRecompute() error {
@@ -182,7 +211,7 @@ func measured(cfg StackConfig) *Stack {
 // build binds parameters, gradients, moments and all slots to memory.
 func (s *Stack) build() {
 	m := s.cfg.Model
-	tied := s.cfg.Share.Of(Range{0, min(s.SharedTail(), m.TiedGradLen())})
+	tied := s.cfg.share(0).Of(Range{0, min(s.SharedTail(), m.TiedGradLen())})
 	s.params = s.vectors(&s.mem.params, m.LayerLen, s.SharedTail())
 	s.grads = s.vectors(&s.mem.grads, s.cfg.gradLen, 0)
 	s.copies = nil
@@ -327,10 +356,12 @@ func (s *Stack) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 
 // Owned are the elements of a layer's gradient that the stack has moments of.
 func (s *Stack) Owned(layer int) []Range {
-	return s.cfg.Model.ShareRanges(s.cfg.First+s.local(layer), s.cfg.Share)
+	return s.cfg.Model.ShareRanges(layer, s.cfg.share(s.local(layer)))
 }
 
-func (s *Stack) shareLen(layer int) int { return s.cfg.Model.ShareLen(layer, s.cfg.Share) }
+func (s *Stack) shareLen(layer int) int {
+	return s.cfg.Model.ShareLen(layer, s.cfg.share(s.local(layer)))
+}
 
 // Moment is vector i of a layer's optimizer state [ShareLen], for the Owned elements of
 // Grads one behind the other and zero at first.

@@ -11,7 +11,7 @@ func TestPassesKeepEveryKindValid(t *testing.T) {
 		o := Options{Shape: Shape{Stages: 8, Micros: 12}, Costs: uniform(8, 2, 4, Hop{1, 5})}
 		s := made(t)(k.Make(o))
 		early := func(_ Replica, st Stage) bool { return st < 3 }
-		s = WithReduceAndStep(WithRecompute(WithCommunication(WithGather(s)), early))
+		s = WithReduceAndStep(WithRecompute(WithCommunication(WithGather(s, early)), early))
 		if err := Validate(s, Limits{}); err != nil {
 			t.Errorf("%s: %v", k.Name, err)
 		}
@@ -53,12 +53,17 @@ func TestRecomputeHidesInWaits(t *testing.T) {
 	}
 }
 
-// TestGatherComesAheadOfAStage has it once for each stage, wherever its forwards are.
+// TestGatherComesAheadOfAStage has it once for each stage that is told to, wherever its forwards
+// are.
 func TestGatherComesAheadOfAStage(t *testing.T) {
-	s := WithCommunication(WithGather(made(t)(Parse("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1\n1F0 1F1 1B0 1B1\n"))))
+	list := made(t)(Parse("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1\n1F0 1F1 1B0 1B1\n"))
+	s := WithCommunication(WithGather(list, func(Replica, Stage) bool { return true }))
 	const want = "0GATHER 0F0 0SA0 0F1 0SA1 2GATHER 2RA0 2F0 2RA1 2F1 2B0 2SG0 2B1 2SG1 0RG0 0B0 0RG1 0B1\n"
 	if got := (Schedule{Workers: s.Workers[:1]}).String(); got != want {
 		t.Errorf("%swant\n%s", got, want)
+	}
+	if one := WithGather(list, func(_ Replica, st Stage) bool { return st == 1 }).String(); strings.Count(one, "GATHER") != 1 || !strings.Contains(one, "1GATHER 1F0") {
+		t.Errorf("stage 1 alone:\n%s", one)
 	}
 }
 

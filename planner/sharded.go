@@ -1,0 +1,66 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/model"
+)
+
+// InParts tells whether the replicas hold a layer's optimizer state in parts.
+func (p Plan) InParts(layer int) bool { return contains(p.Sharded, layer) }
+
+// Share is what a replica has of a layer's optimizer state.
+func (p Plan) Share(r Replica, layer int) model.Share {
+	if !p.InParts(layer) {
+		return model.Share{}
+	}
+	return model.Share{Index: int(r), Count: len(p.Replicas)}
+}
+
+// Shares are those of a stage's layers, nil where it has all of every layer.
+func (p Plan) Shares(h Holding) []model.Share {
+	layers := p.At(h).Layers
+	if !slices.ContainsFunc(p.Sharded, func(r LayerRange) bool { return r.First < layers.End && layers.First < r.End }) {
+		return nil
+	}
+	shares := make([]model.Share, layers.Len())
+	for i := range shares {
+		shares[i] = p.Share(h.Replica, layers.First+i)
+	}
+	return shares
+}
+
+// checkSharded wants ranges of layers in order, none next to another, and somebody for every
+// part.
+func (p Plan) checkSharded(layers int) error {
+	if len(p.Sharded) > 0 && len(p.Replicas) == 1 {
+		return fmt.Errorf("%w: one replica holds parts of its optimizer state, nobody the rest", ErrBadPlan)
+	}
+	next := 0
+	for _, r := range p.Sharded {
+		if r.First < next || r.End <= r.First || r.End > layers {
+			return fmt.Errorf("%w: optimizer state of layers [%d,%d) of %d is in parts, want ranges from layer %d on", ErrBadPlan, r.First, r.End, layers, next)
+		}
+		next = r.End + 1
+	}
+	return nil
+}
+
+// joinLayers are the ranges of the layers that are told.
+func joinLayers(in []bool) (ranges []LayerRange) {
+	for l, told := range in {
+		switch last := len(ranges) - 1; {
+		case !told:
+		case last >= 0 && ranges[last].End == l:
+			ranges[last].End++
+		default:
+			ranges = append(ranges, LayerRange{l, l + 1})
+		}
+	}
+	return ranges
+}
+
+func contains(ranges []LayerRange, layer int) bool {
+	return slices.ContainsFunc(ranges, func(r LayerRange) bool { return r.Contains(layer) })
+}

@@ -1,0 +1,13 @@
+// Package sharding chooses what the replicas of a pipeline stage hold in parts, each replica one:
+// optimizer state, gradients or parameters (ZeRO, Rajbhandari et al. 2020, sections 5 and 7),
+// for each stage by itself.
+//
+// Nouns:
+//
+//   - Kind: what can be in parts. Set: some of the kinds.
+//   - Stage: what each kind would free of it, and what an exchange of it costs.
+//
+// It is a small knapsack: the value of a set is the bytes that it frees, its cost what its
+// exchanges take beyond the passes that hide them. The planner calls it for each stage of a
+// plan. It imports no other package than pipeline/schedule, for the unit of time.
+package sharding

@@ -1,0 +1,107 @@
+package planner
+
+import (
+	"slices"
+
+	"pnode/pipeline/schedule"
+)
+
+// shareGroup are layers whose holders are the same stages in every replica: what they hold in
+// parts is decided for them together, and apart from the others. Replicas that are cut alike
+// have one for each stage; the two ends of a tied embedding are of one group.
+type shareGroup struct {
+	layers []LayerRange
+	cells  []cell // the stages that hold them, of all replicas
+}
+
+// shareGroups are a candidate's, in the order of layers.
+func (c *cluster) shareGroups(k *candidate) []shareGroup {
+	rows := k.rows()
+	var groups []shareGroup
+	first := 0
+	for end := 1; end <= c.layers(); end++ {
+		if !slices.ContainsFunc(rows, func(row []cell) bool { return !endsAt(row, end) }) {
+			groups = append(groups, shareGroup{layers: []LayerRange{{first, end}}, cells: cellsIn(rows, first, end)})
+			first = end
+		}
+	}
+	if last := len(groups) - 1; last > 0 && c.in.Run.Model.TiedGradLen() > 0 {
+		groups[0].layers = append(groups[0].layers, groups[last].layers...)
+		groups[0].cells = append(groups[0].cells, groups[last].cells...)
+		groups = groups[:last]
+	}
+	return groups
+}
+
+func endsAt(row []cell, end int) bool {
+	return slices.ContainsFunc(row, func(at cell) bool { return at.end == end })
+}
+
+func cellsIn(rows [][]cell, first, end int) (cells []cell) {
+	for _, row := range rows {
+		for _, at := range row {
+			if first <= at.first && at.end <= end {
+				cells = append(cells, at)
+			}
+		}
+	}
+	return cells
+}
+
+// trimSharing has the replicas of a candidate hold the optimizer state of a group in parts only
+// where its pipelines would take longer with the whole, or not fit, or its updates a part of the
+// step that counts: a checkpoint brings parts together. Groups whose exchange takes longest
+// become whole first.
+func (c *cluster) trimSharing(k *candidate) (*candidate, error) {
+	if len(k.sharded) == 0 || c.in.Run.Train.Shard == ShardOn {
+		return k, nil
+	}
+	rows, groups := k.rows(), c.shareGroups(k)
+	slices.SortStableFunc(groups, func(a, b shareGroup) int {
+		return int(c.exchangeTime(rows, b.layers) - c.exchangeTime(rows, a.layers))
+	})
+	simulated, most := k.simulated, near(k.estimate)
+	for _, g := range groups {
+		if other, err := c.resharded(k, without(k.sharded, g.layers, c.layers())); err == nil && other.passes() <= k.passes() && other.estimate <= most {
+			k = other
+		}
+	}
+	if simulated && !k.simulated {
+		return k, k.simulate()
+	}
+	return k, nil
+}
+
+// passes is what a candidate's pipelines take.
+func (k *candidate) passes() schedule.Nanos { return k.estimate - k.job.Tail() }
+
+// resharded is a candidate with the optimizer state of other layers in parts. Errors wrap
+// ErrNoFit.
+func (c *cluster) resharded(k *candidate, layers []LayerRange) (*candidate, error) {
+	out := &candidate{shape: k.shape, shares: k.shares, kept: k.kept, sharded: layers}
+	for _, p := range k.pipes {
+		pipe, err := c.of(out).newPipe(p.units, p.ends)
+		if err != nil {
+			return nil, c.noFit(p.units, err)
+		}
+		out.pipes = append(out.pipes, pipe)
+	}
+	return out, c.of(out).estimate(out)
+}
+
+// without are the layers of the first ranges that are not in the others.
+func without(ranges, others []LayerRange, layers int) []LayerRange {
+	in := make([]bool, layers)
+	for _, r := range ranges {
+		for l := r.First; l < r.End; l++ {
+			in[l] = true
+		}
+	}
+	for _, r := range others {
+		clear(in[r.First:r.End])
+	}
+	return joinLayers(in)
+}
+
+// sharded tells whether a candidate's replicas hold the group's optimizer state in parts.
+func (g shareGroup) sharded(k *candidate) bool { return contains(k.sharded, g.layers[0].First) }

@@ -1,0 +1,163 @@
+package planner
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+)
+
+// unlikeInput is shardInput of three stages: two fast devices have so much memory, the others
+// plenty.
+func unlikeInput(free int64, tied bool) Input {
+	in := shardInput(3, 1<<30)
+	in.Run.Model.UntiedHead = !tied
+	in.Costs = in.Run.Model.Costs(in.Run.Train.MicroBatch, in.Run.Train.Storage)
+	for _, i := range []int{1, 4} {
+		in.Members[i].Profile.Devices[0].MemoryFreeBytes = free
+		in.Members[i].Profile.Devices[0].MatMulFLOPS *= 3
+	}
+	in.Run.Train.Recompute, _ = ParseRecompute("nothing")
+	return in
+}
+
+// TestOnlyStagesThatLackMemoryAreSharded: every group in parts has a device with little memory
+// among its holders, and others are whole beside it.
+func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		some := 0
+		for free := int64(16 << 20); free > 1<<20; free -= free / 12 {
+			in := unlikeInput(free, tied)
+			c, k, _, err := decide(in)
+			if errors.Is(err, ErrNoFit) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range c.shareGroups(k) {
+				if g.sharded(k) && !slices.ContainsFunc(g.cells, func(at cell) bool { return c.units[at.unit].free < free }) {
+					t.Errorf("%d bytes, tied %t: %v in parts on devices with much memory", free, tied, g.layers)
+				}
+			}
+			plan, reasons, err := Make(in)
+			if err != nil || !slices.Equal(plan.Sharded, k.sharded) {
+				t.Fatalf("in parts %v, want %v, %v", plan.Sharded, k.sharded, err)
+			}
+			if len(k.sharded) > 0 && len(without(c.everything(), k.sharded, c.layers())) > 0 {
+				some++
+				if text, want := reasons.about(Sharding), "of layers "+layersText(plan.Sharded)+", whole of layers "; !strings.Contains(text, want) {
+					t.Errorf("%q is not in %q", want, text)
+				}
+			}
+			if tied && plan.InParts(0) != plan.InParts(len(in.Costs)-1) {
+				t.Errorf("ends of a tied embedding differ: %v", plan.Sharded)
+			}
+			checkPlan(t, in, plan, reasons)
+		}
+		if some == 0 {
+			t.Errorf("tied %t: never were some layers in parts and others whole", tied)
+		}
+	}
+}
+
+// TestNoMoreIsShardedThanHelps: of a plan's groups in parts none can be whole without the passes
+// taking longer, the step taking more than nearly as long, or memory running out.
+func TestNoMoreIsShardedThanHelps(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 9))
+	some, all := 0, 0
+	for range 200 {
+		in := shardInput(1+rng.IntN(3), 0)
+		in.Run.Train.Schedule = []string{"", "", "zb-h1", "chimera"}[rng.IntN(4)]
+		for i := range in.Members {
+			in.Members[i].Profile.Devices[0].MemoryFreeBytes = []int64{2<<20 + rng.Int64N(6<<20), 1 << 30}[rng.IntN(2)]
+		}
+		c, k, _, err := decide(in)
+		if err != nil {
+			continue
+		}
+		groups := c.shareGroups(k)
+		for _, g := range groups {
+			if !g.sharded(k) {
+				continue
+			}
+			other, err := c.resharded(k, without(k.sharded, g.layers, c.layers()))
+			if err == nil && other.passes() <= k.passes() && other.estimate <= k.estimate {
+				t.Errorf("%v in parts for a step of %d, whole it takes %d", g.layers, k.estimate, other.estimate)
+			}
+		}
+		switch {
+		case len(k.sharded) == 0:
+		case len(without(c.everything(), k.sharded, c.layers())) == 0:
+			all++
+		default:
+			some++
+		}
+	}
+	if some < 5 || all < 5 {
+		t.Errorf("%d plans with some and %d with all layers in parts show little", some, all)
+	}
+}
+
+// TestWhatElseInPartsWouldBring: on devices that have to recompute a stage says what it lacks and
+// which kinds would do, by how near the replicas are to each other.
+func TestWhatElseInPartsWouldBring(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		bytesPerS int64
+		rtt       int64
+		want      string
+	}{
+		{"near and fast", 1e9, 1e6, "optimizer state, gradients and parameters in parts would"},
+		{"far and fast", 1e9, 50e6, "optimizer state and gradients in parts would"},
+		{"far and slow", 1e6, 50e6, "replicas are too far apart to hold more in parts"},
+	} {
+		in := shardInput(1, 7<<20)
+		in.Run.Train.Shard = ShardOn
+		for i := range in.Members {
+			in.Members[i].Profile.Links = []LinkProfile{{Peer: in.Members[1-i].Peer, BytesPerS: c.bytesPerS, RTTNanos: c.rtt}}
+		}
+		_, reasons, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Join(reasons.Lines(), "\n")
+		if !strings.Contains(told, c.want) || !strings.Contains(told, "layers [0,8) lack ") {
+			t.Errorf("%s: want %q in\n%s", c.name, c.want, told)
+		}
+	}
+}
+
+// TestShardedLayersAreRanges: plans whose ranges overlap, touch or lie outside are refused.
+func TestShardedLayersAreRanges(t *testing.T) {
+	in := shardInput(1, 1<<30)
+	plan, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		layers []LayerRange
+		good   bool
+	}{
+		{nil, true},
+		{[]LayerRange{{0, 8}}, true},
+		{[]LayerRange{{0, 2}, {3, 8}}, true},
+		{[]LayerRange{{0, 2}, {2, 8}}, false},
+		{[]LayerRange{{0, 9}}, false},
+		{[]LayerRange{{-1, 2}}, false},
+		{[]LayerRange{{3, 3}}, false},
+		{[]LayerRange{{4, 5}, {1, 2}}, false},
+	} {
+		plan.Sharded = c.layers
+		if err := plan.Validate(len(in.Costs), 16); (err == nil) != c.good || err != nil && !errors.Is(err, ErrBadPlan) {
+			t.Errorf("%v: %v", c.layers, err)
+		}
+	}
+	plan.Sharded = []LayerRange{{0, 2}, {3, 8}}
+	if got, want := plan.Shares(Holding{1, 0})[1:4], []model.Share{{Index: 1, Count: 2}, {}, {Index: 1, Count: 2}}; !slices.Equal(got, want) {
+		t.Errorf("shares %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,90 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"pnode/planner/cost"
+	"pnode/planner/sharding"
+)
+
+// sharingLines explain how replicas hold their optimizer state, and for each group of stages
+// that memory still keeps from what it would do what else in parts would bring; empty for one
+// replica. Workers hold gradients and parameters whole.
+func (c *cluster) sharingLines(k *candidate) []Reason {
+	n := c.copies(k.shape)
+	if n == 1 || c.in.Run.Train.Shard == ShardOff {
+		return nil
+	}
+	groups := c.shareGroups(k)
+	lines := []Reason{{Kind: Sharding, Text: c.sharingText(k, groups)}}
+	if len(groups) > maxStageLines {
+		return lines
+	}
+	for _, g := range groups {
+		if text := c.lackText(k, g); text != "" {
+			lines = append(lines, Reason{Kind: Sharding, Text: text})
+		}
+	}
+	return lines
+}
+
+// sharingText is whose optimizer state is in parts, and what that brings.
+func (c *cluster) sharingText(k *candidate, groups []shareGroup) string {
+	n := c.copies(k.shape)
+	least := func(which bool) int64 {
+		least := int64(-1)
+		for _, g := range groups {
+			if bytes := c.sharingOf(k, g).Freed(sharding.Of(sharding.OptimizerState)); g.sharded(k) == which && (least < 0 || bytes < least) {
+				least = bytes
+			}
+		}
+		return least
+	}
+	if len(k.sharded) == 0 {
+		return fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more and make no step shorter", n, cost.Size(least(false)))
+	}
+	whose := ""
+	if rest := without(c.everything(), k.sharded, c.layers()); len(rest) > 0 {
+		whose = fmt.Sprintf(" of layers %s, whole of layers %s, which have the memory", layersText(k.sharded), layersText(rest))
+	}
+	return fmt.Sprintf("optimizer state in parts, one on each of %d replicas%s: %s a stage or more are free for other things; updated parameters are exchanged in place of summed gradients, %s a step",
+		n, whose, cost.Size(least(true)), cost.Time(k.job.Gather))
+}
+
+// lackText says of a group of stages what would have to be in parts for memory not to bind;
+// empty where it does not.
+func (c *cluster) lackText(k *candidate, g shareGroup) string {
+	missing, stage := c.missing(k, g), c.sharingOf(k, g)
+	has := sharding.Set(0)
+	if g.sharded(k) {
+		has = sharding.Of(sharding.OptimizerState)
+	}
+	if missing <= stage.Freed(has) {
+		return ""
+	}
+	text := fmt.Sprintf("layers %s lack %s to keep what their links call for in flight and compute nothing again: ", layersText(g.layers), cost.Size(missing-stage.Freed(has)))
+	in, enough := stage.Choose(missing)
+	shows := "hidden behind the pipelines"
+	if longer := stage.Cost(in); longer > 0 {
+		shows = cost.Time(longer) + " longer than now"
+	}
+	switch {
+	case in&^has == 0 && !stage.Site:
+		return text + "replicas are too far apart to hold more in parts"
+	case in&^has == 0:
+		return text + "more in parts would free nothing"
+	case !enough:
+		return text + fmt.Sprintf("%v in parts would free %s, %d exchanges a step, %s; workers hold gradients and parameters whole", in, cost.Size(stage.Freed(in)), stage.Exchanges(in), shows)
+	}
+	return text + fmt.Sprintf("%v in parts would do, %d exchanges a step, %s; workers hold gradients and parameters whole", in, stage.Exchanges(in), shows)
+}
+
+// layersText prints ranges as "[0,2) and [5,6)".
+func layersText(ranges []LayerRange) string {
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = fmt.Sprintf("[%d,%d)", r.First, r.End)
+	}
+	return strings.Join(texts, " and ")
+}
