@@ -18,6 +18,9 @@ import (
 	"pnode/planner"
 )
 
+// cpuName is by what placements name a processor, real or emulated.
+const cpuName = "cpu"
+
 // look is what a node is made to look like; nil is what it is.
 type look struct{ *config.Emulation }
 
@@ -51,7 +54,7 @@ func (l look) device(threads int, log *slog.Logger) (kernels.Device, error) {
 	}
 	d := l.Device
 	stretched, err := emulate.New(inner, emulate.Options{
-		Name: "cpu", // placements name it
+		Name: cpuName,
 		Profile: emulate.Profile{
 			Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
 			MemoryBytesPerS: int64(d.Bandwidth), MemoryBytes: int64(d.Memory),

@@ -54,18 +54,7 @@ const relaxUpTo = 64
 // that does not help enough it tries the same with leaner layers. It keeps the best for a
 // share of that many micro-batches.
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
-	t := cutter{c: c, units: units, micros: micros}
-	n := len(units)
-	t.problem = partition.Problem{Fixed: slices.Clone(c.fixedFor(n)), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
-	for i, u := range units {
-		t.problem.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free}
-		if i < n-1 {
-			t.problem.Devices[i].Boundary = c.occupation(u, units[i+1])
-		}
-	}
-	for l := range t.problem.Fixed {
-		t.problem.Fixed[l] *= int64(c.order.copies)
-	}
+	t := cutter{c: c, units: units, micros: micros, problem: c.splitProblem(units)}
 	err := t.tryDepths()
 	for level := range c.lean {
 		if t.best != nil && t.best.Period == t.best.Costs.Floor() && !t.best.recomputes() {
@@ -81,6 +70,33 @@ func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 		return nil, err
 	}
 	return t.best, nil
+}
+
+// splitProblem is how layers could be given to units in that order, with one micro-batch in
+// flight.
+func (c *cluster) splitProblem(units []int) partition.Problem {
+	n := len(units)
+	p := partition.Problem{Fixed: slices.Clone(c.fixedFor(n)), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
+	for i, u := range units {
+		p.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free, InFlight: 1}
+		if i < n-1 {
+			p.Devices[i].Boundary = c.occupation(u, units[i+1])
+		}
+	}
+	for l := range p.Fixed {
+		p.Fixed[l] *= int64(c.order.copies)
+	}
+	return p
+}
+
+// crowded tells whether layers would be cut for a shorter period if memory were no matter.
+func (c *cluster) crowded(p *pipe) bool {
+	problem := c.splitProblem(p.units)
+	for i := range problem.Devices {
+		problem.Devices[i].FreeBytes = math.MaxInt64 / 4
+	}
+	_, period, err := partition.Split(problem)
+	return err == nil && period < p.Period
 }
 
 // cutter keeps the best pipe so far.

@@ -111,9 +111,9 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 		rtt       int64
 		want      string
 	}{
-		{"near and fast", 1e9, 1e6, "optimizer state, gradients and parameters in parts would"},
-		{"far and fast", 1e9, 50e6, "optimizer state and gradients in parts would"},
-		{"far and slow", 1e6, 50e6, "replicas are too far apart to hold more in parts"},
+		{"near and fast", 1e9, 1e6, "optimizer state, gradients and parameters in parts would do"},
+		{"far and fast", 1e9, 50e6, "optimizer state and gradients in parts would do"},
+		{"far and slow", 1e6, 50e6, "their replicas are too far apart to hold more in parts"},
 	} {
 		in := shardInput(1, 7<<20)
 		in.Run.Train.Shard = ShardOn

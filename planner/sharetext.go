@@ -18,7 +18,7 @@ func (c *cluster) sharingLines(k *candidate) []Reason {
 	}
 	groups := c.shareGroups(k)
 	lines := []Reason{{Kind: Sharding, Text: c.sharingText(k, groups)}}
-	if len(groups) > maxStageLines {
+	if len(groups) > maxStageLines || !c.of(k).wantsMemory(k) {
 		return lines
 	}
 	for _, g := range groups {
@@ -35,7 +35,7 @@ func (c *cluster) sharingText(k *candidate, groups []shareGroup) string {
 	least := func(which bool) int64 {
 		least := int64(-1)
 		for _, g := range groups {
-			if bytes := c.sharingOf(k, g).Freed(sharding.Of(sharding.OptimizerState)); g.sharded(k) == which && (least < 0 || bytes < least) {
+			if bytes := c.sharingOf(k, g, g.cells).Freed(sharding.Of(sharding.OptimizerState)); g.sharded(k) == which && (least < 0 || bytes < least) {
 				least = bytes
 			}
 		}
@@ -55,29 +55,32 @@ func (c *cluster) sharingText(k *candidate, groups []shareGroup) string {
 // lackText says of a group of stages what would have to be in parts for memory not to bind;
 // empty where it does not.
 func (c *cluster) lackText(k *candidate, g shareGroup) string {
-	missing, stage := c.missing(k, g), c.sharingOf(k, g)
-	has := sharding.Set(0)
+	cells, missing := c.lacking(k, g)
+	stage, has := c.sharingOf(k, g, cells), sharding.Set(0)
 	if g.sharded(k) {
 		has = sharding.Of(sharding.OptimizerState)
 	}
-	if missing <= stage.Freed(has) {
+	lacks := missing - stage.Freed(has)
+	if lacks <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("layers %s lack %s to keep what their links call for in flight and compute nothing again: ", layersText(g.layers), cost.Size(missing-stage.Freed(has)))
+	text := fmt.Sprintf("layers %s lack %s to keep in flight what their links call for and compute nothing again: ", layersText(g.layers), cost.Size(lacks))
 	in, enough := stage.Choose(missing)
+	switch {
+	case in&^has == 0 && !stage.Site:
+		return text + "their replicas are too far apart to hold more in parts"
+	case in&^has == 0:
+		return text + "more in parts would free nothing"
+	}
+	text += fmt.Sprintf("%v in parts would do", in)
+	if !enough {
+		text += fmt.Sprintf(" for %s of it", cost.Size(stage.Freed(in)-stage.Freed(has)))
+	}
 	shows := "hidden behind the pipelines"
 	if longer := stage.Cost(in); longer > 0 {
 		shows = cost.Time(longer) + " longer than now"
 	}
-	switch {
-	case in&^has == 0 && !stage.Site:
-		return text + "replicas are too far apart to hold more in parts"
-	case in&^has == 0:
-		return text + "more in parts would free nothing"
-	case !enough:
-		return text + fmt.Sprintf("%v in parts would free %s, %d exchanges a step, %s; workers hold gradients and parameters whole", in, cost.Size(stage.Freed(in)), stage.Exchanges(in), shows)
-	}
-	return text + fmt.Sprintf("%v in parts would do, %d exchanges a step, %s; workers hold gradients and parameters whole", in, stage.Exchanges(in), shows)
+	return text + fmt.Sprintf(", %d exchanges a step, %s; workers hold gradients and parameters whole", stage.Exchanges(in), shows)
 }
 
 // layersText prints ranges as "[0,2) and [5,6)".

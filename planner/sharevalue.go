@@ -7,10 +7,10 @@ import (
 	"pnode/planner/sharding"
 )
 
-// sharingOf is what a group could hold in parts: each micro-batch is a group of its own, since
-// backwards alternate with forwards, and exchanges pass while the pipelines compute.
-func (c *cluster) sharingOf(k *candidate, g shareGroup) sharding.Stage {
-	n := c.copies(k.shape)
+// sharingOf is what a group could hold in parts, with what that frees on some of its stages:
+// each micro-batch is a group of its own, since backwards alternate with forwards, and exchanges
+// pass while the pipelines compute.
+func (c *cluster) sharingOf(k *candidate, g shareGroup, on []cell) sharding.Stage {
 	out := sharding.Stage{
 		Groups:   (slices.Max(k.shares) + c.order.copies - 1) / c.order.copies,
 		Exchange: c.exchangeTime(k.rows(), g.layers),
@@ -20,20 +20,23 @@ func (c *cluster) sharingOf(k *candidate, g shareGroup) sharding.Stage {
 	if k.simulated {
 		out.Window = slices.Max(k.result.Pipelines)
 	}
-	parts := c.with(inParts{n, g.layers})
-	for i, at := range g.cells {
-		freed := [sharding.Kinds]int64{
-			sharding.OptimizerState: c.whole.fixedIn(at.first, at.end) - parts.fixedIn(at.first, at.end),
-			sharding.Gradients:      c.freedOf(at, n, func(l int) int64 { return c.in.Costs[l].ParamBytes - c.in.Costs[l].FrozenBytes }),
-			sharding.Parameters:     c.freedOf(at, n, func(l int) int64 { return c.in.Costs[l].ParamBytes + c.in.Costs[l].CopyBytes }),
-		}
-		for kind, bytes := range freed {
+	for i, at := range on {
+		for kind, bytes := range c.freed(at, inParts{c.copies(k.shape), g.layers}) {
 			if i == 0 || bytes < out.FreedBytes[kind] {
 				out.FreedBytes[kind] = bytes
 			}
 		}
 	}
 	return out
+}
+
+// freed is by kind what a stage has free with its layers in parts.
+func (c *cluster) freed(at cell, in inParts) [sharding.Kinds]int64 {
+	return [sharding.Kinds]int64{
+		sharding.OptimizerState: c.whole.fixedIn(at.first, at.end) - c.with(in).fixedIn(at.first, at.end),
+		sharding.Gradients:      c.freedOf(at, in.replicas, func(l int) int64 { return c.in.Costs[l].ParamBytes - c.in.Costs[l].FrozenBytes }),
+		sharding.Parameters:     c.freedOf(at, in.replicas, func(l int) int64 { return c.in.Costs[l].ParamBytes + c.in.Costs[l].CopyBytes }),
+	}
 }
 
 // freedOf is what a stage on one of so many replicas would not hold of something that layers
@@ -62,41 +65,54 @@ func (c *cluster) oneSite(cells []cell) bool {
 	return true
 }
 
-// missing is what the tightest stage of a group lacks of the memory with which nothing of its
-// would be in parts, nothing computed again that the run does not ask for, and as much in
-// flight as its links call for; 0 or less where nothing is.
-func (c *cluster) missing(k *candidate, g shareGroup) (bytes int64) {
-	if k.layout != nil {
-		return c.missingIn(k.layout, g)
-	}
-	for r, p := range k.pipes {
-		problem := c.whole.problem(p)
-		costs := problem.Costs(p.Codecs)
-		full, _, err := schedule.MinimalWarmups(costs, nil)
-		if err != nil {
-			continue
-		}
-		for s := range p.units {
-			if first, _ := p.layers(s); !contains(g.layers, first) {
-				continue
-			}
-			slots := int64(min(full[s]+1, k.shares[r]))
-			bytes = max(bytes, slots*problem.Stages[s].SlotBytes-problem.Stages[s].RoomBytes)
+// lacking are the stages of a group that lack memory to hold all whole, to compute nothing again
+// that the run does not ask for, and to have as much in flight as their links call for; bytes is
+// what the tightest of them lacks.
+func (c *cluster) lacking(k *candidate, g shareGroup) (cells []cell, bytes int64) {
+	lacks := c.lacks(k)
+	for _, at := range g.cells {
+		if lack := lacks[[2]int{at.unit, at.first}]; lack > 0 {
+			cells, bytes = append(cells, at), max(bytes, lack)
 		}
 	}
-	return bytes
+	return cells, bytes
 }
 
-// missingIn is missing under a schedule whose programs say what is in flight.
-func (c *cluster) missingIn(l *layout, g shareGroup) (bytes int64) {
-	for _, at := range g.cells {
-		var need int64
-		for _, h := range l.cellsOn(at.unit) {
-			other := *l.cell(h)
-			other.levels, other.ahead, other.shares = nil, 0, nil
-			need += c.whole.cellBytes(other)
+// lacks is by unit and first layer of a stage what it lacks, below 0 what it has left.
+func (c *cluster) lacks(k *candidate) map[[2]int]int64 {
+	lacks := map[[2]int]int64{}
+	for r, p := range k.pipes {
+		if k.layout != nil {
+			break
 		}
-		bytes = max(bytes, need-c.stageRoom(at.unit))
+		problem := c.whole.problem(p)
+		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)
+		if err != nil {
+			continue // no memory would do
+		}
+		for s, u := range p.units {
+			first, _ := p.layers(s)
+			lacks[[2]int{u, first}] = int64(min(full[s]+1, k.shares[r]))*problem.Stages[s].SlotBytes - problem.Stages[s].RoomBytes
+		}
 	}
-	return bytes
+	if k.layout != nil {
+		c.lacksIn(k.layout, lacks)
+	}
+	return lacks
+}
+
+// lacksIn is lacks under a schedule whose programs say what is in flight: the stages of a unit
+// lack what it does.
+func (c *cluster) lacksIn(l *layout, lacks map[[2]int]int64) {
+	for u := range c.units {
+		var need int64
+		for _, h := range l.cellsOn(u) {
+			whole := *l.cell(h)
+			whole.levels, whole.ahead, whole.shares = nil, 0, nil
+			need += c.whole.cellBytes(whole)
+		}
+		for _, h := range l.cellsOn(u) {
+			lacks[[2]int{u, l.cell(h).first}] = need - c.stageRoom(u)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/schedule"
 )
@@ -88,7 +89,7 @@ func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
 		return c.sharing(n).arrangeAs(s, order)
 	}
 	whole, err := c.arrangeAs(s, order)
-	if n == 1 || rule == ShardOff || err == nil && !whole.tight() && !whole.recomputes() {
+	if n == 1 || rule == ShardOff || err == nil && !c.wantsMemory(whole) {
 		return whole, err
 	}
 	parts, fail := c.sharing(n).arrangeAs(s, order)
@@ -96,6 +97,11 @@ func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
 		return whole, err
 	}
 	return parts, nil
+}
+
+// wantsMemory tells whether more memory could make a candidate's step shorter.
+func (c *cluster) wantsMemory(k *candidate) bool {
+	return k.tight() || k.recomputes() || slices.ContainsFunc(k.pipes, c.crowded)
 }
 
 // roomiestFor is the cluster in which a shape takes the least memory.

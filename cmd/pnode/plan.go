@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,17 +20,21 @@ func (e environment) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Show how a run would be cut, and what memory it takes, without starting it",
-		Long: `Measure this machine and plan a run for so many nodes like it: stages, replicas, layer
-ranges, the predicted step, and the peak memory of each stage beside what is free. Takes the
-flags and the run file of train.`,
+		Long: `Measure this machine and plan a run for so many nodes like it, or for the devices of an
+emulated cluster: stages, replicas, layer ranges, the predicted step, and the peak memory of
+each stage beside what is free. Takes the flags and the run file of train.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
+  pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2
   pnode plan --json | jq .plan`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := config.Effective(file, flags, givenKeys(c.Flags()))
 			if err != nil {
 				return err
+			}
+			if cfg.Cluster != "" && c.Flags().Changed("nodes") {
+				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: leave it out, the file for cluster has %d devices", nodes, cfg.Local)}
 			}
 			if nodes < 1 {
 				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: want 1 or more", nodes)}
@@ -59,13 +62,9 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if err != nil {
 		return err
 	}
-	profile, err := node.Measure(os.TempDir(), cfg.Threads)
-	if err != nil {
-		return err
-	}
 	in := node.PlanInput(spec)
-	for i := range nodes {
-		in.Members = append(in.Members, planner.Member{Peer: planner.PeerID(fmt.Sprintf("node-%d", i)), Profile: profile})
+	if in.Members, err = node.Foreseen(cfg, nodes); err != nil {
+		return err
 	}
 	plan, reasons, err := planner.Make(in)
 	if err != nil {

@@ -166,6 +166,17 @@ func (c Cluster) links(from, to int) (all []ClusterLink) {
 	return all
 }
 
+// LinkAtFirst is the link from one node to another when they start.
+func (c Cluster) LinkAtFirst(from, to int) LinkShape {
+	shape := c.Link
+	for _, l := range c.links(from, to) {
+		if l.After == 0 {
+			shape = l.LinkShape
+		}
+	}
+	return shape
+}
+
 // Emulations are the settings of the nodes that listen on the given addresses, by node.
 func (c Cluster) Emulations(listen []string) []Emulation {
 	var all []Emulation

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"fmt"
+	"os"
+
+	"pnode/node/config"
+	"pnode/planner"
+)
+
+// unlimitedBytesPerS is what an emulated line without a limit is planned with.
+const unlimitedBytesPerS = 10e9
+
+// Foreseen are the members that a plan without a run is made for: the devices of the cluster
+// that cfg names with the links between them as they are at first, or so many nodes like this
+// machine, or like what cfg has it look like.
+func Foreseen(cfg config.Config, nodes int) ([]planner.Member, error) {
+	if cfg.Cluster != "" {
+		cluster, err := config.LoadCluster(cfg.Cluster)
+		return clusterMembers(cluster), err
+	}
+	profile, err := foreseenProfile(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var members []planner.Member
+	for i := range nodes {
+		members = append(members, planner.Member{Peer: foreseenPeer(i), Profile: profile})
+	}
+	return members, nil
+}
+
+func foreseenPeer(i int) planner.PeerID { return planner.PeerID(fmt.Sprintf("node-%d", i)) }
+
+func foreseenProfile(cfg config.Config) (planner.Profile, error) {
+	if cfg.Emulate == "" {
+		return Measure(os.TempDir(), cfg.Threads)
+	}
+	e, err := config.LoadEmulation(cfg.Emulate)
+	return planner.Profile{Devices: []planner.DeviceProfile{lookedLike(e.Device)}}, err
+}
+
+// clusterMembers are an emulated cluster's nodes, by number.
+func clusterMembers(c config.Cluster) []planner.Member {
+	devices := c.Nodes()
+	members := make([]planner.Member, len(devices))
+	for i, d := range devices {
+		members[i] = planner.Member{Peer: foreseenPeer(i), Profile: planner.Profile{Devices: []planner.DeviceProfile{lookedLike(d)}}}
+		for j := range devices {
+			if j == i {
+				continue
+			}
+			forth, back := c.LinkAtFirst(i, j), c.LinkAtFirst(j, i)
+			link := planner.LinkProfile{
+				Peer: foreseenPeer(j), BytesPerS: int64(forth.Bandwidth),
+				RTTNanos: int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter / 2), // [0,Jitter) is half of it on average
+			}
+			if link.BytesPerS == 0 {
+				link.BytesPerS = unlimitedBytesPerS
+			}
+			members[i].Profile.Links = append(members[i].Profile.Links, link)
+		}
+	}
+	return members
+}
+
+// lookedLike profiles what a device is made to look like.
+func lookedLike(d config.Device) planner.DeviceProfile {
+	return planner.DeviceProfile{
+		Name: cpuName, Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
+		MemoryBytesPerS: int64(d.Bandwidth), MemoryFreeBytes: int64(d.Memory),
+	}
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pnode/node/config"
+	"pnode/planner"
+)
+
+// TestForeseenClusterIsTheFiles: a member for each device with what it is made to look like, and
+// the links as they are at first, those without a limit as fast ones.
+func TestForeseenClusterIsTheFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	const text = `devices:
+  - {count: 2, model: big, matmul: 40GFLOP/s, bandwidth: 20GB/s, memory: 4GB}
+  - {matmul: 10GFLOP/s, attention: 5GFLOP/s, bandwidth: 10GB/s, memory: 100MB}
+link: {latency: 1ms}
+links:
+  - {from: 0, to: 2, bandwidth: 80Mbit/s, latency: 20ms, jitter: 4ms}
+  - {between: [1, 2], after: 10s, bandwidth: 1Mbit/s}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	members, err := Foreseen(config.Config{Cluster: path}, 1)
+	if err != nil || len(members) != 3 {
+		t.Fatalf("%d members, %v", len(members), err)
+	}
+	last := members[2].Profile.Devices[0]
+	if want := (planner.DeviceProfile{Name: "cpu", MatMulFLOPS: 10e9, AttentionFLOPS: 5e9, MemoryBytesPerS: 10e9, MemoryFreeBytes: 100e6}); last != want {
+		t.Errorf("device %+v, want %+v", last, want)
+	}
+	slow := members[0].Profile.Links[1]
+	if want := (planner.LinkProfile{Peer: "node-2", BytesPerS: 10e6, RTTNanos: 21e6, JitterNanos: 2e6}); slow != want {
+		t.Errorf("link %+v, want %+v", slow, want)
+	}
+	for _, link := range []planner.LinkProfile{members[1].Profile.Links[1], members[2].Profile.Links[1]} {
+		if link.BytesPerS != unlimitedBytesPerS || link.RTTNanos != 2e6 {
+			t.Errorf("link %+v, want the one between any two", link)
+		}
+	}
+}
+
+// TestForeseenNodesLookAsTold: like the emulation that is named, without measuring.
+func TestForeseenNodesLookAsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "e.yaml")
+	if err := os.WriteFile(path, []byte("device: {matmul: 10GFLOP/s, bandwidth: 10GB/s, memory: 1GB}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	members, err := Foreseen(config.Config{Emulate: path}, 3)
+	if err != nil || len(members) != 3 || members[2].Peer != "node-2" || members[2].Profile.Devices[0].MemoryFreeBytes != 1e9 {
+		t.Errorf("%+v, %v", members, err)
+	}
+}
