@@ -30,7 +30,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Schedule, "schedule", c.Schedule, "`KIND` of order in which micro-batches are computed, for example zb-h1 or interleaved:v=2; with chunks each of the --stages holds several, and both ways each of the --replicas is two")
 	f.BoolVar(&c.UnevenShares, "uneven-shares", c.UnevenShares, "give faster replicas more micro-batches; losses then depend on the plan, in the last bits")
 	f.StringVar(&c.Recompute, "recompute", c.Recompute, "`WHAT` to compute again in the backward pass to save memory: none, outputs (of norms and activations), block, or auto for what each stage needs; the losses are the same")
-	f.StringVar(&c.Shard, "shard", c.Shard, "`WHETHER` replicas hold the optimizer state in parts, each one: on for less memory, off for cheaper checkpoints, or auto for parts where memory needs them; the losses are the same")
+	f.StringVar(&c.Shard, "shard", c.Shard, "`WHETHER` replicas hold the optimizer state in parts, each one: on for less memory, off for cheaper checkpoints, or auto for parts of those stages whose memory needs it; the losses are the same")
 	f.StringVar(&c.Storage, "storage", c.Storage, "`TYPE` in which weights and activations of matrix products are stored: f32, or bf16 for less memory with several micro-batches in flight; checkpoints are f32 anyway")
 	f.StringVar(&c.Codec, "codec", c.Codec, "`CODEC` in which activations and gradients travel between stages: f32 changes nothing; bf16 and int8 send a half and a quarter of the bytes; auto (auto:bf16) takes them only where messages on slow links would be waited for. Losses then depend a little on where the model is cut")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "go on with a run, with the settings it was started with")
