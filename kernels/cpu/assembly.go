@@ -9,13 +9,14 @@ import "pnode/kernels"
 // copyRows is assembly that packs a fixed number of panels.
 type copyRows func(dst, src *float32, step, stride, k int)
 
-// copyTo makes a variant's copyA or copyB from the assembly for its unit.
-func copyTo(unit int, one, four copyRows) func(dst, src []float32, stride, k, panels int) {
+// copyTo makes a variant's copyA or copyB from the assembly for one panel of its unit and for
+// a group of them.
+func copyTo(unit, group int, one, many copyRows) packCopy {
 	return func(dst, src []float32, stride, k, panels int) {
 		_, _ = dst[panels*k*unit-1], src[(k-1)*stride+panels*unit-1]
 		i := 0
-		for ; i+groupPanels <= panels; i += groupPanels {
-			four(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
+		for ; i+group <= panels; i += group {
+			many(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)
 		}
 		for ; i < panels; i++ {
 			one(&dst[i*k*unit], &src[i*unit], k*unit, stride, k)

@@ -109,6 +109,7 @@ func (h *heads) row(b, head int) int   { return (b*h.H + head) * h.T }
 type attentionTask struct {
 	heads
 	v       *variant
+	micro   *microKernel
 	w       *worker
 	scratch cutter
 	width   int // D rounded up to whole panels
@@ -118,8 +119,8 @@ type attentionTask struct {
 }
 
 func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionTask {
-	t := attentionTask{heads: h, v: v, w: w, scratch: scratch, width: roundUp(h.D, v.nr)}
-	t.zero = t.scratch.take(v.nr)
+	t := attentionTask{heads: h, v: v, micro: &v.attention, w: w, scratch: scratch, width: roundUp(h.D, v.attention.nr)}
+	t.zero = t.scratch.take(t.micro.nr)
 	clear(t.zero)
 	t.scores = t.scratch.take(attentionRows * attentionRoom)
 	return t
@@ -135,15 +136,15 @@ func (t *attentionTask) copyQueries(dst, x []float32, rows int) {
 // positionPanels packs x [n,D] (rows of the given stride) transposed: panels of nr
 // positions, [D,nr] each, for products whose columns are positions.
 func (t *attentionTask) positionPanels(dst, x []float32, stride, n int) {
-	for pos := 0; pos < n; pos += t.v.nr {
-		t.v.packTransposed(dst[pos*t.D:][:t.D*t.v.nr], x[pos*stride:], stride, min(t.v.nr, n-pos), t.D)
+	for pos := 0; pos < n; pos += t.micro.nr {
+		t.micro.packTransposed(dst[pos*t.D:][:t.D*t.micro.nr], x[pos*stride:], stride, min(t.micro.nr, n-pos), t.D)
 	}
 }
 
 // channelPanels packs x [n,D] for products that contract over positions: panels of nr
 // channels, [n,nr] each.
 func (t *attentionTask) channelPanels(dst, x []float32, stride, n int) {
-	for j := 0; j < t.D; j += t.v.nr {
-		t.v.packRows(dst[j*n:][:n*t.v.nr], x[j:], stride, min(t.v.nr, t.D-j), n)
+	for j := 0; j < t.D; j += t.micro.nr {
+		t.micro.packRows(dst[j*n:][:n*t.micro.nr], x[j:], stride, min(t.micro.nr, t.D-j), n)
 	}
 }

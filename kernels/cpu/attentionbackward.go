@@ -141,7 +141,7 @@ func (t *backwardTask) block(head, r int) {
 	t.load(head, r, rows)
 	scores := blockProduct{
 		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries, aRow: t.D, aCol: 1,
-		panels: t.keyColumns, panel: t.D * t.v.nr, c: t.scores, cRow: attentionRoom,
+		panels: t.keyColumns, panel: t.D * t.micro.nr, c: t.scores, cRow: attentionRoom,
 	}
 	t.multiply(scores)
 	scores.a, scores.panels, scores.c = t.grad, t.valueColumns, t.slopes
@@ -152,7 +152,7 @@ func (t *backwardTask) block(head, r int) {
 	}
 	t.multiply(blockProduct{ // dQ = dS K
 		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionRoom, aCol: 1,
-		panels: t.keys, panel: t.cols * t.v.nr, c: t.dQuery[r*t.width:], cRow: t.width,
+		panels: t.keys, panel: t.cols * t.micro.nr, c: t.dQuery[r*t.width:], cRow: t.width,
 	})
 }
 
@@ -162,10 +162,10 @@ func (t *backwardTask) sumGroup(group, rows, before, seen int) {
 	n, before := min(attentionGroup, rows-group), before+group
 	transposed := blockProduct{ // dV += P' dOut
 		of: queriesSummed, before: before, rows: min(seen, before+n), cols: t.D, k: n, a: t.scores[group*attentionRoom:], aRow: 1, aCol: attentionRoom,
-		panels: t.gradChannels[group*t.v.nr:], panel: rows * t.v.nr, c: t.dValue, cRow: t.width, accumulate: true,
+		panels: t.gradChannels[group*t.micro.nr:], panel: rows * t.micro.nr, c: t.dValue, cRow: t.width, accumulate: true,
 	}
 	t.multiply(transposed)
-	transposed.a, transposed.panels, transposed.c = t.slopes[group*attentionRoom:], t.queryChannels[group*t.v.nr:], t.dKey
+	transposed.a, transposed.panels, transposed.c = t.slopes[group*attentionRoom:], t.queryChannels[group*t.micro.nr:], t.dKey
 	t.multiply(transposed) // dK += dS' Q
 }
 
@@ -195,7 +195,7 @@ func (t *backwardTask) sumDeltas(head, r, rows int) {
 // differentiate turns scores into P and the gradient of P into that of the scores, with
 // zeros where a query does not see a key, up to whole tiles.
 func (t *backwardTask) differentiate(head, r, rows, seen int) {
-	padded := max(roundUp(seen, t.v.mr), roundUp(seen, t.v.nr))
+	padded := max(roundUp(seen, t.micro.mr), roundUp(seen, t.micro.nr))
 	for i := range rows {
 		from, to := t.visible(t.b, t.q+r+i, t.key, seen)
 		p, dp := t.scores[i*attentionRoom:][:padded], t.slopes[i*attentionRoom:][:padded]

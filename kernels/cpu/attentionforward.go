@@ -93,7 +93,7 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 	}
 	t.multiply(blockProduct{
 		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries[r*t.D:], aRow: t.D, aCol: 1,
-		panels: t.keys, panel: t.D * t.v.nr, c: t.scores, cRow: attentionRoom,
+		panels: t.keys, panel: t.D * t.micro.nr, c: t.scores, cRow: attentionRoom,
 	})
 	for i := range rows {
 		from, to := t.visible(t.b, t.q+r+i, key, seen)
@@ -106,7 +106,7 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 	}
 	t.multiply(blockProduct{
 		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionRoom, aCol: 1,
-		panels: t.values, panel: cols * t.v.nr, c: t.out[r*t.width:], cRow: t.width, accumulate: accumulate,
+		panels: t.values, panel: cols * t.micro.nr, c: t.out[r*t.width:], cRow: t.width, accumulate: accumulate,
 	})
 }
 

@@ -1,5 +1,7 @@
 package cpu
 
+import "unsafe"
+
 // triangle says what a product has of the pairs of a block of queries and a chunk of keys:
 // query r sees the keys before+r and earlier. What lies beyond is left out by whole tiles.
 type triangle int
@@ -53,9 +55,9 @@ func (p *blockProduct) tilesFrom(first, j, mr int) tiles {
 }
 
 func (t *attentionTask) multiply(p blockProduct) {
-	mr, nr := t.v.mr, t.v.nr
+	mr, nr := t.micro.mr, t.micro.nr
 	args := &t.w.tile
-	*args = tile{ARow: p.aRow, ACol: p.aCol, AStep: mr * p.aRow, Init: &t.zero[0], CRow: p.cRow}
+	*args = tile{ARow: p.aRow, ACol: p.aCol, AStep: mr * p.aRow, Init: &t.zero[0], CRow: p.cRow, Next: uintptr(unsafe.Pointer(&t.zero[0]))}
 	if p.accumulate {
 		args.Accumulate = 1
 	}
@@ -64,7 +66,7 @@ func (t *attentionTask) multiply(p blockProduct) {
 		for next := p.tilesFrom(0, j, mr); next.count > 0; next = p.tilesFrom(next.first+next.count, j, mr) {
 			args.K, args.Count, args.B = next.to-next.from, next.count, &panel[next.from*nr]
 			args.A, args.C = &p.a[next.first*mr*p.aRow+next.from*p.aCol], &p.c[next.first*mr*p.cRow+j]
-			t.v.multiply(args)
+			t.micro.multiply(args)
 		}
 	}
 }

@@ -69,14 +69,16 @@ func BenchmarkMatMul(b *testing.B) {
 // BenchmarkMicroKernel is the speed of the inner loop alone, on data in the first cache.
 func BenchmarkMicroKernel(b *testing.B) {
 	for _, v := range candidates() {
-		b.Run(v.name, func(b *testing.B) {
-			a, p, init, c := ramp(v.mr*depthBlock, 7), ramp(v.nr*depthBlock, 3), ramp(v.nr, 5), ramp(v.mr*v.nr, 3)
-			t := &tile{K: depthBlock, A: &a[0], ARow: depthBlock, ACol: 1, B: &p[0], Init: &init[0], C: &c[0], CRow: v.nr, Count: 1}
-			for b.Loop() {
-				v.multiply(t)
-			}
-			b.ReportMetric(float64(2*v.mr*v.nr*depthBlock)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
+		for _, m := range []microKernel{v.product, v.attention} {
+			b.Run(fmt.Sprintf("%s/%dx%d", v.name, m.mr, m.nr), func(b *testing.B) {
+				a, p, init, c := ramp(m.mr*depthBlock, 7), ramp(m.nr*depthBlock, 3), ramp(m.nr, 5), ramp(m.mr*m.nr, 3)
+				t := &tile{K: depthBlock, A: &a[0], ARow: depthBlock, ACol: 1, B: &p[0], Init: &init[0], C: &c[0], CRow: m.nr, Count: 1}
+				for b.Loop() {
+					m.multiply(t)
+				}
+				b.ReportMetric(float64(2*m.mr*m.nr*depthBlock)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ var (
 		v.gelu = func(out, x []float32) { geluGeneric(out[:len(out)-1], x[:len(x)-1]) }
 	})
 	wrongTogether = spoiled("avx2", func(v *variant) {
-		v.multiply = func(t *tile) {
+		v.product.multiply = func(t *tile) {
 			multiplyGeneric(t)
 			if t.Count > 2 {
 				*t.C++

@@ -49,7 +49,7 @@ func TestVerifyFindsWrongKernels(t *testing.T) {
 	}
 	for name, multiply := range broken {
 		v := generic()
-		v.multiply = multiply
+		v.product.multiply = multiply
 		if v.verify() == nil {
 			t.Errorf("%s: passes", name)
 		}

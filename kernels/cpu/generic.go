@@ -7,9 +7,11 @@ import (
 
 // generic is plain Go: the reference of the other variants and the fallback everywhere.
 func generic() *variant {
+	micro := microKernel{
+		mr: 4, nr: 4, multiply: multiplyGeneric, copyB: copyGeneric, transposeB: transposeGeneric,
+	}
 	return &variant{
-		name: "generic", mr: 4, nr: 4,
-		multiply: multiplyGeneric, transposeA: transposeGeneric, transposeB: transposeGeneric, copyA: copyGeneric, copyB: copyGeneric,
+		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
 		peak: peakGeneric, peakLanes: 1,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, times: timesGeneric,

@@ -2,7 +2,12 @@ package cpu
 
 // The functions of loops_amd64.s.
 
-// multiply6x16 is the micro-kernel of avx2.
+// multiply4x24 is the micro-kernel of avx2 for matrix products.
+//
+//go:noescape
+func multiply4x24(t *tile)
+
+// multiply6x16 is that for attention.
 //
 //go:noescape
 func multiply6x16(t *tile)
@@ -22,11 +27,20 @@ func peakAVX2(rounds int)
 //go:noescape
 func peakAVX512(rounds int)
 
-// copyRows4x6 and the like write dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for
+// copyRows8x4 and the like write dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for
 // i < panels, j < unit and p < k, with panels and unit in the name.
 //
 //go:noescape
-func copyRows1x6(dst, src *float32, step, stride, k int)
+func copyRows1x4(dst, src *float32, step, stride, k int)
+
+//go:noescape
+func copyRows1x24(dst, src *float32, step, stride, k int)
+
+//go:noescape
+func copyRows8x4(dst, src *float32, step, stride, k int)
+
+//go:noescape
+func copyRows4x24(dst, src *float32, step, stride, k int)
 
 //go:noescape
 func copyRows1x12(dst, src *float32, step, stride, k int)
@@ -36,9 +50,6 @@ func copyRows1x16(dst, src *float32, step, stride, k int)
 
 //go:noescape
 func copyRows1x32(dst, src *float32, step, stride, k int)
-
-//go:noescape
-func copyRows4x6(dst, src *float32, step, stride, k int)
 
 //go:noescape
 func copyRows4x12(dst, src *float32, step, stride, k int)
@@ -53,11 +64,6 @@ func copyRows4x32(dst, src *float32, step, stride, k int)
 //
 //go:noescape
 func transpose8(dst, src *float32, dstRow, srcRow, k int)
-
-// transpose6 is transpose8 for j < 6, and writes anything for 6 <= j < 8.
-//
-//go:noescape
-func transpose6(dst, src *float32, dstRow, srcRow, k int)
 
 // transpose4 is transpose8 for j < 4, and writes anything for 4 <= j < 8.
 //

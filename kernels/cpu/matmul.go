@@ -15,13 +15,13 @@ import "pnode/kernels"
 // the old value with Accumulate; then the sum of each following depth block. Depth blocks
 // depend on K alone.
 const (
-	depthBlock = 384     // most K of one micro-kernel call: a panel is 24 KiB with nr = 16
-	depthUnit  = 8       // K of a depth block is a multiple, but for the last one's
-	rowBlock   = 144     // most rows of a task: 216 KiB of A, for the second cache
-	packLimit  = 1 << 20 // floats of B packed at one time: 4 MiB, for the third cache
-	packWidth  = 1024    // least columns of B packed at one time, if there are so many
-	packPanels = 8       // panels of a packing task
-	taskSplit  = 4       // tasks for each worker, at least
+	depthBlock = 384       // most K of one micro-kernel call: a panel is 24 KiB with nr = 16
+	depthUnit  = tileRound // K of a depth block is a multiple, but for the last one's
+	rowBlock   = 144       // most rows of a task: 216 KiB of A, for the second cache
+	packLimit  = 1 << 20   // floats of B packed at one time: 4 MiB, for the third cache
+	packWidth  = 1024      // least columns of B packed at one time, if there are so many
+	packPanels = 8         // panels of a packing task
+	taskSplit  = 4         // tasks for each worker, at least
 )
 
 // product is one matrix product on row-major memory.
@@ -43,7 +43,7 @@ func (d *Device) matMul(c kernels.Call) error {
 	if p.m <= rowBlock {
 		return d.multiplyFlat(p)
 	}
-	width, deep := p.packedAtATime(d.v.nr)
+	width, deep := p.packedAtATime(d.v.product.nr)
 	for left := 0; left < p.n; left += width {
 		for depth := 0; depth < p.k; depth += deep {
 			part := area{left: left, right: min(p.n, left+width), depth: depth, end: min(p.k, depth+deep)}
@@ -65,8 +65,8 @@ func newProduct(v *variant, c kernels.Call) *product {
 	} else {
 		p.c = floats(c.Args[0])
 	}
-	p.a = operand{unit: v.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA}
-	p.b = operand{unit: v.nr, deep: c.Flags&kernels.TransB != 0, copy: v.copyB, transpose: v.transposeB}
+	p.a = operand{unit: v.product.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA}
+	p.b = operand{unit: v.product.nr, deep: c.Flags&kernels.TransB != 0, copy: v.product.copyB, transpose: v.product.transposeB}
 	p.a.bind(v, c.Args[1], p.m, p.k)
 	p.b.bind(v, c.Args[2], p.n, p.k)
 	p.depth = roundUp(blocks(p.k, blocks(p.k, depthBlock)), depthUnit)
@@ -103,7 +103,7 @@ func (d *Device) multiplyTall(p *product, b area) error {
 	if err != nil {
 		return err
 	}
-	cut := cutInto(p.m, d.v.mr, rowBlock, d.threads)
+	cut := cutInto(p.m, d.v.product.mr, rowBlock, d.threads)
 	d.pool.run(cut.tasks, func(w *worker, task int) {
 		t := newRowTask(p, d.v, w)
 		t.top, t.bottom = cut.part(task)
@@ -112,7 +112,7 @@ func (d *Device) multiplyTall(p *product, b area) error {
 		for depth := b.depth; depth < b.end; depth += p.depth {
 			k := min(p.depth, b.end-depth)
 			p.a.pack(t.own, t.wide, t.top, t.bottom, depth, k)
-			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.nr):], depth, k)
+			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.product.nr):], depth, k)
 		}
 		t.finish()
 	})
@@ -125,8 +125,8 @@ func (d *Device) multiplyFlat(p *product) error {
 	if err != nil {
 		return err
 	}
-	group := groupPanels * d.v.nr
-	cut := cutInto(p.n, d.v.nr, packPanels*d.v.nr, d.threads)
+	group := groupPanels * d.v.product.nr
+	cut := cutInto(p.n, d.v.product.nr, packPanels*d.v.product.nr, d.threads)
 	d.pool.run(cut.tasks, func(w *worker, task int) {
 		t := newRowTask(p, d.v, w)
 		t.top, t.bottom = 0, p.m
@@ -137,7 +137,7 @@ func (d *Device) multiplyFlat(p *product) error {
 			for depth := 0; depth < p.k; depth += p.depth {
 				k := min(p.depth, p.k-depth)
 				p.b.pack(t.own, t.wide, t.left, t.right, depth, k)
-				t.multiply(shared[depth*roundUp(p.m, d.v.mr):], t.own, depth, k)
+				t.multiply(shared[depth*roundUp(p.m, d.v.product.mr):], t.own, depth, k)
 			}
 			t.finish()
 		}

@@ -13,37 +13,39 @@ func TestMicroKernelsAddInOrder(t *testing.T) {
 		if v.name == "generic" {
 			continue // the compiler fuses on some architectures
 		}
-		for _, k := range []int{1, 2, 7, 64} {
-			packed := tile{K: k, ARow: 1, ACol: v.mr}
-			strided := tile{K: k, ARow: k + 3, ACol: 1, Accumulate: 1}
-			for _, args := range []tile{packed, strided} {
-				checkOrder(t, v.variant, args)
+		for _, m := range []microKernel{v.product, v.attention} {
+			for _, k := range []int{1, 2, 7, 64} {
+				packed := tile{K: k, ARow: 1, ACol: m.mr}
+				strided := tile{K: k, ARow: k + 3, ACol: 1, Accumulate: 1}
+				for _, args := range []tile{packed, strided} {
+					checkOrder(t, m, args)
+				}
 			}
 		}
 	}
 }
 
-func checkOrder(t *testing.T, v *variant, args tile) {
+func checkOrder(t *testing.T, m microKernel, args tile) {
 	t.Helper()
-	a, b := ramp(v.mr*(args.K+3), 7), ramp(v.nr*args.K, 11)
-	init, c := ramp(v.nr, 5), ramp(v.mr*v.nr, 13)
+	a, b := ramp(m.mr*(args.K+3), 7), ramp(m.nr*args.K, 11)
+	init, c := ramp(m.nr, 5), ramp(m.mr*m.nr, 13)
 	want := make([]float32, len(c))
 	for i := range want {
-		sum := init[i%v.nr]
+		sum := init[i%m.nr]
 		for p := range args.K {
 			// The product is exact in float64; that the sum is rounded there first changes
 			// one float32 in 2^29 or so.
-			sum = float32(float64(a[i/v.nr*args.ARow+p*args.ACol])*float64(b[p*v.nr+i%v.nr]) + float64(sum))
+			sum = float32(float64(a[i/m.nr*args.ARow+p*args.ACol])*float64(b[p*m.nr+i%m.nr]) + float64(sum))
 		}
 		if want[i] = sum; args.Accumulate != 0 {
 			want[i] += c[i]
 		}
 	}
-	args.A, args.B, args.Init, args.C, args.CRow, args.Count = &a[0], &b[0], &init[0], &c[0], v.nr, 1
-	v.multiply(&args)
+	args.A, args.B, args.Init, args.C, args.CRow, args.Count = &a[0], &b[0], &init[0], &c[0], m.nr, 1
+	m.multiply(&args)
 	for i := range want {
 		if math.Float32bits(c[i]) != math.Float32bits(want[i]) {
-			t.Errorf("%s: K %d, rows %d apart: element %d is %v, want %v", v.name, args.K, args.ARow, i, c[i], want[i])
+			t.Errorf("%dx%d: K %d, rows %d apart: element %d is %v, want %v", m.mr, m.nr, args.K, args.ARow, i, c[i], want[i])
 			return
 		}
 	}

@@ -10,17 +10,19 @@ type operand struct {
 	stride    int
 	deep      bool // element (position j, depth p) is at j*stride+p, else at p*stride+j
 	unit      int
-	copy      func(dst, src []float32, stride, k, panels int)
-	transpose func(dst, src []float32, stride, k int)
+	group     int // positions that are packed at one time when stored as BF16, whole panels
+	copy      packCopy
+	transpose packTranspose
 	widen     func(out []float32, x []uint16)
 }
 
-// groupPanels is how many panels copyA and copyB can write side by side, so that a visit
-// to a row takes as much from it as possible.
+// groupPanels is how many panels copyA and copyB write side by side at least when they can, so
+// that a visit to a row takes as much from it as possible.
 const groupPanels = 4
 
 // bind sets the operand's memory.
 func (o *operand) bind(v *variant, view kernels.View, positions, depth int) {
+	o.group = groupPanels * max(v.product.mr, v.product.nr) / o.unit * o.unit
 	o.stride, o.widen = positions, v.widen
 	if o.deep {
 		o.stride = depth
@@ -32,12 +34,12 @@ func (o *operand) bind(v *variant, view kernels.View, positions, depth int) {
 	}
 }
 
-// wideSize is the scratch in floats that pack needs: groupPanels panels of a BF16 operand.
+// wideSize is the scratch in floats that pack needs for a group of a BF16 operand.
 func (p *product) wideSize(v *variant) int {
 	if p.a.half == nil {
 		return 0
 	}
-	return groupPanels * max(v.mr, v.nr) * min(p.depth, p.k)
+	return groupPanels * max(v.product.mr, v.product.nr) * min(p.depth, p.k)
 }
 
 // pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
@@ -50,7 +52,7 @@ func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
 	group := *o
 	group.mem, group.half = wide, nil
 	for next := from; from < to; from = next {
-		next = min(to, from+groupPanels*o.unit)
+		next = min(to, from+o.group)
 		group.stride = o.widened(wide, from, next, depth, k)
 		group.packFloats(dst, 0, next-from, 0, k)
 		dst = dst[roundUp(next-from, o.unit)*k:]
@@ -95,12 +97,12 @@ func (o *operand) packFloats(dst []float32, from, to, depth, k int) {
 }
 
 // packRows writes dst[p*nr+j] = src[p*stride+j] for j < cols, else 0.
-func (v *variant) packRows(dst, src []float32, stride, cols, k int) {
-	if cols == v.nr {
-		v.copyB(dst, src, stride, k, 1)
+func (m *microKernel) packRows(dst, src []float32, stride, cols, k int) {
+	if cols == m.nr {
+		m.copyB(dst, src, stride, k, 1)
 		return
 	}
-	packEdge(dst, src, stride, v.nr, cols, k)
+	packEdge(dst, src, stride, m.nr, cols, k)
 }
 
 // packEdge writes dst[p*unit+j] = src[p*stride+j] for j < cols, else 0.
@@ -113,12 +115,12 @@ func packEdge(dst, src []float32, stride, unit, cols, k int) {
 }
 
 // packTransposed writes dst[p*nr+j] = src[j*stride+p] for j < cols, else 0.
-func (v *variant) packTransposed(dst, src []float32, stride, cols, k int) {
-	if cols == v.nr {
-		v.transposeB(dst, src, stride, k)
+func (m *microKernel) packTransposed(dst, src []float32, stride, cols, k int) {
+	if cols == m.nr {
+		m.transposeB(dst, src, stride, k)
 		return
 	}
-	packColumns(dst, src, stride, v.nr, cols, k)
+	packColumns(dst, src, stride, m.nr, cols, k)
 }
 
 // packColumns writes dst[p*unit+j] = src[j*stride+p] for j < cols, else 0.

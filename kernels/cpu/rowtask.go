@@ -1,5 +1,7 @@
 package cpu
 
+import "unsafe"
+
 // rowTask computes C[top:bottom, left:right] of a product.
 type rowTask struct {
 	*product
@@ -37,13 +39,13 @@ func newRowTask(p *product, v *variant, w *worker) *rowTask {
 }
 
 func (t *rowTask) cut() {
-	v, rows := t.v, roundUp(rowBlock, t.v.mr) // of a task, whole tiles
-	t.zero, t.start = t.scratch.take(v.nr), t.scratch.take(v.nr)
-	t.edge = t.scratch.take(rows * v.nr)
-	t.own = t.scratch.take(max(rows, groupPanels*v.nr) * min(t.depth, t.k))
+	v, rows := t.v, roundUp(rowBlock, t.v.product.mr) // of a task, whole tiles
+	t.zero, t.start = t.scratch.take(v.product.nr), t.scratch.take(v.product.nr)
+	t.edge = t.scratch.take(rows * v.product.nr)
+	t.own = t.scratch.take(max(rows, groupPanels*v.product.nr) * min(t.depth, t.k))
 	t.wide = t.scratch.take(t.wideSize(v))
 	if t.half != nil {
-		t.sums = t.scratch.take(rows * roundUp(min(t.n, packWidth), groupPanels*v.nr))
+		t.sums = t.scratch.take(rows * roundUp(min(t.n, packWidth), groupPanels*v.product.nr))
 	}
 }
 
@@ -73,15 +75,16 @@ func (t *rowTask) at(i, j int) int { return (i-t.outTop)*t.outRow + j - t.outLef
 // multiply adds the products of k rows of B from row depth on. The first call for some
 // columns, with depth 0, sets what the following ones add to.
 func (t *rowTask) multiply(a, b []float32, depth, k int) {
-	mr, nr := t.v.mr, t.v.nr
+	mr, nr := t.v.product.mr, t.v.product.nr
 	whole := (t.bottom - t.top) / mr
 	args := &t.w.tile
-	*args = tile{K: k, ARow: 1, ACol: mr, AStep: mr * k}
+	*args = tile{K: k, ARow: 1, ACol: mr, AStep: mr * k, NextStep: blocks(floatBytes*nr*tileRound, max(1, whole))}
 	if depth > 0 || t.accumulate {
 		args.Accumulate = 1
 	}
 	for j := t.left; j < t.right; j += nr {
 		args.B, args.Init = &b[(j-t.left)*k], &t.init(j, depth)[0]
+		args.Next = uintptr(unsafe.Pointer(args.B)) + uintptr(floatBytes*nr*k) // the next panel
 		inside := whole
 		if t.right-j < nr {
 			inside = 0
@@ -89,7 +92,7 @@ func (t *rowTask) multiply(a, b []float32, depth, k int) {
 		if inside > 0 {
 			args.A, args.Count = &a[0], inside
 			args.C, args.CRow = &t.out[t.at(t.top, j)], t.outRow
-			t.v.multiply(args)
+			t.v.product.multiply(args)
 		}
 		if from := t.top + inside*mr; from < t.bottom {
 			args.A, args.Count = &a[inside*mr*k], blocks(t.bottom-from, mr)
@@ -103,7 +106,7 @@ func (t *rowTask) init(j, depth int) []float32 {
 	switch {
 	case depth > 0 || t.bias == nil:
 		return t.zero
-	case t.right-j < t.v.nr:
+	case t.right-j < t.v.product.nr:
 		copy(t.start, t.bias[j:t.right])
 		return t.start
 	default:
@@ -114,7 +117,7 @@ func (t *rowTask) init(j, depth int) []float32 {
 // multiplyEdge runs the micro-kernel on a copy of the tiles at (i,j) and below, so that
 // rows and columns at the edge get the same bits as inside.
 func (t *rowTask) multiplyEdge(args *tile, i, j int) {
-	nr := t.v.nr
+	nr := t.v.product.nr
 	rows, cols := t.bottom-i, min(nr, t.right-j)
 	if args.Accumulate != 0 {
 		for r := range rows {
@@ -122,7 +125,7 @@ func (t *rowTask) multiplyEdge(args *tile, i, j int) {
 		}
 	}
 	args.C, args.CRow = &t.edge[0], nr
-	t.v.multiply(args)
+	t.v.product.multiply(args)
 	for r := range rows {
 		copy(t.out[t.at(i+r, j):][:cols], t.edge[r*nr:])
 	}

@@ -12,16 +12,11 @@ import "pnode/kernels"
 type variant struct {
 	name string
 
-	// The micro-kernel: multiply computes tiles of mr rows and nr columns. It may change
-	// its argument.
-	mr, nr   int
-	multiply func(t *tile)
-	// copyA and copyB write dst[(i*k+p)*unit+j] = src[p*stride+i*unit+j] for i < panels,
-	// p < k and j < unit, with unit mr and nr.
-	copyA, copyB func(dst, src []float32, stride, k, panels int)
-	// transposeA and transposeB write dst[p*unit+j] = src[j*stride+p] for p < k and
-	// j < unit, with unit mr and nr.
-	transposeA, transposeB func(dst, src []float32, stride, k int)
+	product   microKernel // of matrix products
+	attention microKernel // of the products in attention, which reads A where it is
+	// copyA and transposeA pack A of matrix products, with unit product.mr.
+	copyA      packCopy
+	transposeA packTranspose
 
 	// peak does 12 multiply-adds of peakLanes floats a round in registers.
 	peak      func(rounds int)
@@ -81,6 +76,27 @@ type variant struct {
 	normWeightGrad func(dw, db, dout, x []float32, mean, rstd float32)
 }
 
+// microKernel computes tiles of mr rows and nr columns.
+type microKernel struct {
+	mr, nr   int
+	multiply func(t *tile) // may change its argument
+	// copyB and transposeB pack B, with unit nr.
+	copyB      packCopy
+	transposeB packTranspose
+}
+
+// packCopy writes dst[(i*k+p)*unit+j] = src[p*stride+i*unit+j] for i < panels, p < k and
+// j < unit.
+type packCopy func(dst, src []float32, stride, k, panels int)
+
+// packTranspose writes dst[p*unit+j] = src[j*stride+p] for p < k and j < unit.
+type packTranspose func(dst, src []float32, stride, k int)
+
+// tileRound is how many steps of K micro-kernels take at a time.
+const tileRound = 8
+
+const floatBytes = 4
+
 // tile is one call of the micro-kernel: C[mr,nr] = init[nr] + A[mr,K]*B[K,nr], plus the
 // old C if Accumulate is not 0, for Count tiles that follow each other down a column. The
 // assembly knows the order of the fields.
@@ -95,4 +111,9 @@ type tile struct {
 	Accumulate int
 	Count      int // at least 1
 	AStep      int // from a tile's A to that of the next
+	// Next is what the call after this one reads: for every tileRound of K the micro-kernel of
+	// amd64 asks for it in the second cache and goes on by NextStep bytes. It may lie anywhere,
+	// but asking for what is no memory takes time.
+	Next     uintptr
+	NextStep int
 }

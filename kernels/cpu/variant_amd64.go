@@ -17,9 +17,18 @@ func processorVariants() (list []*variant) {
 // avx2 runs everything eight floats at a time.
 func avx2() *variant {
 	return &variant{
-		name: "avx2", mr: 6, nr: 16,
-		multiply: multiply6x16, transposeA: transposeTo(6, transpose6), transposeB: transposeTo(16, nil),
-		copyA: copyTo(6, copyRows1x6, copyRows4x6), copyB: copyTo(16, copyRows1x16, copyRows4x16),
+		name: "avx2",
+		// Of all tiles whose sums fit 16 registers, 4x24 has the fewest loads for a multiply-add,
+		// 7/12; that of 6x16, 8/12, has no columns too many for heads of 64 channels.
+		product: microKernel{
+			mr: 4, nr: 24, multiply: multiply4x24,
+			copyB: copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
+		},
+		attention: microKernel{
+			mr: 6, nr: 16, multiply: multiply6x16,
+			copyB: copyTo(16, groupPanels, copyRows1x16, copyRows4x16), transposeB: transposeTo(16, nil),
+		},
+		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4),
 		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, times: timesAVX2,
@@ -35,17 +44,21 @@ func avx2() *variant {
 // avx512 has its own micro-kernel; the rest is bound by memory and is that of avx2.
 func avx512() *variant {
 	v := avx2()
-	v.name, v.mr, v.nr = "avx512", 12, 32
+	v.name = "avx512"
 	v.peak, v.peakLanes = peakAVX512, 16
-	v.multiply, v.transposeA, v.transposeB = multiply12x32, transposeTo(12, transpose4), transposeTo(32, nil)
-	v.copyA, v.copyB = copyTo(12, copyRows1x12, copyRows4x12), copyTo(32, copyRows1x32, copyRows4x32)
+	v.product = microKernel{
+		mr: 12, nr: 32, multiply: multiply12x32,
+		copyB: copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
+	}
+	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
+	v.attention = v.product
 	return v
 }
 
 // transposeTo makes a variant's transposeA or transposeB from transpose8 and, where unit
 // is no multiple of 8, `rest` for what is left. That comes first, but for the last row,
 // because it spoils the floats behind those it writes.
-func transposeTo(unit int, rest func(dst, src *float32, dstRow, srcRow, k int)) func(dst, src []float32, stride, k int) {
+func transposeTo(unit int, rest func(dst, src *float32, dstRow, srcRow, k int)) packTranspose {
 	eights := unit &^ 7
 	return func(dst, src []float32, stride, k int) {
 		_, _ = dst[k*unit-1], src[(unit-1)*stride+k-1]

@@ -6,10 +6,13 @@ func processorVariants() []*variant { return []*variant{neon()} }
 
 // neon runs everything four floats at a time.
 func neon() *variant {
+	micro := microKernel{
+		mr: 8, nr: 12, multiply: multiply8x12,
+		copyB: copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeB: transposeInFours(12),
+	}
 	return &variant{
-		name: "neon", mr: 8, nr: 12,
-		multiply: multiply8x12, transposeA: transposeInFours(8), transposeB: transposeInFours(12),
-		copyA: copyTo(8, copyRows1x8, copyRows4x8), copyB: copyTo(12, copyRows1x12, copyRows4x12),
+		name: "neon", product: micro, attention: micro,
+		copyA: copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeA: transposeInFours(8),
 		peak: peakNEON, peakLanes: 8,
 		max: maxNEON, dot: dotNEON, add: addNEON, scale: scaleNEON,
 		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, axpy: axpyNEON, times: timesNEON,
@@ -24,7 +27,7 @@ func neon() *variant {
 
 // transposeInFours makes a variant's transposeA or transposeB from transpose4, for a unit
 // that is a multiple of 4.
-func transposeInFours(unit int) func(dst, src []float32, stride, k int) {
+func transposeInFours(unit int) packTranspose {
 	return func(dst, src []float32, stride, k int) {
 		_, _ = dst[k*unit-1], src[(unit-1)*stride+k-1]
 		for j := 0; j < unit; j += 4 {

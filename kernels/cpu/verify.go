@@ -10,17 +10,13 @@ import (
 // It takes about a millisecond, so that no processor trains on kernels that were never
 // tried on its like.
 func (v *variant) verify() error {
-	for _, k := range []int{1, 3, 4, 6, 37} {
-		for accumulate := range 2 {
-			if !v.verifyTile(k, accumulate) {
-				return fmt.Errorf("the micro-kernel is wrong for K %d, accumulate %d", k, accumulate)
-			}
-		}
-	}
-	for _, k := range []int{1, 8, 11} {
-		if err := v.verifyPacking(k); err != nil {
+	for _, m := range []*microKernel{&v.product, &v.attention} {
+		if err := m.verify(); err != nil {
 			return err
 		}
+	}
+	if err := (packing{"A", v.product.mr, v.copyA, v.transposeA}).verify(); err != nil {
+		return err
 	}
 	for _, n := range []int{3, 8, 47} {
 		if err := v.verifyLoops(n); err != nil {
@@ -30,30 +26,41 @@ func (v *variant) verify() error {
 	return nil
 }
 
+func (m *microKernel) verify() error {
+	for _, k := range []int{1, 3, 4, 6, 37} {
+		for accumulate := range 2 {
+			if !m.verifyTile(k, accumulate) {
+				return fmt.Errorf("the micro-kernel %dx%d is wrong for K %d, accumulate %d", m.mr, m.nr, k, accumulate)
+			}
+		}
+	}
+	return packing{"B", m.nr, m.copyB, m.transposeB}.verify()
+}
+
 // verifyTile uses row and column strides, and checks that the micro-kernel writes its
 // tile and no more.
-func (v *variant) verifyTile(k, accumulate int) bool {
+func (m *microKernel) verifyTile(k, accumulate int) bool {
 	const count = 2
-	rows := count * v.mr
+	rows := count * m.mr
 	aRow, aCol := k+3, 1
 	if accumulate == 1 {
 		aRow, aCol = 1, rows+2
 	}
-	a, b := ramp(rows*(k+3)+k*(rows+2), 7), ramp(k*v.nr, 11)
-	init, cRow := ramp(v.nr, 5), v.nr+4
+	a, b := ramp(rows*(k+3)+k*(rows+2), 7), ramp(k*m.nr, 11)
+	init, cRow := ramp(m.nr, 5), m.nr+4
 	c := ramp(rows*cRow, 13)
 	old := append([]float32(nil), c...)
-	v.multiply(&tile{
+	m.multiply(&tile{
 		K: k, A: &a[0], ARow: aRow, ACol: aCol, B: &b[0], Init: &init[0],
-		C: &c[0], CRow: cRow, Accumulate: accumulate, Count: count, AStep: v.mr * aRow,
+		C: &c[0], CRow: cRow, Accumulate: accumulate, Count: count, AStep: m.mr * aRow,
 	})
 	for i, got := range c {
 		row, col := i/cRow, i%cRow
 		want := float64(old[i])
-		if col < v.nr {
+		if col < m.nr {
 			want = want*float64(accumulate) + float64(init[col])
 			for p := range k {
-				want += float64(a[row*aRow+p*aCol]) * float64(b[p*v.nr+col])
+				want += float64(a[row*aRow+p*aCol]) * float64(b[p*m.nr+col])
 			}
 		}
 		if !(math.Abs(float64(got)-want) <= 1e-5) {
@@ -63,35 +70,45 @@ func (v *variant) verifyTile(k, accumulate int) bool {
 	return true
 }
 
-// verifyPacking packs more panels than a group has, and transposes one.
-func (v *variant) verifyPacking(k int) error {
-	const panels = groupPanels + 1
-	for _, side := range []struct {
-		name      string
-		unit      int
-		copy      func(dst, src []float32, stride, k, panels int)
-		transpose func(dst, src []float32, stride, k int)
-	}{{"A", v.mr, v.copyA, v.transposeA}, {"B", v.nr, v.copyB, v.transposeB}} {
-		wide, deep := panels*side.unit+3, k+3
-		src := ramp(wide*k+deep*side.unit, 7)
-		copied, transposed := ramp(panels*side.unit*k+guard, 5), ramp(side.unit*k+guard, 5)
-		wantCopied, wantTransposed := ramp(len(copied), 5), ramp(len(transposed), 5)
-		for p := range k {
-			for j := range panels * side.unit {
-				wantCopied[(j/side.unit*k+p)*side.unit+j%side.unit] = src[p*wide+j]
-			}
-			for j := range side.unit {
-				wantTransposed[p*side.unit+j] = src[j*deep+p]
-			}
+// packing is what packs one side of a product.
+type packing struct {
+	name      string
+	unit      int
+	copy      packCopy
+	transpose packTranspose
+}
+
+func (s packing) verify() error {
+	for _, k := range []int{1, 8, 11} {
+		if err := s.verifyDepth(k); err != nil {
+			return err
 		}
-		side.copy(copied[:len(copied)-guard], src, wide, k, panels)
-		side.transpose(transposed[:len(transposed)-guard], src, deep, k)
-		if i := differs(copied, wantCopied, 0); i >= 0 {
-			return fmt.Errorf("copy%s is wrong for K %d at %d", side.name, k, i)
+	}
+	return nil
+}
+
+// verifyDepth packs more panels than a group has, and transposes one.
+func (s packing) verifyDepth(k int) error {
+	const panels = 2*groupPanels + 1
+	wide, deep := panels*s.unit+3, k+3
+	src := ramp(wide*k+deep*s.unit, 7)
+	copied, transposed := ramp(panels*s.unit*k+guard, 5), ramp(s.unit*k+guard, 5)
+	wantCopied, wantTransposed := ramp(len(copied), 5), ramp(len(transposed), 5)
+	for p := range k {
+		for j := range panels * s.unit {
+			wantCopied[(j/s.unit*k+p)*s.unit+j%s.unit] = src[p*wide+j]
 		}
-		if i := differs(transposed, wantTransposed, 0); i >= 0 {
-			return fmt.Errorf("transpose%s is wrong for K %d at %d", side.name, k, i)
+		for j := range s.unit {
+			wantTransposed[p*s.unit+j] = src[j*deep+p]
 		}
+	}
+	s.copy(copied[:len(copied)-guard], src, wide, k, panels)
+	s.transpose(transposed[:len(transposed)-guard], src, deep, k)
+	if i := differs(copied, wantCopied, 0); i >= 0 {
+		return fmt.Errorf("copy%s is wrong for K %d at %d", s.name, k, i)
+	}
+	if i := differs(transposed, wantTransposed, 0); i >= 0 {
+		return fmt.Errorf("transpose%s is wrong for K %d at %d", s.name, k, i)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestVerifyFindsWrongLoops(t *testing.T) {
 			}
 		},
 		"copyB": func(v *variant) {
-			v.copyB = func(dst, src []float32, stride, k, panels int) { copyGeneric(dst, src, stride, k, panels-1) }
+			v.attention.copyB = func(dst, src []float32, stride, k, panels int) { copyGeneric(dst, src, stride, k, panels-1) }
 		},
 		"transposeA": func(v *variant) {
 			v.transposeA = func(dst, src []float32, stride, k int) { transposeGeneric(dst, src, stride, k-1) }
@@ -54,16 +54,22 @@ func TestVerifyFindsWrongLoops(t *testing.T) {
 
 // TestVerifyCallsEverything takes away one function of a variant after the other.
 func TestVerifyCallsEverything(t *testing.T) {
-	fields := reflect.TypeFor[variant]()
-	for i := range fields.NumField() {
-		field := fields.Field(i)
-		if field.Type.Kind() != reflect.Func || field.Name == "peak" {
-			continue
-		}
-		v := generic()
-		reflect.NewAt(field.Type, unsafe.Add(unsafe.Pointer(v), field.Offset)).Elem().SetZero()
-		if !panics(func() { _ = v.verify() }) {
-			t.Errorf("verify does not call %s", field.Name)
+	for name, of := range map[string]func(v *variant) any{
+		"variant":   func(v *variant) any { return v },
+		"product":   func(v *variant) any { return &v.product },
+		"attention": func(v *variant) any { return &v.attention },
+	} {
+		fields := reflect.TypeOf(of(generic())).Elem()
+		for i := range fields.NumField() {
+			field := fields.Field(i)
+			if field.Type.Kind() != reflect.Func || field.Name == "peak" {
+				continue
+			}
+			v := generic()
+			reflect.NewAt(field.Type, unsafe.Add(reflect.ValueOf(of(v)).UnsafePointer(), field.Offset)).Elem().SetZero()
+			if !panics(func() { _ = v.verify() }) {
+				t.Errorf("verify does not call %s of %s", field.Name, name)
+			}
 		}
 	}
 }

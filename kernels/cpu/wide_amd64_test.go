@@ -16,7 +16,8 @@ func TestConformWide(t *testing.T) {
 		t.Skip("the loops beside the micro-kernel need AVX2")
 	}
 	v := avx512()
-	v.multiply = func(t *tile) { multiplyAny(t, v.mr, v.nr) }
+	v.product.multiply = func(t *tile) { multiplyAny(t, v.product.mr, v.product.nr) }
+	v.attention = v.product
 	if err := v.verify(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,14 @@ const (
 	farRows  = 24
 )
 
-// groupPanels is how many panels copyRows writes side by side when it can. A visit to a
-// row costs a page and a cache line, so it should take as much from it as possible.
-const groupPanels = 4
+// groupPanels is how many panels of a unit copyRows writes side by side when it can. A visit
+// to a row costs a page and a cache line, so it should take as much from it as possible.
+func groupPanels(unit int) int {
+	if unit == 4 {
+		return 8
+	}
+	return 4
+}
 
 // copyRows emits dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for i < panels, j < unit
 // and p < k: panels of `unit` columns each.

@@ -17,15 +17,16 @@ func main() {
 	flag.Parse()
 	switch *group {
 	case "loops":
-		multiply("multiply6x16", 6, ymm)
-		multiply("multiply12x32", 12, zmm)
+		multiply(4, 3, ymm)
+		multiply(6, 2, ymm)
+		multiply(12, 2, zmm)
 		peak("peakAVX2", ymm)
 		peak("peakAVX512", zmm)
-		for _, unit := range []int{6, 12, 16, 32} {
+		for _, unit := range []int{4, 12, 16, 24, 32} {
 			copyRows(unit, 1)
-			copyRows(unit, groupPanels)
+			copyRows(unit, groupPanels(unit))
 		}
-		for _, rows := range []int{4, 6, 8} {
+		for _, rows := range []int{4, 8} {
 			transpose(rows)
 		}
 	case "math":

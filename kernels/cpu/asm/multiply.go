@@ -21,35 +21,36 @@ var (
 	zmm = vectorKind{bytes: 64, make: ZMM}
 )
 
-const (
-	panelVectors = 2 // vectors in a row of B
-	depthUnroll  = 8 // steps of K in a round of the loop
-)
+const depthUnroll = 8 // steps of K in a round of the loop; cpu.tileRound
 
 // micro is the state of the micro-kernel while it is generated.
 type micro struct {
 	rows       int
+	vectors    int // in a row of B
 	kind       vectorKind
-	acc        [][]reg.VecVirtual // [rows][panelVectors]
+	acc        [][]reg.VecVirtual // [rows][vectors]
 	a          []reg.Register     // pointers to rows 0, 3, 6, ...
 	aRow, aCol reg.Register       // strides in bytes
 	b          reg.Register
 	c, cRow    reg.Register
 	count      reg.Register // tiles left
+	next       reg.Register // what is asked for in the next round
 	tile       reg.Register
 }
 
-// multiply emits a micro-kernel of `rows` rows and two vectors. All sums stay in
-// registers; each step of K is 2 loads of B, and a broadcast and 2 FMAs for each row of
-// A. It goes down a column of tiles: B stays in the first cache, A streams by.
-func multiply(name string, rows int, kind vectorKind) {
-	begin(name, "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", rows, panelVectors*kind.bytes/4))
-	m := &micro{rows: rows, kind: kind, tile: Load(Param("t"), GP64())}
+// multiply emits a micro-kernel of `rows` rows and some vectors. All sums stay in
+// registers; each step of K loads the vectors of B, and is a broadcast and their FMAs for
+// each row of A. It goes down a column of tiles: B stays in the nearest caches, A streams by.
+func multiply(rows, vectors int, kind vectorKind) {
+	columns := vectors * kind.bytes / 4
+	begin(fmt.Sprintf("multiply%dx%d", rows, columns), "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", rows, columns))
+	m := &micro{rows: rows, vectors: vectors, kind: kind, tile: Load(Param("t"), GP64())}
 	m.aRow, m.aCol = m.field(formula.TileARow), m.field(formula.TileACol)
 	SHLQ(Imm(2), m.aRow)
 	SHLQ(Imm(2), m.aCol)
 	m.c, m.cRow, m.count = m.field(formula.TileC), m.field(formula.TileCRow), m.field(formula.TileCount)
 	SHLQ(Imm(2), m.cRow)
+	m.next = m.field(formula.TileNext)
 	m.a, m.b = []reg.Register{GP64()}, GP64()
 	MOVQ(Mem{Base: m.tile, Disp: formula.TileA}, m.a[0])
 	for i := 3; i < rows; i += 3 {
@@ -82,15 +83,16 @@ func (m *micro) start() {
 	c := GP64()
 	MOVQ(m.c, c)
 	for range m.rows {
-		PREFETCHT0(Mem{Base: c})
-		PREFETCHT0(Mem{Base: c, Disp: panelVectors*m.kind.bytes - 4}) // C need not be aligned
+		for v := range m.vectors + 1 { // C need not be aligned
+			PREFETCHT0(Mem{Base: c, Disp: min(v*m.kind.bytes, m.vectors*m.kind.bytes-4)})
+		}
 		ADDQ(m.cRow, c)
 	}
 	init := m.field(formula.TileInit)
 	m.acc = nil
 	for range m.rows {
 		var row []reg.VecVirtual
-		for v := range panelVectors {
+		for v := range m.vectors {
 			acc := m.kind.make()
 			VMOVUPS(Mem{Base: init, Disp: v * m.kind.bytes}, acc)
 			row = append(row, acc)
@@ -118,7 +120,7 @@ func (m *micro) depth() {
 	JZ(LabelRef("store"))
 	m.step(0, m.row)
 	m.advance()
-	ADDQ(U32(panelVectors*m.kind.bytes), m.b)
+	ADDQ(U32(m.vectors*m.kind.bytes), m.b)
 	DECQ(k)
 	JMP(LabelRef("single"))
 }
@@ -129,6 +131,8 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 	Label(name)
 	CMPQ(k, Imm(depthUnroll))
 	JL(LabelRef("single"))
+	PREFETCHT1(Mem{Base: m.next})
+	ADDQ(Mem{Base: m.tile, Disp: formula.TileNextStep}, m.next)
 	for u := range depthUnroll {
 		m.step(u, func(i int) Mem { return a(u, i) })
 		if aCol == 0 {
@@ -140,7 +144,7 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 			ADDQ(U32(depthUnroll*aCol), p)
 		}
 	}
-	ADDQ(U32(depthUnroll*panelVectors*m.kind.bytes), m.b)
+	ADDQ(U32(depthUnroll*m.vectors*m.kind.bytes), m.b)
 	SUBQ(Imm(depthUnroll), k)
 	JMP(LabelRef(name))
 }
@@ -164,15 +168,15 @@ func (m *micro) advance() {
 // step adds the products of one row of B, u rows after the pointer.
 func (m *micro) step(u int, a func(i int) Mem) {
 	var b []reg.VecVirtual
-	for v := range panelVectors {
+	for v := range m.vectors {
 		x := m.kind.make()
-		VMOVUPS(Mem{Base: m.b, Disp: (u*panelVectors + v) * m.kind.bytes}, x)
+		VMOVUPS(Mem{Base: m.b, Disp: (u*m.vectors + v) * m.kind.bytes}, x)
 		b = append(b, x)
 	}
 	for i := range m.rows {
 		x := m.kind.make()
 		VBROADCASTSS(a(i), x)
-		for v := range panelVectors {
+		for v := range m.vectors {
 			VFMADD231PS(b[v], x, m.acc[i][v])
 		}
 	}
@@ -187,14 +191,14 @@ func (m *micro) store() {
 	at := GP64()
 	MOVQ(m.c, at)
 	for i := range m.rows {
-		for v := range panelVectors {
+		for v := range m.vectors {
 			VADDPS(Mem{Base: at, Disp: v * m.kind.bytes}, m.acc[i][v], m.acc[i][v])
 		}
 		ADDQ(m.cRow, at)
 	}
 	Label("overwrite")
 	for i := range m.rows {
-		for v := range panelVectors {
+		for v := range m.vectors {
 			VMOVUPS(m.acc[i][v], Mem{Base: m.c, Disp: v * m.kind.bytes})
 		}
 		ADDQ(m.cRow, m.c)

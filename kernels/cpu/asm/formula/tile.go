@@ -13,4 +13,6 @@ const (
 	TileAccumulate
 	TileCount
 	TileAStep
+	TileNext
+	TileNextStep
 )
