@@ -114,3 +114,15 @@ func (i OpInfo) checkOverlap(c Call) error {
 func overlap(a, b View) bool {
 	return a.Buf == b.Buf && a.Off < b.Off+b.Len && b.Off < a.Off+a.Len
 }
+
+// CheckTransfer tells whether v is a range of its buffer that holds so many bytes, as
+// Queue.Write and Queue.Read need it: nil or an error that wraps ErrBadCall.
+func (v View) CheckTransfer(bytes int) error {
+	if !v.Present() {
+		return fmt.Errorf("%w: transfer of an absent view", ErrBadCall)
+	}
+	if n := v.Buf.Len(); v.Off < 0 || v.Len < 0 || v.Off > n || v.Len > n-v.Off || v.Len*v.Buf.DType().SizeBytes() != bytes {
+		return fmt.Errorf("%w: transfer of %d bytes for elements [%d, %d) of %d", ErrBadCall, bytes, v.Off, v.Off+v.Len, n)
+	}
+	return nil
+}

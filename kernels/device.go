@@ -10,6 +10,8 @@ var (
 	ErrOutOfMemory = errors.New("kernels: out of device memory")
 	// ErrBadCall says that a call's operands do not fit its dimensions.
 	ErrBadCall = errors.New("kernels: bad call")
+	// ErrLost says that a device stopped working; nothing of it can be used any more.
+	ErrLost = errors.New("kernels: device lost")
 )
 
 // DType is the storage type of a buffer's elements. The zero value is invalid.

@@ -35,16 +35,11 @@ func (q *queue) hostView(what string, v kernels.View, bytes int) []byte {
 	if q.err != nil {
 		return nil
 	}
-	if !v.Present() {
-		q.err = fmt.Errorf("%w: cpu: %s of an absent view", kernels.ErrBadCall, what)
-		return nil
+	if q.err = v.CheckTransfer(bytes); q.err == nil {
+		q.err = q.dev.owns(v)
 	}
-	if err := q.dev.owns(v); err != nil {
-		q.err = fmt.Errorf("%w: %s", err, what)
-		return nil
-	}
-	if n := v.Buf.Len(); v.Off < 0 || v.Len < 0 || v.Off > n || v.Len > n-v.Off || v.Len*v.Buf.DType().SizeBytes() != bytes {
-		q.err = fmt.Errorf("%w: cpu: %s of %d bytes for elements [%d, %d) of %d", kernels.ErrBadCall, what, bytes, v.Off, v.Off+v.Len, n)
+	if q.err != nil {
+		q.err = fmt.Errorf("cpu: %s: %w", what, q.err)
 		return nil
 	}
 	return hostBytes(v)

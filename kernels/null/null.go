@@ -161,10 +161,8 @@ func (q *queue) transfer(what string, v kernels.View, bytes int) {
 	if q.err != nil {
 		return
 	}
-	if !v.Present() {
-		q.err = fmt.Errorf("%w: null: %s of an absent view", kernels.ErrBadCall, what)
-	} else if want := v.Len * v.Buf.DType().SizeBytes(); want != bytes {
-		q.err = fmt.Errorf("%w: null: %s of %d bytes for a view of %d", kernels.ErrBadCall, what, bytes, want)
+	if err := v.CheckTransfer(bytes); err != nil {
+		q.err = fmt.Errorf("null: %s: %w", what, err)
 	}
 }
 

@@ -1,0 +1,96 @@
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"pnode/kernels"
+)
+
+// headSizes are the most channels of a head that there are kernels for.
+var headSizes = [...]int{64, 128, 256}
+
+// attentionNames are the kernels for each head size.
+var attentionNames = func() (names [len(headSizes)]struct{ forward, queries, keys string }) {
+	for i, d := range headSizes {
+		names[i].forward = fmt.Sprintf("attention_forward_%d", d)
+		names[i].queries = fmt.Sprintf("attention_backward_queries_%d", d)
+		names[i].keys = fmt.Sprintf("attention_backward_keys_%d", d)
+	}
+	return names
+}()
+
+// heads are the sizes of an attention.
+type heads struct{ B, T, H, K, D int }
+
+func newHeads(c kernels.Call) heads {
+	return heads{B: c.Dims[0], T: c.Dims[1], H: c.Dims[2], K: c.Dims[3], D: c.Dims[4]}
+}
+
+func supportsAttention(c kernels.Call) error {
+	h, most := newHeads(c), headSizes[len(headSizes)-1]
+	if h.D > most {
+		return fmt.Errorf("%w: %v: heads of %d channels, at most %d", kernels.ErrUnsupported, c, h.D, most)
+	}
+	if h.width() > maxInt32 {
+		return fmt.Errorf("%w: %v: rows of %d channels, at most %d", kernels.ErrUnsupported, c, h.width(), maxInt32)
+	}
+	return nil
+}
+
+// width is the length of a row of queries, keys and values.
+func (h heads) width() int { return (h.H + 2*h.K) * h.D }
+
+// size is the index of the smallest head size that holds D.
+func (h heads) size() int {
+	return slices.IndexFunc(headSizes[:], func(d int) bool { return h.D <= d })
+}
+
+// factor scales scores, in the natural logarithm.
+func (h heads) factor() float64 { return 1 / math.Sqrt(float64(h.D)) }
+
+// attend launches the forward kernel.
+func (p *Plan) attend(c kernels.Call, h heads, past int, out, lse, queries, keys, values, starts kernels.View, keyStride, keyBatch int) {
+	p.Checked = p.Checked || starts.Present()
+	p.launch2(attentionNames[h.size()].forward, p.tiles(h.T), h.H, h.B).
+		memory(out, lse, queries, keys, values, starts).
+		ints(h.T, h.H, h.H/h.K, h.D, past, h.width(), keyStride).longs(uint64(keyBatch)).
+		floats(float32(h.factor() * math.Log2E)).fault(c.Op)
+}
+
+// tiles is the number of tiles of queries or keys.
+func (p *Plan) tiles(positions int) int { return blocks(positions, tileSizes[1]*p.Geometry.Side) }
+
+// from is the part of v from element n on.
+func from(v kernels.View, n int) kernels.View { return v.Slice(n, v.Len-n) }
+
+func (p *Plan) attentionForward(c kernels.Call) {
+	h, qkv := newHeads(c), c.Args[2]
+	keys, values := from(qkv, h.H*h.D), from(qkv, (h.H+h.K)*h.D)
+	p.attend(c, h, 0, c.Args[0], c.Args[1], qkv, keys, values, c.Args[3], h.width(), h.T*h.width())
+}
+
+func (p *Plan) attentionCached(c kernels.Call) {
+	h, past, room := newHeads(c), c.Dims[5], c.Dims[6]
+	cache, qkv, row := c.Args[1], c.Args[2], 2*h.K*h.D
+	p.launch("cache_append", h.B*h.T).memory(cache, qkv).ints(h.T, h.width(), h.H*h.D, row, past, room)
+	p.attend(c, h, past, c.Args[0], kernels.View{}, qkv, cache, from(cache, h.K*h.D), c.Args[3], row, room*row)
+}
+
+func (p *Plan) attentionBackward(c kernels.Call) {
+	h := newHeads(c)
+	dqkv, delta, dout, qkv, out, lse, starts := c.Args[0], c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5], c.Args[6]
+	p.Checked = starts.Present()
+	rows := h.B * h.H * h.T
+	p.each("attention_delta", rows).memory(delta, dout, out).ints(h.T, h.H, h.D).longs(uint64(rows))
+	names := attentionNames[h.size()]
+	for _, kernel := range []struct {
+		name  string
+		heads int
+	}{{names.queries, h.H}, {names.keys, h.K}} {
+		p.launch2(kernel.name, p.tiles(h.T), kernel.heads, h.B).memory(dqkv, delta, dout, qkv, lse, starts).
+			ints(h.T, h.H, h.K, h.D).floats(float32(h.factor()))
+	}
+	p.Launches[1].fault(c.Op)
+}

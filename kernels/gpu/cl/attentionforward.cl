@@ -1,0 +1,85 @@
+// Scores of queries from position `from` on and keys from `key` on: times factor where the query
+// sees the key, else LOWEST.
+INLINE void NAME(mask)(float s[R][R], const int first[R], int key, int from, float factor)
+{
+  const int x = get_local_id(0), y = get_local_id(1);
+  for (int i = 0; i < R; i++)
+    for (int j = 0; j < R; j++) {
+      const int at = key + 4 * x + j, seen = at >= first[i] && at <= from + 4 * y + i;
+      s[i][j] = seen ? s[i][j] * factor : LOWEST;
+    }
+}
+
+// Turns the scores of a tile into 2^(score-top) for the largest score `top` so far, to which
+// what was summed before is brought down. `shared` holds TILE*SIDE floats.
+INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums[R][WIDTH], local float *shared)
+{
+  const int x = get_local_id(0), y = get_local_id(1);
+  for (int i = 0; i < R; i++)
+    shared[(4 * y + i) * SIDE + x] = fmax(fmax(s[i][0], s[i][1]), fmax(s[i][2], s[i][3]));
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int i = 0; i < R; i++) {
+    float best = top[i];
+    for (int j = 0; j < SIDE; j++)
+      best = fmax(best, shared[(4 * y + i) * SIDE + j]);
+    const float shrink = exp2(top[i] - best);
+    top[i] = best;
+    total[i] *= shrink;
+    for (int j = 0; j < WIDTH; j++)
+      sums[i][j] *= shrink;
+    for (int j = 0; j < R; j++) {
+      s[i][j] = s[i][j] == LOWEST ? 0.0f : exp2(s[i][j] - best);
+      total[i] += s[i][j];
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE); // the maxima were read
+}
+
+// Work-group (tile of queries, head, sequence). The row of position t has all query heads, and
+// keys and values are rows of their own stride, in qkv or in a cache that `past` earlier
+// positions are in. lse may be absent.
+KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUFFER(const float, queries),
+                                     BUFFER(const float, keys), BUFFER(const float, values), BUFFER(const int, starts),
+                                     const int T, const int H, const int shared, const int D, const int past,
+                                     const int queryStride, const int keyStride, const ulong keyBatch,
+                                     const float factor, global int *fault, const int op)
+{
+  local float panels[PANELS] __attribute__((aligned(16)));
+  local float weights[TILE * PITCH] __attribute__((aligned(16)));
+  AT(out); AT(lse); AT(queries); AT(keys); AT(values); AT(starts);
+  const int from = get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
+  const int x = get_local_id(0), y = get_local_id(1), last = past + min(T, from + TILE) - 1;
+  const ulong kv = b * keyBatch + head / shared * D;
+  const NAME(head) q = {queries + (ulong)b * T * queryStride + head * D, T, D, queryStride};
+  const NAME(head) k = {keys + kv, past + T, D, keyStride}, v = {values + kv, past + T, D, keyStride};
+  int first[R];
+  const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, T, past, fault, op);
+  float sums[R][WIDTH], top[R], total[R];
+  NAME(clear)(sums);
+  for (int i = 0; i < R; i++) {
+    top[i] = LOWEST;
+    total[i] = 0.0f;
+  }
+  for (int key = least / TILE * TILE; key <= last; key += TILE) {
+    float s[R][R];
+    NAME(scores)(s, panels, q, from, k, key);
+    NAME(mask)(s, first, key, past + from, factor);
+    NAME(soften)(s, top, total, sums, weights);
+    NAME(keep)(weights, s);
+    NAME(weigh)(sums, weights, panels, v, key);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int i = 0; i < R; i++)
+    weights[(4 * y + i) * SIDE + x] = total[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float share[R];
+  for (int i = 0; i < R; i++) {
+    float all = 0.0f;
+    for (int j = 0; j < SIDE; j++)
+      all += weights[(4 * y + i) * SIDE + j];
+    share[i] = 1.0f / all;
+    if (lse && x == 0 && from + 4 * y + i < T)
+      lse[((ulong)b * H + head) * T + from + 4 * y + i] = (top[i] + log2(all)) * LN2;
+  }
+  NAME(store)(out + ((ulong)b * T * H + head) * D, (ulong)H * D, T, D, from, sums, share);
+}

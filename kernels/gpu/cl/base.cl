@@ -1,0 +1,95 @@
+// What every kernel uses. SIDE is given: a work-group has SIDE x SIDE work-items.
+//
+// Only 2^x, log2, sqrt and fma-able arithmetic are taken from the language's library, so that a
+// compiler without one needs a few lines to stand in for it.
+
+#define GROUP (SIDE * SIDE)
+
+// Kernels of one dimension and of two; both have GROUP work-items.
+#define KERNEL kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+#define KERNEL2 kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1)))
+
+#define INLINE static inline __attribute__((always_inline))
+
+// A parameter that is a range of a buffer: where the buffer is and the first element. AT
+// moves to that element. An absent operand is NULL.
+#define BUFFER(type, name) global type *name, const ulong name##At
+#define AT(name) name += name##At
+
+// All elements of [0, n), shared among all work-items.
+#define EACH(i, n) for (ulong i = get_global_id(0); i < (n); i += get_global_size(0))
+
+// All columns of [0, n), shared among the work-items of a group.
+#define COLUMNS(j, n) for (int j = get_local_id(0); j < (n); j += GROUP)
+
+#define LOG2E 1.44269504088896340736f
+#define LN2 0.69314718055994530942f
+
+// Stands for minus infinity where a maximum starts: compilers may assume that infinity does
+// not occur.
+#define LOWEST (-3.0e38f)
+
+INLINE float from_bf16(ushort x) { return as_float((uint)x << 16); }
+
+// Rounds to nearest, ties to even; NaN stays NaN.
+INLINE ushort to_bf16(float x)
+{
+  const uint bits = as_uint(x);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return (ushort)(bits >> 16 | 0x40);
+  return (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// Element i of an array that is stored as f32 or, where `bf16` is set, as bf16.
+INLINE float get(global const void *x, ulong i, int bf16)
+{
+  return bf16 ? from_bf16(((global const ushort *)x)[i]) : ((global const float *)x)[i];
+}
+
+INLINE void put(global void *x, ulong i, int bf16, float value)
+{
+  if (bf16)
+    ((global ushort *)x)[i] = to_bf16(value);
+  else
+    ((global float *)x)[i] = value;
+}
+
+// The sum of x over the work-group, in the order of a binary tree; every work-item gets it.
+INLINE float group_sum(float x, local float *shared)
+{
+  const int item = get_local_id(0);
+  barrier(CLK_LOCAL_MEM_FENCE); // others may still read the last result
+  shared[item] = x;
+  for (int width = GROUP / 2; width > 0; width /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < width)
+      shared[item] += shared[item + width];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return shared[0];
+}
+
+// The largest x of the work-group, like group_sum.
+INLINE float group_max(float x, local float *shared)
+{
+  const int item = get_local_id(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  shared[item] = x;
+  for (int width = GROUP / 2; width > 0; width /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < width)
+      shared[item] = fmax(shared[item], shared[item + width]);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return shared[0];
+}
+
+// Whether an index is in [low, high). If not, the fault word of the queue keeps the
+// operation, and the host tells at its next Sync.
+INLINE int valid(int index, int low, int high, global int *fault, int op)
+{
+  if (index >= low && index < high)
+    return 1;
+  atomic_max(fault, op);
+  return 0;
+}

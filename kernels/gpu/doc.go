@@ -1,0 +1,20 @@
+// Package gpu is what all GPU backends share: one source of kernels, and how each call of
+// the contract is made of them.
+//
+// Nouns:
+//
+//   - Source: the kernels of cl/, real OpenCL C 1.2, one file for each family of operations.
+//   - Geometry: how many work-items a work-group has on a device.
+//   - Launch: one kernel with its grid and arguments.
+//   - Plan: the launches of one call, in order, and the memory they need between them.
+//   - Driver: what a backend knows how to do with launches; it is not in this package.
+//
+// Arrays are given to kernels as a buffer and a first element, so that a backend needs no
+// buffer within a buffer. Sums have an order that depends on the sizes and the geometry only:
+// there are no float atomics. Indices in a call (tokens, targets, starts) are checked on the
+// device: a bad one touches no memory outside its operand and leaves the operation in the
+// queue's fault word, which the backend reads at Sync.
+//
+// The package is pure: it loads no library and runs nothing. Backends import it; it never
+// imports one.
+package gpu

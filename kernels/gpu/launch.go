@@ -1,0 +1,106 @@
+package gpu
+
+import (
+	"math"
+
+	"pnode/kernels"
+)
+
+// Geometry is the shape of work-groups: Side x Side work-items, in kernels of one dimension
+// Side*Side. Side is a power of two.
+type Geometry struct{ Side int }
+
+// Sides are the geometries from the best to the least demanding.
+var Sides = [...]Geometry{{16}, {8}}
+
+// Group is the number of work-items in a work-group.
+func (g Geometry) Group() int { return g.Side * g.Side }
+
+// LocalBytes is the most local memory that a kernel uses: attention's two panels of
+// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product.
+func (g Geometry) LocalBytes() int {
+	small, large := 4*g.Side, tileSizes[0]*g.Side
+	return 4 * max(2*depth*(small+4)+small*(small+4), 2*depth*(large+4))
+}
+
+// ArgKind says what an argument is. The zero value is invalid.
+type ArgKind uint8
+
+// The kinds. Memory and Scratch are two parameters of a kernel: a buffer and the number of
+// its first element as a 64-bit number.
+const (
+	_ ArgKind = iota
+	// Memory is Arg.View, NULL and 0 for an absent one.
+	Memory
+	// Scratch is the plan's scratch memory from element Arg.Bits on.
+	Scratch
+	// Fault is the queue's fault word, an int.
+	Fault
+	// Word is a 32-bit number: an int, an unsigned int or a float.
+	Word
+	// Long is a 64-bit number.
+	Long
+)
+
+// Arg is one argument of a kernel.
+type Arg struct {
+	Kind ArgKind
+	View kernels.View
+	Bits uint64
+}
+
+// Launch is one kernel over a grid of work-groups.
+type Launch struct {
+	Kernel string
+	Groups [3]int // work-groups in each dimension
+	Items  [2]int // work-items of a group in the first two dimensions
+	Args   []Arg
+}
+
+func (l *Launch) memory(views ...kernels.View) *Launch {
+	for _, v := range views {
+		l.Args = append(l.Args, Arg{Kind: Memory, View: v})
+	}
+	return l
+}
+
+// stored gives a view and whether it is stored as bf16.
+func (l *Launch) stored(v kernels.View) *Launch {
+	isBF16 := 0
+	if v.Buf.DType() == kernels.BF16 {
+		isBF16 = 1
+	}
+	return l.memory(v).ints(isBF16)
+}
+
+func (l *Launch) scratch(first int) *Launch {
+	l.Args = append(l.Args, Arg{Kind: Scratch, Bits: uint64(first)})
+	return l
+}
+
+func (l *Launch) ints(values ...int) *Launch {
+	for _, v := range values {
+		l.Args = append(l.Args, Arg{Kind: Word, Bits: uint64(uint32(v))})
+	}
+	return l
+}
+
+func (l *Launch) floats(values ...float32) *Launch {
+	for _, v := range values {
+		l.Args = append(l.Args, Arg{Kind: Word, Bits: uint64(math.Float32bits(v))})
+	}
+	return l
+}
+
+func (l *Launch) longs(values ...uint64) *Launch {
+	for _, v := range values {
+		l.Args = append(l.Args, Arg{Kind: Long, Bits: v})
+	}
+	return l
+}
+
+// fault gives the fault word and the operation that a bad index is reported as.
+func (l *Launch) fault(op kernels.Op) *Launch {
+	l.Args = append(l.Args, Arg{Kind: Fault})
+	return l.ints(int(op))
+}

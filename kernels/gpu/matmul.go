@@ -1,0 +1,49 @@
+package gpu
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+)
+
+// tileSizes are the rows and columns of a product that a work-item computes, the largest
+// first; a work-group computes Side times as many.
+var tileSizes = [...]int{8, 4}
+
+// depth is how much of the depth of a product is in local memory at a time.
+const depth = 16
+
+// manyTiles is the number of large tiles that keep a device busy: a product with fewer is cut
+// into small ones.
+const manyTiles = 128
+
+// matMulNames are the kernels by tile size, storage type, and how a and b are stored.
+var matMulNames = func() (names [len(tileSizes)][2][2][2]string) {
+	for i, r := range tileSizes {
+		for half, dtype := range []string{"f32", "bf16"} {
+			for a, left := range []string{"n", "t"} {
+				for b, right := range []string{"n", "t"} {
+					names[i][half][a][b] = fmt.Sprintf("matmul_%s_%s%s_%d", dtype, left, right, r)
+				}
+			}
+		}
+	}
+	return names
+}()
+
+func (p *Plan) matMul(c kernels.Call) {
+	out, a, b, bias := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	m, n, k := c.Dims[0], c.Dims[1], c.Dims[2]
+	size := 0
+	if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {
+		size = 1
+	}
+	half := 0
+	if a.Buf.DType() == kernels.BF16 {
+		half = 1
+	}
+	tile := tileSizes[size] * p.Geometry.Side
+	name := matMulNames[size][half][flag(c, kernels.TransA)][flag(c, kernels.TransB)]
+	p.launch2(name, blocks(n, tile), blocks(m, tile)).stored(out).memory(a, b, bias).
+		ints(m, n, k, flag(c, kernels.Accumulate))
+}

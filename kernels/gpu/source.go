@@ -1,0 +1,69 @@
+package gpu
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed cl/*.cl
+var files embed.FS
+
+// section is a part of the source: some files under some definitions.
+type section struct {
+	defines string // `NAME value` lines, without #define
+	files   []string
+}
+
+// naming makes NAME(kernel) the kernel's name and the value of a macro: attention_64.
+func naming(macro string) string {
+	return "JOIN_(x, n) x##_##n\nJOIN(x, n) JOIN_(x, n)\nNAME(x) JOIN(x, " + macro + ")"
+}
+
+func sections(g Geometry) []section {
+	list := []section{{
+		fmt.Sprintf("SIDE %d", g.Side),
+		[]string{"base", "elementwise", "random", "sums", "optimizer", "norm", "embed", "crossentropy", "attentionrows"},
+	}}
+	for _, r := range tileSizes { // ends with 4, which attention uses
+		list = append(list, section{fmt.Sprintf("R %d\n%s", r, naming("R")), []string{"tile", "matmul"}})
+	}
+	for _, d := range headSizes {
+		list = append(list, section{
+			fmt.Sprintf("CHANNELS %d\n%s", d, naming("CHANNELS")),
+			[]string{"attention", "attentionforward", "attentionbackward"},
+		})
+	}
+	return list
+}
+
+// Source is all kernels for devices of geometry g as one text. Compilers name lines by the
+// files of cl/.
+func Source(g Geometry) string {
+	var s strings.Builder
+	for _, part := range sections(g) {
+		for line := range strings.Lines(part.defines) {
+			define(&s, "#define "+strings.TrimSpace(line))
+		}
+		for _, name := range part.files {
+			text, err := files.ReadFile("cl/" + name + ".cl")
+			if err != nil {
+				panic(err) // a name above is wrong
+			}
+			fmt.Fprintf(&s, "#line 1 \"%s.cl\"\n", name)
+			for line := range strings.Lines(string(text)) {
+				define(&s, line)
+			}
+		}
+	}
+	return s.String()
+}
+
+// define writes a line. Sections define the same macros again; the last definition holds.
+func define(s *strings.Builder, line string) {
+	if rest, ok := strings.CutPrefix(line, "#define "); ok {
+		name := rest[:strings.IndexAny(rest+" ", " (\n")]
+		s.WriteString("#undef " + name + "\n")
+	}
+	s.WriteString(strings.TrimRight(line, "\n") + "\n")
+}

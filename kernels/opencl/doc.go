@@ -1,0 +1,24 @@
+// Package opencl is the backend for whatever has an OpenCL driver: GPUs of AMD, Intel and
+// others. The library is opened at run time, without cgo; a machine without it has no such
+// devices, and that is no error of the program.
+//
+// Nouns:
+//
+//   - library: the functions of OpenCL's loader (libOpenCL) as addresses.
+//   - Info: a device that was found, and what it says of itself.
+//   - Device: an opened one, with the kernels of package gpu built for it.
+//   - queue: an in-order command queue; it executes the plans of package gpu.
+//   - status: an error code of OpenCL.
+//
+// Reading the source: library.go, list.go, device.go with program.go, queue.go with launch.go.
+//
+// Only this directory uses purego. Addresses are called by SyscallN, which costs about a
+// quarter of a microsecond; host memory that a transfer uses is pinned until the next Sync.
+// A binary with this package is not static on Linux: it needs the loader of libc.
+//
+// Drivers start threads of their own, and some replace the handlers of the process's signals;
+// these are put back (signals_linux.go). The package starts no goroutine.
+//
+// Devices of CPU type are left out unless asked for: package cpu is many times as fast. Tests
+// use them.
+package opencl

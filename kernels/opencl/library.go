@@ -1,0 +1,105 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ebitengine/purego"
+)
+
+// ErrNoLibrary says that no OpenCL library could be opened.
+var ErrNoLibrary = errors.New("opencl: no OpenCL on this machine")
+
+// function is a function of OpenCL 1.2 that the package calls.
+type function int
+
+const (
+	getPlatformIDs function = iota
+	getPlatformInfo
+	getDeviceIDs
+	getDeviceInfo
+	createContext
+	releaseContext
+	createCommandQueue
+	releaseCommandQueue
+	createBuffer
+	releaseMemObject
+	createProgramWithSource
+	buildProgram
+	getProgramBuildInfo
+	releaseProgram
+	createKernelsInProgram
+	getKernelInfo
+	getKernelWorkGroupInfo
+	releaseKernel
+	setKernelArg
+	enqueueNDRangeKernel
+	enqueueReadBuffer
+	enqueueWriteBuffer
+	enqueueFillBuffer
+	finish
+	functionCount
+)
+
+var functionNames = [functionCount]string{
+	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
+	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateBuffer", "clReleaseMemObject", "clCreateProgramWithSource",
+	"clBuildProgram", "clGetProgramBuildInfo", "clReleaseProgram", "clCreateKernelsInProgram", "clGetKernelInfo",
+	"clGetKernelWorkGroupInfo", "clReleaseKernel", "clSetKernelArg", "clEnqueueNDRangeKernel", "clEnqueueReadBuffer",
+	"clEnqueueWriteBuffer", "clEnqueueFillBuffer", "clFinish",
+}
+
+func (f function) String() string { return functionNames[f] }
+
+// library is the address of each function.
+type library [functionCount]uintptr
+
+// load opens the library once; it stays open, because drivers do not unload well.
+var load = sync.OnceValues(func() (*library, error) {
+	lib := &library{}
+	var err error
+	guardSignals(func() { err = lib.open() })
+	return lib, err
+})
+
+func (l *library) open() error {
+	var failures []error
+	for _, name := range libraryNames {
+		handle, err := openLibrary(name)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		return l.resolve(handle)
+	}
+	return fmt.Errorf("%w: %w", ErrNoLibrary, errors.Join(failures...))
+}
+
+func (l *library) resolve(handle uintptr) error {
+	for f, name := range functionNames {
+		address, err := findFunction(handle, name)
+		if err != nil {
+			return fmt.Errorf("opencl: the library is older than OpenCL 1.2: %w", err)
+		}
+		l[f] = address
+	}
+	return nil
+}
+
+// call calls a function that returns a status. Pointers among the arguments are converted in
+// the call itself, which keeps what they point to alive and in its place.
+//
+//go:uintptrescapes
+func (l *library) call(f function, args ...uintptr) status {
+	result, _, _ := purego.SyscallN(l[f], args...)
+	return status(int32(result))
+}
+
+// create calls a function that returns a handle; its last argument points to the status.
+//
+//go:uintptrescapes
+func (l *library) create(f function, args ...uintptr) uintptr {
+	result, _, _ := purego.SyscallN(l[f], args...)
+	return result
+}

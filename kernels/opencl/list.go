@@ -1,0 +1,174 @@
+package opencl
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"pnode/kernels/gpu"
+)
+
+// Options choose among devices; the zero value takes GPUs and accelerators.
+type Options struct {
+	// CPU also takes devices of CPU type, for tests.
+	CPU bool
+}
+
+// Info is a device that was found.
+type Info struct {
+	Index                                   int // of opencl:Index
+	Platform, Name, Vendor, Driver, Version string
+	CPU                                     bool
+	ComputeUnits                            int
+	// GroupItems is the most work-items of a work-group.
+	GroupItems int
+	// LocalBytes is the local memory of a work-group; AllocBytes the largest buffer.
+	LocalBytes, MemoryBytes, AllocBytes uint64
+	// Unusable says why the device cannot be opened; empty for one that can.
+	Unusable string
+
+	lib          *library
+	platform, id uintptr
+}
+
+// Parameters of clGetPlatformInfo and clGetDeviceInfo.
+const (
+	platformName = 0x0902
+
+	deviceType              = 0x1000
+	deviceMaxComputeUnits   = 0x1002
+	deviceMaxWorkGroupSize  = 0x1004
+	deviceMaxMemAllocSize   = 0x1010
+	deviceGlobalMemSize     = 0x101F
+	deviceLocalMemSize      = 0x1023
+	deviceEndianLittle      = 0x1026
+	deviceAvailable         = 0x1027
+	deviceCompilerAvailable = 0x1028
+	deviceName              = 0x102B
+	deviceVendor            = 0x102C
+	driverVersion           = 0x102D
+	deviceVersion           = 0x102F
+)
+
+// Bits of deviceType.
+const (
+	typeCPU         = 1 << 1
+	typeGPU         = 1 << 2
+	typeAccelerator = 1 << 3
+)
+
+// List finds the devices of all platforms, in the order in which OpenCL gives them. The error
+// wraps ErrNoLibrary where there is no OpenCL; a platform without devices is none.
+func List(o Options) (list []Info, err error) {
+	lib, err := load()
+	if err != nil {
+		return nil, err
+	}
+	guardSignals(func() { list, err = lib.list(o) })
+	return list, err
+}
+
+func (l *library) list(o Options) (list []Info, err error) {
+	platforms, err := l.platforms()
+	if err != nil {
+		return nil, err
+	}
+	wanted := uintptr(typeGPU | typeAccelerator)
+	if o.CPU {
+		wanted |= typeCPU
+	}
+	for _, platform := range platforms {
+		devices, err := l.devices(platform, wanted)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range devices {
+			info := l.describe(platform, id)
+			info.Index = len(list)
+			list = append(list, info)
+		}
+	}
+	return list, nil
+}
+
+// maxHandles bounds what one platform may list.
+const maxHandles = 256
+
+// handleList is what clGetPlatformIDs and clGetDeviceIDs fill.
+type handleList struct {
+	handles [maxHandles]uintptr
+	count   uint32
+}
+
+func (h *handleList) found() []uintptr { return h.handles[:min(h.count, maxHandles)] }
+
+func (l *library) platforms() ([]uintptr, error) {
+	var h handleList
+	s := l.call(getPlatformIDs, maxHandles, uintptr(unsafe.Pointer(&h.handles)), uintptr(unsafe.Pointer(&h.count)))
+	if s == platformNotFound {
+		return nil, nil
+	}
+	return h.found(), s.err(getPlatformIDs)
+}
+
+func (l *library) devices(platform, types uintptr) ([]uintptr, error) {
+	var h handleList
+	s := l.call(getDeviceIDs, platform, types, maxHandles, uintptr(unsafe.Pointer(&h.handles)), uintptr(unsafe.Pointer(&h.count)))
+	if s == deviceNotFound {
+		return nil, nil
+	}
+	return h.found(), s.err(getDeviceIDs)
+}
+
+func (l *library) describe(platform, id uintptr) Info {
+	text := func(parameter uintptr) string { return l.text(getDeviceInfo, id, parameter) }
+	number := func(parameter uintptr) uint64 { return l.number(getDeviceInfo, id, parameter) }
+	info := Info{
+		Platform: l.text(getPlatformInfo, platform, platformName),
+		Name:     text(deviceName), Vendor: text(deviceVendor), Driver: text(driverVersion), Version: text(deviceVersion),
+		CPU:          number(deviceType)&typeCPU != 0,
+		ComputeUnits: int(number(deviceMaxComputeUnits)), GroupItems: int(number(deviceMaxWorkGroupSize)),
+		LocalBytes: number(deviceLocalMemSize), MemoryBytes: number(deviceGlobalMemSize), AllocBytes: number(deviceMaxMemAllocSize),
+		lib: l, platform: platform, id: id,
+	}
+	switch {
+	case number(deviceAvailable) == 0:
+		info.Unusable = "the device is not available"
+	case number(deviceCompilerAvailable) == 0:
+		info.Unusable = "the driver has no compiler"
+	case number(deviceEndianLittle) == 0:
+		info.Unusable = "the device is big endian"
+	case len(info.geometries()) == 0:
+		info.Unusable = fmt.Sprintf("work-groups of %d items and %d bytes of local memory are too small", info.GroupItems, info.LocalBytes)
+	}
+	return info
+}
+
+// geometries are those that fit the device, the best first.
+func (i Info) geometries() (fit []gpu.Geometry) {
+	for _, g := range gpu.Sides {
+		if g.Group() <= i.GroupItems && uint64(g.LocalBytes()) <= i.LocalBytes {
+			fit = append(fit, g)
+		}
+	}
+	return fit
+}
+
+// text is a property that is a string, empty where the driver does not tell.
+func (l *library) text(f function, of, parameter uintptr) string {
+	var buffer [1024]byte
+	if l.call(f, of, parameter, uintptr(len(buffer)), uintptr(unsafe.Pointer(&buffer)), 0) != success {
+		return ""
+	}
+	text, _, _ := strings.Cut(string(buffer[:]), "\x00")
+	return strings.TrimSpace(text)
+}
+
+// number is a property that is an integer of up to 8 bytes, 0 where the driver does not tell.
+func (l *library) number(f function, of, parameter uintptr) uint64 {
+	var value uint64
+	if l.call(f, of, parameter, unsafe.Sizeof(value), uintptr(unsafe.Pointer(&value)), 0) != success {
+		return 0
+	}
+	return value
+}

@@ -1,0 +1,64 @@
+package opencl
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+)
+
+// status is what a function of OpenCL returns; 0 is success.
+type status int32
+
+// The codes that mean something to this package.
+const (
+	success              status = 0
+	deviceNotFound       status = -1
+	deviceNotAvailable   status = -2
+	memAllocationFailure status = -4
+	outOfResources       status = -5
+	outOfHostMemory      status = -6
+	buildProgramFailure  status = -11
+	execStatusError      status = -14
+	invalidDevice        status = -33
+	invalidContext       status = -34
+	invalidCommandQueue  status = -36
+	invalidBufferSize    status = -61
+	platformNotFound     status = -1001
+)
+
+var statusNames = map[status]string{
+	deviceNotFound:       "CL_DEVICE_NOT_FOUND",
+	deviceNotAvailable:   "CL_DEVICE_NOT_AVAILABLE",
+	memAllocationFailure: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
+	outOfResources:       "CL_OUT_OF_RESOURCES",
+	outOfHostMemory:      "CL_OUT_OF_HOST_MEMORY",
+	buildProgramFailure:  "CL_BUILD_PROGRAM_FAILURE",
+	execStatusError:      "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+	invalidDevice:        "CL_INVALID_DEVICE",
+	invalidContext:       "CL_INVALID_CONTEXT",
+	invalidCommandQueue:  "CL_INVALID_COMMAND_QUEUE",
+	invalidBufferSize:    "CL_INVALID_BUFFER_SIZE",
+	platformNotFound:     "CL_PLATFORM_NOT_FOUND_KHR",
+}
+
+func (s status) String() string {
+	if name := statusNames[s]; name != "" {
+		return fmt.Sprintf("%s (%d)", name, int32(s))
+	}
+	return fmt.Sprintf("OpenCL error %d", int32(s))
+}
+
+// err says which function failed. It wraps kernels.ErrOutOfMemory and kernels.ErrLost where
+// the status means that; outOfResources does by itself mean neither.
+func (s status) err(f function) error {
+	switch s {
+	case success:
+		return nil
+	case memAllocationFailure, outOfHostMemory, invalidBufferSize:
+		return fmt.Errorf("%w: opencl: %v: %v", kernels.ErrOutOfMemory, f, s)
+	case deviceNotAvailable, invalidDevice, invalidContext, invalidCommandQueue, execStatusError:
+		return fmt.Errorf("%w: opencl: %v: %v", kernels.ErrLost, f, s)
+	default:
+		return fmt.Errorf("opencl: %v: %v", f, s)
+	}
+}
