@@ -86,3 +86,34 @@ func TestNullFails(t *testing.T) {
 		t.Error("the null device passes")
 	}
 }
+
+// TestFindsRandomResults: a device whose results depend on more than the operands is noticed.
+func TestFindsRandomResults(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	calls := float32(0)
+	moody := saboteur{Device: dev, harm: func(q kernels.Queue, c kernels.Call) {
+		calls++
+		change(q, c.Args[0].Slice(5, 1), calls*1e-3)
+	}}
+	c := conform.Case{Call: kernels.Call{Op: kernels.OpAdd, Dims: kernels.Dims{9}}, Seed: 9}
+	for _, trial := range []struct {
+		kernels.Device
+		want bool
+	}{{dev, true}, {moody, false}} {
+		q, err := trial.NewQueue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conform.CheckRepeats(trial.Device, q, c); (err == nil) != trial.want {
+			t.Errorf("%T: %v", trial.Device, err)
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 const randomCases = 25
 
 // Run is the suite. dev must support every op in f32; what it refuses to store as bf16 is
-// left out.
+// left out. Random cases run again, for the same bits.
 func Run(t *testing.T, dev kernels.Device) {
 	for _, op := range kernels.Ops() {
 		t.Run(op.String(), func(t *testing.T) { runOp(t, dev, op) })
@@ -40,6 +40,9 @@ func runOp(t *testing.T, dev kernels.Device, op kernels.Op) {
 	}
 	for _, c := range cases {
 		err := Check(dev, q, c)
+		if err == nil && c.Seed != 1 { // the random ones
+			err = CheckRepeats(dev, q, c)
+		}
 		if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
 			continue
 		}

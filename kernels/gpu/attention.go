@@ -50,12 +50,19 @@ func (h heads) size() int {
 // factor scales scores, in the natural logarithm.
 func (h heads) factor() float64 { return 1 / math.Sqrt(float64(h.D)) }
 
-// attend launches the forward kernel.
-func (p *Plan) attend(c kernels.Call, h heads, past int, out, lse, queries, keys, values, starts kernels.View, keyStride, keyBatch int) {
-	p.Checked = p.Checked || starts.Present()
+// attended are the operands of the forward kernel. Keys and values of a position are a row of
+// keyStride elements, those of a sequence keyBatch; `past` rows are older than the queries.
+type attended struct {
+	out, lse, queries, keys, values, starts kernels.View
+	past, keyStride, keyBatch               int
+}
+
+func (p *Plan) attend(c kernels.Call, a attended) {
+	h := newHeads(c)
+	p.Checked = a.starts.Present()
 	p.launch2(attentionNames[h.size()].forward, p.tiles(h.T), h.H, h.B).
-		memory(out, lse, queries, keys, values, starts).
-		ints(h.T, h.H, h.H/h.K, h.D, past, h.width(), keyStride).longs(uint64(keyBatch)).
+		memory(a.out, a.lse, a.queries, a.keys, a.values, a.starts).
+		ints(h.T, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
 		floats(float32(h.factor() * math.Log2E)).fault(c.Op)
 }
 
@@ -67,15 +74,22 @@ func from(v kernels.View, n int) kernels.View { return v.Slice(n, v.Len-n) }
 
 func (p *Plan) attentionForward(c kernels.Call) {
 	h, qkv := newHeads(c), c.Args[2]
-	keys, values := from(qkv, h.H*h.D), from(qkv, (h.H+h.K)*h.D)
-	p.attend(c, h, 0, c.Args[0], c.Args[1], qkv, keys, values, c.Args[3], h.width(), h.T*h.width())
+	p.attend(c, attended{
+		out: c.Args[0], lse: c.Args[1], starts: c.Args[3],
+		queries: qkv, keys: from(qkv, h.H*h.D), values: from(qkv, (h.H+h.K)*h.D),
+		keyStride: h.width(), keyBatch: h.T * h.width(),
+	})
 }
 
 func (p *Plan) attentionCached(c kernels.Call) {
 	h, past, room := newHeads(c), c.Dims[5], c.Dims[6]
 	cache, qkv, row := c.Args[1], c.Args[2], 2*h.K*h.D
 	p.launch("cache_append", h.B*h.T).memory(cache, qkv).ints(h.T, h.width(), h.H*h.D, row, past, room)
-	p.attend(c, h, past, c.Args[0], kernels.View{}, qkv, cache, from(cache, h.K*h.D), c.Args[3], row, room*row)
+	p.attend(c, attended{
+		out: c.Args[0], starts: c.Args[3],
+		queries: qkv, keys: cache, values: from(cache, h.K*h.D),
+		past: past, keyStride: row, keyBatch: room * row,
+	})
 }
 
 func (p *Plan) attentionBackward(c kernels.Call) {

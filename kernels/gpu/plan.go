@@ -35,6 +35,10 @@ func Supports(c kernels.Call) error {
 	switch c.Op {
 	case kernels.OpAttentionForward, kernels.OpAttentionBackward, kernels.OpAttentionCached:
 		return supportsAttention(c)
+	case kernels.OpEmbedForward, kernels.OpEmbedBackward:
+		if rows := c.Dims[0] * c.Dims[1]; rows > maxInt32 {
+			return fmt.Errorf("%w: %v: %d rows, at most %d", kernels.ErrUnsupported, c, rows, maxInt32)
+		}
 	}
 	return nil
 }

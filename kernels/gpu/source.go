@@ -59,9 +59,10 @@ func Source(g Geometry) string {
 	return s.String()
 }
 
-// define writes a line. Sections define the same macros again; the last definition holds.
+// define writes a line. Sections define the same macros again; the last definition holds. One
+// that is made under a condition stands for itself.
 func define(s *strings.Builder, line string) {
-	if rest, ok := strings.CutPrefix(line, "#define "); ok {
+	if rest, ok := strings.CutPrefix(line, "#define "); ok && !strings.HasPrefix(rest, "UNROLL ") {
 		name := rest[:strings.IndexAny(rest+" ", " (\n")]
 		s.WriteString("#undef " + name + "\n")
 	}

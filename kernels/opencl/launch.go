@@ -1,9 +1,8 @@
 package opencl
 
 import (
-	"unsafe"
-
 	"fmt"
+	"unsafe"
 
 	"pnode/kernels/gpu"
 )

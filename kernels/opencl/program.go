@@ -13,6 +13,10 @@ import (
 // let the compiler drop what NaN and infinity mean.
 const buildOptions = "-cl-std=CL1.2 -cl-mad-enable"
 
+// rolledLoops is a further option for processors, whose compilers take minutes for what is
+// unrolled and gain little.
+const rolledLoops = " -DUNROLL="
+
 // program is the built source with its kernels by name.
 type program struct {
 	lib      *library
@@ -37,7 +41,11 @@ func (d *Device) build() (program, error) {
 
 func (d *Device) buildFor(g gpu.Geometry) (program, error) {
 	p := program{lib: d.lib, geometry: g, kernels: map[string]uintptr{}}
-	err := p.compile(d.context, d.id, gpu.Source(g))
+	options := buildOptions
+	if d.CPU {
+		options += rolledLoops
+	}
+	err := p.compile(d.context, d.id, gpu.Source(g), options)
 	if err == nil {
 		err = p.findKernels(d.id)
 	}
@@ -48,14 +56,14 @@ func (d *Device) buildFor(g gpu.Geometry) (program, error) {
 	return p, nil
 }
 
-func (p *program) compile(context, device uintptr, source string) error {
-	text, options := cString(source), cString(buildOptions)
+func (p *program) compile(context, device uintptr, source, options string) error {
+	text, flags := cString(source), cString(options)
 	var s status
 	p.handle = p.lib.create(createProgramWithSource, context, 1, uintptr(unsafe.Pointer(&text)), 0, uintptr(unsafe.Pointer(&s)))
 	if s != success {
 		return s.err(createProgramWithSource)
 	}
-	s = p.lib.call(buildProgram, p.handle, 1, uintptr(unsafe.Pointer(&device)), uintptr(unsafe.Pointer(options)), 0, 0)
+	s = p.lib.call(buildProgram, p.handle, 1, uintptr(unsafe.Pointer(&device)), uintptr(unsafe.Pointer(flags)), 0, 0)
 	if s != success {
 		return fmt.Errorf("%w:\n%s", s.err(buildProgram), p.buildLog(device))
 	}

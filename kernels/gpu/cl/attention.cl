@@ -40,13 +40,10 @@ INLINE void NAME(weigh)(float sums[R][WIDTH], local const float *weights, local 
     for (int k = 0; k < CHUNK; k++) {
       float w[R], row[WIDTH];
       quad_4(w, weights + (c + k) * PITCH + y * 4);
-#pragma unroll
-      for (int j = 0; j < WIDTH; j += 4)
+      UNROLL for (int j = 0; j < WIDTH; j += 4)
         quad_4(row + j, chunk + k * STRETCH + SPREAD(j, x));
-#pragma unroll
-      for (int i = 0; i < R; i++)
-#pragma unroll
-        for (int j = 0; j < WIDTH; j++)
+      UNROLL for (int i = 0; i < R; i++)
+        UNROLL for (int j = 0; j < WIDTH; j++)
           sums[i][j] = mad(w[i], row[j], sums[i][j]);
     }
   }
@@ -56,17 +53,14 @@ INLINE void NAME(weigh)(float sums[R][WIDTH], local const float *weights, local 
 INLINE void NAME(keep)(local float *weights, float tile[R][R])
 {
   const int x = get_local_id(0), y = get_local_id(1);
-#pragma unroll
-  for (int j = 0; j < R; j++)
+  UNROLL for (int j = 0; j < R; j++)
     *(local float4 *)(weights + (4 * x + j) * PITCH + 4 * y) = (float4)(tile[0][j], tile[1][j], tile[2][j], tile[3][j]);
 }
 
 INLINE void NAME(clear)(float sums[R][WIDTH])
 {
-#pragma unroll
-  for (int i = 0; i < R; i++)
-#pragma unroll
-    for (int j = 0; j < WIDTH; j++)
+  UNROLL for (int i = 0; i < R; i++)
+    UNROLL for (int j = 0; j < WIDTH; j++)
       sums[i][j] = 0.0f;
 }
 
@@ -74,11 +68,9 @@ INLINE void NAME(clear)(float sums[R][WIDTH])
 INLINE void NAME(store)(global float *out, ulong stride, int rows, int D, int from, float sums[R][WIDTH], const float factor[R])
 {
   const int x = get_local_id(0), y = get_local_id(1);
-#pragma unroll
-  for (int i = 0; i < R; i++) {
+  UNROLL for (int i = 0; i < R; i++) {
     const int row = from + 4 * y + i;
-#pragma unroll
-    for (int j = 0; j < WIDTH; j++)
+    UNROLL for (int j = 0; j < WIDTH; j++)
       if (row < rows && SPREAD(j, x) < D)
         out[row * stride + SPREAD(j, x)] = sums[i][j] * factor[i];
   }
@@ -89,14 +81,14 @@ INLINE void NAME(store)(global float *out, ulong stride, int rows, int D, int fr
 INLINE int NAME(window)(int first[R], global const int *starts, int from, int T, int past, global int *fault, int op)
 {
   if (!starts) {
-    for (int i = 0; i < R; i++)
+    UNROLL for (int i = 0; i < R; i++)
       first[i] = 0;
     return 0;
   }
   int least = past + T;
   for (int t = from; t < min(T, from + TILE); t++)
     least = valid(starts[t], 0, past + t + 1, fault, op) ? min(least, starts[t]) : 0;
-  for (int i = 0; i < R; i++)
+  UNROLL for (int i = 0; i < R; i++)
     first[i] = starts[min(T - 1, from + 4 * (int)get_local_id(1) + i)];
   return least;
 }

@@ -33,7 +33,7 @@ KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fa
   const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, T, 0, fault, op);
   float sums[R][WIDTH], logs[R], deltas[R];
   NAME(clear)(sums);
-  for (int i = 0; i < R; i++) {
+  UNROLL for (int i = 0; i < R; i++) {
     const ulong at = ((ulong)b * H + head) * T + min(T - 1, from + 4 * y + i);
     logs[i] = lse[at];
     deltas[i] = delta[at];
@@ -42,8 +42,8 @@ KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fa
     float s[R][R], slopes[R][R];
     NAME(scores)(s, panels, q, from, k, key);
     NAME(scores)(slopes, panels, g, from, v, key);
-    for (int i = 0; i < R; i++)
-      for (int j = 0; j < R; j++) {
+    UNROLL for (int i = 0; i < R; i++)
+      UNROLL for (int j = 0; j < R; j++) {
         const int at = key + 4 * x + j, seen = at >= first[i] && at <= from + 4 * y + i;
         NAME(probability)(s[i][j], logs[i], slopes[i][j] - deltas[i], seen, factor, &slopes[i][j]);
       }
@@ -75,11 +75,11 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD)
       float s[R][R], slopes[R][R];
       NAME(scores)(s, panels, k, from, q, query);
       NAME(scores)(slopes, panels, v, from, g, query);
-      for (int j = 0; j < R; j++) {
+      UNROLL for (int j = 0; j < R; j++) {
         const int t = query + 4 * x + j, inside = min(t, T - 1);
         const ulong at = ((ulong)b * H + head) * T + inside;
         const int first = starts ? starts[(ulong)b * T + inside] : 0;
-        for (int i = 0; i < R; i++) {
+        UNROLL for (int i = 0; i < R; i++) {
           const int key = from + 4 * y + i, seen = t < T && key >= first && key <= t;
           s[i][j] = NAME(probability)(s[i][j], lse[at], slopes[i][j] - delta[at], seen, factor, &slopes[i][j]);
         }

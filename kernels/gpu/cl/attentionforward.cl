@@ -3,8 +3,8 @@
 INLINE void NAME(mask)(float s[R][R], const int first[R], int key, int from, float factor)
 {
   const int x = get_local_id(0), y = get_local_id(1);
-  for (int i = 0; i < R; i++)
-    for (int j = 0; j < R; j++) {
+  UNROLL for (int i = 0; i < R; i++)
+    UNROLL for (int j = 0; j < R; j++) {
       const int at = key + 4 * x + j, seen = at >= first[i] && at <= from + 4 * y + i;
       s[i][j] = seen ? s[i][j] * factor : LOWEST;
     }
@@ -15,19 +15,19 @@ INLINE void NAME(mask)(float s[R][R], const int first[R], int key, int from, flo
 INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums[R][WIDTH], local float *shared)
 {
   const int x = get_local_id(0), y = get_local_id(1);
-  for (int i = 0; i < R; i++)
+  UNROLL for (int i = 0; i < R; i++)
     shared[(4 * y + i) * SIDE + x] = fmax(fmax(s[i][0], s[i][1]), fmax(s[i][2], s[i][3]));
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int i = 0; i < R; i++) {
+  UNROLL for (int i = 0; i < R; i++) {
     float best = top[i];
-    for (int j = 0; j < SIDE; j++)
+    UNROLL for (int j = 0; j < SIDE; j++)
       best = fmax(best, shared[(4 * y + i) * SIDE + j]);
     const float shrink = exp2(top[i] - best);
     top[i] = best;
     total[i] *= shrink;
-    for (int j = 0; j < WIDTH; j++)
+    UNROLL for (int j = 0; j < WIDTH; j++)
       sums[i][j] *= shrink;
-    for (int j = 0; j < R; j++) {
+    UNROLL for (int j = 0; j < R; j++) {
       s[i][j] = s[i][j] == LOWEST ? 0.0f : exp2(s[i][j] - best);
       total[i] += s[i][j];
     }
@@ -56,7 +56,7 @@ KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUF
   const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, T, past, fault, op);
   float sums[R][WIDTH], top[R], total[R];
   NAME(clear)(sums);
-  for (int i = 0; i < R; i++) {
+  UNROLL for (int i = 0; i < R; i++) {
     top[i] = LOWEST;
     total[i] = 0.0f;
   }
@@ -69,13 +69,13 @@ KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUF
     NAME(weigh)(sums, weights, panels, v, key);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int i = 0; i < R; i++)
+  UNROLL for (int i = 0; i < R; i++)
     weights[(4 * y + i) * SIDE + x] = total[i];
   barrier(CLK_LOCAL_MEM_FENCE);
   float share[R];
-  for (int i = 0; i < R; i++) {
+  UNROLL for (int i = 0; i < R; i++) {
     float all = 0.0f;
-    for (int j = 0; j < SIDE; j++)
+    UNROLL for (int j = 0; j < SIDE; j++)
       all += weights[(4 * y + i) * SIDE + j];
     share[i] = 1.0f / all;
     if (lse && x == 0 && from + 4 * y + i < T)

@@ -9,6 +9,12 @@
 #define KERNEL kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 #define KERNEL2 kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1)))
 
+// Before a loop over what a work-item keeps in registers. Given as nothing where registers are
+// not what counts and the compiler's time is: on processors.
+#ifndef UNROLL
+#define UNROLL _Pragma("unroll")
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 // A parameter that is a range of a buffer: where the buffer is and the first element. AT

@@ -8,11 +8,9 @@ INLINE void NAME(matmul)(local float *panels, global void *out, ulong outAt, int
   const int x = get_local_id(0), y = get_local_id(1);
   float sums[R][R];
   NAME(rows_product)(sums, panels, a, row, b, column);
-#pragma unroll
-  for (int i = 0; i < R; i++) {
+  UNROLL for (int i = 0; i < R; i++) {
     const int m = row + SPREAD(i, y);
-#pragma unroll
-    for (int j = 0; j < R; j++) {
+    UNROLL for (int j = 0; j < R; j++) {
       const int n = column + SPREAD(j, x);
       if (m >= a.rows || n >= b.rows)
         continue;

@@ -48,18 +48,14 @@ INLINE void NAME(quad)(float *to, local const float *from)
 INLINE void NAME(multiply)(float sums[R][R], local const float *a, local const float *b)
 {
   const int x = get_local_id(0), y = get_local_id(1);
-#pragma unroll
-  for (int d = 0; d < DEPTH; d++) {
+  UNROLL for (int d = 0; d < DEPTH; d++) {
     float left[R], right[R];
-#pragma unroll
-    for (int i = 0; i < R; i += 4) {
+    UNROLL for (int i = 0; i < R; i += 4) {
       NAME(quad)(left + i, a + d * PITCH + SPREAD(i, y));
       NAME(quad)(right + i, b + d * PITCH + SPREAD(i, x));
     }
-#pragma unroll
-    for (int i = 0; i < R; i++)
-#pragma unroll
-      for (int j = 0; j < R; j++)
+    UNROLL for (int i = 0; i < R; i++)
+      UNROLL for (int j = 0; j < R; j++)
         sums[i][j] = mad(left[i], right[j], sums[i][j]);
   }
 }
@@ -68,10 +64,8 @@ INLINE void NAME(multiply)(float sums[R][R], local const float *a, local const f
 // the whole depth. panels holds 2*PANEL floats.
 INLINE void NAME(rows_product)(float sums[R][R], local float *panels, NAME(matrix) a, int aRow, NAME(matrix) b, int bRow)
 {
-#pragma unroll
-  for (int i = 0; i < R; i++)
-#pragma unroll
-    for (int j = 0; j < R; j++)
+  UNROLL for (int i = 0; i < R; i++)
+    UNROLL for (int j = 0; j < R; j++)
       sums[i][j] = 0.0f;
   for (int d = 0; d < a.depth; d += DEPTH) {
     barrier(CLK_LOCAL_MEM_FENCE); // the last panels were read

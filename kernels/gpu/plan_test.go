@@ -1,0 +1,92 @@
+package gpu
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/null"
+)
+
+// views gives views of so many elements each, of a device without memory.
+func views(t *testing.T, dtype kernels.DType, counts ...int) (list []kernels.View) {
+	t.Helper()
+	for _, n := range counts {
+		buf, err := null.New().Alloc(dtype, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, kernels.Whole(buf))
+	}
+	return list
+}
+
+// TestMatMulTiles: large products have large tiles, products that would leave most of a device
+// without work have small ones.
+func TestMatMulTiles(t *testing.T) {
+	for _, shape := range []struct {
+		m, n   int
+		kernel string
+		groups [3]int
+	}{
+		{1, 1, "matmul_f32_tn_4", [3]int{1, 1, 1}},
+		{65, 130, "matmul_f32_tn_4", [3]int{3, 2, 1}},
+		{2000, 1024, "matmul_f32_tn_8", [3]int{8, 16, 1}},
+	} {
+		v := views(t, kernels.F32, shape.m*shape.n, shape.m*5, shape.n*5)
+		c := kernels.MatMul(v[0], v[1], v[2], kernels.View{}, shape.m, shape.n, 5, kernels.TransA)
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+		p := Plan{Geometry: Geometry{Side: 16}}
+		p.Make(c)
+		if l := p.Launches[0]; l.Kernel != shape.kernel || l.Groups != shape.groups || l.Items != [2]int{16, 16} {
+			t.Errorf("%v: %s in %v groups of %v items", c, l.Kernel, l.Groups, l.Items)
+		}
+	}
+}
+
+// TestStages: a sum of columns passes on a row for each part.
+func TestStages(t *testing.T) {
+	v := views(t, kernels.F32, 300, 300*200)
+	p := Plan{Geometry: Geometry{Side: 16}}
+	p.Make(kernels.ColumnSum(v[0], v[1], 200, 300, 0))
+	if p.ScratchFloats != 4*300 || len(p.Launches) != 2 || p.Launches[0].Groups != [3]int{2, 4, 1} {
+		t.Errorf("200 rows of 300: %d floats, %v", p.ScratchFloats, p.Launches)
+	}
+}
+
+// TestMakeAllocatesNothing: calls are made hundreds of times a step.
+func TestMakeAllocatesNothing(t *testing.T) {
+	v := views(t, kernels.F32, 64, 64, 64)
+	p := Plan{Geometry: Geometry{Side: 8}}
+	for _, c := range []kernels.Call{
+		kernels.MatMul(v[0], v[1], v[2], kernels.View{}, 8, 8, 8, 0),
+		kernels.SumSquares(v[0].Slice(0, 1), v[1], 64),
+		kernels.Add(v[0], v[1], v[2], 64),
+	} {
+		if n := testing.AllocsPerRun(10, func() { p.Make(c) }); n != 0 {
+			t.Errorf("%v: %v allocations", c, n)
+		}
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	c := kernels.Call{Op: kernels.OpColumnSum, Dims: kernels.Dims{3, 1 << 31}}
+	if err := Supports(c); !errors.Is(err, kernels.ErrUnsupported) || !strings.Contains(err.Error(), "C is more than") {
+		t.Errorf("2^31 columns: %v", err)
+	}
+}
+
+// TestSource: both geometries have every section, and lines are those of their files.
+func TestSource(t *testing.T) {
+	for _, g := range Sides {
+		s := Source(g)
+		for _, part := range []string{"#define SIDE", "#line 1 \"base.cl\"", "#define R 8", "#define R 4", "#define CHANNELS 256"} {
+			if !strings.Contains(s, part) {
+				t.Errorf("%v: the source has no %s", g, part)
+			}
+		}
+	}
+}
