@@ -29,6 +29,8 @@ var homes = []struct {
 	{"github.com/klauspost/compress/", []string{"node/dataset/source"}, "documents come out of files in one place"},
 	{"golang.org/x/text/", []string{"node/dataset/tokenizer"}, "normal forms matter to tokenizers alone"},
 	{"github.com/mmcloughlin/avo", []string{"kernels/cpu/asm"}, "only the generator of the assembly needs it"},
+	{"github.com/ebitengine/purego", []string{"kernels/opencl"}, "a binary that opens libraries is not static: one backend does, and whoever imports it knows"},
+	{"pnode/kernels/opencl", []string{"node", "kernels/opencl"}, "backends are chosen in one explicit list"},
 	{"pnode/node", []string{"node", "cmd/pnode"}, "imports go one way: commands call the node, nothing below does"},
 	{"pnode/pipeline/link", []string{"node", "pipeline/link"}, "the runner takes an Exchange, so that tests need no network"},
 	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},

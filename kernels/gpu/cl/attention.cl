@@ -38,13 +38,14 @@ INLINE void NAME(weigh)(float sums[R][WIDTH], local const float *weights, local 
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < CHUNK; k++) {
-      float w[R], row[WIDTH];
+      float w[R], row[4];
       quad_4(w, weights + (c + k) * PITCH + y * 4);
-      UNROLL for (int j = 0; j < WIDTH; j += 4)
-        quad_4(row + j, chunk + k * STRETCH + SPREAD(j, x));
-      UNROLL for (int i = 0; i < R; i++)
-        UNROLL for (int j = 0; j < WIDTH; j++)
-          sums[i][j] = mad(w[i], row[j], sums[i][j]);
+      UNROLL for (int j = 0; j < WIDTH; j++) {
+        if (j % 4 == 0)
+          quad_4(row, chunk + k * STRETCH + SPREAD(j, x));
+        UNROLL for (int i = 0; i < R; i++)
+          sums[i][j] = mad(w[i], row[j % 4], sums[i][j]);
+      }
     }
   }
 }
