@@ -10,6 +10,11 @@ import (
 // openDevice opens the first device, or skips the test on a machine without one.
 func openDevice(t testing.TB) *Device {
 	t.Helper()
+	return open(t, firstDevice(t))
+}
+
+func firstDevice(t testing.TB) Info {
+	t.Helper()
 	list, err := List(Options{CPU: true})
 	if errors.Is(err, ErrNoLibrary) {
 		t.Skip(err)
@@ -20,7 +25,12 @@ func openDevice(t testing.TB) *Device {
 	if len(list) == 0 {
 		t.Skip("OpenCL has no devices here")
 	}
-	dev, err := list[0].Open()
+	return list[0]
+}
+
+func open(t testing.TB, info Info) *Device {
+	t.Helper()
+	dev, err := info.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,3 +43,17 @@ func openDevice(t testing.TB) *Device {
 }
 
 func TestConform(t *testing.T) { conform.Run(t, openDevice(t)) }
+
+// TestConformInSmallGroups is the same for devices with work-groups of 64 items.
+func TestConformInSmallGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles every kernel once more")
+	}
+	info := firstDevice(t)
+	info.GroupItems = 64
+	dev := open(t, info)
+	if got := dev.Geometry().Side; got != 8 {
+		t.Fatalf("groups have %d x %d items, want 8 x 8", got, got)
+	}
+	conform.Run(t, dev)
+}
