@@ -143,3 +143,18 @@ func TestQueuesAtTheSameTime(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestDoAllocatesNothing: a step makes hundreds of calls.
+func TestDoAllocatesNothing(t *testing.T) {
+	dev := openDevice(t)
+	x, y, q := newBuffer(t, dev, kernels.F32, 64), newBuffer(t, dev, kernels.F32, 8), newQueue(t, dev)
+	for _, c := range []kernels.Call{kernels.Fill(x, 64, 1), kernels.ColumnSum(y, x, 8, 8, 0)} {
+		q.Do(c) // makes scratch memory
+		if n := testing.AllocsPerRun(20, func() { q.Do(c) }); n != 0 {
+			t.Errorf("%v: %v allocations", c, n)
+		}
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}

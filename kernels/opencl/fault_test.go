@@ -11,7 +11,7 @@ import (
 )
 
 // newBuffer gives a view of a fresh buffer of count elements.
-func newBuffer(t *testing.T, dev *Device, dtype kernels.DType, count int) kernels.View {
+func newBuffer(t testing.TB, dev *Device, dtype kernels.DType, count int) kernels.View {
 	t.Helper()
 	buf, err := dev.Alloc(dtype, count)
 	if err != nil {
@@ -21,7 +21,7 @@ func newBuffer(t *testing.T, dev *Device, dtype kernels.DType, count int) kernel
 	return kernels.Whole(buf)
 }
 
-func newQueue(t *testing.T, dev *Device) kernels.Queue {
+func newQueue(t testing.TB, dev *Device) kernels.Queue {
 	t.Helper()
 	q, err := dev.NewQueue()
 	if err != nil {

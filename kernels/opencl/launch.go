@@ -52,9 +52,8 @@ func (q *queue) launch(l *gpu.Launch) error {
 	for k, groups := range l.Groups {
 		global[k] = uintptr(groups) * local[k]
 	}
-	s := q.dev.lib.call(enqueueNDRangeKernel, q.handle, kernel, uintptr(len(global)), 0,
-		uintptr(unsafe.Pointer(global)), uintptr(unsafe.Pointer(local)), 0, 0, 0)
-	if s != success {
+	q.words = [9]uintptr{q.handle, kernel, uintptr(len(global)), 0, uintptr(unsafe.Pointer(global)), uintptr(unsafe.Pointer(local))}
+	if s := q.dev.lib.call(enqueueNDRangeKernel, q.words[:]...); s != success {
 		return fmt.Errorf("%s: %w", l.Kernel, s.err(enqueueNDRangeKernel))
 	}
 	return nil
@@ -68,7 +67,8 @@ func (q *queue) setArgs(kernel uintptr, args []gpu.Arg) error {
 	set := func(size uintptr, value uint64) {
 		if s == success {
 			q.value = value
-			s = q.dev.lib.call(setKernelArg, kernel, next, size, uintptr(unsafe.Pointer(&q.value)))
+			q.words = [9]uintptr{kernel, next, size, uintptr(unsafe.Pointer(&q.value))}
+			s = q.dev.lib.call(setKernelArg, q.words[:4]...)
 			next++
 		}
 	}

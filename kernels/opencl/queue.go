@@ -16,9 +16,13 @@ type queue struct {
 	handle uintptr
 	err    error
 
-	plan    gpu.Plan
-	value   uint64 // the argument being set
-	sizes   [2][3]uintptr
+	plan gpu.Plan
+	// What launches pass to the driver: the arguments of its function, and what these point to,
+	// in the memory of the queue, so that a call allocates none.
+	words [9]uintptr
+	value uint64        // the argument of a kernel
+	sizes [2][3]uintptr // work-items of the grid and of a group
+
 	scratch uintptr
 	floats  int // that scratch holds
 
