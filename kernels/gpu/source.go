@@ -41,9 +41,10 @@ func sections(g Geometry) []section {
 // files of cl/.
 func Source(g Geometry) string {
 	var s strings.Builder
-	for _, part := range sections(g) {
+	for k, part := range sections(g) {
+		again := k > 0
 		for line := range strings.Lines(part.defines) {
-			define(&s, "#define "+strings.TrimSpace(line))
+			write(&s, "#define "+line, again)
 		}
 		for _, name := range part.files {
 			text, err := files.ReadFile("cl/" + name + ".cl")
@@ -52,19 +53,20 @@ func Source(g Geometry) string {
 			}
 			fmt.Fprintf(&s, "#line 1 \"%s.cl\"\n", name)
 			for line := range strings.Lines(string(text)) {
-				define(&s, line)
+				write(&s, line, again)
 			}
 		}
 	}
 	return s.String()
 }
 
-// define writes a line. Sections define the same macros again; the last definition holds. One
-// that is made under a condition stands for itself.
-func define(s *strings.Builder, line string) {
-	if rest, ok := strings.CutPrefix(line, "#define "); ok && !strings.HasPrefix(rest, "UNROLL ") {
-		name := rest[:strings.IndexAny(rest+" ", " (\n")]
-		s.WriteString("#undef " + name + "\n")
+// write adds a line. Sections after the first define some macros again, whose last definition
+// holds.
+func write(s *strings.Builder, line string, again bool) {
+	line = strings.TrimRight(line, "\n")
+	if rest, ok := strings.CutPrefix(line, "#define "); ok && again {
+		name := rest[:strings.IndexAny(rest+" ", " (")]
+		line = "#undef " + name + "\n" + line
 	}
-	s.WriteString(strings.TrimRight(line, "\n") + "\n")
+	s.WriteString(line + "\n")
 }
