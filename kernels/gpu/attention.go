@@ -21,11 +21,15 @@ var attentionNames = func() (names [len(headSizes)]struct{ forward, queries, key
 	return names
 }()
 
-// heads are the sizes of an attention.
-type heads struct{ B, T, H, K, D int }
+// heads are the sizes of an attention, and which queries [begin, end) of a sequence it is of.
+type heads struct{ B, T, H, K, D, begin, end int }
 
 func newHeads(c kernels.Call) heads {
-	return heads{B: c.Dims[0], T: c.Dims[1], H: c.Dims[2], K: c.Dims[3], D: c.Dims[4]}
+	h := heads{B: c.Dims[0], T: c.Dims[1], H: c.Dims[2], K: c.Dims[3], D: c.Dims[4], end: c.Dims[1]}
+	if c.Op == kernels.OpAttentionForwardPart || c.Op == kernels.OpAttentionBackwardPart {
+		h.begin, h.end = c.Dims[5], c.Dims[5]+c.Dims[6]
+	}
+	return h
 }
 
 func supportsAttention(c kernels.Call) error {
@@ -60,9 +64,9 @@ type attended struct {
 func (p *Plan) attend(c kernels.Call, a attended) {
 	h := newHeads(c)
 	p.Checked = a.starts.Present()
-	p.launch2(attentionNames[h.size()].forward, p.tiles(h.T), h.H, h.B).
+	p.launch2(attentionNames[h.size()].forward, p.tiles(h.end-h.begin), h.H, h.B).
 		memory(a.out, a.lse, a.queries, a.keys, a.values, a.starts).
-		ints(h.T, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
+		ints(h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
 		floats(float32(h.factor() * math.Log2E)).fault(c.Op)
 }
 
@@ -100,11 +104,12 @@ func (p *Plan) attentionBackward(c kernels.Call) {
 	p.each("attention_delta", rows).memory(delta, dout, out).ints(h.T, h.H, h.D).longs(uint64(rows))
 	names := attentionNames[h.size()]
 	for _, kernel := range []struct {
-		name  string
-		heads int
-	}{{names.queries, h.H}, {names.keys, h.K}} {
-		p.launch2(kernel.name, p.tiles(h.T), kernel.heads, h.B).memory(dqkv, delta, dout, qkv, lse, starts).
-			ints(h.T, h.H, h.K, h.D).floats(float32(h.factor()))
+		name             string
+		positions, heads int
+	}{{names.queries, h.end - h.begin, h.H}, {names.keys, h.end, h.K}} {
+		p.launch2(kernel.name, p.tiles(kernel.positions), kernel.heads, h.B).memory(dqkv, delta, dout, qkv, lse, starts).
+			ints(h.T, h.begin, h.end, h.H, h.K, h.D).floats(float32(h.factor()))
 	}
 	p.Launches[1].fault(c.Op)
+	p.Launches[2].ints(flag(c, kernels.Accumulate))
 }

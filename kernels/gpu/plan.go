@@ -33,7 +33,8 @@ func Supports(c kernels.Call) error {
 		}
 	}
 	switch c.Op {
-	case kernels.OpAttentionForward, kernels.OpAttentionBackward, kernels.OpAttentionCached:
+	case kernels.OpAttentionForward, kernels.OpAttentionBackward, kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart,
+		kernels.OpAttentionCached:
 		return supportsAttention(c)
 	case kernels.OpEmbedForward, kernels.OpEmbedBackward:
 		if rows := c.Dims[0] * c.Dims[1]; rows > maxInt32 {
@@ -59,9 +60,9 @@ func (p *Plan) Make(c kernels.Call) {
 		p.embedBackward(c)
 	case kernels.OpCrossEntropy:
 		p.crossEntropy(c)
-	case kernels.OpAttentionForward:
+	case kernels.OpAttentionForward, kernels.OpAttentionForwardPart:
 		p.attentionForward(c)
-	case kernels.OpAttentionBackward:
+	case kernels.OpAttentionBackward, kernels.OpAttentionBackwardPart:
 		p.attentionBackward(c)
 	case kernels.OpAttentionCached:
 		p.attentionCached(c)

@@ -65,20 +65,21 @@ INLINE void NAME(clear)(float sums[R][WIDTH])
       sums[i][j] = 0.0f;
 }
 
-// Writes a work-item's rows of [rows,D] from `from` on, times factor[i].
-INLINE void NAME(store)(global float *out, ulong stride, int rows, int D, int from, float sums[R][WIDTH], const float factor[R])
+// Writes a work-item's rows of [rows,D] from `from` on, times factor[i], or adds them.
+INLINE void NAME(store)(global float *out, ulong stride, int rows, int D, int from, float sums[R][WIDTH], const float factor[R],
+                        int accumulate)
 {
   const int x = get_local_id(0), y = get_local_id(1);
   UNROLL for (int i = 0; i < R; i++) {
     const int row = from + 4 * y + i;
     UNROLL for (int j = 0; j < WIDTH; j++)
       if (row < rows && SPREAD(j, x) < D)
-        out[row * stride + SPREAD(j, x)] = sums[i][j] * factor[i];
+        out[row * stride + SPREAD(j, x)] = sums[i][j] * factor[i] + (accumulate ? out[row * stride + SPREAD(j, x)] : 0.0f);
   }
 }
 
 // The first key that each of a work-item's queries sees, and the least of the whole tile:
-// queries of a tile start at `from`, query t has position past+t.
+// queries of a tile start at `from`, query t of up to T has position past+t.
 INLINE int NAME(window)(int first[R], global const int *starts, int from, int T, int past, global int *fault, int op)
 {
   if (!starts) {

@@ -5,7 +5,8 @@
 // What both kernels are given.
 #define ATTENTION_BACKWARD                                                                              \
   BUFFER(float, dqkv), BUFFER(const float, delta), BUFFER(const float, dout), BUFFER(const float, qkv), \
-    BUFFER(const float, lse), BUFFER(const int, starts), const int T, const int H, const int K,         \
+    BUFFER(const float, lse), BUFFER(const int, starts), const int T, const int begin, const int end,    \
+    const int H, const int K,                                                                           \
     const int D, const float factor
 
 // From a score, the log of the sum of exponentials of its query, and the gradient of its
@@ -17,24 +18,24 @@ INLINE float NAME(probability)(float score, float lse, float gradient, int seen,
   return p;
 }
 
-// Work-group (tile of queries, head, sequence).
+// Work-group (tile of the queries [begin, end), head, sequence).
 KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fault, const int op)
 {
   local float panels[PANELS] __attribute__((aligned(16)));
   local float weights[TILE * PITCH] __attribute__((aligned(16)));
   AT(dqkv); AT(delta); AT(dout); AT(qkv); AT(lse); AT(starts);
-  const int from = get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
-  const int x = get_local_id(0), y = get_local_id(1), last = min(T, from + TILE) - 1, kv = head / (H / K);
+  const int from = begin + get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
+  const int x = get_local_id(0), y = get_local_id(1), last = min(end, from + TILE) - 1, kv = head / (H / K);
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) q = {qkv + row + head * D, T, D, stride}, k = {qkv + row + (H + kv) * D, T, D, stride};
-  const NAME(head) v = {qkv + row + (H + K + kv) * D, T, D, stride};
-  const NAME(head) g = {dout + ((ulong)b * T * H + head) * D, T, D, (ulong)H * D};
+  const NAME(head) q = {qkv + row + head * D, end, D, stride}, k = {qkv + row + (H + kv) * D, end, D, stride};
+  const NAME(head) v = {qkv + row + (H + K + kv) * D, end, D, stride};
+  const NAME(head) g = {dout + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D};
   int first[R];
-  const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, T, 0, fault, op);
+  const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, end, 0, fault, op);
   float sums[R][WIDTH], logs[R], deltas[R];
   NAME(clear)(sums);
   UNROLL for (int i = 0; i < R; i++) {
-    const ulong at = ((ulong)b * H + head) * T + min(T - 1, from + 4 * y + i);
+    const ulong at = ((ulong)b * H + head) * T + min(end - 1, from + 4 * y + i);
     logs[i] = lse[at];
     deltas[i] = delta[at];
   }
@@ -51,12 +52,12 @@ KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fa
     NAME(weigh)(sums, weights, panels, k, key);
   }
   const float one[R] = {1.0f, 1.0f, 1.0f, 1.0f};
-  NAME(store)(dqkv + row + head * D, stride, T, D, from, sums, one);
+  NAME(store)(dqkv + row + head * D, stride, end, D, from, sums, one, 0);
 }
 
-// Work-group (tile of keys, key-value head, sequence): rows are keys, columns queries of all
-// heads that share them.
-KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD)
+// Work-group (tile of the keys up to `end`, key-value head, sequence): rows are keys, columns the
+// queries [begin, end) of all heads that share them.
+KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumulate)
 {
   local float panels[PANELS] __attribute__((aligned(16)));
   local float weights[TILE * PITCH] __attribute__((aligned(16)));
@@ -64,23 +65,23 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD)
   const int from = get_group_id(0) * TILE, kv = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), shared = H / K;
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) k = {qkv + row + (H + kv) * D, T, D, stride}, v = {qkv + row + (H + K + kv) * D, T, D, stride};
+  const NAME(head) k = {qkv + row + (H + kv) * D, end, D, stride}, v = {qkv + row + (H + K + kv) * D, end, D, stride};
   float dk[R][WIDTH], dv[R][WIDTH];
   NAME(clear)(dk);
   NAME(clear)(dv);
   for (int head = kv * shared; head < (kv + 1) * shared; head++) {
-    const NAME(head) q = {qkv + row + head * D, T, D, stride};
-    const NAME(head) g = {dout + ((ulong)b * T * H + head) * D, T, D, (ulong)H * D};
-    for (int query = from; query < T; query += TILE) {
+    const NAME(head) q = {qkv + row + head * D, end, D, stride};
+    const NAME(head) g = {dout + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D};
+    for (int query = max(from, begin); query < end; query += TILE) {
       float s[R][R], slopes[R][R];
       NAME(scores)(s, panels, k, from, q, query);
       NAME(scores)(slopes, panels, v, from, g, query);
       UNROLL for (int j = 0; j < R; j++) {
-        const int t = query + 4 * x + j, inside = min(t, T - 1);
+        const int t = query + 4 * x + j, inside = min(t, end - 1);
         const ulong at = ((ulong)b * H + head) * T + inside;
         const int first = starts ? starts[(ulong)b * T + inside] : 0;
         UNROLL for (int i = 0; i < R; i++) {
-          const int key = from + 4 * y + i, seen = t < T && key >= first && key <= t;
+          const int key = from + 4 * y + i, seen = t < end && key >= first && key <= t;
           s[i][j] = NAME(probability)(s[i][j], lse[at], slopes[i][j] - delta[at], seen, factor, &slopes[i][j]);
         }
       }
@@ -92,6 +93,6 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD)
     }
   }
   const float one[R] = {1.0f, 1.0f, 1.0f, 1.0f};
-  NAME(store)(dqkv + row + (H + kv) * D, stride, T, D, from, dk, one);
-  NAME(store)(dqkv + row + (H + K + kv) * D, stride, T, D, from, dv, one);
+  NAME(store)(dqkv + row + (H + kv) * D, stride, end, D, from, dk, one, accumulate);
+  NAME(store)(dqkv + row + (H + K + kv) * D, stride, end, D, from, dv, one, accumulate);
 }

@@ -35,25 +35,25 @@ INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums
   barrier(CLK_LOCAL_MEM_FENCE); // the maxima were read
 }
 
-// Work-group (tile of queries, head, sequence). The row of position t has all query heads, and
+// Work-group (tile of the queries [begin, end), head, sequence). The row of position t has all query heads, and
 // keys and values are rows of their own stride, in qkv or in a cache that `past` earlier
 // positions are in. lse may be absent.
 KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUFFER(const float, queries),
                                      BUFFER(const float, keys), BUFFER(const float, values), BUFFER(const int, starts),
-                                     const int T, const int H, const int shared, const int D, const int past,
+                                     const int T, const int begin, const int end, const int H, const int shared, const int D, const int past,
                                      const int queryStride, const int keyStride, const ulong keyBatch,
                                      const float factor, global int *fault, const int op)
 {
   local float panels[PANELS] __attribute__((aligned(16)));
   local float weights[TILE * PITCH] __attribute__((aligned(16)));
   AT(out); AT(lse); AT(queries); AT(keys); AT(values); AT(starts);
-  const int from = get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
-  const int x = get_local_id(0), y = get_local_id(1), last = past + min(T, from + TILE) - 1;
+  const int from = begin + get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
+  const int x = get_local_id(0), y = get_local_id(1), last = past + min(end, from + TILE) - 1;
   const ulong kv = b * keyBatch + head / shared * D;
-  const NAME(head) q = {queries + (ulong)b * T * queryStride + head * D, T, D, queryStride};
-  const NAME(head) k = {keys + kv, past + T, D, keyStride}, v = {values + kv, past + T, D, keyStride};
+  const NAME(head) q = {queries + (ulong)b * T * queryStride + head * D, end, D, queryStride};
+  const NAME(head) k = {keys + kv, past + end, D, keyStride}, v = {values + kv, past + end, D, keyStride};
   int first[R];
-  const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, T, past, fault, op);
+  const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, end, past, fault, op);
   float sums[R][WIDTH], top[R], total[R];
   NAME(clear)(sums);
   UNROLL for (int i = 0; i < R; i++) {
@@ -78,8 +78,8 @@ KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUF
     UNROLL for (int j = 0; j < SIDE; j++)
       all += weights[(4 * y + i) * SIDE + j];
     share[i] = 1.0f / all;
-    if (lse && x == 0 && from + 4 * y + i < T)
+    if (lse && x == 0 && from + 4 * y + i < end)
       lse[((ulong)b * H + head) * T + from + 4 * y + i] = (top[i] + log2(all)) * LN2;
   }
-  NAME(store)(out + ((ulong)b * T * H + head) * D, (ulong)H * D, T, D, from, sums, share);
+  NAME(store)(out + ((ulong)b * T * H + head) * D, (ulong)H * D, end, D, from, sums, share, 0);
 }

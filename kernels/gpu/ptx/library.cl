@@ -31,5 +31,6 @@ LIBRARY float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 LIBRARY float exp2(float x) { return __nvvm_ex2_approx_f(x); }
 LIBRARY float log2(float x) { return __nvvm_lg2_approx_f(x); }
 LIBRARY float sqrt(float x) { return __nvvm_sqrt_rn_f(x); }
+LIBRARY int max(int a, int b) { return a > b ? a : b; }
 LIBRARY int min(int a, int b) { return a < b ? a : b; }
 LIBRARY int atomic_max(volatile global int *p, int x) { return __atomic_fetch_max(p, x, __ATOMIC_RELAXED); }
