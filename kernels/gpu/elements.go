@@ -33,11 +33,11 @@ func (p *Plan) elements(c kernels.Call) {
 	}
 }
 
-// dropout drops element i when its number is below p*2^32.
+// dropout drops element i when number first+i is below p*2^32.
 func (p *Plan) dropout(c kernels.Call) {
-	n, part := c.Dims[0], float64(c.Scalars[0])
+	n, first, part := c.Dims[0], c.Dims[1], float64(c.Scalars[0])
 	least := int(math.Ceil(part * (1 << 32)))
-	p.each("dropout", blocks(n, 4)).memory(c.Args[:2]...).longs(uint64(n)).
+	p.each("dropout", blocks(first%4+n, 4)).memory(c.Args[:2]...).longs(uint64(n), uint64(first)).
 		ints(least).floats(float32(1/(1-part))).longs(c.Random.Key, c.Random.Stream)
 }
 

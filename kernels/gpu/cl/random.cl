@@ -13,18 +13,20 @@ INLINE uint4 philox(ulong block, ulong stream, ulong key)
   return c;
 }
 
-// A work-item takes the four elements of a block. Those whose word is below `least` go.
-KERNEL void dropout(BUFFER(float, out), BUFFER(const float, x), const ulong n,
+// A work-item takes the elements of a block of four words; element i has word first+i. Those
+// whose word is below `least` go.
+KERNEL void dropout(BUFFER(float, out), BUFFER(const float, x), const ulong n, const ulong first,
                     const uint least, const float factor, const ulong key, const ulong stream)
 {
   AT(out); AT(x);
-  EACH(block, (n + 3) / 4) {
+  EACH(b, (first % 4 + n + 3) / 4) {
+    const ulong block = first / 4 + b;
     const uint4 words = philox(block, stream, key);
     const uint word[4] = {words.x, words.y, words.z, words.w};
     for (int k = 0; k < 4; k++) {
-      const ulong i = 4 * block + k;
-      if (i < n)
-        out[i] = word[k] < least ? 0.0f : x[i] * factor;
+      const ulong place = 4 * block + k;
+      if (place >= first && place < first + n)
+        out[place - first] = word[k] < least ? 0.0f : x[place - first] * factor;
     }
   }
 }
