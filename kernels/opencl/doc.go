@@ -19,6 +19,5 @@
 // Drivers start threads of their own, and some replace the handlers of the process's signals;
 // these are put back (signals_linux.go). The package starts no goroutine.
 //
-// Devices of CPU type are left out unless asked for: package cpu is many times as fast. Tests
-// use them.
+// Devices of CPU type are listed as what they are, for tests: package cpu is many times as fast.
 package opencl

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unsafe"
@@ -8,18 +9,19 @@ import (
 	"pnode/kernels/gpu"
 )
 
-// Options choose among devices; the zero value takes GPUs and accelerators.
-type Options struct {
-	// CPU also takes devices of CPU type, for tests.
-	CPU bool
-}
-
 // Info is a device that was found.
 type Info struct {
 	Index                                   int // of opencl:Index
 	Platform, Name, Vendor, Driver, Version string
-	CPU                                     bool
-	ComputeUnits                            int
+	// CPU tells that the device is a processor: package cpu is many times as fast on it.
+	CPU          bool
+	ComputeUnits int
+	// Unified tells that the device's memory is the host's.
+	Unified bool
+	// PCI is the device's address on the bus, such as 0000:03:00.0; empty where it has none or
+	// the driver does not tell.
+	PCI        string
+	Extensions []string
 	// GroupItems is the most work-items of a work-group.
 	GroupItems int
 	// LocalBytes is the local memory of a work-group; AllocBytes the largest buffer.
@@ -48,6 +50,8 @@ const (
 	deviceVendor            = 0x102C
 	driverVersion           = 0x102D
 	deviceVersion           = 0x102F
+	deviceExtensions        = 0x1030
+	deviceUnifiedMemory     = 0x1035
 )
 
 // Bits of deviceType.
@@ -57,30 +61,28 @@ const (
 	typeAccelerator = 1 << 3
 )
 
-// List finds the devices of all platforms, in the order in which OpenCL gives them. The error
-// wraps ErrNoLibrary where there is no OpenCL; a platform without devices is none.
-func List(o Options) (list []Info, err error) {
+// List finds the devices of all platforms, processors included, in the order in which OpenCL
+// gives them. The error wraps ErrNoLibrary where there is no OpenCL; a platform without devices
+// is none. One whose devices cannot be listed is an error beside the devices of the others.
+func List() (list []Info, err error) {
 	lib, err := load()
 	if err != nil {
 		return nil, err
 	}
-	guardSignals(func() { list, err = lib.list(o) })
+	guardSignals(func() { list, err = lib.list() })
 	return list, err
 }
 
-func (l *library) list(o Options) (list []Info, err error) {
+func (l *library) list() (list []Info, err error) {
 	platforms, err := l.platforms()
 	if err != nil {
 		return nil, err
 	}
-	wanted := uintptr(typeGPU | typeAccelerator)
-	if o.CPU {
-		wanted |= typeCPU
-	}
+	var failures []error
 	for _, platform := range platforms {
-		devices, err := l.devices(platform, wanted)
+		devices, err := l.devices(platform)
 		if err != nil {
-			return nil, err
+			failures = append(failures, fmt.Errorf("%s: %w", l.text(getPlatformInfo, platform, platformName), err))
 		}
 		for _, id := range devices {
 			info := l.describe(platform, id)
@@ -88,7 +90,7 @@ func (l *library) list(o Options) (list []Info, err error) {
 			list = append(list, info)
 		}
 	}
-	return list, nil
+	return list, errors.Join(failures...)
 }
 
 // maxHandles bounds what one platform may list.
@@ -111,9 +113,9 @@ func (l *library) platforms() ([]uintptr, error) {
 	return h.found(), s.err(getPlatformIDs)
 }
 
-func (l *library) devices(platform, types uintptr) ([]uintptr, error) {
+func (l *library) devices(platform uintptr) ([]uintptr, error) {
 	var h handleList
-	s := l.call(getDeviceIDs, platform, types, maxHandles, uintptr(unsafe.Pointer(&h.handles)), uintptr(unsafe.Pointer(&h.count)))
+	s := l.call(getDeviceIDs, platform, typeCPU|typeGPU|typeAccelerator, maxHandles, uintptr(unsafe.Pointer(&h.handles)), uintptr(unsafe.Pointer(&h.count)))
 	if s == deviceNotFound {
 		return nil, nil
 	}
@@ -128,6 +130,7 @@ func (l *library) describe(platform, id uintptr) Info {
 		Name:     text(deviceName), Vendor: text(deviceVendor), Driver: text(driverVersion), Version: text(deviceVersion),
 		CPU:          number(deviceType)&typeCPU != 0,
 		ComputeUnits: int(number(deviceMaxComputeUnits)), GroupItems: int(number(deviceMaxWorkGroupSize)),
+		Unified: number(deviceUnifiedMemory) != 0, PCI: l.pci(id), Extensions: strings.Fields(text(deviceExtensions)),
 		LocalBytes: number(deviceLocalMemSize), MemoryBytes: number(deviceGlobalMemSize), AllocBytes: number(deviceMaxMemAllocSize),
 		lib: l, platform: platform, id: id,
 	}
@@ -156,7 +159,7 @@ func (i Info) geometries() (fit []gpu.Geometry) {
 
 // text is a property that is a string, empty where the driver does not tell.
 func (l *library) text(f function, of, parameter uintptr) string {
-	var buffer [1024]byte
+	var buffer [16 << 10]byte // lists of extensions are long
 	if l.call(f, of, parameter, uintptr(len(buffer)), uintptr(unsafe.Pointer(&buffer)), 0) != success {
 		return ""
 	}

@@ -15,7 +15,7 @@ func openDevice(t testing.TB) *Device {
 
 func firstDevice(t testing.TB) Info {
 	t.Helper()
-	list, err := List(Options{CPU: true})
+	list, err := List()
 	if errors.Is(err, ErrNoLibrary) {
 		t.Skip(err)
 	}
