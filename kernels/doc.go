@@ -16,7 +16,7 @@
 // its own three sizes. Arrays are row-major; `[N,C]` has C contiguous.
 //
 // The package refuses to know backends: they live in kernels/cpu, kernels/null and so
-// on and are chosen by an explicit list in the node. It does no I/O, starts no
+// on and are chosen by an explicit list in kernels/devices. It does no I/O, starts no
 // goroutine and has no global state. pipeline/model calls it; conform checks every
 // backend against the table.
 package kernels

@@ -57,15 +57,16 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		}
 	}
 	n.enter(Profiling)
-	profile, err := measure(n.device, n.dir)
+	profile, err := measure(n.devices, n.dir)
 	if err != nil {
 		return err
 	}
 	n.profile.set(profile)
-	device := profile.Devices[0]
-	n.log.Info("measured", "device", device.Name, "model", device.Model,
-		"matmul_gflops", device.MatMulFLOPS/1e9, "attention_gflops", device.AttentionFLOPS/1e9,
-		"memory_gb_per_s", device.MemoryBytesPerS/1e9)
+	for _, device := range profile.Devices {
+		n.log.Info("measured", "device", device.Name, "model", device.Model,
+			"matmul_gflops", device.MatMulFLOPS/1e9, "attention_gflops", device.AttentionFLOPS/1e9,
+			"memory_gb_per_s", device.MemoryBytesPerS/1e9)
+	}
 	state, err := n.enterRoster(ctx, a.patience)
 	if err != nil {
 		return err

@@ -30,6 +30,8 @@ type memberView struct {
 	// Reborn: started again after the plan was made, so not carrying it out.
 	Reborn bool
 	Silent time.Duration
+	// Devices are how many it computes on.
+	Devices int
 }
 
 // leadView is the planner's input to a decision, all of it plain values.
@@ -37,7 +39,8 @@ type leadView struct {
 	Plan       planner.Plan
 	Checkpoint planner.Step
 	Members    []memberView
-	MinNodes   int
+	// MinNodes and MinDevices are what the run begins with.
+	MinNodes, MinDevices int
 	// Better is why a plan with the present members would be worth the change; empty when
 	// it is not.
 	Better string
@@ -86,7 +89,7 @@ func decide(v leadView) verdict {
 	if gone, ok := v.silent(); ok {
 		return gone
 	}
-	active, leaving := 0, map[planner.PeerID]bool{}
+	active, devices, leaving := 0, 0, map[planner.PeerID]bool{}
 	absent := map[planner.PeerID]string{} // nodes of the plan, and why
 	for _, peer := range v.Plan.Peers() {
 		absent[peer] = "is gone"
@@ -101,10 +104,11 @@ func decide(v leadView) verdict {
 		leaving[m.Peer] = m.Leaving
 		if m.Active {
 			active++
+			devices += m.Devices
 		}
 	}
 	if v.Plan.Generation == 0 {
-		return v.first(active)
+		return v.first(active, devices)
 	}
 	if active == 0 {
 		return verdict{} // the last node leaves: its checkpoint is the end of the run for now
@@ -134,10 +138,13 @@ func (v leadView) silent() (gone verdict, ok bool) {
 	return verdict{}, false
 }
 
-// first waits for the nodes that the run wants to begin with.
-func (v leadView) first(active int) verdict {
+// first waits for the nodes and devices that the run wants to begin with.
+func (v leadView) first(active, devices int) verdict {
 	if need := max(1, v.MinNodes); active < need {
 		return verdict{Blocked: fmt.Sprintf("the run begins with %d nodes, %d here so far; `pnode invite` prints how others join", need, active)}
+	}
+	if devices < v.MinDevices {
+		return verdict{Blocked: fmt.Sprintf("the run begins with %d devices, %d here so far; `pnode invite` prints how others join", v.MinDevices, devices)}
 	}
 	return verdict{Plan: true, Why: "first plan"}
 }

@@ -47,6 +47,8 @@ func TestDecide(t *testing.T) {
 		want verdict
 	}{
 		{"waits for the asked number of nodes", leadView{Members: alive("a", "b"), MinNodes: 3}, verdict{Blocked: "the run begins with 3 nodes, 2 here so far; `pnode invite` prints how others join"}},
+		{"waits for the devices that the cut needs", leadView{Members: []memberView{{Peer: "a", Active: true, Devices: 2}}, MinNodes: 1, MinDevices: 3}, verdict{Blocked: "the run begins with 3 devices, 2 here so far; `pnode invite` prints how others join"}},
+		{"plans when one node has them", leadView{Members: []memberView{{Peer: "a", Active: true, Devices: 3}}, MinNodes: 1, MinDevices: 3}, verdict{Plan: true, Why: "first plan"}},
 		{"plans when they are there", leadView{Members: alive("a", "b"), MinNodes: 2}, verdict{Plan: true, Why: "first plan"}},
 		{"leaves a good plan alone", leadView{Plan: running, Members: alive("a", "b")}, verdict{}},
 		{"marks the silent gone before anything else", leadView{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 16s"}},

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"os"
 
+	"pnode/kernels/devices"
 	"pnode/node/config"
 	"pnode/planner"
 )
@@ -14,12 +16,12 @@ const unlimitedBytesPerS = 10e9
 // Foreseen are the members that a plan without a run is made for: the devices of the cluster
 // that cfg names with the links between them as they are at first, or so many nodes like this
 // machine, or like what cfg has it look like.
-func Foreseen(cfg config.Config, nodes int) ([]planner.Member, error) {
+func Foreseen(ctx context.Context, cfg config.Config, nodes int, out Output) ([]planner.Member, error) {
 	if cfg.Cluster != "" {
 		cluster, err := config.LoadCluster(cfg.Cluster)
 		return clusterMembers(cluster), err
 	}
-	profile, err := foreseenProfile(cfg)
+	profile, err := foreseenProfile(ctx, cfg, out)
 	if err != nil {
 		return nil, err
 	}
@@ -32,9 +34,9 @@ func Foreseen(cfg config.Config, nodes int) ([]planner.Member, error) {
 
 func foreseenPeer(i int) planner.PeerID { return planner.PeerID(fmt.Sprintf("node-%d", i)) }
 
-func foreseenProfile(cfg config.Config) (planner.Profile, error) {
+func foreseenProfile(ctx context.Context, cfg config.Config, out Output) (planner.Profile, error) {
 	if cfg.Emulate == "" {
-		return Measure(os.TempDir(), cfg.Threads)
+		return Measure(ctx, os.TempDir(), cfg, out)
 	}
 	e, err := config.LoadEmulation(cfg.Emulate)
 	return planner.Profile{Devices: []planner.DeviceProfile{lookedLike(e.Device)}}, err
@@ -42,11 +44,11 @@ func foreseenProfile(cfg config.Config) (planner.Profile, error) {
 
 // clusterMembers are an emulated cluster's nodes, by number.
 func clusterMembers(c config.Cluster) []planner.Member {
-	devices := c.Nodes()
-	members := make([]planner.Member, len(devices))
-	for i, d := range devices {
+	nodes := c.Nodes()
+	members := make([]planner.Member, len(nodes))
+	for i, d := range nodes {
 		members[i] = planner.Member{Peer: foreseenPeer(i), Profile: planner.Profile{Devices: []planner.DeviceProfile{lookedLike(d)}}}
-		for j := range devices {
+		for j := range nodes {
 			if j == i {
 				continue
 			}
@@ -67,7 +69,7 @@ func clusterMembers(c config.Cluster) []planner.Member {
 // lookedLike profiles what a device is made to look like.
 func lookedLike(d config.Device) planner.DeviceProfile {
 	return planner.DeviceProfile{
-		Name: cpuName, Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
+		Name: devices.CPU, Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
 		MemoryBytesPerS: int64(d.Bandwidth), MemoryFreeBytes: int64(d.Memory),
 	}
 }

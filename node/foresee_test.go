@@ -24,7 +24,7 @@ links:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	members, err := Foreseen(config.Config{Cluster: path}, 1)
+	members, err := Foreseen(t.Context(), config.Config{Cluster: path}, 1, quiet)
 	if err != nil || len(members) != 3 {
 		t.Fatalf("%d members, %v", len(members), err)
 	}
@@ -49,7 +49,7 @@ func TestForeseenNodesLookAsTold(t *testing.T) {
 	if err := os.WriteFile(path, []byte("device: {matmul: 10GFLOP/s, bandwidth: 10GB/s, memory: 1GB}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	members, err := Foreseen(config.Config{Emulate: path}, 3)
+	members, err := Foreseen(t.Context(), config.Config{Emulate: path}, 3, quiet)
 	if err != nil || len(members) != 3 || members[2].Peer != "node-2" || members[2].Profile.Devices[0].MemoryFreeBytes != 1e9 {
 		t.Errorf("%+v, %v", members, err)
 	}

@@ -133,7 +133,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 	for _, seat := range seats {
 		w, err := pipeline.New(pipeline.Config{
 			Seat: seat, Run: run, Plan: plan,
-			Device: n.device, Data: n.data, Exchange: n.exchange(session), Keeper: n.keeper.at(plan),
+			Device: n.devices.Named(seat.Device), Data: n.data, Exchange: n.exchange(seat, session), Keeper: n.keeper.at(plan),
 			Stop: n.stopWanted, Next: n.nextCourse(plan), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {

@@ -26,15 +26,16 @@ var homes = []struct {
 	{"lukechampine.com/blake3", []string{"checkpoint"}, "chunks get their names in one place"},
 	{"github.com/klauspost/cpuid/", []string{"kernels/cpu"}, "the CPU's features matter to its backend alone"},
 	{"github.com/parquet-go/", []string{"node/dataset/source"}, "documents come out of files in one place"},
-	{"github.com/klauspost/compress/", []string{"node/dataset/source"}, "documents come out of files in one place"},
+	{"github.com/klauspost/compress/", []string{"node/dataset/source", "deploy/image"}, "documents come out of files in one place, and this program out of its own file in another"},
 	{"golang.org/x/text/", []string{"node/dataset/tokenizer"}, "normal forms matter to tokenizers alone"},
 	{"github.com/mmcloughlin/avo", []string{"kernels/cpu/asm"}, "only the generator of the assembly needs it"},
 	{"github.com/ebitengine/purego", []string{"kernels/opencl"}, "a binary that opens libraries is not static: one backend does, and whoever imports it knows"},
-	{"pnode/kernels/opencl", []string{"node", "kernels/opencl"}, "backends are chosen in one explicit list"},
+	{"pnode/kernels/opencl", []string{"kernels/devices", "kernels/opencl"}, "backends are chosen in one explicit list"},
+	{"pnode/kernels/devices", []string{"node", "cmd/pnode", "kernels/devices"}, "what runs on a device is told which"},
 	{"pnode/node", []string{"node", "cmd/pnode"}, "imports go one way: commands call the node, nothing below does"},
 	{"pnode/pipeline/link", []string{"node", "pipeline/link"}, "the runner takes an Exchange, so that tests need no network"},
 	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},
-	{"pnode/kernels/cpu", []string{"node", "kernels/cpu"}, "backends are chosen in one explicit list"},
+	{"pnode/kernels/cpu", []string{"node", "kernels/cpu", "kernels/devices"}, "backends are chosen in one explicit list"},
 }
 
 // TestDependenciesHaveOneHome parses every non-test file of the module.

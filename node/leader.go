@@ -105,10 +105,14 @@ func (n *Node) lead(ctx context.Context) {
 	}
 }
 
+// seatsWanted is how many devices the cut takes that the user asked for, as far as it goes.
+func seatsWanted(t planner.TrainSpec) int { return max(1, t.Replicas) * max(1, t.Stages) }
+
 // view gathers what decide needs.
 func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 	v := leadView{
-		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, MinNodes: state.Run.Train.MinNodes,
+		Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
+		MinNodes: state.Run.Train.MinNodes, MinDevices: seatsWanted(state.Run.Train),
 		Paused: state.Paused(), Newest: n.beats.newest(state.Plan.Peers(), state.Plan.Generation),
 		Better: cmp.Or(l.weigh(n, state), l.schedule.look(n, state)), Ending: state.StopWanted || state.Finished,
 	}
@@ -121,7 +125,7 @@ func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 			silent = n.beats.silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
-			Peer: m.Peer, Silent: silent,
+			Peer: m.Peer, Silent: silent, Devices: len(m.Profile.Devices),
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Reborn: state.Reborn(m),
 		})
 	}

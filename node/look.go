@@ -1,14 +1,15 @@
 package node
 
 import (
+	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"time"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/kernels/devices"
 	"pnode/kernels/emulate"
 	"pnode/kernels/null"
 	"pnode/node/config"
@@ -18,8 +19,6 @@ import (
 	"pnode/planner"
 )
 
-// cpuName is by what placements name a processor, real or emulated.
-const cpuName = "cpu"
 
 // look is what a node is made to look like; nil is what it is.
 type look struct{ *config.Emulation }
@@ -36,25 +35,33 @@ func loadLook(path string) (look, error) {
 // idle tells whether the device computes nothing.
 func (l look) idle() bool { return l.Emulation != nil && !l.Device.Computes() }
 
-// device opens the one to compute on, on so many cores.
-func (l look) device(threads int, log *slog.Logger) (kernels.Device, error) {
-	var inner kernels.Device = null.New()
-	if !l.idle() {
-		d, err := cpu.New(cpu.Options{Threads: threads})
-		if err != nil {
-			return nil, err // not d, which as a kernels.Device would not be nil
-		}
-		for _, reason := range d.Dropped() {
-			log.Warn("does not use all of this processor", "kernels", d.Variant(), "reason", reason)
-		}
-		inner = d
+// devices opens those to compute on. An emulated device lives on the processor, or on nothing.
+func (l look) devices(ctx context.Context, cfg config.Config, out Output) (*devices.Set, error) {
+	if l.idle() {
+		return l.emulated(null.New())
+	}
+	o := devices.Options{Names: cfg.Devices.Names(), Threads: cfg.Threads, Probe: out.Probe}
+	if l.Emulation != nil {
+		o.Names = []string{devices.CPU}
+	}
+	set, err := devices.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, reason := range set.Dropped {
+		out.Log.Warn(reason)
 	}
 	if l.Emulation == nil {
-		return inner, nil
+		return set, nil
 	}
+	return l.emulated(set.Devices[0].Device)
+}
+
+// emulated makes a device look like another one.
+func (l look) emulated(inner kernels.Device) (*devices.Set, error) {
 	d := l.Device
 	stretched, err := emulate.New(inner, emulate.Options{
-		Name: cpuName,
+		Name: devices.CPU,
 		Profile: emulate.Profile{
 			Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
 			MemoryBytesPerS: int64(d.Bandwidth), MemoryBytes: int64(d.Memory),
@@ -62,9 +69,9 @@ func (l look) device(threads int, log *slog.Logger) (kernels.Device, error) {
 		Slack: emulate.PacedSlack,
 	})
 	if err != nil {
-		return nil, errors.Join(err, inner.Close()) // nor a device here, see above
+		return nil, errors.Join(err, inner.Close())
 	}
-	return stretched, nil
+	return devices.Of(stretched), nil
 }
 
 // socket puts emulated links under the node's UDP sockets; nil leaves them as they are.
@@ -97,17 +104,17 @@ func shapeOf(s config.LinkShape) link.Shape {
 	}
 }
 
-// exchange is the session, which an emulated device is told of when a worker waited for it.
-func (n *Node) exchange(session *link.Session) collective.Exchange {
-	if d, ok := n.device.(*emulate.Device); ok {
+// exchange is the session, of which an emulated device is told when its worker waited for it.
+func (n *Node) exchange(seat planner.Seat, session *link.Session) collective.Exchange {
+	if d, ok := n.devices.Named(seat.Device).(*emulate.Device); ok {
 		return pipeline.Paced(session, d)
 	}
 	return session
 }
 
-// emulated profiles an emulated device by what it is made to look like, so that plans are
+// profileOfEmulated profiles an emulated device by what it is made to look like, so that plans are
 // those of the emulated cluster. Memory that the machine does not have is not promised.
-func emulated(d *emulate.Device, memoryFree int64) planner.DeviceProfile {
+func profileOfEmulated(d *emulate.Device, memoryFree int64) planner.DeviceProfile {
 	p := d.Profile()
 	if _, computes := d.Inner().(*cpu.Device); computes {
 		p.MemoryBytes = min(p.MemoryBytes, memoryFree)

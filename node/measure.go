@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -8,9 +9,9 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/mem"
 
-	"pnode/kernels"
-	"pnode/kernels/cpu"
+	"pnode/kernels/devices"
 	"pnode/kernels/emulate"
+	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/planner"
 )
@@ -27,43 +28,73 @@ func PlanInput(run planner.RunSpec) planner.Input {
 	}
 }
 
-// Measure profiles this machine as a node of threads cores, 0 for all, with its data in dir
-// would.
-func Measure(dir string, threads int) (_ planner.Profile, err error) {
-	device, err := cpu.New(cpu.Options{Threads: threads})
+// Measure profiles this machine as a node with these settings, and its data in dir, would.
+func Measure(ctx context.Context, dir string, cfg config.Config, out Output) (_ planner.Profile, err error) {
+	set, err := look{}.devices(ctx, cfg, out)
 	if err != nil {
 		return planner.Profile{}, err
 	}
-	defer func() { err = errors.Join(err, device.Close()) }()
-	return measure(device, dir)
+	defer func() { err = errors.Join(err, set.Close()) }()
+	return measure(set, dir)
 }
 
-// measure profiles a device, and the disk that dir is on.
-func measure(d kernels.Device, dir string) (planner.Profile, error) {
+// measure profiles devices, and the disk that dir is on.
+func measure(set *devices.Set, dir string) (p planner.Profile, err error) {
 	memory, err := mem.VirtualMemory()
 	if err != nil {
-		return planner.Profile{}, fmt.Errorf("node: free memory: %w", err)
+		return p, fmt.Errorf("node: free memory: %w", err)
 	}
 	space, err := disk.Usage(dir)
 	if err != nil {
-		return planner.Profile{}, fmt.Errorf("node: free disk of %s: %w", dir, err)
+		return p, fmt.Errorf("node: free disk of %s: %w", dir, err)
 	}
-	device, err := profileOf(d, clampInt64(memory.Available))
-	if err != nil {
-		return planner.Profile{}, err
+	p.DiskFreeBytes = clampInt64(space.Free)
+	share := clampInt64(memory.Available) / sharers(set)
+	for _, d := range set.Devices {
+		device, err := profileOf(d, share)
+		if err != nil {
+			return p, err
+		}
+		p.Devices = append(p.Devices, device)
 	}
-	return planner.Profile{Devices: []planner.DeviceProfile{device}, DiskFreeBytes: clampInt64(space.Free)}, nil
+	return p, nil
 }
 
-func profileOf(d kernels.Device, memoryFree int64) (planner.DeviceProfile, error) {
-	switch d := d.(type) {
-	case *emulate.Device:
-		return emulated(d, memoryFree), nil
-	case *cpu.Device:
-		return calibrate(d, d.Model(), memoryFree)
-	default:
-		return calibrate(d, "", memoryFree)
+// sharers is how many devices have the host's memory in common, at least 1.
+func sharers(set *devices.Set) (n int64) {
+	for _, d := range set.Devices {
+		if d.Shared {
+			n++
+		}
 	}
+	return max(n, 1)
+}
+
+// profileOf measures a device that may have so much of the host's memory.
+func profileOf(d devices.Device, hostMemory int64) (planner.DeviceProfile, error) {
+	if stretched, ok := d.Device.(*emulate.Device); ok {
+		return profileOfEmulated(stretched, hostMemory), nil
+	}
+	rates, err := devices.Measure(d.Device)
+	return planner.DeviceProfile{
+		Name: d.Name(), Model: d.Model, MemoryFreeBytes: memoryOf(d.Finding, hostMemory),
+		MatMulFLOPS: rates.MatMulFLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
+	}, err
+}
+
+// memoryOf is what a stage may take of a device's memory: of a card's own all but a part that
+// its driver needs. It is no more than one buffer may have, as a stage may consist of little
+// else than one.
+func memoryOf(f devices.Finding, hostMemory int64) int64 {
+	const driversPart = 16
+	free := hostMemory
+	if !f.Shared {
+		free = f.MemoryBytes - f.MemoryBytes/driversPart
+	}
+	if f.AllocBytes > 0 {
+		free = min(free, f.AllocBytes)
+	}
+	return free
 }
 
 func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/checkpoint"
-	"pnode/kernels"
+	"pnode/kernels/devices"
 	"pnode/node/api"
 	"pnode/node/dataset"
 	"pnode/pipeline/link"
@@ -22,13 +22,16 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Output is where a node shows itself to whoever started it.
+// Output is where a node shows itself to whoever started it, and what it needs of them.
 type Output struct {
 	// Events gets everything that happens, one call at a time.
 	Events func(api.Event)
 	// Notice gets lines for people: the invite, what the text is.
 	Notice func(string)
 	Log    *slog.Logger
+	// Probe looks at the devices of this machine's drivers; without it the node computes on
+	// the processor alone.
+	Probe devices.Probe
 }
 
 // tellFolder says where the run is, once it is known that there is one.
@@ -46,17 +49,17 @@ type Node struct {
 	// trying are the others' addresses that a node which comes back knows.
 	trying []string
 
-	store  *checkpoint.Store
-	device kernels.Device
-	swarm  *swarm.Swarm
-	raft   *consensus.Node
-	links  *link.Endpoint
-	data   *dataset.Dataset
-	keeper *keeper
-	api    *api.Server
-	group  errgroup.Group
-	base   context.Context // of everything that runs until Close
-	cancel context.CancelFunc
+	store   *checkpoint.Store
+	devices *devices.Set
+	swarm   *swarm.Swarm
+	raft    *consensus.Node
+	links   *link.Endpoint
+	data    *dataset.Dataset
+	keeper  *keeper
+	api     *api.Server
+	group   errgroup.Group
+	base    context.Context // of everything that runs until Close
+	cancel  context.CancelFunc
 
 	hub      api.Hub
 	beats    *tracker
@@ -149,8 +152,8 @@ func (n *Node) Close() error {
 	if n.swarm != nil {
 		errs = append(errs, n.saveSeat(), n.swarm.Close())
 	}
-	if n.device != nil {
-		errs = append(errs, n.device.Close())
+	if n.devices != nil {
+		errs = append(errs, n.devices.Close())
 	}
 	errs = append(errs, n.store.Close(), n.trace.Close())
 	return errors.Join(errs...)

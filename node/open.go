@@ -73,7 +73,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.boot, err = randomBoot(); err != nil {
 		return nil, err
 	}
-	if n.device, err = o.look.device(o.cfg.Threads, n.log); err != nil {
+	if n.devices, err = o.look.devices(ctx, o.cfg, out); err != nil {
 		return nil, err
 	}
 	// What ctx ends is this node's stay, in good order: the parts live until Close.

@@ -16,14 +16,15 @@ func (n *Node) remeasure() {
 	if n.raft.State().Plan.Places(n.self) {
 		return
 	}
-	fresh, err := measure(n.device, n.dir)
+	fresh, err := measure(n.devices, n.dir)
 	if err != nil {
 		n.log.Debug("measure again", "cause", err)
 		return
 	}
 	if n.profile.renew(fresh) {
-		device := fresh.Devices[0]
-		n.log.Info("measured again, and differently", "device", device.Name, "matmul_gflops", device.MatMulFLOPS/1e9)
+		for _, device := range fresh.Devices {
+			n.log.Info("measured again, and differently", "device", device.Name, "matmul_gflops", device.MatMulFLOPS/1e9)
+		}
 	}
 }
 

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"pnode/deploy/image"
 	"pnode/node/bench"
 )
 
@@ -29,9 +28,9 @@ figures alone.`,
   pnode bench step --python ~/venv/bin/python --json > step.json`,
 	}
 	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
-		binary, err := os.Executable()
+		binary, err := image.Executable()
 		if err != nil {
-			return nil, fmt.Errorf("find this program's file: %w", err)
+			return nil, err
 		}
 		o.Binary, o.Progress = binary, progress
 		return bench.Steps(ctx, o)

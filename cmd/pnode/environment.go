@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 
+	"pnode/kernels/devices"
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
@@ -20,6 +21,11 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	interrupts     *interrupts
+	// probe looks at this machine's devices in a process of its own.
+	probe devices.Probe
+	// withoutDrivers is why this program cannot open drivers, if it has tried; nil where it
+	// can, or was never made to.
+	withoutDrivers error
 }
 
 // progress shows a run: JSON lines on standard output if wanted, text on standard error.
@@ -32,8 +38,9 @@ func (e environment) progress(json bool, steps int) *progress.Writer {
 }
 
 // output passes what a node shows on to w.
-func output(w *progress.Writer, level slog.Level) node.Output {
+func (e environment) output(w *progress.Writer, level slog.Level) node.Output {
 	return node.Output{
+		Probe:  e.probe,
 		Events: w.Event,
 		Notice: w.Notice,
 		Log:    slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})),

@@ -56,12 +56,18 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.Keep, "keep", c.Keep, "newest checkpoints to keep")
 	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "length of the text generated at the end; 0 is none")
 	f.IntVar(&c.Threads, "threads", c.Threads, "cores to compute on; 0 is all")
+	addDevices(f, c)
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
 }
 
 // addEmulate adds the flag that makes a node look like another one.
 func addEmulate(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Emulate, "emulate", c.Emulate, "`FILE` (YAML) with the device and the links that this node is to look like having")
+}
+
+// addDevices adds the flag for what to compute on.
+func addDevices(f *pflag.FlagSet, c *config.Config) {
+	f.Var(&c.Devices, "devices", "what to compute on, for example opencl:0,cpu: auto takes every GPU that works, and the processor unless a GPU is 4 times as fast; local nodes get a device each, or share the processor")
 }
 
 // addTrace adds the flag for a timeline.

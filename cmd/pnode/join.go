@@ -46,6 +46,7 @@ the run of the folder.`,
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one, or without an invite the newest)")
 	f.StringVar(&flags.Listen, "listen", "", "`HOST:PORT` for other nodes (default any port)")
 	addThreads(f, &flags.Threads)
+	addDevices(f, &flags)
 	addEmulate(f, &flags)
 	addTrace(f, &flags)
 	f.BoolVar(&flags.JSON, "json", false, "one JSON object a step on standard output")
@@ -67,6 +68,6 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	}
 	w := e.progress(cfg.JSON, 0)
 	cfg.Dir = place.Dir
-	err = node.Join(ctx, cfg, target, output(w, cfg.Level()))
+	err = node.Join(ctx, cfg, target, e.output(w, cfg.Level()))
 	return errors.Join(err, w.Close(), place.Tidy())
 }

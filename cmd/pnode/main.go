@@ -4,12 +4,26 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
+
+	"pnode/deploy/image"
+	"pnode/kernels/devices"
 )
 
+// computing are the commands that look for devices.
+var computing = []string{"train", "join", "plan", "doctor"}
+
 func main() {
-	e := environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interrupts: newInterrupts(os.Exit)}
+	var withoutDrivers error
+	if len(os.Args) > 1 && slices.Contains(computing, os.Args[1]) {
+		withoutDrivers = image.Enter("version") // does not return where the image runs
+	}
+	e := environment{withoutDrivers: withoutDrivers, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interrupts: newInterrupts(os.Exit)}
+	if own, err := image.Executable(); err == nil {
+		e.probe = devices.Probe{own, probeName}
+	}
 	os.Exit(e.run(os.Args[1:]))
 }
 
@@ -50,7 +64,7 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.inviteCommand(), e.leaveCommand(),
 		e.checkpointsCommand(), e.planCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),
 		e.generateCommand(), e.evalCommand(),
-		e.importCommand(), e.exportCommand(), e.benchCommand(), e.versionCommand(), exitCodesTopic(),
+		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(),
 	)
 	addBuiltIns(root)
 	return root

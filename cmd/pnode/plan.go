@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,8 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 		return err
 	}
 	in := node.PlanInput(spec)
-	if in.Members, err = node.Foreseen(cfg, nodes); err != nil {
+	out := node.Output{Log: slog.New(slog.NewTextHandler(e.stderr, nil)), Probe: e.probe}
+	if in.Members, err = node.Foreseen(ctx, cfg, nodes, out); err != nil {
 		return err
 	}
 	plan, reasons, err := planner.Make(in)

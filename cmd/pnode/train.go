@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"pnode/deploy/image"
 	"pnode/node"
 	"pnode/node/config"
 	"pnode/node/local"
@@ -28,7 +28,7 @@ a flag that is given wins. --print-config shows the result. Progress goes to sta
 error; --json adds one line a step on standard output.
 
 A run that is resumed keeps the settings it was started with; only those of this machine
-can be given: --dir, --local, --cluster, --emulate, --listen, --threads, --trace, --json, --log-level.
+can be given: --dir, --local, --cluster, --emulate, --listen, --threads, --devices, --trace, --json, --log-level.
 
 --cluster FILE runs an emulated cluster: a local node for each device, which takes the time
 and refuses the memory that its entry says, behind links with a bandwidth, a one-way
@@ -114,7 +114,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	}
 	w := e.progress(cfg.JSON, steps)
 	if cfg.Local == 0 {
-		err = node.Train(ctx, cfg, output(w, cfg.Level()))
+		err = node.Train(ctx, cfg, e.output(w, cfg.Level()))
 		return errors.Join(err, w.Close(), place.Tidy())
 	}
 	err = e.trainLocal(ctx, cfg, w)
@@ -125,9 +125,9 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 }
 
 func (e environment) trainLocal(ctx context.Context, cfg config.Config, w local.Output) error {
-	binary, err := os.Executable()
+	binary, err := image.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program's file: %w", err)
+		return err
 	}
 	s, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: w})
 	if err != nil {

@@ -92,8 +92,8 @@ type Config struct {
 	// Codec is the text of a planner.CodecRule: how activations and gradients travel between
 	// stages.
 	Codec string `yaml:"codec"`
-	// MinNodes active nodes are waited for before the first plan; what Replicas and Stages
-	// need is waited for in any case.
+	// MinNodes active nodes are waited for before the first plan; the devices that Replicas
+	// and Stages need are waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
 	// Local is how many node processes to run on this machine; 0 is this process alone.
 	Local int `yaml:"local"`
@@ -112,6 +112,8 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
+	// Devices are what to compute on.
+	Devices Devices `yaml:"devices"`
 	// Trace is a file for the timeline of every step.
 	Trace string `yaml:"trace"`
 	// JSON writes one object a step to standard output.
@@ -267,7 +269,7 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 			Shard:           shard,
 			Storage:         storage,
 			Codec:           codec,
-			MinNodes:        max(c.MinNodes, int(max(1, c.Replicas)*max(1, c.Stages))),
+			MinNodes:        c.MinNodes,
 		},
 	}, nil
 }

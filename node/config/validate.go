@@ -195,9 +195,9 @@ func (c Config) validateCut(m model.Config) error {
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if cut > MaxNodes {
-		return invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d nodes, a run has at most %d", c.cut(), cut, MaxNodes))
+		return invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d devices, a run has at most %d", c.cut(), cut, MaxNodes))
 	}
-	if c.Local > 0 && cut > c.Local {
+	if c.Local > 0 && cut > max(c.Local, len(c.Devices.Names())) {
 		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Local = 65 }, "config: local is 65: want 0 to 64"},
 		{func(c *Config) { c.MinNodes = 65 }, "config: min_nodes is 65: want 1 to 64"},
 		{func(c *Config) { c.Local, c.MinNodes = 3, 5 }, "config: min_nodes is 5: want 1 to 3, the nodes that local starts"},
-		{func(c *Config) { c.Micros, c.Replicas, c.Stages = 32, 32, 3 }, "config: replicas is 32: want fewer, or fewer stages: 32 replicas of 3 stages need 96 nodes, a run has at most 64"},
+		{func(c *Config) { c.Micros, c.Replicas, c.Stages = 32, 32, 3 }, "config: replicas is 32: want fewer, or fewer stages: 32 replicas of 3 stages need 96 devices, a run has at most 64"},
 		{func(c *Config) { c.Listen = "4001" }, `config: listen is 4001: want "host:port"`},
 		{func(c *Config) { c.Listen = ":99999" }, `config: listen is :99999: want "host:port"`},
 		{func(c *Config) { c.LogLevel = "loud" }, "config: log_level is loud: want one of debug, info, warn, error"},

@@ -43,7 +43,7 @@ func (s *Supervisor) prepare() error {
 	return nil
 }
 
-// resume takes over how many cores a node had, unless the user says otherwise.
+// resume takes over how many cores a node had and which devices, unless the user says otherwise.
 func (s *Supervisor) resume(path string) error {
 	if !config.Belongs(s.nodeDir(0)) {
 		return fmt.Errorf("local: %w in %s: its first node never began; resume another node with `pnode join --dir FOLDER`", config.ErrNoRun, s.nodeDir(0))
@@ -53,6 +53,7 @@ func (s *Supervisor) resume(path string) error {
 		return fmt.Errorf("local: the settings of the run: %w", err)
 	}
 	s.options.Config.Threads = cmp.Or(s.options.Config.Threads, stored.Threads)
+	s.options.Config.Devices = cmp.Or(s.options.Config.Devices, stored.Devices)
 	return nil
 }
 
@@ -80,6 +81,11 @@ func (s *Supervisor) threads() int {
 	return cmp.Or(s.options.Config.Threads, max(1, runtime.GOMAXPROCS(0)/s.options.Nodes))
 }
 
+// devices are a node's part of those that the user named.
+func (s *Supervisor) devices(index int) config.Devices {
+	return s.options.Config.Devices.Of(index, s.options.Nodes)
+}
+
 // logLevel is at least info: the logs go to files.
 func (s *Supervisor) logLevel() string {
 	if s.options.Config.LogLevel == "debug" {
@@ -93,10 +99,10 @@ func (s *Supervisor) logLevel() string {
 func (s *Supervisor) trainArgs() []string {
 	args := []string{"train", "--supervised", "--dir", s.nodeDir(0)}
 	if !s.options.Config.Resume {
-		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
+		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile), "--devices", s.devices(0).String())
 		return append(args, s.beside(0)...)
 	}
-	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
+	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--devices", s.devices(0).String(), "--log-level", s.logLevel())
 	if s.options.Config.Listen != "" || len(s.listens) > 0 {
 		args = append(args, "--listen", s.listen())
 	}
@@ -123,6 +129,7 @@ func (s *Supervisor) joinArgs(index int, target string) []string {
 		"--dir", s.nodeDir(index),
 		"--listen", s.listenOf(index),
 		"--threads", strconv.Itoa(s.threads()),
+		"--devices", s.devices(index).String(),
 		"--log-level", s.logLevel(),
 	)
 	return append(args, s.beside(index)...)

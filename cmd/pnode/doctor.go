@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pnode/kernels/devices"
+	"pnode/node/config"
+)
+
+func (e environment) doctorCommand() *cobra.Command {
+	flags := config.Default()
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Show what this machine has to compute with, and what is missing",
+		Long: `List every device with its driver, memory, features, the result of its self-test and its
+measured rates, say which of them a node uses, and what to do about those that do not work.
+
+Drivers are looked at in a process of their own: one that crashes is named, and the rest
+goes on.`,
+		Example: `  pnode doctor
+  pnode doctor --devices opencl:1      look at this one, even where a node would leave it out
+  pnode doctor --json | jq '.devices[] | select(.used)'`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			d, err := devices.Diagnose(c.Context(), devices.Options{Names: flags.Devices.Names(), Threads: flags.Threads, Probe: e.probe})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(e.stdout).Encode(d)
+			}
+			_, err = io.WriteString(e.stdout, diagnosis(d, e.withoutDrivers))
+			return err
+		},
+	}
+	addThreads(c.Flags(), &flags.Threads)
+	addDevices(c.Flags(), &flags)
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
+	return c
+}
+
+// diagnosis is a text for people.
+func diagnosis(d devices.Diagnosis, withoutDrivers error) string {
+	var b strings.Builder
+	for _, device := range d.Devices {
+		describe(&b, device)
+	}
+	for _, m := range d.Missing {
+		fmt.Fprintf(&b, "no %s devices: %s\n", m.Backend, m.Why)
+	}
+	switch {
+	case d.Drivers:
+	case withoutDrivers != nil:
+		fmt.Fprintf(&b, "this program opens no drivers here: %v\n", withoutDrivers)
+	default:
+		b.WriteString("this program opens no drivers: it was built with -tags static\n")
+	}
+	for _, a := range d.Advice {
+		fmt.Fprintf(&b, "%s\n", a)
+	}
+	return b.String()
+}
+
+func describe(b *strings.Builder, d devices.Diagnosed) {
+	line := func(what, text string) {
+		if text != "" {
+			fmt.Fprintf(b, "  %-10s %s\n", what, text)
+		}
+	}
+	fmt.Fprintf(b, "%s  %s\n", d.Name, d.Model)
+	line("driver", strings.Join(nonEmpty(d.Platform, d.Version, d.Driver), ", "))
+	line("bus", d.PCI)
+	if d.MemoryBytes > 0 {
+		line("memory", fmt.Sprintf("%.1f GiB, %.1f GiB in one buffer", gib(d.MemoryBytes), gib(d.AllocBytes)))
+	}
+	line("features", strings.Join(d.Features, ", "))
+	line("problem", d.Problem)
+	if d.Passed {
+		line("self-test", "passed")
+		line("measured", fmt.Sprintf("products %.1f GFLOP/s, attention %.1f GFLOP/s, memory %.1f GB/s",
+			giga(d.Rates.MatMulFLOPS), giga(d.Rates.AttentionFLOPS), giga(d.Rates.MemoryBytesPerS)))
+	}
+	if d.Used {
+		line("used", "yes")
+	} else {
+		line("used", "no: "+d.Why)
+	}
+}
+
+func nonEmpty(texts ...string) (some []string) {
+	for _, t := range texts {
+		if t != "" {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
+func giga(n int64) float64    { return float64(n) / 1e9 }

@@ -1,0 +1,40 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pnode/kernels"
+)
+
+// CPU is the name of the processor's device.
+const CPU = "cpu"
+
+// backend is a kind of device that needs a driver.
+type backend struct {
+	kind string // of the names: kind:index
+	// list gives what the driver says of its devices, by index. An error may come beside
+	// devices: of those that could not be listed.
+	list func() ([]Finding, error)
+	// open makes a device ready; it refuses one that computes anything wrong.
+	open func(index int) (kernels.Device, error)
+}
+
+// HasDrivers tells whether this program can open drivers at all.
+func HasDrivers() bool { return len(drivers()) > 0 }
+
+// open finds the backend of a name and opens the device.
+func open(name string) (kernels.Device, error) {
+	kind, number, _ := strings.Cut(name, ":")
+	index, err := strconv.Atoi(number)
+	for _, b := range drivers() {
+		if b.kind == kind && err == nil {
+			return b.open(index)
+		}
+	}
+	return nil, fmt.Errorf("devices: %s: %w", name, errNoBackend)
+}
+
+var errNoBackend = errors.New("this program has no such kind of device")

@@ -1,0 +1,6 @@
+//go:build !static
+
+package devices
+
+// drivers are the backends in the order in which their devices are preferred.
+func drivers() []backend { return []backend{openCL} }

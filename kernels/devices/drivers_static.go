@@ -1,0 +1,7 @@
+//go:build static
+
+package devices
+
+// drivers: opening one takes the loader of the system's C library, which a static program does
+// without.
+func drivers() []backend { return nil }

@@ -1,0 +1,82 @@
+package devices
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+)
+
+// message is a line of what Examine writes: one of the fields.
+type message struct {
+	// Begin names the backend or the device that is looked at from now on.
+	Begin   string   `json:"begin,omitempty"`
+	Device  *Finding `json:"device,omitempty"`
+	Missing *Missing `json:"missing,omitempty"`
+}
+
+// examiner looks at the devices of the drivers and tells what it finds as it goes, so that
+// what a driver does to this process leaves it known up to there.
+type examiner struct {
+	out    *json.Encoder
+	names  wanted
+	skip   []string
+	cards  map[string]string // the first device that works, by PCI address
+	broken error             // of out
+}
+
+// Examine looks at what the drivers have: all devices, or those with these names, but for the
+// backends and devices to skip. It writes for Probe, which runs it in a process of its own.
+func Examine(out io.Writer, names, skip []string) error {
+	e := examiner{out: json.NewEncoder(out), names: names, skip: skip, cards: map[string]string{}}
+	for _, b := range drivers() {
+		if !slices.Contains(skip, b.kind) {
+			e.backend(b)
+		}
+	}
+	e.tell(message{Begin: over})
+	return e.broken
+}
+
+// over begins nothing: all has been looked at.
+const over = "over"
+
+func (e *examiner) tell(m message) { e.broken = errors.Join(e.broken, e.out.Encode(m)) }
+
+func (e *examiner) backend(b backend) {
+	e.tell(message{Begin: b.kind})
+	list, err := b.list()
+	if err != nil {
+		e.tell(message{Missing: &Missing{b.kind, err.Error()}})
+	}
+	for i, f := range list {
+		if slices.Contains(e.skip, f.Name) {
+			continue
+		}
+		f.Same = e.cards[f.PCI]
+		if f.Problem == "" && e.names.takes(f) {
+			e.tell(message{Begin: f.Name})
+			f = e.try(b, i, f)
+		}
+		if f.Passed && f.PCI != "" && f.Same == "" {
+			e.cards[f.PCI] = f.Name
+		}
+		e.tell(message{Device: &f})
+	}
+}
+
+// try opens a device, which tests it, and measures it.
+func (e *examiner) try(b backend, index int, f Finding) Finding {
+	device, err := b.open(index)
+	if err != nil {
+		f.Problem = err.Error()
+		return f
+	}
+	f.Rates, err = Measure(device)
+	if err = errors.Join(err, device.Close()); err != nil {
+		f.Problem = err.Error()
+		return f
+	}
+	f.Passed = true
+	return f
+}

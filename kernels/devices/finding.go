@@ -1,0 +1,75 @@
+package devices
+
+import "fmt"
+
+// Finding is what is known of a device.
+type Finding struct {
+	// Name is unique on the machine: `cpu`, `opencl:0`.
+	Name string `json:"name"`
+	// Model is what people call it; Vendor, Platform, Driver and Version are the driver's words.
+	Model    string `json:"model,omitempty"`
+	Vendor   string `json:"vendor,omitempty"`
+	Platform string `json:"platform,omitempty"`
+	Driver   string `json:"driver,omitempty"`
+	Version  string `json:"version,omitempty"`
+	// PCI is the address on the bus, such as 0000:03:00.0, empty where there is none.
+	PCI string `json:"pci,omitempty"`
+	// Units compute side by side: compute units, multiprocessors, threads.
+	Units int `json:"units,omitempty"`
+	// MemoryBytes is all memory, AllocBytes the most that one buffer may have of it. Shared
+	// tells that it is the host's memory.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	AllocBytes  int64 `json:"alloc_bytes,omitempty"`
+	Shared      bool  `json:"shared_memory,omitempty"`
+	// Features are what the kernels may use beyond the least.
+	Features []string `json:"features,omitempty"`
+	// Processor tells that the driver computes on the processor's cores.
+	Processor bool `json:"processor,omitempty"`
+	// Same names the device that is the same card, with another driver.
+	Same string `json:"same,omitempty"`
+	// Passed tells that the device computed what the reference computes, and Rates how fast.
+	Passed bool  `json:"self_test_passed"`
+	Rates  Rates `json:"rates,omitzero"`
+	// Problem says why the device cannot be used; empty where nothing speaks against it.
+	Problem string `json:"problem,omitempty"`
+}
+
+func (f Finding) String() string {
+	if f.Model == "" {
+		return f.Name
+	}
+	return fmt.Sprintf("%s (%s)", f.Name, f.Model)
+}
+
+// Missing is a driver that this machine lacks, or that does not work.
+type Missing struct {
+	Backend string `json:"backend"`
+	Why     string `json:"why"`
+}
+
+// Report is what a probe found out.
+type Report struct {
+	Devices []Finding `json:"devices"`
+	Missing []Missing `json:"missing,omitempty"`
+}
+
+// wanted is which devices are to be looked at or used: these by name, or without names those
+// that are there for it.
+type wanted []string
+
+// takes tells whether a device is wanted, as far as its kind goes.
+func (w wanted) takes(f Finding) bool {
+	if len(w) == 0 {
+		return !f.Processor && f.Same == ""
+	}
+	return w.names(f.Name)
+}
+
+func (w wanted) names(name string) bool {
+	for _, n := range w {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}

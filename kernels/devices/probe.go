@@ -1,0 +1,174 @@
+package devices
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// patience is how long a driver may be silent: its compiler may have to build all kernels
+	// on a busy machine.
+	patience = 3 * time.Minute
+	// maxLine and maxLines bound what a process tells, maxWords what is kept of its last words.
+	maxLine  = 256 << 10
+	maxLines = 1024
+	maxWords = 4 << 10
+)
+
+// Probe is the command line of a process that calls Examine, with names and what to skip added
+// as arguments: --name NAME, --skip NAME. The zero value finds nothing.
+type Probe []string
+
+// Run looks at the devices of all drivers, or at those with these names. What ends the process
+// is told as the problem of what it looked at then. The error is the context's, or says that
+// the process could not be started.
+func (p Probe) Run(ctx context.Context, names []string) (Report, error) {
+	var all Report
+	if len(p) == 0 || !HasDrivers() {
+		return all, nil
+	}
+	var skip []string
+	for {
+		end, err := p.once(ctx, &all, names, skip)
+		if err != nil || end.during == "" || end.during == over || slices.Contains(skip, end.during) {
+			all.unite()
+			return all, err
+		}
+		skip = append(skip, end.during)
+		all.blame(end)
+		for _, f := range all.Devices {
+			skip = append(skip, f.Name)
+		}
+	}
+}
+
+// ending is how a process ended before it was through: during which backend or device, and why.
+type ending struct{ during, why string }
+
+// blame adds a device, or a backend, that ended the process.
+func (r *Report) blame(end ending) {
+	if !strings.Contains(end.during, ":") {
+		r.Missing = append(r.Missing, Missing{end.during, end.why})
+		return
+	}
+	r.Devices = append(r.Devices, Finding{Name: end.during, Problem: end.why})
+}
+
+// unite tells of cards that were found in several processes that they are the same.
+func (r *Report) unite() {
+	cards := map[string]string{}
+	for i, f := range r.Devices {
+		switch first := cards[f.PCI]; {
+		case f.PCI == "" || !f.Passed:
+		case first != "":
+			r.Devices[i].Same = first
+		default:
+			cards[f.PCI] = f.Name
+		}
+	}
+}
+
+// once runs one process and adds what it tells.
+func (p Probe) once(ctx context.Context, all *Report, names, skip []string) (ending, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
+	defer silent.Stop()
+	var words lastWords
+	cmd := exec.CommandContext(ctx, p[0], p.arguments(names, skip)...)
+	cmd.Stderr, cmd.WaitDelay = &words, time.Second
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return ending{}, fmt.Errorf("devices: look at the drivers: %w", err)
+	}
+	during := listen(out, all, func() { silent.Reset(patience) })
+	err = cmd.Wait()
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return ending{}, nil
+	case errors.Is(cause, errSilent):
+		return ending{during, cause.Error()}, nil
+	case cause != nil:
+		return ending{}, fmt.Errorf("devices: look at the drivers: %w", cause)
+	}
+	return ending{during, fmt.Sprintf("the driver ended its process: %v%s", err, &words)}, nil
+}
+
+var errSilent = fmt.Errorf("the driver was silent for %v", patience)
+
+func (p Probe) arguments(names, skip []string) []string {
+	args := slices.Clone(p[1:])
+	for _, n := range names {
+		args = append(args, "--name", n)
+	}
+	for _, s := range skip {
+		args = append(args, "--skip", s)
+	}
+	return args
+}
+
+// listen adds the messages of a process to a report until its output ends, and gives what was
+// looked at last. Lines that are none are a driver's own.
+func listen(out io.Reader, all *Report, heard func()) (during string) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, maxLine)
+	for range maxLines {
+		if !lines.Scan() {
+			break
+		}
+		heard()
+		m, ok := decodeMessage(lines.Bytes())
+		if !ok {
+			continue
+		}
+		if m.Begin != "" {
+			during = m.Begin
+		}
+		if m.Device != nil {
+			all.Devices = append(all.Devices, *m.Device)
+		}
+		if m.Missing != nil && !slices.Contains(all.Missing, *m.Missing) {
+			all.Missing = append(all.Missing, *m.Missing)
+		}
+	}
+	_, _ = io.Copy(io.Discard, out) // what is too much
+	return during
+}
+
+// decodeMessage reads a line.
+func decodeMessage(line []byte) (message, bool) {
+	var m message
+	fields := json.NewDecoder(bytes.NewReader(line))
+	fields.DisallowUnknownFields()
+	err := fields.Decode(&m)
+	return m, err == nil && (m.Begin != "" || m.Device != nil && m.Device.Name != "" || m.Missing != nil)
+}
+
+// lastWords keeps the beginning of what a process says before it ends.
+type lastWords struct{ text []byte }
+
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.text = append(w.text, p[:min(len(p), maxWords-len(w.text))]...)
+	return len(p), nil
+}
+
+// String is the first line, which says what happened.
+func (w *lastWords) String() string {
+	first, _, _ := strings.Cut(strings.TrimSpace(string(w.text)), "\n")
+	if first == "" {
+		return ""
+	}
+	return ": " + first
+}

@@ -1,0 +1,195 @@
+package devices
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+)
+
+// Errors of this package.
+var (
+	// ErrUnknown: a device that was asked for is not there.
+	ErrUnknown = errors.New("devices: no such device")
+	// ErrNone: none of the devices that were asked for works.
+	ErrNone = errors.New("devices: none that was asked for works")
+)
+
+// Options say which devices to use.
+type Options struct {
+	// Names are those to use; none stands for every GPU that works, and the processor unless
+	// one of them makes it superfluous.
+	Names []string
+	// Threads of the processor; 0 is all.
+	Threads int
+	Probe   Probe
+}
+
+// Device is an opened one and what is known of it.
+type Device struct {
+	kernels.Device
+	Finding
+}
+
+// Name is the kernels.Device's, and the finding's.
+func (d Device) Name() string { return d.Device.Name() }
+
+// Set is what a node computes on: at least one device, which Close closes.
+type Set struct {
+	Devices []Device
+	// Dropped says of each thing that is not used why.
+	Dropped []string
+}
+
+// Of is a set of one device, of which no driver tells anything.
+func Of(d kernels.Device) *Set {
+	return &Set{Devices: []Device{{d, Finding{Name: d.Name(), Passed: true}}}}
+}
+
+// Open probes the drivers' devices and opens those that work. A device that was asked for by a
+// name that nothing has is an error, which wraps ErrUnknown; one that fails is told in Dropped,
+// unless nothing is left: ErrNone.
+func Open(ctx context.Context, o Options) (_ *Set, err error) {
+	s := &Set{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if onlyCPU := len(o.Names) == 1 && o.Names[0] == CPU; !onlyCPU {
+		report, err := o.Probe.Run(ctx, o.Names)
+		if err != nil {
+			return nil, err
+		}
+		if err := report.knows(o.Names); err != nil {
+			return nil, err
+		}
+		s.openFound(report, o.Names)
+	}
+	if len(o.Names) == 0 || slices.Contains(o.Names, CPU) {
+		if err := s.openCPU(o); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Devices) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNone, strings.Join(s.Dropped, "; "))
+	}
+	s.order(o.Names)
+	return s, nil
+}
+
+// knows refuses names that nothing has.
+func (r Report) knows(names []string) error {
+	there := []string{CPU}
+	for _, f := range r.Devices {
+		there = append(there, f.Name)
+	}
+	for _, n := range names {
+		if slices.Contains(there, n) {
+			continue
+		}
+		err := fmt.Errorf("%w: devices names %s, this machine has %s; `pnode doctor` says what is missing", ErrUnknown, n, strings.Join(there, ", "))
+		for _, m := range r.Missing {
+			if strings.HasPrefix(n, m.Backend+":") {
+				err = fmt.Errorf("%w (%s)", err, m.Why)
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+func (s *Set) openFound(r Report, names wanted) {
+	for _, f := range r.Devices {
+		if !names.takes(f) {
+			continue
+		}
+		if f.Problem != "" {
+			s.drop(f, f.Problem)
+			continue
+		}
+		device, err := open(f.Name)
+		if err != nil {
+			s.drop(f, err.Error())
+			continue
+		}
+		s.Devices = append(s.Devices, Device{device, f})
+	}
+}
+
+func (s *Set) drop(f Finding, why string) {
+	s.Dropped = append(s.Dropped, fmt.Sprintf("goes on without %v: %s", f, why))
+}
+
+// superfluousTimes the processor's speed a GPU does without it: computing takes cores that
+// would have to feed the GPU.
+const superfluousTimes = 4
+
+func superfluous(processor Rates, fastestGPU int64) bool {
+	return fastestGPU >= superfluousTimes*processor.MatMulFLOPS
+}
+
+// openCPU adds the processor; where nobody asked for it, only if it is worth it.
+func (s *Set) openCPU(o Options) error {
+	device, err := cpu.New(cpu.Options{Threads: o.Threads})
+	if err != nil {
+		return err
+	}
+	fastest := int64(0)
+	for _, d := range s.Devices {
+		fastest = max(fastest, d.Rates.MatMulFLOPS)
+	}
+	found := findingOfCPU(device)
+	if fastest > 0 && len(o.Names) == 0 {
+		if found.Rates, err = Measure(device); err != nil {
+			return errors.Join(err, device.Close())
+		}
+		if superfluous(found.Rates, fastest) {
+			return device.Close()
+		}
+	}
+	for _, reason := range device.Dropped() {
+		s.Dropped = append(s.Dropped, "does not use all of this processor: "+reason)
+	}
+	s.Devices = append(s.Devices, Device{device, found})
+	return nil
+}
+
+// findingOfCPU says what is known of the processor without measuring it.
+func findingOfCPU(d *cpu.Device) Finding {
+	return Finding{Name: CPU, Model: d.Model(), Units: d.Threads(), Shared: true, Features: []string{d.Variant()}, Processor: true, Passed: true}
+}
+
+// order puts devices into the order of their names, where there is one.
+func (s *Set) order(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	slices.SortStableFunc(s.Devices, func(a, b Device) int {
+		return cmp.Compare(slices.Index(names, a.Name()), slices.Index(names, b.Name()))
+	})
+}
+
+// Named is the device with a name, nil where there is none.
+func (s *Set) Named(name string) kernels.Device {
+	for _, d := range s.Devices {
+		if d.Name() == name {
+			return d.Device
+		}
+	}
+	return nil
+}
+
+// Close closes all devices.
+func (s *Set) Close() error {
+	var errs []error
+	for _, d := range s.Devices {
+		errs = append(errs, d.Device.Close())
+	}
+	return errors.Join(errs...)
+}
