@@ -19,7 +19,6 @@ import (
 	"pnode/planner"
 )
 
-
 // look is what a node is made to look like; nil is what it is.
 type look struct{ *config.Emulation }
 
