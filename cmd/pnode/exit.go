@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/kernels/devices"
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
@@ -38,6 +39,7 @@ var exitCodes = []struct {
 	{node.ErrOtherRun, exitUsage},
 	{node.ErrFinished, exitFinished},
 	{config.ErrInvalid, exitUsage},
+	{devices.ErrUnknown, exitUsage},
 	{study.ErrBadRequest, exitUsage},
 	{files.ErrMissing, exitUsage}, // data, whichever way it was named
 	{files.ErrNone, exitUsage},

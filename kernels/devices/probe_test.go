@@ -15,6 +15,9 @@ import (
 // that happens, see play.
 const scriptVariable = "PNODE_TEST_DRIVER"
 
+// testProgram is this test.
+var testProgram = os.Args[0]
+
 func TestMain(m *testing.M) {
 	if script := os.Getenv(scriptVariable); script != "" {
 		play(script, os.Args[1:])
@@ -69,7 +72,7 @@ func crash() {
 func probe(t *testing.T, script string) Report {
 	t.Helper()
 	t.Setenv(scriptVariable, script)
-	report, err := Probe{os.Args[0]}.Run(t.Context(), nil)
+	report, err := Probe{testProgram}.Run(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
