@@ -14,9 +14,11 @@ const probeName = "probe-devices"
 func probeCommand() *cobra.Command {
 	var names, skip []string
 	c := &cobra.Command{
-		Use:    probeName,
-		Hidden: true,
-		Args:   usageArgs(cobra.NoArgs),
+		Use:     probeName,
+		Short:   "Look at what drivers offer, a line for each thing found",
+		Example: "  pnode probe-devices --skip opencl:1",
+		Hidden:  true,
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			return devices.Examine(os.Stdout, names, skip)
 		},
