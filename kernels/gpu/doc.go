@@ -1,5 +1,5 @@
-// Package gpu is what all GPU backends share: one source of kernels, and how each call of
-// the contract is made of them.
+// Package gpu is what all GPU backends share: one source of kernels, how each call of the
+// contract is made of them, and devices, buffers and queues over what a driver can do.
 //
 // Nouns:
 //
@@ -7,7 +7,8 @@
 //   - Geometry: how many work-items a work-group has on a device.
 //   - Launch: one kernel with its grid and arguments.
 //   - Plan: the launches of one call, in order, and the memory they need between them.
-//   - Driver: what a backend knows how to do with launches; it is not in this package.
+//   - Driver and Stream: what a backend must be able to do: memory, launches, copies.
+//   - Device: a kernels.Device over a driver.
 //
 // Arrays are given to kernels as a buffer and a first element, so that a backend needs no
 // buffer within a buffer. Sums have an order that depends on the sizes and the geometry only:
@@ -15,6 +16,6 @@
 // device: a bad one touches no memory outside its operand and leaves the operation in the
 // queue's fault word, which the backend reads at Sync.
 //
-// The package is pure: it loads no library and runs nothing. Backends import it; it never
-// imports one.
+// The package loads no library and starts no goroutine. Backends import it; it never imports
+// one.
 package gpu

@@ -26,12 +26,12 @@ func (g Geometry) LocalBytes() int {
 // ArgKind says what an argument is. The zero value is invalid.
 type ArgKind uint8
 
-// The kinds. Memory and Scratch are two parameters of a kernel: a buffer and the number of
+// The kinds. View and Scratch are two parameters of a kernel: a buffer and the number of
 // its first element as a 64-bit number.
 const (
 	_ ArgKind = iota
-	// Memory is Arg.View, NULL and 0 for an absent one.
-	Memory
+	// View is Arg.View, NULL and 0 for an absent one.
+	View
 	// Scratch is the plan's scratch memory from element Arg.Bits on.
 	Scratch
 	// Fault is the queue's fault word, an int.
@@ -55,11 +55,26 @@ type Launch struct {
 	Groups [3]int // work-groups in each dimension
 	Items  [2]int // work-items of a group in the first two dimensions
 	Args   []Arg
+	Params []Param // what Args are on a stream
+}
+
+// Param is one parameter of a kernel: a number of 4 or 8 bytes, little endian. Memory is the
+// driver's name of it.
+type Param struct {
+	Bits  uint64
+	Bytes int
+}
+
+const wordBytes, longBytes = 4, 8
+
+// array appends the parameters of a range of a buffer.
+func (l *Launch) array(m Memory, first uint64) {
+	l.Params = append(l.Params, Param{uint64(m), longBytes}, Param{first, longBytes})
 }
 
 func (l *Launch) memory(views ...kernels.View) *Launch {
 	for _, v := range views {
-		l.Args = append(l.Args, Arg{Kind: Memory, View: v})
+		l.Args = append(l.Args, Arg{Kind: View, View: v})
 	}
 	return l
 }

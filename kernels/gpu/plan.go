@@ -94,7 +94,7 @@ func (p *Plan) grid(kernel string, items [2]int, groups []int) *Launch {
 		p.Launches = append(p.Launches, Launch{})
 	}
 	l := &p.Launches[len(p.Launches)-1]
-	*l = Launch{Kernel: kernel, Groups: [3]int{1, 1, 1}, Items: items, Args: l.Args[:0]}
+	*l = Launch{Kernel: kernel, Groups: [3]int{1, 1, 1}, Items: items, Args: l.Args[:0], Params: l.Params[:0]}
 	copy(l.Groups[:], groups)
 	return l
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/kernels/gpu"
 	"pnode/kernels/null"
 )
 
@@ -102,10 +103,10 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Do(kernels.Fill(x, 8, 1))
-	if err := q.Close(); !errors.Is(err, errClosed) {
+	if err := q.Close(); !errors.Is(err, gpu.ErrClosed) {
 		t.Errorf("a call on a closed device: %v", err)
 	}
-	if _, err := dev.NewQueue(); !errors.Is(err, errClosed) {
+	if _, err := dev.NewQueue(); !errors.Is(err, gpu.ErrClosed) {
 		t.Errorf("a queue of a closed device: %v", err)
 	}
 }

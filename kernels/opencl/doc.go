@@ -7,14 +7,13 @@
 //   - library: the functions of OpenCL's loader (libOpenCL) as addresses.
 //   - Info: a device that was found, and what it says of itself.
 //   - Device: an opened one, with the kernels of package gpu built for it.
-//   - queue: an in-order command queue; it executes the plans of package gpu.
+//   - driver and stream: the device and a command queue as package gpu uses them.
 //   - status: an error code of OpenCL.
 //
-// Reading the source: library.go, list.go, device.go with program.go, queue.go with launch.go.
+// Reading the source: library.go, list.go, device.go, driver.go with program.go, stream.go.
 //
-// Only this directory uses purego. Addresses are called by SyscallN, which costs about a
-// quarter of a microsecond; host memory that a transfer uses is pinned until the next Sync.
-// A binary with this package is not static on Linux: it needs the loader of libc.
+// Functions are called by package native; host memory that a transfer uses is pinned until the
+// next Sync.
 //
 // Drivers start threads of their own, and some replace the handlers of the process's signals;
 // these are put back (signals_linux.go). The package starts no goroutine.

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ebitengine/purego"
-
 	"pnode/kernels"
+	"pnode/kernels/native"
 )
 
 // newBuffer gives a view of a fresh buffer of count elements.
@@ -32,21 +31,21 @@ func newQueue(t testing.TB, dev *Device) kernels.Queue {
 
 // failing replaces a function by one that only returns a status.
 func failing(dev *Device, f function, s status) (restore func()) {
-	whole, broken := dev.lib, *dev.lib
-	broken[f] = purego.NewCallback(func() uintptr { return uintptr(uint32(s)) })
-	dev.lib = &broken
-	return func() { dev.lib = whole }
+	whole, broken := dev.driver.lib, *dev.driver.lib
+	broken[f] = native.Callback(func() uintptr { return uintptr(uint32(s)) })
+	dev.driver.lib = &broken
+	return func() { dev.driver.lib = whole }
 }
 
 // failingCreate replaces a function that makes a handle and has its status at the fifth place.
 func failingCreate(dev *Device, f function, s status) (restore func()) {
-	whole, broken := dev.lib, *dev.lib
-	broken[f] = purego.NewCallback(func(_, _, _, _ uintptr, code *status) uintptr {
+	whole, broken := dev.driver.lib, *dev.driver.lib
+	broken[f] = native.Callback(func(_, _, _, _ uintptr, code *status) uintptr {
 		*code = s
 		return 0
 	})
-	dev.lib = &broken
-	return func() { dev.lib = whole }
+	dev.driver.lib = &broken
+	return func() { dev.driver.lib = whole }
 }
 
 // wantSticky wants an error twice from Sync, that names the device and the driver's code.
@@ -110,9 +109,9 @@ func TestOutOfMemory(t *testing.T) {
 // TestBuildFailure wants the compiler's words, with file and line of the source.
 func TestBuildFailure(t *testing.T) {
 	dev := openDevice(t)
-	p := program{lib: dev.lib}
+	p := program{lib: dev.driver.lib}
 	defer p.release()
-	err := p.compile(dev.context, dev.id, "#line 7 \"broken.cl\"\nkernel void f(global float *x) { *x = nothing; }\n", buildOptions)
+	err := p.compile(dev.driver.context, dev.driver.id, "#line 7 \"broken.cl\"\nkernel void f(global float *x) { *x = nothing; }\n", buildOptions)
 	if err == nil {
 		t.Fatal("no error for a source with one")
 	}

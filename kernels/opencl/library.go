@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ebitengine/purego"
+	"pnode/kernels/native"
 )
 
 // ErrNoLibrary says that no OpenCL library could be opened.
@@ -63,27 +63,18 @@ var load = sync.OnceValues(func() (*library, error) {
 	return lib, err
 })
 
-func (l *library) open() error {
-	var failures []error
-	for _, name := range libraryNames {
-		handle, err := openLibrary(name)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		return l.resolve(handle)
-	}
-	return fmt.Errorf("%w: %w", ErrNoLibrary, errors.Join(failures...))
-}
+// libraryNames are where OpenCL's loader may be: on Linux and the BSDs, on macOS, on Windows.
+var libraryNames = []string{"libOpenCL.so.1", "libOpenCL.so", "/System/Library/Frameworks/OpenCL.framework/OpenCL", "OpenCL.dll"}
 
-func (l *library) resolve(handle uintptr) error {
-	for f, name := range functionNames {
-		address, err := findFunction(handle, name)
-		if err != nil {
-			return fmt.Errorf("opencl: the library is older than OpenCL 1.2: %w", err)
-		}
-		l[f] = address
+func (l *library) open() error {
+	functions, err := native.Open(libraryNames, functionNames[:])
+	switch {
+	case errors.Is(err, native.ErrNoLibrary):
+		return fmt.Errorf("%w: %w", ErrNoLibrary, err)
+	case err != nil:
+		return fmt.Errorf("opencl: the library is older than OpenCL 1.2: %w", err)
 	}
+	*l = library(functions)
 	return nil
 }
 
@@ -92,14 +83,12 @@ func (l *library) resolve(handle uintptr) error {
 //
 //go:uintptrescapes
 func (l *library) call(f function, args ...uintptr) status {
-	result, _, _ := purego.SyscallN(l[f], args...)
-	return status(int32(result))
+	return status(int32(native.Call(l[f], args...)))
 }
 
 // create calls a function that returns a handle; its last argument points to the status.
 //
 //go:uintptrescapes
 func (l *library) create(f function, args ...uintptr) uintptr {
-	result, _, _ := purego.SyscallN(l[f], args...)
-	return result
+	return native.Call(l[f], args...)
 }

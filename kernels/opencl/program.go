@@ -27,7 +27,7 @@ type program struct {
 
 // build takes the best geometry for which the driver can run every kernel; the error tells
 // what is wrong with each.
-func (d *Device) build() (program, error) {
+func (d *driver) build() (program, error) {
 	var failures []error
 	for _, g := range d.geometries() {
 		p, err := d.buildFor(g)
@@ -39,7 +39,7 @@ func (d *Device) build() (program, error) {
 	return program{}, errors.Join(failures...)
 }
 
-func (d *Device) buildFor(g gpu.Geometry) (program, error) {
+func (d *driver) buildFor(g gpu.Geometry) (program, error) {
 	p := program{lib: d.lib, geometry: g, kernels: map[string]uintptr{}}
 	options := buildOptions
 	if d.CPU {

@@ -62,3 +62,11 @@ func (s status) err(f function) error {
 		return fmt.Errorf("opencl: %v: %v", f, s)
 	}
 }
+
+// memoryErr is err where memory was asked for: there a lack of resources is one of memory.
+func (s status) memoryErr(f function) error {
+	if s == outOfResources {
+		return fmt.Errorf("%w: opencl: %v: %v", kernels.ErrOutOfMemory, f, s)
+	}
+	return s.err(f)
+}

@@ -1,11 +1,8 @@
 //go:build !windows
 
-package opencl
+package native
 
 import "github.com/ebitengine/purego"
-
-// libraryNames are where OpenCL's loader may be: on Linux and the BSDs, then on macOS.
-var libraryNames = []string{"libOpenCL.so.1", "libOpenCL.so", "/System/Library/Frameworks/OpenCL.framework/OpenCL"}
 
 func openLibrary(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)

@@ -1,8 +1,6 @@
-package opencl
+package native
 
 import "syscall"
-
-var libraryNames = []string{"OpenCL.dll"}
 
 func openLibrary(name string) (uintptr, error) {
 	handle, err := syscall.LoadLibrary(name)

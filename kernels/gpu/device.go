@@ -1,0 +1,95 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"pnode/kernels"
+)
+
+// Device is a kernels.Device over a driver that has the kernels of Source.
+type Device struct {
+	driver     Driver
+	geometry   Geometry
+	limitBytes int
+
+	mu        sync.Mutex // guards usedBytes
+	usedBytes int
+}
+
+// NewDevice gives the device that a driver drives, whose kernels were built for geometry g.
+// Buffers and scratch memory of all queues take at most limitBytes; 0 is no limit but the
+// driver's.
+func NewDevice(d Driver, g Geometry, limitBytes int) *Device {
+	return &Device{driver: d, geometry: g, limitBytes: limitBytes}
+}
+
+// Name is that of the driver.
+func (d *Device) Name() string { return d.driver.Name() }
+
+// Geometry is the shape of the work-groups in use.
+func (d *Device) Geometry() Geometry { return d.geometry }
+
+// Close gives back what the driver holds. Buffers and queues may be freed and closed later.
+func (d *Device) Close() error { return d.driver.Close() }
+
+// Alloc gives a zeroed buffer.
+func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
+	if count < 0 || count > math.MaxInt/dtype.SizeBytes() {
+		return nil, fmt.Errorf("%w: %s: alloc of %d elements", kernels.ErrBadCall, d.Name(), count)
+	}
+	b := &buffer{dev: d, dtype: dtype, count: count}
+	if err := b.take(count * dtype.SizeBytes()); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Supports checks the operands of c against the table, that they are live buffers of this
+// device, and that there are kernels for the sizes.
+func (d *Device) Supports(c kernels.Call) error {
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("%s: %w", d.Name(), err)
+	}
+	for _, v := range c.Args {
+		if !v.Present() {
+			continue
+		}
+		if err := d.owns(v); err != nil {
+			return fmt.Errorf("%w: %v", err, c)
+		}
+	}
+	return Supports(c)
+}
+
+// NewQueue gives a queue; any number may be used at the same time.
+func (d *Device) NewQueue() (kernels.Queue, error) {
+	stream, err := d.driver.NewStream()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Name(), err)
+	}
+	q := &queue{dev: d, stream: stream, fault: buffer{dev: d}, scratch: buffer{dev: d}, plan: Plan{Geometry: d.geometry}}
+	if err := q.fault.take(len(q.faultRead)); err != nil {
+		return nil, errors.Join(err, stream.Close())
+	}
+	return q, nil
+}
+
+// reserve counts bytes that are about to be taken, and refuses them beyond the limit.
+func (d *Device) reserve(bytes int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.limitBytes > 0 && bytes > d.limitBytes-d.usedBytes {
+		return fmt.Errorf("%w: %d of the %d bytes that the device is limited to are in use", kernels.ErrOutOfMemory, d.usedBytes, d.limitBytes)
+	}
+	d.usedBytes += bytes
+	return nil
+}
+
+func (d *Device) unreserve(bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.usedBytes -= bytes
+}
