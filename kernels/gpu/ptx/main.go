@@ -2,7 +2,7 @@
 // NVIDIA's drivers take, with clang; and, where NVIDIA's assembler is at hand, assembles it
 // for each generation of cards and prints the registers of every kernel.
 //
-//	go run ./kernels/gpu/ptx -out kernels.ptx
+//	go run ./kernels/gpu/ptx -out kernels/cuda/ptx
 //	go run ./kernels/gpu/ptx -ptxas /path/to/ptxas -arch sm_60,sm_90
 //
 // It fails when the PTX needs a function from elsewhere, when it does not assemble, and when a
@@ -20,18 +20,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"pnode/kernels/gpu"
 )
 
 //go:embed library.cl
 var library string
 
+// target is a generation of cards that PTX is compiled for; drivers compile it for newer ones.
+type target struct {
+	arch    string // the oldest
+	version string // of PTX, as clang names it: the oldest with what the kernels use
+}
+
+var targets = []target{
+	{"sm_60", "ptx60"},
+}
+
 func main() {
 	clang := flag.String("clang", "clang-19", "the compiler")
 	ptxas := flag.String("ptxas", "", "NVIDIA's assembler; empty to do without")
 	arch := flag.String("arch", "sm_60,sm_70,sm_75,sm_80,sm_86,sm_89,sm_90", "what to assemble for")
-	out := flag.String("out", "", "where to write the PTX; empty for nowhere")
+	out := flag.String("out", "", "the folder to write the PTX to; empty for nowhere")
 	flag.Parse()
 	if err := run(*clang, *ptxas, strings.Split(*arch, ","), *out, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "ptx:", err)
@@ -40,47 +48,31 @@ func main() {
 }
 
 func run(clang, ptxas string, archs []string, out string, w io.Writer) error {
-	text, err := compile(clang)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "%d kernels, %d bytes of PTX\n", bytes.Count(text, []byte(".visible .entry ")), len(text))
-	if out != "" {
-		if err := os.WriteFile(out, text, 0o644); err != nil {
-			return err
-		}
-	}
-	if ptxas == "" {
-		return nil
-	}
 	var failures []error
-	for _, arch := range archs {
-		report, err := assemble(ptxas, arch, text)
+	for _, t := range targets {
+		text, err := t.compile(clang)
 		if err != nil {
 			return err
 		}
-		report.print(w, arch)
-		failures = append(failures, report.check(arch))
+		fmt.Fprintf(w, "%s: %d kernels, %d bytes of PTX\n", t.arch, bytes.Count(text, []byte(".visible .entry ")), len(text))
+		if out != "" {
+			if err := os.WriteFile(filepath.Join(out, t.file()), pack(text), 0o644); err != nil {
+				return err
+			}
+		}
+		for _, arch := range archs {
+			if ptxas == "" || arch < t.arch {
+				continue
+			}
+			report, err := assemble(ptxas, arch, text)
+			if err != nil {
+				return err
+			}
+			report.print(w, arch)
+			failures = append(failures, report.check(arch))
+		}
 	}
 	return errors.Join(failures...)
-}
-
-// compile gives PTX for the oldest cards: drivers compile it for newer ones.
-func compile(clang string) ([]byte, error) {
-	cmd := exec.Command(clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-cl-mad-enable", "--target=nvptx64-nvidia-cuda", "-nogpulib",
-		"-O3", "-march=sm_60", "-Xclang", "-target-feature", "-Xclang", "+ptx60", "-Wall", "-Werror", "-S", "-o", "-", "-")
-	cmd.Stdin = strings.NewReader(library + gpu.Source(gpu.Sides[0]))
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	text, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w:\n%s", clang, err, said.Bytes())
-	}
-	if at := bytes.Index(text, []byte("\n.extern ")); at >= 0 {
-		line, _, _ := bytes.Cut(text[at+1:], []byte("\n"))
-		return nil, fmt.Errorf("the PTX needs a function from elsewhere: %s", line)
-	}
-	return text, nil
 }
 
 // assemble gives what the assembler says of each kernel.

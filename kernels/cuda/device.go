@@ -1,0 +1,62 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"pnode/kernels/conform"
+	"pnode/kernels/gpu"
+)
+
+// Options limit what is taken of a card; the zero value takes what is asked for.
+type Options struct {
+	// LimitBytes is the most memory that buffers take; 0 is all that the driver gives.
+	LimitBytes int
+}
+
+// Device is a card as a kernels.Device.
+type Device struct {
+	*gpu.Device
+	Info
+
+	driver *driver
+}
+
+// Name is `cuda:0` and so on.
+func (d *Device) Name() string { return d.driver.Name() }
+
+// FreeBytes is the memory that nobody has taken, other programs included.
+func (d *Device) FreeBytes() (uint64, error) { return d.driver.freeBytes() }
+
+// Open makes the card ready: it has the driver compile the kernels and runs them against the
+// reference. The error says what is wrong with the card or its driver.
+func (i Info) Open(o Options) (*Device, error) {
+	dev, err := i.open(o)
+	if err == nil {
+		if err = conform.SelfTest(dev); err != nil {
+			err = errors.Join(err, dev.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cuda:%d: %s: %w", i.Index, i.Name, err)
+	}
+	return dev, nil
+}
+
+// open is Open without the test.
+func (i Info) open(o Options) (*Device, error) {
+	if i.Unusable != "" {
+		return nil, errors.New(i.Unusable)
+	}
+	if o.LimitBytes < 0 {
+		return nil, fmt.Errorf("limit of %d bytes, want 0 or more", o.LimitBytes)
+	}
+	d := &driver{Info: i}
+	if err := d.start(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return &Device{Device: gpu.NewDevice(d, geometry, o.LimitBytes), Info: i, driver: d}, nil
+}
+
+// geometry is what the PTX was compiled for.
+var geometry = gpu.Sides[0]

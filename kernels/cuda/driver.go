@@ -1,0 +1,133 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"pnode/kernels/gpu"
+)
+
+// driver is a card as a gpu.Driver. Memory is an address on the card.
+type driver struct {
+	Info
+
+	// What start makes and Close gives back; read within do.
+	context, fills uintptr // fills: the stream that clears new memory
+	module         module
+
+	mu     sync.RWMutex // guards closed; held for reading while the context is in use
+	closed bool
+}
+
+// streamNonBlocking makes a stream that does not wait for the default one, which nobody uses.
+const streamNonBlocking = 1
+
+// start takes the primary context, which other libraries in the process share, and loads the
+// kernels.
+func (d *driver) start() error {
+	// A waiting thread sleeps: the node has other work for the processor.
+	const blockingSync = 4
+	if r := d.lib.call(primaryCtxSetFlags, d.device, blockingSync); r != success && r != primaryCtxActive {
+		return r.err(primaryCtxSetFlags)
+	}
+	if err := d.lib.check(primaryCtxRetain, uintptr(unsafe.Pointer(&d.context)), d.device); err != nil {
+		return err
+	}
+	text, err := ptxFor(d.Compute)
+	if err != nil {
+		return err
+	}
+	return d.do(func() error {
+		if err := d.lib.check(streamCreate, uintptr(unsafe.Pointer(&d.fills)), streamNonBlocking); err != nil {
+			return err
+		}
+		d.module, err = d.lib.loadModule(text)
+		return err
+	})
+}
+
+// do calls f on a thread whose context is the card's. The card is not closed meanwhile.
+func (d *driver) do(f func() error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
+		return gpu.ErrClosed
+	}
+	return d.within(f)
+}
+
+// within is do for the one who holds the lock.
+func (d *driver) within(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.lib.check(ctxSetCurrent, d.context); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Name is `cuda:0` and so on.
+func (d *driver) Name() string { return fmt.Sprintf("cuda:%d", d.Index) }
+
+// Alloc gives cleared memory.
+func (d *driver) Alloc(bytes int) (m gpu.Memory, err error) {
+	err = d.do(func() error {
+		var address uintptr
+		if err := d.lib.check(memAlloc, uintptr(unsafe.Pointer(&address)), uintptr(bytes)); err != nil {
+			return err
+		}
+		if err := d.clear(address, uintptr(bytes)); err != nil {
+			return errors.Join(err, d.lib.check(memFree, address))
+		}
+		m = gpu.Memory(address)
+		return nil
+	})
+	return m, err
+}
+
+func (d *driver) clear(address, bytes uintptr) error {
+	if err := d.lib.check(memsetD8Async, address, 0, bytes, d.fills); err != nil {
+		return err
+	}
+	return d.lib.check(streamSynchronize, d.fills)
+}
+
+// Free gives memory back; the driver waits for what uses it.
+func (d *driver) Free(m gpu.Memory) error {
+	return d.do(func() error { return d.lib.check(memFree, uintptr(m)) })
+}
+
+func (d *driver) freeBytes() (free uint64, err error) {
+	err = d.do(func() error {
+		var total uint64
+		return d.lib.check(memGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	})
+	return free, err
+}
+
+// Close gives the card back, with all memory and streams that are left.
+func (d *driver) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.context == 0 {
+		d.closed = true
+		return nil
+	}
+	d.closed = true
+	err := d.within(func() error {
+		var errs []error
+		for _, r := range []struct {
+			by     function
+			handle uintptr
+		}{{moduleUnload, d.module.handle}, {streamDestroy, d.fills}} {
+			if r.handle != 0 {
+				errs = append(errs, d.lib.check(r.by, r.handle))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	return errors.Join(err, d.lib.check(primaryCtxRelease, d.device))
+}

@@ -1,0 +1,90 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"pnode/kernels/native"
+)
+
+// ErrNoLibrary says that NVIDIA's driver is not installed.
+var ErrNoLibrary = errors.New("cuda: no NVIDIA driver on this machine")
+
+// function is a function of the driver that the package calls.
+type function int
+
+const (
+	initialize function = iota
+	driverGetVersion
+	deviceGetCount
+	deviceGet
+	deviceGetName
+	deviceGetAttribute
+	deviceTotalMem
+	deviceGetPCIBusID
+	primaryCtxSetFlags
+	primaryCtxRetain
+	primaryCtxRelease
+	ctxSetCurrent
+	memGetInfo
+	memAlloc
+	memFree
+	memHostAlloc
+	memFreeHost
+	memcpyHtoDAsync
+	memcpyDtoHAsync
+	memsetD8Async
+	streamCreate
+	streamDestroy
+	streamSynchronize
+	moduleLoadDataEx
+	moduleUnload
+	moduleGetFunction
+	launchKernel
+	functionCount
+)
+
+// The names with a version are those whose plain ones have 32-bit sizes or older rules.
+var functionNames = [functionCount]string{
+	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
+	"cuDeviceTotalMem_v2", "cuDeviceGetPCIBusId", "cuDevicePrimaryCtxSetFlags_v2", "cuDevicePrimaryCtxRetain",
+	"cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc",
+	"cuMemFreeHost", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuStreamCreate",
+	"cuStreamDestroy_v2", "cuStreamSynchronize", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
+}
+
+func (f function) String() string { return functionNames[f] }
+
+// library is the address of each function.
+type library [functionCount]uintptr
+
+// libraryNames are where the driver may be: on Linux, under Linux in Windows, on Windows.
+var libraryNames = []string{"libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1", "nvcuda.dll"}
+
+// load opens the library and starts the driver, once.
+var load = sync.OnceValues(func() (*library, error) { return open(libraryNames) })
+
+func open(names []string) (*library, error) {
+	functions, err := native.Open(names, functionNames[:])
+	switch {
+	case errors.Is(err, native.ErrNoLibrary):
+		return nil, fmt.Errorf("%w: %w", ErrNoLibrary, err)
+	case err != nil:
+		return nil, fmt.Errorf("cuda: the driver is older than version 450 (CUDA 11): update it: %w", err)
+	}
+	return (*library)(functions), nil
+}
+
+// call calls a function. Pointers among the arguments are converted in the call itself, which
+// keeps what they point to alive and in its place.
+//
+//go:uintptrescapes
+func (l *library) call(f function, args ...uintptr) result {
+	return result(int32(native.Call(l[f], args...)))
+}
+
+// check is call with the result as an error.
+//
+//go:uintptrescapes
+func (l *library) check(f function, args ...uintptr) error { return l.call(f, args...).err(f) }

@@ -1,0 +1,140 @@
+package cuda
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"io"
+	"strings"
+	"unsafe"
+)
+
+// The kernels as PTX, compiled from package gpu's source.
+//
+//go:generate go run pnode/kernels/gpu/ptx -out ptx
+//go:embed ptx/*.ptx.gz
+var files embed.FS
+
+// modules are the files by the oldest cards that they are for, the newest first.
+var modules = []struct {
+	oldest Capability
+	file   string
+}{
+	{60, "ptx/sm_60.ptx.gz"},
+}
+
+// ptxFor is the text for a card of capability c, the newest that it can run.
+func ptxFor(c Capability) ([]byte, error) {
+	for _, m := range modules {
+		if c >= m.oldest {
+			return unpack(m.file)
+		}
+	}
+	return nil, fmt.Errorf("cuda: no kernels for compute capability %v", c)
+}
+
+func unpack(file string) ([]byte, error) {
+	packed, err := files.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %s: %w", file, err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %s: %w", file, err)
+	}
+	return text, nil
+}
+
+// kernel is a function of a loaded module with the size of its parameters.
+type kernel struct {
+	handle     uintptr
+	paramBytes int
+}
+
+// module is PTX that the driver has compiled, with its kernels by name.
+type module struct {
+	handle  uintptr
+	kernels map[string]kernel
+}
+
+// Numbers of cuModuleLoadDataEx.
+const (
+	jitErrorLogBuffer      = 5
+	jitErrorLogBufferBytes = 6
+)
+
+// maxLogBytes bounds how much of the compiler's log an error shows.
+const maxLogBytes = 8 << 10
+
+// loadModule has the driver compile PTX for the card of the current context; it takes seconds
+// where the driver does not have the result in store.
+func (l *library) loadModule(text []byte) (m module, err error) {
+	m.kernels = map[string]kernel{}
+	text = append(text, 0)
+	log := make([]byte, maxLogBytes)
+	names := [2]int32{jitErrorLogBuffer, jitErrorLogBufferBytes}
+	values := [2]uintptr{uintptr(unsafe.Pointer(unsafe.SliceData(log))), maxLogBytes}
+	r := l.call(moduleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(unsafe.SliceData(text))),
+		uintptr(len(names)), uintptr(unsafe.Pointer(&names)), uintptr(unsafe.Pointer(&values)))
+	if r != success {
+		said, _, _ := strings.Cut(string(log), "\x00")
+		return module{}, fmt.Errorf("%w:\n%s", r.err(moduleLoadDataEx), strings.TrimSpace(said))
+	}
+	for _, e := range entries(string(text)) {
+		name := append([]byte(e.name), 0)
+		k := kernel{paramBytes: e.paramBytes()}
+		if err := l.check(moduleGetFunction, uintptr(unsafe.Pointer(&k.handle)), m.handle, uintptr(unsafe.Pointer(unsafe.SliceData(name)))); err != nil {
+			return m, fmt.Errorf("%s: %w", e.name, err)
+		}
+		m.kernels[e.name] = k
+	}
+	return m, nil
+}
+
+// entry is a kernel as PTX declares it.
+type entry struct {
+	name   string
+	params []int // the size of each parameter in bytes
+}
+
+// paramBytes is the size of the parameters, each at a multiple of its size.
+func (e entry) paramBytes() (n int) {
+	for _, size := range e.params {
+		n = align(n, size) + size
+	}
+	return n
+}
+
+// align is the first multiple of size from n on.
+func align(n, size int) int { return (n + size - 1) / size * size }
+
+// paramSizes are the types of parameters that the kernels have.
+var paramSizes = map[string]int{".u32": 4, ".f32": 4, ".b32": 4, ".u64": 8, ".b64": 8}
+
+// entries are the kernels of a PTX text. Each parameter has a line of its own:
+//
+//	.visible .entry scale(
+//		.param .u64 scale_param_0,
+//		.param .f32 scale_param_1
+//	)
+func entries(text string) (list []entry) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, ".visible .entry "); ok {
+			list = append(list, entry{name: strings.TrimSuffix(name, "(")})
+			continue
+		}
+		declared, ok := strings.CutPrefix(line, ".param ")
+		if !ok || len(list) == 0 || !strings.Contains(declared, list[len(list)-1].name+"_param_") {
+			continue
+		}
+		last := &list[len(list)-1]
+		last.params = append(last.params, paramSizes[strings.Fields(declared)[0]])
+	}
+	return list
+}
