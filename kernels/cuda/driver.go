@@ -15,8 +15,9 @@ type driver struct {
 	Info
 
 	// What start makes and Close gives back; read within do.
-	context, fills uintptr // fills: the stream that clears new memory
-	module         module
+	context [1]uintptr // as the arguments of a call, which so allocates none
+	fills   uintptr    // the stream that clears new memory
+	module  module
 
 	mu     sync.RWMutex // guards closed; held for reading while the context is in use
 	closed bool
@@ -63,7 +64,7 @@ func (d *driver) do(f func() error) error {
 func (d *driver) within(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := d.lib.check(ctxSetCurrent, d.context); err != nil {
+	if err := d.lib.check(ctxSetCurrent, d.context[:]...); err != nil {
 		return err
 	}
 	return f()
@@ -112,7 +113,7 @@ func (d *driver) freeBytes() (free uint64, err error) {
 func (d *driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.context == 0 {
+	if d.closed || d.context[0] == 0 {
 		d.closed = true
 		return nil
 	}

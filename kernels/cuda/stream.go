@@ -16,8 +16,8 @@ type stream struct {
 	handle  uintptr
 	staging staging
 
-	// What launches pass to the driver: the arguments of its function, and what these point to,
-	// in the memory of the stream, so that a call allocates none.
+	// What calls pass to the driver: the arguments of its function, and what these point to,
+	// in the memory of the stream, so that they allocate none.
 	words      [11]uintptr
 	extra      [5]uintptr
 	params     [maxParamBytes]byte
@@ -95,7 +95,7 @@ func (s *stream) Write(to gpu.Memory, at int, from []byte) error {
 		return s.pieces(len(from), func(piece, done int) error {
 			place, host := s.staging.next(piece)
 			copy(place, from[done:])
-			return s.driver.lib.check(memcpyHtoDAsync, uintptr(to)+uintptr(at+done), host, uintptr(piece), s.handle)
+			return s.copy(memcpyHtoDAsync, uintptr(to)+uintptr(at+done), host, piece)
 		})
 	})
 }
@@ -105,8 +105,11 @@ func (s *stream) Read(to []byte, from gpu.Memory, at int) error {
 	return s.driver.do(func() error {
 		return s.pieces(len(to), func(piece, done int) error {
 			place, host := s.staging.next(piece)
-			s.staging.land(to[done:done+piece], place)
-			return s.driver.lib.check(memcpyDtoHAsync, host, uintptr(from)+uintptr(at+done), uintptr(piece), s.handle)
+			err := s.copy(memcpyDtoHAsync, host, uintptr(from)+uintptr(at+done), piece)
+			if err == nil {
+				s.staging.land(to[done:done+piece], place)
+			}
+			return err
 		})
 	})
 }
@@ -129,6 +132,12 @@ func (s *stream) pieces(bytes int, each func(piece, done int) error) error {
 		done += piece
 	}
 	return nil
+}
+
+// copy enqueues a copy of one piece.
+func (s *stream) copy(f function, to, from uintptr, bytes int) error {
+	s.words = [11]uintptr{to, from, uintptr(bytes), s.handle}
+	return s.driver.lib.check(f, s.words[:4]...)
 }
 
 // drain waits for everything that was enqueued and empties staging.

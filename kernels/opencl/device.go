@@ -34,13 +34,33 @@ func (i Info) Open() (dev *Device, err error) {
 }
 
 func (i Info) open() (*Device, error) {
-	d := &driver{Info: i}
-	if err := d.start(); err != nil {
-		return nil, errors.Join(err, d.Close())
+	d, err := i.drive()
+	if err != nil {
+		return nil, err
 	}
 	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry, 0), Info: i, driver: d}
 	if err := conform.SelfTest(dev); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	return dev, nil
+}
+
+// Drive gives the driver under a device, with the kernels built but not tested, and the geometry
+// that they were built for.
+func (i Info) Drive() (driver gpu.Driver, g gpu.Geometry, err error) {
+	guardSignals(func() {
+		d, failed := i.drive()
+		if err = failed; err == nil {
+			driver, g = d, d.program.geometry
+		}
+	})
+	return driver, g, err
+}
+
+func (i Info) drive() (*driver, error) {
+	d := &driver{Info: i}
+	if err := d.start(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
 }

@@ -42,6 +42,9 @@ func TestStamp(t *testing.T) {
 // TestCompile compiles the kernels again where the same compiler is at hand, and wants the same
 // text.
 func TestCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles every kernel")
+	}
 	const clang = "clang-19"
 	if _, err := exec.LookPath(clang); err != nil {
 		t.Skip(err)

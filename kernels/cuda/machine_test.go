@@ -1,0 +1,68 @@
+package cuda
+
+import (
+	"errors"
+	"testing"
+
+	"pnode/kernels/gpu"
+	"pnode/kernels/opencl"
+)
+
+// plain is a machine with memory and without kernels.
+type plain struct{ blocks [][]byte }
+
+func (p *plain) Name() string { return "plain" }
+
+func (p *plain) Alloc(bytes int) (gpu.Memory, error) {
+	p.blocks = append(p.blocks, make([]byte, bytes))
+	return gpu.Memory(len(p.blocks)), nil
+}
+
+func (p *plain) Free(m gpu.Memory) error {
+	p.blocks[m-1] = nil
+	return nil
+}
+
+func (p *plain) NewStream() (gpu.Stream, error) { return p, nil }
+func (p *plain) Close() error                   { return nil }
+func (p *plain) Execute([]gpu.Launch) error     { return nil }
+func (p *plain) Sync() error                    { return nil }
+
+func (p *plain) Write(to gpu.Memory, at int, from []byte) error {
+	copy(p.blocks[to-1][at:], from)
+	return nil
+}
+
+func (p *plain) Read(to []byte, from gpu.Memory, at int) error {
+	copy(to, p.blocks[from-1][at:])
+	return nil
+}
+
+// openclMachine is a machine that has kernels of the same source, built by OpenCL for the same
+// work-groups; the test is skipped where there is none.
+func openclMachine(t *testing.T) gpu.Driver {
+	t.Helper()
+	list, err := opencl.List(opencl.Options{CPU: true})
+	if errors.Is(err, opencl.ErrNoLibrary) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		t.Skip("OpenCL has no devices here")
+	}
+	machine, g, err := list[0].Drive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := machine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if g != geometry {
+		t.Skipf("the OpenCL device has work-groups of %d x %d items", g.Side, g.Side)
+	}
+	return machine
+}
