@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"pnode/kernels/native"
@@ -66,12 +65,11 @@ var libraryNames = []string{"libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libc
 var load = sync.OnceValues(func() (*library, error) { return open(libraryNames) })
 
 func open(names []string) (*library, error) {
-	functions, err := native.Open(names, functionNames[:])
-	switch {
-	case errors.Is(err, native.ErrNoLibrary):
-		return nil, fmt.Errorf("%w: %w", ErrNoLibrary, err)
-	case err != nil:
-		return nil, fmt.Errorf("cuda: the driver is older than version 450 (CUDA 11): update it: %w", err)
+	functions, err := native.Library{
+		Files: names, Functions: functionNames[:], Missing: ErrNoLibrary, Outdated: "cuda: the driver is older than version 450 (CUDA 11): update it",
+	}.Open()
+	if err != nil {
+		return nil, err
 	}
 	return (*library)(functions), nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/kernels/native"
 )
 
 // builtDevice is the card of testdata/libcuda.c, in a library as a driver is one; the test is
@@ -24,7 +23,7 @@ func builtDevice(t *testing.T) *Device {
 		t.Fatalf("%v:\n%s", err, said)
 	}
 	lib, err := open([]string{file})
-	if errors.Is(err, native.ErrNoLibrary) {
+	if errors.Is(err, ErrNoLibrary) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -16,33 +16,39 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-var (
-	// ErrNoLibrary says that none of the libraries asked for could be opened.
-	ErrNoLibrary = errors.New("native: no such library")
-	// ErrNoFunction says that a library lacks a function.
-	ErrNoFunction = errors.New("native: no such function")
-)
+// Library is a library that may be there, and what is wanted of it.
+type Library struct {
+	Files     []string // its names, of which the first that can be opened counts
+	Functions []string
+	// Missing is the error, wrapped, where none of the files can be opened; Outdated begins the
+	// one where a function is lacking.
+	Missing  error
+	Outdated string
+}
 
-// Open opens the first of the libraries that is there and gives the addresses of functions of
-// it. The error wraps ErrNoLibrary or ErrNoFunction and names what is missing.
-func Open(libraries, functions []string) (addresses []uintptr, err error) {
+// Open opens the library and gives the addresses of its functions.
+func (l Library) Open() (addresses []uintptr, err error) {
 	var failures []error
-	for _, name := range libraries {
+	for _, name := range l.Files {
 		handle, err := openLibrary(name)
 		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
-		return find(handle, functions)
+		addresses, err := find(handle, l.Functions)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Outdated, err)
+		}
+		return addresses, nil
 	}
-	return nil, fmt.Errorf("%w: %w", ErrNoLibrary, errors.Join(failures...))
+	return nil, fmt.Errorf("%w: %w", l.Missing, errors.Join(failures...))
 }
 
 func find(handle uintptr, functions []string) (addresses []uintptr, err error) {
 	for _, name := range functions {
 		address, err := findFunction(handle, name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoFunction, err)
+			return nil, err
 		}
 		addresses = append(addresses, address)
 	}

@@ -3,29 +3,41 @@ package native
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
 
+var errMissing = errors.New("no libc")
+
 // libc is there wherever a library can be opened at all.
-func libc(t *testing.T) []string {
+func libc(t *testing.T, functions ...string) []uintptr {
 	t.Helper()
-	names := map[string]string{"linux": "libc.so.6", "darwin": "/usr/lib/libSystem.B.dylib", "windows": "msvcrt.dll"}
-	name, ok := names[runtime.GOOS]
-	if !ok {
-		t.Skip("no name of libc is known here")
+	l := Library{Files: []string{"libnowhere.so.9"}, Functions: functions, Missing: errMissing, Outdated: "libc is too old"}
+	switch runtime.GOOS {
+	case "linux":
+		l.Files = append(l.Files, "libc.so.6")
+	case "darwin":
+		l.Files = append(l.Files, "/usr/lib/libSystem.B.dylib")
+	case "windows":
+		l.Files = append(l.Files, "msvcrt.dll")
 	}
-	return []string{"libnowhere.so.9", name}
+	addresses, err := l.Open()
+	if errors.Is(err, errMissing) {
+		t.Skip(err)
+	}
+	if slices.Contains(functions, "no_such_function") {
+		if err == nil || !strings.Contains(err.Error(), "libc is too old: ") || !strings.Contains(err.Error(), "no_such_function") {
+			t.Errorf("no function: %v", err)
+		}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return addresses
 }
 
 func TestOpen(t *testing.T) {
-	functions, err := Open(libc(t), []string{"abs", "labs"})
-	if errors.Is(err, ErrNoLibrary) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	functions := libc(t, "abs", "labs")
 	minus := int32(-7)
 	if got := int32(Call(functions[0], uintptr(minus))); got != 7 {
 		t.Errorf("abs(-7) = %d", got)
@@ -37,15 +49,10 @@ func TestOpen(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
-	if _, err := Open([]string{"libnowhere.so.9"}, nil); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "libnowhere") {
+	libc(t, "abs", "no_such_function")
+	_, err := Library{Files: []string{"libnowhere.so.9"}, Missing: errMissing}.Open()
+	if !errors.Is(err, errMissing) || !strings.Contains(err.Error(), "libnowhere") {
 		t.Errorf("no library: %v", err)
-	}
-	_, err := Open(libc(t), []string{"abs", "no_such_function"})
-	if errors.Is(err, ErrNoLibrary) {
-		t.Skip(err)
-	}
-	if !errors.Is(err, ErrNoFunction) || !strings.Contains(err.Error(), "no_such_function") {
-		t.Errorf("no function: %v", err)
 	}
 }
 

@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"pnode/kernels/native"
@@ -67,15 +66,13 @@ var load = sync.OnceValues(func() (*library, error) {
 var libraryNames = []string{"libOpenCL.so.1", "libOpenCL.so", "/System/Library/Frameworks/OpenCL.framework/OpenCL", "OpenCL.dll"}
 
 func (l *library) open() error {
-	functions, err := native.Open(libraryNames, functionNames[:])
-	switch {
-	case errors.Is(err, native.ErrNoLibrary):
-		return fmt.Errorf("%w: %w", ErrNoLibrary, err)
-	case err != nil:
-		return fmt.Errorf("opencl: the library is older than OpenCL 1.2: %w", err)
+	functions, err := native.Library{
+		Files: libraryNames, Functions: functionNames[:], Missing: ErrNoLibrary, Outdated: "opencl: the library is older than OpenCL 1.2",
+	}.Open()
+	if err == nil {
+		*l = library(functions)
 	}
-	*l = library(functions)
-	return nil
+	return err
 }
 
 // call calls a function that returns a status. Pointers among the arguments are converted in

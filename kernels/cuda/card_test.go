@@ -1,0 +1,68 @@
+package cuda
+
+import (
+	"errors"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/conform"
+)
+
+// openCard opens the first card of the machine, or skips the test on one without.
+func openCard(t testing.TB) *Device {
+	t.Helper()
+	list, err := List()
+	if errors.Is(err, ErrNoLibrary) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		t.Skip("the driver has no cards here")
+	}
+	dev, err := list[0].Open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("%s, compute capability %v, driver for CUDA %s", dev.Info.Name, dev.Compute, dev.Driver)
+	return dev
+}
+
+// TestConformOnACard is the suite on a real card.
+func TestConformOnACard(t *testing.T) { conform.Run(t, openCard(t)) }
+
+func BenchmarkMatMul(b *testing.B) {
+	dev := openCard(b)
+	for _, n := range []int{1024, 4096, 8192} {
+		conform.BenchMatMul(b, dev, n)
+	}
+}
+
+func BenchmarkAttention(b *testing.B) {
+	dev := openCard(b)
+	for _, t := range []int{1024, 4096} {
+		for _, d := range []int{64, 128} {
+			heads := 2048 / d
+			conform.BenchAttention(b, dev, kernels.AttentionShape{B: 4, T: t, H: heads, K: heads, D: d})
+		}
+	}
+}
+
+// BenchmarkLaunch measures what a call costs the host.
+func BenchmarkLaunch(b *testing.B) {
+	dev := openCard(b)
+	q, c := newQueue(b, dev), kernels.Fill(newBuffer(b, dev, kernels.F32, 1), 1, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Do(c)
+	}
+	if err := q.Sync(); err != nil {
+		b.Fatal(err)
+	}
+}

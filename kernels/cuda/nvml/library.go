@@ -1,0 +1,98 @@
+package nvml
+
+import (
+	"errors"
+	"fmt"
+
+	"pnode/kernels/native"
+)
+
+// ErrNoLibrary says that NVIDIA's management library is not installed.
+var ErrNoLibrary = errors.New("nvml: no management library of NVIDIA on this machine")
+
+// function is a function of the library that the package calls.
+type function int
+
+const (
+	initialize function = iota
+	shutdown
+	driverVersion
+	deviceCount
+	deviceHandle
+	deviceName
+	devicePCI
+	deviceMemory
+	deviceTemperature
+	devicePower
+	functionCount
+)
+
+var functionNames = [functionCount]string{
+	"nvmlInit_v2", "nvmlShutdown", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
+	"nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage",
+}
+
+func (f function) String() string { return functionNames[f] }
+
+// library is the address of each function.
+type library [functionCount]uintptr
+
+var libraryNames = []string{"libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1", "nvml.dll"}
+
+func open(names []string) (*library, error) {
+	functions, err := native.Library{
+		Files: names, Functions: functionNames[:], Missing: ErrNoLibrary, Outdated: "nvml: the driver is too old: update it",
+	}.Open()
+	if err != nil {
+		return nil, err
+	}
+	return (*library)(functions), nil
+}
+
+// status is what a function returns; 0 is success.
+type status int32
+
+const (
+	success         status = 0
+	notSupported    status = 3
+	noPermission    status = 4
+	driverNotLoaded status = 9
+	cardIsLost      status = 15
+	mismatch        status = 18
+	unknown         status = 999
+)
+
+var statusNames = map[status]string{
+	notSupported:    "NVML_ERROR_NOT_SUPPORTED",
+	noPermission:    "NVML_ERROR_NO_PERMISSION",
+	driverNotLoaded: "NVML_ERROR_DRIVER_NOT_LOADED",
+	cardIsLost:      "NVML_ERROR_GPU_IS_LOST",
+	mismatch:        "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+	unknown:         "NVML_ERROR_UNKNOWN",
+}
+
+// remedies are what a user can do.
+var remedies = map[status]string{
+	noPermission:    ": give the user access to /dev/nvidia*",
+	driverNotLoaded: ": load the kernel module nvidia, or give the container its devices",
+	cardIsLost:      ": a card fell off the bus; restart the machine",
+	mismatch:        ": the driver was updated under a running system; restart the machine",
+}
+
+func (s status) err(f function) error {
+	if s == success {
+		return nil
+	}
+	name := statusNames[s]
+	if name == "" {
+		name = "error"
+	}
+	return fmt.Errorf("nvml: %v: %s (%d)%s", f, name, int32(s), remedies[s])
+}
+
+// check calls a function. Pointers among the arguments are converted in the call itself.
+//
+//go:uintptrescapes
+func (l *library) check(f function, args ...uintptr) error {
+	return status(int32(native.Call(l[f], args...))).err(f)
+}
