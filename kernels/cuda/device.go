@@ -55,8 +55,5 @@ func (i Info) open(o Options) (*Device, error) {
 	if err := d.start(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	return &Device{Device: gpu.NewDevice(d, geometry, o.LimitBytes), Info: i, driver: d}, nil
+	return &Device{Device: gpu.NewDevice(d, i.build().geometry, o.LimitBytes), Info: i, driver: d}, nil
 }
-
-// geometry is what the PTX was compiled for.
-var geometry = gpu.Sides[0]

@@ -51,21 +51,27 @@ func newQueue(t testing.TB, dev kernels.Device) kernels.Queue {
 	return q
 }
 
-// TestConform runs the whole suite through the driver's interface, with the kernels of the same
-// source on an OpenCL device.
+// TestConform runs the whole suite through the driver's interface, for an old card and for one
+// with matrix units, with the kernels of the same source on an OpenCL device.
 func TestConform(t *testing.T) {
-	newFake(t, openclMachine(t), 1)
-	list, err := fakeLibrary().list()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := list[0].Open(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conform.Run(t, dev)
-	if err := dev.Close(); err != nil {
-		t.Error(err)
+	for _, compute := range []Capability{61, 90} {
+		t.Run(compute.String(), func(t *testing.T) {
+			b := Info{Compute: compute}.build()
+			f := newFake(t, openclMachine(t, b.geometry), 1)
+			f.compute = compute
+			list, err := fakeLibrary().list()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dev, err := list[0].Open(Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conform.Run(t, dev)
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

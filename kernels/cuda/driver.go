@@ -37,7 +37,7 @@ func (d *driver) start() error {
 	if err := d.lib.check(primaryCtxRetain, uintptr(unsafe.Pointer(&d.context)), d.device); err != nil {
 		return err
 	}
-	text, err := ptxFor(d.Compute)
+	text, err := d.build().ptx()
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type fake struct {
 	machine  gpu.Driver
 	work     gpu.Stream
 	cards    int
-	compute  int // of all cards
+	compute  Capability // of all cards
 	fail     map[function]result
 	failAt   map[function]int // calls of it that succeed first
 	problems []string

@@ -66,7 +66,7 @@ var fakeCalls = map[function]any{
 	},
 	deviceGetAttribute: func(value *int32, attribute, device uintptr) uintptr {
 		return locked(deviceGetAttribute, func(f *fake) result {
-			known := map[uintptr]int{attributeMajor: f.compute / 10, attributeMinor: f.compute % 10, attributeMultiprocessors: 7}
+			known := map[uintptr]Capability{attributeMajor: f.compute / 10, attributeMinor: f.compute % 10, attributeMultiprocessors: 7}
 			return put(value, int32(known[attribute]))
 		})
 	},
@@ -306,7 +306,7 @@ func launch(kernel, gx, gy, gz, bx, by, bz, shared, stream, params uintptr, extr
 		switch {
 		case !ok:
 			return f.refuse(invalidHandle, "no kernel %#x", kernel)
-		case gx < 1 || gy < 1 || gz < 1 || gx >= 1<<31 || gy >= 1<<16 || gz >= 1<<16 || bx*by*bz != uintptr(geometry.Group()):
+		case gx < 1 || gy < 1 || gz < 1 || gx >= 1<<31 || gy >= 1<<16 || gz >= 1<<16 || bx*by*bz != uintptr(gpu.MatrixUnits.Group()):
 			return f.refuse(invalidValue, "%s: groups %d %d %d of %d %d %d", d.name, gx, gy, gz, bx, by, bz)
 		case shared != 0 || params != 0 || extra.pointer != 1 || extra.size != 2 || extra.end != 0:
 			return f.refuse(invalidValue, "%s: arguments %d %#x %v", d.name, shared, params, *extra)

@@ -15,9 +15,9 @@ type Info struct {
 	// Driver is the newest version of CUDA that the driver knows, as 12.4.
 	Driver string
 	// Compute is the compute capability.
-	Compute        Capability
-	Multiprocessor int // how many
-	MemoryBytes    uint64
+	Compute         Capability
+	Multiprocessors int // how many
+	MemoryBytes     uint64
 	// Integrated tells that the card shares the machine's memory.
 	Integrated bool
 	// Unusable says why the card cannot be opened; empty for one that can.
@@ -92,11 +92,11 @@ func (l *library) describe(index int32) (info Info, err error) {
 	info = Info{Index: int(index), lib: l, device: uintptr(device)}
 	info.Name, info.PCI = l.text(deviceGetName, info.device), strings.ToLower(l.text(deviceGetPCIBusID, info.device))
 	info.Compute = Capability(10*l.attribute(info.device, attributeMajor) + l.attribute(info.device, attributeMinor))
-	info.Multiprocessor = l.attribute(info.device, attributeMultiprocessors)
+	info.Multiprocessors = l.attribute(info.device, attributeMultiprocessors)
 	info.Integrated = l.attribute(info.device, attributeIntegrated) != 0
 	switch {
-	case info.Compute < modules[len(modules)-1].oldest:
-		info.Unusable = fmt.Sprintf("the card has compute capability %v, the kernels need %v", info.Compute, modules[len(modules)-1].oldest)
+	case info.Compute < oldestCard:
+		info.Unusable = fmt.Sprintf("the card has compute capability %v, the kernels need %v", info.Compute, oldestCard)
 	case l.attribute(info.device, attributeComputeMode) == computeProhibited:
 		info.Unusable = "the card's compute mode prohibits its use (nvidia-smi -c 0 allows it)"
 	}

@@ -40,7 +40,7 @@ func (p *plain) Read(to []byte, from gpu.Memory, at int) error {
 
 // openclMachine is a machine that has kernels of the same source, built by OpenCL for the same
 // work-groups; the test is skipped where there is none.
-func openclMachine(t *testing.T) gpu.Driver {
+func openclMachine(t *testing.T, g gpu.Geometry) gpu.Driver {
 	t.Helper()
 	list, err := opencl.List(opencl.Options{CPU: true})
 	if errors.Is(err, opencl.ErrNoLibrary) {
@@ -52,7 +52,7 @@ func openclMachine(t *testing.T) gpu.Driver {
 	if len(list) == 0 {
 		t.Skip("OpenCL has no devices here")
 	}
-	machine, g, err := list[0].Drive()
+	machine, err := list[0].Drive(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,5 @@ func openclMachine(t *testing.T) gpu.Driver {
 			t.Error(err)
 		}
 	})
-	if g != geometry {
-		t.Skipf("the OpenCL device has work-groups of %d x %d items", g.Side, g.Side)
-	}
 	return machine
 }

@@ -6,8 +6,11 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unsafe"
+
+	"pnode/kernels/gpu"
 )
 
 // The kernels as PTX, compiled from package gpu's source.
@@ -16,25 +19,30 @@ import (
 //go:embed ptx/*.ptx.gz
 var files embed.FS
 
-// modules are the files by the oldest cards that they are for, the newest first.
-var modules = []struct {
-	oldest Capability
-	file   string
-}{
-	{60, "ptx/sm_60.ptx.gz"},
+// build is a file of PTX with the oldest cards that it is for, and what it was compiled for.
+type build struct {
+	oldest   Capability
+	file     string
+	geometry gpu.Geometry
 }
 
-// ptxFor is the text for a card of capability c, the newest that it can run.
-func ptxFor(c Capability) ([]byte, error) {
-	for _, m := range modules {
-		if c >= m.oldest {
-			return unpack(m.file)
-		}
-	}
-	return nil, fmt.Errorf("cuda: no kernels for compute capability %v", c)
+// builds are the newest first.
+var builds = []build{
+	{80, "ptx/sm_80.ptx.gz", gpu.MatrixUnits},
+	{oldestCard, "ptx/sm_60.ptx.gz", gpu.Sides[0]},
 }
 
-func unpack(file string) ([]byte, error) {
+// oldestCard is the least compute capability that there are kernels for.
+const oldestCard Capability = 60
+
+// build is the newest that the card can run.
+func (i Info) build() build {
+	return builds[slices.IndexFunc(builds, func(b build) bool { return i.Compute >= b.oldest })]
+}
+
+// ptx is the text of the build.
+func (b build) ptx() ([]byte, error) {
+	file := b.file
 	packed, err := files.ReadFile(file)
 	if err != nil {
 		return nil, err

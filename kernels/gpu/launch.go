@@ -8,17 +8,29 @@ import (
 
 // Geometry is the shape of work-groups: Side x Side work-items, in kernels of one dimension
 // Side*Side. Side is a power of two.
-type Geometry struct{ Side int }
+type Geometry struct {
+	Side int
+	// Matrix adds the kernels that use matrix units, for which Side is 16.
+	Matrix bool
+}
 
-// Sides are the geometries from the best to the least demanding.
-var Sides = [...]Geometry{{16}, {8}}
+// Sides are the geometries from the best to the least demanding, without matrix units.
+var Sides = [...]Geometry{{Side: 16}, {Side: 8}}
+
+// MatrixUnits is the geometry for devices that have them.
+var MatrixUnits = Geometry{Side: 16, Matrix: true}
 
 // Group is the number of work-items in a work-group.
 func (g Geometry) Group() int { return g.Side * g.Side }
 
 // LocalBytes is the most local memory that a kernel uses: attention's two panels of
-// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product.
+// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product. On
+// matrix units it is two panels of 128 x (32+8) bf16 numbers, twice, and what stands in for
+// such units needs to exchange.
 func (g Geometry) LocalBytes() int {
+	if g.Matrix {
+		return 2*4*128*(32+8) + 4*6*g.Group()
+	}
 	small, large := 4*g.Side, tileSizes[0]*g.Side
 	return 4 * max(2*depth*(small+4)+small*(small+4), 2*depth*(large+4))
 }

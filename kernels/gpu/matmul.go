@@ -31,19 +31,32 @@ var matMulNames = func() (names [len(tileSizes)][2][2][2]string) {
 	return names
 }()
 
+// matrixNames are the kernels on matrix units, for bf16, by how a and b are stored.
+var matrixNames = [2][2]string{{"matmul_mma_nn", "matmul_mma_nt"}, {"matmul_mma_tn", "matmul_mma_tt"}}
+
+// matrixTile is the number of rows and of columns that a work-group computes on matrix units.
+const matrixTile = 128
+
 func (p *Plan) matMul(c kernels.Call) {
 	out, a, b, bias := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	m, n, k := c.Dims[0], c.Dims[1], c.Dims[2]
-	size := 0
-	if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {
-		size = 1
-	}
-	half := 0
-	if a.Buf.DType() == kernels.BF16 {
-		half = 1
-	}
-	tile := tileSizes[size] * p.Geometry.Side
-	name := matMulNames[size][half][flag(c, kernels.TransA)][flag(c, kernels.TransB)]
+	name, tile := p.matMulKernel(c)
 	p.launch2(name, blocks(n, tile), blocks(m, tile)).stored(out).memory(a, b, bias).
 		ints(m, n, k, flag(c, kernels.Accumulate))
+}
+
+// matMulKernel is the kernel for a product with the rows and columns of its tile.
+func (p *Plan) matMulKernel(c kernels.Call) (name string, tile int) {
+	transA, transB, half := flag(c, kernels.TransA), flag(c, kernels.TransB), 0
+	if c.Args[1].Buf.DType() == kernels.BF16 {
+		half = 1
+		if p.Geometry.Matrix {
+			return matrixNames[transA][transB], matrixTile
+		}
+	}
+	size := 0
+	if side := tileSizes[0] * p.Geometry.Side; blocks(c.Dims[0], side)*blocks(c.Dims[1], side) < manyTiles {
+		size = 1
+	}
+	return matMulNames[size][half][transA][transB], tileSizes[size] * p.Geometry.Side
 }

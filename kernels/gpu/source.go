@@ -34,6 +34,9 @@ func sections(g Geometry) []section {
 			[]string{"attention", "attentionforward", "attentionbackward"},
 		})
 	}
+	if g.Matrix {
+		list = append(list, section{"", []string{"mma", "matmulmma"}})
+	}
 	return list
 }
 

@@ -34,7 +34,7 @@ func (i Info) Open() (dev *Device, err error) {
 }
 
 func (i Info) open() (*Device, error) {
-	d, err := i.drive()
+	d, err := i.drive(i.geometries())
 	if err != nil {
 		return nil, err
 	}
@@ -45,21 +45,16 @@ func (i Info) open() (*Device, error) {
 	return dev, nil
 }
 
-// Drive gives the driver under a device, with the kernels built but not tested, and the geometry
-// that they were built for.
-func (i Info) Drive() (driver gpu.Driver, g gpu.Geometry, err error) {
-	guardSignals(func() {
-		d, failed := i.drive()
-		if err = failed; err == nil {
-			driver, g = d, d.program.geometry
-		}
-	})
-	return driver, g, err
+// Drive gives the driver under a device, with the kernels for one geometry, built but not
+// tested.
+func (i Info) Drive(g gpu.Geometry) (driver gpu.Driver, err error) {
+	guardSignals(func() { driver, err = i.drive([]gpu.Geometry{g}) })
+	return driver, err
 }
 
-func (i Info) drive() (*driver, error) {
+func (i Info) drive(geometries []gpu.Geometry) (*driver, error) {
 	d := &driver{Info: i}
-	if err := d.start(); err != nil {
+	if err := d.start(geometries); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

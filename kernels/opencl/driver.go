@@ -20,7 +20,7 @@ type driver struct {
 	closed  bool
 }
 
-func (d *driver) start() (err error) {
+func (d *driver) start(geometries []gpu.Geometry) (err error) {
 	var s status
 	d.context = d.lib.create(createContext, 0, 1, uintptr(unsafe.Pointer(&d.id)), 0, 0, uintptr(unsafe.Pointer(&s)))
 	if s != success {
@@ -29,7 +29,7 @@ func (d *driver) start() (err error) {
 	if d.fills, err = d.commandQueue(); err != nil {
 		return err
 	}
-	d.program, err = d.build()
+	d.program, err = d.build(geometries)
 	return err
 }
 

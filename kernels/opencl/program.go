@@ -25,11 +25,11 @@ type program struct {
 	kernels  map[string]uintptr
 }
 
-// build takes the best geometry for which the driver can run every kernel; the error tells
+// build takes the first geometry for which the driver can run every kernel; the error tells
 // what is wrong with each.
-func (d *driver) build() (program, error) {
+func (d *driver) build(geometries []gpu.Geometry) (program, error) {
 	var failures []error
-	for _, g := range d.geometries() {
+	for _, g := range geometries {
 		p, err := d.buildFor(g)
 		if err == nil {
 			return p, nil

@@ -21,7 +21,7 @@ func (t target) flags() []string {
 	}
 }
 
-func (t target) source() string { return library + gpu.Source(gpu.Sides[0]) }
+func (t target) source() string { return library + gpu.Source(t.Geometry) }
 
 // stamp is the first line of a PTX file that tells what it was compiled from.
 func (t target) stamp() string {

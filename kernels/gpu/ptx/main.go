@@ -20,6 +20,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"pnode/kernels/gpu"
 )
 
 //go:embed library.cl
@@ -29,10 +31,12 @@ var library string
 type target struct {
 	arch    string // the oldest
 	version string // of PTX, as clang names it: the oldest with what the kernels use
+	gpu.Geometry
 }
 
 var targets = []target{
-	{"sm_60", "ptx60"},
+	{"sm_60", "ptx60", gpu.Sides[0]},
+	{"sm_80", "ptx70", gpu.MatrixUnits},
 }
 
 func main() {

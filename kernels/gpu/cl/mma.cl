@@ -1,0 +1,100 @@
+// What matrix units do, on NVIDIA's cards from compute capability 8.0 on as instructions (PTX ISA,
+// sections "mma.m16n8k16", "ldmatrix", "cp.async"). 32 work-items with neighbouring numbers, a
+// warp, work together: each has a part of every matrix, and calls must not depend on the item.
+//
+// Anywhere else the same is done by ordinary means, slowly, so that the kernels can be tested:
+// there items pass their parts to each other in `exchange`, which holds EXCHANGE uints.
+
+#define WARP 32
+
+INLINE int item_number(void) { return get_local_id(1) * SIDE + get_local_id(0); }
+
+#ifdef __NVPTX__
+
+#define EXCHANGE 1
+
+// to = four 8x8 matrices of 16-bit elements: item i has the elements 2*(i%4) and the next one of
+// row i/4 of each, or of column i/4 where `across` is set. Row k of matrix j starts at the
+// element `at` of item 8*j+k.
+INLINE void load_matrices(uint to[4], local const ushort *tile, int at, int across, local uint *exchange)
+{
+  const uint address = (uint)(ulong)(tile + at);
+  if (across)
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+  else
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+}
+
+// c[16,8] += a[16,16] * b[16,8] in bf16 with sums in f32. Item i = 4*g+t has of a the rows g and
+// g+8 at the depths 2t, 2t+1 (a[0], a[1]) and 2t+8, 2t+9 (a[2], a[3]); of b the column g at the
+// same depths (b[0], b[1]); of c the columns 2t and 2t+1 of row g, then of row g+8.
+INLINE void multiply_add(float c[4], const uint a[4], const uint b[2], local uint *exchange)
+{
+  __asm__("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Starts a copy of 16 bytes, both sides aligned to that, or of zeros.
+INLINE void start_copy(local ushort *to, global const ushort *from, int zeros)
+{
+  __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"((uint)(ulong)to), "l"(from), "r"(zeros ? 0 : 16) : "memory");
+}
+
+// Closes the group of the copies that were started.
+INLINE void close_copies(void) { __asm__ volatile("cp.async.commit_group;" : : : "memory"); }
+
+// Waits for an item's groups but for the last one. A barrier must follow.
+INLINE void wait_copies(void) { __asm__ volatile("cp.async.wait_group 1;" : : : "memory"); }
+
+#else
+
+#define EXCHANGE (GROUP * 6)
+
+INLINE void load_matrices(uint to[4], local const ushort *tile, int at, int across, local uint *exchange)
+{
+  const int item = item_number(), lane = item % WARP, row = lane / 4, column = lane % 4 * 2;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  exchange[item] = at;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int j = 0; j < 4; j++) {
+    local const uint *starts = exchange + (item - lane) + 8 * j;
+    const ushort low = across ? tile[starts[column] + row] : tile[starts[row] + column];
+    const ushort high = across ? tile[starts[column + 1] + row] : tile[starts[row] + column + 1];
+    to[j] = low | (uint)high << 16;
+  }
+}
+
+// Half `depth`%2 of the part of item 4*row + depth%8/2 that starts at `from`.
+INLINE float element(local const uint *from, int row, int part, int depth)
+{
+  const uint pair = from[(4 * row + depth % 8 / 2) * 6 + part];
+  return from_bf16((ushort)(depth % 2 ? pair >> 16 : pair & 0xffff));
+}
+
+INLINE void multiply_add(float c[4], const uint a[4], const uint b[2], local uint *exchange)
+{
+  const int item = item_number(), lane = item % WARP;
+  local const uint *warp = exchange + (item - lane) * 6;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int j = 0; j < 4; j++)
+    exchange[item * 6 + j] = a[j];
+  for (int j = 0; j < 2; j++)
+    exchange[item * 6 + 4 + j] = b[j];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int q = 0; q < 4; q++)
+    for (int depth = 0; depth < 16; depth++)
+      c[q] += element(warp, lane / 4, q / 2 + depth / 8 * 2, depth) * element(warp, lane % 4 * 2 + q % 2, 4 + depth / 8, depth);
+}
+
+INLINE void start_copy(local ushort *to, global const ushort *from, int zeros)
+{
+  for (int i = 0; i < 8; i++)
+    to[i] = zeros ? 0 : from[i];
+}
+
+INLINE void close_copies(void) {}
+INLINE void wait_copies(void) {}
+
+#endif
