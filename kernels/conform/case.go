@@ -16,6 +16,7 @@ type Case struct {
 	Without []int // optional operands that are absent
 	Halved  []int // operands that are stored as BF16
 	Shared  Shared
+	Aligned bool // operands start at addresses with many zeros
 }
 
 // Shared tells which output is the same view as which input; the zero value says none.
@@ -33,7 +34,17 @@ func (c Case) String() string {
 	if c.Shared != (Shared{}) {
 		s += fmt.Sprintf(" %s-in-%s", operands[c.Shared.Out].Name, operands[c.Shared.In].Name)
 	}
+	if c.Aligned {
+		s += " aligned"
+	}
 	return s
+}
+
+func (c Case) guard() int {
+	if c.Aligned {
+		return alignedGuard
+	}
+	return guard
 }
 
 // shares tells whether operand k is an output without memory of its own.
@@ -68,7 +79,7 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 		}
 		args[k] = make([]float64, n)
 		fill(rng, args[k], o, c.Call)
-		t.operands = append(t.operands, &operand{Operand: o, values: args[k]})
+		t.operands = append(t.operands, &operand{Operand: o, values: args[k], guard: c.guard()})
 	}
 	if prepare := references[c.Call.Op].prepare; prepare != nil {
 		prepare(rng, c.Call, args)

@@ -119,6 +119,25 @@ func fixedCases(op kernels.Op) []Case {
 			cases = append(cases, c)
 		}
 	}
+	if op == kernels.OpMatMul {
+		cases = append(cases, halvedProducts()...)
+	}
+	return cases
+}
+
+// halvedProducts are those of bf16 operands in every form, of more than one tile: in blocks of
+// eight at aligned addresses, where backends take other ways, and not so.
+func halvedProducts() (cases []Case) {
+	for flags := range kernels.Info(kernels.OpMatMul).Flags + 1 {
+		for _, halved := range storages(kernels.OpMatMul) {
+			aligned, odd := newCase(kernels.OpMatMul, 136, 264, 72), newCase(kernels.OpMatMul, 131, 261, 77)
+			aligned.Aligned = true
+			for _, c := range []Case{aligned, odd} {
+				c.Halved, c.Call.Flags = halved, flags
+				cases = append(cases, c)
+			}
+		}
+	}
 	return cases
 }
 

@@ -9,9 +9,12 @@ import (
 	"pnode/kernels"
 )
 
-// guard is the number of elements around each operand that must keep their bits. It is
-// odd so that operands do not start at aligned addresses.
-const guard = 19
+// Elements around each operand that must keep their bits: an odd number, so that operands do
+// not start at aligned addresses, or one with which they do.
+const (
+	guard        = 19
+	alignedGuard = 32
+)
 
 // guardBits is a NaN with a payload, as float or as a large integer.
 const guardBits = 0x7fc17fc1
@@ -20,6 +23,7 @@ const guardBits = 0x7fc17fc1
 type operand struct {
 	kernels.Operand
 	view   kernels.View
+	guard  int
 	raw    []byte    // with guards, as written
 	values []float64 // what the reference reads and writes
 }
@@ -37,25 +41,25 @@ func (o *operand) put(i int, bits uint32) {
 // very numbers the device has, and writes them between guards.
 func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
 	n := len(o.values)
-	buf, err := dev.Alloc(o.DType, n+2*guard)
+	buf, err := dev.Alloc(o.DType, n+2*o.guard)
 	if err != nil {
 		return fmt.Errorf("operand %s: %w", o.Name, err)
 	}
-	o.view = kernels.Whole(buf).Slice(guard, n)
-	o.raw = make([]byte, (n+2*guard)*o.DType.SizeBytes())
-	for i := range n + 2*guard {
+	o.view = kernels.Whole(buf).Slice(o.guard, n)
+	o.raw = make([]byte, (n+2*o.guard)*o.DType.SizeBytes())
+	for i := range n + 2*o.guard {
 		o.put(i, guardBits)
 	}
 	for i, v := range o.values {
 		if o.DType == kernels.I32 {
-			o.put(guard+i, uint32(int32(v)))
+			o.put(o.guard+i, uint32(int32(v)))
 			continue
 		}
 		stored := float32(v)
 		if o.DType == kernels.BF16 {
 			stored = nearestBF16(stored)
 		}
-		o.put(guard+i, math.Float32bits(stored))
+		o.put(o.guard+i, math.Float32bits(stored))
 		o.values[i] = float64(stored)
 	}
 	q.Write(kernels.Whole(buf), o.raw)
@@ -71,7 +75,7 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call) error {
 	}
 	size, used := o.DType.SizeBytes(), o.Count(c)
 	for i := range len(raw) / size {
-		at := i - guard
+		at := i - o.guard
 		inside := at >= 0 && at < used
 		if o.Role == kernels.Scratch && at >= 0 && at < len(o.values) || inside && o.Role != kernels.In {
 			continue
@@ -87,7 +91,7 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call) error {
 	if references[c.Op].exact {
 		tolerance = 0
 	}
-	return compareResults(o.floats(raw[guard*size:(guard+used)*size]), o.values[:used], tolerance)
+	return compareResults(o.floats(raw[o.guard*size:(o.guard+used)*size]), o.values[:used], tolerance)
 }
 
 // floats decodes elements.

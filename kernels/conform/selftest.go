@@ -1,12 +1,15 @@
 package conform
 
 import (
+	"errors"
+
 	"pnode/kernels"
 )
 
 // selfCases touch every inner loop once with full tiles, edges and more than one block.
 var selfCases = []Case{
 	newCase(kernels.OpMatMul, 65, 70, 260),
+	{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, Aligned: true},
 	newCase(kernels.OpLayerNormForward, 9, 67),
 	newCase(kernels.OpLayerNormBackwardInput, 9, 67),
 	newCase(kernels.OpRMSNormForward, 9, 67),
@@ -33,16 +36,17 @@ func SelfTest(dev kernels.Device) error {
 		return err
 	}
 	for _, c := range selfCases {
-		if err := Check(dev, q, c); err != nil {
+		err := Check(dev, q, c)
+		if err == nil && c.Call.Op == kernels.OpMatMul {
+			c.Call.Flags = kernels.TransA | kernels.TransB | kernels.Accumulate
+			err = Check(dev, q, c)
+		}
+		if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
 			_ = q.Close() // the first error says more
 			return err
-		}
-		if c.Call.Op == kernels.OpMatMul {
-			c.Call.Flags = kernels.TransA | kernels.TransB | kernels.Accumulate
-			if err := Check(dev, q, c); err != nil {
-				_ = q.Close()
-				return err
-			}
 		}
 	}
 	return q.Close()

@@ -68,6 +68,10 @@ func TestConform(t *testing.T) {
 				t.Fatal(err)
 			}
 			conform.Run(t, dev)
+			onMatrixUnits := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, "matmul_mma") })
+			if onMatrixUnits != b.geometry.Matrix {
+				t.Errorf("matrix units used: %v", onMatrixUnits)
+			}
 			if err := dev.Close(); err != nil {
 				t.Error(err)
 			}
