@@ -16,7 +16,7 @@ const randomCases = 25
 // left out. Random cases run again, for the same bits.
 func Run(t *testing.T, dev kernels.Device) {
 	for _, op := range kernels.Ops() {
-		t.Run(op.String(), func(t *testing.T) { runOp(t, dev, op) })
+		t.Run(op.String(), func(t *testing.T) { RunOp(t, dev, op) })
 	}
 	t.Run("transfers", func(t *testing.T) { runTransfers(t, dev) })
 	t.Run("refusals", func(t *testing.T) { runRefusals(t, dev) })
@@ -31,7 +31,8 @@ func newQueue(t *testing.T, dev kernels.Device) kernels.Queue {
 	return q
 }
 
-func runOp(t *testing.T, dev kernels.Device, op kernels.Op) {
+// RunOp is the part of the suite for one operation.
+func RunOp(t *testing.T, dev kernels.Device, op kernels.Op) {
 	q := newQueue(t, dev)
 	cases := fixedCases(op)
 	rng := rand.New(rand.NewPCG(2026, uint64(op)))

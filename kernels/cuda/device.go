@@ -10,7 +10,8 @@ import (
 
 // Options limit what is taken of a card; the zero value takes what is asked for.
 type Options struct {
-	// LimitBytes is the most memory that buffers take; 0 is all that the driver gives.
+	// LimitBytes is the most memory that buffers take; 0 is all that the driver gives. What the
+	// driver itself needs comes on top, and 32 MiB for each queue that has cuBLASLt multiply.
 	LimitBytes int
 }
 
@@ -19,7 +20,8 @@ type Device struct {
 	*gpu.Device
 	Info
 
-	driver *driver
+	driver   *driver
+	products string
 }
 
 // Name is `cuda:0` and so on.
@@ -28,12 +30,16 @@ func (d *Device) Name() string { return d.driver.Name() }
 // FreeBytes is the memory that nobody has taken, other programs included.
 func (d *Device) FreeBytes() (uint64, error) { return d.driver.freeBytes() }
 
+// Products tells what multiplies bf16 matrices: cuBLASLt, or the package's own kernels and why.
+func (d *Device) Products() string { return d.products }
+
 // Open makes the card ready: it has the driver compile the kernels and runs them against the
-// reference. The error says what is wrong with the card or its driver.
+// reference. The error says what is wrong with the card or its driver. Where cuBLASLt is
+// installed it does the products of bf16 matrices, unless its results are wrong.
 func (i Info) Open(o Options) (*Device, error) {
 	dev, err := i.open(o)
 	if err == nil {
-		if err = conform.SelfTest(dev); err != nil {
+		if err = dev.test(); err != nil {
 			err = errors.Join(err, dev.Close())
 		}
 	}
@@ -41,6 +47,18 @@ func (i Info) Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("cuda:%d: %s: %w", i.Index, i.Name, err)
 	}
 	return dev, nil
+}
+
+func (d *Device) test() error {
+	err := d.driver.startBLAS()
+	if err == nil {
+		if err = conform.SelfTest(d); err == nil {
+			d.products = "cuBLASLt"
+			return nil
+		}
+	}
+	d.products = fmt.Sprintf("own kernels (%v)", err)
+	return errors.Join(d.driver.stopBLAS(), conform.SelfTest(d))
 }
 
 // open is Open without the test.

@@ -18,6 +18,7 @@ type driver struct {
 	context [1]uintptr // as the arguments of a call, which so allocates none
 	fills   uintptr    // the stream that clears new memory
 	module  module
+	blas    *blas // nil where products are the package's own
 
 	mu     sync.RWMutex // guards closed; held for reading while the context is in use
 	closed bool
@@ -48,6 +49,31 @@ func (d *driver) start() error {
 		d.module, err = d.lib.loadModule(text)
 		return err
 	})
+}
+
+// startBLAS has cuBLASLt do what the kernels for matrix units do.
+func (d *driver) startBLAS() error {
+	if d.loadBLAS == nil || !d.build().geometry.Matrix {
+		return errNoBLAS
+	}
+	lib, err := d.loadBLAS()
+	if err != nil {
+		return err
+	}
+	return d.do(func() error {
+		d.blas, err = newBLAS(lib)
+		return err
+	})
+}
+
+// stopBLAS gives it up. No stream may be in use.
+func (d *driver) stopBLAS() error {
+	if d.blas == nil {
+		return nil
+	}
+	b := d.blas
+	d.blas = nil
+	return d.do(b.close)
 }
 
 // do calls f on a thread whose context is the card's. The card is not closed meanwhile.
@@ -120,6 +146,9 @@ func (d *driver) Close() error {
 	d.closed = true
 	err := d.within(func() error {
 		var errs []error
+		if d.blas != nil {
+			errs = append(errs, d.blas.close())
+		}
 		for _, r := range []struct {
 			by     function
 			handle uintptr

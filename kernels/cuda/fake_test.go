@@ -22,6 +22,7 @@ type fake struct {
 	fail     map[function]result
 	failAt   map[function]int // calls of it that succeed first
 	problems []string
+	blas     *fakeBLASState
 
 	next      uintptr
 	current   map[int]uintptr // context by thread
@@ -62,6 +63,7 @@ func newFake(t *testing.T, machine gpu.Driver, cards int) *fake {
 	f := &fake{
 		machine: machine, work: work, cards: cards, compute: 80, fail: map[function]result{}, failAt: map[function]int{},
 		next: handleBase, current: map[int]uintptr{}, retained: map[uintptr]int{}, blocks: map[uintptr]block{},
+		blas: newFakeBLAS(),
 		host: map[uintptr][]byte{}, streams: map[uintptr][]func() error{}, modules: map[uintptr]string{}, functions: map[uintptr]declared{},
 	}
 	active = f

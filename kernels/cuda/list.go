@@ -23,8 +23,9 @@ type Info struct {
 	// Unusable says why the card cannot be opened; empty for one that can.
 	Unusable string
 
-	lib    *library
-	device uintptr
+	lib      *library
+	loadBLAS func() (*blasLibrary, error) // nil to do without
+	device   uintptr
 }
 
 // Capability is a generation of cards: 8.0 is 80.
@@ -54,7 +55,11 @@ func List() ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lib.list()
+	list, err := lib.list()
+	for k := range list {
+		list[k].loadBLAS = loadBLAS
+	}
+	return list, err
 }
 
 func (l *library) list() (list []Info, err error) {

@@ -12,9 +12,10 @@ import (
 
 // stream is an in-order stream of a card.
 type stream struct {
-	driver  *driver
-	handle  uintptr
-	staging staging
+	driver     *driver
+	handle     uintptr
+	staging    staging
+	multiplier multiplier
 
 	// What calls pass to the driver: the arguments of its function, and what these point to,
 	// in the memory of the stream, so that they allocate none.
@@ -46,7 +47,11 @@ func (d *driver) NewStream() (gpu.Stream, error) {
 func (s *stream) Execute(launches []gpu.Launch) error {
 	return s.driver.do(func() error {
 		for i := range launches {
-			if err := s.launch(&launches[i]); err != nil {
+			done, err := s.multiply(&launches[i])
+			if !done && err == nil {
+				err = s.launch(&launches[i])
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", launches[i].Kernel, err)
 			}
 		}
@@ -153,7 +158,7 @@ func (s *stream) Sync() error { return s.driver.do(s.drain) }
 // Close gives the stream back. A closed card has taken it already.
 func (s *stream) Close() error {
 	err := s.driver.do(func() error {
-		return errors.Join(s.staging.close(), s.driver.lib.check(streamDestroy, s.handle))
+		return errors.Join(s.staging.close(), s.releaseWorkspace(), s.driver.lib.check(streamDestroy, s.handle))
 	})
 	if errors.Is(err, gpu.ErrClosed) {
 		return nil

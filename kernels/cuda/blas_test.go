@@ -1,0 +1,75 @@
+package cuda
+
+import (
+	"strings"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/conform"
+	"pnode/kernels/gpu"
+)
+
+// openWithBLAS opens the active fake's card with its cuBLASLt.
+func openWithBLAS(t *testing.T) *Device {
+	t.Helper()
+	list, err := fakeLibrary().list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list[0].loadBLAS = fakeBLASLibrary
+	dev, err := list[0].Open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+// TestBLAS wants products in every form right, by cuBLASLt where it does them and by the
+// package's kernels else, and everything given back.
+func TestBLAS(t *testing.T) {
+	f := newFake(t, openclMachine(t, gpu.MatrixUnits), 1)
+	dev := openWithBLAS(t)
+	if dev.Products() != "cuBLASLt" || f.blas.products == 0 {
+		t.Fatalf("products are by %s", dev.Products())
+	}
+	before := len(f.launches)
+	conform.RunOp(t, dev, kernels.OpMatMul)
+	own := 0
+	for _, l := range f.launches[before:] {
+		if strings.HasPrefix(l.Kernel, "matmul_mma") {
+			own++
+		}
+	}
+	if own == 0 || f.blas.products < 2*own {
+		t.Errorf("%d products by cuBLASLt, %d that it does not do by own kernels", f.blas.products, own)
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if f.blas.handles != 0 {
+		t.Errorf("%d handles of cuBLASLt are left", f.blas.handles)
+	}
+}
+
+// TestWrongBLAS: cuBLASLt that fails or gives wrong results is left alone, with the reason told.
+func TestWrongBLAS(t *testing.T) {
+	machine := openclMachine(t, gpu.MatrixUnits)
+	for want, spoil := range map[string]func(b *fakeBLASState){
+		"cublasLtCreate: cuBLAS error 3":  func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasCreate: 3} },
+		"cublasLtMatmul: cuBLAS error 13": func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasMatmul: 13} },
+		"conform: matmul":                 func(b *fakeBLASState) { b.factor = 1.1 },
+	} {
+		f := newFake(t, machine, 1)
+		spoil(f.blas)
+		dev := openWithBLAS(t)
+		if !strings.Contains(dev.Products(), want) || dev.driver.blas != nil {
+			t.Errorf("products are by %s, want %s", dev.Products(), want)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+		if f.blas.handles != 0 {
+			t.Errorf("%d handles of cuBLASLt are left", f.blas.handles)
+		}
+	}
+}
