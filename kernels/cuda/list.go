@@ -126,3 +126,11 @@ func (l *library) attribute(device, number uintptr) int {
 	}
 	return int(value)
 }
+
+// Features are what the kernels use beyond the least.
+func (i Info) Features() (features []string) {
+	if i.Unusable == "" && i.build().geometry.Matrix {
+		features = append(features, "bf16 matrix units")
+	}
+	return features
+}

@@ -42,7 +42,7 @@ func (p *plain) Read(to []byte, from gpu.Memory, at int) error {
 // work-groups; the test is skipped where there is none.
 func openclMachine(t *testing.T, g gpu.Geometry) gpu.Driver {
 	t.Helper()
-	list, err := opencl.List(opencl.Options{CPU: true})
+	list, err := opencl.List()
 	if errors.Is(err, opencl.ErrNoLibrary) {
 		t.Skip(err)
 	}

@@ -3,4 +3,4 @@
 package devices
 
 // drivers are the backends in the order in which their devices are preferred.
-func drivers() []backend { return []backend{openCL} }
+func drivers() []backend { return []backend{nvidia, openCL} }

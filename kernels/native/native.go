@@ -10,15 +10,16 @@
 package native
 
 import (
-	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 
 	"github.com/ebitengine/purego"
 )
 
 // Library is a library that may be there, and what is wanted of it.
 type Library struct {
-	Files     []string // its names, of which the first that can be opened counts
+	Files     []string // its names, those for Windows with .dll; the first that can be opened counts
 	Functions []string
 	// Missing is the error, wrapped, where none of the files can be opened; Outdated begins the
 	// one where a function is lacking.
@@ -28,11 +29,14 @@ type Library struct {
 
 // Open opens the library and gives the addresses of its functions.
 func (l Library) Open() (addresses []uintptr, err error) {
-	var failures []error
+	var failures []string
 	for _, name := range l.Files {
+		if strings.HasSuffix(name, ".dll") != (runtime.GOOS == "windows") {
+			continue
+		}
 		handle, err := openLibrary(name)
 		if err != nil {
-			failures = append(failures, err)
+			failures = append(failures, err.Error())
 			continue
 		}
 		addresses, err := find(handle, l.Functions)
@@ -41,7 +45,7 @@ func (l Library) Open() (addresses []uintptr, err error) {
 		}
 		return addresses, nil
 	}
-	return nil, fmt.Errorf("%w: %w", l.Missing, errors.Join(failures...))
+	return nil, fmt.Errorf("%w: %s", l.Missing, strings.Join(failures, "; "))
 }
 
 func find(handle uintptr, functions []string) (addresses []uintptr, err error) {

@@ -13,7 +13,7 @@ var errMissing = errors.New("no libc")
 // libc is there wherever a library can be opened at all.
 func libc(t *testing.T, functions ...string) []uintptr {
 	t.Helper()
-	l := Library{Files: []string{"libnowhere.so.9"}, Functions: functions, Missing: errMissing, Outdated: "libc is too old"}
+	l := Library{Files: []string{"libnowhere.so.9", "nowhere.dll"}, Functions: functions, Missing: errMissing, Outdated: "libc is too old"}
 	switch runtime.GOOS {
 	case "linux":
 		l.Files = append(l.Files, "libc.so.6")
@@ -50,8 +50,8 @@ func TestOpen(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	libc(t, "abs", "no_such_function")
-	_, err := Library{Files: []string{"libnowhere.so.9"}, Missing: errMissing}.Open()
-	if !errors.Is(err, errMissing) || !strings.Contains(err.Error(), "libnowhere") {
+	_, err := Library{Files: []string{"libnowhere.so.9", "nowhere.dll"}, Missing: errMissing}.Open()
+	if !errors.Is(err, errMissing) || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("no library: %v", err)
 	}
 }

@@ -1,0 +1,46 @@
+//go:build !static
+
+package devices
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+	"pnode/kernels/cuda"
+	"pnode/kernels/cuda/nvml"
+)
+
+var nvidia = backend{kind: "cuda", list: listNVIDIA, open: openNVIDIA}
+
+// listNVIDIA takes the driver's version from the management library, where that is there too.
+func listNVIDIA() (findings []Finding, err error) {
+	list, err := cuda.List()
+	if err != nil {
+		return nil, err
+	}
+	machine, _ := nvml.Look() // the cards work without
+	for _, info := range list {
+		findings = append(findings, Finding{
+			Name: fmt.Sprintf("cuda:%d", info.Index), Model: info.Name, Vendor: "NVIDIA", Platform: "CUDA " + info.Driver,
+			Driver: machine.Driver, Version: fmt.Sprintf("compute capability %v", info.Compute), PCI: info.PCI,
+			Units: info.Multiprocessors, MemoryBytes: clampInt64(info.MemoryBytes), AllocBytes: clampInt64(info.MemoryBytes),
+			Shared: info.Integrated, Problem: info.Unusable, Features: info.Features(),
+		})
+	}
+	return findings, nil
+}
+
+func openNVIDIA(index int) (kernels.Device, error) {
+	list, err := cuda.List()
+	if err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= len(list) {
+		return nil, fmt.Errorf("cuda: no card %d among %d", index, len(list))
+	}
+	device, err := list[index].Open(cuda.Options{})
+	if err != nil {
+		return nil, err // not device, which as a kernels.Device would not be nil
+	}
+	return device, nil
+}
