@@ -51,8 +51,9 @@ func newQueue(t testing.TB, dev kernels.Device) kernels.Queue {
 	return q
 }
 
-// TestConform runs the whole suite through the driver's interface, for an old card and for one
-// with matrix units, with the kernels of the same source on an OpenCL device.
+// TestConform runs the suite through the driver's interface with the kernels of the same source
+// on an OpenCL device: all of it as an old card, and products as a card with matrix units, which
+// has the same kernels but for these.
 func TestConform(t *testing.T) {
 	for _, compute := range []Capability{61, 90} {
 		t.Run(compute.String(), func(t *testing.T) {
@@ -67,7 +68,11 @@ func TestConform(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform.Run(t, dev)
+			if b.geometry.Matrix {
+				conform.RunOp(t, dev, kernels.OpMatMul)
+			} else {
+				conform.Run(t, dev)
+			}
 			onMatrixUnits := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, "matmul_mma") })
 			if onMatrixUnits != b.geometry.Matrix {
 				t.Errorf("matrix units used: %v", onMatrixUnits)
