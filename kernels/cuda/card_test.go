@@ -22,14 +22,7 @@ func openCard(t testing.TB) *Device {
 		t.Skip("the driver has no cards here")
 	}
 	dev, err := list[0].Open(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closing(t, dev, err)
 	t.Logf("%s, compute capability %v, driver for CUDA %s", dev.Info.Name, dev.Compute, dev.Driver)
 	return dev
 }
@@ -54,15 +47,4 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// BenchmarkLaunch measures what a call costs the host.
-func BenchmarkLaunch(b *testing.B) {
-	dev := openCard(b)
-	q, c := newQueue(b, dev), kernels.Fill(newBuffer(b, dev, kernels.F32, 1), 1, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		q.Do(c)
-	}
-	if err := q.Sync(); err != nil {
-		b.Fatal(err)
-	}
-}
+func BenchmarkLaunch(b *testing.B) { conform.BenchLaunch(b, openCard(b)) }

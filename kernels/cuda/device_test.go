@@ -21,6 +21,12 @@ func openFake(t *testing.T, index int, o Options) *Device {
 		t.Fatal(err)
 	}
 	dev, err := list[index].open(o)
+	return closing(t, dev, err)
+}
+
+// closing closes a card that was opened when the test is over.
+func closing(t testing.TB, dev *Device, err error) *Device {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

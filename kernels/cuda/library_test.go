@@ -37,15 +37,7 @@ func builtDevice(t *testing.T) *Device {
 		t.Errorf("the card: %+v", i)
 	}
 	dev, err := list[0].open(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return dev
+	return closing(t, dev, err)
 }
 
 // TestLibrary computes with functions that are found in a library by their names.
