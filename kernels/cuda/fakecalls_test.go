@@ -238,12 +238,6 @@ func clearMemory(address, value, bytes, stream uintptr) uintptr {
 	})
 }
 
-// jitLog are the values of the two options of cuModuleLoadDataEx.
-type jitLog struct {
-	buffer *byte
-	bytes  uintptr
-}
-
 func loadPTX(module *uintptr, image *byte, options uintptr, names *[2]int32, values *jitLog) uintptr {
 	return locked(moduleLoadDataEx, func(f *fake) result {
 		n := 0
@@ -255,7 +249,7 @@ func loadPTX(module *uintptr, image *byte, options uintptr, names *[2]int32, val
 			return f.refuse(invalidValue, "options %v", *names)
 		}
 		if len(declarations(ptx)) == 0 {
-			text(values.buffer, values.bytes, "ptxas fatal: no kernels in line 1")
+			text((*byte)(values.buffer), values.bytes, "ptxas fatal: no kernels in line 1")
 			return invalidPTX
 		}
 		*module = f.handle()

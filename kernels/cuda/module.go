@@ -76,6 +76,13 @@ const (
 	jitErrorLogBufferBytes = 6
 )
 
+// jitLog are the values of these options. The driver overwrites the number by that of the bytes
+// in use.
+type jitLog struct {
+	buffer unsafe.Pointer
+	bytes  uintptr
+}
+
 // maxLogBytes bounds how much of the compiler's log an error shows.
 const maxLogBytes = 8 << 10
 
@@ -84,13 +91,12 @@ const maxLogBytes = 8 << 10
 func (l *library) loadModule(text []byte) (m module, err error) {
 	m.kernels = map[string]kernel{}
 	text = append(text, 0)
-	log := make([]byte, maxLogBytes)
-	names := [2]int32{jitErrorLogBuffer, jitErrorLogBufferBytes}
-	values := [2]uintptr{uintptr(unsafe.Pointer(unsafe.SliceData(log))), maxLogBytes}
+	names, log := [2]int32{jitErrorLogBuffer, jitErrorLogBufferBytes}, new([maxLogBytes]byte)
+	values := jitLog{unsafe.Pointer(log), maxLogBytes}
 	r := l.call(moduleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(unsafe.SliceData(text))),
 		uintptr(len(names)), uintptr(unsafe.Pointer(&names)), uintptr(unsafe.Pointer(&values)))
 	if r != success {
-		said, _, _ := strings.Cut(string(log), "\x00")
+		said, _, _ := strings.Cut(string(log[:]), "\x00")
 		return module{}, fmt.Errorf("%w:\n%s", r.err(moduleLoadDataEx), strings.TrimSpace(said))
 	}
 	for _, e := range entries(string(text)) {
