@@ -126,9 +126,21 @@ func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionT
 	return t
 }
 
+// rowsAhead is how many rows before their use a task asks for them: rows of a head are so far
+// apart that the processor does not guess the next one, and memory takes as long as some rows.
+const rowsAhead = 8
+
+// ask wants the row of a head that comes rowsAhead after row r of x, if there is one.
+func (t *attentionTask) ask(x []float32, stride, r, rows int) {
+	if r += rowsAhead; r < rows {
+		t.v.ask(x[r*stride:][:t.D])
+	}
+}
+
 // copyQueries writes rows of x times the factor that makes scores powers of 2.
 func (t *attentionTask) copyQueries(dst, x []float32, rows int) {
 	for r := range rows {
+		t.ask(x, t.stride, r, rows)
 		t.v.times(dst[r*t.D:(r+1)*t.D], x[r*t.stride:r*t.stride+t.D], t.scale*math.Log2E)
 	}
 }

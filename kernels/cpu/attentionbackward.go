@@ -110,6 +110,7 @@ func (t *backwardTask) fetch(sums []float32, at int) {
 // storeKeys writes the sums of a gradient of the keys to dqkv.
 func (t *backwardTask) storeKeys(at int, sums []float32) {
 	for i := range t.cols {
+		t.ask(t.dqkv[at:], t.stride, i, t.cols)
 		copy(t.dqkv[at+i*t.stride:], sums[i*t.width:i*t.width+t.D])
 	}
 }
@@ -117,6 +118,7 @@ func (t *backwardTask) storeKeys(at int, sums []float32) {
 // storeQueries adds the gradients of the queries to dqkv; the first chunk of keys overwrites.
 func (t *backwardTask) storeQueries(at int) {
 	for r := range t.rows {
+		t.ask(t.dqkv[at:], t.stride, r, t.rows)
 		dst, src := t.dqkv[at+r*t.stride:][:t.D], t.dQuery[r*t.width:r*t.width+t.D]
 		if t.key == 0 {
 			t.v.times(dst, src, t.scale)
@@ -174,6 +176,7 @@ func (t *backwardTask) sumGroup(group, rows, before, seen int) {
 func (t *backwardTask) load(head, r, rows int) {
 	queries := t.qkv[t.heads.query(t.b, head)+(t.q+r)*t.stride:]
 	for i := range rows {
+		t.ask(queries, t.stride, i, rows)
 		t.v.times(t.queries[i*t.D:(i+1)*t.D], queries[i*t.stride:][:t.D], t.scale)
 	}
 	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
@@ -188,6 +191,8 @@ func (t *backwardTask) load(head, r, rows int) {
 func (t *backwardTask) sumDeltas(head, r, rows int) {
 	at, delta := t.heads.out(t.b, head)+(t.q+r)*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
 	for i := range rows {
+		t.ask(t.dout[at:], t.outStride, i, rows)
+		t.ask(t.differentiated.out[at:], t.outStride, i, rows)
 		delta[i] = t.v.dot(t.dout[at+i*t.outStride:][:t.D], t.differentiated.out[at+i*t.outStride:][:t.D])
 	}
 }

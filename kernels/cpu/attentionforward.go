@@ -127,6 +127,7 @@ func (t *forwardTask) softmaxRow(r int, scores []float32) {
 // finish writes the chunk's rows of out.
 func (t *forwardTask) finish(out []float32) {
 	for r := range t.rows {
+		t.ask(out, t.outStride, r, t.rows)
 		t.v.times(out[r*t.outStride:r*t.outStride+t.D], t.out[r*t.width:r*t.width+t.D], 1/t.sum[r])
 	}
 }

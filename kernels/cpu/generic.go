@@ -14,7 +14,7 @@ func generic() *variant {
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
 		peak: peakGeneric, peakLanes: 1,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
-		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, times: timesGeneric,
+		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, ask: askGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,
@@ -152,3 +152,6 @@ func weightedGeneric(out, weights, rows []float32, stride int) {
 		axpyGeneric(out, rows[i*stride:i*stride+len(out)], w)
 	}
 }
+
+// askGeneric leaves it to the processor to guess.
+func askGeneric([]float32) {}

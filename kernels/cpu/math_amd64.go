@@ -86,3 +86,8 @@ func normGradAVX2(dx, base, dout, x, w []float32, s *[4]float32)
 
 //go:noescape
 func normWeightGradAVX2(dw, db, dout, x []float32, mean, rstd float32)
+
+// askAVX2 asks the caches for x, which is not empty.
+//
+//go:noescape
+func askAVX2(x []float32)

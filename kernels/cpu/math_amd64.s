@@ -1811,6 +1811,22 @@ end:
 	VZEROUPPER
 	RET
 
+// func askAVX2(x []float32)
+// Requires: AVX, MMX+
+TEXT ·askAVX2(SB), NOSPLIT, $0-24
+	MOVQ       x_base+0(FP), AX
+	MOVQ       x_len+8(FP), CX
+	LEAQ       (AX)(CX*4), CX
+	PREFETCHT0 -4(CX)
+
+line:
+	PREFETCHT0 (AX)
+	ADDQ       $0x40, AX
+	CMPQ       AX, CX
+	JLT        line
+	VZEROUPPER
+	RET
+
 // func philoxAVX2(words []uint32, keys *[20]uint32, c0 uint32, c1 uint32, c2 uint32, c3 uint32)
 // Requires: AVX, AVX2
 TEXT ·philoxAVX2(SB), NOSPLIT, $0-48

@@ -38,6 +38,8 @@ type variant struct {
 	// adds weights[i] times that row to out.
 	dots     func(out, q, rows []float32, stride int)
 	weighted func(out, weights, rows []float32, stride int)
+	// ask tells the processor that x, which is not empty, is wanted soon.
+	ask func(x []float32)
 	// axpy computes y += s*x, times y = s*x.
 	axpy, times func(y, x []float32, s float32)
 

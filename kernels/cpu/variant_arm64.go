@@ -15,7 +15,7 @@ func neon() *variant {
 		copyA: copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeA: transposeInFours(8),
 		peak: peakNEON, peakLanes: 8,
 		max: maxNEON, dot: dotNEON, add: addNEON, scale: scaleNEON,
-		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, axpy: axpyNEON, times: timesNEON,
+		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, ask: askGeneric, axpy: axpyNEON, times: timesNEON,
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,
 		narrow: narrowBy(narrowNEON), widen: widenBy(widenNEON),
 		philox: philoxBy(philoxNEON), drop: dropNEON,

@@ -115,6 +115,7 @@ var loopTrials = []struct {
 	{"softmaxGrad", func(v *variant, t *trial) { v.softmaxGrad(t.out(3), t.out(5), 0.75, 0.25) }},
 	{"dots", func(v *variant, t *trial) { v.dots(t.room(3, 5), t.in(7), ramp(3*(t.n+2), 11), t.n+2) }},
 	{"weighted", func(v *variant, t *trial) { v.weighted(t.out(5), ramp(3, 7), ramp(3*(t.n+2), 11), t.n+2) }},
+	{"ask", func(v *variant, t *trial) { v.ask(t.out(3)) }},
 	{"axpy", func(v *variant, t *trial) { v.axpy(t.out(3), t.in(7), 1.25) }},
 	{"times", func(v *variant, t *trial) { v.times(t.out(3), t.in(7), 1.25) }},
 	{"gelu", func(v *variant, t *trial) { v.gelu(t.out(3), t.far(7)) }},

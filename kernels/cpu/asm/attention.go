@@ -16,6 +16,22 @@ func attention() {
 	rotate()
 	dots()
 	weighted()
+	ask()
+}
+
+// ask takes a line of 64 bytes in each round, and the one that the last byte is in.
+func ask() {
+	begin("askAVX2", "func(x []float32)", "asks the caches for x, which is not empty.")
+	at, n := slice("x"), Load(Param("x").Len(), GP64())
+	past := GP64()
+	LEAQ(Mem{Base: at, Index: n, Scale: 4}, past)
+	PREFETCHT0(Mem{Base: past, Disp: -4})
+	Label("line")
+	PREFETCHT0(Mem{Base: at})
+	ADDQ(Imm(64), at)
+	CMPQ(at, past)
+	JLT(LabelRef("line"))
+	end()
 }
 
 func softmax() {
