@@ -82,19 +82,23 @@ func profileOf(d devices.Device, hostMemory int64) (planner.DeviceProfile, error
 	}, err
 }
 
-// memoryOf is what a stage may take of a device's memory: of a card's own all but a part that
-// its driver needs. It is no more than one buffer may have, as a stage may consist of little
+// memoryOf is what a stage may take of a device's memory: of a card's own all that other programs
+// leave but a part that its driver needs. It is no more than one buffer may have, as a stage may consist of little
 // else than one.
 func memoryOf(f devices.Finding, hostMemory int64) int64 {
 	const driversPart = 16
 	free := hostMemory
 	if !f.Shared {
-		free = f.MemoryBytes - f.MemoryBytes/driversPart
+		free = f.MemoryBytes
+		if f.FreeBytes > 0 {
+			free = min(free, f.FreeBytes)
+		}
+		free -= f.MemoryBytes / driversPart
 	}
 	if f.AllocBytes > 0 {
 		free = min(free, f.AllocBytes)
 	}
-	return free
+	return max(free, 0)
 }
 
 func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -77,9 +77,14 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 	line("driver", strings.Join(nonEmpty(d.Platform, d.Version, d.Driver), ", "))
 	line("bus", d.PCI)
 	if d.MemoryBytes > 0 {
-		line("memory", fmt.Sprintf("%.1f GiB, %.1f GiB in one buffer", gib(d.MemoryBytes), gib(d.AllocBytes)))
+		memory := fmt.Sprintf("%.1f GiB, %.1f GiB in one buffer", gib(d.MemoryBytes), gib(d.AllocBytes))
+		if d.FreeBytes > 0 {
+			memory += fmt.Sprintf(", %.1f GiB free", gib(d.FreeBytes))
+		}
+		line("memory", memory)
 	}
 	line("features", strings.Join(d.Features, ", "))
+	line("products", d.Products)
 	line("problem", d.Problem)
 	if d.Passed {
 		line("self-test", "passed")

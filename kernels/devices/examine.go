@@ -72,6 +72,9 @@ func (e *examiner) try(b backend, index int, f Finding) Finding {
 		f.Problem = err.Error()
 		return f
 	}
+	if chooser, ok := device.(interface{ Products() string }); ok {
+		f.Products = chooser.Products()
+	}
 	f.Rates, err = Measure(device)
 	if err = errors.Join(err, device.Close()); err != nil {
 		f.Problem = err.Error()

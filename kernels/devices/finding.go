@@ -17,12 +17,16 @@ type Finding struct {
 	// Units compute side by side: compute units, multiprocessors, threads.
 	Units int `json:"units,omitempty"`
 	// MemoryBytes is all memory, AllocBytes the most that one buffer may have of it. Shared
-	// tells that it is the host's memory.
+	// tells that it is the host's memory. FreeBytes is what other programs leave of it, 0 where
+	// the driver does not tell.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	FreeBytes   int64 `json:"free_bytes,omitempty"`
 	AllocBytes  int64 `json:"alloc_bytes,omitempty"`
 	Shared      bool  `json:"shared_memory,omitempty"`
 	// Features are what the kernels may use beyond the least.
 	Features []string `json:"features,omitempty"`
+	// Products tells what multiplies bf16 matrices, where there is a choice.
+	Products string `json:"products,omitempty"`
 	// Processor tells that the driver computes on the processor's cores.
 	Processor bool `json:"processor,omitempty"`
 	// Same names the device that is the same card, with another driver.

@@ -12,7 +12,8 @@ import (
 
 var nvidia = backend{kind: "cuda", list: listNVIDIA, open: openNVIDIA}
 
-// listNVIDIA takes the driver's version from the management library, where that is there too.
+// listNVIDIA takes the driver's version and the free memory from the management library, where
+// that is there too.
 func listNVIDIA() (findings []Finding, err error) {
 	list, err := cuda.List()
 	if err != nil {
@@ -25,9 +26,20 @@ func listNVIDIA() (findings []Finding, err error) {
 			Driver: machine.Driver, Version: fmt.Sprintf("compute capability %v", info.Compute), PCI: info.PCI,
 			Units: info.Multiprocessors, MemoryBytes: clampInt64(info.MemoryBytes), AllocBytes: clampInt64(info.MemoryBytes),
 			Shared: info.Integrated, Problem: info.Unusable, Features: info.Features(),
+			FreeBytes: freeOf(machine, info.PCI),
 		})
 	}
 	return findings, nil
+}
+
+// freeOf is the free memory of the card at a place, 0 where nobody tells.
+func freeOf(m nvml.Machine, pci string) int64 {
+	for _, card := range m.Cards {
+		if card.PCI == pci {
+			return max(card.FreeBytes, 0)
+		}
+	}
+	return 0
 }
 
 func openNVIDIA(index int) (kernels.Device, error) {
