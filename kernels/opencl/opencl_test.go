@@ -4,7 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"pnode/kernels"
 	"pnode/kernels/conform"
+	"pnode/kernels/cpu"
+	"pnode/pipeline/model/parity"
 )
 
 // openDevice opens the first device, or skips the test on a machine without one.
@@ -56,4 +59,8 @@ func TestConformInSmallGroups(t *testing.T) {
 		t.Fatalf("groups have %d x %d items, want 8 x 8", got, got)
 	}
 	conform.Run(t, dev)
+}
+
+func TestTrainsLikeTheCPU(t *testing.T) {
+	parity.Run(t, openDevice(t), func() (kernels.Device, error) { return cpu.New(cpu.Options{Threads: 1}) })
 }

@@ -1,25 +1,26 @@
-package opencl
+// Package parity is a test that a backend passes besides conform's: whole models learn on it as
+// they do on another one. It is no part of the program.
+package parity
 
 import (
 	"math"
 	"testing"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/pipeline/model"
 )
 
-// steps of training, and by how much losses may then differ from those of package cpu.
+// steps of training, and by how much losses may then differ.
 const (
 	trainingSteps = 50
 	lossTolerance = 1e-3
 )
 
-// TestTrainsLikeTheCPU trains whole models on both backends: GPT-2's layers, and Llama's with
-// shared key-value heads, bf16 weights and attention within documents.
-func TestTrainsLikeTheCPU(t *testing.T) {
-	dev := openDevice(t)
-	reference, err := cpu.New(cpu.Options{Threads: 1})
+// Run trains whole models on a device and on a reference, which it closes: GPT-2's layers, and Llama's with shared key-value
+// heads, bf16 weights and attention within documents.
+func Run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error)) {
+	t.Helper()
+	reference, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func TestTrainsLikeTheCPU(t *testing.T) {
 			if !(want[trainingSteps-1] < want[0]/2) {
 				t.Errorf("the loss went from %v to %v: nothing was learnt", want[0], want[trainingSteps-1])
 			}
-			t.Logf("losses after %d steps: %v here, %v on the cpu backend", trainingSteps, got[trainingSteps-1], want[trainingSteps-1])
+			t.Logf("losses after %d steps: %v on %s, %v on %s", trainingSteps,
+				got[trainingSteps-1], dev.Name(), want[trainingSteps-1], reference.Name())
 		})
 	}
 }
