@@ -55,7 +55,7 @@ func clusterMembers(c config.Cluster) []planner.Member {
 			forth, back := c.LinkAtFirst(i, j), c.LinkAtFirst(j, i)
 			link := planner.LinkProfile{
 				Peer: foreseenPeer(j), BytesPerS: int64(forth.Bandwidth),
-				RTTNanos: int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter / 2), // [0,Jitter) is half of it on average
+				RTTNanos: int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter+back.Jitter) / 2, // [0,Jitter) is half of it on average
 			}
 			if link.BytesPerS == 0 {
 				link.BytesPerS = unlimitedBytesPerS

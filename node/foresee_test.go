@@ -19,6 +19,7 @@ func TestForeseenClusterIsTheFiles(t *testing.T) {
 link: {latency: 1ms}
 links:
   - {from: 0, to: 2, bandwidth: 80Mbit/s, latency: 20ms, jitter: 4ms}
+  - {from: 2, to: 0, latency: 1ms, jitter: 2ms}
   - {between: [1, 2], after: 10s, bandwidth: 1Mbit/s}
 `
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -33,7 +34,7 @@ links:
 		t.Errorf("device %+v, want %+v", last, want)
 	}
 	slow := members[0].Profile.Links[1]
-	if want := (planner.LinkProfile{Peer: "node-2", BytesPerS: 10e6, RTTNanos: 21e6, JitterNanos: 2e6}); slow != want {
+	if want := (planner.LinkProfile{Peer: "node-2", BytesPerS: 10e6, RTTNanos: 21e6, JitterNanos: 3e6}); slow != want {
 		t.Errorf("link %+v, want %+v", slow, want)
 	}
 	for _, link := range []planner.LinkProfile{members[1].Profile.Links[1], members[2].Profile.Links[1]} {

@@ -115,8 +115,8 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Plan.Validate(cfg.Run.Model.Layers(), cfg.Run.Train.Micros); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	if last := cfg.Run.Model.Layers() - 1; cfg.Run.Model.TiedGradLen() > 0 && cfg.Plan.InParts(0) != cfg.Plan.InParts(last) {
-		return nil, fmt.Errorf("%w: of the tied embedding one end has its optimizer state in parts, layers 0 and %d must be alike", ErrBadConfig, last)
+	if err := cfg.Plan.CheckTied(cfg.Run.Model); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[planner.Micro]float64{}}
 	if err := w.build(); err != nil {

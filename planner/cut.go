@@ -92,11 +92,12 @@ func (c *cluster) splitProblem(units []int) partition.Problem {
 // crowded tells whether layers would be cut for a shorter period if memory were no matter.
 func (c *cluster) crowded(p *pipe) bool {
 	problem := c.splitProblem(p.units)
+	_, period, err := partition.Split(problem)
 	for i := range problem.Devices {
 		problem.Devices[i].FreeBytes = math.MaxInt64 / 4
 	}
-	_, period, err := partition.Split(problem)
-	return err == nil && period < p.Period
+	_, least, fail := partition.Split(problem)
+	return fail == nil && (err != nil || least < period)
 }
 
 // cutter keeps the best pipe so far.

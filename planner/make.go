@@ -86,9 +86,7 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 		return nil, nil, nil, err
 	}
 	best, others = c.choose(found)
-	if best, err = c.trimSharing(best); err != nil {
-		return nil, nil, nil, fmt.Errorf("planner: sharding of %v: %w", best.shape, err)
-	}
+	best = c.trimSharing(best)
 	if err := c.of(best).widen(best); err != nil {
 		return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 	}

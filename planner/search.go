@@ -294,8 +294,11 @@ func (c *cluster) keep() *candidate {
 	if c.in.Previous == nil || len(c.in.Previous.Replicas) == 0 {
 		return nil
 	}
-	k, err := c.adopt(*c.in.Previous)
 	t := c.in.Run.Train
+	if c.in.Previous.Validate(c.layers(), t.Micros) != nil {
+		return nil
+	}
+	k, err := c.adopt(*c.in.Previous)
 	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) || len(k.pipes) > t.Micros {
 		return nil
 	}

@@ -40,9 +40,18 @@ func (p Plan) checkSharded(layers int) error {
 	next := 0
 	for _, r := range p.Sharded {
 		if r.First < next || r.End <= r.First || r.End > layers {
-			return fmt.Errorf("%w: optimizer state of layers [%d,%d) of %d is in parts, want ranges from layer %d on", ErrBadPlan, r.First, r.End, layers, next)
+			return fmt.Errorf("%w: optimizer state of layers [%d,%d) of %d is in parts, want ranges in order within the layers, none empty or next to another", ErrBadPlan, r.First, r.End, layers)
 		}
 		next = r.End + 1
+	}
+	return nil
+}
+
+// CheckTied wants both ends of a model's tied embedding alike in what is in parts: their gradients
+// are added up part by part. The error wraps ErrBadPlan.
+func (p Plan) CheckTied(m model.Config) error {
+	if last := m.Layers() - 1; m.TiedGradLen() > 0 && p.InParts(0) != p.InParts(last) {
+		return fmt.Errorf("%w: of the tied embedding one end has its optimizer state in parts, layers 0 and %d must be alike", ErrBadPlan, last)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -26,7 +27,7 @@ func (c *cluster) shareGroups(k *candidate) []shareGroup {
 		}
 	}
 	if last := len(groups) - 1; last > 0 && c.in.Run.Model.TiedGradLen() > 0 {
-		groups[0].layers = append(groups[0].layers, groups[last].layers...)
+		groups[0].layers = with(groups[0].layers, groups[last].layers, c.layers())
 		groups[0].cells = append(groups[0].cells, groups[last].cells...)
 		groups = groups[:last]
 	}
@@ -49,27 +50,36 @@ func cellsIn(rows [][]cell, first, end int) (cells []cell) {
 }
 
 // trimSharing has the replicas of a candidate hold the optimizer state of a group in parts only
-// where its pipelines would take longer with the whole, or not fit, or its updates a part of the
-// step that counts: a checkpoint brings parts together. Groups whose exchange takes longest
-// become whole first.
-func (c *cluster) trimSharing(k *candidate) (*candidate, error) {
+// where with the whole its pipelines would take longer or not fit, something would be computed
+// again, or updates would take a part of the step that counts: a checkpoint brings parts
+// together.
+func (c *cluster) trimSharing(k *candidate) *candidate {
 	if len(k.sharded) == 0 || c.in.Run.Train.Shard == ShardOn {
-		return k, nil
+		return k
 	}
-	rows, groups := k.rows(), c.shareGroups(k)
-	slices.SortStableFunc(groups, func(a, b shareGroup) int {
-		return int(c.exchangeTime(rows, b.layers) - c.exchangeTime(rows, a.layers))
-	})
-	simulated, most := k.simulated, near(k.estimate)
-	for _, g := range groups {
-		if other, err := c.resharded(k, without(k.sharded, g.layers, c.layers())); err == nil && other.passes() <= k.passes() && other.estimate <= most {
+	simulated, most := k.simulated, near(k.step())
+	for _, g := range c.dearestFirst(k) {
+		other, err := c.resharded(k, without(k.sharded, g.layers, c.layers()))
+		if err == nil && simulated {
+			err = other.simulate()
+		}
+		if err == nil && other.passes() <= k.passes() && other.step() <= most && (k.recomputes() || !other.recomputes()) {
 			k = other
 		}
 	}
-	if simulated && !k.simulated {
-		return k, k.simulate()
+	return k
+}
+
+// dearestFirst are a candidate's groups that are in parts, those whose exchange takes longest
+// first.
+func (c *cluster) dearestFirst(k *candidate) []shareGroup {
+	rows, groups := k.rows(), c.shareGroups(k)
+	took := map[LayerRange]schedule.Nanos{}
+	for _, g := range groups {
+		took[g.layers[0]] = c.exchangeTime(rows, g.layers)
 	}
-	return k, nil
+	slices.SortStableFunc(groups, func(a, b shareGroup) int { return cmp.Compare(took[b.layers[0]], took[a.layers[0]]) })
+	return slices.DeleteFunc(groups, func(g shareGroup) bool { return !g.sharded(k) })
 }
 
 // passes is what a candidate's pipelines take.
@@ -89,16 +99,20 @@ func (c *cluster) resharded(k *candidate, layers []LayerRange) (*candidate, erro
 	return out, c.of(out).estimate(out)
 }
 
+// with are the layers of either ranges.
+func with(ranges, others []LayerRange, layers int) []LayerRange {
+	in := make([]bool, layers)
+	for l := range in {
+		in[l] = contains(ranges, l) || contains(others, l)
+	}
+	return joinLayers(in)
+}
+
 // without are the layers of the first ranges that are not in the others.
 func without(ranges, others []LayerRange, layers int) []LayerRange {
 	in := make([]bool, layers)
-	for _, r := range ranges {
-		for l := r.First; l < r.End; l++ {
-			in[l] = true
-		}
-	}
-	for _, r := range others {
-		clear(in[r.First:r.End])
+	for l := range in {
+		in[l] = contains(ranges, l) && !contains(others, l)
 	}
 	return joinLayers(in)
 }

@@ -35,14 +35,19 @@ func (c *cluster) sharingText(k *candidate, groups []shareGroup) string {
 	least := func(which bool) int64 {
 		least := int64(-1)
 		for _, g := range groups {
-			if bytes := c.sharingOf(k, g, g.cells).Freed(sharding.Of(sharding.OptimizerState)); g.sharded(k) == which && (least < 0 || bytes < least) {
+			bytes := c.sharingOf(k, g, g.cells).Freed(sharding.Of(sharding.OptimizerState))
+			if g.sharded(k) == which && bytes > 0 && (least < 0 || bytes < least) { // a frozen group has nothing
 				least = bytes
 			}
 		}
-		return least
+		return max(0, least)
 	}
 	if len(k.sharded) == 0 {
-		return fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more and make no step shorter", n, cost.Size(least(false)))
+		use := "which no stage needs"
+		if c.wantsMemory(k) {
+			use = "too little to gain by"
+		}
+		return fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more, %s", n, cost.Size(least(false)), use)
 	}
 	whose := ""
 	if rest := without(c.everything(), k.sharded, c.layers()); len(rest) > 0 {
@@ -64,23 +69,19 @@ func (c *cluster) lackText(k *candidate, g shareGroup) string {
 	if lacks <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("layers %s lack %s to keep in flight what their links call for and compute nothing again: ", layersText(g.layers), cost.Size(lacks))
+	text := fmt.Sprintf("layers %s wait or compute again for want of %s of memory: ", layersText(g.layers), cost.Size(lacks))
 	in, enough := stage.Choose(missing)
 	switch {
-	case in&^has == 0 && !stage.Site:
-		return text + "their replicas are too far apart to hold more in parts"
-	case in&^has == 0:
-		return text + "more in parts would free nothing"
-	}
-	text += fmt.Sprintf("%v in parts would do", in)
-	if !enough {
-		text += fmt.Sprintf(" for %s of it", cost.Size(stage.Freed(in)-stage.Freed(has)))
+	case !enough && !stage.Site:
+		return text + "replicas that far apart can hold nothing else in parts that would do"
+	case !enough:
+		return text + "nothing else that replicas could hold in parts would do"
 	}
 	shows := "hidden behind the pipelines"
 	if longer := stage.Cost(in); longer > 0 {
 		shows = cost.Time(longer) + " longer than now"
 	}
-	return text + fmt.Sprintf(", %d exchanges a step, %s; workers hold gradients and parameters whole", stage.Exchanges(in), shows)
+	return text + fmt.Sprintf("%v in parts would do, %d exchanges a step, %s, but workers hold gradients and parameters whole", in, stage.Exchanges(in), shows)
 }
 
 // layersText prints ranges as "[0,2) and [5,6)".

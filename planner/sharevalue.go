@@ -67,52 +67,26 @@ func (c *cluster) oneSite(cells []cell) bool {
 
 // lacking are the stages of a group that lack memory to hold all whole, to compute nothing again
 // that the run does not ask for, and to have as much in flight as their links call for; bytes is
-// what the tightest of them lacks.
+// what the tightest of them lacks. Under schedules whose programs say what is in flight nobody
+// has reckoned that.
 func (c *cluster) lacking(k *candidate, g shareGroup) (cells []cell, bytes int64) {
-	lacks := c.lacks(k)
-	for _, at := range g.cells {
-		if lack := lacks[[2]int{at.unit, at.first}]; lack > 0 {
-			cells, bytes = append(cells, at), max(bytes, lack)
-		}
+	if k.layout != nil {
+		return nil, 0
 	}
-	return cells, bytes
-}
-
-// lacks is by unit and first layer of a stage what it lacks, below 0 what it has left.
-func (c *cluster) lacks(k *candidate) map[[2]int]int64 {
-	lacks := map[[2]int]int64{}
 	for r, p := range k.pipes {
-		if k.layout != nil {
-			break
-		}
 		problem := c.whole.problem(p)
 		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)
 		if err != nil {
 			continue // no memory would do
 		}
 		for s, u := range p.units {
-			first, _ := p.layers(s)
-			lacks[[2]int{u, first}] = int64(min(full[s]+1, k.shares[r]))*problem.Stages[s].SlotBytes - problem.Stages[s].RoomBytes
+			at := cell{unit: u}
+			at.first, at.end = p.layers(s)
+			lack := int64(min(full[s]+1, k.shares[r]))*problem.Stages[s].SlotBytes - problem.Stages[s].RoomBytes
+			if lack > 0 && contains(g.layers, at.first) {
+				cells, bytes = append(cells, at), max(bytes, lack)
+			}
 		}
 	}
-	if k.layout != nil {
-		c.lacksIn(k.layout, lacks)
-	}
-	return lacks
-}
-
-// lacksIn is lacks under a schedule whose programs say what is in flight: the stages of a unit
-// lack what it does.
-func (c *cluster) lacksIn(l *layout, lacks map[[2]int]int64) {
-	for u := range c.units {
-		var need int64
-		for _, h := range l.cellsOn(u) {
-			whole := *l.cell(h)
-			whole.levels, whole.ahead, whole.shares = nil, 0, nil
-			need += c.whole.cellBytes(whole)
-		}
-		for _, h := range l.cellsOn(u) {
-			lacks[[2]int{u, l.cell(h).first}] = need - c.stageRoom(u)
-		}
-	}
+	return cells, bytes
 }

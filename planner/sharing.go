@@ -101,7 +101,7 @@ func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
 
 // wantsMemory tells whether more memory could make a candidate's step shorter.
 func (c *cluster) wantsMemory(k *candidate) bool {
-	return k.tight() || k.recomputes() || slices.ContainsFunc(k.pipes, c.crowded)
+	return k.tight() || k.recomputes() || c.order.elastic() && slices.ContainsFunc(k.pipes, c.crowded)
 }
 
 // roomiestFor is the cluster in which a shape takes the least memory.

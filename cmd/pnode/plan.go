@@ -23,7 +23,8 @@ func (e environment) planCommand() *cobra.Command {
 		Short: "Show how a run would be cut, and what memory it takes, without starting it",
 		Long: `Measure this machine and plan a run for so many nodes like it, or for the devices of an
 emulated cluster: stages, replicas, layer ranges, the predicted step, and the peak memory of
-each stage beside what is free. Takes the flags and the run file of train.`,
+each stage beside what is free. Lost packets of a cluster's links are not reckoned with. Takes
+the flags and the run file of train.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
   pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2

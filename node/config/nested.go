@@ -42,7 +42,10 @@ func parseInto(name string, content []byte, target any) error {
 	if err != nil {
 		return fail(syntax(err))
 	}
-	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+	if len(file.Docs) == 1 && file.Docs[0].Body == nil {
+		return fail(errors.New("nothing is in it: want one document"))
+	}
+	if len(file.Docs) != 1 {
 		return fail(fmt.Errorf("%d documents: want one", len(file.Docs)))
 	}
 	if err := decodeStruct(file.Docs[0].Body, reflect.ValueOf(target).Elem()); err != nil {

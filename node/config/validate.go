@@ -198,7 +198,11 @@ func (c Config) validateCut(m model.Config) error {
 		return invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d devices, a run has at most %d", c.cut(), cut, MaxNodes))
 	}
 	if c.Local > 0 && cut > max(c.Local, len(c.Devices.Names())) {
-		return invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
+		key := "local"
+		if c.Cluster != "" {
+			key = "number of devices in cluster"
+		}
+		return invalid(key, c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
 	}
 	return nil
 }

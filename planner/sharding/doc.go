@@ -1,6 +1,6 @@
-// Package sharding chooses what the replicas of a pipeline stage hold in parts, each replica one:
-// optimizer state, gradients or parameters (ZeRO, Rajbhandari et al. 2020, sections 5 and 7),
-// for each stage by itself.
+// Package sharding weighs what the replicas of a pipeline stage could hold in parts, each replica
+// one: optimizer state, gradients or parameters (ZeRO, Rajbhandari et al. 2020, sections 5 and
+// 7), for each stage by itself.
 //
 // Nouns:
 //
@@ -8,6 +8,6 @@
 //   - Stage: what each kind would free of it, and what an exchange of it costs.
 //
 // It is a small knapsack: the value of a set is the bytes that it frees, its cost what its
-// exchanges take beyond the passes that hide them. The planner calls it for each stage of a
-// plan. It imports no other package than pipeline/schedule, for the unit of time.
+// exchanges take beyond the passes that hide them. The planner tells with it what a stage
+// that lacks memory would need; of the kinds workers run the first. It imports no other package than pipeline/schedule, for the unit of time.
 package sharding

@@ -23,7 +23,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	if len(encoded) > planner.MaxPlanBytes {
 		return s, fmt.Errorf("set plan %d: %d bytes, at most %d", e.Plan.Generation, len(encoded), planner.MaxPlanBytes)
 	}
-	if err := e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Micros); err != nil {
+	if err := errors.Join(e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Micros), e.Plan.CheckTied(s.Run.Model)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
 	if err := e.checkPlacements(s); err != nil {

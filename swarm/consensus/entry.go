@@ -241,6 +241,9 @@ func DecodeState(r io.Reader) (State, error) {
 	}
 	var s State
 	err = strict.Decode(b[1:], &s)
+	if err == nil && s.Run != nil && s.Plan.Generation != 0 {
+		err = s.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Micros)
+	}
 	if err != nil {
 		return State{}, fmt.Errorf("%w state: %w", ErrMalformed, err)
 	}
