@@ -20,7 +20,9 @@
 // enter.go enters one (Join), comeback.go goes on with one, and open.go brings the node's
 // parts up for each of them. initial.go and text.go bring what a new run starts from into
 // chunks, arrive.go takes the node into the roster, loop.go follows the replicated state from then on, exit.go is the pure rule of the way out and
-// leave.go carries it out. look.go makes the node look like another one.
+// leave.go carries it out. look.go makes the node look like another one. Package
+// devices finds what to compute on; measure.go profiles it, and lost.go goes on without a device
+// that stopped working.
 //
 // # Life of a step
 //
@@ -66,8 +68,8 @@
 //     moves (waiting.go); profiles: one every 30 s about speed, addresses and links (links.go),
 //     which the planner brings into the roster (profiles.go).
 //   - followSteps: reads the steps that no worker here tells (steps.go).
-//   - showEvents: hands events to whoever started the node; single background proposals of
-//     the run loop: rejoin, wish, finish (leave.go).
+//   - showEvents: hands events to whoever started the node; single background tasks of
+//     the run loop: rejoin, wish, finish (leave.go), check of devices (lost.go).
 //   - lead: the planner's duties while this node leads (leader.go).
 //   - links: the accept loop of the data plane (pipeline/link).
 //   - two while a node enters the roster: one hears whether the run is finished, one whether

@@ -131,9 +131,13 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 	loaded := onceAll(len(seats), func() { close(g.loaded) })
 	var workers []*pipeline.Worker
 	for _, seat := range seats {
+		device, err := n.device(seat)
+		if err != nil {
+			return workers, err
+		}
 		w, err := pipeline.New(pipeline.Config{
 			Seat: seat, Run: run, Plan: plan,
-			Device: n.devices.Named(seat.Device), Data: n.data, Exchange: n.exchange(seat, session), Keeper: n.keeper.at(plan),
+			Device: device, Data: n.data, Exchange: exchange(device, session), Keeper: n.keeper.at(plan),
 			Stop: n.stopWanted, Next: n.nextCourse(plan), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {

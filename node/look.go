@@ -104,8 +104,8 @@ func shapeOf(s config.LinkShape) link.Shape {
 }
 
 // exchange is the session, of which an emulated device is told when its worker waited for it.
-func (n *Node) exchange(seat planner.Seat, session *link.Session) collective.Exchange {
-	if d, ok := n.devices.Named(seat.Device).(*emulate.Device); ok {
+func exchange(device kernels.Device, session *link.Session) collective.Exchange {
+	if d, ok := device.(*emulate.Device); ok {
 		return pipeline.Paced(session, d)
 	}
 	return session

@@ -154,6 +154,9 @@ func (n *Node) ended(err error) error {
 		return n.wayBack(state, err) // nobody else is there to wait for, and nothing to go back to
 	}
 	n.setStalled(plan.Generation, err)
+	if lost := (lostPeerError{}); !errors.As(err, &lost) {
+		n.checkDevices(n.base)
+	}
 	n.log.Info("gave the generation up, waiting for a new plan", "generation", plan.Generation, "cause", err)
 	n.enter(Waiting)
 	return nil

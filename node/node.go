@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -50,7 +51,8 @@ type Node struct {
 	trying []string
 
 	store   *checkpoint.Store
-	devices *devices.Set
+	devices atomic.Pointer[devices.Set] // of which fewer may be left after a while
+	threads int                         // of the processor
 	swarm   *swarm.Swarm
 	raft    *consensus.Node
 	links   *link.Endpoint
@@ -152,8 +154,8 @@ func (n *Node) Close() error {
 	if n.swarm != nil {
 		errs = append(errs, n.saveSeat(), n.swarm.Close())
 	}
-	if n.devices != nil {
-		errs = append(errs, n.devices.Close())
+	if set := n.devices.Load(); set != nil {
+		errs = append(errs, set.Close())
 	}
 	errs = append(errs, n.store.Close(), n.trace.Close())
 	return errors.Join(errs...)

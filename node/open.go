@@ -50,7 +50,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
+		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store, threads: o.cfg.Threads,
 		beats: newTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 		heardBeat: make(chan struct{}, 1),
 	}
@@ -73,9 +73,11 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.boot, err = randomBoot(); err != nil {
 		return nil, err
 	}
-	if n.devices, err = o.look.devices(ctx, o.cfg, out); err != nil {
+	set, err := o.look.devices(ctx, o.cfg, out)
+	if err != nil {
 		return nil, err
 	}
+	n.devices.Store(set)
 	// What ctx ends is this node's stay, in good order: the parts live until Close.
 	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.base = ctx

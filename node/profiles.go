@@ -45,19 +45,24 @@ func (n *Node) gossipProfiles(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		n.probeLinks(ctx, laterProbes)
-		data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()})
-		if err == nil {
-			err = n.swarm.Publish(ctx, swarm.TopicProfiles, data)
-		}
-		if err != nil && ctx.Err() == nil {
-			n.log.Debug("gossip the profile", "cause", err)
-		}
+		n.tellProfile(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			n.remeasure()
 		}
+	}
+}
+
+// tellProfile tells the others once.
+func (n *Node) tellProfile(ctx context.Context) {
+	data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()})
+	if err == nil {
+		err = n.swarm.Publish(ctx, swarm.TopicProfiles, data)
+	}
+	if err != nil && ctx.Err() == nil {
+		n.log.Debug("gossip the profile", "cause", err)
 	}
 }
 

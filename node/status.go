@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"pnode/node/api"
@@ -61,10 +62,11 @@ func (n *Node) roster(state consensus.State, leader planner.PeerID) []api.Member
 		if ago, heard := n.beats.ago(m.Peer, time.Now()); heard && !member.Self {
 			member.LastSeenS = ago.Seconds()
 		}
-		if len(m.Profile.Devices) > 0 {
-			d := m.Profile.Devices[0]
-			member.Device = fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9)
+		var all []string
+		for _, d := range m.Profile.Devices {
+			all = append(all, fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9))
 		}
+		member.Device = strings.Join(all, ", ")
 		roster = append(roster, member)
 	}
 	return roster

@@ -7,7 +7,7 @@ import (
 )
 
 // tasks are the proposals that the run loop has made in the background.
-type tasks struct{ rejoin, wish, finish single }
+type tasks struct{ rejoin, wish, finish, check single }
 
 // single runs one thing at a time in the background.
 type single struct{ running atomic.Bool }
