@@ -61,7 +61,11 @@ func (m machine) advise(r Report) (advice []string) {
 		}
 	}
 	advice = append(advice, seen...)
-	if r.lacks("opencl") && len(seen) > 0 {
+	switch crashed, missing := r.lacks("opencl"); {
+	case crashed:
+		advice = append(advice, fmt.Sprintf("one of OpenCL's drivers crashes when it is asked for its devices: remove its file from /etc/OpenCL/vendors, which has %s",
+			strings.Join(m.list("etc/OpenCL/vendors"), ", ")))
+	case missing && len(seen) > 0:
 		advice = append(advice, "OpenCL's loader is not here: install libOpenCL.so.1 (Debian: ocl-icd-libopencl1)")
 	}
 	return advice
@@ -90,8 +94,14 @@ func (r Report) works(address string, kinds []string) bool {
 	})
 }
 
-func (r Report) lacks(kind string) bool {
-	return slices.ContainsFunc(r.Missing, func(m Missing) bool { return m.Backend == kind })
+// lacks tells whether there is nothing of a kind, and whether that is because it crashed.
+func (r Report) lacks(kind string) (crashed, missing bool) {
+	for _, m := range r.Missing {
+		if m.Backend == kind {
+			crashed, missing = crashed || m.Crashed, true
+		}
+	}
+	return crashed, missing
 }
 
 // rights names device files that this user may not use.

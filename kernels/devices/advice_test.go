@@ -15,7 +15,7 @@ func TestAdvice(t *testing.T) {
 		t.Skip("files have no colons in their names there, as the bus has")
 	}
 	working := func(name, pci string) Report { return Report{Devices: []Finding{{Name: name, PCI: pci, Passed: true}}} }
-	none := Report{Missing: []Missing{{"opencl", "no library"}}}
+	none := Report{Missing: []Missing{{Backend: "opencl", Why: "no library"}}}
 	for _, c := range []struct {
 		name, machine string
 		report        Report
@@ -28,6 +28,7 @@ func TestAdvice(t *testing.T) {
 		{"an NVIDIA card that works", "01:00.0=0x10de,0x030200", working("cuda:0", "0000:01:00.0"), nil},
 		{"one of two works", "01:00.0=0x10de,0x030200 02:00.0=0x10de,0x030200", working("cuda:0", "0000:01:00.0"), []string{"NVIDIA's card at 0000:02:00.0"}},
 		{"a device whose place is not known", "00:02.0=0x8086,0x030000", working("opencl:0", ""), nil},
+		{"a driver that crashes", "etc/OpenCL/vendors/bad.icd", Report{Missing: []Missing{{Backend: "opencl", Why: "SIGSEGV", Crashed: true}}}, []string{"which has bad.icd"}},
 		{"no rights", "dev/dri/renderD128! dev/dri/renderD129", Report{}, []string{"this user may not open"}},
 	} {
 		m := fakeMachine(t, c.machine)

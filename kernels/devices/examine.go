@@ -47,7 +47,7 @@ func (e *examiner) backend(b backend) {
 	e.tell(message{Begin: b.kind})
 	list, err := b.list()
 	if err != nil {
-		e.tell(message{Missing: &Missing{b.kind, err.Error()}})
+		e.tell(message{Missing: &Missing{Backend: b.kind, Why: err.Error()}})
 	}
 	for i, f := range list {
 		if slices.Contains(e.skip, f.Name) {

@@ -49,6 +49,8 @@ func (f Finding) String() string {
 type Missing struct {
 	Backend string `json:"backend"`
 	Why     string `json:"why"`
+	// Crashed tells that it ended the process that looked at it.
+	Crashed bool `json:"crashed,omitempty"`
 }
 
 // Report is what a probe found out.

@@ -57,7 +57,7 @@ type ending struct{ during, why string }
 // blame adds a device, or a backend, that ended the process.
 func (r *Report) blame(end ending) {
 	if !strings.Contains(end.during, ":") {
-		r.Missing = append(r.Missing, Missing{end.during, end.why})
+		r.Missing = append(r.Missing, Missing{end.during, end.why, true})
 		return
 	}
 	r.Devices = append(r.Devices, Finding{Name: end.during, Problem: end.why})

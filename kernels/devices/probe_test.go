@@ -48,7 +48,7 @@ func play(script string, args []string) {
 			_ = out.Encode(message{Device: &found})
 			continue
 		case "is missing":
-			_ = out.Encode(message{Missing: &Missing{name, "no library"}})
+			_ = out.Encode(message{Missing: &Missing{Backend: name, Why: "no library"}})
 			continue
 		}
 		found.Passed = true
@@ -97,7 +97,7 @@ func TestProbeSurvivesDrivers(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("devices\n%q, want\n%q", got, want)
 	}
-	if len(r.Missing) != 1 || r.Missing[0] != (Missing{"cuda", "no library"}) {
+	if len(r.Missing) != 1 || r.Missing[0] != (Missing{Backend: "cuda", Why: "no library"}) {
 		t.Errorf("missing: %v, want cuda once, of which three processes told", r.Missing)
 	}
 }
