@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/kernels/conform"
 )
 
 // builtDevice is the card of testdata/libcuda.c, in a library as a driver is one; the test is
 // skipped where there is no C compiler, or no library can be opened.
-func builtDevice(t *testing.T) *Device {
+func builtDevice(t testing.TB) *Device {
 	t.Helper()
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {
@@ -79,3 +80,7 @@ func TestDoAllocatesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkLaunchOnAStandIn measures what a call costs the host with a driver that costs next to
+// nothing: the plan, the context of the thread, the call of C.
+func BenchmarkLaunchOnAStandIn(b *testing.B) { conform.BenchLaunch(b, builtDevice(b)) }
