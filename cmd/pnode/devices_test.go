@@ -48,7 +48,7 @@ func TestTrainingOnOpenCLDevices(t *testing.T) {
 	train := func(devices string, more ...string) (losses map[int]json.Number, workers string) {
 		timeline := filepath.Join(t.TempDir(), "trace.json")
 		args := []string{
-			"train", "--config", file, "--dir", t.TempDir(), "--json", "--context", "32", "--micros", "2",
+			"train", "--config", file, "--dir", t.TempDir(), "--json", "--context", "32", "--micros", "2", "--held-out-every", "100",
 			"--devices", devices, "--trace", timeline,
 		}
 		losses = start(t, append(args, more...)...).finish(0)
