@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"pnode/kernels/devices"
 	"pnode/node/config"
 )
 
@@ -67,7 +68,7 @@ func addEmulate(f *pflag.FlagSet, c *config.Config) {
 
 // addDevices adds the flag for what to compute on.
 func addDevices(f *pflag.FlagSet, c *config.Config) {
-	f.Var(&c.Devices, "devices", "what to compute on, for example opencl:0,cpu: auto takes every GPU that works, and the processor unless a GPU is 4 times as fast; local nodes get a device each, or share the processor")
+	f.Var(&c.Devices, "devices", "what to compute on, for example opencl:0,cpu: auto takes every GPU that works, and the processor unless a GPU is 4 times as fast; local nodes get a device each, or share the processor. "+devices.NamesEnv+" says what auto takes")
 }
 
 // addTrace adds the flag for a timeline.

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pnode/kernels/devices"
 )
 
 // endToEndTimeout ends a run that hangs; it is far above what a busy machine needs.
@@ -122,6 +124,7 @@ func start(t testing.TB, args ...string) *process {
 		steps: make(chan step, 1<<16), losses: map[int]json.Number{},
 	}
 	p.cmd.Stderr = p.stderr
+	p.cmd.Env = append(os.Environ(), devices.NamesEnv+"=cpu") // losses are compared to the bit
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ type Diagnosis struct {
 
 // Diagnose looks at all devices as Open does, and opens none.
 func Diagnose(ctx context.Context, o Options) (Diagnosis, error) {
+	o = o.resolve()
 	d := Diagnosis{Drivers: HasDrivers()}
 	report, err := o.Probe.Run(ctx, o.Names)
 	if err == nil {

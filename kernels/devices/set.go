@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -28,6 +29,18 @@ type Options struct {
 	// Threads of the processor; 0 is all.
 	Threads int
 	Probe   Probe
+}
+
+// NamesEnv is the environment variable with the names, divided by commas, that count where
+// Options have none: for tests and diagnosis.
+const NamesEnv = "PNODE_DEVICES"
+
+// resolve takes the names of the environment where there are none.
+func (o Options) resolve() Options {
+	if text := os.Getenv(NamesEnv); text != "" && len(o.Names) == 0 {
+		o.Names = strings.Split(text, ",")
+	}
+	return o
 }
 
 // Device is an opened one and what is known of it.
@@ -55,7 +68,7 @@ func Of(d kernels.Device) *Set {
 // name that nothing has is an error, which wraps ErrUnknown; one that fails is told in Dropped,
 // unless nothing is left: ErrNone.
 func Open(ctx context.Context, o Options) (_ *Set, err error) {
-	s := &Set{}
+	o, s := o.resolve(), &Set{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

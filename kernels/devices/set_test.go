@@ -25,6 +25,7 @@ func TestOpen(t *testing.T) {
 		{"the processor alone", "opencl:77 crashes", []string{CPU}, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Setenv(NamesEnv, "")
 			if c.script != "" && !HasDrivers() {
 				t.Skip("this program opens no drivers")
 			}
@@ -51,6 +52,21 @@ func TestOpen(t *testing.T) {
 				t.Errorf("devices: %v", s.Devices)
 			}
 		})
+	}
+}
+
+// TestNamesOfTheEnvironment count where no others are given.
+func TestNamesOfTheEnvironment(t *testing.T) {
+	t.Setenv(NamesEnv, "cpu,opencl:78")
+	if _, err := Open(t.Context(), Options{Threads: 1}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "opencl:78") {
+		t.Errorf("error is %v, want the name that nothing has", err)
+	}
+	s, err := Open(t.Context(), Options{Threads: 1, Names: []string{CPU}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
