@@ -245,6 +245,9 @@ func (c Config) validateNode() error {
 	if slices.Contains(c.Data, "") {
 		return invalid("data", `""`, "paths of files and folders, and globs")
 	}
+	if c.Emulate+c.Cluster != "" && c.Devices != "" && c.Devices != "cpu" {
+		return invalid("devices", c.Devices, "auto or cpu with emulate and cluster: emulated devices live on the processor")
+	}
 	return validateListen(c.Listen)
 }
 
