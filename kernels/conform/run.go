@@ -9,9 +9,6 @@ import (
 	"pnode/kernels"
 )
 
-// randomCases is the number of random shapes for each op.
-const randomCases = 25
-
 // Run is the suite. dev must support every op in f32; what it refuses to store as bf16 is
 // left out. Random cases run again, for the same bits.
 func Run(t *testing.T, dev kernels.Device) {
