@@ -88,6 +88,9 @@ func (c *scheduleCase) leanTrial(t *testing.T, name string, stages []leanStage, 
 // ones for all that they keep if they compute it again, and to have that there before a
 // gradient. Within their backwards it makes the round trip longer that those six share.
 func TestRecomputingInWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of QUIC")
+	}
 	c, err := newScheduleCase(6, 40*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)

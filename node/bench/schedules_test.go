@@ -67,6 +67,9 @@ func virtualSchedules(t *testing.T, o ScheduleOptions) ScheduleReport {
 // TestSchedulesOnASlowLink: with memory the elastic schedule reaches the bound where plain
 // 1F1B waits for messages, and the simulator says how long each takes.
 func TestSchedulesOnASlowLink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of QUIC")
+	}
 	r := virtualSchedules(t, ScheduleOptions{Stages: []int{4}, Mbits: []int{100}, Latencies: []time.Duration{40 * time.Millisecond}})
 	runs := map[string]ScheduleRun{}
 	for _, run := range r.Cells[0].Runs {
