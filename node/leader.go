@@ -168,7 +168,7 @@ func (l *leader) weigh(n *Node, state consensus.State) string {
 }
 
 // planInput is the planner's input for the generation after the current one. An asked
-// number of replicas or stages yields when there are fewer nodes: the run goes on.
+// number of replicas or stages yields when there are fewer devices: the run goes on.
 func planInput(state consensus.State) planner.Input {
 	in := PlanInput(*state.Run)
 	in.Start, in.Generation = state.Checkpoint.Step, state.Plan.Generation+1
@@ -181,14 +181,22 @@ func planInput(state consensus.State) planner.Input {
 			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
 		}
 	}
-	train := &in.Run.Train
-	if max(1, train.Replicas)*max(1, train.Stages) > len(in.Members) {
+	train, there := &in.Run.Train, devicesOf(in.Members)
+	if seatsWanted(*train) > there {
 		train.Stages = 0
 	}
-	if train.Replicas > len(in.Members) {
+	if train.Replicas > there {
 		train.Replicas = 0
 	}
 	return in
+}
+
+// devicesOf counts what members compute on.
+func devicesOf(members []planner.Member) (n int) {
+	for _, m := range members {
+		n += len(m.Profile.Devices)
+	}
+	return n
 }
 
 // carryOut turns a verdict into a proposal.
@@ -233,7 +241,7 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 	n.setBlocked("")
 	lines := []string{why}
 	if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
-		lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than the %d nodes there are", len(in.Members)))
+		lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", planner.Count(devicesOf(in.Members), "device")))
 	}
 	lines = append(lines, reasons.Lines()...)
 	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: plan, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})

@@ -9,7 +9,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-func TestAnAskedCutYieldsToTheNodesThereAre(t *testing.T) {
+func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 	run := planner.RunSpec{
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 2, Heads: 2, Channels: 32},
 		Train: planner.TrainSpec{Micros: 4, MicroBatch: 1},
@@ -17,21 +17,24 @@ func TestAnAskedCutYieldsToTheNodesThereAre(t *testing.T) {
 	for _, c := range []struct {
 		name                     string
 		replicas, stages, nodes  int
+		devices                  int // of each node
 		wantReplicas, wantStages int
 		previous                 planner.Generation
 		wantGeneration           planner.Generation
 	}{
-		{"enough", 2, 2, 4, 2, 2, 0, 1},
-		{"too few for the stages", 1, 3, 2, 1, 0, 1, 2},
-		{"too few for the replicas", 2, 1, 1, 0, 0, 4, 5},
-		{"nothing asked", 0, 0, 1, 0, 0, 0, 1},
+		{"enough", 2, 2, 4, 1, 2, 2, 0, 1},
+		{"enough on one node", 1, 2, 1, 2, 1, 2, 0, 1},
+		{"too few for the stages", 1, 3, 2, 1, 1, 0, 1, 2},
+		{"too few for the replicas", 2, 1, 1, 1, 0, 0, 4, 5},
+		{"nothing asked", 0, 0, 1, 1, 0, 0, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spec := run
 			spec.Train.Replicas, spec.Train.Stages = c.replicas, c.stages
 			state := consensus.State{Run: &spec, Plan: planner.Plan{Generation: c.previous}}
 			for i := range c.nodes {
-				state.Members = append(state.Members, consensus.Member{Peer: planner.PeerID(rune('a' + i)), State: consensus.Active})
+				profile := planner.Profile{Devices: make([]planner.DeviceProfile, c.devices)}
+				state.Members = append(state.Members, consensus.Member{Peer: planner.PeerID(rune('a' + i)), State: consensus.Active, Profile: profile})
 			}
 			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining})
 			in := planInput(state)
