@@ -13,7 +13,8 @@ const (
 	// composeUpTo is the number of micro-batches up to which unequal groups are looked for.
 	composeUpTo = 16
 	// maxSimulations bounds the pairs of forward and backward groups that are timed for one
-	// depth; where there are more, those of many groups are left out.
+	// depth; where there are more, one side is held while all groups of the other are timed, in
+	// turns. It bounds these, too: those of many groups are left out.
 	maxSimulations = 1 << 12
 	maxDepth       = 6
 )
@@ -58,8 +59,8 @@ func (g Grouping) Spec(p Interleaving) schedule.Spec {
 
 // ChooseGroups simulates groupings and takes the one that ends first within the caps; of
 // equals the one that keeps least, then the one of fewer groups. Up to 16 micro-batches
-// these are all compositions of forward and of backward groups (PipeMesh, TPDS 2025), as
-// far as maxSimulations allows; of more micro-batches equal groups.
+// these are all compositions of forward and of backward groups (PipeMesh, TPDS 2025), in pairs
+// as far as maxSimulations allows, else in turns; of more micro-batches equal groups.
 func ChooseGroups(p Interleaving) (Grouping, error) {
 	stages := len(p.Costs.Stages)
 	if p.Workers < 2 || stages == 0 || stages%p.Workers != 0 || stages == p.Workers || p.Micros < 1 || (p.Caps != nil && len(p.Caps) != p.Workers) {
@@ -67,26 +68,84 @@ func ChooseGroups(p Interleaving) (Grouping, error) {
 	}
 	var best Grouping
 	for depth := 1; depth <= p.deepest(); depth++ {
-		lists := groupings(p.Micros, (depth*(p.Workers-1)+2)/2)
-		for _, forward := range lists {
-			for _, backward := range lists {
-				if p.Micros > composeUpTo && !slices.Equal(forward, backward) {
-					continue
-				}
-				g := Grouping{Depth: depth, Forward: forward, Backward: backward}
-				if err := p.time(&g); err != nil {
-					return Grouping{}, err
-				}
-				if p.fits(g) && (best.Depth == 0 || g.before(best)) {
-					best = g
-				}
-			}
+		least := (depth*(p.Workers-1) + 2) / 2
+		lists := groupings(p.Micros, least)
+		var err error
+		if p.Micros <= composeUpTo && len(lists)*len(lists) > maxSimulations {
+			err = p.alternate(&best, depth, lists, least)
+		} else {
+			err = p.pairs(&best, depth, lists)
+		}
+		if err != nil {
+			return Grouping{}, err
 		}
 	}
 	if best.Depth == 0 {
 		return Grouping{}, fmt.Errorf("elastic: no grouping of %d micro-batches keeps within %v activations; recompute, or hold fewer stages on a worker", p.Micros, p.Caps)
 	}
 	return best, nil
+}
+
+// pairs tries every pair of lists; of many micro-batches each with itself.
+func (p Interleaving) pairs(best *Grouping, depth int, lists [][]int) error {
+	for _, forward := range lists {
+		for _, backward := range lists {
+			if p.Micros > composeUpTo && !slices.Equal(forward, backward) {
+				continue
+			}
+			if _, err := p.try(best, Grouping{Depth: depth, Forward: forward, Backward: backward}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// alternate tries all lists forward for the best one backward, then all backward for the best
+// forward, until neither gets better; it begins with equal groups of several sizes.
+func (p Interleaving) alternate(best *Grouping, depth int, lists [][]int, least int) error {
+	for size := least; size <= p.Micros; size *= 2 {
+		groups := equalGroups(p.Micros, size)
+		var own Grouping
+		if _, err := p.try(&own, Grouping{Depth: depth, Forward: groups, Backward: groups}); err != nil {
+			return err
+		}
+		if own.Depth == 0 { // not within the caps: from there on any that is
+			own = Grouping{Depth: depth, Forward: groups, Backward: groups, Makespan: math.MaxInt64}
+		}
+		for better := true; better; {
+			better = false
+			for side := range 2 {
+				held := own
+				for _, list := range lists {
+					g := Grouping{Depth: depth, Forward: list, Backward: held.Backward}
+					if side == 1 {
+						g.Forward, g.Backward = held.Forward, list
+					}
+					took, err := p.try(&own, g)
+					if err != nil {
+						return err
+					}
+					better = better || took
+				}
+			}
+		}
+		if own.Makespan < math.MaxInt64 && (best.Depth == 0 || own.before(*best)) {
+			*best = own
+		}
+	}
+	return nil
+}
+
+// try takes a grouping that is better than the best one so far, and tells whether it did.
+func (p Interleaving) try(best *Grouping, g Grouping) (took bool, err error) {
+	if err := p.time(&g); err != nil {
+		return false, err
+	}
+	if took = p.fits(g) && (best.Depth == 0 || best.Makespan == math.MaxInt64 || g.before(*best)); took {
+		*best = g
+	}
+	return took, nil
 }
 
 // deepest is the depth behind which nothing is left to hide: the slowest round trip between
@@ -145,9 +204,9 @@ func (g Grouping) before(o Grouping) bool {
 }
 
 // groupings are the lists of groups worth a look: every composition where their pairs are
-// within maxSimulations, else those of groups of at least so many but for one at either end
-// (smaller ones in between wait for gradients that they keep from being made), and for many
-// micro-batches those of equal groups.
+// within maxSimulations, else, up to so many lists, those of groups of at least so many but for
+// one at either end (smaller ones in between wait for gradients that they keep from being made),
+// and for many micro-batches those of equal groups.
 func groupings(micros, least int) [][]int {
 	least = min(least, micros)
 	if micros > composeUpTo {
@@ -165,7 +224,7 @@ func groupings(micros, least int) [][]int {
 		lists := slices.DeleteFunc(compositions(nil, micros, 1, most), func(groups []int) bool {
 			return smallWithin(groups, least)
 		})
-		if few(lists) || most == 1 {
+		if len(lists) <= maxSimulations || most == 1 {
 			return lists
 		}
 	}

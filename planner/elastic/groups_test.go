@@ -92,6 +92,39 @@ func TestEveryGroupingIsLookedAt(t *testing.T) {
 	}
 }
 
+// TestSidesInTurnsComeCloseToAllPairs where all pairs can be timed: equal in most, a little longer
+// in the others, and for 16 micro-batches no longer than with the few groups that pairs allow.
+func TestSidesInTurnsComeCloseToAllPairs(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	equal, cases := 0, 16
+	for i := range cases {
+		micros := 8 + rng.IntN(3)
+		p := interleaving(4, 2, micros, schedule.Nanos(rng.IntN(8)))
+		lists := groupings(micros, 2)
+		var pairs, turns Grouping
+		if err := errors.Join(p.pairs(&pairs, 1, lists), p.alternate(&turns, 1, lists, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if turns.Makespan == pairs.Makespan {
+			equal++
+		}
+		if turns.Makespan < pairs.Makespan || turns.Makespan > pairs.Makespan*21/20 {
+			t.Errorf("case %d, %d micro-batches: %+v in turns, %+v of all pairs", i, micros, turns, pairs)
+		}
+	}
+	if equal < cases*3/4 {
+		t.Errorf("the best of all pairs in %d of %d cases", equal, cases)
+	}
+	p := interleaving(4, 2, 16, 3)
+	var few Grouping
+	if err := p.pairs(&few, 1, compositions(nil, 16, 2, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := ChooseGroups(p); err != nil || all.Makespan > few.Makespan {
+		t.Errorf("%+v (%v), of two groups there is %+v", all, err, few)
+	}
+}
+
 func TestManyMicroBatchesHaveEqualGroups(t *testing.T) {
 	p := interleaving(4, 2, 64, 6)
 	g, err := ChooseGroups(p)
