@@ -83,8 +83,8 @@ func profileOf(d devices.Device, hostMemory int64) (planner.DeviceProfile, error
 }
 
 // memoryOf is what a stage may take of a device's memory: of a card's own all that other programs
-// leave but a part that its driver needs. It is no more than one buffer may have, as a stage may consist of little
-// else than one.
+// leave but a part that its driver needs. It is no more than one buffer may have, as a stage may
+// consist of little else than one.
 func memoryOf(f devices.Finding, hostMemory int64) int64 {
 	const driversPart = 16
 	free := hostMemory

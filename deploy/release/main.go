@@ -1,4 +1,4 @@
-// Release builds the files that users get, one for each platform:
+// Command release builds the files that users get, one for each platform:
 //
 //	go run ./deploy/release -out dist
 //
