@@ -57,7 +57,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		}
 	}
 	n.enter(Profiling)
-	profile, err := measure(n.devices.Load(), n.dir)
+	profile, err := measure(n.devices.Load(), n.memory, n.dir)
 	if err != nil {
 		return err
 	}

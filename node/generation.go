@@ -141,7 +141,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 			Stop: n.stopWanted, Next: n.nextCourse(plan), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {
-			return workers, err
+			return workers, outOfMemory(err)
 		}
 		workers = append(workers, w)
 	}

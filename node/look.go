@@ -51,6 +51,9 @@ func (l look) devices(ctx context.Context, cfg config.Config, out Output) (*devi
 		out.Log.Warn(reason)
 	}
 	if l.Emulation == nil {
+		for _, name := range limitMemory(set, cfg.Memory) {
+			out.Log.Warn("memory is limited of a device that is not in use", "device", name, "memory", cfg.Memory.String())
+		}
 		return set, nil
 	}
 	return l.emulated(set.Devices[0].Device)

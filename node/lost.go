@@ -25,8 +25,9 @@ func (n *Node) checkDevices(ctx context.Context) {
 		if len(lost) == 0 {
 			return
 		}
+		limitMemory(set, n.memory)
 		n.devices.Store(set)
-		profile, err := measure(set, n.dir)
+		profile, err := measure(set, n.memory, n.dir)
 		if err != nil {
 			n.log.Warn("measure what is left", "cause", err)
 			return

@@ -35,11 +35,11 @@ func Measure(ctx context.Context, dir string, cfg config.Config, out Output) (_ 
 		return planner.Profile{}, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
-	return measure(set, dir)
+	return measure(set, cfg.Memory, dir)
 }
 
-// measure profiles devices, and the disk that dir is on.
-func measure(set *devices.Set, dir string) (p planner.Profile, err error) {
+// measure profiles devices, of which so much may be taken, and the disk that dir is on.
+func measure(set *devices.Set, allowed config.Memory, dir string) (p planner.Profile, err error) {
 	memory, err := mem.VirtualMemory()
 	if err != nil {
 		return p, fmt.Errorf("node: free memory: %w", err)
@@ -51,7 +51,7 @@ func measure(set *devices.Set, dir string) (p planner.Profile, err error) {
 	p.DiskFreeBytes = clampInt64(space.Free)
 	share := clampInt64(memory.Available) / sharers(set)
 	for _, d := range set.Devices {
-		device, err := profileOf(d, share)
+		device, err := profileOf(d, allowed.Of(d.Name()), share)
 		if err != nil {
 			return p, err
 		}
@@ -70,35 +70,16 @@ func sharers(set *devices.Set) (n int64) {
 	return max(n, 1)
 }
 
-// profileOf measures a device that may have so much of the host's memory.
-func profileOf(d devices.Device, hostMemory int64) (planner.DeviceProfile, error) {
+// profileOf measures a device that may have so much of its memory, and of the host's.
+func profileOf(d devices.Device, allowed config.Allowance, hostMemory int64) (planner.DeviceProfile, error) {
 	if stretched, ok := d.Device.(*emulate.Device); ok {
 		return profileOfEmulated(stretched, hostMemory), nil
 	}
 	rates, err := devices.Measure(d.Device)
 	return planner.DeviceProfile{
-		Name: d.Name(), Model: d.Model, MemoryFreeBytes: memoryOf(d.Finding, hostMemory),
+		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(memoryOf(d.Finding, hostMemory)),
 		MatMulFLOPS: rates.MatMulFLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
 	}, err
-}
-
-// memoryOf is what a stage may take of a device's memory: of a card's own all that other programs
-// leave but a part that its driver needs. It is no more than one buffer may have, as a stage may
-// consist of little else than one.
-func memoryOf(f devices.Finding, hostMemory int64) int64 {
-	const driversPart = 16
-	free := hostMemory
-	if !f.Shared {
-		free = f.MemoryBytes
-		if f.FreeBytes > 0 {
-			free = min(free, f.FreeBytes)
-		}
-		free -= f.MemoryBytes / driversPart
-	}
-	if f.AllocBytes > 0 {
-		free = min(free, f.AllocBytes)
-	}
-	return max(free, 0)
 }
 
 func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

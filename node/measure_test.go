@@ -3,7 +3,9 @@ package node
 import (
 	"testing"
 
+	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
+	"pnode/node/config"
 )
 
 func TestMemoryOf(t *testing.T) {
@@ -22,5 +24,49 @@ func TestMemoryOf(t *testing.T) {
 		if got := memoryOf(c.finding, host); got != c.want {
 			t.Errorf("%+v: %d bytes, want %d", c.finding, got, c.want)
 		}
+	}
+}
+
+// TestCeiling: a card's memory has a limit in any case, the host's where the user sets one.
+func TestCeiling(t *testing.T) {
+	const gib = 1 << 30
+	card, host := devices.Finding{MemoryBytes: 16 * gib}, devices.Finding{Shared: true}
+	for _, c := range []struct {
+		finding devices.Finding
+		allowed config.Memory
+		want    int64
+	}{
+		{card, "", 15 * gib},
+		{card, "1GiB", gib},
+		{card, "20%", 3 * gib},
+		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib / 2}, "", 1},
+		{host, "", 0},
+		{host, "50%", 0},
+		{host, "1GiB", gib},
+	} {
+		if got := ceiling(c.finding, c.allowed.Of("any")); got != c.want {
+			t.Errorf("%+v with %q: %d bytes, want %d", c.finding, c.allowed, got, c.want)
+		}
+	}
+}
+
+// TestAMeasuredDeviceIsHeldToItsMemory: what the profile promises is what the device gives.
+func TestAMeasuredDeviceIsHeldToItsMemory(t *testing.T) {
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &devices.Set{Devices: []devices.Device{{Device: device, Finding: devices.Finding{Name: devices.CPU, Shared: true}}}}
+	defer set.Close()
+	missing := limitMemory(set, "cuda:3=2GB,cpu=200MB")
+	if len(missing) != 1 || missing[0] != "cuda:3" {
+		t.Errorf("%q are missing, want cuda:3", missing)
+	}
+	profile, err := measure(set, "cpu=200MB", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free := profile.Devices[0].MemoryFreeBytes; free != 200e6 || device.MemoryLeft() != free {
+		t.Errorf("%d bytes are free, the device has %d", free, device.MemoryLeft())
 	}
 }

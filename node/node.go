@@ -15,6 +15,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/kernels/devices"
 	"pnode/node/api"
+	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
@@ -53,6 +54,7 @@ type Node struct {
 	store   *checkpoint.Store
 	devices atomic.Pointer[devices.Set] // of which fewer may be left after a while
 	threads int                         // of the processor
+	memory  config.Memory               // that may be taken of the devices'
 	swarm   *swarm.Swarm
 	raft    *consensus.Node
 	links   *link.Endpoint

@@ -16,7 +16,7 @@ func (n *Node) remeasure() {
 	if n.raft.State().Plan.Places(n.self) {
 		return
 	}
-	fresh, err := measure(n.devices.Load(), n.dir)
+	fresh, err := measure(n.devices.Load(), n.memory, n.dir)
 	if err != nil {
 		n.log.Debug("measure again", "cause", err)
 		return

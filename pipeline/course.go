@@ -60,5 +60,5 @@ func (w *Worker) follow(text string) error {
 		}
 	}
 	w.cfg.Plan, w.list = plan, list
-	return nil
+	return w.prepare()
 }

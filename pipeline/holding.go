@@ -111,6 +111,14 @@ func (h *holding) layers() []int {
 	return all
 }
 
+// grads are the gradients of the layers.
+func (h *holding) grads() (all []kernels.View) {
+	for _, l := range h.layers() {
+		all = append(all, h.stack.Grads(l))
+	}
+	return all
+}
+
 func (h *holding) close() {
 	for _, q := range []kernels.Queue{h.saves, h.reductions} {
 		if q != nil {

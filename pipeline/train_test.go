@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/planner"
 )
@@ -47,14 +48,21 @@ func trainWith(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keep
 // trainOn carries a plan out with all its workers in this process.
 func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, data Data, onStep func(StepResult)) {
 	t.Helper()
+	trainBy(t, run, plan, keeper, data, func(d kernels.Device) kernels.Device { return d }, onStep)
+}
+
+// trainBy is trainOn with devices that are made of the processor's.
+func trainBy(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, data Data, as func(kernels.Device) kernels.Device, onStep func(StepResult)) {
+	t.Helper()
 	net := newMemoryNet()
 	var workers []*Worker
 	for _, seat := range plan.Seats() {
-		device, err := cpu.New(cpu.Options{Threads: 1})
+		processor, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer device.Close()
+		defer processor.Close()
+		device := as(processor)
 		w, err := New(Config{
 			Seat: seat, Run: run, Plan: plan,
 			Device: device, Data: data, Exchange: memoryExchange{net, seat.Peer},

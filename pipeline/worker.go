@@ -134,6 +134,9 @@ func (w *Worker) build() error {
 	if w.list, err = Programs(w.cfg.Plan); err != nil {
 		return err
 	}
+	if err := w.checkRoom(); err != nil {
+		return err
+	}
 	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
 		h, err := newHolding(w.cfg, at, w.list.Use(w.number, at.Replica, at.Stage))
 		w.holdings = append(w.holdings, h)
@@ -145,8 +148,10 @@ func (w *Worker) build() error {
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
-	w.queue, err = w.cfg.Device.NewQueue()
-	return err
+	if w.queue, err = w.cfg.Device.NewQueue(); err != nil {
+		return err
+	}
+	return w.prepare()
 }
 
 // join makes the stages that follow each other here known to each other.

@@ -58,6 +58,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "length of the text generated at the end; 0 is none")
 	f.IntVar(&c.Threads, "threads", c.Threads, "cores to compute on; 0 is all")
 	addDevices(f, c)
+	addMemory(f, c)
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
 }
 
@@ -69,6 +70,11 @@ func addEmulate(f *pflag.FlagSet, c *config.Config) {
 // addDevices adds the flag for what to compute on.
 func addDevices(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.Devices, "devices", "what to compute on, for example opencl:0,cpu: auto takes every GPU that works, and the processor unless a GPU is 4 times as fast; local nodes get a device each, or share the processor. "+devices.NamesEnv+" says what auto takes")
+}
+
+// addMemory adds the flag for how much memory may be taken.
+func addMemory(f *pflag.FlagSet, c *config.Config) {
+	f.Var(&c.Memory, "memory", "how much of the devices' memory may be taken, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%: auto takes what other programs leave free. Local nodes on one device share it")
 }
 
 // addTrace adds the flag for a timeline.

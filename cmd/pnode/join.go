@@ -47,6 +47,7 @@ the run of the folder.`,
 	f.StringVar(&flags.Listen, "listen", "", "`HOST:PORT` for other nodes (default any port)")
 	addThreads(f, &flags.Threads)
 	addDevices(f, &flags)
+	addMemory(f, &flags)
 	addEmulate(f, &flags)
 	addTrace(f, &flags)
 	f.BoolVar(&flags.JSON, "json", false, "one JSON object a step on standard output")

@@ -28,7 +28,7 @@ a flag that is given wins. --print-config shows the result. Progress goes to sta
 error; --json adds one line a step on standard output.
 
 A run that is resumed keeps the settings it was started with; only those of this machine
-can be given: --dir, --local, --cluster, --emulate, --listen, --threads, --devices, --trace, --json, --log-level.
+can be given: --dir, --local, --cluster, --emulate, --listen, --threads, --devices, --memory, --trace, --json, --log-level.
 
 --cluster FILE runs an emulated cluster: a local node for each device, which takes the time
 and refuses the memory that its entry says, behind links with a bandwidth, a one-way

@@ -25,6 +25,7 @@ func (b *buffer) Floats(off, n int) []float32 { return b.mem[off : off+n : off+n
 func (b *buffer) Free() {
 	if !b.freed {
 		b.freed = true
+		b.dev.Give(4 * int64(len(b.mem)))
 		freeFloats(b.mem)
 		b.mem = nil
 	}

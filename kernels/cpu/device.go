@@ -29,6 +29,7 @@ type Device struct {
 	v       *variant
 	dropped []string
 	threads int
+	kernels.Budget
 
 	mu   sync.Mutex // guards pool: one call runs at a time
 	pool *pool      // nil once closed
@@ -90,8 +91,13 @@ func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
 	if count < 0 || count > math.MaxInt/dtype.SizeBytes() {
 		return nil, fmt.Errorf("%w: cpu: alloc of %d elements", kernels.ErrBadCall, count)
 	}
-	mem, err := allocFloats((count*dtype.SizeBytes() + 3) / 4)
+	floats := (count*dtype.SizeBytes() + 3) / 4
+	if err := d.Take(4 * int64(floats)); err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	mem, err := allocFloats(floats)
 	if err != nil {
+		d.Give(4 * int64(floats))
 		return nil, err
 	}
 	return &buffer{dev: d, dtype: dtype, count: count, mem: mem}, nil

@@ -17,7 +17,7 @@ func openWithBLAS(t *testing.T) *Device {
 		t.Fatal(err)
 	}
 	list[0].loadBLAS = fakeBLASLibrary
-	dev, err := list[0].Open(Options{})
+	dev, err := list[0].Open()
 	if err != nil {
 		t.Fatal(err)
 	}

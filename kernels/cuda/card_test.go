@@ -21,7 +21,7 @@ func openCard(t testing.TB) *Device {
 	if len(list) == 0 {
 		t.Skip("the driver has no cards here")
 	}
-	dev, err := list[0].Open(Options{})
+	dev, err := list[0].Open()
 	closing(t, dev, err)
 	t.Logf("%s, compute capability %v, driver for CUDA %s", dev.Info.Name, dev.Compute, dev.Driver)
 	return dev

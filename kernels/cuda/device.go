@@ -8,13 +8,6 @@ import (
 	"pnode/kernels/gpu"
 )
 
-// Options limit what is taken of a card; the zero value takes what is asked for.
-type Options struct {
-	// LimitBytes is the most memory that buffers take; 0 is all that the driver gives. What the
-	// driver itself needs comes on top, and 32 MiB for each queue that has cuBLASLt multiply.
-	LimitBytes int
-}
-
 // Device is a card as a kernels.Device.
 type Device struct {
 	*gpu.Device
@@ -36,8 +29,8 @@ func (d *Device) Products() string { return d.products }
 // Open makes the card ready: it has the driver compile the kernels and runs them against the
 // reference. The error says what is wrong with the card or its driver. Where cuBLASLt is
 // installed it does the products of bf16 matrices, unless its results are wrong.
-func (i Info) Open(o Options) (*Device, error) {
-	dev, err := i.open(o)
+func (i Info) Open() (*Device, error) {
+	dev, err := i.open()
 	if err == nil {
 		if err = dev.test(); err != nil {
 			err = errors.Join(err, dev.Close())
@@ -62,16 +55,15 @@ func (d *Device) test() error {
 }
 
 // open is Open without the test.
-func (i Info) open(o Options) (*Device, error) {
+func (i Info) open() (*Device, error) {
 	if i.Unusable != "" {
 		return nil, errors.New(i.Unusable)
-	}
-	if o.LimitBytes < 0 {
-		return nil, fmt.Errorf("limit of %d bytes, want 0 or more", o.LimitBytes)
 	}
 	d := &driver{Info: i}
 	if err := d.start(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	return &Device{Device: gpu.NewDevice(d, i.build().geometry, o.LimitBytes), Info: i, driver: d}, nil
+	dev := &Device{Device: gpu.NewDevice(d, i.build().geometry), Info: i, driver: d}
+	d.budget = &dev.Budget
+	return dev, nil
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // openFake opens a card of the active fake without the test of its kernels.
-func openFake(t *testing.T, index int, o Options) *Device {
+func openFake(t *testing.T, index int) *Device {
 	t.Helper()
 	list, err := fakeLibrary().list()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := list[index].open(o)
+	dev, err := list[index].open()
 	return closing(t, dev, err)
 }
 
@@ -70,7 +70,7 @@ func TestConform(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dev, err := list[0].Open(Options{})
+			dev, err := list[0].Open()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ var sizes = map[rune]int{'B': 2, 'T': 6, 'H': 4, 'K': 2, 'D': 8, 'C': 12, 'V': 1
 // which the PTX declares, and buffers that are none.
 func TestLaunches(t *testing.T) {
 	f := newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	q := newQueue(t, dev)
 	for _, op := range kernels.Ops() {
 		c := conform.Case{Call: kernels.Call{Op: op, Scalars: [8]float32{0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}}, Seed: 1}
@@ -121,7 +121,7 @@ func TestLaunches(t *testing.T) {
 // TestParameters wants the numbers of a call in their places.
 func TestParameters(t *testing.T) {
 	f := newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	x, q := newBuffer(t, dev, kernels.F32, 4096), newQueue(t, dev)
 	q.Do(kernels.Fill(x.Slice(10, 4000), 4000, 1.5))
 	if err := q.Close(); err != nil {
@@ -141,7 +141,7 @@ func TestTransfers(t *testing.T) {
 	const floats = (stagingBytes + 3*pieceBytes/2) / 4
 	var group sync.WaitGroup
 	for card := range 2 {
-		dev := openFake(t, card, Options{})
+		dev := openFake(t, card)
 		for seed := range 2 {
 			v, q := newBuffer(t, dev, kernels.F32, floats+2), newQueue(t, dev)
 			group.Go(func() {
@@ -181,7 +181,7 @@ func TestList(t *testing.T) {
 	if err != nil || !strings.Contains(list[0].Unusable, "5.2") {
 		t.Errorf("an old card: %q, %v", list[0].Unusable, err)
 	}
-	if _, err := list[0].Open(Options{}); err == nil || !strings.Contains(err.Error(), "the kernels need 6.0") {
+	if _, err := list[0].Open(); err == nil || !strings.Contains(err.Error(), "the kernels need 6.0") {
 		t.Errorf("an old card opens: %v", err)
 	}
 	f.cards = 0
@@ -204,16 +204,17 @@ func TestWrongKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := list[0].Open(Options{}); err == nil || !strings.Contains(err.Error(), "cuda:0: Imaginary 0: conform: matmul") {
+	if _, err := list[0].Open(); err == nil || !strings.Contains(err.Error(), "cuda:0: Imaginary 0: conform: matmul") {
 		t.Errorf("a card that computes nothing: %v", err)
 	}
 }
 
 func TestLimit(t *testing.T) {
 	newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{LimitBytes: 1000})
+	dev := openFake(t, 0)
+	dev.LimitMemory(1000)
 	x := newBuffer(t, dev, kernels.F32, 200)
-	if _, err := dev.Alloc(kernels.F32, 51); !errors.Is(err, kernels.ErrOutOfMemory) || !strings.Contains(err.Error(), "800 of the 1000 bytes") {
+	if _, err := dev.Alloc(kernels.F32, 51); !errors.Is(err, kernels.ErrOutOfMemory) || !strings.Contains(err.Error(), "800 of 1000 that may be used") {
 		t.Errorf("1004 of 1000 bytes: %v", err)
 	}
 	x.Buf.Free()

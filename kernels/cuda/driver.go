@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"pnode/kernels"
 	"pnode/kernels/gpu"
 )
 
@@ -19,6 +20,7 @@ type driver struct {
 	fills   uintptr    // the stream that clears new memory
 	module  module
 	blas    *blas // nil where products are the package's own
+	budget  *kernels.Budget
 
 	mu     sync.RWMutex // guards closed; held for reading while the context is in use
 	closed bool

@@ -24,7 +24,7 @@ func wantSticky(t *testing.T, q kernels.Queue, want error, code result) {
 // TestErrorsStick lets each function that queues use fail, at once and later.
 func TestErrorsStick(t *testing.T) {
 	f := newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	x := newBuffer(t, dev, kernels.F32, 8)
 	for code, want := range map[result]error{
 		illegalAddress: kernels.ErrLost, launchFailed: kernels.ErrLost, eccUncorrectable: kernels.ErrLost, deviceUnavailable: kernels.ErrLost,
@@ -55,7 +55,7 @@ func TestErrorsStick(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	f := newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	in, out, q := newBuffer(t, dev, kernels.F32, 100), newBuffer(t, dev, kernels.F32, 10), newQueue(t, dev)
 	blocks := len(f.blocks)
 	for _, fn := range []function{memAlloc, memsetD8Async, streamSynchronize} {
@@ -87,7 +87,7 @@ func TestStartFails(t *testing.T) {
 		moduleLoadDataEx: unsupportedPTX, moduleGetFunction: notFound,
 	} {
 		f.fail = map[function]result{fn: code}
-		_, err := list[0].Open(Options{})
+		_, err := list[0].Open()
 		f.fail = nil
 		if err == nil || !strings.Contains(err.Error(), code.String()) || !strings.Contains(err.Error(), remedies[code]) {
 			t.Errorf("%v fails: %v", fn, err)
@@ -100,15 +100,12 @@ func TestStartFails(t *testing.T) {
 	if _, err := fakeLibrary().list(); err == nil || !strings.Contains(err.Error(), "restart the machine") {
 		t.Errorf("the driver does not start: %v", err)
 	}
-	if _, err := list[0].Open(Options{LimitBytes: -1}); err == nil {
-		t.Error("a limit below 0 is taken")
-	}
 }
 
 // TestBadPTX wants what the driver's compiler says.
 func TestBadPTX(t *testing.T) {
 	newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	err := dev.driver.do(func() error {
 		_, err := dev.driver.lib.loadModule([]byte(".version 6.0\n.nonsense\n"))
 		return err
@@ -121,7 +118,7 @@ func TestBadPTX(t *testing.T) {
 // TestKernelOfOtherParameters: what the PTX does not take is not launched.
 func TestKernelOfOtherParameters(t *testing.T) {
 	newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	s, err := dev.driver.NewStream()
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +140,7 @@ func TestKernelOfOtherParameters(t *testing.T) {
 // TestClosed: a closed card gives its context back once, and takes no more calls.
 func TestClosed(t *testing.T) {
 	f := newFake(t, &plain{}, 1)
-	dev := openFake(t, 0, Options{})
+	dev := openFake(t, 0)
 	x, q := newBuffer(t, dev, kernels.F32, 8), newQueue(t, dev)
 	if err := dev.Close(); err != nil {
 		t.Fatal(err)

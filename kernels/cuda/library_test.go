@@ -37,7 +37,7 @@ func builtDevice(t testing.TB) *Device {
 	if i := list[0]; i.Name != "Host in disguise" || i.PCI != "0000:01:00.0" || i.Compute != 90 || i.MemoryBytes != 5<<32 || i.Multiprocessors != 132 {
 		t.Errorf("the card: %+v", i)
 	}
-	dev, err := list[0].open(Options{})
+	dev, err := list[0].open()
 	return closing(t, dev, err)
 }
 

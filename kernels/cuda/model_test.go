@@ -20,7 +20,7 @@ func TestTrainsLikeTheCPU(t *testing.T) {
 	}
 	f := newFake(t, openclMachine(t, gpu.MatrixUnits), 1)
 	f.compute = 80
-	parity.Run(t, openFake(t, 0, Options{}), openCPU)
+	parity.Run(t, openFake(t, 0), openCPU)
 	onMatrixUnits := 0
 	for _, l := range f.launches {
 		if strings.HasPrefix(l.Kernel, "matmul_mma") {

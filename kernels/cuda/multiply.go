@@ -50,7 +50,17 @@ func (s *stream) multiply(l *gpu.Launch) (done bool, err error) {
 // reserveWorkspace gets the workspace; without room for it the package's own kernels do.
 func (s *stream) reserveWorkspace() bool {
 	m := &s.multiplier
-	return m.workspace != 0 || s.driver.lib.call(memAlloc, uintptr(unsafe.Pointer(&m.workspace)), workspaceBytes) == success
+	if m.workspace != 0 {
+		return true
+	}
+	if s.driver.budget.Take(workspaceBytes) != nil {
+		return false
+	}
+	if s.driver.lib.call(memAlloc, uintptr(unsafe.Pointer(&m.workspace)), workspaceBytes) != success {
+		s.driver.budget.Give(workspaceBytes)
+		return false
+	}
+	return true
 }
 
 // releaseWorkspace gives it back.
@@ -58,5 +68,6 @@ func (s *stream) releaseWorkspace() error {
 	if s.multiplier.workspace == 0 {
 		return nil
 	}
+	s.driver.budget.Give(workspaceBytes)
 	return s.driver.lib.check(memFree, s.multiplier.workspace)
 }

@@ -50,7 +50,7 @@ func openNVIDIA(index int) (kernels.Device, error) {
 	if index < 0 || index >= len(list) {
 		return nil, fmt.Errorf("cuda: no card %d among %d", index, len(list))
 	}
-	device, err := list[index].Open(cuda.Options{})
+	device, err := list[index].Open()
 	if err != nil {
 		return nil, err // not device, which as a kernels.Device would not be nil
 	}

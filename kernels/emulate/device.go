@@ -3,7 +3,6 @@ package emulate
 import (
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"pnode/kernels"
@@ -33,10 +32,7 @@ type Device struct {
 	name    string
 	profile Profile
 	clock   clock
-
-	mu   sync.Mutex // guards used, peak
-	used int64      // bytes
-	peak int64
+	kernels.Budget
 }
 
 // New wraps a device, which is then the new one's to close. The error wraps ErrBadProfile.
@@ -53,7 +49,9 @@ func New(inner kernels.Device, o Options) (*Device, error) {
 	if o.Name == "" {
 		o.Name = inner.Name()
 	}
-	return &Device{inner: inner, name: o.Name, profile: o.Profile, clock: clock{slack: o.Slack}}, nil
+	d := &Device{inner: inner, name: o.Name, profile: o.Profile, clock: clock{slack: o.Slack}}
+	d.LimitMemory(o.Profile.MemoryBytes)
+	return d, nil
 }
 
 // Name is the one of the options.
@@ -72,46 +70,21 @@ func (d *Device) Waited(until time.Time) { d.clock.waited(until) }
 // BusyTime is the emulated time of all calls so far.
 func (d *Device) BusyTime() time.Duration { return d.clock.busyTime() }
 
-// PeakBytes is the most memory that buffers held at one time.
-func (d *Device) PeakBytes() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.peak
-}
-
 // Alloc gives a zeroed buffer while the profile's memory lasts, else ErrOutOfMemory.
 func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
 	if count < 0 || count > math.MaxInt/dtype.SizeBytes() {
 		return nil, fmt.Errorf("%w: emulate: alloc of %d elements", kernels.ErrBadCall, count)
 	}
 	size := int64(count) * int64(dtype.SizeBytes())
-	if err := d.take(size); err != nil {
-		return nil, err
+	if err := d.Take(size); err != nil {
+		return nil, fmt.Errorf("emulated %s (%s): %w", d.name, d.profile.Model, err)
 	}
 	inner, err := d.inner.Alloc(dtype, count)
 	if err != nil {
-		d.give(size)
+		d.Give(size)
 		return nil, err
 	}
 	return &buffer{Buffer: inner, dev: d, bytes: size}, nil
-}
-
-func (d *Device) take(size int64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if size > d.profile.MemoryBytes-d.used {
-		return fmt.Errorf("%w: emulated %s (%s): %d bytes are wanted, %d of %d are in use",
-			kernels.ErrOutOfMemory, d.name, d.profile.Model, size, d.used, d.profile.MemoryBytes)
-	}
-	d.used += size
-	d.peak = max(d.peak, d.used)
-	return nil
-}
-
-func (d *Device) give(size int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.used -= size
 }
 
 // Supports asks the wrapped device.
@@ -150,7 +123,7 @@ func (b *buffer) Free() {
 	}
 	b.freed = true
 	b.Buffer.Free()
-	b.dev.give(b.bytes)
+	b.dev.Give(b.bytes)
 }
 
 // lower gives the call on the wrapped device's buffers.

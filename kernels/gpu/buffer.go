@@ -21,9 +21,9 @@ func (b *buffer) Len() int             { return b.count }
 // take gets cleared memory for the buffer; drivers have none that is empty.
 func (b *buffer) take(bytes int) (err error) {
 	size := max(bytes, 4)
-	if err = b.dev.reserve(size); err == nil {
+	if err = b.dev.Take(int64(size)); err == nil {
 		if b.memory, err = b.dev.driver.Alloc(size); err != nil {
-			b.dev.unreserve(size)
+			b.dev.Give(int64(size))
 		}
 	}
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *buffer) release() error {
 	}
 	memory := b.memory
 	b.memory = 0
-	b.dev.unreserve(b.bytes)
+	b.dev.Give(int64(b.bytes))
 	return b.dev.driver.Free(memory)
 }
 

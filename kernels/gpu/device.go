@@ -4,27 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 
 	"pnode/kernels"
 )
 
 // Device is a kernels.Device over a driver that has the kernels of Source.
 type Device struct {
-	driver     Driver
-	geometry   Geometry
-	limitBytes int
-
-	mu        sync.Mutex // guards usedBytes
-	usedBytes int
+	driver   Driver
+	geometry Geometry
+	kernels.Budget
 }
 
 // NewDevice gives the device that a driver drives, whose kernels were built for geometry g.
-// Buffers and scratch memory of all queues take at most limitBytes; 0 is no limit but the
-// driver's.
-func NewDevice(d Driver, g Geometry, limitBytes int) *Device {
-	return &Device{driver: d, geometry: g, limitBytes: limitBytes}
-}
+// Buffers and scratch memory of all queues count in its budget.
+func NewDevice(d Driver, g Geometry) *Device { return &Device{driver: d, geometry: g} }
 
 // Name is that of the driver.
 func (d *Device) Name() string { return d.driver.Name() }
@@ -75,21 +68,4 @@ func (d *Device) NewQueue() (kernels.Queue, error) {
 		return nil, errors.Join(err, stream.Close())
 	}
 	return q, nil
-}
-
-// reserve counts bytes that are about to be taken, and refuses them beyond the limit.
-func (d *Device) reserve(bytes int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.limitBytes > 0 && bytes > d.limitBytes-d.usedBytes {
-		return fmt.Errorf("%w: %d of the %d bytes that the device is limited to are in use", kernels.ErrOutOfMemory, d.usedBytes, d.limitBytes)
-	}
-	d.usedBytes += bytes
-	return nil
-}
-
-func (d *Device) unreserve(bytes int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.usedBytes -= bytes
 }

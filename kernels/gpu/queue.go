@@ -34,6 +34,18 @@ func (q *queue) Do(c kernels.Call) {
 	}
 }
 
+// Prepare takes the scratch memory of a call.
+func (q *queue) Prepare(c kernels.Call) error {
+	if err := q.dev.Supports(c); err != nil {
+		return err
+	}
+	q.plan.Make(c)
+	if err := q.reserve(4 * q.plan.ScratchFloats); err != nil {
+		return fmt.Errorf("%v: %w", c, err)
+	}
+	return nil
+}
+
 // execute enqueues the launches of the queue's plan.
 func (q *queue) execute() error {
 	if err := q.reserve(4 * q.plan.ScratchFloats); err != nil {

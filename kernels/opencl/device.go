@@ -38,7 +38,7 @@ func (i Info) open() (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry, 0), Info: i, driver: d}
+	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}
 	if err := conform.SelfTest(dev); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}

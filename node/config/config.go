@@ -114,6 +114,8 @@ type Config struct {
 	Threads int `yaml:"threads"`
 	// Devices are what to compute on.
 	Devices Devices `yaml:"devices"`
+	// Memory is how much of theirs may be taken.
+	Memory Memory `yaml:"memory"`
 	// Trace is a file for the timeline of every step.
 	Trace string `yaml:"trace"`
 	// JSON writes one object a step to standard output.

@@ -76,3 +76,14 @@ func (d Devices) Of(index, nodes int) Devices {
 	}
 	return Devices(strings.Join(part, ","))
 }
+
+// Sharers is how many of so many nodes on one machine get the part of node index.
+func (d Devices) Sharers(index, nodes int) (n int) {
+	own := d.Of(index, nodes)
+	for i := range nodes {
+		if d.Of(i, nodes) == own {
+			n++
+		}
+	}
+	return n
+}

@@ -248,6 +248,14 @@ func (c Config) validateNode() error {
 	if c.Emulate+c.Cluster != "" && c.Devices != "" && c.Devices != "cpu" {
 		return invalid("devices", c.Devices, "auto or cpu with emulate and cluster: emulated devices live on the processor")
 	}
+	if c.Emulate+c.Cluster != "" && c.Memory != "" {
+		return invalid("memory", c.Memory, "auto with emulate and cluster: the file says what memory an emulated device has")
+	}
+	for _, name := range c.Memory.Names() {
+		if names := c.Devices.Names(); len(names) > 0 && !slices.Contains(names, name) {
+			return invalid("memory", c.Memory, "nothing about "+name+": devices are "+c.Devices.String())
+		}
+	}
 	return validateListen(c.Listen)
 }
 

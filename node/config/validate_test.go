@@ -32,6 +32,8 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Listen = "localhost:x" }, `config: listen is localhost:x: want "host:port"`},
 		{func(c *Config) { c.Listen = "my.host:4001" }, `config: listen is my.host:4001: want "host:port", such as 0.0.0.0:4001 or 127.0.0.1:0, with an IP address of this machine, not a name`},
 		{func(c *Config) { c.Local = 65 }, "config: local is 65: want 0 to 64"},
+		{func(c *Config) { c.Emulate, c.Memory = "e.yaml", "1GB" }, "config: memory is 1GB: want auto with emulate"},
+		{func(c *Config) { c.Devices, c.Memory = "cpu", "cuda:0=1GB" }, "config: memory is cuda:0=1GB: want nothing about cuda:0: devices are cpu"},
 		{func(c *Config) { c.Emulate, c.Devices = "e.yaml", "opencl:0" }, "config: devices is opencl:0: want auto or cpu with emulate"},
 		{func(c *Config) { c.MinNodes = 65 }, "config: min_nodes is 65: want 1 to 64"},
 		{func(c *Config) { c.Local, c.MinNodes = 3, 5 }, "config: min_nodes is 5: want 1 to 3, the nodes that local starts"},

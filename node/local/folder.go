@@ -43,7 +43,7 @@ func (s *Supervisor) prepare() error {
 	return nil
 }
 
-// resume takes over how many cores a node had and which devices, unless the user says otherwise.
+// resume takes over how many cores a node had, which devices and how much of their memory, unless the user says otherwise.
 func (s *Supervisor) resume(path string) error {
 	if !config.Belongs(s.nodeDir(0)) {
 		return fmt.Errorf("local: %w in %s: its first node never began; resume another node with `pnode join --dir FOLDER`", config.ErrNoRun, s.nodeDir(0))
@@ -54,6 +54,7 @@ func (s *Supervisor) resume(path string) error {
 	}
 	s.options.Config.Threads = cmp.Or(s.options.Config.Threads, stored.Threads)
 	s.options.Config.Devices = cmp.Or(s.options.Config.Devices, stored.Devices)
+	s.options.Config.Memory = cmp.Or(s.options.Config.Memory, stored.Memory)
 	return nil
 }
 
@@ -86,6 +87,17 @@ func (s *Supervisor) devices(index int) config.Devices {
 	return s.options.Config.Devices.Of(index, s.options.Nodes)
 }
 
+// resources are the arguments for what a node may use of this machine.
+func (s *Supervisor) resources(index int) []string {
+	devices, nodes := s.devices(index), s.options.Nodes
+	args := []string{"--devices", devices.String()}
+	if s.emulated { // the file says what memory there is
+		return args
+	}
+	sharers := s.options.Config.Devices.Sharers(index, nodes)
+	return append(args, "--memory", s.options.Config.Memory.Part(devices, sharers).String())
+}
+
 // logLevel is at least info: the logs go to files.
 func (s *Supervisor) logLevel() string {
 	if s.options.Config.LogLevel == "debug" {
@@ -99,10 +111,10 @@ func (s *Supervisor) logLevel() string {
 func (s *Supervisor) trainArgs() []string {
 	args := []string{"train", "--supervised", "--dir", s.nodeDir(0)}
 	if !s.options.Config.Resume {
-		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile), "--devices", s.devices(0).String())
+		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
 		return append(args, s.beside(0)...)
 	}
-	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--devices", s.devices(0).String(), "--log-level", s.logLevel())
+	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
 	if s.options.Config.Listen != "" || len(s.listens) > 0 {
 		args = append(args, "--listen", s.listen())
 	}
@@ -111,7 +123,7 @@ func (s *Supervisor) trainArgs() []string {
 
 // beside are the arguments that every node of this start has for itself.
 func (s *Supervisor) beside(index int) []string {
-	args := s.emulateArgs(index)
+	args := append(s.resources(index), s.emulateArgs(index)...)
 	if s.options.Config.Trace != "" {
 		args = append(args, "--trace", s.traceFile(index))
 	}
@@ -129,7 +141,6 @@ func (s *Supervisor) joinArgs(index int, target string) []string {
 		"--dir", s.nodeDir(index),
 		"--listen", s.listenOf(index),
 		"--threads", strconv.Itoa(s.threads()),
-		"--devices", s.devices(index).String(),
 		"--log-level", s.logLevel(),
 	)
 	return append(args, s.beside(index)...)

@@ -277,36 +277,6 @@ func (s *Stack) layerVectors(resolved Config, i int) vectors {
 	return v
 }
 
-// supportCheck asks a device about calls and keeps the first refusal.
-type supportCheck struct {
-	device kernels.Device
-	err    error
-}
-
-func (c *supportCheck) Do(call kernels.Call) {
-	if c.err == nil {
-		c.err = c.device.Supports(call)
-	}
-}
-
-// supported asks the device about every call of a step; slots differ by offsets only.
-func (s *Stack) supported() error {
-	check := &supportCheck{device: s.cfg.Device}
-	s.roundWeights(check)
-	f := s.slots[0]
-	f.noise.On = true
-	for _, l := range f.layers {
-		l.forward(check, s.all)
-		l.backward(check)
-		if s.cfg.Segments > 1 {
-			first := s.all.of(Segment{Count: s.cfg.Segments})
-			l.forward(check, first)
-			l.backwardInput(check, first)
-		}
-	}
-	return check.err
-}
-
 // writeConstants fills what depends on positions alone.
 func (s *Stack) writeConstants() error {
 	m := s.cfg.Model.Resolved()

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Memory is how much of the devices' memory a run may take: sizes or shares with commas, each
+// for the device that it names, or for all that none names. Empty is all that is free.
+type Memory string
+
+// Allowance is how much of a device's memory may be taken; the zero value is all that is free.
+type Allowance struct {
+	Bytes Bytes // 0 where Share says it
+	Share Share
+}
+
+// leastMemory is what measuring a device takes (75 MB on a large card).
+const leastMemory = 100 * MB
+
+// String is what Set reads.
+func (m Memory) String() string { return cmp.Or(string(m), auto) }
+
+// Set reads "auto", or sizes and shares such as 8GiB, 50% or cuda:0=8GiB,cpu=50%.
+func (m *Memory) Set(text string) error {
+	if text == auto {
+		*m = ""
+		return nil
+	}
+	seen := map[string]bool{}
+	var entries []string
+	for entry := range strings.SplitSeq(text, ",") {
+		device, amount := cutDevice(strings.TrimSpace(entry))
+		a, err := parseAllowance(amount)
+		switch {
+		case err != nil || device != "" && !deviceName.MatchString(device):
+			return fmt.Errorf("%q: want auto, a size or share such as 8GiB or 50%%, or one for each device such as cuda:0=8GiB,cpu=4GiB (%s or more)", text, Bytes(leastMemory))
+		case seen[device]:
+			return fmt.Errorf("%q: tells %s twice: want each device once", text, cmp.Or(device, "the size for all devices"))
+		}
+		seen[device] = true
+		entries = append(entries, a.entry(device))
+	}
+	*m = Memory(strings.Join(entries, ","))
+	return nil
+}
+
+// Type names the values for a flag's help.
+func (*Memory) Type() string { return "SIZES|auto" }
+
+// cutDevice takes an entry apart; without a device it is for all.
+func cutDevice(entry string) (device, amount string) {
+	device, amount, named := strings.Cut(entry, "=")
+	if !named {
+		return "", entry
+	}
+	return strings.TrimSpace(device), strings.TrimSpace(amount)
+}
+
+func parseAllowance(text string) (a Allowance, err error) {
+	if strings.HasSuffix(text, "%") {
+		if err = a.Share.Set(text); err == nil && a.Share == 0 {
+			err = fmt.Errorf("%q: no memory at all", text)
+		}
+		return a, err
+	}
+	if err = a.Bytes.Set(text); err == nil && a.Bytes < leastMemory {
+		err = fmt.Errorf("%q: too little", text)
+	}
+	return a, err
+}
+
+func (a Allowance) entry(device string) string {
+	text := a.Share.String()
+	if a.Bytes > 0 {
+		text = a.Bytes.String()
+	}
+	if device == "" {
+		return text
+	}
+	return device + "=" + text
+}
+
+// entries are what is told, by device; all that are not named have the empty name.
+func (m Memory) entries() map[string]Allowance {
+	told := map[string]Allowance{}
+	for entry := range strings.SplitSeq(string(m), ",") {
+		device, amount := cutDevice(entry)
+		if a, err := parseAllowance(amount); err == nil { // as Set checked
+			told[device] = a
+		}
+	}
+	return told
+}
+
+// Of is what may be taken of a device's memory.
+func (m Memory) Of(device string) Allowance {
+	told := m.entries()
+	if a, ok := told[device]; ok {
+		return a
+	}
+	return told[""]
+}
+
+// Names are the devices that are told about, in order.
+func (m Memory) Names() (names []string) {
+	for entry := range strings.SplitSeq(string(m), ",") {
+		if device, _ := cutDevice(entry); device != "" {
+			names = append(names, device)
+		}
+	}
+	return names
+}
+
+// wholeShare is all of a memory.
+const wholeShare Share = 1_000_000
+
+// Within is what may be taken of so many bytes.
+func (a Allowance) Within(bytes int64) int64 {
+	switch {
+	case a.Bytes > 0:
+		return min(bytes, int64(a.Bytes))
+	case a.Share > 0:
+		whole := int64(wholeShare)
+		return bytes/whole*int64(a.Share) + bytes%whole*int64(a.Share)/whole
+	default:
+		return bytes
+	}
+}
+
+// Part is the memory for a node that has these devices, each with so many nodes: all of them
+// together take no more than one would.
+func (m Memory) Part(devices Devices, nodes int) Memory {
+	var parts []string
+	for _, name := range devices.Names() {
+		a := m.Of(name)
+		if a == (Allowance{}) && nodes == 1 {
+			continue
+		}
+		if a.Bytes > 0 {
+			a.Bytes /= Bytes(nodes)
+		} else {
+			a.Share = max(1, cmp.Or(a.Share, wholeShare)/Share(nodes))
+		}
+		parts = append(parts, a.entry(name))
+	}
+	return Memory(strings.Join(parts, ","))
+}

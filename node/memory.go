@@ -1,0 +1,59 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/kernels"
+	"pnode/kernels/devices"
+	"pnode/node/config"
+)
+
+// memoryOf is what a stage may take of a device's memory: of a card's own all that other programs
+// leave but a part that its driver needs. It is no more than one buffer may have, as a stage may
+// consist of little else than one.
+func memoryOf(f devices.Finding, hostMemory int64) int64 {
+	const driversPart = 16
+	free := hostMemory
+	if !f.Shared {
+		free = f.MemoryBytes
+		if f.FreeBytes > 0 {
+			free = min(free, f.FreeBytes)
+		}
+		free -= f.MemoryBytes / driversPart
+	}
+	if f.AllocBytes > 0 {
+		free = min(free, f.AllocBytes)
+	}
+	return max(free, 0)
+}
+
+// limitMemory holds devices to what may be taken of them, and gives the names that it allows
+// something that are not there. It is what plans count on too, and lasts: a card's own memory has
+// a limit in any case, the host's only where the user sets one, as other programs give back and
+// take of that meanwhile.
+func limitMemory(set *devices.Set, allowed config.Memory) (missing []string) {
+	for _, d := range set.Devices {
+		if limited, ok := d.Device.(kernels.Limited); ok {
+			limited.LimitMemory(ceiling(d.Finding, allowed.Of(d.Name())))
+		}
+	}
+	return slices.DeleteFunc(allowed.Names(), func(name string) bool { return set.Named(name) != nil })
+}
+
+// ceiling is the most that may ever be taken of a device, 0 for no such limit.
+func ceiling(f devices.Finding, allowed config.Allowance) int64 {
+	if f.Shared {
+		return int64(allowed.Bytes)
+	}
+	return max(1, allowed.Within(memoryOf(f, 0)))
+}
+
+// outOfMemory says of a stage that does not fit what can be done about it.
+func outOfMemory(err error) error {
+	if !errors.Is(err, kernels.ErrOutOfMemory) {
+		return err
+	}
+	return fmt.Errorf("%w: end other programs that use the device, allow more with --memory, have a stage need less with --recompute block, --storage bf16 or a lower --micro-batch, or let another node join", err)
+}

@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/kernels"
+	"pnode/planner"
+)
+
+// checkRoom refuses a plan whose stages here want more memory than the device may give, before
+// any of it is taken. The error wraps kernels.ErrOutOfMemory.
+func (w *Worker) checkRoom() error {
+	limited, ok := w.cfg.Device.(kernels.Limited)
+	if !ok {
+		return nil
+	}
+	total := int64(0)
+	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
+		need, err := w.need(at)
+		if err != nil {
+			return err
+		}
+		total += need
+	}
+	if left := limited.MemoryLeft(); total > left {
+		return fmt.Errorf("pipeline: %s: %w: generation %d needs %d bytes, %d are available",
+			w.cfg.Seat.Device, kernels.ErrOutOfMemory, w.cfg.Plan.Generation, total, left)
+	}
+	return nil
+}
+
+// need is what a stage allocates on the device, in bytes.
+func (w *Worker) need(at planner.Holding) (int64, error) {
+	plan, run := w.cfg.Plan, w.cfg.Run
+	memory, err := run.Stack(plan.At(at), plan.Shares(at), w.list.Use(w.number, at.Replica, at.Stage)).Memory()
+	return memory.Total(), err
+}
+
+// prepare takes what the queue needs for the calls of a step besides the stages' memory: no step
+// fails for want of it.
+func (w *Worker) prepare() error {
+	preparer, ok := w.queue.(kernels.Preparer)
+	if !ok {
+		return nil
+	}
+	for _, h := range w.holdings {
+		err := h.stack.Prepare(w.queue)
+		if longest := slices.MaxFunc(h.grads(), shorter); err == nil && longest.Len > 0 {
+			err = preparer.Prepare(kernels.SumSquares(kernels.Whole(w.square), longest, longest.Len))
+		}
+		if err != nil {
+			return fmt.Errorf("pipeline: prepare replica %d stage %d: %w", h.Replica, h.Stage, err)
+		}
+	}
+	return nil
+}
+
+func shorter(a, b kernels.View) int { return a.Len - b.Len }
