@@ -79,6 +79,29 @@ func TestTrainingOnOpenCLDevices(t *testing.T) {
 	}
 }
 
+// TestModelsOnOpenCLDevices: the likeliest tokens are the same wherever they are computed.
+func TestModelsOnOpenCLDevices(t *testing.T) {
+	device, run, text := openCLDevice(t), t.TempDir(), textFile(t)
+	start(t, "train", "--config", runFile(t, 8), "--dir", run, "--json", "--devices", "cpu").finish(0)
+	on := func(devices, shown string, args ...string) string {
+		p := start(t, append(args, "--dir", run, "--devices", devices)...)
+		p.finish(0)
+		if stderr := p.stderr.String(); !strings.Contains(stderr, ", on "+shown+"\n") {
+			t.Errorf("%v is not said to be on %s:\n%s", args, shown, stderr)
+		}
+		return p.stdout.String()
+	}
+	generate := []string{"generate", "--prompt", "func", "--tokens", "20", "--temperature", "0"}
+	want := on("cpu", "cpu", generate...)
+	if got := on(device+",cpu", device, generate...); got != want || !strings.HasPrefix(got, "func") {
+		t.Errorf("%s says %q, the processor %q", device, got, want)
+	}
+	want = on("cpu", "cpu", "eval", text)
+	if got := on(device, device, "eval", text); !strings.Contains(got, text) || len(strings.Fields(got)) != len(strings.Fields(want)) {
+		t.Errorf("%s gives %q, the processor %q", device, got, want)
+	}
+}
+
 func near(t *testing.T, name string, got, want map[int]json.Number, tolerance float64) {
 	t.Helper()
 	for s, loss := range want {
@@ -93,8 +116,10 @@ func near(t *testing.T, name string, got, want map[int]json.Number, tolerance fl
 }
 
 func TestUnknownDevicesAreExplained(t *testing.T) {
-	for _, command := range []string{"train", "doctor"} {
-		p := start(t, command, "--devices", "opencl:999")
+	run := t.TempDir()
+	start(t, "train", "--config", runFile(t, 2), "--dir", run, "--json").finish(0)
+	for command, args := range map[string][]string{"train": nil, "doctor": nil, "generate": {"--dir", run, "--prompt", "a"}, "eval": {"--dir", run, textFile(t)}} {
+		p := start(t, append([]string{command, "--devices", "opencl:999"}, args...)...)
 		for range p.steps {
 		}
 		_ = p.cmd.Wait() // the code says it

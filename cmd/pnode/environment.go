@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -44,13 +43,6 @@ func (e environment) output(w *progress.Writer, level slog.Level) node.Output {
 		Events: w.Event,
 		Notice: w.Notice,
 		Log:    slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})),
-	}
-}
-
-// warn shows a line for each reason why this processor's better kernels are not used.
-func (e environment) warn(dropped []string) {
-	for _, reason := range dropped {
-		fmt.Fprintf(e.stderr, "pnode: %s\n", reason)
 	}
 }
 

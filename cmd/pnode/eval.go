@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/kernels"
 	"pnode/node/infer"
 	"pnode/node/progress"
 	"pnode/node/weights"
@@ -15,6 +16,7 @@ import (
 
 func (e environment) evalCommand() *cobra.Command {
 	var from modelFlags
+	var on computeFlags
 	var o infer.ScoreOptions
 	c := &cobra.Command{
 		Use:   "eval [--dir FOLDER] FILE...",
@@ -29,14 +31,19 @@ overlap; each token is predicted from those before it in its window.`,
   pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
 		Args: usageArgs(cobra.MatchAll(atLeastOne("file of text to predict"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.eval(c.Context(), m, o, args) })
+			return e.withModel(c.Context(), from, func(m *weights.Model) error {
+				return e.onDevice(c.Context(), on, m, func(d kernels.Device) error {
+					o.Device = d
+					return e.eval(c.Context(), m, o, args)
+				})
+			})
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
 	from.add(f)
 	f.IntVar(&o.Window, "window", 0, fmt.Sprintf("tokens the model sees at a time (default its context, up to %d)", infer.DefaultWindow))
-	addThreads(f, &o.Threads)
+	on.add(f)
 	return c
 }
 
@@ -51,8 +58,7 @@ func (e environment) eval(ctx context.Context, m *weights.Model, o infer.ScoreOp
 		return err
 	}
 	defer func() { err = errors.Join(err, scorer.Close()) }()
-	fmt.Fprintf(e.stderr, "%s, %.1f M parameters\n", m.From, float64(m.Config.Params())/1e6)
-	e.warn(scorer.Dropped)
+	e.tellModel(m, o.Device)
 	var scores []progress.FileScore
 	for _, path := range paths {
 		text, err := readText(path)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/kernels"
 	"pnode/node/infer"
 	"pnode/node/progress"
 	"pnode/node/weights"
@@ -16,6 +17,7 @@ import (
 
 func (e environment) generateCommand() *cobra.Command {
 	var from modelFlags
+	var on computeFlags
 	p := infer.Prompt{}
 	c := &cobra.Command{
 		Use:   "generate [--dir FOLDER] --prompt TEXT",
@@ -26,6 +28,7 @@ speed to standard error. The same seed gives the same text.`,
 		Example: `  pnode generate --prompt "func main() {"            with the newest run
   pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
+  pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
   pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -35,7 +38,12 @@ speed to standard error. The same seed gives the same text.`,
 			if err := p.Sampling.Validate(); err != nil {
 				return usageError{c.CommandPath(), err}
 			}
-			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.generate(c.Context(), m, p) })
+			return e.withModel(c.Context(), from, func(m *weights.Model) error {
+				return e.onDevice(c.Context(), on, m, func(d kernels.Device) error {
+					p.Device = d
+					return e.generate(c.Context(), m, p)
+				})
+			})
 		},
 	}
 	f := c.Flags()
@@ -47,15 +55,12 @@ speed to standard error. The same seed gives the same text.`,
 	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among so many likeliest tokens; 0 is all")
 	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the likeliest tokens of this probability together; 0 is all")
 	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "of the draws")
-	addThreads(f, &p.Threads)
+	on.add(f)
 	return c
 }
 
 func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Prompt) error {
-	if m.Words == nil {
-		return fmt.Errorf("%s: %w", m.From, m.NoWords)
-	}
-	fmt.Fprintf(e.stderr, "%s, %.1f M parameters\n", m.From, float64(m.Config.Params())/1e6)
+	e.tellModel(m, p.Device)
 	text := progress.NewStream(e.stdout)
 	if _, err := io.WriteString(e.stdout, p.Text); err != nil {
 		return err
@@ -68,7 +73,6 @@ func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Pro
 	if err := errors.Join(err, text.Close()); err != nil {
 		return err
 	}
-	e.warn(g.Dropped)
 	_, err = fmt.Fprintln(e.stderr, generated(g))
 	return err
 }

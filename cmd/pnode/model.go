@@ -8,7 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"pnode/kernels"
+	"pnode/kernels/devices"
 	"pnode/node"
+	"pnode/node/config"
 	"pnode/node/weights"
 )
 
@@ -18,6 +21,37 @@ type modelFlags struct{ dir, lora string }
 func (m *modelFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a stopped run, of a model in Hugging Face's layout, or of an imported one (default the newest run's)")
 	f.StringVar(&m.lora, "lora", "", "`FOLDER` of adapters in PEFT's layout to work into the model")
+}
+
+// computeFlags say what a command computes on.
+type computeFlags struct {
+	devices config.Devices
+	threads int
+}
+
+func (c *computeFlags) add(f *pflag.FlagSet) {
+	addThreads(f, &c.threads)
+	f.Var(&c.devices, "devices", "what to compute on, for example cuda:1: auto takes the fastest GPU that works, or else the processor; of several the fastest is taken")
+}
+
+// onDevice opens the device for a model to compute on for a while.
+func (e environment) onDevice(ctx context.Context, c computeFlags, m *weights.Model, do func(kernels.Device) error) error {
+	if m.Words == nil {
+		return fmt.Errorf("%s: %w", m.From, m.NoWords)
+	}
+	set, err := devices.OpenOne(ctx, devices.Options{Names: c.devices.Names(), Threads: c.threads, Probe: e.probe})
+	if err != nil {
+		return err
+	}
+	for _, reason := range set.Dropped {
+		fmt.Fprintf(e.stderr, "pnode: %s\n", reason)
+	}
+	device := set.Devices[0]
+	err = do(device.Device)
+	if errors.Is(err, kernels.ErrOutOfMemory) {
+		err = fmt.Errorf("%w: end other programs that use %s, or take another device with --devices (cpu is the processor)", err, device.Name())
+	}
+	return errors.Join(err, set.Close())
 }
 
 // withModel opens a model for a while and tells its warnings.
@@ -33,4 +67,9 @@ func (e environment) withModel(ctx context.Context, from modelFlags, do func(*we
 		fmt.Fprintln(e.stderr, "warning: "+warning)
 	}
 	return errors.Join(do(m), m.Close())
+}
+
+// tellModel says which model computes, and on what.
+func (e environment) tellModel(m *weights.Model, on kernels.Device) {
+	fmt.Fprintf(e.stderr, "%s, %.1f M parameters, on %s\n", m.From, float64(m.Config.Params())/1e6, on.Name())
 }

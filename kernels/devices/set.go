@@ -43,6 +43,9 @@ func (o Options) resolve() Options {
 	return o
 }
 
+// onlyCPU tells whether no driver is asked for.
+func (o Options) onlyCPU() bool { return len(o.Names) == 1 && o.Names[0] == CPU }
+
 // Device is an opened one and what is known of it.
 type Device struct {
 	kernels.Device
@@ -74,7 +77,7 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if onlyCPU := len(o.Names) == 1 && o.Names[0] == CPU; !onlyCPU {
+	if !o.onlyCPU() {
 		report, err := o.Probe.Run(ctx, o.Names)
 		if err != nil {
 			return nil, err

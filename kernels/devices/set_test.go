@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,7 +9,11 @@ import (
 	"pnode/kernels/null"
 )
 
-func TestOpen(t *testing.T) {
+func TestOpen(t *testing.T)    { testOpen(t, Open) }
+func TestOpenOne(t *testing.T) { testOpen(t, OpenOne) }
+
+// testOpen is of machines on which there is nothing but the processor in the end.
+func testOpen(t *testing.T, open func(context.Context, Options) (*Set, error)) {
 	for _, c := range []struct {
 		name, script string
 		names        []string
@@ -34,7 +39,7 @@ func TestOpen(t *testing.T) {
 				t.Setenv(scriptVariable, c.script)
 				o.Probe = Probe{testProgram}
 			}
-			s, err := Open(t.Context(), o)
+			s, err := open(t.Context(), o)
 			if !errors.Is(err, c.want) {
 				t.Fatalf("error is %v, want %v", err, c.want)
 			}

@@ -10,6 +10,6 @@
 // in its window, and in its document where the model was trained with attention that stays
 // within documents.
 //
-// Both compute on the CPU with all of the model in this process. The commands call it with a
+// Both compute on one device, which holds all of the model. The commands call it with a
 // weights.Model.
 package infer

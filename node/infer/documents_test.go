@@ -67,7 +67,7 @@ func TestScoreIsTheRunsHeldOutLoss(t *testing.T) {
 		m, text := openBytes(t, c), []byte("It is a truth universally acknowledged, that a s")
 		m.Words.Ends = []int32{end}
 		score := func() Score {
-			s, err := NewScorer(t.Context(), m, ScoreOptions{Threads: 2})
+			s, err := NewScorer(t.Context(), m, ScoreOptions{Device: processor(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/node/weights"
 	"pnode/pipeline/generate"
 	"pnode/planner"
@@ -22,8 +21,8 @@ type Prompt struct {
 	// Tokens is how many to add at most; a token that ends a text ends it earlier.
 	Tokens   int
 	Sampling generate.Sampling
-	// Threads to compute on; 0 is all.
-	Threads int
+	// Device to compute on.
+	Device kernels.Device
 	// Write gets the bytes of each token as it comes.
 	Write func([]byte) error
 }
@@ -37,8 +36,6 @@ type Generated struct {
 	Load, First, Rest time.Duration
 	// Ended tells that the model ended the text.
 	Ended bool
-	// Dropped says which of the processor's instruction sets computed wrong and were not used.
-	Dropped []string
 }
 
 // PerSecond is the speed behind the first token; 0 with fewer than two.
@@ -50,7 +47,8 @@ func (g Generated) PerSecond() float64 {
 }
 
 // Generate continues a text. The error wraps weights.ErrNoWords, ErrTokens,
-// generate.ErrBadRequest, generate.ErrBadSampling, that of Write, or the context's.
+// generate.ErrBadRequest, generate.ErrBadSampling, kernels.ErrOutOfMemory, that of Write, or the
+// context's.
 func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err error) {
 	if m.Words == nil {
 		return g, fmt.Errorf("infer: %s: %w", m.From, m.NoWords)
@@ -62,14 +60,8 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 	if err := checkTokens(m, tokens); err != nil {
 		return g, err
 	}
-	device, err := cpu.New(cpu.Options{Threads: p.Threads})
-	if err != nil {
-		return g, err
-	}
-	g.Dropped = device.Dropped()
-	defer func() { err = errors.Join(err, device.Close()) }()
 	began := time.Now()
-	gen, err := load(ctx, m, device, len(tokens)+max(p.Tokens, 0))
+	gen, err := load(ctx, m, p.Device, len(tokens)+max(p.Tokens, 0))
 	if err != nil {
 		return g, err
 	}

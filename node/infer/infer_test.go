@@ -52,6 +52,17 @@ func openBytes(t testing.TB, c model.Config) *weights.Model {
 	return open(t, c, tokenizer.Bytes{}.Files())
 }
 
+// processor is a device with two threads.
+func processor(t testing.TB) kernels.Device {
+	t.Helper()
+	device, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { device.Close() })
+	return device
+}
+
 // must ends the test on an error.
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -107,7 +118,7 @@ func TestGreedyTextIsTheFullForwardsArgmax(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, text := openBytes(t, c), []byte("Once")
 			var got []byte
-			g, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 12, Threads: 2, Write: func(b []byte) error {
+			g, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 12, Device: processor(t), Write: func(b []byte) error {
 				got = append(got, b...)
 				return nil
 			}})
@@ -139,13 +150,13 @@ func TestGenerateEndsWithTheModelsEnd(t *testing.T) {
 		return func(b []byte) error { *into = append(*into, b...); return nil }
 	}
 	m := open(t, c, files)
-	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Write: collect(&first)}); err != nil {
+	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Device: processor(t), Write: collect(&first)}); err != nil {
 		t.Fatal(err)
 	}
 	m.Words.Ends = []int32{int32(first[3])}
 	until := strings.IndexByte(string(first), first[3])
 	var second []byte
-	g, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Write: collect(&second)})
+	g, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Device: processor(t), Write: collect(&second)})
 	if err != nil || !g.Ended || string(second) != string(first[:until]) {
 		t.Errorf("%+v, %v: %q of %q", g, err, second, first)
 	}
@@ -171,11 +182,11 @@ func TestGenerateRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("broken pipe")
-	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 5, Write: func([]byte) error { return broken }}); !errors.Is(err, broken) {
+	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 5, Device: processor(t), Write: func([]byte) error { return broken }}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = Generate(ctx, m, Prompt{Text: "a", Tokens: 5, Write: func([]byte) error { cancel(); return nil }})
+	_, err = Generate(ctx, m, Prompt{Text: "a", Tokens: 5, Device: processor(t), Write: func([]byte) error { cancel(); return nil }})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -199,7 +210,7 @@ func TestScore(t *testing.T) {
 		for _, window := range []int{0, 10} {
 			m := openBytes(t, c)
 			text := []byte("It is a truth universally acknowledged, that a single man")
-			s, err := NewScorer(t.Context(), m, ScoreOptions{Window: window, Threads: 2})
+			s, err := NewScorer(t.Context(), m, ScoreOptions{Window: window, Device: processor(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +244,7 @@ func TestScoreBehindAnEndOfText(t *testing.T) {
 	m := openBytes(t, families["llama"])
 	score := func() Score {
 		t.Helper()
-		s, err := NewScorer(t.Context(), m, ScoreOptions{})
+		s, err := NewScorer(t.Context(), m, ScoreOptions{Device: processor(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

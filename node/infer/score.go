@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/node/dataset"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
@@ -30,8 +29,8 @@ type ScoreOptions struct {
 	// Window is how many tokens the model sees at a time; 0 is its context, up to
 	// DefaultWindow.
 	Window int
-	// Threads to compute on; 0 is all.
-	Threads int
+	// Device to compute on.
+	Device kernels.Device
 }
 
 // Score is how well a model predicts texts. Scores of several texts add up.
@@ -58,14 +57,10 @@ func (s Score) BitsPerByte() float64 { return s.Nats / math.Ln2 / float64(s.Byte
 
 // Scorer is a loaded model. It belongs to one goroutine.
 type Scorer struct {
-	// Dropped says which of the processor's instruction sets computed wrong and are not used.
-	Dropped []string
-
 	words  weights.Words
 	source *weights.Model
 	window int
 	length int // T of the stack, at least window
-	device kernels.Device
 	stack  *model.Stack
 	queue  kernels.Queue
 }
@@ -87,28 +82,23 @@ func NewScorer(ctx context.Context, m *weights.Model, o ScoreOptions) (*Scorer, 
 		c.Context = o.Window
 	}
 	s := &Scorer{words: *m.Words, source: m, window: o.Window, length: c.Context}
-	if err := s.load(ctx, m, c, o.Threads); err != nil {
+	if err := s.load(ctx, m, c, o.Device); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	debug.FreeOSMemory() // what files were read through, before the passes take theirs
 	return s, nil
 }
 
-func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, threads int) (err error) {
-	device, err := cpu.New(cpu.Options{Threads: threads})
-	if err != nil {
-		return err // s.device stays nil
-	}
-	s.device, s.Dropped = device, device.Dropped()
+func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, device kernels.Device) (err error) {
 	s.stack, err = model.NewStack(model.StackConfig{
-		Device: s.device, Model: c, End: c.Layers(), MicroBatch: 1, Slots: 1,
+		Device: device, Model: c, End: c.Layers(), MicroBatch: 1, Slots: 1,
 		Recompute: model.RecomputeBlock.Uniform(c.Layers()), ForwardOnly: true, // keeps least
 		DocumentMask: m.Masked(),
 	})
 	if err != nil {
 		return fmt.Errorf("infer: %w", err)
 	}
-	if s.queue, err = s.device.NewQueue(); err != nil {
+	if s.queue, err = device.NewQueue(); err != nil {
 		return fmt.Errorf("infer: %w", err)
 	}
 	for layer := range c.Layers() {
@@ -127,9 +117,6 @@ func (s *Scorer) Close() (err error) {
 	}
 	if s.stack != nil {
 		s.stack.Close()
-	}
-	if s.device != nil {
-		err = errors.Join(err, s.device.Close())
 	}
 	return err
 }

@@ -1,0 +1,48 @@
+package devices
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// OpenOne opens the one device for work that is not spread: the fastest of those that Open would
+// take and that works, so the processor where there is no GPU. The errors are those of Open.
+func OpenOne(ctx context.Context, o Options) (_ *Set, err error) {
+	o, s := o.resolve(), &Set{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if !o.onlyCPU() {
+		report, err := o.Probe.Run(ctx, o.Names)
+		if err != nil {
+			return nil, err
+		}
+		if err := report.knows(o.Names); err != nil {
+			return nil, err
+		}
+		s.openFastest(report, o.Names)
+	}
+	if len(s.Devices) == 0 && (len(o.Names) == 0 || slices.Contains(o.Names, CPU)) {
+		return s, s.openCPU(o)
+	}
+	if len(s.Devices) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNone, strings.Join(s.Dropped, "; "))
+	}
+	return s, nil
+}
+
+// openFastest opens the first that works of a report's devices, the fastest first.
+func (s *Set) openFastest(r Report, names wanted) {
+	slices.SortStableFunc(r.Devices, func(a, b Finding) int { return cmp.Compare(b.Rates.MatMulFLOPS, a.Rates.MatMulFLOPS) })
+	for i := range r.Devices {
+		if s.openFound(Report{Devices: r.Devices[i : i+1]}, names); len(s.Devices) > 0 {
+			return
+		}
+	}
+}
