@@ -10,6 +10,7 @@ import (
 	"pnode/kernels/devices"
 	"pnode/node"
 	"pnode/node/api"
+	"pnode/node/bench"
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
@@ -45,6 +46,7 @@ var exitCodes = []struct {
 	{files.ErrNone, exitUsage},
 	{files.ErrNotRegular, exitUsage},
 	{infer.ErrWindow, exitUsage},
+	{bench.ErrOptions, exitUsage},
 	{dataset.ErrNoText, exitUsage},
 	{dataset.ErrNotText, exitUsage},
 	{dataset.ErrTooShort, exitUsage},

@@ -20,14 +20,10 @@ import (
 	"pnode/planner"
 )
 
-// pnode carries a command line out within the test, with the user's data in a folder of
-// its own, and gives the exit code and what was printed.
+// pnode carries a command line out within the test and gives the exit code and what was
+// printed.
 func pnode(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	home := t.TempDir()
-	for _, variable := range []string{"XDG_DATA_HOME", "HOME", "LocalAppData"} {
-		t.Setenv(variable, home)
-	}
 	var out, err bytes.Buffer
 	e := environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, interrupts: newInterrupts(func(int) {})}
 	code = e.run(args)
@@ -251,9 +247,17 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.Contains(out, "kernels") || !strings.Contains(out, "step ") {
 		t.Errorf("exit code %d: %s\n%s", code, stderr, out)
 	}
-	for _, args := range [][]string{{"bench", "kernels", "--threads", "0"}, {"bench", "step", "--model", "gpt5"}} {
-		if code, _, stderr := pnode(t, args...); code == exitOK || !strings.Contains(stderr, "take ") {
-			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+	for args, want := range map[string]string{
+		"kernels --threads 0":       "--threads is 0: take 1 to ",
+		"kernels --threads -1":      "--threads is -1: take 1 to ",
+		"kernels --rounds -1":       "--rounds is -1: take 1 or more",
+		"step --model gpt5":         "--model is \"gpt5\": take one of ",
+		"schedules --stage-time 2s": "--stage-time is 2s: take 1ms to 1s",
+		"schedules --latency 2s":    "--latency is 2s: take 0s to 1s",
+	} {
+		code, _, stderr := pnode(t, append([]string{"bench"}, strings.Fields(args)...)...)
+		if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, want one line with %q:\n%s", args, code, want, stderr)
 		}
 	}
 }

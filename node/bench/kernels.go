@@ -28,7 +28,7 @@ func (o *KernelOptions) fill() error {
 		o.Rounds = 5
 	}
 	if o.Rounds < 1 {
-		return fmt.Errorf("rounds is %d: take 1 or more", o.Rounds)
+		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
 	}
 	if o.Python == "" {
 		o.Python = "python3"
@@ -92,7 +92,7 @@ var forms = []struct {
 // Kernels measures matrix products, beside OpenBLAS when there is one.
 func Kernels(ctx context.Context, o KernelOptions) (KernelReport, error) {
 	if err := o.fill(); err != nil {
-		return KernelReport{}, fmt.Errorf("bench kernels: %w", err)
+		return KernelReport{}, fmt.Errorf("bench kernels: %w: %w", ErrOptions, err)
 	}
 	r := KernelReport{Rounds: o.Rounds}
 	blas, err := startPython(ctx, o.Python, openblasScript, o.Library)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -61,6 +62,9 @@ func arithmeticRate(dev *cpu.Device) (gflops float64, err error) {
 	return gflops, nil
 }
 
+// ErrOptions is wrapped by errors about what was asked for; they name the flag.
+var ErrOptions = errors.New("bad options")
+
 // threadCounts checks the numbers of threads, by default 1 and every core.
 func threadCounts(want []int) ([]int, error) {
 	if len(want) == 0 {
@@ -68,7 +72,7 @@ func threadCounts(want []int) ([]int, error) {
 	}
 	for _, n := range want {
 		if n < 1 || n > runtime.NumCPU() {
-			return nil, fmt.Errorf("threads is %d: take 1 to %d, the cores of this machine", n, runtime.NumCPU())
+			return nil, fmt.Errorf("--threads is %d: take 1 to %d, the cores of this machine", n, runtime.NumCPU())
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(want))), nil

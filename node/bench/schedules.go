@@ -45,21 +45,21 @@ func (o *ScheduleOptions) fill() error {
 	}
 	for _, n := range o.Stages {
 		if n < 2 || n > 16 {
-			return fmt.Errorf("stages is %d: take 2 to 16", n)
+			return fmt.Errorf("--stages is %d: take 2 to 16", n)
 		}
 	}
 	for _, n := range o.Mbits {
 		if n < 1 || n > 100_000 {
-			return fmt.Errorf("mbit is %d: take 1 to 100000", n)
+			return fmt.Errorf("--mbit is %d: take 1 to 100000", n)
 		}
 	}
 	for _, d := range o.Latencies {
 		if d < 0 || d > time.Second {
-			return fmt.Errorf("latency is %v: take 0s to 1s", d)
+			return fmt.Errorf("--latency is %v: take 0s to 1s", d)
 		}
 	}
 	if o.StageTime < time.Millisecond || o.StageTime > time.Second {
-		return fmt.Errorf("stage-time is %v: take 1ms to 1s", o.StageTime)
+		return fmt.Errorf("--stage-time is %v: take 1ms to 1s", o.StageTime)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ type ScheduleRun struct {
 func Schedules(ctx context.Context, o ScheduleOptions) (ScheduleReport, error) {
 	var r ScheduleReport
 	if err := o.fill(); err != nil {
-		return r, fmt.Errorf("bench schedules: %w", err)
+		return r, fmt.Errorf("bench schedules: %w: %w", ErrOptions, err)
 	}
 	r.StageMS, r.MessageBytes = milliseconds(o.StageTime), messageBytes
 	if err := r.measureCells(ctx, o); err != nil {

@@ -62,16 +62,16 @@ func (o *StepOptions) fill() error {
 		o.Progress = func(string) {}
 	}
 	if o.Rounds < 1 {
-		return fmt.Errorf("rounds is %d: take 1 or more", o.Rounds)
+		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
 	}
 	for _, name := range o.Models {
 		if !slices.Contains(StepModels(), name) {
-			return fmt.Errorf("model is %q: take one of %s", name, strings.Join(StepModels(), ", "))
+			return fmt.Errorf("--model is %q: take one of %s", name, strings.Join(StepModels(), ", "))
 		}
 	}
 	for _, t := range o.Sequences {
 		if t < 8 || t > 1024 {
-			return fmt.Errorf("sequence is %d: take 8 to 1024", t)
+			return fmt.Errorf("--sequence is %d: take 8 to 1024", t)
 		}
 	}
 	var err error
@@ -139,7 +139,7 @@ func (r StepResult) Rest() float64 {
 func Steps(ctx context.Context, o StepOptions) (StepReport, error) {
 	r := StepReport{}
 	if err := o.fill(); err != nil {
-		return r, fmt.Errorf("bench step: %w", err)
+		return r, fmt.Errorf("bench step: %w: %w", ErrOptions, err)
 	}
 	r.CPU, r.Rounds = cpuName(), o.Rounds
 	for _, c := range o.cases() {
