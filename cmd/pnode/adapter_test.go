@@ -46,6 +46,7 @@ func layerOf(t *testing.T, dir string, layer int) []float32 {
 // TestAdaptersTrainAndMerge: the losses do not depend on the cut, and an export differs from
 // the weights that went in in the adapted matrices alone.
 func TestAdaptersTrainAndMerge(t *testing.T) {
+	t.Parallel()
 	weights, data, out := family(t, smallLlama, safetensors.F32), textFile(t), filepath.Join(t.TempDir(), "out")
 	adapters := []string{"--lora-rank", "2", "--lora-alpha", "6", "--lora-targets", "q_proj,down_proj"}
 	run, want := tune(t, weights, data, adapters...)
@@ -91,6 +92,7 @@ const (
 // are the model that it trained, to the bit: for those who generate and score, worked into an
 // export, and as what another run starts from.
 func TestAdaptersGoOutAndIn(t *testing.T) {
+	t.Parallel()
 	weights, data, dir := family(t, smallLlama, safetensors.F32), textFile(t), t.TempDir()
 	run, _ := tune(t, weights, data, "--lora-rank", "2", "--lora-alpha", "6", "--lora-targets", "q_proj,mlp.down_proj,lm_head")
 	whole, alone, merged := filepath.Join(dir, "whole"), filepath.Join(dir, "alone"), filepath.Join(dir, "merged")
@@ -120,6 +122,7 @@ func TestAdaptersGoOutAndIn(t *testing.T) {
 }
 
 func TestAdaptersAreRefused(t *testing.T) {
+	t.Parallel()
 	weights, data := family(t, smallLlama, safetensors.F32), textFile(t)
 	run, _ := tune(t, weights, data, "--lora-rank", "2")
 	alone := filepath.Join(t.TempDir(), "alone")

@@ -38,6 +38,7 @@ func openCLDevice(t *testing.T) string {
 // TestTrainingOnOpenCLDevices compares the losses of the processor with those of another device,
 // and of a pipeline of both.
 func TestTrainingOnOpenCLDevices(t *testing.T) {
+	t.Parallel()
 	const steps, tolerance = 8, 1e-3
 	device := openCLDevice(t)
 	d := diagnose(t, "--devices", device)
@@ -116,6 +117,7 @@ func near(t *testing.T, name string, got, want map[int]json.Number, tolerance fl
 }
 
 func TestUnknownDevicesAreExplained(t *testing.T) {
+	t.Parallel()
 	run := t.TempDir()
 	start(t, "train", "--config", runFile(t, 2), "--dir", run, "--json").finish(0)
 	for command, args := range map[string][]string{"train": nil, "doctor": nil, "generate": {"--dir", run, "--prompt", "a"}, "eval": {"--dir", run, textFile(t)}} {

@@ -25,6 +25,7 @@ func alone(t testing.TB, file string, steps int) map[int]json.Number {
 }
 
 func TestInterruptAndResumeGiveTheSameLosses(t *testing.T) {
+	t.Parallel()
 	const steps = 24
 	file, dir := runFile(t, steps), t.TempDir()
 	want := alone(t, file, steps)
@@ -50,6 +51,7 @@ func TestInterruptAndResumeGiveTheSameLosses(t *testing.T) {
 }
 
 func TestThreeProcessesGiveTheLossesOfOne(t *testing.T) {
+	t.Parallel()
 	const steps = 12
 	file := runFile(t, steps)
 	want := alone(t, file, steps)
@@ -64,6 +66,7 @@ func TestThreeProcessesGiveTheLossesOfOne(t *testing.T) {
 }
 
 func TestTwoReplicasRepeatToTheBit(t *testing.T) {
+	t.Parallel()
 	const steps = 10
 	file := runFile(t, steps)
 	run := func() map[int]json.Number {
@@ -73,11 +76,13 @@ func TestTwoReplicasRepeatToTheBit(t *testing.T) {
 }
 
 func TestKillingAnyProcessKeepsTheLosses(t *testing.T) {
+	t.Parallel()
 	const steps = 40
 	file := runFile(t, steps)
 	want := alone(t, file, steps)
 	for victim := range 3 {
 		t.Run(fmt.Sprintf("node %d", victim), func(t *testing.T) {
+			t.Parallel()
 			p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1")
 			pid := p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, victim))
 			before := p.until(8)
@@ -115,12 +120,7 @@ func kill(t testing.TB, pid string) {
 
 func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	const steps = 400
-	file, dir, joined, device := runFile(t, steps), t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "device.yaml")
-	// Two devices of a known speed: that the second is worth using must not depend on what
-	// else this machine does while it is measured.
-	if err := os.WriteFile(device, []byte("device: {matmul: 40GFLOP/s, bandwidth: 8GB/s, memory: 2GB}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file, dir, joined, device := runFile(t, steps), t.TempDir(), t.TempDir(), deviceFile(t, "40GFLOP/s")
 	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--replicas", "1", "--listen", "127.0.0.1:0", "--micros", "8", "--emulate", device)
 	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
 	p.until(3)
@@ -162,6 +162,7 @@ func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 }
 
 func TestBadInputIsExplained(t *testing.T) {
+	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "short.txt")
 	if err := os.WriteFile(empty, []byte("too short"), 0o600); err != nil {
 		t.Fatal(err)
@@ -224,6 +225,7 @@ func badKey(t testing.TB) string {
 // TestAnEmulatedClusterGivesTheSameLosses: slow devices behind slow links compute what one
 // process computes.
 func TestAnEmulatedClusterGivesTheSameLosses(t *testing.T) {
+	t.Parallel()
 	const steps = 6
 	file := runFile(t, steps)
 	want := alone(t, file, steps)

@@ -9,6 +9,7 @@ import (
 
 // TestARunOutlivesDamagedFiles: each small file that a node cannot do without is kept twice.
 func TestARunOutlivesDamagedFiles(t *testing.T) {
+	t.Parallel()
 	const steps = 12
 	file, dir := runFile(t, steps), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", dir, "--json")
@@ -35,6 +36,7 @@ func TestARunOutlivesDamagedFiles(t *testing.T) {
 
 // TestALoneRunWhoseCheckpointIsDamaged says so, and how to train again.
 func TestALoneRunWhoseCheckpointIsDamaged(t *testing.T) {
+	t.Parallel()
 	file, dir := runFile(t, 100), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--keep", "1")
 	p.until(6)
@@ -67,6 +69,7 @@ func TestALoneRunWhoseCheckpointIsDamaged(t *testing.T) {
 
 // TestAnAddressOfAnotherRunIsRefused: a folder's node goes where its run is.
 func TestAnAddressOfAnotherRunIsRefused(t *testing.T) {
+	t.Parallel()
 	file, mine, other := runFile(t, 100_000), t.TempDir(), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", mine, "--json")
 	p.until(2)

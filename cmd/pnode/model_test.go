@@ -47,6 +47,7 @@ func generatedBy(t *testing.T, dir string, args ...string) string {
 // TestWhatARunLeavesIsUsable: what comes out is exactly the model that was trained, wherever
 // it goes.
 func TestWhatARunLeavesIsUsable(t *testing.T) {
+	t.Parallel()
 	run, text := t.TempDir(), textFile(t)
 	start(t, "train", "--config", runFile(t, 8), "--dir", run, "--json").finish(0)
 	want, said := figures(t, run, text), generatedBy(t, run)
@@ -77,6 +78,7 @@ func TestWhatARunLeavesIsUsable(t *testing.T) {
 
 // TestGenerateFromAPipelinesFolder: no node of it has all layers.
 func TestGenerateFromAPipelinesFolder(t *testing.T) {
+	t.Parallel()
 	file, run := runFile(t, 6), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", run, "--json", "--local", "3", "--replicas", "1", "--stages", "3")
 	p.until(2)
@@ -162,6 +164,7 @@ func sameFile(t *testing.T, a, b string) {
 // TestTrainingForNothingKeepsEveryByte: weights go in, through a run whose learning rate is
 // zero, and out again.
 func TestTrainingForNothingKeepsEveryByte(t *testing.T) {
+	t.Parallel()
 	gpt2 := model.Config{Vocab: 256, Context: 32, Blocks: 2, Heads: 2, Channels: 32}
 	llama := gpt2
 	llama.Norm, llama.Activation, llama.Positions, llama.KVHeads = model.RMSNorm, model.SwiGLU, model.RoPE, 1
@@ -200,6 +203,7 @@ func TestTrainingForNothingKeepsEveryByte(t *testing.T) {
 // TestGivenWeightsBringTheirTokens: text goes through the tokenizer of the weights; shards of
 // another are refused.
 func TestGivenWeightsBringTheirTokens(t *testing.T) {
+	t.Parallel()
 	const words = "../../node/dataset/tokenizer/testdata/gpt2.json"
 	data, shards, first, second := textFile(t), filepath.Join(t.TempDir(), "shards"), t.TempDir(), t.TempDir()
 	start(t, "tokenize", "--tokenizer", words, "--out", shards, data).finish(0)
@@ -235,6 +239,7 @@ func TestGivenWeightsBringTheirTokens(t *testing.T) {
 // TestGivenWeightsSurviveAKill: before the first checkpoint a run goes back to what it
 // started from.
 func TestGivenWeightsSurviveAKill(t *testing.T) {
+	t.Parallel()
 	source, data := family(t, model.Config{Vocab: 256, Context: 32, Blocks: 2, Heads: 2, Channels: 32}, safetensors.F32), textFile(t)
 	train := func(dir string) *process {
 		return start(t, "train", "--init", source, "--data", data, "--dir", dir, "--steps", "300", "--checkpoint-every", "1000",

@@ -30,14 +30,16 @@ func (p *process) ordered() map[int]json.Number {
 }
 
 // TestANodeOutsideThePlanTellsEveryStep: the plan has room for one node, so the one that
-// joins never computes.
+// joins never computes. Their devices wait instead of computing, so that there is time to join.
 func TestANodeOutsideThePlanTellsEveryStep(t *testing.T) {
+	t.Parallel()
 	const steps = 300
-	dir := t.TempDir()
-	p := start(t, "train", "--config", runFile(t, steps), "--dir", dir, "--json", "--replicas", "1", "--stages", "1", "--listen", "127.0.0.1:0")
+	device := deviceFile(t, "15GFLOP/s") // 0.1 s a step
+	p := start(t, "train", "--config", runFile(t, steps), "--context", "32", "--dir", t.TempDir(), "--json", "--replicas", "1", "--stages", "1",
+		"--listen", "127.0.0.1:0", "--emulate", device)
 	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
 	p.until(3)
-	j := start(t, "join", invite[1], "--dir", t.TempDir(), "--json")
+	j := start(t, "join", invite[1], "--dir", t.TempDir(), "--json", "--emulate", device)
 	want, got := p.finish(0), j.finish(0)
 	if len(got) == 0 || got[steps] != want[steps] {
 		t.Fatalf("%d steps, the last with loss %q, want %q:\n%s", len(got), got[steps], want[steps], j.stderr)
@@ -56,7 +58,8 @@ func TestANodeOutsideThePlanTellsEveryStep(t *testing.T) {
 // TestTheOthersTellEveryStepInOrder: of three nodes one computes. When it is killed another
 // one does, and the lines of all of them make one sequence.
 func TestTheOthersTellEveryStepInOrder(t *testing.T) {
-	const steps = 60
+	t.Parallel()
+	const steps = 40
 	file := runFile(t, steps)
 	p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1", "--stages", "1")
 	computes := p.stderr.await(t, `node (\d): state: training`)

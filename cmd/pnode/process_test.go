@@ -4,49 +4,101 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"pnode/kernels/devices"
+	"pnode/node/config"
 )
 
 // endToEndTimeout ends a run that hangs; it is far above what a busy machine needs.
 const endToEndTimeout = 6 * time.Minute
 
-// buildOnce builds the binary into a folder that TestMain removes.
+// endToEndParallel is how many tests of real processes run at the same time where -parallel says
+// nothing else: they wait for each other's elections and heartbeats for most of their time.
+const endToEndParallel = 4
+
+// buildOnce builds the binary into a folder that TestMain removes. Compilers and drivers know
+// their caches by outerEnv, which other processes get.
 var (
+	outerEnv  = slices.Clip(os.Environ())
 	binaryDir string
 	buildOnce = sync.OnceValues(func() (string, error) {
-		binary := filepath.Join(binaryDir, "pnode")
+		binary := filepath.Join(binaryDir, "bin", "pnode")
 		if runtime.GOOS == "windows" {
 			binary += ".exe"
 		}
-		out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("%w\n%s", err, out)
-		}
-		return binary, nil
+		return binary, build(outerEnv, binary)
 	})
 )
 
-func TestMain(m *testing.M) {
-	var err error
-	if binaryDir, err = os.MkdirTemp("", "pnode-e2e-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+// build makes this folder's program.
+func build(env []string, file string, args ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build", "-o", file}, args...), ".")...)
+	cmd.Env = env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
 	}
-	code := m.Run()
-	os.RemoveAll(binaryDir)
+	return nil
+}
+
+func TestMain(m *testing.M) {
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// runTests keeps the user's own data away from the commands that the tests carry out within this
+// process, and wants no file in the folder that stands for it: it would change other tests.
+func runTests(m *testing.M) (code int, err error) {
+	if binaryDir, err = os.MkdirTemp("", "pnode-e2e-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(binaryDir)
+	for _, variable := range []string{"XDG_DATA_HOME", "HOME", "LocalAppData"} {
+		if err := os.Setenv(variable, binaryDir); err != nil {
+			return 0, err
+		}
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(endToEndParallel)); err != nil {
+		return 0, err
+	}
+	data, err := config.DefaultDir()
+	if err != nil {
+		return 0, err
+	}
+	code = m.Run()
+	return code, noFiles(data)
+}
+
+// noFiles refuses a folder with files in it, or in folders of it.
+func noFiles(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err == nil && !entry.IsDir():
+			return fmt.Errorf("a test left %s in the user's folder: give its commands a --dir", path)
+		}
+		return err
+	})
 }
 
 // step is a line of --json.
@@ -124,7 +176,7 @@ func start(t testing.TB, args ...string) *process {
 		steps: make(chan step, 1<<16), losses: map[int]json.Number{},
 	}
 	p.cmd.Stderr = p.stderr
-	p.cmd.Env = append(os.Environ(), devices.NamesEnv+"=cpu") // losses are compared to the bit
+	p.cmd.Env = append(outerEnv, devices.NamesEnv+"=cpu") // losses are compared to the bit
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +257,19 @@ func runFile(t testing.TB, steps int) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "run.yaml")
-	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\n", data, steps)
+	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\ncontext: 128\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\n", data, steps)
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// deviceFile describes a device for --emulate, with plenty of memory: its speed does not depend on
+// what else this machine does while it is measured.
+func deviceFile(t testing.TB, matmul string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "device.yaml")
+	yaml := fmt.Sprintf("device: {matmul: %s, bandwidth: 8GB/s, memory: 2GB}\n", matmul)
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -24,10 +24,8 @@ func releaseFile(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "pnode")
-	build := exec.Command("go", "build", "-tags", "static", "-o", file, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := build(append(outerEnv, "CGO_ENABLED=0"), file, "-tags", "static"); err != nil {
+		t.Fatal(err)
 	}
 	program, err := os.ReadFile(opening)
 	if err != nil {
@@ -49,6 +47,7 @@ func releaseFile(t *testing.T, dir string) string {
 // TestAReleaseOpensDriversWhereItCan: the very same file does with the loader of the C library
 // and without, in a folder that is all the file sees.
 func TestAReleaseOpensDriversWhereItCan(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := releaseFile(t, dir)
 	if d := doctorOf(t, exec.Command(file, "doctor", "--json")); !d.Drivers {

@@ -11,11 +11,13 @@ import (
 
 // TestSchedulesGiveTheLossesOfOne runs schedules as processes, with a trace of all of them.
 func TestSchedulesGiveTheLossesOfOne(t *testing.T) {
+	t.Parallel()
 	const steps = 8
 	file := runFile(t, steps)
 	want := alone(t, file, steps)
 	for _, schedule := range []string{"zb-h1", "interleaved:v=2", "zb-v"} {
 		t.Run(schedule, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			line := filepath.Join(dir, "trace.json")
 			p := start(t, "train", "--config", file, "--dir", filepath.Join(dir, "run"), "--json",
@@ -44,6 +46,7 @@ func TestSchedulesGiveTheLossesOfOne(t *testing.T) {
 
 // TestBothWaysGivesTheLossesOfTwoReplicas has each node hold a stage of both.
 func TestBothWaysGivesTheLossesOfTwoReplicas(t *testing.T) {
+	t.Parallel()
 	file := runFile(t, 6)
 	run := func(more ...string) map[int]json.Number {
 		return start(t, append([]string{"train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "2"}, more...)...).finish(0)
@@ -54,6 +57,7 @@ func TestBothWaysGivesTheLossesOfTwoReplicas(t *testing.T) {
 
 // TestKillingAProcessUnderChunksKeepsTheLosses loses a node that holds two stages.
 func TestKillingAProcessUnderChunksKeepsTheLosses(t *testing.T) {
+	t.Parallel()
 	const steps = 24
 	file := runFile(t, steps)
 	want := alone(t, file, steps)

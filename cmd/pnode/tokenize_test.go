@@ -41,6 +41,7 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 // TestTrainOnTokenShards trains two local nodes on shards and asks for the ledger: the
 // samples of one epoch, each once.
 func TestTrainOnTokenShards(t *testing.T) {
+	t.Parallel()
 	text := filepath.Join(filepath.Dir(runFile(t, 1)), "text.txt")
 	shards, dir := filepath.Join(t.TempDir(), "shards"), t.TempDir()
 	start(t, "tokenize", "--tokenizer", "bytes", "--out", shards, "--shard-tokens", "50000", text).finish(0)
