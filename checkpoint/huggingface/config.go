@@ -29,16 +29,17 @@ type family struct {
 	architecture Architecture
 	modelType    string
 	prefix       string // of the base model's tensors
+	names        model.Names
 	read         func(*fields) model.Config
 	write        func(model.Config) map[string]any
 }
 
 func families() []family {
 	return []family{
-		{GPT2, "gpt2", "transformer.", readGPT2, writeGPT2},
-		{Llama, "llama", "model.", readLlama, writeLlama},
-		{Mistral, "mistral", "model.", readMistral, writeMistral},
-		{Qwen2, "qwen2", "model.", readQwen2, writeQwen2},
+		{GPT2, "gpt2", "transformer.", gpt2Names, readGPT2, writeGPT2},
+		{Llama, "llama", "model.", rotaryNames, readLlama, writeLlama},
+		{Mistral, "mistral", "model.", rotaryNames, readMistral, writeMistral},
+		{Qwen2, "qwen2", "model.", rotaryNames, readQwen2, writeQwen2},
 	}
 }
 
@@ -53,11 +54,15 @@ func ParseConfig(text []byte) (model.Config, Architecture, error) {
 	if err != nil {
 		return model.Config{}, "", err
 	}
+	names := of.names
+	if value, ok := f.left["rope_parameters"]; ok && string(value) != "null" {
+		names = newerRoPE(names)
+	}
 	c := of.read(f)
 	if err := f.done(harmless...); err != nil {
 		return model.Config{}, "", err
 	}
-	if err := c.Validate(); err != nil {
+	if err := c.ValidateNamed(names); err != nil {
 		return model.Config{}, "", fmt.Errorf("config.json: %w", err)
 	}
 	return c, of.architecture, nil

@@ -72,7 +72,7 @@ func (c DecoderConfig) validate() error {
 		most = maxContext
 	}
 	r := c.resolved()
-	return checkAll(bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
+	return checkAll(nil, bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
 }
 
 // NewDecoder allocates a decoder with parameters zero and an empty sequence. The error

@@ -52,10 +52,10 @@ func (c Config) validateLoRA() error {
 		}
 		return nil
 	}
-	if err := checkAll(bounds[int]{"lora.rank", l.Rank, 1, maxRank}); err != nil {
+	if err := checkAll(nil, bounds[int]{"lora.rank", l.Rank, 1, maxRank}); err != nil {
 		return err
 	}
-	if err := checkAll(bounds[float64]{"lora.alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
+	if err := checkAll(nil, bounds[float64]{"lora.alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
 		return err
 	}
 	for _, target := range l.targets() {

@@ -81,7 +81,7 @@ func (c StackConfig) validate() error {
 		return err
 	}
 	m := c.Model
-	if err := checkAll(
+	if err := checkAll(nil,
 		bounds[int]{"first layer", c.First, 0, m.Layers() - 1},
 		bounds[int]{"end layer", c.End, c.First + 1, m.Layers()},
 		bounds[int]{"micro-batch", c.MicroBatch, 1, maxMicroBatch},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,21 +21,30 @@ const (
 
 // Validate names the first field that does not fit, its value and what is accepted; the
 // error wraps ErrBadConfig.
-func (c Config) Validate() error {
-	for _, check := range []func(Config) error{
+func (c Config) Validate() error { return c.ValidateNamed(nil) }
+
+// Names are what a file that a Config was read from calls its fields, by their names in JSON
+// (those of RoPEScaling after `rope_scaling.`); fields that are not listed keep theirs.
+type Names map[string]string
+
+func (n Names) of(field string) string { return cmp.Or(n[field], field) }
+
+// ValidateNamed is Validate with the names of fields that the user knows.
+func (c Config) ValidateNamed(names Names) error {
+	for _, check := range []func(Config, Names) error{
 		Config.validateSizes, Config.validateHeads, Config.validateNorm, Config.validatePositions,
-		Config.validateScaling, Config.validateDropout, Config.validateLoRA,
+		Config.validateScaling, Config.validateDropout,
 	} {
-		if err := check(c); err != nil {
+		if err := check(c, names); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.validateLoRA()
 }
 
 // validateSizes leaves 0 alone where it stands for a default.
-func (c Config) validateSizes() error {
-	return checkAll(
+func (c Config) validateSizes(names Names) error {
+	return checkAll(names,
 		bounds[int]{"vocab", c.Vocab, 2, maxVocab},
 		bounds[int]{"context", c.Context, 1, maxContext},
 		bounds[int]{"blocks", c.Blocks, 1, maxBlocks},
@@ -47,20 +57,22 @@ func (c Config) validateSizes() error {
 	)
 }
 
-func (c Config) validateHeads() error {
+func (c Config) validateHeads(names Names) error {
 	if c.HeadDim == 0 && c.Channels%c.Heads != 0 {
-		return bad("channels is %d, which %d heads do not divide: take channels %d, other heads, or set head_dim",
-			c.Channels, c.Heads, (c.Channels/c.Heads+1)*c.Heads)
+		channels := names.of("channels")
+		return bad("%s is %d, which %d heads do not divide: take %s %d, or another %s",
+			channels, c.Channels, c.Heads, channels, (c.Channels/c.Heads+1)*c.Heads, names.of("heads"))
 	}
 	r := c.Resolved()
 	if r.Heads%r.KVHeads != 0 {
-		return bad("kv_heads is %d, which does not divide heads %d: take a divisor", c.KVHeads, c.Heads)
+		return bad("%s is %d, which does not divide %s %d: take a divisor", names.of("kv_heads"), c.KVHeads, names.of("heads"), c.Heads)
 	}
 	if r.HeadDim > maxHeadDim {
-		return bad("channels is %d for heads %d, a head_dim of %d: take at most %d, with more heads", c.Channels, c.Heads, r.HeadDim, maxHeadDim)
+		return bad("%s is %d for %s %d, a head_dim of %d: take at most %d, with more heads",
+			names.of("channels"), c.Channels, names.of("heads"), c.Heads, r.HeadDim, maxHeadDim)
 	}
 	if r.queryWidth() > maxChannels {
-		return bad("heads is %d of head_dim %d: take at most %d in all", c.Heads, r.HeadDim, maxChannels)
+		return bad("%s is %d of head_dim %d: take at most %d in all", names.of("heads"), c.Heads, r.HeadDim, maxChannels)
 	}
 	if r.Positions == RoPE && r.HeadDim%2 != 0 {
 		return bad("head_dim is %d, but positions rope rotates pairs: take an even one", r.HeadDim)
@@ -68,23 +80,23 @@ func (c Config) validateHeads() error {
 	return nil
 }
 
-func (c Config) validateNorm() error {
-	if err := oneOf("norm", c.Norm, "", LayerNorm, RMSNorm); err != nil {
+func (c Config) validateNorm(names Names) error {
+	if err := oneOf(names.of("norm"), c.Norm, "", LayerNorm, RMSNorm); err != nil {
 		return err
 	}
-	if err := oneOf("activation", c.Activation, "", GELUTanh, SwiGLU); err != nil {
+	if err := oneOf(names.of("activation"), c.Activation, "", GELUTanh, SwiGLU); err != nil {
 		return err
 	}
-	return checkAll(bounds[float64]{"norm_eps", c.Resolved().NormEps, 1e-12, 1e-1})
+	return checkAll(names, bounds[float64]{"norm_eps", c.Resolved().NormEps, 1e-12, 1e-1})
 }
 
-func (c Config) validatePositions() error {
-	if err := oneOf("positions", c.Positions, "", Learned, RoPE); err != nil {
+func (c Config) validatePositions(names Names) error {
+	if err := oneOf(names.of("positions"), c.Positions, "", Learned, RoPE); err != nil {
 		return err
 	}
 	switch {
 	case c.Positions == RoPE:
-		return checkAll(bounds[float64]{"rope_theta", c.Resolved().RoPETheta, 1, maxTheta})
+		return checkAll(names, bounds[float64]{"rope_theta", c.Resolved().RoPETheta, 1, maxTheta})
 	case c.RoPETheta != 0:
 		return bad("rope_theta is %g without positions rope: leave it out or set positions", c.RoPETheta)
 	case c.RoPEScaling != RoPEScaling{}:
@@ -93,14 +105,14 @@ func (c Config) validatePositions() error {
 	return nil
 }
 
-func (c Config) validateScaling() error {
+func (c Config) validateScaling(names Names) error {
 	s := c.RoPEScaling
-	if err := oneOf("rope_scaling.kind", s.Kind, "", ScaleLinear, ScaleLlama3); err != nil {
+	if err := oneOf(names.of("rope_scaling.kind"), s.Kind, "", ScaleLinear, ScaleLlama3); err != nil {
 		return err
 	}
 	switch s.Kind {
 	case ScaleLlama3:
-		if err := checkAll(
+		if err := checkAll(names,
 			bounds[float64]{"rope_scaling.factor", s.Factor, 1, maxScale},
 			bounds[float64]{"rope_scaling.low_freq_factor", s.LowFreqFactor, 1e-3, maxScale},
 			bounds[float64]{"rope_scaling.high_freq_factor", s.HighFreqFactor, 1e-3, maxScale},
@@ -108,14 +120,14 @@ func (c Config) validateScaling() error {
 			return err
 		}
 		if s.HighFreqFactor <= s.LowFreqFactor {
-			return bad("rope_scaling.high_freq_factor is %g: take more than low_freq_factor %g", s.HighFreqFactor, s.LowFreqFactor)
+			return bad("%s is %g: take more than low_freq_factor %g", names.of("rope_scaling.high_freq_factor"), s.HighFreqFactor, s.LowFreqFactor)
 		}
-		return checkAll(bounds[int]{"rope_scaling.original_context", s.OriginalContext, 1, 1 << 30})
+		return checkAll(names, bounds[int]{"rope_scaling.original_context", s.OriginalContext, 1, 1 << 30})
 	case ScaleLinear:
 		if s != (RoPEScaling{Kind: ScaleLinear, Factor: s.Factor}) {
 			return bad("rope_scaling has fields of llama3 beside kind %q: leave them out", s.Kind)
 		}
-		return checkAll(bounds[float64]{"rope_scaling.factor", s.Factor, 1, maxScale})
+		return checkAll(names, bounds[float64]{"rope_scaling.factor", s.Factor, 1, maxScale})
 	}
 	if s != (RoPEScaling{}) {
 		return bad("rope_scaling has values but no kind: take %q or %q", ScaleLinear, ScaleLlama3)
@@ -123,8 +135,8 @@ func (c Config) validateScaling() error {
 	return nil
 }
 
-func (c Config) validateDropout() error {
-	return checkAll(
+func (c Config) validateDropout(names Names) error {
+	return checkAll(names,
 		bounds[float64]{"embed_dropout", c.EmbedDropout, 0, 0.99},
 		bounds[float64]{"residual_dropout", c.ResidualDropout, 0, 0.99},
 	)
@@ -141,10 +153,10 @@ type bounds[T int | float64] struct {
 	value, lo, hi T
 }
 
-func checkAll[T int | float64](fields ...bounds[T]) error {
+func checkAll[T int | float64](names Names, fields ...bounds[T]) error {
 	for _, f := range fields {
 		if !(f.value >= f.lo && f.value <= f.hi) { // a NaN fits nowhere
-			return bad("%s is %v: take a value from %v to %v", f.field, f.value, f.lo, f.hi)
+			return bad("%s is %v: take a value from %v to %v", names.of(f.field), f.value, f.lo, f.hi)
 		}
 	}
 	return nil
