@@ -59,7 +59,7 @@ func diagnosis(d devices.Diagnosis, withoutDrivers error) string {
 	case withoutDrivers != nil:
 		fmt.Fprintf(&b, "this program opens no drivers here: %v\n", withoutDrivers)
 	default:
-		b.WriteString("this program opens no drivers: it was built with -tags static\n")
+		b.WriteString("this program opens no drivers: it was built with -tags static; build it without, or take a release's file\n")
 	}
 	for _, a := range d.Advice {
 		fmt.Fprintf(&b, "%s\n", a)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -56,11 +57,18 @@ func TestAReleaseOpensDriversWhereItCan(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may lock a process into a folder")
 	}
-	alone := exec.Command("/pnode", "doctor", "--json")
-	alone.Dir, alone.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: dir}
-	d := doctorOf(t, alone)
+	alone := func(args ...string) *exec.Cmd {
+		cmd := exec.Command("/pnode", args...)
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: dir}
+		return cmd
+	}
+	d := doctorOf(t, alone("doctor", "--json"))
 	if d.Drivers || len(d.Devices) != 1 || !d.Devices[0].Used || d.Devices[0].Name != devices.CPU {
 		t.Errorf("in an empty folder it says %+v", d)
+	}
+	said, err := alone("doctor").Output()
+	if err != nil || !strings.Contains(string(said), "opens no drivers here") || !strings.Contains(string(said), "mount /proc") {
+		t.Errorf("%v, why it opens none is not said:\n%s", err, said)
 	}
 }
 

@@ -18,16 +18,17 @@ import (
 const tryTimeout = 30 * time.Second
 
 // Enter replaces this program by the image in its file, with the same arguments. It returns
-// nil where there is nothing to enter, and an error where the image cannot run here; try are
-// arguments with which it does next to nothing, and succeeds.
+// nil where there is nothing to enter, and an error with the remedy where the image cannot be
+// looked for or cannot run here; try are arguments with which it does next to nothing, and
+// succeeds.
 func Enter(try ...string) error {
 	program, err := os.Executable()
-	if err != nil {
-		return nil // without /proc, as in the emptiest of containers
+	if err != nil { // in the emptiest of containers
+		return fmt.Errorf("image: this program does not find its own file, nor any part of it that opens drivers: %w; mount /proc", err)
 	}
 	file, err := os.Open(program)
-	if err != nil {
-		return nil // one that may be executed and not read
+	if err != nil { // one that may be executed and not read
+		return fmt.Errorf("image: this program cannot read its own file, nor any part of it that opens drivers: %w; make it readable", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
@@ -39,7 +40,7 @@ func Enter(try ...string) error {
 		return err
 	}
 	if _, err := os.Stat(found.Loader); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("image: this system has no %s: %w", found.Loader, err)
+		return fmt.Errorf("image: this system has no %s, which starts the part that does: %w; install the C library (glibc)", found.Loader, err)
 	}
 	return found.enter(try)
 }
