@@ -82,6 +82,7 @@ func TestTrainingOnOpenCLDevices(t *testing.T) {
 
 // TestModelsOnOpenCLDevices: the likeliest tokens are the same wherever they are computed.
 func TestModelsOnOpenCLDevices(t *testing.T) {
+	t.Parallel()
 	device, run, text := openCLDevice(t), t.TempDir(), textFile(t)
 	start(t, "train", "--config", runFile(t, 8), "--dir", run, "--json", "--devices", "cpu").finish(0)
 	on := func(devices, shown string, args ...string) string {

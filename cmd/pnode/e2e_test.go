@@ -118,6 +118,8 @@ func kill(t testing.TB, pid string) {
 	}
 }
 
+// TestJoinInTheMiddleLeaveAndStatus runs beside no other test: a machine on which joining takes
+// as long as the run would make it fail.
 func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	const steps = 400
 	file, dir, joined, device := runFile(t, steps), t.TempDir(), t.TempDir(), deviceFile(t, "40GFLOP/s")
