@@ -8,6 +8,8 @@
 //   - Ladder: what a stage can drop, the most bytes for a second of recomputation first.
 //   - Option: a rung of it, with so many layers restored ahead of the gradient, in waits.
 //   - Decision: warm-ups, levels of recomputation, codecs, and the predicted period.
+//   - Interleaving, Grouping: a pipeline whose workers hold several stages each, and how
+//     micro-batches go together through them.
 //   - Bound: what sets that period, and what would help.
 //
 // The rules are those of the elastic in-flight schedule: the least period for which

@@ -41,12 +41,79 @@ func TestUnequalGroupsGolden(t *testing.T) {
 	}
 }
 
+// exhaust is the least makespan of all pairs of all compositions that fit, simulated one by one.
+func (p Interleaving) exhaust(t *testing.T) schedule.Nanos {
+	t.Helper()
+	least := schedule.Nanos(math.MaxInt64)
+	all := compositions(nil, p.Micros)
+	for depth := 1; depth <= p.deepest(); depth++ {
+		for _, forward := range all {
+			for _, backward := range all {
+				if end, peak := p.simulate(t, Grouping{Depth: depth, Forward: forward, Backward: backward}); end < least && within(peak, p.Caps) {
+					least = end
+				}
+			}
+		}
+	}
+	return least
+}
+
+// simulate is a grouping's makespan and its peaks; one that comes to a stop takes for ever.
+func (p Interleaving) simulate(t *testing.T, g Grouping) (schedule.Nanos, []int) {
+	t.Helper()
+	built, err := g.Spec(p).Build(schedule.Group{Stages: len(p.Costs.Stages), Shares: []schedule.Share{{Micros: p.Micros}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := schedule.Simulate(built, schedule.Timing{Replicas: []schedule.Costs{p.Costs}})
+	if errors.Is(err, schedule.ErrInvalid) {
+		return math.MaxInt64, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line.Makespan, line.PeakLive
+}
+
+func within(peak, caps []int) bool {
+	for w, limit := range caps {
+		if peak[w] > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// compositions are all lists that begin with head and go on with numbers that add up to micros.
+func compositions(head []int, micros int) (lists [][]int) {
+	if micros == 0 {
+		return [][]int{slices.Clone(head)}
+	}
+	for n := 1; n <= micros; n++ {
+		lists = append(lists, compositions(append(head, n), micros-n)...)
+	}
+	return lists
+}
+
+// mixed has stages and messages of any times.
+func mixed(rng *rand.Rand, workers, chunks, micros int) Interleaving {
+	p := Interleaving{Workers: workers, Micros: micros}
+	some := func(n int) schedule.Nanos { return schedule.Nanos(rng.IntN(n)) }
+	for s := range workers * chunks {
+		p.Costs.Stages = append(p.Costs.Stages, schedule.StageTime{Forward: 1 + some(9), Input: 1 + some(9), Weight: some(9)})
+		if s > 0 {
+			p.Costs.Boundaries = append(p.Costs.Boundaries, schedule.Boundary{Activation: schedule.Hop{Transfer: some(8), Latency: some(20)}, Gradient: schedule.Hop{Transfer: some(8), Latency: some(20)}})
+		}
+	}
+	return p
+}
+
 // TestEveryGroupingIsLookedAt compares with all compositions of all sizes.
 func TestEveryGroupingIsLookedAt(t *testing.T) {
 	rng := rand.New(rand.NewPCG(51, 52))
 	capped, none := 0, 0
 	for range 40 {
-		p := interleaving(2+rng.IntN(2), 2, 2+rng.IntN(5), schedule.Nanos(rng.IntN(12)))
+		p := mixed(rng, 2+rng.IntN(2), 2+rng.IntN(2), 2+rng.IntN(4))
 		if rng.IntN(2) == 0 {
 			p.Caps = make([]int, p.Workers)
 			for i := range p.Caps {
@@ -54,21 +121,7 @@ func TestEveryGroupingIsLookedAt(t *testing.T) {
 			}
 			capped++
 		}
-		want := schedule.Nanos(math.MaxInt64)
-		for depth := 1; depth <= p.deepest(); depth++ {
-			all := compositions(nil, p.Micros, 1, p.Micros)
-			for _, forward := range all {
-				for _, backward := range all {
-					g := Grouping{Depth: depth, Forward: forward, Backward: backward}
-					if err := p.time(&g); err != nil {
-						t.Fatal(err)
-					}
-					if g.Makespan < want && p.fits(g) {
-						want = g.Makespan
-					}
-				}
-			}
-		}
+		want := p.exhaust(t)
 		g, err := ChooseGroups(p)
 		if want == math.MaxInt64 {
 			if none++; err == nil {
@@ -76,52 +129,18 @@ func TestEveryGroupingIsLookedAt(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || g.Makespan != want {
+		if err != nil || g.Makespan != want || !g.Proven {
 			t.Fatalf("%+v: chosen is %+v (%v), %d is possible", p, g, err, want)
 		}
-		built, err := g.Spec(p).Build(schedule.Group{Stages: len(p.Costs.Stages), Shares: []schedule.Share{{Micros: p.Micros}}})
-		if err != nil {
-			t.Fatal(err)
+		if end, peak := p.simulate(t, g); end != want || !slices.Equal(peak, g.Peak) {
+			t.Fatalf("%v takes %d and keeps %v, chosen is %+v", g.Spec(p), end, peak, g)
 		}
-		if end, err := schedule.Makespan(built, schedule.Timing{Replicas: []schedule.Costs{p.Costs}}); err != nil || end != want {
-			t.Fatalf("%v takes %d (%v), chosen for %d", g.Spec(p), end, err, want)
+		if p.Bound() > want {
+			t.Fatalf("%+v: bound %d, %d is possible", p, p.Bound(), want)
 		}
 	}
 	if capped < 10 || none == 0 {
 		t.Errorf("%d with caps, %d without a schedule", capped, none)
-	}
-}
-
-// TestSidesInTurnsComeCloseToAllPairs where all pairs can be timed: equal in most, a little longer
-// in the others, and for 16 micro-batches no longer than with the few groups that pairs allow.
-func TestSidesInTurnsComeCloseToAllPairs(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 5))
-	equal, cases := 0, 16
-	for i := range cases {
-		micros := 8 + rng.IntN(3)
-		p := interleaving(4, 2, micros, schedule.Nanos(rng.IntN(8)))
-		lists := groupings(micros, 2)
-		var pairs, turns Grouping
-		if err := errors.Join(p.pairs(&pairs, 1, lists), p.alternate(&turns, 1, lists, 2)); err != nil {
-			t.Fatal(err)
-		}
-		if turns.Makespan == pairs.Makespan {
-			equal++
-		}
-		if turns.Makespan < pairs.Makespan || turns.Makespan > pairs.Makespan*21/20 {
-			t.Errorf("case %d, %d micro-batches: %+v in turns, %+v of all pairs", i, micros, turns, pairs)
-		}
-	}
-	if equal < cases*3/4 {
-		t.Errorf("the best of all pairs in %d of %d cases", equal, cases)
-	}
-	p := interleaving(4, 2, 16, 3)
-	var few Grouping
-	if err := p.pairs(&few, 1, compositions(nil, 16, 2, 2)); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := ChooseGroups(p); err != nil || all.Makespan > few.Makespan {
-		t.Errorf("%+v (%v), of two groups there is %+v", all, err, few)
 	}
 }
 
@@ -143,13 +162,36 @@ func TestGroupsThatDoNotDivide(t *testing.T) {
 	p := interleaving(4, 2, 28, 9)
 	for size := 10; size < 28; size++ {
 		g := Grouping{Depth: 3, Forward: equalGroups(28, size), Backward: equalGroups(28, size)}
-		if err := p.time(&g); err != nil || !p.fits(g) {
-			t.Errorf("groups %v come to a stop (%v)", g.Forward, err)
+		if end, _ := p.simulate(t, g); end == math.MaxInt64 {
+			t.Errorf("groups %v come to a stop", g.Forward)
 		}
 	}
 	behind := Grouping{Depth: 3, Forward: []int{12, 16}, Backward: []int{12, 16}}
-	if err := p.time(&behind); err != nil || p.fits(behind) {
-		t.Errorf("gradients before their forward: makespan %d (%v)", behind.Makespan, err)
+	if end, _ := p.simulate(t, behind); end < math.MaxInt64 {
+		t.Errorf("gradients before their forward: makespan %d", end)
+	}
+}
+
+// TestGroupRunsAreSimulations has any grouping of any pipeline take as long, and keep as much, as
+// the simulator says.
+func TestGroupRunsAreSimulations(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 13))
+	ended := 0
+	for range 400 {
+		p := mixed(rng, 2+rng.IntN(4), 2+rng.IntN(2), 1+rng.IntN(9))
+		all := compositions(nil, p.Micros)
+		g := Grouping{Depth: 1 + rng.IntN(3), Forward: all[rng.IntN(len(all))], Backward: all[rng.IntN(len(all))]}
+		end, peak := p.simulate(t, g)
+		s := newGroupSearch(p, 1)
+		if s.try(g.Depth, g.Forward, g.Backward); s.best.Makespan != end || (end < math.MaxInt64 && !slices.Equal(s.best.Peak, peak)) {
+			t.Fatalf("%v of %+v takes %d and keeps %v, is timed as %+v", g.Spec(p), p, end, peak, s.best)
+		}
+		if end < math.MaxInt64 {
+			ended++
+		}
+	}
+	if ended < 50 {
+		t.Errorf("%d of 400 come to an end", ended)
 	}
 }
 
