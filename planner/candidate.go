@@ -28,6 +28,8 @@ type candidate struct {
 	layout *layout
 	// kept: it is the previous plan's cut.
 	kept bool
+	// groups is there where the candidate has another schedule than the run asks for.
+	groups *grouping
 	// sharded are the layers whose optimizer state the replicas hold in parts.
 	sharded []LayerRange
 

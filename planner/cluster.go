@@ -40,9 +40,13 @@ type cluster struct {
 	boundary             []int64 // by layer
 	// parts are of the optimizer state; sharers are the clusters that differ in them alone,
 	// whole is the one without.
-	parts           inParts
-	sharers         map[string]*cluster
-	whole           *cluster
+	parts   inParts
+	sharers map[string]*cluster
+	whole   *cluster
+	// asked is the cluster with the ordering that the run asks for, byOrder are those of
+	// others, by schedule.
+	asked           *cluster
+	byOrder         map[string]*cluster
 	activationBytes int64 // that cross between stages for a micro-batch, one way
 	slotBytes       int64 // of each micro-batch in flight, whatever the layers
 	passBytes       int64 // of each stage, whatever the layers and the slots, with the node's own
@@ -68,8 +72,8 @@ func (c *cluster) layers() int { return len(c.boundary) }
 func newCluster(in Input) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
-	c.whole = c
+	c := &cluster{in: in, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
+	c.whole, c.asked = c, c
 	c.in.Members = members
 	c.in.Costs = fixedCosts(in)
 	var err error

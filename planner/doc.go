@@ -17,8 +17,10 @@
 //     each the devices and orders worth a look [search.go, order.go].
 //  3. For each order the exact cut of the layers, the minimal warm-ups under memory and
 //     the shares of the replicas [cut.go, candidate.go].
-//  4. The best by estimate are simulated; among those close to the best, the one that
-//     moves the least state wins [choose.go].
+//  4. The best by estimate are simulated [choose.go]. Where a run asks for no schedule, the
+//     best of a few shapes are looked at with several chunks of layers on each device, through
+//     which micro-batches go in groups [grouping.go]. Among those close to the best, the one
+//     that moves the least state wins.
 //  5. Holders, plan and reasons [make.go, holder.go, explain.go].
 //
 // ShouldReplan tells whether a new plan is worth a change [replan.go]; Predict times any

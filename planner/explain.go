@@ -20,7 +20,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		Kind: StepTime, Nanos: int64(k.step()),
 		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", cost.Time(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
 	}}
-	out = append(out, c.boundOf(k))
+	out = append(append(out, c.groupLines(k)...), c.boundOf(k))
 	out = append(out, c.sharingLines(k)...)
 	if k.shape.units() <= maxStageLines {
 		out = append(append(out, c.stageLines(k)...), k.codecLines()...)

@@ -20,6 +20,8 @@ type cell struct {
 	levels []model.Recompute // by layer; nil: nothing is computed again
 	// ahead of the last layers are computed again before their gradient is there.
 	ahead int
+	// seen is what the stage was seen to take per micro-batch; nil where it was not.
+	seen *schedule.StageTime
 }
 
 // layout is a plan under a schedule whose order does not follow from warm-ups alone: what its

@@ -38,6 +38,9 @@ func (c *cluster) timing(l *layout) (t schedule.Timing) {
 // backward is split, what the weight gradient alone reads is computed again there, and a whole
 // block and the head's logits twice.
 func (c *cluster) cellTime(k cell) schedule.StageTime {
+	if k.seen != nil {
+		return *k.seen
+	}
 	u := c.units[k.unit]
 	t := u.times[k.end].Sub(u.times[k.first])
 	out := schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight}

@@ -49,7 +49,7 @@ const (
 	maxLayers  = 4096
 	maxMembers = 4096
 	maxMicros  = 1 << 20
-	// ScheduleName is the schedule of plans whose run asks for none.
+	// ScheduleName is the schedule of plans of runs that ask for none, unless groups end sooner.
 	ScheduleName = "1f1b"
 )
 
@@ -60,14 +60,14 @@ func Make(in Input) (Plan, Reasons, error) {
 	if err != nil {
 		return Plan{}, nil, err
 	}
-	plan, err := c.plan(best)
+	plan, err := c.of(best).whole.plan(best)
 	if err != nil {
 		return Plan{}, nil, err
 	}
 	if err := plan.Validate(c.layers(), in.Run.Train.Micros); err != nil {
 		return Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
 	}
-	return plan, c.explain(best, others), nil
+	return plan, c.of(best).whole.explain(best, others), nil
 }
 
 // decide is Make up to the chosen candidate; others are the rest that were looked at.
@@ -85,8 +85,8 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 	if found, err = c.settle(found); err != nil {
 		return nil, nil, nil, err
 	}
-	best, others = c.choose(found)
-	best = c.trimSharing(best)
+	best, others = c.choose(c.group(found))
+	best = c.of(best).trimSharing(best)
 	if err := c.of(best).widen(best); err != nil {
 		return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 	}

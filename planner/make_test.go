@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/pipeline/schedule"
 )
 
 // checkPlan wants what every plan must be: valid, within memory, each device used once,
@@ -24,26 +23,22 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 	if err := json.Unmarshal(p.Encode(), &back); err != nil || !bytes.Equal(back.Encode(), p.Encode()) {
 		t.Fatalf("plan does not survive its bytes: %v", err)
 	}
-	used := map[string]bool{}
-	var parts []schedule.Schedule
-	for r, pipe := range p.Replicas {
-		s, err := schedule.Warmups(schedule.Shape{Replica: Replica(r), Stages: len(pipe.Stages), FirstMicro: pipe.FirstMicro, Micros: pipe.Micros}, pipe.Warmups)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parts = append(parts, s)
-		for i, pl := range pipe.Stages {
-			key := fmt.Sprint(pl.Peer, "/", pl.Device)
-			if used[key] {
-				t.Fatalf("%s has two stages", key)
-			}
-			used[key] = true
-			checkPlacement(t, in, p, pl, pipe.Warmups[i], i == len(pipe.Stages)-1)
-		}
-	}
-	s := schedule.WithReduceAndStep(schedule.WithCommunication(schedule.Join(parts...)))
-	if err := schedule.Validate(s, schedule.Limits{}); err != nil {
+	list, err := p.Programs()
+	if err != nil {
 		t.Fatal(err)
+	}
+	for w, seat := range p.Seats() {
+		held, need := p.Holdings(seat), int64(0)
+		if chunks := len(p.Replicas[held[0].Replica].Stages) / len(p.lanesOf(t)[held[0].Replica].Seats); len(held) != chunks {
+			t.Fatalf("%v has %d stages, want %d", seat, len(held), chunks)
+		}
+		for _, at := range held {
+			checkPlacement(t, in, p, at)
+			need += needs(in, p, p.At(at), list.Use(w, at.Replica, at.Stage).Slots)
+		}
+		if free := memoryOf(t, in, seat); need > free {
+			t.Fatalf("%v needs %d bytes, has %d", seat, need, free)
+		}
 	}
 	if reasons.StepNanos() <= 0 || len(reasons.Lines()) > 64 {
 		t.Fatalf("reasons %v", reasons.Lines())
@@ -55,8 +50,19 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 	}
 }
 
-func checkPlacement(t *testing.T, in Input, p Plan, pl Placement, warmup int, last bool) {
+// lanesOf are a plan's lanes.
+func (p Plan) lanesOf(t *testing.T) []Lane {
 	t.Helper()
+	lanes, err := p.Lanes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lanes
+}
+
+func checkPlacement(t *testing.T, in Input, p Plan, at Holding) {
+	t.Helper()
+	pl, last := p.At(at), int(at.Stage) == len(p.Replicas[at.Replica].Stages)-1
 	i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == pl.Peer })
 	if i < 0 || in.Members[i].Draining {
 		t.Fatalf("%s is not an active member", pl.Peer)
@@ -73,24 +79,32 @@ func checkPlacement(t *testing.T, in Input, p Plan, pl Placement, warmup int, la
 	if (pl.Codec == "") != last || (!last && pl.Codec != "f32" && in.Run.Train.Codec == (CodecRule{})) {
 		t.Fatalf("codec %q, last %t", pl.Codec, last)
 	}
-	need := int64(0)
+}
+
+// needs is what a stage takes at least with so many slots.
+func needs(in Input, p Plan, pl Placement, slots int) (need int64) {
 	levels := in.Run.Train.Recompute.Of(pl)
 	for l, k := range in.Costs[pl.Layers.First:pl.Layers.End] {
 		if levels[l] != model.RecomputeNothing {
 			k = k.At(levels[l])
 		}
 		shares := int64(max(1, p.Share(0, pl.Layers.First+l).Count))
-		need += 2*k.ParamBytes + 2*k.ParamBytes/shares + int64(warmup+1)*k.SavedBytes
+		need += 2*k.ParamBytes + 2*k.ParamBytes/shares + int64(slots)*k.SavedBytes
 	}
-	for _, d := range in.Members[i].Profile.Devices {
-		if d.Name == pl.Device {
-			if need > d.MemoryFreeBytes {
-				t.Fatalf("%s %s needs %d bytes, has %d", pl.Peer, pl.Device, need, d.MemoryFreeBytes)
+	return need
+}
+
+func memoryOf(t *testing.T, in Input, seat Seat) int64 {
+	t.Helper()
+	for _, m := range in.Members {
+		for _, d := range m.Profile.Devices {
+			if m.Peer == seat.Peer && d.Name == seat.Device {
+				return d.MemoryFreeBytes
 			}
-			return
 		}
 	}
-	t.Fatalf("%s has no device %s", pl.Peer, pl.Device)
+	t.Fatalf("%s has no device %s", seat.Peer, seat.Device)
+	return 0
 }
 
 // randomInput makes small mixed clusters, some links measured.

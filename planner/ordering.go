@@ -13,11 +13,15 @@ type ordering struct {
 	spec schedule.Spec
 	// copies of the model are on each lane, whatever the schedule: losses depend on it.
 	copies int
+	// open: the run asks for no schedule, so that the planner may take groups where they end
+	// sooner.
+	open bool
 }
 
 // newOrdering reads a TrainSpec's Schedule, for its model.
 func newOrdering(text string, m model.Config) (ordering, error) {
-	if text == "" {
+	open := text == ""
+	if open {
 		text = ScheduleName
 	}
 	spec, err := schedule.ParseSpec(text)
@@ -27,12 +31,12 @@ func newOrdering(text string, m model.Config) (ordering, error) {
 	if err != nil {
 		return ordering{}, fmt.Errorf("%w: %w", ErrBadInput, err)
 	}
-	return ordering{spec, spec.Replicas()}, nil
+	return ordering{spec, spec.Replicas(), open}, nil
 }
 
 // plain has the same copies one beside the other on a lane, each as 1F1B. It fits any lane.
 func (o ordering) plain() ordering {
-	return ordering{schedule.Spec{Kind: ScheduleName}, o.copies}
+	return ordering{spec: schedule.Spec{Kind: ScheduleName}, copies: o.copies}
 }
 
 // elastic tells whether warm-ups alone say in which order each seat computes: then what a plan

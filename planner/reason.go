@@ -14,6 +14,8 @@ const (
 	StepTime ReasonKind = "step"
 	// Bound is what a step spends its time on.
 	Bound ReasonKind = "bound"
+	// Groups is why each device holds several stages, which micro-batches go through in groups.
+	Groups ReasonKind = "groups"
 	// StageTime is what one stage does and takes.
 	StageTime ReasonKind = "stage"
 	// Codec is a boundary that sends fewer bits, and why.

@@ -12,9 +12,9 @@ import (
 	"pnode/planner/sim"
 )
 
-// ErrNotElastic is wrapped when the running schedule is of a kind whose warm-ups are not
-// chosen.
-var ErrNotElastic = errors.New("planner: the schedule has no warm-ups to choose")
+// ErrNotElastic is wrapped when neither warm-ups nor groups of the running schedule are the
+// planner's to choose.
+var ErrNotElastic = errors.New("planner: the schedule has nothing to choose")
 
 // Reselection compares the schedule that runs with the best one for the same stages on the
 // same devices, both with the times that were seen.
@@ -34,29 +34,34 @@ type Reselection struct {
 }
 
 // Reselect derives the running plan's schedule again from what was seen: how much is in
-// flight, and what is recomputed. Layers and devices stay. Errors wrap ErrBadInput,
-// ErrBadPlan or ErrNotElastic.
+// flight, and what is recomputed; or, where the planner chose groups, depth and groups. Layers
+// and devices stay. Errors wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
-	if !current.elastic() {
-		return Reselection{}, fmt.Errorf("%w: generation %d runs %s", ErrNotElastic, current.Generation, current.Schedule)
-	}
-	promised, err := Predict(in, current)
-	if err != nil {
-		return Reselection{}, err
-	}
 	c, err := newCluster(in)
 	if err != nil {
 		return Reselection{}, err
 	}
+	grouped := c.grouped(current)
+	if !grouped && (!current.elastic() || !c.order.elastic()) {
+		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, c.order.spec)
+	}
+	promised, err := c.predict(current)
+	if err != nil {
+		return Reselection{}, err
+	}
 	c.links = c.links.with(seen.Links)
-	c = c.under(current)
 	out := Reselection{Promised: promised.Step, Seen: schedule.Nanos(seen.StepNanos)}
+	if grouped {
+		return c.regroup(out, current, seen)
+	}
+	return c.under(current).redeepen(out, current, seen)
+}
+
+// redeepen is Reselect for warm-ups.
+func (c *cluster) redeepen(out Reselection, current Plan, seen Seen) (Reselection, error) {
 	now, err := c.adopt(current)
 	if err != nil {
 		return out, err
-	}
-	if now.layout != nil {
-		return out, fmt.Errorf("%w: the run is to have %s", ErrNotElastic, c.order.spec)
 	}
 	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
 	for r, p := range now.pipes {

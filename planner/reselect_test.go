@@ -260,7 +260,7 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 // room for goes on so where that makes the period no longer, since its memory would have to be
 // taken anew; also where its stages were seen to be much faster than their profiles say.
 func TestReselectLeavesWhatIsAhead(t *testing.T) {
-	in := lanedOf(t, "", 4, 1<<40)
+	in := lanedOf(t, ScheduleName, 4, 1<<40)
 	in.Run.Train.Recompute = Recompute(model.RecomputeBlock)
 	plan, _, err := Make(in)
 	if err != nil {

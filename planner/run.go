@@ -75,7 +75,8 @@ type TrainSpec struct {
 	// Replicas and Stages fix the cut; 0 lets the planner choose.
 	Replicas int `json:"replicas"`
 	Stages   int `json:"stages"`
-	// Schedule is the text of a schedule.Spec, empty for 1f1b. Where it runs pipelines both
+	// Schedule is the text of a schedule.Spec, empty for what the planner takes: 1f1b or
+	// interleaved groups. Where it runs pipelines both
 	// ways each of the Replicas is as many copies of the model, on the same devices.
 	Schedule string `json:"schedule,omitzero"`
 	// UnevenShares gives faster replicas more of a step's micro-batches. The sums over

@@ -146,7 +146,10 @@ func (s *scenario) make(t *testing.T) []string {
 	for _, pipe := range p.Replicas {
 		line := fmt.Sprintf("%d+%d", pipe.FirstMicro, pipe.Micros)
 		for i, pl := range pipe.Stages {
-			line += fmt.Sprintf("  %s/%s[%d,%d)w%d", pl.Peer, pl.Device, pl.Layers.First, pl.Layers.End, pipe.Warmups[i])
+			line += fmt.Sprintf("  %s/%s[%d,%d)", pl.Peer, pl.Device, pl.Layers.First, pl.Layers.End)
+			if pipe.Warmups != nil {
+				line += fmt.Sprintf("w%d", pipe.Warmups[i])
+			}
 			if pl.Recompute != "" {
 				line += " " + string(pl.Recompute)
 			}
@@ -159,6 +162,9 @@ func (s *scenario) make(t *testing.T) []string {
 			if pl.Holder != "" {
 				line += "->" + string(pl.Holder)
 			}
+		}
+		if p.Schedule != ScheduleName {
+			line += "  " + p.Schedule
 		}
 		lines = append(lines, line)
 	}

@@ -88,7 +88,7 @@ func (k *candidate) passes() schedule.Nanos { return k.estimate - k.job.Tail() }
 // resharded is a candidate with the optimizer state of other layers in parts. Errors wrap
 // ErrNoFit.
 func (c *cluster) resharded(k *candidate, layers []LayerRange) (*candidate, error) {
-	out := &candidate{shape: k.shape, shares: k.shares, kept: k.kept, sharded: layers}
+	out := &candidate{shape: k.shape, shares: k.shares, kept: k.kept, groups: k.groups, sharded: layers}
 	for _, p := range k.pipes {
 		pipe, err := c.of(out).newPipe(p.units, p.ends)
 		if err != nil {

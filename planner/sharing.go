@@ -39,8 +39,28 @@ func (c *cluster) sharing(replicas int) *cluster {
 // under is the cluster with the sharding of a plan.
 func (c *cluster) under(p Plan) *cluster { return c.with(inParts{len(p.Replicas), p.Sharded}) }
 
-// of is the cluster with the sharding of a candidate.
-func (c *cluster) of(k *candidate) *cluster { return c.with(inParts{c.copies(k.shape), k.sharded}) }
+// of is the cluster with the ordering and the sharding of a candidate.
+func (c *cluster) of(k *candidate) *cluster {
+	o := c.asked.order
+	if k.groups != nil {
+		o = k.groups.order
+	}
+	return c.ordered(o).with(inParts{c.copies(k.shape), k.sharded})
+}
+
+// ordered is the cluster whose plans have an ordering.
+func (c *cluster) ordered(o ordering) *cluster {
+	key := o.spec.String()
+	if key == c.asked.order.spec.String() {
+		return c.asked
+	}
+	if c.byOrder[key] == nil {
+		other := *c.asked
+		other.order, other.whole, other.sharers = o, &other, map[string]*cluster{}
+		c.byOrder[key] = &other
+	}
+	return c.byOrder[key]
+}
 
 // copies is how many replicas a shape has.
 func (c *cluster) copies(s shape) int { return s.replicas * c.order.copies }

@@ -87,7 +87,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"train --replicas none", exitUsage, "pnode: --replicas \"none\": want auto, or a number from 1; see"},
 		{"train --data /no/such", exitUsage, "pnode: data: /no/such: no such file or folder; check the spelling"},
 		{"train --data /no/*.such", exitUsage, "the pattern /no/*.such matches nothing"},
-		{"train --schedule foo", exitUsage, "auto and elastic leave it to the planner"},
+		{"train --schedule foo", exitUsage, "auto leaves it to the planner"},
 		{"join pnode1-AAAA", exitUsage, "the invite is damaged"},
 		{"join /ip4/127.0.0.1/udp/9/quic-v1/p2p/12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLvKXtf", exitUnreachable, "this run needs an invite"},
 		{"train --preset giant", exitUsage, "pnode: preset is giant: want one of nano"},

@@ -191,7 +191,7 @@ func (c Config) validateCut(m model.Config) error {
 		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
 	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, c.Micros); err != nil {
-		return fmt.Errorf("%w: schedule is %s: %w; auto and elastic leave it to the planner, which takes 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
+		return fmt.Errorf("%w: schedule is %s: %w; auto leaves it to the planner, elastic is 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if cut > MaxNodes {
@@ -207,7 +207,8 @@ func (c Config) validateCut(m model.Config) error {
 	return nil
 }
 
-// autoSchedule leaves the schedule to the planner, and elasticSchedule names what it takes.
+// autoSchedule leaves the schedule to the planner, and elasticSchedule is 1f1b, whose warm-ups
+// are the planner's in any case.
 const (
 	autoSchedule    = "auto"
 	elasticSchedule = "elastic"
@@ -215,8 +216,11 @@ const (
 
 // schedule is the text of the one that is asked for, empty for none.
 func (c Config) schedule() string {
-	if c.Schedule == autoSchedule || c.Schedule == elasticSchedule {
+	switch c.Schedule {
+	case autoSchedule:
 		return ""
+	case elasticSchedule:
+		return planner.ScheduleName
 	}
 	return c.Schedule
 }

@@ -1,0 +1,219 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/elastic"
+)
+
+// groupedNodes are four like nodes behind links of 100 Mbit/s and 10 ms in a run whose steps are
+// short enough for filling and draining to show.
+func groupedNodes(t *testing.T) (Input, Plan, Reasons) {
+	t.Helper()
+	in, _ := fourNodes(t)
+	in.Previous, in.Generation, in.Start = nil, 1, 0
+	in.Run.Train.Micros = 12
+	for l := range in.Costs {
+		in.Costs[l].BoundaryBytes = 50_000
+	}
+	plan, reasons, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in, plan, reasons
+}
+
+// TestGroupsAreChosenWhereFillingShows, and 1F1B where it is asked for.
+func TestGroupsAreChosenWhereFillingShows(t *testing.T) {
+	in, plan, reasons := groupedNodes(t)
+	spec, err := schedule.ParseSpec(plan.Schedule)
+	if err != nil || spec.Kind != elastic.GroupsKind || len(plan.Seats()) != 4 || len(plan.Replicas[0].Stages) != 4*spec.Chunks() {
+		t.Fatalf("the plan is %s (%v)", plan.Encode(), err)
+	}
+	checkPlan(t, in, plan, reasons)
+	in.Run.Train.Schedule = ScheduleName
+	asked, plain, err := Make(in)
+	if err != nil || asked.Schedule != ScheduleName {
+		t.Fatalf("1f1b is asked for, the plan is %s (%v)", asked.Encode(), err)
+	}
+	if gain := slower(schedule.Nanos(reasons.StepNanos()), schedule.Nanos(plain.StepNanos())); gain < 10*groupGainPercent {
+		t.Errorf("steps of %d and %d ns", reasons.StepNanos(), plain.StepNanos())
+	}
+	i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Kind == Groups })
+	if i < 0 || reasons[i].Nanos != plain.StepNanos() || !strings.Contains(reasons[i].Text, "filling and draining") {
+		t.Errorf("no reason for groups of a step that would take %d: %v", plain.StepNanos(), reasons)
+	}
+}
+
+// TestGroupsKeepWithinMemory gives less and less of it, on all devices and on one: no device
+// gets more than it has, and no step is longer than in 1F1B.
+func TestGroupsKeepWithinMemory(t *testing.T) {
+	in := lanedOf(t, "", 4, 1<<40)
+	in.Run.Train.Micros = 8
+	roomy, _, err := Make(in)
+	if err != nil || roomy.Schedule == ScheduleName {
+		t.Fatalf("with all memory the plan is %s (%v)", roomy.Schedule, err)
+	}
+	need := allocated(t, in, roomy)
+	plainly := 0
+	for _, percent := range []int64{99, 92, 84, 70, 60} {
+		for one := range 5 { // of the nodes, or all
+			in := lanedOf(t, "", 4, 1<<40)
+			in.Run.Train.Micros = 8
+			for i := range in.Members {
+				if i == one || one == 4 {
+					in.Members[i].Profile.Devices[0].MemoryFreeBytes = slices.Max(need) * percent / 100
+				}
+			}
+			p, reasons, err := Make(in)
+			if errors.Is(err, ErrNoFit) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for w, bytes := range allocated(t, in, p) {
+				if free := memoryOf(t, in, p.Seats()[w]); bytes > free {
+					t.Errorf("%d%%, node %d: %v takes %d bytes of %d under %s", percent, one, p.Seats()[w], bytes, free, p.Schedule)
+				}
+			}
+			in.Run.Train.Schedule = ScheduleName
+			if _, plain, err := Make(in); err != nil || reasons.StepNanos() > plain.StepNanos() {
+				t.Errorf("%d%%, node %d: a step of %d ns under %s, in 1f1b %d (%v)", percent, one, reasons.StepNanos(), p.Schedule, plain.StepNanos(), err)
+			}
+			if p.Schedule != roomy.Schedule {
+				plainly++
+			}
+		}
+	}
+	if plainly == 0 {
+		t.Error("memory makes no difference")
+	}
+}
+
+// TestGroupsOfSeveralReplicas are the same ones, which takes the same number of micro-batches.
+func TestGroupsOfSeveralReplicas(t *testing.T) {
+	in := lanedOf(t, "", 4, 1<<40)
+	in.Run.Train.Replicas, in.Run.Train.Stages = 2, 2
+	for _, micros := range []int{12, 13} {
+		in.Run.Train.Micros = micros
+		p, reasons, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPlan(t, in, p, reasons)
+		if grouped := p.Schedule != ScheduleName; grouped != (micros == 12) {
+			t.Errorf("%d micro-batches on 2 replicas under %s", micros, p.Schedule)
+		}
+	}
+}
+
+// TestReselectChangesGroups has the link between two of four nodes get slow: the chunks stay, and
+// go through other groups or depths, which a commit can change.
+func TestReselectChangesGroups(t *testing.T) {
+	in, plan, _ := groupedNodes(t)
+	in.Previous, in.Generation, in.Start = &plan, 2, 17
+	same, err := Reselect(in, plan, Seen{StepNanos: 1})
+	if err != nil || same.Then != same.Now || same.Plan.Schedule != plan.Schedule {
+		t.Errorf("nothing changed, then %+v (%v)", same, err)
+	}
+	links := slowMiddle(plan)
+	for i := range links {
+		links[i].BytesPerS, links[i].RTTNanos = 12_500_000, 150e6
+	}
+	seen := measured(t, in, plan, links)
+	r, err := Reselect(in, plan, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Plan.Validate(len(in.Costs), 12); err != nil || !slices.Equal(r.Plan.Replicas[0].Stages, plan.Replicas[0].Stages) {
+		t.Fatalf("stages move: %s (%v)", r.Plan.Encode(), err)
+	}
+	if !r.InPlace || r.Plan.Schedule == plan.Schedule || r.Now < r.Then*21/20 || r.Plan.Generation != 2 || r.Plan.Start != 17 {
+		t.Errorf("%s instead of %s, %d instead of %d ns, in place %v", r.Plan.Schedule, plan.Schedule, r.Then, r.Now, r.InPlace)
+	}
+	if _, err := r.Plan.Programs(); err != nil || !strings.Contains(r.Why, "other groups") {
+		t.Errorf("%s: %v", r.Why, err)
+	}
+	if course, err := ParseCourse(r.Plan.Course().String()); err != nil || course.String() != r.Plan.Course().String() {
+		t.Errorf("the course is %v (%v)", course, err)
+	}
+	again, err := Reselect(in, r.Plan, Seen{StepNanos: int64(r.Then), Links: links})
+	if err != nil || again.Plan.Schedule != r.Plan.Schedule {
+		t.Errorf("from there to %s (%v)", again.Plan.Schedule, err)
+	}
+}
+
+// TestReselectGroupsKeepsWithinMemory: a course never takes more than there is while stages
+// change over to it one by one.
+func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
+	in := lanedOf(t, "", 4, 1<<40)
+	in.Run.Train.Micros = 8
+	plan, _, err := Make(in)
+	if err != nil || plan.Schedule == ScheduleName {
+		t.Fatalf("%s: %v", plan.Schedule, err)
+	}
+	need := allocated(t, in, plan)
+	var seen Seen
+	for _, a := range in.Members {
+		for _, b := range in.Members {
+			seen.Links = append(seen.Links, LinkSeen{From: a.Peer, To: b.Peer, RTTNanos: 900e6})
+		}
+	}
+	for w, seat := range plan.Seats() {
+		for i := range in.Members {
+			if in.Members[i].Peer == seat.Peer {
+				in.Members[i].Profile.Devices[0].MemoryFreeBytes = need[w]
+			}
+		}
+	}
+	r, err := Reselect(in, plan, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w, bytes := range allocated(t, in, r.Plan) {
+		if bytes > need[w] {
+			t.Errorf("%s takes %d bytes of %d", r.Plan.Schedule, bytes, need[w])
+		}
+	}
+}
+
+// TestGroupsAreNoSlower compares with 1F1B on clusters of any kind, and with what the programs
+// take.
+func TestGroupsAreNoSlower(t *testing.T) {
+	grouped := 0
+	for n := range 24 {
+		in := lanedOf(t, "", 2+n%3, 1<<40)
+		in.Run.Train.Stages, in.Run.Train.Replicas = 0, 1
+		in.Run.Train.Micros = 3 + n
+		for i := range in.Members {
+			in.Members[i].Profile.Devices[0].MatMulFLOPS += int64(i*n) * 3e8
+			for j := range in.Members[i].Profile.Links {
+				in.Members[i].Profile.Links[j].RTTNanos = int64(n%7) * 5e6
+			}
+		}
+		p, reasons, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := Predict(in, p)
+		if err != nil || int64(result.Step) != reasons.StepNanos() {
+			t.Errorf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
+		}
+		in.Run.Train.Schedule = ScheduleName
+		if _, plain, err := Make(in); err != nil || reasons.StepNanos() > plain.StepNanos() {
+			t.Errorf("%s: %d ns, in 1f1b %d (%v)", fmt.Sprint(in.Run.Train.Micros), reasons.StepNanos(), plain.StepNanos(), err)
+		}
+		if p.Schedule != ScheduleName {
+			grouped++
+		}
+	}
+	if grouped == 0 {
+		t.Error("no plan has groups")
+	}
+}
