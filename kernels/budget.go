@@ -22,6 +22,9 @@ type Limited interface {
 	MemoryLeft() int64
 }
 
+// Distant is a Device with memory to which copies from the host take a while, beside its calls.
+type Distant interface{ Distant() bool }
+
 // Preparer is a Queue whose calls may need memory besides their operands.
 type Preparer interface {
 	// Prepare takes what the call needs now, so that a later Do of it finds it there.

@@ -45,8 +45,15 @@
 // [boundary.go, wire.AppendTensor]. What that came to is in StageTimes, in the status of the
 // node and, every 50 steps, for each link in the log [codecuse.go].
 //
-// A Worker belongs to one goroutine; the reductions of a step and a save in progress of
-// each holding are the only others, and are waited for. The package refuses to decide:
+// Messages come and go beside the passes [arrival.go, departure.go]. What the next forward of a
+// stage needs, and the gradient for each micro-batch in flight, is copied to the device as soon as
+// it is here and has a place there; what a stage has computed is copied back, written in its codec
+// and sent while the next pass runs. A pass waits for the copies that it reads and for those of
+// what it writes over, and no others. Copies have queues of their own [copier.go].
+//
+// A Worker belongs to one goroutine; beside it run those of a step, which ends with them: one for
+// each message to come, one that sends, and the reductions; and a save in progress of each
+// holding, which is waited for, too. The package refuses to decide:
 // when a peer is lost, its context is cancelled and the node asks for another plan. The
 // node package calls it. It never imports libp2p, QUIC or Badger.
 package pipeline

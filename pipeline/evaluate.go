@@ -61,7 +61,8 @@ func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Ste
 	case h.behind != nil:
 		return w.evaluateMicro(ctx, h.behind, step, micro)
 	default:
-		return 0, w.send(ctx, h, h.output(part{micro: micro}), w.message(wire.Activation, h, +1, step, part{micro: micro}))
+		_, err := w.send(ctx, h, h.output(part{micro: micro}), w.message(wire.Activation, h, +1, step, part{micro: micro}))
+		return 0, err
 	}
 }
 

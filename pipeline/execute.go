@@ -17,7 +17,7 @@ import (
 func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) error {
 	if a.Op == schedule.Step {
 		w.settling = time.Now()
-		return w.reductions.Wait()
+		return w.settle()
 	}
 	h, p := w.find(a.Replica, a.Stage), w.part(a.Micro)
 	switch a.Op {
@@ -33,11 +33,12 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 		return w.timed(&h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(p.micro), p.Segment) })
 	case schedule.SendActivation:
 		defer w.note(step, a, time.Now())
-		return w.send(ctx, h, h.output(p), w.message(wire.Activation, h, +1, step, p))
+		_, err := w.send(ctx, h, h.output(p), w.message(wire.Activation, h, +1, step, p))
+		return err // nothing is written there before the gradient for it has come
 	case schedule.SendGradient:
 		defer h.slots.paid(p.micro)
 		defer w.note(step, a, time.Now())
-		return w.send(ctx, h, h.inputGrad(p), w.message(wire.Gradient, h, -1, step, p))
+		return w.sendGradient(ctx, h, step, p)
 	case schedule.Gather:
 		defer w.note(step, a, time.Now())
 		return w.gathered(h)
@@ -46,6 +47,14 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	default:
 		return fmt.Errorf("%w: this runner has no action %v", ErrBadConfig, a.Op)
 	}
+}
+
+// sendGradient sends a part's gradient, for which the slot's next backward has to wait.
+func (w *Worker) sendGradient(ctx context.Context, h *holding, step planner.Step, p part) error {
+	read, err := w.send(ctx, h, h.inputGrad(p), w.message(wire.Gradient, h, -1, step, p))
+	slot := h.slots.of(p.micro)
+	h.leaving[slot] = append(h.leaving[slot], read)
+	return err
 }
 
 // forward runs a part through the stage.
@@ -65,6 +74,7 @@ func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, p p
 		}
 	}
 	defer w.note(step, h.action(schedule.Forward, w.numbered(p)), time.Now())
+	w.expectGradient(ctx, h, step, p)
 	return w.timed(&h.times.Forward, func() {
 		h.stack.ForwardSegment(w.queue, h.slots.of(p.micro), p.Segment, w.noise(step, p.micro))
 	})
@@ -89,7 +99,7 @@ func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro 
 	if h.last() {
 		h.stack.SetTargets(w.queue, slot, targets)
 	}
-	return w.queue.Sync() // the slices go
+	return nil // the slices stay as they are until the forward has been waited for
 }
 
 // backward computes the gradient of the stage's input and, unless the program splits the
@@ -101,6 +111,9 @@ func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a 
 		return err
 	}
 	defer w.note(step, a, time.Now())
+	if p.begins() {
+		h.leaving.wait(h.slots.of(p.micro))
+	}
 	err := w.timed(&h.times.Backward, func() { w.differentiate(ctx, h, step, a.Op, p) })
 	if err == nil && h.last() && p.closes() {
 		w.losses[p.micro], err = w.meanLoss(h, h.slots.of(p.micro))

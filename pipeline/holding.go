@@ -25,6 +25,13 @@ type holding struct {
 	slots  slots
 	// before and behind are the neighbouring stages where this worker holds them too.
 	before, behind *holding
+	// uploads and downloads are the copies of messages; arriving are those that are being fetched,
+	// leaving the gradients in each slot that are being sent.
+	uploads, downloads copier
+	arriving           map[wire.Tag]*arrival
+	leaving            leaving
+	// landing takes activations for which there is no slot yet; nil where they are not expected.
+	landing kernels.Buffer
 	// saves and reductions read and write beside the passes.
 	saves, reductions kernels.Queue
 	saving            saving
@@ -39,8 +46,9 @@ type holding struct {
 func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, error) {
 	h := &holding{
 		Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
-		slots: newSlots(use), shares: cfg.Plan.Shares(at),
+		shares: cfg.Plan.Shares(at), arriving: map[wire.Tag]*arrival{},
 	}
+	h.seat(use)
 	stack := cfg.Run.Stack(h.place, h.shares, use)
 	stack.Device = cfg.Device
 	var err error
@@ -53,13 +61,25 @@ func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, err
 	if h.saves, err = cfg.Device.NewQueue(); err != nil {
 		return h, err
 	}
-	h.reductions, err = cfg.Device.NewQueue()
+	if h.reductions, err = cfg.Device.NewQueue(); err != nil {
+		return h, err
+	}
+	if h.uploads, err = newCopier(cfg.Device); err != nil {
+		return h, err
+	}
+	h.downloads, err = newCopier(cfg.Device)
 	return h, err
+}
+
+// seat makes slots for a program's micro-batches in flight.
+func (h *holding) seat(use schedule.Use) {
+	h.slots, h.leaving = newSlots(use), make(leaving, use.Slots)
 }
 
 // resize makes room for another program's micro-batches in flight. None may be under way.
 func (h *holding) resize(use schedule.Use) error {
-	h.slots = newSlots(use)
+	h.seat(use)
+	h.raze() // the plan does not count with it
 	if err := h.stack.Resize(model.Passes{Slots: use.Slots, Segments: use.Segments, Split: use.Split}); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
@@ -125,6 +145,9 @@ func (h *holding) close() {
 			q.Close()
 		}
 	}
+	h.uploads.close()
+	h.downloads.close()
+	h.raze()
 	if h.stack != nil {
 		h.stack.Close()
 	}

@@ -5,6 +5,7 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -16,6 +17,17 @@ func (w *Worker) note(step planner.Step, a schedule.Action, begin time.Time) {
 	}
 	w.cfg.Trace.Add(trace.Span{
 		Generation: w.cfg.Plan.Generation, Step: step, Worker: w.number, Action: a, Segments: w.list.Segments, Start: begin, End: time.Now(),
+	})
+}
+
+// noteCopy writes down a copy of a message between the device and the host that ends now.
+func (w *Worker) noteCopy(what string, h *holding, tag wire.Tag, begin time.Time) {
+	if w.cfg.Trace == nil || w.heldOut(w.part(planner.Micro(tag.Index)).micro) {
+		return
+	}
+	w.cfg.Trace.AddCopy(trace.Copy{
+		What: what + " " + tag.Kind.String(), Generation: tag.Generation, Step: tag.Step, Worker: w.number,
+		Replica: h.Replica, Stage: h.Stage, Index: tag.Index, Start: begin, End: time.Now(),
 	})
 }
 

@@ -27,10 +27,28 @@ const atOnce = 200 * time.Microsecond
 
 // Receive counts as a wait unless the message was there.
 func (p paced) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
-	begin := time.Now()
-	payload, err := p.Exchange.Receive(ctx, from, tag)
+	defer p.waited(time.Now())
+	return p.Exchange.Receive(ctx, from, tag)
+}
+
+// waited tells the device of a wait that began then and ends now.
+func (p paced) waited(begin time.Time) {
 	if end := time.Now(); end.Sub(begin) > atOnce {
 		p.device.Waited(end)
 	}
-	return payload, err
+}
+
+// unpaced is an exchange for messages that are fetched before the program waits for them.
+func unpaced(e collective.Exchange) collective.Exchange {
+	if p, ok := e.(paced); ok {
+		return p.Exchange
+	}
+	return e
+}
+
+// waited tells of a wait for a message that was fetched beside the program.
+func (w *Worker) waited(begin time.Time) {
+	if p, ok := w.cfg.Exchange.(paced); ok {
+		p.waited(begin)
+	}
 }

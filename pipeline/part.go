@@ -35,25 +35,13 @@ func (w *Worker) numbered(p part) schedule.Micro {
 func (p part) opens() bool  { return p.Index == 0 }
 func (p part) closes() bool { return p.Index == 0 }
 
+// begins tells whether a part's backward is the first of its micro-batch on a stage.
+func (p part) begins() bool { return p.Index == max(p.Count, 1)-1 }
+
 // hand copies the rows of a boundary tensor between two stages here.
 func (w *Worker) hand(to, from []kernels.View) {
 	for i, v := range to {
 		w.queue.Do(kernels.Copy(v, from[i], v.Len))
-	}
-}
-
-// read copies rows to the host, write brings them back.
-func (w *Worker) read(host []byte, rows []kernels.View) {
-	for _, v := range rows {
-		w.queue.Read(host[:4*v.Len], v)
-		host = host[4*v.Len:]
-	}
-}
-
-func (w *Worker) write(rows []kernels.View, host []byte) {
-	for _, v := range rows {
-		w.queue.Write(v, host[:4*v.Len])
-		host = host[4*v.Len:]
 	}
 }
 

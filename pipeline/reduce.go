@@ -33,7 +33,7 @@ func (w *Worker) complete(ctx context.Context, h *holding, step planner.Step, mi
 // last one on and does not wait for one stage before it begins with another, so that all come
 // to their end however stages are cut and spread.
 func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step, layers <-chan int) {
-	w.reductions.Go(func() error {
+	w.beside.Go(func() error {
 		defer w.note(step, h.action(schedule.Reduce, 0), time.Now())
 		for range h.place.Layers.Len() {
 			select {

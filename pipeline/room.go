@@ -37,9 +37,27 @@ func (w *Worker) need(at planner.Holding) (int64, error) {
 	return memory.Total(), err
 }
 
-// prepare takes what the queue needs for the calls of a step besides the stages' memory: no step
-// fails for want of it.
+// prepare takes what the queues need for a step besides the stages' memory: none fails for want
+// of it.
 func (w *Worker) prepare() error {
+	for _, h := range w.holdings {
+		for _, c := range []*copier{&h.uploads, &h.downloads} {
+			if err := c.warm(kernels.Whole(w.square)); err != nil {
+				return fmt.Errorf("pipeline: prepare replica %d stage %d: %w", h.Replica, h.Stage, err)
+			}
+		}
+	}
+	if err := w.prepareCalls(); err != nil {
+		return err
+	}
+	for _, h := range w.holdings {
+		w.land(h)
+	}
+	return nil
+}
+
+// prepareCalls takes what calls need besides their operands.
+func (w *Worker) prepareCalls() error {
 	preparer, ok := w.queue.(kernels.Preparer)
 	if !ok {
 		return nil
@@ -57,3 +75,28 @@ func (w *Worker) prepare() error {
 }
 
 func shorter(a, b kernels.View) int { return a.Len - b.Len }
+
+// land gives a stage a landing for the activations that come to it, where copies take a while and
+// the device has room beyond the plan.
+func (w *Worker) land(h *holding) {
+	distant, ok := w.cfg.Device.(kernels.Distant)
+	limited, counts := w.cfg.Device.(kernels.Limited)
+	if h.first() || h.before != nil || h.landing != nil || !ok || !distant.Distant() || !counts {
+		return
+	}
+	n := h.stack.Input(0).Len
+	if int64(4*n) > limited.MemoryLeft() {
+		return
+	}
+	if landing, err := w.cfg.Device.Alloc(kernels.F32, n); err == nil { // else it is done without
+		h.landing = landing
+	}
+}
+
+// raze gives the landing back.
+func (h *holding) raze() {
+	if h.landing != nil {
+		h.landing.Free()
+		h.landing = nil
+	}
+}

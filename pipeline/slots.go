@@ -27,7 +27,17 @@ func newSlots(u schedule.Use) slots {
 	return s
 }
 
+// ready tells whether a micro-batch has a slot, or one is free for it.
+func (s *slots) ready(m planner.Micro) bool {
+	_, has := s.used[m]
+	return has || len(s.free) > 0
+}
+
+// take gives a micro-batch a slot, or the one that it has.
 func (s *slots) take(m planner.Micro) (int, error) {
+	if f, has := s.used[m]; has {
+		return f.slot, nil
+	}
 	if len(s.free) == 0 {
 		return 0, fmt.Errorf("pipeline: micro-batch %d finds all %d activation slots in use", m, len(s.used))
 	}

@@ -24,6 +24,12 @@ type result struct {
 // report the same.
 func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper) result {
 	t.Helper()
+	return trainAs(t, run, plan, keeper, func(d kernels.Device) kernels.Device { return d })
+}
+
+// trainAs is train with devices that are made of the processor's.
+func trainAs(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) result {
+	t.Helper()
 	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
 	var mu sync.Mutex // guards out
 	onStep := func(r StepResult) {
@@ -36,7 +42,7 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 			agree(t, out.losses, r.Step, false, r.Loss)
 		}
 	}
-	trainWith(t, run, plan, from{keeper, plan.Start}, onStep)
+	trainBy(t, run, plan, from{keeper, plan.Start}, patterned{run.Model.Context}, as, onStep)
 	return out
 }
 

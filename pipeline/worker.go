@@ -102,9 +102,10 @@ type Worker struct {
 	opt      Optimizer
 	square   kernels.Buffer // [1] result of SumSquares
 	losses   map[planner.Micro]float64
-	// reductions are those of this step that are under way; settling is when the program
-	// came to wait for them.
-	reductions *errgroup.Group
+	// beside the program of a step run its reductions and copies, and what is to be sent goes to
+	// departures; settling is when the program came to wait for them.
+	beside     *errgroup.Group
+	departures chan departure // nil outside of a program
 	settling   time.Time
 	number     int // of the seat in the plan
 }
@@ -257,7 +258,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 }
 
 // gradients runs the program: afterwards every layer here has the gradient of the step,
-// summed over micro-batches and replicas. Reductions run beside it, and end with it.
+// summed over micro-batches and replicas. What runs beside it ends with it.
 func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 	clear(w.losses)
 	for _, h := range w.holdings {
@@ -265,18 +266,34 @@ func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w.reductions, ctx = errgroup.WithContext(ctx)
-	for _, a := range w.list.Workers[w.number] {
+	w.beside, ctx = errgroup.WithContext(ctx)
+	departures := make(chan departure, maxDepartures)
+	w.departures = departures
+	w.beside.Go(func() error { return depart(departures, cancel) })
+	program := w.list.Workers[w.number]
+	for i, a := range program {
 		err := ctx.Err() // a lone stage meets it nowhere else
+		if err == nil {
+			err = w.expectActivations(ctx, step, program[i:])
+		}
 		if err == nil {
 			err = w.do(ctx, step, a)
 		}
 		if err != nil {
 			cancel(err)
-			return errors.Join(w.reductions.Wait(), fmt.Errorf("%v: %w", a, err))
+			return errors.Join(w.settle(), fmt.Errorf("%v: %w", a, err))
 		}
 	}
 	return nil
+}
+
+// settle waits for what runs beside the program, which sends no more.
+func (w *Worker) settle() error {
+	if w.departures != nil {
+		close(w.departures)
+		w.departures = nil
+	}
+	return w.beside.Wait()
 }
 
 // apply makes a committed step the state of what is held here, and has it saved where the

@@ -22,6 +22,9 @@ func NewDevice(d Driver, g Geometry) *Device { return &Device{driver: d, geometr
 // Name is that of the driver.
 func (d *Device) Name() string { return d.driver.Name() }
 
+// Distant is true: copies run beside kernels.
+func (d *Device) Distant() bool { return true }
+
 // Geometry is the shape of the work-groups in use.
 func (d *Device) Geometry() Geometry { return d.geometry }
 

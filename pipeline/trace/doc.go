@@ -5,12 +5,13 @@
 //
 //   - Recorder: a file that takes the spans of this node's workers. A nil Recorder takes
 //     none and costs nothing.
+//   - Copy: a message between a device and the host, beside a worker's program.
 //   - Span: one action of a worker's program, from when it began to when it ended.
 //   - Trace: what files hold, of all their nodes; its Steps are timelines to draw.
 //
-// A receive's span is the wait for the message, a send's the copy to the host until the
-// link has taken it. A forward or backward begins when its message is there. A reduction
-// runs beside the program and has a row of its own.
+// A receive's span is the wait for the message to be on the device, a send's ends when it is to
+// be copied and sent. A forward or backward begins when its message is there. Reductions run
+// beside the program and have rows of their own, and so do the copies of messages.
 //
 // Times are those of the node's clock at the recorder's start, and move on with its
 // monotonic clock. Merge brings nodes to one clock: no message can arrive before it was

@@ -47,5 +47,8 @@ func (t Trace) write(path string) error {
 	for _, s := range t.Spans {
 		r.put(s)
 	}
+	for _, c := range t.Copies {
+		r.putCopy(c)
+	}
 	return r.Close()
 }

@@ -23,6 +23,10 @@ func Merge(traces ...Trace) Trace {
 			s.Start, s.End = s.Start+shift, s.End+shift
 			out.Spans = append(out.Spans, s)
 		}
+		for _, c := range traces[i].Copies {
+			c.Start, c.End = c.Start+shift, c.End+shift
+			out.Copies = append(out.Copies, c)
+		}
 	}
 	return out
 }

@@ -29,8 +29,9 @@ const (
 // Trace is what nodes wrote down.
 type Trace struct {
 	// Names are those of workers, as far as the files tell.
-	Names map[int]string
-	Spans []Timed
+	Names  map[int]string
+	Spans  []Timed
+	Copies []TimedCopy
 }
 
 // Timed is a span in nanoseconds since 1970.
@@ -46,10 +47,12 @@ type Timed struct {
 // event is one of Chrome's.
 type event struct {
 	Name string      `json:"name"`
+	Cat  string      `json:"cat"`
 	Ph   string      `json:"ph"`
 	Ts   json.Number `json:"ts"`
 	Dur  json.Number `json:"dur"`
 	Pid  int         `json:"pid"`
+	Tid  int         `json:"tid"`
 	Args struct {
 		Generation planner.Generation `json:"generation"`
 		Step       planner.Step       `json:"step"`
@@ -94,25 +97,29 @@ func (t *Trace) take(e event) error {
 		return nil
 	case e.Ph != "X":
 		return fmt.Errorf("phase %.20q, want X or M", e.Ph)
-	case len(t.Spans) == MaxSpans:
+	case len(t.Spans)+len(t.Copies) == MaxSpans:
 		return fmt.Errorf("more than %d spans", MaxSpans)
-	}
-	a, err := schedule.ParseAction(e.Name)
-	if err != nil {
-		return err
 	}
 	start, err := nanos(e.Ts)
 	if err != nil {
 		return err
 	}
 	length, err := nanos(e.Dur)
+	if err == nil && e.Cat == copyCategory {
+		return t.takeCopy(e, start, start+length)
+	}
+	a, parseErr := schedule.ParseAction(e.Name)
+	err = errors.Join(parseErr, err)
 	if e.Args.Segments < 0 {
 		err = errors.Join(err, fmt.Errorf("%d segments, want 1 or more", e.Args.Segments))
+	}
+	if err != nil {
+		return err
 	}
 	t.Spans = append(t.Spans, Timed{
 		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Segments: e.Args.Segments, Start: start, End: start + length,
 	})
-	return err
+	return nil
 }
 
 // nanos are those of a number of microseconds with three digits behind the point, exactly: a

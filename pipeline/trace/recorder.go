@@ -78,26 +78,42 @@ func (r *Recorder) Add(s Span) {
 }
 
 func (r *Recorder) put(s Timed) {
+	row := 0
+	if s.Action.Op == schedule.Reduce {
+		row = rowBeside(reductionsRow, s.Action.Replica, s.Action.Stage)
+	}
+	r.write(line{
+		name: s.Action.String(), category: s.Action.Op.String(), start: s.Start, end: s.End,
+		worker: s.Worker, row: row, generation: s.Generation, step: s.Step, segments: s.Segments,
+	})
+}
+
+// line is an event of a file, with names that need no quoting.
+type line struct {
+	name, category        string
+	start, end            int64 // nanoseconds since 1970
+	worker, row, segments int
+	generation            planner.Generation
+	step                  planner.Step
+}
+
+func (r *Recorder) write(l line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.spans++; r.spans > MaxSpans {
 		return
 	}
-	row := 0
-	if s.Action.Op == schedule.Reduce { // beside the program
-		row = 1 + int(s.Action.Stage) + 1000*int(s.Action.Replica)
-	}
 	b := append(r.line[:0], ",\n{\"name\":\""...)
-	b = append(b, s.Action.String()...)
-	b = append(append(b, "\",\"cat\":\""...), s.Action.Op.String()...)
-	b = micros(append(b, "\",\"ph\":\"X\",\"ts\":"...), s.Start)
-	b = micros(append(b, ",\"dur\":"...), s.End-s.Start)
-	b = strconv.AppendInt(append(b, ",\"pid\":"...), int64(s.Worker), 10)
-	b = strconv.AppendInt(append(b, ",\"tid\":"...), int64(row), 10)
-	b = strconv.AppendUint(append(b, ",\"args\":{\"generation\":"...), uint64(s.Generation), 10)
-	b = strconv.AppendUint(append(b, ",\"step\":"...), uint64(s.Step), 10)
-	if s.Segments > 1 {
-		b = strconv.AppendInt(append(b, ",\"segments\":"...), int64(s.Segments), 10)
+	b = append(b, l.name...)
+	b = append(append(b, "\",\"cat\":\""...), l.category...)
+	b = micros(append(b, "\",\"ph\":\"X\",\"ts\":"...), l.start)
+	b = micros(append(b, ",\"dur\":"...), l.end-l.start)
+	b = strconv.AppendInt(append(b, ",\"pid\":"...), int64(l.worker), 10)
+	b = strconv.AppendInt(append(b, ",\"tid\":"...), int64(l.row), 10)
+	b = strconv.AppendUint(append(b, ",\"args\":{\"generation\":"...), uint64(l.generation), 10)
+	b = strconv.AppendUint(append(b, ",\"step\":"...), uint64(l.step), 10)
+	if l.segments > 1 {
+		b = strconv.AppendInt(append(b, ",\"segments\":"...), int64(l.segments), 10)
 	}
 	r.line = append(b, "}}"...)
 	_, _ = r.out.Write(r.line)

@@ -85,6 +85,7 @@ func TestReadRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "{}", "7", `[7]`, `[{"ph":"B"}]`, `[{"ph":"X","name":"0F0","pid":-1}]`, `[{"ph":"X","name":"magic"}]`,
 		`[{"ph":"X","name":"0F0","ts":-1}]`, `[{"ph":"X","name":"0F0","ts":1.2345,"dur":1}]`, `[{"ph":"X","name":"0F0","dur":1}]`, `[{"ph":"X","name":"0F0","ts":1e300}]`, `[{"ph":"X","name":"0F0","pid":99999999}]`,
+		`[{"ph":"X","cat":"copy","name":"a\"b","ts":1,"dur":1}]`, `[{"ph":"X","cat":"copy","name":"a","tid":-1,"ts":1,"dur":1}]`,
 	} {
 		if got, err := Read(strings.NewReader(text)); !errors.Is(err, ErrBadTrace) {
 			t.Errorf("%s is read as %v, %v", text, got, err)
@@ -142,10 +143,39 @@ func TestJoinedFilesAreOne(t *testing.T) {
 	}
 }
 
+// TestCopiesAreJoined: they go from file to file as they are, and are no part of timelines.
+func TestCopiesAreJoined(t *testing.T) {
+	dir := t.TempDir()
+	path, whole := filepath.Join(dir, "a"), filepath.Join(dir, "whole")
+	r, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(d time.Duration) time.Time { return r.base.Add(d) }
+	r.Add(Span{Generation: 2, Step: 7, Action: action(t, "3F1"), Start: at(0), End: at(5000)})
+	r.AddCopy(Copy{What: "upload activation", Generation: 2, Step: 7, Worker: 4, Replica: 1, Stage: 3, Index: 2, Start: at(1000), End: at(4500)})
+	if err := errors.Join(r.Close(), Join(whole, path)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readFile(whole)
+	if err != nil || len(got.Copies) != 1 || len(got.Spans) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	start := got.Spans[0].Start + 1000
+	want := TimedCopy{Name: "upload activation 2, replica 1, stage 3", Generation: 2, Step: 7, Worker: 4, Row: 1_001_003, Start: start, End: start + 3500}
+	if got.Copies[0] != want {
+		t.Errorf("%+v, want %+v", got.Copies[0], want)
+	}
+	if line := got.Timeline(Key{2, 7}); len(line.Workers) != 1 || len(line.Workers[0]) != 1 {
+		t.Errorf("the timeline has %v", line.Workers)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`[{}, {"name":"0F0","ph":"X","ts":1.5,"dur":2,"pid":0,"args":{"generation":1,"step":3}}]`))
 	f.Add([]byte(`[{"ph":"M","pid":3,"args":{"name":"w"}},`))
 	f.Add([]byte(`[]`))
+	f.Add([]byte(`[{"name":"upload gradient 1","cat":"copy","ph":"X","ts":1,"dur":2,"pid":0,"tid":1000001,"args":{"step":3}}]`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := Read(bytes.NewReader(b))
 		if err != nil {

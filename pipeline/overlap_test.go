@@ -1,0 +1,165 @@
+package pipeline
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/pipeline/schedule"
+	"pnode/pipeline/trace"
+)
+
+// late is a device that does nothing before it is waited for, and then takes its time: what the
+// contract of queues allows. A program that does not wait where it has to computes with what
+// was there before.
+type late struct {
+	kernels.Device
+	call, write, read time.Duration
+	distant           bool // with all memory that may be wanted
+}
+
+func (d *late) Distant() bool     { return d.distant }
+func (d *late) LimitMemory(int64) {}
+func (d *late) MemoryLeft() int64 { return math.MaxInt64 }
+
+func (d late) of(inner kernels.Device) kernels.Device {
+	d.Device = inner
+	return &d
+}
+
+type lateQueue struct {
+	kernels.Queue
+	dev  *late
+	todo []func()
+	took time.Duration
+}
+
+func (d *late) NewQueue() (kernels.Queue, error) {
+	q, err := d.Device.NewQueue()
+	return &lateQueue{Queue: q, dev: d}, err
+}
+
+func (q *lateQueue) later(took time.Duration, do func()) {
+	q.took, q.todo = max(q.took, took), append(q.todo, do)
+}
+
+func (q *lateQueue) Do(c kernels.Call) { q.later(q.dev.call, func() { q.Queue.Do(c) }) }
+
+func (q *lateQueue) Write(dst kernels.View, src []byte) {
+	q.later(q.dev.write, func() { q.Queue.Write(dst, src) })
+}
+
+func (q *lateQueue) Read(dst []byte, src kernels.View) {
+	q.later(q.dev.read, func() { q.Queue.Read(dst, src) })
+}
+
+func (q *lateQueue) Sync() error {
+	time.Sleep(q.took)
+	for _, do := range q.todo {
+		do()
+	}
+	q.todo, q.took = nil, 0
+	return q.Queue.Sync()
+}
+
+func (q *lateQueue) Close() error { return errors.Join(q.Sync(), q.Queue.Close()) }
+
+// TestCopiesThatComeLateChangeNoBit: passes wait for the copies that they read, and for those of
+// what they write over, whichever are slow.
+func TestCopiesThatComeLateChangeNoBit(t *testing.T) {
+	run := deep()
+	run.Train.Steps = 2
+	for _, text := range []string{"1f1b", "gpipe", "zb-h1", "interleaved:v=2", "seq1f1b"} {
+		plan := scheduled(t, run, text, 4)
+		want := train(t, run, plan, &memoryKeeper{})
+		for name, d := range map[string]late{
+			"writes": {write: 9 * time.Millisecond}, "reads": {read: 9 * time.Millisecond}, "both": {write: 2 * time.Millisecond, read: 9 * time.Millisecond},
+			"writes, with a landing": {write: 9 * time.Millisecond, distant: true},
+			"calls, with a landing":  {call: 9 * time.Millisecond, write: time.Millisecond, distant: true},
+			"calls":                  {call: 9 * time.Millisecond, write: time.Millisecond, read: time.Millisecond},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				equal(t, text+", late "+name, trainAs(t, run, plan, &memoryKeeper{}, d.of), want)
+			})
+		}
+	}
+}
+
+// TestCopiesRunBesideThePasses: in a trace, copies of the stage that has most to compute overlap
+// with that, though it has a slot for one micro-batch alone; all but its first upload and its last
+// download, of 8 each.
+func TestCopiesRunBesideThePasses(t *testing.T) {
+	const call, message = 10 * time.Millisecond, 6 * time.Millisecond
+	run := testRun()
+	run.Train.Steps, run.Train.Micros, run.Train.HeldOutEvery = 2, 8, 0
+	plan := cut(run, "1f1b", []int{0, 2})
+	plan.Replicas[0].Warmups = []int{4, 0}
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "trace.json")
+		file, err := trace.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		net := newMemoryNet()
+		var workers []*Worker
+		for _, seat := range plan.Seats() {
+			processor, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer processor.Close()
+			w, err := New(Config{
+				Seat: seat, Run: run, Plan: plan, Device: late{call: call, write: message, read: message, distant: true}.of(processor), Data: patterned{run.Model.Context},
+				Exchange: memoryExchange{net, seat.Peer}, Keeper: from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
+				OnLoaded: func() {}, OnStep: func(StepResult) {}, Trace: file, Log: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			workers = append(workers, w)
+		}
+		runAll(t, workers)
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		hidden := hiddenCopies(t, path, 1)
+		for _, way := range []string{"upload activation", "download gradient"} {
+			if hidden[way] != 7*message {
+				t.Errorf("%s: %v a step beside passes, want 7 x %v", way, hidden[way], message)
+			}
+		}
+	})
+}
+
+// hiddenCopies is by what was copied how long a worker computed meanwhile, in the second step.
+func hiddenCopies(t *testing.T, path string, worker int) map[string]time.Duration {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	read, err := trace.Read(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := map[string]time.Duration{}
+	for _, c := range read.Copies {
+		what, _, _ := strings.Cut(c.Name, ",")
+		for _, s := range read.Spans {
+			if c.Step == 2 && c.Worker == worker && s.Worker == worker && (s.Action.Op == schedule.Forward || s.Action.Op == schedule.Backward) {
+				hidden[strings.TrimRight(what, " 0123456789")] += time.Duration(max(0, min(s.End, c.End)-max(s.Start, c.Start)))
+			}
+		}
+	}
+	return hidden
+}

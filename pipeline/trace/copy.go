@@ -1,0 +1,78 @@
+package trace
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"pnode/planner"
+)
+
+// Copy is a message on its way between a device and the host, beside a worker's program.
+type Copy struct {
+	// What says which way and what: `upload activation`.
+	What       string
+	Generation planner.Generation
+	Step       planner.Step
+	Worker     int
+	// Replica and Stage hold the tensor on the device; Index is that of the message.
+	Replica    planner.Replica
+	Stage      planner.Stage
+	Index      int32
+	Start, End time.Time
+}
+
+// TimedCopy is a copy in nanoseconds since 1970.
+type TimedCopy struct {
+	Name        string
+	Generation  planner.Generation
+	Step        planner.Step
+	Worker, Row int
+	Start, End  int64
+}
+
+// copyCategory tells copies from actions.
+const copyCategory = "copy"
+
+// copyName matches what a copy may be called.
+var copyName = regexp.MustCompile(`^[a-z0-9, ]{1,100}$`)
+
+// Rows of a worker beside its program: reductions and copies of each stage that it holds.
+const (
+	reductionsRow = 1
+	copiesRow     = 1_000_000
+	maxRow        = 2 * copiesRow
+)
+
+func rowBeside(base int, r planner.Replica, s planner.Stage) int { return base + int(s) + 1000*int(r) }
+
+// AddCopy writes a copy.
+func (r *Recorder) AddCopy(c Copy) {
+	if r == nil {
+		return
+	}
+	start := r.nanos(c.Start)
+	r.putCopy(TimedCopy{
+		Name:       fmt.Sprintf("%s %d, replica %d, stage %d", c.What, c.Index, c.Replica, c.Stage),
+		Generation: c.Generation, Step: c.Step, Worker: c.Worker, Row: rowBeside(copiesRow, c.Replica, c.Stage),
+		Start: start, End: start + max(0, c.End.Sub(c.Start).Nanoseconds()),
+	})
+}
+
+func (r *Recorder) putCopy(c TimedCopy) {
+	r.write(line{
+		name: c.Name, category: copyCategory, start: c.Start, end: c.End,
+		worker: c.Worker, row: c.Row, generation: c.Generation, step: c.Step,
+	})
+}
+
+// takeCopy reads a copy's event, whose times these are.
+func (t *Trace) takeCopy(e event, start, end int64) error {
+	if !copyName.MatchString(e.Name) || e.Tid < 0 || e.Tid > maxRow {
+		return fmt.Errorf("copy %.20q in row %d: want a plain name and a row up to %d", e.Name, e.Tid, maxRow)
+	}
+	t.Copies = append(t.Copies, TimedCopy{
+		Name: e.Name, Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Row: e.Tid, Start: start, End: end,
+	})
+	return nil
+}
