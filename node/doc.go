@@ -75,7 +75,8 @@
 //   - two while a node enters the roster: one hears whether the run is finished, one whether
 //     nobody is there to come back to (arrive.go).
 //   - one per generation, with one per worker, one that waits for these and one that watches
-//     the links (generation.go); a worker may have one save under way (pipeline/state.go).
+//     the links (generation.go); a worker has those of its step, which copy, send, receive and
+//     sum up (pipeline/doc.go), and may have one save under way (pipeline/state.go).
 //   - mirrorText: brings a large text here while the node trains; ends when it has all
 //     (text.go).
 //   - keeper: retention of checkpoints after each commit (keeper.go).
