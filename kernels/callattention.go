@@ -11,11 +11,16 @@ func (s AttentionShape) dims() Dims { return Dims{s.B, s.T, s.H, s.K, s.D} }
 // log of the sum of exponentials, kept for the backward pass. starts [B,T] may be absent:
 // the query at t attends the keys from starts[t] to t, with 0 <= starts[t] <= t (documents
 // that do not see each other, sliding windows).
+//
+// qkv and out are both F32 or both BF16, the sums and lse are float32. From BF16 a device may
+// round the probabilities to BF16 as well before it multiplies them.
 func AttentionForward(out, lse, qkv, starts View, s AttentionShape) Call {
 	return Call{Op: OpAttentionForward, Args: [8]View{out, lse, qkv, starts}, Dims: s.dims()}
 }
 
-// AttentionBackward overwrites dqkv [B,T,(H+2K)*D]; delta [B,H,T] is scratch.
+// AttentionBackward overwrites dqkv [B,T,(H+2K)*D]; delta [B,H,T] is scratch. dout, qkv and
+// out are all F32 or all BF16, dqkv is either. From BF16 a device may round
+// probabilities and the gradients of scores to BF16 as well before it multiplies them.
 func AttentionBackward(dqkv, delta, dout, qkv, out, lse, starts View, s AttentionShape) Call {
 	return Call{Op: OpAttentionBackward, Args: [8]View{dqkv, delta, dout, qkv, out, lse, starts}, Dims: s.dims()}
 }
@@ -50,7 +55,8 @@ func AttentionForwardPart(out, lse, qkv, starts View, s AttentionPartShape) Call
 // AttentionBackwardPart is AttentionBackward for some of the queries, the last ones of the
 // sequence first. It overwrites the gradients of the queries, and those of all keys and values
 // up to the last query; with Accumulate, for all parts but the first to come, it adds to these.
-// So the gradients of a part's own keys and values are complete with its pass.
+// So the gradients of a part's own keys and values are complete with its pass. dqkv is F32, so
+// that nothing is rounded between the parts.
 func AttentionBackwardPart(dqkv, delta, dout, qkv, out, lse, starts View, s AttentionPartShape, flags Flags) Call {
 	return Call{Op: OpAttentionBackwardPart, Flags: flags, Args: [8]View{dqkv, delta, dout, qkv, out, lse, starts}, Dims: s.dims()}
 }

@@ -31,6 +31,9 @@ func (i OpInfo) Check(c Call) error {
 			return err
 		}
 	}
+	if err := i.checkAlike(c); err != nil {
+		return err
+	}
 	if err := i.checkOverlap(c); err != nil || i.check == nil {
 		return err
 	}
@@ -87,6 +90,22 @@ func (i OpInfo) checkOperand(c Call, k int) error {
 	want := o.Count(c)
 	if v.Len < want || v.Len > want && !o.Longer {
 		return fmt.Errorf("%w: %v: operand %s has %d elements, want %d", ErrBadCall, c, o.Name, v.Len, want)
+	}
+	return nil
+}
+
+// checkAlike refuses operands of two types where the op wants one.
+func (i OpInfo) checkAlike(c Call) error {
+	first := -1
+	for k, o := range i.Operands {
+		switch {
+		case !o.Alike:
+		case first < 0:
+			first = k
+		case c.Args[k].Buf.DType() != c.Args[first].Buf.DType():
+			return fmt.Errorf("%w: %v: %s is %v and %s is %v, want one type for both", ErrBadCall, c,
+				i.Operands[first].Name, c.Args[first].Buf.DType(), o.Name, c.Args[k].Buf.DType())
+		}
 	}
 	return nil
 }

@@ -66,6 +66,11 @@ type Operand struct {
 	Yields bool
 	// BF16 operands may be stored as BF16 instead of DType, where the device can.
 	BF16 bool
+	// Alike marks operands that are stored as one type, whichever it is.
+	Alike bool
+	// Rounded marks sums of products of which a device may round a factor to BF16 where the
+	// call reads BF16.
+	Rounded bool
 
 	count   func(Call) int
 	touched func(Call) int // elements really moved, where that is not count
@@ -161,8 +166,8 @@ func (i OpInfo) Bytes(c Call) int64 {
 			moved = o.touched
 		}
 		dtype := o.DType
-		if o.BF16 && c.Args[k].Present() {
-			dtype = c.Args[k].Buf.DType()
+		if o.BF16 && c.stores(k, BF16) {
+			dtype = BF16
 		}
 		size := int64(moved(c)) * int64(dtype.SizeBytes())
 		if o.Role == InOut || o.Role == Out && c.Flags&Accumulate != 0 {
@@ -173,11 +178,30 @@ func (i OpInfo) Bytes(c Call) int64 {
 	return total
 }
 
-// Tolerance is the relative error that a result of the op may have against float64
-// arithmetic on the same inputs, when floats are stored as dtype.
-func (i OpInfo) Tolerance(dtype DType) float64 {
-	if dtype == BF16 {
+// Tolerance is the relative error that operand k of call c, a result, may have against float64
+// arithmetic on the same inputs.
+func (i OpInfo) Tolerance(c Call, k int) float64 {
+	switch {
+	case i.Operands[k].Rounded && i.reads(c, BF16):
+		return math.Max(i.tolerance, 1.0/64) // factors and result of 8 bits of mantissa
+	case c.stores(k, BF16):
 		return math.Max(i.tolerance, 1.0/128) // 8 bits of mantissa, rounded twice
+	default:
+		return i.tolerance
 	}
-	return i.tolerance
+}
+
+// stores tells whether operand k is present and of that type.
+func (c Call) stores(k int, dtype DType) bool {
+	return c.Args[k].Present() && c.Args[k].Buf.DType() == dtype
+}
+
+// reads tells whether an input of the call is of that type.
+func (i OpInfo) reads(c Call, dtype DType) bool {
+	for k, o := range i.Operands {
+		if o.Role == In && c.stores(k, dtype) {
+			return true
+		}
+	}
+	return false
 }

@@ -32,9 +32,6 @@ func TestTableIsComplete(t *testing.T) {
 		if info.Operands[0].Role != Out && info.Operands[0].Role != InOut {
 			t.Errorf("%v: outputs come first", op)
 		}
-		if got := info.Tolerance(BF16); got < 1.0/256 {
-			t.Errorf("%v: tolerance in bf16 is %v", op, got)
-		}
 	}
 }
 
@@ -94,6 +91,18 @@ func TestCheck(t *testing.T) {
 	if got, want := Info(OpMatMul).Bytes(halves), int64(4*6+2*8+2*12); got != want {
 		t.Errorf("bf16 product moves %d bytes, want %d", got, want)
 	}
+	s := AttentionShape{B: 1, T: 3, H: 2, K: 1, D: 2}
+	attention := AttentionBackward(view(F32, 24), view(F32, 6), view(BF16, 12), view(BF16, 24), view(BF16, 12), view(F32, 6), View{}, s)
+	if err := attention.Check(); err != nil {
+		t.Errorf("bf16 attention: %v", err)
+	}
+	if got, want := Info(attention.Op).Bytes(attention), int64(4*24+4*6+2*(12+24+12)+4*6); got != want {
+		t.Errorf("bf16 attention moves %d bytes, want %d", got, want)
+	}
+	attention.Args[4] = view(F32, 12)
+	if err := attention.Check(); !errors.Is(err, ErrBadCall) {
+		t.Errorf("bf16 attention with out in f32: %v", err)
+	}
 	x := view(F32, 3)
 	if err := Add(x, x, view(F32, 3), 3).Check(); err != nil {
 		t.Errorf("in place: %v", err)
@@ -101,6 +110,24 @@ func TestCheck(t *testing.T) {
 	long := EmbedForward(view(F32, 6), view(I32, 2), view(F32, 12), view(F32, 30), 1, 2, 3, 4)
 	if err := long.Check(); err != nil {
 		t.Errorf("more positions than used: %v", err)
+	}
+}
+
+// TestTolerances: what is stored as bf16 is rounded to it, and so may factors be where bf16 is
+// read.
+func TestTolerances(t *testing.T) {
+	view := func(d DType) View { return View{Buf: &hostBuffer{dtype: d}} }
+	forward := Call{Op: OpAttentionForward, Args: [8]View{view(BF16), view(F32), view(BF16)}}
+	backward := Call{Op: OpAttentionBackward, Args: [8]View{view(F32), view(F32), view(BF16)}}
+	fine := Call{Op: OpAttentionBackward, Args: [8]View{view(F32), view(F32), view(F32)}}
+	for _, c := range []struct {
+		call    Call
+		operand int
+		coarse  bool
+	}{{forward, 0, true}, {forward, 1, false}, {backward, 0, true}, {fine, 0, false}} {
+		if got := Info(c.call.Op).Tolerance(c.call, c.operand); (got > 1.0/256) != c.coarse {
+			t.Errorf("%v, operand %d: tolerance %v", c.call.Op, c.operand, got)
+		}
 	}
 }
 

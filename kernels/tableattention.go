@@ -115,22 +115,22 @@ var attentionTable = map[Op]OpInfo{
 	},
 	OpAttentionForward: {
 		Name: "attention-forward", Class: ClassAttention, Dims: "BTHKD", tolerance: 1e-5, check: checkAttention,
-		Operands: []Operand{out("out", attentionOut), out("lse", attentionLSE), in("qkv", attentionQKV), optional(index("starts", dim(0, 1)))},
+		Operands: []Operand{alike(out("out", attentionOut)), out("lse", attentionLSE), alike(in("qkv", attentionQKV)), optional(index("starts", dim(0, 1)))},
 		flops:    attentionFLOPs(2), // QK', PV
 	},
 	OpAttentionBackward: {
 		Name: "attention-backward", Class: ClassAttention, Dims: "BTHKD", tolerance: 2e-5, check: checkAttention,
-		Operands: []Operand{out("dqkv", attentionQKV), scratch("delta", attentionLSE), in("dout", attentionOut), in("qkv", attentionQKV), in("out", attentionOut), in("lse", attentionLSE), optional(index("starts", dim(0, 1)))},
+		Operands: []Operand{halvable(rounded(out("dqkv", attentionQKV))), scratch("delta", attentionLSE), alike(in("dout", attentionOut)), alike(in("qkv", attentionQKV)), alike(in("out", attentionOut)), in("lse", attentionLSE), optional(index("starts", dim(0, 1)))},
 		flops:    attentionFLOPs(5), // QK', dO V', P'dO, dS'Q, dS K
 	},
 	OpAttentionForwardPart: {
 		Name: "attention-forward-part", Class: ClassAttention, Dims: "BTHKDpq", tolerance: 1e-5, check: checkAttentionPart,
-		Operands: []Operand{ofPart(inOut("out", attentionOut), partQueriesOf), ofPart(inOut("lse", attentionLSE), partQueriesOf), ofPart(in("qkv", attentionQKV), partEnd), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
+		Operands: []Operand{alike(ofPart(inOut("out", attentionOut), partQueriesOf)), ofPart(inOut("lse", attentionLSE), partQueriesOf), alike(ofPart(in("qkv", attentionQKV), partEnd)), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
 		flops:    attentionPartFLOPs(2),
 	},
 	OpAttentionBackwardPart: {
 		Name: "attention-backward-part", Class: ClassAttention, Dims: "BTHKDpq", Flags: Accumulate, tolerance: 2e-5, check: checkAttentionPart,
-		Operands: []Operand{ofPart(inOut("dqkv", attentionQKV), partEnd), scratch("delta", attentionLSE), ofPart(in("dout", attentionOut), partQueriesOf), ofPart(in("qkv", attentionQKV), partEnd), ofPart(in("out", attentionOut), partQueriesOf), ofPart(in("lse", attentionLSE), partQueriesOf), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
+		Operands: []Operand{rounded(ofPart(inOut("dqkv", attentionQKV), partEnd)), scratch("delta", attentionLSE), alike(ofPart(in("dout", attentionOut), partQueriesOf)), alike(ofPart(in("qkv", attentionQKV), partEnd)), alike(ofPart(in("out", attentionOut), partQueriesOf)), ofPart(in("lse", attentionLSE), partQueriesOf), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
 		flops:    attentionPartFLOPs(5),
 	},
 	OpAttentionCached: {

@@ -66,6 +66,18 @@ func halvable(o Operand) Operand {
 	return o
 }
 
+// rounded operands are sums of products of which a factor may be rounded.
+func rounded(o Operand) Operand {
+	o.Rounded = true
+	return o
+}
+
+// alike operands are halvable, all of a call together.
+func alike(o Operand) Operand {
+	o.Alike = true
+	return halvable(o)
+}
+
 // perElement makes a FLOP count of k operations for each element of a [D0,D1,...] array
 // of the first n dimensions.
 func perElement(k int64, n int) func(Dims) int64 {
@@ -83,8 +95,8 @@ func perElement(k int64, n int) func(Dims) int64 {
 
 var matMulTable = map[Op]OpInfo{
 	OpMatMul: {
-		Name: "matmul", Class: ClassMatMul, Dims: "MNK", Flags: TransA | TransB | Accumulate, tolerance: 4e-6, check: checkMatMul,
-		Operands: []Operand{halvable(out("out", dim(0, 1))), halvable(in("a", dim(0, 2))), halvable(in("b", dim(1, 2))), optional(in("bias", dim(1)))},
+		Name: "matmul", Class: ClassMatMul, Dims: "MNK", Flags: TransA | TransB | Accumulate, tolerance: 4e-6,
+		Operands: []Operand{halvable(out("out", dim(0, 1))), alike(in("a", dim(0, 2))), alike(in("b", dim(1, 2))), optional(in("bias", dim(1)))},
 		flops:    perElement(2, 3),
 	},
 	OpColumnSum: {
@@ -92,13 +104,6 @@ var matMulTable = map[Op]OpInfo{
 		Operands: []Operand{out("out", dim(1)), in("in", dim(0, 1))},
 		flops:    perElement(1, 2),
 	},
-}
-
-func checkMatMul(c Call) error {
-	if a, b := c.Args[1].Buf.DType(), c.Args[2].Buf.DType(); a != b {
-		return fmt.Errorf("a is %v and b is %v, want one type for both", a, b)
-	}
-	return nil
 }
 
 var embedTable = map[Op]OpInfo{

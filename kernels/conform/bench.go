@@ -19,19 +19,22 @@ func BenchMatMul(b *testing.B, dev kernels.Device, n int) {
 	}
 }
 
-// BenchAttention measures both passes of an attention on dev.
+// BenchAttention measures both passes of an attention on dev in each storage type.
 func BenchAttention(b *testing.B, dev kernels.Device, s kernels.AttentionShape) {
 	out, row := s.B*s.T*s.H*s.D, s.B*s.T*s.H
 	qkv := s.B * s.T * (s.H + 2*s.K) * s.D
-	v := benchViews(b, dev, kernels.F32, out, row, qkv, qkv, row, out)
+	rows := benchViews(b, dev, kernels.F32, row, row)
 	var none kernels.View
-	name := fmt.Sprintf("-T%d-D%d", s.T, s.D)
-	b.Run("forward"+name, func(b *testing.B) {
-		measure(b, dev, kernels.AttentionForward(v[0], v[1], v[2], none, s))
-	})
-	b.Run("backward"+name, func(b *testing.B) {
-		measure(b, dev, kernels.AttentionBackward(v[3], v[4], v[5], v[2], v[0], v[1], none, s))
-	})
+	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
+		v := benchViews(b, dev, dtype, out, qkv, qkv, out)
+		name := fmt.Sprintf("%v-T%d-D%d", dtype, s.T, s.D)
+		b.Run("forward-"+name, func(b *testing.B) {
+			measure(b, dev, kernels.AttentionForward(v[0], rows[0], v[1], none, s))
+		})
+		b.Run("backward-"+name, func(b *testing.B) {
+			measure(b, dev, kernels.AttentionBackward(v[2], rows[1], v[3], v[1], v[0], rows[0], none, s))
+		})
+	}
 }
 
 // BenchLaunch measures what a call costs the host.

@@ -79,6 +79,9 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 		}
 		args[k] = make([]float64, n)
 		fill(rng, args[k], o, c.Call)
+		if o.DType == kernels.BF16 {
+			roundToBF16(args[k])
+		}
 		t.operands = append(t.operands, &operand{Operand: o, values: args[k], guard: c.guard()})
 	}
 	if prepare := references[c.Call.Op].prepare; prepare != nil {

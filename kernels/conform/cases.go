@@ -119,21 +119,35 @@ func fixedCases(op kernels.Op) []Case {
 			cases = append(cases, c)
 		}
 	}
-	if op == kernels.OpMatMul {
-		cases = append(cases, halvedProducts()...)
-	}
-	return cases
+	return append(cases, halvedCases(op)...)
 }
 
-// halvedProducts are those of bf16 operands in every form, of more than one tile: in blocks of
-// eight at aligned addresses, where backends take other ways, and not so.
-func halvedProducts() (cases []Case) {
-	for flags := range kernels.Info(kernels.OpMatMul).Flags + 1 {
-		for _, halved := range storages(kernels.OpMatMul) {
-			aligned, odd := newCase(kernels.OpMatMul, 136, 264, 72), newCase(kernels.OpMatMul, 131, 261, 77)
-			aligned.Aligned = true
-			for _, c := range []Case{aligned, odd} {
-				c.Halved, c.Call.Flags = halved, flags
+// halvedShapes are of more than one tile on matrix units. Every other one, from the first on, is in
+// blocks of eight elements at aligned addresses, where backends take other ways.
+var halvedShapes = map[kernels.Op][][]int{
+	kernels.OpMatMul:                {{136, 264, 72}, {131, 261, 77}},
+	kernels.OpAttentionForward:      halvedAttention,
+	kernels.OpAttentionBackward:     halvedAttention,
+	kernels.OpAttentionForwardPart:  halvedParts,
+	kernels.OpAttentionBackwardPart: halvedParts,
+}
+
+// Attentions with heads of all sizes that there are kernels for.
+var (
+	halvedAttention = [][]int{{1, 200, 4, 2, 32}, {1, 135, 1, 1, 99}, {2, 131, 2, 1, 64}, {1, 77, 2, 2, 80}, {1, 290, 1, 1, 128}, {1, 140, 1, 1, 256}}
+	halvedParts     = [][]int{{1, 300, 2, 1, 64, 130, 140}, {1, 150, 2, 2, 33, 128, 22}, {1, 131, 1, 1, 128, 0, 70}}
+)
+
+// halvedCases are those of halvedShapes with bf16 operands in every form.
+func halvedCases(op kernels.Op) (cases []Case) {
+	for i, dims := range halvedShapes[op] {
+		for flags := range kernels.Info(op).Flags + 1 {
+			if flags&^kernels.Info(op).Flags != 0 {
+				continue
+			}
+			for _, halved := range storages(op) {
+				c := newCase(op, dims...)
+				c.Halved, c.Call.Flags, c.Aligned = halved, flags, i%2 == 0
 				cases = append(cases, c)
 			}
 		}
@@ -169,7 +183,13 @@ func sharings(c kernels.Call) []Shared {
 func storages(op kernels.Op) [][]int {
 	switch op {
 	case kernels.OpMatMul:
-		return [][]int{{1, 2}, {0, 1, 2}}
+		return [][]int{{0}, {1, 2}, {0, 1, 2}}
+	case kernels.OpAttentionForward, kernels.OpAttentionForwardPart:
+		return [][]int{{0, 2}}
+	case kernels.OpAttentionBackward:
+		return [][]int{{0}, {2, 3, 4}, {0, 2, 3, 4}}
+	case kernels.OpAttentionBackwardPart:
+		return [][]int{{2, 3, 4}}
 	case kernels.OpEmbedForward:
 		return [][]int{{2}}
 	case kernels.OpCast:
@@ -196,7 +216,7 @@ func randomCase(rng *rand.Rand, op kernels.Op) Case {
 		c.Shared = list[rng.IntN(len(list))]
 	}
 	if list := storages(op); len(list) > 0 && rng.IntN(2) == 0 {
-		c.Halved = list[rng.IntN(len(list))]
+		c.Halved, c.Aligned = list[rng.IntN(len(list))], rng.IntN(2) == 0
 	}
 	return c
 }
@@ -211,6 +231,9 @@ func fitDims(rng *rand.Rand, c *kernels.Call) {
 	case kernels.Info(c.Op).Class == kernels.ClassAttention:
 		d[3] = 1 + rng.IntN(3) // K
 		d[2] = d[3] * (1 + rng.IntN(3))
+		if rng.IntN(3) == 0 {
+			d[4] = 8 * (4 + rng.IntN(29)) // as models have them
+		}
 		switch c.Op {
 		case kernels.OpAttentionCached:
 			d[6] = d[5] + d[1] + rng.IntN(5)

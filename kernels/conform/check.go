@@ -32,7 +32,7 @@ func Check(dev kernels.Device, q kernels.Queue, c Case) error {
 		if o == nil || c.gives(k) {
 			continue
 		}
-		if err := o.compare(q, c.Call); err != nil {
+		if err := o.compare(q, t.call, k); err != nil {
 			return fmt.Errorf("conform: %v: operand %s: %w", c, o.Name, err)
 		}
 	}

@@ -37,6 +37,13 @@ func (o *operand) put(i int, bits uint32) {
 	binary.LittleEndian.PutUint32(o.raw[4*i:], bits)
 }
 
+// roundToBF16 rounds values as they will be stored, so that what is made from them fits to them.
+func roundToBF16(x []float64) {
+	for i, v := range x {
+		x[i] = float64(nearestBF16(float32(v)))
+	}
+}
+
 // upload rounds the values to the storage type, so that the reference starts from the
 // very numbers the device has, and writes them between guards.
 func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
@@ -66,8 +73,8 @@ func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
 	return nil
 }
 
-// compare reads the operand back and checks guards, inputs and results.
-func (o *operand) compare(q kernels.Queue, c kernels.Call) error {
+// compare reads operand k of a call back and checks guards, inputs and results.
+func (o *operand) compare(q kernels.Queue, c kernels.Call, k int) error {
 	raw := make([]byte, len(o.raw))
 	q.Read(raw, kernels.Whole(o.view.Buf))
 	if err := q.Sync(); err != nil {
@@ -87,7 +94,7 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call) error {
 	if o.Role == kernels.In || o.Role == kernels.Scratch {
 		return nil
 	}
-	tolerance := kernels.Info(c.Op).Tolerance(o.DType)
+	tolerance := kernels.Info(c.Op).Tolerance(c, k)
 	if references[c.Op].exact {
 		tolerance = 0
 	}

@@ -105,23 +105,27 @@ func attentionForward(c kernels.Call, args [][]float64) {
 }
 
 func attentionBackward(c kernels.Call, args [][]float64) {
-	dqkv, dout, qkv := args[0], args[2], args[3]
+	dqkv, dout, qkv, out, lse := args[0], args[2], args[3], args[4], args[5]
 	nt, nh, nk, nd := c.Dims[1], c.Dims[2], c.Dims[3], c.Dims[4]
 	clearGradients(c, dqkv)
 	queries(c, args[6], func(x query) {
 		kv := x.head / (nh / nk)
 		key := func(pos int) []float64 { return qkv[x.at(pos, nh+kv):] }
 		weights := scoreRow(qkv[x.at(x.pos, x.head):][:nd], key, x.first, x.pos)
-		softmax(weights)
-		g := dout[((x.b*nt+x.pos)*nh+x.head)*nd:][:nd]
+		row := ((x.b*nt+x.pos)*nh + x.head) * nd
+		g := dout[row:][:nd]
 		slopes, mean := make([]float64, len(weights)), 0.0
-		for i, w := range weights {
+		for d, v := range out[row:][:nd] { // as it is stored
+			mean += v * g[d]
+		}
+		for i, score := range weights {
+			w := math.Exp(score - lse[(x.b*nh+x.head)*nt+x.pos])
+			weights[i] = w
 			v := x.at(x.first+i, nh+nk+kv)
 			for d := range g {
 				slopes[i] += g[d] * qkv[v+d]
 				dqkv[v+d] += w * g[d]
 			}
-			mean += w * slopes[i]
 		}
 		q := x.at(x.pos, x.head)
 		for i, w := range weights {

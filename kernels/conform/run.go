@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pnode/kernels"
@@ -29,13 +30,24 @@ func newQueue(t *testing.T, dev kernels.Device) kernels.Queue {
 }
 
 // RunOp is the part of the suite for one operation.
-func RunOp(t *testing.T, dev kernels.Device, op kernels.Op) {
-	q := newQueue(t, dev)
+func RunOp(t *testing.T, dev kernels.Device, op kernels.Op) { runCases(t, dev, allCases(op)) }
+
+// RunOpBF16 is the part of RunOp that has operands stored as bf16.
+func RunOpBF16(t *testing.T, dev kernels.Device, op kernels.Op) {
+	runCases(t, dev, slices.DeleteFunc(allCases(op), func(c Case) bool { return len(c.Halved) == 0 }))
+}
+
+func allCases(op kernels.Op) []Case {
 	cases := fixedCases(op)
 	rng := rand.New(rand.NewPCG(2026, uint64(op)))
 	for range randomCases {
 		cases = append(cases, randomCase(rng, op))
 	}
+	return cases
+}
+
+func runCases(t *testing.T, dev kernels.Device, cases []Case) {
+	q := newQueue(t, dev)
 	for _, c := range cases {
 		err := Check(dev, q, c)
 		if err == nil && c.Seed != 1 { // the random ones

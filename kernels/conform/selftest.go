@@ -17,6 +17,8 @@ var selfCases = []Case{
 	newCase(kernels.OpRoPE, 9, 4, 3, 20, 70, 2),
 	newCase(kernels.OpAttentionForward, 1, 57, 2, 1, 20),
 	newCase(kernels.OpAttentionBackward, 1, 57, 2, 1, 20),
+	{Call: newCase(kernels.OpAttentionForward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{0, 2}, Aligned: true},
+	{Call: newCase(kernels.OpAttentionBackward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{2, 3, 4}, Aligned: true},
 	newCase(kernels.OpAttentionCached, 1, 3, 2, 1, 20, 57, 60),
 	newCase(kernels.OpGELUForward, 515),
 	newCase(kernels.OpGELUBackward, 515),

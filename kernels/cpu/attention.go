@@ -114,12 +114,14 @@ type attentionTask struct {
 	scratch cutter
 	width   int // D rounded up to whole panels
 
+	room   []float32 // [attentionRoom,D] rows of bf16 operands in float32
 	zero   []float32 // [nr] zeros
 	scores []float32 // [attentionRows,attentionRoom]
 }
 
 func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionTask {
 	t := attentionTask{heads: h, v: v, micro: &v.attention, w: w, scratch: scratch, width: roundUp(h.D, v.attention.nr)}
+	t.room = t.scratch.take(attentionRoom * t.D)
 	t.zero = t.scratch.take(t.micro.nr)
 	clear(t.zero)
 	t.scores = t.scratch.take(attentionRows * attentionRoom)
@@ -137,12 +139,29 @@ func (t *attentionTask) ask(x []float32, stride, r, rows int) {
 	}
 }
 
-// copyQueries writes rows of x times the factor that makes scores powers of 2.
-func (t *attentionTask) copyQueries(dst, x []float32, rows int) {
-	for r := range rows {
-		t.ask(x, t.stride, r, rows)
-		t.v.times(dst[r*t.D:(r+1)*t.D], x[r*t.stride:r*t.stride+t.D], t.scale*math.Log2E)
+// widened gives n rows of a head in float32 with their stride: where they are, or in room if they
+// are stored as bf16.
+func (t *attentionTask) widened(room []float32, x stored, stride, n int) (rows []float32, rowStride int) {
+	if x.half == nil {
+		return x.wide, stride
 	}
+	for r := range n {
+		t.v.widen(room[r*t.D:(r+1)*t.D], x.half[r*stride:r*stride+t.D])
+	}
+	return room, t.D
+}
+
+// copyTimes writes rows of x, `stride` floats apart, times a factor.
+func (t *attentionTask) copyTimes(dst, x []float32, stride, rows int, factor float32) {
+	for r := range rows {
+		t.ask(x, stride, r, rows)
+		t.v.times(dst[r*t.D:(r+1)*t.D], x[r*stride:r*stride+t.D], factor)
+	}
+}
+
+// copyQueries writes rows of x times the factor that makes scores powers of 2.
+func (t *attentionTask) copyQueries(dst, x []float32, stride, rows int) {
+	t.copyTimes(dst, x, stride, rows, t.scale*math.Log2E)
 }
 
 // positionPanels packs x [n,D] (rows of the given stride) transposed: panels of nr

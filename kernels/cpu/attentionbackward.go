@@ -20,11 +20,33 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 	if err := d.pool.reserve(newBackwardTask(d.v, nil, h, dry).scratch.used); err != nil {
 		return err
 	}
-	a := differentiated{
-		dqkv: floats(c.Args[0]), delta: floats(c.Args[1]), dout: floats(c.Args[2]),
-		qkv: floats(c.Args[3]), out: floats(c.Args[4]), lse: floats(c.Args[5]),
-		adds: c.Flags&kernels.Accumulate != 0,
+	dqkv := elements(c.Args[0])
+	sums, err := d.sumsOf(dqkv)
+	if err != nil {
+		return err
 	}
+	d.differentiate(h, differentiated{
+		dqkv: sums, delta: floats(c.Args[1]), dout: elements(c.Args[2]),
+		qkv: elements(c.Args[3]), out: elements(c.Args[4]), lse: floats(c.Args[5]),
+		adds: c.Flags&kernels.Accumulate != 0,
+	})
+	if dqkv.half != nil {
+		d.ranges(len(sums), func(from, to int) { d.v.narrow(dqkv.half[from:to], sums[from:to]) })
+	}
+	return nil
+}
+
+// sumsOf is where gradients are summed that are written as x: there, or in common memory if they
+// are stored as bf16.
+func (d *Device) sumsOf(x stored) ([]float32, error) {
+	if x.half == nil {
+		return x.wide, nil
+	}
+	return d.pool.common(len(x.half))
+}
+
+// differentiate runs the waves.
+func (d *Device) differentiate(h heads, a differentiated) {
 	first, last, each := h.from/attentionChunk, (h.to-1)/attentionChunk, h.B*h.K
 	for wave := last; wave >= 0; wave-- {
 		least := max(first, wave) // chunk of queries
@@ -40,12 +62,12 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 			t.run()
 		})
 	}
-	return nil
 }
 
 // differentiated are the operands of a backward pass.
 type differentiated struct {
-	dqkv, delta, dout, qkv, out, lse []float32
+	dqkv, delta, lse []float32
+	dout, qkv, out   stored
 	// adds tells that the gradients of keys and values have those of later queries.
 	adds bool
 }
@@ -81,9 +103,11 @@ func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTa
 
 func (t *backwardTask) run() {
 	keys, values := t.heads.key(t.b, t.kv)+t.key*t.stride, t.heads.value(t.b, t.kv)+t.key*t.stride
-	t.positionPanels(t.keyColumns, t.qkv[keys:], t.stride, t.cols)
-	t.positionPanels(t.valueColumns, t.qkv[values:], t.stride, t.cols)
-	t.channelPanels(t.keys, t.qkv[keys:], t.stride, t.cols)
+	rows, stride := t.widened(t.room, t.qkv.from(values), t.stride, t.cols)
+	t.positionPanels(t.valueColumns, rows, stride, t.cols)
+	rows, stride = t.widened(t.room, t.qkv.from(keys), t.stride, t.cols)
+	t.positionPanels(t.keyColumns, rows, stride, t.cols)
+	t.channelPanels(t.keys, rows, stride, t.cols)
 	t.fetch(t.dKey, keys)
 	t.fetch(t.dValue, values)
 	for head := t.kv * t.group; head < (t.kv+1)*t.group; head++ {
@@ -174,15 +198,13 @@ func (t *backwardTask) sumGroup(group, rows, before, seen int) {
 // load copies the block's rows of Q and dOut and packs them. Q is packed without log2(e): the
 // slopes are of scores in units of 1.
 func (t *backwardTask) load(head, r, rows int) {
-	queries := t.qkv[t.heads.query(t.b, head)+(t.q+r)*t.stride:]
-	for i := range rows {
-		t.ask(queries, t.stride, i, rows)
-		t.v.times(t.queries[i*t.D:(i+1)*t.D], queries[i*t.stride:][:t.D], t.scale)
-	}
+	queries, stride := t.widened(t.room, t.qkv.from(t.heads.query(t.b, head)+(t.q+r)*t.stride), t.stride, rows)
+	t.copyTimes(t.queries, queries, stride, rows, t.scale)
 	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
-	t.copyQueries(t.queries, queries, rows)
-	for i, at := 0, t.heads.out(t.b, head)+(t.q+r)*t.outStride; i < rows; i++ {
-		copy(t.grad[i*t.D:(i+1)*t.D], t.dout[at+i*t.outStride:])
+	t.copyQueries(t.queries, queries, stride, rows)
+	grad, stride := t.widened(t.room, t.dout.from(t.heads.out(t.b, head)+(t.q+r)*t.outStride), t.outStride, rows)
+	for i := range rows {
+		copy(t.grad[i*t.D:(i+1)*t.D], grad[i*stride:])
 	}
 	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
 }
@@ -190,10 +212,12 @@ func (t *backwardTask) load(head, r, rows int) {
 // sumDeltas computes the products of the block's rows of dOut and out.
 func (t *backwardTask) sumDeltas(head, r, rows int) {
 	at, delta := t.heads.out(t.b, head)+(t.q+r)*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
+	dout, stride := t.widened(t.room, t.dout.from(at), t.outStride, rows)
+	out, _ := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
 	for i := range rows {
-		t.ask(t.dout[at:], t.outStride, i, rows)
-		t.ask(t.differentiated.out[at:], t.outStride, i, rows)
-		delta[i] = t.v.dot(t.dout[at+i*t.outStride:][:t.D], t.differentiated.out[at+i*t.outStride:][:t.D])
+		t.ask(dout, stride, i, rows)
+		t.ask(out, stride, i, rows)
+		delta[i] = t.v.dot(dout[i*stride:][:t.D], out[i*stride:][:t.D])
 	}
 }
 

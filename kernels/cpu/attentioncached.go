@@ -26,9 +26,9 @@ func (d *Device) attentionCached(c kernels.Call) error {
 			copy(cache[at:at+h.keyStride], qkv[row*h.stride+h.H*h.D:])
 		}
 	})
-	a := attended{out: out, qkv: qkv, keys: func(b, kv int) (keys, values []float32) {
-		keys = cache[b*room+kv*h.D:]
-		return keys, keys[h.K*h.D:]
+	a := attended{out: stored{wide: out}, qkv: stored{wide: qkv}, keys: func(b, kv int) (keys, values stored) {
+		keys = stored{wide: cache[b*room+kv*h.D:]}
+		return keys, keys.from(h.K * h.D)
 	}}
 	if h.T > fewQueries {
 		return d.attend(h, a)
@@ -56,17 +56,17 @@ func (d *Device) attendFew(h heads, a attended) error {
 		f := fewTask{heads: h, v: d.v, key: key, scratch: cutter{rest: w.scratch}}
 		f.query, f.scores = f.scratch.take(h.D), f.scratch.take(attentionChunk)
 		keys, values := a.keys(b, kv)
-		f.keys, f.values = keys[key*h.keyStride:], values[key*h.keyStride:]
+		f.keys, f.values = keys.wide[key*h.keyStride:], values.wide[key*h.keyStride:]
 		for head := kv * h.group; head < (kv+1)*h.group; head++ {
 			for t := range h.T {
-				f.run(results(b, head, t)[task%chunks*size:][:h.D+2], a.qkv[h.query(b, head)+t*h.stride:][:h.D], b, t)
+				f.run(results(b, head, t)[task%chunks*size:][:h.D+2], a.qkv.wide[h.query(b, head)+t*h.stride:][:h.D], b, t)
 			}
 		}
 	})
 	d.rows(h.B*h.H*h.T, h.D*chunks, func(from, to int) {
 		for i := from; i < to; i++ {
 			b, head, t := i/h.T/h.H, i/h.T%h.H, i%h.T
-			d.v.join(a.out[h.out(b, head)+t*h.outStride:][:h.D], results(b, head, t), size)
+			d.v.join(a.out.wide[h.out(b, head)+t*h.outStride:][:h.D], results(b, head, t), size)
 		}
 	})
 	return nil

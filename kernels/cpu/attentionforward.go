@@ -7,19 +7,20 @@ import (
 )
 
 func (d *Device) attentionForward(c kernels.Call, h heads) error {
-	qkv := floats(c.Args[2])
+	qkv := elements(c.Args[2])
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err
 	}
-	return d.attend(h, attended{out: floats(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values []float32) {
-		return qkv[h.key(b, kv):], qkv[h.value(b, kv):]
+	return d.attend(h, attended{out: elements(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values stored) {
+		return qkv.from(h.key(b, kv)), qkv.from(h.value(b, kv))
 	}})
 }
 
 // attended are the operands of a forward pass.
 type attended struct {
-	out, lse, qkv []float32 // lse is nil when nobody wants it
-	keys          func(b, kv int) (keys, values []float32)
+	out, qkv stored
+	lse      []float32 // nil when nobody wants it
+	keys     func(b, kv int) (keys, values stored)
 }
 
 // attend runs a task for each head and chunk of queries. The last chunks come first: they
@@ -36,8 +37,8 @@ func (d *Device) attend(h heads, a attended) error {
 		t.b, t.q, t.rows = task%each/h.H, q, rows
 		head := task % each % h.H
 		keys, values := a.keys(t.b, head/h.group)
-		t.chunk(a.qkv[h.query(t.b, head)+q*h.stride:], keys, values)
-		t.finish(a.out[h.out(t.b, head)+q*h.outStride:])
+		t.chunk(a.qkv.from(h.query(t.b, head)+q*h.stride), keys, values)
+		t.finish(a.out.from(h.out(t.b, head) + q*h.outStride))
 		if a.lse != nil {
 			t.finishLSE(a.lse[h.row(t.b, head)+q:])
 		}
@@ -66,8 +67,9 @@ func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask 
 }
 
 // chunk runs the chunk of queries over all keys before its end.
-func (t *forwardTask) chunk(x, keys, values []float32) {
-	t.copyQueries(t.queries, x, t.rows)
+func (t *forwardTask) chunk(x, keys, values stored) {
+	queries, stride := t.widened(t.room, x, t.stride, t.rows)
+	t.copyQueries(t.queries, queries, stride, t.rows)
 	for r := range t.rows {
 		t.top[r], t.sum[r] = float32(math.Inf(-1)), 0
 	}
@@ -75,8 +77,10 @@ func (t *forwardTask) chunk(x, keys, values []float32) {
 	first := t.first(t.b, t.q, t.rows) / attentionChunk * attentionChunk
 	for key := first; key < end; key += attentionChunk {
 		cols := min(attentionChunk, end-key)
-		t.positionPanels(t.keys, keys[key*t.keyStride:], t.keyStride, cols)
-		t.channelPanels(t.values, values[key*t.keyStride:], t.keyStride, cols)
+		rows, stride := t.widened(t.room, keys.from(key*t.keyStride), t.keyStride, cols)
+		t.positionPanels(t.keys, rows, stride, cols)
+		rows, stride = t.widened(t.room, values.from(key*t.keyStride), t.keyStride, cols)
+		t.channelPanels(t.values, rows, stride, cols)
 		for r := 0; r < t.rows; r += attentionRows {
 			t.block(r, key, cols, key > first)
 		}
@@ -125,10 +129,17 @@ func (t *forwardTask) softmaxRow(r int, scores []float32) {
 }
 
 // finish writes the chunk's rows of out.
-func (t *forwardTask) finish(out []float32) {
+func (t *forwardTask) finish(out stored) {
 	for r := range t.rows {
-		t.ask(out, t.outStride, r, t.rows)
-		t.v.times(out[r*t.outStride:r*t.outStride+t.D], t.out[r*t.width:r*t.width+t.D], 1/t.sum[r])
+		at, sums := r*t.outStride, t.out[r*t.width:r*t.width+t.D]
+		if out.half != nil {
+			row := t.room[:t.D]
+			t.v.times(row, sums, 1/t.sum[r])
+			t.v.narrow(out.half[at:at+t.D], row)
+			continue
+		}
+		t.ask(out.wide, t.outStride, r, t.rows)
+		t.v.times(out.wide[at:at+t.D], sums, 1/t.sum[r])
 	}
 }
 

@@ -52,6 +52,28 @@ func halves(v kernels.View) []uint16 {
 	return all[v.Off : v.Off+v.Len : v.Off+v.Len]
 }
 
+// stored are the elements of an operand as they are in memory: float32, or bf16 in half.
+type stored struct {
+	wide []float32
+	half []uint16
+}
+
+// elements is the memory of a checked view of floats, whichever they are.
+func elements(v kernels.View) stored {
+	if v.Present() && v.Buf.DType() == kernels.BF16 {
+		return stored{half: halves(v)}
+	}
+	return stored{wide: floats(v)}
+}
+
+// from is all from element n on.
+func (s stored) from(n int) stored {
+	if s.half != nil {
+		return stored{half: s.half[n:]}
+	}
+	return stored{wide: s.wide[n:]}
+}
+
 // hostBytes is the memory of a checked view as it is stored.
 func hostBytes(v kernels.View) []byte {
 	size := v.Buf.DType().SizeBytes()

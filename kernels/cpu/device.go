@@ -126,7 +126,8 @@ func (d *Device) Supports(c kernels.Call) error {
 // computesBF16 tells whether the op works on BF16 operands that the contract allows.
 func computesBF16(op kernels.Op) bool {
 	switch op {
-	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast:
+	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAttentionForward, kernels.OpAttentionBackward,
+		kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart:
 		return true
 	default:
 		return false

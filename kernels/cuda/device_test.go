@@ -57,9 +57,15 @@ func newQueue(t testing.TB, dev kernels.Device) kernels.Queue {
 	return q
 }
 
+// matrixOps are the operations that have kernels on matrix units, with how these are named.
+var matrixOps = map[kernels.Op]string{
+	kernels.OpMatMul: "matmul_mma", kernels.OpAttentionForward: "attention_mma_forward", kernels.OpAttentionForwardPart: "attention_mma_forward",
+	kernels.OpAttentionBackward: "attention_mma_backward", kernels.OpAttentionBackwardPart: "attention_mma_backward",
+}
+
 // TestConform runs the suite through the driver's interface with the kernels of the same source
-// on an OpenCL device: all of it as an old card, and products as a card with matrix units, which
-// has the same kernels but for these.
+// on an OpenCL device: all of it as an old card, and products and attention as a card with matrix
+// units, which has the same kernels but for these.
 func TestConform(t *testing.T) {
 	for _, compute := range []Capability{61, 90} {
 		t.Run(compute.String(), func(t *testing.T) {
@@ -74,14 +80,18 @@ func TestConform(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b.geometry.Matrix {
-				conform.RunOp(t, dev, kernels.OpMatMul)
-			} else {
+			if !b.geometry.Matrix {
 				conform.Run(t, dev)
 			}
-			onMatrixUnits := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, "matmul_mma") })
-			if onMatrixUnits != b.geometry.Matrix {
-				t.Errorf("matrix units used: %v", onMatrixUnits)
+			for op, name := range matrixOps {
+				if b.geometry.Matrix {
+					f.launches = nil
+					t.Run(op.String(), func(t *testing.T) { conform.RunOpBF16(t, dev, op) })
+				}
+				onMatrixUnits := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, name) })
+				if onMatrixUnits != b.geometry.Matrix {
+					t.Errorf("%v: matrix units used: %v", op, onMatrixUnits)
+				}
 			}
 			if err := dev.Close(); err != nil {
 				t.Error(err)

@@ -11,15 +11,42 @@ import (
 // headSizes are the most channels of a head that there are kernels for.
 var headSizes = [...]int{64, 128, 256}
 
-// attentionNames are the kernels for each head size.
-var attentionNames = func() (names [len(headSizes)]struct{ forward, queries, keys string }) {
-	for i, d := range headSizes {
-		names[i].forward = fmt.Sprintf("attention_forward_%d", d)
-		names[i].queries = fmt.Sprintf("attention_backward_queries_%d", d)
-		names[i].keys = fmt.Sprintf("attention_backward_keys_%d", d)
+// matrixHeadSizes are those that there are kernels on matrix units for: registers have no room
+// for the gradients of more channels.
+var matrixHeadSizes = headSizes[:2]
+
+// attentionKernels are the kernels for a head size. A work-group has a tile of rows: queries, or
+// keys in the backward pass of keys.
+type attentionKernels struct {
+	forward, queries, keys string
+	rows                   int
+}
+
+// attentionNames and matrixAttentionNames are the kernels for each head size; a tile of the first
+// has rows of each work-item, and thus another number with another Side.
+var attentionNames, matrixAttentionNames = newAttentionKernels("", headSizes[:], 0), newAttentionKernels("mma_", matrixHeadSizes, matrixTile)
+
+func newAttentionKernels(units string, sizes []int, rows int) (list []attentionKernels) {
+	for _, d := range sizes {
+		list = append(list, attentionKernels{
+			forward: fmt.Sprintf("attention_%sforward_%d", units, d),
+			queries: fmt.Sprintf("attention_%sbackward_queries_%d", units, d),
+			keys:    fmt.Sprintf("attention_%sbackward_keys_%d", units, d),
+			rows:    rows,
+		})
 	}
-	return names
-}()
+	return list
+}
+
+// attentionKernels are those for an attention whose qkv is stored as bf16, or not.
+func (p *Plan) attentionKernels(h heads, bf16 int) attentionKernels {
+	if size := h.size(); p.Geometry.Matrix && bf16 == 1 && size < len(matrixAttentionNames) {
+		return matrixAttentionNames[size]
+	}
+	k := attentionNames[h.size()]
+	k.rows = tileSizes[1] * p.Geometry.Side
+	return k
+}
 
 // heads are the sizes of an attention, and which queries [begin, end) of a sequence it is of.
 type heads struct{ B, T, H, K, D, begin, end int }
@@ -64,14 +91,13 @@ type attended struct {
 func (p *Plan) attend(c kernels.Call, a attended) {
 	h := newHeads(c)
 	p.Checked = a.starts.Present()
-	p.launch2(attentionNames[h.size()].forward, p.tiles(h.end-h.begin), h.H, h.B).
+	half := isBF16(a.queries)
+	kernel := p.attentionKernels(h, half)
+	p.launch2(kernel.forward, blocks(h.end-h.begin, kernel.rows), h.H, h.B).
 		memory(a.out, a.lse, a.queries, a.keys, a.values, a.starts).
-		ints(h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
+		ints(half, h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
 		floats(float32(h.factor() * math.Log2E)).fault(c.Op)
 }
-
-// tiles is the number of tiles of queries or keys.
-func (p *Plan) tiles(positions int) int { return blocks(positions, tileSizes[1]*p.Geometry.Side) }
 
 // from is the part of v from element n on.
 func from(v kernels.View, n int) kernels.View { return v.Slice(n, v.Len-n) }
@@ -100,14 +126,15 @@ func (p *Plan) attentionBackward(c kernels.Call) {
 	h := newHeads(c)
 	dqkv, delta, dout, qkv, out, lse, starts := c.Args[0], c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5], c.Args[6]
 	p.Checked = starts.Present()
-	rows := h.B * h.H * h.T
-	p.each("attention_delta", rows).memory(delta, dout, out).ints(h.T, h.H, h.D).longs(uint64(rows))
-	names := attentionNames[h.size()]
+	rows, half := h.B*h.H*h.T, isBF16(qkv)
+	p.each("attention_delta", rows).memory(delta, dout, out).ints(half, h.T, h.H, h.D).longs(uint64(rows))
+	by := p.attentionKernels(h, half)
 	for _, kernel := range []struct {
 		name             string
 		positions, heads int
-	}{{names.queries, h.end - h.begin, h.H}, {names.keys, h.end, h.K}} {
-		p.launch2(kernel.name, p.tiles(kernel.positions), kernel.heads, h.B).memory(dqkv, delta, dout, qkv, lse, starts).
+	}{{by.queries, h.end - h.begin, h.H}, {by.keys, h.end, h.K}} {
+		p.launch2(kernel.name, blocks(kernel.positions, by.rows), kernel.heads, h.B).
+			stored(dqkv).memory(delta, dout).stored(qkv).memory(lse, starts).
 			ints(h.T, h.begin, h.end, h.H, h.K, h.D).floats(float32(h.factor()))
 	}
 	p.Launches[1].fault(c.Op)

@@ -25,8 +25,8 @@ func (g Geometry) Group() int { return g.Side * g.Side }
 
 // LocalBytes is the most local memory that a kernel uses: attention's two panels of
 // 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product. On
-// matrix units it is two panels of 128 x (32+8) bf16 numbers, twice, and what stands in for
-// such units needs to exchange.
+// matrix units it is a product's two panels of 128 x (32+8) bf16 numbers, twice, and what stands
+// in for such units needs to exchange; attention takes a little less.
 func (g Geometry) LocalBytes() int {
 	if g.Matrix {
 		return 2*4*128*(32+8) + 4*6*g.Group()
@@ -92,12 +92,14 @@ func (l *Launch) memory(views ...kernels.View) *Launch {
 }
 
 // stored gives a view and whether it is stored as bf16.
-func (l *Launch) stored(v kernels.View) *Launch {
-	isBF16 := 0
+func (l *Launch) stored(v kernels.View) *Launch { return l.memory(v).ints(isBF16(v)) }
+
+// isBF16 is 1 for a view of bf16 numbers.
+func isBF16(v kernels.View) int {
 	if v.Buf.DType() == kernels.BF16 {
-		isBF16 = 1
+		return 1
 	}
-	return l.memory(v).ints(isBF16)
+	return 0
 }
 
 func (l *Launch) scratch(first int) *Launch {

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,37 @@ func TestMatMulTiles(t *testing.T) {
 		p.Make(c)
 		if l := p.Launches[0]; l.Kernel != shape.kernel || l.Groups != shape.groups || l.Items != [2]int{16, 16} {
 			t.Errorf("%v: %s in %v groups of %v items", c, l.Kernel, l.Groups, l.Items)
+		}
+	}
+}
+
+// TestAttentionKernels: bf16 attention is on matrix units where the device has them and a head fits,
+// in tiles of 128 rows.
+func TestAttentionKernels(t *testing.T) {
+	for _, c := range []struct {
+		geometry Geometry
+		dtype    kernels.DType
+		d        int
+		kernels  [3]string
+		tiles    int // of 300 positions
+	}{
+		{MatrixUnits, kernels.BF16, 64, [3]string{"attention_mma_forward_64", "attention_mma_backward_queries_64", "attention_mma_backward_keys_64"}, 3},
+		{MatrixUnits, kernels.BF16, 80, [3]string{"attention_mma_forward_128", "attention_mma_backward_queries_128", "attention_mma_backward_keys_128"}, 3},
+		{MatrixUnits, kernels.BF16, 160, [3]string{"attention_forward_256", "attention_backward_queries_256", "attention_backward_keys_256"}, 5},
+		{MatrixUnits, kernels.F32, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 5},
+		{Sides[1], kernels.BF16, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 10},
+	} {
+		s := kernels.AttentionShape{B: 2, T: 300, H: 4, K: 2, D: c.d}
+		rows, channels := s.B*s.T*s.H, s.B*s.T*s.D
+		v, f := views(t, c.dtype, channels*4, channels*8, channels*4), views(t, kernels.F32, rows, rows, channels*8)
+		p := Plan{Geometry: c.geometry}
+		p.Make(kernels.AttentionForward(v[0], f[0], v[1], kernels.View{}, s))
+		launches := slices.Clone(p.Launches)
+		p.Make(kernels.AttentionBackward(f[2], f[1], v[2], v[1], v[0], f[0], kernels.View{}, s))
+		for i, l := range append(launches, p.Launches[1:]...) { // the first is that of delta
+			if heads := [...]int{4, 4, 2}[i]; l.Kernel != c.kernels[i] || l.Groups != [3]int{c.tiles, heads, 2} {
+				t.Errorf("D=%d in %v: %s in %v groups, want %s in %d tiles", c.d, c.dtype, l.Kernel, l.Groups, c.kernels[i], c.tiles)
+			}
 		}
 	}
 }

@@ -35,7 +35,13 @@ func sections(g Geometry) []section {
 		})
 	}
 	if g.Matrix {
-		list = append(list, section{"", []string{"mma", "matmulmma"}})
+		list = append(list, section{"", []string{"mma", "matrixparts", "matmulmma"}})
+		for _, d := range matrixHeadSizes {
+			list = append(list, section{
+				fmt.Sprintf("CHANNELS %d\n%s", d, naming("CHANNELS")),
+				[]string{"attentionmma", "attentionmmaforward", "attentionmmabackward"},
+			})
+		}
 	}
 	return list
 }

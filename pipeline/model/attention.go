@@ -16,7 +16,7 @@ type attention struct {
 	n           int // rows B*T
 	a           attentionActivations
 	d           attentionDeltas
-	dattended   kernels.View // [N,H*D] scratch
+	dattended   kernels.View // [N,H*D] scratch, stored as what attention reads
 	dotted      kernels.View // [B,H,T] scratch
 }
 
@@ -55,18 +55,15 @@ func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 	}
 	k.qkv.take(b, at)
 	k.output.take(b, at)
-	k.dattended, k.dotted = b.mem.layer.take(n*m.queryWidth()), b.mem.layer.take(n*m.Heads)
+	k.dattended, k.dotted = b.passFactor(n*m.queryWidth()), b.mem.layer.take(n*m.Heads)
 	return k
 }
 
 func (k *attention) forward(q issuer, p stretch) {
 	k.project(q, p)
-	p.upTo().each(func(s span) { k.a.qkv.at(s).load(q) })
 	k.attend(q, p)
 	p.each(func(s span) {
-		attended := k.a.attended.at(s)
-		attended.store(q)
-		k.output.from(s.first).forward(q, s.of(k.branch), attended.factor(), s.n)
+		k.output.from(s.first).forward(q, s.of(k.branch), k.a.attended.at(s).factor(), s.n)
 		k.dropout.apply(q, k.branch, s)
 	})
 }
@@ -85,10 +82,10 @@ func (k *attention) project(q issuer, p stretch) {
 // attend lets the queries of the stretch see the keys up to their own.
 func (k *attention) attend(q issuer, p stretch) {
 	if p.whole() {
-		q.Do(kernels.AttentionForward(k.a.attended.wide, k.a.lse, k.a.qkv.wide, k.starts, k.shape))
+		q.Do(kernels.AttentionForward(k.a.attended.factor(), k.a.lse, k.a.qkv.factor(), k.starts, k.shape))
 		return
 	}
-	q.Do(kernels.AttentionForwardPart(k.a.attended.wide, k.a.lse, k.a.qkv.wide, k.starts, k.part(p)))
+	q.Do(kernels.AttentionForwardPart(k.a.attended.factor(), k.a.lse, k.a.qkv.factor(), k.starts, k.part(p)))
 }
 
 func (k *attention) part(p stretch) kernels.AttentionPartShape {
@@ -104,9 +101,7 @@ func (k *attention) normalise(q issuer, s span) {
 func (k *attention) backwardInput(q issuer, p stretch) {
 	p.each(func(s span) {
 		k.output.from(s.first).backwardInput(q, s.of(k.dattended), k.dropout.gradient(q, k.d.branch, k.dy, s), s.n)
-		k.a.attended.at(s).load(q)
 	})
-	p.upTo().each(func(s span) { k.a.qkv.at(s).load(q) })
 	k.differentiate(q, p)
 	p.each(func(s span) {
 		dqkv, dnormed := s.of(k.d.qkv), s.of(k.d.normed)
@@ -119,15 +114,16 @@ func (k *attention) backwardInput(q issuer, p stretch) {
 // differentiate computes the gradients of the stretch's queries, and adds to those of the keys
 // and values up to them. With that its own are complete: those behind it came before.
 func (k *attention) differentiate(q issuer, p stretch) {
+	qkv, attended := k.a.qkv.factor(), k.a.attended.factor()
 	if p.whole() {
-		q.Do(kernels.AttentionBackward(k.d.qkv, k.dotted, k.dattended, k.a.qkv.wide, k.a.attended.wide, k.a.lse, k.starts, k.shape))
+		q.Do(kernels.AttentionBackward(k.d.qkv, k.dotted, k.dattended, qkv, attended, k.a.lse, k.starts, k.shape))
 		return
 	}
 	flags := kernels.Accumulate
 	if p.to == p.context {
 		flags = 0
 	}
-	q.Do(kernels.AttentionBackwardPart(k.d.qkv, k.dotted, k.dattended, k.a.qkv.wide, k.a.attended.wide, k.a.lse, k.starts, k.part(p), flags))
+	q.Do(kernels.AttentionBackwardPart(k.d.qkv, k.dotted, k.dattended, qkv, attended, k.a.lse, k.starts, k.part(p), flags))
 }
 
 func (k *attention) backwardWeight(q issuer) {

@@ -22,10 +22,11 @@ const (
 	// would only add error, and a copy that is a function of its master alone needs no
 	// seed or step to be the same on both ends of a tied matrix and after a resumption.
 	//
-	// A slot keeps the inputs and outputs of a block's products in BF16. Each is rounded
-	// as soon as it is computed, and every reader, in whichever pass, gets the rounded
-	// one, so that recomputation still changes no bit. The residual stream, statistics of
-	// rows, biases, weights of norms and learned positions stay float32.
+	// A slot keeps the inputs and outputs of a block's products in BF16, and attention reads
+	// and writes these as they are. Each is rounded as soon as it is computed, and every
+	// reader, in whichever pass, gets the rounded one, so that recomputation still changes no
+	// bit. The residual stream, statistics of rows, biases, weights of norms, learned positions
+	// and the gradients of queries, keys and values stay float32.
 	StorageBF16
 	storages
 )
@@ -76,7 +77,7 @@ type kept struct {
 	half kernels.View // absent with F32 storage
 }
 
-// factor is what matrix products read, after store.
+// factor is what matrix products and attention read, after store.
 func (k kept) factor() kernels.View {
 	if k.half.Len > 0 {
 		return k.half
@@ -141,6 +142,14 @@ func (b *builder) desk() desk {
 func (b *builder) passHalves(n int) kernels.View {
 	if b.storage == StorageF32 {
 		return kernels.View{}
+	}
+	return b.mem.layerHalves.take(n)
+}
+
+// passFactor takes n elements for the passes of the layer at hand that attention reads.
+func (b *builder) passFactor(n int) kernels.View {
+	if b.storage == StorageF32 {
+		return b.mem.layer.take(n)
 	}
 	return b.mem.layerHalves.take(n)
 }

@@ -10,17 +10,18 @@
 #define CHUNK (SIDE * 128 / CHANNELS)      // such rows that fit where 2 panels do
 #define PANELS (2 * PANEL)
 
-// D channels of one head at `rows` positions; position p is at x + p*stride.
+// D channels of one head at `rows` positions; position p is at the element at + p*stride of x.
 typedef struct {
-  global const float *x;
-  int rows, D;
+  global const void *x;
+  ulong at;
+  int bf16, rows, D;
   ulong stride;
 } NAME(head);
 
 // sums[row][column] = row of a * row of b.
 INLINE void NAME(scores)(float sums[R][R], local float *panels, NAME(head) a, int aRow, NAME(head) b, int bRow)
 {
-  const matrix_4 left = {a.x, 0, 0, a.rows, a.D, a.stride, 1}, right = {b.x, 0, 0, b.rows, b.D, b.stride, 1};
+  const matrix_4 left = {a.x, a.at, a.bf16, a.rows, a.D, a.stride, 1}, right = {b.x, b.at, b.bf16, b.rows, b.D, b.stride, 1};
   rows_product_4(sums, panels, left, aRow, right, bRow);
 }
 
@@ -34,7 +35,7 @@ INLINE void NAME(weigh)(float sums[R][WIDTH], local const float *weights, local 
     for (int i = item; i < CHUNK * CHANNELS; i += GROUP) {
       const int k = i / CHANNELS, d = i % CHANNELS;
       const int inside = from + c + k < v.rows && d < v.D;
-      chunk[k * STRETCH + d] = inside ? v.x[(from + c + k) * v.stride + d] : 0.0f;
+      chunk[k * STRETCH + d] = inside ? get(v.x, v.at + (from + c + k) * v.stride + d, v.bf16) : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < CHUNK; k++) {
@@ -65,16 +66,14 @@ INLINE void NAME(clear)(float sums[R][WIDTH])
       sums[i][j] = 0.0f;
 }
 
-// Writes a work-item's rows of [rows,D] from `from` on, times factor[i], or adds them.
-INLINE void NAME(store)(global float *out, ulong stride, int rows, int D, int from, float sums[R][WIDTH], const float factor[R],
-                        int accumulate)
+// Writes a work-item's rows of a head from `from` on, times factor[i], or adds them.
+INLINE void NAME(store)(head_out out, int from, float sums[R][WIDTH], const float factor[R], int accumulate)
 {
   const int x = get_local_id(0), y = get_local_id(1);
   UNROLL for (int i = 0; i < R; i++) {
     const int row = from + 4 * y + i;
     UNROLL for (int j = 0; j < WIDTH; j++)
-      if (row < rows && SPREAD(j, x) < D)
-        out[row * stride + SPREAD(j, x)] = sums[i][j] * factor[i] + (accumulate ? out[row * stride + SPREAD(j, x)] : 0.0f);
+      put_channel(out, row, SPREAD(j, x), sums[i][j] * factor[i], accumulate);
   }
 }
 
@@ -87,10 +86,7 @@ INLINE int NAME(window)(int first[R], global const int *starts, int from, int T,
       first[i] = 0;
     return 0;
   }
-  int least = past + T;
-  for (int t = from; t < min(T, from + TILE); t++)
-    least = valid(starts[t], 0, past + t + 1, fault, op) ? min(least, starts[t]) : 0;
   UNROLL for (int i = 0; i < R; i++)
     first[i] = starts[min(T - 1, from + 4 * (int)get_local_id(1) + i)];
-  return least;
+  return least_start(starts, from, min(T, from + TILE), past, fault, op);
 }

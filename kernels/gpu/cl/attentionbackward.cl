@@ -2,34 +2,27 @@
 // anew (Dao 2023, "FlashAttention-2", algorithm 2), each in a kernel of its own: every element
 // is summed by one work-item, in a fixed order.
 
-// What both kernels are given.
+// What backward kernels are given. dout, qkv and out are stored as `bf16` says, dqkv as dqkvBF16.
 #define ATTENTION_BACKWARD                                                                              \
-  BUFFER(float, dqkv), BUFFER(const float, delta), BUFFER(const float, dout), BUFFER(const float, qkv), \
-    BUFFER(const float, lse), BUFFER(const int, starts), const int T, const int begin, const int end,    \
-    const int H, const int K,                                                                           \
-    const int D, const float factor
-
-// From a score, the log of the sum of exponentials of its query, and the gradient of its
-// probability less delta: the probability and, in *slope, the gradient of the score.
-INLINE float NAME(probability)(float score, float lse, float gradient, int seen, float factor, float *slope)
-{
-  const float p = seen ? exp2(LOG2E * (score * factor - lse)) : 0.0f;
-  *slope = seen ? p * gradient * factor : 0.0f;
-  return p;
-}
+  BUFFER(void, dqkv), const int dqkvBF16, BUFFER(const float, delta), BUFFER(const void, dout),         \
+    BUFFER(const void, qkv), const int bf16, BUFFER(const float, lse), BUFFER(const int, starts),       \
+    const int T, const int begin, const int end, const int H, const int K, const int D,                 \
+    const float factor
 
 // Work-group (tile of the queries [begin, end), head, sequence).
 KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fault, const int op)
 {
   local float panels[PANELS] __attribute__((aligned(16)));
   local float weights[TILE * PITCH] __attribute__((aligned(16)));
-  AT(dqkv); AT(delta); AT(dout); AT(qkv); AT(lse); AT(starts);
+  AT(delta); AT(lse); AT(starts);
   const int from = begin + get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), last = min(end, from + TILE) - 1, kv = head / (H / K);
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) q = {qkv + row + head * D, end, D, stride}, k = {qkv + row + (H + kv) * D, end, D, stride};
-  const NAME(head) v = {qkv + row + (H + K + kv) * D, end, D, stride};
-  const NAME(head) g = {dout + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D};
+  const NAME(head) q = {qkv, qkvAt + row + head * D, bf16, end, D, stride};
+  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, bf16, end, D, stride};
+  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, bf16, end, D, stride};
+  const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
+  const head_out dq = {dqkv, dqkvAt + row + head * D, dqkvBF16, end, D, stride};
   int first[R];
   const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, end, 0, fault, op);
   float sums[R][WIDTH], logs[R], deltas[R];
@@ -46,13 +39,13 @@ KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fa
     UNROLL for (int i = 0; i < R; i++)
       UNROLL for (int j = 0; j < R; j++) {
         const int at = key + 4 * x + j, seen = at >= first[i] && at <= from + 4 * y + i;
-        NAME(probability)(s[i][j], logs[i], slopes[i][j] - deltas[i], seen, factor, &slopes[i][j]);
+        probability(s[i][j], logs[i], slopes[i][j] - deltas[i], seen, factor, &slopes[i][j]);
       }
     NAME(keep)(weights, slopes);
     NAME(weigh)(sums, weights, panels, k, key);
   }
   const float one[R] = {1.0f, 1.0f, 1.0f, 1.0f};
-  NAME(store)(dqkv + row + head * D, stride, end, D, from, sums, one, 0);
+  NAME(store)(dq, from, sums, one, 0);
 }
 
 // Work-group (tile of the keys up to `end`, key-value head, sequence): rows are keys, columns the
@@ -61,17 +54,20 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumul
 {
   local float panels[PANELS] __attribute__((aligned(16)));
   local float weights[TILE * PITCH] __attribute__((aligned(16)));
-  AT(dqkv); AT(delta); AT(dout); AT(qkv); AT(lse); AT(starts);
+  AT(delta); AT(lse); AT(starts);
   const int from = get_group_id(0) * TILE, kv = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), shared = H / K;
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) k = {qkv + row + (H + kv) * D, end, D, stride}, v = {qkv + row + (H + K + kv) * D, end, D, stride};
+  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, bf16, end, D, stride};
+  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, bf16, end, D, stride};
+  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, dqkvBF16, end, D, stride};
+  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, dqkvBF16, end, D, stride};
   float dk[R][WIDTH], dv[R][WIDTH];
   NAME(clear)(dk);
   NAME(clear)(dv);
   for (int head = kv * shared; head < (kv + 1) * shared; head++) {
-    const NAME(head) q = {qkv + row + head * D, end, D, stride};
-    const NAME(head) g = {dout + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D};
+    const NAME(head) q = {qkv, qkvAt + row + head * D, bf16, end, D, stride};
+    const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
     for (int query = max(from, begin); query < end; query += TILE) {
       float s[R][R], slopes[R][R];
       NAME(scores)(s, panels, k, from, q, query);
@@ -82,7 +78,7 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumul
         const int first = starts ? starts[(ulong)b * T + inside] : 0;
         UNROLL for (int i = 0; i < R; i++) {
           const int key = from + 4 * y + i, seen = t < end && key >= first && key <= t;
-          s[i][j] = NAME(probability)(s[i][j], lse[at], slopes[i][j] - delta[at], seen, factor, &slopes[i][j]);
+          s[i][j] = probability(s[i][j], lse[at], slopes[i][j] - delta[at], seen, factor, &slopes[i][j]);
         }
       }
       NAME(keep)(weights, s);
@@ -93,6 +89,6 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumul
     }
   }
   const float one[R] = {1.0f, 1.0f, 1.0f, 1.0f};
-  NAME(store)(dqkv + row + (H + kv) * D, stride, end, D, from, dk, one, accumulate);
-  NAME(store)(dqkv + row + (H + K + kv) * D, stride, end, D, from, dv, one, accumulate);
+  NAME(store)(toKeys, from, dk, one, accumulate);
+  NAME(store)(toValues, from, dv, one, accumulate);
 }

@@ -35,23 +35,29 @@ INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums
   barrier(CLK_LOCAL_MEM_FENCE); // the maxima were read
 }
 
-// Work-group (tile of the queries [begin, end), head, sequence). The row of position t has all query heads, and
-// keys and values are rows of their own stride, in qkv or in a cache that `past` earlier
-// positions are in. lse may be absent.
-KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUFFER(const float, queries),
-                                     BUFFER(const float, keys), BUFFER(const float, values), BUFFER(const int, starts),
-                                     const int T, const int begin, const int end, const int H, const int shared, const int D, const int past,
-                                     const int queryStride, const int keyStride, const ulong keyBatch,
-                                     const float factor, global int *fault, const int op)
+// What forward kernels are given. The row of position t has all query heads, and keys and values
+// are rows of their own stride, in qkv or in a cache that `past` earlier positions are in. `bf16`
+// is how all of these and out are stored. lse may be absent.
+#define ATTENTION_FORWARD                                                                              \
+  BUFFER(void, out), BUFFER(float, lse), BUFFER(const void, queries), BUFFER(const void, keys),        \
+    BUFFER(const void, values), BUFFER(const int, starts), const int bf16, const int T,                \
+    const int begin, const int end, const int H, const int shared, const int D, const int past,        \
+    const int queryStride, const int keyStride, const ulong keyBatch, const float factor,              \
+    global int *fault, const int op
+
+// Work-group (tile of the queries [begin, end), head, sequence).
+KERNEL2 void NAME(attention_forward)(ATTENTION_FORWARD)
 {
   local float panels[PANELS] __attribute__((aligned(16)));
   local float weights[TILE * PITCH] __attribute__((aligned(16)));
-  AT(out); AT(lse); AT(queries); AT(keys); AT(values); AT(starts);
+  AT(lse); AT(starts);
   const int from = begin + get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), last = past + min(end, from + TILE) - 1;
   const ulong kv = b * keyBatch + head / shared * D;
-  const NAME(head) q = {queries + (ulong)b * T * queryStride + head * D, end, D, queryStride};
-  const NAME(head) k = {keys + kv, past + end, D, keyStride}, v = {values + kv, past + end, D, keyStride};
+  const NAME(head) q = {queries, queriesAt + (ulong)b * T * queryStride + head * D, bf16, end, D, queryStride};
+  const NAME(head) k = {keys, keysAt + kv, bf16, past + end, D, keyStride};
+  const NAME(head) v = {values, valuesAt + kv, bf16, past + end, D, keyStride};
+  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
   int first[R];
   const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, end, past, fault, op);
   float sums[R][WIDTH], top[R], total[R];
@@ -81,5 +87,5 @@ KERNEL2 void NAME(attention_forward)(BUFFER(float, out), BUFFER(float, lse), BUF
     if (lse && x == 0 && from + 4 * y + i < end)
       lse[((ulong)b * H + head) * T + from + 4 * y + i] = (top[i] + log2(all)) * LN2;
   }
-  NAME(store)(out + ((ulong)b * T * H + head) * D, (ulong)H * D, end, D, from, sums, share, 0);
+  NAME(store)(o, from, sums, share, 0);
 }

@@ -1,15 +1,52 @@
 // What attention needs beside its tiles.
 
+// D channels of one head at `rows` positions that are written; position p is at the element
+// at + p*stride of x.
+typedef struct {
+  global void *x;
+  ulong at;
+  int bf16, rows, D;
+  ulong stride;
+} head_out;
+
+// Writes a channel of a position, or adds to it, if there is such a one.
+INLINE void put_channel(head_out out, int row, int d, float value, int accumulate)
+{
+  if (row >= out.rows || d >= out.D)
+    return;
+  const ulong at = out.at + row * out.stride + d;
+  put(out.x, at, out.bf16, accumulate ? value + get(out.x, at, out.bf16) : value);
+}
+
+// The first key that any of the queries [from, to) sees, which have the positions past+from and
+// so on.
+INLINE int least_start(global const int *starts, int from, int to, int past, global int *fault, int op)
+{
+  int least = past + to;
+  for (int t = from; t < to; t++)
+    least = valid(starts[t], 0, past + t + 1, fault, op) ? min(least, starts[t]) : 0;
+  return least;
+}
+
+// From a score, the log of the sum of exponentials of its query, and the gradient of its
+// probability less delta: the probability and, in *slope, the gradient of the score.
+INLINE float probability(float score, float lse, float gradient, int seen, float factor, float *slope)
+{
+  const float p = seen ? exp2(LOG2E * (score * factor - lse)) : 0.0f;
+  *slope = seen ? p * gradient * factor : 0.0f;
+  return p;
+}
+
 // delta[B,H,T] = out * dout, the mean gradient of a query's probabilities.
-KERNEL void attention_delta(BUFFER(float, delta), BUFFER(const float, dout), BUFFER(const float, out),
+KERNEL void attention_delta(BUFFER(float, delta), BUFFER(const void, dout), BUFFER(const void, out), const int bf16,
                             const int T, const int H, const int D, const ulong n)
 {
-  AT(delta); AT(dout); AT(out);
+  AT(delta);
   EACH(i, n) {
     const ulong row = ((i / T / H * T + i % T) * H + i / T % H) * D;
     float sum = 0.0f;
     for (int d = 0; d < D; d++)
-      sum += out[row + d] * dout[row + d];
+      sum += get(out, outAt + row + d, bf16) * get(dout, doutAt + row + d, bf16);
     delta[i] = sum;
   }
 }

@@ -15,6 +15,9 @@
 #define UNROLL _Pragma("unroll")
 #endif
 
+// Before a loop that would take more registers if several rounds of it were mixed.
+#define ONE_BY_ONE _Pragma("nounroll")
+
 #define INLINE static inline __attribute__((always_inline))
 
 // A parameter that is a range of a buffer: where the buffer is and the first element. AT

@@ -13,6 +13,14 @@ INLINE int item_number(void) { return get_local_id(1) * SIDE + get_local_id(0); 
 
 #define EXCHANGE 1
 
+// x, of which the compiler does not know that it is the same in every round of a loop: what is
+// computed from it takes no registers between.
+INLINE int anew(int x)
+{
+  __asm__ volatile("" : "+r"(x));
+  return x;
+}
+
 // to = four 8x8 matrices of 16-bit elements: item i has the elements 2*(i%4) and the next one of
 // row i/4 of each, or of column i/4 where `across` is set. Row k of matrix j starts at the
 // element `at` of item 8*j+k.
@@ -42,6 +50,22 @@ INLINE void start_copy(local ushort *to, global const ushort *from, int zeros)
   __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"((uint)(ulong)to), "l"(from), "r"(zeros ? 0 : 16) : "memory");
 }
 
+// x of the item whose number differs from an item's in the bits of `distance`.
+INLINE float other(float x, int distance, local uint *exchange)
+{
+  uint from;
+  __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(from) : "r"(as_uint(x)), "r"(distance));
+  return as_float(from);
+}
+
+// Two numbers rounded to bf16, the first in the low half.
+INLINE uint bf16_pair(float low, float high)
+{
+  uint pair;
+  __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 // Closes the group of the copies that were started.
 INLINE void close_copies(void) { __asm__ volatile("cp.async.commit_group;" : : : "memory"); }
 
@@ -51,6 +75,8 @@ INLINE void wait_copies(void) { __asm__ volatile("cp.async.wait_group 1;" : : : 
 #else
 
 #define EXCHANGE (GROUP * 6)
+
+INLINE int anew(int x) { return x; }
 
 INLINE void load_matrices(uint to[4], local const ushort *tile, int at, int across, local uint *exchange)
 {
@@ -94,7 +120,26 @@ INLINE void start_copy(local ushort *to, global const ushort *from, int zeros)
     to[i] = zeros ? 0 : from[i];
 }
 
+INLINE float other(float x, int distance, local uint *exchange)
+{
+  const int item = item_number();
+  barrier(CLK_LOCAL_MEM_FENCE);
+  exchange[item] = as_uint(x);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return as_float(exchange[item ^ distance]);
+}
+
+INLINE uint bf16_pair(float low, float high) { return to_bf16(low) | (uint)to_bf16(high) << 16; }
+
 INLINE void close_copies(void) {}
 INLINE void wait_copies(void) {}
 
 #endif
+
+// Turns a work-item's part of the products c of two neighbours [16,8] into its part of a factor
+// a [16,16], rounded: both have the same rows, and a product's columns are the factor's depths.
+INLINE void to_factor(uint to[4], float products[2][4])
+{
+  UNROLL for (int j = 0; j < 4; j++)
+    to[j] = bf16_pair(products[j / 2][j % 2 * 2], products[j / 2][j % 2 * 2 + 1]);
+}
