@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"errors"
 	"testing"
 
 	"pnode/kernels"
@@ -11,17 +10,7 @@ import (
 // openCard opens the first card of the machine, or skips the test on one without.
 func openCard(t testing.TB) *Device {
 	t.Helper()
-	list, err := List()
-	if errors.Is(err, ErrNoLibrary) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) == 0 {
-		t.Skip("the driver has no cards here")
-	}
-	dev, err := list[0].Open()
+	dev, err := conform.First(t, List, ErrNoLibrary).Open()
 	closing(t, dev, err)
 	t.Logf("%s, compute capability %v, driver for CUDA %s", dev.Info.Name, dev.Compute, dev.Driver)
 	return dev

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"pnode/kernels"
+	"pnode/kernels/native"
 )
 
 // result is what a function of the driver returns; 0 is success.
@@ -44,56 +45,40 @@ const (
 	unknownError        result = 999
 )
 
-var resultNames = map[result]string{
-	invalidValue:        "CUDA_ERROR_INVALID_VALUE",
-	outOfMemory:         "CUDA_ERROR_OUT_OF_MEMORY",
-	notInitialized:      "CUDA_ERROR_NOT_INITIALIZED",
-	deinitialized:       "CUDA_ERROR_DEINITIALIZED",
-	stubLibrary:         "CUDA_ERROR_STUB_LIBRARY",
-	deviceUnavailable:   "CUDA_ERROR_DEVICE_UNAVAILABLE",
-	noDevice:            "CUDA_ERROR_NO_DEVICE",
-	invalidImage:        "CUDA_ERROR_INVALID_IMAGE",
-	invalidContext:      "CUDA_ERROR_INVALID_CONTEXT",
-	noBinaryForGPU:      "CUDA_ERROR_NO_BINARY_FOR_GPU",
-	eccUncorrectable:    "CUDA_ERROR_ECC_UNCORRECTABLE",
-	invalidPTX:          "CUDA_ERROR_INVALID_PTX",
-	jitCompilerNotFound: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
-	unsupportedPTX:      "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-	invalidHandle:       "CUDA_ERROR_INVALID_HANDLE",
-	notFound:            "CUDA_ERROR_NOT_FOUND",
-	illegalAddress:      "CUDA_ERROR_ILLEGAL_ADDRESS",
-	launchOutOfRes:      "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-	launchTimeout:       "CUDA_ERROR_LAUNCH_TIMEOUT",
-	primaryCtxActive:    "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE",
-	contextIsDestroyed:  "CUDA_ERROR_CONTEXT_IS_DESTROYED",
-	hardwareStackError:  "CUDA_ERROR_HARDWARE_STACK_ERROR",
-	illegalInstruction:  "CUDA_ERROR_ILLEGAL_INSTRUCTION",
-	misalignedAddress:   "CUDA_ERROR_MISALIGNED_ADDRESS",
-	invalidAddressSpace: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
-	invalidPC:           "CUDA_ERROR_INVALID_PC",
-	launchFailed:        "CUDA_ERROR_LAUNCH_FAILED",
-	systemNotReady:      "CUDA_ERROR_SYSTEM_NOT_READY",
-	driverMismatch:      "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-	unknownError:        "CUDA_ERROR_UNKNOWN",
+var results = native.Codes[result]{
+	invalidValue:        {Name: "CUDA_ERROR_INVALID_VALUE"},
+	outOfMemory:         {Name: "CUDA_ERROR_OUT_OF_MEMORY"},
+	notInitialized:      {Name: "CUDA_ERROR_NOT_INITIALIZED"},
+	deinitialized:       {Name: "CUDA_ERROR_DEINITIALIZED"},
+	stubLibrary:         {Name: "CUDA_ERROR_STUB_LIBRARY", Remedy: "the libcuda that was found is the stub of a toolkit, not a driver: take it from LD_LIBRARY_PATH"},
+	deviceUnavailable:   {Name: "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+	noDevice:            {Name: "CUDA_ERROR_NO_DEVICE"},
+	invalidImage:        {Name: "CUDA_ERROR_INVALID_IMAGE"},
+	invalidContext:      {Name: "CUDA_ERROR_INVALID_CONTEXT"},
+	noBinaryForGPU:      {Name: "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+	eccUncorrectable:    {Name: "CUDA_ERROR_ECC_UNCORRECTABLE"},
+	invalidPTX:          {Name: "CUDA_ERROR_INVALID_PTX"},
+	jitCompilerNotFound: {Name: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", Remedy: "the driver's compiler (libnvidia-ptxjitcompiler) is missing: install it, or give it to the container"},
+	unsupportedPTX:      {Name: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", Remedy: "the driver is older than the kernels: update it"},
+	invalidHandle:       {Name: "CUDA_ERROR_INVALID_HANDLE"},
+	notFound:            {Name: "CUDA_ERROR_NOT_FOUND"},
+	illegalAddress:      {Name: "CUDA_ERROR_ILLEGAL_ADDRESS"},
+	launchOutOfRes:      {Name: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+	launchTimeout:       {Name: "CUDA_ERROR_LAUNCH_TIMEOUT", Remedy: "a display's watchdog ended a kernel"},
+	primaryCtxActive:    {Name: "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE"},
+	contextIsDestroyed:  {Name: "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
+	hardwareStackError:  {Name: "CUDA_ERROR_HARDWARE_STACK_ERROR"},
+	illegalInstruction:  {Name: "CUDA_ERROR_ILLEGAL_INSTRUCTION"},
+	misalignedAddress:   {Name: "CUDA_ERROR_MISALIGNED_ADDRESS"},
+	invalidAddressSpace: {Name: "CUDA_ERROR_INVALID_ADDRESS_SPACE"},
+	invalidPC:           {Name: "CUDA_ERROR_INVALID_PC"},
+	launchFailed:        {Name: "CUDA_ERROR_LAUNCH_FAILED"},
+	systemNotReady:      {Name: "CUDA_ERROR_SYSTEM_NOT_READY", Remedy: "the driver's services (fabric manager) are not up"},
+	driverMismatch:      {Name: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", Remedy: "the driver was updated under a running system: restart the machine"},
+	unknownError:        {Name: "CUDA_ERROR_UNKNOWN", Remedy: "often /dev/nvidia-uvm is missing or not readable"},
 }
 
-// remedies are what a user can do.
-var remedies = map[result]string{
-	unsupportedPTX:      "the driver is older than the kernels: update it",
-	jitCompilerNotFound: "the driver's compiler (libnvidia-ptxjitcompiler) is missing: install it, or give it to the container",
-	driverMismatch:      "the driver was updated under a running system: restart the machine",
-	systemNotReady:      "the driver's services (fabric manager) are not up",
-	unknownError:        "often /dev/nvidia-uvm is missing or not readable",
-	stubLibrary:         "the libcuda that was found is the stub of a toolkit, not a driver: take it from LD_LIBRARY_PATH",
-	launchTimeout:       "a display's watchdog ended a kernel",
-}
-
-func (r result) String() string {
-	if name := resultNames[r]; name != "" {
-		return fmt.Sprintf("%s (%d)", name, int32(r))
-	}
-	return fmt.Sprintf("CUDA error %d", int32(r))
-}
+func (r result) String() string { return results.Text(r) }
 
 // lost are the errors after which nothing of the context can be used any more.
 var lost = map[result]bool{
@@ -109,9 +94,6 @@ func (r result) err(f function) error {
 		return nil
 	}
 	text := fmt.Sprintf("cuda: %v: %v", f, r)
-	if remedy := remedies[r]; remedy != "" {
-		text += " (" + remedy + ")"
-	}
 	switch {
 	case r == outOfMemory:
 		return fmt.Errorf("%w: %s", kernels.ErrOutOfMemory, text)

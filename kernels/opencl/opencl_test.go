@@ -1,7 +1,6 @@
 package opencl
 
 import (
-	"errors"
 	"testing"
 
 	"pnode/kernels"
@@ -18,17 +17,7 @@ func openDevice(t testing.TB) *Device {
 
 func firstDevice(t testing.TB) Info {
 	t.Helper()
-	list, err := List()
-	if errors.Is(err, ErrNoLibrary) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) == 0 {
-		t.Skip("OpenCL has no devices here")
-	}
-	return list[0]
+	return conform.First(t, List, ErrNoLibrary)
 }
 
 func open(t testing.TB, info Info) *Device {

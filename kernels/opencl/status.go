@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"pnode/kernels"
+	"pnode/kernels/native"
 )
 
 // status is what a function of OpenCL returns; 0 is success.
@@ -26,27 +27,22 @@ const (
 	platformNotFound     status = -1001
 )
 
-var statusNames = map[status]string{
-	deviceNotFound:       "CL_DEVICE_NOT_FOUND",
-	deviceNotAvailable:   "CL_DEVICE_NOT_AVAILABLE",
-	memAllocationFailure: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-	outOfResources:       "CL_OUT_OF_RESOURCES",
-	outOfHostMemory:      "CL_OUT_OF_HOST_MEMORY",
-	buildProgramFailure:  "CL_BUILD_PROGRAM_FAILURE",
-	execStatusError:      "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
-	invalidDevice:        "CL_INVALID_DEVICE",
-	invalidContext:       "CL_INVALID_CONTEXT",
-	invalidCommandQueue:  "CL_INVALID_COMMAND_QUEUE",
-	invalidBufferSize:    "CL_INVALID_BUFFER_SIZE",
-	platformNotFound:     "CL_PLATFORM_NOT_FOUND_KHR",
+var statuses = native.Codes[status]{
+	deviceNotFound:       {Name: "CL_DEVICE_NOT_FOUND"},
+	deviceNotAvailable:   {Name: "CL_DEVICE_NOT_AVAILABLE"},
+	memAllocationFailure: {Name: "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+	outOfResources:       {Name: "CL_OUT_OF_RESOURCES"},
+	outOfHostMemory:      {Name: "CL_OUT_OF_HOST_MEMORY"},
+	buildProgramFailure:  {Name: "CL_BUILD_PROGRAM_FAILURE"},
+	execStatusError:      {Name: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
+	invalidDevice:        {Name: "CL_INVALID_DEVICE"},
+	invalidContext:       {Name: "CL_INVALID_CONTEXT"},
+	invalidCommandQueue:  {Name: "CL_INVALID_COMMAND_QUEUE"},
+	invalidBufferSize:    {Name: "CL_INVALID_BUFFER_SIZE"},
+	platformNotFound:     {Name: "CL_PLATFORM_NOT_FOUND_KHR"},
 }
 
-func (s status) String() string {
-	if name := statusNames[s]; name != "" {
-		return fmt.Sprintf("%s (%d)", name, int32(s))
-	}
-	return fmt.Sprintf("OpenCL error %d", int32(s))
-}
+func (s status) String() string { return statuses.Text(s) }
 
 // err says which function failed. It wraps kernels.ErrOutOfMemory and kernels.ErrLost where
 // the status means that; outOfResources does by itself mean neither.

@@ -62,32 +62,20 @@ const (
 	unknown         status = 999
 )
 
-var statusNames = map[status]string{
-	notSupported:    "NVML_ERROR_NOT_SUPPORTED",
-	noPermission:    "NVML_ERROR_NO_PERMISSION",
-	driverNotLoaded: "NVML_ERROR_DRIVER_NOT_LOADED",
-	cardIsLost:      "NVML_ERROR_GPU_IS_LOST",
-	mismatch:        "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
-	unknown:         "NVML_ERROR_UNKNOWN",
-}
-
-// remedies are what a user can do.
-var remedies = map[status]string{
-	noPermission:    ": give the user access to /dev/nvidia*",
-	driverNotLoaded: ": load the kernel module nvidia, or give the container its devices",
-	cardIsLost:      ": a card fell off the bus; restart the machine",
-	mismatch:        ": the driver was updated under a running system; restart the machine",
+var statuses = native.Codes[status]{
+	notSupported:    {Name: "NVML_ERROR_NOT_SUPPORTED"},
+	noPermission:    {Name: "NVML_ERROR_NO_PERMISSION", Remedy: "give the user access to /dev/nvidia*"},
+	driverNotLoaded: {Name: "NVML_ERROR_DRIVER_NOT_LOADED", Remedy: "load the kernel module nvidia, or give the container its devices"},
+	cardIsLost:      {Name: "NVML_ERROR_GPU_IS_LOST", Remedy: "a card fell off the bus; restart the machine"},
+	mismatch:        {Name: "NVML_ERROR_LIB_RM_VERSION_MISMATCH", Remedy: "the driver was updated under a running system; restart the machine"},
+	unknown:         {Name: "NVML_ERROR_UNKNOWN"},
 }
 
 func (s status) err(f function) error {
 	if s == success {
 		return nil
 	}
-	name := statusNames[s]
-	if name == "" {
-		name = "error"
-	}
-	return fmt.Errorf("nvml: %v: %s (%d)%s", f, name, int32(s), remedies[s])
+	return fmt.Errorf("nvml: %v: %s", f, statuses.Text(s))
 }
 
 // check calls a function. Pointers among the arguments are converted in the call itself.
