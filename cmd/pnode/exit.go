@@ -105,6 +105,16 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
+// one asks for one argument by what it is.
+func one(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("want one argument, %s: got %d", what, len(args))
+		}
+		return nil
+	}
+}
+
 // named refuses empty arguments, which a shell's unset variable leaves.
 func named(_ *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {

@@ -36,7 +36,7 @@ written alone, as Python's peft loads them.`,
   pnode export ~/my-model --dir ~/run7 --dtype bf16
   pnode export ~/my-adapter --adapter --base meta-llama/Llama-3.2-1B
   pnode export ~/merged --dir ~/llama --lora ~/my-adapter --dtype bf16`,
-		Args: usageArgs(cobra.MatchAll(cobra.ExactArgs(1), named)),
+		Args: usageArgs(cobra.MatchAll(one("the folder to write"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.DType != "" && !slices.Contains(exportTypes, o.DType) {
 				return usageError{c.CommandPath(), fmt.Errorf("dtype is %s: want one of %s", o.DType, strings.Join(exportTypes, ", "))}

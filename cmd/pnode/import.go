@@ -25,7 +25,7 @@ chunks with checksums. Nothing that this program does not compute is passed over
 that the model came from; "pnode train --init MODEL" does both in one.`,
 		Example: `  pnode import ~/gpt2 --dir ~/gpt2-imported
   pnode train --init ~/gpt2-imported --data shards`,
-		Args: usageArgs(cobra.MatchAll(cobra.ExactArgs(1), named)),
+		Args: usageArgs(cobra.MatchAll(one("the folder to read"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if dir == "" {
 				return usageError{c.CommandPath(), errors.New("--dir is missing: name a new folder")}

@@ -115,6 +115,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"status --dir " + dir, exitUnreachable, "no node runs in " + dir},
 		{"leave", exitUnreachable, "no node runs"},
 		{"invite", exitUnreachable, "no node runs"},
+		{"samples", exitUsage, "--step is 0, or missing: want 1 or more"},
+		{"samples --step 1 --steps 0", exitUsage, "--steps is 0: want 1 or more"},
 		{"invite --uses 0", exitUsage, "uses is 0: want 1 to"},
 		{"invite --ttl 1ms", exitUsage, "ttl is 1ms: want 1s to"},
 	} {

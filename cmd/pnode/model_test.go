@@ -111,7 +111,7 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 		{"generate --dir ../../checkpoint/huggingface/testdata/gpt2 --prompt a", exitFailure, "no tokenizer: the model's files lack tokenizer.json"},
 		{"eval", exitUsage, "name at least one file of text"},
 		{"eval --dir " + empty + " x.txt", exitFailure, "holds neither a run nor a model"},
-		{"export", exitUsage, "accepts 1 arg"},
+		{"export", exitUsage, "want one argument, the folder to write: got 0"},
 		{"export out --dtype f64", exitUsage, "dtype is f64: want one of f32, bf16, f16"},
 		{"export out --shard-size 3", exitUsage, "shard-size is 3B: want 1MB or more"},
 		{"import " + empty, exitUsage, "--dir is missing"},

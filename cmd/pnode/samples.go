@@ -29,8 +29,11 @@ gets the same, for steps done and to come, and every sample comes once an epoch.
   pnode samples --step 1 --steps 50 --json | jq .index`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if step < 1 || steps < 1 {
-				return usageError{c.CommandPath(), errors.New("--step and --steps count from 1")}
+			if step < 1 {
+				return usageError{c.CommandPath(), errors.New("--step is 0, or missing: want 1 or more")}
+			}
+			if steps < 1 {
+				return usageError{c.CommandPath(), fmt.Errorf("--steps is %d: want 1 or more", steps)}
 			}
 			return e.samples(c.Context(), dir, planner.Step(step), steps, asJSON)
 		},
