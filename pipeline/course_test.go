@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/kernels/null"
 	"pnode/planner"
 )
@@ -32,7 +31,7 @@ func (c *courses) next(t *testing.T) func(planner.Step) planner.Course {
 // trainAlong carries a plan out while its course changes.
 func trainAlong(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, c *courses) result {
 	t.Helper()
-	out, net := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}, newMemoryNet()
+	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
 	c.went = map[planner.Step]string{}
 	onStep := func(r StepResult) {
 		c.mu.Lock()
@@ -45,25 +44,8 @@ func trainAlong(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Kee
 			c.went[r.Step] = r.Course.String()
 		}
 	}
-	var workers []*Worker
-	for _, seat := range plan.Seats() {
-		device, err := cpu.New(cpu.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer device.Close()
-		w, err := New(Config{
-			Seat: seat, Run: run, Plan: plan, Device: device, Data: patterned{run.Model.Context},
-			Exchange: memoryExchange{net, seat.Peer}, Keeper: keeper, Stop: func() bool { return false },
-			Next: c.next(t), OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		workers = append(workers, w)
-	}
-	runAll(t, workers)
+	config := Config{Run: run, Plan: plan, Keeper: keeper, Data: patterned{run.Model.Context}, Next: c.next(t), OnStep: onStep}
+	trainBy(t, config, func(d kernels.Device) kernels.Device { return d })
 	return out
 }
 

@@ -94,8 +94,10 @@ func TestStepsMakeOnlyPreparedCalls(t *testing.T) {
 	for name, run := range runs {
 		for _, bounds := range [][]int{{0}, {0, 2}} {
 			var steps atomic.Int64
-			trainBy(t, run, cut(run, "1f1b", bounds), from{&memoryKeeper{}, 0}, patterned{run.Model.Context},
-				func(d kernels.Device) kernels.Device { return wary{d} }, func(StepResult) { steps.Add(1) })
+			trainBy(t, Config{
+				Run: run, Plan: cut(run, "1f1b", bounds), Keeper: from{&memoryKeeper{}, 0}, Data: patterned{run.Model.Context},
+				OnStep: func(StepResult) { steps.Add(1) },
+			}, func(d kernels.Device) kernels.Device { return wary{d} })
 			if steps.Load() == 0 {
 				t.Errorf("%s, %v: no step", name, bounds)
 			}

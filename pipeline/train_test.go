@@ -54,26 +54,24 @@ func trainWith(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keep
 // trainOn carries a plan out with all its workers in this process.
 func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, data Data, onStep func(StepResult)) {
 	t.Helper()
-	trainBy(t, run, plan, keeper, data, func(d kernels.Device) kernels.Device { return d }, onStep)
+	trainBy(t, Config{Run: run, Plan: plan, Keeper: keeper, Data: data, OnStep: onStep}, func(d kernels.Device) kernels.Device { return d })
 }
 
-// trainBy is trainOn with devices that are made of the processor's.
-func trainBy(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, data Data, as func(kernels.Device) kernels.Device, onStep func(StepResult)) {
+// trainBy carries out the plan of c with all its workers in this process, each as c says, on
+// devices that are made of the processor's.
+func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 	t.Helper()
+	c.Stop, c.OnLoaded, c.Log = func() bool { return false }, func() {}, slog.New(slog.DiscardHandler)
 	net := newMemoryNet()
 	var workers []*Worker
-	for _, seat := range plan.Seats() {
+	for _, seat := range c.Plan.Seats() {
 		processor, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer processor.Close()
-		device := as(processor)
-		w, err := New(Config{
-			Seat: seat, Run: run, Plan: plan,
-			Device: device, Data: data, Exchange: memoryExchange{net, seat.Peer},
-			Keeper: keeper, Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: onStep, Log: slog.New(slog.DiscardHandler),
-		})
+		c.Seat, c.Device, c.Exchange = seat, as(processor), memoryExchange{net, seat.Peer}
+		w, err := New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
