@@ -42,7 +42,7 @@ func trainAs(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memor
 			agree(t, out.losses, r.Step, false, r.Loss)
 		}
 	}
-	trainBy(t, run, plan, from{keeper, plan.Start}, patterned{run.Model.Context}, as, onStep)
+	trainBy(t, Config{Run: run, Plan: plan, Keeper: from{keeper, plan.Start}, Data: patterned{run.Model.Context}, OnStep: onStep}, as)
 	return out
 }
 

@@ -8,10 +8,10 @@ import (
 
 // LayerCost is what one layer costs for one micro-batch.
 type LayerCost struct {
-	// ForwardFLOPs, InputFLOPs and WeightFLOPs are the work of Forward, of BackwardInput
-	// and of what Backward does beyond BackwardInput. The losses belong to the input pass.
+	// ForwardFLOPs, InputFLOPs and WeightFLOPs are the work of Forward, of BackwardInputSegment
+	// for all segments, and of what Backward does beyond that. The losses belong to the input pass.
 	ForwardFLOPs, InputFLOPs, WeightFLOPs int64
-	// SplitFLOPs is what BackwardWeight does again after BackwardInput: logits of the head.
+	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head.
 	SplitFLOPs int64
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
 	// gradients and each moment add as much as is trained.

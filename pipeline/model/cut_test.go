@@ -7,6 +7,11 @@ import (
 	"pnode/kernels"
 )
 
+// BackwardInput is BackwardInputSegment for all of a micro-batch.
+func (s *Stack) BackwardInput(q kernels.Queue, slot int, scale float32) {
+	s.BackwardInputSegment(q, slot, Segment{}, scale)
+}
+
 // outcome is what must not depend on how a step is carried out.
 type outcome struct {
 	losses [][]float32 // by micro-batch

@@ -15,7 +15,7 @@ type StackConfig struct {
 	First, End int // layers [First,End)
 	MicroBatch int // sequences B of a micro-batch
 	Slots      int // micro-batches in flight
-	// SplitBackward allows BackwardInput and BackwardWeight at different times, at the
+	// SplitBackward allows BackwardInputSegment and BackwardWeight at different times, at the
 	// price of one more set of activation gradients per layer and slot.
 	SplitBackward bool
 	// Segments is into how many the passes cut sequences, 0 and 1 for whole ones: see Segment.

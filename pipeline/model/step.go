@@ -45,7 +45,8 @@ func (s *Stack) SetDocuments(q kernels.Queue, slot int, starts []int32) {
 // Input is the residual stream [B,T,C] that the stack before writes into a slot.
 func (s *Stack) Input(slot int) kernels.View { return s.boundary(s.slot(slot).x[0]) }
 
-// InputGrad is the gradient [B,T,C] of Input, valid after Backward or BackwardInput.
+// InputGrad is the gradient [B,T,C] of Input, valid after Backward or
+// BackwardInputSegment.
 func (s *Stack) InputGrad(slot int) kernels.View { return s.boundary(s.slot(slot).dx[0]) }
 
 // Output is the residual stream [B,T,C] for the stack behind, valid after Forward.
@@ -55,7 +56,7 @@ func (s *Stack) Output(slot int) kernels.View { return s.boundary(last(s.slot(sl
 func (s *Stack) OutputGrad(slot int) kernels.View { return s.boundary(last(s.slot(slot).dx)) }
 
 // Losses are the losses [B*T] in nats of a stack with the head, valid after Loss,
-// Backward or BackwardInput.
+// Backward or BackwardInputSegment.
 func (s *Stack) Losses(slot int) kernels.View { return s.headOf(slot).losses }
 
 // Forward runs the slot's micro-batch through the layers. The noise is that of the
@@ -82,8 +83,8 @@ func (s *Stack) Rows(v kernels.View, g Segment) (rows []kernels.View) {
 }
 
 // Restore computes again what the last Ahead layers dropped of a slot's segment, for its
-// Backward or BackwardInput to come: while its OutputGrad is waited for. Passes of another slot
-// between the two make it of no use.
+// Backward or BackwardInputSegment to come: while its OutputGrad is waited for. Passes of another
+// slot between the two make it of no use.
 func (s *Stack) Restore(q kernels.Queue, slot int, g Segment) {
 	layers, p := s.slot(slot).layers, s.stretch(g)
 	*s.restored = -1
@@ -128,14 +129,9 @@ func (s *Stack) BackwardEach(q kernels.Queue, slot int, scale float32, done func
 	*s.restored = -1
 }
 
-// BackwardInput is the part of Backward that the stack before waits for: it computes
-// InputGrad, and Losses, and leaves the parameters' gradients alone. Needs SplitBackward.
-func (s *Stack) BackwardInput(q kernels.Queue, slot int, scale float32) {
-	s.BackwardInputSegment(q, slot, Segment{}, scale)
-}
-
-// BackwardInputSegment is BackwardInput for one segment: it reads its rows of OutputGrad and
-// writes those of InputGrad, and of Losses.
+// BackwardInputSegment is the part of Backward that the stack before waits for, for one segment:
+// it reads its rows of OutputGrad, writes those of InputGrad, and of Losses, and leaves the
+// parameters' gradients alone. Needs SplitBackward.
 func (s *Stack) BackwardInputSegment(q kernels.Queue, slot int, g Segment, scale float32) {
 	s.mustSplit()
 	layers, p := s.scaled(slot, scale).layers, s.stretch(g)
@@ -145,7 +141,7 @@ func (s *Stack) BackwardInputSegment(q kernels.Queue, slot int, g Segment, scale
 	*s.restored = -1
 }
 
-// BackwardWeight is the rest of Backward, any time after BackwardInput and before the
+// BackwardWeight is the rest of Backward, any time after BackwardInputSegment and before the
 // slot's next Forward. It tells of each layer as BackwardEach does. Needs SplitBackward.
 func (s *Stack) BackwardWeight(q kernels.Queue, slot int, done func(layer int)) {
 	s.mustSplit()
