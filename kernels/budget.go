@@ -25,6 +25,9 @@ type Limited interface {
 // Distant is a Device with memory to which copies from the host take a while, beside its calls.
 type Distant interface{ Distant() bool }
 
+// Portioned is a Device whose buffers have a largest size, of whatever memory there is.
+type Portioned interface{ MaxBufferBytes() int64 }
+
 // Preparer is a Queue whose calls may need memory besides their operands.
 type Preparer interface {
 	// Prepare takes what the call needs now, so that a later Do of it finds it there.

@@ -15,9 +15,8 @@ func TestMemoryOf(t *testing.T) {
 		want    int64
 	}{
 		{devices.Finding{Shared: true, MemoryBytes: 64 * gib}, host},
-		{devices.Finding{Shared: true, AllocBytes: 2 * gib}, 2 * gib},
 		{devices.Finding{MemoryBytes: 16 * gib}, 15 * gib},
-		{devices.Finding{MemoryBytes: 16 * gib, AllocBytes: 4 * gib}, 4 * gib},
+		{devices.Finding{MemoryBytes: 16 * gib, AllocBytes: 4 * gib}, 15 * gib},
 		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: 10 * gib}, 9 * gib},
 		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib / 2}, 0},
 	} {

@@ -11,8 +11,7 @@ import (
 )
 
 // memoryOf is what a stage may take of a device's memory: of a card's own all that other programs
-// leave but a part that its driver needs. It is no more than one buffer may have, as a stage may
-// consist of little else than one.
+// leave but a part that its driver needs.
 func memoryOf(f devices.Finding, hostMemory int64) int64 {
 	const driversPart = 16
 	free := hostMemory
@@ -22,9 +21,6 @@ func memoryOf(f devices.Finding, hostMemory int64) int64 {
 			free = min(free, f.FreeBytes)
 		}
 		free -= f.MemoryBytes / driversPart
-	}
-	if f.AllocBytes > 0 {
-		free = min(free, f.AllocBytes)
 	}
 	return max(free, 0)
 }

@@ -33,7 +33,9 @@ func (w *Worker) checkRoom() error {
 // need is what a stage allocates on the device, in bytes.
 func (w *Worker) need(at planner.Holding) (int64, error) {
 	plan, run := w.cfg.Plan, w.cfg.Run
-	memory, err := run.Stack(plan.At(at), plan.Shares(at), w.list.Use(w.number, at.Replica, at.Stage)).Memory()
+	stack := run.Stack(plan.At(at), plan.Shares(at), w.list.Use(w.number, at.Replica, at.Stage))
+	stack.Device = w.cfg.Device
+	memory, err := stack.Memory()
 	return memory.Total(), err
 }
 

@@ -81,9 +81,6 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 		if d.FreeBytes > 0 {
 			memory += fmt.Sprintf(", %.1f GiB free", gib(d.FreeBytes))
 		}
-		if d.AllocBytes < d.MemoryBytes {
-			memory += "; a stage takes no more than one buffer may have"
-		}
 		line("memory", memory)
 	}
 	line("features", strings.Join(d.Features, ", "))

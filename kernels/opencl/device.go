@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
@@ -18,6 +19,9 @@ type Device struct {
 
 // Name is `opencl:0` and so on.
 func (d *Device) Name() string { return d.driver.Name() }
+
+// MaxBufferBytes is the largest size of a buffer, which may be a quarter of the memory.
+func (d *Device) MaxBufferBytes() int64 { return int64(min(d.AllocBytes, math.MaxInt64)) }
 
 // Open makes the device ready: it builds the kernels for the best geometry that the driver
 // accepts, and runs them against the reference. The error says what is wrong with the device.

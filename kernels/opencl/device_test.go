@@ -20,6 +20,15 @@ func TestInfo(t *testing.T) {
 	}
 }
 
+// TestMemoryIsPortioned: buffers are no larger than the driver says.
+func TestMemoryIsPortioned(t *testing.T) {
+	dev := openDevice(t)
+	var portioned kernels.Portioned = dev
+	if most := portioned.MaxBufferBytes(); most < 1 || most != int64(dev.AllocBytes) {
+		t.Errorf("%d bytes in a buffer, the driver says %d", most, dev.AllocBytes)
+	}
+}
+
 func TestUnusable(t *testing.T) {
 	if _, err := (Info{Name: "old card", Unusable: "the driver has no compiler"}).Open(); err == nil {
 		t.Error("an unusable device opens")

@@ -6,14 +6,22 @@ import (
 	"pnode/kernels"
 )
 
-// arena hands out views of one buffer. Before the buffer exists the views name no memory,
-// so that one and the same code first measures and then binds.
+// arena hands out views of buffers, of one unless its device gives no larger ones. Before the
+// buffers exist the views name no memory, so that one and the same code first measures and then
+// binds.
 type arena struct {
-	what  string // for errors: `activations`
-	dtype kernels.DType
-	buf   kernels.Buffer
-	used  int
-	peak  int // most elements that were used at a time
+	what    string // for errors: `activations`
+	dtype   kernels.DType
+	most    int // elements of a buffer, but for a view that has more; 0: no such limit
+	regions []region
+	at      int // the region from which views are taken
+}
+
+// region is a buffer.
+type region struct {
+	buf  kernels.Buffer
+	used int
+	peak int // most elements that were used at a time
 }
 
 // arenaAlign is in bytes: a cache line and the widest vector.
@@ -22,50 +30,100 @@ const arenaAlign = 64
 // arenaMax elements is more than any device has; sums saturate there.
 const arenaMax = 1 << 46
 
+// limit makes buffers of d no larger than it gives them.
+func (a *arena) limit(d kernels.Device) {
+	if p, ok := d.(kernels.Portioned); ok {
+		a.most = int(p.MaxBufferBytes()) / a.dtype.SizeBytes()
+	}
+}
+
+// region gives the one for the next n elements, which are not parted.
+func (a *arena) region(n int) *region {
+	if len(a.regions) > 0 && a.most > 0 && a.regions[a.at].used > 0 && n > a.most-a.regions[a.at].used {
+		a.at++
+	}
+	if a.at == len(a.regions) {
+		a.regions = append(a.regions, region{})
+	}
+	return &a.regions[a.at]
+}
+
 // take gives the next n elements, and the one after it an aligned place.
 func (a *arena) take(n int) kernels.View {
-	v := kernels.View{Buf: a.buf, Off: a.used, Len: n}
+	r := a.region(n)
+	v := kernels.View{Buf: r.buf, Off: r.used, Len: n}
 	align := arenaAlign / a.dtype.SizeBytes()
-	a.used = min((a.used+n+align-1)/align*align, arenaMax)
-	a.peak = max(a.peak, a.used)
+	r.use((r.used + n + align - 1) / align * align)
 	return v
 }
 
-// takePacked gives the next n elements and lets the next view begin right behind them.
-func (a *arena) takePacked(n int) kernels.View {
-	v := kernels.View{Buf: a.buf, Off: a.used, Len: n}
-	a.used = min(a.used+n, arenaMax)
+// takePacked gives the next n elements and lets the next view, of `behind` elements, begin right
+// behind them.
+func (a *arena) takePacked(n, behind int) kernels.View {
+	r := a.region(n + behind)
+	v := kernels.View{Buf: r.buf, Off: r.used, Len: n}
+	r.use(r.used + n)
 	return v
+}
+
+func (r *region) use(elements int) {
+	r.used = min(elements, arenaMax)
+	r.peak = max(r.peak, r.used)
 }
 
 // rewind gives up everything taken: later views share its memory.
-func (a *arena) rewind() { a.used = 0 }
+func (a *arena) rewind() {
+	a.at = 0
+	for i := range a.regions {
+		a.regions[i].used = 0
+	}
+}
 
 // usedBytes is the size of everything taken.
-func (a *arena) usedBytes() int64 { return int64(a.used) * int64(a.dtype.SizeBytes()) }
+func (a *arena) usedBytes() int64 { return a.sum(func(r region) int { return r.used }) }
 
 // sizeBytes is what bind allocates.
-func (a *arena) sizeBytes() int64 { return int64(a.peak) * int64(a.dtype.SizeBytes()) }
+func (a *arena) sizeBytes() int64 { return a.sum(func(r region) int { return r.peak }) }
+
+func (a *arena) sum(of func(region) int) int64 {
+	elements := 0
+	for _, r := range a.regions {
+		elements = min(elements+of(r), arenaMax)
+	}
+	return int64(elements) * int64(a.dtype.SizeBytes())
+}
 
 // bind allocates what was measured and starts over.
 func (a *arena) bind(d kernels.Device) error {
-	if a.peak == 0 {
-		return nil
-	}
-	if a.peak == arenaMax {
+	if a.sizeBytes() == arenaMax*int64(a.dtype.SizeBytes()) {
 		return fmt.Errorf("%s need more than %d bytes: %w", a.what, a.sizeBytes(), kernels.ErrOutOfMemory)
 	}
-	buf, err := d.Alloc(a.dtype, a.peak)
-	if err != nil {
-		return fmt.Errorf("%s need %d bytes: %w", a.what, a.sizeBytes(), err)
+	for i := range a.regions {
+		r := &a.regions[i]
+		if r.peak == 0 {
+			continue
+		}
+		buf, err := d.Alloc(a.dtype, r.peak)
+		if err != nil {
+			return fmt.Errorf("%s need %d bytes, of them %d in one buffer: %w", a.what, a.sizeBytes(), int64(r.peak)*int64(a.dtype.SizeBytes()), err)
+		}
+		r.buf = buf
 	}
-	a.buf, a.used = buf, 0
+	a.rewind()
 	return nil
 }
 
+// adopt takes over the buffers of an arena from which the same was taken, and starts over.
+func (a *arena) adopt(old *arena) {
+	a.regions = old.regions
+	a.rewind()
+}
+
 func (a *arena) free() {
-	if a.buf != nil {
-		a.buf.Free()
-		a.buf = nil
+	for i := range a.regions {
+		if r := &a.regions[i]; r.buf != nil {
+			r.buf.Free()
+			r.buf = nil
+		}
 	}
 }

@@ -101,6 +101,9 @@ func measuredDecoder(cfg DecoderConfig) *Decoder {
 		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 		ids:         arena{what: "tokens", dtype: kernels.I32},
 	}}
+	for _, a := range d.mem.arenas() {
+		a.limit(cfg.Device)
+	}
 	d.build()
 	return d
 }

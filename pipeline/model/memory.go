@@ -21,7 +21,8 @@ func (m Memory) Total() int64 {
 	return m.Params + m.Copies + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
 }
 
-// Memory is exactly what NewStack would allocate; it needs no device. The error wraps
+// Memory is exactly what NewStack would allocate; it needs no device, unless that has a largest
+// size of buffers. The error wraps
 // ErrBadConfig.
 func (c StackConfig) Memory() (Memory, error) {
 	if err := c.validate(); err != nil {
@@ -35,8 +36,9 @@ type memory struct {
 	params, copies, grads, moments, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
-func newMemory() memory {
-	return memory{
+// newMemory is what a stack takes of a device, which may be nil.
+func newMemory(d kernels.Device) memory {
+	m := memory{
 		params:      arena{what: "parameters", dtype: kernels.F32},
 		copies:      arena{what: "BF16 copies of parameters", dtype: kernels.BF16},
 		grads:       arena{what: "gradients", dtype: kernels.F32},
@@ -51,6 +53,10 @@ func newMemory() memory {
 		ids:         arena{what: "tokens", dtype: kernels.I32},
 		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}
+	for _, a := range m.arenas() {
+		a.limit(d)
+	}
+	return m
 }
 
 func (m *memory) arenas() []*arena { return append(m.lasting(), m.passing()...) }
@@ -93,7 +99,7 @@ func bindAll(arenas []*arena, d kernels.Device) error {
 // stack, whose lasting memory becomes that of m. After an error there is less; free takes it.
 func (m *memory) replace(other memory, d kernels.Device) error {
 	for i, a := range other.lasting() {
-		a.buf, a.used = m.lasting()[i].buf, 0
+		a.adopt(m.lasting()[i])
 	}
 	for _, a := range m.passing() {
 		a.free()

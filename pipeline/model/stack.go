@@ -203,7 +203,7 @@ func (s *Stack) Resize(to Passes) error {
 
 // measured is a stack bound to sizes only: it has no memory.
 func measured(cfg StackConfig) *Stack {
-	s := &Stack{cfg: cfg, mem: newMemory()}
+	s := &Stack{cfg: cfg, mem: newMemory(cfg.Device)}
 	s.build()
 	return s
 }
@@ -259,7 +259,7 @@ func (s *Stack) vectors(a *arena, length func(layer int) int, shared int) []kern
 	for _, i := range order {
 		n := length(s.cfg.First + i)
 		if shared > 0 && i == len(views)-1 {
-			own := a.takePacked(n - shared)
+			own := a.takePacked(n-shared, length(s.cfg.First))
 			views[i] = kernels.View{Buf: own.Buf, Off: own.Off, Len: n}
 			continue
 		}

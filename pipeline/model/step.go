@@ -155,11 +155,11 @@ func (s *Stack) BackwardWeight(q kernels.Queue, slot int, done func(layer int)) 
 
 // ZeroGrads enqueues setting the gradients of all layers to zero.
 func (s *Stack) ZeroGrads(q kernels.Queue) {
-	if s.mem.grads.buf == nil { // all is frozen
-		return
+	for _, r := range s.mem.grads.regions {
+		if r.buf != nil { // else all is frozen
+			q.Do(kernels.Fill(kernels.Whole(r.buf), r.peak, 0))
+		}
 	}
-	grads := kernels.Whole(s.mem.grads.buf)
-	q.Do(kernels.Fill(grads, grads.Len, 0))
 }
 
 func (s *Stack) slot(i int) *slotState {
