@@ -177,7 +177,7 @@ func TestMatrixParts(t *testing.T) { testMatrixParts(t, openclMachine(t, gpu.Mat
 // TestMatrixPartsOnACard is the same for the instructions themselves.
 func TestMatrixPartsOnACard(t *testing.T) {
 	dev := openCard(t)
-	if !dev.build().geometry.Matrix {
+	if !dev.Geometry().Matrix {
 		t.Log("the card has no matrix units for bf16")
 		return
 	}

@@ -20,17 +20,28 @@ func TestTrainsLikeTheCPU(t *testing.T) {
 	}
 	f := newFake(t, openclMachine(t, gpu.MatrixUnits), 1)
 	f.compute = 80
-	parity.Run(t, openFake(t, 0), openCPU)
-	onMatrixUnits := 0
-	for _, l := range f.launches {
-		if strings.HasPrefix(l.Kernel, "matmul_mma") {
-			onMatrixUnits++
+	parity.Run(t, openFake(t, 0), openCPU, parity.Factors)
+	for _, name := range []string{"matmul", "attention"} {
+		onMatrixUnits, all := 0, 0
+		for _, l := range f.launches {
+			if strings.HasPrefix(l.Kernel, name) {
+				all++
+			}
+			if strings.HasPrefix(l.Kernel, name+"_mma") {
+				onMatrixUnits++
+			}
 		}
-	}
-	if onMatrixUnits == 0 || onMatrixUnits == len(f.launches) {
-		t.Errorf("%d of %d launches were products on matrix units", onMatrixUnits, len(f.launches))
+		if onMatrixUnits == 0 || onMatrixUnits == all {
+			t.Errorf("%d of %d launches of %s were on matrix units", onMatrixUnits, all, name)
+		}
 	}
 }
 
 // TestTrainsOnACard is the same on a real card.
-func TestTrainsOnACard(t *testing.T) { parity.Run(t, openCard(t), openCPU) }
+func TestTrainsOnACard(t *testing.T) {
+	dev, rounding := openCard(t), parity.Stored
+	if dev.Geometry().Matrix {
+		rounding = parity.Factors
+	}
+	parity.Run(t, dev, openCPU, rounding)
+}

@@ -51,5 +51,5 @@ func TestConformInSmallGroups(t *testing.T) {
 }
 
 func TestTrainsLikeTheCPU(t *testing.T) {
-	parity.Run(t, openDevice(t), func() (kernels.Device, error) { return cpu.New(cpu.Options{Threads: 1}) })
+	parity.Run(t, openDevice(t), func() (kernels.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }, parity.Stored)
 }
