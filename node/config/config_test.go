@@ -43,7 +43,8 @@ func TestOddDiffersFromDefault(t *testing.T) {
 
 func TestRunSpecCarriesEverySetting(t *testing.T) {
 	c := odd()
-	c.LoRA = "" // has a rank of its own
+	c.LoRA = ""   // has a rank of its own
+	c.Memory = "" // goes without emulated devices
 	data := planner.DataSpec{SizeBytes: 77, HeldOutPermille: 100}
 	weights, err := model.Preset("llama-160m")
 	if err != nil {
