@@ -57,7 +57,8 @@
 // showed of their links (reselect.go). The planner compares the schedule that runs with the
 // best one for these times (planner.Reselect). When a step is off its prediction and another
 // schedule is better, by margins and for several windows of steps, the run changes over as
-// above: from its newest step, with the same layers in the same places.
+// above: from its newest step, with the same layers in the same places, or with one chunk on each
+// device where the links have become too slow for the messages of several.
 //
 // # Goroutines
 //

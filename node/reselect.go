@@ -186,11 +186,24 @@ func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan
 	s.why, s.seen = d.Reason, seen // a commit cannot make this change, or did not
 }
 
-// make gives the next generation: the same stages with the schedule that the watch found, if
+// running is a plan on the course that it has by now.
+func (s *scheduleWatch) running(plan planner.Plan) planner.Plan {
+	course, err := planner.ParseCourse(s.course)
+	if err != nil {
+		return plan
+	}
+	on, err := plan.On(course)
+	if err != nil {
+		return plan
+	}
+	return on
+}
+
+// make gives the next generation: the same devices with the schedule that the watch found, if
 // that is the reason for it.
 func (s *scheduleWatch) make(in planner.Input, why string) (planner.Plan, planner.Reasons, error) {
 	if why != "" && why == s.why && in.Previous != nil {
-		if r, err := planner.Reselect(in, *in.Previous, s.seen); err == nil {
+		if r, err := planner.Reselect(in, s.running(*in.Previous), s.seen); err == nil {
 			return r.Plan, r.Reasons, nil
 		}
 	}

@@ -1,23 +1,52 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 )
 
 // regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
-// the times that were seen and fit with what the stages compute again now. The course is all
-// that changes.
+// the times that were seen and fit with what the stages compute again now. A commit can make that
+// change. Where it gains little, the same devices may do better without groups: links that have
+// become slow show less with one chunk a device.
 func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection, error) {
 	now, err := c.onCourse(current, seen)
 	if err != nil {
 		return out, err
 	}
-	best, plan := now, current
+	best, plan, err := c.otherGroups(now, current, seen)
+	if err != nil {
+		return out, err
+	}
+	what := "other groups for the same chunks"
+	out.InPlace = true
+	if (now.step()-best.step())*100 < now.step()*GainPercent {
+		plain, err := c.ungrouped(now, seen)
+		if err == nil && plain.step() < best.step() {
+			what, best, out.InPlace = "one chunk a device", plain, false
+			plan, err = c.plan(plain)
+		}
+		if err != nil && !errors.Is(err, ErrNoFit) {
+			return out, err
+		}
+	}
+	plan.Generation, plan.Start = c.in.Generation, c.in.Start
+	out.Plan, out.Now, out.Then = plan, now.step(), best.step()
+	out.Why = fmt.Sprintf("a step takes %s, predicted were %s; %s would take %s instead of %s: %s instead of %s",
+		cost.Time(out.Seen), cost.Time(out.Promised), what, cost.Time(out.Then), cost.Time(out.Now), plan.Course(), current.Schedule)
+	out.Reasons = c.of(best).whole.explain(best, nil)
+	return out, nil
+}
+
+// otherGroups are the best ones for the chunks of a running plan, which stays where they are no
+// better.
+func (c *cluster) otherGroups(now *candidate, current Plan, seen Seen) (*candidate, Plan, error) {
 	p := c.running(now)
 	for range groupTries {
 		g, err := elastic.ChooseGroups(p)
@@ -26,26 +55,65 @@ func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection
 		}
 		next, err := current.On(Course{Schedule: g.Spec(p).String()})
 		if err != nil {
-			return out, err
+			return nil, Plan{}, err
 		}
 		then, err := c.onCourse(next, seen)
 		if err != nil {
-			return out, err
+			return nil, Plan{}, err
 		}
 		if c.fitsBeside(then.layout, now.layout) {
-			if then.layout.end < best.layout.end {
-				best, plan = then, next
+			if then.step() < now.step() {
+				return then, next, nil
 			}
 			break
 		}
 		p.Caps = tighter(p.Caps, c.capsOf(now.layout))
 	}
-	plan.Generation, plan.Start = c.in.Generation, c.in.Start
-	out.Plan, out.Now, out.Then, out.InPlace = plan, now.step(), best.step(), true
-	out.Why = fmt.Sprintf("a step takes %s, predicted were %s; other groups for the same chunks take %s instead of %s: %s instead of %s",
-		cost.Time(out.Seen), cost.Time(out.Promised), cost.Time(out.Then), cost.Time(out.Now), plan.Schedule, current.Schedule)
-	out.Reasons = c.of(best).whole.explain(best, nil)
-	return out, nil
+	return now, current, nil
+}
+
+// ungrouped is a running candidate with one chunk a device in 1F1B, simulated with the times that
+// were seen. Errors wrap ErrNoFit.
+func (c *cluster) ungrouped(now *candidate, seen Seen) (*candidate, error) {
+	k := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
+	in := c.of(k)
+	for r, p := range now.pipes {
+		p.Recompute = make([][]model.Recompute, len(p.units))
+		problem := in.problemSeen(p, Replica(r), now.shares[r], c.joined(now.layout, Replica(r), len(p.units), seen))
+		chosen, err := in.choosePipe(p.units, p.ends, problem)
+		if err != nil {
+			return nil, c.noFit(p.units, err)
+		}
+		if chosen.Decision, err = elastic.Widen(chosen.problem, chosen.Decision); err != nil {
+			return nil, err
+		}
+		k.pipes = append(k.pipes, chosen)
+	}
+	_, err := in.stepOf(k)
+	return k, err
+}
+
+// joined is what the chunks of each device of a replica were seen to take as one stage, with
+// nothing computed again that the plan chose to; of devices all of whose chunks were seen.
+func (c *cluster) joined(l *layout, replica Replica, workers int, seen Seen) (out Seen) {
+	sums, chunks := make([]StageSeen, workers), make([]int, workers)
+	for _, s := range seen.Stages {
+		if s.Replica != replica || s.Stage < 0 || int(s.Stage) >= len(l.rows[replica]) {
+			continue
+		}
+		w, k := int(s.Stage)%workers, l.cell(Holding{replica, s.Stage})
+		_, again := c.again(k.unit, k.first, k.levels, 0)
+		sums[w].ForwardNanos += s.ForwardNanos
+		sums[w].BackwardNanos += max(1, s.BackwardNanos-int64(again)*int64(l.micros[replica]))
+		sums[w].UpdateNanos += s.UpdateNanos
+		chunks[w]++
+	}
+	for w, sum := range sums {
+		if sum.Replica, sum.Stage = replica, Stage(w); chunks[w]*workers == len(l.rows[replica]) {
+			out.Stages = append(out.Stages, sum)
+		}
+	}
+	return out
 }
 
 // onCourse is a grouped plan as a candidate, simulated with the times that were seen.

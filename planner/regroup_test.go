@@ -149,6 +149,50 @@ func TestReselectChangesGroups(t *testing.T) {
 	}
 }
 
+// TestReselectGivesGroupsUp where a link carries too little for the messages of all chunks: other
+// groups first, which cost nothing, then one chunk on each of the same devices, which moves
+// layers. Steps have to be left to make up for that.
+func TestReselectGivesGroupsUp(t *testing.T) {
+	in, plan, _ := groupedNodes(t)
+	in.Previous, in.Generation = &plan, 2
+	links := slowMiddle(plan)
+	for i := range links {
+		links[i].BytesPerS = 1_000_000
+	}
+	now, moves := plan, 0
+	for range 4 {
+		seen := measured(t, in, now, links)
+		r, err := Reselect(in, now, seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Plan.Schedule == now.Schedule {
+			break
+		}
+		var few, many Watch
+		for range driftWindows - 1 {
+			few.Note(2, r, 1)
+			many.Note(2, r, 1e6)
+		}
+		if a, b := few.Note(2, r, 1), many.Note(2, r, 1e6); a.Replan != r.InPlace || !b.Replan {
+			t.Errorf("with one step left %+v, with many %+v", a, b)
+		}
+		if now = r.Plan; !r.InPlace {
+			moves++
+			checkPlan(t, in, r.Plan, r.Reasons)
+			if !slices.Equal(r.Plan.Seats(), plan.Seats()) || !strings.Contains(r.Why, "one chunk a device") {
+				t.Errorf("%s: %s", r.Plan.Encode(), r.Why)
+			}
+		}
+		if r.Then >= r.Now {
+			t.Errorf("%d instead of %d ns", r.Then, r.Now)
+		}
+	}
+	if now.Schedule != ScheduleName || moves != 1 {
+		t.Errorf("after %d moves under %s", moves, now.Schedule)
+	}
+}
+
 // TestReselectGroupsKeepsWithinMemory: a course never takes more than there is while stages
 // change over to it one by one.
 func TestReselectGroupsKeepsWithinMemory(t *testing.T) {

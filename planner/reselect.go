@@ -34,8 +34,8 @@ type Reselection struct {
 }
 
 // Reselect derives the running plan's schedule again from what was seen: how much is in
-// flight, and what is recomputed; or, where the planner chose groups, depth and groups. Layers
-// and devices stay. Errors wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
+// flight, and what is recomputed; or, where the planner chose groups, depth and groups, and only
+// then whether to have any. Devices stay, and layers where groups do or there are none. Errors wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 	c, err := newCluster(in)
 	if err != nil {
@@ -45,7 +45,7 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 	if !grouped && (!current.elastic() || !c.order.elastic()) {
 		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, c.order.spec)
 	}
-	promised, err := c.predict(current)
+	promised, err := Predict(in, current)
 	if err != nil {
 		return Reselection{}, err
 	}
