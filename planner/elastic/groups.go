@@ -47,14 +47,6 @@ type Grouping struct {
 	Proven bool
 }
 
-// Options are those that the schedule is generated from.
-func (g Grouping) options(p Interleaving) schedule.Options {
-	return schedule.Options{
-		Shape:  schedule.Shape{Stages: len(p.Costs.Stages), Micros: p.Micros},
-		Chunks: len(p.Costs.Stages) / p.Workers, Depth: g.Depth, Forward: g.Forward, Backward: g.Backward,
-	}
-}
-
 // Spec names the schedule for a plan.
 func (g Grouping) Spec(p Interleaving) schedule.Spec {
 	return schedule.Spec{Kind: GroupsKind, Params: []schedule.Param{
