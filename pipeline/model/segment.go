@@ -52,12 +52,6 @@ func (p stretch) before() stretch {
 	return p
 }
 
-// upTo are the positions ahead of the stretch and its own.
-func (p stretch) upTo() stretch {
-	p.from = 0
-	return p
-}
-
 // each calls f with the rows of the stretch: all at once, or those of one sequence after the
 // other.
 func (p stretch) each(f func(span)) {
