@@ -134,7 +134,7 @@ var halvedShapes = map[kernels.Op][][]int{
 
 // Attentions with heads of all sizes that there are kernels for.
 var (
-	halvedAttention = [][]int{{1, 200, 4, 2, 32}, {1, 135, 1, 1, 99}, {2, 131, 2, 1, 64}, {1, 77, 2, 2, 80}, {1, 290, 1, 1, 128}, {1, 140, 1, 1, 256}}
+	halvedAttention = [][]int{{1, 200, 4, 2, 32}, {1, 135, 1, 1, 99}, {2, 131, 2, 1, 64}, {1, 77, 2, 2, 80}, {1, 150, 1, 1, 128}, {1, 140, 1, 1, 256}}
 	halvedParts     = [][]int{{1, 300, 2, 1, 64, 130, 140}, {1, 150, 2, 2, 33, 128, 22}, {1, 131, 1, 1, 128, 0, 70}}
 )
 
