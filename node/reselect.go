@@ -15,6 +15,8 @@ const (
 	// linkSampleBytes must have been sent since the last look for a rate to mean something:
 	// what fits into buffers is gone at once.
 	linkSampleBytes = 256 << 10
+	// queuedSampleBytes of them have to have waited for others to tell the rate by themselves.
+	queuedSampleBytes = 64 << 10
 	// maxBeatLinks bounds the links that a heartbeat tells of: those with the most traffic.
 	maxBeatLinks = 16
 	// windowSteps are the steps of which the middle times count as one look at the schedule.
@@ -72,18 +74,24 @@ func (m *linkMeter) links() []BeatLink {
 		since.PayloadSent -= m.base[s.Peer].PayloadSent
 		since.FramesSent -= m.base[s.Peer].FramesSent
 		since.Busy -= m.base[s.Peer].Busy
+		since.QueuedBytes -= m.base[s.Peer].QueuedBytes
+		since.QueuedTime -= m.base[s.Peer].QueuedTime
 		if since.PayloadSent >= linkSampleBytes {
-			m.base[s.Peer], m.rates[s.Peer] = s, mostPerSecond(since)
+			m.base[s.Peer], m.rates[s.Peer] = s, perSecond(since)
 		}
 		links = append(links, BeatLink{Peer: s.Peer, BytesPerS: m.rates[s.Peer], RTTNanos: s.RTT.Nanoseconds(), JitterNanos: s.Jitter.Nanoseconds()})
 	}
 	return links
 }
 
-// mostPerSecond bounds a link's rate from above: a message is under way for its transfer and a
-// round trip, for less where others are at the same time. 0 is no bound.
-func mostPerSecond(s link.Stats) int64 {
-	transfers := s.Busy - time.Duration(s.FramesSent)*s.RTT
+// perSecond is a link's rate: that of messages which stood behind others. Without those it is
+// bounded from above: a message is under way for its transfer, a round trip and what its
+// acknowledgement waits, for less where others are at the same time. 0 is no bound.
+func perSecond(s link.Stats) int64 {
+	if s.QueuedBytes >= queuedSampleBytes && s.QueuedTime > 0 {
+		return int64(float64(s.QueuedBytes) / s.QueuedTime.Seconds())
+	}
+	transfers := s.Busy - time.Duration(s.FramesSent)*(s.RTT+link.AckEvery)
 	if transfers <= 0 {
 		return 0
 	}

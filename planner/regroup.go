@@ -13,8 +13,8 @@ import (
 
 // regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
 // the times that were seen and fit with what the stages compute again now. A commit can make that
-// change. Where it gains little, the same devices may do better without groups: links that have
-// become slow show less with one chunk a device.
+// change. Where it gains little of what a step takes, the same devices may do better without
+// groups: links that have become slow show less with one chunk a device.
 func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection, error) {
 	now, err := c.onCourse(current, seen)
 	if err != nil {
@@ -25,8 +25,8 @@ func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection
 		return out, err
 	}
 	what := "other groups for the same chunks"
-	out.InPlace = true
-	if (now.step()-best.step())*100 < now.step()*GainPercent {
+	out.Now, out.InPlace = now.step(), true
+	if !gains(out.usual(), best.step()) {
 		plain, err := c.ungrouped(now, seen)
 		if err == nil && plain.step() < best.step() {
 			what, best, out.InPlace = "one chunk a device", plain, false
@@ -37,7 +37,7 @@ func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection
 		}
 	}
 	plan.Generation, plan.Start = c.in.Generation, c.in.Start
-	out.Plan, out.Now, out.Then = plan, now.step(), best.step()
+	out.Plan, out.Then = plan, best.step()
 	out.Why = fmt.Sprintf("a step takes %s, predicted were %s; %s would take %s instead of %s: %s instead of %s",
 		cost.Time(out.Seen), cost.Time(out.Promised), what, cost.Time(out.Then), cost.Time(out.Now), plan.Course(), current.Schedule)
 	out.Reasons = c.of(best).whole.explain(best, nil)

@@ -177,6 +177,12 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 		if a, b := few.Note(2, r, 1), many.Note(2, r, 1e6); a.Replan != r.InPlace || !b.Replan {
 			t.Errorf("with one step left %+v, with many %+v", a, b)
 		}
+		if r.InPlace { // which gains little on a step that takes less than predicted
+			seen.StepNanos = int64(r.Then) * 21 / 20
+			if plain, err := Reselect(in, now, seen); err != nil || plain.InPlace || plain.Then >= r.Then {
+				t.Errorf("a step of %d ns was seen: %+v (%v)", seen.StepNanos, plain, err)
+			}
+		}
 		if now = r.Plan; !r.InPlace {
 			moves++
 			checkPlan(t, in, r.Plan, r.Reasons)

@@ -24,7 +24,8 @@ type StageSeen struct {
 // LinkSeen is one direction of a link while it carried a run's messages.
 type LinkSeen struct {
 	From, To PeerID
-	// BytesPerS is what the rate was at most, 0 where too little was sent to tell.
+	// BytesPerS is the rate at which messages came through, or a bound of it from above; 0 where
+	// too little was sent to tell.
 	BytesPerS, RTTNanos, JitterNanos int64
 }
 

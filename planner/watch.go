@@ -36,14 +36,12 @@ func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
 		return Decision{Reason: fmt.Sprintf(format, args...)}
 	}
 	drift := max(r.Seen-r.Promised, r.Promised-r.Seen)
-	// What was seen counts where it is less than the model of it says: a model that is off
-	// promises too much.
-	now := min(r.Now, r.Seen)
+	now := r.usual()
 	gain := now - r.Then
 	switch {
 	case drift*100 < r.Promised*DriftPercent:
 		return no("a step takes %s as predicted, %s", cost.Time(r.Seen), cost.Time(r.Promised))
-	case gain*100 < now*GainPercent:
+	case !gains(now, r.Then):
 		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", cost.Time(r.Seen), cost.Time(r.Promised), GainPercent)
 	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
 		return no("another schedule gains %s a step; the %d steps left do not make up for the change", cost.Time(gain), left)
@@ -53,3 +51,10 @@ func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
 	}
 	return Decision{Replan: true, Reason: r.Why}
 }
+
+// usual is what a step of the schedule that runs counts as: what was seen where that is less than
+// the model of it says. A model that is off promises too much.
+func (r Reselection) usual() schedule.Nanos { return min(r.Now, r.Seen) }
+
+// gains tells whether a step is shorter by a margin.
+func gains(now, then schedule.Nanos) bool { return (now-then)*100 >= now*GainPercent }

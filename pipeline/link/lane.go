@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/quic-go/quic-go"
 
@@ -109,8 +110,9 @@ func (l *lane) readAcks() {
 		}
 		through := false
 		if err == nil {
-			through, err = l.ack(n)
-			l.stripe.remote.noteHeld(l.stripe.conn.ConnectionStats())
+			c := l.stripe.conn.ConnectionStats()
+			through, err = l.ack(n, min(c.LatestRTT, c.SmoothedRTT))
+			l.stripe.remote.noteHeld(c)
 		}
 		if err != nil {
 			l.stripe.failed(err)
@@ -123,9 +125,9 @@ func (l *lane) readAcks() {
 	}
 }
 
-// ack notes that the peer has taken in the first n pieces of the lane, and tells whether
-// that was the last of a retired one.
-func (l *lane) ack(n uint64) (through bool, err error) {
+// ack notes that the peer has taken in the first n pieces of the lane, over a round trip of
+// rtt, and tells whether that was the last of a retired one.
+func (l *lane) ack(n uint64, rtt time.Duration) (through bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -134,9 +136,11 @@ func (l *lane) ack(n uint64) (through bool, err error) {
 	if n < l.acked || n-l.acked > uint64(len(l.sent)) {
 		return false, fmt.Errorf("%w: %d pieces acknowledged after %d, %d are under way", wire.ErrValue, n, l.acked, len(l.sent))
 	}
-	fresh := n - l.acked
-	l.box.done(l.sent[:fresh])
-	l.sent, l.acked = l.sent[fresh:], n
+	if fresh := l.sent[:n-l.acked]; len(fresh) > 0 {
+		l.stripe.remote.queued.acked(payloadBytes(fresh), fresh[0].put, time.Now(), rtt+AckEvery)
+		l.box.done(fresh)
+		l.sent, l.acked = l.sent[len(fresh):], n
+	}
 	return l.retired && len(l.sent) == 0, nil
 }
 

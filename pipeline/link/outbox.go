@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"pnode/pipeline/wire"
 )
@@ -15,6 +16,7 @@ type message struct {
 	frame  wire.Frame
 	header []byte
 	seq    uint64
+	put    time.Time // into the outbox
 	// left counts pieces that are not acknowledged. Guarded by the outbox.
 	left int
 }
@@ -32,6 +34,13 @@ func (p piece) payload() []byte {
 
 // last tells whether it is the one at the message's end.
 func (p piece) last() bool { return p.offset+wire.MaxPieceBytes >= len(p.frame.Payload) }
+
+func payloadBytes(pieces []piece) (n int) {
+	for _, p := range pieces {
+		n += len(p.payload())
+	}
+	return n
+}
 
 // before is the order in which the receiver needs pieces.
 func (p piece) before(q piece) int {
@@ -70,7 +79,7 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 		}
 		if o.messages == 0 || o.messages < o.maxMessages && o.bytes+len(f.Payload) <= o.maxBytes {
 			o.seq++
-			m.seq = o.seq
+			m.seq, m.put = o.seq, time.Now()
 			o.fresh = append(o.fresh, m)
 			if o.messages++; o.messages == 1 {
 				o.busy.start()

@@ -13,9 +13,9 @@ import (
 	"pnode/pipeline/wire"
 )
 
-// ackEvery is the least time between two acknowledgements on a stream. Room in the sender's
-// outbox is all that waits for them.
-const ackEvery = 10 * time.Millisecond
+// AckEvery is the least time between two acknowledgements on a stream. Room in the sender's
+// outbox waits for them, and what is measured with them may be off by as much.
+const AckEvery = 10 * time.Millisecond
 
 // read takes the pieces of one incoming stream in.
 func (r *remote) read(p parked) {
@@ -136,7 +136,7 @@ func (a *acks) send(ctx context.Context) {
 		if _, err := a.stream.Write(wire.AppendAck(nil, a.pieces.Load())); err != nil {
 			return
 		}
-		pause.Reset(ackEvery)
+		pause.Reset(AckEvery)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -30,6 +30,7 @@ type remote struct {
 	want           atomic.Int32  // how many stripes are to send
 	counts         traffic
 	busy           stopwatch
+	queued         queued
 	held           stopwatch // runs while messages wait for a window though the line has room
 	warmth         *warmth
 	steering       *steering // run's alone

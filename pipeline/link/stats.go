@@ -20,6 +20,10 @@ type Stats struct {
 	FramesSent, FramesReceived, PayloadSent, PayloadReceived uint64
 	// Busy is how long at least one message was under way, from Send until it was acknowledged.
 	Busy time.Duration
+	// QueuedBytes of payload stood behind others and came through in QueuedTime: at the rate at
+	// which the link carries more than one message.
+	QueuedBytes uint64
+	QueuedTime  time.Duration
 	// Dropped frames had another generation; Duplicates had come before.
 	Dropped, Duplicates uint64
 	// Stripes are the connections in use. Resent pieces were sent again because a connection
@@ -39,6 +43,7 @@ func (s *Session) Stats() []Stats {
 			Dropped: r.counts.dropped.Load(), Duplicates: r.counts.duplicates.Load(),
 			Resent: r.counts.resent.Load(), Repeated: r.counts.repeated.Load(),
 		}
+		st.QueuedBytes, st.QueuedTime = r.queued.total()
 		r.connectionStats(&st)
 		all = append(all, st)
 	}
