@@ -55,11 +55,13 @@ func (c *cluster) group(ranked []*candidate) []*candidate {
 		most := worth
 		if keeps && k.kept {
 			most = plain
-		} else if tried[k.shape] || len(tried) == groupShapes {
+		} else if tried[k.shape] || len(tried) >= groupShapes {
 			continue
 		}
 		g, looked := c.of(k).inGroups(k, most)
-		tried[k.shape] = tried[k.shape] || looked
+		if looked {
+			tried[k.shape] = true
+		}
 		if g != nil {
 			groups = append(groups, g)
 		}
@@ -87,6 +89,9 @@ func (c *cluster) inGroups(k *candidate, most schedule.Nanos) (best *candidate, 
 		if g := c.fitGroups(k, p); g != nil && g.step() <= most {
 			best, most = g, g.step()-1
 		}
+	}
+	if best != nil && !k.simulated && k.simulate() != nil {
+		return nil, looked // what the groups are instead of is told
 	}
 	return best, looked
 }

@@ -57,6 +57,9 @@ func (c *cluster) otherGroups(now *candidate, current Plan, seen Seen) (*candida
 		if err != nil {
 			return nil, Plan{}, err
 		}
+		if _, err := schedule.ParseSpec(next.Schedule); err != nil {
+			break // such groups cannot be told in a plan
+		}
 		then, err := c.onCourse(next, seen)
 		if err != nil {
 			return nil, Plan{}, err

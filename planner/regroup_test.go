@@ -267,3 +267,40 @@ func TestGroupsAreNoSlower(t *testing.T) {
 		t.Error("no plan has groups")
 	}
 }
+
+// TestGroupsOfShapesThatLookWorse: in 1F1B replicas of fewer stages are so much shorter that the
+// long pipeline is not even simulated; in groups it is shorter still, and the reason tells by
+// how much.
+func TestGroupsOfShapesThatLookWorse(t *testing.T) {
+	in, _ := fourNodes(t)
+	in.Previous, in.Generation, in.Start = nil, 1, 0
+	in.Run.Train = TrainSpec{Micros: 4}
+	in.Members[0].Profile.Devices[0].MatMulFLOPS *= 2
+	for i := range in.Members {
+		for j := range in.Members[i].Profile.Links {
+			in.Members[i].Profile.Links[j] = LinkProfile{Peer: in.Members[i].Profile.Links[j].Peer, BytesPerS: 1e9, RTTNanos: 2e5}
+		}
+	}
+	in.Costs = slices.Repeat(in.Costs[:1], 24)
+	worse := 0
+	for param := int64(1 << 18); param <= 1<<24; param += 1 << 18 {
+		for l := range in.Costs {
+			in.Costs[l].ParamBytes, in.Costs[l].BoundaryBytes = param, 10_000
+		}
+		plan, reasons, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPlan(t, in, plan, reasons)
+		i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Kind == Groups })
+		if (plan.Schedule == ScheduleName) != (i < 0) {
+			t.Fatalf("%s with reasons %v", plan.Schedule, reasons)
+		}
+		if i >= 0 && reasons[i].Nanos*100 > reasons.StepNanos()*(100+estimatePercent) {
+			worse++
+		}
+	}
+	if worse == 0 {
+		t.Error("no plan has groups of a shape that looks worse")
+	}
+}

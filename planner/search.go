@@ -154,7 +154,7 @@ func (c *cluster) shapes(n int) ([]bounded, error) {
 	return shapes, nil
 }
 
-// lowerBound bounds step times from below: the first micro-batch of a replica takes at
+// lowerBound bounds step times with one chunk on each device from below: the first micro-batch of a replica takes at
 // least the fastest unit's time for the whole model; the others share all speed there
 // is; no period is shorter than the longest layer on the unit that is best for it.
 type lowerBound struct {

@@ -93,6 +93,9 @@ func ChooseGroups(p Interleaving) (Grouping, error) {
 func (s *groupSearch) all() bool {
 	for depth := 1; depth <= s.p.deepest(); depth++ {
 		for size := 1; size <= s.p.Micros; size += max(1, size/4) {
+			if s.nodes <= 0 {
+				return false
+			}
 			groups := equalGroups(s.p.Micros, size)
 			s.try(depth, groups, groups)
 		}
