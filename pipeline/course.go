@@ -55,6 +55,9 @@ func (w *Worker) follow(text string) error {
 		return err
 	}
 	for _, h := range w.holdings {
+		h.raze() // plans do not count with landings
+	}
+	for _, h := range w.holdings {
 		if err := h.resize(list.Use(w.number, h.Replica, h.Stage)); err != nil {
 			return err
 		}

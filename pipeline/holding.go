@@ -79,7 +79,6 @@ func (h *holding) seat(use schedule.Use) {
 // resize makes room for another program's micro-batches in flight. None may be under way.
 func (h *holding) resize(use schedule.Use) error {
 	h.seat(use)
-	h.raze() // the plan does not count with it
 	if err := h.stack.Resize(model.Passes{Slots: use.Slots, Segments: use.Segments, Split: use.Split}); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}

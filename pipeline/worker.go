@@ -280,8 +280,9 @@ func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 			err = w.do(ctx, step, a)
 		}
 		if err != nil {
+			cause := context.Cause(ctx) // of what ended beside the program
 			cancel(err)
-			return errors.Join(w.settle(), fmt.Errorf("%v: %w", a, err))
+			return errors.Join(cause, w.settle(), fmt.Errorf("%v: %w", a, err))
 		}
 	}
 	return nil

@@ -69,5 +69,7 @@ func (s *stream) releaseWorkspace() error {
 		return nil
 	}
 	s.driver.budget.Give(workspaceBytes)
-	return s.driver.lib.check(memFree, s.multiplier.workspace)
+	at := s.multiplier.workspace
+	s.multiplier.workspace = 0
+	return s.driver.lib.check(memFree, at)
 }

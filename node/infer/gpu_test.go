@@ -6,17 +6,14 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/kernels/conform"
 	"pnode/kernels/opencl"
 )
 
 // openCL is the first device with an OpenCL driver, or skips the test on a machine without one.
 func openCL(t *testing.T) kernels.Device {
 	t.Helper()
-	list, err := opencl.List()
-	if err != nil || len(list) == 0 {
-		t.Skipf("OpenCL has no devices here: %v", err)
-	}
-	device, err := list[0].Open()
+	device, err := conform.First(t, opencl.List, opencl.ErrNoLibrary).Open()
 	if err != nil {
 		t.Fatal(err)
 	}
