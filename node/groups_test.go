@@ -57,6 +57,9 @@ func TestGroupsTrainAsOneStageDoes(t *testing.T) {
 // the same devices have one chunk each, and steps come to be about as long as in 1F1B all along,
 // which adapts as well. No loss differs.
 func TestGroupsAreGivenUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("168 steps of 10 or 20 micro-batches; TestGroupsTrainAsOneStageDoes and TestScheduleChangesWithTheLink have the same parts")
+	}
 	const slowAfter = 4
 	for _, c := range []struct {
 		micros int
