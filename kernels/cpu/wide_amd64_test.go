@@ -12,6 +12,9 @@ import (
 // TestConformWide runs everything around the 12x32 micro-kernel, with that kernel in Go,
 // so that processors without AVX-512 test its packing and tiling too.
 func TestConformWide(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a micro-kernel in Go takes long; TestConform runs the same around one in assembly")
+	}
 	if !cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
 		t.Skip("the loops beside the micro-kernel need AVX2")
 	}
