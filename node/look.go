@@ -39,7 +39,7 @@ func (l look) devices(ctx context.Context, cfg config.Config, out Output) (*devi
 	if l.idle() {
 		return l.emulated(null.New())
 	}
-	o := devices.Options{Names: cfg.Devices.Names(), Threads: cfg.Threads, Probe: out.Probe}
+	o := devices.Options{Names: cfg.Devices.Names(), Threads: cfg.Threads, Probe: out.Probe, Enough: enough(cfg.Memory)}
 	if l.Emulation != nil {
 		o.Names = []string{devices.CPU}
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"testing"
 
 	"pnode/kernels/cpu"
@@ -38,13 +39,37 @@ func TestCeiling(t *testing.T) {
 		{card, "", 15 * gib},
 		{card, "1GiB", gib},
 		{card, "20%", 3 * gib},
-		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib / 2}, "", 1},
 		{host, "", 0},
 		{host, "50%", 0},
 		{host, "1GiB", gib},
 	} {
 		if got := ceiling(c.finding, c.allowed.Of("any")); got != c.want {
 			t.Errorf("%+v with %q: %d bytes, want %d", c.finding, c.allowed, got, c.want)
+		}
+	}
+}
+
+// TestEnough: a card needs what measuring it takes; the host's memory is the planner's to judge.
+func TestEnough(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct {
+		finding devices.Finding
+		allowed config.Memory
+		want    string // in the error, empty for none
+	}{
+		{devices.Finding{MemoryBytes: 4 * gib}, "", ""},
+		{devices.Finding{MemoryBytes: 4 * gib}, "100MB", ""},
+		{devices.Finding{MemoryBytes: 4 * gib}, "1%,cuda:0=3%", ""},
+		{devices.Finding{MemoryBytes: 4 * gib}, "1%", "--memory allows 1% of it, which is 40MB of the 4026MB that are free, a run takes 100MB at least: allow more with --memory"},
+		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib}, "", "leave 0MB of its 17179MB, a run takes 100MB at least: end other programs"},
+		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib + 99e6}, "8GiB", "leave 99MB of its 17179MB"},
+		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib + 100e6}, "8GiB", ""},
+		{devices.Finding{MemoryBytes: 16 * gib, Shared: true}, "0.0001%", ""},
+	} {
+		c.finding.Name = "cuda:0"
+		err := enough(c.allowed)(c.finding)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v with %q: %v, want %q", c.finding, c.allowed, err, c.want)
 		}
 	}
 }

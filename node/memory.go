@@ -38,13 +38,31 @@ func limitMemory(set *devices.Set, allowed config.Memory) (missing []string) {
 	return slices.DeleteFunc(allowed.Names(), func(name string) bool { return set.Named(name) != nil })
 }
 
-// ceiling is the most that may ever be taken of a device, 0 for no such limit.
+// ceiling is the most that may ever be taken of a device that has enough, 0 for no such limit.
 func ceiling(f devices.Finding, allowed config.Allowance) int64 {
 	if f.Shared {
 		return int64(allowed.Bytes)
 	}
-	return max(1, allowed.Within(memoryOf(f, 0)))
+	return allowed.Within(memoryOf(f, 0))
 }
+
+// enough refuses cards of which less may be taken than measuring them takes. The host's memory
+// comes and goes, and is the planner's to judge.
+func enough(allowed config.Memory) func(devices.Finding) error {
+	return func(f devices.Finding) error {
+		free, a := memoryOf(f, 0), allowed.Of(f.Name)
+		switch may := a.Within(free); {
+		case f.Shared || may >= int64(config.LeastMemory):
+			return nil
+		case free < int64(config.LeastMemory):
+			return fmt.Errorf("other programs and its driver leave %s of its %s, a run takes %v at least: end other programs that use it", inMB(free), inMB(f.MemoryBytes), config.LeastMemory)
+		default:
+			return fmt.Errorf("--memory allows %v of it, which is %s of the %s that are free, a run takes %v at least: allow more with --memory, or let fewer local nodes share it", a, inMB(may), inMB(free), config.LeastMemory)
+		}
+	}
+}
+
+func inMB(bytes int64) string { return fmt.Sprintf("%dMB", bytes/int64(config.MB)) }
 
 // outOfMemory says of a stage that does not fit what can be done about it.
 func outOfMemory(err error) error {

@@ -26,7 +26,7 @@ func OpenOne(ctx context.Context, o Options) (_ *Set, err error) {
 		if err := report.knows(o.Names); err != nil {
 			return nil, err
 		}
-		s.openFastest(report, o.Names)
+		s.openFastest(report, o)
 	}
 	if len(s.Devices) == 0 && (len(o.Names) == 0 || slices.Contains(o.Names, CPU)) {
 		return s, s.openCPU(o)
@@ -38,10 +38,10 @@ func OpenOne(ctx context.Context, o Options) (_ *Set, err error) {
 }
 
 // openFastest opens the first that works of a report's devices, the fastest first.
-func (s *Set) openFastest(r Report, names wanted) {
+func (s *Set) openFastest(r Report, o Options) {
 	slices.SortStableFunc(r.Devices, func(a, b Finding) int { return cmp.Compare(b.Rates.MatMulFLOPS, a.Rates.MatMulFLOPS) })
 	for i := range r.Devices {
-		if s.openFound(Report{Devices: r.Devices[i : i+1]}, names); len(s.Devices) > 0 {
+		if s.openFound(Report{Devices: r.Devices[i : i+1]}, o); len(s.Devices) > 0 {
 			return
 		}
 	}

@@ -26,7 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play looks at the devices of a script, names with words: passes, fails, crashes, babbles.
+// fullBytes are free of a device that is full: too few for anything, 0 would be unknown.
+const fullBytes = 1
+
+// play looks at the devices of a script, names with words: passes, fails, crashes, babbles, is full.
 func play(script string, args []string) {
 	skipped := func(name string) bool { return strings.Contains(" "+strings.Join(args, " ")+" ", " --skip "+name+" ") }
 	out := json.NewEncoder(os.Stdout)
@@ -43,6 +46,8 @@ func play(script string, args []string) {
 			crash()
 		case "babbles":
 			fmt.Println("a driver's own line")
+		case "is full":
+			found.FreeBytes = fullBytes
 		case "fails":
 			found.Problem = "computes wrong"
 			_ = out.Encode(message{Device: &found})

@@ -17,8 +17,8 @@ import (
 var (
 	// ErrUnknown: a device that was asked for is not there.
 	ErrUnknown = errors.New("devices: no such device")
-	// ErrNone: none of the devices that were asked for works.
-	ErrNone = errors.New("devices: none that was asked for works")
+	// ErrNone: none of the devices that were asked for works and has enough memory.
+	ErrNone = errors.New("devices: none that was asked for can be used")
 )
 
 // Options say which devices to use.
@@ -29,6 +29,9 @@ type Options struct {
 	// Threads of the processor; 0 is all.
 	Threads int
 	Probe   Probe
+	// Enough says of a driver's device that works why it has too little for the work; nil is that
+	// any will do.
+	Enough func(Finding) error
 }
 
 // NamesEnv is the environment variable with the names, divided by commas, that count where
@@ -68,8 +71,8 @@ func Of(d kernels.Device) *Set {
 }
 
 // Open probes the drivers' devices and opens those that work. A device that was asked for by a
-// name that nothing has is an error, which wraps ErrUnknown; one that fails is told in Dropped,
-// unless nothing is left: ErrNone.
+// name that nothing has is an error, which wraps ErrUnknown; one that fails, or has too little, is
+// told in Dropped, unless nothing is left: ErrNone.
 func Open(ctx context.Context, o Options) (_ *Set, err error) {
 	o, s := o.resolve(), &Set{}
 	defer func() {
@@ -85,7 +88,7 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 		if err := report.knows(o.Names); err != nil {
 			return nil, err
 		}
-		s.openFound(report, o.Names)
+		s.openFound(report, o)
 	}
 	if len(o.Names) == 0 || slices.Contains(o.Names, CPU) {
 		if err := s.openCPU(o); err != nil {
@@ -120,26 +123,31 @@ func (r Report) knows(names []string) error {
 	return nil
 }
 
-func (s *Set) openFound(r Report, names wanted) {
+func (s *Set) openFound(r Report, o Options) {
 	for _, f := range r.Devices {
-		if !names.takes(f) {
+		if !wanted(o.Names).takes(f) {
 			continue
 		}
-		if f.Problem != "" {
-			s.drop(f, f.Problem)
-			continue
-		}
-		device, err := open(f.Name)
+		device, err := o.open(f)
 		if err != nil {
-			s.drop(f, err.Error())
+			s.Dropped = append(s.Dropped, fmt.Sprintf("goes on without %v: %v", f, err))
 			continue
 		}
 		s.Devices = append(s.Devices, Device{device, f})
 	}
 }
 
-func (s *Set) drop(f Finding, why string) {
-	s.Dropped = append(s.Dropped, fmt.Sprintf("goes on without %v: %s", f, why))
+// open opens a driver's device that works and has enough.
+func (o Options) open(f Finding) (kernels.Device, error) {
+	if f.Problem != "" {
+		return nil, errors.New(f.Problem)
+	}
+	if o.Enough != nil {
+		if err := o.Enough(f); err != nil {
+			return nil, err
+		}
+	}
+	return open(f.Name)
 }
 
 // superfluousTimes the processor's speed a GPU does without it: computing takes cores that

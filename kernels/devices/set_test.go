@@ -27,6 +27,9 @@ func testOpen(t *testing.T, open func(context.Context, Options) (*Set, error)) {
 		{"a driver that is not here", "opencl is missing", []string{"opencl:0"}, ErrUnknown, "(no library)"},
 		{"a named one that fails", "opencl:77 fails", []string{"opencl:77", CPU}, nil, "goes on without opencl:77: computes wrong"},
 		{"nothing is left", "opencl:77 fails", []string{"opencl:77"}, ErrNone, "computes wrong"},
+		{"too little of a card", "opencl:77 is full", nil, nil, "goes on without opencl:77: has nothing free"},
+		{"too little of a named card", "opencl:77 is full", []string{"opencl:77", CPU}, nil, "goes on without opencl:77: has nothing free"},
+		{"too little of the only card", "opencl:77 is full", []string{"opencl:77"}, ErrNone, "opencl:77: has nothing free"},
 		{"the processor alone", "opencl:77 crashes", []string{CPU}, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -34,7 +37,12 @@ func testOpen(t *testing.T, open func(context.Context, Options) (*Set, error)) {
 			if c.script != "" && !HasDrivers() {
 				t.Skip("this program opens no drivers")
 			}
-			o := Options{Names: c.names, Threads: 1}
+			o := Options{Names: c.names, Threads: 1, Enough: func(f Finding) error {
+				if f.FreeBytes == fullBytes {
+					return errors.New("has nothing free")
+				}
+				return nil
+			}}
 			if c.script != "" {
 				t.Setenv(scriptVariable, c.script)
 				o.Probe = Probe{testProgram}

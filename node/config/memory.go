@@ -16,8 +16,8 @@ type Allowance struct {
 	Share Share
 }
 
-// leastMemory is what measuring a device takes (75 MB on a large card).
-const leastMemory = 100 * MB
+// LeastMemory is what measuring a device takes (75 MB on a large card).
+const LeastMemory = 100 * MB
 
 // String is what Set reads.
 func (m Memory) String() string { return cmp.Or(string(m), auto) }
@@ -35,7 +35,7 @@ func (m *Memory) Set(text string) error {
 		a, err := parseAllowance(amount)
 		switch {
 		case err != nil || device != "" && !deviceName.MatchString(device):
-			return fmt.Errorf("%q: want auto, a size or share such as 8GiB or 50%%, or one for each device such as cuda:0=8GiB,cpu=4GiB (%s or more)", text, Bytes(leastMemory))
+			return fmt.Errorf("%q: want auto, a size or share such as 8GiB or 50%%, or one for each device such as cuda:0=8GiB,cpu=4GiB (%s or more)", text, LeastMemory)
 		case seen[device]:
 			return fmt.Errorf("%q: tells %s twice: want each device once", text, cmp.Or(device, "the size for all devices"))
 		}
@@ -65,21 +65,25 @@ func parseAllowance(text string) (a Allowance, err error) {
 		}
 		return a, err
 	}
-	if err = a.Bytes.Set(text); err == nil && a.Bytes < leastMemory {
+	if err = a.Bytes.Set(text); err == nil && a.Bytes < LeastMemory {
 		err = fmt.Errorf("%q: too little", text)
 	}
 	return a, err
 }
 
-func (a Allowance) entry(device string) string {
-	text := a.Share.String()
+// String is the size or the share.
+func (a Allowance) String() string {
 	if a.Bytes > 0 {
-		text = a.Bytes.String()
+		return a.Bytes.String()
 	}
+	return a.Share.String()
+}
+
+func (a Allowance) entry(device string) string {
 	if device == "" {
-		return text
+		return a.String()
 	}
-	return device + "=" + text
+	return device + "=" + a.String()
 }
 
 // entries are what is told, by device; all that are not named have the empty name.
@@ -138,12 +142,38 @@ func (m Memory) Part(devices Devices, nodes int) Memory {
 		if a == (Allowance{}) && nodes == 1 {
 			continue
 		}
-		if a.Bytes > 0 {
-			a.Bytes /= Bytes(nodes)
-		} else {
-			a.Share = max(1, cmp.Or(a.Share, wholeShare)/Share(nodes))
-		}
-		parts = append(parts, a.entry(name))
+		parts = append(parts, a.part(nodes).entry(name))
 	}
 	return Memory(strings.Join(parts, ","))
+}
+
+// part is what each of so many nodes gets.
+func (a Allowance) part(nodes int) Allowance {
+	if a.Bytes > 0 {
+		return Allowance{Bytes: a.Bytes / Bytes(nodes)}
+	}
+	return Allowance{Share: max(1, cmp.Or(a.Share, wholeShare)/Share(nodes))}
+}
+
+// CheckLocal refuses what so many nodes on one machine with these devices could not keep to: a
+// size whose parts are too small, or one for a device that none of them gets. The error wraps
+// ErrInvalid.
+func (m Memory) CheckLocal(devices Devices, nodes int) error {
+	given := map[string]bool{}
+	for i := range nodes {
+		sharers := devices.Sharers(i, nodes)
+		for _, name := range devices.Of(i, nodes).Names() {
+			given[name] = true
+			if part := m.Of(name).part(sharers); part.Bytes > 0 && part.Bytes < LeastMemory {
+				return invalid("memory", m, fmt.Sprintf("%v or more for %s, or fewer local nodes: %d share it, each would get %v and takes %v at least",
+					LeastMemory*Bytes(sharers), name, sharers, part, LeastMemory))
+			}
+		}
+	}
+	for _, name := range m.Names() {
+		if !given[name] {
+			return invalid("memory", m, fmt.Sprintf("nothing about %s, or devices that name it: they are %v, of which no local node gets %s", name, devices, name))
+		}
+	}
+	return nil
 }

@@ -260,6 +260,11 @@ func (c Config) validateNode() error {
 			return invalid("memory", c.Memory, "nothing about "+name+": devices are "+c.Devices.String())
 		}
 	}
+	if c.Local > 0 && !c.Resume { // a run that is resumed has its devices in its folder
+		if err := c.Memory.CheckLocal(c.Devices, c.Local); err != nil {
+			return err
+		}
+	}
 	return validateListen(c.Listen)
 }
 

@@ -52,10 +52,14 @@ func (s *Supervisor) resume(path string) error {
 	if err != nil {
 		return fmt.Errorf("local: the settings of the run: %w", err)
 	}
-	s.options.Config.Threads = cmp.Or(s.options.Config.Threads, stored.Threads)
-	s.options.Config.Devices = cmp.Or(s.options.Config.Devices, stored.Devices)
-	s.options.Config.Memory = cmp.Or(s.options.Config.Memory, stored.Memory)
-	return nil
+	c := &s.options.Config
+	c.Threads = cmp.Or(c.Threads, stored.Threads)
+	c.Devices = cmp.Or(c.Devices, stored.Devices)
+	c.Memory = cmp.Or(c.Memory, stored.Memory)
+	if s.emulated { // the file says what memory there is
+		return nil
+	}
+	return c.Memory.CheckLocal(c.Devices, s.options.Nodes)
 }
 
 // nodeConfig are the settings of node 0: those of the run, for one process of many.
