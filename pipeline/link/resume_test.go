@@ -264,6 +264,7 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 		starts := run(t, em.networks[1:], Options{})
 		em.Cut(ids[0], ids[1], false)
 		lostWithin(t, s, ids[1], 5*time.Second)
+		synctest.Wait() // Lost comes first, then calls fail
 		if err := s.Send(t.Context(), ids[1], wire.Frame{Tag: activation(1, 9, 0)}); !errors.Is(err, errReborn) {
 			t.Errorf("send: %v", err)
 		}
