@@ -35,7 +35,8 @@ type Reselection struct {
 
 // Reselect derives the running plan's schedule again from what was seen: how much is in
 // flight, and what is recomputed; or, where the planner chose groups, depth and groups, and only
-// then whether to have any. Devices stay, and layers where groups do or there are none. Errors wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
+// then whether to have any. Devices stay, and layers where groups do or there are none. Errors
+// wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 	c, err := newCluster(in)
 	if err != nil {

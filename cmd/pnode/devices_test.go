@@ -27,7 +27,10 @@ func diagnose(t *testing.T, args ...string) devices.Diagnosis {
 func openCLDevice(t *testing.T) string {
 	t.Helper()
 	for _, d := range diagnose(t).Devices {
-		if strings.HasPrefix(d.Name, "opencl:") && d.Problem == "" {
+		if strings.HasPrefix(d.Name, "opencl:") {
+			if d.Problem != "" {
+				t.Fatalf("%s: %s", d.Name, d.Problem)
+			}
 			return d.Name
 		}
 	}

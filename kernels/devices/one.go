@@ -18,16 +18,11 @@ func OpenOne(ctx context.Context, o Options) (_ *Set, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if !o.onlyCPU() {
-		report, err := o.Probe.Run(ctx, o.Names)
-		if err != nil {
-			return nil, err
-		}
-		if err := report.knows(o.Names); err != nil {
-			return nil, err
-		}
-		s.openFastest(report, o)
+	report, err := o.probed(ctx)
+	if err != nil {
+		return nil, err
 	}
+	s.openFastest(report, o)
 	if len(s.Devices) == 0 && (len(o.Names) == 0 || slices.Contains(o.Names, CPU)) {
 		return s, s.openCPU(o)
 	}

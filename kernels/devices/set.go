@@ -80,16 +80,11 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if !o.onlyCPU() {
-		report, err := o.Probe.Run(ctx, o.Names)
-		if err != nil {
-			return nil, err
-		}
-		if err := report.knows(o.Names); err != nil {
-			return nil, err
-		}
-		s.openFound(report, o)
+	report, err := o.probed(ctx)
+	if err != nil {
+		return nil, err
 	}
+	s.openFound(report, o)
 	if len(o.Names) == 0 || slices.Contains(o.Names, CPU) {
 		if err := s.openCPU(o); err != nil {
 			return nil, err
@@ -100,6 +95,17 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 	}
 	s.order(o.Names)
 	return s, nil
+}
+
+// probed is what the drivers have that options ask for.
+func (o Options) probed(ctx context.Context) (r Report, err error) {
+	if o.onlyCPU() {
+		return r, nil
+	}
+	if r, err = o.Probe.Run(ctx, o.Names); err == nil {
+		err = r.knows(o.Names)
+	}
+	return r, err
 }
 
 // knows refuses names that nothing has.

@@ -39,8 +39,8 @@
 // under way, and kept for the next session; more are tried only while messages wait for windows
 // and not for the line. Each side chooses for what it sends and dials what it lacks; both use
 // all connections that there are, up to the number that they chose.
-// What those of a peer get through
-// while messages queue is measured (queued.go): windows leave less than the line's rate for long.
+// What those of a peer get through while messages queue is measured (queued.go): windows leave
+// less than the line's rate for long.
 // Session.Warm opens the windows of an edge, in both directions, before its first message goes.
 //
 // # Who goes first
