@@ -37,6 +37,8 @@ const (
 	OpFill
 	OpCopy
 	OpCast
+	OpQuantize
+	OpDequantize
 	opCount
 )
 
@@ -52,6 +54,8 @@ const (
 	Accumulate
 	// Inverse turns the other way (RoPE).
 	Inverse
+	// Stochastic rounds to BF16 by chance: see Rounding.
+	Stochastic
 )
 
 // Call is one operation as a plain value: comparable, no allocation to make or pass.
@@ -147,10 +151,15 @@ type AdamWScalars struct {
 // AdamW updates param[n], m[n], v[n] from grad[n] with decoupled weight decay
 // (Loshchilov and Hutter 2019, algorithm 2).
 func AdamW(param, m, v, grad View, n int, s AdamWScalars) Call {
-	return Call{
-		Op: OpAdamW, Args: [8]View{param, m, v, grad}, Dims: Dims{n},
+	return AdamWRounded(param, m, v, View{}, grad, n, s, Rounding{})
+}
+
+// AdamWRounded is AdamW that writes the new param to half[n] too, in BF16; half may be absent.
+func AdamWRounded(param, m, v, half, grad View, n int, s AdamWScalars, r Rounding) Call {
+	return r.of(Call{
+		Op: OpAdamW, Args: [8]View{param, m, v, half, grad}, Dims: Dims{n},
 		Scalars: [8]float32{s.LR, s.Beta1, s.Beta2, s.Eps, s.Decay, s.Correction1, s.Correction2, s.GradScale},
-	}
+	})
 }
 
 // SumSquares computes out[1] = sum of x[n]^2 in a fixed order that depends on n only.
@@ -179,6 +188,9 @@ func Copy(out, x View, n int) Call {
 }
 
 // Cast computes out[n] = x between F32 and BF16, rounded to nearest, ties to even.
-func Cast(out, x View, n int) Call {
-	return Call{Op: OpCast, Args: [8]View{out, x}, Dims: Dims{n}}
+func Cast(out, x View, n int) Call { return CastRounded(out, x, n, Rounding{}) }
+
+// CastRounded is Cast that rounds as it is told.
+func CastRounded(out, x View, n int, r Rounding) Call {
+	return r.of(Call{Op: OpCast, Args: [8]View{out, x}, Dims: Dims{n}})
 }

@@ -74,6 +74,7 @@ type Buffer interface {
 
 // Queue executes in order what it is given. Its methods only enqueue; the first
 // error sticks, later calls do nothing, and Sync returns it. One goroutine at a time.
+// Queues of a device have no order among each other but by events.
 type Queue interface {
 	Do(c Call)
 	// Write copies host bytes (little endian, len(src) = view bytes) to the device.
@@ -81,6 +82,11 @@ type Queue interface {
 	Write(dst View, src []byte)
 	// Read copies a view to host memory; dst is valid after Sync.
 	Read(dst []byte, src View)
+	// Record gives the event that comes after everything enqueued so far.
+	Record() Event
+	// Wait lets what is enqueued later begin only after an event of a queue of the same
+	// device. The error of a queue that had one when it recorded the event sticks here too.
+	Wait(e Event)
 	// Sync waits for everything enqueued and returns the sticky error.
 	Sync() error
 	Close() error

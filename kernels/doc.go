@@ -7,6 +7,7 @@
 //   - Device: a thing that computes (`cpu`, `cuda:0`, `opencl:1`).
 //   - Buffer: memory of one device; View: a range of a buffer's elements.
 //   - Queue: executes calls in order; errors are sticky and come out at Sync.
+//   - Event: a place in a queue's order, for which other queues and the host can wait.
 //   - Call: one operation with its operands, dimensions and scalars.
 //   - Op: which operation; Table tells each op's shapes, FLOPs, bytes and tolerance.
 //

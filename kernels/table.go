@@ -101,7 +101,7 @@ func Info(op Op) OpInfo {
 }
 
 // table has one row per operation.
-var table = joined(matMulTable, embedTable, normTable, attentionTable, elementwiseTable, optimizerTable, storageTable)
+var table = joined(matMulTable, embedTable, normTable, attentionTable, elementwiseTable, optimizerTable, storageTable, quantizeTable)
 
 func joined(parts ...map[Op]OpInfo) (t [opCount]OpInfo) {
 	for _, part := range parts {
@@ -148,7 +148,7 @@ func (c Call) String() string {
 var flagNames = []struct {
 	flag Flags
 	name string
-}{{TransA, "transA"}, {TransB, "transB"}, {Accumulate, "accumulate"}, {Inverse, "inverse"}}
+}{{TransA, "transA"}, {TransB, "transB"}, {Accumulate, "accumulate"}, {Inverse, "inverse"}, {Stochastic, "stochastic"}}
 
 // FLOPs is the number of floating-point operations of call c: exact for products, a
 // round figure per element for the rest (a division or an exponential counts as some).

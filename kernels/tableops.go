@@ -30,6 +30,16 @@ func out(name string, count func(Call) int) Operand {
 	return Operand{Name: name, Role: Out, DType: F32, count: count}
 }
 
+// whole is an output of whole numbers.
+func whole(name string, count func(Call) int) Operand {
+	return Operand{Name: name, Role: Out, DType: I32, count: count}
+}
+
+// half is an output in BF16.
+func half(name string, count func(Call) int) Operand {
+	return Operand{Name: name, Role: Out, DType: BF16, count: count}
+}
+
 func inOut(name string, count func(Call) int) Operand {
 	return Operand{Name: name, Role: InOut, DType: F32, count: count}
 }
@@ -171,8 +181,8 @@ func checkDropout(c Call) error {
 
 var optimizerTable = map[Op]OpInfo{
 	OpAdamW: {
-		Name: "adamw", Class: ClassOptimizer, Dims: "N", tolerance: 2e-6,
-		Operands: []Operand{inOut("param", dim(0)), inOut("m", dim(0)), inOut("v", dim(0)), in("grad", dim(0))},
+		Name: "adamw", Class: ClassOptimizer, Dims: "Np", Flags: Stochastic, tolerance: 2e-6,
+		Operands: []Operand{inOut("param", dim(0)), inOut("m", dim(0)), inOut("v", dim(0)), optional(half("half", dim(0))), in("grad", dim(0))},
 		flops:    perElement(18, 1),
 	},
 	OpSumSquares: {
@@ -194,7 +204,7 @@ var storageTable = map[Op]OpInfo{
 		flops:    perElement(0, 1),
 	},
 	OpCast: {
-		Name: "cast", Class: ClassElementwise, Dims: "N", tolerance: 0,
+		Name: "cast", Class: ClassElementwise, Dims: "Np", Flags: Stochastic, tolerance: 0,
 		Operands: []Operand{halvable(out("out", dim(0))), halvable(in("x", dim(0)))},
 		flops:    perElement(0, 1),
 	},

@@ -36,6 +36,7 @@ var (
 	attentionShapes = [][]int{{1, 1, 1, 1, 1}, {2, 16, 4, 4, 16}, {1, 49, 4, 2, 24}, {1, 200, 2, 1, 32}, {1, 100, 1, 1, 70}, {1, 430, 1, 1, 17}}
 	partShapes      = [][]int{{1, 1, 1, 1, 1, 0, 1}, {2, 49, 4, 2, 24, 16, 32}, {1, 430, 2, 1, 17, 0, 300}, {2, 430, 1, 1, 20, 200, 230}, {1, 600, 1, 1, 9, 256, 256}}
 	gateShapes      = [][]int{{1, 1}, {3, 8}, {5, 67}, {9, 3000}}
+	randomShapes    = [][]int{{1, 0}, {8, 3}, {31, 6}, {40000, 4098}}
 )
 
 // fixedShapes are the shapes where backends change their way of working: one element,
@@ -75,15 +76,17 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpGELUBackward:            vectorShapes,
 	kernels.OpSwiGLUForward:           gateShapes,
 	kernels.OpSwiGLUBackward:          gateShapes,
-	kernels.OpDropout:                 {{1, 0}, {8, 3}, {31, 6}, {40000, 4098}},
+	kernels.OpDropout:                 randomShapes,
 	kernels.OpCrossEntropy:            {{1, 1}, {3, 8}, {40, 256}, {5, 5001}},
-	kernels.OpAdamW:                   vectorShapes,
+	kernels.OpAdamW:                   randomShapes,
 	kernels.OpSumSquares:              {{1}, {9}, {100001}},
 	kernels.OpAdd:                     vectorShapes,
 	kernels.OpScale:                   vectorShapes,
 	kernels.OpFill:                    vectorShapes,
 	kernels.OpCopy:                    vectorShapes,
-	kernels.OpCast:                    vectorShapes,
+	kernels.OpCast:                    randomShapes,
+	kernels.OpQuantize:                {{1, 0}, {8, 1}, {127, 0}, {128, 2}, {129, 10}, {40001, 1 << 33}},
+	kernels.OpDequantize:              {{1}, {8}, {127}, {128}, {129}, {40001}},
 }
 
 // maxDims bounds random dimensions by shape letter.
@@ -122,9 +125,11 @@ func fixedCases(op kernels.Op) []Case {
 	return append(cases, halvedCases(op)...)
 }
 
-// halvedShapes are of more than one tile on matrix units. Every other one, from the first on, is in
-// blocks of eight elements at aligned addresses, where backends take other ways.
+// halvedShapes are of more than one tile on matrix units, or of all sizes where a flag says how to
+// round. Every other one, from the first on, is at aligned addresses, those on matrix units in
+// blocks of eight elements, where backends take other ways.
 var halvedShapes = map[kernels.Op][][]int{
+	kernels.OpCast:                  randomShapes,
 	kernels.OpMatMul:                {{136, 264, 72}, {131, 261, 77}},
 	kernels.OpAttentionForward:      halvedAttention,
 	kernels.OpAttentionBackward:     halvedAttention,
@@ -225,6 +230,8 @@ func randomCase(rng *rand.Rand, op kernels.Op) Case {
 func fitDims(rng *rand.Rand, c *kernels.Call) {
 	d := &c.Dims
 	switch {
+	case c.Op == kernels.OpQuantize, c.Op == kernels.OpDequantize:
+		d[0] = 20*d[0] + rng.IntN(20)
 	case c.Op == kernels.OpRoPE:
 		d[3] += d[3] % 2
 		d[4] = d[2]*d[3] + rng.IntN(30)

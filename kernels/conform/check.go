@@ -32,9 +32,22 @@ func Check(dev kernels.Device, q kernels.Queue, c Case) error {
 		if o == nil || c.gives(k) {
 			continue
 		}
-		if err := o.compare(q, t.call, k); err != nil {
+		if err := t.compare(q, k); err != nil {
 			return fmt.Errorf("conform: %v: operand %s: %w", c, o.Name, err)
 		}
 	}
 	return nil
+}
+
+// compare checks operand k, and what is derived from the results before it to the bit.
+func (t *trial) compare(q kernels.Queue, k int) error {
+	o := t.operands[k]
+	if err := o.compare(q, t.call, k); err != nil {
+		return err
+	}
+	d := references[t.call.Op].derived
+	if d == nil || d.operand != k {
+		return nil
+	}
+	return compareResults(o.results, d.round(t.call, t.operands[d.from].results), 0)
 }

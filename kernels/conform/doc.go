@@ -6,6 +6,7 @@
 //   - Case: an op with dimensions, flags and scalars; operands come from the table.
 //   - reference: the naive version of an op, and what its inputs must look like.
 //   - Run: the suite, called by each backend's test.
+//   - Late: a device that puts off what it may, for programs that have to wait for it.
 //   - SelfTest: a few cases, in some milliseconds, for a device that starts: kernels that
 //     fail are not used.
 //

@@ -26,6 +26,8 @@ type operand struct {
 	guard  int
 	raw    []byte    // with guards, as written
 	values []float64 // what the reference reads and writes
+	// results are what the device wrote, once compared.
+	results []float32
 }
 
 // put stores the element bits: all 32, or the high 16 of a BF16.
@@ -98,7 +100,21 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call, k int) error {
 	if references[c.Op].exact {
 		tolerance = 0
 	}
-	return compareResults(o.floats(raw[o.guard*size:(o.guard+used)*size]), o.values[:used], tolerance)
+	if o.DType == kernels.I32 {
+		return compareWords(raw[o.guard*size:(o.guard+used)*size], o.values[:used])
+	}
+	o.results = o.floats(raw[o.guard*size : (o.guard+used)*size])
+	return compareResults(o.results, o.values[:used], tolerance)
+}
+
+// compareWords wants whole numbers to be right to the bit.
+func compareWords(raw []byte, want []float64) error {
+	for i, w := range want {
+		if got := int32(binary.LittleEndian.Uint32(raw[4*i:])); got != int32(w) {
+			return fmt.Errorf("element %d of %d is %08x, want %08x", i, len(want), uint32(got), uint32(int32(w)))
+		}
+	}
+	return nil
 }
 
 // floats decodes elements.

@@ -14,6 +14,8 @@ type reference struct {
 	// prepare, if any, makes inputs that must be of a certain kind.
 	prepare func(rng *rand.Rand, c kernels.Call, args [][]float64)
 	exact   bool // results agree to the bit, whatever the table's tolerance
+	// derived, if any, are exactly what a result is, given the results before it.
+	derived *derivation
 }
 
 var references = map[kernels.Op]reference{
@@ -41,13 +43,15 @@ var references = map[kernels.Op]reference{
 	kernels.OpSwiGLUBackward:          {compute: swigluBackward, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { spread(a[2]) }},
 	kernels.OpDropout:                 {compute: dropout},
 	kernels.OpCrossEntropy:            {compute: crossEntropy, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { spread(a[1]); indices(r, a[2], -1, c.Dims[1]) }},
-	kernels.OpAdamW:                   {compute: adamW, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { absolute(a[2]) }},
+	kernels.OpAdamW:                   {compute: adamW, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { absolute(a[2]) }, derived: &derivation{operand: 3, from: 0, round: roundedHalves}},
 	kernels.OpSumSquares:              {compute: sumSquares},
 	kernels.OpAdd:                     {compute: add},
 	kernels.OpScale:                   {compute: scale},
 	kernels.OpFill:                    {compute: fillValue},
 	kernels.OpCopy:                    {compute: func(_ kernels.Call, a [][]float64) { copy(a[0], a[1]) }},
 	kernels.OpCast:                    {compute: cast, exact: true},
+	kernels.OpQuantize:                {compute: quantize, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { groupKinds(a[2]) }},
+	kernels.OpDequantize:              {compute: dequantize, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { packedWords(r, c.Dims[0], a[1]) }},
 }
 
 // indices fills x with whole numbers in [low, high).
@@ -168,10 +172,13 @@ func adamW(c kernels.Call, args [][]float64) {
 	}
 	lr, beta1, beta2, eps, decay := s[0], s[1], s[2], s[3], s[4]
 	for i := range args[0] {
-		g := args[3][i] * s[7]
+		g := args[4][i] * s[7]
 		args[1][i] = beta1*args[1][i] + (1-beta1)*g
 		args[2][i] = beta2*args[2][i] + (1-beta2)*g*g
 		update := args[1][i] / s[5] / (math.Sqrt(args[2][i]/s[6]) + eps)
 		args[0][i] -= lr * (update + decay*args[0][i])
+	}
+	if args[3] != nil {
+		copy(args[3], args[0])
 	}
 }

@@ -52,11 +52,34 @@ func nearestBF16(x float32) float32 {
 	return math.Float32frombits(high)
 }
 
+// rounded is element i of a call that rounds to BF16.
+func rounded(c kernels.Call, i int, x float32) float32 {
+	if c.Flags&kernels.Stochastic == 0 || x != x {
+		return nearestBF16(x)
+	}
+	chance := word(c.Random, c.Dims[1]+i) >> 16
+	return math.Float32frombits((math.Float32bits(x) + chance) &^ 0xffff)
+}
+
 func cast(c kernels.Call, args [][]float64) {
 	for i, x := range args[1] {
 		args[0][i] = x
 		if c.Args[0].Buf.DType() == kernels.BF16 {
-			args[0][i] = float64(nearestBF16(float32(x)))
+			args[0][i] = float64(rounded(c, i, float32(x)))
 		}
 	}
+}
+
+// derivation is an operand that is a function of the result `from` to the bit.
+type derivation struct {
+	operand, from int
+	round         func(c kernels.Call, x []float32) []float64
+}
+
+func roundedHalves(c kernels.Call, x []float32) []float64 {
+	halves := make([]float64, len(x))
+	for i, v := range x {
+		halves[i] = float64(rounded(c, i, v))
+	}
+	return halves
 }

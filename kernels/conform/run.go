@@ -17,6 +17,11 @@ func Run(t *testing.T, dev kernels.Device) {
 		t.Run(op.String(), func(t *testing.T) { RunOp(t, dev, op) })
 	}
 	t.Run("transfers", func(t *testing.T) { runTransfers(t, dev) })
+	t.Run("events", func(t *testing.T) {
+		if err := CheckEvents(dev); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("refusals", func(t *testing.T) { runRefusals(t, dev) })
 }
 

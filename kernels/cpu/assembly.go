@@ -24,7 +24,7 @@ func copyTo(unit, group int, one, many copyRows) packCopy {
 	}
 }
 
-// widenBy and narrowBy make a variant's casts from assembly for lengths that are multiples
+// widenBy, narrowBy and roundBy make a variant's casts from assembly for lengths that are multiples
 // of 8.
 func widenBy(assembly func(out []float32, x []uint16)) func(out []float32, x []uint16) {
 	return func(out []float32, x []uint16) {
@@ -39,6 +39,14 @@ func narrowBy(assembly func(out []uint16, x []float32)) func(out []uint16, x []f
 		whole := len(x) &^ 7
 		assembly(out[:whole], x)
 		narrowGeneric(out[whole:], x[whole:])
+	}
+}
+
+func roundBy(assembly func(out []uint16, x []float32, words []uint32)) func(out []uint16, x []float32, words []uint32) {
+	return func(out []uint16, x []float32, words []uint32) {
+		whole := len(x) &^ 7
+		assembly(out[:whole], x, words)
+		roundGeneric(out[whole:], x[whole:], words[whole:])
 	}
 }
 

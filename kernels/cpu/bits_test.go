@@ -46,9 +46,18 @@ var bitCalls = []kernels.Call{
 	kernels.GELUForward(absent, absent, 100003), kernels.GELUBackward(absent, absent, absent, 100003),
 	kernels.CrossEntropy(absent, absent, absent, 500, 101, 0.1),
 	kernels.AdamW(absent, absent, absent, absent, 100003, kernels.AdamWScalars{LR: 0.1, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Correction1: 1, Correction2: 1, GradScale: 1}),
+	byChance(kernels.AdamW(absent, absent, absent, absent, 100003, kernels.AdamWScalars{LR: 0.1, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Correction1: 1, Correction2: 1, GradScale: 1})),
+	kernels.Quantize(absent, absent, absent, 100003, 10, 5),
+	kernels.Dequantize(absent, absent, 100003),
 	kernels.SumSquares(absent, absent, 100003),
 	kernels.Add(absent, absent, absent, 100003), kernels.Scale(absent, 100003, 3),
 	kernels.Fill(absent, 100003, 3), kernels.Copy(absent, absent, 100003),
+}
+
+// byChance is a call that rounds by chance.
+func byChance(c kernels.Call) kernels.Call {
+	c.Flags, c.Dims[1], c.Random = kernels.Stochastic, 7, kernels.Random{Key: 1, Stream: 2}
+	return c
 }
 
 // outputBits runs a call on operands drawn from a fixed seed and gives the bits of

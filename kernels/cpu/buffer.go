@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 )
 
 // buffer is memory outside the Go heap; the other types share the floats' representation.
@@ -26,7 +27,7 @@ func (b *buffer) Free() {
 	if !b.freed {
 		b.freed = true
 		b.dev.Give(4 * int64(len(b.mem)))
-		freeFloats(b.mem)
+		host.Unmap(b.mem)
 		b.mem = nil
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"pnode/kernels"
 )
 
-func (d *Device) cast(c kernels.Call) {
+func (d *Device) cast(c kernels.Call) error {
 	n := c.Dims[0]
 	fromHalf, toHalf := c.Args[1].Buf.DType() == kernels.BF16, c.Args[0].Buf.DType() == kernels.BF16
 	switch {
@@ -17,11 +17,27 @@ func (d *Device) cast(c kernels.Call) {
 		out, x := floats(c.Args[0]), halves(c.Args[1])
 		d.ranges(n, func(from, to int) { d.v.widen(out[from:to], x[from:to]) })
 	case toHalf:
-		out, x := halves(c.Args[0]), floats(c.Args[1])
-		d.ranges(n, func(from, to int) { d.v.narrow(out[from:to], x[from:to]) })
+		return d.rounded(c, c.Args[0], floats(c.Args[1]), func(int, int) {})
 	default:
 		d.copy(c)
 	}
+	return nil
+}
+
+// rounded computes half = x as the call says, each range of x after produce has made it.
+func (d *Device) rounded(c kernels.Call, half kernels.View, x []float32, produce func(from, to int)) error {
+	out := halves(half)
+	if c.Flags&kernels.Stochastic == 0 {
+		d.ranges(len(x), func(from, to int) {
+			produce(from, to)
+			d.v.narrow(out[from:to], x[from:to])
+		})
+		return nil
+	}
+	return d.randomly(c.Random, len(x), c.Dims[1], func(from, to int, words []uint32) {
+		produce(from, to)
+		d.v.round(out[from:to], x[from:to], words)
+	})
 }
 
 // infinityBits are the bits of the exponent: all set in infinities and NaN.
@@ -38,6 +54,18 @@ func nearestBF16(b uint32) uint16 {
 func narrowGeneric(out []uint16, x []float32) {
 	for i, v := range x {
 		out[i] = nearestBF16(math.Float32bits(v))
+	}
+}
+
+// roundGeneric rounds by chance: see kernels.Rounding.
+func roundGeneric(out []uint16, x []float32, words []uint32) {
+	for i, v := range x {
+		b := math.Float32bits(v)
+		if v == v {
+			out[i] = uint16((b + words[i]>>16) >> 16)
+			continue
+		}
+		out[i] = nearestBF16(b)
 	}
 }
 

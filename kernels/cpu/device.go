@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 )
 
 // VariantEnv is the environment variable that forces an instruction set, for tests and
@@ -95,7 +96,7 @@ func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
 	if err := d.Take(4 * int64(floats)); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	mem, err := allocFloats(floats)
+	mem, err := host.Map(floats)
 	if err != nil {
 		d.Give(4 * int64(floats))
 		return nil, err
@@ -126,7 +127,7 @@ func (d *Device) Supports(c kernels.Call) error {
 // computesBF16 tells whether the op works on BF16 operands that the contract allows.
 func computesBF16(op kernels.Op) bool {
 	switch op {
-	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAttentionForward, kernels.OpAttentionBackward,
+	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAdamW, kernels.OpAttentionForward, kernels.OpAttentionBackward,
 		kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart:
 		return true
 	default:

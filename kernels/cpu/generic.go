@@ -16,7 +16,7 @@ func generic() *variant {
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, ask: askGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
-		narrow: narrowGeneric, widen: widenGeneric,
+		narrow: narrowGeneric, round: roundGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,
 		sum: sumGeneric, sumSquares: sumSquaresGeneric, deviation: deviationGeneric,

@@ -73,6 +73,9 @@ func widenAVX2(out []float32, x []uint16)
 func narrowAVX2(out []uint16, x []float32)
 
 //go:noescape
+func roundAVX2(out []uint16, x []float32, words []uint32)
+
+//go:noescape
 func adamWAVX2(param, m, v, grad []float32, s *[8]float32)
 
 //go:noescape

@@ -2230,3 +2230,33 @@ DATA f32_00007fff<>+20(SB)/4, $0x00007fff
 DATA f32_00007fff<>+24(SB)/4, $0x00007fff
 DATA f32_00007fff<>+28(SB)/4, $0x00007fff
 GLOBL f32_00007fff<>(SB), RODATA|NOPTR, $32
+
+// func roundAVX2(out []uint16, x []float32, words []uint32)
+// Requires: AVX, AVX2
+TEXT ·roundAVX2(SB), NOSPLIT, $0-72
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ words_base+48(FP), DX
+	MOVQ out_len+8(FP), BX
+	XORQ SI, SI
+
+eight:
+	CMPQ      SI, BX
+	JGE       done
+	VMOVDQU   (CX)(SI*4), Y0
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VPOR      f32_00400000<>+0(SB), Y0, Y3
+	VMOVDQU   (DX)(SI*4), Y1
+	VPSRLD    $0x10, Y1, Y1
+	VPADDD    Y1, Y0, Y0
+	VPBLENDVB Y2, Y3, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VPACKUSDW Y0, Y0, Y0
+	VPERMQ    $0x08, Y0, Y0
+	VMOVDQU   X0, (AX)(SI*2)
+	ADDQ      $0x08, SI
+	JMP       eight
+
+done:
+	VZEROUPPER
+	RET

@@ -107,3 +107,6 @@ func widenNEON(out []float32, x []uint16)
 
 //go:noescape
 func narrowNEON(out []uint16, x []float32)
+
+//go:noescape
+func roundNEON(out []uint16, x []float32, words []uint32)

@@ -3047,3 +3047,37 @@ eight:
 	B       eight
 end:
 	RET
+
+DATA roundNEONConstants<>+0(SB)/4, $0x00400000
+GLOBL roundNEONConstants<>(SB), RODATA|NOPTR, $4
+
+// func roundNEON(out []uint16, x []float32, words []uint32)
+//
+// roundNEON rounds to BF16 by the upper halves of the words; the length is a multiple of 8.
+TEXT ·roundNEON(SB), NOSPLIT, $0-72
+	MOVD    out_base+0(FP), R0
+	MOVD    x_base+24(FP), R1
+	MOVD    words_base+48(FP), R2
+	MOVD    $roundNEONConstants<>(SB), R3
+	VLD1R.P 4(R3), [V0.S4]
+	MOVD    out_len+8(FP), R4
+eight:
+	CBZ     R4, end
+	VLD1.P  32(R1), [V1.S4, V2.S4]
+	VLD1.P  32(R2), [V3.S4, V4.S4]
+	VORR    V0.B16, V1.B16, V5.B16
+	VUSHR   $16, V3.S4, V3.S4
+	VADD    V1.S4, V3.S4, V3.S4
+	WORD    $0x4e21e421 // fcmeq v1.4s, v1.4s, v1.4s
+	VBSL    V5.B16, V3.B16, V1.B16
+	VORR    V0.B16, V2.B16, V6.B16
+	VUSHR   $16, V4.S4, V4.S4
+	VADD    V2.S4, V4.S4, V4.S4
+	WORD    $0x4e22e442 // fcmeq v2.4s, v2.4s, v2.4s
+	VBSL    V6.B16, V4.B16, V2.B16
+	VUZP2   V2.H8, V1.H8, V1.H8
+	FMOVQ.P F1, 16(R0)
+	SUB     $8, R4
+	B       eight
+end:
+	RET

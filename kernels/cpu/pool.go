@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"pnode/kernels/host"
 )
 
 // pool runs parallel loops on a fixed set of workers. Its methods are called by one
@@ -154,11 +156,11 @@ func grow(mem *[]float32, n int) error {
 	if len(*mem) >= n {
 		return nil
 	}
-	fresh, err := allocFloats(n + n/4)
+	fresh, err := host.Map(n + n/4)
 	if err != nil {
 		return err
 	}
-	freeFloats(*mem)
+	host.Unmap(*mem)
 	*mem = fresh
 	return nil
 }
@@ -171,9 +173,9 @@ func (p *pool) close() {
 	}
 	p.ended.Wait()
 	for _, w := range p.workers {
-		freeFloats(w.scratch)
+		host.Unmap(w.scratch)
 	}
-	freeFloats(p.shared)
+	host.Unmap(p.shared)
 }
 
 // cutter hands out pieces of a worker's reserved scratch. A dry one only adds up what would

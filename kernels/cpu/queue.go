@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"time"
 
 	"pnode/kernels"
 )
@@ -43,6 +44,15 @@ func (q *queue) hostView(what string, v kernels.View, bytes int) []byte {
 		return nil
 	}
 	return hostBytes(v)
+}
+
+// Record gives an event that has come.
+func (q *queue) Record() kernels.Event { return kernels.Passed{Err: q.err, At: time.Now()} }
+
+func (q *queue) Wait(e kernels.Event) {
+	if q.err == nil {
+		q.err = e.Sync()
+	}
 }
 
 func (q *queue) Sync() error  { return q.err }
@@ -100,6 +110,10 @@ func (d *Device) execute(c kernels.Call) error {
 		return d.sumSquares(c)
 	case kernels.OpDropout:
 		return d.dropout(c)
+	case kernels.OpAdamW:
+		return d.adamW(c)
+	case kernels.OpCast:
+		return d.cast(c)
 	default:
 		return d.executeRows(c)
 	}
@@ -120,8 +134,6 @@ func (d *Device) executeRows(c kernels.Call) error {
 		d.swigluForward(c)
 	case kernels.OpSwiGLUBackward:
 		d.swigluBackward(c)
-	case kernels.OpAdamW:
-		d.adamW(c)
 	case kernels.OpAdd:
 		d.add(c)
 	case kernels.OpScale:
@@ -130,8 +142,10 @@ func (d *Device) executeRows(c kernels.Call) error {
 		d.fill(c)
 	case kernels.OpCopy:
 		d.copy(c)
-	case kernels.OpCast:
-		d.cast(c)
+	case kernels.OpQuantize:
+		d.quantize(c)
+	case kernels.OpDequantize:
+		d.dequantize(c)
 	default:
 		return kernels.ErrUnsupported
 	}

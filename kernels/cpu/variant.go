@@ -55,6 +55,8 @@ type variant struct {
 	// narrow and widen convert to and from BF16.
 	narrow func(out []uint16, x []float32)
 	widen  func(out []float32, x []uint16)
+	// round is narrow by chance, with a word for each element: see kernels.Rounding.
+	round func(out []uint16, x []float32, words []uint32)
 	// philox writes random words from a block of a stream on; their number is a multiple
 	// of 32.
 	philox func(words []uint32, r kernels.Random, block uint64)

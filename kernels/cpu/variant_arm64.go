@@ -17,7 +17,7 @@ func neon() *variant {
 		max: maxNEON, dot: dotNEON, add: addNEON, scale: scaleNEON,
 		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, ask: askGeneric, axpy: axpyNEON, times: timesNEON,
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,
-		narrow: narrowBy(narrowNEON), widen: widenBy(widenNEON),
+		narrow: narrowBy(narrowNEON), round: roundBy(roundNEON), widen: widenBy(widenNEON),
 		philox: philoxBy(philoxNEON), drop: dropNEON,
 		gelu: geluNEON, geluGrad: geluGradNEON, adamW: adamWNEON,
 		sum: sumNEON, sumSquares: sumSquaresNEON, deviation: deviationNEON,

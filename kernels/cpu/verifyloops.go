@@ -124,6 +124,7 @@ var loopTrials = []struct {
 	{"swigluGrad", func(v *variant, t *trial) { v.swigluGrad(t.out(3), t.out(2), t.in(5), t.far(7), t.in(11)) }},
 	{"rotate", func(v *variant, t *trial) { v.rotate(t.room(4*t.n, 3), t.in(7), t.in(11), -1) }},
 	{"narrow", func(v *variant, t *trial) { v.narrow(t.half(), t.far(7)) }},
+	{"round", func(v *variant, t *trial) { v.round(t.half(), t.far(7), t.random()[:t.n]) }},
 	{"widen", func(v *variant, t *trial) {
 		x := t.half()
 		narrowGeneric(x, t.far(7))

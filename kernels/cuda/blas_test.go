@@ -51,6 +51,40 @@ func TestBLAS(t *testing.T) {
 	}
 }
 
+// TestWorkspaceIsPrepared: memory for products is taken before a step, or never.
+func TestWorkspaceIsPrepared(t *testing.T) {
+	for _, room := range []bool{true, false} {
+		f := newFake(t, openclMachine(t, gpu.MatrixUnits), 1)
+		dev := openWithBLAS(t)
+		out, a, b, q := newBuffer(t, dev, kernels.F32, 64*64), newBuffer(t, dev, kernels.BF16, 64*64), newBuffer(t, dev, kernels.BF16, 64*64), newQueue(t, dev)
+		if !room {
+			dev.LimitMemory(workspaceBytes)
+		}
+		product := kernels.MatMul(out, a, b, kernels.View{}, 64, 64, 64, 0)
+		left := dev.MemoryLeft()
+		if err := q.(kernels.Preparer).Prepare(product); err != nil {
+			t.Fatal(err)
+		}
+		if took := left - dev.MemoryLeft(); room != (took == workspaceBytes) {
+			t.Errorf("room: %v, and %d bytes are taken", room, took)
+		}
+		dev.LimitMemory(0)
+		left, before := dev.MemoryLeft(), f.blas.products
+		q.Do(product)
+		if err := q.Sync(); err != nil {
+			t.Error(err)
+		}
+		if by := f.blas.products - before; room != (by == 1) || dev.MemoryLeft() != left {
+			t.Errorf("room: %v, %d products by cuBLASLt, which takes %d bytes in the step", room, by, left-dev.MemoryLeft())
+		}
+		for _, err := range []error{q.Close(), dev.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // TestWrongBLAS: cuBLASLt that fails or gives wrong results is left alone, with the reason told.
 func TestWrongBLAS(t *testing.T) {
 	machine := openclMachine(t, gpu.MatrixUnits)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"pnode/kernels"
 	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
 )
@@ -43,6 +44,9 @@ func (i Info) Open() (*Device, error) {
 }
 
 func (d *Device) test() error {
+	if err := d.testGraphs(); err != nil {
+		return err
+	}
 	err := d.driver.startBLAS()
 	if err == nil {
 		if err = conform.SelfTest(d); err == nil {
@@ -52,6 +56,34 @@ func (d *Device) test() error {
 	}
 	d.products = fmt.Sprintf("own kernels (%v)", err)
 	return errors.Join(d.driver.stopBLAS(), conform.SelfTest(d))
+}
+
+// testGraphs has a graph made, changed and run, and does without graphs where its results are wrong.
+func (d *Device) testGraphs() error {
+	q, err := d.NewQueue()
+	if err != nil {
+		return err
+	}
+	x, err := d.Alloc(kernels.F32, 1)
+	if err != nil {
+		return errors.Join(err, q.Close())
+	}
+	defer x.Free()
+	for round := range 4 { // as it comes first, captured, and changed
+		q.Do(kernels.Fill(kernels.Whole(x), 1, float32(round)))
+		want := float32(round)
+		for range minIssues {
+			q.Do(kernels.Scale(kernels.Whole(x), 1, float32(round)))
+			want *= float32(round)
+		}
+		got := make([]float32, 1)
+		q.Read(kernels.Float32Bytes(got), kernels.Whole(x))
+		if err := q.Sync(); err != nil {
+			return errors.Join(err, q.Close())
+		}
+		d.driver.plain = d.driver.plain || got[0] != want
+	}
+	return q.Close()
 }
 
 // open is Open without the test.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"pnode/kernels"
@@ -21,6 +22,8 @@ type driver struct {
 	module  module
 	blas    *blas // nil where products are the package's own
 	budget  *kernels.Budget
+	freed   atomic.Int64 // how often memory was given back
+	plain   bool         // without graphs, as their results are wrong
 
 	mu     sync.RWMutex // guards closed; held for reading while the context is in use
 	closed bool
@@ -126,6 +129,7 @@ func (d *driver) clear(address, bytes uintptr) error {
 
 // Free gives memory back; the driver waits for what uses it.
 func (d *driver) Free(m gpu.Memory) error {
+	d.freed.Add(1)
 	return d.do(func() error { return d.lib.check(memFree, uintptr(m)) })
 }
 

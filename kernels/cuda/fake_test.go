@@ -30,6 +30,10 @@ type fake struct {
 	blocks    map[uintptr]block
 	host      map[uintptr][]byte
 	streams   map[uintptr][]func() error
+	events    map[uintptr]*fakeEvent
+	capturing map[uintptr]*fakeGraph // by stream
+	graphs    map[uintptr]*fakeGraph // and what was made of them
+	stale     bool                   // graphs do not change
 	modules   map[uintptr]string
 	functions map[uintptr]declared
 	calls     []function
@@ -64,7 +68,8 @@ func newFake(t *testing.T, machine gpu.Driver, cards int) *fake {
 		machine: machine, work: work, cards: cards, compute: 80, fail: map[function]result{}, failAt: map[function]int{},
 		next: handleBase, current: map[int]uintptr{}, retained: map[uintptr]int{}, blocks: map[uintptr]block{},
 		blas: newFakeBLAS(),
-		host: map[uintptr][]byte{}, streams: map[uintptr][]func() error{}, modules: map[uintptr]string{}, functions: map[uintptr]declared{},
+		host: map[uintptr][]byte{}, streams: map[uintptr][]func() error{}, events: map[uintptr]*fakeEvent{},
+		capturing: map[uintptr]*fakeGraph{}, graphs: map[uintptr]*fakeGraph{}, modules: map[uintptr]string{}, functions: map[uintptr]declared{},
 	}
 	active = f
 	t.Cleanup(func() {
@@ -86,6 +91,9 @@ func (f *fake) begin(fn function) result {
 	f.calls = append(f.calls, fn)
 	if r, ok := f.fail[fn]; ok {
 		if f.failAt[fn] == 0 {
+			if fn == streamEndCapture { // it ends all the same
+				clear(f.capturing)
+			}
 			return r
 		}
 		f.failAt[fn]--
@@ -118,14 +126,21 @@ func (f *fake) at(address, bytes uintptr) (block, int, bool) {
 	return block{}, 0, false
 }
 
-// drain does what a stream was given.
-func (f *fake) drain(stream uintptr) result {
-	for _, do := range f.streams[stream] {
-		if err := do(); err != nil {
+// drain does what a stream was given, until the event comes if there is one.
+func (f *fake) drain(stream uintptr, until *fakeEvent) result {
+	if f.capturing[stream] != nil {
+		return f.refuse(invalidHandle, "stream %#x is waited for while it is captured", stream)
+	}
+	for until == nil || !until.came {
+		todo := f.streams[stream]
+		if len(todo) == 0 {
+			break
+		}
+		f.streams[stream] = todo[1:]
+		if err := todo[0](); err != nil {
 			return f.refuse(launchFailed, "%v", err)
 		}
 	}
-	f.streams[stream] = nil
 	if err := f.work.Sync(); err != nil {
 		return f.refuse(launchFailed, "%v", err)
 	}
@@ -135,6 +150,10 @@ func (f *fake) drain(stream uintptr) result {
 func (f *fake) enqueue(stream uintptr, do func() error) result {
 	if _, ok := f.streams[stream]; !ok {
 		return f.refuse(invalidHandle, "%#x is no stream", stream)
+	}
+	if g := f.capturing[stream]; g != nil {
+		g.nodes = append(g.nodes, fakeNode{f.handle(), do, nil})
+		return success
 	}
 	f.streams[stream] = append(f.streams[stream], do)
 	return success

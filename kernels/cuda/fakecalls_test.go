@@ -129,12 +129,28 @@ var fakeCalls = map[function]any{
 		})
 	},
 	streamSynchronize: func(stream uintptr) uintptr {
-		return locked(streamSynchronize, func(f *fake) result { return f.drain(stream) })
+		return locked(streamSynchronize, func(f *fake) result { return f.drain(stream, nil) })
 	},
+	streamWaitEvent:   awaitEvent,
+	eventCreate:       createEvent,
+	eventDestroy:      destroyEvent,
+	eventRecord:       recordEvent,
+	eventSynchronize:  reachEvent,
+	eventElapsedTime:  elapsed,
+	memcpyDtoH:        peek,
 	moduleLoadDataEx:  loadPTX,
 	moduleUnload:      unloadModule,
 	moduleGetFunction: findFunction,
 	launchKernel:      launch,
+
+	streamBeginCapture:           beginCapture,
+	streamEndCapture:             endCapture,
+	streamGetCaptureInfo:         captureInfo,
+	graphDestroy:                 destroyGraph(graphDestroy),
+	graphExecDestroy:             destroyGraph(graphExecDestroy),
+	graphInstantiate:             instantiate,
+	graphExecKernelNodeSetParams: setNodeParams,
+	graphLaunch:                  launchGraph,
 }
 
 func alloc(address *uintptr, bytes uintptr) func(f *fake) result {
@@ -152,7 +168,7 @@ func alloc(address *uintptr, bytes uintptr) func(f *fake) result {
 		}
 		*address = f.handle()
 		f.blocks[*address] = block{memory, bytes}
-		return f.drain(0)
+		return f.drain(0, nil)
 	}
 }
 
@@ -164,7 +180,7 @@ func free(address uintptr) func(f *fake) result {
 			return f.refuse(invalidValue, "memory %#x is not there to free", address)
 		}
 		for _, stream := range slices.Sorted(maps.Keys(f.streams)) {
-			if r := f.drain(stream); r != success {
+			if r := f.drain(stream, nil); r != success {
 				return r
 			}
 		}
@@ -296,23 +312,42 @@ type launchExtra struct {
 
 func launch(kernel, gx, gy, gz, bx, by, bz, shared, stream, params uintptr, extra *launchExtra) uintptr {
 	return locked(launchKernel, func(f *fake) result {
-		d, ok := f.functions[kernel]
-		switch {
-		case !ok:
-			return f.refuse(invalidHandle, "no kernel %#x", kernel)
-		case gx < 1 || gy < 1 || gz < 1 || gx >= 1<<31 || gy >= 1<<16 || gz >= 1<<16 || bx*by*bz != uintptr(gpu.MatrixUnits.Group()):
-			return f.refuse(invalidValue, "%s: groups %d %d %d of %d %d %d", d.name, gx, gy, gz, bx, by, bz)
-		case shared != 0 || params != 0 || extra.pointer != 1 || extra.size != 2 || extra.end != 0:
-			return f.refuse(invalidValue, "%s: arguments %d %#x %v", d.name, shared, params, *extra)
+		l, r := f.launch(kernel, [6]uintptr{gx, gy, gz, bx, by, bz}, shared, params, extra)
+		if r != success {
+			return r
 		}
-		values, ok := d.parameters(unsafe.Slice(extra.params, *extra.bytes))
-		if !ok {
-			return f.refuse(invalidValue, "%s: parameters of %d bytes for %v", d.name, *extra.bytes, d.sizes)
+		if g := f.capturing[stream]; g != nil {
+			g.nodes = append(g.nodes, fakeNode{f.handle(), nil, l})
+			return success
 		}
-		l := gpu.Launch{Kernel: d.name, Groups: [3]int{int(gx), int(gy), int(gz)}, Items: [2]int{int(bx), int(by)}, Params: values}
-		f.translate(l.Params)
-		f.launches = append(f.launches, l)
-		runtime.KeepAlive(extra)
-		return f.enqueue(stream, func() error { return f.work.Execute([]gpu.Launch{l}) })
+		return f.execute(stream, *l)
 	})
+}
+
+// execute has a stream do a launch.
+func (f *fake) execute(stream uintptr, l gpu.Launch) result {
+	f.launches = append(f.launches, l)
+	return f.enqueue(stream, func() error { return f.work.Execute([]gpu.Launch{l}) })
+}
+
+// launch reads what a launch passes.
+func (f *fake) launch(kernel uintptr, grid [6]uintptr, shared, params uintptr, extra *launchExtra) (*gpu.Launch, result) {
+	d, ok := f.functions[kernel]
+	gx, gy, gz := grid[0], grid[1], grid[2]
+	switch {
+	case !ok:
+		return nil, f.refuse(invalidHandle, "no kernel %#x", kernel)
+	case gx < 1 || gy < 1 || gz < 1 || gx >= 1<<31 || gy >= 1<<16 || gz >= 1<<16 || grid[3]*grid[4]*grid[5] != uintptr(gpu.MatrixUnits.Group()):
+		return nil, f.refuse(invalidValue, "%s: groups and items %d", d.name, grid)
+	case shared != 0 || params != 0 || extra.pointer != 1 || extra.size != 2 || extra.end != 0:
+		return nil, f.refuse(invalidValue, "%s: arguments %d %#x %v", d.name, shared, params, *extra)
+	}
+	values, ok := d.parameters(unsafe.Slice(extra.params, *extra.bytes))
+	if !ok {
+		return nil, f.refuse(invalidValue, "%s: parameters of %d bytes for %v", d.name, *extra.bytes, d.sizes)
+	}
+	l := gpu.Launch{Kernel: d.name, Groups: [3]int{int(gx), int(gy), int(gz)}, Items: [2]int{int(grid[3]), int(grid[4])}, Params: values}
+	f.translate(l.Params)
+	runtime.KeepAlive(extra)
+	return &l, success
 }

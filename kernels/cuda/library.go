@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"pnode/kernels/native"
@@ -33,14 +34,30 @@ const (
 	memFreeHost
 	memcpyHtoDAsync
 	memcpyDtoHAsync
+	memcpyDtoH
 	memsetD8Async
 	streamCreate
 	streamDestroy
 	streamSynchronize
+	streamWaitEvent
+	eventCreate
+	eventDestroy
+	eventRecord
+	eventSynchronize
+	eventElapsedTime
 	moduleLoadDataEx
 	moduleUnload
 	moduleGetFunction
 	launchKernel
+	// Those of graphs came with version 470 (CUDA 11.4), and are done without before.
+	streamBeginCapture
+	streamEndCapture
+	streamGetCaptureInfo
+	graphDestroy
+	graphInstantiate
+	graphExecDestroy
+	graphExecKernelNodeSetParams
+	graphLaunch
 	functionCount
 )
 
@@ -49,8 +66,11 @@ var functionNames = [functionCount]string{
 	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
 	"cuDeviceTotalMem_v2", "cuDeviceGetPCIBusId", "cuDevicePrimaryCtxSetFlags_v2", "cuDevicePrimaryCtxRetain",
 	"cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc",
-	"cuMemFreeHost", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuStreamCreate",
-	"cuStreamDestroy_v2", "cuStreamSynchronize", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
+	"cuMemFreeHost", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoH_v2", "cuMemsetD8Async", "cuStreamCreate",
+	"cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord",
+	"cuEventSynchronize", "cuEventElapsedTime", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
+	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuStreamGetCaptureInfo_v2", "cuGraphDestroy", "cuGraphInstantiateWithFlags",
+	"cuGraphExecDestroy", "cuGraphExecKernelNodeSetParams", "cuGraphLaunch",
 }
 
 func (f function) String() string { return functionNames[f] }
@@ -66,13 +86,17 @@ var load = sync.OnceValues(func() (*library, error) { return open(libraryNames) 
 
 func open(names []string) (*library, error) {
 	functions, err := native.Library{
-		Files: names, Functions: functionNames[:], Missing: ErrNoLibrary, Outdated: "cuda: the driver is older than version 450 (CUDA 11): update it",
+		Files: names, Functions: functionNames[:streamBeginCapture], Optional: functionNames[streamBeginCapture:],
+		Missing: ErrNoLibrary, Outdated: "cuda: the driver is older than version 450 (CUDA 11): update it",
 	}.Open()
 	if err != nil {
 		return nil, err
 	}
 	return (*library)(functions), nil
 }
+
+// hasGraphs tells whether the driver has all functions of graphs.
+func (l *library) hasGraphs() bool { return !slices.Contains(l[streamBeginCapture:], 0) }
 
 // call calls a function. Pointers among the arguments are converted in the call itself, which
 // keeps what they point to alive and in its place.

@@ -52,7 +52,11 @@ func TestLibrary(t *testing.T) {
 	q.Write(x.Slice(1, 2), kernels.Float32Bytes([]float32{3, 4}))
 	q.Do(kernels.ColumnSum(sums, x, 300, 70, 0))
 	got := make([]float32, 4)
+	before := q.Record()
 	q.Read(kernels.Float32Bytes(got), sums.Slice(0, 4))
+	if after := q.Record(); before.Sync() != nil || after.Sync() != nil || after.Time().Before(before.Time()) {
+		t.Errorf("events at %v and %v, %v", before.Time(), after.Time(), after.Sync())
+	}
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}

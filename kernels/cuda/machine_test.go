@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"pnode/kernels/gpu"
 	"pnode/kernels/opencl"
@@ -25,8 +26,18 @@ func (p *plain) Free(m gpu.Memory) error {
 
 func (p *plain) NewStream() (gpu.Stream, error) { return p, nil }
 func (p *plain) Close() error                   { return nil }
+func (p *plain) Prepare([]gpu.Launch) error     { return nil }
 func (p *plain) Execute([]gpu.Launch) error     { return nil }
 func (p *plain) Sync() error                    { return nil }
+
+// The fake has marks of its own.
+func (p *plain) Record(m gpu.Mark) (gpu.Mark, error)              { return m, nil }
+func (p *plain) Await(gpu.Mark) error                             { return nil }
+func (p *plain) Reach(gpu.Mark) error                             { return nil }
+func (p *plain) Between(_, _ gpu.Mark) (d time.Duration, ok bool) { return 0, false }
+func (p *plain) Drop(gpu.Mark) error                              { return nil }
+
+func (p *plain) Peek(to []byte, from gpu.Memory) error { return p.Read(to, from, 0) }
 
 func (p *plain) Write(to gpu.Memory, at int, from []byte) error {
 	copy(p.blocks[to-1][at:], from)

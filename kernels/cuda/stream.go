@@ -1,12 +1,9 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"unsafe"
 
-	"pnode/kernels"
 	"pnode/kernels/gpu"
 )
 
@@ -16,6 +13,8 @@ type stream struct {
 	handle     uintptr
 	staging    staging
 	multiplier multiplier
+	segment    segment
+	graphs     graphs
 
 	// What calls pass to the driver: the arguments of its function, and what these point to,
 	// in the memory of the stream, so that they allocate none.
@@ -33,7 +32,7 @@ const maxGroupsBehind = 1<<16 - 1
 
 // NewStream gives a stream.
 func (d *driver) NewStream() (gpu.Stream, error) {
-	s := &stream{driver: d, staging: staging{driver: d}}
+	s := &stream{driver: d, staging: staging{driver: d}, graphs: newGraphs(d)}
 	err := d.do(func() error {
 		return d.lib.check(streamCreate, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking)
 	})
@@ -43,55 +42,35 @@ func (d *driver) NewStream() (gpu.Stream, error) {
 	return s, nil
 }
 
-// Execute enqueues launches.
+// Execute puts launches off, where there may be a graph for them.
 func (s *stream) Execute(launches []gpu.Launch) error {
 	return s.driver.do(func() error {
-		for i := range launches {
-			done, err := s.multiply(&launches[i])
-			if !done && err == nil {
-				err = s.launch(&launches[i])
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", launches[i].Kernel, err)
-			}
+		err := s.put(launches)
+		if s.graphs.off || len(s.segment.issues) >= maxIssues {
+			err = errors.Join(s.flush(), err)
 		}
-		return nil
+		return err
 	})
 }
 
-func (s *stream) launch(l *gpu.Launch) error {
-	k, ok := s.driver.module.kernels[l.Kernel]
-	if !ok {
-		return errors.New("cuda: the PTX has no such kernel")
+// enqueue has cuBLASLt do a product, or the card a launch.
+func (s *stream) enqueue(i *issue) error {
+	if i.product != nil {
+		return s.multiply(i.product, i.args)
 	}
-	if l.Groups[1] > maxGroupsBehind || l.Groups[2] > maxGroupsBehind {
-		return fmt.Errorf("%w: cuda: %v groups, at most %d in the last two dimensions", kernels.ErrUnsupported, l.Groups, maxGroupsBehind)
-	}
-	if n := s.pack(l.Params); n != k.paramBytes {
-		return fmt.Errorf("cuda: parameters of %d bytes, the kernel takes %d", n, k.paramBytes)
-	}
-	const paramPointer, paramSize, end = 1, 2, 0
-	s.extra = [5]uintptr{paramPointer, uintptr(unsafe.Pointer(&s.params)), paramSize, uintptr(unsafe.Pointer(&s.paramBytes)), end}
+	s.pass(i)
 	s.words = [11]uintptr{
-		k.handle, uintptr(l.Groups[0]), uintptr(l.Groups[1]), uintptr(l.Groups[2]), uintptr(l.Items[0]), uintptr(l.Items[1]), 1,
+		i.kernel, uintptr(i.grid[0]), uintptr(i.grid[1]), uintptr(i.grid[2]), uintptr(i.grid[3]), uintptr(i.grid[4]), uintptr(i.grid[5]),
 		0, s.handle, 0, uintptr(unsafe.Pointer(&s.extra)),
 	}
 	return s.driver.lib.check(launchKernel, s.words[:]...)
 }
 
-// pack lays parameters out as a kernel reads them, each at a multiple of its size.
-func (s *stream) pack(params []gpu.Param) (n int) {
-	for _, p := range params {
-		n = align(n, p.Bytes)
-		if p.Bytes == 4 {
-			binary.LittleEndian.PutUint32(s.params[n:], uint32(p.Bits))
-		} else {
-			binary.LittleEndian.PutUint64(s.params[n:], p.Bits)
-		}
-		n += p.Bytes
-	}
-	s.paramBytes = uintptr(n)
-	return n
+// pass has the stream's memory hold the parameters of a launch.
+func (s *stream) pass(i *issue) {
+	s.paramBytes = uintptr(copy(s.params[:], i.params))
+	const paramPointer, paramSize, end = 1, 2, 0
+	s.extra = [5]uintptr{paramPointer, uintptr(unsafe.Pointer(&s.params)), paramSize, uintptr(unsafe.Pointer(&s.paramBytes)), end}
 }
 
 // Write copies to the card by way of staging: from is not used any more when it returns.
@@ -141,13 +120,17 @@ func (s *stream) pieces(bytes int, each func(piece, done int) error) error {
 
 // copy enqueues a copy of one piece.
 func (s *stream) copy(f function, to, from uintptr, bytes int) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
 	s.words = [11]uintptr{to, from, uintptr(bytes), s.handle}
 	return s.driver.lib.check(f, s.words[:4]...)
 }
 
 // drain waits for everything that was enqueued and empties staging.
 func (s *stream) drain() error {
-	err := s.driver.lib.check(streamSynchronize, s.handle)
+	flushed := s.flush()
+	err := errors.Join(flushed, s.driver.lib.check(streamSynchronize, s.handle))
 	s.staging.empty(err == nil)
 	return err
 }
@@ -158,7 +141,7 @@ func (s *stream) Sync() error { return s.driver.do(s.drain) }
 // Close gives the stream back. A closed card has taken it already.
 func (s *stream) Close() error {
 	err := s.driver.do(func() error {
-		return errors.Join(s.staging.close(), s.releaseWorkspace(), s.driver.lib.check(streamDestroy, s.handle))
+		return errors.Join(s.staging.close(), s.releaseWorkspace(), s.graphs.drop(s.driver.lib), s.driver.lib.check(streamDestroy, s.handle))
 	})
 	if errors.Is(err, gpu.ErrClosed) {
 		return nil

@@ -1,19 +1,26 @@
 package devices
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"pnode/kernels"
 )
 
-// Rates are a device's measured speeds in float32.
+// Rates are a device's measured speeds, in float32 where no other type is named.
 type Rates struct {
 	// MatMulFLOPS, AttentionFLOPS are floating-point operations a second.
 	MatMulFLOPS    int64 `json:"matmul_flops"`
 	AttentionFLOPS int64 `json:"attention_flops"`
+	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where they are not measured: on
+	// the processor, which computes them in float32.
+	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitempty"`
 	// MemoryBytesPerS is the bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
+	// CopyBytesPerS is what comes from the host while as much goes back; 0 where the device's
+	// memory is the host's.
+	CopyBytesPerS int64 `json:"copy_bytes_per_s,omitempty"`
 }
 
 // Sizes of what is measured: enough to fill the caches of a processor, in milliseconds. A
@@ -38,24 +45,38 @@ func Measure(dev kernels.Device) (Rates, error) {
 	}
 	defer q.Close()
 	bench := bencher{dev: dev, q: q}
-	defer bench.free()
-	r.MatMulFLOPS = bench.product(productRows)
-	if brief := int64(2 * productRows * productRows * productRows * float64(time.Second/briefTime)); r.MatMulFLOPS > brief {
-		r.MatMulFLOPS = max(r.MatMulFLOPS, bench.product(largeProductRows))
+	r.MatMulFLOPS = bench.products(kernels.F32)
+	if d, ok := dev.(kernels.Distant); ok && d.Distant() {
+		r.MatMulBF16FLOPS = bench.products(kernels.BF16)
 	}
-	s := kernels.AttentionShape{B: 4, T: rateContext, H: 4, K: 4, D: 64}
-	rows := s.B * s.T
-	out, lse, qkv := bench.alloc(rows*s.H*s.D), bench.alloc(rows*s.H), bench.alloc(rows*(s.H+2*s.K)*s.D)
-	attention := kernels.AttentionForward(out, lse, qkv, kernels.View{}, s)
-	r.AttentionFLOPS = bench.rate(attention, kernels.Info(attention.Op).FLOPs(attention))
-
-	x := bench.alloc(rateFloats)
-	add := kernels.Add(x, x, x, rateFloats)
-	r.MemoryBytesPerS = bench.rate(add, kernels.Info(add.Op).Bytes(add))
+	r.AttentionFLOPS = bench.attention()
+	r.MemoryBytesPerS, r.CopyBytesPerS = bench.memory()
 	if bench.err != nil {
 		return r, fmt.Errorf("devices: measure %s: %w", dev.Name(), bench.err)
 	}
 	return r, nil
+}
+
+// attention is the rate of attention's forward.
+func (b *bencher) attention() int64 {
+	defer b.free()
+	s := kernels.AttentionShape{B: 4, T: rateContext, H: 4, K: 4, D: 64}
+	rows := s.B * s.T
+	out, lse, qkv := b.alloc(kernels.F32, rows*s.H*s.D), b.alloc(kernels.F32, rows*s.H), b.alloc(kernels.F32, rows*(s.H+2*s.K)*s.D)
+	c := kernels.AttentionForward(out, lse, qkv, kernels.View{}, s)
+	return b.rate(c, kernels.Info(c.Op).FLOPs(c))
+}
+
+// memory is the rate of a sum of arrays and, of a distant device, of copies.
+func (b *bencher) memory() (bytesPerS, copyBytesPerS int64) {
+	defer b.free()
+	x := b.alloc(kernels.F32, rateFloats)
+	add := kernels.Add(x, x, x, rateFloats)
+	bytesPerS = b.rate(add, kernels.Info(add.Op).Bytes(add))
+	if distant, ok := b.dev.(kernels.Distant); ok && distant.Distant() {
+		copyBytesPerS = b.copies(x)
+	}
+	return bytesPerS, copyBytesPerS
 }
 
 // bencher allocates and times; its first error sticks.
@@ -66,11 +87,11 @@ type bencher struct {
 	err     error
 }
 
-func (b *bencher) alloc(count int) kernels.View {
+func (b *bencher) alloc(dtype kernels.DType, count int) kernels.View {
 	if b.err != nil {
 		return kernels.View{}
 	}
-	buf, err := b.dev.Alloc(kernels.F32, count)
+	buf, err := b.dev.Alloc(dtype, count)
 	if err != nil {
 		b.err = err
 		return kernels.View{}
@@ -79,41 +100,82 @@ func (b *bencher) alloc(count int) kernels.View {
 	return kernels.Whole(buf)
 }
 
+// free gives back what one figure took: a device has to have room for the largest only.
 func (b *bencher) free() {
 	for _, buf := range b.buffers {
 		buf.Free()
 	}
+	b.buffers = nil
 }
 
-// product is the rate of a matrix product of n rows and columns.
-func (b *bencher) product(n int) int64 {
-	c := kernels.MatMul(b.alloc(n*n), b.alloc(n*n), b.alloc(n*n), kernels.View{}, n, n, n, kernels.TransB)
+// products is the rate of matrix products of operands of a type, large ones where those are faster.
+func (b *bencher) products(dtype kernels.DType) int64 {
+	const brief = 2 * productRows * productRows * productRows * int64(time.Second/briefTime)
+	rate := b.product(dtype, productRows)
+	if rate > brief {
+		rate = max(rate, b.product(dtype, largeProductRows))
+	}
+	return rate
+}
+
+// product is the rate of a matrix product of n rows and columns, with sums in float32.
+func (b *bencher) product(dtype kernels.DType, n int) int64 {
+	defer b.free()
+	c := kernels.MatMul(b.alloc(kernels.F32, n*n), b.alloc(dtype, n*n), b.alloc(dtype, n*n), kernels.View{}, n, n, n, kernels.TransB)
 	return b.rate(c, kernels.Info(c.Op).FLOPs(c))
 }
 
-// rate repeats a call for about the budget and returns units per second, from the fastest
-// repetition: what else the machine did meanwhile only makes others slower. Calls that are
-// over in a moment are made several at a time, as a step makes them: waiting for a device
-// takes a moment, too.
+// rate is units per second of a call. Calls that are over in a moment are made several at a time,
+// as a step makes them: waiting for a device takes a moment, too.
 func (b *bencher) rate(c kernels.Call, units int64) int64 {
-	if b.err != nil {
-		return 0
-	}
-	best, calls := time.Duration(1<<62), 1
-	begin := time.Now()
-	for n := 0; n < rateRepeats || time.Since(begin) < rateBudget; n++ {
-		start := time.Now()
+	calls := 1
+	return b.fastest(func() (int64, error) {
+		begin, made := time.Now(), int64(calls)
 		for range calls {
 			b.q.Do(c)
 		}
-		if b.err = b.q.Sync(); b.err != nil {
-			return 0
-		}
-		took := time.Since(start)
-		best = min(best, took/time.Duration(calls))
-		if took < briefTime {
+		err := b.q.Sync()
+		if time.Since(begin) < briefTime {
 			calls *= 2
 		}
+		return units * made, err
+	})
+}
+
+// copies is the rate at which one half of x is written while the other one is read.
+func (b *bencher) copies(x kernels.View) int64 {
+	if b.err != nil {
+		return 0
 	}
-	return int64(float64(units) / max(best.Seconds(), 1e-9))
+	back, err := b.dev.NewQueue()
+	if err != nil {
+		b.err = err
+		return 0
+	}
+	defer back.Close()
+	half := x.Len / 2
+	sent, received := make([]byte, 4*half), make([]byte, 4*half)
+	return b.fastest(func() (int64, error) {
+		read := make(chan error, 1)
+		go func() {
+			back.Read(received, x.Slice(0, half))
+			read <- back.Sync()
+		}()
+		b.q.Write(x.Slice(half, half), sent)
+		return int64(4 * half), errors.Join(b.q.Sync(), <-read)
+	})
+}
+
+// fastest repeats f, which does so many units, for about the budget and gives units per second of
+// the fastest repetition: what else the machine did meanwhile only makes others slower.
+func (b *bencher) fastest(f func() (units int64, err error)) int64 {
+	best := 0.0
+	for n, begin := 0, time.Now(); b.err == nil && (n < rateRepeats || time.Since(begin) < rateBudget); n++ {
+		start := time.Now()
+		var units int64
+		if units, b.err = f(); b.err == nil {
+			best = max(best, float64(units)/max(time.Since(start).Seconds(), 1e-9))
+		}
+	}
+	return int64(best)
 }

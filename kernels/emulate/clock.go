@@ -17,9 +17,9 @@ type clock struct {
 	busy  time.Duration // sum of all calls
 }
 
-// enqueue gives the end of a call of a duration that is enqueued now. The device goes on
-// without a gap if it was idle for no longer than the slack.
-func (c *clock) enqueue(now time.Time, d time.Duration) (end time.Time) {
+// enqueue gives the end of a call of a duration that is enqueued now and may not begin before
+// another time. The device goes on without a gap if it was idle for no longer than the slack.
+func (c *clock) enqueue(now, after time.Time, d time.Duration) (end time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.free) > c.slack {
@@ -27,6 +27,9 @@ func (c *clock) enqueue(now time.Time, d time.Duration) (end time.Time) {
 	}
 	if c.free.Before(c.floor) {
 		c.free = c.floor
+	}
+	if c.free.Before(after) {
+		c.free = after
 	}
 	c.free = c.free.Add(d)
 	c.busy += d

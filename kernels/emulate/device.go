@@ -32,6 +32,8 @@ type Device struct {
 	name    string
 	profile Profile
 	clock   clock
+	// up and down are when the copies each way are done.
+	up, down clock
 	kernels.Budget
 }
 
@@ -49,7 +51,7 @@ func New(inner kernels.Device, o Options) (*Device, error) {
 	if o.Name == "" {
 		o.Name = inner.Name()
 	}
-	d := &Device{inner: inner, name: o.Name, profile: o.Profile, clock: clock{slack: o.Slack}}
+	d := &Device{inner: inner, name: o.Name, profile: o.Profile, clock: clock{slack: o.Slack}, up: clock{slack: o.Slack}, down: clock{slack: o.Slack}}
 	d.LimitMemory(o.Profile.MemoryBytes)
 	return d, nil
 }
@@ -63,9 +65,16 @@ func (d *Device) Profile() Profile { return d.profile }
 // Inner is the wrapped device.
 func (d *Device) Inner() kernels.Device { return d.inner }
 
+// Distant tells whether copies take time.
+func (d *Device) Distant() bool { return d.profile.CopyBytesPerS > 0 }
+
 // Waited tells that the program waited until then for something from outside of the
 // device: calls that it enqueues later start no earlier.
-func (d *Device) Waited(until time.Time) { d.clock.waited(until) }
+func (d *Device) Waited(until time.Time) {
+	for _, c := range []*clock{&d.clock, &d.up, &d.down} {
+		c.waited(until)
+	}
+}
 
 // BusyTime is the emulated time of all calls so far.
 func (d *Device) BusyTime() time.Duration { return d.clock.busyTime() }

@@ -4,7 +4,8 @@
 //
 // Nouns:
 //
-//   - Profile: FLOP/s of products and of attention, memory bandwidth, memory size.
+//   - Profile: FLOP/s of products and of attention, memory bandwidth, memory size, and of a
+//     device with memory of its own the rate of copies.
 //   - Device: wraps a kernels.Device. Over kernels/cpu every call is computed for real and
 //     takes what the profile says, so that losses are those of the processor to the bit;
 //     over kernels/null nothing is computed, and a large model costs time and no work.
@@ -19,6 +20,9 @@
 // calls, is made up for by the next wait, as long as the device lags by no more than
 // Options.Slack. What the program waits for outside of the device, such as a message of
 // another one, it tells by Waited; the calls that follow start no earlier.
+//
+// Copies between the host and a device with memory of its own take turns with those that go the
+// same way, beside calls; other devices' take no time.
 //
 // Where the wrapped device is slower than the profile, calls take what it takes.
 //

@@ -171,6 +171,40 @@ func TestQueuesShareTheDevice(t *testing.T) {
 	})
 }
 
+// TestCopiesGoBothWaysBesideCalls where a device has memory of its own.
+func TestCopiesGoBothWaysBesideCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		card := kilo
+		card.CopyBytesPerS = 4000
+		r := newRig(t, Options{Profile: card})
+		if near := newRig(t, Options{Profile: kilo}); !r.dev.Distant() || near.dev.Distant() {
+			t.Error("a device is distant where copies take time")
+		}
+		up, err := r.dev.NewQueue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		down, err := r.dev.NewQueue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		r.q.Do(r.product(20))
+		for range 3 { // 40 bytes take 10 ms
+			up.Write(r.out.Slice(0, 10), make([]byte, 40))
+		}
+		down.Read(make([]byte, 200), r.out.Slice(50, 50))
+		for _, c := range []struct {
+			q    kernels.Queue
+			want time.Duration
+		}{{r.q, 20 * time.Millisecond}, {up, 30 * time.Millisecond}, {down, 50 * time.Millisecond}} {
+			if err := c.q.Sync(); err != nil || time.Since(begin) != c.want {
+				t.Errorf("a queue is done after %v (%v), want %v", time.Since(begin), err, c.want)
+			}
+		}
+	})
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	r := newRig(t, Options{Name: "gpu:1", Profile: kilo}) // holds 400 bytes
 	b, err := r.dev.Alloc(kernels.BF16, 1800)
@@ -217,7 +251,7 @@ func TestForeignAndFreedOperandsAreRefused(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for _, p := range []Profile{{}, {MatMulFLOPS: 1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: -1}} {
+	for _, p := range []Profile{{}, {MatMulFLOPS: 1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: -1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: 1, CopyBytesPerS: -1}} {
 		if _, err := New(null.New(), Options{Profile: p}); !errors.Is(err, ErrBadProfile) {
 			t.Errorf("%+v: %v", p, err)
 		}

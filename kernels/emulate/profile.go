@@ -12,15 +12,22 @@ import (
 // ErrBadProfile is wrapped by the errors of Profile.Validate.
 var ErrBadProfile = errors.New("emulate: bad profile")
 
-// Profile is what a device is made to look like. All figures are needed.
+// Profile is what a device is made to look like. All figures that do not say what 0 is are needed.
 type Profile struct {
 	// Model is the name to show, such as that of a graphics card.
 	Model string
 	// MatMulFLOPS, AttentionFLOPS are floating-point operations per second.
 	MatMulFLOPS, AttentionFLOPS int64
+	// MatMulBF16FLOPS are those of products of BF16 operands; 0 is MatMulFLOPS.
+	MatMulBF16FLOPS int64
 	// MemoryBytesPerS is the bandwidth that all other calls are bound by.
 	MemoryBytesPerS int64
 	MemoryBytes     int64
+	// CopyBytesPerS is the rate of copies between the host and the device, each way: it has
+	// memory of its own. 0 is a device in the host's, to which they take no time.
+	CopyBytesPerS int64
+	// HostBytes is what its node has for what is kept off the device.
+	HostBytes int64
 }
 
 // Validate names the first figure that is missing.
@@ -38,6 +45,12 @@ func (p Profile) Validate() error {
 			return fmt.Errorf("%w: %s is %d: want 1 or more", ErrBadProfile, f.name, f.value)
 		}
 	}
+	if min(p.CopyBytesPerS, p.HostBytes) < 0 {
+		return fmt.Errorf("%w: CopyBytesPerS is %d and HostBytes is %d: want 0 for a device in the host's memory, or more", ErrBadProfile, p.CopyBytesPerS, p.HostBytes)
+	}
+	if p.MatMulBF16FLOPS < 0 {
+		return fmt.Errorf("%w: MatMulBF16FLOPS is %d: want 0 for as many as MatMulFLOPS, or more", ErrBadProfile, p.MatMulBF16FLOPS)
+	}
 	return nil
 }
 
@@ -50,12 +63,20 @@ func (p Profile) Duration(c kernels.Call) time.Duration {
 	info := kernels.Info(c.Op)
 	switch info.Class {
 	case kernels.ClassMatMul:
-		return perSecond(info.FLOPs(c), p.MatMulFLOPS)
+		return perSecond(info.FLOPs(c), p.product(c))
 	case kernels.ClassAttention:
 		return perSecond(info.FLOPs(c), p.AttentionFLOPS)
 	default:
 		return perSecond(info.Bytes(c), p.MemoryBytesPerS)
 	}
+}
+
+// product is the rate of a product, by its right operand: weights and activations have one type.
+func (p Profile) product(c kernels.Call) int64 {
+	if p.MatMulBF16FLOPS > 0 && c.Args[2].Present() && c.Args[2].Buf.DType() == kernels.BF16 {
+		return p.MatMulBF16FLOPS
+	}
+	return p.MatMulFLOPS
 }
 
 // perSecond is amount/rate, rounded down: what is cut off is less than a nanosecond.

@@ -67,7 +67,7 @@ func (d *Device) NewQueue() (kernels.Queue, error) {
 		return nil, fmt.Errorf("%s: %w", d.Name(), err)
 	}
 	q := &queue{dev: d, stream: stream, fault: buffer{dev: d}, scratch: buffer{dev: d}, plan: Plan{Geometry: d.geometry}}
-	if err := q.fault.take(len(q.faultRead)); err != nil {
+	if err := q.fault.take(faultBytes); err != nil {
 		return nil, errors.Join(err, stream.Close())
 	}
 	return q, nil

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"pnode/kernels"
+	"pnode/kernels/quant"
 )
 
 // elements plans the operations on each element for itself.
@@ -22,23 +23,59 @@ func (p *Plan) elements(c kernels.Call) {
 		p.each("scale", n).memory(a[0]).longs(count).floats(c.Scalars[0])
 	case kernels.OpFill:
 		p.each("fill", n).memory(a[0]).longs(count).floats(c.Scalars[0])
-	case kernels.OpCopy, kernels.OpCast:
+	case kernels.OpCopy:
 		p.each("cast", n).stored(a[0]).stored(a[1]).longs(count)
+	case kernels.OpCast:
+		p.cast(c)
 	case kernels.OpAdamW:
-		p.each("adamw", n).memory(a[:4]...).longs(count).floats(c.Scalars[:]...)
+		p.adamW(c)
 	case kernels.OpDropout:
 		p.dropout(c)
+	case kernels.OpQuantize:
+		p.quantize(c)
+	case kernels.OpDequantize:
+		p.each("dequantize", n).memory(a[:2]...).longs(count)
 	default:
 		panic(fmt.Sprintf("gpu: no plan for %v", c.Op)) // the table has an operation that nobody planned
 	}
 }
 
+// byChance appends a kernel over the elements of a call that each have a random number.
+func (p *Plan) byChance(kernel string, c kernels.Call, operands ...kernels.View) *Launch {
+	n, first := c.Dims[0], c.Dims[1]
+	return p.each(kernel, blocks(first%4+n, 4)).memory(operands...).
+		longs(uint64(n), uint64(first), c.Random.Key, c.Random.Stream)
+}
+
+// cast rounds by chance only what BF16 may not hold.
+func (p *Plan) cast(c kernels.Call) {
+	out, x := c.Args[0], c.Args[1]
+	if c.Flags&kernels.Stochastic != 0 && isBF16(out) > isBF16(x) {
+		p.byChance("cast_by_chance", c, out, x)
+		return
+	}
+	p.each("cast", c.Dims[0]).stored(out).stored(x).longs(uint64(c.Dims[0]))
+}
+
+func (p *Plan) adamW(c kernels.Call) {
+	if c.Flags&kernels.Stochastic != 0 && c.Args[3].Present() {
+		p.byChance("adamw_by_chance", c, c.Args[:5]...).floats(c.Scalars[:]...)
+		return
+	}
+	p.each("adamw", c.Dims[0]).memory(c.Args[:5]...).longs(uint64(c.Dims[0])).floats(c.Scalars[:]...)
+}
+
 // dropout drops element i when number first+i is below p*2^32.
 func (p *Plan) dropout(c kernels.Call) {
-	n, first, part := c.Dims[0], c.Dims[1], float64(c.Scalars[0])
+	part := float64(c.Scalars[0])
 	least := int(math.Ceil(part * (1 << 32)))
-	p.each("dropout", blocks(first%4+n, 4)).memory(c.Args[:2]...).longs(uint64(n), uint64(first)).
-		ints(least).floats(float32(1/(1-part))).longs(c.Random.Key, c.Random.Stream)
+	p.byChance("dropout", c, c.Args[:2]...).ints(least).floats(float32(1 / (1 - part)))
+}
+
+// quantize has four elements for each work-item.
+func (p *Plan) quantize(c kernels.Call) {
+	n, number := uint64(c.Dims[0]), uint64(c.Dims[1])*(quant.Group/4)
+	p.launch("quantize", blocks(c.Dims[0], 4*p.Geometry.Group())).memory(c.Args[:3]...).longs(n, number, c.Random.Key)
 }
 
 func (p *Plan) swiglu(c kernels.Call) {

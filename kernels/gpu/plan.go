@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"strings"
 
 	"pnode/kernels"
 )
@@ -24,8 +25,8 @@ const maxInt32 = 1<<31 - 1<<12
 // an error that wraps kernels.ErrUnsupported.
 func Supports(c kernels.Call) error {
 	info := kernels.Info(c.Op)
-	if len(info.Dims) == 1 || c.Op == kernels.OpDropout {
-		return nil // counted in 64 bits
+	if strings.TrimSuffix(info.Dims, "p") == "N" {
+		return nil // elements and their numbers are counted in 64 bits
 	}
 	for k, letter := range info.Dims {
 		if c.Dims[k] > maxInt32 {

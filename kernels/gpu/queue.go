@@ -14,11 +14,14 @@ type queue struct {
 	err    error
 	plan   Plan
 
-	scratch   buffer // what launches of one call pass to each other
-	fault     buffer // the fault word
-	faultRead [4]byte
-	checked   bool // whether a call since the last Sync may have set it
+	scratch buffer // what launches of one call pass to each other
+	fault   buffer // the fault word
+	checked bool   // whether a call since the last Sync may have set it
+	marks   marks
 }
+
+// faultBytes is the size of the fault word.
+const faultBytes = 4
 
 func (q *queue) Do(c kernels.Call) {
 	if q.err != nil {
@@ -34,30 +37,33 @@ func (q *queue) Do(c kernels.Call) {
 	}
 }
 
-// Prepare takes the scratch memory of a call.
+// Prepare takes the scratch memory of a call, and what its launches need.
 func (q *queue) Prepare(c kernels.Call) error {
 	if err := q.dev.Supports(c); err != nil {
 		return err
 	}
 	q.plan.Make(c)
-	if err := q.reserve(4 * q.plan.ScratchFloats); err != nil {
+	if err := q.give(q.stream.Prepare); err != nil {
 		return fmt.Errorf("%v: %w", c, err)
 	}
 	return nil
 }
 
 // execute enqueues the launches of the queue's plan.
-func (q *queue) execute() error {
+func (q *queue) execute() error { return q.give(q.stream.Execute) }
+
+// give gives the stream the launches of the queue's plan.
+func (q *queue) give(to func([]Launch) error) error {
 	if err := q.reserve(4 * q.plan.ScratchFloats); err != nil {
 		return err
 	}
 	for i := range q.plan.Launches {
 		q.resolve(&q.plan.Launches[i])
 	}
-	return q.stream.Execute(q.plan.Launches)
+	return to(q.plan.Launches)
 }
 
-// reserve makes the scratch memory hold so many bytes. Launches that use the old one keep it.
+// reserve makes the scratch memory hold so many bytes. Launches that use the old one are waited for.
 func (q *queue) reserve(bytes int) error {
 	if bytes <= q.scratch.bytes {
 		return nil
@@ -68,7 +74,10 @@ func (q *queue) reserve(bytes int) error {
 	}
 	old := q.scratch
 	q.scratch = next
-	return old.release()
+	if old.memory == 0 {
+		return nil
+	}
+	return errors.Join(q.stream.Sync(), old.release())
 }
 
 // resolve turns the arguments of a launch into the parameters of its kernel.
@@ -121,9 +130,14 @@ func (q *queue) transfer(v kernels.View, bytes int, by func(m Memory, at int) er
 // Sync waits even after an error: a transfer may still be under way.
 func (q *queue) Sync() error {
 	err := q.stream.Sync()
-	if q.err == nil && err == nil && q.checked {
+	if err != nil {
+		q.marks.fail(q.dev.driver, err)
+	} else if q.err == nil && q.checked {
 		err = q.readFault()
 		q.checked = false
+	}
+	if err == nil {
+		err = q.marks.all(q.stream, q.dev.driver)
 	}
 	if q.err == nil && err != nil {
 		q.err = fmt.Errorf("%s: %w", q.dev.Name(), err)
@@ -133,10 +147,11 @@ func (q *queue) Sync() error {
 
 // readFault is the error of a kernel that met a bad index.
 func (q *queue) readFault() error {
-	if err := errors.Join(q.stream.Read(q.faultRead[:], q.fault.memory, 0), q.stream.Sync()); err != nil {
+	var word [faultBytes]byte
+	if err := q.dev.driver.Peek(word[:], q.fault.memory); err != nil {
 		return err
 	}
-	if op := kernels.Op(q.faultRead[0]); op != 0 { // operations are bytes, the word is little endian
+	if op := kernels.Op(word[0]); op != 0 { // operations are bytes, the word is little endian
 		return FaultError(op)
 	}
 	return nil
@@ -145,7 +160,8 @@ func (q *queue) readFault() error {
 // Close waits like Sync and gives back what the queue holds.
 func (q *queue) Close() error {
 	err := q.Sync()
-	if released := errors.Join(q.scratch.release(), q.fault.release(), q.stream.Close()); err == nil {
+	released := errors.Join(q.scratch.release(), q.fault.release(), q.marks.drop(q.dev.driver), q.stream.Close())
+	if err == nil {
 		err = released
 	}
 	return err

@@ -23,7 +23,7 @@ func naming(macro string) string {
 func sections(g Geometry) []section {
 	list := []section{{
 		fmt.Sprintf("SIDE %d", g.Side),
-		[]string{"base", "elementwise", "random", "sums", "optimizer", "norm", "embed", "crossentropy", "attentionrows"},
+		[]string{"base", "elementwise", "random", "sums", "optimizer", "norm", "embed", "crossentropy", "quantize", "attentionrows"},
 	}}
 	for _, r := range tileSizes { // ends with 4, which attention uses
 		list = append(list, section{fmt.Sprintf("R %d\n%s", r, naming("R")), []string{"tile", "matmul"}})

@@ -21,6 +21,7 @@ import (
 type Library struct {
 	Files     []string // its names, those for Windows with .dll; the first that can be opened counts
 	Functions []string
+	Optional  []string // behind those: what is lacking of them is 0
 	// Missing is the error, wrapped, where none of the files can be opened; Outdated begins the
 	// one where a function is lacking.
 	Missing  error
@@ -42,6 +43,10 @@ func (l Library) Open() (addresses []uintptr, err error) {
 		addresses, err := find(handle, l.Functions)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.Outdated, err)
+		}
+		for _, name := range l.Optional {
+			address, _ := findFunction(handle, name)
+			addresses = append(addresses, address)
 		}
 		return addresses, nil
 	}

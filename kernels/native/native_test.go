@@ -48,6 +48,17 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+func TestOptional(t *testing.T) {
+	l := Library{Files: []string{"libc.so.6", "/usr/lib/libSystem.B.dylib", "msvcrt.dll"}, Functions: []string{"abs"}, Optional: []string{"no_such_function", "labs"}, Missing: errMissing}
+	functions, err := l.Open()
+	if errors.Is(err, errMissing) {
+		t.Skip(err)
+	}
+	if err != nil || len(functions) != 3 || functions[1] != 0 || functions[2] == 0 {
+		t.Errorf("%x, %v", functions, err)
+	}
+}
+
 func TestMissing(t *testing.T) {
 	libc(t, "abs", "no_such_function")
 	_, err := Library{Files: []string{"libnowhere.so.9", "nowhere.dll"}, Missing: errMissing}.Open()

@@ -3,6 +3,7 @@ package null
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"pnode/kernels"
 )
@@ -163,6 +164,15 @@ func (q *queue) transfer(what string, v kernels.View, bytes int) {
 	}
 	if err := v.CheckTransfer(bytes); err != nil {
 		q.err = fmt.Errorf("null: %s: %w", what, err)
+	}
+}
+
+// Record gives an event that has come.
+func (q *queue) Record() kernels.Event { return kernels.Passed{Err: q.err, At: time.Now()} }
+
+func (q *queue) Wait(e kernels.Event) {
+	if q.err == nil {
+		q.err = e.Sync()
 	}
 }
 

@@ -37,6 +37,11 @@ const (
 	enqueueReadBuffer
 	enqueueWriteBuffer
 	enqueueFillBuffer
+	enqueueMarker
+	enqueueBarrier
+	waitForEvents
+	releaseEvent
+	flush
 	finish
 	functionCount
 )
@@ -46,7 +51,8 @@ var functionNames = [functionCount]string{
 	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateBuffer", "clReleaseMemObject", "clCreateProgramWithSource",
 	"clBuildProgram", "clGetProgramBuildInfo", "clReleaseProgram", "clCreateKernelsInProgram", "clGetKernelInfo",
 	"clGetKernelWorkGroupInfo", "clReleaseKernel", "clSetKernelArg", "clEnqueueNDRangeKernel", "clEnqueueReadBuffer",
-	"clEnqueueWriteBuffer", "clEnqueueFillBuffer", "clFinish",
+	"clEnqueueWriteBuffer", "clEnqueueFillBuffer", "clEnqueueMarkerWithWaitList",
+	"clEnqueueBarrierWithWaitList", "clWaitForEvents", "clReleaseEvent", "clFlush", "clFinish",
 }
 
 func (f function) String() string { return functionNames[f] }

@@ -36,6 +36,9 @@ func (d *driver) NewStream() (gpu.Stream, error) {
 	return &stream{driver: d, handle: handle}, nil
 }
 
+// Prepare has nothing to take.
+func (s *stream) Prepare([]gpu.Launch) error { return nil }
+
 // Execute enqueues launches.
 func (s *stream) Execute(launches []gpu.Launch) error {
 	s.driver.mu.Lock()

@@ -160,6 +160,20 @@ func casts() {
 		storeHalves(v, quiet, Mem{Base: out, Index: i, Scale: 2})
 	})
 	end()
+
+	begin("roundAVX2", "func(out []uint16, x []float32, words []uint32)", "rounds to BF16 by the upper halves of the words; the length is a multiple of 8.")
+	out, x = slice("out"), slice("x")
+	words := slice("words")
+	eights("out", func(i reg.Register) {
+		v, chance := YMM(), YMM()
+		VMOVDQU(Mem{Base: x, Index: i, Scale: 4}, v)
+		quiet := quieted(v)
+		VMOVDQU(Mem{Base: words, Index: i, Scale: 4}, chance)
+		VPSRLD(Imm(16), chance, chance)
+		VPADDD(chance, v, v)
+		storeHalves(v, quiet, Mem{Base: out, Index: i, Scale: 2})
+	})
+	end()
 }
 
 // quiet are the lanes that are NaN, and their bits with the highest of the mantissa set.

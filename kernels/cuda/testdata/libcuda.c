@@ -5,9 +5,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef int CUresult;
 typedef struct { const char *name; } *CUfunction;
+typedef struct { struct timespec at; } *CUevent;
 
 static int context, module, stream;
 static __thread void *current;
@@ -35,10 +37,21 @@ CUresult cuMemHostAlloc(void **to, size_t bytes, unsigned flags) { *to = malloc(
 CUresult cuMemFreeHost(void *memory) { free(memory); return 0; }
 CUresult cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *s) { memcpy((void *)to, from, bytes); return s != &stream; }
 CUresult cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *s) { memcpy(to, (void *)from, bytes); return s != &stream; }
+CUresult cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) { memcpy(to, (void *)from, bytes); return current != &context; }
 CUresult cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *s) { memset((void *)to, value, bytes); return s != &stream; }
 CUresult cuStreamCreate(void **to, unsigned flags) { *to = &stream; return flags != 1; }
 CUresult cuStreamDestroy_v2(void *s) { return s != &stream; }
 CUresult cuStreamSynchronize(void *s) { return s != &stream; }
+CUresult cuStreamWaitEvent(void *s, CUevent event, unsigned flags) { return s != &stream || !event || flags != 0; }
+CUresult cuEventCreate(CUevent *to, unsigned flags) { *to = calloc(1, sizeof **to); return flags != 1; }
+CUresult cuEventDestroy_v2(CUevent event) { free(event); return 0; }
+CUresult cuEventRecord(CUevent event, void *s) { return clock_gettime(CLOCK_MONOTONIC, &event->at) != 0 || s != &stream; }
+CUresult cuEventSynchronize(CUevent event) { return event->at.tv_sec == 0 && event->at.tv_nsec == 0; }
+CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
+{
+  *milliseconds = (to->at.tv_sec - from->at.tv_sec) * 1e3f + (to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
+  return 0;
+}
 
 CUresult cuModuleLoadDataEx(void **to, const void *image, unsigned options, const int *names, void **values)
 {

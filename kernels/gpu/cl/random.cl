@@ -13,20 +13,62 @@ INLINE uint4 philox(ulong block, ulong stream, ulong key)
   return c;
 }
 
-// A work-item takes the elements of a block of four words; element i has word first+i. Those
-// whose word is below `least` go.
-KERNEL void dropout(BUFFER(float, out), BUFFER(const float, x), const ulong n, const ulong first,
-                    const uint least, const float factor, const ulong key, const ulong stream)
+// The parameters of a kernel whose n elements have a word each, element i word first+i.
+#define NUMBERED const ulong n, const ulong first, const ulong key, const ulong stream
+
+// All blocks of four words that the elements have, shared among all work-items.
+#define BLOCKS(block) \
+  for (ulong block = first / 4 + get_global_id(0); block < (first + n + 3) / 4; block += get_global_size(0))
+
+// The element of word k of a block: past n, because unsigned, where it is before the first.
+#define ELEMENT(block, k) (4 * (block) + (k) - first)
+
+INLINE void philox_words(uint *word, ulong block, ulong stream, ulong key)
+{
+  const uint4 words = philox(block, stream, key);
+  word[0] = words.x;
+  word[1] = words.y;
+  word[2] = words.z;
+  word[3] = words.w;
+}
+
+// Elements whose word is below `least` go.
+KERNEL void dropout(BUFFER(float, out), BUFFER(const float, x), NUMBERED, const uint least, const float factor)
 {
   AT(out); AT(x);
-  EACH(b, (first % 4 + n + 3) / 4) {
-    const ulong block = first / 4 + b;
-    const uint4 words = philox(block, stream, key);
-    const uint word[4] = {words.x, words.y, words.z, words.w};
+  BLOCKS(block) {
+    uint word[4];
+    philox_words(word, block, stream, key);
+    UNROLL
     for (int k = 0; k < 4; k++) {
-      const ulong place = 4 * block + k;
-      if (place >= first && place < first + n)
-        out[place - first] = word[k] < least ? 0.0f : x[place - first] * factor;
+      const ulong i = ELEMENT(block, k);
+      if (i < n)
+        out[i] = word[k] < least ? 0.0f : x[i] * factor;
+    }
+  }
+}
+
+// Rounds by chance to one of the two neighbours; NaN stays NaN.
+INLINE ushort to_bf16_by_chance(float x, uint word)
+{
+  const uint bits = as_uint(x);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return to_bf16(x);
+  return (ushort)((bits + (word >> 16)) >> 16);
+}
+
+// A cast to bf16.
+KERNEL void cast_by_chance(BUFFER(ushort, out), BUFFER(const float, x), NUMBERED)
+{
+  AT(out); AT(x);
+  BLOCKS(block) {
+    uint word[4];
+    philox_words(word, block, stream, key);
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+      const ulong i = ELEMENT(block, k);
+      if (i < n)
+        out[i] = to_bf16_by_chance(x[i], word[k]);
     }
   }
 }

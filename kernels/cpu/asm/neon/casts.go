@@ -3,6 +3,7 @@ package main
 func casts(s *source) {
 	widen(s)
 	narrow(s)
+	round(s)
 }
 
 // eights emits body for every eight elements of a slice whose length is a multiple of 8.
@@ -42,6 +43,22 @@ func narrow(s *source) {
 			f.addInt(odd, odd, c[2])
 			f.addInt(odd, odd, w)
 			f.merge(w, odd, quiet)
+		}
+		f.storeHalves(v, out)
+	})
+	f.end()
+}
+
+func round(s *source) {
+	f := s.begin("roundNEON", "func(out []uint16, x []float32, words []uint32)", "rounds to BF16 by the upper halves of the words; the length is a multiple of 8.")
+	out, x, words, c := f.slice("out"), f.slice("x"), f.slice("words"), f.words(1<<22)
+	f.eights("out", func() {
+		v, chances := f.pair(x), f.pair(words)
+		for i, w := range v {
+			chance, quiet := chances[i], f.quieted(w, c[0])
+			f.right(chance, chance, 16)
+			f.addInt(chance, chance, w)
+			f.merge(w, chance, quiet)
 		}
 		f.storeHalves(v, out)
 	})

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package cpu
+package host
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 
 const alignBytes = 64
 
-// allocFloats gives zeroed heap memory aligned to 64 bytes.
-func allocFloats(n int) ([]float32, error) {
+// Map gives n zeroed floats, in heap memory aligned to 64 bytes.
+func Map(n int) ([]float32, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	if n > 1<<46 {
-		return nil, fmt.Errorf("%w: cpu: %d floats", kernels.ErrOutOfMemory, n)
+		return nil, fmt.Errorf("%w: host: %d floats", kernels.ErrOutOfMemory, n)
 	}
 	mem := make([]float32, n+alignBytes/4)
 	skip := 0
@@ -27,5 +27,5 @@ func allocFloats(n int) ([]float32, error) {
 	return mem[skip : skip+n : skip+n], nil
 }
 
-// freeFloats leaves the memory to the garbage collector.
-func freeFloats([]float32) {}
+// Unmap leaves it to the garbage collector.
+func Unmap([]float32) {}

@@ -1,4 +1,4 @@
-package cpu
+package host
 
 // adviseHugePages does nothing: the system has no such advice.
 func adviseHugePages([]byte) {}
