@@ -99,6 +99,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		return fmt.Errorf("node: become active: %w", err)
 	}
 	n.group.Go(func() error { n.gossipProfiles(n.base); return nil })
+	n.group.Go(func() error { n.learnLosses(n.base); return nil })
 	n.group.Go(func() error { n.mirrorText(n.base, state.Checkpoint.Step); return nil })
 	n.enter(Waiting)
 	return nil

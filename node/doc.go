@@ -20,7 +20,8 @@
 // enter.go enters one (Join), comeback.go goes on with one, and open.go brings the node's
 // parts up for each of them. initial.go and text.go bring what a new run starts from into
 // chunks, arrive.go takes the node into the roster, loop.go follows the replicated state from then on, exit.go is the pure rule of the way out and
-// leave.go carries it out. look.go makes the node look like another one. Package
+// leave.go carries it out. look.go makes the node look like another one. What people see of the
+// run is in status.go, and for the page (node/api/page) in portrait.go and seats.go. Package
 // devices finds what to compute on; measure.go profiles it, and lost.go goes on without a device
 // that stopped working.
 //
@@ -69,6 +70,8 @@
 //     moves (waiting.go); profiles: one every 30 s about speed, addresses and links (links.go),
 //     which the planner brings into the roster (profiles.go).
 //   - followSteps: reads the steps that no worker here tells (steps.go).
+//   - keepLosses: writes the loss curve down; learnLosses: asks another node for the one of
+//     before this node came, until one has told (remember.go).
 //   - showEvents: hands events to whoever started the node; single background tasks of
 //     the run loop: rejoin, wish, finish (leave.go), check of devices (lost.go).
 //   - lead: the planner's duties while this node leads (leader.go).

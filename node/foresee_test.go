@@ -15,7 +15,7 @@ func TestForeseenClusterIsTheFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	const text = `devices:
   - {count: 2, model: big, matmul: 40GFLOP/s, bandwidth: 20GB/s, memory: 4GB}
-  - {matmul: 10GFLOP/s, attention: 5GFLOP/s, bandwidth: 10GB/s, memory: 100MB}
+  - {matmul: 10GFLOP/s, attention: 5GFLOP/s, bandwidth: 10GB/s, memory: 100MB, copies: 2GB/s, host_memory: 300MB}
 link: {latency: 1ms}
 links:
   - {from: 0, to: 2, bandwidth: 80Mbit/s, latency: 20ms, jitter: 4ms}
@@ -30,7 +30,7 @@ links:
 		t.Fatalf("%d members, %v", len(members), err)
 	}
 	last := members[2].Profile.Devices[0]
-	if want := (planner.DeviceProfile{Name: "cpu", MatMulFLOPS: 10e9, AttentionFLOPS: 5e9, MemoryBytesPerS: 10e9, MemoryFreeBytes: 100e6}); last != want {
+	if want := (planner.DeviceProfile{Name: "cpu", MatMulFLOPS: 10e9, AttentionFLOPS: 5e9, MemoryBytesPerS: 10e9, MemoryFreeBytes: 100e6, CopyBytesPerS: 2e9, HostFreeBytes: 300e6}); last != want {
 		t.Errorf("device %+v, want %+v", last, want)
 	}
 	slow := members[0].Profile.Links[1]

@@ -137,7 +137,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 		}
 		w, err := pipeline.New(pipeline.Config{
 			Seat: seat, Run: run, Plan: plan,
-			Device: device, Data: n.data, Exchange: exchange(device, session), Keeper: n.keeper.at(plan),
+			Device: device, Host: &n.host, Data: n.data, Exchange: exchange(device, session), Keeper: n.keeper.at(plan),
 			Stop: n.stopWanted, Next: n.nextCourse(plan), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {

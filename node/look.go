@@ -65,8 +65,8 @@ func (l look) emulated(inner kernels.Device) (*devices.Set, error) {
 	stretched, err := emulate.New(inner, emulate.Options{
 		Name: devices.CPU,
 		Profile: emulate.Profile{
-			Model: d.Model, MatMulFLOPS: int64(d.MatMul), AttentionFLOPS: int64(d.AttentionSpeed()),
-			MemoryBytesPerS: int64(d.Bandwidth), MemoryBytes: int64(d.Memory),
+			Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), AttentionFLOPS: int64(d.AttentionSpeed()),
+			MemoryBytesPerS: int64(d.Bandwidth), MemoryBytes: int64(d.Memory), CopyBytesPerS: int64(d.Copies), HostBytes: int64(d.HostMemory),
 		},
 		Slack: emulate.PacedSlack,
 	})
@@ -120,9 +120,11 @@ func profileOfEmulated(d *emulate.Device, memoryFree int64) planner.DeviceProfil
 	p := d.Profile()
 	if _, computes := d.Inner().(*cpu.Device); computes {
 		p.MemoryBytes = min(p.MemoryBytes, memoryFree)
+		memoryFree -= p.MemoryBytes
 	}
 	return planner.DeviceProfile{
-		Name: d.Name(), Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, AttentionFLOPS: p.AttentionFLOPS,
+		Name: d.Name(), Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, MatMulBF16FLOPS: p.MatMulBF16FLOPS, AttentionFLOPS: p.AttentionFLOPS,
 		MemoryBytesPerS: p.MemoryBytesPerS, MemoryFreeBytes: p.MemoryBytes,
+		CopyBytesPerS: p.CopyBytesPerS, HostFreeBytes: min(p.HostBytes, memoryFree),
 	}
 }

@@ -74,6 +74,7 @@ func (n *Node) follow(ctx context.Context) {
 	n.learnGrants(state)
 	if state.Epoch != n.seatEpoch {
 		n.seatEpoch = state.Epoch
+		n.tellArrivals(state)
 		if err := n.saveSeat(); err != nil {
 			n.log.Warn("a restart may not find the others", "cause", err)
 		}

@@ -9,10 +9,12 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/mem"
 
+	"pnode/kernels"
 	"pnode/kernels/devices"
 	"pnode/kernels/emulate"
 	"pnode/node/config"
 	"pnode/node/dataset"
+	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
@@ -22,10 +24,14 @@ const processBytes = 62 << 20
 
 // PlanInput is what a run's first plan depends on, but for the members.
 func PlanInput(run planner.RunSpec) planner.Input {
-	return planner.Input{
-		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, run.Train.Storage), Generation: 1,
+	in := planner.Input{
+		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1,
 		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
 	}
+	if run.Train.Storage.Allows(model.StorageBF16) {
+		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
+	}
+	return in
 }
 
 // Measure profiles this machine as a node with these settings, and its data in dir, would.
@@ -49,21 +55,26 @@ func measure(set *devices.Set, allowed config.Memory, dir string) (p planner.Pro
 		return p, fmt.Errorf("node: free disk of %s: %w", dir, err)
 	}
 	p.DiskFreeBytes = clampInt64(space.Free)
-	share := clampInt64(memory.Available) / sharers(set)
+	free := clampInt64(memory.Available)
+	share := free / hostUsers(set)
 	for _, d := range set.Devices {
 		device, err := profileOf(d, allowed.Of(d.Name()), share)
 		if err != nil {
 			return p, err
+		}
+		if device.HostFreeBytes > 0 {
+			device.HostFreeBytes = min(device.HostFreeBytes, allowed.Of(devices.CPU).Within(free)/hostUsers(set))
 		}
 		p.Devices = append(p.Devices, device)
 	}
 	return p, nil
 }
 
-// sharers is how many devices have the host's memory in common, at least 1.
-func sharers(set *devices.Set) (n int64) {
+// hostUsers is how many devices have the host's memory in common, at least 1: those that compute
+// in it, and those whose stages may keep optimizer state there.
+func hostUsers(set *devices.Set) (n int64) {
 	for _, d := range set.Devices {
-		if d.Shared {
+		if distant, ok := d.Device.(kernels.Distant); d.Shared || ok && distant.Distant() {
 			n++
 		}
 	}
@@ -76,10 +87,14 @@ func profileOf(d devices.Device, allowed config.Allowance, hostMemory int64) (pl
 		return profileOfEmulated(stretched, hostMemory), nil
 	}
 	rates, err := devices.Measure(d.Device)
-	return planner.DeviceProfile{
+	p := planner.DeviceProfile{
 		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(memoryOf(d.Finding, hostMemory)),
-		MatMulFLOPS: rates.MatMulFLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
-	}, err
+		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
+	}
+	if !d.Shared { // else its memory is the host's, and nothing is won by leaving it
+		p.CopyBytesPerS, p.HostFreeBytes = rates.CopyBytesPerS, hostMemory
+	}
+	return p, err
 }
 
 func clampInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
+	"pnode/kernels/host"
 	"pnode/node/config"
 )
 
@@ -92,5 +94,39 @@ func TestAMeasuredDeviceIsHeldToItsMemory(t *testing.T) {
 	}
 	if free := profile.Devices[0].MemoryFreeBytes; free != 200e6 || device.MemoryLeft() != free {
 		t.Errorf("%d bytes are free, the device has %d", free, device.MemoryLeft())
+	}
+}
+
+// card is a device that has memory of its own, as far as it says.
+type card struct{ kernels.Device }
+
+func (card) Distant() bool { return true }
+
+// TestOnlyCardsMayUseTheHostsMemory for what they keep off themselves, and no more than is allowed
+// of it; not devices that live in it.
+func TestOnlyCardsMayUseTheHostsMemory(t *testing.T) {
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &devices.Set{Devices: []devices.Device{
+		{Device: card{device}, Finding: devices.Finding{Name: "cuda:0", MemoryBytes: 1 << 30}},
+		{Device: card{device}, Finding: devices.Finding{Name: "opencl:0", Shared: true}},
+		{Device: device, Finding: devices.Finding{Name: devices.CPU, Shared: true}},
+	}}
+	defer device.Close()
+	profile, err := measure(set, "cpu=300MB", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{100e6, 0, 0} { // three share it
+		if d := profile.Devices[i]; d.HostFreeBytes != want || (d.CopyBytesPerS > 0) != (want > 0) {
+			t.Errorf("device %d: %+v, want %d bytes of host memory", i, d, want)
+		}
+	}
+	var memory host.Memory
+	limitHost(&memory, set, "cpu=300MB")
+	if memory.MemoryLeft() != 300e6 {
+		t.Errorf("%d bytes may be taken, want those that are allowed", memory.MemoryLeft())
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/devices"
+	"pnode/kernels/emulate"
+	"pnode/kernels/host"
 	"pnode/node/config"
 )
 
@@ -35,7 +37,17 @@ func limitMemory(set *devices.Set, allowed config.Memory) (missing []string) {
 			limited.LimitMemory(ceiling(d.Finding, allowed.Of(d.Name())))
 		}
 	}
-	return slices.DeleteFunc(allowed.Names(), func(name string) bool { return set.Named(name) != nil })
+	return slices.DeleteFunc(allowed.Names(), func(name string) bool { return name == devices.CPU || set.Named(name) != nil })
+}
+
+// limitHost holds what stages keep off their devices to what may be taken of the host's memory.
+func limitHost(m *host.Memory, set *devices.Set, allowed config.Memory) {
+	m.LimitMemory(int64(allowed.Of(devices.CPU).Bytes))
+	for _, d := range set.Devices {
+		if stretched, ok := d.Device.(*emulate.Device); ok {
+			m.LimitMemory(stretched.Profile().HostBytes)
+		}
+	}
 }
 
 // ceiling is the most that may ever be taken of a device that has enough, 0 for no such limit.
@@ -69,5 +81,5 @@ func outOfMemory(err error) error {
 	if !errors.Is(err, kernels.ErrOutOfMemory) {
 		return err
 	}
-	return fmt.Errorf("%w: end other programs that use the device, allow more with --memory, have a stage need less with --recompute block, --storage bf16 or a lower --micro-batch, or let another node join", err)
+	return fmt.Errorf("%w: end other programs that use the device, allow more with --memory (for what is kept in host memory, of cpu), have a stage need less with --recompute block, --storage bf16 or a lower --micro-batch, or let another node join", err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/kernels/devices"
+	"pnode/kernels/host"
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/dataset"
@@ -36,8 +37,11 @@ type Output struct {
 	Probe devices.Probe
 }
 
-// tellFolder says where the run is, once it is known that there is one.
-func (o Output) tellFolder(dir string) { o.Notice("run folder: " + dir) }
+// tellFolder says where the run is and how to look on, once it is known that there is one.
+func (o Output) tellFolder(dir string) {
+	o.Notice("run folder: " + dir)
+	o.Notice("live page: pnode watch --dir " + dir)
+}
 
 // Node is one member of a run. The run loop owns the fields of the last block; the rest
 // is set by open and by the arrival, before the loop begins, and not changed.
@@ -55,6 +59,7 @@ type Node struct {
 	devices atomic.Pointer[devices.Set] // of which fewer may be left after a while
 	threads int                         // of the processor
 	memory  config.Memory               // that may be taken of the devices'
+	host    host.Memory                 // for what stages keep off their devices
 	swarm   *swarm.Swarm
 	raft    *consensus.Node
 	links   *link.Endpoint
@@ -65,16 +70,17 @@ type Node struct {
 	base    context.Context // of everything that runs until Close
 	cancel  context.CancelFunc
 
-	hub      api.Hub
-	beats    *tracker
-	meter    linkMeter
-	ledger   *swarm.Ledger
-	progress *progress
-	trace    *trace.Recorder // nil without one
-	profile  ownProfile
-	leaveNow chan struct{} // closed when this node is asked to leave
-	broken   chan error    // the first error of an essential goroutine
-	askLeave sync.Once
+	hub       api.Hub
+	beats     *tracker
+	meter     linkMeter
+	ledger    *swarm.Ledger
+	progress  *progress
+	trace     *trace.Recorder // nil without one
+	profile   ownProfile
+	leaveNow  chan struct{} // closed when this node is asked to leave
+	broken    chan error    // the first error of an essential goroutine
+	askLeave  sync.Once
+	portraits portraits
 	// heardBeat wakes followSteps.
 	heardBeat chan struct{}
 
@@ -88,6 +94,7 @@ type Node struct {
 	keeping    chan struct{}      // closed when its manifest is stored
 	seated     bool               // the run has admitted this node
 	seatEpoch  uint64             // the roster at the last save of the seat
+	arrivals   arrivals
 	exit       exit
 	tasks      tasks
 }

@@ -78,6 +78,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.devices.Store(set)
+	limitHost(&n.host, set, n.memory)
 	// What ctx ends is this node's stay, in good order: the parts live until Close.
 	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.base = ctx
@@ -93,6 +94,8 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	}
 	n.serveCopies()
 	n.serveSteps()
+	n.serveLosses()
+	n.recallLosses()
 	n.api, err = api.Listen(api.Options{Dir: o.cfg.Dir, Node: n, Log: n.log})
 	if err != nil {
 		return nil, err
@@ -103,6 +106,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n.group.Go(func() error { n.heartbeats(ctx); return nil })
 	n.group.Go(func() error { n.followSteps(ctx); return nil })
 	n.group.Go(func() error { n.showEvents(); return nil })
+	n.group.Go(func() error { n.keepLosses(ctx); return nil })
 	return n, nil
 }
 

@@ -201,7 +201,7 @@ func (p *progress) fill(s *api.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Step, s.HeldOut, s.TokensPerS = p.step, p.heldOut, p.tokensPerS
-	if p.step > 0 {
+	if p.loss != 0 { // 0 is that of no step
 		loss := p.loss
 		s.Loss = &loss
 	}

@@ -19,6 +19,8 @@ func TestAProfileIsRenewedWhereItDiffers(t *testing.T) {
 	}{
 		{"nothing", func(*planner.DeviceProfile) {}, false},
 		{"noise", func(d *planner.DeviceProfile) { d.MatMulFLOPS, d.MemoryFreeBytes = 95e9, 8<<30+1<<20 }, false},
+		{"copies", func(d *planner.DeviceProfile) { d.CopyBytesPerS = 1e9 }, true},
+		{"host memory", func(d *planner.DeviceProfile) { d.HostFreeBytes = 8 << 30 }, true},
 		{"faster", func(d *planner.DeviceProfile) { d.MatMulFLOPS = 120e9 }, true},
 		{"slower", func(d *planner.DeviceProfile) { d.AttentionFLOPS = 30e9 }, true},
 		{"no rate at all", func(d *planner.DeviceProfile) { d.MemoryBytesPerS = 0 }, true},

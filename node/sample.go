@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"pnode/kernels"
@@ -19,10 +20,10 @@ import (
 const sampleTemperature = 0.8
 
 // sample has the model of the newest checkpoint write some text, from the beginning of a
-// document or line.
+// document or line. One that was trained on a device which computes nothing has none to write.
 func (n *Node) sample(ctx context.Context, state consensus.State) (string, error) {
 	run := *state.Run
-	if run.Train.SampleTokens == 0 {
+	if run.Train.SampleTokens == 0 || n.progress.idle {
 		return "", nil
 	}
 	params := func(layer int, dst []float32) error {
@@ -72,7 +73,7 @@ func printable(words tokenizer.Tokenizer, d planner.DataSpec, tokens []int32) st
 	raw = raw[:min(len(raw), consensus.MaxSampleBytes)] // a ? takes no more than what it stands for
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r >= ' ' && r != 0x7f && r != utf8.RuneError:
+		case r == '\n', r == '\t', unicode.IsGraphic(r) && r != utf8.RuneError: // no control characters, of either set
 			return r
 		default:
 			return '?'

@@ -31,6 +31,7 @@ func (n *Node) Status() api.Status {
 		s.Data = dataStatus(state.Run.Data)
 	}
 	n.fillProgress(&s, state)
+	n.fillPlan(&s, state)
 	return s
 }
 
@@ -38,20 +39,25 @@ func dataStatus(d planner.DataSpec) api.Data {
 	return api.Data{SizeBytes: d.SizeBytes, HeldOutBytes: d.SizeBytes * int64(d.HeldOutPermille) / 1000}
 }
 
+// longestETA, in seconds, is told at most: a heartbeat may tell of any rate above nothing.
+const longestETA = 1e10
+
 // fillProgress uses this node's own steps, or the newest that a heartbeat told of.
 func (n *Node) fillProgress(s *api.Status, state consensus.State) {
 	n.progress.fill(s)
 	for _, m := range state.Members {
 		b, ok := n.beats.last(m.Peer)
 		if ok && b.Generation == s.Generation && b.Step > s.Step {
-			loss := b.Loss
-			s.Step, s.Loss, s.TokensPerS = b.Step, &loss, b.TokensPerS
+			s.Step, s.TokensPerS = b.Step, b.TokensPerS
+			if loss := b.Loss; loss != 0 {
+				s.Loss = &loss
+			}
 		}
 	}
 	if state.Run != nil && s.TokensPerS > 0 && s.Steps >= s.Step {
 		t := state.Run.Train
 		tokens := float64(s.Steps-s.Step) * float64(t.Micros*t.MicroBatch*state.Run.Model.Context)
-		s.ETAS = tokens / s.TokensPerS
+		s.ETAS = min(tokens/s.TokensPerS, longestETA)
 	}
 }
 
@@ -62,14 +68,19 @@ func (n *Node) roster(state consensus.State, leader planner.PeerID) []api.Member
 		if ago, heard := n.beats.ago(m.Peer, time.Now()); heard && !member.Self {
 			member.LastSeenS = ago.Seconds()
 		}
-		var all []string
-		for _, d := range m.Profile.Devices {
-			all = append(all, fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9))
-		}
-		member.Device = strings.Join(all, ", ")
+		member.Device = describeDevices(m.Profile)
 		roster = append(roster, member)
 	}
 	return roster
+}
+
+// describeDevices names what a member computes on.
+func describeDevices(p planner.Profile) string {
+	var all []string
+	for _, d := range p.Devices {
+		all = append(all, fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9))
+	}
+	return strings.Join(all, ", ")
 }
 
 // stages lists the plan's placements with the times their nodes gossiped.
@@ -96,6 +107,9 @@ func milliseconds(nanos int64) float64 { return float64(nanos) / 1e6 }
 
 // Events subscribes to what happens on this node.
 func (n *Node) Events(ctx context.Context) <-chan api.Event { return n.hub.Events(ctx) }
+
+// History is what is remembered of all that happened on this node.
+func (n *Node) History() api.History { return n.hub.History() }
 
 // Leave begins this node's way out of the run.
 func (n *Node) Leave(context.Context) error {

@@ -13,6 +13,9 @@ func summarize(p planner.Plan, reasons []string) string {
 	if p.Schedule != planner.ScheduleName {
 		text += fmt.Sprintf(" on %s under %s", planner.Count(len(p.Seats()), "device"), p.Schedule)
 	}
+	if precision := p.PrecisionText(); precision != "" {
+		text += ", " + precision
+	}
 	if len(reasons) > 0 {
 		text += " (" + reasons[0] + ")"
 	}

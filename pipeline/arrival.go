@@ -15,18 +15,29 @@ import (
 // device beside the passes.
 type arrival struct {
 	place []kernels.View // on the device
-	done  chan struct{}
-	err   error // once done is closed
+	free  kernels.Event  // behind what uses the place for something else
+	here  chan struct{}
+	// Once here is closed the message is being copied, or will not be.
+	copied kernels.Event
+	err    error
 }
 
-// expect begins to fetch a message to rows that nothing reads or writes until it is waited for.
-// What has begun is waited for in any case, at the end of the step.
+// newArrival is a message for rows that nothing uses which is enqueued from now on, until the
+// message has been waited for.
+func (w *Worker) newArrival(rows []kernels.View) *arrival {
+	return &arrival{place: rows, free: w.queue.Record(), here: make(chan struct{})}
+}
+
+// expect begins to fetch a message. What has begun is waited for in any case, at the end of the
+// step.
 func (w *Worker) expect(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) {
-	a := &arrival{place: rows, done: make(chan struct{})}
+	a := w.newArrival(rows)
 	h.arriving[tag] = a
 	w.beside.Go(func() error {
-		defer close(a.done)
-		a.err = w.bring(ctx, h, rows, tag)
+		if a.err = w.bring(ctx, h, a, tag); a.copied != nil {
+			return a.err
+		}
+		close(a.here)
 		return nil // the program meets it
 	})
 }
@@ -80,47 +91,53 @@ func (w *Worker) nextForward(h *holding, rest []schedule.Action) (part, bool) {
 	return part{}, false
 }
 
-// receive waits until the message with the tag, which a neighbour sent to this stage, is in rows.
-func (w *Worker) receive(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) error {
+// receive waits until the message with the tag, which a neighbour sent to this stage, is on its
+// way to rows, and has the queue wait for it; or it tells from where it is to be copied.
+func (w *Worker) receive(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) (handing, error) {
 	op := schedule.ReceiveActivation
 	if tag.Kind == wire.Gradient {
 		op = schedule.ReceiveGradient
 	}
 	begin := time.Now()
-	err := w.arrived(ctx, h, rows, tag)
-	h.times.Wait += time.Since(begin)
+	a, err := w.arrived(ctx, h, rows, tag)
 	w.waited(begin)
-	if err == nil {
-		w.note(tag.Step, h.action(op, planner.Micro(tag.Index)), begin)
+	if err != nil {
+		return handing{}, err
 	}
-	return err
+	w.queue.Wait(a.copied)
+	w.awaited = append(w.awaited, await{h, h.action(op, planner.Micro(tag.Index))})
+	if a.place[0] == rows[0] {
+		return handing{}, nil
+	}
+	return handing{rows, a.place}, nil // behind the pass the landing is used again
 }
 
 // arrived waits for a message that is being fetched, or fetches it.
-func (w *Worker) arrived(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) error {
+func (w *Worker) arrived(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) (*arrival, error) {
 	a := h.arriving[tag]
 	if a == nil {
-		return w.bring(ctx, h, rows, tag)
+		a = w.newArrival(rows)
+		return a, w.bring(ctx, h, a, tag)
 	}
-	<-a.done // soon where ctx is done
+	<-a.here // soon where ctx is done
 	delete(h.arriving, tag)
-	if a.err == nil && a.place[0] != rows[0] {
-		w.hand(rows, a.place) // before the landing is used again the pass has been waited for
+	if a.copied == nil {
+		return nil, a.err
 	}
-	return a.err
+	return a, nil
 }
 
 // bring receives a message and copies it to the device.
-func (w *Worker) bring(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) error {
-	from := h.Stage - 1
+func (w *Worker) bring(ctx context.Context, h *holding, a *arrival, tag wire.Tag) error {
+	from, uploads := h.Stage-1, &h.activations
 	if tag.Kind == wire.Gradient {
-		from = h.Stage + 1
+		from, uploads = h.Stage+1, &h.gradients
 	}
 	payload, err := unpaced(w.cfg.Exchange).Receive(ctx, h.pipe.Stages[from].Peer, tag)
 	if err != nil {
 		return err
 	}
-	n := elements(rows)
+	n := elements(a.place)
 	host, plain := wire.F32Elements(payload, n)
 	if !plain {
 		xs := make([]float32, n)
@@ -129,8 +146,16 @@ func (w *Worker) bring(ctx context.Context, h *holding, rows []kernels.View, tag
 		}
 		host = kernels.Float32Bytes(xs)
 	}
-	begin := time.Now()
-	err = h.uploads.do(func(q kernels.Queue) { writeRows(q, rows, host) })
-	w.noteCopy("upload", h, tag, begin)
-	return err
+	begin, end, err := uploads.do(copied{
+		after: a.free, copy: func(q kernels.Queue) { writeRows(q, a.place, host) },
+		under: func(e kernels.Event) {
+			a.copied = e
+			close(a.here)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("pipeline: upload of %v: %w", tag, err)
+	}
+	w.noteCopy("upload", h, tag, begin, end)
+	return nil
 }

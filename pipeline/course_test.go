@@ -62,6 +62,7 @@ func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
 		{"one stage a worker", scheduled(t, run, "1f1b", 4), []string{
 			"zb-h1", "1f1b 7,6,1,0", "seq1f1b", "gpipe 3,2,1,0", "zb-h2", "kfkb:k=3", "2bp", "1f1b 3,2,1,0",
 		}},
+		{"optimizer state in host memory", offloaded(scheduled(t, run, "1f1b", 2)), []string{"1f1b 7,0", "zb-h1", "1f1b 1,0", "gpipe 3,0"}},
 		{"two in turns", scheduled(t, run, "interleaved:v=2", 4), []string{
 			"breadth-first:v=2", "interleaved:v=2,f=5+3,b=4+4", "depth-first:v=2",
 		}},

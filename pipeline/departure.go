@@ -2,8 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"sync"
-	"time"
 
 	"pnode/kernels"
 	"pnode/pipeline/wire"
@@ -15,8 +15,23 @@ const maxDepartures = 16
 // departure is a message that is copied from the device and sent, beside the passes.
 type departure struct {
 	send func() error
-	// read tells that the message is not on the device any more, or never will leave it.
-	read func()
+	read *reading
+}
+
+// reading is what copies a message from the device: what is in its place may be written over
+// behind it.
+type reading struct {
+	once  sync.Once
+	under chan struct{}
+	event kernels.Event // once under is closed; nil for what will not be read
+}
+
+// is tells of the event behind the copies, once.
+func (r *reading) is(e kernels.Event) {
+	r.once.Do(func() {
+		r.event = e
+		close(r.under)
+	})
 }
 
 // depart carries departures out in order. After an error, which fail is told at once, it sends
@@ -28,56 +43,61 @@ func depart(departures <-chan departure, fail func(error)) (err error) {
 				fail(err)
 			}
 		}
-		d.read()
+		d.read.is(nil)
 	}
 	return err
 }
 
-// leaving are the gradients of each slot that are being copied from the device: what is in their
-// place may be written over when these channels are closed.
-type leaving [][]<-chan struct{}
+// leaving are the gradients of each slot that are being copied from the device.
+type leaving [][]*reading
 
-// wait waits for those of a slot.
-func (l leaving) wait(slot int) {
-	for _, read := range l[slot] {
-		<-read
+// wait has a queue wait for those of a slot.
+func (l leaving) wait(q kernels.Queue, slot int) {
+	for _, r := range l[slot] {
+		if <-r.under; r.event != nil {
+			q.Wait(r.event)
+		}
 	}
 	l[slot] = nil
 }
 
-// send has rows of a boundary tensor copied to the host, written in the boundary's codec and
-// queued for the stage in the tag: within a program in its own time, else at once. The channel
-// tells when the rows have been read.
-func (w *Worker) send(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) (<-chan struct{}, error) {
-	done := make(chan struct{})
-	read := sync.OnceFunc(func() { close(done) })
-	d := departure{read: read, send: func() error { return w.ship(ctx, h, rows, tag, read) }}
+// send has rows of a boundary tensor, as what is enqueued leaves them, copied to the host, written
+// in the boundary's codec and queued for the stage in the tag: within a program in its own time,
+// else at once.
+func (w *Worker) send(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) (*reading, error) {
+	computed, read := w.queue.Record(), &reading{under: make(chan struct{})}
+	d := departure{read: read, send: func() error {
+		return w.ship(ctx, h, tag, elements(rows), func(host []byte) error {
+			return w.download(h, tag, copied{
+				after: computed, copy: func(q kernels.Queue) { readRows(q, host, rows) }, under: read.is,
+			})
+		})
+	}}
 	if w.departures == nil {
-		return done, d.send()
+		return read, d.send()
 	}
 	select {
 	case w.departures <- d:
-		return done, nil
+		return read, nil
 	case <-ctx.Done():
-		return done, ctx.Err()
+		return read, ctx.Err()
 	}
 }
 
-// ship sends rows, and tells when they are read.
-func (w *Worker) ship(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag, read func()) error {
+// ship sends n elements that fetch copies to the host.
+func (w *Worker) ship(ctx context.Context, h *holding, tag wire.Tag, n int, fetch func(host []byte) error) error {
 	codec, noise := w.crossing(h, tag)
 	var payload, host []byte
 	var xs []float32
-	if n := elements(rows); codec == wire.F32 {
+	if codec == wire.F32 {
 		payload, host = wire.NewF32Tensor(n)
 	} else {
 		xs = make([]float32, n)
 		host = kernels.Float32Bytes(xs)
 	}
-	if err := w.download(h, host, rows, tag); err != nil {
+	if err := fetch(host); err != nil {
 		return err
 	}
-	read()
 	used := wire.Encoded{Codec: codec}
 	if codec != wire.F32 {
 		payload, used = wire.AppendTensor(nil, codec, xs, noise)
@@ -86,7 +106,11 @@ func (w *Worker) ship(ctx context.Context, h *holding, rows []kernels.View, tag 
 	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[tag.Stage].Peer, wire.Frame{Tag: tag, Payload: payload})
 }
 
-func (w *Worker) download(h *holding, host []byte, rows []kernels.View, tag wire.Tag) error {
-	defer w.noteCopy("download", h, tag, time.Now())
-	return h.downloads.do(func(q kernels.Queue) { readRows(q, host, rows) })
+func (w *Worker) download(h *holding, tag wire.Tag, c copied) error {
+	begin, end, err := h.downloads.do(c)
+	if err != nil {
+		return fmt.Errorf("pipeline: download of %v: %w", tag, err)
+	}
+	w.noteCopy("download", h, tag, begin, end)
+	return nil
 }

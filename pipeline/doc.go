@@ -12,6 +12,7 @@
 //   - Exchange: how frames reach the other workers (a link session).
 //   - Keeper: where layer states are saved to and loaded from.
 //   - Optimizer: AdamW over the layers held here and the learning-rate schedule.
+//   - ferry: the way of optimizer state that the host has to the device and back.
 //   - StepResult: what a worker knows of a step after its commit.
 //
 // Life of a step on a worker (file in brackets):
@@ -26,7 +27,10 @@
 //     micro-batch and layer order and answers every worker with one commit: the global
 //     norm, the loss, and whether to save or to stop [agree.go].
 //  4. With the commit, and never without it, the optimizer updates the parameters
-//     [optimizer.go].
+//     [optimizer.go]. Where the plan keeps a stage's optimizer state in the memory of the node,
+//     it comes to the device piece by piece and goes back; the update is the same, to the bit.
+//     The first pieces come while the passes run, the last ones go while those of the next
+//     step do [ferry.go].
 //  5. If the commit says so, the state of each stage is handed to the keeper, which reads and
 //     stores it while training goes on; the next update waits for the reading [state.go].
 //  6. If the commit names another course, all workers take it for the next step: another
@@ -35,6 +39,11 @@
 // Every sum has a fixed order, so at a fixed number of replicas the losses are the same
 // to the bit for any number of stages and any schedule, also where it changes on the way;
 // but for the bf16 and int8 codecs, which round what crosses a boundary between workers.
+//
+// A stage in BF16 storage rounds what its products read, a neighbour in float32 does not: what
+// crosses between them, parameters, gradients, their sums and saved state are float32 in both. The
+// same plan on the same backend gives the same bits; one that puts layers on a device of another
+// precision does not, and its reasons say so.
 //
 // What codecs promise: f32 changes nothing, ever. Under bf16 and int8 a tensor is rounded by a
 // function of its elements, its codec and the name of its crossing (step, micro-batch, layer,
@@ -45,15 +54,21 @@
 // [boundary.go, wire.AppendTensor]. What that came to is in StageTimes, in the status of the
 // node and, every 50 steps, for each link in the log [codecuse.go].
 //
+// The program is ahead of the device: it enqueues passes, and waits on the host only for messages
+// to come, and at the end of a step. What follows the device is watch, which adds up where the time
+// went and ends the step with the first error, by the name of its pass [pass.go].
+//
 // Messages come and go beside the passes [arrival.go, departure.go]. What the next forward of a
 // stage needs, and the gradient for each micro-batch in flight, is copied to the device as soon as
 // it is here and has a place there; what a stage has computed is copied back, written in its codec
-// and sent while the next pass runs. A pass waits for the copies that it reads and for those of
-// what it writes over, and no others. Copies have queues of their own [copier.go].
+// and sent while the next pass runs. Copies have queues of their own [copier.go], which events order
+// with that of the passes: a pass begins behind the copies that it reads and those of what it writes
+// over, and behind no others.
 //
 // A Worker belongs to one goroutine; beside it run those of a step, which ends with them: one for
-// each message to come, one that sends, and the reductions; and a save in progress of each
-// holding, which is waited for, too. The package refuses to decide:
+// each message to come, one that sends, one that watches the passes, and the reductions; two of
+// each ferry, for as long as steps are run; and a save in progress of each holding, which is waited
+// for, too. The package refuses to decide:
 // when a peer is lost, its context is cancelled and the node asks for another plan. The
 // node package calls it. It never imports libp2p, QUIC or Badger.
 package pipeline

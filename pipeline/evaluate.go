@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"pnode/pipeline/wire"
 	"pnode/planner"
@@ -23,6 +24,7 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, err
 	if err := w.allGathered(); err != nil {
 		return nil, err
 	}
+	w.free = time.Now()
 	n := w.cfg.Data.HeldOutMicros(train.MicroBatch, heldOutMicros)
 	sum := 0.0
 	for _, h := range w.holdings {
@@ -57,7 +59,11 @@ func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Ste
 	switch slot := h.slots.of(micro); {
 	case h.last():
 		h.stack.Loss(w.queue, slot)
-		return w.meanLoss(h, slot)
+		rows := w.readLosses(h, slot)
+		if err := w.queue.Sync(); err != nil {
+			return 0, err
+		}
+		return mean(rows), nil
 	case h.behind != nil:
 		return w.evaluateMicro(ctx, h.behind, step, micro)
 	default:

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,8 +17,7 @@ import (
 // action that needs it waits for its tag.
 func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) error {
 	if a.Op == schedule.Step {
-		w.settling = time.Now()
-		return w.settle()
+		return w.finish()
 	}
 	h, p := w.find(a.Replica, a.Stage), w.part(a.Micro)
 	switch a.Op {
@@ -26,21 +26,22 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	case schedule.Backward, schedule.BackwardInput:
 		return w.backward(ctx, h, step, a)
 	case schedule.BackwardWeight:
-		defer w.note(step, a, time.Now())
-		return w.backwardWeight(ctx, h, step, p)
+		return w.backwardWeight(ctx, h, step, a)
 	case schedule.Recompute:
-		defer w.note(step, a, time.Now())
-		return w.timed(&h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(p.micro), p.Segment) })
+		return w.compute(step, a, &h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(p.micro), p.Segment) })
 	case schedule.SendActivation:
-		defer w.note(step, a, time.Now())
-		_, err := w.send(ctx, h, h.output(p), w.message(wire.Activation, h, +1, step, p))
-		return err // nothing is written there before the gradient for it has come
+		if _, err := w.send(ctx, h, h.output(p), w.message(wire.Activation, h, +1, step, p)); err != nil {
+			return err // nothing is written there before the gradient for it has come
+		}
+		return w.deliver(step, pass{action: a})
 	case schedule.SendGradient:
 		defer h.slots.paid(p.micro)
-		defer w.note(step, a, time.Now())
-		return w.sendGradient(ctx, h, step, p)
+		if err := w.sendGradient(ctx, h, step, p); err != nil {
+			return err
+		}
+		return w.deliver(step, pass{action: a})
 	case schedule.Gather:
-		defer w.note(step, a, time.Now())
+		w.awaited = append(w.awaited, await{h, a})
 		return w.gathered(h)
 	case schedule.Reduce, schedule.ReceiveActivation, schedule.ReceiveGradient:
 		return nil // a reduction has begun with the last gradient, layer by layer
@@ -59,47 +60,60 @@ func (w *Worker) sendGradient(ctx context.Context, h *holding, step planner.Step
 
 // forward runs a part through the stage.
 func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, p part) error {
+	begin := func() {}
 	if p.opens() {
-		if err := w.open(ctx, h, step, p.micro); err != nil {
+		var err error
+		if begin, err = w.open(ctx, h, step, p.micro); err != nil {
 			return err
 		}
 	}
-	switch {
-	case h.first():
-	case h.before != nil:
-		w.hand(h.input(p), h.before.output(p))
-	default:
-		if err := w.receive(ctx, h, h.input(p), w.message(wire.Activation, h, 0, step, p)); err != nil {
-			return err
-		}
+	input, err := w.input(ctx, h, step, p)
+	if err != nil {
+		return err
 	}
-	defer w.note(step, h.action(schedule.Forward, w.numbered(p)), time.Now())
 	w.expectGradient(ctx, h, step, p)
-	return w.timed(&h.times.Forward, func() {
+	return w.compute(step, h.action(schedule.Forward, w.numbered(p)), &h.times.Forward, func() {
+		begin()
+		w.hand(input)
 		h.stack.ForwardSegment(w.queue, h.slots.of(p.micro), p.Segment, w.noise(step, p.micro))
 	})
 }
 
-// open gives a micro-batch a slot, and the slot what the stage needs to know of its tokens.
-func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+// input brings the stage's input, where it does not begin here, or tells from where it is to be
+// copied.
+func (w *Worker) input(ctx context.Context, h *holding, step planner.Step, p part) (handing, error) {
+	switch {
+	case h.first():
+		return handing{}, nil
+	case h.before != nil:
+		return handing{h.input(p), h.before.output(p)}, nil
+	default:
+		return w.receive(ctx, h, h.input(p), w.message(wire.Activation, h, 0, step, p))
+	}
+}
+
+// open gives a micro-batch a slot; what it gives enqueues what the stage needs to know of the
+// tokens.
+func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (func(), error) {
 	slot, err := h.slots.take(micro)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tokens, targets, err := w.batch(ctx, h, step, micro)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if h.stack.Masked() {
-		h.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
-	}
-	if h.first() {
-		h.stack.SetTokens(w.queue, slot, tokens)
-	}
-	if h.last() {
-		h.stack.SetTargets(w.queue, slot, targets)
-	}
-	return nil // the slices stay as they are until the forward has been waited for
+	return func() { // the slices stay as they are
+		if h.stack.Masked() {
+			h.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
+		}
+		if h.first() {
+			h.stack.SetTokens(w.queue, slot, tokens)
+		}
+		if h.last() {
+			h.stack.SetTargets(w.queue, slot, targets)
+		}
+	}, nil
 }
 
 // backward computes the gradient of the stage's input and, unless the program splits the
@@ -107,17 +121,21 @@ func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro 
 // with it. Where there are segments, the last one adds the whole micro-batch.
 func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a schedule.Action) error {
 	p := w.part(a.Micro)
-	if err := w.outputGrad(ctx, h, step, p); err != nil {
+	grad, err := w.outputGrad(ctx, h, step, p)
+	if err != nil {
 		return err
 	}
-	defer w.note(step, a, time.Now())
+	slot := h.slots.of(p.micro)
 	if p.begins() {
-		h.leaving.wait(h.slots.of(p.micro))
+		h.leaving.wait(w.queue, slot)
 	}
-	err := w.timed(&h.times.Backward, func() { w.differentiate(ctx, h, step, a.Op, p) })
-	if err == nil && h.last() && p.closes() {
-		w.losses[p.micro], err = w.meanLoss(h, h.slots.of(p.micro))
-	}
+	err = w.compute(step, a, &h.times.Backward, func() {
+		w.hand(grad)
+		w.differentiate(ctx, h, step, a.Op, p)
+		if h.last() && p.closes() {
+			w.rows[p.micro] = w.readLosses(h, slot)
+		}
+	})
 	if err == nil && a.Op == schedule.Backward {
 		h.slots.paid(p.micro)
 	}
@@ -136,36 +154,40 @@ func (w *Worker) differentiate(ctx context.Context, h *holding, step planner.Ste
 	}
 }
 
-// outputGrad brings the gradient of the stage's output, where it does not begin here.
-func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, p part) error {
+// outputGrad brings the gradient of the stage's output, where it does not begin here, or tells
+// from where it is to be copied.
+func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, p part) (handing, error) {
 	switch {
 	case h.last():
-		return nil
+		return handing{}, nil
 	case h.behind != nil:
-		w.hand(h.outputGrad(p), h.behind.inputGrad(p))
-		h.behind.slots.paid(p.micro)
-		return nil
+		defer h.behind.slots.paid(p.micro)
+		return handing{h.outputGrad(p), h.behind.inputGrad(p)}, nil
 	default:
 		return w.receive(ctx, h, h.outputGrad(p), w.message(wire.Gradient, h, 0, step, p))
 	}
 }
 
 // backwardWeight adds a micro-batch to the parameters' gradients, with the last of its segments.
-func (w *Worker) backwardWeight(ctx context.Context, h *holding, step planner.Step, p part) error {
-	return w.timed(&h.times.Backward, func() {
+func (w *Worker) backwardWeight(ctx context.Context, h *holding, step planner.Step, a schedule.Action) error {
+	p := w.part(a.Micro)
+	defer h.slots.paid(p.micro)
+	return w.compute(step, a, &h.times.Backward, func() {
 		if p.closes() {
 			h.stack.BackwardWeight(w.queue, h.slots.of(p.micro), w.complete(ctx, h, step, p.micro))
 		}
-		h.slots.paid(p.micro)
 	})
 }
 
-// timed waits for what f enqueues and adds the time to sum.
-func (w *Worker) timed(sum *time.Duration, f func()) error {
-	begin := time.Now()
-	f()
+// finish waits for the program's passes and for what runs beside them.
+func (w *Worker) finish() error {
 	err := w.queue.Sync()
-	*sum += time.Since(begin)
+	w.settling = time.Now()
+	for micro, rows := range w.rows {
+		w.losses[micro] = mean(rows)
+	}
+	err = errors.Join(err, w.settle())
+	w.settling = later(w.free, w.settling)
 	return err
 }
 
@@ -203,18 +225,20 @@ func (w *Worker) tokensPerMicro() int {
 	return w.cfg.Run.Train.MicroBatch * w.cfg.Run.Model.Context
 }
 
-// meanLoss reads the losses [B*T] of a slot and averages them in row order.
-func (w *Worker) meanLoss(h *holding, slot int) (float64, error) {
+// readLosses enqueues a copy of the losses [B*T] of a slot.
+func (w *Worker) readLosses(h *holding, slot int) []float32 {
 	rows := make([]float32, w.tokensPerMicro())
 	w.queue.Read(kernels.Float32Bytes(rows), h.stack.Losses(slot))
-	if err := w.queue.Sync(); err != nil {
-		return 0, err
-	}
+	return rows
+}
+
+// mean adds up in row order.
+func mean(rows []float32) float64 {
 	sum := 0.0
 	for _, l := range rows {
 		sum += float64(l)
 	}
-	return sum / float64(len(rows)), nil
+	return sum / float64(len(rows))
 }
 
 // message is the tag of a message to the stage that many behind a holding.

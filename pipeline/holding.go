@@ -22,14 +22,21 @@ type holding struct {
 	// codecs of the boundaries behind each stage of pipe.
 	codecs []wire.Codec
 	stack  *model.Stack
-	slots  slots
+	// step is the one after which the parameters are as they are.
+	step planner.Step
+	// patches are what its optimizer updates, ferry brings their state from the host; nil where the
+	// device has it.
+	patches []patch
+	ferry   *ferry
+	slots   slots
 	// before and behind are the neighbouring stages where this worker holds them too.
 	before, behind *holding
-	// uploads and downloads are the copies of messages; arriving are those that are being fetched,
-	// leaving the gradients in each slot that are being sent.
-	uploads, downloads copier
-	arriving           map[wire.Tag]*arrival
-	leaving            leaving
+	// activations and gradients copy messages to the device: a gradient, which has its place, does
+	// not wait for an activation whose landing is in use. downloads copies the others. arriving are
+	// the messages that are being fetched, leaving the gradients in each slot that are being sent.
+	activations, gradients, downloads copier
+	arriving                          map[wire.Tag]*arrival
+	leaving                           leaving
 	// landing takes activations for which there is no slot yet; nil where they are not expected.
 	landing kernels.Buffer
 	// saves and reductions read and write beside the passes.
@@ -50,7 +57,7 @@ func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, err
 	}
 	h.seat(use)
 	stack := cfg.Run.Stack(h.place, h.shares, use)
-	stack.Device = cfg.Device
+	stack.Device, stack.Host = cfg.Device, cfg.Host
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
 		return h, err
@@ -58,17 +65,22 @@ func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, err
 	if h.stack, err = model.NewStack(stack); err != nil {
 		return h, fmt.Errorf("pipeline: layers [%d,%d): %w", stack.First, stack.End, err)
 	}
+	h.patches = patches(h.stack, cfg.Run.Model, h.place.Layers)
+	if h.ferry, err = newFerry(cfg.Device, h.stack, h.patches); err != nil {
+		return h, err
+	}
 	if h.saves, err = cfg.Device.NewQueue(); err != nil {
 		return h, err
 	}
 	if h.reductions, err = cfg.Device.NewQueue(); err != nil {
 		return h, err
 	}
-	if h.uploads, err = newCopier(cfg.Device); err != nil {
-		return h, err
+	for _, c := range []*copier{&h.activations, &h.gradients, &h.downloads} {
+		if *c, err = newCopier(cfg.Device); err != nil {
+			return h, err
+		}
 	}
-	h.downloads, err = newCopier(cfg.Device)
-	return h, err
+	return h, nil
 }
 
 // seat makes slots for a program's micro-batches in flight.
@@ -138,14 +150,20 @@ func (h *holding) grads() (all []kernels.View) {
 	return all
 }
 
+// copiers are those of messages and of optimizer state.
+func (h *holding) copiers() []*copier {
+	return append([]*copier{&h.activations, &h.gradients, &h.downloads}, h.ferry.copiers()...)
+}
+
 func (h *holding) close() {
 	for _, q := range []kernels.Queue{h.saves, h.reductions} {
 		if q != nil {
 			q.Close()
 		}
 	}
-	h.uploads.close()
-	h.downloads.close()
+	for _, c := range h.copiers() {
+		c.close()
+	}
 	h.raze()
 	if h.stack != nil {
 		h.stack.Close()

@@ -64,7 +64,7 @@ func TestSegmentsOfSeveralSequences(t *testing.T) {
 	run.Train.MicroBatch, run.Train.Steps, run.Train.DocumentMask = 2, 2, true
 	for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
 		for level := range model.RecomputeBlock + 1 {
-			run.Train.Storage, run.Train.Recompute = storage, planner.Recompute(level)
+			run.Train.Storage, run.Train.Recompute = planner.Storage(storage), planner.Recompute(level)
 			name := fmt.Sprint(storage, ", ", level)
 			keeper, whole := &memoryKeeper{}, &memoryKeeper{}
 			want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), whole)

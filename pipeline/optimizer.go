@@ -43,10 +43,26 @@ func (o Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWSc
 	}
 }
 
-// update enqueues update step of what the stack has moments of. Tensors next to each other
-// with the same decay are one call.
-func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config, layers planner.LayerRange, step planner.Step, gradScale float64) {
-	s := o.scalars(step, gradScale)
+// rounding is the noise with which parameters after a step become BF16: none unless the run asks
+// for it.
+func (o Optimizer) rounding(step planner.Step) model.Noise {
+	if !o.train.StochasticRounding {
+		return model.Noise{}
+	}
+	return model.Noise{On: true, Seed: o.train.Seed, Step: int(step)}
+}
+
+// patch is a range of a layer's elements that one call of the optimizer updates: n of them, from
+// these on in the layer's parameters, its gradient and its moments.
+type patch struct {
+	layer, params, grads, kept, n int
+	decay                         bool
+}
+
+// patches are what the stack has moments of, in the order of layers and elements. Tensors next to
+// each other with the same decay are one.
+func patches(stack *model.Stack, cfg model.Config, layers planner.LayerRange) []patch {
+	var all []patch
 	for l := layers.First; l < layers.End; l++ {
 		end := cfg.LayerLen(l)
 		if l == cfg.Layers()-1 {
@@ -54,21 +70,69 @@ func (o Optimizer) update(q kernels.Queue, stack *model.Stack, cfg model.Config,
 		}
 		frozen := cfg.FrozenLen(l)
 		for _, run := range decayRuns(cfg.LayerTensors(l), frozen, end) {
-			s.Decay = 0
-			if run.decay {
-				s.Decay = float32(o.train.Decay)
-			}
 			owned := 0 // moments of the ranges before
 			for _, r := range stack.Owned(l) {
 				first, end := max(run.off-frozen, r.First), min(run.end-frozen, r.End)
 				if n := end - first; n > 0 {
-					kept := func(i int) kernels.View { return stack.Moment(l, i).Slice(owned+first-r.First, n) }
-					q.Do(kernels.AdamW(stack.Params(l).Slice(frozen+first, n), kept(firstMoment), kept(secondMoment), stack.Grads(l).Slice(first, n), n, s))
+					all = append(all, patch{layer: l, params: frozen + first, grads: first, kept: owned + first - r.First, n: n, decay: run.decay})
 				}
 				owned += r.Len()
 			}
 		}
 	}
+	return all
+}
+
+// split is the patch's first n elements, and the others.
+func (p patch) split(n int) (head, rest patch) {
+	head, rest = p, p
+	head.n = n
+	rest.params, rest.grads, rest.kept, rest.n = p.params+n, p.grads+n, p.kept+n, p.n-n
+	return head, rest
+}
+
+// advance is one update of all that is held: the same for every patch.
+type advance struct {
+	scalars  kernels.AdamWScalars // without decay
+	decay    float32
+	rounding model.Noise
+}
+
+func (o Optimizer) advance(step planner.Step, gradScale float64) advance {
+	return advance{scalars: o.scalars(step, gradScale), decay: float32(o.train.Decay), rounding: o.rounding(step)}
+}
+
+// of updates a patch, and the BF16 copy of its parameters. The moments begin with the layer's
+// element `from`.
+func (a advance) of(p patch, stack *model.Stack, moments []kernels.View, from int) kernels.Call {
+	if p.decay {
+		a.scalars.Decay = a.decay
+	}
+	kept := func(i int) kernels.View { return moments[i].Slice(p.kept-from, p.n) }
+	half, how := stack.Rounded(p.layer, model.Range{First: p.params, End: p.params + p.n}, a.rounding)
+	return kernels.AdamWRounded(stack.Params(p.layer).Slice(p.params, p.n), kept(firstMoment), kept(secondMoment), half, stack.Grads(p.layer).Slice(p.grads, p.n), p.n, a.scalars, how)
+}
+
+// update makes an update of a stage, and waits for it.
+func (o Optimizer) update(q kernels.Queue, h *holding, step planner.Step, gradScale float64) error {
+	a := o.advance(step, gradScale)
+	if h.ferry != nil {
+		return h.ferry.cross(func(p piece, window []kernels.View) error {
+			for _, part := range p.patches {
+				q.Do(a.of(part, h.stack, window, p.first))
+			}
+			return q.Sync()
+		})
+	}
+	for _, p := range h.patches {
+		q.Do(a.of(p, h.stack, moments(h.stack, p.layer), 0))
+	}
+	return q.Sync()
+}
+
+// moments are the vectors of a layer's optimizer state.
+func moments(stack *model.Stack, layer int) []kernels.View {
+	return []kernels.View{stack.Moment(layer, firstMoment), stack.Moment(layer, secondMoment)}
 }
 
 // decayRun is a range [off, end) of a layer's flat vector with one decay setting.

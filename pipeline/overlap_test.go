@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"log/slog"
 	"math"
 	"os"
@@ -12,65 +11,36 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/kernels/conform"
 	"pnode/kernels/cpu"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
 )
 
-// late is a device that does nothing before it is waited for, and then takes its time: what the
-// contract of queues allows. A program that does not wait where it has to computes with what
-// was there before.
+// late is a device that puts off what it may.
 type late struct {
-	kernels.Device
-	call, write, read time.Duration
-	distant           bool // with all memory that may be wanted
+	conform.Late
+	distant bool // with all memory that may be wanted
 }
 
 func (d *late) Distant() bool     { return d.distant }
 func (d *late) LimitMemory(int64) {}
 func (d *late) MemoryLeft() int64 { return math.MaxInt64 }
 
-func (d late) of(inner kernels.Device) kernels.Device {
-	d.Device = inner
-	return &d
+// of is the same over another device.
+func (d *late) of(inner kernels.Device) kernels.Device {
+	return &late{conform.Late{Device: inner, Call: d.Call, Write: d.Write, Read: d.Read}, d.distant}
 }
 
-type lateQueue struct {
-	kernels.Queue
-	dev  *late
-	todo []func()
-	took time.Duration
+func lateBy(call, write, read time.Duration) *late {
+	return &late{Late: conform.Late{Call: call, Write: write, Read: read}}
 }
 
-func (d *late) NewQueue() (kernels.Queue, error) {
-	q, err := d.Device.NewQueue()
-	return &lateQueue{Queue: q, dev: d}, err
+func distantBy(call, write, read time.Duration) *late {
+	d := lateBy(call, write, read)
+	d.distant = true
+	return d
 }
-
-func (q *lateQueue) later(took time.Duration, do func()) {
-	q.took, q.todo = max(q.took, took), append(q.todo, do)
-}
-
-func (q *lateQueue) Do(c kernels.Call) { q.later(q.dev.call, func() { q.Queue.Do(c) }) }
-
-func (q *lateQueue) Write(dst kernels.View, src []byte) {
-	q.later(q.dev.write, func() { q.Queue.Write(dst, src) })
-}
-
-func (q *lateQueue) Read(dst []byte, src kernels.View) {
-	q.later(q.dev.read, func() { q.Queue.Read(dst, src) })
-}
-
-func (q *lateQueue) Sync() error {
-	time.Sleep(q.took)
-	for _, do := range q.todo {
-		do()
-	}
-	q.todo, q.took = nil, 0
-	return q.Queue.Sync()
-}
-
-func (q *lateQueue) Close() error { return errors.Join(q.Sync(), q.Queue.Close()) }
 
 // TestCopiesThatComeLateChangeNoBit: passes wait for the copies that they read, and for those of
 // what they write over, whichever are slow.
@@ -80,11 +50,10 @@ func TestCopiesThatComeLateChangeNoBit(t *testing.T) {
 	for _, text := range []string{"1f1b", "gpipe", "zb-h1", "interleaved:v=2", "seq1f1b"} {
 		plan := scheduled(t, run, text, 4)
 		want := train(t, run, plan, &memoryKeeper{})
-		for name, d := range map[string]late{
-			"writes": {write: 9 * time.Millisecond}, "reads": {read: 9 * time.Millisecond}, "both": {write: 2 * time.Millisecond, read: 9 * time.Millisecond},
-			"writes, with a landing": {write: 9 * time.Millisecond, distant: true},
-			"calls, with a landing":  {call: 9 * time.Millisecond, write: time.Millisecond, distant: true},
-			"calls":                  {call: 9 * time.Millisecond, write: time.Millisecond, read: time.Millisecond},
+		const short, long = 2 * time.Millisecond, 9 * time.Millisecond
+		for name, d := range map[string]*late{
+			"nothing": lateBy(0, 0, 0), "writes": lateBy(0, long, 0), "reads": lateBy(0, 0, long), "both": lateBy(0, short, long),
+			"calls": lateBy(long, 1, 1), "writes, with a landing": distantBy(0, long, 0), "calls, with a landing": distantBy(long, 1, 0),
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				equal(t, text+", late "+name, trainAs(t, run, plan, &memoryKeeper{}, d.of), want)
@@ -117,7 +86,7 @@ func TestCopiesRunBesideThePasses(t *testing.T) {
 			}
 			defer processor.Close()
 			w, err := New(Config{
-				Seat: seat, Run: run, Plan: plan, Device: late{call: call, write: message, read: message, distant: true}.of(processor), Data: patterned{run.Model.Context},
+				Seat: seat, Run: run, Plan: plan, Device: distantBy(call, message, message).of(processor), Data: patterned{run.Model.Context},
 				Exchange: memoryExchange{net, seat.Peer}, Keeper: from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
 				OnLoaded: func() {}, OnStep: func(StepResult) {}, Trace: file, Log: slog.New(slog.DiscardHandler),
 			})

@@ -38,10 +38,14 @@ func (p part) closes() bool { return p.Index == 0 }
 // begins tells whether a part's backward is the first of its micro-batch on a stage.
 func (p part) begins() bool { return p.Index == max(p.Count, 1)-1 }
 
-// hand copies the rows of a boundary tensor between two stages here.
-func (w *Worker) hand(to, from []kernels.View) {
-	for i, v := range to {
-		w.queue.Do(kernels.Copy(v, from[i], v.Len))
+// handing is rows of a boundary tensor that go from one place here to another; the zero value is
+// none.
+type handing struct{ to, from []kernels.View }
+
+// hand enqueues the copies.
+func (w *Worker) hand(h handing) {
+	for i, v := range h.from {
+		w.queue.Do(kernels.Copy(h.to[i], v, v.Len))
 	}
 }
 

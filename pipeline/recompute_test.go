@@ -59,7 +59,7 @@ func TestPlannerMakesRoomByRecomputing(t *testing.T) {
 	run.Train.Micros, run.Train.MicroBatch = 8, 8
 	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
 
-	in := planner.Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, run.Train.Storage), Generation: 1}
+	in := planner.Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}
 	roomy, _ := plannedWith(t, in, 1<<30)
 	least := stageBytes(t, run, roomy)
 	for bytes := least; ; bytes -= least / 50 {

@@ -19,26 +19,29 @@ func (w *Worker) complete(ctx context.Context, h *holding, step planner.Step, mi
 	if micro != h.pipe.FirstMicro+planner.Micro(h.pipe.Micros-1) || len(w.cfg.Plan.Replicas) == 1 && !w.tiedElsewhere(h) {
 		return func(int) {}
 	}
-	layers := make(chan int, h.place.Layers.Len())
+	layers := make(chan reducible, h.place.Layers.Len())
 	w.reduce(ctx, h, step, layers)
-	return func(layer int) {
-		if w.queue.Sync() == nil { // else the pass fails with it
-			layers <- layer
-		}
-	}
+	return func(layer int) { layers <- reducible{layer, w.queue.Record()} }
+}
+
+// reducible is a layer that has its gradient from an event on.
+type reducible struct {
+	layer    int
+	computed kernels.Event
 }
 
 // reduce begins to sum the gradients of a stage's layers, as they come, over the replicas, and
 // over the two ends of the tied embedding. Every worker takes the layers of a stage from the
 // last one on and does not wait for one stage before it begins with another, so that all come
 // to their end however stages are cut and spread.
-func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step, layers <-chan int) {
+func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step, layers <-chan reducible) {
 	w.beside.Go(func() error {
 		defer w.note(step, h.action(schedule.Reduce, 0), time.Now())
 		for range h.place.Layers.Len() {
 			select {
 			case l := <-layers:
-				if err := w.reduceReplicas(ctx, h, step, l); err != nil {
+				h.reductions.Wait(l.computed)
+				if err := w.reduceReplicas(ctx, h, step, l.layer); err != nil {
 					return err
 				}
 			case <-ctx.Done():
@@ -57,6 +60,7 @@ func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step, laye
 // tail of the head counts once, with the embedding.
 func (w *Worker) squares() ([]wire.PartSquare, error) {
 	var squares []wire.PartSquare
+	var sums [][][]float32 // of each part's ranges
 	for _, h := range w.holdings {
 		if n := w.cfg.Run.Model.TiedGradLen(); n > 0 && h.first() && h.last() {
 			embed, head := w.tiedGrads(h, 0), w.tiedGrads(h, w.headLayer())
@@ -64,12 +68,17 @@ func (w *Worker) squares() ([]wire.PartSquare, error) {
 		}
 		for _, l := range h.layers() {
 			for _, part := range w.told(h, l) {
-				sum, err := w.partSquare(h, l, part)
-				if err != nil {
-					return nil, err
-				}
-				squares = append(squares, sum)
+				squares = append(squares, wire.PartSquare{Part: int32(l*len(w.cfg.Plan.Replicas) + part)})
+				sums = append(sums, w.partSquare(h, l, part))
 			}
+		}
+	}
+	if err := w.queue.Sync(); err != nil {
+		return nil, err
+	}
+	for i := range squares {
+		for _, sum := range sums[i] {
+			squares[i].Sum += float64(sum[0])
 		}
 	}
 	return squares, nil
@@ -85,37 +94,32 @@ func (w *Worker) told(h *holding, layer int) (parts []int) {
 	return parts
 }
 
-// partSquare sums up a part of a layer's gradient. The parts are those of as many shares as
-// there are replicas, whoever has them: the norm is the same to the bit either way.
-func (w *Worker) partSquare(h *holding, layer, part int) (wire.PartSquare, error) {
-	m, replicas := w.cfg.Run.Model, len(w.cfg.Plan.Replicas)
+// partSquare enqueues the sums of the ranges of a part of a layer's gradient. The parts are those
+// of as many shares as there are replicas, whoever has them: the norm is the same to the bit
+// either way.
+func (w *Worker) partSquare(h *holding, layer, part int) (sums [][]float32) {
+	m := w.cfg.Run.Model
 	grads := h.stack.Grads(layer)
 	end := grads.Len
 	if layer == w.headLayer() {
 		end -= m.TiedGradLen()
 	}
-	out := wire.PartSquare{Part: int32(layer*replicas + part)}
-	for _, r := range m.ShareRanges(layer, model.Share{Index: part, Count: replicas}) {
-		sum, err := w.sumSquares(grads.Slice(r.First, max(0, min(r.End, end)-r.First)))
-		if err != nil {
-			return out, err
-		}
-		out.Sum += sum
+	for _, r := range m.ShareRanges(layer, model.Share{Index: part, Count: len(w.cfg.Plan.Replicas)}) {
+		sums = append(sums, w.sumSquares(grads.Slice(r.First, max(0, min(r.End, end)-r.First))))
 	}
-	return out, nil
+	return sums
 }
 
 func (w *Worker) headLayer() int { return w.cfg.Run.Model.Layers() - 1 }
 
-func (w *Worker) sumSquares(v kernels.View) (float64, error) {
-	if v.Len == 0 { // a frozen layer
-		return 0, nil
+// sumSquares enqueues a sum, and its copy to the host; it is 0 for a frozen layer.
+func (w *Worker) sumSquares(v kernels.View) (sum []float32) {
+	sum = make([]float32, 1)
+	if v.Len > 0 {
+		w.queue.Do(kernels.SumSquares(kernels.Whole(w.square), v, v.Len))
+		w.queue.Read(kernels.Float32Bytes(sum), kernels.Whole(w.square))
 	}
-	out := make([]float32, 1)
-	w.queue.Do(kernels.SumSquares(kernels.Whole(w.square), v, v.Len))
-	w.queue.Read(kernels.Float32Bytes(out), kernels.Whole(w.square))
-	err := w.queue.Sync()
-	return float64(out[0]), err
+	return sum
 }
 
 // reduceReplicas sums one layer's gradient over its holders in replica order: all of it, or

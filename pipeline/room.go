@@ -5,50 +5,65 @@ import (
 	"slices"
 
 	"pnode/kernels"
+	"pnode/pipeline/model"
 	"pnode/planner"
 )
 
-// checkRoom refuses a plan whose stages here want more memory than the device may give, before
-// any of it is taken. The error wraps kernels.ErrOutOfMemory.
+// checkRoom refuses a plan whose stages here want more memory than the device or the host may
+// give, before any of it is taken. The error wraps kernels.ErrOutOfMemory.
 func (w *Worker) checkRoom() error {
-	limited, ok := w.cfg.Device.(kernels.Limited)
-	if !ok {
-		return nil
-	}
-	total := int64(0)
+	var device, beside int64
 	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
 		need, err := w.need(at)
 		if err != nil {
 			return err
 		}
-		total += need
+		device, beside = device+need.Total(), beside+need.Host
 	}
-	if left := limited.MemoryLeft(); total > left {
-		return fmt.Errorf("pipeline: %s: %w: generation %d needs %d bytes, %d are available",
-			w.cfg.Seat.Device, kernels.ErrOutOfMemory, w.cfg.Plan.Generation, total, left)
+	if limited, ok := w.cfg.Device.(kernels.Limited); ok && device > limited.MemoryLeft() {
+		return w.tooMuch("", device, limited.MemoryLeft())
+	}
+	if host := w.cfg.Host; host != nil && beside > host.MemoryLeft() {
+		return w.tooMuch(" in host memory for optimizer state", beside, host.MemoryLeft())
 	}
 	return nil
 }
 
-// need is what a stage allocates on the device, in bytes.
-func (w *Worker) need(at planner.Holding) (int64, error) {
+func (w *Worker) tooMuch(where string, need, left int64) error {
+	return fmt.Errorf("pipeline: %s: %w: generation %d needs %d bytes%s, %d are available",
+		w.cfg.Seat.Device, kernels.ErrOutOfMemory, w.cfg.Plan.Generation, need, where, left)
+}
+
+// need is what a stage allocates.
+func (w *Worker) need(at planner.Holding) (model.Memory, error) {
 	plan, run := w.cfg.Plan, w.cfg.Run
 	stack := run.Stack(plan.At(at), plan.Shares(at), w.list.Use(w.number, at.Replica, at.Stage))
 	stack.Device = w.cfg.Device
-	memory, err := stack.Memory()
-	return memory.Total(), err
+	return stack.Memory()
 }
 
-// prepare takes what the queues need for a step besides the stages' memory: none fails for want
-// of it.
-func (w *Worker) prepare() error {
+// warm has all queues take what copies need besides memory of the device. Nobody uses them yet.
+func (w *Worker) warm() error {
+	if err := warm(w.queue, kernels.Whole(w.square)); err != nil {
+		return fmt.Errorf("pipeline: %w", err)
+	}
 	for _, h := range w.holdings {
-		for _, c := range []*copier{&h.uploads, &h.downloads} {
-			if err := c.warm(kernels.Whole(w.square)); err != nil {
-				return fmt.Errorf("pipeline: prepare replica %d stage %d: %w", h.Replica, h.Stage, err)
+		queues := []kernels.Queue{h.reductions, h.saves}
+		for _, c := range h.copiers() {
+			queues = append(queues, c.queue)
+		}
+		for _, q := range queues {
+			if err := warm(q, kernels.Whole(w.square)); err != nil {
+				return fmt.Errorf("pipeline: replica %d stage %d: %w", h.Replica, h.Stage, err)
 			}
 		}
 	}
+	return nil
+}
+
+// prepare takes what the calls of a step need besides the stages' memory: none fails for want of
+// it. What is left may be landings.
+func (w *Worker) prepare() error {
 	if err := w.prepareCalls(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 	"pnode/pipeline/collective"
 	"pnode/planner"
 )
@@ -47,24 +48,24 @@ func (w *Worker) gathered(h *holding) error {
 	if h.gathering.done == nil {
 		return nil
 	}
-	begin := time.Now()
-	err := h.gathering.wait()
-	h.times.Wait += time.Since(begin)
-	if err != nil {
+	if err := h.gathering.wait(); err != nil {
 		return err
 	}
-	h.stack.RoundWeights(w.queue)
-	return w.queue.Sync()
+	h.stack.RoundWeights(w.queue, w.opt.rounding(h.step))
+	return nil
 }
 
-// allGathered is gathered for everything here.
+// allGathered is gathered for everything here, outside of a program.
 func (w *Worker) allGathered() error {
 	for _, h := range w.holdings {
-		if err := w.gathered(h); err != nil {
+		begin := time.Now()
+		err := w.gathered(h)
+		h.times.Wait += time.Since(begin)
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return w.queue.Sync()
 }
 
 // sharedMoment is what a replica has of a layer's moment, and how it comes together.
@@ -93,9 +94,9 @@ func (w *Worker) sharedMoments(h *holding, step planner.Step, layer int) []share
 
 // read copies the own part to the host.
 func (m sharedMoment) read() ([]float32, error) {
-	host := make([]float32, m.own.Len)
-	m.queue.Read(kernels.Float32Bytes(host), m.own)
-	return host, m.queue.Sync()
+	own := make([]float32, m.own.Len)
+	host.Read(m.queue, kernels.Float32Bytes(own), m.own)
+	return own, m.queue.Sync()
 }
 
 // contribute hands in what is held here of layers' moments to the replica that saves.

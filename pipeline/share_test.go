@@ -31,8 +31,8 @@ func shareRuns() map[string]planner.RunSpec {
 	runs := families()
 	runs["gpt2"] = testRun()
 	half := testRun()
-	half.Train.Storage = model.StorageBF16
-	runs["gpt2 in bf16"] = half
+	half.Train.Storage = planner.Storage(model.StorageBF16)
+	runs["gpt2 in bf16"], runs["gpt2 in bf16, rounded by chance"] = half, byChance(half)
 	return runs
 }
 

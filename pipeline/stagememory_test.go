@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"pnode/kernels/host"
 	"pnode/kernels/null"
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -24,7 +25,7 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	runs["llama, document mask"] = masked
 	for _, name := range []string{"gpt2", "llama"} {
 		run := runs[name]
-		run.Train.Storage = model.StorageBF16
+		run.Train.Storage = planner.Storage(model.StorageBF16)
 		runs[name+" in bf16"] = run
 	}
 	for name, run := range runs {
@@ -66,18 +67,18 @@ func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.H
 func checkMemory(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) {
 	t.Helper()
 	for _, seat := range plan.Seats() {
-		device := null.New()
-		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Log: slog.New(slog.DiscardHandler)})
+		device, memory := null.New(), &host.Memory{}
+		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Host: memory, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := int64(4)
+		want, beside := int64(4), int64(0)
 		for _, at := range plan.Holdings(seat) {
 			m := memoryOf(t, run, plan, at)
-			want += m.Total()
+			want, beside = want+m.Total(), beside+m.Host
 		}
-		if device.PeakBytes() != want {
-			t.Errorf("%s, %s: %d bytes of %s, predicted %d", name, plan.Schedule, device.PeakBytes(), seat.Peer, want)
+		if device.PeakBytes() != want || memory.PeakBytes() != beside {
+			t.Errorf("%s, %s: %d bytes of %s and %d of its host, predicted %d and %d", name, plan.Schedule, device.PeakBytes(), seat.Peer, memory.PeakBytes(), want, beside)
 		}
 		w.Close()
 	}

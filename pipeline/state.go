@@ -101,7 +101,8 @@ func (w *Worker) load(ctx context.Context) error {
 				return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.cfg.Plan.Start, err)
 			}
 		}
-		h.stack.RoundWeights(w.queue)
+		h.step = w.cfg.Plan.Start
+		h.stack.RoundWeights(w.queue, w.opt.rounding(h.step))
 	}
 	return w.queue.Sync()
 }

@@ -4,25 +4,52 @@ import (
 	"math"
 	"testing"
 
+	"pnode/kernels"
 	"pnode/pipeline/model"
+	"pnode/planner"
 )
 
 // TestHalvesGiveTheSameLossesOnAnyCut trains with BF16 storage, on replicas too, and goes on
 // from a checkpoint on another cut.
 func TestHalvesGiveTheSameLossesOnAnyCut(t *testing.T) {
 	runs := families()
-	runs["gpt2"] = testRun()
+	runs["gpt2"], runs["gpt2, rounded by chance"] = testRun(), byChance(testRun())
 	for name, run := range runs {
-		run.Train.Storage = model.StorageBF16
+		run.Train.Storage = planner.Storage(model.StorageBF16)
 		keeper := &memoryKeeper{}
 		want := train(t, run, cut(run, "1f1b", []int{0}), keeper)
 		equal(t, name+" in three stages", train(t, run, cut(run, "gpipe", []int{0, 1, 3}), &memoryKeeper{}), want)
 		equal(t, name+" resumed", resume(t, run, keeper), want.after(run.Train.CheckpointEvery))
 	}
 	run := testRun()
-	run.Train.Storage = model.StorageBF16
+	run.Train.Storage = planner.Storage(model.StorageBF16)
 	want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
 	equal(t, "replicas of unlike cuts", train(t, run, cut(run, "1f1b", []int{0, 2}, []int{0, 1, 4}), &memoryKeeper{}), want)
+}
+
+// byChance rounds weights by chance.
+func byChance(run planner.RunSpec) planner.RunSpec {
+	run.Train.Storage, run.Train.StochasticRounding = planner.Storage(model.StorageBF16), true
+	return run
+}
+
+// TestRoundingByChanceStaysBesideNearest: other bits, but no other training.
+func TestRoundingByChanceStaysBesideNearest(t *testing.T) {
+	run := testRun()
+	run.Train.Storage = planner.Storage(model.StorageBF16)
+	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+	beside(t, train(t, byChance(run), cut(run, "1f1b", []int{0}), &memoryKeeper{}), want)
+}
+
+// TestSkippedUpdatesRoundByChanceToo: a checkpoint does not say which steps changed nothing.
+func TestSkippedUpdatesRoundByChanceToo(t *testing.T) {
+	run := byChance(testRun())
+	plan := cut(run, "1f1b", []int{0})
+	skips := func(d kernels.Device) kernels.Device { return overflowing{d} }
+	keeper := &memoryKeeper{}
+	want := trainAs(t, run, plan, keeper, skips).after(run.Train.CheckpointEvery)
+	plan.Start, plan.Generation = run.Train.CheckpointEvery, 2
+	equal(t, "resumed", trainAs(t, run, plan, keeper, skips), want)
 }
 
 // TestEitherStorageResumesTheOther goes on with float32 from a checkpoint of BF16 storage,
@@ -30,10 +57,10 @@ func TestHalvesGiveTheSameLossesOnAnyCut(t *testing.T) {
 func TestEitherStorageResumesTheOther(t *testing.T) {
 	for _, pair := range [][2]model.Storage{{model.StorageBF16, model.StorageF32}, {model.StorageF32, model.StorageBF16}} {
 		run := testRun()
-		run.Train.Storage = pair[0]
+		run.Train.Storage = planner.Storage(pair[0])
 		keeper := &memoryKeeper{}
 		want := train(t, run, cut(run, "1f1b", []int{0}), keeper).after(run.Train.CheckpointEvery)
-		run.Train.Storage = pair[1]
+		run.Train.Storage = planner.Storage(pair[1])
 		beside(t, resume(t, run, keeper), want)
 	}
 }
@@ -55,13 +82,57 @@ func beside(t *testing.T, got, want result) {
 	}
 }
 
+// mixed is a plan in which every second device stores BF16, beginning with the given one.
+func mixed(plan planner.Plan, first int) planner.Plan {
+	for i, seat := range plan.Seats() {
+		for _, at := range plan.Holdings(seat) {
+			if i%2 == first {
+				plan.Replicas[at.Replica].Stages[at.Stage].Storage = model.StorageBF16
+			}
+		}
+	}
+	return plan
+}
+
+// TestUnlikeDevicesTrainTogether: a pipeline of stages in float32 and in BF16, in either order,
+// gives losses beside those of float32, the same ones again, and under another schedule; and what
+// it saves goes on on a single device of either kind.
+func TestUnlikeDevicesTrainTogether(t *testing.T) {
+	run := testRun()
+	floats := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+	run.Train.Storage = planner.StorageAuto
+	for first := range 2 {
+		keeper := &memoryKeeper{}
+		want := train(t, run, mixed(cut(run, "1f1b", []int{0, 2}), first), keeper)
+		beside(t, want, floats)
+		equal(t, "again", train(t, run, mixed(cut(run, "1f1b", []int{0, 2}), first), &memoryKeeper{}), want)
+		equal(t, "under gpipe", train(t, run, mixed(cut(run, "gpipe", []int{0, 2}), first), &memoryKeeper{}), want)
+		for alone := range 2 {
+			plan := mixed(cut(run, "1f1b", []int{0}), alone)
+			plan.Generation, plan.Start = 2, run.Train.CheckpointEvery
+			beside(t, train(t, run, plan, keeper), want.after(run.Train.CheckpointEvery))
+		}
+	}
+}
+
+// TestUnlikeReplicas adds up gradients of stages in float32 and in BF16.
+func TestUnlikeReplicas(t *testing.T) {
+	run := testRun()
+	floats := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
+	run.Train.Storage = planner.StorageAuto
+	plan := func() planner.Plan { return mixed(cut(run, "1f1b", []int{0, 2}, []int{0}), 1) }
+	want := train(t, run, plan(), &memoryKeeper{})
+	beside(t, want, floats)
+	equal(t, "again", train(t, run, plan(), &memoryKeeper{}), want)
+}
+
 // TestHalvesSaveMemory wants less for a stage with several micro-batches in flight.
 func TestHalvesSaveMemory(t *testing.T) {
 	run := testRun()
 	run.Model.Context *= 8 // activations are what there is most of
 	plan := cut(run, "1f1b", []int{0, 2, 3, 4})
 	floats := stageBytes(t, run, plan)
-	run.Train.Storage = model.StorageBF16
+	run.Train.Storage = planner.Storage(model.StorageBF16)
 	if halves := stageBytes(t, run, plan); halves >= floats {
 		t.Errorf("a stage takes %d bytes with BF16 storage, %d with float32", halves, floats)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/kernels/host"
 	"pnode/planner"
 )
 
@@ -62,6 +63,7 @@ func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper
 func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 	t.Helper()
 	c.Stop, c.OnLoaded, c.Log = func() bool { return false }, func() {}, slog.New(slog.DiscardHandler)
+	c.Host = &host.Memory{}
 	net := newMemoryNet()
 	var workers []*Worker
 	for _, seat := range c.Plan.Seats() {

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 )
 
 // transferBytes is how much of a layer's state is on the host at a time.
@@ -36,7 +37,7 @@ func (r *viewReader) Read(p []byte) (int, error) {
 	if n == 0 {
 		return 0, io.ErrShortBuffer
 	}
-	r.queue.Read(p[:4*n], v.Slice(0, n))
+	host.Read(r.queue, p[:4*n], v.Slice(0, n))
 	if err := r.queue.Sync(); err != nil {
 		return 0, err
 	}
@@ -90,7 +91,7 @@ func (w *viewWriter) put(p []byte) error {
 		v := w.views[0]
 		n := min(len(p)/4, v.Len)
 		if v.Present() {
-			w.queue.Write(v.Slice(0, n), p[:4*n])
+			host.Write(w.queue, v.Slice(0, n), p[:4*n])
 			if err := w.queue.Sync(); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
@@ -46,12 +47,15 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config is everything a worker needs. All fields but Next and Trace are required.
+// Config is everything a worker needs. All fields but Next, Trace and, where the plan keeps nothing
+// there, Host are required.
 type Config struct {
-	Seat     planner.Seat
-	Run      planner.RunSpec
-	Plan     planner.Plan
-	Device   kernels.Device
+	Seat   planner.Seat
+	Run    planner.RunSpec
+	Plan   planner.Plan
+	Device kernels.Device
+	// Host is the memory for optimizer state that the plan keeps off the device.
+	Host     *host.Memory
 	Data     Data
 	Exchange collective.Exchange
 	Keeper   Keeper
@@ -102,12 +106,17 @@ type Worker struct {
 	opt      Optimizer
 	square   kernels.Buffer // [1] result of SumSquares
 	losses   map[planner.Micro]float64
-	// beside the program of a step run its reductions and copies, and what is to be sent goes to
-	// departures; settling is when the program came to wait for them.
+	rows     map[planner.Micro][]float32 // losses of each token, from which these are made
+	// beside the program of a step run its reductions and copies; what is to be sent goes to
+	// departures, what is to be computed to passes. settling is when the program came to wait for
+	// what is beside.
 	beside     *errgroup.Group
 	departures chan departure // nil outside of a program
+	passes     chan pass      // likewise
 	settling   time.Time
-	number     int // of the seat in the plan
+	awaited    []await   // by the next pass
+	free       time.Time // when the device was done with the last pass: watch's within a program
+	number     int       // of the seat in the plan
 }
 
 // New checks the plan against the run and allocates everything the steps will need; after
@@ -119,7 +128,7 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Plan.CheckTied(cfg.Run.Model); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[planner.Micro]float64{}}
+	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[planner.Micro]float64{}, rows: map[planner.Micro][]float32{}}
 	if err := w.build(); err != nil {
 		w.Close()
 		return nil, err
@@ -150,6 +159,9 @@ func (w *Worker) build() error {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	if w.queue, err = w.cfg.Device.NewQueue(); err != nil {
+		return err
+	}
+	if err := w.warm(); err != nil {
 		return err
 	}
 	return w.prepare()
@@ -186,6 +198,9 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	}
 	w.cfg.Trace.Name(w.number, fmt.Sprintf("worker %d: %s of %s", w.number, w.cfg.Seat.Device, w.cfg.Seat.Peer.Short()))
 	w.cfg.OnLoaded()
+	for _, h := range w.holdings {
+		h.ferry.start()
+	}
 	for step := w.cfg.Plan.Start + 1; step <= w.cfg.Run.Train.Steps; step++ {
 		stop, err := w.step(ctx, saves, step)
 		if err != nil {
@@ -202,6 +217,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 func (w *Worker) abandon() {
 	for _, h := range w.holdings {
 		_ = h.gathering.wait()
+		h.ferry.stop()
 	}
 }
 
@@ -261,15 +277,17 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 // summed over micro-batches and replicas. What runs beside it ends with it.
 func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 	clear(w.losses)
+	clear(w.rows)
 	for _, h := range w.holdings {
 		h.stack.ZeroGrads(w.queue)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.beside, ctx = errgroup.WithContext(ctx)
-	departures := make(chan departure, maxDepartures)
-	w.departures = departures
+	departures, passes := make(chan departure, maxDepartures), make(chan pass, maxPasses)
+	w.departures, w.passes, w.awaited, w.free = departures, passes, nil, time.Now()
 	w.beside.Go(func() error { return depart(departures, cancel) })
+	w.beside.Go(func() error { return w.watch(ctx, step, passes, cancel) })
 	program := w.list.Workers[w.number]
 	for i, a := range program {
 		err := ctx.Err() // a lone stage meets it nowhere else
@@ -288,11 +306,12 @@ func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 	return nil
 }
 
-// settle waits for what runs beside the program, which sends no more.
+// settle waits for what runs beside the program, which sends and computes no more.
 func (w *Worker) settle() error {
 	if w.departures != nil {
 		close(w.departures)
-		w.departures = nil
+		close(w.passes)
+		w.departures, w.passes = nil, nil
 	}
 	return w.beside.Wait()
 }
@@ -320,6 +339,9 @@ func (w *Worker) apply(ctx, saves context.Context, step planner.Step, commit wir
 		return err
 	}
 	for _, h := range w.holdings {
+		if err := h.ferry.settle(); err != nil {
+			return err
+		}
 		if err := w.save(saves, h, step); err != nil {
 			return err
 		}
@@ -330,15 +352,22 @@ func (w *Worker) apply(ctx, saves context.Context, step planner.Step, commit wir
 // update applies the committed step to a stage. Scale 0 stands for a gradient that is not
 // finite: it must not touch the moments, because 0 times infinity is no number.
 func (w *Worker) update(h *holding, step planner.Step, gradScale float64) error {
+	h.step = step
+	begin := time.Now()
+	defer func() { h.times.Update += time.Since(begin) }()
 	if gradScale == 0 {
-		return nil
+		w.roundAgain(h)
+		return w.queue.Sync()
 	}
-	return w.timed(&h.times.Update, func() {
-		w.opt.update(w.queue, h.stack, w.cfg.Run.Model, h.place.Layers, step, gradScale)
-		if len(h.layersInParts()) == 0 { // else when all parts are here
-			h.stack.RoundWeights(w.queue)
-		}
-	})
+	return w.opt.update(w.queue, h, step, gradScale)
+}
+
+// roundAgain rounds parameters that a step has left as they were like those that it has changed:
+// a run that is resumed behind it does not know.
+func (w *Worker) roundAgain(h *holding) {
+	if noise := w.opt.rounding(h.step); noise.On {
+		h.stack.RoundWeights(w.queue, noise)
+	}
 }
 
 // Close gives the device memory back. Run and Saved must have returned.

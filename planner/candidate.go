@@ -32,6 +32,8 @@ type candidate struct {
 	groups *grouping
 	// sharded are the layers whose optimizer state the replicas hold in parts.
 	sharded []LayerRange
+	// away are the units that keep their optimizer state in host memory; nil for none.
+	away []bool
 
 	job      sim.Job
 	estimate schedule.Nanos
@@ -60,7 +62,7 @@ func (k *candidate) order() []int {
 
 // arrangeAs makes a candidate of units in order: the first stages are replica 0.
 func (c *cluster) arrangeAs(s shape, order []int) (*candidate, error) {
-	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas), sharded: c.parts.layers}
+	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas), sharded: c.parts.layers, away: c.away}
 	micros := (c.in.Run.Train.Micros + s.replicas - 1) / s.replicas
 	for r := range k.pipes {
 		units := order[r*s.stages : (r+1)*s.stages]
@@ -147,6 +149,9 @@ func (c *cluster) noFit(units []int, err error) error {
 		return err
 	}
 	u := c.units[units[no.Device]]
+	if no.Beside {
+		return fmt.Errorf("%w: %s", ErrNoFit, u.hostText(fmt.Sprintf("layers [%d,%d)", no.First, no.End), no.NeedBytes))
+	}
 	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, use more stages, a smaller model or a smaller micro-batch",
 		ErrNoFit, u.device, u.peer, cost.Size(no.NeedBytes), no.First, no.End, cost.Size(no.FreeBytes))
 }

@@ -83,7 +83,7 @@ func distinct(found []*candidate) []*candidate {
 	var out []*candidate
 	seen := map[string]bool{}
 	for _, k := range found {
-		key := fmt.Sprint(k.shape, k.sharded)
+		key := fmt.Sprint(k.shape, k.sharded, k.away)
 		for _, p := range k.pipes {
 			key += fmt.Sprint(p.units, p.ends, p.Warmups)
 		}

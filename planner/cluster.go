@@ -10,15 +10,17 @@ import (
 	"pnode/planner/cost"
 )
 
-// trainingBytes is what a parameter's four bytes take in training: parameter, gradient
-// and AdamW's two moments, all float32.
-const trainingBytes = 4
-
 // unit is a device of a member, the smallest thing that gets a stage.
 type unit struct {
 	peer   PeerID
 	device string
 	free   int64
+	// copies is the rate of copies each way, host the memory of its node for what it keeps off
+	// the device; 0 where it keeps nothing there.
+	copies, host int64
+	// profile is what was measured of the device, storage how its stages store what products read.
+	profile DeviceProfile
+	storage model.Storage
 	// times, micro are prefixes over layers: what a stage's layers take.
 	times []cost.LayerTime
 	micro []schedule.Nanos
@@ -34,13 +36,16 @@ type cluster struct {
 	in    Input
 	units []unit
 	links links
-	// params, fixed, saved are prefixes in bytes: parameters, what they take in
-	// training, and what a micro-batch in flight keeps.
-	params, fixed, saved []int64
-	boundary             []int64 // by layer
-	// parts are of the optimizer state; sharers are the clusters that differ in them alone,
-	// whole is the one without.
+	// store is how the units' stages store, ledgers are by storage what layers take in it; nil
+	// where no unit has it.
+	store   storing
+	ledgers []*ledger
+	// params is a prefix in bytes, and moments, of the optimizer's state; boundary is by layer.
+	params, moments, boundary []int64
+	// parts are of the optimizer state, away are the units that keep it in host memory, nil for
+	// none; sharers are the clusters that differ in these alone, whole is the one without.
 	parts   inParts
+	away    []bool
 	sharers map[string]*cluster
 	whole   *cluster
 	// asked is the cluster with the ordering that the run asks for, byOrder are those of
@@ -49,8 +54,6 @@ type cluster struct {
 	byOrder         map[string]*cluster
 	activationBytes int64 // that cross between stages for a micro-batch, one way
 	slotBytes       int64 // of each micro-batch in flight, whatever the layers
-	passBytes       int64 // of each stage, whatever the layers and the slots, with the node's own
-	lean            []leanLayers
 	unusable        []Reason
 	order           ordering
 	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
@@ -69,13 +72,12 @@ type cluster struct {
 
 func (c *cluster) layers() int { return len(c.boundary) }
 
-func newCluster(in Input) (*cluster, error) {
+func newCluster(in Input, store storing) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
+	c := &cluster{in: in, store: store, ledgers: make([]*ledger, len(model.StorageNames())), links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
 	c.whole, c.asked = c, c
 	c.in.Members = members
-	c.in.Costs = fixedCosts(in)
 	var err error
 	if c.order, err = newOrdering(in.Run.Train.Schedule, in.Run.Model); err != nil {
 		return nil, err
@@ -111,65 +113,6 @@ func newCluster(in Input) (*cluster, error) {
 	return c, nil
 }
 
-func (c *cluster) sumLayers() {
-	n := len(c.in.Costs)
-	c.sumFixed()
-	c.params, c.saved = make([]int64, n+1), make([]int64, n+1)
-	c.boundary = make([]int64, n)
-	var pass, halves, tables int64
-	for l, k := range c.in.Costs {
-		c.params[l+1] = c.params[l] + k.ParamBytes
-		c.saved[l+1] = c.saved[l] + k.SavedBytes
-		c.boundary[l] = k.BoundaryBytes
-		c.activationBytes = max(c.activationBytes, k.BoundaryBytes)
-		pass, halves = max(pass, k.PassBytes-k.PassHalfBytes), max(halves, k.PassHalfBytes)
-		tables = max(tables, k.TableBytes)
-	}
-	// The passes of all layers share what one needs, and two gradients of the stream.
-	pass += 2 * c.activationBytes
-	c.lean = c.leanLevels(pass + halves)
-	c.passBytes = max(0, c.in.NodeBytes) + pass + halves + tables
-	// A slot also holds the stage's input, and the gradients of input and output.
-	c.slotBytes = 3 * c.activationBytes
-	if run := c.in.Run; run.Train.DocumentMask { // and where documents begin
-		c.slotBytes += 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
-	}
-}
-
-// sumFixed adds up what layers take in training.
-func (c *cluster) sumFixed() {
-	c.fixed = make([]int64, len(c.in.Costs)+1)
-	for l, k := range c.in.Costs {
-		trained := k.ParamBytes - k.FrozenBytes
-		c.fixed[l+1] = c.fixed[l] + k.ParamBytes + (trainingBytes-1-momentVectors)*trained + c.momentBytes(l) + k.CopyBytes
-	}
-}
-
-// fixedFor are the prefixes of what layers take in a pipeline of so many stages. One stage
-// alone has both ends of a tied embedding and holds it, with its moments, once.
-func (c *cluster) fixedFor(stages int) []int64 {
-	if stages > 1 {
-		return c.fixed
-	}
-	whole := slices.Clone(c.fixed)
-	whole[c.layers()] = c.fixedIn(0, c.layers())
-	return whole
-}
-
-// fixedIn is what the layers [first,end) of one stage take.
-func (c *cluster) fixedIn(first, end int) int64 {
-	fixed := c.fixed[end] - c.fixed[first]
-	if first == 0 && end == c.layers() {
-		// Parameters and moments are there once, the gradient of each end is not.
-		tied, trained := int64(c.in.Run.Model.TiedLen()), int64(c.in.Run.Model.TiedGradLen())
-		fixed -= 4*tied + momentVectors*4*trained/int64(c.shares(0))
-		if c.in.Run.Train.Storage == model.StorageBF16 {
-			fixed -= 2 * tied
-		}
-	}
-	return fixed
-}
-
 // addDevices adds a member's measured devices, or the reason why it has none.
 func (c *cluster) addDevices(m Member) error {
 	if m.Draining {
@@ -187,7 +130,11 @@ func (c *cluster) addDevices(m Member) error {
 			continue
 		}
 		used++
-		c.units = append(c.units, c.newUnit(m.Peer, d))
+		u, err := c.newUnit(m.Peer, d)
+		if err != nil {
+			return err
+		}
+		c.units = append(c.units, u)
 	}
 	if used == 0 {
 		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.Peer.Short())})
@@ -195,17 +142,20 @@ func (c *cluster) addDevices(m Member) error {
 	return nil
 }
 
-func (c *cluster) newUnit(peer PeerID, d DeviceProfile) unit {
-	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
-	u := unit{
-		peer: peer, device: d.Name, speed: speed, free: max(0, d.MemoryFreeBytes-c.passBytes),
-		times: make([]cost.LayerTime, c.layers()+1), micro: make([]schedule.Nanos, c.layers()+1),
+func (c *cluster) newUnit(peer PeerID, d DeviceProfile) (unit, error) {
+	u := unit{peer: peer, device: d.Name, profile: d, storage: c.store(peer, d), copies: max(0, d.CopyBytesPerS), host: max(0, d.HostFreeBytes)}
+	u.speed = d.Speed(u.storage)
+	l, err := c.openLedger(u.storage)
+	if err != nil {
+		return u, err
 	}
-	for l, k := range c.in.Costs {
-		u.times[l+1] = u.times[l].Add(speed.Layer(k))
-		u.micro[l+1] = u.times[l+1].Micro()
+	u.free = max(0, d.MemoryFreeBytes-l.passBytes)
+	u.times, u.micro = make([]cost.LayerTime, c.layers()+1), make([]schedule.Nanos, c.layers()+1)
+	for i, k := range l.costs {
+		u.times[i+1] = u.times[i].Add(u.speed.Layer(k))
+		u.micro[i+1] = u.times[i+1].Micro()
 	}
-	return u
+	return u, nil
 }
 
 // find is the index of a device, -1 when it is not there.

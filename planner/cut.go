@@ -56,13 +56,14 @@ const relaxUpTo = 64
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 	t := cutter{c: c, units: units, micros: micros, problem: c.splitProblem(units)}
 	err := t.tryDepths()
-	for level := range c.lean {
+	for level := range c.leanCount() {
 		if t.best != nil && t.best.Period == t.best.Costs.Floor() && !t.best.recomputes() {
 			break
 		}
-		t.problem.Saved = c.lean[level].saved
 		for i, u := range units {
-			t.problem.Devices[i].Before = c.leanTimes(level, u)
+			if lean := c.ledger(u).lean; level < len(lean) {
+				t.problem.Devices[i].Saved, t.problem.Devices[i].Before = lean[level].saved, c.leanTimes(level, u)
+			}
 		}
 		err = t.tryDepths()
 	}
@@ -76,17 +77,32 @@ func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 // flight.
 func (c *cluster) splitProblem(units []int) partition.Problem {
 	n := len(units)
-	p := partition.Problem{Fixed: slices.Clone(c.fixedFor(n)), Saved: c.saved, SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
+	p := partition.Problem{SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
+	fixed := make([][]int64, len(c.ledgers))
+	for s, l := range c.ledgers {
+		if l != nil {
+			fixed[s] = c.ofCopies(c.fixedFor(l, n, false))
+		}
+	}
 	for i, u := range units {
-		p.Devices[i] = partition.Device{Before: c.units[u].micro, FreeBytes: c.units[u].free, InFlight: 1}
+		p.Devices[i] = partition.Device{Before: c.units[u].micro, Fixed: fixed[c.units[u].storage], Saved: c.ledger(u).saved, FreeBytes: c.units[u].free, InFlight: 1}
 		if i < n-1 {
 			p.Devices[i].Boundary = c.occupation(u, units[i+1])
 		}
-	}
-	for l := range p.Fixed {
-		p.Fixed[l] *= int64(c.order.copies)
+		if c.isAway(u) {
+			c.divide(&p.Devices[i], u, n)
+		}
 	}
 	return p
+}
+
+// ofCopies are sums of bytes for all copies of the model that a lane has.
+func (c *cluster) ofCopies(sums []int64) []int64 {
+	sums = slices.Clone(sums)
+	for l := range sums {
+		sums[l] *= int64(c.order.copies)
+	}
+	return sums
 }
 
 // crowded tells whether layers would be cut for a shorter period if memory were no matter.
@@ -207,9 +223,15 @@ func (c *cluster) newPipe(units, ends []int) (*pipe, error) {
 // choosePipe is newPipe with given times.
 func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe, error) {
 	p := &pipe{units: units, ends: ends}
+	for s, u := range units {
+		first, end := p.layers(s)
+		if need := c.hostIn(first, end); c.isAway(u) && need > c.units[u].host {
+			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.units[u].host, Beside: true}
+		}
+	}
 	choice, err := elastic.Choose(problem)
 	var no *elastic.NoRoom
-	if short := errors.As(err, &no); len(c.lean) > 0 && (short || err == nil && choice.Bound.Memory()) {
+	if short := errors.As(err, &no); c.leanCount() > 0 && (short || err == nil && choice.Bound.Memory()) {
 		for s, u := range units {
 			first, end := p.layers(s)
 			problem.Stages[s].Layers = c.choices(u, first, end)
@@ -220,7 +242,7 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 		first, end := p.layers(no.Stage)
 		return nil, &partition.NoFit{
 			Device: no.Stage, First: first, End: end,
-			NeedBytes: c.fixedIn(first, end) + no.NeedBytes, FreeBytes: c.units[units[no.Stage]].free,
+			NeedBytes: c.fixedIn(units[no.Stage], first, end, c.isAway(units[no.Stage])) + no.NeedBytes, FreeBytes: c.units[units[no.Stage]].free,
 		}
 	}
 	if err != nil {
@@ -239,8 +261,8 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 		t := c.units[u].times[end].Sub(c.units[u].times[first])
 		out.Stages[s] = elastic.Stage{
 			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.update(u, first, end)},
-			RoomBytes: c.units[u].free - c.fixedIn(first, end),
-			SlotBytes: c.saved[end] - c.saved[first] + c.slotBytes,
+			RoomBytes: c.units[u].free - c.fixedIn(u, first, end, c.isAway(u)),
+			SlotBytes: c.ledger(u).saved[end] - c.ledger(u).saved[first] + c.slotBytes,
 		}
 		out.Stages[s].Given = c.given(u, first, end)
 		if !c.order.elastic() {

@@ -21,7 +21,7 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", cost.Time(k.step()), k.shape, k.shape.units(), Count(len(c.units), "measured device")),
 	}}
 	out = append(append(out, c.groupLines(k)...), c.boundOf(k))
-	out = append(out, c.sharingLines(k)...)
+	out = append(append(out, c.storageLines(k)...), c.sharingLines(k)...)
 	if k.shape.units() <= maxStageLines {
 		out = append(append(out, c.stageLines(k)...), k.codecLines()...)
 	}
@@ -35,9 +35,13 @@ func (c *cluster) explain(k *candidate, others []*candidate) Reasons {
 		out = append(out, Reason{Kind: Moved, Text: fmt.Sprintf("%s of parameters change their node", cost.Size(k.movedByte))})
 	}
 	out = append(out, c.leftOut(k, others)...)
-	if n := c.unmeasured(k); n > 0 {
-		out = append(out, Reason{Kind: Assumed, Text: fmt.Sprintf("%s between neighbours not measured: assumed %s/s and a round trip of %s",
-			Count(n, "link"), cost.Size(DefaultLink.BytesPerS), cost.Time(schedule.Nanos(DefaultLink.RTTNanos)))})
+	if n, worst := c.unmeasured(k); n > 0 {
+		like := ""
+		if worst != DefaultLink {
+			like = ", by the other links of their nodes, at worst"
+		}
+		out = append(out, Reason{Kind: Assumed, Text: fmt.Sprintf("%s between neighbours not measured: assumed%s %s/s and a round trip of %s",
+			Count(n, "link"), like, cost.Size(worst.BytesPerS), cost.Time(schedule.Nanos(worst.RTTNanos)))})
 	}
 	return out
 }
@@ -101,13 +105,14 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 		for s, u := range p.units {
 			first, end := p.layers(s)
 			warmup := min(p.Warmups[s], k.shares[r]-1)
-			need := c.of(k).fixedIn(first, end) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
+			need := c.of(k).fixedIn(u, first, end, c.of(k).isAway(u)) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
 			text := fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
-				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()+p.Costs.Stages[s].Recompute), k.shares[r], warmup+1, cost.Size(need+c.passBytes), cost.Size(c.units[u].free+c.passBytes))
+				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()+p.Costs.Stages[s].Recompute), k.shares[r], warmup+1, cost.Size(need+c.ledger(u).passBytes), cost.Size(c.units[u].free+c.ledger(u).passBytes))
 			if again := JoinLevels(p.Recompute[s]); again != "" {
 				text += fmt.Sprintf(", recomputes %s to fit", again)
 			}
-			out = append(out, Reason{Kind: StageTime, Text: text + aheadText(p.Costs.Stages[s], p.Ahead[s])})
+			text += c.of(k).offloadText(u, cell{first: first, end: end})
+			out = append(out, Reason{Kind: StageTime, Text: text + aheadText(p.Costs.Stages[s], p.Ahead[s]) + c.storageText(u)})
 		}
 	}
 	return out
@@ -134,17 +139,21 @@ func (c *cluster) leftOut(k *candidate, others []*candidate) []Reason {
 	return out
 }
 
-// unmeasured counts the pairs of neighbours whose link nobody measured.
-func (c *cluster) unmeasured(k *candidate) int {
-	n := 0
-	for _, p := range k.pipes {
-		for s := 1; s < len(p.units); s++ {
-			if _, measured := c.links.between(c.units[p.units[s-1]].peer, c.units[p.units[s]].peer); !measured {
-				n++
+// unmeasured counts the pairs of neighbours whose link nobody measured, with the worst that is
+// assumed of any.
+func (c *cluster) unmeasured(k *candidate) (n int, worst cost.Link) {
+	worst = DefaultLink
+	pairs := map[[2]int]bool{}
+	for _, row := range k.rows() {
+		for s := 1; s < len(row); s++ {
+			a, b := row[s-1].unit, row[s].unit
+			if link, measured := c.links.between(c.units[a].peer, c.units[b].peer); !measured {
+				worst = worse(worst, link)
+				pairs[[2]int{min(a, b), max(a, b)}] = true
 			}
 		}
 	}
-	return n
+	return len(pairs), worst
 }
 
 func (c *cluster) name(u int) string {

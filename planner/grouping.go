@@ -32,6 +32,8 @@ type grouping struct {
 	order ordering
 	// instead is the same devices and layers in 1F1B; nil where it was not looked at.
 	instead *candidate
+	// proven: no other groups of these chunks end sooner in the memory that there is.
+	proven bool
 }
 
 // grouped tells whether a plan has groups that a run did not ask for.
@@ -102,8 +104,12 @@ func (c *cluster) groupLines(k *candidate) []Reason {
 		return nil
 	}
 	plain, chunks := k.groups.instead, c.order.spec.Chunks()
-	return []Reason{{Kind: Groups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
-		chunks, cost.Time(plain.step()), permille(slower(k.step(), plain.step())), c.asked.bound(plain).Text, chunks, cost.Time(c.busiestLink(k.layout)))}}
+	best := ""
+	if k.groups.proven {
+		best = " (no others end sooner)"
+	}
+	return []Reason{{Kind: Groups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups%s: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
+		chunks, best, cost.Time(plain.step()), permille(slower(k.step(), plain.step())), c.asked.bound(plain).Text, chunks, cost.Time(c.busiestLink(k.layout)))}}
 }
 
 // busiestLink is how long messages occupy the link that has most of them, one way.
@@ -161,8 +167,8 @@ func (c *cluster) fitGroups(k *candidate, p elastic.Interleaving) (best *candida
 		if err != nil {
 			break
 		}
-		next := &candidate{shape: k.shape, pipes: k.pipes, shares: k.shares, sharded: k.sharded, kept: k.kept}
-		next.groups = &grouping{ordering{spec: g.Spec(p), copies: 1}, k}
+		next := &candidate{shape: k.shape, pipes: k.pipes, shares: k.shares, sharded: k.sharded, away: k.away, kept: k.kept}
+		next.groups = &grouping{ordering{spec: g.Spec(p), copies: 1}, k, g.Proven}
 		l, err := c.of(next).bare(next)
 		if err != nil {
 			break // such groups cannot be told in a plan

@@ -18,9 +18,12 @@ type cell struct {
 	use    schedule.Use
 	shares []model.Share     // by layer, of the optimizer state; nil: all of it
 	levels []model.Recompute // by layer; nil: nothing is computed again
+	// offload keeps the optimizer state in host memory.
+	offload bool
 	// ahead of the last layers are computed again before their gradient is there.
 	ahead int
-	// seen is what the stage was seen to take per micro-batch; nil where it was not.
+	// seen is what the stage was seen to take per micro-batch, and its update, 0 where that was not
+	// seen; nil where neither was.
 	seen *schedule.StageTime
 }
 
@@ -48,7 +51,7 @@ func (c *cluster) layoutOf(p Plan) (*layout, error) {
 	for r, pipe := range p.Replicas {
 		row := make([]cell, len(pipe.Stages))
 		for s, pl := range pipe.Stages {
-			k := cell{unit: c.find(pl.Peer, pl.Device), first: pl.Layers.First, end: pl.Layers.End, worker: slices.Index(seats, pl.Seat()), shares: p.Shares(Holding{Replica(r), Stage(s)}), ahead: pl.Ahead}
+			k := cell{unit: c.find(pl.Peer, pl.Device), first: pl.Layers.First, end: pl.Layers.End, worker: slices.Index(seats, pl.Seat()), shares: p.Shares(Holding{Replica(r), Stage(s)}), ahead: pl.Ahead, offload: pl.Offload}
 			if k.unit < 0 {
 				return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, pl.Device, pl.Peer)
 			}

@@ -59,7 +59,7 @@ func (c *cluster) tryMore(l *layout, unit int, waits map[Holding]schedule.Nanos)
 			}
 		}
 	}
-	if !late || c.lean == nil || c.simulated >= simulateActions {
+	if !late || c.leanCount() == 0 || c.simulated >= simulateActions {
 		return nil
 	}
 	more := l.clone()

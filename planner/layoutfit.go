@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
@@ -16,9 +17,12 @@ func (c *cluster) makeFit(l *layout, unit int, reserve int64) error {
 	if l.need == nil {
 		l.need = make([]int64, len(c.units))
 	}
+	if err := c.hostFits(l, unit); err != nil {
+		return err
+	}
 	at := l.cellsOn(unit)
 	room := c.stageRoom(unit) - reserve
-	for free, more := int64(0), len(c.lean) > 0; ; {
+	for free, more := int64(0), c.leanCount() > 0; ; {
 		l.need[unit] = 0
 		for _, h := range at {
 			l.need[unit] += c.cellBytes(*l.cell(h))
@@ -72,7 +76,7 @@ func (c *cluster) noRoom(l *layout, unit int, at []Holding, room int64) error {
 
 // stageRoom is what a unit has for its stages.
 func (c *cluster) stageRoom(unit int) int64 {
-	return c.units[unit].free + c.passBytes - max(0, c.in.NodeBytes)
+	return c.units[unit].free + c.ledger(unit).passBytes - max(0, c.in.NodeBytes)
 }
 
 // stackKey is what a stage's memory depends on beside its slots.
@@ -80,47 +84,60 @@ type stackKey struct {
 	first, end int
 	ahead      int
 	split      bool
+	offload    bool
 	shares     string
 	levels     Levels
+	storage    model.Storage
 }
 
-// stackSize is fixed bytes and those of each slot.
-type stackSize struct{ fixed, slot int64 }
+// stackSize is fixed bytes of a device and those of each slot, and bytes in host memory.
+type stackSize struct{ fixed, slot, host int64 }
 
 // cellBytes is what a stage takes of its device.
 func (c *cluster) cellBytes(k cell) int64 {
-	key := stackKey{k.first, k.end, k.ahead, k.use.Split, fmt.Sprint(k.shares), JoinLevels(k.levels)}
+	size := c.cellSize(k)
+	return size.fixed + int64(k.use.Slots)*size.slot
+}
+
+// cellSize is what a stage takes.
+func (c *cluster) cellSize(k cell) stackSize {
+	key := stackKey{k.first, k.end, k.ahead, k.use.Split, k.offload, fmt.Sprint(k.shares), JoinLevels(k.levels), c.units[k.unit].storage}
 	size, ok := c.stacks[key]
 	if !ok {
 		size = c.stackSize(k)
 		c.stacks[key] = size
 	}
-	return size.fixed + int64(k.use.Slots)*size.slot
+	return size
 }
 
 // stackSize asks the model's stack; costs that come without a model are added up.
 func (c *cluster) stackSize(k cell) stackSize {
 	run := c.in.Run
 	if run.Model.Validate() != nil || run.Model.Layers() != c.layers() {
-		saved := c.saved[k.end] - c.saved[k.first]
+		l := c.ledger(k.unit)
+		saved := l.saved[k.end] - l.saved[k.first]
 		for i, level := range k.levels {
-			saved -= c.in.Costs[k.first+i].SavedBytes - c.in.Costs[k.first+i].Lean[level].SavedBytes
+			saved -= l.costs[k.first+i].SavedBytes - l.costs[k.first+i].Lean[level].SavedBytes
 		}
-		fixed := c.fixedIn(k.first, k.end) + c.passBytes - max(0, c.in.NodeBytes)
+		size := stackSize{fixed: c.fixedIn(k.unit, k.first, k.end, k.offload) + l.passBytes - max(0, c.in.NodeBytes), slot: saved + c.slotBytes}
 		for i, level := range c.levelsOf(k)[k.end-k.first-k.ahead:] {
-			fixed += c.leanOf(k.unit, k.end-k.ahead+i, level).AheadBytes
+			size.fixed += c.leanOf(k.unit, k.end-k.ahead+i, level).AheadBytes
 		}
-		return stackSize{fixed, saved + c.slotBytes}
+		if k.offload {
+			size.host = c.hostIn(k.first, k.end)
+		}
+		return size
 	}
-	place := Placement{Layers: LayerRange{k.first, k.end}, Recompute: JoinLevels(k.levels), Ahead: k.ahead}
+	place := Placement{Layers: LayerRange{k.first, k.end}, Recompute: JoinLevels(k.levels), Ahead: k.ahead, Offload: k.offload, Storage: c.units[k.unit].storage}
 	var total [3]int64
+	var host int64
 	for slots := 1; slots <= 2; slots++ {
 		m, err := run.Stack(place, k.shares, schedule.Use{Slots: slots, Split: k.use.Split}).Memory()
 		if err != nil {
 			return stackSize{fixed: math.MaxInt64 / 4}
 		}
-		total[slots] = m.Total()
+		total[slots], host = m.Total(), m.Host
 	}
 	each := total[2] - total[1]
-	return stackSize{total[1] - each, each}
+	return stackSize{total[1] - each, each, host}
 }

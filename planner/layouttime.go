@@ -39,7 +39,9 @@ func (c *cluster) timing(l *layout) (t schedule.Timing) {
 // block and the head's logits twice.
 func (c *cluster) cellTime(k cell) schedule.StageTime {
 	if k.seen != nil {
-		return *k.seen
+		passes := *k.seen
+		passes.Update = 0 // comes behind
+		return passes
 	}
 	u := c.units[k.unit]
 	t := u.times[k.end].Sub(u.times[k.first])
@@ -47,7 +49,7 @@ func (c *cluster) cellTime(k cell) schedule.StageTime {
 	_, fixed := c.in.Run.Train.Recompute.Level()
 	for i, level := range c.levelsOf(k) {
 		if k.use.Split {
-			out.Weight += cost.Duration(c.in.Costs[k.first+i].SplitFLOPs, u.speed.MatMulFLOPS)
+			out.Weight += cost.Duration(c.ledger(k.unit).costs[k.first+i].SplitFLOPs, u.speed.MatMulFLOPS)
 		}
 		again := c.leanOf(k.unit, k.first+i, level).Time
 		if fixed { // there it is in the costs, as a part of the input gradient

@@ -11,7 +11,7 @@ import (
 // leanLayers are all layers under one level of recomputation.
 type leanLayers struct {
 	level model.Recompute
-	// saved is a prefix, as cluster.saved.
+	// saved is a prefix, as ledger.saved.
 	saved []int64
 	// pass is by layer what its passes need beyond what every stage has for them.
 	pass []int64
@@ -19,13 +19,13 @@ type leanLayers struct {
 	before [][]schedule.Nanos
 }
 
-// fixedCosts are the layers' costs under a level that the run fixes.
-func fixedCosts(in Input) []model.LayerCost {
-	level, fixed := in.Run.Train.Recompute.Level()
+// fixedCosts are the layers' costs under a level that the rule fixes.
+func (r RecomputeRule) fixedCosts(costs []model.LayerCost) []model.LayerCost {
+	level, fixed := r.Level()
 	if !fixed || level == model.RecomputeNothing {
-		return in.Costs
+		return costs
 	}
-	costs := slices.Clone(in.Costs)
+	costs = slices.Clone(costs)
 	for l, k := range costs {
 		costs[l] = k.At(level)
 	}
@@ -34,14 +34,14 @@ func fixedCosts(in Input) []model.LayerCost {
 
 // leanLevels are the levels that the planner may choose, which keep less the later they
 // come; pass is what every stage has for its passes.
-func (c *cluster) leanLevels(pass int64) []leanLayers {
+func (c *cluster) leanLevels(costs []model.LayerCost, pass int64) []leanLayers {
 	if _, fixed := c.in.Run.Train.Recompute.Level(); fixed {
 		return nil
 	}
 	var levels []leanLayers
-	for level := range c.in.Costs[0].Lean {
+	for level := range costs[0].Lean {
 		lean := leanLayers{level: model.Recompute(level), saved: make([]int64, c.layers()+1), pass: make([]int64, c.layers())}
-		for l, k := range c.in.Costs {
+		for l, k := range costs {
 			cost := k.Lean[level]
 			lean.saved[l+1] = lean.saved[l] + cost.SavedBytes
 			lean.pass[l] = max(0, cost.PassBytes+2*c.activationBytes-pass)
@@ -53,40 +53,42 @@ func (c *cluster) leanLevels(pass int64) []leanLayers {
 	return levels
 }
 
+// leanCount is how many levels the planner may choose from.
+func (c *cluster) leanCount() (n int) {
+	for _, l := range c.ledgers {
+		if l != nil {
+			n = max(n, len(l.lean))
+		}
+	}
+	return n
+}
+
 // leanTimes is by unit and level the prefix of times under the level.
 func (c *cluster) leanTimes(level, unit int) []schedule.Nanos {
-	lean := &c.lean[level]
+	l := c.ledger(unit)
+	lean := &l.lean[level]
 	if lean.before == nil {
 		lean.before = make([][]schedule.Nanos, len(c.units))
 	}
 	if lean.before[unit] == nil {
 		u, before, again := c.units[unit], make([]schedule.Nanos, c.layers()+1), schedule.Nanos(0)
-		for l, k := range c.in.Costs {
+		for i, k := range l.costs {
 			again += u.speed.Again(k, lean.level)
-			before[l+1] = u.micro[l+1] + again
+			before[i+1] = u.micro[i+1] + again
 		}
 		lean.before[unit] = before
 	}
 	return lean.before[unit]
 }
 
-// leastSaved is what one micro-batch keeps of all layers at the leanest.
-func (c *cluster) leastSaved() int64 {
-	least := c.saved[c.layers()]
-	for _, lean := range c.lean {
-		least = min(least, lean.saved[c.layers()])
-	}
-	return least
-}
-
 // choices is what a unit can gain by recomputing the layers [first,end).
 func (c *cluster) choices(unit, first, end int) []elastic.Layer {
-	layers := make([]elastic.Layer, end-first)
+	l, layers := c.ledger(unit), make([]elastic.Layer, end-first)
 	for i := range layers {
 		layers[i] = append(layers[i], elastic.Lean{})
-		for _, lean := range c.lean {
-			gain := c.leanOf(unit, first+i, lean.level)
-			gain.FreedBytes, gain.PassBytes = c.in.Costs[first+i].SavedBytes-c.in.Costs[first+i].Lean[lean.level].SavedBytes, lean.pass[first+i]
+		for _, lean := range l.lean {
+			k, gain := l.costs[first+i], c.leanOf(unit, first+i, lean.level)
+			gain.FreedBytes, gain.PassBytes = k.SavedBytes-k.Lean[lean.level].SavedBytes, lean.pass[first+i]
 			layers[i] = append(layers[i], gain)
 		}
 	}
@@ -113,7 +115,7 @@ const aheadSlack = 4 << 10
 // leanOf is what a unit computes again of a layer under a level, and the room for that ahead
 // of its gradient.
 func (c *cluster) leanOf(unit, layer int, level model.Recompute) (again elastic.Lean) {
-	k := c.in.Costs[layer]
+	k := c.ledger(unit).costs[layer]
 	again.Time = c.units[unit].speed.Again(k, level)
 	if dropped := k.Lean[model.RecomputeNothing].SavedBytes - k.Lean[level].SavedBytes; dropped > 0 {
 		again.AheadBytes = dropped + aheadSlack

@@ -1,66 +1,85 @@
 package planner
 
 import (
-	"slices"
-
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 )
 
-// DefaultLink is assumed where nobody measured: 1 Gb/s and a round trip of 1 ms.
+// DefaultLink is assumed, at best, where nobody measured: 1 Gb/s and a round trip of 1 ms.
 var DefaultLink = cost.Link{BytesPerS: 125e6, RTTNanos: 1e6}
 
-// links are the measured links by (from, to).
-type links map[[2]PeerID]cost.Link
+// links is what is known of the links between peers.
+type links struct {
+	measured map[[2]PeerID]cost.Link // from one to another
+	usual    map[PeerID]cost.Link    // the median of those that were measured from or to a peer
+}
 
 func newLinks(members []Member) links {
-	l := links{}
+	measured := map[[2]PeerID]cost.Link{}
 	for _, m := range members {
 		for _, p := range m.Profile.Links {
 			if p.BytesPerS > 0 && p.Peer != m.Peer {
-				l[[2]PeerID{m.Peer, p.Peer}] = cost.Link{BytesPerS: p.BytesPerS, RTTNanos: max(p.RTTNanos, 0) + 2*max(p.JitterNanos, 0)}
+				measured[[2]PeerID{m.Peer, p.Peer}] = cost.Link{BytesPerS: p.BytesPerS, RTTNanos: max(p.RTTNanos, 0) + 2*max(p.JitterNanos, 0)}
 			}
 		}
 	}
-	return l
+	return linksOf(measured)
+}
+
+func linksOf(measured map[[2]PeerID]cost.Link) links {
+	rates, trips := map[PeerID][]int64{}, map[PeerID][]int64{}
+	for pair, link := range measured {
+		for _, p := range pair {
+			rates[p], trips[p] = append(rates[p], link.BytesPerS), append(trips[p], link.RTTNanos)
+		}
+	}
+	usual := map[PeerID]cost.Link{}
+	for p := range rates {
+		usual[p] = cost.Link{BytesPerS: middle(rates[p]), RTTNanos: middle(trips[p])}
+	}
+	return links{measured, usual}
 }
 
 // between is the link from one peer to another: as measured, else as measured the other
-// way, else the default. The mean jitter of either way counts as latency.
+// way, else as assumed. The mean jitter of either way counts as latency.
 func (l links) between(from, to PeerID) (link cost.Link, measured bool) {
 	if from == to {
 		return cost.Local, true
 	}
-	if link, ok := l[[2]PeerID{from, to}]; ok {
+	if link, ok := l.measured[[2]PeerID{from, to}]; ok {
 		return link, true
 	}
-	if link, ok := l[[2]PeerID{to, from}]; ok {
+	if link, ok := l.measured[[2]PeerID{to, from}]; ok {
 		return link, true
 	}
-	return DefaultLink, false
+	return l.assumed(from, to), false
 }
 
-// measureDistances fills near: the default everywhere, then what is local or measured.
-func (c *cluster) measureDistances() {
-	hop := DefaultLink.Hop(c.leastBytes(c.activationBytes))
-	of := map[PeerID][]int{} // units of a peer
-	c.near = make([][]schedule.Nanos, len(c.units))
-	for u := range c.near {
-		c.near[u] = slices.Repeat([]schedule.Nanos{2 * (hop.Transfer + hop.Latency)}, len(c.units))
-		of[c.units[u].peer] = append(of[c.units[u].peer], u)
-	}
-	set := func(a, b PeerID) {
-		for _, u := range of[a] {
-			for _, v := range of[b] {
-				c.near[u][v] = c.distance(u, v)
-				c.near[v][u] = c.near[u][v]
-			}
+// assumed is no better than what either end usually has: else what nobody measured would be
+// preferred to what somebody did.
+func (l links) assumed(from, to PeerID) cost.Link {
+	link := DefaultLink
+	for _, p := range [...]PeerID{from, to} {
+		if usual, ok := l.usual[p]; ok {
+			link = worse(link, usual)
 		}
 	}
-	for _, m := range c.in.Members {
-		set(m.Peer, m.Peer)
-		for _, l := range m.Profile.Links {
-			set(m.Peer, l.Peer)
+	return link
+}
+
+// worse is the lower rate and the longer round trip of two.
+func worse(a, b cost.Link) cost.Link {
+	return cost.Link{BytesPerS: min(a.BytesPerS, b.BytesPerS), RTTNanos: max(a.RTTNanos, b.RTTNanos)}
+}
+
+// measureDistances fills near.
+func (c *cluster) measureDistances() {
+	c.near = make([][]schedule.Nanos, len(c.units))
+	for u := range c.near {
+		c.near[u] = make([]schedule.Nanos, len(c.units))
+		for v := range c.near[:u+1] {
+			c.near[u][v] = c.distance(u, v)
+			c.near[v][u] = c.near[u][v]
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,8 +31,9 @@ type Member struct {
 // Input is all that a plan depends on. The order of the members does not matter.
 type Input struct {
 	Run RunSpec
-	// Costs are the model's layers for one micro-batch.
-	Costs []model.LayerCost
+	// Costs are the model's layers for one micro-batch in float32 storage, HalfCosts in BF16
+	// storage; nil where the run has none.
+	Costs, HalfCosts []model.LayerCost
 	// NodeBytes is what a node's process takes of the memory besides its stages.
 	NodeBytes  int64
 	Members    []Member
@@ -75,7 +77,19 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 	if err := in.check(); err != nil {
 		return nil, nil, nil, err
 	}
-	if c, err = newCluster(in); err != nil {
+	for _, store := range in.storings() {
+		var fail error
+		if c, best, others, fail = decideFor(in, store); !errors.Is(fail, ErrNoFit) {
+			return c, best, others, fail
+		}
+		err = cmp.Or(err, fail) // the first says what is best
+	}
+	return nil, nil, nil, err
+}
+
+// decideFor is decide for one way to store.
+func decideFor(in Input, store storing) (c *cluster, best *candidate, others []*candidate, err error) {
+	if c, err = newCluster(in, store); err != nil {
 		return nil, nil, nil, err
 	}
 	found, err := c.search()
@@ -87,6 +101,7 @@ func decide(in Input) (c *cluster, best *candidate, others []*candidate, err err
 	}
 	best, others = c.choose(c.group(found))
 	best = c.of(best).trimSharing(best)
+	best = c.of(best).trimOffload(best)
 	if err := c.of(best).widen(best); err != nil {
 		return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 	}
@@ -114,19 +129,32 @@ func (in Input) check() error {
 	case t.Stages > layers:
 		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
 	}
-	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
-	for l, k := range in.Costs {
-		if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
-			max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
-			return bad("layer %d costs %+v, want 0 or more, and at most %d bytes", l, k, int64(most))
-		}
-		for level, lean := range k.Lean {
-			if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeFLOPs) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
-				return bad("layer %d costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", l, lean, model.Recompute(level), k.SavedBytes)
+	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage == Storage(model.StorageBF16)) {
+		return bad("costs of %d layers in bf16, want %d", n, len(in.Costs))
+	}
+	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {
+		for l, k := range costs {
+			if why := checkCost(k); why != "" {
+				return bad("layer %d %s", l, why)
 			}
 		}
 	}
 	return nil
+}
+
+// checkCost says what is wrong about a layer's cost, empty for nothing.
+func checkCost(k model.LayerCost) string {
+	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
+	if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
+		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
+		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
+	}
+	for level, lean := range k.Lean {
+		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeFLOPs) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
+			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
+		}
+	}
+	return ""
 }
 
 // plan writes a candidate down.
@@ -139,6 +167,9 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 	for r, pipe := range p.Replicas {
 		for s := range pipe.Stages {
 			place := &pipe.Stages[s]
+			if c.in.Run.Train.Storage.auto {
+				place.Storage = c.units[c.find(place.Peer, place.Device)].storage
+			}
 			levels, ahead, codec := k.chosen(r, s)
 			if !fixed {
 				place.Recompute = JoinLevels(levels)
@@ -182,6 +213,12 @@ func (c *cluster) skeleton(k *candidate) (Plan, error) {
 		}
 		p.Replicas = append(p.Replicas, pipes...)
 		micro += Micro(k.shares[r])
+	}
+	for _, pipe := range p.Replicas {
+		for s := range pipe.Stages {
+			place := &pipe.Stages[s]
+			place.Offload = k.away != nil && k.away[c.find(place.Peer, place.Device)]
+		}
 	}
 	return p, nil
 }

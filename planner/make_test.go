@@ -81,15 +81,21 @@ func checkPlacement(t *testing.T, in Input, p Plan, at Holding) {
 	}
 }
 
-// needs is what a stage takes at least with so many slots.
+// needs is what a stage takes of its device at least with so many slots.
 func needs(in Input, p Plan, pl Placement, slots int) (need int64) {
-	levels := in.Run.Train.Recompute.Of(pl)
-	for l, k := range in.Costs[pl.Layers.First:pl.Layers.End] {
+	levels, costs := in.Run.Train.Recompute.Of(pl), in.Costs
+	if in.Run.Train.Storage.Of(pl) == model.StorageBF16 {
+		costs = in.HalfCosts
+	}
+	for l, k := range costs[pl.Layers.First:pl.Layers.End] {
 		if levels[l] != model.RecomputeNothing {
 			k = k.At(levels[l])
 		}
 		shares := int64(max(1, p.Share(0, pl.Layers.First+l).Count))
-		need += 2*k.ParamBytes + 2*k.ParamBytes/shares + int64(slots)*k.SavedBytes
+		need += 2*k.ParamBytes + k.CopyBytes + int64(slots)*k.SavedBytes
+		if !pl.Offload {
+			need += 2 * k.ParamBytes / shares
+		}
 	}
 	return need
 }
@@ -240,5 +246,43 @@ func TestMakeRefuses(t *testing.T) {
 		if p, _, err := Make(in); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, %v; want %v", name, p, err, tc.want)
 		}
+	}
+}
+
+// TestUnmeasuredLinksAreNotPreferred: three nodes whose measured links are slow are no better off
+// where nobody measured.
+func TestUnmeasuredLinksAreNotPreferred(t *testing.T) {
+	in, _ := fourNodes(t)
+	in.Previous, in.Run.Train.Schedule = nil, ScheduleName
+	slow := LinkProfile{BytesPerS: 2_500_000, RTTNanos: 40e6}
+	for i := range in.Members {
+		in.Members[i].Profile.Links = nil
+	}
+	for _, pair := range [][2]int{{0, 1}, {2, 3}, {0, 2}} {
+		link := slow
+		link.Peer = in.Members[pair[1]].Peer
+		m := &in.Members[pair[0]]
+		m.Profile.Links = append(m.Profile.Links, link)
+	}
+	some, reasons, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range in.Members {
+		in.Members[i].Profile.Links = nil
+		for j := range in.Members {
+			if link := slow; i != j {
+				link.Peer = in.Members[j].Peer
+				in.Members[i].Profile.Links = append(in.Members[i].Profile.Links, link)
+			}
+		}
+	}
+	all, promised, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(some.Replicas[0].Warmups, all.Replicas[0].Warmups) || reasons.StepNanos() != promised.StepNanos() {
+		t.Errorf("with some links measured warm-ups %v and %d ns, with all, which are alike, %v and %d ns",
+			some.Replicas[0].Warmups, reasons.StepNanos(), all.Replicas[0].Warmups, promised.StepNanos())
 	}
 }

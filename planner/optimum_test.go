@@ -26,7 +26,7 @@ func TestBestOfAll(t *testing.T) {
 			continue
 		}
 		compared++
-		c, err := newCluster(in)
+		c, err := newCluster(in, in.storings()[0])
 		if err != nil {
 			t.Fatal(err)
 		}

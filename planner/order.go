@@ -23,7 +23,7 @@ func (c *cluster) selections(pool []int, n int) [][]int {
 		return [][]int{pool}
 	}
 	rankings := [][]int{c.ranked(pool, func(u int) int64 { return int64(c.units[u].whole()) })}
-	if len(c.links) > 0 {
+	if len(c.links.measured) > 0 {
 		rankings = append(rankings, c.ranked(pool, func(u int) int64 {
 			nearest := schedule.Nanos(math.MaxInt64)
 			for _, v := range pool {
@@ -72,7 +72,7 @@ func (c *cluster) orders(s shape, set []int) [][]int {
 	if c.prior != nil {
 		orders = append(orders, c.succeed(set))
 	}
-	if len(c.links) > 0 {
+	if len(c.links.measured) > 0 {
 		orders = appendNew(orders, c.chain(set))
 	} else {
 		orders = appendNew(orders, set)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 )
 
@@ -87,6 +88,10 @@ type Placement struct {
 	Recompute Levels `json:"recompute,omitempty"`
 	// Ahead of the last layers do so before their gradient is there.
 	Ahead int `json:"ahead,omitempty"`
+	// Offload keeps the stage's optimizer state in the memory of the node, off the device.
+	Offload bool `json:"offload,omitempty"`
+	// Storage is that of what matrix products read where the run leaves that to the planner.
+	Storage model.Storage `json:"storage,omitzero"`
 	// Codec is the tensor codec of the boundary to the next stage: f32, bf16 or int8.
 	Codec string `json:"codec,omitempty"`
 }
@@ -162,7 +167,7 @@ func (p Plan) Validate(layers, micros int) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if err := p.checkSharded(layers); err != nil {
+	if err := errors.Join(p.checkSharded(layers), p.checkStorage()); err != nil {
 		return err
 	}
 	nextMicro := Micro(0)

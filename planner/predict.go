@@ -17,7 +17,7 @@ func Predict(in Input, p Plan) (sim.Result, error) {
 	if err := in.check(); err != nil {
 		return sim.Result{}, err
 	}
-	c, err := newCluster(in)
+	c, err := newCluster(in, in.storingOf(p))
 	if err != nil {
 		return sim.Result{}, err
 	}
@@ -50,7 +50,7 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 		return nil, err
 	}
 	c = c.under(p)
-	k := &candidate{sharded: p.Sharded}
+	k := &candidate{sharded: p.Sharded, away: c.away}
 	if len(lanes) > 0 {
 		k.shape = shape{len(lanes), len(lanes[0].Seats)}
 	}

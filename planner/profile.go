@@ -1,5 +1,10 @@
 package planner
 
+import (
+	"pnode/pipeline/model"
+	"pnode/planner/cost"
+)
+
 // Profile is what a node measured about itself. All numbers are integers, so that every
 // architecture plans the same.
 type Profile struct {
@@ -17,9 +22,25 @@ type DeviceProfile struct {
 	// MatMulFLOPS, AttentionFLOPS are floating-point operations per second in float32.
 	MatMulFLOPS    int64 `json:"matmul_flops"`
 	AttentionFLOPS int64 `json:"attention_flops"`
+	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where nobody measured them.
+	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitzero"`
 	// MemoryBytesPerS is the streaming bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
 	MemoryFreeBytes int64 `json:"memory_free_bytes"`
+	// CopyBytesPerS is what goes to the device's own memory while as much comes back; 0 where
+	// its memory is the node's.
+	CopyBytesPerS int64 `json:"copy_bytes_per_s,omitempty"`
+	// HostFreeBytes of the node's memory may be taken for what stages keep off the device.
+	HostFreeBytes int64 `json:"host_free_bytes,omitempty"`
+}
+
+// Speed is the device's for stages of a storage; where nobody measured it in BF16, as in float32.
+func (d DeviceProfile) Speed(s model.Storage) cost.Device {
+	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
+	if s == model.StorageBF16 && d.MatMulBF16FLOPS > 0 {
+		speed.MatMulFLOPS = d.MatMulBF16FLOPS
+	}
+	return speed
 }
 
 // LinkProfile is one direction of a link to Peer.

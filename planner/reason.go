@@ -20,6 +20,8 @@ const (
 	StageTime ReasonKind = "stage"
 	// Codec is a boundary that sends fewer bits, and why.
 	Codec ReasonKind = "codec"
+	// Precision is that stages do not all compute in float32.
+	Precision ReasonKind = "precision"
 	// Sharding is whether replicas hold the optimizer state in parts.
 	Sharding ReasonKind = "shard"
 	// NextBest is the best plan of another kind, and by how much it is slower.

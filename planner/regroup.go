@@ -14,18 +14,23 @@ import (
 // regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
 // the times that were seen and fit with what the stages compute again now. A commit can make that
 // change. Where it gains little of what a step takes, the same devices may do better without
-// groups: links that have become slow show less with one chunk a device.
+// groups: links that have become slow show less with one chunk a device. Nothing is looked for
+// while a step takes what was promised.
 func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection, error) {
 	now, err := c.onCourse(current, seen)
 	if err != nil {
 		return out, err
+	}
+	if out.Now, out.InPlace = now.step(), true; out.asPromised() {
+		current.Generation, current.Start = c.in.Generation, c.in.Start
+		out.Plan, out.Then, out.Reasons = current, out.Now, c.of(now).whole.explain(now, nil)
+		return out, nil
 	}
 	best, plan, err := c.otherGroups(now, current, seen)
 	if err != nil {
 		return out, err
 	}
 	what := "other groups for the same chunks"
-	out.Now, out.InPlace = now.step(), true
 	if !gains(out.usual(), best.step()) {
 		plain, err := c.ungrouped(now, seen)
 		if err == nil && plain.step() < best.step() {
@@ -78,7 +83,7 @@ func (c *cluster) otherGroups(now *candidate, current Plan, seen Seen) (*candida
 // ungrouped is a running candidate with one chunk a device in 1F1B, simulated with the times that
 // were seen. Errors wrap ErrNoFit.
 func (c *cluster) ungrouped(now *candidate, seen Seen) (*candidate, error) {
-	k := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
+	k := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded, away: now.away}
 	in := c.of(k)
 	for r, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.units))
@@ -153,6 +158,7 @@ func (c *cluster) noteTimes(l *layout, seen Seen) {
 		backward, whole := max(1, each(s.BackwardNanos)), t.Input+t.Weight+t.Recompute
 		t.Forward, t.Weight, t.Recompute = each(s.ForwardNanos), mulDiv(backward, t.Weight, whole), mulDiv(backward, t.Recompute, whole)
 		t.Input = max(0, backward-t.Weight-t.Recompute)
+		t.Update = min(schedule.Nanos(max(s.UpdateNanos, 0)), cost.Longest)
 		k.seen = &t
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/elastic"
 )
 
@@ -45,7 +46,7 @@ func TestGroupsAreChosenWhereFillingShows(t *testing.T) {
 		t.Errorf("steps of %d and %d ns", reasons.StepNanos(), plain.StepNanos())
 	}
 	i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Kind == Groups })
-	if i < 0 || reasons[i].Nanos != plain.StepNanos() || !strings.Contains(reasons[i].Text, "filling and draining") {
+	if i < 0 || reasons[i].Nanos != plain.StepNanos() || !strings.Contains(reasons[i].Text, "in groups (no others end sooner): filling and draining") {
 		t.Errorf("no reason for groups of a step that would take %d: %v", plain.StepNanos(), reasons)
 	}
 }
@@ -302,5 +303,68 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 	}
 	if worse == 0 {
 		t.Error("no plan has groups of a shape that looks worse")
+	}
+}
+
+// TestReselectGroupsKeepsWhatIsAsPromised, whatever the links show.
+func TestReselectGroupsKeepsWhatIsAsPromised(t *testing.T) {
+	in, plan, reasons := groupedNodes(t)
+	in.Previous, in.Generation, in.Start = &plan, 2, 17
+	r, err := Reselect(in, plan, Seen{StepNanos: reasons.StepNanos() * 11 / 10, Links: slowMiddle(plan)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Plan.Schedule != plan.Schedule || r.Then != r.Now || r.Plan.Generation != 2 || r.Plan.Start != 17 || r.Reasons.StepNanos() != int64(r.Now) {
+		t.Errorf("%+v", r)
+	}
+	var w Watch
+	if d := w.Note(2, r, 1e6); d.Replan || !strings.Contains(d.Reason, "as predicted") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestReselectGroupsCountsUpdates that were seen, as it does without groups.
+func TestReselectGroupsCountsUpdates(t *testing.T) {
+	in, plan, _ := groupedNodes(t)
+	in.Previous, in.Generation = &plan, 2
+	var steps []schedule.Nanos
+	for _, update := range []int64{1, 1e9} {
+		seen := Seen{StepNanos: 1}
+		for s := range plan.Replicas[0].Stages {
+			seen.Stages = append(seen.Stages, StageSeen{Stage: Stage(s), ForwardNanos: 60e6, BackwardNanos: 120e6, UpdateNanos: update})
+		}
+		r, err := Reselect(in, plan, seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, r.Now)
+	}
+	chunks := len(plan.Replicas[0].Stages) / len(plan.Seats())
+	if got, want := steps[1]-steps[0], schedule.Nanos(chunks)*(1e9-1); got != want {
+		t.Errorf("updates of 1 s a stage, %d stages a device, lengthen a step by %d ns, want %d", chunks, got, want)
+	}
+}
+
+// TestWrapAroundThatNobodyMeasuredIsTold: groups use the link from the last device to the first.
+func TestWrapAroundThatNobodyMeasuredIsTold(t *testing.T) {
+	in, plan, _ := groupedNodes(t)
+	seats := plan.Seats()
+	first, last := seats[0].Peer, seats[len(seats)-1].Peer
+	for i := range in.Members {
+		m := &in.Members[i]
+		m.Profile.Links = slices.DeleteFunc(m.Profile.Links, func(l LinkProfile) bool {
+			return m.Peer == first && l.Peer == last || m.Peer == last && l.Peer == first
+		})
+	}
+	c, err := newCluster(in, in.storings()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := c.adopt(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, worst := c.unmeasured(k); n != 1 || worst != (cost.Link{BytesPerS: 12_500_000, RTTNanos: 10e6}) {
+		t.Errorf("%d links between neighbours not measured, want 1, assumed %+v", n, worst)
 	}
 }

@@ -45,6 +45,9 @@ func ShouldReplan(in Input, current Plan) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
+	if c, err = c.stored(current); err != nil {
+		return Decision{}, err
+	}
 	now, err := c.predict(current)
 	if errors.Is(err, ErrBadPlan) {
 		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil

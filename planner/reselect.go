@@ -38,7 +38,7 @@ type Reselection struct {
 // then whether to have any. Devices stay, and layers where groups do or there are none. Errors
 // wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
-	c, err := newCluster(in)
+	c, err := newCluster(in, in.storingOf(current))
 	if err != nil {
 		return Reselection{}, err
 	}
@@ -64,7 +64,7 @@ func (c *cluster) redeepen(out Reselection, current Plan, seen Seen) (Reselectio
 	if err != nil {
 		return out, err
 	}
-	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded}
+	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded, away: now.away}
 	for r, p := range now.pipes {
 		problem := c.problemSeen(p, Replica(r), now.shares[r], seen)
 		p.Costs = c.againAt(p, problem)

@@ -89,8 +89,11 @@ type TrainSpec struct {
 	Shard ShardRule `json:"shard,omitzero"`
 	// DocumentMask keeps attention within the documents that a sequence is packed from.
 	DocumentMask bool `json:"document_mask,omitzero"`
-	// Storage is the type of what matrix products read. Checkpoints hold float32 under either.
-	Storage model.Storage `json:"storage,omitzero"`
+	// Storage is of what matrix products read. Checkpoints hold float32 under any rule.
+	Storage StorageRule `json:"storage,omitzero"`
+	// StochasticRounding rounds weights to BF16 by chance in place of to nearest, where they are
+	// stored so.
+	StochasticRounding bool `json:"stochastic_rounding,omitzero"`
 	// Codec is how tensors travel between stages. Losses depend on where the model is cut
 	// under any but the zero value.
 	Codec CodecRule `json:"codec,omitzero"`
@@ -105,7 +108,7 @@ func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) mode
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
 		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: momentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
-		Storage: s.Train.Storage,
+		Storage: s.Train.Storage.Of(p), Offload: p.Offload,
 	}
 }
 

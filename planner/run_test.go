@@ -24,7 +24,7 @@ func TestSettingsOfATrainingThatAreNotGiven(t *testing.T) {
 func TestMemorySettingsOfATraining(t *testing.T) {
 	var s, again TrainSpec
 	err := json.Unmarshal([]byte(`{"recompute":"outputs","storage":"bf16"}`), &s)
-	if err != nil || s.Recompute != Recompute(model.RecomputeOutputs) || s.Storage != model.StorageBF16 {
+	if err != nil || s.Recompute != Recompute(model.RecomputeOutputs) || s.Storage != Storage(model.StorageBF16) {
 		t.Fatalf("got %v, %v (%v)", s.Recompute, s.Storage, err)
 	}
 	text, err := json.Marshal(s)

@@ -19,11 +19,13 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //
 //	model layers=4 flops=1000000 params=1000 saved=4096 boundary=1024 [outputs=3000 block=1024]
 //	(what recomputing outputs and blocks leaves of saved; blocks take flops for it)
+//	halves saved=2048 (what each layer keeps in bf16, of which it has copies of its parameters)
+//	storage auto|f32|bf16
 //	run micros=8 [replicas=N] [stages=N]
 //	recompute auto|none|outputs|block
 //	codec f32|bf16|int8|auto|auto:bf16
-//	node NAME gflops=10 mib=1024
-//	device NAME gpu gflops=1000 mib=4096
+//	node NAME gflops=10 mib=1024 [bf16_gflops=80]
+//	device NAME gpu gflops=1000 mib=4096 [copies_gb=12 host_mib=16384]
 //	link FROM TO mbps=100 rtt_us=2000
 //	drop NAME, drain NAME
 //	plan      make the next generation and print it with its reasons
@@ -88,6 +90,17 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 			s.in.Costs = append(s.in.Costs, k)
 		}
 		s.in.Costs[len(s.in.Costs)-1].BoundaryBytes = 0
+	case "halves":
+		s.in.HalfCosts = slices.Clone(s.in.Costs)
+		for l := range s.in.HalfCosts {
+			s.in.HalfCosts[l].SavedBytes, s.in.HalfCosts[l].CopyBytes = set["saved"], s.in.Costs[l].ParamBytes/2
+		}
+	case "storage":
+		rule, err := ParseStorage(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.in.Run.Train.Storage = rule
 	case "recompute":
 		rule, err := ParseRecompute(names[0])
 		if err != nil {
@@ -102,7 +115,7 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 		s.in.Run.Train.Codec = rule
 	case "run":
 		s.in.Run.Run = "scenario"
-		s.in.Run.Train = TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+		s.in.Run.Train = TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Storage: s.in.Run.Train.Storage, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
 		s.in.Members = append(s.in.Members, Member{Peer: PeerID(names[0]), Profile: Profile{Devices: []DeviceProfile{device("cpu", set)}}})
 	case "device":
@@ -150,11 +163,17 @@ func (s *scenario) make(t *testing.T) []string {
 			if pipe.Warmups != nil {
 				line += fmt.Sprintf("w%d", pipe.Warmups[i])
 			}
+			if s.in.Run.Train.Storage == StorageAuto {
+				line += " " + pl.Storage.String()
+			}
 			if pl.Recompute != "" {
 				line += " " + string(pl.Recompute)
 			}
 			if pl.Ahead > 0 {
 				line += fmt.Sprintf(" ahead=%d", pl.Ahead)
+			}
+			if pl.Offload {
+				line += " offload"
 			}
 			if pl.Codec != "" && pl.Codec != "f32" {
 				line += " =" + pl.Codec + "="
@@ -184,8 +203,9 @@ func (s *scenario) member(t *testing.T, name string) *Member {
 
 func device(name string, set map[string]int64) DeviceProfile {
 	return DeviceProfile{
-		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9,
+		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9,
 		MemoryBytesPerS: set["gflops"] * 1e9, MemoryFreeBytes: set["mib"] << 20,
+		CopyBytesPerS: set["copies_gb"] * 1e9, HostFreeBytes: set["host_mib"] << 20,
 	}
 }
 

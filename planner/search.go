@@ -49,7 +49,7 @@ func (c *cluster) search() ([]*candidate, error) {
 		if found = append(found, more...); len(found) == 0 {
 			return nil, fail
 		}
-		if len(c.links) > 0 && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
+		if len(c.links.measured) > 0 && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
 			found = append(found, c.exploreWithout(pool, shapes)...)
 		}
 		if found, err = c.rank(found); err != nil {
@@ -78,7 +78,7 @@ func (c *cluster) settle(found []*candidate) ([]*candidate, error) {
 			return nil, err
 		}
 		in.Previous = &plan
-		next, err := newCluster(in)
+		next, err := newCluster(in, c.store)
 		if err != nil {
 			return nil, err
 		}
@@ -198,13 +198,13 @@ func (b lowerBound) of(s shape) schedule.Nanos {
 func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
 	best := schedule.Nanos(math.MaxInt64)
 	most := min(maxShapes, maxShapeUnits/max(len(pool), 1))
-	room := c.room(pool)
+	room, away := c.room(pool), c.offloaders(pool) != nil
 	tried := 0
 	for _, s := range shapes {
 		if len(found) > 0 && (s.bound > best || tried >= most) {
 			break
 		}
-		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).fixedFor(s.stages)[c.layers()] + int64(s.replicas)*c.leastSaved(); need > room[s.units()] {
+		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).leastFixed(s.stages, away) + int64(s.replicas)*c.leastSaved(); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
 					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -96,10 +97,7 @@ func middle(values []int64) int64 {
 
 // with are links with what was seen of some of them.
 func (l links) with(seen []LinkSeen) links {
-	out := make(links, len(l)+len(seen))
-	for pair, link := range l {
-		out[pair] = link
-	}
+	out := maps.Clone(l.measured)
 	for _, s := range seen {
 		link, _ := l.between(s.From, s.To)
 		if s.BytesPerS > 0 {
@@ -110,5 +108,5 @@ func (l links) with(seen []LinkSeen) links {
 		}
 		out[[2]PeerID{s.From, s.To}] = link
 	}
-	return out
+	return linksOf(out)
 }

@@ -17,7 +17,7 @@ func shardInput(stages int, free int64) Input {
 		Train: TrainSpec{Micros: 16, MicroBatch: 4, Replicas: 2, Stages: stages},
 	}
 	in := Input{Run: run, Generation: 1}
-	in.Costs = run.Model.Costs(run.Train.MicroBatch, run.Train.Storage)
+	in.Costs = run.Model.Costs(run.Train.MicroBatch, model.StorageF32)
 	for i := range 2 * stages {
 		in.Members = append(in.Members, Member{Peer: PeerID(rune('a' + i)), Profile: Profile{Devices: []DeviceProfile{
 			{Name: "cpu", MatMulFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: free},

@@ -88,7 +88,13 @@ func (k *candidate) passes() schedule.Nanos { return k.estimate - k.job.Tail() }
 // resharded is a candidate with the optimizer state of other layers in parts. Errors wrap
 // ErrNoFit.
 func (c *cluster) resharded(k *candidate, layers []LayerRange) (*candidate, error) {
-	out := &candidate{shape: k.shape, shares: k.shares, kept: k.kept, groups: k.groups, sharded: layers}
+	return c.rekept(k, layers, k.away)
+}
+
+// rekept is a candidate with other layers in parts, and other units that keep their optimizer
+// state in host memory. Errors wrap ErrNoFit.
+func (c *cluster) rekept(k *candidate, layers []LayerRange, away []bool) (*candidate, error) {
+	out := &candidate{shape: k.shape, shares: k.shares, kept: k.kept, groups: k.groups, sharded: layers, away: away}
 	for _, p := range k.pipes {
 		pipe, err := c.of(out).newPipe(p.units, p.ends)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 func unlikeInput(free int64, tied bool) Input {
 	in := shardInput(3, 1<<30)
 	in.Run.Model.UntiedHead = !tied
-	in.Costs = in.Run.Model.Costs(in.Run.Train.MicroBatch, in.Run.Train.Storage)
+	in.Costs = in.Run.Model.Costs(in.Run.Train.MicroBatch, model.StorageF32)
 	for _, i := range []int{1, 4} {
 		in.Members[i].Profile.Devices[0].MemoryFreeBytes = free
 		in.Members[i].Profile.Devices[0].MatMulFLOPS *= 3

@@ -11,6 +11,7 @@ import (
 // each micro-batch is a group of its own, since backwards alternate with forwards, and exchanges
 // pass while the pipelines compute.
 func (c *cluster) sharingOf(k *candidate, g shareGroup, on []cell) sharding.Stage {
+	c = c.of(k)
 	out := sharding.Stage{
 		Groups:   (slices.Max(k.shares) + c.order.copies - 1) / c.order.copies,
 		Exchange: c.exchangeTime(k.rows(), g.layers),
@@ -32,10 +33,11 @@ func (c *cluster) sharingOf(k *candidate, g shareGroup, on []cell) sharding.Stag
 
 // freed is by kind what a stage has free with its layers in parts.
 func (c *cluster) freed(at cell, in inParts) [sharding.Kinds]int64 {
+	costs := c.ledger(at.unit).costs
 	return [sharding.Kinds]int64{
-		sharding.OptimizerState: c.whole.fixedIn(at.first, at.end) - c.with(in).fixedIn(at.first, at.end),
-		sharding.Gradients:      c.freedOf(at, in.replicas, func(l int) int64 { return c.in.Costs[l].ParamBytes - c.in.Costs[l].FrozenBytes }),
-		sharding.Parameters:     c.freedOf(at, in.replicas, func(l int) int64 { return c.in.Costs[l].ParamBytes + c.in.Costs[l].CopyBytes }),
+		sharding.OptimizerState: c.with(inParts{}).fixedIn(at.unit, at.first, at.end, c.isAway(at.unit)) - c.with(in).fixedIn(at.unit, at.first, at.end, c.isAway(at.unit)),
+		sharding.Gradients:      c.freedOf(at, in.replicas, func(l int) int64 { return costs[l].ParamBytes - costs[l].FrozenBytes }),
+		sharding.Parameters:     c.freedOf(at, in.replicas, func(l int) int64 { return costs[l].ParamBytes + costs[l].CopyBytes }),
 	}
 }
 
@@ -74,7 +76,7 @@ func (c *cluster) lacking(k *candidate, g shareGroup) (cells []cell, bytes int64
 		return nil, 0
 	}
 	for r, p := range k.pipes {
-		problem := c.whole.problem(p)
+		problem := c.of(k).with(inParts{}).problem(p)
 		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)
 		if err != nil {
 			continue // no memory would do

@@ -17,15 +17,24 @@ type inParts struct {
 }
 
 // with is the cluster in which so many replicas hold the optimizer state of layers in parts.
-func (c *cluster) with(p inParts) *cluster {
+func (c *cluster) with(p inParts) *cluster { return c.keeping(p, c.away) }
+
+// keeping is with, where units keep what they have of it in host memory.
+func (c *cluster) keeping(p inParts, away []bool) *cluster {
 	if p.replicas <= 1 || len(p.layers) == 0 {
+		p = inParts{}
+	}
+	if !slices.Contains(away, true) {
+		away = nil
+	}
+	if p.layers == nil && away == nil {
 		return c.whole
 	}
-	key := fmt.Sprint(p)
+	key := fmt.Sprint(p, away)
 	if c.sharers[key] == nil {
 		other := *c.whole
-		other.parts = p
-		other.sumFixed()
+		other.parts, other.away = p, away
+		other.resum()
 		c.sharers[key] = &other
 	}
 	return c.sharers[key]
@@ -36,16 +45,18 @@ func (c *cluster) sharing(replicas int) *cluster {
 	return c.with(inParts{replicas, c.everything()})
 }
 
-// under is the cluster with the sharding of a plan.
-func (c *cluster) under(p Plan) *cluster { return c.with(inParts{len(p.Replicas), p.Sharded}) }
+// under is the cluster with the optimizer state where a plan has it.
+func (c *cluster) under(p Plan) *cluster {
+	return c.keeping(inParts{len(p.Replicas), p.Sharded}, c.awayIn(p))
+}
 
-// of is the cluster with the ordering and the sharding of a candidate.
+// of is the cluster with the ordering of a candidate, and the optimizer state where that has it.
 func (c *cluster) of(k *candidate) *cluster {
 	o := c.asked.order
 	if k.groups != nil {
 		o = k.groups.order
 	}
-	return c.ordered(o).with(inParts{c.copies(k.shape), k.sharded})
+	return c.ordered(o).keeping(inParts{c.copies(k.shape), k.sharded}, k.away)
 }
 
 // ordered is the cluster whose plans have an ordering.
@@ -97,13 +108,16 @@ func (c *cluster) update(unit, first, end int) schedule.Nanos {
 		part := between(max(first, r.First), min(end, r.End))
 		sum -= part - part/schedule.Nanos(c.parts.replicas)
 	}
+	if c.isAway(unit) {
+		sum = max(sum, c.crossing(unit, first, end))
+	}
 	return sum
 }
 
-// arrange makes a candidate of units in order. Where the rule leaves it open the replicas
+// arrangeParts makes a candidate of units in order. Where the rule leaves it open the replicas
 // hold their optimizer state in parts if that brings what memory keeps the whole from: to fit
 // at all, or a shorter step with more in flight, other cuts or less recomputed.
-func (c *cluster) arrange(s shape, order []int) (*candidate, error) {
+func (c *cluster) arrangeParts(s shape, order []int) (*candidate, error) {
 	rule, n := c.in.Run.Train.Shard, c.copies(s)
 	if n > 1 && rule == ShardOn {
 		return c.sharing(n).arrangeAs(s, order)

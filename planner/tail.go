@@ -82,8 +82,11 @@ func (c *cluster) updateTime(k *candidate, rows [][]cell) (slowest schedule.Nano
 	for r, row := range rows {
 		for s, at := range row {
 			update := c.update(at.unit, at.first, at.end)
-			if k.layout == nil { // it may have been measured
+			switch { // it may have been measured
+			case k.layout == nil:
 				update = k.pipes[r].Costs.Stages[s].Update
+			case at.seen != nil && at.seen.Update > 0:
+				update = at.seen.Update
 			}
 			sums[at.unit] += update
 			slowest = max(slowest, sums[at.unit])

@@ -34,9 +34,11 @@ func (c *cluster) layoutLines(k *candidate) []Reason {
 	var out []Reason
 	for _, u := range k.order() {
 		var stages []string
+		var cells []cell
 		var micro schedule.Nanos
 		for _, h := range k.layout.cellsOn(u) {
 			at := k.layout.cell(h)
+			cells = append(cells, *at)
 			text := fmt.Sprintf("replica %d stage %d layers [%d,%d) %d in flight", h.Replica, h.Stage, at.first, at.end, at.use.Slots)
 			if again := JoinLevels(at.levels); again != "" {
 				text += fmt.Sprintf(" recomputes %s to fit", again)
@@ -44,8 +46,8 @@ func (c *cluster) layoutLines(k *candidate) []Reason {
 			took := c.cellTime(*at)
 			stages, micro = append(stages, text+aheadText(took, at.ahead)), micro+took.Micro()+took.Recompute
 		}
-		out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s",
-			c.name(u), strings.Join(stages, ", "), cost.Time(micro), cost.Size(k.layout.need[u]), cost.Size(c.stageRoom(u)))})
+		out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s%s",
+			c.name(u), strings.Join(stages, ", "), cost.Time(micro), cost.Size(k.layout.need[u]), cost.Size(c.stageRoom(u)), c.of(k).offloadText(u, cells...)+c.storageText(u))})
 	}
 	return out
 }

@@ -35,11 +35,10 @@ func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
 		w.off = 0
 		return Decision{Reason: fmt.Sprintf(format, args...)}
 	}
-	drift := max(r.Seen-r.Promised, r.Promised-r.Seen)
 	now := r.usual()
 	gain := now - r.Then
 	switch {
-	case drift*100 < r.Promised*DriftPercent:
+	case r.asPromised():
 		return no("a step takes %s as predicted, %s", cost.Time(r.Seen), cost.Time(r.Promised))
 	case !gains(now, r.Then):
 		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", cost.Time(r.Seen), cost.Time(r.Promised), GainPercent)
@@ -50,6 +49,11 @@ func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
 		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, driftWindows, r.Why)}
 	}
 	return Decision{Replan: true, Reason: r.Why}
+}
+
+// asPromised tells whether a step takes about what was predicted: then nothing is to change.
+func (r Reselection) asPromised() bool {
+	return max(r.Seen-r.Promised, r.Promised-r.Seen)*100 < r.Promised*DriftPercent
 }
 
 // usual is what a step of the schedule that runs counts as: what was seen where that is less than

@@ -88,8 +88,15 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 	line("problem", d.Problem)
 	if d.Passed {
 		line("self-test", "passed")
-		line("measured", fmt.Sprintf("products %.1f GFLOP/s, attention %.1f GFLOP/s, memory %.1f GB/s",
-			giga(d.Rates.MatMulFLOPS), giga(d.Rates.AttentionFLOPS), giga(d.Rates.MemoryBytesPerS)))
+		rates := fmt.Sprintf("products %.1f GFLOP/s", giga(d.Rates.MatMulFLOPS))
+		if half := d.Rates.MatMulBF16FLOPS; half > 0 {
+			rates += fmt.Sprintf(", in bf16 %.1f GFLOP/s", giga(half))
+		}
+		rates += fmt.Sprintf(", attention %.1f GFLOP/s, memory %.1f GB/s", giga(d.Rates.AttentionFLOPS), giga(d.Rates.MemoryBytesPerS))
+		if d.Rates.CopyBytesPerS > 0 {
+			rates += fmt.Sprintf(", copies %.1f GB/s each way", giga(d.Rates.CopyBytesPerS))
+		}
+		line("measured", rates)
 	}
 	if d.Used {
 		line("used", "yes")

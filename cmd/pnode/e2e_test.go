@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -247,4 +248,77 @@ links: [{between: [0-1, 2], bandwidth: 50Mbit/s, latency: 20ms, jitter: 1ms, los
 		t.Errorf("%d steps, want %d", len(got), steps)
 	}
 	same(t, "emulated", got, want)
+}
+
+// TestOffloadTrainsWhatDoesNotFitAndResumesWithoutIt: a card too small for a model keeps optimizer
+// state in the memory of its node, with the losses of a larger one, and either goes on where the
+// other has stopped.
+func TestOffloadTrainsWhatDoesNotFitAndResumesWithoutIt(t *testing.T) {
+	t.Parallel()
+	const steps = 16
+	file, folder := runFile(t, steps), t.TempDir()
+	cluster := func(name, memory string) string {
+		path := filepath.Join(folder, name)
+		text := "devices: [{matmul: 40GFLOP/s, bandwidth: 8GB/s, " + memory + "}]\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	small, card, big := cluster("small", "memory: 95MB"), cluster("card", "memory: 95MB, copies: 1GB/s, host_memory: 100MB"), cluster("big", "memory: 1GB")
+	if code, _, stderr := pnode(t, "plan", "--config", file, "--cluster", small, "--recompute", "none"); code == exitOK || !strings.Contains(stderr, "does not fit") {
+		t.Errorf("without host memory: exit code %d, %s", code, stderr)
+	}
+	if code, out, _ := pnode(t, "plan", "--config", file, "--cluster", card, "--recompute", "none"); code != exitOK || !strings.Contains(out, "of optimizer state in host memory to fit") {
+		t.Errorf("with host memory: exit code %d, %s", code, out)
+	}
+	want := alone(t, file, steps)
+	for _, order := range [][2]string{{card, big}, {big, card}} {
+		dir := t.TempDir()
+		p := start(t, "train", "--config", file, "--dir", dir, "--json", "--cluster", order[0], "--recompute", "none")
+		p.until(7)
+		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		got := p.finish(0)
+		for s, loss := range start(t, "train", "--resume", "--dir", dir, "--json", "--cluster", order[1]).finish(0) {
+			got[s] = loss
+		}
+		same(t, "interrupted and resumed", got, want)
+	}
+}
+
+// TestAClusterOfUnlikePrecisionRepeatsToTheBit: one device with matrix units, one without; the
+// losses are beside those of float32, and the same ones again.
+func TestAClusterOfUnlikePrecisionRepeatsToTheBit(t *testing.T) {
+	t.Parallel()
+	const steps = 4
+	file := runFile(t, steps)
+	floats := alone(t, file, steps)
+	cluster := filepath.Join(t.TempDir(), "cluster.yaml")
+	err := os.WriteFile(cluster, []byte(`
+devices:
+  - {matmul: 20GFLOP/s, bandwidth: 4GB/s, memory: 1GB}
+  - {matmul: 20GFLOP/s, matmul_bf16: 60GFLOP/s, bandwidth: 4GB/s, memory: 1GB}
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	train := func() map[int]json.Number {
+		return start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2").finish(0)
+	}
+	want := train()
+	same(t, "again", train(), want)
+	other := false
+	for step, loss := range floats {
+		a, errA := loss.Float64()
+		b, errB := want[step].Float64()
+		if errA != nil || errB != nil || math.Abs(a-b) > 5e-3*a {
+			t.Errorf("loss of step %d is %s, in float32 %s", step, want[step], loss)
+		}
+		other = other || a != b
+	}
+	if !other {
+		t.Error("bf16 changes nothing")
+	}
 }

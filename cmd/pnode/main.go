@@ -49,7 +49,8 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 		Example: `  pnode train                          train a small model on text of this machine
   pnode train --local 3                the same, as three nodes
   pnode join pnode1-...                join a run with an invite
-  pnode status --watch                 look at the run`,
+  pnode watch                          look at the run in a browser
+  pnode status --watch                 the same in a terminal`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usageArgs(knownCommand),
@@ -61,7 +62,7 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), explainValue(err)} })
 	root.AddCommand(
-		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.inviteCommand(), e.leaveCommand(),
+		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.watchCommand(), e.inviteCommand(), e.leaveCommand(),
 		e.checkpointsCommand(), e.planCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),
 		e.generateCommand(), e.evalCommand(),
 		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(),

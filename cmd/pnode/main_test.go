@@ -114,6 +114,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"status", exitUnreachable, "no node runs"},
 		{"status --dir " + dir, exitUnreachable, "no node runs in " + dir},
 		{"leave", exitUnreachable, "no node runs"},
+		{"watch", exitUnreachable, "no node runs"},
+		{"watch here", exitUsage, "unknown command"},
 		{"invite", exitUnreachable, "no node runs"},
 		{"samples", exitUsage, "--step is 0, or missing: want 1 or more"},
 		{"samples --step 1 --steps 0", exitUsage, "--steps is 0: want 1 or more"},
@@ -188,6 +190,7 @@ func (*stillNode) Checkpoints() (api.CheckpointList, error) {
 }
 
 func (*stillNode) Stop(context.Context) error { return nil }
+func (*stillNode) Schedule(io.Writer) error   { return api.ErrNotReady }
 
 func TestCommandsThatSpeakToANode(t *testing.T) {
 	dir, node := t.TempDir(), &stillNode{left: make(chan struct{})}
@@ -214,6 +217,9 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	}
 	if code, out, _ := pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4"); code != exitOK || out != "pnode1-10m0s-4\n" {
 		t.Errorf("invite: %d %q", code, out)
+	}
+	if code, out, stderr := pnode(t, "watch", "--print", "--dir", dir); code != exitOK || !strings.HasPrefix(out, "http://127.0.0.1:") || strings.Count(out, "\n") != 1 {
+		t.Errorf("watch: %d %q %q", code, out, stderr)
 	}
 	if err := os.WriteFile(filepath.Join(dir, config.MembershipFile), nil, 0o600); err != nil {
 		t.Fatal(err)

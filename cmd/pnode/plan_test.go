@@ -27,3 +27,27 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
+
+// TestPlanOfUnlikePrecision has matrix units on one device of two: its stage is in bf16, unless the
+// run says otherwise.
+func TestPlanOfUnlikePrecision(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	const text = `devices:
+  - {matmul: 10GFLOP/s, bandwidth: 20GB/s, memory: 1GB}
+  - {matmul: 10GFLOP/s, matmul_bf16: 80GFLOP/s, bandwidth: 20GB/s, memory: 1GB}
+link: {bandwidth: 1Gbit/s, latency: 1ms}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"plan", "--preset", "small-10m", "--cluster", file, "--replicas", "1", "--stages", "2"}
+	code, out, stderr := pnode(t, args...)
+	for _, want := range []string{"mixed precision, bf16 in", "in bf16: it multiplies bf16 at 80.0 GFLOP/s, f32 at 10.0 GFLOP/s", "in f32: bf16 was not measured"} {
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q: %s%s", code, want, out, stderr)
+		}
+	}
+	if code, out, stderr := pnode(t, append(args, "--storage", "f32")...); code != exitOK || strings.Contains(out, "bf16") {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
+}

@@ -37,6 +37,7 @@ latency, jitter and loss. Losses are those of this machine:
   devices:
     - {count: 2, model: T4, matmul: 20GFLOP/s, bandwidth: 20GB/s, memory: 2GB}
     - {model: laptop, matmul: 5GFLOP/s, attention: 3GFLOP/s, bandwidth: 8GB/s, memory: 1GB}
+    - {model: card, matmul: 9GFLOP/s, bandwidth: 9GB/s, memory: 600MB, copies: 4GB/s, host_memory: 2GB}
   link: {bandwidth: 1Gbit/s, latency: 1ms}      # between any two nodes
   links:                                        # in place of it; of those whose time has come, the last
     - {between: [0-1, 2], bandwidth: 100Mbit/s, latency: 40ms, jitter: 2ms, loss: 0.1%}
@@ -44,7 +45,8 @@ latency, jitter and loss. Losses are those of this machine:
     - {between: [0, 1], after: 5m, loss: 100%}  # drops, five minutes after the start
   seed: 1                                       # of losses and jitter
 
-A device with "compute: none" computes nothing: a model of any size costs time and memory
+A device with copies has memory of its own, and host_memory is what its node has for optimizer
+state that does not fit there. One with "compute: none" computes nothing: a model of any size costs time and memory
 only, and losses mean nothing. Nothing is emulated faster than this machine computes.
 --emulate FILE makes one node look like a device; its file has "device:" with these keys,
 "link:" and "links:" with "to: IP:PORT" in place of the nodes.

@@ -22,29 +22,32 @@ type Address struct {
 	Addr string `json:"addr"`
 	// Token is what every request must carry.
 	Token string `json:"token"`
-	PID   int    `json:"pid"`
+	// Page opens the node's page in a browser of this machine, with a key that allows to look
+	// and nothing else.
+	Page string `json:"page,omitempty"`
+	PID  int    `json:"pid"`
 }
 
 // newToken is 128 random bits as text.
 func newToken() string { return rand.Text() }
 
-// writeAddress puts the address file in place in one step, readable by this user only.
-func writeAddress(dir string, a Address) error {
-	b, err := json.Marshal(a)
+// writeFile puts a file in place in one step, readable by this user only.
+func writeFile(dir, name string, content any) error {
+	b, err := json.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("api: write address: %w", err)
+		return fmt.Errorf("api: write %s: %w", name, err)
 	}
-	f, err := os.CreateTemp(dir, AddressFile+".*") // mode 0600
+	f, err := os.CreateTemp(dir, name+".*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("api: write address: %w", err)
+		return fmt.Errorf("api: write %s: %w", name, err)
 	}
 	_, err = f.Write(append(b, '\n'))
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, AddressFile))
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("api: write address: %w", err), os.Remove(f.Name()))
+		return errors.Join(fmt.Errorf("api: write %s: %w", name, err), os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -82,6 +82,9 @@ func (c *Client) PID() int { return c.address.PID }
 // Dir is the folder in which the node runs.
 func (c *Client) Dir() string { return c.dir }
 
+// Page is the URL of the node's page, key included.
+func (c *Client) Page() string { return c.address.Page }
+
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

@@ -6,12 +6,16 @@
 //   - Node: what the server asks for and tells to do; implemented by package node.
 //   - Status: what the node knows of the run now.
 //   - Event: one thing that happened; Hub keeps the newest and hands them out.
+//   - History: the losses of all steps as Curves of bounded size, and what else happened.
 //   - Address: the content of <dir>/api.json, by which a Client finds its node.
 //
 // # Endpoints
 //
 //	GET  /v1/status   Status as JSON
-//	GET  /v1/events   the newest events and then those to come, one JSON object a line
+//	GET  /v1/events   the newest events and then those to come, one JSON object a line;
+//	                  ?after=SEQ leaves out those that are known
+//	GET  /v1/history  History as JSON: loss curves and what happened, thinned out
+//	GET  /v1/schedule.svg  a step of the running plan, as simulated with the times that are seen
 //	GET  /v1/checkpoints  CheckpointList as JSON
 //	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
 //	POST /v1/leave    drain this node and let it go; answers when it is under way
@@ -19,6 +23,17 @@
 //
 // Every request needs "Authorization: Bearer TOKEN"; one without gets a bare 401. Errors
 // are {"error": "one sentence"}.
+//
+// # The page
+//
+// Below a path that is a secret is a page (node/api/page) which shows all this in a browser. It
+// has a key of its own, behind the # of its URL, with which every GET above is answered and
+// nothing else. Who looks over a shoulder can look on. Port and key stay the same when a node
+// comes back to its folder, so that a page left open goes on; where another program has taken
+// the port both are new. Until then that program sees the key of a page that asks for its node.
+//
+// Requests whose Host is not a loopback address, or whose Origin is another page, get a bare
+// 403, whatever they know.
 //
 // # Goroutines
 //
@@ -28,5 +43,6 @@
 //
 // The package refuses to decide anything about the run, and to listen on any address but
 // loopback. cmd/pnode and node/local use the client, node the server. It imports planner
-// for its vocabulary and nothing else of the project.
+// for its vocabulary, pipeline/wire to clip and decode,
+// and nothing else of the project.
 package api

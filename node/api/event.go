@@ -28,6 +28,8 @@ const (
 	KindDone Kind = "done"
 	// KindWaiting says in Message why nothing moves.
 	KindWaiting Kind = "waiting"
+	// KindMember is a change of the roster: who joined, leaves or is gone, and why, in Message.
+	KindMember Kind = "member"
 	// KindError is a failure that the node goes on after or ends with, in Message.
 	KindError Kind = "error"
 )

@@ -1,17 +1,16 @@
 package api
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
+	"pnode/node/api/page"
 	"pnode/pipeline/wire/strict"
 )
 
@@ -36,32 +35,19 @@ type errorReply struct {
 	Error string `json:"error"`
 }
 
-// handler routes the endpoints behind the token check.
+// handler routes the endpoints behind the checks, and the page, which has no secrets of its own,
+// below its path.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("GET /v1/history", s.history)
+	mux.HandleFunc("GET /v1/schedule.svg", s.schedule)
 	mux.HandleFunc("GET /v1/checkpoints", s.checkpoints)
 	mux.HandleFunc("POST /v1/invite", s.invite)
 	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
 	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
-	return s.authorize(mux)
-}
-
-// authorize lets requests with the token pass, in a time that does not depend on the
-// token, and bounds their bodies.
-func (s *Server) authorize(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(s.address.Token))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got := sha256.Sum256([]byte(token))
-		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 || !ok {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-		next.ServeHTTP(w, r)
-	})
+	return guard(under(s.view.path(), page.Handler(), s.authorize(mux)))
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
@@ -71,6 +57,26 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 		st.TokensPerS, st.ETAS = 0, 0
 	}
 	s.reply(w, http.StatusOK, st)
+}
+
+func (s *Server) history(w http.ResponseWriter, _ *http.Request) {
+	s.reply(w, http.StatusOK, s.options.Node.History())
+}
+
+// schedule answers with a picture that may style itself and do nothing else.
+func (s *Server) schedule(w http.ResponseWriter, _ *http.Request) {
+	var picture bytes.Buffer
+	if err := s.options.Node.Schedule(&picture); err != nil {
+		s.fail(w, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "image/svg+xml")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if _, err := w.Write(picture.Bytes()); err != nil {
+		s.options.Log.Debug("api: picture not written", "error", err)
+	}
 }
 
 func (s *Server) checkpoints(w http.ResponseWriter, _ *http.Request) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 const (
@@ -12,13 +13,14 @@ const (
 	queueEvents = 1024
 )
 
-// Hub keeps the newest events of a node and hands them to subscribers. Its zero value is
-// ready. A subscriber whose queue is full is cut off: its channel is closed after the
+// Hub keeps the newest events of a node and the History of all, and hands events to
+// subscribers. Its zero value is ready. A subscriber whose queue is full is cut off: its channel is closed after the
 // events that it still has queued; it can subscribe again and gets the history.
 type Hub struct {
 	mu          sync.Mutex // guards what follows
 	seq         uint64
 	history     []Event // a ring: the event of sequence s is at (s-1) % HistoryEvents
+	past        History
 	subscribers map[chan Event]struct{}
 	closed      bool
 }
@@ -32,6 +34,7 @@ func (h *Hub) Publish(e Event) {
 	}
 	h.seq++
 	e.Seq = h.seq
+	h.past.note(e, time.Now())
 	if len(h.history) < HistoryEvents {
 		h.history = append(h.history, e)
 	} else {
@@ -70,6 +73,13 @@ func (h *Hub) Events(ctx context.Context) <-chan Event {
 		h.drop(ch)
 	})
 	return ch
+}
+
+// History is what is remembered of all events so far.
+func (h *Hub) History() History {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.past.clone()
 }
 
 // Close ends every subscription after the events that are queued for it. The history

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,8 +18,12 @@ import (
 type Node interface {
 	// Status is a snapshot; it must not block on the network.
 	Status() Status
-	// Events is Hub.Events of the node's hub.
+	// Events and History are Hub's of the node's hub.
 	Events(ctx context.Context) <-chan Event
+	History() History
+	// Schedule draws a step of the plan that runs as SVG; the error wraps ErrNotReady while
+	// there is none.
+	Schedule(w io.Writer) error
 	// Invite makes an invite that is valid for ttl and may be redeemed uses times; it
 	// wraps ErrNotReady while the node cannot make one yet.
 	Invite(ttl time.Duration, uses int) (string, error)
@@ -58,6 +63,7 @@ type Options struct {
 type Server struct {
 	options  Options
 	address  Address
+	view     view
 	listener net.Listener
 	streams  chan struct{} // one token for each stream of events
 	ending   chan struct{} // closed when Run shuts down
@@ -65,25 +71,26 @@ type Server struct {
 	readTimeout, writeTimeout time.Duration
 }
 
-// Listen takes a random loopback port and writes the address file. Requests are answered
+// Listen takes a loopback port, that of the node before in the folder if it can be had, and
+// writes the address file. Requests are answered
 // once Run runs; who never calls Run must call Close.
 func Listen(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, page, err := listenAgain(o.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("api: listen on loopback: %w", err)
+		return nil, err
 	}
 	s := &Server{
-		options: o, listener: l,
-		address: Address{Addr: l.Addr().String(), Token: newToken(), PID: os.Getpid()},
+		options: o, listener: l, view: page,
+		address: Address{Addr: page.Addr, Token: newToken(), Page: page.url(), PID: os.Getpid()},
 		streams: make(chan struct{}, maxStreams),
 		ending:  make(chan struct{}),
 
 		readTimeout: readTimeout, writeTimeout: writeTimeout,
 	}
-	if err := writeAddress(o.Dir, s.address); err != nil {
+	if err := writeFile(o.Dir, AddressFile, s.address); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return s, nil

@@ -48,6 +48,14 @@ func (n *fakeNode) Checkpoints() (CheckpointList, error) {
 	return n.checkpoints, n.note("checkpoints")
 }
 
+func (n *fakeNode) Schedule(w io.Writer) error {
+	if err := n.note("schedule"); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "<svg/>")
+	return err
+}
+
 func (n *fakeNode) Leave(context.Context) error { return n.note("leave") }
 func (n *fakeNode) Stop(context.Context) error  { return n.note("stop") }
 
@@ -93,7 +101,7 @@ func TestNothingWithoutTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, header := range []string{"", "Bearer ", "Bearer wrong", "Basic " + a.Token, a.Token, "Bearer " + a.Token + "x", "bearer" + a.Token} {
-		for _, request := range []string{"GET /v1/status", "GET /v1/events", "POST /v1/invite", "POST /v1/leave", "POST /v1/stop", "GET /", "GET /v1/none"} {
+		for _, request := range []string{"GET /v1/status", "GET /v1/events", "GET /v1/history", "GET /v1/schedule.svg", "GET /index.html", "GET /page.css", "POST /v1/invite", "POST /v1/leave", "POST /v1/stop", "GET /", "GET /v1/none"} {
 			method, path, _ := strings.Cut(request, " ")
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+a.Addr+path, strings.NewReader(`{"ttl_s":1,"uses":1}`))
 			if err != nil {
@@ -217,8 +225,10 @@ func TestDialExplains(t *testing.T) {
 		want []string
 	}{
 		{"no file", func(string) error { return nil }, []string{"no node runs in", "pnode train", "--dir"}},
-		{"stale", func(dir string) error { return writeAddress(dir, Address{free, "t", 4711}) }, []string{"no node runs in", "left over from process 4711", "refused"}},
-		{"reused port", func(dir string) error { return writeAddress(dir, Address{other.Addr, "t", 1}) }, []string{"another program answers", "remove"}},
+		{"stale", func(dir string) error { return writeFile(dir, AddressFile, Address{Addr: free, Token: "t", PID: 4711}) }, []string{"no node runs in", "left over from process 4711", "refused"}},
+		{"reused port", func(dir string) error {
+			return writeFile(dir, AddressFile, Address{Addr: other.Addr, Token: "t", PID: 1})
+		}, []string{"another program answers", "remove"}},
 		{"garbage", func(dir string) error { return os.WriteFile(filepath.Join(dir, AddressFile), []byte("{"), 0o600) }, []string{AddressFile}},
 	} {
 		dir := t.TempDir()
@@ -256,7 +266,7 @@ func TestDialFindsALocalNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeAddress(filepath.Join(run, "node-1"), a); err != nil { // node-0 is gone
+	if err := writeFile(filepath.Join(run, "node-1"), AddressFile, a); err != nil { // node-0 is gone
 		t.Fatal(err)
 	}
 	if st, err := dial(t, run).Status(t.Context()); err != nil || st.Run != "found" {
@@ -275,13 +285,13 @@ func TestAddressFileLivesAsLongAsTheServer(t *testing.T) {
 		t.Errorf("mode is %v", info.Mode())
 	}
 	stop()
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != ViewFile {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 
 	dir, stop = serve(t, &fakeNode{}, nil)
 	next := Address{Addr: "127.0.0.1:1", Token: "next", PID: 1}
-	if err := writeAddress(dir, next); err != nil {
+	if err := writeFile(dir, AddressFile, next); err != nil {
 		t.Fatal(err)
 	}
 	stop()

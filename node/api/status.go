@@ -38,6 +38,73 @@ type Status struct {
 	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.
 	Addrs []string `json:"addrs"`
 	Data  Data     `json:"data"`
+	// About is what the run is; nil until this node knows.
+	About *About `json:"about,omitempty"`
+	// Seats are the plan's devices in its order, Links what is between those that neighbour.
+	Seats []SeatStatus `json:"seats,omitempty"`
+	Links []LinkStatus `json:"links,omitempty"`
+}
+
+// About tells what a run trains, and how.
+type About struct {
+	Parameters int64 `json:"parameters"`
+	// Family is the kind of model in a word. Of its Layers the first is the embedding and the
+	// last the head; the others are blocks of Channels.
+	Family   string `json:"family"`
+	Layers   int    `json:"layers"`
+	Channels int    `json:"channels"`
+	Context  int    `json:"context"`
+	Vocab    int    `json:"vocab"`
+	// Micros micro-batches of TokensPerStep tokens together make a step.
+	Micros        int `json:"micros"`
+	TokensPerStep int `json:"tokens_per_step"`
+	// Schedule is the kind that runs, Course all of how it runs; empty without a plan.
+	Schedule string `json:"schedule,omitempty"`
+	Course   string `json:"course,omitempty"`
+	// StepMS is what the newest steps took, 0 before the first; PredictedMS what the simulator
+	// says that one should take with the times that are seen.
+	StepMS      float64 `json:"step_ms,omitempty"`
+	PredictedMS float64 `json:"predicted_ms,omitempty"`
+}
+
+// SeatStatus is a device with what the plan has on it, and where its newest steps went; times
+// are 0 where this node has not heard them.
+type SeatStatus struct {
+	Peer   planner.PeerID `json:"peer"`
+	Device string         `json:"device"`
+	// Model is the product's name.
+	Model string `json:"model"`
+	Holds []Held `json:"holds"`
+	// Parameters of all its stages.
+	Parameters int64 `json:"parameters"`
+	// MemoryBytes is what its stages take of the FreeBytes that there were for the run.
+	MemoryBytes int64 `json:"memory_bytes"`
+	FreeBytes   int64 `json:"free_bytes"`
+	// BusyMS of the StepMS were computed. Of the rest the simulator says that in ExposedMS a
+	// message was under way that the device stood still for.
+	StepMS    float64 `json:"step_ms,omitempty"`
+	BusyMS    float64 `json:"busy_ms,omitempty"`
+	ExposedMS float64 `json:"exposed_ms,omitempty"`
+}
+
+// Held is a stage on a seat.
+type Held struct {
+	Replica planner.Replica    `json:"replica"`
+	Stage   planner.Stage      `json:"stage"`
+	Layers  planner.LayerRange `json:"layers"`
+}
+
+// LinkStatus is one direction between two nodes whose stages follow each other.
+type LinkStatus struct {
+	From planner.PeerID `json:"from"`
+	To   planner.PeerID `json:"to"`
+	// BytesPerS, RTTMS and JitterMS are 0 where nobody has measured.
+	BytesPerS int64   `json:"bytes_per_s,omitempty"`
+	RTTMS     float64 `json:"rtt_ms,omitempty"`
+	JitterMS  float64 `json:"jitter_ms,omitempty"`
+	// Live: seen from the run's own messages, those of the other direction where this one has
+	// shown nothing; else probed when a node came.
+	Live bool `json:"live,omitempty"`
 }
 
 // Member is one node of the roster.

@@ -5,12 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 )
 
-// events streams the history and then what happens, until the client goes, the node's
-// hub closes, or the server ends; then it still writes what is queued.
+// events streams the history, or what of it is newer than ?after=SEQ, and then what happens,
+// until the client goes, the node's hub closes, or the server ends; then it still writes what
+// is queued.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	after, err := afterOf(r)
+	if err != nil {
+		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
+		return
+	}
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
@@ -19,7 +26,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	st := stream{control: http.NewResponseController(w), encode: json.NewEncoder(w), timeout: s.writeTimeout}
+	st := stream{after: after, control: http.NewResponseController(w), encode: json.NewEncoder(w), timeout: s.writeTimeout}
 	if err := st.open(); err != nil {
 		return
 	}
@@ -38,8 +45,22 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// afterOf is the sequence number that a request has everything up to already.
+func afterOf(r *http.Request) (uint64, error) {
+	text := r.URL.Query().Get("after")
+	if text == "" {
+		return 0, nil
+	}
+	after, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("after is %.40q: want the sequence number of an event", text)
+	}
+	return after, nil
+}
+
 // stream writes events to one client.
 type stream struct {
+	after   uint64 // events up to this one are left out
 	control *http.ResponseController
 	encode  *json.Encoder
 	timeout time.Duration
@@ -61,8 +82,13 @@ func (s stream) write(e Event, flush bool) error {
 	if err := s.extend(); err != nil {
 		return err
 	}
-	if err := s.encode.Encode(e); err != nil || !flush {
-		return err
+	if e.Seq > s.after {
+		if err := s.encode.Encode(e); err != nil {
+			return err
+		}
+	}
+	if !flush {
+		return nil
 	}
 	return s.control.Flush()
 }

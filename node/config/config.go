@@ -87,8 +87,10 @@ type Config struct {
 	Recompute string `yaml:"recompute"`
 	// Shard is auto, on or off: whether replicas hold their optimizer state in parts.
 	Shard string `yaml:"shard"`
-	// Storage is f32 or bf16: the type of what matrix products read.
+	// Storage is auto, f32 or bf16: the type of what matrix products read.
 	Storage string `yaml:"storage"`
+	// StochasticRounding rounds weights to bf16 by chance.
+	StochasticRounding bool `yaml:"stochastic_rounding"`
 	// Codec is the text of a planner.CodecRule: how activations and gradients travel between
 	// stages.
 	Codec string `yaml:"codec"`
@@ -144,7 +146,7 @@ func Default() Config {
 		Schedule:        autoSchedule,
 		Recompute:       planner.RecomputeRule{}.String(),
 		Shard:           planner.ShardAuto.String(),
-		Storage:         model.StorageF32.String(),
+		Storage:         planner.StorageAuto.String(),
 		Codec:           planner.CodecRules()[0],
 		MinNodes:        1,
 		LogLevel:        "warn",
@@ -246,32 +248,33 @@ func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID
 		Model: m,
 		Data:  data,
 		Train: planner.TrainSpec{
-			Seed:            c.Seed,
-			Steps:           planner.Step(c.Steps),
-			Micros:          c.Micros,
-			MicroBatch:      c.MicroBatch,
-			LR:              c.LR,
-			MinLR:           c.MinLR,
-			WarmupSteps:     planner.Step(c.WarmupSteps),
-			Beta1:           beta1,
-			Beta2:           beta2,
-			Eps:             eps,
-			Decay:           c.WeightDecay,
-			ClipNorm:        c.ClipNorm,
-			HeldOutEvery:    planner.Step(c.HeldOutEvery),
-			CheckpointEvery: planner.Step(c.CheckpointEvery),
-			KeepCheckpoints: c.Keep,
-			SampleTokens:    c.SampleBytes,
-			Replicas:        int(c.Replicas),
-			Stages:          int(c.Stages),
-			Schedule:        c.schedule(),
-			UnevenShares:    c.UnevenShares,
-			DocumentMask:    c.DocumentMask,
-			Recompute:       recompute,
-			Shard:           shard,
-			Storage:         storage,
-			Codec:           codec,
-			MinNodes:        c.MinNodes,
+			Seed:               c.Seed,
+			Steps:              planner.Step(c.Steps),
+			Micros:             c.Micros,
+			MicroBatch:         c.MicroBatch,
+			LR:                 c.LR,
+			MinLR:              c.MinLR,
+			WarmupSteps:        planner.Step(c.WarmupSteps),
+			Beta1:              beta1,
+			Beta2:              beta2,
+			Eps:                eps,
+			Decay:              c.WeightDecay,
+			ClipNorm:           c.ClipNorm,
+			HeldOutEvery:       planner.Step(c.HeldOutEvery),
+			CheckpointEvery:    planner.Step(c.CheckpointEvery),
+			KeepCheckpoints:    c.Keep,
+			SampleTokens:       c.SampleBytes,
+			Replicas:           int(c.Replicas),
+			Stages:             int(c.Stages),
+			Schedule:           c.schedule(),
+			UnevenShares:       c.UnevenShares,
+			DocumentMask:       c.DocumentMask,
+			Recompute:          recompute,
+			Shard:              shard,
+			Storage:            storage,
+			StochasticRounding: c.StochasticRounding,
+			Codec:              codec,
+			MinNodes:           c.MinNodes,
 		},
 	}, nil
 }

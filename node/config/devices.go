@@ -11,6 +11,9 @@ import (
 // where it is worth it.
 type Devices string
 
+// processor is the device whose memory is the node's own.
+const processor = "cpu"
+
 // deviceName matches what a device may be called.
 var deviceName = regexp.MustCompile(`^(cpu|(cuda|opencl):(0|[1-9][0-9]{0,3}))$`)
 

@@ -31,9 +31,15 @@ type Device struct {
 	// MatMul, Attention are speeds of products and of attention; Attention 0 is MatMul.
 	MatMul    Speed `yaml:"matmul"`
 	Attention Speed `yaml:"attention"`
+	// MatMulBF16 is the speed of products of bf16, as matrix units have it; 0 is MatMul's.
+	MatMulBF16 Speed `yaml:"matmul_bf16"`
 	// Bandwidth of its memory.
 	Bandwidth Rate  `yaml:"bandwidth"`
 	Memory    Bytes `yaml:"memory"`
+	// Copies is the rate of copies between the node's memory and the device's own, each way, and
+	// HostMemory what the node has for optimizer state; without them the device's is the node's.
+	Copies     Rate  `yaml:"copies"`
+	HostMemory Bytes `yaml:"host_memory"`
 }
 
 // The values of Device.Compute.
@@ -100,6 +106,10 @@ func (d Device) validate() error {
 		return errors.New("bandwidth is missing: want that of its memory, such as 320GB/s")
 	case d.Memory == 0:
 		return errors.New("memory is missing: want its size, such as 16GB")
+	case d.Copies == 0 && d.HostMemory > 0:
+		return errors.New("copies is missing beside host_memory: want their rate each way, such as 12GB/s")
+	case d.Copies > 0 && d.HostMemory == 0:
+		return errors.New("host_memory is missing beside copies: want what the node has for optimizer state, such as 16GB")
 	}
 	return nil
 }

@@ -3,11 +3,13 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Memory is how much of the devices' memory a run may take: sizes or shares with commas, each
-// for the device that it names, or for all that none names. Empty is all that is free.
+// for the device that it names, or for all that none names. Empty is all that is free. The memory
+// of cpu is the node's own, where stages on other devices may keep optimizer state.
 type Memory string
 
 // Allowance is how much of a device's memory may be taken; the zero value is all that is free.
@@ -16,7 +18,7 @@ type Allowance struct {
 	Share Share
 }
 
-// LeastMemory is what measuring a device takes (75 MB on a large card).
+// LeastMemory is more than measuring a device takes (50 MB on a large card).
 const LeastMemory = 100 * MB
 
 // String is what Set reads.
@@ -133,16 +135,29 @@ func (a Allowance) Within(bytes int64) int64 {
 	}
 }
 
-// Part is the memory for a node that has these devices, each with so many nodes: all of them
-// together take no more than one would.
-func (m Memory) Part(devices Devices, nodes int) Memory {
+// Part is the memory for a node that has these devices, each with so many sharers, of so many
+// nodes here: all of them together take no more than one would. All nodes share the host's; of a
+// size for every device, which CheckLocal does not hold against it, each has the least at least.
+func (m Memory) Part(devices Devices, sharers, nodes int) Memory {
 	var parts []string
-	for _, name := range devices.Names() {
+	names := devices.Names()
+	if nodes > 1 && !slices.Contains(names, processor) {
+		names = append(slices.Clone(names), processor)
+	}
+	for _, name := range names {
+		of := sharers
+		if name == processor {
+			of = nodes
+		}
 		a := m.Of(name)
-		if a == (Allowance{}) && nodes == 1 {
+		if a == (Allowance{}) && of == 1 {
 			continue
 		}
-		parts = append(parts, a.part(nodes).entry(name))
+		part := a.part(of)
+		if name == processor && part.Bytes > 0 {
+			part.Bytes = max(part.Bytes, LeastMemory)
+		}
+		parts = append(parts, part.entry(name))
 	}
 	return Memory(strings.Join(parts, ","))
 }
@@ -159,7 +174,11 @@ func (a Allowance) part(nodes int) Allowance {
 // size whose parts are too small, or one for a device that none of them gets. The error wraps
 // ErrInvalid.
 func (m Memory) CheckLocal(devices Devices, nodes int) error {
-	given := map[string]bool{}
+	given := map[string]bool{processor: true}
+	if part := m.entries()[processor].part(nodes); part.Bytes > 0 && part.Bytes < LeastMemory {
+		return invalid("memory", m, fmt.Sprintf("%v or more for %s, or fewer local nodes: %d share the host's memory, each would get %v and takes %v at least",
+			LeastMemory*Bytes(nodes), processor, nodes, part, LeastMemory))
+	}
 	for i := range nodes {
 		sharers := devices.Sharers(i, nodes)
 		for _, name := range devices.Of(i, nodes).Names() {

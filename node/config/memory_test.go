@@ -59,15 +59,16 @@ func TestMemoryOfLocalNodes(t *testing.T) {
 		want    string
 	}{
 		{"", "", 3, "cpu=33.3333% | cpu=33.3333% | cpu=33.3333%"},
-		{"", "opencl:0,cpu", 2, "auto | auto"},
-		{"cuda:0=8GiB", "cuda:0,cpu", 2, "cuda:0=8GiB | auto"},
-		{"8GiB", "cuda:0", 2, "cuda:0=4GiB | cuda:0=4GiB"},
-		{"50%,cuda:1=1GB", "cuda:0,cuda:1", 3, "cuda:0=25% | cuda:1=1GB | cuda:0=25%"},
-		{"cpu=2GB", "cuda:0,cuda:1,cpu", 2, "cpu=2GB | auto"},
+		{"", "opencl:0,cpu", 2, "cpu=50% | cpu=50%"},
+		{"cuda:0=8GiB", "cuda:0,cpu", 2, "cuda:0=8GiB,cpu=50% | cpu=50%"},
+		{"8GiB", "cuda:0", 2, "cuda:0=4GiB,cpu=4GiB | cuda:0=4GiB,cpu=4GiB"},
+		{"50%,cuda:1=1GB", "cuda:0,cuda:1", 3, "cuda:0=25%,cpu=16.6666% | cuda:1=1GB,cpu=16.6666% | cuda:0=25%,cpu=16.6666%"},
+		{"300MB", "cuda:0,cuda:1,cuda:2,cuda:3", 4, "cuda:0=300MB,cpu=100MB | cuda:1=300MB,cpu=100MB | cuda:2=300MB,cpu=100MB | cuda:3=300MB,cpu=100MB"},
+		{"cpu=2GB", "cuda:0,cuda:1,cpu", 2, "cpu=1GB | cpu=1GB"},
 	} {
 		var parts []string
 		for i := range c.nodes {
-			part := c.memory.Part(c.devices.Of(i, c.nodes), c.devices.Sharers(i, c.nodes))
+			part := c.memory.Part(c.devices.Of(i, c.nodes), c.devices.Sharers(i, c.nodes), c.nodes)
 			parts = append(parts, part.String())
 		}
 		if got := strings.Join(parts, " | "); got != c.want {

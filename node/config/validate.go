@@ -157,12 +157,14 @@ func (c Config) codec() (planner.CodecRule, error) {
 	return rule, err
 }
 
-func (c Config) storage() (model.Storage, error) {
-	storage, err := model.ParseStorage(c.Storage)
+func (c Config) storage() (planner.StorageRule, error) {
+	rule, err := planner.ParseStorage(c.Storage)
 	if err != nil {
-		err = invalid("storage", c.Storage, "one of "+strings.Join(model.StorageNames(), ", "))
+		err = invalid("storage", c.Storage, "one of "+strings.Join(planner.StorageRules(), ", "))
+	} else if c.StochasticRounding && !rule.Allows(model.StorageBF16) {
+		err = invalid("stochastic_rounding", true, "false with storage f32, which rounds nothing")
 	}
-	return storage, err
+	return rule, err
 }
 
 func (c Config) recompute() (planner.RecomputeRule, error) {
@@ -256,7 +258,7 @@ func (c Config) validateNode() error {
 		return invalid("memory", c.Memory, "auto with emulate and cluster: the file says what memory an emulated device has")
 	}
 	for _, name := range c.Memory.Names() {
-		if names := c.Devices.Names(); len(names) > 0 && !slices.Contains(names, name) {
+		if names := c.Devices.Names(); name != processor && len(names) > 0 && !slices.Contains(names, name) {
 			return invalid("memory", c.Memory, "nothing about "+name+": devices are "+c.Devices.String())
 		}
 	}

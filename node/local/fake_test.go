@@ -78,6 +78,8 @@ func (f *fake) Invite(time.Duration, int) (string, error) {
 
 func (*fake) Checkpoints() (api.CheckpointList, error) { return api.CheckpointList{}, nil }
 
+func (*fake) Schedule(io.Writer) error { return api.ErrNotReady }
+
 func (f *fake) Leave(context.Context) error { return nil }
 
 // Stop reaches all nodes of the run.

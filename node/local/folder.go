@@ -99,7 +99,7 @@ func (s *Supervisor) resources(index int) []string {
 		return args
 	}
 	sharers := s.options.Config.Devices.Sharers(index, nodes)
-	return append(args, "--memory", s.options.Config.Memory.Part(devices, sharers).String())
+	return append(args, "--memory", s.options.Config.Memory.Part(devices, sharers, nodes).String())
 }
 
 // logLevel is at least info: the logs go to files.

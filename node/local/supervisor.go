@@ -165,8 +165,11 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 	return nil
 }
 
-// tellFolder says where the run is, once node 0 has begun it.
-func (s *Supervisor) tellFolder() { s.options.Output.Notice("run folder: " + s.options.Dir) }
+// tellFolder says where the run is and how to look on, once node 0 has begun it.
+func (s *Supervisor) tellFolder() {
+	s.options.Output.Notice("run folder: " + s.options.Dir)
+	s.options.Output.Notice("live page: pnode watch --dir " + s.options.Dir)
+}
 
 // invite waits for the API of node 0 and asks until it is ready to make an invite.
 func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string, error) {

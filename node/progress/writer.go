@@ -62,6 +62,7 @@ func (w *Writer) Event(e api.Event) {
 	case api.KindSample:
 		w.endLine()
 		w.write(w.options.Sample, clean(e.Message)+"\n")
+	case api.KindMember: // the plan that follows tells of it
 	default:
 		w.line(Describe(e))
 	}

@@ -23,7 +23,7 @@ var lines = []struct {
 	floor   float64
 }{
 	{"100Mbit,40ms", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 1, time.Second / 2, 0.93},
-	{"100Mbit,40ms,0.5%", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 16, time.Second, 0.80},
+	{"100Mbit,40ms,0.5%", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 16, 4 * time.Second, 0.80},
 	{"1Gbit,40ms", Shape{BytesPerS: 125_000_000, Delay: 20 * time.Millisecond}, 2 * time.Second, 2, 100 * time.Millisecond, 0.85},
 }
 

@@ -93,8 +93,13 @@ func (a *arena) sum(of func(region) int) int64 {
 	return int64(elements) * int64(a.dtype.SizeBytes())
 }
 
+// allocator gives buffers: a device, or the host's memory.
+type allocator interface {
+	Alloc(dtype kernels.DType, count int) (kernels.Buffer, error)
+}
+
 // bind allocates what was measured and starts over.
-func (a *arena) bind(d kernels.Device) error {
+func (a *arena) bind(from allocator) error {
 	if a.sizeBytes() == arenaMax*int64(a.dtype.SizeBytes()) {
 		return fmt.Errorf("%s need more than %d bytes: %w", a.what, a.sizeBytes(), kernels.ErrOutOfMemory)
 	}
@@ -103,7 +108,7 @@ func (a *arena) bind(d kernels.Device) error {
 		if r.peak == 0 {
 			continue
 		}
-		buf, err := d.Alloc(a.dtype, r.peak)
+		buf, err := from.Alloc(a.dtype, r.peak)
 		if err != nil {
 			return fmt.Errorf("%s need %d bytes, of them %d in one buffer: %w", a.what, a.sizeBytes(), int64(r.peak)*int64(a.dtype.SizeBytes()), err)
 		}

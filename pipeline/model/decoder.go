@@ -188,10 +188,12 @@ func (d *Decoder) Feed(q kernels.Queue, tokens []int32) kernels.View {
 		if d.slides() {
 			q.Write(rowsOf(d.a.starts, n, d.cfg.Rows), kernels.Int32Bytes(d.windowStarts(n)))
 		}
-		last := d.pass(q, n)
+		joined := residuals{issuer: q}
+		last := d.pass(&joined, n)
 		if d.length += n; first+n == len(tokens) {
-			d.head.forward(q, d, last)
+			d.head.forward(&joined, d, last)
 		}
+		joined.end()
 	}
 	return d.a.lastLogits
 }

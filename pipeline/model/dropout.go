@@ -2,9 +2,10 @@ package model
 
 import "pnode/kernels"
 
-// Noise selects the random numbers of a micro-batch's dropout: a function of the fields,
-// the layer and the place in it, so that a pass that is recomputed, cut elsewhere or run
-// on another device drops the same elements. The zero value drops none.
+// Noise selects the random numbers of a micro-batch's dropout, or those that round a step's
+// weights: a function of the fields, the layer and the place in it, so that a pass that is
+// recomputed, cut elsewhere or run on another device drops the same elements. The zero value
+// drops none, and rounds to nearest.
 type Noise struct {
 	On    bool
 	Seed  uint64
@@ -19,6 +20,8 @@ const (
 	siteEmbedding site = iota
 	siteAttention
 	siteMLP
+	// siteWeights is where the optimizer's parameters become BF16, once a step.
+	siteWeights
 )
 
 // stream has 31 bits of the step, 20 of the micro-batch, 11 of the layer, 2 of the site.

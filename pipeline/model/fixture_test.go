@@ -177,7 +177,7 @@ func (r *rig) load() *rig {
 // roundWeights follows every change of parameters.
 func (r *rig) roundWeights() {
 	for _, s := range r.stacks {
-		s.RoundWeights(r.queue)
+		s.RoundWeights(r.queue, Noise{})
 	}
 }
 

@@ -1,24 +1,29 @@
 package model
 
-import "pnode/kernels"
+import (
+	"pnode/kernels"
+	"pnode/kernels/host"
+)
 
-// Memory is what a stack allocates on its device, in bytes, by kind.
+// Memory is what a stack allocates, in bytes, by kind: all but Host on its device.
 type Memory struct {
 	Params  int64
 	Copies  int64 // of the parameters in BF16
 	Grads   int64
 	Moments int64 // optimizer state
+	Windows int64 // of the device to optimizer state that the host has
 	Saved   int64 // activations from forward to backward, of all slots
 	Deltas  int64 // activation gradients that outlive their layer's pass
 	Layer   int64 // what one layer's pass needs at most: all layers and slots share it
 	Ahead   int64 // what the last layers compute again before their gradient is there
 	Tokens  int64 // tokens and targets
 	Tables  int64 // of rotary positions
+	Host    int64 // optimizer state in the memory of the host
 }
 
-// Total is the sum of all kinds.
+// Total is the sum of all kinds on the device.
 func (m Memory) Total() int64 {
-	return m.Params + m.Copies + m.Grads + m.Moments + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
+	return m.Params + m.Copies + m.Grads + m.Moments + m.Windows + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
 }
 
 // Memory is exactly what NewStack would allocate; it needs no device, unless that has a largest
@@ -33,7 +38,7 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, copies, grads, moments, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
+	params, copies, grads, moments, windows, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
 // newMemory is what a stack takes of a device, which may be nil.
@@ -43,6 +48,8 @@ func newMemory(d kernels.Device) memory {
 		copies:      arena{what: "BF16 copies of parameters", dtype: kernels.BF16},
 		grads:       arena{what: "gradients", dtype: kernels.F32},
 		moments:     arena{what: "optimizer moments", dtype: kernels.F32},
+		windows:     arena{what: "windows to optimizer moments", dtype: kernels.F32},
+		hosted:      arena{what: "optimizer moments in host memory", dtype: kernels.F32},
 		saved:       arena{what: "saved activations", dtype: kernels.F32},
 		savedHalves: arena{what: "saved activations in BF16", dtype: kernels.BF16},
 		deltas:      arena{what: "activation gradients", dtype: kernels.F32},
@@ -53,16 +60,23 @@ func newMemory(d kernels.Device) memory {
 		ids:         arena{what: "tokens", dtype: kernels.I32},
 		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}
-	for _, a := range m.arenas() {
+	for _, a := range m.onDevice() {
 		a.limit(d)
 	}
 	return m
 }
 
-func (m *memory) arenas() []*arena { return append(m.lasting(), m.passing()...) }
+func (m *memory) arenas() []*arena { return append(m.onDevice(), &m.hosted) }
+
+func (m *memory) onDevice() []*arena { return append(m.training(), m.passing()...) }
 
 // lasting is what training is about.
-func (m *memory) lasting() []*arena { return []*arena{&m.params, &m.copies, &m.grads, &m.moments} }
+func (m *memory) lasting() []*arena { return append(m.training(), &m.hosted) }
+
+// training is what lasts on the device.
+func (m *memory) training() []*arena {
+	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows}
+}
 
 // passing is what micro-batches pass through.
 func (m *memory) passing() []*arena {
@@ -71,15 +85,18 @@ func (m *memory) passing() []*arena {
 
 func (m *memory) sizes() Memory {
 	return Memory{
-		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(),
+		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Host: m.hosted.sizeBytes(),
 		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
 		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Ahead: m.ahead.sizeBytes() + m.aheadHalves.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
 	}
 }
 
 // bind allocates all arenas or none.
-func (m *memory) bind(d kernels.Device) error {
-	err := bindAll(m.arenas(), d)
+func (m *memory) bind(d kernels.Device, h *host.Memory) error {
+	err := bindAll(m.onDevice(), d)
+	if err == nil {
+		err = m.hosted.bind(h)
+	}
 	if err != nil {
 		m.free()
 	}

@@ -47,7 +47,8 @@ func (p *preparation) Do(call kernels.Call) {
 
 // rehearse issues every call of a step's passes; slots differ by offsets only.
 func (s *Stack) rehearse(q issuer) {
-	s.roundWeights(q)
+	s.roundWeights(q, Noise{})
+	s.roundWeights(q, Noise{On: true})
 	f := s.slots[0]
 	f.noise.On = true
 	for _, l := range f.layers {

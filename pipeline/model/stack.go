@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 )
 
 // StackConfig says which layers of which model a device holds and how many micro-batches
@@ -38,6 +39,9 @@ type StackConfig struct {
 	// of them that the stack has; nil: the whole.
 	Moments int
 	Shares  []Share
+	// Offload keeps that state in Host, with Windows on the device to bring it there.
+	Offload bool
+	Host    *host.Memory
 	// ForwardOnly stacks have no gradients: their passes are Forward, Loss and Logits.
 	ForwardOnly bool
 }
@@ -145,6 +149,7 @@ type Stack struct {
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
 	copies        []kernels.View   // by local layer, [LayerLen] in BF16; none with F32 storage
 	moments       [][]kernels.View // by moment and local layer, [ShareLen]
+	windows       [][]kernels.View // by number and moment
 	all           stretch          // what a pass over whole sequences takes
 	rotary        rotary
 	starts        kernels.View
@@ -162,8 +167,11 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 	if cfg.Device == nil {
 		return nil, fmt.Errorf("%w: device is nil: give the one that holds the layers", ErrBadConfig)
 	}
+	if cfg.Offload && cfg.Host == nil {
+		return nil, fmt.Errorf("%w: host is nil: give the memory for offloaded optimizer state", ErrBadConfig)
+	}
 	s := measured(cfg)
-	if err := s.mem.bind(cfg.Device); err != nil {
+	if err := s.mem.bind(cfg.Device, cfg.Host); err != nil {
 		return nil, fmt.Errorf("model: layers [%d,%d) with %d slots on %s: %w", cfg.First, cfg.End, cfg.Slots, cfg.Device.Name(), err)
 	}
 	s.build()
@@ -219,9 +227,14 @@ func (s *Stack) build() {
 		s.copies = s.vectors(&s.mem.copies, m.LayerLen, s.SharedTail())
 	}
 	s.moments, s.slots = nil, nil
-	for range s.cfg.Moments {
-		s.moments = append(s.moments, s.vectors(&s.mem.moments, s.shareLen, tied.Len()))
+	kept := &s.mem.moments
+	if s.cfg.Offload {
+		kept = &s.mem.hosted
 	}
+	for range s.cfg.Moments {
+		s.moments = append(s.moments, s.vectors(kept, s.shareLen, tied.Len()))
+	}
+	s.takeWindows(tied.Len())
 	b := newBuilder(s.cfg, &s.mem)
 	s.rotary, s.starts, s.restored, s.all = b.rotary, b.starts, b.ahead, b.whole()
 	for range s.cfg.Slots {
@@ -334,7 +347,8 @@ func (s *Stack) shareLen(layer int) int {
 }
 
 // Moment is vector i of a layer's optimizer state [ShareLen], for the Owned elements of
-// Grads one behind the other and zero at first.
+// Grads one behind the other and zero at first: on the device or, with Offload, in the host's
+// memory, of which host.Read and host.Write make no difference.
 func (s *Stack) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
 
 func (s *Stack) local(layer int) int {

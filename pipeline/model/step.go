@@ -70,9 +70,11 @@ func (s *Stack) Forward(q kernels.Queue, slot int, noise Noise) {
 func (s *Stack) ForwardSegment(q kernels.Queue, slot int, g Segment, noise Noise) {
 	f, p := s.slot(slot), s.stretch(g)
 	*f.noise, *s.restored = noise, -1
+	joined := residuals{issuer: q}
 	for _, l := range f.layers {
-		l.forward(q, p)
+		l.forward(&joined, p)
 	}
+	joined.end()
 }
 
 // Rows are the rows of a segment in a boundary tensor [B,T,C], a view for each sequence, or one

@@ -17,10 +17,11 @@ const (
 	// float32 master weights (Micikevicius et al. 2018, section 3; Kalamkar et al. 2019).
 	//
 	// Beside the parameters, which the optimizer and checkpoints see, a stack has a BF16
-	// copy of them; RoundWeights brings it up to date. The copy is rounded to nearest:
-	// updates smaller than its last digit add up in the masters, so stochastic rounding
-	// would only add error, and a copy that is a function of its master alone needs no
-	// seed or step to be the same on both ends of a tied matrix and after a resumption.
+	// copy of them, which the optimizer writes too; RoundWeights brings all of it up to date.
+	// Rounding to nearest is what a run has unless it asks for another: updates smaller than
+	// the copy's last digit add up in the masters, so stochastic rounding adds error to a step
+	// and only takes away what all steps have in common. See Rounded for what keeps that the
+	// same on both ends of a tied matrix and after a resumption.
 	//
 	// A slot keeps the inputs and outputs of a block's products in BF16, and attention reads
 	// and writes these as they are. Each is rounded as soon as it is computed, and every
@@ -165,18 +166,4 @@ func (b *builder) keep(level, dropped Recompute, room kernels.View, n int) kept 
 		halves = b.droppedHalves
 	}
 	return kept{wide: room.Slice(0, n), half: halves.take(n)}
-}
-
-// RoundWeights enqueues bringing the BF16 copies of all layers up to date with Params. With
-// BF16 storage it must follow every change of them; with F32 storage it does nothing.
-func (s *Stack) RoundWeights(q kernels.Queue) { s.roundWeights(q) }
-
-func (s *Stack) roundWeights(q issuer) {
-	for i, half := range s.copies {
-		n := half.Len
-		if s.cfg.First+i == s.cfg.Model.Layers()-1 {
-			n -= s.SharedTail() // rounded with the embedding
-		}
-		q.Do(kernels.Cast(half.Slice(0, n), s.params[i].Slice(0, n), n))
-	}
 }

@@ -171,7 +171,7 @@ func TestMastersKeepSmallUpdates(t *testing.T) {
 	r.write(s.Grads(1), one)
 	for range 10 {
 		r.queue.Do(kernels.Add(s.Params(1), s.Params(1), s.Grads(1), len(one)))
-		s.RoundWeights(r.queue)
+		s.RoundWeights(r.queue, Noise{})
 	}
 	r.queue.Do(kernels.Cast(s.Grads(1), s.copies[1], len(one)))
 	want := float64(1 + 10*tenth)

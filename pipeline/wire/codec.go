@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"pnode/kernels/quant"
 	"pnode/planner/cost"
 )
 
@@ -103,7 +104,7 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 	case BF16:
 		decodeBF16(dst, b)
 	case Int8:
-		decodeInt8(dst, b)
+		quant.Unpack(dst, b)
 	default:
 		return c, DecodeF32(dst, b)
 	}

@@ -1,6 +1,9 @@
 package wire
 
-import "pnode/planner"
+import (
+	"pnode/kernels/quant"
+	"pnode/planner"
+)
 
 // Noise is the key of the numbers by which a tensor is rounded. The n-th number is a function
 // of key and n, so that a tensor is rounded the same whenever and wherever it is computed.
@@ -30,11 +33,5 @@ func NoiseOf(seed uint64, c Crossing) Noise {
 	return n
 }
 
-// at is the number i, 64 even bits: the output function of SplitMix64 on the state that i
-// steps lead to (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators").
-func (n Noise) at(i uint64) uint64 {
-	z := uint64(n) + (i+1)*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
+// at is the number i.
+func (n Noise) at(i uint64) uint64 { return quant.Number(uint64(n), i) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"pnode/kernels/quant"
 )
 
 // Codec is how the elements of a boundary tensor travel. The zero value is none.
@@ -23,7 +25,7 @@ const (
 )
 
 // Int8Group is how many elements of Int8 share a scale: 4 bytes for 128 elements are 3%.
-const Int8Group = 128
+const Int8Group = quant.Group
 
 // CodecFront is how many bytes precede the elements of a tensor and say how they are written.
 const CodecFront = 4

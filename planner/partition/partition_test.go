@@ -17,22 +17,43 @@ func prefix[T int64 | schedule.Nanos](values []T) []T {
 	return sums
 }
 
+// random has devices of which some take other memory for the same layers.
 func random(rng *rand.Rand) Problem {
 	n := 1 + rng.IntN(4)
 	layers := n + rng.IntN(7)
-	fixed, saved := make([]int64, layers), make([]int64, layers)
-	for l := range layers {
-		fixed[l], saved[l] = rng.Int64N(20), rng.Int64N(8)
+	sums := func() (fixed, saved []int64) {
+		for range layers {
+			fixed, saved = append(fixed, rng.Int64N(20)), append(saved, rng.Int64N(8))
+		}
+		return prefix(fixed), prefix(saved)
 	}
-	p := Problem{Fixed: prefix(fixed), Saved: prefix(saved), SlotBytes: rng.Int64N(4), Devices: make([]Device, n)}
+	fixed, saved := sums()
+	p := Problem{SlotBytes: rng.Int64N(4), Devices: make([]Device, n)}
 	for d := range p.Devices {
 		times, boundary := make([]schedule.Nanos, layers), make([]schedule.Nanos, layers)
 		for l := range layers {
 			times[l], boundary[l] = 1+schedule.Nanos(rng.IntN(30)), schedule.Nanos(rng.IntN(60))
 		}
-		p.Devices[d] = Device{Before: prefix(times), Boundary: boundary, InFlight: 1 + rng.IntN(4), FreeBytes: 20 + rng.Int64N(200)}
+		p.Devices[d] = Device{Before: prefix(times), Fixed: fixed, Saved: saved, Boundary: boundary, InFlight: 1 + rng.IntN(4), FreeBytes: 20 + rng.Int64N(200)}
+		if rng.IntN(2) == 0 {
+			p.Devices[d].Fixed, p.Devices[d].Saved = sums()
+		}
+		if rng.IntN(3) == 0 {
+			p.Devices[d].divide(rng)
+		}
 	}
 	return p
+}
+
+// divide has the device keep a part of each layer beside it.
+func (d *Device) divide(rng *rand.Rand) {
+	own, beside := make([]int64, len(d.Fixed)-1), make([]int64, len(d.Fixed)-1)
+	for l := range own {
+		bytes := d.Fixed[l+1] - d.Fixed[l]
+		beside[l] = rng.Int64N(bytes + 1)
+		own[l] = bytes - beside[l]
+	}
+	d.Fixed, d.Beside, d.BesideBytes = prefix(own), prefix(beside), rng.Int64N(60)
 }
 
 type answer struct {
@@ -91,7 +112,7 @@ func TestSplitMatchesBruteForce(t *testing.T) {
 			if !errors.As(err, &no) {
 				t.Fatalf("%+v: nothing fits, but got %v, %v", p, ends, err)
 			}
-			if no.NeedBytes <= no.FreeBytes || no.NeedBytes != p.NeedBytes(no.First, no.End, p.Devices[no.Device].InFlight) {
+			if no.NeedBytes <= no.FreeBytes || *no != *p.lack(no.Device, no.First, no.End) {
 				t.Fatalf("%+v: %+v", p, no)
 			}
 			continue
@@ -133,28 +154,32 @@ func checkWithin(t *testing.T, p Problem, all []answer, least schedule.Nanos) {
 
 func TestSplitLeavesAWeakDeviceALayerItCanTake(t *testing.T) {
 	layers := []schedule.Nanos{1, 1, 10, 10}
+	zero := make([]int64, len(layers)+1)
 	slow := func(factor schedule.Nanos) Device {
 		times := slices.Clone(layers)
 		for i := range times {
 			times[i] *= factor
 		}
-		return Device{Before: prefix(times), InFlight: 1, FreeBytes: 1}
+		return Device{Before: prefix(times), Fixed: zero, Saved: zero, InFlight: 1, FreeBytes: 1}
 	}
-	zero := make([]int64, len(layers)+1)
-	ends, period, err := Split(Problem{Fixed: zero, Saved: zero, Devices: []Device{slow(1), slow(20), slow(1)}})
+	ends, period, err := Split(Problem{Devices: []Device{slow(1), slow(20), slow(1)}})
 	if err != nil || period != 20 || !slices.Equal(ends, []int{1, 2, 4}) {
 		t.Errorf("cut at %v period %d error %v, want [1 2 4] and 20", ends, period, err)
 	}
 }
 
 func TestSplitRefuses(t *testing.T) {
-	one := Device{Before: make([]schedule.Nanos, 2), InFlight: 1}
+	device := func(times, fixed, saved, inFlight int) Device {
+		return Device{Before: make([]schedule.Nanos, times), Fixed: make([]int64, fixed), Saved: make([]int64, saved), InFlight: inFlight}
+	}
 	for name, p := range map[string]Problem{
 		"nothing":           {},
-		"too few layers":    {Fixed: make([]int64, 2), Saved: make([]int64, 2), Devices: []Device{one, one}},
-		"times":             {Fixed: make([]int64, 3), Saved: make([]int64, 3), Devices: []Device{one}},
-		"saved":             {Fixed: make([]int64, 2), Saved: make([]int64, 3), Devices: []Device{one}},
-		"nothing in flight": {Fixed: make([]int64, 2), Saved: make([]int64, 2), Devices: []Device{{Before: make([]schedule.Nanos, 2)}}},
+		"too few layers":    {Devices: []Device{device(2, 2, 2, 1), device(2, 2, 2, 1)}},
+		"times":             {Devices: []Device{device(3, 3, 3, 1), device(2, 3, 3, 1)}},
+		"fixed":             {Devices: []Device{device(2, 3, 2, 1)}},
+		"saved":             {Devices: []Device{device(2, 2, 3, 1)}},
+		"sums beside it":    {Devices: []Device{{Before: make([]schedule.Nanos, 2), Fixed: make([]int64, 2), Saved: make([]int64, 2), InFlight: 1, Beside: make([]int64, 1)}}},
+		"nothing in flight": {Devices: []Device{device(2, 2, 2, 0)}},
 	} {
 		if ends, _, err := Split(p); !errors.Is(err, ErrBadProblem) {
 			t.Errorf("%s: %v, %v", name, ends, err)

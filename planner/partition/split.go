@@ -16,6 +16,8 @@ type NoFit struct {
 	// Device holds the layers [First, End) at best and needs NeedBytes for them.
 	Device, First, End   int
 	NeedBytes, FreeBytes int64
+	// Beside tells that it is the other memory of the device that is too small.
+	Beside bool
 }
 
 func (e *NoFit) Error() string {
@@ -26,9 +28,6 @@ func (e *NoFit) Error() string {
 // over layers come as prefixes of length L+1: entry l is about the layers before l.
 type Problem struct {
 	Devices []Device
-	// Fixed and Saved are prefixes: bytes that a layer takes once, and per micro-batch
-	// in flight.
-	Fixed, Saved []int64
 	// SlotBytes come with each micro-batch in flight whatever the layers are.
 	SlotBytes int64
 }
@@ -37,36 +36,55 @@ type Problem struct {
 type Device struct {
 	// Before is a prefix: the time of a micro-batch's forward and backward.
 	Before []schedule.Nanos
+	// Fixed and Saved are prefixes: bytes that a layer takes there once, and per micro-batch
+	// in flight.
+	Fixed, Saved []int64
 	// Boundary is by layer how long that layer's output or its gradient occupies the
 	// link to the next device; nil is no time.
 	Boundary  []schedule.Nanos
 	InFlight  int
 	FreeBytes int64
+	// Beside is a prefix of what it has of a layer in other memory, of which BesideBytes are
+	// free; nil is nothing.
+	Beside      []int64
+	BesideBytes int64
 }
 
-func (p Problem) layers() int { return len(p.Fixed) - 1 }
+// layers is how many the first device could hold: check wants the same of all.
+func (p Problem) layers() int {
+	if len(p.Devices) == 0 {
+		return 0
+	}
+	return len(p.Devices[0].Before) - 1
+}
 
 func (p Problem) check() error {
 	n, layers := len(p.Devices), p.layers()
-	if n < 1 || layers < n || len(p.Saved) != layers+1 {
+	if n < 1 || layers < n {
 		return fmt.Errorf("%w: %d devices for %d layers, each needs at least one", ErrBadProblem, n, layers)
 	}
 	for d, dev := range p.Devices {
-		if len(dev.Before) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 {
-			return fmt.Errorf("%w: device %d: %d times, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Boundary), dev.InFlight)
+		if len(dev.Before) != layers+1 || len(dev.Fixed) != layers+1 || len(dev.Saved) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 || (dev.Beside != nil && len(dev.Beside) != layers+1) {
+			return fmt.Errorf("%w: device %d: %d times, %d and %d sums of bytes and %d beside it, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Fixed), len(dev.Saved), len(dev.Beside), len(dev.Boundary), dev.InFlight)
 		}
 	}
 	return nil
 }
 
-// NeedBytes is what layers [first, end) take with that many micro-batches in flight.
-func (p Problem) NeedBytes(first, end, inFlight int) int64 {
-	return p.Fixed[end] - p.Fixed[first] + int64(inFlight)*(p.Saved[end]-p.Saved[first]+p.SlotBytes)
+// NeedBytes is what layers [first, end) take of device d with as much in flight as it has.
+func (p Problem) NeedBytes(d, first, end int) int64 {
+	dev := p.Devices[d]
+	return dev.Fixed[end] - dev.Fixed[first] + int64(dev.InFlight)*(dev.Saved[end]-dev.Saved[first]+p.SlotBytes)
 }
 
-// fits tells whether device d has the memory for layers [first, end).
+// fits tells whether device d has the memory for layers [first, end), and so much beside it.
 func (p Problem) fits(d, first, end int) bool {
-	return p.NeedBytes(first, end, p.Devices[d].InFlight) <= p.Devices[d].FreeBytes
+	return p.NeedBytes(d, first, end) <= p.Devices[d].FreeBytes && p.fitsBeside(d, first, end)
+}
+
+func (p Problem) fitsBeside(d, first, end int) bool {
+	dev := p.Devices[d]
+	return dev.Beside == nil || dev.Beside[end]-dev.Beside[first] <= dev.BesideBytes
 }
 
 func (p Problem) time(d, first, end int) schedule.Nanos {
@@ -163,8 +181,8 @@ func (p Problem) extend(d int, reach []bool, period schedule.Nanos) []bool {
 		}
 		end = max(end, first)
 		latest := dev.Before[first] + period
-		fixed, saved := p.Fixed[first], p.Saved[first]-p.SlotBytes
-		for end < limit && dev.Before[end+1] <= latest && p.Fixed[end+1]-fixed+slots*(p.Saved[end+1]-saved) <= dev.FreeBytes {
+		fixed, saved := dev.Fixed[first], dev.Saved[first]-p.SlotBytes
+		for end < limit && dev.Before[end+1] <= latest && dev.Fixed[end+1]-fixed+slots*(dev.Saved[end+1]-saved) <= dev.FreeBytes && p.fitsBeside(d, first, end+1) {
 			end++
 			next[end] = p.boundary(d, end) <= period
 		}
@@ -225,8 +243,17 @@ func (p Problem) noFit(period schedule.Nanos) error {
 		}
 		reach = p.extend(d, reach, period)
 		if d == last || !slices.Contains(reach, true) {
-			return &NoFit{d, first, end, p.NeedBytes(first, end, p.Devices[d].InFlight), p.Devices[d].FreeBytes}
+			return p.lack(d, first, end)
 		}
 	}
 	panic("partition: unreachable: there is a last device")
+}
+
+// lack says which memory of device d is too small for layers [first, end).
+func (p Problem) lack(d, first, end int) *NoFit {
+	dev, no := p.Devices[d], &NoFit{Device: d, First: first, End: end}
+	if no.NeedBytes, no.FreeBytes = p.NeedBytes(d, first, end), dev.FreeBytes; no.NeedBytes <= no.FreeBytes && !p.fitsBeside(d, first, end) {
+		no.NeedBytes, no.FreeBytes, no.Beside = dev.Beside[end]-dev.Beside[first], dev.BesideBytes, true
+	}
+	return no
 }

@@ -116,7 +116,7 @@ func train(t *testing.T, dev kernels.Device, c model.StackConfig, steps int) (lo
 	row := make([]float32, positions)
 	for step := range steps {
 		tokens, targets, starts := batch(step%batches, positions, c.Model)
-		s.RoundWeights(q)
+		s.RoundWeights(q, model.Noise{})
 		s.SetTokens(q, 0, tokens)
 		s.SetTargets(q, 0, targets)
 		if s.Masked() {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+func (e environment) watchCommand() *cobra.Command {
+	var dir string
+	var printOnly bool
+	c := &cobra.Command{
+		Use:   "watch",
+		Short: "Open the live page of a node on this machine",
+		Long: `Open the page of a running node of this machine in a browser, and print its URL: how far the
+run is, the loss curve, the nodes with their layers, memory and times, the schedule that runs,
+and what happened. The page goes on by itself when the run or the node is started again.
+
+The URL has a key in it, with which one may look and do nothing else; while the browser starts,
+other users of this machine see it in the list of processes (--print shows it to nobody else).
+Only programs on this machine reach the page; to look on from another one, lead its port there with ssh:
+
+  ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL`,
+		Example: `  pnode watch
+  pnode watch --dir ~/run7 --print              the URL alone, without opening it`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := dial(c.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
+				return err
+			}
+			return e.openPage(client.Page())
+		},
+	}
+	addDir(c, &dir)
+	c.Flags().BoolVar(&printOnly, "print", false, "print the URL, open nothing")
+	return c
+}
+
+// openPage shows a page in the user's browser, or says how to where there is no screen.
+func (e environment) openPage(page string) error {
+	program, args := browser(runtime.GOOS, os.Getenv)
+	if program == "" {
+		at, err := url.Parse(page)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(e.stderr, "no screen here: on the machine with the browser run `ssh -L %[1]s:127.0.0.1:%[1]s HOST`, then open the URL there\n", at.Port())
+		return nil
+	}
+	cmd := exec.Command(program, append(args, page)...)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintf(e.stderr, "no browser could be started (%v): open the URL in one\n", err)
+		return nil
+	}
+	return cmd.Process.Release() // it may last as long as the browser
+}
+
+// browser is the program that opens a URL, empty where there is no screen to open it on.
+func browser(goos string, getenv func(string) string) (program string, args []string) {
+	switch {
+	case goos == "windows":
+		return "rundll32", []string{"url.dll,FileProtocolHandler"}
+	case getenv("SSH_CONNECTION") != "":
+		return "", nil // the screen is elsewhere
+	case goos == "darwin":
+		return "open", nil
+	case getenv("DISPLAY") == "" && getenv("WAYLAND_DISPLAY") == "":
+		return "", nil
+	}
+	return "xdg-open", nil
+}

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// guard lets requests pass that a program or page of this machine makes on purpose. A name of
+// someone's that leads here (DNS rebinding) is in Host; a page from elsewhere is in Origin, or
+// in what the browser says of it (Fetch Metadata). A port may differ: a tunnel's does.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origin := r.Header.Get("Origin")
+		if !loopback(r.Host) || len(r.Header["Origin"]) > 0 && origin != "http://"+r.Host {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopback tells whether a "host" or "host:port" names this machine itself, in a way that no
+// name server has a say in.
+func loopback(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	return name == "127.0.0.1" || name == "::1" || name == "localhost"
+}
+
+// sameSite refuses what a browser sends for a page of another site.
+func sameSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "" || site == "same-origin" || site == "none"
+}
+
+// authorize lets requests with the token pass, and those with the page's key where they only
+// look. It takes a time that does not depend on either, and bounds bodies.
+func (s *Server) authorize(next http.Handler) http.Handler {
+	token, key := secret(s.address.Token), secret(s.view.Key)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		all, looks := token.is(given), key.is(given)
+		switch {
+		case !ok || !all && !looks || !sameSite(r):
+			w.WriteHeader(http.StatusUnauthorized)
+		case !all && r.Method != http.MethodGet:
+			s.reply(w, http.StatusForbidden, errorReply{"the key of the page is to look with: use the commands `pnode leave`, `pnode invite` or Ctrl-C where the node runs"})
+		default:
+			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// under hands what is below a secret path to inner, without it, and all else to outer.
+func under(path string, inner, outer http.Handler) http.Handler {
+	want := secret(path)
+	open := http.StripPrefix(path, inner)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first, _, below := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if want.is("/"+first+"/") && below {
+			open.ServeHTTP(w, r)
+			return
+		}
+		outer.ServeHTTP(w, r)
+	})
+}
+
+// hashed is a secret that can be compared in a time that tells nothing of it.
+type hashed [sha256.Size]byte
+
+func secret(text string) hashed { return sha256.Sum256([]byte(text)) }
+
+func (h hashed) is(text string) bool {
+	got := secret(text)
+	return subtle.ConstantTimeCompare(got[:], h[:]) == 1
+}

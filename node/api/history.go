@@ -1,0 +1,58 @@
+package api
+
+import (
+	"slices"
+	"time"
+
+	"pnode/pipeline/wire"
+)
+
+const (
+	// MaxHappened bounds what a History has beside its curves.
+	MaxHappened = 256
+	// maxMessage bounds a message that is kept there.
+	maxMessage = 2 << 10
+)
+
+// History is what is remembered of a run, in a bounded size however long it goes on: the
+// losses of all its steps, thinned out, and the newest of what else happened.
+type History struct {
+	// Seq is that of the newest event in it: who follows from there misses nothing.
+	Seq uint64 `json:"seq"`
+	Losses
+	// Happened are events of all kinds but KindStep, the oldest first.
+	Happened []Happened `json:"happened"`
+}
+
+// Happened is an event and when it was published on this node.
+type Happened struct {
+	Time  time.Time `json:"time"`
+	Event Event     `json:"event"`
+}
+
+// note takes in an event.
+func (h *History) note(e Event, now time.Time) {
+	h.Seq = e.Seq
+	if e.Kind == KindStep {
+		h.Train.add(e.Step, e.Loss)
+		if e.HeldOut != nil {
+			h.HeldOut.add(e.Step, *e.HeldOut)
+		} else {
+			h.HeldOut.back(e.Step)
+		}
+		return
+	}
+	e.Message = wire.Clip(e.Message, maxMessage)
+	if len(h.Happened) == MaxHappened {
+		h.Happened = slices.Delete(h.Happened, 0, 1)
+	}
+	h.Happened = append(h.Happened, Happened{now, e})
+}
+
+// clone shares nothing with h.
+func (h *History) clone() History {
+	out := *h
+	out.Losses = h.Losses.clone()
+	out.Happened = slices.Clone(h.Happened)
+	return out
+}

@@ -1,0 +1,13 @@
+// Package page holds what a browser needs to show a run: HTML, style and script, as they are in
+// files. There is nothing in them about any run; the script asks the node that served it
+// (package api), with the key behind the # of the page's URL.
+//
+//   - main.js: starts, asks again every second, and says when the node is gone.
+//   - node.js: the requests, and the stream of events.
+//   - dom.js: makes elements. What nodes tell becomes text, never markup.
+//   - words.js: numbers, times and names for people.
+//   - run.js, curve.js, seats.js, schedule.js, happened.js: the parts of the page.
+//
+// The page needs no other host, no inline script or style, no eval, and works with a policy
+// that forbids them. api serves it.
+package page

@@ -1,0 +1,139 @@
+package page
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// contents are all files by name.
+func contents(t *testing.T) map[string]string {
+	t.Helper()
+	entries, err := files.ReadDir("files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		b, err := files.ReadFile("files/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(b)
+	}
+	return all
+}
+
+func get(t *testing.T, method, name string) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, "/", nil)
+	r.URL.Path = name
+	Handler().ServeHTTP(w, r)
+	return w.Result()
+}
+
+func TestEveryFileIsServed(t *testing.T) {
+	for name, content := range contents(t) {
+		resp := get(t, http.MethodGet, name)
+		body, err := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusOK || string(body) != content || err != nil || resp.Header.Get("Content-Type") != types[path.Ext(name)] {
+			t.Errorf("%s: %s %v %v", name, resp.Status, resp.Header, err)
+		}
+		for _, h := range []string{"Content-Security-Policy", "Referrer-Policy", "X-Content-Type-Options"} {
+			if resp.Header.Get(h) == "" {
+				t.Errorf("%s: no %s", name, h)
+			}
+		}
+		if resp := get(t, http.MethodPost, name); resp.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: %s", name, resp.Status)
+		}
+	}
+	for _, name := range []string{"none.js", "../page.go", "page.go", "files/main.js", ".", "/", "a\x00.js"} {
+		if resp := get(t, http.MethodGet, name); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%q: %s", name, resp.Status)
+		}
+	}
+}
+
+// forbidden are what would need another host or a weaker policy, or read text as markup.
+var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|srcdoc|javascript:|https?://|//[a-z]+\.[a-z]| on[a-z]+=|setAttribute\('style'|localStorage|document\.cookie`)
+
+// TestNothingFromElsewhere looks through all files for it; the name space of SVG is a name.
+func TestNothingFromElsewhere(t *testing.T) {
+	for name, content := range contents(t) {
+		content = strings.ReplaceAll(content, "http://www.w3.org/2000/svg", "")
+		if found := forbidden.FindString(content); found != "" {
+			t.Errorf("%s has %q", name, found)
+		}
+	}
+	page := contents(t)["index.html"]
+	for _, inline := range []string{"<style", "style=", "<script>"} {
+		if strings.Contains(page, inline) {
+			t.Errorf("index.html has %s", inline)
+		}
+	}
+}
+
+var (
+	imported = regexp.MustCompile(`from '\./([a-z]+\.js)'`)
+	linked   = regexp.MustCompile(`(?:src|href)="([^"]+)"`)
+	asked    = regexp.MustCompile(`\b(?:at|tell)\('([a-z]+)'`)
+)
+
+// TestThePageIsWhole: every file that one names is there, and every element that scripts ask
+// for.
+func TestThePageIsWhole(t *testing.T) {
+	all := contents(t)
+	page := all["index.html"]
+	for _, m := range linked.FindAllStringSubmatch(page, -1) {
+		if _, ok := all[m[1]]; !ok {
+			t.Errorf("index.html names %s", m[1])
+		}
+	}
+	elements := 0
+	for name, content := range all {
+		for _, m := range imported.FindAllStringSubmatch(content, -1) {
+			if _, ok := all[m[1]]; !ok {
+				t.Errorf("%s imports %s", name, m[1])
+			}
+		}
+		for _, m := range asked.FindAllStringSubmatch(content, -1) {
+			elements++
+			if !strings.Contains(page, `id="`+m[1]+`"`) {
+				t.Errorf("%s asks for #%s", name, m[1])
+			}
+		}
+	}
+	if elements < 10 {
+		t.Errorf("scripts ask for %d elements", elements)
+	}
+	if err := xml.Unmarshal([]byte(all["icon.svg"]), new(struct{})); err != nil {
+		t.Errorf("icon.svg: %v", err)
+	}
+}
+
+// TestScriptsParse where Node.js is there to say so.
+func TestScriptsParse(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no Node.js")
+	}
+	for name, content := range contents(t) {
+		if path.Ext(name) != ".js" {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "--check")
+		cmd.Stdin = strings.NewReader(content)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package node
+
+import (
+	"slices"
+	"testing"
+
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+// TestArrivals goes through a roster's life: each change is told once, and by its reason.
+func TestArrivals(t *testing.T) {
+	gpu := planner.Profile{Devices: []planner.DeviceProfile{{Name: "cuda:0", Model: "T4", MatMulFLOPS: 4e12}}}
+	member := func(peer planner.PeerID, boot uint64, state consensus.MemberState, reason string) consensus.Member {
+		return consensus.Member{Peer: peer, Boot: boot, State: state, Reason: reason, Profile: gpu}
+	}
+	me := member("me", 1, consensus.Active, "")
+	var a arrivals
+	for i, look := range []struct {
+		members []consensus.Member
+		want    []string
+	}{
+		{[]consensus.Member{me, member("old", 1, consensus.Gone, "silent")}, []string{"this node is in the run, one of 1 node"}},
+		{[]consensus.Member{me, member("old", 1, consensus.Gone, "silent")}, nil},
+		{[]consensus.Member{me, member("new", 1, consensus.Joining, "")}, []string{"new has joined with cuda:0 (T4, 4000 GFLOP/s)"}},
+		{[]consensus.Member{me, member("new", 1, consensus.Active, "")}, nil},
+		{[]consensus.Member{me, member("new", 2, consensus.Active, "")}, []string{"new was started again and is back with cuda:0 (T4, 4000 GFLOP/s)"}},
+		{[]consensus.Member{me, member("new", 2, consensus.Gone, "no sign of life for 5s")}, []string{"new is gone: no sign of life for 5s"}},
+		{[]consensus.Member{me, member("new", 2, consensus.Active, "")}, []string{"new is back"}},
+		{[]consensus.Member{me, member("new", 2, consensus.Draining, "")}, []string{"new is leaving"}},
+		{[]consensus.Member{member("me", 1, consensus.Draining, ""), member("new", 2, consensus.Gone, "")}, []string{"this node is leaving", "new has left"}},
+	} {
+		if got := a.news(look.members, "me"); !slices.Equal(got, look.want) {
+			t.Errorf("look %d: %q, want %q", i, got, look.want)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package node
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/node/api"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+	"pnode/swarm/consensus"
+)
+
+// portrayed is a run of three nodes with measured links and a plan under a schedule.
+func portrayed(t testing.TB, name string, micros int) consensus.State {
+	t.Helper()
+	run := rehearsedRun()
+	run.Train.Stages, run.Train.Micros, run.Train.Schedule = 3, micros, name
+	state := consensus.State{Run: &run}
+	peers := []planner.PeerID{"a", "<b&\"'>", "c"}
+	for i, peer := range peers {
+		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: planner.Profile{Devices: []planner.DeviceProfile{
+			{Name: "cpu", Model: "slow", MatMulFLOPS: 24e8, MemoryBytesPerS: 1e10, MemoryFreeBytes: 1 << 30},
+		}}}
+		for _, other := range peers[i+1:] { // the way back is as the way there
+			m.Profile.Links = append(m.Profile.Links, planner.LinkProfile{Peer: other, BytesPerS: 12_500_000, RTTNanos: 10e6, JitterNanos: 1e6})
+		}
+		state.Members = append(state.Members, m)
+	}
+	in := planInput(state)
+	in.NodeBytes = 0
+	plan, _, err := planner.Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Plan = plan
+	return state
+}
+
+func watcher() *Node {
+	return &Node{self: "a", beats: newTracker(), log: slog.New(slog.DiscardHandler)}
+}
+
+// classes counts the elements of a picture by class; it must be XML.
+func classes(t *testing.T, svg []byte) (counts map[string]int, text string) {
+	t.Helper()
+	counts = map[string]int{}
+	var all strings.Builder
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return counts, all.String()
+		}
+		if err != nil {
+			t.Fatalf("%v\n%.2000s", err, svg)
+		}
+		switch e := token.(type) {
+		case xml.CharData:
+			all.Write(e)
+		case xml.StartElement:
+			for _, a := range e.Attr {
+				if a.Name.Local == "class" {
+					counts[a.Value]++
+				}
+			}
+		}
+	}
+}
+
+// TestThePictureIsThePlans: a row for each seat with its layers, a bar for each action, whatever
+// the schedule, and names that would be markup are text.
+func TestThePictureIsThePlans(t *testing.T) {
+	for _, name := range []string{"1f1b", "zb-h1", "gpipe", "interleaved:v=2", "2bp", ""} {
+		state, n := portrayed(t, name, 6), watcher()
+		r, err := n.portray(state)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var svg bytes.Buffer
+		if err := r.draw(&svg, n.self); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		counts, text := classes(t, svg.Bytes())
+		bars, want := 0, 0
+		for class, n := range counts {
+			if strings.HasPrefix(class, "bar ") {
+				bars += n
+			}
+		}
+		for _, spans := range r.line.Workers {
+			for _, s := range spans {
+				if s.End > s.Start {
+					want++
+				}
+			}
+		}
+		if seats := state.Plan.Seats(); bars != want || want < 2*3*6 || counts["name"] != len(seats) {
+			t.Errorf("%s: %d bars, want %d; %d names of %d seats", name, bars, want, counts["name"], len(seats))
+		}
+		for _, seat := range state.Plan.Seats() {
+			who := string(seat.Peer)
+			if seat.Peer == n.self {
+				who = "THIS NODE"
+			}
+			first := state.Plan.At(state.Plan.Holdings(seat)[0]).Layers
+			if row := fmt.Sprintf("%s cpu, layers %d-%d", who, first.First, first.End-1); !strings.Contains(text, row) {
+				t.Errorf("%s: no row %q in %q", name, row, text)
+			}
+		}
+	}
+}
+
+// TestThePortraitGoesByWhatIsSeen: times and links that heartbeats tell of take the place of the
+// profiles', and the status has them.
+func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
+	state, n := portrayed(t, "1f1b", 6), watcher()
+	before, err := n.portray(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, seat := range state.Plan.Seats() {
+		b := Beat{Peer: seat.Peer, Generation: state.Plan.Generation, Step: 4, StepNanos: 900e6, Course: state.Plan.Course().String()}
+		for _, h := range state.Plan.Holdings(seat) {
+			b.Stages = append(b.Stages, BeatStage{Replica: h.Replica, Stage: h.Stage, ForwardNanos: 120e6, BackwardNanos: 240e6, UpdateNanos: 1e6})
+		}
+		if i > 0 {
+			b.Links = []BeatLink{{Peer: state.Plan.Seats()[i-1].Peer, BytesPerS: 1e6, RTTNanos: 40e6}}
+		}
+		n.beats.note(b, before.until)
+	}
+	n.portraits.newest.until, n.portraits.newest.samples = time.Time{}, nil // as if long ago
+	r, err := n.portray(state)
+	if err != nil || r.step != 4 || r.line.Makespan <= before.line.Makespan {
+		t.Fatalf("step %d takes %d after %d: %v", r.step, r.line.Makespan, before.line.Makespan, err)
+	}
+	for _, row := range r.line.Workers {
+		for _, s := range row {
+			if want := map[schedule.Op]schedule.Nanos{schedule.Forward: 20e6, schedule.Backward: 40e6}[s.Action.Op]; want > 0 && (s.End-s.Start < want-2 || s.End-s.Start > want) {
+				t.Errorf("%v takes %d, want %d", s.Action, s.End-s.Start, want)
+			}
+		}
+	}
+	var s api.Status
+	n.fillPlan(&s, state)
+	if s.About == nil || s.About.StepMS != 900 || s.About.Layers != 8 || s.About.TokensPerStep != 6*2*64 || len(s.Seats) != 3 || len(s.Links) != 4 {
+		t.Fatalf("%+v, %d seats, links %+v", s.About, len(s.Seats), s.Links)
+	}
+	params := int64(0)
+	for _, seat := range s.Seats {
+		params += seat.Parameters
+		if seat.MemoryBytes <= 0 || seat.FreeBytes != 1<<30 || seat.BusyMS != 361 || seat.ExposedMS < 0 || seat.BusyMS+seat.ExposedMS > seat.StepMS {
+			t.Errorf("%+v", seat)
+		}
+	}
+	if tied := int64(state.Run.Model.TiedLen()); params != state.Run.Model.Params()+tied {
+		t.Errorf("%d parameters on all seats, the model has %d and %d twice", params, state.Run.Model.Params(), tied)
+	}
+	for _, l := range s.Links {
+		live := l.BytesPerS == 1e6 && l.RTTMS == 40 && l.Live
+		if probed := l.BytesPerS == 12_500_000 && l.RTTMS == 10 && !l.Live; !live && !probed {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
+func TestNoPortraitWithoutAPlan(t *testing.T) {
+	n := watcher()
+	if _, err := n.portray(consensus.State{}); !errors.Is(err, api.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+	var s api.Status
+	n.fillPlan(&s, consensus.State{})
+	if s.About != nil || s.Seats != nil {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestLongStepsAreCut: of a step with many actions the picture shows the beginning, whole.
+func TestLongStepsAreCut(t *testing.T) {
+	r, err := watcher().portray(portrayed(t, "1f1b", 6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole := upTo(r.line, 10_000); whole.Makespan != r.line.Makespan {
+		t.Error("a short step is cut")
+	}
+	const most = 20
+	cut := upTo(r.line, most)
+	n := 0
+	for _, row := range cut.Workers {
+		for _, s := range row {
+			n++
+			if s.End > cut.Makespan {
+				t.Errorf("%v ends at %d of %d", s.Action, s.End, cut.Makespan)
+			}
+		}
+	}
+	if n == 0 || n > most || cut.Makespan >= r.line.Makespan {
+		t.Errorf("%d actions up to %d of %d", n, cut.Makespan, r.line.Makespan)
+	}
+	for _, m := range cut.Messages {
+		if m.Arrived > cut.Makespan {
+			t.Errorf("a message comes at %d of %d", m.Arrived, cut.Makespan)
+		}
+	}
+}
+
+// BenchmarkPortrait is what looking at a plan costs a node at most once in leastShown.
+func BenchmarkPortrait(b *testing.B) {
+	for _, micros := range []int{6, 512} {
+		b.Run(fmt.Sprintf("micros=%d", micros), func(b *testing.B) {
+			state := portrayed(b, "1f1b", micros)
+			for b.Loop() {
+				n := watcher()
+				r, err := n.portray(state)
+				if err == nil {
+					err = r.draw(io.Discard, n.self)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

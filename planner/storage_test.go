@@ -1,0 +1,158 @@
+package planner
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"pnode/pipeline/model"
+)
+
+// unlikePrecision are two nodes, one with matrix units for BF16, on which a run leaves storage to
+// the planner.
+func unlikePrecision() Input {
+	in := shardInput(1, 1<<30)
+	in.Run.Train.Replicas, in.Run.Train.Stages, in.Run.Train.Storage = 1, 2, StorageAuto
+	in.HalfCosts = in.Run.Model.Costs(in.Run.Train.MicroBatch, model.StorageBF16)
+	in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 8e10
+	return in
+}
+
+func storages(p Plan) (all string) {
+	for _, pipe := range p.Replicas {
+		for _, place := range pipe.Stages {
+			all += " " + string(place.Peer) + "=" + place.Storage.String()
+		}
+	}
+	return all
+}
+
+// TestStorageFollowsTheProfile: the gain that matrix units bring decides, and of one that is
+// near the threshold what the plan in force has.
+func TestStorageFollowsTheProfile(t *testing.T) {
+	for _, tc := range []struct {
+		flops int64 // in bf16, of 1e10 in f32
+		now   string
+		want  model.Storage
+	}{
+		{0, "", model.StorageF32},
+		{1e10, "", model.StorageF32},
+		{14e9, "", model.StorageF32},
+		{15e9, "", model.StorageBF16},
+		{8e10, "", model.StorageBF16},
+		{14e9, "bf16", model.StorageBF16},
+		{12e9, "bf16", model.StorageF32},
+		{14e9, "f32", model.StorageF32},
+	} {
+		in := unlikePrecision()
+		in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 8e10
+		if tc.now != "" {
+			in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = map[string]int64{"bf16": 8e10, "f32": 1e10}[tc.now]
+			p, _, err := Make(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Previous, in.Generation = &p, 2
+		}
+		in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = tc.flops
+		p, _, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := storages(p); !strings.Contains(got, "b="+tc.want.String()) || !strings.Contains(got, "a=f32") {
+			t.Errorf("%d with %q in force:%s, want %v on b and f32 on a", tc.flops, tc.now, got, tc.want)
+		}
+	}
+}
+
+// TestAnUnlikePlanIsPredictedAsItIs: with the storage that it has, not the one that a new plan
+// would have.
+func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
+	in := unlikePrecision()
+	mixed, reasons, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := reasons.about(Precision); !strings.HasPrefix(text, "mixed precision, bf16 in 1 of 2 stages and f32 in the others") {
+		t.Errorf("precision is told as %q", text)
+	}
+	in.Run.Train.Storage = Storage(model.StorageF32)
+	floats, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Predict(in, floats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Run.Train.Storage = StorageAuto
+	if got, err := Predict(in, floats); err != nil || got.Step != want.Step {
+		t.Errorf("f32 takes %d by a run on auto (%v), %d by one in f32", got.Step, err, want.Step)
+	}
+	if got, err := Predict(in, mixed); err != nil || got.Step >= want.Step {
+		t.Errorf("the mixed plan takes %d (%v), f32 %d", got.Step, err, want.Step)
+	}
+	if d, err := ShouldReplan(in, floats); err != nil || !d.Replan {
+		t.Errorf("a plan in f32 stays: %+v, %v", d, err)
+	}
+	if d, err := ShouldReplan(in, mixed); err != nil || d.Replan {
+		t.Errorf("the best plan is replaced: %+v, %v", d, err)
+	}
+}
+
+// TestProcessorsStayInFloats: with nothing measured in bf16 the rule changes no plan.
+func TestProcessorsStayInFloats(t *testing.T) {
+	in := unlikePrecision()
+	in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 0
+	auto, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Run.Train.Storage = StorageRule{}
+	floats, _, err := Make(in)
+	if err != nil || string(auto.Encode()) != string(floats.Encode()) {
+		t.Errorf("on auto %s, in f32 %s, %v", auto.Encode(), floats.Encode(), err)
+	}
+}
+
+func TestStorageRulesSurviveTheirText(t *testing.T) {
+	for _, text := range StorageRules() {
+		var rule, back StorageRule
+		if err := rule.UnmarshalText([]byte(text)); err != nil || rule.String() != text {
+			t.Errorf("%q reads as %v, %v", text, rule, err)
+		}
+		b, err := json.Marshal(rule)
+		if err == nil {
+			err = json.Unmarshal(b, &back)
+		}
+		if err != nil || back != rule {
+			t.Errorf("%q comes back as %v, %v", text, back, err)
+		}
+	}
+	for _, text := range []string{"", "f16", "AUTO", "bf16 "} {
+		if rule, err := ParseStorage(text); !errors.Is(err, model.ErrBadConfig) {
+			t.Errorf("%q reads as %v, %v", text, rule, err)
+		}
+	}
+}
+
+func TestStorageOfOneDeviceIsOne(t *testing.T) {
+	in := unlikePrecision()
+	p, _, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Replicas[0].Stages[1].Peer, p.Replicas[0].Stages[1].Device = p.Replicas[0].Stages[0].Peer, p.Replicas[0].Stages[0].Device
+	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); !errors.Is(err, ErrBadPlan) || !strings.Contains(err.Error(), "want one storage a device") {
+		t.Errorf("two storages on one device: %v", err)
+	}
+	in.HalfCosts = in.HalfCosts[1:]
+	if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
+		t.Errorf("costs of other layers in bf16: %v", err)
+	}
+	in.HalfCosts, in.Run.Train.Storage = nil, Storage(model.StorageBF16)
+	if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
+		t.Errorf("no costs in bf16: %v", err)
+	}
+}
