@@ -5,7 +5,7 @@ import "pnode/kernels/quant"
 func quantizedWords(c Call) int { return quant.Words(c.Dims[0]) }
 
 // groupSums counts two for each group.
-func groupSums(c Call) int { return 2 * ((c.Dims[0] + quant.Group - 1) / quant.Group) }
+func groupSums(c Call) int { return 2 * quant.Groups(c.Dims[0]) }
 
 var quantizeTable = map[Op]OpInfo{
 	OpQuantize: {

@@ -137,17 +137,12 @@ func (w *Worker) bring(ctx context.Context, h *holding, a *arrival, tag wire.Tag
 	if err != nil {
 		return err
 	}
-	n := elements(a.place)
-	host, plain := wire.F32Elements(payload, n)
-	if !plain {
-		xs := make([]float32, n)
-		if _, err := wire.DecodeTensor(xs, payload); err != nil {
-			return fmt.Errorf("pipeline: %v from stage %d: %w", tag, from, err)
-		}
-		host = kernels.Float32Bytes(xs)
+	place, err := uploads.placing(a.place, payload)
+	if err != nil {
+		return fmt.Errorf("pipeline: %v from stage %d: %w", tag, from, err)
 	}
 	begin, end, err := uploads.do(copied{
-		after: a.free, copy: func(q kernels.Queue) { writeRows(q, a.place, host) },
+		after: a.free, copy: place,
 		under: func(e kernels.Event) {
 			a.copied = e
 			close(a.here)
@@ -158,4 +153,21 @@ func (w *Worker) bring(ctx context.Context, h *holding, a *arrival, tag wire.Tag
 	}
 	w.noteCopy("upload", h, tag, begin, end)
 	return nil
+}
+
+// placing is what copies a tensor, in whichever codec it is, to rows.
+func (c *copier) placing(rows []kernels.View, tensor []byte) (func(kernels.Queue), error) {
+	n := elements(rows)
+	if words, ok := wire.Int8Words(tensor, n); ok && c.packing.holds(rows) {
+		return func(q kernels.Queue) { c.packing.unpack(q, rows, words) }, nil
+	}
+	host, plain := wire.F32Elements(tensor, n)
+	if !plain {
+		xs := make([]float32, n)
+		if _, err := wire.DecodeTensor(xs, tensor); err != nil {
+			return nil, err
+		}
+		host = kernels.Float32Bytes(xs)
+	}
+	return func(q kernels.Queue) { writeRows(q, rows, host) }, nil
 }

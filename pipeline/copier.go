@@ -11,6 +11,8 @@ import (
 type copier struct {
 	queue kernels.Queue
 	turn  chan struct{} // holds one
+	// packing is for messages in int8 while they are copied; nil: the host packs them.
+	packing *packing
 }
 
 func newCopier(d kernels.Device) (copier, error) {

@@ -55,7 +55,7 @@ func (w *Worker) follow(text string) error {
 		return err
 	}
 	for _, h := range w.holdings {
-		h.raze() // plans do not count with landings
+		h.raze() // plans do not count with it
 	}
 	for _, h := range w.holdings {
 		if err := h.resize(list.Use(w.number, h.Replica, h.Stage)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"pnode/kernels"
+	"pnode/kernels/quant"
 	"pnode/pipeline/wire"
 )
 
@@ -66,13 +67,7 @@ func (l leaving) wait(q kernels.Queue, slot int) {
 // else at once.
 func (w *Worker) send(ctx context.Context, h *holding, rows []kernels.View, tag wire.Tag) (*reading, error) {
 	computed, read := w.queue.Record(), &reading{under: make(chan struct{})}
-	d := departure{read: read, send: func() error {
-		return w.ship(ctx, h, tag, elements(rows), func(host []byte) error {
-			return w.download(h, tag, copied{
-				after: computed, copy: func(q kernels.Queue) { readRows(q, host, rows) }, under: read.is,
-			})
-		})
-	}}
+	d := departure{read: read, send: func() error { return w.ship(ctx, h, outgoing{tag, rows, computed, read}) }}
 	if w.departures == nil {
 		return read, d.send()
 	}
@@ -84,33 +79,82 @@ func (w *Worker) send(ctx context.Context, h *holding, rows []kernels.View, tag 
 	}
 }
 
-// ship sends n elements that fetch copies to the host.
-func (w *Worker) ship(ctx context.Context, h *holding, tag wire.Tag, n int, fetch func(host []byte) error) error {
-	codec, noise := w.crossing(h, tag)
-	var payload, host []byte
-	var xs []float32
+// outgoing is a message in its place on the device, once computed has come. read tells when it may
+// be written over.
+type outgoing struct {
+	tag      wire.Tag
+	rows     []kernels.View
+	computed kernels.Event
+	read     *reading
+}
+
+// ship copies a message to the host in its boundary's codec, and sends it.
+func (w *Worker) ship(ctx context.Context, h *holding, m outgoing) error {
+	payload, used, err := w.tensor(h, m)
+	if err != nil {
+		return fmt.Errorf("pipeline: download of %v: %w", m.tag, err)
+	}
+	h.times.sent(m.tag.Kind).add(used)
+	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[m.tag.Stage].Peer, wire.Frame{Tag: m.tag, Payload: payload})
+}
+
+// tensor copies a message to the host as the one that wire.AppendTensor makes, and tells how it is
+// written.
+func (w *Worker) tensor(h *holding, m outgoing) (tensor []byte, used wire.Encoded, err error) {
+	codec, noise := w.crossing(h, m.tag)
+	if codec == wire.Int8 && h.downloads.packing.holds(m.rows) {
+		tensor, used, err = w.packed(h, m, noise)
+		if err != nil || used.Codec == wire.Int8 {
+			return tensor, used, err
+		}
+	}
+	n := elements(m.rows)
 	if codec == wire.F32 {
-		payload, host = wire.NewF32Tensor(n)
-	} else {
-		xs = make([]float32, n)
-		host = kernels.Float32Bytes(xs)
+		tensor, elements := wire.NewF32Tensor(n)
+		return tensor, wire.Encoded{Codec: codec}, w.whole(h, m, elements)
 	}
-	if err := fetch(host); err != nil {
-		return err
+	xs := make([]float32, n)
+	if err := w.whole(h, m, kernels.Float32Bytes(xs)); err != nil {
+		return nil, wire.Encoded{}, err
 	}
-	used := wire.Encoded{Codec: codec}
-	if codec != wire.F32 {
-		payload, used = wire.AppendTensor(nil, codec, xs, noise)
+	tensor, used = wire.AppendTensor(nil, codec, xs, noise)
+	return tensor, used, nil
+}
+
+// packed has the device pack a message. It gives no codec where the elements are wanted to
+// choose one.
+func (w *Worker) packed(h *holding, m outgoing, noise wire.Noise) (tensor []byte, used wire.Encoded, err error) {
+	n := elements(m.rows)
+	tensor, words := wire.NewInt8Tensor(n)
+	steps := make([]float32, 2*quant.Groups(n))
+	var event kernels.Event
+	err = w.download(h, m.tag, copied{
+		after: m.computed,
+		copy:  func(q kernels.Queue) { h.downloads.packing.pack(q, m.rows, noise, words, steps) },
+		under: func(e kernels.Event) { event = e },
+	})
+	if err != nil {
+		return nil, wire.Encoded{}, err
 	}
-	h.times.sent(tag.Kind).add(used)
-	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[tag.Stage].Peer, wire.Frame{Tag: tag, Payload: payload})
+	used, ok := wire.CheckInt8(words, steps)
+	if !ok {
+		return nil, wire.Encoded{}, nil
+	}
+	m.read.is(event)
+	return tensor, used, nil
+}
+
+// whole copies a message to the host as it is.
+func (w *Worker) whole(h *holding, m outgoing, host []byte) error {
+	return w.download(h, m.tag, copied{
+		after: m.computed, copy: func(q kernels.Queue) { readRows(q, host, m.rows) }, under: m.read.is,
+	})
 }
 
 func (w *Worker) download(h *holding, tag wire.Tag, c copied) error {
 	begin, end, err := h.downloads.do(c)
-	if err != nil {
-		return fmt.Errorf("pipeline: download of %v: %w", tag, err)
+	if err == nil {
+		w.noteCopy("download", h, tag, begin, end)
 	}
-	w.noteCopy("download", h, tag, begin, end)
-	return nil
+	return err
 }

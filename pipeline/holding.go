@@ -155,6 +155,22 @@ func (h *holding) copiers() []*copier {
 	return append([]*copier{&h.activations, &h.gradients, &h.downloads}, h.ferry.copiers()...)
 }
 
+// carriers are the copiers of messages that the boundaries' codecs ask to be in int8.
+func (h *holding) carriers() (all []*copier) {
+	before := !h.first() && h.before == nil && h.codecs[h.Stage-1] == wire.Int8
+	behind := !h.last() && h.behind == nil && h.codecs[h.Stage] == wire.Int8
+	if before {
+		all = append(all, &h.activations)
+	}
+	if behind {
+		all = append(all, &h.gradients)
+	}
+	if before || behind {
+		all = append(all, &h.downloads)
+	}
+	return all
+}
+
 func (h *holding) close() {
 	for _, q := range []kernels.Queue{h.saves, h.reductions} {
 		if q != nil {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"pnode/kernels"
@@ -29,5 +30,26 @@ func TestOffloadChangesNoBitOnOpenCL(t *testing.T) {
 		if off := memoryOf(t, run, offloaded(plan), plan.Holdings(plan.Seats()[0])[0]); off.Host == 0 {
 			t.Error("nothing was in host memory")
 		}
+	}
+}
+
+// TestPackedMessagesChangeNoBitOnOpenCL: what a driver's device packs is what the host packs.
+func TestPackedMessagesChangeNoBitOnOpenCL(t *testing.T) {
+	device, err := conform.First(t, opencl.List, opencl.ErrNoLibrary).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	run := testRun()
+	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "int8")
+	var calls atomic.Int64
+	near := lateBy(0, 0, 0)
+	want := trainAs(t, run, plan, &memoryKeeper{}, func(kernels.Device) kernels.Device { return near.of(device) })
+	packs := trainAs(t, run, plan, &memoryKeeper{}, func(kernels.Device) kernels.Device {
+		return distantBy(0, 0, 0).of(tally{device, kernels.OpQuantize, &calls})
+	})
+	equal(t, "packed by the device", packs, want)
+	if calls.Load() == 0 {
+		t.Error("the device packs nothing")
 	}
 }

@@ -62,13 +62,14 @@ func (w *Worker) warm() error {
 }
 
 // prepare takes what the calls of a step need besides the stages' memory: none fails for want of
-// it. What is left may be landings.
+// it. What is left may be landings, and packings.
 func (w *Worker) prepare() error {
 	if err := w.prepareCalls(); err != nil {
 		return err
 	}
 	for _, h := range w.holdings {
 		w.land(h)
+		w.pack(h)
 	}
 	return nil
 }
@@ -96,13 +97,11 @@ func shorter(a, b kernels.View) int { return a.Len - b.Len }
 // land gives a stage a landing for the activations that come to it, where copies take a while and
 // the device has room beyond the plan.
 func (w *Worker) land(h *holding) {
-	distant, ok := w.cfg.Device.(kernels.Distant)
-	limited, counts := w.cfg.Device.(kernels.Limited)
-	if h.first() || h.before != nil || h.landing != nil || !ok || !distant.Distant() || !counts {
+	if h.first() || h.before != nil || h.landing != nil {
 		return
 	}
 	n := h.stack.Input(0).Len
-	if int64(4*n) > limited.MemoryLeft() {
+	if !w.spare(int64(4 * n)) {
 		return
 	}
 	if landing, err := w.cfg.Device.Alloc(kernels.F32, n); err == nil { // else it is done without
@@ -110,10 +109,36 @@ func (w *Worker) land(h *holding) {
 	}
 }
 
-// raze gives the landing back.
+// pack gives those who copy messages of a stage in int8 memory to pack them on the device, under
+// the same conditions.
+func (w *Worker) pack(h *holding) {
+	for _, c := range h.carriers() {
+		boundary := h.stack.Output
+		if !h.first() {
+			boundary = h.stack.Input
+		}
+		n := boundary(0).Len
+		if c.packing == nil && w.spare(packingBytes(n)) {
+			c.packing, _ = newPacking(w.cfg.Device, n) // or the host does it
+		}
+	}
+}
+
+// spare tells whether copies to the device take a while and it has so many bytes beyond the plan.
+func (w *Worker) spare(bytes int64) bool {
+	distant, ok := w.cfg.Device.(kernels.Distant)
+	limited, counts := w.cfg.Device.(kernels.Limited)
+	return ok && distant.Distant() && counts && bytes <= limited.MemoryLeft()
+}
+
+// raze gives landing and packings back.
 func (h *holding) raze() {
 	if h.landing != nil {
 		h.landing.Free()
 		h.landing = nil
+	}
+	for _, c := range []*copier{&h.activations, &h.gradients, &h.downloads} {
+		c.packing.free()
+		c.packing = nil
 	}
 }

@@ -79,6 +79,6 @@ func packedWords(rng *rand.Rand, n int, words []float64) {
 	for i := range x {
 		x[i] = rng.NormFloat64()
 	}
-	steps := make([]float64, 2*((n+quant.Group-1)/quant.Group))
+	steps := make([]float64, 2*quant.Groups(n))
 	quantize(kernels.Call{Random: kernels.Random{Key: rng.Uint64()}}, [][]float64{words, steps, x})
 }

@@ -16,12 +16,13 @@ const ScaleBytes = 4
 const leastScaled = 0x1p-100
 
 // Bytes is the size of n elements.
-func Bytes(n int) int { return n + ScaleBytes*groups(n) }
+func Bytes(n int) int { return n + ScaleBytes*Groups(n) }
 
 // Words is their size in words of four bytes, the last one filled up.
 func Words(n int) int { return (Bytes(n) + 3) / 4 }
 
-func groups(n int) int { return (n + Group - 1) / Group }
+// Groups is how many groups they are in.
+func Groups(n int) int { return (n + Group - 1) / Group }
 
 // Number is the number i of a noise, 64 even bits: the output function of SplitMix64 on the state
 // that i steps lead to (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators").

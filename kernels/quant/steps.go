@@ -21,3 +21,9 @@ func InSteps(b []byte, wrong, all float64) (w, a float32) {
 	}
 	return float32(wrong / (scale * scale)), float32(all / (scale * scale))
 }
+
+// OfSteps are the sums that InSteps was given, nearly; not ok for Unfit and what is no sum.
+func OfSteps(b []byte, w, a float32) (wrong, all float64, ok bool) {
+	scale := float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	return float64(w) * scale * scale, float64(a) * scale * scale, w >= 0 && a >= 0
+}

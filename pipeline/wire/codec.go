@@ -121,11 +121,16 @@ func NewF32Tensor(n int) (tensor, elements []byte) {
 
 // F32Elements gives the elements of a tensor of n elements if it is in F32 and well-formed.
 func F32Elements(tensor []byte, n int) (elements []byte, ok bool) {
-	front := [tensorFront]byte{byte(F32)}
-	if len(tensor) != TensorBytes(F32, n) || [tensorFront]byte(tensor[:tensorFront]) != front {
+	if !fronted(tensor, F32, n) {
 		return nil, false
 	}
 	return tensor[tensorFront:], true
+}
+
+// fronted tells whether a tensor begins, and is as long, as one of n elements in a codec.
+func fronted(tensor []byte, c Codec, n int) bool {
+	front := [tensorFront]byte{byte(c)}
+	return len(tensor) == TensorBytes(c, n) && [tensorFront]byte(tensor[:tensorFront]) == front
 }
 
 // relative is the relative error of a tensor, given two sums of squares.

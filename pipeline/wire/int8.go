@@ -1,6 +1,10 @@
 package wire
 
-import "pnode/kernels/quant"
+import (
+	"slices"
+
+	"pnode/kernels/quant"
+)
 
 // GroupElements is how many elements share a scale.
 const GroupElements = quant.Group
@@ -19,4 +23,41 @@ func appendInt8(dst []byte, xs []float32, noise Noise) ([]byte, float64) {
 		b, xs = b[quant.Bytes(n):], xs[n:]
 	}
 	return dst, relative(wrong, all)
+}
+
+// NewInt8Tensor gives a tensor of n elements in Int8, and the part of it that holds them, to be
+// filled by a device that packs them: in whole words, of which the tensor may leave bytes out.
+func NewInt8Tensor(n int) (tensor, words []byte) {
+	b := make([]byte, tensorFront+4*quant.Words(n))
+	b[0] = byte(Int8)
+	return b[:TensorBytes(Int8, n)], b[tensorFront:]
+}
+
+// nearly is how far below the bound an error is that cannot be above it for having been summed
+// in float32.
+const nearly = 0.999
+
+// CheckInt8 tells how AppendTensor writes the elements of these words, whose sums in each group
+// steps has (quant.InSteps). It is not ok where another codec would be taken, or may be.
+func CheckInt8(words []byte, steps []float32) (used Encoded, ok bool) {
+	var wrong, all float64
+	for i := 0; i < len(steps); i += 2 {
+		w, a, ok := quant.OfSteps(words[quant.Bytes(i/2*GroupElements):], steps[i], steps[i+1])
+		if !ok {
+			return Encoded{}, false
+		}
+		wrong, all = wrong+w, all+a
+	}
+	used = Encoded{Codec: Int8, RelError: relative(wrong, all)}
+	return used, used.RelError <= nearly*maxError[Int8]
+}
+
+// Int8Words gives the elements of a tensor of n elements in whole words, if it is in Int8 and
+// well-formed.
+func Int8Words(tensor []byte, n int) (words []byte, ok bool) {
+	if !fronted(tensor, Int8, n) {
+		return nil, false
+	}
+	words = slices.Clip(tensor[tensorFront:])
+	return append(words, make([]byte, 4*quant.Words(n)-len(words))...), true
 }

@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// tally is a device that counts calls of an operation.
+type tally struct {
+	kernels.Device
+	op kernels.Op
+	n  *atomic.Int64
+}
+
+func (d tally) NewQueue() (kernels.Queue, error) {
+	q, err := d.Device.NewQueue()
+	return tallyQueue{q, d}, err
+}
+
+type tallyQueue struct {
+	kernels.Queue
+	dev tally
+}
+
+func (q tallyQueue) Do(c kernels.Call) {
+	if c.Op == q.dev.op {
+		q.dev.n.Add(1)
+	}
+	q.Queue.Do(c)
+}
+
+// TestPackedMessagesChangeNoBit: devices of their own memory pack and unpack what crosses in int8,
+// and passes wait for that as for copies.
+func TestPackedMessagesChangeNoBit(t *testing.T) {
+	run := deep()
+	run.Train.Steps = 2
+	for _, text := range []string{"1f1b", "zb-h1", "interleaved:v=2", "seq1f1b"} {
+		plan := withCodec(scheduled(t, run, text, 4), "int8")
+		want := train(t, run, plan, &memoryKeeper{})
+		for name, d := range map[string]*late{
+			"nothing": distantBy(0, 0, 0), "writes": distantBy(0, 9*time.Millisecond, 0), "calls": distantBy(9*time.Millisecond, 1, 0),
+		} {
+			for _, op := range []kernels.Op{kernels.OpQuantize, kernels.OpDequantize} {
+				var calls atomic.Int64
+				over := func(inner kernels.Device) kernels.Device { return d.of(tally{inner, op, &calls}) }
+				synctest.Test(t, func(t *testing.T) {
+					equal(t, text+", late "+name, trainAs(t, run, plan, &memoryKeeper{}, over), want)
+				})
+				if calls.Load() == 0 {
+					t.Errorf("%s, late %s: no %v on a device", text, name, op)
+				}
+			}
+		}
+	}
+}
+
+// TestPackedTensors wants the bytes of wire.AppendTensor whether a device packs or not, for what
+// int8 holds, hardly holds and does not hold.
+func TestPackedTensors(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	run := testRun()
+	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "int8")
+	codecs, err := boundaryCodecs(plan.Replicas[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holding{pipe: plan.Replicas[0], codecs: codecs}
+	w := &Worker{cfg: Config{Run: run, Plan: plan}}
+	if h.downloads, err = newCopier(dev); err != nil {
+		t.Fatal(err)
+	}
+	defer h.downloads.close()
+	const most = 5000
+	if h.downloads.packing, err = newPacking(dev, most); err != nil {
+		t.Fatal(err)
+	}
+	defer h.downloads.packing.free()
+	memory, err := dev.Alloc(kernels.F32, 2*most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Free()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for step := planner.Step(1); step <= 200; step++ {
+		xs := make([]float32, 1+rng.IntN(most))
+		outliers := math.Exp(rng.Float64()*12 - 4) // through the bound, which is near 3 times the spread
+		for i := range xs {
+			xs[i] = float32(rng.NormFloat64() * 1e-3)
+			if i%100 == 0 {
+				xs[i] *= float32(outliers)
+			}
+		}
+		if step%17 == 0 {
+			xs[rng.IntN(len(xs))] = float32(math.NaN())
+		}
+		cut := rng.IntN(len(xs))
+		if step%2 == 0 {
+			cut -= cut % 128
+		}
+		tag := wire.Tag{Kind: wire.Activation, Step: step, Stage: 1}
+		rows := []kernels.View{kernels.Whole(memory).Slice(7, cut), kernels.Whole(memory).Slice(most+3, len(xs)-cut)}
+		if cut == 0 {
+			rows = rows[1:]
+		}
+		writeRows(h.downloads.queue, rows, kernels.Float32Bytes(xs))
+		read := &reading{under: make(chan struct{})}
+		got, used, err := w.tensor(h, outgoing{tag: tag, rows: rows, computed: h.downloads.queue.Record(), read: read})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-read.under
+		codec, noise := w.crossing(h, tag)
+		want, wantUsed := wire.AppendTensor(nil, codec, xs, noise)
+		if !bytes.Equal(got, want) || used.Codec != wantUsed.Codec || math.Abs(used.RelError-wantUsed.RelError) > 1e-4*used.RelError {
+			t.Fatalf("%d elements in rows of %d, outliers %v: %+v, want %+v", len(xs), cut, outliers, used, wantUsed)
+		}
+		decoded := make([]float32, len(xs))
+		if _, err := wire.DecodeTensor(decoded, want); err != nil {
+			t.Fatal(err)
+		}
+		place, err := h.downloads.placing(rows, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place(h.downloads.queue)
+		placed := make([]float32, len(xs))
+		readRows(h.downloads.queue, kernels.Float32Bytes(placed), rows)
+		if err := h.downloads.queue.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(kernels.Float32Bytes(placed), kernels.Float32Bytes(decoded)) {
+			t.Fatalf("%d elements in rows of %d, %v: other elements arrive", len(xs), cut, used.Codec)
+		}
+	}
+}
