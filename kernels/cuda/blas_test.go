@@ -107,3 +107,20 @@ func TestWrongBLAS(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnProducts: the package's kernels multiply where they are asked for.
+func TestOwnProducts(t *testing.T) {
+	f := newFake(t, openclMachine(t, gpu.MatrixUnits), 1)
+	dev := openWithBLAS(t)
+	if err := dev.OwnProducts(); err != nil {
+		t.Fatal(err)
+	}
+	by := f.blas.products
+	conform.RunOpBF16(t, dev, kernels.OpMatMul)
+	if f.blas.products != by || f.blas.handles != 0 || dev.Products() == "cuBLASLt" {
+		t.Errorf("%d products by cuBLASLt, which has %d handles; the device says %q", f.blas.products-by, f.blas.handles, dev.Products())
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,14 @@
+package cuda
+
+import (
+	"errors"
+
+	"pnode/kernels/conform"
+)
+
+// OwnProducts has the package's own kernels multiply from now on, though cuBLASLt may be there: to
+// compare the two. No queue may be open.
+func (d *Device) OwnProducts() error {
+	d.products = "own kernels (as they were asked for)"
+	return errors.Join(d.driver.stopBLAS(), conform.SelfTest(d))
+}
