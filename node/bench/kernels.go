@@ -167,7 +167,7 @@ func (p *Product) measure(dev *cpu.Device, blas *peer, flags kernels.Flags, roun
 	}
 	var rates, peerRates, ratios []float64
 	for range rounds {
-		seconds, err := own.run(calls)
+		seconds, err := own.run(calls, roundTime)
 		if err != nil {
 			return err
 		}

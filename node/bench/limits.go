@@ -40,11 +40,11 @@ func measureLimits(dev *cpu.Device, rounds int) (Limits, error) {
 			return Limits{}, err
 		}
 		arithmetic = append(arithmetic, rate)
-		seconds, err := copying.run(1)
+		seconds, err := copying.run(1, roundTime)
 		if err != nil {
 			return Limits{}, err
 		}
-		traffic = append(traffic, float64(kernels.Info(call.Op).Bytes(copying.call))/seconds/1e9)
+		traffic = append(traffic, float64(kernels.Info(call.Op).Bytes(copying.calls[0]))/seconds/1e9)
 	}
 	return Limits{Threads: dev.Threads(), Arithmetic: median(arithmetic), Copy: median(traffic)}, nil
 }

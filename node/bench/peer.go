@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 )
 
 // maxAnswerBytes bounds a line of a peer.
@@ -25,6 +27,7 @@ type peer struct {
 	pipe   io.Closer // what out reads
 	out    *bufio.Reader
 	errors tail
+	forget func() bool // the context
 }
 
 // hello is the first line of a peer: what it is, and by which kernels it computes.
@@ -33,6 +36,10 @@ type hello struct {
 	Kernel string `json:"kernel"`
 	// Dropped are reasons why better kernels are not used.
 	Dropped []string `json:"dropped,omitempty"`
+	// Libraries are folders with libraries that the peer brings.
+	Libraries []string `json:"libraries,omitempty"`
+	// Error says why there is no peer.
+	Error string `json:"error,omitempty"`
 }
 
 // answer is a line of a peer.
@@ -46,17 +53,37 @@ type answer struct {
 	FLOPs   int64              `json:"flops,omitempty"`
 	// Arithmetic is the rate of multiply-adds in registers alone, right after, in GFLOP/s.
 	Arithmetic float64 `json:"gflops,omitempty"`
+
+	Losses []float64 `json:"losses,omitempty"` // of all steps, where these are few
+	// DeviceSeconds is what the calls of a step take the device where it never waits for the host,
+	// HostSeconds what the host takes to enqueue them.
+	DeviceSeconds float64 `json:"device_seconds,omitempty"`
+	HostSeconds   float64 `json:"host_seconds,omitempty"`
+	// CopySeconds is the time of all copies of messages, HiddenSeconds the part of it in which the
+	// stage computed.
+	CopySeconds   float64 `json:"copy_seconds,omitempty"`
+	HiddenSeconds float64 `json:"hidden_seconds,omitempty"`
 }
+
+// maxLosses bounds those of an answer.
+const maxLosses = 1000
 
 // startPython runs a script as a peer.
 func startPython(ctx context.Context, python, script, arg string) (*peer, error) {
-	return startPeer(ctx, python, "-c", script, arg)
+	return startPeer(ctx, nil, python, "-c", script, arg)
 }
 
-// startPeer runs a program and waits for its hello. The error says what is missing.
-func startPeer(ctx context.Context, program string, args ...string) (*peer, error) {
+// grace is how long a program that was ended may keep its output open: processes of its own have it.
+const grace = 5 * time.Second
+
+// startPeer runs a program, with environment variables besides those that are, and waits for its
+// hello. The error says what is missing.
+func startPeer(ctx context.Context, env []string, program string, args ...string) (*peer, error) {
 	p := &peer{cmd: exec.CommandContext(ctx, program, args...)}
-	p.cmd.Stderr = &p.errors
+	p.cmd.Stderr, p.cmd.WaitDelay = &p.errors, grace
+	if len(env) > 0 {
+		p.cmd.Env = append(os.Environ(), env...)
+	}
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -69,8 +96,13 @@ func startPeer(ctx context.Context, program string, args ...string) (*peer, erro
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
+	p.forget = context.AfterFunc(ctx, func() { _ = out.Close() }) // what it started may hold the other end
 	if err := p.receive(&p.hello); err != nil {
 		return nil, errors.Join(err, p.close())
+	}
+	if p.hello.Error != "" {
+		_ = p.close() // says the same
+		return nil, errors.New(p.hello.Error)
 	}
 	return p, nil
 }
@@ -108,6 +140,7 @@ func (p *peer) receive(into any) error {
 // close ends the peer by ending its input, and its output in case it still writes, and
 // waits for it.
 func (p *peer) close() error {
+	p.forget()
 	_ = p.in.Close() // it may be gone already
 	_ = p.pipe.Close()
 	if err := p.cmd.Wait(); err != nil {

@@ -13,8 +13,13 @@ import (
 	"pnode/kernels"
 )
 
-//go:embed torch.py
-var torchScript string
+//go:embed torchstep.py
+var torchStepScript string
+
+//go:embed torchpeer.py
+var torchPeerScript string
+
+var torchScript = torchPeerScript + torchStepScript
 
 // StepOptions say what to measure; the zero value takes the defaults, but for Binary.
 type StepOptions struct {
@@ -159,7 +164,7 @@ func (r *StepReport) measureStep(ctx context.Context, o StepOptions, c StepModel
 	if err != nil {
 		return result, err
 	}
-	own, err := startPeer(ctx, o.Binary, "bench", "step", "--worker", string(described))
+	own, err := startPeer(ctx, nil, o.Binary, "bench", "step", "--worker", string(described))
 	if err != nil {
 		return result, err
 	}
@@ -178,6 +183,8 @@ func (r *StepReport) measureStep(ctx context.Context, o StepOptions, c StepModel
 // stepRequest asks for training steps.
 type stepRequest struct {
 	Steps int `json:"steps"`
+	// Replays is how often the calls of the last step are made again, with nothing to wait for.
+	Replays int `json:"replays,omitempty"`
 }
 
 // roundSteps is how many steps take a second or more, to go by the first two.
@@ -187,16 +194,16 @@ func roundSteps(second time.Duration) int {
 
 func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 	result := StepResult{StepModel: c, Shares: map[string]float64{}}
-	if _, err := own.ask(stepRequest{1}); err != nil { // warms up
+	if _, err := own.ask(stepRequest{Steps: 1}); err != nil { // warms up
 		return result, err
 	}
-	warm, err := own.ask(stepRequest{1})
+	warm, err := own.ask(stepRequest{Steps: 1})
 	if err != nil {
 		return result, err
 	}
-	request := stepRequest{roundSteps(time.Duration(warm.Seconds * float64(time.Second)))}
+	request := stepRequest{Steps: roundSteps(time.Duration(warm.Seconds * float64(time.Second)))}
 	if torch != nil {
-		if _, err := torch.ask(stepRequest{2}); err != nil {
+		if _, err := torch.ask(stepRequest{Steps: 2}); err != nil {
 			return result, err
 		}
 	}
@@ -208,7 +215,9 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 			return result, err
 		}
 		rates, result.PeakBytes = append(rates, tokens/a.Seconds), a.PeakBytes
-		utilization = append(utilization, float64(a.FLOPs)/a.Seconds/1e9/a.Arithmetic)
+		if a.Arithmetic > 0 {
+			utilization = append(utilization, float64(a.FLOPs)/a.Seconds/1e9/a.Arithmetic)
+		}
 		for class, seconds := range a.Classes {
 			result.Shares[class] += seconds / a.Seconds / float64(rounds)
 		}

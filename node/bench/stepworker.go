@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -16,9 +14,6 @@ import (
 
 	"pnode/kernels/cpu"
 	"pnode/pipeline"
-	"pnode/pipeline/model"
-	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // StepModel is what a training step is measured on.
@@ -48,24 +43,33 @@ func StepWorker(ctx context.Context, described string, in io.Reader, out io.Writ
 		return err
 	}
 	defer device.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s := &stepServer{
-		requests: bufio.NewScanner(in), answers: json.NewEncoder(out), end: cancel,
-		cpu: device, device: &timedDevice{Device: device, spent: map[string]time.Duration{}},
+	timed := &timedDevice{Device: device, spent: map[string]time.Duration{}}
+	s := newStepServer(in, out, cpuMeter{device, timed})
+	own := hello{Name: "pnode", Kernel: device.Variant(), Dropped: device.Dropped()}
+	return s.serve(ctx, training{StepModel: m, device: timed, micros: 1, lr: 1e-4, data: randomTokens{m}}.alone(), own)
+}
+
+// meter sees what the steps of a request do beside taking time.
+type meter interface {
+	reset(stepRequest)
+	read(*answer) error
+}
+
+// cpuMeter is that of steps on the processor.
+type cpuMeter struct {
+	cpu   *cpu.Device
+	timed *timedDevice
+}
+
+func (m cpuMeter) reset(stepRequest) { m.timed.reset() }
+
+func (m cpuMeter) read(a *answer) (err error) {
+	a.PeakBytes, a.FLOPs, a.Classes = peakBytes(), m.timed.flops, map[string]float64{}
+	for class, spent := range m.timed.spent {
+		a.Classes[class] = spent.Seconds()
 	}
-	w, err := pipeline.New(s.config(m))
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if err := s.answers.Encode(hello{Name: "pnode", Kernel: device.Variant(), Dropped: device.Dropped()}); err != nil {
-		return err
-	}
-	if err := w.Run(ctx, ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return s.err
+	a.Arithmetic, err = arithmeticRate(m.cpu)
+	return err
 }
 
 // stepServer lets the worker run the steps that are asked for, and stops it between them
@@ -73,37 +77,36 @@ func StepWorker(ctx context.Context, described string, in io.Reader, out io.Writ
 type stepServer struct {
 	requests *bufio.Scanner
 	answers  *json.Encoder
-	cpu      *cpu.Device
-	device   *timedDevice
+	meter    meter
 	end      context.CancelFunc
 	err      error
 
-	left  int // steps of this request
-	begin time.Time
+	left   int // steps of this request
+	losses []float64
+	begin  time.Time
 }
 
-// endless is more steps than anybody asks for.
-const endless = 1 << 30
+func newStepServer(in io.Reader, out io.Writer, m meter) *stepServer {
+	return &stepServer{requests: bufio.NewScanner(in), answers: json.NewEncoder(out), meter: m}
+}
 
-func (s *stepServer) config(m StepModel) pipeline.Config {
-	run := planner.RunSpec{
-		Run:   "bench",
-		Model: model.Config{Vocab: m.Vocab, Context: m.Context, Blocks: m.Blocks, Heads: m.Heads, Channels: m.Channels},
-		Train: planner.TrainSpec{
-			Seed: 1, Steps: endless, Micros: 1, MicroBatch: m.Batch, LR: 1e-4, MinLR: 1e-4, WarmupSteps: 1,
-			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 1, HeldOutEvery: endless, CheckpointEvery: endless,
-		},
+// serve trains as it is asked to, until nobody asks any more.
+func (s *stepServer) serve(ctx context.Context, c pipeline.Config, own hello) error {
+	ctx, s.end = context.WithCancel(ctx)
+	defer s.end()
+	c.OnLoaded, c.OnStep = s.next, s.stepDone
+	w, err := pipeline.New(c)
+	if err != nil {
+		return err
 	}
-	const self planner.PeerID = "bench"
-	stage := planner.Placement{Peer: self, Device: "cpu", Codec: "f32", Layers: planner.LayerRange{End: run.Model.Layers()}}
-	return pipeline.Config{
-		Seat: stage.Seat(), Run: run, Device: s.device, Data: randomTokens{m}, Exchange: noExchange{}, Keeper: noKeeper{},
-		Plan: planner.Plan{
-			Run: run.Run, Generation: 1, Schedule: "1f1b",
-			Replicas: []planner.Pipeline{{Micros: 1, Stages: []planner.Placement{stage}, Warmups: []int{0}}},
-		},
-		Stop: func() bool { return false }, OnLoaded: s.next, OnStep: s.stepDone, Log: slog.New(slog.DiscardHandler),
+	defer w.Close()
+	if err := s.answers.Encode(own); err != nil {
+		return err
 	}
+	if err := w.Run(ctx, ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return s.err
 }
 
 // next waits for a request; without one the worker ends.
@@ -118,19 +121,20 @@ func (s *stepServer) next() {
 		s.end()
 		return
 	}
-	s.device.reset()
-	s.left, s.begin = request.Steps, time.Now()
+	s.meter.reset(request)
+	s.left, s.losses, s.begin = request.Steps, nil, time.Now()
 }
 
 func (s *stepServer) stepDone(r pipeline.StepResult) {
+	s.losses = append(s.losses, r.Loss)
 	if s.left--; s.left > 0 {
 		return
 	}
-	a := answer{Seconds: time.Since(s.begin).Seconds(), Loss: r.Loss, PeakBytes: peakBytes(), FLOPs: s.device.flops, Classes: map[string]float64{}}
-	for class, spent := range s.device.spent {
-		a.Classes[class] = spent.Seconds()
+	a := answer{Seconds: time.Since(s.begin).Seconds(), Loss: r.Loss}
+	if len(s.losses) <= maxLosses {
+		a.Losses = s.losses
 	}
-	if a.Arithmetic, s.err = arithmeticRate(s.cpu); s.err == nil {
+	if s.err = s.meter.read(&a); s.err == nil {
 		s.err = s.answers.Encode(a)
 	}
 	if s.err != nil {
@@ -157,45 +161,4 @@ func peakBytes() int64 {
 		return 0
 	}
 	return kilobytes << 10
-}
-
-// randomTokens is data that needs no reading.
-type randomTokens struct{ StepModel }
-
-func (d randomTokens) Micro(_ context.Context, step planner.Step, _ planner.Micro, batch int) (tokens, targets []int32, err error) {
-	rng := rand.New(rand.NewPCG(uint64(step), 1))
-	for range batch {
-		next := rng.Int32N(int32(d.Vocab))
-		for range d.Context {
-			tokens = append(tokens, next)
-			next = rng.Int32N(int32(d.Vocab))
-			targets = append(targets, next)
-		}
-	}
-	return tokens, targets, nil
-}
-
-func (d randomTokens) HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error) {
-	return d.Micro(ctx, planner.Step(index), 0, batch)
-}
-
-func (randomTokens) HeldOutMicros(int, int) int { return 1 }
-
-// DocumentStarts says that each row is one document.
-func (randomTokens) DocumentStarts(tokens []int32) []int32 { return make([]int32, len(tokens)) }
-
-// errAlone is what a worker without neighbours and without a store never meets.
-var errAlone = errors.New("bench: the worker is alone")
-
-type noKeeper struct{}
-
-func (noKeeper) Save(context.Context, pipeline.State) error { return errAlone }
-func (noKeeper) Load(context.Context, int, io.Writer) error { return errAlone }
-
-type noExchange struct{}
-
-func (noExchange) Send(context.Context, planner.PeerID, wire.Frame) error { return errAlone }
-
-func (noExchange) Receive(context.Context, planner.PeerID, wire.Tag) ([]byte, error) {
-	return nil, errAlone
 }

@@ -1,18 +1,8 @@
 """A GPT-2 style training step in plain PyTorch as a peer. Its argument is the model as JSON;
 a request {"steps"} is answered by {"seconds", "loss", "peak_bytes"} of so many steps."""
-import json, os, resource, sys, time
-
-cfg = json.loads(sys.argv[1])
-os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(cfg["threads"])
-
-import torch
 from torch import nn
-from torch.nn import functional as F
 
-torch.set_num_threads(cfg["threads"])
-torch.manual_seed(1)
 V, T, L, H, C, B = (cfg[k] for k in ("vocab", "context", "blocks", "heads", "channels", "batch"))
-FLASH = hasattr(F, "scaled_dot_product_attention")
 
 
 class Block(nn.Module):
@@ -56,7 +46,8 @@ class GPT(nn.Module):
         return F.cross_entropy(self.head(self.lnf(x)).view(-1, V), targets.view(-1))
 
 
-model = GPT()
+model = GPT().to(device)
+forward = torch.compile(model) if cfg.get("compile") else model
 decayed = [p for p in model.parameters() if p.dim() > 1]
 others = [p for p in model.parameters() if p.dim() < 2]
 groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
@@ -68,21 +59,22 @@ except (TypeError, RuntimeError):
 
 
 def step():
-    tokens = torch.randint(0, V, (B, T + 1))
+    tokens = torch.randint(0, V, (B, T + 1), device=device)
     optimizer.zero_grad(set_to_none=True)
-    loss = model(tokens[:, :-1], tokens[:, 1:].contiguous())
+    with torch.autocast(device.type, torch.bfloat16, enabled=cfg.get("dtype") == "bf16"):
+        loss = forward(tokens[:, :-1], tokens[:, 1:].contiguous())
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    return loss.item()
+    return loss.detach()
 
 
-print(json.dumps({"name": "PyTorch " + torch.__version__, "kernel": getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
-                  if hasattr(torch.backends, "cpu") else ""}), flush=True)
-for line in sys.stdin:
+def answer(request):
     begin = time.perf_counter()
-    for _ in range(json.loads(line)["steps"]):
+    for _ in range(request["steps"]):
         loss = step()
-    seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(json.dumps({"seconds": seconds, "loss": loss, "peak_bytes": peak}), flush=True)
+    loss = loss.item()  # waits for a card
+    return {"seconds": time.perf_counter() - begin, "loss": loss, "peak_bytes": peak_bytes()}
+
+
+serve(answer)
