@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,18 +16,19 @@ import (
 func (e environment) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure kernels, training steps and schedules",
+		Short: "Measure kernels, training steps, schedules and GPUs",
 		Long: `Measure this machine next to what people would use otherwise, on the same cores in the
 same run. Rounds of both sides take turns; figures are medians. Leave the machine alone
 meanwhile. PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS
   pnode bench step                     training steps against PyTorch
   pnode bench schedules                pipeline schedules on emulated slow links
+  pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand())
 	return c
 }
 
@@ -82,17 +84,17 @@ func (e environment) benchProgress() func(string) {
 // report is what a measurement gives.
 type report interface{ Text(w io.Writer) error }
 
-// showBench prints a report unless there was an error; an interrupt is not one of the
-// measurement.
+// showBench prints a report unless there was an error before it had rows; an interrupt is not one
+// of the measurement.
 func (e environment) showBench(r report, asJSON bool, err error) error {
 	if isTerminal(e.stderr) {
 		fmt.Fprint(e.stderr, "\r\x1b[K")
 	}
-	if err != nil {
+	if partial, ok := r.(interface{ HasRows() bool }); err != nil && !(ok && partial.HasRows()) {
 		return err
 	}
 	if asJSON {
-		return json.NewEncoder(e.stdout).Encode(r)
+		return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
 	}
-	return r.Text(e.stdout)
+	return errors.Join(err, r.Text(e.stdout))
 }

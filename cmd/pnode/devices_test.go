@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pnode/kernels/devices"
+	"pnode/node/bench"
 )
 
 // diagnose is what a program's doctor says of this machine.
@@ -138,5 +139,32 @@ func TestUnknownDevicesAreExplained(t *testing.T) {
 				t.Errorf("%s: the message lacks %q:\n%s", command, want, text)
 			}
 		}
+	}
+}
+
+// TestBenchOfADevice measures one that a driver has, with real processes; PyTorch has no such device.
+func TestBenchOfADevice(t *testing.T) {
+	t.Parallel()
+	device := openCLDevice(t)
+	p := start(t, "bench", "devices", "--devices", device, "--size", "small", "--rounds", "1", "--only", "products,copies,repeat", "--json")
+	p.finish(0)
+	var r bench.DeviceReport
+	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Devices) != 1 || r.Devices[0].Name != device || r.Devices[0].NoPeer == "" || r.Judged {
+		t.Fatalf("got %+v", r)
+	}
+	measured := map[string]int{}
+	for _, row := range r.Devices[0].Rows {
+		if row.Value > 0 {
+			measured[row.Row]++
+		}
+		if row.Row == "repeat" && row.Value != 4 {
+			t.Errorf("%+v", row)
+		}
+	}
+	if measured["products"] != 2 || measured["copies"] > 1 || measured["repeat"] != 2 {
+		t.Errorf("measured %v in %+v", measured, r.Devices[0].Rows)
 	}
 }

@@ -262,6 +262,9 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 		"step --model gpt5":         "--model is \"gpt5\": take one of ",
 		"schedules --stage-time 2s": "--stage-time is 2s: take 1ms to 1s",
 		"schedules --latency 2s":    "--latency is 2s: take 0s to 1s",
+		"devices --rounds -1":       "--rounds is -1: take 1 or more",
+		"devices --only speed":      "--only is \"speed\": take one of products, ",
+		"devices --size huge":       "--size is \"huge\": take one of full, small",
 	} {
 		code, _, stderr := pnode(t, append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {

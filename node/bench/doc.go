@@ -4,10 +4,14 @@
 // Nouns:
 //
 //   - peer: another program, run as a process of its own that answers one request a line:
-//     OpenBLAS through Python's ctypes (openblas.py), PyTorch (torch.py). It is never
-//     linked or loaded here, and a report without it says how to get it.
+//     OpenBLAS through Python's ctypes (openblas.py), PyTorch (torchpeer.py with torchstep.py
+//     or torchcalls.py). It is never linked or loaded here, and a report without it says how
+//     to get it.
 //   - KernelReport: matrix products against OpenBLAS, with the machine's limits.
 //   - StepReport: training steps against PyTorch, with where the time goes.
+//   - DeviceReport: GPUs against cuBLASLt, PyTorch and themselves, in rows with targets. A row
+//     that could not be measured is open and says why. Every side is a process of its own; this
+//     program's are DeviceWorkers, which do one task on one device.
 //   - ScheduleReport: pipeline schedules on emulated devices and links, which have no peer
 //     but their bound and the simulator.
 //

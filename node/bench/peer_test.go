@@ -11,9 +11,14 @@ import (
 	"time"
 )
 
-// ownWorker is the way in which this program runs itself, see measureStep.
+// ownWorker is the way in which this program runs itself, see measureStep and deviceBench.own.
 func ownWorker(args []string) bool {
 	return len(args) == 5 && args[1] == "bench" && args[3] == "--worker"
+}
+
+// workers are by the command that they are of.
+var workers = map[string]func(ctx context.Context, described string, in io.Reader, out io.Writer) error{
+	"step": StepWorker, "devices": DeviceWorker,
 }
 
 // fakePeer makes this test binary a peer: the variable holds what it does.
@@ -21,7 +26,7 @@ const fakePeer = "PNODE_BENCH_FAKE_PEER"
 
 func TestMain(m *testing.M) {
 	if ownWorker(os.Args) {
-		if err := StepWorker(context.Background(), os.Args[4], os.Stdin, os.Stdout); err != nil {
+		if err := workers[os.Args[2]](context.Background(), os.Args[4], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -45,6 +50,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		case "refuses":
 			fmt.Println(`{"error":"too large"}`)
+		case "is too small":
+			fmt.Println(`{"error":"CUDA out of memory. Tried to allocate 2 TiB"}`)
+		case "is silent":
 		case "babbles":
 			fmt.Println(strings.Repeat("x", 2*maxAnswerBytes))
 		default:

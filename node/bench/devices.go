@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pnode/kernels/devices"
+)
+
+// DeviceOptions say what to measure; the zero value takes the defaults, but for Binary and Probe.
+type DeviceOptions struct {
+	Devices []string // default every GPU that a run would use
+	Only    []string // of DeviceRows, default all
+	Size    string   // of DeviceSizes, default that of the targets
+	Rounds  int      // default 5
+	// Limit is how long a row may take; default 15 minutes.
+	Limit    time.Duration
+	Python   string // that has PyTorch; default python3
+	Binary   string // this program
+	Probe    devices.Probe
+	Progress func(string)
+}
+
+func (o *DeviceOptions) fill() error {
+	o.Rounds, o.Limit = cmp.Or(o.Rounds, 5), cmp.Or(o.Limit, 15*time.Minute)
+	o.Size, o.Python = cmp.Or(o.Size, deviceSizes[0].name), cmp.Or(o.Python, "python3")
+	if len(o.Only) == 0 {
+		o.Only = DeviceRows()
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Rounds < 1 {
+		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
+	}
+	if o.Limit < time.Second {
+		return fmt.Errorf("--limit is %v: take 1s or more", o.Limit)
+	}
+	if !slices.Contains(DeviceSizes(), o.Size) {
+		return fmt.Errorf("--size is %q: take one of %s", o.Size, strings.Join(DeviceSizes(), ", "))
+	}
+	for _, name := range o.Only {
+		if !slices.Contains(DeviceRows(), name) {
+			return fmt.Errorf("--only is %q: take one of %s", name, strings.Join(DeviceRows(), ", "))
+		}
+	}
+	return nil
+}
+
+// DeviceReport is the result of Devices.
+type DeviceReport struct {
+	Size string `json:"size"`
+	// Judged tells whether these are the sizes that targets are for.
+	Judged  bool           `json:"judged"`
+	Rounds  int            `json:"rounds"`
+	Devices []DeviceResult `json:"devices"`
+}
+
+// HasRows tells whether it is worth to be shown, whatever ended it.
+func (r DeviceReport) HasRows() bool { return len(r.Devices) > 0 }
+
+// DeviceResult is a device with its rows.
+type DeviceResult struct {
+	Name   string `json:"name"`
+	Model  string `json:"model"`
+	Driver string `json:"driver"`
+	// Peer is PyTorch, NoPeer why there is none and how to get one.
+	Peer   string `json:"peer,omitempty"`
+	NoPeer string `json:"no_peer,omitempty"`
+	// Libraries are folders of PyTorch's in which cuBLASLt is looked for, too.
+	Libraries []string    `json:"libraries,omitempty"`
+	Rows      []DeviceRow `json:"rows"`
+}
+
+// DeviceRow is one figure. Value and PeerValue are medians in Unit, Ratio is the median over the
+// rounds of this program's rate to the peer's.
+type DeviceRow struct {
+	Row       string  `json:"row"` // of DeviceRows
+	What      string  `json:"what"`
+	Unit      string  `json:"unit,omitempty"`
+	Value     float64 `json:"value"`
+	Peer      string  `json:"peer,omitempty"`
+	PeerValue float64 `json:"peer_value,omitempty"`
+	Ratio     float64 `json:"ratio,omitempty"`
+	// Target is empty for what has none, Met absent where it was not judged.
+	Target string `json:"target,omitempty"`
+	Met    *bool  `json:"met,omitempty"`
+	// Open says why the row, or its comparison, was not measured; Note what the figures mean.
+	Open string `json:"open,omitempty"`
+	Note string `json:"note,omitempty"`
+}
+
+// Devices measures GPUs beside PyTorch and cuBLASLt where these are there. What cannot be measured
+// is an open row. An interrupt is an error, which comes with the rows so far and the others open.
+func Devices(ctx context.Context, o DeviceOptions) (DeviceReport, error) {
+	var r DeviceReport
+	if err := o.fill(); err != nil {
+		return r, fmt.Errorf("bench devices: %w: %w", ErrOptions, err)
+	}
+	found, err := o.find(ctx)
+	if err != nil {
+		return r, fmt.Errorf("bench devices: %w", err)
+	}
+	size := sizeNamed(o.Size)
+	r.Size, r.Judged, r.Rounds = o.Size, size.judged, o.Rounds
+	left := &eta{begin: time.Now()}
+	var benches []*deviceBench
+	for _, f := range found {
+		b := &deviceBench{o: o, size: size, device: f, left: left}
+		left.cells += len(b.cells())
+		benches = append(benches, b)
+	}
+	for _, b := range benches {
+		r.Devices = append(r.Devices, b.measure(ctx))
+	}
+	if err := ctx.Err(); err != nil {
+		return r, fmt.Errorf("bench devices: %w", err)
+	}
+	return r, nil
+}
+
+// errNoGPU says that there is nothing to measure.
+var errNoGPU = errors.New("no GPU to measure")
+
+// find looks for the devices: those with the names, or the GPUs that a run would take.
+func (o DeviceOptions) find(ctx context.Context) (found []devices.Finding, err error) {
+	o.Progress("looking for devices")
+	d, err := devices.Diagnose(ctx, devices.Options{Names: o.Devices, Probe: o.Probe})
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, m := range d.Missing {
+		missing = append(missing, fmt.Sprintf("no %s devices: %s", m.Backend, m.Why))
+	}
+	for _, f := range d.Devices {
+		switch named := slices.Contains(o.Devices, f.Name); {
+		case f.Used && (f.Name != devices.CPU || named):
+			found = append(found, f.Finding)
+		case f.Name != devices.CPU || named:
+			missing = append(missing, fmt.Sprintf("%v: %s", f.Finding, cmp.Or(f.Problem, f.Why)))
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	if !d.Drivers {
+		missing = append(missing, "this program opens no drivers")
+	}
+	missing = append(append(missing, d.Advice...), "`pnode doctor` tells more, --devices takes any that works by its name")
+	return nil, fmt.Errorf("%w: %s", errNoGPU, strings.Join(missing, "; "))
+}
