@@ -107,7 +107,7 @@ func (b *deviceBench) fill(ctx context.Context, c cell) []DeviceRow {
 	switch {
 	case ctx.Err() != nil:
 		err = errInterrupted
-	case err != nil && limited.Err() != nil:
+	case limited.Err() != nil: // what a side says then is that it was ended
 		err = context.Cause(limited)
 	}
 	for i := range c.rows {
@@ -157,7 +157,7 @@ func (b *deviceBench) introduce(ctx context.Context, r *DeviceResult) error {
 	if kind == "cuda" && torch.hello.Kernel != b.device.Model {
 		return fmt.Errorf("PyTorch's %s is another card: %s", b.torchName, torch.hello.Kernel)
 	}
-	if b.device.Products != cuBLASLt && len(torch.hello.Libraries) > 0 {
+	if kind == "cuda" && b.device.Products != cuBLASLt && len(torch.hello.Libraries) > 0 {
 		r.Libraries = torch.hello.Libraries
 		paths := append(slices.Clone(r.Libraries), nonEmpty(os.Getenv(libraryPath))...)
 		b.env = []string{libraryPath + "=" + strings.Join(paths, ":")}

@@ -54,8 +54,8 @@ func (b *deviceBench) copies(ctx context.Context, row *DeviceRow) error {
 		return errors.New("there were no copies: the device's memory is the host's")
 	}
 	row.Value = 100 * a.HiddenSeconds / a.CopySeconds
-	row.Note = fmt.Sprintf("both stages on the device, %d micro-batches of %d: copies take %.3g ms of a step's %.3g; those at the beginning and the end have no pass beside them, so that about %.0f%% is the most",
-		c.Micros, c.Batch, 1e3*a.CopySeconds/copiesSteps, 1e3*a.Seconds/copiesSteps, 100*(1-1/float64(c.Micros)))
+	row.Note = fmt.Sprintf("both stages on the device, %d micro-batches of %d: copies take %s ms of a step's %s",
+		c.Micros, c.Batch, figure(1e3*a.CopySeconds/copiesSteps), figure(1e3*a.Seconds/copiesSteps))
 	return nil
 }
 

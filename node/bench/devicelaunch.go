@@ -171,7 +171,7 @@ func (b *deviceBench) launch(ctx context.Context, row *DeviceRow) error {
 		return err
 	}
 	row.Value = median(shares)
-	row.Note = fmt.Sprintf("micro-batch %d: a step takes %.3g ms, its calls %.3g ms where the device never waits for the host, which enqueues them in %.3g ms",
-		m.Batch, 1e3*median(steps), 1e3*median(alone), 1e3*median(hosts))
+	row.Note = fmt.Sprintf("micro-batch %d: a step takes %s ms, its calls %s ms where the device never waits for the host, which enqueues them in %s ms",
+		m.Batch, figure(1e3*median(steps)), figure(1e3*median(alone)), figure(1e3*median(hosts)))
 	return nil
 }

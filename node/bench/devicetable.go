@@ -91,7 +91,7 @@ func (r DeviceRow) own() string {
 
 func (r DeviceRow) peer() string {
 	if r.PeerValue == 0 {
-		return "-"
+		return strings.TrimSpace("- " + r.Peer)
 	}
 	return figure(r.PeerValue) + " " + r.Peer
 }

@@ -28,6 +28,8 @@ type peer struct {
 	out    *bufio.Reader
 	errors tail
 	forget func() bool // the context
+	ended  sync.Once
+	end    error // how it ended
 }
 
 // hello is the first line of a peer: what it is, and by which kernels it computes.
@@ -98,7 +100,8 @@ func startPeer(ctx context.Context, env []string, program string, args ...string
 	}
 	p.forget = context.AfterFunc(ctx, func() { _ = out.Close() }) // what it started may hold the other end
 	if err := p.receive(&p.hello); err != nil {
-		return nil, errors.Join(err, p.close())
+		_ = p.close() // the error says why
+		return nil, err
 	}
 	if p.hello.Error != "" {
 		_ = p.close() // says the same
@@ -115,6 +118,7 @@ func (p *peer) ask(request any) (answer, error) {
 		return a, err
 	}
 	if _, err := p.in.Write(append(line, '\n')); err != nil {
+		_ = p.close() // its last words may be under way
 		return a, fmt.Errorf("ask %s: %w%s", p.hello.Name, err, p.errors.note())
 	}
 	if err := p.receive(&a); err != nil {
@@ -129,6 +133,7 @@ func (p *peer) ask(request any) (answer, error) {
 func (p *peer) receive(into any) error {
 	line, err := p.out.ReadSlice('\n')
 	if err != nil {
+		_ = p.close() // its last words may be under way
 		return fmt.Errorf("answer of %s: %w%s", p.cmd.Path, err, p.errors.note())
 	}
 	if err := json.Unmarshal(line, into); err != nil {
@@ -140,6 +145,11 @@ func (p *peer) receive(into any) error {
 // close ends the peer by ending its input, and its output in case it still writes, and
 // waits for it.
 func (p *peer) close() error {
+	p.ended.Do(func() { p.end = p.finish() })
+	return p.end
+}
+
+func (p *peer) finish() error {
 	p.forget()
 	_ = p.in.Close() // it may be gone already
 	_ = p.pipe.Close()
