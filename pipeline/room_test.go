@@ -90,7 +90,7 @@ var errUnprepared = errors.New("a call that nobody prepared")
 // TestStepsMakeOnlyPreparedCalls: what a device needs besides buffers is there before a step.
 func TestStepsMakeOnlyPreparedCalls(t *testing.T) {
 	runs := families()
-	runs["gpt2"] = testRun()
+	runs["gpt2"], runs["gpt2 in bf16"], runs["lora in bf16"] = testRun(), halved(testRun()), halved(runs["lora"])
 	for name, run := range runs {
 		for _, bounds := range [][]int{{0}, {0, 2}} {
 			var steps atomic.Int64
