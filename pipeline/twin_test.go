@@ -23,7 +23,7 @@ func halved(run planner.RunSpec) planner.RunSpec {
 
 // measuredInFloats are the held-out losses that a run of one stage in float32 finds for the
 // parameters that another has saved after each step.
-func measuredInFloats(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) map[planner.Step]uint64 {
+func measuredInFloats(t *testing.T, run planner.RunSpec, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) map[planner.Step]uint64 {
 	t.Helper()
 	run.Train.Storage = planner.StorageRule{}
 	found := map[planner.Step]uint64{}
@@ -33,7 +33,7 @@ func measuredInFloats(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) m
 		plan.Start, plan.Generation = start, 2
 		run.Train.Steps = min(start+1, last)
 		saved := map[planner.Step]map[int][]byte{start: keeper.layers[start]}
-		r := train(t, run, plan, &memoryKeeper{layers: saved})
+		r := trainAs(t, run, plan, &memoryKeeper{layers: saved}, as)
 		at := start + 1
 		if start == last { // the closing evaluation
 			at = last + 1<<32
@@ -46,13 +46,15 @@ func measuredInFloats(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) m
 	return found
 }
 
+func asItIs(d kernels.Device) kernels.Device { return d }
+
 // checkFloats trains and wants the held-out losses in float32 throughout that a run in float32
 // finds for the same parameters, beside others.
 func checkFloats(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) result {
 	t.Helper()
 	keeper := &memoryKeeper{}
 	got := train(t, run, plan, keeper)
-	equalFloats(t, name, got.floats, measuredInFloats(t, run, keeper))
+	equalFloats(t, name, got.floats, measuredInFloats(t, run, keeper, asItIs))
 	if maps.Equal(got.floats, got.heldOut) {
 		t.Errorf("%s: BF16 changes no held-out loss", name)
 	}
