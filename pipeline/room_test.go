@@ -70,7 +70,13 @@ func form(c kernels.Call) string {
 	if c.Op == kernels.OpSumSquares {
 		return "sum of squares"
 	}
-	return fmt.Sprint(c.Op, c.Dims, c.Flags)
+	var types []kernels.DType
+	for _, v := range c.Args {
+		if v.Present() {
+			types = append(types, v.Buf.DType())
+		}
+	}
+	return fmt.Sprint(c.Op, c.Dims, c.Flags, types)
 }
 
 func (q *waryQueue) Do(c kernels.Call) {
