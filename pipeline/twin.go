@@ -30,7 +30,7 @@ func (w *Worker) takeTwins() {
 	}
 	join(w.twins)
 	if w.untwinned != nil {
-		w.cfg.Log.Warn("what bf16 costs will not be measured: the held-out loss cannot be computed in float32 here", "device", w.cfg.Seat.Device, "cause", w.untwinned)
+		w.cfg.Log.Warn("what lower precision costs will not be measured: the held-out loss cannot be computed in float32 here", "device", w.cfg.Seat.Device, "cause", w.untwinned)
 	}
 }
 
@@ -61,7 +61,7 @@ func (w *Worker) evaluateTwins(ctx context.Context, step planner.Step, n int) (*
 		loss, err := w.evaluateTwin(ctx, h, step, w.twinMicro(k))
 		if errors.Is(err, errNothing) {
 			measured = false
-			return 0, w.sendNothing(ctx, h, w.twinMicro(k), step)
+			return 0, w.sendNothing(ctx, h, step, w.twinMicro(k))
 		}
 		return loss, err
 	})
@@ -96,7 +96,7 @@ func (w *Worker) evaluateTwin(ctx context.Context, h *holding, step planner.Step
 }
 
 // sendNothing tells the worker behind the stages from h on that no tensor will come.
-func (w *Worker) sendNothing(ctx context.Context, h *holding, micro planner.Micro, step planner.Step) error {
+func (w *Worker) sendNothing(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
 	for h.behind != nil {
 		h = h.behind
 	}

@@ -167,6 +167,7 @@ func FuzzDecodeCommit(f *testing.F) {
 	heldOut := 1.5
 	f.Add(AppendCommit(nil, Commit{Step: 3, Loss: 5, HeldOut: &heldOut, Save: true, Stop: true}))
 	f.Add(AppendCommit(nil, Commit{}))
+	f.Add(AppendCommit(nil, Commit{HeldOut: &heldOut, HeldOutF32: &heldOut, Next: "1f1b 1,0 1,0"}))
 	f.Add(AppendCommit(nil, Commit{Next: "1f1b 1,0 1,0"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := DecodeCommit(b); err == nil && !bytes.Equal(AppendCommit(nil, c), b) {
