@@ -27,6 +27,7 @@ type progress struct {
 	step       planner.Step
 	loss       float64
 	heldOut    *float64
+	heldOutF32 *float64 // the same with every stage in float32, if it was measured
 	tokensPerS float64
 	lastStep   time.Time
 	took       time.Duration // the newest step
@@ -66,9 +67,9 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) (lef
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Final {
-		p.heldOut = r.HeldOut
+		p.heldOut, p.heldOutF32 = r.HeldOut, r.HeldOutF32
 		if p.last != nil {
-			p.last.HeldOut = r.HeldOut
+			p.last.HeldOut, p.last.HeldOutF32 = r.HeldOut, r.HeldOutF32
 		}
 		p.emitLast()
 		return ""
@@ -86,10 +87,10 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) (lef
 	p.speed(tokens, now)
 	p.step, p.loss = r.Step, r.Loss
 	if r.HeldOut != nil {
-		p.heldOut = r.HeldOut
+		p.heldOut, p.heldOutF32 = r.HeldOut, r.HeldOutF32
 	}
 	e := api.Event{
-		Kind: api.KindStep, Step: r.Step, Steps: p.steps, Loss: r.Loss, HeldOut: r.HeldOut,
+		Kind: api.KindStep, Step: r.Step, Steps: p.steps, Loss: r.Loss, HeldOut: r.HeldOut, HeldOutF32: r.HeldOutF32,
 		TokensPerS: p.tokensPerS, Generation: p.generation,
 	}
 	if r.Step == p.steps {
@@ -128,7 +129,7 @@ func (p *progress) told(steps []api.Event) {
 		p.enter(e.Generation, e.Step)
 		p.step, p.steps, p.loss, p.tokensPerS = e.Step, e.Steps, e.Loss, e.TokensPerS
 		if e.HeldOut != nil {
-			p.heldOut = e.HeldOut
+			p.heldOut, p.heldOutF32 = e.HeldOut, e.HeldOutF32
 		}
 	}
 }
@@ -200,7 +201,7 @@ func (p *progress) newest() planner.Step {
 func (p *progress) fill(s *api.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.Step, s.HeldOut, s.TokensPerS = p.step, p.heldOut, p.tokensPerS
+	s.Step, s.HeldOut, s.HeldOutF32, s.TokensPerS = p.step, p.heldOut, p.heldOutF32, p.tokensPerS
 	if p.loss != 0 { // 0 is that of no step
 		loss := p.loss
 		s.Loss = &loss
@@ -229,14 +230,14 @@ func (p *progress) done(state consensus.State) api.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.emitLast()
-	e := api.Event{Kind: api.KindDone, Generation: p.generation, Step: state.Checkpoint.Step, Loss: p.loss, HeldOut: p.heldOut, TokensPerS: p.tokensPerS}
+	e := api.Event{Kind: api.KindDone, Generation: p.generation, Step: state.Checkpoint.Step, Loss: p.loss, HeldOut: p.heldOut, HeldOutF32: p.heldOutF32, TokensPerS: p.tokensPerS}
 	e.Steps = state.Run.Train.Steps
 	uniform := math.Log(float64(state.Run.Model.Vocab))
 	switch {
 	case state.Finished && p.idle:
 		e.Message = fmt.Sprintf("finished at step %d; a device that computes nothing makes losses mean nothing", e.Step)
 	case state.Finished && p.heldOut != nil:
-		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token, %s", e.Step, *p.heldOut, besideUniform(*p.heldOut, uniform))
+		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token%s, %s", e.Step, *p.heldOut, p.besideF32(state), besideUniform(*p.heldOut, uniform))
 	case state.Finished:
 		e.Message = fmt.Sprintf("finished at step %d", e.Step)
 	case e.Step == 0:
@@ -245,6 +246,19 @@ func (p *progress) done(state consensus.State) api.Event {
 		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with --resume", e.Step)
 	}
 	return e
+}
+
+// besideF32 says in brackets how far the held-out loss is from that in float32 throughout; nothing
+// where the run is that. The caller holds mu.
+func (p *progress) besideF32(state consensus.State) string {
+	switch text := api.PrecisionText(p.heldOut, p.heldOutF32, 3); {
+	case text != "":
+		return " (" + text + ")"
+	case state.Run.Train.Storage.Rounds(state.Plan):
+		return " (what lower precision costs was not measured)"
+	default:
+		return ""
+	}
 }
 
 // besideUniform says how far a loss is from guessing every token alike.

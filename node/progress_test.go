@@ -9,7 +9,9 @@ import (
 
 	"pnode/node/api"
 	"pnode/pipeline"
+	"pnode/pipeline/model"
 	"pnode/planner"
+	"pnode/swarm/consensus"
 )
 
 // TestTheLastStepTellsTheFinishedModel: its held-out loss is that after the last update,
@@ -45,6 +47,42 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 				t.Errorf("got %+v, want steps 1 and 2, the last with held-out loss %v", got, *tt.want)
 			}
 		})
+	}
+}
+
+// TestTheSummaryTellsWhatPrecisionCosts, or that nobody measured it where there was something to
+// measure.
+func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
+	heldOut, f32 := 3.5, 3.498
+	halves := planner.Plan{Replicas: []planner.Pipeline{{Stages: []planner.Placement{{}, {Storage: model.StorageBF16}}}}}
+	floats := planner.Plan{Replicas: []planner.Pipeline{{Stages: make([]planner.Placement, 2)}}}
+	for _, tt := range []struct {
+		plan planner.Plan
+		f32  *float64
+		want string
+	}{
+		{halves, &f32, "finished at step 2: held-out loss 3.500 nats a token (float32 throughout: 3.498, lower precision costs +0.002), 2.045 below the uniform 5.545"},
+		{halves, nil, "finished at step 2: held-out loss 3.500 nats a token (what lower precision costs was not measured), 2.045 below the uniform 5.545"},
+		{floats, nil, "finished at step 2: held-out loss 3.500 nats a token, 2.045 below the uniform 5.545"},
+	} {
+		for _, own := range []bool{true, false} {
+			var got []api.Event
+			p := &progress{emit: func(e api.Event) { got = append(got, e) }}
+			p.begin(planner.Plan{Generation: 1}, 2)
+			if own {
+				p.record(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
+				p.record(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
+			} else { // another node tells
+				p.told([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}})
+			}
+			var status api.Status
+			p.fill(&status)
+			run := planner.RunSpec{Model: model.Config{Vocab: 256}, Train: planner.TrainSpec{Steps: 2, Storage: planner.StorageAuto}}
+			done := p.done(consensus.State{Run: &run, Plan: tt.plan, Finished: true, Checkpoint: consensus.Checkpoint{Step: 2}})
+			if done.Message != tt.want || done.HeldOutF32 != tt.f32 || status.HeldOutF32 != tt.f32 || got[0].HeldOutF32 != tt.f32 {
+				t.Errorf("own %v: %q, want %q; status %v, steps %+v", own, done.Message, tt.want, status.HeldOutF32, got)
+			}
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ func (w *Worker) coordinator() bool { return w.cfg.Plan.Coordinator() == w.cfg.S
 
 // agree is the commit point of a step: a worker reports and waits for the commit, the
 // coordinator collects all reports and commits. Without a commit nobody updates.
-func (w *Worker) agree(ctx context.Context, step planner.Step, squares []wire.PartSquare, heldOut *float64) (wire.Commit, error) {
+func (w *Worker) agree(ctx context.Context, step planner.Step, squares []wire.PartSquare, e evaluation) (wire.Commit, error) {
 	report := w.report(squares)
 	if !w.coordinator() {
 		frame := wire.Frame{Tag: w.about(w.cfg.Seat, wire.KindReport, step), Payload: wire.AppendReport(nil, report)}
@@ -30,7 +30,7 @@ func (w *Worker) agree(ctx context.Context, step planner.Step, squares []wire.Pa
 	if err != nil {
 		return wire.Commit{}, err
 	}
-	commit.HeldOut = heldOut
+	commit.HeldOut, commit.HeldOutF32 = e.heldOut, e.f32
 	return commit, w.tell(ctx, step, commit)
 }
 

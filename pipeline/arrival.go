@@ -134,6 +134,9 @@ func (w *Worker) bring(ctx context.Context, h *holding, a *arrival, tag wire.Tag
 		from, uploads = h.Stage+1, &h.gradients
 	}
 	payload, err := unpaced(w.cfg.Exchange).Receive(ctx, h.pipe.Stages[from].Peer, tag)
+	if err == nil && len(payload) == 0 {
+		err = errNothing
+	}
 	if err != nil {
 		return err
 	}

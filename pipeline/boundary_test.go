@@ -28,7 +28,7 @@ func withCodec(p planner.Plan, codec string) planner.Plan {
 // uses adds up what a run's stages say of their messages.
 func uses(t *testing.T, run planner.RunSpec, plan planner.Plan) (out result, use CodecUse) {
 	t.Helper()
-	out = result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	out = newResult()
 	var mu sync.Mutex // guards out and use
 	trainWith(t, run, plan, from{&memoryKeeper{}, 0}, func(r StepResult) {
 		mu.Lock()

@@ -31,14 +31,12 @@ func (c *courses) next(t *testing.T) func(planner.Step) planner.Course {
 // trainAlong carries a plan out while its course changes.
 func trainAlong(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, c *courses) result {
 	t.Helper()
-	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	out := newResult()
 	c.went = map[planner.Step]string{}
 	onStep := func(r StepResult) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if r.HeldOut != nil {
-			agree(t, out.heldOut, r.Step, r.Final, *r.HeldOut)
-		}
+		out.evaluated(t, r)
 		if !r.Final {
 			agree(t, out.losses, r.Step, false, r.Loss)
 			c.went[r.Step] = r.Course.String()

@@ -6,7 +6,7 @@
 //
 //   - Worker: what runs on one seat (a device of a peer) in one generation.
 //   - holding: one (replica, stage) on a worker. A worker has several where the schedule
-//     interleaves chunks or runs pipelines both ways.
+//     interleaves chunks or runs pipelines both ways. Its twin evaluates it in float32.
 //   - part: a micro-batch, or one segment of its sequences, that an action is about.
 //   - Programs: the action lists of a plan's workers; every node derives the same.
 //   - Exchange: how frames reach the other workers (a link session).
@@ -44,6 +44,16 @@
 // crosses between them, parameters, gradients, their sums and saved state are float32 in both. The
 // same plan on the same backend gives the same bits; one that puts layers on a device of another
 // precision does not, and its reasons say so.
+//
+// What that rounding costs is measured: where a stage of replica 0, which evaluates, is not in
+// float32, each evaluation runs its held-out micro-batches twice, as the stages are, and then through
+// twins of the stages that compute in float32 from the same parameters, over the same links, with
+// codec f32 on all of them [evaluate.go, twin.go]. The coordinator has both losses in its commit. A
+// twin runs forwards alone, one micro-batch at a time, in memory that the stage has for its passes
+// and that nothing uses while it evaluates (model.Stack.Twin), so plans need not count with it; its
+// micro-batches have numbers of their own behind all others. A worker that cannot have one says so in
+// the log, and sends a message without a tensor in place of each: the others go on, and the loss in
+// float32 is not known in this generation. Training has the same bits with twins and without.
 //
 // What codecs promise: f32 changes nothing, ever. Under bf16 and int8 a tensor is rounded by a
 // function of its elements, its codec and the name of its crossing (step, micro-batch, layer,

@@ -11,23 +11,46 @@ import (
 // heldOutMicros bounds how many held-out micro-batches one evaluation runs.
 const heldOutMicros = 8
 
+// evaluation is what the coordinator knows of the parameters before a step; nil is what was not
+// measured, or is known elsewhere.
+type evaluation struct {
+	// heldOut is the held-out loss, f32 that with every stage in float32 where some are not.
+	heldOut, f32 *float64
+}
+
 // evaluate computes the held-out loss of the parameters as they are before update step,
 // on the steps that are due. Replica 0 does it, forwards only; the result is known to
-// its last stage, the coordinator, and nil elsewhere. Held-out micro-batches are
-// numbered after the step's training micro-batches, so that tags never meet.
-func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, error) {
+// its last stage, the coordinator. Held-out micro-batches are numbered after the step's training
+// micro-batches, so that tags never meet. Where a stage of replica 0 is not in float32 all of them
+// run once more, through twins of its stages that are.
+func (w *Worker) evaluate(ctx context.Context, step planner.Step) (e evaluation, err error) {
 	train := w.cfg.Run.Train
 	due := train.HeldOutEvery > 0 && step%train.HeldOutEvery == 0
 	if !(due || step > train.Steps) {
-		return nil, nil
+		return e, nil
 	}
 	if err := w.allGathered(); err != nil {
-		return nil, err
+		return e, err
 	}
 	w.free = time.Now()
 	n := w.cfg.Data.HeldOutMicros(train.MicroBatch, heldOutMicros)
+	e.heldOut, err = w.heldOutLoss(ctx, w.holdings, n, func(h *holding, k int) (float64, error) {
+		return w.evaluateMicro(ctx, h, step, planner.Micro(train.Micros+k))
+	})
+	if err == nil && len(w.twins) > 0 {
+		e.f32, err = w.evaluateTwins(ctx, step, n)
+	}
+	if e.f32 != nil {
+		w.cfg.Log.Info("held-out loss beside that in float32 throughout", "step", step, "held_out", *e.heldOut, "f32", *e.f32, "cost", *e.heldOut-*e.f32)
+	}
+	return e, err
+}
+
+// heldOutLoss has those of the stages that begin a chain here run n held-out micro-batches, and
+// gives their mean loss on the coordinator.
+func (w *Worker) heldOutLoss(ctx context.Context, stages []*holding, n int, run func(h *holding, k int) (float64, error)) (*float64, error) {
 	sum := 0.0
-	for _, h := range w.holdings {
+	for _, h := range stages {
 		if h.Replica != 0 || h.before != nil {
 			continue
 		}
@@ -35,7 +58,7 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (*float64, err
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			loss, err := w.evaluateMicro(ctx, h, step, planner.Micro(train.Micros+k))
+			loss, err := run(h, k)
 			if err != nil {
 				return nil, err
 			}
@@ -76,11 +99,11 @@ func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Ste
 // told to every worker in a commit that updates nothing.
 func (w *Worker) closingEvaluation(ctx context.Context) error {
 	step := w.cfg.Run.Train.Steps + 1
-	heldOut, err := w.evaluate(ctx, step)
+	e, err := w.evaluate(ctx, step)
 	if err != nil {
 		return err
 	}
-	commit := wire.Commit{HeldOut: heldOut}
+	commit := wire.Commit{HeldOut: e.heldOut, HeldOutF32: e.f32}
 	if w.coordinator() {
 		err = w.tell(ctx, step, commit)
 	} else {
@@ -89,6 +112,6 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.cfg.OnStep(StepResult{Step: w.cfg.Run.Train.Steps, HeldOut: commit.HeldOut, Final: true})
+	w.cfg.OnStep(StepResult{Step: w.cfg.Run.Train.Steps, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Final: true})
 	return nil
 }

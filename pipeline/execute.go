@@ -19,7 +19,7 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 	if a.Op == schedule.Step {
 		return w.finish()
 	}
-	h, p := w.find(a.Replica, a.Stage), w.part(a.Micro)
+	h, p := find(w.holdings, a.Replica, a.Stage), w.part(a.Micro)
 	switch a.Op {
 	case schedule.Forward:
 		return w.forward(ctx, h, step, p)
@@ -210,7 +210,7 @@ func (w *Worker) batch(ctx context.Context, h *holding, step planner.Step, micro
 	case !h.first() && !h.last() && !h.stack.Masked():
 		return nil, nil, nil
 	case w.heldOut(micro):
-		return w.cfg.Data.HeldOut(ctx, int(micro)-w.cfg.Run.Train.Micros, w.cfg.Run.Train.MicroBatch)
+		return w.cfg.Data.HeldOut(ctx, (int(micro)-w.cfg.Run.Train.Micros)%heldOutMicros, w.cfg.Run.Train.MicroBatch)
 	default:
 		return w.cfg.Data.Micro(ctx, step, micro, w.cfg.Run.Train.MicroBatch)
 	}

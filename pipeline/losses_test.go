@@ -48,7 +48,7 @@ func resume(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) result {
 
 // after is what was reported of the steps behind one.
 func (r result) after(start planner.Step) result {
-	rest := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	rest := newResult()
 	for step, bits := range r.losses {
 		if step > start {
 			rest.losses[step] = bits
@@ -57,6 +57,11 @@ func (r result) after(start planner.Step) result {
 	for step, bits := range r.heldOut {
 		if step > start {
 			rest.heldOut[step] = bits
+		}
+	}
+	for step, bits := range r.floats {
+		if step > start {
+			rest.floats[step] = bits
 		}
 	}
 	return rest

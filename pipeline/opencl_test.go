@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math"
 	"sync/atomic"
 	"testing"
 
@@ -29,6 +30,41 @@ func TestOffloadChangesNoBitOnOpenCL(t *testing.T) {
 		equalStates(t, storage.String(), keeper, whole)
 		if off := memoryOf(t, run, offloaded(plan), plan.Holdings(plan.Seats()[0])[0]); off.Host == 0 {
 			t.Error("nothing was in host memory")
+		}
+	}
+}
+
+// TestWhatHalvesCostOnOpenCL: a driver's device finds in float32 beside BF16 what it finds in float32
+// alone, and so does one beside a processor in float32.
+func TestWhatHalvesCostOnOpenCL(t *testing.T) {
+	device, err := conform.First(t, opencl.List, opencl.ErrNoLibrary).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	for _, text := range []string{"1f1b", "zb-h1"} {
+		run := halved(testRun())
+		plan, keeper := scheduled(t, run, text, 2), &memoryKeeper{}
+		as := func(kernels.Device) kernels.Device { return device }
+		got := trainAs(t, run, plan, keeper, as)
+		equalFloats(t, text, got.floats, measuredInFloats(t, run, keeper, as))
+	}
+	run := halved(testRun())
+	run.Train.Storage = planner.StorageAuto
+	n, halves := 0, 1
+	got := trainAs(t, run, mixed(cut(run, "1f1b", []int{0, 2}), halves), &memoryKeeper{}, func(processor kernels.Device) kernels.Device {
+		if n++; n-1 == halves {
+			return device
+		}
+		return processor
+	})
+	if len(got.floats) != int(run.Train.Steps)+1 {
+		t.Errorf("%d held-out losses in float32", len(got.floats))
+	}
+	for step, bits := range got.floats {
+		f32, loss := math.Float64frombits(bits), math.Float64frombits(got.heldOut[step])
+		if loss == f32 || math.Abs(f32-loss) > 5e-3*f32 {
+			t.Errorf("held-out loss of step %d is %v, in float32 throughout %v", step, loss, f32)
 		}
 	}
 }

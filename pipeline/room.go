@@ -62,7 +62,7 @@ func (w *Worker) warm() error {
 }
 
 // prepare takes what the calls of a step need besides the stages' memory: none fails for want of
-// it. What is left may be landings, and packings.
+// it. What is left may be landings, packings, and what the calls of twins need.
 func (w *Worker) prepare() error {
 	if err := w.prepareCalls(); err != nil {
 		return err
@@ -71,6 +71,7 @@ func (w *Worker) prepare() error {
 		w.land(h)
 		w.pack(h)
 	}
+	w.takeTwins()
 	return nil
 }
 

@@ -70,7 +70,13 @@ func form(c kernels.Call) string {
 	if c.Op == kernels.OpSumSquares {
 		return "sum of squares"
 	}
-	return fmt.Sprint(c.Op, c.Dims, c.Flags)
+	var types []kernels.DType
+	for _, v := range c.Args {
+		if v.Present() {
+			types = append(types, v.Buf.DType())
+		}
+	}
+	return fmt.Sprint(c.Op, c.Dims, c.Flags, types)
 }
 
 func (q *waryQueue) Do(c kernels.Call) {
@@ -90,7 +96,7 @@ var errUnprepared = errors.New("a call that nobody prepared")
 // TestStepsMakeOnlyPreparedCalls: what a device needs besides buffers is there before a step.
 func TestStepsMakeOnlyPreparedCalls(t *testing.T) {
 	runs := families()
-	runs["gpt2"] = testRun()
+	runs["gpt2"], runs["gpt2 in bf16"], runs["lora in bf16"] = testRun(), halved(testRun()), halved(runs["lora"])
 	for name, run := range runs {
 		for _, bounds := range [][]int{{0}, {0, 2}} {
 			var steps atomic.Int64

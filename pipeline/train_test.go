@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"math"
@@ -15,10 +16,22 @@ import (
 	"pnode/planner"
 )
 
-// result is what a whole run showed: the losses by step, as bits, and held-out losses.
-type result struct {
-	losses  map[planner.Step]uint64
-	heldOut map[planner.Step]uint64
+// result is what a whole run showed: the losses by step, as bits, and held-out losses, those in
+// float32 throughout for themselves.
+type result struct{ losses, heldOut, floats map[planner.Step]uint64 }
+
+func newResult() result {
+	return result{map[planner.Step]uint64{}, map[planner.Step]uint64{}, map[planner.Step]uint64{}}
+}
+
+// evaluated notes the held-out losses of a step.
+func (r result) evaluated(t *testing.T, s StepResult) {
+	if s.HeldOut != nil {
+		agree(t, r.heldOut, s.Step, s.Final, *s.HeldOut)
+	}
+	if s.HeldOutF32 != nil {
+		agree(t, r.floats, s.Step, s.Final, *s.HeldOutF32)
+	}
 }
 
 // train carries a plan out with all its workers in this process and wants every worker to
@@ -31,19 +44,23 @@ func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryK
 // trainAs is train with devices that are made of the processor's.
 func trainAs(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) result {
 	t.Helper()
-	out := result{losses: map[planner.Step]uint64{}, heldOut: map[planner.Step]uint64{}}
+	return trainLogged(t, run, plan, keeper, nil, as)
+}
+
+// trainLogged is trainAs with a log, unless it is nil.
+func trainLogged(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper, log *slog.Logger, as func(kernels.Device) kernels.Device) result {
+	t.Helper()
+	out := newResult()
 	var mu sync.Mutex // guards out
 	onStep := func(r StepResult) {
 		mu.Lock()
 		defer mu.Unlock()
-		if r.HeldOut != nil {
-			agree(t, out.heldOut, r.Step, r.Final, *r.HeldOut)
-		}
+		out.evaluated(t, r)
 		if !r.Final {
 			agree(t, out.losses, r.Step, false, r.Loss)
 		}
 	}
-	trainBy(t, Config{Run: run, Plan: plan, Keeper: from{keeper, plan.Start}, Data: patterned{run.Model.Context}, OnStep: onStep}, as)
+	trainBy(t, Config{Run: run, Plan: plan, Keeper: from{keeper, plan.Start}, Data: patterned{run.Model.Context}, OnStep: onStep, Log: log}, as)
 	return out
 }
 
@@ -62,7 +79,8 @@ func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper
 // devices that are made of the processor's.
 func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 	t.Helper()
-	c.Stop, c.OnLoaded, c.Log = func() bool { return false }, func() {}, slog.New(slog.DiscardHandler)
+	c.Stop, c.OnLoaded = func() bool { return false }, func() {}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Host = &host.Memory{}
 	net := newMemoryNet()
 	var workers []*Worker
@@ -119,7 +137,21 @@ func equal(t *testing.T, name string, got, want result) {
 			t.Errorf("%s: held-out loss of step %d is %v, want %v", name, step, math.Float64frombits(got.heldOut[step]), math.Float64frombits(bits))
 		}
 	}
+	equalFloats(t, name, got.floats, want.floats)
 	if len(got.losses) != len(want.losses) || len(got.heldOut) != len(want.heldOut) {
 		t.Errorf("%s: %d losses and %d held-out, want %d and %d", name, len(got.losses), len(got.heldOut), len(want.losses), len(want.heldOut))
+	}
+}
+
+// equalFloats compares held-out losses in float32 throughout.
+func equalFloats(t *testing.T, name string, got, want map[planner.Step]uint64) {
+	t.Helper()
+	for step, bits := range want {
+		if got[step] != bits {
+			t.Errorf("%s: held-out loss in float32 of step %d is %v, want %v", name, step, math.Float64frombits(got[step]), math.Float64frombits(bits))
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s: %d held-out losses in float32, want %d", name, len(got), len(want))
 	}
 }

@@ -77,11 +77,14 @@ type StepResult struct {
 	Loss float64
 	// HeldOut is the held-out loss before the update; nil on steps without evaluation.
 	HeldOut *float64
+	// HeldOutF32 is the same with every stage in float32: nil where all are, or where it was not
+	// measured.
+	HeldOutF32 *float64
 	// Norm is the global gradient norm before clipping.
 	Norm float64
 	// Course is the one on which the step went.
 	Course planner.Course
-	// Final marks the closing evaluation after the last update: HeldOut only.
+	// Final marks the closing evaluation after the last update: held-out losses only.
 	Final bool
 	// Total is the step's wall time, Stages where it went.
 	Total  time.Duration
@@ -101,12 +104,16 @@ type StageTimes struct {
 type Worker struct {
 	cfg      Config
 	holdings []*holding // in the order of replicas and stages
-	queue    kernels.Queue
-	list     schedule.Schedule // all workers' programs
-	opt      Optimizer
-	square   kernels.Buffer // [1] result of SumSquares
-	losses   map[planner.Micro]float64
-	rows     map[planner.Micro][]float32 // losses of each token, from which these are made
+	// twins are, in the same order, those of replica 0 in float32, where some stage of it is not;
+	// untwinned is why one here cannot be had.
+	twins     []*holding
+	untwinned error
+	queue     kernels.Queue
+	list      schedule.Schedule // all workers' programs
+	opt       Optimizer
+	square    kernels.Buffer // [1] result of SumSquares
+	losses    map[planner.Micro]float64
+	rows      map[planner.Micro][]float32 // losses of each token, from which these are made
 	// beside the program of a step run its reductions and copies; what is to be sent goes to
 	// departures, what is to be computed to passes. settling is when the program came to wait for
 	// what is beside.
@@ -154,7 +161,7 @@ func (w *Worker) build() error {
 			return err
 		}
 	}
-	w.join()
+	join(w.holdings)
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
@@ -167,18 +174,18 @@ func (w *Worker) build() error {
 	return w.prepare()
 }
 
-// join makes the stages that follow each other here known to each other.
-func (w *Worker) join() {
-	for _, h := range w.holdings {
-		if next := w.find(h.Replica, h.Stage+1); next != nil {
+// join makes those of some stages that follow each other known to each other.
+func join(stages []*holding) {
+	for _, h := range stages {
+		if next := find(stages, h.Replica, h.Stage+1); next != nil {
 			h.behind, next.before = next, h
 		}
 	}
 }
 
-// find is the holding of a stage, nil where it is elsewhere.
-func (w *Worker) find(r planner.Replica, s planner.Stage) *holding {
-	for _, h := range w.holdings {
+// find is the one of them that is a certain stage, nil where none is.
+func find(stages []*holding, r planner.Replica, s planner.Stage) *holding {
+	for _, h := range stages {
 		if h.Replica == r && h.Stage == s {
 			return h
 		}
@@ -239,7 +246,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 			return false, err
 		}
 	}
-	heldOut, err := w.evaluate(ctx, step)
+	evaluated, err := w.evaluate(ctx, step)
 	if err != nil {
 		return false, err
 	}
@@ -250,7 +257,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	if err != nil {
 		return false, err
 	}
-	commit, err := w.agree(ctx, step, squares, heldOut)
+	commit, err := w.agree(ctx, step, squares, evaluated)
 	if err != nil {
 		return false, err
 	}
@@ -259,7 +266,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	}
 	w.note(step, schedule.Action{Op: schedule.Step}, w.settling)
 	result := StepResult{
-		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, Norm: commit.Norm,
+		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Norm: commit.Norm,
 		Course: w.cfg.Plan.Course(), Total: time.Since(begin),
 	}
 	for _, h := range w.holdings {

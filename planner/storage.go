@@ -67,6 +67,12 @@ func (r StorageRule) Of(p Placement) model.Storage {
 	return r.storage
 }
 
+// Rounds tells whether a stage of replica 0 of a plan, which evaluates the model, does not compute
+// in float32: then the model's held-out loss is not what it is in float32 throughout.
+func (r StorageRule) Rounds(p Plan) bool {
+	return len(p.Replicas) > 0 && slices.ContainsFunc(p.Replicas[0].Stages, func(at Placement) bool { return r.Of(at) != model.StorageF32 })
+}
+
 // Allows tells whether some stage may have a storage.
 func (r StorageRule) Allows(s model.Storage) bool { return r.auto || r.storage == s }
 

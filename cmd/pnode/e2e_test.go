@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -288,6 +289,40 @@ func TestOffloadTrainsWhatDoesNotFitAndResumesWithoutIt(t *testing.T) {
 	}
 }
 
+// TestWhatPrecisionCostsIsTold: two processes in bf16 tell what the held-out loss is in float32, as
+// their steps are told and at the end; one in float32 says nothing of it.
+func TestWhatPrecisionCostsIsTold(t *testing.T) {
+	t.Parallel()
+	const steps = 6 // evaluated at the fifth, and behind the last
+	file := runFile(t, steps)
+	for storage, want := range map[string]int{"bf16": 2, "f32": 0} {
+		p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "2", "--replicas", "1", "--stages", "2", "--storage", storage)
+		told := 0
+		for range steps {
+			s := p.until(p.last.Step + 1)
+			if s.HeldOutF32 == nil {
+				continue
+			}
+			told++
+			loss, errLoss := s.HeldOut.Float64()
+			f32, errF32 := s.HeldOutF32.Float64()
+			if errLoss != nil || errF32 != nil || loss == f32 || math.Abs(loss-f32) > 5e-3*f32 {
+				t.Errorf("held-out loss of step %d is %s, in float32 %s", s.Step, s.HeldOut, s.HeldOutF32)
+			}
+		}
+		p.finish(0)
+		if told != want {
+			t.Errorf("%s: %d steps tell a held-out loss in float32, want %d", storage, told, want)
+		}
+		const number = `[0-9]\.[0-9]+`
+		lines := regexp.MustCompile(`(?m)^  held-out in float32 throughout: `+number+`, lower precision costs [-+][-+.e0-9]+$|`+
+			`held-out loss `+number+` nats a token \(float32 throughout: `+number+`, lower precision costs [-+][-+.e0-9]+\), `).FindAllString(p.stderr.String(), -1)
+		if len(lines) != want || storage == "f32" && strings.Contains(p.stderr.String(), "float32 throughout") {
+			t.Errorf("%s tells %q in\n%s", storage, lines, p.stderr)
+		}
+	}
+}
+
 // TestAClusterOfUnlikePrecisionRepeatsToTheBit: one device with matrix units, one without; the
 // losses are beside those of float32, and the same ones again.
 func TestAClusterOfUnlikePrecisionRepeatsToTheBit(t *testing.T) {
@@ -305,7 +340,12 @@ devices:
 		t.Fatal(err)
 	}
 	train := func() map[int]json.Number {
-		return start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2").finish(0)
+		p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2")
+		losses := p.finish(0)
+		if p.last.HeldOutF32 == nil {
+			t.Errorf("the last step does not tell the held-out loss in float32:\n%s", p.stderr)
+		}
+		return losses
 	}
 	want := train()
 	same(t, "again", train(), want)

@@ -106,6 +106,7 @@ type step struct {
 	Step       int          `json:"step"`
 	Loss       json.Number  `json:"loss"`
 	HeldOut    *json.Number `json:"heldout"`
+	HeldOutF32 *json.Number `json:"heldout_f32"`
 	TokensPerS float64      `json:"tokens_per_s"`
 	Generation int          `json:"generation"`
 }

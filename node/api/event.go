@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds of events. All of them carry Generation and, where there is one, Step.
 const (
-	// KindStep is a committed step: Loss, HeldOut if it was measured, TokensPerS.
+	// KindStep is a committed step: Loss, HeldOut and HeldOutF32 if measured, TokensPerS.
 	KindStep Kind = "step"
 	// KindState is a change of the node's state, named by Message.
 	KindState Kind = "state"
@@ -47,7 +47,10 @@ type Event struct {
 	// finite number is null in JSON and NaN when read back.
 	Loss float64 `json:"loss"`
 	// HeldOut is the held-out loss after Step; nil when it was not measured.
-	HeldOut    *float64 `json:"heldout"`
+	HeldOut *float64 `json:"heldout"`
+	// HeldOutF32 is the same with every stage in float32; nil where all are, or where it was not
+	// measured.
+	HeldOutF32 *float64 `json:"heldout_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
 	Message    string   `json:"message,omitempty"`
 }
@@ -64,7 +67,7 @@ type eventJSON struct {
 // MarshalJSON writes numbers that JSON has no word for as null.
 func (e Event) MarshalJSON() ([]byte, error) {
 	w := eventJSON{plainEvent: plainEvent(e), Loss: finite(&e.Loss)}
-	w.HeldOut = finite(e.HeldOut)
+	w.HeldOut, w.HeldOutF32 = finite(e.HeldOut), finite(e.HeldOutF32)
 	if finite(&e.TokensPerS) == nil {
 		w.TokensPerS = 0
 	}

@@ -22,7 +22,7 @@ func stepEvent(step int) Event {
 func TestEventKeepsEveryBit(t *testing.T) {
 	heldOut := math.Nextafter(2, 3)
 	for _, e := range []Event{
-		{Seq: 1, Kind: KindStep, Generation: 3, Step: 12, Steps: 600, Loss: 0.30000000000000004, HeldOut: &heldOut, TokensPerS: 1e21 / 3},
+		{Seq: 1, Kind: KindStep, Generation: 3, Step: 12, Steps: 600, Loss: 0.30000000000000004, HeldOut: &heldOut, HeldOutF32: &heldOut, TokensPerS: 1e21 / 3},
 		{Kind: KindStep, Loss: math.SmallestNonzeroFloat64},
 		{Kind: KindError, Message: "line\n\"two\""},
 	} {
@@ -39,12 +39,12 @@ func TestEventKeepsEveryBit(t *testing.T) {
 
 func TestEventOfADivergedRun(t *testing.T) {
 	inf := math.Inf(1)
-	b, err := json.Marshal(Event{Kind: KindStep, Step: 3, Loss: nan(), HeldOut: &inf, TokensPerS: inf})
+	b, err := json.Marshal(Event{Kind: KindStep, Step: 3, Loss: nan(), HeldOut: &inf, HeldOutF32: &inf, TokensPerS: inf})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got Event
-	if err := json.Unmarshal(b, &got); err != nil || !math.IsNaN(got.Loss) || got.HeldOut != nil || got.Step != 3 {
+	if err := json.Unmarshal(b, &got); err != nil || !math.IsNaN(got.Loss) || got.HeldOut != nil || got.HeldOutF32 != nil || got.Step != 3 {
 		t.Errorf("%s: got %+v, %v", b, got, err)
 	}
 }

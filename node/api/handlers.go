@@ -52,7 +52,7 @@ func (s *Server) handler() http.Handler {
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	st := s.options.Node.Status()
-	st.Loss, st.HeldOut = finite(st.Loss), finite(st.HeldOut)
+	st.Loss, st.HeldOut, st.HeldOutF32 = finite(st.Loss), finite(st.HeldOut), finite(st.HeldOutF32)
 	if st.Waiting != "" {
 		st.TokensPerS, st.ETAS = 0, 0
 	}

@@ -194,8 +194,8 @@ func TestRefusalsKeepTheirReason(t *testing.T) {
 
 func TestStatusWithoutFiniteLoss(t *testing.T) {
 	nan := nan()
-	dir, _ := serve(t, &fakeNode{status: Status{Loss: &nan, HeldOut: &nan}}, nil)
-	if st, err := dial(t, dir).Status(t.Context()); err != nil || st.Loss != nil || st.HeldOut != nil {
+	dir, _ := serve(t, &fakeNode{status: Status{Loss: &nan, HeldOut: &nan, HeldOutF32: &nan}}, nil)
+	if st, err := dial(t, dir).Status(t.Context()); err != nil || st.Loss != nil || st.HeldOut != nil || st.HeldOutF32 != nil {
 		t.Errorf("got %+v, %v", st, err)
 	}
 }

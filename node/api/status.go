@@ -26,8 +26,11 @@ type Status struct {
 	Steps planner.Step `json:"steps"`
 	// Loss of Step and the newest held-out loss, in nats per token; nil before the first
 	// or when not a number.
-	Loss       *float64 `json:"loss"`
-	HeldOut    *float64 `json:"held_out"`
+	Loss    *float64 `json:"loss"`
+	HeldOut *float64 `json:"held_out"`
+	// HeldOutF32 is HeldOut with every stage in float32; nil where all are, or where it was not
+	// measured.
+	HeldOutF32 *float64 `json:"held_out_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
 	// ETAS is the expected time to the last step in seconds; 0 is unknown.
 	ETAS       float64       `json:"eta_s"`

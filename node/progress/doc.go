@@ -10,7 +10,8 @@
 //
 //	{"step":12,"loss":3.214501,"heldout":null,"tokens_per_s":5120,"generation":1}
 //
-// with the shortest digits that read back to the same float64. A loss that is not finite
+// with the shortest digits that read back to the same float64, and, where the held-out loss in
+// float32 throughout was measured beside it, "heldout_f32" behind "heldout". A loss that is not finite
 // is null.
 //
 // The package decides nothing, starts no goroutine and reads no clock but the one it is

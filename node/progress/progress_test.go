@@ -39,7 +39,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestJSONLine(t *testing.T) {
-	heldOut := 5.545177444479562
+	heldOut, f32 := 5.545177444479562, 5.5
 	for _, tt := range []struct {
 		event api.Event
 		want  string
@@ -51,6 +51,10 @@ func TestJSONLine(t *testing.T) {
 		{
 			api.Event{Step: 50, Loss: 0.30000000000000004, HeldOut: &heldOut, TokensPerS: 123456789, Generation: 2},
 			`{"step":50,"loss":0.30000000000000004,"heldout":5.545177444479562,"tokens_per_s":123456789,"generation":2}`,
+		},
+		{
+			api.Event{Step: 50, Loss: 3.5, HeldOut: &heldOut, HeldOutF32: &f32, Generation: 2},
+			`{"step":50,"loss":3.5,"heldout":5.545177444479562,"heldout_f32":5.5,"tokens_per_s":0,"generation":2}`,
 		},
 		{api.Event{Loss: 1e-9}, `{"step":0,"loss":1e-09,"heldout":null,"tokens_per_s":0,"generation":0}`},
 		{
@@ -152,6 +156,25 @@ func TestJSONLinesOfARun(t *testing.T) {
 	golden(t, "lines.json", lines.Bytes())
 }
 
+// TestLowerPrecisionIsTold below the held-out loss that it is about, but for the last, which the
+// summary tells of.
+func TestLowerPrecisionIsTold(t *testing.T) {
+	heldOut, f32 := 3.5, 3.498
+	for terminal, want := range map[bool]string{
+		false: "step 1/2  loss 4.0000  held-out 3.5000\n  held-out in float32 throughout: 3.4980, lower precision costs +0.002\nstep 2/2  loss 4.0000\n",
+		true:  "\rstep 1/2  loss 4.0000  held-out 3.5000\n  held-out in float32 throughout: 3.4980, lower precision costs +0.002\n\rstep 2/2  loss 4.0000\n",
+	} {
+		var text bytes.Buffer
+		w := New(Options{Text: &text, Terminal: terminal, Now: func() time.Time { return time.Unix(0, 0) }})
+		for step := range planner.Step(2) {
+			w.Event(api.Event{Kind: api.KindStep, Step: step + 1, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: &f32})
+		}
+		if text.String() != want {
+			t.Errorf("got %q, want %q", text.String(), want)
+		}
+	}
+}
+
 func TestLogLinesStandAlone(t *testing.T) {
 	var text bytes.Buffer
 	w := New(Options{Text: &text, Terminal: true, Steps: 4})
@@ -207,6 +230,10 @@ func TestStatusTable(t *testing.T) {
 	}
 	b.WriteString("\n")
 	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "joining"}, now); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("\n")
+	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "training", Step: 4, Steps: 9, HeldOut: &heldOut, HeldOutF32: &loss}, now); err != nil {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")

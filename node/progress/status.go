@@ -80,6 +80,9 @@ func stepLine(st api.Status) string {
 	if st.HeldOut != nil {
 		fmt.Fprintf(&b, ", held-out %.4f", *st.HeldOut)
 	}
+	if text := api.PrecisionText(st.HeldOut, st.HeldOutF32, 4); text != "" {
+		b.WriteString(" (" + text + ")")
+	}
 	if st.Waiting != "" {
 		return b.String()
 	}

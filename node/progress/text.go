@@ -19,6 +19,10 @@ func AppendJSON(dst []byte, e api.Event) []byte {
 	dst = appendNumber(dst, &e.Loss, -1)
 	dst = append(dst, `,"heldout":`...)
 	dst = appendNumber(dst, e.HeldOut, -1)
+	if e.HeldOutF32 != nil {
+		dst = append(dst, `,"heldout_f32":`...)
+		dst = appendNumber(dst, e.HeldOutF32, -1)
+	}
 	dst = append(dst, `,"tokens_per_s":`...)
 	speed := math.Round(e.TokensPerS)
 	dst = appendNumber(dst, &speed, 0)

@@ -115,6 +115,9 @@ func (w *Writer) step(e api.Event) {
 		w.line(text)
 		w.last = now
 	}
+	if text := api.PrecisionText(e.HeldOut, e.HeldOutF32, 4); text != "" {
+		w.line("  held-out in " + text)
+	}
 }
 
 // update replaces the updating line.

@@ -66,6 +66,22 @@ func TestNewerGenerationIsParked(t *testing.T) {
 	})
 }
 
+// TestAMessageMayBeEmpty: its tag alone says something, to who waits already and to who comes later.
+func TestAMessageMayBeEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		s := c.sessions(1)
+		for i, wait := range []time.Duration{0, time.Second} {
+			mustSend(t, s[0], c.ids[1], activation(1, 5, i), nil)
+			mustSend(t, s[0], c.ids[1], activation(1, 6, i), []byte("more"))
+			time.Sleep(wait)
+			mustReceive(t, s[1], c.ids[0], activation(1, 5, i), nil)
+			mustReceive(t, s[1], c.ids[0], activation(1, 6, i), []byte("more"))
+		}
+	})
+}
+
 // TestUnopenedSessionIsWaitedFor: a peer that lives but opens its session late is not lost.
 func TestUnopenedSessionIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

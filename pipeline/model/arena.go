@@ -15,6 +15,8 @@ type arena struct {
 	most    int // elements of a buffer, but for a view that has more; 0: no such limit
 	regions []region
 	at      int // the region from which views are taken
+	// A bounded arena gives what is in its regions and no more; short tells that more was asked for.
+	bounded, short bool
 }
 
 // region is a buffer.
@@ -37,8 +39,34 @@ func (a *arena) limit(d kernels.Device) {
 	}
 }
 
+// again hands the memory of arenas of one type out once more, for what is never in use beside
+// them.
+func again(arenas ...*arena) arena {
+	out := arena{what: arenas[0].what, dtype: arenas[0].dtype, bounded: true}
+	for _, a := range arenas {
+		for _, r := range a.regions {
+			out.regions = append(out.regions, region{buf: r.buf, peak: r.peak})
+		}
+	}
+	return out
+}
+
+// room gives the first region of a bounded arena that has so many elements left.
+func (a *arena) room(n int) *region {
+	for i := range a.regions {
+		if r := &a.regions[i]; n <= r.peak-r.used {
+			return r
+		}
+	}
+	a.short = true
+	return &region{}
+}
+
 // region gives the one for the next n elements, which are not parted.
 func (a *arena) region(n int) *region {
+	if a.bounded {
+		return a.room(n)
+	}
 	if len(a.regions) > 0 && a.most > 0 && a.regions[a.at].used > 0 && n > a.most-a.regions[a.at].used {
 		a.at++
 	}

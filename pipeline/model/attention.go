@@ -55,7 +55,7 @@ func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 	}
 	k.qkv.take(b, at)
 	k.output.take(b, at)
-	k.dattended, k.dotted = b.passFactor(n*m.queryWidth()), b.mem.layer.take(n*m.Heads)
+	k.dattended, k.dotted = b.passFactor(n*m.queryWidth()), b.scratch().take(n*m.Heads)
 	return k
 }
 

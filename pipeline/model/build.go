@@ -9,7 +9,9 @@ type builder struct {
 	rows    int  // N = B*T
 	split   bool // activation gradients live until backwardWeight: a set for each layer and slot
 	storage Storage
-	logits  int // rows of logits at a time; 0: default
+	forward bool  // there are no backward passes
+	nothing arena // never has memory: for what no pass touches
+	logits  int   // rows of logits at a time; 0: default
 	mem     *memory
 	rotary  rotary
 	masked  bool         // each slot has its own starts
@@ -24,6 +26,7 @@ func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
 		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
 		split: cfg.SplitBackward, masked: cfg.masked(), storage: cfg.Storage, logits: cfg.LogitRows, mem: mem, ahead: new(int),
+		forward: cfg.ForwardOnly, nothing: arena{dtype: kernels.F32},
 	}
 	*b.ahead = -1
 	b.rotary = newRotary(b.model, &mem.tables, b.model.Context)
@@ -32,7 +35,7 @@ func newBuilder(cfg StackConfig, mem *memory) *builder {
 	}
 	if !b.split {
 		for i := range b.residual {
-			b.residual[i] = mem.deltas.take(b.rows * b.model.Channels)
+			b.residual[i] = b.gradients().take(b.rows * b.model.Channels)
 		}
 	}
 	return b
@@ -50,7 +53,23 @@ func (b *builder) activations(level, dropped Recompute) *arena {
 // deltas is where activation gradients lie that the weight pass reads.
 func (b *builder) deltas() *arena {
 	if b.split {
-		return &b.mem.deltas
+		return b.gradients()
+	}
+	return b.scratch()
+}
+
+// gradients is where activation gradients lie that outlive their layer's pass.
+func (b *builder) gradients() *arena {
+	if b.forward {
+		return &b.nothing
+	}
+	return &b.mem.deltas
+}
+
+// scratch is where the layer at hand has what its backward passes alone need.
+func (b *builder) scratch() *arena {
+	if b.forward {
+		return &b.nothing
 	}
 	return &b.mem.layer
 }
@@ -59,7 +78,7 @@ func (b *builder) deltas() *arena {
 // front of local layer k.
 func (b *builder) residualDelta(k int) kernels.View {
 	if b.split {
-		return b.mem.deltas.take(b.rows * b.model.Channels)
+		return b.gradients().take(b.rows * b.model.Channels)
 	}
 	return b.residual[k%2]
 }
@@ -125,7 +144,7 @@ func (b *builder) stream(first, end int) slotState {
 		switch at := first + k; {
 		case at == 0 || at == b.model.Layers(): // before the embedding, behind the head
 		case k == 0 || k == n:
-			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.mem.deltas.take(nc)
+			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.gradients().take(nc)
 		default:
 			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.residualDelta(k)
 		}

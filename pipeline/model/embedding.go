@@ -21,7 +21,7 @@ func newEmbedding(b *builder, v vectors, io boundary, at place) *embedding {
 		e.wpe, e.dwpe = v.next()
 	}
 	e.dropout = dropout{share: float32(b.model.EmbedDropout), noise: at.noise, layer: at.layer, site: siteEmbedding}
-	e.dembedded = e.dropout.room(&b.mem.layer, b.rows*b.model.Channels)
+	e.dembedded = e.dropout.room(b.scratch(), b.rows*b.model.Channels)
 	return e
 }
 

@@ -50,7 +50,7 @@ func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 	k.down.take(b, at)
 	k.dactivated = k.d.hidden
 	if m.Activation == SwiGLU {
-		k.dactivated = b.mem.layer.take(n * m.MLP)
+		k.dactivated = b.scratch().take(n * m.MLP)
 	}
 	return k
 }

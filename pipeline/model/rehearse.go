@@ -53,11 +53,17 @@ func (s *Stack) rehearse(q issuer) {
 	f.noise.On = true
 	for _, l := range f.layers {
 		l.forward(q, s.all)
+		if s.cfg.ForwardOnly {
+			continue
+		}
 		l.backward(q)
 		if s.cfg.Segments > 1 {
 			first := s.all.of(Segment{Count: s.cfg.Segments})
 			l.forward(q, first)
 			l.backwardInput(q, first)
 		}
+	}
+	if s.cfg.ForwardOnly && f.head != nil {
+		f.head.loss(q)
 	}
 }

@@ -235,6 +235,11 @@ func (s *Stack) build() {
 		s.moments = append(s.moments, s.vectors(kept, s.shareLen, tied.Len()))
 	}
 	s.takeWindows(tied.Len())
+	s.open()
+}
+
+// open binds all slots to memory.
+func (s *Stack) open() {
 	b := newBuilder(s.cfg, &s.mem)
 	s.rotary, s.starts, s.restored, s.all = b.rotary, b.starts, b.ahead, b.whole()
 	for range s.cfg.Slots {

@@ -147,10 +147,10 @@ func (b *builder) passHalves(n int) kernels.View {
 	return b.mem.layerHalves.take(n)
 }
 
-// passFactor takes n elements for the passes of the layer at hand that attention reads.
+// passFactor takes n elements for the backward passes of the layer at hand that attention reads.
 func (b *builder) passFactor(n int) kernels.View {
 	if b.storage == StorageF32 {
-		return b.mem.layer.take(n)
+		return b.scratch().take(n)
 	}
 	return b.mem.layerHalves.take(n)
 }

@@ -8,16 +8,18 @@ import (
 	"pnode/planner"
 )
 
-// commitBytes is the size of an encoded commit without a course: step, four floats, flags.
+// commitBytes is the size of an encoded commit without what it may end with, a fifth float and a
+// course: step, four floats, flags.
 const commitBytes = 5*8 + 1
 
 // MaxCommitBytes is the size of the largest commit.
-const MaxCommitBytes = commitBytes + planner.MaxCourseBytes
+const MaxCommitBytes = commitBytes + 8 + planner.MaxCourseBytes
 
 const (
 	flagSave = 1 << iota
 	flagStop
 	flagHeldOut
+	flagHeldOutF32
 	flagsEnd
 )
 
@@ -33,6 +35,9 @@ type Commit struct {
 	GradScale float64
 	// HeldOut is the held-out loss before the update, nil when none was computed.
 	HeldOut *float64
+	// HeldOutF32 is the held-out loss with every stage in float32; nil where all are, where it was
+	// not measured, and without HeldOut.
+	HeldOutF32 *float64
 	// Save asks every worker to store its state after the update, Stop to end the run.
 	Save, Stop bool
 	// Next is the text of the planner.Course that all workers take from the next step on;
@@ -57,7 +62,12 @@ func AppendCommit(dst []byte, c Commit) []byte {
 	if c.Stop {
 		flags |= flagStop
 	}
-	return append(append(dst, flags), c.Next...)
+	if c.HeldOut != nil && c.HeldOutF32 != nil {
+		dst = le.AppendUint64(append(dst, flags|flagHeldOutF32), math.Float64bits(*c.HeldOutF32))
+	} else {
+		dst = append(dst, flags)
+	}
+	return append(dst, c.Next...)
 }
 
 // DecodeCommit reads a commit that fills b exactly, at most MaxCommitBytes.
@@ -73,9 +83,20 @@ func DecodeCommit(b []byte) (Commit, error) {
 	c := Commit{
 		Step: planner.Step(word(0)),
 		Loss: math.Float64frombits(word(1)), Norm: math.Float64frombits(word(2)), GradScale: math.Float64frombits(word(3)),
-		Save: flags&flagSave != 0, Stop: flags&flagStop != 0, Next: string(b[commitBytes:]),
+		Save: flags&flagSave != 0, Stop: flags&flagStop != 0,
 	}
-	if c.Next != "" {
+	rest := b[commitBytes:]
+	if flags&flagHeldOutF32 != 0 {
+		if len(rest) < 8 || flags&flagHeldOut == 0 {
+			return Commit{}, fmt.Errorf("%w: commit has flags %#02x and %d bytes behind them", ErrValue, flags, len(rest))
+		}
+		f32 := math.Float64frombits(binary.LittleEndian.Uint64(rest))
+		c.HeldOutF32, rest = &f32, rest[8:]
+	}
+	if len(rest) > planner.MaxCourseBytes {
+		return Commit{}, fmt.Errorf("%w: course of %d bytes, at most %d are accepted", ErrLength, len(rest), planner.MaxCourseBytes)
+	}
+	if c.Next = string(rest); c.Next != "" {
 		if _, err := planner.ParseCourse(c.Next); err != nil {
 			return Commit{}, fmt.Errorf("%w: %w", ErrValue, err)
 		}

@@ -57,8 +57,10 @@ func TestReportRefusals(t *testing.T) {
 }
 
 func TestCommitRoundTrip(t *testing.T) {
-	heldOut := 2.25
+	heldOut, f32, course := 2.25, 2.125, planner.Course{Schedule: "1f1b", Warmups: [][]int{{1, 0}}}.String()
 	for _, want := range []Commit{
+		{HeldOut: &heldOut, HeldOutF32: &f32},
+		{HeldOut: &heldOut, HeldOutF32: &f32, Save: true, Next: course},
 		{},
 		{Step: 5, Loss: 4.5, Norm: 0.1, GradScale: 1, Save: true},
 		{Step: math.MaxUint64, Loss: -1, Norm: math.Inf(1), HeldOut: &heldOut, Stop: true},
@@ -75,12 +77,17 @@ func TestCommitRefusals(t *testing.T) {
 	flags, orphan := bytes.Clone(good), bytes.Clone(good)
 	flags[commitBytes-1] = flagsEnd
 	orphan[32] = 1
+	heldOut := 2.25
+	both := AppendCommit(nil, Commit{HeldOut: &heldOut, HeldOutF32: &heldOut})
+	f32 := bytes.Clone(both)
+	f32[commitBytes-1] = flagHeldOutF32
 	tests := map[string]struct {
 		b    []byte
 		want error
 	}{
 		"cut": {good[:commitBytes-1], ErrLength}, "no course": {append(bytes.Clone(good), 0), ErrValue}, "long": {append(bytes.Clone(good), make([]byte, planner.MaxCourseBytes+1)...), ErrLength},
 		"flags": {flags, ErrValue}, "held-out without flag": {orphan, ErrValue},
+		"half of a float": {both[:commitBytes+4], ErrValue}, "one held-out loss without the other": {f32, ErrValue},
 	}
 	for name, tt := range tests {
 		if _, err := DecodeCommit(tt.b); !errors.Is(err, tt.want) {
@@ -160,6 +167,7 @@ func FuzzDecodeCommit(f *testing.F) {
 	heldOut := 1.5
 	f.Add(AppendCommit(nil, Commit{Step: 3, Loss: 5, HeldOut: &heldOut, Save: true, Stop: true}))
 	f.Add(AppendCommit(nil, Commit{}))
+	f.Add(AppendCommit(nil, Commit{HeldOut: &heldOut, HeldOutF32: &heldOut, Next: "1f1b 1,0 1,0"}))
 	f.Add(AppendCommit(nil, Commit{Next: "1f1b 1,0 1,0"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := DecodeCommit(b); err == nil && !bytes.Equal(AppendCommit(nil, c), b) {

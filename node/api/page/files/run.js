@@ -1,7 +1,7 @@
 // What the run is and how far it is: a sentence, a bar and figures.
 
 import { el, tell, at, bar } from './dom.js';
-import { ago, count, layers, loss, params, several, short, span } from './words.js';
+import { ago, count, layers, loss, params, several, short, signed, span } from './words.js';
 
 // states are what nodes do, for people.
 const states = {
@@ -70,6 +70,14 @@ function progress(status) {
   return el('div', { class: 'progress' }, bar(`step ${status.step} of ${status.steps}`, [[share, 'busy']]));
 }
 
+// precision is what stages that are not in float32 cost, where that was measured.
+function precision(status) {
+  if (status.held_out === null || status.held_out_f32 === undefined) {
+    return [];
+  }
+  return [['lower precision costs', signed(status.held_out - status.held_out_f32), 'nats a token']];
+}
+
 function figures(status, heldOut) {
   const saved = status.checkpoint;
   const never = saved.time.startsWith('0001');
@@ -77,6 +85,7 @@ function figures(status, heldOut) {
     ['step', count(status.step), `of ${count(status.steps)}`],
     ['training loss', loss(status.loss), 'nats a token'],
     ['held-out loss', loss(status.held_out ?? heldOut?.mean), 'nats a token'],
+    ...precision(status),
     ['speed', status.tokens_per_s > 0 ? count(status.tokens_per_s) : '–', 'tokens/s'],
     ['time left', status.eta_s > 0 ? span(status.eta_s) : '–', ''],
     ['checkpoint', never ? '–' : `step ${count(saved.step)}`, never ? 'none yet' : ago(Date.parse(saved.time))],

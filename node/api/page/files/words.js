@@ -89,3 +89,8 @@ export function percent(share) {
 export function loss(value) {
   return value === null || value === undefined ? '–' : value.toFixed(value < 10 ? 4 : 2);
 }
+
+// signed is a difference with its sign and the digits that matter.
+export function signed(value) {
+  return `${value < 0 ? '−' : '+'}${Math.abs(value).toPrecision(2)}`;
+}

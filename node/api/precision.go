@@ -1,0 +1,26 @@
+package api
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// PrecisionText says beside a held-out loss what it is in float32 throughout, and so what lower
+// precision costs: stages that do not compute in float32, and boundaries between stages that
+// tensors do not cross in it. It is empty where one of the two losses is nil.
+func PrecisionText(heldOut, f32 *float64, digits int) string {
+	if heldOut == nil || f32 == nil {
+		return ""
+	}
+	return fmt.Sprintf("float32 throughout: %.*f, lower precision costs %s", digits, *f32, signed(*heldOut-*f32))
+}
+
+// signed has a sign and two digits that matter, without an exponent.
+func signed(v float64) string {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 2, 64), 64) // reads what that writes
+	text := strconv.FormatFloat(short, 'f', -1, 64)
+	if text[0] != '-' && text[0] != '+' {
+		text = "+" + text
+	}
+	return text
+}

@@ -1,0 +1,108 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/kernels"
+	"pnode/pipeline/schedule"
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// errNothing: a message in place of a tensor says that there is none.
+var errNothing = errors.New("pipeline: the stage before has computed nothing")
+
+// takeTwins makes the twins of the stages here that evaluate, where some stage of their pipeline
+// does not compute in float32. Those that cannot have one say so: training does not depend on it.
+func (w *Worker) takeTwins() {
+	w.twins, w.untwinned = nil, nil
+	if !w.cfg.Run.Train.Storage.Rounds(w.cfg.Plan) {
+		return
+	}
+	for _, h := range w.holdings {
+		if h.Replica == 0 {
+			t, err := h.twin(w.queue)
+			w.twins, w.untwinned = append(w.twins, t), errors.Join(w.untwinned, err)
+		}
+	}
+	join(w.twins)
+	if w.untwinned != nil {
+		w.cfg.Log.Warn("what lower precision costs will not be measured: the held-out loss cannot be computed in float32 here", "device", w.cfg.Seat.Device, "cause", w.untwinned)
+	}
+}
+
+// twin is the stage for passes forward in float32, from the parameters that it has, over the same
+// links, as tensors in float32: nothing of the stage's own may be in flight then. It has the
+// memory, queues and copiers of the stage, which closes them.
+func (h *holding) twin(q kernels.Queue) (*holding, error) {
+	t := &holding{
+		Holding: h.Holding, place: h.place, pipe: h.pipe, slots: newSlots(schedule.Use{Slots: 1}),
+		codecs:      slices.Repeat([]wire.Codec{wire.F32}, len(h.codecs)),
+		activations: h.activations, downloads: h.downloads, arriving: map[wire.Tag]*arrival{},
+	}
+	var err error
+	if t.stack, err = h.stack.Twin(); err == nil && t.stack != h.stack {
+		err = t.stack.Prepare(q)
+	}
+	if err != nil {
+		return t, fmt.Errorf("replica %d stage %d: %w", h.Replica, h.Stage, err)
+	}
+	return t, nil
+}
+
+// evaluateTwins computes the held-out loss once more with every stage in float32. It is nil where
+// all are already, where a stage has no twin, and in any case but at the last stage.
+func (w *Worker) evaluateTwins(ctx context.Context, step planner.Step, n int) (*float64, error) {
+	measured := true
+	loss, err := w.heldOutLoss(ctx, w.twins, n, func(h *holding, k int) (float64, error) {
+		loss, err := w.evaluateTwin(ctx, h, step, w.twinMicro(k))
+		if errors.Is(err, errNothing) {
+			measured = false
+			return 0, w.sendNothing(ctx, h, step, w.twinMicro(k))
+		}
+		return loss, err
+	})
+	if !measured {
+		return nil, err
+	}
+	return loss, err
+}
+
+// twinMicro numbers held-out micro-batch k of the twins, behind all of the others' numbers.
+func (w *Worker) twinMicro(k int) planner.Micro {
+	return planner.Micro(w.cfg.Run.Train.Micros + heldOutMicros + k)
+}
+
+// evaluateTwin runs a micro-batch through the twins of a stage and of those that follow it here.
+// The error is errNothing where there is a stage without a twin, here or before.
+func (w *Worker) evaluateTwin(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (float64, error) {
+	if w.untwinned == nil {
+		loss, err := w.evaluateMicro(ctx, h, step, micro)
+		if errors.Is(err, errNothing) {
+			h.slots.drop(micro)
+		}
+		return loss, err
+	}
+	if !h.first() {
+		tag := w.message(wire.Activation, h, 0, step, part{micro: micro})
+		if _, err := w.cfg.Exchange.Receive(ctx, h.pipe.Stages[h.Stage-1].Peer, tag); err != nil {
+			return 0, err
+		}
+	}
+	return 0, errNothing
+}
+
+// sendNothing tells the worker behind the stages from h on that no tensor will come.
+func (w *Worker) sendNothing(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+	for h.behind != nil {
+		h = h.behind
+	}
+	if h.last() {
+		return nil
+	}
+	tag := w.message(wire.Activation, h, +1, step, part{micro: micro})
+	return w.cfg.Exchange.Send(ctx, h.pipe.Stages[tag.Stage].Peer, wire.Frame{Tag: tag})
+}
