@@ -1,9 +1,11 @@
 // AMD's matrix units as instructions: c[16,16] += a[16,16] * b[16,16] in bf16 with sums in f32.
 // Given is UNIT, one of
 //
-//   WMMA11  RDNA3 (gfx11), 32 work-items ("RDNA3 Instruction Set Architecture", section 7.9)
-//   WMMA12  RDNA4 (gfx12), 32 work-items ("RDNA4 Instruction Set Architecture", section 7.12)
-//   MFMA    CDNA2 and 3 (gfx90a, gfx94x, gfx950), 64 work-items
+//   WMMA11  RDNA3 (gfx11), 32 work-items ("RDNA3 Instruction Set Architecture", Wave Matrix Multiply
+//           Accumulate)
+//   WMMA12  RDNA4 (gfx12), 32 work-items ("RDNA4 Instruction Set Architecture", the same)
+//   MFMA    CDNA2 and 3 (gfx90a, gfx94x, gfx950), 64 work-items ("CDNA3 Instruction Set Architecture",
+//           v_mfma_f32_16x16x16_bf16)
 //
 // Item i of a warp has row i%16 of a and column i%16 of b: DEPTHS neighbouring depths of each,
 // from DEPTHS*(i/16) on; with WMMA11 both halves of the warp have all 16. Of c it has column i%16:

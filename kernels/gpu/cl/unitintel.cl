@@ -1,9 +1,9 @@
-// Intel's matrix units (XMX) as functions of the extension
+// Intel's matrix units (XMX) as a function of the extension
 // cl_intel_subgroup_matrix_multiply_accumulate: c[8,WARP] += a[8,16] * b[16,WARP] in bf16 with sums
 // in f32. A sub-group is a warp, of the one size that a device has the function for. Given is
 // UNIT, one of
 //
-//   DPAS8   8 work-items: Arc A (DG2), Meteor Lake and Arrow Lake
+//   DPAS8   8 work-items: Arc A (DG2), Arrow Lake
 //   DPAS16  16 work-items: Data Center GPU Max (PVC), Arc B (Battlemage), Lunar Lake
 //
 // Item i has column i of b, depth by depth, and of c. Of each row of a it has depth i of DPAS16,
