@@ -12,7 +12,7 @@ import (
 const probeName = "probe-devices"
 
 func probeCommand() *cobra.Command {
-	var names, skip []string
+	var s devices.Selection
 	c := &cobra.Command{
 		Use:     probeName,
 		Short:   "Look at what drivers offer, a line for each thing found",
@@ -20,10 +20,11 @@ func probeCommand() *cobra.Command {
 		Hidden:  true,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			return devices.Examine(os.Stdout, names, skip)
+			return devices.Examine(os.Stdout, s)
 		},
 	}
-	c.Flags().StringArrayVar(&names, "name", nil, "look at this device")
-	c.Flags().StringArrayVar(&skip, "skip", nil, "leave this backend or device out")
+	c.Flags().StringArrayVar(&s.Names, "name", nil, "look at this device")
+	c.Flags().StringArrayVar(&s.Skip, "skip", nil, "leave this backend or device out")
+	c.Flags().StringArrayVar(&s.Plain, "plain", nil, "leave this device's matrix units alone")
 	return c
 }

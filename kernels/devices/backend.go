@@ -18,23 +18,24 @@ type backend struct {
 	// list gives what the driver says of its devices, by index. An error may come beside
 	// devices: of those that could not be listed.
 	list func() ([]Finding, error)
-	// open makes a device ready; it refuses one that computes anything wrong.
-	open func(index int) (kernels.Device, error)
+	// open makes a device ready, a plain one without its matrix units; it refuses one that computes
+	// anything wrong.
+	open func(index int, plain bool) (kernels.Device, error)
 }
 
 // HasDrivers tells whether this program can open drivers at all.
 func HasDrivers() bool { return len(drivers()) > 0 }
 
-// open finds the backend of a name and opens the device.
-func open(name string) (kernels.Device, error) {
-	kind, number, _ := strings.Cut(name, ":")
+// open finds the backend of a device and opens it.
+func open(f Finding) (kernels.Device, error) {
+	kind, number, _ := strings.Cut(f.Name, ":")
 	index, err := strconv.Atoi(number)
 	for _, b := range drivers() {
 		if b.kind == kind && err == nil {
-			return b.open(index)
+			return b.open(index, f.Plain)
 		}
 	}
-	return nil, fmt.Errorf("devices: %s: %w", name, errNoBackend)
+	return nil, fmt.Errorf("devices: %s: %w", f.Name, errNoBackend)
 }
 
 var errNoBackend = errors.New("this program has no such kind of device")

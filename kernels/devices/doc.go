@@ -8,7 +8,8 @@
 //   - Finding: what is known of one device: what it says of itself, how fast it was measured
 //     to be, or what its problem is.
 //   - Probe: looks at the devices of all drivers in a process of its own (Examine), which a
-//     driver may bring down; the next one goes on behind what ended it.
+//     driver may bring down; the next one goes on behind what ended it. A device whose matrix
+//     units ended it is looked at, and used, without them.
 //   - Report: the findings of a probe, and which drivers are missing.
 //   - Set: the devices that a node computes on, opened.
 //

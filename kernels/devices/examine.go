@@ -9,8 +9,10 @@ import (
 
 // message is a line of what Examine writes: one of the fields.
 type message struct {
-	// Begin names the backend or the device that is looked at from now on.
+	// Begin names the backend or the device that is looked at from now on; Matrix tells that its
+	// matrix units are tried.
 	Begin   string   `json:"begin,omitempty"`
+	Matrix  bool     `json:"matrix_units,omitempty"`
 	Device  *Finding `json:"device,omitempty"`
 	Missing *Missing `json:"missing,omitempty"`
 }
@@ -21,16 +23,20 @@ type examiner struct {
 	out    *json.Encoder
 	names  wanted
 	skip   []string
+	plain  []string
 	cards  map[string]string // the first device that works, by PCI address
 	broken error             // of out
 }
 
-// Examine looks at what the drivers have: all devices, or those with these names, but for the
-// backends and devices to skip. It writes for Probe, which runs it in a process of its own.
-func Examine(out io.Writer, names, skip []string) error {
-	e := examiner{out: json.NewEncoder(out), names: names, skip: skip, cards: map[string]string{}}
+// Selection is what Examine looks at: all devices, or those with these Names, but for the backends
+// and devices to Skip; at those in Plain without their matrix units.
+type Selection struct{ Names, Skip, Plain []string }
+
+// Examine looks at what the drivers have. It writes for Probe, which runs it in a process of its own.
+func Examine(out io.Writer, s Selection) error {
+	e := examiner{out: json.NewEncoder(out), names: s.Names, skip: s.Skip, plain: s.Plain, cards: map[string]string{}}
 	for _, b := range drivers() {
-		if !slices.Contains(skip, b.kind) {
+		if !slices.Contains(s.Skip, b.kind) {
 			e.backend(b)
 		}
 	}
@@ -55,7 +61,8 @@ func (e *examiner) backend(b backend) {
 		}
 		f.Same = e.cards[f.PCI]
 		if f.Problem == "" && e.names.takes(f) {
-			e.tell(message{Begin: f.Name})
+			f.Plain = slices.Contains(e.plain, f.Name)
+			e.tell(message{Begin: f.Name, Matrix: f.Matrix && !f.Plain})
 			f = e.try(b, i, f)
 		}
 		if f.Passed && f.PCI != "" && f.Same == "" {
@@ -67,7 +74,7 @@ func (e *examiner) backend(b backend) {
 
 // try opens a device, which tests it, and measures it.
 func (e *examiner) try(b backend, index int, f Finding) Finding {
-	device, err := b.open(index)
+	device, err := b.open(index, f.Plain)
 	if err != nil {
 		f.Problem = err.Error()
 		return f

@@ -27,6 +27,10 @@ type Finding struct {
 	Features []string `json:"features,omitempty"`
 	// Products tells what multiplies bf16 matrices, where there is a choice.
 	Products string `json:"products,omitempty"`
+	// Matrix tells that there are matrix units to try, which the device can do without. Plain tells
+	// that it has to: trying them ended the process.
+	Matrix bool `json:"matrix_units,omitempty"`
+	Plain  bool `json:"plain,omitempty"`
 	// Processor tells that the driver computes on the processor's cores.
 	Processor bool `json:"processor,omitempty"`
 	// Same names the device that is the same card, with another driver.

@@ -9,7 +9,7 @@ import (
 // is one.
 func OpenHere(name string, threads int) (kernels.Device, error) {
 	if name != CPU {
-		return open(name)
+		return open(Finding{Name: name})
 	}
 	device, err := cpu.New(cpu.Options{Threads: threads})
 	if err != nil {

@@ -42,7 +42,7 @@ func freeOf(m nvml.Machine, pci string) int64 {
 	return 0
 }
 
-func openNVIDIA(index int) (kernels.Device, error) {
+func openNVIDIA(index int, _ bool) (kernels.Device, error) {
 	list, err := cuda.List()
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"pnode/kernels"
+	"pnode/kernels/gpu"
 	"pnode/kernels/opencl"
 )
 
@@ -20,13 +21,13 @@ func listOpenCL() (findings []Finding, err error) {
 			Name: fmt.Sprintf("opencl:%d", info.Index), Model: info.Name, Vendor: info.Vendor,
 			Platform: info.Platform, Driver: info.Driver, Version: info.Version, PCI: info.PCI,
 			Units: info.ComputeUnits, MemoryBytes: clampInt64(info.MemoryBytes), AllocBytes: clampInt64(info.AllocBytes),
-			Shared: info.Unified || info.CPU, Processor: info.CPU, Problem: info.Unusable, Features: featuresOf(info.Extensions),
+			Shared: info.Unified || info.CPU, Processor: info.CPU, Problem: info.Unusable, Features: featuresOf(info), Matrix: info.Unit != gpu.NoUnit,
 		})
 	}
 	return findings, err
 }
 
-func openOpenCL(index int) (kernels.Device, error) {
+func openOpenCL(index int, plain bool) (kernels.Device, error) {
 	list, err := opencl.List()
 	if index < 0 || index >= len(list) {
 		if err == nil {
@@ -34,7 +35,11 @@ func openOpenCL(index int) (kernels.Device, error) {
 		}
 		return nil, err
 	}
-	device, err := list[index].Open()
+	info := list[index]
+	if plain {
+		info.Unit = gpu.NoUnit
+	}
+	device, err := info.Open()
 	if err != nil {
 		return nil, err // not device, which as a kernels.Device would not be nil
 	}
@@ -48,15 +53,17 @@ var extensions = []struct{ feature, extension string }{
 	{"subgroups", "cl_khr_subgroups"},
 	{"subgroups", "cl_intel_subgroups"},
 	{"int8 products", "cl_khr_integer_dot_product"},
-	{"matrix units", "cl_intel_subgroup_matrix_multiply_accumulate"},
 }
 
-func featuresOf(has []string) (features []string) {
-	all := " " + strings.Join(has, " ") + " "
+func featuresOf(info opencl.Info) (features []string) {
+	all := " " + strings.Join(info.Extensions, " ") + " "
 	for _, e := range extensions {
 		if strings.Contains(all, " "+e.extension+" ") && !wanted(features).names(e.feature) {
 			features = append(features, e.feature)
 		}
+	}
+	if info.Unit != gpu.NoUnit {
+		features = append(features, "matrix units")
 	}
 	return features
 }

@@ -24,35 +24,56 @@ const (
 	maxWords = 4 << 10
 )
 
-// Probe is the command line of a process that calls Examine, with names and what to skip added
-// as arguments: --name NAME, --skip NAME. The zero value finds nothing.
+// Probe is the command line of a process that calls Examine, with a Selection added as arguments:
+// --name NAME, --skip NAME, --plain NAME. The zero value finds nothing.
 type Probe []string
 
 // Run looks at the devices of all drivers, or at those with these names. What ends the process
-// is told as the problem of what it looked at then. The error is the context's, or says that
-// the process could not be started.
+// is told as the problem of what it looked at then; a device whose matrix units were tried then is
+// looked at again without. The error is the context's, or says that the process could not be started.
 func (p Probe) Run(ctx context.Context, names []string) (Report, error) {
 	var all Report
 	if len(p) == 0 || !HasDrivers() {
 		return all, nil
 	}
-	var skip []string
+	s, tries := Selection{Names: names}, []ending{}
 	for {
-		end, err := p.once(ctx, &all, names, skip)
-		if err != nil || end.during == "" || end.during == over || slices.Contains(skip, end.during) {
+		end, err := p.once(ctx, &all, s)
+		if err != nil || end.during == "" || end.during == over || slices.Contains(s.Skip, end.during) {
 			all.unite()
+			all.explain(tries)
 			return all, err
 		}
-		skip = append(skip, end.during)
-		all.blame(end)
+		if end.matrix && !slices.Contains(s.Plain, end.during) {
+			s.Plain, tries = append(s.Plain, end.during), append(tries, end)
+		} else {
+			s.Skip = append(s.Skip, end.during)
+			all.blame(end)
+		}
 		for _, f := range all.Devices {
-			skip = append(skip, f.Name)
+			s.Skip = append(s.Skip, f.Name)
 		}
 	}
 }
 
-// ending is how a process ended before it was through: during which backend or device, and why.
-type ending struct{ during, why string }
+// ending is how a process ended before it was through: during which backend or device, whether it
+// tried matrix units, and why.
+type ending struct {
+	during string
+	matrix bool
+	why    string
+}
+
+// explain tells of devices that work without matrix units what these did.
+func (r *Report) explain(tries []ending) {
+	for _, end := range tries {
+		for i, f := range r.Devices {
+			if f.Name == end.during && f.Plain {
+				r.Devices[i].Products = fmt.Sprintf("vector units (with matrix units, %s)", end.why)
+			}
+		}
+	}
+}
 
 // blame adds a device, or a backend, that ended the process.
 func (r *Report) blame(end ending) {
@@ -78,13 +99,13 @@ func (r *Report) unite() {
 }
 
 // once runs one process and adds what it tells.
-func (p Probe) once(ctx context.Context, all *Report, names, skip []string) (ending, error) {
+func (p Probe) once(ctx context.Context, all *Report, s Selection) (ending, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer silent.Stop()
 	var words lastWords
-	cmd := exec.CommandContext(ctx, p[0], p.arguments(names, skip)...)
+	cmd := exec.CommandContext(ctx, p[0], p.arguments(s)...)
 	cmd.Stderr, cmd.WaitDelay = &words, time.Second
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -93,35 +114,39 @@ func (p Probe) once(ctx context.Context, all *Report, names, skip []string) (end
 	if err != nil {
 		return ending{}, fmt.Errorf("devices: look at the drivers: %w", err)
 	}
-	during := listen(out, all, func() { silent.Reset(patience) })
+	end := listen(out, all, func() { silent.Reset(patience) })
 	err = cmd.Wait()
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return ending{}, nil
 	case errors.Is(cause, errSilent):
-		return ending{during, cause.Error()}, nil
+		end.why = cause.Error()
+		return end, nil
 	case cause != nil:
 		return ending{}, fmt.Errorf("devices: look at the drivers: %w", cause)
 	}
-	return ending{during, fmt.Sprintf("the driver ended its process: %v%s", err, &words)}, nil
+	end.why = fmt.Sprintf("the driver ended its process: %v%s", err, &words)
+	return end, nil
 }
 
 var errSilent = fmt.Errorf("the driver was silent for %v", patience)
 
-func (p Probe) arguments(names, skip []string) []string {
+func (p Probe) arguments(s Selection) []string {
 	args := slices.Clone(p[1:])
-	for _, n := range names {
-		args = append(args, "--name", n)
-	}
-	for _, s := range skip {
-		args = append(args, "--skip", s)
+	for _, a := range []struct {
+		flag  string
+		names []string
+	}{{"--name", s.Names}, {"--skip", s.Skip}, {"--plain", s.Plain}} {
+		for _, n := range a.names {
+			args = append(args, a.flag, n)
+		}
 	}
 	return args
 }
 
-// listen adds the messages of a process to a report until its output ends, and gives what was
+// listen adds the messages of a process to a report until its output ends, and tells what was
 // looked at last. Lines that are none are a driver's own.
-func listen(out io.Reader, all *Report, heard func()) (during string) {
+func listen(out io.Reader, all *Report, heard func()) (end ending) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, maxLine)
 	for range maxLines {
@@ -134,7 +159,7 @@ func listen(out io.Reader, all *Report, heard func()) (during string) {
 			continue
 		}
 		if m.Begin != "" {
-			during = m.Begin
+			end = ending{during: m.Begin, matrix: m.Matrix}
 		}
 		if m.Device != nil {
 			all.Devices = append(all.Devices, *m.Device)
@@ -144,7 +169,7 @@ func listen(out io.Reader, all *Report, heard func()) (during string) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, out) // what is too much
-	return during
+	return end
 }
 
 // decodeMessage reads a line.

@@ -153,7 +153,7 @@ func (o Options) open(f Finding) (kernels.Device, error) {
 			return nil, err
 		}
 	}
-	return open(f.Name)
+	return open(f)
 }
 
 // superfluousTimes the processor's speed a GPU does without it: computing takes cores that

@@ -4,7 +4,8 @@
 // Nouns:
 //
 //   - Source: the kernels of cl/, real OpenCL C 1.2, one file for each family of operations.
-//   - Geometry: how many work-items a work-group has on a device.
+//   - Geometry: how many work-items a work-group has on a device, and what matrix units it has.
+//   - Unit: a kind of matrix units that are not NVIDIA's.
 //   - Launch: one kernel with its grid and arguments.
 //   - Plan: the launches of one call, in order, and the memory they need between them.
 //   - Driver and Stream: what a backend must be able to do: memory, launches, copies, and marks,
@@ -16,6 +17,14 @@
 // there are no float atomics. Indices in a call (tokens, targets, starts) are checked on the
 // device: a bad one touches no memory outside its operand and leaves the operation in the
 // queue's fault word, which is read when a queue or an event behind the call is waited for.
+//
+// Products of bf16 matrices, and on NVIDIA's cards attention, are made by matrix units where a device
+// has them. cl/mma.cl says what NVIDIA's do. For AMD's (WMMA of RDNA3 and 4, MFMA of CDNA) and Intel's
+// (DPAS) cl/matmulunit.cl is one product over a small interface, which cl/unitamd.cl and
+// cl/unitintel.cl give: the rows and columns that an instruction computes, which numbers of each
+// matrix a work-item has, and how it loads them. Where there are no such units the same is done by
+// ordinary means from each kind's layout (cl/unitemulated.cl), for tests. Command units compiles the
+// kernels for these cards; none of AMD's or Intel's has run them.
 //
 // The package loads no library and starts no goroutine. Backends import it; it never imports
 // one.

@@ -10,22 +10,24 @@ import (
 // Side*Side. Side is a power of two.
 type Geometry struct {
 	Side int
-	// Matrix adds the kernels that use matrix units, for which Side is 16.
+	// Matrix adds the kernels that use NVIDIA's matrix units, for which Side is 16.
 	Matrix bool
+	// Unit adds those that use other makers' matrix units, see WithUnit.
+	Unit Unit
 }
 
 // Sides are the geometries from the best to the least demanding, without matrix units.
 var Sides = [...]Geometry{{Side: 16}, {Side: 8}}
 
-// MatrixUnits is the geometry for devices that have them.
+// MatrixUnits is the geometry for devices that have NVIDIA's.
 var MatrixUnits = Geometry{Side: 16, Matrix: true}
 
 // Group is the number of work-items in a work-group.
 func (g Geometry) Group() int { return g.Side * g.Side }
 
 // LocalBytes is the most local memory that a kernel uses: attention's two panels of
-// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product. On
-// matrix units it is a product's two panels of 128 x (32+8) bf16 numbers, twice, and what stands
+// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product; a Unit's
+// two panels of 128 x (32+8) bf16 numbers are less. On NVIDIA's matrix units it is a product's two panels of 128 x (32+8) bf16 numbers, twice, and what stands
 // in for such units needs to exchange; attention takes a little less.
 func (g Geometry) LocalBytes() int {
 	if g.Matrix {

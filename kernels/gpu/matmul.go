@@ -31,7 +31,7 @@ var matMulNames = func() (names [len(tileSizes)][2][2][2]string) {
 	return names
 }()
 
-// matrixNames are the kernels on matrix units, for bf16, by how a and b are stored.
+// matrixNames are the kernels on NVIDIA's matrix units, for bf16, by how a and b are stored.
 var matrixNames = [2][2]string{{"matmul_mma_nn", "matmul_mma_nt"}, {"matmul_mma_tn", "matmul_mma_tt"}}
 
 // matrixTile is the number of rows and of columns that a work-group computes on matrix units.
@@ -40,23 +40,26 @@ const matrixTile = 128
 func (p *Plan) matMul(c kernels.Call) {
 	out, a, b, bias := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	m, n, k := c.Dims[0], c.Dims[1], c.Dims[2]
-	name, tile := p.matMulKernel(c)
-	p.launch2(name, blocks(n, tile), blocks(m, tile)).stored(out).memory(a, b, bias).
-		ints(m, n, k, flag(c, kernels.Accumulate))
+	p.matMulLaunch(c).stored(out).memory(a, b, bias).ints(m, n, k, flag(c, kernels.Accumulate))
 }
 
-// matMulKernel is the kernel for a product with the rows and columns of its tile.
-func (p *Plan) matMulKernel(c kernels.Call) (name string, tile int) {
+// matMulLaunch appends the kernel for a product, over the tiles of its result.
+func (p *Plan) matMulLaunch(c kernels.Call) *Launch {
+	m, n := c.Dims[0], c.Dims[1]
 	transA, transB, half := flag(c, kernels.TransA), flag(c, kernels.TransB), 0
 	if c.Args[1].Buf.DType() == kernels.BF16 {
 		half = 1
-		if p.Geometry.Matrix {
-			return matrixNames[transA][transB], matrixTile
+		switch {
+		case p.Geometry.Matrix:
+			return p.launch2(matrixNames[transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
+		case p.Geometry.Unit != NoUnit:
+			return p.launch(unitNames[transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
 		}
 	}
 	size := 0
-	if side := tileSizes[0] * p.Geometry.Side; blocks(c.Dims[0], side)*blocks(c.Dims[1], side) < manyTiles {
+	if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {
 		size = 1
 	}
-	return matMulNames[size][half][transA][transB], tileSizes[size] * p.Geometry.Side
+	tile := tileSizes[size] * p.Geometry.Side
+	return p.launch2(matMulNames[size][half][transA][transB], blocks(n, tile), blocks(m, tile))
 }

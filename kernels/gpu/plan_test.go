@@ -48,6 +48,28 @@ func TestMatMulTiles(t *testing.T) {
 	}
 }
 
+// TestMatMulOnUnits: products of bf16 operands, and no others, are on matrix units where the device has
+// them, in tiles of 128 rows and columns and groups of one dimension.
+func TestMatMulOnUnits(t *testing.T) {
+	for _, c := range []struct {
+		geometry Geometry
+		dtype    kernels.DType
+		kernel   string
+		items    [2]int
+	}{
+		{WithUnit(DPAS8), kernels.BF16, "matmul_unit_nt", [2]int{256, 1}},
+		{WithUnit(DPAS8), kernels.F32, "matmul_f32_nt_4", [2]int{16, 16}},
+		{MatrixUnits, kernels.BF16, "matmul_mma_nt", [2]int{16, 16}},
+	} {
+		f, v := views(t, kernels.F32, 300*100), views(t, c.dtype, 300*5, 100*5)
+		p := Plan{Geometry: c.geometry}
+		p.Make(kernels.MatMul(f[0], v[0], v[1], kernels.View{}, 300, 100, 5, kernels.TransB))
+		if l := p.Launches[0]; l.Kernel != c.kernel || l.Items != c.items || c.dtype == kernels.BF16 && l.Groups != [3]int{1, 3, 1} {
+			t.Errorf("%+v, %v: %s in %v groups of %v items", c.geometry, c.dtype, l.Kernel, l.Groups, l.Items)
+		}
+	}
+}
+
 // TestAttentionKernels: bf16 attention is on matrix units where the device has them and a head fits,
 // in tiles of 128 rows.
 func TestAttentionKernels(t *testing.T) {
@@ -111,10 +133,17 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestSource: both geometries have every section, and lines are those of their files.
+// TestSource: all geometries have every section, and lines are those of their files.
 func TestSource(t *testing.T) {
-	for _, g := range Sides {
+	list := Sides[:]
+	for _, u := range Units {
+		list = append(list, WithUnit(u))
+	}
+	for _, g := range list {
 		s := Source(g)
+		if strings.Contains(s, "#line 1 \"matmulunit.cl\"") != (g.Unit != NoUnit) {
+			t.Errorf("%+v: kernels on units", g)
+		}
 		for _, part := range []string{"#define SIDE", "#line 1 \"base.cl\"", "#define R 8", "#define R 4", "#define CHANNELS 256"} {
 			if !strings.Contains(s, part) {
 				t.Errorf("%v: the source has no %s", g, part)

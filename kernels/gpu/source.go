@@ -43,14 +43,19 @@ func sections(g Geometry) []section {
 			})
 		}
 	}
+	if g.Unit != NoUnit {
+		list = append(list, g.Unit.section())
+	}
 	return list
 }
 
-// Source is all kernels for devices of geometry g as one text. Compilers name lines by the
-// files of cl/.
-func Source(g Geometry) string {
+// Source is all kernels for devices of geometry g as one text.
+func Source(g Geometry) string { return text(sections(g)) }
+
+// text is sections as one text. Compilers name lines by the files of cl/.
+func text(sections []section) string {
 	var s strings.Builder
-	for k, part := range sections(g) {
+	for k, part := range sections {
 		again := k > 0
 		for line := range strings.Lines(part.defines) {
 			write(&s, "#define "+line, again)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
-	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
 )
 
@@ -14,7 +14,8 @@ type Device struct {
 	*gpu.Device
 	Info
 
-	driver *driver
+	driver   *driver
+	products string
 }
 
 // Name is `opencl:0` and so on.
@@ -23,8 +24,13 @@ func (d *Device) Name() string { return d.driver.Name() }
 // MaxBufferBytes is the largest size of a buffer, which may be a quarter of the memory.
 func (d *Device) MaxBufferBytes() int64 { return int64(min(d.AllocBytes, math.MaxInt64)) }
 
+// Products tells what multiplies bf16 matrices, empty where there is no choice: matrix units, or
+// why these are not used.
+func (d *Device) Products() string { return d.products }
+
 // Open makes the device ready: it builds the kernels for the best geometry that the driver
-// accepts, and runs them against the reference. The error says what is wrong with the device.
+// accepts, and runs them against the reference. Matrix units are used where the driver compiles for
+// them and their results are right. The error says what is wrong with the device.
 // It takes as long as the driver's compiler, which is seconds where it has nothing in store.
 func (i Info) Open() (dev *Device, err error) {
 	if i.Unusable != "" {
@@ -37,16 +43,29 @@ func (i Info) Open() (dev *Device, err error) {
 	return dev, nil
 }
 
+// open prefers matrix units, and says what became of them.
 func (i Info) open() (*Device, error) {
-	d, err := i.drive(i.geometries())
+	products := ""
+	if i.Unit != gpu.NoUnit {
+		dev, err := i.openOnUnit()
+		if err == nil {
+			dev.products = i.Unit.String()
+			return dev, nil
+		}
+		products = fmt.Sprintf("vector units (%v: %v)", i.Unit, firstLine(err))
+	}
+	dev, err := i.openWith(i.geometries())
 	if err != nil {
 		return nil, err
 	}
-	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}
-	if err := conform.SelfTest(dev); err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
+	dev.products = products
 	return dev, nil
+}
+
+// firstLine is what an error says without a compiler's log.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimSuffix(line, ":")
 }
 
 // Drive gives the driver under a device, with the kernels for one geometry, built but not

@@ -10,7 +10,10 @@
 //   - driver and stream: the device and a command queue as package gpu uses them.
 //   - status: an error code of OpenCL.
 //
-// Reading the source: library.go, list.go, device.go, driver.go with program.go, stream.go.
+// Matrix units are taken where a device seems to have some (unit.go), the driver compiles the kernels
+// for them and a trial product is right (probe.go); Products says what became of them.
+//
+// Reading the source: library.go, list.go, device.go, probe.go, driver.go with program.go, stream.go.
 //
 // Functions are called by package native; host memory that a transfer uses is pinned until the
 // next Sync.

@@ -20,16 +20,22 @@ type driver struct {
 	closed  bool
 }
 
-func (d *driver) start(geometries []gpu.Geometry) (err error) {
+func (d *driver) start(geometries []gpu.Geometry) error {
+	err := d.connect()
+	if err == nil {
+		d.program, err = d.build(geometries)
+	}
+	return err
+}
+
+// connect makes what needs no program.
+func (d *driver) connect() (err error) {
 	var s status
 	d.context = d.lib.create(createContext, 0, 1, uintptr(unsafe.Pointer(&d.id)), 0, 0, uintptr(unsafe.Pointer(&s)))
 	if s != success {
 		return s.err(createContext)
 	}
-	if d.fills, err = d.commandQueue(); err != nil {
-		return err
-	}
-	d.program, err = d.build(geometries)
+	d.fills, err = d.commandQueue()
 	return err
 }
 

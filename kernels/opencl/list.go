@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -22,10 +23,14 @@ type Info struct {
 	// the driver does not tell.
 	PCI        string
 	Extensions []string
+	// Subgroups are the sizes that sub-groups may have, where the driver tells (Intel's).
+	Subgroups []int
 	// GroupItems is the most work-items of a work-group.
 	GroupItems int
 	// LocalBytes is the local memory of a work-group; AllocBytes the largest buffer.
 	LocalBytes, MemoryBytes, AllocBytes uint64
+	// Unit is the kind of matrix units that Open tries; NoUnit makes it leave them alone.
+	Unit gpu.Unit
 	// Unusable says why the device cannot be opened; empty for one that can.
 	Unusable string
 
@@ -134,6 +139,10 @@ func (l *library) describe(platform, id uintptr) Info {
 		LocalBytes: number(deviceLocalMemSize), MemoryBytes: number(deviceGlobalMemSize), AllocBytes: number(deviceMaxMemAllocSize),
 		lib: l, platform: platform, id: id,
 	}
+	if slices.Contains(info.Extensions, matrixExtension) {
+		info.Subgroups = l.subgroupSizes(id)
+	}
+	info.Unit = info.unit()
 	switch {
 	case number(deviceAvailable) == 0:
 		info.Unusable = "the device is not available"

@@ -13,9 +13,9 @@ import (
 // let the compiler drop what NaN and infinity mean.
 const buildOptions = "-cl-std=CL1.2 -cl-mad-enable"
 
-// rolledLoops is a further option for processors, whose compilers take minutes for what is
-// unrolled and gain little.
-const rolledLoops = " -DUNROLL="
+// onProcessors are further options for processors: their compilers take minutes for what is unrolled
+// and gain little, and they have no matrix units.
+const onProcessors = " -DUNROLL= -DEMULATED"
 
 // program is the built source with its kernels by name.
 type program struct {
@@ -30,7 +30,7 @@ type program struct {
 func (d *driver) build(geometries []gpu.Geometry) (program, error) {
 	var failures []error
 	for _, g := range geometries {
-		p, err := d.buildFor(g)
+		p, err := d.buildSource(gpu.Source(g), g)
 		if err == nil {
 			return p, nil
 		}
@@ -39,13 +39,13 @@ func (d *driver) build(geometries []gpu.Geometry) (program, error) {
 	return program{}, errors.Join(failures...)
 }
 
-func (d *driver) buildFor(g gpu.Geometry) (program, error) {
+func (d *driver) buildSource(source string, g gpu.Geometry) (program, error) {
 	p := program{lib: d.lib, geometry: g, kernels: map[string]uintptr{}}
 	options := buildOptions
 	if d.CPU {
-		options += rolledLoops
+		options += onProcessors
 	}
-	err := p.compile(d.context, d.id, gpu.Source(g), options)
+	err := p.compile(d.context, d.id, source, options)
 	if err == nil {
 		err = p.findKernels(d.id)
 	}
