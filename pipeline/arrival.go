@@ -134,11 +134,11 @@ func (w *Worker) bring(ctx context.Context, h *holding, a *arrival, tag wire.Tag
 		from, uploads = h.Stage+1, &h.gradients
 	}
 	payload, err := unpaced(w.cfg.Exchange).Receive(ctx, h.pipe.Stages[from].Peer, tag)
-	if err == nil && len(payload) == 0 {
-		err = errNothing
-	}
 	if err != nil {
 		return err
+	}
+	if len(payload) == 0 && w.ofTwins(tag) {
+		return fmt.Errorf("pipeline: %v from stage %d: %w", tag, from, errNothing)
 	}
 	place, err := uploads.placing(a.place, payload)
 	if err != nil {

@@ -122,7 +122,8 @@ func (w *Worker) tensor(h *holding, m outgoing) (tensor []byte, used wire.Encode
 }
 
 // packed has the device pack a message. It gives no codec where the elements are wanted to
-// choose one.
+// choose one: until that is known they stay as they are, and who waits to write over them waits for
+// the copy too.
 func (w *Worker) packed(h *holding, m outgoing, noise wire.Noise) (tensor []byte, used wire.Encoded, err error) {
 	n := elements(m.rows)
 	tensor, words := wire.NewInt8Tensor(n)

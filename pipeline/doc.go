@@ -73,8 +73,8 @@
 // it is here and has a place there; what a stage has computed is copied back, written in its codec
 // and sent while the next pass runs. Copies have queues of their own [copier.go], which events order
 // with that of the passes: a pass begins behind the copies that it reads and those of what it writes
-// over, and behind no others. A device with memory of its own packs and unpacks what crosses in
-// int8, so that a quarter of the bytes is copied [packing.go].
+// over, and behind no others. A device with memory of its own, and room there beyond the
+// plan, packs and unpacks what crosses in int8, so that a quarter of the bytes is copied [packing.go].
 //
 // A Worker belongs to one goroutine; beside it run those of a step, which ends with them: one for
 // each message to come, one that sends, one that watches the passes, and the reductions; two of

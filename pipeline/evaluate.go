@@ -47,14 +47,22 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (e evaluation,
 }
 
 // heldOutLoss has those of the stages that begin a chain here run n held-out micro-batches, and
-// gives their mean loss on the coordinator.
+// gives their mean loss on the coordinator. Each chain is one micro-batch behind the one before it:
+// between two workers that have several, few messages wait, which links have room for.
 func (w *Worker) heldOutLoss(ctx context.Context, stages []*holding, n int, run func(h *holding, k int) (float64, error)) (*float64, error) {
-	sum := 0.0
+	var chains []*holding
 	for _, h := range stages {
-		if h.Replica != 0 || h.before != nil {
-			continue
+		if h.Replica == 0 && h.before == nil {
+			chains = append(chains, h)
 		}
-		for k := range n {
+	}
+	sum := 0.0
+	for turn := range n + len(chains) {
+		for behind, h := range chains {
+			k := turn - behind
+			if k < 0 || k >= n {
+				continue
+			}
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}

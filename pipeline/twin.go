@@ -13,13 +13,26 @@ import (
 )
 
 // errNothing: a message in place of a tensor says that there is none.
-var errNothing = errors.New("pipeline: the stage before has computed nothing")
+var errNothing = errors.New("nothing was computed")
+
+// errTooMuch: no link takes the message. Training may send half of it, or a quarter.
+var errTooMuch = errors.New("a micro-batch in float32 is more than one message may be")
 
 // takeTwins makes the twins of the stages here that evaluate, where some stage of their pipeline
 // does not compute in float32. Those that cannot have one say so: training does not depend on it.
 func (w *Worker) takeTwins() {
 	w.twins, w.untwinned = nil, nil
 	if !w.cfg.Run.Train.Storage.Rounds(w.cfg.Plan) {
+		return
+	}
+	defer func() {
+		if w.untwinned != nil {
+			w.cfg.Log.Warn("what lower precision costs will not be measured: the held-out loss cannot be computed in float32 here", "device", w.cfg.Seat.Device, "cause", w.untwinned)
+		}
+	}()
+	message := wire.TensorBytes(wire.F32, w.tokensPerMicro()*w.cfg.Run.Model.Channels)
+	if len(w.cfg.Plan.Replicas[0].Stages) > 1 && message > wire.MaxTensorBytes {
+		w.untwinned = errTooMuch // for every stage
 		return
 	}
 	for _, h := range w.holdings {
@@ -29,9 +42,19 @@ func (w *Worker) takeTwins() {
 		}
 	}
 	join(w.twins)
-	if w.untwinned != nil {
-		w.cfg.Log.Warn("what lower precision costs will not be measured: the held-out loss cannot be computed in float32 here", "device", w.cfg.Seat.Device, "cause", w.untwinned)
+}
+
+// dropTwins ends what a commit shows to be of no use: some stage has no twin. All workers hear the
+// same.
+func (w *Worker) dropTwins(c wire.Commit) {
+	if c.HeldOut != nil && c.HeldOutF32 == nil {
+		w.twins = nil
 	}
+}
+
+// ofTwins tells whether a message is one of an evaluation in float32, which may be empty.
+func (w *Worker) ofTwins(t wire.Tag) bool {
+	return t.Kind == wire.Activation && w.part(planner.Micro(t.Index)).micro >= w.twinMicro(0)
 }
 
 // twin is the stage for passes forward in float32, from the parameters that it has, over the same

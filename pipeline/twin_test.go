@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 )
 
@@ -170,6 +172,20 @@ func TestAStageThatCannotIsNotMeasured(t *testing.T) {
 			if strings.Count(said.String(), "will not be measured") != 1 || strings.Contains(said.String(), "cost=") {
 				t.Errorf("without floats on device %d: %s", without, said)
 			}
+		}
+	}
+}
+
+// TestMessagesThatNoLinkTakesAreNotMeasured: training sends half as much, and goes on.
+func TestMessagesThatNoLinkTakesAreNotMeasured(t *testing.T) {
+	for stages, want := range map[int]error{1: nil, 2: errTooMuch} {
+		run := halved(testRun())
+		run.Train.MicroBatch = wire.MaxTensorBytes / run.Model.Context / run.Model.Channels
+		bounds := []int{0, 2}
+		w := &Worker{cfg: Config{Run: run, Plan: cut(run, "1f1b", bounds[:stages]), Log: slog.New(slog.DiscardHandler)}}
+		w.takeTwins()
+		if !errors.Is(w.untwinned, want) || len(w.twins) > 0 {
+			t.Errorf("%d stages: %v, want %v", stages, w.untwinned, want)
 		}
 	}
 }

@@ -264,6 +264,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	if err := w.apply(ctx, saves, step, commit); err != nil {
 		return false, err
 	}
+	w.dropTwins(commit)
 	w.note(step, schedule.Action{Op: schedule.Step}, w.settling)
 	result := StepResult{
 		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Norm: commit.Norm,

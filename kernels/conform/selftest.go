@@ -10,6 +10,7 @@ import (
 var selfCases = []Case{
 	newCase(kernels.OpMatMul, 65, 70, 260),
 	{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, Aligned: true},
+	{Call: newCase(kernels.OpMatMul, 37, 141, 70).Call, Seed: 1, Halved: []int{1, 2}},
 	newCase(kernels.OpLayerNormForward, 9, 67),
 	newCase(kernels.OpLayerNormBackwardInput, 9, 67),
 	newCase(kernels.OpRMSNormForward, 9, 67),
@@ -38,11 +39,7 @@ func SelfTest(dev kernels.Device) error {
 		return err
 	}
 	for _, c := range selfCases {
-		err := Check(dev, q, c)
-		if err == nil && c.Call.Op == kernels.OpMatMul {
-			c.Call.Flags = kernels.TransA | kernels.TransB | kernels.Accumulate
-			err = Check(dev, q, c)
-		}
+		err := checkForms(dev, q, c)
 		if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
 			continue
 		}
@@ -52,4 +49,19 @@ func SelfTest(dev kernels.Device) error {
 		}
 	}
 	return q.Close()
+}
+
+// checkForms is Check, of a product with each factor stored either way.
+func checkForms(dev kernels.Device, q kernels.Queue, c Case) error {
+	forms := []kernels.Flags{0}
+	if c.Call.Op == kernels.OpMatMul {
+		forms = []kernels.Flags{0, kernels.TransB, kernels.TransA, kernels.TransA | kernels.TransB | kernels.Accumulate}
+	}
+	for _, form := range forms {
+		c.Call.Flags = form
+		if err := Check(dev, q, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }

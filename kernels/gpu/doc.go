@@ -19,7 +19,7 @@
 // queue's fault word, which is read when a queue or an event behind the call is waited for.
 //
 // Products of bf16 matrices, and on NVIDIA's cards attention, are made by matrix units where a device
-// has them. cl/mma.cl says what NVIDIA's do. For AMD's (WMMA of RDNA3 and 4, MFMA of CDNA) and Intel's
+// has them. cl/mma.cl says what NVIDIA's do. For AMD's (WMMA of RDNA3 and 4, MFMA of CDNA2 to 4) and Intel's
 // (DPAS) cl/matmulunit.cl is one product over a small interface, which cl/unitamd.cl and
 // cl/unitintel.cl give: the rows and columns that an instruction computes, which numbers of each
 // matrix a work-item has, and how it loads them. Where there are no such units the same is done by

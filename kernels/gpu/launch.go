@@ -26,9 +26,10 @@ var MatrixUnits = Geometry{Side: 16, Matrix: true}
 func (g Geometry) Group() int { return g.Side * g.Side }
 
 // LocalBytes is the most local memory that a kernel uses: attention's two panels of
-// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product; a Unit's
-// two panels of 128 x (32+8) bf16 numbers are less. On NVIDIA's matrix units it is a product's two panels of 128 x (32+8) bf16 numbers, twice, and what stands
-// in for such units needs to exchange; attention takes a little less.
+// 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product. On
+// NVIDIA's matrix units it is a product's two panels of 128 x (32+8) bf16 numbers, twice, and what
+// stands in for such units needs to exchange; attention takes a little less. A Unit's two panels,
+// once, are less too.
 func (g Geometry) LocalBytes() int {
 	if g.Matrix {
 		return 2*4*128*(32+8) + 4*6*g.Group()

@@ -8,7 +8,7 @@ type Unit uint8
 // The kinds, by the instruction for bf16. NVIDIA's are Geometry.Matrix.
 const (
 	NoUnit Unit = iota
-	// WMMA11 is that of AMD's RDNA3 and 3.5, WMMA12 of RDNA4, MFMA of CDNA2 and 3.
+	// WMMA11 is that of AMD's RDNA3 and 3.5, WMMA12 of RDNA4, MFMA of CDNA2 to 4.
 	WMMA11
 	WMMA12
 	MFMA

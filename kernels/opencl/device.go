@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
 )
 
@@ -52,7 +53,7 @@ func (i Info) open() (*Device, error) {
 			dev.products = i.Unit.String()
 			return dev, nil
 		}
-		products = fmt.Sprintf("vector units (%v: %v)", i.Unit, firstLine(err))
+		products = fmt.Sprintf("vector units (%v: %v)", i.Unit, brief(err))
 	}
 	dev, err := i.openWith(i.geometries())
 	if err != nil {
@@ -62,9 +63,28 @@ func (i Info) open() (*Device, error) {
 	return dev, nil
 }
 
-// firstLine is what an error says without a compiler's log.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
+// openWith opens the device with kernels for the first of the geometries that the driver accepts, and
+// runs them against the reference.
+func (i Info) openWith(geometries []gpu.Geometry) (*Device, error) {
+	d, err := i.drive(geometries)
+	if err != nil {
+		return nil, err
+	}
+	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}
+	if err := conform.SelfTest(dev); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// brief is what an error says, of a compiler's log its first error.
+func brief(err error) string {
+	line, log, _ := strings.Cut(err.Error(), "\n")
+	for said := range strings.Lines(log) {
+		if strings.Contains(said, "error:") {
+			return line + " " + strings.TrimSpace(said)
+		}
+	}
 	return strings.TrimSuffix(line, ":")
 }
 

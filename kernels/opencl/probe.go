@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"pnode/kernels"
-	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
 )
 
@@ -94,18 +93,4 @@ func (d *driver) run(kernel string, out, in []byte) (err error) {
 		s.Read(out, to, 0),
 	)
 	return errors.Join(err, s.Sync(), s.Close())
-}
-
-// openWith opens the device with kernels for the first of the geometries that the driver accepts, and
-// runs them against the reference.
-func (i Info) openWith(geometries []gpu.Geometry) (*Device, error) {
-	d, err := i.drive(geometries)
-	if err != nil {
-		return nil, err
-	}
-	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}
-	if err := conform.SelfTest(dev); err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
-	return dev, nil
 }

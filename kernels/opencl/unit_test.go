@@ -141,7 +141,9 @@ func TestUnits(t *testing.T) {
 }
 
 // forms are those of the products that are always made, in which each factor is stored each way.
-var forms = map[gpu.Unit]kernels.Flags{gpu.WMMA12: 0, gpu.DPAS16: kernels.TransA | kernels.TransB}
+var forms = map[gpu.Unit]kernels.Flags{
+	gpu.WMMA12: 0, gpu.WMMA11: kernels.TransB, gpu.DPAS8: kernels.TransA, gpu.DPAS16: kernels.TransA | kernels.TransB,
+}
 
 // testProducts are products of one form: with edges, of several tiles, aligned or not.
 func testProducts(t *testing.T, dev *Device, form kernels.Flags) {

@@ -2,14 +2,18 @@ package api
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 )
 
 // PrecisionText says beside a held-out loss what it is in float32 throughout, and so what lower
 // precision costs: stages that do not compute in float32, and boundaries between stages that
-// tensors do not cross in it. It is empty where one of the two losses is nil.
+// tensors do not cross in it. It is empty where one of the two losses is nil or not finite.
 func PrecisionText(heldOut, f32 *float64, digits int) string {
 	if heldOut == nil || f32 == nil {
+		return ""
+	}
+	if cost := *heldOut - *f32; math.IsNaN(cost) || math.IsInf(cost, 0) {
 		return ""
 	}
 	return fmt.Sprintf("float32 throughout: %.*f, lower precision costs %s", digits, *f32, signed(*heldOut-*f32))

@@ -71,7 +71,7 @@ type Options struct {
 	// yet received. Defaults 256 MiB, 4096.
 	InboxBytes  int
 	InboxFrames int
-	// MaxTensorBytes bounds one message. Default 256 MiB.
+	// MaxTensorBytes bounds one message. Default wire.MaxTensorBytes.
 	MaxTensorBytes int
 	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 180,
 	// two generations.
@@ -93,7 +93,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.QueueFrames, 1024)
 	setDefault(&o.InboxBytes, 256<<20)
 	setDefault(&o.InboxFrames, 4096)
-	setDefault(&o.MaxTensorBytes, 256<<20)
+	setDefault(&o.MaxTensorBytes, wire.MaxTensorBytes)
 	setDefault(&o.ParkedStreams, 2*maxConns*(len(wire.SessionClasses)+1))
 	setDefault(&o.ChunkStreams, 8)
 	if o.Log == nil {

@@ -10,7 +10,10 @@ import (
 )
 
 // Version is the version of frames and streams this package reads and writes.
-const Version = 2
+const Version = 3
+
+// MaxTensorBytes bounds the payload of a message that carries a tensor.
+const MaxTensorBytes = 256 << 20
 
 // HeaderBytes is the size of a frame's front:
 //

@@ -9,7 +9,8 @@ type Kind uint8
 // Gradient in the one that they name, those of the rest in F32.
 const (
 	_ Kind = iota
-	// Activation is a boundary tensor [B,T,C] on its way forward.
+	// Activation is a boundary tensor [B,T,C] on its way forward. Without a payload it says that
+	// there is none, as an evaluation in float32 may.
 	Activation
 	// Gradient is the gradient of a boundary tensor [B,T,C] on its way back.
 	Gradient

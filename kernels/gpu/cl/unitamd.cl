@@ -4,7 +4,7 @@
 //   WMMA11  RDNA3 (gfx11), 32 work-items ("RDNA3 Instruction Set Architecture", Wave Matrix Multiply
 //           Accumulate)
 //   WMMA12  RDNA4 (gfx12), 32 work-items ("RDNA4 Instruction Set Architecture", the same)
-//   MFMA    CDNA2 and 3 (gfx90a, gfx94x, gfx950), 64 work-items ("CDNA3 Instruction Set Architecture",
+//   MFMA    CDNA2 to 4 (gfx90a, gfx94x, gfx950), 64 work-items ("CDNA3 Instruction Set Architecture",
 //           v_mfma_f32_16x16x16_bf16)
 //
 // Item i of a warp has row i%16 of a and column i%16 of b: DEPTHS neighbouring depths of each,

@@ -92,5 +92,6 @@ export function loss(value) {
 
 // signed is a difference with its sign and the digits that matter.
 export function signed(value) {
-  return `${value < 0 ? '−' : '+'}${Math.abs(value).toPrecision(2)}`;
+  const digits = Number(Math.abs(value).toPrecision(2)).toLocaleString('en', { maximumFractionDigits: 20, useGrouping: false });
+  return `${value < 0 ? '−' : '+'}${digits}`;
 }

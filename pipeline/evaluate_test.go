@@ -1,0 +1,89 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"pnode/kernels/cpu"
+	"pnode/pipeline/model"
+	"pnode/pipeline/wire"
+	"pnode/planner"
+)
+
+// narrowExchange has room for few held-out messages from one peer to another.
+type narrowExchange struct {
+	memoryExchange
+	first int32 // held-out message
+	rooms *sync.Map
+}
+
+func (e narrowExchange) room(from, to planner.PeerID) chan struct{} {
+	room, _ := e.rooms.LoadOrStore([2]planner.PeerID{from, to}, make(chan struct{}, 2))
+	return room.(chan struct{})
+}
+
+func (e narrowExchange) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+	if f.Tag.Kind == wire.Activation && f.Tag.Index >= e.first {
+		select {
+		case e.room(e.self, to) <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return e.memoryExchange.Send(ctx, to, f)
+}
+
+func (e narrowExchange) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+	payload, err := e.memoryExchange.Receive(ctx, from, tag)
+	if err == nil && tag.Kind == wire.Activation && tag.Index >= e.first {
+		<-e.room(from, e.self)
+	}
+	return payload, err
+}
+
+// manyHeldOut has as many held-out micro-batches as are asked for.
+type manyHeldOut struct{ patterned }
+
+func (manyHeldOut) HeldOutMicros(_, most int) int { return most }
+
+// TestEvaluationsNeedLittleRoom: two workers with several chains of stages evaluate over links that
+// hold two messages each way, in the precision of the stages and in float32.
+func TestEvaluationsNeedLittleRoom(t *testing.T) {
+	run := deep()
+	run.Train.Steps, run.Train.HeldOutEvery = 1, 1
+	run.Train.Storage = planner.Storage(model.StorageBF16)
+	for _, text := range []string{"1f1b", "interleaved:v=2", "zb-v"} {
+		plan := scheduled(t, run, text, 2)
+		synctest.Test(t, func(t *testing.T) {
+			net, rooms := newMemoryNet(), &sync.Map{}
+			var workers []*Worker
+			for _, seat := range plan.Seats() {
+				device, err := cpu.New(cpu.Options{Threads: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer device.Close()
+				w, err := New(Config{
+					Seat: seat, Run: run, Plan: plan, Device: device, Data: manyHeldOut{patterned{run.Model.Context}},
+					Exchange: narrowExchange{memoryExchange{net, seat.Peer}, int32(run.Train.Micros), rooms},
+					Keeper:   from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
+					OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
+					OnStep: func(r StepResult) {
+						if r.HeldOut == nil || r.HeldOutF32 == nil {
+							t.Errorf("%s: step %d: not evaluated", text, r.Step)
+						}
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Close()
+				workers = append(workers, w)
+			}
+			runAll(t, workers)
+		})
+	}
+}
