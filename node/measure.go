@@ -88,7 +88,7 @@ func profileOf(d devices.Device, allowed config.Allowance, hostMemory int64) (pl
 	}
 	rates, err := devices.Measure(d.Device)
 	p := planner.DeviceProfile{
-		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(memoryOf(d.Finding, hostMemory)),
+		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(d.MemoryFor(hostMemory)),
 		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
 	}
 	if !d.Shared { // else its memory is the host's, and nothing is won by leaving it

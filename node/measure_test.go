@@ -11,24 +11,6 @@ import (
 	"pnode/node/config"
 )
 
-func TestMemoryOf(t *testing.T) {
-	const host, gib = 3 << 30, 1 << 30
-	for _, c := range []struct {
-		finding devices.Finding
-		want    int64
-	}{
-		{devices.Finding{Shared: true, MemoryBytes: 64 * gib}, host},
-		{devices.Finding{MemoryBytes: 16 * gib}, 15 * gib},
-		{devices.Finding{MemoryBytes: 16 * gib, AllocBytes: 4 * gib}, 15 * gib},
-		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: 10 * gib}, 9 * gib},
-		{devices.Finding{MemoryBytes: 16 * gib, FreeBytes: gib / 2}, 0},
-	} {
-		if got := memoryOf(c.finding, host); got != c.want {
-			t.Errorf("%+v: %d bytes, want %d", c.finding, got, c.want)
-		}
-	}
-}
-
 // TestCeiling: a card's memory has a limit in any case, the host's where the user sets one.
 func TestCeiling(t *testing.T) {
 	const gib = 1 << 30

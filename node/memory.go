@@ -12,21 +12,6 @@ import (
 	"pnode/node/config"
 )
 
-// memoryOf is what a stage may take of a device's memory: of a card's own all that other programs
-// leave but a part that its driver needs.
-func memoryOf(f devices.Finding, hostMemory int64) int64 {
-	const driversPart = 16
-	free := hostMemory
-	if !f.Shared {
-		free = f.MemoryBytes
-		if f.FreeBytes > 0 {
-			free = min(free, f.FreeBytes)
-		}
-		free -= f.MemoryBytes / driversPart
-	}
-	return max(free, 0)
-}
-
 // limitMemory holds devices to what may be taken of them, and gives the names that it allows
 // something that are not there. It is what plans count on too, and lasts: a card's own memory has
 // a limit in any case, the host's only where the user sets one, as other programs give back and
@@ -55,14 +40,14 @@ func ceiling(f devices.Finding, allowed config.Allowance) int64 {
 	if f.Shared {
 		return int64(allowed.Bytes)
 	}
-	return allowed.Within(memoryOf(f, 0))
+	return allowed.Within(f.MemoryFor(0))
 }
 
 // enough refuses cards of which less may be taken than measuring them takes. The host's memory
 // comes and goes, and is the planner's to judge.
 func enough(allowed config.Memory) func(devices.Finding) error {
 	return func(f devices.Finding) error {
-		free, a := memoryOf(f, 0), allowed.Of(f.Name)
+		free, a := f.MemoryFor(0), allowed.Of(f.Name)
 		switch may := a.Within(free); {
 		case f.Shared || may >= int64(config.LeastMemory):
 			return nil

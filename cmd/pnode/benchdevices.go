@@ -16,6 +16,7 @@ import (
 func (e environment) benchDevicesCommand() *cobra.Command {
 	var o bench.DeviceOptions
 	var worker string
+	var strict bool
 	flags := config.Default()
 	c := &cobra.Command{
 		Use:   "devices",
@@ -40,10 +41,14 @@ its update.
 
 A step is without work for the device in its time by the clock less what its calls take
 between two events of the device when they are made again in one go, several times over, so
-that the device never waits for the host; gaps between kernels there count as work. A copy is
-beside passes where a pass of the same stage is under way meanwhile, by the device's events.`,
+that the device never waits for the host; gaps between kernels there count as work. The row
+is open where the host enqueues calls no faster than the device makes them, and where the
+device does not tell when it comes to events, the host notices it: OpenCL's do not, nor does
+the processor. A copy is beside passes where a pass of the same stage is under way meanwhile,
+by the device's events, or as the host notices them, which the row says then.`,
 		Example: `  pnode bench devices --python ~/venv/bin/python
   pnode bench devices --devices cuda:0 --only products,attention --rounds 11
+  pnode bench devices --strict --json > devices.json            fails where losses are wrong
   pnode bench devices --devices cpu --size small --rounds 1     tries the command out, in a minute`,
 	}
 	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
@@ -52,7 +57,11 @@ beside passes where a pass of the same stage is under way meanwhile, by the devi
 			return nil, err
 		}
 		o.Binary, o.Probe, o.Devices, o.Progress = binary, e.probe, flags.Devices.Names(), progress
-		return bench.Devices(ctx, o)
+		r, err := bench.Devices(ctx, o)
+		if err == nil && strict {
+			err = r.Strict()
+		}
+		return r, err
 	})
 	measure := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -65,7 +74,8 @@ beside passes where a pass of the same stage is under way meanwhile, by the devi
 	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.DeviceRows(), ", ")+" (default all)")
 	f.StringVar(&o.Size, "size", bench.DeviceSizes()[0], "`SIZE` of what is measured: "+strings.Join(bench.DeviceSizes(), ", ")+fmt.Sprintf("; targets are for %s", bench.DeviceSizes()[0]))
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements of each side")
-	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "how long a row may take")
+	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "how long a row, or PyTorch's first word, may take")
+	f.BoolVar(&strict, "strict", false, "fail where losses miss their target, or a figure of this program is open that the machine has all for")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
 	f.StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	f.Lookup("worker").Hidden = true

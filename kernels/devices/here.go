@@ -6,10 +6,10 @@ import (
 )
 
 // OpenHere opens a device without a look at its driver in a process of its own: for a process that
-// is one.
-func OpenHere(name string, threads int) (kernels.Device, error) {
-	if name != CPU {
-		return open(Finding{Name: name})
+// is one. What counts of the finding is its name, and whether it is to be plain.
+func OpenHere(f Finding, threads int) (kernels.Device, error) {
+	if f.Name != CPU {
+		return open(f)
 	}
 	device, err := cpu.New(cpu.Options{Threads: threads})
 	if err != nil {

@@ -134,14 +134,14 @@ func (r renamed) Name() string { return r.name }
 
 // TestOpenHere opens by name alone.
 func TestOpenHere(t *testing.T) {
-	d, err := OpenHere(CPU, 1)
+	d, err := OpenHere(Finding{Name: CPU}, 1)
 	if err != nil || d.Name() != CPU {
 		t.Fatalf("%v, %v", d, err)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if d, err := OpenHere("abacus:0", 1); d != nil || !errors.Is(err, errNoBackend) {
+	if d, err := OpenHere(Finding{Name: "abacus:0"}, 1); d != nil || !errors.Is(err, errNoBackend) {
 		t.Errorf("%v, %v", d, err)
 	}
 }

@@ -41,14 +41,16 @@ type cell struct {
 type goal struct {
 	text string
 	met  func(DeviceRow) bool
+	// always has it hold for all devices and sizes.
+	always bool
 }
 
 func ratioAtLeast(x float64) goal {
-	return goal{fmt.Sprintf("ratio >= %.2f", x), func(r DeviceRow) bool { return r.Ratio >= x }}
+	return goal{text: fmt.Sprintf("ratio >= %.2f", x), met: func(r DeviceRow) bool { return r.Ratio >= x }}
 }
 
 func atMost(x float64, unit string) goal {
-	return goal{fmt.Sprintf("<= %g%s", x, unit), func(r DeviceRow) bool { return r.Value <= x }}
+	return goal{text: fmt.Sprintf("<= %g%s", x, unit), met: func(r DeviceRow) bool { return r.Value <= x }}
 }
 
 // Names of rows.
@@ -116,7 +118,7 @@ func (b *deviceBench) fill(ctx context.Context, c cell) []DeviceRow {
 		if err != nil {
 			r.open(err)
 		}
-		if r.Open == "" && r.Target != "" && b.judges() {
+		if r.Open == "" && r.Target != "" && (c.goals[i].always || b.judges()) {
 			met := c.goals[i].met(*r)
 			r.Met = &met
 		}
@@ -124,17 +126,19 @@ func (b *deviceBench) fill(ctx context.Context, c cell) []DeviceRow {
 	return c.rows
 }
 
-// judges tells whether targets are for this device and these sizes.
+// judges tells whether targets of speed are for this device and these sizes.
 func (b *deviceBench) judges() bool { return b.size.judged && !b.device.Processor }
 
 // howToGetTorch follows the reason why there is none.
 const howToGetTorch = "it needs a Python with PyTorch for the card (pip install torch), see --python"
 
-// meet finds out what PyTorch there is for the device.
+// meet finds out what PyTorch there is for the device, within the limit of a row.
 func (b *deviceBench) meet(ctx context.Context, r *DeviceResult) {
-	b.noTorch = b.introduce(ctx, r)
-	if b.noTorch != nil {
-		r.Peer, r.NoPeer = "", b.noTorch.Error()
+	limited, cancel := context.WithTimeoutCause(ctx, b.o.Limit, fmt.Errorf("it said nothing for %v", b.o.Limit))
+	defer cancel()
+	if err := b.introduce(limited, r); err != nil {
+		b.noTorch = lacking{err}
+		r.Peer, r.NoPeer = "", err.Error()
 	}
 }
 
@@ -149,6 +153,9 @@ func (b *deviceBench) introduce(ctx context.Context, r *DeviceResult) error {
 		return errors.New("PyTorch has no OpenCL devices")
 	}
 	torch, err := b.torch(ctx, torchCallsScript, torchCall{})
+	if err != nil && ctx.Err() != nil { // what it says then is that it was ended
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("no PyTorch to compare with: %w; %s", err, howToGetTorch)
 	}
@@ -177,8 +184,14 @@ func nonEmpty(texts ...string) []string {
 
 // own starts this program's side on a device.
 func (b *deviceBench) own(ctx context.Context, t deviceTask) (*peer, error) {
-	if t.Device == "" {
-		t.Device = b.device.Name
+	on := b.device
+	if t.Device == devices.CPU {
+		on = devices.Finding{Name: devices.CPU, Shared: true}
+	}
+	var err error
+	t.Device, t.Plain = on.Name, on.Plain
+	if t.MemoryBytes, err = memoryFor(on, t.BesideTorch); err != nil {
+		return nil, err
 	}
 	described, err := json.Marshal(t)
 	if err != nil {

@@ -108,6 +108,7 @@ func (r *DeviceRow) compare(own, peer []float64, units float64) {
 func (r *DeviceRow) open(why error) {
 	if why != nil {
 		r.Open = strings.ReplaceAll(why.Error(), "\n", "; ")
+		r.Lacking = errors.As(why, new(lacking))
 	}
 }
 
@@ -170,14 +171,14 @@ func (b *deviceBench) product(ctx context.Context, rows []DeviceRow, s [3]int) (
 // library is the side whose products are cuBLASLt's.
 func (b *deviceBench) library(ctx context.Context, s [3]int) (*peer, error) {
 	if !strings.HasPrefix(b.device.Name, "cuda:") {
-		return nil, errors.New("no cuBLASLt: it is for NVIDIA's driver")
+		return nil, lacking{errors.New("no cuBLASLt: it is for NVIDIA's driver")}
 	}
 	p, err := b.own(ctx, deviceTask{Kind: productTask, Product: s})
 	if err != nil {
 		return nil, err
 	}
 	if by := p.hello.Kernel; by != cuBLASLt {
-		return nil, errors.Join(fmt.Errorf("no cuBLASLt: products are by %s", by), p.close())
+		return nil, errors.Join(lacking{fmt.Errorf("no cuBLASLt: products are by %s", by)}, p.close())
 	}
 	return p, nil
 }

@@ -51,11 +51,14 @@ func (b *deviceBench) copies(ctx context.Context, row *DeviceRow) error {
 		return err
 	}
 	if a.CopySeconds <= 0 {
-		return errors.New("there were no copies: the device's memory is the host's")
+		return lacking{errors.New("there were no copies: the device's memory is the host's")}
 	}
 	row.Value = 100 * a.HiddenSeconds / a.CopySeconds
 	row.Note = fmt.Sprintf("both stages on the device, %d micro-batches of %d: copies take %s ms of a step's %s",
 		c.Micros, c.Batch, figure(1e3*a.CopySeconds/copiesSteps), figure(1e3*a.Seconds/copiesSteps))
+	if !a.DeviceClock {
+		row.Note += "; " + withoutClock + ", by which these times are"
+	}
 	return nil
 }
 
@@ -88,7 +91,8 @@ func (t deviceTask) overlap(ctx context.Context, device kernels.Device, steps in
 		}
 	}
 	a.CopySeconds, a.HiddenSeconds = hidden(read, 2, planner.Step(1+steps))
-	return a, nil
+	a.DeviceClock, err = hasClock(device)
+	return a, err
 }
 
 // hidden adds up the seconds of the copies in steps from first to last, and those in which the

@@ -73,45 +73,51 @@ func (d *recordedDevice) record(replays int) {
 	d.replays, d.calls = replays, d.calls[:0]
 }
 
+// replayed is how long calls take that are made again, in seconds: the device, which is known by its
+// clock alone, and the host to enqueue them.
+type replayed struct {
+	clock        bool
+	device, host float64
+}
+
 // replay makes the calls that were noted again, several times over in one go: the device has them
-// before it needs them and never waits for the host. It gives what they take the device once, from
-// one event of its own to the next, and how long the host takes to enqueue them. What stands between
-// two kernels on the device itself so counts as the device's time.
-func (d *recordedDevice) replay() (device, host float64, err error) {
+// before it needs them and never waits for the host, if that enqueues them faster. What they take the
+// device once is from one event of its own to the next. What stands between two kernels on the device
+// itself so counts as the device's time.
+func (d *recordedDevice) replay() (r replayed, err error) {
 	replays := d.replays
 	if d.replays = 0; replays == 0 {
-		return 0, 0, nil
+		return r, nil
 	}
 	q, err := d.Device.NewQueue()
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
 	for range 2 { // takes memory and makes graphs; clocks are compared at an event behind it
 		d.again(q)
 		q.Record()
 		if err := q.Sync(); err != nil {
-			return 0, 0, err
+			return r, err
 		}
 	}
 	begin := time.Now()
 	d.again(q) // the host gets ahead
-	host = time.Since(begin).Seconds()
+	r.host = time.Since(begin).Seconds()
 	marks := []kernels.Event{q.Record()}
 	for range replays {
 		d.again(q)
 		marks = append(marks, q.Record())
 	}
-	var took []float64
-	for i, m := range marks { // in their order: a device without a clock is watched
-		if err := m.Sync(); err != nil {
-			return 0, 0, err
-		}
-		if i > 0 {
-			took = append(took, m.Time().Sub(marks[i-1].Time()).Seconds())
-		}
+	if r.clock, err = clocked(marks); err != nil || !r.clock {
+		return r, err
 	}
-	return median(took), host, nil
+	var took []float64
+	for i, m := range marks[1:] {
+		took = append(took, m.Time().Sub(marks[i].Time()).Seconds())
+	}
+	r.device = median(took)
+	return r, nil
 }
 
 func (d *recordedDevice) again(q kernels.Queue) {
@@ -134,44 +140,77 @@ func (b *deviceBench) launchCells() []cell {
 // replays is how often the calls of a step are made again.
 const replays = 3
 
+// launches are what steps of a training took by round, in seconds: whole ones, and their calls alone.
+type launches struct {
+	micro               int
+	clock               bool // in all rounds
+	steps, alone, hosts []float64
+}
+
 // launch compares the time of steps with that of their calls alone.
 func (b *deviceBench) launch(ctx context.Context, row *DeviceRow) error {
 	m := b.size.step
 	if b.batch > 0 {
 		m.Batch = b.batch
 	}
-	var shares, steps, alone, hosts []float64
-	m, err := fitting(m, func(m StepModel) (err error) {
-		own, err := b.own(ctx, deviceTask{Kind: stepTask, Model: m, Storage: model.StorageBF16})
-		if err != nil {
-			return err
-		}
-		defer closing(own, &err)
-		warm, err := own.ask(stepRequest{Steps: 1})
-		if err == nil {
-			warm, err = own.ask(stepRequest{Steps: 1})
-		}
-		request := stepRequest{Steps: roundSteps(time.Duration(warm.Seconds * float64(time.Second)))}
-		for range b.o.Rounds {
-			if err != nil {
-				return err
-			}
-			var whole, again answer
-			if whole, err = own.ask(request); err != nil {
-				return err
-			}
-			again, err = own.ask(stepRequest{Steps: 1, Replays: replays})
-			step := whole.Seconds / float64(request.Steps)
-			steps, alone, hosts = append(steps, step), append(alone, again.DeviceSeconds), append(hosts, again.HostSeconds)
-			shares = append(shares, 100*(1-again.DeviceSeconds/step))
-		}
+	var took launches
+	_, err := fitting(m, func(m StepModel) (err error) {
+		took, err = b.launches(ctx, m)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	row.Value = median(shares)
-	row.Note = fmt.Sprintf("micro-batch %d: a step takes %s ms, its calls %s ms where the device never waits for the host, which enqueues them in %s ms",
-		m.Batch, figure(1e3*median(steps)), figure(1e3*median(alone)), figure(1e3*median(hosts)))
+	return took.judge(row)
+}
+
+func (b *deviceBench) launches(ctx context.Context, m StepModel) (l launches, err error) {
+	own, err := b.own(ctx, deviceTask{Kind: stepTask, Model: m, Storage: model.StorageBF16})
+	if err != nil {
+		return l, err
+	}
+	defer closing(own, &err)
+	var warm answer
+	for range 2 {
+		if warm, err = own.ask(stepRequest{Steps: 1}); err != nil {
+			return l, err
+		}
+	}
+	l = launches{micro: m.Batch, clock: true}
+	request := stepRequest{Steps: roundSteps(time.Duration(warm.Seconds * float64(time.Second)))}
+	for range b.o.Rounds {
+		whole, err := own.ask(request)
+		if err != nil {
+			return l, err
+		}
+		again, err := own.ask(stepRequest{Steps: 1, Replays: replays})
+		if err != nil {
+			return l, err
+		}
+		l.clock = l.clock && again.DeviceClock
+		l.steps = append(l.steps, whole.Seconds/float64(request.Steps))
+		l.alone, l.hosts = append(l.alone, again.DeviceSeconds), append(l.hosts, again.HostSeconds)
+	}
+	return l, nil
+}
+
+// withoutClock is said of devices that tell no times.
+const withoutClock = "the device does not tell when it comes to events, the host notices it"
+
+// judge fills a row, or says why these times tell nothing of the device.
+func (l launches) judge(row *DeviceRow) error {
+	row.Note = fmt.Sprintf("micro-batch %d: the host enqueues the calls of a step in %s ms", l.micro, figure(1e3*median(l.hosts)))
+	if !l.clock {
+		return lacking{errors.New(withoutClock)}
+	}
+	if host, alone := median(l.hosts), median(l.alone); host >= alone {
+		return lacking{fmt.Errorf("the host enqueues calls in %s ms, and the device takes %s ms when they are made again: it does not get ahead of the device", figure(1e3*host), figure(1e3*alone))}
+	}
+	var shares []float64
+	for i, step := range l.steps {
+		shares = append(shares, 100*(1-l.alone[i]/step))
+	}
+	row.Value = max(0, median(shares)) // less is noise
+	row.Note += fmt.Sprintf(", which takes %s ms; the device takes %s ms for them where it never waits for the host", figure(1e3*median(l.steps)), figure(1e3*median(l.alone)))
 	return nil
 }

@@ -1,6 +1,9 @@
 package bench
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // peaks are the dense bf16 rates, with float32 sums, of the makers' data sheets in TFLOP/s, by a part
 // of the driver's name of the card; the first that matches counts.
@@ -9,6 +12,7 @@ var peaks = []struct {
 	tera  float64
 }{
 	{"B200", 2250},
+	{"H200 NVL", 835},
 	{"H200", 989},
 	{"GH200", 989},
 	{"H100 PCIe", 756},
@@ -26,8 +30,14 @@ var peaks = []struct {
 	{"RTX 3090", 71},
 }
 
+// others are words by which the maker tells other cards, or parts of one, from those in the list.
+var others = []string{"Laptop", "MIG", "D", "Ti", "SUPER"}
+
 // knownPeak is a card's rate in FLOP/s, if it is in the list.
 func knownPeak(model string) (flops float64, known bool) {
+	if slices.ContainsFunc(strings.Fields(model), func(word string) bool { return slices.Contains(others, word) }) {
+		return 0, false
+	}
 	words := " " + model + " "
 	for _, p := range peaks {
 		if strings.Contains(words, " "+p.model+" ") || strings.Contains(words, " "+p.model+"-") {

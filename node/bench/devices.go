@@ -55,10 +55,12 @@ func (o *DeviceOptions) fill() error {
 // DeviceReport is the result of Devices.
 type DeviceReport struct {
 	Size string `json:"size"`
-	// Judged tells whether these are the sizes that targets are for.
+	// Judged tells whether these are the sizes that targets of speed are for.
 	Judged  bool           `json:"judged"`
 	Rounds  int            `json:"rounds"`
 	Devices []DeviceResult `json:"devices"`
+	// LeftOut says of devices that were asked for why they are not measured.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // HasRows tells whether it is worth to be shown, whatever ended it.
@@ -90,9 +92,11 @@ type DeviceRow struct {
 	// Target is empty for what has none, Met absent where it was not judged.
 	Target string `json:"target,omitempty"`
 	Met    *bool  `json:"met,omitempty"`
-	// Open says why the row, or its comparison, was not measured; Note what the figures mean.
-	Open string `json:"open,omitempty"`
-	Note string `json:"note,omitempty"`
+	// Open says why the row, or its comparison, was not measured; Lacking tells that it is for want of
+	// something that the machine has not. Note is what the figures mean.
+	Open    string `json:"open,omitempty"`
+	Lacking bool   `json:"lacking,omitempty"`
+	Note    string `json:"note,omitempty"`
 }
 
 // Devices measures GPUs beside PyTorch and cuBLASLt where these are there. What cannot be measured
@@ -102,12 +106,12 @@ func Devices(ctx context.Context, o DeviceOptions) (DeviceReport, error) {
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench devices: %w: %w", ErrOptions, err)
 	}
-	found, err := o.find(ctx)
+	found, leftOut, err := o.find(ctx)
 	if err != nil {
 		return r, fmt.Errorf("bench devices: %w", err)
 	}
 	size := sizeNamed(o.Size)
-	r.Size, r.Judged, r.Rounds = o.Size, size.judged, o.Rounds
+	r.Size, r.Judged, r.Rounds, r.LeftOut = o.Size, size.judged, o.Rounds, leftOut
 	left := &eta{begin: time.Now()}
 	var benches []*deviceBench
 	for _, f := range found {
@@ -127,31 +131,41 @@ func Devices(ctx context.Context, o DeviceOptions) (DeviceReport, error) {
 // errNoGPU says that there is nothing to measure.
 var errNoGPU = errors.New("no GPU to measure")
 
-// find looks for the devices: those with the names, or the GPUs that a run would take.
-func (o DeviceOptions) find(ctx context.Context) (found []devices.Finding, err error) {
+// find looks for the devices: those with the names, or the GPUs that a run would take. It says of
+// the others that were asked for why they are left out.
+func (o DeviceOptions) find(ctx context.Context) (found []devices.Finding, leftOut []string, err error) {
 	o.Progress("looking for devices")
 	d, err := devices.Diagnose(ctx, devices.Options{Names: o.Devices, Probe: o.Probe})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var missing []string
-	for _, m := range d.Missing {
-		missing = append(missing, fmt.Sprintf("no %s devices: %s", m.Backend, m.Why))
-	}
-	for _, f := range d.Devices {
-		switch named := slices.Contains(o.Devices, f.Name); {
-		case f.Used && (f.Name != devices.CPU || named):
-			found = append(found, f.Finding)
-		case f.Name != devices.CPU || named:
-			missing = append(missing, fmt.Sprintf("%v: %s", f.Finding, cmp.Or(f.Problem, f.Why)))
-		}
-	}
-	if len(found) > 0 {
-		return found, nil
+	if found, leftOut = o.choose(d); len(found) > 0 {
+		return found, leftOut, nil
 	}
 	if !d.Drivers {
-		missing = append(missing, "this program opens no drivers")
+		leftOut = append(leftOut, "this program opens no drivers")
 	}
-	missing = append(append(missing, d.Advice...), "`pnode doctor` tells more, --devices takes any that works by its name")
-	return nil, fmt.Errorf("%w: %s", errNoGPU, strings.Join(missing, "; "))
+	leftOut = append(append(leftOut, d.Advice...), "`pnode doctor` tells more, --devices takes any that works by its name")
+	return nil, nil, fmt.Errorf("%w: %s", errNoGPU, strings.Join(leftOut, "; "))
+}
+
+// choose takes what is there of what was asked for; without names the processor was not.
+func (o DeviceOptions) choose(d devices.Diagnosis) (found []devices.Finding, leftOut []string) {
+	asked := func(name string) bool {
+		return slices.ContainsFunc(o.Devices, func(n string) bool { return n == name || strings.HasPrefix(n, name+":") })
+	}
+	for _, m := range d.Missing {
+		if len(o.Devices) == 0 || asked(m.Backend) {
+			leftOut = append(leftOut, fmt.Sprintf("no %s devices: %s", m.Backend, m.Why))
+		}
+	}
+	for _, f := range d.Devices {
+		switch wanted := asked(f.Name) || len(o.Devices) == 0 && f.Name != devices.CPU; {
+		case wanted && f.Used:
+			found = append(found, f.Finding)
+		case wanted:
+			leftOut = append(leftOut, fmt.Sprintf("%v: %s", f.Finding, cmp.Or(f.Problem, f.Why)))
+		}
+	}
+	return found, leftOut
 }

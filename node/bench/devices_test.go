@@ -76,16 +76,19 @@ func TestDevicesBesideAPeer(t *testing.T) {
 	if !(large.Value > 0 && math.Abs(large.Ratio-large.Value/large.PeerValue) < 1e-9) || !strings.Contains(large.Note, "micro-batch 4") {
 		t.Errorf("%+v", large)
 	}
-	if launch := by[rowLaunch][0]; !(launch.Value < 100) || !strings.Contains(launch.Note, "its calls") || strings.Contains(launch.Note, "its calls 0 ms") {
+	if launch := by[rowLaunch][0]; launch.Value != 0 || launch.Open != withoutClock || !launch.Lacking || !strings.Contains(launch.Note, "enqueues the calls") {
 		t.Errorf("%+v", launch)
 	}
-	if copies := by[rowCopies][0]; !(copies.Value >= 0 && copies.Value <= 100) || !strings.Contains(copies.Note, "copies take") {
+	if copies := by[rowCopies][0]; !(copies.Value >= 0 && copies.Value <= 100) || !strings.Contains(copies.Note, "copies take") || !strings.Contains(copies.Note, withoutClock) {
 		t.Errorf("%+v", copies)
 	}
-	if repeat, losses := by[rowRepeat][0], by[rowLosses][0]; repeat.Value != 4 || losses.Value != 0 || losses.Note == "" {
+	if repeat, losses := by[rowRepeat][0], by[rowLosses][0]; repeat.Value != 4 || losses.Value != 0 || losses.Note == "" || !*repeat.Met || !*losses.Met {
 		t.Errorf("%+v, %+v", repeat, losses)
 	}
-	checkText(t, r, "Fake 1.0", "none is judged", "open [", "TFLOP/s", "not judged")
+	if err := r.Strict(); err != nil {
+		t.Error(err)
+	}
+	checkText(t, r, "Fake 1.0", "only losses are judged", "open [", "TFLOP/s", "not judged")
 }
 
 // TestDevicesWithoutAPeer leaves comparisons open, and gives this program's figures.
@@ -255,12 +258,12 @@ func TestReplay(t *testing.T) {
 	q.Do(kernels.Fill(x, 1, 1))
 	d.record(3)
 	q.Do(kernels.Scale(x, 1, 2))
-	if _, _, err := d.replay(); err != nil {
-		t.Fatal(err)
+	if r, err := d.replay(); err != nil || r.clock || r.device != 0 || r.host <= 0 {
+		t.Fatalf("%+v of a device without a clock: %v", r, err)
 	}
 	q.Do(kernels.Scale(x, 1, 2)) // not recorded any more
-	if device, host, err := d.replay(); device != 0 || host != 0 || err != nil {
-		t.Errorf("nothing was recorded and took %v and %v s: %v", device, host, err)
+	if r, err := d.replay(); r != (replayed{}) || err != nil {
+		t.Errorf("nothing was recorded and took %+v: %v", r, err)
 	}
 	got := make([]float32, 1)
 	q.Read(kernels.Float32Bytes(got), x)
@@ -299,7 +302,8 @@ func TestHiddenCopies(t *testing.T) {
 func TestKnownPeaks(t *testing.T) {
 	for name, want := range map[string]float64{
 		"NVIDIA A100-SXM4-80GB": 312, "NVIDIA H100 80GB HBM3": 989, "NVIDIA H100 PCIe": 756, "NVIDIA L40S": 362, "NVIDIA L4": 121,
-		"NVIDIA GeForce RTX 4090": 165, "NVIDIA GeForce RTX 4090 D": 165, "NVIDIA T1000": 0, "NVIDIA GeForce RTX 4070": 0,
+		"NVIDIA GeForce RTX 4090": 165, "NVIDIA GeForce RTX 4090 D": 0, "NVIDIA GeForce RTX 4090 Laptop GPU": 0, "NVIDIA GeForce RTX 3090 Ti": 0,
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb": 0, "NVIDIA H200": 989, "NVIDIA H200 NVL": 835, "NVIDIA GH200 480GB": 989, "NVIDIA T1000": 0, "NVIDIA GeForce RTX 4070": 0,
 	} {
 		if got, known := knownPeak(name); got != want*1e12 || known != (want > 0) {
 			t.Errorf("%s: %v (%v), want %v TFLOP/s", name, got, known, want)
@@ -327,7 +331,8 @@ func TestModelsArePresets(t *testing.T) {
 func TestDeviceWorkerRefuses(t *testing.T) {
 	for described, request := range map[string]string{
 		"no task": "", `{"device":"cpu","kind":"dance"}`: "", `{"device":"abacus:0","kind":"step"}`: "",
-		`{"device":"cpu","kind":"product","product":[4,4,4]}`: `{"calls":0}`, `{"device":"cpu","kind":"product","product":[4,4,5]}`: "no request",
+		`{"device":"cpu","kind":"product","product":[4,4,4],"memory_bytes":1}`: `{"calls":1}`,
+		`{"device":"cpu","kind":"product","product":[4,4,4]}`:                  `{"calls":0}`, `{"device":"cpu","kind":"product","product":[4,4,5]}`: "no request",
 	} {
 		var out bytes.Buffer
 		err := DeviceWorker(t.Context(), described, strings.NewReader(request+"\n"), &out)

@@ -80,7 +80,7 @@ func (b *deviceBench) steps(ctx context.Context, row *DeviceRow, compile bool) e
 	b.batch = m.Batch
 	row.Value, row.PeerValue, row.Ratio = result.TokensPerS, result.PeerTokensPerS, result.Ratio
 	row.Note = fmt.Sprintf("micro-batch %d; peak memory %.2f GiB", m.Batch, gib(result.PeakBytes))
-	if result.PeerPeakBytes > 0 {
+	if result.PeerPeakBytes > 0 { // which a system may not tell
 		row.Note += fmt.Sprintf(", PyTorch's %.2f GiB", gib(result.PeerPeakBytes))
 	}
 	if peak, of := b.peak(); peak > 0 {
@@ -94,7 +94,7 @@ func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
 // turns starts both sides of a step and lets them take turns. That PyTorch fails, but for memory,
 // leaves the comparison open.
 func (b *deviceBench) turns(ctx context.Context, m StepModel, compile bool, row *DeviceRow) (result StepResult, err error) {
-	own, err := b.own(ctx, deviceTask{Kind: stepTask, Model: m, Storage: model.StorageBF16})
+	own, err := b.own(ctx, deviceTask{Kind: stepTask, Model: m, Storage: model.StorageBF16, BesideTorch: b.noTorch == nil})
 	if err != nil {
 		return result, err
 	}
@@ -107,7 +107,7 @@ func (b *deviceBench) turns(ctx context.Context, m StepModel, compile bool, row 
 	if noTorch != nil && m.Batch > 1 && noRoom(noTorch) {
 		return result, noTorch
 	}
-	row.Open = ""
+	row.Open, row.Lacking = "", false
 	row.open(noTorch)
 	if noTorch != nil {
 		return takeTurns(m, own, nil, b.o.Rounds)

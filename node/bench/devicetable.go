@@ -12,9 +12,12 @@ import (
 func (r DeviceReport) Text(w io.Writer) error {
 	fmt.Fprintf(w, "Sizes: %s", r.Size)
 	if !r.Judged {
-		fmt.Fprintf(w, ", which are not those of the targets: none is judged")
+		fmt.Fprintf(w, ", which are not those of the targets of speed: only losses are judged")
 	}
 	fmt.Fprintf(w, ". Medians of %d rounds in which all sides take turns.\n", r.Rounds)
+	for _, why := range r.LeftOut {
+		fmt.Fprintf(w, "Left out: %s\n", why)
+	}
 	for _, d := range r.Devices {
 		if err := d.text(w); err != nil {
 			return err

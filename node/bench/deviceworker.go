@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,12 @@ const (
 type deviceTask struct {
 	Device string `json:"device"`
 	Kind   string `json:"kind"`
+	// Plain has it do without its matrix units, which ended the process of who tried them.
+	Plain bool `json:"plain,omitempty"`
+	// MemoryBytes is the most that is taken of its memory, 0 for no limit.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// BesideTorch tells the starting program that PyTorch does the same meanwhile.
+	BesideTorch bool `json:"-"`
 	// Own has the package's own kernels multiply where there is another library.
 	Own       bool                   `json:"own,omitempty"`
 	Product   [3]int                 `json:"product,omitzero"` // M, N, K
@@ -52,11 +59,12 @@ func DeviceWorker(ctx context.Context, described string, in io.Reader, out io.Wr
 }
 
 func (t deviceTask) serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	device, err := devices.OpenHere(t.Device, 0)
+	device, err := devices.OpenHere(devices.Finding{Name: t.Device, Plain: t.Plain}, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
+	limit(device, t.MemoryBytes)
 	if t.Own {
 		if chooser, ok := device.(interface{ OwnProducts() error }); ok {
 			if err := chooser.OwnProducts(); err != nil {
@@ -66,7 +74,7 @@ func (t deviceTask) serve(ctx context.Context, in io.Reader, out io.Writer) (err
 	}
 	own := hello{Name: "pnode", Kernel: "own kernels"}
 	if chooser, ok := device.(interface{ Products() string }); ok {
-		own.Kernel = chooser.Products()
+		own.Kernel = cmp.Or(chooser.Products(), own.Kernel)
 	}
 	switch t.Kind {
 	case productTask, attentionTask:
@@ -165,6 +173,7 @@ func (m deviceMeter) read(a *answer) (err error) {
 	if counts, ok := m.device.Device.(interface{ PeakBytes() int64 }); ok {
 		a.PeakBytes = counts.PeakBytes()
 	}
-	a.DeviceSeconds, a.HostSeconds, err = m.device.replay()
+	again, err := m.device.replay()
+	a.DeviceClock, a.DeviceSeconds, a.HostSeconds = again.clock, again.device, again.host
 	return err
 }

@@ -3,7 +3,8 @@
 Request {"m","n","k","trans_a","trans_b","accumulate","threads","calls","round_time"}: row-major C = A*B (+ C).
 Answer {"seconds"} of the fastest batch of calls in round_time seconds.
 """
-import ctypes, ctypes.util, json, random, sys, time
+import sys; sys.path[:] = filter(None, sys.path)  # this folder's files are none of Python's
+import ctypes, ctypes.util, json, random, time
 
 def load(path):
     names = [path] if path else ["libopenblas.so.0", ctypes.util.find_library("openblas")]

@@ -57,8 +57,10 @@ type answer struct {
 	Arithmetic float64 `json:"gflops,omitempty"`
 
 	Losses []float64 `json:"losses,omitempty"` // of all steps, where these are few
-	// DeviceSeconds is what the calls of a step take the device where it never waits for the host,
-	// HostSeconds what the host takes to enqueue them.
+	// DeviceClock tells whether the device says when it came to events.
+	DeviceClock bool `json:"device_clock,omitempty"`
+	// DeviceSeconds is what the calls of a step take the device where it never waits for the host, 0
+	// without its clock, HostSeconds what the host takes to enqueue them.
 	DeviceSeconds float64 `json:"device_seconds,omitempty"`
 	HostSeconds   float64 `json:"host_seconds,omitempty"`
 	// CopySeconds is the time of all copies of messages, HiddenSeconds the part of it in which the

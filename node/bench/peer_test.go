@@ -22,20 +22,33 @@ var workers = map[string]func(ctx context.Context, described string, in io.Reade
 }
 
 // fakeCard makes this program's own sides those of a card with cuBLASLt, where a call takes 1 s, and
-// 2 s by own kernels. It needs the library path that the peer tells.
+// 2 s by own kernels. It needs the library path that the peer tells. Where the variable is "small" it
+// runs out of memory in the second round of the model's batch.
 const fakeCard = "PNODE_BENCH_FAKE_CARD"
 
 func beCard(described string) {
 	kernel, seconds := cuBLASLt, 1
 	switch {
+	case strings.Contains(described, `"plain":true`):
+		kernel = "vector units"
 	case strings.Contains(described, `"own":true`):
 		kernel, seconds = "own kernels", 2
 	case !strings.HasPrefix(os.Getenv(libraryPath), "/opt/fake"):
 		kernel = "own kernels (no such library)"
 	}
 	fmt.Printf("{\"name\":\"pnode\",\"kernel\":%q}\n", kernel)
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		fmt.Printf("{\"seconds\":%d}\n", seconds)
+	in := bufio.NewScanner(os.Stdin)
+	for answers := 0; in.Scan(); answers++ {
+		switch {
+		case os.Getenv(fakeCard) != "small":
+			fmt.Printf("{\"seconds\":%d}\n", seconds)
+		case !strings.Contains(described, `"batch":4`):
+			fmt.Println(`{"seconds":1,"device_clock":true,"device_seconds":0.96,"host_seconds":0.5}`)
+		case answers < 4:
+			fmt.Println(`{"seconds":1,"device_clock":true,"device_seconds":0.01}`)
+		default:
+			fmt.Println(`{"error":"out of device memory"}`)
+		}
 	}
 }
 
@@ -62,6 +75,10 @@ func TestMain(m *testing.M) {
 	if behaviour == "absent" {
 		fmt.Fprintln(os.Stderr, "no such library")
 		os.Exit(3)
+	}
+	if behaviour == "is mute" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
 	}
 	fmt.Println(`{"name":"Fake 1.0","kernel":"Slow","libraries":["/opt/fake"]}`)
 	in := bufio.NewScanner(os.Stdin)

@@ -24,7 +24,7 @@ func (r StepReport) Text(w io.Writer) error {
 	for _, s := range r.Steps {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.0f\t", s.Name, s.Context, s.Batch, s.Threads, s.TokensPerS)
 		if r.Peer != "" {
-			fmt.Fprintf(t, "%.0f\t%.2f\t%d\t%d\t", s.PeerTokensPerS, s.Ratio, s.PeakBytes>>20, s.PeerPeakBytes>>20)
+			fmt.Fprintf(t, "%.0f\t%.2f\t%d\t%s\t", s.PeerTokensPerS, s.Ratio, s.PeakBytes>>20, mebibytes(s.PeerPeakBytes))
 		} else {
 			fmt.Fprintf(t, "-\t-\t%d\t-\t", s.PeakBytes>>20)
 		}
@@ -39,4 +39,12 @@ func (r StepReport) Text(w io.Writer) error {
 		return err
 	}
 	return nil
+}
+
+// mebibytes is how much that is, a dash for what is not known.
+func mebibytes(bytes int64) string {
+	if bytes == 0 {
+		return "-"
+	}
+	return fmt.Sprint(bytes >> 20)
 }

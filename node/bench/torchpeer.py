@@ -1,12 +1,17 @@
 """What comes before the scripts of peers in PyTorch. Their argument is JSON; its device is PyTorch's
 name of one, the processor where there is none."""
-import glob, json, os, resource, sys, time
+import sys; sys.path[:] = filter(None, sys.path)  # this folder's files are none of Python's
+import glob, json, os, time
+
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None
 
 cfg = json.loads(sys.argv[1])
 if cfg.get("threads"):
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(cfg["threads"])
 
-sys.path[:] = filter(None, sys.path)  # this folder's files are none of Python's
 import torch
 from torch.nn import functional as F
 
@@ -60,8 +65,11 @@ def synchronize():
 
 
 def peak_bytes():
+    """The most memory ever, 0 where that is not known."""
     if cuda:
         return torch.cuda.max_memory_allocated(device)
+    if resource is None:
+        return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
