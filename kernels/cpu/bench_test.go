@@ -56,6 +56,8 @@ func BenchmarkMatMul(b *testing.B) {
 		{4096, 384, 384, 0, "NN"},
 		{4096, 1536, 384, 0, "NN"},
 		{1000, 777, 333, 0, "NN"},
+		{1024, 768, 3072, kernels.TransB, "NT"},
+		{3072, 768, 1024, kernels.TransA | kernels.Accumulate, "TN"},
 		{2048, 768, 256, kernels.TransB, "NT"},
 		{2048, 256, 768, 0, "NN"},
 		{768, 256, 2048, kernels.TransA | kernels.Accumulate, "TN"},
@@ -66,17 +68,17 @@ func BenchmarkMatMul(b *testing.B) {
 	}
 }
 
-// BenchmarkMicroKernel is the speed of the inner loop alone, on data in the first cache.
+// BenchmarkMicroKernel is the speed of the inner loop alone, on data in the nearest caches.
 func BenchmarkMicroKernel(b *testing.B) {
 	for _, v := range candidates() {
 		for _, m := range []microKernel{v.product, v.attention} {
 			b.Run(fmt.Sprintf("%s/%dx%d", v.name, m.mr, m.nr), func(b *testing.B) {
-				a, p, init, c := ramp(m.mr*depthBlock, 7), ramp(m.nr*depthBlock, 3), ramp(m.nr, 5), ramp(m.mr*m.nr, 3)
-				t := &tile{K: depthBlock, A: &a[0], ARow: depthBlock, ACol: 1, B: &p[0], Init: &init[0], C: &c[0], CRow: m.nr, Count: 1}
+				a, p, init, c := ramp(m.mr*m.depth, 7), ramp(m.nr*m.depth, 3), ramp(m.nr, 5), ramp(m.mr*m.nr, 3)
+				t := &tile{K: m.depth, A: &a[0], ARow: m.depth, ACol: 1, B: &p[0], Init: &init[0], C: &c[0], CRow: m.nr, Count: 1}
 				for b.Loop() {
 					m.multiply(t)
 				}
-				b.ReportMetric(float64(2*m.mr*m.nr*depthBlock)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				b.ReportMetric(float64(2*m.mr*m.nr*m.depth)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
 		}
 	}

@@ -15,9 +15,9 @@ import "pnode/kernels"
 // the old value with Accumulate; then the sum of each following depth block. Depth blocks
 // depend on K alone.
 const (
-	depthBlock = 384       // most K of one micro-kernel call: a panel is 24 KiB with nr = 16
+	depthBlock = 384       // most K of most micro-kernels' calls: see microKernel.depth
 	depthUnit  = tileRound // K of a depth block is a multiple, but for the last one's
-	rowBlock   = 144       // most rows of a task: 216 KiB of A, for the second cache
+	rowBlock   = 144       // most rows of a task: 216 KiB of A at this depth, for the second cache
 	packLimit  = 1 << 20   // floats of B packed at one time: 4 MiB, for the third cache
 	packWidth  = 1024      // least columns of B packed at one time, if there are so many
 	packPanels = 8         // panels of a packing task
@@ -69,7 +69,7 @@ func newProduct(v *variant, c kernels.Call) *product {
 	p.b = operand{unit: v.product.nr, deep: c.Flags&kernels.TransB != 0, copy: v.product.copyB, transpose: v.product.transposeB}
 	p.a.bind(v, c.Args[1], p.m, p.k)
 	p.b.bind(v, c.Args[2], p.n, p.k)
-	p.depth = roundUp(blocks(p.k, blocks(p.k, depthBlock)), depthUnit)
+	p.depth = roundUp(blocks(p.k, blocks(p.k, v.product.depth)), depthUnit)
 	return p
 }
 

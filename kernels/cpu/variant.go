@@ -82,7 +82,10 @@ type variant struct {
 
 // microKernel computes tiles of mr rows and nr columns.
 type microKernel struct {
-	mr, nr   int
+	mr, nr int
+	// depth is the most K of a call. With much of it C is read and written seldom; with little,
+	// a panel of B stays in the first cache.
+	depth    int
 	multiply func(t *tile) // may change its argument
 	// copyB and transposeB pack B, with unit nr.
 	copyB      packCopy

@@ -17,9 +17,9 @@ func main() {
 	flag.Parse()
 	switch *group {
 	case "loops":
-		multiply(4, 3, ymm)
-		multiply(6, 2, ymm)
-		multiply(12, 2, zmm)
+		multiply(4, 3, ymm, askFirst)
+		multiply(6, 2, ymm, askFirst)
+		multiply(12, 2, zmm, askLast)
 		peak("peakAVX2", ymm)
 		peak("peakAVX512", zmm)
 		for _, unit := range []int{4, 12, 16, 24, 32} {

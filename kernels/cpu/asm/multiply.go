@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -23,11 +24,23 @@ var (
 
 const depthUnroll = 8 // steps of K in a round of the loop; cpu.tileRound
 
+// askOfC says when a micro-kernel asks for the rows of C, which are far apart in memory.
+type askOfC int
+
+const (
+	askFirst askOfC = iota // all before a tile begins
+	// askLast asks for a row in each of the last rounds of K. A tile with more of A and B than the
+	// first cache holds would push out there what was asked for at its start. It takes instructions
+	// in every round, for which only those with few loads for a multiply-add have time.
+	askLast
+)
+
 // micro is the state of the micro-kernel while it is generated.
 type micro struct {
 	rows       int
 	vectors    int // in a row of B
 	kind       vectorKind
+	ask        askOfC
 	acc        [][]reg.VecVirtual // [rows][vectors]
 	a          []reg.Register     // pointers to rows 0, 3, 6, ...
 	aRow, aCol reg.Register       // strides in bytes
@@ -35,16 +48,17 @@ type micro struct {
 	c, cRow    reg.Register
 	count      reg.Register // tiles left
 	next       reg.Register // what is asked for in the next round
+	cNext      reg.Register // the row of C that is, with askLast; before C: its first one
 	tile       reg.Register
 }
 
 // multiply emits a micro-kernel of `rows` rows and some vectors. All sums stay in
 // registers; each step of K loads the vectors of B, and is a broadcast and their FMAs for
 // each row of A. It goes down a column of tiles: B stays in the nearest caches, A streams by.
-func multiply(rows, vectors int, kind vectorKind) {
+func multiply(rows, vectors int, kind vectorKind, ask askOfC) {
 	columns := vectors * kind.bytes / 4
 	begin(fmt.Sprintf("multiply%dx%d", rows, columns), "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", rows, columns))
-	m := &micro{rows: rows, vectors: vectors, kind: kind, tile: Load(Param("t"), GP64())}
+	m := &micro{rows: rows, vectors: vectors, kind: kind, ask: ask, tile: Load(Param("t"), GP64())}
 	m.aRow, m.aCol = m.field(formula.TileARow), m.field(formula.TileACol)
 	SHLQ(Imm(2), m.aRow)
 	SHLQ(Imm(2), m.aCol)
@@ -72,21 +86,20 @@ func (m *micro) field(offset int) reg.Register {
 	return r
 }
 
-// start points at the tile's rows of A, asks for its rows of C, which are far apart in
-// memory, and sets the sums.
+// start points at the tile's rows of A, with askFirst asks for its rows of C, and sets the sums.
 func (m *micro) start() {
 	for i := 1; i < len(m.a); i++ {
 		LEAQ(Mem{Base: m.a[i-1], Index: m.aRow, Scale: 2}, m.a[i])
 		ADDQ(m.aRow, m.a[i])
 	}
 	MOVQ(Mem{Base: m.tile, Disp: formula.TileB}, m.b)
-	c := GP64()
-	MOVQ(m.c, c)
-	for range m.rows {
-		for v := range m.vectors + 1 { // C need not be aligned
-			PREFETCHT0(Mem{Base: c, Disp: min(v*m.kind.bytes, m.vectors*m.kind.bytes-4)})
+	if m.ask == askFirst {
+		c := GP64()
+		MOVQ(m.c, c)
+		for range m.rows {
+			m.askRow(c)
+			ADDQ(m.cRow, c)
 		}
-		ADDQ(m.cRow, c)
 	}
 	init := m.field(formula.TileInit)
 	m.acc = nil
@@ -106,6 +119,9 @@ func (m *micro) start() {
 // that runs two threads feels every instruction.
 func (m *micro) depth() {
 	k := m.field(formula.TileK)
+	if m.ask == askLast {
+		m.beforeC(k)
+	}
 	CMPQ(m.aCol, Imm(4))
 	JEQ(LabelRef("rows"))
 	CMPQ(m.aRow, Imm(4))
@@ -125,12 +141,46 @@ func (m *micro) depth() {
 	JMP(LabelRef("single"))
 }
 
+// askRow asks for a tile's row of C, which need not be aligned.
+func (m *micro) askRow(c reg.Register) {
+	for v := range m.vectors + 1 {
+		PREFETCHT0(Mem{Base: c, Disp: min(v*m.kind.bytes, m.vectors*m.kind.bytes-4)})
+	}
+}
+
+// beforeC sets cNext as many rows before C as there are rounds of K more than rows, at least 0.
+func (m *micro) beforeC(k reg.Register) {
+	none := GP64()
+	XORQ(none, none)
+	m.cNext = GP64()
+	MOVQ(k, m.cNext)
+	SHRQ(Imm(uint64(bits.TrailingZeros(depthUnroll))), m.cNext)
+	SUBQ(Imm(uint64(m.rows)), m.cNext)
+	CMOVQLT(none, m.cNext)
+	NEGQ(m.cNext)
+	IMULQ(m.cRow, m.cNext)
+	ADDQ(m.c, m.cNext)
+}
+
+// askNext asks for the row of C at cNext.
+func (m *micro) askNext() {
+	at := GP64()
+	MOVQ(m.cNext, at)
+	CMPQ(at, m.c)
+	CMOVQLT(m.c, at)
+	m.askRow(at)
+	ADDQ(m.cRow, m.cNext)
+}
+
 // rounds emits a loop that takes depthUnroll steps at a time, as often as K allows. Element
 // i of A in step u is at a(u, i). A step is aCol bytes long; 0: as the tile says.
 func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) Mem) {
 	Label(name)
 	CMPQ(k, Imm(depthUnroll))
 	JL(LabelRef("single"))
+	if m.ask == askLast {
+		m.askNext()
+	}
 	PREFETCHT1(Mem{Base: m.next})
 	ADDQ(Mem{Base: m.tile, Disp: formula.TileNextStep}, m.next)
 	for u := range depthUnroll {
