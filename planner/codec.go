@@ -84,7 +84,7 @@ func (r *CodecRule) UnmarshalText(text []byte) (err error) {
 
 // widen takes the most exact codecs that hide messages as well for a candidate.
 func (c *cluster) widen(k *candidate) error {
-	widest, narrowest := c.in.Run.Train.Codec.bounds()
+	widest, narrowest := c.in.Run.codecBounds()
 	if widest == narrowest {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (c *cluster) widenLayout(k *candidate) error {
 // widenBoundary gives a boundary (replica, stage before) the most exact codec with which the
 // layout ends in time.
 func (c *cluster) widenBoundary(l *layout, at [2]int, most schedule.Nanos) error {
-	widest, narrowest := c.in.Run.Train.Codec.bounds()
+	widest, narrowest := c.in.Run.codecBounds()
 	codec := &l.codecs[at[0]][at[1]]
 	for *codec = widest; *codec < narrowest; *codec++ {
 		if err := c.timeLayout(l); err != nil {
