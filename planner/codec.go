@@ -105,6 +105,22 @@ func (c *cluster) widen(k *candidate) error {
 	return k.simulate()
 }
 
+// Rounds tells whether replica 0 of a plan, which evaluates the model, has something else than float32
+// in a stage or between two workers: then its held-out loss is not that of float32 throughout.
+func (t TrainSpec) Rounds(p Plan) bool {
+	return t.Storage.Rounds(p) || len(p.Replicas) > 0 && p.Replicas[0].coded()
+}
+
+// coded tells whether a codec changes what crosses a boundary.
+func (p Pipeline) coded() bool {
+	for s, place := range p.Stages[:max(0, len(p.Stages)-1)] {
+		if place.Codec != "" && place.Codec != cost.F32.String() && place.Seat() != p.Stages[s+1].Seat() {
+			return true
+		}
+	}
+	return false
+}
+
 // codecs are by boundary those of a pipeline, F32 where the plan says nothing.
 func (p Pipeline) codecs() ([]cost.Codec, error) {
 	codecs := make([]cost.Codec, 0, len(p.Stages))
