@@ -54,7 +54,7 @@ func TestTrainingOnOpenCLDevices(t *testing.T) {
 		timeline := filepath.Join(t.TempDir(), "trace.json")
 		args := []string{
 			"train", "--config", file, "--dir", t.TempDir(), "--json", "--context", "32", "--micros", "2", "--held-out-every", "100",
-			"--devices", devices, "--trace", timeline,
+			"--storage", "f32", "--devices", devices, "--trace", timeline,
 		}
 		losses = start(t, append(args, more...)...).finish(0)
 		trace, err := os.ReadFile(timeline)
