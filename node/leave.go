@@ -90,17 +90,42 @@ func (n *Node) checkDeadline(now time.Time) error {
 	return nil
 }
 
-// finish has the finished model write a sample and ends the run for everyone.
+// finish has the finished model write a sample and ends the run for everyone. It is begun again until
+// the log says here that the run is finished, which may be a while after it says so elsewhere.
 func (n *Node) finish(ctx context.Context, state consensus.State) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	text, err := n.sample(ctx, state)
-	if err != nil {
-		n.log.Warn("no sample", "cause", err)
+	n.last.sampleOnce(func() (string, error) { return n.sample(ctx, state) }, func(err error) {
+		if !errors.Is(err, context.Canceled) { // this node is being closed
+			n.log.Warn("the finished model has written no sample", "cause", err)
+		}
+	})
+	if n.last.accepted {
+		return
 	}
-	if err := n.raft.Propose(ctx, consensus.Finish{Sample: text}); err != nil && ctx.Err() == nil {
-		n.log.Warn("finish", "cause", err)
+	err := n.raft.Propose(ctx, consensus.Finish{Sample: n.last.sample})
+	if n.last.accepted = err == nil; err != nil && ctx.Err() == nil && !errors.Is(err, consensus.ErrClosed) {
+		n.log.Warn("the run is not marked as finished yet", "cause", err)
 	}
+}
+
+// lastWords are what the task that finishes the run, which owns them, has done of it.
+type lastWords struct {
+	sampled  bool
+	sample   string
+	accepted bool // the log has taken the end of the run
+}
+
+// sampleOnce makes the sample the first time, and has failed told why there is none.
+func (l *lastWords) sampleOnce(write func() (string, error), failed func(error)) {
+	if l.sampled {
+		return
+	}
+	var err error
+	if l.sample, err = write(); err != nil {
+		failed(err)
+	}
+	l.sampled = true
 }
 
 // windUp ends this node's part: it tells the others, stays until they have what they

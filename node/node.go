@@ -97,6 +97,7 @@ type Node struct {
 	arrivals   arrivals
 	exit       exit
 	tasks      tasks
+	last       lastWords // of the task that finishes the run
 }
 
 // checkpointID tells checkpoints apart: after a rollback a step is saved once more.

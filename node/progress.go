@@ -254,7 +254,7 @@ func (p *progress) besideF32(state consensus.State) string {
 	switch text := api.PrecisionText(p.heldOut, p.heldOutF32, 3); {
 	case text != "":
 		return " (" + text + ")"
-	case state.Run.Train.Storage.Rounds(state.Plan):
+	case state.Run.Train.Rounds(state.Plan):
 		return " (what lower precision costs was not measured)"
 	default:
 		return ""

@@ -29,7 +29,8 @@ type waitView struct {
 	Leaderless time.Duration
 	Away       []planner.PeerID
 	Checkpoint planner.Step
-	Blocked    string // why the planner has no plan
+	Blocked    string // why the planner has no plan, as far as this node has heard
+	Training   bool   // this node carries one out
 	Stalled    planner.Generation
 	StallWhy   error
 	// Trying are the addresses at which a node that comes back looks for the others.
@@ -62,7 +63,7 @@ func (v waitView) cause() string {
 	case v.Leaderless > electionTime:
 		return fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so",
 			voters-len(v.Away), voters, voters/2+1, shortList(v.Away), v.Checkpoint)
-	case v.Blocked != "":
+	case v.Blocked != "" && !v.Training:
 		return v.Blocked
 	case v.Stalled != 0:
 		return fmt.Sprintf("generation %d was given up, a new plan will follow: %v", v.Stalled, v.StallWhy)
@@ -107,7 +108,7 @@ func (n *Node) waiting(now time.Time) string {
 	if v.Quorum.Leader == n.self {
 		v.Blocked = n.shared.blocked
 	}
-	v.Stalled, v.StallWhy = n.shared.stalled, n.shared.stallWhy
+	v.Stalled, v.StallWhy, v.Training = n.shared.stalled, n.shared.stallWhy, n.shared.phase == Training
 	if n.shared.phase == Joining || n.shared.phase == Profiling {
 		v.Trying = n.trying
 	}

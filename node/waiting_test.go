@@ -32,6 +32,7 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"one that comes back is expected", waitView{Quorum: three, Trying: []string{"/a"}}, ""},
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no planner of the run answers yet"},
 		{"the planner cannot plan", waitView{Quorum: three, Blocked: "too little memory", Stalled: 3}, "too little memory"},
+		{"the planner could not plan", waitView{Quorum: three, Blocked: "1 node so far", Training: true}, ""},
 		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b")}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
 		if got := c.view.why(); got != c.want {

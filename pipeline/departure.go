@@ -117,13 +117,17 @@ func (w *Worker) tensor(h *holding, m outgoing) (tensor []byte, used wire.Encode
 	if err := w.whole(h, m, kernels.Float32Bytes(xs)); err != nil {
 		return nil, wire.Encoded{}, err
 	}
-	tensor, used = wire.AppendTensor(nil, codec, xs, noise)
+	if used.Refused > 0 { // the host need not pack it to find that out
+		tensor, used = wire.AppendRefused(nil, codec, used.Refused, xs, noise)
+	} else {
+		tensor, used = wire.AppendTensor(nil, codec, xs, noise)
+	}
 	return tensor, used, nil
 }
 
 // packed has the device pack a message. It gives no codec where the elements are wanted to
-// choose one: until that is known they stay as they are, and who waits to write over them waits for
-// the copy too.
+// choose one, and Refused where that is another: until then they stay as they are, and who waits to
+// write over them waits for the copy too.
 func (w *Worker) packed(h *holding, m outgoing, noise wire.Noise) (tensor []byte, used wire.Encoded, err error) {
 	n := elements(m.rows)
 	tensor, words := wire.NewInt8Tensor(n)
@@ -137,9 +141,8 @@ func (w *Worker) packed(h *holding, m outgoing, noise wire.Noise) (tensor []byte
 	if err != nil {
 		return nil, wire.Encoded{}, err
 	}
-	used, ok := wire.CheckInt8(words, steps)
-	if !ok {
-		return nil, wire.Encoded{}, nil
+	if used = wire.CheckInt8(words, steps); used.Codec != wire.Int8 {
+		return nil, used, nil
 	}
 	m.read.is(event)
 	return tensor, used, nil

@@ -14,15 +14,15 @@ const heldOutMicros = 8
 // evaluation is what the coordinator knows of the parameters before a step; nil is what was not
 // measured, or is known elsewhere.
 type evaluation struct {
-	// heldOut is the held-out loss, f32 that with every stage in float32 where some are not.
+	// heldOut is the held-out loss, f32 that in float32 throughout where something else is not so.
 	heldOut, f32 *float64
 }
 
 // evaluate computes the held-out loss of the parameters as they are before update step,
 // on the steps that are due. Replica 0 does it, forwards only; the result is known to
 // its last stage, the coordinator. Held-out micro-batches are numbered after the step's training
-// micro-batches, so that tags never meet. Where a stage of replica 0 is not in float32 all of them
-// run once more, through twins of its stages that are.
+// micro-batches, so that tags never meet. Where replica 0 is not in float32
+// throughout, messages included, all of them run once more, through twins of its stages.
 func (w *Worker) evaluate(ctx context.Context, step planner.Step) (e evaluation, err error) {
 	train := w.cfg.Run.Train
 	due := train.HeldOutEvery > 0 && step%train.HeldOutEvery == 0

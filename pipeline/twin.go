@@ -18,11 +18,11 @@ var errNothing = errors.New("nothing was computed")
 // errTooMuch: no link takes the message. Training may send half of it, or a quarter.
 var errTooMuch = errors.New("a micro-batch in float32 is more than one message may be")
 
-// takeTwins makes the twins of the stages here that evaluate, where some stage of their pipeline
-// does not compute in float32. Those that cannot have one say so: training does not depend on it.
+// takeTwins makes the twins of the stages here that evaluate, where not all is float32 in their
+// pipeline and between its stages. Those that cannot have one say so: training does not depend on it.
 func (w *Worker) takeTwins() {
 	w.twins, w.untwinned = nil, nil
-	if !w.cfg.Run.Train.Storage.Rounds(w.cfg.Plan) {
+	if !w.cfg.Run.Train.Rounds(w.cfg.Plan) {
 		return
 	}
 	defer func() {
@@ -76,8 +76,8 @@ func (h *holding) twin(q kernels.Queue) (*holding, error) {
 	return t, nil
 }
 
-// evaluateTwins computes the held-out loss once more with every stage in float32. It is nil where
-// all are already, where a stage has no twin, and in any case but at the last stage.
+// evaluateTwins computes the held-out loss once more with all in float32. It is nil where all is
+// already, where a stage has no twin, and in any case but at the last stage.
 func (w *Worker) evaluateTwins(ctx context.Context, step planner.Step, n int) (*float64, error) {
 	measured := true
 	loss, err := w.heldOutLoss(ctx, w.twins, n, func(h *holding, k int) (float64, error) {

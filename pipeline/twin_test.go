@@ -58,7 +58,7 @@ func checkFloats(t *testing.T, name string, run planner.RunSpec, plan planner.Pl
 	got := train(t, run, plan, keeper)
 	equalFloats(t, name, got.floats, measuredInFloats(t, run, keeper, asItIs))
 	if maps.Equal(got.floats, got.heldOut) {
-		t.Errorf("%s: BF16 changes no held-out loss", name)
+		t.Errorf("%s: lower precision changes no held-out loss", name)
 	}
 	for step, bits := range got.floats {
 		f32, loss := math.Float64frombits(bits), math.Float64frombits(got.heldOut[step])
@@ -108,6 +108,20 @@ func TestWhatHalvesCostBesideFloats(t *testing.T) {
 	checkFloats(t, "in replicas", run, mixed(cut(run, "1f1b", []int{0, 2}, []int{0, 1, 4}), 0))
 	if got := train(t, run, mixed(cut(run, "1f1b", []int{0}, []int{0}), 1), &memoryKeeper{}); len(got.floats) > 0 {
 		t.Error("a replica in float32 evaluates, and is compared with itself")
+	}
+}
+
+// TestWhatCodecsCostIsMeasured where all stages are in float32, and nothing else is between them.
+func TestWhatCodecsCostIsMeasured(t *testing.T) {
+	run := halved(testRun())
+	run.Train.Storage = planner.StorageRule{}
+	for _, codec := range []string{"bf16", "int8"} {
+		checkFloats(t, codec, run, withCodec(cut(run, "1f1b", []int{0, 2}), codec))
+		checkFloats(t, codec+" in turns", run, withCodec(spread(cut(run, "gpipe", []int{0, 1, 2, 3}), []int{0, 1, 0, 1}), codec))
+	}
+	together := withCodec(spread(cut(run, "1f1b", []int{0, 2}), []int{0, 0}), "int8")
+	if got := train(t, run, together, &memoryKeeper{}); len(got.floats) > 0 {
+		t.Error("nothing crosses, and is measured")
 	}
 }
 

@@ -77,8 +77,8 @@ type StepResult struct {
 	Loss float64
 	// HeldOut is the held-out loss before the update; nil on steps without evaluation.
 	HeldOut *float64
-	// HeldOutF32 is the same with every stage in float32: nil where all are, or where it was not
-	// measured.
+	// HeldOutF32 is the same with all in float32, messages included: nil where all is, or where it
+	// was not measured.
 	HeldOutF32 *float64
 	// Norm is the global gradient norm before clipping.
 	Norm float64
@@ -104,7 +104,7 @@ type StageTimes struct {
 type Worker struct {
 	cfg      Config
 	holdings []*holding // in the order of replicas and stages
-	// twins are, in the same order, those of replica 0 in float32, where some stage of it is not;
+	// twins are, in the same order, those of replica 0 in float32, where it is not throughout;
 	// untwinned is why one here cannot be had.
 	twins     []*holding
 	untwinned error

@@ -84,7 +84,7 @@ func (r *CodecRule) UnmarshalText(text []byte) (err error) {
 
 // widen takes the most exact codecs that hide messages as well for a candidate.
 func (c *cluster) widen(k *candidate) error {
-	widest, narrowest := c.in.Run.Train.Codec.bounds()
+	widest, narrowest := c.in.Run.codecBounds()
 	if widest == narrowest {
 		return nil
 	}
@@ -103,6 +103,22 @@ func (c *cluster) widen(k *candidate) error {
 		return err
 	}
 	return k.simulate()
+}
+
+// Rounds tells whether replica 0 of a plan, which evaluates the model, has something else than float32
+// in a stage or between two workers: then its held-out loss is not that of float32 throughout.
+func (t TrainSpec) Rounds(p Plan) bool {
+	return t.Storage.Rounds(p) || len(p.Replicas) > 0 && p.Replicas[0].coded()
+}
+
+// coded tells whether a codec changes what crosses a boundary.
+func (p Pipeline) coded() bool {
+	for s, place := range p.Stages[:max(0, len(p.Stages)-1)] {
+		if place.Codec != "" && place.Codec != cost.F32.String() && place.Seat() != p.Stages[s+1].Seat() {
+			return true
+		}
+	}
+	return false
 }
 
 // codecs are by boundary those of a pipeline, F32 where the plan says nothing.
@@ -144,7 +160,7 @@ func (c *cluster) widenLayout(k *candidate) error {
 // widenBoundary gives a boundary (replica, stage before) the most exact codec with which the
 // layout ends in time.
 func (c *cluster) widenBoundary(l *layout, at [2]int, most schedule.Nanos) error {
-	widest, narrowest := c.in.Run.Train.Codec.bounds()
+	widest, narrowest := c.in.Run.codecBounds()
 	codec := &l.codecs[at[0]][at[1]]
 	for *codec = widest; *codec < narrowest; *codec++ {
 		if err := c.timeLayout(l); err != nil {

@@ -255,7 +255,7 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 // problem is a pipe before anything is chosen.
 func (c *cluster) problem(p *pipe) elastic.Problem {
 	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros, MarginPercent: elastic.UsualMargin}
-	out.Widest, out.Narrowest = c.in.Run.Train.Codec.bounds()
+	out.Widest, out.Narrowest = c.in.Run.codecBounds()
 	for s, u := range p.units {
 		first, end := p.layers(s)
 		t := c.units[u].times[end].Sub(c.units[u].times[first])

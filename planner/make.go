@@ -56,7 +56,7 @@ const (
 )
 
 // Make gives the plan with the least predicted step time, with reasons. Errors wrap
-// ErrBadInput, ErrNotEnoughNodes or ErrNoFit.
+// ErrBadInput, ErrNotEnoughNodes, ErrNoFit or ErrTooLong.
 func Make(in Input) (Plan, Reasons, error) {
 	c, best, others, err := decide(in)
 	if err != nil {

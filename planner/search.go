@@ -194,8 +194,10 @@ func (b lowerBound) of(s shape) schedule.Nanos {
 }
 
 // explore makes candidates of a pool's units until no shape left can be better. When
-// nothing fits it returns the first reason.
+// nothing fits it returns the first reason, that messages are too long before the others: no node
+// that joins helps against it.
 func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
+	var tooLong error
 	best := schedule.Nanos(math.MaxInt64)
 	most := min(maxShapes, maxShapeUnits/max(len(pool), 1))
 	room, away := c.room(pool), c.offloaders(pool) != nil
@@ -203,6 +205,10 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 	for _, s := range shapes {
 		if len(found) > 0 && (s.bound > best || tried >= most) {
 			break
+		}
+		if fail := c.in.Run.CheckMessages(s.stages); fail != nil {
+			tooLong = cmp.Or(tooLong, fail)
+			continue
 		}
 		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).leastFixed(s.stages, away) + int64(s.replicas)*c.leastSaved(); need > room[s.units()] {
 			if err == nil {
@@ -221,7 +227,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		}
 		found = append(found, some...)
 	}
-	return found, err
+	return found, cmp.Or(tooLong, err)
 }
 
 // room is by number of units the free memory of that many, the roomiest first.

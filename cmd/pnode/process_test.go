@@ -120,6 +120,8 @@ type process struct {
 	steps  chan step
 	losses map[int]json.Number
 	last   step
+	// tolerance is how much the loss of a step that is repeated may differ, in nats.
+	tolerance float64
 }
 
 // watched keeps what a process writes and wakes whoever waits for some of it.
@@ -222,12 +224,23 @@ func (p *process) until(n int) step {
 	}
 }
 
-// note keeps a loss; a step that is repeated after a failure must have the same one.
+// note keeps a loss; a step that is repeated after a failure must have the same one, or on other
+// devices a near one.
 func (p *process) note(s step) {
-	if old, ok := p.losses[s.Step]; ok && old != s.Loss {
+	if old, ok := p.losses[s.Step]; ok && old != s.Loss && !within(old, s.Loss, p.tolerance) {
 		p.t.Errorf("step %d had loss %s, repeated in generation %d it has %s", s.Step, old, s.Generation, s.Loss)
 	}
 	p.losses[s.Step], p.last = s.Loss, s
+}
+
+// kill ends the process at once, and takes in what it had told.
+func (p *process) kill() {
+	p.t.Helper()
+	kill(p.t, strconv.Itoa(p.cmd.Process.Pid))
+	for s := range p.steps {
+		p.note(s)
+	}
+	_ = p.cmd.Wait() // it was killed
 }
 
 // finish waits for the end, wants the exit code, and gives the losses by step.

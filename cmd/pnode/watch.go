@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// browserTimeout is how long a browser may take to start and ask for the page.
+const browserTimeout = time.Minute
 
 func (e environment) watchCommand() *cobra.Command {
 	var dir string
@@ -20,9 +26,9 @@ func (e environment) watchCommand() *cobra.Command {
 run is, the loss curve, the nodes with their layers, memory and times, the schedule that runs,
 and what happened. The page goes on by itself when the run or the node is started again.
 
-The URL has a key in it, with which one may look and do nothing else; while the browser starts,
-other users of this machine see it in the list of processes (--print shows it to nobody else).
-Only programs on this machine reach the page; to look on from another one, lead its port there with ssh:
+The URL has a key in it, with which one may look and do nothing else. The browser gets it by a file
+that only you can read, which is removed once the browser has come; other users of this machine do
+not see it. Only programs on this machine reach the page; to look on from another one, lead its port there with ssh:
 
   ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL`,
 		Example: `  pnode watch
@@ -37,7 +43,7 @@ Only programs on this machine reach the page; to look on from another one, lead 
 			if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
 				return err
 			}
-			return e.openPage(client.Page())
+			return e.openPage(c.Context(), client.Page())
 		},
 	}
 	addDir(c, &dir)
@@ -46,7 +52,7 @@ Only programs on this machine reach the page; to look on from another one, lead 
 }
 
 // openPage shows a page in the user's browser, or says how to where there is no screen.
-func (e environment) openPage(page string) error {
+func (e environment) openPage(ctx context.Context, page string) (err error) {
 	program, args := browser(runtime.GOOS, os.Getenv)
 	if program == "" {
 		at, err := url.Parse(page)
@@ -56,12 +62,26 @@ func (e environment) openPage(page string) error {
 		fmt.Fprintf(e.stderr, "no screen here: on the machine with the browser run `ssh -L %[1]s:127.0.0.1:%[1]s HOST`, then open the URL there\n", at.Port())
 		return nil
 	}
-	cmd := exec.Command(program, append(args, page)...)
+	d, err := newDoor(page, doorDir())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	cmd := exec.Command(program, append(args, d.file)...)
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(e.stderr, "no browser could be started (%v): open the URL in one\n", err)
 		return nil
 	}
-	return cmd.Process.Release() // it may last as long as the browser
+	if err := cmd.Process.Release(); err != nil { // it may last as long as the browser
+		return err
+	}
+	select {
+	case <-d.used:
+	case <-ctx.Done():
+	case <-time.After(browserTimeout):
+		fmt.Fprintf(e.stderr, "no browser has come within %v: open the URL in one\n", browserTimeout)
+	}
+	return nil
 }
 
 // browser is the program that opens a URL, empty where there is no screen to open it on.

@@ -22,7 +22,8 @@
 // another one, it tells by Waited; the calls that follow start no earlier.
 //
 // Copies between the host and a device with memory of its own take turns with those that go the
-// same way, beside calls; other devices' take no time.
+// same way, beside calls and copies the other way; other devices' take no time. What waits for
+// another queue holds up nothing that can be done until then, as on cards with queues of their own.
 //
 // Where the wrapped device is slower than the profile, calls take what it takes.
 //

@@ -205,6 +205,54 @@ func TestCopiesGoBothWaysBesideCalls(t *testing.T) {
 	})
 }
 
+// TestWhatWaitsHoldsNothingUp: a copy that waits for a call lets others be done before it, the same
+// way if they are done in time, and the other way beside it.
+func TestWhatWaitsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		card := kilo
+		card.CopyBytesPerS = 4000 // 40 bytes take 10 ms
+		r := newRig(t, Options{Profile: card})
+		begin := time.Now()
+		r.q.Do(r.product(50))
+		called := r.q.Record()
+		copies := func(up bool, ms int, after kernels.Event) kernels.Queue {
+			q, err := r.dev.NewQueue()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after != nil {
+				q.Wait(after)
+			}
+			if host, rows := make([]byte, 4*ms), r.out.Slice(0, ms); up {
+				q.Write(rows, host)
+			} else {
+				q.Read(host, rows)
+			}
+			return q
+		}
+		waits := copies(true, 10, called)
+		early := copies(true, 30, nil)
+		long := copies(true, 25, nil) // not done before the first begins
+		short := copies(true, 20, nil)
+		back := copies(false, 90, nil)
+		chained := copies(false, 10, waits.Record())
+		for _, c := range []struct {
+			name string
+			q    kernels.Queue
+			want time.Duration
+		}{
+			{"early", early, 30}, {"short", short, 50}, {"waits", waits, 60}, {"long", long, 85}, {"back", back, 90}, {"chained", chained, 100},
+		} {
+			if err := c.q.Sync(); err != nil || time.Since(begin) != c.want*time.Millisecond {
+				t.Errorf("%s is done after %v (%v), want %v", c.name, time.Since(begin), err, c.want*time.Millisecond)
+			}
+		}
+		if err := r.q.Sync(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	r := newRig(t, Options{Name: "gpu:1", Profile: kilo}) // holds 400 bytes
 	b, err := r.dev.Alloc(kernels.BF16, 1800)

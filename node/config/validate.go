@@ -195,6 +195,9 @@ func (c Config) validateCut(m model.Config) error {
 	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, c.Micros); err != nil {
 		return fmt.Errorf("%w: schedule is %s: %w; auto leaves it to the planner, elastic is 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
 	}
+	if err := c.validateMessages(m); err != nil {
+		return err
+	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if cut > MaxNodes {
 		return invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d devices, a run has at most %d", c.cut(), cut, MaxNodes))
@@ -205,6 +208,19 @@ func (c Config) validateCut(m model.Config) error {
 			key = "number of devices in cluster"
 		}
 		return invalid(key, c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
+	}
+	return nil
+}
+
+// validateMessages checks that links take what crosses in the cut that the user fixed.
+func (c Config) validateMessages(m model.Config) error {
+	codec, err := c.codec()
+	if err != nil {
+		return err
+	}
+	run := planner.RunSpec{Model: m, Train: planner.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: codec}}
+	if err := run.CheckMessages(int(c.Stages)); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Schedule, c.Stages = "chimera", 3 }, "config: schedule is chimera: 3 devices: chimera: "},
 		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
 		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: local is 3: want at least 4 nodes for 2 replicas of 2 stages"},
+		{func(c *Config) { c.MicroBatch, c.Stages = 4096, 2 }, "config: planner: a message is too long for a link: micro_batch is 4096: with a context of 128 and 192 channels 384.0 MiB cross between stages at once, 256.0 MiB can: want at most 2730, with more micros, or codec bf16, which halves that, or stages 1"},
 		{func(c *Config) { c.Local, c.Stages = 1, 2 }, "config: local is 1: want at least 2 nodes for 2 stages"},
 		{func(c *Config) { c.Local, c.Replicas, c.Stages = 1, 1, 2 }, "config: local is 1: want at least 2 nodes for 1 replica of 2 stages"},
 		{func(c *Config) { c.Listen = "localhost:x" }, `config: listen is localhost:x: want "host:port"`},

@@ -56,8 +56,7 @@ func (g Group) reduceScatter(ctx context.Context, ex Exchange, grad []float32) e
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		return g.toOthers(func(k int) error {
-			f := wire.Frame{Tag: g.tag(wire.ReducePart, self, k), Payload: wire.AppendF32(nil, g.pack(k, grad))}
-			return ex.Send(ctx, g.Members[k].Peer, f)
+			return g.cut.send(ctx, ex, g.Members[k].Peer, g.tag(wire.ReducePart, self, k), g.pack(k, grad))
 		})
 	})
 	work.Go(func() error {
@@ -76,11 +75,7 @@ func (g Group) sumOwn(ctx context.Context, ex Exchange, own []float32) ([]float3
 	for k, m := range g.Members {
 		from := own
 		if k != int(g.Self) {
-			payload, err := ex.Receive(ctx, m.Peer, g.tag(wire.ReducePart, k, int(g.Self)))
-			if err != nil {
-				return nil, err
-			}
-			if err := wire.DecodeF32(part, payload); err != nil {
+			if err := g.cut.receive(ctx, ex, m.Peer, g.tag(wire.ReducePart, k, int(g.Self)), part); err != nil {
 				return nil, fmt.Errorf("part of replica %d: %w", k, err)
 			}
 			from = part
@@ -101,13 +96,16 @@ func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(
 	}
 	self := int(g.Self)
 	work, ctx := errgroup.WithContext(ctx)
-	payload := wire.AppendF32(nil, g.pack(self, v))
+	own := g.pack(self, v)
 	work.Go(func() error {
-		return g.toOthers(func(k int) error {
-			if !wants(k) {
-				return nil
-			}
-			return ex.Send(ctx, g.Members[k].Peer, wire.Frame{Tag: g.tag(wire.GatherPart, self, k), Payload: payload})
+		return g.cut.each(own, func(number int, piece []float32) error {
+			payload := wire.AppendF32(nil, piece)
+			return g.toOthers(func(k int) error {
+				if !wants(k) {
+					return nil
+				}
+				return ex.Send(ctx, g.Members[k].Peer, wire.Frame{Tag: numbered(g.tag(wire.GatherPart, self, k), number), Payload: payload})
+			})
 		})
 	})
 	if wants(self) {
@@ -122,12 +120,8 @@ func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(
 // collect fills the others' parts of v.
 func (g Group) collect(ctx context.Context, ex Exchange, v []float32) error {
 	return g.toOthers(func(k int) error {
-		payload, err := ex.Receive(ctx, g.Members[k].Peer, g.tag(wire.GatherPart, k, int(g.Self)))
-		if err != nil {
-			return err
-		}
 		part := make([]float32, g.partLen(k, len(v)))
-		if err := wire.DecodeF32(part, payload); err != nil {
+		if err := g.cut.receive(ctx, ex, g.Members[k].Peer, g.tag(wire.GatherPart, k, int(g.Self)), part); err != nil {
 			return fmt.Errorf("part of replica %d: %w", k, err)
 		}
 		g.unpack(k, v, part)

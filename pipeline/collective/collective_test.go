@@ -49,14 +49,14 @@ func sameBits(t *testing.T, name string, got, want []float32) {
 }
 
 // allReduce runs every replica of the groups at once and gives the vectors afterwards.
-func allReduce(t *testing.T, members []Member, layers map[int][][]float32) *memory {
+func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut pieces) *memory {
 	t.Helper()
 	net := newMemory()
 	var work errgroup.Group
 	for layer, all := range layers {
 		for r, m := range members {
 			work.Go(func() error {
-				g := Group{Members: members, Self: planner.Replica(r), Layer: layer, Generation: 3, Step: 9}
+				g := Group{Members: members, Self: planner.Replica(r), Layer: layer, Generation: 3, Step: 9, cut: cut}
 				return AllReduce(t.Context(), member{net, m.Peer}, g, all[r])
 			})
 		}
@@ -80,7 +80,7 @@ func TestAllReduceIsTheSumInReplicaOrder(t *testing.T) {
 		for _, n := range []int{0, 1, 2, 3, 7, 64, 1001} {
 			all := gradients(replicas, n)
 			want := naive(all)
-			net := allReduce(t, members(replicas), map[int][][]float32{2: all})
+			net := allReduce(t, members(replicas), map[int][][]float32{2: all}, pieces(n%3*20)) // whole, or in some of 20 or 40
 			for r := range all {
 				sameBits(t, fmt.Sprintf("R=%d n=%d replica %d", replicas, n, r), all[r], want)
 			}
@@ -112,7 +112,7 @@ func TestAllReduceSharedPeer(t *testing.T) {
 		layers[layer] = gradients(4, 50+layer)
 		wants[layer] = naive(layers[layer])
 	}
-	allReduce(t, ms, layers)
+	allReduce(t, ms, layers, 0)
 	for layer, all := range layers {
 		for r := range all {
 			sameBits(t, fmt.Sprintf("layer %d replica %d", layer, r), all[r], wants[layer])
@@ -123,7 +123,7 @@ func TestAllReduceSharedPeer(t *testing.T) {
 func TestAllReduceKeepsNegativeZero(t *testing.T) {
 	minus := float32(math.Copysign(0, -1))
 	all := [][]float32{{minus, minus}, {minus, 0}}
-	allReduce(t, members(2), map[int][][]float32{0: all})
+	allReduce(t, members(2), map[int][][]float32{0: all}, 0)
 	sameBits(t, "replica 1", all[1], []float32{minus, 0})
 }
 
@@ -149,7 +149,7 @@ func TestLargestTagsAreValid(t *testing.T) {
 	if err := g.validate(); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.tag(wire.ReducePart, maxReplicas-1, maxReplicas-1).Validate(); err != nil {
+	if err := numbered(g.tag(wire.ReducePart, maxReplicas-1, maxReplicas-1), maxPieces-1).Validate(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -184,14 +184,14 @@ func TestAllReduceCancelled(t *testing.T) {
 }
 
 func TestSumTied(t *testing.T) {
-	for _, peers := range [][2]planner.PeerID{{"a", "b"}, {"a", "a"}} {
+	for cut, peers := range map[pieces][2]planner.PeerID{0: {"a", "b"}, 77: {"a", "a"}, 10: {"a", "b"}} {
 		all := gradients(2, 77)
 		want := naive(all)
 		net := newMemory()
 		var work errgroup.Group
 		for end := range 2 {
 			work.Go(func() error {
-				tied := Tied{Generation: 1, Step: 2, Embed: Member{Peer: peers[0]}, Head: Member{Peer: peers[1], Stage: 3}, SelfHead: end == 1}
+				tied := Tied{Generation: 1, Step: 2, Embed: Member{Peer: peers[0]}, Head: Member{Peer: peers[1], Stage: 3}, SelfHead: end == 1, cut: cut}
 				return SumTied(t.Context(), member{net, peers[end]}, tied, all[end])
 			})
 		}
@@ -200,6 +200,24 @@ func TestSumTied(t *testing.T) {
 		}
 		sameBits(t, "embedding", all[0], want)
 		sameBits(t, "head", all[1], want)
+	}
+}
+
+// TestPiecesAreOfWhatLinksTake and no more of them than there are numbers for.
+func TestPiecesAreOfWhatLinksTake(t *testing.T) {
+	if 4*pieceElements > wire.MaxTensorBytes {
+		t.Errorf("a piece of %d elements", pieceElements)
+	}
+	seen := map[wire.Tag]bool{}
+	count := func(number int, _ []float32) error {
+		seen[numbered(wire.Tag{Index: maxReplicas*maxLayers - 1}, number)] = true
+		return nil
+	}
+	if err := pieces(2).each(make([]float32, 2*maxPieces), count); err != nil || len(seen) != maxPieces {
+		t.Errorf("%d tags of %d pieces: %v", len(seen), maxPieces, err)
+	}
+	if err := pieces(2).each(make([]float32, 2*maxPieces+1), count); !errors.Is(err, ErrBadGroup) {
+		t.Errorf("got %v", err)
 	}
 }
 

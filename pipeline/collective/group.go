@@ -21,10 +21,11 @@ type Exchange interface {
 var ErrBadGroup = errors.New("collective: bad group")
 
 // A reduction's tag has the sender in Replica and Stage. Its Index holds the layer and the
-// receiving replica, so that one peer may hold the same layer in several replicas.
+// receiving replica, so that one peer may hold the same layer in several replicas, and the number
+// of the piece.
 const (
 	maxLayers   = 1 << 16
-	maxReplicas = 1 << 15
+	maxReplicas = 1 << 10
 )
 
 // Member is where one replica's holder of a layer, or one end of a tied pair, runs.
@@ -44,6 +45,7 @@ type Group struct {
 	Layer      int
 	Generation planner.Generation
 	Step       planner.Step
+	cut        pieces
 }
 
 func (g Group) validate() error {

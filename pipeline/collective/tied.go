@@ -20,6 +20,7 @@ type Tied struct {
 	Head       Member
 	// SelfHead says which of the two this worker is.
 	SelfHead bool
+	cut      pieces
 }
 
 func (t Tied) tag(to Member) wire.Tag {
@@ -38,17 +39,12 @@ func SumTied(ctx context.Context, ex Exchange, t Tied, grad []float32) error {
 		self, other = t.Head, t.Embed
 	}
 	theirs := make([]float32, len(grad))
-	mine := wire.AppendF32(nil, grad)
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
-		return ex.Send(ctx, other.Peer, wire.Frame{Tag: t.tag(other), Payload: mine})
+		return t.cut.send(ctx, ex, other.Peer, t.tag(other), grad)
 	})
 	work.Go(func() error {
-		payload, err := ex.Receive(ctx, other.Peer, t.tag(self))
-		if err != nil {
-			return err
-		}
-		return wire.DecodeF32(theirs, payload)
+		return t.cut.receive(ctx, ex, other.Peer, t.tag(self), theirs)
 	})
 	if err := work.Wait(); err != nil {
 		return fmt.Errorf("collective: tied gradient of generation %d step %d replica %d stage %d: %w", t.Generation, t.Step, t.Replica, self.Stage, err)

@@ -70,6 +70,13 @@ func AppendTensor(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) 
 	}
 }
 
+// AppendRefused is AppendTensor where it is known that c is not used, and for which error.
+func AppendRefused(dst []byte, c Codec, refused float64, xs []float32, n Noise) ([]byte, Encoded) {
+	dst, e := AppendTensor(dst, c-1, xs, n)
+	e.Refused = refused
+	return dst, e
+}
+
 // appendAs appends xs in this very codec and measures the relative error.
 func appendAs(dst []byte, c Codec, xs []float32, n Noise) ([]byte, float64) {
 	if !c.Valid() {

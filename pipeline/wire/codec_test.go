@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"pnode/kernels/quant"
 	"pnode/planner"
 )
 
@@ -110,6 +111,46 @@ func TestNoiseNamesTheCrossing(t *testing.T) {
 	other, _ := AppendTensor(nil, Int8, xs, NoiseOf(9, Crossing{Step: 1, Back: true}))
 	if !bytes.Equal(one, same) || bytes.Equal(one, other) {
 		t.Error("the noise is not a function of the crossing")
+	}
+}
+
+// TestInt8IsToldFromItsSums as AppendTensor finds it, but for errors next to the bound.
+func TestInt8IsToldFromItsSums(t *testing.T) {
+	noise := NoiseOf(1, Crossing{Step: 2})
+	fits, refused, open := 0, 0, 0
+	for outlier := float32(4); outlier < 90; outlier *= 1.02 {
+		xs := normal(1000, 7)
+		for i := range xs {
+			if i%GroupElements == 0 {
+				xs[i] *= outlier
+			}
+		}
+		words := make([]byte, quant.Bytes(len(xs)))
+		var steps []float32
+		for at := 0; at < len(xs); at += GroupElements {
+			b := words[quant.Bytes(at):]
+			wrong, all := quant.Pack(b, xs[at:min(len(xs), at+GroupElements)], uint64(noise), uint64(at)/4)
+			w, a := quant.InSteps(b, wrong, all)
+			steps = append(steps, w, a)
+		}
+		want, found := AppendTensor(nil, Int8, xs, noise)
+		switch told := CheckInt8(words, steps); {
+		case told.Codec == Int8:
+			fits++
+			if found.Codec != Int8 || !bytes.Equal(words, want[tensorFront:]) {
+				t.Errorf("outliers of %v: told %+v, found %+v", outlier, told, found)
+			}
+		case told.Refused > 0:
+			refused++
+			if got, e := AppendRefused(nil, Int8, told.Refused, xs, noise); found.Refused == 0 || e.Codec != found.Codec || !bytes.Equal(got, want) {
+				t.Errorf("outliers of %v: told %+v, found %+v", outlier, told, found)
+			}
+		default:
+			open++
+		}
+	}
+	if fits == 0 || refused == 0 || open > 3 {
+		t.Errorf("%d tensors fit, %d are refused, of %d nothing is told", fits, refused, open)
 	}
 }
 

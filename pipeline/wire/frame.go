@@ -7,13 +7,14 @@ import (
 	"math"
 
 	"pnode/planner"
+	"pnode/planner/cost"
 )
 
 // Version is the version of frames and streams this package reads and writes.
 const Version = 3
 
 // MaxTensorBytes bounds the payload of a message that carries a tensor.
-const MaxTensorBytes = 256 << 20
+const MaxTensorBytes = cost.MaxMessageBytes
 
 // HeaderBytes is the size of a frame's front:
 //
@@ -41,7 +42,7 @@ type Tag struct {
 	Replica planner.Replica
 	Stage   planner.Stage
 	// Index is the micro-batch of Activation and Gradient, what the collective package
-	// chooses for parts of a layer's vectors, and 0 for the rest.
+	// chooses for parts of vectors, and 0 for the rest.
 	Index int32
 }
 

@@ -33,23 +33,29 @@ func NewInt8Tensor(n int) (tensor, words []byte) {
 	return b[:TensorBytes(Int8, n)], b[tensorFront:]
 }
 
-// nearly is how far below the bound an error is that cannot be above it for having been summed
-// in float32.
+// nearly is how far from the bound an error is that cannot be on its other side for having been
+// summed in float32.
 const nearly = 0.999
 
 // CheckInt8 tells how AppendTensor writes the elements of these words, whose sums in each group
-// steps has (quant.InSteps). It is not ok where another codec would be taken, or may be.
-func CheckInt8(words []byte, steps []float32) (used Encoded, ok bool) {
+// steps has (quant.InSteps): in Int8, or with Refused where it does not (AppendRefused). It tells
+// neither where that takes the elements.
+func CheckInt8(words []byte, steps []float32) Encoded {
 	var wrong, all float64
 	for i := 0; i < len(steps); i += 2 {
 		w, a, ok := quant.OfSteps(words[quant.Bytes(i/2*GroupElements):], steps[i], steps[i+1])
 		if !ok {
-			return Encoded{}, false
+			return Encoded{}
 		}
 		wrong, all = wrong+w, all+a
 	}
-	used = Encoded{Codec: Int8, RelError: relative(wrong, all)}
-	return used, used.RelError <= nearly*maxError[Int8]
+	switch e := relative(wrong, all); {
+	case e <= nearly*maxError[Int8]:
+		return Encoded{Codec: Int8, RelError: e}
+	case nearly*e > maxError[Int8]:
+		return Encoded{Refused: e}
+	}
+	return Encoded{}
 }
 
 // Int8Words gives the elements of a tensor of n elements in whole words, if it is in Int8 and

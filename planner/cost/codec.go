@@ -30,6 +30,9 @@ const Int8Group = quant.Group
 // CodecFront is how many bytes precede the elements of a tensor and say how they are written.
 const CodecFront = 4
 
+// MaxMessageBytes bounds a message between workers.
+const MaxMessageBytes = 256 << 20
+
 // ErrBadCodec is wrapped by errors about names of codecs.
 var ErrBadCodec = errors.New("cost: unknown codec")
 
