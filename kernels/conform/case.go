@@ -18,6 +18,7 @@ type Case struct {
 	F16     bool  // that is F16, not BF16
 	Shared  Shared
 	Aligned bool // operands start at addresses with many zeros
+	Large   bool // what is read is large: sums of its products are beyond F16
 }
 
 // Shared tells which output is the same view as which input; the zero value says none.
@@ -37,6 +38,9 @@ func (c Case) String() string {
 	}
 	if c.Aligned {
 		s += " aligned"
+	}
+	if c.Large {
+		s += " large"
 	}
 	return s
 }
@@ -88,6 +92,9 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 		}
 		args[k] = make([]float64, n)
 		fill(rng, args[k], o, c.Call)
+		if c.Large && o.Role == kernels.In {
+			enlarge(args[k])
+		}
 		roundTo(o.DType, args[k])
 		t.operands = append(t.operands, &operand{Operand: o, values: args[k], guard: c.guard()})
 	}
@@ -122,6 +129,13 @@ func fill(rng *rand.Rand, x []float64, o kernels.Operand, c kernels.Call) {
 		if written {
 			x[i] = math.NaN()
 		}
+	}
+}
+
+// enlarge makes numbers large whose squares, a few of them together, are beyond F16.
+func enlarge(x []float64) {
+	for i := range x {
+		x[i] *= 100
 	}
 }
 

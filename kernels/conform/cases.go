@@ -119,7 +119,13 @@ func fixedCases(op kernels.Op) []Case {
 		c.Shared = Shared{}
 		cases = append(cases, stored(c)...)
 	}
-	return append(cases, halvedCases(op)...)
+	cases = append(cases, halvedCases(op)...)
+	if op == kernels.OpMatMul {
+		c := newCase(op, 37, 141, 70)
+		c.Halved, c.F16, c.Large = []int{0, 1, 2}, true, true
+		cases = append(cases, c)
+	}
+	return cases
 }
 
 // halvedShapes are of more than one tile on matrix units, or of all sizes where a flag says how to

@@ -102,6 +102,11 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call, k int) error {
 	if references[c.Op].exact {
 		return compareExact(o.results, o.values[:used])
 	}
+	if o.DType == kernels.F16 {
+		for i, v := range o.values[:used] {
+			o.values[i] = max(-kernels.MaxF16, min(kernels.MaxF16, v))
+		}
+	}
 	return compareResults(o.results, o.values[:used], kernels.Info(c.Op).Tolerance(c, k))
 }
 

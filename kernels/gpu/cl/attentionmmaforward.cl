@@ -49,10 +49,10 @@ KERNEL2 void NAME(attention_mma_forward)(ATTENTION_FORWARD)
   const int from = begin + get_group_id(0) * ROWS, head = get_group_id(1), b = get_group_id(2);
   const int keyEnd = past + min(end, from + ROWS);
   const ulong kv = b * keyBatch + head / shared * D;
-  const NAME(bf16_head) q = NAME(new_bf16_head)(queries, queriesAt + (ulong)b * T * queryStride + head * D, end, D, queryStride);
-  const NAME(bf16_head) k = NAME(new_bf16_head)(keys, keysAt + kv, past + end, D, keyStride);
-  const NAME(bf16_head) v = NAME(new_bf16_head)(values, valuesAt + kv, past + end, D, keyStride);
-  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
+  const NAME(half_head) q = NAME(new_half_head)(queries, queriesAt + (ulong)b * T * queryStride + head * D, end, D, queryStride);
+  const NAME(half_head) k = NAME(new_half_head)(keys, keysAt + kv, past + end, D, keyStride);
+  const NAME(half_head) v = NAME(new_half_head)(values, valuesAt + kv, past + end, D, keyStride);
+  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, HALF, end, D, (ulong)H * D};
   int first[2];
   const int least = NAME(rows_window)(first, starts ? starts + (ulong)b * T : starts, from, end, past, fault, op);
   uint rows[SLICES][4];
