@@ -13,7 +13,7 @@ var headSizes = [...]int{64, 128, 256}
 
 // matrixHeadSizes are those that there are kernels on matrix units for: registers have no room
 // for the gradients of more channels.
-var matrixHeadSizes = headSizes[:2]
+var matrixHeadSizes = [...][]int{NoMatrix: nil, Turing: headSizes[:1], Ampere: headSizes[:2]}
 
 // attentionKernels are the kernels for a head size. A work-group has a tile of rows: queries, or
 // keys in the backward pass of keys.
@@ -25,8 +25,8 @@ type attentionKernels struct {
 // attentionNames are the kernels for each head size, whose tiles have rows of each work-item, and thus
 // another number with another Side; matrixAttentionNames those on matrix units, by type of operands.
 var attentionNames, matrixAttentionNames = newAttentionKernels("", headSizes[:], "", 0), [...][]attentionKernels{
-	typeBF16: newAttentionKernels("mma_", matrixHeadSizes, "bf16_", matrixTile),
-	typeF16:  newAttentionKernels("mma_", matrixHeadSizes, "f16_", matrixTile),
+	typeBF16: newAttentionKernels("mma_", matrixHeadSizes[Ampere], "bf16_", matrixTile),
+	typeF16:  newAttentionKernels("mma_", matrixHeadSizes[Ampere], "f16_", matrixTile),
 }
 
 func newAttentionKernels(units string, sizes []int, half string, rows int) (list []attentionKernels) {
@@ -43,10 +43,8 @@ func newAttentionKernels(units string, sizes []int, half string, rows int) (list
 
 // attentionKernels are those for an attention over qkv.
 func (p *Plan) attentionKernels(h heads, qkv kernels.View) attentionKernels {
-	if p.Geometry.Multiplies(qkv.Buf.DType()) {
-		if list := matrixAttentionNames[typeOf(qkv)]; h.size() < len(list) {
-			return list[h.size()]
-		}
+	if p.Geometry.Multiplies(qkv.Buf.DType()) && h.size() < len(matrixHeadSizes[p.Geometry.Matrix]) {
+		return matrixAttentionNames[typeOf(qkv)][h.size()]
 	}
 	k := attentionNames[h.size()]
 	k.rows = tileSizes[1] * p.Geometry.Side

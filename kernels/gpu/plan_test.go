@@ -89,6 +89,8 @@ func TestAttentionKernels(t *testing.T) {
 		{MatrixUnits, kernels.BF16, 80, [3]string{"attention_mma_forward_bf16_128", "attention_mma_backward_queries_bf16_128", "attention_mma_backward_keys_bf16_128"}, 3},
 		{MatrixUnits, kernels.BF16, 160, [3]string{"attention_forward_256", "attention_backward_queries_256", "attention_backward_keys_256"}, 5},
 		{TuringUnits, kernels.F16, 64, [3]string{"attention_mma_forward_f16_64", "attention_mma_backward_queries_f16_64", "attention_mma_backward_keys_f16_64"}, 3},
+		{TuringUnits, kernels.F16, 80, [3]string{"attention_forward_128", "attention_backward_queries_128", "attention_backward_keys_128"}, 5},
+		{MatrixUnits, kernels.F16, 80, [3]string{"attention_mma_forward_f16_128", "attention_mma_backward_queries_f16_128", "attention_mma_backward_keys_f16_128"}, 3},
 		{TuringUnits, kernels.BF16, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 5},
 		{MatrixUnits, kernels.F32, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 5},
 		{Sides[1], kernels.BF16, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 10},

@@ -52,7 +52,7 @@ func (m Matrix) sections() []section {
 	}
 	list := []section{{defines, []string{"mma", "matrixparts", "matmulmma"}}}
 	for _, half := range m.halves() {
-		for _, d := range matrixHeadSizes {
+		for _, d := range matrixHeadSizes[m] {
 			list = append(list, section{
 				fmt.Sprintf("HALF %s\nCHANNELS %d\nTAG %v_%d\n%s", strings.ToUpper(half.String()), d, half, d, naming("TAG")),
 				[]string{"attentionmma", "attentionmmaforward", "attentionmmabackward"},

@@ -103,13 +103,13 @@ INLINE void NAME(row_products)(float products[2][4], const uint rows[SLICES][4],
 }
 
 // sums[16,CHANNELS] += weights[16,16], as products, * the 16 positions of the tile from
-// `position` on.
-INLINE void NAME(weigh_positions)(float sums[2 * SLICES][4], float weights[2][4], local const ushort *tile, int position,
+// `position` on. Probabilities are not wild, gradients of scores are.
+INLINE void NAME(weigh_positions)(float sums[2 * SLICES][4], float weights[2][4], const int wild, local const ushort *tile, int position,
                                   local uint *exchange)
 {
   const int block = item_number() % WARP / 8;
   uint left[4];
-  to_factor(left, weights, HALF);
+  to_factor(left, weights, HALF, wild);
   UNROLL for (int s = 0; s < SLICES; s++) {
     uint right[4];
     load_matrices(right, tile, NAME(block_start)(position, s * 16, block % 2, block / 2), 1, exchange);

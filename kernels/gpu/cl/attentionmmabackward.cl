@@ -42,8 +42,7 @@ KERNEL2 void NAME(attention_mma_backward_queries)(ATTENTION_BACKWARD, global int
           const int seen = at >= first[p / 2] && at <= from + NAME(row_of)(p);
           probability(s[j][p], logs[p / 2], slopes[j][p] - deltas[p / 2], seen, factor, &slopes[j][p]);
         }
-      clip_products(slopes, HALF);
-      NAME(weigh_positions)(sums, slopes, tile, i, exchange);
+      NAME(weigh_positions)(sums, slopes, 1, tile, i, exchange);
     }
     barrier(CLK_LOCAL_MEM_FENCE); // the step was read
   }
@@ -116,9 +115,8 @@ KERNEL2 void NAME(attention_mma_backward_keys)(ATTENTION_BACKWARD, const int acc
         NAME(row_products)(s, keys, tile, i, exchange);
         NAME(row_products)(slopes, values, tile + STEP_SIZE, i, exchange);
         NAME(differentiate_block)(s, slopes, &of, i, query, from, factor);
-        NAME(weigh_positions)(dv, s, tile + STEP_SIZE, i, exchange);
-        clip_products(slopes, HALF);
-        NAME(weigh_positions)(dk, slopes, tile, i, exchange);
+        NAME(weigh_positions)(dv, s, 0, tile + STEP_SIZE, i, exchange);
+        NAME(weigh_positions)(dk, slopes, 1, tile, i, exchange);
       }
       barrier(CLK_LOCAL_MEM_FENCE); // the step was read
     }

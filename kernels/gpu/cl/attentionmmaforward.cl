@@ -71,7 +71,7 @@ KERNEL2 void NAME(attention_mma_forward)(ATTENTION_FORWARD)
     UNROLL for (int h = 0; h < 2; h++)
       NAME(soften_row)(s, h, &top[h], &total[h], sums, exchange);
     UNROLL for (int i = 0; i < POSITIONS / 16; i++)
-      NAME(weigh_positions)(sums, s[i], tile + STEP_SIZE, 16 * i, exchange);
+      NAME(weigh_positions)(sums, s[i], 0, tile + STEP_SIZE, 16 * i, exchange);
     barrier(CLK_LOCAL_MEM_FENCE); // the step was read
   }
   float share[2];

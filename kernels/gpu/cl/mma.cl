@@ -188,19 +188,21 @@ INLINE void wait_copies(void) {}
 
 #endif
 
-// Turns a work-item's part of the products c of two neighbours [16,8] into its part of a factor
-// a [16,16], rounded: both have the same rows, and a product's columns are the factor's depths.
-INLINE void to_factor(uint to[4], float products[2][4], const int type)
+// Two f16 numbers with the largest one in place of infinity, whose bits come right behind.
+INLINE uint clip_pair(uint pair)
 {
-  UNROLL for (int j = 0; j < 4; j++)
-    to[j] = half_pair(products[j / 2][j % 2 * 2], products[j / 2][j % 2 * 2 + 1], type);
+  pair -= (pair & 0x7fff) == 0x7c00 ? 1 : 0;
+  return pair - ((pair & 0x7fff0000) == 0x7c000000 ? 0x10000 : 0);
 }
 
-// Products that a factor is to be made of, none beyond what a half holds.
-INLINE void clip_products(float products[2][4], const int type)
+// Turns a work-item's part of the products c of two neighbours [16,8] into its part of a factor
+// a [16,16], rounded: both have the same rows, and a product's columns are the factor's depths. What
+// may be beyond f16 is to be `wild`.
+INLINE void to_factor(uint to[4], float products[2][4], const int type, const int wild)
 {
-  if (type == F16) {
-    UNROLL for (int j = 0; j < 8; j++)
-      products[j / 4][j % 4] = clip(products[j / 4][j % 4]);
+  UNROLL for (int j = 0; j < 4; j++) {
+    to[j] = half_pair(products[j / 2][j % 2 * 2], products[j / 2][j % 2 * 2 + 1], type);
+    if (wild && type == F16)
+      to[j] = clip_pair(to[j]);
   }
 }
