@@ -100,7 +100,7 @@ INLINE void store_sums(unit_sums sums[DOWN][ACROSS], unit_out out, int row, int 
     unit_sums sums[DOWN][ACROSS];                                                                                \
     sum_products(sums, panels, new_bf16_matrix(a, aAt, M, K, transA), row, new_bf16_matrix(b, bAt, N, K, !transB), \
                  column, exchange);                                                                              \
-    const unit_out to = {out, outAt, outType, M, N, accumulate, bias};                                           \
+    const unit_out to = {out, outAt, OUT_TYPE(outType, BF16), M, N, accumulate, bias};                           \
     store_sums(sums, to, row, column);                                                                           \
   }
 
