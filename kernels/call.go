@@ -54,7 +54,7 @@ const (
 	Accumulate
 	// Inverse turns the other way (RoPE).
 	Inverse
-	// Stochastic rounds to BF16 by chance: see Rounding.
+	// Stochastic rounds to BF16 by chance: see Rounding. No call with it has F16 operands.
 	Stochastic
 )
 
@@ -81,8 +81,8 @@ type Random struct{ Key, Stream uint64 }
 
 // MatMul computes out[M,N] = A*B + bias[N] (bias may be absent), A [M,K] (stored
 // [K,M] with TransA), B [K,N] (stored [N,K] with TransB). With Accumulate the result
-// is added to out. A and B are both F32 or both BF16, out is F32 or BF16, the sums are
-// float32.
+// is added to out. A and B are both F32, both BF16 or both F16, out is F32 or one of the halves,
+// theirs if they are of one; the sums are float32.
 func MatMul(out, a, b, bias View, m, n, k int, flags Flags) Call {
 	return Call{Op: OpMatMul, Flags: flags, Args: [8]View{out, a, b, bias}, Dims: Dims{m, n, k}}
 }
@@ -94,7 +94,7 @@ func ColumnSum(out, in View, n, c int, flags Flags) Call {
 
 // EmbedForward computes out[B,T,C] = wte[tokens[B,T]] + wpe[T], with wte [V,C],
 // wpe [>=T,C] (may be absent). Later positions: give wpe from their first row on. wte may
-// be BF16.
+// be BF16 or F16.
 func EmbedForward(out, tokens, wte, wpe View, b, t, c, v int) Call {
 	return Call{Op: OpEmbedForward, Args: [8]View{out, tokens, wte, wpe}, Dims: Dims{b, t, c, v}}
 }
@@ -154,7 +154,7 @@ func AdamW(param, m, v, grad View, n int, s AdamWScalars) Call {
 	return AdamWRounded(param, m, v, View{}, grad, n, s, Rounding{})
 }
 
-// AdamWRounded is AdamW that writes the new param to half[n] too, in BF16; half may be absent.
+// AdamWRounded is AdamW that writes the new param to half[n] too, in BF16 or F16; half may be absent.
 func AdamWRounded(param, m, v, half, grad View, n int, s AdamWScalars, r Rounding) Call {
 	return r.of(Call{
 		Op: OpAdamW, Args: [8]View{param, m, v, half, grad}, Dims: Dims{n},
@@ -187,7 +187,7 @@ func Copy(out, x View, n int) Call {
 	return Call{Op: OpCopy, Args: [8]View{out, x}, Dims: Dims{n}}
 }
 
-// Cast computes out[n] = x between F32 and BF16, rounded to nearest, ties to even.
+// Cast computes out[n] = x between F32 and BF16 or F16, rounded to nearest, ties to even.
 func Cast(out, x View, n int) Call { return CastRounded(out, x, n, Rounding{}) }
 
 // CastRounded is Cast that rounds as it is told.

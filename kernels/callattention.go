@@ -12,15 +12,15 @@ func (s AttentionShape) dims() Dims { return Dims{s.B, s.T, s.H, s.K, s.D} }
 // the query at t attends the keys from starts[t] to t, with 0 <= starts[t] <= t (documents
 // that do not see each other, sliding windows).
 //
-// qkv and out are both F32 or both BF16, the sums and lse are float32. From BF16 a device may
-// round the probabilities to BF16 as well before it multiplies them.
+// qkv and out are both F32, both BF16 or both F16, the sums and lse are float32. From a half a device
+// may round the probabilities to it as well before it multiplies them.
 func AttentionForward(out, lse, qkv, starts View, s AttentionShape) Call {
 	return Call{Op: OpAttentionForward, Args: [8]View{out, lse, qkv, starts}, Dims: s.dims()}
 }
 
 // AttentionBackward overwrites dqkv [B,T,(H+2K)*D]; delta [B,H,T] is scratch. dout, qkv and
-// out are all F32 or all BF16, dqkv is either. From BF16 a device may round
-// probabilities and the gradients of scores to BF16 as well before it multiplies them.
+// out are all F32 or all of one half, dqkv is either. From a half a device may round
+// probabilities and the gradients of scores to it as well before it multiplies them.
 func AttentionBackward(dqkv, delta, dout, qkv, out, lse, starts View, s AttentionShape) Call {
 	return Call{Op: OpAttentionBackward, Args: [8]View{dqkv, delta, dout, qkv, out, lse, starts}, Dims: s.dims()}
 }

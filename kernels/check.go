@@ -34,6 +34,9 @@ func (i OpInfo) Check(c Call) error {
 	if err := i.checkAlike(c); err != nil {
 		return err
 	}
+	if err := i.checkHalves(c); err != nil {
+		return err
+	}
 	if err := i.checkOverlap(c); err != nil || i.check == nil {
 		return err
 	}
@@ -78,9 +81,9 @@ func (i OpInfo) checkOperand(c Call, k int) error {
 		}
 		return fmt.Errorf("%w: %v: operand %s is absent", ErrBadCall, c, o.Name)
 	}
-	if got := v.Buf.DType(); got != o.DType && !(o.BF16 && got == BF16) {
-		if o.DType == F32 && got == BF16 {
-			return fmt.Errorf("%w: %v: operand %s as bf16", ErrUnsupported, c, o.Name)
+	if got := v.Buf.DType(); got != o.DType && !(o.Half && got.Half()) {
+		if o.DType == F32 && got.Half() {
+			return fmt.Errorf("%w: %v: operand %s as %v", ErrUnsupported, c, o.Name, got)
 		}
 		return fmt.Errorf("%w: %v: operand %s is %v, want %v", ErrBadCall, c, o.Name, got, o.DType)
 	}
@@ -105,6 +108,24 @@ func (i OpInfo) checkAlike(c Call) error {
 		case c.Args[k].Buf.DType() != c.Args[first].Buf.DType():
 			return fmt.Errorf("%w: %v: %s is %v and %s is %v, want one type for both", ErrBadCall, c,
 				i.Operands[first].Name, c.Args[first].Buf.DType(), o.Name, c.Args[k].Buf.DType())
+		}
+	}
+	return nil
+}
+
+// checkHalves refuses both halves in one call, and rounding by chance where there is F16.
+func (i OpInfo) checkHalves(c Call) error {
+	first := -1
+	for k, o := range i.Operands {
+		switch half := c.stored(k); {
+		case !half.Half():
+		case half == F16 && c.Flags&Stochastic != 0:
+			return fmt.Errorf("%w: %v: stochastic rounding with %s as f16", ErrUnsupported, c, o.Name)
+		case first < 0:
+			first = k
+		case half != c.stored(first):
+			return fmt.Errorf("%w: %v: %s is %v and %s is %v, want one half for both", ErrBadCall, c,
+				i.Operands[first].Name, c.stored(first), o.Name, half)
 		}
 	}
 	return nil

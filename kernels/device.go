@@ -17,20 +17,29 @@ var (
 // DType is the storage type of a buffer's elements. The zero value is invalid.
 type DType uint8
 
-// Storage types. Arithmetic on BF16 happens in float32.
+// Storage types. Arithmetic on the halves BF16 and F16 happens in float32.
 const (
 	_ DType = iota
 	F32
 	BF16
 	I32
+	// F16 is IEEE 754's binary16. What is finite and beyond MaxF16 is stored as MaxF16 of its sign:
+	// an element is clipped, where infinity would cost the whole step.
+	F16
 )
+
+// MaxF16 is the largest finite number of F16.
+const MaxF16 = 65504
+
+// Half tells whether it is a type of floats with 16 bits.
+func (d DType) Half() bool { return d == BF16 || d == F16 }
 
 // SizeBytes is the size of one element in bytes; it panics on an invalid type.
 func (d DType) SizeBytes() int {
 	switch d {
 	case F32, I32:
 		return 4
-	case BF16:
+	case BF16, F16:
 		return 2
 	default:
 		panic("kernels: invalid DType")
@@ -45,6 +54,8 @@ func (d DType) String() string {
 		return "bf16"
 	case I32:
 		return "i32"
+	case F16:
+		return "f16"
 	default:
 		return "invalid"
 	}

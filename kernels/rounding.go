@@ -1,6 +1,7 @@
 package kernels
 
-// Rounding says how a call rounds float32 to BF16. The zero value rounds to nearest, ties to even.
+// Rounding says how a call rounds float32 to BF16. The zero value rounds to nearest, ties to even,
+// and is the only one for F16.
 //
 // Stochastic rounding takes element i to one of its two neighbours by chance, the nearer one the
 // likelier, so that the mean is right (Gupta et al. 2015, "Deep Learning with Limited Numerical

@@ -64,12 +64,13 @@ type Operand struct {
 	Longer bool
 	// Yields marks an input that may be the same view as an output.
 	Yields bool
-	// BF16 operands may be stored as BF16 instead of DType, where the device can.
-	BF16 bool
+	// Half operands may be stored as BF16 or F16 instead of DType, where the device can: all of a
+	// call that are, as one of the two.
+	Half bool
 	// Alike marks operands that are stored as one type, whichever it is.
 	Alike bool
-	// Rounded marks sums of products of which a device may round a factor to BF16 where the
-	// call reads BF16.
+	// Rounded marks sums of products of which a device may round a factor to the half that the
+	// call reads.
 	Rounded bool
 
 	count   func(Call) int
@@ -166,8 +167,8 @@ func (i OpInfo) Bytes(c Call) int64 {
 			moved = o.touched
 		}
 		dtype := o.DType
-		if o.BF16 && c.stores(k, BF16) {
-			dtype = BF16
+		if o.Half && c.stored(k).Half() {
+			dtype = c.stored(k)
 		}
 		size := int64(moved(c)) * int64(dtype.SizeBytes())
 		if o.Role == InOut || o.Role == Out && c.Flags&Accumulate != 0 {
@@ -181,27 +182,38 @@ func (i OpInfo) Bytes(c Call) int64 {
 // Tolerance is the relative error that operand k of call c, a result, may have against float64
 // arithmetic on the same inputs.
 func (i OpInfo) Tolerance(c Call, k int) float64 {
-	switch {
-	case i.Operands[k].Rounded && i.reads(c, BF16):
-		return math.Max(i.tolerance, 1.0/64) // factors and result of 8 bits of mantissa
-	case c.stores(k, BF16):
-		return math.Max(i.tolerance, 1.0/128) // 8 bits of mantissa, rounded twice
+	switch read := i.reads(c); {
+	case i.Operands[k].Rounded && read.Half():
+		return math.Max(i.tolerance, 4*digit(read)) // factors and result are rounded
+	case c.stored(k).Half():
+		return math.Max(i.tolerance, 2*digit(c.stored(k))) // rounded twice
 	default:
 		return i.tolerance
 	}
 }
 
-// stores tells whether operand k is present and of that type.
-func (c Call) stores(k int, dtype DType) bool {
-	return c.Args[k].Present() && c.Args[k].Buf.DType() == dtype
+// digit is the last one of a half's mantissa, as a share of the number.
+func digit(half DType) float64 {
+	if half == F16 {
+		return 1.0 / (1 << 11)
+	}
+	return 1.0 / (1 << 8)
 }
 
-// reads tells whether an input of the call is of that type.
-func (i OpInfo) reads(c Call, dtype DType) bool {
+// stored is the type of operand k; of an absent one the zero value.
+func (c Call) stored(k int) DType {
+	if !c.Args[k].Present() {
+		return 0
+	}
+	return c.Args[k].Buf.DType()
+}
+
+// reads is the half that an input of the call is of, or the zero value.
+func (i OpInfo) reads(c Call) DType {
 	for k, o := range i.Operands {
-		if o.Role == In && c.stores(k, dtype) {
-			return true
+		if o.Role == In && c.stored(k).Half() {
+			return c.stored(k)
 		}
 	}
-	return false
+	return 0
 }

@@ -67,7 +67,11 @@ func TestCheck(t *testing.T) {
 	}{
 		"huge":            {huge, ErrBadCall},
 		"bf16":            {Scale(view(BF16, 3), 3, 1), ErrUnsupported},
+		"f16":             {Scale(view(F16, 3), 3, 1), ErrUnsupported},
 		"mixed types":     {mixed, ErrBadCall},
+		"mixed halves":    {MatMul(view(F16, 6), view(BF16, 8), view(BF16, 12), View{}, 2, 3, 4, 0), ErrBadCall},
+		"f16 by chance":   {CastRounded(view(F16, 3), view(F32, 3), 3, Rounding{Stochastic: true}), ErrUnsupported},
+		"f32 as a half":   {AdamWRounded(view(F32, 3), view(F32, 3), view(F32, 3), view(F32, 3), view(F32, 3), 3, AdamWScalars{}, Rounding{}), ErrBadCall},
 		"odd head":        {RoPE(view(F32, 9), view(F32, 9), view(F32, 9), RoPEShape{Rows: 3, T: 3, Heads: 1, D: 3, Width: 3}, 0), ErrBadCall},
 		"narrow row":      {RoPE(view(F32, 9), view(F32, 9), view(F32, 9), RoPEShape{Rows: 3, T: 3, Heads: 2, D: 2, Width: 3}, 0), ErrBadCall},
 		"full cache":      {AttentionCached(view(F32, 2), view(F32, 4), view(F32, 6), View{}, CachedAttentionShape{AttentionShape{B: 1, T: 1, H: 1, K: 1, D: 2}, 1, 1}), ErrBadCall},
@@ -84,25 +88,6 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	halves := MatMul(view(F32, 6), view(BF16, 8), view(BF16, 12), View{}, 2, 3, 4, 0)
-	if err := halves.Check(); err != nil {
-		t.Errorf("bf16 product: %v", err)
-	}
-	if got, want := Info(OpMatMul).Bytes(halves), int64(4*6+2*8+2*12); got != want {
-		t.Errorf("bf16 product moves %d bytes, want %d", got, want)
-	}
-	s := AttentionShape{B: 1, T: 3, H: 2, K: 1, D: 2}
-	attention := AttentionBackward(view(F32, 24), view(F32, 6), view(BF16, 12), view(BF16, 24), view(BF16, 12), view(F32, 6), View{}, s)
-	if err := attention.Check(); err != nil {
-		t.Errorf("bf16 attention: %v", err)
-	}
-	if got, want := Info(attention.Op).Bytes(attention), int64(4*24+4*6+2*(12+24+12)+4*6); got != want {
-		t.Errorf("bf16 attention moves %d bytes, want %d", got, want)
-	}
-	attention.Args[4] = view(F32, 12)
-	if err := attention.Check(); !errors.Is(err, ErrBadCall) {
-		t.Errorf("bf16 attention with out in f32: %v", err)
-	}
 	x := view(F32, 3)
 	if err := Add(x, x, view(F32, 3), 3).Check(); err != nil {
 		t.Errorf("in place: %v", err)
@@ -113,20 +98,51 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestTolerances: what is stored as bf16 is rounded to it, and so may factors be where bf16 is
+// TestHalves: calls on halves are right where the table allows them, and move half of the bytes.
+func TestHalves(t *testing.T) {
+	for _, half := range []DType{BF16, F16} {
+		product := MatMul(view(F32, 6), view(half, 8), view(half, 12), View{}, 2, 3, 4, 0)
+		if err := product.Check(); err != nil {
+			t.Errorf("%v product: %v", half, err)
+		}
+		if got, want := Info(OpMatMul).Bytes(product), int64(4*6+2*8+2*12); got != want {
+			t.Errorf("%v product moves %d bytes, want %d", half, got, want)
+		}
+		s := AttentionShape{B: 1, T: 3, H: 2, K: 1, D: 2}
+		attention := AttentionBackward(view(F32, 24), view(F32, 6), view(half, 12), view(half, 24), view(half, 12), view(F32, 6), View{}, s)
+		if err := attention.Check(); err != nil {
+			t.Errorf("%v attention: %v", half, err)
+		}
+		if got, want := Info(attention.Op).Bytes(attention), int64(4*24+4*6+2*(12+24+12)+4*6); got != want {
+			t.Errorf("%v attention moves %d bytes, want %d", half, got, want)
+		}
+		attention.Args[4] = view(F32, 12)
+		if err := attention.Check(); !errors.Is(err, ErrBadCall) {
+			t.Errorf("%v attention with out in f32: %v", half, err)
+		}
+		x := view(F32, 3)
+		if err := AdamWRounded(x, view(F32, 3), view(F32, 3), view(half, 3), view(F32, 3), 3, AdamWScalars{}, Rounding{}).Check(); err != nil {
+			t.Errorf("%v copy of parameters: %v", half, err)
+		}
+	}
+}
+
+// TestTolerances: what is stored as a half is rounded to it, and so may factors be where a half is
 // read.
 func TestTolerances(t *testing.T) {
 	view := func(d DType) View { return View{Buf: &hostBuffer{dtype: d}} }
-	forward := Call{Op: OpAttentionForward, Args: [8]View{view(BF16), view(F32), view(BF16)}}
-	backward := Call{Op: OpAttentionBackward, Args: [8]View{view(F32), view(F32), view(BF16)}}
-	fine := Call{Op: OpAttentionBackward, Args: [8]View{view(F32), view(F32), view(F32)}}
-	for _, c := range []struct {
-		call    Call
-		operand int
-		coarse  bool
-	}{{forward, 0, true}, {forward, 1, false}, {backward, 0, true}, {fine, 0, false}} {
-		if got := Info(c.call.Op).Tolerance(c.call, c.operand); (got > 1.0/256) != c.coarse {
-			t.Errorf("%v, operand %d: tolerance %v", c.call.Op, c.operand, got)
+	for half, digit := range map[DType]float64{BF16: 1.0 / 256, F16: 1.0 / 2048} {
+		forward := Call{Op: OpAttentionForward, Args: [8]View{view(half), view(F32), view(half)}}
+		backward := Call{Op: OpAttentionBackward, Args: [8]View{view(F32), view(F32), view(half)}}
+		fine := Call{Op: OpAttentionBackward, Args: [8]View{view(F32), view(F32), view(F32)}}
+		for _, c := range []struct {
+			call    Call
+			operand int
+			want    float64
+		}{{forward, 0, 2 * digit}, {forward, 1, 1e-5}, {backward, 0, 4 * digit}, {fine, 0, 2e-5}} {
+			if got := Info(c.call.Op).Tolerance(c.call, c.operand); got != c.want {
+				t.Errorf("%v of %v, operand %d: tolerance %v, want %v", c.call.Op, half, c.operand, got, c.want)
+			}
 		}
 	}
 }

@@ -35,9 +35,9 @@ func whole(name string, count func(Call) int) Operand {
 	return Operand{Name: name, Role: Out, DType: I32, count: count}
 }
 
-// half is an output in BF16.
+// half is an output in BF16, or F16.
 func half(name string, count func(Call) int) Operand {
-	return Operand{Name: name, Role: Out, DType: BF16, count: count}
+	return halvable(Operand{Name: name, Role: Out, DType: BF16, count: count})
 }
 
 func inOut(name string, count func(Call) int) Operand {
@@ -70,9 +70,9 @@ func yields(o Operand) Operand {
 	return o
 }
 
-// halvable operands may be stored as BF16.
+// halvable operands may be stored as a half.
 func halvable(o Operand) Operand {
-	o.BF16 = true
+	o.Half = true
 	return o
 }
 

@@ -69,7 +69,7 @@ func clusterMembers(c config.Cluster) []planner.Member {
 // lookedLike profiles what a device is made to look like.
 func lookedLike(d config.Device) planner.DeviceProfile {
 	return planner.DeviceProfile{
-		Name: devices.CPU, Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), AttentionFLOPS: int64(d.AttentionSpeed()),
+		Name: devices.CPU, Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), MatMulF16FLOPS: int64(d.MatMulF16), AttentionFLOPS: int64(d.AttentionSpeed()),
 		MemoryBytesPerS: int64(d.Bandwidth), MemoryFreeBytes: int64(d.Memory),
 		CopyBytesPerS: int64(d.Copies), HostFreeBytes: int64(d.HostMemory),
 	}

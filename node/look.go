@@ -65,7 +65,7 @@ func (l look) emulated(inner kernels.Device) (*devices.Set, error) {
 	stretched, err := emulate.New(inner, emulate.Options{
 		Name: devices.CPU,
 		Profile: emulate.Profile{
-			Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), AttentionFLOPS: int64(d.AttentionSpeed()),
+			Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), MatMulF16FLOPS: int64(d.MatMulF16), AttentionFLOPS: int64(d.AttentionSpeed()),
 			MemoryBytesPerS: int64(d.Bandwidth), MemoryBytes: int64(d.Memory), CopyBytesPerS: int64(d.Copies), HostBytes: int64(d.HostMemory),
 		},
 		Slack: emulate.PacedSlack,
@@ -123,7 +123,7 @@ func profileOfEmulated(d *emulate.Device, memoryFree int64) planner.DeviceProfil
 		memoryFree -= p.MemoryBytes
 	}
 	return planner.DeviceProfile{
-		Name: d.Name(), Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, MatMulBF16FLOPS: p.MatMulBF16FLOPS, AttentionFLOPS: p.AttentionFLOPS,
+		Name: d.Name(), Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, MatMulBF16FLOPS: p.MatMulBF16FLOPS, MatMulF16FLOPS: p.MatMulF16FLOPS, AttentionFLOPS: p.AttentionFLOPS,
 		MemoryBytesPerS: p.MemoryBytesPerS, MemoryFreeBytes: p.MemoryBytes,
 		CopyBytesPerS: p.CopyBytesPerS, HostFreeBytes: min(p.HostBytes, memoryFree),
 	}

@@ -28,7 +28,7 @@ func PlanInput(run planner.RunSpec) planner.Input {
 		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1,
 		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
 	}
-	if run.Train.Storage.Allows(model.StorageBF16) {
+	if run.Train.Storage.Halves() {
 		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
 	}
 	return in
@@ -89,7 +89,7 @@ func profileOf(d devices.Device, allowed config.Allowance, hostMemory int64) (pl
 	rates, err := devices.Measure(d.Device)
 	p := planner.DeviceProfile{
 		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(d.MemoryFor(hostMemory)),
-		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
+		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, MatMulF16FLOPS: rates.MatMulF16FLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
 	}
 	if !d.Shared { // else its memory is the host's, and nothing is won by leaving it
 		p.CopyBytesPerS, p.HostFreeBytes = rates.CopyBytesPerS, hostMemory

@@ -89,7 +89,7 @@ func (n *Node) portray(state consensus.State) (portrait, error) {
 
 // program is what of a portrait does not depend on the pace.
 func program(run planner.RunSpec, plan planner.Plan) (r portrait, err error) {
-	r = portrait{plan: plan, costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32)} // a stage in bf16 that nobody has seen yet is drawn a little too long
+	r = portrait{plan: plan, costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32)} // a stage in halves that nobody has seen yet is drawn a little too long
 	if r.list, err = plan.Programs(); err != nil {
 		return r, err
 	}

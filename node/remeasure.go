@@ -43,7 +43,8 @@ func (o *ownProfile) renew(fresh planner.Profile) bool {
 // alike tells whether two measurements of a device would hardly give another plan.
 func alike(a, b planner.DeviceProfile) bool {
 	return a.Name == b.Name && a.Model == b.Model &&
-		near(a.MatMulFLOPS, b.MatMulFLOPS) && near(a.MatMulBF16FLOPS, b.MatMulBF16FLOPS) && near(a.AttentionFLOPS, b.AttentionFLOPS) &&
+		near(a.MatMulFLOPS, b.MatMulFLOPS) && near(a.MatMulBF16FLOPS, b.MatMulBF16FLOPS) && near(a.MatMulF16FLOPS, b.MatMulF16FLOPS) &&
+		near(a.AttentionFLOPS, b.AttentionFLOPS) &&
 		near(a.MemoryBytesPerS, b.MemoryBytesPerS) && near(a.MemoryFreeBytes, b.MemoryFreeBytes) &&
 		near(a.CopyBytesPerS, b.CopyBytesPerS) && near(a.HostFreeBytes, b.HostFreeBytes)
 }

@@ -40,8 +40,9 @@
 // to the bit for any number of stages and any schedule, also where it changes on the way;
 // but for the bf16 and int8 codecs, which round what crosses a boundary between workers.
 //
-// A stage in BF16 storage rounds what its products read, a neighbour in float32 does not: what
-// crosses between them, parameters, gradients, their sums and saved state are float32 in both. The
+// A stage in BF16 or F16 storage rounds what its products read, a neighbour in float32 does not: what
+// crosses between them, parameters, gradients, their sums and saved state are float32 in both, and
+// gradients are not scaled outside of a stage that needs it (model.Stack.Unscale). The
 // same plan on the same backend gives the same bits; one that puts layers on a device of another
 // precision does not, and its reasons say so.
 //

@@ -12,16 +12,23 @@ import (
 	"pnode/planner"
 )
 
-// complete is told of a stage's layers whose gradients have a micro-batch. The last one of the
-// step begins the stage's reduction: each layer's gradient is under way to the other replicas
-// while those before it are being computed, and while the rest of the schedule drains.
+// complete is told of a stage's layers whose gradients have a micro-batch. With the last one of the
+// step they are no multiples any more, and the stage's reduction begins: each layer's gradient is
+// under way to the other replicas while those before it are being computed, and while the rest of the
+// schedule drains.
 func (w *Worker) complete(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) func(layer int) {
-	if micro != h.pipe.FirstMicro+planner.Micro(h.pipe.Micros-1) || len(w.cfg.Plan.Replicas) == 1 && !w.tiedElsewhere(h) {
+	if micro != h.pipe.FirstMicro+planner.Micro(h.pipe.Micros-1) {
 		return func(int) {}
+	}
+	if len(w.cfg.Plan.Replicas) == 1 && !w.tiedElsewhere(h) {
+		return func(layer int) { h.stack.Unscale(w.queue, layer) }
 	}
 	layers := make(chan reducible, h.place.Layers.Len())
 	w.reduce(ctx, h, step, layers)
-	return func(layer int) { layers <- reducible{layer, w.queue.Record()} }
+	return func(layer int) {
+		h.stack.Unscale(w.queue, layer)
+		layers <- reducible{layer, w.queue.Record()}
+	}
 }
 
 // reducible is a layer that has its gradient from an event on.

@@ -43,7 +43,7 @@ func (w *Worker) gather(ctx context.Context, h *holding, step planner.Step, last
 }
 
 // gathered waits until the stage has all of its parameters, and rounds them where products
-// read them in BF16.
+// read them in halves.
 func (w *Worker) gathered(h *holding) error {
 	if h.gathering.done == nil {
 		return nil

@@ -9,22 +9,34 @@ import (
 	"pnode/planner"
 )
 
-// TestHalvesGiveTheSameLossesOnAnyCut trains with BF16 storage, on replicas too, and goes on
+// TestHalvesGiveTheSameLossesOnAnyCut trains with storage in halves, on replicas too, and goes on
 // from a checkpoint on another cut.
 func TestHalvesGiveTheSameLossesOnAnyCut(t *testing.T) {
-	runs := families()
-	runs["gpt2"], runs["gpt2, rounded by chance"] = testRun(), byChance(testRun())
+	runs := map[string]planner.RunSpec{}
+	for name, run := range families() {
+		runs[name] = stores(run, model.StorageBF16)
+	}
+	runs["gpt2"], runs["gpt2, rounded by chance"] = stores(testRun(), model.StorageBF16), byChance(testRun())
+	runs["gpt2 in f16"] = stores(testRun(), model.StorageF16)
 	for name, run := range runs {
-		run.Train.Storage = planner.Storage(model.StorageBF16)
 		keeper := &memoryKeeper{}
 		want := train(t, run, cut(run, "1f1b", []int{0}), keeper)
 		equal(t, name+" in three stages", train(t, run, cut(run, "gpipe", []int{0, 1, 3}), &memoryKeeper{}), want)
 		equal(t, name+" resumed", resume(t, run, keeper), want.after(run.Train.CheckpointEvery))
 	}
-	run := testRun()
-	run.Train.Storage = planner.Storage(model.StorageBF16)
-	want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
-	equal(t, "replicas of unlike cuts", train(t, run, cut(run, "1f1b", []int{0, 2}, []int{0, 1, 4}), &memoryKeeper{}), want)
+	for _, half := range []model.Storage{model.StorageBF16, model.StorageF16} {
+		run := stores(testRun(), half)
+		want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
+		equal(t, "replicas of unlike cuts", train(t, run, cut(run, "1f1b", []int{0, 2}, []int{0, 1, 4}), &memoryKeeper{}), want)
+		alone := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+		equal(t, "a split backward", train(t, run, scheduled(t, run, "zb-h1", 2), &memoryKeeper{}), alone)
+	}
+}
+
+// stores is a run all of whose stages have a storage.
+func stores(run planner.RunSpec, s model.Storage) planner.RunSpec {
+	run.Train.Storage = planner.Storage(s)
+	return run
 }
 
 // byChance rounds weights by chance.
@@ -55,7 +67,9 @@ func TestSkippedUpdatesRoundByChanceToo(t *testing.T) {
 // TestEitherStorageResumesTheOther goes on with float32 from a checkpoint of BF16 storage,
 // and the other way round: the losses stay beside those of the run that wrote it.
 func TestEitherStorageResumesTheOther(t *testing.T) {
-	for _, pair := range [][2]model.Storage{{model.StorageBF16, model.StorageF32}, {model.StorageF32, model.StorageBF16}} {
+	for _, pair := range [][2]model.Storage{
+		{model.StorageBF16, model.StorageF32}, {model.StorageF32, model.StorageBF16}, {model.StorageF16, model.StorageF32}, {model.StorageBF16, model.StorageF16},
+	} {
 		run := testRun()
 		run.Train.Storage = planner.Storage(pair[0])
 		keeper := &memoryKeeper{}
@@ -84,14 +98,36 @@ func beside(t *testing.T, got, want result) {
 
 // mixed is a plan in which every second device stores BF16, beginning with the given one.
 func mixed(plan planner.Plan, first int) planner.Plan {
+	storages := []model.Storage{model.StorageBF16, model.StorageF32}
+	return inTurns(plan, storages[first], storages[1-first])
+}
+
+// inTurns is a plan whose devices have storages in turns.
+func inTurns(plan planner.Plan, storages ...model.Storage) planner.Plan {
 	for i, seat := range plan.Seats() {
 		for _, at := range plan.Holdings(seat) {
-			if i%2 == first {
-				plan.Replicas[at.Replica].Stages[at.Stage].Storage = model.StorageBF16
-			}
+			plan.Replicas[at.Replica].Stages[at.Stage].Storage = storages[i%len(storages)]
 		}
 	}
 	return plan
+}
+
+// TestF16BesideOthers: stages and replicas in F16, whose gradients are scaled, and others, whose are
+// not, train as in float32: norms and clipping are of true gradients.
+func TestF16BesideOthers(t *testing.T) {
+	run := testRun()
+	one := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
+	two := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
+	run.Train.Storage = planner.StorageAuto
+	for _, storages := range [][]model.Storage{
+		{model.StorageF16, model.StorageBF16, model.StorageF32}, {model.StorageF32, model.StorageF16}, {model.StorageF16, model.StorageF16, model.StorageBF16},
+	} {
+		plan := func() planner.Plan { return inTurns(cut(run, "1f1b", []int{0, 2, 3}), storages...) }
+		want := train(t, run, plan(), &memoryKeeper{})
+		beside(t, want, one)
+		equal(t, "again", train(t, run, plan(), &memoryKeeper{}), want)
+		beside(t, train(t, run, inTurns(cut(run, "1f1b", []int{0, 2}, []int{0}), storages...), &memoryKeeper{}), two)
+	}
 }
 
 // TestUnlikeDevicesTrainTogether: a pipeline of stages in float32 and in BF16, in either order,

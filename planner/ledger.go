@@ -48,7 +48,7 @@ func (c *cluster) openLedger(s model.Storage) (*ledger, error) {
 		return c.ledgers[s], nil
 	}
 	costs := c.in.Costs
-	if s == model.StorageBF16 {
+	if s != model.StorageF32 {
 		costs = c.in.HalfCosts
 	}
 	if len(costs) != c.layers() {
@@ -135,7 +135,7 @@ func (c *cluster) fixedOf(l *ledger, first, end int, away bool) int64 {
 		// Parameters and moments are there once, the gradient of each end is not.
 		tied, trained := int64(c.in.Run.Model.TiedLen()), int64(c.in.Run.Model.TiedGradLen())
 		fixed -= 4*tied + momentVectors*4*trained/int64(c.shares(0))
-		if l.storage == model.StorageBF16 {
+		if l.storage != model.StorageF32 {
 			fixed -= 2 * tied
 		}
 	}

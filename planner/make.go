@@ -31,8 +31,8 @@ type Member struct {
 // Input is all that a plan depends on. The order of the members does not matter.
 type Input struct {
 	Run RunSpec
-	// Costs are the model's layers for one micro-batch in float32 storage, HalfCosts in BF16
-	// storage; nil where the run has none.
+	// Costs are the model's layers for one micro-batch in float32 storage, HalfCosts in BF16 or F16
+	// storage, which cost the same; nil where the run has neither.
 	Costs, HalfCosts []model.LayerCost
 	// NodeBytes is what a node's process takes of the memory besides its stages.
 	NodeBytes  int64
@@ -129,8 +129,8 @@ func (in Input) check() error {
 	case t.Stages > layers:
 		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
 	}
-	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage == Storage(model.StorageBF16)) {
-		return bad("costs of %d layers in bf16, want %d", n, len(in.Costs))
+	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.always(model.StorageBF16, model.StorageF16)) {
+		return bad("costs of %d layers in halves, want %d", n, len(in.Costs))
 	}
 	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {
 		for l, k := range costs {

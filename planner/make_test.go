@@ -84,7 +84,7 @@ func checkPlacement(t *testing.T, in Input, p Plan, at Holding) {
 // needs is what a stage takes of its device at least with so many slots.
 func needs(in Input, p Plan, pl Placement, slots int) (need int64) {
 	levels, costs := in.Run.Train.Recompute.Of(pl), in.Costs
-	if in.Run.Train.Storage.Of(pl) == model.StorageBF16 {
+	if in.Run.Train.Storage.Of(pl) != model.StorageF32 {
 		costs = in.HalfCosts
 	}
 	for l, k := range costs[pl.Layers.First:pl.Layers.End] {

@@ -69,7 +69,7 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 		adapted := m
 		adapted.LoRA = model.LoRA{Rank: 8, Alpha: 16, Targets: map[bool]string{true: "q_proj,v_proj", false: "c_attn"}[m.Positions == model.RoPE]}
 		for _, c := range []model.Config{m, adapted} {
-			for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
+			for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16, model.StorageF16} {
 				for _, level := range []model.Recompute{model.RecomputeNothing, model.RecomputeOutputs, model.RecomputeBlock} {
 					for _, mask := range []bool{false, true} {
 						run := RunSpec{Model: c, Train: TrainSpec{MicroBatch: 2, Micros: 8, Storage: Storage(storage), DocumentMask: mask}}
@@ -93,7 +93,7 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 // takes what its passes take that recompute nothing, and the room for what is restored.
 func TestRoomForWhatIsRestoredAhead(t *testing.T) {
 	for _, preset := range []string{"small-10m", "gpt2-124m", "llama-160m"} {
-		for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
+		for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16, model.StorageF16} {
 			m, err := model.Preset(preset)
 			if err != nil {
 				t.Fatal(err)

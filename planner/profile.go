@@ -24,6 +24,8 @@ type DeviceProfile struct {
 	AttentionFLOPS int64 `json:"attention_flops"`
 	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where nobody measured them.
 	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitzero"`
+	// MatMulF16FLOPS are those of F16 operands; 0 where nobody measured them.
+	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitzero"`
 	// MemoryBytesPerS is the streaming bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
 	MemoryFreeBytes int64 `json:"memory_free_bytes"`
@@ -34,11 +36,23 @@ type DeviceProfile struct {
 	HostFreeBytes int64 `json:"host_free_bytes,omitempty"`
 }
 
-// Speed is the device's for stages of a storage; where nobody measured it in BF16, as in float32.
+// Products is the rate of products of what a storage stores; 0 where nobody measured it.
+func (d DeviceProfile) Products(s model.Storage) int64 {
+	switch s {
+	case model.StorageBF16:
+		return d.MatMulBF16FLOPS
+	case model.StorageF16:
+		return d.MatMulF16FLOPS
+	default:
+		return d.MatMulFLOPS
+	}
+}
+
+// Speed is the device's for stages of a storage; where nobody measured it in that, as in float32.
 func (d DeviceProfile) Speed(s model.Storage) cost.Device {
 	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
-	if s == model.StorageBF16 && d.MatMulBF16FLOPS > 0 {
-		speed.MatMulFLOPS = d.MatMulBF16FLOPS
+	if rate := d.Products(s); rate > 0 {
+		speed.MatMulFLOPS = rate
 	}
 	return speed
 }

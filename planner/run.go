@@ -109,6 +109,7 @@ func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) mode
 		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: momentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage.Of(p), Offload: p.Offload,
+		ScaleBits: model.LossScaleBits(s.Train.Micros * s.Train.MicroBatch * s.Model.Context),
 	}
 }
 

@@ -37,7 +37,7 @@ func TestMemorySettingsOfATraining(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"recompute":"some"}`), &s); err == nil {
 		t.Error("a level that there is not is accepted")
 	}
-	if err := json.Unmarshal([]byte(`{"storage":"f16"}`), &s); err == nil {
+	if err := json.Unmarshal([]byte(`{"storage":"f64"}`), &s); err == nil {
 		t.Error("a storage that there is not is accepted")
 	}
 }

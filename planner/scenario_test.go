@@ -20,11 +20,11 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	model layers=4 flops=1000000 params=1000 saved=4096 boundary=1024 [outputs=3000 block=1024]
 //	(what recomputing outputs and blocks leaves of saved; blocks take flops for it)
 //	halves saved=2048 (what each layer keeps in bf16, of which it has copies of its parameters)
-//	storage auto|f32|bf16
+//	storage auto|f32|bf16|f16
 //	run micros=8 [replicas=N] [stages=N]
 //	recompute auto|none|outputs|block
 //	codec f32|bf16|int8|auto|auto:bf16
-//	node NAME gflops=10 mib=1024 [bf16_gflops=80]
+//	node NAME gflops=10 mib=1024 [bf16_gflops=80 f16_gflops=80]
 //	device NAME gpu gflops=1000 mib=4096 [copies_gb=12 host_mib=16384]
 //	link FROM TO mbps=100 rtt_us=2000
 //	drop NAME, drain NAME
@@ -203,7 +203,7 @@ func (s *scenario) member(t *testing.T, name string) *Member {
 
 func device(name string, set map[string]int64) DeviceProfile {
 	return DeviceProfile{
-		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9,
+		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9, MatMulF16FLOPS: set["f16_gflops"] * 1e9,
 		MemoryBytesPerS: set["gflops"] * 1e9, MemoryFreeBytes: set["mib"] << 20,
 		CopyBytesPerS: set["copies_gb"] * 1e9, HostFreeBytes: set["host_mib"] << 20,
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pnode/pipeline/model"
 )
@@ -16,8 +17,9 @@ type StorageRule struct {
 }
 
 // StorageAuto has the planner choose: float32, and BF16 on devices whose profiles say that they
-// multiply it faster, or where nothing would fit otherwise. A device whose products of BF16
-// nobody measured, such as the processor, has float32.
+// multiply it faster, or where nothing would fit otherwise; F16 in its place on devices whose matrix
+// units do not know BF16. A device whose products of neither anybody measured, such as the processor,
+// has float32.
 var StorageAuto = StorageRule{auto: true}
 
 // autoStorage is the text of StorageAuto.
@@ -73,6 +75,14 @@ func (r StorageRule) Rounds(p Plan) bool {
 	return len(p.Replicas) > 0 && slices.ContainsFunc(p.Replicas[0].Stages, func(at Placement) bool { return r.Of(at) != model.StorageF32 })
 }
 
+// Halves tells whether some stage may have other storage than float32.
+func (r StorageRule) Halves() bool { return r.auto || r.storage != model.StorageF32 }
+
+// always tells whether all stages have one of these.
+func (r StorageRule) always(storages ...model.Storage) bool {
+	return !r.auto && slices.Contains(storages, r.storage)
+}
+
 // Allows tells whether some stage may have a storage.
 func (r StorageRule) Allows(s model.Storage) bool { return r.auto || r.storage == s }
 
@@ -80,7 +90,7 @@ func (r StorageRule) Allows(s model.Storage) bool { return r.auto || r.storage =
 type storing func(PeerID, DeviceProfile) model.Storage
 
 // storings are the ways to store that a plan may have, the best first: of those the first is
-// taken with which anything fits. A stage in BF16 has more per parameter, for their copies, and
+// taken with which anything fits. A stage in halves has more per parameter, for their copies, and
 // less per micro-batch in flight.
 func (in Input) storings() []storing {
 	rule := in.Run.Train.Storage
@@ -91,40 +101,65 @@ func (in Input) storings() []storing {
 	case !in.measuredHalves():
 		return []storing{always(model.StorageF32)}
 	}
-	return []storing{in.storesBySpeed(), storesHalves, always(model.StorageF32)}
+	return []storing{in.storesBySpeed(), in.storesHalves(), always(model.StorageF32)}
 }
 
 // measuredHalves tells whether there is anything to choose between.
 func (in Input) measuredHalves() bool {
 	return in.HalfCosts != nil && slices.ContainsFunc(in.Members, func(m Member) bool {
-		return slices.ContainsFunc(m.Profile.Devices, func(d DeviceProfile) bool { return d.MatMulBF16FLOPS > 0 })
+		return slices.ContainsFunc(m.Profile.Devices, func(d DeviceProfile) bool { return max(d.MatMulBF16FLOPS, d.MatMulF16FLOPS) > 0 })
 	})
 }
 
-// storesHalves has BF16 wherever it was measured.
-func storesHalves(_ PeerID, d DeviceProfile) model.Storage {
-	if d.MatMulBF16FLOPS > 0 {
+// half is what a device stores where it does not store float32, by what was measured: BF16, or F16
+// where that is worth its narrow range; the zero value where neither was. now is what it stores in the
+// plan in force.
+func (d DeviceProfile) half(now model.Storage) model.Storage {
+	switch {
+	case d.MatMulF16FLOPS > 0 && outruns(d.MatMulF16FLOPS, d.MatMulBF16FLOPS, now == model.StorageF16):
+		return model.StorageF16
+	case d.MatMulBF16FLOPS > 0:
 		return model.StorageBF16
+	default:
+		return model.StorageF32
 	}
-	return model.StorageF32
 }
 
-// storesBySpeed has BF16 on devices that multiply it half as fast again as float32, which takes
-// matrix units. One that has it in the plan in force keeps it for half of that: bits should not
-// change because a measurement did.
-func (in Input) storesBySpeed() storing {
-	now := map[Seat]bool{}
-	if in.Previous != nil {
-		for _, pipe := range in.Previous.Replicas {
-			for _, place := range pipe.Stages {
-				now[place.Seat()] = place.Storage == model.StorageBF16
-			}
+// outruns tells whether a rate is half as fast again as another, which takes matrix units. What is
+// so in the plan in force stays so for half of that: bits should not change because a measurement did.
+func outruns(rate, other int64, now bool) bool {
+	// Quotients: products of rates that somebody made up could overflow.
+	gain := rate/4 - other/4
+	return gain >= other/8 || now && gain >= other/16
+}
+
+// inForce is what is stored on each seat of the plan in force.
+func (in Input) inForce() map[Seat]model.Storage {
+	now := map[Seat]model.Storage{}
+	if in.Previous == nil {
+		return now
+	}
+	for _, pipe := range in.Previous.Replicas {
+		for _, place := range pipe.Stages {
+			now[place.Seat()] = place.Storage
 		}
 	}
+	return now
+}
+
+// storesHalves has a half wherever one was measured.
+func (in Input) storesHalves() storing {
+	now := in.inForce()
+	return func(peer PeerID, d DeviceProfile) model.Storage { return d.half(now[Seat{peer, d.Name}]) }
+}
+
+// storesBySpeed has it where the device multiplies it faster than float32.
+func (in Input) storesBySpeed() storing {
+	now := in.inForce()
 	return func(peer PeerID, d DeviceProfile) model.Storage {
-		// Quotients: products of rates that somebody made up could overflow.
-		if gain := d.MatMulBF16FLOPS/4 - d.MatMulFLOPS/4; gain >= d.MatMulFLOPS/8 || now[Seat{peer, d.Name}] && gain >= d.MatMulFLOPS/16 {
-			return storesHalves(peer, d)
+		is := now[Seat{peer, d.Name}]
+		if half := d.half(is); outruns(d.Products(half), d.MatMulFLOPS, is == half) {
+			return half
 		}
 		return model.StorageF32
 	}
@@ -171,8 +206,8 @@ func (p Plan) checkStorage() error {
 	return nil
 }
 
-// errNoHalfCosts: a stage should store BF16, and nobody reckoned what that takes.
-var errNoHalfCosts = errors.New("costs in bf16 are missing")
+// errNoHalfCosts: a stage should store halves, and nobody reckoned what that takes.
+var errNoHalfCosts = errors.New("costs in halves are missing")
 
 // storageText says why a unit's stages store as they do; empty where the run fixes it.
 func (c *cluster) storageText(unit int) string {
@@ -180,55 +215,76 @@ func (c *cluster) storageText(unit int) string {
 		return ""
 	}
 	u := c.units[unit]
-	rate := func(flops int64) string { return fmt.Sprintf("%d.%d GFLOP/s", flops/1e9, flops%1e9/1e8) }
-	fast := c.in.storesBySpeed()(u.peer, u.profile) == model.StorageBF16
-	switch half := u.storage == model.StorageBF16; {
-	case u.profile.MatMulBF16FLOPS <= 0:
+	if max(u.profile.MatMulBF16FLOPS, u.profile.MatMulF16FLOPS) <= 0 {
 		return fmt.Sprintf(", in %v: bf16 was not measured", u.storage)
-	case half == fast:
-		return fmt.Sprintf(", in %v: it multiplies bf16 at %s, f32 at %s", u.storage, rate(u.profile.MatMulBF16FLOPS), rate(u.profile.MatMulFLOPS))
-	default:
-		return fmt.Sprintf(", in %v for its memory, although it multiplies bf16 at %s, f32 at %s", u.storage, rate(u.profile.MatMulBF16FLOPS), rate(u.profile.MatMulFLOPS))
 	}
+	why := ":"
+	if (u.storage == model.StorageF32) != (c.in.storesBySpeed()(u.peer, u.profile) == model.StorageF32) {
+		why = " for its memory, although"
+	}
+	return fmt.Sprintf(", in %v%s it multiplies %s", u.storage, why, u.profile.productsText())
 }
 
-// PrecisionText tells in how many stages of a plan BF16 was chosen; empty where it was in none.
+// productsText tells how fast a device multiplies what was measured.
+func (d DeviceProfile) productsText() string {
+	var rates []string
+	for _, s := range []model.Storage{model.StorageF16, model.StorageBF16, model.StorageF32} {
+		if flops := d.Products(s); flops > 0 {
+			rates = append(rates, fmt.Sprintf("%v at %d.%d GFLOP/s", s, flops/1e9, flops%1e9/1e8))
+		}
+	}
+	return strings.Join(rates, ", ")
+}
+
+// storageCounts are how many stages have each storage.
+type storageCounts map[model.Storage]int
+
+// PrecisionText tells in how many stages of a plan halves were chosen; empty where they were in none.
 func (p Plan) PrecisionText() string {
-	halves, stages := 0, 0
+	counts := storageCounts{}
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
-			if stages++; place.Storage == model.StorageBF16 {
-				halves++
-			}
+			counts[place.Storage]++
 		}
 	}
-	return precisionText(halves, stages)
+	return counts.text()
 }
 
-func precisionText(halves, stages int) string {
-	switch halves {
-	case 0:
+func (n storageCounts) text() string {
+	floats := n[model.StorageF32]
+	stages := floats + n[model.StorageBF16] + n[model.StorageF16]
+	var parts []string
+	for _, half := range []model.Storage{model.StorageBF16, model.StorageF16} {
+		switch n[half] {
+		case 0:
+		case stages:
+			return fmt.Sprintf("%v in all stages", half)
+		default:
+			parts = append(parts, fmt.Sprintf("%v in %d", half, n[half]))
+		}
+	}
+	switch {
+	case parts == nil:
 		return ""
-	case stages:
-		return "bf16 in all stages"
+	case floats == 0:
+		return fmt.Sprintf("mixed precision, %s of %s", strings.Join(parts, " and "), Count(stages, "stage"))
 	default:
-		return fmt.Sprintf("mixed precision, bf16 in %d of %s and f32 in the others", halves, Count(stages, "stage"))
+		return fmt.Sprintf("mixed precision, %s of %s and f32 in the others", strings.Join(parts, ", "), Count(stages, "stage"))
 	}
 }
 
-// storageLines tell of a candidate that has BF16 by the planner's choice what that means for
+// storageLines tell of a candidate that has halves by the planner's choice what that means for
 // losses.
 func (c *cluster) storageLines(k *candidate) []Reason {
-	halves, stages := 0, 0
+	counts := storageCounts{}
 	for _, row := range k.rows() {
 		for _, at := range row {
-			if stages++; c.units[at.unit].storage == model.StorageBF16 {
-				halves++
-			}
+			counts[c.units[at.unit].storage]++
 		}
 	}
-	if halves == 0 || !c.in.Run.Train.Storage.auto {
+	text := counts.text()
+	if text == "" || !c.in.Run.Train.Storage.auto {
 		return nil
 	}
-	return []Reason{{Kind: Precision, Text: precisionText(halves, stages) + ": losses differ from those in f32 by rounding, and otherwise after a plan that has layers in another precision; parameters, gradients, their sums and checkpoints are f32 in every stage"}}
+	return []Reason{{Kind: Precision, Text: text + ": losses differ from those in f32 by rounding, and otherwise after a plan that has layers in another precision; parameters, gradients, their sums and checkpoints are f32 in every stage"}}
 }

@@ -66,6 +66,67 @@ func TestStorageFollowsTheProfile(t *testing.T) {
 	}
 }
 
+// TestF16WhereBF16IsSlow: cards whose matrix units know no BF16 store F16, all others BF16 if they
+// know that, and what is nearly the same stays as it is.
+func TestF16WhereBF16IsSlow(t *testing.T) {
+	for _, tc := range []struct {
+		f16, bf16 int64 // of 1e10 in f32
+		now, want model.Storage
+	}{
+		{8e10, 11e9, model.StorageF32, model.StorageF16},
+		{8e10, 0, model.StorageF32, model.StorageF16},
+		{8e10, 8e10, model.StorageF32, model.StorageBF16},
+		{82e9, 8e10, model.StorageF32, model.StorageBF16},
+		{14e9, 11e9, model.StorageF32, model.StorageF32},
+		{14e9, 11e9, model.StorageF16, model.StorageF16},
+		{11e10, 8e10, model.StorageF16, model.StorageF16},
+		{11e10, 8e10, model.StorageBF16, model.StorageBF16},
+		{12e10, 8e10, model.StorageBF16, model.StorageF16},
+		{0, 8e10, model.StorageF16, model.StorageBF16},
+	} {
+		in := unlikePrecision()
+		b := &in.Members[1].Profile.Devices[0]
+		if tc.now != model.StorageF32 {
+			b.MatMulBF16FLOPS, b.MatMulF16FLOPS = 1e10, 1e10
+			if tc.now == model.StorageBF16 {
+				b.MatMulBF16FLOPS = 8e10
+			} else {
+				b.MatMulF16FLOPS = 8e10
+			}
+			p, _, err := Make(in)
+			if err != nil || !strings.Contains(storages(p), "b="+tc.now.String()) {
+				t.Fatalf("%s, %v", storages(p), err)
+			}
+			in.Previous, in.Generation = &p, 2
+		}
+		b.MatMulBF16FLOPS, b.MatMulF16FLOPS = tc.bf16, tc.f16
+		p, reasons, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := storages(p); !strings.Contains(got, "b="+tc.want.String()) || !strings.Contains(got, "a=f32") {
+			t.Errorf("f16 at %d, bf16 at %d with %v in force:%s, want %v on b and f32 on a", tc.f16, tc.bf16, tc.now, got, tc.want)
+		}
+		if text := reasons.about(Precision); tc.want == model.StorageF16 && !strings.HasPrefix(text, "mixed precision, f16 in ") {
+			t.Errorf("precision is told as %q", text)
+		}
+	}
+}
+
+// TestPrecisionText counts stages.
+func TestPrecisionText(t *testing.T) {
+	const f32, bf16, f16 = model.StorageF32, model.StorageBF16, model.StorageF16
+	for want, n := range map[string]storageCounts{
+		"": {f32: 2}, "bf16 in all stages": {bf16: 1}, "f16 in all stages": {f16: 3},
+		"mixed precision, bf16 in 1, f16 in 2 of 5 stages and f32 in the others": {f32: 2, bf16: 1, f16: 2},
+		"mixed precision, bf16 in 1 and f16 in 1 of 2 stages":                    {bf16: 1, f16: 1},
+	} {
+		if got := n.text(); got != want {
+			t.Errorf("%v: %q, want %q", n, got, want)
+		}
+	}
+}
+
 // TestAnUnlikePlanIsPredictedAsItIs: with the storage that it has, not the one that a new plan
 // would have.
 func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
@@ -130,7 +191,7 @@ func TestStorageRulesSurviveTheirText(t *testing.T) {
 			t.Errorf("%q comes back as %v, %v", text, back, err)
 		}
 	}
-	for _, text := range []string{"", "f16", "AUTO", "bf16 "} {
+	for _, text := range []string{"", "f64", "AUTO", "bf16 "} {
 		if rule, err := ParseStorage(text); !errors.Is(err, model.ErrBadConfig) {
 			t.Errorf("%q reads as %v, %v", text, rule, err)
 		}
@@ -149,10 +210,12 @@ func TestStorageOfOneDeviceIsOne(t *testing.T) {
 	}
 	in.HalfCosts = in.HalfCosts[1:]
 	if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
-		t.Errorf("costs of other layers in bf16: %v", err)
+		t.Errorf("costs of other layers in halves: %v", err)
 	}
-	in.HalfCosts, in.Run.Train.Storage = nil, Storage(model.StorageBF16)
-	if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
-		t.Errorf("no costs in bf16: %v", err)
+	for _, half := range []model.Storage{model.StorageBF16, model.StorageF16} {
+		in.HalfCosts, in.Run.Train.Storage = nil, Storage(half)
+		if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
+			t.Errorf("no costs in %v: %v", half, err)
+		}
 	}
 }

@@ -92,6 +92,9 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 		if half := d.Rates.MatMulBF16FLOPS; half > 0 {
 			rates += fmt.Sprintf(", in bf16 %.1f GFLOP/s", giga(half))
 		}
+		if half := d.Rates.MatMulF16FLOPS; half > 0 {
+			rates += fmt.Sprintf(", in f16 %.1f GFLOP/s", giga(half))
+		}
 		rates += fmt.Sprintf(", attention %.1f GFLOP/s, memory %.1f GB/s", giga(d.Rates.AttentionFLOPS), giga(d.Rates.MemoryBytesPerS))
 		if d.Rates.CopyBytesPerS > 0 {
 			rates += fmt.Sprintf(", copies %.1f GB/s each way", giga(d.Rates.CopyBytesPerS))

@@ -11,7 +11,7 @@ import (
 
 // BenchMatMul measures products of n x n matrices of dev in each storage type.
 func BenchMatMul(b *testing.B, dev kernels.Device, n int) {
-	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
+	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16, kernels.F16} {
 		b.Run(fmt.Sprintf("%v-%d", dtype, n), func(b *testing.B) {
 			v := benchViews(b, dev, dtype, n*n, n*n, n*n)
 			measure(b, dev, kernels.MatMul(v[0], v[1], v[2], kernels.View{}, n, n, n, 0))
@@ -25,7 +25,7 @@ func BenchAttention(b *testing.B, dev kernels.Device, s kernels.AttentionShape) 
 	qkv := s.B * s.T * (s.H + 2*s.K) * s.D
 	rows := benchViews(b, dev, kernels.F32, row, row)
 	var none kernels.View
-	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
+	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16, kernels.F16} {
 		v := benchViews(b, dev, dtype, out, qkv, qkv, out)
 		name := fmt.Sprintf("%v-T%d-D%d", dtype, s.T, s.D)
 		b.Run("forward-"+name, func(b *testing.B) {

@@ -14,9 +14,11 @@ type Case struct {
 	Call    kernels.Call
 	Seed    uint64
 	Without []int // optional operands that are absent
-	Halved  []int // operands that are stored as BF16
+	Halved  []int // operands that are stored as a half
+	F16     bool  // that is F16, not BF16
 	Shared  Shared
 	Aligned bool // operands start at addresses with many zeros
+	Large   bool // what is read is large: sums of its products are beyond F16
 }
 
 // Shared tells which output is the same view as which input; the zero value says none.
@@ -29,7 +31,7 @@ func (c Case) String() string {
 		s += " no-" + operands[k].Name
 	}
 	for _, k := range c.Halved {
-		s += " bf16-" + operands[k].Name
+		s += fmt.Sprintf(" %v-%s", c.half(), operands[k].Name)
 	}
 	if c.Shared != (Shared{}) {
 		s += fmt.Sprintf(" %s-in-%s", operands[c.Shared.Out].Name, operands[c.Shared.In].Name)
@@ -37,7 +39,18 @@ func (c Case) String() string {
 	if c.Aligned {
 		s += " aligned"
 	}
+	if c.Large {
+		s += " large"
+	}
 	return s
+}
+
+// half is the type of Halved operands.
+func (c Case) half() kernels.DType {
+	if c.F16 {
+		return kernels.F16
+	}
+	return kernels.BF16
 }
 
 func (c Case) guard() int {
@@ -71,7 +84,7 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 			continue
 		}
 		if slices.Contains(c.Halved, k) {
-			o.DType = kernels.BF16
+			o.DType = c.half()
 		}
 		n := o.Count(c.Call)
 		if o.Longer {
@@ -79,9 +92,10 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 		}
 		args[k] = make([]float64, n)
 		fill(rng, args[k], o, c.Call)
-		if o.DType == kernels.BF16 {
-			roundToBF16(args[k])
+		if c.Large && o.Role == kernels.In {
+			enlarge(args[k])
 		}
+		roundTo(o.DType, args[k])
 		t.operands = append(t.operands, &operand{Operand: o, values: args[k], guard: c.guard()})
 	}
 	if prepare := references[c.Call.Op].prepare; prepare != nil {
@@ -115,6 +129,13 @@ func fill(rng *rand.Rand, x []float64, o kernels.Operand, c kernels.Call) {
 		if written {
 			x[i] = math.NaN()
 		}
+	}
+}
+
+// enlarge makes numbers large whose squares, a few of them together, are beyond F16.
+func enlarge(x []float64) {
+	for i := range x {
+		x[i] *= 100
 	}
 }
 

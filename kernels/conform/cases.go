@@ -117,12 +117,15 @@ func fixedCases(op kernels.Op) []Case {
 			cases = append(cases, c)
 		}
 		c.Shared = Shared{}
-		for _, halved := range storages(op) {
-			c.Halved = halved
-			cases = append(cases, c)
-		}
+		cases = append(cases, stored(c)...)
 	}
-	return append(cases, halvedCases(op)...)
+	cases = append(cases, halvedCases(op)...)
+	if op == kernels.OpMatMul {
+		c := newCase(op, 37, 141, 70)
+		c.Halved, c.F16, c.Large = []int{0, 1, 2}, true, true
+		cases = append(cases, c)
+	}
+	return cases
 }
 
 // halvedShapes are of more than one tile on matrix units, or of all sizes where a flag says how to
@@ -143,18 +146,29 @@ var (
 	halvedParts     = [][]int{{1, 300, 2, 1, 64, 130, 140}, {1, 150, 2, 2, 33, 128, 22}, {1, 131, 1, 1, 128, 0, 70}}
 )
 
-// halvedCases are those of halvedShapes with bf16 operands in every form.
+// halvedCases are those of halvedShapes with operands that are halves in every form.
 func halvedCases(op kernels.Op) (cases []Case) {
 	for i, dims := range halvedShapes[op] {
 		for flags := range kernels.Info(op).Flags + 1 {
 			if flags&^kernels.Info(op).Flags != 0 {
 				continue
 			}
-			for _, halved := range storages(op) {
-				c := newCase(op, dims...)
-				c.Halved, c.Call.Flags, c.Aligned = halved, flags, i%2 == 0
-				cases = append(cases, c)
-			}
+			c := newCase(op, dims...)
+			c.Call.Flags, c.Aligned = flags, i%2 == 0
+			cases = append(cases, stored(c)...)
+		}
+	}
+	return cases
+}
+
+// stored are a case with each set of operands stored as each half.
+func stored(c Case) (cases []Case) {
+	for _, c.F16 = range []bool{false, true} {
+		if c.F16 && c.Call.Flags&kernels.Stochastic != 0 {
+			break // there is no such call
+		}
+		for _, c.Halved = range storages(c.Call.Op) {
+			cases = append(cases, c)
 		}
 	}
 	return cases
@@ -184,7 +198,7 @@ func sharings(c kernels.Call) []Shared {
 	return list
 }
 
-// storages lists the sets of operands that are stored as BF16.
+// storages lists the sets of operands that are stored as halves.
 func storages(op kernels.Op) [][]int {
 	switch op {
 	case kernels.OpMatMul:
@@ -199,6 +213,8 @@ func storages(op kernels.Op) [][]int {
 		return [][]int{{2}}
 	case kernels.OpCast:
 		return [][]int{{0}, {1}, {0, 1}}
+	case kernels.OpAdamW:
+		return [][]int{{3}}
 	default:
 		return nil
 	}
@@ -222,6 +238,7 @@ func randomCase(rng *rand.Rand, op kernels.Op) Case {
 	}
 	if list := storages(op); len(list) > 0 && rng.IntN(2) == 0 {
 		c.Halved, c.Aligned = list[rng.IntN(len(list))], rng.IntN(2) == 0
+		c.F16 = rng.IntN(2) == 0 && c.Call.Flags&kernels.Stochastic == 0
 	}
 	return c
 }

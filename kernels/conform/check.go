@@ -49,5 +49,5 @@ func (t *trial) compare(q kernels.Queue, k int) error {
 	if d == nil || d.operand != k {
 		return nil
 	}
-	return compareResults(o.results, d.round(t.call, t.operands[d.from].results), 0)
+	return compareExact(o.results, d.round(t.call, t.operands[d.from].results))
 }

@@ -30,20 +30,22 @@ type operand struct {
 	results []float32
 }
 
-// put stores the element bits: all 32, or the high 16 of a BF16.
+// put stores the bits of an element: all 32, or the high 16.
 func (o *operand) put(i int, bits uint32) {
-	if o.DType == kernels.BF16 {
+	if o.DType.Half() {
 		binary.LittleEndian.PutUint16(o.raw[2*i:], uint16(bits>>16))
 		return
 	}
 	binary.LittleEndian.PutUint32(o.raw[4*i:], bits)
 }
 
-// roundToBF16 rounds values as they will be stored, so that what is made from them fits to them.
-func roundToBF16(x []float64) {
-	for i, v := range x {
-		x[i] = float64(nearestBF16(float32(v)))
+// putValue stores a number that the element can hold.
+func (o *operand) putValue(i int, x float32) {
+	if o.DType.Half() {
+		o.put(i, uint32(halfBits(o.DType, x))<<16)
+		return
 	}
+	o.put(i, math.Float32bits(x))
 }
 
 // upload rounds the values to the storage type, so that the reference starts from the
@@ -64,11 +66,8 @@ func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
 			o.put(o.guard+i, uint32(int32(v)))
 			continue
 		}
-		stored := float32(v)
-		if o.DType == kernels.BF16 {
-			stored = nearestBF16(stored)
-		}
-		o.put(o.guard+i, math.Float32bits(stored))
+		stored := nearest(o.DType, float32(v))
+		o.putValue(o.guard+i, stored)
 		o.values[i] = float64(stored)
 	}
 	q.Write(kernels.Whole(buf), o.raw)
@@ -96,15 +95,29 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call, k int) error {
 	if o.Role == kernels.In || o.Role == kernels.Scratch {
 		return nil
 	}
-	tolerance := kernels.Info(c.Op).Tolerance(c, k)
-	if references[c.Op].exact {
-		tolerance = 0
-	}
 	if o.DType == kernels.I32 {
 		return compareWords(raw[o.guard*size:(o.guard+used)*size], o.values[:used])
 	}
 	o.results = o.floats(raw[o.guard*size : (o.guard+used)*size])
-	return compareResults(o.results, o.values[:used], tolerance)
+	if references[c.Op].exact {
+		return compareExact(o.results, o.values[:used])
+	}
+	if o.DType == kernels.F16 {
+		for i, v := range o.values[:used] {
+			o.values[i] = max(-kernels.MaxF16, min(kernels.MaxF16, v))
+		}
+	}
+	return compareResults(o.results, o.values[:used], kernels.Info(c.Op).Tolerance(c, k))
+}
+
+// compareExact wants the very numbers, and NaN where that is wanted.
+func compareExact(got []float32, want []float64) error {
+	for i, w := range want {
+		if g := float64(got[i]); g != w && !(g != g && w != w) {
+			return fmt.Errorf("element %d of %d is %v, want %v", i, len(want), g, w)
+		}
+	}
+	return nil
 }
 
 // compareWords wants whole numbers to be right to the bit.
@@ -121,8 +134,8 @@ func compareWords(raw []byte, want []float64) error {
 func (o *operand) floats(raw []byte) []float32 {
 	x := make([]float32, len(raw)/o.DType.SizeBytes())
 	for i := range x {
-		if o.DType == kernels.BF16 {
-			x[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[2*i:])) << 16)
+		if o.DType.Half() {
+			x[i] = fromHalf(o.DType, binary.LittleEndian.Uint16(raw[2*i:]))
 			continue
 		}
 		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))

@@ -49,7 +49,7 @@ var references = map[kernels.Op]reference{
 	kernels.OpScale:                   {compute: scale},
 	kernels.OpFill:                    {compute: fillValue},
 	kernels.OpCopy:                    {compute: func(_ kernels.Call, a [][]float64) { copy(a[0], a[1]) }},
-	kernels.OpCast:                    {compute: cast, exact: true},
+	kernels.OpCast:                    {compute: cast, exact: true, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { sprinkle(a[1]) }},
 	kernels.OpQuantize:                {compute: quantize, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { groupKinds(a[2]) }},
 	kernels.OpDequantize:              {compute: dequantize, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { packedWords(r, c.Dims[0], a[1]) }},
 }

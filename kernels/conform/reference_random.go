@@ -38,35 +38,19 @@ func dropout(c kernels.Call, args [][]float64) {
 	}
 }
 
-// nearestBF16 rounds to the nearest number with 8 bits of mantissa, ties to even. NaN
-// stays NaN.
-func nearestBF16(x float32) float32 {
-	if x != x {
-		return x
-	}
-	bits := math.Float32bits(x)
-	low, high := bits&0xffff, bits&^0xffff
-	if low > 0x8000 || low == 0x8000 && high&0x10000 != 0 {
-		high += 0x10000
-	}
-	return math.Float32frombits(high)
-}
-
-// rounded is element i of a call that rounds to BF16.
-func rounded(c kernels.Call, i int, x float32) float32 {
-	if c.Flags&kernels.Stochastic == 0 || x != x {
-		return nearestBF16(x)
+// rounded is element i of a call that rounds to a type.
+func rounded(c kernels.Call, to kernels.DType, i int, x float32) float32 {
+	if to != kernels.BF16 || c.Flags&kernels.Stochastic == 0 || x != x {
+		return nearest(to, x)
 	}
 	chance := word(c.Random, c.Dims[1]+i) >> 16
 	return math.Float32frombits((math.Float32bits(x) + chance) &^ 0xffff)
 }
 
 func cast(c kernels.Call, args [][]float64) {
+	to := c.Args[0].Buf.DType()
 	for i, x := range args[1] {
-		args[0][i] = x
-		if c.Args[0].Buf.DType() == kernels.BF16 {
-			args[0][i] = float64(rounded(c, i, float32(x)))
-		}
+		args[0][i] = float64(rounded(c, to, i, float32(x)))
 	}
 }
 
@@ -77,9 +61,9 @@ type derivation struct {
 }
 
 func roundedHalves(c kernels.Call, x []float32) []float64 {
-	halves := make([]float64, len(x))
+	halves, to := make([]float64, len(x)), c.Args[3].Buf.DType()
 	for i, v := range x {
-		halves[i] = float64(rounded(c, i, v))
+		halves[i] = float64(rounded(c, to, i, v))
 	}
 	return halves
 }

@@ -10,7 +10,7 @@ import (
 	"pnode/kernels"
 )
 
-// Run is the suite. dev must support every op in f32; what it refuses to store as bf16 is
+// Run is the suite. dev must support every op in f32; what it refuses to store as a half is
 // left out. Random cases run again, for the same bits.
 func Run(t *testing.T, dev kernels.Device) {
 	for _, op := range kernels.Ops() {
@@ -39,10 +39,10 @@ func RunOp(t *testing.T, dev kernels.Device, op kernels.Op) {
 	runCases(t, dev, allCases(op, randomCases))
 }
 
-// RunOpBF16 is the part of RunOp whose factors are stored as bf16, with fewer random cases: where
+// RunOpHalves is the part of RunOp whose factors are stored as a half, with fewer random cases: where
 // something stands in for matrix units, it takes long.
-func RunOpBF16(t *testing.T, dev kernels.Device, op kernels.Op) {
-	runCases(t, dev, slices.DeleteFunc(allCases(op, randomCases/3), func(c Case) bool { return len(c.Halved) < 2 }))
+func RunOpHalves(t *testing.T, dev kernels.Device, op kernels.Op, half kernels.DType) {
+	runCases(t, dev, slices.DeleteFunc(allCases(op, randomCases/3), func(c Case) bool { return len(c.Halved) < 2 || c.half() != half }))
 }
 
 func allCases(op kernels.Op, random int) []Case {

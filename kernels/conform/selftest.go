@@ -7,10 +7,8 @@ import (
 )
 
 // selfCases touch every inner loop once with full tiles, edges and more than one block.
-var selfCases = []Case{
+var selfCases = append([]Case{
 	newCase(kernels.OpMatMul, 65, 70, 260),
-	{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, Aligned: true},
-	{Call: newCase(kernels.OpMatMul, 37, 141, 70).Call, Seed: 1, Halved: []int{1, 2}},
 	newCase(kernels.OpLayerNormForward, 9, 67),
 	newCase(kernels.OpLayerNormBackwardInput, 9, 67),
 	newCase(kernels.OpRMSNormForward, 9, 67),
@@ -18,8 +16,6 @@ var selfCases = []Case{
 	newCase(kernels.OpRoPE, 9, 4, 3, 20, 70, 2),
 	newCase(kernels.OpAttentionForward, 1, 57, 2, 1, 20),
 	newCase(kernels.OpAttentionBackward, 1, 57, 2, 1, 20),
-	{Call: newCase(kernels.OpAttentionForward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{0, 2}, Aligned: true},
-	{Call: newCase(kernels.OpAttentionBackward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{2, 3, 4}, Aligned: true},
 	newCase(kernels.OpAttentionCached, 1, 3, 2, 1, 20, 57, 60),
 	newCase(kernels.OpGELUForward, 515),
 	newCase(kernels.OpGELUBackward, 515),
@@ -29,6 +25,20 @@ var selfCases = []Case{
 	newCase(kernels.OpCrossEntropy, 7, 131),
 	newCase(kernels.OpAdamW, 131),
 	newCase(kernels.OpSumSquares, 1003),
+}, selfHalves()...)
+
+// selfHalves are those on halves.
+func selfHalves() (cases []Case) {
+	for _, f16 := range []bool{false, true} {
+		cases = append(cases,
+			Case{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, F16: f16, Aligned: true},
+			Case{Call: newCase(kernels.OpMatMul, 37, 141, 70).Call, Seed: 1, Halved: []int{1, 2}, F16: f16},
+			Case{Call: newCase(kernels.OpAttentionForward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{0, 2}, F16: f16, Aligned: true},
+			Case{Call: newCase(kernels.OpAttentionBackward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{2, 3, 4}, F16: f16, Aligned: true},
+			Case{Call: newCase(kernels.OpCast, 131, 0).Call, Seed: 1, Halved: []int{0}, F16: f16},
+		)
+	}
+	return cases
 }
 
 // SelfTest runs a few calls of dev against the reference; the error says which operation is

@@ -114,7 +114,7 @@ type attentionTask struct {
 	scratch cutter
 	width   int // D rounded up to whole panels
 
-	room   []float32 // [attentionRoom,D] rows of bf16 operands in float32
+	room   []float32 // [attentionRoom,D] rows of operands that are halves in float32
 	zero   []float32 // [nr] zeros
 	scores []float32 // [attentionRows,attentionRoom]
 }
@@ -140,13 +140,13 @@ func (t *attentionTask) ask(x []float32, stride, r, rows int) {
 }
 
 // widened gives n rows of a head in float32 with their stride: where they are, or in room if they
-// are stored as bf16.
+// are stored as a half.
 func (t *attentionTask) widened(room []float32, x stored, stride, n int) (rows []float32, rowStride int) {
 	if x.half == nil {
 		return x.wide, stride
 	}
 	for r := range n {
-		t.v.widen(room[r*t.D:(r+1)*t.D], x.half[r*stride:r*stride+t.D])
+		x.widen(room[r*t.D:(r+1)*t.D], x.half[r*stride:r*stride+t.D])
 	}
 	return room, t.D
 }

@@ -20,24 +20,24 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 	if err := d.pool.reserve(newBackwardTask(d.v, nil, h, dry).scratch.used); err != nil {
 		return err
 	}
-	dqkv := elements(c.Args[0])
+	dqkv := d.elements(c.Args[0])
 	sums, err := d.sumsOf(dqkv)
 	if err != nil {
 		return err
 	}
 	d.differentiate(h, differentiated{
-		dqkv: sums, delta: floats(c.Args[1]), dout: elements(c.Args[2]),
-		qkv: elements(c.Args[3]), out: elements(c.Args[4]), lse: floats(c.Args[5]),
+		dqkv: sums, delta: floats(c.Args[1]), dout: d.elements(c.Args[2]),
+		qkv: d.elements(c.Args[3]), out: d.elements(c.Args[4]), lse: floats(c.Args[5]),
 		adds: c.Flags&kernels.Accumulate != 0,
 	})
 	if dqkv.half != nil {
-		d.ranges(len(sums), func(from, to int) { d.v.narrow(dqkv.half[from:to], sums[from:to]) })
+		d.ranges(len(sums), func(from, to int) { dqkv.narrow(dqkv.half[from:to], sums[from:to]) })
 	}
 	return nil
 }
 
 // sumsOf is where gradients are summed that are written as x: there, or in common memory if they
-// are stored as bf16.
+// are stored as a half.
 func (d *Device) sumsOf(x stored) ([]float32, error) {
 	if x.half == nil {
 		return x.wide, nil

@@ -7,11 +7,11 @@ import (
 )
 
 func (d *Device) attentionForward(c kernels.Call, h heads) error {
-	qkv := elements(c.Args[2])
+	qkv := d.elements(c.Args[2])
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err
 	}
-	return d.attend(h, attended{out: elements(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values stored) {
+	return d.attend(h, attended{out: d.elements(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values stored) {
 		return qkv.from(h.key(b, kv)), qkv.from(h.value(b, kv))
 	}})
 }
@@ -135,7 +135,7 @@ func (t *forwardTask) finish(out stored) {
 		if out.half != nil {
 			row := t.room[:t.D]
 			t.v.times(row, sums, 1/t.sum[r])
-			t.v.narrow(out.half[at:at+t.D], row)
+			out.narrow(out.half[at:at+t.D], row)
 			continue
 		}
 		t.ask(out.wide, t.outStride, r, t.rows)

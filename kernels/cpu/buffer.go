@@ -46,23 +46,24 @@ func ints(v kernels.View) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
 }
 
-// halves is the memory of a checked view of a BF16 buffer.
+// halves is the memory of a checked view of a buffer of BF16 or F16.
 func halves(v kernels.View) []uint16 {
 	mem := v.Buf.(*buffer).mem
 	all := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(mem))), 2*len(mem))
 	return all[v.Off : v.Off+v.Len : v.Off+v.Len]
 }
 
-// stored are the elements of an operand as they are in memory: float32, or bf16 in half.
+// stored are the elements of an operand as they are in memory: float32, or a half.
 type stored struct {
 	wide []float32
 	half []uint16
+	conversion
 }
 
 // elements is the memory of a checked view of floats, whichever they are.
-func elements(v kernels.View) stored {
-	if v.Present() && v.Buf.DType() == kernels.BF16 {
-		return stored{half: halves(v)}
+func (d *Device) elements(v kernels.View) stored {
+	if v.Present() && v.Buf.DType().Half() {
+		return stored{half: halves(v), conversion: d.v.conversion(v.Buf.DType())}
 	}
 	return stored{wide: floats(v)}
 }
@@ -70,9 +71,11 @@ func elements(v kernels.View) stored {
 // from is all from element n on.
 func (s stored) from(n int) stored {
 	if s.half != nil {
-		return stored{half: s.half[n:]}
+		s.half = s.half[n:]
+	} else {
+		s.wide = s.wide[n:]
 	}
-	return stored{wide: s.wide[n:]}
+	return s
 }
 
 // hostBytes is the memory of a checked view as it is stored.

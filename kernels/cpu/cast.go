@@ -8,15 +8,15 @@ import (
 
 func (d *Device) cast(c kernels.Call) error {
 	n := c.Dims[0]
-	fromHalf, toHalf := c.Args[1].Buf.DType() == kernels.BF16, c.Args[0].Buf.DType() == kernels.BF16
+	from, to := c.Args[1].Buf.DType(), c.Args[0].Buf.DType()
 	switch {
-	case fromHalf && toHalf:
+	case from.Half() && to.Half():
 		out, x := halves(c.Args[0]), halves(c.Args[1])
 		d.ranges(n, func(from, to int) { copy(out[from:to], x[from:to]) })
-	case fromHalf:
-		out, x := floats(c.Args[0]), halves(c.Args[1])
-		d.ranges(n, func(from, to int) { d.v.widen(out[from:to], x[from:to]) })
-	case toHalf:
+	case from.Half():
+		out, x, widen := floats(c.Args[0]), halves(c.Args[1]), d.v.conversion(from).widen
+		d.ranges(n, func(from, to int) { widen(out[from:to], x[from:to]) })
+	case to.Half():
 		return d.rounded(c, c.Args[0], floats(c.Args[1]), func(int, int) {})
 	default:
 		d.copy(c)
@@ -28,9 +28,10 @@ func (d *Device) cast(c kernels.Call) error {
 func (d *Device) rounded(c kernels.Call, half kernels.View, x []float32, produce func(from, to int)) error {
 	out := halves(half)
 	if c.Flags&kernels.Stochastic == 0 {
+		narrow := d.v.conversion(half.Buf.DType()).narrow
 		d.ranges(len(x), func(from, to int) {
 			produce(from, to)
-			d.v.narrow(out[from:to], x[from:to])
+			narrow(out[from:to], x[from:to])
 		})
 		return nil
 	}

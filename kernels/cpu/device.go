@@ -117,15 +117,15 @@ func (d *Device) Supports(c kernels.Call) error {
 		if err := d.owns(v); err != nil {
 			return fmt.Errorf("%w: %v", err, c)
 		}
-		if v.Buf.DType() == kernels.BF16 && !computesBF16(c.Op) {
-			return fmt.Errorf("%w: cpu: %v on bf16", kernels.ErrUnsupported, c)
+		if dtype := v.Buf.DType(); dtype.Half() && !computesHalves(c.Op) {
+			return fmt.Errorf("%w: cpu: %v on %v", kernels.ErrUnsupported, c, dtype)
 		}
 	}
 	return nil
 }
 
-// computesBF16 tells whether the op works on BF16 operands that the contract allows.
-func computesBF16(op kernels.Op) bool {
+// computesHalves tells whether the op works on halves where the contract allows them.
+func computesHalves(op kernels.Op) bool {
 	switch op {
 	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAdamW, kernels.OpAttentionForward, kernels.OpAttentionBackward,
 		kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart:

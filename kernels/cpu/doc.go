@@ -31,7 +31,7 @@
 // Goroutines: the workers, started by New and ended by Device.Close, which waits for them.
 // One without work looks for it some tens of microseconds before it sleeps.
 //
-// The package computes on bf16 in matrix products, embeddings and casts (else
-// kernels.ErrUnsupported). The node creates the device; everybody else sees
+// The package computes on bf16 and f16 in matrix products, attention, embeddings, casts and copies of
+// parameters (else kernels.ErrUnsupported), by float32: neither is faster than that. The node creates the device; everybody else sees
 // kernels.Device only. It never imports another backend.
 package cpu

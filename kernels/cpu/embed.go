@@ -38,9 +38,9 @@ func (d *Device) embedForward(c kernels.Call) error {
 
 // embedding gives a function that writes a token's row of wte.
 func (d *Device) embedding(wte kernels.View, width int) func(row []float32, token int) {
-	if wte.Buf.DType() == kernels.BF16 {
-		table := halves(wte)
-		return func(row []float32, token int) { d.v.widen(row, table[token*width:(token+1)*width]) }
+	if half := wte.Buf.DType(); half.Half() {
+		table, widen := halves(wte), d.v.conversion(half).widen
+		return func(row []float32, token int) { widen(row, table[token*width:(token+1)*width]) }
 	}
 	table := floats(wte)
 	return func(row []float32, token int) { copy(row, table[token*width:(token+1)*width]) }

@@ -1,14 +1,15 @@
 package cpu
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"pnode/kernels"
 )
 
-// TestHalfProductsAreRounded stores the operands as BF16 and expects the very sums of the
-// same numbers in float32, rounded once where the result is BF16, for flat and tall
+// TestHalfProductsAreRounded stores the operands as halves and expects the very sums of the
+// same numbers in float32, rounded once where the result is a half, for flat and tall
 // results and beyond what is packed at one time.
 func TestHalfProductsAreRounded(t *testing.T) {
 	for _, v := range candidates() {
@@ -21,18 +22,19 @@ func TestHalfProductsAreRounded(t *testing.T) {
 					all = all[:1] // 240 million multiply-adds a product take long on an emulated processor
 				}
 				for _, flags := range all {
-					p.checkHalves(t, dev, flags)
+					p.checkHalves(t, dev, kernels.BF16, flags)
 				}
+				p.checkHalves(t, dev, kernels.F16, all[0])
 			}
 		})
 	}
 }
 
-func (p placement) checkHalves(t *testing.T, dev *Device, flags kernels.Flags) {
+func (p placement) checkHalves(t *testing.T, dev *Device, half kernels.DType, flags kernels.Flags) {
 	t.Helper()
-	a, halfA := rounded(t, dev, ramp(p.m*p.k, 7))
-	b, halfB := rounded(t, dev, ramp(p.n*p.k, 11))
-	sums, halfSums := rounded(t, dev, ramp(p.m*p.n, 13))
+	a, halfA := rounded(t, dev, half, ramp(p.m*p.k, 7))
+	b, halfB := rounded(t, dev, half, ramp(p.n*p.k, 11))
+	sums, halfSums := rounded(t, dev, half, ramp(p.m*p.n, 13))
 	bias := upload(t, dev, ramp(p.n, 5))
 	again := upload(t, dev, slices.Clone(floats(sums)))
 	for _, c := range []kernels.Call{
@@ -45,25 +47,50 @@ func (p placement) checkHalves(t *testing.T, dev *Device, flags kernels.Flags) {
 		}
 	}
 	want := make([]uint16, p.m*p.n)
-	dev.v.narrow(want, floats(sums))
+	dev.v.conversion(half).narrow(want, floats(sums))
 	if !slices.Equal(floats(again), floats(sums)) {
-		t.Errorf("%+v flags %b: BF16 operands give other sums", p, flags)
+		t.Errorf("%+v flags %b: %v operands give other sums", p, flags, half)
 	}
 	if !slices.Equal(halves(halfSums), want) {
-		t.Errorf("%+v flags %b: a BF16 result is not the rounded one", p, flags)
+		t.Errorf("%+v flags %b: a %v result is not the rounded one", p, flags, half)
 	}
 }
 
-// rounded gives x rounded to BF16, stored as F32 and as BF16.
-func rounded(t *testing.T, dev *Device, x []float32) (wide, half kernels.View) {
+// rounded gives x rounded to a half, stored as F32 and as that.
+func rounded(t *testing.T, dev *Device, dtype kernels.DType, x []float32) (wide, half kernels.View) {
 	t.Helper()
-	buf, err := dev.Alloc(kernels.BF16, len(x))
+	buf, err := dev.Alloc(dtype, len(x))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(buf.Free)
 	half = kernels.Whole(buf)
-	dev.v.narrow(halves(half), x)
-	dev.v.widen(x, halves(half))
+	as := dev.v.conversion(dtype)
+	as.narrow(halves(half), x)
+	as.widen(x, halves(half))
 	return upload(t, dev, x), half
+}
+
+// TestEveryF16 wants every number of F16 back from float32, and what lies between two neighbours at
+// the nearer one.
+func TestEveryF16(t *testing.T) {
+	const infinity = 0x7c00
+	for h := range uint16(infinity) {
+		for _, sign := range []uint16{0, 1 << 15} {
+			x := floatOf(h | sign)
+			if got := nearestF16(math.Float32bits(x)); got != h|sign {
+				t.Fatalf("%04x is %v, which is rounded to %04x", h|sign, x, got)
+			}
+			if h+1 == infinity {
+				continue
+			}
+			middle := (x + floatOf(h+1|sign)) / 2 // exact: one digit more
+			low, high := math.Nextafter32(middle, 0), math.Nextafter32(middle, 2*middle)
+			for between, want := range map[float32]uint16{low: h, middle: h + h&1, high: h + 1} {
+				if got := nearestF16(math.Float32bits(between)); got != want|sign {
+					t.Fatalf("%v is rounded to %04x, want %04x", between, got, want|sign)
+				}
+			}
+		}
+	}
 }

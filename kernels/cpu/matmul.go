@@ -29,7 +29,8 @@ type product struct {
 	m, n, k    int
 	a, b       operand // positions are rows of A and columns of B
 	c          []float32
-	half       []uint16  // C when it is stored as BF16, instead of c
+	half       []uint16  // C when it is stored as a half, instead of c
+	conversion           // of half
 	bias       []float32 // nil for none
 	accumulate bool
 	depth      int // K of all depth blocks but the last
@@ -60,8 +61,8 @@ func newProduct(v *variant, c kernels.Call) *product {
 		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2], bias: floats(c.Args[3]),
 		accumulate: c.Flags&kernels.Accumulate != 0,
 	}
-	if c.Args[0].Buf.DType() == kernels.BF16 {
-		p.half = halves(c.Args[0])
+	if dtype := c.Args[0].Buf.DType(); dtype.Half() {
+		p.half, p.conversion = halves(c.Args[0]), v.conversion(dtype)
 	} else {
 		p.c = floats(c.Args[0])
 	}
@@ -74,7 +75,7 @@ func newProduct(v *variant, c kernels.Call) *product {
 }
 
 // packedAtATime is how many columns of B, and how much of their depth, the workers pack
-// before they multiply: about packLimit floats. A task computes an element of a BF16 C
+// before they multiply: about packLimit floats. A task computes an element of a C of halves
 // from the first product to the last, so there it is all of the depth.
 func (p *product) packedAtATime(nr int) (columns, depth int) {
 	least := packWidth

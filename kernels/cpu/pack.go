@@ -6,11 +6,11 @@ import "pnode/kernels"
 // `unit` positions as the micro-kernel reads them: [K,unit].
 type operand struct {
 	mem       []float32
-	half      []uint16 // when it is stored as BF16, instead of mem
+	half      []uint16 // when it is stored as a half, instead of mem
 	stride    int
 	deep      bool // element (position j, depth p) is at j*stride+p, else at p*stride+j
 	unit      int
-	group     int // positions that are packed at one time when stored as BF16, whole panels
+	group     int // positions that are packed at one time when stored as a half, whole panels
 	copy      packCopy
 	transpose packTranspose
 	widen     func(out []float32, x []uint16)
@@ -23,18 +23,18 @@ const groupPanels = 4
 // bind sets the operand's memory.
 func (o *operand) bind(v *variant, view kernels.View, positions, depth int) {
 	o.group = groupPanels * max(v.product.mr, v.product.nr) / o.unit * o.unit
-	o.stride, o.widen = positions, v.widen
+	o.stride = positions
 	if o.deep {
 		o.stride = depth
 	}
-	if view.Buf.DType() == kernels.BF16 {
-		o.half = halves(view)
+	if dtype := view.Buf.DType(); dtype.Half() {
+		o.half, o.widen = halves(view), v.conversion(dtype).widen
 	} else {
 		o.mem = floats(view)
 	}
 }
 
-// wideSize is the scratch in floats that pack needs for a group of a BF16 operand.
+// wideSize is the scratch in floats that pack needs for a group of an operand of halves.
 func (p *product) wideSize(v *variant) int {
 	if p.a.half == nil {
 		return 0
@@ -43,7 +43,7 @@ func (p *product) wideSize(v *variant) int {
 }
 
 // pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
-// The last one is padded with zeros. A BF16 operand goes through the scratch wide.
+// The last one is padded with zeros. Halves go through the scratch wide.
 func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
 	if o.half == nil {
 		o.packFloats(dst, from, to, depth, k)

@@ -9,7 +9,7 @@ type rowTask struct {
 	w                        *worker
 	top, bottom, left, right int
 
-	// out is where the sums go: C, or sums when C is stored as BF16. Element (i,j) of C is
+	// out is where the sums go: C, or sums when C is stored as a half. Element (i,j) of C is
 	// at (i-outTop)*outRow + j-outLeft.
 	out                     []float32
 	outRow, outTop, outLeft int
@@ -20,7 +20,7 @@ type rowTask struct {
 	start   []float32 // [nr] the bias of a last panel that sticks out
 	own     []float32 // the operand that is not shared, [rowBlock,K] or groupPanels panels
 	wide    []float32 // for pack
-	sums    []float32 // [rowBlock,packWidth] of a C that is stored as BF16
+	sums    []float32 // [rowBlock,packWidth] of a C that is stored as a half
 }
 
 // scratch is the scratch in floats that a rowTask cuts up.
@@ -58,14 +58,14 @@ func (t *rowTask) begin() {
 	}
 	t.out, t.outRow, t.outTop, t.outLeft = t.sums, t.right-t.left, t.top, t.left
 	for i := t.top; t.accumulate && i < t.bottom; i++ {
-		t.v.widen(t.out[t.at(i, t.left):][:t.outRow], t.half[i*t.n+t.left:][:t.outRow])
+		t.widen(t.out[t.at(i, t.left):][:t.outRow], t.half[i*t.n+t.left:][:t.outRow])
 	}
 }
 
-// finish rounds the sums of a C that is stored as BF16.
+// finish rounds the sums of a C that is stored as a half.
 func (t *rowTask) finish() {
 	for i := t.top; t.half != nil && i < t.bottom; i++ {
-		t.v.narrow(t.half[i*t.n+t.left:][:t.outRow], t.out[t.at(i, t.left):][:t.outRow])
+		t.narrow(t.half[i*t.n+t.left:][:t.outRow], t.out[t.at(i, t.left):][:t.outRow])
 	}
 }
 

@@ -71,7 +71,7 @@ func (l *blasLibrary) check(f blasFunction, args ...uintptr) error {
 	return nil
 }
 
-// blas multiplies bf16 matrices by cuBLASLt. Its methods are called within the driver's do.
+// blas multiplies matrices of halves by cuBLASLt. Its methods are called within the driver's do.
 type blas struct {
 	lib    *blasLibrary
 	handle uintptr

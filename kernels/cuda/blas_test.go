@@ -116,7 +116,7 @@ func TestOwnProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := f.blas.products
-	conform.RunOpBF16(t, dev, kernels.OpMatMul)
+	conform.RunOpHalves(t, dev, kernels.OpMatMul, kernels.BF16)
 	if f.blas.products != by || f.blas.handles != 0 || dev.Products() == "cuBLASLt" {
 		t.Errorf("%d products by cuBLASLt, which has %d handles; the device says %q", f.blas.products-by, f.blas.handles, dev.Products())
 	}

@@ -24,12 +24,12 @@ func (d *Device) Name() string { return d.driver.Name() }
 // FreeBytes is the memory that nobody has taken, other programs included.
 func (d *Device) FreeBytes() (uint64, error) { return d.driver.freeBytes() }
 
-// Products tells what multiplies bf16 matrices: cuBLASLt, or the package's own kernels and why.
+// Products tells what multiplies matrices of halves: cuBLASLt, or the package's own kernels and why.
 func (d *Device) Products() string { return d.products }
 
 // Open makes the card ready: it has the driver compile the kernels and runs them against the
 // reference. The error says what is wrong with the card or its driver. Where cuBLASLt is
-// installed it does the products of bf16 matrices, unless its results are wrong.
+// installed it does the products of halves, unless its results are wrong.
 func (i Info) Open() (*Device, error) {
 	dev, err := i.open()
 	if err == nil {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -64,10 +65,10 @@ var matrixOps = map[kernels.Op]string{
 }
 
 // TestConform runs the suite through the driver's interface with the kernels of the same source
-// on an OpenCL device: all of it as an old card, and products and attention as a card with matrix
-// units, which has the same kernels but for these.
+// on an OpenCL device: all of it as an old card, and products and attention as cards with matrix
+// units, which have the same kernels but for these.
 func TestConform(t *testing.T) {
-	for _, compute := range []Capability{61, 90} {
+	for _, compute := range []Capability{61, 75, 90} {
 		t.Run(compute.String(), func(t *testing.T) {
 			b := Info{Compute: compute}.build()
 			f := newFake(t, openclMachine(t, b.geometry), 1)
@@ -80,17 +81,20 @@ func TestConform(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !b.geometry.Matrix {
+			if b.geometry.Matrix == gpu.NoMatrix {
 				conform.Run(t, dev)
 			}
-			for op, name := range matrixOps {
-				if b.geometry.Matrix {
-					f.launches = nil
-					t.Run(op.String(), func(t *testing.T) { conform.RunOpBF16(t, dev, op) })
-				}
-				onMatrixUnits := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, name) })
-				if onMatrixUnits != b.geometry.Matrix {
-					t.Errorf("%v: matrix units used: %v", op, onMatrixUnits)
+			for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+				for op, name := range matrixOps {
+					if b.geometry.Multiplies(half) {
+						f.launches = nil
+						t.Run(fmt.Sprintf("%v %v", op, half), func(t *testing.T) { conform.RunOpHalves(t, dev, op, half) })
+					}
+					name := fmt.Sprintf("%s_%v", name, half)
+					onMatrixUnits := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(unnumbered(l.Kernel), name) })
+					if onMatrixUnits != b.geometry.Multiplies(half) {
+						t.Errorf("%v of %v: matrix units used: %v", op, half, onMatrixUnits)
+					}
 				}
 			}
 			if err := dev.Close(); err != nil {
@@ -98,6 +102,11 @@ func TestConform(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unnumbered is the name of a kernel without which of both gradients of an attention it computes.
+func unnumbered(kernel string) string {
+	return strings.NewReplacer("_queries", "", "_keys", "").Replace(kernel)
 }
 
 // sizes are dimensions by their letters, for a call of any operation.

@@ -56,9 +56,9 @@ func (d *driver) start() error {
 	})
 }
 
-// startBLAS has cuBLASLt do what the kernels for matrix units do.
+// startBLAS has cuBLASLt multiply halves, where the card has matrix units.
 func (d *driver) startBLAS() error {
-	if d.loadBLAS == nil || !d.build().geometry.Matrix {
+	if d.loadBLAS == nil || d.Compute < oldestUnits {
 		return errNoBLAS
 	}
 	lib, err := d.loadBLAS()

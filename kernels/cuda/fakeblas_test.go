@@ -176,10 +176,10 @@ func (m fakeMatrix) index(row, column int) int {
 }
 
 func (m fakeMatrix) size() int {
-	if m.layout.dtype == 14 {
-		return 2
+	if m.layout.dtype == typeF32 {
+		return 4
 	}
-	return 4
+	return 2
 }
 
 func (m fakeMatrix) bytes() int { return m.size() * int(m.layout.rows*m.layout.columns) }
@@ -196,16 +196,28 @@ func (m fakeMatrix) read() (x []float64) {
 		m.f.refuse(invalidValue, "an operand cannot be read")
 	}
 	for i := 0; i < len(raw); i += m.size() {
-		if m.size() == 2 {
+		switch m.layout.dtype {
+		case typeBF16:
 			x = append(x, float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[i:]))<<16)))
-			continue
+		case typeF16:
+			x = append(x, finiteF16(binary.LittleEndian.Uint16(raw[i:])))
+		default:
+			x = append(x, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[i:]))))
 		}
-		x = append(x, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[i:]))))
 	}
 	return x
 }
 
-// write rounds to nearest, ties to even.
+// finiteF16 is the number of the bits of a finite f16.
+func finiteF16(bits uint16) float64 {
+	exponent, mantissa := int(bits>>10&0x1f), float64(bits&0x3ff)
+	if exponent > 0 {
+		exponent, mantissa = exponent-1, mantissa+1<<10
+	}
+	return math.Copysign(math.Ldexp(mantissa, exponent-24), 1-float64(bits>>15)*2)
+}
+
+// write rounds to nearest, ties to even; nobody asks for f16.
 func (m fakeMatrix) write(x []float64) {
 	var raw []byte
 	for _, v := range x {

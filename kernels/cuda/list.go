@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unsafe"
+
+	"pnode/kernels"
 )
 
 // Info is a card that was found.
@@ -129,8 +131,13 @@ func (l *library) attribute(device, number uintptr) int {
 
 // Features are what the kernels use beyond the least.
 func (i Info) Features() (features []string) {
-	if i.Unusable == "" && i.build().geometry.Matrix {
-		features = append(features, "bf16 matrix units")
+	if i.Unusable != "" {
+		return nil
+	}
+	for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+		if i.build().geometry.Multiplies(half) {
+			features = append(features, fmt.Sprintf("%v matrix units", half))
+		}
 	}
 	return features
 }

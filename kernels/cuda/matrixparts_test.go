@@ -2,9 +2,11 @@ package cuda
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"testing"
 
+	"pnode/kernels"
 	"pnode/kernels/gpu"
 )
 
@@ -78,18 +80,24 @@ func newWarp(n int) (w warp) {
 	return w
 }
 
-// halfOf is the upper half of a float that has no more.
-func halfOf(x float32) uint32 { return math.Float32bits(x) >> 16 }
+// halfOf are the bits of a half of a small whole number.
+func halfOf(half kernels.DType, x float32) uint32 {
+	bits := math.Float32bits(x)
+	if half == kernels.BF16 || x == 0 {
+		return bits >> 16
+	}
+	return bits>>16&0x8000 | (bits&0x7fffffff-112<<23)>>13
+}
 
 // in are the words of a lane.
-func (w *warp) in(lane int) (words [partsIn]uint32) {
+func (w *warp) in(half kernels.DType, lane int) (words [partsIn]uint32) {
 	for i := range 8 {
 		p := placeA(lane, i)
-		words[i/2] |= halfOf(w.a[p.row][p.column]) << (16 * (i % 2))
+		words[i/2] |= halfOf(half, w.a[p.row][p.column]) << (16 * (i % 2))
 	}
 	for i := range 4 {
 		p := placeB(lane, i)
-		words[4+i/2] |= halfOf(w.b[p.row][p.column]) << (16 * (i % 2))
+		words[4+i/2] |= halfOf(half, w.b[p.row][p.column]) << (16 * (i % 2))
 		p = placeC(lane, i)
 		words[6+i] = math.Float32bits(w.c[p.row][p.column])
 	}
@@ -98,7 +106,7 @@ func (w *warp) in(lane int) (words [partsIn]uint32) {
 }
 
 // out are the words that a lane must get.
-func (w *warp) out(lane int) (words [partsOut]uint32) {
+func (w *warp) out(half kernels.DType, lane int) (words [partsOut]uint32) {
 	for i := range 4 {
 		p := placeC(lane, i)
 		sum := w.c[p.row][p.column]
@@ -113,14 +121,14 @@ func (w *warp) out(lane int) (words [partsOut]uint32) {
 		words[4+i] = uint32(along) | uint32(along+1)<<16
 		words[8+i] = uint32(w.starts[8*i+pair]+lane/4) | uint32(w.starts[8*i+pair+1]+lane/4)<<16
 	}
-	words[12] = w.in(lane ^ 1)[0]
-	own := w.in(lane)
-	words[13] = own[6]>>16 | own[7]&0xffff0000
+	words[12] = w.in(half, lane^1)[0]
+	own := w.in(half, lane)
+	words[13] = halfOf(half, math.Float32frombits(own[6])) | halfOf(half, math.Float32frombits(own[7]))<<16
 	return words
 }
 
-// testMatrixParts runs the kernel on a machine and wants every word.
-func testMatrixParts(t *testing.T, machine gpu.Driver) {
+// testMatrixParts runs the kernel for a type on a machine and wants every word.
+func testMatrixParts(t *testing.T, machine gpu.Driver, half kernels.DType) {
 	items := gpu.MatrixUnits.Group()
 	memory := func(words int) gpu.Memory {
 		m, err := machine.Alloc(4 * words)
@@ -137,7 +145,7 @@ func testMatrixParts(t *testing.T, machine gpu.Driver) {
 	var in []byte
 	for item := range items {
 		w := newWarp(item / 32)
-		for _, word := range w.in(item % 32) {
+		for _, word := range w.in(half, item%32) {
 			in = binary.LittleEndian.AppendUint32(in, word)
 		}
 	}
@@ -151,7 +159,7 @@ func testMatrixParts(t *testing.T, machine gpu.Driver) {
 		func() error { return s.Write(from, 0, in) },
 		func() error {
 			return s.Execute([]gpu.Launch{{
-				Kernel: "matrix_parts", Groups: [3]int{1, 1, 1}, Items: [2]int{gpu.MatrixUnits.Side, gpu.MatrixUnits.Side},
+				Kernel: fmt.Sprintf("matrix_parts_%v", half), Groups: [3]int{1, 1, 1}, Items: [2]int{gpu.MatrixUnits.Side, gpu.MatrixUnits.Side},
 				Params: []gpu.Param{{Bits: uint64(to), Bytes: 8}, {Bytes: 8}, {Bits: uint64(from), Bytes: 8}, {Bytes: 8}},
 			}})
 		},
@@ -163,23 +171,34 @@ func testMatrixParts(t *testing.T, machine gpu.Driver) {
 	}
 	for item := range items {
 		w := newWarp(item / 32)
-		for i, want := range w.out(item % 32) {
+		for i, want := range w.out(half, item%32) {
 			if word := binary.LittleEndian.Uint32(got[4*(item*partsOut+i):]); word != want {
-				t.Errorf("item %d has %#x as word %d, want %#x", item, word, i, want)
+				t.Errorf("%v: item %d has %#x as word %d, want %#x", half, item, word, i, want)
 			}
 		}
 	}
 }
 
+// testAllMatrixParts runs the kernels of a geometry.
+func testAllMatrixParts(t *testing.T, machine gpu.Driver, g gpu.Geometry) {
+	for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+		if g.Multiplies(half) {
+			testMatrixParts(t, machine, half)
+		}
+	}
+}
+
 // TestMatrixParts: what stands in for matrix units spreads matrices as they do.
-func TestMatrixParts(t *testing.T) { testMatrixParts(t, openclMachine(t, gpu.MatrixUnits)) }
+func TestMatrixParts(t *testing.T) {
+	testAllMatrixParts(t, openclMachine(t, gpu.MatrixUnits), gpu.MatrixUnits)
+}
 
 // TestMatrixPartsOnACard is the same for the instructions themselves.
 func TestMatrixPartsOnACard(t *testing.T) {
 	dev := openCard(t)
-	if !dev.Geometry().Matrix {
-		t.Log("the card has no matrix units for bf16")
+	if dev.Geometry().Matrix == gpu.NoMatrix {
+		t.Log("the card has no matrix units that there are kernels for")
 		return
 	}
-	testMatrixParts(t, dev.driver)
+	testAllMatrixParts(t, dev.driver, dev.Geometry())
 }

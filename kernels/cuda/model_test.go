@@ -40,7 +40,7 @@ func TestTrainsLikeTheCPU(t *testing.T) {
 // TestTrainsOnACard is the same on a real card.
 func TestTrainsOnACard(t *testing.T) {
 	dev, rounding := openCard(t), parity.Stored
-	if dev.Geometry().Matrix {
+	if dev.Geometry().Matrix != gpu.NoMatrix {
 		rounding = parity.Factors
 	}
 	parity.Run(t, dev, openCPU, rounding)

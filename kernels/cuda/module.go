@@ -29,11 +29,16 @@ type build struct {
 // builds are the newest first.
 var builds = []build{
 	{80, "ptx/sm_80.ptx.gz", gpu.MatrixUnits},
+	{75, "ptx/sm_75.ptx.gz", gpu.TuringUnits},
 	{oldestCard, "ptx/sm_60.ptx.gz", gpu.Sides[0]},
 }
 
 // oldestCard is the least compute capability that there are kernels for.
 const oldestCard Capability = 60
+
+// oldestUnits is the least that has matrix units. Between it and the first with kernels for them
+// cuBLASLt alone uses them.
+const oldestUnits Capability = 70
 
 // build is the newest that the card can run.
 func (i Info) build() build {

@@ -9,7 +9,7 @@ import (
 	"pnode/kernels/gpu"
 )
 
-// blasArgs are the arguments of a launch of gpu's kernels for matrix units.
+// blasArgs are the arguments of a launch of gpu's kernels for products of halves.
 type blasArgs struct {
 	shape
 	out, a, b, bias uintptr
@@ -17,28 +17,51 @@ type blasArgs struct {
 
 // shape is what a product is prepared for: out[M,N] (+)= A*B + bias[N].
 type shape struct {
-	m, n, k                                   uint64
-	transA, transB, outBF16, withBias, adding bool
-	alignA, alignB, alignOut                  uint32 // bytes
+	m, n, k                  uint64
+	half                     uintptr // the type of A and B
+	transA, transB, outHalf  bool
+	withBias, adding         bool
+	alignA, alignB, alignOut uint32 // bytes
 }
 
-// blasArgsOf reads the launch of a kernel matmul_mma_nn, _nt, _tn or _tt; ok tells whether it is
-// one. Their parameters are out, outAt, outBF16, a, aAt, b, bAt, bias, biasAt, M, N, K, accumulate.
+// forms are the kernels for products that cuBLASLt does, by what comes before _nn, _nt, _tn or _tt in
+// their names. Those of f16 on vector units are for the matrix units of compute capability 7.0, which
+// there are no other kernels for.
+var forms = [...]struct {
+	prefix string
+	half   uintptr
+}{{"matmul_mma_bf16_", typeBF16}, {"matmul_mma_f16_", typeF16}, {"matmul_f16_", typeF16}}
+
+// formOf is the type of a kernel's factors, and how they are stored: empty where it is no such kernel.
+func formOf(kernel string) (half uintptr, form string) {
+	for _, f := range forms {
+		if form, ok := strings.CutPrefix(kernel, f.prefix); ok && len(form) >= 2 {
+			return f.half, form[:2]
+		}
+	}
+	return 0, ""
+}
+
+// blasArgsOf reads the launch of a kernel for products; ok tells whether it is one that cuBLASLt does.
+// Their parameters are out, outAt, outType, a, aAt, b, bAt, bias, biasAt, M, N, K, accumulate.
 func blasArgsOf(l *gpu.Launch) (args blasArgs, ok bool) {
-	form, ok := strings.CutPrefix(l.Kernel, "matmul_mma_")
-	if !ok || len(form) != 2 || len(l.Params) != 13 {
+	half, form := formOf(l.Kernel)
+	if form == "" || len(l.Params) != 13 {
 		return args, false
 	}
 	p := func(k int) uint64 { return l.Params[k].Bits }
 	outBytes := uint64(4)
 	if p(2) != 0 {
 		outBytes = 2
+		if half == typeF16 {
+			return args, false // it would make what is too large infinite
+		}
 	}
 	args = blasArgs{
 		out: uintptr(p(0) + outBytes*p(1)), a: uintptr(p(3) + 2*p(4)), b: uintptr(p(5) + 2*p(6)), bias: uintptr(p(7) + 4*p(8)),
 		shape: shape{
-			m: p(9), n: p(10), k: p(11), transA: form[0] == 't', transB: form[1] == 't',
-			outBF16: p(2) != 0, withBias: p(7) != 0, adding: p(12) != 0,
+			m: p(9), n: p(10), k: p(11), half: half, transA: form[0] == 't', transB: form[1] == 't',
+			outHalf: p(2) != 0, withBias: p(7) != 0, adding: p(12) != 0,
 		},
 	}
 	args.alignA, args.alignB, args.alignOut = alignment(args.a), alignment(args.b), alignment(args.out)
@@ -58,8 +81,8 @@ type product struct {
 
 // Numbers of cuBLASLt: types, attributes, values.
 const (
-	typeF32, typeBF16 = 0, 14
-	computeF32        = 68
+	typeF32, typeF16, typeBF16 = 0, 2, 14
+	computeF32                 = 68
 
 	descTransA, descTransB      = 3, 4
 	descEpilogue, descBias      = 7, 8
@@ -96,16 +119,16 @@ func (s shape) prepare(b *blas) *product {
 
 func (p *product) describe(lib *blasLibrary, s shape) error {
 	outType := uintptr(typeF32)
-	if s.outBF16 {
-		outType = typeBF16
+	if s.outHalf {
+		outType = s.half
 	}
 	return errors.Join(
 		lib.check(blasDescCreate, uintptr(unsafe.Pointer(&p.desc)), computeF32, typeF32),
 		lib.setInt(p.desc, descTransA, flagged(s.transB)),
 		lib.setInt(p.desc, descTransB, flagged(s.transA)),
 		lib.setInt(p.desc, descEpilogue, 1+flagged(s.withBias)*(epilogueBias-1)),
-		lib.layout(&p.layoutB, typeBF16, s.n, s.k, s.transB),
-		lib.layout(&p.layoutA, typeBF16, s.k, s.m, s.transA),
+		lib.layout(&p.layoutB, s.half, s.n, s.k, s.transB),
+		lib.layout(&p.layoutA, s.half, s.k, s.m, s.transA),
 		lib.layout(&p.layoutOut, outType, s.n, s.m, false),
 	)
 }

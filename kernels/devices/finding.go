@@ -25,7 +25,7 @@ type Finding struct {
 	Shared      bool  `json:"shared_memory,omitempty"`
 	// Features are what the kernels may use beyond the least.
 	Features []string `json:"features,omitempty"`
-	// Products tells what multiplies bf16 matrices, where there is a choice.
+	// Products tells what multiplies matrices of halves, where there is a choice.
 	Products string `json:"products,omitempty"`
 	// Matrix tells that there are matrix units to try, which the device can do without. Plain tells
 	// that it has to: trying them ended the process.

@@ -16,6 +16,8 @@ type Rates struct {
 	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where they are not measured: on
 	// the processor, which computes them in float32.
 	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitempty"`
+	// MatMulF16FLOPS are those of F16 operands, measured in the same places.
+	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitempty"`
 	// MemoryBytesPerS is the bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
 	// CopyBytesPerS is what comes from the host while as much goes back; 0 where the device's
@@ -48,6 +50,7 @@ func Measure(dev kernels.Device) (Rates, error) {
 	r.MatMulFLOPS = bench.products(kernels.F32)
 	if d, ok := dev.(kernels.Distant); ok && d.Distant() {
 		r.MatMulBF16FLOPS = bench.products(kernels.BF16)
+		r.MatMulF16FLOPS = bench.products(kernels.F16)
 	}
 	r.AttentionFLOPS = bench.attention()
 	r.MemoryBytesPerS, r.CopyBytesPerS = bench.memory()

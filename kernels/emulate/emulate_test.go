@@ -323,3 +323,32 @@ func TestConforms(t *testing.T) {
 	defer dev.Close()
 	conform.Run(t, dev)
 }
+
+// TestProductsOfHalves take what their type takes, or what float32 does.
+func TestProductsOfHalves(t *testing.T) {
+	p := kilo
+	p.MatMulBF16FLOPS, p.MatMulF16FLOPS = 2000, 8000
+	dev := null.New()
+	for _, tc := range []struct {
+		profile Profile
+		dtype   kernels.DType
+		want    time.Duration
+	}{
+		{p, kernels.F32, 2 * time.Second},
+		{p, kernels.BF16, time.Second},
+		{p, kernels.F16, 250 * time.Millisecond},
+		{kilo, kernels.F16, 2 * time.Second},
+	} {
+		var v [2]kernels.View
+		for i := range v {
+			b, err := dev.Alloc(tc.dtype, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v[i] = kernels.Whole(b)
+		}
+		if got := tc.profile.Duration(kernels.MatMul(kernels.View{}, v[0], v[1], kernels.View{}, 10, 10, 10, 0)); got != tc.want {
+			t.Errorf("%v at %d and %d: %v, want %v", tc.dtype, tc.profile.MatMulBF16FLOPS, tc.profile.MatMulF16FLOPS, got, tc.want)
+		}
+	}
+}

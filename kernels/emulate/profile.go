@@ -1,6 +1,7 @@
 package emulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -18,8 +19,8 @@ type Profile struct {
 	Model string
 	// MatMulFLOPS, AttentionFLOPS are floating-point operations per second.
 	MatMulFLOPS, AttentionFLOPS int64
-	// MatMulBF16FLOPS are those of products of BF16 operands; 0 is MatMulFLOPS.
-	MatMulBF16FLOPS int64
+	// MatMulBF16FLOPS and MatMulF16FLOPS are those of products of such operands; 0 is MatMulFLOPS.
+	MatMulBF16FLOPS, MatMulF16FLOPS int64
 	// MemoryBytesPerS is the bandwidth that all other calls are bound by.
 	MemoryBytesPerS int64
 	MemoryBytes     int64
@@ -48,8 +49,8 @@ func (p Profile) Validate() error {
 	if min(p.CopyBytesPerS, p.HostBytes) < 0 {
 		return fmt.Errorf("%w: CopyBytesPerS is %d and HostBytes is %d: want 0 for a device in the host's memory, or more", ErrBadProfile, p.CopyBytesPerS, p.HostBytes)
 	}
-	if p.MatMulBF16FLOPS < 0 {
-		return fmt.Errorf("%w: MatMulBF16FLOPS is %d: want 0 for as many as MatMulFLOPS, or more", ErrBadProfile, p.MatMulBF16FLOPS)
+	if min(p.MatMulBF16FLOPS, p.MatMulF16FLOPS) < 0 {
+		return fmt.Errorf("%w: MatMulBF16FLOPS is %d and MatMulF16FLOPS is %d: want 0 for as many as MatMulFLOPS, or more", ErrBadProfile, p.MatMulBF16FLOPS, p.MatMulF16FLOPS)
 	}
 	return nil
 }
@@ -73,10 +74,16 @@ func (p Profile) Duration(c kernels.Call) time.Duration {
 
 // product is the rate of a product, by its right operand: weights and activations have one type.
 func (p Profile) product(c kernels.Call) int64 {
-	if p.MatMulBF16FLOPS > 0 && c.Args[2].Present() && c.Args[2].Buf.DType() == kernels.BF16 {
-		return p.MatMulBF16FLOPS
+	rate := int64(0)
+	if right := c.Args[2]; right.Present() {
+		switch right.Buf.DType() {
+		case kernels.BF16:
+			rate = p.MatMulBF16FLOPS
+		case kernels.F16:
+			rate = p.MatMulF16FLOPS
+		}
 	}
-	return p.MatMulFLOPS
+	return cmp.Or(rate, p.MatMulFLOPS)
 }
 
 // perSecond is amount/rate, rounded down: what is cut off is less than a nanosecond.

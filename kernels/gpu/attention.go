@@ -13,7 +13,7 @@ var headSizes = [...]int{64, 128, 256}
 
 // matrixHeadSizes are those that there are kernels on matrix units for: registers have no room
 // for the gradients of more channels.
-var matrixHeadSizes = headSizes[:2]
+var matrixHeadSizes = [...][]int{NoMatrix: nil, Turing: headSizes[:1], Ampere: headSizes[:2]}
 
 // attentionKernels are the kernels for a head size. A work-group has a tile of rows: queries, or
 // keys in the backward pass of keys.
@@ -22,26 +22,29 @@ type attentionKernels struct {
 	rows                   int
 }
 
-// attentionNames and matrixAttentionNames are the kernels for each head size; a tile of the first
-// has rows of each work-item, and thus another number with another Side.
-var attentionNames, matrixAttentionNames = newAttentionKernels("", headSizes[:], 0), newAttentionKernels("mma_", matrixHeadSizes, matrixTile)
+// attentionNames are the kernels for each head size, whose tiles have rows of each work-item, and thus
+// another number with another Side; matrixAttentionNames those on matrix units, by type of operands.
+var attentionNames, matrixAttentionNames = newAttentionKernels("", headSizes[:], "", 0), [...][]attentionKernels{
+	typeBF16: newAttentionKernels("mma_", matrixHeadSizes[Ampere], "bf16_", matrixTile),
+	typeF16:  newAttentionKernels("mma_", matrixHeadSizes[Ampere], "f16_", matrixTile),
+}
 
-func newAttentionKernels(units string, sizes []int, rows int) (list []attentionKernels) {
+func newAttentionKernels(units string, sizes []int, half string, rows int) (list []attentionKernels) {
 	for _, d := range sizes {
 		list = append(list, attentionKernels{
-			forward: fmt.Sprintf("attention_%sforward_%d", units, d),
-			queries: fmt.Sprintf("attention_%sbackward_queries_%d", units, d),
-			keys:    fmt.Sprintf("attention_%sbackward_keys_%d", units, d),
+			forward: fmt.Sprintf("attention_%sforward_%s%d", units, half, d),
+			queries: fmt.Sprintf("attention_%sbackward_queries_%s%d", units, half, d),
+			keys:    fmt.Sprintf("attention_%sbackward_keys_%s%d", units, half, d),
 			rows:    rows,
 		})
 	}
 	return list
 }
 
-// attentionKernels are those for an attention whose qkv is stored as bf16, or not.
-func (p *Plan) attentionKernels(h heads, bf16 int) attentionKernels {
-	if size := h.size(); p.Geometry.Matrix && bf16 == 1 && size < len(matrixAttentionNames) {
-		return matrixAttentionNames[size]
+// attentionKernels are those for an attention over qkv.
+func (p *Plan) attentionKernels(h heads, qkv kernels.View) attentionKernels {
+	if p.Geometry.Multiplies(qkv.Buf.DType()) && h.size() < len(matrixHeadSizes[p.Geometry.Matrix]) {
+		return matrixAttentionNames[typeOf(qkv)][h.size()]
 	}
 	k := attentionNames[h.size()]
 	k.rows = tileSizes[1] * p.Geometry.Side
@@ -91,11 +94,10 @@ type attended struct {
 func (p *Plan) attend(c kernels.Call, a attended) {
 	h := newHeads(c)
 	p.Checked = a.starts.Present()
-	half := isBF16(a.queries)
-	kernel := p.attentionKernels(h, half)
+	kernel := p.attentionKernels(h, a.queries)
 	p.launch2(kernel.forward, blocks(h.end-h.begin, kernel.rows), h.H, h.B).
 		memory(a.out, a.lse, a.queries, a.keys, a.values, a.starts).
-		ints(half, h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
+		ints(typeOf(a.queries), h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
 		floats(float32(h.factor() * math.Log2E)).fault(c.Op)
 }
 
@@ -126,9 +128,9 @@ func (p *Plan) attentionBackward(c kernels.Call) {
 	h := newHeads(c)
 	dqkv, delta, dout, qkv, out, lse, starts := c.Args[0], c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5], c.Args[6]
 	p.Checked = starts.Present()
-	rows, half := h.B*h.H*h.T, isBF16(qkv)
-	p.each("attention_delta", rows).memory(delta, dout, out).ints(half, h.T, h.H, h.D).longs(uint64(rows))
-	by := p.attentionKernels(h, half)
+	rows := h.B * h.H * h.T
+	p.each("attention_delta", rows).memory(delta, dout, out).ints(typeOf(qkv), h.T, h.H, h.D).longs(uint64(rows))
+	by := p.attentionKernels(h, qkv)
 	for _, kernel := range []struct {
 		name             string
 		positions, heads int

@@ -18,8 +18,10 @@
 // device: a bad one touches no memory outside its operand and leaves the operation in the
 // queue's fault word, which is read when a queue or an event behind the call is waited for.
 //
-// Products of bf16 matrices, and on NVIDIA's cards attention, are made by matrix units where a device
-// has them. cl/mma.cl says what NVIDIA's do. For AMD's (WMMA of RDNA3 and 4, MFMA of CDNA2 to 4) and Intel's
+// Products of matrices of halves, and on NVIDIA's cards attention, are made by matrix units where a
+// device has them that multiply the type: of NVIDIA's the first multiply f16 and not bf16, later ones
+// both. cl/mma.cl says what they do. Those of others are used for bf16 alone; f16 is for vector units
+// there. For AMD's (WMMA of RDNA3 and 4, MFMA of CDNA2 to 4) and Intel's
 // (DPAS) cl/matmulunit.cl is one product over a small interface, which cl/unitamd.cl and
 // cl/unitintel.cl give: the rows and columns that an instruction computes, which numbers of each
 // matrix a work-item has, and how it loads them. Where there are no such units the same is done by

@@ -50,7 +50,7 @@ func (p *Plan) byChance(kernel string, c kernels.Call, operands ...kernels.View)
 // cast rounds by chance only what BF16 may not hold.
 func (p *Plan) cast(c kernels.Call) {
 	out, x := c.Args[0], c.Args[1]
-	if c.Flags&kernels.Stochastic != 0 && isBF16(out) > isBF16(x) {
+	if c.Flags&kernels.Stochastic != 0 && typeOf(out) > typeOf(x) {
 		p.byChance("cast_by_chance", c, out, x)
 		return
 	}
@@ -62,7 +62,7 @@ func (p *Plan) adamW(c kernels.Call) {
 		p.byChance("adamw_by_chance", c, c.Args[:5]...).floats(c.Scalars[:]...)
 		return
 	}
-	p.each("adamw", c.Dims[0]).memory(c.Args[:5]...).longs(uint64(c.Dims[0])).floats(c.Scalars[:]...)
+	p.each("adamw", c.Dims[0]).memory(c.Args[:3]...).stored(c.Args[3]).memory(c.Args[4]).longs(uint64(c.Dims[0])).floats(c.Scalars[:]...)
 }
 
 // dropout drops element i when number first+i is below p*2^32.

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"math"
+	"slices"
 
 	"pnode/kernels"
 )
@@ -11,27 +12,50 @@ import (
 type Geometry struct {
 	Side int
 	// Matrix adds the kernels that use NVIDIA's matrix units, for which Side is 16.
-	Matrix bool
+	Matrix Matrix
 	// Unit adds those that use other makers' matrix units, see WithUnit.
 	Unit Unit
+}
+
+// Matrix is a generation of NVIDIA's matrix units. The zero value is none.
+type Matrix uint8
+
+// The generations.
+const (
+	NoMatrix Matrix = iota
+	// Turing's units multiply f16.
+	Turing
+	// Ampere's, and those behind it, multiply bf16 too.
+	Ampere
+)
+
+// halves are what the units multiply.
+func (m Matrix) halves() []kernels.DType {
+	return [...][]kernels.DType{NoMatrix: nil, Turing: {kernels.F16}, Ampere: {kernels.F16, kernels.BF16}}[m]
+}
+
+// Multiplies tells whether NVIDIA's matrix units of the geometry multiply operands of a type.
+func (g Geometry) Multiplies(dtype kernels.DType) bool {
+	return slices.Contains(g.Matrix.halves(), dtype)
 }
 
 // Sides are the geometries from the best to the least demanding, without matrix units.
 var Sides = [...]Geometry{{Side: 16}, {Side: 8}}
 
-// MatrixUnits is the geometry for devices that have NVIDIA's.
-var MatrixUnits = Geometry{Side: 16, Matrix: true}
+// MatrixUnits is the geometry for devices that have NVIDIA's, TuringUnits for those that have the
+// first ones of these.
+var MatrixUnits, TuringUnits = Geometry{Side: 16, Matrix: Ampere}, Geometry{Side: 16, Matrix: Turing}
 
 // Group is the number of work-items in a work-group.
 func (g Geometry) Group() int { return g.Side * g.Side }
 
 // LocalBytes is the most local memory that a kernel uses: attention's two panels of
 // 16 x (tile+4) floats and its tile of weights, or the two panels of the larger product. On
-// NVIDIA's matrix units it is a product's two panels of 128 x (32+8) bf16 numbers, twice, and what
+// NVIDIA's matrix units it is a product's two panels of 128 x (32+8) halves, twice, and what
 // stands in for such units needs to exchange; attention takes a little less. A Unit's two panels,
 // once, are less too.
 func (g Geometry) LocalBytes() int {
-	if g.Matrix {
+	if g.Matrix != NoMatrix {
 		return 2*4*128*(32+8) + 4*6*g.Group()
 	}
 	small, large := 4*g.Side, tileSizes[0]*g.Side
@@ -94,15 +118,29 @@ func (l *Launch) memory(views ...kernels.View) *Launch {
 	return l
 }
 
-// stored gives a view and whether it is stored as bf16.
-func (l *Launch) stored(v kernels.View) *Launch { return l.memory(v).ints(isBF16(v)) }
+// stored gives a view and how its numbers are stored.
+func (l *Launch) stored(v kernels.View) *Launch { return l.memory(v).ints(typeOf(v)) }
 
-// isBF16 is 1 for a view of bf16 numbers.
-func isBF16(v kernels.View) int {
-	if v.Buf.DType() == kernels.BF16 {
-		return 1
+// The types as base.cl has them.
+const (
+	typeF32 = iota
+	typeBF16
+	typeF16
+)
+
+// typeOf is that of a view's numbers.
+func typeOf(v kernels.View) int {
+	if !v.Present() {
+		return typeF32
 	}
-	return 0
+	switch v.Buf.DType() {
+	case kernels.BF16:
+		return typeBF16
+	case kernels.F16:
+		return typeF16
+	default:
+		return typeF32
+	}
 }
 
 func (l *Launch) scratch(first int) *Launch {

@@ -17,22 +17,24 @@ const depth = 16
 // into small ones.
 const manyTiles = 128
 
-// matMulNames are the kernels by tile size, storage type, and how a and b are stored.
-var matMulNames = func() (names [len(tileSizes)][2][2][2]string) {
-	for i, r := range tileSizes {
-		for half, dtype := range []string{"f32", "bf16"} {
-			for a, left := range []string{"n", "t"} {
-				for b, right := range []string{"n", "t"} {
-					names[i][half][a][b] = fmt.Sprintf("matmul_%s_%s%s_%d", dtype, left, right, r)
+// typeNames are the types of numbers in the names of kernels.
+var typeNames = [...]string{typeF32: "f32", typeBF16: "bf16", typeF16: "f16"}
+
+// matMulNames are the kernels by tile size, type of factors, and how a and b are stored; matrixNames
+// those on NVIDIA's matrix units, for halves.
+var matMulNames, matrixNames = func() (names [len(tileSizes)][len(typeNames)][2][2]string, matrix [len(typeNames)][2][2]string) {
+	for dtype, name := range typeNames {
+		for a, left := range []string{"n", "t"} {
+			for b, right := range []string{"n", "t"} {
+				for i, r := range tileSizes {
+					names[i][dtype][a][b] = fmt.Sprintf("matmul_%s_%s%s_%d", name, left, right, r)
 				}
+				matrix[dtype][a][b] = fmt.Sprintf("matmul_mma_%s_%s%s", name, left, right)
 			}
 		}
 	}
-	return names
+	return names, matrix
 }()
-
-// matrixNames are the kernels on NVIDIA's matrix units, for bf16, by how a and b are stored.
-var matrixNames = [2][2]string{{"matmul_mma_nn", "matmul_mma_nt"}, {"matmul_mma_tn", "matmul_mma_tt"}}
 
 // matrixTile is the number of rows and of columns that a work-group computes on matrix units.
 const matrixTile = 128
@@ -46,20 +48,17 @@ func (p *Plan) matMul(c kernels.Call) {
 // matMulLaunch appends the kernel for a product, over the tiles of its result.
 func (p *Plan) matMulLaunch(c kernels.Call) *Launch {
 	m, n := c.Dims[0], c.Dims[1]
-	transA, transB, half := flag(c, kernels.TransA), flag(c, kernels.TransB), 0
-	if c.Args[1].Buf.DType() == kernels.BF16 {
-		half = 1
-		switch {
-		case p.Geometry.Matrix:
-			return p.launch2(matrixNames[transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
-		case p.Geometry.Unit != NoUnit:
-			return p.launch(unitNames[transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
-		}
+	transA, transB, dtype := flag(c, kernels.TransA), flag(c, kernels.TransB), c.Args[1].Buf.DType()
+	switch {
+	case p.Geometry.Multiplies(dtype):
+		return p.launch2(matrixNames[typeOf(c.Args[1])][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
+	case p.Geometry.Unit != NoUnit && dtype == kernels.BF16:
+		return p.launch(unitNames[transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
 	}
 	size := 0
 	if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {
 		size = 1
 	}
 	tile := tileSizes[size] * p.Geometry.Side
-	return p.launch2(matMulNames[size][half][transA][transB], blocks(n, tile), blocks(m, tile))
+	return p.launch2(matMulNames[size][typeOf(c.Args[1])][transA][transB], blocks(n, tile), blocks(m, tile))
 }

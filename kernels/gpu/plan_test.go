@@ -48,8 +48,8 @@ func TestMatMulTiles(t *testing.T) {
 	}
 }
 
-// TestMatMulOnUnits: products of bf16 operands, and no others, are on matrix units where the device has
-// them, in tiles of 128 rows and columns and groups of one dimension.
+// TestMatMulOnUnits: products of halves that matrix units multiply, and no others, are on these, in
+// tiles of 128 rows and columns.
 func TestMatMulOnUnits(t *testing.T) {
 	for _, c := range []struct {
 		geometry Geometry
@@ -59,19 +59,24 @@ func TestMatMulOnUnits(t *testing.T) {
 	}{
 		{WithUnit(DPAS8), kernels.BF16, "matmul_unit_nt", [2]int{256, 1}},
 		{WithUnit(DPAS8), kernels.F32, "matmul_f32_nt_4", [2]int{16, 16}},
-		{MatrixUnits, kernels.BF16, "matmul_mma_nt", [2]int{16, 16}},
+		{WithUnit(DPAS8), kernels.F16, "matmul_f16_nt_4", [2]int{16, 16}},
+		{MatrixUnits, kernels.BF16, "matmul_mma_bf16_nt", [2]int{16, 16}},
+		{MatrixUnits, kernels.F16, "matmul_mma_f16_nt", [2]int{16, 16}},
+		{TuringUnits, kernels.BF16, "matmul_bf16_nt_4", [2]int{16, 16}},
+		{TuringUnits, kernels.F16, "matmul_mma_f16_nt", [2]int{16, 16}},
+		{Sides[0], kernels.F16, "matmul_f16_nt_4", [2]int{16, 16}},
 	} {
 		f, v := views(t, kernels.F32, 300*100), views(t, c.dtype, 300*5, 100*5)
 		p := Plan{Geometry: c.geometry}
 		p.Make(kernels.MatMul(f[0], v[0], v[1], kernels.View{}, 300, 100, 5, kernels.TransB))
-		if l := p.Launches[0]; l.Kernel != c.kernel || l.Items != c.items || c.dtype == kernels.BF16 && l.Groups != [3]int{1, 3, 1} {
+		if l := p.Launches[0]; l.Kernel != c.kernel || l.Items != c.items || !strings.HasSuffix(c.kernel, "_4") && l.Groups != [3]int{1, 3, 1} {
 			t.Errorf("%+v, %v: %s in %v groups of %v items", c.geometry, c.dtype, l.Kernel, l.Groups, l.Items)
 		}
 	}
 }
 
-// TestAttentionKernels: bf16 attention is on matrix units where the device has them and a head fits,
-// in tiles of 128 rows.
+// TestAttentionKernels: attention in halves is on matrix units where the device has them for these and
+// a head fits, in tiles of 128 rows.
 func TestAttentionKernels(t *testing.T) {
 	for _, c := range []struct {
 		geometry Geometry
@@ -80,9 +85,13 @@ func TestAttentionKernels(t *testing.T) {
 		kernels  [3]string
 		tiles    int // of 300 positions
 	}{
-		{MatrixUnits, kernels.BF16, 64, [3]string{"attention_mma_forward_64", "attention_mma_backward_queries_64", "attention_mma_backward_keys_64"}, 3},
-		{MatrixUnits, kernels.BF16, 80, [3]string{"attention_mma_forward_128", "attention_mma_backward_queries_128", "attention_mma_backward_keys_128"}, 3},
+		{MatrixUnits, kernels.BF16, 64, [3]string{"attention_mma_forward_bf16_64", "attention_mma_backward_queries_bf16_64", "attention_mma_backward_keys_bf16_64"}, 3},
+		{MatrixUnits, kernels.BF16, 80, [3]string{"attention_mma_forward_bf16_128", "attention_mma_backward_queries_bf16_128", "attention_mma_backward_keys_bf16_128"}, 3},
 		{MatrixUnits, kernels.BF16, 160, [3]string{"attention_forward_256", "attention_backward_queries_256", "attention_backward_keys_256"}, 5},
+		{TuringUnits, kernels.F16, 64, [3]string{"attention_mma_forward_f16_64", "attention_mma_backward_queries_f16_64", "attention_mma_backward_keys_f16_64"}, 3},
+		{TuringUnits, kernels.F16, 80, [3]string{"attention_forward_128", "attention_backward_queries_128", "attention_backward_keys_128"}, 5},
+		{MatrixUnits, kernels.F16, 80, [3]string{"attention_mma_forward_f16_128", "attention_mma_backward_queries_f16_128", "attention_mma_backward_keys_f16_128"}, 3},
+		{TuringUnits, kernels.BF16, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 5},
 		{MatrixUnits, kernels.F32, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 5},
 		{Sides[1], kernels.BF16, 64, [3]string{"attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"}, 10},
 	} {

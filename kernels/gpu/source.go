@@ -34,17 +34,30 @@ func sections(g Geometry) []section {
 			[]string{"attention", "attentionforward", "attentionbackward"},
 		})
 	}
-	if g.Matrix {
-		list = append(list, section{"", []string{"mma", "matrixparts", "matmulmma"}})
-		for _, d := range matrixHeadSizes {
+	list = append(list, g.Matrix.sections()...)
+	if g.Unit != NoUnit {
+		list = append(list, g.Unit.section())
+	}
+	return list
+}
+
+// sections have the kernels on NVIDIA's matrix units.
+func (m Matrix) sections() []section {
+	if m == NoMatrix {
+		return nil
+	}
+	defines := ""
+	if m == Turing {
+		defines = "TURING 1"
+	}
+	list := []section{{defines, []string{"mma", "matrixparts", "matmulmma"}}}
+	for _, half := range m.halves() {
+		for _, d := range matrixHeadSizes[m] {
 			list = append(list, section{
-				fmt.Sprintf("CHANNELS %d\n%s", d, naming("CHANNELS")),
+				fmt.Sprintf("HALF %s\nCHANNELS %d\nTAG %v_%d\n%s", strings.ToUpper(half.String()), d, half, d, naming("TAG")),
 				[]string{"attentionmma", "attentionmmaforward", "attentionmmabackward"},
 			})
 		}
-	}
-	if g.Unit != NoUnit {
-		list = append(list, g.Unit.section())
 	}
 	return list
 }

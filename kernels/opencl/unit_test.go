@@ -134,7 +134,7 @@ func TestUnits(t *testing.T) {
 				testProducts(t, dev, form)
 			}
 			if *allOnUnits {
-				conform.RunOpBF16(t, dev, kernels.OpMatMul)
+				conform.RunOpHalves(t, dev, kernels.OpMatMul, kernels.BF16)
 			}
 		})
 	}

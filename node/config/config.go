@@ -87,7 +87,7 @@ type Config struct {
 	Recompute string `yaml:"recompute"`
 	// Shard is auto, on or off: whether replicas hold their optimizer state in parts.
 	Shard string `yaml:"shard"`
-	// Storage is auto, f32 or bf16: the type of what matrix products read.
+	// Storage is auto, f32, bf16 or f16: the type of what matrix products read.
 	Storage string `yaml:"storage"`
 	// StochasticRounding rounds weights to bf16 by chance.
 	StochasticRounding bool `yaml:"stochastic_rounding"`

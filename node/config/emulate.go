@@ -33,6 +33,8 @@ type Device struct {
 	Attention Speed `yaml:"attention"`
 	// MatMulBF16 is the speed of products of bf16, as matrix units have it; 0 is MatMul's.
 	MatMulBF16 Speed `yaml:"matmul_bf16"`
+	// MatMulF16 is that of products of f16.
+	MatMulF16 Speed `yaml:"matmul_f16"`
 	// Bandwidth of its memory.
 	Bandwidth Rate  `yaml:"bandwidth"`
 	Memory    Bytes `yaml:"memory"`

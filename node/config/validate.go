@@ -162,7 +162,7 @@ func (c Config) storage() (planner.StorageRule, error) {
 	if err != nil {
 		err = invalid("storage", c.Storage, "one of "+strings.Join(planner.StorageRules(), ", "))
 	} else if c.StochasticRounding && !rule.Allows(model.StorageBF16) {
-		err = invalid("stochastic_rounding", true, "false with storage f32, which rounds nothing")
+		err = invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", rule))
 	}
 	return rule, err
 }

@@ -56,7 +56,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.LoRAAlpha = math.NaN() }, "config: lora_alpha is NaN: want 0 to"},
 		{func(c *Config) { c.LoRATargets = "q_proj" }, "config: lora_targets is q_proj: want none without lora_rank"},
 		{func(c *Config) { c.Codec = "fp4" }, "config: codec is fp4: want one of f32, bf16, int8, auto, auto:bf16"},
-		{func(c *Config) { c.Storage = "f16" }, "config: storage is f16: want one of auto, f32, bf16"},
+		{func(c *Config) { c.Storage = "f64" }, "config: storage is f64: want one of auto, f32, bf16, f16"},
 		{func(c *Config) { c.StochasticRounding, c.Storage = true, "f32" }, "config: stochastic_rounding is true: want false with storage f32"},
 		{func(c *Config) { c.Recompute = "all" }, "config: recompute is all: want one of auto, none, outputs, block"},
 		{func(c *Config) { c.Shard = "maybe" }, "config: shard is maybe: want one of auto, on, off"},

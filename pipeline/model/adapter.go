@@ -3,7 +3,7 @@ package model
 import "pnode/kernels"
 
 // adapter adds scale * (x A') B' to some columns of a linear layer's output, those of the
-// tensor it belongs to. Only the products with x read BF16 with BF16 storage: the others are
+// tensor it belongs to. Only the products with x read halves with such a storage: the others are
 // small.
 type adapter struct {
 	a, da     kernels.View // [r,in]

@@ -93,7 +93,7 @@ type slotState struct {
 	noise  *Noise
 	saved  []int64 // bytes each layer keeps from forward to backward
 	pass   []int64 // bytes each layer shares with the passes of the others
-	// passHalves are those of them in BF16.
+	// passHalves are those of them in halves.
 	passHalves []int64
 }
 

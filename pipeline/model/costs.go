@@ -16,7 +16,7 @@ type LayerCost struct {
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
 	// gradients and each moment add as much as is trained.
 	ParamBytes, FrozenBytes int64
-	// CopyBytes is the size of the parameters' copy in BF16, where the storage has one.
+	// CopyBytes is the size of the parameters' copy in halves, where the storage has one.
 	CopyBytes int64
 	// SavedBytes is what a slot keeps from forward to backward, the layer's output
 	// included, its input not, when nothing is recomputed.
@@ -27,7 +27,7 @@ type LayerCost struct {
 	// PassBytes is what the layer's passes need for themselves, at one time: gradients
 	// within the layer, a chunk of logits. The layers of a stage share it.
 	PassBytes int64
-	// PassHalfBytes of them are BF16; layers share them apart from the others.
+	// PassHalfBytes of them are halves; layers share them apart from the others.
 	PassHalfBytes int64
 	// TableBytes is what depends on positions alone; the layers of a stage share it too.
 	TableBytes int64
@@ -53,7 +53,7 @@ func (c LayerCost) At(level Recompute) LayerCost {
 }
 
 // Costs gives every layer's cost for micro-batches of that many sequences: the op table's
-// figures summed over the calls that the layers issue. It panics when the configuration
+// figures summed over the calls that the layers issue. Both halves cost the same. It panics when the configuration
 // is not valid or no stack could have such micro-batches.
 func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 	costs := make([]LayerCost, c.Layers())
@@ -71,7 +71,7 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.saved[i]
 				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
 				costs[i].TableBytes = stack.mem.tables.sizeBytes()
-				if storage == StorageBF16 {
+				if storage != StorageF32 {
 					costs[i].CopyBytes = 2 * int64(c.LayerLen(i))
 				}
 				costs[i].BoundaryBytes, costs[i].PassBytes, costs[i].PassHalfBytes = 4*int64(f.x[i+1].Len), f.pass[i], f.passHalves[i]

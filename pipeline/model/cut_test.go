@@ -35,6 +35,7 @@ func (r *rig) steps(pass pass) outcome {
 		r.forward(0, micro)
 		o.losses = append(o.losses, r.backward(0, outcomeScale, pass))
 	}
+	r.unscale()
 	o.grads = r.grads()
 	return o
 }

@@ -14,7 +14,7 @@
 //   - slot: one micro-batch in flight through a stack.
 //   - Segment: a part of every sequence of a micro-batch, which a pass may take alone.
 //   - Recompute: what a block drops after its forward pass and computes again.
-//   - Storage: float32 throughout, or BF16 for what matrix products read.
+//   - Storage: float32 throughout, or BF16 or F16 for what matrix products read.
 //   - LayerCost: FLOPs and bytes of one layer for one micro-batch. Memory: what a stack
 //     allocates, known before it does.
 //   - LoRA: adapters of a frozen model; adapter: one of them in a linear layer.

@@ -20,7 +20,7 @@ const (
 	siteEmbedding site = iota
 	siteAttention
 	siteMLP
-	// siteWeights is where the optimizer's parameters become BF16, once a step.
+	// siteWeights is where the optimizer's parameters become BF16 by chance, once a step.
 	siteWeights
 )
 

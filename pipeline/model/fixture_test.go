@@ -87,12 +87,17 @@ type rigConfig struct {
 	level   Recompute // of every layer
 	rows    int       // of logits at a time
 	storage Storage
-	threads int  // 0: 2
-	mask    bool // attention within documents
-	ahead   int  // layers of each stack that are restored ahead
+	stored  []Storage // of each stack; nil: storage
+	threads int       // 0: 2
+	mask    bool      // attention within documents
+	ahead   int       // layers of each stack that are restored ahead
 	// segments of a sequence that a stack is made for
 	segments int
+	// scale is ScaleBits, unscaled stands for 0; 0: those of a step of one micro-batch
+	scale int
 }
+
+const unscaled = -1
 
 func newRig(t testing.TB, c rigConfig) *rig {
 	t.Helper()
@@ -103,11 +108,15 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	r := &rig{t: t, model: c.model, batch: c.batch, queue: queue}
 	edges := append(append([]int{0}, c.cuts...), c.model.Layers())
 	for i := range len(edges) - 1 {
+		if c.stored != nil {
+			c.storage = c.stored[i]
+		}
 		s, err := NewStack(StackConfig{
 			Device: device, Model: c.model, First: edges[i], End: edges[i+1],
 			MicroBatch: c.batch, Slots: max(c.slots, 1), SplitBackward: c.split, Recompute: c.level.Uniform(edges[i+1] - edges[i]),
 			Moments: 2, LogitRows: c.rows, Storage: c.storage, DocumentMask: c.mask,
 			Ahead: c.ahead, Segments: c.segments,
+			ScaleBits: max(0, cmp.Or(c.scale, LossScaleBits(c.batch*c.model.Context))),
 		})
 		must(t, err)
 		r.stacks = append(r.stacks, s)
@@ -237,6 +246,13 @@ func (r *rig) backward(slot int, scale float32, pass pass) []float32 {
 		pass(s, r.queue, slot, scale)
 	}
 	return r.read(r.last().Losses(slot))
+}
+
+// unscale ends a step's backward passes.
+func (r *rig) unscale() {
+	for l := range r.model.Layers() {
+		r.stackOf(l).Unscale(r.queue, l)
+	}
 }
 
 // grads reads all layers' gradients.

@@ -10,7 +10,7 @@ import (
 // vectors are a layer's parameters and gradients, taken tensor by tensor in order.
 type vectors struct {
 	params, grads kernels.View // grads has the trained tensors only, or is absent
-	copies        kernels.View // BF16 copies of params; absent with F32 storage
+	copies        kernels.View // copies of params in halves; absent with F32 storage
 	model         Config       // resolved
 	all           []Tensor     // of the layer
 	tensors       []Tensor     // of the layer, from the next one on

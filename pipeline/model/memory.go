@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"pnode/kernels"
 	"pnode/kernels/host"
 )
@@ -8,7 +10,7 @@ import (
 // Memory is what a stack allocates, in bytes, by kind: all but Host on its device.
 type Memory struct {
 	Params  int64
-	Copies  int64 // of the parameters in BF16
+	Copies  int64 // of the parameters in halves
 	Grads   int64
 	Moments int64 // optimizer state
 	Windows int64 // of the device to optimizer state that the host has
@@ -41,22 +43,22 @@ type memory struct {
 	params, copies, grads, moments, windows, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
-// newMemory is what a stack takes of a device, which may be nil.
-func newMemory(d kernels.Device) memory {
+// newMemory is what a stack takes of a device, which may be nil, with halves of a type.
+func newMemory(d kernels.Device, half kernels.DType) memory {
 	m := memory{
 		params:      arena{what: "parameters", dtype: kernels.F32},
-		copies:      arena{what: "BF16 copies of parameters", dtype: kernels.BF16},
+		copies:      arena{what: fmt.Sprintf("%v copies of parameters", half), dtype: half},
 		grads:       arena{what: "gradients", dtype: kernels.F32},
 		moments:     arena{what: "optimizer moments", dtype: kernels.F32},
 		windows:     arena{what: "windows to optimizer moments", dtype: kernels.F32},
 		hosted:      arena{what: "optimizer moments in host memory", dtype: kernels.F32},
 		saved:       arena{what: "saved activations", dtype: kernels.F32},
-		savedHalves: arena{what: "saved activations in BF16", dtype: kernels.BF16},
+		savedHalves: arena{what: fmt.Sprintf("saved activations in %v", half), dtype: half},
 		deltas:      arena{what: "activation gradients", dtype: kernels.F32},
 		layer:       arena{what: "buffers of one layer's pass", dtype: kernels.F32},
-		layerHalves: arena{what: "BF16 buffers of one layer's pass", dtype: kernels.BF16},
+		layerHalves: arena{what: fmt.Sprintf("%v buffers of one layer's pass", half), dtype: half},
 		ahead:       arena{what: "activations computed again ahead", dtype: kernels.F32},
-		aheadHalves: arena{what: "BF16 activations computed again ahead", dtype: kernels.BF16},
+		aheadHalves: arena{what: fmt.Sprintf("%v activations computed again ahead", half), dtype: half},
 		ids:         arena{what: "tokens", dtype: kernels.I32},
 		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}

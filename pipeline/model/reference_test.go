@@ -121,6 +121,7 @@ func (r *rig) step(ref reference, n int, pass pass) (loss, norm float64) {
 		r.forward(0, micro)
 		loss += sum64(r.backward(0, float32(1/float64(rows)), pass))
 	}
+	r.unscale()
 	r.tieGrads()
 	norm = r.gradNorm()
 	r.update(ref, n, math.Min(1, ref.Train.Clip/norm))

@@ -49,14 +49,19 @@ func (p *preparation) Do(call kernels.Call) {
 func (s *Stack) rehearse(q issuer) {
 	s.roundWeights(q, Noise{})
 	s.roundWeights(q, Noise{On: true})
-	f := s.slots[0]
+	f := &s.slots[0]
 	f.noise.On = true
-	for _, l := range f.layers {
+	if !s.cfg.ForwardOnly {
+		s.enter(q, f, s.all)
+		s.leave(q, f, s.all)
+	}
+	for i, l := range f.layers {
 		l.forward(q, s.all)
 		if s.cfg.ForwardOnly {
 			continue
 		}
 		l.backward(q)
+		s.unscale(q, s.cfg.First+i)
 		if s.cfg.Segments > 1 {
 			first := s.all.of(Segment{Count: s.cfg.Segments})
 			l.forward(q, first)

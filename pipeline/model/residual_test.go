@@ -22,7 +22,7 @@ func (q *opCount) Do(c kernels.Call) {
 // kept; outputs and losses have the bits of a pass layer by layer.
 func TestResidualsJoinNorms(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ref reference) {
-		for _, storage := range []Storage{StorageF32, StorageBF16} {
+		for storage := range storages {
 			for level := range recomputeLevels {
 				r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage, level: level}).load()
 				checkJoined(t, fmt.Sprintf("%v, recompute %v", storage, level), r)

@@ -2,8 +2,8 @@ package model
 
 import "pnode/kernels"
 
-// RoundWeights enqueues bringing the BF16 copies of all layers up to date with Params: see
-// Rounded. With BF16 storage it must follow every change of them that did not write the copies
+// RoundWeights enqueues bringing the copies in halves of all layers up to date with Params: see
+// Rounded. With such a storage it must follow every change of them that did not write the copies
 // itself; with F32 storage it does nothing.
 func (s *Stack) RoundWeights(q kernels.Queue, n Noise) { s.roundWeights(q, n) }
 
@@ -36,7 +36,7 @@ func (s *Stack) roundedAlike(layer int) (ranges []Range) {
 	return ranges
 }
 
-// Rounded is where the BF16 copy of elements of a layer's Params is, and how it is made of them:
+// Rounded is where the copy in halves of elements of a layer's Params is, and how it is made of them:
 // absent with F32 storage. The elements are trained or not, and of a tied matrix or not: all
 // alike.
 //
@@ -44,11 +44,12 @@ func (s *Stack) roundedAlike(layer int) (ranges []Range) {
 // seed, its step and the element's place in the model alone, and rounds both ends of a tied
 // matrix alike. So the copy that an update of a step writes is what a resumption makes of the
 // parameters after that step. What is not trained is the same at every step, and its nearest
-// neighbour the best.
+// neighbour the best. F16 is always rounded to that.
 func (s *Stack) Rounded(layer int, r Range, n Noise) (kernels.View, kernels.Rounding) {
 	if s.copies == nil {
 		return kernels.View{}, kernels.Rounding{}
 	}
+	n.On = n.On && s.cfg.Storage == StorageBF16
 	return s.copies[s.local(layer)].Slice(r.First, r.Len()), s.cfg.Model.rounding(layer, r.First, n)
 }
 

@@ -45,11 +45,11 @@ func (r *rig) updateRounded(n Noise) {
 // TestUpdatesRoundLikeRoundWeights: the copies after an update are a function of the parameters,
 // seed and step, however the model is cut and the update is.
 func TestUpdatesRoundLikeRoundWeights(t *testing.T) {
-	eachFamily(t, func(t *testing.T, ref reference) {
+	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
 		for _, n := range []Noise{{}, weightNoise} {
 			var want [][]float32
 			for _, cuts := range [][]int{nil, {1, 2}, {ref.Config.Layers() - 1}} {
-				r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: StorageBF16, cuts: cuts}).load()
+				r := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage, cuts: cuts}).load()
 				r.zeroGrads()
 				for _, s := range r.stacks { // what is not trained
 					s.RoundWeights(r.queue, n)

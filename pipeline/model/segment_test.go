@@ -32,6 +32,7 @@ func (r *rig) inSegments(n int) outcome {
 		}
 		o.losses = append(o.losses, r.read(r.last().Losses(0)))
 	}
+	r.unscale()
 	o.grads = r.grads()
 	return o
 }
@@ -79,6 +80,7 @@ func (r *rig) inWhole() outcome {
 		s.Forward(r.queue, 0, r.noise)
 		o.losses = append(o.losses, r.backward(0, outcomeScale, (*Stack).Backward))
 	}
+	r.unscale()
 	o.grads = r.grads()
 	return o
 }

@@ -28,6 +28,9 @@ type StackConfig struct {
 	// gradient is there: see Restore. The others do so when it has come to them.
 	Ahead   int
 	Storage Storage // of what matrix products read
+	// ScaleBits is what gradients are multiplied by within the stack with F16 storage, as a power of
+	// two: see Unscale and LossScaleBits. Others take no notice of it.
+	ScaleBits int
 	// DocumentMask keeps attention within documents: see SetDocuments.
 	DocumentMask bool
 	// LogitRows is how many rows of logits the head computes at a time; 0: about 64 MB
@@ -93,6 +96,7 @@ func (c StackConfig) validate() error {
 		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
 		bounds[int]{"moments", c.Moments, 0, maxMoments},
 		bounds[int]{"layers restored ahead", c.Ahead, 0, c.End - c.First},
+		bounds[int]{"bits of the gradients' scale", c.ScaleBits, 0, maxScaleBits},
 	); err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ type Stack struct {
 	cfg           StackConfig
 	mem           memory
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
-	copies        []kernels.View   // by local layer, [LayerLen] in BF16; none with F32 storage
+	copies        []kernels.View   // by local layer, [LayerLen] in halves; none with F32 storage
 	moments       [][]kernels.View // by moment and local layer, [ShareLen]
 	windows       [][]kernels.View // by number and moment
 	all           stretch          // what a pass over whole sequences takes
@@ -211,7 +215,7 @@ func (s *Stack) Resize(to Passes) error {
 
 // measured is a stack bound to sizes only: it has no memory.
 func measured(cfg StackConfig) *Stack {
-	s := &Stack{cfg: cfg, mem: newMemory(cfg.Device)}
+	s := &Stack{cfg: cfg, mem: newMemory(cfg.Device, cfg.Storage.half())}
 	s.build()
 	return s
 }
@@ -223,7 +227,7 @@ func (s *Stack) build() {
 	s.params = s.vectors(&s.mem.params, m.LayerLen, s.SharedTail())
 	s.grads = s.vectors(&s.mem.grads, s.cfg.gradLen, 0)
 	s.copies = nil
-	if s.cfg.Storage == StorageBF16 {
+	if s.cfg.Storage != StorageF32 {
 		s.copies = s.vectors(&s.mem.copies, m.LayerLen, s.SharedTail())
 	}
 	s.moments, s.slots = nil, nil

@@ -114,8 +114,9 @@ func (s *Stack) Logits(q kernels.Queue, slot, first, n int) kernels.View {
 }
 
 // Backward runs the slot's micro-batch back through the layers: it adds the gradient of
-// scale times the losses' sum to the parameters' gradients and computes InputGrad and,
-// with the head, Losses. Elsewhere scale has no effect, but OutputGrad must be there.
+// scale times the losses' sum to the parameters' gradients, which a step ends with Unscale, and
+// computes InputGrad and, with the head, Losses. Elsewhere scale has no effect, but OutputGrad must
+// be there: it is used up.
 func (s *Stack) Backward(q kernels.Queue, slot int, scale float32) {
 	s.BackwardEach(q, slot, scale, func(int) {})
 }
@@ -123,11 +124,13 @@ func (s *Stack) Backward(q kernels.Queue, slot int, scale float32) {
 // BackwardEach is Backward that tells of each layer, from the last one on, when what adds the
 // micro-batch to its gradients has been enqueued.
 func (s *Stack) BackwardEach(q kernels.Queue, slot int, scale float32, done func(layer int)) {
-	layers := s.scaled(slot, scale).layers
-	for i := len(layers) - 1; i >= 0; i-- {
-		layers[i].backward(q)
+	f := s.scaled(slot, scale)
+	s.enter(q, f, s.all)
+	for i := len(f.layers) - 1; i >= 0; i-- {
+		f.layers[i].backward(q)
 		done(s.cfg.First + i)
 	}
+	s.leave(q, f, s.all)
 	*s.restored = -1
 }
 
@@ -136,10 +139,12 @@ func (s *Stack) BackwardEach(q kernels.Queue, slot int, scale float32, done func
 // parameters' gradients alone. Needs SplitBackward.
 func (s *Stack) BackwardInputSegment(q kernels.Queue, slot int, g Segment, scale float32) {
 	s.mustSplit()
-	layers, p := s.scaled(slot, scale).layers, s.stretch(g)
-	for i := len(layers) - 1; i >= 0; i-- {
-		layers[i].backwardInput(q, p)
+	f, p := s.scaled(slot, scale), s.stretch(g)
+	s.enter(q, f, p)
+	for i := len(f.layers) - 1; i >= 0; i-- {
+		f.layers[i].backwardInput(q, p)
 	}
+	s.leave(q, f, p)
 	*s.restored = -1
 }
 
@@ -178,7 +183,7 @@ func (s *Stack) scaled(slot int, scale float32) *slotState {
 	}
 	f := s.slot(slot)
 	if f.head != nil {
-		f.head.scale = scale
+		f.head.scale = scale * s.scale()
 	}
 	return f
 }

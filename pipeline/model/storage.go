@@ -29,10 +29,14 @@ const (
 	// bit. The residual stream, statistics of rows, biases, weights of norms, learned positions
 	// and the gradients of queries, keys and values stay float32.
 	StorageBF16
+	// StorageF16 is the same in F16, for devices whose matrix units do not know BF16, with
+	// gradients scaled (see Unscale). Weights are rounded to nearest, whatever the noise: F16 has 11
+	// bits of precision.
+	StorageF16
 	storages
 )
 
-var storageNames = [storages]string{"f32", "bf16"}
+var storageNames = [storages]string{"f32", "bf16", "f16"}
 
 func (s Storage) String() string {
 	if s >= storages {
@@ -68,11 +72,20 @@ func (s *Storage) UnmarshalText(text []byte) (err error) {
 }
 
 func (s Storage) invalid() error {
-	return bad("storage is %d: take %d (%v) or %d (%v)", uint8(s), uint8(StorageF32), StorageF32, uint8(StorageBF16), StorageBF16)
+	return bad("storage is %d: take %d (%v), %d (%v) or %d (%v)", uint8(s), uint8(StorageF32), StorageF32,
+		uint8(StorageBF16), StorageBF16, uint8(StorageF16), StorageF16)
 }
 
-// kept is a tensor that lives from forward to backward as far as its level says. With BF16
-// storage that is the half alone: wide is room that other tensors of the layer use too.
+// half is the type of what products read, where it is not float32.
+func (s Storage) half() kernels.DType {
+	if s == StorageF16 {
+		return kernels.F16
+	}
+	return kernels.BF16
+}
+
+// kept is a tensor that lives from forward to backward as far as its level says. In halves
+// that is the half alone: wide is room that other tensors of the layer use too.
 type kept struct {
 	wide kernels.View // as the kernels compute and read it
 	half kernels.View // absent with F32 storage
@@ -103,7 +116,7 @@ func (k kept) load(q issuer) {
 // at is a span of the tensor.
 func (k kept) at(s span) kept { return kept{wide: s.of(k.wide), half: s.of(k.half)} }
 
-// rounding is the BF16 room of the gradients that products of a layer read; absent with
+// rounding is the room in halves of the gradients that products of a layer read; absent with
 // F32 storage.
 type rounding struct{ room kernels.View }
 
@@ -117,7 +130,7 @@ func (r rounding) of(q issuer, v kernels.View) kernels.View {
 	return half
 }
 
-// desk is the room of a block that its tensors use in turns with BF16 storage; absent with
+// desk is the room of a block that its tensors use in turns with storage in halves; absent with
 // F32 storage.
 type desk struct {
 	in       kernels.View // float32 of what goes into a product
@@ -138,7 +151,7 @@ func (b *builder) desk() desk {
 	}
 }
 
-// passHalves takes n BF16 elements for the passes of the layer at hand; absent with F32
+// passHalves takes n elements in halves for the passes of the layer at hand; absent with F32
 // storage.
 func (b *builder) passHalves(n int) kernels.View {
 	if b.storage == StorageF32 {
@@ -156,7 +169,7 @@ func (b *builder) passFactor(n int) kernels.View {
 }
 
 // keep takes a tensor of n elements that levels from `dropped` on drop, with its float32
-// at the front of room if it is kept as BF16.
+// at the front of room if it is kept in halves.
 func (b *builder) keep(level, dropped Recompute, room kernels.View, n int) kept {
 	if b.storage == StorageF32 {
 		return kept{wide: b.activations(level, dropped).take(n)}

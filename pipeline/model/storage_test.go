@@ -8,33 +8,47 @@ import (
 	"pnode/kernels"
 )
 
-// Bounds of what BF16 operands, of 8 bits of precision, may change in 20 steps of the
-// reference models.
-const (
-	halfLoss  = 5e-3 // relative, of a step's mean loss
-	halfNorm  = 1e-2 // relative, of the gradient's norm
-	normSteps = 6    // that compare norms: later ones are of points too far apart
-)
+// halfBounds are of what operands in halves may change in 20 steps of the reference models.
+type halfBounds struct {
+	loss      float64 // relative, of a step's mean loss
+	norm      float64 // relative, of the gradient's norm
+	gradients float64 // relative, of a layer's gradient as a vector
+}
 
-// TestHalvesTrainLikeTheReference compares 20 steps with BF16 storage with PyTorch's in
-// float64, and with the same steps in float32.
-func TestHalvesTrainLikeTheReference(t *testing.T) {
+// bounds16 are those of 8 bits of precision, and of 11.
+var bounds16 = map[Storage]halfBounds{StorageBF16: {5e-3, 1e-2, 0.03}, StorageF16: {2e-3, 2e-3, 0.005}}
+
+// normSteps compare norms: later ones are of points too far apart.
+const normSteps = 6
+
+// eachHalf runs a test for each family in each storage in halves.
+func eachHalf(t *testing.T, f func(t *testing.T, ref reference, storage Storage)) {
 	eachFamily(t, func(t *testing.T, ref reference) {
-		halves := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: StorageBF16}).load()
+		for _, storage := range []Storage{StorageBF16, StorageF16} {
+			t.Run(storage.String(), func(t *testing.T) { f(t, ref, storage) })
+		}
+	})
+}
+
+// TestHalvesTrainLikeTheReference compares 20 steps with PyTorch's in float64, and with the same
+// steps in float32.
+func TestHalvesTrainLikeTheReference(t *testing.T) {
+	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
+		halves := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}).load()
 		floats := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch}).load()
-		apart := 0.0
+		apart, bound := 0.0, bounds16[storage]
 		for i, want := range ref.Train.Losses {
 			loss, norm := halves.step(ref, i+1, (*Stack).Backward)
-			near(t, "loss", loss, want, halfLoss*want)
+			near(t, "loss", loss, want, bound.loss*want)
 			if i < normSteps {
-				near(t, "gradient norm", norm, ref.Train.Norms[i], halfNorm*norm)
+				near(t, "gradient norm", norm, ref.Train.Norms[i], bound.norm*norm)
 			}
 			exact, _ := floats.step(ref, i+1, (*Stack).Backward)
-			near(t, "loss beside float32", loss, exact, halfLoss*exact)
+			near(t, "loss beside float32", loss, exact, bound.loss*exact)
 			apart = math.Max(apart, math.Abs(loss-exact))
 		}
 		if apart == 0 {
-			t.Error("BF16 storage changes nothing")
+			t.Error("the storage changes nothing")
 		}
 	})
 }
@@ -42,22 +56,27 @@ func TestHalvesTrainLikeTheReference(t *testing.T) {
 // TestHalfGradients compares the gradients of one pass with those in float32: as vectors,
 // because single elements may be sums that cancel.
 func TestHalfGradients(t *testing.T) {
-	eachFamily(t, func(t *testing.T, ref reference) {
+	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
 		gradients := func(storage Storage) [][]float32 {
 			return newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}).load().steps((*Stack).Backward).grads
 		}
-		got, want := gradients(StorageBF16), gradients(StorageF32)
+		got, want := gradients(storage), gradients(StorageF32)
 		for layer := range want {
-			difference := 0.0
-			for i, g := range want[layer] {
-				d := float64(got[layer][i]) - float64(g)
-				difference += d * d
-			}
-			if apart := math.Sqrt(difference / math.Max(squares(want[layer]), 1e-30)); apart > 0.03 {
+			if apart := apart(got[layer], want[layer]); apart > bounds16[storage].gradients {
 				t.Errorf("the gradient of layer %d is off by %.2g of its norm", layer, apart)
 			}
 		}
 	})
+}
+
+// apart is how far a vector is from the one wanted, as a share of its norm.
+func apart(got, want []float32) float64 {
+	difference := 0.0
+	for i, w := range want {
+		d := float64(got[i]) - float64(w)
+		difference += d * d
+	}
+	return math.Sqrt(difference / math.Max(squares(want), 1e-30))
 }
 
 // history is what a run leaves: losses to the bit, parameters at its end.
@@ -95,12 +114,12 @@ func compareHistories(t *testing.T, got, want history) {
 // TestHalvesAreTheSameHoweverAStepIsCarriedOut cuts, splits, recomputes and takes other
 // numbers of threads over steps with updates.
 func TestHalvesAreTheSameHoweverAStepIsCarriedOut(t *testing.T) {
-	eachFamily(t, checkHalves)
+	eachHalf(t, checkHalves)
 }
 
-func checkHalves(t *testing.T, ref reference) {
+func checkHalves(t *testing.T, ref reference, storage Storage) {
 	run := func(t *testing.T, c rigConfig) history {
-		c.model, c.batch, c.storage = ref.Config, ref.Batch, StorageBF16
+		c.model, c.batch, c.storage = ref.Config, ref.Batch, storage
 		r := newRig(t, c).load()
 		r.noise = someNoise
 		return r.history(ref, 1, historySteps, passOf(c.split))
@@ -128,15 +147,17 @@ func TestHalvesWithDropout(t *testing.T) {
 	for name, model := range noisy() {
 		ref := refs[name]
 		ref.Config = model
-		t.Run(name, func(t *testing.T) { checkHalves(t, ref) })
+		for _, storage := range []Storage{StorageBF16, StorageF16} {
+			t.Run(fmt.Sprint(name, " ", storage), func(t *testing.T) { checkHalves(t, ref, storage) })
+		}
 	}
 }
 
 // TestHalvesResume carries parameters and moments, which are all that a checkpoint has, to
 // another stack in the middle of a run.
 func TestHalvesResume(t *testing.T) {
-	eachFamily(t, func(t *testing.T, ref reference) {
-		config := rigConfig{model: ref.Config, batch: ref.Batch, storage: StorageBF16}
+	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
+		config := rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}
 		first := newRig(t, config).load()
 		first.history(ref, 1, 2, (*Stack).Backward)
 		config.cuts = []int{2}

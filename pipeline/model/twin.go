@@ -23,7 +23,7 @@ func (s *Stack) Twin() (*Stack, error) {
 	cfg.Slots, cfg.SplitBackward, cfg.Segments = 1, false, 0
 	cfg.Recompute, cfg.Ahead = RecomputeBlock.Uniform(cfg.End-cfg.First), 0
 	cfg.Moments, cfg.Shares, cfg.Offload, cfg.Host = 0, nil, false, nil
-	t := &Stack{cfg: cfg, mem: s.mem.idle(), params: s.params, grads: make([]kernels.View, len(s.params))}
+	t := &Stack{cfg: cfg, mem: s.mem.idle(cfg.Storage), params: s.params, grads: make([]kernels.View, len(s.params))}
 	t.open()
 	for _, a := range t.mem.passing() {
 		if a.short {
@@ -42,8 +42,8 @@ func (s *Stack) Twin() (*Stack, error) {
 // idle is the memory between passes for another stack of the same layers: tokens and the residual
 // stream in the places of the first slot, what a layer's pass takes wherever it finds room, and
 // the tables, which are the same.
-func (m *memory) idle() memory {
-	other := newMemory(nil)
+func (m *memory) idle(as Storage) memory {
+	other := newMemory(nil, as.half())
 	other.saved, other.layer = again(&m.saved), again(&m.layer, &m.deltas, &m.ahead)
 	other.ids, other.tables = again(&m.ids), again(&m.tables)
 	return other

@@ -14,14 +14,14 @@
 typedef struct {
   global const void *x;
   ulong at;
-  int bf16, rows, D;
+  int type, rows, D;
   ulong stride;
 } NAME(head);
 
 // sums[row][column] = row of a * row of b.
 INLINE void NAME(scores)(float sums[R][R], local float *panels, NAME(head) a, int aRow, NAME(head) b, int bRow)
 {
-  const matrix_4 left = {a.x, a.at, a.bf16, a.rows, a.D, a.stride, 1}, right = {b.x, b.at, b.bf16, b.rows, b.D, b.stride, 1};
+  const matrix_4 left = {a.x, a.at, a.type, a.rows, a.D, a.stride, 1}, right = {b.x, b.at, b.type, b.rows, b.D, b.stride, 1};
   rows_product_4(sums, panels, left, aRow, right, bRow);
 }
 
@@ -35,7 +35,7 @@ INLINE void NAME(weigh)(float sums[R][WIDTH], local const float *weights, local 
     for (int i = item; i < CHUNK * CHANNELS; i += GROUP) {
       const int k = i / CHANNELS, d = i % CHANNELS;
       const int inside = from + c + k < v.rows && d < v.D;
-      chunk[k * STRETCH + d] = inside ? get(v.x, v.at + (from + c + k) * v.stride + d, v.bf16) : 0.0f;
+      chunk[k * STRETCH + d] = inside ? get(v.x, v.at + (from + c + k) * v.stride + d, v.type) : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < CHUNK; k++) {

@@ -2,10 +2,10 @@
 // anew (Dao 2023, "FlashAttention-2", algorithm 2), each in a kernel of its own: every element
 // is summed by one work-item, in a fixed order.
 
-// What backward kernels are given. dout, qkv and out are stored as `bf16` says, dqkv as dqkvBF16.
+// What backward kernels are given. dout, qkv and out are stored as `type` says, dqkv as dqkvType.
 #define ATTENTION_BACKWARD                                                                              \
-  BUFFER(void, dqkv), const int dqkvBF16, BUFFER(const float, delta), BUFFER(const void, dout),         \
-    BUFFER(const void, qkv), const int bf16, BUFFER(const float, lse), BUFFER(const int, starts),       \
+  BUFFER(void, dqkv), const int dqkvType, BUFFER(const float, delta), BUFFER(const void, dout),         \
+    BUFFER(const void, qkv), const int type, BUFFER(const float, lse), BUFFER(const int, starts),       \
     const int T, const int begin, const int end, const int H, const int K, const int D,                 \
     const float factor
 
@@ -18,11 +18,11 @@ KERNEL2 void NAME(attention_backward_queries)(ATTENTION_BACKWARD, global int *fa
   const int from = begin + get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), last = min(end, from + TILE) - 1, kv = head / (H / K);
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) q = {qkv, qkvAt + row + head * D, bf16, end, D, stride};
-  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, bf16, end, D, stride};
-  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, bf16, end, D, stride};
-  const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
-  const head_out dq = {dqkv, dqkvAt + row + head * D, dqkvBF16, end, D, stride};
+  const NAME(head) q = {qkv, qkvAt + row + head * D, type, end, D, stride};
+  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, type, end, D, stride};
+  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, type, end, D, stride};
+  const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, type, end, D, (ulong)H * D};
+  const head_out dq = {dqkv, dqkvAt + row + head * D, dqkvType, end, D, stride};
   int first[R];
   const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, end, 0, fault, op);
   float sums[R][WIDTH], logs[R], deltas[R];
@@ -58,16 +58,16 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumul
   const int from = get_group_id(0) * TILE, kv = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), shared = H / K;
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, bf16, end, D, stride};
-  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, bf16, end, D, stride};
-  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, dqkvBF16, end, D, stride};
-  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, dqkvBF16, end, D, stride};
+  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, type, end, D, stride};
+  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, type, end, D, stride};
+  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, dqkvType, end, D, stride};
+  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, dqkvType, end, D, stride};
   float dk[R][WIDTH], dv[R][WIDTH];
   NAME(clear)(dk);
   NAME(clear)(dv);
   for (int head = kv * shared; head < (kv + 1) * shared; head++) {
-    const NAME(head) q = {qkv, qkvAt + row + head * D, bf16, end, D, stride};
-    const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
+    const NAME(head) q = {qkv, qkvAt + row + head * D, type, end, D, stride};
+    const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, type, end, D, (ulong)H * D};
     for (int query = max(from, begin); query < end; query += TILE) {
       float s[R][R], slopes[R][R];
       NAME(scores)(s, panels, k, from, q, query);

@@ -36,11 +36,11 @@ INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums
 }
 
 // What forward kernels are given. The row of position t has all query heads, and keys and values
-// are rows of their own stride, in qkv or in a cache that `past` earlier positions are in. `bf16`
+// are rows of their own stride, in qkv or in a cache that `past` earlier positions are in. `type`
 // is how all of these and out are stored. lse may be absent.
 #define ATTENTION_FORWARD                                                                              \
   BUFFER(void, out), BUFFER(float, lse), BUFFER(const void, queries), BUFFER(const void, keys),        \
-    BUFFER(const void, values), BUFFER(const int, starts), const int bf16, const int T,                \
+    BUFFER(const void, values), BUFFER(const int, starts), const int type, const int T,                \
     const int begin, const int end, const int H, const int shared, const int D, const int past,        \
     const int queryStride, const int keyStride, const ulong keyBatch, const float factor,              \
     global int *fault, const int op
@@ -54,10 +54,10 @@ KERNEL2 void NAME(attention_forward)(ATTENTION_FORWARD)
   const int from = begin + get_group_id(0) * TILE, head = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), last = past + min(end, from + TILE) - 1;
   const ulong kv = b * keyBatch + head / shared * D;
-  const NAME(head) q = {queries, queriesAt + (ulong)b * T * queryStride + head * D, bf16, end, D, queryStride};
-  const NAME(head) k = {keys, keysAt + kv, bf16, past + end, D, keyStride};
-  const NAME(head) v = {values, valuesAt + kv, bf16, past + end, D, keyStride};
-  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
+  const NAME(head) q = {queries, queriesAt + (ulong)b * T * queryStride + head * D, type, end, D, queryStride};
+  const NAME(head) k = {keys, keysAt + kv, type, past + end, D, keyStride};
+  const NAME(head) v = {values, valuesAt + kv, type, past + end, D, keyStride};
+  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, type, end, D, (ulong)H * D};
   int first[R];
   const int least = NAME(window)(first, starts ? starts + (ulong)b * T : starts, from, end, past, fault, op);
   float sums[R][WIDTH], top[R], total[R];

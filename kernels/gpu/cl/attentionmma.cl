@@ -1,5 +1,6 @@
-// Attention of bf16 operands on matrix units (Dao 2023, "FlashAttention-2", section 3.3). Compiled
-// once for each CHANNELS, the most that a head may have, after mma.cl and attentionrows.cl.
+// Attention of operands in halves on matrix units (Dao 2023, "FlashAttention-2", section 3.3).
+// Compiled once for each HALF, the type of those, and CHANNELS, the most that a head may have, after
+// mma.cl and attentionrows.cl.
 //
 // A work-group of 8 warps has ROWS rows of one head, queries or keys: each warp 16 of them, which
 // it keeps in registers as factors of products. It goes over the positions on the other side in
@@ -18,17 +19,17 @@
 typedef struct {
   global const ushort *x;
   int rows, D, stride, aligned;
-} NAME(bf16_head);
+} NAME(half_head);
 
-INLINE NAME(bf16_head) NAME(new_bf16_head)(global const void *x, ulong at, int rows, int D, int stride)
+INLINE NAME(half_head) NAME(new_half_head)(global const void *x, ulong at, int rows, int D, int stride)
 {
   global const ushort *first = (global const ushort *)x + at;
-  const NAME(bf16_head) h = {first, rows, D, stride, D % 8 == 0 && stride % 8 == 0 && (ulong)first % 16 == 0};
+  const NAME(half_head) h = {first, rows, D, stride, D % 8 == 0 && stride % 8 == 0 && (ulong)first % 16 == 0};
   return h;
 }
 
 // Starts to load `count` positions from `from` on, zeros outside.
-INLINE void NAME(load_positions)(local ushort *tile, NAME(bf16_head) h, int from, int count)
+INLINE void NAME(load_positions)(local ushort *tile, NAME(half_head) h, int from, int count)
 {
   const int item = anew(item_number()), d = item % (CHANNELS / 8) * 8;
   ONE_BY_ONE for (int r = item / (CHANNELS / 8); r < count; r += GROUP / (CHANNELS / 8)) {
@@ -45,7 +46,7 @@ INLINE void NAME(load_positions)(local ushort *tile, NAME(bf16_head) h, int from
 }
 
 // Starts to load both operands of a step whose first position is `from`.
-INLINE void NAME(load_step)(local ushort *tiles, int step, NAME(bf16_head) a, NAME(bf16_head) b, int from)
+INLINE void NAME(load_step)(local ushort *tiles, int step, NAME(half_head) a, NAME(half_head) b, int from)
 {
   local ushort *tile = tiles + step % 2 * 2 * STEP_SIZE;
   NAME(load_positions)(tile, a, from, POSITIONS);
@@ -54,7 +55,7 @@ INLINE void NAME(load_step)(local ushort *tiles, int step, NAME(bf16_head) a, NA
 
 // Starts to load the next step, if there are positions up to `end`, and waits for this one, which
 // starts at `from`: its operands are STEP_SIZE apart.
-INLINE local const ushort *NAME(next_step)(local ushort *tiles, int step, NAME(bf16_head) a, NAME(bf16_head) b, int from, int end)
+INLINE local const ushort *NAME(next_step)(local ushort *tiles, int step, NAME(half_head) a, NAME(half_head) b, int from, int end)
 {
   if (from + POSITIONS < end)
     NAME(load_step)(tiles, step + 1, a, b, from + POSITIONS);
@@ -72,7 +73,7 @@ INLINE int NAME(block_start)(int position, int channel, int positionBlock, int c
 }
 
 // Loads a warp's rows of the ROWS from `from` on as factors.
-INLINE void NAME(take_rows)(uint rows[SLICES][4], local ushort *tiles, NAME(bf16_head) h, int from, local uint *exchange)
+INLINE void NAME(take_rows)(uint rows[SLICES][4], local ushort *tiles, NAME(half_head) h, int from, local uint *exchange)
 {
   const int warp = item_number() / WARP, block = item_number() % WARP / 8;
   NAME(load_positions)(tiles, h, from, ROWS);
@@ -96,24 +97,24 @@ INLINE void NAME(row_products)(float products[2][4], const uint rows[SLICES][4],
   UNROLL for (int s = 0; s < SLICES; s++) {
     uint right[4];
     load_matrices(right, tile, NAME(block_start)(position, s * 16, block / 2, block % 2), 0, exchange);
-    multiply_add(products[0], rows[s], right, exchange);
-    multiply_add(products[1], rows[s], right + 2, exchange);
+    multiply_add(products[0], rows[s], right, HALF, exchange);
+    multiply_add(products[1], rows[s], right + 2, HALF, exchange);
   }
 }
 
 // sums[16,CHANNELS] += weights[16,16], as products, * the 16 positions of the tile from
-// `position` on.
-INLINE void NAME(weigh_positions)(float sums[2 * SLICES][4], float weights[2][4], local const ushort *tile, int position,
+// `position` on. Probabilities are not wild, gradients of scores are.
+INLINE void NAME(weigh_positions)(float sums[2 * SLICES][4], float weights[2][4], const int wild, local const ushort *tile, int position,
                                   local uint *exchange)
 {
   const int block = item_number() % WARP / 8;
   uint left[4];
-  to_factor(left, weights);
+  to_factor(left, weights, HALF, wild);
   UNROLL for (int s = 0; s < SLICES; s++) {
     uint right[4];
     load_matrices(right, tile, NAME(block_start)(position, s * 16, block % 2, block / 2), 1, exchange);
-    multiply_add(sums[2 * s], left, right, exchange);
-    multiply_add(sums[2 * s + 1], left, right + 2, exchange);
+    multiply_add(sums[2 * s], left, right, HALF, exchange);
+    multiply_add(sums[2 * s + 1], left, right + 2, HALF, exchange);
   }
 }
 

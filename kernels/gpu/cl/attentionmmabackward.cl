@@ -10,11 +10,11 @@ KERNEL2 void NAME(attention_mma_backward_queries)(ATTENTION_BACKWARD, global int
   const int from = begin + get_group_id(0) * ROWS, head = get_group_id(1), b = get_group_id(2);
   const int keyEnd = min(end, from + ROWS), kv = head / (H / K);
   const ulong stride = (ulong)(H + 2 * K) * D, row = qkvAt + (ulong)b * T * stride;
-  const NAME(bf16_head) q = NAME(new_bf16_head)(qkv, row + head * D, end, D, stride);
-  const NAME(bf16_head) k = NAME(new_bf16_head)(qkv, row + (H + kv) * D, end, D, stride);
-  const NAME(bf16_head) v = NAME(new_bf16_head)(qkv, row + (H + K + kv) * D, end, D, stride);
-  const NAME(bf16_head) g = NAME(new_bf16_head)(dout, doutAt + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D);
-  const head_out dq = {dqkv, dqkvAt + (ulong)b * T * stride + head * D, dqkvBF16, end, D, stride};
+  const NAME(half_head) q = NAME(new_half_head)(qkv, row + head * D, end, D, stride);
+  const NAME(half_head) k = NAME(new_half_head)(qkv, row + (H + kv) * D, end, D, stride);
+  const NAME(half_head) v = NAME(new_half_head)(qkv, row + (H + K + kv) * D, end, D, stride);
+  const NAME(half_head) g = NAME(new_half_head)(dout, doutAt + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D);
+  const head_out dq = {dqkv, dqkvAt + (ulong)b * T * stride + head * D, OUT_TYPE(dqkvType, HALF), end, D, stride};
   int first[2];
   const int least = NAME(rows_window)(first, starts ? starts + (ulong)b * T : starts, from, end, 0, fault, op);
   uint queries[SLICES][4], gradients[SLICES][4];
@@ -42,7 +42,7 @@ KERNEL2 void NAME(attention_mma_backward_queries)(ATTENTION_BACKWARD, global int
           const int seen = at >= first[p / 2] && at <= from + NAME(row_of)(p);
           probability(s[j][p], logs[p / 2], slopes[j][p] - deltas[p / 2], seen, factor, &slopes[j][p]);
         }
-      NAME(weigh_positions)(sums, slopes, tile, i, exchange);
+      NAME(weigh_positions)(sums, slopes, 1, tile, i, exchange);
     }
     barrier(CLK_LOCAL_MEM_FENCE); // the step was read
   }
@@ -91,8 +91,8 @@ KERNEL2 void NAME(attention_mma_backward_keys)(ATTENTION_BACKWARD, const int acc
   AT(delta); AT(lse); AT(starts);
   const int from = get_group_id(0) * ROWS, kv = get_group_id(1), b = get_group_id(2), shared = H / K;
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(bf16_head) k = NAME(new_bf16_head)(qkv, qkvAt + row + (H + kv) * D, end, D, stride);
-  const NAME(bf16_head) v = NAME(new_bf16_head)(qkv, qkvAt + row + (H + K + kv) * D, end, D, stride);
+  const NAME(half_head) k = NAME(new_half_head)(qkv, qkvAt + row + (H + kv) * D, end, D, stride);
+  const NAME(half_head) v = NAME(new_half_head)(qkv, qkvAt + row + (H + K + kv) * D, end, D, stride);
   uint keys[SLICES][4], values[SLICES][4];
   float dk[2 * SLICES][4], dv[2 * SLICES][4];
   NAME(take_rows)(keys, tiles, k, from, exchange);
@@ -101,8 +101,8 @@ KERNEL2 void NAME(attention_mma_backward_keys)(ATTENTION_BACKWARD, const int acc
   NAME(clear_sums)(dv);
   starts = starts ? starts + (ulong)b * T : starts;
   for (int head = kv * shared; head < (kv + 1) * shared; head++) {
-    const NAME(bf16_head) q = NAME(new_bf16_head)(qkv, qkvAt + row + head * D, end, D, stride);
-    const NAME(bf16_head) g = NAME(new_bf16_head)(dout, doutAt + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D);
+    const NAME(half_head) q = NAME(new_half_head)(qkv, qkvAt + row + head * D, end, D, stride);
+    const NAME(half_head) g = NAME(new_half_head)(dout, doutAt + ((ulong)b * T * H + head) * D, end, D, (ulong)H * D);
     const ulong rows = ((ulong)b * H + head) * T;
     int query = max(from, begin);
     NAME(load_step)(tiles, 0, q, g, query);
@@ -115,14 +115,14 @@ KERNEL2 void NAME(attention_mma_backward_keys)(ATTENTION_BACKWARD, const int acc
         NAME(row_products)(s, keys, tile, i, exchange);
         NAME(row_products)(slopes, values, tile + STEP_SIZE, i, exchange);
         NAME(differentiate_block)(s, slopes, &of, i, query, from, factor);
-        NAME(weigh_positions)(dv, s, tile + STEP_SIZE, i, exchange);
-        NAME(weigh_positions)(dk, slopes, tile, i, exchange);
+        NAME(weigh_positions)(dv, s, 0, tile + STEP_SIZE, i, exchange);
+        NAME(weigh_positions)(dk, slopes, 1, tile, i, exchange);
       }
       barrier(CLK_LOCAL_MEM_FENCE); // the step was read
     }
   }
-  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, dqkvBF16, end, D, stride};
-  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, dqkvBF16, end, D, stride};
+  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, OUT_TYPE(dqkvType, HALF), end, D, stride};
+  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, OUT_TYPE(dqkvType, HALF), end, D, stride};
   const float one[2] = {1.0f, 1.0f};
   NAME(store_rows)(toKeys, from, dk, one, accumulate);
   NAME(store_rows)(toValues, from, dv, one, accumulate);

@@ -49,10 +49,10 @@ KERNEL2 void NAME(attention_mma_forward)(ATTENTION_FORWARD)
   const int from = begin + get_group_id(0) * ROWS, head = get_group_id(1), b = get_group_id(2);
   const int keyEnd = past + min(end, from + ROWS);
   const ulong kv = b * keyBatch + head / shared * D;
-  const NAME(bf16_head) q = NAME(new_bf16_head)(queries, queriesAt + (ulong)b * T * queryStride + head * D, end, D, queryStride);
-  const NAME(bf16_head) k = NAME(new_bf16_head)(keys, keysAt + kv, past + end, D, keyStride);
-  const NAME(bf16_head) v = NAME(new_bf16_head)(values, valuesAt + kv, past + end, D, keyStride);
-  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, bf16, end, D, (ulong)H * D};
+  const NAME(half_head) q = NAME(new_half_head)(queries, queriesAt + (ulong)b * T * queryStride + head * D, end, D, queryStride);
+  const NAME(half_head) k = NAME(new_half_head)(keys, keysAt + kv, past + end, D, keyStride);
+  const NAME(half_head) v = NAME(new_half_head)(values, valuesAt + kv, past + end, D, keyStride);
+  const head_out o = {out, outAt + ((ulong)b * T * H + head) * D, HALF, end, D, (ulong)H * D};
   int first[2];
   const int least = NAME(rows_window)(first, starts ? starts + (ulong)b * T : starts, from, end, past, fault, op);
   uint rows[SLICES][4];
@@ -71,7 +71,7 @@ KERNEL2 void NAME(attention_mma_forward)(ATTENTION_FORWARD)
     UNROLL for (int h = 0; h < 2; h++)
       NAME(soften_row)(s, h, &top[h], &total[h], sums, exchange);
     UNROLL for (int i = 0; i < POSITIONS / 16; i++)
-      NAME(weigh_positions)(sums, s[i], tile + STEP_SIZE, 16 * i, exchange);
+      NAME(weigh_positions)(sums, s[i], 0, tile + STEP_SIZE, 16 * i, exchange);
     barrier(CLK_LOCAL_MEM_FENCE); // the step was read
   }
   float share[2];

@@ -5,7 +5,7 @@
 typedef struct {
   global void *x;
   ulong at;
-  int bf16, rows, D;
+  int type, rows, D;
   ulong stride;
 } head_out;
 
@@ -15,7 +15,7 @@ INLINE void put_channel(head_out out, int row, int d, float value, int accumulat
   if (row >= out.rows || d >= out.D)
     return;
   const ulong at = out.at + row * out.stride + d;
-  put(out.x, at, out.bf16, accumulate ? value + get(out.x, at, out.bf16) : value);
+  put(out.x, at, out.type, accumulate ? value + get(out.x, at, out.type) : value);
 }
 
 // The first key that any of the queries [from, to) sees, which have the positions past+from and
@@ -38,7 +38,7 @@ INLINE float probability(float score, float lse, float gradient, int seen, float
 }
 
 // delta[B,H,T] = out * dout, the mean gradient of a query's probabilities.
-KERNEL void attention_delta(BUFFER(float, delta), BUFFER(const void, dout), BUFFER(const void, out), const int bf16,
+KERNEL void attention_delta(BUFFER(float, delta), BUFFER(const void, dout), BUFFER(const void, out), const int type,
                             const int T, const int H, const int D, const ulong n)
 {
   AT(delta);
@@ -46,7 +46,7 @@ KERNEL void attention_delta(BUFFER(float, delta), BUFFER(const void, dout), BUFF
     const ulong row = ((i / T / H * T + i % T) * H + i / T % H) * D;
     float sum = 0.0f;
     for (int d = 0; d < D; d++)
-      sum += get(out, outAt + row + d, bf16) * get(dout, doutAt + row + d, bf16);
+      sum += get(out, outAt + row + d, type) * get(dout, doutAt + row + d, type);
     delta[i] = sum;
   }
 }

@@ -38,6 +38,15 @@
 // not occur.
 #define LOWEST (-3.0e38f)
 
+// How the numbers of an array are stored.
+#define F32 0
+#define BF16 1
+#define F16 2
+
+// The type of what a call writes as outType, where it reads `type`: all halves of a call are of one
+// type, and where that is known, compilers need not handle the other.
+#define OUT_TYPE(outType, type) ((type) == F32 || (outType) == F32 ? (outType) : (type))
+
 INLINE float from_bf16(ushort x) { return as_float((uint)x << 16); }
 
 // Rounds to nearest, ties to even; NaN stays NaN.
@@ -49,18 +58,32 @@ INLINE ushort to_bf16(float x)
   return (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Element i of an array that is stored as f32 or, where `bf16` is set, as bf16.
-INLINE float get(global const void *x, ulong i, int bf16)
+// The bits of f16's largest finite number, 65504, as a float.
+#define MOST_F16 0x477fe000
+
+// What is finite and beyond the largest number of f16 becomes that; the rest stays as it is.
+INLINE float clip(float x)
 {
-  return bf16 ? from_bf16(((global const ushort *)x)[i]) : ((global const float *)x)[i];
+  const uint size = as_uint(x) & 0x7fffffff;
+  return size > MOST_F16 && size < 0x7f800000 ? as_float((as_uint(x) & 0x80000000) | MOST_F16) : x;
 }
 
-INLINE void put(global void *x, ulong i, int bf16, float value)
+// Element i of an array that is stored as the type says.
+INLINE float get(global const void *x, ulong i, int type)
 {
-  if (bf16)
-    ((global ushort *)x)[i] = to_bf16(value);
-  else
+  if (type == F32)
+    return ((global const float *)x)[i];
+  return type == F16 ? vload_half(i, (global const half *)x) : from_bf16(((global const ushort *)x)[i]);
+}
+
+INLINE void put(global void *x, ulong i, int type, float value)
+{
+  if (type == F32)
     ((global float *)x)[i] = value;
+  else if (type == F16)
+    vstore_half_rte(clip(value), i, (global half *)x);
+  else
+    ((global ushort *)x)[i] = to_bf16(value);
 }
 
 // The sum of x over the work-group, in the order of a binary tree; every work-item gets it.

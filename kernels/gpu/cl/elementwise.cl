@@ -22,10 +22,10 @@ KERNEL void fill(BUFFER(float, x), const ulong n, const float value)
 }
 
 // Copies, and changes the storage type where those of both sides differ.
-KERNEL void cast(BUFFER(void, out), const int outBF16, BUFFER(const void, x), const int xBF16, const ulong n)
+KERNEL void cast(BUFFER(void, out), const int outType, BUFFER(const void, x), const int xType, const ulong n)
 {
   EACH(i, n)
-    put(out, outAt + i, outBF16, get(x, xAt + i, xBF16));
+    put(out, outAt + i, outType, get(x, xAt + i, xType));
 }
 
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp2(-LOG2E * x)); }

@@ -1,13 +1,13 @@
 // A work-group for each row: out[B,T,C] = wte[token] + wpe[t]. A token outside the
 // vocabulary leaves zeros and a fault.
-KERNEL void embed_forward(BUFFER(float, out), BUFFER(const int, tokens), BUFFER(const void, wte), const int wteBF16,
+KERNEL void embed_forward(BUFFER(float, out), BUFFER(const int, tokens), BUFFER(const void, wte), const int wteType,
                           BUFFER(const float, wpe), const int T, const int C, const int V, global int *fault, const int op)
 {
   AT(out); AT(tokens); AT(wpe);
   const ulong row = get_group_id(0);
   const int token = tokens[row], known = valid(token, 0, V, fault, op);
   COLUMNS(j, C) {
-    float x = known ? get(wte, wteAt + (ulong)token * C + j, wteBF16) : 0.0f;
+    float x = known ? get(wte, wteAt + (ulong)token * C + j, wteType) : 0.0f;
     if (wpe)
       x += wpe[row % T * C + j];
     out[row * C + j] = x;

@@ -1,4 +1,4 @@
-// out[M,N] (+)= A*B + bias[N] of bf16 matrices on matrix units, with sums in f32. A work-group
+// out[M,N] (+)= A*B + bias[N] of matrices of halves on matrix units, with sums in f32. A work-group
 // of 8 warps computes 128 x 128 products: warp w has the rows from 64*(w/4) on and the columns
 // from 32*(w%4) on. Compiled after mma.cl, for SIDE 16.
 //
@@ -18,18 +18,18 @@
 typedef struct {
   global const ushort *x;
   int rows, depth, across, aligned;
-} bf16_matrix;
+} half_matrix;
 
-INLINE bf16_matrix new_bf16_matrix(global const void *x, ulong at, int rows, int depth, int across)
+INLINE half_matrix new_half_matrix(global const void *x, ulong at, int rows, int depth, int across)
 {
   global const ushort *first = (global const ushort *)x + at;
   const int pitch = across ? rows : depth;
-  const bf16_matrix m = {first, rows, depth, across, pitch % 8 == 0 && (ulong)first % 16 == 0};
+  const half_matrix m = {first, rows, depth, across, pitch % 8 == 0 && (ulong)first % 16 == 0};
   return m;
 }
 
 // Starts to load the panel of the rows from `row` on at the depths from `from` on, zeros outside.
-INLINE void load_panel(local ushort *panel, bf16_matrix m, int row, int from)
+INLINE void load_panel(local ushort *panel, half_matrix m, int row, int from)
 {
   UNROLL for (int k = 0; k < PANEL_ROWS * STEP / 8 / GROUP; k++) {
     const int piece = item_number() + k * GROUP;
@@ -60,7 +60,7 @@ INLINE int matrix_start(int across, int row, int d, int rowBlock, int depthBlock
 
 // sums += the products of a warp for one step.
 INLINE void multiply_panels(float sums[4][4][4], local const ushort *a, int aAcross, local const ushort *b, int bAcross,
-                            local uint *exchange)
+                            const int type, local uint *exchange)
 {
   const int warp = item_number() / WARP, block = item_number() % WARP / 8;
   UNROLL for (int d = 0; d < STEP; d += 16) {
@@ -71,13 +71,13 @@ INLINE void multiply_panels(float sums[4][4][4], local const ushort *a, int aAcr
       load_matrices(right[j], b, matrix_start(bAcross, warp % 4 * 32 + j * 16, d, block / 2, block % 2), bAcross, exchange);
     UNROLL for (int i = 0; i < 4; i++)
       UNROLL for (int j = 0; j < 4; j++)
-        multiply_add(sums[i][j], left[i], right[j / 2] + j % 2 * 2, exchange);
+        multiply_add(sums[i][j], left[i], right[j / 2] + j % 2 * 2, type, exchange);
   }
 }
 
 // The products of the rows of a from `row` on and those of b from `column` on over all depths.
-INLINE void sum_products(float sums[4][4][4], local ushort *panels, bf16_matrix a, int row, bf16_matrix b, int column,
-                         local uint *exchange)
+INLINE void sum_products(float sums[4][4][4], local ushort *panels, half_matrix a, int row, half_matrix b, int column,
+                         const int type, local uint *exchange)
 {
   UNROLL for (int i = 0; i < 4; i++)
     UNROLL for (int j = 0; j < 4; j++)
@@ -95,12 +95,12 @@ INLINE void sum_products(float sums[4][4][4], local ushort *panels, bf16_matrix 
     close_copies(); // of none at the end, so that the last but one is what is waited for
     wait_copies();
     barrier(CLK_LOCAL_MEM_FENCE);
-    multiply_panels(sums, now, a.across, now + PANEL_SIZE, b.across, exchange);
+    multiply_panels(sums, now, a.across, now + PANEL_SIZE, b.across, type, exchange);
     barrier(CLK_LOCAL_MEM_FENCE); // the panels were read
   }
 }
 
-INLINE void store_sums(float sums[4][4][4], global void *out, ulong outAt, int outBF16, int row, int column, int M, int N,
+INLINE void store_sums(float sums[4][4][4], global void *out, ulong outAt, int outType, int row, int column, int M, int N,
                        global const float *bias, int accumulate)
 {
   const int warp = item_number() / WARP, lane = item_number() % WARP;
@@ -116,13 +116,13 @@ INLINE void store_sums(float sums[4][4][4], global void *out, ulong outAt, int o
         if (bias)
           sum += bias[n];
         if (accumulate)
-          sum += get(out, place, outBF16);
-        put(out, place, outBF16, sum);
+          sum += get(out, place, outType);
+        put(out, place, outType, sum);
       }
 }
 
-#define MATMUL_MMA(form, transA, transB)                                                                         \
-  KERNEL2 void form(BUFFER(void, out), const int outBF16, BUFFER(const void, a), BUFFER(const void, b),          \
+#define MATMUL_MMA(form, type, transA, transB)                                                                   \
+  KERNEL2 void form(BUFFER(void, out), const int outType, BUFFER(const void, a), BUFFER(const void, b),          \
                     BUFFER(const float, bias), const int M, const int N, const int K, const int accumulate)      \
   {                                                                                                              \
     local ushort panels[4 * PANEL_SIZE] __attribute__((aligned(16)));                                            \
@@ -130,12 +130,18 @@ INLINE void store_sums(float sums[4][4][4], global void *out, ulong outAt, int o
     AT(bias);                                                                                                    \
     const int row = get_group_id(1) * PANEL_ROWS, column = get_group_id(0) * PANEL_ROWS;                         \
     float sums[4][4][4];                                                                                         \
-    sum_products(sums, panels, new_bf16_matrix(a, aAt, M, K, transA), row, new_bf16_matrix(b, bAt, N, K, !transB), \
-                 column, exchange);                                                                              \
-    store_sums(sums, out, outAt, outBF16, row, column, M, N, bias, accumulate);                                  \
+    sum_products(sums, panels, new_half_matrix(a, aAt, M, K, transA), row, new_half_matrix(b, bAt, N, K, !transB), \
+                 column, type, exchange);                                                                        \
+    store_sums(sums, out, outAt, OUT_TYPE(outType, type), row, column, M, N, bias, accumulate);                  \
   }
 
-MATMUL_MMA(matmul_mma_nn, 0, 0)
-MATMUL_MMA(matmul_mma_nt, 0, 1)
-MATMUL_MMA(matmul_mma_tn, 1, 0)
-MATMUL_MMA(matmul_mma_tt, 1, 1)
+MATMUL_MMA(matmul_mma_f16_nn, F16, 0, 0)
+MATMUL_MMA(matmul_mma_f16_nt, F16, 0, 1)
+MATMUL_MMA(matmul_mma_f16_tn, F16, 1, 0)
+MATMUL_MMA(matmul_mma_f16_tt, F16, 1, 1)
+#ifndef TURING
+MATMUL_MMA(matmul_mma_bf16_nn, BF16, 0, 0)
+MATMUL_MMA(matmul_mma_bf16_nt, BF16, 0, 1)
+MATMUL_MMA(matmul_mma_bf16_tn, BF16, 1, 0)
+MATMUL_MMA(matmul_mma_bf16_tt, BF16, 1, 1)
+#endif

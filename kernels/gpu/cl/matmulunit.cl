@@ -65,7 +65,7 @@ INLINE void sum_products(unit_sums sums[DOWN][ACROSS], local ushort *panels, bf1
 typedef struct {
   global void *x;
   ulong at;
-  int bf16, rows, columns, accumulate;
+  int type, rows, columns, accumulate;
   global const float *bias;
 } unit_out;
 
@@ -77,8 +77,8 @@ INLINE void store_sum(unit_out out, int m, int n, float sum)
   if (out.bias)
     sum += out.bias[n];
   if (out.accumulate)
-    sum += get(out.x, place, out.bf16);
-  put(out.x, place, out.bf16, sum);
+    sum += get(out.x, place, out.type);
+  put(out.x, place, out.type, sum);
 }
 
 INLINE void store_sums(unit_sums sums[DOWN][ACROSS], unit_out out, int row, int column)
@@ -90,7 +90,7 @@ INLINE void store_sums(unit_sums sums[DOWN][ACROSS], unit_out out, int row, int 
 }
 
 #define MATMUL_UNIT(form, transA, transB)                                                                        \
-  UNIT_KERNEL void form(BUFFER(void, out), const int outBF16, BUFFER(const void, a), BUFFER(const void, b),      \
+  UNIT_KERNEL void form(BUFFER(void, out), const int outType, BUFFER(const void, a), BUFFER(const void, b),      \
                         BUFFER(const float, bias), const int M, const int N, const int K, const int accumulate)  \
   {                                                                                                              \
     local ushort panels[2 * PANEL_SIZE] __attribute__((aligned(16)));                                            \
@@ -100,7 +100,7 @@ INLINE void store_sums(unit_sums sums[DOWN][ACROSS], unit_out out, int row, int 
     unit_sums sums[DOWN][ACROSS];                                                                                \
     sum_products(sums, panels, new_bf16_matrix(a, aAt, M, K, transA), row, new_bf16_matrix(b, bAt, N, K, !transB), \
                  column, exchange);                                                                              \
-    const unit_out to = {out, outAt, outBF16, M, N, accumulate, bias};                                           \
+    const unit_out to = {out, outAt, OUT_TYPE(outType, BF16), M, N, accumulate, bias};                           \
     store_sums(sums, to, row, column);                                                                           \
   }
 

@@ -5,21 +5,24 @@
 // of load_matrices starts. Out: c, the matrices that it gets along and across, a's first part of
 // the item with the next even or odd number, and c's first two numbers as a pair. The tile is a
 // square of GROUP/WARP*8 rows whose elements are their numbers.
-KERNEL2 void matrix_parts(BUFFER(uint, out), BUFFER(const uint, in))
+#define MATRIX_PARTS(form, type)                                                                      \
+  KERNEL2 void form(BUFFER(uint, out), BUFFER(const uint, in))                                        \
+  {                                                                                                   \
+    local ushort tile[GROUP / WARP * 8 * (GROUP / WARP * 8)] __attribute__((aligned(16)));            \
+    local uint exchange[EXCHANGE];                                                                    \
+    find_parts(tile, exchange, out + outAt + item_number() * 14, in + inAt + item_number() * 11, type); \
+  }
+
+INLINE void find_parts(local ushort *tile, local uint *exchange, global uint *out, global const uint *in, const int type)
 {
-  local ushort tile[GROUP / WARP * 8 * (GROUP / WARP * 8)] __attribute__((aligned(16)));
-  local uint exchange[EXCHANGE];
-  const int item = item_number();
-  in += inAt + item * 11;
-  out += outAt + item * 14;
-  for (int i = item; i < GROUP / WARP * 8 * (GROUP / WARP * 8); i += GROUP)
+  for (int i = item_number(); i < GROUP / WARP * 8 * (GROUP / WARP * 8); i += GROUP)
     tile[i] = (ushort)i;
   barrier(CLK_LOCAL_MEM_FENCE);
   const uint a[4] = {in[0], in[1], in[2], in[3]}, b[2] = {in[4], in[5]};
   float c[4] = {as_float(in[6]), as_float(in[7]), as_float(in[8]), as_float(in[9])};
   uint along[4], across[4];
-  out[13] = bf16_pair(c[0], c[1]);
-  multiply_add(c, a, b, exchange);
+  out[13] = half_pair(c[0], c[1], type);
+  multiply_add(c, a, b, type, exchange);
   load_matrices(along, tile, in[10], 0, exchange);
   load_matrices(across, tile, in[10], 1, exchange);
   for (int j = 0; j < 4; j++) {
@@ -29,3 +32,8 @@ KERNEL2 void matrix_parts(BUFFER(uint, out), BUFFER(const uint, in))
   }
   out[12] = as_uint(other(as_float(a[0]), 1, exchange));
 }
+
+MATRIX_PARTS(matrix_parts_f16, F16)
+#ifndef TURING
+MATRIX_PARTS(matrix_parts_bf16, BF16)
+#endif

@@ -1,14 +1,15 @@
 // AdamW after Loshchilov and Hutter 2019, algorithm 2. correction1 = 1-beta1^t,
-// correction2 = 1-beta2^t. The new parameters go to `rounded` too, in bf16, where it is given.
+// correction2 = 1-beta2^t. The new parameters go to `rounded` too, in halves, where it is given.
 
-#define ADAMW_OPERANDS \
-  BUFFER(float, param), BUFFER(float, m), BUFFER(float, v), BUFFER(ushort, rounded), BUFFER(const float, grad)
+// `...` is the parameter of that.
+#define ADAMW_OPERANDS(...) \
+  BUFFER(float, param), BUFFER(float, m), BUFFER(float, v), __VA_ARGS__, BUFFER(const float, grad)
 
 #define ADAMW_SCALARS \
   const float rate, const float beta1, const float beta2, const float eps, const float decay, \
   const float correction1, const float correction2, const float gradScale
 
-#define ADAMW_AT AT(param); AT(m); AT(v); AT(rounded); AT(grad)
+#define ADAMW_AT AT(param); AT(m); AT(v); AT(grad)
 
 // The new parameter i.
 #define ADAMW(i) \
@@ -25,19 +26,20 @@ INLINE float adamw_update(global float *param, global float *m, global float *v,
   return param[i] -= rate * (update + decay * param[i]);
 }
 
-KERNEL void adamw(ADAMW_OPERANDS, const ulong n, ADAMW_SCALARS)
+KERNEL void adamw(ADAMW_OPERANDS(BUFFER(void, rounded), const int roundedType), const ulong n, ADAMW_SCALARS)
 {
   ADAMW_AT;
   EACH(i, n) {
     const float x = ADAMW(i);
     if (rounded)
-      rounded[i] = to_bf16(x);
+      put(rounded, roundedAt + i, roundedType, x);
   }
 }
 
-KERNEL void adamw_by_chance(ADAMW_OPERANDS, NUMBERED, ADAMW_SCALARS)
+// The copy is in bf16.
+KERNEL void adamw_by_chance(ADAMW_OPERANDS(BUFFER(ushort, rounded)), NUMBERED, ADAMW_SCALARS)
 {
-  ADAMW_AT;
+  ADAMW_AT; AT(rounded);
   BLOCKS(block) {
     uint word[4];
     philox_words(word, block, stream, key);

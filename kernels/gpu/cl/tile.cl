@@ -17,7 +17,7 @@
 typedef struct {
   global const void *x;
   ulong at;
-  int bf16, rows, depth;
+  int type, rows, depth;
   ulong rowStride, depthStride;
 } NAME(matrix);
 
@@ -30,7 +30,7 @@ INLINE void NAME(load)(local float *panel, NAME(matrix) m, int row, int from)
     const int r = m.rowStride == 1 ? i % TILE : i / DEPTH;
     const int d = m.rowStride == 1 ? i / TILE : i % DEPTH;
     const int inside = row + r < m.rows && from + d < m.depth;
-    panel[d * PITCH + r] = inside ? get(m.x, m.at + (row + r) * m.rowStride + (from + d) * m.depthStride, m.bf16) : 0.0f;
+    panel[d * PITCH + r] = inside ? get(m.x, m.at + (row + r) * m.rowStride + (from + d) * m.depthStride, m.type) : 0.0f;
   }
 }
 

@@ -34,3 +34,17 @@ LIBRARY float sqrt(float x) { return __nvvm_sqrt_rn_f(x); }
 LIBRARY int max(int a, int b) { return a > b ? a : b; }
 LIBRARY int min(int a, int b) { return a < b ? a : b; }
 LIBRARY int atomic_max(volatile global int *p, int x) { return __atomic_fetch_max(p, x, __ATOMIC_RELAXED); }
+
+// Half-precision numbers in memory.
+LIBRARY float vload_half(size_t i, global const half *x)
+{
+  float y;
+  __asm__("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(((global const ushort *)x)[i]));
+  return y;
+}
+LIBRARY void vstore_half_rte(float y, size_t i, global half *x)
+{
+  ushort bits;
+  __asm__("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(y));
+  ((global ushort *)x)[i] = bits;
+}

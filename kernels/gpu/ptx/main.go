@@ -36,6 +36,7 @@ type target struct {
 
 var targets = []target{
 	{"sm_60", "ptx60", gpu.Sides[0]},
+	{"sm_75", "ptx65", gpu.TuringUnits},
 	{"sm_80", "ptx70", gpu.MatrixUnits},
 }
 

@@ -26,3 +26,14 @@ LIBRARY size_t get_group_id(uint d) { return d == 0 ? __builtin_amdgcn_workgroup
 #define as_short16(x) __builtin_astype((x), short16)
 LIBRARY float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 LIBRARY int atomic_max(volatile global int *p, int x) { return __atomic_fetch_max(p, x, __ATOMIC_RELAXED); }
+LIBRARY float vload_half(size_t i, global const half *x)
+{
+  const ushort bits = ((global const ushort *)x)[i];
+  return __builtin_load_halff((const half *)&bits);
+}
+LIBRARY void vstore_half_rte(float y, size_t i, global half *x)
+{
+  ushort bits;
+  __builtin_store_halff(y, (half *)&bits);
+  ((global ushort *)x)[i] = bits;
+}

@@ -23,7 +23,8 @@ type family struct {
 	tolerance float64
 }
 
-// Rounding is by how much losses may differ with bf16 storage.
+// Rounding is by how much losses may differ with bf16 storage. With f16, of three bits more, it is
+// half of that: in so many steps a small difference grows.
 type Rounding float64
 
 const (
@@ -36,7 +37,7 @@ const (
 )
 
 // families are GPT-2's layers with a tied head, and Llama's with shared key-value heads: in
-// float32, and with bf16 weights and attention within documents.
+// float32, and with weights in halves and attention within documents.
 func families(r Rounding) map[string]family {
 	gpt := model.Config{Vocab: 61, Context: 24, Blocks: 2, Heads: 3, Channels: 24}
 	llama := model.Config{
@@ -47,6 +48,7 @@ func families(r Rounding) map[string]family {
 		"gpt":           {model.StackConfig{Model: gpt}, 1e-5},
 		"llama":         {model.StackConfig{Model: llama}, 1e-5},
 		"llama in bf16": {model.StackConfig{Model: llama, Storage: model.StorageBF16, DocumentMask: true}, float64(r)},
+		"llama in f16":  {model.StackConfig{Model: llama, Storage: model.StorageF16, DocumentMask: true}, float64(r) / 2},
 	}
 }
 
@@ -98,6 +100,8 @@ func compare(t *testing.T, got, want []float64, tolerance float64) {
 func train(t *testing.T, dev kernels.Device, c model.StackConfig, steps int) (losses []float64) {
 	t.Helper()
 	c.Device, c.End, c.MicroBatch, c.Slots, c.Moments = dev, c.Model.Layers(), 2, 1, 2
+	positions := c.MicroBatch * c.Model.Context
+	c.ScaleBits = model.LossScaleBits(positions)
 	s, err := model.NewStack(c)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +116,6 @@ func train(t *testing.T, dev kernels.Device, c model.StackConfig, steps int) (lo
 		c.Model.InitLayer(l, 1, params)
 		q.Write(s.Params(l), kernels.Float32Bytes(params))
 	}
-	positions := c.MicroBatch * c.Model.Context
 	row := make([]float32, positions)
 	for step := range steps {
 		tokens, targets, starts := batch(step%batches, positions, c.Model)
@@ -125,6 +128,9 @@ func train(t *testing.T, dev kernels.Device, c model.StackConfig, steps int) (lo
 		s.ZeroGrads(q)
 		s.Forward(q, 0, model.Noise{})
 		s.Backward(q, 0, 1/float32(positions))
+		for l := range c.Model.Layers() {
+			s.Unscale(q, l)
+		}
 		q.Read(kernels.Float32Bytes(row), s.Losses(0))
 		update(q, s, c.Model, step+1)
 		if err := q.Sync(); err != nil {

@@ -1,0 +1,59 @@
+package model
+
+import (
+	"math"
+	"math/bits"
+
+	"pnode/kernels"
+)
+
+// Loss scaling (Micikevicius et al. 2018, section 3.2, with a constant): F16 has no numbers between 0
+// and 6e-8, and the gradient of the mean loss of a step by one token's logits is at most 1 by the
+// number of tokens. So within a stack with F16 storage gradients are a power of two times what they
+// are. Powers of two change no digit of float32, and nobody else has to know: what enters the stack
+// is multiplied, what leaves it is divided, and so are the parameters' gradients, once a step, before
+// anything is done with them (Unscale). No scale is found by trial, as others do: a number too large
+// is clipped by itself (kernels.F16), so that no step is lost and there is no state to agree on.
+
+// scaleRoom is by how many powers of two the gradient by a token's logits may be above 1 in a stack.
+// F16 goes to 2^16: the rest is for what weights and norms make larger than that.
+const scaleRoom = 10
+
+// maxScaleBits bounds StackConfig.ScaleBits: float32 has as much again above it, and below.
+const maxScaleBits = 64
+
+// LossScaleBits is the ScaleBits of a run whose steps have so many tokens.
+func LossScaleBits(tokens int) int { return bits.Len(uint(max(tokens, 1)-1)) + scaleRoom }
+
+// scale is what gradients within the stack are multiplied by.
+func (s *Stack) scale() float32 {
+	if s.cfg.Storage != StorageF16 {
+		return 1
+	}
+	return float32(math.Ldexp(1, s.cfg.ScaleBits))
+}
+
+// rescale multiplies a segment's rows of a boundary's gradient; where there is no boundary, nothing.
+func (s *Stack) rescale(q issuer, dx kernels.View, p stretch, by float32) {
+	if by == 1 || dx.Len == 0 {
+		return
+	}
+	p.each(func(rows span) {
+		v := rows.of(dx)
+		q.Do(kernels.Scale(v, v.Len, by))
+	})
+}
+
+// enter follows the coming of OutputGrad, leave the computing of InputGrad.
+func (s *Stack) enter(q issuer, f *slotState, p stretch) { s.rescale(q, last(f.dx), p, s.scale()) }
+func (s *Stack) leave(q issuer, f *slotState, p stretch) { s.rescale(q, f.dx[0], p, 1/s.scale()) }
+
+// Unscale enqueues making a layer's Grads what they are, behind the last micro-batch of a step: with
+// F16 storage they are multiples of that before. With others it does nothing.
+func (s *Stack) Unscale(q kernels.Queue, layer int) { s.unscale(q, layer) }
+
+func (s *Stack) unscale(q issuer, layer int) {
+	if g, by := s.grads[s.local(layer)], s.scale(); by != 1 && g.Len > 0 {
+		q.Do(kernels.Scale(g, g.Len, 1/by))
+	}
+}
