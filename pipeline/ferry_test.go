@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -39,8 +40,13 @@ func TestOffloadChangesNoBit(t *testing.T) {
 	byChance := testRun()
 	byChance.Train.Storage, byChance.Train.StochasticRounding = planner.Storage(model.StorageBF16), true
 	runs["gpt2 in bf16 by chance"] = byChance
-	for name, run := range runs {
-		for _, starts := range [][][]int{{{0}}, {{0, 1, 3}}, {{0, 2}, {0, 3}}} {
+	cuts := [][][]int{{{0}}, {{0, 1, 3}}, {{0, 2}, {0, 3}}}
+	for i, name := range slices.Sorted(maps.Keys(runs)) {
+		run := runs[name]
+		for k, starts := range cuts {
+			if !meets(i, k, len(cuts)) {
+				continue
+			}
 			plan, whole := cut(run, "1f1b", starts...), &memoryKeeper{}
 			want := train(t, run, plan, whole)
 			others := map[string]planner.Plan{"all": offloaded(plan), "the first": offloaded(plan, 0)}

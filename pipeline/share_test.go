@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,9 +47,14 @@ func TestSharesGiveTheSameBits(t *testing.T) {
 		{{0, 2}, {0, 1, 4}, {0}},
 		{{0, 1, 3}, {0}, {0, 4}, {0, 2}},
 	}
-	for name, run := range shareRuns() {
+	runs := shareRuns()
+	for i, name := range slices.Sorted(maps.Keys(runs)) {
+		run := runs[name]
 		run.Train.Micros = 12
-		for _, starts := range cuts {
+		for k, starts := range cuts {
+			if !meets(i, k, len(cuts)) {
+				continue
+			}
 			whole, parts := &memoryKeeper{}, &memoryKeeper{}
 			want := train(t, run, cut(run, "1f1b", starts...), whole)
 			about := fmt.Sprintf("%s, %v", name, starts)

@@ -66,16 +66,16 @@ func (c Case) shares(k int) bool { return c.Shared != (Shared{}) && c.Shared.Out
 // gives tells whether operand k is an input whose memory an output shares.
 func (c Case) gives(k int) bool { return c.Shared != (Shared{}) && c.Shared.In == k }
 
-// trial is a case with its operands on a device.
+// trial is a case with its operands drawn, and from the first turn on with what must come of them:
+// both are the same for all devices.
 type trial struct {
 	c        Case
-	call     kernels.Call
 	operands []*operand // nil for absent ones
+	solved   bool
 }
 
-// newTrial allocates and fills the operands. Close it even after an error.
-func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
-	t := &trial{c: c, call: c.Call}
+func newTrial(c Case) *trial {
+	t := &trial{c: c}
 	rng := rand.New(rand.NewPCG(c.Seed, uint64(c.Call.Op)))
 	args := make([][]float64, len(kernels.Info(c.Call.Op).Operands))
 	for k, o := range kernels.Info(c.Call.Op).Operands {
@@ -102,23 +102,27 @@ func newTrial(dev kernels.Device, q kernels.Queue, c Case) (*trial, error) {
 		prepare(rng, c.Call, args)
 	}
 	for k, o := range t.operands {
-		if o == nil || c.shares(k) {
-			continue
+		if o != nil && !c.shares(k) {
+			o.encode()
 		}
-		if err := o.upload(dev, q); err != nil {
-			return t, err
-		}
-		t.call.Args[k] = o.view
 	}
-	if c.Shared != (Shared{}) {
-		t.share(t.operands[c.Shared.Out], t.operands[c.Shared.In])
-	}
-	return t, q.Sync()
+	return t
 }
 
-func (t *trial) share(out, in *operand) {
-	out.view, out.raw = in.view, in.raw
-	t.call.Args[t.c.Shared.Out] = in.view
+// solve has the reference write what must come of the operands. The call is a device's: its views say
+// how operands are stored.
+func (t *trial) solve(call kernels.Call) {
+	if t.solved {
+		return
+	}
+	args := make([][]float64, len(t.operands))
+	for k, o := range t.operands {
+		if o != nil {
+			args[k] = o.values
+		}
+	}
+	references[call.Op].compute(call, args)
+	t.solved = true
 }
 
 // fill gives inputs normal values; what is only written starts as NaN.
@@ -136,13 +140,5 @@ func fill(rng *rand.Rand, x []float64, o kernels.Operand, c kernels.Call) {
 func enlarge(x []float64) {
 	for i := range x {
 		x[i] *= 100
-	}
-}
-
-func (t *trial) close() {
-	for k, o := range t.operands {
-		if o != nil && o.view.Present() && !t.c.shares(k) {
-			o.view.Buf.Free()
-		}
 	}
 }

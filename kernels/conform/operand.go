@@ -26,7 +26,8 @@ type operand struct {
 	guard  int
 	raw    []byte    // with guards, as written
 	values []float64 // what the reference reads and writes
-	// results are what the device wrote, once compared.
+	// read is what the device has with guards, and results what it wrote, once compared.
+	read    []byte
 	results []float32
 }
 
@@ -48,15 +49,10 @@ func (o *operand) putValue(i int, x float32) {
 	o.put(i, math.Float32bits(x))
 }
 
-// upload rounds the values to the storage type, so that the reference starts from the
-// very numbers the device has, and writes them between guards.
-func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
+// encode rounds the values to the storage type, so that the reference starts from the
+// very numbers that devices get, and lays them between guards.
+func (o *operand) encode() {
 	n := len(o.values)
-	buf, err := dev.Alloc(o.DType, n+2*o.guard)
-	if err != nil {
-		return fmt.Errorf("operand %s: %w", o.Name, err)
-	}
-	o.view = kernels.Whole(buf).Slice(o.guard, n)
 	o.raw = make([]byte, (n+2*o.guard)*o.DType.SizeBytes())
 	for i := range n + 2*o.guard {
 		o.put(i, guardBits)
@@ -70,6 +66,15 @@ func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
 		o.putValue(o.guard+i, stored)
 		o.values[i] = float64(stored)
 	}
+}
+
+// upload writes what encode has laid out to memory of a device.
+func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
+	buf, err := dev.Alloc(o.DType, len(o.values)+2*o.guard)
+	if err != nil {
+		return fmt.Errorf("operand %s: %w", o.Name, err)
+	}
+	o.view = kernels.Whole(buf).Slice(o.guard, len(o.values))
 	q.Write(kernels.Whole(buf), o.raw)
 	return nil
 }
@@ -81,6 +86,7 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call, k int) error {
 	if err := q.Sync(); err != nil {
 		return err
 	}
+	o.read = raw
 	size, used := o.DType.SizeBytes(), o.Count(c)
 	for i := range len(raw) / size {
 		at := i - o.guard

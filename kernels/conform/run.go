@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"testing"
 
@@ -12,17 +13,29 @@ import (
 
 // Run is the suite. dev must support every op in f32; what it refuses to store as a half is
 // left out. Random cases run again, for the same bits.
-func Run(t *testing.T, dev kernels.Device) {
+func Run(t *testing.T, dev kernels.Device) { RunAll(t, Named{Device: dev}) }
+
+// Named is a device of several at one suite.
+type Named struct {
+	Name string
+	kernels.Device
+}
+
+// RunAll is the suite for several devices, each of which gets what the first one gets: so operands
+// are drawn, and references computed, once.
+func RunAll(t *testing.T, devs ...Named) {
 	for _, op := range kernels.Ops() {
-		t.Run(op.String(), func(t *testing.T) { RunOp(t, dev, op) })
+		t.Run(op.String(), func(t *testing.T) { runCases(t, devs, allCases(op, randomCases)) })
 	}
-	t.Run("transfers", func(t *testing.T) { runTransfers(t, dev) })
-	t.Run("events", func(t *testing.T) {
-		if err := CheckEvents(dev); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("refusals", func(t *testing.T) { runRefusals(t, dev) })
+	for _, d := range devs {
+		t.Run(path.Join(d.Name, "transfers"), func(t *testing.T) { runTransfers(t, d.Device) })
+		t.Run(path.Join(d.Name, "events"), func(t *testing.T) {
+			if err := CheckEvents(d.Device); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run(path.Join(d.Name, "refusals"), func(t *testing.T) { runRefusals(t, d.Device) })
+	}
 }
 
 func newQueue(t *testing.T, dev kernels.Device) kernels.Queue {
@@ -36,13 +49,13 @@ func newQueue(t *testing.T, dev kernels.Device) kernels.Queue {
 
 // RunOp is the part of the suite for one operation.
 func RunOp(t *testing.T, dev kernels.Device, op kernels.Op) {
-	runCases(t, dev, allCases(op, randomCases))
+	runCases(t, []Named{{Device: dev}}, allCases(op, randomCases))
 }
 
 // RunOpHalves is the part of RunOp whose factors are stored as a half, with fewer random cases: where
 // something stands in for matrix units, it takes long.
 func RunOpHalves(t *testing.T, dev kernels.Device, op kernels.Op, half kernels.DType) {
-	runCases(t, dev, slices.DeleteFunc(allCases(op, randomCases/3), func(c Case) bool { return len(c.Halved) < 2 || c.half() != half }))
+	runCases(t, []Named{{Device: dev}}, slices.DeleteFunc(allCases(op, randomCases/3), func(c Case) bool { return len(c.Halved) < 2 || c.half() != half }))
 }
 
 func allCases(op kernels.Op, random int) []Case {
@@ -54,25 +67,33 @@ func allCases(op kernels.Op, random int) []Case {
 	return cases
 }
 
-func runCases(t *testing.T, dev kernels.Device, cases []Case) {
-	q := newQueue(t, dev)
+func runCases(t *testing.T, devs []Named, cases []Case) {
+	queues := make([]kernels.Queue, len(devs))
+	for i, d := range devs {
+		queues[i] = newQueue(t, d.Device)
+	}
 	for _, c := range cases {
-		err := Check(dev, q, c)
-		if err == nil && c.Seed != 1 { // the random ones
-			err = CheckRepeats(dev, q, c)
-		}
-		if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
-			continue
-		}
-		if err != nil {
-			t.Errorf("seed %d: %v", c.Seed, err)
-			if q.Sync() != nil { // sticky: later cases need a fresh queue
-				q = newQueue(t, dev)
+		drawn := newTrial(c)
+		for i, d := range devs {
+			first, err := drawn.check(d.Device, queues[i])
+			if err == nil && c.Seed != 1 { // the random ones
+				err = drawn.repeat(d.Device, queues[i], first)
+			}
+			if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s seed %d: %v", d.Name, c.Seed, err)
+				if queues[i].Sync() != nil { // sticky: later cases need a fresh queue
+					queues[i] = newQueue(t, d.Device)
+				}
 			}
 		}
 	}
-	if err := q.Close(); err != nil {
-		t.Error(err)
+	for _, q := range queues {
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -20,13 +20,19 @@ func newDevice(t testing.TB, o Options) *Device {
 	return dev
 }
 
+// TestConform is the suite for all variants that this processor can run, and for what imitates others.
 func TestConform(t *testing.T) {
+	var all []conform.Named
 	for _, v := range candidates() {
-		t.Run(v.name, func(t *testing.T) {
-			t.Setenv(VariantEnv, v.name)
-			conform.Run(t, newDevice(t, Options{Threads: 3}))
-		})
+		t.Setenv(VariantEnv, v.name)
+		all = append(all, conform.Named{Name: v.name, Device: newDevice(t, Options{Threads: 3})})
 	}
+	for _, v := range imitations(t) {
+		dev := newDevice(t, Options{Threads: 2})
+		dev.v = v
+		all = append(all, conform.Named{Name: v.name, Device: dev})
+	}
+	conform.RunAll(t, all...)
 }
 
 func TestSelfTest(t *testing.T) {

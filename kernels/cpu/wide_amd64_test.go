@@ -5,28 +5,27 @@ import (
 	"unsafe"
 
 	"github.com/klauspost/cpuid/v2"
-
-	"pnode/kernels/conform"
 )
 
-// TestConformWide runs everything around the 12x32 micro-kernel, with that kernel in Go,
-// so that processors without AVX-512 test its packing and tiling too.
-func TestConformWide(t *testing.T) {
+// imitations are everything around the 12x32 micro-kernel, with that kernel in Go, so that
+// processors without AVX-512 test its packing and tiling too.
+func imitations(t *testing.T) []*variant {
 	if testing.Short() {
-		t.Skip("a micro-kernel in Go takes long; TestConform runs the same around one in assembly")
+		t.Log("no wide micro-kernel in Go, which takes long: the same runs around one in assembly")
+		return nil
 	}
 	if !cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
-		t.Skip("the loops beside the micro-kernel need AVX2")
+		t.Log("the loops beside the wide micro-kernel need AVX2")
+		return nil
 	}
 	v := avx512()
+	v.name = "avx512 in Go"
 	v.product.multiply = func(t *tile) { multiplyAny(t, v.product.mr, v.product.nr) }
 	v.attention = v.product
 	if err := v.verify(); err != nil {
 		t.Fatal(err)
 	}
-	dev := newDevice(t, Options{Threads: 2})
-	dev.v = v
-	conform.Run(t, dev)
+	return []*variant{v}
 }
 
 // multiplyAny is the micro-kernel for any tile.

@@ -34,20 +34,19 @@ func open(t testing.TB, info Info) *Device {
 	return dev
 }
 
-func TestConform(t *testing.T) { conform.Run(t, openDevice(t)) }
-
-// TestConformInSmallGroups is the same for devices with work-groups of 64 items.
-func TestConformInSmallGroups(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles every kernel once more")
+// TestConform is the suite, also for devices with work-groups of 64 items.
+func TestConform(t *testing.T) {
+	all := []conform.Named{{Name: "as it is", Device: openDevice(t)}}
+	if !testing.Short() { // it compiles every kernel once more
+		info := firstDevice(t)
+		info.GroupItems = 64
+		dev := open(t, info)
+		if got := dev.Geometry().Side; got != 8 {
+			t.Fatalf("groups have %d x %d items, want 8 x 8", got, got)
+		}
+		all = append(all, conform.Named{Name: "in small groups", Device: dev})
 	}
-	info := firstDevice(t)
-	info.GroupItems = 64
-	dev := open(t, info)
-	if got := dev.Geometry().Side; got != 8 {
-		t.Fatalf("groups have %d x %d items, want 8 x 8", got, got)
-	}
-	conform.Run(t, dev)
+	conform.RunAll(t, all...)
 }
 
 func TestTrainsLikeTheCPU(t *testing.T) {

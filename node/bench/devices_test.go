@@ -346,6 +346,9 @@ func TestDeviceWorkerRefuses(t *testing.T) {
 
 // TestTorchAnswers runs the scripts with a PyTorch, where the machine has one.
 func TestTorchAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("PyTorch takes seconds to begin")
+	}
 	for name, c := range map[string]struct {
 		script  string
 		what    any
