@@ -9,7 +9,7 @@ import (
 // The greeting, the same two messages for /pnode/hello/1 and /pnode/join/1: the dialer
 // sends a hello, the other side a reply.
 const (
-	helloVersion = 1
+	helloVersion = 2
 	// MaxHelloBytes bounds a hello: 1+16+(2+320)+2+16*(2+256) = 4,469.
 	MaxHelloBytes = 8192
 	// MaxReplyBytes bounds a reply: a hello and a refusal's detail.

@@ -80,6 +80,33 @@ func TestFindsFaults(t *testing.T) {
 
 func zero(q kernels.Queue, v kernels.View) { q.Write(v, make([]byte, 4)) }
 
+// TestFindsFaultsInF16 apart from others.
+func TestFindsFaultsInF16(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	bad := saboteur{Device: dev, harm: func(q kernels.Queue, c kernels.Call) {
+		if c.Op == kernels.OpMatMul && c.Args[1].Buf.DType() == kernels.F16 {
+			change(q, c.Args[0].Slice(5, 1), 0.1)
+		}
+	}}
+	if err := conform.SelfTest(bad); err != nil {
+		t.Error(err)
+	}
+	if err := conform.SelfTestF16(bad); err == nil {
+		t.Error("a wrong product in f16 passes")
+	}
+	if err := conform.SelfTestF16(dev); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNullFails: a device that computes nothing is no backend.
 func TestNullFails(t *testing.T) {
 	if err := conform.SelfTest(null.New()); err == nil {

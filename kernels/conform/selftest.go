@@ -6,7 +6,8 @@ import (
 	"pnode/kernels"
 )
 
-// selfCases touch every inner loop once with full tiles, edges and more than one block.
+// selfCases touch every inner loop once with full tiles, edges and more than one block; all but those
+// in F16.
 var selfCases = append([]Case{
 	newCase(kernels.OpMatMul, 65, 70, 260),
 	newCase(kernels.OpLayerNormForward, 9, 67),
@@ -25,30 +26,32 @@ var selfCases = append([]Case{
 	newCase(kernels.OpCrossEntropy, 7, 131),
 	newCase(kernels.OpAdamW, 131),
 	newCase(kernels.OpSumSquares, 1003),
-}, selfHalves()...)
+}, selfHalves(false)...)
 
-// selfHalves are those on halves.
-func selfHalves() (cases []Case) {
-	for _, f16 := range []bool{false, true} {
-		cases = append(cases,
-			Case{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, F16: f16, Aligned: true},
-			Case{Call: newCase(kernels.OpMatMul, 37, 141, 70).Call, Seed: 1, Halved: []int{1, 2}, F16: f16},
-			Case{Call: newCase(kernels.OpAttentionForward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{0, 2}, F16: f16, Aligned: true},
-			Case{Call: newCase(kernels.OpAttentionBackward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{2, 3, 4}, F16: f16, Aligned: true},
-			Case{Call: newCase(kernels.OpCast, 131, 0).Call, Seed: 1, Halved: []int{0}, F16: f16},
-		)
+// selfHalves are those on one of the two halves.
+func selfHalves(f16 bool) []Case {
+	return []Case{
+		{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, F16: f16, Aligned: true},
+		{Call: newCase(kernels.OpMatMul, 37, 141, 70).Call, Seed: 1, Halved: []int{1, 2}, F16: f16},
+		{Call: newCase(kernels.OpAttentionForward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{0, 2}, F16: f16, Aligned: true},
+		{Call: newCase(kernels.OpAttentionBackward, 1, 137, 2, 1, 24).Call, Seed: 1, Halved: []int{2, 3, 4}, F16: f16, Aligned: true},
+		{Call: newCase(kernels.OpCast, 131, 0).Call, Seed: 1, Halved: []int{0}, F16: f16},
 	}
-	return cases
 }
 
 // SelfTest runs a few calls of dev against the reference; the error says which operation is
 // wrong. A backend runs it when it starts and leaves out kernels that fail.
-func SelfTest(dev kernels.Device) error {
+func SelfTest(dev kernels.Device) error { return selfTest(dev, selfCases) }
+
+// SelfTestF16 is SelfTest of what reads or writes F16, without which a device is of use as well.
+func SelfTestF16(dev kernels.Device) error { return selfTest(dev, selfHalves(true)) }
+
+func selfTest(dev kernels.Device, cases []Case) error {
 	q, err := dev.NewQueue()
 	if err != nil {
 		return err
 	}
-	for _, c := range selfCases {
+	for _, c := range cases {
 		err := checkForms(dev, q, c)
 		if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
 			continue

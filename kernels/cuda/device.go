@@ -29,17 +29,44 @@ func (d *Device) Products() string { return d.products }
 
 // Open makes the card ready: it has the driver compile the kernels and runs them against the
 // reference. The error says what is wrong with the card or its driver. Where cuBLASLt is
-// installed it does the products of halves, unless its results are wrong.
+// installed it does the products of halves, unless its results are wrong. A card that is wrong in
+// f16 alone does without.
 func (i Info) Open() (*Device, error) {
-	dev, err := i.open()
+	dev, err := i.tested()
 	if err == nil {
-		if err = dev.test(); err != nil {
-			err = errors.Join(err, dev.Close())
+		if wrong := conform.SelfTestF16(dev); wrong != nil {
+			dev, err = i.withoutF16(dev, wrong)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cuda:%d: %s: %w", i.Index, i.Name, err)
 	}
+	return dev, nil
+}
+
+// tested opens the card and tests all but f16.
+func (i Info) tested() (*Device, error) {
+	dev, err := i.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := dev.test(); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// withoutF16 opens the card anew: a kernel that fails may take the context with it.
+func (i Info) withoutF16(dev *Device, wrong error) (*Device, error) {
+	if err := dev.Close(); err != nil {
+		return nil, errors.Join(wrong, err)
+	}
+	dev, err := i.tested()
+	if err != nil {
+		return nil, errors.Join(wrong, err)
+	}
+	dev.WithoutF16()
+	dev.products += fmt.Sprintf("; no f16 (%v)", wrong)
 	return dev, nil
 }
 

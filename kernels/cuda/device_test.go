@@ -228,6 +228,55 @@ func TestWrongKernels(t *testing.T) {
 	}
 }
 
+// forgetful leaves out kernels with some word in their names.
+type forgetful struct {
+	gpu.Driver
+	word string
+}
+
+func (f forgetful) NewStream() (gpu.Stream, error) {
+	s, err := f.Driver.NewStream()
+	return forgetfulStream{s, f.word}, err
+}
+
+type forgetfulStream struct {
+	gpu.Stream
+	word string
+}
+
+func (s forgetfulStream) Execute(list []gpu.Launch) error {
+	return s.Stream.Execute(slices.DeleteFunc(slices.Clone(list), func(l gpu.Launch) bool { return strings.Contains(l.Kernel, s.word) }))
+}
+
+// TestWithoutF16: a card that is wrong in f16 alone is of use without.
+func TestWithoutF16(t *testing.T) {
+	f := newFake(t, forgetful{openclMachine(t, gpu.TuringUnits), "_f16_"}, 1)
+	f.compute = 75
+	list, err := fakeLibrary().list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := list[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if want := "; no f16 (conform: matmul"; !strings.Contains(dev.Products(), want) {
+		t.Errorf("products: %q, want %q", dev.Products(), want)
+	}
+	for half, refused := range map[kernels.DType]bool{kernels.F32: false, kernels.BF16: false, kernels.F16: true} {
+		a, out := newBuffer(t, dev, half, 64*64), newBuffer(t, dev, kernels.F32, 64*64)
+		err := dev.Supports(kernels.MatMul(out, a, a, kernels.View{}, 64, 64, 64, 0))
+		if errors.Is(err, kernels.ErrUnsupported) != refused {
+			t.Errorf("%v: %v", half, err)
+		}
+	}
+}
+
 func TestLimit(t *testing.T) {
 	newFake(t, &plain{}, 1)
 	dev := openFake(t, 0)

@@ -121,10 +121,14 @@ func (b *bencher) products(dtype kernels.DType) int64 {
 	return rate
 }
 
-// product is the rate of a matrix product of n rows and columns, with sums in float32.
+// product is the rate of a matrix product of n rows and columns, with sums in float32; 0 of operands
+// that the device does not support.
 func (b *bencher) product(dtype kernels.DType, n int) int64 {
 	defer b.free()
 	c := kernels.MatMul(b.alloc(kernels.F32, n*n), b.alloc(dtype, n*n), b.alloc(dtype, n*n), kernels.View{}, n, n, n, kernels.TransB)
+	if b.err == nil && errors.Is(b.dev.Supports(c), kernels.ErrUnsupported) {
+		return 0
+	}
 	return b.rate(c, kernels.Info(c.Op).FLOPs(c))
 }
 

@@ -12,12 +12,16 @@ import (
 type Device struct {
 	driver   Driver
 	geometry Geometry
+	noF16    bool
 	kernels.Budget
 }
 
 // NewDevice gives the device that a driver drives, whose kernels were built for geometry g.
 // Buffers and scratch memory of all queues count in its budget.
 func NewDevice(d Driver, g Geometry) *Device { return &Device{driver: d, geometry: g} }
+
+// WithoutF16 has the device support nothing in F16 from now on: its results there are wrong.
+func (d *Device) WithoutF16() { d.noF16 = true }
 
 // Name is that of the driver.
 func (d *Device) Name() string { return d.driver.Name() }
@@ -55,6 +59,9 @@ func (d *Device) Supports(c kernels.Call) error {
 		}
 		if err := d.owns(v); err != nil {
 			return fmt.Errorf("%w: %v", err, c)
+		}
+		if d.noF16 && v.Buf.DType() == kernels.F16 {
+			return fmt.Errorf("%w: %v: %s computes wrong in f16", kernels.ErrUnsupported, c, d.Name())
 		}
 	}
 	return Supports(c)

@@ -17,6 +17,7 @@ type Device struct {
 
 	driver   *driver
 	products string
+	noF16    string // why, if so
 }
 
 // Name is `opencl:0` and so on.
@@ -25,9 +26,14 @@ func (d *Device) Name() string { return d.driver.Name() }
 // MaxBufferBytes is the largest size of a buffer, which may be a quarter of the memory.
 func (d *Device) MaxBufferBytes() int64 { return int64(min(d.AllocBytes, math.MaxInt64)) }
 
-// Products tells what multiplies bf16 matrices, empty where there is no choice: matrix units, or
-// why these are not used.
-func (d *Device) Products() string { return d.products }
+// Products tells what multiplies matrices of halves, empty where there is no choice: matrix units, or
+// why these, or one of the halves, are not used.
+func (d *Device) Products() string {
+	if d.products == "" || d.noF16 == "" {
+		return d.products + d.noF16
+	}
+	return d.products + "; " + d.noF16
+}
 
 // Open makes the device ready: it builds the kernels for the best geometry that the driver
 // accepts, and runs them against the reference. Matrix units are used where the driver compiles for
@@ -64,8 +70,30 @@ func (i Info) open() (*Device, error) {
 }
 
 // openWith opens the device with kernels for the first of the geometries that the driver accepts, and
-// runs them against the reference.
+// runs them against the reference. One that is wrong in f16 alone does without; it is opened anew,
+// as a kernel that fails may take the context with it.
 func (i Info) openWith(geometries []gpu.Geometry) (*Device, error) {
+	dev, err := i.tested(geometries)
+	if err != nil {
+		return nil, err
+	}
+	wrong := conform.SelfTestF16(dev)
+	if wrong == nil {
+		return dev, nil
+	}
+	if err := dev.Close(); err != nil {
+		return nil, errors.Join(wrong, err)
+	}
+	if dev, err = i.tested(geometries); err != nil {
+		return nil, errors.Join(wrong, err)
+	}
+	dev.WithoutF16()
+	dev.noF16 = fmt.Sprintf("no f16 (%v)", brief(wrong))
+	return dev, nil
+}
+
+// tested opens the device and tests all but f16.
+func (i Info) tested(geometries []gpu.Geometry) (*Device, error) {
 	d, err := i.drive(geometries)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 // is multiplied, what leaves it is divided, and so are the parameters' gradients, once a step, before
 // anything is done with them (Unscale). No scale is found by trial, as others do: a number too large
 // is clipped by itself (kernels.F16), so that no step is lost and there is no state to agree on.
+// Nobody counts those.
 
 // scaleRoom is by how many powers of two the gradient by a token's logits may be above 1 in a stack.
 // F16 goes to 2^16: the rest is for what weights and norms make larger than that.

@@ -1,0 +1,49 @@
+package devices
+
+import (
+	"fmt"
+	"testing"
+
+	"pnode/kernels"
+	"pnode/kernels/cpu"
+)
+
+// card is a device that copies go to, oldCard one that knows no f16.
+type (
+	card    struct{ kernels.Device }
+	oldCard struct{ card }
+)
+
+func (card) Distant() bool { return true }
+
+func (o oldCard) Supports(c kernels.Call) error {
+	for _, v := range c.Args {
+		if v.Present() && v.Buf.DType() == kernels.F16 {
+			return fmt.Errorf("%w: f16", kernels.ErrUnsupported)
+		}
+	}
+	return o.Device.Supports(c)
+}
+
+// TestMeasureWithoutF16: what a device does not support has no rate, and all else has.
+func TestMeasureWithoutF16(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r, err := Measure(oldCard{card{dev}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.MatMulF16FLOPS != 0 || min(r.MatMulFLOPS, r.MatMulBF16FLOPS, r.AttentionFLOPS, r.MemoryBytesPerS, r.CopyBytesPerS) <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if r, err = Measure(card{dev}); err != nil || r.MatMulF16FLOPS <= 0 {
+		t.Errorf("a device that knows f16: %+v, %v", r, err)
+	}
+}
