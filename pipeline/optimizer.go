@@ -102,7 +102,7 @@ func (o Optimizer) advance(step planner.Step, gradScale float64) advance {
 	return advance{scalars: o.scalars(step, gradScale), decay: float32(o.train.Decay), rounding: o.rounding(step)}
 }
 
-// of updates a patch, and the BF16 copy of its parameters. The moments begin with the layer's
+// of updates a patch, and the copy of its parameters in halves. The moments begin with the layer's
 // element `from`.
 func (a advance) of(p patch, stack *model.Stack, moments []kernels.View, from int) kernels.Call {
 	if p.decay {

@@ -32,6 +32,7 @@
 // One without work looks for it some tens of microseconds before it sleeps.
 //
 // The package computes on bf16 and f16 in matrix products, attention, embeddings, casts and copies of
-// parameters (else kernels.ErrUnsupported), by float32: neither is faster than that. The node creates the device; everybody else sees
-// kernels.Device only. It never imports another backend.
+// parameters (else kernels.ErrUnsupported), by float32: neither is faster than that, and f16, which is
+// converted in plain Go, is slower. The node creates the device; everybody else sees kernels.Device
+// only. It never imports another backend.
 package cpu

@@ -53,8 +53,8 @@ func (c LayerCost) At(level Recompute) LayerCost {
 }
 
 // Costs gives every layer's cost for micro-batches of that many sequences: the op table's
-// figures summed over the calls that the layers issue. Both halves cost the same. It panics when the configuration
-// is not valid or no stack could have such micro-batches.
+// figures summed over the calls that the layers issue; both halves cost the same. It panics when the
+// configuration is not valid or no stack could have such micro-batches.
 func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 	costs := make([]LayerCost, c.Layers())
 	for level := range recomputeLevels {

@@ -116,7 +116,7 @@ func (s *Stack) Logits(q kernels.Queue, slot, first, n int) kernels.View {
 // Backward runs the slot's micro-batch back through the layers: it adds the gradient of
 // scale times the losses' sum to the parameters' gradients, which a step ends with Unscale, and
 // computes InputGrad and, with the head, Losses. Elsewhere scale has no effect, but OutputGrad must
-// be there: it is used up.
+// be there; F16 storage uses it up.
 func (s *Stack) Backward(q kernels.Queue, slot int, scale float32) {
 	s.BackwardEach(q, slot, scale, func(int) {})
 }

@@ -38,7 +38,7 @@ func (t LayerTime) Sub(o LayerTime) LayerTime {
 // nearly all of them. Besides, memory is streamed: forward writes what it saves; the
 // input gradient reads that and writes as much; the weight gradient is read and written
 // once a micro-batch; the update reads parameter, gradient and two moments, writes three
-// of them, and the norm reads the gradient: 8 times the parameters. A copy in BF16 is written
+// of them, and the norm reads the gradient: 8 times the parameters. A copy in halves is written
 // from parameters of twice its size.
 func (d Device) Layer(c model.LayerCost) LayerTime {
 	compute := func(flops, bytes int64) schedule.Nanos {
