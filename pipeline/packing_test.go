@@ -64,6 +64,18 @@ func TestPackedMessagesChangeNoBit(t *testing.T) {
 	}
 }
 
+// withOutliers are n normal elements, every hundredth so many times as large.
+func withOutliers(rng *rand.Rand, n int, times float32) []float32 {
+	xs := make([]float32, n)
+	for i := range xs {
+		xs[i] = float32(rng.NormFloat64() * 1e-3)
+		if i%100 == 0 {
+			xs[i] *= times
+		}
+	}
+	return xs
+}
+
 // TestPackedTensors wants the bytes of wire.AppendTensor whether a device packs or not, for what
 // int8 holds, hardly holds and does not hold.
 func TestPackedTensors(t *testing.T) {
@@ -96,14 +108,8 @@ func TestPackedTensors(t *testing.T) {
 	defer memory.Free()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for step := planner.Step(1); step <= 200; step++ {
-		xs := make([]float32, 1+rng.IntN(most))
 		outliers := math.Exp(rng.Float64()*12 - 4) // through the bound, which is near 3 times the spread
-		for i := range xs {
-			xs[i] = float32(rng.NormFloat64() * 1e-3)
-			if i%100 == 0 {
-				xs[i] *= float32(outliers)
-			}
-		}
+		xs := withOutliers(rng, 1+rng.IntN(most), float32(outliers))
 		if step%17 == 0 {
 			xs[rng.IntN(len(xs))] = float32(math.NaN())
 		}

@@ -39,17 +39,24 @@ func change(q kernels.Queue, v kernels.View, by float32) {
 	q.Write(v, kernels.Float32Bytes(x))
 }
 
-// TestFindsFaults checks the checker: what a backend can do wrong is noticed.
-func TestFindsFaults(t *testing.T) {
+// newProcessor is a device to spoil.
+func newProcessor(t *testing.T) kernels.Device {
+	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return dev
+}
+
+// TestFindsFaults checks the checker: what a backend can do wrong is noticed.
+func TestFindsFaults(t *testing.T) {
+	dev := newProcessor(t)
 	inf := float32(math.Inf(1))
 	faults := map[string]func(q kernels.Queue, c kernels.Call){
 		"small error": func(q kernels.Queue, c kernels.Call) { change(q, c.Args[0].Slice(5, 1), 0.01) },
@@ -82,15 +89,7 @@ func zero(q kernels.Queue, v kernels.View) { q.Write(v, make([]byte, 4)) }
 
 // TestFindsFaultsInF16 apart from others.
 func TestFindsFaultsInF16(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	dev := newProcessor(t)
 	bad := saboteur{Device: dev, harm: func(q kernels.Queue, c kernels.Call) {
 		if c.Op == kernels.OpMatMul && c.Args[1].Buf.DType() == kernels.F16 {
 			change(q, c.Args[0].Slice(5, 1), 0.1)
@@ -116,15 +115,7 @@ func TestNullFails(t *testing.T) {
 
 // TestFindsRandomResults: a device whose results depend on more than the operands is noticed.
 func TestFindsRandomResults(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	dev := newProcessor(t)
 	calls := float32(0)
 	moody := saboteur{Device: dev, harm: func(q kernels.Queue, c kernels.Call) {
 		calls++

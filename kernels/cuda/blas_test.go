@@ -12,10 +12,7 @@ import (
 // openWithBLAS opens the active fake's card with its cuBLASLt.
 func openWithBLAS(t *testing.T) *Device {
 	t.Helper()
-	list, err := fakeLibrary().list()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := fakeCards(t)
 	list[0].loadBLAS = fakeBLASLibrary
 	dev, err := list[0].Open()
 	if err != nil {

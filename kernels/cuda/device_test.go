@@ -14,13 +14,20 @@ import (
 	"pnode/kernels/gpu"
 )
 
-// openFake opens a card of the active fake without the test of its kernels.
-func openFake(t *testing.T, index int) *Device {
+// fakeCards are the cards of the active fake.
+func fakeCards(t *testing.T) []Info {
 	t.Helper()
 	list, err := fakeLibrary().list()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return list
+}
+
+// openFake opens a card of the active fake without the test of its kernels.
+func openFake(t *testing.T, index int) *Device {
+	t.Helper()
+	list := fakeCards(t)
 	dev, err := list[index].open()
 	return closing(t, dev, err)
 }
@@ -73,10 +80,7 @@ func TestConform(t *testing.T) {
 			b := Info{Compute: compute}.build()
 			f := newFake(t, openclMachine(t, b.geometry), 1)
 			f.compute = compute
-			list, err := fakeLibrary().list()
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := fakeCards(t)
 			dev, err := list[0].Open()
 			if err != nil {
 				t.Fatal(err)
@@ -219,10 +223,7 @@ func TestNoDriver(t *testing.T) {
 // TestWrongKernels: a card whose results are wrong is not opened.
 func TestWrongKernels(t *testing.T) {
 	newFake(t, &plain{}, 1)
-	list, err := fakeLibrary().list()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := fakeCards(t)
 	if _, err := list[0].Open(); err == nil || !strings.Contains(err.Error(), "cuda:0: Imaginary 0: conform: matmul") {
 		t.Errorf("a card that computes nothing: %v", err)
 	}
@@ -252,19 +253,8 @@ func (s forgetfulStream) Execute(list []gpu.Launch) error {
 func TestWithoutF16(t *testing.T) {
 	f := newFake(t, forgetful{openclMachine(t, gpu.TuringUnits), "_f16_"}, 1)
 	f.compute = 75
-	list, err := fakeLibrary().list()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := list[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	opened, err := fakeCards(t)[0].Open()
+	dev := closing(t, opened, err)
 	if want := "; no f16 (conform: matmul"; !strings.Contains(dev.Products(), want) {
 		t.Errorf("products: %q, want %q", dev.Products(), want)
 	}

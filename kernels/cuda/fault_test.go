@@ -78,10 +78,7 @@ func TestOutOfMemory(t *testing.T) {
 // TestStartFails lets each step of opening a card fail, and wants the context given back.
 func TestStartFails(t *testing.T) {
 	f := newFake(t, &plain{}, 1)
-	list, err := fakeLibrary().list()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := fakeCards(t)
 	for fn, code := range map[function]result{
 		primaryCtxSetFlags: deviceUnavailable, primaryCtxRetain: outOfMemory, ctxSetCurrent: invalidContext, streamCreate: outOfMemory,
 		moduleLoadDataEx: unsupportedPTX, moduleGetFunction: notFound,
