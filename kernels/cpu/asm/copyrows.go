@@ -13,7 +13,7 @@ import (
 // apart can have there, and for farRows ahead in the second, for the latency of memory.
 const (
 	nearRows = 6
-	farRows  = 24
+	farRows  = 48 // a task's rows come out of memory, not out of the third cache
 )
 
 // groupPanels is how many panels of a unit copyRows writes side by side when it can. A visit

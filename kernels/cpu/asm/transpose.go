@@ -20,8 +20,8 @@ func transpose(rows int) {
 	k := Load(Param("k"), GP64())
 	SHLQ(Imm(2), dstRow)
 	SHLQ(Imm(2), srcRow)
-	ahead := GP64() // from a row to the one that the next call begins with in its place
-	IMUL3Q(U32(rows), srcRow, ahead)
+	ahead := GP64()
+	IMUL3Q(U32(farRows), srcRow, ahead)
 	Label("block")
 	CMPQ(k, Imm(vectorFloats))
 	JL(LabelRef("rest"))
@@ -46,8 +46,8 @@ func transpose(rows int) {
 }
 
 // loadRows loads a vector of each row, or the lanes of mask; it repeats the last row up
-// to eight. It asks for what the next rows have in the same place: they are far apart, so
-// the processor does not guess them.
+// to eight. It asks the second cache for what the row farRows below has in the same place: the
+// processor does not guess rows that are far apart, and the first cache would lose them again.
 func loadRows(rows int, src, stride, ahead reg.Register, mask reg.VecVirtual) []reg.VecVirtual {
 	at := GP64()
 	MOVQ(src, at)
@@ -59,7 +59,7 @@ func loadRows(rows int, src, stride, ahead reg.Register, mask reg.VecVirtual) []
 		} else {
 			VMOVUPS(Mem{Base: at}, v)
 		}
-		PREFETCHT0(Mem{Base: at, Index: ahead, Scale: 1})
+		PREFETCHT1(Mem{Base: at, Index: ahead, Scale: 1})
 		ADDQ(stride, at)
 		vectors = append(vectors, v)
 	}
