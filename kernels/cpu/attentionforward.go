@@ -119,12 +119,12 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 func (t *forwardTask) softmaxRow(r int, scores []float32) {
 	old := t.top[r]
 	top, sum := t.v.softmax(scores, old)
-	if old != top {
-		shrink := exp2Generic(old - top) // almost 0 for the first block, when there is nothing yet
+	if old != top && t.sum[r] > 0 {
+		shrink := exp2Generic(old - top)
 		t.sum[r] *= shrink
 		t.v.scale(t.out[r*t.width:r*t.width+t.D], shrink)
-		t.top[r] = top
 	}
+	t.top[r] = top
 	t.sum[r] += sum
 }
 
