@@ -10,6 +10,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/partition"
 )
 
 // Stage, Micro and Replica are declared by the schedule and used under these names
@@ -63,18 +64,8 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return err
 }
 
-// LayerRange is the half-open range [First, End) of layer indices. Layer 0 is the
-// embedding, the last one the head.
-type LayerRange struct {
-	First int `json:"first"`
-	End   int `json:"end"`
-}
-
-// Len is the number of layers in the range.
-func (r LayerRange) Len() int { return r.End - r.First }
-
-// Contains tells whether layer is in the range.
-func (r LayerRange) Contains(layer int) bool { return layer >= r.First && layer < r.End }
+// LayerRange is the half-open range [First, End) of layer indices, declared where layers are cut.
+type LayerRange = partition.Range
 
 // Placement puts one stage of one replica on a device.
 type Placement struct {
@@ -137,7 +128,7 @@ type Plan struct {
 	Replicas []Pipeline `json:"replicas"`
 	// Sharded are the layers whose optimizer state the replicas hold in parts, each replica
 	// one: ranges in order, with layers between them.
-	Sharded []LayerRange `json:"sharded,omitempty"`
+	Sharded partition.Ranges `json:"sharded,omitempty"`
 }
 
 // MaxPlanBytes bounds the encoded form of a plan.
