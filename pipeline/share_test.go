@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -213,11 +212,10 @@ func trainUntilDeath(t *testing.T, run planner.RunSpec, plan planner.Plan, keepe
 			t.Fatal(err)
 		}
 		defer device.Close()
-		cfg := Config{
-			Seat: seat, Run: run, Plan: plan, Device: device, Data: patterned{run.Model.Context},
+		cfg := usual(Config{
+			Seat: seat, Run: run, Plan: plan, Device: device,
 			Exchange: memoryExchange{net, seat.Peer}, Keeper: from{keeper, plan.Start},
-			Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-		}
+		})
 		if seat == plan.Replicas[1].Stages[0].Seat() {
 			death.memoryExchange = memoryExchange{net, seat.Peer}
 			cfg.Exchange = death
