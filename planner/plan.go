@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -145,9 +144,6 @@ func (p Plan) Encode() []byte {
 	}
 	return b
 }
-
-// Digest is the SHA-256 of the canonical bytes.
-func (p Plan) Digest() [32]byte { return sha256.Sum256(p.Encode()) }
 
 // Validate checks that the plan covers layers [0, layers) in every replica and every
 // micro-batch [0, micros) once.
