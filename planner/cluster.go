@@ -64,7 +64,10 @@ func (c *cluster) ledger(unit int) *memory.Ledger { return c.site.Ledger(unit) }
 func newCluster(in Input, store storing) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, store: store, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{}}
+	c := &cluster{
+		in: in, store: store, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous),
+		sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{},
+	}
 	c.whole, c.asked = c, c
 	c.in.Members = members
 	var err error

@@ -21,10 +21,10 @@
 //  2. Shapes (replicas x stages) in the order of a lower bound of the step time [shapes.go], and
 //     for each the devices and orders worth a look [search.go, package order].
 //  3. For each order the exact cut of the layers [cut.go, package partition], the minimal
-//     warm-ups under memory [package elastic] and the shares of the replicas [candidate.go]; optimizer state in parts
-//     or in host memory where memory asks for it [arrange.go, variants.go, trim.go]. Under
-//     schedules whose order does not follow from warm-ups a candidate is a layout, read off its
-//     programs [layout.go, package layout].
+//     warm-ups under memory [package elastic] and the shares of the replicas [candidate.go];
+//     optimizer state in parts or in host memory where memory asks for it [arrange.go,
+//     variants.go, trim.go]. Under schedules whose order does not follow from warm-ups a
+//     candidate is a layout, read off its programs [layout.go, package layout].
 //  4. The best by estimate are simulated [choose.go]. Where a run asks for no schedule, the
 //     best of a few shapes are looked at with several chunks of layers on each device, through
 //     which micro-batches go in groups [grouping.go]. Among those close to the best, the one

@@ -23,7 +23,10 @@ func (c *cluster) layoutOf(p Plan) (*layout.Layout, error) {
 	for r, pipe := range p.Replicas {
 		row := make([]layout.Cell, len(pipe.Stages))
 		for s, pl := range pipe.Stages {
-			k := layout.Cell{Unit: c.find(pl.Peer, pl.Device), First: pl.Layers.First, End: pl.Layers.End, Worker: slices.Index(seats, pl.Seat()), Shares: p.Shares(Holding{Replica(r), Stage(s)}), Ahead: pl.Ahead, Offload: pl.Offload}
+			k := layout.Cell{
+				Unit: c.find(pl.Peer, pl.Device), First: pl.Layers.First, End: pl.Layers.End, Worker: slices.Index(seats, pl.Seat()),
+				Shares: p.Shares(Holding{Replica(r), Stage(s)}), Ahead: pl.Ahead, Offload: pl.Offload,
+			}
 			if k.Unit < 0 {
 				return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, pl.Device, pl.Peer)
 			}
