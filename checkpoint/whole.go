@@ -26,23 +26,6 @@ func (d Damage) Error() string {
 
 func (d Damage) Unwrap() error { return d.Err }
 
-// Complete lists the steps, newest first, of which every chunk of every layer is on this
-// node, whoever is to hold it. It looks at names and sizes only; VerifyStep reads. Damaged
-// manifests are left out and told as by Manifests.
-func (s *Store) Complete(ctx context.Context) ([]planner.Step, error) {
-	manifests, err := s.Manifests()
-	var steps []planner.Step
-	for _, m := range manifests {
-		if e := ctx.Err(); e != nil {
-			return nil, fmt.Errorf("checkpoint: list complete steps: %w", e)
-		}
-		if s.missing(m, func(LayerState) bool { return true }) == nil {
-			steps = append(steps, m.Step)
-		}
-	}
-	return steps, err
-}
-
 // VerifyStep reads every chunk of a step, one at a time, and gives those that are missing
 // or damaged, in order of layers; none means that the step can be restored from this node
 // alone. Damaged ones are in the quarantine afterwards. progress, if not nil, is called
@@ -73,33 +56,6 @@ func (s *Store) VerifyStep(ctx context.Context, step planner.Step, progress func
 		}
 	}
 	return found, nil
-}
-
-// NewestWhole gives the manifest of the newest step that can be restored from this node
-// alone, each of its chunks read and right, and what is wrong with the newer ones. The
-// error is ErrNotFound when there is no such step.
-func (s *Store) NewestWhole(ctx context.Context, progress func(Progress)) (Manifest, []Damage, error) {
-	manifests, err := s.Manifests()
-	if err != nil && !errors.Is(err, ErrCorrupt) {
-		return Manifest{}, nil, err
-	}
-	var damages []Damage
-	for _, m := range manifests {
-		if d := s.missing(m, func(LayerState) bool { return true }); d != nil {
-			damages = append(damages, *d)
-			continue
-		}
-		found, err := s.VerifyStep(ctx, m.Step, progress)
-		switch {
-		case errors.Is(err, ErrNotFound): // no longer retained
-		case err != nil:
-			return Manifest{}, damages, err
-		case len(found) == 0:
-			return m, damages, nil
-		}
-		damages = append(damages, found...)
-	}
-	return Manifest{}, damages, fmt.Errorf("checkpoint: none of %d checkpoints is whole here: %w", len(manifests), errors.Join(ErrNotFound, err))
 }
 
 // holdStep reads a manifest and protects its chunks, without a sweep in between.

@@ -31,46 +31,34 @@ func threeSteps(t *testing.T) (*Store, map[planner.Step]Manifest) {
 	return s, all
 }
 
-func TestCompleteAndWhole(t *testing.T) {
+// TestVerifyStepTellsDamages: what is missing or wrong of a step, until it is there again.
+func TestVerifyStepTellsDamages(t *testing.T) {
 	s, all := threeSteps(t)
-	expect := func(when string, complete []planner.Step, whole planner.Step) []Damage {
+	expect := func(when string, step planner.Step, want error, place string) {
 		t.Helper()
-		if got, err := s.Complete(t.Context()); err != nil || !slices.Equal(got, complete) {
-			t.Errorf("%s: complete %v, %v; want %v", when, got, err, complete)
-		}
-		m, damages, err := s.NewestWhole(t.Context(), nil)
-		if m.Step != whole || errors.Is(err, ErrNotFound) != (whole == 0) {
-			t.Errorf("%s: newest whole step %d, %v; want %d", when, m.Step, err, whole)
+		damages, err := s.VerifyStep(t.Context(), step, nil)
+		switch {
+		case err != nil || len(damages) > 1 || (want == nil) != (len(damages) == 0):
+			t.Errorf("%s: step %d has %v, %v", when, step, damages, err)
+		case want != nil && (!errors.Is(damages[0], want) || !strings.HasPrefix(damages[0].Error(), place)):
+			t.Errorf("%s: step %d: %v, want %v at %s", when, step, damages[0], want, place)
 		}
 		if len(s.guard.held) != 0 {
 			t.Errorf("%s: still held: %v", when, s.guard.held)
 		}
-		return damages
-	}
-	if d := expect("whole", []planner.Step{3, 2, 1}, 3); len(d) != 0 {
-		t.Errorf("damages %v", d)
 	}
 	if err := os.Remove(s.chunkPath(all[3].Layers[1].Chunks[1])); err != nil {
 		t.Fatal(err)
 	}
 	flip(t, s.chunkPath(all[2].Layers[1].Chunks[0]), ChunkBytes-1)
-	d := expect("missing and damaged", []planner.Step{2, 1}, 1)
-	if len(d) != 2 || !errors.Is(d[0], ErrNotFound) || !errors.Is(d[1], ErrCorrupt) ||
-		!strings.HasPrefix(d[0].Error(), "step 3 layer 4 chunk 1 of 2: ") ||
-		!strings.HasPrefix(d[1].Error(), "step 2 layer 4 chunk 0 of 2: ") {
-		t.Errorf("damages %v", d)
-	}
-	expect("the damaged one in quarantine", []planner.Step{1}, 1)
+	expect("whole", 1, nil, "")
+	expect("missing", 3, ErrNotFound, "step 3 layer 4 chunk 1 of 2: ")
+	expect("damaged", 2, ErrCorrupt, "step 2 layer 4 chunk 0 of 2: ")
+	expect("the damaged one in quarantine", 2, ErrNotFound, "step 2 layer 4 chunk 0 of 2: ")
 	if err := s.PutNamed(all[2].Layers[1].Chunks[0], noise(2, ChunkBytes)); err != nil {
 		t.Fatal(err)
 	}
-	expect("healed", []planner.Step{2, 1}, 2)
-	if err := os.Remove(s.chunkPath(all[1].Layers[0].Chunks[0])); err != nil {
-		t.Fatal(err)
-	}
-	if d := expect("nothing left", nil, 0); len(d) != 3 {
-		t.Errorf("damages %v", d)
-	}
+	expect("healed", 2, nil, "")
 }
 
 func TestVerifyStep(t *testing.T) {
@@ -100,22 +88,13 @@ func TestVerifyStep(t *testing.T) {
 	if _, err := s.VerifyStep(ctx, 1, func(Progress) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, err := s.Complete(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled list: %v", err)
-	}
 }
 
-// TestWholeBesideADamagedManifest: the damaged one is told, the next older one given.
-func TestWholeBesideADamagedManifest(t *testing.T) {
+// TestVerifyStepWithADamagedManifest: there is nothing to hold the chunks against.
+func TestVerifyStepWithADamagedManifest(t *testing.T) {
 	s, _ := threeSteps(t)
 	if err := s.index.write([]Op{{Key: manifestKey(3), Value: []byte("{")}}); err != nil {
 		t.Fatal(err)
-	}
-	if got, err := s.Complete(t.Context()); !errors.Is(err, ErrCorrupt) || !slices.Equal(got, []planner.Step{2, 1}) {
-		t.Errorf("complete %v, %v", got, err)
-	}
-	if m, _, err := s.NewestWhole(t.Context(), nil); err != nil || m.Step != 2 {
-		t.Errorf("newest whole step %d, %v", m.Step, err)
 	}
 	if _, err := s.VerifyStep(t.Context(), 3, nil); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("verify: %v", err)

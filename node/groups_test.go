@@ -66,8 +66,8 @@ func TestGroupsAreGivenUp(t *testing.T) {
 		steps  planner.Step
 		slow   link.Shape
 	}{
-		{micros: 20, steps: 50, slow: link.Shape{BytesPerS: 2_500_000, Delay: 60 * time.Millisecond}},
-		{micros: 10, steps: 34, slow: link.Shape{BytesPerS: 12_500_000, Delay: 90 * time.Millisecond}},
+		{micros: 20, steps: 50, slow: link.Shape{BytesPerS: 625_000, Delay: 60 * time.Millisecond}},
+		{micros: 10, steps: 34, slow: link.Shape{BytesPerS: 3_125_000, Delay: 90 * time.Millisecond}},
 	} {
 		run := rehearsedRun()
 		run.Train.Micros, run.Train.Steps = c.micros, c.steps

@@ -38,6 +38,10 @@ var homes = []struct {
 	{"pnode/pipeline/link", []string{"node", "pipeline/link"}, "the runner takes an Exchange, so that tests need no network"},
 	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},
 	{"pnode/kernels/cpu", []string{"node", "kernels/cpu", "kernels/devices"}, "backends are chosen in one explicit list"},
+	{"pnode/planner/layout", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
+	{"pnode/planner/memory", []string{"planner"}, "estimates are for plans; what a stage really takes its stack tells"},
+	{"pnode/planner/order", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
+	{"pnode/planner/sharding", []string{"planner"}, "what replicas hold is what the plan says, not what it might have said"},
 }
 
 // TestDependenciesHaveOneHome parses every non-test file of the module.

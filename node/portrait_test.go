@@ -26,10 +26,10 @@ func portrayed(t testing.TB, name string, micros int) consensus.State {
 	peers := []planner.PeerID{"a", "<b&\"'>", "c"}
 	for i, peer := range peers {
 		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: planner.Profile{Devices: []planner.DeviceProfile{
-			{Name: "cpu", Model: "slow", MatMulFLOPS: 24e8, MemoryBytesPerS: 1e10, MemoryFreeBytes: 1 << 30},
+			{Name: "cpu", Model: "slow", MatMulFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryFreeBytes: 1 << 30},
 		}}}
 		for _, other := range peers[i+1:] { // the way back is as the way there
-			m.Profile.Links = append(m.Profile.Links, planner.LinkProfile{Peer: other, BytesPerS: 12_500_000, RTTNanos: 10e6, JitterNanos: 1e6})
+			m.Profile.Links = append(m.Profile.Links, planner.LinkProfile{Peer: other, BytesPerS: 3_125_000, RTTNanos: 10e6, JitterNanos: 1e6})
 		}
 		state.Members = append(state.Members, m)
 	}
@@ -130,7 +130,7 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 			b.Stages = append(b.Stages, BeatStage{Replica: h.Replica, Stage: h.Stage, ForwardNanos: 120e6, BackwardNanos: 240e6, UpdateNanos: 1e6})
 		}
 		if i > 0 {
-			b.Links = []BeatLink{{Peer: state.Plan.Seats()[i-1].Peer, BytesPerS: 1e6, RTTNanos: 40e6}}
+			b.Links = []BeatLink{{Peer: state.Plan.Seats()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
 		}
 		n.beats.note(b, before.until)
 	}
@@ -148,7 +148,7 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 	}
 	var s api.Status
 	n.fillPlan(&s, state)
-	if s.About == nil || s.About.StepMS != 900 || s.About.Layers != 8 || s.About.TokensPerStep != 6*2*64 || len(s.Seats) != 3 || len(s.Links) != 4 {
+	if s.About == nil || s.About.StepMS != 900 || s.About.Layers != 8 || s.About.TokensPerStep != 6*4*16 || len(s.Seats) != 3 || len(s.Links) != 4 {
 		t.Fatalf("%+v, %d seats, links %+v", s.About, len(s.Seats), s.Links)
 	}
 	params := int64(0)
@@ -162,8 +162,8 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 		t.Errorf("%d parameters on all seats, the model has %d and %d twice", params, state.Run.Model.Params(), tied)
 	}
 	for _, l := range s.Links {
-		live := l.BytesPerS == 1e6 && l.RTTMS == 40 && l.Live
-		if probed := l.BytesPerS == 12_500_000 && l.RTTMS == 10 && !l.Live; !live && !probed {
+		live := l.BytesPerS == 250_000 && l.RTTMS == 40 && l.Live
+		if probed := l.BytesPerS == 3_125_000 && l.RTTMS == 10 && !l.Live; !live && !probed {
 			t.Errorf("%+v", l)
 		}
 	}

@@ -89,14 +89,15 @@ type rehearsal struct {
 	course []string        // by step
 }
 
-// rehearsedRun is 4 stages of 30 ms a micro-batch with boundaries of 32 KiB: 3 ms at
-// 100 Mbit/s, 13 ms at 20.
+// rehearsedRun is 4 stages of 30 ms a micro-batch with boundaries of 8 KiB: 3 ms at
+// 25 Mbit/s, 13 ms at 5. Devices and links are as slow as they are so that little has to be
+// computed and sent for that: these take the time of the machine.
 func rehearsedRun() planner.RunSpec {
 	return planner.RunSpec{
 		Run:   "rehearsal",
-		Model: model.Config{Vocab: 64, Context: 64, Blocks: 6, Heads: 2, Channels: 64},
+		Model: model.Config{Vocab: 64, Context: 16, Blocks: 6, Heads: 1, Channels: 32},
 		Train: planner.TrainSpec{
-			Seed: 7, Steps: 30, Micros: 20, MicroBatch: 2, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
+			Seed: 7, Steps: 25, Micros: 20, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, ClipNorm: 0.5, Replicas: 1, Stages: 4,
 		},
 	}
@@ -105,7 +106,7 @@ func rehearsedRun() planner.RunSpec {
 // newRehearsal makes as many nodes as the run has stages.
 func newRehearsal(t *testing.T, run planner.RunSpec) *rehearsal {
 	t.Helper()
-	shape := link.Shape{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}
+	shape := link.Shape{BytesPerS: 3_125_000, Delay: 5 * time.Millisecond}
 	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages, Seed: 3, Shape: shape})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func newRehearsal(t *testing.T, run planner.RunSpec) *rehearsal {
 	r := &rehearsal{
 		T: t, net: net, keeper: &states{layers: map[int][]byte{}}, losses: map[planner.Step]uint64{},
 		leader: &Node{beats: newTracker(), log: quiet},
-		device: emulate.Profile{Model: "slow", MatMulFLOPS: 24e8, AttentionFLOPS: 24e8, MemoryBytesPerS: 1e10, MemoryBytes: 1 << 30},
+		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
 	r.state.Run = &run
 	for i, peer := range net.Peers() {
@@ -273,7 +274,7 @@ func (r *rehearsal) mean(first, last int) time.Duration {
 }
 
 // TestScheduleChangesWithTheLink slows the middle link of a running pipeline down, from
-// 100 Mbit/s and 5 ms to 20 Mbit/s and 60 ms, in virtual time. The planner notices within
+// 25 Mbit/s and 5 ms to 5 Mbit/s and 60 ms, in virtual time. The planner notices within
 // a few steps, all stages go on with another schedule from the same step, which is faster;
 // and no loss differs from those of a run in which nothing happened.
 func TestScheduleChangesWithTheLink(t *testing.T) {
@@ -293,7 +294,7 @@ func TestScheduleChangesWithTheLink(t *testing.T) {
 				return
 			}
 			b, c := r.state.Plan.Replicas[0].Stages[1].Peer, r.state.Plan.Replicas[0].Stages[2].Peer
-			slow := link.Shape{BytesPerS: 2_500_000, Delay: 60 * time.Millisecond}
+			slow := link.Shape{BytesPerS: 625_000, Delay: 60 * time.Millisecond}
 			r.net.SetShape(b, c, slow)
 			r.net.SetShape(c, b, slow)
 		})

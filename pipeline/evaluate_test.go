@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,17 +65,15 @@ func TestEvaluationsNeedLittleRoom(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer device.Close()
-				w, err := New(Config{
+				w, err := New(usual(Config{
 					Seat: seat, Run: run, Plan: plan, Device: device, Data: manyHeldOut{patterned{run.Model.Context}},
 					Exchange: narrowExchange{memoryExchange{net, seat.Peer}, int32(run.Train.Micros), rooms},
-					Keeper:   from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
-					OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
 					OnStep: func(r StepResult) {
 						if r.HeldOut == nil || r.HeldOutF32 == nil {
 							t.Errorf("%s: step %d: not evaluated", text, r.Step)
 						}
 					},
-				})
+				}))
 				if err != nil {
 					t.Fatal(err)
 				}

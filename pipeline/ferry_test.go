@@ -201,11 +201,10 @@ func TestADeviceThatBreaksWhileStateMovesEndsTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		var left atomic.Int64
-		w, err := New(Config{
-			Seat: plan.Seats()[0], Run: run, Plan: plan, Device: broken{processor, &left}, Host: &host.Memory{}, Data: patterned{run.Model.Context},
-			Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
-			OnLoaded: func() { left.Store(after) }, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-		})
+		w, err := New(usual(Config{
+			Seat: plan.Seats()[0], Run: run, Plan: plan, Device: broken{processor, &left}, Host: &host.Memory{},
+			OnLoaded: func() { left.Store(after) },
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}

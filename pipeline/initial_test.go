@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -49,11 +48,9 @@ func initialWorker(t *testing.T, run planner.RunSpec, keeper Keeper) *Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := New(Config{
-		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device,
-		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: keeper,
-		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-	})
+	w, err := New(usual(Config{
+		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device, Keeper: keeper,
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"cmp"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,11 +37,9 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			files = append(files, file)
-			w, err := New(Config{
-				Seat: seat, Run: run, Plan: plan, Device: device, Data: patterned{run.Model.Context},
-				Exchange: memoryExchange{net, seat.Peer}, Keeper: from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
-				OnLoaded: func() {}, OnStep: func(StepResult) {}, Trace: file, Log: slog.New(slog.DiscardHandler),
-			})
+			w, err := New(usual(Config{
+				Seat: seat, Run: run, Plan: plan, Device: device, Exchange: memoryExchange{net, seat.Peer}, Trace: file,
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}

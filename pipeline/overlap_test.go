@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -85,11 +84,10 @@ func TestCopiesRunBesideThePasses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer processor.Close()
-			w, err := New(Config{
-				Seat: seat, Run: run, Plan: plan, Device: distantBy(call, message, message).of(processor), Data: patterned{run.Model.Context},
-				Exchange: memoryExchange{net, seat.Peer}, Keeper: from{&memoryKeeper{}, 0}, Stop: func() bool { return false },
-				OnLoaded: func() {}, OnStep: func(StepResult) {}, Trace: file, Log: slog.New(slog.DiscardHandler),
-			})
+			w, err := New(usual(Config{
+				Seat: seat, Run: run, Plan: plan, Device: distantBy(call, message, message).of(processor),
+				Exchange: memoryExchange{net, seat.Peer}, Trace: file,
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -182,12 +181,10 @@ func TestErrorsNameTheirPass(t *testing.T) {
 		"0F3": {op: kernels.OpGELUForward, n: 3*run.Model.Blocks + 1}, "0B2": {op: kernels.OpGELUBackward, n: 3 * run.Model.Blocks},
 	} {
 		b.Device = device
-		w, err := New(Config{
+		w, err := New(usual(Config{
 			Seat: plan.Seats()[0], Run: run, Plan: plan, Device: b,
-			Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
-			Stop: func() bool { return false }, OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
 			OnStep: func(r StepResult) { t.Errorf("step %d ends well", r.Step) },
-		})
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}

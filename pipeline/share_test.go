@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -157,8 +156,8 @@ func TestSharesTakeLessMemory(t *testing.T) {
 	checkMemory(t, "shares", run, sharded(plan))
 }
 
-// dying is an exchange that is lost at the message that it is told of: a part of updated
-// parameters, one of the optimizer state that goes into a checkpoint, or a gradient.
+// dying is an exchange that is lost at the part of updated parameters that it is told of, or
+// at that part of the optimizer state which goes into a checkpoint.
 type dying struct {
 	memoryExchange
 	kind wire.Kind
@@ -173,29 +172,6 @@ func (d dying) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error 
 		return errDead
 	}
 	return d.memoryExchange.Send(ctx, to, f)
-}
-
-// seat is whose exchange it is: the first stage's, or of gradients the last one's.
-func (d dying) seat(plan planner.Plan) planner.Seat {
-	stages := plan.Replicas[1].Stages
-	if d.kind == wire.Gradient {
-		return stages[len(stages)-1].Seat()
-	}
-	return stages[0].Seat()
-}
-
-// TestALostGradientSaysWhy even when it is the last one of a step, behind which the replicas'
-// sums begin: what was lost is what the worker ends with.
-func TestALostGradientSaysWhy(t *testing.T) {
-	run := testRun()
-	plan := cut(run, "1f1b", []int{0, 2}, []int{0, 3})
-	for left := range int32(plan.Replicas[1].Micros) {
-		death := dying{kind: wire.Gradient, step: 2, left: &atomic.Int32{}}
-		death.left.Store(left)
-		if err := trainUntilDeath(t, run, plan, &memoryKeeper{}, death); !errors.Is(err, errDead) {
-			t.Errorf("after %d gradients: %v, want the death of the replica", left, err)
-		}
-	}
 }
 
 // TestAReplicaDiesWithParametersHalfGathered: nobody goes on, and another generation from the
@@ -236,12 +212,11 @@ func trainUntilDeath(t *testing.T, run planner.RunSpec, plan planner.Plan, keepe
 			t.Fatal(err)
 		}
 		defer device.Close()
-		cfg := Config{
-			Seat: seat, Run: run, Plan: plan, Device: device, Data: patterned{run.Model.Context},
+		cfg := usual(Config{
+			Seat: seat, Run: run, Plan: plan, Device: device,
 			Exchange: memoryExchange{net, seat.Peer}, Keeper: from{keeper, plan.Start},
-			Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-		}
-		if seat == death.seat(plan) {
+		})
+		if seat == plan.Replicas[1].Stages[0].Seat() {
 			death.memoryExchange = memoryExchange{net, seat.Peer}
 			cfg.Exchange = death
 		}

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"pnode/kernels/cpu"
@@ -23,12 +22,11 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 		}
 		defer device.Close()
 		asked := 0
-		w, err := New(Config{
+		w, err := New(usual(Config{
 			Seat: place.Seat(), Run: run, Plan: plan, Device: device,
-			Data: patterned{run.Model.Context}, Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
-			Stop:     func() bool { asked++; return asked == 2 },
-			OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-		})
+			Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
+			Stop: func() bool { asked++; return asked == 2 },
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,11 +47,9 @@ func TestACancelledRunReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	w, err := New(Config{
+	w, err := New(usual(Config{
 		Seat: plan.Seats()[1], Run: run, Plan: plan, Device: device,
-		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
-		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +72,10 @@ func TestALoneStageHeedsItsContext(t *testing.T) {
 	defer device.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	steps := 0
-	w, err := New(Config{
+	w, err := New(usual(Config{
 		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device,
-		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{&memoryKeeper{}, 0},
-		Stop: func() bool { return false }, OnLoaded: func() {}, Log: slog.New(slog.DiscardHandler),
 		OnStep: func(StepResult) { steps++; cancel() },
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

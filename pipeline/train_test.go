@@ -79,8 +79,6 @@ func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper
 // devices that are made of the processor's.
 func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 	t.Helper()
-	c.Stop, c.OnLoaded = func() bool { return false }, func() {}
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Host = &host.Memory{}
 	net := newMemoryNet()
 	var workers []*Worker
@@ -91,7 +89,7 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 		}
 		defer processor.Close()
 		c.Seat, c.Device, c.Exchange = seat, as(processor), memoryExchange{net, seat.Peer}
-		w, err := New(c)
+		w, err := New(usual(c))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,6 +97,31 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 		workers = append(workers, w)
 	}
 	runAll(t, workers)
+}
+
+// usual is a configuration with what it leaves out as most tests want it: text that repeats, a
+// network and a keeper in memory, nobody who stops the run or listens to it.
+func usual(c Config) Config {
+	if c.Data == nil {
+		c.Data = patterned{c.Run.Model.Context}
+	}
+	if c.Exchange == nil {
+		c.Exchange = memoryExchange{newMemoryNet(), c.Seat.Peer}
+	}
+	if c.Keeper == nil {
+		c.Keeper = from{&memoryKeeper{}, 0}
+	}
+	if c.Stop == nil {
+		c.Stop = func() bool { return false }
+	}
+	if c.OnLoaded == nil {
+		c.OnLoaded = func() {}
+	}
+	if c.OnStep == nil {
+		c.OnStep = func(StepResult) {}
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return c
 }
 
 // runAll runs workers side by side and wants all of them to end well.

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"log/slog"
 	"math"
 	"slices"
 	"testing"
@@ -54,11 +53,9 @@ func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
 	}
 	defer device.Close()
 	keeper := &memoryKeeper{}
-	w, err := New(Config{
-		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: overflowing{device},
-		Data: patterned{run.Model.Context}, Exchange: memoryExchange{newMemoryNet(), "x"}, Keeper: from{keeper, 0},
-		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(StepResult) {}, Log: slog.New(slog.DiscardHandler),
-	})
+	w, err := New(usual(Config{
+		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: overflowing{device}, Keeper: from{keeper, 0},
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func checkPrograms(t *testing.T, in Input, c *cluster, k *candidate, plan Plan) 
 	var timing schedule.Timing
 	promised := schedule.Nanos(0)
 	if k.layout != nil {
-		timing, promised = c.of(k).timing(k.layout), k.layout.end
+		timing, promised = c.of(k).site.Timing(k.layout), k.layout.End
 	}
 	for r, p := range k.pipes {
 		if k.layout != nil {

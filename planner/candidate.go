@@ -3,21 +3,14 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/layout"
 	"pnode/planner/partition"
 	"pnode/planner/sim"
 )
-
-// shape is how many replicas of how many stages.
-type shape struct{ replicas, stages int }
-
-func (s shape) units() int { return s.replicas * s.stages }
-
-func (s shape) String() string {
-	return fmt.Sprintf("%s x %s", Count(s.replicas, "replica"), Count(s.stages, "stage"))
-}
 
 // candidate is a plan under consideration.
 type candidate struct {
@@ -25,13 +18,13 @@ type candidate struct {
 	pipes  []*pipe
 	shares []int
 	// layout is there where the schedule's programs say what is kept and how long they take.
-	layout *layout
+	layout *layout.Layout
 	// kept: it is the previous plan's cut.
 	kept bool
 	// groups is there where the candidate has another schedule than the run asks for.
 	groups *grouping
 	// sharded are the layers whose optimizer state the replicas hold in parts.
-	sharded []LayerRange
+	sharded partition.Ranges
 	// away are the units that keep their optimizer state in host memory; nil for none.
 	away []bool
 
@@ -60,24 +53,6 @@ func (k *candidate) order() []int {
 	return all
 }
 
-// arrangeAs makes a candidate of units in order: the first stages are replica 0.
-func (c *cluster) arrangeAs(s shape, order []int) (*candidate, error) {
-	k := &candidate{shape: s, pipes: make([]*pipe, s.replicas), sharded: c.parts.layers, away: c.away}
-	micros := (c.in.Run.Train.Micros + s.replicas - 1) / s.replicas
-	for r := range k.pipes {
-		units := order[r*s.stages : (r+1)*s.stages]
-		p, err := c.cut(units, micros)
-		if err == nil {
-			p, err = c.deepened(p)
-		}
-		if err != nil {
-			return nil, c.noFit(units, err)
-		}
-		k.pipes[r] = p
-	}
-	return k, c.estimate(k)
-}
-
 // estimate fills in what follows from the pipes. Errors wrap ErrNoFit or ErrBadPlan.
 func (c *cluster) estimate(k *candidate) error {
 	if k.shares == nil {
@@ -90,7 +65,7 @@ func (c *cluster) estimate(k *candidate) error {
 	}
 	k.estimate, k.job = 0, sim.Job{}
 	if k.layout != nil {
-		k.job.Pipelines = []sim.Pipeline{{End: k.layout.end}}
+		k.job.Pipelines = []sim.Pipeline{{End: k.layout.End}}
 	} else {
 		for r, p := range k.pipes {
 			k.job.Pipelines = append(k.job.Pipelines, p.simulated(k.shares[r]))
@@ -100,8 +75,9 @@ func (c *cluster) estimate(k *candidate) error {
 		k.estimate = max(k.estimate, p.Estimate())
 	}
 	rows := k.rows()
-	k.job.Reduce, k.job.Tied, k.job.Commit, k.job.Update = 2*c.exchangeTime(rows, c.everything()), c.tiedTime(rows), c.commitTime(rows), c.updateTime(k, rows)
-	k.job.Gather = c.exchangeTime(rows, k.sharded) // in place of that much of the reduction
+	k.job.Reduce, k.job.Tied, k.job.Commit = 2*c.site.Exchange(rows, c.books().All()), c.site.Tied(rows, 4*int64(c.in.Run.Model.TiedGradLen())), c.site.Commit(rows)
+	k.job.Update = c.site.Updates(rows, k.measuredUpdate)
+	k.job.Gather = c.site.Exchange(rows, k.sharded) // in place of that much of the reduction
 	k.job.Reduce -= min(k.job.Gather, k.job.Reduce)
 	k.estimate += k.job.Tail()
 	k.movedByte = c.movedBytes(rows)
@@ -109,18 +85,30 @@ func (c *cluster) estimate(k *candidate) error {
 }
 
 // rows are by replica and stage where the stages are.
-func (k *candidate) rows() [][]cell {
+func (k *candidate) rows() layout.Rows {
 	if k.layout != nil {
-		return k.layout.rows
+		return k.layout.Rows
 	}
-	rows := make([][]cell, len(k.pipes))
+	rows := make(layout.Rows, len(k.pipes))
 	for r, p := range k.pipes {
 		for s, u := range p.units {
 			first, end := p.layers(s)
-			rows[r] = append(rows[r], cell{unit: u, first: first, end: end})
+			rows[r] = append(rows[r], layout.Cell{Unit: u, First: first, End: end})
 		}
 	}
 	return rows
+}
+
+// measuredUpdate is what a stage's update takes where that is not as reckoned from its layers.
+func (k *candidate) measuredUpdate(at layout.At) (schedule.Nanos, bool) {
+	if k.layout == nil {
+		return k.pipes[at.Replica].Costs.Stages[at.Stage].Update, true
+	}
+	seen := k.layout.Cell(at).Seen
+	if seen == nil || seen.Update <= 0 {
+		return 0, false
+	}
+	return seen.Update, true
 }
 
 // rates are what the replicas' shares are in proportion to: measured speeds, or all the same.
@@ -156,18 +144,24 @@ func (c *cluster) noFit(units []int, err error) error {
 		ErrNoFit, u.device, u.peer, cost.Size(no.NeedBytes), no.First, no.End, cost.Size(no.FreeBytes))
 }
 
+// hostText says that a node lacks memory for the optimizer state of something.
+func (u unit) hostText(of string, need int64) string {
+	return fmt.Sprintf("%s of %s would keep the optimizer state of %s in the memory of its node, %s, where %s are free; add a node, or free memory there",
+		u.device, u.peer, of, cost.Size(need), cost.Size(u.HostBytes))
+}
+
 // movedBytes is how many parameters units hold that their node does not hold under the
 // previous plan.
-func (c *cluster) movedBytes(rows [][]cell) int64 {
+func (c *cluster) movedBytes(rows layout.Rows) int64 {
 	if c.held == nil {
 		return 0
 	}
 	moved := int64(0)
 	for _, row := range rows {
 		for _, k := range row {
-			for l := k.first; l < k.end; l++ {
-				if !c.held[peerLayer{c.units[k.unit].peer, l}] {
-					moved += c.params[l+1] - c.params[l]
+			for l := k.First; l < k.End; l++ {
+				if !c.held[peerLayer{c.units[k.Unit].peer, l}] {
+					moved += c.books().Params(l, l+1)
 				}
 			}
 		}
@@ -194,4 +188,17 @@ func heldLayers(previous *Plan) map[peerLayer]bool {
 		}
 	}
 	return held
+}
+
+// recomputes tells whether anything is computed again.
+func (k *candidate) recomputes() bool {
+	if k.layout == nil {
+		return slices.ContainsFunc(k.pipes, (*pipe).recomputes)
+	}
+	return k.layout.Rows.Recompute()
+}
+
+// tight tells whether memory or latency keeps a replica from its best period.
+func (k *candidate) tight() bool {
+	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return p.Period > p.Costs.Floor() })
 }

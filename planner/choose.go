@@ -28,14 +28,14 @@ func (c *cluster) rank(found []*candidate) ([]*candidate, error) {
 	var err error
 	best := schedule.Nanos(math.MaxInt64 / 200)
 	for _, k := range found {
-		worth := k.estimate <= best+best*estimatePercent/100 && c.simulated < simulateActions
+		worth := k.estimate <= best+best*estimatePercent/100 && c.site.Simulated < simulateActions
 		switch {
 		case k.simulated:
 		case !worth && len(timed) > 0 && !k.kept:
 			rest = append(rest, k)
 			continue
 		default:
-			c.simulated += 2 * c.in.Run.Train.Micros * k.shape.stages
+			c.site.Simulated += 2 * c.in.Run.Train.Micros * k.shape.stages
 			if fail := k.simulate(); fail != nil {
 				if err == nil {
 					err = fmt.Errorf("planner: simulate %v: %w", k.shape, fail)

@@ -8,27 +8,21 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/layout"
+	"pnode/planner/memory"
+	"pnode/planner/order"
 )
 
 // unit is a device of a member, the smallest thing that gets a stage.
 type unit struct {
 	peer   PeerID
 	device string
-	free   int64
-	// copies is the rate of copies each way, host the memory of its node for what it keeps off
-	// the device; 0 where it keeps nothing there.
-	copies, host int64
-	// profile is what was measured of the device, storage how its stages store what products read.
+	// profile is what was measured of the device.
 	profile DeviceProfile
-	storage model.Storage
-	// times, micro are prefixes over layers: what a stage's layers take.
-	times []cost.LayerTime
-	micro []schedule.Nanos
-	speed cost.Device
+	*layout.Unit
+	// lean are by level of recomputation prefixes of times, made when they are asked for.
+	lean [][]schedule.Nanos
 }
-
-// whole is what the whole model takes on the device per micro-batch.
-func (u unit) whole() schedule.Nanos { return max(1, u.micro[len(u.micro)-1]) }
 
 // cluster is the input in the form in which plans are computed: units sorted by peer and
 // device, everything about layers as prefix sums.
@@ -36,53 +30,51 @@ type cluster struct {
 	in    Input
 	units []unit
 	links links
-	// store is how the units' stages store, ledgers are by storage what layers take in it; nil
-	// where no unit has it.
-	store   storing
-	ledgers []*ledger
-	// params is a prefix in bytes, and moments, of the optimizer's state; boundary is by layer.
-	params, moments, boundary []int64
-	// parts are of the optimizer state, away are the units that keep it in host memory, nil for
-	// none; sharers are the clusters that differ in these alone, whole is the one without.
-	parts   inParts
-	away    []bool
+	// site is the units with what they take, as far as numbers tell.
+	site layout.Site
+	// store is how the units' stages store.
+	store storing
+	// sharers are the clusters that differ in alone which of the optimizer state is in parts or
+	// in host memory, whole is the one where it is all on the units.
 	sharers map[string]*cluster
 	whole   *cluster
 	// asked is the cluster with the ordering that the run asks for, byOrder are those of
 	// others, by schedule.
-	asked           *cluster
-	byOrder         map[string]*cluster
-	activationBytes int64 // that cross between stages for a micro-batch, one way
-	slotBytes       int64 // of each micro-batch in flight, whatever the layers
-	unusable        []Reason
-	order           ordering
-	// Of the previous plan: what nodes hold, and its units in order, -1 for those gone.
+	asked    *cluster
+	byOrder  map[string]*cluster
+	unusable []Reason
+	order    ordering
+	// orders is what the order of units depends on.
+	orders order.Units
+	// held is what nodes hold under the previous plan.
 	held  map[peerLayer]bool
-	prior []int
 	index map[[2]string]int // (peer, device) -> unit
 	tried map[string]bool   // shapes and orders that the search has been through
-	// programs and stacks are what has been made of plans and measured of stages so far.
+	// programs are what has been made of plans so far.
 	programs map[string]schedule.Schedule
-	stacks   map[stackKey]stackSize
-	// simulated counts the actions that the search has simulated.
-	simulated int
-	// near[u][v] is what a micro-batch's activation and gradient take between units.
-	near [][]schedule.Nanos
 }
 
-func (c *cluster) layers() int { return len(c.boundary) }
+func (c *cluster) layers() int { return c.books().Layers() }
+
+func (c *cluster) books() *memory.Books { return c.site.Books }
+
+// ledger is a unit's.
+func (c *cluster) ledger(unit int) *memory.Ledger { return c.site.Ledger(unit) }
 
 func newCluster(in Input, store storing) (*cluster, error) {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	c := &cluster{in: in, store: store, ledgers: make([]*ledger, len(model.StorageNames())), links: newLinks(members).with(in.Links), held: heldLayers(in.Previous), sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{}, stacks: map[stackKey]stackSize{}}
+	c := &cluster{
+		in: in, store: store, links: newLinks(members).with(in.Links), held: heldLayers(in.Previous),
+		sharers: map[string]*cluster{}, byOrder: map[string]*cluster{}, programs: map[string]schedule.Schedule{},
+	}
 	c.whole, c.asked = c, c
 	c.in.Members = members
 	var err error
 	if c.order, err = newOrdering(in.Run.Train.Schedule, in.Run.Model); err != nil {
 		return nil, err
 	}
-	c.sumLayers()
+	c.openSite()
 	for i, m := range members {
 		if m.Peer == "" || (i > 0 && m.Peer == members[i-1].Peer) {
 			return nil, fmt.Errorf("%w: member %q is empty or listed twice", ErrBadInput, m.Peer)
@@ -105,11 +97,11 @@ func newCluster(in Input, store storing) (*cluster, error) {
 		}
 		for _, lane := range lanes {
 			for _, seat := range lane.Seats {
-				c.prior = append(c.prior, c.find(seat.Peer, seat.Device))
+				c.orders.Prior = append(c.orders.Prior, c.find(seat.Peer, seat.Device))
 			}
 		}
 	}
-	c.measureDistances()
+	c.knowUnits()
 	return c, nil
 }
 
@@ -134,7 +126,7 @@ func (c *cluster) addDevices(m Member) error {
 		if err != nil {
 			return err
 		}
-		c.units = append(c.units, u)
+		c.units, c.site.Units = append(c.units, u), append(c.site.Units, u.Unit)
 	}
 	if used == 0 {
 		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.Peer.Short())})
@@ -143,19 +135,43 @@ func (c *cluster) addDevices(m Member) error {
 }
 
 func (c *cluster) newUnit(peer PeerID, d DeviceProfile) (unit, error) {
-	u := unit{peer: peer, device: d.Name, profile: d, storage: c.store(peer, d), copies: max(0, d.CopyBytesPerS), host: max(0, d.HostFreeBytes)}
-	u.speed = d.Speed(u.storage)
-	l, err := c.openLedger(u.storage)
+	u := unit{peer: peer, device: d.Name, profile: d, Unit: &layout.Unit{Storage: c.store(peer, d), CopyBytesPerS: max(0, d.CopyBytesPerS), HostBytes: max(0, d.HostFreeBytes)}}
+	u.Speed = d.Speed(u.Storage)
+	l, err := c.books().Open(u.Storage)
 	if err != nil {
-		return u, err
+		return u, fmt.Errorf("%w: %w", ErrBadInput, err)
 	}
-	u.free = max(0, d.MemoryFreeBytes-l.passBytes)
-	u.times, u.micro = make([]cost.LayerTime, c.layers()+1), make([]schedule.Nanos, c.layers()+1)
-	for i, k := range l.costs {
-		u.times[i+1] = u.times[i].Add(u.speed.Layer(k))
-		u.micro[i+1] = u.times[i+1].Micro()
+	u.FreeBytes = max(0, d.MemoryFreeBytes-l.Pass())
+	u.Times, u.Micro = make([]cost.LayerTime, c.layers()+1), make([]schedule.Nanos, c.layers()+1)
+	for i, k := range l.Costs() {
+		u.Times[i+1] = u.Times[i].Add(u.Speed.Layer(k))
+		u.Micro[i+1] = u.Times[i+1].Micro()
 	}
 	return u, nil
+}
+
+// openSite adds up what layers take, for units that come.
+func (c *cluster) openSite() {
+	run := c.in.Run
+	m := memory.Model{
+		Costs: c.in.Costs, HalfCosts: c.in.HalfCosts, NodeBytes: c.in.NodeBytes,
+		Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
+	}
+	m.Level, m.Fixed = run.Train.Recompute.Level()
+	if run.Train.DocumentMask {
+		m.MaskBytes = 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
+	}
+	c.site = layout.New(memory.New(m), func(from, to int) cost.Link { return c.link(from, to) })
+	c.site.Micros, c.site.MostSimulated = run.Train.Micros, simulateActions
+	if run.Model.Validate() == nil && run.Model.Layers() == c.layers() {
+		c.site.Stack = c.stackMemory
+	}
+}
+
+// stackMemory is what a stage with so many slots allocates.
+func (c *cluster) stackMemory(k layout.Cell, slots int) (model.Memory, error) {
+	place := Placement{Layers: LayerRange{First: k.First, End: k.End}, Recompute: JoinLevels(k.Levels), Ahead: k.Ahead, Offload: k.Offload, Storage: c.units[k.Unit].Storage}
+	return c.in.Run.Stack(place, k.Shares, schedule.Use{Slots: slots, Split: k.Use.Split}).Memory()
 }
 
 // find is the index of a device, -1 when it is not there.

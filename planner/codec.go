@@ -1,12 +1,9 @@
 package planner
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
-	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 )
@@ -88,21 +85,31 @@ func (c *cluster) widen(k *candidate) error {
 	if widest == narrowest {
 		return nil
 	}
+	var err error
 	if k.layout != nil {
-		return c.widenLayout(k)
+		err = c.site.Widen(k.layout, widest, narrowest)
+	} else {
+		err = k.widenPipes()
 	}
+	if err == nil {
+		err = c.estimate(k)
+	}
+	if err != nil {
+		return err
+	}
+	return k.simulate()
+}
+
+// widenPipes is that of a candidate without a layout.
+func (k *candidate) widenPipes() (err error) {
 	for i, p := range k.pipes {
 		wide := *p
-		var err error
 		if wide.Decision, err = elastic.Widen(p.problem, p.Decision); err != nil {
 			return err
 		}
 		k.pipes[i] = &wide
 	}
-	if err := c.estimate(k); err != nil {
-		return err
-	}
-	return k.simulate()
+	return nil
 }
 
 // Rounds tells whether replica 0 of a plan, which evaluates the model, has something else than float32
@@ -135,54 +142,4 @@ func (p Pipeline) codecs() ([]cost.Codec, error) {
 		codecs = append(codecs, codec)
 	}
 	return codecs, nil
-}
-
-// widenLayout takes the most exact codecs that do not lengthen the step, as elastic.Widen does
-// for a period.
-func (c *cluster) widenLayout(k *candidate) error {
-	l := k.layout
-	most := l.end + l.end*elastic.ExposedPercent/100
-	l.exposed = map[[2]int]schedule.Nanos{}
-	for _, at := range c.fastestFirst(l) {
-		if err := c.widenBoundary(l, at, most); err != nil {
-			return err
-		}
-	}
-	if err := c.timeLayout(l); err != nil {
-		return err
-	}
-	if err := c.estimate(k); err != nil {
-		return err
-	}
-	return k.simulate()
-}
-
-// widenBoundary gives a boundary (replica, stage before) the most exact codec with which the
-// layout ends in time.
-func (c *cluster) widenBoundary(l *layout, at [2]int, most schedule.Nanos) error {
-	widest, narrowest := c.in.Run.codecBounds()
-	codec := &l.codecs[at[0]][at[1]]
-	for *codec = widest; *codec < narrowest; *codec++ {
-		if err := c.timeLayout(l); err != nil {
-			return err
-		}
-		if l.end <= most {
-			return nil
-		}
-		l.exposed[at] = l.end
-	}
-	return nil
-}
-
-// fastestFirst are the boundaries (replica, stage before) by what a message takes.
-func (c *cluster) fastestFirst(l *layout) (order [][2]int) {
-	transfers := map[[2]int]schedule.Nanos{}
-	for r, costs := range c.timing(l).Replicas {
-		for b, boundary := range costs.Boundaries {
-			at := [2]int{r, b}
-			order, transfers[at] = append(order, at), max(boundary.Activation.Transfer, boundary.Gradient.Transfer)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b [2]int) int { return cmp.Compare(transfers[a], transfers[b]) })
-	return order
 }

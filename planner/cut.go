@@ -9,6 +9,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/elastic"
+	"pnode/planner/layout"
 	"pnode/planner/partition"
 	"pnode/planner/sim"
 )
@@ -56,13 +57,13 @@ const relaxUpTo = 64
 func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 	t := cutter{c: c, units: units, micros: micros, problem: c.splitProblem(units)}
 	err := t.tryDepths()
-	for level := range c.leanCount() {
+	for level := range c.books().MostLevels() {
 		if t.best != nil && t.best.Period == t.best.Costs.Floor() && !t.best.recomputes() {
 			break
 		}
 		for i, u := range units {
-			if lean := c.ledger(u).lean; level < len(lean) {
-				t.problem.Devices[i].Saved, t.problem.Devices[i].Before = lean[level].saved, c.leanTimes(level, u)
+			if lean := c.ledger(u).Levels(); level < len(lean) {
+				t.problem.Devices[i].Saved, t.problem.Devices[i].Before = lean[level].SavedFor(), c.leanTimes(level, u)
 			}
 		}
 		err = t.tryDepths()
@@ -77,23 +78,30 @@ func (c *cluster) cut(units []int, micros int) (*pipe, error) {
 // flight.
 func (c *cluster) splitProblem(units []int) partition.Problem {
 	n := len(units)
-	p := partition.Problem{SlotBytes: c.slotBytes, Devices: make([]partition.Device, n)}
-	fixed := make([][]int64, len(c.ledgers))
-	for s, l := range c.ledgers {
-		if l != nil {
-			fixed[s] = c.ofCopies(c.fixedFor(l, n, false))
-		}
-	}
+	p := partition.Problem{SlotBytes: c.books().Slot(), Devices: make([]partition.Device, n)}
+	fixed := map[model.Storage][]int64{}
 	for i, u := range units {
-		p.Devices[i] = partition.Device{Before: c.units[u].micro, Fixed: fixed[c.units[u].storage], Saved: c.ledger(u).saved, FreeBytes: c.units[u].free, InFlight: 1}
+		storage := c.units[u].Storage
+		if fixed[storage] == nil {
+			fixed[storage] = c.ofCopies(c.ledger(u).FixedFor(n, false))
+		}
+		p.Devices[i] = partition.Device{Before: c.units[u].Micro, Fixed: fixed[storage], Saved: c.ledger(u).SavedFor(), FreeBytes: c.units[u].FreeBytes, InFlight: 1}
 		if i < n-1 {
 			p.Devices[i].Boundary = c.occupation(u, units[i+1])
 		}
-		if c.isAway(u) {
+		if c.site.IsAway(u) {
 			c.divide(&p.Devices[i], u, n)
 		}
 	}
 	return p
+}
+
+// divide gives a device that keeps optimizer state in host memory its own sums of what layers of
+// so many stages take, and those of the host.
+func (c *cluster) divide(d *partition.Device, unit, stages int) {
+	d.Fixed = c.ofCopies(c.ledger(unit).FixedFor(stages, true))
+	d.Beside, d.BesideBytes = c.ofCopies(c.books().HostFor(stages)), c.units[unit].HostBytes
+	d.FreeBytes -= int64(c.order.copies) * c.books().Window(0, c.layers())
 }
 
 // ofCopies are sums of bytes for all copies of the model that a lane has.
@@ -207,8 +215,8 @@ func (t *cutter) take(ends []int) error {
 func (c *cluster) occupation(u, v int) []schedule.Nanos {
 	forth, back := c.link(u, v), c.link(v, u)
 	times := make([]schedule.Nanos, c.layers())
-	for l := range c.boundary {
-		bytes := c.leastBytes(c.boundary[l])
+	for l := range times {
+		bytes := c.leastBytes(c.books().Boundary(l))
 		times[l] = max(forth.Hop(bytes).Transfer, back.Hop(bytes).Transfer)
 	}
 	return times
@@ -225,16 +233,16 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 	p := &pipe{units: units, ends: ends}
 	for s, u := range units {
 		first, end := p.layers(s)
-		if need := c.hostIn(first, end); c.isAway(u) && need > c.units[u].host {
-			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.units[u].host, Beside: true}
+		if need := c.books().Host(first, end); c.site.IsAway(u) && need > c.units[u].HostBytes {
+			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.units[u].HostBytes, Beside: true}
 		}
 	}
 	choice, err := elastic.Choose(problem)
 	var no *elastic.NoRoom
-	if short := errors.As(err, &no); c.leanCount() > 0 && (short || err == nil && choice.Bound.Memory()) {
+	if short := errors.As(err, &no); c.books().MostLevels() > 0 && (short || err == nil && choice.Bound.Memory()) {
 		for s, u := range units {
 			first, end := p.layers(s)
-			problem.Stages[s].Layers = c.choices(u, first, end)
+			problem.Stages[s].Layers = c.ledger(u).Choices(c.units[u].Speed, first, end)
 		}
 		choice, err = elastic.Choose(problem)
 	}
@@ -242,7 +250,7 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 		first, end := p.layers(no.Stage)
 		return nil, &partition.NoFit{
 			Device: no.Stage, First: first, End: end,
-			NeedBytes: c.fixedIn(units[no.Stage], first, end, c.isAway(units[no.Stage])) + no.NeedBytes, FreeBytes: c.units[units[no.Stage]].free,
+			NeedBytes: c.site.Fixed(units[no.Stage], first, end) + no.NeedBytes, FreeBytes: c.units[units[no.Stage]].FreeBytes,
 		}
 	}
 	if err != nil {
@@ -258,30 +266,27 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 	out.Widest, out.Narrowest = c.in.Run.codecBounds()
 	for s, u := range p.units {
 		first, end := p.layers(s)
-		t := c.units[u].times[end].Sub(c.units[u].times[first])
+		t := c.units[u].Times[end].Sub(c.units[u].Times[first])
 		out.Stages[s] = elastic.Stage{
-			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.update(u, first, end)},
-			RoomBytes: c.units[u].free - c.fixedIn(u, first, end, c.isAway(u)),
-			SlotBytes: c.ledger(u).saved[end] - c.ledger(u).saved[first] + c.slotBytes,
+			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.site.Update(u, first, end)},
+			RoomBytes: c.units[u].FreeBytes - c.site.Fixed(u, first, end),
+			SlotBytes: c.ledger(u).Saved(first, end) + c.books().Slot(),
 		}
-		out.Stages[s].Given = c.given(u, first, end)
+		out.Stages[s].Given = c.ledger(u).Given(c.units[u].Speed, first, end)
 		if !c.order.elastic() {
 			out.Stages[s].RoomBytes = math.MaxInt64 / 4 // programs tell
 		}
 		if s > 0 {
 			out.Boundaries = append(out.Boundaries, elastic.Boundary{
-				Elements: elements(c.boundary[first-1]), Forth: c.link(p.units[s-1], u), Back: c.link(u, p.units[s-1]),
+				Elements: c.site.Elements(first - 1), Forth: c.link(p.units[s-1], u), Back: c.link(u, p.units[s-1]),
 			})
 		}
 	}
 	return out
 }
 
-// elements of a tensor of so many bytes in memory.
-func elements(bytes int64) int64 { return (bytes + 3) / 4 }
-
 // leastBytes is what a tensor of so many bytes takes on a link at least.
 func (c *cluster) leastBytes(bytes int64) int64 {
 	_, narrowest := c.in.Run.Train.Codec.bounds()
-	return narrowest.Bytes(elements(bytes))
+	return narrowest.Bytes(layout.Elements(bytes))
 }

@@ -6,6 +6,7 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/layout"
 )
 
 // Larger plans and rosters are told in sums.
@@ -105,13 +106,13 @@ func (c *cluster) stageLines(k *candidate) []Reason {
 		for s, u := range p.units {
 			first, end := p.layers(s)
 			warmup := min(p.Warmups[s], k.shares[r]-1)
-			need := c.of(k).fixedIn(u, first, end, c.of(k).isAway(u)) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
+			need := c.of(k).site.Fixed(u, first, end) + p.Rooms[s].PassBytes + int64(warmup+1)*p.Rooms[s].SlotBytes
 			text := fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s",
-				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()+p.Costs.Stages[s].Recompute), k.shares[r], warmup+1, cost.Size(need+c.ledger(u).passBytes), cost.Size(c.units[u].free+c.ledger(u).passBytes))
+				r, s, c.name(u), first, end, cost.Time(p.Costs.Stages[s].Micro()+p.Costs.Stages[s].Recompute), k.shares[r], warmup+1, cost.Size(need+c.ledger(u).Pass()), cost.Size(c.units[u].FreeBytes+c.ledger(u).Pass()))
 			if again := JoinLevels(p.Recompute[s]); again != "" {
 				text += fmt.Sprintf(", recomputes %s to fit", again)
 			}
-			text += c.of(k).offloadText(u, cell{first: first, end: end})
+			text += c.of(k).offloadText(u, layout.Cell{First: first, End: end})
 			out = append(out, Reason{Kind: StageTime, Text: text + aheadText(p.Costs.Stages[s], p.Ahead[s]) + c.storageText(u)})
 		}
 	}
@@ -146,7 +147,7 @@ func (c *cluster) unmeasured(k *candidate) (n int, worst cost.Link) {
 	pairs := map[[2]int]bool{}
 	for _, row := range k.rows() {
 		for s := 1; s < len(row); s++ {
-			a, b := row[s-1].unit, row[s].unit
+			a, b := row[s-1].Unit, row[s].Unit
 			if link, measured := c.links.between(c.units[a].peer, c.units[b].peer); !measured {
 				worst = worse(worst, link)
 				pairs[[2]int{min(a, b), max(a, b)}] = true

@@ -7,6 +7,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/layout"
 )
 
 const (
@@ -109,22 +110,7 @@ func (c *cluster) groupLines(k *candidate) []Reason {
 		best = " (no others end sooner)"
 	}
 	return []Reason{{Kind: Groups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups%s: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
-		chunks, best, cost.Time(plain.step()), permille(slower(k.step(), plain.step())), c.asked.bound(plain).Text, chunks, cost.Time(c.busiestLink(k.layout)))}}
-}
-
-// busiestLink is how long messages occupy the link that has most of them, one way.
-func (c *cluster) busiestLink(l *layout) (most schedule.Nanos) {
-	busy := map[[2]int]schedule.Nanos{}
-	for r, costs := range c.timing(l).Replicas {
-		for b, hops := range costs.Boundaries {
-			from, to := l.rows[r][b].unit, l.rows[r][b+1].unit
-			for link, hop := range map[[2]int]schedule.Hop{{from, to}: hops.Activation, {to, from}: hops.Gradient} {
-				busy[link] += hop.Transfer * schedule.Nanos(l.micros[r])
-				most = max(most, busy[link])
-			}
-		}
-	}
-	return most
+		chunks, best, cost.Time(plain.step()), permille(slower(k.step(), plain.step())), c.asked.bound(plain).Text, chunks, cost.Time(c.site.BusiestLink(k.layout)))}}
 }
 
 func evenShares(shares []int) bool { return slices.Max(shares) == slices.Min(shares) }
@@ -132,7 +118,7 @@ func evenShares(shares []int) bool { return slices.Max(shares) == slices.Min(sha
 // interleaving is a candidate with so many chunks on each unit, and what stages and messages
 // take at most in any of its replicas; not ok where a unit has too few layers.
 func (c *cluster) interleaving(k *candidate, chunks int) (p elastic.Interleaving, ok bool) {
-	var l layout
+	var l layout.Layout
 	_, narrowest := c.in.Run.Train.Codec.bounds()
 	for _, pipe := range k.pipes {
 		lane := c.lane(pipe, 0, k.shares[0])
@@ -140,13 +126,13 @@ func (c *cluster) interleaving(k *candidate, chunks int) (p elastic.Interleaving
 		if err != nil {
 			return p, false
 		}
-		row := make([]cell, len(pipe.units)*chunks)
+		row := make([]layout.Cell, len(pipe.units)*chunks)
 		for s, place := range lane.stages(roundRobin(len(row), len(pipe.units)), parts) {
-			row[s] = cell{unit: pipe.units[s%len(pipe.units)], first: place.Layers.First, end: place.Layers.End, use: schedule.Use{Slots: 1}}
+			row[s] = layout.Cell{Unit: pipe.units[s%len(pipe.units)], First: place.Layers.First, End: place.Layers.End, Use: schedule.Use{Slots: 1}}
 		}
-		l.rows, l.codecs = append(l.rows, row), append(l.codecs, slices.Repeat([]cost.Codec{narrowest}, len(row)-1))
+		l.Rows, l.Codecs = append(l.Rows, row), append(l.Codecs, slices.Repeat([]cost.Codec{narrowest}, len(row)-1))
 	}
-	return elastic.Interleaving{Workers: k.shape.stages, Micros: k.shares[0], Costs: longest(c.timing(&l).Replicas), Nodes: groupWork / (2 * k.shares[0] * len(l.rows[0]))}, true
+	return elastic.Interleaving{Workers: k.shape.stages, Micros: k.shares[0], Costs: longest(c.site.Timing(&l).Replicas), Nodes: groupWork / (2 * k.shares[0] * len(l.Rows[0]))}, true
 }
 
 // roundRobin are by stage the workers that hold chunks.
@@ -180,13 +166,13 @@ func (c *cluster) fitGroups(k *candidate, p elastic.Interleaving) (best *candida
 		if fits && !next.recomputes() {
 			break
 		}
-		p.Caps = tighter(p.Caps, c.of(next).capsOf(l))
+		p.Caps = tighter(p.Caps, c.of(next).site.Caps(l, schedule.MaxNumber))
 	}
 	return best
 }
 
 // bare is a candidate's layout with nothing computed again.
-func (c *cluster) bare(k *candidate) (*layout, error) {
+func (c *cluster) bare(k *candidate) (*layout.Layout, error) {
 	plan, err := c.skeleton(k)
 	if err != nil {
 		return nil, err
@@ -195,39 +181,6 @@ func (c *cluster) bare(k *candidate) (*layout, error) {
 		return nil, err
 	}
 	return c.layoutOf(plan)
-}
-
-// capsOf is by worker how many activations of any of its stages fit at once with what the
-// stages compute again, the fewest of all replicas.
-func (c *cluster) capsOf(l *layout) []int {
-	caps := make([]int, len(l.rows[0])/l.chunks())
-	for _, row := range l.rows {
-		for w := range caps {
-			room, most := c.stageRoom(row[w].unit), int64(1)
-			for s := w; s < len(row); s += len(caps) {
-				one, two := row[s], row[s]
-				one.use.Slots, two.use.Slots = 1, 2
-				slot := c.cellBytes(two) - c.cellBytes(one)
-				room, most = room-(c.cellBytes(one)-slot), max(most, slot)
-			}
-			fit := int(max(0, min(room/most, schedule.MaxNumber)))
-			if caps[w] == 0 || fit < caps[w] {
-				caps[w] = max(1, fit)
-			}
-		}
-	}
-	return caps
-}
-
-// chunks is how many stages of a replica a worker holds.
-func (l *layout) chunks() int {
-	n := 0
-	for _, k := range l.rows[0] {
-		if k.worker == l.rows[0][0].worker {
-			n++
-		}
-	}
-	return n
 }
 
 // tighter are caps that are less than those before, one a worker where what fits is not: a

@@ -1,73 +1,48 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/layout"
 )
 
-// cell is a stage of a replica on a unit.
-type cell struct {
-	unit, first, end int
-	// worker is the number of the unit's program.
-	worker int
-	use    schedule.Use
-	shares []model.Share     // by layer, of the optimizer state; nil: all of it
-	levels []model.Recompute // by layer; nil: nothing is computed again
-	// offload keeps the optimizer state in host memory.
-	offload bool
-	// ahead of the last layers are computed again before their gradient is there.
-	ahead int
-	// seen is what the stage was seen to take per micro-batch, and its update, 0 where that was not
-	// seen; nil where neither was.
-	seen *schedule.StageTime
-}
-
-// layout is a plan under a schedule whose order does not follow from warm-ups alone: what its
-// programs keep, and how long they take. Both come from the programs that the workers run.
-type layout struct {
-	rows   [][]cell          // by replica and stage
-	codecs [][]cost.Codec    // by replica and boundary
-	list   schedule.Schedule // with nothing computed again ahead of a gradient
-	micros []int             // by replica
-	need   []int64           // by unit, bytes beside the node's own
-	end    schedule.Nanos    // of the last backward
-	// exposed is by replica and boundary the end with the next more exact codec there.
-	exposed map[[2]int]schedule.Nanos
-}
-
 // layoutOf is a plan as far as the plan itself says. Errors wrap ErrBadPlan.
-func (c *cluster) layoutOf(p Plan) (*layout, error) {
+func (c *cluster) layoutOf(p Plan) (*layout.Layout, error) {
 	list, err := c.programsOf(p)
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{list: list}
+	l := &layout.Layout{Programs: list}
 	seats := p.Seats()
 	for r, pipe := range p.Replicas {
-		row := make([]cell, len(pipe.Stages))
+		row := make([]layout.Cell, len(pipe.Stages))
 		for s, pl := range pipe.Stages {
-			k := cell{unit: c.find(pl.Peer, pl.Device), first: pl.Layers.First, end: pl.Layers.End, worker: slices.Index(seats, pl.Seat()), shares: p.Shares(Holding{Replica(r), Stage(s)}), ahead: pl.Ahead, offload: pl.Offload}
-			if k.unit < 0 {
+			k := layout.Cell{
+				Unit: c.find(pl.Peer, pl.Device), First: pl.Layers.First, End: pl.Layers.End, Worker: slices.Index(seats, pl.Seat()),
+				Shares: p.Shares(Holding{Replica(r), Stage(s)}), Ahead: pl.Ahead, Offload: pl.Offload,
+			}
+			if k.Unit < 0 {
 				return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, pl.Device, pl.Peer)
 			}
 			if pl.Recompute != "" {
-				if k.levels, err = pl.Recompute.Expand(k.end - k.first); err != nil {
+				if k.Levels, err = pl.Recompute.Expand(k.Len()); err != nil {
 					return nil, err
 				}
 			}
-			k.use = list.Use(k.worker, Replica(r), Stage(s))
+			k.Use = list.Use(k.Worker, Replica(r), Stage(s))
 			row[s] = k
 		}
 		codecs, err := pipe.codecs()
 		if err != nil {
 			return nil, err
 		}
-		l.rows, l.codecs, l.micros = append(l.rows, row), append(l.codecs, codecs), append(l.micros, pipe.Micros)
+		l.Rows, l.Codecs, l.Micros = append(l.Rows, row), append(l.Codecs, codecs), append(l.Micros, pipe.Micros)
 	}
 	return l, nil
 }
@@ -106,18 +81,35 @@ func (c *cluster) arrangeLayout(k *candidate) error {
 		return err
 	}
 	_, narrowest := c.in.Run.Train.Codec.bounds()
-	for _, codecs := range l.codecs {
+	for _, codecs := range l.Codecs {
 		for b := range codecs {
 			codecs[b] = narrowest
 		}
 	}
-	for u := range c.units {
-		if err := c.makeFit(l, u, 0); err != nil {
-			return err
-		}
+	if err := c.site.Fit(l); err != nil {
+		return c.noLayout(err)
 	}
 	k.layout = l
-	return c.useWaits(l)
+	return nil
+}
+
+// noLayout puts names to a layout's refusal.
+func (c *cluster) noLayout(err error) error {
+	var no *layout.NoFit
+	if !errors.As(err, &no) {
+		return err
+	}
+	u := c.units[no.Unit]
+	if no.Host {
+		return fmt.Errorf("%w: %s", ErrNoFit, u.hostText("its stages", no.NeedBytes))
+	}
+	var stages, inFlight []string
+	for i, at := range no.At {
+		stages = append(stages, fmt.Sprintf("replica %d stage %d", at.Replica, at.Stage))
+		inFlight = append(inFlight, fmt.Sprint(no.InFlight[i]))
+	}
+	return fmt.Errorf("%w: device %s of %s would need %s for %s under %s, which keeps %s micro-batches there, %s are free; take a schedule that keeps fewer (1f1b), add a node, or use a smaller model or a smaller micro-batch",
+		ErrNoFit, u.device, u.peer, cost.Size(no.NeedBytes), strings.Join(stages, " and "), c.order.spec, strings.Join(inFlight, " and "), cost.Size(no.FreeBytes))
 }
 
 // inFlight is by seat about how many micro-batches a lane's programs keep of its layers.
@@ -149,17 +141,3 @@ func (c *cluster) inFlight(seats, micros int) ([]int, error) {
 	}
 	return sums, nil
 }
-
-// cellsOn are the stages of a unit, by replica and stage.
-func (l *layout) cellsOn(unit int) (at []Holding) {
-	for r, row := range l.rows {
-		for s, k := range row {
-			if k.unit == unit {
-				at = append(at, Holding{Replica(r), Stage(s)})
-			}
-		}
-	}
-	return at
-}
-
-func (l *layout) cell(at Holding) *cell { return &l.rows[at.Replica][at.Stage] }

@@ -72,21 +72,23 @@ func worse(a, b cost.Link) cost.Link {
 	return cost.Link{BytesPerS: min(a.BytesPerS, b.BytesPerS), RTTNanos: max(a.RTTNanos, b.RTTNanos)}
 }
 
-// measureDistances fills near.
-func (c *cluster) measureDistances() {
-	c.near = make([][]schedule.Nanos, len(c.units))
-	for u := range c.near {
-		c.near[u] = make([]schedule.Nanos, len(c.units))
-		for v := range c.near[:u+1] {
-			c.near[u][v] = c.distance(u, v)
-			c.near[v][u] = c.near[u][v]
+// knowUnits fills what the order of units depends on.
+func (c *cluster) knowUnits() {
+	o := &c.orders
+	o.Near, o.Measured = make([][]schedule.Nanos, len(c.units)), len(c.links.measured) > 0
+	for u := range c.units {
+		o.Whole, o.FreeBytes = append(o.Whole, c.units[u].Whole()), append(o.FreeBytes, c.units[u].FreeBytes)
+		o.Near[u] = make([]schedule.Nanos, len(c.units))
+		for v := range o.Near[:u+1] {
+			o.Near[u][v] = c.distance(u, v)
+			o.Near[v][u] = o.Near[u][v]
 		}
 	}
 }
 
 // distance is what a micro-batch's activation and gradient take between two units.
 func (c *cluster) distance(u, v int) schedule.Nanos {
-	bytes := c.leastBytes(c.activationBytes)
+	bytes := c.leastBytes(c.books().Activation())
 	forth, back := c.link(u, v).Hop(bytes), c.link(v, u).Hop(bytes)
 	return forth.Transfer + forth.Latency + back.Transfer + back.Latency
 }

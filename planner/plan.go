@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/partition"
 )
 
 // Stage, Micro and Replica are declared by the schedule and used under these names
@@ -63,18 +63,8 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return err
 }
 
-// LayerRange is the half-open range [First, End) of layer indices. Layer 0 is the
-// embedding, the last one the head.
-type LayerRange struct {
-	First int `json:"first"`
-	End   int `json:"end"`
-}
-
-// Len is the number of layers in the range.
-func (r LayerRange) Len() int { return r.End - r.First }
-
-// Contains tells whether layer is in the range.
-func (r LayerRange) Contains(layer int) bool { return layer >= r.First && layer < r.End }
+// LayerRange is the half-open range [First, End) of layer indices, declared where layers are cut.
+type LayerRange = partition.Range
 
 // Placement puts one stage of one replica on a device.
 type Placement struct {
@@ -137,7 +127,7 @@ type Plan struct {
 	Replicas []Pipeline `json:"replicas"`
 	// Sharded are the layers whose optimizer state the replicas hold in parts, each replica
 	// one: ranges in order, with layers between them.
-	Sharded []LayerRange `json:"sharded,omitempty"`
+	Sharded partition.Ranges `json:"sharded,omitempty"`
 }
 
 // MaxPlanBytes bounds the encoded form of a plan.
@@ -154,9 +144,6 @@ func (p Plan) Encode() []byte {
 	}
 	return b
 }
-
-// Digest is the SHA-256 of the canonical bytes.
-func (p Plan) Digest() [32]byte { return sha256.Sum256(p.Encode()) }
 
 // Validate checks that the plan covers layers [0, layers) in every replica and every
 // micro-batch [0, micros) once.

@@ -50,7 +50,7 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 		return nil, err
 	}
 	c = c.under(p)
-	k := &candidate{sharded: p.Sharded, away: c.away}
+	k := &candidate{sharded: p.Sharded, away: c.site.Away}
 	if len(lanes) > 0 {
 		k.shape = shape{len(lanes), len(lanes[0].Seats)}
 	}
@@ -65,7 +65,7 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 		return k, c.adoptChoices(k, p)
 	}
 	if k.layout, err = c.layoutOf(p); err == nil {
-		err = c.timeLayout(k.layout)
+		err = c.site.Time(k.layout)
 	}
 	return k, err
 }

@@ -9,6 +9,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/layout"
 )
 
 // regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
@@ -69,13 +70,13 @@ func (c *cluster) otherGroups(now *candidate, current Plan, seen Seen) (*candida
 		if err != nil {
 			return nil, Plan{}, err
 		}
-		if c.fitsBeside(then.layout, now.layout) {
+		if c.site.FitBeside(then.layout.Rows, now.layout.Rows) {
 			if then.step() < now.step() {
 				return then, next, nil
 			}
 			break
 		}
-		p.Caps = tighter(p.Caps, c.capsOf(now.layout))
+		p.Caps = tighter(p.Caps, c.site.Caps(now.layout, schedule.MaxNumber))
 	}
 	return now, current, nil
 }
@@ -103,21 +104,21 @@ func (c *cluster) ungrouped(now *candidate, seen Seen) (*candidate, error) {
 
 // joined is what the chunks of each device of a replica were seen to take as one stage, with
 // nothing computed again that the plan chose to; of devices all of whose chunks were seen.
-func (c *cluster) joined(l *layout, replica Replica, workers int, seen Seen) (out Seen) {
+func (c *cluster) joined(l *layout.Layout, replica Replica, workers int, seen Seen) (out Seen) {
 	sums, chunks := make([]StageSeen, workers), make([]int, workers)
 	for _, s := range seen.Stages {
-		if s.Replica != replica || s.Stage < 0 || int(s.Stage) >= len(l.rows[replica]) {
+		if s.Replica != replica || s.Stage < 0 || int(s.Stage) >= len(l.Rows[replica]) {
 			continue
 		}
-		w, k := int(s.Stage)%workers, l.cell(Holding{replica, s.Stage})
-		_, again := c.again(k.unit, k.first, k.levels, 0)
+		w, k := int(s.Stage)%workers, l.Cell(layout.At{Replica: replica, Stage: s.Stage})
+		_, again := c.site.Again(k.Unit, k.First, k.Levels, 0)
 		sums[w].ForwardNanos += s.ForwardNanos
-		sums[w].BackwardNanos += max(1, s.BackwardNanos-int64(again)*int64(l.micros[replica]))
+		sums[w].BackwardNanos += max(1, s.BackwardNanos-int64(again)*int64(l.Micros[replica]))
 		sums[w].UpdateNanos += s.UpdateNanos
 		chunks[w]++
 	}
 	for w, sum := range sums {
-		if sum.Replica, sum.Stage = replica, Stage(w); chunks[w]*workers == len(l.rows[replica]) {
+		if sum.Replica, sum.Stage = replica, Stage(w); chunks[w]*workers == len(l.Rows[replica]) {
 			out.Stages = append(out.Stages, sum)
 		}
 	}
@@ -135,64 +136,18 @@ func (c *cluster) onCourse(p Plan, seen Seen) (*candidate, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBadPlan, err)
 	}
 	k.groups = &grouping{order: ordering{spec: spec, copies: 1}}
-	c.noteTimes(k.layout, seen)
-	if err := c.timeLayout(k.layout); err != nil {
+	c.site.Note(k.layout, seen.Stages)
+	if err := c.site.Time(k.layout); err != nil {
 		return nil, fmt.Errorf("planner: reselect: %w", err)
 	}
-	c.sumNeeds(k.layout)
+	c.site.SumNeeds(k.layout)
 	_, err = c.of(k).stepOf(k)
 	return k, err
 }
 
-// noteTimes gives a layout's stages the times that were seen.
-func (c *cluster) noteTimes(l *layout, seen Seen) {
-	for _, s := range seen.Stages {
-		if s.Replica < 0 || s.Stage < 0 || int(s.Replica) >= len(l.rows) || int(s.Stage) >= len(l.rows[s.Replica]) || min(s.ForwardNanos, s.BackwardNanos) <= 0 {
-			continue
-		}
-		k := l.cell(Holding{s.Replica, s.Stage})
-		each := func(nanos int64) schedule.Nanos {
-			return min(schedule.Nanos(nanos)/schedule.Nanos(l.micros[s.Replica]), cost.Longest)
-		}
-		t := c.cellTime(*k)
-		backward, whole := max(1, each(s.BackwardNanos)), t.Input+t.Weight+t.Recompute
-		t.Forward, t.Weight, t.Recompute = each(s.ForwardNanos), mulDiv(backward, t.Weight, whole), mulDiv(backward, t.Recompute, whole)
-		t.Input = max(0, backward-t.Weight-t.Recompute)
-		t.Update = min(schedule.Nanos(max(s.UpdateNanos, 0)), cost.Longest)
-		k.seen = &t
-	}
-}
-
-// sumNeeds adds up what the stages of each unit take.
-func (c *cluster) sumNeeds(l *layout) {
-	l.need = make([]int64, len(c.units))
-	for _, row := range l.rows {
-		for _, k := range row {
-			l.need[k.unit] += c.cellBytes(k)
-		}
-	}
-}
-
 // running is a candidate's interleaving, with the times and the codecs that it has.
 func (c *cluster) running(k *candidate) elastic.Interleaving {
-	p := elastic.Interleaving{Workers: k.shape.stages, Micros: slices.Max(k.shares), Costs: late(longest(c.timing(k.layout).Replicas))}
+	p := elastic.Interleaving{Workers: k.shape.stages, Micros: slices.Max(k.shares), Costs: late(longest(c.site.Timing(k.layout).Replicas))}
 	p.Nodes = groupWork / (2 * p.Micros * len(p.Costs.Stages))
 	return p
-}
-
-// fitsBeside tells whether every unit has room for a layout while its stages, one after the
-// other, change over from another one of the same layers.
-func (c *cluster) fitsBeside(l, from *layout) bool {
-	need := make([]int64, len(c.units))
-	for r, row := range l.rows {
-		for s, k := range row {
-			need[k.unit] += max(c.cellBytes(k), c.cellBytes(from.rows[r][s]))
-		}
-	}
-	for u, bytes := range need {
-		if bytes > 0 && bytes > c.stageRoom(u) {
-			return false
-		}
-	}
-	return true
 }

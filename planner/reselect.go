@@ -3,12 +3,12 @@ package planner
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/layout"
 	"pnode/planner/sim"
 )
 
@@ -116,28 +116,18 @@ func (c *cluster) problemSeen(p *pipe, replica Replica, micros int, seen Seen) e
 			return min(schedule.Nanos(nanos)/schedule.Nanos(micros), cost.Longest)
 		}
 		first, _ := p.layers(int(s.Stage))
-		_, again := c.again(p.units[s.Stage], first, p.Recompute[s.Stage], 0)
+		_, again := c.site.Again(p.units[s.Stage], first, p.Recompute[s.Stage], 0)
 		backward := max(1, each(s.BackwardNanos)-again)
-		t.Weight = mulDiv(backward, t.Weight, t.Input+t.Weight)
+		t.Weight = layout.MulDiv(backward, t.Weight, t.Input+t.Weight)
 		t.Forward, t.Input = each(s.ForwardNanos), backward-t.Weight
 		for i := range stage.Given { // parts of the input gradient
-			stage.Given[i].Time = mulDiv(t.Input, stage.Given[i].Time, before)
+			stage.Given[i].Time = layout.MulDiv(t.Input, stage.Given[i].Time, before)
 		}
 		if s.UpdateNanos > 0 {
 			t.Update = min(schedule.Nanos(s.UpdateNanos), cost.Longest)
 		}
 	}
 	return problem
-}
-
-// mulDiv is a*b/c for b <= c, rounded down; a/2 when c is 0.
-func mulDiv(a, b, c schedule.Nanos) schedule.Nanos {
-	if c <= 0 {
-		return a / 2
-	}
-	high, low := bits.Mul64(uint64(a), uint64(b))
-	n, _ := bits.Div64(high, low, uint64(c))
-	return schedule.Nanos(n)
 }
 
 // reschedule is the current plan with a candidate's schedule.

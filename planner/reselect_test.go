@@ -190,10 +190,10 @@ func TestWatchDoesNotFlap(t *testing.T) {
 
 func TestMedianOfSamples(t *testing.T) {
 	sample := func(step, forward, rate, rtt int64) Seen {
-		return Seen{step, []StageSeen{{1, 2, forward, 2 * forward, 7}}, []LinkSeen{{"a", "b", rate, rtt, rtt / 2}}}
+		return Seen{step, []StageSeen{{Replica: 1, Stage: 2, ForwardNanos: forward, BackwardNanos: 2 * forward, UpdateNanos: 7}}, []LinkSeen{{"a", "b", rate, rtt, rtt / 2}}}
 	}
 	got := Median([]Seen{sample(900, 5, 0, 30), sample(100, 6, 80, 10), sample(110, 50, 90, 20), sample(120, 7, 70, 40)})
-	if got.StepNanos != 110 || len(got.Stages) != 1 || got.Stages[0] != (StageSeen{1, 2, 6, 12, 7}) || len(got.Links) != 1 || got.Links[0] != (LinkSeen{"a", "b", 80, 10, 5}) {
+	if got.StepNanos != 110 || len(got.Stages) != 1 || got.Stages[0] != (StageSeen{Replica: 1, Stage: 2, ForwardNanos: 6, BackwardNanos: 12, UpdateNanos: 7}) || len(got.Links) != 1 || got.Links[0] != (LinkSeen{"a", "b", 80, 10, 5}) {
 		t.Errorf("got %+v", got)
 	}
 	if got := Median(nil); got.StepNanos != 0 || got.Stages != nil {

@@ -5,6 +5,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/memory"
 )
 
 // RunSpec is everything that decides a run's losses: model, data, hyper-parameters. It
@@ -106,7 +107,7 @@ type TrainSpec struct {
 func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
-		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: momentVectors, Shares: shares,
+		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: memory.MomentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage.Of(p), Offload: p.Offload,
 		ScaleBits: model.LossScaleBits(s.Train.Micros * s.Train.MicroBatch * s.Model.Context),

@@ -8,6 +8,7 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/order"
 )
 
 const (
@@ -49,7 +50,7 @@ func (c *cluster) search() ([]*candidate, error) {
 		if found = append(found, more...); len(found) == 0 {
 			return nil, fail
 		}
-		if len(c.links.measured) > 0 && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
+		if c.orders.Measured && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
 			found = append(found, c.exploreWithout(pool, shapes)...)
 		}
 		if found, err = c.rank(found); err != nil {
@@ -59,7 +60,7 @@ func (c *cluster) search() ([]*candidate, error) {
 		if len(pool) <= exhaustUpTo || step >= best {
 			break
 		}
-		best, c.prior = step, found[0].order()
+		best, c.orders.Prior = step, found[0].order()
 	}
 	return found, nil
 }
@@ -106,93 +107,6 @@ func (c *cluster) exploreWithout(pool []int, shapes []bounded) (found []*candida
 	return found
 }
 
-// bounded is a shape with a step time that it cannot beat.
-type bounded struct {
-	shape
-	bound schedule.Nanos
-}
-
-// shapes lists what n units allow, the lowest bound first.
-func (c *cluster) shapes(n int) ([]bounded, error) {
-	t := c.in.Run.Train
-	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
-	if n < asked.units() {
-		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used; let %d more join, or ask for fewer stages or replicas",
-			ErrNotEnoughNodes, asked, Count(asked.units(), "device"), n, Count(len(c.in.Members), "node"), asked.units()-n)
-	}
-	lower := c.newLowerBound()
-	var shapes []bounded
-	var unfit error
-	for r := asked.replicas; r <= min(n, t.Micros/c.order.copies); r++ {
-		for s := asked.stages; s <= min(n/r, c.layers()); s++ {
-			if err := c.order.fits(shape{r, s}, c.layers(), t.Micros); err == nil {
-				shapes = append(shapes, bounded{shape{r, s}, lower.of(shape{r, s})})
-			} else if unfit == nil {
-				unfit = err
-			}
-			if t.Stages > 0 {
-				break
-			}
-		}
-		if t.Replicas > 0 {
-			break
-		}
-	}
-	switch {
-	case len(shapes) == 0 && unfit == nil:
-		return nil, fmt.Errorf("%w: %s for %d x %d copies of the model under %s: each needs at least one", ErrBadInput, Count(t.Micros, "micro-batch"), asked.replicas, c.order.copies, c.order.spec)
-	case len(shapes) == 0:
-		if c.in.Previous == nil {
-			return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)
-		}
-		c.order = c.order.plain() // a run that has begun goes on
-		return c.shapes(n)
-	}
-	slices.SortStableFunc(shapes, func(a, b bounded) int {
-		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.units(), b.units()), cmp.Compare(a.replicas, b.replicas))
-	})
-	return shapes, nil
-}
-
-// lowerBound bounds step times with one chunk on each device from below: the first micro-batch of a replica takes at
-// least the fastest unit's time for the whole model; the others share all speed there
-// is; no period is shorter than the longest layer on the unit that is best for it.
-type lowerBound struct {
-	micros  int
-	first   schedule.Nanos
-	layer   schedule.Nanos
-	rateSum []int64 // by number of units, fastest first: micro-batches in 2^rateBits ns
-}
-
-const rateBits = 40
-
-func (c *cluster) newLowerBound() lowerBound {
-	b := lowerBound{micros: c.in.Run.Train.Micros, rateSum: make([]int64, len(c.units)+1)}
-	wholes := make([]schedule.Nanos, len(c.units))
-	for i, u := range c.units {
-		wholes[i] = u.whole()
-	}
-	slices.Sort(wholes)
-	for i, w := range wholes {
-		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
-	}
-	b.first = wholes[0]
-	for l := range c.layers() {
-		quickest := schedule.Nanos(math.MaxInt64)
-		for _, u := range c.units {
-			quickest = min(quickest, u.micro[l+1]-u.micro[l])
-		}
-		b.layer = max(b.layer, quickest)
-	}
-	return b
-}
-
-func (b lowerBound) of(s shape) schedule.Nanos {
-	shared := schedule.Nanos((int64(max(b.micros-s.replicas, 0)) << rateBits) / b.rateSum[s.units()])
-	most := (b.micros + s.replicas - 1) / s.replicas
-	return b.first + max(shared, schedule.Nanos(most-1)*b.layer)
-}
-
 // explore makes candidates of a pool's units until no shape left can be better. When
 // nothing fits it returns the first reason, that messages are too long before the others: no node
 // that joins helps against it.
@@ -210,7 +124,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 			tooLong = cmp.Or(tooLong, fail)
 			continue
 		}
-		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).leastFixed(s.stages, away) + int64(s.replicas)*c.leastSaved(); need > room[s.units()] {
+		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).books().LeastFixed(s.stages, away) + int64(s.replicas)*c.books().LeastSaved(); need > room[s.units()] {
 			if err == nil {
 				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
 					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))
@@ -233,8 +147,8 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 // room is by number of units the free memory of that many, the roomiest first.
 func (c *cluster) room(pool []int) []int64 {
 	room := make([]int64, len(pool)+1)
-	for i, u := range c.ranked(pool, func(u int) int64 { return -c.units[u].free }) {
-		room[i+1] = room[i] + min(c.units[u].free, 1<<48)
+	for i, u := range c.orders.RoomiestFirst(pool) {
+		room[i+1] = room[i] + min(c.units[u].FreeBytes, 1<<48)
 	}
 	return room
 }
@@ -259,40 +173,25 @@ func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
 		return k
 	}
 	if len(c.units) <= exhaustUpTo {
-		for _, order := range permutations(pool, s.units()) {
+		for _, order := range order.All(pool, s.units()) {
 			try(order)
 		}
 		return found, err
 	}
 	easy := false
-	for _, set := range c.selections(pool, s.units()) {
-		for _, order := range c.orders(s, set) {
+	for _, set := range c.orders.Sets(pool, s.units()) {
+		for _, order := range c.orders.Orders(s.replicas, s.stages, set) {
 			if k := try(order); k != nil && !k.tight() {
 				easy = true
 			}
 		}
 	}
 	if !easy {
-		for _, set := range appendNew(c.selections(pool, s.units()), c.roomiest(pool, s.units())) {
-			try(c.ranked(set, func(u int) int64 { return -c.units[u].free }))
+		for _, order := range c.orders.Roomy(pool, s.units()) {
+			try(order)
 		}
 	}
 	return found, err
-}
-
-// recomputes tells whether anything is computed again.
-func (k *candidate) recomputes() bool {
-	if k.layout == nil {
-		return slices.ContainsFunc(k.pipes, (*pipe).recomputes)
-	}
-	return slices.ContainsFunc(k.layout.rows, func(row []cell) bool {
-		return slices.ContainsFunc(row, func(at cell) bool { return at.levels != nil })
-	})
-}
-
-// tight tells whether memory or latency keeps a replica from its best period.
-func (k *candidate) tight() bool {
-	return slices.ContainsFunc(k.pipes, func(p *pipe) bool { return p.Period > p.Costs.Floor() })
 }
 
 // keep is the previous plan's cut with today's costs, nil when it cannot go on.

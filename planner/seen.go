@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"pnode/planner/layout"
 )
 
 // Seen is what a running plan showed over some steps.
@@ -14,13 +16,8 @@ type Seen struct {
 	Links     []LinkSeen
 }
 
-// StageSeen is where a stage's step went: computing forwards, computing backwards, and
-// applying the update.
-type StageSeen struct {
-	Replica                                  Replica
-	Stage                                    Stage
-	ForwardNanos, BackwardNanos, UpdateNanos int64
-}
+// StageSeen is where a stage's step went.
+type StageSeen = layout.StageSeen
 
 // LinkSeen is one direction of a link while it carried a run's messages.
 type LinkSeen struct {

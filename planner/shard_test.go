@@ -97,7 +97,7 @@ func TestShardingFollowsTheRule(t *testing.T) {
 	if err != nil || plan.Sharded != nil || reasons.about(Sharding) != "" {
 		t.Errorf("one replica: sharded %v, %v, %v", plan.Sharded, reasons, err)
 	}
-	plan.Sharded = []LayerRange{{0, 1}}
+	plan.Sharded = ranges(0, 1)
 	if err := plan.Validate(len(alone.Costs), 16); !errors.Is(err, ErrBadPlan) {
 		t.Errorf("one replica's parts: %v", err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // InParts tells whether the replicas hold a layer's optimizer state in parts.
-func (p Plan) InParts(layer int) bool { return contains(p.Sharded, layer) }
+func (p Plan) InParts(layer int) bool { return p.Sharded.Contains(layer) }
 
 // Share is what a replica has of a layer's optimizer state.
 func (p Plan) Share(r Replica, layer int) model.Share {
@@ -54,22 +54,4 @@ func (p Plan) CheckTied(m model.Config) error {
 		return fmt.Errorf("%w: of the tied embedding one end has its optimizer state in parts, layers 0 and %d must be alike", ErrBadPlan, last)
 	}
 	return nil
-}
-
-// joinLayers are the ranges of the layers that are told.
-func joinLayers(in []bool) (ranges []LayerRange) {
-	for l, told := range in {
-		switch last := len(ranges) - 1; {
-		case !told:
-		case last >= 0 && ranges[last].End == l:
-			ranges[last].End++
-		default:
-			ranges = append(ranges, LayerRange{l, l + 1})
-		}
-	}
-	return ranges
-}
-
-func contains(ranges []LayerRange, layer int) bool {
-	return slices.ContainsFunc(ranges, func(r LayerRange) bool { return r.Contains(layer) })
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/layout"
+	"pnode/planner/partition"
 )
 
 // unlikeInput is shardInput of three stages: two fast devices have so much memory, the others
@@ -39,17 +41,17 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, g := range c.shareGroups(k) {
-				if g.sharded(k) && !slices.ContainsFunc(g.cells, func(at cell) bool { return c.units[at.unit].free < free }) {
-					t.Errorf("%d bytes, tied %t: %v in parts on devices with much memory", free, tied, g.layers)
+				if g.Among(k.sharded) && !slices.ContainsFunc(g.Cells, func(at layout.Cell) bool { return c.units[at.Unit].FreeBytes < free }) {
+					t.Errorf("%d bytes, tied %t: %v in parts on devices with much memory", free, tied, g.Layers)
 				}
 			}
 			plan, reasons, err := Make(in)
 			if err != nil || !slices.Equal(plan.Sharded, k.sharded) {
 				t.Fatalf("in parts %v, want %v, %v", plan.Sharded, k.sharded, err)
 			}
-			if len(k.sharded) > 0 && len(without(c.everything(), k.sharded, c.layers())) > 0 {
+			if len(k.sharded) > 0 && len(c.books().All().Without(k.sharded, c.layers())) > 0 {
 				some++
-				if text, want := reasons.about(Sharding), "of layers "+layersText(plan.Sharded)+", whole of layers "; !strings.Contains(text, want) {
+				if text, want := reasons.about(Sharding), "of layers "+plan.Sharded.String()+", whole of layers "; !strings.Contains(text, want) {
 					t.Errorf("%q is not in %q", want, text)
 				}
 			}
@@ -81,17 +83,17 @@ func TestNoMoreIsShardedThanHelps(t *testing.T) {
 		}
 		groups := c.shareGroups(k)
 		for _, g := range groups {
-			if !g.sharded(k) {
+			if !g.Among(k.sharded) {
 				continue
 			}
-			other, err := c.resharded(k, without(k.sharded, g.layers, c.layers()))
+			other, err := c.resharded(k, k.sharded.Without(g.Layers, c.layers()))
 			if err == nil && other.simulate() == nil && other.passes() <= k.passes() && other.step() <= k.step() && !other.recomputes() {
-				t.Errorf("%v in parts for a step of %d, whole it takes %d", g.layers, k.estimate, other.estimate)
+				t.Errorf("%v in parts for a step of %d, whole it takes %d", g.Layers, k.estimate, other.estimate)
 			}
 		}
 		switch {
 		case len(k.sharded) == 0:
-		case len(without(c.everything(), k.sharded, c.layers())) == 0:
+		case len(c.books().All().Without(k.sharded, c.layers())) == 0:
 			all++
 		default:
 			some++
@@ -132,6 +134,14 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 	}
 }
 
+// ranges are those from and up to each pair of layers.
+func ranges(pairs ...int) (out partition.Ranges) {
+	for pair := range slices.Chunk(pairs, 2) {
+		out = append(out, LayerRange{First: pair[0], End: pair[1]})
+	}
+	return out
+}
+
 // TestShardedLayersAreRanges: plans whose ranges overlap, touch or lie outside are refused.
 func TestShardedLayersAreRanges(t *testing.T) {
 	in := shardInput(1, 1<<30)
@@ -140,17 +150,17 @@ func TestShardedLayersAreRanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		layers []LayerRange
+		layers partition.Ranges
 		good   bool
 	}{
 		{nil, true},
-		{[]LayerRange{{0, 8}}, true},
-		{[]LayerRange{{0, 2}, {3, 8}}, true},
-		{[]LayerRange{{0, 2}, {2, 8}}, false},
-		{[]LayerRange{{0, 9}}, false},
-		{[]LayerRange{{-1, 2}}, false},
-		{[]LayerRange{{3, 3}}, false},
-		{[]LayerRange{{4, 5}, {1, 2}}, false},
+		{ranges(0, 8), true},
+		{ranges(0, 2, 3, 8), true},
+		{ranges(0, 2, 2, 8), false},
+		{ranges(0, 9), false},
+		{ranges(-1, 2), false},
+		{ranges(3, 3), false},
+		{ranges(4, 5, 1, 2), false},
 	} {
 		plan.Sharded = c.layers
 		if err := plan.Validate(len(in.Costs), 16); (err == nil) != c.good || err != nil && !errors.Is(err, ErrBadPlan) {
@@ -158,7 +168,7 @@ func TestShardedLayersAreRanges(t *testing.T) {
 		}
 	}
 	const far = int(^uint(0) >> 1)
-	for _, hostile := range [][]LayerRange{{{0, far}}, {{-far, 3}}, {{-5, -1}}, {{far - 1, far}}, {{0, 3}, {4, far}}} {
+	for _, hostile := range []partition.Ranges{ranges(0, far), ranges(-far, 3), ranges(-5, -1), ranges(far-1, far), ranges(0, 3, 4, far)} {
 		bad := plan
 		bad.Sharded = hostile
 		next := in
@@ -167,7 +177,7 @@ func TestShardedLayersAreRanges(t *testing.T) {
 			t.Errorf("after a plan with %v in parts: %v", hostile, err)
 		}
 	}
-	plan.Sharded = []LayerRange{{0, 2}, {3, 8}}
+	plan.Sharded = ranges(0, 2, 3, 8)
 	if got, want := plan.Shares(Holding{1, 0})[1:4], []model.Share{{Index: 1, Count: 2}, {}, {Index: 1, Count: 2}}; !slices.Equal(got, want) {
 		t.Errorf("shares %v, want %v", got, want)
 	}

@@ -6,25 +6,17 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/layout"
 )
 
 // layoutBound says how much of a step the busiest device of a layout computes.
 func (c *cluster) layoutBound(k *candidate) Reason {
-	l, busiest := k.layout, 0
-	busy := make([]schedule.Nanos, len(c.units))
-	for r, costs := range c.timing(l).Replicas {
-		for s, st := range costs.Stages {
-			at := l.rows[r][s]
-			busy[at.unit] += schedule.Nanos(l.micros[r]) * (st.Micro() + st.Recompute)
-			if busy[at.unit] > busy[busiest] {
-				busiest = at.unit
-			}
-		}
-	}
+	l := k.layout
+	busiest, computes := c.site.Busiest(l)
 	text := fmt.Sprintf("bound by %s: %s computes %s of the %s that the passes take, the rest is filling, draining and messages",
-		c.order.spec, c.name(busiest), cost.Time(busy[busiest]), cost.Time(l.end))
-	if rest := k.job.Tail(); rest > l.end {
-		text = fmt.Sprintf("bound by what follows the pipelines: reductions, commit and update take %s, the passes %s", cost.Time(rest), cost.Time(l.end))
+		c.order.spec, c.name(busiest), cost.Time(computes), cost.Time(l.End))
+	if rest := k.job.Tail(); rest > l.End {
+		text = fmt.Sprintf("bound by what follows the pipelines: reductions, commit and update take %s, the passes %s", cost.Time(rest), cost.Time(l.End))
 	}
 	return Reason{Kind: Bound, Text: text}
 }
@@ -34,20 +26,20 @@ func (c *cluster) layoutLines(k *candidate) []Reason {
 	var out []Reason
 	for _, u := range k.order() {
 		var stages []string
-		var cells []cell
+		var cells []layout.Cell
 		var micro schedule.Nanos
-		for _, h := range k.layout.cellsOn(u) {
-			at := k.layout.cell(h)
+		for _, h := range k.layout.On(u) {
+			at := k.layout.Cell(h)
 			cells = append(cells, *at)
-			text := fmt.Sprintf("replica %d stage %d layers [%d,%d) %d in flight", h.Replica, h.Stage, at.first, at.end, at.use.Slots)
-			if again := JoinLevels(at.levels); again != "" {
+			text := fmt.Sprintf("replica %d stage %d layers [%d,%d) %d in flight", h.Replica, h.Stage, at.First, at.End, at.Use.Slots)
+			if again := JoinLevels(at.Levels); again != "" {
 				text += fmt.Sprintf(" recomputes %s to fit", again)
 			}
-			took := c.cellTime(*at)
-			stages, micro = append(stages, text+aheadText(took, at.ahead)), micro+took.Micro()+took.Recompute
+			took := c.site.CellTime(*at)
+			stages, micro = append(stages, text+aheadText(took, at.Ahead)), micro+took.Micro()+took.Recompute
 		}
 		out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s%s",
-			c.name(u), strings.Join(stages, ", "), cost.Time(micro), cost.Size(k.layout.need[u]), cost.Size(c.stageRoom(u)), c.of(k).offloadText(u, cells...)+c.storageText(u))})
+			c.name(u), strings.Join(stages, ", "), cost.Time(micro), cost.Size(k.layout.Need[u]), cost.Size(c.site.Room(u)), c.of(k).offloadText(u, cells...)+c.storageText(u))})
 	}
 	return out
 }
@@ -73,9 +65,9 @@ func (k *candidate) codecLines() []Reason {
 		}
 	}
 	if l := k.layout; l != nil {
-		for r, codecs := range l.codecs {
+		for r, codecs := range l.Codecs {
 			for b, codec := range codecs {
-				tell(r, b, codec, l.exposed[[2]int{r, b}], l.end, "a step")
+				tell(r, b, codec, l.Exposed[layout.Boundary{Replica: r, Stage: b}], l.End, "a step")
 			}
 		}
 		return out
@@ -86,4 +78,16 @@ func (k *candidate) codecLines() []Reason {
 		}
 	}
 	return out
+}
+
+// offloadText tells what stages of a unit keep in host memory; empty for nothing.
+func (c *cluster) offloadText(unit int, stages ...layout.Cell) string {
+	bytes, took := int64(0), schedule.Nanos(0)
+	for _, at := range stages {
+		bytes, took = bytes+c.books().Moments(at.First, at.End), took+c.site.Crossing(unit, at.First, at.End)
+	}
+	if !c.site.IsAway(unit) {
+		return ""
+	}
+	return fmt.Sprintf(", keeps %s of optimizer state in host memory to fit, %s a step for copies", cost.Size(bytes), cost.Time(took))
 }

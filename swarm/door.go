@@ -2,7 +2,6 @@ package swarm
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -106,16 +105,6 @@ func (d *door) block(p peer.ID) {
 	if v := d.visitors[p]; v != nil && v.member {
 		v.member, v.refusal = false, ErrBlocked
 		d.bump()
-	}
-}
-
-// unblock lifts block, and takes the verdict back that a peer which is connected had for it.
-func (d *door) unblock(p peer.ID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.blocked, p)
-	if v := d.visitors[p]; v != nil && errors.Is(v.refusal, ErrBlocked) {
-		v.refusal = nil
 	}
 }
 

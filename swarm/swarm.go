@@ -210,7 +210,7 @@ func (s *Swarm) Capability(p planner.PeerID) (Capability, bool) {
 }
 
 // Block removes a peer from the run as far as this node goes: it is disconnected, and
-// refused until Unblock.
+// refused from then on.
 func (s *Swarm) Block(p planner.PeerID) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -221,21 +221,6 @@ func (s *Swarm) Block(p planner.PeerID) {
 	s.data.lane.drop(id)
 	s.prober.lane.drop(id)
 	s.disconnect(id)
-}
-
-// Unblock lifts Block.
-func (s *Swarm) Unblock(p planner.PeerID) {
-	if id, err := peer.Decode(string(p)); err == nil {
-		s.door.unblock(id)
-		s.disconnect(id) // it begins anew
-	}
-}
-
-// Forget drops a peer's addresses, so that it is no longer dialed. It may come back.
-func (s *Swarm) Forget(p planner.PeerID) {
-	if id, err := peer.Decode(string(p)); err == nil {
-		s.book.forget(id)
-	}
 }
 
 // disconnect closes every connection to p.

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"pnode/kernels/devices"
 	"pnode/node"
 	"pnode/node/api"
@@ -54,6 +56,21 @@ func isTerminal(w io.Writer) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// withNode has a command that takes no arguments do something with a running node of this machine,
+// the one that --dir names.
+func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
+	dir := c.Flags().String("dir", "", "`FOLDER` of the node (default the newest that runs)")
+	c.Args = usageArgs(cobra.NoArgs)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := dial(c.Context(), *dir)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return do(c.Context(), client)
+	}
 }
 
 // dial finds a running node: the one in dir, or without dir the one of the newest run

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 )
 
 func (e environment) inviteCommand() *cobra.Command {
-	var dir string
 	var ttl time.Duration
 	var uses int
 	c := &cobra.Command{
@@ -21,28 +21,24 @@ func (e environment) inviteCommand() *cobra.Command {
 can be made where the run was created.`,
 		Example: `  pnode invite
   pnode invite --ttl 10m --uses 20`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if ttl < time.Second || ttl > api.MaxInviteTTL {
 				return fmt.Errorf("%w: ttl is %s: want 1s to %s", config.ErrInvalid, ttl, api.MaxInviteTTL)
 			}
 			if uses < 1 || uses > api.MaxInviteUses {
 				return fmt.Errorf("%w: uses is %d: want 1 to %d", config.ErrInvalid, uses, api.MaxInviteUses)
 			}
-			client, err := dial(c.Context(), dir)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			invite, err := client.Invite(c.Context(), ttl, uses)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(e.stdout, invite)
-			return err
+			return nil
 		},
 	}
-	addDir(c, &dir)
+	withNode(c, func(ctx context.Context, client *api.Client) error {
+		invite, err := client.Invite(ctx, ttl, uses)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.stdout, invite)
+		return err
+	})
 	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it is valid")
 	c.Flags().IntVar(&uses, "uses", 1, "how many nodes may use it")
 	return c

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"pnode/node"
+	"pnode/node/api"
 )
 
 func (e environment) leaveCommand() *cobra.Command {
-	var dir string
 	c := &cobra.Command{
 		Use:   "leave",
 		Short: "Let a node of this machine leave its run",
@@ -18,24 +19,17 @@ the other nodes; the last one leaves a checkpoint. The command ends when the nod
 folder can be used again then. Ctrl-C ends the waiting, not the leaving.`,
 		Example: `  pnode leave
   pnode leave --dir ~/run7`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := dial(c.Context(), dir)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			if err := client.Leave(c.Context()); err != nil {
-				return err
-			}
-			fmt.Fprintf(e.stdout, "the node in %s (pid %d) is leaving\n", client.Dir(), client.PID())
-			if err := node.AwaitRelease(c.Context(), client.Dir()); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(e.stdout, "the node in %s has ended\n", client.Dir())
-			return err
-		},
 	}
-	addDir(c, &dir)
+	withNode(c, func(ctx context.Context, client *api.Client) error {
+		if err := client.Leave(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(e.stdout, "the node in %s (pid %d) is leaving\n", client.Dir(), client.PID())
+		if err := node.AwaitRelease(ctx, client.Dir()); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(e.stdout, "the node in %s has ended\n", client.Dir())
+		return err
+	})
 	return c
 }

@@ -16,7 +16,6 @@ import (
 const watchEvery = time.Second
 
 func (e environment) statusCommand() *cobra.Command {
-	var dir string
 	var asJSON, watch bool
 	c := &cobra.Command{
 		Use:   "status",
@@ -26,29 +25,17 @@ them.`,
 		Example: `  pnode status
   pnode status --watch
   pnode status --json --dir ~/run7 | jq .loss`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := dial(c.Context(), dir)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			show := e.showStatus
-			if asJSON {
-				show = e.showStatusJSON
-			}
-			return e.watchStatus(c.Context(), client, show, watch)
-		},
 	}
-	addDir(c, &dir)
+	withNode(c, func(ctx context.Context, client *api.Client) error {
+		show := e.showStatus
+		if asJSON {
+			show = e.showStatusJSON
+		}
+		return e.watchStatus(ctx, client, show, watch)
+	})
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().BoolVar(&watch, "watch", false, "again every second")
 	return c
-}
-
-// addDir adds the flag that says which node of this machine is meant.
-func addDir(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "dir", "", "`FOLDER` of the node (default the newest that runs)")
 }
 
 // watchStatus shows one snapshot, or one a second until it is interrupted.

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"pnode/node/api"
 )
 
 // browserTimeout is how long a browser may take to start and ask for the page.
 const browserTimeout = time.Minute
 
 func (e environment) watchCommand() *cobra.Command {
-	var dir string
 	var printOnly bool
 	c := &cobra.Command{
 		Use:   "watch",
@@ -33,20 +34,13 @@ not see it. Only programs on this machine reach the page; to look on from anothe
   ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL`,
 		Example: `  pnode watch
   pnode watch --dir ~/run7 --print              the URL alone, without opening it`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := dial(c.Context(), dir)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
-				return err
-			}
-			return e.openPage(c.Context(), client.Page())
-		},
 	}
-	addDir(c, &dir)
+	withNode(c, func(ctx context.Context, client *api.Client) error {
+		if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
+			return err
+		}
+		return e.openPage(ctx, client.Page())
+	})
 	c.Flags().BoolVar(&printOnly, "print", false, "print the URL, open nothing")
 	return c
 }

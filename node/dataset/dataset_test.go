@@ -139,8 +139,8 @@ func TestSeedsDrawDifferently(t *testing.T) {
 func TestHeldOutIsDisjoint(t *testing.T) {
 	text := counting(1000)
 	d := openText(t, text, 100, Window{Context: 9, StepRows: 1, Vocab: 256}) // 100 held out: 11 windows
-	if d.TrainTokens() != 900 || d.HeldOutTokens() != 100 {
-		t.Fatalf("split %d + %d", d.TrainTokens(), d.HeldOutTokens())
+	if d.stream.train != 900 || d.heldOut != 100 {
+		t.Fatalf("split %d + %d", d.stream.train, d.heldOut)
 	}
 	if n := d.HeldOutMicros(2, 100); n != 5 {
 		t.Fatalf("%d window sets, want 5", n)
@@ -162,8 +162,8 @@ func TestHeldOutIsDisjoint(t *testing.T) {
 
 func TestHeldOutRepeatsWhenSmall(t *testing.T) {
 	d := openText(t, counting(1000), 0, Window{Context: 9, StepRows: 1, Vocab: 256}) // one window held out
-	if d.HeldOutTokens() != 10 || d.HeldOutMicros(4, 8) != 1 {
-		t.Fatalf("%d tokens, %d sets", d.HeldOutTokens(), d.HeldOutMicros(4, 8))
+	if d.heldOut != 10 || d.HeldOutMicros(4, 8) != 1 {
+		t.Fatalf("%d tokens, %d sets", d.heldOut, d.HeldOutMicros(4, 8))
 	}
 	tokens, _ := heldOut(t, d, 0, 4)
 	for row := 1; row < 4; row++ {
@@ -359,7 +359,7 @@ func TestTinyShakespeare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.TrainTokens()+d.HeldOutTokens() != int64(len(text)) || d.HeldOutTokens() != 111539 {
-		t.Errorf("split %d + %d of %d", d.TrainTokens(), d.HeldOutTokens(), len(text))
+	if d.stream.train+d.heldOut != int64(len(text)) || d.heldOut != 111539 {
+		t.Errorf("split %d + %d of %d", d.stream.train, d.heldOut, len(text))
 	}
 }

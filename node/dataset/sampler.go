@@ -78,12 +78,6 @@ func heldOutTokens(spec planner.DataSpec, w Window) int64 {
 // EpochSamples is the number of samples of each epoch.
 func (s *Sampler) EpochSamples() int64 { return s.stream.samples() }
 
-// TrainTokens is the size of the part to train on.
-func (s *Sampler) TrainTokens() int64 { return s.stream.train }
-
-// HeldOutTokens is the size of the held-out part.
-func (s *Sampler) HeldOutTokens() int64 { return s.heldOut }
-
 // At gives the sample of a row in [0, StepRows) of a step from 1.
 func (s *Sampler) At(step planner.Step, row int) (Sample, error) {
 	if step < 1 || step > maxSteps {

@@ -52,7 +52,7 @@ func TestEachSampleOnceAnEpoch(t *testing.T) {
 		name := fmt.Sprintf("%d tokens of %d, context %d, %d rows", c.tokens, c.width, c.context, c.rows)
 		s := newSampler(t, specOf(c.tokens, c.width, c.permille), Window{Seed: 11, Context: c.context, StepRows: c.rows})
 		n := s.EpochSamples()
-		if least := (s.TrainTokens()-1)/int64(c.context) - 1; n < 1 || n < least {
+		if least := (s.stream.train-1)/int64(c.context) - 1; n < 1 || n < least {
 			t.Fatalf("%s: %d samples an epoch, want %d or one more", name, n, least)
 		}
 		var seen []bool
@@ -84,8 +84,8 @@ func checkSample(t *testing.T, s *Sampler, sample Sample, seen []bool) {
 		t.Fatalf("%+v: no such sample, or it came before", sample)
 	case sample.Token != o.offset+sample.Index*s.stream.context:
 		t.Fatalf("%+v: samples do not lie end to end from %d", sample, o.offset)
-	case sample.Token < 0 || sample.Token+s.stream.context+1 > s.TrainTokens():
-		t.Fatalf("%+v reaches out of the %d tokens to train on", sample, s.TrainTokens())
+	case sample.Token < 0 || sample.Token+s.stream.context+1 > s.stream.train:
+		t.Fatalf("%+v reaches out of the %d tokens to train on", sample, s.stream.train)
 	}
 	seen[sample.Index] = true
 }

@@ -1,4 +1,4 @@
-package planner
+package memory
 
 import (
 	"fmt"
@@ -6,54 +6,66 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/cost"
 )
 
-// unitOf is a cluster of one device that has a run's storage.
-func unitOf(t *testing.T, run RunSpec) *cluster {
+const microBatch = 2
+
+// training is a model with a storage, and with or without a mask of documents.
+type training struct {
+	model   model.Config
+	storage model.Storage
+	mask    bool
+}
+
+// open is its ledger.
+func (tr training) open(t *testing.T, m Model) *Ledger {
 	t.Helper()
-	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), HalfCosts: run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)}
-	in.Members = []Member{{Peer: "a", Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 1, MemoryBytesPerS: 1, MemoryFreeBytes: 1}}}}}
-	c, err := newCluster(in, in.storings()[0])
+	m.Costs, m.HalfCosts = tr.model.Costs(microBatch, model.StorageF32), tr.model.Costs(microBatch, model.StorageBF16)
+	m.Tied, m.TiedGrad = tr.model.TiedLen(), tr.model.TiedGradLen()
+	if tr.mask {
+		m.MaskBytes = 4 * microBatch * int64(tr.model.Context)
+	}
+	l, err := New(m).Open(tr.storage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return l
 }
 
 // checkNeed compares a stage's estimate with what a stack for it allocates.
-func checkNeed(t *testing.T, run RunSpec, level model.Recompute, first, end, slots, shares int) {
+func checkNeed(t *testing.T, tr training, level model.Recompute, first, end, slots, shares int) {
 	t.Helper()
 	for _, away := range []bool{false, true} {
-		checkNeedOf(t, run, level, first, end, slots, shares, away)
+		checkNeedOf(t, tr, level, first, end, slots, shares, away)
 	}
 }
 
 // checkNeedOf is checkNeed with the optimizer state on the device or away.
-func checkNeedOf(t *testing.T, run RunSpec, level model.Recompute, first, end, slots, shares int, away bool) {
+func checkNeedOf(t *testing.T, tr training, level model.Recompute, first, end, slots, shares int, away bool) {
 	t.Helper()
-	run.Train.Recompute = Recompute(level)
-	c := unitOf(t, run)
+	k := tr.open(t, Model{Level: level, Fixed: true})
 	if shares > 1 {
-		c = c.sharing(shares)
+		k = k.books.InParts(Parts{Replicas: shares, Layers: k.books.All()}).Ledger(tr.storage)
 	}
-	k := c.ledger(0)
+	b := k.books
 	parts := slices.Repeat([]model.Share{{Index: shares - 1, Count: shares}}, end-first)
 	m, err := model.StackConfig{
-		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2, Shares: parts,
-		DocumentMask: run.Train.DocumentMask, Recompute: level.Uniform(end - first), Storage: k.storage, Offload: away,
+		Model: tr.model, First: first, End: end, MicroBatch: microBatch, Slots: slots, Moments: 2, Shares: parts,
+		DocumentMask: tr.mask, Recompute: level.Uniform(end - first), Storage: k.storage, Offload: away,
 	}.Memory()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := c.fixedIn(0, first, end, away)+int64(slots)*(k.saved[end]-k.saved[first]+c.slotBytes)+k.passBytes, m.Total()
-	most := want + want/10 + int64(slots)*c.slotBytes // a whole model has no boundaries
-	if first > 0 && end < c.layers() {                // no logits there, which passBytes has room for
-		most += k.passBytes
+	got, want := k.Fixed(first, end, away)+int64(slots)*(k.Saved(first, end)+b.Slot())+k.Pass(), m.Total()
+	most := want + want/10 + int64(slots)*b.Slot() // a whole model has no boundaries
+	if first > 0 && end < b.Layers() {             // no logits there, which Pass has room for
+		most += k.Pass()
 	}
 	if got < want || got > most {
 		t.Errorf("layers [%d,%d), %d in flight, state away %t: planned %d bytes, a stack allocates %d: %+v", first, end, slots, away, got, want, m)
 	}
-	if host := c.hostIn(first, end); away && (host < m.Host || host > m.Host+alignedMoments*int64(end-first)*int64(shares)) {
+	if host := b.Host(first, end); away && (host < m.Host || host > m.Host+alignedMoments*int64(end-first)*int64(shares)) {
 		t.Errorf("layers [%d,%d): planned %d bytes of host memory, a stack allocates %d", first, end, host, m.Host)
 	}
 }
@@ -72,13 +84,13 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 			for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16, model.StorageF16} {
 				for _, level := range []model.Recompute{model.RecomputeNothing, model.RecomputeOutputs, model.RecomputeBlock} {
 					for _, mask := range []bool{false, true} {
-						run := RunSpec{Model: c, Train: TrainSpec{MicroBatch: 2, Micros: 8, Storage: Storage(storage), DocumentMask: mask}}
+						tr := training{c, storage, mask}
 						t.Run(fmt.Sprintf("%s rank %d %v %v %v", preset, c.LoRA.Rank, storage, level, mask), func(t *testing.T) {
 							n := c.Layers()
 							for _, layers := range [][2]int{{0, n}, {0, n / 2}, {n / 2, n}, {2, n - 2}} {
 								for _, slots := range []int{1, 4} {
-									checkNeed(t, run, level, layers[0], layers[1], slots, 1)
-									checkNeed(t, run, level, layers[0], layers[1], slots, 3)
+									checkNeed(t, tr, level, layers[0], layers[1], slots, 1)
+									checkNeed(t, tr, level, layers[0], layers[1], slots, 3)
 								}
 							}
 						})
@@ -98,11 +110,10 @@ func TestRoomForWhatIsRestoredAhead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			run := RunSpec{Model: m, Train: TrainSpec{MicroBatch: 2, Micros: 8, Storage: Storage(storage)}}
-			c := unitOf(t, run)
+			tr := training{model: m, storage: storage}
 			for _, level := range []model.Recompute{model.RecomputeOutputs, model.RecomputeBlock} {
 				for ahead := range 5 {
-					checkAhead(t, c, level, ahead)
+					checkAhead(t, tr, level, ahead)
 				}
 			}
 		}
@@ -110,26 +121,26 @@ func TestRoomForWhatIsRestoredAhead(t *testing.T) {
 }
 
 // checkAhead has four layers from the second on under a level, so many of them ahead.
-func checkAhead(t *testing.T, c *cluster, level model.Recompute, ahead int) {
+func checkAhead(t *testing.T, tr training, level model.Recompute, ahead int) {
 	t.Helper()
 	const first, end, slots = 1, 5, 3
-	run, k := c.in.Run, c.ledger(0)
+	k := tr.open(t, Model{})
 	m, err := model.StackConfig{
-		Model: run.Model, First: first, End: end, MicroBatch: run.Train.MicroBatch, Slots: slots, Moments: 2,
+		Model: tr.model, First: first, End: end, MicroBatch: microBatch, Slots: slots, Moments: 2,
 		Recompute: level.Uniform(end - first), Storage: k.storage, Ahead: ahead,
 	}.Memory()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.fixedIn(0, first, end, false) + k.passBytes + slots*c.slotBytes
+	got := k.Fixed(first, end, false) + k.Pass() + slots*k.books.Slot()
 	pass := int64(0)
 	for l := first; l < end; l++ {
 		got += slots * k.costs[l].Lean[level].SavedBytes
 		if l >= end-ahead {
-			got += c.leanOf(0, l, level).AheadBytes
+			got += k.Again(cost.Device{MatMulFLOPS: 1, MemoryBytesPerS: 1}, l, level).AheadBytes
 			continue
 		}
-		for _, lean := range k.lean {
+		for _, lean := range k.levels {
 			if lean.level == level {
 				pass = max(pass, lean.pass[l])
 			}

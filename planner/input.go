@@ -1,0 +1,102 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+
+	"pnode/pipeline/model"
+)
+
+// Sentinel errors of Make and Predict, beside ErrBadPlan.
+var (
+	// ErrBadInput is wrapped by errors about input that no nodes could make up for.
+	ErrBadInput = errors.New("planner: bad input")
+	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
+	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
+	// ErrNoFit is wrapped when the model does not fit into the devices' memory.
+	ErrNoFit = errors.New("planner: model does not fit")
+)
+
+// Member is a node that may be planned with.
+type Member struct {
+	Peer    PeerID
+	Profile Profile
+	// Draining members are about to leave: they get neither a stage nor a copy.
+	Draining bool
+}
+
+// Input is all that a plan depends on. The order of the members does not matter.
+type Input struct {
+	Run RunSpec
+	// Costs are the model's layers for one micro-batch in float32 storage, HalfCosts in BF16 or F16
+	// storage, which cost the same; nil where the run has neither.
+	Costs, HalfCosts []model.LayerCost
+	// NodeBytes is what a node's process takes of the memory besides its stages.
+	NodeBytes  int64
+	Members    []Member
+	Start      Step
+	Generation Generation
+	// Links are what steps that were run showed of links, newer than the members' profiles.
+	Links []LinkSeen
+	// Previous is the plan in force, nil for none: of nearly equal plans the one that
+	// moves the least state from it is taken.
+	Previous *Plan
+}
+
+// Bounds of what is planned.
+const (
+	maxLayers  = 4096
+	maxMembers = 4096
+	maxMicros  = 1 << 20
+	// ScheduleName is the schedule of plans of runs that ask for none, unless groups end sooner.
+	ScheduleName = "1f1b"
+)
+
+func (in Input) check() error {
+	t := in.Run.Train
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: generation %d: %s", ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
+	}
+	switch layers := len(in.Costs); {
+	case in.Generation == 0:
+		return bad("generations count from 1")
+	case layers < 1 || layers > maxLayers:
+		return bad("a model of %d layers, want 1 to %d", layers, maxLayers)
+	case len(in.Members) > maxMembers:
+		return bad("%d members, at most %d are planned", len(in.Members), maxMembers)
+	case t.Micros < 1 || t.Micros > maxMicros:
+		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
+	case t.Replicas < 0 || t.Stages < 0:
+		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
+	case t.Replicas > t.Micros:
+		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", Count(t.Micros, "micro-batch"), t.Replicas)
+	case t.Stages > layers:
+		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
+	}
+	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.always(model.StorageBF16, model.StorageF16)) {
+		return bad("costs of %d layers in halves, want %d", n, len(in.Costs))
+	}
+	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {
+		for l, k := range costs {
+			if why := checkCost(k); why != "" {
+				return bad("layer %d %s", l, why)
+			}
+		}
+	}
+	return nil
+}
+
+// checkCost says what is wrong about a layer's cost, empty for nothing.
+func checkCost(k model.LayerCost) string {
+	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
+	if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
+		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
+		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
+	}
+	for level, lean := range k.Lean {
+		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeFLOPs) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
+			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
+		}
+	}
+	return ""
+}

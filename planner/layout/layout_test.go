@@ -1,0 +1,191 @@
+package layout
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/memory"
+	"pnode/planner/partition"
+)
+
+const (
+	layers = 8
+	micros = 6
+)
+
+// testSite is two units of so many bytes, with layers of which half can be computed again.
+func testSite(t *testing.T, free int64) Site {
+	t.Helper()
+	m := memory.Model{}
+	for range layers {
+		k := model.LayerCost{ForwardFLOPs: 1e6, InputFLOPs: 1e6, WeightFLOPs: 1e6, ParamBytes: 1200, SavedBytes: 8 << 10, BoundaryBytes: 1 << 10}
+		k.Lean[model.RecomputeNothing] = model.LeanCost{SavedBytes: k.SavedBytes}
+		k.Lean[model.RecomputeBlock] = model.LeanCost{SavedBytes: k.SavedBytes / 2, RecomputeFLOPs: 1e6}
+		m.Costs = append(m.Costs, k)
+	}
+	s := New(memory.New(m), func(from, to int) cost.Link {
+		if from == to {
+			return cost.Local
+		}
+		return cost.Link{BytesPerS: 1e6, RTTNanos: 2e6}
+	})
+	ledger, err := s.Books.Open(model.StorageF32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		u := &Unit{Speed: cost.Device{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e12}, Times: make([]cost.LayerTime, 1), FreeBytes: free - ledger.Pass()}
+		for l, k := range ledger.Costs() {
+			u.Times = append(u.Times, u.Times[l].Add(u.Speed.Layer(k)))
+		}
+		s.Units = append(s.Units, u)
+	}
+	s.Micros, s.MostSimulated = micros, 1<<20
+	return s
+}
+
+// halves is a replica whose units have half of the layers each, under a schedule.
+func halves(t *testing.T, text string) *Layout {
+	t.Helper()
+	spec, err := schedule.ParseSpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := spec.Build(schedule.Group{Stages: 2, Shares: []schedule.Share{{Micros: micros}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = schedule.WithReduceAndStep(schedule.WithCommunication(list))
+	l := &Layout{Programs: list, Rows: Rows{nil}, Codecs: [][]cost.Codec{{cost.F32}}, Micros: []int{micros}}
+	for u := range 2 {
+		l.Rows[0] = append(l.Rows[0], Cell{Unit: u, First: u * layers / 2, End: (u + 1) * layers / 2, Worker: u, Use: list.Use(u, 0, schedule.Stage(u))})
+	}
+	return l
+}
+
+// TestFitRecomputesWhatItMust: nothing with much memory, then something, until it is said of which
+// unit the memory does not do; what fits is what the cells add up to.
+func TestFitRecomputesWhatItMust(t *testing.T) {
+	for _, text := range []string{"gpipe", "1f1b", "zb-h1"} {
+		some, refused := 0, 0
+		for free := int64(300 << 10); free > 0; free -= 4 << 10 {
+			s, l := testSite(t, free), halves(t, text)
+			err := s.Fit(l)
+			var no *NoFit
+			if errors.As(err, &no) {
+				if no.NeedBytes <= no.FreeBytes || len(no.At) != 1 || no.At[0] != l.On(no.Unit)[0] {
+					t.Errorf("%s in %d bytes: %+v", text, free, no)
+				}
+				refused++
+				continue
+			}
+			if err != nil || refused > 0 {
+				t.Fatalf("%s in %d bytes: %v, after %d times too little", text, free, err, refused)
+			}
+			again := 0
+			for u, k := range l.Rows[0] {
+				if l.Need[u] != s.Bytes(k) || l.Need[u] > s.Room(u) {
+					t.Errorf("%s in %d bytes: unit %d takes %d, its stage %d, there are %d", text, free, u, l.Need[u], s.Bytes(k), s.Room(u))
+				}
+				for _, level := range k.Levels {
+					again += int(min(level, 1))
+				}
+			}
+			if again > 0 {
+				some++
+			} else if some > 0 {
+				t.Errorf("%s in %d bytes: nothing is computed again, with more memory something is", text, free)
+			}
+		}
+		if some == 0 || refused == 0 {
+			t.Errorf("%s: %d times something is computed again, %d times nothing fits", text, some, refused)
+		}
+	}
+}
+
+// TestWaitsAreUsed: what is computed again ahead of gradients never makes the passes longer, and
+// shorter where they would wait for it.
+func TestWaitsAreUsed(t *testing.T) {
+	shorter := 0
+	for _, text := range []string{"gpipe", "1f1b", "zb-h1"} {
+		for free := int64(300 << 10); free > 0; free -= 4 << 10 {
+			s, l := testSite(t, free), halves(t, text)
+			if s.Fit(l) != nil || l.Rows[0][0].Ahead == 0 {
+				continue
+			}
+			used := l.End
+			l.Rows[0][0].Ahead = 0
+			if err := s.Time(l); err != nil || used > l.End {
+				t.Errorf("%s in %d bytes: the passes take %d, with all behind the gradients %d: %v", text, free, used, l.End, err)
+			}
+			if used < l.End {
+				shorter++
+			}
+		}
+	}
+	if shorter == 0 {
+		t.Error("nothing is ever gained")
+	}
+}
+
+// TestWidenTakesNoTime: tensors cross in float32 where that costs nothing, else in fewer bits, and
+// the reason is kept.
+func TestWidenTakesNoTime(t *testing.T) {
+	for rate, want := range map[int64]cost.Codec{1e9: cost.F32, 20_000: cost.Int8} {
+		s, l := testSite(t, 1<<20), halves(t, "gpipe")
+		s.Link = func(int, int) cost.Link { return cost.Link{BytesPerS: rate} }
+		l.Codecs[0][0] = cost.Int8
+		if err := errors.Join(s.Time(l), s.Widen(l, cost.F32, cost.Int8)); err != nil {
+			t.Fatal(err)
+		}
+		if at := (Boundary{}); l.Codecs[0][0] != want || (l.Exposed[at] > l.End) != (want != cost.F32) {
+			t.Errorf("%d bytes a second: %v, %d exposed of %d", rate, l.Codecs[0][0], l.Exposed[at], l.End)
+		}
+	}
+}
+
+// TestExchangeAddsUpMessages of every unit to the holders of the same layers, layer by layer.
+func TestExchangeAddsUpMessages(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 3))
+	s := testSite(t, 1<<20)
+	s.Units = slices.Repeat(s.Units[:1], 9)
+	for range 200 {
+		rows := make(Rows, 1+rng.IntN(3))
+		for r := range rows {
+			first := 0
+			for st := 0; first < layers; st++ {
+				end := min(layers, first+1+rng.IntN(layers))
+				if st == 2 {
+					end = layers
+				}
+				rows[r] = append(rows[r], Cell{Unit: 3*r + st, First: first, End: end})
+				first = end
+			}
+		}
+		some := partition.Ranges{{First: rng.IntN(3), End: 3 + rng.IntN(6)}}
+		// Each layer's 1200 bytes are cut into a part for each replica, a part of a microsecond a byte.
+		var slowest schedule.Nanos
+		for _, row := range rows {
+			for _, k := range row {
+				sent := 0
+				for l := k.First; l < k.End; l++ {
+					if some.Contains(l) {
+						sent += (len(rows) - 1) * 1200 / len(rows)
+					}
+				}
+				slowest = max(slowest, schedule.Nanos(sent)*1000)
+			}
+		}
+		if slowest > 0 {
+			slowest += 1e6 // half a round trip
+		}
+		if got := s.Exchange(rows, some); got != slowest {
+			t.Fatalf("%+v: %v take %d, want %d", rows, some, got, slowest)
+		}
+	}
+}

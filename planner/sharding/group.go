@@ -1,0 +1,85 @@
+package sharding
+
+import (
+	"slices"
+
+	"pnode/planner/layout"
+	"pnode/planner/partition"
+)
+
+// Group are layers whose holders are the same stages in every replica: what they hold in
+// parts is decided for them together, and apart from the others. Replicas that are cut alike
+// have one for each stage; the two ends of a tied embedding are of one group.
+type Group struct {
+	Layers partition.Ranges
+	Cells  []layout.Cell // the stages that hold them, of all replicas
+}
+
+// Groups are those of a model of so many layers, whose ends are tied or not, in their order.
+func Groups(rows layout.Rows, layers int, tied bool) []Group {
+	var groups []Group
+	first := 0
+	for end := 1; end <= layers; end++ {
+		if !slices.ContainsFunc(rows, func(row []layout.Cell) bool { return !endsAt(row, end) }) {
+			groups = append(groups, Group{Layers: partition.Ranges{{First: first, End: end}}, Cells: cellsIn(rows, first, end)})
+			first = end
+		}
+	}
+	if last := len(groups) - 1; last > 0 && tied {
+		groups[0].Layers = groups[0].Layers.With(groups[last].Layers, layers)
+		groups[0].Cells = append(groups[0].Cells, groups[last].Cells...)
+		groups = groups[:last]
+	}
+	return groups
+}
+
+func endsAt(row []layout.Cell, end int) bool {
+	return slices.ContainsFunc(row, func(at layout.Cell) bool { return at.End == end })
+}
+
+func cellsIn(rows layout.Rows, first, end int) (cells []layout.Cell) {
+	for _, row := range rows {
+		for _, at := range row {
+			if first <= at.First && at.End <= end {
+				cells = append(cells, at)
+			}
+		}
+	}
+	return cells
+}
+
+// Among tells whether the group is among layers that are in parts.
+func (g Group) Among(layers partition.Ranges) bool { return layers.Contains(g.Layers[0].First) }
+
+// Freed is by kind what every one of some stages has free at least with its layers in parts: on
+// a site where the optimizer state is whole, and on the same where it is in so many parts.
+func Freed(whole, parts *layout.Site, replicas int, on []layout.Cell) (least [Kinds]int64) {
+	for i, at := range on {
+		for kind, bytes := range freed(whole, parts, replicas, at) {
+			if i == 0 || bytes < least[kind] {
+				least[kind] = bytes
+			}
+		}
+	}
+	return least
+}
+
+func freed(whole, parts *layout.Site, replicas int, at layout.Cell) [Kinds]int64 {
+	ledger, away := whole.Ledger(at.Unit), whole.IsAway(at.Unit)
+	costs := ledger.Costs()
+	return [Kinds]int64{
+		OptimizerState: ledger.Fixed(at.First, at.End, away) - parts.Ledger(at.Unit).Fixed(at.First, at.End, away),
+		Gradients:      freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes - costs[l].FrozenBytes }),
+		Parameters:     freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes + costs[l].CopyBytes }),
+	}
+}
+
+// freedOf is what a stage on one of so many replicas would not hold of something that layers
+// have: all but its own part, and the one layer that is whole while it is at hand.
+func freedOf(at layout.Cell, replicas int, bytes func(layer int) int64) int64 {
+	var sum, largest int64
+	for l := at.First; l < at.End; l++ {
+		sum, largest = sum+bytes(l), max(largest, bytes(l))
+	}
+	return max(0, sum-sum/int64(replicas)-largest)
+}
