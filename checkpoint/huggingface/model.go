@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -177,14 +176,16 @@ func (m *Model) passedOver(name string) bool {
 	return false
 }
 
-// DType is the type of most elements of the weights, the natural one for an export.
+// DType is the type of an export that changes no value: that of all weights, or F32 where they
+// are of several.
 func (m *Model) DType() safetensors.DType {
-	elements := map[safetensors.DType]int{}
-	for _, t := range m.set.Tensors() {
-		elements[t.DType] += t.Len()
+	tensors := m.set.Tensors()
+	tensors = slices.DeleteFunc(tensors, func(t safetensors.Tensor) bool { return m.passedOver(t.Name) })
+	one := tensors[0].DType
+	if slices.ContainsFunc(tensors, func(t safetensors.Tensor) bool { return t.DType != one }) {
+		return safetensors.F32
 	}
-	types := []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
-	return slices.MaxFunc(types, func(a, b safetensors.DType) int { return cmp.Compare(elements[a], elements[b]) })
+	return one
 }
 
 // Layer fills dst, [LayerLen] of Config, with a layer's parameters.

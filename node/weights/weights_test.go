@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -115,6 +116,49 @@ func TestImportAndExportKeepEveryByte(t *testing.T) {
 	}
 }
 
+// TestSeveralTypesLoseNothing: a folder with one tensor of float32 among those of bfloat16 keeps
+// every value on its way through an import.
+func TestSeveralTypesLoseNothing(t *testing.T) {
+	dir := write(t, byteModel, unspoiled)
+	values := map[string][]float32{}
+	var list []safetensors.Tensor
+	for i, name := range slices.Sorted(maps.Keys(tensors(t, dir))) {
+		set := must[*safetensors.Set](t)(safetensors.OpenSet(dir, "model"))
+		file := must[*safetensors.File](t)(set.File(name))
+		tensor := must[safetensors.Tensor](t)(file.Tensor(name))
+		values[name] = slices.Repeat([]float32{1 + 1.0/128}, tensor.Len())
+		if tensor.DType = safetensors.BF16; i == 3 {
+			tensor.DType = safetensors.F32
+			values[name][0] = 1 + 1.0/(1<<20) // more digits than the others have
+		}
+		list = append(list, tensor)
+		if err := set.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := must[*safetensors.Writer](t)(safetensors.Create(filepath.Join(dir, "model.safetensors"), list, nil))
+	for name, v := range values {
+		if err := w.Append(name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	imported, out := filepath.Join(t.TempDir(), "imported"), filepath.Join(t.TempDir(), "out")
+	if err := Import(t.Context(), open(t, dir), imported, nil); err != nil {
+		t.Fatal(err)
+	}
+	if dtype := must[safetensors.DType](t)(open(t, imported).Export(t.Context(), out, ExportOptions{})); dtype != safetensors.F32 {
+		t.Errorf("exported as %s", dtype)
+	}
+	for name, got := range tensors(t, out) {
+		if !bytes.Equal(got, append([]byte(safetensors.F32), kernels.Float32Bytes(values[name])...)) {
+			t.Errorf("%s has lost digits", name)
+		}
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	used := t.TempDir()
 	if err := os.WriteFile(filepath.Join(used, "mine.txt"), nil, 0o600); err != nil {
@@ -172,6 +216,21 @@ func TestExportRefusesWhatF16CannotHold(t *testing.T) {
 	}
 	if _, err := m.Export(t.Context(), out, ExportOptions{DType: "i8"}); err == nil {
 		t.Error("i8 is accepted")
+	}
+}
+
+func TestExportRefusesWhatIsNoNumber(t *testing.T) {
+	spoiled := write(t, byteModel, func(layer int, params []float32) {
+		if layer == 1 {
+			params[3] = float32(math.NaN())
+		}
+	})
+	out := filepath.Join(t.TempDir(), "out")
+	if _, err := open(t, spoiled).Export(t.Context(), out, ExportOptions{}); !errors.Is(err, ErrNotFinite) || !strings.Contains(err.Error(), "element 3 of tensor h.0.ln_1.weight is NaN") {
+		t.Error(err)
+	}
+	if KindOf(out) != Nothing {
+		t.Error("half an export is left")
 	}
 }
 
