@@ -235,6 +235,37 @@ func TestDamagedFolders(t *testing.T) {
 	}
 }
 
+// TestMissingWeights: the error says which file is missing, and what to do about it.
+func TestMissingWeights(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files []string
+		want  []string
+	}{
+		"none":    {nil, []string{"model.safetensors", "get the model's folder again"}},
+		"pickled": {[]string{"pytorch_model.bin"}, []string{"pytorch_model.bin is not read", "save_pretrained"}},
+		"cut off": {[]string{"model.safetensors"}, []string{"ends after 0 bytes", "get the file again"}},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/gpt2")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dir, "model.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range tt.files {
+			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Open(dir)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+}
+
 // integers is a type as wide as F32 that no weights have.
 const integers = "I32"
 
