@@ -198,6 +198,39 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
+// TestImportAfterOneThatWasKilled: it begins anew where the other left its store, and keeps out
+// while the other is at work.
+func TestImportAfterOneThatWasKilled(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "imported")
+	store := must[*checkpoint.Store](t)(checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{}))
+	left := must[planner.Hash](t)(store.PutChunk([]byte("a part of another model")))
+	m := open(t, write(t, byteModel, unspoiled))
+	if err := Import(t.Context(), m, dir, nil); !errors.Is(err, checkpoint.ErrLocked) {
+		t.Errorf("beside another: %v", err)
+	}
+	if !store.HasChunk(left) {
+		t.Error("the other's chunks are gone")
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Import(t.Context(), m, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	params := make([]float32, m.Config.LayerLen(1))
+	imported := must[*Model](t)(Open(t.Context(), dir))
+	if err := errors.Join(imported.Layer(t.Context(), 1, params), imported.Close()); err != nil {
+		t.Error(err)
+	}
+	store = must[*checkpoint.Store](t)(checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{MustExist: true}))
+	if store.HasChunk(left) {
+		t.Error("what the other left takes room for ever")
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestExportRefusesWhatF16CannotHold(t *testing.T) {
 	large := write(t, byteModel, func(layer int, params []float32) {
 		if layer == 0 {
