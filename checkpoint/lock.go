@@ -12,6 +12,16 @@ import (
 	"time"
 )
 
+// Lock takes a folder for this process until release, which leaves no trace in it, or until the
+// process ends. The error wraps ErrLocked and says which process has it.
+func Lock(dir string) (release func() error, err error) {
+	f, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return errors.Join(f.Close(), os.Remove(f.Name())) }, nil
+}
+
 // lockDir takes the directory for this process and writes the process number into the
 // lock file, for the error message of the next one that tries.
 func lockDir(dir string) (*os.File, error) {

@@ -64,6 +64,11 @@ type put = func([]byte) (planner.Hash, error)
 // way is how the text gets into chunks: token shards as they are; text as bytes, or through
 // the tokenizer of given weights.
 func (s textSource) way(out Output) (func(context.Context, textSource, put) (planner.DataSpec, string, error), error) {
+	for _, path := range s.Data {
+		if err := shard.CheckFinished(path); err != nil {
+			return nil, fmt.Errorf("node: data: %w", err)
+		}
+	}
 	m := s.from.weights
 	switch {
 	case slices.ContainsFunc(s.Data, shard.IsFolder):

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"pnode/checkpoint"
 	"pnode/checkpoint/safetensors"
 	"pnode/pipeline/model"
 )
@@ -235,6 +236,37 @@ func TestDamagedFolders(t *testing.T) {
 	}
 }
 
+// TestMissingWeights: the error says which file is missing, and what to do about it.
+func TestMissingWeights(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files []string
+		want  []string
+	}{
+		"none":    {nil, []string{"model.safetensors", "get the model's folder again"}},
+		"pickled": {[]string{"pytorch_model.bin"}, []string{"pytorch_model.bin is not read", "save_pretrained"}},
+		"cut off": {[]string{"model.safetensors"}, []string{"ends after 0 bytes", "get the file again"}},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/gpt2")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dir, "model.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range tt.files {
+			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Open(dir)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+}
+
 // integers is a type as wide as F32 that no weights have.
 const integers = "I32"
 
@@ -314,5 +346,42 @@ func TestWriteLeavesNothingBehind(t *testing.T) {
 	}
 	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a folder that is not empty: %v", err)
+	}
+}
+
+// TestWriteAfterOneThatWasKilled: what it left is taken away; while it lives, it is left alone.
+func TestWriteAfterOneThatWasKilled(t *testing.T) {
+	m := openReference(t, "gpt2")
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "out")
+	left := filepath.Join(dir+partial, "out", "left.safetensors")
+	if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release, err := checkpoint.Lock(dir + partial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); !errors.Is(err, checkpoint.ErrLocked) {
+		t.Errorf("beside another: %v", err)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("the other's work is gone: %v", err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); err != nil {
+		t.Fatal(err)
+	}
+	sameTensors(t, "testdata/gpt2", dir)
+	if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "left.safetensors")); err == nil {
+		t.Error("what was left is in the model's folder")
 	}
 }

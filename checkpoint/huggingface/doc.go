@@ -39,5 +39,6 @@
 // PNODE_TRANSFORMERS_PYTHON set to a Python that has them, a test also has it load what is
 // written here, save it anew, and compares the logits both ways.
 //
-// Package cmd/pnode and the node call it. It imports package model for Config alone.
+// Package cmd/pnode and the node call it. It imports package model for Config
+// and package checkpoint for Lock alone.
 package huggingface

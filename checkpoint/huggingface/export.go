@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"pnode/checkpoint"
 	"pnode/checkpoint/safetensors"
 	"pnode/pipeline/model"
 )
@@ -32,7 +32,8 @@ type Export struct {
 }
 
 // Write makes the folder dir, complete or not at all; one that is there must be empty.
-// Errors wrap ErrUnsupported, model.ErrBadConfig, fs.ErrExist or the operating system's.
+// Errors wrap ErrUnsupported, model.ErrBadConfig, fs.ErrExist, checkpoint.ErrLocked or the
+// operating system's.
 func Write(dir string, e Export) error {
 	if err := e.write(filepath.Clean(dir)); err != nil {
 		return fmt.Errorf("huggingface: write %s: %w", dir, err)
@@ -59,25 +60,35 @@ func (e Export) write(dir string) error {
 	})
 }
 
-// inNewFolder has fill make a folder beside dir and gives it the name dir once it is
-// complete.
+// partial is behind the name of the folder that another is made in.
+const partial = ".partial"
+
+// inNewFolder has fill make a folder within dir.partial and gives it the name dir once it is
+// complete. What one that was killed left there is removed. The error wraps
+// checkpoint.ErrLocked while another process makes dir.
 func inNewFolder(dir string, fill func(tmp string) error) (err error) {
 	if err := makeRoom(dir); err != nil {
 		return err
 	}
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o777); err != nil {
+	work := dir + partial
+	if err := os.MkdirAll(work, 0o777); err != nil { // less the umask
 		return err
 	}
-	tmp := filepath.Join(parent, "."+filepath.Base(dir)+"."+rand.Text()+".tmp")
-	if err := os.Mkdir(tmp, 0o777); err != nil { // less the umask
+	release, err := checkpoint.Lock(work)
+	if err != nil {
 		return err
 	}
+	tmp := filepath.Join(work, filepath.Base(dir))
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp))
-		}
+		err = errors.Join(err, os.RemoveAll(tmp), release())
+		_ = os.Remove(work) // another may have begun in it
 	}()
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := os.Mkdir(tmp, 0o777); err != nil {
+		return err
+	}
 	if err := fill(tmp); err != nil {
 		return err
 	}

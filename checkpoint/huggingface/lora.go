@@ -55,7 +55,7 @@ func (a *Adapter) open() error {
 		return err
 	}
 	if a.set, err = safetensors.OpenSet(a.dir, adapterBase); err != nil {
-		return err
+		return getAgain(a.dir, err)
 	}
 	return a.check()
 }

@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,12 +59,31 @@ func open(dir string) (*Model, error) {
 	all := families()
 	m.family = all[slices.IndexFunc(all, func(of family) bool { return of.architecture == m.architecture })]
 	if m.set, err = safetensors.OpenSet(dir, weightsBase); err != nil {
-		return nil, err
+		return nil, getAgain(dir, err)
 	}
 	if err := m.check(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// pickledFiles are weights in the form before safetensors, which is a program for Python.
+var pickledFiles = []string{"pytorch_model.bin", "pytorch_model.bin.index.json"}
+
+// getAgain adds to the error of weights that are missing, or not whole, what to do about them.
+func getAgain(dir string, err error) error {
+	if errors.Is(err, safetensors.ErrFormat) {
+		return fmt.Errorf("%w; get the file again", err)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range pickledFiles {
+		if _, e := os.Stat(filepath.Join(dir, name)); e == nil {
+			return fmt.Errorf("%w; %s is not read: have Python's transformers load the folder and save_pretrained it", err, name)
+		}
+	}
+	return fmt.Errorf("%w; get the model's folder again, with every file of weights", err)
 }
 
 // checkRegular refuses a folder with pipes and the like: opening one would wait for a
@@ -148,14 +166,14 @@ func (m *Model) check() error {
 func checkTensor(set *safetensors.Set, want stored) error {
 	f, err := set.File(want.name)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w, which the configuration asks for; get both from one place", ErrFormat, err)
 	}
 	got, err := f.Tensor(want.name)
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(got.Shape, want.shape) {
-		return fmt.Errorf("%w: tensor %q is %v, the configuration asks for %v", ErrFormat, want.name, got.Shape, want.shape)
+		return fmt.Errorf("%w: tensor %q is %v, the configuration asks for %v; get both from one place", ErrFormat, want.name, got.Shape, want.shape)
 	}
 	if !got.DType.Converts() {
 		return fmt.Errorf("%w: tensor %q holds %s; accepted: F32, F16, BF16", ErrUnsupported, want.name, got.DType)
@@ -177,14 +195,16 @@ func (m *Model) passedOver(name string) bool {
 	return false
 }
 
-// DType is the type of most elements of the weights, the natural one for an export.
+// DType is the type of an export that changes no value: that of all weights, or F32 where they
+// are of several.
 func (m *Model) DType() safetensors.DType {
-	elements := map[safetensors.DType]int{}
-	for _, t := range m.set.Tensors() {
-		elements[t.DType] += t.Len()
+	tensors := m.set.Tensors()
+	tensors = slices.DeleteFunc(tensors, func(t safetensors.Tensor) bool { return m.passedOver(t.Name) })
+	one := tensors[0].DType
+	if slices.ContainsFunc(tensors, func(t safetensors.Tensor) bool { return t.DType != one }) {
+		return safetensors.F32
 	}
-	types := []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
-	return slices.MaxFunc(types, func(a, b safetensors.DType) int { return cmp.Compare(elements[a], elements[b]) })
+	return one
 }
 
 // Layer fills dst, [LayerLen] of Config, with a layer's parameters.

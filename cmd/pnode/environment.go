@@ -50,6 +50,9 @@ func (e environment) output(w *progress.Writer, level slog.Level) node.Output {
 
 // isTerminal tells whether lines can be rewritten.
 func isTerminal(w io.Writer) bool {
+	if out, ok := w.(*output); ok {
+		w = out.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

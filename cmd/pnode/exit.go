@@ -14,6 +14,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
+	"pnode/node/dataset/shard"
 	"pnode/node/infer"
 	"pnode/node/local"
 	"pnode/pipeline/schedule/study"
@@ -51,6 +52,9 @@ var exitCodes = []struct {
 	{dataset.ErrNotText, exitUsage},
 	{dataset.ErrTooShort, exitUsage},
 	{dataset.ErrTooLarge, exitUsage},
+	{shard.ErrUnfinished, exitUsage},
+	{shard.ErrOptions, exitUsage},
+	{shard.ErrNoEndOfText, exitUsage},
 	{api.ErrNoNode, exitUnreachable},
 	{api.ErrUnreachable, exitUnreachable},
 	{api.ErrRefused, exitUnreachable},

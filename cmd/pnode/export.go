@@ -85,7 +85,7 @@ func (e environment) export(ctx context.Context, m *weights.Model, out string, o
 	}
 	fmt.Fprintf(e.stdout, "%s: %s, %.1f M parameters as %s\n", out, m.From, float64(m.Config.Params())/1e6, dtype)
 	if m.Words == nil {
-		fmt.Fprintf(e.stderr, "warning: %v: %s holds the weights alone\n", m.NoWords, filepath.Base(out))
+		fmt.Fprintf(e.stderr, "warning: %s: %s holds the weights alone\n", sentence(m.NoWords), filepath.Base(out))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (e environment) importModel(ctx context.Context, m *weights.Model, dir stri
 		return err
 	}
 	if m.Words == nil {
-		fmt.Fprintf(e.stderr, "warning: %v: text cannot be turned into this model's tokens\n", m.NoWords)
+		fmt.Fprintf(e.stderr, "warning: %s: text cannot be turned into this model's tokens\n", sentence(m.NoWords))
 	}
 	c := m.Config
 	fmt.Fprintf(e.stdout, "%s: %.1f M parameters, %d blocks, context %d, vocabulary %d, stored as %s; train it with\n  pnode train --init %s --data shards\n",

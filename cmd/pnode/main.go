@@ -31,9 +31,14 @@ func main() {
 func (e environment) run(args []string) int {
 	ctx, stop := e.interrupts.watch(context.Background(), e.stderr)
 	defer stop()
+	out := &output{Writer: e.stdout}
+	e.stdout = out
 	root := e.rootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.lost()
+	}
 	if err != nil {
 		fmt.Fprintf(e.stderr, "pnode: %s\n", sentence(err))
 	}

@@ -131,6 +131,19 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 	}
 }
 
+// TestImportWithoutWords: a tokenizer that cannot be read is told, without the names of packages.
+func TestImportWithoutWords(t *testing.T) {
+	dir := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32)
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(`{"version`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := pnode(t, "import", dir, "--dir", filepath.Join(t.TempDir(), "imported"))
+	const want = "warning: no tokenizer: tokenizer.json: not a valid tokenizer file"
+	if code != exitOK || !strings.HasPrefix(stderr, want) {
+		t.Errorf("exit code %d: %s, want %s", code, stderr, want)
+	}
+}
+
 // family writes a random model of bytes in Hugging Face's layout.
 func family(t *testing.T, c model.Config, dtype safetensors.DType) string {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 // packages are the names with which errors begin that come from them: useful in a log,
 // noise to who asked for something else.
 var packages = []string{
-	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "generate", "huggingface", "infer", "kernels", "link",
+	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "devices", "generate", "huggingface", "infer", "kernels", "link",
 	"local", "model", "node", "pipeline", "planner", "progress", "raft", "safetensors", "schedule", "shard", "source", "swarm",
 	"tokenizer", "weights", "wire",
 }

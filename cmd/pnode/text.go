@@ -22,8 +22,14 @@ func checkText(path string) error {
 		return fmt.Errorf("%w: %s is a folder; name the files in it", files.ErrNotRegular, path)
 	case st.Mode().IsRegular() && st.Size() == 0:
 		return fmt.Errorf("%w: %s is empty; leave it out", dataset.ErrNoText, path)
+	case !st.Mode().IsRegular():
+		return nil // what a pipe holds can be read once
 	}
-	return nil
+	f, err := os.Open(path)
+	if err != nil {
+		return files.Explain(err)
+	}
+	return f.Close()
 }
 
 func readText(path string) ([]byte, error) {

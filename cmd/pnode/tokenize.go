@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/checkpoint"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/source"
 	"pnode/node/progress"
@@ -38,6 +39,7 @@ same command goes on where it was.`,
 			}
 			o.Paths, o.Tokenizer, o.EndOfText, o.TokenizerFiles = args, chosen.Tokenizer, chosen.EndOfText, chosen.Files
 			o.Progress = progress.Tokenizing(e.stderr, isTerminal(e.stderr), time.Now)
+			o.Lock = checkpoint.Lock
 			m, err := shard.Make(c.Context(), o)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"pnode/checkpoint"
 	"pnode/node/dataset"
 )
 
@@ -35,6 +36,49 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	}
 	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "choose another --out") {
 		t.Errorf("again: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestTokenizeOneAtATime: the same command given twice is told so, and what it has left unfinished
+// is no text to train on.
+func TestTokenizeOneAtATime(t *testing.T) {
+	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "shards")
+	text := strings.Repeat("{\"text\":\""+strings.Repeat("words ", 100)+"\"}\n", 20_000) // over a batch
+	if err := os.WriteFile(in, []byte(text+"{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"tokenize", "--tokenizer", "bytes", "--shard-tokens", "1000000", "--out", out, in}
+	if err := os.Mkdir(out+".partial", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	release, err := checkpoint.Lock(out + ".partial")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := pnode(t, args...); code != exitFailure || !strings.Contains(stderr, "in use by another process") {
+		t.Errorf("beside another: exit code %d, %s", code, stderr)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := pnode(t, args...); code != exitFailure || !strings.Contains(stderr, "line 20001") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	code, _, stderr := pnode(t, "train", "--steps", "1", "--dir", filepath.Join(t.TempDir(), "run"), "--data", out+".partial")
+	if code != exitUsage || !strings.Contains(stderr, "unfinished token shards; give the same `pnode tokenize` again") {
+		t.Errorf("training on what is unfinished: exit code %d, %s", code, stderr)
+	}
+	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(out + ".partial"); err != nil { // that of other input
+		t.Fatal(err)
+	}
+	if code, _, stderr := pnode(t, args...); code != exitOK {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(out, "lock")); err == nil {
+		t.Error("the lock is left")
 	}
 }
 

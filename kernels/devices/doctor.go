@@ -32,7 +32,7 @@ func Diagnose(ctx context.Context, o Options) (Diagnosis, error) {
 	d := Diagnosis{Drivers: HasDrivers()}
 	report, err := o.Probe.Run(ctx, o.Names)
 	if err == nil {
-		err = report.knows(o.Names)
+		err = o.knownTo(report)
 	}
 	if err != nil {
 		return d, err

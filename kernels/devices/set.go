@@ -32,6 +32,8 @@ type Options struct {
 	// Enough says of a driver's device that works why it has too little for the work; nil is that
 	// any will do.
 	Enough func(Finding) error
+
+	asker string // who gave the names
 }
 
 // NamesEnv is the environment variable with the names, divided by commas, that count where
@@ -40,8 +42,9 @@ const NamesEnv = "PNODE_DEVICES"
 
 // resolve takes the names of the environment where there are none.
 func (o Options) resolve() Options {
+	o.asker = "devices"
 	if text := os.Getenv(NamesEnv); text != "" && len(o.Names) == 0 {
-		o.Names = strings.Split(text, ",")
+		o.asker, o.Names = NamesEnv, strings.Split(text, ",")
 	}
 	return o
 }
@@ -103,22 +106,22 @@ func (o Options) probed(ctx context.Context) (r Report, err error) {
 		return r, nil
 	}
 	if r, err = o.Probe.Run(ctx, o.Names); err == nil {
-		err = r.knows(o.Names)
+		err = o.knownTo(r)
 	}
 	return r, err
 }
 
-// knows refuses names that nothing has.
-func (r Report) knows(names []string) error {
+// knownTo refuses names that nothing has.
+func (o Options) knownTo(r Report) error {
 	there := []string{CPU}
 	for _, f := range r.Devices {
 		there = append(there, f.Name)
 	}
-	for _, n := range names {
+	for _, n := range o.Names {
 		if slices.Contains(there, n) {
 			continue
 		}
-		err := fmt.Errorf("%w: devices names %s, this machine has %s; `pnode doctor` says what is missing", ErrUnknown, n, strings.Join(there, ", "))
+		err := fmt.Errorf("%w: %s names %s, this machine has %s; `pnode doctor` says what is missing", ErrUnknown, o.asker, n, strings.Join(there, ", "))
 		for _, m := range r.Missing {
 			if strings.HasPrefix(n, m.Backend+":") {
 				err = fmt.Errorf("%w (%s)", err, m.Why)

@@ -71,8 +71,8 @@ func testOpen(t *testing.T, open func(context.Context, Options) (*Set, error)) {
 // TestNamesOfTheEnvironment count where no others are given.
 func TestNamesOfTheEnvironment(t *testing.T) {
 	t.Setenv(NamesEnv, "cpu,opencl:78")
-	if _, err := Open(t.Context(), Options{Threads: 1}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "opencl:78") {
-		t.Errorf("error is %v, want the name that nothing has", err)
+	if _, err := Open(t.Context(), Options{Threads: 1}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), NamesEnv+" names opencl:78") {
+		t.Errorf("error is %v, want the name that nothing has, and who gave it", err)
 	}
 	s, err := Open(t.Context(), Options{Threads: 1, Names: []string{CPU}})
 	if err != nil {

@@ -158,6 +158,9 @@ func Existing(dir string) (string, error) {
 		return LatestRun(root)
 	}
 	if !holds(dir).any() {
+		if _, err := os.ReadDir(dir); errors.Is(err, os.ErrPermission) {
+			return "", fmt.Errorf("config: look into the folder: %w; make it readable for this user, or name another with --dir", err)
+		}
 		return "", fmt.Errorf("%w in %s: start one with `pnode train`, enter one with `pnode join INVITE`, or name another folder with --dir", ErrNoRun, dir)
 	}
 	return dir, nil

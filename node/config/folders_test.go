@@ -9,6 +9,20 @@ import (
 	"time"
 )
 
+// TestFolderOfAnotherUser: it is not said to be empty.
+func TestFolderOfAnotherUser(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadDir(dir); err == nil {
+		t.Skip("this user can look into every folder")
+	}
+	if _, err := Existing(dir); !errors.Is(err, os.ErrPermission) || errors.Is(err, ErrNoRun) || !strings.Contains(err.Error(), "make it readable for this user") {
+		t.Error(err)
+	}
+}
+
 func TestRunDirsSortByAge(t *testing.T) {
 	root := t.TempDir()
 	if _, err := LatestRun(root); !errors.Is(err, ErrNoRun) || !strings.Contains(err.Error(), root) {

@@ -46,7 +46,7 @@ func (g Generated) PerSecond() float64 {
 	return float64(g.Tokens-1) / g.Rest.Seconds()
 }
 
-// Generate continues a text. The error wraps weights.ErrNoWords, ErrTokens,
+// Generate continues a text. The error wraps weights.ErrNoWords, weights.ErrNotFinite, ErrTokens,
 // generate.ErrBadRequest, generate.ErrBadSampling, kernels.ErrOutOfMemory, that of Write, or the
 // context's.
 func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err error) {
@@ -89,7 +89,7 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 func load(ctx context.Context, m *weights.Model, device kernels.Device, positions int) (*generate.Generator, error) {
 	return generate.New(generate.Config{
 		Device: device, Model: m.Config, Positions: min(m.Config.Context, positions),
-		Params: func(layer int, dst []float32) error { return m.Layer(ctx, layer, dst) },
+		Params: func(layer int, dst []float32) error { return m.FiniteLayer(ctx, layer, dst) },
 	})
 }
 

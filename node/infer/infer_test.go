@@ -192,6 +192,29 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 }
 
+// TestWeightsThatAreNoNumbers: a text out of them would look like one of an untrained model.
+func TestWeightsThatAreNoNumbers(t *testing.T) {
+	dir, c := filepath.Join(t.TempDir(), "model"), families["llama"]
+	must(t, huggingface.Write(dir, huggingface.Export{Config: c, Files: tokenizer.Bytes{}.Files(), Layer: func(layer int, dst []float32) error {
+		c.InitLayer(layer, 3, dst)
+		if layer == 2 {
+			dst[5] = float32(math.NaN())
+		}
+		return nil
+	}}))
+	m, err := weights.Open(t.Context(), dir)
+	must(t, err)
+	defer m.Close()
+	const want = "element 5 of tensor layers.1.input_layernorm.weight is NaN"
+	p := Prompt{Text: "a", Tokens: 1, Device: processor(t), Write: func([]byte) error { return nil }}
+	if _, err := Generate(t.Context(), m, p); !errors.Is(err, weights.ErrNotFinite) || !strings.Contains(err.Error(), want) {
+		t.Errorf("generate: %v", err)
+	}
+	if _, err := NewScorer(t.Context(), m, ScoreOptions{Device: processor(t)}); !errors.Is(err, weights.ErrNotFinite) || !strings.Contains(err.Error(), want) {
+		t.Errorf("score: %v", err)
+	}
+}
+
 // nats is the loss of a token in float64.
 func nats(row []float32, target byte) float64 {
 	most, sum := float64(row[0]), 0.0

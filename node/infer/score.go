@@ -66,7 +66,7 @@ type Scorer struct {
 }
 
 // NewScorer loads the model, which may be closed then. The error wraps weights.ErrNoWords,
-// ErrWindow or kernels.ErrOutOfMemory.
+// weights.ErrNotFinite, ErrWindow or kernels.ErrOutOfMemory.
 func NewScorer(ctx context.Context, m *weights.Model, o ScoreOptions) (*Scorer, error) {
 	if m.Words == nil {
 		return nil, fmt.Errorf("infer: %s: %w", m.From, m.NoWords)
@@ -102,7 +102,7 @@ func (s *Scorer) load(ctx context.Context, m *weights.Model, c model.Config, dev
 		return fmt.Errorf("infer: %w", err)
 	}
 	for layer := range c.Layers() {
-		err := kernels.FillFrom(s.queue, s.stack.Params(layer), func(dst []float32) error { return m.Layer(ctx, layer, dst) })
+		err := kernels.FillFrom(s.queue, s.stack.Params(layer), func(dst []float32) error { return m.FiniteLayer(ctx, layer, dst) })
 		if err != nil {
 			return fmt.Errorf("infer: %w", err)
 		}

@@ -21,7 +21,8 @@ type ExportOptions struct {
 }
 
 // Export writes a folder in Hugging Face's layout, complete or not at all; one that is there
-// must be empty. It gives the type of the weights.
+// must be empty. It gives the type of the weights. The error wraps ErrNotFinite for a model
+// that cannot be used, ErrRange for one that dtype cannot hold.
 func (m *Model) Export(ctx context.Context, dir string, o ExportOptions) (safetensors.DType, error) {
 	dtype := m.DType
 	if o.DType != "" {
@@ -32,7 +33,7 @@ func (m *Model) Export(ctx context.Context, dir string, o ExportOptions) (safete
 	return dtype, huggingface.Write(dir, huggingface.Export{
 		Config: m.Config, DType: dtype, MaxShardBytes: o.ShardBytes, Files: m.Files,
 		Layer: func(layer int, dst []float32) error {
-			if err := m.Layer(ctx, layer, dst); err != nil {
+			if err := m.FiniteLayer(ctx, layer, dst); err != nil {
 				return err
 			}
 			if err := m.checkFits(dtype, layer, dst); err != nil {

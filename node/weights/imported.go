@@ -81,8 +81,9 @@ func CheckInit(c model.Config, spec planner.InitSpec) error {
 	return nil
 }
 
-// Import checks all of a model and makes the folder dir of it, which must be new or empty:
-// `pnode train --init` starts from it, without the folder that the model came from.
+// Import checks all of a model and makes the folder dir of it, which must be new or empty, or
+// hold what an Import left that was killed: `pnode train --init` starts from it, without the
+// folder that the model came from.
 func Import(ctx context.Context, m *Model, dir string, progress func(done, total int)) error {
 	if err := importInto(ctx, m, dir, progress); err != nil {
 		return fmt.Errorf("weights: import into %s: %w", dir, err)
@@ -91,12 +92,12 @@ func Import(ctx context.Context, m *Model, dir string, progress func(done, total
 }
 
 func importInto(ctx context.Context, m *Model, dir string, progress func(done, total int)) (err error) {
-	made, err := emptyDir(dir)
+	made, err := roomFor(dir)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err == nil {
+		if err == nil || errors.Is(err, checkpoint.ErrLocked) { // another Import is at work
 			return
 		}
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, storeDir)))
@@ -112,6 +113,9 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 	if err == nil {
 		err = store.Pin(pinName, spec.AllChunks())
 	}
+	if err == nil {
+		_, err = store.Sweep() // what an unfinished import of another model left
+	}
 	if err := errors.Join(err, store.Close()); err != nil {
 		return err
 	}
@@ -122,16 +126,19 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 	return files.Replace(filepath.Join(dir, importedFile), append(text, '\n'))
 }
 
-// emptyDir makes a folder; it may be there when nothing is in it.
-func emptyDir(dir string) (made bool, err error) {
+// roomFor makes a folder; it may be there when nothing is in it but an unfinished import.
+func roomFor(dir string) (made bool, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return true, os.MkdirAll(dir, 0o700)
 	case err != nil:
 		return false, err
-	case len(entries) > 0:
-		return false, fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, entries[0].Name())
+	}
+	for _, e := range entries {
+		if e.Name() != storeDir || !e.IsDir() {
+			return false, fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, e.Name())
+		}
 	}
 	return false, nil
 }

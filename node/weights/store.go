@@ -45,10 +45,7 @@ func (m *Model) Store(ctx context.Context, put func([]byte) (planner.Hash, error
 
 func (m *Model) storeLayer(ctx context.Context, layer int, put func([]byte) (planner.Hash, error)) (l planner.LayerInit, err error) {
 	params := make([]float32, m.Config.LayerLen(layer))
-	if err := m.Layer(ctx, layer, params); err != nil {
-		return l, err
-	}
-	if err := m.checkFinite(layer, params); err != nil {
+	if err := m.FiniteLayer(ctx, layer, params); err != nil {
 		return l, err
 	}
 	l.Chunks, l.SizeBytes, err = dataset.StoreChunks(ctx, put, func(w io.Writer) error {
@@ -56,6 +53,15 @@ func (m *Model) storeLayer(ctx context.Context, layer int, put func([]byte) (pla
 		return err
 	})
 	return l, err
+}
+
+// FiniteLayer is Layer for whoever computes with the parameters. The error wraps ErrNotFinite
+// and names the tensor where one is infinite or no number.
+func (m *Model) FiniteLayer(ctx context.Context, layer int, dst []float32) error {
+	if err := m.Layer(ctx, layer, dst); err != nil {
+		return err
+	}
+	return m.checkFinite(layer, dst)
 }
 
 func (m *Model) checkFinite(layer int, params []float32) error {

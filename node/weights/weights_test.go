@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -115,6 +116,49 @@ func TestImportAndExportKeepEveryByte(t *testing.T) {
 	}
 }
 
+// TestSeveralTypesLoseNothing: a folder with one tensor of float32 among those of bfloat16 keeps
+// every value on its way through an import.
+func TestSeveralTypesLoseNothing(t *testing.T) {
+	dir := write(t, byteModel, unspoiled)
+	values := map[string][]float32{}
+	var list []safetensors.Tensor
+	for i, name := range slices.Sorted(maps.Keys(tensors(t, dir))) {
+		set := must[*safetensors.Set](t)(safetensors.OpenSet(dir, "model"))
+		file := must[*safetensors.File](t)(set.File(name))
+		tensor := must[safetensors.Tensor](t)(file.Tensor(name))
+		values[name] = slices.Repeat([]float32{1 + 1.0/128}, tensor.Len())
+		if tensor.DType = safetensors.BF16; i == 3 {
+			tensor.DType = safetensors.F32
+			values[name][0] = 1 + 1.0/(1<<20) // more digits than the others have
+		}
+		list = append(list, tensor)
+		if err := set.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := must[*safetensors.Writer](t)(safetensors.Create(filepath.Join(dir, "model.safetensors"), list, nil))
+	for name, v := range values {
+		if err := w.Append(name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	imported, out := filepath.Join(t.TempDir(), "imported"), filepath.Join(t.TempDir(), "out")
+	if err := Import(t.Context(), open(t, dir), imported, nil); err != nil {
+		t.Fatal(err)
+	}
+	if dtype := must[safetensors.DType](t)(open(t, imported).Export(t.Context(), out, ExportOptions{})); dtype != safetensors.F32 {
+		t.Errorf("exported as %s", dtype)
+	}
+	for name, got := range tensors(t, out) {
+		if !bytes.Equal(got, append([]byte(safetensors.F32), kernels.Float32Bytes(values[name])...)) {
+			t.Errorf("%s has lost digits", name)
+		}
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	used := t.TempDir()
 	if err := os.WriteFile(filepath.Join(used, "mine.txt"), nil, 0o600); err != nil {
@@ -154,6 +198,39 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
+// TestImportAfterOneThatWasKilled: it begins anew where the other left its store, and keeps out
+// while the other is at work.
+func TestImportAfterOneThatWasKilled(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "imported")
+	store := must[*checkpoint.Store](t)(checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{}))
+	left := must[planner.Hash](t)(store.PutChunk([]byte("a part of another model")))
+	m := open(t, write(t, byteModel, unspoiled))
+	if err := Import(t.Context(), m, dir, nil); !errors.Is(err, checkpoint.ErrLocked) {
+		t.Errorf("beside another: %v", err)
+	}
+	if !store.HasChunk(left) {
+		t.Error("the other's chunks are gone")
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Import(t.Context(), m, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	params := make([]float32, m.Config.LayerLen(1))
+	imported := must[*Model](t)(Open(t.Context(), dir))
+	if err := errors.Join(imported.Layer(t.Context(), 1, params), imported.Close()); err != nil {
+		t.Error(err)
+	}
+	store = must[*checkpoint.Store](t)(checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{MustExist: true}))
+	if store.HasChunk(left) {
+		t.Error("what the other left takes room for ever")
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestExportRefusesWhatF16CannotHold(t *testing.T) {
 	large := write(t, byteModel, func(layer int, params []float32) {
 		if layer == 0 {
@@ -172,6 +249,21 @@ func TestExportRefusesWhatF16CannotHold(t *testing.T) {
 	}
 	if _, err := m.Export(t.Context(), out, ExportOptions{DType: "i8"}); err == nil {
 		t.Error("i8 is accepted")
+	}
+}
+
+func TestExportRefusesWhatIsNoNumber(t *testing.T) {
+	spoiled := write(t, byteModel, func(layer int, params []float32) {
+		if layer == 1 {
+			params[3] = float32(math.NaN())
+		}
+	})
+	out := filepath.Join(t.TempDir(), "out")
+	if _, err := open(t, spoiled).Export(t.Context(), out, ExportOptions{}); !errors.Is(err, ErrNotFinite) || !strings.Contains(err.Error(), "element 3 of tensor h.0.ln_1.weight is NaN") {
+		t.Error(err)
+	}
+	if KindOf(out) != Nothing {
+		t.Error("half an export is left")
 	}
 }
 

@@ -21,7 +21,8 @@
 //     at a time on several goroutines, which it waits for, and keeps the order, so the same
 //     input gives the same bytes. It works in NAME.partial, notes after each shard how far it
 //     is, goes on from there when it is started again on the same input, and renames the
-//     folder when it is complete.
+//     folder when it is complete. Only one works there at a time, and CheckFinished keeps
+//     others from taking its notes for text.
 //
 // Commands and package node call it; it never imports the network, the store or the model.
 package shard

@@ -49,13 +49,13 @@ func (o Options) identity(files []source.File) (planner.Hash, error) {
 	return planner.Hash(sha256.Sum256(b)), err
 }
 
-// begin makes the unfinished folder, or finds how far it is.
+// begin finds how far the unfinished folder is.
 func begin(dir string, job planner.Hash, width int) (state, error) {
 	fresh := state{Version: Version, Job: job}
 	path := filepath.Join(dir, stateFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fresh, os.MkdirAll(dir, 0o777)
+		return fresh, nil
 	}
 	if err != nil {
 		return state{}, err

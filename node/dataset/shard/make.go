@@ -13,6 +13,7 @@ import (
 
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
+	"pnode/planner"
 )
 
 // DefaultShardTokens is the size at which a shard ends, with its last document.
@@ -36,6 +37,9 @@ type Options struct {
 	Threads int
 	// Progress, if any, is told after every batch of documents.
 	Progress func(Progress)
+	// Lock, if any, takes the unfinished folder until release: two calls that write the same
+	// files would spoil them for each other.
+	Lock func(dir string) (release func() error, err error)
 
 	batchBytes int // 0 is defaultBatchBytes
 }
@@ -50,11 +54,14 @@ type Progress struct {
 
 // Make makes a folder of token shards of all documents under the paths. When it is
 // interrupted, the same call goes on behind the last complete shard. Errors name the place
-// and wrap ErrExists, ErrOtherJob, those of package source or the cause.
+// and wrap ErrExists, ErrOtherJob, ErrOptions, those of package source or of Lock, or the cause.
 func Make(ctx context.Context, o Options) (Manifest, error) {
 	m, err := newMaker(o)
 	if err == nil {
-		err = m.run(ctx)
+		err = m.locked(func() error { return m.run(ctx) })
+	}
+	if err == nil {
+		err = m.name()
 	}
 	if err != nil {
 		return Manifest{}, fmt.Errorf("shard: make %s: %w", o.Out, err)
@@ -67,6 +74,7 @@ func Make(ctx context.Context, o Options) (Manifest, error) {
 type maker struct {
 	Options
 	dir     string
+	job     planner.Hash
 	width   int
 	files   []source.File
 	state   state
@@ -84,7 +92,7 @@ func newMaker(o Options) (*maker, error) {
 		o.batchBytes = defaultBatchBytes
 	}
 	if o.ShardTokens < 1 || o.ShardTokens > maxTokens/2 {
-		return nil, fmt.Errorf("a shard of %d tokens: want 1 to %d", o.ShardTokens, maxTokens/2)
+		return nil, fmt.Errorf("%w: a shard of %d tokens: want 1 to %d", ErrOptions, o.ShardTokens, maxTokens/2)
 	}
 	if o.EndOfText < 0 || int(o.EndOfText) >= o.Tokenizer.Vocab() {
 		return nil, fmt.Errorf("end-of-text token %d: want one below the vocabulary of %d", o.EndOfText, o.Tokenizer.Vocab())
@@ -97,13 +105,23 @@ func newMaker(o Options) (*maker, error) {
 	if m.files, err = source.Find(o.Paths); err != nil {
 		return nil, err
 	}
-	job, err := o.identity(m.files)
-	if err != nil {
-		return nil, err
-	}
-	m.state, err = begin(m.dir, job, m.width)
-	m.skipped = m.state.At.Skipped
+	m.job, err = o.identity(m.files)
 	return m, err
+}
+
+// locked makes the unfinished folder and does something while no other process does.
+func (m *maker) locked(do func() error) error {
+	if err := os.MkdirAll(m.dir, 0o777); err != nil {
+		return err
+	}
+	if m.Lock == nil {
+		return do()
+	}
+	release, err := m.Lock(m.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), release())
 }
 
 // free refuses a folder with anything in it.
@@ -120,7 +138,11 @@ func free(out string) error {
 	return nil
 }
 
-func (m *maker) run(ctx context.Context) error {
+func (m *maker) run(ctx context.Context) (err error) {
+	if m.state, err = begin(m.dir, m.job, m.width); err != nil {
+		return err
+	}
+	m.skipped = m.state.At.Skipped
 	for i, f := range m.files {
 		m.done.TotalBytes += f.SizeBytes
 		if i < m.state.At.File {
@@ -231,7 +253,7 @@ func (m *maker) abandon(err error) error {
 	return err
 }
 
-// complete ends the last shard, adds the manifest and gives the folder its name.
+// complete ends the last shard and adds the manifest.
 func (m *maker) complete() error {
 	if m.shard != nil {
 		if err := m.endShard(place{File: len(m.files), Skipped: m.skipped}); err != nil {
@@ -249,9 +271,11 @@ func (m *maker) complete() error {
 	if err != nil {
 		return err
 	}
-	if err := files.Replace(filepath.Join(m.dir, ManifestFile), append(b, '\n')); err != nil {
-		return err
-	}
+	return files.Replace(filepath.Join(m.dir, ManifestFile), append(b, '\n'))
+}
+
+// name gives the complete folder its name.
+func (m *maker) name() error {
 	if err := os.Remove(m.Out); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return err
 	}

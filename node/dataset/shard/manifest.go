@@ -22,6 +22,10 @@ var (
 	ErrExists = errors.New("folder exists")
 	// ErrOtherJob: the unfinished folder was begun with other input.
 	ErrOtherJob = errors.New("unfinished work on other input")
+	// ErrUnfinished: the folder is one that Make works in.
+	ErrUnfinished = errors.New("unfinished token shards")
+	// ErrOptions: what is asked for cannot be.
+	ErrOptions = errors.New("bad options")
 	// ErrUnlike: folders that are to form one stream have different tokens.
 	ErrUnlike = errors.New("token folders that do not match")
 )
@@ -81,6 +85,21 @@ func shardName(i int) string { return fmt.Sprintf("tokens-%05d.bin", i) }
 func IsFolder(path string) bool {
 	st, err := os.Stat(filepath.Join(path, ManifestFile))
 	return err == nil && st.Mode().IsRegular()
+}
+
+// CheckFinished refuses a folder that Make works in, or was working in when it ended: to whoever
+// looks for text in it, its notes would be some. The error wraps ErrUnfinished.
+func CheckFinished(path string) error {
+	clean := filepath.Clean(path)
+	if filepath.Ext(clean) != partial || IsFolder(clean) {
+		return nil
+	}
+	for _, name := range []string{stateFile, shardName(0)} {
+		if _, err := os.Stat(filepath.Join(clean, name)); err == nil {
+			return fmt.Errorf("shard: %s: %w; give the same `pnode tokenize` again, which goes on with them", path, ErrUnfinished)
+		}
+	}
+	return nil
 }
 
 // readManifest reads and checks the manifest in a folder.

@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// byteOrderMark is what some of Windows' programs begin a file of UTF-8 with.
+const byteOrderMark = "\ufeff"
+
 // jsonLines reads one object a line. Blank lines are left out.
 func (r *reader) jsonLines(lines *bufio.Reader) error {
 	var line []byte
@@ -22,6 +25,9 @@ func (r *reader) jsonLines(lines *bufio.Reader) error {
 		}
 		if err != nil && !errors.Is(err, ErrTooLong) {
 			return r.damaged(fmt.Errorf("line %d: %w", number, err))
+		}
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 		}
 		var document string
 		if err == nil && len(bytes.TrimSpace(line)) > 0 {

@@ -48,6 +48,9 @@ func (r *reader) parquet(f *os.File) (err error) {
 	return nil
 }
 
+// parquetMagic begins and ends a file.
+const parquetMagic = "PAR1"
+
 // maxFooterBytes bounds the description of a file's columns and row groups.
 const maxFooterBytes = 64 << 20
 
@@ -61,6 +64,9 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	}
 	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil {
 		return err
+	}
+	if string(end[length:]) != parquetMagic {
+		return fmt.Errorf("it does not end with %s as a parquet file does: cut off, or another format", parquetMagic)
 	}
 	footer := int64(binary.LittleEndian.Uint32(end))
 	if footer > min(size-magic-length-magic, maxFooterBytes) {

@@ -106,3 +106,11 @@ func TestParquetSurvivesDamage(t *testing.T) {
 		t.Errorf("only %d of 1000 damaged files were noticed", failed)
 	}
 }
+
+// TestCutParquet: half a download is said to be one.
+func TestCutParquet(t *testing.T) {
+	_, _, err := collect(t, write(t, "cut.parquet", []byte("PAR1 and rows without their end")), Options{})
+	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "does not end with PAR1") || !strings.Contains(err.Error(), "get the file again") {
+		t.Error(err)
+	}
+}

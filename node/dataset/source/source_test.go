@@ -80,6 +80,7 @@ func TestFormats(t *testing.T) {
 		{"marked.txt", []byte("one\n\ntwo\n<|end|>\nthree\r\n<|end|>\r\n<|end|>x\n"), Options{Separator: "<|end|>"}, []string{"one\n\ntwo", "three", "<|end|>x"}},
 		{"a.jsonl", []byte(lines), Options{}, documents},
 		{"A.NDJSON", []byte(lines), Options{Field: "text"}, documents},
+		{"windows.jsonl", []byte(byteOrderMark + strings.ReplaceAll(lines, "\n", "\r\n")), Options{}, documents},
 		{"a.jsonl.gz", gzipped(t, []byte(lines)), Options{}, documents},
 		{"a.jsonl.zst", zstdded(t, []byte(lines)), Options{}, documents},
 		{"two.jsonl.gz", append(gzipped(t, []byte(lines+"\n")), gzipped(t, []byte(lines))...), Options{}, append(slices.Clone(documents), documents...)},

@@ -87,6 +87,9 @@ func (m *mergesJSON) addLine(line string) error {
 func Parse(text []byte) (*BPE, error) {
 	var f fileJSON
 	if err := unmarshalStrict(text, &f); err != nil {
+		if kind := modelKind(text); kind != "" && kind != bpe { // its fields have other types
+			err = unsupportedModel(kind)
+		}
 		return nil, err
 	}
 	if err := f.refuse(); err != nil {
@@ -110,8 +113,29 @@ func Parse(text []byte) (*BPE, error) {
 	return build(f.Model, f.AddedTokens, r)
 }
 
+// bpe is the type of model.type that this package knows.
+const bpe = "BPE"
+
+// modelKind is the model.type of a text, as far as that can be read.
+func modelKind(text []byte) string {
+	var f struct {
+		Model struct {
+			Type string `json:"type"`
+		} `json:"model"`
+	}
+	_ = json.Unmarshal(text, &f) // the error of reading all of it is known
+	return f.Model.Type
+}
+
+func unsupportedModel(kind string) error {
+	return fmt.Errorf("%w; accepted: %s", unsupported("model.type", kind), bpe)
+}
+
 // refuse names the fields outside the four components that ask for too much.
 func (f fileJSON) refuse() error {
+	if f.Model.Type != bpe && (f.Model.Type != "" || f.Model.Merges == nil) {
+		return unsupportedModel(f.Model.Type)
+	}
 	for _, bad := range []struct {
 		is           bool
 		field, value string
@@ -119,7 +143,6 @@ func (f fileJSON) refuse() error {
 		{f.Version != "" && f.Version != "1.0", "version", f.Version},
 		{!isNull(f.Truncation), "truncation", string(f.Truncation)},
 		{!isNull(f.Padding), "padding", string(f.Padding)},
-		{f.Model.Type != "BPE" && (f.Model.Type != "" || f.Model.Merges == nil), "model.type", f.Model.Type},
 		{f.Model.Dropout != nil && *f.Model.Dropout != 0, "model.dropout", "not null"},
 		{notEmpty(f.Model.Prefix), "model.continuing_subword_prefix", "not empty"},
 		{notEmpty(f.Model.Suffix), "model.end_of_word_suffix", "not empty"},

@@ -185,7 +185,7 @@ func TestRefusals(t *testing.T) {
 		{"gpt2.json", `"pre_tokenizer":{"type":"ByteLevel"`, `"pre_tokenizer":{"type":"Whitespace"`, ErrUnsupported, "Whitespace"},
 		{"gpt2.json", `"post_processor":null`, `"post_processor":{"type":"RobertaProcessing"}`, ErrUnsupported, "Roberta"},
 		{"gpt2.json", `"decoder":{"type":"ByteLevel"`, `"decoder":{"type":"WordPiece"`, ErrUnsupported, "WordPiece"},
-		{"gpt2.json", `"type":"BPE"`, `"type":"Unigram"`, ErrUnsupported, "Unigram"},
+		{"gpt2.json", `"type":"BPE"`, `"type":"Unigram"`, ErrUnsupported, `model.type "Unigram"; accepted: BPE`},
 		{"gpt2.json", `"dropout":null`, `"dropout":0.1`, ErrUnsupported, "dropout"},
 		{"gpt2.json", `"end_of_word_suffix":null`, `"end_of_word_suffix":"</w>"`, ErrUnsupported, "end_of_word_suffix"},
 		{"gpt2.json", `"lstrip":false`, `"lstrip":true`, ErrUnsupported, "lstrip"},
@@ -215,6 +215,14 @@ func TestRefusals(t *testing.T) {
 		if _, err := Parse(changed); !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.names) {
 			t.Errorf("%s with %s: %v", test.file, test.to, err)
 		}
+	}
+}
+
+// TestOtherModels have fields of the same names and other types: the model is what is refused.
+func TestOtherModels(t *testing.T) {
+	_, err := Parse([]byte(`{"version":"1.0","model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0]]}}`))
+	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), `model.type "Unigram"; accepted: BPE`) {
+		t.Error(err)
 	}
 }
 
