@@ -30,6 +30,12 @@
 // ordinary means from each kind's layout (cl/unitemulated.cl), for tests. Command units compiles the
 // kernels for these cards; none of AMD's or Intel's has run them.
 //
+// Attention in f16 is finite for all queries, keys, values and gradients that f16 holds. Probabilities
+// that the backward pass computes anew are right to score * 2^-23 (cl/attentionrows.cl), but where one
+// key has a query's whole probability, which is exactly 1. On matrix units gradients of scores are rounded
+// to the half that they are multiplied in: what is beyond 65504 in f16 is clipped there, as results
+// are; on vector units they are float32.
+//
 // The package loads no library and starts no goroutine. Backends import it; it never imports
 // one.
 package gpu
