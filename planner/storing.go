@@ -105,7 +105,7 @@ func (c *cluster) storageText(unit int) string {
 	}
 	u := c.units[unit]
 	if max(u.profile.MatMulBF16FLOPS, u.profile.MatMulF16FLOPS) <= 0 {
-		return fmt.Sprintf(", in %v: bf16 was not measured", u.Storage)
+		return fmt.Sprintf(", in %v: halves were not measured", u.Storage)
 	}
 	why := ":"
 	if (u.Storage == model.StorageF32) != (c.in.storesBySpeed()(u.peer, u.profile) == model.StorageF32) {

@@ -42,7 +42,7 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 	}
 	args := []string{"plan", "--preset", "small-10m", "--cluster", file, "--replicas", "1", "--stages", "2"}
 	code, out, stderr := pnode(t, args...)
-	for _, want := range []string{"mixed precision, bf16 in", "in bf16: it multiplies bf16 at 80.0 GFLOP/s, f32 at 10.0 GFLOP/s", "in f32: bf16 was not measured"} {
+	for _, want := range []string{"mixed precision, bf16 in", "in bf16: it multiplies bf16 at 80.0 GFLOP/s, f32 at 10.0 GFLOP/s", "in f32: halves were not measured"} {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q: %s%s", code, want, out, stderr)
 		}

@@ -45,7 +45,7 @@ func BenchLaunch(b *testing.B, dev kernels.Device) {
 }
 
 // benchViews gives views of zeros.
-func benchViews(b *testing.B, dev kernels.Device, dtype kernels.DType, counts ...int) (views []kernels.View) {
+func benchViews(b testing.TB, dev kernels.Device, dtype kernels.DType, counts ...int) (views []kernels.View) {
 	b.Helper()
 	for _, n := range counts {
 		buf, err := dev.Alloc(dtype, n)

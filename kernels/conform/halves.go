@@ -53,8 +53,8 @@ func roundTo(dtype kernels.DType, x []float64) {
 	}
 }
 
-// halfBits are the bits of a number that a half can hold.
-func halfBits(dtype kernels.DType, x float32) uint16 {
+// HalfBits are the bits of a number that a half can hold.
+func HalfBits(dtype kernels.DType, x float32) uint16 {
 	bits := math.Float32bits(x)
 	if dtype == kernels.BF16 {
 		return uint16(bits >> 16)

@@ -12,7 +12,7 @@ func TestHalfBits(t *testing.T) {
 	for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
 		for bits := range 1 << 16 {
 			x := fromHalf(half, uint16(bits))
-			if got := halfBits(half, x); x == x && got != uint16(bits) {
+			if got := HalfBits(half, x); x == x && got != uint16(bits) {
 				t.Fatalf("%v: %04x is %v, whose bits are %04x", half, bits, x, got)
 			}
 			if near := nearest(half, x); near != x && x == x {

@@ -43,7 +43,7 @@ func (o *operand) put(i int, bits uint32) {
 // putValue stores a number that the element can hold.
 func (o *operand) putValue(i int, x float32) {
 	if o.DType.Half() {
-		o.put(i, uint32(halfBits(o.DType, x))<<16)
+		o.put(i, uint32(HalfBits(o.DType, x))<<16)
 		return
 	}
 	o.put(i, math.Float32bits(x))

@@ -3,9 +3,11 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
+	"pnode/kernels"
 	"pnode/kernels/native"
 )
 
@@ -75,6 +77,7 @@ func (l *blasLibrary) check(f blasFunction, args ...uintptr) error {
 type blas struct {
 	lib    *blasLibrary
 	handle uintptr
+	halves []kernels.DType // that it multiplies
 
 	mu       sync.Mutex // guards products
 	products map[shape]*product
@@ -83,12 +86,17 @@ type blas struct {
 // maxProducts bounds the shapes that are prepared; more go to the package's own kernels.
 const maxProducts = 1 << 10
 
-func newBLAS(lib *blasLibrary) (*blas, error) {
-	b := &blas{lib: lib, products: map[shape]*product{}}
+func newBLAS(lib *blasLibrary, halves []kernels.DType) (*blas, error) {
+	b := &blas{lib: lib, halves: halves, products: map[shape]*product{}}
 	if err := lib.check(blasCreate, uintptr(unsafe.Pointer(&b.handle))); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// multiplies tells whether it multiplies a half; nil multiplies none.
+func (b *blas) multiplies(half kernels.DType) bool {
+	return b != nil && slices.Contains(b.halves, half)
 }
 
 func (b *blas) close() error {

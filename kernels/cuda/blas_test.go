@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,9 @@ func TestWrongBLAS(t *testing.T) {
 	for want, spoil := range map[string]func(b *fakeBLASState){
 		"cublasLtCreate: cuBLAS error 3":  func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasCreate: 3} },
 		"cublasLtMatmul: cuBLAS error 13": func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasMatmul: 13} },
-		"conform: matmul":                 func(b *fakeBLASState) { b.factor = 1.1 },
+		"conform: matmul": func(b *fakeBLASState) {
+			b.factor, b.spoiled = 1.1, map[uintptr]bool{typeBF16: true, typeF16: true}
+		},
 	} {
 		f := newFake(t, machine, 1)
 		spoil(f.blas)
@@ -101,6 +104,91 @@ func TestWrongBLAS(t *testing.T) {
 		}
 		if f.blas.handles != 0 {
 			t.Errorf("%d handles of cuBLASLt are left", f.blas.handles)
+		}
+	}
+}
+
+// TestBLASWrongInAHalf: cuBLASLt that is wrong in one half alone makes the products of the other one, and
+// the package's kernels those of this one.
+func TestBLASWrongInAHalf(t *testing.T) {
+	machine := openclMachine(t, gpu.MatrixUnits)
+	for _, c := range []struct {
+		half, other kernels.DType
+		spoiled     uintptr
+		said        string
+	}{
+		{kernels.BF16, kernels.F16, typeBF16, "cuBLASLt; own kernels in bf16 (conform: matmul"},
+		{kernels.F16, kernels.BF16, typeF16, "cuBLASLt; own kernels in f16 (conform: matmul"},
+	} {
+		f := newFake(t, machine, 1)
+		f.blas.factor, f.blas.spoiled = 1.1, map[uintptr]bool{c.spoiled: true}
+		dev := openWithBLAS(t)
+		if !strings.HasPrefix(dev.Products(), c.said) {
+			t.Errorf("products are by %s, want %s", dev.Products(), c.said)
+		}
+		for half, matters := range map[kernels.DType]bool{c.half: false, c.other: true} {
+			f.launches = nil
+			before := f.blas.products
+			checkProduct(t, dev, half)
+			own := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, "matmul_mma_"+half.String()) })
+			if by := f.blas.products - before; (by > 0) != matters || own == matters {
+				t.Errorf("%v is wrong: %d products in %v by cuBLASLt, own kernels: %v", c.half, by, half, own)
+			}
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+		if f.blas.handles != 0 {
+			t.Errorf("%d handles of cuBLASLt are left", f.blas.handles)
+		}
+	}
+}
+
+// checkProduct has a device multiply matrices of a half, with sums in float32.
+func checkProduct(t *testing.T, dev *Device, half kernels.DType) {
+	t.Helper()
+	q := newQueue(t, dev)
+	c := conform.Case{Call: kernels.Call{Op: kernels.OpMatMul, Dims: kernels.Dims{136, 136, 72}}, Seed: 1, Halved: []int{1, 2}, F16: half == kernels.F16, Aligned: true}
+	if err := conform.Check(dev, q, c); err != nil {
+		t.Error(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBLASAloneKnowsTheUnits: on cards of compute capability 7.0, which there are no kernels on matrix
+// units for, cuBLASLt multiplies f16, and vector units bf16; and f16 where cuBLASLt is wrong.
+func TestBLASAloneKnowsTheUnits(t *testing.T) {
+	machine := openclMachine(t, Info{Compute: 70}.build().geometry)
+	for _, c := range []struct {
+		spoiled map[uintptr]bool
+		said    string
+		by      int // products by cuBLASLt
+	}{
+		{nil, "cuBLASLt", 1},
+		{map[uintptr]bool{typeF16: true}, "own kernels (cuBLASLt: conform: matmul", 0},
+	} {
+		f := newFake(t, machine, 1)
+		f.compute, f.blas.factor, f.blas.spoiled = 70, 1.1, c.spoiled
+		dev := openWithBLAS(t)
+		if !strings.HasPrefix(dev.Products(), c.said) {
+			t.Errorf("products are by %s, want %s", dev.Products(), c.said)
+		}
+		for half, by := range map[kernels.DType]int{kernels.BF16: 0, kernels.F16: c.by} {
+			f.launches = nil
+			before := f.blas.products
+			checkProduct(t, dev, half)
+			own := slices.ContainsFunc(f.launches, func(l gpu.Launch) bool { return strings.HasPrefix(l.Kernel, "matmul_"+half.String()) })
+			if got := f.blas.products - before; got != by || own != (by == 0) {
+				t.Errorf("%d products in %v by cuBLASLt, want %d; own kernels: %v", got, half, by, own)
+			}
+		}
+		if f.blas.done[typeBF16] > 0 {
+			t.Errorf("cuBLASLt was asked for %d products in bf16", f.blas.done[typeBF16])
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -17,7 +17,13 @@ func openCard(t testing.TB) *Device {
 }
 
 // TestConformOnACard is the suite on a real card.
-func TestConformOnACard(t *testing.T) { conform.Run(t, openCard(t)) }
+func TestConformOnACard(t *testing.T) {
+	dev := openCard(t)
+	conform.Run(t, dev)
+	for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+		conform.RunLargeScores(t, dev, half)
+	}
+}
 
 func BenchmarkMatMul(b *testing.B) {
 	dev := openCard(b)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"pnode/kernels"
-	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
 )
 
@@ -14,8 +13,9 @@ type Device struct {
 	*gpu.Device
 	Info
 
-	driver   *driver
-	products string
+	driver *driver
+	noBLAS error // why cuBLASLt is not there, if so
+	lacks  gpu.Lacks
 }
 
 // Name is `cuda:0` and so on.
@@ -25,64 +25,40 @@ func (d *Device) Name() string { return d.driver.Name() }
 func (d *Device) FreeBytes() (uint64, error) { return d.driver.freeBytes() }
 
 // Products tells what multiplies matrices of halves: cuBLASLt, or the package's own kernels and why.
-func (d *Device) Products() string { return d.products }
+func (d *Device) Products() string {
+	if d.noBLAS != nil {
+		return d.lacks.Products(fmt.Sprintf("own kernels (%v)", d.noBLAS), "")
+	}
+	return d.lacks.Products("cuBLASLt", "own kernels", d.blasHalves()...)
+}
+
+// Fast tells whether cuBLASLt multiplies a half.
+func (d *Device) Fast(half kernels.DType) bool { return d.driver.blas.multiplies(half) }
 
 // Open makes the card ready: it has the driver compile the kernels and runs them against the
 // reference. The error says what is wrong with the card or its driver. Where cuBLASLt is
-// installed it does the products of halves, unless its results are wrong. A card that is wrong in
-// f16 alone does without.
+// installed it does the products of halves, but for a half of which its results are wrong. A card that
+// is wrong in f16 alone does without.
 func (i Info) Open() (*Device, error) {
-	dev, err := i.tested()
-	if err == nil {
-		if wrong := conform.SelfTestF16(dev); wrong != nil {
-			dev, err = i.withoutF16(dev, wrong)
-		}
-	}
+	dev, lacks, err := gpu.Try(gpu.Lacks{}, i.without)
 	if err != nil {
 		return nil, fmt.Errorf("cuda:%d: %s: %w", i.Index, i.Name, err)
 	}
+	dev.lacks = lacks
 	return dev, nil
 }
 
-// tested opens the card and tests all but f16.
-func (i Info) tested() (*Device, error) {
+// without opens the card with all that it does not lack.
+func (i Info) without(lacks gpu.Lacks) (*Device, error) {
 	dev, err := i.open()
 	if err != nil {
 		return nil, err
 	}
-	if err := dev.test(); err != nil {
+	if err := dev.testGraphs(); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
+	dev.noBLAS = dev.driver.startBLAS(func(half kernels.DType) bool { return lacks.Fast(half) == nil })
 	return dev, nil
-}
-
-// withoutF16 opens the card anew: a kernel that fails may take the context with it.
-func (i Info) withoutF16(dev *Device, wrong error) (*Device, error) {
-	if err := dev.Close(); err != nil {
-		return nil, errors.Join(wrong, err)
-	}
-	dev, err := i.tested()
-	if err != nil {
-		return nil, errors.Join(wrong, err)
-	}
-	dev.WithoutF16()
-	dev.products += fmt.Sprintf("; no f16 (%v)", wrong)
-	return dev, nil
-}
-
-func (d *Device) test() error {
-	if err := d.testGraphs(); err != nil {
-		return err
-	}
-	err := d.driver.startBLAS()
-	if err == nil {
-		if err = conform.SelfTest(d); err == nil {
-			d.products = "cuBLASLt"
-			return nil
-		}
-	}
-	d.products = fmt.Sprintf("own kernels (%v)", err)
-	return errors.Join(d.driver.stopBLAS(), conform.SelfTest(d))
 }
 
 // testGraphs has a graph made, changed and run, and does without graphs where its results are wrong.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -56,8 +57,16 @@ func (d *driver) start() error {
 	})
 }
 
-// startBLAS has cuBLASLt multiply halves, where the card has matrix units.
-func (d *driver) startBLAS() error {
+// blasHalves are what cuBLASLt multiplies on the card: halves that its matrix units know.
+func (i Info) blasHalves() []kernels.DType {
+	if i.build().geometry.Multiplies(kernels.BF16) {
+		return []kernels.DType{kernels.BF16, kernels.F16}
+	}
+	return []kernels.DType{kernels.F16}
+}
+
+// startBLAS has cuBLASLt multiply those halves that it may, if any, where the card has matrix units.
+func (d *driver) startBLAS(may func(kernels.DType) bool) error {
 	if d.loadBLAS == nil || d.Compute < oldestUnits {
 		return errNoBLAS
 	}
@@ -65,8 +74,12 @@ func (d *driver) startBLAS() error {
 	if err != nil {
 		return err
 	}
+	halves := slices.DeleteFunc(d.blasHalves(), func(half kernels.DType) bool { return !may(half) })
+	if len(halves) == 0 {
+		return nil
+	}
 	return d.do(func() error {
-		d.blas, err = newBLAS(lib)
+		d.blas, err = newBLAS(lib, halves)
 		return err
 	})
 }

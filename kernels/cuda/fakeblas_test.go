@@ -13,8 +13,10 @@ import (
 // fakeBLASState is a cuBLASLt on the active fake.
 type fakeBLASState struct {
 	fail     map[blasFunction]int32
-	factor   float64 // of results; 1 for right ones
-	handles  int     // that are not given back
+	factor   float64          // of wrong results
+	spoiled  map[uintptr]bool // types of factors of which results are wrong
+	done     map[uintptr]int  // products by the type of their factors
+	handles  int              // that are not given back
 	set      map[uintptr]map[uintptr]uint64
 	layouts  map[uintptr]fakeLayout
 	products int
@@ -23,7 +25,7 @@ type fakeBLASState struct {
 type fakeLayout struct{ dtype, rows, columns, pitch uintptr }
 
 func newFakeBLAS() *fakeBLASState {
-	return &fakeBLASState{factor: 1, set: map[uintptr]map[uintptr]uint64{}, layouts: map[uintptr]fakeLayout{}}
+	return &fakeBLASState{done: map[uintptr]int{}, set: map[uintptr]map[uintptr]uint64{}, layouts: map[uintptr]fakeLayout{}}
 }
 
 // lockedBLAS runs an entry point; making and giving back handles is counted.
@@ -127,6 +129,11 @@ func fakeMatmul(handle, desc uintptr, alpha *float32, a, aLayout, b, bLayout uin
 		bias := fakeMatrix{f, uintptr(options[8]), fakeLayout{0, out.layout.rows, 1, out.layout.rows}, false}
 		withBias := options[7] == 4
 		f.blas.products++
+		f.blas.done[left.layout.dtype]++
+		factor := 1.0
+		if f.blas.spoiled[left.layout.dtype] {
+			factor = f.blas.factor
+		}
 		f.enqueue(stream, func() error {
 			x, y, z, first := left.read(), right.read(), out.read(), []float64{}
 			if withBias {
@@ -144,7 +151,7 @@ func fakeMatmul(handle, desc uintptr, alpha *float32, a, aLayout, b, bLayout uin
 				if adding {
 					sum += z[i]
 				}
-				z[i] = sum * f.blas.factor
+				z[i] = sum * factor
 			}
 			out.write(z)
 			return f.work.Sync()

@@ -24,7 +24,7 @@ func (s *stream) factors(l *gpu.Launch) (p *product, args blasArgs) {
 		return nil, args
 	}
 	args, ok := blasArgsOf(l)
-	if !ok {
+	if !ok || !b.multiplies(args.half) {
 		return nil, args
 	}
 	if p = b.product(args.shape); p == nil || !s.reserveWorkspace() {

@@ -9,6 +9,6 @@ import (
 // OwnProducts has the package's own kernels multiply from now on, though cuBLASLt may be there: to
 // compare the two. No queue may be open.
 func (d *Device) OwnProducts() error {
-	d.products = "own kernels (as they were asked for)"
+	d.noBLAS = errors.New("as they were asked for")
 	return errors.Join(d.driver.stopBLAS(), conform.SelfTest(d))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"pnode/kernels"
 	"pnode/kernels/gpu"
 )
 
@@ -18,7 +19,7 @@ type blasArgs struct {
 // shape is what a product is prepared for: out[M,N] (+)= A*B + bias[N].
 type shape struct {
 	m, n, k                  uint64
-	half                     uintptr // the type of A and B
+	half                     kernels.DType // of A and B
 	transA, transB, outHalf  bool
 	withBias, adding         bool
 	alignA, alignB, alignOut uint32 // bytes
@@ -29,11 +30,11 @@ type shape struct {
 // there are no other kernels for.
 var forms = [...]struct {
 	prefix string
-	half   uintptr
-}{{"matmul_mma_bf16_", typeBF16}, {"matmul_mma_f16_", typeF16}, {"matmul_f16_", typeF16}}
+	half   kernels.DType
+}{{"matmul_mma_bf16_", kernels.BF16}, {"matmul_mma_f16_", kernels.F16}, {"matmul_f16_", kernels.F16}}
 
 // formOf is the type of a kernel's factors, and how they are stored: empty where it is no such kernel.
-func formOf(kernel string) (half uintptr, form string) {
+func formOf(kernel string) (half kernels.DType, form string) {
 	for _, f := range forms {
 		if form, ok := strings.CutPrefix(kernel, f.prefix); ok && len(form) >= 2 {
 			return f.half, form[:2]
@@ -53,7 +54,7 @@ func blasArgsOf(l *gpu.Launch) (args blasArgs, ok bool) {
 	outBytes := uint64(4)
 	if p(2) != 0 {
 		outBytes = 2
-		if half == typeF16 {
+		if half == kernels.F16 {
 			return args, false // it would make what is too large infinite
 		}
 	}
@@ -120,17 +121,25 @@ func (s shape) prepare(b *blas) *product {
 func (p *product) describe(lib *blasLibrary, s shape) error {
 	outType := uintptr(typeF32)
 	if s.outHalf {
-		outType = s.half
+		outType = s.halfType()
 	}
 	return errors.Join(
 		lib.check(blasDescCreate, uintptr(unsafe.Pointer(&p.desc)), computeF32, typeF32),
 		lib.setInt(p.desc, descTransA, flagged(s.transB)),
 		lib.setInt(p.desc, descTransB, flagged(s.transA)),
 		lib.setInt(p.desc, descEpilogue, 1+flagged(s.withBias)*(epilogueBias-1)),
-		lib.layout(&p.layoutB, s.half, s.n, s.k, s.transB),
-		lib.layout(&p.layoutA, s.half, s.k, s.m, s.transA),
+		lib.layout(&p.layoutB, s.halfType(), s.n, s.k, s.transB),
+		lib.layout(&p.layoutA, s.halfType(), s.k, s.m, s.transA),
 		lib.layout(&p.layoutOut, outType, s.n, s.m, false),
 	)
+}
+
+// halfType is how cuBLASLt calls the type of A and B.
+func (s shape) halfType() uintptr {
+	if s.half == kernels.F16 {
+		return typeF16
+	}
+	return typeBF16
 }
 
 func flagged(set bool) uint32 {

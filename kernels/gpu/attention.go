@@ -98,7 +98,7 @@ func (p *Plan) attend(c kernels.Call, a attended) {
 	p.launch2(kernel.forward, blocks(h.end-h.begin, kernel.rows), h.H, h.B).
 		memory(a.out, a.lse, a.queries, a.keys, a.values, a.starts).
 		ints(typeOf(a.queries), h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
-		floats(float32(h.factor() * math.Log2E)).fault(c.Op)
+		floats(float32(h.factor())).fault(c.Op)
 }
 
 // from is the part of v from element n on.

@@ -15,6 +15,8 @@ type Geometry struct {
 	Matrix Matrix
 	// Unit adds those that use other makers' matrix units, see WithUnit.
 	Unit Unit
+	// VectorBF16 and VectorF16 leave the products of a half to vector units, though there is a Unit.
+	VectorBF16, VectorF16 bool
 }
 
 // Matrix is a generation of NVIDIA's matrix units. The zero value is none.

@@ -20,9 +20,9 @@ const manyTiles = 128
 // typeNames are the types of numbers in the names of kernels.
 var typeNames = [...]string{typeF32: "f32", typeBF16: "bf16", typeF16: "f16"}
 
-// matMulNames are the kernels by tile size, type of factors, and how a and b are stored; matrixNames
-// those on NVIDIA's matrix units, for halves.
-var matMulNames, matrixNames = func() (names [len(tileSizes)][len(typeNames)][2][2]string, matrix [len(typeNames)][2][2]string) {
+// matMulNames are the kernels by tile size, type of factors, and how a and b are stored; matrixNames and
+// unitNames those on NVIDIA's matrix units and on others, for halves.
+var matMulNames, matrixNames, unitNames = func() (names [len(tileSizes)][len(typeNames)][2][2]string, matrix, unit [len(typeNames)][2][2]string) {
 	for dtype, name := range typeNames {
 		for a, left := range []string{"n", "t"} {
 			for b, right := range []string{"n", "t"} {
@@ -30,10 +30,11 @@ var matMulNames, matrixNames = func() (names [len(tileSizes)][len(typeNames)][2]
 					names[i][dtype][a][b] = fmt.Sprintf("matmul_%s_%s%s_%d", name, left, right, r)
 				}
 				matrix[dtype][a][b] = fmt.Sprintf("matmul_mma_%s_%s%s", name, left, right)
+				unit[dtype][a][b] = fmt.Sprintf("matmul_unit_%s_%s%s", name, left, right)
 			}
 		}
 	}
-	return names, matrix
+	return names, matrix, unit
 }()
 
 // matrixTile is the number of rows and of columns that a work-group computes on matrix units.
@@ -52,8 +53,8 @@ func (p *Plan) matMulLaunch(c kernels.Call) *Launch {
 	switch {
 	case p.Geometry.Multiplies(dtype):
 		return p.launch2(matrixNames[typeOf(c.Args[1])][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
-	case p.Geometry.Unit != NoUnit && dtype == kernels.BF16:
-		return p.launch(unitNames[transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
+	case p.Geometry.OnUnit(dtype):
+		return p.launch(unitNames[typeOf(c.Args[1])][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
 	}
 	size := 0
 	if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {

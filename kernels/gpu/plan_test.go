@@ -57,9 +57,10 @@ func TestMatMulOnUnits(t *testing.T) {
 		kernel   string
 		items    [2]int
 	}{
-		{WithUnit(DPAS8), kernels.BF16, "matmul_unit_nt", [2]int{256, 1}},
+		{WithUnit(DPAS8), kernels.BF16, "matmul_unit_bf16_nt", [2]int{256, 1}},
 		{WithUnit(DPAS8), kernels.F32, "matmul_f32_nt_4", [2]int{16, 16}},
-		{WithUnit(DPAS8), kernels.F16, "matmul_f16_nt_4", [2]int{16, 16}},
+		{WithUnit(DPAS8), kernels.F16, "matmul_unit_f16_nt", [2]int{256, 1}},
+		{WithUnit(DPAS8).Without(Lacks{FastF16: errors.New("wrong")}), kernels.F16, "matmul_f16_nt_4", [2]int{16, 16}},
 		{MatrixUnits, kernels.BF16, "matmul_mma_bf16_nt", [2]int{16, 16}},
 		{MatrixUnits, kernels.F16, "matmul_mma_f16_nt", [2]int{16, 16}},
 		{TuringUnits, kernels.BF16, "matmul_bf16_nt_4", [2]int{16, 16}},

@@ -36,7 +36,7 @@ func sections(g Geometry) []section {
 	}
 	list = append(list, g.Matrix.sections()...)
 	if g.Unit != NoUnit {
-		list = append(list, g.Unit.section())
+		list = append(list, g.unitSection())
 	}
 	return list
 }

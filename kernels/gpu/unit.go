@@ -1,11 +1,16 @@
 package gpu
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"pnode/kernels"
+)
 
 // Unit is a kind of matrix units that are not NVIDIA's. The zero value is none.
 type Unit uint8
 
-// The kinds, by the instruction for bf16. NVIDIA's are Geometry.Matrix.
+// The kinds, by the instructions for halves. NVIDIA's are Geometry.Matrix.
 const (
 	NoUnit Unit = iota
 	// WMMA11 is that of AMD's RDNA3 and 3.5, WMMA12 of RDNA4, MFMA of CDNA2 to 4.
@@ -41,14 +46,23 @@ func (u Unit) String() string {
 	return fmt.Sprintf("Unit(%d)", uint8(u))
 }
 
-// section is the part of the source that has the kernels on the unit.
-func (u Unit) section() section {
-	return section{"UNIT " + units[u].macro, []string{"unitbase", units[u].file, "unitpanel", "unitemulated", "matmulunit", "unitparts"}}
+// UnitHalves are what units multiply.
+var UnitHalves = [...]kernels.DType{kernels.BF16, kernels.F16}
+
+// unitSection is the part of the source that has the kernels on a geometry's unit.
+func (g Geometry) unitSection() section {
+	defines := "UNIT " + units[g.Unit].macro
+	for _, half := range UnitHalves {
+		if g.OnUnit(half) {
+			defines += fmt.Sprintf("\nUNIT_%s 1", strings.ToUpper(half.String()))
+		}
+	}
+	return section{defines, []string{"unitbase", units[g.Unit].file, "unitpanel", "unitemulated", "matmulunit", "unitparts"}}
 }
 
-// UnitSource is the source of the kernels on a unit, alone: for a trial of it.
-func UnitSource(u Unit) string {
-	return text([]section{{fmt.Sprintf("SIDE %d", unitSide), []string{"base"}}, u.section()})
+// UnitSource is the source of the kernels on a geometry's unit, alone: for a trial of it.
+func UnitSource(g Geometry) string {
+	return text([]section{{fmt.Sprintf("SIDE %d", g.Side), []string{"base"}}, g.unitSection()})
 }
 
 // Shape is what one instruction of a unit computes, [Rows,Columns], and how many work-items do it.
@@ -63,5 +77,23 @@ const unitSide = 16
 // WithUnit is the geometry for devices that have a unit.
 func WithUnit(u Unit) Geometry { return Geometry{Side: unitSide, Unit: u} }
 
-// unitNames are the kernels for bf16 on a unit, by how a and b are stored.
-var unitNames = [2][2]string{{"matmul_unit_nn", "matmul_unit_nt"}, {"matmul_unit_tn", "matmul_unit_tt"}}
+// OnUnit tells whether the geometry's unit multiplies operands of a type.
+func (g Geometry) OnUnit(dtype kernels.DType) bool {
+	switch dtype {
+	case kernels.BF16:
+		return g.Unit != NoUnit && !g.VectorBF16
+	case kernels.F16:
+		return g.Unit != NoUnit && !g.VectorF16
+	default:
+		return false
+	}
+}
+
+// Without is the geometry for a device that lacks something of its unit.
+func (g Geometry) Without(l Lacks) Geometry {
+	g.VectorBF16, g.VectorF16 = l.FastBF16 != nil, l.FastF16 != nil
+	if g.VectorBF16 && g.VectorF16 {
+		g.Unit = NoUnit
+	}
+	return g
+}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"pnode/kernels/conform"
+	"pnode/kernels"
 	"pnode/kernels/gpu"
 )
 
@@ -15,9 +15,8 @@ type Device struct {
 	*gpu.Device
 	Info
 
-	driver   *driver
-	products string
-	noF16    string // why, if so
+	driver *driver
+	lacks  gpu.Lacks
 }
 
 // Name is `opencl:0` and so on.
@@ -29,11 +28,14 @@ func (d *Device) MaxBufferBytes() int64 { return int64(min(d.AllocBytes, math.Ma
 // Products tells what multiplies matrices of halves, empty where there is no choice: matrix units, or
 // why these, or one of the halves, are not used.
 func (d *Device) Products() string {
-	if d.products == "" || d.noF16 == "" {
-		return d.products + d.noF16
+	if d.Unit == gpu.NoUnit {
+		return d.lacks.Products("", "")
 	}
-	return d.products + "; " + d.noF16
+	return d.lacks.Products(d.Unit.String(), "vector units", gpu.UnitHalves[:]...)
 }
+
+// Fast tells whether matrix units multiply a half.
+func (d *Device) Fast(half kernels.DType) bool { return d.Geometry().OnUnit(half) }
 
 // Open makes the device ready: it builds the kernels for the best geometry that the driver
 // accepts, and runs them against the reference. Matrix units are used where the driver compiles for
@@ -50,70 +52,49 @@ func (i Info) Open() (dev *Device, err error) {
 	return dev, nil
 }
 
-// open prefers matrix units, and says what became of them.
+// open tries matrix units first, alone, then the device with what is right of them.
 func (i Info) open() (*Device, error) {
-	products := ""
+	var lacks gpu.Lacks
 	if i.Unit != gpu.NoUnit {
-		dev, err := i.openOnUnit()
-		if err == nil {
-			dev.products = i.Unit.String()
-			return dev, nil
-		}
-		products = fmt.Sprintf("vector units (%v: %v)", i.Unit, brief(err))
+		lacks = i.tryUnit()
 	}
-	dev, err := i.openWith(i.geometries())
+	dev, lacks, err := gpu.Try(lacks, i.without)
+	if err != nil && i.geometry(lacks).Unit != gpu.NoUnit { // which the whole source may be too much with
+		lacks.FastBF16, lacks.FastF16 = brief(err), brief(err)
+		dev, lacks, err = gpu.Try(lacks, i.without)
+	}
 	if err != nil {
 		return nil, err
 	}
-	dev.products = products
+	dev.lacks = lacks
 	return dev, nil
 }
 
-// openWith opens the device with kernels for the first of the geometries that the driver accepts, and
-// runs them against the reference. One that is wrong in f16 alone does without; it is opened anew,
-// as a kernel that fails may take the context with it.
-func (i Info) openWith(geometries []gpu.Geometry) (*Device, error) {
-	dev, err := i.tested(geometries)
-	if err != nil {
-		return nil, err
-	}
-	wrong := conform.SelfTestF16(dev)
-	if wrong == nil {
-		return dev, nil
-	}
-	if err := dev.Close(); err != nil {
-		return nil, errors.Join(wrong, err)
-	}
-	if dev, err = i.tested(geometries); err != nil {
-		return nil, errors.Join(wrong, err)
-	}
-	dev.WithoutF16()
-	dev.noF16 = fmt.Sprintf("no f16 (%v)", brief(wrong))
-	return dev, nil
-}
+// geometry is that of the device's matrix units where it does not lack them, for all halves.
+func (i Info) geometry(lacks gpu.Lacks) gpu.Geometry { return gpu.WithUnit(i.Unit).Without(lacks) }
 
-// tested opens the device and tests all but f16.
-func (i Info) tested(geometries []gpu.Geometry) (*Device, error) {
+// without opens the device with all that it does not lack.
+func (i Info) without(lacks gpu.Lacks) (*Device, error) {
+	geometries := i.geometries()
+	if on := i.geometry(lacks); on.Unit != gpu.NoUnit {
+		geometries = []gpu.Geometry{on}
+	}
 	d, err := i.drive(geometries)
 	if err != nil {
 		return nil, err
 	}
-	dev := &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}
-	if err := conform.SelfTest(dev); err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
-	return dev, nil
+	return &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}, nil
 }
 
 // brief is what an error says, of a compiler's log its first error.
-func brief(err error) string {
+func brief(err error) error {
 	line, log, _ := strings.Cut(err.Error(), "\n")
 	for said := range strings.Lines(log) {
 		if strings.Contains(said, "error:") {
-			return line + " " + strings.TrimSpace(said)
+			return errors.New(line + " " + strings.TrimSpace(said))
 		}
 	}
-	return strings.TrimSuffix(line, ":")
+	return errors.New(strings.TrimSuffix(line, ":"))
 }
 
 // Drive gives the driver under a device, with the kernels for one geometry, built but not

@@ -6,6 +6,7 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/conform"
 	"pnode/kernels/cpu"
+	"pnode/kernels/gpu"
 	"pnode/pipeline/model/parity"
 )
 
@@ -47,6 +48,24 @@ func TestConform(t *testing.T) {
 		all = append(all, conform.Named{Name: "in small groups", Device: dev})
 	}
 	conform.RunAll(t, all...)
+}
+
+// TestLargeScores: attention stays right where scores are large, on vector units and on what stands in for
+// NVIDIA's matrix units.
+func TestLargeScores(t *testing.T) {
+	for _, g := range []gpu.Geometry{gpu.Sides[0], gpu.MatrixUnits, gpu.TuringUnits} {
+		machine, err := firstDevice(t).Drive(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev := gpu.NewDevice(machine, g)
+		for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+			conform.RunLargeScores(t, dev, half)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestTrainsLikeTheCPU(t *testing.T) {

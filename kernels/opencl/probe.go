@@ -4,35 +4,52 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"pnode/kernels"
+	"pnode/kernels/conform"
 	"pnode/kernels/gpu"
 )
 
 // errNoUnit says that matrix units were tried and are not used.
 var errNoUnit = errors.New("opencl: matrix units")
 
-// openOnUnit opens the device with kernels on its matrix units, when the driver's compiler takes
-// these kernels and what they compute is right.
-func (i Info) openOnUnit() (*Device, error) {
-	d, err := i.try(gpu.UnitSource(i.Unit))
-	if err == nil {
-		err = d.probe()
-		err = errors.Join(err, d.Close())
+// tryUnit tells what the device lacks of its matrix units: a half that the driver's compiler takes no
+// kernels for, or that is multiplied wrong.
+func (i Info) tryUnit() (lacks gpu.Lacks) {
+	for {
+		d, err := i.try(i.geometry(lacks))
+		switch {
+		case err == nil:
+			d.probeHalves(&lacks)
+			return lacks
+		case lacks.FastF16 != nil:
+			lacks.FastBF16 = brief(err)
+			return lacks
+		}
+		lacks.FastF16 = brief(err) // some compilers know bf16 alone
 	}
-	if err != nil {
-		return nil, err
+}
+
+// probeHalves adds the halves that the units multiply wrong to what is lacking, and closes the device.
+func (d *driver) probeHalves(lacks *gpu.Lacks) {
+	for _, half := range gpu.UnitHalves {
+		if d.program.geometry.OnUnit(half) {
+			lacks.Set(half, d.probe(half))
+		}
 	}
-	return i.openWith([]gpu.Geometry{gpu.WithUnit(i.Unit)})
+	if err := d.Close(); err != nil {
+		lacks.FastBF16, lacks.FastF16 = err, err
+	}
 }
 
 // try gives the device with the kernels on a unit alone.
-func (i Info) try(source string) (*driver, error) {
+func (i Info) try(g gpu.Geometry) (*driver, error) { return i.trySource(gpu.UnitSource(g), g) }
+
+func (i Info) trySource(source string, g gpu.Geometry) (*driver, error) {
 	d := &driver{Info: i}
 	err := d.connect()
 	if err == nil {
-		d.program, err = d.buildSource(source, gpu.WithUnit(i.Unit))
+		d.program, err = d.buildSource(source, g)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -40,25 +57,36 @@ func (i Info) try(source string) (*driver, error) {
 	return d, nil
 }
 
-// probe has the units multiply two small matrices, by the kernel unit_probe, and wants the product
-// of every warp.
-func (d *driver) probe() error {
-	const rows, depth = 2 * 128, 32
-	in, values := make([]byte, 0, 2*rows*depth), [rows * depth]float32{}
+// Sizes of what a probe multiplies: two matrices of rows x depth numbers.
+const probeRows, probeDepth = 128, 32
+
+// probeNumber is the n-th number of both, in bf16 or f16 to the bit, as are sums of products.
+func probeNumber(half kernels.DType, n int) float32 {
+	x := float32(n*n%37-18) / 4
+	if half == kernels.F16 && n < probeRows*probeDepth {
+		x *= 0x1p-18 // not normal: there are units that take such for 0, and gradients are small
+	}
+	return x
+}
+
+// probe has the units multiply two small matrices of a half, by the kernel unit_probe, and wants the
+// product of every warp.
+func (d *driver) probe(half kernels.DType) error {
+	in, values := make([]byte, 0, 4*probeRows*probeDepth), [2 * probeRows * probeDepth]float32{}
 	for n := range values {
-		values[n] = float32(n*n%37-18) / 4 // sums of products are exact
-		in = binary.LittleEndian.AppendUint16(in, uint16(math.Float32bits(values[n])>>16))
+		values[n] = probeNumber(half, n)
+		in = binary.LittleEndian.AppendUint16(in, conform.HalfBits(half, values[n]))
 	}
 	shape := d.Unit.Shape()
 	out := make([]float32, d.program.geometry.Group()/shape.Lanes*shape.Rows*shape.Columns)
-	if err := d.run("unit_probe", kernels.Float32Bytes(out), in); err != nil {
+	if err := d.run(fmt.Sprintf("unit_probe_%v", half), kernels.Float32Bytes(out), in); err != nil {
 		return err
 	}
 	for n, got := range out {
 		row, column := n/shape.Columns%shape.Rows, n%shape.Columns
 		want := float32(0)
-		for k := range depth {
-			want += values[row*depth+k] * values[(rows/2+column)*depth+k]
+		for k := range probeDepth {
+			want += values[row*probeDepth+k] * values[(probeRows+column)*probeDepth+k]
 		}
 		if got != want {
 			return fmt.Errorf("%w: warp %d computes %v as element (%d, %d) of a product, want %v",

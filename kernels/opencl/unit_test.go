@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func unitDevice(t *testing.T, u gpu.Unit) Info {
 
 func try(t *testing.T, info Info, source string) *driver {
 	t.Helper()
-	d, err := info.try(source)
+	d, err := info.trySource(source, gpu.WithUnit(info.Unit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func try(t *testing.T, info Info, source string) *driver {
 // place is where a number of a work-item is in a matrix.
 type place struct{ row, column int }
 
-// layout says where the numbers of a lane are: of a and b the bf16 numbers in their order in memory,
+// layout says where the numbers of a lane are: of a and b the halves in their order in memory,
 // of c the floats. It is what the makers' documents say, and the kernels must agree with.
 type layout struct {
 	a, b, c         func(lane, n int) place
@@ -51,7 +52,7 @@ type layout struct {
 
 // layouts are those of AMD's "RDNA3 Instruction Set Architecture" (WMMA; halves of a wave have a
 // and b twice), "RDNA4 Instruction Set Architecture" and "CDNA3 Instruction Set Architecture"
-// (v_mfma_f32_16x16x16_bf16), and of the extension cl_intel_subgroup_matrix_multiply_accumulate.
+// (v_mfma_f32_16x16x16_bf16 and _f16), and of the extension cl_intel_subgroup_matrix_multiply_accumulate.
 var layouts = map[gpu.Unit]layout{
 	gpu.WMMA11: {
 		ofA: 16, a: func(lane, n int) place { return place{lane % 16, n} },
@@ -92,8 +93,8 @@ const (
 )
 
 // in are the words of an item of a warp.
-func (l layout) in(warp, lane int) (words [partsIn]uint32) {
-	half := func(matrix int, p place) uint32 { return math.Float32bits(number(matrix, warp, p)) >> 16 }
+func (l layout) in(dtype kernels.DType, warp, lane int) (words [partsIn]uint32) {
+	half := func(matrix int, p place) uint32 { return uint32(conform.HalfBits(dtype, number(matrix, warp, p))) }
 	for n := range l.ofA {
 		words[n/2] |= half(matrixA, l.a(lane, n)) << (16 * (n % 2))
 	}
@@ -124,17 +125,19 @@ var allOnUnits = flag.Bool("units", false, "run the whole suite for products on 
 func TestUnits(t *testing.T) {
 	for _, u := range gpu.Units {
 		t.Run(u.String(), func(t *testing.T) {
-			d := try(t, unitDevice(t, u), gpu.UnitSource(u))
-			testParts(t, d)
-			if err := d.probe(); err != nil {
-				t.Error(err)
-			}
+			d := try(t, unitDevice(t, u), gpu.UnitSource(gpu.WithUnit(u)))
 			dev := &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: d.Info, driver: d}
-			if form, ok := forms[u]; ok {
-				testProducts(t, dev, form)
-			}
-			if *allOnUnits {
-				conform.RunOpHalves(t, dev, kernels.OpMatMul, kernels.BF16)
+			for _, half := range gpu.UnitHalves {
+				testParts(t, d, half)
+				if err := d.probe(half); err != nil {
+					t.Error(err)
+				}
+				if form, ok := forms[u]; ok {
+					testProducts(t, dev, form, half == kernels.F16)
+				}
+				if *allOnUnits {
+					conform.RunOpHalves(t, dev, kernels.OpMatMul, half)
+				}
 			}
 		})
 	}
@@ -146,12 +149,13 @@ var forms = map[gpu.Unit]kernels.Flags{
 }
 
 // testProducts are products of one form: with edges, of several tiles, aligned or not.
-func testProducts(t *testing.T, dev *Device, form kernels.Flags) {
+func testProducts(t *testing.T, dev *Device, form kernels.Flags, f16 bool) {
 	q := newQueue(t, dev)
 	for _, c := range []conform.Case{
 		{Call: kernels.Call{Op: kernels.OpMatMul, Dims: kernels.Dims{37, 141, 70}, Flags: form | kernels.Accumulate}, Seed: 1, Halved: []int{1, 2}},
 		{Call: kernels.Call{Op: kernels.OpMatMul, Dims: kernels.Dims{136, 40, 72}, Flags: form}, Seed: 2, Halved: []int{0, 1, 2}, Without: []int{3}, Aligned: true},
 	} {
+		c.F16 = f16
 		if err := conform.Check(dev, q, c); err != nil {
 			t.Error(err)
 		}
@@ -162,16 +166,16 @@ func testProducts(t *testing.T, dev *Device, form kernels.Flags) {
 }
 
 // testParts gives every item its parts of matrices and wants its part of the result.
-func testParts(t *testing.T, d *driver) {
+func testParts(t *testing.T, d *driver, half kernels.DType) {
 	l, lanes, items := layouts[d.Unit], d.Unit.Shape().Lanes, d.program.geometry.Group()
 	var in []byte
 	for item := range items {
-		for _, word := range l.in(item/lanes, item%lanes) {
+		for _, word := range l.in(half, item/lanes, item%lanes) {
 			in = binary.LittleEndian.AppendUint32(in, word)
 		}
 	}
 	out := make([]float32, items*partsOut)
-	if err := d.run("unit_parts", kernels.Float32Bytes(out), in); err != nil {
+	if err := d.run(fmt.Sprintf("unit_parts_%v", half), kernels.Float32Bytes(out), in); err != nil {
 		t.Fatal(err)
 	}
 	for item := range items {
@@ -186,20 +190,39 @@ func testParts(t *testing.T, d *driver) {
 // TestProbeRefusesWrongUnits breaks what loads the parts: the kernels compile and compute wrong.
 func TestProbeRefusesWrongUnits(t *testing.T) {
 	const right, wrong = "#define FIRST_DEPTH 0", "#define FIRST_DEPTH (LANE / 16)" // halves of a warp that differ
-	source := gpu.UnitSource(gpu.WMMA11)
+	source := gpu.UnitSource(gpu.WithUnit(gpu.WMMA11))
 	if !strings.Contains(source, right) {
 		t.Fatalf("the source has no %q", right)
 	}
-	if err := try(t, unitDevice(t, gpu.WMMA11), strings.Replace(source, right, wrong, 1)).probe(); !errors.Is(err, errNoUnit) {
-		t.Errorf("units that compute wrong: %v", err)
+	d := try(t, unitDevice(t, gpu.WMMA11), strings.Replace(source, right, wrong, 1))
+	for _, half := range gpu.UnitHalves {
+		if err := d.probe(half); !errors.Is(err, errNoUnit) {
+			t.Errorf("units that compute wrong in %v: %v", half, err)
+		}
 	}
 }
 
-// rejecting makes the driver's compiler refuse the first program.
-func rejecting(info Info) Info {
+// TestProbeRefusesCoarseUnits: units that take what is not normal in f16 for 0, as CDNA2's do, are left to
+// bf16.
+func TestProbeRefusesCoarseUnits(t *testing.T) {
+	const right, wrong = "return type == F16 ? vload_half(0", "return type == F16 && (x & 0x7c00) == 0 ? 0.0f : type == F16 ? vload_half(0"
+	source := gpu.UnitSource(gpu.WithUnit(gpu.MFMA))
+	if strings.Count(source, right) != 1 {
+		t.Fatalf("the source has no %q", right)
+	}
+	var lacks gpu.Lacks
+	d := try(t, unitDevice(t, gpu.MFMA), strings.Replace(source, right, wrong, 1))
+	d.probeHalves(&lacks)
+	if lacks.FastBF16 != nil || !errors.Is(lacks.FastF16, errNoUnit) {
+		t.Errorf("units without small numbers in f16 lack %+v", lacks)
+	}
+}
+
+// rejecting makes the driver's compiler refuse the first programs.
+func rejecting(info Info, programs int) Info {
 	whole, broken, builds, failed := info.lib, *info.lib, 0, buildProgramFailure
 	broken[buildProgram] = native.Callback(func(a, b, c, d, e, f uintptr) uintptr {
-		if builds++; builds == 1 {
+		if builds++; builds <= programs {
 			return uintptr(uint32(failed))
 		}
 		return native.Call(whole[buildProgram], a, b, c, d, e, f)
@@ -210,10 +233,19 @@ func rejecting(info Info) Info {
 
 // TestOpenWithoutUnits: a device whose compiler refuses them works without, and says so.
 func TestOpenWithoutUnits(t *testing.T) {
-	dev := open(t, rejecting(unitDevice(t, gpu.WMMA12)))
+	dev := open(t, rejecting(unitDevice(t, gpu.WMMA12), 2))
 	const want = "vector units (AMD's WMMA of RDNA4: opencl: clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11))"
 	if dev.Geometry().Unit != gpu.NoUnit || dev.Products() != want {
 		t.Errorf("products are made by %v, %q, want %q", dev.Geometry().Unit, dev.Products(), want)
+	}
+}
+
+// TestCompilerWithoutF16: one that takes no units in f16 may take them in bf16.
+func TestCompilerWithoutF16(t *testing.T) {
+	lacks := rejecting(unitDevice(t, gpu.DPAS8), 1).tryUnit()
+	const want = "Intel's DPAS, 8 wide; vector units in f16 (opencl: clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11))"
+	if got := lacks.Products(gpu.DPAS8.String(), "vector units", gpu.UnitHalves[:]...); lacks.FastBF16 != nil || got != want {
+		t.Errorf("products are made by %q, want %q", got, want)
 	}
 }
 

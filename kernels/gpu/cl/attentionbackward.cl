@@ -58,24 +58,24 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumul
   const int from = get_group_id(0) * TILE, kv = get_group_id(1), b = get_group_id(2);
   const int x = get_local_id(0), y = get_local_id(1), shared = H / K;
   const ulong stride = (ulong)(H + 2 * K) * D, row = (ulong)b * T * stride;
-  const NAME(head) k = {qkv, qkvAt + row + (H + kv) * D, type, end, D, stride};
-  const NAME(head) v = {qkv, qkvAt + row + (H + K + kv) * D, type, end, D, stride};
-  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, dqkvType, end, D, stride};
-  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, dqkvType, end, D, stride};
   float dk[R][WIDTH], dv[R][WIDTH];
   NAME(clear)(dk);
   NAME(clear)(dv);
   for (int head = kv * shared; head < (kv + 1) * shared; head++) {
-    const NAME(head) q = {qkv, qkvAt + row + head * D, type, end, D, stride};
-    const NAME(head) g = {dout, doutAt + ((ulong)b * T * H + head) * D, type, end, D, (ulong)H * D};
     for (int query = max(from, begin); query < end; query += TILE) {
+      // Places are reckoned anew for each tile: two gradients of 256 channels leave no registers for them.
+      const int of = anew(kv), by = anew(head), seq = anew(b);
+      const NAME(head) k = {qkv, qkvAt + row + (H + of) * D, type, end, D, stride};
+      const NAME(head) v = {qkv, qkvAt + row + (H + K + of) * D, type, end, D, stride};
+      const NAME(head) q = {qkv, qkvAt + row + by * D, type, end, D, stride};
+      const NAME(head) g = {dout, doutAt + ((ulong)seq * T * H + by) * D, type, end, D, (ulong)H * D};
       float s[R][R], slopes[R][R];
       NAME(scores)(s, panels, k, from, q, query);
       NAME(scores)(slopes, panels, v, from, g, query);
       UNROLL for (int j = 0; j < R; j++) {
         const int t = query + 4 * x + j, inside = min(t, end - 1);
-        const ulong at = ((ulong)b * H + head) * T + inside;
-        const int first = starts ? starts[(ulong)b * T + inside] : 0;
+        const ulong at = ((ulong)seq * H + by) * T + inside;
+        const int first = starts ? starts[(ulong)seq * T + inside] : 0;
         UNROLL for (int i = 0; i < R; i++) {
           const int key = from + 4 * y + i, seen = t < end && key >= first && key <= t;
           s[i][j] = probability(s[i][j], lse[at], slopes[i][j] - delta[at], seen, factor, &slopes[i][j]);
@@ -88,6 +88,8 @@ KERNEL2 void NAME(attention_backward_keys)(ATTENTION_BACKWARD, const int accumul
       NAME(weigh)(dk, weights, panels, q, query);
     }
   }
+  const head_out toKeys = {dqkv, dqkvAt + row + (H + kv) * D, dqkvType, end, D, stride};
+  const head_out toValues = {dqkv, dqkvAt + row + (H + K + kv) * D, dqkvType, end, D, stride};
   const float one[R] = {1.0f, 1.0f, 1.0f, 1.0f};
   NAME(store)(toKeys, from, dk, one, accumulate);
   NAME(store)(toValues, from, dv, one, accumulate);

@@ -1,18 +1,18 @@
-// Scores of queries from position `from` on and keys from `key` on: times factor where the query
-// sees the key, else LOWEST.
-INLINE void NAME(mask)(float s[R][R], const int first[R], int key, int from, float factor)
+// Products of queries from position `from` on and keys from `key` on: LOWEST where the query does not
+// see the key.
+INLINE void NAME(mask)(float s[R][R], const int first[R], int key, int from)
 {
   const int x = get_local_id(0), y = get_local_id(1);
   UNROLL for (int i = 0; i < R; i++)
     UNROLL for (int j = 0; j < R; j++) {
       const int at = key + 4 * x + j, seen = at >= first[i] && at <= from + 4 * y + i;
-      s[i][j] = seen ? s[i][j] * factor : LOWEST;
+      s[i][j] = seen ? s[i][j] : LOWEST;
     }
 }
 
-// Turns the scores of a tile into 2^(score-top) for the largest score `top` so far, to which
-// what was summed before is brought down. `shared` holds TILE*SIDE floats.
-INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums[R][WIDTH], local float *shared)
+// Turns the products of a tile into 2^((product-top)*steep) for the largest product `top` so far, to
+// which what was summed before is brought down. `shared` holds TILE*SIDE floats.
+INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums[R][WIDTH], float steep, local float *shared)
 {
   const int x = get_local_id(0), y = get_local_id(1);
   UNROLL for (int i = 0; i < R; i++)
@@ -22,13 +22,13 @@ INLINE void NAME(soften)(float s[R][R], float top[R], float total[R], float sums
     float best = top[i];
     UNROLL for (int j = 0; j < SIDE; j++)
       best = fmax(best, shared[(4 * y + i) * SIDE + j]);
-    const float shrink = exp2(top[i] - best);
+    const float shrink = exp2((top[i] - best) * steep);
     top[i] = best;
     total[i] *= shrink;
     UNROLL for (int j = 0; j < WIDTH; j++)
       sums[i][j] *= shrink;
     UNROLL for (int j = 0; j < R; j++) {
-      s[i][j] = s[i][j] == LOWEST ? 0.0f : exp2(s[i][j] - best);
+      s[i][j] = s[i][j] == LOWEST ? 0.0f : exp2((s[i][j] - best) * steep);
       total[i] += s[i][j];
     }
   }
@@ -69,8 +69,8 @@ KERNEL2 void NAME(attention_forward)(ATTENTION_FORWARD)
   for (int key = least / TILE * TILE; key <= last; key += TILE) {
     float s[R][R];
     NAME(scores)(s, panels, q, from, k, key);
-    NAME(mask)(s, first, key, past + from, factor);
-    NAME(soften)(s, top, total, sums, weights);
+    NAME(mask)(s, first, key, past + from);
+    NAME(soften)(s, top, total, sums, factor * LOG2E, weights);
     NAME(keep)(weights, s);
     NAME(weigh)(sums, weights, panels, v, key);
   }
@@ -85,7 +85,7 @@ KERNEL2 void NAME(attention_forward)(ATTENTION_FORWARD)
       all += weights[(4 * y + i) * SIDE + j];
     share[i] = 1.0f / all;
     if (lse && x == 0 && from + 4 * y + i < end)
-      lse[((ulong)b * H + head) * T + from + 4 * y + i] = (top[i] + log2(all)) * LN2;
+      lse[((ulong)b * H + head) * T + from + 4 * y + i] = log_sum(top[i], all, factor);
   }
   NAME(store)(o, from, sums, share, 0);
 }

@@ -1,23 +1,23 @@
 // The forward pass on matrix units.
 
-// Scores of queries from position `from` on and keys from `key` on: times factor where the query
-// sees the key, else LOWEST.
-INLINE void NAME(mask_rows)(float s[POSITIONS / 16][2][4], const int first[2], int key, int from, float factor)
+// Products of queries from position `from` on and keys from `key` on: LOWEST where the query does not
+// see the key.
+INLINE void NAME(mask_rows)(float s[POSITIONS / 16][2][4], const int first[2], int key, int from)
 {
   UNROLL for (int k = 0; k < POSITIONS / 16; k++)
     UNROLL for (int j = 0; j < 2; j++)
       UNROLL for (int q = 0; q < 4; q++) {
         const int at = key + 16 * k + 8 * j + NAME(column_of)(q);
         const int seen = at >= first[q / 2] && at <= from + NAME(row_of)(q);
-        s[k][j][q] = seen ? s[k][j][q] * factor : LOWEST;
+        s[k][j][q] = seen ? s[k][j][q] : LOWEST;
       }
 }
 
-// Turns the scores of one of a work-item's two rows into 2^(score-top) for the largest score
-// `top` so far, to which what was summed before is brought down. The four items that share a
-// row have its largest score alike; each has a total of its own columns.
+// Turns the products of one of a work-item's two rows into 2^((product-top)*steep) for the largest
+// product `top` so far, to which what was summed before is brought down. The four items that share a
+// row have its largest product alike; each has a total of its own columns.
 INLINE void NAME(soften_row)(float s[POSITIONS / 16][2][4], int h, float *top, float *total, float sums[2 * SLICES][4],
-                             local uint *exchange)
+                             float steep, local uint *exchange)
 {
   float best = *top;
   UNROLL for (int k = 0; k < POSITIONS / 16; k++)
@@ -25,7 +25,7 @@ INLINE void NAME(soften_row)(float s[POSITIONS / 16][2][4], int h, float *top, f
       best = fmax(best, fmax(s[k][j][2 * h], s[k][j][2 * h + 1]));
   best = fmax(best, other(best, 1, exchange));
   best = fmax(best, other(best, 2, exchange));
-  const float shrink = exp2(*top - best);
+  const float shrink = exp2((*top - best) * steep);
   *top = best;
   *total *= shrink;
   UNROLL for (int n = 0; n < 2 * SLICES; n++) {
@@ -35,7 +35,7 @@ INLINE void NAME(soften_row)(float s[POSITIONS / 16][2][4], int h, float *top, f
   UNROLL for (int k = 0; k < POSITIONS / 16; k++)
     UNROLL for (int j = 0; j < 2; j++)
       UNROLL for (int q = 2 * h; q < 2 * h + 2; q++) {
-        s[k][j][q] = s[k][j][q] == LOWEST ? 0.0f : exp2(s[k][j][q] - best);
+        s[k][j][q] = s[k][j][q] == LOWEST ? 0.0f : exp2((s[k][j][q] - best) * steep);
         *total += s[k][j][q];
       }
 }
@@ -67,9 +67,9 @@ KERNEL2 void NAME(attention_mma_forward)(ATTENTION_FORWARD)
     float s[POSITIONS / 16][2][4];
     UNROLL for (int i = 0; i < POSITIONS / 16; i++)
       NAME(row_products)(s[i], rows, tile, 16 * i, exchange);
-    NAME(mask_rows)(s, first, key, past + from, factor);
+    NAME(mask_rows)(s, first, key, past + from);
     UNROLL for (int h = 0; h < 2; h++)
-      NAME(soften_row)(s, h, &top[h], &total[h], sums, exchange);
+      NAME(soften_row)(s, h, &top[h], &total[h], sums, factor * LOG2E, exchange);
     UNROLL for (int i = 0; i < POSITIONS / 16; i++)
       NAME(weigh_positions)(sums, s[i], 0, tile + STEP_SIZE, 16 * i, exchange);
     barrier(CLK_LOCAL_MEM_FENCE); // the step was read
@@ -81,7 +81,7 @@ KERNEL2 void NAME(attention_mma_forward)(ATTENTION_FORWARD)
     total[h] += other(total[h], 2, exchange);
     share[h] = 1.0f / total[h];
     if (lse && row < end && NAME(column_of)(0) == 0)
-      lse[((ulong)b * H + head) * T + row] = (top[h] + log2(total[h])) * LN2;
+      lse[((ulong)b * H + head) * T + row] = log_sum(top[h], total[h], factor);
   }
   NAME(store_rows)(o, from, sums, share, 0);
 }

@@ -28,11 +28,27 @@ INLINE int least_start(global const int *starts, int from, int to, int past, glo
   return least;
 }
 
-// From a score, the log of the sum of exponentials of its query, and the gradient of its
-// probability less delta: the probability and, in *slope, the gradient of the score.
-INLINE float probability(float score, float lse, float gradient, int seen, float factor, float *slope)
+// The log of a query's sum of exponentials, from its largest product of query and key, and the sum of
+// exponentials that are so many times as small; and from a product of a query and a key, that log, and
+// the gradient of the key's probability less delta: the probability and, in *slope, the gradient of the
+// score. A score is `factor` times the product.
+//
+// Logs have the error of a float, which is 1/2 at a score of 10^7: it is a factor of all probabilities of
+// a query. Both functions therefore round the score in the same way: where one key has it all, whose
+// score is the log, its probability is exactly 1 at scores of any size. Others are off by up to
+// score * 2^-23, 1% at scores of 10^5; and none is above 1, as e^(such an error) may be beyond f16, and float.
+INLINE float log_sum(float top, float total, float factor)
 {
-  const float p = seen ? exp2(LOG2E * (score * factor - lse)) : 0.0f;
+#pragma OPENCL FP_CONTRACT OFF
+  const float score = top * factor, more = log2(total) * LN2;
+  return score + more;
+}
+
+INLINE float probability(float product, float lse, float gradient, int seen, float factor, float *slope)
+{
+#pragma OPENCL FP_CONTRACT OFF
+  const float score = product * factor, below = score - lse; // NaN stays NaN
+  const float p = seen ? exp2(LOG2E * (below > 0.0f ? 0.0f : below)) : 0.0f;
   *slope = seen ? p * gradient * factor : 0.0f;
   return p;
 }

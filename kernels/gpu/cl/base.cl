@@ -20,6 +20,16 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+// x, of which the compiler does not know that it is the same in every round of a loop: what is
+// computed from it takes no registers between.
+INLINE int anew(int x)
+{
+#ifdef __NVPTX__
+  __asm__ volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // A parameter that is a range of a buffer: where the buffer is and the first element. AT
 // moves to that element. An absent operand is NULL.
 #define BUFFER(type, name) global type *name, const ulong name##At

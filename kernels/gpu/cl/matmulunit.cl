@@ -1,4 +1,4 @@
-// out[M,N] (+)= A*B + bias[N] of bf16 matrices on matrix units that are not NVIDIA's, with sums in
+// out[M,N] (+)= A*B + bias[N] of matrices of halves on matrix units that are not NVIDIA's, with sums in
 // f32. A work-group computes 128 x 128 products; its warps divide them into parts of
 // WARP_ROWS x WARP_COLUMNS. Compiled after unitpanel.cl and a file that says what the units do:
 //
@@ -20,7 +20,8 @@ INLINE int warp_row(void) { return WARP_NUMBER / WARPS_ACROSS * WARP_ROWS; }
 INLINE int warp_column(void) { return WARP_NUMBER % WARPS_ACROSS * WARP_COLUMNS; }
 
 // sums += the products of a warp for one step.
-INLINE void multiply_panels(unit_sums sums[DOWN][ACROSS], local const ushort *a, local const ushort *b, local ushort *exchange)
+INLINE void multiply_panels(unit_sums sums[DOWN][ACROSS], local const ushort *a, local const ushort *b, const int type,
+                            local ushort *exchange)
 {
   REPEAT(2, k, // of STEP / 16
     const int d = 16 * k;
@@ -28,15 +29,15 @@ INLINE void multiply_panels(unit_sums sums[DOWN][ACROSS], local const ushort *a,
     REPEAT(ACROSS, j, right[j] = load_right(b, warp_column() + j * UNIT_COLUMNS, d);)
     REPEAT(DOWN, i,
       const unit_left left = load_left(a, warp_row() + i * UNIT_ROWS, d);
-      REPEAT(ACROSS, j, sums[i][j] = unit_multiply_add(sums[i][j], left, right[j], exchange);)
+      REPEAT(ACROSS, j, sums[i][j] = unit_multiply_add(sums[i][j], left, right[j], type, exchange);)
     )
   )
 }
 
 // The products of the rows of a from `row` on and those of b from `column` on over all depths. Behind
 // the last depth there are zeros to take.
-INLINE void sum_products(unit_sums sums[DOWN][ACROSS], local ushort *panels, bf16_matrix a, int row, bf16_matrix b, int column,
-                         local ushort *exchange)
+INLINE void sum_products(unit_sums sums[DOWN][ACROSS], local ushort *panels, unit_matrix a, int row, unit_matrix b, int column,
+                         const int type, local ushort *exchange)
 {
   uint4 left[2], right[2];
   REPEAT(DOWN, i, REPEAT(ACROSS, j, sums[i][j] = 0.0f;))
@@ -57,7 +58,7 @@ INLINE void sum_products(unit_sums sums[DOWN][ACROSS], local ushort *panels, bf1
       take_pieces(left, a, row, d + STEP);
       take_pieces(right, b, column, d + STEP);
     }
-    multiply_panels(sums, panels, panels + PANEL_SIZE, exchange);
+    multiply_panels(sums, panels, panels + PANEL_SIZE, type, exchange);
   }
 }
 
@@ -89,7 +90,7 @@ INLINE void store_sums(unit_sums sums[DOWN][ACROSS], unit_out out, int row, int 
   )))
 }
 
-#define MATMUL_UNIT(form, transA, transB)                                                                        \
+#define MATMUL_UNIT(form, type, transA, transB)                                                                  \
   UNIT_KERNEL void form(BUFFER(void, out), const int outType, BUFFER(const void, a), BUFFER(const void, b),      \
                         BUFFER(const float, bias), const int M, const int N, const int K, const int accumulate)  \
   {                                                                                                              \
@@ -98,13 +99,21 @@ INLINE void store_sums(unit_sums sums[DOWN][ACROSS], unit_out out, int row, int 
     AT(bias);                                                                                                    \
     const int row = get_group_id(1) * PANEL_ROWS, column = get_group_id(0) * PANEL_ROWS;                         \
     unit_sums sums[DOWN][ACROSS];                                                                                \
-    sum_products(sums, panels, new_bf16_matrix(a, aAt, M, K, transA), row, new_bf16_matrix(b, bAt, N, K, !transB), \
-                 column, exchange);                                                                              \
-    const unit_out to = {out, outAt, OUT_TYPE(outType, BF16), M, N, accumulate, bias};                           \
+    sum_products(sums, panels, new_unit_matrix(a, aAt, M, K, transA), row, new_unit_matrix(b, bAt, N, K, !transB), \
+                 column, type, exchange);                                                                        \
+    const unit_out to = {out, outAt, OUT_TYPE(outType, type), M, N, accumulate, bias};                           \
     store_sums(sums, to, row, column);                                                                           \
   }
 
-MATMUL_UNIT(matmul_unit_nn, 0, 0)
-MATMUL_UNIT(matmul_unit_nt, 0, 1)
-MATMUL_UNIT(matmul_unit_tn, 1, 0)
-MATMUL_UNIT(matmul_unit_tt, 1, 1)
+#ifdef UNIT_BF16
+MATMUL_UNIT(matmul_unit_bf16_nn, BF16, 0, 0)
+MATMUL_UNIT(matmul_unit_bf16_nt, BF16, 0, 1)
+MATMUL_UNIT(matmul_unit_bf16_tn, BF16, 1, 0)
+MATMUL_UNIT(matmul_unit_bf16_tt, BF16, 1, 1)
+#endif
+#ifdef UNIT_F16
+MATMUL_UNIT(matmul_unit_f16_nn, F16, 0, 0)
+MATMUL_UNIT(matmul_unit_f16_nt, F16, 0, 1)
+MATMUL_UNIT(matmul_unit_f16_tn, F16, 1, 0)
+MATMUL_UNIT(matmul_unit_f16_tt, F16, 1, 1)
+#endif

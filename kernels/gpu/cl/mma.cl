@@ -17,14 +17,6 @@ INLINE int item_number(void) { return get_local_id(1) * SIDE + get_local_id(0); 
 
 #define EXCHANGE 1
 
-// x, of which the compiler does not know that it is the same in every round of a loop: what is
-// computed from it takes no registers between.
-INLINE int anew(int x)
-{
-  __asm__ volatile("" : "+r"(x));
-  return x;
-}
-
 // to = four 8x8 matrices of 16-bit elements: item i has the elements 2*(i%4) and the next one of
 // row i/4 of each, or of column i/4 where `across` is set. Row k of matrix j starts at the
 // element `at` of item 8*j+k.
@@ -117,8 +109,6 @@ INLINE uint half_pair(float low, float high, const int type)
 #else
 
 #define EXCHANGE (GROUP * 6)
-
-INLINE int anew(int x) { return x; }
 
 INLINE void load_matrices(uint to[4], local const ushort *tile, int at, int across, local uint *exchange)
 {

@@ -1,11 +1,11 @@
-// AMD's matrix units as instructions: c[16,16] += a[16,16] * b[16,16] in bf16 with sums in f32.
-// Given is UNIT, one of
+// AMD's matrix units as instructions: c[16,16] += a[16,16] * b[16,16] in halves with sums in
+// f32. Given is UNIT, one of
 //
 //   WMMA11  RDNA3 (gfx11), 32 work-items ("RDNA3 Instruction Set Architecture", Wave Matrix Multiply
 //           Accumulate)
 //   WMMA12  RDNA4 (gfx12), 32 work-items ("RDNA4 Instruction Set Architecture", the same)
 //   MFMA    CDNA2 to 4 (gfx90a, gfx94x, gfx950), 64 work-items ("CDNA3 Instruction Set Architecture",
-//           v_mfma_f32_16x16x16_bf16)
+//           v_mfma_f32_16x16x16_bf16; f16 alike)
 //
 // Item i of a warp has row i%16 of a and column i%16 of b: DEPTHS neighbouring depths of each,
 // from DEPTHS*(i/16) on; with WMMA11 both halves of the warp have all 16. Of c it has column i%16:
@@ -72,7 +72,23 @@ INLINE unit_right load_right(local const ushort *panel, int column, int d) { ret
 
 #ifndef EMULATED
 #define EXCHANGE 1
-INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, local ushort *exchange)
+
+#ifdef UNIT_F16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+INLINE unit_sums multiply_add_f16(unit_sums c, unit_left a, unit_right b)
+{
+#if UNIT == WMMA11
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(as_half16(a), as_half16(b), c);
+#elif UNIT == WMMA12
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(as_half8(a), as_half8(b), c);
+#else
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(as_half4(a), as_half4(b), c, 0, 0, 0);
+#endif
+}
+#endif
+
+#ifdef UNIT_BF16
+INLINE unit_sums multiply_add_bf16(unit_sums c, unit_left a, unit_right b)
 {
 #if UNIT == WMMA11
   return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c);
@@ -82,4 +98,5 @@ INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, local
   return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);
 #endif
 }
+#endif
 #endif

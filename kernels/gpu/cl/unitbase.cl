@@ -8,6 +8,9 @@
 #define DPAS8 4
 #define DPAS16 5
 
+// UNIT_BF16 and UNIT_F16 are defined where there are to be kernels for that half: not every driver's
+// compiler knows the instructions for both.
+
 #define PANEL_ROWS 128
 #define STEP 32
 #define PITCH (STEP + 8)

@@ -1,10 +1,10 @@
 // What stands in for the matrix units of unitamd.cl and unitintel.cl where there are none, slowly,
 // so that the kernels can be tested: items pass their parts to each other in `exchange`, which holds
-// EXCHANGE numbers. Given that EMULATED is defined; else the file is empty.
+// EXCHANGE numbers. That is given that EMULATED is defined; else it is the units that multiply.
 
 #ifdef EMULATED
 
-// Of an item: up to 16 bf16 numbers of a and 16 of b.
+// Of an item: up to 16 numbers of a and 16 of b.
 #define EXCHANGE (GROUP * 32)
 
 // Which item of a warp has a[row][k] for an item that computes with it, as which of its numbers; and
@@ -33,7 +33,9 @@ typedef union {
   ushort numbers[sizeof(unit_right) / 2];
 } right_numbers;
 
-INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, local ushort *exchange)
+INLINE float from_half(ushort x, const int type) { return type == F16 ? vload_half(0, (const half *)&x) : from_bf16(x); }
+
+INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, const int type, local ushort *exchange)
 {
   local ushort *warp = exchange + WARP_NUMBER * WARP * 32;
   const left_numbers left = {a};
@@ -46,7 +48,23 @@ INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, local
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int q = 0; q < UNIT_PARTS; q++)
     for (int k = 0; k < 16; k++)
-      c[q] += from_bf16(warp[LEFT_AT(UNIT_ROW(q), k)]) * from_bf16(warp[16 + RIGHT_AT(k, UNIT_COLUMN)]);
+      c[q] += from_half(warp[LEFT_AT(UNIT_ROW(q), k)], type) * from_half(warp[16 + RIGHT_AT(k, UNIT_COLUMN)], type);
+  return c;
+}
+
+#else
+
+// c += a * b of numbers of a type that is known when a kernel is compiled.
+INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, const int type, local ushort *exchange)
+{
+#ifdef UNIT_F16
+  if (type == F16)
+    return multiply_add_f16(c, a, b);
+#endif
+#ifdef UNIT_BF16
+  if (type == BF16)
+    return multiply_add_bf16(c, a, b);
+#endif
   return c;
 }
 

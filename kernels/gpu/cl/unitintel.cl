@@ -1,6 +1,6 @@
 // Intel's matrix units (XMX) as a function of the extension
-// cl_intel_subgroup_matrix_multiply_accumulate: c[8,WARP] += a[8,16] * b[16,WARP] in bf16 with sums
-// in f32. A sub-group is a warp, of the one size that a device has the function for. Given is
+// cl_intel_subgroup_matrix_multiply_accumulate: c[8,WARP] += a[8,16] * b[16,WARP] in halves with
+// sums in f32. A sub-group is a warp, of the one size that a device has the function for. Given is
 // UNIT, one of
 //
 //   DPAS8   8 work-items: Arc A (DG2), Arrow Lake
@@ -43,15 +43,19 @@ typedef float8 unit_sums;
 #ifdef cl_intel_subgroups
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 #endif
-// Compilers that have the function without declaring it are told of it.
+// Compilers that have the functions without declaring them are told of them.
 #ifndef cl_intel_subgroup_matrix_multiply_accumulate
 float8 __attribute__((overloadable)) intel_sub_group_bf16_bf16_matrix_mad_k16(unit_left a, int8 b, float8 c);
+float8 __attribute__((overloadable)) intel_sub_group_f16_f16_matrix_mad_k16(unit_left a, int8 b, float8 c);
 #endif
 
-INLINE unit_sums unit_multiply_add(unit_sums c, unit_left a, unit_right b, local ushort *exchange)
-{
-  return intel_sub_group_bf16_bf16_matrix_mad_k16(a, b, c);
-}
+#ifdef UNIT_F16
+INLINE unit_sums multiply_add_f16(unit_sums c, unit_left a, unit_right b) { return intel_sub_group_f16_f16_matrix_mad_k16(a, b, c); }
+#endif
+
+#ifdef UNIT_BF16
+INLINE unit_sums multiply_add_bf16(unit_sums c, unit_left a, unit_right b) { return intel_sub_group_bf16_bf16_matrix_mad_k16(a, b, c); }
+#endif
 #endif
 
 // What an item has of the 8 rows from `row` on at the 16 depths from d on of a panel, where the

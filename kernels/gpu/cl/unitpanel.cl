@@ -1,4 +1,4 @@
-// Panels of bf16 matrices for matrix units (unitamd.cl, unitintel.cl): rows of A, or columns of B.
+// Panels of matrices of halves for matrix units (unitamd.cl, unitintel.cl): rows of A, or columns of B.
 // The depths of a row are together, as these units want them, however the matrix is stored.
 //
 // A work-item brings 16 elements of a panel in registers first, on AMD's cards while the panel before
@@ -9,13 +9,13 @@
 typedef struct {
   global const ushort *x;
   int rows, depth, across, aligned;
-} bf16_matrix;
+} unit_matrix;
 
-INLINE bf16_matrix new_bf16_matrix(global const void *x, ulong at, int rows, int depth, int across)
+INLINE unit_matrix new_unit_matrix(global const void *x, ulong at, int rows, int depth, int across)
 {
   global const ushort *first = (global const ushort *)x + at;
   const int pitch = across ? rows : depth;
-  const bf16_matrix m = {first, rows, depth, across, pitch % 8 == 0 && (ulong)first % 16 == 0};
+  const unit_matrix m = {first, rows, depth, across, pitch % 8 == 0 && (ulong)first % 16 == 0};
   return m;
 }
 
@@ -34,16 +34,16 @@ INLINE int piece_depth(int across)
 }
 
 // Element (r, d), 0 outside.
-INLINE uint element_or_zero(bf16_matrix m, int r, int d)
+INLINE uint element_or_zero(unit_matrix m, int r, int d)
 {
   return r < m.rows && d < m.depth ? m.x[m.across ? (ulong)d * m.rows + r : (ulong)r * m.depth + d] : 0;
 }
 
 // Elements (r, d) and (r, d+1).
-INLINE uint pair_or_zero(bf16_matrix m, int r, int d) { return element_or_zero(m, r, d) | element_or_zero(m, r, d + 1) << 16; }
+INLINE uint pair_or_zero(unit_matrix m, int r, int d) { return element_or_zero(m, r, d) | element_or_zero(m, r, d + 1) << 16; }
 
 // Brings an item's pieces of the panel of the rows from `row` on at the depths from `from` on.
-INLINE void take_pieces(uint4 pieces[2], bf16_matrix m, int row, int from)
+INLINE void take_pieces(uint4 pieces[2], unit_matrix m, int row, int from)
 {
   const int d = from + piece_depth(m.across);
   if (!m.aligned) {

@@ -18,7 +18,7 @@ var library string
 func (t target) clang(clang string) (report, error) {
 	cmd := exec.Command(clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-cl-mad-enable", "--target=amdgcn-amd-amdhsa", "-mcpu="+t.arch,
 		"-nogpulib", "-O3", "-Wall", "-Werror", "-Wno-unused-function", "-S", "-o", "-", "-")
-	cmd.Stdin = strings.NewReader(library + gpu.UnitSource(t.unit))
+	cmd.Stdin = strings.NewReader(library + gpu.UnitSource(gpu.WithUnit(t.unit)))
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	text, err := cmd.Output()
@@ -29,7 +29,7 @@ func (t target) clang(clang string) (report, error) {
 }
 
 var (
-	matrixLine = regexp.MustCompile(`^\s+v_w?mf?ma_f32_16x16x16_?bf16`)
+	matrixLine = regexp.MustCompile(`^\s+v_w?mf?ma_f32_16x16x16_?b?f16`)
 	kernelLine = regexp.MustCompile(`^\s+\.amdhsa_kernel (\w+)`)
 	amdFields  = fields{
 		{regexp.MustCompile(`^\s+\.amdhsa_next_free_vgpr (\d+)`), func(u *usage) *int { return &u.registers }},

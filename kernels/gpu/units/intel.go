@@ -21,7 +21,7 @@ func (t target) ocloc(ocloc string) (r report, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	source := filepath.Join(dir, "kernels.cl")
-	if err := os.WriteFile(source, []byte(gpu.UnitSource(t.unit)), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte(gpu.UnitSource(gpu.WithUnit(t.unit))), 0o600); err != nil {
 		return nil, err
 	}
 	said, err := exec.Command(ocloc, "compile", "-file", source, "-device", t.arch, "--format", "zebin", "-internal_options", "-allow-zebin",

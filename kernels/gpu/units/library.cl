@@ -10,6 +10,10 @@ typedef float float8 __attribute__((ext_vector_type(8)));
 typedef uint uint2 __attribute__((ext_vector_type(2)));
 typedef uint uint4 __attribute__((ext_vector_type(4)));
 typedef uint uint8 __attribute__((ext_vector_type(8)));
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+typedef half half4 __attribute__((ext_vector_type(4)));
+typedef half half8 __attribute__((ext_vector_type(8)));
+typedef half half16 __attribute__((ext_vector_type(16)));
 typedef short short4 __attribute__((ext_vector_type(4)));
 typedef short short8 __attribute__((ext_vector_type(8)));
 typedef short short16 __attribute__((ext_vector_type(16)));
@@ -24,6 +28,9 @@ LIBRARY size_t get_group_id(uint d) { return d == 0 ? __builtin_amdgcn_workgroup
 #define as_short4(x) __builtin_astype((x), short4)
 #define as_short8(x) __builtin_astype((x), short8)
 #define as_short16(x) __builtin_astype((x), short16)
+#define as_half4(x) __builtin_astype((x), half4)
+#define as_half8(x) __builtin_astype((x), half8)
+#define as_half16(x) __builtin_astype((x), half16)
 LIBRARY float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 LIBRARY int atomic_max(volatile global int *p, int x) { return __atomic_fetch_max(p, x, __ATOMIC_RELAXED); }
 LIBRARY float vload_half(size_t i, global const half *x)
