@@ -22,13 +22,15 @@
 // then is libp2p's own identify (addresses and protocol names) and, on nodes that listen
 // beyond loopback, AutoNAT within libp2p's rate limits.
 //
-// /pnode/join/1 speaks the same messages and only gives a verdict: [Join] uses it to tell a
-// user at once that an invite has expired or is used up.
+// A new node makes its capability of an invite with Redeem, which tells at once when the
+// invite has expired, and then greets like any member: [Swarm.Connect] waits for the
+// verdict, such as that the invite is used up.
 //
 // What signatures can prove offline is that the owner allowed n peers until a time, not
-// which n came first, nor when. That is counted by Admit in [Config], which see. A
-// capability could also travel in the TLS certificate, and strangers be refused during the
-// handshake; that is not done: the greeting works over relays and every transport alike.
+// which n came first, nor when. Admit in [Config], which see, counts them; that they came in
+// time is checked by Redeem, on the new node itself. A capability could also travel in the
+// TLS certificate, and strangers be refused during the handshake; that is not done: the
+// greeting works over relays and every transport alike.
 //
 // # Staying connected
 //

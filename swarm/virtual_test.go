@@ -75,9 +75,6 @@ func (n *virtualNet) host() *simulated {
 			},
 			quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source, nil }),
 			quicreuse.OverrideListenUDP(func(_ string, addr *net.UDPAddr) (net.PacketConn, error) {
-				if addr.IP.IsUnspecified() { // a host that only dials
-					addr = &net.UDPAddr{IP: ip, Port: 4002}
-				}
 				return n.net.NewEndpoint(addr, link), nil
 			}),
 		),
@@ -128,7 +125,7 @@ func TestVirtualTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, joinVirtual(t, ctx, n, v))
+			all = append(all, enterVirtual(t, n, v))
 		}
 		for _, s := range all {
 			waitMembers(t, ctx, s, nodes-1)
@@ -158,21 +155,21 @@ func TestVirtualTime(t *testing.T) {
 	})
 }
 
-// joinVirtual redeems an invite and starts the member, which dials the invite's addresses.
-func joinVirtual(t *testing.T, ctx context.Context, n *virtualNet, v Invite) *Swarm {
+// enterVirtual lets one node in by an invite for one, and wants a second one refused.
+func enterVirtual(t *testing.T, n *virtualNet, v Invite) *Swarm {
 	t.Helper()
-	id := testIdentity(t)
-	capability, err := join(ctx, id, v, n.host())
+	s, err := enter(t, testIdentity(t), v, n.host())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := join(ctx, testIdentity(t), v, n.host()); !errors.Is(err, ErrInviteUsed) {
+	second, err := enter(t, testIdentity(t), v, n.host())
+	if !errors.Is(err, ErrInviteUsed) {
 		t.Errorf("second peer on an invite for one: %v", err)
 	}
-	return start(t, Config{
-		Identity: id, Run: testRun, OwnerKey: v.OwnerKey, Capability: capability,
-		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: n.host(),
-	})
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	return s
 }
 
 // listeners counts what each node hears.
