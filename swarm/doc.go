@@ -53,7 +53,8 @@
 // most 8 at work), one guard per connected stranger, one greeting per dialed connection,
 // one accept loop per QUIC lane and listen address, at most 64 welcomes per lane, the probe
 // server and at most 2 probes, one loop per subscription, and the handlers of incoming
-// streams. libp2p's and pubsub's own end with the host and the context.
+// streams. The dials of a Connect, at most 8 at work, end with it. libp2p's and pubsub's own end
+// with the host and the context.
 //
 // # What it refuses
 //

@@ -206,6 +206,34 @@ func gossipVirtual(t *testing.T, ctx context.Context, all []*Swarm, heard []*ato
 	}
 }
 
+// Machines that are off do not delay the first contact with a member that is there, and are
+// told of when there is none.
+func TestVirtualConnectPastTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		o := testOwner(t)
+		ctx := testContext(t)
+		dead := fullAddrs(testIdentity(t).id, n.host().listen) // nobody is there
+		dead = append(dead, fullAddrs(testIdentity(t).id, n.host().listen)...)
+		cfg := testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		there := start(t, cfg)
+		cfg = testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		s := start(t, cfg)
+		began := time.Now()
+		if err := s.Connect(ctx, append(dead, there.Addrs()...)...); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("connected after %s", d)
+		}
+		if err := s.Connect(ctx, dead...); err == nil || IsRefusal(err) {
+			t.Errorf("connect to the dead: %v", err)
+		}
+	})
+}
+
 // A membership that ends is ended by the others, and cannot be used to come back.
 func TestVirtualMembershipEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
