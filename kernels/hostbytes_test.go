@@ -14,7 +14,8 @@ type heldQueue struct {
 }
 
 func (q *heldQueue) Write(dst View, src []byte) {
-	q.to, q.written = dst, slices.Clone(AsFloat32(src))
+	q.to, q.written = dst, make([]float32, len(src)/4)
+	copy(Float32Bytes(q.written), src)
 }
 func (q *heldQueue) Sync() error { return nil }
 

@@ -15,7 +15,6 @@ import (
 
 const (
 	helloProtocol = protocol.ID("/pnode/hello/1")
-	joinProtocol  = protocol.ID("/pnode/join/1")
 	// admissionTime is how long a connected peer may stay without being a member.
 	admissionTime = 10 * time.Second
 	// greetings bounds how many are answered at once.
@@ -29,24 +28,20 @@ const (
 // listenAdmission answers greetings and greets whoever this node dials.
 func (s *Swarm) listenAdmission() {
 	room := make(chan struct{}, greetings)
-	serve := func(joining bool) network.StreamHandler {
-		return func(st network.Stream) {
-			if !s.tasks.enter() {
-				st.Reset()
-				return
-			}
-			defer s.tasks.leave()
-			select {
-			case room <- struct{}{}:
-				defer func() { <-room }()
-				s.answer(st, joining)
-			default:
-				st.Reset()
-			}
+	s.host.SetStreamHandler(helloProtocol, func(st network.Stream) {
+		if !s.tasks.enter() {
+			st.Reset()
+			return
 		}
-	}
-	s.host.SetStreamHandler(helloProtocol, serve(false))
-	s.host.SetStreamHandler(joinProtocol, serve(true))
+		defer s.tasks.leave()
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+			s.answer(st)
+		default:
+			st.Reset()
+		}
+	})
 	s.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF:    func(_ network.Network, c network.Conn) { s.connected(c) },
 		DisconnectedF: func(_ network.Network, c network.Conn) { s.disconnected(c.RemotePeer()) },
@@ -135,13 +130,13 @@ func (s *Swarm) greet(ctx context.Context, p peer.ID) {
 // meet exchanges one greeting. decided tells whether it came to a verdict, this node's or
 // the peer's: nil is welcome.
 func (s *Swarm) meet(ctx context.Context, p peer.ID) (decided bool, err error) {
-	st, r, err := exchangeHello(ctx, s.host, p, helloProtocol, s.hello())
+	st, r, err := s.exchangeHello(ctx, p)
 	if err != nil {
 		var refusal *remoteRefusal
 		return errors.As(err, &refusal) || errors.Is(err, ErrMalformed), err
 	}
 	defer st.Close()
-	err = s.judge(p, r.Hello, st.Conn(), false)
+	err = s.judge(p, r.Hello, st.Conn())
 	return !errors.Is(err, ErrNotMember), err
 }
 
@@ -151,17 +146,17 @@ func (s *Swarm) hello() hello {
 }
 
 // exchangeHello sends a hello and reads the reply; a refusal is an error.
-func exchangeHello(ctx context.Context, h opener, p peer.ID, proto protocol.ID, mine hello) (network.Stream, reply, error) {
+func (s *Swarm) exchangeHello(ctx context.Context, p peer.ID) (network.Stream, reply, error) {
 	ctx = network.WithAllowLimitedConn(network.WithNoDial(ctx, "greeting"), "greeting")
-	st, err := h.NewStream(ctx, p, proto)
+	st, err := s.host.NewStream(ctx, p, helloProtocol)
 	if err != nil {
-		return nil, reply{}, fmt.Errorf("open %s: %w", proto, err)
+		return nil, reply{}, fmt.Errorf("open %s: %w", helloProtocol, err)
 	}
 	// Cancelling must end a blocked read too.
 	stop := context.AfterFunc(ctx, func() { st.Reset() })
 	defer stop()
 	var b []byte
-	if err = WriteMessage(st, mine.append(nil)); err == nil {
+	if err = WriteMessage(st, s.hello().append(nil)); err == nil {
 		b, err = ReadMessage(st, MaxReplyBytes)
 	}
 	var r reply
@@ -178,14 +173,8 @@ func exchangeHello(ctx context.Context, h opener, p peer.ID, proto protocol.ID, 
 	return st, r, nil
 }
 
-// opener is the part of a host that exchangeHello needs.
-type opener interface {
-	NewStream(context.Context, peer.ID, ...protocol.ID) (network.Stream, error)
-}
-
-// answer serves one greeting. On /pnode/join/1 the peer is judged as one that redeems its
-// invite now, and told the verdict, but not let in: it will come back as a member.
-func (s *Swarm) answer(st network.Stream, joining bool) {
+// answer serves one greeting.
+func (s *Swarm) answer(st network.Stream) {
 	defer st.Close()
 	p := st.Conn().RemotePeer()
 	if err := st.SetDeadline(time.Now().Add(admissionTime)); err != nil {
@@ -199,7 +188,7 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 	}
 	theirs, err := decodeHello(b)
 	if err == nil {
-		err = s.judge(p, theirs, st.Conn(), joining)
+		err = s.judge(p, theirs, st.Conn())
 	}
 	out := reply{Hello: s.hello()}
 	if errors.Is(err, ErrNotMember) { // its connections are gone, this one too
@@ -209,10 +198,8 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 	if err != nil {
 		out = reply{Code: refusalCode(err), Detail: err.Error()}
 		s.log.Info("swarm: peer refused", "peer", p, "addr", st.Conn().RemoteMultiaddr(), "err", err)
-		if !joining {
-			s.door.refuse(p, err)
-			s.book.refused(p, err)
-		}
+		s.door.refuse(p, err)
+		s.book.refused(p, err)
 	}
 	if err := WriteMessage(st, out.append(nil)); err != nil {
 		st.Reset()
@@ -221,7 +208,7 @@ func (s *Swarm) answer(st network.Stream, joining bool) {
 
 // judge verifies what a peer showed and lets it in. The error is ErrNotMember when the
 // peer is gone meanwhile, which is no verdict.
-func (s *Swarm) judge(p peer.ID, h hello, conn network.Conn, joining bool) error {
+func (s *Swarm) judge(p peer.ID, h hello, conn network.Conn) error {
 	if s.door.isBlocked(p) {
 		return ErrBlocked
 	}
@@ -233,16 +220,8 @@ func (s *Swarm) judge(p peer.ID, h hello, conn network.Conn, joining bool) error
 	if err != nil {
 		return err
 	}
-	if joining {
-		if err := c.Redeemable(now); err != nil {
-			return err
-		}
-	}
 	if err := s.cfg.Admit(c); err != nil {
 		return err
-	}
-	if joining {
-		return nil
 	}
 	first, replaced, err := s.door.admit(p, c, h.Instance)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/libp2p/go-libp2p/core/peer"
 )
 
 // creator starts a run's first node, which holds the owner key.
@@ -31,124 +29,137 @@ func invite(t *testing.T, s *Swarm, opt InviteOptions) Invite {
 	return parsed
 }
 
-// member starts a node with the capability an invite gave it.
-func member(t *testing.T, id Identity, v Invite, capability []byte) *Swarm {
+// enter comes into a run by an invite, as a new node does: it redeems the invite and connects
+// to the nodes at its addresses. Without a right there is no swarm, only the error.
+func enter(t *testing.T, id Identity, v Invite, sim *simulated) (*Swarm, error) {
 	t.Helper()
-	return start(t, Config{
-		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability, Logger: testLogger(t),
+	capability, err := v.Redeem(id, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	s := start(t, Config{
+		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability,
+		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: sim,
 	})
+	return s, s.Connect(testContext(t), v.Addrs...)
 }
 
-func TestJoinByInvite(t *testing.T) {
+func TestEnterByInvite(t *testing.T) {
 	a := creator(t)
 	ctx := testContext(t)
 	v := invite(t, a, InviteOptions{})
 	id := testIdentity(t)
-	capability, err := Join(ctx, id, v)
+	b, err := enter(t, id, v, nil)
 	if err != nil {
-		t.Fatal(err)
-	}
-	b := member(t, id, v, capability)
-	if err := b.Connect(ctx, v.Addrs...); err != nil {
 		t.Fatal(err)
 	}
 	waitMembers(t, ctx, a, 1)
 	if m := a.Members()[0]; m.Peer != b.ID() || m.Role != RoleMember || m.Serial != v.Grant.Serial {
 		t.Errorf("member %+v", m)
 	}
-	// The same peer may join again; another may not.
-	if _, err := Join(ctx, id, v); err != nil {
-		t.Errorf("joining twice: %v", err)
-	}
-	if _, err := Join(ctx, testIdentity(t), v); !errors.Is(err, ErrInviteUsed) {
-		t.Errorf("second peer on an invite for one: %v", err)
-	}
 	if _, err := b.Invite(InviteOptions{}); !errors.Is(err, ErrNoOwnerKey) {
 		t.Errorf("invite by a member: %v", err)
+	}
+	// The same peer may enter again; another may not, though the place looks free.
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waitMembers(t, ctx, a, 0)
+	if _, err := enter(t, testIdentity(t), v, nil); !errors.Is(err, ErrInviteUsed) {
+		t.Errorf("second peer on an invite for one: %v", err)
+	}
+	if n := len(a.Members()); n != 0 {
+		t.Errorf("%d members after the refusal", n)
+	}
+	if _, err := enter(t, id, v, nil); err != nil {
+		t.Errorf("entering twice: %v", err)
 	}
 }
 
 // Any member checks an invite; the creator may be gone.
-func TestJoinWithoutCreator(t *testing.T) {
+func TestEnterWithoutCreator(t *testing.T) {
 	c := cluster(t, 2)
-	ctx := testContext(t)
 	v := invite(t, c[0], InviteOptions{Addrs: append(c[0].Addrs(), c[1].Addrs()...), Uses: 2})
 	if err := c[0].Close(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		id := testIdentity(t)
-		capability, err := Join(ctx, id, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := member(t, id, v, capability).Connect(ctx, c[1].Addrs()...); err != nil {
+		if _, err := enter(t, testIdentity(t), v, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waitMembers(t, ctx, c[1], 2)
-	_, err := Join(ctx, testIdentity(t), v)
+	waitMembers(t, testContext(t), c[1], 2)
+	_, err := enter(t, testIdentity(t), v, nil)
 	if !errors.Is(err, ErrInviteUsed) || !strings.Contains(err.Error(), "it was for 2") {
 		t.Errorf("third peer on an invite for two: %v", err)
 	}
 }
 
-func TestJoinNeedsInvite(t *testing.T) {
+func TestEnterNeedsInvite(t *testing.T) {
 	a := creator(t)
 	v, err := ParseInvite(a.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Join(testContext(t), testIdentity(t), v)
+	_, err = enter(t, testIdentity(t), v, nil)
 	if !errors.Is(err, ErrNeedsInvite) || !strings.Contains(err.Error(), "this run needs an invite") {
-		t.Errorf("join with an address: %v", err)
+		t.Errorf("enter with an address: %v", err)
 	}
 }
 
-func TestJoinNobodyThere(t *testing.T) {
+// That nobody answers is no verdict.
+func TestEnterNobodyThere(t *testing.T) {
 	t.Parallel()
 	a := creator(t)
 	v := invite(t, a, InviteOptions{})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Join(testContext(t), testIdentity(t), v)
-	if err == nil || !strings.Contains(err.Error(), "no member answers at") {
-		t.Errorf("join with nobody there: %v", err)
+	_, err := enter(t, testIdentity(t), v, nil)
+	if err == nil || IsRefusal(err) || !strings.Contains(err.Error(), string(a.ID())) {
+		t.Errorf("enter with nobody there: %v", err)
 	}
 }
 
-// An expired invite is refused here, and there when a joiner does not say so itself.
-func TestJoinExpired(t *testing.T) {
-	a := creator(t)
-	id := testIdentity(t)
-	v, err := a.cfg.Owner.Invite(InviteOptions{Run: testRun, Addrs: a.Addrs(), TTL: time.Hour}, time.Now().Add(-4*time.Hour))
+const expiredWords = "invite expired 3h ago; ask for a new one with `pnode invite`"
+
+// expiredInvite is one that ended three hours ago.
+func expiredInvite(t *testing.T, o Owner) Invite {
+	t.Helper()
+	v, err := o.Invite(InviteOptions{Run: testRun, TTL: time.Hour}, time.Now().Add(-4*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "invite expired 3h ago; ask for a new one with `pnode invite`"
-	if _, err := Join(testContext(t), id, v); !errors.Is(err, ErrInviteExpired) || !strings.Contains(err.Error(), want) {
+	return v
+}
+
+func TestEnterExpired(t *testing.T) {
+	v := expiredInvite(t, testOwner(t))
+	if _, err := enter(t, testIdentity(t), v, nil); !errors.Is(err, ErrInviteExpired) || !strings.Contains(err.Error(), expiredWords) {
 		t.Errorf("expired invite: %v", err)
 	}
-	capability := bind(v.Grant, v.bearer, id.id).Encode()
-	_, err = present(t, a, id, v, capability)
-	if !errors.Is(err, ErrInviteExpired) || !strings.Contains(err.Error(), want) {
-		t.Errorf("expired invite, redeemed anyway: %v", err)
-	}
 }
 
-// present shows a capability on /pnode/join/1 without any check on this side.
-func present(t *testing.T, to *Swarm, id Identity, v Invite, capability []byte) (bool, error) {
+// knock connects as a node that shows what change left in its configuration, unchecked.
+func knock(t *testing.T, to *Swarm, id Identity, change func(*Config)) error {
 	t.Helper()
-	h, err := joiningHost(id, nil)
+	own, err := to.cfg.Owner.Capability(to.cfg.Run, id, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
-	return ask(testContext(t), h, peer.AddrInfo{ID: to.host.ID(), Addrs: to.host.Addrs()}, v, capability)
+	s := start(t, Config{Identity: id, Run: to.cfg.Run, OwnerKey: to.cfg.OwnerKey, Capability: own, Logger: testLogger(t)})
+	defer s.Close()
+	change(&s.cfg) // before there is a greeting that reads it
+	return s.Connect(testContext(t), to.Addrs()...)
 }
 
-func TestJoinRefusals(t *testing.T) {
+// told tells whether a refusal is the other side's.
+func told(err error) bool {
+	var refusal *remoteRefusal
+	return errors.As(err, &refusal)
+}
+
+func TestRefusals(t *testing.T) {
 	a := creator(t)
 	now := time.Now()
 	id, other := testIdentity(t), testIdentity(t)
@@ -183,17 +194,22 @@ func TestJoinRefusals(t *testing.T) {
 		"cut short":         {bind(good.Grant, good.bearer, id.id).Encode()[:100], ErrMalformed},
 		"followed by bytes": {append(bind(good.Grant, good.bearer, id.id).Encode(), 0), ErrMalformed},
 	} {
-		answered, err := present(t, a, id, good, c.capability)
-		if !answered || !errors.Is(err, c.want) {
-			t.Errorf("%s: answered %v, %v; want %v", name, answered, err, c.want)
+		err := knock(t, a, id, func(cfg *Config) { cfg.Capability = c.capability })
+		if !errors.Is(err, c.want) || !told(err) {
+			t.Errorf("%s: %v; want to be told %v", name, err, c.want)
+		}
+		if n := len(a.Members()); n != 0 {
+			t.Errorf("%s: %d members", name, n)
 		}
 		t.Logf("%s: %v", name, err)
 	}
-	if answered, err := present(t, a, id, good, bind(good.Grant, good.bearer, id.id).Encode()); !answered || err != nil {
+	show := bind(good.Grant, good.bearer, id.id).Encode()
+	if err := knock(t, a, id, func(cfg *Config) { cfg.Capability = show }); err != nil {
 		t.Errorf("good: %v", err)
 	}
-	// A joiner notices that it reached another run.
-	if answered, err := present(t, a, id, stranger, bind(good.Grant, good.bearer, id.id).Encode()); answered || !errors.Is(err, ErrSignature) {
+	// A node that is welcome notices that it reached another run.
+	err := knock(t, a, id, func(cfg *Config) { cfg.Capability, cfg.OwnerKey = show, stranger.OwnerKey })
+	if !errors.Is(err, ErrSignature) || told(err) {
 		t.Errorf("member of another run: %v", err)
 	}
 }
@@ -212,13 +228,23 @@ func TestConnectOtherRun(t *testing.T) {
 
 // The caller's own rule is asked, and its reason reaches the other side.
 func TestAdmitRule(t *testing.T) {
-	o := testOwner(t)
-	cfg := testMember(t, o, testRun)
-	cfg.Admit = func(c Capability) error { return errors.New("the roster is full") }
-	a, b := start(t, cfg), start(t, testMember(t, o, testRun))
-	err := b.Connect(testContext(t), a.Addrs()...)
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the roster is full") {
-		t.Errorf("connect: %v", err)
+	o, id := testOwner(t), testIdentity(t)
+	late := expiredInvite(t, o)
+	capability := bind(late.Grant, late.bearer, id.id).Encode() // redeemed all the same
+	for _, c := range []struct {
+		admit func(Capability) error
+		want  error
+		words string
+	}{
+		{func(Capability) error { return errors.New("the roster is full") }, ErrRefused, "the roster is full"},
+		{func(c Capability) error { return c.Redeemable(time.Now()) }, ErrInviteExpired, expiredWords},
+	} {
+		cfg := testMember(t, o, testRun)
+		cfg.Owner, cfg.Admit = o, c.admit
+		err := knock(t, start(t, cfg), id, func(cfg *Config) { cfg.Capability = capability })
+		if !errors.Is(err, c.want) || !told(err) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("connect: %v, want to be told %q", err, c.words)
+		}
 	}
 }
 

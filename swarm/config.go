@@ -33,7 +33,7 @@ type Config struct {
 	OwnerKey ed25519.PublicKey
 	// Owner, if not zero, lets this node make invites.
 	Owner Owner
-	// Capability is this node's own, as Join or Owner.Capability gave it.
+	// Capability is this node's own, as Invite.Redeem or Owner.Capability gave it.
 	Capability []byte
 
 	// Listen holds "HOST:PORT" addresses; HOST is an IP address or localhost, port 0 means
@@ -52,10 +52,11 @@ type Config struct {
 	// Admit decides, after its signatures were found good, whether a capability's peer may
 	// come in. It is where one-time use is enforced: the signatures prove that the owner
 	// allowed Uses peers, not which ones came first. A run with a roster binds each serial
-	// to the first Uses peers in it, refuses others with ErrInviteUsed, and refuses a peer
-	// that is not bound yet when Redeemable fails. Nil means a Ledger: counted by each
-	// member alone and forgotten when it stops; the end of an invite is then enforced by
-	// honest joiners and by /pnode/join/1 only. Admit runs on the network's goroutines.
+	// to the first Uses peers in it and refuses others with ErrInviteUsed. Nil means a
+	// Ledger: counted by each member alone and forgotten when it stops. Neither tells when a
+	// peer redeemed its invite: unless Admit asks Redeemable of a peer that is new to it, the
+	// end of an invite is enforced by Redeem, and so by honest nodes only. Admit runs on the
+	// network's goroutines.
 	Admit func(Capability) error
 
 	// Socket, if not nil, is put round every UDP socket, to emulate links. The node then

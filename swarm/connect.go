@@ -5,42 +5,62 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/sync/errgroup"
 
 	"pnode/planner"
 )
 
-// Connect dials the addresses, each with /p2p/, and waits until one of their peers has
+// Connect dials the addresses, each with /p2p/, at once, and waits until one of their peers has
 // admitted this node and was admitted by it. The error says of each why not, or of those that
-// refuse only; a refusal unwraps to its sentinel and is final (IsRefusal). A connection that vanishes before there is a verdict
-// is made again, for some seconds: then the error is ErrNotMember.
+// refuse only; a refusal unwraps to its sentinel and is final (IsRefusal). A connection that
+// vanishes before there is a verdict is made again, for some seconds: then the error is
+// ErrNotMember.
 func (s *Swarm) Connect(ctx context.Context, addrs ...string) error {
 	infos, err := parseAddrs(addrs)
 	if err != nil {
 		return fmt.Errorf("swarm: connect: %w", err)
 	}
-	var silent, refusals []error
+	if len(infos) == 0 {
+		return fmt.Errorf("swarm: connect: no addresses")
+	}
 	for _, info := range infos {
 		s.book.seed(info.ID, info.Addrs)
-		switch err := s.connect(ctx, info); {
-		case err == nil:
+	}
+	if err := s.connectAny(ctx, infos); err != nil {
+		return fmt.Errorf("swarm: connect: %w", err)
+	}
+	return nil
+}
+
+// connectAny dials the peers, at most maxDials at a time, until one is a member: one whose
+// machine is off is not waited for.
+func (s *Swarm) connectAny(ctx context.Context, infos []peer.AddrInfo) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outcomes := make([]error, len(infos))
+	var dials errgroup.Group
+	dials.SetLimit(maxDials)
+	for i, info := range infos {
+		dials.Go(func() error {
+			if outcomes[i] = s.connect(ctx, info); outcomes[i] == nil {
+				cancel()
+			}
 			return nil
-		case IsRefusal(err):
-			refusals = append(refusals, err)
-		default:
-			silent = append(silent, err)
-		}
+		})
 	}
-	switch {
-	case len(refusals) > 0: // that others do not answer has nothing to do with it
-		return fmt.Errorf("swarm: connect: %w", errors.Join(refusals...))
-	case len(silent) > 0:
-		return fmt.Errorf("swarm: connect: %w", errors.Join(silent...))
+	dials.Wait()
+	if slices.Contains(outcomes, nil) {
+		return nil
 	}
-	return fmt.Errorf("swarm: connect: no addresses")
+	if refusals := slices.DeleteFunc(slices.Clone(outcomes), func(err error) bool { return !IsRefusal(err) }); len(refusals) > 0 {
+		return errors.Join(refusals...) // that others do not answer has nothing to do with it
+	}
+	return errors.Join(outcomes...)
 }
 
 // connect dials one peer, again when its connection vanishes before there is a verdict, for

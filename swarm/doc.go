@@ -22,13 +22,15 @@
 // then is libp2p's own identify (addresses and protocol names) and, on nodes that listen
 // beyond loopback, AutoNAT within libp2p's rate limits.
 //
-// /pnode/join/1 speaks the same messages and only gives a verdict: [Join] uses it to tell a
-// user at once that an invite has expired or is used up.
+// A new node makes its capability of an invite with Redeem, which tells at once when the
+// invite has expired, and then greets like any member: [Swarm.Connect] waits for the
+// verdict, such as that the invite is used up.
 //
 // What signatures can prove offline is that the owner allowed n peers until a time, not
-// which n came first, nor when. That is counted by Admit in [Config], which see. A
-// capability could also travel in the TLS certificate, and strangers be refused during the
-// handshake; that is not done: the greeting works over relays and every transport alike.
+// which n came first, nor when. Admit in [Config], which see, counts them; that they came in
+// time is checked by Redeem, on the new node itself. A capability could also travel in the
+// TLS certificate, and strangers be refused during the handshake; that is not done: the
+// greeting works over relays and every transport alike.
 //
 // # Staying connected
 //
@@ -51,7 +53,8 @@
 // most 8 at work), one guard per connected stranger, one greeting per dialed connection,
 // one accept loop per QUIC lane and listen address, at most 64 welcomes per lane, the probe
 // server and at most 2 probes, one loop per subscription, and the handlers of incoming
-// streams. libp2p's and pubsub's own end with the host and the context.
+// streams. The dials of a Connect, at most 8 at work, end with it. libp2p's and pubsub's own end
+// with the host and the context.
 //
 // # What it refuses
 //

@@ -6,8 +6,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// The greeting, the same two messages for /pnode/hello/1 and /pnode/join/1: the dialer
-// sends a hello, the other side a reply.
+// The greeting, /pnode/hello/1: the dialer sends a hello, the other side a reply.
 const (
 	helloVersion = 2
 	// MaxHelloBytes bounds a hello: 1+16+(2+320)+2+16*(2+256) = 4,469.

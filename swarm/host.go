@@ -31,9 +31,6 @@ const (
 	streamsPerPeer = 1024
 )
 
-// tcpTransport is the fallback where UDP does not get through.
-var tcpTransport = libp2p.Transport(tcp.NewTCPTransport)
-
 // simulated stands in for sockets in tests: an option that builds the QUIC connection
 // manager on a simulated net, and the addresses to listen on.
 type simulated struct {
@@ -110,7 +107,8 @@ func (h *hosted) sockets(cfg *Config) ([]libp2p.Option, error) {
 	if cfg.Socket != nil {
 		return append(opts, wrappedSockets(cfg.Socket)), nil
 	}
-	return append(opts, tcpTransport), nil
+	// The fallback where UDP does not get through.
+	return append(opts, libp2p.Transport(tcp.NewTCPTransport)), nil
 }
 
 // close ends the host, then the sockets it had borrowed.
@@ -126,7 +124,7 @@ func (h *hosted) closeLent(borrowed bool) {
 	}
 }
 
-// commonOptions are those of a member's host and of the bare one that joins.
+// commonOptions are those on every net, a simulated one too.
 func commonOptions(id Identity) ([]libp2p.Option, error) {
 	resources, err := newResources()
 	if err != nil {

@@ -28,7 +28,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Invite is what a joining node is given: where the run is and the right to bind Uses
 // peers to it. It holds a private key, the bearer key, so it is a secret until redeemed.
-// An invite made of a bare address carries no right, and any member will refuse it.
+// An invite made of a bare address carries no right: Redeem answers ErrNeedsInvite.
 type Invite struct {
 	// Addrs are multiaddrs with /p2p/.
 	Addrs    []string
@@ -61,7 +61,7 @@ func (v Invite) body() []byte {
 }
 
 // ParseInvite reads an invite's text form. A multiaddr is accepted too, as an invite
-// without a right: the run it leads to will answer that it needs an invite.
+// without a right: a node that is in the run already comes back by it.
 func ParseInvite(s string) (Invite, error) {
 	s = strings.TrimSpace(s)
 	if strings.HasPrefix(s, "/") {

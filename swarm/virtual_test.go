@@ -75,9 +75,6 @@ func (n *virtualNet) host() *simulated {
 			},
 			quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source, nil }),
 			quicreuse.OverrideListenUDP(func(_ string, addr *net.UDPAddr) (net.PacketConn, error) {
-				if addr.IP.IsUnspecified() { // a host that only dials
-					addr = &net.UDPAddr{IP: ip, Port: 4002}
-				}
 				return n.net.NewEndpoint(addr, link), nil
 			}),
 		),
@@ -128,7 +125,7 @@ func TestVirtualTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, joinVirtual(t, ctx, n, v))
+			all = append(all, enterVirtual(t, n, v))
 		}
 		for _, s := range all {
 			waitMembers(t, ctx, s, nodes-1)
@@ -158,21 +155,21 @@ func TestVirtualTime(t *testing.T) {
 	})
 }
 
-// joinVirtual redeems an invite and starts the member, which dials the invite's addresses.
-func joinVirtual(t *testing.T, ctx context.Context, n *virtualNet, v Invite) *Swarm {
+// enterVirtual lets one node in by an invite for one, and wants a second one refused.
+func enterVirtual(t *testing.T, n *virtualNet, v Invite) *Swarm {
 	t.Helper()
-	id := testIdentity(t)
-	capability, err := join(ctx, id, v, n.host())
+	s, err := enter(t, testIdentity(t), v, n.host())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := join(ctx, testIdentity(t), v, n.host()); !errors.Is(err, ErrInviteUsed) {
+	second, err := enter(t, testIdentity(t), v, n.host())
+	if !errors.Is(err, ErrInviteUsed) {
 		t.Errorf("second peer on an invite for one: %v", err)
 	}
-	return start(t, Config{
-		Identity: id, Run: testRun, OwnerKey: v.OwnerKey, Capability: capability,
-		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: n.host(),
-	})
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	return s
 }
 
 // listeners counts what each node hears.
@@ -207,6 +204,34 @@ func gossipVirtual(t *testing.T, ctx context.Context, all []*Swarm, heard []*ato
 			t.Errorf("node %d heard %d messages of %d", i, got, len(all))
 		}
 	}
+}
+
+// Machines that are off do not delay the first contact with a member that is there, and are
+// told of when there is none.
+func TestVirtualConnectPastTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		o := testOwner(t)
+		ctx := testContext(t)
+		dead := fullAddrs(testIdentity(t).id, n.host().listen) // nobody is there
+		dead = append(dead, fullAddrs(testIdentity(t).id, n.host().listen)...)
+		cfg := testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		there := start(t, cfg)
+		cfg = testMember(t, o, testRun)
+		cfg.simulated = n.host()
+		s := start(t, cfg)
+		began := time.Now()
+		if err := s.Connect(ctx, append(dead, there.Addrs()...)...); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("connected after %s", d)
+		}
+		if err := s.Connect(ctx, dead...); err == nil || IsRefusal(err) {
+			t.Errorf("connect to the dead: %v", err)
+		}
+	})
 }
 
 // A membership that ends is ended by the others, and cannot be used to come back.
