@@ -124,6 +124,15 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 			}
 		})
 	}
+	for _, args := range []string{
+		"train", "join", "plan", "status", "watch", "invite", "leave", "checkpoints ls", "checkpoints verify", "samples",
+		"generate", "eval a", "export a", "import a",
+	} {
+		code, _, stderr := pnode(t, append(strings.Fields(args), "--dir", "")...)
+		if code != exitUsage || !strings.Contains(stderr, "--dir is empty: name a folder") {
+			t.Errorf("%s in no folder: exit code %d, %s", args, code, stderr)
+		}
+	}
 	for _, command := range []string{"export", "import", "eval", "tokenize"} {
 		if code, _, stderr := pnode(t, command, ""); code != exitUsage || !strings.Contains(stderr, "an argument is empty") {
 			t.Errorf("%s of nothing: exit code %d, %s", command, code, stderr)
