@@ -140,16 +140,27 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 	}
 }
 
-// TestImportWithoutWords: a tokenizer that cannot be read is told, without the names of packages.
+// TestImportWithoutWords: a damaged tokenizer is refused, one of a kind that is not supported is
+// told, both without the names of packages.
 func TestImportWithoutWords(t *testing.T) {
-	dir := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32)
-	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(`{"version`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, _, stderr := pnode(t, "import", dir, "--dir", filepath.Join(t.TempDir(), "imported"))
-	const want = "warning: no tokenizer: tokenizer.json: not a valid tokenizer file"
-	if code != exitOK || !strings.HasPrefix(stderr, want) {
-		t.Errorf("exit code %d: %s, want %s", code, stderr, want)
+	for text, want := range map[string]struct {
+		code         int
+		says, advice string
+	}{
+		`{"version`:        {exitFailure, "tokenizer.json: not a valid tokenizer file: its JSON is cut off", "get that file again, or take the tokenizer's files out of the folder"},
+		`{"version":"99"}`: {exitOK, "warning: no tokenizer: tokenizer.json: not supported: ", "text cannot be turned into this model's tokens"},
+	} {
+		dir, into := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32), filepath.Join(t.TempDir(), "imported")
+		if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := pnode(t, "import", dir, "--dir", into)
+		if code != want.code || !strings.Contains(stderr, want.says) || !strings.Contains(stderr, want.advice) || strings.Contains(stderr, "weights: ") {
+			t.Errorf("%s: exit code %d: %s, want %+v", text, code, stderr, want)
+		}
+		if _, err := os.Stat(into); (err == nil) != (code == exitOK) {
+			t.Errorf("%s: exit code %d, the folder: %v", text, code, err)
+		}
 	}
 }
 

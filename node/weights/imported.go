@@ -13,6 +13,7 @@ import (
 	"pnode/checkpoint/safetensors"
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
+	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner"
@@ -83,7 +84,8 @@ func CheckInit(c model.Config, spec planner.InitSpec) error {
 
 // Import checks all of a model and makes the folder dir of it, which must be new or empty, or
 // hold what an Import left that was killed: `pnode train --init` starts from it, without the
-// folder that the model came from.
+// folder that the model came from. A model without a tokenizer, or with one of a kind that is not
+// supported, is imported for its weights; the error of a damaged one wraps tokenizer.ErrFormat.
 func Import(ctx context.Context, m *Model, dir string, progress func(done, total int)) error {
 	if err := importInto(ctx, m, dir, progress); err != nil {
 		return fmt.Errorf("weights: import into %s: %w", dir, err)
@@ -92,6 +94,9 @@ func Import(ctx context.Context, m *Model, dir string, progress func(done, total
 }
 
 func importInto(ctx context.Context, m *Model, dir string, progress func(done, total int)) (err error) {
+	if errors.Is(m.NoWords, tokenizer.ErrFormat) {
+		return fmt.Errorf("%w; get that file again, or take the tokenizer's files out of the folder to import the weights alone", m.NoWords)
+	}
 	made, err := roomFor(dir)
 	if err != nil {
 		return err
