@@ -112,7 +112,7 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 	}()
 	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{})
 	if err != nil {
-		return err
+		return roomToImport(m, err)
 	}
 	spec, err := m.Store(ctx, store.PutChunk, progress)
 	if err == nil {
@@ -122,13 +122,22 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 		_, err = store.Sweep() // what an unfinished import of another model left
 	}
 	if err := errors.Join(err, store.Close()); err != nil {
-		return err
+		return roomToImport(m, err)
 	}
 	text, err := json.MarshalIndent(imported{Version: importedVersion, From: m.From, DType: m.DType, Model: m.Config, Init: spec}, "", "  ")
 	if err != nil {
 		return err
 	}
 	return files.Replace(filepath.Join(dir, importedFile), append(text, '\n'))
+}
+
+// roomToImport adds to the error of a full disk, which is about one write, what all of a model takes.
+func roomToImport(m *Model, err error) error {
+	if !errors.Is(err, checkpoint.ErrDiskFull) {
+		return err
+	}
+	return fmt.Errorf("the model takes %.1f MB there, and %.1f MB of the disk stay free: %w",
+		4*float64(m.Config.Params())/1e6, checkpoint.DefaultReserveBytes/1e6, err)
 }
 
 // roomFor makes a folder; it may be there when nothing is in it but an unfinished import.
