@@ -171,7 +171,7 @@ func openImported(ctx context.Context, dir string) (*Model, error) {
 	if err != nil {
 		return fail(fmt.Errorf("%s: %w", importedFile, err))
 	}
-	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{MustExist: true})
+	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{ReadOnly: true})
 	if err != nil {
 		return fail(err)
 	}
