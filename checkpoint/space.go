@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 )
 
@@ -71,6 +72,9 @@ type Room struct {
 // RoomAt looks at a folder.
 func RoomAt(dir string) Room {
 	free, _ := freeBytes(dir) // 0 where nothing tells
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole // what is written into "." is told better
+	}
 	return Room{dir, free}
 }
 
