@@ -4,7 +4,7 @@
 //
 // # Nouns
 //
-//   - Store: one directory, opened by one process at a time.
+//   - Store: one directory, opened by one process at a time, or to read by several.
 //   - Chunk: at most 4 MiB of bytes in a file named by its BLAKE3-256.
 //   - Manifest: which chunks make up the state of every layer after one step.
 //   - Writing: chunks on their way to a manifest, protected from the sweep.

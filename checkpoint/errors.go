@@ -14,6 +14,8 @@ var (
 	ErrDiskFull = errors.New("disk full")
 	// ErrLocked: another process has the directory open.
 	ErrLocked = errors.New("in use by another process")
+	// ErrReadOnly: the store was opened to read alone.
+	ErrReadOnly = errors.New("opened to read alone")
 	// ErrStale: a newer generation's manifest of the same step is already there.
 	ErrStale = errors.New("a newer generation is already stored")
 	// ErrForeign: the manifest belongs to another run than the directory.

@@ -54,7 +54,7 @@ type Op struct {
 // an empty value and no error for a flipped byte, and without it gives the flipped byte.
 type index struct{ db *badger.DB }
 
-func openIndex(dir string, log *slog.Logger) (*index, error) {
+func openIndex(dir string, readOnly bool, log *slog.Logger) (*index, error) {
 	o := badger.DefaultOptions(dir).
 		WithSyncWrites(true).
 		WithDetectConflicts(false). // each write is one blind batch
@@ -67,6 +67,7 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 		WithChecksumVerificationMode(options.OnTableRead).
 		WithCompactL0OnClose(true). // or collectValueLog would never learn what is dead
 		WithMetricsEnabled(false).
+		WithReadOnly(readOnly).
 		WithLogger(badgerLog{log})
 	db, err := badger.Open(o)
 	if err != nil {

@@ -25,20 +25,39 @@ func Lock(dir string) (release func() error, err error) {
 // lockDir takes the directory for this process and writes the process number into the
 // lock file, for the error message of the next one that tries.
 func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := takeLock(dir, tryLock, "stop it first or choose another directory")
 	if err != nil {
-		return nil, err
-	}
-	if err := tryLock(f); err != nil {
-		if errors.Is(err, ErrLocked) {
-			err = fmt.Errorf("%w%s; stop it first or choose another directory", ErrLocked, ownerOf(f))
-		}
-		_ = f.Close() // nothing was written
 		return nil, err
 	}
 	// The number is a courtesy: on a full disk the lock holds without it.
 	_ = f.Truncate(0)
 	_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+	return f, nil
+}
+
+// shareDir takes the directory for this process and others that read. The lock file names none of
+// them: who is there last need not be who wrote a number last.
+func shareDir(dir string) (*os.File, error) {
+	f, err := takeLock(dir, tryShare, "stop it, or wait until it has ended")
+	if err == nil {
+		_ = f.Truncate(0)
+	}
+	return f, err
+}
+
+// takeLock opens the lock file and takes its lock; the remedy is for who cannot have it.
+func takeLock(dir string, try func(*os.File) error, remedy string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := try(f); err != nil {
+		if errors.Is(err, ErrLocked) {
+			err = fmt.Errorf("%w%s; %s", ErrLocked, ownerOf(f), remedy)
+		}
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
 	return f, nil
 }
 

@@ -9,10 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sharing tells that several processes can read an index at once.
+const sharing = true
+
 // tryLock takes the exclusive lock of an open file; it goes when the file is closed or
 // the process ends.
-func tryLock(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+func tryLock(f *os.File) error { return flock(f, unix.LOCK_EX) }
+
+// tryShare takes a lock that others may share but not have alone.
+func tryShare(f *os.File) error { return flock(f, unix.LOCK_SH) }
+
+func flock(f *os.File, how int) error {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return ErrLocked
 	}

@@ -7,6 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// sharing tells that several processes can read an index at once: Badger cannot on Windows.
+const sharing = false
+
+// tryShare is for where processes share.
+func tryShare(*os.File) error { return errNotShared }
+
 // tryLock takes the exclusive lock of an open file; it goes when the file is closed or
 // the process ends. The locked byte lies far behind the content, which stays readable.
 func tryLock(f *os.File) error {

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 )
 
@@ -59,6 +60,32 @@ func (s *space) full(n, free, keep int64) error {
 	return fmt.Errorf("%w: %s%d free at %s, where %d stay in reserve; "+
 		"free space there, keep fewer checkpoints or choose a directory on another disk",
 		ErrDiskFull, wanted, free, s.path, keep)
+}
+
+// Room is what a folder's file system had free before files were written there that are no
+// store's.
+type Room struct {
+	path string
+	free int64
+}
+
+// RoomAt looks at a folder.
+func RoomAt(dir string) Room {
+	free, _ := freeBytes(dir) // 0 where nothing tells
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole // what is written into "." is told better
+	}
+	return Room{dir, free}
+}
+
+// Explain turns the operating system's refusal of one of the writes that take needBytes in all
+// into ErrDiskFull; other errors stay as they are.
+func (r Room) Explain(err error, needBytes int64) error {
+	if err == nil || !noSpace(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %.1f MB are needed at %s, where %.1f MB were free; free space there or name a folder on another disk (%w)",
+		ErrDiskFull, float64(needBytes)/1e6, r.path, float64(r.free)/1e6, err)
 }
 
 // takeToClose is take for closing, which lasts long: it leaves the whole reserve, and fails

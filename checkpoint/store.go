@@ -30,6 +30,10 @@ type Options struct {
 	// MustExist makes Open fail with ErrNoStore, and create nothing, where there is no store
 	// yet: what a node needs that comes back to its run.
 	MustExist bool
+	// ReadOnly opens a store that is there to read from it, beside others that do, and refuses
+	// writes. One that was not closed in order is opened to write all the same, by one process
+	// alone: Badger has to replay its last writes first. So it is on Windows, always.
+	ReadOnly bool
 	// Logger gets damage and Badger's messages; nil discards them.
 	Logger *slog.Logger
 
@@ -58,6 +62,7 @@ func (o *Options) fill() error {
 type Store struct {
 	dir   string
 	self  planner.PeerID
+	reads bool // and writes nothing
 	log   *slog.Logger
 	lock  *os.File
 	space *space
@@ -71,7 +76,7 @@ type Store struct {
 	sweeps  sync.Mutex // held by the one running sweep
 }
 
-// Open opens or creates the store in dir and removes what an interrupted process left
+// Open opens or, unless Options say otherwise, creates the store in dir and removes what an interrupted process left
 // half-written. Errors wrap ErrLocked, ErrNoStore, ErrDiskFull or ErrCorrupt where these are the cause.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o)
@@ -85,9 +90,15 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	if o.MustExist {
+	if o.MustExist || o.ReadOnly {
 		if err := indexExists(filepath.Join(dir, "index")); err != nil {
 			return nil, err
+		}
+	}
+	if o.ReadOnly {
+		s, err := openShared(dir, o)
+		if !errors.Is(err, errNotShared) {
+			return s, err
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -111,7 +122,7 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if err := s.makeDirs(); err != nil {
 		return nil, err
 	}
-	s.index, err = openIndex(filepath.Join(dir, "index"), o.Logger)
+	s.index, err = openIndex(filepath.Join(dir, "index"), false, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +166,12 @@ func (s *Store) Close() error {
 	if !s.users.close() {
 		return nil
 	}
-	s.watch.close()
-	if err := s.close(); err != nil {
+	closing := s.closeShared
+	if !s.reads {
+		s.watch.close()
+		closing = s.close
+	}
+	if err := closing(); err != nil {
 		return fmt.Errorf("checkpoint: close %s: %w", s.dir, err)
 	}
 	return nil

@@ -19,6 +19,9 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 		return 0, fmt.Errorf("checkpoint: sweep: %w", err)
 	}
 	defer s.users.leave()
+	if s.reads {
+		return 0, fmt.Errorf("checkpoint: sweep: %w", ErrReadOnly)
+	}
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
 	s.guard.beginSweep() // before the references are read

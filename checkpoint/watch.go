@@ -47,8 +47,14 @@ func (w *watch) close() {
 
 // Failed gives one error, which wraps ErrDiskFull, when the free space falls below what
 // the index needs, whoever used it up. Manifests and buckets cannot be written then: a
-// node should end while everything it has said to be durable still is.
-func (s *Store) Failed() <-chan error { return s.watch.failed }
+// node should end while everything it has said to be durable still is. Of a store that is
+// read alone it gives none.
+func (s *Store) Failed() <-chan error {
+	if s.reads {
+		return nil
+	}
+	return s.watch.failed
+}
 
 // lookAtSpace fails as a write of nothing into the index would.
 func (s *Store) lookAtSpace() error {

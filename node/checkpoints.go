@@ -18,7 +18,7 @@ func (n *Node) Checkpoints() (api.CheckpointList, error) {
 
 // StoredCheckpoints lists what a node that does not run keeps in its folder.
 func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
-	store, err := OpenStore(dir, log)
+	store, err := readStore(dir, log)
 	if err != nil {
 		return api.CheckpointList{}, err
 	}

@@ -64,12 +64,21 @@ func parseMembership(data []byte) (m membership, err error) {
 	return m, c.Verify(m.OwnerKey, m.Run, time.Time{}) // whether it has expired is for the start to tell
 }
 
-// OpenStore opens the store of a node that does not run, to look at its checkpoints.
+// OpenStore opens the store of a node that does not run, to set its checkpoints right.
 func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
+	return openStore(dir, opening{returning: true}, log)
+}
+
+// readStore opens the store of a node that does not run beside others that read it.
+func readStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
+	return openStore(dir, opening{returning: true, reading: true}, log)
+}
+
+func openStore(dir string, o opening, log *slog.Logger) (*checkpoint.Store, error) {
 	if _, err := loadMembership(dir); err != nil {
 		return nil, err
 	}
-	o := opening{cfg: config.Config{Dir: dir}, returning: true}
+	o.cfg = config.Config{Dir: dir}
 	err := o.prepare(log)
 	return o.store, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"pnode/pipeline/wire"
@@ -229,13 +230,16 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 	return nil
 }
 
+// noPlan is for people why there is no plan: what says so is the planner in any case.
+func noPlan(err error) string { return strings.TrimPrefix(err.Error(), "planner: ") }
+
 // plan makes the next generation and commits it. A refusal for age is no error: the next
 // look sees the newer state.
 func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why string) error {
 	in := planInput(state)
 	plan, reasons, err := l.schedule.make(in, why)
 	if err != nil {
-		n.setBlocked(err.Error())
+		n.setBlocked(noPlan(err))
 		return nil
 	}
 	n.setBlocked("")

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -48,6 +49,13 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 				t.Error("the run's own specification was changed")
 			}
 		})
+	}
+}
+
+func TestNoPlanIsToldWithoutThePackage(t *testing.T) {
+	err := fmt.Errorf("%w: the planner: of a", planner.ErrNoFit)
+	if got, want := noPlan(err), "model does not fit: the planner: of a"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

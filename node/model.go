@@ -74,9 +74,9 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 		return nil, fmt.Errorf("%w in %s (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s`, then go on with it by `pnode train --resume`",
 			ErrRunning, dir, client.PID(), dir)
 	}
-	store, err := OpenStore(dir, log)
+	store, err := readStore(dir, log)
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil, fmt.Errorf("%w, or another command reads its checkpoints, in %s: wait until it has ended: %w", ErrRunning, dir, err)
+		return nil, fmt.Errorf("%w, or another command works on its checkpoints, in %s: wait until it has ended: %w", ErrRunning, dir, err)
 	}
 	return store, err
 }

@@ -30,6 +30,8 @@ type opening struct {
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
 	founder, returning bool
+	// reading opens the store to read alone.
+	reading bool
 }
 
 // prepare reads what the node is to look like and opens the folder's identity and store.
@@ -41,7 +43,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 		return err
 	}
 	o.store, err = checkpoint.Open(storeDir(o.cfg.Dir), checkpoint.Options{
-		Self: o.identity.Peer(), Logger: log, MustExist: o.returning,
+		Self: o.identity.Peer(), Logger: log, MustExist: o.returning, ReadOnly: o.reading,
 	})
 	return err
 }

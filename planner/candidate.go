@@ -140,8 +140,10 @@ func (c *cluster) noFit(units []int, err error) error {
 	if no.Beside {
 		return fmt.Errorf("%w: %s", ErrNoFit, u.hostText(fmt.Sprintf("layers [%d,%d)", no.First, no.End), no.NeedBytes))
 	}
-	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, use more stages, a smaller model or a smaller micro-batch",
-		ErrNoFit, u.device, u.peer, cost.Size(no.NeedBytes), no.First, no.End, cost.Size(no.FreeBytes))
+	// What passes take has been taken off what is free.
+	need, free := no.NeedBytes+c.ledger(units[no.Device]).Pass(), no.FreeBytes+u.profile.MemoryFreeBytes-u.FreeBytes
+	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages, a smaller model or a smaller micro-batch",
+		ErrNoFit, u.device, u.peer, cost.Size(need), no.First, no.End, cost.Size(free))
 }
 
 // hostText says that a node lacks memory for the optimizer state of something.

@@ -126,8 +126,7 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		}
 		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).books().LeastFixed(s.stages, away) + int64(s.replicas)*c.books().LeastSaved(); need > room[s.units()] {
 			if err == nil {
-				err = fmt.Errorf("%w: %v need %s at least, the roomiest %s have %s; add a node, use fewer replicas, a smaller model or a smaller micro-batch",
-					ErrNoFit, s.shape, cost.Size(need), Count(s.units(), "device"), cost.Size(room[s.units()]))
+				err = c.tooLittle(s.shape, c.orders.RoomiestFirst(pool)[:s.units()], need)
 			}
 			continue
 		}
@@ -142,6 +141,28 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 		found = append(found, some...)
 	}
 	return found, cmp.Or(tooLong, err)
+}
+
+// tooLittle is why a shape whose stages need so many bytes, without what passes take, is refused
+// even on the roomiest units. Of a device that passes alone would fill it tells so: more
+// devices of that size would not help.
+func (c *cluster) tooLittle(s shape, roomiest []int, need int64) error {
+	var have int64
+	for _, i := range roomiest {
+		u := c.units[i]
+		if pass := c.ledger(i).Pass(); u.FreeBytes == 0 {
+			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
+				ErrNoFit, u.device, u.peer.Short(), cost.Size(u.profile.MemoryFreeBytes), cost.Size(pass))
+		}
+		have += min(u.profile.MemoryFreeBytes, 1<<48)
+		need += c.ledger(i).Pass()
+	}
+	the := "the roomiest device has"
+	if len(roomiest) > 1 {
+		the = fmt.Sprintf("the roomiest %d devices have", len(roomiest))
+	}
+	return fmt.Errorf("%w: %v need %s at least, %s %s; add a node, allow more with --memory, use fewer replicas, a smaller model or a smaller micro-batch",
+		ErrNoFit, s, cost.Size(need), the, cost.Size(have))
 }
 
 // room is by number of units the free memory of that many, the roomiest first.

@@ -32,8 +32,8 @@ type Export struct {
 }
 
 // Write makes the folder dir, complete or not at all; one that is there must be empty.
-// Errors wrap ErrUnsupported, model.ErrBadConfig, fs.ErrExist, checkpoint.ErrLocked or the
-// operating system's.
+// Errors wrap ErrUnsupported, model.ErrBadConfig, fs.ErrExist, checkpoint.ErrLocked,
+// checkpoint.ErrDiskFull or the operating system's.
 func Write(dir string, e Export) error {
 	if err := e.write(filepath.Clean(dir)); err != nil {
 		return fmt.Errorf("huggingface: write %s: %w", dir, err)
@@ -53,11 +53,27 @@ func (e Export) write(dir string) error {
 		return err
 	}
 	return inNewFolder(dir, func(tmp string) error {
-		if err := e.writeFiles(tmp, config); err != nil {
-			return err
+		room := checkpoint.RoomAt(filepath.Dir(dir))
+		err := e.writeFiles(tmp, config)
+		if err == nil {
+			err = e.writeWeights(tmp)
 		}
-		return e.writeWeights(tmp)
+		return room.Explain(err, e.weightBytes())
 	})
+}
+
+// weightBytes is the size of all weights in the files.
+func (e Export) weightBytes() int64 {
+	var elements int64
+	for layer := range e.Config.Layers() {
+		for _, t := range e.owned(layer) {
+			elements += int64(t.Len())
+		}
+	}
+	if e.DType == safetensors.F32 {
+		return 4 * elements
+	}
+	return 2 * elements // F16, BF16
 }
 
 // partial is behind the name of the folder that another is made in.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"pnode/checkpoint/safetensors"
 	"pnode/pipeline/model"
@@ -49,7 +50,7 @@ func (a *Adapter) open() error {
 		return err
 	}
 	if err := a.config.Validate(); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnsupported, adapterFile, err)
+		return fmt.Errorf("%w: %s: %s", ErrUnsupported, adapterFile, asWritten.Replace(err.Error()))
 	}
 	if a.family, err = familyOf(a.config.Base()); err != nil {
 		return err
@@ -68,6 +69,9 @@ func adapterTensors(c model.Config, layer int) []model.Tensor {
 
 // adapterName is what files of PEFT call such a tensor.
 func (of family) adapterName(t model.Tensor) string { return "base_model.model." + of.fullName(t.Name) }
+
+// asWritten names in errors of package model the fields as adapterFile has them.
+var asWritten = strings.NewReplacer("lora_targets", "target_modules", "lora_rank", "r")
 
 // check compares the tensors of the file with those that the targets ask for.
 func (a *Adapter) check() error {

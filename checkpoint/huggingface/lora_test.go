@@ -108,10 +108,10 @@ func TestRefusedAdapters(t *testing.T) {
 		{`{` + sound + `,"peft_type":"IA3"}`, "peft_type", ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":".*attn"}`, "target_modules", ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":["c_attn,c_proj"]}`, "target_modules", ErrUnsupported},
-		{`{"r":3,"lora_alpha":5,"target_modules":["q_proj"]}`, "q_proj", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":["q_proj"]}`, `target_modules has "q_proj"`, ErrUnsupported},
 		{`{"r":3,"lora_alpha":5,"target_modules":["lm_head"]}`, "lm_head", ErrUnsupported}, // tied
 		{`{"r":3,"lora_alpha":5,"target_modules":["wte"]}`, "wte", ErrUnsupported},
-		{`{"r":3,"lora_alpha":5,"target_modules":[]}`, "lora.targets", ErrUnsupported},
+		{`{"r":3,"lora_alpha":5,"target_modules":[]}`, `target_modules has ""`, ErrUnsupported},
 		{`{"r":0,"lora_alpha":5,"target_modules":["c_attn"]}`, "r is 0", ErrUnsupported},
 		{`{"r":3,"lora_alpha":0,"target_modules":["c_attn"]}`, "lora_alpha is 0", ErrUnsupported},
 		{`{"lora_alpha":5,"target_modules":["c_attn"]}`, "lacks r", ErrFormat},

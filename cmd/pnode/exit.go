@@ -127,6 +127,16 @@ func named(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// folderIsNamed refuses a --dir that is given and empty: leaving it out means the newest run, or a
+// new one, which nobody writes like that.
+func folderIsNamed(c *cobra.Command) error {
+	f := c.Flags().Lookup("dir")
+	if f == nil || !f.Changed || f.Value.String() != "" {
+		return nil
+	}
+	return usageError{c.CommandPath(), errors.New("--dir is empty: name a folder or leave the flag out; is a variable of the shell not set?")}
+}
+
 // exitCodesTopic is `pnode help exit-codes`.
 func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{

@@ -60,6 +60,8 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 		SilenceUsage:  true,
 		Args:          usageArgs(knownCommand),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return folderIsNamed(c) },
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetIn(e.stdin)

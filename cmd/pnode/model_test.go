@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
+	"pnode/checkpoint"
 	"pnode/checkpoint/huggingface"
 	"pnode/checkpoint/safetensors"
 	"pnode/node/dataset/tokenizer"
@@ -50,6 +52,13 @@ func TestWhatARunLeavesIsUsable(t *testing.T) {
 	t.Parallel()
 	run, text := t.TempDir(), textFile(t)
 	start(t, "train", "--config", runFile(t, 8), "--dir", run, "--json").finish(0)
+	if runtime.GOOS != "windows" { // elsewhere others may read it at the same time
+		beside, err := checkpoint.Open(filepath.Join(run, "store"), checkpoint.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer beside.Close()
+	}
 	want, said := figures(t, run, text), generatedBy(t, run)
 	if again := generatedBy(t, run); again != said {
 		t.Errorf("the same seed gives %q and %q", said, again)
@@ -124,6 +133,15 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 			}
 		})
 	}
+	for _, args := range []string{
+		"train", "join", "plan", "status", "watch", "invite", "leave", "checkpoints ls", "checkpoints verify", "samples",
+		"generate", "eval a", "export a", "import a",
+	} {
+		code, _, stderr := pnode(t, append(strings.Fields(args), "--dir", "")...)
+		if code != exitUsage || !strings.Contains(stderr, "--dir is empty: name a folder") {
+			t.Errorf("%s in no folder: exit code %d, %s", args, code, stderr)
+		}
+	}
 	for _, command := range []string{"export", "import", "eval", "tokenize"} {
 		if code, _, stderr := pnode(t, command, ""); code != exitUsage || !strings.Contains(stderr, "an argument is empty") {
 			t.Errorf("%s of nothing: exit code %d, %s", command, code, stderr)
@@ -131,16 +149,27 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 	}
 }
 
-// TestImportWithoutWords: a tokenizer that cannot be read is told, without the names of packages.
+// TestImportWithoutWords: a damaged tokenizer is refused, one of a kind that is not supported is
+// told, both without the names of packages.
 func TestImportWithoutWords(t *testing.T) {
-	dir := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32)
-	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(`{"version`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, _, stderr := pnode(t, "import", dir, "--dir", filepath.Join(t.TempDir(), "imported"))
-	const want = "warning: no tokenizer: tokenizer.json: not a valid tokenizer file"
-	if code != exitOK || !strings.HasPrefix(stderr, want) {
-		t.Errorf("exit code %d: %s, want %s", code, stderr, want)
+	for text, want := range map[string]struct {
+		code         int
+		says, advice string
+	}{
+		`{"version`:        {exitFailure, "tokenizer.json: not a valid tokenizer file: its JSON is cut off", "get that file again, or take the tokenizer's files out of the folder"},
+		`{"version":"99"}`: {exitOK, "warning: no tokenizer: tokenizer.json: not supported: ", "text cannot be turned into this model's tokens"},
+	} {
+		dir, into := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32), filepath.Join(t.TempDir(), "imported")
+		if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := pnode(t, "import", dir, "--dir", into)
+		if code != want.code || !strings.Contains(stderr, want.says) || !strings.Contains(stderr, want.advice) || strings.Contains(stderr, "weights: ") {
+			t.Errorf("%s: exit code %d: %s, want %+v", text, code, stderr, want)
+		}
+		if _, err := os.Stat(into); (err == nil) != (code == exitOK) {
+			t.Errorf("%s: exit code %d, the folder: %v", text, code, err)
+		}
 	}
 }
 

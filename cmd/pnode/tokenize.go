@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -41,6 +42,9 @@ same command goes on where it was.`,
 			o.Progress = progress.Tokenizing(e.stderr, isTerminal(e.stderr), time.Now)
 			o.Lock = checkpoint.Lock
 			m, err := shard.Make(c.Context(), o)
+			if errors.Is(err, context.Canceled) {
+				return errors.New("interrupted before it was done; the same command goes on behind the last shard that was finished")
+			}
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +38,20 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	}
 	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "choose another --out") {
 		t.Errorf("again: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestTokenizeInterruptedSaysHowToGoOn(t *testing.T) {
+	in, out := filepath.Join(t.TempDir(), "in.txt"), filepath.Join(t.TempDir(), "shards")
+	if err := os.WriteFile(in, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := environment{stdout: io.Discard, stderr: io.Discard}.rootCommand()
+	root.SetArgs([]string{"tokenize", "--tokenizer", "bytes", "--out", out, in})
+	if err := root.ExecuteContext(ctx); err == nil || !strings.Contains(sentence(err), "interrupted before it was done; the same command goes on") {
+		t.Error(err)
 	}
 }
 

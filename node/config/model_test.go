@@ -104,7 +104,7 @@ func TestAdaptersFitTheWeights(t *testing.T) {
 	if got, err := c.Fit(rotary); err != nil || got.LoRA != (model.LoRA{Rank: 4, Alpha: 2, Targets: "k_proj"}) {
 		t.Errorf("%+v, %v", got.LoRA, err)
 	}
-	if _, err := c.Fit(gpt2); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `lora.targets has "k_proj": take names of c_attn, c_fc, c_proj`) {
+	if _, err := c.Fit(gpt2); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `lora_targets has "k_proj": take names of c_attn, c_fc, c_proj`) {
 		t.Error(err)
 	}
 	flags := Default()

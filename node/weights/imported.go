@@ -13,6 +13,7 @@ import (
 	"pnode/checkpoint/safetensors"
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
+	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner"
@@ -83,7 +84,8 @@ func CheckInit(c model.Config, spec planner.InitSpec) error {
 
 // Import checks all of a model and makes the folder dir of it, which must be new or empty, or
 // hold what an Import left that was killed: `pnode train --init` starts from it, without the
-// folder that the model came from.
+// folder that the model came from. A model without a tokenizer, or with one of a kind that is not
+// supported, is imported for its weights; the error of a damaged one wraps tokenizer.ErrFormat.
 func Import(ctx context.Context, m *Model, dir string, progress func(done, total int)) error {
 	if err := importInto(ctx, m, dir, progress); err != nil {
 		return fmt.Errorf("weights: import into %s: %w", dir, err)
@@ -92,6 +94,9 @@ func Import(ctx context.Context, m *Model, dir string, progress func(done, total
 }
 
 func importInto(ctx context.Context, m *Model, dir string, progress func(done, total int)) (err error) {
+	if errors.Is(m.NoWords, tokenizer.ErrFormat) {
+		return fmt.Errorf("%w; get that file again, or take the tokenizer's files out of the folder to import the weights alone", m.NoWords)
+	}
 	made, err := roomFor(dir)
 	if err != nil {
 		return err
@@ -107,7 +112,7 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 	}()
 	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{})
 	if err != nil {
-		return err
+		return roomToImport(m, err)
 	}
 	spec, err := m.Store(ctx, store.PutChunk, progress)
 	if err == nil {
@@ -117,13 +122,22 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 		_, err = store.Sweep() // what an unfinished import of another model left
 	}
 	if err := errors.Join(err, store.Close()); err != nil {
-		return err
+		return roomToImport(m, err)
 	}
 	text, err := json.MarshalIndent(imported{Version: importedVersion, From: m.From, DType: m.DType, Model: m.Config, Init: spec}, "", "  ")
 	if err != nil {
 		return err
 	}
 	return files.Replace(filepath.Join(dir, importedFile), append(text, '\n'))
+}
+
+// roomToImport adds to the error of a full disk, which is about one write, what all of a model takes.
+func roomToImport(m *Model, err error) error {
+	if !errors.Is(err, checkpoint.ErrDiskFull) {
+		return err
+	}
+	return fmt.Errorf("the model takes %.1f MB there, and %.1f MB of the disk stay free: %w",
+		4*float64(m.Config.Params())/1e6, checkpoint.DefaultReserveBytes/1e6, err)
 }
 
 // roomFor makes a folder; it may be there when nothing is in it but an unfinished import.
@@ -157,7 +171,7 @@ func openImported(ctx context.Context, dir string) (*Model, error) {
 	if err != nil {
 		return fail(fmt.Errorf("%s: %w", importedFile, err))
 	}
-	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{MustExist: true})
+	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{ReadOnly: true})
 	if err != nil {
 		return fail(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -284,6 +285,27 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if m, err := Open(t.Context(), dir); !errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Errorf("%v, %v", m, err)
+	}
+}
+
+// TestAnImportedModelHasSeveralReaders: generate and eval at once.
+func TestAnImportedModelHasSeveralReaders(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("one process at a time")
+	}
+	dir := filepath.Join(t.TempDir(), "imported")
+	if err := Import(t.Context(), open(t, write(t, byteModel, unspoiled)), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	var read [2][]float32
+	for i, m := range []*Model{open(t, dir), open(t, dir)} {
+		read[i] = make([]float32, byteModel.LayerLen(1))
+		if err := m.Layer(t.Context(), 1, read[i]); err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(read[0], read[1]) {
+		t.Error("they read different weights")
 	}
 }
 

@@ -65,7 +65,7 @@ func (c DecoderConfig) validate() error {
 		return err
 	}
 	if c.Model.LoRA.On() {
-		return bad("lora.rank is %d, but a decoder has no adapters: merge them (Config.Merge) and decode with the base", c.Model.LoRA.Rank)
+		return bad("lora_rank is %d, but a decoder has no adapters: merge them (Config.Merge) and decode with the base", c.Model.LoRA.Rank)
 	}
 	most := c.Model.Context
 	if c.Model.Positions == RoPE {

@@ -48,19 +48,19 @@ func (c Config) validateLoRA() error {
 	l := c.LoRA
 	if !l.On() {
 		if l != (LoRA{}) {
-			return bad("lora.rank is %d: take a value from 1 to %d, or leave lora out", l.Rank, maxRank)
+			return bad("lora_rank is %d: take a value from 1 to %d, or leave adapters out", l.Rank, maxRank)
 		}
 		return nil
 	}
-	if err := checkAll(nil, bounds[int]{"lora.rank", l.Rank, 1, maxRank}); err != nil {
+	if err := checkAll(nil, bounds[int]{"lora_rank", l.Rank, 1, maxRank}); err != nil {
 		return err
 	}
-	if err := checkAll(nil, bounds[float64]{"lora.alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
+	if err := checkAll(nil, bounds[float64]{"lora_alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
 		return err
 	}
 	for _, target := range l.targets() {
 		if !c.hasLinear(target) {
-			return bad("lora.targets has %q: take names of %s", target, strings.Join(c.linearNames(), ", "))
+			return bad("lora_targets has %q: take names of %s", target, strings.Join(c.linearNames(), ", "))
 		}
 	}
 	return nil

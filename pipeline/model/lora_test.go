@@ -106,14 +106,14 @@ func TestLoRAIsChecked(t *testing.T) {
 	good := LoRA{Rank: 2, Alpha: 4, Targets: "q_proj,v_proj"}
 	must(t, adapted(tinyLlama, good).Validate())
 	for want, change := range map[string]func(*LoRA){
-		"lora.rank is 0":                        func(l *LoRA) { l.Rank = 0 },
-		"lora.rank is 9999":                     func(l *LoRA) { l.Rank = 9999 },
-		"lora.alpha is 0":                       func(l *LoRA) { l.Alpha = 0 },
-		`lora.targets has "": take names of`:    func(l *LoRA) { l.Targets = "" },
-		`lora.targets has "c_attn": take`:       func(l *LoRA) { l.Targets = "q_proj,c_attn" },
+		"lora_rank is 0":                        func(l *LoRA) { l.Rank = 0 },
+		"lora_rank is 9999":                     func(l *LoRA) { l.Rank = 9999 },
+		"lora_alpha is 0":                       func(l *LoRA) { l.Alpha = 0 },
+		`lora_targets has "": take names of`:    func(l *LoRA) { l.Targets = "" },
+		`lora_targets has "c_attn": take`:       func(l *LoRA) { l.Targets = "q_proj,c_attn" },
 		"down_proj, gate_proj, k_proj, lm_head": func(l *LoRA) { l.Targets = "embed_tokens" },
-		`lora.targets has "proj": take`:         func(l *LoRA) { l.Targets = "proj" },
-		`lora.targets has "layers.9.self_attn`:  func(l *LoRA) { l.Targets = "layers.9.self_attn.q_proj" },
+		`lora_targets has "proj": take`:         func(l *LoRA) { l.Targets = "proj" },
+		`lora_targets has "layers.9.self_attn`:  func(l *LoRA) { l.Targets = "layers.9.self_attn.q_proj" },
 	} {
 		l := good
 		change(&l)

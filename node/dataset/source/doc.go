@@ -9,7 +9,8 @@
 //   - any other: UTF-8 text without NUL bytes. The file is one document, or its lines are
 //     divided into documents by a line that separates.
 //
-// Empty documents are left out. What is not as it should be is an error that names file,
+// A byte order mark that begins a file of text or jsonl is no part of it. Empty documents are
+// left out. What is not as it should be is an error that names file,
 // line (or row) and remedy and wraps ErrMalformed; it can be skipped and counted instead,
 // unless the rest of the file cannot be read then. A file that was found in a folder, not
 // named, and does not begin like text is skipped in any case.

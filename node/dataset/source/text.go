@@ -18,6 +18,9 @@ func (r *reader) text(lines *bufio.Reader) error {
 			return nil
 		}
 	}
+	if mark, _ := lines.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = lines.Discard(len(byteOrderMark)) // it has just been read
+	}
 	if r.options.Separator == "" {
 		return r.wholeFile(lines)
 	}

@@ -1,0 +1,51 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// errNotShared: the store cannot be opened by several processes at once.
+var errNotShared = errors.New("not to be shared")
+
+// openShared opens a store that was closed in order for one of several readers. While it is open
+// nobody can open it to write.
+func openShared(dir string, o Options) (*Store, error) {
+	if !sharing {
+		return nil, errNotShared
+	}
+	s := &Store{dir: dir, self: o.Self, log: o.Logger, reads: true}
+	// All that writes asks for space first.
+	s.space = &space{path: dir, reserve: o.ReserveBytes, free: func(string) (int64, error) { return 0, ErrReadOnly }}
+	var err error
+	if s.lock, err = shareDir(dir); err != nil {
+		return nil, err
+	}
+	if err := closedInOrder(dir); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	if s.index, err = openIndex(filepath.Join(dir, "index"), true, o.Logger); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	return s, nil
+}
+
+// closedInOrder fails with errNotShared where Badger's log of its last writes is there, which it
+// removes when it closes, or chunks may be half-written.
+func closedInOrder(dir string) error {
+	for folder, left := range map[string]string{"index": ".mem", "tmp": ""} {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), left) }) {
+			return errNotShared
+		}
+	}
+	return nil
+}
+
+func (s *Store) closeShared() error { return errors.Join(s.index.close(), s.lock.Close()) }
