@@ -12,14 +12,50 @@ import (
 	"time"
 )
 
-// Lock takes a folder for this process until release, which leaves no trace in it, or until the
-// process ends. The error wraps ErrLocked and says which process has it.
-func Lock(dir string) (release func() error, err error) {
-	f, err := lockDir(dir)
-	if err != nil {
-		return nil, err
+// lockFile is the file in a folder that whoever has the folder holds a lock on.
+const lockFile = "lock"
+
+// Lock makes a folder, if it is not there, and takes it for this process until release, or until the
+// process ends. Release leaves no trace of it, nor of the folder when nothing else is in it. The
+// error wraps ErrLocked and says which process has it.
+func Lock(dir string) (release func(), err error) {
+	for {
+		err := os.MkdirAll(dir, 0o777) // less the umask
+		if errors.Is(err, fs.ErrExist) && !isFile(dir) {
+			continue // it was there, and then was not: who had it removed the folder
+		}
+		if err != nil {
+			return nil, err
+		}
+		f, err := lockDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the same
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !isAt(f, filepath.Join(dir, lockFile)) { // who had it removed the file: others lock a new one
+			_ = f.Close() // nothing was written that counts
+			continue
+		}
+		return func() {
+			unlink(f)
+			_ = os.Remove(dir) // only when it is empty
+		}, nil
 	}
-	return func() error { return errors.Join(f.Close(), os.Remove(f.Name())) }, nil
+}
+
+// isFile tells whether there is something at path that is no folder.
+func isFile(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && !st.IsDir()
+}
+
+// isAt tells whether a file is the one at path.
+func isAt(f *os.File, path string) bool {
+	is, err := f.Stat()
+	at, errAt := os.Stat(path)
+	return err == nil && errAt == nil && os.SameFile(is, at)
 }
 
 // lockDir takes the directory for this process and writes the process number into the
@@ -47,7 +83,7 @@ func shareDir(dir string) (*os.File, error) {
 
 // takeLock opens the lock file and takes its lock; the remedy is for who cannot have it.
 func takeLock(dir string, try func(*os.File) error, remedy string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +130,7 @@ func AwaitRelease(ctx context.Context, dir string) error {
 
 // isFree tells whether the lock of the store in dir can be had.
 func isFree(dir string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}

@@ -27,6 +27,12 @@ func flock(f *os.File, how int) error {
 	return err
 }
 
+// unlink removes a locked file and ends the lock, in this order: afterwards another may have it.
+func unlink(f *os.File) {
+	_ = os.Remove(f.Name()) // a file that stays is taken over by the next one
+	_ = f.Close()           // nothing was written that counts
+}
+
 // syncDir makes the names in a directory durable.
 func syncDir(path string) error {
 	d, err := os.Open(path)

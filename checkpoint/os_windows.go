@@ -25,6 +25,12 @@ func tryLock(f *os.File) error {
 	return err
 }
 
+// unlink ends the lock on a file and removes it, which Windows refuses while another has it open.
+func unlink(f *os.File) {
+	_ = f.Close() // nothing was written that counts
+	_ = os.Remove(f.Name())
+}
+
 // syncDir does nothing: Windows has no sync of a directory, NTFS journals its names.
 func syncDir(string) error { return nil }
 

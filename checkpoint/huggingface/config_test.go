@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/checkpoint"
 	"pnode/checkpoint/safetensors"
 	"pnode/pipeline/model"
 )
@@ -346,42 +345,5 @@ func TestWriteLeavesNothingBehind(t *testing.T) {
 	}
 	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a folder that is not empty: %v", err)
-	}
-}
-
-// TestWriteAfterOneThatWasKilled: what it left is taken away; while it lives, it is left alone.
-func TestWriteAfterOneThatWasKilled(t *testing.T) {
-	m := openReference(t, "gpt2")
-	parent := t.TempDir()
-	dir := filepath.Join(parent, "out")
-	left := filepath.Join(dir+partial, "out", "left.safetensors")
-	if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	release, err := checkpoint.Lock(dir + partial)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); !errors.Is(err, checkpoint.ErrLocked) {
-		t.Errorf("beside another: %v", err)
-	}
-	if _, err := os.Stat(left); err != nil {
-		t.Errorf("the other's work is gone: %v", err)
-	}
-	if err := release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(dir, Export{Config: m.Config(), Layer: m.Layer}); err != nil {
-		t.Fatal(err)
-	}
-	sameTensors(t, "testdata/gpt2", dir)
-	if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "left.safetensors")); err == nil {
-		t.Error("what was left is in the model's folder")
 	}
 }

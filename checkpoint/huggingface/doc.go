@@ -40,5 +40,5 @@
 // written here, save it anew, and compares the logits both ways.
 //
 // Package cmd/pnode and the node call it. It imports package model for Config
-// and package checkpoint for Lock alone.
+// and package checkpoint for InNewFolder and RoomAt alone.
 package huggingface

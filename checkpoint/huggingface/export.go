@@ -52,7 +52,7 @@ func (e Export) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return inNewFolder(dir, func(tmp string) error {
+	return checkpoint.InNewFolder(dir, func(tmp string) error {
 		room := checkpoint.RoomAt(filepath.Dir(dir))
 		err := e.writeFiles(tmp, config)
 		if err == nil {
@@ -74,55 +74,6 @@ func (e Export) weightBytes() int64 {
 		return 4 * elements
 	}
 	return 2 * elements // F16, BF16
-}
-
-// partial is behind the name of the folder that another is made in.
-const partial = ".partial"
-
-// inNewFolder has fill make a folder within dir.partial and gives it the name dir once it is
-// complete. What one that was killed left there is removed. The error wraps
-// checkpoint.ErrLocked while another process makes dir.
-func inNewFolder(dir string, fill func(tmp string) error) (err error) {
-	if err := makeRoom(dir); err != nil {
-		return err
-	}
-	work := dir + partial
-	if err := os.MkdirAll(work, 0o777); err != nil { // less the umask
-		return err
-	}
-	release, err := checkpoint.Lock(work)
-	if err != nil {
-		return err
-	}
-	tmp := filepath.Join(work, filepath.Base(dir))
-	defer func() {
-		err = errors.Join(err, os.RemoveAll(tmp), release())
-		_ = os.Remove(work) // another may have begun in it
-	}()
-	if err := os.RemoveAll(tmp); err != nil {
-		return err
-	}
-	if err := os.Mkdir(tmp, 0o777); err != nil {
-		return err
-	}
-	if err := fill(tmp); err != nil {
-		return err
-	}
-	return os.Rename(tmp, dir)
-}
-
-// makeRoom removes an empty folder, which a rename would not replace everywhere.
-func makeRoom(dir string) error {
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case len(entries) > 0:
-		return fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, entries[0].Name())
-	}
-	return os.Remove(dir)
 }
 
 func (e Export) writeFiles(dir string, config []byte) error {

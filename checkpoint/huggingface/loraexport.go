@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"pnode/checkpoint"
 	"pnode/checkpoint/safetensors"
 	"pnode/pipeline/model"
 )
@@ -22,7 +23,7 @@ type AdapterExport struct {
 // WriteAdapter makes the folder dir in PEFT's layout, complete or not at all; one that is
 // there must be empty. Weights are F32.
 func WriteAdapter(dir string, e AdapterExport) error {
-	if err := inNewFolder(filepath.Clean(dir), e.fill); err != nil {
+	if err := checkpoint.InNewFolder(dir, e.fill); err != nil {
 		return fmt.Errorf("huggingface: write adapter %s: %w", dir, err)
 	}
 	return nil

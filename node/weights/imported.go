@@ -82,10 +82,10 @@ func CheckInit(c model.Config, spec planner.InitSpec) error {
 	return nil
 }
 
-// Import checks all of a model and makes the folder dir of it, which must be new or empty, or
-// hold what an Import left that was killed: `pnode train --init` starts from it, without the
-// folder that the model came from. A model without a tokenizer, or with one of a kind that is not
-// supported, is imported for its weights; the error of a damaged one wraps tokenizer.ErrFormat.
+// Import checks all of a model and makes the folder dir of it, complete or not at all; one that is
+// there must be empty. `pnode train --init` starts from it, without the folder that the model came
+// from. A model without a tokenizer, or with one of a kind that is not supported, is imported for its
+// weights; the error of a damaged one wraps tokenizer.ErrFormat.
 func Import(ctx context.Context, m *Model, dir string, progress func(done, total int)) error {
 	if err := importInto(ctx, m, dir, progress); err != nil {
 		return fmt.Errorf("weights: import into %s: %w", dir, err)
@@ -93,42 +93,37 @@ func Import(ctx context.Context, m *Model, dir string, progress func(done, total
 	return nil
 }
 
-func importInto(ctx context.Context, m *Model, dir string, progress func(done, total int)) (err error) {
+func importInto(ctx context.Context, m *Model, dir string, progress func(done, total int)) error {
 	if errors.Is(m.NoWords, tokenizer.ErrFormat) {
 		return fmt.Errorf("%w; get that file again, or take the tokenizer's files out of the folder to import the weights alone", m.NoWords)
 	}
-	made, err := roomFor(dir)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil || errors.Is(err, checkpoint.ErrLocked) { // another Import is at work
-			return
+	return checkpoint.InNewFolder(dir, func(tmp string) error {
+		if err := os.Chmod(tmp, 0o700); err != nil {
+			return err
 		}
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, storeDir)))
-		if made {
-			err = errors.Join(err, os.Remove(dir))
+		spec, err := m.storeIn(ctx, filepath.Join(tmp, storeDir), progress)
+		if err != nil {
+			return roomToImport(m, err)
 		}
-	}()
-	store, err := checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{})
+		text, err := json.MarshalIndent(imported{Version: importedVersion, From: m.From, DType: m.DType, Model: m.Config, Init: spec}, "", "  ")
+		if err != nil {
+			return err
+		}
+		return files.Replace(filepath.Join(tmp, importedFile), append(text, '\n'))
+	})
+}
+
+// storeIn makes a store of the model's layers.
+func (m *Model) storeIn(ctx context.Context, dir string, progress func(done, total int)) (planner.InitSpec, error) {
+	store, err := checkpoint.Open(dir, checkpoint.Options{})
 	if err != nil {
-		return roomToImport(m, err)
+		return planner.InitSpec{}, err
 	}
 	spec, err := m.Store(ctx, store.PutChunk, progress)
 	if err == nil {
 		err = store.Pin(pinName, spec.AllChunks())
 	}
-	if err == nil {
-		_, err = store.Sweep() // what an unfinished import of another model left
-	}
-	if err := errors.Join(err, store.Close()); err != nil {
-		return roomToImport(m, err)
-	}
-	text, err := json.MarshalIndent(imported{Version: importedVersion, From: m.From, DType: m.DType, Model: m.Config, Init: spec}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return files.Replace(filepath.Join(dir, importedFile), append(text, '\n'))
+	return spec, errors.Join(err, store.Close())
 }
 
 // roomToImport adds to the error of a full disk, which is about one write, what all of a model takes.
@@ -138,23 +133,6 @@ func roomToImport(m *Model, err error) error {
 	}
 	return fmt.Errorf("the model takes %.1f MB there, and %.1f MB of the disk stay free: %w",
 		4*float64(m.Config.Params())/1e6, checkpoint.DefaultReserveBytes/1e6, err)
-}
-
-// roomFor makes a folder; it may be there when nothing is in it but an unfinished import.
-func roomFor(dir string) (made bool, err error) {
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return true, os.MkdirAll(dir, 0o700)
-	case err != nil:
-		return false, err
-	}
-	for _, e := range entries {
-		if e.Name() != storeDir || !e.IsDir() {
-			return false, fmt.Errorf("%w: the folder holds %s; name a new or an empty one", os.ErrExist, e.Name())
-		}
-	}
-	return false, nil
 }
 
 func openImported(ctx context.Context, dir string) (*Model, error) {

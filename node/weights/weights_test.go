@@ -199,35 +199,19 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// TestImportAfterOneThatWasKilled: it begins anew where the other left its store, and keeps out
-// while the other is at work.
-func TestImportAfterOneThatWasKilled(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "imported")
-	store := must[*checkpoint.Store](t)(checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{}))
-	left := must[planner.Hash](t)(store.PutChunk([]byte("a part of another model")))
+// TestImportSparesOtherFiles: a folder that only looks like what an import was killed in stays as
+// it is.
+func TestImportSparesOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	photo := filepath.Join(dir, storeDir, "photo.jpg")
+	if err := errors.Join(os.Mkdir(filepath.Dir(photo), 0o755), os.WriteFile(photo, []byte("mine"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	m := open(t, write(t, byteModel, unspoiled))
-	if err := Import(t.Context(), m, dir, nil); !errors.Is(err, checkpoint.ErrLocked) {
-		t.Errorf("beside another: %v", err)
+	if err := Import(t.Context(), m, dir, nil); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a folder with another's store: %v", err)
 	}
-	if !store.HasChunk(left) {
-		t.Error("the other's chunks are gone")
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := Import(t.Context(), m, dir, nil); err != nil {
-		t.Fatal(err)
-	}
-	params := make([]float32, m.Config.LayerLen(1))
-	imported := must[*Model](t)(Open(t.Context(), dir))
-	if err := errors.Join(imported.Layer(t.Context(), 1, params), imported.Close()); err != nil {
-		t.Error(err)
-	}
-	store = must[*checkpoint.Store](t)(checkpoint.Open(filepath.Join(dir, storeDir), checkpoint.Options{MustExist: true}))
-	if store.HasChunk(left) {
-		t.Error("what the other left takes room for ever")
-	}
-	if err := store.Close(); err != nil {
+	if _, err := os.Stat(photo); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 const (
 	// partial is behind the name of a folder that is being made.
 	partial = ".partial"
+	// locked is behind the name of the folder whose owner makes the one without.
+	locked = ".lock"
 	// stateFile says how far an unfinished folder is.
 	stateFile = "progress.json"
 	// tokenizerDir holds the tokenizer's files.

@@ -37,9 +37,9 @@ type Options struct {
 	Threads int
 	// Progress, if any, is told after every batch of documents.
 	Progress func(Progress)
-	// Lock, if any, takes the unfinished folder until release: two calls that write the same
-	// files would spoil them for each other.
-	Lock func(dir string) (release func() error, err error)
+	// Lock, if any, makes a folder and takes it until release, beside Out: two calls that write
+	// the same files would spoil them for each other.
+	Lock func(dir string) (release func(), err error)
 
 	batchBytes int // 0 is defaultBatchBytes
 }
@@ -58,10 +58,7 @@ type Progress struct {
 func Make(ctx context.Context, o Options) (Manifest, error) {
 	m, err := newMaker(o)
 	if err == nil {
-		err = m.locked(func() error { return m.run(ctx) })
-	}
-	if err == nil {
-		err = m.name()
+		err = m.alone(func() error { return m.make(ctx) })
 	}
 	if err != nil {
 		return Manifest{}, fmt.Errorf("shard: make %s: %w", o.Out, err)
@@ -109,19 +106,31 @@ func newMaker(o Options) (*maker, error) {
 	return m, err
 }
 
-// locked makes the unfinished folder and does something while no other process does.
-func (m *maker) locked(do func() error) error {
-	if err := os.MkdirAll(m.dir, 0o777); err != nil {
-		return err
-	}
+// alone does something while no other process makes the folder.
+func (m *maker) alone(do func() error) error {
 	if m.Lock == nil {
 		return do()
 	}
-	release, err := m.Lock(m.dir)
+	release, err := m.Lock(filepath.Clean(m.Out) + locked)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(), release())
+	defer release()
+	return do()
+}
+
+// make makes the unfinished folder complete and gives it its name.
+func (m *maker) make(ctx context.Context) error {
+	if err := free(m.Out); err != nil { // another process may have made it meanwhile
+		return err
+	}
+	if err := os.MkdirAll(m.dir, 0o777); err != nil {
+		return err
+	}
+	if err := m.run(ctx); err != nil {
+		return err
+	}
+	return m.name()
 }
 
 // free refuses a folder with anything in it.
