@@ -121,3 +121,36 @@ func TestLockExcludes(t *testing.T) {
 		t.Errorf("the folder is left: %v", err)
 	}
 }
+
+// TestLockOfARemovedFile: who opened the file before its owner removed it has a lock that counts
+// for nothing, and Lock sees it.
+func TestLockOfARemovedFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "work")
+	path := filepath.Join(dir, lockFile)
+	release, err := Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if !isAt(late, path) {
+		t.Error("the file that is there is not seen")
+	}
+	release()
+	if _, err := os.Stat(path); err == nil {
+		t.Skip("this system keeps files that are open")
+	}
+	if isAt(late, path) {
+		t.Error("a file is seen where there is none")
+	}
+	if release, err = Lock(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if isAt(late, path) {
+		t.Error("the file that was removed is taken for the one that others lock")
+	}
+}
