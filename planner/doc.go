@@ -11,8 +11,8 @@
 //   - Reasons: why the plan is as it is, for people.
 //
 // The words are in plan.go, run.go, profile.go, seen.go and reason.go; what a run may ask for in
-// recompute.go, shard.go, storage.go and codec.go; plans as programs in lane.go, programs.go and
-// course.go.
+// recompute.go, shard.go, storage.go, codec.go, ordering.go and message.go; plans as programs in
+// lane.go, programs.go and course.go, what replicas have of state in sharded.go.
 //
 // Make runs in these steps (file in brackets):
 //
@@ -21,7 +21,7 @@
 //  2. Shapes (replicas x stages) in the order of a lower bound of the step time [shapes.go], and
 //     for each the devices and orders worth a look [search.go, package order].
 //  3. For each order the exact cut of the layers [cut.go, package partition], the minimal
-//     warm-ups under memory [package elastic] and the shares of the replicas [candidate.go];
+//     warm-ups under memory [package elastic] and the shares of the replicas [candidate.go, lean.go];
 //     optimizer state in parts or in host memory where memory asks for it [arrange.go,
 //     variants.go, trim.go]. Under schedules whose order does not follow from warm-ups a
 //     candidate is a layout, read off its programs [layout.go, package layout].

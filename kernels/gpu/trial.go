@@ -90,13 +90,14 @@ type Candidate interface {
 // Try opens a device that lacks something or nothing, and runs it against the reference: all but F16
 // first, then F16. What is wrong where products are made the fast way costs that way, for one half
 // alone; what is wrong in F16 all the same costs F16; the rest costs the device. After each failure it
-// is opened anew, as a kernel that fails may take all that the driver holds with it.
+// is opened anew, as a kernel that fails may take all that the driver holds with it; one that cannot
+// be closed any more is given up.
 func Try[D Candidate](lacks Lacks, open func(Lacks) (D, error)) (D, Lacks, error) {
 	var none D
 	for {
 		dev, err := open(lacks)
 		if err != nil {
-			return none, lacks, errors.Join(lacks.FastBF16, lacks.FastF16, lacks.F16, err)
+			return none, lacks, errors.Join(err, lacks.FastBF16, lacks.FastF16, lacks.F16)
 		}
 		half, wrong := lacks.test(dev)
 		if wrong == nil {

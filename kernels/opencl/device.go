@@ -60,7 +60,11 @@ func (i Info) open() (*Device, error) {
 	}
 	dev, lacks, err := gpu.Try(lacks, i.without)
 	if err != nil && i.geometry(lacks).Unit != gpu.NoUnit { // which the whole source may be too much with
-		lacks.FastBF16, lacks.FastF16 = brief(err), brief(err)
+		for _, half := range gpu.UnitHalves {
+			if lacks.Fast(half) == nil {
+				lacks.Set(half, brief(err))
+			}
+		}
 		dev, lacks, err = gpu.Try(lacks, i.without)
 	}
 	if err != nil {

@@ -69,7 +69,7 @@ func probeNumber(half kernels.DType, n int) float32 {
 	return x
 }
 
-// probe has the units multiply two small matrices of a half, by the kernel unit_probe, and wants the
+// probe has the units multiply two small matrices of a half, by its kernel unit_probe_..., and wants the
 // product of every warp.
 func (d *driver) probe(half kernels.DType) error {
 	in, values := make([]byte, 0, 4*probeRows*probeDepth), [2 * probeRows * probeDepth]float32{}

@@ -75,8 +75,8 @@ type Layout struct {
 // Boundary is the one behind a stage of a replica.
 type Boundary struct{ Replica, Stage int }
 
-// Chunks is how many stages of a replica a worker holds.
-func (l *Layout) Chunks() int {
+// chunks is how many stages of a replica a worker holds.
+func (l *Layout) chunks() int {
 	n := 0
 	for _, k := range l.Rows[0] {
 		if k.Worker == l.Rows[0][0].Worker {

@@ -101,7 +101,7 @@ func (s *Site) FitBeside(rows, from Rows) bool {
 // Caps is by worker how many activations of any of its stages fit at once with what the stages
 // compute again, the fewest of all replicas, at most so many.
 func (s *Site) Caps(l *Layout, most int64) []int {
-	caps := make([]int, len(l.Rows[0])/l.Chunks())
+	caps := make([]int, len(l.Rows[0])/l.chunks())
 	for _, row := range l.Rows {
 		for w := range caps {
 			room, largest := s.Room(row[w].Unit), int64(1)

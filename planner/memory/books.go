@@ -122,8 +122,8 @@ func (b *Books) Moments(first, end int) int64 {
 	return max(0, bytes)
 }
 
-// MomentsFor are the prefixes of that in a pipeline of so many stages.
-func (b *Books) MomentsFor(stages int) []int64 { return b.alone(b.moments, stages, b.Moments) }
+// momentsFor are the prefixes of that in a pipeline of so many stages.
+func (b *Books) momentsFor(stages int) []int64 { return b.alone(b.moments, stages, b.Moments) }
 
 // Host is what the layers [first,end) of one stage take of host memory where their state is
 // away.
@@ -133,7 +133,7 @@ func (b *Books) Host(first, end int) int64 {
 
 // HostFor are the prefixes of that in a pipeline of so many stages.
 func (b *Books) HostFor(stages int) []int64 {
-	sums := append([]int64(nil), b.MomentsFor(stages)...)
+	sums := append([]int64(nil), b.momentsFor(stages)...)
 	for l := range sums {
 		sums[l] += alignedMoments * int64(l)
 	}

@@ -84,7 +84,7 @@ func (l *Ledger) FixedFor(stages int, away bool) []int64 {
 		return sums
 	}
 	sums = slices.Clone(sums)
-	for i, bytes := range l.books.MomentsFor(stages) {
+	for i, bytes := range l.books.momentsFor(stages) {
 		sums[i] -= bytes
 	}
 	return sums

@@ -43,17 +43,19 @@ typedef float8 unit_sums;
 #ifdef cl_intel_subgroups
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 #endif
-// Compilers that have the functions without declaring them are told of them.
-#ifndef cl_intel_subgroup_matrix_multiply_accumulate
-float8 __attribute__((overloadable)) intel_sub_group_bf16_bf16_matrix_mad_k16(unit_left a, int8 b, float8 c);
-float8 __attribute__((overloadable)) intel_sub_group_f16_f16_matrix_mad_k16(unit_left a, int8 b, float8 c);
-#endif
+// Compilers that have the functions without declaring them are told of those that are used.
 
 #ifdef UNIT_F16
+#ifndef cl_intel_subgroup_matrix_multiply_accumulate
+float8 __attribute__((overloadable)) intel_sub_group_f16_f16_matrix_mad_k16(unit_left a, int8 b, float8 c);
+#endif
 INLINE unit_sums multiply_add_f16(unit_sums c, unit_left a, unit_right b) { return intel_sub_group_f16_f16_matrix_mad_k16(a, b, c); }
 #endif
 
 #ifdef UNIT_BF16
+#ifndef cl_intel_subgroup_matrix_multiply_accumulate
+float8 __attribute__((overloadable)) intel_sub_group_bf16_bf16_matrix_mad_k16(unit_left a, int8 b, float8 c);
+#endif
 INLINE unit_sums multiply_add_bf16(unit_sums c, unit_left a, unit_right b) { return intel_sub_group_bf16_bf16_matrix_mad_k16(a, b, c); }
 #endif
 #endif
