@@ -12,6 +12,9 @@
 //     kept for other nodes).
 //   - Bucket: a named key-value space with atomic, durable batches.
 //
+// For folders that are no stores: InNewFolder makes one complete or not at all, Lock has one
+// process at a time, and Room tells what a full disk lacked.
+//
 // # The directory
 //
 //	lock          held while the store is open

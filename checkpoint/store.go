@@ -76,7 +76,8 @@ type Store struct {
 	sweeps  sync.Mutex // held by the one running sweep
 }
 
-// Open opens or, unless Options say otherwise, creates the store in dir and removes what an interrupted process left
+// Open opens or, unless Options say otherwise, creates the store in dir and removes what an
+// interrupted process left
 // half-written. Errors wrap ErrLocked, ErrNoStore, ErrDiskFull or ErrCorrupt where these are the cause.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o)
