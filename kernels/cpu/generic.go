@@ -12,7 +12,8 @@ func generic() *variant {
 	}
 	return &variant{
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
-		peak: peakGeneric, peakLanes: 1,
+		multiplyPack: packThenMultiply(micro, copyGeneric, transposeGeneric),
+		peak:         peakGeneric, peakLanes: 1,
 		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
 		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, ask: askGeneric, axpy: axpyGeneric, times: timesGeneric,
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,

@@ -17,6 +17,16 @@ func multiply6x16(t *tile)
 //go:noescape
 func multiply12x32(t *tile)
 
+// multiplyPack4x24 is multiply4x24 of one tile, whose A it packs.
+//
+//go:noescape
+func multiplyPack4x24(t *tile)
+
+// multiplyPack12x32 is multiply12x32 of one tile, whose A it packs.
+//
+//go:noescape
+func multiplyPack12x32(t *tile)
+
 // peakAVX2 does 12 multiply-adds of 8 floats a round in registers.
 //
 //go:noescape

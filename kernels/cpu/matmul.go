@@ -6,7 +6,8 @@ import "pnode/kernels"
 // Matrix Multiplication"). The workers first pack one operand into panels that all tasks
 // share; then each task packs its part of the other one and runs the micro-kernel:
 //
-//   - a tall result: B is shared, a task is a block of rows;
+//   - a tall result: B is shared, a task is a block of rows, which the micro-kernel packs
+//     beside its first products;
 //   - a result of at most rowBlock rows: A is shared, a task is a range of columns. A
 //     panel of B is used once, straight from the worker's first cache.
 //
@@ -112,8 +113,8 @@ func (d *Device) multiplyTall(p *product, b area) error {
 		t.begin()
 		for depth := b.depth; depth < b.end; depth += p.depth {
 			k := min(p.depth, b.end-depth)
-			p.a.pack(t.own, t.wide, t.top, t.bottom, depth, k)
-			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.product.nr):], depth, k)
+			beside := t.packOwn(depth, k)
+			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.product.nr):], depth, k, beside)
 		}
 		t.finish()
 	})
@@ -138,7 +139,7 @@ func (d *Device) multiplyFlat(p *product) error {
 			for depth := 0; depth < p.k; depth += p.depth {
 				k := min(p.depth, p.k-depth)
 				p.b.pack(t.own, t.wide, t.left, t.right, depth, k)
-				t.multiply(shared[depth*roundUp(p.m, d.v.product.mr):], t.own, depth, k)
+				t.multiply(shared[depth*roundUp(p.m, d.v.product.mr):], t.own, depth, k, false)
 			}
 			t.finish()
 		}

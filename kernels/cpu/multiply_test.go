@@ -13,7 +13,9 @@ func TestMicroKernelsAddInOrder(t *testing.T) {
 		if v.name == "generic" {
 			continue // the compiler fuses on some architectures
 		}
-		for _, m := range []microKernel{v.product, v.attention} {
+		packing := v.product
+		packing.multiply = v.multiplyPack
+		for _, m := range []microKernel{v.product, v.attention, packing} {
 			for _, k := range []int{1, 2, 7, 64} {
 				packed := tile{K: k, ARow: 1, ACol: m.mr}
 				strided := tile{K: k, ARow: k + 3, ACol: 1, Accumulate: 1}
@@ -42,6 +44,7 @@ func checkOrder(t *testing.T, m microKernel, args tile) {
 		}
 	}
 	args.A, args.B, args.Init, args.C, args.CRow, args.Count = &a[0], &b[0], &init[0], &c[0], m.nr, 1
+	args.Packed = &make([]float32, m.mr*args.K)[0]
 	m.multiply(&args)
 	for i := range want {
 		if math.Float32bits(c[i]) != math.Float32bits(want[i]) {

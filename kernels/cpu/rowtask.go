@@ -72,13 +72,28 @@ func (t *rowTask) finish() {
 // at is the place of element (i,j) of C in out.
 func (t *rowTask) at(i, j int) int { return (i-t.outTop)*t.outRow + j - t.outLeft }
 
+// packOwn packs the task's rows of A. With beside, only those after the whole tiles: the
+// micro-kernel packs these beside its first products, which hides the work and the wait for memory.
+func (t *rowTask) packOwn(depth, k int) (beside bool) {
+	beside = t.a.half == nil && t.right-t.left >= t.v.product.nr
+	packed := 0
+	if beside {
+		packed = t.wholeTiles() * t.v.product.mr
+	}
+	t.a.pack(t.own[packed*k:], t.wide, t.top+packed, t.bottom, depth, k)
+	return beside
+}
+
+func (t *rowTask) wholeTiles() int { return (t.bottom - t.top) / t.v.product.mr }
+
 // multiply adds the products of k rows of B from row depth on. The first call for some
-// columns, with depth 0, sets what the following ones add to.
-func (t *rowTask) multiply(a, b []float32, depth, k int) {
+// columns, with depth 0, sets what the following ones add to. With beside, the whole tiles of A
+// are packed to a with the products of the first panel of B.
+func (t *rowTask) multiply(a, b []float32, depth, k int, beside bool) {
 	mr, nr := t.v.product.mr, t.v.product.nr
-	whole := (t.bottom - t.top) / mr
+	whole := t.wholeTiles()
 	args := &t.w.tile
-	*args = tile{K: k, ARow: 1, ACol: mr, AStep: mr * k, NextStep: blocks(floatBytes*nr*tileRound, max(1, whole))}
+	*args = tile{K: k, AStep: mr * k, NextStep: blocks(floatBytes*nr*tileRound, max(1, whole))}
 	if depth > 0 || t.accumulate {
 		args.Accumulate = 1
 	}
@@ -89,15 +104,40 @@ func (t *rowTask) multiply(a, b []float32, depth, k int) {
 		if t.right-j < nr {
 			inside = 0
 		}
-		if inside > 0 {
-			args.A, args.Count = &a[0], inside
+		if beside && j == t.left {
+			t.multiplyAndPack(args, a, depth)
+		} else if inside > 0 {
+			args.A, args.ARow, args.ACol, args.Count = &a[0], 1, mr, inside
 			args.C, args.CRow = &t.out[t.at(t.top, j)], t.outRow
 			t.v.product.multiply(args)
 		}
 		if from := t.top + inside*mr; from < t.bottom {
-			args.A, args.Count = &a[inside*mr*k], blocks(t.bottom-from, mr)
+			args.A, args.ARow, args.ACol, args.Count = &a[inside*mr*k], 1, mr, blocks(t.bottom-from, mr)
 			t.multiplyEdge(args, from, j)
 		}
+	}
+}
+
+// stepsAhead is how many steps of K before their use multiplyPack asks for elements of A, where a
+// step goes to another row of memory.
+const stepsAhead = 48
+
+// multiplyAndPack computes the whole tiles of the first panel and packs their A.
+func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
+	mr, a := t.v.product.mr, &t.a
+	for i := range t.wholeTiles() {
+		top := t.top + i*mr
+		if a.deep {
+			args.A, args.ARow, args.ACol = &a.mem[top*a.stride+depth], a.stride, 1
+			args.Ahead = floatBytes * mr * a.stride // the next tile
+		} else {
+			args.A, args.ARow, args.ACol = &a.mem[depth*a.stride+top], 1, a.stride
+			args.Ahead = floatBytes * stepsAhead * a.stride
+		}
+		args.Packed = &packed[i*mr*args.K]
+		args.C, args.CRow = &t.out[t.at(top, t.left)], t.outRow
+		t.v.multiplyPack(args)
+		args.Next += uintptr(args.K / tileRound * args.NextStep)
 	}
 }
 

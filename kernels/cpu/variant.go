@@ -1,6 +1,10 @@
 package cpu
 
-import "pnode/kernels"
+import (
+	"unsafe"
+
+	"pnode/kernels"
+)
 
 //go:generate go run ./asm -group loops -out loops_amd64.s
 //go:generate go run ./asm -group math -out math_amd64.s
@@ -17,6 +21,8 @@ type variant struct {
 	// copyA and transposeA pack A of matrix products, with unit product.mr.
 	copyA      packCopy
 	transposeA packTranspose
+	// multiplyPack is product.multiply of one tile, whose A it reads where it is and packs beside.
+	multiplyPack func(t *tile)
 
 	// peak does 12 multiply-adds of peakLanes floats a round in registers.
 	peak      func(rounds int)
@@ -123,4 +129,22 @@ type tile struct {
 	// but asking for what is no memory takes time.
 	Next     uintptr
 	NextStep int
+	// Packed is where multiplyPack writes element (i,p) of A, at p*mr + i. That of amd64 asks for
+	// what comes Ahead bytes after the elements of A that it reads.
+	Packed *float32
+	Ahead  int
+}
+
+// packThenMultiply makes a multiplyPack that does one after the other.
+func packThenMultiply(m microKernel, copyA packCopy, transposeA packTranspose) func(t *tile) {
+	return func(t *tile) {
+		packed := unsafe.Slice(t.Packed, m.mr*t.K)
+		if t.ACol == 1 {
+			transposeA(packed, unsafe.Slice(t.A, (m.mr-1)*t.ARow+t.K), t.ARow, t.K)
+		} else {
+			copyA(packed, unsafe.Slice(t.A, (t.K-1)*t.ACol+m.mr), t.ACol, t.K, 1)
+		}
+		t.A, t.ARow, t.ACol, t.Count = t.Packed, 1, m.mr, 1
+		m.multiply(t)
+	}
 }

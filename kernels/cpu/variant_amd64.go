@@ -28,7 +28,7 @@ func avx2() *variant {
 			mr: 6, nr: 16, depth: depthBlock, multiply: multiply6x16,
 			copyB: copyTo(16, groupPanels, copyRows1x16, copyRows4x16), transposeB: transposeTo(16, nil),
 		},
-		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4),
+		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4), multiplyPack: multiplyPack4x24,
 		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, dot: dotAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, ask: askAVX2, axpy: axpyAVX2, times: timesAVX2,
@@ -53,6 +53,7 @@ func avx512() *variant {
 		copyB: copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
 	}
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
+	v.multiplyPack = multiplyPack12x32
 	v.attention = v.product
 	return v
 }

@@ -13,7 +13,8 @@ func neon() *variant {
 	return &variant{
 		name: "neon", product: micro, attention: micro,
 		copyA: copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeA: transposeInFours(8),
-		peak: peakNEON, peakLanes: 8,
+		multiplyPack: packThenMultiply(micro, copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeInFours(8)),
+		peak:         peakNEON, peakLanes: 8,
 		max: maxNEON, dot: dotNEON, add: addNEON, scale: scaleNEON,
 		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, ask: askGeneric, axpy: axpyNEON, times: timesNEON,
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,

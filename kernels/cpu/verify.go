@@ -18,6 +18,9 @@ func (v *variant) verify() error {
 	if err := (packing{"A", v.product.mr, v.copyA, v.transposeA}).verify(); err != nil {
 		return err
 	}
+	if err := v.product.verifyTiles("multiplyPack", v.multiplyPack, true); err != nil {
+		return err
+	}
 	for _, n := range []int{3, 8, 47} {
 		if err := v.verifyLoops(n); err != nil {
 			return err
@@ -27,20 +30,31 @@ func (v *variant) verify() error {
 }
 
 func (m *microKernel) verify() error {
-	for _, k := range []int{1, 3, 4, 6, 37} {
-		for accumulate := range 2 {
-			if !m.verifyTile(k, accumulate) {
-				return fmt.Errorf("the micro-kernel %dx%d is wrong for K %d, accumulate %d", m.mr, m.nr, k, accumulate)
-			}
-		}
+	if err := m.verifyTiles("multiply", m.multiply, false); err != nil {
+		return err
 	}
 	return packing{"B", m.nr, m.copyB, m.transposeB}.verify()
 }
 
+// verifyTiles tries a micro-kernel of m's size, with or without packing.
+func (m *microKernel) verifyTiles(name string, multiply func(t *tile), packs bool) error {
+	for _, k := range []int{1, 3, 4, 6, 37} {
+		for accumulate := range 2 {
+			if !m.verifyTile(multiply, packs, k, accumulate) {
+				return fmt.Errorf("%s is wrong for %dx%d, K %d, accumulate %d", name, m.mr, m.nr, k, accumulate)
+			}
+		}
+	}
+	return nil
+}
+
 // verifyTile uses row and column strides, and checks that the micro-kernel writes its
-// tile and no more.
-func (m *microKernel) verifyTile(k, accumulate int) bool {
-	const count = 2
+// tiles, one if it packs, and no more.
+func (m *microKernel) verifyTile(multiply func(t *tile), packs bool, k, accumulate int) bool {
+	count := 2
+	if packs {
+		count = 1
+	}
 	rows := count * m.mr
 	aRow, aCol := k+3, 1
 	if accumulate == 1 {
@@ -50,8 +64,14 @@ func (m *microKernel) verifyTile(k, accumulate int) bool {
 	init, cRow := ramp(m.nr, 5), m.nr+4
 	c := ramp(rows*cRow, 13)
 	old := append([]float32(nil), c...)
-	m.multiply(&tile{
-		K: k, A: &a[0], ARow: aRow, ACol: aCol, B: &b[0], Init: &init[0],
+	packed, wantPacked := ramp(k*m.mr+guard, 3), ramp(k*m.mr+guard, 3)
+	for i := range k * m.mr {
+		if packs {
+			wantPacked[i] = a[i%m.mr*aRow+i/m.mr*aCol]
+		}
+	}
+	multiply(&tile{
+		K: k, A: &a[0], ARow: aRow, ACol: aCol, B: &b[0], Init: &init[0], Packed: &packed[0],
 		C: &c[0], CRow: cRow, Accumulate: accumulate, Count: count, AStep: m.mr * aRow,
 	})
 	for i, got := range c {
@@ -67,7 +87,7 @@ func (m *microKernel) verifyTile(k, accumulate int) bool {
 			return false
 		}
 	}
-	return true
+	return differs(packed, wantPacked, 0) < 0
 }
 
 // packing is what packs one side of a product.

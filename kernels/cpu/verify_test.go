@@ -39,6 +39,15 @@ func TestVerifyFindsWrongLoops(t *testing.T) {
 		"copyB": func(v *variant) {
 			v.attention.copyB = func(dst, src []float32, stride, k, panels int) { copyGeneric(dst, src, stride, k, panels-1) }
 		},
+		"multiply": func(v *variant) {
+			v.attention.multiply = func(t *tile) { t.Count--; multiplyGeneric(t) }
+		},
+		"multiplyPack": func(v *variant) {
+			v.multiplyPack = func(t *tile) {
+				multiplyGeneric(t)
+				*t.Packed = *t.A
+			}
+		},
 		"transposeA": func(v *variant) {
 			v.transposeA = func(dst, src []float32, stride, k int) { transposeGeneric(dst, src, stride, k-1) }
 		},

@@ -17,9 +17,11 @@ func main() {
 	flag.Parse()
 	switch *group {
 	case "loops":
-		multiply(4, 3, ymm, askFirst)
-		multiply(6, 2, ymm, askFirst)
-		multiply(12, 2, zmm, askLast)
+		for _, packs := range []bool{false, true} {
+			micro{rows: 4, vectors: 3, kind: ymm, ask: askFirst, packs: packs}.multiply()
+			micro{rows: 12, vectors: 2, kind: zmm, ask: askLast, packs: packs}.multiply()
+		}
+		micro{rows: 6, vectors: 2, kind: ymm, ask: askFirst}.multiply()
 		peak("peakAVX2", ymm)
 		peak("peakAVX512", zmm)
 		for _, unit := range []int{4, 12, 16, 24, 32} {

@@ -35,12 +35,17 @@ const (
 	askLast
 )
 
-// micro is the state of the micro-kernel while it is generated.
+// micro is a micro-kernel, and its state while it is generated.
 type micro struct {
-	rows       int
-	vectors    int // in a row of B
-	kind       vectorKind
-	ask        askOfC
+	rows    int
+	vectors int // in a row of B
+	kind    vectorKind
+	ask     askOfC
+	// packs makes a micro-kernel of one tile, whose A is read where it is and packed beside. The
+	// stores cost nothing beside the multiply-adds; nor does the wait for memory, because it asks
+	// for what comes Ahead bytes later.
+	packs bool
+
 	acc        [][]reg.VecVirtual // [rows][vectors]
 	a          []reg.Register     // pointers to rows 0, 3, 6, ...
 	aRow, aCol reg.Register       // strides in bytes
@@ -49,35 +54,52 @@ type micro struct {
 	count      reg.Register // tiles left
 	next       reg.Register // what is asked for in the next round
 	cNext      reg.Register // the row of C that is, with askLast; before C: its first one
+	packed     reg.Register // where the next step's elements of A are written
 	tile       reg.Register
 }
 
-// multiply emits a micro-kernel of `rows` rows and some vectors. All sums stay in
-// registers; each step of K loads the vectors of B, and is a broadcast and their FMAs for
-// each row of A. It goes down a column of tiles: B stays in the nearest caches, A streams by.
-func multiply(rows, vectors int, kind vectorKind, ask askOfC) {
-	columns := vectors * kind.bytes / 4
-	begin(fmt.Sprintf("multiply%dx%d", rows, columns), "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", rows, columns))
-	m := &micro{rows: rows, vectors: vectors, kind: kind, ask: ask, tile: Load(Param("t"), GP64())}
-	m.aRow, m.aCol = m.field(formula.TileARow), m.field(formula.TileACol)
-	SHLQ(Imm(2), m.aRow)
-	SHLQ(Imm(2), m.aCol)
-	m.c, m.cRow, m.count = m.field(formula.TileC), m.field(formula.TileCRow), m.field(formula.TileCount)
-	SHLQ(Imm(2), m.cRow)
-	m.next = m.field(formula.TileNext)
-	m.a, m.b = []reg.Register{GP64()}, GP64()
-	MOVQ(Mem{Base: m.tile, Disp: formula.TileA}, m.a[0])
-	for i := 3; i < rows; i += 3 {
-		m.a = append(m.a, GP64())
+// multiply emits the micro-kernel. All sums stay in registers; each step of K loads the vectors
+// of B, and is a broadcast and their FMAs for each row of A. It goes down a column of tiles: B
+// stays in the nearest caches, A streams by. One that packs computes one tile.
+func (m micro) multiply() {
+	name := fmt.Sprintf("%dx%d", m.rows, m.vectors*m.kind.bytes/4)
+	if m.packs {
+		begin("multiplyPack"+name, "func(t *byte)", "is multiply"+name+" of one tile, whose A it packs.")
+	} else {
+		begin("multiply"+name, "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", m.rows, m.vectors*m.kind.bytes/4))
 	}
+	m.load()
 	Label("tile")
 	m.start()
 	m.depth()
 	m.store()
-	m.nextTile()
-	JMP(LabelRef("tile"))
-	Label("end")
+	if !m.packs {
+		m.nextTile()
+		JMP(LabelRef("tile"))
+		Label("end")
+	}
 	end()
+}
+
+// load takes what all tiles have in common from the tile.
+func (m *micro) load() {
+	m.tile = Load(Param("t"), GP64())
+	m.aRow, m.aCol = m.field(formula.TileARow), m.field(formula.TileACol)
+	SHLQ(Imm(2), m.aRow)
+	SHLQ(Imm(2), m.aCol)
+	m.c, m.cRow = m.field(formula.TileC), m.field(formula.TileCRow)
+	SHLQ(Imm(2), m.cRow)
+	if m.packs {
+		m.packed = m.field(formula.TilePacked)
+	} else {
+		m.count = m.field(formula.TileCount)
+	}
+	m.next = m.field(formula.TileNext)
+	m.a, m.b = []reg.Register{GP64()}, GP64()
+	MOVQ(Mem{Base: m.tile, Disp: formula.TileA}, m.a[0])
+	for i := 3; i < m.rows; i += 3 {
+		m.a = append(m.a, GP64())
+	}
 }
 
 func (m *micro) field(offset int) reg.Register {
@@ -123,12 +145,16 @@ func (m *micro) depth() {
 		m.beforeC(k)
 	}
 	CMPQ(m.aCol, Imm(4))
-	JEQ(LabelRef("rows"))
-	CMPQ(m.aRow, Imm(4))
-	JNE(LabelRef("strided"))
-	CMPQ(m.aCol, Imm(uint64(4*m.rows)))
-	JNE(LabelRef("strided"))
-	m.rounds("packed", k, 4*m.rows, func(u, i int) Mem { return Mem{Base: m.a[i/3], Disp: 4 * (u*m.rows + i%3)} })
+	if m.packs {
+		JNE(LabelRef("strided"))
+	} else {
+		JEQ(LabelRef("rows"))
+		CMPQ(m.aRow, Imm(4))
+		JNE(LabelRef("strided"))
+		CMPQ(m.aCol, Imm(uint64(4*m.rows)))
+		JNE(LabelRef("strided"))
+		m.rounds("packed", k, 4*m.rows, func(u, i int) Mem { return Mem{Base: m.a[i/3], Disp: 4 * (u*m.rows + i%3)} })
+	}
 	m.rounds("rows", k, 4, func(u, i int) Mem { return m.row(i).Offset(4 * u) })
 	m.rounds("strided", k, 0, func(_, i int) Mem { return m.row(i) })
 	Label("single")
@@ -136,7 +162,7 @@ func (m *micro) depth() {
 	JZ(LabelRef("store"))
 	m.step(0, m.row)
 	m.advance()
-	ADDQ(U32(m.vectors*m.kind.bytes), m.b)
+	m.advanceB(1)
 	DECQ(k)
 	JMP(LabelRef("single"))
 }
@@ -183,7 +209,13 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 	}
 	PREFETCHT1(Mem{Base: m.next})
 	ADDQ(Mem{Base: m.tile, Disp: formula.TileNextStep}, m.next)
+	if m.packs && aCol > 0 {
+		m.askRowsOfA()
+	}
 	for u := range depthUnroll {
+		if m.packs && aCol == 0 {
+			m.askColumnOfA()
+		}
 		m.step(u, func(i int) Mem { return a(u, i) })
 		if aCol == 0 {
 			m.advance()
@@ -194,7 +226,7 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 			ADDQ(U32(depthUnroll*aCol), p)
 		}
 	}
-	ADDQ(U32(depthUnroll*m.vectors*m.kind.bytes), m.b)
+	m.advanceB(depthUnroll)
 	SUBQ(Imm(depthUnroll), k)
 	JMP(LabelRef(name))
 }
@@ -215,6 +247,40 @@ func (m *micro) advance() {
 	}
 }
 
+// advanceB moves the pointer into B on, and that to where A is packed.
+func (m *micro) advanceB(steps int) {
+	ADDQ(U32(steps*m.vectors*m.kind.bytes), m.b)
+	if m.packs {
+		ADDQ(U32(4*steps*m.rows), m.packed)
+	}
+}
+
+// askRowsOfA asks for the next elements of each row of A, Ahead bytes on.
+func (m *micro) askRowsOfA() {
+	var at reg.Register
+	for i := range m.rows {
+		if i%3 == 0 {
+			at = m.ahead(m.a[i/3])
+		}
+		row := m.row(i)
+		row.Base = at
+		PREFETCHT1(row)
+	}
+}
+
+// askColumnOfA asks for elements of A that lie side by side, Ahead bytes on.
+func (m *micro) askColumnOfA() {
+	at := m.ahead(m.a[0])
+	PREFETCHT1(Mem{Base: at})
+	PREFETCHT1(Mem{Base: at, Disp: 4*m.rows - 4})
+}
+
+func (m *micro) ahead(p reg.Register) reg.Register {
+	at := m.field(formula.TileAhead)
+	ADDQ(p, at)
+	return at
+}
+
 // step adds the products of one row of B, u rows after the pointer.
 func (m *micro) step(u int, a func(i int) Mem) {
 	var b []reg.VecVirtual
@@ -226,6 +292,9 @@ func (m *micro) step(u int, a func(i int) Mem) {
 	for i := range m.rows {
 		x := m.kind.make()
 		VBROADCASTSS(a(i), x)
+		if m.packs {
+			VMOVSS(x.AsX(), Mem{Base: m.packed, Disp: 4 * (u*m.rows + i)})
+		}
 		for v := range m.vectors {
 			VFMADD231PS(b[v], x, m.acc[i][v])
 		}

@@ -15,4 +15,6 @@ const (
 	TileAStep
 	TileNext
 	TileNextStep
+	TilePacked
+	TileAhead
 )
