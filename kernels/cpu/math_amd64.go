@@ -94,3 +94,24 @@ func normWeightGradAVX2(dw, db, dout, x []float32, mean, rstd float32)
 //
 //go:noescape
 func askAVX2(x []float32)
+
+//go:noescape
+func exp2AVX512(out, x []float32, scale, shift float32) float32
+
+//go:noescape
+func softmaxAVX512(x []float32, least float32) (top, sum float32)
+
+//go:noescape
+func softmaxGradAVX512(p, dp []float32, lse, delta float32)
+
+//go:noescape
+func geluAVX512(out, x []float32)
+
+//go:noescape
+func geluGradAVX512(dx, dout, x []float32)
+
+//go:noescape
+func swigluAVX512(out, gate, up []float32)
+
+//go:noescape
+func swigluGradAVX512(dgate, dup, dout, gate, up []float32)

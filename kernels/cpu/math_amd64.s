@@ -134,7 +134,15 @@ DATA f32_ff800000<>+16(SB)/4, $0xff800000
 DATA f32_ff800000<>+20(SB)/4, $0xff800000
 DATA f32_ff800000<>+24(SB)/4, $0xff800000
 DATA f32_ff800000<>+28(SB)/4, $0xff800000
-GLOBL f32_ff800000<>(SB), RODATA|NOPTR, $32
+DATA f32_ff800000<>+32(SB)/4, $0xff800000
+DATA f32_ff800000<>+36(SB)/4, $0xff800000
+DATA f32_ff800000<>+40(SB)/4, $0xff800000
+DATA f32_ff800000<>+44(SB)/4, $0xff800000
+DATA f32_ff800000<>+48(SB)/4, $0xff800000
+DATA f32_ff800000<>+52(SB)/4, $0xff800000
+DATA f32_ff800000<>+56(SB)/4, $0xff800000
+DATA f32_ff800000<>+60(SB)/4, $0xff800000
+GLOBL f32_ff800000<>(SB), RODATA|NOPTR, $64
 
 // func sumAVX2(x []float32) float32
 // Requires: AVX, SSE
@@ -484,7 +492,15 @@ DATA f32_c2fc0000<>+16(SB)/4, $0xc2fc0000
 DATA f32_c2fc0000<>+20(SB)/4, $0xc2fc0000
 DATA f32_c2fc0000<>+24(SB)/4, $0xc2fc0000
 DATA f32_c2fc0000<>+28(SB)/4, $0xc2fc0000
-GLOBL f32_c2fc0000<>(SB), RODATA|NOPTR, $32
+DATA f32_c2fc0000<>+32(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+36(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+40(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+44(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+48(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+52(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+56(SB)/4, $0xc2fc0000
+DATA f32_c2fc0000<>+60(SB)/4, $0xc2fc0000
+GLOBL f32_c2fc0000<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3aae0473<>+0(SB)/4, $0x3aae0473
 DATA f32_3aae0473<>+4(SB)/4, $0x3aae0473
@@ -494,7 +510,15 @@ DATA f32_3aae0473<>+16(SB)/4, $0x3aae0473
 DATA f32_3aae0473<>+20(SB)/4, $0x3aae0473
 DATA f32_3aae0473<>+24(SB)/4, $0x3aae0473
 DATA f32_3aae0473<>+28(SB)/4, $0x3aae0473
-GLOBL f32_3aae0473<>(SB), RODATA|NOPTR, $32
+DATA f32_3aae0473<>+32(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+36(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+40(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+44(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+48(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+52(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+56(SB)/4, $0x3aae0473
+DATA f32_3aae0473<>+60(SB)/4, $0x3aae0473
+GLOBL f32_3aae0473<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3c1e8629<>+0(SB)/4, $0x3c1e8629
 DATA f32_3c1e8629<>+4(SB)/4, $0x3c1e8629
@@ -504,7 +528,15 @@ DATA f32_3c1e8629<>+16(SB)/4, $0x3c1e8629
 DATA f32_3c1e8629<>+20(SB)/4, $0x3c1e8629
 DATA f32_3c1e8629<>+24(SB)/4, $0x3c1e8629
 DATA f32_3c1e8629<>+28(SB)/4, $0x3c1e8629
-GLOBL f32_3c1e8629<>(SB), RODATA|NOPTR, $32
+DATA f32_3c1e8629<>+32(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+36(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+40(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+44(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+48(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+52(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+56(SB)/4, $0x3c1e8629
+DATA f32_3c1e8629<>+60(SB)/4, $0x3c1e8629
+GLOBL f32_3c1e8629<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3d635b72<>+0(SB)/4, $0x3d635b72
 DATA f32_3d635b72<>+4(SB)/4, $0x3d635b72
@@ -514,7 +546,15 @@ DATA f32_3d635b72<>+16(SB)/4, $0x3d635b72
 DATA f32_3d635b72<>+20(SB)/4, $0x3d635b72
 DATA f32_3d635b72<>+24(SB)/4, $0x3d635b72
 DATA f32_3d635b72<>+28(SB)/4, $0x3d635b72
-GLOBL f32_3d635b72<>(SB), RODATA|NOPTR, $32
+DATA f32_3d635b72<>+32(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+36(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+40(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+44(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+48(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+52(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+56(SB)/4, $0x3d635b72
+DATA f32_3d635b72<>+60(SB)/4, $0x3d635b72
+GLOBL f32_3d635b72<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3e75fc8c<>+0(SB)/4, $0x3e75fc8c
 DATA f32_3e75fc8c<>+4(SB)/4, $0x3e75fc8c
@@ -524,7 +564,15 @@ DATA f32_3e75fc8c<>+16(SB)/4, $0x3e75fc8c
 DATA f32_3e75fc8c<>+20(SB)/4, $0x3e75fc8c
 DATA f32_3e75fc8c<>+24(SB)/4, $0x3e75fc8c
 DATA f32_3e75fc8c<>+28(SB)/4, $0x3e75fc8c
-GLOBL f32_3e75fc8c<>(SB), RODATA|NOPTR, $32
+DATA f32_3e75fc8c<>+32(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+36(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+40(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+44(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+48(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+52(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+56(SB)/4, $0x3e75fc8c
+DATA f32_3e75fc8c<>+60(SB)/4, $0x3e75fc8c
+GLOBL f32_3e75fc8c<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3f317214<>+0(SB)/4, $0x3f317214
 DATA f32_3f317214<>+4(SB)/4, $0x3f317214
@@ -534,7 +582,15 @@ DATA f32_3f317214<>+16(SB)/4, $0x3f317214
 DATA f32_3f317214<>+20(SB)/4, $0x3f317214
 DATA f32_3f317214<>+24(SB)/4, $0x3f317214
 DATA f32_3f317214<>+28(SB)/4, $0x3f317214
-GLOBL f32_3f317214<>(SB), RODATA|NOPTR, $32
+DATA f32_3f317214<>+32(SB)/4, $0x3f317214
+DATA f32_3f317214<>+36(SB)/4, $0x3f317214
+DATA f32_3f317214<>+40(SB)/4, $0x3f317214
+DATA f32_3f317214<>+44(SB)/4, $0x3f317214
+DATA f32_3f317214<>+48(SB)/4, $0x3f317214
+DATA f32_3f317214<>+52(SB)/4, $0x3f317214
+DATA f32_3f317214<>+56(SB)/4, $0x3f317214
+DATA f32_3f317214<>+60(SB)/4, $0x3f317214
+GLOBL f32_3f317214<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3f800000<>+0(SB)/4, $0x3f800000
 DATA f32_3f800000<>+4(SB)/4, $0x3f800000
@@ -544,7 +600,218 @@ DATA f32_3f800000<>+16(SB)/4, $0x3f800000
 DATA f32_3f800000<>+20(SB)/4, $0x3f800000
 DATA f32_3f800000<>+24(SB)/4, $0x3f800000
 DATA f32_3f800000<>+28(SB)/4, $0x3f800000
-GLOBL f32_3f800000<>(SB), RODATA|NOPTR, $32
+DATA f32_3f800000<>+32(SB)/4, $0x3f800000
+DATA f32_3f800000<>+36(SB)/4, $0x3f800000
+DATA f32_3f800000<>+40(SB)/4, $0x3f800000
+DATA f32_3f800000<>+44(SB)/4, $0x3f800000
+DATA f32_3f800000<>+48(SB)/4, $0x3f800000
+DATA f32_3f800000<>+52(SB)/4, $0x3f800000
+DATA f32_3f800000<>+56(SB)/4, $0x3f800000
+DATA f32_3f800000<>+60(SB)/4, $0x3f800000
+GLOBL f32_3f800000<>(SB), RODATA|NOPTR, $64
+
+// func softmaxAVX2(x []float32, least float32) (top float32, sum float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·softmaxAVX2(SB), NOSPLIT, $0-40
+	MOVQ         x_base+0(FP), AX
+	VBROADCASTSS least+24(FP), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+
+topwhole:
+	CMPQ    CX, $0x00000008
+	JL      topwholeDone
+	VMOVUPS (AX)(DX*1), Y2
+	VMAXPS  Y2, Y1, Y1
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, CX
+	JMP     topwhole
+
+topwholeDone:
+	TESTQ      CX, CX
+	JZ         topend
+	LEAQ       masks<>+32(SB), BX
+	NEGQ       CX
+	VMOVUPS    (BX)(CX*4), Y2
+	VMASKMOVPS (AX)(DX*1), Y2, Y3
+	VBLENDVPS  Y2, Y3, Y0, Y3
+	VMAXPS     Y3, Y1, Y1
+
+topend:
+	VEXTRACTF128 $0x01, Y1, X0
+	VMAXPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VMAXSS       X1, X0, X0
+	MOVSS        X0, top+32(FP)
+	VBROADCASTSS X0, Y1
+	VXORPS       Y0, Y0, Y0
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+
+expwhole:
+	CMPQ        CX, $0x00000008
+	JL          expwholeDone
+	VMOVUPS     (AX)(DX*1), Y2
+	VSUBPS      Y1, Y2, Y2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VROUNDPS    $0x08, Y2, Y3
+	VSUBPS      Y3, Y2, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y5, Y2
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y2, (AX)(DX*1)
+	ADDQ        $0x00000020, DX
+	SUBQ        $0x00000008, CX
+	JMP         expwhole
+
+expwholeDone:
+	TESTQ       CX, CX
+	JZ          expend
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        CX
+	VMOVUPS     (BX)(CX*4), Y2
+	VMASKMOVPS  (AX)(DX*1), Y2, Y3
+	VSUBPS      Y1, Y3, Y3
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y1
+	VMAXPS      Y3, Y1, Y3
+	VROUNDPS    $0x08, Y3, Y1
+	VSUBPS      Y1, Y3, Y3
+	VMULPS      Y3, Y3, Y4
+	VMOVUPS     f32_3aae0473<>+0(SB), Y5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y5
+	VMOVUPS     f32_3d635b72<>+0(SB), Y6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     f32_3f317214<>+0(SB), Y6
+	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VCVTPS2DQ   Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y1, Y5, Y3
+	VANDPS      Y2, Y3, Y3
+	VADDPS      Y3, Y0, Y0
+	VMASKMOVPS  Y3, Y2, (AX)(DX*1)
+
+expend:
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	MOVSS        X1, sum+36(FP)
+	VZEROUPPER
+	RET
+
+// func softmaxGradAVX2(p []float32, dp []float32, lse float32, delta float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-56
+	MOVQ         p_base+0(FP), AX
+	MOVQ         dp_base+24(FP), CX
+	VBROADCASTSS lse+48(FP), Y0
+	VBROADCASTSS delta+52(FP), Y1
+	MOVQ         p_len+8(FP), DX
+	XORQ         BX, BX
+
+whole:
+	CMPQ        DX, $0x00000008
+	JL          wholeDone
+	VMOVUPS     (AX)(BX*1), Y2
+	VMOVUPS     (CX)(BX*1), Y3
+	VSUBPS      Y0, Y2, Y2
+	VMOVUPS     f32_42fc0000<>+0(SB), Y4
+	VMINPS      Y2, Y4, Y2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y4
+	VMAXPS      Y2, Y4, Y2
+	VROUNDPS    $0x08, Y2, Y4
+	VSUBPS      Y4, Y2, Y2
+	VMULPS      Y2, Y2, Y5
+	VMOVUPS     f32_3aae0473<>+0(SB), Y6
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y6
+	VMOVUPS     f32_3d635b72<>+0(SB), Y7
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VMOVUPS     f32_3f317214<>+0(SB), Y7
+	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VCVTPS2DQ   Y4, Y4
+	VPSLLD      $0x17, Y4, Y4
+	VPADDD      Y4, Y6, Y2
+	VSUBPS      Y1, Y3, Y3
+	VMULPS      Y2, Y3, Y3
+	VMOVUPS     Y2, (AX)(BX*1)
+	VMOVUPS     Y3, (CX)(BX*1)
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
+	JMP         whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        DX
+	VMOVUPS     (SI)(DX*4), Y2
+	VMASKMOVPS  (AX)(BX*1), Y2, Y3
+	VMASKMOVPS  (CX)(BX*1), Y2, Y4
+	VSUBPS      Y0, Y3, Y3
+	VMOVUPS     f32_42fc0000<>+0(SB), Y0
+	VMINPS      Y3, Y0, Y3
+	VMOVUPS     f32_c2fc0000<>+0(SB), Y0
+	VMAXPS      Y3, Y0, Y3
+	VROUNDPS    $0x08, Y3, Y0
+	VSUBPS      Y0, Y3, Y3
+	VMULPS      Y3, Y3, Y5
+	VMOVUPS     f32_3aae0473<>+0(SB), Y6
+	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y6
+	VMOVUPS     f32_3d635b72<>+0(SB), Y7
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VMOVUPS     f32_3f317214<>+0(SB), Y7
+	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y7
+	VFMADD213PS Y7, Y5, Y6
+	VCVTPS2DQ   Y0, Y0
+	VPSLLD      $0x17, Y0, Y0
+	VPADDD      Y0, Y6, Y3
+	VSUBPS      Y1, Y4, Y4
+	VMULPS      Y3, Y4, Y4
+	VMASKMOVPS  Y3, Y2, (AX)(BX*1)
+	VMASKMOVPS  Y4, Y2, (CX)(BX*1)
+
+end:
+	VZEROUPPER
+	RET
+
+DATA f32_42fc0000<>+0(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+4(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+8(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+12(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+16(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+20(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+24(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+28(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+32(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+36(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+40(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+44(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+48(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+52(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+56(SB)/4, $0x42fc0000
+DATA f32_42fc0000<>+60(SB)/4, $0x42fc0000
+GLOBL f32_42fc0000<>(SB), RODATA|NOPTR, $64
 
 // func geluAVX2(out []float32, x []float32)
 // Requires: AVX, AVX2, FMA3
@@ -638,7 +905,15 @@ DATA f32_41200000<>+16(SB)/4, $0x41200000
 DATA f32_41200000<>+20(SB)/4, $0x41200000
 DATA f32_41200000<>+24(SB)/4, $0x41200000
 DATA f32_41200000<>+28(SB)/4, $0x41200000
-GLOBL f32_41200000<>(SB), RODATA|NOPTR, $32
+DATA f32_41200000<>+32(SB)/4, $0x41200000
+DATA f32_41200000<>+36(SB)/4, $0x41200000
+DATA f32_41200000<>+40(SB)/4, $0x41200000
+DATA f32_41200000<>+44(SB)/4, $0x41200000
+DATA f32_41200000<>+48(SB)/4, $0x41200000
+DATA f32_41200000<>+52(SB)/4, $0x41200000
+DATA f32_41200000<>+56(SB)/4, $0x41200000
+DATA f32_41200000<>+60(SB)/4, $0x41200000
+GLOBL f32_41200000<>(SB), RODATA|NOPTR, $64
 
 DATA f32_c1200000<>+0(SB)/4, $0xc1200000
 DATA f32_c1200000<>+4(SB)/4, $0xc1200000
@@ -648,7 +923,15 @@ DATA f32_c1200000<>+16(SB)/4, $0xc1200000
 DATA f32_c1200000<>+20(SB)/4, $0xc1200000
 DATA f32_c1200000<>+24(SB)/4, $0xc1200000
 DATA f32_c1200000<>+28(SB)/4, $0xc1200000
-GLOBL f32_c1200000<>(SB), RODATA|NOPTR, $32
+DATA f32_c1200000<>+32(SB)/4, $0xc1200000
+DATA f32_c1200000<>+36(SB)/4, $0xc1200000
+DATA f32_c1200000<>+40(SB)/4, $0xc1200000
+DATA f32_c1200000<>+44(SB)/4, $0xc1200000
+DATA f32_c1200000<>+48(SB)/4, $0xc1200000
+DATA f32_c1200000<>+52(SB)/4, $0xc1200000
+DATA f32_c1200000<>+56(SB)/4, $0xc1200000
+DATA f32_c1200000<>+60(SB)/4, $0xc1200000
+GLOBL f32_c1200000<>(SB), RODATA|NOPTR, $64
 
 DATA f32_bdd2d3e8<>+0(SB)/4, $0xbdd2d3e8
 DATA f32_bdd2d3e8<>+4(SB)/4, $0xbdd2d3e8
@@ -658,7 +941,15 @@ DATA f32_bdd2d3e8<>+16(SB)/4, $0xbdd2d3e8
 DATA f32_bdd2d3e8<>+20(SB)/4, $0xbdd2d3e8
 DATA f32_bdd2d3e8<>+24(SB)/4, $0xbdd2d3e8
 DATA f32_bdd2d3e8<>+28(SB)/4, $0xbdd2d3e8
-GLOBL f32_bdd2d3e8<>(SB), RODATA|NOPTR, $32
+DATA f32_bdd2d3e8<>+32(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+36(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+40(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+44(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+48(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+52(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+56(SB)/4, $0xbdd2d3e8
+DATA f32_bdd2d3e8<>+60(SB)/4, $0xbdd2d3e8
+GLOBL f32_bdd2d3e8<>(SB), RODATA|NOPTR, $64
 
 DATA f32_c0135761<>+0(SB)/4, $0xc0135761
 DATA f32_c0135761<>+4(SB)/4, $0xc0135761
@@ -668,7 +959,15 @@ DATA f32_c0135761<>+16(SB)/4, $0xc0135761
 DATA f32_c0135761<>+20(SB)/4, $0xc0135761
 DATA f32_c0135761<>+24(SB)/4, $0xc0135761
 DATA f32_c0135761<>+28(SB)/4, $0xc0135761
-GLOBL f32_c0135761<>(SB), RODATA|NOPTR, $32
+DATA f32_c0135761<>+32(SB)/4, $0xc0135761
+DATA f32_c0135761<>+36(SB)/4, $0xc0135761
+DATA f32_c0135761<>+40(SB)/4, $0xc0135761
+DATA f32_c0135761<>+44(SB)/4, $0xc0135761
+DATA f32_c0135761<>+48(SB)/4, $0xc0135761
+DATA f32_c0135761<>+52(SB)/4, $0xc0135761
+DATA f32_c0135761<>+56(SB)/4, $0xc0135761
+DATA f32_c0135761<>+60(SB)/4, $0xc0135761
+GLOBL f32_c0135761<>(SB), RODATA|NOPTR, $64
 
 // func geluGradAVX2(dx []float32, dout []float32, x []float32)
 // Requires: AVX, AVX2, FMA3
@@ -775,7 +1074,15 @@ DATA f32_3e5b33b6<>+16(SB)/4, $0x3e5b33b6
 DATA f32_3e5b33b6<>+20(SB)/4, $0x3e5b33b6
 DATA f32_3e5b33b6<>+24(SB)/4, $0x3e5b33b6
 DATA f32_3e5b33b6<>+28(SB)/4, $0x3e5b33b6
-GLOBL f32_3e5b33b6<>(SB), RODATA|NOPTR, $32
+DATA f32_3e5b33b6<>+32(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+36(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+40(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+44(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+48(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+52(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+56(SB)/4, $0x3e5b33b6
+DATA f32_3e5b33b6<>+60(SB)/4, $0x3e5b33b6
+GLOBL f32_3e5b33b6<>(SB), RODATA|NOPTR, $64
 
 DATA f32_3fcc422a<>+0(SB)/4, $0x3fcc422a
 DATA f32_3fcc422a<>+4(SB)/4, $0x3fcc422a
@@ -785,7 +1092,15 @@ DATA f32_3fcc422a<>+16(SB)/4, $0x3fcc422a
 DATA f32_3fcc422a<>+20(SB)/4, $0x3fcc422a
 DATA f32_3fcc422a<>+24(SB)/4, $0x3fcc422a
 DATA f32_3fcc422a<>+28(SB)/4, $0x3fcc422a
-GLOBL f32_3fcc422a<>(SB), RODATA|NOPTR, $32
+DATA f32_3fcc422a<>+32(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+36(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+40(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+44(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+48(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+52(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+56(SB)/4, $0x3fcc422a
+DATA f32_3fcc422a<>+60(SB)/4, $0x3fcc422a
+GLOBL f32_3fcc422a<>(SB), RODATA|NOPTR, $64
 
 // func swigluAVX2(out []float32, gate []float32, up []float32)
 // Requires: AVX, AVX2, FMA3
@@ -876,17 +1191,15 @@ DATA f32_bfb8aa3b<>+16(SB)/4, $0xbfb8aa3b
 DATA f32_bfb8aa3b<>+20(SB)/4, $0xbfb8aa3b
 DATA f32_bfb8aa3b<>+24(SB)/4, $0xbfb8aa3b
 DATA f32_bfb8aa3b<>+28(SB)/4, $0xbfb8aa3b
-GLOBL f32_bfb8aa3b<>(SB), RODATA|NOPTR, $32
-
-DATA f32_42fc0000<>+0(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+4(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+8(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+12(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+16(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+20(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+24(SB)/4, $0x42fc0000
-DATA f32_42fc0000<>+28(SB)/4, $0x42fc0000
-GLOBL f32_42fc0000<>(SB), RODATA|NOPTR, $32
+DATA f32_bfb8aa3b<>+32(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+36(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+40(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+44(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+48(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+52(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+56(SB)/4, $0xbfb8aa3b
+DATA f32_bfb8aa3b<>+60(SB)/4, $0xbfb8aa3b
+GLOBL f32_bfb8aa3b<>(SB), RODATA|NOPTR, $64
 
 // func swigluGradAVX2(dgate []float32, dup []float32, dout []float32, gate []float32, up []float32)
 // Requires: AVX, AVX2, FMA3
@@ -978,6 +1291,633 @@ wholeDone:
 	VMASKMOVPS  Y5, Y0, (CX)(R8*1)
 	VFMADD213PS Y4, Y4, Y3
 	VMASKMOVPS  Y3, Y0, (AX)(R8*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func exp2AVX512(out []float32, x []float32, scale float32, shift float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·exp2AVX512(SB), NOSPLIT, $0-60
+	MOVQ         out_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSS scale+48(FP), Z0
+	VBROADCASTSS shift+52(FP), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVQ         out_len+8(FP), DX
+	XORQ         BX, BX
+
+whole:
+	CMPQ        DX, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (CX)(BX*1), Z3
+	VSUBPS      Z1, Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z4
+	VMAXPS      Z3, Z4, Z3
+	VRNDSCALEPS $0x08, Z3, Z4
+	VSUBPS      Z4, Z3, Z3
+	VMULPS      Z3, Z3, Z5
+	VMOVUPS     f32_3aae0473<>+0(SB), Z6
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z3, Z6
+	VMOVUPS     f32_3d635b72<>+0(SB), Z7
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z3, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VMOVUPS     f32_3f317214<>+0(SB), Z7
+	VFMADD213PS f32_3f800000<>+0(SB), Z3, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VCVTPS2DQ   Z4, Z4
+	VPSLLD      $0x17, Z4, Z4
+	VPADDD      Z4, Z6, Z3
+	VADDPS      Z3, Z2, Z2
+	VMOVUPS     Z3, (AX)(BX*1)
+	ADDQ        $0x00000040, BX
+	SUBQ        $0x00000010, DX
+	JMP         whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	MOVL        $0xffffffff, SI
+	BZHIL       DX, SI, DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (CX)(BX*1), K1, Z3
+	VSUBPS      Z1, Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z0
+	VMAXPS      Z3, Z0, Z3
+	VRNDSCALEPS $0x08, Z3, Z0
+	VSUBPS      Z0, Z3, Z3
+	VMULPS      Z3, Z3, Z1
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z3, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z3, Z5
+	VFMADD213PS Z5, Z1, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z3, Z5
+	VFMADD213PS Z5, Z1, Z4
+	VCVTPS2DQ   Z0, Z0
+	VPSLLD      $0x17, Z0, Z0
+	VPADDD      Z0, Z4, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VADDPS      Z3, Z2, Z2
+	VMOVUPS     Z3, K1, (AX)(BX*1)
+
+end:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	MOVSS         X1, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func softmaxAVX512(x []float32, least float32) (top float32, sum float32)
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·softmaxAVX512(SB), NOSPLIT, $0-40
+	MOVQ         x_base+0(FP), AX
+	VBROADCASTSS least+24(FP), Z0
+	VMOVAPS      Z0, Z1
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+
+topwhole:
+	CMPQ    CX, $0x00000010
+	JL      topwholeDone
+	VMOVUPS (AX)(DX*1), Z2
+	VMAXPS  Z2, Z1, Z1
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000010, CX
+	JMP     topwhole
+
+topwholeDone:
+	TESTQ     CX, CX
+	JZ        topend
+	MOVL      $0xffffffff, BX
+	BZHIL     CX, BX, CX
+	KMOVW     CX, K1
+	VMOVUPS.Z (AX)(DX*1), K1, Z2
+	VBLENDMPS Z2, Z0, K1, Z2
+	VMAXPS    Z2, Z1, Z1
+
+topend:
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMAXPS        X0, X1, X1
+	VMOVHLPS      X1, X1, X0
+	VMAXPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VMAXSS        X0, X1, X1
+	MOVSS         X1, top+32(FP)
+	VBROADCASTSS  X1, Z1
+	VPXORD        Z3, Z3, Z3
+	MOVQ          x_len+8(FP), CX
+	XORQ          DX, DX
+
+expwhole:
+	CMPQ        CX, $0x00000010
+	JL          expwholeDone
+	VMOVUPS     (AX)(DX*1), Z0
+	VSUBPS      Z1, Z0, Z0
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z2
+	VMAXPS      Z0, Z2, Z0
+	VRNDSCALEPS $0x08, Z0, Z2
+	VSUBPS      Z2, Z0, Z0
+	VMULPS      Z0, Z0, Z4
+	VMOVUPS     f32_3aae0473<>+0(SB), Z5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z0, Z5
+	VMOVUPS     f32_3d635b72<>+0(SB), Z6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z0, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VMOVUPS     f32_3f317214<>+0(SB), Z6
+	VFMADD213PS f32_3f800000<>+0(SB), Z0, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VCVTPS2DQ   Z2, Z2
+	VPSLLD      $0x17, Z2, Z2
+	VPADDD      Z2, Z5, Z0
+	VADDPS      Z0, Z3, Z3
+	VMOVUPS     Z0, (AX)(DX*1)
+	ADDQ        $0x00000040, DX
+	SUBQ        $0x00000010, CX
+	JMP         expwhole
+
+expwholeDone:
+	TESTQ       CX, CX
+	JZ          expend
+	MOVL        $0xffffffff, BX
+	BZHIL       CX, BX, CX
+	KMOVW       CX, K1
+	VMOVUPS.Z   (AX)(DX*1), K1, Z0
+	VSUBPS      Z1, Z0, Z0
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z1
+	VMAXPS      Z0, Z1, Z0
+	VRNDSCALEPS $0x08, Z0, Z1
+	VSUBPS      Z1, Z0, Z0
+	VMULPS      Z0, Z0, Z2
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z0, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z0, Z5
+	VFMADD213PS Z5, Z2, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z0, Z5
+	VFMADD213PS Z5, Z2, Z4
+	VCVTPS2DQ   Z1, Z1
+	VPSLLD      $0x17, Z1, Z1
+	VPADDD      Z1, Z4, Z0
+	VMOVAPS.Z   Z0, K1, Z0
+	VADDPS      Z0, Z3, Z3
+	VMOVUPS     Z0, K1, (AX)(DX*1)
+
+expend:
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	MOVSS         X1, sum+36(FP)
+	VZEROUPPER
+	RET
+
+// func softmaxGradAVX512(p []float32, dp []float32, lse float32, delta float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·softmaxGradAVX512(SB), NOSPLIT, $0-56
+	MOVQ         p_base+0(FP), AX
+	MOVQ         dp_base+24(FP), CX
+	VBROADCASTSS lse+48(FP), Z0
+	VBROADCASTSS delta+52(FP), Z1
+	MOVQ         p_len+8(FP), DX
+	XORQ         BX, BX
+
+whole:
+	CMPQ        DX, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (AX)(BX*1), Z2
+	VMOVUPS     (CX)(BX*1), Z3
+	VSUBPS      Z0, Z2, Z2
+	VMOVUPS     f32_42fc0000<>+0(SB), Z4
+	VMINPS      Z2, Z4, Z2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z4
+	VMAXPS      Z2, Z4, Z2
+	VRNDSCALEPS $0x08, Z2, Z4
+	VSUBPS      Z4, Z2, Z2
+	VMULPS      Z2, Z2, Z5
+	VMOVUPS     f32_3aae0473<>+0(SB), Z6
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z2, Z6
+	VMOVUPS     f32_3d635b72<>+0(SB), Z7
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z2, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VMOVUPS     f32_3f317214<>+0(SB), Z7
+	VFMADD213PS f32_3f800000<>+0(SB), Z2, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VCVTPS2DQ   Z4, Z4
+	VPSLLD      $0x17, Z4, Z4
+	VPADDD      Z4, Z6, Z2
+	VSUBPS      Z1, Z3, Z3
+	VMULPS      Z2, Z3, Z3
+	VMOVUPS     Z2, (AX)(BX*1)
+	VMOVUPS     Z3, (CX)(BX*1)
+	ADDQ        $0x00000040, BX
+	SUBQ        $0x00000010, DX
+	JMP         whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	MOVL        $0xffffffff, SI
+	BZHIL       DX, SI, DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (AX)(BX*1), K1, Z2
+	VMOVUPS.Z   (CX)(BX*1), K1, Z3
+	VSUBPS      Z0, Z2, Z2
+	VMOVUPS     f32_42fc0000<>+0(SB), Z0
+	VMINPS      Z2, Z0, Z2
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z0
+	VMAXPS      Z2, Z0, Z2
+	VRNDSCALEPS $0x08, Z2, Z0
+	VSUBPS      Z0, Z2, Z2
+	VMULPS      Z2, Z2, Z4
+	VMOVUPS     f32_3aae0473<>+0(SB), Z5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z2, Z5
+	VMOVUPS     f32_3d635b72<>+0(SB), Z6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z2, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VMOVUPS     f32_3f317214<>+0(SB), Z6
+	VFMADD213PS f32_3f800000<>+0(SB), Z2, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VCVTPS2DQ   Z0, Z0
+	VPSLLD      $0x17, Z0, Z0
+	VPADDD      Z0, Z5, Z2
+	VSUBPS      Z1, Z3, Z3
+	VMULPS      Z2, Z3, Z3
+	VMOVUPS     Z2, K1, (AX)(BX*1)
+	VMOVUPS     Z3, K1, (CX)(BX*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func geluAVX512(out []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·geluAVX512(SB), NOSPLIT, $0-48
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ out_len+8(FP), DX
+	XORQ BX, BX
+
+whole:
+	CMPQ        DX, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (CX)(BX*1), Z0
+	VMOVAPS     Z0, Z1
+	VMOVUPS     f32_41200000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z1
+	VMOVUPS     f32_c1200000<>+0(SB), Z2
+	VMAXPS      Z1, Z2, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Z2
+	VFMADD213PS f32_c0135761<>+0(SB), Z3, Z2
+	VMULPS      Z1, Z2, Z2
+	VRNDSCALEPS $0x08, Z2, Z1
+	VSUBPS      Z1, Z2, Z2
+	VMULPS      Z2, Z2, Z3
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z2, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z2, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z2, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VCVTPS2DQ   Z1, Z1
+	VPSLLD      $0x17, Z1, Z1
+	VPADDD      Z1, Z4, Z2
+	VMOVUPS     f32_3f800000<>+0(SB), Z1
+	VADDPS      Z1, Z2, Z2
+	VDIVPS      Z2, Z1, Z2
+	VMULPS      Z0, Z2, Z2
+	VMOVUPS     Z2, (AX)(BX*1)
+	ADDQ        $0x00000040, BX
+	SUBQ        $0x00000010, DX
+	JMP         whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	MOVL        $0xffffffff, SI
+	BZHIL       DX, SI, DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (CX)(BX*1), K1, Z0
+	VMOVAPS     Z0, Z1
+	VMOVUPS     f32_41200000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z1
+	VMOVUPS     f32_c1200000<>+0(SB), Z2
+	VMAXPS      Z1, Z2, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Z2
+	VFMADD213PS f32_c0135761<>+0(SB), Z3, Z2
+	VMULPS      Z1, Z2, Z2
+	VRNDSCALEPS $0x08, Z2, Z1
+	VSUBPS      Z1, Z2, Z2
+	VMULPS      Z2, Z2, Z3
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z2, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z2, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z2, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VCVTPS2DQ   Z1, Z1
+	VPSLLD      $0x17, Z1, Z1
+	VPADDD      Z1, Z4, Z2
+	VMOVUPS     f32_3f800000<>+0(SB), Z1
+	VADDPS      Z1, Z2, Z2
+	VDIVPS      Z2, Z1, Z2
+	VMULPS      Z0, Z2, Z2
+	VMOVUPS     Z2, K1, (AX)(BX*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func geluGradAVX512(dx []float32, dout []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·geluGradAVX512(SB), NOSPLIT, $0-72
+	MOVQ dx_base+0(FP), AX
+	MOVQ dout_base+24(FP), CX
+	MOVQ x_base+48(FP), DX
+	MOVQ dx_len+8(FP), BX
+	XORQ SI, SI
+
+whole:
+	CMPQ        BX, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (DX)(SI*1), Z0
+	VMOVUPS     f32_41200000<>+0(SB), Z1
+	VMINPS      Z0, Z1, Z0
+	VMOVUPS     f32_c1200000<>+0(SB), Z1
+	VMAXPS      Z0, Z1, Z0
+	VMULPS      Z0, Z0, Z2
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Z1
+	VFMADD213PS f32_c0135761<>+0(SB), Z2, Z1
+	VMULPS      Z0, Z1, Z1
+	VRNDSCALEPS $0x08, Z1, Z3
+	VSUBPS      Z3, Z1, Z1
+	VMULPS      Z1, Z1, Z4
+	VMOVUPS     f32_3aae0473<>+0(SB), Z5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z1, Z5
+	VMOVUPS     f32_3d635b72<>+0(SB), Z6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z1, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VMOVUPS     f32_3f317214<>+0(SB), Z6
+	VFMADD213PS f32_3f800000<>+0(SB), Z1, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VCVTPS2DQ   Z3, Z3
+	VPSLLD      $0x17, Z3, Z3
+	VPADDD      Z3, Z5, Z1
+	VMOVUPS     f32_3f800000<>+0(SB), Z3
+	VADDPS      Z3, Z1, Z1
+	VDIVPS      Z1, Z3, Z1
+	VMOVUPS     f32_3e5b33b6<>+0(SB), Z4
+	VFMADD213PS f32_3fcc422a<>+0(SB), Z2, Z4
+	VSUBPS      Z1, Z3, Z3
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z1, Z0, Z0
+	VFMADD231PS Z3, Z0, Z1
+	VMOVUPS     (CX)(SI*1), Z0
+	VMULPS      Z0, Z1, Z1
+	VMOVUPS     Z1, (AX)(SI*1)
+	ADDQ        $0x00000040, SI
+	SUBQ        $0x00000010, BX
+	JMP         whole
+
+wholeDone:
+	TESTQ       BX, BX
+	JZ          end
+	MOVL        $0xffffffff, DI
+	BZHIL       BX, DI, BX
+	KMOVW       BX, K1
+	VMOVUPS.Z   (DX)(SI*1), K1, Z0
+	VMOVUPS     f32_41200000<>+0(SB), Z1
+	VMINPS      Z0, Z1, Z0
+	VMOVUPS     f32_c1200000<>+0(SB), Z1
+	VMAXPS      Z0, Z1, Z0
+	VMULPS      Z0, Z0, Z2
+	VMOVUPS     f32_bdd2d3e8<>+0(SB), Z1
+	VFMADD213PS f32_c0135761<>+0(SB), Z2, Z1
+	VMULPS      Z0, Z1, Z1
+	VRNDSCALEPS $0x08, Z1, Z3
+	VSUBPS      Z3, Z1, Z1
+	VMULPS      Z1, Z1, Z4
+	VMOVUPS     f32_3aae0473<>+0(SB), Z5
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z1, Z5
+	VMOVUPS     f32_3d635b72<>+0(SB), Z6
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z1, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VMOVUPS     f32_3f317214<>+0(SB), Z6
+	VFMADD213PS f32_3f800000<>+0(SB), Z1, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VCVTPS2DQ   Z3, Z3
+	VPSLLD      $0x17, Z3, Z3
+	VPADDD      Z3, Z5, Z1
+	VMOVUPS     f32_3f800000<>+0(SB), Z3
+	VADDPS      Z3, Z1, Z1
+	VDIVPS      Z1, Z3, Z1
+	VMOVUPS     f32_3e5b33b6<>+0(SB), Z4
+	VFMADD213PS f32_3fcc422a<>+0(SB), Z2, Z4
+	VSUBPS      Z1, Z3, Z3
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z1, Z0, Z0
+	VFMADD231PS Z3, Z0, Z1
+	VMOVUPS.Z   (CX)(SI*1), K1, Z0
+	VMULPS      Z0, Z1, Z1
+	VMOVUPS     Z1, K1, (AX)(SI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func swigluAVX512(out []float32, gate []float32, up []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·swigluAVX512(SB), NOSPLIT, $0-72
+	MOVQ out_base+0(FP), AX
+	MOVQ gate_base+24(FP), CX
+	MOVQ up_base+48(FP), DX
+	MOVQ out_len+8(FP), BX
+	XORQ SI, SI
+
+whole:
+	CMPQ        BX, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (CX)(SI*1), Z0
+	VMULPS      f32_bfb8aa3b<>+0(SB), Z0, Z1
+	VMOVUPS     f32_42fc0000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z1
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z2
+	VMAXPS      Z1, Z2, Z1
+	VRNDSCALEPS $0x08, Z1, Z2
+	VSUBPS      Z2, Z1, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z1, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VCVTPS2DQ   Z2, Z2
+	VPSLLD      $0x17, Z2, Z2
+	VPADDD      Z2, Z4, Z1
+	VMOVUPS     f32_3f800000<>+0(SB), Z2
+	VADDPS      Z2, Z1, Z1
+	VDIVPS      Z1, Z2, Z1
+	VMOVUPS     (DX)(SI*1), Z2
+	VMULPS      Z2, Z0, Z0
+	VMULPS      Z1, Z0, Z0
+	VMOVUPS     Z0, (AX)(SI*1)
+	ADDQ        $0x00000040, SI
+	SUBQ        $0x00000010, BX
+	JMP         whole
+
+wholeDone:
+	TESTQ       BX, BX
+	JZ          end
+	MOVL        $0xffffffff, DI
+	BZHIL       BX, DI, BX
+	KMOVW       BX, K1
+	VMOVUPS.Z   (CX)(SI*1), K1, Z0
+	VMULPS      f32_bfb8aa3b<>+0(SB), Z0, Z1
+	VMOVUPS     f32_42fc0000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z1
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z2
+	VMAXPS      Z1, Z2, Z1
+	VRNDSCALEPS $0x08, Z1, Z2
+	VSUBPS      Z2, Z1, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z1, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VCVTPS2DQ   Z2, Z2
+	VPSLLD      $0x17, Z2, Z2
+	VPADDD      Z2, Z4, Z1
+	VMOVUPS     f32_3f800000<>+0(SB), Z2
+	VADDPS      Z2, Z1, Z1
+	VDIVPS      Z1, Z2, Z1
+	VMOVUPS.Z   (DX)(SI*1), K1, Z2
+	VMULPS      Z2, Z0, Z0
+	VMULPS      Z1, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)(SI*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func swigluGradAVX512(dgate []float32, dup []float32, dout []float32, gate []float32, up []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·swigluGradAVX512(SB), NOSPLIT, $0-120
+	MOVQ dgate_base+0(FP), AX
+	MOVQ dup_base+24(FP), CX
+	MOVQ dout_base+48(FP), DX
+	MOVQ gate_base+72(FP), BX
+	MOVQ up_base+96(FP), SI
+	MOVQ dgate_len+8(FP), DI
+	XORQ R8, R8
+
+whole:
+	CMPQ        DI, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (BX)(R8*1), Z0
+	VMULPS      f32_bfb8aa3b<>+0(SB), Z0, Z1
+	VMOVUPS     f32_42fc0000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z1
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z2
+	VMAXPS      Z1, Z2, Z1
+	VRNDSCALEPS $0x08, Z1, Z2
+	VSUBPS      Z2, Z1, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z1, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VCVTPS2DQ   Z2, Z2
+	VPSLLD      $0x17, Z2, Z2
+	VPADDD      Z2, Z4, Z1
+	VMOVUPS     f32_3f800000<>+0(SB), Z2
+	VADDPS      Z2, Z1, Z1
+	VDIVPS      Z1, Z2, Z1
+	VMOVUPS     (SI)(R8*1), Z3
+	VMOVUPS     (DX)(R8*1), Z4
+	VSUBPS      Z1, Z2, Z2
+	VMULPS      Z1, Z4, Z4
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z0, Z2, Z2
+	VMULPS      Z4, Z0, Z4
+	VMOVUPS     Z4, (CX)(R8*1)
+	VFMADD213PS Z3, Z3, Z2
+	VMOVUPS     Z2, (AX)(R8*1)
+	ADDQ        $0x00000040, R8
+	SUBQ        $0x00000010, DI
+	JMP         whole
+
+wholeDone:
+	TESTQ       DI, DI
+	JZ          end
+	MOVL        $0xffffffff, R9
+	BZHIL       DI, R9, DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (BX)(R8*1), K1, Z0
+	VMULPS      f32_bfb8aa3b<>+0(SB), Z0, Z1
+	VMOVUPS     f32_42fc0000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z1
+	VMOVUPS     f32_c2fc0000<>+0(SB), Z2
+	VMAXPS      Z1, Z2, Z1
+	VRNDSCALEPS $0x08, Z1, Z2
+	VSUBPS      Z2, Z1, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     f32_3aae0473<>+0(SB), Z4
+	VFMADD213PS f32_3c1e8629<>+0(SB), Z1, Z4
+	VMOVUPS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS f32_3e75fc8c<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS f32_3f800000<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VCVTPS2DQ   Z2, Z2
+	VPSLLD      $0x17, Z2, Z2
+	VPADDD      Z2, Z4, Z1
+	VMOVUPS     f32_3f800000<>+0(SB), Z2
+	VADDPS      Z2, Z1, Z1
+	VDIVPS      Z1, Z2, Z1
+	VMOVUPS.Z   (SI)(R8*1), K1, Z3
+	VMOVUPS.Z   (DX)(R8*1), K1, Z4
+	VSUBPS      Z1, Z2, Z2
+	VMULPS      Z1, Z4, Z4
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z0, Z2, Z2
+	VMULPS      Z4, Z0, Z4
+	VMOVUPS     Z4, K1, (CX)(R8*1)
+	VFMADD213PS Z3, Z3, Z2
+	VMOVUPS     Z2, K1, (AX)(R8*1)
 
 end:
 	VZEROUPPER
@@ -1316,191 +2256,6 @@ wholeDone:
 	VADDPS      Y0, Y4, Y4
 	VMASKMOVPS  Y1, Y2, (AX)(DI*1)
 	VMASKMOVPS  Y4, Y2, (CX)(DI*1)
-
-end:
-	VZEROUPPER
-	RET
-
-// func softmaxAVX2(x []float32, least float32) (top float32, sum float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·softmaxAVX2(SB), NOSPLIT, $0-40
-	MOVQ         x_base+0(FP), AX
-	VBROADCASTSS least+24(FP), Y0
-	VMOVAPS      Y0, Y1
-	MOVQ         x_len+8(FP), CX
-	XORQ         DX, DX
-
-topwhole:
-	CMPQ    CX, $0x00000008
-	JL      topwholeDone
-	VMOVUPS (AX)(DX*1), Y2
-	VMAXPS  Y2, Y1, Y1
-	ADDQ    $0x00000020, DX
-	SUBQ    $0x00000008, CX
-	JMP     topwhole
-
-topwholeDone:
-	TESTQ      CX, CX
-	JZ         topend
-	LEAQ       masks<>+32(SB), BX
-	NEGQ       CX
-	VMOVUPS    (BX)(CX*4), Y2
-	VMASKMOVPS (AX)(DX*1), Y2, Y3
-	VBLENDVPS  Y2, Y3, Y0, Y3
-	VMAXPS     Y3, Y1, Y1
-
-topend:
-	VEXTRACTF128 $0x01, Y1, X0
-	VMAXPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VMAXPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VMAXSS       X1, X0, X0
-	MOVSS        X0, top+32(FP)
-	VBROADCASTSS X0, Y1
-	VXORPS       Y0, Y0, Y0
-	MOVQ         x_len+8(FP), CX
-	XORQ         DX, DX
-
-expwhole:
-	CMPQ        CX, $0x00000008
-	JL          expwholeDone
-	VMOVUPS     (AX)(DX*1), Y2
-	VSUBPS      Y1, Y2, Y2
-	VMOVUPS     f32_c2fc0000<>+0(SB), Y3
-	VMAXPS      Y2, Y3, Y2
-	VROUNDPS    $0x08, Y2, Y3
-	VSUBPS      Y3, Y2, Y2
-	VMULPS      Y2, Y2, Y4
-	VMOVUPS     f32_3aae0473<>+0(SB), Y5
-	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y5
-	VMOVUPS     f32_3d635b72<>+0(SB), Y6
-	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VMOVUPS     f32_3f317214<>+0(SB), Y6
-	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VCVTPS2DQ   Y3, Y3
-	VPSLLD      $0x17, Y3, Y3
-	VPADDD      Y3, Y5, Y2
-	VADDPS      Y2, Y0, Y0
-	VMOVUPS     Y2, (AX)(DX*1)
-	ADDQ        $0x00000020, DX
-	SUBQ        $0x00000008, CX
-	JMP         expwhole
-
-expwholeDone:
-	TESTQ       CX, CX
-	JZ          expend
-	LEAQ        masks<>+32(SB), BX
-	NEGQ        CX
-	VMOVUPS     (BX)(CX*4), Y2
-	VMASKMOVPS  (AX)(DX*1), Y2, Y3
-	VSUBPS      Y1, Y3, Y3
-	VMOVUPS     f32_c2fc0000<>+0(SB), Y1
-	VMAXPS      Y3, Y1, Y3
-	VROUNDPS    $0x08, Y3, Y1
-	VSUBPS      Y1, Y3, Y3
-	VMULPS      Y3, Y3, Y4
-	VMOVUPS     f32_3aae0473<>+0(SB), Y5
-	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y5
-	VMOVUPS     f32_3d635b72<>+0(SB), Y6
-	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VMOVUPS     f32_3f317214<>+0(SB), Y6
-	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y6
-	VFMADD213PS Y6, Y4, Y5
-	VCVTPS2DQ   Y1, Y1
-	VPSLLD      $0x17, Y1, Y1
-	VPADDD      Y1, Y5, Y3
-	VANDPS      Y2, Y3, Y3
-	VADDPS      Y3, Y0, Y0
-	VMASKMOVPS  Y3, Y2, (AX)(DX*1)
-
-expend:
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X0, X1, X1
-	VMOVHLPS     X1, X1, X0
-	VADDPS       X0, X1, X1
-	VMOVSHDUP    X1, X0
-	VADDSS       X0, X1, X1
-	MOVSS        X1, sum+36(FP)
-	VZEROUPPER
-	RET
-
-// func softmaxGradAVX2(p []float32, dp []float32, lse float32, delta float32)
-// Requires: AVX, AVX2, FMA3
-TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-56
-	MOVQ         p_base+0(FP), AX
-	MOVQ         dp_base+24(FP), CX
-	VBROADCASTSS lse+48(FP), Y0
-	VBROADCASTSS delta+52(FP), Y1
-	MOVQ         p_len+8(FP), DX
-	XORQ         BX, BX
-
-whole:
-	CMPQ        DX, $0x00000008
-	JL          wholeDone
-	VMOVUPS     (AX)(BX*1), Y2
-	VMOVUPS     (CX)(BX*1), Y3
-	VSUBPS      Y0, Y2, Y2
-	VMOVUPS     f32_42fc0000<>+0(SB), Y4
-	VMINPS      Y2, Y4, Y2
-	VMOVUPS     f32_c2fc0000<>+0(SB), Y4
-	VMAXPS      Y2, Y4, Y2
-	VROUNDPS    $0x08, Y2, Y4
-	VSUBPS      Y4, Y2, Y2
-	VMULPS      Y2, Y2, Y5
-	VMOVUPS     f32_3aae0473<>+0(SB), Y6
-	VFMADD213PS f32_3c1e8629<>+0(SB), Y2, Y6
-	VMOVUPS     f32_3d635b72<>+0(SB), Y7
-	VFMADD213PS f32_3e75fc8c<>+0(SB), Y2, Y7
-	VFMADD213PS Y7, Y5, Y6
-	VMOVUPS     f32_3f317214<>+0(SB), Y7
-	VFMADD213PS f32_3f800000<>+0(SB), Y2, Y7
-	VFMADD213PS Y7, Y5, Y6
-	VCVTPS2DQ   Y4, Y4
-	VPSLLD      $0x17, Y4, Y4
-	VPADDD      Y4, Y6, Y2
-	VSUBPS      Y1, Y3, Y3
-	VMULPS      Y2, Y3, Y3
-	VMOVUPS     Y2, (AX)(BX*1)
-	VMOVUPS     Y3, (CX)(BX*1)
-	ADDQ        $0x00000020, BX
-	SUBQ        $0x00000008, DX
-	JMP         whole
-
-wholeDone:
-	TESTQ       DX, DX
-	JZ          end
-	LEAQ        masks<>+32(SB), SI
-	NEGQ        DX
-	VMOVUPS     (SI)(DX*4), Y2
-	VMASKMOVPS  (AX)(BX*1), Y2, Y3
-	VMASKMOVPS  (CX)(BX*1), Y2, Y4
-	VSUBPS      Y0, Y3, Y3
-	VMOVUPS     f32_42fc0000<>+0(SB), Y0
-	VMINPS      Y3, Y0, Y3
-	VMOVUPS     f32_c2fc0000<>+0(SB), Y0
-	VMAXPS      Y3, Y0, Y3
-	VROUNDPS    $0x08, Y3, Y0
-	VSUBPS      Y0, Y3, Y3
-	VMULPS      Y3, Y3, Y5
-	VMOVUPS     f32_3aae0473<>+0(SB), Y6
-	VFMADD213PS f32_3c1e8629<>+0(SB), Y3, Y6
-	VMOVUPS     f32_3d635b72<>+0(SB), Y7
-	VFMADD213PS f32_3e75fc8c<>+0(SB), Y3, Y7
-	VFMADD213PS Y7, Y5, Y6
-	VMOVUPS     f32_3f317214<>+0(SB), Y7
-	VFMADD213PS f32_3f800000<>+0(SB), Y3, Y7
-	VFMADD213PS Y7, Y5, Y6
-	VCVTPS2DQ   Y0, Y0
-	VPSLLD      $0x17, Y0, Y0
-	VPADDD      Y0, Y6, Y3
-	VSUBPS      Y1, Y4, Y4
-	VMULPS      Y3, Y4, Y4
-	VMASKMOVPS  Y3, Y2, (AX)(BX*1)
-	VMASKMOVPS  Y4, Y2, (CX)(BX*1)
 
 end:
 	VZEROUPPER
@@ -2085,7 +2840,15 @@ DATA f32_d2511f53<>+16(SB)/4, $0xd2511f53
 DATA f32_d2511f53<>+20(SB)/4, $0xd2511f53
 DATA f32_d2511f53<>+24(SB)/4, $0xd2511f53
 DATA f32_d2511f53<>+28(SB)/4, $0xd2511f53
-GLOBL f32_d2511f53<>(SB), RODATA|NOPTR, $32
+DATA f32_d2511f53<>+32(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+36(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+40(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+44(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+48(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+52(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+56(SB)/4, $0xd2511f53
+DATA f32_d2511f53<>+60(SB)/4, $0xd2511f53
+GLOBL f32_d2511f53<>(SB), RODATA|NOPTR, $64
 
 DATA f32_cd9e8d57<>+0(SB)/4, $0xcd9e8d57
 DATA f32_cd9e8d57<>+4(SB)/4, $0xcd9e8d57
@@ -2095,7 +2858,15 @@ DATA f32_cd9e8d57<>+16(SB)/4, $0xcd9e8d57
 DATA f32_cd9e8d57<>+20(SB)/4, $0xcd9e8d57
 DATA f32_cd9e8d57<>+24(SB)/4, $0xcd9e8d57
 DATA f32_cd9e8d57<>+28(SB)/4, $0xcd9e8d57
-GLOBL f32_cd9e8d57<>(SB), RODATA|NOPTR, $32
+DATA f32_cd9e8d57<>+32(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+36(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+40(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+44(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+48(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+52(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+56(SB)/4, $0xcd9e8d57
+DATA f32_cd9e8d57<>+60(SB)/4, $0xcd9e8d57
+GLOBL f32_cd9e8d57<>(SB), RODATA|NOPTR, $64
 
 DATA f32_00000008<>+0(SB)/4, $0x00000008
 DATA f32_00000008<>+4(SB)/4, $0x00000008
@@ -2105,7 +2876,15 @@ DATA f32_00000008<>+16(SB)/4, $0x00000008
 DATA f32_00000008<>+20(SB)/4, $0x00000008
 DATA f32_00000008<>+24(SB)/4, $0x00000008
 DATA f32_00000008<>+28(SB)/4, $0x00000008
-GLOBL f32_00000008<>(SB), RODATA|NOPTR, $32
+DATA f32_00000008<>+32(SB)/4, $0x00000008
+DATA f32_00000008<>+36(SB)/4, $0x00000008
+DATA f32_00000008<>+40(SB)/4, $0x00000008
+DATA f32_00000008<>+44(SB)/4, $0x00000008
+DATA f32_00000008<>+48(SB)/4, $0x00000008
+DATA f32_00000008<>+52(SB)/4, $0x00000008
+DATA f32_00000008<>+56(SB)/4, $0x00000008
+DATA f32_00000008<>+60(SB)/4, $0x00000008
+GLOBL f32_00000008<>(SB), RODATA|NOPTR, $64
 
 // func dropAVX2(out []float32, x []float32, words []uint32, least uint32, scale float32)
 // Requires: AVX, AVX2
@@ -2209,7 +2988,15 @@ DATA f32_00400000<>+16(SB)/4, $0x00400000
 DATA f32_00400000<>+20(SB)/4, $0x00400000
 DATA f32_00400000<>+24(SB)/4, $0x00400000
 DATA f32_00400000<>+28(SB)/4, $0x00400000
-GLOBL f32_00400000<>(SB), RODATA|NOPTR, $32
+DATA f32_00400000<>+32(SB)/4, $0x00400000
+DATA f32_00400000<>+36(SB)/4, $0x00400000
+DATA f32_00400000<>+40(SB)/4, $0x00400000
+DATA f32_00400000<>+44(SB)/4, $0x00400000
+DATA f32_00400000<>+48(SB)/4, $0x00400000
+DATA f32_00400000<>+52(SB)/4, $0x00400000
+DATA f32_00400000<>+56(SB)/4, $0x00400000
+DATA f32_00400000<>+60(SB)/4, $0x00400000
+GLOBL f32_00400000<>(SB), RODATA|NOPTR, $64
 
 DATA f32_00000001<>+0(SB)/4, $0x00000001
 DATA f32_00000001<>+4(SB)/4, $0x00000001
@@ -2219,7 +3006,15 @@ DATA f32_00000001<>+16(SB)/4, $0x00000001
 DATA f32_00000001<>+20(SB)/4, $0x00000001
 DATA f32_00000001<>+24(SB)/4, $0x00000001
 DATA f32_00000001<>+28(SB)/4, $0x00000001
-GLOBL f32_00000001<>(SB), RODATA|NOPTR, $32
+DATA f32_00000001<>+32(SB)/4, $0x00000001
+DATA f32_00000001<>+36(SB)/4, $0x00000001
+DATA f32_00000001<>+40(SB)/4, $0x00000001
+DATA f32_00000001<>+44(SB)/4, $0x00000001
+DATA f32_00000001<>+48(SB)/4, $0x00000001
+DATA f32_00000001<>+52(SB)/4, $0x00000001
+DATA f32_00000001<>+56(SB)/4, $0x00000001
+DATA f32_00000001<>+60(SB)/4, $0x00000001
+GLOBL f32_00000001<>(SB), RODATA|NOPTR, $64
 
 DATA f32_00007fff<>+0(SB)/4, $0x00007fff
 DATA f32_00007fff<>+4(SB)/4, $0x00007fff
@@ -2229,7 +3024,15 @@ DATA f32_00007fff<>+16(SB)/4, $0x00007fff
 DATA f32_00007fff<>+20(SB)/4, $0x00007fff
 DATA f32_00007fff<>+24(SB)/4, $0x00007fff
 DATA f32_00007fff<>+28(SB)/4, $0x00007fff
-GLOBL f32_00007fff<>(SB), RODATA|NOPTR, $32
+DATA f32_00007fff<>+32(SB)/4, $0x00007fff
+DATA f32_00007fff<>+36(SB)/4, $0x00007fff
+DATA f32_00007fff<>+40(SB)/4, $0x00007fff
+DATA f32_00007fff<>+44(SB)/4, $0x00007fff
+DATA f32_00007fff<>+48(SB)/4, $0x00007fff
+DATA f32_00007fff<>+52(SB)/4, $0x00007fff
+DATA f32_00007fff<>+56(SB)/4, $0x00007fff
+DATA f32_00007fff<>+60(SB)/4, $0x00007fff
+GLOBL f32_00007fff<>(SB), RODATA|NOPTR, $64
 
 // func roundAVX2(out []uint16, x []float32, words []uint32)
 // Requires: AVX, AVX2

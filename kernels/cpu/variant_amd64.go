@@ -5,7 +5,7 @@ import "github.com/klauspost/cpuid/v2"
 // processorVariants are the variants beside generic that this processor can run, the best
 // one first.
 func processorVariants() (list []*variant) {
-	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F) {
+	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.BMI2, cpuid.AVX512F) {
 		list = append(list, avx512())
 	}
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
@@ -41,7 +41,8 @@ func avx2() *variant {
 	}
 }
 
-// avx512 has its own micro-kernel; the rest is bound by memory and is that of avx2.
+// avx512 has its own micro-kernel and functions with long chains of operations; the rest is bound
+// by memory and is that of avx2.
 func avx512() *variant {
 	v := avx2()
 	v.name = "avx512"
@@ -55,6 +56,8 @@ func avx512() *variant {
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
 	v.multiplyPack = multiplyPack12x32
 	v.attention = v.product
+	v.powers, v.softmax, v.softmaxGrad = exp2AVX512, softmaxAVX512, softmaxGradAVX512
+	v.gelu, v.geluGrad, v.swiglu, v.swigluGrad = geluAVX512, geluGradAVX512, swigluAVX512, swigluGradAVX512
 	return v
 }
 

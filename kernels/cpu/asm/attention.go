@@ -10,8 +10,6 @@ import (
 )
 
 func attention() {
-	softmax()
-	softmaxGrad()
 	axpy()
 	rotate()
 	dots()
@@ -35,16 +33,14 @@ func ask() {
 }
 
 func softmax() {
-	begin("softmaxAVX2", "func(x []float32, least float32) (top, sum float32)",
+	begin(named("softmax"), "func(x []float32, least float32) (top, sum float32)",
 		"finds top, the largest of x and least, and computes x = 2^(x-top) and its sum.")
 	x, least := slice("x"), scalar("least")
-	top := YMM()
+	top := vector()
 	VMOVAPS(least, top)
 	pass("top", "x", func(l lanes) {
 		v := l.load(x)
-		if l.mask != nil {
-			VBLENDVPS(l.mask, v, least, v)
-		}
+		l.replace(v, least)
 		VMAXPS(v, top, top)
 	})
 	largest := highest(top)
@@ -66,6 +62,7 @@ func softmax() {
 
 // highest gives an XMM with the largest lane of v.
 func highest(v reg.VecVirtual) reg.VecVirtual {
+	v = halved(v, VMAXPS)
 	high, low := XMM(), v.AsX()
 	VEXTRACTF128(Imm(1), v, high)
 	VMAXPS(low, high, high)
@@ -77,7 +74,7 @@ func highest(v reg.VecVirtual) reg.VecVirtual {
 }
 
 func softmaxGrad() {
-	begin("softmaxGradAVX2", "func(p, dp []float32, lse, delta float32)",
+	begin(named("softmaxGrad"), "func(p, dp []float32, lse, delta float32)",
 		"computes p = 2^(p-lse) and dp = p*(dp-delta).")
 	p, dp := slice("p"), slice("dp")
 	lse, delta := scalar("lse"), scalar("delta")
@@ -122,9 +119,7 @@ func maximum() {
 	VMOVAPS(least, top)
 	loop("x", func(l lanes) {
 		v := l.load(x)
-		if l.mask != nil {
-			VBLENDVPS(l.mask, v, least, v)
-		}
+		l.replace(v, least)
 		VMAXPS(top, v, top)
 	})
 	Store(highest(top), ReturnIndex(0))

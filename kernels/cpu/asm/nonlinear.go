@@ -10,17 +10,24 @@ import (
 	"pnode/kernels/cpu/asm/formula"
 )
 
+// nonlinear emits what is bound by the length of its chains of operations, of which wide vectors
+// let a processor keep more elements in flight; adamW is bound by memory.
 func nonlinear() {
-	exponential()
-	gelu()
-	swiglu()
+	for _, wide = range []bool{false, true} {
+		exponential()
+		softmax()
+		softmaxGrad()
+		gelu()
+		swiglu()
+	}
+	wide = false
 	adamW()
 }
 
 // clamp limits x to [low, high]; NaN stays, because the instructions give the second
 // source (the first operand here) when either is NaN.
 func clamp(x reg.VecVirtual, low, high float32) {
-	bound := YMM()
+	bound := vector()
 	VMOVUPS(constant(high), bound)
 	VMINPS(x, bound, x)
 	VMOVUPS(constant(low), bound)
@@ -31,8 +38,8 @@ func clamp(x reg.VecVirtual, low, high float32) {
 // package cpu, with the polynomial in Estrin's order, which has half the latency of
 // Horner's.
 func exp2(x reg.VecVirtual) {
-	n, square := YMM(), YMM()
-	VROUNDPS(Imm(8), x, n) // to nearest
+	n, square := vector(), vector()
+	nearest(x, n)
 	VSUBPS(n, x, x)
 	VMULPS(x, x, square)
 	p := formula.Exp2
@@ -44,9 +51,18 @@ func exp2(x reg.VecVirtual) {
 	VPADDD(n, sum, x) // multiplies by 2^n
 }
 
+// nearest rounds x to the nearest integers.
+func nearest(x, n reg.VecVirtual) {
+	if wide {
+		VRNDSCALEPS(Imm(8), x, n)
+	} else {
+		VROUNDPS(Imm(8), x, n)
+	}
+}
+
 // line is a*x + b.
 func line(a, b float32, x reg.VecVirtual) reg.VecVirtual {
-	v := YMM()
+	v := vector()
 	VMOVUPS(constant(a), v)
 	VFMADD213PS(constant(b), x, v)
 	return v
@@ -54,13 +70,13 @@ func line(a, b float32, x reg.VecVirtual) reg.VecVirtual {
 
 // atLeast limits x from below like clamp.
 func atLeast(low float32, x reg.VecVirtual) {
-	bound := YMM()
+	bound := vector()
 	VMOVUPS(constant(low), bound)
 	VMAXPS(x, bound, x)
 }
 
 func exponential() {
-	begin("exp2AVX2", "func(out, x []float32, scale, shift float32) float32", "computes out = 2^((x-shift)*scale), for powers of at most 126, and gives its sum.")
+	begin(named("exp2"), "func(out, x []float32, scale, shift float32) float32", "computes out = 2^((x-shift)*scale), for powers of at most 126, and gives its sum.")
 	out, x := slice("out"), slice("x")
 	scale, shift := scalar("scale"), scalar("shift")
 	sum := zero()
@@ -81,7 +97,7 @@ func exponential() {
 // logistic replaces x by 1/(1+2^x), for x in [-126, 126], and gives a vector of ones.
 func logistic(x reg.VecVirtual) (one reg.VecVirtual) {
 	exp2(x)
-	one = YMM()
+	one = vector()
 	VMOVUPS(constant(1), one)
 	VADDPS(one, x, x)
 	VDIVPS(x, one, x)
@@ -91,7 +107,7 @@ func logistic(x reg.VecVirtual) (one reg.VecVirtual) {
 // gate gives sigmoid(2u) of the limited x and x^2.
 func gate(x reg.VecVirtual) (s, square, one reg.VecVirtual) {
 	clamp(x, -formula.GELULimit, formula.GELULimit)
-	s, square = YMM(), YMM()
+	s, square = vector(), vector()
 	VMULPS(x, x, square)
 	VMOVUPS(constant(-formula.GELUTwoRootPi*formula.GELUCube*math.Log2E), s)
 	VFMADD213PS(constant(-formula.GELUTwoRootPi*math.Log2E), square, s)
@@ -100,10 +116,10 @@ func gate(x reg.VecVirtual) (s, square, one reg.VecVirtual) {
 }
 
 func gelu() {
-	begin("geluAVX2", "func(out, x []float32)", "computes out = GELU(x).")
+	begin(named("gelu"), "func(out, x []float32)", "computes out = GELU(x).")
 	out, x := slice("out"), slice("x")
 	loop("out", func(l lanes) {
-		v, limited := l.load(x), YMM()
+		v, limited := l.load(x), vector()
 		VMOVAPS(v, limited)
 		s, _, _ := gate(limited)
 		VMULPS(v, s, s)
@@ -111,13 +127,13 @@ func gelu() {
 	})
 	end()
 
-	begin("geluGradAVX2", "func(dx, dout, x []float32)", "computes dx = dout * GELU'(x).")
+	begin(named("geluGrad"), "func(dx, dout, x []float32)", "computes dx = dout * GELU'(x).")
 	dx, dout := slice("dx"), slice("dout")
 	x = slice("x")
 	loop("dx", func(l lanes) {
 		v := l.load(x)
 		s, square, rest := gate(v)
-		slope := YMM()
+		slope := vector()
 		VMOVUPS(constant(3*formula.GELUTwoRootPi*formula.GELUCube), slope)
 		VFMADD213PS(constant(formula.GELUTwoRootPi), square, slope)
 		VSUBPS(s, rest, rest)
@@ -132,14 +148,14 @@ func gelu() {
 
 // sigmoid gives 1/(1+exp(-x)) and a vector of ones.
 func sigmoid(x reg.VecVirtual) (s, one reg.VecVirtual) {
-	s = YMM()
+	s = vector()
 	VMULPS(constant(-math.Log2E), x, s)
 	clamp(s, -126, 126)
 	return s, logistic(s)
 }
 
 func swiglu() {
-	begin("swigluAVX2", "func(out, gate, up []float32)", "computes out = gate*sigmoid(gate)*up.")
+	begin(named("swiglu"), "func(out, gate, up []float32)", "computes out = gate*sigmoid(gate)*up.")
 	out, gate, up := slice("out"), slice("gate"), slice("up")
 	loop("out", func(l lanes) {
 		g := l.load(gate)
@@ -150,7 +166,7 @@ func swiglu() {
 	})
 	end()
 
-	begin("swigluGradAVX2", "func(dgate, dup, dout, gate, up []float32)",
+	begin(named("swigluGrad"), "func(dgate, dup, dout, gate, up []float32)",
 		"computes dup = dout*gate*s and dgate = dout*up*(s + gate*s*(1-s)) with s = sigmoid(gate).")
 	dgate, dup, dout := slice("dgate"), slice("dup"), slice("dout")
 	gate, up = slice("gate"), slice("up")
@@ -173,12 +189,12 @@ func swiglu() {
 // adamW's scalars are LR, 1-Beta1, 1-Beta2, Eps, Decay, 1/Correction1, 1/Correction2,
 // GradScale.
 func adamW() {
-	begin("adamWAVX2", "func(param, m, v, grad []float32, s *[8]float32)", "is the update of package cpu's adamWGeneric.")
+	begin(named("adamW"), "func(param, m, v, grad []float32, s *[8]float32)", "is the update of package cpu's adamWGeneric.")
 	param, m, v, grad := slice("param"), slice("m"), slice("v"), slice("grad")
 	s := Load(Param("s"), GP64())
 	var c []reg.VecVirtual
 	for i := range 8 {
-		x := YMM()
+		x := vector()
 		VBROADCASTSS(Mem{Base: s, Disp: 4 * i}, x)
 		c = append(c, x)
 	}
@@ -186,7 +202,7 @@ func adamW() {
 	loop("param", func(l lanes) {
 		g, x, square := l.load(grad), l.load(m), l.load(v)
 		VMULPS(gradScale, g, g)
-		d := YMM()
+		d := vector()
 		VSUBPS(x, g, d)
 		VFMADD231PS(d, rest1, x)
 		l.store(x, m)

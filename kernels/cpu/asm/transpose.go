@@ -48,7 +48,7 @@ func transpose(rows int) {
 // loadRows loads a vector of each row, or the lanes of mask; it repeats the last row up
 // to eight. It asks the second cache for what the row farRows below has in the same place: the
 // processor does not guess rows that are far apart, and the first cache would lose them again.
-func loadRows(rows int, src, stride, ahead reg.Register, mask reg.VecVirtual) []reg.VecVirtual {
+func loadRows(rows int, src, stride, ahead, mask reg.Register) []reg.VecVirtual {
 	at := GP64()
 	MOVQ(src, at)
 	var vectors []reg.VecVirtual

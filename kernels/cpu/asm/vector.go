@@ -9,19 +9,44 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A vector is 8 floats in a YMM register.
+// A vector is 8 floats in a YMM register, or 16 in a ZMM register while wide is set.
 const vectorFloats = 8
+
+var wide bool
+
+// floats is how many a vector has.
+func floats() int {
+	if wide {
+		return 2 * vectorFloats
+	}
+	return vectorFloats
+}
+
+func vector() reg.VecVirtual {
+	if wide {
+		return ZMM()
+	}
+	return YMM()
+}
+
+// named is the name of a function with that of its instruction set.
+func named(name string) string {
+	if wide {
+		return name + "AVX512"
+	}
+	return name + "AVX2"
+}
 
 var constants = map[uint32]Mem{}
 
-// constant is x eight times in read-only memory.
+// constant is x as often as the widest vector has floats, in read-only memory.
 func constant(x float32) Mem {
 	bits := math.Float32bits(x)
 	if m, ok := constants[bits]; ok {
 		return m
 	}
 	m := GLOBL(fmt.Sprintf("f32_%08x", bits), 8|16) // RODATA, NOPTR
-	for i := range vectorFloats {
+	for i := range 2 * vectorFloats {
 		DATA(4*i, U32(bits))
 	}
 	constants[bits] = m
@@ -50,8 +75,8 @@ func masks() Mem {
 // the lanes past the end read as zero and are not written.
 type lanes struct {
 	offset reg.Register
-	disp   int            // bytes to add to offset
-	mask   reg.VecVirtual // nil inside the slices
+	disp   int          // bytes to add to offset
+	mask   reg.Register // nil inside the slices
 }
 
 func (l lanes) at(base reg.Register) Mem {
@@ -59,27 +84,48 @@ func (l lanes) at(base reg.Register) Mem {
 }
 
 func (l lanes) load(base reg.Register) reg.VecVirtual {
-	v := YMM()
-	if l.mask != nil {
-		VMASKMOVPS(l.at(base), l.mask, v)
-	} else {
+	v := vector()
+	switch {
+	case l.mask == nil:
 		VMOVUPS(l.at(base), v)
+	case wide:
+		VMOVUPS_Z(l.at(base), l.mask, v)
+	default:
+		VMASKMOVPS(l.at(base), l.mask, v)
 	}
 	return v
 }
 
 func (l lanes) store(v reg.VecVirtual, base reg.Register) {
-	if l.mask != nil {
-		VMASKMOVPS(v, l.mask, l.at(base))
-	} else {
+	switch {
+	case l.mask == nil:
 		VMOVUPS(v, l.at(base))
+	case wide:
+		VMOVUPS(v, l.mask, l.at(base))
+	default:
+		VMASKMOVPS(v, l.mask, l.at(base))
 	}
 }
 
 // drop sets the lanes past the end to zero.
 func (l lanes) drop(v reg.VecVirtual) {
-	if l.mask != nil {
+	switch {
+	case l.mask == nil:
+	case wide:
+		VMOVAPS_Z(v, l.mask, v)
+	default:
 		VANDPS(l.mask, v, v)
+	}
+}
+
+// replace sets the lanes past the end to those of other.
+func (l lanes) replace(v, other reg.VecVirtual) {
+	switch {
+	case l.mask == nil:
+	case wide:
+		VBLENDMPS(v, other, l.mask, v)
+	default:
+		VBLENDVPS(l.mask, v, other, v)
 	}
 }
 
@@ -94,7 +140,7 @@ func slice(name string) reg.Register { return Load(Param(name).Base(), GP64()) }
 
 // scalar broadcasts a float argument.
 func scalar(name string) reg.VecVirtual {
-	v := YMM()
+	v := vector()
 	m, err := Param(name).Resolve()
 	if err != nil {
 		panic(err)
@@ -130,13 +176,13 @@ func unrolled(name, length string, times int, body func(l lanes, k int)) {
 // rounds emits body for `times` vectors a round while n floats are enough for one.
 func rounds(label string, n, offset reg.Register, times int, body func(l lanes, k int)) {
 	Label(label)
-	CMPQ(n, U32(times*vectorFloats))
+	CMPQ(n, U32(times*floats()))
 	JL(LabelRef(label + "Done"))
 	for k := range times {
-		body(lanes{offset: offset, disp: 4 * vectorFloats * k}, k)
+		body(lanes{offset: offset, disp: 4 * floats() * k}, k)
 	}
-	ADDQ(U32(times*4*vectorFloats), offset)
-	SUBQ(U32(times*vectorFloats), n)
+	ADDQ(U32(times*4*floats()), offset)
+	SUBQ(U32(times*floats()), n)
 	JMP(LabelRef(label))
 	Label(label + "Done")
 }
@@ -160,8 +206,15 @@ func (a accumulators) total() reg.Register {
 	return fold(a[0])
 }
 
-// firstLanes is the mask of the first n < 8 lanes.
-func firstLanes(n reg.Register) reg.VecVirtual {
+// firstLanes is the mask of the first n lanes, of less than all.
+func firstLanes(n reg.Register) reg.Register {
+	if wide {
+		all, bits, mask := GP32(), GP32(), K()
+		MOVL(U32(math.MaxUint32), all)
+		BZHIL(n.(reg.GPVirtual).As32(), all, bits)
+		KMOVW(bits, mask)
+		return mask
+	}
 	table, mask, back := GP64(), YMM(), GP64()
 	LEAQ(masks().Offset(4*vectorFloats), table)
 	MOVQ(n, back)
@@ -171,13 +224,29 @@ func firstLanes(n reg.Register) reg.VecVirtual {
 }
 
 func zero() reg.VecVirtual {
-	v := YMM()
-	VXORPS(v, v, v)
+	v := vector()
+	if wide {
+		VPXORD(v, v, v)
+	} else {
+		VXORPS(v, v, v)
+	}
 	return v
 }
 
-// fold adds the eight lanes of v in a fixed order and gives an XMM with the sum.
+// halved joins the halves of a wide vector, the lower one first in the operation.
+func halved(v reg.VecVirtual, join func(...Op)) reg.VecVirtual {
+	if !wide {
+		return v
+	}
+	high := YMM()
+	VEXTRACTF64X4(Imm(1), v, high)
+	join(v.AsY(), high, high)
+	return high
+}
+
+// fold adds the lanes of v in a fixed order and gives an XMM with the sum.
 func fold(v reg.VecVirtual) reg.Register {
+	v = halved(v, VADDPS)
 	high := XMM()
 	low := v.AsX()
 	VEXTRACTF128(Imm(1), v, high)
