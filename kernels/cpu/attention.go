@@ -114,29 +114,20 @@ type attentionTask struct {
 	scratch cutter
 	width   int // D rounded up to whole panels
 
-	room   []float32 // [attentionRoom,D] rows of operands that are halves in float32
-	zero   []float32 // [nr] zeros
-	scores []float32 // [attentionRows,attentionRoom]
+	factors []float32 // [attentionRoom] of rows
+	room    []float32 // [attentionRoom,D] rows of operands that are halves in float32
+	zero    []float32 // [nr] zeros
+	scores  []float32 // [attentionRows,attentionRoom]
 }
 
 func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionTask {
 	t := attentionTask{heads: h, v: v, micro: &v.attention, w: w, scratch: scratch, width: roundUp(h.D, v.attention.nr)}
+	t.factors = t.scratch.take(attentionRoom)
 	t.room = t.scratch.take(attentionRoom * t.D)
 	t.zero = t.scratch.take(t.micro.nr)
 	clear(t.zero)
 	t.scores = t.scratch.take(attentionRows * attentionRoom)
 	return t
-}
-
-// rowsAhead is how many rows before their use a task asks for them: rows of a head are so far
-// apart that the processor does not guess the next one, and memory takes as long as some rows.
-const rowsAhead = 8
-
-// ask wants the row of a head that comes rowsAhead after row r of x, if there is one.
-func (t *attentionTask) ask(x []float32, stride, r, rows int) {
-	if r += rowsAhead; r < rows {
-		t.v.ask(x[r*stride:][:t.D])
-	}
 }
 
 // widened gives n rows of a head in float32 with their stride: where they are, or in room if they
@@ -151,17 +142,22 @@ func (t *attentionTask) widened(room []float32, x stored, stride, n int) (rows [
 	return room, t.D
 }
 
-// copyTimes writes rows of x, `stride` floats apart, times a factor.
-func (t *attentionTask) copyTimes(dst, x []float32, stride, rows int, factor float32) {
+// copyTimes writes rows of x times a factor. They are dstRow and srcRow floats apart.
+func (t *attentionTask) copyTimes(dst, x []float32, dstRow, srcRow, rows int, factor float32) {
+	t.v.timesRows(dst, x, dstRow, srcRow, t.D, t.each(rows, factor))
+}
+
+// each is a factor for each of some rows.
+func (t *attentionTask) each(rows int, factor float32) []float32 {
 	for r := range rows {
-		t.ask(x, stride, r, rows)
-		t.v.times(dst[r*t.D:(r+1)*t.D], x[r*stride:r*stride+t.D], factor)
+		t.factors[r] = factor
 	}
+	return t.factors[:rows]
 }
 
 // copyQueries writes rows of x times the factor that makes scores powers of 2.
 func (t *attentionTask) copyQueries(dst, x []float32, stride, rows int) {
-	t.copyTimes(dst, x, stride, rows, t.scale*math.Log2E)
+	t.copyTimes(dst, x, t.D, stride, rows, t.scale*math.Log2E)
 }
 
 // positionPanels packs x [n,D] (rows of the given stride) transposed: panels of nr

@@ -133,23 +133,16 @@ func (t *backwardTask) fetch(sums []float32, at int) {
 
 // storeKeys writes the sums of a gradient of the keys to dqkv.
 func (t *backwardTask) storeKeys(at int, sums []float32) {
-	for i := range t.cols {
-		t.ask(t.dqkv[at:], t.stride, i, t.cols)
-		copy(t.dqkv[at+i*t.stride:], sums[i*t.width:i*t.width+t.D])
-	}
+	t.copyTimes(t.dqkv[at:], sums, t.stride, t.width, t.cols, 1)
 }
 
 // storeQueries adds the gradients of the queries to dqkv; the first chunk of keys overwrites.
 func (t *backwardTask) storeQueries(at int) {
-	for r := range t.rows {
-		t.ask(t.dqkv[at:], t.stride, r, t.rows)
-		dst, src := t.dqkv[at+r*t.stride:][:t.D], t.dQuery[r*t.width:r*t.width+t.D]
-		if t.key == 0 {
-			t.v.times(dst, src, t.scale)
-		} else {
-			t.v.axpy(dst, src, t.scale)
-		}
+	put := t.v.axpyRows
+	if t.key == 0 {
+		put = t.v.timesRows
 	}
+	put(t.dqkv[at:], t.dQuery, t.stride, t.width, t.D, t.each(t.rows, t.scale))
 }
 
 // block handles attentionRows queries of a head from row r of the chunk on.
@@ -199,13 +192,11 @@ func (t *backwardTask) sumGroup(group, rows, before, seen int) {
 // slopes are of scores in units of 1.
 func (t *backwardTask) load(head, r, rows int) {
 	queries, stride := t.widened(t.room, t.qkv.from(t.heads.query(t.b, head)+(t.q+r)*t.stride), t.stride, rows)
-	t.copyTimes(t.queries, queries, stride, rows, t.scale)
+	t.copyTimes(t.queries, queries, t.D, stride, rows, t.scale)
 	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
 	t.copyQueries(t.queries, queries, stride, rows)
 	grad, stride := t.widened(t.room, t.dout.from(t.heads.out(t.b, head)+(t.q+r)*t.outStride), t.outStride, rows)
-	for i := range rows {
-		copy(t.grad[i*t.D:(i+1)*t.D], grad[i*stride:])
-	}
+	t.copyTimes(t.grad, grad, t.D, stride, rows, 1)
 	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
 }
 
@@ -214,11 +205,7 @@ func (t *backwardTask) sumDeltas(head, r, rows int) {
 	at, delta := t.heads.out(t.b, head)+(t.q+r)*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
 	dout, stride := t.widened(t.room, t.dout.from(at), t.outStride, rows)
 	out, _ := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
-	for i := range rows {
-		t.ask(dout, stride, i, rows)
-		t.ask(out, stride, i, rows)
-		delta[i] = t.v.dot(dout[i*stride:][:t.D], out[i*stride:][:t.D])
-	}
+	t.v.dotRows(delta[:rows], dout, out, stride, stride, t.D)
 }
 
 // differentiate turns scores into P and the gradient of P into that of the scores, with

@@ -45,7 +45,7 @@ func (d *Device) attendFew(h heads, a attended) error {
 	if err != nil {
 		return err
 	}
-	if err := d.pool.reserve(scratchSize(h.D) + scratchSize(attentionChunk)); err != nil {
+	if err := d.pool.reserve(scratchSize(h.D) + scratchSize(attentionChunk) + scratchSize(1)); err != nil {
 		return err
 	}
 	results := func(b, head, t int) []float32 {
@@ -54,7 +54,7 @@ func (d *Device) attendFew(h heads, a attended) error {
 	d.pool.run(h.B*h.K*chunks, func(w *worker, task int) {
 		b, kv, key := task/chunks/h.K, task/chunks%h.K, task%chunks*attentionChunk
 		f := fewTask{heads: h, v: d.v, key: key, scratch: cutter{rest: w.scratch}}
-		f.query, f.scores = f.scratch.take(h.D), f.scratch.take(attentionChunk)
+		f.query, f.scores, f.factor = f.scratch.take(h.D), f.scratch.take(attentionChunk), f.scratch.take(1)
 		keys, values := a.keys(b, kv)
 		f.keys, f.values = keys.wide[key*h.keyStride:], values.wide[key*h.keyStride:]
 		for head := kv * h.group; head < (kv+1)*h.group; head++ {
@@ -80,6 +80,7 @@ type fewTask struct {
 	key           int // first of the chunk
 	keys, values  []float32
 	query, scores []float32
+	factor        []float32 // of the query
 }
 
 // run writes one query's sum over the chunk of 2^(score-top)*value, then top and the sum of
@@ -92,7 +93,8 @@ func (f *fewTask) run(result, query []float32, b, t int) {
 	if from >= to {
 		return
 	}
-	f.v.times(f.query, query, f.scale*math.Log2E)
+	f.factor[0] = f.scale * math.Log2E
+	f.v.timesRows(f.query, query, f.D, f.D, f.D, f.factor)
 	scores := f.scores[:to-from]
 	f.v.dots(scores, f.query, f.keys[from*f.keyStride:], f.keyStride)
 	result[f.D], result[f.D+1] = f.v.softmax(scores, result[f.D])

@@ -130,16 +130,17 @@ func (t *forwardTask) softmaxRow(r int, scores []float32) {
 
 // finish writes the chunk's rows of out.
 func (t *forwardTask) finish(out stored) {
+	factors := t.factors[:t.rows]
+	for r := range factors {
+		factors[r] = 1 / t.sum[r]
+	}
+	if out.half == nil {
+		t.v.timesRows(out.wide, t.out, t.outStride, t.width, t.D, factors)
+		return
+	}
+	t.v.timesRows(t.room, t.out, t.D, t.width, t.D, factors)
 	for r := range t.rows {
-		at, sums := r*t.outStride, t.out[r*t.width:r*t.width+t.D]
-		if out.half != nil {
-			row := t.room[:t.D]
-			t.v.times(row, sums, 1/t.sum[r])
-			out.narrow(out.half[at:at+t.D], row)
-			continue
-		}
-		t.ask(out.wide, t.outStride, r, t.rows)
-		t.v.times(out.wide[at:at+t.D], sums, 1/t.sum[r])
+		out.narrow(out.half[r*t.outStride:][:t.D], t.room[r*t.D:][:t.D])
 	}
 }
 

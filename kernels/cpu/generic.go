@@ -14,8 +14,8 @@ func generic() *variant {
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
 		multiplyPack: packThenMultiply(micro, copyGeneric, transposeGeneric),
 		peak:         peakGeneric, peakLanes: 1,
-		max: maxGeneric, dot: dotGeneric, add: addGeneric, scale: scaleGeneric,
-		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, ask: askGeneric, axpy: axpyGeneric, times: timesGeneric,
+		max: maxGeneric, add: addGeneric, scale: scaleGeneric,
+		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, round: roundGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,
@@ -142,6 +142,24 @@ func timesGeneric(y, x []float32, s float32) {
 	}
 }
 
+// scaledRowsBy makes a variant's timesRows or axpyRows from a function of one row, dotRowsBy its
+// dotRows.
+func scaledRowsBy(one func(y, x []float32, s float32)) func(dst, src []float32, dstRow, srcRow, cols int, s []float32) {
+	return func(dst, src []float32, dstRow, srcRow, cols int, s []float32) {
+		for r, factor := range s {
+			one(dst[r*dstRow:][:cols], src[r*srcRow:][:cols], factor)
+		}
+	}
+}
+
+func dotRowsBy(dot func(x, y []float32) float32) func(out, x, y []float32, xRow, yRow, cols int) {
+	return func(out, x, y []float32, xRow, yRow, cols int) {
+		for r := range out {
+			out[r] = dot(x[r*xRow:][:cols], y[r*yRow:][:cols])
+		}
+	}
+}
+
 func dotsGeneric(out, q, rows []float32, stride int) {
 	for i := range out {
 		out[i] = dotGeneric(q, rows[i*stride:i*stride+len(q)])
@@ -153,6 +171,3 @@ func weightedGeneric(out, weights, rows []float32, stride int) {
 		axpyGeneric(out, rows[i*stride:i*stride+len(out)], w)
 	}
 }
-
-// askGeneric leaves it to the processor to guess.
-func askGeneric([]float32) {}

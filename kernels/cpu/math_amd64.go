@@ -16,9 +16,6 @@ func maxAVX2(x []float32) float32
 func sumAVX2(x []float32) float32
 
 //go:noescape
-func dotAVX2(x, y []float32) float32
-
-//go:noescape
 func deviationAVX2(x []float32, mean float32) float32
 
 //go:noescape
@@ -43,7 +40,13 @@ func weightedAVX2(out, weights, rows []float32, stride int)
 func axpyAVX2(y, x []float32, s float32)
 
 //go:noescape
-func timesAVX2(y, x []float32, s float32)
+func timesRowsAVX2(dst, src []float32, dstRow, srcRow, cols int, s []float32)
+
+//go:noescape
+func axpyRowsAVX2(dst, src []float32, dstRow, srcRow, cols int, s []float32)
+
+//go:noescape
+func dotRowsAVX2(out, x, y []float32, xRow, yRow, cols int)
 
 //go:noescape
 func geluAVX2(out, x []float32)
@@ -89,11 +92,6 @@ func normGradAVX2(dx, base, dout, x, w []float32, s *[4]float32)
 
 //go:noescape
 func normWeightGradAVX2(dw, db, dout, x []float32, mean, rstd float32)
-
-// askAVX2 asks the caches for x, which is not empty.
-//
-//go:noescape
-func askAVX2(x []float32)
 
 //go:noescape
 func exp2AVX512(out, x []float32, scale, shift float32) float32

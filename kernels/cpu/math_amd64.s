@@ -203,72 +203,6 @@ end:
 	VZEROUPPER
 	RET
 
-// func dotAVX2(x []float32, y []float32) float32
-// Requires: AVX, FMA3, SSE
-TEXT ·dotAVX2(SB), NOSPLIT, $0-52
-	MOVQ   x_base+0(FP), AX
-	MOVQ   y_base+24(FP), CX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   x_len+8(FP), DX
-	XORQ   BX, BX
-
-many:
-	CMPQ        DX, $0x00000020
-	JL          manyDone
-	VMOVUPS     (CX)(BX*1), Y4
-	VMOVUPS     (AX)(BX*1), Y5
-	VFMADD231PS Y4, Y5, Y0
-	VMOVUPS     32(CX)(BX*1), Y4
-	VMOVUPS     32(AX)(BX*1), Y5
-	VFMADD231PS Y4, Y5, Y1
-	VMOVUPS     64(CX)(BX*1), Y4
-	VMOVUPS     64(AX)(BX*1), Y5
-	VFMADD231PS Y4, Y5, Y2
-	VMOVUPS     96(CX)(BX*1), Y4
-	VMOVUPS     96(AX)(BX*1), Y5
-	VFMADD231PS Y4, Y5, Y3
-	ADDQ        $0x00000080, BX
-	SUBQ        $0x00000020, DX
-	JMP         many
-
-manyDone:
-whole:
-	CMPQ        DX, $0x00000008
-	JL          wholeDone
-	VMOVUPS     (CX)(BX*1), Y4
-	VMOVUPS     (AX)(BX*1), Y5
-	VFMADD231PS Y4, Y5, Y0
-	ADDQ        $0x00000020, BX
-	SUBQ        $0x00000008, DX
-	JMP         whole
-
-wholeDone:
-	TESTQ       DX, DX
-	JZ          end
-	LEAQ        masks<>+32(SB), SI
-	NEGQ        DX
-	VMOVUPS     (SI)(DX*4), Y4
-	VMASKMOVPS  (CX)(BX*1), Y4, Y5
-	VMASKMOVPS  (AX)(BX*1), Y4, Y4
-	VFMADD231PS Y5, Y4, Y0
-
-end:
-	VADDPS       Y1, Y0, Y0
-	VADDPS       Y3, Y2, Y2
-	VADDPS       Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X0, X1, X1
-	VMOVHLPS     X1, X1, X0
-	VADDPS       X0, X1, X1
-	VMOVSHDUP    X1, X0
-	VADDSS       X0, X1, X1
-	MOVSS        X1, ret+48(FP)
-	VZEROUPPER
-	RET
-
 // func deviationAVX2(x []float32, mean float32) float32
 // Requires: AVX, FMA3, SSE
 TEXT ·deviationAVX2(SB), NOSPLIT, $0-36
@@ -2296,39 +2230,6 @@ end:
 	VZEROUPPER
 	RET
 
-// func timesAVX2(y []float32, x []float32, s float32)
-// Requires: AVX
-TEXT ·timesAVX2(SB), NOSPLIT, $0-52
-	MOVQ         y_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	VBROADCASTSS s+48(FP), Y0
-	MOVQ         y_len+8(FP), DX
-	XORQ         BX, BX
-
-whole:
-	CMPQ    DX, $0x00000008
-	JL      wholeDone
-	VMOVUPS (CX)(BX*1), Y1
-	VMULPS  Y0, Y1, Y1
-	VMOVUPS Y1, (AX)(BX*1)
-	ADDQ    $0x00000020, BX
-	SUBQ    $0x00000008, DX
-	JMP     whole
-
-wholeDone:
-	TESTQ      DX, DX
-	JZ         end
-	LEAQ       masks<>+32(SB), SI
-	NEGQ       DX
-	VMOVUPS    (SI)(DX*4), Y1
-	VMASKMOVPS (CX)(BX*1), Y1, Y2
-	VMULPS     Y0, Y2, Y2
-	VMASKMOVPS Y2, Y1, (AX)(BX*1)
-
-end:
-	VZEROUPPER
-	RET
-
 // func rotateAVX2(x []float32, cos []float32, sin []float32, sign float32)
 // Requires: AVX, FMA3
 TEXT ·rotateAVX2(SB), NOSPLIT, $0-76
@@ -2387,6 +2288,247 @@ pairsend:
 	LEAQ (AX)(SI*8), AX
 	LEAQ (DI)(SI*8), DI
 	JMP  head
+
+done:
+	VZEROUPPER
+	RET
+
+// func timesRowsAVX2(dst []float32, src []float32, dstRow int, srcRow int, cols int, s []float32)
+// Requires: AVX, MMX+
+TEXT ·timesRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ s_base+72(FP), DX
+	MOVQ s_len+80(FP), BX
+	MOVQ dstRow+48(FP), SI
+	SHLQ $0x02, SI
+	MOVQ srcRow+56(FP), DI
+	SHLQ $0x02, DI
+
+row:
+	TESTQ        BX, BX
+	JZ           done
+	LEAQ         (AX)(SI*8), R8
+	LEAQ         (CX)(DI*8), R9
+	MOVQ         cols+64(FP), R10
+	VBROADCASTSS (DX), Y0
+	ADDQ         $0x04, DX
+	XORQ         R11, R11
+
+colsmany:
+	CMPQ       R10, $0x00000010
+	JL         colsmanyDone
+	PREFETCHT0 (R8)(R11*1)
+	PREFETCHT0 (R9)(R11*1)
+	VMOVUPS    (CX)(R11*1), Y1
+	VMULPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (AX)(R11*1)
+	VMOVUPS    32(CX)(R11*1), Y1
+	VMULPS     Y0, Y1, Y1
+	VMOVUPS    Y1, 32(AX)(R11*1)
+	ADDQ       $0x00000040, R11
+	SUBQ       $0x00000010, R10
+	JMP        colsmany
+
+colsmanyDone:
+colswhole:
+	CMPQ       R10, $0x00000008
+	JL         colswholeDone
+	PREFETCHT0 (R8)(R11*1)
+	PREFETCHT0 (R9)(R11*1)
+	VMOVUPS    (CX)(R11*1), Y1
+	VMULPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (AX)(R11*1)
+	ADDQ       $0x00000020, R11
+	SUBQ       $0x00000008, R10
+	JMP        colswhole
+
+colswholeDone:
+	TESTQ      R10, R10
+	JZ         colsend
+	LEAQ       masks<>+32(SB), R12
+	NEGQ       R10
+	VMOVUPS    (R12)(R10*4), Y1
+	PREFETCHT0 (R8)(R11*1)
+	PREFETCHT0 (R9)(R11*1)
+	VMASKMOVPS (CX)(R11*1), Y1, Y2
+	VMULPS     Y0, Y2, Y2
+	VMASKMOVPS Y2, Y1, (AX)(R11*1)
+
+colsend:
+	ADDQ SI, AX
+	ADDQ DI, CX
+	DECQ BX
+	JMP  row
+
+done:
+	VZEROUPPER
+	RET
+
+// func axpyRowsAVX2(dst []float32, src []float32, dstRow int, srcRow int, cols int, s []float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·axpyRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ s_base+72(FP), DX
+	MOVQ s_len+80(FP), BX
+	MOVQ dstRow+48(FP), SI
+	SHLQ $0x02, SI
+	MOVQ srcRow+56(FP), DI
+	SHLQ $0x02, DI
+
+row:
+	TESTQ        BX, BX
+	JZ           done
+	LEAQ         (AX)(SI*8), R8
+	LEAQ         (CX)(DI*8), R9
+	MOVQ         cols+64(FP), R10
+	VBROADCASTSS (DX), Y0
+	ADDQ         $0x04, DX
+	XORQ         R11, R11
+
+colsmany:
+	CMPQ        R10, $0x00000010
+	JL          colsmanyDone
+	PREFETCHT0  (R8)(R11*1)
+	PREFETCHT0  (R9)(R11*1)
+	VMOVUPS     (CX)(R11*1), Y1
+	VMOVUPS     (AX)(R11*1), Y2
+	VFMADD213PS Y2, Y0, Y1
+	VMOVUPS     Y1, (AX)(R11*1)
+	VMOVUPS     32(CX)(R11*1), Y1
+	VMOVUPS     32(AX)(R11*1), Y2
+	VFMADD213PS Y2, Y0, Y1
+	VMOVUPS     Y1, 32(AX)(R11*1)
+	ADDQ        $0x00000040, R11
+	SUBQ        $0x00000010, R10
+	JMP         colsmany
+
+colsmanyDone:
+colswhole:
+	CMPQ        R10, $0x00000008
+	JL          colswholeDone
+	PREFETCHT0  (R8)(R11*1)
+	PREFETCHT0  (R9)(R11*1)
+	VMOVUPS     (CX)(R11*1), Y1
+	VMOVUPS     (AX)(R11*1), Y2
+	VFMADD213PS Y2, Y0, Y1
+	VMOVUPS     Y1, (AX)(R11*1)
+	ADDQ        $0x00000020, R11
+	SUBQ        $0x00000008, R10
+	JMP         colswhole
+
+colswholeDone:
+	TESTQ       R10, R10
+	JZ          colsend
+	LEAQ        masks<>+32(SB), R12
+	NEGQ        R10
+	VMOVUPS     (R12)(R10*4), Y1
+	PREFETCHT0  (R8)(R11*1)
+	PREFETCHT0  (R9)(R11*1)
+	VMASKMOVPS  (CX)(R11*1), Y1, Y2
+	VMASKMOVPS  (AX)(R11*1), Y1, Y3
+	VFMADD213PS Y3, Y0, Y2
+	VMASKMOVPS  Y2, Y1, (AX)(R11*1)
+
+colsend:
+	ADDQ SI, AX
+	ADDQ DI, CX
+	DECQ BX
+	JMP  row
+
+done:
+	VZEROUPPER
+	RET
+
+// func dotRowsAVX2(out []float32, x []float32, y []float32, xRow int, yRow int, cols int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·dotRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ y_base+48(FP), DX
+	MOVQ out_len+8(FP), BX
+	MOVQ xRow+72(FP), SI
+	SHLQ $0x02, SI
+	MOVQ yRow+80(FP), DI
+	SHLQ $0x02, DI
+
+row:
+	TESTQ  BX, BX
+	JZ     done
+	LEAQ   (CX)(SI*8), R8
+	LEAQ   (DX)(DI*8), R9
+	MOVQ   cols+88(FP), R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   R11, R11
+
+colsmany:
+	CMPQ        R10, $0x00000020
+	JL          colsmanyDone
+	PREFETCHT0  (R8)(R11*1)
+	PREFETCHT0  (R9)(R11*1)
+	VMOVUPS     (DX)(R11*1), Y4
+	VMOVUPS     (CX)(R11*1), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(DX)(R11*1), Y4
+	VMOVUPS     32(CX)(R11*1), Y5
+	VFMADD231PS Y4, Y5, Y1
+	PREFETCHT0  64(R8)(R11*1)
+	PREFETCHT0  64(R9)(R11*1)
+	VMOVUPS     64(DX)(R11*1), Y4
+	VMOVUPS     64(CX)(R11*1), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(DX)(R11*1), Y4
+	VMOVUPS     96(CX)(R11*1), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $0x00000080, R11
+	SUBQ        $0x00000020, R10
+	JMP         colsmany
+
+colsmanyDone:
+colswhole:
+	CMPQ        R10, $0x00000008
+	JL          colswholeDone
+	PREFETCHT0  (R8)(R11*1)
+	PREFETCHT0  (R9)(R11*1)
+	VMOVUPS     (DX)(R11*1), Y4
+	VMOVUPS     (CX)(R11*1), Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $0x00000020, R11
+	SUBQ        $0x00000008, R10
+	JMP         colswhole
+
+colswholeDone:
+	TESTQ       R10, R10
+	JZ          colsend
+	LEAQ        masks<>+32(SB), R12
+	NEGQ        R10
+	VMOVUPS     (R12)(R10*4), Y4
+	PREFETCHT0  (R8)(R11*1)
+	PREFETCHT0  (R9)(R11*1)
+	VMASKMOVPS  (DX)(R11*1), Y4, Y5
+	VMASKMOVPS  (CX)(R11*1), Y4, Y4
+	VFMADD231PS Y5, Y4, Y0
+
+colsend:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         SI, CX
+	ADDQ         DI, DX
+	DECQ         BX
+	JMP          row
 
 done:
 	VZEROUPPER
@@ -2563,22 +2705,6 @@ column2Done:
 	VMASKMOVPS Y1, Y0, (AX)(DI*1)
 
 end:
-	VZEROUPPER
-	RET
-
-// func askAVX2(x []float32)
-// Requires: AVX, MMX+
-TEXT ·askAVX2(SB), NOSPLIT, $0-24
-	MOVQ       x_base+0(FP), AX
-	MOVQ       x_len+8(FP), CX
-	LEAQ       (AX)(CX*4), CX
-	PREFETCHT0 -4(CX)
-
-line:
-	PREFETCHT0 (AX)
-	ADDQ       $0x40, AX
-	CMPQ       AX, CX
-	JLT        line
 	VZEROUPPER
 	RET
 

@@ -29,7 +29,6 @@ type variant struct {
 	peakLanes int
 
 	max   func(x []float32) float32
-	dot   func(x, y []float32) float32
 	add   func(out, x, y []float32)
 	scale func(x []float32, s float32)
 
@@ -44,10 +43,13 @@ type variant struct {
 	// adds weights[i] times that row to out.
 	dots     func(out, q, rows []float32, stride int)
 	weighted func(out, weights, rows []float32, stride int)
-	// ask tells the processor that x, which is not empty, is wanted soon.
-	ask func(x []float32)
-	// axpy computes y += s*x, times y = s*x.
-	axpy, times func(y, x []float32, s float32)
+	// axpy computes y += s*x.
+	axpy func(y, x []float32, s float32)
+	// timesRows computes rows dst = s[r]*src of cols floats, dstRow and srcRow apart, axpyRows
+	// dst += s[r]*src, dotRows out[r] = the product of rows of x and y. They ask the caches for
+	// rows some time ahead, beyond the last ones too.
+	timesRows, axpyRows func(dst, src []float32, dstRow, srcRow, cols int, s []float32)
+	dotRows             func(out, x, y []float32, xRow, yRow, cols int)
 
 	gelu     func(out, x []float32)
 	geluGrad func(dx, dout, x []float32)

@@ -24,11 +24,11 @@ func TestVerifyFindsWrongLoops(t *testing.T) {
 		"axpy": func(v *variant) {
 			v.axpy = func(y, x []float32, s float32) { axpyGeneric(y[:len(y)-1], x, s) }
 		},
-		"times": func(v *variant) {
-			v.times = func(y, x []float32, s float32) {
+		"timesRows": func(v *variant) {
+			v.timesRows = scaledRowsBy(func(y, x []float32, s float32) {
 				timesGeneric(y, x, s)
 				y[:len(y)+1][len(y)]++
-			}
+			})
 		},
 		"narrow": func(v *variant) {
 			v.narrow = func(out []uint16, x []float32) {

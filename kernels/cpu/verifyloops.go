@@ -104,7 +104,6 @@ var loopTrials = []struct {
 	run  func(v *variant, t *trial)
 }{
 	{"max", func(v *variant, t *trial) { t.result(v.max(t.in(7))) }},
-	{"dot", func(v *variant, t *trial) { t.result(v.dot(t.in(7), t.in(11))) }},
 	{"add", func(v *variant, t *trial) { v.add(t.out(3), t.in(7), t.in(11)) }},
 	{"scale", func(v *variant, t *trial) { v.scale(t.out(3), 1.25) }},
 	{"powers", func(v *variant, t *trial) { t.result(v.powers(t.out(3), t.far(7), 1.5, 11)) }},
@@ -115,9 +114,16 @@ var loopTrials = []struct {
 	{"softmaxGrad", func(v *variant, t *trial) { v.softmaxGrad(t.out(3), t.out(5), 0.75, 0.25) }},
 	{"dots", func(v *variant, t *trial) { v.dots(t.room(3, 5), t.in(7), ramp(3*(t.n+2), 11), t.n+2) }},
 	{"weighted", func(v *variant, t *trial) { v.weighted(t.out(5), ramp(3, 7), ramp(3*(t.n+2), 11), t.n+2) }},
-	{"ask", func(v *variant, t *trial) { v.ask(t.out(3)) }},
 	{"axpy", func(v *variant, t *trial) { v.axpy(t.out(3), t.in(7), 1.25) }},
-	{"times", func(v *variant, t *trial) { v.times(t.out(3), t.in(7), 1.25) }},
+	{"timesRows", func(v *variant, t *trial) {
+		v.timesRows(t.room(3*t.n+4, 5), ramp(4*t.n+5, 11), t.n+2, t.n+1, t.n, []float32{1.25, -0.5, 2})
+	}},
+	{"axpyRows", func(v *variant, t *trial) {
+		v.axpyRows(t.room(3*t.n+4, 5), ramp(4*t.n+5, 11), t.n+2, t.n+1, t.n, []float32{1.25, -0.5, 2})
+	}},
+	{"dotRows", func(v *variant, t *trial) {
+		v.dotRows(t.room(3, 5), ramp(4*t.n+5, 11), ramp(4*t.n+5, 7), t.n+2, t.n+1, t.n)
+	}},
 	{"gelu", func(v *variant, t *trial) { v.gelu(t.out(3), t.far(7)) }},
 	{"geluGrad", func(v *variant, t *trial) { v.geluGrad(t.out(3), t.in(5), t.far(7)) }},
 	{"swiglu", func(v *variant, t *trial) { v.swiglu(t.out(3), t.far(7), t.in(5)) }},

@@ -12,24 +12,10 @@ import (
 func attention() {
 	axpy()
 	rotate()
+	timesRows()
+	dotRows()
 	dots()
 	weighted()
-	ask()
-}
-
-// ask takes a line of 64 bytes in each round, and the one that the last byte is in.
-func ask() {
-	begin("askAVX2", "func(x []float32)", "asks the caches for x, which is not empty.")
-	at, n := slice("x"), Load(Param("x").Len(), GP64())
-	past := GP64()
-	LEAQ(Mem{Base: at, Index: n, Scale: 4}, past)
-	PREFETCHT0(Mem{Base: past, Disp: -4})
-	Label("line")
-	PREFETCHT0(Mem{Base: at})
-	ADDQ(Imm(64), at)
-	CMPQ(at, past)
-	JLT(LabelRef("line"))
-	end()
 }
 
 func softmax() {
@@ -100,15 +86,6 @@ func axpy() {
 		l.store(v, y)
 	})
 	end()
-
-	begin("timesAVX2", "func(y, x []float32, s float32)", "computes y = s*x.")
-	y, x, s = slice("y"), slice("x"), scalar("s")
-	loop("y", func(l lanes) {
-		v := l.load(x)
-		VMULPS(s, v, v)
-		l.store(v, y)
-	})
-	end()
 }
 
 func maximum() {
@@ -153,6 +130,87 @@ func rotate() {
 	LEAQ(Mem{Base: high, Index: half, Scale: 8}, high)
 	JMP(LabelRef("head"))
 	Label("done")
+	end()
+}
+
+// rowsAhead is how many rows before their use a loop over rows asks for them: rows of a head are so
+// far apart that the processor does not guess the next one, and memory takes as long as some rows.
+const rowsAhead = 8
+
+// eachRow emits body for as many rows as the slice `rows` has elements; it may spoil n, which is
+// the parameter cols. Pointers go on by their strides, which are given as parameters.
+func eachRow(rows string, pointers []reg.Register, strides []string, body func(n reg.Register, ahead []reg.Register)) {
+	left := Load(Param(rows).Len(), GP64())
+	var bytes []reg.Register
+	for _, name := range strides {
+		stride := Load(Param(name), GP64())
+		SHLQ(Imm(2), stride)
+		bytes = append(bytes, stride)
+	}
+	Label("row")
+	TESTQ(left, left)
+	JZ(LabelRef("done"))
+	var ahead []reg.Register
+	for i, p := range pointers {
+		at := GP64()
+		LEAQ(Mem{Base: p, Index: bytes[i], Scale: rowsAhead}, at)
+		ahead = append(ahead, at)
+	}
+	body(Load(Param("cols"), GP64()), ahead)
+	for i, p := range pointers {
+		ADDQ(bytes[i], p)
+	}
+	DECQ(left)
+	JMP(LabelRef("row"))
+	Label("done")
+}
+
+func timesRows() {
+	begin("timesRowsAVX2", "func(dst, src []float32, dstRow, srcRow, cols int, s []float32)",
+		"computes rows dst = s[r]*src of cols floats, dstRow and srcRow apart.")
+	scaledRows(func(l lanes, v, factor reg.VecVirtual, _ reg.Register) { VMULPS(factor, v, v) })
+
+	begin("axpyRowsAVX2", "func(dst, src []float32, dstRow, srcRow, cols int, s []float32)",
+		"computes rows dst += s[r]*src of cols floats, dstRow and srcRow apart.")
+	scaledRows(func(l lanes, v, factor reg.VecVirtual, dst reg.Register) { VFMADD213PS(l.load(dst), factor, v) })
+}
+
+// scaledRows emits a function whose compute makes a vector of src, v, that of dst.
+func scaledRows(compute func(l lanes, v, factor reg.VecVirtual, dst reg.Register)) {
+	dst, src, s := slice("dst"), slice("src"), slice("s")
+	eachRow("s", []reg.Register{dst, src}, []string{"dstRow", "srcRow"}, func(n reg.Register, ahead []reg.Register) {
+		factor := YMM()
+		VBROADCASTSS(Mem{Base: s}, factor)
+		ADDQ(Imm(4), s)
+		span("cols", n, 2, func(l lanes, k int) {
+			if k == 0 {
+				PREFETCHT0(l.at(ahead[0]))
+				PREFETCHT0(l.at(ahead[1]))
+			}
+			v := l.load(src)
+			compute(l, v, factor, dst)
+			l.store(v, dst)
+		})
+	})
+	end()
+}
+
+func dotRows() {
+	begin("dotRowsAVX2", "func(out, x, y []float32, xRow, yRow, cols int)",
+		"computes out[r] = the product of rows of x and y, xRow and yRow apart.")
+	out, x, y := slice("out"), slice("x"), slice("y")
+	eachRow("out", []reg.Register{x, y}, []string{"xRow", "yRow"}, func(n reg.Register, ahead []reg.Register) {
+		sum := zeros()
+		span("cols", n, len(sum), func(l lanes, k int) {
+			if k%2 == 0 {
+				PREFETCHT0(l.at(ahead[0]))
+				PREFETCHT0(l.at(ahead[1]))
+			}
+			VFMADD231PS(l.load(y), l.load(x), sum[k])
+		})
+		VMOVSS(sum.total().(reg.VecVirtual).AsX(), Mem{Base: out})
+		ADDQ(Imm(4), out)
+	})
 	end()
 }
 

@@ -160,7 +160,11 @@ func pass(name, length string, body func(l lanes)) {
 // unrolled is a pass with `times` vectors in each round; body gets the number of the vector
 // within its round.
 func unrolled(name, length string, times int, body func(l lanes, k int)) {
-	n := Load(Param(length).Len(), GP64())
+	span(name, Load(Param(length).Len(), GP64()), times, body)
+}
+
+// span is unrolled over n floats, which it counts down.
+func span(name string, n reg.Register, times int, body func(l lanes, k int)) {
 	offset := GP64()
 	XORQ(offset, offset)
 	if times > 1 {
