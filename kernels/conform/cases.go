@@ -54,6 +54,7 @@ var fixedShapes = map[kernels.Op][][]int{
 		{48, 512, 33},
 		{50, 530, 20},
 		{64, 48, 770},
+		{150, 40, 45},
 	},
 	kernels.OpColumnSum:               {{1, 1}, {64, 16}, {65, 17}, {300, 100}},
 	kernels.OpEmbedForward:            {{1, 1, 1, 1}, {3, 5, 64, 7}, {2, 9, 67, 300}},

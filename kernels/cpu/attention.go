@@ -147,6 +147,11 @@ func (t *attentionTask) copyTimes(dst, x []float32, dstRow, srcRow, rows int, fa
 	t.v.timesRows(dst, x, dstRow, srcRow, t.D, t.each(rows, factor))
 }
 
+// copyHead copies rows of a head: other than copy, it asks for them ahead.
+func (t *attentionTask) copyHead(dst, x []float32, dstRow, srcRow, rows int) {
+	t.copyTimes(dst, x, dstRow, srcRow, rows, 1)
+}
+
 // each is a factor for each of some rows.
 func (t *attentionTask) each(rows int, factor float32) []float32 {
 	for r := range rows {

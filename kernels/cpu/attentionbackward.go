@@ -133,7 +133,7 @@ func (t *backwardTask) fetch(sums []float32, at int) {
 
 // storeKeys writes the sums of a gradient of the keys to dqkv.
 func (t *backwardTask) storeKeys(at int, sums []float32) {
-	t.copyTimes(t.dqkv[at:], sums, t.stride, t.width, t.cols, 1)
+	t.copyHead(t.dqkv[at:], sums, t.stride, t.width, t.cols)
 }
 
 // storeQueries adds the gradients of the queries to dqkv; the first chunk of keys overwrites.
@@ -196,7 +196,7 @@ func (t *backwardTask) load(head, r, rows int) {
 	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
 	t.copyQueries(t.queries, queries, stride, rows)
 	grad, stride := t.widened(t.room, t.dout.from(t.heads.out(t.b, head)+(t.q+r)*t.outStride), t.outStride, rows)
-	t.copyTimes(t.grad, grad, t.D, stride, rows, 1)
+	t.copyHead(t.grad, grad, t.D, stride, rows)
 	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
 }
 
@@ -204,8 +204,8 @@ func (t *backwardTask) load(head, r, rows int) {
 func (t *backwardTask) sumDeltas(head, r, rows int) {
 	at, delta := t.heads.out(t.b, head)+(t.q+r)*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
 	dout, stride := t.widened(t.room, t.dout.from(at), t.outStride, rows)
-	out, _ := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
-	t.v.dotRows(delta[:rows], dout, out, stride, stride, t.D)
+	out, outStride := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
+	t.v.dotRows(delta[:rows], dout, out, stride, outStride, t.D)
 }
 
 // differentiate turns scores into P and the gradient of P into that of the scores, with

@@ -55,6 +55,7 @@ func (d *Device) attendFew(h heads, a attended) error {
 		b, kv, key := task/chunks/h.K, task/chunks%h.K, task%chunks*attentionChunk
 		f := fewTask{heads: h, v: d.v, key: key, scratch: cutter{rest: w.scratch}}
 		f.query, f.scores, f.factor = f.scratch.take(h.D), f.scratch.take(attentionChunk), f.scratch.take(1)
+		f.factor[0] = h.scale * math.Log2E
 		keys, values := a.keys(b, kv)
 		f.keys, f.values = keys.wide[key*h.keyStride:], values.wide[key*h.keyStride:]
 		for head := kv * h.group; head < (kv+1)*h.group; head++ {
@@ -80,7 +81,7 @@ type fewTask struct {
 	key           int // first of the chunk
 	keys, values  []float32
 	query, scores []float32
-	factor        []float32 // of the query
+	factor        []float32 // of queries: makes scores powers of 2
 }
 
 // run writes one query's sum over the chunk of 2^(score-top)*value, then top and the sum of
@@ -93,7 +94,6 @@ func (f *fewTask) run(result, query []float32, b, t int) {
 	if from >= to {
 		return
 	}
-	f.factor[0] = f.scale * math.Log2E
 	f.v.timesRows(f.query, query, f.D, f.D, f.D, f.factor)
 	scores := f.scores[:to-from]
 	f.v.dots(scores, f.query, f.keys[from*f.keyStride:], f.keyStride)

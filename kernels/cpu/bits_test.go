@@ -19,7 +19,7 @@ var (
 // bitCalls are calls that are cut into several tasks.
 var bitCalls = []kernels.Call{
 	kernels.MatMul(absent, absent, absent, absent, 203, 290, 530, kernels.Accumulate),
-	kernels.MatMul(absent, absent, absent, absent, 130, 700, 300, kernels.TransA),
+	kernels.MatMul(absent, absent, absent, absent, 230, 700, 300, kernels.TransA),
 	kernels.MatMul(absent, absent, absent, absent, 500, 33, 65, kernels.TransB),
 	kernels.ColumnSum(absent, absent, 1000, 70, 0),
 	kernels.EmbedForward(absent, absent, absent, absent, 9, 40, 130, 11),

@@ -148,23 +148,38 @@ func TestQueuesAtTheSameTime(t *testing.T) {
 func TestNaNStays(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, v := range candidates() {
-		x := []float32{1, 2, 3, 4, nan, 5, 6, 7, 8, nan}
-		out := make([]float32, len(x))
+		const n = 39 // more than two vectors of any variant, and a rest
+		x, ones, out := make([]float32, n), make([]float32, n), make([]float32, n)
+		for i := range x {
+			x[i], ones[i] = float32(i%9), 1
+			if i%5 == 4 {
+				x[i] = nan
+			}
+		}
 		v.gelu(out, x)
 		checkNaN(t, v.name+" gelu", out)
-		v.geluGrad(out, []float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, x)
+		v.geluGrad(out, ones, x)
 		checkNaN(t, v.name+" geluGrad", out)
-		ones := []float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 		v.swiglu(out, x, ones)
 		checkNaN(t, v.name+" swiglu", out)
+		up := make([]float32, n)
+		v.swigluGrad(out, up, ones, x, ones)
+		checkNaN(t, v.name+" swigluGrad", out)
+		checkNaN(t, v.name+" swigluGrad of up", up)
 		if sum := v.powers(out, x, 1, 0); sum == sum {
 			t.Errorf("%s powers: sum is %v", v.name, sum)
 		}
 		checkNaN(t, v.name+" powers", out)
+		copy(out, x)
+		v.softmaxGrad(out, up, 1, 0)
+		checkNaN(t, v.name+" softmaxGrad", out)
+		if _, sum := v.softmax(x, -9); sum == sum {
+			t.Errorf("%s softmax: sum is %v", v.name, sum)
+		}
 	}
 }
 
-// checkNaN wants NaN at elements 4 and 9 only.
+// checkNaN wants NaN at every fifth element only.
 func checkNaN(t *testing.T, name string, x []float32) {
 	t.Helper()
 	for i, v := range x {

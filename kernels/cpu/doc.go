@@ -15,8 +15,8 @@
 // attention.go and the files named after it, then one file per operation. asm/ is the
 // generator of the assembly for amd64: the loops of the matrix product in loops_amd64.s, all
 // others in math_amd64.s. asm/neon/ is that for arm64, in neon_arm64.s. .ci/run tries the
-// latter on an emulated processor, .ci/avx512 the kernels for AVX-512, so the speed of both
-// is not known.
+// latter on an emulated processor, so its speed is not known; .ci/avx512 tries the kernels for
+// AVX-512 on one.
 //
 // Bits: every sum has an order that depends on the shape of the call only. However work is
 // cut into tasks, a task is computed by one worker and tasks never add to the same element

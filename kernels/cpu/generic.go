@@ -12,8 +12,7 @@ func generic() *variant {
 	}
 	return &variant{
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
-		multiplyPack: packThenMultiply(micro, copyGeneric, transposeGeneric),
-		peak:         peakGeneric, peakLanes: 1,
+		peak: peakGeneric, peakLanes: 1,
 		max: maxGeneric, add: addGeneric, scale: scaleGeneric,
 		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
@@ -89,7 +88,7 @@ func maxGeneric(x []float32) float32 {
 	return m
 }
 
-// sumLanes adds up in the order of the vector variants: eight running sums.
+// sumLanes adds up in the order of vectors of eight: running sums.
 func sumLanes(n int, at func(i int) float32) float32 {
 	var lanes [8]float32
 	for i := range n {

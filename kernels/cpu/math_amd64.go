@@ -1,7 +1,7 @@
 package cpu
 
 // The functions of math_amd64.s. Where a function takes slices, all have the length of
-// the first one. variant says what they compute.
+// the first one, unless variant, which says what they compute, says otherwise.
 
 //go:noescape
 func addAVX2(out, x, y []float32)

@@ -13,9 +13,12 @@ func TestMicroKernelsAddInOrder(t *testing.T) {
 		if v.name == "generic" {
 			continue // the compiler fuses on some architectures
 		}
-		packing := v.product
-		packing.multiply = v.multiplyPack
-		for _, m := range []microKernel{v.product, v.attention, packing} {
+		kernels := []microKernel{v.product, v.attention}
+		if packing := v.product; packing.multiplyPack != nil {
+			packing.multiply = packing.multiplyPack
+			kernels = append(kernels, packing)
+		}
+		for _, m := range kernels {
 			for _, k := range []int{1, 2, 7, 64} {
 				packed := tile{K: k, ARow: 1, ACol: m.mr}
 				strided := tile{K: k, ARow: k + 3, ACol: 1, Accumulate: 1}

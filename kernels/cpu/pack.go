@@ -34,6 +34,14 @@ func (o *operand) bind(v *variant, view kernels.View, positions, depth int) {
 	}
 }
 
+// at is the place of element (position j, depth p).
+func (o *operand) at(j, p int) int {
+	if o.deep {
+		return j*o.stride + p
+	}
+	return p*o.stride + j
+}
+
 // wideSize is the scratch in floats that pack needs for a group of an operand of halves.
 func (p *product) wideSize(v *variant) int {
 	if p.a.half == nil {

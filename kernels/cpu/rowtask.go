@@ -72,10 +72,11 @@ func (t *rowTask) finish() {
 // at is the place of element (i,j) of C in out.
 func (t *rowTask) at(i, j int) int { return (i-t.outTop)*t.outRow + j - t.outLeft }
 
-// packOwn packs the task's rows of A. With beside, only those after the whole tiles: the
-// micro-kernel packs these beside its first products, which hides the work and the wait for memory.
+// packOwn packs the task's rows of A. It leaves out whole tiles if the micro-kernel can pack them
+// beside the products with the first panel of B, when that is a whole one: this hides the work and
+// the wait for memory. Halves are made floats first, so they are packed before.
 func (t *rowTask) packOwn(depth, k int) (beside bool) {
-	beside = t.a.half == nil && t.right-t.left >= t.v.product.nr
+	beside = t.v.product.multiplyPack != nil && t.a.half == nil && t.right-t.left >= t.v.product.nr
 	packed := 0
 	if beside {
 		packed = t.wholeTiles() * t.v.product.mr
@@ -124,19 +125,24 @@ const stepsAhead = 48
 
 // multiplyAndPack computes the whole tiles of the first panel and packs their A.
 func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
-	mr, a := t.v.product.mr, &t.a
-	for i := range t.wholeTiles() {
+	mr, o, tiles := t.v.product.mr, &t.a, t.wholeTiles()
+	for i := range tiles {
 		top := t.top + i*mr
-		if a.deep {
-			args.A, args.ARow, args.ACol = &a.mem[top*a.stride+depth], a.stride, 1
-			args.Ahead = floatBytes * mr * a.stride // the next tile
-		} else {
-			args.A, args.ARow, args.ACol = &a.mem[depth*a.stride+top], 1, a.stride
-			args.Ahead = floatBytes * stepsAhead * a.stride
+		a := o.mem[o.at(top, depth) : o.at(top+mr-1, depth+args.K-1)+1]
+		switch {
+		case !o.deep:
+			args.ARow, args.ACol, args.Ahead = 1, o.stride, stepsAhead*o.stride
+		case i < tiles-1: // the next tile
+			args.ARow, args.ACol, args.Ahead = o.stride, 1, mr*o.stride
+		case depth+args.K < t.k: // the first one of the next depth block
+			args.ARow, args.ACol, args.Ahead = o.stride, 1, o.at(t.top, depth+args.K)-o.at(top, depth)
+		default:
+			args.ARow, args.ACol, args.Ahead = o.stride, 1, 0
 		}
-		args.Packed = &packed[i*mr*args.K]
+		args.Ahead *= floatBytes
+		args.A, args.Packed = &a[0], &packed[i*mr*args.K : (i+1)*mr*args.K][0]
 		args.C, args.CRow = &t.out[t.at(top, t.left)], t.outRow
-		t.v.multiplyPack(args)
+		t.v.product.multiplyPack(args)
 		args.Next += uintptr(args.K / tileRound * args.NextStep)
 	}
 }

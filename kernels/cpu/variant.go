@@ -1,10 +1,6 @@
 package cpu
 
-import (
-	"unsafe"
-
-	"pnode/kernels"
-)
+import "pnode/kernels"
 
 //go:generate go run ./asm -group loops -out loops_amd64.s
 //go:generate go run ./asm -group math -out math_amd64.s
@@ -21,8 +17,6 @@ type variant struct {
 	// copyA and transposeA pack A of matrix products, with unit product.mr.
 	copyA      packCopy
 	transposeA packTranspose
-	// multiplyPack is product.multiply of one tile, whose A it reads where it is and packs beside.
-	multiplyPack func(t *tile)
 
 	// peak does 12 multiply-adds of peakLanes floats a round in registers.
 	peak      func(rounds int)
@@ -46,8 +40,8 @@ type variant struct {
 	// axpy computes y += s*x.
 	axpy func(y, x []float32, s float32)
 	// timesRows computes rows dst = s[r]*src of cols floats, dstRow and srcRow apart, axpyRows
-	// dst += s[r]*src, dotRows out[r] = the product of rows of x and y. They ask the caches for
-	// rows some time ahead, beyond the last ones too.
+	// dst += s[r]*src, dotRows out[r] = the product of rows of x and y. Slices may be longer than
+	// these rows. The loops in assembly of amd64 ask for rows some time ahead.
 	timesRows, axpyRows func(dst, src []float32, dstRow, srcRow, cols int, s []float32)
 	dotRows             func(out, x, y []float32, xRow, yRow, cols int)
 
@@ -95,6 +89,9 @@ type microKernel struct {
 	// a panel of B stays in the first cache.
 	depth    int
 	multiply func(t *tile) // may change its argument
+	// multiplyPack is multiply of one tile, whose A it reads where it is and packs beside; nil if
+	// there is none.
+	multiplyPack func(t *tile)
 	// copyB and transposeB pack B, with unit nr.
 	copyB      packCopy
 	transposeB packTranspose
@@ -131,22 +128,8 @@ type tile struct {
 	// but asking for what is no memory takes time.
 	Next     uintptr
 	NextStep int
-	// Packed is where multiplyPack writes element (i,p) of A, at p*mr + i. That of amd64 asks for
-	// what comes Ahead bytes after the elements of A that it reads.
+	// Packed is where multiplyPack writes element (i,p) of A, at p*mr + i. It asks for what comes
+	// Ahead bytes after the elements of A that it reads.
 	Packed *float32
 	Ahead  int
-}
-
-// packThenMultiply makes a multiplyPack that does one after the other.
-func packThenMultiply(m microKernel, copyA packCopy, transposeA packTranspose) func(t *tile) {
-	return func(t *tile) {
-		packed := unsafe.Slice(t.Packed, m.mr*t.K)
-		if t.ACol == 1 {
-			transposeA(packed, unsafe.Slice(t.A, (m.mr-1)*t.ARow+t.K), t.ARow, t.K)
-		} else {
-			copyA(packed, unsafe.Slice(t.A, (t.K-1)*t.ACol+m.mr), t.ACol, t.K, 1)
-		}
-		t.A, t.ARow, t.ACol, t.Count = t.Packed, 1, m.mr, 1
-		m.multiply(t)
-	}
 }

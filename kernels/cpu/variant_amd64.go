@@ -21,17 +21,17 @@ func avx2() *variant {
 		// Of all tiles whose sums fit 16 registers, 4x24 has the fewest loads for a multiply-add,
 		// 7/12; that of 6x16, 8/12, has no columns too many for heads of 64 channels.
 		product: microKernel{
-			mr: 4, nr: 24, depth: depthBlock, multiply: multiply4x24,
+			mr: 4, nr: 24, depth: depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
 			copyB: copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
 		},
 		attention: microKernel{
 			mr: 6, nr: 16, depth: depthBlock, multiply: multiply6x16,
 			copyB: copyTo(16, groupPanels, copyRows1x16, copyRows4x16), transposeB: transposeTo(16, nil),
 		},
-		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4), multiplyPack: multiplyPack4x24,
+		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4),
 		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, add: addAVX2, scale: scaleAVX2,
-		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, timesRows: timesRowsAVX2, axpyRows: axpyRowsAVX2, dotRows: dotRowsAVX2,
+		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, timesRows: scaledRowsTo(timesRowsAVX2), axpyRows: scaledRowsTo(axpyRowsAVX2), dotRows: dotRowsTo(dotRowsAVX2),
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
 		narrow: narrowBy(narrowAVX2), round: roundBy(roundAVX2), widen: widenBy(widenAVX2),
 		philox: philoxBy(philoxAVX2), drop: dropAVX2,
@@ -50,12 +50,12 @@ func avx512() *variant {
 	v.product = microKernel{
 		// Its panels of B, 96 KiB, and 432 KiB of A come from the second cache, of 1 MiB or more
 		// where there is AVX-512: 24 multiply-adds take longer than two vectors from there.
-		mr: 12, nr: 32, depth: 2 * depthBlock, multiply: multiply12x32,
+		mr: 12, nr: 32, depth: 2 * depthBlock, multiply: multiply12x32, multiplyPack: multiplyPack12x32,
 		copyB: copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
 	}
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
-	v.multiplyPack = multiplyPack12x32
 	v.attention = v.product
+	v.attention.multiplyPack = nil
 	v.powers, v.softmax, v.softmaxGrad = exp2AVX512, softmaxAVX512, softmaxGradAVX512
 	v.gelu, v.geluGrad, v.swiglu, v.swigluGrad = geluAVX512, geluGradAVX512, swigluAVX512, swigluGradAVX512
 	return v
@@ -78,6 +78,26 @@ func transposeTo(unit int, rest func(dst, src *float32, dstRow, srcRow, k int)) 
 		}
 		for j := 0; j < eights; j += 8 {
 			transpose8(&dst[j], &src[j*stride], unit, stride, k)
+		}
+	}
+}
+
+// scaledRowsTo makes a variant's timesRows or axpyRows from the assembly, which checks no bounds,
+// and dotRowsTo its dotRows.
+func scaledRowsTo(rows func(dst, src []float32, dstRow, srcRow, cols int, s []float32)) func(dst, src []float32, dstRow, srcRow, cols int, s []float32) {
+	return func(dst, src []float32, dstRow, srcRow, cols int, s []float32) {
+		if last := len(s) - 1; last >= 0 {
+			_, _ = dst[last*dstRow+cols-1], src[last*srcRow+cols-1]
+			rows(dst, src, dstRow, srcRow, cols, s)
+		}
+	}
+}
+
+func dotRowsTo(rows func(out, x, y []float32, xRow, yRow, cols int)) func(out, x, y []float32, xRow, yRow, cols int) {
+	return func(out, x, y []float32, xRow, yRow, cols int) {
+		if last := len(out) - 1; last >= 0 {
+			_, _ = x[last*xRow+cols-1], y[last*yRow+cols-1]
+			rows(out, x, y, xRow, yRow, cols)
 		}
 	}
 }

@@ -13,8 +13,7 @@ func neon() *variant {
 	return &variant{
 		name: "neon", product: micro, attention: micro,
 		copyA: copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeA: transposeInFours(8),
-		multiplyPack: packThenMultiply(micro, copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeInFours(8)),
-		peak:         peakNEON, peakLanes: 8,
+		peak: peakNEON, peakLanes: 8,
 		max: maxNEON, add: addNEON, scale: scaleNEON,
 		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, axpy: axpyNEON, timesRows: scaledRowsBy(timesNEON), axpyRows: scaledRowsBy(axpyNEON), dotRows: dotRowsBy(dotNEON),
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,

@@ -18,10 +18,7 @@ func (v *variant) verify() error {
 	if err := (packing{"A", v.product.mr, v.copyA, v.transposeA}).verify(); err != nil {
 		return err
 	}
-	if err := v.product.verifyTiles("multiplyPack", v.multiplyPack, true); err != nil {
-		return err
-	}
-	for _, n := range []int{3, 8, 47} {
+	for _, n := range []int{3, 8, 16, 47} {
 		if err := v.verifyLoops(n); err != nil {
 			return err
 		}
@@ -32,6 +29,11 @@ func (v *variant) verify() error {
 func (m *microKernel) verify() error {
 	if err := m.verifyTiles("multiply", m.multiply, false); err != nil {
 		return err
+	}
+	if m.multiplyPack != nil {
+		if err := m.verifyTiles("multiplyPack", m.multiplyPack, true); err != nil {
+			return err
+		}
 	}
 	return packing{"B", m.nr, m.copyB, m.transposeB}.verify()
 }

@@ -111,6 +111,11 @@ var loopTrials = []struct {
 		top, sum := v.softmax(scaled(t.out(3), 24), -9)
 		t.result(top, sum)
 	}},
+	{"softmax", func(v *variant, t *trial) { // beyond the least power
+		top, sum := v.softmax(scaled(t.out(3), 600), -9)
+		t.result(top, sum)
+	}},
+	{"softmaxGrad", func(v *variant, t *trial) { v.softmaxGrad(scaled(t.room(t.n, 3), 600), t.out(5), 180, 0.25) }},
 	{"softmaxGrad", func(v *variant, t *trial) { v.softmaxGrad(t.out(3), t.out(5), 0.75, 0.25) }},
 	{"dots", func(v *variant, t *trial) { v.dots(t.room(3, 5), t.in(7), ramp(3*(t.n+2), 11), t.n+2) }},
 	{"weighted", func(v *variant, t *trial) { v.weighted(t.out(5), ramp(3, 7), ramp(3*(t.n+2), 11), t.n+2) }},

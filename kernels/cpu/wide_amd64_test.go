@@ -18,9 +18,11 @@ func imitations(t *testing.T) []*variant {
 		t.Log("the loops beside the wide micro-kernel need AVX2")
 		return nil
 	}
-	v := avx512()
+	wide, v := avx512(), avx2()
 	v.name = "avx512 in Go"
+	v.product, v.copyA, v.transposeA = wide.product, wide.copyA, wide.transposeA
 	v.product.multiply = func(t *tile) { multiplyAny(t, v.product.mr, v.product.nr) }
+	v.product.multiplyPack = nil
 	v.attention = v.product
 	if err := v.verify(); err != nil {
 		t.Fatal(err)

@@ -18,34 +18,6 @@ func attention() {
 	weighted()
 }
 
-func softmax() {
-	begin(named("softmax"), "func(x []float32, least float32) (top, sum float32)",
-		"finds top, the largest of x and least, and computes x = 2^(x-top) and its sum.")
-	x, least := slice("x"), scalar("least")
-	top := vector()
-	VMOVAPS(least, top)
-	pass("top", "x", func(l lanes) {
-		v := l.load(x)
-		l.replace(v, least)
-		VMAXPS(v, top, top)
-	})
-	largest := highest(top)
-	Store(largest, Return("top"))
-	VBROADCASTSS(largest, top)
-	sum := zero()
-	pass("exp", "x", func(l lanes) {
-		v := l.load(x)
-		VSUBPS(top, v, v)
-		atLeast(-126, v)
-		exp2(v)
-		l.drop(v)
-		VADDPS(v, sum, sum)
-		l.store(v, x)
-	})
-	Store(fold(sum), Return("sum"))
-	end()
-}
-
 // highest gives an XMM with the largest lane of v.
 func highest(v reg.VecVirtual) reg.VecVirtual {
 	v = halved(v, VMAXPS)
@@ -57,24 +29,6 @@ func highest(v reg.VecVirtual) reg.VecVirtual {
 	VMOVSHDUP(high, low)
 	VMAXSS(low, high, high)
 	return high
-}
-
-func softmaxGrad() {
-	begin(named("softmaxGrad"), "func(p, dp []float32, lse, delta float32)",
-		"computes p = 2^(p-lse) and dp = p*(dp-delta).")
-	p, dp := slice("p"), slice("dp")
-	lse, delta := scalar("lse"), scalar("delta")
-	loop("p", func(l lanes) {
-		v, d := l.load(p), l.load(dp)
-		VSUBPS(lse, v, v)
-		clamp(v, -126, 126)
-		exp2(v)
-		VSUBPS(delta, d, d)
-		VMULPS(v, d, d)
-		l.store(v, p)
-		l.store(d, dp)
-	})
-	end()
 }
 
 func axpy() {

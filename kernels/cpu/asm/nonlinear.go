@@ -13,24 +13,22 @@ import (
 // nonlinear emits what is bound by the length of its chains of operations, of which wide vectors
 // let a processor keep more elements in flight; adamW is bound by memory.
 func nonlinear() {
-	for _, wide = range []bool{false, true} {
+	inBoth(func() {
 		exponential()
 		softmax()
 		softmaxGrad()
 		gelu()
 		swiglu()
-	}
-	wide = false
+	})
 	adamW()
 }
 
 // clamp limits x to [low, high]; NaN stays, because the instructions give the second
 // source (the first operand here) when either is NaN.
 func clamp(x reg.VecVirtual, low, high float32) {
-	bound := vector()
-	VMOVUPS(constant(high), bound)
+	bound := filled(high)
 	VMINPS(x, bound, x)
-	VMOVUPS(constant(low), bound)
+	bound = filled(low)
 	VMAXPS(x, bound, x)
 }
 
@@ -53,7 +51,7 @@ func exp2(x reg.VecVirtual) {
 
 // nearest rounds x to the nearest integers.
 func nearest(x, n reg.VecVirtual) {
-	if wide {
+	if wide() {
 		VRNDSCALEPS(Imm(8), x, n)
 	} else {
 		VROUNDPS(Imm(8), x, n)
@@ -62,16 +60,14 @@ func nearest(x, n reg.VecVirtual) {
 
 // line is a*x + b.
 func line(a, b float32, x reg.VecVirtual) reg.VecVirtual {
-	v := vector()
-	VMOVUPS(constant(a), v)
-	VFMADD213PS(constant(b), x, v)
+	v := filled(a)
+	with(b, VFMADD213PS, VFMADD213PS_BCST, x, v)
 	return v
 }
 
 // atLeast limits x from below like clamp.
 func atLeast(low float32, x reg.VecVirtual) {
-	bound := vector()
-	VMOVUPS(constant(low), bound)
+	bound := filled(low)
 	VMAXPS(x, bound, x)
 }
 
@@ -94,11 +90,56 @@ func exponential() {
 	end()
 }
 
+func softmax() {
+	begin(named("softmax"), "func(x []float32, least float32) (top, sum float32)",
+		"finds top, the largest of x and least, and computes x = 2^(x-top) and its sum.")
+	x, least := slice("x"), scalar("least")
+	top := vector()
+	VMOVAPS(least, top)
+	pass("top", "x", func(l lanes) {
+		v := l.load(x)
+		l.replace(v, least)
+		VMAXPS(v, top, top)
+	})
+	largest := highest(top)
+	Store(largest, Return("top"))
+	VBROADCASTSS(largest, top)
+	sum := zero()
+	pass("exp", "x", func(l lanes) {
+		v := l.load(x)
+		VSUBPS(top, v, v)
+		atLeast(-126, v)
+		exp2(v)
+		l.drop(v)
+		VADDPS(v, sum, sum)
+		l.store(v, x)
+	})
+	Store(fold(sum), Return("sum"))
+	end()
+}
+
+func softmaxGrad() {
+	begin(named("softmaxGrad"), "func(p, dp []float32, lse, delta float32)",
+		"computes p = 2^(p-lse) and dp = p*(dp-delta).")
+	p, dp := slice("p"), slice("dp")
+	lse, delta := scalar("lse"), scalar("delta")
+	loop("p", func(l lanes) {
+		v, d := l.load(p), l.load(dp)
+		VSUBPS(lse, v, v)
+		clamp(v, -126, 126)
+		exp2(v)
+		VSUBPS(delta, d, d)
+		VMULPS(v, d, d)
+		l.store(v, p)
+		l.store(d, dp)
+	})
+	end()
+}
+
 // logistic replaces x by 1/(1+2^x), for x in [-126, 126], and gives a vector of ones.
 func logistic(x reg.VecVirtual) (one reg.VecVirtual) {
 	exp2(x)
-	one = vector()
-	VMOVUPS(constant(1), one)
+	one = filled(1)
 	VADDPS(one, x, x)
 	VDIVPS(x, one, x)
 	return one
@@ -107,10 +148,9 @@ func logistic(x reg.VecVirtual) (one reg.VecVirtual) {
 // gate gives sigmoid(2u) of the limited x and x^2.
 func gate(x reg.VecVirtual) (s, square, one reg.VecVirtual) {
 	clamp(x, -formula.GELULimit, formula.GELULimit)
-	s, square = vector(), vector()
+	s, square = filled(-formula.GELUTwoRootPi*formula.GELUCube*math.Log2E), vector()
 	VMULPS(x, x, square)
-	VMOVUPS(constant(-formula.GELUTwoRootPi*formula.GELUCube*math.Log2E), s)
-	VFMADD213PS(constant(-formula.GELUTwoRootPi*math.Log2E), square, s)
+	with(-formula.GELUTwoRootPi*math.Log2E, VFMADD213PS, VFMADD213PS_BCST, square, s)
 	VMULPS(x, s, s)
 	return s, square, logistic(s)
 }
@@ -133,9 +173,8 @@ func gelu() {
 	loop("dx", func(l lanes) {
 		v := l.load(x)
 		s, square, rest := gate(v)
-		slope := vector()
-		VMOVUPS(constant(3*formula.GELUTwoRootPi*formula.GELUCube), slope)
-		VFMADD213PS(constant(formula.GELUTwoRootPi), square, slope)
+		slope := filled(3 * formula.GELUTwoRootPi * formula.GELUCube)
+		with(formula.GELUTwoRootPi, VFMADD213PS, VFMADD213PS_BCST, square, slope)
 		VSUBPS(s, rest, rest)
 		VMULPS(slope, rest, rest)
 		VMULPS(s, v, v)
@@ -149,7 +188,7 @@ func gelu() {
 // sigmoid gives 1/(1+exp(-x)) and a vector of ones.
 func sigmoid(x reg.VecVirtual) (s, one reg.VecVirtual) {
 	s = vector()
-	VMULPS(constant(-math.Log2E), x, s)
+	with(-math.Log2E, VMULPS, VMULPS_BCST, x, s)
 	clamp(s, -126, 126)
 	return s, logistic(s)
 }

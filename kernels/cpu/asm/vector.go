@@ -9,48 +9,69 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A vector is 8 floats in a YMM register, or 16 in a ZMM register while wide is set.
+// vectorFloats is how many floats a YMM register has.
 const vectorFloats = 8
 
-var wide bool
+// vectors is the kind of register that functions are emitted for.
+var vectors = ymm
 
 // floats is how many a vector has.
-func floats() int {
-	if wide {
-		return 2 * vectorFloats
-	}
-	return vectorFloats
-}
+func floats() int { return vectors.bytes / 4 }
 
-func vector() reg.VecVirtual {
-	if wide {
-		return ZMM()
-	}
-	return YMM()
-}
+func wide() bool { return vectors.bytes == zmm.bytes }
+
+func vector() reg.VecVirtual { return vectors.make() }
 
 // named is the name of a function with that of its instruction set.
 func named(name string) string {
-	if wide {
+	if wide() {
 		return name + "AVX512"
 	}
 	return name + "AVX2"
 }
 
+// inBoth emits functions for both kinds of registers.
+func inBoth(emit func()) {
+	emit()
+	vectors = zmm
+	emit()
+	vectors = ymm
+}
+
 var constants = map[uint32]Mem{}
 
-// constant is x as often as the widest vector has floats, in read-only memory.
+// constant is x eight times in read-only memory.
 func constant(x float32) Mem {
 	bits := math.Float32bits(x)
 	if m, ok := constants[bits]; ok {
 		return m
 	}
 	m := GLOBL(fmt.Sprintf("f32_%08x", bits), 8|16) // RODATA, NOPTR
-	for i := range 2 * vectorFloats {
+	for i := range vectorFloats {
 		DATA(4*i, U32(bits))
 	}
 	constants[bits] = m
 	return m
+}
+
+// filled is a vector of x.
+func filled(x float32) reg.VecVirtual {
+	v := vector()
+	if wide() {
+		VBROADCASTSS(constant(x), v)
+	} else {
+		VMOVUPS(constant(x), v)
+	}
+	return v
+}
+
+// with gives one of two forms of an instruction whose first operand is a constant: wide ones
+// spread it themselves.
+func with(x float32, narrow func(...Op), spread func(...Op), operands ...Op) {
+	if wide() {
+		narrow = spread
+	}
+	narrow(append([]Op{constant(x)}, operands...)...)
 }
 
 var maskTable Mem
@@ -88,7 +109,7 @@ func (l lanes) load(base reg.Register) reg.VecVirtual {
 	switch {
 	case l.mask == nil:
 		VMOVUPS(l.at(base), v)
-	case wide:
+	case wide():
 		VMOVUPS_Z(l.at(base), l.mask, v)
 	default:
 		VMASKMOVPS(l.at(base), l.mask, v)
@@ -100,7 +121,7 @@ func (l lanes) store(v reg.VecVirtual, base reg.Register) {
 	switch {
 	case l.mask == nil:
 		VMOVUPS(v, l.at(base))
-	case wide:
+	case wide():
 		VMOVUPS(v, l.mask, l.at(base))
 	default:
 		VMASKMOVPS(v, l.mask, l.at(base))
@@ -111,7 +132,7 @@ func (l lanes) store(v reg.VecVirtual, base reg.Register) {
 func (l lanes) drop(v reg.VecVirtual) {
 	switch {
 	case l.mask == nil:
-	case wide:
+	case wide():
 		VMOVAPS_Z(v, l.mask, v)
 	default:
 		VANDPS(l.mask, v, v)
@@ -122,7 +143,7 @@ func (l lanes) drop(v reg.VecVirtual) {
 func (l lanes) replace(v, other reg.VecVirtual) {
 	switch {
 	case l.mask == nil:
-	case wide:
+	case wide():
 		VBLENDMPS(v, other, l.mask, v)
 	default:
 		VBLENDVPS(l.mask, v, other, v)
@@ -212,7 +233,7 @@ func (a accumulators) total() reg.Register {
 
 // firstLanes is the mask of the first n lanes, of less than all.
 func firstLanes(n reg.Register) reg.Register {
-	if wide {
+	if wide() {
 		all, bits, mask := GP32(), GP32(), K()
 		MOVL(U32(math.MaxUint32), all)
 		BZHIL(n.(reg.GPVirtual).As32(), all, bits)
@@ -229,7 +250,7 @@ func firstLanes(n reg.Register) reg.Register {
 
 func zero() reg.VecVirtual {
 	v := vector()
-	if wide {
+	if wide() {
 		VPXORD(v, v, v)
 	} else {
 		VXORPS(v, v, v)
@@ -239,7 +260,7 @@ func zero() reg.VecVirtual {
 
 // halved joins the halves of a wide vector, the lower one first in the operation.
 func halved(v reg.VecVirtual, join func(...Op)) reg.VecVirtual {
-	if !wide {
+	if !wide() {
 		return v
 	}
 	high := YMM()
