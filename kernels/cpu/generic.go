@@ -8,7 +8,7 @@ import (
 // generic is plain Go: the reference of the other variants and the fallback everywhere.
 func generic() *variant {
 	micro := microKernel{
-		mr: 4, nr: 4, depth: depthBlock, multiply: multiplyGeneric, copyB: copyGeneric, transposeB: transposeGeneric,
+		mr: 4, nr: 4, depth: depthBlock, block: 152 * depthBlock, multiply: multiplyGeneric, copyB: copyGeneric, transposeB: transposeGeneric,
 	}
 	return &variant{
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,

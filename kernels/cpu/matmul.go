@@ -8,7 +8,7 @@ import "pnode/kernels"
 //
 //   - a tall result: B is shared, a task is a block of rows, which the micro-kernel packs
 //     beside its first products;
-//   - a result of at most rowBlock rows: A is shared, a task is a range of columns. A
+//   - a result of at most flatRows rows: A is shared, a task is a range of columns. A
 //     panel of B is used once, straight from the worker's first cache.
 //
 // Order of the additions for one element, whatever its place and the block it is in:
@@ -18,7 +18,9 @@ import "pnode/kernels"
 const (
 	depthBlock = 384       // most K of most micro-kernels' calls: see microKernel.depth
 	depthUnit  = tileRound // K of a depth block is a multiple, but for the last one's
-	rowBlock   = 144       // most rows of a task: 216 KiB of A at this depth, for the second cache
+	flatRows   = 144       // most rows of a result whose tasks are ranges of columns
+	rowBlock   = 288       // most rows of a task of a tall result: see microKernel.block
+	leastRows  = 72        // and least, if there are so many
 	packLimit  = 1 << 20   // floats of B packed at one time: 4 MiB, for the third cache
 	packWidth  = 1024      // least columns of B packed at one time, if there are so many
 	packPanels = 8         // panels of a packing task
@@ -42,7 +44,7 @@ func (d *Device) matMul(c kernels.Call) error {
 	if err := d.pool.reserve(p.scratch(d.v)); err != nil {
 		return err
 	}
-	if p.m <= rowBlock {
+	if p.m <= flatRows {
 		return d.multiplyFlat(p)
 	}
 	width, deep := p.packedAtATime(d.v.product.nr)
@@ -75,6 +77,13 @@ func newProduct(v *variant, c kernels.Call) *product {
 	return p
 }
 
+// rows is how many a task has at most when the result is tall, whole tiles: as many as the second
+// cache has room for beside the panel of B in use and the next one.
+func (p *product) rows(v *variant) int {
+	rows := v.product.block/min(p.depth, p.k) - 2*v.product.nr
+	return min(rowBlock, max(leastRows, rows)) / v.product.mr * v.product.mr
+}
+
 // packedAtATime is how many columns of B, and how much of their depth, the workers pack
 // before they multiply: about packLimit floats. A task computes an element of a C of halves
 // from the first product to the last, so there it is all of the depth.
@@ -105,7 +114,7 @@ func (d *Device) multiplyTall(p *product, b area) error {
 	if err != nil {
 		return err
 	}
-	cut := cutInto(p.m, d.v.product.mr, rowBlock, d.threads)
+	cut := cutInto(p.m, d.v.product.mr, p.rows(d.v), d.threads)
 	d.pool.run(cut.tasks, func(w *worker, task int) {
 		t := newRowTask(p, d.v, w)
 		t.top, t.bottom = cut.part(task)
@@ -121,7 +130,7 @@ func (d *Device) multiplyTall(p *product, b area) error {
 	return nil
 }
 
-// multiplyFlat computes a product of at most rowBlock rows.
+// multiplyFlat computes a product of at most flatRows rows.
 func (d *Device) multiplyFlat(p *product) error {
 	shared, err := d.packShared(p, &p.a, area{right: p.m, end: p.k})
 	if err != nil {

@@ -16,11 +16,11 @@ type rowTask struct {
 
 	scratch cutter
 	zero    []float32 // [nr] zeros
-	edge    []float32 // [rowBlock,nr] for tiles that stick out of C
+	edge    []float32 // [rows,nr] for tiles that stick out of C
 	start   []float32 // [nr] the bias of a last panel that sticks out
-	own     []float32 // the operand that is not shared, [rowBlock,K] or groupPanels panels
+	own     []float32 // the operand that is not shared, [rows,K] or groupPanels panels
 	wide    []float32 // for pack
-	sums    []float32 // [rowBlock,packWidth] of a C that is stored as a half
+	sums    []float32 // [rows,packWidth] of a C that is stored as a half
 }
 
 // scratch is the scratch in floats that a rowTask cuts up.
@@ -39,7 +39,7 @@ func newRowTask(p *product, v *variant, w *worker) *rowTask {
 }
 
 func (t *rowTask) cut() {
-	v, rows := t.v, roundUp(rowBlock, t.v.product.mr) // of a task, whole tiles
+	v, rows := t.v, roundUp(max(flatRows, t.rows(t.v)), t.v.product.mr) // of a task, whole tiles
 	t.zero, t.start = t.scratch.take(v.product.nr), t.scratch.take(v.product.nr)
 	t.edge = t.scratch.take(rows * v.product.nr)
 	t.own = t.scratch.take(max(rows, groupPanels*v.product.nr) * min(t.depth, t.k))

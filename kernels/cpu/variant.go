@@ -87,7 +87,9 @@ type microKernel struct {
 	mr, nr int
 	// depth is the most K of a call. With much of it C is read and written seldom; with little,
 	// a panel of B stays in the first cache.
-	depth    int
+	depth int
+	// block is how many floats of A and B, packed, a task works on at a time.
+	block    int
 	multiply func(t *tile) // may change its argument
 	// multiplyPack is multiply of one tile, whose A it reads where it is and packs beside; nil if
 	// there is none.

@@ -21,7 +21,7 @@ func avx2() *variant {
 		// Of all tiles whose sums fit 16 registers, 4x24 has the fewest loads for a multiply-add,
 		// 7/12; that of 6x16, 8/12, has no columns too many for heads of 64 channels.
 		product: microKernel{
-			mr: 4, nr: 24, depth: depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
+			mr: 4, nr: 24, depth: depthBlock, block: 192 * depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
 			copyB: copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
 		},
 		attention: microKernel{
@@ -48,9 +48,9 @@ func avx512() *variant {
 	v.name = "avx512"
 	v.peak, v.peakLanes = peakAVX512, 16
 	v.product = microKernel{
-		// Its panels of B, 96 KiB, and 432 KiB of A come from the second cache, of 1 MiB or more
+		// Its panels of B, 96 KiB, and 288 KiB of A come from the second cache, of 1 MiB or more
 		// where there is AVX-512: 24 multiply-adds take longer than two vectors from there.
-		mr: 12, nr: 32, depth: 2 * depthBlock, multiply: multiply12x32, multiplyPack: multiplyPack12x32,
+		mr: 12, nr: 32, depth: 2 * depthBlock, block: 320 * depthBlock, multiply: multiply12x32, multiplyPack: multiplyPack12x32,
 		copyB: copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
 	}
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)

@@ -7,7 +7,7 @@ func processorVariants() []*variant { return []*variant{neon()} }
 // neon runs everything four floats at a time.
 func neon() *variant {
 	micro := microKernel{
-		mr: 8, nr: 12, depth: depthBlock, multiply: multiply8x12,
+		mr: 8, nr: 12, depth: depthBlock, block: 168 * depthBlock, multiply: multiply8x12,
 		copyB: copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeB: transposeInFours(12),
 	}
 	return &variant{
