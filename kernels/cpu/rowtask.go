@@ -129,15 +129,14 @@ func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
 	for i := range tiles {
 		top := t.top + i*mr
 		a := o.mem[o.at(top, depth) : o.at(top+mr-1, depth+args.K-1)+1]
+		args.ARow, args.ACol, args.Ahead = o.stride, 1, 0
 		switch {
 		case !o.deep:
 			args.ARow, args.ACol, args.Ahead = 1, o.stride, stepsAhead*o.stride
 		case i < tiles-1: // the next tile
-			args.ARow, args.ACol, args.Ahead = o.stride, 1, mr*o.stride
+			args.Ahead = mr * o.stride
 		case depth+args.K < t.k: // the first one of the next depth block
-			args.ARow, args.ACol, args.Ahead = o.stride, 1, o.at(t.top, depth+args.K)-o.at(top, depth)
-		default:
-			args.ARow, args.ACol, args.Ahead = o.stride, 1, 0
+			args.Ahead = o.at(t.top, depth+args.K) - o.at(top, depth)
 		}
 		args.Ahead *= floatBytes
 		args.A, args.Packed = &a[0], &packed[i*mr*args.K : (i+1)*mr*args.K][0]

@@ -71,6 +71,15 @@ func atLeast(low float32, x reg.VecVirtual) {
 	VMAXPS(x, bound, x)
 }
 
+// power writes 2^v, of powers of at least -126, and adds it to the sum.
+func power(l lanes, v, sum reg.VecVirtual, out reg.Register) {
+	atLeast(-126, v)
+	exp2(v)
+	l.drop(v)
+	VADDPS(v, sum, sum)
+	l.store(v, out)
+}
+
 func exponential() {
 	begin(named("exp2"), "func(out, x []float32, scale, shift float32) float32", "computes out = 2^((x-shift)*scale), for powers of at most 126, and gives its sum.")
 	out, x := slice("out"), slice("x")
@@ -80,11 +89,7 @@ func exponential() {
 		v := l.load(x)
 		VSUBPS(shift, v, v)
 		VMULPS(scale, v, v)
-		atLeast(-126, v)
-		exp2(v)
-		l.drop(v)
-		VADDPS(v, sum, sum)
-		l.store(v, out)
+		power(l, v, sum, out)
 	})
 	Store(fold(sum), ReturnIndex(0))
 	end()
@@ -108,11 +113,7 @@ func softmax() {
 	pass("exp", "x", func(l lanes) {
 		v := l.load(x)
 		VSUBPS(top, v, v)
-		atLeast(-126, v)
-		exp2(v)
-		l.drop(v)
-		VADDPS(v, sum, sum)
-		l.store(v, x)
+		power(l, v, sum, x)
 	})
 	Store(fold(sum), Return("sum"))
 	end()
