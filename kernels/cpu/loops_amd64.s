@@ -720,6 +720,7 @@ packed:
 	PREFETCHT0   124(R15)
 	ADDQ         SI, BP
 	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
 	ADDQ         96(AX), R8
 	VMOVUPS      (R10), Z24
 	VMOVUPS      64(R10), Z25
@@ -1044,6 +1045,7 @@ rows:
 	PREFETCHT0   124(R15)
 	ADDQ         SI, BP
 	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
 	ADDQ         96(AX), R8
 	VMOVUPS      (R10), Z24
 	VMOVUPS      64(R10), Z25
@@ -1368,6 +1370,7 @@ strided:
 	PREFETCHT0   124(R15)
 	ADDQ         SI, BP
 	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
 	ADDQ         96(AX), R8
 	VMOVUPS      (R10), Z24
 	VMOVUPS      64(R10), Z25
@@ -2494,6 +2497,7 @@ rows:
 	PREFETCHT0   124(R15)
 	ADDQ         SI, BP
 	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
 	ADDQ         96(AX), R8
 	MOVQ         112(AX), R15
 	ADDQ         R9, R15
@@ -2935,6 +2939,7 @@ strided:
 	PREFETCHT0   124(R15)
 	ADDQ         SI, BP
 	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
 	ADDQ         96(AX), R8
 	MOVQ         112(AX), R15
 	ADDQ         R9, R15

@@ -126,7 +126,7 @@ type tile struct {
 	Count      int // at least 1
 	AStep      int // from a tile's A to that of the next
 	// Next is what the call after this one reads: for every tileRound of K the micro-kernel of
-	// amd64 asks for it in the second cache and goes on by NextStep bytes. It may lie anywhere,
+	// amd64 asks for a line or two of it in the second cache and goes on by NextStep bytes. It may lie anywhere,
 	// but asking for what is no memory takes time.
 	Next     uintptr
 	NextStep int

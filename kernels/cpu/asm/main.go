@@ -18,10 +18,10 @@ func main() {
 	switch *group {
 	case "loops":
 		for _, packs := range []bool{false, true} {
-			micro{rows: 4, vectors: 3, kind: ymm, ask: askFirst, packs: packs}.multiply()
-			micro{rows: 12, vectors: 2, kind: zmm, ask: askLast, packs: packs}.multiply()
+			micro{rows: 4, vectors: 3, kind: ymm, ask: askFirst, nextLines: 1, packs: packs}.multiply()
+			micro{rows: 12, vectors: 2, kind: zmm, ask: askLast, nextLines: 2, packs: packs}.multiply()
 		}
-		micro{rows: 6, vectors: 2, kind: ymm, ask: askFirst}.multiply()
+		micro{rows: 6, vectors: 2, kind: ymm, ask: askFirst, nextLines: 1}.multiply()
 		peak("peakAVX2", ymm)
 		peak("peakAVX512", zmm)
 		for _, unit := range []int{4, 12, 16, 24, 32} {

@@ -41,6 +41,9 @@ type micro struct {
 	vectors int // in a row of B
 	kind    vectorKind
 	ask     askOfC
+	// nextLines is how many lines a round asks for at next: as long as NextStep is in large products,
+	// so that none of the next panel is left out.
+	nextLines int
 	// packs makes a micro-kernel of one tile, whose A is read where it is and packed beside. The
 	// stores cost nothing beside the multiply-adds; nor does the wait for memory, because it asks
 	// for what comes Ahead bytes later.
@@ -207,7 +210,9 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 	if m.ask == askLast {
 		m.askNext()
 	}
-	PREFETCHT1(Mem{Base: m.next})
+	for line := range m.nextLines {
+		PREFETCHT1(Mem{Base: m.next, Disp: 64 * line})
+	}
 	ADDQ(Mem{Base: m.tile, Disp: formula.TileNextStep}, m.next)
 	if m.packs && aCol > 0 {
 		m.askRowsOfA()
