@@ -16,8 +16,9 @@ type pool struct {
 	ended   sync.WaitGroup
 
 	// ticket says how many tasks of which loop are left to take: loop<<32 | tasks. Whoever
-	// takes one by lowering it may read do: the loop cannot end before that task has.
+	// takes one by lowering it may read tasks and do: the loop cannot end before that task has.
 	ticket  atomic.Uint64
+	tasks   int // of the loop
 	do      func(w *worker, task int)
 	pending atomic.Int64 // tasks not yet finished
 	closed  atomic.Bool
@@ -94,7 +95,8 @@ func (p *pool) serve(w *worker) {
 	}
 }
 
-// run calls do once for each task in [0, tasks), each on any worker, and waits for all.
+// run calls do once for each task in [0, tasks), each on any worker, and waits for all. They begin
+// in ascending order.
 func (p *pool) run(tasks int, do func(w *worker, task int)) {
 	if tasks <= 1 || len(p.workers) == 1 {
 		for t := range tasks {
@@ -102,7 +104,7 @@ func (p *pool) run(tasks int, do func(w *worker, task int)) {
 		}
 		return
 	}
-	p.do = do
+	p.tasks, p.do = tasks, do
 	p.pending.Store(int64(tasks))
 	loop := p.ticket.Load()>>32 + 1
 	p.ticket.Store(loop<<32 | uint64(tasks))
@@ -127,7 +129,7 @@ func (p *pool) work(w *worker) {
 		if !p.ticket.CompareAndSwap(t, t-1) {
 			continue
 		}
-		p.do(w, int(left-1))
+		p.do(w, p.tasks-int(left))
 		if p.pending.Add(-1) == 0 {
 			p.caller.wake()
 		}
