@@ -142,6 +142,9 @@ func (t *attentionTask) widened(room []float32, x stored, stride, n int) (rows [
 	return room, t.D
 }
 
+// ask makes the products that follow ask for n rows of a head.
+func (t *attentionTask) ask(x stored, stride, n int) { t.w.ahead.add(x, stride, n, t.D, t.micro.asks) }
+
 // copyTimes writes rows of x times a factor. They are dstRow and srcRow floats apart.
 func (t *attentionTask) copyTimes(dst, x []float32, dstRow, srcRow, rows int, factor float32) {
 	t.v.timesRows(dst, x, dstRow, srcRow, t.D, t.each(rows, factor))

@@ -50,15 +50,21 @@ func (d *Device) differentiate(h heads, a differentiated) {
 	first, last, each := h.from/attentionChunk, (h.to-1)/attentionChunk, h.B*h.K
 	for wave := last; wave >= 0; wave-- {
 		least := max(first, wave) // chunk of queries
-		d.pool.run((last-least+1)*each, func(w *worker, task int) {
+		tasks := (last - least + 1) * each
+		place := func(task int) (c chunkPair) {
+			if task < tasks {
+				chunk := least + task/each
+				c.b, c.kv = task%each/h.K, task%each%h.K
+				c.q, c.rows = h.chunk(chunk)
+				c.key = (chunk - wave) * attentionChunk
+				c.cols = min(attentionChunk, h.to-c.key)
+				c.fresh = chunk == last && !a.adds
+			}
+			return c
+		}
+		d.pool.run(tasks, func(w *worker, task int) {
 			t := newBackwardTask(d.v, w, h, cutter{rest: w.scratch})
-			t.differentiated = a
-			t.b, t.kv = task%each/h.K, task%each%h.K
-			chunk := least + task/each
-			t.q, t.rows = h.chunk(chunk)
-			t.key = (chunk - wave) * attentionChunk
-			t.cols = min(attentionChunk, h.to-t.key)
-			t.fresh = chunk == last && !a.adds
+			t.differentiated, t.chunkPair, t.next = a, place(task), place(d.pool.after(task))
 			t.run()
 		})
 	}
@@ -72,14 +78,20 @@ type differentiated struct {
 	adds bool
 }
 
+// chunkPair is a chunk of queries, of all heads that share a key-value head, and one of keys.
+type chunkPair struct {
+	b, kv     int  // sequence, key-value head
+	q, rows   int  // queries [q, q+rows)
+	key, cols int  // keys [key, key+cols)
+	fresh     bool // nothing has been added to the keys' gradients
+}
+
 // backwardTask computes what a chunk of queries and a chunk of keys add to the gradients.
 type backwardTask struct {
 	attentionTask
 	differentiated
-	fresh         bool      // nothing has been added to the keys' gradients
-	b, kv         int       // sequence, key-value head
-	q, rows       int       // queries [q, q+rows)
-	key, cols     int       // keys [key, key+cols)
+	chunkPair
+	next          chunkPair // of the worker; without rows if there is none
 	queries, grad []float32 // rows of Q and dOut, [attentionRows,D]
 	slopes        []float32 // gradient of the scores, [attentionRows,attentionRoom]
 
@@ -102,7 +114,7 @@ func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTa
 }
 
 func (t *backwardTask) run() {
-	keys, values := t.heads.key(t.b, t.kv)+t.key*t.stride, t.heads.value(t.b, t.kv)+t.key*t.stride
+	keys, values := t.keysAt(t.chunkPair)
 	rows, stride := t.widened(t.room, t.qkv.from(values), t.stride, t.cols)
 	t.positionPanels(t.valueColumns, rows, stride, t.cols)
 	rows, stride = t.widened(t.room, t.qkv.from(keys), t.stride, t.cols)
@@ -111,13 +123,51 @@ func (t *backwardTask) run() {
 	t.fetch(t.dKey, keys)
 	t.fetch(t.dValue, values)
 	for head := t.kv * t.group; head < (t.kv+1)*t.group; head++ {
+		t.askAfter(head)
 		for r := (t.rows - 1) / attentionRows * attentionRows; r >= 0; r -= attentionRows {
 			t.block(head, r)
 		}
-		t.storeQueries(t.heads.query(t.b, head) + t.q*t.stride)
+		t.storeQueries(t.queriesAt(t.chunkPair, head))
 	}
 	t.storeKeys(keys, t.dKey)
 	t.storeKeys(values, t.dValue)
+}
+
+// keysAt is where the keys and the values begin in qkv.
+func (t *backwardTask) keysAt(c chunkPair) (keys, values int) {
+	return t.heads.key(c.b, c.kv) + c.key*t.stride, t.value(c.b, c.kv) + c.key*t.stride
+}
+
+// queriesAt is where the queries of a head begin in qkv.
+func (t *backwardTask) queriesAt(c chunkPair, head int) int {
+	return t.query(c.b, head) + c.q*t.stride
+}
+
+// askAfter asks for the gradients that are written after a head, and for what is read then: the
+// next head's queries, or the next task's keys and queries.
+func (t *backwardTask) askAfter(head int) {
+	t.w.ahead.clear()
+	t.ask(stored{wide: t.dqkv[t.queriesAt(t.chunkPair, head):]}, t.stride, t.rows)
+	c := t.chunkPair
+	head++
+	if head == (t.kv+1)*t.group {
+		keys, values := t.keysAt(c)
+		t.ask(stored{wide: t.dqkv[keys:]}, t.stride, t.cols)
+		t.ask(stored{wide: t.dqkv[values:]}, t.stride, t.cols)
+		if c = t.next; c.rows == 0 {
+			return
+		}
+		keys, values = t.keysAt(c)
+		t.ask(t.qkv.from(keys), t.stride, c.cols)
+		t.ask(t.qkv.from(values), t.stride, c.cols)
+		head = c.kv * t.group
+	}
+	t.ask(t.qkv.from(t.queriesAt(c, head)), t.stride, c.rows)
+	out := t.heads.out(c.b, head) + c.q*t.outStride
+	t.ask(t.dout.from(out), t.outStride, c.rows)
+	if c.key == 0 { // for its deltas
+		t.ask(t.differentiated.out.from(out), t.outStride, c.rows)
+	}
 }
 
 // fetch begins the sums of a gradient of the keys with what dqkv has of it.

@@ -23,6 +23,9 @@ type attended struct {
 	keys     func(b, kv int) (keys, values stored)
 }
 
+// queryChunk is the queries [q, q+rows) of a head of a sequence.
+type queryChunk struct{ b, head, q, rows int }
+
 // attend runs a task for each head and chunk of queries. The last chunks come first: they
 // see the most keys.
 func (d *Device) attend(h heads, a attended) error {
@@ -31,17 +34,18 @@ func (d *Device) attend(h heads, a attended) error {
 		return err
 	}
 	first, chunks, each := h.from/attentionChunk, blocks(h.to, attentionChunk), h.B*h.H
-	d.pool.run((chunks-first)*each, func(w *worker, task int) {
-		t := newForwardTask(d.v, w, h, cutter{rest: w.scratch})
-		q, rows := h.chunk(chunks - 1 - task/each)
-		t.b, t.q, t.rows = task%each/h.H, q, rows
-		head := task % each % h.H
-		keys, values := a.keys(t.b, head/h.group)
-		t.chunk(a.qkv.from(h.query(t.b, head)+q*h.stride), keys, values)
-		t.finish(a.out.from(h.out(t.b, head) + q*h.outStride))
-		if a.lse != nil {
-			t.finishLSE(a.lse[h.row(t.b, head)+q:])
+	tasks := (chunks - first) * each
+	place := func(task int) (c queryChunk) {
+		if task < tasks {
+			c.b, c.head = task%each/h.H, task%each%h.H
+			c.q, c.rows = h.chunk(chunks - 1 - task/each)
 		}
+		return c
+	}
+	d.pool.run(tasks, func(w *worker, task int) {
+		t := newForwardTask(d.v, w, h, cutter{rest: w.scratch})
+		t.attended, t.queryChunk, t.next = a, place(task), place(d.pool.after(task))
+		t.run()
 	})
 	return nil
 }
@@ -50,41 +54,77 @@ func (d *Device) attend(h heads, a attended) error {
 // the scores and sum of powers of each row.
 type forwardTask struct {
 	attentionTask
-	b, q, rows   int       // sequence, first query, number of queries
-	queries      []float32 // [attentionRoom,D]
-	keys, values []float32 // position panels, channel panels of a chunk
-	out          []float32 // [attentionRoom,width]
-	top, sum     []float32 // [attentionChunk]
+	attended
+	queryChunk
+	next       queryChunk // of the worker; without rows if there is none
+	queries    []float32  // [attentionRoom,D]
+	keyColumns []float32  // position panels of a chunk of keys
+	valueRows  []float32  // channel panels of its values
+	sums       []float32  // [attentionRoom,width]
+	top, sum   []float32  // [attentionChunk]
 }
 
 func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask {
 	t := forwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
 	t.queries = t.scratch.take(attentionRoom * t.D)
-	t.keys, t.values = t.scratch.take(attentionRoom*t.D), t.scratch.take(attentionRoom*t.width)
-	t.out = t.scratch.take(attentionRoom * t.width)
+	t.keyColumns, t.valueRows = t.scratch.take(attentionRoom*t.D), t.scratch.take(attentionRoom*t.width)
+	t.sums = t.scratch.take(attentionRoom * t.width)
 	t.top, t.sum = t.scratch.take(attentionRoom), t.scratch.take(attentionRoom)
 	return t
 }
 
-// chunk runs the chunk of queries over all keys before its end.
-func (t *forwardTask) chunk(x, keys, values stored) {
-	queries, stride := t.widened(t.room, x, t.stride, t.rows)
+// run computes the task's rows of out and lse.
+func (t *forwardTask) run() {
+	queries, stride := t.widened(t.room, t.queryRows(t.queryChunk), t.stride, t.rows)
 	t.copyQueries(t.queries, queries, stride, t.rows)
 	for r := range t.rows {
 		t.top[r], t.sum[r] = float32(math.Inf(-1)), 0
 	}
-	end := t.past + t.q + t.rows
-	first := t.first(t.b, t.q, t.rows) / attentionChunk * attentionChunk
+	keys, values := t.keys(t.b, t.head/t.group)
+	first, end := t.sees(t.queryChunk)
 	for key := first; key < end; key += attentionChunk {
 		cols := min(attentionChunk, end-key)
 		rows, stride := t.widened(t.room, keys.from(key*t.keyStride), t.keyStride, cols)
-		t.positionPanels(t.keys, rows, stride, cols)
+		t.positionPanels(t.keyColumns, rows, stride, cols)
 		rows, stride = t.widened(t.room, values.from(key*t.keyStride), t.keyStride, cols)
-		t.channelPanels(t.values, rows, stride, cols)
+		t.channelPanels(t.valueRows, rows, stride, cols)
+		t.askAfter(key, end)
 		for r := 0; r < t.rows; r += attentionRows {
 			t.block(r, key, cols, key > first)
 		}
 	}
+	t.finish(t.out.from(t.heads.out(t.b, t.head) + t.q*t.outStride))
+	if t.lse != nil {
+		t.finishLSE(t.lse[t.row(t.b, t.head)+t.q:])
+	}
+}
+
+func (t *forwardTask) queryRows(c queryChunk) stored {
+	return t.qkv.from(t.query(c.b, c.head) + c.q*t.stride)
+}
+
+// sees gives the keys that queries see, from the begin of a chunk.
+func (t *forwardTask) sees(c queryChunk) (first, end int) {
+	return t.first(c.b, c.q, c.rows) / attentionChunk * attentionChunk, t.past + c.q + c.rows
+}
+
+// askAfter asks for what comes after the chunk of keys from key on: the next one, or the next
+// queries and their first chunk of keys.
+func (t *forwardTask) askAfter(key, end int) {
+	c := t.queryChunk
+	key += attentionChunk
+	t.w.ahead.clear()
+	if key >= end {
+		if c = t.next; c.rows == 0 {
+			return
+		}
+		t.ask(t.queryRows(c), t.stride, c.rows)
+		key, end = t.sees(c)
+	}
+	n := min(attentionChunk, end-key)
+	keys, values := t.keys(c.b, c.head/t.group)
+	t.ask(keys.from(key*t.keyStride), t.keyStride, n)
+	t.ask(values.from(key*t.keyStride), t.keyStride, n)
 }
 
 // block runs attentionRows queries from row r on over the packed keys [key, key+cols).
@@ -97,7 +137,7 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 	}
 	t.multiply(blockProduct{
 		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries[r*t.D:], aRow: t.D, aCol: 1,
-		panels: t.keys, panel: t.D * t.micro.nr, c: t.scores, cRow: attentionRoom,
+		panels: t.keyColumns, panel: t.D * t.micro.nr, c: t.scores, cRow: attentionRoom,
 	})
 	for i := range rows {
 		from, to := t.visible(t.b, t.q+r+i, key, seen)
@@ -110,7 +150,7 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 	}
 	t.multiply(blockProduct{
 		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionRoom, aCol: 1,
-		panels: t.values, panel: cols * t.micro.nr, c: t.out[r*t.width:], cRow: t.width, accumulate: accumulate,
+		panels: t.valueRows, panel: cols * t.micro.nr, c: t.sums[r*t.width:], cRow: t.width, accumulate: accumulate,
 	})
 }
 
@@ -122,7 +162,7 @@ func (t *forwardTask) softmaxRow(r int, scores []float32) {
 	if old != top && t.sum[r] > 0 {
 		shrink := exp2Generic(old - top)
 		t.sum[r] *= shrink
-		t.v.scale(t.out[r*t.width:r*t.width+t.D], shrink)
+		t.v.scale(t.sums[r*t.width:r*t.width+t.D], shrink)
 	}
 	t.top[r] = top
 	t.sum[r] += sum
@@ -135,10 +175,10 @@ func (t *forwardTask) finish(out stored) {
 		factors[r] = 1 / t.sum[r]
 	}
 	if out.half == nil {
-		t.v.timesRows(out.wide, t.out, t.outStride, t.width, t.D, factors)
+		t.v.timesRows(out.wide, t.sums, t.outStride, t.width, t.D, factors)
 		return
 	}
-	t.v.timesRows(t.room, t.out, t.D, t.width, t.D, factors)
+	t.v.timesRows(t.room, t.sums, t.D, t.width, t.D, factors)
 	for r := range t.rows {
 		out.narrow(out.half[r*t.outStride:][:t.D], t.room[r*t.D:][:t.D])
 	}

@@ -57,7 +57,7 @@ func (p *blockProduct) tilesFrom(first, j, mr int) tiles {
 func (t *attentionTask) multiply(p blockProduct) {
 	mr, nr := t.micro.mr, t.micro.nr
 	args := &t.w.tile
-	*args = tile{ARow: p.aRow, ACol: p.aCol, AStep: mr * p.aRow, Init: &t.zero[0], CRow: p.cRow, Next: uintptr(unsafe.Pointer(&t.zero[0]))}
+	*args = tile{ARow: p.aRow, ACol: p.aCol, AStep: mr * p.aRow, Init: &t.zero[0], CRow: p.cRow}
 	if p.accumulate {
 		args.Accumulate = 1
 	}
@@ -66,6 +66,10 @@ func (t *attentionTask) multiply(p blockProduct) {
 		for next := p.tilesFrom(0, j, mr); next.count > 0; next = p.tilesFrom(next.first+next.count, j, mr) {
 			args.K, args.Count, args.B = next.to-next.from, next.count, &panel[next.from*nr]
 			args.A, args.C = &p.a[next.first*mr*p.aRow+next.from*p.aCol], &p.c[next.first*mr*p.cRow+j]
+			args.Next, args.NextStep = t.w.ahead.next(args.Count * (args.K / tileRound))
+			if args.Next == 0 {
+				args.Next = uintptr(unsafe.Pointer(&t.zero[0]))
+			}
 			t.micro.multiply(args)
 		}
 	}

@@ -10,9 +10,10 @@
 //   - pool, worker: one goroutine per core, alive as long as the device.
 //   - product, operand: a matrix product and its packed sides; tile: one call of the matrix
 //     micro-kernel.
+//   - ahead: memory that micro-kernels fetch beside their multiply-adds for the loops after them.
 //
 // Reading the source: device.go, pool.go, matmul.go with pack.go and rowtask.go,
-// attention.go and the files named after it, then one file per operation. asm/ is the
+// attention.go with ahead.go and the files named after it, then one file per operation. asm/ is the
 // generator of the assembly for amd64: the loops of the matrix product in loops_amd64.s, all
 // others in math_amd64.s. asm/neon/ is that for arm64, in neon_arm64.s. .ci/run tries the
 // latter on an emulated processor, so its speed is not known; .ci/avx512 tries the kernels for

@@ -32,6 +32,7 @@ type worker struct {
 	scratch []float32
 	tile    tile
 	task    rowTask
+	ahead   ahead
 }
 
 // spins is how often an idle worker looks for work before it goes to sleep: the calls of
@@ -115,6 +116,9 @@ func (p *pool) run(tasks int, do func(w *worker, task int)) {
 	p.caller.wait(p.finished)
 	p.do = nil
 }
+
+// after is the task of a loop that a worker probably takes after this one; it may not exist.
+func (p *pool) after(task int) int { return task + len(p.workers) }
 
 func (p *pool) finished() bool { return p.pending.Load() == 0 }
 

@@ -88,6 +88,8 @@ type microKernel struct {
 	// depth is the most K of a call. With much of it C is read and written seldom; with little,
 	// a panel of B stays in the first cache.
 	depth int
+	// asks is how many bytes of tile.Next a round of K asks for, 0 for none.
+	asks int
 	// block is how many floats of A and B, packed, a task works on at a time.
 	block    int
 	multiply func(t *tile) // may change its argument
@@ -125,9 +127,9 @@ type tile struct {
 	Accumulate int
 	Count      int // at least 1
 	AStep      int // from a tile's A to that of the next
-	// Next is what the call after this one reads: for every tileRound of K the micro-kernel of
-	// amd64 asks for a line or two of it in the second cache and goes on by NextStep bytes. It may lie anywhere,
-	// but asking for what is no memory takes time.
+	// Next is what will be read later: for every tileRound of K the micro-kernel asks for
+	// microKernel.asks bytes of it in the second cache and goes on by NextStep bytes. It may lie
+	// anywhere, but asking for what is no memory takes time.
 	Next     uintptr
 	NextStep int
 	// Packed is where multiplyPack writes element (i,p) of A, at p*mr + i. It asks for what comes

@@ -21,11 +21,11 @@ func avx2() *variant {
 		// Of all tiles whose sums fit 16 registers, 4x24 has the fewest loads for a multiply-add,
 		// 7/12; that of 6x16, 8/12, has no columns too many for heads of 64 channels.
 		product: microKernel{
-			mr: 4, nr: 24, depth: depthBlock, block: 192 * depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
+			mr: 4, nr: 24, depth: depthBlock, asks: 64, block: 192 * depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
 			copyB: copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
 		},
 		attention: microKernel{
-			mr: 6, nr: 16, depth: depthBlock, multiply: multiply6x16,
+			mr: 6, nr: 16, depth: depthBlock, asks: 64, multiply: multiply6x16,
 			copyB: copyTo(16, groupPanels, copyRows1x16, copyRows4x16), transposeB: transposeTo(16, nil),
 		},
 		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4),
@@ -50,7 +50,7 @@ func avx512() *variant {
 	v.product = microKernel{
 		// Its panels of B, 96 KiB, and 288 KiB of A come from the second cache, of 1 MiB or more
 		// where there is AVX-512: 24 multiply-adds take longer than two vectors from there.
-		mr: 12, nr: 32, depth: 2 * depthBlock, block: 320 * depthBlock, multiply: multiply12x32, multiplyPack: multiplyPack12x32,
+		mr: 12, nr: 32, depth: 2 * depthBlock, asks: 128, block: 320 * depthBlock, multiply: multiply12x32, multiplyPack: multiplyPack12x32,
 		copyB: copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
 	}
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
