@@ -148,7 +148,7 @@ func firstDifference(a, b []uint32) int {
 // TestPlaceDoesNotChangeBits multiplies parts of A and B and expects the very elements of
 // the whole product, wherever tiles, tasks and what is packed at one time end.
 func TestPlaceDoesNotChangeBits(t *testing.T) {
-	small, large := placement{m: 101, n: 150, k: 300, parts: 20}, placement{m: flatRows + 7, n: packWidth + 90, k: packLimit/packWidth + depthBlock, parts: 3}
+	small, large := placement{m: 101, n: 150, k: 300, parts: 20}, placement{m: flatRows + 7, n: packWidth + 90, k: packLimit/packWidth + 2*depthBlock, parts: 3}
 	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)

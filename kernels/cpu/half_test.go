@@ -16,10 +16,10 @@ func TestHalfProductsAreRounded(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			dev := newDevice(t, Options{Threads: 2})
-			for _, p := range []placement{{m: 3, n: 70, k: 50}, {m: flatRows + 7, n: packWidth + 90, k: packLimit/packWidth + depthBlock}} {
+			for _, p := range []placement{{m: 3, n: 70, k: 50}, {m: flatRows + 7, n: packWidth + 90, k: packLimit/packWidth + 2*depthBlock}} {
 				all := []kernels.Flags{kernels.TransA | kernels.Accumulate, kernels.TransB, 0}
 				if testing.Short() && p.m > flatRows {
-					all = all[:1] // 240 million multiply-adds a product take long on an emulated processor
+					all = all[:1] // 200 million multiply-adds a product take long on an emulated processor
 				}
 				for _, flags := range all {
 					p.checkHalves(t, dev, kernels.BF16, flags)
