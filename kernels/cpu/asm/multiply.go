@@ -128,11 +128,15 @@ func (m *micro) start() {
 	}
 	init := m.field(formula.TileInit)
 	m.acc = nil
-	for range m.rows {
+	for i := range m.rows {
 		var row []reg.VecVirtual
 		for v := range m.vectors {
 			acc := m.kind.make()
-			VMOVUPS(Mem{Base: init, Disp: v * m.kind.bytes}, acc)
+			if i == 0 {
+				VMOVUPS(Mem{Base: init, Disp: v * m.kind.bytes}, acc)
+			} else { // costs no load, while the first A and B wait for theirs
+				VMOVAPS(m.acc[0][v], acc)
+			}
 			row = append(row, acc)
 		}
 		m.acc = append(m.acc, row)
