@@ -143,30 +143,33 @@ func (t *backwardTask) queriesAt(c chunkPair, head int) int {
 	return t.query(c.b, head) + c.q*t.stride
 }
 
-// askAfter asks for the gradients that are written after a head, and for what is read then: the
-// next head's queries, or the next task's keys and queries.
+// askAfter asks for what is read after a head, the next one's queries or the next task's queries and
+// keys, and then for the gradients that are written.
 func (t *backwardTask) askAfter(head int) {
+	c, next := t.chunkPair, head+1
+	last := next == (t.kv+1)*t.group
+	if last {
+		c, next = t.next, t.next.kv*t.group
+	}
 	t.w.ahead.clear()
+	if c.rows > 0 {
+		t.ask(t.qkv.from(t.queriesAt(c, next)), t.stride, c.rows)
+		out := t.heads.out(c.b, next) + c.q*t.outStride
+		t.ask(t.dout.from(out), t.outStride, c.rows)
+		if c.key == 0 { // for its deltas
+			t.ask(t.differentiated.out.from(out), t.outStride, c.rows)
+		}
+		if last {
+			keys, values := t.keysAt(c)
+			t.ask(t.qkv.from(keys), t.stride, c.cols)
+			t.ask(t.qkv.from(values), t.stride, c.cols)
+		}
+	}
 	t.ask(stored{wide: t.dqkv[t.queriesAt(t.chunkPair, head):]}, t.stride, t.rows)
-	c := t.chunkPair
-	head++
-	if head == (t.kv+1)*t.group {
-		keys, values := t.keysAt(c)
+	if last {
+		keys, values := t.keysAt(t.chunkPair)
 		t.ask(stored{wide: t.dqkv[keys:]}, t.stride, t.cols)
 		t.ask(stored{wide: t.dqkv[values:]}, t.stride, t.cols)
-		if c = t.next; c.rows == 0 {
-			return
-		}
-		keys, values = t.keysAt(c)
-		t.ask(t.qkv.from(keys), t.stride, c.cols)
-		t.ask(t.qkv.from(values), t.stride, c.cols)
-		head = c.kv * t.group
-	}
-	t.ask(t.qkv.from(t.queriesAt(c, head)), t.stride, c.rows)
-	out := t.heads.out(c.b, head) + c.q*t.outStride
-	t.ask(t.dout.from(out), t.outStride, c.rows)
-	if c.key == 0 { // for its deltas
-		t.ask(t.differentiated.out.from(out), t.outStride, c.rows)
 	}
 }
 
