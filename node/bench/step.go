@@ -128,7 +128,8 @@ type StepResult struct {
 	PeerPeakBytes  int64   `json:"peer_peak_bytes,omitempty"`
 	// Utilization is what the step computes over what multiply-adds in registers alone would
 	// compute in its time: the hardware FLOPs utilization of Chowdhery et al. 2022, PaLM,
-	// appendix B. Median over the rounds.
+	// appendix B. Median over the rounds of the former over the most of the latter: what slows the
+	// processor while it shows its limit does not raise the share.
 	Utilization float64 `json:"utilization"`
 	// Shares of the step by class of calls; what is missing to 1 is outside of calls.
 	Shares map[string]float64 `json:"shares"`
@@ -207,7 +208,8 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 			return result, err
 		}
 	}
-	var rates, peerRates, ratios, utilization []float64
+	var rates, peerRates, ratios, computed []float64
+	limit := 0.0 // GFLOP/s
 	tokens := float64(c.tokens() * request.Steps)
 	for range rounds {
 		a, err := own.ask(request)
@@ -215,9 +217,7 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 			return result, err
 		}
 		rates, result.PeakBytes = append(rates, tokens/a.Seconds), a.PeakBytes
-		if a.Arithmetic > 0 {
-			utilization = append(utilization, float64(a.FLOPs)/a.Seconds/1e9/a.Arithmetic)
-		}
+		computed, limit = append(computed, float64(a.FLOPs)/a.Seconds/1e9), max(limit, a.Arithmetic)
 		for class, seconds := range a.Classes {
 			result.Shares[class] += seconds / a.Seconds / float64(rounds)
 		}
@@ -232,6 +232,8 @@ func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
 		ratios = append(ratios, b.Seconds/a.Seconds)
 	}
 	result.TokensPerS, result.PeerTokensPerS, result.Ratio = median(rates), median(peerRates), median(ratios)
-	result.Utilization = median(utilization)
+	if limit > 0 { // an accelerator's worker does not measure it
+		result.Utilization = median(computed) / limit
+	}
 	return result, nil
 }
