@@ -22,7 +22,8 @@ type strip struct {
 
 func (a *ahead) clear() { a.strips, a.now = a.strips[:0], 0 }
 
-// add appends n rows of some columns of x, in strips of `width` bytes; without width none.
+// add appends n rows of some columns of x, in strips of `width` bytes; without width none. Of a row
+// that begins inside a line, the end may be left out.
 func (a *ahead) add(x stored, stride, n, columns, width int) {
 	if width == 0 || n <= 0 {
 		return
@@ -37,7 +38,7 @@ func (a *ahead) add(x stored, stride, n, columns, width int) {
 }
 
 // next is what a call asks for that takes some rounds of K: a row in each round. It may run past
-// the end of a strip, which is harmless.
+// the end of a strip: the rows there are mostly the next sequence's, so this costs little.
 func (a *ahead) next(rounds int) (at uintptr, step int) {
 	if a.now == len(a.strips) {
 		return 0, 0

@@ -15,7 +15,8 @@ import (
 
 const (
 	// attentionChunk is the number of queries of a task and of keys packed at one time:
-	// with 64 channels, what a task works on fills a second cache of 512 KiB.
+	// with 64 channels, what a task works on fills a second cache of 512 KiB. The next task's rows
+	// come there beside it, which is still faster than to wait for them.
 	attentionChunk = 256
 	// attentionRoom is the chunk up to whole tiles of every variant.
 	attentionRoom = 264

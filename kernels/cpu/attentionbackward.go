@@ -143,8 +143,8 @@ func (t *backwardTask) queriesAt(c chunkPair, head int) int {
 	return t.query(c.b, head) + c.q*t.stride
 }
 
-// askAfter asks for what is read after a head, the next one's queries or the next task's queries and
-// keys, and then for the gradients that are written.
+// askAfter asks for what every task reads after a head, the next one's queries or the next task's
+// queries and keys, and then for the gradients that are written.
 func (t *backwardTask) askAfter(head int) {
 	c, next := t.chunkPair, head+1
 	last := next == (t.kv+1)*t.group

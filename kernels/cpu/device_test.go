@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -210,5 +211,34 @@ func TestHalvesAreSupported(t *testing.T) {
 		if err := dev.Supports(c); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTasksAreTakenInOrder looks at the order of each worker's tasks: the longest come first, and a
+// task asks for the memory of the one that is after it.
+func TestTasksAreTakenInOrder(t *testing.T) {
+	for _, threads := range []int{1, 3} {
+		p := newPool(threads)
+		taken := map[*worker]*[]int{}
+		for _, w := range p.workers {
+			taken[w] = new([]int)
+		}
+		const tasks = 200
+		p.run(tasks, func(w *worker, task int) { *taken[w] = append(*taken[w], task) })
+		var all []int
+		for _, list := range taken {
+			if !slices.IsSorted(*list) {
+				t.Errorf("%d threads: a worker took its tasks in the order %v", threads, *list)
+			}
+			all = append(all, *list...)
+		}
+		slices.Sort(all)
+		if len(all) != tasks || all[0] != 0 || all[tasks-1] != tasks-1 {
+			t.Errorf("%d threads took the tasks %v, want each of %d once", threads, all, tasks)
+		}
+		if next := p.after(5); next != 5+threads {
+			t.Errorf("after(5) is %d with %d threads", next, threads)
+		}
+		p.close()
 	}
 }

@@ -21,8 +21,8 @@ const (
 	flatRows   = 144       // most rows of a result whose tasks are ranges of columns
 	rowBlock   = 288       // most rows of a task of a tall result: see microKernel.block
 	leastRows  = 72        // and least, if there are so many
-	packLimit  = 1 << 19   // floats of B packed at one time: 2 MiB, a part of the third cache
-	packWidth  = 1024      // least columns of B packed at one time, if there are so many
+	packLimit  = 1 << 19   // floats of B packed at one time, about: 2 MiB, a part of the third cache
+	packWidth  = 1024      // least columns of B packed at one time, and a depth block of them
 	packPanels = 8         // panels of a packing task
 	taskSplit  = 4         // tasks for each worker, at least
 )

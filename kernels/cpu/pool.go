@@ -96,8 +96,8 @@ func (p *pool) serve(w *worker) {
 	}
 }
 
-// run calls do once for each task in [0, tasks), each on any worker, and waits for all. They begin
-// in ascending order.
+// run calls do once for each task in [0, tasks), each on any worker, and waits for all. They are
+// taken in ascending order.
 func (p *pool) run(tasks int, do func(w *worker, task int)) {
 	if tasks <= 1 || len(p.workers) == 1 {
 		for t := range tasks {

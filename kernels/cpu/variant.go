@@ -88,7 +88,8 @@ type microKernel struct {
 	// depth is the most K of a call. With much of it C is read and written seldom; with little,
 	// a panel of B stays in the first cache.
 	depth int
-	// asks is how many bytes of tile.Next a round of K asks for, 0 for none.
+	// asks is how many bytes of tile.Next a round of K asks for: lines of 64, as many as its generator
+	// was told (nextLines), 0 for none.
 	asks int
 	// block is how many floats of A and B, packed, a task works on at a time.
 	block    int

@@ -129,7 +129,7 @@ type StepResult struct {
 	// Utilization is what the step computes over what multiply-adds in registers alone would
 	// compute in its time: the hardware FLOPs utilization of Chowdhery et al. 2022, PaLM,
 	// appendix B. Median over the rounds of the former over the most of the latter: what slows the
-	// processor while it shows its limit does not raise the share.
+	// processor while it shows its limit in one round does not raise the share.
 	Utilization float64 `json:"utilization"`
 	// Shares of the step by class of calls; what is missing to 1 is outside of calls.
 	Shares map[string]float64 `json:"shares"`

@@ -18,7 +18,8 @@ func (r StepReport) Text(w io.Writer) error {
 		fmt.Fprintf(w, "\n%s", reason)
 	}
 	fmt.Fprintf(w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns. HFU is what\n"+
-		"a step computes over what multiply-adds in registers alone would in its time.\n\n", r.Rounds)
+		"a step computes over what multiply-adds in registers alone would in its time, at the\n"+
+		"fastest that they were in any round.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tHFU\tproducts\tattention\trest\t")
 	for _, s := range r.Steps {

@@ -41,8 +41,9 @@ type micro struct {
 	vectors int // in a row of B
 	kind    vectorKind
 	ask     askOfC
-	// nextLines is how many lines a round asks for at next: as long as NextStep is in large products,
-	// so that none of the next panel is left out.
+	// nextLines is how many lines a round asks for at next, which is 64 times this as
+	// cpu.microKernel.asks. In matrix products it is as long as NextStep where they are large, so
+	// that none of the next panel is left out.
 	nextLines int
 	// packs makes a micro-kernel of one tile, whose A is read where it is and packed beside. The
 	// stores cost nothing beside the multiply-adds; nor does the wait for memory, because it asks
