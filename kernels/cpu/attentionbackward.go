@@ -135,12 +135,17 @@ func (t *backwardTask) run() {
 
 // keysAt is where the keys and the values begin in qkv.
 func (t *backwardTask) keysAt(c chunkPair) (keys, values int) {
-	return t.heads.key(c.b, c.kv) + c.key*t.stride, t.value(c.b, c.kv) + c.key*t.stride
+	return t.heads.key(c.b, c.kv) + c.key*t.stride, t.heads.value(c.b, c.kv) + c.key*t.stride
 }
 
 // queriesAt is where the queries of a head begin in qkv.
 func (t *backwardTask) queriesAt(c chunkPair, head int) int {
 	return t.query(c.b, head) + c.q*t.stride
+}
+
+// outAt is where a head's output for the queries begins in out and dout.
+func (t *backwardTask) outAt(c chunkPair, head int) int {
+	return t.heads.out(c.b, head) + c.q*t.outStride
 }
 
 // askAfter asks for what every task reads after a head, the next one's queries or the next task's
@@ -154,7 +159,7 @@ func (t *backwardTask) askAfter(head int) {
 	t.w.ahead.clear()
 	if c.rows > 0 {
 		t.ask(t.qkv.from(t.queriesAt(c, next)), t.stride, c.rows)
-		out := t.heads.out(c.b, next) + c.q*t.outStride
+		out := t.outAt(c, next)
 		t.ask(t.dout.from(out), t.outStride, c.rows)
 		if c.key == 0 { // for its deltas
 			t.ask(t.differentiated.out.from(out), t.outStride, c.rows)
@@ -244,18 +249,18 @@ func (t *backwardTask) sumGroup(group, rows, before, seen int) {
 // load copies the block's rows of Q and dOut and packs them. Q is packed without log2(e): the
 // slopes are of scores in units of 1.
 func (t *backwardTask) load(head, r, rows int) {
-	queries, stride := t.widened(t.room, t.qkv.from(t.heads.query(t.b, head)+(t.q+r)*t.stride), t.stride, rows)
+	queries, stride := t.widened(t.room, t.qkv.from(t.queriesAt(t.chunkPair, head)+r*t.stride), t.stride, rows)
 	t.copyTimes(t.queries, queries, t.D, stride, rows, t.scale)
 	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
 	t.copyQueries(t.queries, queries, stride, rows)
-	grad, stride := t.widened(t.room, t.dout.from(t.heads.out(t.b, head)+(t.q+r)*t.outStride), t.outStride, rows)
+	grad, stride := t.widened(t.room, t.dout.from(t.outAt(t.chunkPair, head)+r*t.outStride), t.outStride, rows)
 	t.copyHead(t.grad, grad, t.D, stride, rows)
 	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
 }
 
 // sumDeltas computes the products of the block's rows of dOut and out.
 func (t *backwardTask) sumDeltas(head, r, rows int) {
-	at, delta := t.heads.out(t.b, head)+(t.q+r)*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
+	at, delta := t.outAt(t.chunkPair, head)+r*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
 	dout, stride := t.widened(t.room, t.dout.from(at), t.outStride, rows)
 	out, outStride := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
 	t.v.dotRows(delta[:rows], dout, out, stride, outStride, t.D)
