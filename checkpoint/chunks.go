@@ -11,7 +11,7 @@ import (
 
 	"lukechampine.com/blake3"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ChunkBytes is the size of every chunk of a stream except the last, and the greatest
@@ -21,21 +21,21 @@ const ChunkBytes = 4 << 20
 // PutChunk stores 1 to ChunkBytes bytes and gives their BLAKE3-256. It is durable when it
 // returns. A sweep that begins later removes it unless a Pin, a Manifest or a Writing
 // holds it by then.
-func (s *Store) PutChunk(data []byte) (planner.Hash, error) {
-	h := planner.Hash(blake3.Sum256(data))
+func (s *Store) PutChunk(data []byte) (plan.Hash, error) {
+	h := plan.Hash(blake3.Sum256(data))
 	return h, s.putChunk(h, data)
 }
 
 // PutNamed stores a chunk received from elsewhere under the name it was asked for by.
 // Bytes that do not match the name are refused with ErrCorrupt.
-func (s *Store) PutNamed(h planner.Hash, data []byte) error {
-	if got := planner.Hash(blake3.Sum256(data)); got != h {
+func (s *Store) PutNamed(h plan.Hash, data []byte) error {
+	if got := plan.Hash(blake3.Sum256(data)); got != h {
 		return fmt.Errorf("checkpoint: put chunk %s: %w: the %d bytes have hash %s", h, ErrCorrupt, len(data), got)
 	}
 	return s.putChunk(h, data)
 }
 
-func (s *Store) putChunk(h planner.Hash, data []byte) error {
+func (s *Store) putChunk(h plan.Hash, data []byte) error {
 	if err := s.users.enter(); err != nil {
 		return fmt.Errorf("checkpoint: put chunk %s: %w", h, err)
 	}
@@ -51,7 +51,7 @@ func (s *Store) putChunk(h planner.Hash, data []byte) error {
 // storeChunk needs the chunk held. A file that is already there counts only if its bytes
 // are right, and its name is synced once more: the put that made it may not have got so
 // far.
-func (s *Store) storeChunk(h planner.Hash, data []byte) error {
+func (s *Store) storeChunk(h plan.Hash, data []byte) error {
 	if len(data) == 0 || len(data) > ChunkBytes {
 		return fmt.Errorf("%w: %d bytes, 1 to %d are accepted", ErrTooLarge, len(data), ChunkBytes)
 	}
@@ -105,13 +105,13 @@ func (s *Store) place(tmp, path string) error {
 
 // HasChunk tells whether a file of this name and a possible size is here; only Chunk and
 // Verify look at its bytes.
-func (s *Store) HasChunk(h planner.Hash) bool {
+func (s *Store) HasChunk(h plan.Hash) bool {
 	size := s.chunkSize(h)
 	return size > 0 && size <= ChunkBytes
 }
 
 // chunkSize is -1 when there is no such file.
-func (s *Store) chunkSize(h planner.Hash) int64 {
+func (s *Store) chunkSize(h plan.Hash) int64 {
 	st, err := os.Stat(s.chunkPath(h))
 	if err != nil || !st.Mode().IsRegular() {
 		return -1
@@ -121,7 +121,7 @@ func (s *Store) chunkSize(h planner.Hash) int64 {
 
 // Chunk reads a chunk and checks its hash. The error wraps ErrNotFound, or ErrCorrupt:
 // then the file has been moved to the quarantine, so that the chunk can be put again.
-func (s *Store) Chunk(h planner.Hash) ([]byte, error) {
+func (s *Store) Chunk(h plan.Hash) ([]byte, error) {
 	if err := s.users.enter(); err != nil {
 		return nil, fmt.Errorf("checkpoint: read chunk %s: %w", h, err)
 	}
@@ -136,7 +136,7 @@ func (s *Store) Chunk(h planner.Hash) ([]byte, error) {
 	return data, nil
 }
 
-func (s *Store) readChunk(h planner.Hash) ([]byte, error) {
+func (s *Store) readChunk(h plan.Hash) ([]byte, error) {
 	f, err := os.Open(s.chunkPath(h))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
@@ -156,7 +156,7 @@ func (s *Store) readChunk(h planner.Hash) ([]byte, error) {
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, err
 	}
-	if got := planner.Hash(blake3.Sum256(data)); got != h {
+	if got := plan.Hash(blake3.Sum256(data)); got != h {
 		return nil, fmt.Errorf("%w: the %d bytes have hash %s", ErrCorrupt, len(data), got)
 	}
 	return data, nil
@@ -164,7 +164,7 @@ func (s *Store) readChunk(h planner.Hash) ([]byte, error) {
 
 // quarantine moves a damaged chunk aside. It looks once more with renames locked, since
 // the chunk may have been put again meanwhile: then it is given.
-func (s *Store) quarantine(h planner.Hash) ([]byte, error) {
+func (s *Store) quarantine(h plan.Hash) ([]byte, error) {
 	s.renames.Lock()
 	defer s.renames.Unlock()
 	data, err := s.readChunk(h)
@@ -179,11 +179,11 @@ func (s *Store) quarantine(h planner.Hash) ([]byte, error) {
 	return nil, fmt.Errorf("%w; moved to %s, fetch it again from another node", err, to)
 }
 
-func (s *Store) chunkPath(h planner.Hash) string {
+func (s *Store) chunkPath(h plan.Hash) string {
 	name := h.String()
 	return filepath.Join(s.dir, "chunks", name[:2], name)
 }
 
-func (s *Store) quarantinePath(h planner.Hash) string {
+func (s *Store) quarantinePath(h plan.Hash) string {
 	return filepath.Join(s.dir, "quarantine", h.String())
 }

@@ -13,7 +13,7 @@ import (
 
 	"lukechampine.com/blake3"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestChunkSizes(t *testing.T) {
@@ -43,7 +43,7 @@ func TestNameIsBLAKE3(t *testing.T) {
 
 func TestAbsentChunk(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
-	h := planner.Hash{0xab}
+	h := plan.Hash{0xab}
 	if _, err := s.Chunk(h); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), h.String()) {
 		t.Errorf("error %v", err)
 	}
@@ -93,7 +93,7 @@ func TestPutHealsADamagedFile(t *testing.T) {
 func TestPutNamedChecksTheName(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	data := []byte("from a peer")
-	h := planner.Hash(blake3.Sum256(data))
+	h := plan.Hash(blake3.Sum256(data))
 	if err := s.PutNamed(h, []byte("from a liar")); !errors.Is(err, ErrCorrupt) || s.HasChunk(h) {
 		t.Errorf("wrong bytes: %v, stored: %v", err, s.HasChunk(h))
 	}
@@ -141,10 +141,10 @@ func TestLayerErrors(t *testing.T) {
 	if _, _, err := w.WriteLayer(ctx, strings.NewReader("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("write: %v", err)
 	}
-	if err := s.ReadLayer(ctx, []planner.Hash{h}, io.Discard); !errors.Is(err, context.Canceled) {
+	if err := s.ReadLayer(ctx, []plan.Hash{h}, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("read: %v", err)
 	}
-	if err := s.ReadLayer(t.Context(), []planner.Hash{h, {1}}, io.Discard); !errors.Is(err, ErrNotFound) {
+	if err := s.ReadLayer(t.Context(), []plan.Hash{h, {1}}, io.Discard); !errors.Is(err, ErrNotFound) {
 		t.Errorf("missing chunk: %v", err)
 	}
 	w.Abort()

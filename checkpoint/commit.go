@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Commit stores a manifest durably. The chunks of layers that this node holds must be
@@ -55,7 +55,7 @@ func (s *Store) holds(l LayerState) bool {
 // older one. Damaged manifests do not stand in the way.
 func (s *Store) mayReplace(m Manifest) error {
 	var refused error
-	err := s.walkManifests(func(step planner.Step, old Manifest, err error) bool {
+	err := s.walkManifests(func(step plan.Step, old Manifest, err error) bool {
 		switch {
 		case err != nil:
 			return true
@@ -82,7 +82,7 @@ func (s *Store) Manifests() ([]Manifest, error) {
 func (s *Store) manifests() ([]Manifest, error) {
 	var all []Manifest
 	var damaged error
-	err := s.walkManifests(func(step planner.Step, m Manifest, err error) bool {
+	err := s.walkManifests(func(step plan.Step, m Manifest, err error) bool {
 		if err != nil {
 			damaged = errors.Join(damaged, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err))
 			return true
@@ -97,7 +97,7 @@ func (s *Store) manifests() ([]Manifest, error) {
 }
 
 // Manifest gives the stored manifest of a step, or ErrNotFound.
-func (s *Store) Manifest(step planner.Step) (Manifest, error) {
+func (s *Store) Manifest(step plan.Step) (Manifest, error) {
 	if err := s.users.enter(); err != nil {
 		return Manifest{}, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err)
 	}
@@ -145,12 +145,12 @@ func (s *Store) Retain(keep int) error {
 
 // walkManifests visits the manifests, newest step first, each with the error of its own
 // record, until fn returns false.
-func (s *Store) walkManifests(fn func(step planner.Step, m Manifest, err error) bool) error {
+func (s *Store) walkManifests(fn func(step plan.Step, m Manifest, err error) bool) error {
 	return s.index.walk([]byte{manifestKeys}, nil, true, func(key []byte, value func() ([]byte, error)) (bool, error) {
 		if len(key) != 9 {
 			return false, fmt.Errorf("%w: manifest key %q", ErrCorrupt, key)
 		}
-		step := planner.Step(binary.BigEndian.Uint64(key[1:]))
+		step := plan.Step(binary.BigEndian.Uint64(key[1:]))
 		encoded, err := value()
 		var m Manifest
 		if err == nil {
@@ -160,7 +160,7 @@ func (s *Store) walkManifests(fn func(step planner.Step, m Manifest, err error) 
 	})
 }
 
-func decodeAt(step planner.Step, encoded []byte) (Manifest, error) {
+func decodeAt(step plan.Step, encoded []byte) (Manifest, error) {
 	m, err := DecodeManifest(encoded)
 	if err == nil && m.Step != step {
 		return Manifest{}, fmt.Errorf("%w: it says step %d", ErrCorrupt, m.Step)
@@ -168,6 +168,6 @@ func decodeAt(step planner.Step, encoded []byte) (Manifest, error) {
 	return m, err
 }
 
-func manifestKey(step planner.Step) []byte {
+func manifestKey(step plan.Step) []byte {
 	return binary.BigEndian.AppendUint64([]byte{manifestKeys}, uint64(step))
 }

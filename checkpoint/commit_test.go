@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
-func steps(t *testing.T, s *Store) []planner.Step {
+func steps(t *testing.T, s *Store) []plan.Step {
 	t.Helper()
 	all, err := s.Manifests()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var steps []planner.Step
+	var steps []plan.Step
 	for _, m := range all {
 		steps = append(steps, m.Step)
 	}
@@ -24,13 +24,13 @@ func steps(t *testing.T, s *Store) []planner.Step {
 func TestManifestsNewestFirst(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, []byte("state"))
-	for _, step := range []planner.Step{300, 2, 1 << 60, 0} {
+	for _, step := range []plan.Step{300, 2, 1 << 60, 0} {
 		if err := s.Commit(oneChunk(step, h, 5)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := steps(t, s)
-	want := []planner.Step{1 << 60, 300, 2, 0}
+	want := []plan.Step{1 << 60, 300, 2, 0}
 	for i := range want {
 		if len(got) != len(want) || got[i] != want[i] {
 			t.Fatalf("steps %v, want %v", got, want)
@@ -56,16 +56,16 @@ func TestManifestsNewestFirst(t *testing.T) {
 func TestCommitNeedsItsChunks(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{Self: "me"})
 	h := put(t, s, []byte("state"))
-	absent := planner.Hash{9}
+	absent := plan.Hash{9}
 	for name, c := range map[string]struct {
 		layer LayerState
 		want  error
 	}{
-		"present":                {LayerState{SizeBytes: 5, Chunks: []planner.Hash{h}}, nil},
-		"absent":                 {LayerState{SizeBytes: 5, Chunks: []planner.Hash{absent}}, ErrNotFound},
-		"another size":           {LayerState{SizeBytes: 4, Chunks: []planner.Hash{h}}, ErrNotFound},
-		"absent and mine":        {LayerState{SizeBytes: 5, Chunks: []planner.Hash{absent}, Holders: []planner.PeerID{"you", "me"}}, ErrNotFound},
-		"absent and not mine":    {LayerState{SizeBytes: 5, Chunks: []planner.Hash{absent}, Holders: []planner.PeerID{"you"}}, nil},
+		"present":                {LayerState{SizeBytes: 5, Chunks: []plan.Hash{h}}, nil},
+		"absent":                 {LayerState{SizeBytes: 5, Chunks: []plan.Hash{absent}}, ErrNotFound},
+		"another size":           {LayerState{SizeBytes: 4, Chunks: []plan.Hash{h}}, ErrNotFound},
+		"absent and mine":        {LayerState{SizeBytes: 5, Chunks: []plan.Hash{absent}, Holders: []plan.PeerID{"you", "me"}}, ErrNotFound},
+		"absent and not mine":    {LayerState{SizeBytes: 5, Chunks: []plan.Hash{absent}, Holders: []plan.PeerID{"you"}}, nil},
 		"invalid before it goes": {LayerState{SizeBytes: -1}, ErrCorrupt},
 	} {
 		err := s.Commit(Manifest{Run: "run", Step: 1, Generation: 1, Layers: []LayerState{c.layer}})
@@ -78,15 +78,15 @@ func TestCommitNeedsItsChunks(t *testing.T) {
 func TestCommitAgainstWhatIsThere(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, []byte("state"))
-	at := func(step planner.Step, g planner.Generation, run planner.RunID) error {
+	at := func(step plan.Step, g plan.Generation, run plan.RunID) error {
 		m := oneChunk(step, h, 5)
 		m.Generation, m.Run = g, run
 		return s.Commit(m)
 	}
 	for _, c := range []struct {
-		step planner.Step
-		g    planner.Generation
-		run  planner.RunID
+		step plan.Step
+		g    plan.Generation
+		run  plan.RunID
 		want error
 	}{
 		{10, 2, "a", nil},
@@ -110,7 +110,7 @@ func TestCommitAgainstWhatIsThere(t *testing.T) {
 func TestADamagedManifest(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, []byte("state"))
-	for step := range planner.Step(3) {
+	for step := range plan.Step(3) {
 		if err := s.Commit(oneChunk(step, h, 5)); err != nil {
 			t.Fatal(err)
 		}
@@ -145,9 +145,9 @@ func TestADamagedManifest(t *testing.T) {
 func TestALargeManifest(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{Self: "me"})
-	layer := LayerState{SizeBytes: 20_000 * ChunkBytes, Holders: []planner.PeerID{"you"}}
+	layer := LayerState{SizeBytes: 20_000 * ChunkBytes, Holders: []plan.PeerID{"you"}}
 	for i := range 20_000 {
-		layer.Chunks = append(layer.Chunks, planner.Hash{byte(i), byte(i >> 8), byte(i >> 16)})
+		layer.Chunks = append(layer.Chunks, plan.Hash{byte(i), byte(i >> 8), byte(i >> 16)})
 	}
 	m := Manifest{Run: "run", Step: 1, Generation: 1, Layers: []LayerState{layer}}
 	if err := s.Commit(m); err != nil {
@@ -160,7 +160,7 @@ func TestALargeManifest(t *testing.T) {
 	if got, err := s.Manifest(1); err != nil || len(got.Layers[0].Chunks) != 20_000 {
 		t.Errorf("read back: %v", err)
 	}
-	layer.Chunks = append(layer.Chunks, make([]planner.Hash, 110_000)...)
+	layer.Chunks = append(layer.Chunks, make([]plan.Hash, 110_000)...)
 	layer.SizeBytes = 130_000 * ChunkBytes
 	m.Layers[0] = layer
 	if err := s.Commit(m); !errors.Is(err, ErrTooLarge) {

@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // crashDir tells the test binary to be the process that gets killed.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // crashState is the state of a step's only layer: sizes from one byte to two chunks.
-func crashState(step planner.Step) []byte {
+func crashState(step plan.Step) []byte {
 	return noise(uint64(step), 1+int(step)*700_001%(ChunkBytes+99))
 }
 
@@ -46,7 +46,7 @@ func writeForever(dir string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	step := planner.Step(1)
+	step := plan.Step(1)
 	if len(all) > 0 {
 		step = all[0].Step + 1
 	}
@@ -60,7 +60,7 @@ func writeForever(dir string, out io.Writer) (err error) {
 	}
 }
 
-func crashStep(s *Store, step planner.Step) error {
+func crashStep(s *Store, step plan.Step) error {
 	w := s.Begin()
 	defer w.Abort()
 	hashes, size, err := w.WriteLayer(context.Background(), bytes.NewReader(crashState(step)))
@@ -92,7 +92,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		rounds = 2
 	}
 	dir := t.TempDir()
-	last := planner.Step(0)
+	last := plan.Step(0)
 	for round := range rounds {
 		last = max(last, runAndKill(t, dir, 1+round*2, int64(round)*3_000_000))
 		checkAfterCrash(t, dir, last)
@@ -105,7 +105,7 @@ type writer struct {
 	cmd       *exec.Cmd
 	complaint bytes.Buffer // its standard error
 	lines     *bufio.Scanner
-	last      planner.Step
+	last      plan.Step
 }
 
 func startWriter(t *testing.T, dir string) *writer {
@@ -134,14 +134,14 @@ func (w *writer) told() bool {
 	if _, err := fmt.Sscan(w.lines.Text(), &step); err != nil {
 		w.t.Fatal(err)
 	}
-	w.last = planner.Step(step)
+	w.last = plan.Step(step)
 	return true
 }
 
 // runAndKill kills the process after it has told of some steps, and then written about as
 // many bytes more as this process can hash: a moment within a later step. It gives the
 // last step told.
-func runAndKill(t *testing.T, dir string, steps int, spin int64) planner.Step {
+func runAndKill(t *testing.T, dir string, steps int, spin int64) plan.Step {
 	t.Helper()
 	w := startWriter(t, dir)
 	for n := 0; n < steps && w.told(); n++ {
@@ -159,7 +159,7 @@ func runAndKill(t *testing.T, dir string, steps int, spin int64) planner.Step {
 	return w.last
 }
 
-func checkAfterCrash(t *testing.T, dir string, last planner.Step) {
+func checkAfterCrash(t *testing.T, dir string, last plan.Step) {
 	t.Helper()
 	s := openStore(t, dir, Options{})
 	defer func() {
@@ -193,7 +193,7 @@ func checkAfterCrash(t *testing.T, dir string, last planner.Step) {
 			t.Errorf("step %d has another state", step)
 		}
 	}
-	for step := planner.Step(1); step <= last; step++ {
+	for step := plan.Step(1); step <= last; step++ {
 		text := fmt.Sprint(uint64(step))
 		if v, _, err := s.Bucket("log").Get([]byte(text)); err != nil || string(v) != text {
 			t.Errorf("bucket: step %d is %q, %v", step, v, err)

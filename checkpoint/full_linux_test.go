@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // smallDisk is a file system of its own in memory.
@@ -43,7 +43,7 @@ func TestARealDiskRunsFull(t *testing.T) {
 	layer := &m.Layers[0]
 	w := s.Begin()
 	for ; err == nil; layer.SizeBytes = int64(len(layer.Chunks)) * ChunkBytes {
-		var h planner.Hash
+		var h plan.Hash
 		if h, err = w.PutChunk(noise(uint64(len(layer.Chunks)), ChunkBytes)); err == nil {
 			layer.Chunks = append(layer.Chunks, h)
 		}
@@ -121,7 +121,7 @@ func TestAnotherProgramFillsTheDisk(t *testing.T) {
 	}
 	disk := smallDisk(t, "420m")
 	dir := filepath.Join(disk, "store")
-	last := planner.Step(0)
+	last := plan.Step(0)
 	for round := range rounds {
 		last = max(last, runAndFill(t, dir, 2+7*round))
 		checkAfterCrash(t, dir, last)
@@ -130,7 +130,7 @@ func TestAnotherProgramFillsTheDisk(t *testing.T) {
 
 // runAndFill fills the file system of dir after some steps of a writing process, waits for
 // its end and makes room again. It gives the last step told.
-func runAndFill(t *testing.T, dir string, steps int) planner.Step {
+func runAndFill(t *testing.T, dir string, steps int) plan.Step {
 	t.Helper()
 	w := startWriter(t, dir)
 	filled := make(chan error, 1)

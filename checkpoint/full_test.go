@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestReserve drives every kind of write through the three parts of the reserve.
@@ -22,7 +22,7 @@ func TestReserve(t *testing.T) {
 	if err := s.Commit(oneChunk(1, h, 5)); err != nil {
 		t.Fatal(err)
 	}
-	step := planner.Step(1)
+	step := plan.Step(1)
 	writes := []struct {
 		name string
 		do   func() error
@@ -30,7 +30,7 @@ func TestReserve(t *testing.T) {
 		{"chunk", func() error { step++; _, err := s.PutChunk(fmt.Append(nil, uint64(step))); return err }},
 		{"manifest", func() error { step++; return s.Commit(oneChunk(step, h, 5)) }},
 		{"bucket", func() error { return s.Bucket("b").Write(sets("k")) }},
-		{"pin", func() error { return s.Pin("p", []planner.Hash{h}) }},
+		{"pin", func() error { return s.Pin("p", []plan.Hash{h}) }},
 		{"unpin", func() error { return s.Unpin("p") }},
 		{"retain", func() error { return s.Retain(1) }},
 		{"sweep", func() error { _, err := s.Sweep(); return err }},

@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"sync"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // guard decides which unreferenced chunks a sweep may remove. A chunk is safe while it is
@@ -11,23 +11,23 @@ import (
 // of references may be older than the reference that replaced the hold.
 type guard struct {
 	mu   sync.Mutex // guards held and kept
-	held map[planner.Hash]int
-	kept map[planner.Hash]struct{} // nil unless a sweep runs
+	held map[plan.Hash]int
+	kept map[plan.Hash]struct{} // nil unless a sweep runs
 }
 
 // hold protects chunks, present or not yet, until as many release calls.
-func (g *guard) hold(hashes ...planner.Hash) {
+func (g *guard) hold(hashes ...plan.Hash) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.held == nil {
-		g.held = map[planner.Hash]int{}
+		g.held = map[plan.Hash]int{}
 	}
 	for _, h := range hashes {
 		g.held[h]++
 	}
 }
 
-func (g *guard) release(hashes ...planner.Hash) {
+func (g *guard) release(hashes ...plan.Hash) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, h := range hashes {
@@ -44,7 +44,7 @@ func (g *guard) release(hashes ...planner.Hash) {
 func (g *guard) beginSweep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.kept = map[planner.Hash]struct{}{}
+	g.kept = map[plan.Hash]struct{}{}
 }
 
 func (g *guard) endSweep() {
@@ -55,7 +55,7 @@ func (g *guard) endSweep() {
 
 // collect runs remove unless the chunk is protected. No hold begins meanwhile, so a
 // writer that holds first and then looks finds the chunk either safe or gone.
-func (g *guard) collect(h planner.Hash, remove func() error) (removed bool, err error) {
+func (g *guard) collect(h plan.Hash, remove func() error) (removed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, kept := g.kept[h]; kept || g.held[h] > 0 {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestListingDuringEverything lists as `checkpoints ls` does of a running node: newest
@@ -15,7 +15,7 @@ func TestListingDuringEverything(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	var writers, readers sync.WaitGroup
 	writers.Go(func() {
-		for step := planner.Step(1); step <= 40; step++ {
+		for step := plan.Step(1); step <= 40; step++ {
 			if err := writeStep(s, step, int(step)); err != nil {
 				t.Error(err)
 				return

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 // Manifest names the state of every layer after a step. It is a pure value with canonical
 // bytes.
 type Manifest struct {
-	Run        planner.RunID      `json:"run"`
-	Step       planner.Step       `json:"step"`
-	Generation planner.Generation `json:"generation"`
+	Run        plan.RunID      `json:"run"`
+	Step       plan.Step       `json:"step"`
+	Generation plan.Generation `json:"generation"`
 	// Layers in ascending order of Layer.
 	Layers []LayerState `json:"layers"`
 }
@@ -33,10 +33,10 @@ type LayerState struct {
 	Layer     int   `json:"layer"`
 	SizeBytes int64 `json:"size_bytes"`
 	// Chunks of ChunkBytes in order; the last holds the rest.
-	Chunks []planner.Hash `json:"chunks"`
+	Chunks []plan.Hash `json:"chunks"`
 	// Holders are the nodes that keep the chunks; empty means every node that has the
 	// manifest.
-	Holders []planner.PeerID `json:"holders,omitempty"`
+	Holders []plan.PeerID `json:"holders,omitempty"`
 }
 
 // chunkBytes is the size of chunk i.
@@ -45,8 +45,8 @@ func (l LayerState) chunkBytes(i int) int64 {
 }
 
 // Hashes are all chunks in order of layers, with repetitions if layers share chunks.
-func (m Manifest) Hashes() []planner.Hash {
-	var all []planner.Hash
+func (m Manifest) Hashes() []plan.Hash {
+	var all []plan.Hash
 	for _, l := range m.Layers {
 		all = append(all, l.Chunks...)
 	}
@@ -101,7 +101,7 @@ func (m Manifest) Encode() []byte {
 	copy(layers, m.Layers)
 	for i := range layers {
 		if layers[i].Chunks == nil {
-			layers[i].Chunks = []planner.Hash{} // "[]", as a decoded one gives
+			layers[i].Chunks = []plan.Hash{} // "[]", as a decoded one gives
 		}
 	}
 	m.Layers = layers

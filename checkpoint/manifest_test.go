@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func goodManifest() Manifest {
 	return Manifest{Run: "r", Step: 12, Generation: 3, Layers: []LayerState{
-		{Layer: 0, SizeBytes: ChunkBytes + 1, Chunks: []planner.Hash{{1}, {2}}, Holders: []planner.PeerID{"b", "a"}},
-		{Layer: 2, SizeBytes: 5, Chunks: []planner.Hash{{3}}},
+		{Layer: 0, SizeBytes: ChunkBytes + 1, Chunks: []plan.Hash{{1}, {2}}, Holders: []plan.PeerID{"b", "a"}},
+		{Layer: 2, SizeBytes: 5, Chunks: []plan.Hash{{3}}},
 		{Layer: 3},
 	}}
 }
@@ -31,7 +31,7 @@ func TestManifestGolden(t *testing.T) {
 	if err != nil || !bytes.Equal(m.Encode(), []byte(want)) {
 		t.Errorf("decoded: %+v, %v", m, err)
 	}
-	if got := m.Hashes(); !reflect.DeepEqual(got, []planner.Hash{{1}, {2}, {3}}) {
+	if got := m.Hashes(); !reflect.DeepEqual(got, []plan.Hash{{1}, {2}, {3}}) {
 		t.Errorf("hashes %v", got)
 	}
 }
@@ -39,7 +39,7 @@ func TestManifestGolden(t *testing.T) {
 func TestManifestRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Manifest){
 		"no run":              func(m *Manifest) { m.Run = "" },
-		"long run":            func(m *Manifest) { m.Run = planner.RunID(strings.Repeat("r", maxRunBytes+1)) },
+		"long run":            func(m *Manifest) { m.Run = plan.RunID(strings.Repeat("r", maxRunBytes+1)) },
 		"run not text":        func(m *Manifest) { m.Run = "\xff" },
 		"generation 0":        func(m *Manifest) { m.Generation = 0 },
 		"layers out of order": func(m *Manifest) { m.Layers[1].Layer = 3 },
@@ -52,7 +52,7 @@ func TestManifestRefuses(t *testing.T) {
 		"holder without name": func(m *Manifest) { m.Layers[0].Holders[1] = "" },
 		"holder not text":     func(m *Manifest) { m.Layers[0].Holders[1] = "\xc0" },
 		"holder twice":        func(m *Manifest) { m.Layers[0].Holders[1] = "b" },
-		"many holders":        func(m *Manifest) { m.Layers[0].Holders = make([]planner.PeerID, maxHolders+1) },
+		"many holders":        func(m *Manifest) { m.Layers[0].Holders = make([]plan.PeerID, maxHolders+1) },
 	} {
 		m := goodManifest()
 		change(&m)
@@ -140,7 +140,7 @@ func TestSealTellsEveryFlip(t *testing.T) {
 }
 
 func TestPinCodec(t *testing.T) {
-	hashes := []planner.Hash{{1}, {2, 3}}
+	hashes := []plan.Hash{{1}, {2, 3}}
 	if got, err := decodePin(encodePin(hashes)); err != nil || !reflect.DeepEqual(got, hashes) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // maxPinName bounds names of pins in bytes.
@@ -12,7 +12,7 @@ const maxPinName = 256
 // Pin keeps chunks, present or not yet, from every sweep until Unpin or a Pin of the same
 // name, which replaces the list. It is durable: a node that is to hold chunks of others
 // pins them before it fetches them.
-func (s *Store) Pin(name string, hashes []planner.Hash) error {
+func (s *Store) Pin(name string, hashes []plan.Hash) error {
 	if err := s.users.enter(); err != nil {
 		return fmt.Errorf("checkpoint: pin %s: %w", name, err)
 	}
@@ -20,7 +20,7 @@ func (s *Store) Pin(name string, hashes []planner.Hash) error {
 	value := encodePin(hashes)
 	if name == "" || len(name) > maxPinName || len(value) > MaxValueBytes {
 		return fmt.Errorf("checkpoint: pin %s: %w: a name of %d bytes and %d chunks, at most %d and %d are accepted",
-			name, ErrTooLarge, len(name), len(hashes), maxPinName, MaxValueBytes/len(planner.Hash{}))
+			name, ErrTooLarge, len(name), len(hashes), maxPinName, MaxValueBytes/len(plan.Hash{}))
 	}
 	s.guard.hold(hashes...)
 	defer s.guard.release(hashes...)
@@ -58,7 +58,7 @@ func (s *Store) Pins() ([]string, error) {
 
 type pin struct {
 	name   string
-	hashes []planner.Hash
+	hashes []plan.Hash
 }
 
 func (s *Store) pins() ([]pin, error) {
@@ -83,22 +83,22 @@ func (s *Store) pins() ([]pin, error) {
 
 func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }
 
-func encodePin(hashes []planner.Hash) []byte {
-	b := make([]byte, 0, len(hashes)*len(planner.Hash{}))
+func encodePin(hashes []plan.Hash) []byte {
+	b := make([]byte, 0, len(hashes)*len(plan.Hash{}))
 	for _, h := range hashes {
 		b = append(b, h[:]...)
 	}
 	return b
 }
 
-func decodePin(b []byte) ([]planner.Hash, error) {
-	var h planner.Hash
+func decodePin(b []byte) ([]plan.Hash, error) {
+	var h plan.Hash
 	if len(b)%len(h) != 0 {
 		return nil, fmt.Errorf("%w: pin of %d bytes", ErrCorrupt, len(b))
 	}
-	hashes := make([]planner.Hash, 0, len(b)/len(h))
+	hashes := make([]plan.Hash, 0, len(b)/len(h))
 	for ; len(b) > 0; b = b[len(h):] {
-		hashes = append(hashes, planner.Hash(b[:len(h)]))
+		hashes = append(hashes, plan.Hash(b[:len(h)]))
 	}
 	return hashes, nil
 }

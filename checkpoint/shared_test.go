@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // contents are the files of a folder but for the lock, by path.
@@ -69,7 +69,7 @@ func TestReaders(t *testing.T) {
 		"chunk":    func() error { _, err := one.PutChunk([]byte("more")); return err },
 		"manifest": func() error { return one.Commit(oneChunk(8, h, 5)) },
 		"bucket":   func() error { return one.Bucket("b").Write(sets("k")) },
-		"pin":      func() error { return one.Pin("p", []planner.Hash{h}) },
+		"pin":      func() error { return one.Pin("p", []plan.Hash{h}) },
 		"retain":   func() error { return one.Retain(1) },
 		"sweep":    func() error { _, err := one.Sweep(); return err },
 	} {

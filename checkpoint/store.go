@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 type Options struct {
 	// Self is the node's peer ID. Chunks of layers whose holders do not include it need
 	// not be here. When empty, every chunk of a manifest must be.
-	Self planner.PeerID
+	Self plan.PeerID
 	// ReserveBytes of the file system stay free: chunks stop at the whole reserve, index
 	// writes at half, deletions at a quarter. 0 is DefaultReserveBytes.
 	ReserveBytes int64
@@ -61,7 +61,7 @@ func (o *Options) fill() error {
 // called from any number of goroutines.
 type Store struct {
 	dir   string
-	self  planner.PeerID
+	self  plan.PeerID
 	reads bool // and writes nothing
 	log   *slog.Logger
 	lock  *os.File

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func openStore(t testing.TB, dir string, o Options) *Store {
@@ -46,9 +46,9 @@ func noise(seed uint64, n int) []byte {
 }
 
 func put(t testing.TB, s interface {
-	PutChunk([]byte) (planner.Hash, error)
+	PutChunk([]byte) (plan.Hash, error)
 }, data []byte,
-) planner.Hash {
+) plan.Hash {
 	t.Helper()
 	h, err := s.PutChunk(data)
 	if err != nil {
@@ -58,9 +58,9 @@ func put(t testing.TB, s interface {
 }
 
 // oneChunk is a manifest of one layer with one chunk.
-func oneChunk(step planner.Step, h planner.Hash, size int) Manifest {
+func oneChunk(step plan.Step, h plan.Hash, size int) Manifest {
 	return Manifest{Run: "run", Step: step, Generation: 1, Layers: []LayerState{
-		{Layer: 0, SizeBytes: int64(size), Chunks: []planner.Hash{h}},
+		{Layer: 0, SizeBytes: int64(size), Chunks: []plan.Hash{h}},
 	}}
 }
 
@@ -85,7 +85,7 @@ func TestEverythingOutlivesClose(t *testing.T) {
 	if err := s.Commit(oneChunk(7, h, len(data))); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pin("data", []planner.Hash{h}); err != nil {
+	if err := s.Pin("data", []plan.Hash{h}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Bucket("raft").Write([]Op{{Key: []byte("k"), Value: []byte("v")}}); err != nil {
@@ -233,7 +233,7 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"put":       func() error { _, err := s.PutChunk([]byte("x")); return err },
 		"writing":   func() error { _, err := w.PutChunk([]byte("x")); return err },
-		"chunk":     func() error { _, err := s.Chunk(planner.Hash{}); return err },
+		"chunk":     func() error { _, err := s.Chunk(plan.Hash{}); return err },
 		"commit":    func() error { return s.Commit(Manifest{Run: "r", Generation: 1}) },
 		"manifests": func() error { _, err := s.Manifests(); return err },
 		"manifest":  func() error { _, err := s.Manifest(1); return err },

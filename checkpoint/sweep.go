@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Sweep removes the chunks that nothing refers to: no manifest, no pin, no Writing, no
@@ -30,7 +30,7 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("checkpoint: sweep: %w; nothing was removed", err)
 	}
-	err = s.walkChunks(func(h planner.Hash, size int64) error {
+	err = s.walkChunks(func(h plan.Hash, size int64) error {
 		if live[h] {
 			return nil
 		}
@@ -53,7 +53,7 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 }
 
 // references are the chunks of all manifests and pins.
-func (s *Store) references() (map[planner.Hash]bool, error) {
+func (s *Store) references() (map[plan.Hash]bool, error) {
 	manifests, err := s.manifests()
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (s *Store) references() (map[planner.Hash]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	live := map[planner.Hash]bool{}
+	live := map[plan.Hash]bool{}
 	for _, m := range manifests {
 		for _, h := range m.Hashes() {
 			live[h] = true
@@ -78,14 +78,14 @@ func (s *Store) references() (map[planner.Hash]bool, error) {
 
 // walkChunks visits the chunk files in order of their names; files of other names are
 // not ours to judge.
-func (s *Store) walkChunks(fn func(h planner.Hash, size int64) error) error {
+func (s *Store) walkChunks(fn func(h plan.Hash, size int64) error) error {
 	for i := range 256 {
 		entries, err := os.ReadDir(filepath.Join(s.dir, "chunks", fmt.Sprintf("%02x", i)))
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
-			var h planner.Hash
+			var h plan.Hash
 			if h.UnmarshalText([]byte(e.Name())) != nil || int(h[0]) != i {
 				continue
 			}
@@ -105,13 +105,13 @@ func (s *Store) walkChunks(fn func(h planner.Hash, size int64) error) error {
 }
 
 // sweepQuarantine removes damaged chunks that are no longer needed or are here again.
-func (s *Store) sweepQuarantine(live map[planner.Hash]bool) error {
+func (s *Store) sweepQuarantine(live map[plan.Hash]bool) error {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "quarantine"))
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		var h planner.Hash
+		var h plan.Hash
 		if h.UnmarshalText([]byte(e.Name())) != nil || live[h] && !s.HasChunk(h) {
 			continue
 		}

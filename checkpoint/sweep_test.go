@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func sweep(t *testing.T, s *Store) int64 {
@@ -30,13 +30,13 @@ func TestSweepKeepsWhatIsReferredTo(t *testing.T) {
 	if err := s.Commit(oneChunk(1, inManifest, 8)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pin("data", []planner.Hash{pinned}); err != nil {
+	if err := s.Pin("data", []plan.Hash{pinned}); err != nil {
 		t.Fatal(err)
 	}
-	check := func(when string, want ...planner.Hash) {
+	check := func(when string, want ...plan.Hash) {
 		t.Helper()
 		sweep(t, s)
-		for _, h := range []planner.Hash{inManifest, pinned, garbage, held} {
+		for _, h := range []plan.Hash{inManifest, pinned, garbage, held} {
 			expected := false
 			for _, w := range want {
 				expected = expected || w == h
@@ -76,7 +76,7 @@ func TestSweepKeepsWhatIsReferredTo(t *testing.T) {
 func TestSweepOfTheQuarantine(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, []byte("state"))
-	if err := s.Pin("p", []planner.Hash{h}); err != nil {
+	if err := s.Pin("p", []plan.Hash{h}); err != nil {
 		t.Fatal(err)
 	}
 	flip(t, s.chunkPath(h), 2)
@@ -129,7 +129,7 @@ func TestSweepOfLargeValues(t *testing.T) {
 // TestGuard goes through the orders in which a sweep meets a writer.
 func TestGuard(t *testing.T) {
 	var g guard
-	h := planner.Hash{1}
+	h := plan.Hash{1}
 	removed := func() bool {
 		t.Helper()
 		done, err := g.collect(h, func() error { return nil })
@@ -190,7 +190,7 @@ func TestSweepDuringWrites(t *testing.T) {
 	for id := range writers {
 		group.Go(func() {
 			for round := range rounds {
-				if err := writeStep(s, planner.Step(id*rounds+round), round); err != nil {
+				if err := writeStep(s, plan.Step(id*rounds+round), round); err != nil {
 					t.Error(err)
 					return
 				}
@@ -206,7 +206,7 @@ func TestSweepDuringWrites(t *testing.T) {
 	}
 	sweep(t, s)
 	files := 0
-	if err := s.walkChunks(func(planner.Hash, int64) error { files++; return nil }); err != nil {
+	if err := s.walkChunks(func(plan.Hash, int64) error { files++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if files != r.Chunks {
@@ -216,7 +216,7 @@ func TestSweepDuringWrites(t *testing.T) {
 
 // writeStep commits a step with one chunk of its own and one that the other writers put
 // and give up in the same round.
-func writeStep(s *Store, step planner.Step, round int) error {
+func writeStep(s *Store, step plan.Step, round int) error {
 	w := s.Begin()
 	defer w.Abort()
 	m := Manifest{Run: "run", Step: step, Generation: 1}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Report is what Verify found.
@@ -15,8 +15,8 @@ type Report struct {
 	Bytes  int64
 	// Missing and Corrupt chunks are referred to; each is named once. Corrupt ones are in
 	// the quarantine now.
-	Missing []planner.Hash
-	Corrupt []planner.Hash
+	Missing []plan.Hash
+	Corrupt []plan.Hash
 	// Manifests newest first, damaged ones left out.
 	Manifests []ManifestReport
 	// Damaged tells which records of the index cannot be read; nil when all can.
@@ -25,8 +25,8 @@ type Report struct {
 
 // ManifestReport is the state of one manifest on this node.
 type ManifestReport struct {
-	Step       planner.Step
-	Generation planner.Generation
+	Step       plan.Step
+	Generation plan.Generation
 	// Layers of the manifest, of which Here are complete on this node.
 	Layers int
 	Here   int
@@ -64,7 +64,7 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 	defer s.guard.release(wanted.order...)
 	r := Report{Damaged: damaged}
 	read := reading{s: s, progress: progress, total: len(wanted.order)}
-	whole := map[planner.Hash]bool{}
+	whole := map[plan.Hash]bool{}
 	for _, h := range wanted.order {
 		err := read.chunk(ctx, h, 0)
 		r.Chunks, r.Bytes = read.whole, read.bytes
@@ -89,11 +89,11 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 
 // wanted are the distinct chunks to verify.
 type wanted struct {
-	order    []planner.Hash
-	required map[planner.Hash]bool // false: another node holds it
+	order    []plan.Hash
+	required map[plan.Hash]bool // false: another node holds it
 }
 
-func (w *wanted) add(hashes []planner.Hash, required bool) {
+func (w *wanted) add(hashes []plan.Hash, required bool) {
 	for _, h := range hashes {
 		before, known := w.required[h]
 		if !known {
@@ -108,7 +108,7 @@ func (s *Store) holdAll() ([]Manifest, wanted, error) {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
 	manifests, damaged := s.manifests()
-	w := wanted{required: map[planner.Hash]bool{}}
+	w := wanted{required: map[plan.Hash]bool{}}
 	for _, m := range manifests {
 		for _, l := range m.Layers {
 			w.add(l.Chunks, s.holds(l))
@@ -122,7 +122,7 @@ func (s *Store) holdAll() ([]Manifest, wanted, error) {
 	return manifests, w, errors.Join(damaged, err)
 }
 
-func (s *Store) judge(m Manifest, whole map[planner.Hash]bool) ManifestReport {
+func (s *Store) judge(m Manifest, whole map[plan.Hash]bool) ManifestReport {
 	r := ManifestReport{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers), OK: true}
 	for _, l := range m.Layers {
 		here := true

@@ -6,17 +6,17 @@ import (
 	"os"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestVerify(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{Self: "me"})
 	good, bad, gone, pinned := put(t, s, []byte("good")), put(t, s, []byte("bad")), put(t, s, []byte("gone")), put(t, s, []byte("pinned"))
-	mine := func(layer int, h planner.Hash, size int64, holders ...planner.PeerID) LayerState {
-		return LayerState{Layer: layer, SizeBytes: size, Chunks: []planner.Hash{h}, Holders: holders}
+	mine := func(layer int, h plan.Hash, size int64, holders ...plan.PeerID) LayerState {
+		return LayerState{Layer: layer, SizeBytes: size, Chunks: []plan.Hash{h}, Holders: holders}
 	}
 	for _, m := range []Manifest{
-		{Run: "r", Step: 1, Generation: 1, Layers: []LayerState{mine(0, good, 4), mine(1, planner.Hash{7}, 9, "you")}},
+		{Run: "r", Step: 1, Generation: 1, Layers: []LayerState{mine(0, good, 4), mine(1, plan.Hash{7}, 9, "you")}},
 		{Run: "r", Step: 2, Generation: 1, Layers: []LayerState{mine(0, good, 4), mine(1, bad, 3, "me", "you")}},
 		{Run: "r", Step: 3, Generation: 2, Layers: []LayerState{mine(0, good, 4), mine(1, gone, 4)}},
 	} {
@@ -24,7 +24,7 @@ func TestVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Pin("data", []planner.Hash{pinned, good}); err != nil {
+	if err := s.Pin("data", []plan.Hash{pinned, good}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.Verify(t.Context(), nil)
@@ -65,7 +65,7 @@ func TestVerify(t *testing.T) {
 
 func TestVerifyStops(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
-	if err := s.Pin("data", []planner.Hash{put(t, s, []byte("a")), put(t, s, []byte("b"))}); err != nil {
+	if err := s.Pin("data", []plan.Hash{put(t, s, []byte("a")), put(t, s, []byte("b"))}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Damage is a chunk that keeps a checkpoint from being whole on this node.
 type Damage struct {
-	Step  planner.Step
+	Step  plan.Step
 	Layer int
 	// Index of the chunk within its layer of Chunks chunks.
 	Index  int
 	Chunks int
-	Chunk  planner.Hash
+	Chunk  plan.Hash
 	// Err wraps ErrNotFound or ErrCorrupt.
 	Err error
 }
@@ -31,7 +31,7 @@ func (d Damage) Unwrap() error { return d.Err }
 // alone. Damaged ones are in the quarantine afterwards. progress, if not nil, is called
 // after each chunk. The error is ErrNotFound for a step without a manifest, ErrCorrupt for
 // one whose manifest is damaged, or tells that the verification could not be carried out.
-func (s *Store) VerifyStep(ctx context.Context, step planner.Step, progress func(Progress)) ([]Damage, error) {
+func (s *Store) VerifyStep(ctx context.Context, step plan.Step, progress func(Progress)) ([]Damage, error) {
 	if err := s.users.enter(); err != nil {
 		return nil, fmt.Errorf("checkpoint: verify step %d: %w", step, err)
 	}
@@ -59,7 +59,7 @@ func (s *Store) VerifyStep(ctx context.Context, step planner.Step, progress func
 }
 
 // holdStep reads a manifest and protects its chunks, without a sweep in between.
-func (s *Store) holdStep(step planner.Step) (m Manifest, release func(), err error) {
+func (s *Store) holdStep(step plan.Step) (m Manifest, release func(), err error) {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
 	if m, err = s.Manifest(step); err != nil {
@@ -99,7 +99,7 @@ type reading struct {
 }
 
 // chunk reads one; size is what it must have, 0 any.
-func (r *reading) chunk(ctx context.Context, h planner.Hash, size int64) error {
+func (r *reading) chunk(ctx context.Context, h plan.Hash, size int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -8,21 +8,21 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // threeSteps has steps 1 to 3 of two layers each; layer 0 is shared, layer 1 of two chunks
 // is each step's own. Layer 1 is another node's to hold.
-func threeSteps(t *testing.T) (*Store, map[planner.Step]Manifest) {
+func threeSteps(t *testing.T) (*Store, map[plan.Step]Manifest) {
 	t.Helper()
 	s := openStore(t, t.TempDir(), Options{Self: "me"})
 	shared := put(t, s, []byte("shared"))
-	all := map[planner.Step]Manifest{}
-	for step := planner.Step(1); step <= 3; step++ {
+	all := map[plan.Step]Manifest{}
+	for step := plan.Step(1); step <= 3; step++ {
 		first, second := put(t, s, noise(uint64(step), ChunkBytes)), put(t, s, noise(uint64(step), 9))
 		all[step] = Manifest{Run: "r", Step: step, Generation: 1, Layers: []LayerState{
-			{Layer: 0, SizeBytes: 6, Chunks: []planner.Hash{shared}},
-			{Layer: 4, SizeBytes: ChunkBytes + 9, Chunks: []planner.Hash{first, second}, Holders: []planner.PeerID{"you"}},
+			{Layer: 0, SizeBytes: 6, Chunks: []plan.Hash{shared}},
+			{Layer: 4, SizeBytes: ChunkBytes + 9, Chunks: []plan.Hash{first, second}, Holders: []plan.PeerID{"you"}},
 		}}
 		if err := s.Commit(all[step]); err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func threeSteps(t *testing.T) (*Store, map[planner.Step]Manifest) {
 // TestVerifyStepTellsDamages: what is missing or wrong of a step, until it is there again.
 func TestVerifyStepTellsDamages(t *testing.T) {
 	s, all := threeSteps(t)
-	expect := func(when string, step planner.Step, want error, place string) {
+	expect := func(when string, step plan.Step, want error, place string) {
 		t.Helper()
 		damages, err := s.VerifyStep(t.Context(), step, nil)
 		switch {

@@ -9,7 +9,7 @@ import (
 
 	"lukechampine.com/blake3"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Writing protects the chunks put through it from every sweep until Commit or Abort.
@@ -18,7 +18,7 @@ type Writing struct {
 	s *Store
 
 	mu   sync.Mutex // guards held and done
-	held []planner.Hash
+	held []plan.Hash
 	done bool
 }
 
@@ -28,7 +28,7 @@ type Writing struct {
 func (s *Store) Begin() *Writing { return &Writing{s: s} }
 
 // hold protects h before the first look at its file.
-func (w *Writing) hold(h planner.Hash) error {
+func (w *Writing) hold(h plan.Hash) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done {
@@ -40,8 +40,8 @@ func (w *Writing) hold(h planner.Hash) error {
 }
 
 // PutChunk is Store.PutChunk with protection.
-func (w *Writing) PutChunk(data []byte) (planner.Hash, error) {
-	h := planner.Hash(blake3.Sum256(data))
+func (w *Writing) PutChunk(data []byte) (plan.Hash, error) {
+	h := plan.Hash(blake3.Sum256(data))
 	if err := w.hold(h); err != nil {
 		return h, err
 	}
@@ -49,7 +49,7 @@ func (w *Writing) PutChunk(data []byte) (planner.Hash, error) {
 }
 
 // PutNamed is Store.PutNamed with protection.
-func (w *Writing) PutNamed(h planner.Hash, data []byte) error {
+func (w *Writing) PutNamed(h plan.Hash, data []byte) error {
 	if err := w.hold(h); err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (w *Writing) PutNamed(h planner.Hash, data []byte) error {
 
 // WriteLayer cuts a stream into chunks of ChunkBytes (the last may be shorter) and gives
 // their hashes in order and the stream's length in bytes.
-func (w *Writing) WriteLayer(ctx context.Context, r io.Reader) ([]planner.Hash, int64, error) {
-	var hashes []planner.Hash
+func (w *Writing) WriteLayer(ctx context.Context, r io.Reader) ([]plan.Hash, int64, error) {
+	var hashes []plan.Hash
 	var size int64
 	buf := make([]byte, ChunkBytes)
 	for end := false; !end; {
@@ -120,7 +120,7 @@ func (w *Writing) Abort() {
 }
 
 // ReadLayer writes the chunks' bytes to dst in order, each checked before it is written.
-func (s *Store) ReadLayer(ctx context.Context, hashes []planner.Hash, dst io.Writer) error {
+func (s *Store) ReadLayer(ctx context.Context, hashes []plan.Hash, dst io.Writer) error {
 	for i, h := range hashes {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: %w", i, len(hashes), err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pnode/checkpoint"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ages remember in the store since when this node has known its checkpoints, so that a stopped
@@ -68,5 +68,5 @@ func parseCheckpointID(key []byte) (id checkpointID, ok bool) {
 		return id, false
 	}
 	step, generation := binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:])
-	return checkpointID{planner.Step(step), planner.Generation(generation)}, true
+	return checkpointID{plan.Step(step), plan.Generation(generation)}, true
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"pnode/checkpoint"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestAgesOutliveTheProcess: what is noted first counts, and what is not kept is forgotten.
@@ -39,7 +39,7 @@ func TestAgesOutliveTheProcess(t *testing.T) {
 	}
 	want(first, time.Unix(100, 0))
 	want(second, time.Unix(101, 0))
-	kept := checkpoint.Manifest{Step: planner.Step(second.step), Generation: second.generation}
+	kept := checkpoint.Manifest{Step: plan.Step(second.step), Generation: second.generation}
 	if err := agesIn(store).retain([]checkpoint.Manifest{kept}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -16,14 +16,14 @@ type sightedMember struct {
 
 // arrivals tells what changes in the roster. The run loop owns it.
 type arrivals struct {
-	known map[planner.PeerID]sightedMember // nil before the first look
+	known map[plan.PeerID]sightedMember // nil before the first look
 }
 
 // news are sentences about what changed since the last look; the first look counts who is
 // there. self is told as this node.
-func (a *arrivals) news(members []consensus.Member, self planner.PeerID) (news []string) {
+func (a *arrivals) news(members []consensus.Member, self plan.PeerID) (news []string) {
 	before := a.known
-	a.known = map[planner.PeerID]sightedMember{}
+	a.known = map[plan.PeerID]sightedMember{}
 	active := 0
 	for _, m := range members {
 		a.known[m.Peer] = sightedMember{m.Boot, m.State}
@@ -37,7 +37,7 @@ func (a *arrivals) news(members []consensus.Member, self planner.PeerID) (news [
 		}
 	}
 	if before == nil {
-		return []string{fmt.Sprintf("this node is in the run, one of %s", planner.Count(active, "node"))}
+		return []string{fmt.Sprintf("this node is in the run, one of %s", plan.Count(active, "node"))}
 	}
 	return news
 }
@@ -63,7 +63,7 @@ func change(was sightedMember, known bool, m consensus.Member) string {
 	return ""
 }
 
-func called(peer, self planner.PeerID) string {
+func called(peer, self plan.PeerID) string {
 	if peer == self {
 		return "this node"
 	}

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 // TestArrivals goes through a roster's life: each change is told once, and by its reason.
 func TestArrivals(t *testing.T) {
-	gpu := planner.Profile{Devices: []planner.DeviceProfile{{Name: "cuda:0", Model: "T4", MatMulFLOPS: 4e12}}}
-	member := func(peer planner.PeerID, boot uint64, state consensus.MemberState, reason string) consensus.Member {
+	gpu := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cuda:0", Model: "T4", MatMulFLOPS: 4e12}}}
+	member := func(peer plan.PeerID, boot uint64, state consensus.MemberState, reason string) consensus.Member {
 		return consensus.Member{Peer: peer, Boot: boot, State: state, Reason: reason, Profile: gpu}
 	}
 	me := member("me", 1, consensus.Active, "")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -152,7 +152,7 @@ func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consens
 
 // awaitFinished waits until another node says that the run is finished, and gives the step; 0
 // when ctx ends before.
-func (n *Node) awaitFinished(ctx context.Context) planner.Step {
+func (n *Node) awaitFinished(ctx context.Context) plan.Step {
 	tick := time.NewTicker(beatEvery / 2)
 	defer tick.Stop()
 	for {

@@ -10,28 +10,28 @@ import (
 	"pnode/pipeline"
 	"pnode/pipeline/wire"
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 )
 
 // Beat is the heartbeat that every member gossips once a second: that it lives, and
 // what it is doing. The planner's liveness and every node's status come from beats.
 type Beat struct {
-	Peer       planner.PeerID     `json:"peer"`
-	Phase      string             `json:"phase"`
-	Generation planner.Generation `json:"generation"`
+	Peer       plan.PeerID     `json:"peer"`
+	Phase      string          `json:"phase"`
+	Generation plan.Generation `json:"generation"`
 	// Stalled is the generation this node had to give up; 0 is none.
-	Stalled planner.Generation `json:"stalled,omitempty"`
-	Reason  string             `json:"reason,omitempty"`
+	Stalled plan.Generation `json:"stalled,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
 	// Lacks: it was given up because chunks of the checkpoint that it starts from could not
 	// be had.
 	Lacks bool `json:"lacks,omitempty"`
 	// Blocked is why the planner, if this node is, has no plan.
 	Blocked string `json:"blocked,omitempty"`
 	// Finished is the step that the run was finished at; 0 is not yet.
-	Finished planner.Step `json:"finished,omitempty"`
-	Stages   []BeatStage  `json:"stages,omitempty"`
-	Step     planner.Step `json:"step"`
+	Finished plan.Step   `json:"finished,omitempty"`
+	Stages   []BeatStage `json:"stages,omitempty"`
+	Step     plan.Step   `json:"step"`
 	// Loss of Step; only meaningful when Step is not 0.
 	Loss       float64 `json:"loss"`
 	TokensPerS float64 `json:"tokens_per_s"`
@@ -46,19 +46,19 @@ type Beat struct {
 
 // Wanted is a course for the steps of a generation, and why it is better than the plan's.
 type Wanted struct {
-	Generation planner.Generation `json:"generation"`
-	Course     string             `json:"course"`
-	Why        string             `json:"why"`
+	Generation plan.Generation `json:"generation"`
+	Course     string          `json:"course"`
+	Why        string          `json:"why"`
 }
 
 // BeatStage is where one placement's last step went, in nanoseconds.
 type BeatStage struct {
-	Replica       planner.Replica `json:"replica"`
-	Stage         planner.Stage   `json:"stage"`
-	ForwardNanos  int64           `json:"forward_nanos"`
-	BackwardNanos int64           `json:"backward_nanos"`
-	WaitNanos     int64           `json:"wait_nanos"`
-	UpdateNanos   int64           `json:"update_nanos"`
+	Replica       plan.Replica `json:"replica"`
+	Stage         plan.Stage   `json:"stage"`
+	ForwardNanos  int64        `json:"forward_nanos"`
+	BackwardNanos int64        `json:"backward_nanos"`
+	WaitNanos     int64        `json:"wait_nanos"`
+	UpdateNanos   int64        `json:"update_nanos"`
 	// FellBack of the tensors that the stage sent in the step were written in a better codec
 	// than the plan's; RelError is the largest relative error of one.
 	FellBack int     `json:"fell_back,omitempty"`
@@ -131,14 +131,14 @@ func (n *Node) beat() {
 
 // listenToBeats begins to note the others' heartbeats.
 func (n *Node) listenToBeats() error {
-	valid := func(from planner.PeerID, data []byte) error {
+	valid := func(from plan.PeerID, data []byte) error {
 		b, err := decodeBeat(data)
 		if err == nil && b.Peer != from {
 			err = fmt.Errorf("%w: it speaks for %.80q", errBadBeat, b.Peer)
 		}
 		return err
 	}
-	return n.swarm.Subscribe(swarm.TopicEvents, valid, func(_ planner.PeerID, data []byte) {
+	return n.swarm.Subscribe(swarm.TopicEvents, valid, func(_ plan.PeerID, data []byte) {
 		if b, err := decodeBeat(data); err == nil {
 			n.noteBeat(b)
 		}

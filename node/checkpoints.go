@@ -8,7 +8,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Checkpoints lists what this node keeps, for the local API.
@@ -55,7 +55,7 @@ func summarizeManifest(m checkpoint.Manifest) api.StoredCheckpoint {
 			c.Copies = len(l.Holders)
 		}
 	}
-	slices.SortFunc(c.Holders, func(a, b planner.PeerID) int { return cmp.Compare(a, b) })
+	slices.SortFunc(c.Holders, func(a, b plan.PeerID) int { return cmp.Compare(a, b) })
 	c.Holders = slices.Compact(c.Holders)
 	return c
 }

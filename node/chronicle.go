@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // chronicle are the newest committed steps of the run as this node knows them, each once and
@@ -20,15 +20,15 @@ type chronicle struct {
 	begun bool
 	// owed: steps of earlier generations are missing up to this one. Those of the present
 	// generation wait in held, since a step is not told after a newer one.
-	owed planner.Step
+	owed plan.Step
 	held []api.Event
 }
 
 // place orders the committed steps: a generation that starts from an older checkpoint repeats
 // steps, under its own number.
 type place struct {
-	Generation planner.Generation `json:"generation"`
-	Step       planner.Step       `json:"step"`
+	Generation plan.Generation `json:"generation"`
+	Step       plan.Step       `json:"step"`
 }
 
 func placeOf(e api.Event) place { return place{e.Generation, e.Step} }
@@ -43,7 +43,7 @@ const maxChronicle = api.HistoryEvents
 
 // begin notes that a generation starts from the state after a step. Of what is owed from
 // the one before nothing may come any more: give up says that, or take.
-func (c *chronicle) begin(g planner.Generation, start planner.Step) (shown []api.Event) {
+func (c *chronicle) begin(g plan.Generation, start plan.Step) (shown []api.Event) {
 	shown = c.giveUp()
 	switch {
 	case c.begun && c.end.Step < start:

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestChronicle runs scripts of a node's life. "begin 2/29" is a generation from a step on,
@@ -107,7 +107,7 @@ func TestAChronicleIsBounded(t *testing.T) {
 	var c chronicle
 	c.begin(1, 0)
 	for i := range 3 * maxChronicle {
-		c.note(api.Event{Kind: api.KindStep, Generation: 1, Step: planner.Step(i + 1)})
+		c.note(api.Event{Kind: api.KindStep, Generation: 1, Step: plan.Step(i + 1)})
 	}
 	all, some := c.after(place{}), c.after(place{1, 3*maxChronicle - 2})
 	if len(all) != maxChronicle || len(some) != 2 || some[0].Step != 3*maxChronicle-1 {
@@ -116,7 +116,7 @@ func TestAChronicleIsBounded(t *testing.T) {
 	c.begin(2, 4*maxChronicle)
 	shown := 0
 	for i := range maxChronicle {
-		shown += len(c.note(api.Event{Kind: api.KindStep, Generation: 2, Step: planner.Step(4*maxChronicle + i + 1)}))
+		shown += len(c.note(api.Event{Kind: api.KindStep, Generation: 2, Step: plan.Step(4*maxChronicle + i + 1)}))
 	}
 	if shown != maxChronicle || c.owed != 0 {
 		t.Errorf("%d steps of the generation after a gap are shown, owed is %d", shown, c.owed)

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"pnode/checkpoint"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // chunkFetcher brings chunks into the store from the nodes that have them.
 type chunkFetcher struct {
-	self  planner.PeerID
+	self  plan.PeerID
 	store *checkpoint.Store
 	// fetch asks one peer; link.Endpoint.Fetch.
-	fetch func(ctx context.Context, peer planner.PeerID, hashes []planner.Hash, store func(planner.Hash, []byte) error) error
+	fetch func(ctx context.Context, peer plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error
 	// living are the members of the run that are not gone.
-	living func() []planner.PeerID
+	living func() []plan.PeerID
 }
 
 // errNoChunks says that no node of the run has what is needed.
@@ -34,7 +34,7 @@ const (
 const fetchBatch = 16
 
 // ensure makes every chunk present here, asking the likeliest first.
-func (f chunkFetcher) ensure(ctx context.Context, hashes []planner.Hash, holders []planner.PeerID) error {
+func (f chunkFetcher) ensure(ctx context.Context, hashes []plan.Hash, holders []plan.PeerID) error {
 	missing := f.missing(hashes)
 	var failures []error
 	for _, peer := range f.order(holders) {
@@ -61,7 +61,7 @@ func (f chunkFetcher) ensure(ctx context.Context, hashes []planner.Hash, holders
 
 // await is ensure for as long as somebody is there who may have the chunks: one who is busy or
 // has just come may be of no help at first.
-func (f chunkFetcher) await(ctx context.Context, hashes []planner.Hash, patience time.Duration) error {
+func (f chunkFetcher) await(ctx context.Context, hashes []plan.Hash, patience time.Duration) error {
 	end := time.Now().Add(patience)
 	for {
 		err := f.ensure(ctx, hashes, nil)
@@ -84,9 +84,9 @@ func orNothing(err error) error {
 }
 
 // missing are the distinct chunks that are not here.
-func (f chunkFetcher) missing(hashes []planner.Hash) []planner.Hash {
-	var missing []planner.Hash
-	seen := map[planner.Hash]bool{}
+func (f chunkFetcher) missing(hashes []plan.Hash) []plan.Hash {
+	var missing []plan.Hash
+	seen := map[plan.Hash]bool{}
 	for _, h := range hashes {
 		if !seen[h] && !f.store.HasChunk(h) {
 			missing = append(missing, h)
@@ -98,10 +98,10 @@ func (f chunkFetcher) missing(hashes []planner.Hash) []planner.Hash {
 
 // order lists living holders, then the other living members, then holders that are gone:
 // asking those costs a timeout. This node is left out.
-func (f chunkFetcher) order(holders []planner.PeerID) []planner.PeerID {
+func (f chunkFetcher) order(holders []plan.PeerID) []plan.PeerID {
 	living := f.living()
 	holds, lives := set(holders), set(living)
-	var first, last []planner.PeerID
+	var first, last []plan.PeerID
 	for _, p := range holders {
 		if lives[p] {
 			first = append(first, p)
@@ -114,11 +114,11 @@ func (f chunkFetcher) order(holders []planner.PeerID) []planner.PeerID {
 			first = append(first, p)
 		}
 	}
-	return slices.DeleteFunc(append(first, last...), func(p planner.PeerID) bool { return p == f.self })
+	return slices.DeleteFunc(append(first, last...), func(p plan.PeerID) bool { return p == f.self })
 }
 
-func set(peers []planner.PeerID) map[planner.PeerID]bool {
-	in := map[planner.PeerID]bool{}
+func set(peers []plan.PeerID) map[plan.PeerID]bool {
+	in := map[plan.PeerID]bool{}
 	for _, p := range peers {
 		in[p] = true
 	}

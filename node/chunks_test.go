@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"pnode/checkpoint"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 func TestLivingHoldersAreAskedFirstAndTheDeadLast(t *testing.T) {
-	f := chunkFetcher{self: "me", living: func() []planner.PeerID { return []planner.PeerID{"a", "b", "me"} }}
-	got := f.order([]planner.PeerID{"dead", "b", "me"})
-	want := []planner.PeerID{"b", "a", "dead"}
+	f := chunkFetcher{self: "me", living: func() []plan.PeerID { return []plan.PeerID{"a", "b", "me"} }}
+	got := f.order([]plan.PeerID{"dead", "b", "me"})
+	want := []plan.PeerID{"b", "a", "dead"}
 	if !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
@@ -28,8 +28,8 @@ func TestTheGoneAreNotLivingWhileTheyLookConnected(t *testing.T) {
 	state := consensus.State{Members: []consensus.Member{
 		{Peer: "a", State: consensus.Active}, {Peer: "killed", State: consensus.Gone},
 	}}
-	got := livingOf(state, []planner.PeerID{"killed", "a", "founder"})
-	if want := []planner.PeerID{"a", "founder"}; !slices.Equal(got, want) {
+	got := livingOf(state, []plan.PeerID{"killed", "a", "founder"})
+	if want := []plan.PeerID{"a", "founder"}; !slices.Equal(got, want) {
 		t.Errorf("living are %v, want %v", got, want)
 	}
 }
@@ -41,14 +41,14 @@ func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
 	}
 	defer store.Close()
 	refused := errors.New("refused")
-	f := chunkFetcher{self: "me", store: store, living: func() []planner.PeerID { return nil }}
-	f.fetch = func(context.Context, planner.PeerID, []planner.Hash, func(planner.Hash, []byte) error) error {
+	f := chunkFetcher{self: "me", store: store, living: func() []plan.PeerID { return nil }}
+	f.fetch = func(context.Context, plan.PeerID, []plan.Hash, func(plan.Hash, []byte) error) error {
 		return refused
 	}
-	if err := f.ensure(t.Context(), []planner.Hash{{1}}, nil); !errors.Is(err, errNoChunks) || strings.Contains(err.Error(), "%!") {
+	if err := f.ensure(t.Context(), []plan.Hash{{1}}, nil); !errors.Is(err, errNoChunks) || strings.Contains(err.Error(), "%!") {
 		t.Errorf("alone: %v", err)
 	}
-	if err := f.ensure(t.Context(), []planner.Hash{{1}}, []planner.PeerID{"b"}); !errors.Is(err, errNoChunks) || !errors.Is(err, refused) {
+	if err := f.ensure(t.Context(), []plan.Hash{{1}}, []plan.PeerID{"b"}); !errors.Is(err, errNoChunks) || !errors.Is(err, refused) {
 		t.Errorf("with a holder that refuses: %v", err)
 	}
 }
@@ -61,17 +61,17 @@ func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
 	defer store.Close()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		living := []planner.PeerID{"b"}
-		f := chunkFetcher{self: "me", store: store, living: func() []planner.PeerID { return living }}
-		f.fetch = func(context.Context, planner.PeerID, []planner.Hash, func(planner.Hash, []byte) error) error {
+		living := []plan.PeerID{"b"}
+		f := chunkFetcher{self: "me", store: store, living: func() []plan.PeerID { return living }}
+		f.fetch = func(context.Context, plan.PeerID, []plan.Hash, func(plan.Hash, []byte) error) error {
 			asked++
 			return errors.New("busy")
 		}
-		if err := f.await(t.Context(), []planner.Hash{{1}}, 10*awaitEvery); !errors.Is(err, errNoChunks) || asked < 10 {
+		if err := f.await(t.Context(), []plan.Hash{{1}}, 10*awaitEvery); !errors.Is(err, errNoChunks) || asked < 10 {
 			t.Errorf("asked %d times, then %v", asked, err)
 		}
 		living, asked = nil, 0
-		if err := f.await(t.Context(), []planner.Hash{{1}}, time.Hour); !errors.Is(err, errNoChunks) || asked != 0 {
+		if err := f.await(t.Context(), []plan.Hash{{1}}, time.Hour); !errors.Is(err, errNoChunks) || asked != 0 {
 			t.Errorf("alone: asked %d times, then %v", asked, err)
 		}
 	})

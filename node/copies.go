@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -15,11 +15,11 @@ import (
 // copyRequest asks a stage's holder to fetch the chunks of its state from the asking node
 // and to keep them until the checkpoint of Step, or a later one, is committed.
 type copyRequest struct {
-	Generation planner.Generation `json:"generation"`
-	Step       planner.Step       `json:"step"`
-	Replica    planner.Replica    `json:"replica"`
-	Stage      planner.Stage      `json:"stage"`
-	Chunks     []planner.Hash     `json:"chunks"`
+	Generation plan.Generation `json:"generation"`
+	Step       plan.Step       `json:"step"`
+	Replica    plan.Replica    `json:"replica"`
+	Stage      plan.Stage      `json:"stage"`
+	Chunks     []plan.Hash     `json:"chunks"`
 }
 
 const (
@@ -44,7 +44,7 @@ func decodeCopyRequest(data []byte) (copyRequest, error) {
 }
 
 // fits tells whether the request is what the plan gives this node to hold.
-func (r copyRequest) fits(s consensus.State, from, self planner.PeerID) error {
+func (r copyRequest) fits(s consensus.State, from, self plan.PeerID) error {
 	switch {
 	case r.Generation != s.Plan.Generation:
 		return fmt.Errorf("%w: generation %d, the current one is %d", errBadCopy, r.Generation, s.Plan.Generation)
@@ -61,7 +61,7 @@ func (r copyRequest) fits(s consensus.State, from, self planner.PeerID) error {
 
 // serveCopies begins to answer the copy requests of members.
 func (n *Node) serveCopies() {
-	n.swarm.Handle(protocolCopy, func(ctx context.Context, from planner.PeerID, s swarm.Stream) {
+	n.swarm.Handle(protocolCopy, func(ctx context.Context, from plan.PeerID, s swarm.Stream) {
 		_ = s.SetReadDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
 		err := answer(s, func(request []byte) ([]byte, error) {
 			return nil, n.keeper.keepCopy(ctx, from, request)
@@ -73,7 +73,7 @@ func (n *Node) serveCopies() {
 }
 
 // keepCopy answers a copyRequest of an admitted peer: it returns when the copy is durable.
-func (k *keeper) keepCopy(ctx context.Context, from planner.PeerID, data []byte) error {
+func (k *keeper) keepCopy(ctx context.Context, from plan.PeerID, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()
 	r, err := decodeCopyRequest(data)
@@ -88,11 +88,11 @@ func (k *keeper) keepCopy(ctx context.Context, from planner.PeerID, data []byte)
 	if err := k.store.Pin(pinName(r.Generation, r.Step, r.Replica, r.Stage), r.Chunks); err != nil {
 		return err
 	}
-	return k.chunks.ensure(ctx, r.Chunks, []planner.PeerID{from})
+	return k.chunks.ensure(ctx, r.Chunks, []plan.PeerID{from})
 }
 
 // awaitGeneration waits a little for a plan that has not come here yet.
-func (k *keeper) awaitGeneration(ctx context.Context, g planner.Generation) {
+func (k *keeper) awaitGeneration(ctx context.Context, g plan.Generation) {
 	ctx, cancel := context.WithTimeout(ctx, planPatience)
 	defer cancel()
 	for {

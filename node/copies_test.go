@@ -4,16 +4,16 @@ import (
 	"errors"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 	state := consensus.State{
-		Run:        &planner.RunSpec{Train: planner.TrainSpec{Steps: 100}},
+		Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}},
 		Checkpoint: consensus.Checkpoint{Step: 40},
-		Plan: planner.Plan{Generation: 3, Replicas: []planner.Pipeline{{
-			Stages: []planner.Placement{{Peer: "a", Holder: "b"}, {Peer: "b", Holder: "a"}},
+		Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{
+			Stages: []plan.Placement{{Peer: "a", Holder: "b"}, {Peer: "b", Holder: "a"}},
 		}}},
 	}
 	good := copyRequest{Generation: 3, Step: 50}
@@ -22,7 +22,7 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*copyRequest)
-		from   planner.PeerID
+		from   plan.PeerID
 	}{
 		"another generation":    {func(r *copyRequest) { r.Generation = 2 }, "a"},
 		"a step that is behind": {func(r *copyRequest) { r.Step = 40 }, "a"},

@@ -6,7 +6,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/pipeline"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -26,12 +26,12 @@ func (n *Node) setWanted(w *Wanted) {
 
 // nextCourse gives the coordinator of a plan the course of the next step: the newest that a
 // planner wanted. When the planner changes, the steps go on as they did.
-func (n *Node) nextCourse(plan planner.Plan) func(planner.Step) planner.Course {
-	course := plan.Course()
-	return func(planner.Step) planner.Course {
+func (n *Node) nextCourse(p plan.Plan) func(plan.Step) plan.ScheduleChoice {
+	course := p.ScheduleChoice()
+	return func(plan.Step) plan.ScheduleChoice {
 		leader, _, _ := n.raft.Leader()
-		if w := n.beats.wanted(leader); w.Generation == plan.Generation {
-			if c, err := planner.ParseCourse(w.Course); err == nil {
+		if w := n.beats.wanted(leader); w.Generation == p.Generation {
+			if c, err := plan.ParseScheduleChoice(w.Course); err == nil {
 				course = c
 			}
 		}
@@ -40,7 +40,7 @@ func (n *Node) nextCourse(plan planner.Plan) func(planner.Step) planner.Course {
 }
 
 // wanted is the course that a planner's heartbeat tells of, if any.
-func (t *tracker) wanted(leader planner.PeerID) Wanted {
+func (t *tracker) wanted(leader plan.PeerID) Wanted {
 	if b, ok := t.last(leader); ok && b.Wanted != nil {
 		return *b.Wanted
 	}
@@ -48,17 +48,17 @@ func (t *tracker) wanted(leader planner.PeerID) Wanted {
 }
 
 // running is a plan on the course of its coordinator's newest step, and that step.
-func (t *tracker) running(plan planner.Plan) (planner.Plan, planner.Step) {
-	b, _ := t.last(plan.Coordinator().Peer)
-	if b.Generation != plan.Generation {
-		return plan, 0
+func (t *tracker) running(p plan.Plan) (plan.Plan, plan.Step) {
+	b, _ := t.last(p.Coordinator().Peer)
+	if b.Generation != p.Generation {
+		return p, 0
 	}
-	if c, err := planner.ParseCourse(b.Course); err == nil {
-		if on, err := plan.On(c); err == nil {
+	if c, err := plan.ParseScheduleChoice(b.Course); err == nil {
+		if on, err := p.WithSchedule(c); err == nil {
 			return on, b.Step
 		}
 	}
-	return plan, b.Step
+	return p, b.Step
 }
 
 // turn is the event of a step on another course than the one before.
@@ -77,7 +77,7 @@ func (n *Node) turn(r pipeline.StepResult, left string) api.Event {
 }
 
 // reasons are the plan's, and why it took another course since.
-func (n *Node) reasons(state consensus.State, leader planner.PeerID) []string {
+func (n *Node) reasons(state consensus.State, leader plan.PeerID) []string {
 	reasons := state.Reasons
 	if w := n.beats.wanted(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		reasons = append(reasons[:len(reasons):len(reasons)], "schedule changed: "+w.Why)

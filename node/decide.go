@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // memberView is what the planner knows of a member when it decides.
 type memberView struct {
-	Peer    planner.PeerID
+	Peer    plan.PeerID
 	Active  bool // in the roster and not leaving
 	Leaving bool // draining
 	// Reborn: started again after the plan was made, so not carrying it out.
@@ -36,8 +36,8 @@ type memberView struct {
 
 // leadView is the planner's input to a decision, all of it plain values.
 type leadView struct {
-	Plan       planner.Plan
-	Checkpoint planner.Step
+	Plan       plan.Plan
+	Checkpoint plan.Step
 	Members    []memberView
 	// MinNodes and MinDevices are what the run begins with.
 	MinNodes, MinDevices int
@@ -47,7 +47,7 @@ type leadView struct {
 	// Paused: the plan's workers were asked to save their newest step and to wait. Newest is
 	// the newest step that one of them tells of.
 	Paused bool
-	Newest planner.Step
+	Newest plan.Step
 	Stall  stall
 	Ending bool // the run is stopping or finished
 }
@@ -65,16 +65,16 @@ type stall struct {
 	Plans int
 	Alone bool
 	// Fallback is the newest older checkpoint that is kept; 0 is none.
-	Fallback planner.Step
+	Fallback plan.Step
 }
 
 // verdict is what the planner does next; at most one thing at a time.
 type verdict struct {
-	Gone     planner.PeerID // mark this member gone
-	Doubt    bool           // but only if its host says that the process has ended
-	Pause    bool           // have the newest step saved, a new plan follows it
-	Rollback planner.Step   // give the newest checkpoint up for this one; 0 is no
-	Plan     bool           // make a new plan now
+	Gone     plan.PeerID // mark this member gone
+	Doubt    bool        // but only if its host says that the process has ended
+	Pause    bool        // have the newest step saved, a new plan follows it
+	Rollback plan.Step   // give the newest checkpoint up for this one; 0 is no
+	Plan     bool        // make a new plan now
 	Why      string
 	// Blocked is why there is no plan and none can be made.
 	Blocked string
@@ -89,8 +89,8 @@ func decide(v leadView) verdict {
 	if gone, ok := v.silent(); ok {
 		return gone
 	}
-	active, devices, leaving := 0, 0, map[planner.PeerID]bool{}
-	absent := map[planner.PeerID]string{} // nodes of the plan, and why
+	active, devices, leaving := 0, 0, map[plan.PeerID]bool{}
+	absent := map[plan.PeerID]string{} // nodes of the plan, and why
 	for _, peer := range v.Plan.Peers() {
 		absent[peer] = "is gone"
 	}
@@ -168,7 +168,7 @@ func (v leadView) stalled() verdict {
 }
 
 // change handles the wishes that can wait for a checkpoint.
-func (v leadView) change(leaving map[planner.PeerID]bool) verdict {
+func (v leadView) change(leaving map[plan.PeerID]bool) verdict {
 	why := ""
 	for _, peer := range v.Plan.Peers() {
 		if leaving[peer] {

@@ -9,13 +9,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestDecide walks the planner's rule case by case: from plain views to one verdict.
 func TestDecide(t *testing.T) {
-	running := planner.Plan{Generation: 3, Start: 30, Replicas: []planner.Pipeline{{Stages: []planner.Placement{{Peer: "a"}, {Peer: "b"}}}}}
-	alive := func(peers ...planner.PeerID) []memberView {
+	running := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}}}
+	alive := func(peers ...plan.PeerID) []memberView {
 		var views []memberView
 		for _, p := range peers {
 			views = append(views, memberView{Peer: p, Active: true})
@@ -86,7 +86,7 @@ func TestDecide(t *testing.T) {
 func TestBeatsAreBounded(t *testing.T) {
 	stages := make([]BeatStage, maxBeatStages+1)
 	for i := range stages {
-		stages[i] = BeatStage{Stage: planner.Stage(i), ForwardNanos: 1e12, BackwardNanos: 1e12, WaitNanos: 1e12, UpdateNanos: 1e12}
+		stages[i] = BeatStage{Stage: plan.Stage(i), ForwardNanos: 1e12, BackwardNanos: 1e12, WaitNanos: 1e12, UpdateNanos: 1e12}
 	}
 	full := Beat{Peer: "a", Reason: strings.Repeat("é", maxReason), Stages: stages, Links: make([]BeatLink, maxBeatLinks)}
 	b, err := decodeBeat(full.encode())

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pnode/node/config"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 )
 
@@ -46,7 +46,7 @@ func tellFinished(ctx context.Context, cfg config.Config, seat membership, log *
 }
 
 // sayFinished repeats a heartbeat: the other end listens to it a moment after the connection.
-func sayFinished(ctx context.Context, s *swarm.Swarm, step planner.Step) error {
+func sayFinished(ctx context.Context, s *swarm.Swarm, step plan.Step) error {
 	said := Beat{Peer: s.ID(), Phase: Stopped.String(), Finished: step}.encode()
 	tick := time.NewTicker(beatEvery / 4)
 	defer tick.Stop()

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"pnode/node/config"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 )
 
 // TestAFinishedNodeTellsWhoComesBack: a node of a finished run that is started again tells one
 // that looks for the run.
 func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
-	const run = planner.RunID("run")
+	const run = plan.RunID("run")
 	owner, err := swarm.CreateOwner(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 	if err := waiting.listenToBeats(); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan planner.Step, 1)
+	told := make(chan plan.Step, 1)
 	go func() { told <- waiting.awaitFinished(t.Context()) }()
 
 	finished := config.Config{Dir: t.TempDir()}

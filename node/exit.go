@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -19,10 +19,10 @@ type exit struct {
 // exitView is what the way out depends on, all of it plain values.
 type exitView struct {
 	State   consensus.State
-	Self    planner.PeerID
+	Self    plan.PeerID
 	Leaving bool
 	// Newest is the newest step this node knows to be committed in the current plan.
-	Newest planner.Step
+	Newest plan.Step
 	// Running: a generation runs here. Stalled: it was given up, here or, where this node
 	// has no part in it, elsewhere. Completed: the workers here finished it.
 	Running, Stalled, Completed bool
@@ -65,7 +65,7 @@ func wayOut(v exitView) exitVerdict {
 	return exitVerdict{}
 }
 
-func othersActive(s consensus.State, self planner.PeerID) bool {
+func othersActive(s consensus.State, self plan.PeerID) bool {
 	return slices.ContainsFunc(s.Members, func(m consensus.Member) bool {
 		return m.Peer != self && m.State == consensus.Active
 	})
@@ -73,14 +73,14 @@ func othersActive(s consensus.State, self planner.PeerID) bool {
 
 // onlyHolder tells whether self is the only member, and no node that is away holds any of
 // the newest checkpoint either.
-func onlyHolder(s consensus.State, self planner.PeerID) bool {
+func onlyHolder(s consensus.State, self plan.PeerID) bool {
 	for _, m := range s.Members {
 		if m.Peer != self && m.State != consensus.Gone {
 			return false
 		}
 	}
 	for _, l := range s.Checkpoint.Layers {
-		if slices.ContainsFunc(l.Holders, func(p planner.PeerID) bool { return p != self }) {
+		if slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool { return p != self }) {
 			return false
 		}
 	}
@@ -88,9 +88,9 @@ func onlyHolder(s consensus.State, self planner.PeerID) bool {
 }
 
 // heldByOthers tells whether the newest checkpoint can be had without this node.
-func heldByOthers(s consensus.State, self planner.PeerID) bool {
+func heldByOthers(s consensus.State, self plan.PeerID) bool {
 	for _, l := range s.Checkpoint.Layers {
-		elsewhere := slices.ContainsFunc(l.Holders, func(p planner.PeerID) bool {
+		elsewhere := slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
 			m, ok := s.Member(p)
 			return p != self && ok && m.State != consensus.Gone
 		})

@@ -3,21 +3,21 @@ package node
 import (
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 func TestWayOut(t *testing.T) {
 	// a and b in the plan, c a spare; b coordinates. The run has 100 steps.
-	base := func(checkpoint planner.Step, holders ...planner.PeerID) consensus.State {
+	base := func(checkpoint plan.Step, holders ...plan.PeerID) consensus.State {
 		s := consensus.State{
-			Run: &planner.RunSpec{Train: planner.TrainSpec{Steps: 100}},
-			Plan: planner.Plan{Generation: 1, Replicas: []planner.Pipeline{{
-				Stages: []planner.Placement{{Peer: "a"}, {Peer: "b"}},
+			Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}},
+			Plan: plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{
+				Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}},
 			}}},
 			Checkpoint: consensus.Checkpoint{Step: checkpoint, Layers: []consensus.LayerRef{{Holders: holders}}},
 		}
-		for _, p := range []planner.PeerID{"a", "b", "c"} {
+		for _, p := range []plan.PeerID{"a", "b", "c"} {
 			s.Members = append(s.Members, consensus.Member{Peer: p, State: consensus.Active})
 		}
 		return s

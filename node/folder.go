@@ -12,7 +12,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/node/config"
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/keepsake"
 )
@@ -25,9 +25,9 @@ var ErrNoRun = errors.New("node: no run in this folder")
 // membership is what a node must not forget to come back to its run: which run, the right
 // to be in it, and where it last saw the others and was seen itself.
 type membership struct {
-	Run        planner.RunID `json:"run"`
-	OwnerKey   []byte        `json:"owner_key"`
-	Capability []byte        `json:"capability"`
+	Run        plan.RunID `json:"run"`
+	OwnerKey   []byte     `json:"owner_key"`
+	Capability []byte     `json:"capability"`
 	// Listen is the "host:port" that was asked for, empty for any; Last the one that this
 	// node had, which it takes again so that the others find it.
 	Listen string `json:"listen"`
@@ -36,7 +36,7 @@ type membership struct {
 	Known []string `json:"known"`
 	// Finished is the step that the run was finished at, 0 before: then there is nothing to
 	// come back to.
-	Finished planner.Step `json:"finished,omitempty"`
+	Finished plan.Step `json:"finished,omitempty"`
 }
 
 func loadMembership(dir string) (membership, error) {

@@ -8,6 +8,7 @@ import (
 	"pnode/kernels/devices"
 	"pnode/node/config"
 	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // unlimitedBytesPerS is what an emulated line without a limit is planned with.
@@ -32,14 +33,14 @@ func Foreseen(ctx context.Context, cfg config.Config, nodes int, out Output) ([]
 	return members, nil
 }
 
-func foreseenPeer(i int) planner.PeerID { return planner.PeerID(fmt.Sprintf("node-%d", i)) }
+func foreseenPeer(i int) plan.PeerID { return plan.PeerID(fmt.Sprintf("node-%d", i)) }
 
-func foreseenProfile(ctx context.Context, cfg config.Config, out Output) (planner.Profile, error) {
+func foreseenProfile(ctx context.Context, cfg config.Config, out Output) (plan.Profile, error) {
 	if cfg.Emulate == "" {
 		return Measure(ctx, os.TempDir(), cfg, out)
 	}
 	e, err := config.LoadEmulation(cfg.Emulate)
-	return planner.Profile{Devices: []planner.DeviceProfile{lookedLike(e.Device)}}, err
+	return plan.Profile{Devices: []plan.DeviceProfile{lookedLike(e.Device)}}, err
 }
 
 // clusterMembers are an emulated cluster's nodes, by number.
@@ -47,13 +48,13 @@ func clusterMembers(c config.Cluster) []planner.Member {
 	nodes := c.Nodes()
 	members := make([]planner.Member, len(nodes))
 	for i, d := range nodes {
-		members[i] = planner.Member{Peer: foreseenPeer(i), Profile: planner.Profile{Devices: []planner.DeviceProfile{lookedLike(d)}}}
+		members[i] = planner.Member{Peer: foreseenPeer(i), Profile: plan.Profile{Devices: []plan.DeviceProfile{lookedLike(d)}}}
 		for j := range nodes {
 			if j == i {
 				continue
 			}
 			forth, back := c.LinkAtFirst(i, j), c.LinkAtFirst(j, i)
-			link := planner.LinkProfile{
+			link := plan.LinkProfile{
 				Peer: foreseenPeer(j), BytesPerS: int64(forth.Bandwidth),
 				RTTNanos: int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter+back.Jitter) / 2, // [0,Jitter) is half of it on average
 			}
@@ -67,8 +68,8 @@ func clusterMembers(c config.Cluster) []planner.Member {
 }
 
 // lookedLike profiles what a device is made to look like.
-func lookedLike(d config.Device) planner.DeviceProfile {
-	return planner.DeviceProfile{
+func lookedLike(d config.Device) plan.DeviceProfile {
+	return plan.DeviceProfile{
 		Name: devices.CPU, Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), MatMulF16FLOPS: int64(d.MatMulF16), AttentionFLOPS: int64(d.AttentionSpeed()),
 		MemoryBytesPerS: int64(d.Bandwidth), MemoryFreeBytes: int64(d.Memory),
 		CopyBytesPerS: int64(d.Copies), HostFreeBytes: int64(d.HostMemory),

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"pnode/node/config"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestForeseenClusterIsTheFiles: a member for each device with what it is made to look like, and
@@ -30,14 +30,14 @@ links:
 		t.Fatalf("%d members, %v", len(members), err)
 	}
 	last := members[2].Profile.Devices[0]
-	if want := (planner.DeviceProfile{Name: "cpu", MatMulFLOPS: 10e9, AttentionFLOPS: 5e9, MemoryBytesPerS: 10e9, MemoryFreeBytes: 100e6, CopyBytesPerS: 2e9, HostFreeBytes: 300e6}); last != want {
+	if want := (plan.DeviceProfile{Name: "cpu", MatMulFLOPS: 10e9, AttentionFLOPS: 5e9, MemoryBytesPerS: 10e9, MemoryFreeBytes: 100e6, CopyBytesPerS: 2e9, HostFreeBytes: 300e6}); last != want {
 		t.Errorf("device %+v, want %+v", last, want)
 	}
 	slow := members[0].Profile.Links[1]
-	if want := (planner.LinkProfile{Peer: "node-2", BytesPerS: 10e6, RTTNanos: 21e6, JitterNanos: 3e6}); slow != want {
+	if want := (plan.LinkProfile{Peer: "node-2", BytesPerS: 10e6, RTTNanos: 21e6, JitterNanos: 3e6}); slow != want {
 		t.Errorf("link %+v, want %+v", slow, want)
 	}
-	for _, link := range []planner.LinkProfile{members[1].Profile.Links[1], members[2].Profile.Links[1]} {
+	for _, link := range []plan.LinkProfile{members[1].Profile.Links[1], members[2].Profile.Links[1]} {
 		if link.BytesPerS != unlimitedBytesPerS || link.RTTNanos != 2e6 {
 			t.Errorf("link %+v, want the one between any two", link)
 		}

@@ -13,13 +13,13 @@ import (
 
 	"pnode/pipeline"
 	"pnode/pipeline/link"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // generation is one plan being carried out on this node: a session of links and a
 // worker for each device here.
 type generation struct {
-	plan   planner.Plan
+	plan   plan.Plan
 	cancel context.CancelCauseFunc
 	done   chan error    // one result, after everything has been closed
 	loaded chan struct{} // closed when every worker here has its state
@@ -29,7 +29,7 @@ type generation struct {
 var errReplaced = errors.New("node: another plan took over")
 
 // lostPeerError ends a generation because a neighbour went silent.
-type lostPeerError struct{ peer planner.PeerID }
+type lostPeerError struct{ peer plan.PeerID }
 
 func (e lostPeerError) Error() string {
 	return fmt.Sprintf("node: lost the link to %s", e.peer.Short())
@@ -37,7 +37,7 @@ func (e lostPeerError) Error() string {
 
 // startGeneration begins to carry out a plan. The result on done is nil when all workers
 // here finished or stopped on a commit.
-func (n *Node) startGeneration(ctx context.Context, plan planner.Plan) *generation {
+func (n *Node) startGeneration(ctx context.Context, plan plan.Plan) *generation {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1), loaded: make(chan struct{})}
 	n.group.Go(func() error {
@@ -125,9 +125,9 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 // newWorkers builds the workers of this node's seats. On an error it gives those that were
 // built, so that the caller can close them.
 func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Worker, error) {
-	plan, run := g.plan, *n.raft.State().Run
-	seats := plan.Seats()
-	seats = slices.DeleteFunc(seats, func(s planner.Seat) bool { return s.Peer != n.self })
+	p, run := g.plan, *n.raft.State().Run
+	seats := p.Workers()
+	seats = slices.DeleteFunc(seats, func(s plan.WorkerID) bool { return s.Peer != n.self })
 	loaded := onceAll(len(seats), func() { close(g.loaded) })
 	var workers []*pipeline.Worker
 	for _, seat := range seats {
@@ -136,9 +136,9 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 			return workers, err
 		}
 		w, err := pipeline.New(pipeline.Config{
-			Seat: seat, Run: run, Plan: plan,
-			Device: device, Host: &n.host, Data: n.data, Exchange: exchange(device, session), Keeper: n.keeper.at(plan),
-			Stop: n.stopWanted, Next: n.nextCourse(plan), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
+			Seat: seat, Run: run, Plan: p,
+			Device: device, Host: &n.host, Data: n.data, Exchange: exchange(device, session), Keeper: n.keeper.at(p),
+			Stop: n.stopWanted, Next: n.nextCourse(p), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {
 			return workers, outOfMemory(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -67,7 +67,7 @@ func binding(state consensus.State, m consensus.Member, c swarm.Capability) (con
 }
 
 // capability is the verified capability of a member, this node included.
-func (n *Node) capability(p planner.PeerID) (swarm.Capability, bool) {
+func (n *Node) capability(p plan.PeerID) (swarm.Capability, bool) {
 	if p != n.self {
 		return n.swarm.Capability(p)
 	}

@@ -3,13 +3,13 @@ package node
 import (
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
 
 func TestAnInviteIsForAsManyAsItSays(t *testing.T) {
-	state := consensus.State{Grants: []consensus.Grant{{Serial: 7, Peers: []planner.PeerID{"a", "b"}}}}
+	state := consensus.State{Grants: []consensus.Grant{{Serial: 7, Peers: []plan.PeerID{"a", "b"}}}}
 	capability := func(serial swarm.Serial, uses int) swarm.Capability {
 		return swarm.Capability{Grant: swarm.Grant{Serial: serial, Uses: uses}}
 	}

@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"pnode/pipeline/link"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // slowed trains with a schedule and has the middle link become slow at the end of a step; 0 is never.
-func slowed(t *testing.T, run planner.RunSpec, name string, after planner.Step, slow link.Shape) (r *rehearsal, plans []planner.Plan) {
+func slowed(t *testing.T, run plan.RunSpec, name string, after plan.Step, slow link.Shape) (r *rehearsal, plans []plan.Plan) {
 	run.Train.Schedule = name
 	synctest.Test(t, func(t *testing.T) {
 		r = newRehearsal(t, run)
-		plans = r.train(func(step planner.Step) {
+		plans = r.train(func(step plan.Step) {
 			if step != after || after == 0 {
 				return
 			}
-			seats := r.state.Plan.Seats()
+			seats := r.state.Plan.Workers()
 			r.net.SetShape(seats[1].Peer, seats[2].Peer, slow)
 			r.net.SetShape(seats[2].Peer, seats[1].Peer, slow)
 		})
@@ -37,14 +37,14 @@ func TestGroupsTrainAsOneStageDoes(t *testing.T) {
 	alone := run
 	alone.Train.Stages = 1
 	want, _ := slowed(t, alone, "", 0, link.Shape{})
-	plain, _ := slowed(t, run, planner.ScheduleName, 0, link.Shape{})
+	plain, _ := slowed(t, run, plan.ScheduleName, 0, link.Shape{})
 	grouped, plans := slowed(t, run, "", 0, link.Shape{})
 	for _, r := range []*rehearsal{plain, grouped} {
 		if !maps.Equal(r.losses, want.losses) {
 			t.Errorf("%s: losses of %d steps, some differ from those of %d of one stage", r.course[0], len(r.losses), len(want.losses))
 		}
 	}
-	if len(plans) != 1 || len(plans[0].Replicas[0].Stages) < 2*len(plans[0].Seats()) {
+	if len(plans) != 1 || len(plans[0].Replicas[0].Stages) < 2*len(plans[0].Workers()) {
 		t.Fatalf("%d plans, courses by step: %q", len(plans), grouped.course)
 	}
 	if usual, groups := plain.mean(3, 8), grouped.mean(3, 8); groups > usual {
@@ -63,7 +63,7 @@ func TestGroupsAreGivenUp(t *testing.T) {
 	const slowAfter = 4
 	for _, c := range []struct {
 		micros int
-		steps  planner.Step
+		steps  plan.Step
 		slow   link.Shape
 	}{
 		{micros: 20, steps: 50, slow: link.Shape{BytesPerS: 625_000, Delay: 60 * time.Millisecond}},
@@ -71,12 +71,12 @@ func TestGroupsAreGivenUp(t *testing.T) {
 	} {
 		run := rehearsedRun()
 		run.Train.Micros, run.Train.Steps = c.micros, c.steps
-		plain, _ := slowed(t, run, planner.ScheduleName, slowAfter, c.slow)
+		plain, _ := slowed(t, run, plan.ScheduleName, slowAfter, c.slow)
 		grouped, plans := slowed(t, run, "", slowAfter, c.slow)
 		if !maps.Equal(grouped.losses, plain.losses) {
 			t.Errorf("losses of %d steps, some differ from those of %d in 1f1b", len(grouped.losses), len(plain.losses))
 		}
-		if len(plans) != 2 || plans[0].Schedule == planner.ScheduleName || plans[1].Schedule != planner.ScheduleName || !slices.Equal(plans[0].Seats(), plans[1].Seats()) {
+		if len(plans) != 2 || plans[0].Schedule == plan.ScheduleName || plans[1].Schedule != plan.ScheduleName || !slices.Equal(plans[0].Workers(), plans[1].Workers()) {
 			t.Fatalf("%d plans, courses by step: %q", len(plans), grouped.course)
 		}
 		last := int(c.steps)

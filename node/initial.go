@@ -11,7 +11,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -70,7 +70,7 @@ func (from origin) Close() error {
 }
 
 // modelFor is the model that learns the data: a preset's vocabulary grows to the data's.
-func (from origin) modelFor(data planner.DataSpec, out Output) model.Config {
+func (from origin) modelFor(data plan.DataSpec, out Output) model.Config {
 	c := from.config
 	if vocab := data.Vocab(); from.weights == nil && vocab > c.Vocab {
 		out.Notice(fmt.Sprintf("the data's vocabulary of %d tokens takes the place of the %d of %s", vocab, c.Vocab, from.preset))
@@ -90,7 +90,7 @@ func InitialModel(ctx context.Context, cfg config.Config) (model.Config, error) 
 }
 
 // importWeights brings the weights named by cfg into chunks.
-func importWeights(ctx context.Context, store *checkpoint.Store, m *weights.Model, out Output) (*planner.InitSpec, error) {
+func importWeights(ctx context.Context, store *checkpoint.Store, m *weights.Model, out Output) (*plan.InitSpec, error) {
 	writing := store.Begin()
 	defer writing.Abort()
 	spec, err := m.Store(ctx, writing.PutChunk, importProgress(out, time.Now))
@@ -119,11 +119,11 @@ func importProgress(out Output, now func() time.Time) func(done, total int) {
 }
 
 // pinInit keeps the files, and the layers as long as no checkpoint replaces them.
-func pinInit(store *checkpoint.Store, spec planner.InitSpec, layers bool) error {
-	if err := store.Pin(filesPin, planner.InitSpec{Files: spec.Files}.AllChunks()); err != nil || !layers {
+func pinInit(store *checkpoint.Store, spec plan.InitSpec, layers bool) error {
+	if err := store.Pin(filesPin, plan.InitSpec{Files: spec.Files}.AllChunks()); err != nil || !layers {
 		return err
 	}
-	return store.Pin(initPin, planner.InitSpec{Layers: spec.Layers}.AllChunks())
+	return store.Pin(initPin, plan.InitSpec{Layers: spec.Layers}.AllChunks())
 }
 
 // openInit brings the files of the model that the run started from here, so that every node
@@ -135,7 +135,7 @@ func (n *Node) openInit(ctx context.Context, state consensus.State) error {
 	}
 	err := pinInit(n.store, *spec, state.Checkpoint.Step == 0)
 	if err == nil {
-		err = n.keeper.chunks.ensure(ctx, planner.InitSpec{Files: spec.Files}.AllChunks(), nil)
+		err = n.keeper.chunks.ensure(ctx, plan.InitSpec{Files: spec.Files}.AllChunks(), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("node: the files of the run's model: %w", err)

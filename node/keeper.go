@@ -10,16 +10,16 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/pipeline"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 // keeper moves layer states between stages, the local store, other nodes and the log.
 type keeper struct {
-	self   planner.PeerID
+	self   plan.PeerID
 	store  *checkpoint.Store
 	chunks chunkFetcher
-	copier func(ctx context.Context, holder planner.PeerID, r copyRequest) error
+	copier func(ctx context.Context, holder plan.PeerID, r copyRequest) error
 	log    replicated
 	logger *slog.Logger
 }
@@ -34,10 +34,10 @@ type replicated interface {
 // planKeeper is the keeper as one plan's workers see it: a pipeline.Keeper.
 type planKeeper struct {
 	*keeper
-	plan planner.Plan
+	plan plan.Plan
 }
 
-func (k *keeper) at(plan planner.Plan) planKeeper { return planKeeper{k, plan} }
+func (k *keeper) at(plan plan.Plan) planKeeper { return planKeeper{k, plan} }
 
 // Save stores a stage's state here, has the holder fetch a copy and reports the stage to
 // the log. Without a copy it is reported all the same, with this node as the only holder:
@@ -46,7 +46,7 @@ func (k planKeeper) Save(ctx context.Context, s pipeline.State) error {
 	writing := k.store.Begin()
 	defer writing.Abort()
 	request := copyRequest{Generation: k.plan.Generation, Step: s.Step, Replica: s.Replica, Stage: s.Stage}
-	holders := []planner.PeerID{k.self}
+	holders := []plan.PeerID{k.self}
 	var layers []consensus.LayerRef
 	for _, l := range s.Layers {
 		hashes, size, err := writing.WriteLayer(ctx, l.Reader)
@@ -77,7 +77,7 @@ func (k planKeeper) Save(ctx context.Context, s pipeline.State) error {
 }
 
 // copyTo waits a bounded time for a holder's copy.
-func (k *keeper) copyTo(ctx context.Context, holder planner.PeerID, r copyRequest) error {
+func (k *keeper) copyTo(ctx context.Context, holder plan.PeerID, r copyRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()
 	return k.copier(ctx, holder, r)
@@ -113,7 +113,7 @@ func (k *keeper) stream(ctx context.Context, l consensus.LayerRef, dst io.Writer
 }
 
 // layersAt finds the layers at a step; those of step 0 are what the run starts from.
-func (k *keeper) layersAt(step planner.Step) ([]consensus.LayerRef, error) {
+func (k *keeper) layersAt(step plan.Step) ([]consensus.LayerRef, error) {
 	if step > 0 {
 		return k.checkpointAt(step)
 	}
@@ -130,7 +130,7 @@ func (k *keeper) layersAt(step planner.Step) ([]consensus.LayerRef, error) {
 
 // checkpointAt finds the layers saved at a step: in the replicated state, or in a local
 // manifest when the state has moved on.
-func (k *keeper) checkpointAt(step planner.Step) ([]consensus.LayerRef, error) {
+func (k *keeper) checkpointAt(step plan.Step) ([]consensus.LayerRef, error) {
 	if c := k.log.State().Checkpoint; c.Step == step {
 		return c.Layers, nil
 	}
@@ -147,7 +147,7 @@ func (k *keeper) checkpointAt(step planner.Step) ([]consensus.LayerRef, error) {
 
 // committed stores the manifest of a newly committed checkpoint, drops the pins that it
 // replaces and the checkpoints beyond the newest keep, and sweeps.
-func (k *keeper) committed(run planner.RunID, c consensus.Checkpoint, keep int) error {
+func (k *keeper) committed(run plan.RunID, c consensus.Checkpoint, keep int) error {
 	m := checkpoint.Manifest{Run: run, Step: c.Step, Generation: c.Generation}
 	for _, l := range c.Layers {
 		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
@@ -187,15 +187,15 @@ func (k *keeper) committed(run planner.RunID, c consensus.Checkpoint, keep int) 
 
 // pinName names the pin of a stage's state, at the worker and at its holder, until the
 // checkpoint is committed.
-func pinName(g planner.Generation, step planner.Step, r planner.Replica, s planner.Stage) string {
+func pinName(g plan.Generation, step plan.Step, r plan.Replica, s plan.Stage) string {
 	return fmt.Sprintf("stage/%d/%d/%d/%d", step, g, r, s)
 }
 
-func pinStep(name string) (planner.Step, bool) {
+func pinStep(name string) (plan.Step, bool) {
 	var step, generation uint64
 	var replica, stage int
 	_, err := fmt.Sscanf(name, "stage/%d/%d/%d/%d", &step, &generation, &replica, &stage)
-	return planner.Step(step), err == nil
+	return plan.Step(step), err == nil
 }
 
 // fixedWriter fills a slice and refuses what does not fit.

@@ -10,6 +10,7 @@ import (
 
 	"pnode/pipeline/wire"
 	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -21,10 +22,10 @@ const proposeTimeout = 10 * time.Second
 
 // leader is what the planner remembers within its term.
 type leader struct {
-	term planner.Term
+	term plan.Term
 	// plans counts those made since the checkpoint of step countedAt.
 	plans     int
-	countedAt planner.Step
+	countedAt plan.Step
 	// weighed is the state for which better was worked out.
 	weighed weighed
 	better  string
@@ -61,14 +62,14 @@ func (s *sightings) look(members []consensus.Member, now time.Time) {
 
 // process is one start of a node.
 type process struct {
-	peer planner.PeerID
+	peer plan.PeerID
 	boot uint64
 }
 
 // weighed names what a comparison of plans depends on.
 type weighed struct {
 	epoch      uint64
-	generation planner.Generation
+	generation plan.Generation
 }
 
 // lead runs the planner's duties on whichever node is elected.
@@ -107,7 +108,7 @@ func (n *Node) lead(ctx context.Context) {
 }
 
 // seatsWanted is how many devices the cut takes that the user asked for, as far as it goes.
-func seatsWanted(t planner.TrainSpec) int { return max(1, t.Replicas) * max(1, t.Stages) }
+func seatsWanted(t plan.TrainSpec) int { return max(1, t.Replicas) * max(1, t.Stages) }
 
 // view gathers what decide needs.
 func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
@@ -237,7 +238,7 @@ func noPlan(err error) string { return strings.TrimPrefix(err.Error(), "planner:
 // look sees the newer state.
 func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why string) error {
 	in := planInput(state)
-	plan, reasons, err := l.schedule.make(in, why)
+	p, reasons, err := l.schedule.make(in, why)
 	if err != nil {
 		n.setBlocked(noPlan(err))
 		return nil
@@ -245,13 +246,13 @@ func (l *leader) plan(ctx context.Context, n *Node, state consensus.State, why s
 	n.setBlocked("")
 	lines := []string{why}
 	if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
-		lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", planner.Count(devicesOf(in.Members), "device")))
+		lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in.Members), "device")))
 	}
 	lines = append(lines, reasons.Lines()...)
-	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: plan, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})
+	err = n.raft.Propose(ctx, consensus.SetPlan{Plan: p, Term: l.term, Epoch: state.Epoch, Reasons: clipReasons(lines)})
 	if err == nil {
 		l.plans++
-		n.log.Info("committed a plan", "generation", plan.Generation, "start", plan.Start, "why", why)
+		n.log.Info("committed a plan", "generation", p.Generation, "start", p.Start, "why", why)
 	}
 	if errors.Is(err, consensus.ErrStale) {
 		return nil

@@ -7,21 +7,22 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
-	run := planner.RunSpec{
+	run := plan.RunSpec{
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 2, Heads: 2, Channels: 32},
-		Train: planner.TrainSpec{Micros: 4, MicroBatch: 1},
+		Train: plan.TrainSpec{Micros: 4, MicroBatch: 1},
 	}
 	for _, c := range []struct {
 		name                     string
 		replicas, stages, nodes  int
 		devices                  int // of each node
 		wantReplicas, wantStages int
-		previous                 planner.Generation
-		wantGeneration           planner.Generation
+		previous                 plan.Generation
+		wantGeneration           plan.Generation
 	}{
 		{"enough", 2, 2, 4, 1, 2, 2, 0, 1},
 		{"enough on one node", 1, 2, 1, 2, 1, 2, 0, 1},
@@ -32,10 +33,10 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			spec := run
 			spec.Train.Replicas, spec.Train.Stages = c.replicas, c.stages
-			state := consensus.State{Run: &spec, Plan: planner.Plan{Generation: c.previous}}
+			state := consensus.State{Run: &spec, Plan: plan.Plan{Generation: c.previous}}
 			for i := range c.nodes {
-				profile := planner.Profile{Devices: make([]planner.DeviceProfile, c.devices)}
-				state.Members = append(state.Members, consensus.Member{Peer: planner.PeerID(rune('a' + i)), State: consensus.Active, Profile: profile})
+				profile := plan.Profile{Devices: make([]plan.DeviceProfile, c.devices)}
+				state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(rune('a' + i)), State: consensus.Active, Profile: profile})
 			}
 			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining})
 			in := planInput(state)

@@ -7,7 +7,7 @@ import (
 
 	"pnode/node/dataset"
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/keepsake"
 )
 
@@ -19,7 +19,7 @@ const (
 	maxRunBytes = 16 << 20
 )
 
-func saveRun(dir string, run planner.RunSpec) error {
+func saveRun(dir string, run plan.RunSpec) error {
 	if err := saveJSON(dir, runFile, run); err != nil {
 		return fmt.Errorf("node: save the run's specification: %w", err)
 	}
@@ -28,8 +28,8 @@ func saveRun(dir string, run planner.RunSpec) error {
 
 // LoadRun reads the specification of the run that a folder belongs to, whether its node
 // runs or not. The error wraps ErrNoRun when no node has come so far there.
-func LoadRun(dir string) (planner.RunSpec, error) {
-	run, err := keepsake.Read(dir, runFile, maxRunBytes, func(data []byte) (run planner.RunSpec, err error) {
+func LoadRun(dir string) (plan.RunSpec, error) {
+	run, err := keepsake.Read(dir, runFile, maxRunBytes, func(data []byte) (run plan.RunSpec, err error) {
 		err = strict.Decode(data, &run)
 		return run, err
 	})

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"pnode/node/config"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestLedgerOfAFolder(t *testing.T) {
@@ -17,7 +17,7 @@ func TestLedgerOfAFolder(t *testing.T) {
 	if _, err := OpenLedger(dir); !errors.Is(err, ErrNoRun) {
 		t.Errorf("an empty folder: %v", err)
 	}
-	data := planner.DataSpec{Chunks: make([]planner.Hash, 1), SizeBytes: 1 << 20, HeldOutPermille: 50}
+	data := plan.DataSpec{Chunks: make([]plan.Hash, 1), SizeBytes: 1 << 20, HeldOutPermille: 50}
 	model, err := config.Default().Model()
 	if err != nil {
 		t.Fatal(err)

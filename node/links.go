@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -22,23 +22,23 @@ const (
 // ownProfile is what this node measured of itself.
 type ownProfile struct {
 	mu      sync.Mutex // guards profile
-	profile planner.Profile
+	profile plan.Profile
 }
 
-func (o *ownProfile) get() planner.Profile {
+func (o *ownProfile) get() plan.Profile {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.profile
 }
 
-func (o *ownProfile) set(p planner.Profile) {
+func (o *ownProfile) set(p plan.Profile) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.profile = p
 }
 
 // addLink leaves earlier copies of the profile as they are.
-func (o *ownProfile) addLink(l planner.LinkProfile) {
+func (o *ownProfile) addLink(l plan.LinkProfile) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.profile.Links = append(slices.Clone(o.profile.Links), l)
@@ -46,11 +46,11 @@ func (o *ownProfile) addLink(l planner.LinkProfile) {
 
 // unmeasured lists the members whose link to self neither end has measured, beginning behind
 // self so that not all nodes ask the same one first; no more than self may still measure.
-func unmeasured(state consensus.State, self planner.PeerID, own []planner.LinkProfile) []planner.PeerID {
-	var behind, before []planner.PeerID
+func unmeasured(state consensus.State, self plan.PeerID, own []plan.LinkProfile) []plan.PeerID {
+	var behind, before []plan.PeerID
 	for _, m := range state.Members {
-		toSelf := func(l planner.LinkProfile) bool { return l.Peer == self }
-		toThem := func(l planner.LinkProfile) bool { return l.Peer == m.Peer }
+		toSelf := func(l plan.LinkProfile) bool { return l.Peer == self }
+		toThem := func(l plan.LinkProfile) bool { return l.Peer == m.Peer }
 		switch {
 		case m.Peer == self, m.State == consensus.Gone:
 		case slices.ContainsFunc(own, toThem), slices.ContainsFunc(m.Profile.Links, toSelf):

@@ -16,7 +16,7 @@ import (
 	"pnode/pipeline"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/link"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // look is what a node is made to look like; nil is what it is.
@@ -116,13 +116,13 @@ func exchange(device kernels.Device, session *link.Session) collective.Exchange 
 
 // profileOfEmulated profiles an emulated device by what it is made to look like, so that plans are
 // those of the emulated cluster. Memory that the machine does not have is not promised.
-func profileOfEmulated(d *emulate.Device, memoryFree int64) planner.DeviceProfile {
+func profileOfEmulated(d *emulate.Device, memoryFree int64) plan.DeviceProfile {
 	p := d.Profile()
 	if _, computes := d.Inner().(*cpu.Device); computes {
 		p.MemoryBytes = min(p.MemoryBytes, memoryFree)
 		memoryFree -= p.MemoryBytes
 	}
-	return planner.DeviceProfile{
+	return plan.DeviceProfile{
 		Name: d.Name(), Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, MatMulBF16FLOPS: p.MatMulBF16FLOPS, MatMulF16FLOPS: p.MatMulF16FLOPS, AttentionFLOPS: p.AttentionFLOPS,
 		MemoryBytesPerS: p.MemoryBytesPerS, MemoryFreeBytes: p.MemoryBytes,
 		CopyBytesPerS: p.CopyBytesPerS, HostFreeBytes: min(p.HostBytes, memoryFree),

@@ -6,7 +6,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/devices"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // checkDevices looks, after a generation failed, whether a device was the reason, and goes on
@@ -48,7 +48,7 @@ func remaining(set *devices.Set, threads int) (*devices.Set, []string, error) {
 }
 
 // device is the one that a seat names.
-func (n *Node) device(seat planner.Seat) (kernels.Device, error) {
+func (n *Node) device(seat plan.WorkerID) (kernels.Device, error) {
 	d := n.devices.Load().Named(seat.Device)
 	if d == nil {
 		return nil, fmt.Errorf("%w: %s is not in use here any more", kernels.ErrLost, seat.Device)

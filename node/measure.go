@@ -16,6 +16,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/pipeline/model"
 	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // processBytes is what a node takes besides its stages and the text: the program, the network,
@@ -23,7 +24,7 @@ import (
 const processBytes = 62 << 20
 
 // PlanInput is what a run's first plan depends on, but for the members.
-func PlanInput(run planner.RunSpec) planner.Input {
+func PlanInput(run plan.RunSpec) planner.Input {
 	in := planner.Input{
 		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1,
 		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
@@ -35,17 +36,17 @@ func PlanInput(run planner.RunSpec) planner.Input {
 }
 
 // Measure profiles this machine as a node with these settings, and its data in dir, would.
-func Measure(ctx context.Context, dir string, cfg config.Config, out Output) (_ planner.Profile, err error) {
+func Measure(ctx context.Context, dir string, cfg config.Config, out Output) (_ plan.Profile, err error) {
 	set, err := look{}.devices(ctx, cfg, out)
 	if err != nil {
-		return planner.Profile{}, err
+		return plan.Profile{}, err
 	}
 	defer func() { err = errors.Join(err, set.Close()) }()
 	return measure(set, cfg.Memory, dir)
 }
 
 // measure profiles devices, of which so much may be taken, and the disk that dir is on.
-func measure(set *devices.Set, allowed config.Memory, dir string) (p planner.Profile, err error) {
+func measure(set *devices.Set, allowed config.Memory, dir string) (p plan.Profile, err error) {
 	memory, err := mem.VirtualMemory()
 	if err != nil {
 		return p, fmt.Errorf("node: free memory: %w", err)
@@ -82,12 +83,12 @@ func hostUsers(set *devices.Set) (n int64) {
 }
 
 // profileOf measures a device that may have so much of its memory, and of the host's.
-func profileOf(d devices.Device, allowed config.Allowance, hostMemory int64) (planner.DeviceProfile, error) {
+func profileOf(d devices.Device, allowed config.Allowance, hostMemory int64) (plan.DeviceProfile, error) {
 	if stretched, ok := d.Device.(*emulate.Device); ok {
 		return profileOfEmulated(stretched, hostMemory), nil
 	}
 	rates, err := devices.Measure(d.Device)
-	p := planner.DeviceProfile{
+	p := plan.DeviceProfile{
 		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(d.MemoryFor(hostMemory)),
 		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, MatMulF16FLOPS: rates.MatMulF16FLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
 	}

@@ -10,7 +10,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/weights"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrRunning says that a node uses the folder.
@@ -46,7 +46,7 @@ func openRun(ctx context.Context, dirs []string, log *slog.Logger) (_ *weights.M
 			err = errors.Join(err, shelf.Close())
 		}
 	}()
-	var spec planner.RunSpec
+	var spec plan.RunSpec
 	for _, dir := range dirs {
 		run, err := LoadRun(dir)
 		if errors.Is(err, ErrNoRun) { // a node that never got so far

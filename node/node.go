@@ -20,7 +20,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -49,7 +49,7 @@ type Node struct {
 	log  *slog.Logger
 	out  Output
 	dir  string
-	self planner.PeerID
+	self plan.PeerID
 	boot uint64 // differs each time the process starts
 	seat membership
 	// trying are the others' addresses that a node which comes back knows.
@@ -88,12 +88,12 @@ type Node struct {
 
 	machine    machine
 	generation *generation
-	followed   planner.Generation // newest generation acted upon
-	completed  bool               // the workers here finished the generation
-	kept       checkpointID       // newest checkpoint acted upon
-	keeping    chan struct{}      // closed when its manifest is stored
-	seated     bool               // the run has admitted this node
-	seatEpoch  uint64             // the roster at the last save of the seat
+	followed   plan.Generation // newest generation acted upon
+	completed  bool            // the workers here finished the generation
+	kept       checkpointID    // newest checkpoint acted upon
+	keeping    chan struct{}   // closed when its manifest is stored
+	seated     bool            // the run has admitted this node
+	seatEpoch  uint64          // the roster at the last save of the seat
 	arrivals   arrivals
 	exit       exit
 	tasks      tasks
@@ -102,8 +102,8 @@ type Node struct {
 
 // checkpointID tells checkpoints apart: after a rollback a step is saved once more.
 type checkpointID struct {
-	step       planner.Step
-	generation planner.Generation
+	step       plan.Step
+	generation plan.Generation
 }
 
 func idOf(c consensus.Checkpoint) checkpointID { return checkpointID{c.Step, c.Generation} }
@@ -122,8 +122,8 @@ func (n *Node) watchDisk(ctx context.Context) error {
 }
 
 // contacts are the peers that a proposal may be sent to while no leader is known.
-func (n *Node) contacts() []planner.PeerID {
-	var peers []planner.PeerID
+func (n *Node) contacts() []plan.PeerID {
+	var peers []plan.PeerID
 	for _, c := range n.swarm.Members() {
 		peers = append(peers, c.Peer)
 	}
@@ -131,12 +131,12 @@ func (n *Node) contacts() []planner.PeerID {
 }
 
 // living are the nodes that may be asked for chunks.
-func (n *Node) living() []planner.PeerID { return livingOf(n.raft.State(), n.contacts()) }
+func (n *Node) living() []plan.PeerID { return livingOf(n.raft.State(), n.contacts()) }
 
 // livingOf are the roster's members that are not gone, and who else is connected: the founder
 // of a run may enter the roster after others. The connection to a node that died outlives it.
-func livingOf(state consensus.State, connected []planner.PeerID) []planner.PeerID {
-	var peers []planner.PeerID
+func livingOf(state consensus.State, connected []plan.PeerID) []plan.PeerID {
+	var peers []plan.PeerID
 	for _, m := range state.Members {
 		if m.State != consensus.Gone {
 			peers = append(peers, m.Peer)

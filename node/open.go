@@ -14,7 +14,7 @@ import (
 	"pnode/node/config"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -168,7 +168,7 @@ func (n *Node) openLinks(ctx context.Context) {
 	n.keeper = &keeper{
 		self: n.self, store: n.store, log: n.raft, logger: n.log,
 		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, living: n.living},
-		copier: func(ctx context.Context, holder planner.PeerID, r copyRequest) error {
+		copier: func(ctx context.Context, holder plan.PeerID, r copyRequest) error {
 			_, err := n.askPeer(ctx, holder, protocolCopy, r)
 			return err
 		},

@@ -5,37 +5,38 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner"
 	"pnode/planner/cost"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 // pace is what passes and messages of a plan take: as its nodes tell of the newest step and of
 // its messages, and as their profiles say where they have not told.
 type pace struct {
-	run     planner.RunSpec
+	run     plan.RunSpec
 	costs   []model.LayerCost
-	devices map[planner.Seat]planner.DeviceProfile
-	links   map[[2]planner.PeerID]seenLink
-	stages  map[planner.Holding]planner.StageSeen
+	devices map[plan.WorkerID]plan.DeviceProfile
+	links   map[[2]plan.PeerID]seenLink
+	stages  map[plan.StageID]planner.StageSeen
 }
 
 // seenLink is one direction of a link; live where the run's own messages showed it.
 type seenLink struct {
-	planner.LinkProfile
+	plan.LinkProfile
 	live bool
 }
 
 // newPace takes costs, which are those of the run's layers.
 func newPace(state consensus.State, costs []model.LayerCost, seen planner.Seen) pace {
 	p := pace{
-		run: *state.Run, costs: costs, devices: map[planner.Seat]planner.DeviceProfile{},
-		links: map[[2]planner.PeerID]seenLink{}, stages: map[planner.Holding]planner.StageSeen{},
+		run: *state.Run, costs: costs, devices: map[plan.WorkerID]plan.DeviceProfile{},
+		links: map[[2]plan.PeerID]seenLink{}, stages: map[plan.StageID]planner.StageSeen{},
 	}
 	for _, m := range state.Members {
 		for _, d := range m.Profile.Devices {
-			p.devices[planner.Seat{Peer: m.Peer, Device: d.Name}] = d
+			p.devices[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = d
 		}
 		for _, l := range m.Profile.Links {
-			p.links[[2]planner.PeerID{m.Peer, l.Peer}] = seenLink{LinkProfile: l}
+			p.links[[2]plan.PeerID{m.Peer, l.Peer}] = seenLink{LinkProfile: l}
 		}
 	}
 	for _, l := range seen.Links {
@@ -44,30 +45,30 @@ func newPace(state consensus.State, costs []model.LayerCost, seen planner.Seen) 
 		if l.BytesPerS > 0 {
 			link.BytesPerS = l.BytesPerS
 		}
-		p.links[[2]planner.PeerID{l.From, l.To}] = link
+		p.links[[2]plan.PeerID{l.From, l.To}] = link
 	}
 	for _, s := range seen.Stages {
-		p.stages[planner.Holding{Replica: s.Replica, Stage: s.Stage}] = s
+		p.stages[plan.StageID{Replica: s.Replica, Stage: s.Stage}] = s
 	}
 	return p
 }
 
 // link is what is known of a direction: as measured, else as measured the other way, else
 // nothing.
-func (p pace) link(from, to planner.PeerID) seenLink {
-	if l, ok := p.links[[2]planner.PeerID{from, to}]; ok {
+func (p pace) link(from, to plan.PeerID) seenLink {
+	if l, ok := p.links[[2]plan.PeerID{from, to}]; ok {
 		return l
 	}
-	back := p.links[[2]planner.PeerID{to, from}]
+	back := p.links[[2]plan.PeerID{to, from}]
 	return back
 }
 
 // timing is what a simulation of the plan, whose sequences are cut into segments, runs with.
-func (p pace) timing(plan planner.Plan, segments int) (t schedule.Timing) {
-	for r, pipe := range plan.Replicas {
+func (p pace) timing(pl plan.Plan, segments int) (t schedule.Timing) {
+	for r, pipe := range pl.Replicas {
 		var costs schedule.Costs
 		for s, place := range pipe.Stages {
-			h := planner.Holding{Replica: planner.Replica(r), Stage: planner.Stage(s)}
+			h := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}
 			costs.Stages = append(costs.Stages, p.stage(h, place, pipe.Micros).Over(max(segments, 1)))
 			if s > 0 {
 				before := pipe.Stages[s-1]
@@ -84,9 +85,9 @@ func (p pace) timing(plan planner.Plan, segments int) (t schedule.Timing) {
 
 // stage is what a stage takes for a micro-batch. What was seen of a backward is parted into
 // recomputation, input and weight gradient as the device's profile says.
-func (p pace) stage(h planner.Holding, place planner.Placement, micros int) schedule.StageTime {
-	d := p.devices[place.Seat()]
-	device := d.Speed(p.run.Train.Storage.Of(place))
+func (p pace) stage(h plan.StageID, place plan.Placement, micros int) schedule.StageTime {
+	d := p.devices[place.Worker()]
+	device := cost.DeviceOf(d, p.run.Train.Storage.Of(place))
 	var t cost.LayerTime
 	var again schedule.Nanos
 	levels := p.run.Train.Recompute.Of(place)
@@ -112,17 +113,17 @@ func (p pace) stage(h planner.Holding, place planner.Placement, micros int) sche
 }
 
 // boundaryBytes is the size of a message from a stage to the next.
-func (p pace) boundaryBytes(from planner.Placement, segments int) int64 {
-	codec, err := cost.ParseCodec(from.Codec)
+func (p pace) boundaryBytes(from plan.Placement, segments int) int64 {
+	codec, err := plan.ParseCodec(from.Codec)
 	if err != nil {
-		codec = cost.F32 // plans say nothing of the codec that changes nothing
+		codec = plan.CodecF32 // plans say nothing of the codec that changes nothing
 	}
 	const elementBytes = 4
 	return codec.Bytes(p.costs[from.Layers.End-1].BoundaryBytes / elementBytes / int64(max(segments, 1)))
 }
 
 // hop is the way of a message of so many bytes; the planner's default where nobody measured.
-func (p pace) hop(from, to planner.PeerID, bytes int64) schedule.Hop {
+func (p pace) hop(from, to plan.PeerID, bytes int64) schedule.Hop {
 	l := p.link(from, to)
 	switch {
 	case from == to:

@@ -13,7 +13,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/schedule/draw"
 	"pnode/planner"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -32,8 +32,8 @@ const (
 
 // portrait is a step of the plan that runs, simulated at the pace that its nodes tell of.
 type portrait struct {
-	plan  planner.Plan // on the course of its newest step
-	step  planner.Step // that the pace is of; 0 is that of profiles
+	plan  plan.Plan // on the course of its newest step
+	step  plan.Step // that the pace is of; 0 is that of profiles
 	costs []model.LayerCost
 	list  schedule.Schedule
 	// memory is by seat what its stages take.
@@ -64,7 +64,7 @@ func (n *Node) portray(state consensus.State) (portrait, error) {
 	n.portraits.mu.Lock()
 	defer n.portraits.mu.Unlock()
 	r, now := &n.portraits.newest, time.Now()
-	same := r.plan.Generation == plan.Generation && r.plan.Course().String() == plan.Course().String()
+	same := r.plan.Generation == plan.Generation && r.plan.ScheduleChoice().String() == plan.ScheduleChoice().String()
 	if same && now.Before(r.until) {
 		return *r, nil
 	}
@@ -88,14 +88,14 @@ func (n *Node) portray(state consensus.State) (portrait, error) {
 }
 
 // program is what of a portrait does not depend on the pace.
-func program(run planner.RunSpec, plan planner.Plan) (r portrait, err error) {
+func program(run plan.RunSpec, plan plan.Plan) (r portrait, err error) {
 	r = portrait{plan: plan, costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32)} // a stage in halves that nobody has seen yet is drawn a little too long
 	if r.list, err = plan.Programs(); err != nil {
 		return r, err
 	}
-	for w, seat := range plan.Seats() {
+	for w, seat := range plan.Workers() {
 		var bytes int64
-		for _, h := range plan.Holdings(seat) {
+		for _, h := range plan.StagesOf(seat) {
 			m, err := run.Stack(plan.At(h), plan.Shares(h), r.list.Use(w, h.Replica, h.Stage)).Memory()
 			if err != nil {
 				return r, fmt.Errorf("node: memory of replica %d stage %d: %w", h.Replica, h.Stage, err)
@@ -109,7 +109,7 @@ func program(run planner.RunSpec, plan planner.Plan) (r portrait, err error) {
 
 // look takes in what is seen at a step. A single look is of one step, on machines that do other
 // things too.
-func (r *portrait) look(step planner.Step, sample planner.Seen) {
+func (r *portrait) look(step plan.Step, sample planner.Seen) {
 	if len(sample.Stages) > 0 && (step != r.step || len(r.samples) == 0) {
 		r.samples = append(r.samples, sample)
 		r.samples = r.samples[max(0, len(r.samples)-mostSamples):]
@@ -142,14 +142,14 @@ func (n *Node) Schedule(w io.Writer) error {
 }
 
 // draw makes the picture, in which the rows of a node are told to be its own.
-func (r portrait) draw(w io.Writer, self planner.PeerID) error {
+func (r portrait) draw(w io.Writer, self plan.PeerID) error {
 	p := draw.Panel{Title: "a step on " + r.plan.Schedule, Line: r.line, Segments: r.list.Segments}
 	note := "simulated with the profiles of its devices and links"
 	if r.step > 0 {
 		note = fmt.Sprintf("simulated with what steps up to %d took on its devices and links", r.step)
 	}
-	p.Notes = []string{note + ": " + cost.Time(r.line.Makespan)}
-	for _, seat := range r.plan.Seats() {
+	p.Notes = []string{note + ": " + plan.Time(r.line.Makespan)}
+	for _, seat := range r.plan.Workers() {
 		who := seat.Peer.Short()
 		if seat.Peer == self {
 			who = "THIS NODE"
@@ -158,15 +158,15 @@ func (r portrait) draw(w io.Writer, self planner.PeerID) error {
 	}
 	if cut := upTo(r.line, mostDrawn); cut.Makespan < r.line.Makespan {
 		p.Line = cut
-		p.Notes = append(p.Notes, fmt.Sprintf("its first %s: all of it would be too much to draw here", cost.Time(cut.Makespan)))
+		p.Notes = append(p.Notes, fmt.Sprintf("its first %s: all of it would be too much to draw here", plan.Time(cut.Makespan)))
 	}
 	return draw.SVG(w, p)
 }
 
 // layersOn names the layers of a seat's stages.
-func (r portrait) layersOn(seat planner.Seat) string {
+func (r portrait) layersOn(seat plan.WorkerID) string {
 	var parts []string
-	for _, h := range r.plan.Holdings(seat) {
+	for _, h := range r.plan.StagesOf(seat) {
 		l := r.plan.At(h).Layers
 		parts = append(parts, fmt.Sprintf("%d-%d", l.First, l.End-1))
 	}

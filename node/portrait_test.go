@@ -14,6 +14,7 @@ import (
 	"pnode/node/api"
 	"pnode/pipeline/schedule"
 	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -23,13 +24,13 @@ func portrayed(t testing.TB, name string, micros int) consensus.State {
 	run := rehearsedRun()
 	run.Train.Stages, run.Train.Micros, run.Train.Schedule = 3, micros, name
 	state := consensus.State{Run: &run}
-	peers := []planner.PeerID{"a", "<b&\"'>", "c"}
+	peers := []plan.PeerID{"a", "<b&\"'>", "c"}
 	for i, peer := range peers {
-		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: planner.Profile{Devices: []planner.DeviceProfile{
+		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
 			{Name: "cpu", Model: "slow", MatMulFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryFreeBytes: 1 << 30},
 		}}}
 		for _, other := range peers[i+1:] { // the way back is as the way there
-			m.Profile.Links = append(m.Profile.Links, planner.LinkProfile{Peer: other, BytesPerS: 3_125_000, RTTNanos: 10e6, JitterNanos: 1e6})
+			m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: other, BytesPerS: 3_125_000, RTTNanos: 10e6, JitterNanos: 1e6})
 		}
 		state.Members = append(state.Members, m)
 	}
@@ -100,15 +101,15 @@ func TestThePictureIsThePlans(t *testing.T) {
 				}
 			}
 		}
-		if seats := state.Plan.Seats(); bars != want || want < 2*3*6 || counts["name"] != len(seats) {
+		if seats := state.Plan.Workers(); bars != want || want < 2*3*6 || counts["name"] != len(seats) {
 			t.Errorf("%s: %d bars, want %d; %d names of %d seats", name, bars, want, counts["name"], len(seats))
 		}
-		for _, seat := range state.Plan.Seats() {
+		for _, seat := range state.Plan.Workers() {
 			who := string(seat.Peer)
 			if seat.Peer == n.self {
 				who = "THIS NODE"
 			}
-			first := state.Plan.At(state.Plan.Holdings(seat)[0]).Layers
+			first := state.Plan.At(state.Plan.StagesOf(seat)[0]).Layers
 			if row := fmt.Sprintf("%s cpu, layers %d-%d", who, first.First, first.End-1); !strings.Contains(text, row) {
 				t.Errorf("%s: no row %q in %q", name, row, text)
 			}
@@ -124,13 +125,13 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, seat := range state.Plan.Seats() {
-		b := Beat{Peer: seat.Peer, Generation: state.Plan.Generation, Step: 4, StepNanos: 900e6, Course: state.Plan.Course().String()}
-		for _, h := range state.Plan.Holdings(seat) {
+	for i, seat := range state.Plan.Workers() {
+		b := Beat{Peer: seat.Peer, Generation: state.Plan.Generation, Step: 4, StepNanos: 900e6, Course: state.Plan.ScheduleChoice().String()}
+		for _, h := range state.Plan.StagesOf(seat) {
 			b.Stages = append(b.Stages, BeatStage{Replica: h.Replica, Stage: h.Stage, ForwardNanos: 120e6, BackwardNanos: 240e6, UpdateNanos: 1e6})
 		}
 		if i > 0 {
-			b.Links = []BeatLink{{Peer: state.Plan.Seats()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
+			b.Links = []BeatLink{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
 		}
 		n.beats.note(b, before.until)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -20,10 +20,10 @@ const profileEvery = 30 * time.Second
 
 // profileNews is the gossip of a member about itself.
 type profileNews struct {
-	Peer    planner.PeerID  `json:"peer"`
-	Boot    uint64          `json:"boot"`
-	Addrs   []string        `json:"addrs"`
-	Profile planner.Profile `json:"profile"`
+	Peer    plan.PeerID  `json:"peer"`
+	Boot    uint64       `json:"boot"`
+	Addrs   []string     `json:"addrs"`
+	Profile plan.Profile `json:"profile"`
 }
 
 var errBadProfile = errors.New("node: bad profile")
@@ -68,14 +68,14 @@ func (n *Node) tellProfile(ctx context.Context) {
 
 // listenToProfiles lets the planner bring news of members into the roster.
 func (n *Node) listenToProfiles() error {
-	valid := func(from planner.PeerID, data []byte) error {
+	valid := func(from plan.PeerID, data []byte) error {
 		p, err := decodeProfileNews(data)
 		if err == nil && p.Peer != from {
 			err = fmt.Errorf("%w: it speaks for %.80q", errBadProfile, p.Peer)
 		}
 		return err
 	}
-	return n.swarm.Subscribe(swarm.TopicProfiles, valid, func(_ planner.PeerID, data []byte) {
+	return n.swarm.Subscribe(swarm.TopicProfiles, valid, func(_ plan.PeerID, data []byte) {
 		p, err := decodeProfileNews(data)
 		if err != nil {
 			return

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 func TestTheRosterFollowsWhatMembersSay(t *testing.T) {
-	profile := planner.Profile{Devices: []planner.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1}}}
+	profile := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1}}}
 	state := consensus.State{Members: []consensus.Member{
 		{Peer: "a", Boot: 1, State: consensus.Active, Addrs: []string{"x"}, Profile: profile},
 		{Peer: "b", Boot: 1, State: consensus.Gone},

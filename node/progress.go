@@ -8,7 +8,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/pipeline"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -22,9 +22,9 @@ type progress struct {
 
 	mu         sync.Mutex // guards what follows
 	chronicle  chronicle
-	generation planner.Generation
-	steps      planner.Step // of the run
-	step       planner.Step
+	generation plan.Generation
+	steps      plan.Step // of the run
+	step       plan.Step
 	loss       float64
 	heldOut    *float64
 	heldOutF32 *float64 // the same with every stage in float32, if it was measured
@@ -32,7 +32,7 @@ type progress struct {
 	lastStep   time.Time
 	took       time.Duration // the newest step
 	course     string        // of the newest step
-	stages     map[planner.Holding]pipeline.StageTimes
+	stages     map[plan.StageID]pipeline.StageTimes
 	// last is the event of the run's last step, held back until the closing evaluation
 	// tells the held-out loss of the finished model.
 	last *api.Event
@@ -42,7 +42,7 @@ type progress struct {
 const speedMemory = 0.1
 
 // begin starts a generation at the state of the plan's start step.
-func (p *progress) begin(plan planner.Plan, steps planner.Step) {
+func (p *progress) begin(plan plan.Plan, steps plan.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.emitLast()
@@ -52,12 +52,12 @@ func (p *progress) begin(plan planner.Plan, steps planner.Step) {
 }
 
 // enter turns to a generation that begins at a step; the caller holds mu.
-func (p *progress) enter(g planner.Generation, start planner.Step) {
+func (p *progress) enter(g plan.Generation, start plan.Step) {
 	if p.generation == g {
 		return // another node told of it before the log did
 	}
 	p.generation, p.step, p.took, p.course = g, start, 0, ""
-	p.stages = map[planner.Holding]pipeline.StageTimes{}
+	p.stages = map[plan.StageID]pipeline.StageTimes{}
 }
 
 // record takes a worker's step in. The first worker that reports a step makes the event;
@@ -75,7 +75,7 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) (lef
 		return ""
 	}
 	for _, t := range r.Stages {
-		p.stages[t.Holding] = t
+		p.stages[t.StageID] = t
 	}
 	if course := r.Course.String(); course != p.course {
 		left, p.course = p.course, course
@@ -191,7 +191,7 @@ func (p *progress) speed(tokens int, now time.Time) {
 }
 
 // newest is the newest committed step of the current generation.
-func (p *progress) newest() planner.Step {
+func (p *progress) newest() plan.Step {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.step

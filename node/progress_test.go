@@ -10,7 +10,7 @@ import (
 	"pnode/node/api"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -27,23 +27,23 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 				p.record(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
 			}
 		}, &after},
-		"a node died first": {func(p *progress) { p.begin(planner.Plan{Generation: 2, Start: 2}, 2) }, &before},
+		"a node died first": {func(p *progress) { p.begin(plan.Plan{Generation: 2, Start: 2}, 2) }, &before},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []api.Event
 			p := &progress{emit: func(e api.Event) { got = append(got, e) }}
-			p.begin(planner.Plan{Generation: 1}, 2)
+			p.begin(plan.Plan{Generation: 1}, 2)
 			for step := range 2 {
 				for stage := range 2 {
-					p.record(pipeline.StepResult{Stages: []pipeline.StageTimes{{Holding: planner.Holding{Stage: planner.Stage(stage)}}}, Step: planner.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
+					p.record(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
 				}
 			}
 			tt.end(p)
-			var steps []planner.Step
+			var steps []plan.Step
 			for _, e := range got {
 				steps = append(steps, e.Step)
 			}
-			if !reflect.DeepEqual(steps, []planner.Step{1, 2}) || !reflect.DeepEqual(got[1].HeldOut, tt.want) || got[1].Generation != 1 {
+			if !reflect.DeepEqual(steps, []plan.Step{1, 2}) || !reflect.DeepEqual(got[1].HeldOut, tt.want) || got[1].Generation != 1 {
 				t.Errorf("got %+v, want steps 1 and 2, the last with held-out loss %v", got, *tt.want)
 			}
 		})
@@ -54,10 +54,10 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 // measure.
 func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 	heldOut, f32 := 3.5, 3.498
-	halves := planner.Plan{Replicas: []planner.Pipeline{{Stages: []planner.Placement{{}, {Storage: model.StorageBF16}}}}}
-	floats := planner.Plan{Replicas: []planner.Pipeline{{Stages: make([]planner.Placement, 2)}}}
+	halves := plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{{}, {Storage: model.StorageBF16}}}}}
+	floats := plan.Plan{Replicas: []plan.Pipeline{{Stages: make([]plan.Placement, 2)}}}
 	for _, tt := range []struct {
-		plan planner.Plan
+		plan plan.Plan
 		f32  *float64
 		want string
 	}{
@@ -68,7 +68,7 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 		for _, own := range []bool{true, false} {
 			var got []api.Event
 			p := &progress{emit: func(e api.Event) { got = append(got, e) }}
-			p.begin(planner.Plan{Generation: 1}, 2)
+			p.begin(plan.Plan{Generation: 1}, 2)
 			if own {
 				p.record(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
 				p.record(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
@@ -77,7 +77,7 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 			}
 			var status api.Status
 			p.fill(&status)
-			run := planner.RunSpec{Model: model.Config{Vocab: 256}, Train: planner.TrainSpec{Steps: 2, Storage: planner.StorageAuto}}
+			run := plan.RunSpec{Model: model.Config{Vocab: 256}, Train: plan.TrainSpec{Steps: 2, Storage: plan.StorageAuto}}
 			done := p.done(consensus.State{Run: &run, Plan: tt.plan, Finished: true, Checkpoint: consensus.Checkpoint{Step: 2}})
 			if done.Message != tt.want || done.HeldOutF32 != tt.f32 || status.HeldOutF32 != tt.f32 || got[0].HeldOutF32 != tt.f32 {
 				t.Errorf("own %v: %q, want %q; status %v, steps %+v", own, done.Message, tt.want, status.HeldOutF32, got)
@@ -89,17 +89,17 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 // TestAnotherCourseIsTold: once, by the first step on it, not by a generation's first step.
 func TestAnotherCourseIsTold(t *testing.T) {
 	p := &progress{emit: func(api.Event) {}}
-	p.begin(planner.Plan{Generation: 1}, 9)
-	deeper := planner.Course{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
+	p.begin(plan.Plan{Generation: 1}, 9)
+	deeper := plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
 	var told []string
-	for step, course := range []planner.Course{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
+	for step, course := range []plan.ScheduleChoice{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
 		for range 2 { // two placements on this node
-			if left := p.record(pipeline.StepResult{Step: planner.Step(step + 1), Course: course}, 8, time.Unix(int64(step), 0)); left != "" {
+			if left := p.record(pipeline.StepResult{Step: plan.Step(step + 1), Course: course}, 8, time.Unix(int64(step), 0)); left != "" {
 				told = append(told, fmt.Sprint(step+1, " ", left))
 			}
 		}
 	}
-	if want := []string{"3 " + planner.Course{Schedule: "gpipe"}.String(), "5 " + deeper.String()}; !slices.Equal(told, want) {
+	if want := []string{"3 " + plan.ScheduleChoice{Schedule: "gpipe"}.String(), "5 " + deeper.String()}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -3,7 +3,7 @@ package node
 import (
 	"slices"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // differsBy is by which share of itself a rate has to change to be worth telling.
@@ -30,7 +30,7 @@ func (n *Node) remeasure() {
 
 // renew takes over fresh devices and free space where they differ enough to matter. The
 // links stay.
-func (o *ownProfile) renew(fresh planner.Profile) bool {
+func (o *ownProfile) renew(fresh plan.Profile) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if slices.EqualFunc(o.profile.Devices, fresh.Devices, alike) {
@@ -41,7 +41,7 @@ func (o *ownProfile) renew(fresh planner.Profile) bool {
 }
 
 // alike tells whether two measurements of a device would hardly give another plan.
-func alike(a, b planner.DeviceProfile) bool {
+func alike(a, b plan.DeviceProfile) bool {
 	return a.Name == b.Name && a.Model == b.Model &&
 		near(a.MatMulFLOPS, b.MatMulFLOPS) && near(a.MatMulBF16FLOPS, b.MatMulBF16FLOPS) && near(a.MatMulF16FLOPS, b.MatMulF16FLOPS) &&
 		near(a.AttentionFLOPS, b.AttentionFLOPS) &&

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/keepsake"
 )
@@ -65,7 +65,7 @@ func (n *Node) keepLosses(ctx context.Context) {
 
 // serveLosses begins to tell members the losses so far.
 func (n *Node) serveLosses() {
-	n.swarm.Handle(protocolLosses, func(_ context.Context, from planner.PeerID, s swarm.Stream) {
+	n.swarm.Handle(protocolLosses, func(_ context.Context, from plan.PeerID, s swarm.Stream) {
 		_ = s.SetDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
 		err := answer(s, func([]byte) ([]byte, error) { return json.Marshal(n.hub.History().Losses) })
 		if err != nil {
@@ -80,7 +80,7 @@ func (n *Node) learnLosses(ctx context.Context) {
 	tick := time.NewTicker(askLossesEvery)
 	defer tick.Stop()
 	for range lossesTries {
-		others := slices.DeleteFunc(n.living(), func(p planner.PeerID) bool { return p == n.self })
+		others := slices.DeleteFunc(n.living(), func(p plan.PeerID) bool { return p == n.self })
 		for _, p := range others[:min(len(others), mostAsked)] {
 			some, err := n.askLosses(ctx, p)
 			if some {
@@ -98,7 +98,7 @@ func (n *Node) learnLosses(ctx context.Context) {
 	}
 }
 
-func (n *Node) askLosses(ctx context.Context, p planner.PeerID) (some bool, err error) {
+func (n *Node) askLosses(ctx context.Context, p plan.PeerID) (some bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readStepsTimeout)
 	defer cancel()
 	reply, err := n.askPeer(ctx, p, protocolLosses, struct{}{})

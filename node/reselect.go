@@ -8,6 +8,7 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/wire"
 	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -25,25 +26,25 @@ const (
 
 // BeatLink is what the messages to a neighbour showed of the link.
 type BeatLink struct {
-	Peer        planner.PeerID `json:"peer"`
-	BytesPerS   int64          `json:"bytes_per_s,omitempty"`
-	RTTNanos    int64          `json:"rtt_nanos"`
-	JitterNanos int64          `json:"jitter_nanos"`
+	Peer        plan.PeerID `json:"peer"`
+	BytesPerS   int64       `json:"bytes_per_s,omitempty"`
+	RTTNanos    int64       `json:"rtt_nanos"`
+	JitterNanos int64       `json:"jitter_nanos"`
 }
 
 // linkMeter turns the counters of a session into what heartbeats tell.
 type linkMeter struct {
 	mu    sync.Mutex // guards the rest
 	stats func() []link.Stats
-	base  map[planner.PeerID]link.Stats // at the last rate
-	rates map[planner.PeerID]int64
+	base  map[plan.PeerID]link.Stats // at the last rate
+	rates map[plan.PeerID]int64
 }
 
 // follow meters a session until the function that it returns is called.
 func (m *linkMeter) follow(stats func() []link.Stats) (stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stats, m.base, m.rates = stats, map[planner.PeerID]link.Stats{}, map[planner.PeerID]int64{}
+	m.stats, m.base, m.rates = stats, map[plan.PeerID]link.Stats{}, map[plan.PeerID]int64{}
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -99,7 +100,7 @@ func perSecond(s link.Stats) int64 {
 }
 
 // seen is what the heartbeats tell of a plan's newest step; not ok while a stage's is missing.
-func (t *tracker) seen(plan planner.Plan) (out planner.Seen, ok bool) {
+func (t *tracker) seen(plan plan.Plan) (out planner.Seen, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, peer := range plan.Peers() {
@@ -128,9 +129,9 @@ func (t *tracker) seen(plan planner.Plan) (out planner.Seen, ok bool) {
 
 // scheduleWatch is what the planner remembers of how the running schedule does.
 type scheduleWatch struct {
-	generation planner.Generation
-	course     string       // that runs
-	newest     planner.Step // sampled
+	generation plan.Generation
+	course     string    // that runs
+	newest     plan.Step // sampled
 	samples    []planner.Seen
 	watch      planner.Watch
 	// why a new plan is to change the schedule; with seen, its times.
@@ -147,11 +148,11 @@ type scheduleWatch struct {
 // made known to the coordinator; where it takes a new plan, look gives the reason for one.
 func (s *scheduleWatch) look(n *Node, state consensus.State) string {
 	if s.generation != state.Plan.Generation {
-		*s = scheduleWatch{generation: state.Plan.Generation, course: state.Plan.Course().String(), newest: state.Plan.Start + 1, links: s.links} // the first step warms up
+		*s = scheduleWatch{generation: state.Plan.Generation, course: state.Plan.ScheduleChoice().String(), newest: state.Plan.Start + 1, links: s.links} // the first step warms up
 		n.setWanted(nil)
 	}
 	plan, step := n.beats.running(state.Plan)
-	if course := plan.Course().String(); course != s.course {
+	if course := plan.ScheduleChoice().String(); course != s.course {
 		n.log.Info("the schedule has changed", "step", step, "from", s.course, "to", course)
 		*s = scheduleWatch{generation: s.generation, course: course, newest: step, wanted: s.wanted, links: s.links}
 	}
@@ -170,7 +171,7 @@ func (s *scheduleWatch) look(n *Node, state consensus.State) string {
 }
 
 // decide ends a window.
-func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan) {
+func (s *scheduleWatch) decide(n *Node, state consensus.State, plan plan.Plan) {
 	seen := planner.Median(s.samples)
 	s.samples, s.links = s.samples[:0], seen.Links
 	r, err := planner.Reselect(planInput(state), plan, seen)
@@ -185,7 +186,7 @@ func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan
 		return
 	}
 	n.log.Info("the schedule is to change", "why", d.Reason)
-	course := r.Plan.Course().String()
+	course := r.Plan.ScheduleChoice().String()
 	if r.InPlace && course != s.wanted && len(course) <= maxCourse {
 		s.wanted = course
 		n.setWanted(&Wanted{Generation: plan.Generation, Course: course, Why: wire.Clip(d.Reason, maxWhy)})
@@ -195,21 +196,21 @@ func (s *scheduleWatch) decide(n *Node, state consensus.State, plan planner.Plan
 }
 
 // running is a plan on the course that it has by now.
-func (s *scheduleWatch) running(plan planner.Plan) planner.Plan {
-	course, err := planner.ParseCourse(s.course)
+func (s *scheduleWatch) running(p plan.Plan) plan.Plan {
+	course, err := plan.ParseScheduleChoice(s.course)
 	if err != nil {
-		return plan
+		return p
 	}
-	on, err := plan.On(course)
+	on, err := p.WithSchedule(course)
 	if err != nil {
-		return plan
+		return p
 	}
 	return on
 }
 
 // make gives the next generation: the same devices with the schedule that the watch found, if
 // that is the reason for it.
-func (s *scheduleWatch) make(in planner.Input, why string) (planner.Plan, planner.Reasons, error) {
+func (s *scheduleWatch) make(in planner.Input, why string) (plan.Plan, plan.Reasons, error) {
 	if why != "" && why == s.why && in.Previous != nil {
 		if r, err := planner.Reselect(in, s.running(*in.Previous), s.seen); err == nil {
 			return r.Plan, r.Reasons, nil

@@ -19,14 +19,14 @@ import (
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 // squares is a text without a file.
 type squares struct{ context int }
 
-func (s squares) Micro(_ context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (s squares) Micro(_ context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
 	at := func(i int) int32 { return int32((i*i + i/3) % 61) }
 	for b := range batch {
 		for t := range s.context {
@@ -38,7 +38,7 @@ func (s squares) Micro(_ context.Context, step planner.Step, micro planner.Micro
 }
 
 func (s squares) HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error) {
-	return s.Micro(ctx, 1_000_003, planner.Micro(index), batch)
+	return s.Micro(ctx, 1_000_003, plan.Micro(index), batch)
 }
 func (s squares) HeldOutMicros(int, int) int            { return 1 }
 func (s squares) DocumentStarts(tokens []int32) []int32 { return make([]int32, len(tokens)) }
@@ -83,8 +83,8 @@ type rehearsal struct {
 	mu     sync.Mutex // guards what follows
 	watch  scheduleWatch
 	why    string
-	onStep func(planner.Step) // at the coordinator
-	losses map[planner.Step]uint64
+	onStep func(plan.Step) // at the coordinator
+	losses map[plan.Step]uint64
 	took   []time.Duration // by step, from 0: step 1
 	course []string        // by step
 }
@@ -92,11 +92,11 @@ type rehearsal struct {
 // rehearsedRun is 4 stages of 30 ms a micro-batch with boundaries of 8 KiB: 3 ms at
 // 25 Mbit/s, 13 ms at 5. Devices and links are as slow as they are so that little has to be
 // computed and sent for that: these take the time of the machine.
-func rehearsedRun() planner.RunSpec {
-	return planner.RunSpec{
+func rehearsedRun() plan.RunSpec {
+	return plan.RunSpec{
 		Run:   "rehearsal",
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 6, Heads: 1, Channels: 32},
-		Train: planner.TrainSpec{
+		Train: plan.TrainSpec{
 			Seed: 7, Steps: 25, Micros: 20, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, ClipNorm: 0.5, Replicas: 1, Stages: 4,
 		},
@@ -104,7 +104,7 @@ func rehearsedRun() planner.RunSpec {
 }
 
 // newRehearsal makes as many nodes as the run has stages.
-func newRehearsal(t *testing.T, run planner.RunSpec) *rehearsal {
+func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 	t.Helper()
 	shape := link.Shape{BytesPerS: 3_125_000, Delay: 5 * time.Millisecond}
 	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages, Seed: 3, Shape: shape})
@@ -113,18 +113,18 @@ func newRehearsal(t *testing.T, run planner.RunSpec) *rehearsal {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	r := &rehearsal{
-		T: t, net: net, keeper: &states{layers: map[int][]byte{}}, losses: map[planner.Step]uint64{},
+		T: t, net: net, keeper: &states{layers: map[int][]byte{}}, losses: map[plan.Step]uint64{},
 		leader: &Node{beats: newTracker(), log: quiet},
 		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
 	r.state.Run = &run
 	for i, peer := range net.Peers() {
-		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: planner.Profile{Devices: []planner.DeviceProfile{
+		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
 			{Name: "cpu", MatMulFLOPS: r.device.MatMulFLOPS, MemoryBytesPerS: r.device.MemoryBytesPerS, MemoryFreeBytes: r.device.MemoryBytes},
 		}}}
 		for _, other := range net.Peers() {
 			if other != peer {
-				m.Profile.Links = append(m.Profile.Links, planner.LinkProfile{Peer: other, BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()})
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: other, BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()})
 			}
 		}
 		r.state.Members = append(r.state.Members, m)
@@ -134,7 +134,7 @@ func newRehearsal(t *testing.T, run planner.RunSpec) *rehearsal {
 }
 
 // plan makes the next generation, as the planner would.
-func (r *rehearsal) plan(start planner.Step) {
+func (r *rehearsal) plan(start plan.Step) {
 	r.Helper()
 	in := planInput(r.state)
 	in.NodeBytes, in.Start = 0, start
@@ -150,12 +150,12 @@ func (r *rehearsal) plan(start planner.Step) {
 func (r *rehearsal) generation(ctx context.Context) {
 	r.Helper()
 	group, ctx := errgroup.WithContext(ctx)
-	plan := r.state.Plan
+	p := r.state.Plan
 	for i, peer := range r.net.Peers() {
-		if !plan.Places(peer) {
+		if !p.Places(peer) {
 			continue
 		}
-		session := r.endpoints[i].Session(plan.Generation, plan.Peers())
+		session := r.endpoints[i].Session(p.Generation, p.Peers())
 		defer session.Close()
 		var meter linkMeter
 		defer meter.follow(session.Stats)()
@@ -169,7 +169,7 @@ func (r *rehearsal) generation(ctx context.Context) {
 		}
 		defer device.Close()
 		w, err := pipeline.New(pipeline.Config{
-			Seat: planner.Seat{Peer: peer, Device: "cpu"}, Run: *r.state.Run, Plan: plan, Device: device,
+			Seat: plan.WorkerID{Peer: peer, Device: "cpu"}, Run: *r.state.Run, Plan: p, Device: device,
 			Data: squares{r.state.Run.Model.Context}, Exchange: session, Keeper: r.keeper, Log: r.leader.log,
 			Stop: r.stop, Next: r.next, OnLoaded: func() {}, OnStep: func(s pipeline.StepResult) { r.step(peer, s, &meter) },
 		})
@@ -196,21 +196,21 @@ func (r *rehearsal) stop() bool {
 }
 
 // next is the course that the planner wants.
-func (r *rehearsal) next(planner.Step) planner.Course {
+func (r *rehearsal) next(plan.Step) plan.ScheduleChoice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := Wanted{}
 	if wanted := r.leader.shared.wanted; wanted != nil {
 		w = *wanted
 	}
-	if course, err := planner.ParseCourse(w.Course); err == nil && w.Generation == r.state.Plan.Generation {
+	if course, err := plan.ParseScheduleChoice(w.Course); err == nil && w.Generation == r.state.Plan.Generation {
 		return course
 	}
-	return r.state.Plan.Course()
+	return r.state.Plan.ScheduleChoice()
 }
 
 // step is a worker's word of a step: a heartbeat to the planner, who looks after every one.
-func (r *rehearsal) step(peer planner.PeerID, s pipeline.StepResult, meter *linkMeter) {
+func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *linkMeter) {
 	if s.Final {
 		return
 	}
@@ -241,7 +241,7 @@ func (r *rehearsal) long() consensus.State {
 }
 
 // train runs to the end and gives the plans that it took.
-func (r *rehearsal) train(onStep func(planner.Step)) (plans []planner.Plan) {
+func (r *rehearsal) train(onStep func(plan.Step)) (plans []plan.Plan) {
 	r.Helper()
 	r.onStep = onStep
 	ctx, stop := context.WithCancel(context.Background())
@@ -253,7 +253,7 @@ func (r *rehearsal) train(onStep func(planner.Step)) (plans []planner.Plan) {
 			}
 		})
 	}
-	for done := planner.Step(0); done < r.state.Run.Train.Steps; done = planner.Step(len(r.took)) {
+	for done := plan.Step(0); done < r.state.Run.Train.Steps; done = plan.Step(len(r.took)) {
 		r.plan(done)
 		plans = append(plans, r.state.Plan)
 		r.generation(ctx)
@@ -280,16 +280,16 @@ func (r *rehearsal) mean(first, last int) time.Duration {
 func TestScheduleChangesWithTheLink(t *testing.T) {
 	alone := rehearsedRun()
 	alone.Train.Stages = 1
-	want := map[planner.Step]uint64{}
+	want := map[plan.Step]uint64{}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRehearsal(t, alone)
-		r.train(func(planner.Step) {})
+		r.train(func(plan.Step) {})
 		maps.Copy(want, r.losses)
 	})
 	const slowAfter = 6
 	synctest.Test(t, func(t *testing.T) {
 		r := newRehearsal(t, rehearsedRun())
-		plans := r.train(func(step planner.Step) {
+		plans := r.train(func(step plan.Step) {
 			if step != slowAfter {
 				return
 			}
@@ -304,7 +304,7 @@ func TestScheduleChangesWithTheLink(t *testing.T) {
 		if len(plans) != 1 {
 			t.Fatalf("%d plans: %v", len(plans), plans)
 		}
-		before := plans[0].Course().String()
+		before := plans[0].ScheduleChoice().String()
 		changed := slices.IndexFunc(r.course, func(c string) bool { return c != before }) // steps before the change
 		after := r.course[len(r.course)-1]
 		if changed < slowAfter || slices.ContainsFunc(r.course[changed:], func(c string) bool { return c != after }) {

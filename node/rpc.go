@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 )
 
@@ -66,7 +66,7 @@ func answer(s io.ReadWriter, handle func(request []byte) ([]byte, error)) error 
 }
 
 // askPeer opens a stream to a member for one request; v is the JSON of the request.
-func (n *Node) askPeer(ctx context.Context, peer planner.PeerID, protocol string, v any) ([]byte, error) {
+func (n *Node) askPeer(ctx context.Context, peer plan.PeerID, protocol string, v any) ([]byte, error) {
 	request, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("node: %s: %w", protocol, err)

@@ -12,7 +12,7 @@ import (
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline"
 	"pnode/pipeline/generate"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -53,15 +53,15 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 }
 
 // beginning is the token before a sample: what ends a document, or else a line.
-func beginning(d planner.DataSpec) int32 {
-	if end := d.EndOfText(); end != planner.NoToken {
+func beginning(d plan.DataSpec) int32 {
+	if end := d.EndOfText(); end != plan.NoToken {
 		return end
 	}
 	return '\n'
 }
 
 // printable turns tokens into text that a terminal can show; documents end with a line.
-func printable(words tokenizer.Tokenizer, d planner.DataSpec, tokens []int32) string {
+func printable(words tokenizer.Tokenizer, d plan.DataSpec, tokens []int32) string {
 	var raw []byte
 	for _, t := range tokens {
 		if t == d.EndOfText() {

@@ -3,7 +3,7 @@ package node
 import (
 	"pnode/node/api"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -18,13 +18,13 @@ func (n *Node) fillPlan(s *api.Status, state consensus.State) {
 		n.log.Debug("no portrait of the plan", "cause", err)
 		return
 	}
-	s.About.Schedule, s.About.Course = r.plan.Schedule, r.plan.Course().String()
+	s.About.Schedule, s.About.Course = r.plan.Schedule, r.plan.ScheduleChoice().String()
 	s.About.PredictedMS = milliseconds(int64(r.line.Makespan))
 	s.About.StepMS = milliseconds(r.seen.StepNanos)
 	s.Seats, s.Links = r.seats(), r.links()
 }
 
-func about(run planner.RunSpec) *api.About {
+func about(run plan.RunSpec) *api.About {
 	m := run.Model.Resolved()
 	family := "GPT-2 style"
 	if m.Positions == model.RoPE {
@@ -41,13 +41,13 @@ func about(run planner.RunSpec) *api.About {
 
 // seats tell what the plan's devices hold, and where the newest steps went.
 func (r portrait) seats() (seats []api.SeatStatus) {
-	for w, seat := range r.plan.Seats() {
+	for w, seat := range r.plan.Workers() {
 		d := r.pace.devices[seat]
 		s := api.SeatStatus{
 			Peer: seat.Peer, Device: seat.Device, Model: d.Model, MemoryBytes: r.memory[w], FreeBytes: d.MemoryFreeBytes,
 			StepMS: milliseconds(r.seen.StepNanos),
 		}
-		for _, h := range r.plan.Holdings(seat) {
+		for _, h := range r.plan.StagesOf(seat) {
 			layers := r.plan.At(h).Layers
 			s.Holds = append(s.Holds, api.Held{Replica: h.Replica, Stage: h.Stage, Layers: layers})
 			for l := layers.First; l < layers.End; l++ {
@@ -67,12 +67,12 @@ func (r portrait) seats() (seats []api.SeatStatus) {
 
 // links are both directions between nodes whose stages follow each other, each once.
 func (r portrait) links() (links []api.LinkStatus) {
-	told := map[[2]planner.PeerID]bool{}
-	add := func(from, to planner.PeerID) {
-		if from == to || told[[2]planner.PeerID{from, to}] {
+	told := map[[2]plan.PeerID]bool{}
+	add := func(from, to plan.PeerID) {
+		if from == to || told[[2]plan.PeerID{from, to}] {
 			return
 		}
-		told[[2]planner.PeerID{from, to}] = true
+		told[[2]plan.PeerID{from, to}] = true
 		l := r.pace.link(from, to)
 		links = append(links, api.LinkStatus{
 			From: from, To: to, BytesPerS: l.BytesPerS, RTTMS: milliseconds(l.RTTNanos), JitterMS: milliseconds(l.JitterNanos), Live: l.live,

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // sharedState is what the run loop and the planner tell to status and heartbeats.
 type sharedState struct {
 	mu       sync.Mutex // guards what follows
 	phase    Phase
-	stalled  planner.Generation
+	stalled  plan.Generation
 	stallWhy error
 	blocked  string  // why the planner, if this node is, has no plan
 	wanted   *Wanted // by the planner, if this node is
@@ -32,7 +32,7 @@ func (n *Node) phaseChanged(from, to Phase) {
 	n.hub.Publish(api.Event{Kind: api.KindState, Message: to.String()})
 }
 
-func (n *Node) setStalled(g planner.Generation, why error) {
+func (n *Node) setStalled(g plan.Generation, why error) {
 	n.shared.mu.Lock()
 	defer n.shared.mu.Unlock()
 	n.shared.stalled, n.shared.stallWhy = g, why

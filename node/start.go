@@ -10,7 +10,7 @@ import (
 
 	"pnode/node/config"
 	"pnode/node/weights"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 	"pnode/swarm/keepsake"
@@ -93,25 +93,25 @@ func unfound(dir string) error {
 
 // found makes what a new run consists of. The membership is written last: only then does
 // the folder hold a run.
-func (o *opening) found(ctx context.Context, out Output) (planner.RunSpec, error) {
-	run := planner.RunID(strings.ToLower(rand.Text()[:16]))
+func (o *opening) found(ctx context.Context, out Output) (plan.RunSpec, error) {
+	run := plan.RunID(strings.ToLower(rand.Text()[:16]))
 	spec, err := o.specify(ctx, run, out)
 	if err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	if o.owner, err = swarm.CreateOwner(o.cfg.Dir); err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	capability, err := o.owner.Capability(run, o.identity, ownMembership, time.Now())
 	if err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	o.seat = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
 	return spec, o.seat.save(o.cfg.Dir)
 }
 
 // specify brings text and weights into chunks and says what the run is.
-func (o *opening) specify(ctx context.Context, run planner.RunID, out Output) (spec planner.RunSpec, err error) {
+func (o *opening) specify(ctx context.Context, run plan.RunID, out Output) (spec plan.RunSpec, err error) {
 	cfg := o.cfg
 	from, err := openOrigin(ctx, cfg)
 	if err != nil {
@@ -134,6 +134,6 @@ func (o *opening) specify(ctx context.Context, run planner.RunID, out Output) (s
 	return spec, err
 }
 
-func finishedAt(step planner.Step) error {
+func finishedAt(step plan.Step) error {
 	return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, step)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -35,7 +35,7 @@ func (n *Node) Status() api.Status {
 	return s
 }
 
-func dataStatus(d planner.DataSpec) api.Data {
+func dataStatus(d plan.DataSpec) api.Data {
 	return api.Data{SizeBytes: d.SizeBytes, HeldOutBytes: d.SizeBytes * int64(d.HeldOutPermille) / 1000}
 }
 
@@ -61,7 +61,7 @@ func (n *Node) fillProgress(s *api.Status, state consensus.State) {
 	}
 }
 
-func (n *Node) roster(state consensus.State, leader planner.PeerID) []api.Member {
+func (n *Node) roster(state consensus.State, leader plan.PeerID) []api.Member {
 	var roster []api.Member
 	for _, m := range state.Members {
 		member := api.Member{Peer: m.Peer, State: string(m.State), Addrs: m.Addrs, Self: m.Peer == n.self, Leader: m.Peer == leader}
@@ -75,7 +75,7 @@ func (n *Node) roster(state consensus.State, leader planner.PeerID) []api.Member
 }
 
 // describeDevices names what a member computes on.
-func describeDevices(p planner.Profile) string {
+func describeDevices(p plan.Profile) string {
 	var all []string
 	for _, d := range p.Devices {
 		all = append(all, fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9))
@@ -88,7 +88,7 @@ func (n *Node) stages(state consensus.State) []api.StageStatus {
 	var stages []api.StageStatus
 	for r, pipe := range state.Plan.Replicas {
 		for i, place := range pipe.Stages {
-			s := api.StageStatus{Replica: planner.Replica(r), Stage: planner.Stage(i), Peer: place.Peer, Device: place.Device, Layers: place.Layers, Codec: place.Codec}
+			s := api.StageStatus{Replica: plan.Replica(r), Stage: plan.Stage(i), Peer: place.Peer, Device: place.Device, Layers: place.Layers, Codec: place.Codec}
 			b, _ := n.beats.last(place.Peer)
 			for _, t := range b.Stages {
 				if b.Generation == state.Plan.Generation && t.Replica == s.Replica && t.Stage == s.Stage {

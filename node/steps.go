@@ -11,7 +11,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -63,7 +63,7 @@ func decodeSteps(data []byte) ([]api.Event, error) {
 
 // serveSteps begins to tell members the steps that are newer than a place.
 func (n *Node) serveSteps() {
-	n.swarm.Handle(protocolSteps, func(_ context.Context, from planner.PeerID, s swarm.Stream) {
+	n.swarm.Handle(protocolSteps, func(_ context.Context, from plan.PeerID, s swarm.Stream) {
 		_ = s.SetDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
 		err := answer(s, func(request []byte) ([]byte, error) {
 			var p place
@@ -113,8 +113,8 @@ func (n *Node) lacksSteps(state consensus.State) bool {
 
 // readSteps asks for the steps after this node's newest: those who compute them first.
 func (n *Node) readSteps(ctx context.Context, state consensus.State) {
-	peers := append([]planner.PeerID{state.Plan.Coordinator().Peer}, state.Plan.Peers()...)
-	asked := []planner.PeerID{n.self, ""}
+	peers := append([]plan.PeerID{state.Plan.Coordinator().Peer}, state.Plan.Peers()...)
+	asked := []plan.PeerID{n.self, ""}
 	for _, p := range append(peers, n.living()...) {
 		if slices.Contains(asked, p) || len(asked) > mostAsked {
 			continue
@@ -127,7 +127,7 @@ func (n *Node) readSteps(ctx context.Context, state consensus.State) {
 }
 
 // readStepsOf asks one node and tells whether it answered.
-func (n *Node) readStepsOf(ctx context.Context, p planner.PeerID) bool {
+func (n *Node) readStepsOf(ctx context.Context, p plan.PeerID) bool {
 	ctx, cancel := context.WithTimeout(ctx, readStepsTimeout)
 	defer cancel()
 	reply, err := n.askPeer(ctx, p, protocolSteps, n.progress.end())
@@ -167,6 +167,6 @@ func (n *Node) planGivenUp(state consensus.State, since, now time.Time) bool {
 	if slices.Contains(peers, n.self) {
 		return false
 	}
-	silent := func(p planner.PeerID) bool { return n.beats.silent(p, since, now) > deadAfter }
+	silent := func(p plan.PeerID) bool { return n.beats.silent(p, since, now) > deadAfter }
 	return n.beats.stalled(peers, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(peers, silent)
 }

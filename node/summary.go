@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"slices"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // summarize describes a plan in one line, with the reason it was made for.
-func summarize(p planner.Plan, reasons []string) string {
-	text := fmt.Sprintf("generation %d from step %d: %s of %s", p.Generation, p.Start, planner.Count(len(p.Replicas), "replica"), stageCounts(p))
-	if p.Schedule != planner.ScheduleName {
-		text += fmt.Sprintf(" on %s under %s", planner.Count(len(p.Seats()), "device"), p.Schedule)
+func summarize(p plan.Plan, reasons []string) string {
+	text := fmt.Sprintf("generation %d from step %d: %s of %s", p.Generation, p.Start, plan.Count(len(p.Replicas), "replica"), stageCounts(p))
+	if p.Schedule != plan.ScheduleName {
+		text += fmt.Sprintf(" on %s under %s", plan.Count(len(p.Workers()), "device"), p.Schedule)
 	}
 	if precision := p.PrecisionText(); precision != "" {
 		text += ", " + precision
@@ -23,7 +23,7 @@ func summarize(p planner.Plan, reasons []string) string {
 }
 
 // stageCounts says how many stages the replicas have: "3 stages", or "2 and 3 stages".
-func stageCounts(p planner.Plan) string {
+func stageCounts(p plan.Plan) string {
 	var counts []int
 	for _, pipe := range p.Replicas {
 		if !slices.Contains(counts, len(pipe.Stages)) {
@@ -34,7 +34,7 @@ func stageCounts(p planner.Plan) string {
 	text := ""
 	for i, n := range counts {
 		if i == len(counts)-1 {
-			return text + planner.Count(n, "stage")
+			return text + plan.Count(n, "stage")
 		}
 		text += fmt.Sprintf("%d and ", n)
 	}

@@ -3,21 +3,21 @@ package node
 import (
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestSummaryCounts(t *testing.T) {
-	pipe := func(stages int) planner.Pipeline { return planner.Pipeline{Stages: make([]planner.Placement, stages)} }
+	pipe := func(stages int) plan.Pipeline { return plan.Pipeline{Stages: make([]plan.Placement, stages)} }
 	for _, tt := range []struct {
-		pipes []planner.Pipeline
+		pipes []plan.Pipeline
 		want  string
 	}{
-		{[]planner.Pipeline{pipe(1)}, "generation 3 from step 40: 1 replica of 1 stage"},
-		{[]planner.Pipeline{pipe(3)}, "generation 3 from step 40: 1 replica of 3 stages"},
-		{[]planner.Pipeline{pipe(2), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 stages"},
-		{[]planner.Pipeline{pipe(3), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 and 3 stages"},
+		{[]plan.Pipeline{pipe(1)}, "generation 3 from step 40: 1 replica of 1 stage"},
+		{[]plan.Pipeline{pipe(3)}, "generation 3 from step 40: 1 replica of 3 stages"},
+		{[]plan.Pipeline{pipe(2), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 stages"},
+		{[]plan.Pipeline{pipe(3), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 and 3 stages"},
 	} {
-		p := planner.Plan{Generation: 3, Start: 40, Schedule: planner.ScheduleName, Replicas: tt.pipes}
+		p := plan.Plan{Generation: 3, Start: 40, Schedule: plan.ScheduleName, Replicas: tt.pipes}
 		if got := summarize(p, nil); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
@@ -25,7 +25,7 @@ func TestSummaryCounts(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	p := planner.Plan{Generation: 3, Schedule: "zb-v", Replicas: []planner.Pipeline{pipe(4)}}
+	p := plan.Plan{Generation: 3, Schedule: "zb-v", Replicas: []plan.Pipeline{pipe(4)}}
 	for i := range p.Replicas[0].Stages {
 		p.Replicas[0].Stages[i].Device = []string{"cpu", "cuda:0", "cuda:0", "cpu"}[i]
 	}

@@ -13,7 +13,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -39,19 +39,19 @@ type textSource struct {
 
 // importText brings the text or the token shards named by the settings, or the Go
 // toolchain's source, into chunks.
-func importText(ctx context.Context, store *checkpoint.Store, source textSource, out Output) (planner.DataSpec, error) {
+func importText(ctx context.Context, store *checkpoint.Store, source textSource, out Output) (plan.DataSpec, error) {
 	writing := store.Begin()
 	defer writing.Abort()
 	bring, err := source.way(out)
 	if err != nil {
-		return planner.DataSpec{}, err
+		return plan.DataSpec{}, err
 	}
 	spec, notice, err := bring(ctx, source, writing.PutChunk)
 	if err != nil {
-		return planner.DataSpec{}, err
+		return plan.DataSpec{}, err
 	}
 	if err := store.Pin(textPin, spec.AllChunks()); err != nil {
-		return planner.DataSpec{}, err
+		return plan.DataSpec{}, err
 	}
 	spec.HeldOutPermille = heldOutPermille
 	out.Notice("training on " + notice)
@@ -59,11 +59,11 @@ func importText(ctx context.Context, store *checkpoint.Store, source textSource,
 }
 
 // put stores a chunk.
-type put = func([]byte) (planner.Hash, error)
+type put = func([]byte) (plan.Hash, error)
 
 // way is how the text gets into chunks: token shards as they are; text as bytes, or through
 // the tokenizer of given weights.
-func (s textSource) way(out Output) (func(context.Context, textSource, put) (planner.DataSpec, string, error), error) {
+func (s textSource) way(out Output) (func(context.Context, textSource, put) (plan.DataSpec, string, error), error) {
 	for _, path := range s.Data {
 		if err := shard.CheckFinished(path); err != nil {
 			return nil, fmt.Errorf("node: data: %w", err)
@@ -84,12 +84,12 @@ func (s textSource) way(out Output) (func(context.Context, textSource, put) (pla
 	return importTokenized, nil
 }
 
-func importFiles(ctx context.Context, cfg textSource, put put) (planner.DataSpec, string, error) {
+func importFiles(ctx context.Context, cfg textSource, put put) (plan.DataSpec, string, error) {
 	paths, what, limit := cfg.Data, "the text", cfg.DataLimit
 	if len(paths) == 0 {
 		tree, err := dataset.GoSourceTree()
 		if err != nil {
-			return planner.DataSpec{}, "", fmt.Errorf("%w: name files or folders of UTF-8 text with --data", err)
+			return plan.DataSpec{}, "", fmt.Errorf("%w: name files or folders of UTF-8 text with --data", err)
 		}
 		paths, what = []string{tree}, "the Go toolchain's source (no --data given)"
 		if limit == 0 {
@@ -98,16 +98,16 @@ func importFiles(ctx context.Context, cfg textSource, put put) (planner.DataSpec
 	}
 	corpus, err := dataset.Collect(paths, dataset.Options{LimitBytes: int64(limit)})
 	if err != nil {
-		return planner.DataSpec{}, "", err
+		return plan.DataSpec{}, "", err
 	}
 	spec, err := corpus.Store(ctx, put)
 	r := corpus.Report
-	notice := fmt.Sprintf("%s: %s, %v", what, planner.Count(r.Files, "file"), textSize(r.Bytes))
+	notice := fmt.Sprintf("%s: %s, %v", what, plan.Count(r.Files, "file"), textSize(r.Bytes))
 	if r.Truncated {
 		notice += fmt.Sprintf(", cut at --data-limit %v", limit)
 	}
 	if r.Skipped > 0 {
-		notice += fmt.Sprintf(", %s skipped that held no text", planner.Count(r.Skipped, "file"))
+		notice += fmt.Sprintf(", %s skipped that held no text", plan.Count(r.Skipped, "file"))
 	}
 	return spec, notice, err
 }
@@ -115,18 +115,18 @@ func importFiles(ctx context.Context, cfg textSource, put put) (planner.DataSpec
 // errMixedData: token shards beside something else.
 var errMixedData = errors.New("token shards and text in one run")
 
-func importShards(ctx context.Context, cfg textSource, put put) (planner.DataSpec, string, error) {
+func importShards(ctx context.Context, cfg textSource, put put) (plan.DataSpec, string, error) {
 	var folders []shard.Folder
 	for _, path := range cfg.Data {
 		if !shard.IsFolder(path) {
-			return planner.DataSpec{}, "", fmt.Errorf("%w: %s holds no %s; make shards of all text with `pnode tokenize`", errMixedData, path, shard.ManifestFile)
+			return plan.DataSpec{}, "", fmt.Errorf("%w: %s holds no %s; make shards of all text with `pnode tokenize`", errMixedData, path, shard.ManifestFile)
 		}
 		f, err := shard.Open(path)
 		if err != nil {
-			return planner.DataSpec{}, "", err
+			return plan.DataSpec{}, "", err
 		}
 		if err := cfg.from.speaks(f); err != nil {
-			return planner.DataSpec{}, "", err
+			return plan.DataSpec{}, "", err
 		}
 		folders = append(folders, f)
 	}
@@ -136,16 +136,16 @@ func importShards(ctx context.Context, cfg textSource, put put) (planner.DataSpe
 	}
 	spec, err := shard.Store(ctx, folders, limit, put)
 	if err != nil {
-		return planner.DataSpec{}, "", err
+		return plan.DataSpec{}, "", err
 	}
-	return spec, fmt.Sprintf("%s of %s in token shards, vocabulary %d", planner.Count(int(spec.TokenCount()), "token"),
-		planner.Count(int(spec.Tokens.Documents), "document"), spec.Vocab()), nil
+	return spec, fmt.Sprintf("%s of %s in token shards, vocabulary %d", plan.Count(int(spec.TokenCount()), "token"),
+		plan.Count(int(spec.Tokens.Documents), "document"), spec.Vocab()), nil
 }
 
 // textSize is a size for people: 0.0 MB says nothing.
 func textSize(bytes int64) string {
 	if bytes < 1e3 {
-		return planner.Count(int(bytes), "byte")
+		return plan.Count(int(bytes), "byte")
 	}
 	if bytes < 1e5 {
 		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
@@ -154,8 +154,8 @@ func textSize(bytes int64) string {
 }
 
 // checkText refuses a text that does not fit the model before the run exists.
-func checkText(spec planner.RunSpec) error {
-	if spec.Train.DocumentMask && spec.Data.EndOfText() == planner.NoToken {
+func checkText(spec plan.RunSpec) error {
+	if spec.Train.DocumentMask && spec.Data.EndOfText() == plan.NoToken {
 		return fmt.Errorf("%w: document_mask is true, but no end-of-text token tells the documents of the data apart: name token shards that have one "+
 			"(`pnode tokenize --end-of-text`) with --data, or leave it out", config.ErrInvalid)
 	}
@@ -163,7 +163,7 @@ func checkText(spec planner.RunSpec) error {
 	return err
 }
 
-func window(spec planner.RunSpec) dataset.Window {
+func window(spec plan.RunSpec) dataset.Window {
 	return dataset.Window{
 		Seed: spec.Train.Seed, Context: spec.Model.Context,
 		StepRows: spec.Train.Micros * spec.Train.MicroBatch, Vocab: spec.Model.Vocab,
@@ -177,12 +177,12 @@ type textChunks struct {
 }
 
 // Chunk implements dataset.ChunkSource.
-func (t textChunks) Chunk(ctx context.Context, h planner.Hash) ([]byte, error) {
+func (t textChunks) Chunk(ctx context.Context, h plan.Hash) ([]byte, error) {
 	chunk, err := t.store.Chunk(h)
 	if !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return chunk, err
 	}
-	if err := t.fetch.ensure(ctx, []planner.Hash{h}, nil); err != nil {
+	if err := t.fetch.ensure(ctx, []plan.Hash{h}, nil); err != nil {
 		return nil, err
 	}
 	return t.store.Chunk(h)
@@ -209,12 +209,12 @@ func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Da
 // mirrorText fetches what is missing here of a large text, in the order in which the steps
 // after the given one want it. Steps do not wait for it: they fetch what they lack
 // themselves.
-func (n *Node) mirrorText(ctx context.Context, after planner.Step) {
+func (n *Node) mirrorText(ctx context.Context, after plan.Step) {
 	textChunks{n.store, n.keeper.chunks}.mirror(ctx, n.data.ChunkOrder(after+1), n.log)
 }
 
 // mirror fetches what is missing here until all is here, the disk is full or ctx ends.
-func (t textChunks) mirror(ctx context.Context, order []planner.Hash, log *slog.Logger) {
+func (t textChunks) mirror(ctx context.Context, order []plan.Hash, log *slog.Logger) {
 	missing := t.fetch.missing(order)
 	for len(missing) > 0 {
 		batch := missing[:min(len(missing), fetchBatch)]

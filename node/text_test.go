@@ -18,11 +18,11 @@ import (
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // pair is a store in dir, and how to fill it from another member that has all chunks.
-func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes []planner.Hash, asked *[]planner.Hash) {
+func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes []plan.Hash, asked *[]plan.Hash) {
 	t.Helper()
 	open := func(dir string) *checkpoint.Store {
 		s, err := checkpoint.Open(dir, checkpoint.Options{})
@@ -44,10 +44,10 @@ func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes [
 		}
 		hashes = append(hashes, h)
 	}
-	here.store, asked = open(dir), new([]planner.Hash)
+	here.store, asked = open(dir), new([]plan.Hash)
 	here.fetch = chunkFetcher{
-		self: "me", store: here.store, living: func() []planner.PeerID { return []planner.PeerID{"me", "other"} },
-		fetch: func(_ context.Context, peer planner.PeerID, want []planner.Hash, put func(planner.Hash, []byte) error) error {
+		self: "me", store: here.store, living: func() []plan.PeerID { return []plan.PeerID{"me", "other"} },
+		fetch: func(_ context.Context, peer plan.PeerID, want []plan.Hash, put func(plan.Hash, []byte) error) error {
 			if peer != "other" {
 				return fmt.Errorf("asked %s", peer)
 			}
@@ -85,7 +85,7 @@ func TestTextComesFromOthers(t *testing.T) {
 	if b, err := here.Chunk(t.Context(), hashes[1]); err != nil || string(b) != "two" || len(*asked) != 2 {
 		t.Errorf("damaged: %q, %v, asked %d times", b, err, len(*asked))
 	}
-	if _, err := here.Chunk(t.Context(), planner.Hash{1}); !errors.Is(err, errNoChunks) {
+	if _, err := here.Chunk(t.Context(), plan.Hash{1}); !errors.Is(err, errNoChunks) {
 		t.Errorf("a chunk that nobody has: %v", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestMirrorKeepsTheOrder(t *testing.T) {
 	// What nobody has is tried again later, until the node ends.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	here.mirror(ctx, []planner.Hash{{1}}, slog.New(slog.DiscardHandler))
+	here.mirror(ctx, []plan.Hash{{1}}, slog.New(slog.DiscardHandler))
 }
 
 // TestImportShards brings a folder of token shards into a store: the spec says what they
@@ -152,16 +152,16 @@ func TestImportShards(t *testing.T) {
 }
 
 func TestDocumentMaskNeedsDocuments(t *testing.T) {
-	spec := planner.RunSpec{
+	spec := plan.RunSpec{
 		Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
-		Train: planner.TrainSpec{Micros: 1, MicroBatch: 1, DocumentMask: true},
-		Data:  planner.DataSpec{Chunks: make([]planner.Hash, 1), SizeBytes: 1000, HeldOutPermille: 50},
+		Train: plan.TrainSpec{Micros: 1, MicroBatch: 1, DocumentMask: true},
+		Data:  plan.DataSpec{Chunks: make([]plan.Hash, 1), SizeBytes: 1000, HeldOutPermille: 50},
 	}
 	err := checkText(spec)
 	if !errors.Is(err, config.ErrInvalid) || !strings.HasPrefix(err.Error(), "config: document_mask is true, but no end-of-text token") {
 		t.Errorf("text: %v", err)
 	}
-	spec.Data.Tokens = &planner.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: planner.NoToken}
+	spec.Data.Tokens = &plan.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: plan.NoToken}
 	if err := checkText(spec); !errors.Is(err, config.ErrInvalid) {
 		t.Errorf("shards without documents: %v", err)
 	}

@@ -4,13 +4,13 @@ import (
 	"sync"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // tracker remembers the newest heartbeat of every peer and when it came.
 type tracker struct {
 	mu    sync.Mutex // guards heard
-	heard map[planner.PeerID]heard
+	heard map[plan.PeerID]heard
 }
 
 type heard struct {
@@ -20,7 +20,7 @@ type heard struct {
 	stalledSince time.Time
 }
 
-func newTracker() *tracker { return &tracker{heard: map[planner.PeerID]heard{}} }
+func newTracker() *tracker { return &tracker{heard: map[plan.PeerID]heard{}} }
 
 // note takes in a heartbeat.
 func (t *tracker) note(b Beat, now time.Time) {
@@ -37,7 +37,7 @@ func (t *tracker) note(b Beat, now time.Time) {
 }
 
 // touch notes that a peer lives, though no heartbeat says so.
-func (t *tracker) touch(peer planner.PeerID, now time.Time) {
+func (t *tracker) touch(peer plan.PeerID, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.heard[peer]
@@ -47,7 +47,7 @@ func (t *tracker) touch(peer planner.PeerID, now time.Time) {
 
 // silent is how long a peer has not been heard, counted from since at the earliest:
 // whoever starts to listen cannot blame others for what it missed.
-func (t *tracker) silent(peer planner.PeerID, since, now time.Time) time.Duration {
+func (t *tracker) silent(peer plan.PeerID, since, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.heard[peer].at
@@ -58,7 +58,7 @@ func (t *tracker) silent(peer planner.PeerID, since, now time.Time) time.Duratio
 }
 
 // ago is how long it is that a peer was heard, if ever it was.
-func (t *tracker) ago(peer planner.PeerID, now time.Time) (time.Duration, bool) {
+func (t *tracker) ago(peer plan.PeerID, now time.Time) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h, ok := t.heard[peer]
@@ -66,7 +66,7 @@ func (t *tracker) ago(peer planner.PeerID, now time.Time) (time.Duration, bool) 
 }
 
 // last is the newest heartbeat of a peer.
-func (t *tracker) last(peer planner.PeerID) (Beat, bool) {
+func (t *tracker) last(peer plan.PeerID) (Beat, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h, ok := t.heard[peer]
@@ -75,7 +75,7 @@ func (t *tracker) last(peer planner.PeerID) (Beat, bool) {
 
 // stalled is what the peers tell of generation g being given up: For how long at most, why,
 // and whether one of them lacked chunks.
-func (t *tracker) stalled(peers []planner.PeerID, g planner.Generation, now time.Time) stall {
+func (t *tracker) stalled(peers []plan.PeerID, g plan.Generation, now time.Time) stall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var s stall
@@ -93,10 +93,10 @@ func (t *tracker) stalled(peers []planner.PeerID, g planner.Generation, now time
 }
 
 // finished is the step that a peer says the run was finished at, 0 when none does.
-func (t *tracker) finished() planner.Step {
+func (t *tracker) finished() plan.Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var step planner.Step
+	var step plan.Step
 	for _, h := range t.heard {
 		step = max(step, h.beat.Finished)
 	}
@@ -104,10 +104,10 @@ func (t *tracker) finished() planner.Step {
 }
 
 // newest is the newest step of generation g that one of the peers tells of.
-func (t *tracker) newest(peers []planner.PeerID, g planner.Generation) planner.Step {
+func (t *tracker) newest(peers []plan.PeerID, g plan.Generation) plan.Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var newest planner.Step
+	var newest plan.Step
 	for _, p := range peers {
 		if b := t.heard[p].beat; b.Generation == g {
 			newest = max(newest, b.Step)

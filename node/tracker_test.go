@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestSilenceCountsFromTheFirstLook(t *testing.T) {
@@ -34,7 +34,7 @@ func TestOnlyWhoWasHeardHasAnAge(t *testing.T) {
 
 func TestStallIsTimedFromItsFirstReport(t *testing.T) {
 	tr, start := newTracker(), time.Unix(1000, 0)
-	peers := []planner.PeerID{"a", "b", "unheard"}
+	peers := []plan.PeerID{"a", "b", "unheard"}
 	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "lost b"}, start)
 	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "lost b"}, start.Add(2*time.Second))
 	tr.note(Beat{Peer: "b"}, start)
@@ -54,7 +54,7 @@ func TestOneThatLacksChunksIsEnough(t *testing.T) {
 	tr, start := newTracker(), time.Unix(1000, 0)
 	tr.note(Beat{Peer: "a", Stalled: 3, Reason: "no chunks", Lacks: true}, start.Add(time.Second))
 	tr.note(Beat{Peer: "b", Stalled: 3, Reason: "lost a"}, start)
-	if s := tr.stalled([]planner.PeerID{"a", "b"}, 3, start.Add(2*time.Second)); !s.Lacks || s.Why != "lost a" {
+	if s := tr.stalled([]plan.PeerID{"a", "b"}, 3, start.Add(2*time.Second)); !s.Lacks || s.Why != "lost a" {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -65,7 +65,7 @@ func TestNewestStepIsOfTheGeneration(t *testing.T) {
 	tr.note(Beat{Peer: "b", Generation: 3, Step: 10}, now)
 	tr.note(Beat{Peer: "c", Generation: 2, Step: 40}, now)
 	tr.note(Beat{Peer: "d", Generation: 3, Step: 50}, now)
-	if got := tr.newest([]planner.PeerID{"a", "b", "c", "unheard"}, 3); got != 10 {
+	if got := tr.newest([]plan.PeerID{"a", "b", "c", "unheard"}, 3); got != 10 {
 		t.Errorf("newest step %d, want 10", got)
 	}
 }

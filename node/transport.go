@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -24,7 +24,7 @@ type raftTransport struct {
 
 type incoming struct {
 	stream *heldStream
-	from   planner.PeerID
+	from   plan.PeerID
 }
 
 // heldStream tells when the consensus is through with a stream: the swarm closes it when
@@ -46,7 +46,7 @@ func newRaftTransport(s *swarm.Swarm) *raftTransport {
 }
 
 // hand gives a stream to Accept and stays until it is closed.
-func (t *raftTransport) hand(ctx context.Context, from planner.PeerID, stream swarm.Stream) {
+func (t *raftTransport) hand(ctx context.Context, from plan.PeerID, stream swarm.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	select {
@@ -57,13 +57,13 @@ func (t *raftTransport) hand(ctx context.Context, from planner.PeerID, stream sw
 	<-ctx.Done()
 }
 
-func (t *raftTransport) Self() planner.PeerID { return t.swarm.ID() }
+func (t *raftTransport) Self() plan.PeerID { return t.swarm.ID() }
 
-func (t *raftTransport) Open(ctx context.Context, peer planner.PeerID) (consensus.Stream, error) {
+func (t *raftTransport) Open(ctx context.Context, peer plan.PeerID) (consensus.Stream, error) {
 	return t.swarm.Open(ctx, peer, protocolRaft)
 }
 
-func (t *raftTransport) Accept(ctx context.Context) (consensus.Stream, planner.PeerID, error) {
+func (t *raftTransport) Accept(ctx context.Context) (consensus.Stream, plan.PeerID, error) {
 	select {
 	case in := <-t.incoming:
 		return in.stream, in.from, nil

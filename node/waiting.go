@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -27,11 +27,11 @@ type waitView struct {
 	// Leaderless is how long no planner has been known; Away are the voters not heard since
 	// awayAfter.
 	Leaderless time.Duration
-	Away       []planner.PeerID
-	Checkpoint planner.Step
+	Away       []plan.PeerID
+	Checkpoint plan.Step
 	Blocked    string // why the planner has no plan, as far as this node has heard
 	Training   bool   // this node carries one out
-	Stalled    planner.Generation
+	Stalled    plan.Generation
 	StallWhy   error
 	// Trying are the addresses at which a node that comes back looks for the others.
 	Trying []string
@@ -71,7 +71,7 @@ func (v waitView) cause() string {
 	return ""
 }
 
-func shortList(peers []planner.PeerID) string {
+func shortList(peers []plan.PeerID) string {
 	var names []string
 	for _, p := range peers {
 		names = append(names, p.Short())

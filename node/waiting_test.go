@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 func TestWhyNothingMoves(t *testing.T) {
-	three := consensus.Quorum{Voters: []planner.PeerID{"a", "b", "c"}}
+	three := consensus.Quorum{Voters: []plan.PeerID{"a", "b", "c"}}
 	for _, c := range []struct {
 		name string
 		view waitView
 		want string
 	}{
 		{"all is well", waitView{Quorum: three}, ""},
-		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: []planner.PeerID{"b", "c"}}, ""},
+		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: []plan.PeerID{"b", "c"}}, ""},
 		{
 			"the majority is away",
-			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: []planner.PeerID{"b", "c"}, Checkpoint: 50, Stalled: 2},
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: []plan.PeerID{"b", "c"}, Checkpoint: 50, Stalled: 2},
 			"1 of the run's 3 voters up, 2 must be (silent: b, c). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so",
 		},
 		{"all voters are there", waitView{Quorum: three, Leaderless: 2 * electionTime}, "the run has no planner: its voters are electing one, or this node is cut off from them"},

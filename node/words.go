@@ -9,7 +9,7 @@ import (
 
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // errOtherTokens: shards that a model would read as other words.
@@ -29,7 +29,7 @@ func (from origin) speaks(f shard.Folder) error {
 
 // importTokenized makes token shards of text in the tokens of given weights, for this run
 // alone.
-func importTokenized(ctx context.Context, source textSource, put put) (spec planner.DataSpec, notice string, err error) {
+func importTokenized(ctx context.Context, source textSource, put put) (spec plan.DataSpec, notice string, err error) {
 	work, err := os.MkdirTemp(source.dir, "tokens-")
 	if err != nil {
 		return spec, "", fmt.Errorf("node: tokenize the text: %w", err)

@@ -6,14 +6,14 @@ import (
 	"math"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func (w *Worker) coordinator() bool { return w.cfg.Plan.Coordinator() == w.cfg.Seat }
 
 // agree is the commit point of a step: a worker reports and waits for the commit, the
 // coordinator collects all reports and commits. Without a commit nobody updates.
-func (w *Worker) agree(ctx context.Context, step planner.Step, squares []wire.PartSquare, e evaluation) (wire.Commit, error) {
+func (w *Worker) agree(ctx context.Context, step plan.Step, squares []wire.PartSquare, e evaluation) (wire.Commit, error) {
 	report := w.report(squares)
 	if !w.coordinator() {
 		frame := wire.Frame{Tag: w.about(w.cfg.Seat, wire.KindReport, step), Payload: wire.AppendReport(nil, report)}
@@ -42,7 +42,7 @@ func (w *Worker) report(squares []wire.PartSquare) wire.Report {
 			continue
 		}
 		for i := range h.pipe.Micros {
-			m := h.pipe.FirstMicro + planner.Micro(i)
+			m := h.pipe.FirstMicro + plan.Micro(i)
 			r.Losses = append(r.Losses, wire.MicroLoss{Micro: m, Loss: w.losses[m]})
 		}
 	}
@@ -50,9 +50,9 @@ func (w *Worker) report(squares []wire.PartSquare) wire.Report {
 }
 
 // collect waits for the reports of all workers in the order of seats.
-func (w *Worker) collect(ctx context.Context, step planner.Step, own wire.Report) ([]wire.Report, error) {
+func (w *Worker) collect(ctx context.Context, step plan.Step, own wire.Report) ([]wire.Report, error) {
 	var reports []wire.Report
-	for _, seat := range w.cfg.Plan.Seats() {
+	for _, seat := range w.cfg.Plan.Workers() {
 		if seat == w.cfg.Seat {
 			reports = append(reports, own)
 			continue
@@ -73,7 +73,7 @@ func (w *Worker) collect(ctx context.Context, step planner.Step, own wire.Report
 
 // decide adds up losses in micro-batch order and square sums in the order of layers and parts. A gradient
 // that is not finite is dropped by a scale of 0, on all stages alike.
-func (w *Worker) decide(step planner.Step, reports []wire.Report) (wire.Commit, error) {
+func (w *Worker) decide(step plan.Step, reports []wire.Report) (wire.Commit, error) {
 	run := w.cfg.Run
 	losses, squares := make([]float64, run.Train.Micros), make([]float64, run.Model.Layers()*len(w.cfg.Plan.Replicas))
 	seenLosses, seenSquares := 0, 0
@@ -129,9 +129,9 @@ func clipScale(norm, limit float64) float64 {
 }
 
 // tell sends the commit to every other worker.
-func (w *Worker) tell(ctx context.Context, step planner.Step, c wire.Commit) error {
+func (w *Worker) tell(ctx context.Context, step plan.Step, c wire.Commit) error {
 	payload := wire.AppendCommit(nil, c)
-	for _, seat := range w.cfg.Plan.Seats() {
+	for _, seat := range w.cfg.Plan.Workers() {
 		if seat == w.cfg.Seat {
 			continue
 		}
@@ -144,7 +144,7 @@ func (w *Worker) tell(ctx context.Context, step planner.Step, c wire.Commit) err
 }
 
 // hear waits for the coordinator's commit of a step.
-func (w *Worker) hear(ctx context.Context, step planner.Step) (wire.Commit, error) {
+func (w *Worker) hear(ctx context.Context, step plan.Step) (wire.Commit, error) {
 	payload, err := w.cfg.Exchange.Receive(ctx, w.cfg.Plan.Coordinator().Peer, w.about(w.cfg.Seat, wire.KindCommit, step))
 	if err != nil {
 		return wire.Commit{}, err
@@ -153,7 +153,7 @@ func (w *Worker) hear(ctx context.Context, step planner.Step) (wire.Commit, erro
 }
 
 // about is the tag of a message that names a worker, by the first that it holds.
-func (w *Worker) about(seat planner.Seat, kind wire.Kind, step planner.Step) wire.Tag {
-	first := w.cfg.Plan.Holdings(seat)[0]
+func (w *Worker) about(seat plan.WorkerID, kind wire.Kind, step plan.Step) wire.Tag {
+	first := w.cfg.Plan.StagesOf(seat)[0]
 	return wire.Tag{Kind: kind, Generation: w.cfg.Plan.Generation, Step: step, Replica: first.Replica, Stage: first.Stage}
 }

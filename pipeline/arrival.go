@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // arrival is a message of which the program will have need: it is received and copied to the
@@ -44,7 +44,7 @@ func (w *Worker) expect(ctx context.Context, h *holding, rows []kernels.View, ta
 
 // expectGradient fetches the gradient of what a part's forward has computed: its place is the
 // part's own from now on.
-func (w *Worker) expectGradient(ctx context.Context, h *holding, step planner.Step, p part) {
+func (w *Worker) expectGradient(ctx context.Context, h *holding, step plan.Step, p part) {
 	if !h.last() && h.behind == nil && !w.heldOut(p.micro) {
 		w.expect(ctx, h, h.outputGrad(p), w.message(wire.Gradient, h, 0, step, p))
 	}
@@ -52,7 +52,7 @@ func (w *Worker) expectGradient(ctx context.Context, h *holding, step planner.St
 
 // expectActivations fetches the inputs of the next forward of each stage in the rest of the
 // program: into its slot where one is free already, else to the stage's landing.
-func (w *Worker) expectActivations(ctx context.Context, step planner.Step, rest []schedule.Action) error {
+func (w *Worker) expectActivations(ctx context.Context, step plan.Step, rest []schedule.Action) error {
 	for _, h := range w.holdings {
 		if h.first() || h.before != nil {
 			continue
@@ -105,7 +105,7 @@ func (w *Worker) receive(ctx context.Context, h *holding, rows []kernels.View, t
 		return handing{}, err
 	}
 	w.queue.Wait(a.copied)
-	w.awaited = append(w.awaited, await{h, h.action(op, planner.Micro(tag.Index))})
+	w.awaited = append(w.awaited, await{h, h.action(op, plan.Micro(tag.Index))})
 	if a.place[0] == rows[0] {
 		return handing{}, nil
 	}

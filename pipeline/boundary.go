@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // boundaryCodecs are those of the boundaries of a pipeline, each named by the stage before it.
-func boundaryCodecs(pipe planner.Pipeline) ([]wire.Codec, error) {
+func boundaryCodecs(pipe plan.Pipeline) ([]wire.Codec, error) {
 	codecs := make([]wire.Codec, len(pipe.Stages))
 	for s, place := range pipe.Stages {
 		codecs[s] = wire.F32
@@ -31,7 +31,7 @@ func (w *Worker) crossing(h *holding, tag wire.Tag) (wire.Codec, wire.Noise) {
 		behind = h.Stage
 	}
 	c := wire.Crossing{
-		Step: tag.Step, Micro: planner.Micro(tag.Index),
+		Step: tag.Step, Micro: plan.Micro(tag.Index),
 		Layer: h.pipe.Stages[behind].Layers.First, Back: tag.Kind == wire.Gradient,
 	}
 	return h.codecs[behind-1], wire.NoiseOf(w.cfg.Run.Train.Seed, c)

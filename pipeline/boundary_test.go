@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // withCodec puts a codec on every boundary of a plan.
-func withCodec(p planner.Plan, codec string) planner.Plan {
+func withCodec(p plan.Plan, codec string) plan.Plan {
 	for r := range p.Replicas {
 		stages := p.Replicas[r].Stages
 		for s := range stages[:len(stages)-1] {
@@ -26,7 +26,7 @@ func withCodec(p planner.Plan, codec string) planner.Plan {
 }
 
 // uses adds up what a run's stages say of their messages.
-func uses(t *testing.T, run planner.RunSpec, plan planner.Plan) (out result, use CodecUse) {
+func uses(t *testing.T, run plan.RunSpec, plan plan.Plan) (out result, use CodecUse) {
 	t.Helper()
 	out = newResult()
 	var mu sync.Mutex // guards out and use
@@ -127,16 +127,16 @@ func TestUnknownCodecIsRefused(t *testing.T) {
 // what all the steps since the last one did.
 func TestCodecUseIsLogged(t *testing.T) {
 	run := testRun()
-	plan := cut(run, "1f1b", []int{0, 2, 3})
-	plan.Replicas[0].Stages[0].Codec = "int8"
-	codecs, err := boundaryCodecs(plan.Replicas[0])
+	p := cut(run, "1f1b", []int{0, 2, 3})
+	p.Replicas[0].Stages[0].Codec = "int8"
+	codecs, err := boundaryCodecs(p.Replicas[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holding{Holding: planner.Holding{Stage: 1}, pipe: plan.Replicas[0], codecs: codecs}
+	h := &holding{StageID: plan.StageID{Stage: 1}, pipe: p.Replicas[0], codecs: codecs}
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	for step := planner.Step(1); step <= 2*codecSteps; step++ {
+	for step := plan.Step(1); step <= 2*codecSteps; step++ {
 		h.times = StageTimes{}
 		h.times.sent(wire.Activation).add(wire.Encoded{Codec: wire.F32})
 		e := wire.Encoded{Codec: wire.Int8, RelError: 0.01}

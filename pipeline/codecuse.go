@@ -4,7 +4,7 @@ import (
 	"log/slog"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // codecSteps is how many steps lie between two words in the log on what a codec costs.
@@ -43,7 +43,7 @@ func (t *StageTimes) sent(k wire.Kind) *CodecUse {
 
 // tally adds up what a stage sent in a step, and every codecSteps steps logs it for each link
 // on which tensors are rounded.
-func (h *holding) tally(log *slog.Logger, step planner.Step) {
+func (h *holding) tally(log *slog.Logger, step plan.Step) {
 	h.sentForth, h.sentBack = h.sentForth.Plus(h.times.Forth), h.sentBack.Plus(h.times.Back)
 	if step%codecSteps != 0 {
 		return
@@ -54,7 +54,7 @@ func (h *holding) tally(log *slog.Logger, step planner.Step) {
 }
 
 // tell logs what was sent to another stage over the boundary behind a stage.
-func (h *holding) tell(log *slog.Logger, step planner.Step, use CodecUse, boundary, to planner.Stage) {
+func (h *holding) tell(log *slog.Logger, step plan.Step, use CodecUse, boundary, to plan.Stage) {
 	if use.Messages == 0 || h.codecs[boundary] == wire.F32 {
 		return
 	}

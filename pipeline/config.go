@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/host"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/trace"
-	"pnode/planner"
 )
 
 // ErrBadConfig is wrapped by the errors of New that say which field does not fit.
@@ -21,7 +21,7 @@ var ErrBadConfig = errors.New("pipeline: bad worker config")
 // arguments; it may have to fetch it until ctx ends.
 type Data interface {
 	// Micro gives tokens and targets [batch,T] of a micro-batch of a step.
-	Micro(ctx context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error)
+	Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error)
 	// HeldOut gives window set index of the held-out text, in [0, HeldOutMicros).
 	HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error)
 	HeldOutMicros(batch, limit int) int
@@ -44,9 +44,9 @@ type Keeper interface {
 // Config is everything a worker needs. All fields but Next, Trace and, where the plan keeps nothing
 // there, Host are required.
 type Config struct {
-	Seat   planner.Seat
-	Run    planner.RunSpec
-	Plan   planner.Plan
+	Seat   plan.WorkerID
+	Run    plan.RunSpec
+	Plan   plan.Plan
 	Device kernels.Device
 	// Host is the memory for optimizer state that the plan keeps off the device.
 	Host     *host.Memory
@@ -57,7 +57,7 @@ type Config struct {
 	Stop func() bool
 	// Next tells the coordinator, at the commit of a step, the course of the steps behind it;
 	// the present one, or one that cannot be carried out, changes nothing.
-	Next     func(step planner.Step) planner.Course
+	Next     func(step plan.Step) plan.ScheduleChoice
 	OnLoaded func()
 	OnStep   func(StepResult)
 	Trace    *trace.Recorder
@@ -66,7 +66,7 @@ type Config struct {
 
 // StepResult is what a worker knows of a step once it is committed.
 type StepResult struct {
-	Step planner.Step
+	Step plan.Step
 	// Loss is the mean over all micro-batches, in nats a token, before the update.
 	Loss float64
 	// HeldOut is the held-out loss before the update; nil on steps without evaluation.
@@ -77,7 +77,7 @@ type StepResult struct {
 	// Norm is the global gradient norm before clipping.
 	Norm float64
 	// Course is the one on which the step went.
-	Course planner.Course
+	Course plan.ScheduleChoice
 	// Final marks the closing evaluation after the last update: held-out losses only.
 	Final bool
 	// Total is the step's wall time, Stages where it went.
@@ -88,7 +88,7 @@ type StepResult struct {
 // StageTimes is where a step's wall time went on one stage of this worker. Wait is for
 // messages to the stage.
 type StageTimes struct {
-	planner.Holding
+	plan.StageID
 	Forward, Backward, Wait, Update time.Duration
 	// Forth are the activations that the stage sent on, Back the gradients that it sent back.
 	Forth, Back CodecUse

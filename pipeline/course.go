@@ -4,17 +4,17 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // next is the text of the course that the commit of a step names, empty for the present one.
-func (w *Worker) next(step planner.Step) string {
+func (w *Worker) next(step plan.Step) string {
 	if w.cfg.Next == nil {
 		return ""
 	}
 	course := w.cfg.Next(step)
 	text := course.String()
-	if text == w.cfg.Plan.Course().String() {
+	if text == w.cfg.Plan.ScheduleChoice().String() {
 		return ""
 	}
 	if _, _, err := w.on(text); err != nil {
@@ -25,23 +25,23 @@ func (w *Worker) next(step planner.Step) string {
 }
 
 // on is the plan with another course, and the programs that its workers have there.
-func (w *Worker) on(text string) (planner.Plan, schedule.Schedule, error) {
-	course, err := planner.ParseCourse(text)
+func (w *Worker) on(text string) (plan.Plan, schedule.Schedule, error) {
+	course, err := plan.ParseScheduleChoice(text)
 	if err != nil {
-		return planner.Plan{}, schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
+		return plan.Plan{}, schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	plan, err := w.cfg.Plan.On(course)
+	p, err := w.cfg.Plan.WithSchedule(course)
 	if err != nil {
-		return planner.Plan{}, schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
+		return plan.Plan{}, schedule.Schedule{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	list, err := Programs(plan)
+	list, err := Programs(p)
 	if err == nil {
 		err = w.cfg.Run.Model.CheckSegments(list.Segments)
 	}
 	if err != nil {
-		return planner.Plan{}, schedule.Schedule{}, err
+		return plan.Plan{}, schedule.Schedule{}, err
 	}
-	return plan, list, nil
+	return p, list, nil
 }
 
 // follow takes the course that a commit names, between two steps: all workers take it after

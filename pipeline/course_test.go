@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/null"
-	"pnode/planner"
 )
 
 // courses makes the coordinator name the next course of a list after every step, and keeps
@@ -15,12 +15,12 @@ import (
 type courses struct {
 	texts []string
 	mu    sync.Mutex // guards went
-	went  map[planner.Step]string
+	went  map[plan.Step]string
 }
 
-func (c *courses) next(t *testing.T) func(planner.Step) planner.Course {
-	return func(step planner.Step) planner.Course {
-		course, err := planner.ParseCourse(c.texts[int(step)%len(c.texts)])
+func (c *courses) next(t *testing.T) func(plan.Step) plan.ScheduleChoice {
+	return func(step plan.Step) plan.ScheduleChoice {
+		course, err := plan.ParseScheduleChoice(c.texts[int(step)%len(c.texts)])
 		if err != nil {
 			t.Error(err)
 		}
@@ -29,10 +29,10 @@ func (c *courses) next(t *testing.T) func(planner.Step) planner.Course {
 }
 
 // trainAlong carries a plan out while its course changes.
-func trainAlong(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, c *courses) result {
+func trainAlong(t *testing.T, run plan.RunSpec, p plan.Plan, keeper Keeper, c *courses) result {
 	t.Helper()
 	out := newResult()
-	c.went = map[planner.Step]string{}
+	c.went = map[plan.Step]string{}
 	onStep := func(r StepResult) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func trainAlong(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Kee
 			c.went[r.Step] = r.Course.String()
 		}
 	}
-	config := Config{Run: run, Plan: plan, Keeper: keeper, Data: patterned{run.Model.Context}, Next: c.next(t), OnStep: onStep}
+	config := Config{Run: run, Plan: p, Keeper: keeper, Data: patterned{run.Model.Context}, Next: c.next(t), OnStep: onStep}
 	trainBy(t, config, func(d kernels.Device) kernels.Device { return d })
 	return out
 }
@@ -54,7 +54,7 @@ func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
 	run.Train.Steps, run.Train.CheckpointEvery = 9, 1
 	for _, c := range []struct {
 		name  string
-		plan  planner.Plan
+		plan  plan.Plan
 		texts []string
 	}{
 		{"one stage a worker", scheduled(t, run, "1f1b", 4), []string{
@@ -73,7 +73,7 @@ func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
 			along := &courses{texts: c.texts}
 			equal(t, c.name, trainAlong(t, run, c.plan, from{changing, 0}, along), want)
 			equalStates(t, c.name, changing, steady)
-			for step := planner.Step(2); step <= run.Train.Steps; step++ {
+			for step := plan.Step(2); step <= run.Train.Steps; step++ {
 				if text := c.texts[int(step-1)%len(c.texts)]; along.went[step] != text {
 					t.Errorf("step %d went on %q, want %q", step, along.went[step], text)
 				}
@@ -90,7 +90,7 @@ func TestACourseThatDoesNotFitIsNotTaken(t *testing.T) {
 	c := &courses{texts: []string{"interleaved:v=2", "chimera", "1f1b 0,1", "seq1f1b:n=4"}}
 	equal(t, "steadfast", trainAlong(t, run, plan, from{&memoryKeeper{}, 0}, c), want)
 	for step, text := range c.went {
-		if text != plan.Course().String() {
+		if text != plan.ScheduleChoice().String() {
 			t.Errorf("step %d went on %q", step, text)
 		}
 	}
@@ -100,7 +100,7 @@ func TestACourseThatDoesNotFitIsNotTaken(t *testing.T) {
 func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
 	run := deep()
 	plan := scheduled(t, run, "1f1b", 4)
-	for _, seat := range plan.Seats() {
+	for _, seat := range plan.Workers() {
 		device := &counting{Device: null.New()}
 		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -110,7 +110,7 @@ func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
 			if err := w.follow(text); err != nil {
 				t.Fatal(err)
 			}
-			if want := memoryOf(t, run, w.cfg.Plan, w.holdings[0].Holding).Total() + 4; device.bytes != want {
+			if want := memoryOf(t, run, w.cfg.Plan, w.holdings[0].StageID).Total() + 4; device.bytes != want {
 				t.Errorf("%s on %s: %d bytes are taken, want %d", text, seat.Peer, device.bytes, want)
 			}
 		}

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestDocumentMaskDoesNotDependOnTheCut has a stage in the middle that knows its documents,
@@ -24,7 +24,7 @@ func TestDocumentMaskDoesNotDependOnTheCut(t *testing.T) {
 		again := cut(run, "1f1b", []int{0, 1, 3})
 		again.Start = 3
 		resumed := train(t, run, again, keeper)
-		for step := planner.Step(1); step <= again.Start; step++ {
+		for step := plan.Step(1); step <= again.Start; step++ {
 			delete(want.losses, step)
 			delete(want.heldOut, step)
 		}

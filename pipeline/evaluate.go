@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // heldOutMicros bounds how many held-out micro-batches one evaluation runs.
@@ -23,7 +23,7 @@ type evaluation struct {
 // its last stage, the coordinator. Held-out micro-batches are numbered after the step's training
 // micro-batches, so that tags never meet. Where replica 0 is not in float32
 // throughout, messages included, all of them run once more, through twins of its stages.
-func (w *Worker) evaluate(ctx context.Context, step planner.Step) (e evaluation, err error) {
+func (w *Worker) evaluate(ctx context.Context, step plan.Step) (e evaluation, err error) {
 	train := w.cfg.Run.Train
 	due := train.HeldOutEvery > 0 && step%train.HeldOutEvery == 0
 	if !(due || step > train.Steps) {
@@ -35,7 +35,7 @@ func (w *Worker) evaluate(ctx context.Context, step planner.Step) (e evaluation,
 	w.free = time.Now()
 	n := w.cfg.Data.HeldOutMicros(train.MicroBatch, heldOutMicros)
 	e.heldOut, err = w.heldOutLoss(ctx, w.holdings, n, func(h *holding, k int) (float64, error) {
-		return w.evaluateMicro(ctx, h, step, planner.Micro(train.Micros+k))
+		return w.evaluateMicro(ctx, h, step, plan.Micro(train.Micros+k))
 	})
 	if err == nil && len(w.twins) > 0 {
 		e.f32, err = w.evaluateTwins(ctx, step, n)
@@ -82,7 +82,7 @@ func (w *Worker) heldOutLoss(ctx context.Context, stages []*holding, n int, run 
 
 // evaluateMicro runs a micro-batch forward through a stage and those that follow it here.
 // The loss is 0 where the last stage is not among them.
-func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (float64, error) {
+func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step plan.Step, micro plan.Micro) (float64, error) {
 	if err := w.forward(ctx, h, step, part{micro: micro}); err != nil {
 		return 0, err
 	}

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 
 	"pnode/kernels/cpu"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // narrowExchange has room for few held-out messages from one peer to another.
@@ -19,12 +19,12 @@ type narrowExchange struct {
 	rooms *sync.Map
 }
 
-func (e narrowExchange) room(from, to planner.PeerID) chan struct{} {
-	room, _ := e.rooms.LoadOrStore([2]planner.PeerID{from, to}, make(chan struct{}, 2))
+func (e narrowExchange) room(from, to plan.PeerID) chan struct{} {
+	room, _ := e.rooms.LoadOrStore([2]plan.PeerID{from, to}, make(chan struct{}, 2))
 	return room.(chan struct{})
 }
 
-func (e narrowExchange) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (e narrowExchange) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if f.Tag.Kind == wire.Activation && f.Tag.Index >= e.first {
 		select {
 		case e.room(e.self, to) <- struct{}{}:
@@ -35,7 +35,7 @@ func (e narrowExchange) Send(ctx context.Context, to planner.PeerID, f wire.Fram
 	return e.memoryExchange.Send(ctx, to, f)
 }
 
-func (e narrowExchange) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (e narrowExchange) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	payload, err := e.memoryExchange.Receive(ctx, from, tag)
 	if err == nil && tag.Kind == wire.Activation && tag.Index >= e.first {
 		<-e.room(from, e.self)
@@ -53,13 +53,13 @@ func (manyHeldOut) HeldOutMicros(_, most int) int { return most }
 func TestEvaluationsNeedLittleRoom(t *testing.T) {
 	run := deep()
 	run.Train.Steps, run.Train.HeldOutEvery = 1, 1
-	run.Train.Storage = planner.Storage(model.StorageBF16)
+	run.Train.Storage = plan.Storage(model.StorageBF16)
 	for _, text := range []string{"1f1b", "interleaved:v=2", "zb-v"} {
 		plan := scheduled(t, run, text, 2)
 		synctest.Test(t, func(t *testing.T) {
 			net, rooms := newMemoryNet(), &sync.Map{}
 			var workers []*Worker
-			for _, seat := range plan.Seats() {
+			for _, seat := range plan.Workers() {
 				device, err := cpu.New(cpu.Options{Threads: 1})
 				if err != nil {
 					t.Fatal(err)

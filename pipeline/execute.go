@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // do interprets one action. Receives only mark where a message is due: the compute
 // action that needs it waits for its tag.
-func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) error {
+func (w *Worker) do(ctx context.Context, step plan.Step, a schedule.Action) error {
 	if a.Op == schedule.Step {
 		return w.finish()
 	}
@@ -51,7 +51,7 @@ func (w *Worker) do(ctx context.Context, step planner.Step, a schedule.Action) e
 }
 
 // sendGradient sends a part's gradient, for which the slot's next backward has to wait.
-func (w *Worker) sendGradient(ctx context.Context, h *holding, step planner.Step, p part) error {
+func (w *Worker) sendGradient(ctx context.Context, h *holding, step plan.Step, p part) error {
 	read, err := w.send(ctx, h, h.inputGrad(p), w.message(wire.Gradient, h, -1, step, p))
 	slot := h.slots.of(p.micro)
 	h.leaving[slot] = append(h.leaving[slot], read)
@@ -59,7 +59,7 @@ func (w *Worker) sendGradient(ctx context.Context, h *holding, step planner.Step
 }
 
 // forward runs a part through the stage.
-func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, p part) error {
+func (w *Worker) forward(ctx context.Context, h *holding, step plan.Step, p part) error {
 	begin := func() {}
 	if p.opens() {
 		var err error
@@ -81,7 +81,7 @@ func (w *Worker) forward(ctx context.Context, h *holding, step planner.Step, p p
 
 // input brings the stage's input, where it does not begin here, or tells from where it is to be
 // copied.
-func (w *Worker) input(ctx context.Context, h *holding, step planner.Step, p part) (handing, error) {
+func (w *Worker) input(ctx context.Context, h *holding, step plan.Step, p part) (handing, error) {
 	switch {
 	case h.first():
 		return handing{}, nil
@@ -94,7 +94,7 @@ func (w *Worker) input(ctx context.Context, h *holding, step planner.Step, p par
 
 // open gives a micro-batch a slot; what it gives enqueues what the stage needs to know of the
 // tokens.
-func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (func(), error) {
+func (w *Worker) open(ctx context.Context, h *holding, step plan.Step, micro plan.Micro) (func(), error) {
 	slot, err := h.slots.take(micro)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (w *Worker) open(ctx context.Context, h *holding, step planner.Step, micro 
 // backward computes the gradient of the stage's input and, unless the program splits the
 // two, adds the micro-batch to the parameters' gradients. On the last stage the loss comes
 // with it. Where there are segments, the last one adds the whole micro-batch.
-func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a schedule.Action) error {
+func (w *Worker) backward(ctx context.Context, h *holding, step plan.Step, a schedule.Action) error {
 	p := w.part(a.Micro)
 	grad, err := w.outputGrad(ctx, h, step, p)
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *Worker) backward(ctx context.Context, h *holding, step planner.Step, a 
 	return err
 }
 
-func (w *Worker) differentiate(ctx context.Context, h *holding, step planner.Step, op schedule.Op, p part) {
+func (w *Worker) differentiate(ctx context.Context, h *holding, step plan.Step, op schedule.Op, p part) {
 	slot, scale := h.slots.of(p.micro), w.lossScale()
 	if op == schedule.Backward && p.Count <= 1 {
 		h.stack.BackwardEach(w.queue, slot, scale, w.complete(ctx, h, step, p.micro))
@@ -156,7 +156,7 @@ func (w *Worker) differentiate(ctx context.Context, h *holding, step planner.Ste
 
 // outputGrad brings the gradient of the stage's output, where it does not begin here, or tells
 // from where it is to be copied.
-func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, p part) (handing, error) {
+func (w *Worker) outputGrad(ctx context.Context, h *holding, step plan.Step, p part) (handing, error) {
 	switch {
 	case h.last():
 		return handing{}, nil
@@ -169,7 +169,7 @@ func (w *Worker) outputGrad(ctx context.Context, h *holding, step planner.Step, 
 }
 
 // backwardWeight adds a micro-batch to the parameters' gradients, with the last of its segments.
-func (w *Worker) backwardWeight(ctx context.Context, h *holding, step planner.Step, a schedule.Action) error {
+func (w *Worker) backwardWeight(ctx context.Context, h *holding, step plan.Step, a schedule.Action) error {
 	p := w.part(a.Micro)
 	defer h.slots.paid(p.micro)
 	return w.compute(step, a, &h.times.Backward, func() {
@@ -192,7 +192,7 @@ func (w *Worker) finish() error {
 }
 
 // noise is a training micro-batch's dropout; an evaluation has none.
-func (w *Worker) noise(step planner.Step, micro planner.Micro) model.Noise {
+func (w *Worker) noise(step plan.Step, micro plan.Micro) model.Noise {
 	if w.heldOut(micro) {
 		return model.Noise{}
 	}
@@ -200,12 +200,12 @@ func (w *Worker) noise(step planner.Step, micro planner.Micro) model.Noise {
 }
 
 // heldOut tells whether a micro-batch is numbered after those of training.
-func (w *Worker) heldOut(micro planner.Micro) bool { return int(micro) >= w.cfg.Run.Train.Micros }
+func (w *Worker) heldOut(micro plan.Micro) bool { return int(micro) >= w.cfg.Run.Train.Micros }
 
 // batch gives the tokens and targets of a micro-batch. Only the two ends need them, and
 // attention that stays within documents: then a stage between reads them itself, since a
 // neighbour's word on them would be one more message.
-func (w *Worker) batch(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (tokens, targets []int32, err error) {
+func (w *Worker) batch(ctx context.Context, h *holding, step plan.Step, micro plan.Micro) (tokens, targets []int32, err error) {
 	switch {
 	case !h.first() && !h.last() && !h.stack.Masked():
 		return nil, nil, nil
@@ -242,9 +242,9 @@ func mean(rows []float32) float64 {
 }
 
 // message is the tag of a message to the stage that many behind a holding.
-func (w *Worker) message(kind wire.Kind, h *holding, behind int, step planner.Step, p part) wire.Tag {
+func (w *Worker) message(kind wire.Kind, h *holding, behind int, step plan.Step, p part) wire.Tag {
 	return wire.Tag{
 		Kind: kind, Generation: w.cfg.Plan.Generation, Step: step,
-		Replica: h.Replica, Stage: h.Stage + planner.Stage(behind), Index: int32(w.numbered(p)),
+		Replica: h.Replica, Stage: h.Stage + plan.Stage(behind), Index: int32(w.numbered(p)),
 	}
 }

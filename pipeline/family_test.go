@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // families are runs of other models than testRun's.
-func families() map[string]planner.RunSpec {
+func families() map[string]plan.RunSpec {
 	llama := testRun()
 	llama.Model = model.Config{
 		Vocab: 64, Context: 16, Blocks: 3, Heads: 4, KVHeads: 2, Channels: 32, MLP: 48, ResidualDropout: 0.1, EmbedDropout: 0.1,
@@ -20,7 +20,7 @@ func families() map[string]planner.RunSpec {
 	lora.Train.LR, lora.Train.MinLR = 3e-2, 3e-3
 	tied := testRun()
 	tied.Model.LoRA = model.LoRA{Rank: 4, Alpha: 8, Targets: "c_attn"}
-	return map[string]planner.RunSpec{"llama": llama, "lora": lora, "lora of tied": tied}
+	return map[string]plan.RunSpec{"llama": llama, "lora": lora, "lora of tied": tied}
 }
 
 func TestFamiliesDoNotDependOnTheCut(t *testing.T) {
@@ -49,7 +49,7 @@ func TestFamiliesResume(t *testing.T) {
 			again := cut(run, "1f1b", []int{0, 1, 4}, []int{0})
 			again.Start = 3
 			got := train(t, run, again, keeper)
-			for step := planner.Step(1); step <= again.Start; step++ {
+			for step := plan.Step(1); step <= again.Start; step++ {
 				delete(want.losses, step)
 				delete(want.heldOut, step)
 			}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"pnode/planner/plan"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,12 +17,11 @@ import (
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // offloaded is a plan whose stages keep their optimizer state in host memory: those that are
 // named, or all.
-func offloaded(p planner.Plan, stages ...int) planner.Plan {
+func offloaded(p plan.Plan, stages ...int) plan.Plan {
 	p.Replicas = slices.Clone(p.Replicas)
 	for r := range p.Replicas {
 		pipe := &p.Replicas[r]
@@ -38,7 +38,7 @@ func offloaded(p planner.Plan, stages ...int) planner.Plan {
 func TestOffloadChangesNoBit(t *testing.T) {
 	runs := shareRuns()
 	byChance := testRun()
-	byChance.Train.Storage, byChance.Train.StochasticRounding = planner.Storage(model.StorageBF16), true
+	byChance.Train.Storage, byChance.Train.StochasticRounding = plan.Storage(model.StorageBF16), true
 	runs["gpt2 in bf16 by chance"] = byChance
 	cuts := [][][]int{{{0}}, {{0, 1, 3}}, {{0, 2}, {0, 3}}}
 	for i, name := range slices.Sorted(maps.Keys(runs)) {
@@ -47,12 +47,12 @@ func TestOffloadChangesNoBit(t *testing.T) {
 			if !meets(i, k, len(cuts)) {
 				continue
 			}
-			plan, whole := cut(run, "1f1b", starts...), &memoryKeeper{}
-			want := train(t, run, plan, whole)
-			others := map[string]planner.Plan{"all": offloaded(plan), "the first": offloaded(plan, 0)}
+			p, whole := cut(run, "1f1b", starts...), &memoryKeeper{}
+			want := train(t, run, p, whole)
+			others := map[string]plan.Plan{"all": offloaded(p), "the first": offloaded(p, 0)}
 			if len(starts) > 1 {
-				others["parts"] = offloaded(sharded(plan))
-				others["parts of the second"] = offloaded(sharded(plan, planner.LayerRange{First: 1, End: 3}), 1)
+				others["parts"] = offloaded(sharded(p))
+				others["parts of the second"] = offloaded(sharded(p, plan.LayerRange{First: 1, End: 3}), 1)
 			}
 			for which, other := range others {
 				about, keeper := fmt.Sprintf("%s, %v, %s", name, starts, which), &memoryKeeper{}
@@ -93,9 +93,9 @@ func TestCheckpointsOfOffloadFitEveryPlan(t *testing.T) {
 // device than without.
 func TestOffloadMemoryIsWhatIsPredicted(t *testing.T) {
 	for name, run := range shareRuns() {
-		for _, plan := range []planner.Plan{cut(run, "1f1b", []int{0}), cut(run, "1f1b", []int{0, 1, 3}), sharded(cut(run, "1f1b", []int{0, 2}, []int{0}))} {
+		for _, plan := range []plan.Plan{cut(run, "1f1b", []int{0}), cut(run, "1f1b", []int{0, 1, 3}), sharded(cut(run, "1f1b", []int{0, 2}, []int{0}))} {
 			checkMemory(t, name, run, offloaded(plan))
-			for _, at := range plan.Holdings(plan.Seats()[0]) {
+			for _, at := range plan.StagesOf(plan.Workers()[0]) {
 				all, off := memoryOf(t, run, plan, at), memoryOf(t, run, offloaded(plan), at)
 				if off.Host != all.Moments || off.Moments != 0 || off.Total() != all.Total()-all.Moments+off.Windows || off.Windows > all.Moments/4 {
 					t.Errorf("%s: %+v with the state in host memory, %+v without", name, off, all)
@@ -108,8 +108,8 @@ func TestOffloadMemoryIsWhatIsPredicted(t *testing.T) {
 // TestHostMemoryThatDoesNotSufficeIsRefused before anything is allocated.
 func TestHostMemoryThatDoesNotSufficeIsRefused(t *testing.T) {
 	run := testRun()
-	plan := offloaded(cut(run, "1f1b", []int{0}))
-	need := memoryOf(t, run, plan, planner.Holding{}).Host
+	p := offloaded(cut(run, "1f1b", []int{0}))
+	need := memoryOf(t, run, p, plan.StageID{}).Host
 	for _, short := range []int64{0, 4} {
 		device, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
@@ -117,7 +117,7 @@ func TestHostMemoryThatDoesNotSufficeIsRefused(t *testing.T) {
 		}
 		var memory host.Memory
 		memory.LimitMemory(need - short)
-		w, err := New(Config{Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device, Host: &memory, Log: slog.New(slog.DiscardHandler)})
+		w, err := New(Config{Seat: p.Workers()[0], Run: run, Plan: p, Device: device, Host: &memory, Log: slog.New(slog.DiscardHandler)})
 		switch {
 		case short == 0 && err != nil:
 			t.Errorf("exactly enough: %v", err)
@@ -140,20 +140,20 @@ func TestHostMemoryThatDoesNotSufficeIsRefused(t *testing.T) {
 func TestCopiesOfOffloadHide(t *testing.T) {
 	const call, way = time.Millisecond, 6 * time.Millisecond
 	run := testRun()
-	plan := cut(run, "1f1b", []int{0})
+	p := cut(run, "1f1b", []int{0})
 	whole, keeper := &memoryKeeper{}, &memoryKeeper{}
-	train(t, run, plan, whole)
+	train(t, run, p, whole)
 	synctest.Test(t, func(t *testing.T) {
 		var longest time.Duration
 		trainBy(t, Config{
-			Run: run, Plan: offloaded(plan), Keeper: from{keeper, 0}, Data: patterned{run.Model.Context},
+			Run: run, Plan: offloaded(p), Keeper: from{keeper, 0}, Data: patterned{run.Model.Context},
 			OnStep: func(r StepResult) {
 				for _, s := range r.Stages {
 					longest = max(longest, s.Update)
 				}
 			},
 		}, lateBy(call, way, way).of)
-		memory := memoryOf(t, run, offloaded(plan), planner.Holding{})
+		memory := memoryOf(t, run, offloaded(p), plan.StageID{})
 		if parts := time.Duration(memory.Host * 3 / memory.Windows); longest < way*parts/2 || longest > way*(parts+2) {
 			t.Errorf("an update of %d windows of state takes %v, want little more than %v for each", parts, longest, way)
 		}
@@ -202,7 +202,7 @@ func TestADeviceThatBreaksWhileStateMovesEndsTheRun(t *testing.T) {
 		}
 		var left atomic.Int64
 		w, err := New(usual(Config{
-			Seat: plan.Seats()[0], Run: run, Plan: plan, Device: broken{processor, &left}, Host: &host.Memory{},
+			Seat: plan.Workers()[0], Run: run, Plan: plan, Device: broken{processor, &left}, Host: &host.Memory{},
 			OnLoaded: func() { left.Store(after) },
 		}))
 		if err != nil {

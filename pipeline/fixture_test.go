@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"pnode/planner/plan"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,6 @@ import (
 	"sync"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // patterned is a text without a file: windows of a byte sequence with structure.
@@ -25,7 +25,7 @@ func (p patterned) window(start, batch int) (tokens, targets []int32, err error)
 	return tokens, targets, nil
 }
 
-func (p patterned) Micro(_ context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (p patterned) Micro(_ context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
 	return p.window(int(step)*1009+int(micro)*31, batch)
 }
 
@@ -52,7 +52,7 @@ func (p patterned) DocumentStarts(tokens []int32) []int32 {
 // memoryKeeper holds the last saved states of all stages.
 type memoryKeeper struct {
 	mu     sync.Mutex // guards layers
-	layers map[planner.Step]map[int][]byte
+	layers map[plan.Step]map[int][]byte
 }
 
 func (k *memoryKeeper) Save(_ context.Context, s State) error {
@@ -67,7 +67,7 @@ func (k *memoryKeeper) Save(_ context.Context, s State) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.layers == nil {
-		k.layers = map[planner.Step]map[int][]byte{}
+		k.layers = map[plan.Step]map[int][]byte{}
 	}
 	if k.layers[s.Step] == nil {
 		k.layers[s.Step] = map[int][]byte{}
@@ -79,7 +79,7 @@ func (k *memoryKeeper) Save(_ context.Context, s State) error {
 // from is a keeper that loads the states saved at a step.
 type from struct {
 	*memoryKeeper
-	step planner.Step
+	step plan.Step
 }
 
 func (f from) Load(_ context.Context, layer int, dst io.Writer) error {
@@ -95,11 +95,11 @@ func (f from) Load(_ context.Context, layer int, dst io.Writer) error {
 	return nil
 }
 
-func testRun() planner.RunSpec {
-	return planner.RunSpec{
+func testRun() plan.RunSpec {
+	return plan.RunSpec{
 		Run:   "test",
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 32},
-		Train: planner.TrainSpec{
+		Train: plan.TrainSpec{
 			Seed: 7, Steps: 6, Micros: 4, MicroBatch: 2, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 3,
 		},
@@ -107,19 +107,19 @@ func testRun() planner.RunSpec {
 }
 
 // cut makes a plan: for each replica the layers at which a new stage begins.
-func cut(run planner.RunSpec, scheduleName string, bounds ...[]int) planner.Plan {
-	p := planner.Plan{Run: run.Run, Generation: 1, Schedule: scheduleName}
+func cut(run plan.RunSpec, scheduleName string, bounds ...[]int) plan.Plan {
+	p := plan.Plan{Run: run.Run, Generation: 1, Schedule: scheduleName}
 	for r, starts := range bounds {
 		share := run.Train.Micros / len(bounds)
-		pipe := planner.Pipeline{FirstMicro: planner.Micro(r * share), Micros: share}
+		pipe := plan.Pipeline{FirstMicro: plan.Micro(r * share), Micros: share}
 		for s, first := range starts {
 			end := run.Model.Layers()
 			if s+1 < len(starts) {
 				end = starts[s+1]
 			}
-			pipe.Stages = append(pipe.Stages, planner.Placement{
-				Peer: planner.PeerID(fmt.Sprintf("peer-%d-%d", r, s)), Device: "cpu", Codec: "f32",
-				Layers: planner.LayerRange{First: first, End: end},
+			pipe.Stages = append(pipe.Stages, plan.Placement{
+				Peer: plan.PeerID(fmt.Sprintf("peer-%d-%d", r, s)), Device: "cpu", Codec: "f32",
+				Layers: plan.LayerRange{First: first, End: end},
 			})
 			pipe.Warmups = append(pipe.Warmups, len(starts)-1-s)
 		}

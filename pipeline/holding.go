@@ -5,25 +5,25 @@ import (
 	"slices"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // holding is one stage of one replica on a worker: its layers with their state, and the
 // micro-batches in flight there.
 type holding struct {
-	planner.Holding
-	place planner.Placement
-	pipe  planner.Pipeline
+	plan.StageID
+	place plan.Placement
+	pipe  plan.Pipeline
 	// shares are by layer what the stack has of the optimizer state; nil: all.
 	shares []model.Share
 	// codecs of the boundaries behind each stage of pipe.
 	codecs []wire.Codec
 	stack  *model.Stack
 	// step is the one after which the parameters are as they are.
-	step planner.Step
+	step plan.Step
 	// patches are what its optimizer updates, ferry brings their state from the host; nil where the
 	// device has it.
 	patches []patch
@@ -50,9 +50,9 @@ type holding struct {
 
 // newHolding allocates a stage for the use that a worker's program makes of it. On an error it
 // gives what is there, to be closed.
-func newHolding(cfg Config, at planner.Holding, use schedule.Use) (*holding, error) {
+func newHolding(cfg Config, at plan.StageID, use schedule.Use) (*holding, error) {
 	h := &holding{
-		Holding: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
+		StageID: at, pipe: cfg.Plan.Replicas[at.Replica], place: cfg.Plan.At(at),
 		shares: cfg.Plan.Shares(at), arriving: map[wire.Tag]*arrival{},
 	}
 	h.seat(use)

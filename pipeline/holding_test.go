@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // spread puts the stages of each replica onto the workers that a row names.
-func spread(plan planner.Plan, workers ...[]int) planner.Plan {
+func spread(p plan.Plan, workers ...[]int) plan.Plan {
 	for r, row := range workers {
 		for s, worker := range row {
-			plan.Replicas[r].Stages[s].Peer = planner.PeerID(fmt.Sprintf("peer-%d", worker))
+			p.Replicas[r].Stages[s].Peer = plan.PeerID(fmt.Sprintf("peer-%d", worker))
 		}
 	}
-	return plan
+	return p
 }
 
 // TestAWorkerHoldsSeveralStages has stages follow each other on one worker and on others,

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // given is a keeper of initial weights: every parameter of the model is its number.
@@ -41,7 +41,7 @@ func (g given) params(layer int) []float32 {
 	return params
 }
 
-func initialWorker(t *testing.T, run planner.RunSpec, keeper Keeper) *Worker {
+func initialWorker(t *testing.T, run plan.RunSpec, keeper Keeper) *Worker {
 	t.Helper()
 	plan := cut(run, "1f1b", []int{0})
 	device, err := cpu.New(cpu.Options{Threads: 1})
@@ -49,7 +49,7 @@ func initialWorker(t *testing.T, run planner.RunSpec, keeper Keeper) *Worker {
 		t.Fatal(err)
 	}
 	w, err := New(usual(Config{
-		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: device, Keeper: keeper,
+		Seat: plan.Workers()[0], Run: run, Plan: plan, Device: device, Keeper: keeper,
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestARunStartsFromGivenWeights(t *testing.T) {
 	for name, lora := range map[string]model.LoRA{"plain": {}, "adapters": {Rank: 2, Alpha: 4, Targets: "c_attn"}, "given adapters": {Rank: 2, Alpha: 4, Targets: "c_attn"}} {
 		t.Run(name, func(t *testing.T) {
 			run := testRun()
-			run.Init = &planner.InitSpec{Adapters: name == "given adapters"}
+			run.Init = &plan.InitSpec{Adapters: name == "given adapters"}
 			run.Model.LoRA = lora
 			keeper := given{config: run.Model.Base()}
 			if run.Init.Adapters {
@@ -101,7 +101,7 @@ func TestGivenWeightsOfAnotherSizeAreRefused(t *testing.T) {
 		"absent":  {fail: fmt.Errorf("nobody has them")},
 	} {
 		run := testRun()
-		run.Init = &planner.InitSpec{}
+		run.Init = &plan.InitSpec{}
 		if err := initialWorker(t, run, keeper).load(t.Context()); err == nil {
 			t.Errorf("%s: accepted", name)
 		}

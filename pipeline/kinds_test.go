@@ -7,35 +7,35 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 )
 
 // scheduled is a plan of one lane of workers under a schedule.
-func scheduled(t *testing.T, run planner.RunSpec, text string, workers int) planner.Plan {
+func scheduled(t *testing.T, run plan.RunSpec, text string, workers int) plan.Plan {
 	t.Helper()
 	return laned(t, run, text, 1, workers)
 }
 
 // laned is a plan of lanes of so many workers each.
-func laned(t *testing.T, run planner.RunSpec, text string, lanes, workers int) planner.Plan {
+func laned(t *testing.T, run plan.RunSpec, text string, lanes, workers int) plan.Plan {
 	t.Helper()
 	spec, err := schedule.ParseSpec(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := planner.Plan{Run: run.Run, Generation: 1, Schedule: text}
+	p := plan.Plan{Run: run.Run, Generation: 1, Schedule: text}
 	layers, share := run.Model.Layers(), run.Train.Micros/lanes
 	for l := range lanes {
-		lane := planner.Lane{First: planner.Micro(l * share), Micros: share}
+		lane := plan.ReplicaGroup{First: plan.Micro(l * share), Micros: share}
 		for w := range workers {
-			lane.Seats = append(lane.Seats, planner.Seat{Peer: planner.PeerID(fmt.Sprintf("peer-%d", l*workers+w)), Device: "cpu"})
+			lane.Workers = append(lane.Workers, plan.WorkerID{Peer: plan.PeerID(fmt.Sprintf("peer-%d", l*workers+w)), Device: "cpu"})
 			lane.Layers = append(lane.Layers, layers*(w+1)/workers-layers*w/workers)
 		}
 		if text == "1f1b" || text == "gpipe" {
 			lane.Warmups = schedule.DepthWarmups(workers, 1)
 		}
-		pipes, err := lane.Pipelines(spec, planner.Replica(len(p.Replicas)))
+		pipes, err := lane.Pipelines(spec, plan.Replica(len(p.Replicas)))
 		if err != nil {
 			t.Fatalf("%s on %d workers: %v", text, workers, err)
 		}
@@ -64,7 +64,7 @@ func TestSegmentsOfSeveralSequences(t *testing.T) {
 	run.Train.MicroBatch, run.Train.Steps, run.Train.DocumentMask = 2, 2, true
 	for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16} {
 		for level := range model.RecomputeBlock + 1 {
-			run.Train.Storage, run.Train.Recompute = planner.Storage(storage), planner.Recompute(level)
+			run.Train.Storage, run.Train.Recompute = plan.Storage(storage), plan.Recompute(level)
 			name := fmt.Sprint(storage, ", ", level)
 			keeper, whole := &memoryKeeper{}, &memoryKeeper{}
 			want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), whole)
@@ -76,7 +76,7 @@ func TestSegmentsOfSeveralSequences(t *testing.T) {
 
 // deep is a run with a layer for each of two chunks on four workers, micro-batches for two
 // directions of them, and a context for two segments.
-func deep() planner.RunSpec {
+func deep() plan.RunSpec {
 	run := testRun()
 	run.Model.Blocks, run.Model.Context, run.Model.Channels = 6, 64, 16
 	run.Train.Micros, run.Train.MicroBatch, run.Train.Steps, run.Train.HeldOutEvery = 8, 1, 4, 2
@@ -148,11 +148,11 @@ func TestDeepSchedulesAreAllKinds(t *testing.T) {
 // TestSchedulesThatDoNotFitAreRefused with the reason.
 func TestSchedulesThatDoNotFitAreRefused(t *testing.T) {
 	run := deep()
-	for name, change := range map[string]func(*planner.Plan){
-		"unknown parameter": func(p *planner.Plan) { p.Schedule = "zb-h1:k=2" },
-		"chunks apart":      func(p *planner.Plan) { p.Schedule = "interleaved:v=2" },
-		"a replica short":   func(p *planner.Plan) { p.Schedule = "chimera" },
-		"groups":            func(p *planner.Plan) { p.Schedule = "interleaved:v=4,f=1+1,b=8" },
+	for name, change := range map[string]func(*plan.Plan){
+		"unknown parameter": func(p *plan.Plan) { p.Schedule = "zb-h1:k=2" },
+		"chunks apart":      func(p *plan.Plan) { p.Schedule = "interleaved:v=2" },
+		"a replica short":   func(p *plan.Plan) { p.Schedule = "chimera" },
+		"groups":            func(p *plan.Plan) { p.Schedule = "interleaved:v=4,f=1+1,b=8" },
 	} {
 		plan := scheduled(t, run, "zb-h1", 4)
 		change(&plan)

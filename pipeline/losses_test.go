@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestLossesDoNotDependOnTheCut(t *testing.T) {
@@ -39,7 +39,7 @@ func TestResumeOnAnotherCutGivesTheSameLosses(t *testing.T) {
 }
 
 // resume goes on from the first checkpoint, in three stages.
-func resume(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) result {
+func resume(t *testing.T, run plan.RunSpec, keeper *memoryKeeper) result {
 	t.Helper()
 	rest := cut(run, "1f1b", []int{0, 1, 3})
 	rest.Start, rest.Generation = run.Train.CheckpointEvery, 2
@@ -47,7 +47,7 @@ func resume(t *testing.T, run planner.RunSpec, keeper *memoryKeeper) result {
 }
 
 // after is what was reported of the steps behind one.
-func (r result) after(start planner.Step) result {
+func (r result) after(start plan.Step) result {
 	rest := newResult()
 	for step, bits := range r.losses {
 		if step > start {

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // memoryNet joins workers in one process: every peer's Exchange delivers by (from, tag).
@@ -15,7 +15,7 @@ type memoryNet struct {
 }
 
 type address struct {
-	from, to planner.PeerID
+	from, to plan.PeerID
 	tag      wire.Tag
 }
 
@@ -39,10 +39,10 @@ func (n *memoryNet) empty(a address) {
 // memoryExchange is one peer's end.
 type memoryExchange struct {
 	net  *memoryNet
-	self planner.PeerID
+	self plan.PeerID
 }
 
-func (e memoryExchange) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (e memoryExchange) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	select {
 	case e.net.box(address{e.self, to, f.Tag}) <- f.Payload:
 		return nil
@@ -51,7 +51,7 @@ func (e memoryExchange) Send(ctx context.Context, to planner.PeerID, f wire.Fram
 	}
 }
 
-func (e memoryExchange) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (e memoryExchange) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	at := address{from, e.self, tag}
 	select {
 	case payload := <-e.net.box(at):

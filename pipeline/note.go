@@ -4,19 +4,19 @@ import (
 	"time"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 	"pnode/pipeline/trace"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // note writes down that an action of a step's program began then and ends now.
-func (w *Worker) note(step planner.Step, a schedule.Action, begin time.Time) {
+func (w *Worker) note(step plan.Step, a schedule.Action, begin time.Time) {
 	w.span(step, a, begin, time.Now())
 }
 
 // span writes down when an action of a step's program began and ended. Evaluations are no part of
 // the program.
-func (w *Worker) span(step planner.Step, a schedule.Action, begin, end time.Time) {
+func (w *Worker) span(step plan.Step, a schedule.Action, begin, end time.Time) {
 	if w.cfg.Trace == nil || w.heldOut(w.part(a.Micro).micro) {
 		return
 	}
@@ -27,7 +27,7 @@ func (w *Worker) span(step planner.Step, a schedule.Action, begin, end time.Time
 
 // noteCopy writes down a copy of a message between the device and the host.
 func (w *Worker) noteCopy(what string, h *holding, tag wire.Tag, begin, end time.Time) {
-	if w.cfg.Trace == nil || w.heldOut(w.part(planner.Micro(tag.Index)).micro) {
+	if w.cfg.Trace == nil || w.heldOut(w.part(plan.Micro(tag.Index)).micro) {
 		return
 	}
 	w.cfg.Trace.AddCopy(trace.Copy{
@@ -37,6 +37,6 @@ func (w *Worker) noteCopy(what string, h *holding, tag wire.Tag, begin, end time
 }
 
 // action is one of the stage's.
-func (h *holding) action(op schedule.Op, micro planner.Micro) schedule.Action {
+func (h *holding) action(op schedule.Op, micro plan.Micro) schedule.Action {
 	return schedule.Action{Op: op, Replica: h.Replica, Stage: h.Stage, Micro: micro}
 }

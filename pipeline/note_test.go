@@ -26,7 +26,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 		net, dir := newMemoryNet(), t.TempDir()
 		var workers []*Worker
 		var files []*trace.Recorder
-		for _, seat := range plan.Seats() {
+		for _, seat := range plan.Workers() {
 			device, err := cpu.New(cpu.Options{Threads: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 			if err := file.Close(); err != nil {
 				t.Fatal(err)
 			}
-			in, err := os.Open(filepath.Join(dir, string(plan.Seats()[i].Peer)))
+			in, err := os.Open(filepath.Join(dir, string(plan.Workers()[i].Peer)))
 			if err != nil {
 				t.Fatal(err)
 			}

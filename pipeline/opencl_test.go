@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/conform"
 	"pnode/kernels/opencl"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // TestOffloadChangesNoBitOnOpenCL: a driver's device, whose copies are its own, gives the losses
@@ -22,13 +22,13 @@ func TestOffloadChangesNoBitOnOpenCL(t *testing.T) {
 	defer device.Close()
 	run := testRun()
 	for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16, model.StorageF16} {
-		run.Train.Storage = planner.Storage(storage)
+		run.Train.Storage = plan.Storage(storage)
 		as := func(kernels.Device) kernels.Device { return device }
 		plan, whole, keeper := cut(run, "1f1b", []int{0, 2}), &memoryKeeper{}, &memoryKeeper{}
 		want := trainAs(t, run, plan, whole, as)
 		equal(t, storage.String(), trainAs(t, run, offloaded(plan), keeper, as), want)
 		equalStates(t, storage.String(), keeper, whole)
-		if off := memoryOf(t, run, offloaded(plan), plan.Holdings(plan.Seats()[0])[0]); off.Host == 0 {
+		if off := memoryOf(t, run, offloaded(plan), plan.StagesOf(plan.Workers()[0])[0]); off.Host == 0 {
 			t.Error("nothing was in host memory")
 		}
 	}
@@ -50,7 +50,7 @@ func TestWhatHalvesCostOnOpenCL(t *testing.T) {
 		equalFloats(t, text, got.floats, measuredInFloats(t, run, keeper, as))
 	}
 	run := halved(testRun())
-	run.Train.Storage = planner.StorageAuto
+	run.Train.Storage = plan.StorageAuto
 	n, halves := 0, 1
 	got := trainAs(t, run, mixed(cut(run, "1f1b", []int{0, 2}), halves), &memoryKeeper{}, func(processor kernels.Device) kernels.Device {
 		if n++; n-1 == halves {
@@ -80,8 +80,8 @@ func TestF16TrainsLikeFloatsOnOpenCL(t *testing.T) {
 	run := testRun()
 	run.Train.Steps, run.Train.CheckpointEvery, run.Train.HeldOutEvery = 60, 60, 60
 	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
-	run.Train.Storage = planner.StorageAuto
-	for _, plan := range []planner.Plan{
+	run.Train.Storage = plan.StorageAuto
+	for _, plan := range []plan.Plan{
 		inTurns(cut(run, "1f1b", []int{0}), model.StorageF16), inTurns(cut(run, "1f1b", []int{0, 2}), model.StorageF16, model.StorageF32),
 	} {
 		n := 0

@@ -1,16 +1,16 @@
 package pipeline
 
 import (
+	"pnode/planner/plan"
 	"math"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // Optimizer is AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2) over
 // the flat vectors of a stage's layers. The stack holds its moments.
-type Optimizer struct{ train planner.TrainSpec }
+type Optimizer struct{ train plan.TrainSpec }
 
 // The vectors of AdamW's state, as numbered by Stack.Moment.
 const (
@@ -21,7 +21,7 @@ const (
 
 // LearningRate is the rate of update step (from 1): linear warm-up to LR, then a cosine
 // down to MinLR at the last step.
-func LearningRate(t planner.TrainSpec, step planner.Step) float64 {
+func LearningRate(t plan.TrainSpec, step plan.Step) float64 {
 	if step <= t.WarmupSteps {
 		return t.LR * float64(step) / float64(t.WarmupSteps)
 	}
@@ -33,7 +33,7 @@ func LearningRate(t planner.TrainSpec, step planner.Step) float64 {
 }
 
 // scalars are the numbers of update step with gradients multiplied by gradScale.
-func (o Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWScalars {
+func (o Optimizer) scalars(step plan.Step, gradScale float64) kernels.AdamWScalars {
 	t := o.train
 	n := float64(step)
 	return kernels.AdamWScalars{
@@ -45,7 +45,7 @@ func (o Optimizer) scalars(step planner.Step, gradScale float64) kernels.AdamWSc
 
 // rounding is the noise with which parameters after a step become BF16: none unless the run asks
 // for it.
-func (o Optimizer) rounding(step planner.Step) model.Noise {
+func (o Optimizer) rounding(step plan.Step) model.Noise {
 	if !o.train.StochasticRounding {
 		return model.Noise{}
 	}
@@ -61,7 +61,7 @@ type patch struct {
 
 // patches are what the stack has moments of, in the order of layers and elements. Tensors next to
 // each other with the same decay are one.
-func patches(stack *model.Stack, cfg model.Config, layers planner.LayerRange) []patch {
+func patches(stack *model.Stack, cfg model.Config, layers plan.LayerRange) []patch {
 	var all []patch
 	for l := layers.First; l < layers.End; l++ {
 		end := cfg.LayerLen(l)
@@ -98,7 +98,7 @@ type advance struct {
 	rounding model.Noise
 }
 
-func (o Optimizer) advance(step planner.Step, gradScale float64) advance {
+func (o Optimizer) advance(step plan.Step, gradScale float64) advance {
 	return advance{scalars: o.scalars(step, gradScale), decay: float32(o.train.Decay), rounding: o.rounding(step)}
 }
 
@@ -114,7 +114,7 @@ func (a advance) of(p patch, stack *model.Stack, moments []kernels.View, from in
 }
 
 // update makes an update of a stage, and waits for it.
-func (o Optimizer) update(q kernels.Queue, h *holding, step planner.Step, gradScale float64) error {
+func (o Optimizer) update(q kernels.Queue, h *holding, step plan.Step, gradScale float64) error {
 	a := o.advance(step, gradScale)
 	if h.ferry != nil {
 		return h.ferry.cross(func(p piece, window []kernels.View) error {

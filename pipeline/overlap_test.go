@@ -78,7 +78,7 @@ func TestCopiesRunBesideThePasses(t *testing.T) {
 		}
 		net := newMemoryNet()
 		var workers []*Worker
-		for _, seat := range plan.Seats() {
+		for _, seat := range plan.Workers() {
 			processor, err := cpu.New(cpu.Options{Threads: 1})
 			if err != nil {
 				t.Fatal(err)

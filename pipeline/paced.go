@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"pnode/pipeline/collective"
+	"pnode/planner/plan"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // Waiter is told until when a program waited for something that is not the device's;
@@ -26,7 +26,7 @@ type paced struct {
 const atOnce = 200 * time.Microsecond
 
 // Receive counts as a wait unless the message was there.
-func (p paced) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (p paced) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	defer p.waited(time.Now())
 	return p.Exchange.Receive(ctx, from, tag)
 }

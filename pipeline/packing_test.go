@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // tally is a device that counts calls of an operation.
@@ -85,13 +85,13 @@ func TestPackedTensors(t *testing.T) {
 	}
 	defer dev.Close()
 	run := testRun()
-	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "int8")
-	codecs, err := boundaryCodecs(plan.Replicas[0])
+	p := withCodec(cut(run, "1f1b", []int{0, 2}), "int8")
+	codecs, err := boundaryCodecs(p.Replicas[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holding{pipe: plan.Replicas[0], codecs: codecs}
-	w := &Worker{cfg: Config{Run: run, Plan: plan}}
+	h := &holding{pipe: p.Replicas[0], codecs: codecs}
+	w := &Worker{cfg: Config{Run: run, Plan: p}}
 	if h.downloads, err = newCopier(dev); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestPackedTensors(t *testing.T) {
 	}
 	defer memory.Free()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for step := planner.Step(1); step <= 200; step++ {
+	for step := plan.Step(1); step <= 200; step++ {
 		outliers := math.Exp(rng.Float64()*12 - 4) // through the bound, which is near 3 times the spread
 		xs := withOutliers(rng, 1+rng.IntN(most), float32(outliers))
 		if step%17 == 0 {

@@ -2,15 +2,15 @@ package pipeline
 
 import (
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 )
 
 // part is what an action is about: a micro-batch or, where the schedule cuts sequences, one
 // segment of it.
 type part struct {
-	micro planner.Micro
+	micro plan.Micro
 	model.Segment
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 )
 
 // pass is what a worker computes at a time: what its queue has between two events. The program
@@ -31,7 +31,7 @@ type await struct {
 const maxPasses = 4
 
 // compute has f enqueue a pass. Its errors come from watch.
-func (w *Worker) compute(step planner.Step, a schedule.Action, sum *time.Duration, f func()) error {
+func (w *Worker) compute(step plan.Step, a schedule.Action, sum *time.Duration, f func()) error {
 	p := pass{action: a, sum: sum, awaited: w.awaited, begin: w.queue.Record()}
 	w.awaited = nil
 	f()
@@ -40,7 +40,7 @@ func (w *Worker) compute(step planner.Step, a schedule.Action, sum *time.Duratio
 }
 
 // deliver tells of a pass, or of an action that has none: outside of a program it is waited for.
-func (w *Worker) deliver(step planner.Step, p pass) error {
+func (w *Worker) deliver(step plan.Step, p pass) error {
 	if w.passes == nil {
 		return w.passed(step, p)
 	}
@@ -50,7 +50,7 @@ func (w *Worker) deliver(step planner.Step, p pass) error {
 
 // watch waits for passes in the order of the program. The first error, which names its pass, is
 // told to fail at once; then, and when ctx is done, no more are waited for.
-func (w *Worker) watch(ctx context.Context, step planner.Step, passes <-chan pass, fail func(error)) (err error) {
+func (w *Worker) watch(ctx context.Context, step plan.Step, passes <-chan pass, fail func(error)) (err error) {
 	for p := range passes {
 		if err != nil || ctx.Err() != nil {
 			continue
@@ -64,7 +64,7 @@ func (w *Worker) watch(ctx context.Context, step planner.Step, passes <-chan pas
 
 // passed waits for a pass, and adds up and writes down where the time went: the device was idle
 // from the end of the pass before, and what the pass had to wait for made it so.
-func (w *Worker) passed(step planner.Step, p pass) error {
+func (w *Worker) passed(step plan.Step, p pass) error {
 	if p.end == nil {
 		w.span(step, p.action, w.free, w.free)
 		return nil

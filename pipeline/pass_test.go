@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/kernels/emulate"
-	"pnode/planner"
 )
 
 // far is a device of which the host learns what it waited for a while later.
@@ -51,13 +51,13 @@ func (e farEvent) Sync() error {
 var slowCard = emulate.Profile{Model: "slow", MatMulFLOPS: 1e8, AttentionFLOPS: 1e8, MemoryBytesPerS: 1e9, MemoryBytes: 1 << 40}
 
 // steps trains on slow cards that are so far, and gives what each step took.
-func steps(t *testing.T, run planner.RunSpec, plan planner.Plan, way time.Duration) (took []StepResult) {
+func steps(t *testing.T, run plan.RunSpec, plan plan.Plan, way time.Duration) (took []StepResult) {
 	synctest.Test(t, func(t *testing.T) {
 		first := plan.Coordinator()
 		trainBy(t, Config{
 			Run: run, Plan: plan, Keeper: from{&memoryKeeper{}, 0}, Data: patterned{run.Model.Context},
 			OnStep: func(r StepResult) {
-				if len(r.Stages) > 0 && plan.At(r.Stages[0].Holding).Seat() == first {
+				if len(r.Stages) > 0 && plan.At(r.Stages[0].StageID).Worker() == first {
 					took = append(took, r)
 				}
 			},
@@ -182,7 +182,7 @@ func TestErrorsNameTheirPass(t *testing.T) {
 	} {
 		b.Device = device
 		w, err := New(usual(Config{
-			Seat: plan.Seats()[0], Run: run, Plan: plan, Device: b,
+			Seat: plan.Workers()[0], Run: run, Plan: plan, Device: b,
 			OnStep: func(r StepResult) { t.Errorf("step %d ends well", r.Step) },
 		}))
 		if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // portioned is a device with a largest size of buffers.
@@ -32,7 +32,7 @@ func TestStagesOfSeveralBuffersGiveTheSameBits(t *testing.T) {
 	runs := families()
 	runs["gpt2"] = testRun()
 	halves := runs["llama"]
-	halves.Train.Storage = planner.Storage(model.StorageBF16)
+	halves.Train.Storage = plan.Storage(model.StorageBF16)
 	runs["llama in bf16"] = halves
 	for name, run := range runs {
 		longest := 0

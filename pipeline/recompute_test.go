@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 	"pnode/planner"
 )
 
@@ -19,7 +20,7 @@ func TestRecomputationGivesTheSameLosses(t *testing.T) {
 		run.Train.Steps = 3
 		want := train(t, run, cut(run, "1f1b", []int{0, 1, 3}), &memoryKeeper{})
 		for _, level := range lean {
-			run.Train.Recompute = planner.Recompute(level)
+			run.Train.Recompute = plan.Recompute(level)
 			equal(t, name+" "+level.String(), train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{}), want)
 			equal(t, name+" "+level.String()+" in three stages", train(t, run, cut(run, "1f1b", []int{0, 1, 3}), &memoryKeeper{}), want)
 		}
@@ -30,11 +31,11 @@ func TestRecomputationGivesTheSameLosses(t *testing.T) {
 // with blocks and several micro-batches in flight.
 func TestRecomputationSavesMemory(t *testing.T) {
 	for name, run := range families() {
-		plan := cut(run, "1f1b", []int{0, 3, 4})
-		before := stageBytes(t, run, plan)
+		p := cut(run, "1f1b", []int{0, 3, 4})
+		before := stageBytes(t, run, p)
 		for _, level := range lean {
-			run.Train.Recompute = planner.Recompute(level)
-			got := stageBytes(t, run, plan)
+			run.Train.Recompute = plan.Recompute(level)
+			got := stageBytes(t, run, p)
 			if got >= before {
 				t.Errorf("%s: %v takes %d bytes, the level before it %d", name, level, got, before)
 			}
@@ -44,9 +45,9 @@ func TestRecomputationSavesMemory(t *testing.T) {
 }
 
 // stageBytes is what the first stage takes.
-func stageBytes(t *testing.T, run planner.RunSpec, plan planner.Plan) int64 {
+func stageBytes(t *testing.T, run plan.RunSpec, p plan.Plan) int64 {
 	t.Helper()
-	return memoryOf(t, run, plan, planner.Holding{}).Total()
+	return memoryOf(t, run, p, plan.StageID{}).Total()
 }
 
 // TestPlannerMakesRoomByRecomputing gives each of two devices less memory than its stage
@@ -63,33 +64,33 @@ func TestPlannerMakesRoomByRecomputing(t *testing.T) {
 	roomy, _ := plannedWith(t, in, 1<<30)
 	least := stageBytes(t, run, roomy)
 	for bytes := least; ; bytes -= least / 50 {
-		plan, err := plannedWith(t, in, bytes)
+		p, err := plannedWith(t, in, bytes)
 		if err != nil {
 			t.Fatalf("nothing fits %d bytes, and more was planned without recomputation: %v", bytes, err)
 		}
-		again := plan.Replicas[0].Stages[0].Recompute
-		for s := range plan.Replicas[0].Stages {
-			if m := memoryOf(t, run, plan, planner.Holding{Stage: planner.Stage(s)}); m.Total() > bytes {
+		again := p.Replicas[0].Stages[0].Recompute
+		for s := range p.Replicas[0].Stages {
+			if m := memoryOf(t, run, p, plan.StageID{Stage: plan.Stage(s)}); m.Total() > bytes {
 				t.Fatalf("stage %d with %q takes %d bytes of %d", s, again, m.Total(), bytes)
 			}
 		}
 		if strings.Contains(string(again), "block") {
-			equal(t, string(again), train(t, run, plan, &memoryKeeper{}), want)
+			equal(t, string(again), train(t, run, p, &memoryKeeper{}), want)
 			break
 		}
 	}
-	in.Run.Train.Recompute = planner.Recompute(model.RecomputeNothing)
+	in.Run.Train.Recompute = plan.Recompute(model.RecomputeNothing)
 	if plan, err := plannedWith(t, in, least/2); err == nil {
 		t.Errorf("half the memory is enough without recomputation: %+v", plan)
 	}
 }
 
 // plannedWith plans for two like nodes of so much memory.
-func plannedWith(t *testing.T, in planner.Input, bytes int64) (planner.Plan, error) {
+func plannedWith(t *testing.T, in planner.Input, bytes int64) (plan.Plan, error) {
 	t.Helper()
-	device := planner.DeviceProfile{Name: "cpu", MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9, MemoryFreeBytes: bytes}
-	for _, peer := range []planner.PeerID{"a", "b"} {
-		in.Members = append(in.Members, planner.Member{Peer: peer, Profile: planner.Profile{Devices: []planner.DeviceProfile{device}}})
+	device := plan.DeviceProfile{Name: "cpu", MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9, MemoryFreeBytes: bytes}
+	for _, peer := range []plan.PeerID{"a", "b"} {
+		in.Members = append(in.Members, planner.Member{Peer: peer, Profile: plan.Profile{Devices: []plan.DeviceProfile{device}}})
 	}
 	plan, _, err := planner.Make(in)
 	return plan, err
@@ -102,7 +103,7 @@ func TestRestoringAheadChangesNoBit(t *testing.T) {
 		run.Train.Steps = 2
 		want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
 		for _, level := range lean {
-			run.Train.Recompute = planner.Recompute(level)
+			run.Train.Recompute = plan.Recompute(level)
 			for _, text := range []string{"1f1b", "gpipe", "zb-h1"} {
 				for ahead := 1; ahead <= 2; ahead++ {
 					plan := scheduled(t, run, text, 2)
@@ -128,7 +129,7 @@ func TestRestoringAheadBesideOtherStages(t *testing.T) {
 	run.Train.Steps = 2
 	for _, text := range []string{"interleaved:v=2", "zb-v", "hanayo:v=2", "chimera"} {
 		for _, level := range lean {
-			run.Train.Recompute = planner.Recompute(level)
+			run.Train.Recompute = plan.Recompute(level)
 			plan := scheduled(t, run, text, 2)
 			want := train(t, run, plan, &memoryKeeper{})
 			for _, pipe := range plan.Replicas {

@@ -5,19 +5,19 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // complete is told of a stage's layers whose gradients have a micro-batch. With the last one of the
 // step they are no multiples any more, and the stage's reduction begins: each layer's gradient is
 // under way to the other replicas while those before it are being computed, and while the rest of the
 // schedule drains.
-func (w *Worker) complete(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) func(layer int) {
-	if micro != h.pipe.FirstMicro+planner.Micro(h.pipe.Micros-1) {
+func (w *Worker) complete(ctx context.Context, h *holding, step plan.Step, micro plan.Micro) func(layer int) {
+	if micro != h.pipe.FirstMicro+plan.Micro(h.pipe.Micros-1) {
 		return func(int) {}
 	}
 	if len(w.cfg.Plan.Replicas) == 1 && !w.tiedElsewhere(h) {
@@ -41,7 +41,7 @@ type reducible struct {
 // over the two ends of the tied embedding. Every worker takes the layers of a stage from the
 // last one on and does not wait for one stage before it begins with another, so that all come
 // to their end however stages are cut and spread.
-func (w *Worker) reduce(ctx context.Context, h *holding, step planner.Step, layers <-chan reducible) {
+func (w *Worker) reduce(ctx context.Context, h *holding, step plan.Step, layers <-chan reducible) {
 	w.beside.Go(func() error {
 		defer w.note(step, h.action(schedule.Reduce, 0), time.Now())
 		for range h.place.Layers.Len() {
@@ -131,7 +131,7 @@ func (w *Worker) sumSquares(v kernels.View) (sum []float32) {
 
 // reduceReplicas sums one layer's gradient over its holders in replica order: all of it, or
 // this replica's part.
-func (w *Worker) reduceReplicas(ctx context.Context, h *holding, step planner.Step, layer int) error {
+func (w *Worker) reduceReplicas(ctx context.Context, h *holding, step plan.Step, layer int) error {
 	if len(w.cfg.Plan.Replicas) == 1 || h.stack.Grads(layer).Len == 0 {
 		return nil
 	}
@@ -145,16 +145,16 @@ func (w *Worker) reduceReplicas(ctx context.Context, h *holding, step planner.St
 }
 
 // group is the holders of a layer.
-func (w *Worker) group(h *holding, step planner.Step, layer int) collective.Group {
+func (w *Worker) group(h *holding, step plan.Step, layer int) collective.Group {
 	group := collective.Group{Self: h.Replica, Layer: layer, Generation: w.cfg.Plan.Generation, Step: step}
 	for r, pipe := range w.cfg.Plan.Replicas {
 		for s, place := range pipe.Stages {
 			if place.Layers.Contains(layer) {
-				group.Members = append(group.Members, collective.Member{Peer: place.Peer, Stage: planner.Stage(s)})
+				group.Members = append(group.Members, collective.Member{Peer: place.Peer, Stage: plan.Stage(s)})
 			}
 		}
 		if h.inParts(layer) {
-			share := w.cfg.Plan.Share(planner.Replica(r), layer)
+			share := w.cfg.Plan.Share(plan.Replica(r), layer)
 			group.Parts = append(group.Parts, w.cfg.Run.Model.ShareRanges(layer, share))
 		}
 	}
@@ -168,7 +168,7 @@ func (w *Worker) tiedElsewhere(h *holding) bool {
 }
 
 // reduceTied gives one end of the tied embedding the gradient embedding + head.
-func (w *Worker) reduceTied(ctx context.Context, h *holding, step planner.Step) error {
+func (w *Worker) reduceTied(ctx context.Context, h *holding, step plan.Step) error {
 	layer, last := 0, len(h.pipe.Stages)-1
 	if h.last() {
 		layer = w.headLayer()
@@ -176,7 +176,7 @@ func (w *Worker) reduceTied(ctx context.Context, h *holding, step planner.Step) 
 	tied := collective.Tied{
 		Replica: h.Replica, Generation: w.cfg.Plan.Generation, Step: step,
 		Embed:    collective.Member{Peer: h.pipe.Stages[0].Peer, Stage: 0},
-		Head:     collective.Member{Peer: h.pipe.Stages[last].Peer, Stage: planner.Stage(last)},
+		Head:     collective.Member{Peer: h.pipe.Stages[last].Peer, Stage: plan.Stage(last)},
 		SelfHead: h.last(),
 	}
 	return h.onHost(w.tiedGrads(h, layer), func(grad []float32) error {

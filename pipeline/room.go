@@ -5,15 +5,15 @@ import (
 	"slices"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // checkRoom refuses a plan whose stages here want more memory than the device or the host may
 // give, before any of it is taken. The error wraps kernels.ErrOutOfMemory.
 func (w *Worker) checkRoom() error {
 	var device, beside int64
-	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
+	for _, at := range w.cfg.Plan.StagesOf(w.cfg.Seat) {
 		need, err := w.need(at)
 		if err != nil {
 			return err
@@ -35,7 +35,7 @@ func (w *Worker) tooMuch(where string, need, left int64) error {
 }
 
 // need is what a stage allocates.
-func (w *Worker) need(at planner.Holding) (model.Memory, error) {
+func (w *Worker) need(at plan.StageID) (model.Memory, error) {
 	plan, run := w.cfg.Plan, w.cfg.Run
 	stack := run.Stack(plan.At(at), plan.Shares(at), w.list.Use(w.number, at.Replica, at.Stage))
 	stack.Device = w.cfg.Device

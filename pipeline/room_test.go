@@ -16,9 +16,9 @@ import (
 func TestAPlanThatDoesNotFitIsRefused(t *testing.T) {
 	run := testRun()
 	plan := spread(cut(run, "1f1b", []int{0, 1, 2, 3}), []int{0, 1, 0, 1})
-	for _, seat := range plan.Seats() {
+	for _, seat := range plan.Workers() {
 		need := int64(4) // of the gradient's norm
-		for _, at := range plan.Holdings(seat) {
+		for _, at := range plan.StagesOf(seat) {
 			need += memoryOf(t, run, plan, at).Total()
 		}
 		for _, short := range []int64{0, 8} {

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/host"
 	"pnode/pipeline/collective"
-	"pnode/planner"
 )
 
 // gather begins to exchange the parameters of layers that each replica has updated its part
 // of. It runs beside what follows: the stage's first forward waits for it. Behind the last
 // update of a plan replica 0 alone needs them, to evaluate and to save.
-func (w *Worker) gather(ctx context.Context, h *holding, step planner.Step, last bool) {
+func (w *Worker) gather(ctx context.Context, h *holding, step plan.Step, last bool) {
 	layers := h.layersInParts()
 	if len(layers) == 0 {
 		return
@@ -77,7 +77,7 @@ type sharedMoment struct {
 }
 
 // sharedMoments are those of a layer; a frozen one has none.
-func (w *Worker) sharedMoments(h *holding, step planner.Step, layer int) []sharedMoment {
+func (w *Worker) sharedMoments(h *holding, step plan.Step, layer int) []sharedMoment {
 	whole := w.cfg.Run.Model.TrainedLen(layer)
 	if whole == 0 {
 		return nil

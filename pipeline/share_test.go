@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"pnode/planner/plan"
 	"context"
 	"errors"
 	"fmt"
@@ -15,24 +16,23 @@ import (
 	"pnode/kernels/cpu"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // sharded is a plan whose replicas hold the optimizer state in parts, of some layers or of all.
-func sharded(p planner.Plan, layers ...planner.LayerRange) planner.Plan {
+func sharded(p plan.Plan, layers ...plan.LayerRange) plan.Plan {
 	if p.Sharded = layers; layers == nil {
 		last := p.Replicas[0].Stages[len(p.Replicas[0].Stages)-1]
-		p.Sharded = []planner.LayerRange{{First: 0, End: last.Layers.End}}
+		p.Sharded = []plan.LayerRange{{First: 0, End: last.Layers.End}}
 	}
 	return p
 }
 
 // shareRuns are of every family, tied, frozen in part and stored in BF16.
-func shareRuns() map[string]planner.RunSpec {
+func shareRuns() map[string]plan.RunSpec {
 	runs := families()
 	runs["gpt2"] = testRun()
 	half := testRun()
-	half.Train.Storage = planner.Storage(model.StorageBF16)
+	half.Train.Storage = plan.Storage(model.StorageBF16)
 	runs["gpt2 in bf16"], runs["gpt2 in bf16, rounded by chance"] = half, byChance(half)
 	return runs
 }
@@ -67,18 +67,18 @@ func TestSharesGiveTheSameBits(t *testing.T) {
 // stages or the ends of a tied embedding alone, and however replicas are cut.
 func TestSharesOfSomeLayersGiveTheSameBits(t *testing.T) {
 	for name, run := range shareRuns() {
-		plan := cut(run, "1f1b", []int{0, 2}, []int{0, 1, 3})
+		p := cut(run, "1f1b", []int{0, 2}, []int{0, 1, 3})
 		last := run.Model.Layers() - 1
 		whole := &memoryKeeper{}
-		want := train(t, run, plan, whole)
-		for _, layers := range [][]planner.LayerRange{
+		want := train(t, run, p, whole)
+		for _, layers := range [][]plan.LayerRange{
 			{{First: 1, End: 2}},
 			{{First: 1, End: last}},
 			{{First: 0, End: 1}, {First: last, End: last + 1}},
 		} {
 			parts := &memoryKeeper{}
 			about := fmt.Sprintf("%s, %v", name, layers)
-			equal(t, about, train(t, run, sharded(plan, layers...), parts), want)
+			equal(t, about, train(t, run, sharded(p, layers...), parts), want)
 			equalStates(t, about, parts, whole)
 		}
 	}
@@ -88,7 +88,7 @@ func TestSharesOfSomeLayersGiveTheSameBits(t *testing.T) {
 func TestATiedEmbeddingHasBothEndsAlike(t *testing.T) {
 	run := testRun()
 	for _, starts := range [][]int{{0}, {0, 2}} {
-		plan := sharded(cut(run, "1f1b", starts, starts), planner.LayerRange{First: 0, End: 2})
+		plan := sharded(cut(run, "1f1b", starts, starts), plan.LayerRange{First: 0, End: 2})
 		_, err := New(Config{Run: run, Plan: plan, Seat: plan.Coordinator()})
 		if !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), "tied") {
 			t.Errorf("%v: %v", starts, err)
@@ -101,15 +101,15 @@ func TestSharesUnderOtherSchedules(t *testing.T) {
 	run := deep()
 	for _, text := range []string{"chimera", "zb-h1", "depth-first:v=2"} {
 		for lanes := 1; lanes <= 2; lanes++ {
-			plan := laned(t, run, text, lanes, 2)
-			if len(plan.Replicas) == 1 {
+			p := laned(t, run, text, lanes, 2)
+			if len(p.Replicas) == 1 {
 				continue
 			}
 			whole, parts := &memoryKeeper{}, &memoryKeeper{}
-			want := train(t, run, plan, whole)
-			equal(t, text, train(t, run, sharded(plan), parts), want)
+			want := train(t, run, p, whole)
+			equal(t, text, train(t, run, sharded(p), parts), want)
 			equalStates(t, text, parts, whole)
-			equal(t, text+", in part", train(t, run, sharded(plan, planner.LayerRange{First: 1, End: 3}), &memoryKeeper{}), want)
+			equal(t, text+", in part", train(t, run, sharded(p, plan.LayerRange{First: 1, End: 3}), &memoryKeeper{}), want)
 		}
 	}
 }
@@ -137,23 +137,23 @@ func TestCheckpointsOfSharesFitEveryPlan(t *testing.T) {
 // TestSharesTakeLessMemory: each replica has its part of the moments and all of the rest.
 func TestSharesTakeLessMemory(t *testing.T) {
 	run := testRun()
-	plan := cut(run, "1f1b", []int{0, 3}, []int{0, 3}, []int{0, 3}, []int{0, 3})
-	for s := range plan.Replicas[0].Stages {
+	p := cut(run, "1f1b", []int{0, 3}, []int{0, 3}, []int{0, 3}, []int{0, 3})
+	for s := range p.Replicas[0].Stages {
 		var moments int64
-		whole := memoryOf(t, run, plan, planner.Holding{Stage: planner.Stage(s)})
-		for r := range plan.Replicas {
-			part := memoryOf(t, run, sharded(plan), planner.Holding{Replica: planner.Replica(r), Stage: planner.Stage(s)})
+		whole := memoryOf(t, run, p, plan.StageID{Stage: plan.Stage(s)})
+		for r := range p.Replicas {
+			part := memoryOf(t, run, sharded(p), plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)})
 			moments += part.Moments
 			if part.Moments = whole.Moments; part != whole {
 				t.Errorf("stage %d: %+v, want all but moments of %+v", s, part, whole)
 			}
 		}
-		aligned := int64(64 * momentVectors * len(plan.Replicas) * run.Model.Layers())
+		aligned := int64(64 * momentVectors * len(p.Replicas) * run.Model.Layers())
 		if moments < whole.Moments || moments > whole.Moments+aligned {
 			t.Errorf("stage %d: parts of %d bytes in all, want %d", s, moments, whole.Moments)
 		}
 	}
-	checkMemory(t, "shares", run, sharded(plan))
+	checkMemory(t, "shares", run, sharded(p))
 }
 
 // dying is an exchange that is lost at the part of updated parameters that it is told of, or
@@ -161,13 +161,13 @@ func TestSharesTakeLessMemory(t *testing.T) {
 type dying struct {
 	memoryExchange
 	kind wire.Kind
-	step planner.Step
+	step plan.Step
 	left *atomic.Int32 // frames of the kind in the step before it is lost
 }
 
 var errDead = errors.New("the replica is dead")
 
-func (d dying) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (d dying) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if f.Tag.Kind == d.kind && f.Tag.Step == d.step && d.left.Add(-1) < 0 {
 		return errDead
 	}
@@ -200,13 +200,13 @@ func TestAReplicaDiesWithParametersHalfGathered(t *testing.T) {
 
 // trainUntilDeath gives one worker of replica 1 an exchange that dies, and the others the end
 // of their context with it.
-func trainUntilDeath(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper, death dying) error {
+func trainUntilDeath(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *memoryKeeper, death dying) error {
 	t.Helper()
 	net := newMemoryNet()
 	saves, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	group, ctx := errgroup.WithContext(saves)
-	for _, seat := range plan.Seats() {
+	for _, seat := range plan.Workers() {
 		device, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func trainUntilDeath(t *testing.T, run planner.RunSpec, plan planner.Plan, keepe
 			Seat: seat, Run: run, Plan: plan, Device: device,
 			Exchange: memoryExchange{net, seat.Peer}, Keeper: from{keeper, plan.Start},
 		})
-		if seat == plan.Replicas[1].Stages[0].Seat() {
+		if seat == plan.Replicas[1].Stages[0].Worker() {
 			death.memoryExchange = memoryExchange{net, seat.Peer}
 			cfg.Exchange = death
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // slots maps the micro-batches in flight on a stage to its stack's sets of saved
@@ -13,14 +13,14 @@ import (
 type slots struct {
 	owed int // by each micro-batch
 	free []int
-	used map[planner.Micro]inFlight
+	used map[plan.Micro]inFlight
 }
 
 type inFlight struct{ slot, owes int }
 
 // newSlots makes the slots that a worker's program uses of a stage.
 func newSlots(u schedule.Use) slots {
-	s := slots{owed: u.Owed, used: map[planner.Micro]inFlight{}}
+	s := slots{owed: u.Owed, used: map[plan.Micro]inFlight{}}
 	for i := u.Slots - 1; i >= 0; i-- {
 		s.free = append(s.free, i)
 	}
@@ -28,13 +28,13 @@ func newSlots(u schedule.Use) slots {
 }
 
 // ready tells whether a micro-batch has a slot, or one is free for it.
-func (s *slots) ready(m planner.Micro) bool {
+func (s *slots) ready(m plan.Micro) bool {
 	_, has := s.used[m]
 	return has || len(s.free) > 0
 }
 
 // take gives a micro-batch a slot, or the one that it has.
-func (s *slots) take(m planner.Micro) (int, error) {
+func (s *slots) take(m plan.Micro) (int, error) {
 	if f, has := s.used[m]; has {
 		return f.slot, nil
 	}
@@ -48,7 +48,7 @@ func (s *slots) take(m planner.Micro) (int, error) {
 }
 
 // of is the slot of a micro-batch in flight; a valid schedule never asks for another.
-func (s *slots) of(m planner.Micro) int {
+func (s *slots) of(m plan.Micro) int {
 	f, ok := s.used[m]
 	if !ok {
 		panic(fmt.Sprintf("pipeline: micro-batch %d holds no slot", m))
@@ -57,7 +57,7 @@ func (s *slots) of(m planner.Micro) int {
 }
 
 // paid notes that one of the things a micro-batch owes is done.
-func (s *slots) paid(m planner.Micro) {
+func (s *slots) paid(m plan.Micro) {
 	f := s.used[m]
 	f.owes--
 	if s.used[m] = f; f.owes <= 0 {
@@ -66,7 +66,7 @@ func (s *slots) paid(m planner.Micro) {
 }
 
 // drop frees the slot whatever is owed: an evaluation has no backward.
-func (s *slots) drop(m planner.Micro) {
+func (s *slots) drop(m plan.Micro) {
 	s.free = append(s.free, s.of(m))
 	delete(s.used, m)
 }

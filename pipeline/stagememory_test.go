@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"pnode/kernels/host"
+	"pnode/planner/plan"
 	"pnode/kernels/null"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // TestMemoryIsWhatAWorkerAllocates compares the prediction for what a worker holds with what
@@ -17,7 +17,7 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	runs["gpt2"] = testRun()
 	for _, level := range lean {
 		run := runs["llama"]
-		run.Train.Recompute = planner.Recompute(level)
+		run.Train.Recompute = plan.Recompute(level)
 		runs["llama, recompute "+level.String()] = run
 	}
 	masked := runs["llama"]
@@ -25,7 +25,7 @@ func TestMemoryIsWhatAWorkerAllocates(t *testing.T) {
 	runs["llama, document mask"] = masked
 	for _, name := range []string{"gpt2", "llama"} {
 		run := runs[name]
-		run.Train.Storage = planner.Storage(model.StorageBF16)
+		run.Train.Storage = plan.Storage(model.StorageBF16)
 		runs[name+" in bf16"] = run
 	}
 	for name, run := range runs {
@@ -50,7 +50,7 @@ func TestMemoryUnderEverySchedule(t *testing.T) {
 
 // memoryOf is what the stack of a stage of a valid plan is to allocate on its device: all that
 // grows with the model, the micro-batch and the micro-batches in flight.
-func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.Holding) model.Memory {
+func memoryOf(t *testing.T, run plan.RunSpec, plan plan.Plan, at plan.StageID) model.Memory {
 	t.Helper()
 	list, err := Programs(plan)
 	if err != nil {
@@ -64,16 +64,16 @@ func memoryOf(t *testing.T, run planner.RunSpec, plan planner.Plan, at planner.H
 	return m
 }
 
-func checkMemory(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) {
+func checkMemory(t *testing.T, name string, run plan.RunSpec, plan plan.Plan) {
 	t.Helper()
-	for _, seat := range plan.Seats() {
+	for _, seat := range plan.Workers() {
 		device, memory := null.New(), &host.Memory{}
 		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Host: memory, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want, beside := int64(4), int64(0)
-		for _, at := range plan.Holdings(seat) {
+		for _, at := range plan.StagesOf(seat) {
 			m := memoryOf(t, run, plan, at)
 			want, beside = want+m.Total(), beside+m.Host
 		}

@@ -7,16 +7,16 @@ import (
 	"slices"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // State is a stage's state after a step, to be read from the device while training goes
 // on: the next update waits until all of it is read.
 type State struct {
-	Replica planner.Replica
-	Stage   planner.Stage
-	Step    planner.Step
+	Replica plan.Replica
+	Stage   plan.Stage
+	Step    plan.Step
 	Layers  []LayerState
 }
 
@@ -56,7 +56,7 @@ func (h *holding) parts(cfg model.Config, layer int) []kernels.View {
 // save begins to bring a stage's state after a step to the keeper, on a goroutine of its own.
 // At most one save of a stage is under way; a second one waits for the first. Only replica 0
 // saves: after a step all replicas have the same state, or parts of it, which the others hand in.
-func (w *Worker) save(ctx context.Context, h *holding, step planner.Step) error {
+func (w *Worker) save(ctx context.Context, h *holding, step plan.Step) error {
 	shared := h.layersInParts()
 	if h.Replica != 0 && len(shared) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (w *Worker) save(ctx context.Context, h *holding, step planner.Step) error 
 
 // stateReader reads the state of a layer from the device, and what is not there from the
 // replicas that have it.
-func (w *Worker) stateReader(ctx context.Context, h *holding, step planner.Step, layer int, unread *unread) io.Reader {
+func (w *Worker) stateReader(ctx context.Context, h *holding, step plan.Step, layer int, unread *unread) io.Reader {
 	if h.inParts(layer) && w.cfg.Run.Model.TrainedLen(layer) > 0 {
 		params := newViewReader(h.saves, []kernels.View{h.stack.Params(layer)}, func() {})
 		return collected(ctx, w.cfg.Exchange, params, w.sharedMoments(h, step, layer), unread)

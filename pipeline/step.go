@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // step runs one optimizer update and tells whether the run stops after it.
-func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool, err error) {
+func (w *Worker) step(ctx, saves context.Context, step plan.Step) (stop bool, err error) {
 	begin := time.Now()
 	for _, h := range w.holdings {
-		h.times = StageTimes{Holding: h.Holding}
+		h.times = StageTimes{StageID: h.StageID}
 		if err := h.saving.poll(); err != nil {
 			return false, err
 		}
@@ -44,7 +44,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 	w.note(step, schedule.Action{Op: schedule.Step}, w.settling)
 	result := StepResult{
 		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Norm: commit.Norm,
-		Course: w.cfg.Plan.Course(), Total: time.Since(begin),
+		Course: w.cfg.Plan.ScheduleChoice(), Total: time.Since(begin),
 	}
 	for _, h := range w.holdings {
 		h.tally(w.cfg.Log, step)
@@ -59,7 +59,7 @@ func (w *Worker) step(ctx, saves context.Context, step planner.Step) (stop bool,
 
 // gradients runs the program: afterwards every layer here has the gradient of the step,
 // summed over micro-batches and replicas. What runs beside it ends with it.
-func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
+func (w *Worker) gradients(ctx context.Context, step plan.Step) error {
 	clear(w.losses)
 	clear(w.rows)
 	for _, h := range w.holdings {
@@ -85,7 +85,7 @@ func (w *Worker) gradients(ctx context.Context, step planner.Step) error {
 
 // begin starts what runs beside a program. The context ends with it, for the reason of whatever
 // failed first.
-func (w *Worker) begin(ctx context.Context, step planner.Step) (context.Context, context.CancelCauseFunc) {
+func (w *Worker) begin(ctx context.Context, step plan.Step) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.beside, ctx = errgroup.WithContext(ctx)
 	departures, passes := make(chan departure, maxDepartures), make(chan pass, maxPasses)
@@ -115,7 +115,7 @@ func (w *Worker) settle() error {
 
 // apply makes a committed step the state of what is held here, and has it saved where the
 // commit says so.
-func (w *Worker) apply(ctx, saves context.Context, step planner.Step, commit wire.Commit) error {
+func (w *Worker) apply(ctx, saves context.Context, step plan.Step, commit wire.Commit) error {
 	for _, h := range w.holdings {
 		if err := h.saving.read(ctx); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (w *Worker) apply(ctx, saves context.Context, step planner.Step, commit wir
 
 // update applies the committed step to a stage. Scale 0 stands for a gradient that is not
 // finite: it must not touch the moments, because 0 times infinity is no number.
-func (w *Worker) update(h *holding, step planner.Step, gradScale float64) error {
+func (w *Worker) update(h *holding, step plan.Step, gradScale float64) error {
 	h.step = step
 	begin := time.Now()
 	defer func() { h.times.Update += time.Since(begin) }()

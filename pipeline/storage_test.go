@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // TestHalvesGiveTheSameLossesOnAnyCut trains with storage in halves, on replicas too, and goes on
 // from a checkpoint on another cut.
 func TestHalvesGiveTheSameLossesOnAnyCut(t *testing.T) {
-	runs := map[string]planner.RunSpec{}
+	runs := map[string]plan.RunSpec{}
 	for name, run := range families() {
 		runs[name] = stores(run, model.StorageBF16)
 	}
@@ -34,21 +34,21 @@ func TestHalvesGiveTheSameLossesOnAnyCut(t *testing.T) {
 }
 
 // stores is a run all of whose stages have a storage.
-func stores(run planner.RunSpec, s model.Storage) planner.RunSpec {
-	run.Train.Storage = planner.Storage(s)
+func stores(run plan.RunSpec, s model.Storage) plan.RunSpec {
+	run.Train.Storage = plan.Storage(s)
 	return run
 }
 
 // byChance rounds weights by chance.
-func byChance(run planner.RunSpec) planner.RunSpec {
-	run.Train.Storage, run.Train.StochasticRounding = planner.Storage(model.StorageBF16), true
+func byChance(run plan.RunSpec) plan.RunSpec {
+	run.Train.Storage, run.Train.StochasticRounding = plan.Storage(model.StorageBF16), true
 	return run
 }
 
 // TestRoundingByChanceStaysBesideNearest: other bits, but no other training.
 func TestRoundingByChanceStaysBesideNearest(t *testing.T) {
 	run := testRun()
-	run.Train.Storage = planner.Storage(model.StorageBF16)
+	run.Train.Storage = plan.Storage(model.StorageBF16)
 	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
 	beside(t, train(t, byChance(run), cut(run, "1f1b", []int{0}), &memoryKeeper{}), want)
 }
@@ -71,10 +71,10 @@ func TestEitherStorageResumesTheOther(t *testing.T) {
 		{model.StorageBF16, model.StorageF32}, {model.StorageF32, model.StorageBF16}, {model.StorageF16, model.StorageF32}, {model.StorageBF16, model.StorageF16},
 	} {
 		run := testRun()
-		run.Train.Storage = planner.Storage(pair[0])
+		run.Train.Storage = plan.Storage(pair[0])
 		keeper := &memoryKeeper{}
 		want := train(t, run, cut(run, "1f1b", []int{0}), keeper).after(run.Train.CheckpointEvery)
-		run.Train.Storage = planner.Storage(pair[1])
+		run.Train.Storage = plan.Storage(pair[1])
 		beside(t, resume(t, run, keeper), want)
 	}
 }
@@ -97,15 +97,15 @@ func beside(t *testing.T, got, want result) {
 }
 
 // mixed is a plan in which every second device stores BF16, beginning with the given one.
-func mixed(plan planner.Plan, first int) planner.Plan {
+func mixed(plan plan.Plan, first int) plan.Plan {
 	storages := []model.Storage{model.StorageBF16, model.StorageF32}
 	return inTurns(plan, storages[first], storages[1-first])
 }
 
 // inTurns is a plan whose devices have storages in turns.
-func inTurns(plan planner.Plan, storages ...model.Storage) planner.Plan {
-	for i, seat := range plan.Seats() {
-		for _, at := range plan.Holdings(seat) {
+func inTurns(plan plan.Plan, storages ...model.Storage) plan.Plan {
+	for i, seat := range plan.Workers() {
+		for _, at := range plan.StagesOf(seat) {
 			plan.Replicas[at.Replica].Stages[at.Stage].Storage = storages[i%len(storages)]
 		}
 	}
@@ -118,11 +118,11 @@ func TestF16BesideOthers(t *testing.T) {
 	run := testRun()
 	one := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
 	two := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
-	run.Train.Storage = planner.StorageAuto
+	run.Train.Storage = plan.StorageAuto
 	for _, storages := range [][]model.Storage{
 		{model.StorageF16, model.StorageBF16, model.StorageF32}, {model.StorageF32, model.StorageF16}, {model.StorageF16, model.StorageF16, model.StorageBF16},
 	} {
-		plan := func() planner.Plan { return inTurns(cut(run, "1f1b", []int{0, 2, 3}), storages...) }
+		plan := func() plan.Plan { return inTurns(cut(run, "1f1b", []int{0, 2, 3}), storages...) }
 		want := train(t, run, plan(), &memoryKeeper{})
 		beside(t, want, one)
 		equal(t, "again", train(t, run, plan(), &memoryKeeper{}), want)
@@ -136,7 +136,7 @@ func TestF16BesideOthers(t *testing.T) {
 func TestUnlikeDevicesTrainTogether(t *testing.T) {
 	run := testRun()
 	floats := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
-	run.Train.Storage = planner.StorageAuto
+	run.Train.Storage = plan.StorageAuto
 	for first := range 2 {
 		keeper := &memoryKeeper{}
 		want := train(t, run, mixed(cut(run, "1f1b", []int{0, 2}), first), keeper)
@@ -155,8 +155,8 @@ func TestUnlikeDevicesTrainTogether(t *testing.T) {
 func TestUnlikeReplicas(t *testing.T) {
 	run := testRun()
 	floats := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
-	run.Train.Storage = planner.StorageAuto
-	plan := func() planner.Plan { return mixed(cut(run, "1f1b", []int{0, 2}, []int{0}), 1) }
+	run.Train.Storage = plan.StorageAuto
+	plan := func() plan.Plan { return mixed(cut(run, "1f1b", []int{0, 2}, []int{0}), 1) }
 	want := train(t, run, plan(), &memoryKeeper{})
 	beside(t, want, floats)
 	equal(t, "again", train(t, run, plan(), &memoryKeeper{}), want)
@@ -166,10 +166,10 @@ func TestUnlikeReplicas(t *testing.T) {
 func TestHalvesSaveMemory(t *testing.T) {
 	run := testRun()
 	run.Model.Context *= 8 // activations are what there is most of
-	plan := cut(run, "1f1b", []int{0, 2, 3, 4})
-	floats := stageBytes(t, run, plan)
-	run.Train.Storage = planner.Storage(model.StorageBF16)
-	if halves := stageBytes(t, run, plan); halves >= floats {
+	p := cut(run, "1f1b", []int{0, 2, 3, 4})
+	floats := stageBytes(t, run, p)
+	run.Train.Storage = plan.Storage(model.StorageBF16)
+	if halves := stageBytes(t, run, p); halves >= floats {
 		t.Errorf("a stage takes %d bytes with BF16 storage, %d with float32", halves, floats)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
-	"pnode/planner"
 )
 
 // result is what a whole run showed: the losses by step, as bits, and held-out losses, those in
 // float32 throughout for themselves.
-type result struct{ losses, heldOut, floats map[planner.Step]uint64 }
+type result struct{ losses, heldOut, floats map[plan.Step]uint64 }
 
 func newResult() result {
-	return result{map[planner.Step]uint64{}, map[planner.Step]uint64{}, map[planner.Step]uint64{}}
+	return result{map[plan.Step]uint64{}, map[plan.Step]uint64{}, map[plan.Step]uint64{}}
 }
 
 // evaluated notes the held-out losses of a step.
@@ -36,19 +36,19 @@ func (r result) evaluated(t *testing.T, s StepResult) {
 
 // train carries a plan out with all its workers in this process and wants every worker to
 // report the same.
-func train(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper) result {
+func train(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *memoryKeeper) result {
 	t.Helper()
 	return trainAs(t, run, plan, keeper, func(d kernels.Device) kernels.Device { return d })
 }
 
 // trainAs is train with devices that are made of the processor's.
-func trainAs(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) result {
+func trainAs(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) result {
 	t.Helper()
 	return trainLogged(t, run, plan, keeper, nil, as)
 }
 
 // trainLogged is trainAs with a log, unless it is nil.
-func trainLogged(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *memoryKeeper, log *slog.Logger, as func(kernels.Device) kernels.Device) result {
+func trainLogged(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *memoryKeeper, log *slog.Logger, as func(kernels.Device) kernels.Device) result {
 	t.Helper()
 	out := newResult()
 	var mu sync.Mutex // guards out
@@ -64,13 +64,13 @@ func trainLogged(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper *m
 	return out
 }
 
-func trainWith(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, onStep func(StepResult)) {
+func trainWith(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper Keeper, onStep func(StepResult)) {
 	t.Helper()
 	trainOn(t, run, plan, keeper, patterned{run.Model.Context}, onStep)
 }
 
 // trainOn carries a plan out with all its workers in this process.
-func trainOn(t *testing.T, run planner.RunSpec, plan planner.Plan, keeper Keeper, data Data, onStep func(StepResult)) {
+func trainOn(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper Keeper, data Data, onStep func(StepResult)) {
 	t.Helper()
 	trainBy(t, Config{Run: run, Plan: plan, Keeper: keeper, Data: data, OnStep: onStep}, func(d kernels.Device) kernels.Device { return d })
 }
@@ -82,7 +82,7 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 	c.Host = &host.Memory{}
 	net := newMemoryNet()
 	var workers []*Worker
-	for _, seat := range c.Plan.Seats() {
+	for _, seat := range c.Plan.Workers() {
 		processor, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func runAll(t *testing.T, workers []*Worker) {
 }
 
 // agree notes a value and wants later reports of the same step to be the same bits.
-func agree(t *testing.T, have map[planner.Step]uint64, step planner.Step, final bool, v float64) {
+func agree(t *testing.T, have map[plan.Step]uint64, step plan.Step, final bool, v float64) {
 	if final {
 		step += 1 << 32
 	}
@@ -167,7 +167,7 @@ func equal(t *testing.T, name string, got, want result) {
 }
 
 // equalFloats compares held-out losses in float32 throughout.
-func equalFloats(t *testing.T, name string, got, want map[planner.Step]uint64) {
+func equalFloats(t *testing.T, name string, got, want map[plan.Step]uint64) {
 	t.Helper()
 	for step, bits := range want {
 		if got[step] != bits {

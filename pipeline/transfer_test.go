@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/kernels/cpu"
-	"pnode/planner"
 )
 
 // deviceVectors are vectors of these lengths on a device, element i of vector k being
@@ -107,11 +107,11 @@ func (k lateKeeper) Load(context.Context, int, io.Writer) error { return io.ErrU
 // signalling is data whose last micro-batch of the step after a save lets it go on.
 type signalling struct {
 	patterned
-	run   planner.RunSpec
+	run   plan.RunSpec
 	later chan struct{}
 }
 
-func (s signalling) Micro(ctx context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (s signalling) Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
 	if int(micro) == s.run.Train.Micros-1 && step > 1 && (step-1)%s.run.Train.CheckpointEvery == 0 {
 		s.later <- struct{}{}
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // errNothing: a message in place of a tensor says that there is none.
@@ -54,7 +54,7 @@ func (w *Worker) dropTwins(c wire.Commit) {
 
 // ofTwins tells whether a message is one of an evaluation in float32, which may be empty.
 func (w *Worker) ofTwins(t wire.Tag) bool {
-	return t.Kind == wire.Activation && w.part(planner.Micro(t.Index)).micro >= w.twinMicro(0)
+	return t.Kind == wire.Activation && w.part(plan.Micro(t.Index)).micro >= w.twinMicro(0)
 }
 
 // twin is the stage for passes forward in float32, from the parameters that it has, over the same
@@ -62,7 +62,7 @@ func (w *Worker) ofTwins(t wire.Tag) bool {
 // memory, queues and copiers of the stage, which closes them.
 func (h *holding) twin(q kernels.Queue) (*holding, error) {
 	t := &holding{
-		Holding: h.Holding, place: h.place, pipe: h.pipe, slots: newSlots(schedule.Use{Slots: 1}),
+		StageID: h.StageID, place: h.place, pipe: h.pipe, slots: newSlots(schedule.Use{Slots: 1}),
 		codecs:      slices.Repeat([]wire.Codec{wire.F32}, len(h.codecs)),
 		activations: h.activations, downloads: h.downloads, arriving: map[wire.Tag]*arrival{},
 	}
@@ -78,7 +78,7 @@ func (h *holding) twin(q kernels.Queue) (*holding, error) {
 
 // evaluateTwins computes the held-out loss once more with all in float32. It is nil where all is
 // already, where a stage has no twin, and in any case but at the last stage.
-func (w *Worker) evaluateTwins(ctx context.Context, step planner.Step, n int) (*float64, error) {
+func (w *Worker) evaluateTwins(ctx context.Context, step plan.Step, n int) (*float64, error) {
 	measured := true
 	loss, err := w.heldOutLoss(ctx, w.twins, n, func(h *holding, k int) (float64, error) {
 		loss, err := w.evaluateTwin(ctx, h, step, w.twinMicro(k))
@@ -95,13 +95,13 @@ func (w *Worker) evaluateTwins(ctx context.Context, step planner.Step, n int) (*
 }
 
 // twinMicro numbers held-out micro-batch k of the twins, behind all of the others' numbers.
-func (w *Worker) twinMicro(k int) planner.Micro {
-	return planner.Micro(w.cfg.Run.Train.Micros + heldOutMicros + k)
+func (w *Worker) twinMicro(k int) plan.Micro {
+	return plan.Micro(w.cfg.Run.Train.Micros + heldOutMicros + k)
 }
 
 // evaluateTwin runs a micro-batch through the twins of a stage and of those that follow it here.
 // The error is errNothing where there is a stage without a twin, here or before.
-func (w *Worker) evaluateTwin(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) (float64, error) {
+func (w *Worker) evaluateTwin(ctx context.Context, h *holding, step plan.Step, micro plan.Micro) (float64, error) {
 	if w.untwinned == nil {
 		loss, err := w.evaluateMicro(ctx, h, step, micro)
 		if errors.Is(err, errNothing) {
@@ -119,7 +119,7 @@ func (w *Worker) evaluateTwin(ctx context.Context, h *holding, step planner.Step
 }
 
 // sendNothing tells the worker behind the stages from h on that no tensor will come.
-func (w *Worker) sendNothing(ctx context.Context, h *holding, step planner.Step, micro planner.Micro) error {
+func (w *Worker) sendNothing(ctx context.Context, h *holding, step plan.Step, micro plan.Micro) error {
 	for h.behind != nil {
 		h = h.behind
 	}

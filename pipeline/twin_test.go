@@ -11,31 +11,31 @@ import (
 	"testing"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // halved runs evaluate before each step and at the end, with parameters that checkpoints hold.
-func halved(run planner.RunSpec) planner.RunSpec {
-	run.Train.Storage = planner.Storage(model.StorageBF16)
+func halved(run plan.RunSpec) plan.RunSpec {
+	run.Train.Storage = plan.Storage(model.StorageBF16)
 	run.Train.HeldOutEvery, run.Train.CheckpointEvery, run.Train.Steps = 1, 1, 3
 	return run
 }
 
 // measuredInFloats are the held-out losses that a run of one stage in float32 finds for the
 // parameters that another has saved after each step.
-func measuredInFloats(t *testing.T, run planner.RunSpec, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) map[planner.Step]uint64 {
+func measuredInFloats(t *testing.T, run plan.RunSpec, keeper *memoryKeeper, as func(kernels.Device) kernels.Device) map[plan.Step]uint64 {
 	t.Helper()
-	run.Train.Storage = planner.StorageRule{}
-	found := map[planner.Step]uint64{}
+	run.Train.Storage = plan.StorageRule{}
+	found := map[plan.Step]uint64{}
 	last := run.Train.Steps
 	for start := range last + 1 {
-		plan := cut(run, "1f1b", []int{0})
-		plan.Start, plan.Generation = start, 2
+		p := cut(run, "1f1b", []int{0})
+		p.Start, p.Generation = start, 2
 		run.Train.Steps = min(start+1, last)
-		saved := map[planner.Step]map[int][]byte{start: keeper.layers[start]}
-		r := trainAs(t, run, plan, &memoryKeeper{layers: saved}, as)
+		saved := map[plan.Step]map[int][]byte{start: keeper.layers[start]}
+		r := trainAs(t, run, p, &memoryKeeper{layers: saved}, as)
 		at := start + 1
 		if start == last { // the closing evaluation
 			at = last + 1<<32
@@ -52,7 +52,7 @@ func asItIs(d kernels.Device) kernels.Device { return d }
 
 // checkFloats trains and wants the held-out losses in float32 throughout that a run in float32
 // finds for the same parameters, beside others.
-func checkFloats(t *testing.T, name string, run planner.RunSpec, plan planner.Plan) result {
+func checkFloats(t *testing.T, name string, run plan.RunSpec, plan plan.Plan) result {
 	t.Helper()
 	keeper := &memoryKeeper{}
 	got := train(t, run, plan, keeper)
@@ -86,7 +86,7 @@ func TestWhatHalvesCostIsMeasured(t *testing.T) {
 		checkFloats(t, name+" in three stages", run, offloaded(cut(run, "1f1b", []int{0, 1, 3})))
 		checkFloats(t, name+" in turns", run, spread(cut(run, "gpipe", []int{0, 1, 2, 3}), []int{0, 1, 0, 1}))
 		for _, level := range lean {
-			run.Train.Recompute = planner.Recompute(level)
+			run.Train.Recompute = plan.Recompute(level)
 			checkFloats(t, fmt.Sprint(name, ", recompute ", level), run, cut(run, "1f1b", []int{0, 2}))
 		}
 	}
@@ -96,7 +96,7 @@ func TestWhatHalvesCostIsMeasured(t *testing.T) {
 // are cut alike or not.
 func TestWhatHalvesCostBesideFloats(t *testing.T) {
 	run := halved(testRun())
-	run.Train.Storage = planner.StorageAuto
+	run.Train.Storage = plan.StorageAuto
 	for first := range 2 {
 		name := fmt.Sprint("every second from ", first)
 		checkFloats(t, name, run, mixed(cut(run, "1f1b", []int{0, 2}), first))
@@ -114,7 +114,7 @@ func TestWhatHalvesCostBesideFloats(t *testing.T) {
 // TestWhatCodecsCostIsMeasured where all stages are in float32, and nothing else is between them.
 func TestWhatCodecsCostIsMeasured(t *testing.T) {
 	run := halved(testRun())
-	run.Train.Storage = planner.StorageRule{}
+	run.Train.Storage = plan.StorageRule{}
 	for _, codec := range []string{"bf16", "int8"} {
 		checkFloats(t, codec, run, withCodec(cut(run, "1f1b", []int{0, 2}), codec))
 		checkFloats(t, codec+" in turns", run, withCodec(spread(cut(run, "gpipe", []int{0, 1, 2, 3}), []int{0, 1, 0, 1}), codec))
@@ -174,7 +174,7 @@ func TestAStageThatCannotIsNotMeasured(t *testing.T) {
 		plan := spread(cut(run, "1f1b", []int{0, 1, 2, 3}), turns)
 		want := train(t, run, plan, &memoryKeeper{})
 		clear(want.floats)
-		for without := range plan.Seats() {
+		for without := range plan.Workers() {
 			n, said := 0, &bytes.Buffer{}
 			got := trainLogged(t, run, plan, &memoryKeeper{}, slog.New(slog.NewTextHandler(said, nil)), func(d kernels.Device) kernels.Device {
 				if n++; n-1 == without {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 )
 
 // Worker runs what a plan has on one seat. It belongs to one goroutine.
@@ -26,8 +26,8 @@ type Worker struct {
 	list      schedule.Schedule // all workers' programs
 	opt       Optimizer
 	square    kernels.Buffer // [1] result of SumSquares
-	losses    map[planner.Micro]float64
-	rows      map[planner.Micro][]float32 // losses of each token, from which these are made
+	losses    map[plan.Micro]float64
+	rows      map[plan.Micro][]float32 // losses of each token, from which these are made
 	// beside the program of a step run its reductions and copies; what is to be sent goes to
 	// departures, what is to be computed to passes. settling is when the program came to wait for
 	// what is beside.
@@ -49,7 +49,7 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Plan.CheckTied(cfg.Run.Model); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[planner.Micro]float64{}, rows: map[planner.Micro][]float32{}}
+	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[plan.Micro]float64{}, rows: map[plan.Micro][]float32{}}
 	if err := w.build(); err != nil {
 		w.Close()
 		return nil, err
@@ -58,7 +58,7 @@ func New(cfg Config) (*Worker, error) {
 }
 
 func (w *Worker) build() error {
-	if w.number = slices.Index(w.cfg.Plan.Seats(), w.cfg.Seat); w.number < 0 {
+	if w.number = slices.Index(w.cfg.Plan.Workers(), w.cfg.Seat); w.number < 0 {
 		return fmt.Errorf("%w: the plan has nothing on device %s of %s", ErrBadConfig, w.cfg.Seat.Device, w.cfg.Seat.Peer)
 	}
 	var err error
@@ -68,7 +68,7 @@ func (w *Worker) build() error {
 	if err := w.checkRoom(); err != nil {
 		return err
 	}
-	for _, at := range w.cfg.Plan.Holdings(w.cfg.Seat) {
+	for _, at := range w.cfg.Plan.StagesOf(w.cfg.Seat) {
 		h, err := newHolding(w.cfg, at, w.list.Use(w.number, at.Replica, at.Stage))
 		w.holdings = append(w.holdings, h)
 		if err != nil {
@@ -98,7 +98,7 @@ func join(stages []*holding) {
 }
 
 // find is the one of them that is a certain stage, nil where none is.
-func find(stages []*holding, r planner.Replica, s planner.Stage) *holding {
+func find(stages []*holding, r plan.Replica, s plan.Stage) *holding {
 	for _, h := range stages {
 		if h.Replica == r && h.Stage == s {
 			return h

@@ -19,7 +19,7 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 		"unknown schedule": func(c *Config) { c.Plan.Schedule = "magic" },
 		"no such device":   func(c *Config) { c.Seat.Device = "cuda:7" },
 	} {
-		cfg := Config{Seat: good.Seats()[0], Run: run, Plan: good}
+		cfg := Config{Seat: good.Workers()[0], Run: run, Plan: good}
 		change(&cfg)
 		if _, err := New(cfg); !errors.Is(err, ErrBadConfig) {
 			t.Errorf("%s: got %v, want ErrBadConfig", name, err)
@@ -54,7 +54,7 @@ func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
 	defer device.Close()
 	keeper := &memoryKeeper{}
 	w, err := New(usual(Config{
-		Seat: plan.Seats()[0], Run: run, Plan: plan, Device: overflowing{device}, Keeper: from{keeper, 0},
+		Seat: plan.Workers()[0], Run: run, Plan: plan, Device: overflowing{device}, Keeper: from{keeper, 0},
 	}))
 	if err != nil {
 		t.Fatal(err)

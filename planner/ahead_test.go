@@ -7,6 +7,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // tight is a run on devices whose memory makes them recompute, over links with latency. Some
@@ -32,7 +33,7 @@ func tight(t *testing.T, rng *rand.Rand, text string) Input {
 }
 
 // insideBackward is a plan with nothing computed again ahead of a gradient.
-func insideBackward(p Plan) Plan {
+func insideBackward(p plan.Plan) plan.Plan {
 	p.Replicas = slices.Clone(p.Replicas)
 	for r := range p.Replicas {
 		p.Replicas[r].Stages = slices.Clone(p.Replicas[r].Stages)
@@ -43,7 +44,7 @@ func insideBackward(p Plan) Plan {
 	return p
 }
 
-func aheadOf(p Plan) (layers int) {
+func aheadOf(p plan.Plan) (layers int) {
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
 			layers += place.Ahead
@@ -62,7 +63,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 		for range 3 {
 			in := tight(t, rng, text)
 			if rng.IntN(3) == 0 {
-				in.Run.Train.Recompute = Recompute(dropping[rng.IntN(2)])
+				in.Run.Train.Recompute = plan.Recompute(dropping[rng.IntN(2)])
 			}
 			c, best, _, err := decide(in)
 			if err != nil {
@@ -77,7 +78,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 			}
 			checkPrograms(t, in, c, best, plan)
 			for i, need := range allocated(t, in, plan) {
-				if free := in.Members[c.find(plan.Seats()[i].Peer, "cpu")].Profile.Devices[0].MemoryFreeBytes; need > free {
+				if free := in.Members[c.find(plan.Workers()[i].Peer, "cpu")].Profile.Devices[0].MemoryFreeBytes; need > free {
 					t.Errorf("%s: %d bytes of %d", text, need, free)
 				}
 			}
@@ -100,7 +101,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 var dropping = []model.Recompute{model.RecomputeOutputs, model.RecomputeBlock}
 
 // checkPrograms compares a candidate's promise with its plan's programs under its costs.
-func checkPrograms(t *testing.T, in Input, c *cluster, k *candidate, plan Plan) {
+func checkPrograms(t *testing.T, in Input, c *cluster, k *candidate, plan plan.Plan) {
 	t.Helper()
 	list, err := plan.Programs()
 	if err != nil {

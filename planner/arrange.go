@@ -1,6 +1,10 @@
 package planner
 
-import "slices"
+import (
+	"slices"
+
+	"pnode/planner/plan"
+)
 
 // arrange makes a candidate of units in order. Units that have memory of their own keep the
 // optimizer state of their stages in that of their node if this brings what memory keeps others
@@ -36,11 +40,11 @@ func (c *cluster) offloaders(units []int) (away []bool) {
 // at all, or a shorter step with more in flight, other cuts or less recomputed.
 func (c *cluster) arrangeParts(s shape, order []int) (*candidate, error) {
 	rule, n := c.in.Run.Train.Shard, c.copies(s)
-	if n > 1 && rule == ShardOn {
+	if n > 1 && rule == plan.ShardOn {
 		return c.sharing(n).arrangeAs(s, order)
 	}
 	whole, err := c.arrangeAs(s, order)
-	if n == 1 || rule == ShardOff || err == nil && !c.wantsMemory(whole) {
+	if n == 1 || rule == plan.ShardOff || err == nil && !c.wantsMemory(whole) {
 		return whole, err
 	}
 	parts, fail := c.sharing(n).arrangeAs(s, order)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // TestPresets plans the real models on three like nodes.
@@ -15,10 +16,10 @@ func TestPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, train := range []TrainSpec{{Micros: 8, MicroBatch: 2}, {Micros: 8, MicroBatch: 2, Replicas: 1, Stages: 3}, {Micros: 8, MicroBatch: 2, Replicas: 2}} {
-			in := Input{Generation: 1, Run: RunSpec{Run: "preset", Model: cfg, Train: train}, Costs: cfg.Costs(train.MicroBatch, model.StorageF32)}
-			for _, peer := range []PeerID{"a", "b", "c"} {
-				in.Members = append(in.Members, Member{Peer: peer, Profile: Profile{Devices: []DeviceProfile{
+		for _, train := range []plan.TrainSpec{{Micros: 8, MicroBatch: 2}, {Micros: 8, MicroBatch: 2, Replicas: 1, Stages: 3}, {Micros: 8, MicroBatch: 2, Replicas: 2}} {
+			in := Input{Generation: 1, Run: plan.RunSpec{Run: "preset", Model: cfg, Train: train}, Costs: cfg.Costs(train.MicroBatch, model.StorageF32)}
+			for _, peer := range []plan.PeerID{"a", "b", "c"} {
+				in.Members = append(in.Members, Member{Peer: peer, Profile: plan.Profile{Devices: []plan.DeviceProfile{
 					{Name: "cpu", MatMulFLOPS: 5e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: 64 << 30},
 				}}})
 			}
@@ -35,17 +36,17 @@ func TestPresets(t *testing.T) {
 // big is n mixed nodes and a model of that many layers.
 func big(n, layers int) Input {
 	rng := rand.New(rand.NewPCG(15, 16))
-	in := Input{Generation: 1, Run: RunSpec{Run: "big", Train: TrainSpec{Micros: 256}, Model: model.Config{Vocab: 50257, Channels: 4096}}}
+	in := Input{Generation: 1, Run: plan.RunSpec{Run: "big", Train: plan.TrainSpec{Micros: 256}, Model: model.Config{Vocab: 50257, Channels: 4096}}}
 	for range layers {
 		in.Costs = append(in.Costs, model.LayerCost{
 			ForwardFLOPs: 4e11, InputFLOPs: 4e11, WeightFLOPs: 4e11, ParamBytes: 8e8, SavedBytes: 2e8, BoundaryBytes: 8 << 20,
 		})
 	}
 	for i := range n {
-		m := Member{Peer: PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", i))}
-		m.Profile.Devices = []DeviceProfile{{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: 6<<30 + rng.Int64N(60<<30)}}
+		m := Member{Peer: plan.PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", i))}
+		m.Profile.Devices = []plan.DeviceProfile{{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: 6<<30 + rng.Int64N(60<<30)}}
 		for range 8 {
-			m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", rng.IntN(n))), BytesPerS: 1e7 + rng.Int64N(1e9), RTTNanos: rng.Int64N(6e7)})
+			m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", rng.IntN(n))), BytesPerS: 1e7 + rng.Int64N(1e9), RTTNanos: rng.Int64N(6e7)})
 		}
 		in.Members = append(in.Members, m)
 	}

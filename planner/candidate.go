@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/layout"
 	"pnode/planner/partition"
+	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
 
@@ -24,7 +24,7 @@ type candidate struct {
 	// groups is there where the candidate has another schedule than the run asks for.
 	groups *grouping
 	// sharded are the layers whose optimizer state the replicas hold in parts.
-	sharded partition.Ranges
+	sharded plan.LayerRanges
 	// away are the units that keep their optimizer state in host memory; nil for none.
 	away []bool
 
@@ -143,13 +143,13 @@ func (c *cluster) noFit(units []int, err error) error {
 	// What passes take has been taken off what is free.
 	need, free := no.NeedBytes+c.ledger(units[no.Device]).Pass(), no.FreeBytes+u.profile.MemoryFreeBytes-u.FreeBytes
 	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages, a smaller model or a smaller micro-batch",
-		ErrNoFit, u.device, u.peer, cost.Size(need), no.First, no.End, cost.Size(free))
+		ErrNoFit, u.device, u.peer, plan.Size(need), no.First, no.End, plan.Size(free))
 }
 
 // hostText says that a node lacks memory for the optimizer state of something.
 func (u unit) hostText(of string, need int64) string {
 	return fmt.Sprintf("%s of %s would keep the optimizer state of %s in the memory of its node, %s, where %s are free; add a node, or free memory there",
-		u.device, u.peer, of, cost.Size(need), cost.Size(u.HostBytes))
+		u.device, u.peer, of, plan.Size(need), plan.Size(u.HostBytes))
 }
 
 // movedBytes is how many parameters units hold that their node does not hold under the
@@ -172,12 +172,12 @@ func (c *cluster) movedBytes(rows layout.Rows) int64 {
 }
 
 type peerLayer struct {
-	peer  PeerID
+	peer  plan.PeerID
 	layer int
 }
 
 // heldLayers is what the nodes hold under the previous plan; nil without one.
-func heldLayers(previous *Plan) map[peerLayer]bool {
+func heldLayers(previous *plan.Plan) map[peerLayer]bool {
 	if previous == nil {
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/planner/plan"
+
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
@@ -15,10 +17,10 @@ import (
 
 // unit is a device of a member, the smallest thing that gets a stage.
 type unit struct {
-	peer   PeerID
+	peer   plan.PeerID
 	device string
 	// profile is what was measured of the device.
-	profile DeviceProfile
+	profile plan.DeviceProfile
 	*layout.Unit
 	// lean are by level of recomputation prefixes of times, made when they are asked for.
 	lean [][]schedule.Nanos
@@ -42,7 +44,7 @@ type cluster struct {
 	// others, by schedule.
 	asked    *cluster
 	byOrder  map[string]*cluster
-	unusable []Reason
+	unusable []plan.Reason
 	order    ordering
 	// orders is what the order of units depends on.
 	orders order.Units
@@ -77,26 +79,26 @@ func newCluster(in Input, store storing) (*cluster, error) {
 	c.openSite()
 	for i, m := range members {
 		if m.Peer == "" || (i > 0 && m.Peer == members[i-1].Peer) {
-			return nil, fmt.Errorf("%w: member %q is empty or listed twice", ErrBadInput, m.Peer)
+			return nil, fmt.Errorf("%w: member %q is empty or listed twice", plan.ErrBadInput, m.Peer)
 		}
 		if err := c.addDevices(m); err != nil {
 			return nil, err
 		}
 	}
 	if len(c.units) > schedule.MaxWorkers {
-		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", ErrBadInput, len(c.units), schedule.MaxWorkers)
+		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", plan.ErrBadInput, len(c.units), schedule.MaxWorkers)
 	}
 	c.index = make(map[[2]string]int, len(c.units))
 	for u := range c.units {
 		c.index[[2]string{string(c.units[u].peer), c.units[u].device}] = u
 	}
 	if in.Previous != nil {
-		lanes, err := in.Previous.Lanes()
+		lanes, err := in.Previous.ReplicaGroups()
 		if err != nil {
-			return nil, fmt.Errorf("%w: previous plan: %w", ErrBadInput, err)
+			return nil, fmt.Errorf("%w: previous plan: %w", plan.ErrBadInput, err)
 		}
 		for _, lane := range lanes {
-			for _, seat := range lane.Seats {
+			for _, seat := range lane.Workers {
 				c.orders.Prior = append(c.orders.Prior, c.find(seat.Peer, seat.Device))
 			}
 		}
@@ -108,15 +110,15 @@ func newCluster(in Input, store storing) (*cluster, error) {
 // addDevices adds a member's measured devices, or the reason why it has none.
 func (c *cluster) addDevices(m Member) error {
 	if m.Draining {
-		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", m.Peer.Short())})
+		c.unusable = append(c.unusable, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", m.Peer.Short())})
 		return nil
 	}
 	devices := slices.Clone(m.Profile.Devices)
-	slices.SortFunc(devices, func(a, b DeviceProfile) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(devices, func(a, b plan.DeviceProfile) int { return cmp.Compare(a.Name, b.Name) })
 	used := 0
 	for i, d := range devices {
 		if d.Name == "" || (i > 0 && d.Name == devices[i-1].Name) {
-			return fmt.Errorf("%w: member %s: device %q is empty or listed twice", ErrBadInput, m.Peer, d.Name)
+			return fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.Peer, d.Name)
 		}
 		if d.MatMulFLOPS <= 0 || d.MemoryBytesPerS <= 0 || d.MemoryFreeBytes <= 0 {
 			continue
@@ -129,17 +131,17 @@ func (c *cluster) addDevices(m Member) error {
 		c.units, c.site.Units = append(c.units, u), append(c.site.Units, u.Unit)
 	}
 	if used == 0 {
-		c.unusable = append(c.unusable, Reason{Kind: LeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.Peer.Short())})
+		c.unusable = append(c.unusable, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.Peer.Short())})
 	}
 	return nil
 }
 
-func (c *cluster) newUnit(peer PeerID, d DeviceProfile) (unit, error) {
+func (c *cluster) newUnit(peer plan.PeerID, d plan.DeviceProfile) (unit, error) {
 	u := unit{peer: peer, device: d.Name, profile: d, Unit: &layout.Unit{Storage: c.store(peer, d), CopyBytesPerS: max(0, d.CopyBytesPerS), HostBytes: max(0, d.HostFreeBytes)}}
-	u.Speed = d.Speed(u.Storage)
+	u.Speed = cost.DeviceOf(d, u.Storage)
 	l, err := c.books().Open(u.Storage)
 	if err != nil {
-		return u, fmt.Errorf("%w: %w", ErrBadInput, err)
+		return u, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
 	}
 	u.FreeBytes = max(0, d.MemoryFreeBytes-l.Pass())
 	u.Times, u.Micro = make([]cost.LayerTime, c.layers()+1), make([]schedule.Nanos, c.layers()+1)
@@ -170,12 +172,12 @@ func (c *cluster) openSite() {
 
 // stackMemory is what a stage with so many slots allocates.
 func (c *cluster) stackMemory(k layout.Cell, slots int) (model.Memory, error) {
-	place := Placement{Layers: LayerRange{First: k.First, End: k.End}, Recompute: JoinLevels(k.Levels), Ahead: k.Ahead, Offload: k.Offload, Storage: c.units[k.Unit].Storage}
+	place := plan.Placement{Layers: plan.LayerRange{First: k.First, End: k.End}, Recompute: plan.JoinLevels(k.Levels), Ahead: k.Ahead, Offload: k.Offload, Storage: c.units[k.Unit].Storage}
 	return c.in.Run.Stack(place, k.Shares, schedule.Use{Slots: slots, Split: k.Use.Split}).Memory()
 }
 
 // find is the index of a device, -1 when it is not there.
-func (c *cluster) find(peer PeerID, device string) int {
+func (c *cluster) find(peer plan.PeerID, device string) int {
 	if u, ok := c.index[[2]string{string(peer), device}]; ok {
 		return u
 	}

@@ -263,7 +263,7 @@ func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe,
 // problem is a pipe before anything is chosen.
 func (c *cluster) problem(p *pipe) elastic.Problem {
 	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros, MarginPercent: elastic.UsualMargin}
-	out.Widest, out.Narrowest = c.in.Run.codecBounds()
+	out.Widest, out.Narrowest = c.in.Run.CodecBounds()
 	for s, u := range p.units {
 		first, end := p.layers(s)
 		t := c.units[u].Times[end].Sub(c.units[u].Times[first])
@@ -287,6 +287,6 @@ func (c *cluster) problem(p *pipe) elastic.Problem {
 
 // leastBytes is what a tensor of so many bytes takes on a link at least.
 func (c *cluster) leastBytes(bytes int64) int64 {
-	_, narrowest := c.in.Run.Train.Codec.bounds()
+	_, narrowest := c.in.Run.Train.Codec.Bounds()
 	return narrowest.Bytes(layout.Elements(bytes))
 }

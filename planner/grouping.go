@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
+	"pnode/planner/plan"
 )
 
 const (
@@ -38,7 +38,7 @@ type grouping struct {
 }
 
 // grouped tells whether a plan has groups that a run did not ask for.
-func (c *cluster) grouped(p Plan) bool {
+func (c *cluster) grouped(p plan.Plan) bool {
 	spec, err := schedule.ParseSpec(p.Schedule)
 	return err == nil && c.asked.order.open && spec.Kind == elastic.GroupsKind
 }
@@ -100,7 +100,7 @@ func (c *cluster) inGroups(k *candidate, most schedule.Nanos) (best *candidate, 
 }
 
 // groupLines tell what groups gain; empty where a candidate has none that the planner chose.
-func (c *cluster) groupLines(k *candidate) []Reason {
+func (c *cluster) groupLines(k *candidate) []plan.Reason {
 	if k.groups == nil || k.groups.instead == nil {
 		return nil
 	}
@@ -109,8 +109,8 @@ func (c *cluster) groupLines(k *candidate) []Reason {
 	if k.groups.proven {
 		best = " (no others end sooner)"
 	}
-	return []Reason{{Kind: Groups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups%s: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
-		chunks, best, cost.Time(plain.step()), permille(slower(k.step(), plain.step())), c.asked.bound(plain).Text, chunks, cost.Time(c.site.BusiestLink(k.layout)))}}
+	return []plan.Reason{{Kind: plan.ReasonGroups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups%s: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
+		chunks, best, plan.Time(plain.step()), plan.Permille(slower(k.step(), plain.step())), c.asked.bound(plain).Text, chunks, plan.Time(c.site.BusiestLink(k.layout)))}}
 }
 
 func evenShares(shares []int) bool { return slices.Max(shares) == slices.Min(shares) }
@@ -119,18 +119,18 @@ func evenShares(shares []int) bool { return slices.Max(shares) == slices.Min(sha
 // take at most in any of its replicas; not ok where a unit has too few layers.
 func (c *cluster) interleaving(k *candidate, chunks int) (p elastic.Interleaving, ok bool) {
 	var l layout.Layout
-	_, narrowest := c.in.Run.Train.Codec.bounds()
+	_, narrowest := c.in.Run.Train.Codec.Bounds()
 	for _, pipe := range k.pipes {
 		lane := c.lane(pipe, 0, k.shares[0])
-		parts, err := lane.parts(chunks)
+		parts, err := lane.Parts(chunks)
 		if err != nil {
 			return p, false
 		}
 		row := make([]layout.Cell, len(pipe.units)*chunks)
-		for s, place := range lane.stages(roundRobin(len(row), len(pipe.units)), parts) {
+		for s, place := range lane.Stages(roundRobin(len(row), len(pipe.units)), parts) {
 			row[s] = layout.Cell{Unit: pipe.units[s%len(pipe.units)], First: place.Layers.First, End: place.Layers.End, Use: schedule.Use{Slots: 1}}
 		}
-		l.Rows, l.Codecs = append(l.Rows, row), append(l.Codecs, slices.Repeat([]cost.Codec{narrowest}, len(row)-1))
+		l.Rows, l.Codecs = append(l.Rows, row), append(l.Codecs, slices.Repeat([]plan.Codec{narrowest}, len(row)-1))
 	}
 	return elastic.Interleaving{Workers: k.shape.stages, Micros: k.shares[0], Costs: longest(c.site.Timing(&l).Replicas), Nodes: groupWork / (2 * k.shares[0] * len(l.Rows[0]))}, true
 }

@@ -1,17 +1,21 @@
 package planner
 
-import "cmp"
+import (
+	"cmp"
+
+	"pnode/planner/plan"
+)
 
 // assignHolders gives each placement another node that keeps a copy of its checkpoints:
 // if possible none that computes the same or a neighbouring stage of the replica, since
 // what takes one away may take its neighbours too; among those the one with the fewest
 // copies so far. Without another node there is no holder.
-func (c *cluster) assignHolders(p *Plan) {
-	copies := map[PeerID]int{}
+func (c *cluster) assignHolders(p *plan.Plan) {
+	copies := map[plan.PeerID]int{}
 	for r := range p.Replicas {
 		stages := p.Replicas[r].Stages
 		for s := range stages {
-			near := map[PeerID]bool{}
+			near := map[plan.PeerID]bool{}
 			for n := max(s-1, 0); n <= min(s+1, len(stages)-1); n++ {
 				near[stages[n].Peer] = true
 			}

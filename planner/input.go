@@ -5,12 +5,11 @@ import (
 	"fmt"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // Sentinel errors of Make and Predict, beside ErrBadPlan.
 var (
-	// ErrBadInput is wrapped by errors about input that no nodes could make up for.
-	ErrBadInput = errors.New("planner: bad input")
 	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
 	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
 	// ErrNoFit is wrapped when the model does not fit into the devices' memory.
@@ -19,28 +18,28 @@ var (
 
 // Member is a node that may be planned with.
 type Member struct {
-	Peer    PeerID
-	Profile Profile
+	Peer    plan.PeerID
+	Profile plan.Profile
 	// Draining members are about to leave: they get neither a stage nor a copy.
 	Draining bool
 }
 
 // Input is all that a plan depends on. The order of the members does not matter.
 type Input struct {
-	Run RunSpec
+	Run plan.RunSpec
 	// Costs are the model's layers for one micro-batch in float32 storage, HalfCosts in BF16 or F16
 	// storage, which cost the same; nil where the run has neither.
 	Costs, HalfCosts []model.LayerCost
 	// NodeBytes is what a node's process takes of the memory besides its stages.
 	NodeBytes  int64
 	Members    []Member
-	Start      Step
-	Generation Generation
+	Start      plan.Step
+	Generation plan.Generation
 	// Links are what steps that were run showed of links, newer than the members' profiles.
 	Links []LinkSeen
 	// Previous is the plan in force, nil for none: of nearly equal plans the one that
 	// moves the least state from it is taken.
-	Previous *Plan
+	Previous *plan.Plan
 }
 
 // Bounds of what is planned.
@@ -48,14 +47,12 @@ const (
 	maxLayers  = 4096
 	maxMembers = 4096
 	maxMicros  = 1 << 20
-	// ScheduleName is the schedule of plans of runs that ask for none, unless groups end sooner.
-	ScheduleName = "1f1b"
 )
 
 func (in Input) check() error {
 	t := in.Run.Train
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: generation %d: %s", ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: generation %d: %s", plan.ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
 	}
 	switch layers := len(in.Costs); {
 	case in.Generation == 0:
@@ -69,11 +66,11 @@ func (in Input) check() error {
 	case t.Replicas < 0 || t.Stages < 0:
 		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
 	case t.Replicas > t.Micros:
-		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", Count(t.Micros, "micro-batch"), t.Replicas)
+		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
 	case t.Stages > layers:
 		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
 	}
-	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.always(model.StorageBF16, model.StorageF16)) {
+	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.Always(model.StorageBF16, model.StorageF16)) {
 		return bad("costs of %d layers in halves, want %d", n, len(in.Costs))
 	}
 	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {

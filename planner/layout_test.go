@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // kinds are schedules of each kind that four devices can run.
@@ -24,15 +25,15 @@ func lanedOf(t *testing.T, text string, nodes int, free int64) Input {
 		t.Fatal(err)
 	}
 	m.Blocks = 14
-	run := RunSpec{Run: "laned", Model: m, Train: TrainSpec{Micros: 16, MicroBatch: 1, Replicas: 1, Stages: nodes, Schedule: text, Shard: ShardOff}}
+	run := plan.RunSpec{Run: "laned", Model: m, Train: plan.TrainSpec{Micros: 16, MicroBatch: 1, Replicas: 1, Stages: nodes, Schedule: text, Shard: plan.ShardOff}}
 	in := Input{Run: run, Costs: m.Costs(1, model.StorageF32), Generation: 1, NodeBytes: 1 << 20}
 	for i := range nodes {
-		member := Member{Peer: PeerID(fmt.Sprint("node-", i)), Profile: Profile{Devices: []DeviceProfile{{
+		member := Member{Peer: plan.PeerID(fmt.Sprint("node-", i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{{
 			Name: "cpu", MatMulFLOPS: 1e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: free,
 		}}}}
 		for j := range nodes {
 			if j != i {
-				member.Profile.Links = append(member.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprint("node-", j)), BytesPerS: 1e7, RTTNanos: 4e6})
+				member.Profile.Links = append(member.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprint("node-", j)), BytesPerS: 1e7, RTTNanos: 4e6})
 			}
 		}
 		in.Members = append(in.Members, member)
@@ -41,16 +42,16 @@ func lanedOf(t *testing.T, text string, nodes int, free int64) Input {
 }
 
 // allocated is what a plan's stacks take of each seat, with the node's own.
-func allocated(t *testing.T, in Input, p Plan) []int64 {
+func allocated(t *testing.T, in Input, p plan.Plan) []int64 {
 	t.Helper()
 	list, err := p.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []int64
-	for w, seat := range p.Seats() {
+	for w, seat := range p.Workers() {
 		sum := in.NodeBytes
-		for _, at := range p.Holdings(seat) {
+		for _, at := range p.StagesOf(seat) {
 			m, err := in.Run.Stack(p.At(at), p.Shares(at), list.Use(w, at.Replica, at.Stage)).Memory()
 			if err != nil {
 				t.Fatal(err)
@@ -63,12 +64,12 @@ func allocated(t *testing.T, in Input, p Plan) []int64 {
 }
 
 // lean is the plan with everything recomputed.
-func lean(p Plan) Plan {
+func lean(p plan.Plan) plan.Plan {
 	p.Replicas = slices.Clone(p.Replicas)
 	for r := range p.Replicas {
 		stages := slices.Clone(p.Replicas[r].Stages)
 		for s := range stages {
-			stages[s].Recompute = JoinLevels(model.RecomputeBlock.Uniform(stages[s].Layers.Len()))
+			stages[s].Recompute = plan.JoinLevels(model.RecomputeBlock.Uniform(stages[s].Layers.Len()))
 		}
 		p.Replicas[r].Stages = stages
 	}
@@ -106,7 +107,7 @@ func TestMemoryOfEveryKind(t *testing.T) {
 			if told := strings.Join(reasons.Lines(), "\n"); strings.Contains(told, "recomputes") == (free == most) {
 				t.Errorf("%s on devices of %d bytes of %d to %d:\n%s", text, free, least, most, told)
 			}
-			in.Run.Train.Recompute = Recompute(model.RecomputeNothing)
+			in.Run.Train.Recompute = plan.Recompute(model.RecomputeNothing)
 			if p, _, err = Make(in); err == nil && slices.Max(allocated(t, in, p)) > free {
 				t.Errorf("%s without recomputation does not fit", text)
 			}
@@ -122,14 +123,14 @@ func TestStepOfEveryKind(t *testing.T) {
 		"1f1b": 3 * (n + p - 1), "gpipe": 3 * (n + p - 1), "zb-h1": 3*n + (p - 1), "interleaved:v=2,k=4": 3 * (n + (p-1)/2.0),
 		"2bp": 3*n + 2*(p-1), "chimera": 3*n + 2*(p-2) + 4*(n/p-1)/2.0,
 	} {
-		in := Input{Generation: 1, Run: RunSpec{Run: "golden", Train: TrainSpec{Micros: n, Replicas: 1, Stages: p, Schedule: text}}}
+		in := Input{Generation: 1, Run: plan.RunSpec{Run: "golden", Train: plan.TrainSpec{Micros: n, Replicas: 1, Stages: p, Schedule: text}}}
 		for range 2 * p {
 			in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4, SavedBytes: 1, BoundaryBytes: 4})
 		}
 		for i := range p {
-			m := Member{Peer: PeerID(fmt.Sprint(i)), Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: 1 << 60, MemoryFreeBytes: 1 << 30}}}}
+			m := Member{Peer: plan.PeerID(fmt.Sprint(i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: 1 << 60, MemoryFreeBytes: 1 << 30}}}}
 			for j := range p {
-				m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprint(j)), BytesPerS: 1 << 60})
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprint(j)), BytesPerS: 1 << 60})
 			}
 			in.Members = append(in.Members, m)
 		}

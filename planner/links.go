@@ -3,6 +3,7 @@ package planner
 import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // DefaultLink is assumed, at best, where nobody measured: 1 Gb/s and a round trip of 1 ms.
@@ -10,30 +11,30 @@ var DefaultLink = cost.Link{BytesPerS: 125e6, RTTNanos: 1e6}
 
 // links is what is known of the links between peers.
 type links struct {
-	measured map[[2]PeerID]cost.Link // from one to another
-	usual    map[PeerID]cost.Link    // the median of those that were measured from or to a peer
+	measured map[[2]plan.PeerID]cost.Link // from one to another
+	usual    map[plan.PeerID]cost.Link    // the median of those that were measured from or to a peer
 }
 
 func newLinks(members []Member) links {
-	measured := map[[2]PeerID]cost.Link{}
+	measured := map[[2]plan.PeerID]cost.Link{}
 	for _, m := range members {
 		for _, p := range m.Profile.Links {
 			if p.BytesPerS > 0 && p.Peer != m.Peer {
-				measured[[2]PeerID{m.Peer, p.Peer}] = cost.Link{BytesPerS: p.BytesPerS, RTTNanos: max(p.RTTNanos, 0) + 2*max(p.JitterNanos, 0)}
+				measured[[2]plan.PeerID{m.Peer, p.Peer}] = cost.Link{BytesPerS: p.BytesPerS, RTTNanos: max(p.RTTNanos, 0) + 2*max(p.JitterNanos, 0)}
 			}
 		}
 	}
 	return linksOf(measured)
 }
 
-func linksOf(measured map[[2]PeerID]cost.Link) links {
-	rates, trips := map[PeerID][]int64{}, map[PeerID][]int64{}
+func linksOf(measured map[[2]plan.PeerID]cost.Link) links {
+	rates, trips := map[plan.PeerID][]int64{}, map[plan.PeerID][]int64{}
 	for pair, link := range measured {
 		for _, p := range pair {
 			rates[p], trips[p] = append(rates[p], link.BytesPerS), append(trips[p], link.RTTNanos)
 		}
 	}
-	usual := map[PeerID]cost.Link{}
+	usual := map[plan.PeerID]cost.Link{}
 	for p := range rates {
 		usual[p] = cost.Link{BytesPerS: middle(rates[p]), RTTNanos: middle(trips[p])}
 	}
@@ -42,14 +43,14 @@ func linksOf(measured map[[2]PeerID]cost.Link) links {
 
 // between is the link from one peer to another: as measured, else as measured the other
 // way, else as assumed. The mean jitter of either way counts as latency.
-func (l links) between(from, to PeerID) (link cost.Link, measured bool) {
+func (l links) between(from, to plan.PeerID) (link cost.Link, measured bool) {
 	if from == to {
 		return cost.Local, true
 	}
-	if link, ok := l.measured[[2]PeerID{from, to}]; ok {
+	if link, ok := l.measured[[2]plan.PeerID{from, to}]; ok {
 		return link, true
 	}
-	if link, ok := l.measured[[2]PeerID{to, from}]; ok {
+	if link, ok := l.measured[[2]plan.PeerID{to, from}]; ok {
 		return link, true
 	}
 	return l.assumed(from, to), false
@@ -57,9 +58,9 @@ func (l links) between(from, to PeerID) (link cost.Link, measured bool) {
 
 // assumed is no better than what either end usually has: else what nobody measured would be
 // preferred to what somebody did.
-func (l links) assumed(from, to PeerID) cost.Link {
+func (l links) assumed(from, to plan.PeerID) cost.Link {
 	link := DefaultLink
-	for _, p := range [...]PeerID{from, to} {
+	for _, p := range [...]plan.PeerID{from, to} {
 		if usual, ok := l.usual[p]; ok {
 			link = worse(link, usual)
 		}

@@ -7,24 +7,24 @@ import (
 	"slices"
 
 	"pnode/pipeline/model"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // Make gives the plan with the least predicted step time, with reasons. Errors wrap
 // ErrBadInput, ErrNotEnoughNodes, ErrNoFit or ErrTooLong.
-func Make(in Input) (Plan, Reasons, error) {
+func Make(in Input) (plan.Plan, plan.Reasons, error) {
 	c, best, others, err := decide(in)
 	if err != nil {
-		return Plan{}, nil, err
+		return plan.Plan{}, nil, err
 	}
-	plan, err := c.of(best).whole.plan(best)
+	p, err := c.of(best).whole.plan(best)
 	if err != nil {
-		return Plan{}, nil, err
+		return plan.Plan{}, nil, err
 	}
-	if err := plan.Validate(c.layers(), in.Run.Train.Micros); err != nil {
-		return Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
+	if err := p.Validate(c.layers(), in.Run.Train.Micros); err != nil {
+		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
 	}
-	return plan, c.of(best).whole.explain(best, others), nil
+	return p, c.of(best).whole.explain(best, others), nil
 }
 
 // decide is Make up to the chosen candidate; others are the rest that were looked at.
@@ -64,21 +64,21 @@ func decideFor(in Input, store storing) (c *cluster, best *candidate, others []*
 }
 
 // plan writes a candidate down.
-func (c *cluster) plan(k *candidate) (Plan, error) {
+func (c *cluster) plan(k *candidate) (plan.Plan, error) {
 	p, err := c.skeleton(k)
 	if err != nil {
-		return Plan{}, err
+		return plan.Plan{}, err
 	}
 	_, fixed := c.in.Run.Train.Recompute.Level()
 	for r, pipe := range p.Replicas {
 		for s := range pipe.Stages {
 			place := &pipe.Stages[s]
-			if c.in.Run.Train.Storage.auto {
+			if c.in.Run.Train.Storage.Auto {
 				place.Storage = c.units[c.find(place.Peer, place.Device)].Storage
 			}
 			levels, ahead, codec := k.chosen(r, s)
 			if !fixed {
-				place.Recompute = JoinLevels(levels)
+				place.Recompute = plan.JoinLevels(levels)
 			}
 			if s < len(pipe.Stages)-1 {
 				place.Codec = codec.String()
@@ -92,7 +92,7 @@ func (c *cluster) plan(k *candidate) (Plan, error) {
 
 // chosen is what a stage of a candidate computes again, how many of its last layers ahead of
 // the gradient, and how it sends to the next one.
-func (k *candidate) chosen(replica, stage int) (levels []model.Recompute, ahead int, codec cost.Codec) {
+func (k *candidate) chosen(replica, stage int) (levels []model.Recompute, ahead int, codec plan.Codec) {
 	if k.layout != nil {
 		if codecs := k.layout.Codecs[replica]; stage < len(codecs) {
 			codec = codecs[stage]
@@ -109,16 +109,16 @@ func (k *candidate) chosen(replica, stage int) (levels []model.Recompute, ahead 
 
 // skeleton has a candidate's stages where they are: pipes become lanes, on which the schedule
 // places them.
-func (c *cluster) skeleton(k *candidate) (Plan, error) {
-	p := Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String(), Sharded: k.sharded}
-	micro := Micro(0)
+func (c *cluster) skeleton(k *candidate) (plan.Plan, error) {
+	p := plan.Plan{Run: c.in.Run.Run, Generation: c.in.Generation, Start: c.in.Start, Schedule: c.order.spec.String(), Sharded: k.sharded}
+	micro := plan.Micro(0)
 	for r, pipe := range k.pipes {
-		pipes, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), Replica(len(p.Replicas)))
+		pipes, err := c.order.pipelines(c.lane(pipe, micro, k.shares[r]), plan.Replica(len(p.Replicas)))
 		if err != nil {
-			return Plan{}, fmt.Errorf("planner: make generation %d: %w", c.in.Generation, err)
+			return plan.Plan{}, fmt.Errorf("planner: make generation %d: %w", c.in.Generation, err)
 		}
 		p.Replicas = append(p.Replicas, pipes...)
-		micro += Micro(k.shares[r])
+		micro += plan.Micro(k.shares[r])
 	}
 	for _, pipe := range p.Replicas {
 		for s := range pipe.Stages {
@@ -130,14 +130,14 @@ func (c *cluster) skeleton(k *candidate) (Plan, error) {
 }
 
 // lane is a pipe's units in order, with a share of the micro-batches.
-func (c *cluster) lane(pipe *pipe, first Micro, micros int) Lane {
-	l := Lane{First: first, Micros: micros}
+func (c *cluster) lane(pipe *pipe, first plan.Micro, micros int) plan.ReplicaGroup {
+	l := plan.ReplicaGroup{First: first, Micros: micros}
 	for s, u := range pipe.units {
 		from, end := pipe.layers(s)
-		l.Seats = append(l.Seats, Seat{c.units[u].peer, c.units[u].device})
+		l.Workers = append(l.Workers, plan.WorkerID{Peer: c.units[u].peer, Device: c.units[u].device})
 		l.Layers = append(l.Layers, end-from)
 	}
-	if slices.Contains(warmUps, c.order.spec.String()) {
+	if slices.Contains(plan.WarmUps, c.order.spec.String()) {
 		for _, w := range pipe.Warmups {
 			l.Warmups = append(l.Warmups, min(w, micros/c.order.copies-1))
 		}

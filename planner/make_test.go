@@ -10,16 +10,17 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // checkPlan wants what every plan must be: valid, within memory, each device used once,
 // holders elsewhere, schedules that validate under the memory they were made for.
-func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
+func checkPlan(t *testing.T, in Input, p plan.Plan, reasons plan.Reasons) {
 	t.Helper()
 	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); err != nil {
 		t.Fatal(err)
 	}
-	var back Plan
+	var back plan.Plan
 	if err := json.Unmarshal(p.Encode(), &back); err != nil || !bytes.Equal(back.Encode(), p.Encode()) {
 		t.Fatalf("plan does not survive its bytes: %v", err)
 	}
@@ -27,9 +28,9 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for w, seat := range p.Seats() {
-		held, need := p.Holdings(seat), int64(0)
-		if chunks := len(p.Replicas[held[0].Replica].Stages) / len(p.lanesOf(t)[held[0].Replica].Seats); len(held) != chunks {
+	for w, seat := range p.Workers() {
+		held, need := p.StagesOf(seat), int64(0)
+		if chunks := len(p.Replicas[held[0].Replica].Stages) / len(lanesOf(t, p)[held[0].Replica].Workers); len(held) != chunks {
 			t.Fatalf("%v has %d stages, want %d", seat, len(held), chunks)
 		}
 		for _, at := range held {
@@ -51,16 +52,16 @@ func checkPlan(t *testing.T, in Input, p Plan, reasons Reasons) {
 }
 
 // lanesOf are a plan's lanes.
-func (p Plan) lanesOf(t *testing.T) []Lane {
+func lanesOf(t *testing.T, p plan.Plan) []plan.ReplicaGroup {
 	t.Helper()
-	lanes, err := p.Lanes()
+	lanes, err := p.ReplicaGroups()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lanes
 }
 
-func checkPlacement(t *testing.T, in Input, p Plan, at Holding) {
+func checkPlacement(t *testing.T, in Input, p plan.Plan, at plan.StageID) {
 	t.Helper()
 	pl, last := p.At(at), int(at.Stage) == len(p.Replicas[at.Replica].Stages)-1
 	i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == pl.Peer })
@@ -76,13 +77,13 @@ func checkPlacement(t *testing.T, in Input, p Plan, at Holding) {
 	if pl.Holder == pl.Peer || (pl.Holder == "") != (staying == 1) {
 		t.Fatalf("%s has holder %q among %d members", pl.Peer, pl.Holder, staying)
 	}
-	if (pl.Codec == "") != last || (!last && pl.Codec != "f32" && in.Run.Train.Codec == (CodecRule{})) {
+	if (pl.Codec == "") != last || (!last && pl.Codec != "f32" && in.Run.Train.Codec == (plan.CodecRule{})) {
 		t.Fatalf("codec %q, last %t", pl.Codec, last)
 	}
 }
 
 // needs is what a stage takes of its device at least with so many slots.
-func needs(in Input, p Plan, pl Placement, slots int) (need int64) {
+func needs(in Input, p plan.Plan, pl plan.Placement, slots int) (need int64) {
 	levels, costs := in.Run.Train.Recompute.Of(pl), in.Costs
 	if in.Run.Train.Storage.Of(pl) != model.StorageF32 {
 		costs = in.HalfCosts
@@ -100,7 +101,7 @@ func needs(in Input, p Plan, pl Placement, slots int) (need int64) {
 	return need
 }
 
-func memoryOf(t *testing.T, in Input, seat Seat) int64 {
+func memoryOf(t *testing.T, in Input, seat plan.WorkerID) int64 {
 	t.Helper()
 	for _, m := range in.Members {
 		for _, d := range m.Profile.Devices {
@@ -115,8 +116,8 @@ func memoryOf(t *testing.T, in Input, seat Seat) int64 {
 
 // randomInput makes small mixed clusters, some links measured.
 func randomInput(rng *rand.Rand) Input {
-	in := Input{Generation: 1 + Generation(rng.IntN(5)), Start: Step(rng.IntN(9)), Run: RunSpec{Run: "random"}}
-	in.Run.Train = TrainSpec{Micros: 1 + rng.IntN(24), UnevenShares: rng.IntN(2) == 0}
+	in := Input{Generation: 1 + plan.Generation(rng.IntN(5)), Start: plan.Step(rng.IntN(9)), Run: plan.RunSpec{Run: "random"}}
+	in.Run.Train = plan.TrainSpec{Micros: 1 + rng.IntN(24), UnevenShares: rng.IntN(2) == 0}
 	in.Run.Model = model.Config{Vocab: 256, Channels: 64}
 	for range 3 + rng.IntN(10) {
 		flops := 1e7 + rng.Int64N(1e9)
@@ -127,15 +128,15 @@ func randomInput(rng *rand.Rand) Input {
 	}
 	n := 1 + rng.IntN(8)
 	for i := range n {
-		m := Member{Peer: PeerID(fmt.Sprintf("node%02d", i)), Draining: n > 2 && rng.IntN(10) == 0}
+		m := Member{Peer: plan.PeerID(fmt.Sprintf("node%02d", i)), Draining: n > 2 && rng.IntN(10) == 0}
 		for d := range 1 + rng.IntN(2) {
-			m.Profile.Devices = append(m.Profile.Devices, DeviceProfile{
+			m.Profile.Devices = append(m.Profile.Devices, plan.DeviceProfile{
 				Name: fmt.Sprintf("dev:%d", d), MatMulFLOPS: 1e9 + rng.Int64N(1e11), MemoryBytesPerS: 1e9 + rng.Int64N(1e10), MemoryFreeBytes: 1<<20 + rng.Int64N(1<<27),
 			})
 		}
 		for j := range n {
 			if j != i && rng.IntN(3) > 0 {
-				m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(fmt.Sprintf("node%02d", j)), BytesPerS: 1e5 + rng.Int64N(1e9), RTTNanos: rng.Int64N(1e8)})
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprintf("node%02d", j)), BytesPerS: 1e5 + rng.Int64N(1e9), RTTNanos: rng.Int64N(1e8)})
 			}
 		}
 		in.Members = append(in.Members, m)
@@ -185,7 +186,7 @@ func TestRandomPlans(t *testing.T) {
 }
 
 // checkSuccessor plans again: nothing changed, nothing moves; a member less, still valid.
-func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p Plan) {
+func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p plan.Plan) {
 	t.Helper()
 	in.Previous, in.Generation = &p, p.Generation+1
 	again, reasons, err := Make(in)
@@ -217,8 +218,8 @@ func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p Plan) {
 func TestMakeRefuses(t *testing.T) {
 	good := func() Input {
 		return Input{
-			Generation: 1, Costs: make([]model.LayerCost, 4), Run: RunSpec{Train: TrainSpec{Micros: 4}},
-			Members: []Member{{Peer: "a", Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 1, MemoryBytesPerS: 1, MemoryFreeBytes: 1}}}}},
+			Generation: 1, Costs: make([]model.LayerCost, 4), Run: plan.RunSpec{Train: plan.TrainSpec{Micros: 4}},
+			Members: []Member{{Peer: "a", Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1, MemoryBytesPerS: 1, MemoryFreeBytes: 1}}}}},
 		}
 	}
 	if _, _, err := Make(good()); err != nil {
@@ -228,16 +229,16 @@ func TestMakeRefuses(t *testing.T) {
 		change func(*Input)
 		want   error
 	}{
-		"generation 0":      {func(in *Input) { in.Generation = 0 }, ErrBadInput},
-		"no layers":         {func(in *Input) { in.Costs = nil }, ErrBadInput},
-		"no micro-batches":  {func(in *Input) { in.Run.Train.Micros = 0 }, ErrBadInput},
-		"micros < replicas": {func(in *Input) { in.Run.Train.Replicas = 5 }, ErrBadInput},
-		"stages > layers":   {func(in *Input) { in.Run.Train.Stages = 5 }, ErrBadInput},
-		"negative cost":     {func(in *Input) { in.Costs[1].ForwardFLOPs = -1 }, ErrBadInput},
-		"absurd layer":      {func(in *Input) { in.Costs[1].SavedBytes = 1 << 60 }, ErrBadInput},
-		"twice":             {func(in *Input) { in.Members = append(in.Members, in.Members[0]) }, ErrBadInput},
+		"generation 0":      {func(in *Input) { in.Generation = 0 }, plan.ErrBadInput},
+		"no layers":         {func(in *Input) { in.Costs = nil }, plan.ErrBadInput},
+		"no micro-batches":  {func(in *Input) { in.Run.Train.Micros = 0 }, plan.ErrBadInput},
+		"micros < replicas": {func(in *Input) { in.Run.Train.Replicas = 5 }, plan.ErrBadInput},
+		"stages > layers":   {func(in *Input) { in.Run.Train.Stages = 5 }, plan.ErrBadInput},
+		"negative cost":     {func(in *Input) { in.Costs[1].ForwardFLOPs = -1 }, plan.ErrBadInput},
+		"absurd layer":      {func(in *Input) { in.Costs[1].SavedBytes = 1 << 60 }, plan.ErrBadInput},
+		"twice":             {func(in *Input) { in.Members = append(in.Members, in.Members[0]) }, plan.ErrBadInput},
 		"nobody":            {func(in *Input) { in.Members = nil }, ErrNotEnoughNodes},
-		"nothing measured":  {func(in *Input) { in.Members[0].Profile = Profile{} }, ErrNotEnoughNodes},
+		"nothing measured":  {func(in *Input) { in.Members[0].Profile = plan.Profile{} }, ErrNotEnoughNodes},
 		"too few":           {func(in *Input) { in.Run.Train.Stages, in.Run.Train.Replicas = 2, 2 }, ErrNotEnoughNodes},
 		"too large":         {func(in *Input) { in.Costs[0].ParamBytes = 1000 }, ErrNoFit},
 	} {
@@ -253,8 +254,8 @@ func TestMakeRefuses(t *testing.T) {
 // where nobody measured.
 func TestUnmeasuredLinksAreNotPreferred(t *testing.T) {
 	in, _ := fourNodes(t)
-	in.Previous, in.Run.Train.Schedule = nil, ScheduleName
-	slow := LinkProfile{BytesPerS: 2_500_000, RTTNanos: 40e6}
+	in.Previous, in.Run.Train.Schedule = nil, plan.ScheduleName
+	slow := plan.LinkProfile{BytesPerS: 2_500_000, RTTNanos: 40e6}
 	for i := range in.Members {
 		in.Members[i].Profile.Links = nil
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // longMessages are four nodes whose messages between stages have twice as many bytes as links take.
@@ -31,11 +31,13 @@ func TestMessagesThatNoLinkTakes(t *testing.T) {
 		{"half and one", func(in *Input) { in.Run.Train.Stages, in.Run.Train.MicroBatch = 2, 32 }, true, "", "want at most 31"},
 		{"long", func(in *Input) { in.Run.Train.Stages, in.Run.Model.Context = 2, 1<<16 }, true, "", "want a shorter context, or codec"},
 		{"bf16", func(in *Input) {
-			in.Run.Train.Stages, in.Run.Train.MicroBatch, in.Run.Train.Codec = 2, 63, CodecRule{cost.BF16, cost.BF16}
+			in.Run.Train.Stages, in.Run.Train.MicroBatch, in.Run.Train.Codec = 2, 63, codecRule(t, "bf16")
 		}, true, "bf16", ""},
-		{"int8, which may be refused", func(in *Input) { in.Run.Train.Stages, in.Run.Train.Codec = 2, CodecRule{cost.Int8, cost.Int8} }, true, "", "want at most 63, with more micros, or stages 1"},
+		{"int8, which may be refused", func(in *Input) {
+			in.Run.Train.Stages, in.Run.Train.Codec = 2, codecRule(t, "int8")
+		}, true, "", "want at most 63, with more micros, or stages 1"},
 		{"some codec", func(in *Input) {
-			in.Run.Train.Stages, in.Run.Train.MicroBatch, in.Run.Train.Codec = 2, 63, CodecRule{cost.F32, cost.Int8}
+			in.Run.Train.Stages, in.Run.Train.MicroBatch, in.Run.Train.Codec = 2, 63, codecRule(t, "auto")
 		}, true, "bf16", ""},
 		{"segments", func(in *Input) {
 			in.Run.Train.Stages, in.Run.Train.Schedule, in.Run.Train.MicroBatch = 2, "seq1f1b:n=2", 62
@@ -43,9 +45,9 @@ func TestMessagesThatNoLinkTakes(t *testing.T) {
 	} {
 		in := longMessages(t)
 		tt.change(&in)
-		plan, _, err := Make(in)
+		p, _, err := Make(in)
 		if tt.want != "" {
-			if !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), tt.want) {
+			if !errors.Is(err, plan.ErrTooLong) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 			}
 			continue
@@ -54,10 +56,19 @@ func TestMessagesThatNoLinkTakes(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		for _, pipe := range plan.Replicas {
+		for _, pipe := range p.Replicas {
 			if len(pipe.Stages) > 1 != tt.stages || pipe.Stages[0].Codec != tt.in {
 				t.Errorf("%s: %d stages, codec %q", tt.name, len(pipe.Stages), pipe.Stages[0].Codec)
 			}
 		}
 	}
+}
+
+func codecRule(t *testing.T, text string) plan.CodecRule {
+	t.Helper()
+	rule, err := plan.ParseCodecRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // cardInput is shardInput of one replica on cards, whose nodes have so much memory for what they
@@ -23,7 +24,7 @@ func cardInput(stages int, free, host, copies int64) Input {
 	return in
 }
 
-func (p Plan) offloads() (n int) {
+func offloads(p plan.Plan) (n int) {
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
 			if place.Offload {
@@ -51,7 +52,7 @@ func TestOffloadIsChosenByMemory(t *testing.T) {
 			}
 			_, here, fail := Make(cardInput(stages, free, 0, 1e9))
 			told := strings.Contains(strings.Join(reasons.Lines(), "\n"), "of optimizer state in host memory to fit")
-			switch n := plan.offloads(); {
+			switch n := offloads(plan); {
 			case told != (n > 0):
 				t.Fatalf("%d bytes, %d stages offload: %v", free, n, reasons.Lines())
 			case n == 0 && (fail != nil || here.StepNanos() != reasons.StepNanos()):
@@ -75,15 +76,15 @@ func TestOffloadIsChosenByMemory(t *testing.T) {
 
 // checkOffload wants stages, as they will be allocated, to fit on their devices and in the memory
 // of their nodes.
-func checkOffload(t *testing.T, in Input, p Plan) {
+func checkOffload(t *testing.T, in Input, p plan.Plan) {
 	t.Helper()
 	list, err := p.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for w, seat := range p.Seats() {
+	for w, seat := range p.Workers() {
 		device, host := in.NodeBytes, int64(0)
-		for _, at := range p.Holdings(seat) {
+		for _, at := range p.StagesOf(seat) {
 			u := list.Use(w, at.Replica, at.Stage)
 			m, err := in.Run.Stack(p.At(at), p.Shares(at), schedule.Use{Slots: u.Slots, Split: u.Split}).Memory()
 			if err != nil {
@@ -105,20 +106,20 @@ func checkOffload(t *testing.T, in Input, p Plan) {
 // too little, fits no more than before.
 func TestOffloadNeedsHostMemoryAndCopies(t *testing.T) {
 	const free = 9 << 20
-	if plan, _, err := Make(cardInput(1, free, 1<<30, 1e9)); err != nil || plan.offloads() != 1 {
-		t.Fatalf("%d stages offload: %v", plan.offloads(), err)
+	if plan, _, err := Make(cardInput(1, free, 1<<30, 1e9)); err != nil || offloads(plan) != 1 {
+		t.Fatalf("%d stages offload: %v", offloads(plan), err)
 	}
 	for name, in := range map[string]Input{
 		"no host memory": cardInput(1, free, 0, 1e9), "hardly any": cardInput(1, free, 1<<20, 1e9),
 		"negative": cardInput(1, free, -1<<62, 1e9), "no copies": cardInput(1, free, 1<<30, 0), "negative rate": cardInput(1, free, 1<<30, -1),
 	} {
-		if plan, _, err := Make(in); err == nil && plan.offloads() > 0 || err != nil && !errors.Is(err, ErrNoFit) {
-			t.Errorf("%s: %d stages offload, %v", name, plan.offloads(), err)
+		if plan, _, err := Make(in); err == nil && offloads(plan) > 0 || err != nil && !errors.Is(err, ErrNoFit) {
+			t.Errorf("%s: %d stages offload, %v", name, offloads(plan), err)
 		}
 	}
 	most := int64(1<<63 - 1)
-	if plan, _, err := Make(cardInput(2, free, most, most)); err != nil || plan.offloads() == 0 {
-		t.Errorf("without end: %d stages offload, %v", plan.offloads(), err)
+	if plan, _, err := Make(cardInput(2, free, most, most)); err != nil || offloads(plan) == 0 {
+		t.Errorf("without end: %d stages offload, %v", offloads(plan), err)
 	}
 }
 
@@ -136,7 +137,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if plan.offloads() > 0 {
+			if offloads(plan) > 0 {
 				some++
 			}
 			if slices.ContainsFunc(reasons.Lines(), func(line string) bool { return len(line) > 512 }) {
@@ -170,7 +171,7 @@ func TestRandomPlansOfCards(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		planned, offload = planned+1, offload+min(1, p.offloads())
+		planned, offload = planned+1, offload+min(1, offloads(p))
 		checkPlan(t, in, p, reasons)
 		again, reasons2, err := Make(shuffled(rng, in))
 		if err != nil || !bytes.Equal(p.Encode(), again.Encode()) || !slices.Equal(reasons, reasons2) {

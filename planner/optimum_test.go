@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // TestBestOfAll compares with every shape, order and cut of small clusters with wild
@@ -38,13 +38,13 @@ func TestBestOfAll(t *testing.T) {
 		}
 		if over > 100 {
 			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.units), c.layers(), in.Run.Train.Micros,
-				cost.Time(schedule.Nanos(reasons.StepNanos())), cost.Time(least))
+				plan.Time(schedule.Nanos(reasons.StepNanos())), plan.Time(least))
 		}
 	}
 	if matched*10 < compared*9 {
 		t.Errorf("only %d of %d within 1%% of the optimum", matched, compared)
 	}
-	t.Logf("%d of %d within 1%% of the optimum, all within %s", matched, compared, permille(worst))
+	t.Logf("%d of %d within 1%% of the optimum, all within %s", matched, compared, plan.Permille(worst))
 }
 
 // exhaust is the least simulated step of all ways to go on from an order of units.

@@ -6,6 +6,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // ordering is the schedule that a run's plans have on their lanes.
@@ -22,21 +23,21 @@ type ordering struct {
 func newOrdering(text string, m model.Config) (ordering, error) {
 	open := text == ""
 	if open {
-		text = ScheduleName
+		text = plan.ScheduleName
 	}
 	spec, err := schedule.ParseSpec(text)
 	if err == nil && spec.Segments() > 1 {
 		err = m.CheckSegments(spec.Segments())
 	}
 	if err != nil {
-		return ordering{}, fmt.Errorf("%w: %w", ErrBadInput, err)
+		return ordering{}, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
 	}
 	return ordering{spec, spec.Replicas(), open}, nil
 }
 
 // plain has the same copies one beside the other on a lane, each as 1F1B. It fits any lane.
 func (o ordering) plain() ordering {
-	return ordering{spec: schedule.Spec{Kind: ScheduleName}, copies: o.copies}
+	return ordering{spec: schedule.Spec{Kind: plan.ScheduleName}, copies: o.copies}
 }
 
 // elastic tells whether warm-ups alone say in which order each seat computes: then what a plan
@@ -44,19 +45,19 @@ func (o ordering) plain() ordering {
 func (o ordering) elastic() bool { return o.copies == 1 && o.any() }
 
 // any tells whether the ordering fits every lane.
-func (o ordering) any() bool { return o.spec.Kind == ScheduleName }
+func (o ordering) any() bool { return o.spec.Kind == plan.ScheduleName }
 
 // pipelines lays the copies over a lane.
-func (o ordering) pipelines(l Lane, first Replica) ([]Pipeline, error) {
+func (o ordering) pipelines(l plan.ReplicaGroup, first plan.Replica) ([]plan.Pipeline, error) {
 	if o.spec.Replicas() == o.copies {
 		return l.Pipelines(o.spec, first)
 	}
-	var pipes []Pipeline
+	var pipes []plan.Pipeline
 	for i := range o.copies {
 		part := l
 		from, to := l.Micros*i/o.copies, l.Micros*(i+1)/o.copies
-		part.First, part.Micros = l.First+Micro(from), to-from
-		more, err := part.Pipelines(o.spec, first+Replica(i))
+		part.First, part.Micros = l.First+plan.Micro(from), to-from
+		more, err := part.Pipelines(o.spec, first+plan.Replica(i))
 		if err != nil {
 			return nil, err
 		}
@@ -72,16 +73,16 @@ func (o ordering) fits(s shape, layers, micros int) error {
 		return nil
 	}
 	for _, share := range []int{micros / s.replicas, (micros + s.replicas - 1) / s.replicas} {
-		lane := Lane{Micros: share}
+		lane := plan.ReplicaGroup{Micros: share}
 		for i := range s.stages {
-			lane.Seats = append(lane.Seats, Seat{Device: "any"})
+			lane.Workers = append(lane.Workers, plan.WorkerID{Device: "any"})
 			lane.Layers = append(lane.Layers, layers*(i+1)/s.stages-layers*i/s.stages)
 		}
-		if slices.Contains(warmUps, o.spec.String()) {
+		if slices.Contains(plan.WarmUps, o.spec.String()) {
 			lane.Warmups = schedule.DepthWarmups(s.stages, 1)
 		}
 		if _, err := o.pipelines(lane, 0); err != nil {
-			return fmt.Errorf("%s: %w", Count(s.stages, "device"), err)
+			return fmt.Errorf("%s: %w", plan.Count(s.stages, "device"), err)
 		}
 	}
 	return nil

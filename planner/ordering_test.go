@@ -8,6 +8,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // asking is an input of like members for a run with a schedule.
@@ -35,10 +36,10 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 		}
 		want := c.text
 		if want == "" {
-			want = ScheduleName
+			want = plan.ScheduleName
 		}
-		if p.Schedule != want || len(p.Replicas) != c.replicas || len(p.Replicas[0].Stages) != c.stages || len(p.Seats()) != 4 {
-			t.Errorf("%q: %s of %d replicas of %d stages on %d seats", c.text, p.Schedule, len(p.Replicas), len(p.Replicas[0].Stages), len(p.Seats()))
+		if p.Schedule != want || len(p.Replicas) != c.replicas || len(p.Replicas[0].Stages) != c.stages || len(p.Workers()) != 4 {
+			t.Errorf("%q: %s of %d replicas of %d stages on %d seats", c.text, p.Schedule, len(p.Replicas), len(p.Replicas[0].Stages), len(p.Workers()))
 		}
 		in.Previous, in.Generation = &p, p.Generation+1
 		again, _, err := Make(in)
@@ -56,16 +57,16 @@ func TestSeveralLanesHaveTheSchedule(t *testing.T) {
 	in := asking("chimera", 8, 2)
 	in.Run.Train.Replicas, in.Run.Train.Micros = 4, 16
 	p, _, err := Make(in)
-	if err != nil || len(p.Replicas) != 8 || len(p.Seats()) != 8 {
-		t.Fatalf("%d replicas on %d seats (%v)", len(p.Replicas), len(p.Seats()), err)
+	if err != nil || len(p.Replicas) != 8 || len(p.Workers()) != 8 {
+		t.Fatalf("%d replicas on %d seats (%v)", len(p.Replicas), len(p.Workers()), err)
 	}
 	for r, pipe := range p.Replicas {
 		twin := p.Replicas[r^1]
-		if pipe.Micros != 2 || pipe.Stages[0].Seat() != twin.Stages[1].Seat() || pipe.Stages[1].Seat() != twin.Stages[0].Seat() {
+		if pipe.Micros != 2 || pipe.Stages[0].Worker() != twin.Stages[1].Worker() || pipe.Stages[1].Worker() != twin.Stages[0].Worker() {
 			t.Errorf("replica %d is on %+v, its twin on %+v", r, pipe.Stages, twin.Stages)
 		}
 	}
-	if lanes, err := p.Lanes(); err != nil || len(lanes) != 4 {
+	if lanes, err := p.ReplicaGroups(); err != nil || len(lanes) != 4 {
 		t.Errorf("the plan has %d lanes (%v)", len(lanes), err)
 	}
 }
@@ -109,7 +110,7 @@ func TestARunGoesOnWithAsManyCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rest.Schedule != ScheduleName || len(rest.Replicas) != 2 || len(rest.Seats()) != 1 || rest.Replicas[0].Micros != p.Replicas[0].Micros {
+	if rest.Schedule != plan.ScheduleName || len(rest.Replicas) != 2 || len(rest.Workers()) != 1 || rest.Replicas[0].Micros != p.Replicas[0].Micros {
 		t.Errorf("on one node it is %+v", rest)
 	}
 	in.Previous, in.Generation = &rest, 3

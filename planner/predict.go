@@ -6,14 +6,14 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
 
 // Predict times a step of any plan with the input's costs and profiles: what it would
 // take now. Errors wrap ErrBadPlan, also when a device of the plan is not among the
 // members.
-func Predict(in Input, p Plan) (sim.Result, error) {
+func Predict(in Input, p plan.Plan) (sim.Result, error) {
 	if err := in.check(); err != nil {
 		return sim.Result{}, err
 	}
@@ -24,7 +24,7 @@ func Predict(in Input, p Plan) (sim.Result, error) {
 	return c.predict(p)
 }
 
-func (c *cluster) predict(p Plan) (sim.Result, error) {
+func (c *cluster) predict(p plan.Plan) (sim.Result, error) {
 	if err := p.Validate(c.layers(), c.in.Run.Train.Micros); err != nil {
 		return sim.Result{}, err
 	}
@@ -44,15 +44,15 @@ func (c *cluster) predict(p Plan) (sim.Result, error) {
 
 // adopt is a plan as a candidate, as far as the plan itself says: units, layers, shares,
 // warm-ups, and what its stages recompute and send.
-func (c *cluster) adopt(p Plan) (*candidate, error) {
-	lanes, err := p.Lanes()
+func (c *cluster) adopt(p plan.Plan) (*candidate, error) {
+	lanes, err := p.ReplicaGroups()
 	if err != nil {
 		return nil, err
 	}
 	c = c.under(p)
 	k := &candidate{sharded: p.Sharded, away: c.site.Away}
 	if len(lanes) > 0 {
-		k.shape = shape{len(lanes), len(lanes[0].Seats)}
+		k.shape = shape{len(lanes), len(lanes[0].Workers)}
 	}
 	for _, lane := range lanes {
 		pipe, err := c.adoptLane(lane)
@@ -61,7 +61,7 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 		}
 		k.pipes, k.shares = append(k.pipes, pipe), append(k.shares, lane.Micros)
 	}
-	if p.elastic() && c.order.elastic() {
+	if p.Elastic() && c.order.elastic() {
 		return k, c.adoptChoices(k, p)
 	}
 	if k.layout, err = c.layoutOf(p); err == nil {
@@ -70,40 +70,31 @@ func (c *cluster) adopt(p Plan) (*candidate, error) {
 	return k, err
 }
 
-// elastic tells whether the plan's warm-ups alone say in which order its seats compute.
-func (p Plan) elastic() bool {
-	stages := 0
-	for _, pipe := range p.Replicas {
-		stages += len(pipe.Stages)
-	}
-	return p.Schedule == ScheduleName && len(p.Seats()) == stages
-}
-
 // adoptLane is a lane as a pipe that has nothing but units and layers.
-func (c *cluster) adoptLane(lane Lane) (*pipe, error) {
+func (c *cluster) adoptLane(lane plan.ReplicaGroup) (*pipe, error) {
 	p := &pipe{}
 	end := 0
-	for i, seat := range lane.Seats {
+	for i, seat := range lane.Workers {
 		u := c.find(seat.Peer, seat.Device)
 		if u < 0 {
-			return nil, fmt.Errorf("%w: %s of %s is not there", ErrBadPlan, seat.Device, seat.Peer)
+			return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, seat.Device, seat.Peer)
 		}
 		if end += lane.Layers[i]; lane.Layers[i] < 1 || end > c.layers() {
-			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
+			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
 		}
 		p.units, p.ends = append(p.units, u), append(p.ends, end)
 	}
-	p.Costs = c.problem(p).Costs(slices.Repeat([]cost.Codec{cost.F32}, len(p.units)-1))
+	p.Costs = c.problem(p).Costs(slices.Repeat([]plan.Codec{plan.CodecF32}, len(p.units)-1))
 	p.Warmups = schedule.DepthWarmups(len(p.units), 1)
 	p.Period = p.Costs.Period(p.Warmups)
 	return p, nil
 }
 
 // adoptChoices times the pipes of an elastic plan with its warm-ups, codecs and recomputation.
-func (c *cluster) adoptChoices(k *candidate, plan Plan) (err error) {
+func (c *cluster) adoptChoices(k *candidate, plan plan.Plan) (err error) {
 	for r, p := range k.pipes {
 		pipe := plan.Replicas[r]
-		if p.Codecs, err = pipe.codecs(); err != nil {
+		if p.Codecs, err = pipe.Codecs(); err != nil {
 			return err
 		}
 		p.Recompute, p.Ahead = make([][]model.Recompute, len(pipe.Stages)), make([]int, len(pipe.Stages))

@@ -7,9 +7,9 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
+	"pnode/planner/plan"
 )
 
 // regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
@@ -17,7 +17,7 @@ import (
 // change. Where it gains little of what a step takes, the same devices may do better without
 // groups: links that have become slow show less with one chunk a device. Nothing is looked for
 // while a step takes what was promised.
-func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection, error) {
+func (c *cluster) regroup(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
 	now, err := c.onCourse(current, seen)
 	if err != nil {
 		return out, err
@@ -27,7 +27,7 @@ func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection
 		out.Plan, out.Then, out.Reasons = current, out.Now, c.of(now).whole.explain(now, nil)
 		return out, nil
 	}
-	best, plan, err := c.otherGroups(now, current, seen)
+	best, p, err := c.otherGroups(now, current, seen)
 	if err != nil {
 		return out, err
 	}
@@ -36,39 +36,39 @@ func (c *cluster) regroup(out Reselection, current Plan, seen Seen) (Reselection
 		plain, err := c.ungrouped(now, seen)
 		if err == nil && plain.step() < best.step() {
 			what, best, out.InPlace = "one chunk a device", plain, false
-			plan, err = c.plan(plain)
+			p, err = c.plan(plain)
 		}
 		if err != nil && !errors.Is(err, ErrNoFit) {
 			return out, err
 		}
 	}
-	plan.Generation, plan.Start = c.in.Generation, c.in.Start
-	out.Plan, out.Then = plan, best.step()
+	p.Generation, p.Start = c.in.Generation, c.in.Start
+	out.Plan, out.Then = p, best.step()
 	out.Why = fmt.Sprintf("a step takes %s, predicted were %s; %s would take %s instead of %s: %s instead of %s",
-		cost.Time(out.Seen), cost.Time(out.Promised), what, cost.Time(out.Then), cost.Time(out.Now), plan.Course(), current.Schedule)
+		plan.Time(out.Seen), plan.Time(out.Promised), what, plan.Time(out.Then), plan.Time(out.Now), p.ScheduleChoice(), current.Schedule)
 	out.Reasons = c.of(best).whole.explain(best, nil)
 	return out, nil
 }
 
 // otherGroups are the best ones for the chunks of a running plan, which stays where they are no
 // better.
-func (c *cluster) otherGroups(now *candidate, current Plan, seen Seen) (*candidate, Plan, error) {
+func (c *cluster) otherGroups(now *candidate, current plan.Plan, seen Seen) (*candidate, plan.Plan, error) {
 	p := c.running(now)
 	for range groupTries {
 		g, err := elastic.ChooseGroups(p)
 		if err != nil {
 			break // no others have room
 		}
-		next, err := current.On(Course{Schedule: g.Spec(p).String()})
+		next, err := current.WithSchedule(plan.ScheduleChoice{Schedule: g.Spec(p).String()})
 		if err != nil {
-			return nil, Plan{}, err
+			return nil, plan.Plan{}, err
 		}
 		if _, err := schedule.ParseSpec(next.Schedule); err != nil {
 			break // such groups cannot be told in a plan
 		}
 		then, err := c.onCourse(next, seen)
 		if err != nil {
-			return nil, Plan{}, err
+			return nil, plan.Plan{}, err
 		}
 		if c.site.FitBeside(then.layout.Rows, now.layout.Rows) {
 			if then.step() < now.step() {
@@ -88,7 +88,7 @@ func (c *cluster) ungrouped(now *candidate, seen Seen) (*candidate, error) {
 	in := c.of(k)
 	for r, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.units))
-		problem := in.problemSeen(p, Replica(r), now.shares[r], c.joined(now.layout, Replica(r), len(p.units), seen))
+		problem := in.problemSeen(p, plan.Replica(r), now.shares[r], c.joined(now.layout, plan.Replica(r), len(p.units), seen))
 		chosen, err := in.choosePipe(p.units, p.ends, problem)
 		if err != nil {
 			return nil, c.noFit(p.units, err)
@@ -104,7 +104,7 @@ func (c *cluster) ungrouped(now *candidate, seen Seen) (*candidate, error) {
 
 // joined is what the chunks of each device of a replica were seen to take as one stage, with
 // nothing computed again that the plan chose to; of devices all of whose chunks were seen.
-func (c *cluster) joined(l *layout.Layout, replica Replica, workers int, seen Seen) (out Seen) {
+func (c *cluster) joined(l *layout.Layout, replica plan.Replica, workers int, seen Seen) (out Seen) {
 	sums, chunks := make([]StageSeen, workers), make([]int, workers)
 	for _, s := range seen.Stages {
 		if s.Replica != replica || s.Stage < 0 || int(s.Stage) >= len(l.Rows[replica]) {
@@ -118,7 +118,7 @@ func (c *cluster) joined(l *layout.Layout, replica Replica, workers int, seen Se
 		chunks[w]++
 	}
 	for w, sum := range sums {
-		if sum.Replica, sum.Stage = replica, Stage(w); chunks[w]*workers == len(l.Rows[replica]) {
+		if sum.Replica, sum.Stage = replica, plan.Stage(w); chunks[w]*workers == len(l.Rows[replica]) {
 			out.Stages = append(out.Stages, sum)
 		}
 	}
@@ -126,14 +126,14 @@ func (c *cluster) joined(l *layout.Layout, replica Replica, workers int, seen Se
 }
 
 // onCourse is a grouped plan as a candidate, simulated with the times that were seen.
-func (c *cluster) onCourse(p Plan, seen Seen) (*candidate, error) {
+func (c *cluster) onCourse(p plan.Plan, seen Seen) (*candidate, error) {
 	k, err := c.adopt(p)
 	if err != nil {
 		return nil, err
 	}
 	spec, err := schedule.ParseSpec(p.Schedule)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadPlan, err)
+		return nil, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
 	}
 	k.groups = &grouping{order: ordering{spec: spec, copies: 1}}
 	c.site.Note(k.layout, seen.Stages)

@@ -10,11 +10,12 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/plan"
 )
 
 // groupedNodes are four like nodes behind links of 100 Mbit/s and 10 ms in a run whose steps are
 // short enough for filling and draining to show.
-func groupedNodes(t *testing.T) (Input, Plan, Reasons) {
+func groupedNodes(t *testing.T) (Input, plan.Plan, plan.Reasons) {
 	t.Helper()
 	in, _ := fourNodes(t)
 	in.Previous, in.Generation, in.Start = nil, 1, 0
@@ -31,21 +32,21 @@ func groupedNodes(t *testing.T) (Input, Plan, Reasons) {
 
 // TestGroupsAreChosenWhereFillingShows, and 1F1B where it is asked for.
 func TestGroupsAreChosenWhereFillingShows(t *testing.T) {
-	in, plan, reasons := groupedNodes(t)
-	spec, err := schedule.ParseSpec(plan.Schedule)
-	if err != nil || spec.Kind != elastic.GroupsKind || len(plan.Seats()) != 4 || len(plan.Replicas[0].Stages) != 4*spec.Chunks() {
-		t.Fatalf("the plan is %s (%v)", plan.Encode(), err)
+	in, p, reasons := groupedNodes(t)
+	spec, err := schedule.ParseSpec(p.Schedule)
+	if err != nil || spec.Kind != elastic.GroupsKind || len(p.Workers()) != 4 || len(p.Replicas[0].Stages) != 4*spec.Chunks() {
+		t.Fatalf("the plan is %s (%v)", p.Encode(), err)
 	}
-	checkPlan(t, in, plan, reasons)
-	in.Run.Train.Schedule = ScheduleName
+	checkPlan(t, in, p, reasons)
+	in.Run.Train.Schedule = plan.ScheduleName
 	asked, plain, err := Make(in)
-	if err != nil || asked.Schedule != ScheduleName {
+	if err != nil || asked.Schedule != plan.ScheduleName {
 		t.Fatalf("1f1b is asked for, the plan is %s (%v)", asked.Encode(), err)
 	}
 	if gain := slower(schedule.Nanos(reasons.StepNanos()), schedule.Nanos(plain.StepNanos())); gain < 10*groupGainPercent {
 		t.Errorf("steps of %d and %d ns", reasons.StepNanos(), plain.StepNanos())
 	}
-	i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Kind == Groups })
+	i := slices.IndexFunc(reasons, func(r plan.Reason) bool { return r.Kind == plan.ReasonGroups })
 	if i < 0 || reasons[i].Nanos != plain.StepNanos() || !strings.Contains(reasons[i].Text, "in groups (no others end sooner): filling and draining") {
 		t.Errorf("no reason for groups of a step that would take %d: %v", plain.StepNanos(), reasons)
 	}
@@ -57,7 +58,7 @@ func TestGroupsKeepWithinMemory(t *testing.T) {
 	in := lanedOf(t, "", 4, 1<<40)
 	in.Run.Train.Micros = 8
 	roomy, _, err := Make(in)
-	if err != nil || roomy.Schedule == ScheduleName {
+	if err != nil || roomy.Schedule == plan.ScheduleName {
 		t.Fatalf("with all memory the plan is %s (%v)", roomy.Schedule, err)
 	}
 	need := allocated(t, in, roomy)
@@ -79,11 +80,11 @@ func TestGroupsKeepWithinMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			for w, bytes := range allocated(t, in, p) {
-				if free := memoryOf(t, in, p.Seats()[w]); bytes > free {
-					t.Errorf("%d%%, node %d: %v takes %d bytes of %d under %s", percent, one, p.Seats()[w], bytes, free, p.Schedule)
+				if free := memoryOf(t, in, p.Workers()[w]); bytes > free {
+					t.Errorf("%d%%, node %d: %v takes %d bytes of %d under %s", percent, one, p.Workers()[w], bytes, free, p.Schedule)
 				}
 			}
-			in.Run.Train.Schedule = ScheduleName
+			in.Run.Train.Schedule = plan.ScheduleName
 			if _, plain, err := Make(in); err != nil || reasons.StepNanos() > plain.StepNanos() {
 				t.Errorf("%d%%, node %d: a step of %d ns under %s, in 1f1b %d (%v)", percent, one, reasons.StepNanos(), p.Schedule, plain.StepNanos(), err)
 			}
@@ -108,7 +109,7 @@ func TestGroupsOfSeveralReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkPlan(t, in, p, reasons)
-		if grouped := p.Schedule != ScheduleName; grouped != (micros == 12) {
+		if grouped := p.Schedule != plan.ScheduleName; grouped != (micros == 12) {
 			t.Errorf("%d micro-batches on 2 replicas under %s", micros, p.Schedule)
 		}
 	}
@@ -117,31 +118,31 @@ func TestGroupsOfSeveralReplicas(t *testing.T) {
 // TestReselectChangesGroups has the link between two of four nodes get slow: the chunks stay, and
 // go through other groups or depths, which a commit can change.
 func TestReselectChangesGroups(t *testing.T) {
-	in, plan, _ := groupedNodes(t)
-	in.Previous, in.Generation, in.Start = &plan, 2, 17
-	same, err := Reselect(in, plan, Seen{StepNanos: 1})
-	if err != nil || same.Then != same.Now || same.Plan.Schedule != plan.Schedule {
+	in, p, _ := groupedNodes(t)
+	in.Previous, in.Generation, in.Start = &p, 2, 17
+	same, err := Reselect(in, p, Seen{StepNanos: 1})
+	if err != nil || same.Then != same.Now || same.Plan.Schedule != p.Schedule {
 		t.Errorf("nothing changed, then %+v (%v)", same, err)
 	}
-	links := slowMiddle(plan)
+	links := slowMiddle(p)
 	for i := range links {
 		links[i].BytesPerS, links[i].RTTNanos = 12_500_000, 150e6
 	}
-	seen := measured(t, in, plan, links)
-	r, err := Reselect(in, plan, seen)
+	seen := measured(t, in, p, links)
+	r, err := Reselect(in, p, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Plan.Validate(len(in.Costs), 12); err != nil || !slices.Equal(r.Plan.Replicas[0].Stages, plan.Replicas[0].Stages) {
+	if err := r.Plan.Validate(len(in.Costs), 12); err != nil || !slices.Equal(r.Plan.Replicas[0].Stages, p.Replicas[0].Stages) {
 		t.Fatalf("stages move: %s (%v)", r.Plan.Encode(), err)
 	}
-	if !r.InPlace || r.Plan.Schedule == plan.Schedule || r.Now < r.Then*21/20 || r.Plan.Generation != 2 || r.Plan.Start != 17 {
-		t.Errorf("%s instead of %s, %d instead of %d ns, in place %v", r.Plan.Schedule, plan.Schedule, r.Then, r.Now, r.InPlace)
+	if !r.InPlace || r.Plan.Schedule == p.Schedule || r.Now < r.Then*21/20 || r.Plan.Generation != 2 || r.Plan.Start != 17 {
+		t.Errorf("%s instead of %s, %d instead of %d ns, in place %v", r.Plan.Schedule, p.Schedule, r.Then, r.Now, r.InPlace)
 	}
 	if _, err := r.Plan.Programs(); err != nil || !strings.Contains(r.Why, "other groups") {
 		t.Errorf("%s: %v", r.Why, err)
 	}
-	if course, err := ParseCourse(r.Plan.Course().String()); err != nil || course.String() != r.Plan.Course().String() {
+	if course, err := plan.ParseScheduleChoice(r.Plan.ScheduleChoice().String()); err != nil || course.String() != r.Plan.ScheduleChoice().String() {
 		t.Errorf("the course is %v (%v)", course, err)
 	}
 	again, err := Reselect(in, r.Plan, Seen{StepNanos: int64(r.Then), Links: links})
@@ -154,13 +155,13 @@ func TestReselectChangesGroups(t *testing.T) {
 // groups first, which cost nothing, then one chunk on each of the same devices, which moves
 // layers. Steps have to be left to make up for that.
 func TestReselectGivesGroupsUp(t *testing.T) {
-	in, plan, _ := groupedNodes(t)
-	in.Previous, in.Generation = &plan, 2
-	links := slowMiddle(plan)
+	in, p, _ := groupedNodes(t)
+	in.Previous, in.Generation = &p, 2
+	links := slowMiddle(p)
 	for i := range links {
 		links[i].BytesPerS = 1_000_000
 	}
-	now, moves := plan, 0
+	now, moves := p, 0
 	for range 4 {
 		seen := measured(t, in, now, links)
 		r, err := Reselect(in, now, seen)
@@ -187,7 +188,7 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 		if now = r.Plan; !r.InPlace {
 			moves++
 			checkPlan(t, in, r.Plan, r.Reasons)
-			if !slices.Equal(r.Plan.Seats(), plan.Seats()) || !strings.Contains(r.Why, "one chunk a device") {
+			if !slices.Equal(r.Plan.Workers(), p.Workers()) || !strings.Contains(r.Why, "one chunk a device") {
 				t.Errorf("%s: %s", r.Plan.Encode(), r.Why)
 			}
 		}
@@ -195,7 +196,7 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 			t.Errorf("%d instead of %d ns", r.Then, r.Now)
 		}
 	}
-	if now.Schedule != ScheduleName || moves != 1 {
+	if now.Schedule != plan.ScheduleName || moves != 1 {
 		t.Errorf("after %d moves under %s", moves, now.Schedule)
 	}
 }
@@ -205,25 +206,25 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 	in := lanedOf(t, "", 4, 1<<40)
 	in.Run.Train.Micros = 8
-	plan, _, err := Make(in)
-	if err != nil || plan.Schedule == ScheduleName {
-		t.Fatalf("%s: %v", plan.Schedule, err)
+	p, _, err := Make(in)
+	if err != nil || p.Schedule == plan.ScheduleName {
+		t.Fatalf("%s: %v", p.Schedule, err)
 	}
-	need := allocated(t, in, plan)
+	need := allocated(t, in, p)
 	var seen Seen
 	for _, a := range in.Members {
 		for _, b := range in.Members {
 			seen.Links = append(seen.Links, LinkSeen{From: a.Peer, To: b.Peer, RTTNanos: 900e6})
 		}
 	}
-	for w, seat := range plan.Seats() {
+	for w, seat := range p.Workers() {
 		for i := range in.Members {
 			if in.Members[i].Peer == seat.Peer {
 				in.Members[i].Profile.Devices[0].MemoryFreeBytes = need[w]
 			}
 		}
 	}
-	r, err := Reselect(in, plan, seen)
+	r, err := Reselect(in, p, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,11 +257,11 @@ func TestGroupsAreNoSlower(t *testing.T) {
 		if err != nil || int64(result.Step) != reasons.StepNanos() {
 			t.Errorf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
 		}
-		in.Run.Train.Schedule = ScheduleName
+		in.Run.Train.Schedule = plan.ScheduleName
 		if _, plain, err := Make(in); err != nil || reasons.StepNanos() > plain.StepNanos() {
 			t.Errorf("%s: %d ns, in 1f1b %d (%v)", fmt.Sprint(in.Run.Train.Micros), reasons.StepNanos(), plain.StepNanos(), err)
 		}
-		if p.Schedule != ScheduleName {
+		if p.Schedule != plan.ScheduleName {
 			grouped++
 		}
 	}
@@ -275,11 +276,11 @@ func TestGroupsAreNoSlower(t *testing.T) {
 func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 	in, _ := fourNodes(t)
 	in.Previous, in.Generation, in.Start = nil, 1, 0
-	in.Run.Train = TrainSpec{Micros: 4}
+	in.Run.Train = plan.TrainSpec{Micros: 4}
 	in.Members[0].Profile.Devices[0].MatMulFLOPS *= 2
 	for i := range in.Members {
 		for j := range in.Members[i].Profile.Links {
-			in.Members[i].Profile.Links[j] = LinkProfile{Peer: in.Members[i].Profile.Links[j].Peer, BytesPerS: 1e9, RTTNanos: 2e5}
+			in.Members[i].Profile.Links[j] = plan.LinkProfile{Peer: in.Members[i].Profile.Links[j].Peer, BytesPerS: 1e9, RTTNanos: 2e5}
 		}
 	}
 	in.Costs = slices.Repeat(in.Costs[:1], 24)
@@ -288,14 +289,14 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 		for l := range in.Costs {
 			in.Costs[l].ParamBytes, in.Costs[l].BoundaryBytes = param, 10_000
 		}
-		plan, reasons, err := Make(in)
+		p, reasons, err := Make(in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkPlan(t, in, plan, reasons)
-		i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Kind == Groups })
-		if (plan.Schedule == ScheduleName) != (i < 0) {
-			t.Fatalf("%s with reasons %v", plan.Schedule, reasons)
+		checkPlan(t, in, p, reasons)
+		i := slices.IndexFunc(reasons, func(r plan.Reason) bool { return r.Kind == plan.ReasonGroups })
+		if (p.Schedule == plan.ScheduleName) != (i < 0) {
+			t.Fatalf("%s with reasons %v", p.Schedule, reasons)
 		}
 		if i >= 0 && reasons[i].Nanos*100 > reasons.StepNanos()*(100+estimatePercent) {
 			worse++
@@ -325,21 +326,21 @@ func TestReselectGroupsKeepsWhatIsAsPromised(t *testing.T) {
 
 // TestReselectGroupsCountsUpdates that were seen, as it does without groups.
 func TestReselectGroupsCountsUpdates(t *testing.T) {
-	in, plan, _ := groupedNodes(t)
-	in.Previous, in.Generation = &plan, 2
+	in, p, _ := groupedNodes(t)
+	in.Previous, in.Generation = &p, 2
 	var steps []schedule.Nanos
 	for _, update := range []int64{1, 1e9} {
 		seen := Seen{StepNanos: 1}
-		for s := range plan.Replicas[0].Stages {
-			seen.Stages = append(seen.Stages, StageSeen{Stage: Stage(s), ForwardNanos: 60e6, BackwardNanos: 120e6, UpdateNanos: update})
+		for s := range p.Replicas[0].Stages {
+			seen.Stages = append(seen.Stages, StageSeen{Stage: plan.Stage(s), ForwardNanos: 60e6, BackwardNanos: 120e6, UpdateNanos: update})
 		}
-		r, err := Reselect(in, plan, seen)
+		r, err := Reselect(in, p, seen)
 		if err != nil {
 			t.Fatal(err)
 		}
 		steps = append(steps, r.Now)
 	}
-	chunks := len(plan.Replicas[0].Stages) / len(plan.Seats())
+	chunks := len(p.Replicas[0].Stages) / len(p.Workers())
 	if got, want := steps[1]-steps[0], schedule.Nanos(chunks)*(1e9-1); got != want {
 		t.Errorf("updates of 1 s a stage, %d stages a device, lengthen a step by %d ns, want %d", chunks, got, want)
 	}
@@ -347,12 +348,12 @@ func TestReselectGroupsCountsUpdates(t *testing.T) {
 
 // TestWrapAroundThatNobodyMeasuredIsTold: groups use the link from the last device to the first.
 func TestWrapAroundThatNobodyMeasuredIsTold(t *testing.T) {
-	in, plan, _ := groupedNodes(t)
-	seats := plan.Seats()
+	in, p, _ := groupedNodes(t)
+	seats := p.Workers()
 	first, last := seats[0].Peer, seats[len(seats)-1].Peer
 	for i := range in.Members {
 		m := &in.Members[i]
-		m.Profile.Links = slices.DeleteFunc(m.Profile.Links, func(l LinkProfile) bool {
+		m.Profile.Links = slices.DeleteFunc(m.Profile.Links, func(l plan.LinkProfile) bool {
 			return m.Peer == first && l.Peer == last || m.Peer == last && l.Peer == first
 		})
 	}
@@ -360,7 +361,7 @@ func TestWrapAroundThatNobodyMeasuredIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := c.adopt(plan)
+	k, err := c.adopt(p)
 	if err != nil {
 		t.Fatal(err)
 	}

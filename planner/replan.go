@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // ReplanPercent is how much faster a step must become for a running plan to be replaced:
@@ -22,7 +22,7 @@ type Decision struct {
 // now: at once when there is none or a member of it is gone or leaving; otherwise when
 // the best plan's predicted step is at least ReplanPercent faster. An error is Make's:
 // then there is nothing to change to.
-func ShouldReplan(in Input, current Plan) (Decision, error) {
+func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
 	if current.Generation == 0 {
 		return Decision{true, "there is no plan yet"}, nil
 	}
@@ -49,7 +49,7 @@ func ShouldReplan(in Input, current Plan) (Decision, error) {
 		return Decision{}, err
 	}
 	now, err := c.predict(current)
-	if errors.Is(err, ErrBadPlan) {
+	if errors.Is(err, plan.ErrBadPlan) {
 		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func ShouldReplan(in Input, current Plan) (Decision, error) {
 // weigh compares the steps of the current and of the best plan.
 func weigh(now, then schedule.Nanos) Decision {
 	gain := max(0, int64(now-then)) * 1000 / int64(max(now, 1))
-	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", cost.Time(then), cost.Time(now), permille(gain))
+	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", plan.Time(then), plan.Time(now), plan.Permille(gain))
 	if gain >= ReplanPercent*10 {
 		return Decision{true, text}
 	}

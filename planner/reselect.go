@@ -9,6 +9,7 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
+	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
 
@@ -21,7 +22,7 @@ var ErrNotElastic = errors.New("planner: the schedule has nothing to choose")
 type Reselection struct {
 	// Plan is the current one with the better schedule, from the input's start and
 	// generation on.
-	Plan Plan
+	Plan plan.Plan
 	// Promised is the step that was predicted with the profiles, Seen what it took. Now is
 	// the prediction for the schedule that runs and Then that for Plan's, with what was
 	// seen.
@@ -30,20 +31,20 @@ type Reselection struct {
 	InPlace bool
 	// Why tells of the change and what bounds it, Reasons explain the new plan.
 	Why     string
-	Reasons Reasons
+	Reasons plan.Reasons
 }
 
 // Reselect derives the running plan's schedule again from what was seen: how much is in
 // flight, and what is recomputed; or, where the planner chose groups, depth and groups, and only
 // then whether to have any. Devices stay, and layers where groups do or there are none. Errors
 // wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
-func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
+func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
 	c, err := newCluster(in, in.storingOf(current))
 	if err != nil {
 		return Reselection{}, err
 	}
 	grouped := c.grouped(current)
-	if !grouped && (!current.elastic() || !c.order.elastic()) {
+	if !grouped && (!current.Elastic() || !c.order.elastic()) {
 		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, c.order.spec)
 	}
 	promised, err := Predict(in, current)
@@ -59,14 +60,14 @@ func Reselect(in Input, current Plan, seen Seen) (Reselection, error) {
 }
 
 // redeepen is Reselect for warm-ups.
-func (c *cluster) redeepen(out Reselection, current Plan, seen Seen) (Reselection, error) {
+func (c *cluster) redeepen(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
 	now, err := c.adopt(current)
 	if err != nil {
 		return out, err
 	}
 	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded, away: now.away}
 	for r, p := range now.pipes {
-		problem := c.problemSeen(p, Replica(r), now.shares[r], seen)
+		problem := c.problemSeen(p, plan.Replica(r), now.shares[r], seen)
 		p.Costs = c.againAt(p, problem)
 		chosen, err := c.choosePipe(p.units, p.ends, problem)
 		if err != nil {
@@ -85,7 +86,7 @@ func (c *cluster) redeepen(out Reselection, current Plan, seen Seen) (Reselectio
 		return out, err
 	}
 	out.Plan = c.reschedule(current, then)
-	out.InPlace = slices.EqualFunc(out.Plan.Replicas, current.Replicas, func(a, b Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
+	out.InPlace = slices.EqualFunc(out.Plan.Replicas, current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 	out.Why, out.Reasons = c.whyReselect(current, out, then), c.explain(then, nil)
 	return out, nil
 }
@@ -104,7 +105,7 @@ func (c *cluster) stepOf(k *candidate) (schedule.Nanos, error) {
 }
 
 // problemSeen is a pipe's with the stages' own times where they were seen.
-func (c *cluster) problemSeen(p *pipe, replica Replica, micros int, seen Seen) elastic.Problem {
+func (c *cluster) problemSeen(p *pipe, replica plan.Replica, micros int, seen Seen) elastic.Problem {
 	problem := c.problem(p)
 	for _, s := range seen.Stages {
 		if s.Replica != replica || int(s.Stage) >= len(p.units) || s.Stage < 0 || min(s.ForwardNanos, s.BackwardNanos) <= 0 {
@@ -131,7 +132,7 @@ func (c *cluster) problemSeen(p *pipe, replica Replica, micros int, seen Seen) e
 }
 
 // reschedule is the current plan with a candidate's schedule.
-func (c *cluster) reschedule(current Plan, k *candidate) Plan {
+func (c *cluster) reschedule(current plan.Plan, k *candidate) plan.Plan {
 	next := current
 	next.Generation, next.Start = c.in.Generation, c.in.Start
 	next.Replicas = slices.Clone(current.Replicas)
@@ -142,7 +143,7 @@ func (c *cluster) reschedule(current Plan, k *candidate) Plan {
 		for s, w := range p.Warmups {
 			pipe.Warmups[s] = min(w, pipe.Micros-1)
 			if !fixed {
-				pipe.Stages[s].Recompute = JoinLevels(p.Recompute[s])
+				pipe.Stages[s].Recompute = plan.JoinLevels(p.Recompute[s])
 			}
 			pipe.Stages[s].Ahead = p.Ahead[s]
 			if s < len(p.Codecs) {
@@ -153,9 +154,9 @@ func (c *cluster) reschedule(current Plan, k *candidate) Plan {
 	return next
 }
 
-func (c *cluster) whyReselect(current Plan, r Reselection, k *candidate) string {
+func (c *cluster) whyReselect(current plan.Plan, r Reselection, k *candidate) string {
 	text := fmt.Sprintf("a step takes %s, predicted were %s; another schedule for the same stages takes %s instead of %s",
-		cost.Time(r.Seen), cost.Time(r.Promised), cost.Time(r.Then), cost.Time(r.Now))
+		plan.Time(r.Seen), plan.Time(r.Promised), plan.Time(r.Then), plan.Time(r.Now))
 	slowest := k.result.Slowest
 	return text + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
 		r.Plan.Replicas[slowest].Warmups, current.Replicas[slowest].Warmups, slowest, c.boundText(slowest, k.pipes[slowest]))

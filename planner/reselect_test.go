@@ -9,21 +9,22 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // fourNodes are a pipeline of four like nodes with links of 100 Mbit/s and 10 ms; a stage
 // takes 60 ms a micro-batch, a message 16 ms.
-func fourNodes(t *testing.T) (Input, Plan) {
+func fourNodes(t *testing.T) (Input, plan.Plan) {
 	t.Helper()
-	in := Input{Generation: 1, Run: RunSpec{Run: "four", Train: TrainSpec{Micros: 32, Replicas: 1, Stages: 4}}}
+	in := Input{Generation: 1, Run: plan.RunSpec{Run: "four", Train: plan.TrainSpec{Micros: 32, Replicas: 1, Stages: 4}}}
 	for range 8 {
 		in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4e3, SavedBytes: 1e6, BoundaryBytes: 200_000})
 	}
-	for _, a := range []PeerID{"a", "b", "c", "d"} {
-		m := Member{Peer: a, Profile: Profile{Devices: []DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e11, MemoryBytesPerS: 1e12, MemoryFreeBytes: 1 << 30}}}}
-		for _, b := range []PeerID{"a", "b", "c", "d"} {
+	for _, a := range []plan.PeerID{"a", "b", "c", "d"} {
+		m := Member{Peer: a, Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e11, MemoryBytesPerS: 1e12, MemoryFreeBytes: 1 << 30}}}}
+		for _, b := range []plan.PeerID{"a", "b", "c", "d"} {
 			if a != b {
-				m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: b, BytesPerS: 12_500_000, RTTNanos: 10e6})
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: b, BytesPerS: 12_500_000, RTTNanos: 10e6})
 			}
 		}
 		in.Members = append(in.Members, m)
@@ -37,13 +38,13 @@ func fourNodes(t *testing.T) (Input, Plan) {
 }
 
 // slowMiddle is the link between stages 1 and 2 at 20 Mbit/s and 120 ms.
-func slowMiddle(plan Plan) []LinkSeen {
+func slowMiddle(plan plan.Plan) []LinkSeen {
 	b, c := plan.Replicas[0].Stages[1].Peer, plan.Replicas[0].Stages[2].Peer
 	return []LinkSeen{{b, c, 2_500_000, 120e6, 0}, {c, b, 2_500_000, 120e6, 0}}
 }
 
 // measured is what the plan would show with such links, computing as profiled.
-func measured(t *testing.T, in Input, plan Plan, links []LinkSeen) Seen {
+func measured(t *testing.T, in Input, plan plan.Plan, links []LinkSeen) Seen {
 	t.Helper()
 	r, err := Reselect(in, plan, Seen{StepNanos: 1, Links: links})
 	if err != nil {
@@ -83,16 +84,16 @@ func TestReselectDeepensThePipelineOverASlowLink(t *testing.T) {
 
 // TestReselectUsesTheTimesOfStages has stage 2 compute for twice as long as its profile says.
 func TestReselectUsesTheTimesOfStages(t *testing.T) {
-	in, plan := fourNodes(t)
+	in, p := fourNodes(t)
 	seen := Seen{StepNanos: 4e9}
 	for s := range 4 {
 		each := int64(32 * 20e6)
 		if s == 2 {
 			each *= 2
 		}
-		seen.Stages = append(seen.Stages, StageSeen{Stage: Stage(s), ForwardNanos: each, BackwardNanos: 2 * each})
+		seen.Stages = append(seen.Stages, StageSeen{Stage: plan.Stage(s), ForwardNanos: each, BackwardNanos: 2 * each})
 	}
-	r, err := Reselect(in, plan, seen)
+	r, err := Reselect(in, p, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,14 +106,14 @@ func TestReselectUsesTheTimesOfStages(t *testing.T) {
 }
 
 func TestReselectLeavesOtherSchedulesAlone(t *testing.T) {
-	in, plan := fourNodes(t)
-	plan.Schedule = "gpipe"
-	if _, err := Reselect(in, plan, Seen{}); !errors.Is(err, ErrNotElastic) {
+	in, p := fourNodes(t)
+	p.Schedule = "gpipe"
+	if _, err := Reselect(in, p, Seen{}); !errors.Is(err, ErrNotElastic) {
 		t.Error(err)
 	}
 	in.Members = in.Members[1:]
-	plan.Schedule = ScheduleName
-	if _, err := Reselect(in, plan, Seen{}); !errors.Is(err, ErrBadPlan) {
+	p.Schedule = plan.ScheduleName
+	if _, err := Reselect(in, p, Seen{}); !errors.Is(err, plan.ErrBadPlan) {
 		t.Error(err)
 	}
 }
@@ -204,12 +205,12 @@ func TestMedianOfSamples(t *testing.T) {
 // TestReselectNarrowsAnExposedBoundary: where the run allows it, the boundary whose link became
 // slow sends fewer bits, and the others go on as they did.
 func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
-	in, plan := fourNodes(t)
+	in, p := fourNodes(t)
 	var err error
-	if in.Run.Train.Codec, err = ParseCodecRule("auto"); err != nil {
+	if in.Run.Train.Codec, err = plan.ParseCodecRule("auto"); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Reselect(in, plan, measured(t, in, plan, slowMiddle(plan)))
+	r, err := Reselect(in, p, measured(t, in, p, slowMiddle(p)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,13 +244,13 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	forgetful, _, err := Make(in)
-	if err != nil || forgetful.Course().String() == r.Plan.Course().String() {
-		t.Fatalf("the course without what was seen is %s (%v)", forgetful.Course(), err)
+	if err != nil || forgetful.ScheduleChoice().String() == r.Plan.ScheduleChoice().String() {
+		t.Fatalf("the course without what was seen is %s (%v)", forgetful.ScheduleChoice(), err)
 	}
 	in.Links = seen.Links
 	next, _, err := Make(in)
-	if err != nil || !slices.Equal(next.Replicas[0].Stages, r.Plan.Replicas[0].Stages) || next.Course().String() != r.Plan.Course().String() {
-		t.Errorf("the plan is %s (%v), the steps went on %s", next.Encode(), err, r.Plan.Course())
+	if err != nil || !slices.Equal(next.Replicas[0].Stages, r.Plan.Replicas[0].Stages) || next.ScheduleChoice().String() != r.Plan.ScheduleChoice().String() {
+		t.Errorf("the plan is %s (%v), the steps went on %s", next.Encode(), err, r.Plan.ScheduleChoice())
 	}
 	if d, err := ShouldReplan(in, r.Plan); err != nil || d.Replan {
 		t.Errorf("the plan on its course is to be replaced: %+v, %v", d, err)
@@ -260,24 +261,24 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 // room for goes on so where that makes the period no longer, since its memory would have to be
 // taken anew; also where its stages were seen to be much faster than their profiles say.
 func TestReselectLeavesWhatIsAhead(t *testing.T) {
-	in := lanedOf(t, ScheduleName, 4, 1<<40)
-	in.Run.Train.Recompute = Recompute(model.RecomputeBlock)
-	plan, _, err := Make(in)
+	in := lanedOf(t, plan.ScheduleName, 4, 1<<40)
+	in.Run.Train.Recompute = plan.Recompute(model.RecomputeBlock)
+	p, _, err := Make(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var seen Seen
-	for s := range plan.Replicas[0].Stages {
-		place := &plan.Replicas[0].Stages[s]
+	for s := range p.Replicas[0].Stages {
+		place := &p.Replicas[0].Stages[s]
 		if last := s == 3; (place.Ahead == 0) != last {
 			t.Fatalf("stage %d of 4 has %d layers ahead", s, place.Ahead)
 		}
 		place.Ahead = min(place.Ahead, 1)
-		seen.Stages = append(seen.Stages, StageSeen{Stage: Stage(s), ForwardNanos: 16e6, BackwardNanos: 16e3})
+		seen.Stages = append(seen.Stages, StageSeen{Stage: plan.Stage(s), ForwardNanos: 16e6, BackwardNanos: 16e3})
 	}
-	in.Previous, in.Generation = &plan, 2
+	in.Previous, in.Generation = &p, 2
 	for _, seen := range []Seen{{StepNanos: 1}, {StepNanos: 1, Stages: seen.Stages}} {
-		r, err := Reselect(in, plan, seen)
+		r, err := Reselect(in, p, seen)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scenarios print")
@@ -32,7 +33,7 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	replan    ask whether a new plan is worth it
 type scenario struct {
 	in   Input
-	plan Plan
+	plan plan.Plan
 }
 
 func TestScenarios(t *testing.T) {
@@ -96,36 +97,36 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 			s.in.HalfCosts[l].SavedBytes, s.in.HalfCosts[l].CopyBytes = set["saved"], s.in.Costs[l].ParamBytes/2
 		}
 	case "storage":
-		rule, err := ParseStorage(names[0])
+		rule, err := plan.ParseStorage(names[0])
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.in.Run.Train.Storage = rule
 	case "recompute":
-		rule, err := ParseRecompute(names[0])
+		rule, err := plan.ParseRecompute(names[0])
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.in.Run.Train.Recompute = rule
 	case "codec":
-		rule, err := ParseCodecRule(names[0])
+		rule, err := plan.ParseCodecRule(names[0])
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.in.Run.Train.Codec = rule
 	case "run":
 		s.in.Run.Run = "scenario"
-		s.in.Run.Train = TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Storage: s.in.Run.Train.Storage, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+		s.in.Run.Train = plan.TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Storage: s.in.Run.Train.Storage, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
-		s.in.Members = append(s.in.Members, Member{Peer: PeerID(names[0]), Profile: Profile{Devices: []DeviceProfile{device("cpu", set)}}})
+		s.in.Members = append(s.in.Members, Member{Peer: plan.PeerID(names[0]), Profile: plan.Profile{Devices: []plan.DeviceProfile{device("cpu", set)}}})
 	case "device":
 		m := s.member(t, names[0])
 		m.Profile.Devices = append(m.Profile.Devices, device(names[1], set))
 	case "link":
 		m := s.member(t, names[0])
-		m.Profile.Links = append(m.Profile.Links, LinkProfile{Peer: PeerID(names[1]), BytesPerS: set["mbps"] * 125000, RTTNanos: set["rtt_us"] * 1000})
+		m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(names[1]), BytesPerS: set["mbps"] * 125000, RTTNanos: set["rtt_us"] * 1000})
 	case "drop":
-		s.in.Members = slices.DeleteFunc(s.in.Members, func(m Member) bool { return m.Peer == PeerID(names[0]) })
+		s.in.Members = slices.DeleteFunc(s.in.Members, func(m Member) bool { return m.Peer == plan.PeerID(names[0]) })
 	case "drain":
 		s.member(t, names[0]).Draining = true
 	case "plan":
@@ -163,7 +164,7 @@ func (s *scenario) make(t *testing.T) []string {
 			if pipe.Warmups != nil {
 				line += fmt.Sprintf("w%d", pipe.Warmups[i])
 			}
-			if s.in.Run.Train.Storage == StorageAuto {
+			if s.in.Run.Train.Storage == plan.StorageAuto {
 				line += " " + pl.Storage.String()
 			}
 			if pl.Recompute != "" {
@@ -182,7 +183,7 @@ func (s *scenario) make(t *testing.T) []string {
 				line += "->" + string(pl.Holder)
 			}
 		}
-		if p.Schedule != ScheduleName {
+		if p.Schedule != plan.ScheduleName {
 			line += "  " + p.Schedule
 		}
 		lines = append(lines, line)
@@ -194,15 +195,15 @@ func (s *scenario) make(t *testing.T) []string {
 }
 
 func (s *scenario) member(t *testing.T, name string) *Member {
-	i := slices.IndexFunc(s.in.Members, func(m Member) bool { return m.Peer == PeerID(name) })
+	i := slices.IndexFunc(s.in.Members, func(m Member) bool { return m.Peer == plan.PeerID(name) })
 	if i < 0 {
 		t.Fatalf("no node %q", name)
 	}
 	return &s.in.Members[i]
 }
 
-func device(name string, set map[string]int64) DeviceProfile {
-	return DeviceProfile{
+func device(name string, set map[string]int64) plan.DeviceProfile {
+	return plan.DeviceProfile{
 		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9, MatMulF16FLOPS: set["f16_gflops"] * 1e9,
 		MemoryBytesPerS: set["gflops"] * 1e9, MemoryFreeBytes: set["mib"] << 20,
 		CopyBytesPerS: set["copies_gb"] * 1e9, HostFreeBytes: set["host_mib"] << 20,

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/order"
+	"pnode/planner/plan"
 )
 
 const (
@@ -152,7 +152,7 @@ func (c *cluster) tooLittle(s shape, roomiest []int, need int64) error {
 		u := c.units[i]
 		if pass := c.ledger(i).Pass(); u.FreeBytes == 0 {
 			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
-				ErrNoFit, u.device, u.peer.Short(), cost.Size(u.profile.MemoryFreeBytes), cost.Size(pass))
+				ErrNoFit, u.device, u.peer.Short(), plan.Size(u.profile.MemoryFreeBytes), plan.Size(pass))
 		}
 		have += min(u.profile.MemoryFreeBytes, 1<<48)
 		need += c.ledger(i).Pass()
@@ -162,7 +162,7 @@ func (c *cluster) tooLittle(s shape, roomiest []int, need int64) error {
 		the = fmt.Sprintf("the roomiest %d devices have", len(roomiest))
 	}
 	return fmt.Errorf("%w: %v need %s at least, %s %s; add a node, allow more with --memory, use fewer replicas, a smaller model or a smaller micro-batch",
-		ErrNoFit, s, cost.Size(need), the, cost.Size(have))
+		ErrNoFit, s, plan.Size(need), the, plan.Size(have))
 }
 
 // room is by number of units the free memory of that many, the roomiest first.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pnode/planner/layout"
+	"pnode/planner/plan"
 )
 
 // Seen is what a running plan showed over some steps.
@@ -21,7 +22,7 @@ type StageSeen = layout.StageSeen
 
 // LinkSeen is one direction of a link while it carried a run's messages.
 type LinkSeen struct {
-	From, To PeerID
+	From, To plan.PeerID
 	// BytesPerS is the rate at which messages came through, or a bound of it from above; 0 where
 	// too little was sent to tell.
 	BytesPerS, RTTNanos, JitterNanos int64
@@ -103,7 +104,7 @@ func (l links) with(seen []LinkSeen) links {
 		if s.RTTNanos > 0 {
 			link.RTTNanos = s.RTTNanos + 2*max(s.JitterNanos, 0)
 		}
-		out[[2]PeerID{s.From, s.To}] = link
+		out[[2]plan.PeerID{s.From, s.To}] = link
 	}
 	return linksOf(out)
 }

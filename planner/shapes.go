@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // shape is how many replicas of how many stages.
@@ -15,7 +16,7 @@ type shape struct{ replicas, stages int }
 func (s shape) units() int { return s.replicas * s.stages }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s x %s", Count(s.replicas, "replica"), Count(s.stages, "stage"))
+	return fmt.Sprintf("%s x %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
 }
 
 // bounded is a shape with a step time that it cannot beat.
@@ -30,7 +31,7 @@ func (c *cluster) shapes(n int) ([]bounded, error) {
 	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
 	if n < asked.units() {
 		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used; let %d more join, or ask for fewer stages or replicas",
-			ErrNotEnoughNodes, asked, Count(asked.units(), "device"), n, Count(len(c.in.Members), "node"), asked.units()-n)
+			ErrNotEnoughNodes, asked, plan.Count(asked.units(), "device"), n, plan.Count(len(c.in.Members), "node"), asked.units()-n)
 	}
 	lower := c.newLowerBound()
 	var shapes []bounded
@@ -52,7 +53,7 @@ func (c *cluster) shapes(n int) ([]bounded, error) {
 	}
 	switch {
 	case len(shapes) == 0 && unfit == nil:
-		return nil, fmt.Errorf("%w: %s for %d x %d copies of the model under %s: each needs at least one", ErrBadInput, Count(t.Micros, "micro-batch"), asked.replicas, c.order.copies, c.order.spec)
+		return nil, fmt.Errorf("%w: %s for %d x %d copies of the model under %s: each needs at least one", plan.ErrBadInput, plan.Count(t.Micros, "micro-batch"), asked.replicas, c.order.copies, c.order.spec)
 	case len(shapes) == 0:
 		if c.in.Previous == nil {
 			return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)

@@ -7,26 +7,27 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // shardInput is a run of two replicas on as many like devices as they have stages, each with
 // so much free memory.
 func shardInput(stages int, free int64) Input {
-	run := RunSpec{
+	run := plan.RunSpec{
 		Model: model.Config{Vocab: 512, Context: 64, Blocks: 6, Heads: 4, Channels: 64},
-		Train: TrainSpec{Micros: 16, MicroBatch: 4, Replicas: 2, Stages: stages},
+		Train: plan.TrainSpec{Micros: 16, MicroBatch: 4, Replicas: 2, Stages: stages},
 	}
 	in := Input{Run: run, Generation: 1}
 	in.Costs = run.Model.Costs(run.Train.MicroBatch, model.StorageF32)
 	for i := range 2 * stages {
-		in.Members = append(in.Members, Member{Peer: PeerID(rune('a' + i)), Profile: Profile{Devices: []DeviceProfile{
+		in.Members = append(in.Members, Member{Peer: plan.PeerID(rune('a' + i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{
 			{Name: "cpu", MatMulFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: free},
 		}}})
 	}
 	return in
 }
 
-func (r Reasons) about(kind ReasonKind) string {
+func about(r plan.Reasons, kind plan.ReasonKind) string {
 	for _, reason := range r {
 		if reason.Kind == kind {
 			return reason.Text
@@ -43,24 +44,24 @@ func TestShardingIsChosenByMemory(t *testing.T) {
 		var fits, helps int
 		for free := int64(32 << 20); ; free -= free / 16 {
 			in := shardInput(stages, free)
-			plan, reasons, err := Make(in)
+			p, reasons, err := Make(in)
 			if err != nil {
 				if !errors.Is(err, ErrNoFit) {
 					t.Fatal(err)
 				}
 				break
 			}
-			in.Run.Train.Shard = ShardOff
+			in.Run.Train.Shard = plan.ShardOff
 			_, whole, fail := Make(in)
-			text := reasons.about(Sharding)
+			text := about(reasons, plan.ReasonSharding)
 			switch {
-			case plan.Sharded == nil && (fail != nil || whole.StepNanos() != reasons.StepNanos()):
+			case p.Sharded == nil && (fail != nil || whole.StepNanos() != reasons.StepNanos()):
 				t.Fatalf("%d bytes: not sharded, but off differs: %v", free, fail)
-			case plan.Sharded != nil && !strings.Contains(text, "in parts, one on each of 2 replicas"), plan.Sharded == nil && !strings.Contains(text, "whole on each of 2 replicas"):
-				t.Fatalf("%d bytes, sharded %v: %q", free, plan.Sharded, text)
-			case plan.Sharded != nil && fail != nil:
+			case p.Sharded != nil && !strings.Contains(text, "in parts, one on each of 2 replicas"), p.Sharded == nil && !strings.Contains(text, "whole on each of 2 replicas"):
+				t.Fatalf("%d bytes, sharded %v: %q", free, p.Sharded, text)
+			case p.Sharded != nil && fail != nil:
 				fits++
-			case plan.Sharded != nil:
+			case p.Sharded != nil:
 				helps++
 				if reasons.StepNanos() >= whole.StepNanos() {
 					t.Errorf("%d bytes: sharded for a step of %d, whole takes %d", free, reasons.StepNanos(), whole.StepNanos())
@@ -75,7 +76,7 @@ func TestShardingIsChosenByMemory(t *testing.T) {
 
 // TestShardingFollowsTheRule with memory for anything.
 func TestShardingFollowsTheRule(t *testing.T) {
-	for rule, want := range map[ShardRule]bool{ShardAuto: false, ShardOff: false, ShardOn: true} {
+	for rule, want := range map[plan.ShardRule]bool{plan.ShardAuto: false, plan.ShardOff: false, plan.ShardOn: true} {
 		in := shardInput(2, 1<<30)
 		in.Run.Train.Shard = rule
 		plan, _, err := Make(in)
@@ -92,27 +93,27 @@ func TestShardingFollowsTheRule(t *testing.T) {
 		}
 	}
 	alone := shardInput(2, 1<<30)
-	alone.Run.Train.Shard, alone.Run.Train.Replicas = ShardOn, 1
-	plan, reasons, err := Make(alone)
-	if err != nil || plan.Sharded != nil || reasons.about(Sharding) != "" {
-		t.Errorf("one replica: sharded %v, %v, %v", plan.Sharded, reasons, err)
+	alone.Run.Train.Shard, alone.Run.Train.Replicas = plan.ShardOn, 1
+	p, reasons, err := Make(alone)
+	if err != nil || p.Sharded != nil || about(reasons, plan.ReasonSharding) != "" {
+		t.Errorf("one replica: sharded %v, %v, %v", p.Sharded, reasons, err)
 	}
-	plan.Sharded = ranges(0, 1)
-	if err := plan.Validate(len(alone.Costs), 16); !errors.Is(err, ErrBadPlan) {
+	p.Sharded = ranges(0, 1)
+	if err := p.Validate(len(alone.Costs), 16); !errors.Is(err, plan.ErrBadPlan) {
 		t.Errorf("one replica's parts: %v", err)
 	}
 }
 
 func TestShardRulesAreText(t *testing.T) {
-	for _, name := range ShardRules() {
-		rule, err := ParseShard(name)
+	for _, name := range plan.ShardRules() {
+		rule, err := plan.ParseShard(name)
 		text, fail := json.Marshal(rule)
-		var back ShardRule
+		var back plan.ShardRule
 		if err != nil || fail != nil || json.Unmarshal(text, &back) != nil || back != rule || string(text) != `"`+name+`"` {
 			t.Errorf("%s: %v %s %v %v", name, rule, text, err, fail)
 		}
 	}
-	if err := json.Unmarshal([]byte(`"perhaps"`), new(ShardRule)); !errors.Is(err, ErrBadInput) {
+	if err := json.Unmarshal([]byte(`"perhaps"`), new(plan.ShardRule)); !errors.Is(err, plan.ErrBadInput) {
 		t.Error(err)
 	}
 }

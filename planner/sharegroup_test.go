@@ -9,7 +9,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/planner/layout"
-	"pnode/planner/partition"
+	"pnode/planner/plan"
 )
 
 // unlikeInput is shardInput of three stages: two fast devices have so much memory, the others
@@ -22,7 +22,7 @@ func unlikeInput(free int64, tied bool) Input {
 		in.Members[i].Profile.Devices[0].MemoryFreeBytes = free
 		in.Members[i].Profile.Devices[0].MatMulFLOPS *= 3
 	}
-	in.Run.Train.Recompute, _ = ParseRecompute("nothing")
+	in.Run.Train.Recompute, _ = plan.ParseRecompute("nothing")
 	return in
 }
 
@@ -45,20 +45,20 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 					t.Errorf("%d bytes, tied %t: %v in parts on devices with much memory", free, tied, g.Layers)
 				}
 			}
-			plan, reasons, err := Make(in)
-			if err != nil || !slices.Equal(plan.Sharded, k.sharded) {
-				t.Fatalf("in parts %v, want %v, %v", plan.Sharded, k.sharded, err)
+			p, reasons, err := Make(in)
+			if err != nil || !slices.Equal(p.Sharded, k.sharded) {
+				t.Fatalf("in parts %v, want %v, %v", p.Sharded, k.sharded, err)
 			}
 			if len(k.sharded) > 0 && len(c.books().All().Without(k.sharded, c.layers())) > 0 {
 				some++
-				if text, want := reasons.about(Sharding), "of layers "+plan.Sharded.String()+", whole of layers "; !strings.Contains(text, want) {
+				if text, want := about(reasons, plan.ReasonSharding), "of layers "+p.Sharded.String()+", whole of layers "; !strings.Contains(text, want) {
 					t.Errorf("%q is not in %q", want, text)
 				}
 			}
-			if tied && plan.InParts(0) != plan.InParts(len(in.Costs)-1) {
-				t.Errorf("ends of a tied embedding differ: %v", plan.Sharded)
+			if tied && p.InParts(0) != p.InParts(len(in.Costs)-1) {
+				t.Errorf("ends of a tied embedding differ: %v", p.Sharded)
 			}
-			checkPlan(t, in, plan, reasons)
+			checkPlan(t, in, p, reasons)
 		}
 		if some == 0 {
 			t.Errorf("tied %t: never were some layers in parts and others whole", tied)
@@ -119,9 +119,9 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 		{"far and slow", 11_200_000, 1e6, 50e6, "replicas that far apart can hold nothing else in parts that would do"},
 	} {
 		in := shardInput(1, c.free)
-		in.Run.Train.Shard = ShardOn
+		in.Run.Train.Shard = plan.ShardOn
 		for i := range in.Members {
-			in.Members[i].Profile.Links = []LinkProfile{{Peer: in.Members[1-i].Peer, BytesPerS: c.bytesPerS, RTTNanos: c.rtt}}
+			in.Members[i].Profile.Links = []plan.LinkProfile{{Peer: in.Members[1-i].Peer, BytesPerS: c.bytesPerS, RTTNanos: c.rtt}}
 		}
 		_, reasons, err := Make(in)
 		if err != nil {
@@ -135,9 +135,9 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 }
 
 // ranges are those from and up to each pair of layers.
-func ranges(pairs ...int) (out partition.Ranges) {
+func ranges(pairs ...int) (out plan.LayerRanges) {
 	for pair := range slices.Chunk(pairs, 2) {
-		out = append(out, LayerRange{First: pair[0], End: pair[1]})
+		out = append(out, plan.LayerRange{First: pair[0], End: pair[1]})
 	}
 	return out
 }
@@ -145,12 +145,12 @@ func ranges(pairs ...int) (out partition.Ranges) {
 // TestShardedLayersAreRanges: plans whose ranges overlap, touch or lie outside are refused.
 func TestShardedLayersAreRanges(t *testing.T) {
 	in := shardInput(1, 1<<30)
-	plan, _, err := Make(in)
+	p, _, err := Make(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		layers partition.Ranges
+		layers plan.LayerRanges
 		good   bool
 	}{
 		{nil, true},
@@ -162,14 +162,14 @@ func TestShardedLayersAreRanges(t *testing.T) {
 		{ranges(3, 3), false},
 		{ranges(4, 5, 1, 2), false},
 	} {
-		plan.Sharded = c.layers
-		if err := plan.Validate(len(in.Costs), 16); (err == nil) != c.good || err != nil && !errors.Is(err, ErrBadPlan) {
+		p.Sharded = c.layers
+		if err := p.Validate(len(in.Costs), 16); (err == nil) != c.good || err != nil && !errors.Is(err, plan.ErrBadPlan) {
 			t.Errorf("%v: %v", c.layers, err)
 		}
 	}
 	const far = int(^uint(0) >> 1)
-	for _, hostile := range []partition.Ranges{ranges(0, far), ranges(-far, 3), ranges(-5, -1), ranges(far-1, far), ranges(0, 3, 4, far)} {
-		bad := plan
+	for _, hostile := range []plan.LayerRanges{ranges(0, far), ranges(-far, 3), ranges(-5, -1), ranges(far-1, far), ranges(0, 3, 4, far)} {
+		bad := p
 		bad.Sharded = hostile
 		next := in
 		next.Previous, next.Generation = &bad, 2
@@ -177,8 +177,8 @@ func TestShardedLayersAreRanges(t *testing.T) {
 			t.Errorf("after a plan with %v in parts: %v", hostile, err)
 		}
 	}
-	plan.Sharded = ranges(0, 2, 3, 8)
-	if got, want := plan.Shares(Holding{1, 0})[1:4], []model.Share{{Index: 1, Count: 2}, {}, {Index: 1, Count: 2}}; !slices.Equal(got, want) {
+	p.Sharded = ranges(0, 2, 3, 8)
+	if got, want := p.Shares(plan.StageID{Replica: 1, Stage: 0})[1:4], []model.Share{{Index: 1, Count: 2}, {}, {Index: 1, Count: 2}}; !slices.Equal(got, want) {
 		t.Errorf("shares %v, want %v", got, want)
 	}
 }

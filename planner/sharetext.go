@@ -5,28 +5,28 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/layout"
 	"pnode/planner/memory"
+	"pnode/planner/plan"
 	"pnode/planner/sharding"
 )
 
 // sharingLines explain how replicas hold their optimizer state, and for each group of stages
 // that memory still keeps from what it would do what else in parts would bring; empty for one
 // replica. Workers hold gradients and parameters whole.
-func (c *cluster) sharingLines(k *candidate) []Reason {
+func (c *cluster) sharingLines(k *candidate) []plan.Reason {
 	n := c.copies(k.shape)
-	if n == 1 || c.in.Run.Train.Shard == ShardOff {
+	if n == 1 || c.in.Run.Train.Shard == plan.ShardOff {
 		return nil
 	}
 	groups := c.shareGroups(k)
-	lines := []Reason{{Kind: Sharding, Text: c.sharingText(k, groups)}}
+	lines := []plan.Reason{{Kind: plan.ReasonSharding, Text: c.sharingText(k, groups)}}
 	if len(groups) > maxStageLines || !c.of(k).wantsMemory(k) {
 		return lines
 	}
 	for _, g := range groups {
 		if text := c.lackText(k, g); text != "" {
-			lines = append(lines, Reason{Kind: Sharding, Text: text})
+			lines = append(lines, plan.Reason{Kind: plan.ReasonSharding, Text: text})
 		}
 	}
 	return lines
@@ -50,14 +50,14 @@ func (c *cluster) sharingText(k *candidate, groups []sharding.Group) string {
 		if c.wantsMemory(k) {
 			use = "too little to gain by"
 		}
-		return fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more, %s", n, cost.Size(least(false)), use)
+		return fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more, %s", n, plan.Size(least(false)), use)
 	}
 	whose := ""
 	if rest := c.books().All().Without(k.sharded, c.layers()); len(rest) > 0 {
 		whose = fmt.Sprintf(" of layers %s, whole of layers %s, which have the memory", k.sharded, rest)
 	}
 	return fmt.Sprintf("optimizer state in parts, one on each of %d replicas%s: %s a stage or more are free for other things; updated parameters are exchanged in place of summed gradients, %s a step",
-		n, whose, cost.Size(least(true)), cost.Time(k.job.Gather))
+		n, whose, plan.Size(least(true)), plan.Time(k.job.Gather))
 }
 
 // lackText says of a group of stages what would have to be in parts for memory not to bind;
@@ -72,7 +72,7 @@ func (c *cluster) lackText(k *candidate, g sharding.Group) string {
 	if lacks <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("layers %s wait or compute again for want of %s of memory: ", g.Layers, cost.Size(lacks))
+	text := fmt.Sprintf("layers %s wait or compute again for want of %s of memory: ", g.Layers, plan.Size(lacks))
 	in, enough := stage.Choose(missing)
 	switch {
 	case !enough && !stage.Site:
@@ -82,7 +82,7 @@ func (c *cluster) lackText(k *candidate, g sharding.Group) string {
 	}
 	shows := "hidden behind the pipelines"
 	if longer := stage.Cost(in); longer > 0 {
-		shows = cost.Time(longer) + " longer than now"
+		shows = plan.Time(longer) + " longer than now"
 	}
 	return text + fmt.Sprintf("%v in parts would do, %d exchanges a step, %s, but workers hold gradients and parameters whole", in, stage.Exchanges(in), shows)
 }

@@ -7,19 +7,20 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // unlikePrecision are two nodes, one with matrix units for BF16, on which a run leaves storage to
 // the planner.
 func unlikePrecision() Input {
 	in := shardInput(1, 1<<30)
-	in.Run.Train.Replicas, in.Run.Train.Stages, in.Run.Train.Storage = 1, 2, StorageAuto
+	in.Run.Train.Replicas, in.Run.Train.Stages, in.Run.Train.Storage = 1, 2, plan.StorageAuto
 	in.HalfCosts = in.Run.Model.Costs(in.Run.Train.MicroBatch, model.StorageBF16)
 	in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 8e10
 	return in
 }
 
-func storages(p Plan) (all string) {
+func storages(p plan.Plan) (all string) {
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
 			all += " " + string(place.Peer) + "=" + place.Storage.String()
@@ -107,7 +108,7 @@ func TestF16WhereBF16IsSlow(t *testing.T) {
 		if got := storages(p); !strings.Contains(got, "b="+tc.want.String()) || !strings.Contains(got, "a=f32") {
 			t.Errorf("f16 at %d, bf16 at %d with %v in force:%s, want %v on b and f32 on a", tc.f16, tc.bf16, tc.now, got, tc.want)
 		}
-		if text := reasons.about(Precision); tc.want == model.StorageF16 && !strings.HasPrefix(text, "mixed precision, f16 in ") {
+		if text := about(reasons, plan.ReasonPrecision); tc.want == model.StorageF16 && !strings.HasPrefix(text, "mixed precision, f16 in ") {
 			t.Errorf("precision is told as %q", text)
 		}
 	}
@@ -116,12 +117,12 @@ func TestF16WhereBF16IsSlow(t *testing.T) {
 // TestPrecisionText counts stages.
 func TestPrecisionText(t *testing.T) {
 	const f32, bf16, f16 = model.StorageF32, model.StorageBF16, model.StorageF16
-	for want, n := range map[string]storageCounts{
+	for want, n := range map[string]plan.StorageCounts{
 		"": {f32: 2}, "bf16 in all stages": {bf16: 1}, "f16 in all stages": {f16: 3},
 		"mixed precision, bf16 in 1, f16 in 2 of 5 stages and f32 in the others": {f32: 2, bf16: 1, f16: 2},
 		"mixed precision, bf16 in 1 and f16 in 1 of 2 stages":                    {bf16: 1, f16: 1},
 	} {
-		if got := n.text(); got != want {
+		if got := n.Text(); got != want {
 			t.Errorf("%v: %q, want %q", n, got, want)
 		}
 	}
@@ -135,10 +136,10 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := reasons.about(Precision); !strings.HasPrefix(text, "mixed precision, bf16 in 1 of 2 stages and f32 in the others") {
+	if text := about(reasons, plan.ReasonPrecision); !strings.HasPrefix(text, "mixed precision, bf16 in 1 of 2 stages and f32 in the others") {
 		t.Errorf("precision is told as %q", text)
 	}
-	in.Run.Train.Storage = Storage(model.StorageF32)
+	in.Run.Train.Storage = plan.Storage(model.StorageF32)
 	floats, _, err := Make(in)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.Run.Train.Storage = StorageAuto
+	in.Run.Train.Storage = plan.StorageAuto
 	if got, err := Predict(in, floats); err != nil || got.Step != want.Step {
 		t.Errorf("f32 takes %d by a run on auto (%v), %d by one in f32", got.Step, err, want.Step)
 	}
@@ -170,7 +171,7 @@ func TestProcessorsStayInFloats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.Run.Train.Storage = StorageRule{}
+	in.Run.Train.Storage = plan.StorageRule{}
 	floats, _, err := Make(in)
 	if err != nil || string(auto.Encode()) != string(floats.Encode()) {
 		t.Errorf("on auto %s, in f32 %s, %v", auto.Encode(), floats.Encode(), err)
@@ -178,8 +179,8 @@ func TestProcessorsStayInFloats(t *testing.T) {
 }
 
 func TestStorageRulesSurviveTheirText(t *testing.T) {
-	for _, text := range StorageRules() {
-		var rule, back StorageRule
+	for _, text := range plan.StorageRules() {
+		var rule, back plan.StorageRule
 		if err := rule.UnmarshalText([]byte(text)); err != nil || rule.String() != text {
 			t.Errorf("%q reads as %v, %v", text, rule, err)
 		}
@@ -192,7 +193,7 @@ func TestStorageRulesSurviveTheirText(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "f64", "AUTO", "bf16 "} {
-		if rule, err := ParseStorage(text); !errors.Is(err, model.ErrBadConfig) {
+		if rule, err := plan.ParseStorage(text); !errors.Is(err, model.ErrBadConfig) {
 			t.Errorf("%q reads as %v, %v", text, rule, err)
 		}
 	}
@@ -205,16 +206,16 @@ func TestStorageOfOneDeviceIsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Replicas[0].Stages[1].Peer, p.Replicas[0].Stages[1].Device = p.Replicas[0].Stages[0].Peer, p.Replicas[0].Stages[0].Device
-	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); !errors.Is(err, ErrBadPlan) || !strings.Contains(err.Error(), "want one storage a device") {
+	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage a device") {
 		t.Errorf("two storages on one device: %v", err)
 	}
 	in.HalfCosts = in.HalfCosts[1:]
-	if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
+	if _, _, err := Make(in); !errors.Is(err, plan.ErrBadInput) {
 		t.Errorf("costs of other layers in halves: %v", err)
 	}
 	for _, half := range []model.Storage{model.StorageBF16, model.StorageF16} {
-		in.HalfCosts, in.Run.Train.Storage = nil, Storage(half)
-		if _, _, err := Make(in); !errors.Is(err, ErrBadInput) {
+		in.HalfCosts, in.Run.Train.Storage = nil, plan.Storage(half)
+		if _, _, err := Make(in); !errors.Is(err, plan.ErrBadInput) {
 			t.Errorf("no costs in %v: %v", half, err)
 		}
 	}

@@ -6,20 +6,21 @@ import (
 	"strings"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // storing is how stages on a device store what products read.
-type storing func(PeerID, DeviceProfile) model.Storage
+type storing func(plan.PeerID, plan.DeviceProfile) model.Storage
 
 // storings are the ways to store that a plan may have, the best first: of those the first is
 // taken with which anything fits. A stage in halves has more per parameter, for their copies, and
 // less per micro-batch in flight.
 func (in Input) storings() []storing {
 	rule := in.Run.Train.Storage
-	always := func(s model.Storage) storing { return func(PeerID, DeviceProfile) model.Storage { return s } }
+	always := func(s model.Storage) storing { return func(plan.PeerID, plan.DeviceProfile) model.Storage { return s } }
 	switch {
-	case !rule.auto:
-		return []storing{always(rule.storage)}
+	case !rule.Auto:
+		return []storing{always(rule.Storage)}
 	case !in.measuredHalves():
 		return []storing{always(model.StorageF32)}
 	}
@@ -29,14 +30,14 @@ func (in Input) storings() []storing {
 // measuredHalves tells whether there is anything to choose between.
 func (in Input) measuredHalves() bool {
 	return in.HalfCosts != nil && slices.ContainsFunc(in.Members, func(m Member) bool {
-		return slices.ContainsFunc(m.Profile.Devices, func(d DeviceProfile) bool { return max(d.MatMulBF16FLOPS, d.MatMulF16FLOPS) > 0 })
+		return slices.ContainsFunc(m.Profile.Devices, func(d plan.DeviceProfile) bool { return max(d.MatMulBF16FLOPS, d.MatMulF16FLOPS) > 0 })
 	})
 }
 
 // half is what a device stores where it does not store float32, by what was measured: BF16, or F16
 // where that is worth its narrow range; the zero value where neither was. now is what it stores in the
 // plan in force.
-func (d DeviceProfile) half(now model.Storage) model.Storage {
+func half(d plan.DeviceProfile, now model.Storage) model.Storage {
 	switch {
 	case d.MatMulF16FLOPS > 0 && outruns(d.MatMulF16FLOPS, d.MatMulBF16FLOPS, now == model.StorageF16):
 		return model.StorageF16
@@ -56,14 +57,14 @@ func outruns(rate, other int64, now bool) bool {
 }
 
 // inForce is what is stored on each seat of the plan in force.
-func (in Input) inForce() map[Seat]model.Storage {
-	now := map[Seat]model.Storage{}
+func (in Input) inForce() map[plan.WorkerID]model.Storage {
+	now := map[plan.WorkerID]model.Storage{}
 	if in.Previous == nil {
 		return now
 	}
 	for _, pipe := range in.Previous.Replicas {
 		for _, place := range pipe.Stages {
-			now[place.Seat()] = place.Storage
+			now[place.Worker()] = place.Storage
 		}
 	}
 	return now
@@ -72,35 +73,39 @@ func (in Input) inForce() map[Seat]model.Storage {
 // storesHalves has a half wherever one was measured.
 func (in Input) storesHalves() storing {
 	now := in.inForce()
-	return func(peer PeerID, d DeviceProfile) model.Storage { return d.half(now[Seat{peer, d.Name}]) }
+	return func(peer plan.PeerID, d plan.DeviceProfile) model.Storage {
+		return half(d, now[plan.WorkerID{Peer: peer, Device: d.Name}])
+	}
 }
 
 // storesBySpeed has it where the device multiplies it faster than float32.
 func (in Input) storesBySpeed() storing {
 	now := in.inForce()
-	return func(peer PeerID, d DeviceProfile) model.Storage {
-		is := now[Seat{peer, d.Name}]
-		if half := d.half(is); outruns(d.Products(half), d.MatMulFLOPS, is == half) {
-			return half
+	return func(peer plan.PeerID, d plan.DeviceProfile) model.Storage {
+		is := now[plan.WorkerID{Peer: peer, Device: d.Name}]
+		if h := half(d, is); outruns(d.Products(h), d.MatMulFLOPS, is == h) {
+			return h
 		}
 		return model.StorageF32
 	}
 }
 
 // storingOf is how a plan's stages store, and float32 elsewhere.
-func (in Input) storingOf(p Plan) storing {
-	at := map[Seat]model.Storage{}
+func (in Input) storingOf(p plan.Plan) storing {
+	at := map[plan.WorkerID]model.Storage{}
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
-			at[place.Seat()] = in.Run.Train.Storage.Of(place)
+			at[place.Worker()] = in.Run.Train.Storage.Of(place)
 		}
 	}
-	return func(peer PeerID, d DeviceProfile) model.Storage { return at[Seat{peer, d.Name}] }
+	return func(peer plan.PeerID, d plan.DeviceProfile) model.Storage {
+		return at[plan.WorkerID{Peer: peer, Device: d.Name}]
+	}
 }
 
 // storageText says why a unit's stages store as they do; empty where the run fixes it.
 func (c *cluster) storageText(unit int) string {
-	if !c.in.Run.Train.Storage.auto {
+	if !c.in.Run.Train.Storage.Auto {
 		return ""
 	}
 	u := c.units[unit]
@@ -111,11 +116,11 @@ func (c *cluster) storageText(unit int) string {
 	if (u.Storage == model.StorageF32) != (c.in.storesBySpeed()(u.peer, u.profile) == model.StorageF32) {
 		why = " for its memory, although"
 	}
-	return fmt.Sprintf(", in %v%s it multiplies %s", u.Storage, why, u.profile.productsText())
+	return fmt.Sprintf(", in %v%s it multiplies %s", u.Storage, why, productsText(u.profile))
 }
 
 // productsText tells how fast a device multiplies what was measured.
-func (d DeviceProfile) productsText() string {
+func productsText(d plan.DeviceProfile) string {
 	var rates []string
 	for _, s := range []model.Storage{model.StorageF16, model.StorageBF16, model.StorageF32} {
 		if flops := d.Products(s); flops > 0 {
@@ -127,16 +132,16 @@ func (d DeviceProfile) productsText() string {
 
 // storageLines tell of a candidate that has halves by the planner's choice what that means for
 // losses.
-func (c *cluster) storageLines(k *candidate) []Reason {
-	counts := storageCounts{}
+func (c *cluster) storageLines(k *candidate) []plan.Reason {
+	counts := plan.StorageCounts{}
 	for _, row := range k.rows() {
 		for _, at := range row {
 			counts[c.units[at.Unit].Storage]++
 		}
 	}
-	text := counts.text()
-	if text == "" || !c.in.Run.Train.Storage.auto {
+	text := counts.Text()
+	if text == "" || !c.in.Run.Train.Storage.Auto {
 		return nil
 	}
-	return []Reason{{Kind: Precision, Text: text + ": losses differ from those in f32 by rounding, and otherwise after a plan that has layers in another precision; parameters, gradients, their sums and checkpoints are f32 in every stage"}}
+	return []plan.Reason{{Kind: plan.ReasonPrecision, Text: text + ": losses differ from those in f32 by rounding, and otherwise after a plan that has layers in another precision; parameters, gradients, their sums and checkpoints are f32 in every stage"}}
 }

@@ -5,25 +5,25 @@ import (
 	"strings"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/layout"
+	"pnode/planner/plan"
 )
 
 // layoutBound says how much of a step the busiest device of a layout computes.
-func (c *cluster) layoutBound(k *candidate) Reason {
+func (c *cluster) layoutBound(k *candidate) plan.Reason {
 	l := k.layout
 	busiest, computes := c.site.Busiest(l)
 	text := fmt.Sprintf("bound by %s: %s computes %s of the %s that the passes take, the rest is filling, draining and messages",
-		c.order.spec, c.name(busiest), cost.Time(computes), cost.Time(l.End))
+		c.order.spec, c.name(busiest), plan.Time(computes), plan.Time(l.End))
 	if rest := k.job.Tail(); rest > l.End {
-		text = fmt.Sprintf("bound by what follows the pipelines: reductions, commit and update take %s, the passes %s", cost.Time(rest), cost.Time(l.End))
+		text = fmt.Sprintf("bound by what follows the pipelines: reductions, commit and update take %s, the passes %s", plan.Time(rest), plan.Time(l.End))
 	}
-	return Reason{Kind: Bound, Text: text}
+	return plan.Reason{Kind: plan.ReasonBound, Text: text}
 }
 
 // layoutLines are those of the devices.
-func (c *cluster) layoutLines(k *candidate) []Reason {
-	var out []Reason
+func (c *cluster) layoutLines(k *candidate) []plan.Reason {
+	var out []plan.Reason
 	for _, u := range k.order() {
 		var stages []string
 		var cells []layout.Cell
@@ -32,14 +32,14 @@ func (c *cluster) layoutLines(k *candidate) []Reason {
 			at := k.layout.Cell(h)
 			cells = append(cells, *at)
 			text := fmt.Sprintf("replica %d stage %d layers [%d,%d) %d in flight", h.Replica, h.Stage, at.First, at.End, at.Use.Slots)
-			if again := JoinLevels(at.Levels); again != "" {
+			if again := plan.JoinLevels(at.Levels); again != "" {
 				text += fmt.Sprintf(" recomputes %s to fit", again)
 			}
 			took := c.site.CellTime(*at)
 			stages, micro = append(stages, text+aheadText(took, at.Ahead)), micro+took.Micro()+took.Recompute
 		}
-		out = append(out, Reason{Kind: StageTime, Text: fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s%s",
-			c.name(u), strings.Join(stages, ", "), cost.Time(micro), cost.Size(k.layout.Need[u]), cost.Size(c.site.Room(u)), c.of(k).offloadText(u, cells...)+c.storageText(u))})
+		out = append(out, plan.Reason{Kind: plan.ReasonStageTime, Text: fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s%s",
+			c.name(u), strings.Join(stages, ", "), plan.Time(micro), plan.Size(k.layout.Need[u]), plan.Size(c.site.Room(u)), c.of(k).offloadText(u, cells...)+c.storageText(u))})
 	}
 	return out
 }
@@ -49,19 +49,19 @@ func aheadText(t schedule.StageTime, layers int) string {
 	if layers == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s of recomputation ahead of the gradient in waits (the last %s)", cost.Time(t.Recompute), Count(layers, "layer"))
+	return fmt.Sprintf(", %s of recomputation ahead of the gradient in waits (the last %s)", plan.Time(t.Recompute), plan.Count(layers, "layer"))
 }
 
 // codecLines say why boundaries send fewer bits.
-func (k *candidate) codecLines() []Reason {
-	var out []Reason
-	tell := func(replica, boundary int, codec cost.Codec, exposed, period schedule.Nanos, unit string) {
+func (k *candidate) codecLines() []plan.Reason {
+	var out []plan.Reason
+	tell := func(replica, boundary int, codec plan.Codec, exposed, period schedule.Nanos, unit string) {
 		why := "asked for"
 		if exposed > 0 {
-			why = fmt.Sprintf("in %v its messages would be exposed, %s %s instead of %s", codec-1, cost.Time(exposed), unit, cost.Time(period))
+			why = fmt.Sprintf("in %v its messages would be exposed, %s %s instead of %s", codec-1, plan.Time(exposed), unit, plan.Time(period))
 		}
-		if codec != cost.F32 {
-			out = append(out, Reason{Kind: Codec, Text: fmt.Sprintf("replica %d boundary %d → %d: tensors travel in %v: %s", replica, boundary, boundary+1, codec, why)})
+		if codec != plan.CodecF32 {
+			out = append(out, plan.Reason{Kind: plan.ReasonCodec, Text: fmt.Sprintf("replica %d boundary %d → %d: tensors travel in %v: %s", replica, boundary, boundary+1, codec, why)})
 		}
 	}
 	if l := k.layout; l != nil {
@@ -89,5 +89,5 @@ func (c *cluster) offloadText(unit int, stages ...layout.Cell) string {
 	if !c.site.IsAway(unit) {
 		return ""
 	}
-	return fmt.Sprintf(", keeps %s of optimizer state in host memory to fit, %s a step for copies", cost.Size(bytes), cost.Time(took))
+	return fmt.Sprintf(", keeps %s of optimizer state in host memory to fit, %s a step for copies", plan.Size(bytes), plan.Time(took))
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/partition"
+	"pnode/planner/plan"
 	"pnode/planner/sharding"
 )
 
@@ -19,7 +19,7 @@ func (c *cluster) shareGroups(k *candidate) []sharding.Group {
 // again, or updates would take a part of the step that counts: a checkpoint brings parts
 // together.
 func (c *cluster) trimSharing(k *candidate) *candidate {
-	if len(k.sharded) == 0 || c.in.Run.Train.Shard == ShardOn {
+	if len(k.sharded) == 0 || c.in.Run.Train.Shard == plan.ShardOn {
 		return k
 	}
 	simulated, most := k.simulated, near(k.step())
@@ -39,7 +39,7 @@ func (c *cluster) trimSharing(k *candidate) *candidate {
 // first.
 func (c *cluster) dearestFirst(k *candidate) []sharding.Group {
 	rows, groups := k.rows(), c.shareGroups(k)
-	took := map[LayerRange]schedule.Nanos{}
+	took := map[plan.LayerRange]schedule.Nanos{}
 	for _, g := range groups {
 		took[g.Layers[0]] = c.site.Exchange(rows, g.Layers)
 	}
@@ -52,13 +52,13 @@ func (k *candidate) passes() schedule.Nanos { return k.estimate - k.job.Tail() }
 
 // resharded is a candidate with the optimizer state of other layers in parts. Errors wrap
 // ErrNoFit.
-func (c *cluster) resharded(k *candidate, layers partition.Ranges) (*candidate, error) {
+func (c *cluster) resharded(k *candidate, layers plan.LayerRanges) (*candidate, error) {
 	return c.rekept(k, layers, k.away)
 }
 
 // rekept is a candidate with other layers in parts, and other units that keep their optimizer
 // state in host memory. Errors wrap ErrNoFit.
-func (c *cluster) rekept(k *candidate, layers partition.Ranges, away []bool) (*candidate, error) {
+func (c *cluster) rekept(k *candidate, layers plan.LayerRanges, away []bool) (*candidate, error) {
 	out := &candidate{shape: k.shape, shares: k.shares, kept: k.kept, groups: k.groups, sharded: layers, away: away}
 	for _, p := range k.pipes {
 		pipe, err := c.of(out).newPipe(p.units, p.ends)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"pnode/planner/memory"
+	"pnode/planner/plan"
 )
 
 // with is the cluster in which so many replicas hold the optimizer state of layers in parts.
@@ -36,7 +37,7 @@ func (c *cluster) sharing(replicas int) *cluster {
 }
 
 // under is the cluster with the optimizer state where a plan has it.
-func (c *cluster) under(p Plan) *cluster {
+func (c *cluster) under(p plan.Plan) *cluster {
 	return c.keeping(memory.Parts{Replicas: len(p.Replicas), Layers: p.Sharded}, c.awayIn(p))
 }
 
@@ -67,7 +68,7 @@ func (c *cluster) ordered(o ordering) *cluster {
 func (c *cluster) copies(s shape) int { return s.replicas * c.order.copies }
 
 // awayIn are the units that keep it there under a plan; nil for none.
-func (c *cluster) awayIn(p Plan) (away []bool) {
+func (c *cluster) awayIn(p plan.Plan) (away []bool) {
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
 			if u := c.find(place.Peer, place.Device); place.Offload && u >= 0 {
@@ -83,18 +84,18 @@ func (c *cluster) awayIn(p Plan) (away []bool) {
 
 // roomiestFor is the cluster in which a shape takes the least memory.
 func (c *cluster) roomiestFor(s shape) *cluster {
-	if c.in.Run.Train.Shard == ShardOff {
+	if c.in.Run.Train.Shard == plan.ShardOff {
 		return c
 	}
 	return c.sharing(c.copies(s))
 }
 
 // stored is the cluster in which the stages of a plan store as it says.
-func (c *cluster) stored(p Plan) (*cluster, error) {
+func (c *cluster) stored(p plan.Plan) (*cluster, error) {
 	as := c.in.storingOf(p)
-	if !slices.ContainsFunc(p.Seats(), func(s Seat) bool {
+	if !slices.ContainsFunc(p.Workers(), func(s plan.WorkerID) bool {
 		u := c.find(s.Peer, s.Device)
-		return u >= 0 && c.units[u].Storage != as(s.Peer, DeviceProfile{Name: s.Device})
+		return u >= 0 && c.units[u].Storage != as(s.Peer, plan.DeviceProfile{Name: s.Device})
 	}) {
 		return c, nil
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 const (
@@ -22,12 +22,12 @@ const (
 // Watch follows reselections window by window and says when to change the schedule. The
 // zero value has seen nothing.
 type Watch struct {
-	generation Generation
+	generation plan.Generation
 	off        int // windows in a row
 }
 
 // Note takes a window in and decides; left are the steps that the run still has to do.
-func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
+func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Decision {
 	if w.generation != current {
 		*w = Watch{generation: current}
 	}
@@ -39,11 +39,11 @@ func (w *Watch) Note(current Generation, r Reselection, left Step) Decision {
 	gain := now - r.Then
 	switch {
 	case r.asPromised():
-		return no("a step takes %s as predicted, %s", cost.Time(r.Seen), cost.Time(r.Promised))
+		return no("a step takes %s as predicted, %s", plan.Time(r.Seen), plan.Time(r.Promised))
 	case !gains(now, r.Then):
-		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", cost.Time(r.Seen), cost.Time(r.Promised), GainPercent)
+		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Seen), plan.Time(r.Promised), GainPercent)
 	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
-		return no("another schedule gains %s a step; the %d steps left do not make up for the change", cost.Time(gain), left)
+		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
 	}
 	if w.off++; w.off < driftWindows {
 		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, driftWindows, r.Why)}

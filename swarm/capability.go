@@ -8,7 +8,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Role is what a capability lets its holder be.
@@ -51,7 +51,7 @@ const (
 
 // Grant is the owner's signed word that whoever holds the bearer key may bind peers to it.
 type Grant struct {
-	Run    planner.RunID
+	Run    plan.RunID
 	Role   Role
 	Uses   int // how many peers
 	Serial Serial
@@ -84,7 +84,7 @@ func decodeGrant(d *decoder) Grant {
 	g.RedeemBefore = time.Unix(int64(d.u64()), 0)
 	g.Expires = time.Unix(int64(d.u64()), 0)
 	copy(g.bearer[:], d.take(len(g.bearer)))
-	g.Run = planner.RunID(d.bytes(maxRunBytes))
+	g.Run = plan.RunID(d.bytes(maxRunBytes))
 	copy(g.signature[:], d.take(len(g.signature)))
 	if d.err == nil && (g.Role < RoleMember || g.Role > RoleOwner || g.Uses < 1 || g.Uses > maxUses) {
 		d.err = malformed("grant with %s and %d uses", g.Role, g.Uses)
@@ -115,7 +115,7 @@ func (g Grant) Redeemable(now time.Time) error {
 // signed the peer. Whoever knows the owner's public key can check both, alone and offline.
 type Capability struct {
 	Grant
-	Peer planner.PeerID
+	Peer plan.PeerID
 
 	peer      peer.ID
 	signature [ed25519.SignatureSize]byte
@@ -123,7 +123,7 @@ type Capability struct {
 
 // bind makes p's capability with the grant's bearer key.
 func bind(g Grant, bearer ed25519.PrivateKey, p peer.ID) Capability {
-	c := Capability{Grant: g, Peer: planner.PeerID(p.String()), peer: p}
+	c := Capability{Grant: g, Peer: plan.PeerID(p.String()), peer: p}
 	c.signature = [ed25519.SignatureSize]byte(ed25519.Sign(bearer, c.signed()))
 	return c
 }
@@ -153,14 +153,14 @@ func DecodeCapability(b []byte) (Capability, error) {
 	if err != nil {
 		return Capability{}, malformed("capability for no valid peer ID: %v", err)
 	}
-	c.peer, c.Peer = p, planner.PeerID(p.String())
+	c.peer, c.Peer = p, plan.PeerID(p.String())
 	return c, nil
 }
 
 // Verify checks that the capability admits its peer to run at time now: both signatures,
 // the run, the end of the membership. Whether the invite was still open when it was
 // redeemed, and by how many, it cannot know: see Admit in Config.
-func (c Capability) Verify(owner ed25519.PublicKey, run planner.RunID, now time.Time) error {
+func (c Capability) Verify(owner ed25519.PublicKey, run plan.RunID, now time.Time) error {
 	if c.Run != run {
 		return fmt.Errorf("%w: the invite is for run %s, this is run %s", ErrWrongRun, c.Run, run)
 	}
@@ -177,7 +177,7 @@ func (c Capability) Verify(owner ed25519.PublicKey, run planner.RunID, now time.
 }
 
 // checkRun accepts run IDs that are safe in topics, service names and logs.
-func checkRun(run planner.RunID) error {
+func checkRun(run plan.RunID) error {
 	if len(run) == 0 || len(run) > maxRunBytes {
 		return malformed("run ID of %d bytes, want 1 to %d", len(run), maxRunBytes)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Reach says how other nodes get to this one.
@@ -28,7 +28,7 @@ const (
 // Config is all a swarm needs to know. Identity, Run, OwnerKey and Capability are required.
 type Config struct {
 	Identity Identity
-	Run      planner.RunID
+	Run      plan.RunID
 	// OwnerKey is the public key of the run's owner: what capabilities are checked with.
 	OwnerKey ed25519.PublicKey
 	// Owner, if not zero, lets this node make invites.

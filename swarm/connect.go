@@ -12,7 +12,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"golang.org/x/sync/errgroup"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Connect dials the addresses, each with /p2p/, at once, and waits until one of their peers has
@@ -109,7 +109,7 @@ func (s *Swarm) dial(ctx context.Context, info peer.AddrInfo) error {
 }
 
 // reach makes sure that p is connected and a member, and gives its libp2p ID.
-func (s *Swarm) reach(ctx context.Context, p planner.PeerID) (peer.ID, error) {
+func (s *Swarm) reach(ctx context.Context, p plan.PeerID) (peer.ID, error) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return "", fmt.Errorf("peer ID %q: %w", string(p), err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const dataALPN = "pnode-data/1"
@@ -29,11 +29,11 @@ func newData(s *Swarm) (*Data, error) {
 func (s *Swarm) Data() *Data { return s.data }
 
 // Self is this node's peer ID.
-func (d *Data) Self() planner.PeerID { return d.lane.swarm.ID() }
+func (d *Data) Self() plan.PeerID { return d.lane.swarm.ID() }
 
 // Dial opens a connection to a member, whose peer ID the handshake proves. Without a UDP
 // path the error is ErrNoUDP.
-func (d *Data) Dial(ctx context.Context, p planner.PeerID) (*quic.Conn, error) {
+func (d *Data) Dial(ctx context.Context, p plan.PeerID) (*quic.Conn, error) {
 	conn, err := d.lane.dial(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, dataALPN, err)
@@ -43,10 +43,10 @@ func (d *Data) Dial(ctx context.Context, p planner.PeerID) (*quic.Conn, error) {
 
 // Accept waits for the next connection that a member opened. When the swarm is closed the
 // error is net.ErrClosed.
-func (d *Data) Accept(ctx context.Context) (*quic.Conn, planner.PeerID, error) {
+func (d *Data) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error) {
 	select {
 	case c := <-d.lane.queue:
-		return c.conn, planner.PeerID(c.peer.String()), nil
+		return c.conn, plan.PeerID(c.peer.String()), nil
 	case <-ctx.Done():
 		return nil, "", fmt.Errorf("swarm: accept on %s: %w", dataALPN, ctx.Err())
 	case <-d.lane.swarm.tasks.ctx.Done():

@@ -11,7 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"golang.org/x/time/rate"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // The topics of a run.
@@ -143,20 +143,20 @@ func (s *Swarm) Publish(ctx context.Context, topic string, data []byte) error {
 // closes. validate, which may be nil, runs before the message is passed on to others, on
 // the network's goroutines: it must be quick. A message it has an error for goes no
 // further. A topic may be subscribed to once.
-func (s *Swarm) Subscribe(topic string, validate func(from planner.PeerID, data []byte) error, handle func(from planner.PeerID, data []byte)) error {
+func (s *Swarm) Subscribe(topic string, validate func(from plan.PeerID, data []byte) error, handle func(from plan.PeerID, data []byte)) error {
 	if err := s.subscribe(topic, validate, handle); err != nil {
 		return fmt.Errorf("swarm: subscribe to %s: %w", topic, err)
 	}
 	return nil
 }
 
-func (s *Swarm) subscribe(topic string, validate func(planner.PeerID, []byte) error, handle func(planner.PeerID, []byte)) error {
+func (s *Swarm) subscribe(topic string, validate func(plan.PeerID, []byte) error, handle func(plan.PeerID, []byte)) error {
 	t, err := s.gossip.topic(topic)
 	if err != nil {
 		return err
 	}
 	check := func(_ context.Context, _ peer.ID, m *pubsub.Message) bool {
-		from := planner.PeerID(m.GetFrom().String())
+		from := plan.PeerID(m.GetFrom().String())
 		if validate == nil {
 			return true
 		}
@@ -180,7 +180,7 @@ func (s *Swarm) subscribe(topic string, validate func(planner.PeerID, []byte) er
 			if err != nil {
 				return
 			}
-			handle(planner.PeerID(m.GetFrom().String()), m.GetData())
+			handle(plan.PeerID(m.GetFrom().String()), m.GetData())
 		}
 	})
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/keepsake"
 )
 
@@ -56,7 +56,7 @@ func newIdentity(key ed25519.PrivateKey) (Identity, error) {
 }
 
 // Peer is the identity's peer ID.
-func (i Identity) Peer() planner.PeerID { return planner.PeerID(i.id.String()) }
+func (i Identity) Peer() plan.PeerID { return plan.PeerID(i.id.String()) }
 
 // loadKey reads an Ed25519 key.
 func loadKey(dir, name string) (ed25519.PrivateKey, error) {

@@ -17,7 +17,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -188,7 +188,7 @@ func (l *lane) track(conn *quic.Conn, p peer.ID) {
 
 // dial connects to a member: first where libp2p is connected to it, which is where a
 // hole was punched, then at its other addresses.
-func (l *lane) dial(ctx context.Context, p planner.PeerID) (*quic.Conn, error) {
+func (l *lane) dial(ctx context.Context, p plan.PeerID) (*quic.Conn, error) {
 	id, err := l.swarm.reach(ctx, p)
 	if err != nil {
 		return nil, err

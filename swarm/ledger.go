@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Ledger counts the peers bound to each grant: the first Uses of them are admitted, then
@@ -13,7 +13,7 @@ import (
 type Ledger struct {
 	// mu guards bound.
 	mu    sync.Mutex
-	bound map[Serial][]planner.PeerID
+	bound map[Serial][]plan.PeerID
 }
 
 // maxLedger bounds the grants that are counted. A grant costs its owner a signature, so
@@ -21,10 +21,10 @@ type Ledger struct {
 const maxLedger = 65536
 
 // NewLedger is an empty ledger.
-func NewLedger() *Ledger { return &Ledger{bound: map[Serial][]planner.PeerID{}} }
+func NewLedger() *Ledger { return &Ledger{bound: map[Serial][]plan.PeerID{}} }
 
 // Bind takes over what the run knows: these peers have come by a grant.
-func (l *Ledger) Bind(serial Serial, peers ...planner.PeerID) {
+func (l *Ledger) Bind(serial Serial, peers ...plan.PeerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	bound := slices.Clone(l.bound[serial])

@@ -14,7 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 	ma "github.com/multiformats/go-multiaddr"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func protocolID(s string) protocol.ID { return protocol.ID(s) }
@@ -181,17 +181,17 @@ func TestGossip(t *testing.T) {
 	c := cluster(t, 5)
 	ctx := testContext(t)
 	type message struct {
-		at, from planner.PeerID
+		at, from plan.PeerID
 		text     string
 	}
 	got := make(chan message, 100)
 	for _, s := range c {
-		err := s.Subscribe(TopicEvents, func(_ planner.PeerID, b []byte) error {
+		err := s.Subscribe(TopicEvents, func(_ plan.PeerID, b []byte) error {
 			if string(b) == "bad" {
 				return errors.New("bad")
 			}
 			return nil
-		}, func(from planner.PeerID, b []byte) { got <- message{s.ID(), from, string(b)} })
+		}, func(from plan.PeerID, b []byte) { got <- message{s.ID(), from, string(b)} })
 		if err != nil {
 			t.Fatal(err)
 		}

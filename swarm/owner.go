@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Owner is the key that decides who may join a run. It is apart from the creator's
@@ -50,7 +50,7 @@ func (o Owner) PublicKey() ed25519.PublicKey {
 
 // InviteOptions says what an invite is good for.
 type InviteOptions struct {
-	Run planner.RunID
+	Run plan.RunID
 	// Addrs are bootstrap addresses with /p2p/, at most MaxInviteAddrs.
 	Addrs []string
 	// TTL is how long it may be redeemed; 0 means 24 hours.
@@ -103,7 +103,7 @@ func (o Owner) Invite(opt InviteOptions, now time.Time) (Invite, error) {
 }
 
 // Capability gives a node its membership directly, without an invite: the creator's own.
-func (o Owner) Capability(run planner.RunID, id Identity, ttl time.Duration, now time.Time) ([]byte, error) {
+func (o Owner) Capability(run plan.RunID, id Identity, ttl time.Duration, now time.Time) ([]byte, error) {
 	if err := checkRun(run); err != nil {
 		return nil, err
 	}

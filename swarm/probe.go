@@ -12,7 +12,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // A probe is one stream on a connection of its own: 8 echoes of 8 bytes give the round
@@ -54,38 +54,38 @@ func newProber(s *Swarm) (*prober, error) {
 // Probe measures the link from this node to a member: the round trip, its jitter, and the
 // rate at which the member received, over at most 16 MiB or about a second. The member
 // serves two probes at once and one of a peer in 3 seconds; beyond that it is ErrProbeBusy.
-func (s *Swarm) Probe(ctx context.Context, p planner.PeerID) (planner.LinkProfile, error) {
+func (s *Swarm) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
 	ctx, cancel := context.WithTimeout(ctx, admissionTime+probeLimit)
 	defer cancel()
 	profile, err := s.prober.probe(ctx, p)
 	if err != nil {
-		return planner.LinkProfile{}, fmt.Errorf("swarm: probe %s: %w", p, err)
+		return plan.LinkProfile{}, fmt.Errorf("swarm: probe %s: %w", p, err)
 	}
 	return profile, nil
 }
 
-func (r *prober) probe(ctx context.Context, p planner.PeerID) (planner.LinkProfile, error) {
+func (r *prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
 	conn, err := r.lane.dial(ctx, p)
 	if err != nil {
-		return planner.LinkProfile{}, err
+		return plan.LinkProfile{}, err
 	}
 	defer conn.CloseWithError(0, "")
 	stop := context.AfterFunc(ctx, func() { conn.CloseWithError(0, "") })
 	defer stop()
 	st, err := conn.OpenStreamSync(ctx)
 	if err != nil {
-		return planner.LinkProfile{}, probeError(ctx, err)
+		return plan.LinkProfile{}, probeError(ctx, err)
 	}
 	trips, err := echo(st)
 	if err != nil {
-		return planner.LinkProfile{}, probeError(ctx, err)
+		return plan.LinkProfile{}, probeError(ctx, err)
 	}
 	bytesPerS, err := push(st)
 	if err != nil {
-		return planner.LinkProfile{}, probeError(ctx, err)
+		return plan.LinkProfile{}, probeError(ctx, err)
 	}
 	rtt, jitter := summary(trips)
-	return planner.LinkProfile{Peer: p, RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(jitter)}, nil
+	return plan.LinkProfile{Peer: p, RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(jitter)}, nil
 }
 
 // probeError translates the other side's refusals and the caller's own end.

@@ -14,7 +14,7 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // refusalTime is how long a host's word that a port is closed is waited for.
@@ -26,7 +26,7 @@ const refusalTime = 400 * time.Millisecond
 // connected socket hears of. Asked is where the member has proved its identity before,
 // since other addresses of it may lead to another host here. A firewall or a host that is
 // off leaves false, as does a network that is down.
-func (d *Data) Refuses(ctx context.Context, p planner.PeerID) bool {
+func (d *Data) Refuses(ctx context.Context, p plan.PeerID) bool {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return false

@@ -9,14 +9,14 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const echoProtocol = "/pnode/test/echo"
 
 // serveEcho answers each stream with what comes.
 func serveEcho(s *Swarm) {
-	s.Handle(echoProtocol, func(_ context.Context, _ planner.PeerID, st Stream) { io.Copy(st, st) })
+	s.Handle(echoProtocol, func(_ context.Context, _ plan.PeerID, st Stream) { io.Copy(st, st) })
 }
 
 // call wants an echo from one member to another.

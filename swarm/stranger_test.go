@@ -18,7 +18,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"go.uber.org/fx"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // stranger is a libp2p host that speaks to members without a capability.
@@ -57,7 +57,7 @@ func TestVirtualStranger(t *testing.T) {
 		c := n.cluster(t, 2)
 		a, ctx := c[0], testContext(t)
 		heard := listeners(t, c)
-		a.Handle("/pnode/test/1", func(context.Context, planner.PeerID, Stream) { t.Error("a stranger's stream was handled") })
+		a.Handle("/pnode/test/1", func(context.Context, plan.PeerID, Stream) { t.Error("a stranger's stream was handled") })
 		x := newStranger(t, n.host())
 		topic, messages := x.subscribe(t, ctx, a.gossip.name(TopicEvents))
 		x.connect(t, ctx, a)

@@ -10,7 +10,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Stream is a reliable two-way stream to a member, on libp2p's own connection: for control
@@ -36,7 +36,7 @@ const (
 // own. Only members get here. ctx ends when the swarm closes, and with it every stream; f
 // must then return, and the stream is closed after it. A second Handle of one protocol
 // replaces the first.
-func (s *Swarm) Handle(proto string, f func(ctx context.Context, from planner.PeerID, stream Stream)) {
+func (s *Swarm) Handle(proto string, f func(ctx context.Context, from plan.PeerID, stream Stream)) {
 	room := make(chan struct{}, maxHandlers)
 	s.host.SetStreamHandler(protocol.ID(proto), s.membersOnly(func(st network.Stream) {
 		select {
@@ -49,7 +49,7 @@ func (s *Swarm) Handle(proto string, f func(ctx context.Context, from planner.Pe
 		defer func() { <-room }()
 		w := stream{st}
 		defer w.Close()
-		f(s.tasks.ctx, planner.PeerID(st.Conn().RemotePeer().String()), w)
+		f(s.tasks.ctx, plan.PeerID(st.Conn().RemotePeer().String()), w)
 	}))
 }
 
@@ -76,7 +76,7 @@ func (s *Swarm) membersOnly(f network.StreamHandler) network.StreamHandler {
 
 // Open opens a stream to a member, connecting to it first when its addresses are known. A
 // peer that does not speak the protocol shows as an error here or at the first Read.
-func (s *Swarm) Open(ctx context.Context, p planner.PeerID, proto string) (Stream, error) {
+func (s *Swarm) Open(ctx context.Context, p plan.PeerID, proto string) (Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
 	id, err := s.reach(ctx, p)

@@ -15,7 +15,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Swarm is this node's presence in a run: its host, the members it is connected to, and
@@ -142,7 +142,7 @@ func (s *Swarm) Close() error {
 }
 
 // ID is this node's peer ID.
-func (s *Swarm) ID() planner.PeerID { return s.cfg.Identity.Peer() }
+func (s *Swarm) ID() plan.PeerID { return s.cfg.Identity.Peer() }
 
 // Addrs are the addresses others can dial, with /p2p/.
 func (s *Swarm) Addrs() []string { return fullAddrs(s.host.ID(), s.host.Addrs()) }
@@ -201,7 +201,7 @@ func (s *Swarm) Members() []Capability { return s.door.members() }
 func (s *Swarm) Changed() <-chan struct{} { return s.door.watch() }
 
 // Capability is the verified capability of a peer met or heard of.
-func (s *Swarm) Capability(p planner.PeerID) (Capability, bool) {
+func (s *Swarm) Capability(p plan.PeerID) (Capability, bool) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return Capability{}, false
@@ -211,7 +211,7 @@ func (s *Swarm) Capability(p planner.PeerID) (Capability, bool) {
 
 // Block removes a peer from the run as far as this node goes: it is disconnected, and
 // refused from then on.
-func (s *Swarm) Block(p planner.PeerID) {
+func (s *Swarm) Block(p plan.PeerID) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return // no connection can have such an ID

@@ -12,11 +12,11 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/keepsake"
 )
 
-const testRun planner.RunID = "testrun"
+const testRun plan.RunID = "testrun"
 
 // testOwner is an owner key in a folder of its own.
 func testOwner(t testing.TB) Owner {
@@ -52,7 +52,7 @@ func testLogger(t testing.TB) *slog.Logger {
 }
 
 // testMember makes the configuration of a member with a direct capability.
-func testMember(t testing.TB, o Owner, run planner.RunID) Config {
+func testMember(t testing.TB, o Owner, run plan.RunID) Config {
 	t.Helper()
 	id := testIdentity(t)
 	c, err := o.Capability(run, id, time.Hour, time.Now())
@@ -113,7 +113,7 @@ func waitMembers(t testing.TB, ctx context.Context, s *Swarm, n int) {
 	}
 }
 
-func peerID(t testing.TB, p planner.PeerID) peer.ID {
+func peerID(t testing.TB, p plan.PeerID) peer.ID {
 	t.Helper()
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -180,7 +180,7 @@ func TestOwnerKeyStays(t *testing.T) {
 func TestStreams(t *testing.T) {
 	c := cluster(t, 2)
 	ctx := testContext(t)
-	c[1].Handle("/pnode/test/1", func(_ context.Context, from planner.PeerID, st Stream) {
+	c[1].Handle("/pnode/test/1", func(_ context.Context, from plan.PeerID, st Stream) {
 		if from != c[0].ID() {
 			t.Errorf("stream from %s", from)
 		}
@@ -211,7 +211,7 @@ func TestCloseUnblocks(t *testing.T) {
 	ctx := testContext(t)
 	started := make(chan struct{})
 	ended := make(chan error, 1)
-	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ planner.PeerID, st Stream) {
+	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ plan.PeerID, st Stream) {
 		close(started)
 		_, err := st.Read(make([]byte, 1))
 		ended <- err
@@ -238,7 +238,7 @@ func TestCloseUnblocks(t *testing.T) {
 // A stream's Close alone unblocks its own Read and a Write nobody takes.
 func TestStreamCloseUnblocksWrite(t *testing.T) {
 	c := cluster(t, 2)
-	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ planner.PeerID, _ Stream) { <-ctx.Done() })
+	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ plan.PeerID, _ Stream) { <-ctx.Done() })
 	st, err := c[0].Open(testContext(t), c[1].ID(), "/pnode/test/1")
 	if err != nil {
 		t.Fatal(err)

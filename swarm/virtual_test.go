@@ -17,7 +17,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"go.uber.org/fx"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // The virtual net: every node 20 ms from every other, on 20 Mbit/s.
@@ -178,7 +178,7 @@ func listeners(t *testing.T, all []*Swarm) []*atomic.Int64 {
 	var counts []*atomic.Int64
 	for _, s := range all {
 		n := new(atomic.Int64)
-		if err := s.Subscribe(TopicEvents, nil, func(planner.PeerID, []byte) { n.Add(1) }); err != nil {
+		if err := s.Subscribe(TopicEvents, nil, func(plan.PeerID, []byte) { n.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
 		counts = append(counts, n)
@@ -302,7 +302,7 @@ func TestVirtualCloseOfAStreamToTheDead(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		all := n.cluster(t, 4)
-		all[2].Handle("/test/1", func(ctx context.Context, _ planner.PeerID, _ Stream) { <-ctx.Done() })
+		all[2].Handle("/test/1", func(ctx context.Context, _ plan.PeerID, _ Stream) { <-ctx.Done() })
 		before, err := all[0].Open(ctx, all[2].ID(), "/test/1") // its protocols are known from here on
 		if err != nil {
 			t.Fatal(err)

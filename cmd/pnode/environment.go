@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/kernels/devices"
+	"pnode/planner/plan"
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/progress"
-	"pnode/planner"
 )
 
 // environment is what a command has of the process around it.
@@ -31,7 +31,7 @@ type environment struct {
 
 // progress shows a run: JSON lines on standard output if wanted, text on standard error.
 func (e environment) progress(json bool, steps int) *progress.Writer {
-	o := progress.Options{Text: e.stderr, Sample: e.stdout, Terminal: isTerminal(e.stderr), Steps: planner.Step(max(steps, 0))}
+	o := progress.Options{Text: e.stderr, Sample: e.stdout, Terminal: isTerminal(e.stderr), Steps: plan.Step(max(steps, 0))}
 	if json {
 		o.JSON, o.Sample = e.stdout, e.stderr
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node/api"
+	"pnode/planner/plan"
 	"pnode/node/config"
-	"pnode/planner"
 )
 
 // pnode carries a command line out within the test and gives the exit code and what was
@@ -186,7 +186,7 @@ func (n *stillNode) Leave(context.Context) error {
 }
 
 func (*stillNode) Checkpoints() (api.CheckpointList, error) {
-	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []planner.PeerID{"p"}, Copies: 1}}}, nil
+	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []plan.PeerID{"p"}, Copies: 1}}}, nil
 }
 
 func (*stillNode) Stop(context.Context) error { return nil }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node"
+	"pnode/planner/plan"
 	"pnode/node/config"
 	"pnode/planner"
 )
@@ -60,7 +61,7 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if err != nil {
 		return err
 	}
-	spec, err := cfg.RunSpec(m, planner.DataSpec{}, "plan")
+	spec, err := cfg.RunSpec(m, plan.DataSpec{}, "plan")
 	if err != nil {
 		return err
 	}
@@ -69,15 +70,15 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if in.Members, err = node.Foreseen(ctx, cfg, nodes, out); err != nil {
 		return err
 	}
-	plan, reasons, err := planner.Make(in)
+	p, reasons, err := planner.Make(in)
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		return json.NewEncoder(e.stdout).Encode(struct {
-			Plan    planner.Plan    `json:"plan"`
-			Reasons planner.Reasons `json:"reasons"`
-		}{plan, reasons})
+			Plan    plan.Plan    `json:"plan"`
+			Reasons plan.Reasons `json:"reasons"`
+		}{p, reasons})
 	}
 	for _, line := range reasons.Lines() {
 		fmt.Fprintln(e.stdout, line)

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node"
+	"pnode/planner/plan"
 	"pnode/node/config"
-	"pnode/planner"
 )
 
 func (e environment) samplesCommand() *cobra.Command {
@@ -35,7 +35,7 @@ gets the same, for steps done and to come, and every sample comes once an epoch.
 			if steps < 1 {
 				return usageError{c.CommandPath(), fmt.Errorf("--steps is %d: want 1 or more", steps)}
 			}
-			return e.samples(c.Context(), dir, planner.Step(step), steps, asJSON)
+			return e.samples(c.Context(), dir, plan.Step(step), steps, asJSON)
 		},
 	}
 	c.Flags().Uint64Var(&step, "step", 0, "the `STEP` to tell about, from 1")
@@ -45,7 +45,7 @@ gets the same, for steps done and to come, and every sample comes once an epoch.
 	return c
 }
 
-func (e environment) samples(ctx context.Context, dir string, first planner.Step, steps int, asJSON bool) error {
+func (e environment) samples(ctx context.Context, dir string, first plan.Step, steps int, asJSON bool) error {
 	dir, err := config.Existing(dir)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (e environment) samples(ctx context.Context, dir string, first planner.Step
 		fmt.Fprintf(table, "STEP\tROW\tEPOCH\tSAMPLE\tOF\tFIRST TOKEN\t\n")
 	}
 	for i := range steps {
-		rows, err := ledger.Step(first + planner.Step(i))
+		rows, err := ledger.Step(first + plan.Step(i))
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}

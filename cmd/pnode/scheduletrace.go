@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"pnode/pipeline/schedule/study"
+	"pnode/planner/plan"
 	"pnode/pipeline/trace"
-	"pnode/planner"
 )
 
 // measuredSchedule shows a step of a run's traces beside its prediction; step 0 is the
@@ -22,7 +22,7 @@ func (e environment) measuredSchedule(files []string, step int, svg string) erro
 	}
 	key, found := keys[len(keys)-1], step == 0
 	for _, k := range keys {
-		if k.Step == planner.Step(step) {
+		if k.Step == plan.Step(step) {
 			key, found = k, true // the newest generation that took it
 		}
 	}

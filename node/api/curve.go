@@ -3,7 +3,7 @@ package api
 import (
 	"math"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -21,23 +21,23 @@ const (
 // two, doubles.
 // The zero value is empty and ready.
 type Curve struct {
-	Every  planner.Step `json:"every"`
-	Points []Point      `json:"points"`
+	Every  plan.Step `json:"every"`
+	Points []Point   `json:"points"`
 }
 
 // Point is what a curve has of some steps: the mean, the least and the greatest value.
 type Point struct {
 	// Step is the newest of them, Count how many they are.
-	Step  planner.Step `json:"step"`
-	Count int          `json:"count"`
-	Mean  float64      `json:"mean"`
-	Low   float64      `json:"low"`
-	High  float64      `json:"high"`
+	Step  plan.Step `json:"step"`
+	Count int       `json:"count"`
+	Mean  float64   `json:"mean"`
+	Low   float64   `json:"low"`
+	High  float64   `json:"high"`
 }
 
 // add takes in the value at a step. Steps that come again, since a run went back to a
 // checkpoint, take the place of those before. What is no number, or an immense one, has no point.
-func (c *Curve) add(step planner.Step, value float64) {
+func (c *Curve) add(step plan.Step, value float64) {
 	c.back(step)
 	if step == 0 || math.IsNaN(value) || math.Abs(value) > mostValue {
 		return
@@ -60,7 +60,7 @@ func (c *Curve) thin() {
 }
 
 // back forgets what the curve has of a step and of later ones.
-func (c *Curve) back(step planner.Step) {
+func (c *Curve) back(step plan.Step) {
 	n := len(c.Points)
 	for n > 0 && c.Points[n-1].Step >= step {
 		n--
@@ -84,4 +84,4 @@ func (c *Curve) put(p Point) {
 }
 
 // bucket numbers the points that steps belong to: the first is of steps 1 to Every.
-func (c *Curve) bucket(step planner.Step) planner.Step { return (step - 1) / c.Every }
+func (c *Curve) bucket(step plan.Step) plan.Step { return (step - 1) / c.Every }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Kind tells what an Event reports and which of its fields count.
@@ -37,12 +37,12 @@ const (
 // Event is one thing that happened on a node.
 type Event struct {
 	// Seq counts the events of one node process from 1; Hub assigns it.
-	Seq        uint64             `json:"seq"`
-	Kind       Kind               `json:"kind"`
-	Generation planner.Generation `json:"generation"`
-	Step       planner.Step       `json:"step"`
+	Seq        uint64          `json:"seq"`
+	Kind       Kind            `json:"kind"`
+	Generation plan.Generation `json:"generation"`
+	Step       plan.Step       `json:"step"`
 	// Steps is the run's last step; 0 is unknown.
-	Steps planner.Step `json:"steps,omitempty"`
+	Steps plan.Step `json:"steps,omitempty"`
 	// Loss is the mean training loss of Step in nats per token. A loss that is not a
 	// finite number is null in JSON and NaN when read back.
 	Loss float64 `json:"loss"`

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func nan() float64 { return math.NaN() }
 
 func stepEvent(step int) Event {
-	return Event{Kind: KindStep, Step: planner.Step(step), Loss: 1 / float64(step), Generation: 1}
+	return Event{Kind: KindStep, Step: plan.Step(step), Loss: 1 / float64(step), Generation: 1}
 }
 
 func TestEventKeepsEveryBit(t *testing.T) {
@@ -56,7 +56,7 @@ func TestReplayAndThenLive(t *testing.T) {
 	for step := 1; step <= 3; step++ {
 		node.Publish(stepEvent(step))
 	}
-	var got []planner.Step
+	var got []plan.Step
 	for e, err := range c.Events(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestReplayAndThenLive(t *testing.T) {
 			node.Close()
 		}
 	}
-	if want := []planner.Step{1, 2, 3, 4, 5}; !reflect.DeepEqual(got, want) {
+	if want := []plan.Step{1, 2, 3, 4, 5}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -84,7 +84,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 		h.Publish(stepEvent(step))
 	}
 	h.Close()
-	next := planner.Step(HistoryEvents/2 + 1)
+	next := plan.Step(HistoryEvents/2 + 1)
 	for e := range h.Events(t.Context()) {
 		if e.Step != next {
 			t.Fatalf("got step %d, want %d", e.Step, next)
@@ -103,13 +103,13 @@ func TestSlowReaderIsCutOffAndComesBack(t *testing.T) {
 	const events = HistoryEvents + queueEvents + 10
 	for step := 1; step <= events; step++ {
 		h.Publish(stepEvent(step)) // would block for ever if it waited for slow
-		if e := <-quick; e.Step != planner.Step(step) {
+		if e := <-quick; e.Step != plan.Step(step) {
 			t.Fatalf("the quick reader got step %d at %d", e.Step, step)
 		}
 	}
 	read := 0
 	for e := range slow {
-		if read++; e.Step != planner.Step(read) {
+		if read++; e.Step != plan.Step(read) {
 			t.Fatalf("event %d is step %d", read, e.Step)
 		}
 	}
@@ -144,7 +144,7 @@ func TestEndingServerWritesWhatIsQueued(t *testing.T) {
 	dir, stop := serve(t, node, nil)
 	c := dial(t, dir)
 	node.Publish(stepEvent(1))
-	last := planner.Step(0)
+	last := plan.Step(0)
 	for e, err := range c.Events(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func TestQuietStreamLivesOn(t *testing.T) {
 	dir, _ := serve(t, node, func(s *Server) { s.readTimeout = timeout; s.writeTimeout = 10 * timeout })
 	c := dial(t, dir)
 	node.Publish(stepEvent(1))
-	var got []planner.Step
+	var got []plan.Step
 	for e, err := range c.Events(t.Context()) {
 		if err != nil {
 			t.Fatal(err)

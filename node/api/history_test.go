@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestCurvesAreBounded: a long run has few points, which still hold all its steps.
@@ -19,7 +19,7 @@ func TestCurvesAreBounded(t *testing.T) {
 		for s := 1; s <= steps; s++ {
 			v := rng.NormFloat64()
 			sum, low, high = sum+v, min(low, v), max(high, v)
-			c.add(planner.Step(s), v)
+			c.add(plan.Step(s), v)
 			if len(c.Points) > MaxPoints {
 				t.Fatalf("%d points at step %d", len(c.Points), s)
 			}
@@ -28,16 +28,16 @@ func TestCurvesAreBounded(t *testing.T) {
 			t.Errorf("%d steps: %d points, want %d or more", steps, len(c.Points), least)
 		}
 		count, mean, least, most := 0, 0.0, math.Inf(1), math.Inf(-1)
-		before := planner.Step(0)
+		before := plan.Step(0)
 		for _, p := range c.Points {
-			if p.Step <= before || p.Low > p.Mean || p.Mean > p.High || planner.Step(p.Count) > c.Every {
+			if p.Step <= before || p.Low > p.Mean || p.Mean > p.High || plan.Step(p.Count) > c.Every {
 				t.Fatalf("%d steps: point %+v after step %d", steps, p, before)
 			}
 			before = p.Step
 			count, mean = count+p.Count, mean+p.Mean*float64(p.Count)
 			least, most = min(least, p.Low), max(most, p.High)
 		}
-		if count != steps || before != planner.Step(steps) || math.Abs(mean-sum) > 1e-6 || least != low || most != high {
+		if count != steps || before != plan.Step(steps) || math.Abs(mean-sum) > 1e-6 || least != low || most != high {
 			t.Errorf("%d steps: %d counted up to %d, sum %g of %g, from %g to %g of %g to %g", steps, count, before, mean, sum, least, most, low, high)
 		}
 	}
@@ -46,7 +46,7 @@ func TestCurvesAreBounded(t *testing.T) {
 // TestCurvesOfRareValues: held-out losses are measured every so many steps.
 func TestCurvesOfRareValues(t *testing.T) {
 	var c Curve
-	for s := planner.Step(50); s <= 50*3000; s += 50 {
+	for s := plan.Step(50); s <= 50*3000; s += 50 {
 		c.add(s, float64(s))
 	}
 	if len(c.Points) > MaxPoints || len(c.Points) < MaxPoints/4 {
@@ -58,10 +58,10 @@ func TestCurvesOfRareValues(t *testing.T) {
 func TestCurvesGoBack(t *testing.T) {
 	var c Curve
 	for s := 1; s <= 100; s++ {
-		c.add(planner.Step(s), 1)
+		c.add(plan.Step(s), 1)
 	}
 	for s := 51; s <= 60; s++ {
-		c.add(planner.Step(s), 2)
+		c.add(plan.Step(s), 2)
 	}
 	if n := len(c.Points); n != 60 || c.Points[49].Mean != 1 || c.Points[50].Mean != 2 {
 		t.Errorf("%d points, %+v", n, c.Points[45:])
@@ -78,15 +78,15 @@ func TestHistoryIsBounded(t *testing.T) {
 	var h Hub
 	heldOut := 2.5
 	for i := 1; i <= 4*MaxHappened; i++ {
-		h.Publish(Event{Kind: KindStep, Step: planner.Step(i), Loss: 3, HeldOut: &heldOut})
-		h.Publish(Event{Kind: KindSample, Step: planner.Step(i), Message: strings.Repeat("ü", maxMessage)})
+		h.Publish(Event{Kind: KindStep, Step: plan.Step(i), Loss: 3, HeldOut: &heldOut})
+		h.Publish(Event{Kind: KindSample, Step: plan.Step(i), Message: strings.Repeat("ü", maxMessage)})
 	}
 	past := h.History()
 	if past.Seq != 8*MaxHappened || len(past.Happened) != MaxHappened || len(past.Train.Points) != 4*MaxHappened || len(past.HeldOut.Points) != 4*MaxHappened {
 		t.Errorf("seq %d, %d happened, %d and %d points", past.Seq, len(past.Happened), len(past.Train.Points), len(past.HeldOut.Points))
 	}
 	for i, e := range past.Happened {
-		if e.Event.Step != planner.Step(3*MaxHappened+i+1) || len(e.Event.Message) > maxMessage || e.Time.IsZero() {
+		if e.Event.Step != plan.Step(3*MaxHappened+i+1) || len(e.Event.Message) > maxMessage || e.Time.IsZero() {
 			t.Fatalf("%d: step %d, message of %d bytes, %v", i, e.Event.Step, len(e.Event.Message), e.Time)
 		}
 	}

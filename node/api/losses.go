@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // MaxLossesBytes bounds the encoded form of Losses: a point has three numbers and two counts.
@@ -76,12 +76,12 @@ func (c *Curve) check() error {
 	if len(c.Points) > MaxPoints || c.Every > mostEvery || c.Every&(c.Every-1) != 0 || len(c.Points) > 0 && c.Every == 0 {
 		return fmt.Errorf("a curve of %d points of %d steps each: want at most %d, of a power of two", len(c.Points), c.Every, MaxPoints)
 	}
-	free := planner.Step(1) // the first step that the next point may be of
+	free := plan.Step(1) // the first step that the next point may be of
 	for i, p := range c.Points {
 		if p.Step > mostStep {
-			return fmt.Errorf("point %d is of step %d, at most %d", i, p.Step, planner.Step(mostStep))
+			return fmt.Errorf("point %d is of step %d, at most %d", i, p.Step, plan.Step(mostStep))
 		}
-		if p.Step < free || p.Count < 1 || planner.Step(p.Count) > p.Step-c.bucket(p.Step)*c.Every {
+		if p.Step < free || p.Count < 1 || plan.Step(p.Count) > p.Step-c.bucket(p.Step)*c.Every {
 			return fmt.Errorf("point %d is of %d steps up to step %d, behind step %d", i, p.Count, p.Step, free-1)
 		}
 		if !(-mostValue <= p.Low && p.Low <= p.Mean && p.Mean <= p.High && p.High <= mostValue) {

@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
-func curveOf(first, last planner.Step) (c Curve) {
+func curveOf(first, last plan.Step) (c Curve) {
 	for s := first; s <= last; s++ {
 		c.add(s, float64(s))
 	}
@@ -41,7 +41,7 @@ func TestRecall(t *testing.T) {
 	if n := late.steps(); len(late.Points) > MaxPoints || n != 6*MaxPoints || late.check() != nil {
 		t.Errorf("%d points of %d steps: %v", len(late.Points), n, late.check())
 	}
-	for s := planner.Step(6*MaxPoints + 1); s < 9*MaxPoints; s++ {
+	for s := plan.Step(6*MaxPoints + 1); s < 9*MaxPoints; s++ {
 		late.add(s, 1)
 	}
 	if err := late.check(); err != nil {
@@ -75,7 +75,7 @@ func TestDecodeLossesRefuses(t *testing.T) {
 func TestTheLongestLossesFit(t *testing.T) {
 	var c Curve
 	c.Every = mostEvery
-	for i := range planner.Step(MaxPoints) {
+	for i := range plan.Step(MaxPoints) {
 		c.Points = append(c.Points, Point{Step: (i + 1<<19) * mostEvery, Count: mostEvery, Mean: -mostValue / 3, Low: -mostValue / 1.1, High: mostValue / 1.1})
 	}
 	want := Losses{Train: c, HeldOut: c}

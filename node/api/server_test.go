@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // fakeNode answers from fields and notes what it is told.
@@ -131,11 +131,11 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	node := &fakeNode{status: Status{
 		Run: "r", Peer: "p", State: "training", Generation: 2, Step: 7, Steps: 9, Loss: &loss,
 		Roster:     []Member{{Peer: "p", Self: true}},
-		Plan:       []StageStatus{{Stage: 1, Layers: planner.LayerRange{First: 2, End: 4}, ForwardMS: 1.5}},
+		Plan:       []StageStatus{{Stage: 1, Layers: plan.LayerRange{First: 2, End: 4}, ForwardMS: 1.5}},
 		Checkpoint: Checkpoint{Step: 5, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}}
 	node.checkpoints = CheckpointList{Damaged: "step 2", Checkpoints: []StoredCheckpoint{{
-		Step: 5, Generation: 2, Layers: 6, SizeBytes: 7, Time: node.status.Checkpoint.Time, Holders: []planner.PeerID{"p", "q"}, Copies: 1,
+		Step: 5, Generation: 2, Layers: 6, SizeBytes: 7, Time: node.status.Checkpoint.Time, Holders: []plan.PeerID{"p", "q"}, Copies: 1,
 	}}}
 	dir, _ := serve(t, node, nil)
 	c := dial(t, dir)

@@ -3,27 +3,27 @@ package api
 import (
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Status is a snapshot of what a node knows of its run.
 type Status struct {
-	Run  planner.RunID  `json:"run"`
-	Peer planner.PeerID `json:"peer"`
+	Run  plan.RunID  `json:"run"`
+	Peer plan.PeerID `json:"peer"`
 	// State is the node's state: joining, profiling, waiting, loading, training, draining
 	// or stopped.
 	State string `json:"state"`
 	// Waiting tells in a sentence why nothing moves, such as "no planner: 1 of 3 voters is
 	// up"; empty while the run moves or is over. A run that waits has no speed: TokensPerS
 	// and ETAS are 0 then, whatever the node fills in.
-	Waiting    string             `json:"waiting,omitempty"`
-	Generation planner.Generation `json:"generation"`
-	Term       planner.Term       `json:"term"`
+	Waiting    string          `json:"waiting,omitempty"`
+	Generation plan.Generation `json:"generation"`
+	Term       plan.Term       `json:"term"`
 	// Leader plans; empty while there is none.
-	Leader planner.PeerID `json:"leader"`
+	Leader plan.PeerID `json:"leader"`
 	// Step of Steps is the newest committed one.
-	Step  planner.Step `json:"step"`
-	Steps planner.Step `json:"steps"`
+	Step  plan.Step `json:"step"`
+	Steps plan.Step `json:"steps"`
 	// Loss of Step and the newest held-out loss, in nats per token; nil before the first
 	// or when not a number.
 	Loss    *float64 `json:"loss"`
@@ -73,8 +73,8 @@ type About struct {
 // SeatStatus is a device with what the plan has on it, and where its newest steps went; times
 // are 0 where this node has not heard them.
 type SeatStatus struct {
-	Peer   planner.PeerID `json:"peer"`
-	Device string         `json:"device"`
+	Peer   plan.PeerID `json:"peer"`
+	Device string      `json:"device"`
 	// Model is the product's name.
 	Model string `json:"model"`
 	Holds []Held `json:"holds"`
@@ -92,15 +92,15 @@ type SeatStatus struct {
 
 // Held is a stage on a seat.
 type Held struct {
-	Replica planner.Replica    `json:"replica"`
-	Stage   planner.Stage      `json:"stage"`
-	Layers  planner.LayerRange `json:"layers"`
+	Replica plan.Replica    `json:"replica"`
+	Stage   plan.Stage      `json:"stage"`
+	Layers  plan.LayerRange `json:"layers"`
 }
 
 // LinkStatus is one direction between two nodes whose stages follow each other.
 type LinkStatus struct {
-	From planner.PeerID `json:"from"`
-	To   planner.PeerID `json:"to"`
+	From plan.PeerID `json:"from"`
+	To   plan.PeerID `json:"to"`
 	// BytesPerS, RTTMS and JitterMS are 0 where nobody has measured.
 	BytesPerS int64   `json:"bytes_per_s,omitempty"`
 	RTTMS     float64 `json:"rtt_ms,omitempty"`
@@ -112,10 +112,10 @@ type LinkStatus struct {
 
 // Member is one node of the roster.
 type Member struct {
-	Peer   planner.PeerID `json:"peer"`
-	State  string         `json:"state"`
-	Device string         `json:"device"`
-	Addrs  []string       `json:"addrs"`
+	Peer   plan.PeerID `json:"peer"`
+	State  string      `json:"state"`
+	Device string      `json:"device"`
+	Addrs  []string    `json:"addrs"`
 	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
 	// this node itself.
 	LastSeenS float64 `json:"last_seen_s,omitempty"`
@@ -126,14 +126,14 @@ type Member struct {
 // StageStatus is one stage of the plan with its newest measured times per step; times
 // are 0 where this node has not heard them.
 type StageStatus struct {
-	Replica    planner.Replica    `json:"replica"`
-	Stage      planner.Stage      `json:"stage"`
-	Peer       planner.PeerID     `json:"peer"`
-	Device     string             `json:"device"`
-	Layers     planner.LayerRange `json:"layers"`
-	ForwardMS  float64            `json:"forward_ms"`
-	BackwardMS float64            `json:"backward_ms"`
-	WaitMS     float64            `json:"wait_ms"`
+	Replica    plan.Replica    `json:"replica"`
+	Stage      plan.Stage      `json:"stage"`
+	Peer       plan.PeerID     `json:"peer"`
+	Device     string          `json:"device"`
+	Layers     plan.LayerRange `json:"layers"`
+	ForwardMS  float64         `json:"forward_ms"`
+	BackwardMS float64         `json:"backward_ms"`
+	WaitMS     float64         `json:"wait_ms"`
 	// UpdateMS is the reduction, the global norm and the optimizer.
 	UpdateMS float64 `json:"update_ms"`
 	// Codec is the one in which tensors cross to the next stage. FellBack of the tensors that
@@ -146,23 +146,23 @@ type StageStatus struct {
 
 // Checkpoint names the newest committed checkpoint; Step 0 with a zero Time is none.
 type Checkpoint struct {
-	Step planner.Step `json:"step"`
-	Time time.Time    `json:"time"`
+	Step plan.Step `json:"step"`
+	Time time.Time `json:"time"`
 }
 
 // StoredCheckpoint is one that a node keeps, itself or by its manifest.
 type StoredCheckpoint struct {
-	Step       planner.Step       `json:"step"`
-	Generation planner.Generation `json:"generation"`
-	Layers     int                `json:"layers"`
+	Step       plan.Step       `json:"step"`
+	Generation plan.Generation `json:"generation"`
+	Layers     int             `json:"layers"`
 	// SizeBytes of all layers, wherever they are.
 	SizeBytes int64 `json:"size_bytes"`
 	// Time is when this node learned of it; zero when that is not known.
 	Time time.Time `json:"time,omitzero"`
 	// Holders are the nodes that keep some of it, sorted; every layer is on at least Copies
 	// of them.
-	Holders []planner.PeerID `json:"holders"`
-	Copies  int              `json:"copies"`
+	Holders []plan.PeerID `json:"holders"`
+	Copies  int           `json:"copies"`
 }
 
 // CheckpointList are the checkpoints of a node, newest first.

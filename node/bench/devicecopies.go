@@ -16,7 +16,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func (b *deviceBench) copiesCells() []cell {
@@ -86,18 +86,18 @@ func (t deviceTask) overlap(ctx context.Context, device kernels.Device, steps in
 		return a, err
 	}
 	for _, k := range read.Keys() {
-		if k.Step > 1 && k.Step <= planner.Step(1+steps) {
+		if k.Step > 1 && k.Step <= plan.Step(1+steps) {
 			a.Seconds += float64(read.Timeline(k).Makespan) / 1e9
 		}
 	}
-	a.CopySeconds, a.HiddenSeconds = hidden(read, 2, planner.Step(1+steps))
+	a.CopySeconds, a.HiddenSeconds = hidden(read, 2, plan.Step(1+steps))
 	a.DeviceClock, err = hasClock(device)
 	return a, err
 }
 
 // hidden adds up the seconds of the copies in steps from first to last, and those in which the
 // worker that copies computed. Its passes come one after the other.
-func hidden(t trace.Trace, first, last planner.Step) (all, beside float64) {
+func hidden(t trace.Trace, first, last plan.Step) (all, beside float64) {
 	for _, c := range t.Copies {
 		if c.Step < first || c.Step > last {
 			continue
@@ -135,7 +135,7 @@ func (t training) traced(ctx context.Context, path string, steps int) (err error
 	plan.Replicas[0].Warmups[0] = min(aheadMicros, t.micros-1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	over := countdown{left: steps * len(plan.Seats()), end: cancel}
+	over := countdown{left: steps * len(plan.Workers()), end: cancel}
 	group, ctx := errgroup.WithContext(ctx)
 	var workers []*pipeline.Worker
 	defer func() {
@@ -143,7 +143,7 @@ func (t training) traced(ctx context.Context, path string, steps int) (err error
 			w.Close()
 		}
 	}()
-	for _, seat := range plan.Seats() {
+	for _, seat := range plan.Workers() {
 		c := t.worker(plan, seat)
 		c.Exchange, c.Trace, c.OnStep = counter{post, seat.Peer}, recorder, func(pipeline.StepResult) { over.one() }
 		w, err := pipeline.New(c)
@@ -189,13 +189,13 @@ type postOffice struct {
 }
 
 type address struct {
-	from, to planner.PeerID
+	from, to plan.PeerID
 	tag      wire.Tag
 }
 
 type counter struct {
 	post *postOffice
-	self planner.PeerID
+	self plan.PeerID
 }
 
 // box is where one message is left.
@@ -214,7 +214,7 @@ func (p *postOffice) remove(a address) {
 	delete(p.boxes, a)
 }
 
-func (c counter) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (c counter) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	select {
 	case c.post.box(address{c.self, to, f.Tag}) <- f.Payload:
 		return nil
@@ -223,7 +223,7 @@ func (c counter) Send(ctx context.Context, to planner.PeerID, f wire.Frame) erro
 	}
 }
 
-func (c counter) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (c counter) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	at := address{from, c.self, tag}
 	select {
 	case payload := <-c.post.box(at):

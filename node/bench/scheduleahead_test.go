@@ -8,9 +8,9 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/plan"
 )
 
 // leanStage is a stage whose blocks may be computed again, on a device of so much memory.
@@ -66,7 +66,7 @@ func (c *scheduleCase) leanTrial(t *testing.T, name string, stages []leanStage, 
 	for i, s := range stages {
 		p.Stages = append(p.Stages, s.Stage)
 		if i > 0 {
-			p.Boundaries = append(p.Boundaries, elastic.Boundary{Elements: int64(wireBytes-cost.CodecFront) / 4, Forth: line, Back: line})
+			p.Boundaries = append(p.Boundaries, elastic.Boundary{Elements: int64(wireBytes-plan.CodecFront) / 4, Forth: line, Back: line})
 		}
 	}
 	d, err := elastic.Choose(p)
@@ -75,7 +75,7 @@ func (c *scheduleCase) leanTrial(t *testing.T, name string, stages []leanStage, 
 	}
 	chosen := trial{name: name, cap: noCap, spec: "1f1b", warmups: d.Warmups}
 	for i := range stages {
-		chosen.again = append(chosen.again, recomputed{planner.JoinLevels(d.Recompute[i]), d.Ahead[i], stages[i].memoryBytes})
+		chosen.again = append(chosen.again, recomputed{plan.JoinLevels(d.Recompute[i]), d.Ahead[i], stages[i].memoryBytes})
 	}
 	costs := c.costs(shape, wireBytes)
 	costs.Stages = d.Costs.Stages

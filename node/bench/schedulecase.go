@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"pnode/planner/plan"
+
 	"pnode/kernels"
 	"pnode/kernels/emulate"
 	"pnode/kernels/null"
@@ -13,7 +15,6 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 )
 
 // The model of the measurement: small, because nothing is computed; a message between two
@@ -31,7 +32,7 @@ const (
 // share of a micro-batch.
 type scheduleCase struct {
 	stages    int
-	peers     []planner.PeerID // by device
+	peers     []plan.PeerID // by device
 	micros    int
 	stageTime time.Duration
 	model     model.Config
@@ -65,11 +66,11 @@ func newScheduleCase(stages int, stageTime time.Duration) (*scheduleCase, error)
 
 // cut gives each of so many stages its share of the blocks; the first has the embedding too,
 // the last the head.
-func (c *scheduleCase) cut(stages int) []planner.LayerRange {
+func (c *scheduleCase) cut(stages int) []plan.LayerRange {
 	each := c.model.Blocks / stages
-	ranges := make([]planner.LayerRange, stages)
+	ranges := make([]plan.LayerRange, stages)
 	for s := range ranges {
-		ranges[s] = planner.LayerRange{First: 1 + s*each, End: 1 + (s+1)*each}
+		ranges[s] = plan.LayerRange{First: 1 + s*each, End: 1 + (s+1)*each}
 	}
 	ranges[0].First = 0
 	ranges[stages-1].End = c.model.Layers()
@@ -78,12 +79,12 @@ func (c *scheduleCase) cut(stages int) []planner.LayerRange {
 
 // passes are the times of a forward and a backward of a device with some layers that keep
 // everything, as its clock counts them.
-func (c *scheduleCase) passes(p emulate.Profile, layers planner.LayerRange) (forward, backward time.Duration, err error) {
+func (c *scheduleCase) passes(p emulate.Profile, layers plan.LayerRange) (forward, backward time.Duration, err error) {
 	return c.leanPasses(p, layers, model.RecomputeNothing)
 }
 
 // leanPasses are those of layers of a level of recomputation.
-func (c *scheduleCase) leanPasses(p emulate.Profile, layers planner.LayerRange, level model.Recompute) (forward, backward time.Duration, err error) {
+func (c *scheduleCase) leanPasses(p emulate.Profile, layers plan.LayerRange, level model.Recompute) (forward, backward time.Duration, err error) {
 	dev, err := emulate.New(null.New(), emulate.Options{Profile: p})
 	if err != nil {
 		return 0, 0, err
@@ -119,10 +120,10 @@ func (c *scheduleCase) costs(shape link.Shape, wireBytes int) schedule.Costs {
 }
 
 // plan puts the trial's stages on the peers, one device each.
-func (c *scheduleCase) plan(t trial, generation planner.Generation) (planner.Plan, error) {
+func (c *scheduleCase) plan(t trial, generation plan.Generation) (plan.Plan, error) {
 	spec, err := schedule.ParseSpec(t.spec)
 	if err != nil {
-		return planner.Plan{}, err
+		return plan.Plan{}, err
 	}
 	stages, replicas := c.stages*spec.Chunks(), spec.Replicas()
 	warmups := t.warmups
@@ -136,30 +137,30 @@ func (c *scheduleCase) plan(t trial, generation planner.Generation) (planner.Pla
 	}
 	list, err := spec.Build(group)
 	if err != nil {
-		return planner.Plan{}, err
+		return plan.Plan{}, err
 	}
-	plan := planner.Plan{Run: benchRun, Generation: generation, Schedule: t.spec}
+	p := plan.Plan{Run: benchRun, Generation: generation, Schedule: t.spec}
 	for r, share := range group.Shares {
-		pipe := planner.Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: warmups}
+		pipe := plan.Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: warmups}
 		for s, layers := range c.cut(stages) {
 			peer := c.peers[list.Holder(schedule.Replica(r), schedule.Stage(s))]
-			place := planner.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers}
+			place := plan.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers}
 			if t.again != nil {
 				place.Recompute, place.Ahead = t.again[s].levels, t.again[s].ahead
 			}
 			pipe.Stages = append(pipe.Stages, place)
 		}
-		plan.Replicas = append(plan.Replicas, pipe)
+		p.Replicas = append(p.Replicas, pipe)
 	}
-	return plan, nil
+	return p, nil
 }
 
 const benchRun = "bench"
 
-func (c *scheduleCase) run() planner.RunSpec {
-	return planner.RunSpec{
+func (c *scheduleCase) run() plan.RunSpec {
+	return plan.RunSpec{
 		Run: benchRun, Model: c.model,
-		Train: planner.TrainSpec{
+		Train: plan.TrainSpec{
 			Seed: 1, Steps: endless, Micros: c.micros, MicroBatch: 1, LR: 1e-4, MinLR: 1e-4, WarmupSteps: 1,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 1, HeldOutEvery: endless, CheckpointEvery: endless,
 		},
@@ -191,7 +192,7 @@ func (c *scheduleCase) device(stage int, t trial) (*emulate.Device, error) {
 const besideStack = 4
 
 // predict simulates a plan: the period and the step.
-func (c *scheduleCase) predict(plan planner.Plan, costs schedule.Costs) (period, step time.Duration, err error) {
+func (c *scheduleCase) predict(plan plan.Plan, costs schedule.Costs) (period, step time.Duration, err error) {
 	list, err := pipeline.Programs(plan)
 	if err != nil {
 		return 0, 0, err
@@ -232,7 +233,7 @@ func (c *scheduleCase) chunked(costs schedule.Costs, stages int) (schedule.Costs
 // steadyPeriod is the time per micro-batch between the times at which each one's gradient
 // has left stage 1, in order: once the pipeline is filled, and before its forwards end. It is
 // 0 for a schedule that is always either filling or draining.
-func steadyPeriod(ends []time.Duration, plan planner.Plan) time.Duration {
+func steadyPeriod(ends []time.Duration, plan plan.Plan) time.Duration {
 	kept, drain := pattern(plan)
 	last := len(ends) - 1 - drain
 	first := min(kept, last/2)
@@ -247,7 +248,7 @@ func steadyPeriod(ends []time.Duration, plan planner.Plan) time.Duration {
 
 // pattern is after how many micro-batches what a pipeline does repeats itself, even where it
 // waits, and how many backwards are left when its forwards end.
-func pattern(plan planner.Plan) (kept, drain int) {
+func pattern(plan plan.Plan) (kept, drain int) {
 	pipe := plan.Replicas[0]
 	if len(plan.Replicas) > 1 {
 		return 0, 0

@@ -18,18 +18,18 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // scheduleRig is an emulated network of one peer a stage. Its connections outlive the
 // schedules that are run on it, so that all find them warm.
 type scheduleRig struct {
 	network    *link.Emulated
-	peers      []planner.PeerID
+	peers      []plan.PeerID
 	endpoints  []*link.Endpoint
 	running    errgroup.Group
 	stop       context.CancelFunc
-	generation planner.Generation
+	generation plan.Generation
 }
 
 func newScheduleRig(stages int, shape link.Shape) (*scheduleRig, error) {
@@ -87,7 +87,7 @@ const (
 // measure runs a trial and simulates it.
 func (r *scheduleRig) measure(ctx context.Context, c *scheduleCase, t trial, costs schedule.Costs) (ScheduleRun, error) {
 	run := ScheduleRun{Name: t.name, Cap: t.cap, Spec: t.spec, Warmups: t.warmups}
-	plan, err := c.plan(t, 1)
+	p, err := c.plan(t, 1)
 	if errors.Is(err, schedule.ErrBadShape) {
 		run.Refused = err.Error()
 		return run, nil
@@ -95,7 +95,7 @@ func (r *scheduleRig) measure(ctx context.Context, c *scheduleCase, t trial, cos
 	if err != nil {
 		return run, err
 	}
-	period, step, err := c.predict(plan, costs)
+	period, step, err := c.predict(p, costs)
 	if err != nil {
 		return run, err
 	}
@@ -109,8 +109,8 @@ func (r *scheduleRig) measure(ctx context.Context, c *scheduleCase, t trial, cos
 	}
 	var periods, steps []float64
 	for s := range measuredSteps {
-		mark := w.marks[planner.Step(s+1)]
-		periods = append(periods, milliseconds(steadyPeriod(mark.gradients, plan)))
+		mark := w.marks[plan.Step(s+1)]
+		periods = append(periods, milliseconds(steadyPeriod(mark.gradients, p)))
 		steps = append(steps, milliseconds(mark.end))
 	}
 	run.PeriodMS, run.StepMS = slices.Min(periods), slices.Min(steps) // what else the machine does makes them longer only
@@ -122,13 +122,13 @@ func (r *scheduleRig) measure(ctx context.Context, c *scheduleCase, t trial, cos
 // steps trains for some steps in a generation of their own.
 func (r *scheduleRig) steps(ctx context.Context, c *scheduleCase, t trial, steps int) (*stopwatch, error) {
 	r.generation++
-	plan, err := c.plan(t, r.generation)
+	p, err := c.plan(t, r.generation)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := &stopwatch{marks: map[planner.Step]*mark{}, left: steps * c.stages, over: cancel}
+	watch := &stopwatch{marks: map[plan.Step]*mark{}, left: steps * c.stages, over: cancel}
 	group, ctx := errgroup.WithContext(ctx)
 	var workers []*pipeline.Worker
 	defer func() {
@@ -143,8 +143,8 @@ func (r *scheduleRig) steps(ctx context.Context, c *scheduleCase, t trial, steps
 		}
 		session := e.Session(r.generation, r.peers)
 		defer session.Close()
-		session.Warm(plan.Neighbours(r.peers[i])...)
-		w, err := r.worker(c, plan, i, dev, watched{pipeline.Paced(session, dev), watch}, watch)
+		session.Warm(p.Neighbours(r.peers[i])...)
+		w, err := r.worker(c, p, i, dev, watched{pipeline.Paced(session, dev), watch}, watch)
 		if err != nil {
 			return nil, err
 		}
@@ -159,9 +159,9 @@ func (r *scheduleRig) steps(ctx context.Context, c *scheduleCase, t trial, steps
 	return watch, nil
 }
 
-func (r *scheduleRig) worker(c *scheduleCase, plan planner.Plan, i int, dev *emulate.Device, exchange collective.Exchange, watch *stopwatch) (*pipeline.Worker, error) {
+func (r *scheduleRig) worker(c *scheduleCase, p plan.Plan, i int, dev *emulate.Device, exchange collective.Exchange, watch *stopwatch) (*pipeline.Worker, error) {
 	w, err := pipeline.New(pipeline.Config{
-		Seat: planner.Seat{Peer: r.peers[i], Device: "cpu"}, Run: c.run(), Plan: plan, Device: dev,
+		Seat: plan.WorkerID{Peer: r.peers[i], Device: "cpu"}, Run: c.run(), Plan: p, Device: dev,
 		Data: watchedData{randomTokens{StepModel{Vocab: c.model.Vocab, Context: c.model.Context}}, watch}, Exchange: exchange, Keeper: noKeeper{},
 		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: watch.stepDone, Log: slog.New(slog.DiscardHandler),
 	})
@@ -174,7 +174,7 @@ func (r *scheduleRig) worker(c *scheduleCase, plan planner.Plan, i int, dev *emu
 // stopwatch notes when what happens in each step.
 type stopwatch struct {
 	mu    sync.Mutex // guards the rest
-	marks map[planner.Step]*mark
+	marks map[plan.Step]*mark
 	left  int    // steps of workers
 	over  func() // called when none is left
 }
@@ -188,7 +188,7 @@ type mark struct {
 }
 
 // at is the mark of a step; the caller holds mu.
-func (s *stopwatch) at(step planner.Step) *mark {
+func (s *stopwatch) at(step plan.Step) *mark {
 	m := s.marks[step]
 	if m == nil {
 		m = &mark{begin: time.Now()}
@@ -199,7 +199,7 @@ func (s *stopwatch) at(step planner.Step) *mark {
 
 // stepBegan is told of every batch that a stage asks for; the first stage's first one is
 // the step's beginning, since all other stages wait for it.
-func (s *stopwatch) stepBegan(step planner.Step) {
+func (s *stopwatch) stepBegan(step plan.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at(step)
@@ -231,7 +231,7 @@ type watched struct {
 	watch *stopwatch
 }
 
-func (w watched) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (w watched) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	w.watch.sent(f.Tag)
 	return w.Exchange.Send(ctx, to, f)
 }
@@ -242,7 +242,7 @@ type watchedData struct {
 	watch *stopwatch
 }
 
-func (d watchedData) Micro(ctx context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (d watchedData) Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
 	d.watch.stepBegan(step)
 	return d.randomTokens.Micro(ctx, step, micro, batch)
 }

@@ -10,7 +10,7 @@ import (
 
 	"pnode/pipeline/link"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 var grid = flag.String("grid", "", "print the table of a grid of schedules: small, full, the full one of so many stages, or one cell, such as 8,10,150ms")
@@ -123,12 +123,12 @@ func TestStepsStaySteadyOnALongLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := c.plan(run, 1)
+		p, err := c.plan(run, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for s := range planner.Step(steps) {
-			if period := steadyPeriod(w.marks[s+1].gradients, plan); period > c.stageTime*21/20 {
+		for s := range plan.Step(steps) {
+			if period := steadyPeriod(w.marks[s+1].gradients, p); period > c.stageTime*21/20 {
 				t.Errorf("step %d: %v a micro-batch", s+1, period)
 			}
 		}

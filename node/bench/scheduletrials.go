@@ -8,9 +8,9 @@ import (
 
 	"pnode/pipeline/link"
 	"pnode/pipeline/schedule"
-	"pnode/planner"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/plan"
 )
 
 // trial is one schedule to run.
@@ -26,7 +26,7 @@ type trial struct {
 // recomputed is what a stage computes again, the last layers ahead of their gradient, on a
 // device of so much memory.
 type recomputed struct {
-	levels      planner.Levels
+	levels      plan.Levels
 	ahead       int
 	memoryBytes int64
 }
@@ -67,7 +67,7 @@ func (c *scheduleCase) elastic(shape link.Shape, wireBytes int, caps []int) ([]i
 		}
 		p.Stages = append(p.Stages, elastic.Stage{Time: t, RoomBytes: room, SlotBytes: 1})
 		if i > 0 {
-			p.Boundaries = append(p.Boundaries, elastic.Boundary{Elements: int64(wireBytes-cost.CodecFront) / 4, Forth: line, Back: line})
+			p.Boundaries = append(p.Boundaries, elastic.Boundary{Elements: int64(wireBytes-plan.CodecFront) / 4, Forth: line, Back: line})
 		}
 	}
 	d, err := elastic.Choose(p)

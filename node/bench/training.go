@@ -8,11 +8,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
+	"pnode/planner/plan"
+
 	"pnode/kernels"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // training is what a worker of a measurement trains.
@@ -28,13 +29,13 @@ type training struct {
 // endless is more steps than anybody asks for.
 const endless = 1 << 30
 
-func (t training) run() planner.RunSpec {
-	return planner.RunSpec{
+func (t training) run() plan.RunSpec {
+	return plan.RunSpec{
 		Run: "bench", Model: t.config(),
-		Train: planner.TrainSpec{
+		Train: plan.TrainSpec{
 			Seed: 1, Steps: endless, Micros: t.micros, MicroBatch: t.Batch, LR: t.lr, MinLR: t.lr, WarmupSteps: 1,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 1, HeldOutEvery: endless, CheckpointEvery: endless,
-			Storage: planner.Storage(t.storage),
+			Storage: plan.Storage(t.storage),
 		},
 	}
 }
@@ -44,17 +45,17 @@ func (m StepModel) config() model.Config {
 }
 
 // stages cuts the model at layers into a pipeline of one peer a stage, all on one device.
-func (t training) stages(starts ...int) planner.Plan {
-	p := planner.Plan{Run: "bench", Generation: 1, Schedule: "1f1b", Replicas: []planner.Pipeline{{Micros: t.micros}}}
+func (t training) stages(starts ...int) plan.Plan {
+	p := plan.Plan{Run: "bench", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{Micros: t.micros}}}
 	pipe := &p.Replicas[0]
 	for s, first := range starts {
 		end := t.config().Layers()
 		if s+1 < len(starts) {
 			end = starts[s+1]
 		}
-		pipe.Stages = append(pipe.Stages, planner.Placement{
-			Peer: planner.PeerID(fmt.Sprintf("bench-%d", s)), Device: t.device.Name(), Codec: "f32",
-			Layers: planner.LayerRange{First: first, End: end},
+		pipe.Stages = append(pipe.Stages, plan.Placement{
+			Peer: plan.PeerID(fmt.Sprintf("bench-%d", s)), Device: t.device.Name(), Codec: "f32",
+			Layers: plan.LayerRange{First: first, End: end},
 		})
 		pipe.Warmups = append(pipe.Warmups, len(starts)-1-s)
 	}
@@ -64,10 +65,10 @@ func (t training) stages(starts ...int) planner.Plan {
 // alone is the config of one worker that has all layers.
 func (t training) alone() pipeline.Config {
 	plan := t.stages(0)
-	return t.worker(plan, plan.Seats()[0])
+	return t.worker(plan, plan.Workers()[0])
 }
 
-func (t training) worker(plan planner.Plan, seat planner.Seat) pipeline.Config {
+func (t training) worker(plan plan.Plan, seat plan.WorkerID) pipeline.Config {
 	return pipeline.Config{
 		Seat: seat, Run: t.run(), Plan: plan, Device: t.device, Data: t.data, Exchange: noExchange{}, Keeper: noKeeper{},
 		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(pipeline.StepResult) {}, Log: slog.New(slog.DiscardHandler),
@@ -77,7 +78,7 @@ func (t training) worker(plan planner.Plan, seat planner.Seat) pipeline.Config {
 // randomTokens is data that needs no reading.
 type randomTokens struct{ StepModel }
 
-func (d randomTokens) Micro(_ context.Context, step planner.Step, _ planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (d randomTokens) Micro(_ context.Context, step plan.Step, _ plan.Micro, batch int) (tokens, targets []int32, err error) {
 	rng := rand.New(rand.NewPCG(uint64(step), 1))
 	for range batch {
 		next := rng.Int32N(int32(d.Vocab))
@@ -91,7 +92,7 @@ func (d randomTokens) Micro(_ context.Context, step planner.Step, _ planner.Micr
 }
 
 func (d randomTokens) HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error) {
-	return d.Micro(ctx, planner.Step(index), 0, batch)
+	return d.Micro(ctx, plan.Step(index), 0, batch)
 }
 
 func (randomTokens) HeldOutMicros(int, int) int { return 1 }
@@ -102,7 +103,7 @@ func (randomTokens) DocumentStarts(tokens []int32) []int32 { return make([]int32
 // learnable are tokens that follow each other by a rule, so that losses fall.
 type learnable struct{ randomTokens }
 
-func (d learnable) Micro(_ context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (d learnable) Micro(_ context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
 	at := func(i int) int32 { return int32((i*i + i/3) % min(61, d.Vocab)) }
 	for b := range batch {
 		for t := range d.Context {
@@ -123,8 +124,8 @@ func (noKeeper) Load(context.Context, int, io.Writer) error { return errAlone }
 
 type noExchange struct{}
 
-func (noExchange) Send(context.Context, planner.PeerID, wire.Frame) error { return errAlone }
+func (noExchange) Send(context.Context, plan.PeerID, wire.Frame) error { return errAlone }
 
-func (noExchange) Receive(context.Context, planner.PeerID, wire.Tag) ([]byte, error) {
+func (noExchange) Receive(context.Context, plan.PeerID, wire.Tag) ([]byte, error) {
 	return nil, errAlone
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Errors of this package.
@@ -91,7 +91,7 @@ type Config struct {
 	Storage string `yaml:"storage"`
 	// StochasticRounding rounds weights to bf16 by chance.
 	StochasticRounding bool `yaml:"stochastic_rounding"`
-	// Codec is the text of a planner.CodecRule: how activations and gradients travel between
+	// Codec is the text of a plan.CodecRule: how activations and gradients travel between
 	// stages.
 	Codec string `yaml:"codec"`
 	// MinNodes active nodes are waited for before the first plan; the devices that Replicas
@@ -144,10 +144,10 @@ func Default() Config {
 		Keep:            3,
 		SampleBytes:     400,
 		Schedule:        autoSchedule,
-		Recompute:       planner.RecomputeRule{}.String(),
-		Shard:           planner.ShardAuto.String(),
-		Storage:         planner.StorageAuto.String(),
-		Codec:           planner.CodecRules()[0],
+		Recompute:       plan.RecomputeRule{}.String(),
+		Shard:           plan.ShardAuto.String(),
+		Storage:         plan.StorageAuto.String(),
+		Codec:           plan.CodecRules()[0],
 		MinNodes:        1,
 		LogLevel:        "warn",
 	}
@@ -220,48 +220,48 @@ func (c Config) validateModel(m model.Config) error {
 
 // RunSpec is what the swarm agrees on for a valid configuration and the model that it gives;
 // the settings of this node alone are left out. The error wraps ErrInvalid.
-func (c Config) RunSpec(m model.Config, data planner.DataSpec, run planner.RunID) (planner.RunSpec, error) {
+func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (plan.RunSpec, error) {
 	if err := c.Validate(); err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	if err := c.validateModel(m); err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	recompute, err := c.recompute()
 	if err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	storage, err := c.storage()
 	if err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	shard, err := c.shard()
 	if err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
 	codec, err := c.codec()
 	if err != nil {
-		return planner.RunSpec{}, err
+		return plan.RunSpec{}, err
 	}
-	return planner.RunSpec{
+	return plan.RunSpec{
 		Run:   run,
 		Model: m,
 		Data:  data,
-		Train: planner.TrainSpec{
+		Train: plan.TrainSpec{
 			Seed:               c.Seed,
-			Steps:              planner.Step(c.Steps),
+			Steps:              plan.Step(c.Steps),
 			Micros:             c.Micros,
 			MicroBatch:         c.MicroBatch,
 			LR:                 c.LR,
 			MinLR:              c.MinLR,
-			WarmupSteps:        planner.Step(c.WarmupSteps),
+			WarmupSteps:        plan.Step(c.WarmupSteps),
 			Beta1:              beta1,
 			Beta2:              beta2,
 			Eps:                eps,
 			Decay:              c.WeightDecay,
 			ClipNorm:           c.ClipNorm,
-			HeldOutEvery:       planner.Step(c.HeldOutEvery),
-			CheckpointEvery:    planner.Step(c.CheckpointEvery),
+			HeldOutEvery:       plan.Step(c.HeldOutEvery),
+			CheckpointEvery:    plan.Step(c.CheckpointEvery),
 			KeepCheckpoints:    c.Keep,
 			SampleTokens:       c.SampleBytes,
 			Replicas:           int(c.Replicas),

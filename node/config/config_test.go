@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestDefaultIsValid(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	c := odd()
 	c.LoRA = ""   // has a rank of its own
 	c.Memory = "" // goes without emulated devices
-	data := planner.DataSpec{SizeBytes: 77, HeldOutPermille: 100}
+	data := plan.DataSpec{SizeBytes: 77, HeldOutPermille: 100}
 	weights, err := model.Preset("llama-160m")
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +58,10 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := planner.TrainSpec{
+	want := plan.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: planner.Recompute(model.RecomputeBlock), Shard: planner.ShardOn, Storage: planner.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOn, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)
@@ -103,9 +103,9 @@ func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 	}
 }
 
-func codecRule(t *testing.T, text string) planner.CodecRule {
+func codecRule(t *testing.T, text string) plan.CodecRule {
 	t.Helper()
-	rule, err := planner.ParseCodecRule(text)
+	rule, err := plan.ParseCodecRule(text)
 	if err != nil {
 		t.Fatal(err)
 	}

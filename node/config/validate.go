@@ -11,6 +11,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Upper bounds; far above sense, far below what overflows.
@@ -149,36 +150,36 @@ func (c Config) validateMemory() error {
 	return cmp.Or(recompute, shard, storage, codec)
 }
 
-func (c Config) codec() (planner.CodecRule, error) {
-	rule, err := planner.ParseCodecRule(c.Codec)
+func (c Config) codec() (plan.CodecRule, error) {
+	rule, err := plan.ParseCodecRule(c.Codec)
 	if err != nil {
-		err = invalid("codec", c.Codec, "one of "+strings.Join(planner.CodecRules(), ", "))
+		err = invalid("codec", c.Codec, "one of "+strings.Join(plan.CodecRules(), ", "))
 	}
 	return rule, err
 }
 
-func (c Config) storage() (planner.StorageRule, error) {
-	rule, err := planner.ParseStorage(c.Storage)
+func (c Config) storage() (plan.StorageRule, error) {
+	rule, err := plan.ParseStorage(c.Storage)
 	if err != nil {
-		err = invalid("storage", c.Storage, "one of "+strings.Join(planner.StorageRules(), ", "))
+		err = invalid("storage", c.Storage, "one of "+strings.Join(plan.StorageRules(), ", "))
 	} else if c.StochasticRounding && !rule.Allows(model.StorageBF16) {
 		err = invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", rule))
 	}
 	return rule, err
 }
 
-func (c Config) recompute() (planner.RecomputeRule, error) {
-	rule, err := planner.ParseRecompute(c.Recompute)
+func (c Config) recompute() (plan.RecomputeRule, error) {
+	rule, err := plan.ParseRecompute(c.Recompute)
 	if err != nil {
-		err = invalid("recompute", c.Recompute, "one of "+strings.Join(planner.RecomputeRules(), ", "))
+		err = invalid("recompute", c.Recompute, "one of "+strings.Join(plan.RecomputeRules(), ", "))
 	}
 	return rule, err
 }
 
-func (c Config) shard() (planner.ShardRule, error) {
-	rule, err := planner.ParseShard(c.Shard)
+func (c Config) shard() (plan.ShardRule, error) {
+	rule, err := plan.ParseShard(c.Shard)
 	if err != nil {
-		err = invalid("shard", c.Shard, "one of "+strings.Join(planner.ShardRules(), ", "))
+		err = invalid("shard", c.Shard, "one of "+strings.Join(plan.ShardRules(), ", "))
 	}
 	return rule, err
 }
@@ -218,7 +219,7 @@ func (c Config) validateMessages(m model.Config) error {
 	if err != nil {
 		return err
 	}
-	run := planner.RunSpec{Model: m, Train: planner.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: codec}}
+	run := plan.RunSpec{Model: m, Train: plan.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: codec}}
 	if err := run.CheckMessages(int(c.Stages)); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -238,7 +239,7 @@ func (c Config) schedule() string {
 	case autoSchedule:
 		return ""
 	case elasticSchedule:
-		return planner.ScheduleName
+		return plan.ScheduleName
 	}
 	return c.Schedule
 }
@@ -247,10 +248,10 @@ func (c Config) schedule() string {
 func (c Config) cut() string {
 	var parts []string
 	if c.Replicas > 0 {
-		parts = append(parts, planner.Count(int(c.Replicas), "replica"))
+		parts = append(parts, plan.Count(int(c.Replicas), "replica"))
 	}
 	if c.Stages > 0 {
-		parts = append(parts, planner.Count(int(c.Stages), "stage"))
+		parts = append(parts, plan.Count(int(c.Stages), "stage"))
 	}
 	return strings.Join(parts, " of ")
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestValidateNamesFieldValueAndRange(t *testing.T) {
@@ -68,7 +68,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !errors.Is(err, ErrInvalid) {
 			t.Errorf(" got %v\nwant %s", err, tt.want)
 		}
-		if _, err := c.RunSpec(nano(t), planner.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
+		if _, err := c.RunSpec(nano(t), plan.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
 			t.Errorf("RunSpec accepts what Validate refuses: %s", tt.want)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // synthetic is a stream without a store: the chunk named n holds tokens that say where they
 // are. It counts what is loaded and what the readers can still hold.
 type synthetic struct {
-	spec  planner.DataSpec
+	spec  plan.DataSpec
 	loads atomic.Int64
 }
 
@@ -30,7 +30,7 @@ func newSynthetic(tokens int64) *synthetic {
 	return s
 }
 
-func (s *synthetic) Chunk(_ context.Context, h planner.Hash) ([]byte, error) {
+func (s *synthetic) Chunk(_ context.Context, h plan.Hash) ([]byte, error) {
 	s.loads.Add(1)
 	begin := int64(binary.LittleEndian.Uint64(h[:])) * ChunkBytes
 	b := make([]byte, min(ChunkBytes, s.spec.SizeBytes-begin))
@@ -61,10 +61,10 @@ func TestMemoryIsBounded(t *testing.T) {
 		d.chunks.mu.Unlock()
 		return load(ctx, i)
 	}
-	steps := planner.Step(d.EpochSamples() / rows)
-	for step := planner.Step(1); step <= steps; step++ {
+	steps := plan.Step(d.EpochSamples() / rows)
+	for step := plan.Step(1); step <= steps; step++ {
 		var group errgroup.Group
-		for m := range planner.Micro(4) {
+		for m := range plan.Micro(4) {
 			group.Go(func() error {
 				tokens, targets, err := d.Micro(context.Background(), step, m, rows/4)
 				for i := range tokens {
@@ -187,7 +187,7 @@ func benchmarkMicro(b *testing.B, tokens int64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	step := planner.Step(0)
+	step := plan.Step(0)
 	for b.Loop() {
 		step++
 		if _, _, err := d.Micro(context.Background(), step, 0, rows); err != nil {

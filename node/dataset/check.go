@@ -3,11 +3,11 @@ package dataset
 import (
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // checkSpec bounds everything that a spec says, before anything is allocated for it.
-func checkSpec(spec planner.DataSpec) error {
+func checkSpec(spec plan.DataSpec) error {
 	size := spec.SizeBytes
 	if size > MaxBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d are accepted; give less with --data", ErrTooLarge, size, int64(MaxBytes))
@@ -24,14 +24,14 @@ func checkSpec(spec planner.DataSpec) error {
 	return nil
 }
 
-func checkTokens(t planner.TokenSpec, size int64) error {
+func checkTokens(t plan.TokenSpec, size int64) error {
 	if t.WidthBytes != 1 && t.WidthBytes != 2 && t.WidthBytes != 4 {
 		return fmt.Errorf("%w: tokens of %d bytes, 1, 2 and 4 are accepted", ErrBadSpec, t.WidthBytes)
 	}
 	if most := int64(1)<<min(8*t.WidthBytes, 31) - 1; t.Vocab < 1 || int64(t.Vocab) > most+1 {
 		return fmt.Errorf("%w: a vocabulary of %d in tokens of %d bytes, 1 to %d are accepted", ErrBadSpec, t.Vocab, t.WidthBytes, most+1)
 	}
-	if t.EndOfText < planner.NoToken || int(t.EndOfText) >= t.Vocab {
+	if t.EndOfText < plan.NoToken || int(t.EndOfText) >= t.Vocab {
 		return fmt.Errorf("%w: end-of-text token %d of a vocabulary of %d", ErrBadSpec, t.EndOfText, t.Vocab)
 	}
 	if size%int64(t.WidthBytes) != 0 {
@@ -51,7 +51,7 @@ func checkWindow(w Window) error {
 }
 
 // checkFit holds a spec that is right in itself against the window.
-func checkFit(spec planner.DataSpec, w Window) error {
+func checkFit(spec plan.DataSpec, w Window) error {
 	if have := spec.Vocab(); w.Vocab < have {
 		return fmt.Errorf("%w: the model knows %d tokens, the data has %d; choose a --preset whose vocabulary is at least %d, "+
 			"or tokenize with a smaller tokenizer", ErrVocabulary, w.Vocab, have, have)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ChunkBytes is the size of the chunks of a stream; the last holds the rest.
@@ -13,7 +13,7 @@ const ChunkBytes = 4 << 20
 
 // StoreChunks cuts what write writes into chunks of ChunkBytes and gives them to put, which
 // must not keep the slice, until ctx ends.
-func StoreChunks(ctx context.Context, put func([]byte) (planner.Hash, error), write func(io.Writer) error) (chunks []planner.Hash, sizeBytes int64, err error) {
+func StoreChunks(ctx context.Context, put func([]byte) (plan.Hash, error), write func(io.Writer) error) (chunks []plan.Hash, sizeBytes int64, err error) {
 	w := chunkWriter{ctx: ctx, put: put}
 	err = write(&w)
 	if err == nil {
@@ -25,9 +25,9 @@ func StoreChunks(ctx context.Context, put func([]byte) (planner.Hash, error), wr
 // chunkWriter cuts what is written into chunks.
 type chunkWriter struct {
 	ctx    context.Context // of the one call that the writer lives in
-	put    func([]byte) (planner.Hash, error)
+	put    func([]byte) (plan.Hash, error)
 	buf    []byte
-	chunks []planner.Hash
+	chunks []plan.Hash
 	size   int64
 }
 

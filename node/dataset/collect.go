@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"pnode/node/dataset/files"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Options of Collect.
@@ -58,7 +58,7 @@ func Collect(paths []string, o Options) (*Corpus, error) {
 	if c.report.Files == 0 {
 		why := "nothing but empty files"
 		if c.report.Skipped > 0 {
-			why = planner.Count(c.report.Skipped, "file") + " not UTF-8 text"
+			why = plan.Count(c.report.Skipped, "file") + " not UTF-8 text"
 		}
 		return nil, fmt.Errorf("dataset: data %s: %w (%s); name files or folders with text", strings.Join(paths, " "), ErrNoText, why)
 	}

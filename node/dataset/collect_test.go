@@ -14,7 +14,7 @@ import (
 
 	"pnode/node/dataset/chunkstest"
 	"pnode/node/dataset/files"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // tree writes files into a new folder and makes it the current one.
@@ -193,7 +193,7 @@ func TestStoreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("disk full")
-	_, err = c.Store(context.Background(), func([]byte) (planner.Hash, error) { return planner.Hash{}, full })
+	_, err = c.Store(context.Background(), func([]byte) (plan.Hash, error) { return plan.Hash{}, full })
 	if !errors.Is(err, full) {
 		t.Errorf("error of put: %v", err)
 	}

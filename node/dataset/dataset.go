@@ -5,25 +5,25 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ChunkSource reads a stored chunk whose bytes have been checked against its hash. It may
 // bring the chunk from elsewhere first, until ctx ends.
 type ChunkSource interface {
-	Chunk(ctx context.Context, h planner.Hash) ([]byte, error)
+	Chunk(ctx context.Context, h plan.Hash) ([]byte, error)
 }
 
 // Dataset makes token windows of a stream. It may be used from any number of goroutines.
 type Dataset struct {
 	*Sampler
-	spec   planner.DataSpec
+	spec   plan.DataSpec
 	chunks *chunkCache
 }
 
 // Open checks the spec against the window; chunks are read from src when windows need
 // them. Errors are those of NewSampler.
-func Open(src ChunkSource, spec planner.DataSpec, w Window) (*Dataset, error) {
+func Open(src ChunkSource, spec plan.DataSpec, w Window) (*Dataset, error) {
 	sampler, err := NewSampler(spec, w)
 	if err != nil {
 		return nil, err
@@ -45,10 +45,10 @@ func Open(src ChunkSource, spec planner.DataSpec, w Window) (*Dataset, error) {
 
 // ChunkOrder lists all chunks in the order in which the steps from the given one on want
 // them; what is held out alone comes last.
-func (d *Dataset) ChunkOrder(step planner.Step) []planner.Hash {
+func (d *Dataset) ChunkOrder(step plan.Step) []plan.Hash {
 	epoch, position := d.position(max(step, 1), 0)
 	chunks := d.order(epoch).chunksFrom(position)
-	hashes := make([]planner.Hash, 0, len(d.spec.Chunks))
+	hashes := make([]plan.Hash, 0, len(d.spec.Chunks))
 	for _, c := range chunks {
 		hashes = append(hashes, d.spec.Chunks[c])
 	}
@@ -58,7 +58,7 @@ func (d *Dataset) ChunkOrder(step planner.Step) []planner.Hash {
 // Micro gives tokens and targets, [B,T] each, of a micro-batch of a step: row b of
 // micro-batch m is row m*batch+b of the step, so a step's sequences do not depend on how it
 // is cut.
-func (d *Dataset) Micro(ctx context.Context, step planner.Step, micro planner.Micro, batch int) (tokens, targets []int32, err error) {
+func (d *Dataset) Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
 	return d.rows(ctx, batch, func(row int) (int64, error) {
 		sample, err := d.At(step, int(micro)*batch+row)
 		return sample.Token, err

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"pnode/node/dataset/chunkstest"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // counting is a text in which byte i is i mod 251.
@@ -26,7 +26,7 @@ func counting(n int) []byte {
 	return b
 }
 
-func storedText(text []byte, permille int) (chunkstest.Memory, planner.DataSpec) {
+func storedText(text []byte, permille int) (chunkstest.Memory, plan.DataSpec) {
 	m := chunkstest.Memory{}
 	chunks, size, err := StoreChunks(context.Background(), m.Put, func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -35,7 +35,7 @@ func storedText(text []byte, permille int) (chunkstest.Memory, planner.DataSpec)
 	if err != nil {
 		panic(err) // put cannot fail
 	}
-	return m, planner.DataSpec{Chunks: chunks, SizeBytes: size, HeldOutPermille: permille}
+	return m, plan.DataSpec{Chunks: chunks, SizeBytes: size, HeldOutPermille: permille}
 }
 
 func openText(t *testing.T, text []byte, permille int, w Window) *Dataset {
@@ -49,7 +49,7 @@ func openText(t *testing.T, text []byte, permille int, w Window) *Dataset {
 }
 
 // micro and heldOut read windows that cannot fail.
-func micro(t testing.TB, d *Dataset, step planner.Step, m planner.Micro, batch int) (tokens, targets []int32) {
+func micro(t testing.TB, d *Dataset, step plan.Step, m plan.Micro, batch int) (tokens, targets []int32) {
 	t.Helper()
 	tokens, targets, err := d.Micro(context.Background(), step, m, batch)
 	if err != nil {
@@ -72,8 +72,8 @@ func heldOut(t testing.TB, d *Dataset, index, batch int) (tokens, targets []int3
 func TestMicroGolden(t *testing.T) {
 	d := openText(t, counting(10000), 100, Window{Seed: 42, Context: 4, StepRows: 16, Vocab: 256})
 	for _, c := range []struct {
-		step  planner.Step
-		micro planner.Micro
+		step  plan.Step
+		micro plan.Micro
 		want  string
 	}{
 		{1, 0, "[85 86 87 88 63 64 65 66] [86 87 88 89 64 65 66 67]"},
@@ -94,7 +94,7 @@ func TestMicroDoesNotDependOnTheCut(t *testing.T) {
 	for _, batch := range []int{1, 2, 4} {
 		var tokens, targets []int32
 		for m := range 8 / batch {
-			a, b := micro(t, d, 3, planner.Micro(m), batch)
+			a, b := micro(t, d, 3, plan.Micro(m), batch)
 			tokens, targets = append(tokens, a...), append(targets, b...)
 		}
 		if !reflect.DeepEqual(tokens, whole) || !reflect.DeepEqual(targets, wholeTargets) {
@@ -106,8 +106,8 @@ func TestMicroDoesNotDependOnTheCut(t *testing.T) {
 func TestMicroRefusesRowsBehindTheStep(t *testing.T) {
 	d := openText(t, counting(1000), 100, Window{Context: 8, StepRows: 4, Vocab: 256})
 	for _, c := range []struct {
-		step planner.Step
-		m    planner.Micro
+		step plan.Step
+		m    plan.Micro
 	}{{1, 2}, {0, 0}, {1, -1}, {math.MaxUint64, 0}} {
 		if _, _, err := d.Micro(context.Background(), c.step, c.m, 2); err == nil {
 			t.Errorf("step %d micro %d of 2 rows: no error for 4 rows a step", c.step, c.m)
@@ -117,7 +117,7 @@ func TestMicroRefusesRowsBehindTheStep(t *testing.T) {
 
 func TestTargetsAreTheNextTokens(t *testing.T) {
 	d := openText(t, counting(5000), 100, Window{Seed: 1, Context: 8, StepRows: 4, Vocab: 256})
-	for step := planner.Step(1); step <= 200; step++ {
+	for step := plan.Step(1); step <= 200; step++ {
 		tokens, targets := micro(t, d, step, 0, 4)
 		for i := range tokens {
 			if targets[i] != (tokens[i]+1)%251 {
@@ -192,37 +192,37 @@ func TestShortestText(t *testing.T) {
 }
 
 // tokens makes a spec of tokens of a spec of bytes.
-func tokens(s *planner.DataSpec, width, vocab int, end int32) {
-	s.Tokens = &planner.TokenSpec{WidthBytes: width, Vocab: vocab, EndOfText: end}
+func tokens(s *plan.DataSpec, width, vocab int, end int32) {
+	s.Tokens = &plan.TokenSpec{WidthBytes: width, Vocab: vocab, EndOfText: end}
 }
 
 func TestOpenRefuses(t *testing.T) {
 	m, good := storedText(counting(1000), 100)
 	for name, c := range map[string]struct {
-		change func(*planner.DataSpec, *Window)
+		change func(*plan.DataSpec, *Window)
 		cause  error
 		says   string
 	}{
-		"too large":        {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = MaxBytes + 1 }, ErrTooLarge, "--data"},
-		"size over chunks": {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = ChunkBytes + 1 }, ErrBadSpec, "chunks"},
-		"size negative":    {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = -1 }, ErrBadSpec, "-1 bytes"},
-		"size least":       {func(s *planner.DataSpec, _ *Window) { s.SizeBytes = math.MinInt64 }, ErrBadSpec, "bytes"},
-		"chunks missing":   {func(s *planner.DataSpec, _ *Window) { s.Chunks = nil }, ErrBadSpec, "0 chunks"},
-		"share":            {func(s *planner.DataSpec, _ *Window) { s.HeldOutPermille = 1000 }, ErrBadSpec, "permille"},
-		"share negative":   {func(s *planner.DataSpec, _ *Window) { s.HeldOutPermille = -1 }, ErrBadSpec, "permille"},
-		"context 0":        {func(_ *planner.DataSpec, w *Window) { w.Context = 0 }, ErrBadSpec, "context of 0"},
-		"context huge":     {func(_ *planner.DataSpec, w *Window) { w.Context = math.MaxInt }, ErrBadSpec, "context"},
-		"context too long": {func(_ *planner.DataSpec, w *Window) { w.Context = 500 }, ErrTooShort, "--preset"},
-		"no rows":          {func(_ *planner.DataSpec, w *Window) { w.StepRows = 0 }, ErrBadSpec, "0 sequences"},
-		"rows huge":        {func(_ *planner.DataSpec, w *Window) { w.StepRows = math.MaxInt }, ErrBadSpec, "sequences"},
-		"model of letters": {func(_ *planner.DataSpec, w *Window) { w.Vocab = 255 }, ErrVocabulary, "--preset"},
-		"width 3":          {func(s *planner.DataSpec, _ *Window) { tokens(s, 3, 9, 0) }, ErrBadSpec, "of 3 bytes"},
-		"width 0":          {func(s *planner.DataSpec, _ *Window) { tokens(s, 0, 9, 0) }, ErrBadSpec, "of 0 bytes"},
-		"broken token":     {func(s *planner.DataSpec, _ *Window) { s.SizeBytes--; tokens(s, 2, 9, 0) }, ErrBadSpec, "whole tokens"},
-		"no vocabulary":    {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 0, -1) }, ErrBadSpec, "vocabulary of 0"},
-		"vocabulary":       {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 1<<16+1, 0) }, ErrBadSpec, "65536"},
-		"end of text":      {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 9, 9) }, ErrBadSpec, "end-of-text"},
-		"model too small":  {func(s *planner.DataSpec, _ *Window) { tokens(s, 2, 257, -1) }, ErrVocabulary, "at least 257"},
+		"too large":        {func(s *plan.DataSpec, _ *Window) { s.SizeBytes = MaxBytes + 1 }, ErrTooLarge, "--data"},
+		"size over chunks": {func(s *plan.DataSpec, _ *Window) { s.SizeBytes = ChunkBytes + 1 }, ErrBadSpec, "chunks"},
+		"size negative":    {func(s *plan.DataSpec, _ *Window) { s.SizeBytes = -1 }, ErrBadSpec, "-1 bytes"},
+		"size least":       {func(s *plan.DataSpec, _ *Window) { s.SizeBytes = math.MinInt64 }, ErrBadSpec, "bytes"},
+		"chunks missing":   {func(s *plan.DataSpec, _ *Window) { s.Chunks = nil }, ErrBadSpec, "0 chunks"},
+		"share":            {func(s *plan.DataSpec, _ *Window) { s.HeldOutPermille = 1000 }, ErrBadSpec, "permille"},
+		"share negative":   {func(s *plan.DataSpec, _ *Window) { s.HeldOutPermille = -1 }, ErrBadSpec, "permille"},
+		"context 0":        {func(_ *plan.DataSpec, w *Window) { w.Context = 0 }, ErrBadSpec, "context of 0"},
+		"context huge":     {func(_ *plan.DataSpec, w *Window) { w.Context = math.MaxInt }, ErrBadSpec, "context"},
+		"context too long": {func(_ *plan.DataSpec, w *Window) { w.Context = 500 }, ErrTooShort, "--preset"},
+		"no rows":          {func(_ *plan.DataSpec, w *Window) { w.StepRows = 0 }, ErrBadSpec, "0 sequences"},
+		"rows huge":        {func(_ *plan.DataSpec, w *Window) { w.StepRows = math.MaxInt }, ErrBadSpec, "sequences"},
+		"model of letters": {func(_ *plan.DataSpec, w *Window) { w.Vocab = 255 }, ErrVocabulary, "--preset"},
+		"width 3":          {func(s *plan.DataSpec, _ *Window) { tokens(s, 3, 9, 0) }, ErrBadSpec, "of 3 bytes"},
+		"width 0":          {func(s *plan.DataSpec, _ *Window) { tokens(s, 0, 9, 0) }, ErrBadSpec, "of 0 bytes"},
+		"broken token":     {func(s *plan.DataSpec, _ *Window) { s.SizeBytes--; tokens(s, 2, 9, 0) }, ErrBadSpec, "whole tokens"},
+		"no vocabulary":    {func(s *plan.DataSpec, _ *Window) { tokens(s, 2, 0, -1) }, ErrBadSpec, "vocabulary of 0"},
+		"vocabulary":       {func(s *plan.DataSpec, _ *Window) { tokens(s, 2, 1<<16+1, 0) }, ErrBadSpec, "65536"},
+		"end of text":      {func(s *plan.DataSpec, _ *Window) { tokens(s, 2, 9, 9) }, ErrBadSpec, "end-of-text"},
+		"model too small":  {func(s *plan.DataSpec, _ *Window) { tokens(s, 2, 257, -1) }, ErrVocabulary, "at least 257"},
 	} {
 		spec, w := good, Window{Context: 8, StepRows: 1, Vocab: 256}
 		c.change(&spec, &w)
@@ -235,14 +235,14 @@ func TestOpenRefuses(t *testing.T) {
 func TestMicroRefusesChunksThatAreNotWhatTheSpecSays(t *testing.T) {
 	m, good := storedText(counting(1000), 100)
 	for name, c := range map[string]struct {
-		change func(*planner.DataSpec)
+		change func(*plan.DataSpec)
 		cause  error
 		says   string
 	}{
-		"size wrong":    {func(s *planner.DataSpec) { s.SizeBytes = 999 }, ErrBadSpec, "has 1000 bytes, want 999"},
-		"chunk unknown": {func(s *planner.DataSpec) { s.Chunks = []planner.Hash{{1}} }, fs.ErrNotExist, "chunk 0 of 1"},
-		"token over":    {func(s *planner.DataSpec) { tokens(s, 1, 3, 0) }, ErrBadSpec, "the vocabulary ends at 2"},
-		"wide token":    {func(s *planner.DataSpec) { tokens(s, 4, 256, 0) }, ErrBadSpec, "the vocabulary ends at 255"},
+		"size wrong":    {func(s *plan.DataSpec) { s.SizeBytes = 999 }, ErrBadSpec, "has 1000 bytes, want 999"},
+		"chunk unknown": {func(s *plan.DataSpec) { s.Chunks = []plan.Hash{{1}} }, fs.ErrNotExist, "chunk 0 of 1"},
+		"token over":    {func(s *plan.DataSpec) { tokens(s, 1, 3, 0) }, ErrBadSpec, "the vocabulary ends at 2"},
+		"wide token":    {func(s *plan.DataSpec) { tokens(s, 4, 256, 0) }, ErrBadSpec, "the vocabulary ends at 255"},
 	} {
 		spec := good
 		c.change(&spec)
@@ -276,7 +276,7 @@ func TestWideTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		for row, s := range samples {
-			have, targets := micro(t, d, 1, planner.Micro(row), 1)
+			have, targets := micro(t, d, 1, plan.Micro(row), 1)
 			for i := range have {
 				want := (int(s.Token) + i) % d.spec.Vocab()
 				if int(have[i]) != want || int(targets[i]) != (want+1)%d.spec.Vocab() {

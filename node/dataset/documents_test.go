@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestDocumentStarts(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDocumentStartsEqualsSearch(t *testing.T) {
 // TestDocumentsOfADataset reads micro-batches of bytes that end documents with a 7.
 func TestDocumentsOfADataset(t *testing.T) {
 	m, spec := storedText(counting(5000), 100)
-	spec.Tokens = &planner.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: 7}
+	spec.Tokens = &plan.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: 7}
 	d, err := Open(m, spec, Window{Context: 300, StepRows: 2, Vocab: 256})
 	if err != nil {
 		t.Fatal(err)

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"io"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // MaxFileBytes bounds a file in chunks: they are read as a whole.
 const MaxFileBytes = 256 << 20
 
 // StoreFile streams a file of at most MaxFileBytes into chunks, as StoreChunks does.
-func StoreFile(ctx context.Context, put func([]byte) (planner.Hash, error), name string, content io.Reader) (planner.DataFile, error) {
-	f := planner.DataFile{Name: name}
+func StoreFile(ctx context.Context, put func([]byte) (plan.Hash, error), name string, content io.Reader) (plan.DataFile, error) {
+	f := plan.DataFile{Name: name}
 	var err error
 	f.Chunks, f.SizeBytes, err = StoreChunks(ctx, put, func(w io.Writer) error {
 		n, err := io.Copy(w, io.LimitReader(content, MaxFileBytes+1))
@@ -23,14 +23,14 @@ func StoreFile(ctx context.Context, put func([]byte) (planner.Hash, error), name
 		return err
 	})
 	if err != nil {
-		return planner.DataFile{}, fmt.Errorf("dataset: store %s: %w", name, err)
+		return plan.DataFile{}, fmt.Errorf("dataset: store %s: %w", name, err)
 	}
 	return f, nil
 }
 
 // ReadFile reads a file of a spec that may come from anyone. The error wraps ErrBadSpec, or
 // is that of src.
-func ReadFile(ctx context.Context, src ChunkSource, f planner.DataFile) ([]byte, error) {
+func ReadFile(ctx context.Context, src ChunkSource, f plan.DataFile) ([]byte, error) {
 	if f.SizeBytes < 0 || f.SizeBytes > MaxFileBytes || int64(len(f.Chunks)) != (f.SizeBytes+ChunkBytes-1)/ChunkBytes {
 		return nil, fmt.Errorf("dataset: read %s: %w: %d bytes in %d chunks", f.Name, ErrBadSpec, f.SizeBytes, len(f.Chunks))
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // MaxBytes bounds a stream: the names of its chunks, 16384 of 67 bytes as JSON, must fit
@@ -33,8 +33,8 @@ type Window struct {
 
 // Sample says which tokens a row of a step holds.
 type Sample struct {
-	Step planner.Step `json:"step"`
-	Row  int          `json:"row"`
+	Step plan.Step `json:"step"`
+	Row  int       `json:"row"`
 	// Epoch counts passes over the part to train on, from 0.
 	Epoch int64 `json:"epoch"`
 	// Index is the sample within its epoch, in the order of the stream; each comes once.
@@ -54,7 +54,7 @@ type Sampler struct {
 
 // NewSampler checks the spec against the window. It looks at no chunk. Errors wrap
 // ErrBadSpec, ErrTooLarge, ErrTooShort or ErrVocabulary.
-func NewSampler(spec planner.DataSpec, w Window) (*Sampler, error) {
+func NewSampler(spec plan.DataSpec, w Window) (*Sampler, error) {
 	err := errors.Join(checkSpec(spec), checkWindow(w))
 	if err == nil {
 		err = checkFit(spec, w)
@@ -70,7 +70,7 @@ func NewSampler(spec planner.DataSpec, w Window) (*Sampler, error) {
 }
 
 // heldOutTokens is the size of the held-out part: its share, and at least one sequence.
-func heldOutTokens(spec planner.DataSpec, w Window) int64 {
+func heldOutTokens(spec plan.DataSpec, w Window) int64 {
 	return max(spec.TokenCount()/1000*int64(spec.HeldOutPermille)+
 		spec.TokenCount()%1000*int64(spec.HeldOutPermille)/1000, int64(w.Context)+1)
 }
@@ -79,7 +79,7 @@ func heldOutTokens(spec planner.DataSpec, w Window) int64 {
 func (s *Sampler) EpochSamples() int64 { return s.stream.samples() }
 
 // At gives the sample of a row in [0, StepRows) of a step from 1.
-func (s *Sampler) At(step planner.Step, row int) (Sample, error) {
+func (s *Sampler) At(step plan.Step, row int) (Sample, error) {
 	if step < 1 || step > maxSteps {
 		return Sample{}, fmt.Errorf("dataset: step %d: steps count from 1 to %d", step, maxSteps)
 	}
@@ -93,7 +93,7 @@ func (s *Sampler) At(step planner.Step, row int) (Sample, error) {
 }
 
 // Step lists the samples of all rows of a step: the audit of what it trains on.
-func (s *Sampler) Step(step planner.Step) ([]Sample, error) {
+func (s *Sampler) Step(step plan.Step) ([]Sample, error) {
 	samples := make([]Sample, s.window.StepRows)
 	for row := range samples {
 		var err error
@@ -105,7 +105,7 @@ func (s *Sampler) Step(step planner.Step) ([]Sample, error) {
 }
 
 // position splits the number of a row of the run into its epoch and the place in it.
-func (s *Sampler) position(step planner.Step, row int) (epoch, position int64) {
+func (s *Sampler) position(step plan.Step, row int) (epoch, position int64) {
 	number := (int64(step)-1)*int64(s.window.StepRows) + int64(row)
 	n := s.stream.samples()
 	return number / n, number % n

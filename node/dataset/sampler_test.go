@@ -5,21 +5,21 @@ import (
 	"slices"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // specOf is a spec of n tokens of a width whose chunks are never read.
-func specOf(n int64, width, permille int) planner.DataSpec {
+func specOf(n int64, width, permille int) plan.DataSpec {
 	size := n * int64(width)
-	spec := planner.DataSpec{
+	spec := plan.DataSpec{
 		SizeBytes: size, HeldOutPermille: permille,
-		Chunks: make([]planner.Hash, (size+ChunkBytes-1)/ChunkBytes),
+		Chunks: make([]plan.Hash, (size+ChunkBytes-1)/ChunkBytes),
 	}
 	tokens(&spec, width, 256, 0)
 	return spec
 }
 
-func newSampler(t testing.TB, spec planner.DataSpec, w Window) *Sampler {
+func newSampler(t testing.TB, spec plan.DataSpec, w Window) *Sampler {
 	t.Helper()
 	w.Vocab = 256
 	s, err := NewSampler(spec, w)
@@ -57,7 +57,7 @@ func TestEachSampleOnceAnEpoch(t *testing.T) {
 		}
 		var seen []bool
 		epoch, count := int64(-1), n
-		for step := planner.Step(1); epoch < 3; step++ {
+		for step := plan.Step(1); epoch < 3; step++ {
 			samples, err := s.Step(step)
 			if err != nil {
 				t.Fatal(err)
@@ -97,9 +97,9 @@ func TestLedgerDoesNotDependOnTheCut(t *testing.T) {
 	w := Window{Seed: 5, Context: 16, StepRows: rows}
 	spec := specOf(100_000, 1, 50)
 	whole := newSampler(t, spec, w)
-	last := planner.Step(whole.EpochSamples()/rows + 1)
+	last := plan.Step(whole.EpochSamples()/rows + 1)
 	var want []Sample
-	for step := planner.Step(1); step <= last; step++ {
+	for step := plan.Step(1); step <= last; step++ {
 		samples, err := whole.Step(step)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestLedgerDoesNotDependOnTheCut(t *testing.T) {
 		micros := rows / cut.batch
 		for r := cut.replicas - 1; r >= 0; r-- { // replicas do not wait for each other
 			s := newSampler(t, spec, w)
-			for step := planner.Step(1); step <= last; step++ {
+			for step := plan.Step(1); step <= last; step++ {
 				if step == last/2 {
 					s = newSampler(t, spec, w) // as after a restart
 				}
@@ -139,7 +139,7 @@ func TestEpochsAndSeedsDiffer(t *testing.T) {
 		s := newSampler(t, spec, Window{Seed: seed, Context: 100, StepRows: 1})
 		var tokens []int64
 		for i := range int64(50) {
-			sample, err := s.At(planner.Step(epoch*s.EpochSamples()+i+1), 0)
+			sample, err := s.At(plan.Step(epoch*s.EpochSamples()+i+1), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestShuffleReachesEverywhere(t *testing.T) {
 	for epoch := range int64(20) {
 		pool := map[int64]int{}
 		for i := range s.EpochSamples() / 40 { // a tenth of the first of four pools
-			sample, err := s.At(planner.Step(epoch*s.EpochSamples()+i+1), 0)
+			sample, err := s.At(plan.Step(epoch*s.EpochSamples()+i+1), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestShuffleReachesEverywhere(t *testing.T) {
 
 func BenchmarkSampler(b *testing.B) {
 	s := newSampler(b, specOf(16<<30, 4, 50), Window{Seed: 1, Context: 1024, StepRows: 512})
-	step := planner.Step(0)
+	step := plan.Step(0)
 	for b.Loop() {
 		step++
 		if _, err := s.At(step, 7); err != nil {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"pnode/node/dataset/files"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // textBytes reads a file and gives its size if it is UTF-8 without NUL bytes, else
@@ -62,7 +62,7 @@ func wholeCharacters(b []byte) int {
 // Store streams the corpus into chunks, as StoreChunks does, and gives the spec of the
 // stream; the caller adds HeldOutPermille. A file that has become shorter since Collect is
 // an error.
-func (c *Corpus) Store(ctx context.Context, put func([]byte) (planner.Hash, error)) (planner.DataSpec, error) {
+func (c *Corpus) Store(ctx context.Context, put func([]byte) (plan.Hash, error)) (plan.DataSpec, error) {
 	chunks, size, err := StoreChunks(ctx, put, func(w io.Writer) error {
 		for i, f := range c.files {
 			if i > 0 {
@@ -76,7 +76,7 @@ func (c *Corpus) Store(ctx context.Context, put func([]byte) (planner.Hash, erro
 		}
 		return nil
 	})
-	return planner.DataSpec{Chunks: chunks, SizeBytes: size}, err
+	return plan.DataSpec{Chunks: chunks, SizeBytes: size}, err
 }
 
 func (s source) copyTo(w io.Writer) error {

@@ -10,7 +10,7 @@ import (
 	"pnode/node/dataset/chunkstest"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // end is the byte that ends documents here.
@@ -26,9 +26,9 @@ func heldOut(t *testing.T, c model.Config, text []byte) *dataset.Dataset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dataset.Open(chunks, planner.DataSpec{
-		Chunks: []planner.Hash{h}, SizeBytes: int64(len(stream)), HeldOutPermille: 100,
-		Tokens: &planner.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: end},
+	d, err := dataset.Open(chunks, plan.DataSpec{
+		Chunks: []plan.Hash{h}, SizeBytes: int64(len(stream)), HeldOutPermille: 100,
+		Tokens: &plan.TokenSpec{WidthBytes: 1, Vocab: 256, EndOfText: end},
 	}, dataset.Window{Context: c.Context, StepRows: 1, Vocab: c.Vocab})
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"pnode/kernels"
 	"pnode/node/weights"
 	"pnode/pipeline/generate"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrTokens says that a text has tokens that the model lacks.
@@ -97,7 +97,7 @@ func load(ctx context.Context, m *weights.Model, device kernels.Device, position
 func checkTokens(m *weights.Model, tokens []int32) error {
 	for _, t := range tokens {
 		if t < 0 || int(t) >= m.Config.Vocab {
-			return fmt.Errorf("%w: %s has a vocabulary of %s, its tokenizer gives %d", ErrTokens, m.From, planner.Count(m.Config.Vocab, "token"), t)
+			return fmt.Errorf("%w: %s has a vocabulary of %s, its tokenizer gives %d", ErrTokens, m.From, plan.Count(m.Config.Vocab, "token"), t)
 		}
 	}
 	return nil

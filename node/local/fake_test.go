@@ -16,7 +16,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // The children of these tests are this test binary itself, started with scriptVariable
@@ -200,7 +200,7 @@ func (f *fake) play(name string) error {
 }
 
 // steps publishes steps of a generation; the loss tells the step, not the node.
-func (f *fake) steps(generation planner.Generation, from, to planner.Step) {
+func (f *fake) steps(generation plan.Generation, from, to plan.Step) {
 	for step := from; step <= to; step++ {
 		f.Publish(api.Event{Kind: api.KindStep, Generation: generation, Step: step, Loss: 1 / float64(step)})
 	}
@@ -208,7 +208,7 @@ func (f *fake) steps(generation planner.Generation, from, to planner.Step) {
 
 func (f *fake) waits(why string) { f.Publish(api.Event{Kind: api.KindWaiting, Message: why}) }
 
-func (f *fake) done(step planner.Step) error {
+func (f *fake) done(step plan.Step) error {
 	f.Publish(api.Event{Kind: api.KindSample, Step: step, Message: "text"})
 	f.Publish(api.Event{Kind: api.KindDone, Step: step, Message: "finished"})
 	return nil

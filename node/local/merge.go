@@ -7,7 +7,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/progress"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // rememberedEvents bounds what merge remembers; a node's history is api.HistoryEvents
@@ -17,8 +17,8 @@ const rememberedEvents = 8 * api.HistoryEvents
 // key identifies an event that every node reports.
 type key struct {
 	kind       api.Kind
-	generation planner.Generation
-	step       planner.Step
+	generation plan.Generation
+	step       plan.Step
 	message    string // of an error
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestMergesTheNodesOfARun(t *testing.T) {
@@ -49,7 +49,7 @@ func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
 func TestMergeForgetsTheOldest(t *testing.T) {
 	out := newRecord()
 	m := newMerge(out, func() {})
-	saved := func(n int) api.Event { return api.Event{Kind: api.KindCheckpoint, Step: planner.Step(n)} }
+	saved := func(n int) api.Event { return api.Event{Kind: api.KindCheckpoint, Step: plan.Step(n)} }
 	for n := range rememberedEvents + 5 {
 		m.event(0, saved(n))
 		m.event(1, saved(n))

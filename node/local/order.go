@@ -2,7 +2,7 @@ package local
 
 import (
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // maxAhead bounds the steps that wait for those before them: what a node's history holds.
@@ -13,9 +13,9 @@ const maxAhead = api.HistoryEvents
 // before another has told what was before: then its steps wait. It is not safe for use by
 // several goroutines.
 type order struct {
-	generation planner.Generation // of the newest step shown
-	step       planner.Step
-	ahead      map[planner.Step]api.Event // of that generation, more than a step ahead
+	generation plan.Generation // of the newest step shown
+	step       plan.Step
+	ahead      map[plan.Step]api.Event // of that generation, more than a step ahead
 }
 
 // take takes in a step and gives those whose turn it is.
@@ -25,7 +25,7 @@ func (o *order) take(e api.Event) (turn []api.Event) {
 		return nil
 	case e.Generation > o.generation:
 		turn = append(o.flush(), e)
-		o.generation, o.step, o.ahead = e.Generation, e.Step, map[planner.Step]api.Event{}
+		o.generation, o.step, o.ahead = e.Generation, e.Step, map[plan.Step]api.Event{}
 		return turn
 	}
 	o.ahead[e.Step] = e

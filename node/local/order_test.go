@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestOrder: steps are written generation/step, "flush" gives up what is missing, and "-> "
@@ -44,7 +44,7 @@ func TestStepsAheadAreBounded(t *testing.T) {
 	var o order
 	shown := len(o.take(api.Event{Kind: api.KindStep, Generation: 1, Step: 1}))
 	for i := range maxAhead + 1 {
-		shown += len(o.take(api.Event{Kind: api.KindStep, Generation: 1, Step: planner.Step(10 + i)}))
+		shown += len(o.take(api.Event{Kind: api.KindStep, Generation: 1, Step: plan.Step(10 + i)}))
 	}
 	if shown != maxAhead+2 || len(o.ahead) != 0 {
 		t.Errorf("%d steps shown, %d wait", shown, len(o.ahead))

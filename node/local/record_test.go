@@ -10,7 +10,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // record keeps what is shown and wakes whoever waits for some of it.
@@ -56,7 +56,7 @@ func (r *record) await(condition func(*record) bool) {
 }
 
 // stepsOf are the steps shown of a generation, sorted.
-func (r *record) stepsOf(g planner.Generation) []int {
+func (r *record) stepsOf(g plan.Generation) []int {
 	var steps []int
 	for _, e := range r.events {
 		if e.Kind == api.KindStep && e.Generation == g {

@@ -9,7 +9,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrDamaged: a store does not hold what it should, or not as it was written.
@@ -36,7 +36,7 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 
 // heldBy says how many nodes would have to be lost to lose the checkpoint.
 func heldBy(c api.StoredCheckpoint) string {
-	text := planner.Count(len(c.Holders), "node")
+	text := plan.Count(len(c.Holders), "node")
 	if len(c.Holders) > 1 {
 		text += fmt.Sprintf(", each layer by %d", c.Copies)
 	}
@@ -47,7 +47,7 @@ func heldBy(c api.StoredCheckpoint) string {
 // not all well.
 func Verified(w io.Writer, r checkpoint.Report) error {
 	p := printer{w: w}
-	p.f("%s, %s: as written\n", planner.Count(r.Chunks, "chunk"), size(r.Bytes))
+	p.f("%s, %s: as written\n", plan.Count(r.Chunks, "chunk"), size(r.Bytes))
 	for _, m := range r.Manifests {
 		verdict := "complete"
 		switch {

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"pnode/planner/plan"
+
 	"pnode/checkpoint"
 	"pnode/node/api"
-	"pnode/planner"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -99,7 +100,7 @@ func FuzzJSONLine(f *testing.F) {
 func script() []api.Event {
 	heldOut := 3.5
 	step := func(n int, heldOut *float64) api.Event {
-		return api.Event{Kind: api.KindStep, Step: planner.Step(n), Steps: 10, Loss: 4 - float64(n)/10, HeldOut: heldOut, TokensPerS: 5120, Generation: 1}
+		return api.Event{Kind: api.KindStep, Step: plan.Step(n), Steps: 10, Loss: 4 - float64(n)/10, HeldOut: heldOut, TokensPerS: 5120, Generation: 1}
 	}
 	return []api.Event{
 		{Kind: api.KindState, Message: "training"},
@@ -166,7 +167,7 @@ func TestLowerPrecisionIsTold(t *testing.T) {
 	} {
 		var text bytes.Buffer
 		w := New(Options{Text: &text, Terminal: terminal, Now: func() time.Time { return time.Unix(0, 0) }})
-		for step := range planner.Step(2) {
+		for step := range plan.Step(2) {
 			w.Event(api.Event{Kind: api.KindStep, Step: step + 1, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: &f32})
 		}
 		if text.String() != want {
@@ -216,8 +217,8 @@ func TestStatusTable(t *testing.T) {
 			{Peer: "12D3KooWaaaaaaaaaaNEVER", State: "joining", Device: "cpu"},
 		},
 		Plan: []api.StageStatus{
-			{Peer: self, Device: "cpu", Layers: planner.LayerRange{First: 0, End: 3}, ForwardMS: 12.34, BackwardMS: 25, WaitMS: 1, UpdateMS: 2},
-			{Stage: 1, Peer: other, Device: "cpu", Layers: planner.LayerRange{First: 3, End: 6}},
+			{Peer: self, Device: "cpu", Layers: plan.LayerRange{First: 0, End: 3}, ForwardMS: 12.34, BackwardMS: 25, WaitMS: 1, UpdateMS: 2},
+			{Stage: 1, Peer: other, Device: "cpu", Layers: plan.LayerRange{First: 3, End: 6}},
 		},
 		Reasons:    []string{"stage 0 gets 3 layers: the embedding costs little"},
 		Checkpoint: api.Checkpoint{Step: 10, Time: now.Add(-75 * time.Second)},
@@ -253,8 +254,8 @@ func TestCheckpointTables(t *testing.T) {
 	err := errors.Join(
 		Checkpoints(&b, nil, now),
 		Checkpoints(&b, []api.StoredCheckpoint{
-			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []planner.PeerID{"a", "b", "c"}, Copies: 2},
-			{Step: 50, Generation: 1, Layers: 6, SizeBytes: 999, Holders: []planner.PeerID{"a"}, Copies: 1},
+			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []plan.PeerID{"a", "b", "c"}, Copies: 2},
+			{Step: 50, Generation: 1, Layers: 6, SizeBytes: 999, Holders: []plan.PeerID{"a"}, Copies: 1},
 		}, now),
 		Verified(&b, checkpoint.Report{Chunks: 4, Bytes: 5000, Manifests: []checkpoint.ManifestReport{
 			{Step: 100, Generation: 2, Layers: 6, Here: 6, OK: true}, {Step: 50, Generation: 1, Layers: 6, Here: 2, OK: true},
@@ -264,7 +265,7 @@ func TestCheckpointTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = Verified(&b, checkpoint.Report{
-		Missing: []planner.Hash{{1}}, Corrupt: []planner.Hash{{2}}, Damaged: errors.New("manifest of step 7: checksum"),
+		Missing: []plan.Hash{{1}}, Corrupt: []plan.Hash{{2}}, Damaged: errors.New("manifest of step 7: checksum"),
 		Manifests: []checkpoint.ManifestReport{{Step: 100, Generation: 2, Layers: 6, Here: 5}},
 	})
 	if !errors.Is(err, ErrDamaged) {

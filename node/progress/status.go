@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Status writes a snapshot as tables; now dates the checkpoint's age.
@@ -32,7 +32,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 		p.f("%s\t%s\t%s\t%s\t%s\n", short(m.Peer), clean(m.State), lastSeen(m), clean(m.Device), marks(m))
 	}
 	p.f("\n")
-	plan(&p, st)
+	writePlan(&p, st)
 	if p.err != nil {
 		return fmt.Errorf("progress: write status: %w", p.err)
 	}
@@ -43,7 +43,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 }
 
 // plan writes the stages of the generation and why it is cut so.
-func plan(p *printer, st api.Status) {
+func writePlan(p *printer, st api.Status) {
 	if len(st.Plan) == 0 {
 		p.f("no plan yet\n")
 		return
@@ -142,7 +142,7 @@ func marks(m api.Member) string {
 }
 
 // short is a peer ID that a table has room for.
-func short(p planner.PeerID) string { return clean(p.Short()) }
+func short(p plan.PeerID) string { return clean(p.Short()) }
 
 // size is a number of bytes with a decimal unit.
 func size(bytes int64) string {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // textEvery is the time between two lines of text where there is no terminal.
@@ -25,7 +25,7 @@ type Options struct {
 	// Terminal tells that Text shows \r as going back to the line's start.
 	Terminal bool
 	// Steps of the run, for events that do not say; 0 is unknown.
-	Steps planner.Step
+	Steps plan.Step
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -148,9 +148,9 @@ func (w *Writer) write(to io.Writer, text string) {
 
 // pace estimates the time to the end from the steps seen in this generation.
 type pace struct {
-	generation planner.Generation
+	generation plan.Generation
 	since      time.Time
-	from       planner.Step
+	from       plan.Step
 }
 
 // remaining is the expected time to the last step; 0 is unknown.

@@ -16,7 +16,7 @@ import (
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -39,7 +39,7 @@ type imported struct {
 	From    string            `json:"from"`
 	DType   safetensors.DType `json:"dtype"`
 	Model   model.Config      `json:"model"`
-	Init    planner.InitSpec  `json:"init"`
+	Init    plan.InitSpec     `json:"init"`
 }
 
 // decodeImported is strict; the error wraps ErrBadImport.
@@ -69,7 +69,7 @@ func decodeImported(text []byte) (imported, error) {
 
 // CheckInit tells whether initial weights fit a model: each layer's size is that of its
 // parameters and of its chunks.
-func CheckInit(c model.Config, spec planner.InitSpec) error {
+func CheckInit(c model.Config, spec plan.InitSpec) error {
 	if len(spec.Layers) != c.Layers() {
 		return fmt.Errorf("weights of %d layers, the model has %d", len(spec.Layers), c.Layers())
 	}
@@ -114,10 +114,10 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 }
 
 // storeIn makes a store of the model's layers.
-func (m *Model) storeIn(ctx context.Context, dir string, progress func(done, total int)) (planner.InitSpec, error) {
+func (m *Model) storeIn(ctx context.Context, dir string, progress func(done, total int)) (plan.InitSpec, error) {
 	store, err := checkpoint.Open(dir, checkpoint.Options{})
 	if err != nil {
-		return planner.InitSpec{}, err
+		return plan.InitSpec{}, err
 	}
 	spec, err := m.Store(ctx, store.PutChunk, progress)
 	if err == nil {
@@ -154,7 +154,7 @@ func openImported(ctx context.Context, dir string) (*Model, error) {
 		return fail(err)
 	}
 	shelf := Shelf{store}
-	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, DocumentEnd: planner.NoToken, layer: shelf.reader(i.Init.Layers), close: shelf.Close}
+	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, DocumentEnd: plan.NoToken, layer: shelf.reader(i.Init.Layers), close: shelf.Close}
 	if m.Files, err = readFiles(ctx, shelf, i.Init.Files); err != nil {
 		return fail(errors.Join(err, shelf.Close()))
 	}

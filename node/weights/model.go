@@ -11,7 +11,7 @@ import (
 	"pnode/checkpoint/safetensors"
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrNoModel says that a folder holds no weights.
@@ -24,7 +24,7 @@ type Model struct {
 	// Config is without adapters, but for a model that Apart gave.
 	Config model.Config
 	// DocumentEnd ends a document, behind which attention saw nothing of it in training;
-	// planner.NoToken where it saw all.
+	// plan.NoToken where it saw all.
 	DocumentEnd int32
 	// Words are missing where nothing describes the tokens; then NoWords says why.
 	Words   *Words
@@ -54,7 +54,7 @@ func (m *Model) Layer(ctx context.Context, layer int, dst []float32) error {
 }
 
 // Masked tells whether attention is to stay within documents.
-func (m *Model) Masked() bool { return m.DocumentEnd != planner.NoToken }
+func (m *Model) Masked() bool { return m.DocumentEnd != plan.NoToken }
 
 // Close closes the files. What was read stays valid.
 func (m *Model) Close() error { return m.close() }
@@ -123,7 +123,7 @@ func openHuggingFace(dir string) (*Model, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	m := &Model{
-		From: "the model in " + dir, Config: f.Config(), DocumentEnd: planner.NoToken, Files: files, DType: f.DType(), close: f.Close,
+		From: "the model in " + dir, Config: f.Config(), DocumentEnd: plan.NoToken, Files: files, DType: f.DType(), close: f.Close,
 		layer: func(_ context.Context, layer int, dst []float32) error { return f.Layer(layer, dst) },
 	}
 	m.Words, m.NoWords = wordsOf(files, m.Config.Vocab)

@@ -7,19 +7,19 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // OfRun opens the newest whole checkpoint of a run on a shelf, which the model closes; it
 // stays open on an error. The error wraps ErrNoModel when there is no such checkpoint.
-func OfRun(ctx context.Context, shelf Shelf, spec planner.RunSpec) (*Model, error) {
+func OfRun(ctx context.Context, shelf Shelf, spec plan.RunSpec) (*Model, error) {
 	manifest, warnings, err := shelf.newest(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
 	m := &Model{
 		From: fmt.Sprintf("step %d of run %s", manifest.Step, spec.Run), Config: spec.Model.Base(),
-		DType: mergedType, DocumentEnd: planner.NoToken, Warnings: warnings, layer: shelf.reader(stored(manifest)), close: shelf.Close,
+		DType: mergedType, DocumentEnd: plan.NoToken, Warnings: warnings, layer: shelf.reader(stored(manifest)), close: shelf.Close,
 	}
 	if spec.Train.DocumentMask {
 		m.DocumentEnd = spec.Data.EndOfText()
@@ -37,7 +37,7 @@ func OfRun(ctx context.Context, shelf Shelf, spec planner.RunSpec) (*Model, erro
 
 // runFiles are the files of the model that the run started from, or those of its data's
 // tokenizer.
-func runFiles(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec) (map[string][]byte, error) {
+func runFiles(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec) (map[string][]byte, error) {
 	switch {
 	case spec.Init != nil && len(spec.Init.Files) > 0:
 		return readFiles(ctx, src, spec.Init.Files)
@@ -64,12 +64,12 @@ func describe(files map[string][]byte, end int32) {
 	if files["tokenizer_config.json"] == nil {
 		files["tokenizer_config.json"] = fmt.Appendf(nil, "{\n  \"tokenizer_class\": %q\n}\n", class)
 	}
-	if end != planner.NoToken {
+	if end != plan.NoToken {
 		files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
 	}
 }
 
-func readFiles(ctx context.Context, src dataset.ChunkSource, files []planner.DataFile) (map[string][]byte, error) {
+func readFiles(ctx context.Context, src dataset.ChunkSource, files []plan.DataFile) (map[string][]byte, error) {
 	contents := map[string][]byte{}
 	for _, f := range files {
 		content, err := dataset.ReadFile(ctx, src, f)
@@ -82,7 +82,7 @@ func readFiles(ctx context.Context, src dataset.ChunkSource, files []planner.Dat
 }
 
 // runWords are those of the model that the run started from, or those of its data.
-func runWords(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec, files map[string][]byte) (*Words, error) {
+func runWords(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec, files map[string][]byte) (*Words, error) {
 	if spec.Init != nil {
 		return wordsOf(files, spec.Model.Vocab)
 	}
@@ -91,7 +91,7 @@ func runWords(ctx context.Context, src dataset.ChunkSource, spec planner.RunSpec
 		return nil, fmt.Errorf("%w: %w", ErrNoWords, err)
 	}
 	w := &Words{Tokenizer: t}
-	if end := spec.Data.EndOfText(); end != planner.NoToken {
+	if end := spec.Data.EndOfText(); end != plan.NoToken {
 		w.Ends = []int32{end}
 	}
 	return w, nil

@@ -10,14 +10,14 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/kernels"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Shelf reads chunks out of the first store that has them whole.
 type Shelf []*checkpoint.Store
 
 // Chunk implements dataset.ChunkSource.
-func (s Shelf) Chunk(ctx context.Context, h planner.Hash) ([]byte, error) {
+func (s Shelf) Chunk(ctx context.Context, h plan.Hash) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s Shelf) Close() error {
 
 // params fills dst with the parameters in front of a layer's state. What lies behind them,
 // the optimizer's moments, is not read.
-func (s Shelf) params(ctx context.Context, l planner.LayerInit, dst []float32) error {
+func (s Shelf) params(ctx context.Context, l plan.LayerInit, dst []float32) error {
 	rest := kernels.Float32Bytes(dst)
 	if l.SizeBytes < int64(len(rest)) {
 		return fmt.Errorf("%w: %d bytes are stored, the parameters have %d", checkpoint.ErrCorrupt, l.SizeBytes, len(rest))
@@ -68,7 +68,7 @@ func (s Shelf) params(ctx context.Context, l planner.LayerInit, dst []float32) e
 
 // newest finds the newest checkpoint of a run whose parameters are all here and whole, and
 // says what is wrong with newer ones. The error wraps ErrNoModel when there is none.
-func (s Shelf) newest(ctx context.Context, spec planner.RunSpec) (checkpoint.Manifest, []string, error) {
+func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manifest, []string, error) {
 	manifests, err := s.manifests()
 	if err != nil {
 		return checkpoint.Manifest{}, nil, err
@@ -108,7 +108,7 @@ func (s Shelf) manifests() ([]checkpoint.Manifest, error) {
 }
 
 // verify reads all parameters of a checkpoint.
-func (s Shelf) verify(ctx context.Context, spec planner.RunSpec, m checkpoint.Manifest) error {
+func (s Shelf) verify(ctx context.Context, spec plan.RunSpec, m checkpoint.Manifest) error {
 	if len(m.Layers) != spec.Model.Layers() {
 		return fmt.Errorf("%w: it has %d layers of %d", checkpoint.ErrCorrupt, len(m.Layers), spec.Model.Layers())
 	}
@@ -122,15 +122,15 @@ func (s Shelf) verify(ctx context.Context, spec planner.RunSpec, m checkpoint.Ma
 }
 
 // stored are the layers of a checkpoint; Manifests have them in order.
-func stored(m checkpoint.Manifest) []planner.LayerInit {
-	var layers []planner.LayerInit
+func stored(m checkpoint.Manifest) []plan.LayerInit {
+	var layers []plan.LayerInit
 	for _, l := range m.Layers {
-		layers = append(layers, planner.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
+		layers = append(layers, plan.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
 	}
 	return layers
 }
 
 // reader reads a model whose layers are stored so.
-func (s Shelf) reader(layers []planner.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
+func (s Shelf) reader(layers []plan.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
 	return func(ctx context.Context, layer int, dst []float32) error { return s.params(ctx, layers[layer], dst) }
 }

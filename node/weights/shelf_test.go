@@ -11,23 +11,23 @@ import (
 	"pnode/checkpoint"
 	"pnode/kernels"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // storedRun is a run whose layers' parameters are all the number of the step.
 type storedRun struct {
-	spec  planner.RunSpec
+	spec  plan.RunSpec
 	shelf Shelf
 	dirs  []string
 }
 
 func newStoredRun(t *testing.T, stores int) *storedRun {
 	t.Helper()
-	r := &storedRun{spec: planner.RunSpec{Run: "r", Model: byteModel}}
+	r := &storedRun{spec: plan.RunSpec{Run: "r", Model: byteModel}}
 	for range stores {
 		dir := t.TempDir()
 		r.dirs = append(r.dirs, dir)
-		r.shelf = append(r.shelf, must[*checkpoint.Store](t)(checkpoint.Open(dir, checkpoint.Options{Self: planner.PeerID(dir)})))
+		r.shelf = append(r.shelf, must[*checkpoint.Store](t)(checkpoint.Open(dir, checkpoint.Options{Self: plan.PeerID(dir)})))
 	}
 	t.Cleanup(func() {
 		if err := r.shelf.Close(); err != nil {
@@ -38,10 +38,10 @@ func newStoredRun(t *testing.T, stores int) *storedRun {
 }
 
 // save stores a step, its layers dealt out to the stores, and gives the first chunk of each.
-func (r *storedRun) save(t *testing.T, step planner.Step) []planner.Hash {
+func (r *storedRun) save(t *testing.T, step plan.Step) []plan.Hash {
 	t.Helper()
 	m := checkpoint.Manifest{Run: r.spec.Run, Step: step, Generation: 1}
-	var first []planner.Hash
+	var first []plan.Hash
 	for layer := range r.spec.Model.Layers() {
 		at := layer % len(r.shelf)
 		state := make([]float32, 3*r.spec.Model.LayerLen(layer))
@@ -53,7 +53,7 @@ func (r *storedRun) save(t *testing.T, step planner.Step) []planner.Hash {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: layer, SizeBytes: size, Chunks: hashes, Holders: []planner.PeerID{planner.PeerID(r.dirs[at])}})
+		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: layer, SizeBytes: size, Chunks: hashes, Holders: []plan.PeerID{plan.PeerID(r.dirs[at])}})
 		first = append(first, hashes[0])
 	}
 	for _, store := range r.shelf {
@@ -64,7 +64,7 @@ func (r *storedRun) save(t *testing.T, step planner.Step) []planner.Hash {
 	return first
 }
 
-func (r *storedRun) file(layer int, h planner.Hash) string {
+func (r *storedRun) file(layer int, h plan.Hash) string {
 	name := h.String()
 	return filepath.Join(r.dirs[layer%len(r.dirs)], "chunks", name[:2], name)
 }
@@ -79,7 +79,7 @@ func TestOfRunTakesTheNewestWholeCheckpoint(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		damage  func() error
-		step    planner.Step
+		step    plan.Step
 		warning string
 	}{
 		{"all whole", func() error { return nil }, 8, ""},

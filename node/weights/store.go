@@ -11,7 +11,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/node/dataset"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrNotFinite says that a parameter is infinite or no number.
@@ -20,13 +20,13 @@ var ErrNotFinite = errors.New("not a finite number")
 // Store puts parameters and files into chunks, as a run starts from them. put must not keep
 // the slice; progress, if not nil, is told the layers that are done. The error wraps
 // ErrNotFinite for a model that cannot be trained.
-func (m *Model) Store(ctx context.Context, put func([]byte) (planner.Hash, error), progress func(done, total int)) (planner.InitSpec, error) {
-	spec := planner.InitSpec{Adapters: m.Config.LoRA.On()}
+func (m *Model) Store(ctx context.Context, put func([]byte) (plan.Hash, error), progress func(done, total int)) (plan.InitSpec, error) {
+	spec := plan.InitSpec{Adapters: m.Config.LoRA.On()}
 	total := m.Config.Layers()
 	for layer := range total {
 		l, err := m.storeLayer(ctx, layer, put)
 		if err != nil {
-			return planner.InitSpec{}, err
+			return plan.InitSpec{}, err
 		}
 		spec.Layers = append(spec.Layers, l)
 		if progress != nil {
@@ -36,14 +36,14 @@ func (m *Model) Store(ctx context.Context, put func([]byte) (planner.Hash, error
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		f, err := dataset.StoreFile(ctx, put, name, bytes.NewReader(m.Files[name]))
 		if err != nil {
-			return planner.InitSpec{}, err
+			return plan.InitSpec{}, err
 		}
 		spec.Files = append(spec.Files, f)
 	}
 	return spec, nil
 }
 
-func (m *Model) storeLayer(ctx context.Context, layer int, put func([]byte) (planner.Hash, error)) (l planner.LayerInit, err error) {
+func (m *Model) storeLayer(ctx context.Context, layer int, put func([]byte) (plan.Hash, error)) (l plan.LayerInit, err error) {
 	params := make([]float32, m.Config.LayerLen(layer))
 	if err := m.FiniteLayer(ctx, layer, params); err != nil {
 		return l, err

@@ -19,7 +19,7 @@ import (
 	"pnode/kernels"
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // references are models that Python's transformers saved.
@@ -319,20 +319,20 @@ func TestWords(t *testing.T) {
 }
 
 func TestCheckInit(t *testing.T) {
-	fits := func() planner.InitSpec {
-		var spec planner.InitSpec
+	fits := func() plan.InitSpec {
+		var spec plan.InitSpec
 		for l := range byteModel.Layers() {
-			spec.Layers = append(spec.Layers, planner.LayerInit{SizeBytes: 4 * int64(byteModel.LayerLen(l)), Chunks: make([]planner.Hash, 1)})
+			spec.Layers = append(spec.Layers, plan.LayerInit{SizeBytes: 4 * int64(byteModel.LayerLen(l)), Chunks: make([]plan.Hash, 1)})
 		}
 		return spec
 	}
 	if err := CheckInit(byteModel, fits()); err != nil {
 		t.Fatal(err)
 	}
-	for name, spoil := range map[string]func(*planner.InitSpec){
-		"a layer too few": func(s *planner.InitSpec) { s.Layers = s.Layers[1:] },
-		"a size":          func(s *planner.InitSpec) { s.Layers[1].SizeBytes-- },
-		"a chunk more":    func(s *planner.InitSpec) { s.Layers[0].Chunks = make([]planner.Hash, 2) },
+	for name, spoil := range map[string]func(*plan.InitSpec){
+		"a layer too few": func(s *plan.InitSpec) { s.Layers = s.Layers[1:] },
+		"a size":          func(s *plan.InitSpec) { s.Layers[1].SizeBytes-- },
+		"a chunk more":    func(s *plan.InitSpec) { s.Layers[0].Chunks = make([]plan.Hash, 2) },
 	} {
 		spec := fits()
 		spoil(&spec)

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"pnode/node/dataset/tokenizer"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrNoWords says that a model's tokens cannot be turned into text.
@@ -64,7 +64,7 @@ func byteWords() *Words { return &Words{Tokenizer: tokenizer.Bytes{}} }
 func wordsOf(files map[string][]byte, vocab int) (*Words, error) {
 	t, err := tokenizer.FromFiles(files)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && vocab == planner.ByteVocab:
+	case errors.Is(err, fs.ErrNotExist) && vocab == plan.ByteVocab:
 		return byteWords(), nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: the model's files lack tokenizer.json (or vocab.json and merges.txt)", ErrNoWords)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // gradients makes one vector for each replica, of magnitudes so mixed that the order of a
@@ -56,7 +56,7 @@ func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut p
 	for layer, all := range layers {
 		for r, m := range members {
 			work.Go(func() error {
-				g := Group{Members: members, Self: planner.Replica(r), Layer: layer, Generation: 3, Step: 9, cut: cut}
+				g := Group{Members: members, Self: plan.Replica(r), Layer: layer, Generation: 3, Step: 9, cut: cut}
 				return AllReduce(t.Context(), member{net, m.Peer}, g, all[r])
 			})
 		}
@@ -70,7 +70,7 @@ func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut p
 func members(replicas int) []Member {
 	var ms []Member
 	for r := range replicas {
-		ms = append(ms, Member{Peer: planner.PeerID(fmt.Sprintf("peer%d", r)), Stage: planner.Stage(r % 2)})
+		ms = append(ms, Member{Peer: plan.PeerID(fmt.Sprintf("peer%d", r)), Stage: plan.Stage(r % 2)})
 	}
 	return ms
 }
@@ -163,7 +163,7 @@ func TestAllReduceLengthMismatch(t *testing.T) {
 	for r, n := range []int{10, 14} {
 		work.Go(func() error {
 			defer cancel()
-			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Self: planner.Replica(r)}, make([]float32, n))
+			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Self: plan.Replica(r)}, make([]float32, n))
 		})
 	}
 	if err := work.Wait(); !errors.Is(err, wire.ErrLength) {
@@ -184,7 +184,7 @@ func TestAllReduceCancelled(t *testing.T) {
 }
 
 func TestSumTied(t *testing.T) {
-	for cut, peers := range map[pieces][2]planner.PeerID{0: {"a", "b"}, 77: {"a", "a"}, 10: {"a", "b"}} {
+	for cut, peers := range map[pieces][2]plan.PeerID{0: {"a", "b"}, 77: {"a", "a"}, 10: {"a", "b"}} {
 		all := gradients(2, 77)
 		want := naive(all)
 		net := newMemory()
@@ -235,7 +235,7 @@ func BenchmarkAllReduce(b *testing.B) {
 		var work errgroup.Group
 		for r := range ms {
 			work.Go(func() error {
-				return AllReduce(b.Context(), member{net, ms[r].Peer}, Group{Members: ms, Self: planner.Replica(r)}, all[r])
+				return AllReduce(b.Context(), member{net, ms[r].Peer}, Group{Members: ms, Self: plan.Replica(r)}, all[r])
 			})
 		}
 		if err := work.Wait(); err != nil {

@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 	"pnode/pipeline/wire"
-	"pnode/planner"
 )
 
 // Exchange carries frames between workers; *link.Session is one. Send may return before
 // the frame has left, so a payload is not changed after it; both may block.
 type Exchange interface {
-	Send(ctx context.Context, to planner.PeerID, f wire.Frame) error
-	Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error)
+	Send(ctx context.Context, to plan.PeerID, f wire.Frame) error
+	Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error)
 }
 
 // ErrBadGroup is wrapped by errors about a group that cannot be reduced.
@@ -30,8 +30,8 @@ const (
 
 // Member is where one replica's holder of a layer, or one end of a tied pair, runs.
 type Member struct {
-	Peer  planner.PeerID
-	Stage planner.Stage
+	Peer  plan.PeerID
+	Stage plan.Stage
 }
 
 // Group is the holders of one layer in one step.
@@ -39,12 +39,12 @@ type Group struct {
 	// Members are in replica order, one for each replica. Replicas may share a peer.
 	Members []Member
 	// Self is the replica this worker belongs to.
-	Self planner.Replica
+	Self plan.Replica
 	// Parts are by replica the ranges of a vector that it owns; nil cuts it evenly.
 	Parts      [][]model.Range
 	Layer      int
-	Generation planner.Generation
-	Step       planner.Step
+	Generation plan.Generation
+	Step       plan.Step
 	cut        pieces
 }
 
@@ -66,7 +66,7 @@ func (g Group) validate() error {
 func (g Group) tag(kind wire.Kind, from, to int) wire.Tag {
 	return wire.Tag{
 		Kind: kind, Generation: g.Generation, Step: g.Step,
-		Replica: planner.Replica(from), Stage: g.Members[from].Stage, Index: int32(to*maxLayers + g.Layer),
+		Replica: plan.Replica(from), Stage: g.Members[from].Stage, Index: int32(to*maxLayers + g.Layer),
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"sync"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // slot is where one message between two peers is handed over.
 type slot struct {
-	from, to planner.PeerID
+	from, to plan.PeerID
 	tag      wire.Tag
 }
 
@@ -37,10 +37,10 @@ func (m *memory) slot(s slot) chan []byte {
 // member is one peer's view of the network.
 type member struct {
 	*memory
-	self planner.PeerID
+	self plan.PeerID
 }
 
-func (m member) Send(_ context.Context, to planner.PeerID, f wire.Frame) error {
+func (m member) Send(_ context.Context, to plan.PeerID, f wire.Frame) error {
 	if err := f.Tag.Validate(); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (m member) Send(_ context.Context, to planner.PeerID, f wire.Frame) error {
 	}
 }
 
-func (m member) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (m member) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	select {
 	case b := <-m.slot(slot{from, m.self, tag}):
 		return b, nil

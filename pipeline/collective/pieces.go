@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -38,14 +38,14 @@ func (p pieces) each(v []float32, f func(number int, piece []float32) error) err
 	return nil
 }
 
-func (p pieces) send(ctx context.Context, ex Exchange, to planner.PeerID, tag wire.Tag, v []float32) error {
+func (p pieces) send(ctx context.Context, ex Exchange, to plan.PeerID, tag wire.Tag, v []float32) error {
 	return p.each(v, func(number int, piece []float32) error {
 		return ex.Send(ctx, to, wire.Frame{Tag: numbered(tag, number), Payload: wire.AppendF32(nil, piece)})
 	})
 }
 
 // receive fills v.
-func (p pieces) receive(ctx context.Context, ex Exchange, from planner.PeerID, tag wire.Tag, v []float32) error {
+func (p pieces) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, v []float32) error {
 	return p.each(v, func(number int, piece []float32) error {
 		payload, err := ex.Receive(ctx, from, numbered(tag, number))
 		if err != nil {

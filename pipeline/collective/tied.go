@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Tied is the two ends of one replica's tied embedding in one step: the first stage with
 // the embedding, the last with the head. The stages differ; the peers may be the same.
 type Tied struct {
-	Replica    planner.Replica
-	Generation planner.Generation
-	Step       planner.Step
+	Replica    plan.Replica
+	Generation plan.Generation
+	Step       plan.Step
 	Embed      Member
 	Head       Member
 	// SelfHead says which of the two this worker is.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // pair is two connections on the air.
@@ -151,7 +151,7 @@ func TestEmulatedIdentityIsVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{}, Options{})
 		defer c.close()
-		wrong := planner.PeerID("somebody else")
+		wrong := plan.PeerID("somebody else")
 		c.networks[0].book[wrong] = c.networks[1].conn.LocalAddr()
 		if conn, err := c.networks[0].Dial(context.Background(), wrong); err == nil {
 			t.Errorf("connected to %v under a wrong identity", conn.RemoteAddr())
@@ -160,7 +160,7 @@ func TestEmulatedIdentityIsVerified(t *testing.T) {
 }
 
 func TestEmulatedIDsAreSeeded(t *testing.T) {
-	ids := func(seed uint64) []planner.PeerID {
+	ids := func(seed uint64) []plan.PeerID {
 		em, err := NewEmulated(EmulatedOptions{Peers: 3, Seed: seed})
 		if err != nil {
 			t.Fatal(err)

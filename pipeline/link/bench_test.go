@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const benchBytes = 4 << 20
@@ -26,7 +26,7 @@ func benchmarkSession(b *testing.B) {
 		sent := make(chan error, 1)
 		go func() {
 			for i := range n {
-				f := wire.Frame{Tag: activation(1, planner.Step(step), i), Payload: message}
+				f := wire.Frame{Tag: activation(1, plan.Step(step), i), Payload: message}
 				if err := sessions[0].Send(context.Background(), c.ids[1], f); err != nil {
 					sent <- err
 					return
@@ -35,7 +35,7 @@ func benchmarkSession(b *testing.B) {
 			sent <- nil
 		}()
 		for i := range n {
-			if _, err := sessions[1].Receive(b.Context(), c.ids[0], activation(1, planner.Step(step), i)); err != nil {
+			if _, err := sessions[1].Receive(b.Context(), c.ids[0], activation(1, plan.Step(step), i)); err != nil {
 				return err
 			}
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ChunkFunc gives a stored chunk of at most wire.MaxChunkBytes.
-type ChunkFunc func(planner.Hash) ([]byte, error)
+type ChunkFunc func(plan.Hash) ([]byte, error)
 
 // chunkSlice is how much of a chunk is written under one deadline.
 const chunkSlice = 64 << 10
 
 // ServeChunks answers Fetch of admitted peers with f from now on; nil ends it. A chunk for
 // which f fails is answered as missing. f is called from several goroutines.
-func (e *Endpoint) ServeChunks(f func(planner.Hash) ([]byte, error)) {
+func (e *Endpoint) ServeChunks(f func(plan.Hash) ([]byte, error)) {
 	if f == nil {
 		e.chunks.Store(nil)
 		return
@@ -60,7 +60,7 @@ func (e *Endpoint) answer(p parked) {
 	}
 }
 
-func readRequest(r io.Reader) ([]planner.Hash, error) {
+func readRequest(r io.Reader) ([]plan.Hash, error) {
 	var count [wire.ChunkCountBytes]byte
 	if _, err := io.ReadFull(r, count[:]); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func readRequest(r io.Reader) ([]planner.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, n*len(planner.Hash{}))
+	b := make([]byte, n*len(plan.Hash{}))
 	if _, err := io.ReadFull(r, b); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func readRequest(r io.Reader) ([]planner.Hash, error) {
 	return wire.DecodeChunkHashes(b)
 }
 
-func (e *Endpoint) answerOne(w io.Writer, chunk ChunkFunc, h planner.Hash) error {
+func (e *Endpoint) answerOne(w io.Writer, chunk ChunkFunc, h plan.Hash) error {
 	data, err := chunk(h)
 	if err == nil && len(data) > wire.MaxChunkBytes {
 		err = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), wire.MaxChunkBytes)
@@ -96,7 +96,7 @@ func (e *Endpoint) answerOne(w io.Writer, chunk ChunkFunc, h planner.Hash) error
 	return err
 }
 
-func (e *Endpoint) beginServing(from planner.PeerID) bool {
+func (e *Endpoint) beginServing(from plan.PeerID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(from)
@@ -107,7 +107,7 @@ func (e *Endpoint) beginServing(from planner.PeerID) bool {
 	return true
 }
 
-func (e *Endpoint) endServing(from planner.PeerID) {
+func (e *Endpoint) endServing(from plan.PeerID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.peer(from).serving--
@@ -117,7 +117,7 @@ func (e *Endpoint) endServing(from planner.PeerID) {
 // calling goroutine; store verifies the hash. It connects when there is no connection.
 // Chunks that the peer does not have are passed over; the error then wraps ErrMissing and
 // the others were stored. Any other error, such as store's own, ends it at once.
-func (e *Endpoint) Fetch(ctx context.Context, from planner.PeerID, hashes []planner.Hash, store func(planner.Hash, []byte) error) error {
+func (e *Endpoint) Fetch(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error {
 	e.mu.Lock()
 	slots := e.peer(from).fetching
 	e.mu.Unlock()
@@ -144,7 +144,7 @@ func (e *Endpoint) Fetch(ctx context.Context, from planner.PeerID, hashes []plan
 }
 
 // fetchBatch makes one request and tells how many chunks are missing.
-func (e *Endpoint) fetchBatch(ctx context.Context, from planner.PeerID, hashes []planner.Hash, store func(planner.Hash, []byte) error) (missing int, err error) {
+func (e *Endpoint) fetchBatch(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) (missing int, err error) {
 	conn, err := e.connect(ctx, from)
 	if err != nil {
 		return 0, err

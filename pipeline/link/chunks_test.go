@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
-func hashes(n int) []planner.Hash {
-	var all []planner.Hash
+func hashes(n int) []plan.Hash {
+	var all []plan.Hash
 	for i := range n {
-		all = append(all, planner.Hash{byte(i), byte(i >> 8), 7})
+		all = append(all, plan.Hash{byte(i), byte(i >> 8), 7})
 	}
 	return all
 }
 
 // library answers with bytes that depend on the hash; of every tenth chunk it has none.
 func library(size int) ChunkFunc {
-	return func(h planner.Hash) ([]byte, error) {
+	return func(h plan.Hash) ([]byte, error) {
 		if h[0]%10 == 9 {
 			return nil, errors.New("not here")
 		}
@@ -40,8 +40,8 @@ func TestFetchOverLoopback(t *testing.T) {
 	for i, e := range c.endpoints { // whoever asks dials, whatever the order of the IDs
 		c.endpoints[1-i].ServeChunks(library(wire.MaxChunkBytes))
 		want := hashes(2)
-		var got []planner.Hash
-		err := e.Fetch(within(t, time.Minute), c.ids[1-i], want, func(h planner.Hash, b []byte) error {
+		var got []plan.Hash
+		err := e.Fetch(within(t, time.Minute), c.ids[1-i], want, func(h plan.Hash, b []byte) error {
 			got = append(got, h)
 			if !bytes.Equal(b, payload(wire.MaxChunkBytes, int(h[0]), int(h[1]))) {
 				return fmt.Errorf("chunk %v differs", h)
@@ -60,7 +60,7 @@ func TestFetchPassesOverMissingChunks(t *testing.T) {
 		defer c.close()
 		c.endpoints[1].ServeChunks(library(100))
 		got := 0
-		err := c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(600), func(h planner.Hash, b []byte) error {
+		err := c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(600), func(h plan.Hash, b []byte) error {
 			got++
 			return nil
 		})
@@ -80,7 +80,7 @@ func TestFetchEndsWithTheStoresError(t *testing.T) {
 		c.endpoints[1].ServeChunks(library(200_000))
 		full := errors.New("disk full")
 		for range 10 { // streams that end early must not use up the limit
-			if err := c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(5), func(planner.Hash, []byte) error { return full }); !errors.Is(err, full) {
+			if err := c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(5), func(plan.Hash, []byte) error { return full }); !errors.Is(err, full) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -89,7 +89,7 @@ func TestFetchEndsWithTheStoresError(t *testing.T) {
 }
 
 func TestFetchRefusals(t *testing.T) {
-	store := func(planner.Hash, []byte) error { return nil }
+	store := func(plan.Hash, []byte) error { return nil }
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{ChunkTimeout: 3 * time.Second})
 		defer c.close()
@@ -97,12 +97,12 @@ func TestFetchRefusals(t *testing.T) {
 		if err := fetch(); !errors.Is(err, ErrBusy) {
 			t.Errorf("from a peer that does not serve: %v", err)
 		}
-		c.endpoints[1].ServeChunks(func(planner.Hash) ([]byte, error) { return make([]byte, wire.MaxChunkBytes+1), nil })
+		c.endpoints[1].ServeChunks(func(plan.Hash) ([]byte, error) { return make([]byte, wire.MaxChunkBytes+1), nil })
 		if err := fetch(); !errors.Is(err, ErrMissing) {
 			t.Errorf("a chunk that is too large: %v", err)
 		}
 		slow := make(chan struct{})
-		c.endpoints[1].ServeChunks(func(planner.Hash) ([]byte, error) { <-slow; return nil, nil })
+		c.endpoints[1].ServeChunks(func(plan.Hash) ([]byte, error) { <-slow; return nil, nil })
 		begin := time.Now()
 		if err := fetch(); err == nil || time.Since(begin) > 5*time.Second {
 			t.Errorf("from a peer that stands still: %v after %v", err, time.Since(begin))
@@ -124,7 +124,7 @@ func TestChunkStreamsAreLimited(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{}, Options{ChunkStreams: 4})
 		defer c.close()
 		var now, most atomic.Int64
-		c.endpoints[1].ServeChunks(func(planner.Hash) ([]byte, error) {
+		c.endpoints[1].ServeChunks(func(plan.Hash) ([]byte, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			time.Sleep(time.Second)
 			now.Add(-1)
@@ -133,7 +133,7 @@ func TestChunkStreamsAreLimited(t *testing.T) {
 		var work errgroup.Group
 		for range 20 {
 			work.Go(func() error {
-				return c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(1), func(planner.Hash, []byte) error { return nil })
+				return c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(1), func(plan.Hash, []byte) error { return nil })
 			})
 		}
 		if err := work.Wait(); err != nil || most.Load() != 2 {
@@ -185,7 +185,7 @@ func TestFetchBesideASession(t *testing.T) {
 		c.endpoints[0].ServeChunks(library(1_000_000))
 		var work errgroup.Group
 		work.Go(func() error {
-			return c.endpoints[1].Fetch(t.Context(), c.ids[0], hashes(2), func(planner.Hash, []byte) error { return nil })
+			return c.endpoints[1].Fetch(t.Context(), c.ids[0], hashes(2), func(plan.Hash, []byte) error { return nil })
 		})
 		time.Sleep(2 * time.Second) // of 8 or more
 		begin := time.Now()

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // cluster is endpoints that run, on some networks.
 type cluster struct {
 	t         testing.TB
-	ids       []planner.PeerID // ascending
+	ids       []plan.PeerID // ascending
 	networks  []*quicNetwork
 	endpoints []*Endpoint
 	stop      context.CancelFunc
@@ -84,7 +84,7 @@ func loopbackNetworks(t testing.TB, peers int) []*quicNetwork {
 // networksOn makes networks that know each other over bound sockets.
 func networksOn(t testing.TB, conns []net.PacketConn) []*quicNetwork {
 	t.Helper()
-	book := map[planner.PeerID]net.Addr{}
+	book := map[plan.PeerID]net.Addr{}
 	var ids []identity
 	for i, conn := range conns {
 		ids = append(ids, newIdentity(2, uint64(i)))
@@ -109,7 +109,7 @@ func loopback(t testing.TB, peers int, opt Options) *cluster {
 }
 
 // sessions opens a generation on all endpoints.
-func (c *cluster) sessions(g planner.Generation) []*Session {
+func (c *cluster) sessions(g plan.Generation) []*Session {
 	var all []*Session
 	for _, e := range c.endpoints {
 		all = append(all, e.Session(g, c.ids))
@@ -125,7 +125,7 @@ func (c *cluster) connections(i, j int) int {
 	return len(e.peer(c.ids[j]).conns)
 }
 
-func activation(g planner.Generation, step planner.Step, index int) wire.Tag {
+func activation(g plan.Generation, step plan.Step, index int) wire.Tag {
 	return wire.Tag{Kind: wire.Activation, Generation: g, Step: step, Index: int32(index)}
 }
 
@@ -141,14 +141,14 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-func mustSend(t testing.TB, s *Session, to planner.PeerID, tag wire.Tag, b []byte) {
+func mustSend(t testing.TB, s *Session, to plan.PeerID, tag wire.Tag, b []byte) {
 	t.Helper()
 	if err := s.Send(within(t, time.Minute), to, wire.Frame{Tag: tag, Payload: b}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func mustReceive(t testing.TB, s *Session, from planner.PeerID, tag wire.Tag, want []byte) {
+func mustReceive(t testing.TB, s *Session, from plan.PeerID, tag wire.Tag, want []byte) {
 	t.Helper()
 	got, err := s.Receive(within(t, time.Minute), from, tag)
 	if err != nil {
@@ -171,7 +171,7 @@ func everybody(t testing.TB, c *cluster, sessions []*Session, steps, size int) {
 			for step := range steps {
 				for to, id := range c.ids {
 					for _, k := range kinds {
-						tag := wire.Tag{Kind: k, Generation: s.generation, Step: planner.Step(step)}
+						tag := wire.Tag{Kind: k, Generation: s.generation, Step: plan.Step(step)}
 						if err := s.Send(ctx, id, wire.Frame{Tag: tag, Payload: payload(size, me, to, int(k), step)}); err != nil {
 							return err
 						}
@@ -184,7 +184,7 @@ func everybody(t testing.TB, c *cluster, sessions []*Session, steps, size int) {
 			for step := steps - 1; step >= 0; step-- {
 				for from, id := range c.ids {
 					for _, k := range kinds {
-						tag := wire.Tag{Kind: k, Generation: s.generation, Step: planner.Step(step)}
+						tag := wire.Tag{Kind: k, Generation: s.generation, Step: plan.Step(step)}
 						got, err := s.Receive(ctx, id, tag)
 						if err != nil {
 							return err

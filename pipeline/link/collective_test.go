@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/collective"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 var _ collective.Exchange = (*Session)(nil)
@@ -35,7 +35,7 @@ func TestAllReduceOverSessions(t *testing.T) {
 					for i := range grad {
 						grad[i] = value(layer, self, i)
 					}
-					g := collective.Group{Members: members, Self: planner.Replica(self), Layer: layer, Generation: 4, Step: 1}
+					g := collective.Group{Members: members, Self: plan.Replica(self), Layer: layer, Generation: 4, Step: 1}
 					if err := collective.AllReduce(t.Context(), s, g, grad); err != nil {
 						return err
 					}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // connect gives a live connection with id: the newest there is, or a new one. It tries
 // until PeerTimeout is over.
-func (e *Endpoint) connect(ctx context.Context, id planner.PeerID) (*quic.Conn, error) {
+func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*quic.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
 	defer cancel()
 	again := time.NewTimer(0)
@@ -57,7 +57,7 @@ func (e *Endpoint) connect(ctx context.Context, id planner.PeerID) (*quic.Conn, 
 
 // connections gives the live connections with a peer, the oldest first, and the channel
 // that tells of a change.
-func (e *Endpoint) connections(id planner.PeerID) ([]*quic.Conn, <-chan struct{}) {
+func (e *Endpoint) connections(id plan.PeerID) ([]*quic.Conn, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var live []*quic.Conn
@@ -71,7 +71,7 @@ func (e *Endpoint) connections(id planner.PeerID) ([]*quic.Conn, <-chan struct{}
 
 // current gives the newest live connection, or says whether the caller is to dial, or the
 // channel that tells of a change.
-func (e *Endpoint) current(id planner.PeerID, ready bool) (conn *quic.Conn, changed <-chan struct{}, dial bool, err error) {
+func (e *Endpoint) current(id plan.PeerID, ready bool) (conn *quic.Conn, changed <-chan struct{}, dial bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -91,7 +91,7 @@ func (e *Endpoint) current(id planner.PeerID, ready bool) (conn *quic.Conn, chan
 }
 
 // dial makes a connection; the caller was told to by current.
-func (e *Endpoint) dial(ctx context.Context, id planner.PeerID) (*quic.Conn, error) {
+func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (*quic.Conn, error) {
 	conn, err := e.net.Dial(ctx, id)
 	e.mu.Lock()
 	e.peer(id).dialing = false
@@ -105,7 +105,7 @@ func (e *Endpoint) dial(ctx context.Context, id planner.PeerID) (*quic.Conn, err
 
 // register begins to serve a connection. Beyond maxConns the oldest one is closed: the
 // peer would not have dialled if it still believed in it.
-func (e *Endpoint) register(id planner.PeerID, conn *quic.Conn) error {
+func (e *Endpoint) register(id plan.PeerID, conn *quic.Conn) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -127,13 +127,13 @@ func (e *Endpoint) register(id planner.PeerID, conn *quic.Conn) error {
 }
 
 // isWarm tells whether a session has warmed a connection.
-func (e *Endpoint) isWarm(id planner.PeerID, conn *quic.Conn) bool {
+func (e *Endpoint) isWarm(id plan.PeerID, conn *quic.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Contains(e.peer(id).warm, conn)
 }
 
-func (e *Endpoint) noteWarm(id planner.PeerID, conn *quic.Conn) {
+func (e *Endpoint) noteWarm(id plan.PeerID, conn *quic.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(id)
@@ -143,7 +143,7 @@ func (e *Endpoint) noteWarm(id planner.PeerID, conn *quic.Conn) {
 func ended(c *quic.Conn) bool { return c.Context().Err() != nil }
 
 // serve accepts the peer's streams until the connection ends.
-func (e *Endpoint) serve(id planner.PeerID, conn *quic.Conn) {
+func (e *Endpoint) serve(id plan.PeerID, conn *quic.Conn) {
 	for {
 		stream, err := conn.AcceptStream(e.ctx)
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Refuser is a Network that can tell a dead process from a silent network.
@@ -13,7 +13,7 @@ type Refuser interface {
 	// Refuses tells whether the peer's host says that nobody listens at the peer's address,
 	// as the operating system does when a process has ended, however it did. Silence is no
 	// refusal. It takes a moment.
-	Refuses(ctx context.Context, peer planner.PeerID) bool
+	Refuses(ctx context.Context, peer plan.PeerID) bool
 }
 
 var (
@@ -92,7 +92,7 @@ func (d *dialer) note(err error) (dead bool) {
 }
 
 // mayDial reserves the next dial of a peer.
-func (e *Endpoint) mayDial(id planner.PeerID) bool {
+func (e *Endpoint) mayDial(id plan.PeerID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(id)

@@ -6,7 +6,7 @@ import (
 	"net"
 	"slices"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // EmulatedOptions describe an emulated cluster.
@@ -33,7 +33,7 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 		return nil, fmt.Errorf("link: emulated cluster of %d peers, 1 to %d are accepted", opt.Peers, 1<<16-2)
 	}
 	em := &Emulated{air: newAir(opt.Seed, opt.Shape)}
-	book := map[planner.PeerID]net.Addr{}
+	book := map[plan.PeerID]net.Addr{}
 	var ids []identity
 	for i := range opt.Peers {
 		ids = append(ids, newIdentity(opt.Seed, uint64(i)))
@@ -54,8 +54,8 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 }
 
 // Peers are the IDs in ascending order.
-func (em *Emulated) Peers() []planner.PeerID {
-	var ids []planner.PeerID
+func (em *Emulated) Peers() []plan.PeerID {
+	var ids []plan.PeerID
 	for _, n := range em.networks {
 		ids = append(ids, n.Self())
 	}
@@ -66,24 +66,24 @@ func (em *Emulated) Peers() []planner.PeerID {
 func (em *Emulated) Network(i int) Network { return em.networks[i] }
 
 // SetShape changes the direction from one peer to another for packets sent from now on.
-func (em *Emulated) SetShape(from, to planner.PeerID, s Shape) {
+func (em *Emulated) SetShape(from, to plan.PeerID, s Shape) {
 	em.air.setShape(em.addr(from), em.addr(to), s)
 }
 
 // Cut drops every packet between two peers, in both directions, until it is undone.
-func (em *Emulated) Cut(a, b planner.PeerID, cut bool) {
+func (em *Emulated) Cut(a, b plan.PeerID, cut bool) {
 	em.air.setCut(em.addr(a), em.addr(b), cut)
 	em.air.setCut(em.addr(b), em.addr(a), cut)
 }
 
 // LinkCounts tells what happened to the packets from one peer to another.
-func (em *Emulated) LinkCounts(from, to planner.PeerID) LinkCounts {
+func (em *Emulated) LinkCounts(from, to plan.PeerID) LinkCounts {
 	return em.air.linkCounts(em.addr(from), em.addr(to))
 }
 
 // Kill takes a peer off the network for good, without a word to the others: all packets
 // from and to it are dropped.
-func (em *Emulated) Kill(id planner.PeerID) { em.air.forget(em.addr(id)) }
+func (em *Emulated) Kill(id plan.PeerID) { em.air.forget(em.addr(id)) }
 
 // Close takes all peers off and waits for their goroutines. Endpoints are closed first.
 func (em *Emulated) Close() {
@@ -92,11 +92,11 @@ func (em *Emulated) Close() {
 	}
 }
 
-func (em *Emulated) addr(id planner.PeerID) address {
+func (em *Emulated) addr(id plan.PeerID) address {
 	return addressOf(em.network(id).conn.LocalAddr())
 }
 
-func (em *Emulated) network(id planner.PeerID) *quicNetwork {
+func (em *Emulated) network(id plan.PeerID) *quicNetwork {
 	for _, n := range em.networks {
 		if n.Self() == id {
 			return n

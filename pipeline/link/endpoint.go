@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Endpoint is this node's end of the data plane.
@@ -31,10 +31,10 @@ type Endpoint struct {
 
 	mu         sync.Mutex // guards everything below
 	closed     bool
-	peers      map[planner.PeerID]*peer
+	peers      map[plan.PeerID]*peer
 	session    *Session
-	generation planner.Generation // newest that was opened
-	changed    bell               // of connections
+	generation plan.Generation // newest that was opened
+	changed    bell            // of connections
 }
 
 // peer is what the endpoint knows of another node. Guarded by Endpoint.mu.
@@ -53,7 +53,7 @@ type peer struct {
 func NewEndpoint(n Network, opt Options) *Endpoint {
 	opt = opt.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	return &Endpoint{net: n, opt: opt, log: opt.Log, boot: newBoot(), ctx: ctx, stop: stop, peers: map[planner.PeerID]*peer{}}
+	return &Endpoint{net: n, opt: opt, log: opt.Log, boot: newBoot(), ctx: ctx, stop: stop, peers: map[plan.PeerID]*peer{}}
 }
 
 // newBoot draws the number of a life.
@@ -115,7 +115,7 @@ func (e *Endpoint) shutdown() {
 // ignored) after closing the one before. The generation has to be newer than any before:
 // with an older one, or after Run has ended, every call of the session fails. One
 // goroutine at a time may call Session.
-func (e *Endpoint) Session(generation planner.Generation, peers []planner.PeerID) *Session {
+func (e *Endpoint) Session(generation plan.Generation, peers []plan.PeerID) *Session {
 	e.mu.Lock()
 	old := e.session
 	e.mu.Unlock()
@@ -183,7 +183,7 @@ func (e *Endpoint) unpark(p *peer) (mine []parked) {
 }
 
 // peer gives the entry of id, made on first use. Callers hold mu.
-func (e *Endpoint) peer(id planner.PeerID) *peer {
+func (e *Endpoint) peer(id plan.PeerID) *peer {
 	p := e.peers[id]
 	if p == nil {
 		p = &peer{fetching: make(chan struct{}, max(1, e.opt.ChunkStreams/2))}
@@ -193,13 +193,13 @@ func (e *Endpoint) peer(id planner.PeerID) *peer {
 }
 
 // stripesTo is over how many connections the last session has spread its messages.
-func (e *Endpoint) stripesTo(id planner.PeerID) int {
+func (e *Endpoint) stripesTo(id plan.PeerID) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.peer(id).stripes
 }
 
-func (e *Endpoint) keepStripes(id planner.PeerID, n int) {
+func (e *Endpoint) keepStripes(id plan.PeerID, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.peer(id).stripes = n

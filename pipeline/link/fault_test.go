@@ -12,11 +12,11 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // lostWithin waits for the one peer that is to be lost.
-func lostWithin(t *testing.T, s *Session, want planner.PeerID, d time.Duration) time.Duration {
+func lostWithin(t *testing.T, s *Session, want plan.PeerID, d time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	select {
@@ -185,7 +185,7 @@ func pieceOf(f wire.Frame, seq uint64) []byte {
 }
 
 // opened begins a stream of peer 0.
-func opened(c *cluster, class wire.Class, g planner.Generation) []byte {
+func opened(c *cluster, class wire.Class, g plan.Generation) []byte {
 	return wire.AppendOpen(nil, wire.Open{Class: class, Generation: g, From: c.endpoints[0].boot})
 }
 

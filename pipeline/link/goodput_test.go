@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // lines are those whose goodput is told, and the least part of the rate that is to arrive.
@@ -42,10 +42,10 @@ func stream(ctx context.Context, c *cluster, sessions []*Session) func() {
 		}
 	}
 	go run(func(i int) error {
-		return sessions[0].Send(ctx, c.ids[1], wire.Frame{Tag: activation(1, planner.Step(i), 0), Payload: message})
+		return sessions[0].Send(ctx, c.ids[1], wire.Frame{Tag: activation(1, plan.Step(i), 0), Payload: message})
 	})
 	go run(func(i int) error {
-		_, err := sessions[1].Receive(ctx, c.ids[0], activation(1, planner.Step(i), 0))
+		_, err := sessions[1].Receive(ctx, c.ids[0], activation(1, plan.Step(i), 0))
 		return err
 	})
 	return func() {

@@ -17,13 +17,13 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // identity is an emulated peer's key and the certificate that it signs for itself. The
 // peer's ID is its public key in hexadecimal.
 type identity struct {
-	peer planner.PeerID
+	peer plan.PeerID
 	cert tls.Certificate
 }
 
@@ -46,14 +46,14 @@ func newIdentity(seed, n uint64) identity {
 	return identity{peer: peerOf(public), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
 }
 
-func peerOf(public ed25519.PublicKey) planner.PeerID {
-	return planner.PeerID(hex.EncodeToString(public))
+func peerOf(public ed25519.PublicKey) plan.PeerID {
+	return plan.PeerID(hex.EncodeToString(public))
 }
 
 var errIdentity = errors.New("link: identity is not the expected one")
 
 // verified gives the peer whose key the other end of a handshake has proved to hold.
-func verified(s tls.ConnectionState) (planner.PeerID, error) {
+func verified(s tls.ConnectionState) (plan.PeerID, error) {
 	if len(s.PeerCertificates) != 1 {
 		return "", fmt.Errorf("%w: %d certificates", errIdentity, len(s.PeerCertificates))
 	}
@@ -65,7 +65,7 @@ func verified(s tls.ConnectionState) (planner.PeerID, error) {
 }
 
 // config accepts the peers for which admit is true.
-func (id identity) config(admit func(planner.PeerID) bool) *tls.Config {
+func (id identity) config(admit func(plan.PeerID) bool) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{id.cert}, NextProtos: []string{ALPN}, MinVersion: tls.VersionTLS13,
 		ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
@@ -86,11 +86,11 @@ type quicNetwork struct {
 	conn      net.PacketConn
 	transport *quic.Transport
 	listener  *quic.Listener
-	book      map[planner.PeerID]net.Addr // shared, complete before the first network is made
+	book      map[plan.PeerID]net.Addr // shared, complete before the first network is made
 }
 
 // newQUICNetwork takes over conn once it succeeds.
-func newQUICNetwork(id identity, conn net.PacketConn, book map[planner.PeerID]net.Addr) (*quicNetwork, error) {
+func newQUICNetwork(id identity, conn net.PacketConn, book map[plan.PeerID]net.Addr) (*quicNetwork, error) {
 	n := &quicNetwork{id: id, conn: conn, transport: &quic.Transport{Conn: conn}, book: book}
 	listener, err := n.transport.Listen(id.config(n.knows), Config())
 	if err != nil {
@@ -100,19 +100,19 @@ func newQUICNetwork(id identity, conn net.PacketConn, book map[planner.PeerID]ne
 	return n, nil
 }
 
-func (n *quicNetwork) knows(id planner.PeerID) bool { return n.book[id] != nil }
+func (n *quicNetwork) knows(id plan.PeerID) bool { return n.book[id] != nil }
 
-func (n *quicNetwork) Self() planner.PeerID { return n.id.peer }
+func (n *quicNetwork) Self() plan.PeerID { return n.id.peer }
 
-func (n *quicNetwork) Dial(ctx context.Context, peer planner.PeerID) (*quic.Conn, error) {
+func (n *quicNetwork) Dial(ctx context.Context, peer plan.PeerID) (*quic.Conn, error) {
 	addr := n.book[peer]
 	if addr == nil {
 		return nil, fmt.Errorf("%w: %s has no address", ErrStranger, peer)
 	}
-	return n.transport.Dial(ctx, addr, n.id.config(func(id planner.PeerID) bool { return id == peer }), Config())
+	return n.transport.Dial(ctx, addr, n.id.config(func(id plan.PeerID) bool { return id == peer }), Config())
 }
 
-func (n *quicNetwork) Accept(ctx context.Context) (*quic.Conn, planner.PeerID, error) {
+func (n *quicNetwork) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error) {
 	for {
 		conn, err := n.listener.Accept(ctx)
 		if err != nil {

@@ -6,18 +6,18 @@ import (
 	"sync"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // key is what a message is received by.
 type key struct {
-	from planner.PeerID
+	from plan.PeerID
 	tag  wire.Tag
 }
 
 // account is what the bound of an inbox counts for.
 type account struct {
-	from  planner.PeerID
+	from  plan.PeerID
 	class wire.Class
 }
 
@@ -55,7 +55,7 @@ type inbox struct {
 	received map[key]bool
 	order    []key // ring of the keys in received
 	next     int   // in order
-	gone     map[planner.PeerID]error
+	gone     map[plan.PeerID]error
 	err      error
 	changed  bell
 }
@@ -63,7 +63,7 @@ type inbox struct {
 func newInbox(most load) *inbox {
 	return &inbox{
 		most: most, loads: map[account]load{}, admitted: map[key]bool{}, held: map[key][]byte{},
-		waiting: map[key]chan arrival{}, received: map[key]bool{}, gone: map[planner.PeerID]error{},
+		waiting: map[key]chan arrival{}, received: map[key]bool{}, gone: map[plan.PeerID]error{},
 	}
 }
 
@@ -174,7 +174,7 @@ func (b *inbox) claim(k key) (chan arrival, []byte, error) {
 }
 
 // lose fails everybody who waits, now or later, for a message from peer.
-func (b *inbox) lose(peer planner.PeerID, err error) {
+func (b *inbox) lose(peer plan.PeerID, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gone[peer] = err

@@ -10,11 +10,11 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // leftWithin waits until receiving from a peer fails because it has left.
-func leftWithin(t *testing.T, s *Session, from planner.PeerID, d time.Duration) {
+func leftWithin(t *testing.T, s *Session, from plan.PeerID, d time.Duration) {
 	t.Helper()
 	begin := time.Now()
 	_, err := s.Receive(t.Context(), from, activation(s.generation, 999, 9))

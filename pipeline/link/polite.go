@@ -7,7 +7,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Bulk is polite while messages are exchanged: it keeps the queue that it builds on the line
@@ -89,7 +89,7 @@ func (p *polite) adjust(queue time.Duration) {
 
 // pace waits until bulk may be written to a peer, of which there are n bytes, and gives how
 // many of them.
-func (e *Endpoint) pace(to planner.PeerID, conn *quic.Conn, n int) int {
+func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
 	if !e.occupied() {
 		return n
 	}

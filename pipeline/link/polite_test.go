@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // TestBulkLetsOthersPass: while chunks are being fetched over a line of 100 Mbit/s and 20 ms
@@ -33,7 +33,7 @@ func TestBulkLetsOthersPass(t *testing.T) {
 		}
 		work.Go(func() error {
 			for ctx.Err() == nil {
-				c.endpoints[1].Fetch(ctx, c.ids[0], hashes(1), func(_ planner.Hash, b []byte) error {
+				c.endpoints[1].Fetch(ctx, c.ids[0], hashes(1), func(_ plan.Hash, b []byte) error {
 					fetched.Add(int64(len(b)))
 					return nil
 				})
@@ -42,7 +42,7 @@ func TestBulkLetsOthersPass(t *testing.T) {
 		})
 		var control, tensor []time.Duration
 		delay := func(step int, k wire.Kind, size int) time.Duration {
-			begin, tag := time.Now(), wire.Tag{Kind: k, Generation: 1, Step: planner.Step(step)}
+			begin, tag := time.Now(), wire.Tag{Kind: k, Generation: 1, Step: plan.Step(step)}
 			mustSend(t, sessions[0], c.ids[1], tag, payload(size, step))
 			mustReceive(t, sessions[1], c.ids[0], tag, payload(size, step))
 			return time.Since(begin)

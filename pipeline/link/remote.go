@@ -10,13 +10,13 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // remote is one peer of a session.
 type remote struct {
 	session   *Session
-	id        planner.PeerID
+	id        plan.PeerID
 	outboxes  map[wire.Class]*outbox // fixed
 	inflows   map[wire.Class]*inflow // fixed
 	heartbeat []byte
@@ -40,7 +40,7 @@ type remote struct {
 	stripes []*stripe // changed by run alone
 }
 
-func newRemote(s *Session, id planner.PeerID) *remote {
+func newRemote(s *Session, id plan.PeerID) *remote {
 	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmth: newWarmth()}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // exchange has every peer send n messages of every tensor kind to every other one, of sizes
@@ -52,15 +52,15 @@ func exchange(t *testing.T, c *cluster, sessions []*Session, n int, disturb func
 	}
 }
 
-func numbered(k wire.Kind, g planner.Generation, i int) wire.Tag {
-	return wire.Tag{Kind: k, Generation: g, Step: planner.Step(i)}
+func numbered(k wire.Kind, g plan.Generation, i int) wire.Tag {
+	return wire.Tag{Kind: k, Generation: g, Step: plan.Step(i)}
 }
 
 func numberedPayload(k wire.Kind, i, from int) []byte {
 	return payload(i*7919%(3*wire.MaxPieceBytes), int(k), i, from)
 }
 
-func sendAll(ctx context.Context, s *Session, to planner.PeerID, k wire.Kind, n, me int) error {
+func sendAll(ctx context.Context, s *Session, to plan.PeerID, k wire.Kind, n, me int) error {
 	for i := range n {
 		if err := s.Send(ctx, to, wire.Frame{Tag: numbered(k, s.generation, i), Payload: numberedPayload(k, i, me)}); err != nil {
 			return err
@@ -69,7 +69,7 @@ func sendAll(ctx context.Context, s *Session, to planner.PeerID, k wire.Kind, n,
 	return nil
 }
 
-func receiveAll(ctx context.Context, s *Session, from planner.PeerID, k wire.Kind, n, other int) error {
+func receiveAll(ctx context.Context, s *Session, from plan.PeerID, k wire.Kind, n, other int) error {
 	for i := range n {
 		got, err := s.Receive(ctx, from, numbered(k, s.generation, i))
 		if err != nil {
@@ -210,10 +210,10 @@ func TestDropIsLostAfterPeerTimeout(t *testing.T) {
 // deadHost is a network whose hosts tell of processes that have ended.
 type deadHost struct {
 	*quicNetwork
-	dead *atomic.Value // of planner.PeerID
+	dead *atomic.Value // of plan.PeerID
 }
 
-func (d deadHost) Refuses(_ context.Context, id planner.PeerID) bool { return d.dead.Load() == id }
+func (d deadHost) Refuses(_ context.Context, id plan.PeerID) bool { return d.dead.Load() == id }
 
 // TestKilledProcessIsLostSoon: a host that refuses for its dead process is believed long
 // before the time of a silent network is over.
@@ -223,7 +223,7 @@ func TestKilledProcessIsLostSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var dead atomic.Value // of planner.PeerID
+		var dead atomic.Value // of plan.PeerID
 		c := runOn(t, em.networks, func(n *quicNetwork) Network { return deadHost{n, &dead} }, Options{})
 		defer c.close()
 		sessions := c.sessions(1)

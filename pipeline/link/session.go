@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Session carries the frames of one generation between this node and its peers.
 type Session struct {
 	endpoint   *Endpoint
-	generation planner.Generation
-	remotes    map[planner.PeerID]*remote // fixed
-	order      []*remote                  // the same, as they were given
+	generation plan.Generation
+	remotes    map[plan.PeerID]*remote // fixed
+	order      []*remote               // the same, as they were given
 	inbox      *inbox
-	lost       chan planner.PeerID
+	lost       chan plan.PeerID
 
 	// open ends when closing begins, flush when queued frames have no more time.
 	open, flush     context.Context
@@ -33,9 +33,9 @@ type Session struct {
 	unread error         // what Close gives; set before done is closed
 }
 
-func newSession(e *Endpoint, generation planner.Generation, peers []planner.PeerID) *Session {
+func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID) *Session {
 	s := &Session{
-		endpoint: e, generation: generation, remotes: map[planner.PeerID]*remote{},
+		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{},
 		inbox: newInbox(load{e.opt.InboxFrames, e.opt.InboxBytes}), done: make(chan struct{}),
 	}
 	s.flush, s.endAll = context.WithCancel(context.Background())
@@ -46,7 +46,7 @@ func newSession(e *Endpoint, generation planner.Generation, peers []planner.Peer
 			s.order = append(s.order, s.remotes[id])
 		}
 	}
-	s.lost = make(chan planner.PeerID, len(s.remotes))
+	s.lost = make(chan plan.PeerID, len(s.remotes))
 	return s
 }
 
@@ -118,14 +118,14 @@ func (s *Session) closing() bool {
 // bytes, and waits for room in its inbox. Errors wrap ErrLost, ErrLeft or
 // ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
 // context's.
-func (s *Session) Send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if err := s.send(ctx, to, f); err != nil {
 		return fmt.Errorf("link: send %v to %s: %w", f.Tag, to, err)
 	}
 	return nil
 }
 
-func (s *Session) send(ctx context.Context, to planner.PeerID, f wire.Frame) error {
+func (s *Session) send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if err := f.Tag.Validate(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *Session) send(ctx context.Context, to planner.PeerID, f wire.Frame) err
 // Each message comes out once, and has one waiter: others get ErrDuplicate. Errors are
 // those of Send. A message that has come before its sender was lost or has left is still
 // received.
-func (s *Session) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	payload, err := s.receive(ctx, from, tag)
 	if err != nil {
 		return nil, fmt.Errorf("link: receive %v from %s: %w", tag, from, err)
@@ -171,7 +171,7 @@ func (s *Session) Receive(ctx context.Context, from planner.PeerID, tag wire.Tag
 	return payload, nil
 }
 
-func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag) ([]byte, error) {
+func (s *Session) receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	if tag.Generation != s.generation {
 		return nil, fmt.Errorf("%w: the session has %d", ErrGeneration, s.generation)
 	}
@@ -184,7 +184,7 @@ func (s *Session) receive(ctx context.Context, from planner.PeerID, tag wire.Tag
 // Lost tells of each peer once that it is lost: unreachable or silent for PeerTimeout,
 // closed, started again, or nobody listens at its address any more. A peer is in the channel
 // before any call fails with ErrLost. The channel holds all of them and is never closed.
-func (s *Session) Lost() <-chan planner.PeerID { return s.lost }
+func (s *Session) Lost() <-chan plan.PeerID { return s.lost }
 
 // Close fails every call, present and later, with an error that wraps net.ErrClosed. It
 // gives what is queued at most CloseTimeout to be read by the peers, over connections that are

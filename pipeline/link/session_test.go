@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestThreePeersOverLoopback(t *testing.T) {
@@ -88,7 +88,7 @@ func TestUnopenedSessionIsWaitedFor(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{}, Options{})
 		defer c.close()
 		for i := range c.ids { // the peer that dials, and the one that waits
-			g := planner.Generation(i + 1)
+			g := plan.Generation(i + 1)
 			s := c.endpoints[i].Session(g, c.ids)
 			select {
 			case id := <-s.Lost():
@@ -106,7 +106,7 @@ func TestParkedStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{ParkedStreams: 2})
 		defer c.close()
-		for g := planner.Generation(1); g <= 4; g++ { // one stream in each, and its end
+		for g := plan.Generation(1); g <= 4; g++ { // one stream in each, and its end
 			s := c.endpoints[0].Session(g, c.ids)
 			mustSend(t, s, c.ids[1], activation(g, 0, 0), []byte{byte(g)})
 			time.Sleep(100 * time.Millisecond)
@@ -161,7 +161,7 @@ func TestMisuse(t *testing.T) {
 		defer c.close()
 		s, ctx := c.sessions(1)[0], t.Context()
 		for name, tt := range map[string]struct {
-			to   planner.PeerID
+			to   plan.PeerID
 			f    wire.Frame
 			want error
 		}{

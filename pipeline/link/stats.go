@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Stats is what is known of the link to one peer since the session began; what is
 // measured of the connection holds since it was made.
 type Stats struct {
-	Peer planner.PeerID
+	Peer plan.PeerID
 	// RTT is smoothed, Jitter its mean deviation (RFC 9002, section 5.3).
 	RTT, MinRTT, Jitter time.Duration
 	// Of the connection, with retransmissions and packet headers.

@@ -8,7 +8,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Urgencies of streams (RFC 9218, section 4.1): lower goes first.
@@ -38,14 +38,14 @@ func urgency(c wire.Class) int8 {
 
 // parked is an incoming stream whose first bytes were read, and no more.
 type parked struct {
-	from   planner.PeerID
+	from   plan.PeerID
 	conn   *quic.Conn
 	stream *quic.Stream
 	open   wire.Open
 }
 
 // welcome reads what an incoming stream is for and puts it where it belongs.
-func (e *Endpoint) welcome(from planner.PeerID, conn *quic.Conn, stream *quic.Stream) {
+func (e *Endpoint) welcome(from plan.PeerID, conn *quic.Conn, stream *quic.Stream) {
 	p := parked{from: from, conn: conn, stream: stream}
 	stream.SetReadDeadline(time.Now().Add(e.opt.PeerTimeout))
 	var b [wire.OpenBytes]byte
@@ -126,7 +126,7 @@ func (e *Endpoint) park(p parked) {
 }
 
 // movedOn tells whether a stream of a newer generation of the peer is parked.
-func (e *Endpoint) movedOn(from planner.PeerID, generation planner.Generation) bool {
+func (e *Endpoint) movedOn(from plan.PeerID, generation plan.Generation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.peer(from).parked {

@@ -11,7 +11,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // A connection is warmed with at most warmBytes: from 32 packets a congestion window has
@@ -32,7 +32,7 @@ const (
 //
 // It is to be called on both ends, right after Endpoint.Session. Connections that were warmed
 // before are not again. Peers that are not of the session are ignored.
-func (s *Session) Warm(peers ...planner.PeerID) {
+func (s *Session) Warm(peers ...plan.PeerID) {
 	for _, id := range peers {
 		if r := s.remotes[id]; r != nil && r.warmth.asked.give() {
 			s.spawn(r.awaitWarmth)

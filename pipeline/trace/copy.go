@@ -5,19 +5,19 @@ import (
 	"regexp"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Copy is a message on its way between a device and the host, beside a worker's program.
 type Copy struct {
 	// What says which way and what: `upload activation`.
 	What       string
-	Generation planner.Generation
-	Step       planner.Step
+	Generation plan.Generation
+	Step       plan.Step
 	Worker     int
 	// Replica and Stage hold the tensor on the device; Index is that of the message.
-	Replica    planner.Replica
-	Stage      planner.Stage
+	Replica    plan.Replica
+	Stage      plan.Stage
 	Index      int32
 	Start, End time.Time
 }
@@ -25,8 +25,8 @@ type Copy struct {
 // TimedCopy is a copy in nanoseconds since 1970.
 type TimedCopy struct {
 	Name        string
-	Generation  planner.Generation
-	Step        planner.Step
+	Generation  plan.Generation
+	Step        plan.Step
 	Worker, Row int
 	Start, End  int64
 }
@@ -44,7 +44,7 @@ const (
 	maxRow        = 2 * copiesRow
 )
 
-func rowBeside(base int, r planner.Replica, s planner.Stage) int { return base + int(s) + 1000*int(r) }
+func rowBeside(base int, r plan.Replica, s plan.Stage) int { return base + int(s) + 1000*int(r) }
 
 // AddCopy writes a copy.
 func (r *Recorder) AddCopy(c Copy) {

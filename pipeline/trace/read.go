@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrBadTrace is wrapped by every error about a file that is no trace of this program.
@@ -36,8 +36,8 @@ type Trace struct {
 
 // Timed is a span in nanoseconds since 1970.
 type Timed struct {
-	Generation planner.Generation
-	Step       planner.Step
+	Generation plan.Generation
+	Step       plan.Step
 	Worker     int
 	Action     schedule.Action
 	Segments   int // into how many the schedule cuts sequences; 0 and 1: whole ones
@@ -54,10 +54,10 @@ type event struct {
 	Pid  int         `json:"pid"`
 	Tid  int         `json:"tid"`
 	Args struct {
-		Generation planner.Generation `json:"generation"`
-		Step       planner.Step       `json:"step"`
-		Segments   int                `json:"segments"`
-		Name       string             `json:"name"`
+		Generation plan.Generation `json:"generation"`
+		Step       plan.Step       `json:"step"`
+		Segments   int             `json:"segments"`
+		Name       string          `json:"name"`
 	} `json:"args"`
 }
 
@@ -135,8 +135,8 @@ func nanos(micros json.Number) (int64, error) {
 
 // Key names a step of a generation: after a failure a step may come again.
 type Key struct {
-	Generation planner.Generation
-	Step       planner.Step
+	Generation plan.Generation
+	Step       plan.Step
 }
 
 // Keys are the steps that the trace has spans of, in order.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // MaxSpans is how many spans a file has at most; further ones are left out.
@@ -19,8 +19,8 @@ const MaxSpans = 1 << 20
 
 // Span is one action of a worker.
 type Span struct {
-	Generation planner.Generation
-	Step       planner.Step
+	Generation plan.Generation
+	Step       plan.Step
 	// Worker is the number of the worker's seat in the plan.
 	Worker int
 	Action schedule.Action
@@ -93,8 +93,8 @@ type line struct {
 	name, category        string
 	start, end            int64 // nanoseconds since 1970
 	worker, row, segments int
-	generation            planner.Generation
-	step                  planner.Step
+	generation            plan.Generation
+	step                  plan.Step
 }
 
 func (r *Recorder) write(l line) {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Bounds of the chunk service.
@@ -33,7 +33,7 @@ const (
 
 // AppendChunkRequest appends the count and the hashes of a request; the caller keeps to
 // MaxChunkHashes.
-func AppendChunkRequest(dst []byte, hashes []planner.Hash) []byte {
+func AppendChunkRequest(dst []byte, hashes []plan.Hash) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(hashes)))
 	for _, h := range hashes {
 		dst = append(dst, h[:]...)
@@ -54,12 +54,12 @@ func DecodeChunkCount(b []byte) (int, error) {
 }
 
 // DecodeChunkHashes reads the hashes that fill b exactly.
-func DecodeChunkHashes(b []byte) ([]planner.Hash, error) {
-	const size = len(planner.Hash{})
+func DecodeChunkHashes(b []byte) ([]plan.Hash, error) {
+	const size = len(plan.Hash{})
 	if len(b) == 0 || len(b)%size != 0 || len(b) > MaxChunkHashes*size {
 		return nil, fmt.Errorf("%w: %d bytes of chunk hashes", ErrLength, len(b))
 	}
-	hashes := make([]planner.Hash, len(b)/size)
+	hashes := make([]plan.Hash, len(b)/size)
 	for i := range hashes {
 		copy(hashes[i][:], b[i*size:])
 	}

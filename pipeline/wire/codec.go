@@ -5,27 +5,27 @@ import (
 	"math"
 
 	"pnode/kernels/quant"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // Codec is how the elements of a boundary tensor are written. The zero value is refused.
-type Codec = cost.Codec
+type Codec = plan.Codec
 
 // The codecs, the most exact first.
 const (
 	// F32 changes nothing: little-endian float32, element after element.
-	F32 = cost.F32
+	F32 = plan.CodecF32
 	// BF16 keeps the upper half of each float32, rounded to the nearest, ties to even.
-	BF16 = cost.BF16
-	// Int8 keeps 8 bits an element and a float32 scale for each cost.Int8Group of them,
+	BF16 = plan.CodecBF16
+	// Int8 keeps 8 bits an element and a float32 scale for each plan.CodecInt8Group of them,
 	// rounded up or down by chance so that the mean is right (Gupta et al. 2015, "Deep
 	// Learning with Limited Numerical Precision", section 3).
-	Int8 = cost.Int8
+	Int8 = plan.CodecInt8
 )
 
 // ParseCodec reads a codec's name.
 func ParseCodec(name string) (Codec, error) {
-	c, err := cost.ParseCodec(name)
+	c, err := plan.ParseCodec(name)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrValue, err)
 	}
@@ -33,7 +33,7 @@ func ParseCodec(name string) (Codec, error) {
 }
 
 // tensorFront is the size of what goes before the elements: codec u8 | zero 3 bytes.
-const tensorFront = cost.CodecFront
+const tensorFront = plan.CodecFront
 
 // TensorBytes is the size of n elements in a codec.
 func TensorBytes(c Codec, n int) int { return int(c.Bytes(int64(n))) }

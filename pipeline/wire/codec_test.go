@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"pnode/kernels/quant"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // normal gives n elements spread like a normal distribution.
@@ -95,7 +95,7 @@ func TestNoiseNamesTheCrossing(t *testing.T) {
 		for micro := range 8 {
 			for layer := range 8 {
 				for _, back := range []bool{false, true} {
-					c := Crossing{Step: planner.Step(step), Micro: planner.Micro(micro), Layer: layer, Back: back}
+					c := Crossing{Step: plan.Step(step), Micro: plan.Micro(micro), Layer: layer, Back: back}
 					n := NoiseOf(9, c)
 					if other, twice := seen[n]; twice {
 						t.Fatalf("%+v and %+v have one key", c, other)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // commitBytes is the size of an encoded commit without what it may end with, a fifth float and a
@@ -13,7 +13,7 @@ import (
 const commitBytes = 5*8 + 1
 
 // MaxCommitBytes is the size of the largest commit.
-const MaxCommitBytes = commitBytes + 8 + planner.MaxCourseBytes
+const MaxCommitBytes = commitBytes + 8 + plan.MaxScheduleChoiceBytes
 
 const (
 	flagSave = 1 << iota
@@ -25,7 +25,7 @@ const (
 
 // Commit is the coordinator's word that a step counts; it is the same for all workers.
 type Commit struct {
-	Step planner.Step
+	Step plan.Step
 	// Loss is the mean over the step's micro-batches in nats a token.
 	Loss float64
 	// Norm is the global gradient norm before clipping.
@@ -40,7 +40,7 @@ type Commit struct {
 	HeldOutF32 *float64
 	// Save asks every worker to store its state after the update, Stop to end the run.
 	Save, Stop bool
-	// Next is the text of the planner.Course that all workers take from the next step on;
+	// Next is the text of the plan.ScheduleChoice that all workers take from the next step on;
 	// empty leaves them on theirs.
 	Next string
 }
@@ -81,7 +81,7 @@ func DecodeCommit(b []byte) (Commit, error) {
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	c := Commit{
-		Step: planner.Step(word(0)),
+		Step: plan.Step(word(0)),
 		Loss: math.Float64frombits(word(1)), Norm: math.Float64frombits(word(2)), GradScale: math.Float64frombits(word(3)),
 		Save: flags&flagSave != 0, Stop: flags&flagStop != 0,
 	}
@@ -93,11 +93,11 @@ func DecodeCommit(b []byte) (Commit, error) {
 		f32 := math.Float64frombits(binary.LittleEndian.Uint64(rest))
 		c.HeldOutF32, rest = &f32, rest[8:]
 	}
-	if len(rest) > planner.MaxCourseBytes {
-		return Commit{}, fmt.Errorf("%w: course of %d bytes, at most %d are accepted", ErrLength, len(rest), planner.MaxCourseBytes)
+	if len(rest) > plan.MaxScheduleChoiceBytes {
+		return Commit{}, fmt.Errorf("%w: course of %d bytes, at most %d are accepted", ErrLength, len(rest), plan.MaxScheduleChoiceBytes)
 	}
 	if c.Next = string(rest); c.Next != "" {
-		if _, err := planner.ParseCourse(c.Next); err != nil {
+		if _, err := plan.ParseScheduleChoice(c.Next); err != nil {
 			return Commit{}, fmt.Errorf("%w: %w", ErrValue, err)
 		}
 	}

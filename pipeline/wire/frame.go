@@ -6,15 +6,14 @@ import (
 	"hash/crc32"
 	"math"
 
-	"pnode/planner"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // Version is the version of frames and streams this package reads and writes.
 const Version = 3
 
 // MaxTensorBytes bounds the payload of a message that carries a tensor.
-const MaxTensorBytes = cost.MaxMessageBytes
+const MaxTensorBytes = plan.MaxMessageBytes
 
 // HeaderBytes is the size of a frame's front:
 //
@@ -35,12 +34,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // generation.
 type Tag struct {
 	Kind       Kind
-	Generation planner.Generation
-	Step       planner.Step
+	Generation plan.Generation
+	Step       plan.Step
 	// Replica and Stage are the receiver's; for ReducePart, GatherPart and KindReport the
 	// sender's; for StatePart and StateTaken the owner's of the part.
-	Replica planner.Replica
-	Stage   planner.Stage
+	Replica plan.Replica
+	Stage   plan.Stage
 	// Index is the micro-batch of Activation and Gradient, what the collective package
 	// chooses for parts of vectors, and 0 for the rest.
 	Index int32
@@ -123,8 +122,8 @@ func DecodeHeader(b []byte, maxTensorBytes int) (Header, error) {
 	}
 	h := Header{
 		Tag: Tag{
-			Kind: Kind(b[5]), Generation: planner.Generation(le.Uint64(b[8:])), Step: planner.Step(le.Uint64(b[16:])),
-			Replica: planner.Replica(replica), Stage: planner.Stage(stage), Index: int32(index),
+			Kind: Kind(b[5]), Generation: plan.Generation(le.Uint64(b[8:])), Step: plan.Step(le.Uint64(b[16:])),
+			Replica: plan.Replica(replica), Stage: plan.Stage(stage), Index: int32(index),
 		},
 		sum: le.Uint32(b[checked:]), partial: crc32.Checksum(b[:checked], castagnoli),
 	}

@@ -2,7 +2,7 @@ package wire
 
 import (
 	"pnode/kernels/quant"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Noise is the key of the numbers by which a tensor is rounded. The n-th number is a function
@@ -12,8 +12,8 @@ type Noise uint64
 // Crossing names one tensor on its way over a boundary between stages, by what does not
 // change with the generation, the number of stages or the schedule.
 type Crossing struct {
-	Step  planner.Step
-	Micro planner.Micro
+	Step  plan.Step
+	Micro plan.Micro
 	// Layer is the first one behind the boundary.
 	Layer int
 	// Back tells a gradient from an activation.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // OpenBytes is the size of a stream's first bytes:
@@ -23,7 +23,7 @@ type Boot uint64
 // Open says what a stream is for. Generation is 0 exactly for the class Chunks.
 type Open struct {
 	Class      Class
-	Generation planner.Generation
+	Generation plan.Generation
 	// From is the life of the endpoint that opens the stream, To the one that it believes to
 	// speak to, 0 while it knows none.
 	From, To Boot
@@ -75,7 +75,7 @@ func DecodeOpen(b []byte) (Open, error) {
 		return Open{}, fmt.Errorf("%w: stream header", ErrChecksum)
 	}
 	o := Open{
-		Class: Class(b[5]), Generation: planner.Generation(le.Uint64(b[8:])),
+		Class: Class(b[5]), Generation: plan.Generation(le.Uint64(b[8:])),
 		From: Boot(le.Uint64(b[16:])), To: Boot(le.Uint64(b[24:])),
 	}
 	return o, o.valid()

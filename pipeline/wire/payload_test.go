@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"testing"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func sampleReport() Report {
@@ -57,7 +57,7 @@ func TestReportRefusals(t *testing.T) {
 }
 
 func TestCommitRoundTrip(t *testing.T) {
-	heldOut, f32, course := 2.25, 2.125, planner.Course{Schedule: "1f1b", Warmups: [][]int{{1, 0}}}.String()
+	heldOut, f32, course := 2.25, 2.125, plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{1, 0}}}.String()
 	for _, want := range []Commit{
 		{HeldOut: &heldOut, HeldOutF32: &f32},
 		{HeldOut: &heldOut, HeldOutF32: &f32, Save: true, Next: course},
@@ -85,7 +85,7 @@ func TestCommitRefusals(t *testing.T) {
 		b    []byte
 		want error
 	}{
-		"cut": {good[:commitBytes-1], ErrLength}, "no course": {append(bytes.Clone(good), 0), ErrValue}, "long": {append(bytes.Clone(good), make([]byte, planner.MaxCourseBytes+1)...), ErrLength},
+		"cut": {good[:commitBytes-1], ErrLength}, "no course": {append(bytes.Clone(good), 0), ErrValue}, "long": {append(bytes.Clone(good), make([]byte, plan.MaxScheduleChoiceBytes+1)...), ErrLength},
 		"flags": {flags, ErrValue}, "held-out without flag": {orphan, ErrValue},
 		"half of a float": {both[:commitBytes+4], ErrValue}, "one held-out loss without the other": {f32, ErrValue},
 	}
@@ -97,7 +97,7 @@ func TestCommitRefusals(t *testing.T) {
 }
 
 func TestChunkRequestRoundTrip(t *testing.T) {
-	want := []planner.Hash{{1, 2, 3}, {31: 9}}
+	want := []plan.Hash{{1, 2, 3}, {31: 9}}
 	b := AppendChunkRequest(nil, want)
 	n, err := DecodeChunkCount(b[:ChunkCountBytes])
 	if err != nil || n != len(want) {
@@ -177,7 +177,7 @@ func FuzzDecodeCommit(f *testing.F) {
 }
 
 func FuzzDecodeChunkHashes(f *testing.F) {
-	f.Add(AppendChunkRequest(nil, []planner.Hash{{1}, {2}})[ChunkCountBytes:])
+	f.Add(AppendChunkRequest(nil, []plan.Hash{{1}, {2}})[ChunkCountBytes:])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if hashes, err := DecodeChunkHashes(b); err == nil && !bytes.Equal(AppendChunkRequest(nil, hashes)[ChunkCountBytes:], b) {

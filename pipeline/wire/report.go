@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // MaxReportEntries bounds the losses and, separately, the square sums of one report.
@@ -21,7 +21,7 @@ const MaxReportBytes = reportFront + 2*MaxReportEntries*entryBytes
 
 // MicroLoss is the mean loss of one micro-batch in nats a token.
 type MicroLoss struct {
-	Micro planner.Micro
+	Micro plan.Micro
 	Loss  float64
 }
 
@@ -83,7 +83,7 @@ func DecodeReport(b []byte) (Report, error) {
 		if err != nil {
 			return Report{}, err
 		}
-		r.Losses = append(r.Losses, MicroLoss{Micro: planner.Micro(number), Loss: value})
+		r.Losses = append(r.Losses, MicroLoss{Micro: plan.Micro(number), Loss: value})
 		b = b[entryBytes:]
 	}
 	for range squares {

@@ -5,6 +5,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // Longest is what one time saturates at, 2^40 ns = 18 minutes: 4096 layers of three such
@@ -14,6 +15,16 @@ const Longest schedule.Nanos = 1 << 40
 // Device is the measured speed of a device.
 type Device struct {
 	MatMulFLOPS, MemoryBytesPerS int64
+}
+
+// DeviceOf returns a device's speed for stages of a storage: the rate measured for it, or that
+// of float32 where nobody measured it.
+func DeviceOf(d plan.DeviceProfile, s model.Storage) Device {
+	speed := Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
+	if rate := d.Products(s); rate > 0 {
+		speed.MatMulFLOPS = rate
+	}
+	return speed
 }
 
 // LayerTime is what one layer takes per micro-batch on a device, and Update once a step.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // Bound is what sets the period of a decision: a stage that computes (From == To), a link
@@ -16,7 +16,7 @@ type Bound struct {
 	Busy  schedule.Nanos
 	// BytesPerS of the link and Codec of the message, where a link sets the period.
 	BytesPerS int64
-	Codec     cost.Codec
+	Codec     plan.Codec
 	// Where memory sets it: From keeps InFlight micro-batches, Floor is the period that more
 	// would reach, and Round the trip that they share.
 	InFlight     int
@@ -55,10 +55,10 @@ func (b Bound) Text(name func(stage int) string) string {
 	switch {
 	case b.Link:
 		return fmt.Sprintf("link %s → %s at %s: %s a micro-batch in %v, %s computes %s; put more layers on a stage, compress the boundary, or move it to a faster link",
-			name(from), name(to), cost.Bandwidth(b.BytesPerS), cost.Time(b.Period), b.Codec, name(b.Stage), cost.Time(b.Busy))
+			name(from), name(to), plan.Bandwidth(b.BytesPerS), plan.Time(b.Period), b.Codec, name(b.Stage), plan.Time(b.Busy))
 	case b.Memory():
 		return fmt.Sprintf("memory of %s: %d in flight share %s from there to %s and back, %s a micro-batch, %s with more",
-			name(from), b.InFlight, cost.Time(b.Round), name(to), cost.Time(b.Period), cost.Time(b.Floor))
+			name(from), b.InFlight, plan.Time(b.Round), name(to), plan.Time(b.Period), plan.Time(b.Floor))
 	}
-	return fmt.Sprintf("computing: %s takes %s a micro-batch", name(b.Stage), cost.Time(b.Busy))
+	return fmt.Sprintf("computing: %s takes %s a micro-batch", name(b.Stage), plan.Time(b.Busy))
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // Choose finds the least period that memory allows with the narrowest codecs, recomputing no
@@ -13,13 +13,13 @@ func Choose(p Problem) (Decision, error) {
 	if err := p.check(); err != nil {
 		return Decision{}, err
 	}
-	return p.solve(slices.Repeat([]cost.Codec{p.narrowest()}, len(p.Boundaries)))
+	return p.solve(slices.Repeat([]plan.Codec{p.narrowest()}, len(p.Boundaries)))
 }
 
 // solve is Choose with given codecs. Recomputing is worth a look only where memory keeps
 // the pipeline from the period that its slowest stage or link sets, and doing so ahead of the
 // gradient only where it would still not reach that.
-func (p Problem) solve(codecs []cost.Codec) (Decision, error) {
+func (p Problem) solve(codecs []plan.Codec) (Decision, error) {
 	s := newSolver(p, codecs)
 	best, err := s.plain()
 	if err != nil {
@@ -42,7 +42,7 @@ func (p Problem) solve(codecs []cost.Codec) (Decision, error) {
 // solver looks for the least period with given codecs.
 type solver struct {
 	p       Problem
-	codecs  []cost.Codec
+	codecs  []plan.Codec
 	costs   schedule.Costs // with nothing recomputed but what is given
 	ladders []ladder
 	all     [][][]option // by stage, rung and layers ahead
@@ -50,7 +50,7 @@ type solver struct {
 	choices [][][]option
 }
 
-func newSolver(p Problem, codecs []cost.Codec) *solver {
+func newSolver(p Problem, codecs []plan.Codec) *solver {
 	s := &solver{p: p, codecs: codecs, costs: p.Costs(codecs)}
 	for i, st := range p.Stages {
 		s.ladders = append(s.ladders, newLadder(st.Layers))

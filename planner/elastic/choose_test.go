@@ -11,6 +11,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // ms is a millisecond.
@@ -104,21 +105,21 @@ func TestSlowLink(t *testing.T) {
 	if got := d.Bound.Text(name); got != want || d.Period != 84*ms {
 		t.Errorf("period %d: %s", d.Period, got)
 	}
-	p.Narrowest = cost.BF16
-	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.F32, cost.F32, cost.BF16}) || d.Period != link.Hop(cost.BF16.Bytes(31_499)).Transfer || d.Exposed[2] != 84*ms {
+	p.Narrowest = plan.CodecBF16
+	if d = widened(t, p); !slices.Equal(d.Codecs, []plan.Codec{plan.CodecF32, plan.CodecF32, plan.CodecBF16}) || d.Period != link.Hop(plan.CodecBF16.Bytes(31_499)).Transfer || d.Exposed[2] != 84*ms {
 		t.Errorf("with bf16: codecs %v period %d, exposed %v", d.Codecs, d.Period, d.Exposed)
 	}
-	p.Narrowest = cost.Int8
-	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.F32, cost.F32, cost.Int8}) || d.Period != 40*ms {
+	p.Narrowest = plan.CodecInt8
+	if d = widened(t, p); !slices.Equal(d.Codecs, []plan.Codec{plan.CodecF32, plan.CodecF32, plan.CodecInt8}) || d.Period != 40*ms {
 		t.Errorf("with int8: codecs %v period %d", d.Codecs, d.Period)
 	}
-	p.Widest = cost.Int8
-	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.Int8, cost.Int8, cost.Int8}) {
+	p.Widest = plan.CodecInt8
+	if d = widened(t, p); !slices.Equal(d.Codecs, []plan.Codec{plan.CodecInt8, plan.CodecInt8, plan.CodecInt8}) {
 		t.Errorf("where all are to be int8: %v", d.Codecs)
 	}
 	p.Widest = 0
 	p.Boundaries[2].Forth.BytesPerS, p.Boundaries[2].Back.BytesPerS = 1e7, 1e7 // 12.6 ms: hidden
-	if d = widened(t, p); !slices.Equal(d.Codecs, []cost.Codec{cost.F32, cost.F32, cost.F32}) || d.Period != 40*ms {
+	if d = widened(t, p); !slices.Equal(d.Codecs, []plan.Codec{plan.CodecF32, plan.CodecF32, plan.CodecF32}) || d.Period != 40*ms {
 		t.Errorf("a hidden message: codecs %v period %d", d.Codecs, d.Period)
 	}
 }
@@ -206,7 +207,7 @@ func random(rng *rand.Rand, levels int) Problem {
 // exhaust is the least period over every level of every layer, every number of layers ahead of
 // the gradient, and all warm-ups that fit.
 func exhaust(p Problem) schedule.Nanos {
-	c := p.Costs(slices.Repeat([]cost.Codec{cost.F32}, len(p.Boundaries)))
+	c := p.Costs(slices.Repeat([]plan.Codec{plan.CodecF32}, len(p.Boundaries)))
 	best := schedule.Nanos(-1)
 	picks := make([]option, len(p.Stages))
 	warmups := make([]int, len(p.Stages))
@@ -357,7 +358,7 @@ func TestChooseRefuses(t *testing.T) {
 		"boundaries":           func(p *Problem) { p.Boundaries = nil },
 		"no micro-batches":     func(p *Problem) { p.Micros = 0 },
 		"unknown codec":        func(p *Problem) { p.Narrowest = 99 },
-		"no codec between":     func(p *Problem) { p.Widest = cost.BF16 },
+		"no codec between":     func(p *Problem) { p.Widest = plan.CodecBF16 },
 		"negative slot":        func(p *Problem) { p.Stages[0].SlotBytes = -1 },
 		"frees more than all":  func(p *Problem) { p.Stages[0].Layers = []Layer{{{}, {FreedBytes: 2}}} },
 		"negative elements":    func(p *Problem) { p.Boundaries[0].Elements = -1 },

@@ -7,6 +7,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // ErrBadProblem is wrapped by errors about problems that make no sense.
@@ -30,8 +31,8 @@ type Problem struct {
 	// Micros are the micro-batches of a step: more than that are never in flight.
 	Micros int
 	// Widest and Narrowest bound the codecs that a boundary may use: the most exact, and the
-	// one of the fewest bits; zero is cost.F32.
-	Widest, Narrowest cost.Codec
+	// one of the fewest bits; zero is plan.CodecF32.
+	Widest, Narrowest plan.Codec
 	// MarginPercent of a link's round trip is how late messages may be without showing.
 	MarginPercent int
 }
@@ -74,7 +75,7 @@ type Boundary struct {
 }
 
 // at is the boundary's time with a codec.
-func (b Boundary) at(c cost.Codec) schedule.Boundary {
+func (b Boundary) at(c plan.Codec) schedule.Boundary {
 	bytes := c.Bytes(b.Elements)
 	return schedule.Boundary{Activation: b.Forth.Hop(bytes), Gradient: b.Back.Hop(bytes)}
 }
@@ -90,7 +91,7 @@ type Decision struct {
 	// Ahead is by stage how many of its last layers do so before their gradient is there, while
 	// it is waited for: the Recompute of Costs. The others do so in Input.
 	Ahead  []int
-	Codecs []cost.Codec
+	Codecs []plan.Codec
 	// Exposed is by boundary the least period with the next more exact codec there, 0 where
 	// the most exact one is.
 	Exposed []schedule.Nanos
@@ -175,7 +176,7 @@ func (s Stage) checkGiven() error {
 }
 
 // Costs are those of the problem with the codecs and nothing recomputed.
-func (p Problem) Costs(codecs []cost.Codec) schedule.Costs {
+func (p Problem) Costs(codecs []plan.Codec) schedule.Costs {
 	c := schedule.Costs{Stages: make([]schedule.StageTime, len(p.Stages)), Boundaries: make([]schedule.Boundary, len(p.Boundaries))}
 	for i, s := range p.Stages {
 		c.Stages[i] = s.Time

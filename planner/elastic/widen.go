@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // ExposedPercent is by how much a more exact codec must lengthen the period for its messages
@@ -57,5 +57,5 @@ func transfer(b schedule.Boundary) schedule.Nanos {
 	return max(b.Activation.Transfer, b.Gradient.Transfer)
 }
 
-func (p Problem) widest() cost.Codec    { return cmp.Or(p.Widest, cost.F32) }
-func (p Problem) narrowest() cost.Codec { return cmp.Or(p.Narrowest, cost.F32) }
+func (p Problem) widest() plan.Codec    { return cmp.Or(p.Widest, plan.CodecF32) }
+func (p Problem) narrowest() plan.Codec { return cmp.Or(p.Narrowest, plan.CodecF32) }

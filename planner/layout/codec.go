@@ -5,17 +5,17 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/plan"
 )
 
 // Widen takes the most exact codecs of a range that do not lengthen the passes, as elastic.Widen
 // does for a period.
-func (s *Site) Widen(l *Layout, widest, narrowest cost.Codec) error {
+func (s *Site) Widen(l *Layout, widest, narrowest plan.Codec) error {
 	most := l.End + l.End*elastic.ExposedPercent/100
 	l.Exposed = map[Boundary]schedule.Nanos{}
 	for _, at := range s.fastestFirst(l) {
-		if err := s.widenBoundary(l, at, [2]cost.Codec{widest, narrowest}, most); err != nil {
+		if err := s.widenBoundary(l, at, [2]plan.Codec{widest, narrowest}, most); err != nil {
 			return err
 		}
 	}
@@ -24,7 +24,7 @@ func (s *Site) Widen(l *Layout, widest, narrowest cost.Codec) error {
 
 // widenBoundary gives a boundary the most exact codec, from one to another, with which the layout
 // ends in time.
-func (s *Site) widenBoundary(l *Layout, at Boundary, codecs [2]cost.Codec, most schedule.Nanos) error {
+func (s *Site) widenBoundary(l *Layout, at Boundary, codecs [2]plan.Codec, most schedule.Nanos) error {
 	codec := &l.Codecs[at.Replica][at.Stage]
 	for *codec = codecs[0]; *codec < codecs[1]; *codec++ {
 		if err := s.Time(l); err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
+	"pnode/planner/plan"
 )
 
 // Cell is a stage of a replica on a unit.
@@ -62,7 +62,7 @@ func (rows Rows) Recompute() bool {
 // Layout is cells with the programs that run them.
 type Layout struct {
 	Rows
-	Codecs [][]cost.Codec // by replica and boundary
+	Codecs [][]plan.Codec // by replica and boundary
 	// Programs are with nothing computed again ahead of a gradient.
 	Programs schedule.Schedule
 	Micros   []int          // by replica

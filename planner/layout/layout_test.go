@@ -10,7 +10,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/memory"
-	"pnode/planner/partition"
+	"pnode/planner/plan"
 )
 
 const (
@@ -61,7 +61,7 @@ func halves(t *testing.T, text string) *Layout {
 		t.Fatal(err)
 	}
 	list = schedule.WithReduceAndStep(schedule.WithCommunication(list))
-	l := &Layout{Programs: list, Rows: Rows{nil}, Codecs: [][]cost.Codec{{cost.F32}}, Micros: []int{micros}}
+	l := &Layout{Programs: list, Rows: Rows{nil}, Codecs: [][]plan.Codec{{plan.CodecF32}}, Micros: []int{micros}}
 	for u := range 2 {
 		l.Rows[0] = append(l.Rows[0], Cell{Unit: u, First: u * layers / 2, End: (u + 1) * layers / 2, Worker: u, Use: list.Use(u, 0, schedule.Stage(u))})
 	}
@@ -136,14 +136,14 @@ func TestWaitsAreUsed(t *testing.T) {
 // TestWidenTakesNoTime: tensors cross in float32 where that costs nothing, else in fewer bits, and
 // the reason is kept.
 func TestWidenTakesNoTime(t *testing.T) {
-	for rate, want := range map[int64]cost.Codec{1e9: cost.F32, 20_000: cost.Int8} {
+	for rate, want := range map[int64]plan.Codec{1e9: plan.CodecF32, 20_000: plan.CodecInt8} {
 		s, l := testSite(t, 1<<20), halves(t, "gpipe")
 		s.Link = func(int, int) cost.Link { return cost.Link{BytesPerS: rate} }
-		l.Codecs[0][0] = cost.Int8
-		if err := errors.Join(s.Time(l), s.Widen(l, cost.F32, cost.Int8)); err != nil {
+		l.Codecs[0][0] = plan.CodecInt8
+		if err := errors.Join(s.Time(l), s.Widen(l, plan.CodecF32, plan.CodecInt8)); err != nil {
 			t.Fatal(err)
 		}
-		if at := (Boundary{}); l.Codecs[0][0] != want || (l.Exposed[at] > l.End) != (want != cost.F32) {
+		if at := (Boundary{}); l.Codecs[0][0] != want || (l.Exposed[at] > l.End) != (want != plan.CodecF32) {
 			t.Errorf("%d bytes a second: %v, %d exposed of %d", rate, l.Codecs[0][0], l.Exposed[at], l.End)
 		}
 	}
@@ -167,7 +167,7 @@ func TestExchangeAddsUpMessages(t *testing.T) {
 				first = end
 			}
 		}
-		some := partition.Ranges{{First: rng.IntN(3), End: 3 + rng.IntN(6)}}
+		some := plan.LayerRanges{{First: rng.IntN(3), End: 3 + rng.IntN(6)}}
 		// Each layer's 1200 bytes are cut into a part for each replica, a part of a microsecond a byte.
 		var slowest schedule.Nanos
 		for _, row := range rows {

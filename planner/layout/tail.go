@@ -5,14 +5,14 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
-	"pnode/planner/partition"
+	"pnode/planner/plan"
 )
 
 // Exchange is what one reduce-scatter or one all-gather of layers between replicas takes:
 // each layer's vector is cut into one part per replica, and a unit sends every part but its own
 // to the part's owner, or its own to all. Messages of one unit follow each other, units work
 // side by side.
-func (s *Site) Exchange(rows Rows, layers partition.Ranges) schedule.Nanos {
+func (s *Site) Exchange(rows Rows, layers plan.LayerRanges) schedule.Nanos {
 	var slowest, latency schedule.Nanos
 	sums := make([]schedule.Nanos, len(s.Units))
 	for r, row := range rows {
@@ -39,7 +39,7 @@ func (s *Site) Exchange(rows Rows, layers partition.Ranges) schedule.Nanos {
 }
 
 // paramBytes are those of the layers [first,end) that are among layers.
-func (s *Site) paramBytes(first, end int, layers partition.Ranges) (bytes int64) {
+func (s *Site) paramBytes(first, end int, layers plan.LayerRanges) (bytes int64) {
 	for _, r := range layers {
 		if from, to := max(first, r.First), min(end, r.End); from < to {
 			bytes += s.Books.Params(from, to)

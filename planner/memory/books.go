@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"pnode/pipeline/model"
-	"pnode/planner/partition"
+	"pnode/planner/plan"
 )
 
 // ErrNoHalfCosts: a stage should store halves, and nobody reckoned what that takes.
@@ -14,10 +14,8 @@ const (
 	// trainingBytes is what a parameter's four bytes take in training: parameter, gradient
 	// and AdamW's two moments, all float32.
 	trainingBytes = 4
-	// MomentVectors is how many of these hold the optimizer's state.
-	MomentVectors = 2
 	// alignedMoments is what the tensors of a layer's state may take beyond their sizes.
-	alignedMoments = 64 * MomentVectors
+	alignedMoments = 64 * plan.MomentVectors
 )
 
 // Model is what a model's layers take on their own, and how they are trained.
@@ -39,7 +37,7 @@ type Model struct {
 // Parts is whose optimizer state replicas hold in parts; the zero value is nobody's.
 type Parts struct {
 	Replicas int
-	Layers   partition.Ranges
+	Layers   plan.LayerRanges
 }
 
 // of is into how many parts the state of a layer is cut.
@@ -95,7 +93,7 @@ func (b *Books) Parts() Parts { return b.parts }
 func (b *Books) Layers() int { return len(b.model.Costs) }
 
 // All is the range of all layers.
-func (b *Books) All() partition.Ranges { return partition.Ranges{{First: 0, End: b.Layers()}} }
+func (b *Books) All() plan.LayerRanges { return plan.LayerRanges{{First: 0, End: b.Layers()}} }
 
 // Params are the bytes of the parameters of the layers [first,end).
 func (b *Books) Params(first, end int) int64 { return b.params[end] - b.params[first] }
@@ -117,7 +115,7 @@ func (b *Books) NodeBytes() int64 { return max(0, b.model.NodeBytes) }
 func (b *Books) Moments(first, end int) int64 {
 	bytes := b.moments[end] - b.moments[first]
 	if first == 0 && end == b.Layers() { // both ends of a tied embedding have it once
-		bytes -= MomentVectors * 4 * int64(b.model.TiedGrad) / int64(b.parts.of(0))
+		bytes -= plan.MomentVectors * 4 * int64(b.model.TiedGrad) / int64(b.parts.of(0))
 	}
 	return max(0, bytes)
 }
@@ -142,7 +140,7 @@ func (b *Books) HostFor(stages int) []int64 {
 
 // Window is the room on a device through which the state of a stage passes that is away.
 func (b *Books) Window(first, end int) int64 {
-	return model.WindowBytes(MomentVectors, b.Moments(first, end)/(4*MomentVectors))
+	return model.WindowBytes(plan.MomentVectors, b.Moments(first, end)/(4*plan.MomentVectors))
 }
 
 // sumMoments adds up the optimizer's state.
@@ -158,10 +156,10 @@ func (b *Books) momentBytes(layer int) int64 {
 	k := b.model.Costs[layer]
 	trained, shares := k.ParamBytes-k.FrozenBytes, int64(b.parts.of(layer))
 	if shares == 1 || trained == 0 {
-		return MomentVectors * trained
+		return plan.MomentVectors * trained
 	}
 	const aligned = 64
-	return MomentVectors * (trained/shares + 2*aligned)
+	return plan.MomentVectors * (trained/shares + 2*aligned)
 }
 
 // alone are prefixes for a pipeline of so many stages: one stage alone has both ends of a tied

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // Ledger is what the model's layers take of a device on which stages have one storage.
@@ -69,7 +70,7 @@ func (l *Ledger) Fixed(first, end int, away bool) int64 {
 	if first == 0 && end == b.Layers() {
 		// Parameters and moments are there once, the gradient of each end is not.
 		tied, trained := int64(b.model.Tied), int64(b.model.TiedGrad)
-		fixed -= 4*tied + MomentVectors*4*trained/int64(b.parts.of(0))
+		fixed -= 4*tied + plan.MomentVectors*4*trained/int64(b.parts.of(0))
 		if l.storage != model.StorageF32 {
 			fixed -= 2 * tied
 		}
@@ -95,7 +96,7 @@ func (l *Ledger) sumFixed() {
 	l.fixed = make([]int64, len(l.costs)+1)
 	for i, k := range l.costs {
 		trained := k.ParamBytes - k.FrozenBytes
-		l.fixed[i+1] = l.fixed[i] + k.ParamBytes + (trainingBytes-1-MomentVectors)*trained + l.books.momentBytes(i) + k.CopyBytes
+		l.fixed[i+1] = l.fixed[i] + k.ParamBytes + (trainingBytes-1-plan.MomentVectors)*trained + l.books.momentBytes(i) + k.CopyBytes
 	}
 }
 

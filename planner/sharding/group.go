@@ -4,14 +4,14 @@ import (
 	"slices"
 
 	"pnode/planner/layout"
-	"pnode/planner/partition"
+	"pnode/planner/plan"
 )
 
 // Group are layers whose holders are the same stages in every replica: what they hold in
 // parts is decided for them together, and apart from the others. Replicas that are cut alike
 // have one for each stage; the two ends of a tied embedding are of one group.
 type Group struct {
-	Layers partition.Ranges
+	Layers plan.LayerRanges
 	Cells  []layout.Cell // the stages that hold them, of all replicas
 }
 
@@ -21,7 +21,7 @@ func Groups(rows layout.Rows, layers int, tied bool) []Group {
 	first := 0
 	for end := 1; end <= layers; end++ {
 		if !slices.ContainsFunc(rows, func(row []layout.Cell) bool { return !endsAt(row, end) }) {
-			groups = append(groups, Group{Layers: partition.Ranges{{First: first, End: end}}, Cells: cellsIn(rows, first, end)})
+			groups = append(groups, Group{Layers: plan.LayerRanges{{First: first, End: end}}, Cells: cellsIn(rows, first, end)})
 			first = end
 		}
 	}
@@ -49,7 +49,7 @@ func cellsIn(rows layout.Rows, first, end int) (cells []layout.Cell) {
 }
 
 // Among tells whether the group is among layers that are in parts.
-func (g Group) Among(layers partition.Ranges) bool { return layers.Contains(g.Layers[0].First) }
+func (g Group) Among(layers plan.LayerRanges) bool { return layers.Contains(g.Layers[0].First) }
 
 // Freed is by kind what every one of some stages has free at least with its layers in parts: on
 // a site where the optimizer state is whole, and on the same where it is in so many parts.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Apply gives the state that follows s when e is committed. It is total and
@@ -41,7 +41,7 @@ func (e SetRun) apply(s State) (State, error) {
 }
 
 // checkInit bounds the weights that a run starts from.
-func checkInit(spec planner.RunSpec) error {
+func checkInit(spec plan.RunSpec) error {
 	if spec.Init == nil {
 		return nil
 	}
@@ -118,7 +118,7 @@ var moves = map[MemberState][]MemberState{
 }
 
 // booted finds the member when it still is the process that is meant.
-func (s State) booted(peer planner.PeerID, boot uint64) (Member, error) {
+func (s State) booted(peer plan.PeerID, boot uint64) (Member, error) {
 	m, ok := s.Member(peer)
 	if !ok {
 		return m, fmt.Errorf("%q is not in the roster", wire.Clip(string(peer), maxName))
@@ -200,7 +200,7 @@ func (e Finish) apply(s State) (State, error) {
 }
 
 // checkMember bounds what a member says about itself.
-func checkMember(peer planner.PeerID, addrs []string, p planner.Profile) error {
+func checkMember(peer plan.PeerID, addrs []string, p plan.Profile) error {
 	if !name(string(peer)) {
 		return fmt.Errorf("peer ID of %d bytes, want 1 to %d", len(peer), maxName)
 	}
@@ -208,8 +208,8 @@ func checkMember(peer planner.PeerID, addrs []string, p planner.Profile) error {
 		return fmt.Errorf("%s: %d addresses, %d devices, %d links; at most %d, %d, %d", peer, len(addrs), len(p.Devices), len(p.Links), maxAddrs, maxDevices, maxLinks)
 	}
 	long := slices.ContainsFunc(addrs, func(a string) bool { return len(a) > maxText })
-	long = long || slices.ContainsFunc(p.Devices, func(d planner.DeviceProfile) bool { return !name(d.Name) || len(d.Model) > maxText })
-	long = long || slices.ContainsFunc(p.Links, func(l planner.LinkProfile) bool { return !name(string(l.Peer)) })
+	long = long || slices.ContainsFunc(p.Devices, func(d plan.DeviceProfile) bool { return !name(d.Name) || len(d.Model) > maxText })
+	long = long || slices.ContainsFunc(p.Links, func(l plan.LinkProfile) bool { return !name(string(l.Peer)) })
 	if long {
 		return fmt.Errorf("%s: an address, device or link peer is empty or longer than %d bytes", peer, maxText)
 	}
@@ -217,7 +217,7 @@ func checkMember(peer planner.PeerID, addrs []string, p planner.Profile) error {
 }
 
 // same compares two specifications by their encoding.
-func same(a, b planner.RunSpec) bool {
+func same(a, b plan.RunSpec) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func (e StageSaved) apply(s State) (State, error) {
@@ -51,7 +51,7 @@ func (e StageSaved) fences(s State) error {
 // collect puts the layers to the pending checkpoint of their step, and commits that one
 // when it is complete: the pending ones of earlier steps are then dropped.
 func (s State) collect(e StageSaved) (State, error) {
-	i, found := slices.BinarySearchFunc(s.Pending, e.Step, func(c Checkpoint, step planner.Step) int {
+	i, found := slices.BinarySearchFunc(s.Pending, e.Step, func(c Checkpoint, step plan.Step) int {
 		return cmp.Compare(c.Step, step)
 	})
 	if !found && i == 0 && len(s.Pending) == MaxPending {
@@ -145,7 +145,7 @@ func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
 
 // union joins two lists of holders in the order of their first appearance, up to
 // MaxHolders.
-func union(a, b []planner.PeerID) []planner.PeerID {
+func union(a, b []plan.PeerID) []plan.PeerID {
 	a = slices.Clone(a)
 	for _, p := range b {
 		if len(a) < MaxHolders && !slices.Contains(a, p) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/wire"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 var errNoRun = errors.New("no run is set")
@@ -20,8 +20,8 @@ func (e SetPlan) apply(s State) (State, error) {
 	if err := e.fences(s); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
-	if len(encoded) > planner.MaxPlanBytes {
-		return s, fmt.Errorf("set plan %d: %d bytes, at most %d", e.Plan.Generation, len(encoded), planner.MaxPlanBytes)
+	if len(encoded) > plan.MaxPlanBytes {
+		return s, fmt.Errorf("set plan %d: %d bytes, at most %d", e.Plan.Generation, len(encoded), plan.MaxPlanBytes)
 	}
 	if err := errors.Join(e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Micros), e.Plan.CheckTied(s.Run.Model)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)

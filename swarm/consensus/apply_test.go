@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"pnode/planner/plan"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
 )
 
 // TestApply replays testdata/apply_*.txt: entries in, the state or the refusal out. Every
@@ -80,18 +80,18 @@ func parseEntry(t *testing.T, line string) Entry {
 	words, p := fields(line)
 	switch words[0] {
 	case "run":
-		return SetRun{planner.RunSpec{
-			Run: planner.RunID(words[1]), Model: model.Config{Blocks: int(number(t, p["blocks"]))},
-			Train: planner.TrainSpec{
-				Micros: int(number(t, p["micros"])), Steps: planner.Step(number(t, p["steps"])), KeepCheckpoints: int(number(t, p["keep"])),
+		return SetRun{plan.RunSpec{
+			Run: plan.RunID(words[1]), Model: model.Config{Blocks: int(number(t, p["blocks"]))},
+			Train: plan.TrainSpec{
+				Micros: int(number(t, p["micros"])), Steps: plan.Step(number(t, p["steps"])), KeepCheckpoints: int(number(t, p["keep"])),
 			},
 		}}
 	case "join":
-		return Join{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"]), Label: p["label"]}
+		return Join{Peer: plan.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"]), Label: p["label"]}
 	case "update":
-		return Update{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"])}
+		return Update{Peer: plan.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"])}
 	case "state":
-		return SetMemberState{Peer: planner.PeerID(words[1]), Boot: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"]}
+		return SetMemberState{Peer: plan.PeerID(words[1]), Boot: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"]}
 	case "plan":
 		return parsePlan(t, p)
 	case "saved":
@@ -105,9 +105,9 @@ func parseEntry(t *testing.T, line string) Entry {
 	case "finish":
 		return Finish{}
 	case "bind":
-		return BindGrant{Serial: number(t, words[1]), Peer: planner.PeerID(words[2])}
+		return BindGrant{Serial: number(t, words[1]), Peer: plan.PeerID(words[2])}
 	case "rollback":
-		return Rollback{From: planner.Step(number(t, p["from"])), To: planner.Step(number(t, p["to"])), Term: planner.Term(number(t, p["term"]))}
+		return Rollback{From: plan.Step(number(t, p["from"])), To: plan.Step(number(t, p["to"])), Term: plan.Term(number(t, p["term"]))}
 	}
 	t.Fatalf("unknown command %q", line)
 	return nil
@@ -115,36 +115,36 @@ func parseEntry(t *testing.T, line string) Entry {
 
 // parsePlan reads stages=a:0-2,b:2-4 as one replica with all micro-batches.
 func parsePlan(t *testing.T, p map[string]string) Entry {
-	plan := planner.Plan{
-		Run: planner.RunID(p["run"]), Generation: planner.Generation(number(t, p["generation"])),
-		Start: planner.Step(number(t, p["start"])), Schedule: "1f1b",
+	pl := plan.Plan{
+		Run: plan.RunID(p["run"]), Generation: plan.Generation(number(t, p["generation"])),
+		Start: plan.Step(number(t, p["start"])), Schedule: "1f1b",
 	}
-	pipe := planner.Pipeline{Micros: int(number(t, p["micros"]))}
+	pipe := plan.Pipeline{Micros: int(number(t, p["micros"]))}
 	for _, stage := range list(p["stages"]) {
 		peer, layers, _ := strings.Cut(stage, ":")
 		first, end, _ := strings.Cut(layers, "-")
-		pipe.Stages = append(pipe.Stages, planner.Placement{
-			Peer: planner.PeerID(peer), Device: "cpu", Holder: planner.PeerID(p["holder"]),
-			Layers: planner.LayerRange{First: int(number(t, first)), End: int(number(t, end))},
+		pipe.Stages = append(pipe.Stages, plan.Placement{
+			Peer: plan.PeerID(peer), Device: "cpu", Holder: plan.PeerID(p["holder"]),
+			Layers: plan.LayerRange{First: int(number(t, first)), End: int(number(t, end))},
 		})
 		pipe.Warmups = append(pipe.Warmups, 1)
 	}
-	plan.Replicas = []planner.Pipeline{pipe}
-	return SetPlan{Plan: plan, Term: planner.Term(number(t, p["term"])), Epoch: number(t, p["epoch"]), Reasons: list(p["reasons"])}
+	pl.Replicas = []plan.Pipeline{pipe}
+	return SetPlan{Plan: pl, Term: plan.Term(number(t, p["term"])), Epoch: number(t, p["epoch"]), Reasons: list(p["reasons"])}
 }
 
 // parseSaved reads layers=0,1 with one chunk each, made of the word chunk.
 func parseSaved(t *testing.T, p map[string]string) Entry {
-	e := StageSaved{Step: planner.Step(number(t, p["step"])), Generation: planner.Generation(number(t, p["generation"]))}
+	e := StageSaved{Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"]))}
 	size := int64(1000)
 	if p["size"] != "" {
 		size = int64(number(t, p["size"]))
 	}
 	for _, l := range list(p["layers"]) {
-		ref := LayerRef{Layer: int(number(t, l)), SizeBytes: size, Chunks: make([]planner.Hash, 1)}
+		ref := LayerRef{Layer: int(number(t, l)), SizeBytes: size, Chunks: make([]plan.Hash, 1)}
 		copy(ref.Chunks[0][:], p["chunk"]+l)
 		for _, h := range list(p["holders"]) {
-			ref.Holders = append(ref.Holders, planner.PeerID(h))
+			ref.Holders = append(ref.Holders, plan.PeerID(h))
 		}
 		e.Layers = append(e.Layers, ref)
 	}
@@ -204,7 +204,7 @@ func TestRosterIsBounded(t *testing.T) {
 	var s State
 	var err error
 	for i := range MaxMembers {
-		if s, err = Apply(s, Join{Peer: planner.PeerID(fmt.Sprintf("p%03d", i)), Boot: 1}); err != nil {
+		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i)), Boot: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,11 +212,11 @@ func TestRosterIsBounded(t *testing.T) {
 		t.Fatalf("one member too many gives %v", err)
 	}
 	for i := range 3 * MaxMembers {
-		peer := planner.PeerID(fmt.Sprintf("p%03d", i))
+		peer := plan.PeerID(fmt.Sprintf("p%03d", i))
 		if s, err = Apply(s, SetMemberState{Peer: peer, Boot: 1, State: Gone}); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = Apply(s, Join{Peer: planner.PeerID(fmt.Sprintf("p%03d", i+MaxMembers)), Boot: 1}); err != nil {
+		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i+MaxMembers)), Boot: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,13 +233,13 @@ func TestRosterIsBounded(t *testing.T) {
 
 func TestPendingStepsAreBounded(t *testing.T) {
 	s := planned(t)
-	saved := func(step planner.Step, layer int) StageSaved {
+	saved := func(step plan.Step, layer int) StageSaved {
 		return StageSaved{Step: step, Generation: 1, Layers: []LayerRef{
-			{Layer: layer, SizeBytes: 1, Chunks: make([]planner.Hash, 1), Holders: []planner.PeerID{"a"}},
+			{Layer: layer, SizeBytes: 1, Chunks: make([]plan.Hash, 1), Holders: []plan.PeerID{"a"}},
 		}}
 	}
 	var err error
-	for step := planner.Step(2); step <= MaxPending+3; step++ {
+	for step := plan.Step(2); step <= MaxPending+3; step++ {
 		if s, err = Apply(s, saved(step, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestPendingStepsAreBounded(t *testing.T) {
 		t.Errorf("a step before all pending ones gives %v", err)
 	}
 	large := saved(MaxPending+3, 1)
-	large.Layers[0].Chunks = make([]planner.Hash, MaxCheckpointChunks)
+	large.Layers[0].Chunks = make([]plan.Hash, MaxCheckpointChunks)
 	if _, err := Apply(s, large); !errors.Is(err, ErrRejected) {
 		t.Errorf("too many chunks in one checkpoint give %v", err)
 	}
@@ -265,9 +265,9 @@ func planned(t testing.TB) State {
 		testRun(),
 		Join{Peer: "a", Boot: 1},
 		SetMemberState{Peer: "a", Boot: 1, State: Active},
-		SetPlan{Epoch: 2, Term: 1, Plan: planner.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []planner.Pipeline{{
+		SetPlan{Epoch: 2, Term: 1, Plan: plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{
 			Micros: 2, Warmups: []int{0},
-			Stages: []planner.Placement{{Peer: "a", Device: "cpu", Layers: planner.LayerRange{End: 3}}},
+			Stages: []plan.Placement{{Peer: "a", Device: "cpu", Layers: plan.LayerRange{End: 3}}},
 		}}}},
 	} {
 		if s, err = Apply(s, e); err != nil {

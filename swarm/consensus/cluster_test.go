@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // cluster is a run of several nodes in one bubble of virtual time.
 type cluster struct {
 	t     *testing.T
 	net   *memoryNet
-	peers []planner.PeerID
-	kv    map[planner.PeerID]*memoryKV
-	nodes map[planner.PeerID]*Node
-	wires map[planner.PeerID]*memoryTransport
+	peers []plan.PeerID
+	kv    map[plan.PeerID]*memoryKV
+	nodes map[plan.PeerID]*Node
+	wires map[plan.PeerID]*memoryTransport
 	boots uint64
 }
 
@@ -29,8 +29,8 @@ type cluster struct {
 func inBubble(t *testing.T, n int, test func(*testing.T, *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{
-			t: t, net: newMemoryNet(20 * time.Millisecond), kv: map[planner.PeerID]*memoryKV{},
-			nodes: map[planner.PeerID]*Node{}, wires: map[planner.PeerID]*memoryTransport{},
+			t: t, net: newMemoryNet(20 * time.Millisecond), kv: map[plan.PeerID]*memoryKV{},
+			nodes: map[plan.PeerID]*Node{}, wires: map[plan.PeerID]*memoryTransport{},
 		}
 		defer func() {
 			for _, p := range c.peers {
@@ -38,14 +38,14 @@ func inBubble(t *testing.T, n int, test func(*testing.T, *cluster)) {
 			}
 		}()
 		for i := range n {
-			c.join(planner.PeerID(rune('a' + i)))
+			c.join(plan.PeerID(rune('a' + i)))
 		}
 		c.settle(n)
 		test(t, c)
 	})
 }
 
-func (c *cluster) start(p planner.PeerID) *Node {
+func (c *cluster) start(p plan.PeerID) *Node {
 	c.t.Helper()
 	if c.kv[p] == nil {
 		c.kv[p] = newMemoryKV()
@@ -54,7 +54,7 @@ func (c *cluster) start(p planner.PeerID) *Node {
 	c.wires[p] = c.net.join(p)
 	node, err := Start(context.Background(), Config{
 		Transport: c.wires[p], KV: c.kv[p], Bootstrap: p == "a",
-		Contacts: func() []planner.PeerID { return []planner.PeerID{"a", "b"} },
+		Contacts: func() []plan.PeerID { return []plan.PeerID{"a", "b"} },
 		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *cluster) start(p planner.PeerID) *Node {
 }
 
 // join starts a node and brings it into the roster as active.
-func (c *cluster) join(p planner.PeerID) *Node {
+func (c *cluster) join(p plan.PeerID) *Node {
 	c.t.Helper()
 	n := c.start(p)
 	c.boots++
@@ -75,13 +75,13 @@ func (c *cluster) join(p planner.PeerID) *Node {
 }
 
 // crash ends a node as a kill does: its streams break first.
-func (c *cluster) crash(p planner.PeerID) {
+func (c *cluster) crash(p plan.PeerID) {
 	c.wires[p].crash()
 	c.nodes[p].Close()
 	delete(c.nodes, p)
 }
 
-func (c *cluster) stop(p planner.PeerID) {
+func (c *cluster) stop(p plan.PeerID) {
 	if c.nodes[p] != nil {
 		c.crash(p)
 	}
@@ -163,8 +163,8 @@ func (c *cluster) everywhere(what string, ok func(State) bool) {
 }
 
 func testRun() SetRun {
-	return SetRun{planner.RunSpec{
+	return SetRun{plan.RunSpec{
 		Run: "run", Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
-		Train: planner.TrainSpec{Steps: 100, Micros: 2, MicroBatch: 1},
+		Train: plan.TrainSpec{Steps: 100, Micros: 2, MicroBatch: 1},
 	}}
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
@@ -21,52 +21,52 @@ type Entry interface {
 
 // SetRun is the first entry of a run.
 type SetRun struct {
-	Spec planner.RunSpec `json:"spec"`
+	Spec plan.RunSpec `json:"spec"`
 }
 
 // Join brings a node into the roster as joining. The same boot again changes nothing; a
 // new boot of a known peer starts over as joining.
 type Join struct {
-	Peer    planner.PeerID  `json:"peer"`
-	Boot    uint64          `json:"boot"`
-	Addrs   []string        `json:"addrs,omitempty"`
-	Label   string          `json:"label,omitempty"`
-	Profile planner.Profile `json:"profile"`
+	Peer    plan.PeerID  `json:"peer"`
+	Boot    uint64       `json:"boot"`
+	Addrs   []string     `json:"addrs,omitempty"`
+	Label   string       `json:"label,omitempty"`
+	Profile plan.Profile `json:"profile"`
 }
 
 // Update replaces addresses and profile of a member.
 type Update struct {
-	Peer    planner.PeerID  `json:"peer"`
-	Boot    uint64          `json:"boot"`
-	Addrs   []string        `json:"addrs,omitempty"`
-	Profile planner.Profile `json:"profile"`
+	Peer    plan.PeerID  `json:"peer"`
+	Boot    uint64       `json:"boot"`
+	Addrs   []string     `json:"addrs,omitempty"`
+	Profile plan.Profile `json:"profile"`
 }
 
 // SetMemberState moves a member on: joining to active, active to draining, any to gone.
 type SetMemberState struct {
-	Peer   planner.PeerID `json:"peer"`
-	Boot   uint64         `json:"boot"`
-	State  MemberState    `json:"state"`
-	Reason string         `json:"reason,omitempty"`
+	Peer   plan.PeerID `json:"peer"`
+	Boot   uint64      `json:"boot"`
+	State  MemberState `json:"state"`
+	Reason string      `json:"reason,omitempty"`
 }
 
 // SetPlan makes Plan the current generation. It is refused with ErrStale unless the
 // generation is the next one, Term is no older than the current plan's, Epoch is the
 // state's and the plan starts from the newest committed checkpoint.
 type SetPlan struct {
-	Plan    planner.Plan `json:"plan"`
-	Term    planner.Term `json:"term"`
-	Epoch   uint64       `json:"epoch"`
-	Reasons []string     `json:"reasons,omitempty"`
+	Plan    plan.Plan `json:"plan"`
+	Term    plan.Term `json:"term"`
+	Epoch   uint64    `json:"epoch"`
+	Reasons []string  `json:"reasons,omitempty"`
 }
 
 // StageSaved reports that the state of some layers after a step is stored. When every
 // layer of a step has been reported the checkpoint is committed. Reporting a layer again
 // with the same chunks adds holders, also to the committed checkpoint.
 type StageSaved struct {
-	Step       planner.Step       `json:"step"`
-	Generation planner.Generation `json:"generation"`
-	Layers     []LayerRef         `json:"layers"`
+	Step       plan.Step       `json:"step"`
+	Generation plan.Generation `json:"generation"`
+	Layers     []LayerRef      `json:"layers"`
 }
 
 // WantPause asks the workers of the plan to save their newest step and to wait for the
@@ -94,16 +94,16 @@ type Finish struct {
 // any more, and makes the older one of step To the newest. Term is the planner's: an older
 // one's is refused.
 type Rollback struct {
-	From   planner.Step `json:"from"`
-	To     planner.Step `json:"to"`
-	Term   planner.Term `json:"term"`
-	Reason string       `json:"reason,omitempty"`
+	From   plan.Step `json:"from"`
+	To     plan.Step `json:"to"`
+	Term   plan.Term `json:"term"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // BindGrant notes that a peer came into the run by the invite of this serial.
 type BindGrant struct {
-	Serial uint64         `json:"serial"`
-	Peer   planner.PeerID `json:"peer"`
+	Serial uint64      `json:"serial"`
+	Peer   plan.PeerID `json:"peer"`
 }
 
 // kind is the entry's number in the log. Numbers are never reused.
@@ -138,7 +138,7 @@ func (Rollback) kind() kind       { return kindRollback }
 func (BindGrant) kind() kind      { return kindBindGrant }
 
 const (
-	// MaxEntryBytes bounds an encoded entry: a plan of planner.MaxPlanBytes and reasons.
+	// MaxEntryBytes bounds an encoded entry: a plan of plan.MaxPlanBytes and reasons.
 	MaxEntryBytes = 2 << 20
 	// MaxStateBytes bounds an encoded state.
 	MaxStateBytes = 32 << 20

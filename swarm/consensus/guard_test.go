@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // wantFailure wants a node to tell once that its store failed, to refuse proposals for it,
 // and to close at once.
-func (c *cluster) wantFailure(p planner.PeerID) {
+func (c *cluster) wantFailure(p plan.PeerID) {
 	c.t.Helper()
 	failed := c.nodes[p].Failed()
 	select {
@@ -64,7 +64,7 @@ func TestStoreFails(t *testing.T) {
 // answer to another's, and in a new leader's first heartbeat.
 func TestStoreFailsInAnElection(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		victims := []planner.PeerID{}
+		victims := []plan.PeerID{}
 		for _, p := range c.peers {
 			if c.nodes[p] != c.leader() {
 				c.kv[p].breakDown()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -69,14 +69,14 @@ func (n *Node) reconcile(ctx context.Context) error {
 func (n *Node) next(ctx context.Context) Action {
 	v := Servers{
 		Self: n.self, Servers: n.Servers(), Members: n.State().Members,
-		Silent: n.Silence, Ready: func(p planner.PeerID) bool { return n.isReady(ctx, p) },
+		Silent: n.Silence, Ready: func(p plan.PeerID) bool { return n.isReady(ctx, p) },
 	}
 	a := Membership(v)
 	if a.Kind != Demote && a.Kind != Transfer {
 		return a
 	}
 	deaf := n.deaf(ctx, v.Servers)
-	v.Silent = func(p planner.PeerID) time.Duration {
+	v.Silent = func(p plan.PeerID) time.Duration {
 		if silent := n.Silence(p); silent > 0 || !slices.Contains(deaf, p) {
 			return silent
 		}
@@ -86,7 +86,7 @@ func (n *Node) next(ctx context.Context) Action {
 }
 
 // deaf are the voters that do not answer a question now.
-func (n *Node) deaf(ctx context.Context, servers []Server) (deaf []planner.PeerID) {
+func (n *Node) deaf(ctx context.Context, servers []Server) (deaf []plan.PeerID) {
 	answers := make([]bool, len(servers))
 	var asking sync.WaitGroup
 	for i, s := range servers {
@@ -105,7 +105,7 @@ func (n *Node) deaf(ctx context.Context, servers []Server) (deaf []planner.PeerI
 
 // takeOver waits, once in a term, until this leader has applied what was committed.
 func (n *Node) takeOver() error {
-	term := planner.Term(n.raft.CurrentTerm())
+	term := plan.Term(n.raft.CurrentTerm())
 	n.mu.Lock()
 	done := n.led == term
 	n.mu.Unlock()
@@ -124,27 +124,27 @@ func (n *Node) takeOver() error {
 
 // Silence is how long ago a server was last heard of, 0 when it answers heartbeats. Only
 // the leader knows; elsewhere it is 0.
-func (n *Node) Silence(p planner.PeerID) time.Duration {
+func (n *Node) Silence(p plan.PeerID) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.silence.of(p, time.Now())
 }
 
 // isReady asks a server how far it has come.
-func (n *Node) isReady(ctx context.Context, p planner.PeerID) bool {
+func (n *Node) isReady(ctx context.Context, p plan.PeerID) bool {
 	applied, ok := n.applied(ctx, p)
 	return ok && applied+readyLag >= n.raft.CommitIndex()
 }
 
 // Answers tells whether a member answers a question at once, on a stream of its own: what
 // to ask before it is given up for not having been heard of.
-func (n *Node) Answers(ctx context.Context, p planner.PeerID) bool {
+func (n *Node) Answers(ctx context.Context, p plan.PeerID) bool {
 	_, ok := n.applied(ctx, p)
 	return ok
 }
 
 // applied is the index that a peer has applied last, if it says so within readyTimeout.
-func (n *Node) applied(ctx context.Context, p planner.PeerID) (index uint64, ok bool) {
+func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r, err := n.ask(ctx, p, request{op: opApplied})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // within wants f to end after at most d of virtual time.
@@ -21,15 +21,15 @@ func within(t *testing.T, what string, d time.Duration, f func()) {
 }
 
 // lonely takes all voters but one from a cluster of three: by their end, or by a cut.
-var lonely = map[string]func(c *cluster, last planner.PeerID){
-	"crashed": func(c *cluster, last planner.PeerID) {
+var lonely = map[string]func(c *cluster, last plan.PeerID){
+	"crashed": func(c *cluster, last plan.PeerID) {
 		for _, p := range c.peers {
 			if p != last {
 				c.crash(p)
 			}
 		}
 	},
-	"cut off": func(c *cluster, last planner.PeerID) { c.net.partition(last) },
+	"cut off": func(c *cluster, last plan.PeerID) { c.net.partition(last) },
 }
 
 // Without a majority everything ends with its context, and Close within two seconds: for

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // DeadAfter is how long a voter is not heard of before it may be replaced.
@@ -14,20 +14,20 @@ const DeadAfter = 60 * time.Second
 
 // Server is one entry of the raft configuration.
 type Server struct {
-	Peer  planner.PeerID
+	Peer  plan.PeerID
 	Voter bool
 }
 
 // Servers is what Membership decides from, as the leader Self sees it.
 type Servers struct {
-	Self    planner.PeerID
+	Self    plan.PeerID
 	Servers []Server
 	Members []Member
 	// Silent is how long ago a server was last heard of; 0 when it answers.
-	Silent func(planner.PeerID) time.Duration
+	Silent func(plan.PeerID) time.Duration
 	// Ready tells whether a server without a vote has nearly the whole log. It is asked
 	// only about candidates for promotion.
-	Ready func(planner.PeerID) bool
+	Ready func(plan.PeerID) bool
 }
 
 // ActionKind is one kind of change of the raft configuration.
@@ -48,7 +48,7 @@ const (
 // Action is the next change and why.
 type Action struct {
 	Kind   ActionKind
-	Peer   planner.PeerID
+	Peer   plan.PeerID
 	Reason string
 }
 
@@ -94,12 +94,12 @@ func Membership(v Servers) Action {
 type tally struct {
 	Servers
 	voters     int
-	answering  int              // voters that answer now
-	keep       []planner.PeerID // voters that should stay: the leader, then by age
-	leaving    []planner.PeerID // voters that answer but are draining or gone
-	dead       []planner.PeerID // voters not heard of for DeadAfter, or silent and gone
-	candidates []planner.PeerID // active servers without a vote that answer, by age
-	returning  int              // those that fell silent a moment ago
+	answering  int           // voters that answer now
+	keep       []plan.PeerID // voters that should stay: the leader, then by age
+	leaving    []plan.PeerID // voters that answer but are draining or gone
+	dead       []plan.PeerID // voters not heard of for DeadAfter, or silent and gone
+	candidates []plan.PeerID // active servers without a vote that answer, by age
+	returning  int           // those that fell silent a moment ago
 	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
 	// too many. They differ by the nodes that fell silent a moment ago, so that those do
 	// not move votes to and fro.
@@ -139,7 +139,7 @@ func (v Servers) tally() tally {
 
 // byAge gives the servers by the epoch their member's state began with, Self first.
 func (v Servers) byAge() []Server {
-	age := func(p planner.PeerID) uint64 {
+	age := func(p plan.PeerID) uint64 {
 		m, _ := v.member(p)
 		return m.Since
 	}
@@ -156,11 +156,11 @@ func (v Servers) byAge() []Server {
 	return sorted
 }
 
-func (v Servers) member(p planner.PeerID) (Member, bool) {
+func (v Servers) member(p plan.PeerID) (Member, bool) {
 	return State{Members: v.Members}.Member(p)
 }
 
-func (v Servers) silence(p planner.PeerID) time.Duration {
+func (v Servers) silence(p plan.PeerID) time.Duration {
 	if p == v.Self {
 		return 0
 	}
@@ -180,7 +180,7 @@ func (t tally) grow() (Action, bool) {
 	if len(t.keep)%2 == 1 && len(t.dead)+len(t.leaving) == 0 {
 		need = 2
 	}
-	var ready []planner.PeerID
+	var ready []plan.PeerID
 	for _, p := range t.candidates {
 		if len(ready) < need && t.Ready(p) {
 			ready = append(ready, p)
@@ -211,7 +211,7 @@ func (t tally) shrink() (Action, bool) {
 }
 
 // demote takes the vote of a voter, after leadership when it is the leader's own.
-func (t tally) demote(p planner.PeerID, reason string) (Action, bool) {
+func (t tally) demote(p plan.PeerID, reason string) (Action, bool) {
 	answering := t.answering
 	if t.silence(p) == 0 {
 		answering--

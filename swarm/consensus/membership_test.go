@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // world is what a leader sees and what its actions change.
 type world struct {
 	Servers
-	silent  map[planner.PeerID]time.Duration
-	unready []planner.PeerID
+	silent  map[plan.PeerID]time.Duration
+	unready []plan.PeerID
 }
 
 func (w *world) decide() Action {
-	w.Silent = func(p planner.PeerID) time.Duration { return w.silent[p] }
-	w.Ready = func(p planner.PeerID) bool { return !slices.Contains(w.unready, p) }
+	w.Silent = func(p plan.PeerID) time.Duration { return w.silent[p] }
+	w.Ready = func(p plan.PeerID) bool { return !slices.Contains(w.unready, p) }
 	return Membership(w.Servers)
 }
 
@@ -45,11 +45,11 @@ func (w *world) carryOut(a Action) {
 // unready=c self=a. Everybody is active, unless said, and older the earlier it is named.
 func parseWorld(t *testing.T, line string) *world {
 	_, p := fields(line)
-	w := &world{silent: map[planner.PeerID]time.Duration{}}
-	w.Self = planner.PeerID(p["self"])
+	w := &world{silent: map[plan.PeerID]time.Duration{}}
+	w.Self = plan.PeerID(p["self"])
 	for _, key := range []string{"voters", "others", "new"} {
 		for _, v := range list(p[key]) {
-			peer := planner.PeerID(v)
+			peer := plan.PeerID(v)
 			if key != "new" {
 				w.Servers.Servers = append(w.Servers.Servers, Server{Peer: peer, Voter: key == "voters"})
 			}
@@ -69,10 +69,10 @@ func parseWorld(t *testing.T, line string) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.silent[planner.PeerID(peer)] = silent
+		w.silent[plan.PeerID(peer)] = silent
 	}
 	for _, v := range list(p["unready"]) {
-		w.unready = append(w.unready, planner.PeerID(v))
+		w.unready = append(w.unready, plan.PeerID(v))
 	}
 	return w
 }
@@ -130,7 +130,7 @@ func TestMembershipInvariants(t *testing.T) {
 // happen lets a node join, move on in its life, fall silent or answer again. The leader
 // keeps a majority, because without one there is nothing to decide.
 func (w *world) happen(r *rand.Rand, epoch uint64) {
-	peer := planner.PeerID(rune('a' + r.IntN(9)))
+	peer := plan.PeerID(rune('a' + r.IntN(9)))
 	m, known := State{Members: w.Members}.Member(peer)
 	before, wasSilent := w.silent[peer]
 	switch event := r.IntN(6); {
@@ -158,7 +158,7 @@ func (w *world) happen(r *rand.Rand, epoch uint64) {
 	}
 }
 
-func (w *world) votes(p planner.PeerID) bool {
+func (w *world) votes(p plan.PeerID) bool {
 	return slices.Contains(w.Servers.Servers, Server{Peer: p, Voter: true})
 }
 

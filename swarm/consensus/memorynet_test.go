@@ -11,27 +11,27 @@ import (
 	"sync"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // memoryNet joins memoryTransports with streams of a fixed one-way delay that can be cut.
 type memoryNet struct {
 	delay time.Duration
 	mu    sync.Mutex
-	nodes map[planner.PeerID]*memoryTransport
-	side  map[planner.PeerID]int // peers on different sides do not hear each other
-	heal  chan struct{}          // closed and replaced when sides change
+	nodes map[plan.PeerID]*memoryTransport
+	side  map[plan.PeerID]int // peers on different sides do not hear each other
+	heal  chan struct{}       // closed and replaced when sides change
 }
 
 func newMemoryNet(delay time.Duration) *memoryNet {
 	return &memoryNet{
-		delay: delay, nodes: map[planner.PeerID]*memoryTransport{},
-		side: map[planner.PeerID]int{}, heal: make(chan struct{}),
+		delay: delay, nodes: map[plan.PeerID]*memoryTransport{},
+		side: map[plan.PeerID]int{}, heal: make(chan struct{}),
 	}
 }
 
 // partition puts peers on side 1 and everybody else on side 0.
-func (n *memoryNet) partition(peers ...planner.PeerID) {
+func (n *memoryNet) partition(peers ...plan.PeerID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.side)
@@ -44,14 +44,14 @@ func (n *memoryNet) partition(peers ...planner.PeerID) {
 
 // cut tells whether a and b hear each other, and gives a channel closed when that may
 // have changed.
-func (n *memoryNet) cut(a, b planner.PeerID) (bool, <-chan struct{}) {
+func (n *memoryNet) cut(a, b plan.PeerID) (bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.side[a] != n.side[b], n.heal
 }
 
 // join gives a transport for peer, in place of an earlier one.
-func (n *memoryNet) join(peer planner.PeerID) *memoryTransport {
+func (n *memoryNet) join(peer plan.PeerID) *memoryTransport {
 	t := &memoryTransport{
 		net: n, self: peer, incoming: make(chan *memoryStream, 64),
 		closed: make(chan struct{}), streams: map[*memoryStream]struct{}{},
@@ -64,16 +64,16 @@ func (n *memoryNet) join(peer planner.PeerID) *memoryTransport {
 
 type memoryTransport struct {
 	net      *memoryNet
-	self     planner.PeerID
+	self     plan.PeerID
 	incoming chan *memoryStream
 	closed   chan struct{}
 	mu       sync.Mutex
 	streams  map[*memoryStream]struct{}
 }
 
-func (t *memoryTransport) Self() planner.PeerID { return t.self }
+func (t *memoryTransport) Self() plan.PeerID { return t.self }
 
-func (t *memoryTransport) Open(ctx context.Context, peer planner.PeerID) (Stream, error) {
+func (t *memoryTransport) Open(ctx context.Context, peer plan.PeerID) (Stream, error) {
 	for {
 		cut, heal := t.net.cut(t.self, peer)
 		if !cut {
@@ -108,7 +108,7 @@ func (t *memoryTransport) Open(ctx context.Context, peer planner.PeerID) (Stream
 	}
 }
 
-func (t *memoryTransport) Accept(ctx context.Context) (Stream, planner.PeerID, error) {
+func (t *memoryTransport) Accept(ctx context.Context) (Stream, plan.PeerID, error) {
 	select {
 	case s := <-t.incoming:
 		return s, s.peer, nil
@@ -168,7 +168,7 @@ func (e *event) happen() { e.once.Do(func() { close(e.c) }) }
 
 type memoryStream struct {
 	transport *memoryTransport
-	peer      planner.PeerID
+	peer      plan.PeerID
 	in, out   *half
 	pending   []byte // arrived and not read
 

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Config is what a Node needs.
@@ -23,7 +23,7 @@ type Config struct {
 	Bootstrap bool
 	// Contacts gives peers that a proposal may be sent to while no leader is known, as it
 	// is for a node that is about to join. Nil is none.
-	Contacts func() []planner.PeerID
+	Contacts func() []plan.PeerID
 	// Logger is where to log; nil is slog.Default.
 	Logger *slog.Logger
 }
@@ -31,7 +31,7 @@ type Config struct {
 // Node takes part in the consensus of one run.
 type Node struct {
 	config    Config
-	self      planner.PeerID
+	self      plan.PeerID
 	transport *raft.NetworkTransport
 	layer     *streamLayer
 	raft      *raft.Raft
@@ -43,7 +43,7 @@ type Node struct {
 	// mu guards what follows.
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with each change
-	led     planner.Term  // the newest term in which this node leads and has the whole log
+	led     plan.Term     // the newest term in which this node leads and has the whole log
 	silence silence
 	reign   reign
 	failure error // of the KV: why the node ends
@@ -61,7 +61,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		config.Logger = slog.Default()
 	}
 	if config.Contacts == nil {
-		config.Contacts = func() []planner.PeerID { return nil }
+		config.Contacts = func() []plan.PeerID { return nil }
 	}
 	n := &Node{
 		config: config, self: config.Transport.Self(),
@@ -158,19 +158,19 @@ func (n *Node) broadcast() {
 // Leader names the leader ("" when none is known) and the current term. self is true when
 // this node leads and its State holds all that earlier leaders committed: from then on it
 // may plan.
-func (n *Node) Leader() (leader planner.PeerID, term planner.Term, self bool) {
+func (n *Node) Leader() (leader plan.PeerID, term plan.Term, self bool) {
 	_, id := n.raft.LeaderWithID()
-	term = planner.Term(n.raft.CurrentTerm())
+	term = plan.Term(n.raft.CurrentTerm())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return planner.PeerID(id), term, n.raft.State() == raft.Leader && n.led == term && n.failure == nil
+	return plan.PeerID(id), term, n.raft.State() == raft.Leader && n.led == term && n.failure == nil
 }
 
 // Servers is the newest raft configuration that this node knows.
 func (n *Node) Servers() []Server {
 	var servers []Server
 	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
-		servers = append(servers, Server{Peer: planner.PeerID(s.ID), Voter: s.Suffrage == raft.Voter})
+		servers = append(servers, Server{Peer: plan.PeerID(s.ID), Voter: s.Suffrage == raft.Voter})
 	}
 	return servers
 }
@@ -181,13 +181,13 @@ func (n *Node) observe(o *raft.Observation) bool {
 	news := true
 	switch d := o.Data.(type) {
 	case raft.FailedHeartbeatObservation:
-		news = n.silence.failed(planner.PeerID(d.PeerID), d.LastContact)
+		news = n.silence.failed(plan.PeerID(d.PeerID), d.LastContact)
 	case raft.ResumedHeartbeatObservation:
-		news = n.silence.resumed(planner.PeerID(d.PeerID))
+		news = n.silence.resumed(plan.PeerID(d.PeerID))
 	case raft.RaftState:
 		n.silence.begin(time.Now())
 	case raft.LeaderObservation:
-		n.reign.take(planner.PeerID(d.LeaderID), time.Now())
+		n.reign.take(plan.PeerID(d.LeaderID), time.Now())
 	default:
 		news = false
 	}

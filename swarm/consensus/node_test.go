@@ -11,12 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestOneNodeLeadsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, net: newMemoryNet(0), kv: map[planner.PeerID]*memoryKV{}, nodes: map[planner.PeerID]*Node{}, wires: map[planner.PeerID]*memoryTransport{}}
+		c := &cluster{t: t, net: newMemoryNet(0), kv: map[plan.PeerID]*memoryKV{}, nodes: map[plan.PeerID]*Node{}, wires: map[plan.PeerID]*memoryTransport{}}
 		n := c.start("a")
 		took := c.until("leading", func() bool { _, _, self := n.Leader(); return self })
 		if took > 200*time.Millisecond {
@@ -192,7 +192,7 @@ func TestLeave(t *testing.T) {
 
 func TestDeadVoterIsReplaced(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
-		var spare, victim planner.PeerID
+		var spare, victim plan.PeerID
 		l := c.leader()
 		for _, s := range l.Servers() {
 			if !s.Voter {

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -77,14 +77,14 @@ func (n *Node) try(ctx context.Context, q request, attempt int) error {
 }
 
 // contacts are the peers that may know the leader.
-func (n *Node) contacts() []planner.PeerID {
+func (n *Node) contacts() []plan.PeerID {
 	contacts := slices.Clone(n.config.Contacts())
 	for _, m := range n.State().Members {
 		if m.State != Gone && !slices.Contains(contacts, m.Peer) {
 			contacts = append(contacts, m.Peer)
 		}
 	}
-	return slices.DeleteFunc(contacts, func(p planner.PeerID) bool { return p == n.self })
+	return slices.DeleteFunc(contacts, func(p plan.PeerID) bool { return p == n.self })
 }
 
 // commit has raft commit an entry on this node, the leader, and gives its outcome. When ctx
@@ -163,7 +163,7 @@ func (n *Node) accept(ctx context.Context) {
 
 // serve looks at the first byte of a stream: raft's go to its transport, a request is
 // answered. The whole request must come within requestTimeout.
-func (n *Node) serve(ctx context.Context, s Stream, peer planner.PeerID) {
+func (n *Node) serve(ctx context.Context, s Stream, peer plan.PeerID) {
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	var first [1]byte

@@ -4,18 +4,18 @@ import (
 	"slices"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Quorum is what a node knows of the majority that a run needs: without one there is soon
 // no leader, and nothing is committed.
 type Quorum struct {
 	// Voters are those of the newest configuration that came here, sorted.
-	Voters []planner.PeerID
+	Voters []plan.PeerID
 	// Silent are the voters that do not answer the leader; only the leader knows.
-	Silent []planner.PeerID
+	Silent []plan.PeerID
 	// Leader is who leads, "" when nobody is known to.
-	Leader planner.PeerID
+	Leader plan.PeerID
 	// LostSince is since when no leader is known; zero while one is. A second or two are
 	// an election, more are a lost majority, or a node that is cut off from it.
 	LostSince time.Time
@@ -23,7 +23,7 @@ type Quorum struct {
 
 // Quorum tells what this node knows of the majority. Changed tells when that changes.
 func (n *Node) Quorum() Quorum {
-	var voters, silent []planner.PeerID
+	var voters, silent []plan.PeerID
 	for _, s := range n.Servers() {
 		if s.Voter {
 			voters = append(voters, s.Peer)
@@ -42,12 +42,12 @@ func (n *Node) Quorum() Quorum {
 
 // reign is who leads, or since when nobody is known to.
 type reign struct {
-	leader    planner.PeerID
+	leader    plan.PeerID
 	lostSince time.Time
 }
 
 // take notes at time now who leads, "" for nobody.
-func (r *reign) take(leader planner.PeerID, now time.Time) {
+func (r *reign) take(leader plan.PeerID, now time.Time) {
 	switch {
 	case leader != "":
 		r.lostSince = time.Time{}

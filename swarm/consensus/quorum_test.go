@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestReign(t *testing.T) {
@@ -28,7 +28,7 @@ func TestQuorum(t *testing.T) {
 		if len(voters) != 3 || !slices.IsSorted(voters) {
 			t.Fatalf("voters %v", voters)
 		}
-		var others []planner.PeerID // voters that do not lead
+		var others []plan.PeerID // voters that do not lead
 		var spare *Node
 		for _, p := range c.peers {
 			switch n := c.nodes[p]; {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // A request: streamRequest, operation, hops left, length (4 bytes, little-endian), body.
@@ -128,7 +128,7 @@ func readBody(r io.Reader, size uint32) ([]byte, error) {
 }
 
 // ask sends one request to a peer, within requestTimeout.
-func (n *Node) ask(ctx context.Context, peer planner.PeerID, q request) (response, error) {
+func (n *Node) ask(ctx context.Context, peer plan.PeerID, q request) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s, err := n.config.Transport.Open(ctx, peer)

@@ -3,7 +3,7 @@ package consensus
 import (
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // silence is who does not answer the leader, as raft's heartbeats tell it. Raft tells that
@@ -13,29 +13,29 @@ import (
 // from before the time that counts, and not listened to.
 type silence struct {
 	// last is the last contact with each server that does not answer.
-	last map[planner.PeerID]time.Time
+	last map[plan.PeerID]time.Time
 	// since is when the leader began to send to the servers added in this term; to all
 	// others it began at term.
-	since map[planner.PeerID]time.Time
+	since map[plan.PeerID]time.Time
 	term  time.Time
 }
 
 // begin forgets everything: raft's role changed at time now.
 func (s *silence) begin(now time.Time) {
-	*s = silence{last: map[planner.PeerID]time.Time{}, since: map[planner.PeerID]time.Time{}, term: now}
+	*s = silence{last: map[plan.PeerID]time.Time{}, since: map[plan.PeerID]time.Time{}, term: now}
 }
 
 // added forgets a server that is about to be added.
-func (s *silence) added(p planner.PeerID, now time.Time) {
+func (s *silence) added(p plan.PeerID, now time.Time) {
 	delete(s.last, p)
 	s.since[p] = now
 }
 
 // removed forgets a server that is none any more.
-func (s *silence) removed(p planner.PeerID) { delete(s.last, p) }
+func (s *silence) removed(p plan.PeerID) { delete(s.last, p) }
 
 // failed notes a heartbeat without an answer. It tells whether that is news.
-func (s *silence) failed(p planner.PeerID, lastContact time.Time) bool {
+func (s *silence) failed(p plan.PeerID, lastContact time.Time) bool {
 	if lastContact.Before(s.term) || lastContact.Before(s.since[p]) {
 		return false
 	}
@@ -45,14 +45,14 @@ func (s *silence) failed(p planner.PeerID, lastContact time.Time) bool {
 }
 
 // resumed notes an answer after failures. It tells whether that is news.
-func (s *silence) resumed(p planner.PeerID) bool {
+func (s *silence) resumed(p plan.PeerID) bool {
 	_, known := s.last[p]
 	delete(s.last, p)
 	return known
 }
 
 // of is how long ago a server was last heard of, 0 when it answers.
-func (s *silence) of(p planner.PeerID, now time.Time) time.Duration {
+func (s *silence) of(p plan.PeerID, now time.Time) time.Duration {
 	last, silent := s.last[p]
 	if !silent {
 		return 0

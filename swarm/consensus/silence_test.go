@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func TestSilenceOfLateHeartbeats(t *testing.T) {
@@ -38,7 +38,7 @@ func TestSilenceOfLateHeartbeats(t *testing.T) {
 }
 
 // gone marks a crashed node as gone and waits until it is no server any more.
-func (c *cluster) gone(p planner.PeerID) {
+func (c *cluster) gone(p plan.PeerID) {
 	c.t.Helper()
 	l := c.leader()
 	m, _ := l.State().Member(p)
@@ -114,7 +114,7 @@ func TestLeaveWhileAnotherIsCutOff(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		c.must(l, testRun())
-		leaver, lost := c.follower(), planner.PeerID("")
+		leaver, lost := c.follower(), plan.PeerID("")
 		for _, p := range c.peers {
 			if p != l.self && p != leaver.self {
 				lost = p

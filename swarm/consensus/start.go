@@ -5,7 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Timing: with these a new leader plans 3 to 5 s after the old one crashed, and one whose
@@ -72,7 +72,7 @@ func (n *Node) watch() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, leader := n.raft.LeaderWithID()
-	n.reign.take(planner.PeerID(leader), time.Now())
+	n.reign.take(plan.PeerID(leader), time.Now())
 }
 
 // found writes the first configuration to an empty store, if the node is to found a run.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Bounds of the replicated state. They keep a snapshot under MaxStateBytes.
@@ -55,45 +55,45 @@ const (
 
 // Member is one node of the roster.
 type Member struct {
-	Peer planner.PeerID `json:"peer"`
+	Peer plan.PeerID `json:"peer"`
 	// Boot differs each time the node's process starts. An entry about a member names
 	// the boot it means, so that news of an earlier process does not hit the next one.
 	Boot  uint64      `json:"boot"`
 	Addrs []string    `json:"addrs,omitempty"`
 	State MemberState `json:"state"`
 	// Since is the epoch that State began with; Reason says why it did.
-	Since   uint64          `json:"since"`
-	Reason  string          `json:"reason,omitempty"`
-	Label   string          `json:"label,omitempty"`
-	Profile planner.Profile `json:"profile"`
+	Since   uint64       `json:"since"`
+	Reason  string       `json:"reason,omitempty"`
+	Label   string       `json:"label,omitempty"`
+	Profile plan.Profile `json:"profile"`
 }
 
 // Grant is an invite and the peers that came by it, in the order of coming.
 type Grant struct {
-	Serial uint64           `json:"serial"`
-	Peers  []planner.PeerID `json:"peers"`
+	Serial uint64        `json:"serial"`
+	Peers  []plan.PeerID `json:"peers"`
 }
 
 // LayerRef is the saved state of one layer: its chunks in order, and who has them.
 type LayerRef struct {
-	Layer     int              `json:"layer"`
-	SizeBytes int64            `json:"size_bytes"`
-	Chunks    []planner.Hash   `json:"chunks"`
-	Holders   []planner.PeerID `json:"holders"`
+	Layer     int           `json:"layer"`
+	SizeBytes int64         `json:"size_bytes"`
+	Chunks    []plan.Hash   `json:"chunks"`
+	Holders   []plan.PeerID `json:"holders"`
 }
 
 // Checkpoint is the saved state of the model after a step, layers in ascending order. A
 // committed one has every layer; the zero Checkpoint stands for the initial model.
 type Checkpoint struct {
-	Step       planner.Step       `json:"step"`
-	Generation planner.Generation `json:"generation"`
-	Layers     []LayerRef         `json:"layers,omitempty"`
+	Step       plan.Step       `json:"step"`
+	Generation plan.Generation `json:"generation"`
+	Layers     []LayerRef      `json:"layers,omitempty"`
 }
 
 // State is what all nodes agree on. It is a value: nothing reachable from it is ever
 // changed, neither by Apply nor by its readers.
 type State struct {
-	Run *planner.RunSpec `json:"run,omitempty"`
+	Run *plan.RunSpec `json:"run,omitempty"`
 	// Incarnation is 1 from SetRun on and raised by every Resume.
 	Incarnation uint64 `json:"incarnation"`
 	// Epoch counts what a plan depends on beside the checkpoint: joins, member states,
@@ -107,9 +107,9 @@ type State struct {
 	// Plan is the current generation; generation 0 is no plan. Term is the term of the
 	// planner that made it, PlanEpoch the epoch it was made in, Reasons its reasons. A
 	// member that is active since a later epoch was started again after the plan.
-	Plan      planner.Plan `json:"plan"`
-	Term      planner.Term `json:"term"`
-	PlanEpoch uint64       `json:"plan_epoch"`
+	Plan      plan.Plan `json:"plan"`
+	Term      plan.Term `json:"term"`
+	PlanEpoch uint64    `json:"plan_epoch"`
 	// PlanPauses is what PauseWanted was then: a later wish is for the plan's coordinator.
 	PlanPauses uint64   `json:"plan_pauses"`
 	Reasons    []string `json:"reasons,omitempty"`
@@ -134,7 +134,7 @@ type State struct {
 func (s State) Paused() bool { return s.Plan.Generation != 0 && s.PauseWanted > s.PlanPauses }
 
 // Member finds a member of the roster.
-func (s State) Member(peer planner.PeerID) (Member, bool) {
+func (s State) Member(peer plan.PeerID) (Member, bool) {
 	if i, ok := s.find(peer); ok {
 		return s.Members[i], true
 	}
@@ -142,7 +142,7 @@ func (s State) Member(peer planner.PeerID) (Member, bool) {
 }
 
 // GrantPeers lists the peers that came by an invite.
-func (s State) GrantPeers(serial uint64) []planner.PeerID {
+func (s State) GrantPeers(serial uint64) []plan.PeerID {
 	if i, ok := s.grant(serial); ok {
 		return s.Grants[i].Peers
 	}
@@ -159,8 +159,8 @@ func (s State) Reborn(m Member) bool {
 	return m.State == Joining || m.State == Active && m.Since > s.PlanEpoch
 }
 
-func (s State) find(peer planner.PeerID) (int, bool) {
-	return slices.BinarySearchFunc(s.Members, peer, func(m Member, p planner.PeerID) int {
+func (s State) find(peer plan.PeerID) (int, bool) {
+	return slices.BinarySearchFunc(s.Members, peer, func(m Member, p plan.PeerID) int {
 		return strings.Compare(string(m.Peer), string(p))
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Stream is a reliable two-way stream to one peer. Close ends both directions and unblocks
@@ -26,10 +26,10 @@ type Stream interface {
 // Transport opens and accepts streams. It authenticates both ends and delivers admitted
 // members only. A stream that was accepted is this package's to close.
 type Transport interface {
-	Self() planner.PeerID
-	Open(ctx context.Context, peer planner.PeerID) (Stream, error)
+	Self() plan.PeerID
+	Open(ctx context.Context, peer plan.PeerID) (Stream, error)
 	// Accept waits for the next stream; it fails when ctx ends or the transport is closed.
-	Accept(ctx context.Context) (Stream, planner.PeerID, error)
+	Accept(ctx context.Context) (Stream, plan.PeerID, error)
 }
 
 // The first byte of a stream says what it carries.
@@ -60,7 +60,7 @@ func newStreamLayer(t Transport) *streamLayer {
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.open, timeout)
 	defer cancel()
-	peer := planner.PeerID(address)
+	peer := plan.PeerID(address)
 	s, err := l.transport.Open(ctx, peer)
 	if err != nil {
 		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
@@ -85,7 +85,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 }
 
 // deliver hands over an incoming stream whose first byte has been read.
-func (l *streamLayer) deliver(ctx context.Context, s Stream, peer planner.PeerID) {
+func (l *streamLayer) deliver(ctx context.Context, s Stream, peer plan.PeerID) {
 	c, err := l.track(s, peer)
 	if err != nil {
 		return
@@ -99,7 +99,7 @@ func (l *streamLayer) deliver(ctx context.Context, s Stream, peer planner.PeerID
 }
 
 // track remembers a stream so that closing the layer closes it.
-func (l *streamLayer) track(s Stream, peer planner.PeerID) (*conn, error) {
+func (l *streamLayer) track(s Stream, peer plan.PeerID) (*conn, error) {
 	c := &conn{Stream: s, layer: l, peer: peer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +141,7 @@ func (l *streamLayer) Addr() net.Addr { return peerAddr(l.transport.Self()) }
 type conn struct {
 	Stream
 	layer *streamLayer
-	peer  planner.PeerID
+	peer  plan.PeerID
 }
 
 func (c *conn) LocalAddr() net.Addr  { return c.layer.Addr() }
@@ -156,7 +156,7 @@ func (c *conn) Close() error {
 }
 
 // peerAddr is a peer ID as a network address.
-type peerAddr planner.PeerID
+type peerAddr plan.PeerID
 
 func (peerAddr) Network() string  { return "pnode" }
 func (a peerAddr) String() string { return string(a) }

@@ -7,21 +7,21 @@ import (
 	"crypto/sha256"
 	"io/fs"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Memory has chunks by their hash.
-type Memory map[planner.Hash][]byte
+type Memory map[plan.Hash][]byte
 
 // Put keeps a copy.
-func (m Memory) Put(b []byte) (planner.Hash, error) {
-	h := planner.Hash(sha256.Sum256(b))
+func (m Memory) Put(b []byte) (plan.Hash, error) {
+	h := plan.Hash(sha256.Sum256(b))
 	m[h] = bytes.Clone(b)
 	return h, nil
 }
 
 // Chunk gives a chunk that was put, else fs.ErrNotExist.
-func (m Memory) Chunk(_ context.Context, h planner.Hash) ([]byte, error) {
+func (m Memory) Chunk(_ context.Context, h plan.Hash) ([]byte, error) {
 	b, ok := m[h]
 	if !ok {
 		return nil, fs.ErrNotExist

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"pnode/node/dataset/tokenizer"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // ErrNoEndOfText: the tokenizer's end-of-text token cannot be told.
@@ -91,6 +91,6 @@ func describing(name string) ([]TokenizerFile, error) {
 }
 
 // IsBytes tells whether the tokens of a run are bytes of text.
-func IsBytes(spec planner.DataSpec) bool {
+func IsBytes(spec plan.DataSpec) bool {
 	return spec.Tokens == nil || spec.Tokens.Tokenizer == tokenizer.Bytes{}.Hash()
 }

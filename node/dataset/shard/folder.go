@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Folder is a folder of token shards.
@@ -92,7 +92,7 @@ func (f Folder) stream(w io.Writer, s Shard, limit int64) (int64, error) {
 	if errors.Is(err, io.EOF) {
 		return n, fmt.Errorf("%w: %s ends after %d of %d bytes; %s", ErrDamaged, path, n, size, remedy)
 	}
-	if err == nil && n == size && planner.Hash(sum.Sum(nil)) != s.SHA256 {
+	if err == nil && n == size && plan.Hash(sum.Sum(nil)) != s.SHA256 {
 		err = fmt.Errorf("%w: %s has another hash than the manifest says; %s", ErrDamaged, path, remedy)
 	}
 	return n, err

@@ -13,7 +13,7 @@ import (
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 const (
@@ -31,28 +31,28 @@ const (
 type state struct {
 	Version int `json:"version"`
 	// Job identifies input and options.
-	Job    planner.Hash `json:"job"`
-	At     place        `json:"at"`
-	Shards []Shard      `json:"shards"`
+	Job    plan.Hash `json:"job"`
+	At     place     `json:"at"`
+	Shards []Shard   `json:"shards"`
 	// Skipped in the files before the one that At is in.
 	Skipped source.Skipped `json:"skipped"`
 }
 
 // identity of a job: a folder begun with other input or options cannot be gone on with.
-func (o Options) identity(files []source.File) (planner.Hash, error) {
+func (o Options) identity(files []source.File) (plan.Hash, error) {
 	b, err := json.Marshal(struct {
 		Version     int
-		Tokenizer   planner.Hash
+		Tokenizer   plan.Hash
 		EndOfText   int32
 		ShardTokens int64
 		Source      source.Options
 		Files       []source.File
 	}{Version, o.Tokenizer.Hash(), o.EndOfText, o.ShardTokens, o.Source, files})
-	return planner.Hash(sha256.Sum256(b)), err
+	return plan.Hash(sha256.Sum256(b)), err
 }
 
 // begin finds how far the unfinished folder is.
-func begin(dir string, job planner.Hash, width int) (state, error) {
+func begin(dir string, job plan.Hash, width int) (state, error) {
 	fresh := state{Version: Version, Job: job}
 	path := filepath.Join(dir, stateFile)
 	f, err := os.Open(path)

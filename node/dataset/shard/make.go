@@ -13,7 +13,7 @@ import (
 
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // DefaultShardTokens is the size at which a shard ends, with its last document.
@@ -71,7 +71,7 @@ func Make(ctx context.Context, o Options) (Manifest, error) {
 type maker struct {
 	Options
 	dir     string
-	job     planner.Hash
+	job     plan.Hash
 	width   int
 	files   []source.File
 	state   state

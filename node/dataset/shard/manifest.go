@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"pnode/pipeline/wire/strict"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Sentinels, wrapped by the errors of this package.
@@ -44,7 +44,7 @@ const (
 type Manifest struct {
 	Version int `json:"version"`
 	// Tokenizer identifies the tokenizer: equal hashes, equal tokens.
-	Tokenizer planner.Hash `json:"tokenizer"`
+	Tokenizer plan.Hash `json:"tokenizer"`
 	// Vocab is one more than the greatest token there can be.
 	Vocab int `json:"vocab"`
 	// TokenBytes is the width of a token: 1, 2 or 4, little endian.
@@ -75,7 +75,7 @@ type Shard struct {
 	File string `json:"file"`
 	Counts
 	// SHA256 of the whole file.
-	SHA256 planner.Hash `json:"sha256"`
+	SHA256 plan.Hash `json:"sha256"`
 }
 
 // shardName is the file name of shard i.
@@ -180,8 +180,8 @@ func tokenBytes(vocab int) int {
 }
 
 // Spec is what a run needs to know of the tokens.
-func (m Manifest) Spec() planner.TokenSpec {
-	return planner.TokenSpec{
+func (m Manifest) Spec() plan.TokenSpec {
+	return plan.TokenSpec{
 		WidthBytes: m.TokenBytes, Vocab: m.Vocab, EndOfText: m.EndOfText, Tokenizer: m.Tokenizer, Documents: m.Documents,
 	}
 }

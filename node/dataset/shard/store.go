@@ -11,17 +11,17 @@ import (
 
 	"pnode/node/dataset"
 	"pnode/node/dataset/tokenizer"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // Store streams the tokens of folders that match, and the tokenizer's files, into chunks,
 // as dataset.StoreChunks does, and gives the spec of the stream; the caller adds
 // HeldOutPermille. The stream ends behind limitBytes.
-func Store(ctx context.Context, folders []Folder, limitBytes int64, put func([]byte) (planner.Hash, error)) (planner.DataSpec, error) {
+func Store(ctx context.Context, folders []Folder, limitBytes int64, put func([]byte) (plan.Hash, error)) (plan.DataSpec, error) {
 	if err := Match(folders); err != nil {
-		return planner.DataSpec{}, err
+		return plan.DataSpec{}, err
 	}
-	var spec planner.DataSpec
+	var spec plan.DataSpec
 	tokens := folders[0].Manifest.Spec()
 	tokens.Documents = 0
 	limitBytes -= limitBytes % int64(tokens.WidthBytes)
@@ -37,7 +37,7 @@ func Store(ctx context.Context, folders []Folder, limitBytes int64, put func([]b
 		return nil
 	})
 	if err != nil {
-		return planner.DataSpec{}, err
+		return plan.DataSpec{}, err
 	}
 	tokens.Files, err = folders[0].storeTokenizer(ctx, put)
 	spec.Tokens = &tokens
@@ -45,8 +45,8 @@ func Store(ctx context.Context, folders []Folder, limitBytes int64, put func([]b
 }
 
 // storeTokenizer stores those files in the folder that a tokenizer consists of.
-func (f Folder) storeTokenizer(ctx context.Context, put func([]byte) (planner.Hash, error)) ([]planner.DataFile, error) {
-	var files []planner.DataFile
+func (f Folder) storeTokenizer(ctx context.Context, put func([]byte) (plan.Hash, error)) ([]plan.DataFile, error) {
+	var files []plan.DataFile
 	for _, name := range tokenizer.Files {
 		path := filepath.Join(f.Dir, tokenizerDir, name)
 		file, err := os.Open(path)
@@ -67,7 +67,7 @@ func (f Folder) storeTokenizer(ctx context.Context, put func([]byte) (planner.Ha
 
 // OpenTokenizer makes the tokenizer of a run's data out of its files. The error wraps
 // ErrNoTokenizer when they do not describe the one that made the tokens.
-func OpenTokenizer(ctx context.Context, src dataset.ChunkSource, spec planner.DataSpec) (tokenizer.Tokenizer, error) {
+func OpenTokenizer(ctx context.Context, src dataset.ChunkSource, spec plan.DataSpec) (tokenizer.Tokenizer, error) {
 	if IsBytes(spec) {
 		return tokenizer.Bytes{}, nil
 	}
@@ -91,7 +91,7 @@ func OpenTokenizer(ctx context.Context, src dataset.ChunkSource, spec planner.Da
 	}
 	if t.Hash() != spec.Tokens.Tokenizer {
 		return nil, fmt.Errorf("shard: %w: the run's tokens were made by %s, its files describe %s",
-			ErrNoTokenizer, spec.Tokens.Tokenizer, planner.Hash(t.Hash()))
+			ErrNoTokenizer, spec.Tokens.Tokenizer, plan.Hash(t.Hash()))
 	}
 	return t, nil
 }

@@ -13,7 +13,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/dataset/chunkstest"
 	"pnode/node/dataset/source"
-	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // gpt2 is a small tokenizer of GPT-2's form.
@@ -91,26 +91,26 @@ func TestOpenTokenizerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := planner.DataFile{Name: "tokenizer.json", Chunks: []planner.Hash{h}, SizeBytes: int64(len(m[h]))}
-	right := planner.Hash(choose(t, gpt2).Tokenizer.Hash())
+	good := plan.DataFile{Name: "tokenizer.json", Chunks: []plan.Hash{h}, SizeBytes: int64(len(m[h]))}
+	right := plan.Hash(choose(t, gpt2).Tokenizer.Hash())
 	for name, c := range map[string]struct {
-		files []planner.DataFile
-		hash  planner.Hash
+		files []plan.DataFile
+		hash  plan.Hash
 		cause error
 	}{
 		"none":         {nil, right, ErrNoTokenizer},
-		"another":      {[]planner.DataFile{good}, planner.Hash{9}, ErrNoTokenizer},
-		"chunk gone":   {[]planner.DataFile{{Name: good.Name, Chunks: []planner.Hash{{1}}, SizeBytes: 5}}, right, fs.ErrNotExist},
-		"other size":   {[]planner.DataFile{{Name: good.Name, Chunks: good.Chunks, SizeBytes: 5}}, right, ErrNoTokenizer},
-		"size huge":    {[]planner.DataFile{{Name: good.Name, Chunks: good.Chunks, SizeBytes: 1 << 50}}, right, ErrNoTokenizer},
-		"size below 0": {[]planner.DataFile{{Name: good.Name, SizeBytes: -1}}, right, ErrNoTokenizer},
+		"another":      {[]plan.DataFile{good}, plan.Hash{9}, ErrNoTokenizer},
+		"chunk gone":   {[]plan.DataFile{{Name: good.Name, Chunks: []plan.Hash{{1}}, SizeBytes: 5}}, right, fs.ErrNotExist},
+		"other size":   {[]plan.DataFile{{Name: good.Name, Chunks: good.Chunks, SizeBytes: 5}}, right, ErrNoTokenizer},
+		"size huge":    {[]plan.DataFile{{Name: good.Name, Chunks: good.Chunks, SizeBytes: 1 << 50}}, right, ErrNoTokenizer},
+		"size below 0": {[]plan.DataFile{{Name: good.Name, SizeBytes: -1}}, right, ErrNoTokenizer},
 	} {
-		spec := planner.DataSpec{Tokens: &planner.TokenSpec{WidthBytes: 2, Vocab: 258, Tokenizer: c.hash, Files: c.files}}
+		spec := plan.DataSpec{Tokens: &plan.TokenSpec{WidthBytes: 2, Vocab: 258, Tokenizer: c.hash, Files: c.files}}
 		if _, err := OpenTokenizer(context.Background(), m, spec); !errors.Is(err, c.cause) {
 			t.Errorf("%s: %v, want %v", name, err, c.cause)
 		}
 	}
-	bytesSpec := planner.DataSpec{}
+	bytesSpec := plan.DataSpec{}
 	if w, err := OpenTokenizer(context.Background(), m, bytesSpec); err != nil || w.Vocab() != 256 {
 		t.Errorf("text: %v, %v", w, err)
 	}

@@ -1,4 +1,4 @@
-package planner
+package plan
 
 import (
 	"fmt"
@@ -11,21 +11,21 @@ import (
 // StorageRule says how stages store what matrix products read: one storage for all, or, on
 // auto, for each the one that suits its device. The zero value is float32 for all.
 type StorageRule struct {
-	auto    bool
-	storage model.Storage
+	Auto    bool
+	Storage model.Storage
 }
 
 // StorageAuto has the planner choose: float32, and BF16 on devices whose profiles say that they
 // multiply it faster, or where nothing would fit otherwise; F16 in its place on devices whose matrix
 // units do not know BF16. A device whose products of neither anybody measured, such as the processor,
 // has float32.
-var StorageAuto = StorageRule{auto: true}
+var StorageAuto = StorageRule{Auto: true}
 
 // autoStorage is the text of StorageAuto.
 const autoStorage = "auto"
 
 // Storage is the rule of one storage for all stages.
-func Storage(s model.Storage) StorageRule { return StorageRule{storage: s} }
+func Storage(s model.Storage) StorageRule { return StorageRule{Storage: s} }
 
 // StorageRules are the texts of all rules, the usual one first.
 func StorageRules() []string { return append([]string{autoStorage}, model.StorageNames()...) }
@@ -40,18 +40,18 @@ func ParseStorage(text string) (StorageRule, error) {
 }
 
 func (r StorageRule) String() string {
-	if r.auto {
+	if r.Auto {
 		return autoStorage
 	}
-	return r.storage.String()
+	return r.Storage.String()
 }
 
 // MarshalText is the rule's text.
 func (r StorageRule) MarshalText() ([]byte, error) {
-	if r.auto {
+	if r.Auto {
 		return []byte(autoStorage), nil
 	}
-	return r.storage.MarshalText()
+	return r.Storage.MarshalText()
 }
 
 // UnmarshalText reads a rule's text.
@@ -62,10 +62,10 @@ func (r *StorageRule) UnmarshalText(text []byte) (err error) {
 
 // Of is the storage of a stage in its place.
 func (r StorageRule) Of(p Placement) model.Storage {
-	if r.auto {
+	if r.Auto {
 		return p.Storage
 	}
-	return r.storage
+	return r.Storage
 }
 
 // Rounds tells whether a stage of replica 0 of a plan, which evaluates the model, does not compute
@@ -75,45 +75,45 @@ func (r StorageRule) Rounds(p Plan) bool {
 }
 
 // Halves tells whether some stage may have other storage than float32.
-func (r StorageRule) Halves() bool { return r.auto || r.storage != model.StorageF32 }
+func (r StorageRule) Halves() bool { return r.Auto || r.Storage != model.StorageF32 }
 
 // always tells whether all stages have one of these.
-func (r StorageRule) always(storages ...model.Storage) bool {
-	return !r.auto && slices.Contains(storages, r.storage)
+func (r StorageRule) Always(storages ...model.Storage) bool {
+	return !r.Auto && slices.Contains(storages, r.Storage)
 }
 
 // Allows tells whether some stage may have a storage.
-func (r StorageRule) Allows(s model.Storage) bool { return r.auto || r.storage == s }
+func (r StorageRule) Allows(s model.Storage) bool { return r.Auto || r.Storage == s }
 
 // checkStorage wants one storage on each seat of a plan: it is its device's.
 func (p Plan) checkStorage() error {
-	at := map[Seat]model.Storage{}
+	at := map[WorkerID]model.Storage{}
 	for r, pipe := range p.Replicas {
 		for s, place := range pipe.Stages {
-			if before, ok := at[place.Seat()]; ok && before != place.Storage {
+			if before, ok := at[place.Worker()]; ok && before != place.Storage {
 				return fmt.Errorf("%w: replica %d stage %d stores %v, another stage on %s of %s %v: want one storage a device", ErrBadPlan, r, s, place.Storage, place.Device, place.Peer, before)
 			}
-			at[place.Seat()] = place.Storage
+			at[place.Worker()] = place.Storage
 		}
 	}
 	return nil
 }
 
 // storageCounts are how many stages have each storage.
-type storageCounts map[model.Storage]int
+type StorageCounts map[model.Storage]int
 
 // PrecisionText tells in how many stages of a plan halves were chosen; empty where they were in none.
 func (p Plan) PrecisionText() string {
-	counts := storageCounts{}
+	counts := StorageCounts{}
 	for _, pipe := range p.Replicas {
 		for _, place := range pipe.Stages {
 			counts[place.Storage]++
 		}
 	}
-	return counts.text()
+	return counts.Text()
 }
 
-func (n storageCounts) text() string {
+func (n StorageCounts) Text() string {
 	floats := n[model.StorageF32]
 	stages := floats + n[model.StorageBF16] + n[model.StorageF16]
 	var parts []string

@@ -1,4 +1,4 @@
-package planner
+package plan
 
 import (
 	"errors"
@@ -38,7 +38,7 @@ func FuzzExpandLevels(f *testing.F) {
 	f.Add("block*2+none", 3)
 	f.Add("", 0)
 	f.Fuzz(func(t *testing.T, text string, layers int) {
-		layers = min(max(layers, 0), maxLayers)
+		layers = min(max(layers, 0), 4096)
 		levels, err := Levels(text).Expand(layers)
 		if err == nil && (len(levels) != layers || string(JoinLevels(levels)) != text) {
 			t.Fatalf("%q of %d layers: %v", text, layers, levels)

@@ -1,4 +1,4 @@
-package planner
+package plan
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func (p Plan) Share(r Replica, layer int) model.Share {
 }
 
 // Shares are those of a stage's layers, nil where it has all of every layer.
-func (p Plan) Shares(h Holding) []model.Share {
+func (p Plan) Shares(h StageID) []model.Share {
 	layers := p.At(h).Layers
 	if !slices.ContainsFunc(p.Sharded, func(r LayerRange) bool { return r.First < layers.End && layers.First < r.End }) {
 		return nil

@@ -1,4 +1,4 @@
-package partition
+package plan
 
 import (
 	"math/rand/v2"
@@ -9,9 +9,9 @@ import (
 func TestRangesAreSets(t *testing.T) {
 	const layers = 9
 	rng := rand.New(rand.NewPCG(3, 4))
-	random := func() (rs Ranges) {
+	random := func() (rs LayerRanges) {
 		for range rng.IntN(3) {
-			rs = append(rs, Range{rng.IntN(layers), rng.IntN(layers + 1)})
+			rs = append(rs, LayerRange{rng.IntN(layers), rng.IntN(layers + 1)})
 		}
 		return rs
 	}
@@ -23,7 +23,7 @@ func TestRangesAreSets(t *testing.T) {
 				t.Fatalf("%v and %v: with %v, without %v", a, b, with, without)
 			}
 		}
-		for _, rs := range []Ranges{with, without} {
+		for _, rs := range []LayerRanges{with, without} {
 			for i, r := range rs {
 				if r.Len() < 1 || i > 0 && r.First <= rs[i-1].End {
 					t.Fatalf("%v and %v: %v are not in order with layers between them", a, b, rs)
@@ -31,7 +31,7 @@ func TestRangesAreSets(t *testing.T) {
 			}
 		}
 	}
-	if text := (Ranges{{0, 2}, {5, 6}}).String(); text != "[0,2) and [5,6)" {
+	if text := (LayerRanges{{0, 2}, {5, 6}}).String(); text != "[0,2) and [5,6)" {
 		t.Error(text)
 	}
 }

@@ -1,4 +1,4 @@
-package planner
+package plan
 
 import (
 	"fmt"
@@ -12,20 +12,20 @@ import (
 // Course is the order in which the workers of a plan compute: what may change between two
 // steps of a generation. Its text form is the schedule's, and for 1f1b and gpipe the warm-ups
 // of each replica behind it: `zb-h1`, `1f1b 3,2,1,0 3,2,1,0`.
-type Course struct {
+type ScheduleChoice struct {
 	Schedule string
 	Warmups  [][]int // by replica and stage
 }
 
 // Bounds of a course's text form.
 const (
-	MaxCourseBytes = 1 << 16
-	maxWarmup      = 1 << 20
+	MaxScheduleChoiceBytes = 1 << 16
+	maxWarmup              = 1 << 20
 )
 
 // Course is the one that the plan begins with.
-func (p Plan) Course() Course {
-	c := Course{Schedule: p.Schedule}
+func (p Plan) ScheduleChoice() ScheduleChoice {
+	c := ScheduleChoice{Schedule: p.Schedule}
 	for _, pipe := range p.Replicas {
 		if pipe.Warmups != nil {
 			c.Warmups = append(c.Warmups, pipe.Warmups)
@@ -36,7 +36,7 @@ func (p Plan) Course() Course {
 
 // On is the plan with another course. The error wraps ErrBadPlan; whether the schedule fits
 // what the plan places where is left to those who carry it out.
-func (p Plan) On(c Course) (Plan, error) {
+func (p Plan) WithSchedule(c ScheduleChoice) (Plan, error) {
 	if c.Warmups != nil && len(c.Warmups) != len(p.Replicas) {
 		return Plan{}, fmt.Errorf("%w: course %s has warm-ups of %d replicas, the plan has %d", ErrBadPlan, c, len(c.Warmups), len(p.Replicas))
 	}
@@ -54,7 +54,7 @@ func (p Plan) On(c Course) (Plan, error) {
 }
 
 // String is the text form.
-func (c Course) String() string {
+func (c ScheduleChoice) String() string {
 	b := []byte(c.Schedule)
 	for _, warmups := range c.Warmups {
 		for i, w := range warmups {
@@ -67,14 +67,14 @@ func (c Course) String() string {
 
 // ParseCourse reads the text form, canonical text of at most MaxCourseBytes. The error wraps
 // ErrBadPlan.
-func ParseCourse(text string) (Course, error) {
-	if len(text) > MaxCourseBytes {
-		return Course{}, fmt.Errorf("%w: a course of %d bytes, at most %d are accepted", ErrBadPlan, len(text), MaxCourseBytes)
+func ParseScheduleChoice(text string) (ScheduleChoice, error) {
+	if len(text) > MaxScheduleChoiceBytes {
+		return ScheduleChoice{}, fmt.Errorf("%w: a course of %d bytes, at most %d are accepted", ErrBadPlan, len(text), MaxScheduleChoiceBytes)
 	}
 	name, rest, warmups := strings.Cut(text, " ")
-	c := Course{Schedule: name}
+	c := ScheduleChoice{Schedule: name}
 	if _, err := schedule.ParseSpec(name); err != nil {
-		return Course{}, fmt.Errorf("%w: %w", ErrBadPlan, err)
+		return ScheduleChoice{}, fmt.Errorf("%w: %w", ErrBadPlan, err)
 	}
 	if !warmups {
 		return c, nil
@@ -84,14 +84,14 @@ func ParseCourse(text string) (Course, error) {
 		for word := range strings.SplitSeq(part, ",") {
 			n, err := strconv.Atoi(word)
 			if err != nil || n < 0 || n > maxWarmup {
-				return Course{}, fmt.Errorf("%w: warm-up %.20q, want 0 to %d", ErrBadPlan, word, maxWarmup)
+				return ScheduleChoice{}, fmt.Errorf("%w: warm-up %.20q, want 0 to %d", ErrBadPlan, word, maxWarmup)
 			}
 			list = append(list, n)
 		}
 		c.Warmups = append(c.Warmups, list)
 	}
 	if c.String() != text {
-		return Course{}, fmt.Errorf("%w: course %.40q is not in canonical form", ErrBadPlan, text)
+		return ScheduleChoice{}, fmt.Errorf("%w: course %.40q is not in canonical form", ErrBadPlan, text)
 	}
 	return c, nil
 }

@@ -1,4 +1,4 @@
-package planner
+package plan
 
 import (
 	"encoding/hex"
@@ -9,7 +9,6 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/partition"
 )
 
 // Stage, Micro and Replica are declared by the schedule and used under these names
@@ -63,9 +62,6 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return err
 }
 
-// LayerRange is the half-open range [First, End) of layer indices, declared where layers are cut.
-type LayerRange = partition.Range
-
 // Placement puts one stage of one replica on a device.
 type Placement struct {
 	Peer   PeerID     `json:"peer"`
@@ -87,16 +83,16 @@ type Placement struct {
 }
 
 // Seat is a device of a peer: where one worker runs.
-type Seat struct {
+type WorkerID struct {
 	Peer   PeerID
 	Device string
 }
 
 // Seat is where the stage runs.
-func (p Placement) Seat() Seat { return Seat{p.Peer, p.Device} }
+func (p Placement) Worker() WorkerID { return WorkerID{p.Peer, p.Device} }
 
 // Holding names one stage of one replica.
-type Holding struct {
+type StageID struct {
 	Replica Replica
 	Stage   Stage
 }
@@ -113,7 +109,7 @@ type Pipeline struct {
 }
 
 // warmUps are the schedules whose pipelines have Warmups.
-var warmUps = []string{"1f1b", "gpipe"}
+var WarmUps = []string{"1f1b", "gpipe"}
 
 // Plan is what one generation does. It is a pure value with canonical bytes (Encode).
 type Plan struct {
@@ -127,14 +123,22 @@ type Plan struct {
 	Replicas []Pipeline `json:"replicas"`
 	// Sharded are the layers whose optimizer state the replicas hold in parts, each replica
 	// one: ranges in order, with layers between them.
-	Sharded partition.Ranges `json:"sharded,omitempty"`
+	Sharded LayerRanges `json:"sharded,omitempty"`
 }
+
+// ScheduleName is the schedule of plans of runs that ask for none, unless groups end sooner.
+const ScheduleName = "1f1b"
 
 // MaxPlanBytes bounds the encoded form of a plan.
 const MaxPlanBytes = 1 << 20
 
-// ErrBadPlan is wrapped by every error about a plan that cannot be carried out.
-var ErrBadPlan = errors.New("planner: bad plan")
+// Sentinel errors of this package; ErrTooLong is in message.go.
+var (
+	// ErrBadPlan is wrapped by every error about a plan that cannot be carried out.
+	ErrBadPlan = errors.New("planner: bad plan")
+	// ErrBadInput is wrapped by errors about input that no nodes could make up for.
+	ErrBadInput = errors.New("planner: bad input")
+)
 
 // Encode gives the canonical bytes: the same plan always gives the same bytes.
 func (p Plan) Encode() []byte {
@@ -179,7 +183,7 @@ func (p Plan) Validate(layers, micros int) error {
 			}
 			next = pl.Layers.End
 		}
-		if _, err := pipe.codecs(); err != nil {
+		if _, err := pipe.Codecs(); err != nil {
 			return fmt.Errorf("replica %d: %w", r, err)
 		}
 		if next != layers {
@@ -195,7 +199,7 @@ func (p Plan) Validate(layers, micros int) error {
 // checkWarmups wants one for each stage under the schedules that have them.
 func (p Plan) checkWarmups(replica int) error {
 	pipe, want := p.Replicas[replica], 0
-	if slices.Contains(warmUps, p.Schedule) {
+	if slices.Contains(WarmUps, p.Schedule) {
 		want = len(pipe.Stages)
 	}
 	if len(pipe.Warmups) != want {
@@ -206,23 +210,23 @@ func (p Plan) checkWarmups(replica int) error {
 
 // Coordinator is the seat of the last stage of replica 0, which knows replica 0's losses
 // first: it collects every worker's report of a step and commits it. Zero without replicas.
-func (p Plan) Coordinator() Seat {
+func (p Plan) Coordinator() WorkerID {
 	if len(p.Replicas) == 0 {
-		return Seat{}
+		return WorkerID{}
 	}
 	stages := p.Replicas[0].Stages
-	return stages[len(stages)-1].Seat()
+	return stages[len(stages)-1].Worker()
 }
 
 // Seats are the distinct seats of the plan in order of first appearance.
-func (p Plan) Seats() []Seat {
-	var seats []Seat
-	seen := map[Seat]bool{}
+func (p Plan) Workers() []WorkerID {
+	var seats []WorkerID
+	seen := map[WorkerID]bool{}
 	for _, pipe := range p.Replicas {
 		for _, pl := range pipe.Stages {
-			if !seen[pl.Seat()] {
-				seen[pl.Seat()] = true
-				seats = append(seats, pl.Seat())
+			if !seen[pl.Worker()] {
+				seen[pl.Worker()] = true
+				seats = append(seats, pl.Worker())
 			}
 		}
 	}
@@ -230,12 +234,12 @@ func (p Plan) Seats() []Seat {
 }
 
 // Holdings are what a seat holds, in the order of replicas and stages.
-func (p Plan) Holdings(seat Seat) []Holding {
-	var held []Holding
+func (p Plan) StagesOf(seat WorkerID) []StageID {
+	var held []StageID
 	for r, pipe := range p.Replicas {
 		for s, pl := range pipe.Stages {
-			if pl.Seat() == seat {
-				held = append(held, Holding{Replica(r), Stage(s)})
+			if pl.Worker() == seat {
+				held = append(held, StageID{Replica(r), Stage(s)})
 			}
 		}
 	}
@@ -243,7 +247,7 @@ func (p Plan) Holdings(seat Seat) []Holding {
 }
 
 // At is the placement of a stage.
-func (p Plan) At(h Holding) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
+func (p Plan) At(h StageID) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
 
 // Places tells whether the plan has a stage for a peer.
 func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer) }

@@ -1,11 +1,10 @@
-package planner
+package plan
 
 import (
 	"slices"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/memory"
 )
 
 // RunSpec is everything that decides a run's losses: model, data, hyper-parameters. It
@@ -102,12 +101,15 @@ type TrainSpec struct {
 	MinNodes int `json:"min_nodes"`
 }
 
+// MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter.
+const MomentVectors = 2
+
 // Stack is what a stage in its place allocates on its device, for its shares of the optimizer
 // state, nil for all of it, and what a program asks of it; without the device.
 func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
-		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: memory.MomentVectors, Shares: shares,
+		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: MomentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage.Of(p), Offload: p.Offload,
 		ScaleBits: model.LossScaleBits(s.Train.Micros * s.Train.MicroBatch * s.Model.Context),

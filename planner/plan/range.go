@@ -1,4 +1,4 @@
-package partition
+package plan
 
 import (
 	"fmt"
@@ -8,51 +8,51 @@ import (
 
 // Range is the half-open range [First, End) of layer indices. Layer 0 is the
 // embedding, the last one the head.
-type Range struct {
+type LayerRange struct {
 	First int `json:"first"`
 	End   int `json:"end"`
 }
 
 // Len is the number of layers in the range.
-func (r Range) Len() int { return r.End - r.First }
+func (r LayerRange) Len() int { return r.End - r.First }
 
 // Contains tells whether layer is in the range.
-func (r Range) Contains(layer int) bool { return layer >= r.First && layer < r.End }
+func (r LayerRange) Contains(layer int) bool { return layer >= r.First && layer < r.End }
 
 // Ranges are some of a model's layers: ranges in order, with layers between them.
-type Ranges []Range
+type LayerRanges []LayerRange
 
 // Contains tells whether layer is in one of the ranges.
-func (rs Ranges) Contains(layer int) bool {
-	return slices.ContainsFunc(rs, func(r Range) bool { return r.Contains(layer) })
+func (rs LayerRanges) Contains(layer int) bool {
+	return slices.ContainsFunc(rs, func(r LayerRange) bool { return r.Contains(layer) })
 }
 
 // With are the layers, of so many, of either ranges.
-func (rs Ranges) With(others Ranges, layers int) Ranges {
+func (rs LayerRanges) With(others LayerRanges, layers int) LayerRanges {
 	return join(layers, func(l int) bool { return rs.Contains(l) || others.Contains(l) })
 }
 
 // Without are the layers, of so many, that are not in the others.
-func (rs Ranges) Without(others Ranges, layers int) Ranges {
+func (rs LayerRanges) Without(others LayerRanges, layers int) LayerRanges {
 	return join(layers, func(l int) bool { return rs.Contains(l) && !others.Contains(l) })
 }
 
 // join are the ranges of the layers, of so many, that are in.
-func join(layers int, in func(layer int) bool) (ranges Ranges) {
+func join(layers int, in func(layer int) bool) (ranges LayerRanges) {
 	for l := range layers {
 		switch last := len(ranges) - 1; {
 		case !in(l):
 		case last >= 0 && ranges[last].End == l:
 			ranges[last].End++
 		default:
-			ranges = append(ranges, Range{l, l + 1})
+			ranges = append(ranges, LayerRange{l, l + 1})
 		}
 	}
 	return ranges
 }
 
 // String prints ranges as "[0,2) and [5,6)".
-func (rs Ranges) String() string {
+func (rs LayerRanges) String() string {
 	texts := make([]string, len(rs))
 	for i, r := range rs {
 		texts[i] = fmt.Sprintf("[%d,%d)", r.First, r.End)

@@ -1,4 +1,4 @@
-package cost
+package plan
 
 import (
 	"errors"
@@ -15,17 +15,17 @@ type Codec uint8
 // The codecs, the most exact first. What each does to the elements is pipeline/wire's.
 const (
 	_ Codec = iota
-	// F32 changes nothing.
-	F32
-	// BF16 sends half of the bits.
-	BF16
-	// Int8 sends a quarter, and a float32 scale for each Int8Group elements.
-	Int8
+	// CodecF32 changes nothing.
+	CodecF32
+	// CodecBF16 sends half of the bits.
+	CodecBF16
+	// CodecInt8 sends a quarter, and a float32 scale for each CodecInt8Group elements.
+	CodecInt8
 	codecEnd
 )
 
-// Int8Group is how many elements of Int8 share a scale: 4 bytes for 128 elements are 3%.
-const Int8Group = quant.Group
+// CodecInt8Group is how many elements of CodecInt8 share a scale: 4 bytes for 128 elements are 3%.
+const CodecInt8Group = quant.Group
 
 // CodecFront is how many bytes precede the elements of a tensor and say how they are written.
 const CodecFront = 4
@@ -48,7 +48,7 @@ func (c Codec) String() string {
 	if !c.Valid() {
 		return fmt.Sprintf("codec(%d)", uint8(c))
 	}
-	return codecNames[c-F32]
+	return codecNames[c-CodecF32]
 }
 
 // ParseCodec reads a codec's name. The error wraps ErrBadCodec.
@@ -57,16 +57,16 @@ func ParseCodec(name string) (Codec, error) {
 	if i < 0 {
 		return 0, fmt.Errorf("%w %q: take one of %s", ErrBadCodec, name, strings.Join(codecNames, ", "))
 	}
-	return F32 + Codec(i), nil
+	return CodecF32 + Codec(i), nil
 }
 
 // Bytes is the size of a tensor of so many elements.
 func (c Codec) Bytes(elements int64) int64 {
 	switch c {
-	case BF16:
+	case CodecBF16:
 		return CodecFront + 2*elements
-	case Int8:
-		return CodecFront + elements + 4*((elements+Int8Group-1)/Int8Group)
+	case CodecInt8:
+		return CodecFront + elements + 4*((elements+CodecInt8Group-1)/CodecInt8Group)
 	default:
 		return CodecFront + 4*elements
 	}

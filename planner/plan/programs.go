@@ -1,4 +1,4 @@
-package planner
+package plan
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // backwards as the plan's schedule orders them, with sends, receives, reductions and steps.
 // Every node makes the same ones. Errors wrap ErrBadPlan.
 func (p Plan) Programs() (schedule.Schedule, error) {
-	s, err := p.programs()
+	s, err := p.BackwardPrograms()
 	if err == nil {
 		s = schedule.WithRecompute(s, func(r Replica, st Stage) bool { return p.Replicas[r].Stages[st].Ahead > 0 })
 		err = schedule.Validate(s, schedule.Limits{})
@@ -22,8 +22,8 @@ func (p Plan) Programs() (schedule.Schedule, error) {
 	return s, nil
 }
 
-// programs are the plan's with everything inside backwards that is computed again.
-func (p Plan) programs() (schedule.Schedule, error) {
+// BackwardPrograms returns the plan's programs with recomputation inside the backwards.
+func (p Plan) BackwardPrograms() (schedule.Schedule, error) {
 	spec, err := schedule.ParseSpec(p.Schedule)
 	if err != nil {
 		return schedule.Schedule{}, err
@@ -40,7 +40,7 @@ func (p Plan) programs() (schedule.Schedule, error) {
 	if err != nil {
 		return schedule.Schedule{}, err
 	}
-	s = schedule.WithGather(s, func(r Replica, st Stage) bool { return p.Shares(Holding{r, st}) != nil })
+	s = schedule.WithGather(s, func(r Replica, st Stage) bool { return p.Shares(StageID{r, st}) != nil })
 	s = schedule.WithReduceAndStep(schedule.WithCommunication(s))
 	return s, schedule.Validate(s, schedule.Limits{})
 }
@@ -65,7 +65,7 @@ func (p Plan) groupSchedule(spec schedule.Spec, first int) (schedule.Schedule, e
 // its program takes their actions as they would follow each other if all took the same
 // time, which makes progress because that run did.
 func (p Plan) seat(s schedule.Schedule) (schedule.Schedule, error) {
-	seats := p.Seats()
+	seats := p.Workers()
 	members := make([][]int, len(seats)) // by seat: the workers
 	for w, actions := range s.Workers {
 		at, err := p.seatOf(actions)
@@ -95,23 +95,23 @@ func (p Plan) seat(s schedule.Schedule) (schedule.Schedule, error) {
 }
 
 // seatOf is the seat of everything that a worker of the schedule holds.
-func (p Plan) seatOf(actions []schedule.Action) (Seat, error) {
-	var at Seat
+func (p Plan) seatOf(actions []schedule.Action) (WorkerID, error) {
+	var at WorkerID
 	var first schedule.Action
 	for _, a := range actions {
 		if a.Op != schedule.Forward {
 			continue
 		}
-		here := p.At(Holding{Replica: a.Replica, Stage: a.Stage}).Seat()
-		if at != (Seat{}) && here != at {
+		here := p.At(StageID{Replica: a.Replica, Stage: a.Stage}).Worker()
+		if at != (WorkerID{}) && here != at {
 			return at, fmt.Errorf("%s needs replica %d stage %d and replica %d stage %d on one device, the plan has them on %s of %s and %s of %s",
 				p.Schedule, first.Replica, first.Stage, a.Replica, a.Stage, at.Device, at.Peer, here.Device, here.Peer)
 		}
-		if at == (Seat{}) {
+		if at == (WorkerID{}) {
 			at, first = here, a
 		}
 	}
-	if at == (Seat{}) {
+	if at == (WorkerID{}) {
 		return at, fmt.Errorf("%s leaves a worker without a stage", p.Schedule)
 	}
 	return at, nil

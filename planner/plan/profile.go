@@ -1,8 +1,7 @@
-package planner
+package plan
 
 import (
 	"pnode/pipeline/model"
-	"pnode/planner/cost"
 )
 
 // Profile is what a node measured about itself. All numbers are integers, so that every
@@ -46,15 +45,6 @@ func (d DeviceProfile) Products(s model.Storage) int64 {
 	default:
 		return d.MatMulFLOPS
 	}
-}
-
-// Speed is the device's for stages of a storage; where nobody measured it in that, as in float32.
-func (d DeviceProfile) Speed(s model.Storage) cost.Device {
-	speed := cost.Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
-	if rate := d.Products(s); rate > 0 {
-		speed.MatMulFLOPS = rate
-	}
-	return speed
 }
 
 // LinkProfile is one direction of a link to Peer.

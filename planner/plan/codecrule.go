@@ -1,11 +1,8 @@
-package planner
+package plan
 
 import (
 	"fmt"
 	"strings"
-
-	"pnode/planner/cost"
-	"pnode/planner/elastic"
 )
 
 // CodecRule says in which codecs boundary tensors may travel between stages. The zero value
@@ -13,7 +10,7 @@ import (
 // each boundary the most exact one that hides its messages as well as any of them.
 type CodecRule struct {
 	// widest is the most exact codec, narrowest the one of the fewest bits; zero is F32.
-	widest, narrowest cost.Codec
+	widest, narrowest Codec
 }
 
 // autoCodec is the text of the rule that allows every codec; behind a colon it may have the
@@ -22,7 +19,7 @@ const autoCodec = "auto"
 
 // CodecRules are the texts of the rules, the default first.
 func CodecRules() []string {
-	names := cost.CodecNames()
+	names := CodecNames()
 	rules := append(names, autoCodec)
 	for _, name := range names[1 : len(names)-1] {
 		rules = append(rules, autoCodec+":"+name)
@@ -35,36 +32,36 @@ func CodecRules() []string {
 func ParseCodecRule(text string) (CodecRule, error) {
 	name, auto := strings.CutPrefix(text, autoCodec)
 	if auto && name == "" {
-		return CodecRule{cost.F32, cost.Int8}, nil
+		return CodecRule{CodecF32, CodecInt8}, nil
 	}
 	if auto {
 		name, _ = strings.CutPrefix(name, ":")
 	}
-	codec, err := cost.ParseCodec(name)
+	codec, err := ParseCodec(name)
 	rule := CodecRule{codec, codec}
 	if auto {
-		rule.widest = cost.F32
+		rule.widest = CodecF32
 	}
-	if err != nil || rule.String() != text && text != cost.F32.String() {
+	if err != nil || rule.String() != text && text != CodecF32.String() {
 		return CodecRule{}, fmt.Errorf("%w: codec %.20q, want one of %s", ErrBadInput, text, strings.Join(CodecRules(), ", "))
 	}
-	if codec == cost.F32 {
+	if codec == CodecF32 {
 		return CodecRule{}, nil
 	}
 	return rule, nil
 }
 
 // bounds are the most exact codec that the rule allows and the one of the fewest bits.
-func (r CodecRule) bounds() (widest, narrowest cost.Codec) {
-	return max(r.widest, cost.F32), max(r.narrowest, cost.F32)
+func (r CodecRule) Bounds() (widest, narrowest Codec) {
+	return max(r.widest, CodecF32), max(r.narrowest, CodecF32)
 }
 
 func (r CodecRule) String() string {
-	widest, narrowest := r.bounds()
+	widest, narrowest := r.Bounds()
 	switch {
 	case widest == narrowest:
 		return widest.String()
-	case narrowest == cost.Int8:
+	case narrowest == CodecInt8:
 		return autoCodec
 	}
 	return autoCodec + ":" + narrowest.String()
@@ -79,39 +76,6 @@ func (r *CodecRule) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// widen takes the most exact codecs that hide messages as well for a candidate.
-func (c *cluster) widen(k *candidate) error {
-	widest, narrowest := c.in.Run.codecBounds()
-	if widest == narrowest {
-		return nil
-	}
-	var err error
-	if k.layout != nil {
-		err = c.site.Widen(k.layout, widest, narrowest)
-	} else {
-		err = k.widenPipes()
-	}
-	if err == nil {
-		err = c.estimate(k)
-	}
-	if err != nil {
-		return err
-	}
-	return k.simulate()
-}
-
-// widenPipes is that of a candidate without a layout.
-func (k *candidate) widenPipes() (err error) {
-	for i, p := range k.pipes {
-		wide := *p
-		if wide.Decision, err = elastic.Widen(p.problem, p.Decision); err != nil {
-			return err
-		}
-		k.pipes[i] = &wide
-	}
-	return nil
-}
-
 // Rounds tells whether replica 0 of a plan, which evaluates the model, has something else than float32
 // in a stage or between two workers: then its held-out loss is not that of float32 throughout.
 func (t TrainSpec) Rounds(p Plan) bool {
@@ -121,7 +85,7 @@ func (t TrainSpec) Rounds(p Plan) bool {
 // coded tells whether a codec changes what crosses a boundary.
 func (p Pipeline) coded() bool {
 	for s, place := range p.Stages[:max(0, len(p.Stages)-1)] {
-		if place.Codec != "" && place.Codec != cost.F32.String() && place.Seat() != p.Stages[s+1].Seat() {
+		if place.Codec != "" && place.Codec != CodecF32.String() && place.Worker() != p.Stages[s+1].Worker() {
 			return true
 		}
 	}
@@ -129,13 +93,13 @@ func (p Pipeline) coded() bool {
 }
 
 // codecs are by boundary those of a pipeline, F32 where the plan says nothing.
-func (p Pipeline) codecs() ([]cost.Codec, error) {
-	codecs := make([]cost.Codec, 0, len(p.Stages))
+func (p Pipeline) Codecs() ([]Codec, error) {
+	codecs := make([]Codec, 0, len(p.Stages))
 	for s, place := range p.Stages[:len(p.Stages)-1] {
-		codec := cost.F32
+		codec := CodecF32
 		if place.Codec != "" {
 			var err error
-			if codec, err = cost.ParseCodec(place.Codec); err != nil {
+			if codec, err = ParseCodec(place.Codec); err != nil {
 				return nil, fmt.Errorf("%w: boundary behind stage %d: %w", ErrBadPlan, s, err)
 			}
 		}
