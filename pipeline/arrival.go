@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // arrival is a message of which the program will have need: it is received and copied to the

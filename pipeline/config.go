@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/host"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/trace"
+	"pnode/planner/plan"
 )
 
 // ErrBadConfig is wrapped by the errors of New that say which field does not fit.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/null"
+	"pnode/planner/plan"
 )
 
 // courses makes the coordinator name the next course of a list after every step, and keeps

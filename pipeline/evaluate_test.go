@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 
 	"pnode/kernels/cpu"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // narrowExchange has room for few held-out messages from one peer to another.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // do interprets one action. Receives only mark where a message is due: the compute

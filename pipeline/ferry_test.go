@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"pnode/planner/plan"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pnode/planner/plan"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"

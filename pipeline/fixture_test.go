@@ -1,12 +1,13 @@
 package pipeline
 
 import (
-	"pnode/planner/plan"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"sync"
+
+	"pnode/planner/plan"
 
 	"pnode/pipeline/model"
 )

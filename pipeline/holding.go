@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // holding is one stage of one replica on a worker: its layers with their state, and the

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // given is a keeper of initial weights: every parameter of the model is its number.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // scheduled is a plan of one lane of workers under a schedule.

@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/plan"
 	"pnode/pipeline/trace"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // note writes down that an action of a step's program began then and ends now.

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/conform"
 	"pnode/kernels/opencl"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // TestOffloadChangesNoBitOnOpenCL: a driver's device, whose copies are its own, gives the losses

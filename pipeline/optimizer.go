@@ -1,8 +1,9 @@
 package pipeline
 
 import (
-	"pnode/planner/plan"
 	"math"
+
+	"pnode/planner/plan"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"pnode/pipeline/collective"
-	"pnode/planner/plan"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // Waiter is told until when a program waited for something that is not the device's;

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // tally is a device that counts calls of an operation.

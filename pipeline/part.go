@@ -2,9 +2,9 @@ package pipeline
 
 import (
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // part is what an action is about: a micro-batch or, where the schedule cuts sequences, one

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // pass is what a worker computes at a time: what its queue has between two events. The program

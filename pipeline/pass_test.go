@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/kernels/emulate"
+	"pnode/planner/plan"
 )
 
 // far is a device of which the host learns what it waited for a while later.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // portioned is a device with a largest size of buffers.

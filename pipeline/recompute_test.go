@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner/plan"
 	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 // lean are the levels that drop something.

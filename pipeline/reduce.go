@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // complete is told of a stage's layers whose gradients have a micro-batch. With the last one of the

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // checkRoom refuses a plan whose stages here want more memory than the device or the host may

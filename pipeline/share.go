@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/host"
 	"pnode/pipeline/collective"
+	"pnode/planner/plan"
 )
 
 // gather begins to exchange the parameters of layers that each replica has updated its part

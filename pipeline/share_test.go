@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"pnode/planner/plan"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"pnode/planner/plan"
 
 	"golang.org/x/sync/errgroup"
 

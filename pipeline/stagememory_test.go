@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"pnode/kernels/host"
-	"pnode/planner/plan"
 	"pnode/kernels/null"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // TestMemoryIsWhatAWorkerAllocates compares the prediction for what a worker holds with what

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // State is a stage's state after a step, to be read from the device while training goes

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/plan"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // step runs one optimizer update and tells whether the run stops after it.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 // TestHalvesGiveTheSameLossesOnAnyCut trains with storage in halves, on replicas too, and goes on

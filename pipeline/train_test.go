@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
+	"pnode/planner/plan"
 )
 
 // result is what a whole run showed: the losses by step, as bits, and held-out losses, those in

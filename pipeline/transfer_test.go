@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/kernels/cpu"
+	"pnode/planner/plan"
 )
 
 // deviceVectors are vectors of these lengths on a device, element i of vector k being

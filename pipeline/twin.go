@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // errNothing: a message in place of a tensor says that there is none.

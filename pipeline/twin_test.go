@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // halved runs evaluate before each step and at the end, with parameters that checkpoints hold.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
-	"pnode/planner/plan"
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // Worker runs what a plan has on one seat. It belongs to one goroutine.

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/kernels/devices"
-	"pnode/planner/plan"
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/progress"
+	"pnode/planner/plan"
 )
 
 // environment is what a command has of the process around it.

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node/api"
-	"pnode/planner/plan"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 // pnode carries a command line out within the test and gives the exit code and what was

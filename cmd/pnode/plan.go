@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node"
-	"pnode/planner/plan"
 	"pnode/node/config"
 	"pnode/planner"
+	"pnode/planner/plan"
 )
 
 func (e environment) planCommand() *cobra.Command {

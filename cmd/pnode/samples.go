@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node"
-	"pnode/planner/plan"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 func (e environment) samplesCommand() *cobra.Command {

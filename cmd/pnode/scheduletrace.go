@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"pnode/pipeline/schedule/study"
-	"pnode/planner/plan"
 	"pnode/pipeline/trace"
+	"pnode/planner/plan"
 )
 
 // measuredSchedule shows a step of a run's traces beside its prediction; step 0 is the

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"pnode/pipeline/model"
-	"pnode/planner/plan"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // Exchange carries frames between workers; *link.Session is one. Send may return before

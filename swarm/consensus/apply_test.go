@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"pnode/planner/plan"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"pnode/planner/plan"
 
 	"pnode/pipeline/model"
 )
