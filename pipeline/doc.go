@@ -42,7 +42,7 @@
 //
 // A stage in BF16 or F16 storage rounds what its products read, a neighbour in float32 does not: what
 // crosses between them, parameters, gradients, their sums and saved state are float32 in both, and
-// gradients are not scaled outside of a stage that needs it (model.Stack.Unscale). The
+// gradients are not scaled outside of a stage that needs it (model.State.Unscale). The
 // same plan on the same backend gives the same bits; one that puts layers on a device of another
 // precision does not, and its reasons say so.
 //
@@ -51,7 +51,7 @@
 // twins of the stages that compute in float32 from the same parameters, over the same links, with
 // codec f32 on all of them [evaluate.go, twin.go]. The coordinator has both losses in its commit. A
 // twin runs forwards alone, one micro-batch at a time, in memory that the stage has for its passes
-// and that nothing uses while it evaluates (model.Stack.Twin), so plans need not count with it; its
+// and that nothing uses while it evaluates (model.Stack.Shadow), so plans need not count with it; its
 // micro-batches have numbers of their own behind all others. A worker that cannot have one says so in
 // the log, and sends a message without a tensor in place of each: the others go on, and the loss in
 // float32 is not known in this generation. Training has the same bits with twins and without.

@@ -89,7 +89,7 @@ func (w *Worker) evaluateMicro(ctx context.Context, h *holding, step plan.Step, 
 	defer h.slots.drop(micro)
 	switch slot := h.slots.of(micro); {
 	case h.last():
-		h.stack.Loss(w.queue, slot)
+		h.stack.Slot(slot).Loss(w.queue)
 		rows := w.readLosses(h, slot)
 		if err := w.queue.Sync(); err != nil {
 			return 0, err

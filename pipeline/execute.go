@@ -28,7 +28,7 @@ func (w *Worker) do(ctx context.Context, step plan.Step, a schedule.Action) erro
 	case schedule.BackwardWeight:
 		return w.backwardWeight(ctx, h, step, a)
 	case schedule.Recompute:
-		return w.compute(step, a, &h.times.Backward, func() { h.stack.Restore(w.queue, h.slots.of(p.micro), p.Segment) })
+		return w.compute(step, a, &h.times.Backward, func() { h.stack.Slot(h.slots.of(p.micro)).Restore(w.queue, p.Segment) })
 	case schedule.SendActivation:
 		if _, err := w.send(ctx, h, h.output(p), w.message(wire.Activation, h, +1, step, p)); err != nil {
 			return err // nothing is written there before the gradient for it has come
@@ -75,7 +75,7 @@ func (w *Worker) forward(ctx context.Context, h *holding, step plan.Step, p part
 	return w.compute(step, h.action(schedule.Forward, w.numbered(p)), &h.times.Forward, func() {
 		begin()
 		w.hand(input)
-		h.stack.ForwardSegment(w.queue, h.slots.of(p.micro), p.Segment, w.noise(step, p.micro))
+		h.stack.Slot(h.slots.of(p.micro)).ForwardSegment(w.queue, p.Segment, w.noise(step, p.micro))
 	})
 }
 
@@ -105,13 +105,13 @@ func (w *Worker) open(ctx context.Context, h *holding, step plan.Step, micro pla
 	}
 	return func() { // the slices stay as they are
 		if h.stack.Masked() {
-			h.stack.SetDocuments(w.queue, slot, w.cfg.Data.DocumentStarts(tokens))
+			h.stack.Slot(slot).SetDocuments(w.queue, w.cfg.Data.DocumentStarts(tokens))
 		}
 		if h.first() {
-			h.stack.SetTokens(w.queue, slot, tokens)
+			h.stack.Slot(slot).SetTokens(w.queue, tokens)
 		}
 		if h.last() {
-			h.stack.SetTargets(w.queue, slot, targets)
+			h.stack.Slot(slot).SetTargets(w.queue, targets)
 		}
 	}, nil
 }
@@ -145,12 +145,12 @@ func (w *Worker) backward(ctx context.Context, h *holding, step plan.Step, a sch
 func (w *Worker) differentiate(ctx context.Context, h *holding, step plan.Step, op schedule.Op, p part) {
 	slot, scale := h.slots.of(p.micro), w.lossScale()
 	if op == schedule.Backward && p.Count <= 1 {
-		h.stack.BackwardEach(w.queue, slot, scale, w.complete(ctx, h, step, p.micro))
+		h.stack.Slot(slot).BackwardEach(w.queue, scale, w.complete(ctx, h, step, p.micro))
 		return
 	}
-	h.stack.BackwardInputSegment(w.queue, slot, p.Segment, scale)
+	h.stack.Slot(slot).BackwardInputSegment(w.queue, p.Segment, scale)
 	if op == schedule.Backward && p.closes() {
-		h.stack.BackwardWeight(w.queue, slot, w.complete(ctx, h, step, p.micro))
+		h.stack.Slot(slot).BackwardWeight(w.queue, w.complete(ctx, h, step, p.micro))
 	}
 }
 
@@ -174,7 +174,7 @@ func (w *Worker) backwardWeight(ctx context.Context, h *holding, step plan.Step,
 	defer h.slots.paid(p.micro)
 	return w.compute(step, a, &h.times.Backward, func() {
 		if p.closes() {
-			h.stack.BackwardWeight(w.queue, h.slots.of(p.micro), w.complete(ctx, h, step, p.micro))
+			h.stack.Slot(h.slots.of(p.micro)).BackwardWeight(w.queue, w.complete(ctx, h, step, p.micro))
 		}
 	})
 }
@@ -228,7 +228,7 @@ func (w *Worker) tokensPerMicro() int {
 // readLosses enqueues a copy of the losses [B*T] of a slot.
 func (w *Worker) readLosses(h *holding, slot int) []float32 {
 	rows := make([]float32, w.tokensPerMicro())
-	w.queue.Read(kernels.Float32Bytes(rows), h.stack.Losses(slot))
+	w.queue.Read(kernels.Float32Bytes(rows), h.stack.Slot(slot).Losses())
 	return rows
 }
 

@@ -99,19 +99,19 @@ func (h *holding) resize(use schedule.Use) error {
 
 // input, output and their gradients are the rows of a part in flight.
 func (h *holding) input(p part) []kernels.View {
-	return h.stack.Rows(h.stack.Input(h.slots.of(p.micro)), p.Segment)
+	return h.stack.Rows(h.stack.Slot(h.slots.of(p.micro)).Input(), p.Segment)
 }
 
 func (h *holding) output(p part) []kernels.View {
-	return h.stack.Rows(h.stack.Output(h.slots.of(p.micro)), p.Segment)
+	return h.stack.Rows(h.stack.Slot(h.slots.of(p.micro)).Output(), p.Segment)
 }
 
 func (h *holding) inputGrad(p part) []kernels.View {
-	return h.stack.Rows(h.stack.InputGrad(h.slots.of(p.micro)), p.Segment)
+	return h.stack.Rows(h.stack.Slot(h.slots.of(p.micro)).InputGrad(), p.Segment)
 }
 
 func (h *holding) outputGrad(p part) []kernels.View {
-	return h.stack.Rows(h.stack.OutputGrad(h.slots.of(p.micro)), p.Segment)
+	return h.stack.Rows(h.stack.Slot(h.slots.of(p.micro)).OutputGrad(), p.Segment)
 }
 
 func (h *holding) first() bool { return h.Stage == 0 }

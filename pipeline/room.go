@@ -101,7 +101,7 @@ func (w *Worker) land(h *holding) {
 	if h.first() || h.before != nil || h.landing != nil {
 		return
 	}
-	n := h.stack.Input(0).Len
+	n := h.stack.Slot(0).Input().Len
 	if !w.spare(int64(4 * n)) {
 		return
 	}
@@ -114,11 +114,11 @@ func (w *Worker) land(h *holding) {
 // the same conditions.
 func (w *Worker) pack(h *holding) {
 	for _, c := range h.carriers() {
-		boundary := h.stack.Output
+		boundary := h.stack.Slot(0).Output
 		if !h.first() {
-			boundary = h.stack.Input
+			boundary = h.stack.Slot(0).Input
 		}
-		n := boundary(0).Len
+		n := boundary().Len
 		if c.packing == nil && w.spare(packingBytes(n)) {
 			c.packing, _ = newPacking(w.cfg.Device, n) // or the host does it
 		}

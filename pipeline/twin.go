@@ -67,7 +67,7 @@ func (h *holding) twin(q kernels.Queue) (*holding, error) {
 		activations: h.activations, downloads: h.downloads, arriving: map[wire.Tag]*arrival{},
 	}
 	var err error
-	if t.stack, err = h.stack.Twin(); err == nil && t.stack != h.stack {
+	if t.stack, err = h.stack.Shadow(); err == nil && t.stack != h.stack {
 		err = t.stack.Prepare(q)
 	}
 	if err != nil {

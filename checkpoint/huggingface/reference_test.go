@@ -54,11 +54,11 @@ func forward(t *testing.T, c model.Config, layer func(int, []float32) error, tok
 		queue.Write(stack.Params(l), kernels.Float32Bytes(params))
 		must(queue.Sync())
 	}
-	stack.SetTokens(queue, 0, tokens)
-	stack.Forward(queue, 0, model.Noise{})
+	stack.Slot(0).SetTokens(queue, tokens)
+	stack.Slot(0).Forward(queue, model.Noise{})
 	logits := make([]float32, len(tokens)*c.Vocab)
 	for row := range tokens {
-		queue.Read(kernels.Float32Bytes(logits[row*c.Vocab:(row+1)*c.Vocab]), stack.Logits(queue, 0, row, 1))
+		queue.Read(kernels.Float32Bytes(logits[row*c.Vocab:(row+1)*c.Vocab]), stack.Slot(0).Logits(queue, row, 1))
 		must(queue.Sync())
 	}
 	return logits

@@ -19,8 +19,8 @@ func TestAPreparedStepTakesNoMemory(t *testing.T) {
 	}
 	defer stack.Close()
 	step := func(q kernels.Queue) error {
-		stack.Forward(q, 0, model.Noise{})
-		stack.Backward(q, 0, 1)
+		stack.Slot(0).Forward(q, model.Noise{})
+		stack.Slot(0).Backward(q, 1)
 		return q.Sync()
 	}
 	for prepared, want := range map[bool]error{true: nil, false: kernels.ErrOutOfMemory} {

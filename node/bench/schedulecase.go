@@ -101,9 +101,9 @@ func (c *scheduleCase) leanPasses(p emulate.Profile, layers plan.LayerRange, lev
 	if err != nil {
 		return 0, 0, err
 	}
-	stack.Forward(q, 0, model.Noise{})
+	stack.Slot(0).Forward(q, model.Noise{})
 	forward = dev.BusyTime()
-	stack.Backward(q, 0, 1)
+	stack.Slot(0).Backward(q, 1)
 	return forward, dev.BusyTime() - forward, nil
 }
 

@@ -44,13 +44,13 @@ func heldOutNats(t *testing.T, m *weights.Model, d *dataset.Dataset) (nats float
 	for k := range windows {
 		tokens, targets, err := d.HeldOut(t.Context(), k, 1)
 		must(t, err)
-		stack.SetTokens(queue, 1, tokens)
-		stack.SetTargets(queue, 1, targets)
-		stack.SetDocuments(queue, 1, d.DocumentStarts(tokens))
-		stack.Forward(queue, 1, model.Noise{})
-		stack.Loss(queue, 1)
+		stack.Slot(1).SetTokens(queue, tokens)
+		stack.Slot(1).SetTargets(queue, targets)
+		stack.Slot(1).SetDocuments(queue, d.DocumentStarts(tokens))
+		stack.Slot(1).Forward(queue, model.Noise{})
+		stack.Slot(1).Loss(queue)
 		losses, sum := make([]float32, len(tokens)), 0.0
-		queue.Read(kernels.Float32Bytes(losses), stack.Losses(1))
+		queue.Read(kernels.Float32Bytes(losses), stack.Slot(1).Losses())
 		must(t, queue.Sync())
 		for _, loss := range losses {
 			sum += float64(loss)

@@ -101,12 +101,12 @@ func logits(t testing.TB, m *weights.Model, text []byte) [][]float32 {
 	for i, b := range text {
 		tokens[i] = int32(b)
 	}
-	stack.SetTokens(queue, 0, tokens)
-	stack.Forward(queue, 0, model.Noise{})
+	stack.Slot(0).SetTokens(queue, tokens)
+	stack.Slot(0).Forward(queue, model.Noise{})
 	all := make([][]float32, len(text))
 	for i := range all {
 		all[i] = make([]float32, m.Config.Vocab)
-		queue.Read(kernels.Float32Bytes(all[i]), stack.Logits(queue, 0, i, 1))
+		queue.Read(kernels.Float32Bytes(all[i]), stack.Slot(0).Logits(queue, i, 1))
 		must(t, queue.Sync())
 	}
 	return all

@@ -157,15 +157,15 @@ func (s *Scorer) predict(tokens []int32) (Score, error) {
 	inputs, targets := make([]int32, s.length), slices.Repeat([]int32{ignored}, s.length)
 	copy(inputs, tokens[:n])
 	copy(targets, tokens[1:])
-	s.stack.SetTokens(s.queue, 0, inputs)
-	s.stack.SetTargets(s.queue, 0, targets)
+	s.stack.Slot(0).SetTokens(s.queue, inputs)
+	s.stack.Slot(0).SetTargets(s.queue, targets)
 	if s.stack.Masked() {
-		s.stack.SetDocuments(s.queue, 0, dataset.DocumentStarts(inputs, s.length, s.source.DocumentEnd))
+		s.stack.Slot(0).SetDocuments(s.queue, dataset.DocumentStarts(inputs, s.length, s.source.DocumentEnd))
 	}
-	s.stack.Forward(s.queue, 0, model.Noise{})
-	s.stack.Loss(s.queue, 0)
+	s.stack.Slot(0).Forward(s.queue, model.Noise{})
+	s.stack.Slot(0).Loss(s.queue)
 	losses := make([]float32, s.length)
-	s.queue.Read(kernels.Float32Bytes(losses), s.stack.Losses(0))
+	s.queue.Read(kernels.Float32Bytes(losses), s.stack.Slot(0).Losses())
 	if err := s.queue.Sync(); err != nil {
 		return Score{}, err
 	}

@@ -80,10 +80,10 @@ func plain(t *testing.T, c model.Config, prompt []int32, tokens int) []int32 {
 	for range tokens {
 		window := make([]int32, c.Context)
 		copy(window, all)
-		s.SetTokens(q, 0, window)
-		s.Forward(q, 0, model.Noise{})
+		s.Slot(0).SetTokens(q, window)
+		s.Slot(0).Forward(q, model.Noise{})
 		logits := make([]float32, c.Vocab)
-		q.Read(kernels.Float32Bytes(logits), s.Logits(q, 0, len(all)-1, 1))
+		q.Read(kernels.Float32Bytes(logits), s.Slot(0).Logits(q, len(all)-1, 1))
 		if err := q.Sync(); err != nil {
 			t.Fatal(err)
 		}

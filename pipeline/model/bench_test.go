@@ -18,15 +18,15 @@ func BenchmarkStep(b *testing.B) {
 				r.write(r.stackOf(l).Params(l), params)
 			}
 			tokens, targets := referenceMicro(model, bench.batch, 0)
-			r.first().SetTokens(r.queue, 0, tokens)
-			r.first().SetTargets(r.queue, 0, targets)
+			r.first().Slot(0).SetTokens(r.queue, tokens)
+			r.first().Slot(0).SetTargets(r.queue, targets)
 			flops := int64(0)
 			for _, c := range model.Costs(bench.batch, StorageF32) {
 				flops += c.ForwardFLOPs + c.InputFLOPs + c.WeightFLOPs
 			}
 			for b.Loop() {
-				r.first().Forward(r.queue, 0, Noise{})
-				r.first().Backward(r.queue, 0, 1e-3)
+				r.first().Slot(0).Forward(r.queue, Noise{})
+				r.first().Slot(0).Backward(r.queue, 1e-3)
 				r.sync()
 			}
 			seconds := b.Elapsed().Seconds() / float64(b.N)

@@ -83,25 +83,11 @@ func (b *builder) residualDelta(k int) kernels.View {
 	return b.residual[k%2]
 }
 
-// slotState is one micro-batch in flight.
-type slotState struct {
-	layers []layer
-	embed  *embedding     // nil unless the stack starts with the embedding
-	head   *head          // nil unless the stack ends with the head
-	x, dx  []kernels.View // [N,C] residual stream and gradient in front of local layer k; k = len(layers): behind the last
-	starts kernels.View   // [B,T] int32, the first position that each one sees; may be absent
-	noise  *Noise
-	saved  []int64 // bytes each layer keeps from forward to backward
-	pass   []int64 // bytes each layer shares with the passes of the others
-	// passHalves are those of them in halves.
-	passHalves []int64
-}
-
-// slot binds a set of activations to the layers of the stack.
-func (b *builder) slot(stack *Stack) slotState {
-	cfg := stack.cfg
-	s := b.stream(cfg.First, cfg.End)
-	s.noise = &Noise{}
+// slot binds a set of activations to the layers of a stack.
+func (b *builder) slot(state *State, index int) Slot {
+	cfg := state.cfg
+	s := Slot{cfg: cfg, index: index, all: b.whole(), restored: b.ahead, noise: &Noise{}}
+	s.x, s.dx = b.stream(cfg.First, cfg.End)
 	if b.masked {
 		b.starts = b.mem.ids.take(b.rows)
 	}
@@ -117,8 +103,8 @@ func (b *builder) slot(stack *Stack) slotState {
 			b.dropped, b.droppedHalves = &b.mem.ahead, &b.mem.aheadHalves
 		}
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
-		v := stack.layerVectors(b.model, i)
-		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise, slot: len(stack.slots), ahead: cfg.ahead(i)}
+		v := state.layerVectors(b.model, i)
+		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise, slot: index, ahead: cfg.ahead(i)}
 		switch at.layer {
 		case 0:
 			s.embed = newEmbedding(b, v, io, at)
@@ -129,25 +115,28 @@ func (b *builder) slot(stack *Stack) slotState {
 		default:
 			s.layers = append(s.layers, newBlock(b, v, io, at))
 		}
-		s.pass, s.passHalves = append(s.pass, b.mem.passBytes()), append(s.passHalves, b.mem.layerHalves.usedBytes())
-		s.saved = append(s.saved, b.mem.slotBytes()-before+4*int64(s.x[i+1].Len))
+		s.sizes = append(s.sizes, slotBytes{
+			saved: b.mem.slotBytes() - before + 4*int64(s.x[i+1].Len),
+			pass:  b.mem.passBytes(), half: b.mem.layerHalves.usedBytes(),
+		})
 	}
 	return s
 }
 
-// stream gives the slot its residual stream. The ends that cross to another stack belong
-// to the slot alone, because messages come and go while other slots compute.
-func (b *builder) stream(first, end int) slotState {
+// stream takes a slot's residual stream and its gradient, [N,C] before each layer and after the
+// last. The ends that cross to another stack belong to the slot alone: messages come and go while
+// other slots compute.
+func (b *builder) stream(first, end int) (x, dx []kernels.View) {
 	n, nc := end-first, b.rows*b.model.Channels
-	s := slotState{x: make([]kernels.View, n+1), dx: make([]kernels.View, n+1)}
+	x, dx = make([]kernels.View, n+1), make([]kernels.View, n+1)
 	for k := range n + 1 {
 		switch at := first + k; {
-		case at == 0 || at == b.model.Layers(): // before the embedding, behind the head
+		case at == 0 || at == b.model.Layers(): // before the embedding, after the head
 		case k == 0 || k == n:
-			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.gradients().take(nc)
+			x[k], dx[k] = b.mem.saved.take(nc), b.gradients().take(nc)
 		default:
-			s.x[k], s.dx[k] = b.mem.saved.take(nc), b.residualDelta(k)
+			x[k], dx[k] = b.mem.saved.take(nc), b.residualDelta(k)
 		}
 	}
-	return s
+	return x, dx
 }

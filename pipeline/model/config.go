@@ -149,3 +149,11 @@ func (c Config) upWidth() int {
 	}
 	return c.MLP
 }
+
+// windowStart is the first position that the query at t sees.
+func (c Config) windowStart(t int) int32 {
+	if c.Window == 0 {
+		return 0
+	}
+	return int32(max(0, t-c.Window+1))
+}

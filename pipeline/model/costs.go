@@ -68,18 +68,18 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l, stack.all)
-				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.saved[i]
+				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.sizes[i].saved
 				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
 				costs[i].TableBytes = stack.mem.tables.sizeBytes()
 				if storage != StorageF32 {
 					costs[i].CopyBytes = 2 * int64(c.LayerLen(i))
 				}
-				costs[i].BoundaryBytes, costs[i].PassBytes, costs[i].PassHalfBytes = 4*int64(f.x[i+1].Len), f.pass[i], f.passHalves[i]
+				costs[i].BoundaryBytes, costs[i].PassBytes, costs[i].PassHalfBytes = 4*int64(f.x[i+1].Len), f.sizes[i].pass, f.sizes[i].half
 			}
 			costs[i].Lean[level] = LeanCost{
-				SavedBytes:     f.saved[i],
-				PassBytes:      f.pass[i],
-				PassHalfBytes:  f.passHalves[i],
+				SavedBytes:     f.sizes[i].saved,
+				PassBytes:      f.sizes[i].pass,
+				PassHalfBytes:  f.sizes[i].half,
 				RecomputeFLOPs: countFLOPs(l.backward) - costs[i].InputFLOPs - costs[i].WeightFLOPs,
 			}
 		}

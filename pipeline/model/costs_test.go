@@ -78,9 +78,9 @@ func checkIssued(t *testing.T, model Config, level Recompute) {
 			t.Errorf("%s issues %d FLOPs, Costs say %d", name, got, want)
 		}
 	}
-	phase("Forward", count(func() { s.Forward(q, 0, Noise{On: true}) }), want.ForwardFLOPs)
-	phase("Backward", count(func() { s.Backward(q, 0, 1) }), want.InputFLOPs+want.WeightFLOPs+again)
-	input, weight := count(func() { s.BackwardInput(q, 0, 1) }), count(func() { s.BackwardWeight(q, 0, func(int) {}) })
+	phase("Forward", count(func() { s.Slot(0).Forward(q, Noise{On: true}) }), want.ForwardFLOPs)
+	phase("Backward", count(func() { s.Slot(0).Backward(q, 1) }), want.InputFLOPs+want.WeightFLOPs+again)
+	input, weight := count(func() { s.Slot(0).BackwardInput(q, 1) }), count(func() { s.Slot(0).BackwardWeight(q, func(int) {}) })
 	switch level {
 	case RecomputeNothing:
 		phase("BackwardInput", input, want.InputFLOPs)

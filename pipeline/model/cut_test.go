@@ -8,8 +8,8 @@ import (
 )
 
 // BackwardInput is BackwardInputSegment for all of a micro-batch.
-func (s *Stack) BackwardInput(q kernels.Queue, slot int, scale float32) {
-	s.BackwardInputSegment(q, slot, Segment{}, scale)
+func (s *Slot) BackwardInput(q kernels.Queue, scale float32) {
+	s.BackwardInputSegment(q, Segment{}, scale)
 }
 
 // outcome is what must not depend on how a step is carried out.
@@ -24,7 +24,7 @@ const outcomeScale = 1.0 / 64
 func plain(t *testing.T, model Config) outcome {
 	t.Helper()
 	r := newRig(t, rigConfig{model: model, batch: tinyBatch}).load()
-	return r.steps((*Stack).Backward)
+	return r.steps((*Slot).Backward)
 }
 
 // steps runs three micro-batches forward and back in slot 0.
@@ -50,16 +50,16 @@ func compareOutcomes(t *testing.T, got, want outcome) {
 	}
 }
 
-func splitBackward(s *Stack, q kernels.Queue, slot int, scale float32) {
-	s.BackwardInput(q, slot, scale)
-	s.BackwardWeight(q, slot, func(int) {})
+func splitBackward(s *Slot, q kernels.Queue, scale float32) {
+	s.BackwardInput(q, scale)
+	s.BackwardWeight(q, func(int) {})
 }
 
 func passOf(split bool) pass {
 	if split {
 		return splitBackward
 	}
-	return (*Stack).Backward
+	return (*Slot).Backward
 }
 
 func TestCutsAndSplitsChangeNoBit(t *testing.T) {
@@ -133,14 +133,14 @@ func checkChunks(t *testing.T, model Config) {
 func TestBackwardOnSplitStack(t *testing.T) {
 	want := plain(t, tiny)
 	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: []int{2}, split: true}).load()
-	compareOutcomes(t, r.steps((*Stack).Backward), want)
+	compareOutcomes(t, r.steps((*Slot).Backward), want)
 }
 
 // TestBackwardInputLeavesGradients makes sure that the input pass has no weight part.
 func TestBackwardInputLeavesGradients(t *testing.T) {
 	r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, split: true}).load()
 	r.forward(0, 0)
-	r.backward(0, outcomeScale, (*Stack).BackwardInput)
+	r.backward(0, outcomeScale, (*Slot).BackwardInput)
 	for layer, g := range r.grads() {
 		if squares(g) != 0 {
 			t.Errorf("layer %d has a gradient before BackwardWeight", layer)
@@ -157,9 +157,9 @@ func TestSlotsAreIndependent(t *testing.T) {
 		t.Run(fmt.Sprintf("split %v", split), func(t *testing.T) {
 			r := newRig(t, rigConfig{model: tiny, batch: tinyBatch, cuts: []int{2}, slots: 3, split: split}).load()
 			var got outcome
-			pass := (*Stack).Backward
+			pass := (*Slot).Backward
 			if split {
-				pass = (*Stack).BackwardInput
+				pass = (*Slot).BackwardInput
 			}
 			for micro, slot := range slots {
 				r.forward(slot, micro)
@@ -170,7 +170,7 @@ func TestSlotsAreIndependent(t *testing.T) {
 			for _, slot := range slots {
 				if split {
 					for _, s := range r.stacks {
-						s.BackwardWeight(r.queue, slot, func(int) {})
+						s.Slot(slot).BackwardWeight(r.queue, func(int) {})
 					}
 				}
 			}
@@ -189,10 +189,10 @@ func TestLogitsIgnoreWhatFollows(t *testing.T) {
 		for i := short; i < len(tokens); i++ {
 			tokens[i] = padding
 		}
-		r.first().SetTokens(r.queue, 0, tokens)
-		r.first().Forward(r.queue, 0, Noise{})
-		r.write(r.last().Input(0), r.read(r.first().Output(0)))
-		r.last().Forward(r.queue, 0, Noise{})
+		r.first().Slot(0).SetTokens(r.queue, tokens)
+		r.first().Slot(0).Forward(r.queue, Noise{})
+		r.write(r.last().Slot(0).Input(), r.read(r.first().Slot(0).Output()))
+		r.last().Slot(0).Forward(r.queue, Noise{})
 		return r.logits(0)
 	}
 	a, b := logits(1), logits(2)

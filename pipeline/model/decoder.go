@@ -125,8 +125,8 @@ func (d *Decoder) bind() error {
 
 // build binds layers and activations to memory.
 func (d *Decoder) build() {
-	m, stack := d.cfg.Model, Stack{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
-	d.params = stack.vectors(&d.mem.params, m.LayerLen, stack.SharedTail())
+	m, state := d.cfg.Model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
+	d.params = state.vectors(&d.mem.params, m.LayerLen, state.SharedTail())
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
 	d.a = d.takeActivations()
 	d.blocks = nil

@@ -24,16 +24,16 @@ func (r *rig) runDocuments(pass pass, shift int32) (losses []float32, grads [][]
 		tokens[i], targets[i] = (tokens[i]+shift)%int32(r.model.Vocab), -1
 	}
 	r.zeroGrads()
-	r.first().SetTokens(r.queue, 0, tokens)
-	r.last().SetTargets(r.queue, 0, targets)
+	r.first().Slot(0).SetTokens(r.queue, tokens)
+	r.last().Slot(0).SetTargets(r.queue, targets)
 	for i, s := range r.stacks {
 		if i > 0 {
-			r.write(s.Input(0), r.read(r.stacks[i-1].Output(0)))
+			r.write(s.Slot(0).Input(), r.read(r.stacks[i-1].Slot(0).Output()))
 		}
 		if s.Masked() {
-			s.SetDocuments(r.queue, 0, starts)
+			s.Slot(0).SetDocuments(r.queue, starts)
 		}
-		s.Forward(r.queue, 0, r.noise)
+		s.Slot(0).Forward(r.queue, r.noise)
 	}
 	losses = r.backward(0, 1, pass)
 	return losses, r.grads()
@@ -53,8 +53,8 @@ func TestDocumentsDoNotSeeEachOther(t *testing.T) {
 		for _, mask := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s mask %v", name, mask), func(t *testing.T) {
 				r := newRig(t, rigConfig{model: model, batch: tinyBatch, mask: mask}).load()
-				losses, grads := r.runDocuments((*Stack).Backward, 0)
-				others, changed := r.runDocuments((*Stack).Backward, 5)
+				losses, grads := r.runDocuments((*Slot).Backward, 0)
+				others, changed := r.runDocuments((*Slot).Backward, 5)
 				if !mask {
 					if sum64(losses) == sum64(others) {
 						t.Error("the first document does not reach the second one in any case")
@@ -74,7 +74,7 @@ func TestDocumentsDoNotSeeEachOther(t *testing.T) {
 // attention, splits and recomputes.
 func TestDocumentMaskIsTheSameHoweverAPassIsCarriedOut(t *testing.T) {
 	for name, model := range documentModels() {
-		wantLosses, wantGrads := newRig(t, rigConfig{model: model, batch: tinyBatch, mask: true}).load().runDocuments((*Stack).Backward, 0)
+		wantLosses, wantGrads := newRig(t, rigConfig{model: model, batch: tinyBatch, mask: true}).load().runDocuments((*Slot).Backward, 0)
 		for _, cuts := range [][]int{nil, {1}, {2}, {1, model.Layers() - 1}} {
 			for level := range recomputeLevels {
 				for _, split := range []bool{false, true} {
@@ -96,19 +96,19 @@ func TestDocumentMaskIsTheSameHoweverAPassIsCarriedOut(t *testing.T) {
 // positions, which are relative, its losses are nearly the same.
 func TestASecondDocumentIsLikeAFirst(t *testing.T) {
 	r := newRig(t, rigConfig{model: tinyLlama, batch: tinyBatch, mask: true}).load()
-	want, _ := r.runDocuments((*Stack).Backward, 0)
+	want, _ := r.runDocuments((*Slot).Backward, 0)
 	tokens, targets := referenceMicro(r.model, r.batch, 0)
 	context := r.model.Context
 	for row := 0; row < len(tokens); row += context {
 		copy(tokens[row:], tokens[row+documentAt:row+context])
 		copy(targets[row:], targets[row+documentAt:row+context])
 	}
-	r.first().SetTokens(r.queue, 0, tokens)
-	r.last().SetTargets(r.queue, 0, targets)
-	r.first().SetDocuments(r.queue, 0, make([]int32, len(tokens)))
-	r.first().Forward(r.queue, 0, Noise{})
-	r.first().Loss(r.queue, 0)
-	got := r.read(r.last().Losses(0))
+	r.first().Slot(0).SetTokens(r.queue, tokens)
+	r.last().Slot(0).SetTargets(r.queue, targets)
+	r.first().Slot(0).SetDocuments(r.queue, make([]int32, len(tokens)))
+	r.first().Slot(0).Forward(r.queue, Noise{})
+	r.first().Slot(0).Loss(r.queue)
+	got := r.read(r.last().Slot(0).Losses())
 	for i := range got {
 		if i%context < context-documentAt {
 			near(t, "loss", float64(got[i]), float64(want[i+documentAt]), 1e-4)

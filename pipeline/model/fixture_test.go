@@ -200,13 +200,13 @@ func (r *rig) zeroGrads() {
 func (r *rig) forward(slot, micro int) {
 	r.t.Helper()
 	tokens, targets := referenceMicro(r.model, r.batch, micro)
-	r.first().SetTokens(r.queue, slot, tokens)
-	r.last().SetTargets(r.queue, slot, targets)
+	r.first().Slot(slot).SetTokens(r.queue, tokens)
+	r.last().Slot(slot).SetTargets(r.queue, targets)
 	for i, s := range r.stacks {
 		if i > 0 {
-			r.write(s.Input(slot), r.read(r.stacks[i-1].Output(slot)))
+			r.write(s.Slot(slot).Input(), r.read(r.stacks[i-1].Slot(slot).Output()))
 		}
-		s.Forward(r.queue, slot, r.noise)
+		s.Slot(slot).Forward(r.queue, r.noise)
 	}
 }
 
@@ -214,8 +214,8 @@ func (r *rig) forward(slot, micro int) {
 func (r *rig) evaluate(slot, micro int) []float32 {
 	r.t.Helper()
 	r.forward(slot, micro)
-	r.last().Loss(r.queue, slot)
-	return r.read(r.last().Losses(slot))
+	r.last().Slot(slot).Loss(r.queue)
+	return r.read(r.last().Slot(slot).Losses())
 }
 
 // logits gives the logits [B*T,V] after a forward pass.
@@ -225,14 +225,14 @@ func (r *rig) logits(slot int) []float32 {
 	rows := r.batch * r.model.Context
 	for first := 0; first < rows; {
 		n := min(r.last().LogitRows(), rows-first)
-		all = append(all, r.read(r.last().Logits(r.queue, slot, first, n))...)
+		all = append(all, r.read(r.last().Slot(slot).Logits(r.queue, first, n))...)
 		first += n
 	}
 	return all
 }
 
-// pass is (*Stack).Backward, or one that does a part of it or the same in parts.
-type pass func(s *Stack, q kernels.Queue, slot int, scale float32)
+// pass is (*Slot).Backward, or one that does a part of it or the same in parts.
+type pass func(s *Slot, q kernels.Queue, scale float32)
 
 // backward brings the gradient of scale times a slot's losses back through all stacks and
 // returns the losses.
@@ -241,11 +241,11 @@ func (r *rig) backward(slot int, scale float32, pass pass) []float32 {
 	for i := len(r.stacks) - 1; i >= 0; i-- {
 		s := r.stacks[i]
 		if i < len(r.stacks)-1 {
-			r.write(s.OutputGrad(slot), r.read(r.stacks[i+1].InputGrad(slot)))
+			r.write(s.Slot(slot).OutputGrad(), r.read(r.stacks[i+1].Slot(slot).InputGrad()))
 		}
-		pass(s, r.queue, slot, scale)
+		pass(s.Slot(slot), r.queue, scale)
 	}
-	return r.read(r.last().Losses(slot))
+	return r.read(r.last().Slot(slot).Losses())
 }
 
 // unscale ends a step's backward passes.

@@ -17,7 +17,7 @@ func checkGradients(t *testing.T, c Config, noise Noise) {
 	r := newRig(t, rigConfig{model: c, batch: tinyBatch, cuts: []int{1}}).load() // the ends in two stacks
 	r.noise = noise
 	r.forward(0, 0)
-	r.backward(0, 1, (*Stack).Backward)
+	r.backward(0, 1, (*Slot).Backward)
 	grads := r.grads()
 	for l := range c.Layers() {
 		base := referenceParams(c, l)

@@ -28,17 +28,16 @@ func WindowBytes(vectors int, elements int64) int64 {
 	return 4 * momentWindows * int64(vectors) * windowLen(elements)
 }
 
-// Offloaded tells whether Moment is in the host's memory, and Windows are there.
-func (s *Stack) Offloaded() bool { return len(s.windows) > 0 }
+// Offloaded reports whether Moment is in the host's memory, and Windows are there.
+func (s *State) Offloaded() bool { return len(s.windows) > 0 }
 
-// Windows are places on the device for pieces of the optimizer state that the host has: by window
-// and moment views of the same length.
-func (s *Stack) Windows() [][]kernels.View { return s.windows }
+// Windows returns places on the device for pieces of the optimizer state that the host has: by
+// window and moment, views of the same length.
+func (s *State) Windows() [][]kernels.View { return s.windows }
 
-// takeWindows opens them where there is state to bring, so many elements of it at both ends of a
-// stack.
-func (s *Stack) takeWindows(tied int) {
-	s.windows = nil
+// takeWindows opens windows where there is state to bring; `tied` elements of it stand at both ends
+// of a stack.
+func (s *State) takeWindows(room *arena, tied int) {
 	elements := int64(-tied)
 	for l := s.cfg.First; l < s.cfg.End; l++ {
 		elements += int64(s.shareLen(l))
@@ -49,7 +48,7 @@ func (s *Stack) takeWindows(tied int) {
 	for range momentWindows {
 		var window []kernels.View
 		for range s.cfg.Moments {
-			window = append(window, s.mem.windows.take(int(windowLen(elements))))
+			window = append(window, room.take(int(windowLen(elements))))
 		}
 		s.windows = append(s.windows, window)
 	}

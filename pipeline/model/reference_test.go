@@ -77,7 +77,7 @@ func checkReference(t *testing.T, ref reference) {
 	for _, e := range ref.Logits {
 		near(t, "logit", float64(logits[e.Index]), e.Value, 2e-5)
 	}
-	losses := r.backward(0, float32(1/float64(rows)), (*Stack).Backward)
+	losses := r.backward(0, float32(1/float64(rows)), (*Slot).Backward)
 	near(t, "loss", sum64(losses)/float64(rows), ref.Loss, 1e-5*ref.Loss)
 	r.tieGrads()
 	for _, g := range ref.Grads {
@@ -107,7 +107,7 @@ func checkTrainingCut(t *testing.T, ref reference, cuts []int) {
 		t.Fatalf("the reference has %d steps", len(ref.Train.Losses))
 	}
 	for step, want := range ref.Train.Losses {
-		loss, norm := r.step(ref, step+1, (*Stack).Backward)
+		loss, norm := r.step(ref, step+1, (*Slot).Backward)
 		near(t, "loss", loss, want, 1e-5*want)
 		near(t, "gradient norm", norm, ref.Train.Norms[step], 1e-4*norm)
 	}

@@ -52,8 +52,8 @@ func (s *Stack) rehearse(q issuer) {
 	f := &s.slots[0]
 	f.noise.On = true
 	if !s.cfg.ForwardOnly {
-		s.enter(q, f, s.all)
-		s.leave(q, f, s.all)
+		f.rescale(q, last(f.dx), s.all, s.cfg.scale())
+		f.rescale(q, f.dx[0], s.all, s.cfg.scale())
 	}
 	for i, l := range f.layers {
 		l.forward(q, s.all)

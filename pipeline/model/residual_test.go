@@ -37,10 +37,10 @@ func checkJoined(t *testing.T, name string, r *rig) {
 	for _, l := range s.slots[0].layers {
 		l.forward(r.queue, s.all)
 	}
-	s.Loss(r.queue, 0)
-	sameBits(t, name, r.read(s.Losses(0)), want)
+	s.Slot(0).Loss(r.queue)
+	sameBits(t, name, r.read(s.Slot(0).Losses()), want)
 	counted := &opCount{r.queue, map[kernels.Op]int{}}
-	s.Forward(counted, 0, Noise{})
+	s.Slot(0).Forward(counted, Noise{})
 	r.sync()
 	sums := counted.calls[kernels.OpAdd]
 	joined := counted.calls[kernels.OpAddLayerNormForward] + counted.calls[kernels.OpAddRMSNormForward]

@@ -5,9 +5,9 @@ import "pnode/kernels"
 // RoundWeights enqueues bringing the copies in halves of all layers up to date with Params: see
 // Rounded. With such a storage it must follow every change of them that did not write the copies
 // itself; with F32 storage it does nothing.
-func (s *Stack) RoundWeights(q kernels.Queue, n Noise) { s.roundWeights(q, n) }
+func (s *State) RoundWeights(q kernels.Queue, n Noise) { s.roundWeights(q, n) }
 
-func (s *Stack) roundWeights(q issuer, n Noise) {
+func (s *State) roundWeights(q issuer, n Noise) {
 	for i := range s.copies {
 		layer := s.cfg.First + i
 		for _, r := range s.roundedAlike(layer) {
@@ -19,7 +19,7 @@ func (s *Stack) roundWeights(q issuer, n Noise) {
 
 // roundedAlike are the elements of a layer in ranges that one call can round: without those that
 // are rounded with the embedding.
-func (s *Stack) roundedAlike(layer int) (ranges []Range) {
+func (s *State) roundedAlike(layer int) (ranges []Range) {
 	m := s.cfg.Model
 	tied := m.tiedFrom(layer)
 	end := m.LayerLen(layer)
@@ -45,7 +45,7 @@ func (s *Stack) roundedAlike(layer int) (ranges []Range) {
 // matrix alike. So the copy that an update of a step writes is what a resumption makes of the
 // parameters after that step. What is not trained is the same at every step, and its nearest
 // neighbour the best. F16 is always rounded to that.
-func (s *Stack) Rounded(layer int, r Range, n Noise) (kernels.View, kernels.Rounding) {
+func (s *State) Rounded(layer int, r Range, n Noise) (kernels.View, kernels.Rounding) {
 	if s.copies == nil {
 		return kernels.View{}, kernels.Rounding{}
 	}

@@ -27,15 +27,16 @@ const maxScaleBits = 64
 func LossScaleBits(tokens int) int { return bits.Len(uint(max(tokens, 1)-1)) + scaleRoom }
 
 // scale is what gradients within the stack are multiplied by.
-func (s *Stack) scale() float32 {
-	if s.cfg.Storage != StorageF16 {
+func (c StackConfig) scale() float32 {
+	if c.Storage != StorageF16 {
 		return 1
 	}
-	return float32(math.Ldexp(1, s.cfg.ScaleBits))
+	return float32(math.Ldexp(1, c.ScaleBits))
 }
 
-// rescale multiplies a segment's rows of a boundary's gradient; where there is no boundary, nothing.
-func (s *Stack) rescale(q issuer, dx kernels.View, p stretch, by float32) {
+// rescale multiplies a segment's rows of a boundary's gradient: of OutputGrad when it has come, of
+// InputGrad when it is computed. Where there is no boundary it does nothing.
+func (s *Slot) rescale(q issuer, dx kernels.View, p stretch, by float32) {
 	if by == 1 || dx.Len == 0 {
 		return
 	}
@@ -43,18 +44,4 @@ func (s *Stack) rescale(q issuer, dx kernels.View, p stretch, by float32) {
 		v := rows.of(dx)
 		q.Do(kernels.Scale(v, v.Len, by))
 	})
-}
-
-// enter follows the coming of OutputGrad, leave the computing of InputGrad.
-func (s *Stack) enter(q issuer, f *slotState, p stretch) { s.rescale(q, last(f.dx), p, s.scale()) }
-func (s *Stack) leave(q issuer, f *slotState, p stretch) { s.rescale(q, f.dx[0], p, 1/s.scale()) }
-
-// Unscale enqueues making a layer's Grads what they are, behind the last micro-batch of a step: with
-// F16 storage they are multiples of that before. With others it does nothing.
-func (s *Stack) Unscale(q kernels.Queue, layer int) { s.unscale(q, layer) }
-
-func (s *Stack) unscale(q issuer, layer int) {
-	if g, by := s.grads[s.local(layer)], s.scale(); by != 1 && g.Len > 0 {
-		q.Do(kernels.Scale(g, g.Len, 1/by))
-	}
 }

@@ -12,7 +12,7 @@ func gradientsOf(t *testing.T, c rigConfig, tokens int) [][]float32 {
 	t.Helper()
 	r := newRig(t, c).load()
 	r.forward(0, 0)
-	r.backward(0, 1/float32(tokens), (*Stack).Backward)
+	r.backward(0, 1/float32(tokens), (*Slot).Backward)
 	r.unscale()
 	return r.grads()
 }
@@ -55,7 +55,7 @@ func TestLossScaleBits(t *testing.T) {
 func TestBoundariesAreNotScaled(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ref reference) {
 		c := rigConfig{model: ref.Config, batch: ref.Batch, cuts: []int{1, 2}}
-		want := newRig(t, c).load().steps((*Stack).Backward)
+		want := newRig(t, c).load().steps((*Slot).Backward)
 		for _, stored := range [][]Storage{
 			{StorageF16, StorageF32, StorageBF16}, {StorageBF16, StorageF16, StorageF32}, {StorageF32, StorageBF16, StorageF16},
 		} {
@@ -80,7 +80,7 @@ func TestOnlyF16IsScaled(t *testing.T) {
 		r.forward(0, 0)
 		for i, ends := range []int{1, 2, 1} {
 			s, counted := r.stacks[i], &opCount{r.queue, map[kernels.Op]int{}}
-			s.Backward(counted, 0, outcomeScale)
+			s.Slot(0).Backward(counted, outcomeScale)
 			for l := s.cfg.First; l < s.cfg.End; l++ {
 				s.Unscale(counted, l)
 			}
@@ -107,7 +107,7 @@ func TestOverflowIsClipped(t *testing.T) {
 		}
 		r.write(r.first().Params(1).Slice(up.Off, 1), []float32{weight})
 		r.roundWeights()
-		o := r.steps((*Stack).Backward)
+		o := r.steps((*Slot).Backward)
 		sum := sum64(o.losses[0])
 		for _, g := range o.grads {
 			sum += sum64(g)

@@ -13,11 +13,11 @@ func (r *rig) inSegments(n int) outcome {
 	var o outcome
 	for micro := range 3 {
 		tokens, targets := referenceMicro(r.model, r.batch, micro)
-		r.first().SetTokens(r.queue, 0, tokens)
-		r.last().SetTargets(r.queue, 0, targets)
+		r.first().Slot(0).SetTokens(r.queue, tokens)
+		r.last().Slot(0).SetTargets(r.queue, targets)
 		for _, s := range r.stacks {
 			if s.Masked() {
-				s.SetDocuments(r.queue, 0, halves(r.model, r.batch))
+				s.Slot(0).SetDocuments(r.queue, halves(r.model, r.batch))
 			}
 		}
 		r.sync()
@@ -28,9 +28,9 @@ func (r *rig) inSegments(n int) outcome {
 			r.backwardSegment(Segment{i, n})
 		}
 		for _, s := range r.stacks {
-			s.BackwardWeight(r.queue, 0, func(int) {})
+			s.Slot(0).BackwardWeight(r.queue, func(int) {})
 		}
-		o.losses = append(o.losses, r.read(r.last().Losses(0)))
+		o.losses = append(o.losses, r.read(r.last().Slot(0).Losses()))
 	}
 	r.unscale()
 	o.grads = r.grads()
@@ -41,12 +41,12 @@ func (r *rig) forwardSegment(g Segment) {
 	r.t.Helper()
 	for i, s := range r.stacks {
 		if i > 0 {
-			to, from := s.Rows(s.Input(0), g), r.stacks[i-1].Rows(r.stacks[i-1].Output(0), g)
+			to, from := s.Rows(s.Slot(0).Input(), g), r.stacks[i-1].Rows(r.stacks[i-1].Slot(0).Output(), g)
 			for k := range to {
 				r.write(to[k], r.read(from[k]))
 			}
 		}
-		s.ForwardSegment(r.queue, 0, g, r.noise)
+		s.Slot(0).ForwardSegment(r.queue, g, r.noise)
 	}
 }
 
@@ -55,13 +55,13 @@ func (r *rig) backwardSegment(g Segment) {
 	for i := len(r.stacks) - 1; i >= 0; i-- {
 		s := r.stacks[i]
 		if i < len(r.stacks)-1 {
-			to, from := s.Rows(s.OutputGrad(0), g), r.stacks[i+1].Rows(r.stacks[i+1].InputGrad(0), g)
+			to, from := s.Rows(s.Slot(0).OutputGrad(), g), r.stacks[i+1].Rows(r.stacks[i+1].Slot(0).InputGrad(), g)
 			for k := range to {
 				r.write(to[k], r.read(from[k]))
 			}
 		}
-		s.Restore(r.queue, 0, g)
-		s.BackwardInputSegment(r.queue, 0, g, outcomeScale)
+		s.Slot(0).Restore(r.queue, g)
+		s.Slot(0).BackwardInputSegment(r.queue, g, outcomeScale)
 	}
 }
 
@@ -72,13 +72,13 @@ func (r *rig) inWhole() outcome {
 	for micro := range 3 {
 		tokens, targets := referenceMicro(r.model, r.batch, micro)
 		s := r.first()
-		s.SetTokens(r.queue, 0, tokens)
-		s.SetTargets(r.queue, 0, targets)
+		s.Slot(0).SetTokens(r.queue, tokens)
+		s.Slot(0).SetTargets(r.queue, targets)
 		if s.Masked() {
-			s.SetDocuments(r.queue, 0, halves(r.model, r.batch))
+			s.Slot(0).SetDocuments(r.queue, halves(r.model, r.batch))
 		}
-		s.Forward(r.queue, 0, r.noise)
-		o.losses = append(o.losses, r.backward(0, outcomeScale, (*Stack).Backward))
+		s.Slot(0).Forward(r.queue, r.noise)
+		o.losses = append(o.losses, r.backward(0, outcomeScale, (*Slot).Backward))
 	}
 	r.unscale()
 	o.grads = r.grads()

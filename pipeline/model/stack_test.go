@@ -71,10 +71,10 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 			c.Model, c.MicroBatch, c.Slots = Config{Vocab: 2, Context: maxContext, Blocks: maxBlocks, Heads: maxChannels / maxHeadDim, Channels: maxChannels}, maxMicroBatch, 1
 			c.End = c.Model.Layers()
 		}), limited{}, kernels.ErrOutOfMemory, "need more than"},
-		{"forward op", valid, limited{lacks: kernels.OpGELUForward}, kernels.ErrUnsupported, "layers [0,4) on null"},
-		{"backward op", valid, limited{lacks: kernels.OpAttentionBackward}, kernels.ErrUnsupported, "layers [0,4) on null"},
-		{"cast", with(func(c *StackConfig) { c.Storage = StorageBF16 }), limited{lacks: kernels.OpCast}, kernels.ErrUnsupported, "layers [0,4) on null"},
-		{"loss", valid, limited{lacks: kernels.OpCrossEntropy}, kernels.ErrUnsupported, "layers [0,4) on null"},
+		{"forward op", valid, limited{lacks: kernels.OpGELUForward}, kernels.ErrUnsupported, "layers [0,4) with 1 slots in f32 on null"},
+		{"backward op", valid, limited{lacks: kernels.OpAttentionBackward}, kernels.ErrUnsupported, "layers [0,4) with 1 slots in f32 on null"},
+		{"cast", with(func(c *StackConfig) { c.Storage = StorageBF16 }), limited{lacks: kernels.OpCast}, kernels.ErrUnsupported, "layers [0,4) with 1 slots in bf16 on null"},
+		{"loss", valid, limited{lacks: kernels.OpCrossEntropy}, kernels.ErrUnsupported, "layers [0,4) with 1 slots in f32 on null"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -126,14 +126,14 @@ func TestMisusePanics(t *testing.T) {
 	q, err := null.New().NewQueue()
 	must(t, err)
 	misuses := map[string]func(){
-		"slot":                 func() { middle.Forward(q, 2, Noise{}) },
+		"slot":                 func() { middle.Slot(2).Forward(q, Noise{}) },
 		"layer":                func() { middle.Params(3) },
-		"tokens":               func() { middle.SetTokens(q, 0, nil) },
-		"targets":              func() { middle.SetTargets(q, 0, nil) },
-		"logits":               func() { middle.Logits(q, 0, 0, 1) },
-		"split":                func() { middle.BackwardInput(q, 0, 1) },
-		"input of the first":   func() { whole.Input(0) },
-		"gradient of the last": func() { whole.OutputGrad(0) },
+		"tokens":               func() { middle.Slot(0).SetTokens(q, nil) },
+		"targets":              func() { middle.Slot(0).SetTargets(q, nil) },
+		"logits":               func() { middle.Slot(0).Logits(q, 0, 1) },
+		"split":                func() { middle.Slot(0).BackwardInput(q, 1) },
+		"input of the first":   func() { whole.Slot(0).Input() },
+		"gradient of the last": func() { whole.Slot(0).OutputGrad() },
 	}
 	for name, misuse := range misuses {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestForwardOnlyHasNoGradients(t *testing.T) {
 					t.Errorf("%s: a backward pass runs", name)
 				}
 			}()
-			s.Backward(nil, 0, 1)
+			s.Slot(0).Backward(nil, 1)
 		}()
 		s.Close()
 	}

@@ -38,12 +38,12 @@ func TestHalvesTrainLikeTheReference(t *testing.T) {
 		floats := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch}).load()
 		apart, bound := 0.0, bounds16[storage]
 		for i, want := range ref.Train.Losses {
-			loss, norm := halves.step(ref, i+1, (*Stack).Backward)
+			loss, norm := halves.step(ref, i+1, (*Slot).Backward)
 			near(t, "loss", loss, want, bound.loss*want)
 			if i < normSteps {
 				near(t, "gradient norm", norm, ref.Train.Norms[i], bound.norm*norm)
 			}
-			exact, _ := floats.step(ref, i+1, (*Stack).Backward)
+			exact, _ := floats.step(ref, i+1, (*Slot).Backward)
 			near(t, "loss beside float32", loss, exact, bound.loss*exact)
 			apart = math.Max(apart, math.Abs(loss-exact))
 		}
@@ -58,7 +58,7 @@ func TestHalvesTrainLikeTheReference(t *testing.T) {
 func TestHalfGradients(t *testing.T) {
 	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
 		gradients := func(storage Storage) [][]float32 {
-			return newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}).load().steps((*Stack).Backward).grads
+			return newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}).load().steps((*Slot).Backward).grads
 		}
 		got, want := gradients(storage), gradients(StorageF32)
 		for layer := range want {
@@ -159,7 +159,7 @@ func TestHalvesResume(t *testing.T) {
 	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
 		config := rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}
 		first := newRig(t, config).load()
-		first.history(ref, 1, 2, (*Stack).Backward)
+		first.history(ref, 1, 2, (*Slot).Backward)
 		config.cuts = []int{2}
 		second := newRig(t, config)
 		for l := range ref.Config.Layers() {
@@ -170,8 +170,8 @@ func TestHalvesResume(t *testing.T) {
 			}
 		}
 		second.roundWeights()
-		want := first.history(ref, 3, historySteps, (*Stack).Backward)
-		compareHistories(t, second.history(ref, 3, historySteps, (*Stack).Backward), want)
+		want := first.history(ref, 3, historySteps, (*Slot).Backward)
+		compareHistories(t, second.history(ref, 3, historySteps, (*Slot).Backward), want)
 	})
 }
 

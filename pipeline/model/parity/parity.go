@@ -120,18 +120,18 @@ func train(t *testing.T, dev kernels.Device, c model.StackConfig, steps int) (lo
 	for step := range steps {
 		tokens, targets, starts := batch(step%batches, positions, c.Model)
 		s.RoundWeights(q, model.Noise{})
-		s.SetTokens(q, 0, tokens)
-		s.SetTargets(q, 0, targets)
+		s.Slot(0).SetTokens(q, tokens)
+		s.Slot(0).SetTargets(q, targets)
 		if s.Masked() {
-			s.SetDocuments(q, 0, starts)
+			s.Slot(0).SetDocuments(q, starts)
 		}
 		s.ZeroGrads(q)
-		s.Forward(q, 0, model.Noise{})
-		s.Backward(q, 0, 1/float32(positions))
+		s.Slot(0).Forward(q, model.Noise{})
+		s.Slot(0).Backward(q, 1/float32(positions))
 		for l := range c.Model.Layers() {
 			s.Unscale(q, l)
 		}
-		q.Read(kernels.Float32Bytes(row), s.Losses(0))
+		q.Read(kernels.Float32Bytes(row), s.Slot(0).Losses())
 		update(q, s, c.Model, step+1)
 		if err := q.Sync(); err != nil {
 			t.Fatal(err)

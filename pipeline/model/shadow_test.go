@@ -12,13 +12,13 @@ import (
 	"pnode/kernels/null"
 )
 
-// twins are the stacks' twins, on the same queue.
-func (r *rig) twins() *rig {
+// shadows are the stacks' shadows, on the same queue.
+func (r *rig) shadows() *rig {
 	r.t.Helper()
 	other := *r
 	other.stacks = nil
 	for _, s := range r.stacks {
-		t, err := s.Twin()
+		t, err := s.Shadow()
 		must(r.t, err)
 		must(r.t, t.Prepare(r.queue))
 		other.stacks = append(other.stacks, t)
@@ -36,14 +36,14 @@ func (r *rig) evaluateDocuments(slot, micro int) []float32 {
 	}
 	for _, s := range r.stacks {
 		if s.Masked() {
-			s.SetDocuments(r.queue, slot, starts)
+			s.Slot(slot).SetDocuments(r.queue, starts)
 		}
 	}
 	return r.evaluate(slot, micro)
 }
 
-// twinModels are of every family, with windows, adapters and dropout.
-func twinModels() map[string]Config {
+// shadowModels are of every family, with windows, adapters and dropout.
+func shadowModels() map[string]Config {
 	models := documentModels()
 	maps.Copy(models, map[string]Config{
 		"adapters":      adapted(tinyLlama, LoRA{Rank: 3, Alpha: 6, Targets: "q_proj,v_proj,up_proj,down_proj,lm_head"}),
@@ -55,10 +55,10 @@ func twinModels() map[string]Config {
 	return models
 }
 
-// TestTwinsComputeWhatFloatsDo: the losses of twins are those of stacks in float32 to the bit,
+// TestShadowsComputeWhatFloatsDo: the losses of shadows are those of stacks in float32 to the bit,
 // and training between which they are computed goes as without them.
-func TestTwinsComputeWhatFloatsDo(t *testing.T) {
-	for name, model := range twinModels() {
+func TestShadowsComputeWhatFloatsDo(t *testing.T) {
+	for name, model := range shadowModels() {
 		for _, mask := range []bool{false, true} {
 			want := newRig(t, rigConfig{model: model, batch: tinyBatch, mask: mask}).load().evaluateDocuments(0, 5)
 			for _, cuts := range [][]int{nil, {1, 2}, {2, model.Layers() - 1}} {
@@ -66,7 +66,7 @@ func TestTwinsComputeWhatFloatsDo(t *testing.T) {
 					for _, split := range []bool{false, true} {
 						t.Run(fmt.Sprintf("%s mask %v cuts %v recompute %v split %v", name, mask, cuts, level, split), func(t *testing.T) {
 							c := rigConfig{model: model, batch: tinyBatch, cuts: cuts, split: split, level: level, mask: mask, storage: StorageBF16, slots: 2, ahead: 1}
-							checkTwins(t, c, want)
+							checkShadows(t, c, want)
 						})
 					}
 				}
@@ -75,13 +75,13 @@ func TestTwinsComputeWhatFloatsDo(t *testing.T) {
 	}
 }
 
-// checkTwins wants losses of the twins of stacks, before they train and after, and that they
+// checkShadows wants losses of the shadows of stacks, before they train and after, and that they
 // change nothing about training.
-func checkTwins(t *testing.T, c rigConfig, want []float32) {
+func checkShadows(t *testing.T, c rigConfig, want []float32) {
 	t.Helper()
 	alone, r := newRig(t, c).load(), newRig(t, c).load()
 	alone.noise, r.noise = Noise{On: true, Seed: 3}, Noise{On: true, Seed: 3}
-	still := r.twins()
+	still := r.shadows()
 	still.noise = Noise{}
 	evaluate := func() {
 		got := still.evaluateDocuments(0, 5)
@@ -102,10 +102,10 @@ func checkTwins(t *testing.T, c rigConfig, want []float32) {
 	}
 }
 
-// TestTwinsHaveRoom: what a stack with BF16 storage has between passes is enough for its layers in
+// TestShadowsHaveRoom: what a stack with BF16 storage has between passes is enough for its layers in
 // float32, in any cut, with any passes and levels, of any family.
-func TestTwinsHaveRoom(t *testing.T) {
-	models := twinModels()
+func TestShadowsHaveRoom(t *testing.T) {
+	models := shadowModels()
 	for _, name := range PresetNames() {
 		m, err := Preset(name)
 		must(t, err)
@@ -125,7 +125,7 @@ func TestTwinsHaveRoom(t *testing.T) {
 							Ahead: n / 2, Moments: 2, Storage: StorageBF16, DocumentMask: mask,
 						}
 						must(t, cfg.validate())
-						if _, err := measured(cfg).Twin(); err != nil {
+						if _, err := measured(cfg).Shadow(); err != nil {
 							t.Errorf("%s, layers %v, %v, split %v, mask %v: %v", name, edges, level, split, mask, err)
 						}
 					}
@@ -143,8 +143,8 @@ type portioned struct {
 
 func (d *portioned) MaxBufferBytes() int64 { return d.most }
 
-// TestTwinsTakeNoMemory, also of a device that gives it in portions, and follow a new shape.
-func TestTwinsTakeNoMemory(t *testing.T) {
+// TestShadowsTakeNoMemory, also of a device that gives it in portions, and follow a new shape.
+func TestShadowsTakeNoMemory(t *testing.T) {
 	for _, portion := range []int64{math.MaxInt32, 1 << 13} {
 		device := &portioned{limited{Device: null.New()}, portion}
 		s, err := NewStack(StackConfig{Device: device, Model: tinyLlama, End: tinyLlama.Layers(), MicroBatch: tinyBatch, Slots: 2, Moments: 2, Storage: StorageBF16})
@@ -152,10 +152,10 @@ func TestTwinsTakeNoMemory(t *testing.T) {
 		defer s.Close()
 		for range 2 {
 			before := device.live
-			twin, err := s.Twin()
+			shadow, err := s.Shadow()
 			must(t, err)
-			if device.live != before || twin == s {
-				t.Errorf("a twin of portions of %d bytes takes %d buffers", portion, device.live-before)
+			if device.live != before || shadow == s {
+				t.Errorf("a shadow of portions of %d bytes takes %d buffers", portion, device.live-before)
 			}
 			must(t, s.Resize(Passes{Slots: 1, Split: true}))
 		}
@@ -163,18 +163,18 @@ func TestTwinsTakeNoMemory(t *testing.T) {
 	floats, err := NewStack(StackConfig{Device: null.New(), Model: tiny, End: tiny.Layers(), MicroBatch: tinyBatch, Slots: 1})
 	must(t, err)
 	defer floats.Close()
-	if twin, err := floats.Twin(); twin != floats || err != nil {
-		t.Errorf("a stack in float32 has another twin: %v", err)
+	if shadow, err := floats.Shadow(); shadow != floats || err != nil {
+		t.Errorf("a stack in float32 has another shadow: %v", err)
 	}
 }
 
-// TestATwinWithoutRoomIsRefused: the rooms that there are may be too small one by one.
-func TestATwinWithoutRoomIsRefused(t *testing.T) {
+// TestAShadowWithoutRoomIsRefused: the rooms that there are may be too small one by one.
+func TestAShadowWithoutRoomIsRefused(t *testing.T) {
 	s := measured(StackConfig{Model: tiny, First: 1, End: 2, MicroBatch: tinyBatch, Slots: 1, Storage: StorageBF16})
 	for i := range s.mem.layer.regions {
 		s.mem.layer.regions[i].peak = 8
 	}
-	if _, err := s.Twin(); !errors.Is(err, kernels.ErrOutOfMemory) {
+	if _, err := s.Shadow(); !errors.Is(err, kernels.ErrOutOfMemory) {
 		t.Errorf("got %v", err)
 	}
 }

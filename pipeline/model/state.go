@@ -1,0 +1,117 @@
+package model
+
+import (
+	"fmt"
+
+	"pnode/kernels"
+)
+
+// State is what training keeps of layers [First,End): parameters, gradients, optimizer moments and,
+// with storage in halves, a copy of the parameters. Layers have their global index; one that is not
+// held is a broken invariant and panics.
+type State struct {
+	cfg           StackConfig
+	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
+	copies        []kernels.View   // by local layer, [LayerLen] in halves; none with F32 storage
+	moments       [][]kernels.View // by moment and local layer, [ShareLen]
+	windows       [][]kernels.View // by number and moment
+}
+
+// newState takes the vectors of a configuration from memory.
+func newState(cfg StackConfig, mem *memory) State {
+	s := State{cfg: cfg}
+	m, shared := cfg.Model, s.SharedTail()
+	tied := cfg.share(0).Of(Range{0, min(shared, m.TiedGradLen())})
+	s.params = s.vectors(&mem.params, m.LayerLen, shared)
+	s.grads = s.vectors(&mem.grads, cfg.gradLen, 0)
+	if cfg.Storage != StorageF32 {
+		s.copies = s.vectors(&mem.copies, m.LayerLen, shared)
+	}
+	kept := &mem.moments
+	if cfg.Offload {
+		kept = &mem.hosted
+	}
+	for range cfg.Moments {
+		s.moments = append(s.moments, s.vectors(kept, s.shareLen, tied.Len()))
+	}
+	s.takeWindows(&mem.windows, tied.Len())
+	return s
+}
+
+// SharedTail returns how many elements at the end of the head's vectors are the front of the
+// embedding's: the tied matrix where both are held. Parameters and moments share memory there,
+// which an optimizer must update once. Gradients do not: their sum has the same order on every cut.
+func (s *State) SharedTail() int {
+	if s.cfg.First > 0 || s.cfg.End < s.cfg.Model.Layers() {
+		return 0
+	}
+	return s.cfg.Model.TiedLen()
+}
+
+// vectors takes a flat vector of length(layer) for each layer. The head's comes right before the
+// embedding's, so that a shared tail is part of both.
+func (s *State) vectors(a *arena, length func(layer int) int, shared int) []kernels.View {
+	views := make([]kernels.View, s.cfg.End-s.cfg.First)
+	for k := range views {
+		i := (k + len(views) - 1) % len(views)
+		n := length(s.cfg.First + i)
+		if shared > 0 && i == len(views)-1 {
+			own := a.takePacked(n-shared, length(s.cfg.First))
+			views[i] = kernels.View{Buf: own.Buf, Off: own.Off, Len: n}
+			continue
+		}
+		views[i] = a.take(n)
+	}
+	return views
+}
+
+// layerVectors returns the parameters, copies and gradients of local layer i.
+func (s *State) layerVectors(m Config, i int) vectors {
+	v := newVectors(m, s.cfg.First+i, s.params[i], s.grads[i])
+	if s.copies != nil {
+		v.copies = s.copies[i]
+	}
+	return v
+}
+
+// Params is a layer's flat parameter vector [LayerLen].
+func (s *State) Params(layer int) kernels.View { return s.params[s.local(layer)] }
+
+// Grads is a layer's flat gradient vector [TrainedLen], laid out like the end of Params; empty with
+// ForwardOnly.
+func (s *State) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
+
+// Owned returns the elements of a layer's gradient for which moments are held.
+func (s *State) Owned(layer int) []Range {
+	return s.cfg.Model.ShareRanges(layer, s.cfg.share(s.local(layer)))
+}
+
+func (s *State) shareLen(layer int) int {
+	n := 0
+	for _, r := range s.Owned(layer) {
+		n += r.Len()
+	}
+	return n
+}
+
+// Moment is vector i of a layer's optimizer state [ShareLen], zero at first: the Owned elements of
+// Grads one after the other. It is on the device or, with Offload, in the host's memory, where
+// host.Read and host.Write work on it as on any other.
+func (s *State) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
+
+// Unscale enqueues the division of a layer's Grads by the scale of F16 storage, after the last
+// micro-batch of a step. With other storages it does nothing.
+func (s *State) Unscale(q kernels.Queue, layer int) { s.unscale(q, layer) }
+
+func (s *State) unscale(q issuer, layer int) {
+	if g, by := s.grads[s.local(layer)], s.cfg.scale(); by != 1 && g.Len > 0 {
+		q.Do(kernels.Scale(g, g.Len, 1/by))
+	}
+}
+
+func (s *State) local(layer int) int {
+	if layer < s.cfg.First || layer >= s.cfg.End {
+		panic(fmt.Sprintf("model: layer %d is not in [%d,%d)", layer, s.cfg.First, s.cfg.End))
+	}
+	return layer - s.cfg.First
+}
