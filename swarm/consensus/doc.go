@@ -36,8 +36,9 @@
 //
 // Each is started by [Start] and waited for by [Node.Close]: the accept loop, one per
 // incoming request (at most 32), one per proposal that raft has not answered yet, the
-// leader's loop and what asks the voters for it, the shutdown watcher; raft and its stream transport run their own, which
-// end with raft's shutdown, or where the store cannot be written.
+// leader's loop and what asks the voters for it, the shutdown watcher; raft and its stream
+// transport run their own, which end with raft's shutdown. A store that fails parks those which need it until the
+// node is isolated.
 //
 // Callers: node. It imports planner for the vocabulary, and hashicorp/raft; never libp2p,
 // a database, a schedule or a kernel.

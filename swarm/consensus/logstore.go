@@ -12,11 +12,6 @@ import (
 // logStore keeps raft's log, term and vote in a KV.
 type logStore struct{ kv KV }
 
-var (
-	_ raft.LogStore    = logStore{}
-	_ raft.StableStore = logStore{}
-)
-
 func logKey(index uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{prefixLog}, index)
 }
@@ -123,6 +118,40 @@ func (s logStore) DeleteRange(first, last uint64) error {
 		return fmt.Errorf("consensus: delete log %d to %d: %w", first, last, err)
 	}
 	return nil
+}
+
+// continues checks that the log goes on where a snapshot ends, whose last entry is index covered: 0 for no
+// snapshot. It deletes what stands before a gap that the snapshot fills, which raft has no use for. An
+// entry that neither holds is an error, which wraps ErrCorrupt.
+func (s logStore) continues(covered uint64) error {
+	var first, last, gap uint64 // gap: the last entry before a gap
+	var missing error
+	err := s.kv.Scan(logKey(0), false, func(key, _ []byte) bool {
+		index, ok := logIndex(key)
+		if !ok {
+			return false
+		}
+		if index > last+1 && index > covered+1 {
+			missing = fmt.Errorf("%w: log entries %d to %d are missing", ErrCorrupt, max(last, covered)+1, index-1)
+		}
+		if first == 0 {
+			first = index
+		} else if index > last+1 {
+			gap = last
+		}
+		last = index
+		return missing == nil
+	})
+	if err != nil {
+		return fmt.Errorf("consensus: check log: %w", err)
+	}
+	if last < covered {
+		gap = last
+	}
+	if missing != nil || gap == 0 {
+		return missing
+	}
+	return s.DeleteRange(first, gap)
 }
 
 // deleteKeys deletes in the order given, in writes of at most 1,024 keys.

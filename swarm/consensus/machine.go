@@ -12,6 +12,8 @@ import (
 type machine struct {
 	state   atomic.Pointer[State]
 	changed func() // called after each change, and after the raft configuration's
+	// halted is set when the store has failed: raft may then leave entries out.
+	halted atomic.Bool
 }
 
 var (
@@ -27,6 +29,9 @@ func newMachine(changed func()) *machine {
 
 // Apply carries out one committed entry and gives the refusal, or nil, to its proposer.
 func (m *machine) Apply(l *raft.Log) any {
+	if m.halted.Load() {
+		return fmt.Errorf("%w: %w", errRetry, ErrClosed)
+	}
 	e, err := DecodeEntry(l.Data)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
@@ -45,6 +50,9 @@ func (m *machine) StoreConfiguration(uint64, raft.Configuration) { m.changed() }
 
 // Snapshot captures the state, which is never changed afterwards.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	if m.halted.Load() {
+		return nil, ErrClosed
+	}
 	return snapshot{m.state.Load()}, nil
 }
 

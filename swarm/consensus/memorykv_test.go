@@ -14,6 +14,8 @@ type memoryKV struct {
 	pairs map[string][]byte
 	// broken makes every write fail, and damaged every read of a log record.
 	broken, damaged bool
+	// hole, unless 0, is a log record whose read fails.
+	hole uint64
 }
 
 func newMemoryKV() *memoryKV { return &memoryKV{pairs: map[string][]byte{}} }
@@ -23,6 +25,13 @@ func (m *memoryKV) breakDown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.broken = true
+}
+
+// puncture makes reads of one log record fail.
+func (m *memoryKV) puncture(index uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hole = index
 }
 
 // damage makes reads of the log fail, or succeed again.
@@ -36,7 +45,7 @@ func (m *memoryKV) Get(key []byte) ([]byte, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.pairs[string(key)]
-	if _, log := logIndex(key); log && m.damaged {
+	if index, log := logIndex(key); log && (m.damaged || index == m.hole) {
 		return nil, false, errors.New("damaged block")
 	}
 	return slices.Clone(v), ok, nil

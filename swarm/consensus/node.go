@@ -34,10 +34,12 @@ type Node struct {
 	self      plan.PeerID
 	transport *raft.NetworkTransport
 	layer     *streamLayer
+	store     *parking
 	raft      *raft.Raft
 	machine   *machine
 	cancel    context.CancelFunc
 	ended     chan struct{} // closed when everything has ended
+	isolated  sync.Once     // done by isolate
 	failed    chan error    // gets the first failure of the KV
 
 	// mu guards what follows.
@@ -68,6 +70,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		layer: newStreamLayer(config.Transport), ended: make(chan struct{}),
 		changed: make(chan struct{}), failed: make(chan error, 1),
 	}
+	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
 	n.machine = newMachine(n.broadcast)
 	ctx, n.cancel = context.WithCancel(ctx)
@@ -79,25 +82,46 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	return n, nil
 }
 
-// run owns the goroutines until ctx ends. Futures of raft are only answered while it runs,
-// so those who wait for one are waited for first.
+// run owns the goroutines until ctx ends. Futures of raft are only answered while it runs, so those who
+// wait for one are waited for before raft is shut down. A failed store parks raft: then the node is
+// isolated first, and raft answers that it does not lead.
 func (n *Node) run(ctx context.Context) {
 	defer close(n.ended)
-	var group errgroup.Group
-	group.Go(func() error { n.accept(ctx); return nil })
-	group.Go(func() error { n.lead(ctx); return nil })
-	<-ctx.Done()
-	n.mu.Lock()
-	n.closing = true
-	n.mu.Unlock()
-	group.Wait()
-	n.applies.Wait()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		var group errgroup.Group
+		group.Go(func() error { n.accept(ctx); return nil })
+		group.Go(func() error { n.lead(ctx); return nil })
+		<-ctx.Done()
+		n.mu.Lock()
+		n.closing = true
+		n.mu.Unlock()
+		group.Wait()
+		n.applies.Wait()
+	}()
+	select {
+	case <-answered:
+	case <-n.store.broken:
+		n.isolate()
+		<-answered
+	}
 	future := n.raft.Shutdown()
-	n.transport.CloseStreams()
-	n.layer.Close()
+	n.isolate()
 	if err := future.Error(); err != nil {
 		n.config.Logger.Warn("consensus: raft ended", "err", err)
 	}
+}
+
+// isolate ends every stream of raft, so that nothing is heard from a peer or sent to one any more, and
+// then releases the parked callers of the store. Only the first call does it.
+func (n *Node) isolate() {
+	n.isolated.Do(func() {
+		n.transport.Close()
+		n.transport.CloseStreams()
+		n.layer.Close()
+		close(n.store.isolated)
+	})
 }
 
 // Close leaves the other nodes to themselves and waits until everything has ended. It
@@ -120,6 +144,7 @@ func (n *Node) fail(err error) {
 		return
 	}
 	n.failure = fmt.Errorf("%w: %w", ErrStore, err)
+	n.machine.halted.Store(true)
 	n.failed <- n.failure
 	n.cancel()
 }

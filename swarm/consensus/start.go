@@ -40,51 +40,59 @@ func (n *Node) startRaft() error {
 		Stream: n.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})
 	if err := n.makeRaft(conf); err != nil {
-		n.transport.Close()
+		n.isolate()
 		return err
 	}
-	n.watch()
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observe))
+	n.mu.Lock()
+	_, leader := n.raft.LeaderWithID() // what raft did before it was observed
+	n.reign.take(plan.PeerID(leader), time.Now())
+	n.mu.Unlock()
 	return n.hurry()
 }
 
-// makeRaft starts raft. A store that fails ends the goroutine it fails on, so this one
-// waits for another.
-func (n *Node) makeRaft(conf *raft.Config) error {
-	var err error
+// makeRaft starts raft. A store that fails parks the goroutine that raft is made on, so that this one
+// waits for it or for the failure.
+func (n *Node) makeRaft(conf *raft.Config) (err error) {
 	made := make(chan struct{})
 	go func() {
 		defer close(made)
-		logs, snapshots := guard{logStore{n.config.KV}, n.fail}, &snapshotStore{kv: n.config.KV}
-		if err = n.found(conf, logs, snapshots); err == nil {
-			n.raft, err = raft.NewRaft(conf, n.machine, logs, logs, snapshots, n.transport)
+		snapshots := &snapshotStore{kv: n.config.KV}
+		if err = n.found(conf, snapshots); err == nil {
+			n.raft, err = raft.NewRaft(conf, n.machine, n.store, n.store, snapshots, n.transport)
 		}
 	}()
-	<-made
-	if n.raft == nil && err == nil {
-		err = <-n.failed
+	select {
+	case <-made:
+		return err
+	case <-n.store.broken:
 	}
-	return err
+	n.isolate()
+	<-made
+	if n.raft != nil {
+		n.raft.Shutdown().Error()
+	}
+	return <-n.failed
 }
 
-// watch begins to observe raft, and takes in what it did before.
-func (n *Node) watch() {
-	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observe))
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, leader := n.raft.LeaderWithID()
-	n.reign.take(plan.PeerID(leader), time.Now())
-}
-
-// found writes the first configuration to an empty store, if the node is to found a run.
-func (n *Node) found(conf *raft.Config, logs guard, snapshots *snapshotStore) error {
+// found checks the log of a store that holds one, and writes the first configuration to an empty store
+// of a node that is to found a run.
+func (n *Node) found(conf *raft.Config, snapshots *snapshotStore) error {
+	head, err := snapshots.head()
+	if err != nil {
+		return err
+	}
+	if err := n.store.continues(head.Meta.Index); err != nil {
+		return err
+	}
 	if !n.config.Bootstrap {
 		return nil
 	}
-	exists, err := raft.HasExistingState(logs, logs, snapshots)
+	exists, err := raft.HasExistingState(n.store, n.store, snapshots)
 	if err != nil || exists {
 		return err
 	}
-	return raft.BootstrapCluster(conf, logs, logs, snapshots, n.transport, raft.Configuration{
+	return raft.BootstrapCluster(conf, n.store, n.store, snapshots, n.transport, raft.Configuration{
 		Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(n.self)}},
 	})
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
 )
@@ -175,4 +178,113 @@ func TestLogCannotBeRead(t *testing.T) {
 		c.start("a")
 		c.until("leading again", func() bool { return c.leader() != nil })
 	})
+}
+
+// Nothing follows from an entry that could not be read: those after it do not reach the state.
+func TestStateStopsAtAnUnreadableEntry(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		f := c.follower()
+		before, last := f.State(), f.raft.LastIndex()
+		c.kv[f.self].puncture(last + 1)
+		c.must(c.leader(), testRun())
+		c.must(c.leader(), WantPause{Count: 1})
+		c.wantFailure(f.self)
+		if after := f.State(); after.Run != nil || after.PauseWanted != before.PauseWanted {
+			t.Errorf("the state went on to %+v", after)
+		}
+		if got := edges(t, logStore{c.kv[f.self]}); got[1] < last+1 {
+			t.Errorf("log %v, want the entry that cannot be read, %d", got, last+1)
+		}
+	})
+}
+
+// A store that has failed once carries out no later write, even when it could again.
+func TestNoWriteAfterAFailure(t *testing.T) {
+	_, kv := filled(t, 3, 5)
+	reported := make(chan error, 2)
+	p := newParking(kv, func(err error) { reported <- err })
+	ended := make(chan error, 2)
+	kv.breakDown()
+	go func() { ended <- p.StoreLog(&raft.Log{Index: 6}) }()
+	first := <-reported
+	kv.broken = false
+	go func() { ended <- p.Set([]byte("LastVoteCand"), []byte("x")) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("a caller was not parked: %v", err)
+	default:
+	}
+	close(p.isolated)
+	for range 2 {
+		if err := <-ended; !errors.Is(err, first) {
+			t.Errorf("a parked caller gets %v, want %v", err, first)
+		}
+	}
+	if err := p.SetUint64([]byte("CurrentTerm"), 7); err != nil {
+		t.Errorf("raft would panic over %v", err)
+	}
+	if term, _ := p.GetUint64([]byte("CurrentTerm")); term != 0 || edges(t, p.logStore) != [2]uint64{3, 5} || len(reported) != 0 {
+		t.Errorf("written after the failure: term %d, log %v; reported again: %d", term, edges(t, p.logStore), len(reported))
+	}
+}
+
+// Beyond its ends the log has no entry; inside, an entry that is missing is a failure.
+func TestReadsBeyondTheLogAndInside(t *testing.T) {
+	_, kv := filled(t, 3, 5)
+	reported := make(chan error, 1)
+	p := newParking(kv, func(err error) { reported <- err })
+	for _, index := range []uint64{1, 2, 6, 100} {
+		if err := p.GetLog(index, new(raft.Log)); err != raft.ErrLogNotFound {
+			t.Errorf("entry %d: %v", index, err)
+		}
+	}
+	if err := deleteKeys(kv, [][]byte{logKey(4)}); err != nil {
+		t.Fatal(err)
+	}
+	close(p.isolated)
+	var l raft.Log
+	if err := p.GetLog(4, &l); err != nil || l.Index != 4 || l.Type != raft.LogNoop {
+		t.Errorf("the released reader gets %+v, %v", l, err)
+	}
+	if err := <-reported; !errors.Is(err, ErrCorrupt) {
+		t.Errorf("reported %v", err)
+	}
+}
+
+// At a start the log has to go on where the snapshot ends.
+func TestLogContinuesASnapshot(t *testing.T) {
+	for name, c := range map[string]struct {
+		parts   [][2]uint64
+		covered uint64
+		want    [2]uint64
+		missing string
+	}{
+		"nothing":              {nil, 0, [2]uint64{}, ""},
+		"from the beginning":   {[][2]uint64{{1, 4}}, 0, [2]uint64{1, 4}, ""},
+		"trailing a snapshot":  {[][2]uint64{{3, 9}}, 5, [2]uint64{3, 9}, ""},
+		"next to a snapshot":   {[][2]uint64{{6, 9}}, 5, [2]uint64{6, 9}, ""},
+		"a gap it fills":       {[][2]uint64{{1, 2}, {6, 9}}, 5, [2]uint64{6, 9}, ""},
+		"two gaps it fills":    {[][2]uint64{{1, 1}, {3, 3}, {5, 9}}, 5, [2]uint64{5, 9}, ""},
+		"older than it":        {[][2]uint64{{1, 3}}, 5, [2]uint64{}, ""},
+		"beginning too late":   {[][2]uint64{{7, 9}}, 5, [2]uint64{7, 9}, "entries 6 to 6"},
+		"a gap after it":       {[][2]uint64{{3, 6}, {9, 9}}, 5, [2]uint64{3, 9}, "entries 7 to 8"},
+		"a gap it half fills":  {[][2]uint64{{1, 2}, {9, 9}}, 5, [2]uint64{1, 9}, "entries 6 to 8"},
+		"no snapshot, not all": {[][2]uint64{{2, 3}}, 0, [2]uint64{2, 3}, "entries 1 to 1"},
+	} {
+		s := logStore{newMemoryKV()}
+		for _, part := range c.parts {
+			for i := part[0]; i <= part[1]; i++ {
+				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		err := s.continues(c.covered)
+		if (err == nil) != (c.missing == "") || err != nil && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.missing)) {
+			t.Errorf("%s: %v, want %q", name, err, c.missing)
+		}
+		if got := edges(t, s); got != c.want {
+			t.Errorf("%s: log %v, want %v", name, got, c.want)
+		}
+	}
 }

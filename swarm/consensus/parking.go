@@ -1,0 +1,112 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// parking is the log and stable store that raft gets. Raft panics over a term that it cannot save and over
+// an entry that it cannot read, and goes on after other failures. Here the first failure is reported
+// and every caller it concerns is parked: as after a power cut, nothing follows from what was not stored.
+// Once the node is isolated the parked callers return, so that raft can be shut down and waited for.
+type parking struct {
+	logStore
+	report   func(error)   // called with the first failure; must not wait
+	isolated chan struct{} // closed when no peer can be heard or reached any more
+	broken   chan struct{} // closed by the first failure
+	// mu guards failure, the first one.
+	mu      sync.Mutex
+	failure error
+}
+
+var (
+	_ raft.LogStore          = (*parking)(nil)
+	_ raft.StableStore       = (*parking)(nil)
+	_ raft.MonotonicLogStore = (*parking)(nil)
+)
+
+func newParking(kv KV, report func(error)) *parking {
+	return &parking{
+		logStore: logStore{kv}, report: report,
+		isolated: make(chan struct{}), broken: make(chan struct{}),
+	}
+}
+
+// park blocks until the node is isolated, and returns the store's first failure.
+func (p *parking) park(err error) error {
+	p.mu.Lock()
+	if p.failure == nil {
+		p.failure = err
+		p.report(err)
+		close(p.broken)
+	}
+	p.mu.Unlock()
+	<-p.isolated
+	return p.failure
+}
+
+// write carries out a change, unless an earlier one failed, and parks the caller when it is not done.
+func (p *parking) write(change func() error) error {
+	p.mu.Lock()
+	err := p.failure
+	p.mu.Unlock()
+	if err == nil {
+		err = change()
+	}
+	if err != nil {
+		return p.park(err)
+	}
+	return nil
+}
+
+// IsMonotonic reports that the log has no gaps: raft deletes the old entries when it installs a snapshot.
+func (p *parking) IsMonotonic() bool { return true }
+
+// GetLog reads one entry. Outside of the log the error is raft.ErrLogNotFound. An entry inside that
+// cannot be read parks the caller. Afterwards it is an empty entry: raft ends over an error, and what it
+// makes of this one reaches neither a peer nor the state.
+func (p *parking) GetLog(index uint64, l *raft.Log) error {
+	err := p.logStore.GetLog(index, l)
+	if err == nil {
+		return nil
+	}
+	first, firstErr := p.FirstIndex()
+	last, lastErr := p.LastIndex()
+	if firstErr == nil && lastErr == nil && (index < first || index > last) {
+		return raft.ErrLogNotFound
+	}
+	if errors.Is(err, raft.ErrLogNotFound) {
+		err = fmt.Errorf("%w: log entry %d is missing between %d and %d", ErrCorrupt, index, first, last)
+	}
+	_ = p.park(err)
+	*l = raft.Log{Index: index, Type: raft.LogNoop}
+	return nil
+}
+
+// StoreLog appends one entry.
+func (p *parking) StoreLog(l *raft.Log) error { return p.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs appends entries.
+func (p *parking) StoreLogs(logs []*raft.Log) error {
+	return p.write(func() error { return p.logStore.StoreLogs(logs) })
+}
+
+// DeleteRange deletes the entries from first to last.
+func (p *parking) DeleteRange(first, last uint64) error {
+	return p.write(func() error { return p.logStore.DeleteRange(first, last) })
+}
+
+// Set stores a value.
+func (p *parking) Set(name, value []byte) error {
+	return p.write(func() error { return p.logStore.Set(name, value) })
+}
+
+// SetUint64 stores a number. It returns no error: raft panics over one, and a term that was not saved is
+// heard of by nobody, since the caller is parked until the node is isolated.
+func (p *parking) SetUint64(name []byte, v uint64) error {
+	_ = p.write(func() error { return p.logStore.SetUint64(name, v) })
+	return nil
+}
