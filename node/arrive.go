@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -153,10 +154,10 @@ func (n *Node) enterRoster(ctx context.Context, patience time.Duration) (consens
 // awaitFinished waits until another node says that the run is finished, and gives the step; 0
 // when ctx ends before.
 func (n *Node) awaitFinished(ctx context.Context) plan.Step {
-	tick := time.NewTicker(beatEvery / 2)
+	tick := time.NewTicker(gossip.Every / 2)
 	defer tick.Stop()
 	for {
-		if step := n.beats.finished(); step > 0 {
+		if step := n.beats.Finished(); step > 0 {
 			return step
 		}
 		select {
@@ -169,7 +170,7 @@ func (n *Node) awaitFinished(ctx context.Context) plan.Step {
 
 // keepFinished notes in the folder that there is nothing to come back to.
 func (n *Node) keepFinished() error {
-	n.seat.Finished = n.beats.finished()
+	n.seat.Finished = n.beats.Finished()
 	return n.seat.save(n.dir)
 }
 

@@ -5,20 +5,15 @@ import (
 	"strings"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
-const (
-	// maxCourse bounds the text of a course in a heartbeat; longer ones change with a plan.
-	maxCourse = 4 << 10
-	maxWhy    = 512
-)
-
 // setWanted notes the course that the planner wants; nil is the plan's own, or that another
 // node leads.
-func (n *Node) setWanted(w *Wanted) {
+func (n *Node) setWanted(w *gossip.ScheduleWish) {
 	n.shared.mu.Lock()
 	defer n.shared.mu.Unlock()
 	n.shared.wanted = w
@@ -30,35 +25,13 @@ func (n *Node) nextCourse(p plan.Plan) func(plan.Step) plan.ScheduleChoice {
 	course := p.ScheduleChoice()
 	return func(plan.Step) plan.ScheduleChoice {
 		leader, _, _ := n.raft.Leader()
-		if w := n.beats.wanted(leader); w.Generation == p.Generation {
-			if c, err := plan.ParseScheduleChoice(w.Course); err == nil {
+		if w := n.beats.Wish(leader); w.Generation == p.Generation {
+			if c, err := plan.ParseScheduleChoice(w.Schedule); err == nil {
 				course = c
 			}
 		}
 		return course
 	}
-}
-
-// wanted is the course that a planner's heartbeat tells of, if any.
-func (t *tracker) wanted(leader plan.PeerID) Wanted {
-	if b, ok := t.last(leader); ok && b.Wanted != nil {
-		return *b.Wanted
-	}
-	return Wanted{}
-}
-
-// running is a plan on the course of its coordinator's newest step, and that step.
-func (t *tracker) running(p plan.Plan) (plan.Plan, plan.Step) {
-	b, _ := t.last(p.Coordinator().Peer)
-	if b.Generation != p.Generation {
-		return p, 0
-	}
-	if c, err := plan.ParseScheduleChoice(b.Course); err == nil {
-		if on, err := p.WithSchedule(c); err == nil {
-			return on, b.Step
-		}
-	}
-	return p, b.Step
 }
 
 // turn is the event of a step on another course than the one before.
@@ -69,7 +42,7 @@ func (n *Node) turn(r pipeline.StepResult, left string) api.Event {
 		Kind: api.KindSchedule, Generation: generation, Step: r.Step,
 		Message: fmt.Sprintf("from step %d on %s instead of %s", r.Step, r.Course, left),
 	}
-	if w := n.beats.wanted(leader); w.Generation == generation && w.Course == r.Course.String() {
+	if w := n.beats.Wish(leader); w.Generation == generation && w.Schedule == r.Course.String() {
 		why, _, _ := strings.Cut(w.Why, ";") // the status has all of it
 		e.Message += ": " + why
 	}
@@ -79,7 +52,7 @@ func (n *Node) turn(r pipeline.StepResult, left string) api.Event {
 // reasons are the plan's, and why it took another course since.
 func (n *Node) reasons(state consensus.State, leader plan.PeerID) []string {
 	reasons := state.Reasons
-	if w := n.beats.wanted(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
+	if w := n.beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		reasons = append(reasons[:len(reasons):len(reasons)], "schedule changed: "+w.Why)
 	}
 	return reasons

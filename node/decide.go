@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 )
 
@@ -54,14 +55,12 @@ type leadView struct {
 
 // stall is a generation that was given up.
 type stall struct {
-	// For is how long some member has been reporting it, and why; Patience is how long that
-	// is waited for: longer each time a generation ends without a new checkpoint.
-	For      time.Duration
-	Why      string
+	gossip.Stall
+	// Patience bounds the wait for it to end by itself: longer each time a generation ends
+	// without a new checkpoint.
 	Patience time.Duration
-	// Lacks: the newest checkpoint's chunks could not be had. Plans counts those made since
-	// that checkpoint; Alone: this node is the only member and the only holder.
-	Lacks bool
+	// Plans counts those made since the newest checkpoint. Alone: this node is the only
+	// member and the only holder.
 	Plans int
 	Alone bool
 	// Fallback is the newest older checkpoint that is kept; 0 is none.

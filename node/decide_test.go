@@ -2,13 +2,11 @@ package node
 
 import (
 	"cmp"
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 )
 
@@ -56,8 +54,8 @@ func TestDecide(t *testing.T) {
 		{"marks the longer silent first", leadView{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
 		{"plans at once without the dead", leadView{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone"}},
 		{"plans anew with a member that was started again", leadView{Plan: running, Members: reborn(alive("a", "b"))}, verdict{Plan: true, Why: "b was started again"}},
-		{"plans again after a stall", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{For: stallGrace + 1, Why: "lost", Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
-		{"gives a lost peer time to show first", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{For: stallGrace, Patience: stallGrace}}, verdict{}},
+		{"plans again after a stall", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
+		{"gives a lost peer time to show first", leadView{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace}, Patience: stallGrace}}, verdict{}},
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
 		{"then goes back to an older checkpoint", lacking(stall{Fallback: 20, Plans: lackingPlans}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
@@ -79,43 +77,4 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestBeatsAreBounded: a heartbeat has room for maxBeatStages, of which none is told more, and no
-// reader takes more.
-func TestBeatsAreBounded(t *testing.T) {
-	stages := make([]BeatStage, maxBeatStages+1)
-	for i := range stages {
-		stages[i] = BeatStage{Stage: plan.Stage(i), ForwardNanos: 1e12, BackwardNanos: 1e12, WaitNanos: 1e12, UpdateNanos: 1e12}
-	}
-	full := Beat{Peer: "a", Reason: strings.Repeat("é", maxReason), Stages: stages, Links: make([]BeatLink, maxBeatLinks)}
-	b, err := decodeBeat(full.encode())
-	if err != nil || len(b.Stages) != maxBeatStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReason {
-		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
-	}
-	more := Beat{Peer: "a", Links: make([]BeatLink, maxBeatLinks+1)}
-	if _, err := decodeBeat(more.encode()); !errors.Is(err, errBadBeat) {
-		t.Errorf("more links than there is room for: %v", err)
-	}
-	if _, err := decodeBeat([]byte(`{"peer":"a","stages":[` + strings.Repeat("{},", maxBeatStages) + `{}]}`)); !errors.Is(err, errBadBeat) {
-		t.Errorf("more stages than there is room for: %v", err)
-	}
-}
-
-func FuzzDecodeBeat(f *testing.F) {
-	f.Add(Beat{Peer: "a", Phase: "training", Generation: 2, Step: 7, Loss: 3.5, Stages: []BeatStage{{Stage: 1}}}.encode())
-	f.Add([]byte(`{"peer":`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		b, err := decodeBeat(data)
-		if err != nil {
-			return
-		}
-		again, err := decodeBeat(b.encode())
-		if err != nil {
-			t.Fatalf("own encoding is refused: %v", err)
-		}
-		if again.Peer != b.Peer || again.Step != b.Step || len(again.Stages) != len(b.Stages) {
-			t.Fatalf("round trip changed %+v to %+v", b, again)
-		}
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm"
 )
@@ -47,8 +48,8 @@ func tellFinished(ctx context.Context, cfg config.Config, seat membership, log *
 
 // sayFinished repeats a heartbeat: the other end listens to it a moment after the connection.
 func sayFinished(ctx context.Context, s *swarm.Swarm, step plan.Step) error {
-	said := Beat{Peer: s.ID(), Phase: Stopped.String(), Finished: step}.encode()
-	tick := time.NewTicker(beatEvery / 4)
+	said := gossip.Heartbeat{Peer: s.ID(), Phase: Stopped.String(), Finished: step}.Encode()
+	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for end := time.Now().Add(epilogueTime); time.Now().Before(end); {
 		if err := s.Publish(ctx, swarm.TopicEvents, said); err != nil {

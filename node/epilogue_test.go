@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm"
 )
@@ -37,8 +38,8 @@ func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer back.Close()
-	waiting := &Node{beats: newTracker(), heardBeat: make(chan struct{}, 1), swarm: back}
-	if err := waiting.listenToBeats(); err != nil {
+	waiting := &Node{beats: gossip.NewTracker(), swarm: back}
+	if err := waiting.beats.Listen(back); err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan plan.Step, 1)

@@ -63,7 +63,7 @@ func (g *generation) stop(cause error) error {
 func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 	session := n.links.Session(g.plan.Generation, g.plan.Peers())
 	defer session.Close()
-	defer n.meter.follow(session.Stats)()
+	defer n.meter.Follow(session.Stats)()
 	session.Warm(g.plan.Neighbours(n.self)...) // while the state is being loaded
 	workers, err := n.newWorkers(g, session)
 	defer func() {

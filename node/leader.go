@@ -115,7 +115,7 @@ func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 	v := leadView{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
 		MinNodes: state.Run.Train.MinNodes, MinDevices: seatsWanted(state.Run.Train),
-		Paused: state.Paused(), Newest: n.beats.newest(state.Plan.Peers(), state.Plan.Generation),
+		Paused: state.Paused(), Newest: n.beats.Newest(state.Plan.Peers(), state.Plan.Generation),
 		Better: cmp.Or(l.weigh(n, state), l.schedule.look(n, state)), Ending: state.StopWanted || state.Finished,
 	}
 	for _, m := range state.Members {
@@ -124,7 +124,7 @@ func (l *leader) view(n *Node, state consensus.State, seen sightings) leadView {
 		}
 		silent := time.Duration(0)
 		if m.Peer != n.self {
-			silent = n.beats.silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
+			silent = n.beats.Silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
 			Peer: m.Peer, Silent: silent, Devices: len(m.Profile.Devices),
@@ -140,7 +140,7 @@ func (l *leader) stall(n *Node, state consensus.State, now time.Time) stall {
 	if state.Checkpoint.Step != l.countedAt {
 		l.plans, l.countedAt = 0, state.Checkpoint.Step
 	}
-	s := n.beats.stalled(state.Plan.Peers(), state.Plan.Generation, now)
+	s := stall{Stall: n.beats.Stalled(state.Plan.Peers(), state.Plan.Generation, now)}
 	s.Patience, s.Plans = min(stallGrace<<min(l.plans, 5), time.Minute), l.plans
 	s.Alone = onlyHolder(state, n.self)
 	if len(state.Older) > 0 {
@@ -160,7 +160,7 @@ func (l *leader) weigh(n *Node, state consensus.State) string {
 		l.weighed, l.better = key, ""
 		in := planInput(state)
 		in.Links = l.schedule.links
-		plan, _ := n.beats.running(state.Plan)
+		plan, _ := n.beats.Running(state.Plan)
 		decision, err := planner.ShouldReplan(in, plan)
 		if err == nil && decision.Replan {
 			l.better = decision.Reason
@@ -209,7 +209,7 @@ func (l *leader) carryOut(ctx context.Context, n *Node, state consensus.State, v
 	case v.Gone != "":
 		if n.raft.Answers(ctx, v.Gone) { // only its gossip does not come through
 			n.log.Debug("no heartbeats of a node that lives", "peer", v.Gone)
-			n.beats.touch(v.Gone, time.Now())
+			n.beats.Touch(v.Gone, time.Now())
 			return nil
 		}
 		if v.Doubt && !n.swarm.Data().Refuses(ctx, v.Gone) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/swarm/consensus"
 )
 
@@ -175,7 +176,7 @@ func (n *Node) linger(ctx context.Context, state consensus.State) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	begin := time.Now()
-	tick := time.NewTicker(beatEvery / 4)
+	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	n.beat() // at once: the others wait for it
 	for n.waitedFor(state, begin, time.Now()) {
@@ -192,8 +193,8 @@ func (n *Node) waitedFor(state consensus.State, begin, now time.Time) bool {
 		if m.Peer == n.self || m.State == consensus.Gone {
 			continue
 		}
-		b, _ := n.beats.last(m.Peer)
-		if b.Phase != Stopped.String() && n.beats.silent(m.Peer, begin, now) < lingerSilence {
+		b, _ := n.beats.Last(m.Peer)
+		if b.Phase != Stopped.String() && n.beats.Silent(m.Peer, begin, now) < lingerSilence {
 			return true
 		}
 	}

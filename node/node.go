@@ -18,6 +18,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/dataset"
+	"pnode/node/gossip"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -71,8 +72,8 @@ type Node struct {
 	cancel  context.CancelFunc
 
 	hub       api.Hub
-	beats     *tracker
-	meter     linkMeter
+	beats     *gossip.Tracker
+	meter     gossip.LinkMeter
 	ledger    *swarm.Ledger
 	progress  *progress
 	trace     *trace.Recorder // nil without one
@@ -81,8 +82,6 @@ type Node struct {
 	broken    chan error    // the first error of an essential goroutine
 	askLeave  sync.Once
 	portraits portraits
-	// heardBeat wakes followSteps.
-	heardBeat chan struct{}
 
 	shared sharedState
 

@@ -12,6 +12,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/gossip"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -53,8 +54,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
 		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store, threads: o.cfg.Threads, memory: o.cfg.Memory,
-		beats: newTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
-		heardBeat: make(chan struct{}, 1),
+		beats: gossip.NewTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {
 		n.trying = o.seat.Known
@@ -91,7 +91,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.openLinks(ctx)
-	if err := errors.Join(n.listenToBeats(), n.listenToProfiles()); err != nil {
+	if err := errors.Join(n.beats.Listen(n.swarm), n.listenToProfiles()); err != nil {
 		return nil, err
 	}
 	n.serveCopies()

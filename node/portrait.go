@@ -60,7 +60,7 @@ func (n *Node) portray(state consensus.State) (portrait, error) {
 	if state.Run == nil || state.Plan.Generation == 0 {
 		return portrait{}, fmt.Errorf("node: no plan yet: %w", api.ErrNotReady)
 	}
-	plan, step := n.beats.running(state.Plan)
+	plan, step := n.beats.Running(state.Plan)
 	n.portraits.mu.Lock()
 	defer n.portraits.mu.Unlock()
 	r, now := &n.portraits.newest, time.Now()
@@ -78,7 +78,7 @@ func (n *Node) portray(state consensus.State) (portrait, error) {
 	if now.Sub(r.until) > oldSample {
 		r.samples = nil
 	}
-	sample, _ := n.beats.seen(plan) // what is missing is as the profiles say
+	sample, _ := n.beats.Seen(plan) // what is missing is as the profiles say
 	r.look(step, sample)
 	if err := r.simulate(newPace(state, r.costs, r.seen)); err != nil {
 		return portrait{}, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/pipeline/schedule"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -45,7 +46,7 @@ func portrayed(t testing.TB, name string, micros int) consensus.State {
 }
 
 func watcher() *Node {
-	return &Node{self: "a", beats: newTracker(), log: slog.New(slog.DiscardHandler)}
+	return &Node{self: "a", beats: gossip.NewTracker(), log: slog.New(slog.DiscardHandler)}
 }
 
 // classes counts the elements of a picture by class; it must be XML.
@@ -126,14 +127,14 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, seat := range state.Plan.Workers() {
-		b := Beat{Peer: seat.Peer, Generation: state.Plan.Generation, Step: 4, StepNanos: 900e6, Course: state.Plan.ScheduleChoice().String()}
+		b := gossip.Heartbeat{Peer: seat.Peer, Generation: state.Plan.Generation, Step: 4, StepNanos: 900e6, Schedule: state.Plan.ScheduleChoice().String()}
 		for _, h := range state.Plan.StagesOf(seat) {
-			b.Stages = append(b.Stages, BeatStage{Replica: h.Replica, Stage: h.Stage, ForwardNanos: 120e6, BackwardNanos: 240e6, UpdateNanos: 1e6})
+			b.Stages = append(b.Stages, gossip.StageTimes{Replica: h.Replica, Stage: h.Stage, ForwardNanos: 120e6, BackwardNanos: 240e6, UpdateNanos: 1e6})
 		}
 		if i > 0 {
-			b.Links = []BeatLink{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
+			b.Links = []gossip.LinkRate{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
 		}
-		n.beats.note(b, before.until)
+		n.beats.Note(b, before.until)
 	}
 	n.portraits.newest.until, n.portraits.newest.samples = time.Time{}, nil // as if long ago
 	r, err := n.portray(state)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -210,18 +211,18 @@ func (p *progress) fill(s *api.Status) {
 
 // fillBeat puts the progress into a heartbeat. Losses that are not finite stay out: JSON
 // has no word for them.
-func (p *progress) fillBeat(b *Beat) {
+func (p *progress) fillBeat(b *gossip.Heartbeat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.Generation, b.Step, b.TokensPerS, b.StepNanos = p.generation, p.step, p.tokensPerS, p.took.Nanoseconds()
-	if len(p.course) <= maxCourse {
-		b.Course = p.course
+	if len(p.course) <= gossip.MaxScheduleBytes {
+		b.Schedule = p.course
 	}
 	if !math.IsNaN(p.loss) && !math.IsInf(p.loss, 0) {
 		b.Loss = p.loss
 	}
 	for _, t := range p.stages {
-		b.Stages = append(b.Stages, times(t))
+		b.Stages = append(b.Stages, gossip.TimesOf(t))
 	}
 }
 

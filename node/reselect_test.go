@@ -16,6 +16,7 @@ import (
 
 	"pnode/kernels/cpu"
 	"pnode/kernels/emulate"
+	"pnode/node/gossip"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/model"
@@ -114,7 +115,7 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 	quiet := slog.New(slog.DiscardHandler)
 	r := &rehearsal{
 		T: t, net: net, keeper: &states{layers: map[int][]byte{}}, losses: map[plan.Step]uint64{},
-		leader: &Node{beats: newTracker(), log: quiet},
+		leader: &Node{beats: gossip.NewTracker(), log: quiet},
 		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
 	r.state.Run = &run
@@ -157,8 +158,8 @@ func (r *rehearsal) generation(ctx context.Context) {
 		}
 		session := r.endpoints[i].Session(p.Generation, p.Peers())
 		defer session.Close()
-		var meter linkMeter
-		defer meter.follow(session.Stats)()
+		var meter gossip.LinkMeter
+		defer meter.Follow(session.Stats)()
 		inner, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			r.Fatal(err)
@@ -199,26 +200,26 @@ func (r *rehearsal) stop() bool {
 func (r *rehearsal) next(plan.Step) plan.ScheduleChoice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := Wanted{}
+	w := gossip.ScheduleWish{}
 	if wanted := r.leader.shared.wanted; wanted != nil {
 		w = *wanted
 	}
-	if course, err := plan.ParseScheduleChoice(w.Course); err == nil && w.Generation == r.state.Plan.Generation {
+	if course, err := plan.ParseScheduleChoice(w.Schedule); err == nil && w.Generation == r.state.Plan.Generation {
 		return course
 	}
 	return r.state.Plan.ScheduleChoice()
 }
 
 // step is a worker's word of a step: a heartbeat to the planner, who looks after every one.
-func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *linkMeter) {
+func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.LinkMeter) {
 	if s.Final {
 		return
 	}
-	b := Beat{Peer: peer, Generation: r.state.Plan.Generation, Step: s.Step, StepNanos: s.Total.Nanoseconds(), Links: meter.links(), Course: s.Course.String()}
+	b := gossip.Heartbeat{Peer: peer, Generation: r.state.Plan.Generation, Step: s.Step, StepNanos: s.Total.Nanoseconds(), Links: meter.Rates(), Schedule: s.Course.String()}
 	for _, t := range s.Stages {
-		b.Stages = append(b.Stages, times(t))
+		b.Stages = append(b.Stages, gossip.TimesOf(t))
 	}
-	r.leader.beats.note(b, time.Now())
+	r.leader.beats.Note(b, time.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bits, told := r.losses[s.Step]; told && bits != math.Float64bits(s.Loss) {

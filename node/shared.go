@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 )
 
@@ -15,8 +16,8 @@ type sharedState struct {
 	phase    Phase
 	stalled  plan.Generation
 	stallWhy error
-	blocked  string  // why the planner, if this node is, has no plan
-	wanted   *Wanted // by the planner, if this node is
+	blocked  string               // why the planner, if this node is, has no plan
+	wanted   *gossip.ScheduleWish // by the planner, if this node is
 	savedAt  time.Time
 	why      string    // nothing moves; empty while things do
 	whySince time.Time // of why
@@ -67,10 +68,10 @@ func (s *sharedState) tell(why string, now time.Time) bool {
 }
 
 // fillBeat puts the shared state into a heartbeat.
-func (s *sharedState) fillBeat(b *Beat) {
+func (s *sharedState) fillBeat(b *gossip.Heartbeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.Phase, b.Stalled, b.Blocked, b.Wanted = s.phase.String(), s.stalled, s.blocked, s.wanted
+	b.Phase, b.Stalled, b.Blocked, b.Wish = s.phase.String(), s.stalled, s.blocked, s.wanted
 	if s.stallWhy != nil {
 		b.Reason, b.Lacks = s.stallWhy.Error(), errors.Is(s.stallWhy, errNoChunks)
 	}

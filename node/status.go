@@ -46,7 +46,7 @@ const longestETA = 1e10
 func (n *Node) fillProgress(s *api.Status, state consensus.State) {
 	n.progress.fill(s)
 	for _, m := range state.Members {
-		b, ok := n.beats.last(m.Peer)
+		b, ok := n.beats.Last(m.Peer)
 		if ok && b.Generation == s.Generation && b.Step > s.Step {
 			s.Step, s.TokensPerS = b.Step, b.TokensPerS
 			if loss := b.Loss; loss != 0 {
@@ -65,7 +65,7 @@ func (n *Node) roster(state consensus.State, leader plan.PeerID) []api.Member {
 	var roster []api.Member
 	for _, m := range state.Members {
 		member := api.Member{Peer: m.Peer, State: string(m.State), Addrs: m.Addrs, Self: m.Peer == n.self, Leader: m.Peer == leader}
-		if ago, heard := n.beats.ago(m.Peer, time.Now()); heard && !member.Self {
+		if ago, heard := n.beats.Ago(m.Peer, time.Now()); heard && !member.Self {
 			member.LastSeenS = ago.Seconds()
 		}
 		member.Device = describeDevices(m.Profile)
@@ -89,7 +89,7 @@ func (n *Node) stages(state consensus.State) []api.StageStatus {
 	for r, pipe := range state.Plan.Replicas {
 		for i, place := range pipe.Stages {
 			s := api.StageStatus{Replica: plan.Replica(r), Stage: plan.Stage(i), Peer: place.Peer, Device: place.Device, Layers: place.Layers, Codec: place.Codec}
-			b, _ := n.beats.last(place.Peer)
+			b, _ := n.beats.Last(place.Peer)
 			for _, t := range b.Stages {
 				if b.Generation == state.Plan.Generation && t.Replica == s.Replica && t.Stage == s.Stage {
 					s.ForwardMS, s.BackwardMS = milliseconds(t.ForwardNanos), milliseconds(t.BackwardNanos)

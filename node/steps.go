@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
 	"pnode/swarm"
@@ -85,7 +86,7 @@ func (n *Node) followSteps(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.heardBeat:
+		case <-n.beats.News():
 		}
 		if state := n.raft.State(); n.lacksSteps(state) {
 			n.readSteps(ctx, state)
@@ -103,7 +104,7 @@ func (n *Node) followSteps(ctx context.Context) {
 
 // lacksSteps tells whether others know steps that this node's workers will not tell.
 func (n *Node) lacksSteps(state consensus.State) bool {
-	told := place{state.Plan.Generation, n.beats.newest(state.Plan.Peers(), state.Plan.Generation)}
+	told := place{state.Plan.Generation, n.beats.Newest(state.Plan.Peers(), state.Plan.Generation)}
 	if told.Step <= state.Plan.Start {
 		return n.progress.owes()
 	}
@@ -148,7 +149,7 @@ func (n *Node) readStepsOf(ctx context.Context, p plan.PeerID) bool {
 func (n *Node) lastSteps(ctx context.Context, state consensus.State) {
 	ctx, cancel := context.WithTimeout(ctx, stepsPatience)
 	defer cancel()
-	tick := time.NewTicker(beatEvery / 4)
+	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for n.progress.begun() && n.progress.end().Step < state.Checkpoint.Step && ctx.Err() == nil {
 		n.readSteps(ctx, state)
@@ -167,6 +168,6 @@ func (n *Node) planGivenUp(state consensus.State, since, now time.Time) bool {
 	if slices.Contains(peers, n.self) {
 		return false
 	}
-	silent := func(p plan.PeerID) bool { return n.beats.silent(p, since, now) > deadAfter }
-	return n.beats.stalled(peers, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(peers, silent)
+	silent := func(p plan.PeerID) bool { return n.beats.Silent(p, since, now) > deadAfter }
+	return n.beats.Stalled(peers, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(peers, silent)
 }

@@ -95,12 +95,12 @@ func (n *Node) waiting(now time.Time) string {
 		}
 	}
 	for _, p := range v.Quorum.Voters {
-		if ago, heard := n.beats.ago(p, now); p != n.self && (!heard || ago > awayAfter) {
+		if ago, heard := n.beats.Ago(p, now); p != n.self && (!heard || ago > awayAfter) {
 			v.Away = append(v.Away, p)
 		}
 	}
 	if v.Quorum.Leader != n.self {
-		b, _ := n.beats.last(v.Quorum.Leader)
+		b, _ := n.beats.Last(v.Quorum.Leader)
 		v.Blocked = b.Blocked
 	}
 	n.shared.mu.Lock()

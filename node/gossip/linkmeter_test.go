@@ -1,4 +1,4 @@
-package node
+package gossip
 
 import (
 	"testing"
@@ -11,8 +11,8 @@ import (
 // of messages that queued where some did; too few bytes change nothing.
 func TestMeterForgetsWhatALinkCarried(t *testing.T) {
 	now := link.Stats{Peer: "neighbour", RTT: 120 * time.Millisecond}
-	var m linkMeter
-	defer m.follow(func() []link.Stats { return []link.Stats{now} })()
+	var m LinkMeter
+	defer m.Follow(func() []link.Stats { return []link.Stats{now} })()
 	for i, look := range []struct {
 		payload, frames, queued uint64
 		busy, took              time.Duration
@@ -30,7 +30,7 @@ func TestMeterForgetsWhatALinkCarried(t *testing.T) {
 		now.Busy += look.busy
 		now.QueuedBytes += look.queued
 		now.QueuedTime += look.took
-		if links := m.links(); len(links) != 1 || links[0].Peer != "neighbour" || links[0].BytesPerS != look.rate {
+		if links := m.Rates(); len(links) != 1 || links[0].Peer != "neighbour" || links[0].BytesPerS != look.rate {
 			t.Errorf("look %d: %+v, not %d B/s", i, links, look.rate)
 		}
 	}

@@ -1,0 +1,146 @@
+package gossip
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/pipeline"
+	"pnode/pipeline/wire"
+	"pnode/pipeline/wire/strict"
+	"pnode/planner/plan"
+	"pnode/swarm"
+)
+
+// Heartbeat reports that its sender lives, and what it is doing. Every member gossips one
+// each second; the leader's view of who lives and every node's status come from them.
+type Heartbeat struct {
+	Peer       plan.PeerID     `json:"peer"`
+	Phase      string          `json:"phase"`
+	Generation plan.Generation `json:"generation"`
+	// Stalled is the generation that the sender had to give up, for Reason; 0 is none.
+	Stalled plan.Generation `json:"stalled,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+	// Lacks marks a generation given up for want of chunks of its checkpoint.
+	Lacks bool `json:"lacks,omitempty"`
+	// Blocked says why the leader has no plan; other members leave it empty.
+	Blocked string `json:"blocked,omitempty"`
+	// Finished is the step at which the run was finished; 0 while it goes on.
+	Finished plan.Step    `json:"finished,omitempty"`
+	Stages   []StageTimes `json:"stages,omitempty"`
+	Step     plan.Step    `json:"step"`
+	// Loss of Step; only meaningful when Step is not 0.
+	Loss       float64 `json:"loss"`
+	TokensPerS float64 `json:"tokens_per_s"`
+	// StepNanos is the duration of Step here; Links are the rates seen on the way.
+	StepNanos int64      `json:"step_nanos,omitempty"`
+	Links     []LinkRate `json:"links,omitempty"`
+	// Schedule is the text of the plan.ScheduleChoice of Step.
+	Schedule string `json:"course,omitempty"`
+	// Wish is the schedule that the leader wants; other members leave it nil.
+	Wish *ScheduleWish `json:"wanted,omitempty"`
+}
+
+// ScheduleWish names a schedule for the next steps of a generation, and why it is better.
+type ScheduleWish struct {
+	Generation plan.Generation `json:"generation"`
+	Schedule   string          `json:"course"`
+	Why        string          `json:"why"`
+}
+
+// StageTimes says where one stage's newest step went.
+type StageTimes struct {
+	Replica       plan.Replica `json:"replica"`
+	Stage         plan.Stage   `json:"stage"`
+	ForwardNanos  int64        `json:"forward_nanos"`
+	BackwardNanos int64        `json:"backward_nanos"`
+	WaitNanos     int64        `json:"wait_nanos"`
+	UpdateNanos   int64        `json:"update_nanos"`
+	// FellBack counts the tensors that were sent in a better codec than the plan's. RelError
+	// is the largest relative error of one.
+	FellBack int     `json:"fell_back,omitempty"`
+	RelError float64 `json:"rel_error,omitempty"`
+}
+
+const (
+	// Every is the time between two heartbeats of a member.
+	Every = time.Second
+	// MaxScheduleBytes bounds the text of a schedule, MaxWhyBytes why it is wanted. A longer
+	// schedule changes with a plan only.
+	MaxScheduleBytes = 4 << 10
+	MaxWhyBytes      = 512
+
+	maxHeartbeatBytes = 16 << 10
+	maxReasonBytes    = 300
+	maxStages         = 64
+)
+
+var errBadHeartbeat = errors.New("node: bad heartbeat")
+
+// Encode returns the heartbeat as JSON. Texts and lists that are too long are cut; a number
+// that is not finite panics.
+func (b Heartbeat) Encode() []byte {
+	b.Reason, b.Blocked = wire.Clip(b.Reason, maxReasonBytes), wire.Clip(b.Blocked, maxReasonBytes)
+	b.Stages = b.Stages[:min(len(b.Stages), maxStages)]
+	data, err := json.Marshal(b)
+	if err != nil {
+		panic("node: heartbeat does not marshal: " + err.Error())
+	}
+	return data
+}
+
+func decodeHeartbeat(data []byte) (Heartbeat, error) {
+	if len(data) > maxHeartbeatBytes {
+		return Heartbeat{}, fmt.Errorf("%w: %d bytes, at most %d", errBadHeartbeat, len(data), maxHeartbeatBytes)
+	}
+	var b Heartbeat
+	if err := strict.Decode(data, &b); err != nil {
+		return Heartbeat{}, fmt.Errorf("%w: %w", errBadHeartbeat, err)
+	}
+	if len(b.Stages) > maxStages || len(b.Links) > maxRates {
+		return Heartbeat{}, fmt.Errorf("%w: %d stages and %d links, at most %d and %d", errBadHeartbeat, len(b.Stages), len(b.Links), maxStages, maxRates)
+	}
+	return b, nil
+}
+
+// TimesOf returns a worker's stage times as a heartbeat reports them.
+func TimesOf(t pipeline.StageTimes) StageTimes {
+	sent := t.Forth.Plus(t.Back)
+	return StageTimes{
+		FellBack: sent.FellBack, RelError: sent.RelError,
+		Replica: t.Replica, Stage: t.Stage,
+		ForwardNanos: t.Forward.Nanoseconds(), BackwardNanos: t.Backward.Nanoseconds(),
+		WaitNanos: t.Wait.Nanoseconds(), UpdateNanos: t.Update.Nanoseconds(),
+	}
+}
+
+// Topics publishes to the members of the run and hears them; *swarm.Swarm implements it.
+type Topics interface {
+	Publish(ctx context.Context, topic string, data []byte) error
+	Subscribe(topic string, valid func(from plan.PeerID, data []byte) error, hear func(from plan.PeerID, data []byte)) error
+}
+
+// Listen begins to note the heartbeats of the other members. One that speaks for another peer
+// than its sender is refused.
+func (t *Tracker) Listen(topics Topics) error {
+	valid := func(from plan.PeerID, data []byte) error {
+		b, err := decodeHeartbeat(data)
+		if err == nil && b.Peer != from {
+			err = fmt.Errorf("%w: it speaks for %.80q", errBadHeartbeat, b.Peer)
+		}
+		return err
+	}
+	return topics.Subscribe(swarm.TopicEvents, valid, func(_ plan.PeerID, data []byte) {
+		if b, err := decodeHeartbeat(data); err == nil {
+			t.Note(b, time.Now())
+		}
+	})
+}
+
+// Send notes this node's own heartbeat and publishes it.
+func (t *Tracker) Send(ctx context.Context, topics Topics, b Heartbeat) error {
+	t.Note(b, time.Now())
+	return topics.Publish(ctx, swarm.TopicEvents, b.Encode())
+}

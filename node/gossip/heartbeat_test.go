@@ -1,0 +1,49 @@
+package gossip
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pnode/planner/plan"
+)
+
+// TestHeartbeatsAreBounded: a heartbeat has room for maxStages, of which none is told more, and no
+// reader takes more.
+func TestHeartbeatsAreBounded(t *testing.T) {
+	stages := make([]StageTimes, maxStages+1)
+	for i := range stages {
+		stages[i] = StageTimes{Stage: plan.Stage(i), ForwardNanos: 1e12, BackwardNanos: 1e12, WaitNanos: 1e12, UpdateNanos: 1e12}
+	}
+	full := Heartbeat{Peer: "a", Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: make([]LinkRate, maxRates)}
+	b, err := decodeHeartbeat(full.Encode())
+	if err != nil || len(b.Stages) != maxStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReasonBytes {
+		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
+	}
+	more := Heartbeat{Peer: "a", Links: make([]LinkRate, maxRates+1)}
+	if _, err := decodeHeartbeat(more.Encode()); !errors.Is(err, errBadHeartbeat) {
+		t.Errorf("more links than there is room for: %v", err)
+	}
+	if _, err := decodeHeartbeat([]byte(`{"peer":"a","stages":[` + strings.Repeat("{},", maxStages) + `{}]}`)); !errors.Is(err, errBadHeartbeat) {
+		t.Errorf("more stages than there is room for: %v", err)
+	}
+}
+
+func FuzzDecodeHeartbeat(f *testing.F) {
+	f.Add(Heartbeat{Peer: "a", Phase: "training", Generation: 2, Step: 7, Loss: 3.5, Stages: []StageTimes{{Stage: 1}}}.Encode())
+	f.Add([]byte(`{"peer":`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := decodeHeartbeat(data)
+		if err != nil {
+			return
+		}
+		again, err := decodeHeartbeat(b.Encode())
+		if err != nil {
+			t.Fatalf("own encoding is refused: %v", err)
+		}
+		if again.Peer != b.Peer || again.Step != b.Step || len(again.Stages) != len(b.Stages) {
+			t.Fatalf("round trip changed %+v to %+v", b, again)
+		}
+	})
+}
