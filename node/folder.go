@@ -14,7 +14,7 @@ import (
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
 	"pnode/swarm"
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 const maxMembershipBytes = 1 << 20
@@ -40,11 +40,11 @@ type membership struct {
 }
 
 func loadMembership(dir string) (membership, error) {
-	m, err := keepsake.Read(dir, config.MembershipFile, maxMembershipBytes, parseMembership)
+	m, err := twofold.Read(dir, config.MembershipFile, maxMembershipBytes, parseMembership)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return m, fmt.Errorf("%w: %s; start a run with `pnode train`, or enter one with `pnode join INVITE`", ErrNoRun, dir)
-	case errors.Is(err, keepsake.ErrDamaged):
+	case errors.Is(err, twofold.ErrDamaged):
 		return m, fmt.Errorf("node: %w; bring it back from a backup, or enter the run anew with `pnode join INVITE` and another folder for --dir", err)
 	case err != nil:
 		return m, fmt.Errorf("node: read the membership: %w", err)
@@ -101,5 +101,5 @@ func saveJSON(dir, name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return keepsake.Write(dir, name, append(data, '\n'))
+	return twofold.Write(dir, name, append(data, '\n'))
 }

@@ -8,7 +8,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 const (
@@ -29,14 +29,14 @@ func saveRun(dir string, run plan.RunSpec) error {
 // LoadRun reads the specification of the run that a folder belongs to, whether its node
 // runs or not. The error wraps ErrNoRun when no node has come so far there.
 func LoadRun(dir string) (plan.RunSpec, error) {
-	run, err := keepsake.Read(dir, runFile, maxRunBytes, func(data []byte) (run plan.RunSpec, err error) {
+	run, err := twofold.Read(dir, runFile, maxRunBytes, func(data []byte) (run plan.RunSpec, err error) {
 		err = strict.Decode(data, &run)
 		return run, err
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return run, fmt.Errorf("%w: %s has no %s: it is there once a node has begun to train", ErrNoRun, dir, runFile)
-	case errors.Is(err, keepsake.ErrDamaged):
+	case errors.Is(err, twofold.ErrDamaged):
 		return run, fmt.Errorf("node: %w; start the node once to have it written again", err)
 	case err != nil:
 		return run, fmt.Errorf("node: read the run's specification: %w", err)

@@ -12,7 +12,7 @@ import (
 	"pnode/node/api"
 	"pnode/planner/plan"
 	"pnode/swarm"
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 // The losses of a run are remembered, thinned out, beyond the life of a process: each node
@@ -32,7 +32,7 @@ const (
 
 // recallLosses takes in what this folder's node knew before.
 func (n *Node) recallLosses() {
-	l, err := keepsake.Read(n.dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses)
+	l, err := twofold.Read(n.dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses)
 	if err == nil {
 		n.hub.Recall(l)
 	} else if !errors.Is(err, fs.ErrNotExist) {

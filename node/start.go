@@ -13,7 +13,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 const (
@@ -85,7 +85,7 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 // unfound takes the membership of a run back whose specification never came into the log:
 // there is nothing to come back to.
 func unfound(dir string) error {
-	if err := keepsake.Remove(dir, config.MembershipFile); err != nil {
+	if err := twofold.Remove(dir, config.MembershipFile); err != nil {
 		return fmt.Errorf("node: take the membership back: %w", err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner/plan"
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 // The key files of a data folder: PKCS #8 in PEM, mode 0600.
@@ -60,8 +60,8 @@ func (i Identity) Peer() plan.PeerID { return plan.PeerID(i.id.String()) }
 
 // loadKey reads an Ed25519 key.
 func loadKey(dir, name string) (ed25519.PrivateKey, error) {
-	key, err := keepsake.Read(dir, name, maxKeyFileBytes, parseKey)
-	if errors.Is(err, keepsake.ErrDamaged) {
+	key, err := twofold.Read(dir, name, maxKeyFileBytes, parseKey)
+	if errors.Is(err, twofold.ErrDamaged) {
 		err = fmt.Errorf("%w; bring it back from a backup, or start in another folder with --dir", err)
 	}
 	return key, err
@@ -97,7 +97,7 @@ func createKey(dir, name string) (ed25519.PrivateKey, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	err = keepsake.Create(dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	err = twofold.Create(dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	if errors.Is(err, fs.ErrExist) {
 		return loadKey(dir, name)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner/plan"
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 const testRun plan.RunID = "testrun"
@@ -154,7 +154,7 @@ func TestIdentityPersists(t *testing.T) {
 	for _, n := range names {
 		spoil(n.Name())
 	}
-	if _, err := LoadIdentity(dir); !errors.Is(err, keepsake.ErrDamaged) || !strings.Contains(err.Error(), "--dir") {
+	if _, err := LoadIdentity(dir); !errors.Is(err, twofold.ErrDamaged) || !strings.Contains(err.Error(), "--dir") {
 		t.Errorf("both are damaged: %v", err)
 	}
 }

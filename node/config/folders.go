@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"pnode/swarm/keepsake"
+	"pnode/swarm/twofold"
 )
 
 const (
@@ -90,7 +90,7 @@ func NodeDirs(dir string) []string {
 }
 
 // Belongs tells whether the node in dir is in a run already and can come back by itself.
-func Belongs(dir string) bool { return keepsake.Exists(dir, MembershipFile) }
+func Belongs(dir string) bool { return twofold.Exists(dir, MembershipFile) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

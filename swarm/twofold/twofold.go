@@ -1,4 +1,4 @@
-package keepsake
+package twofold
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// suffix is what the second copy's name ends with.
+// suffix ends the name of the second copy.
 const suffix = ".copy"
 
 // ErrDamaged is wrapped when neither copy is valid.
@@ -23,8 +23,8 @@ func Write(dir, name string, data []byte) error {
 	return replace(dir, name+suffix, data)
 }
 
-// Create is Write for a file that must not be there; else the error is fs.ErrExist. Of two
-// that create at once one gets that error.
+// Create writes a file that must not exist yet, else the error is fs.ErrExist. When two create at once,
+// one gets that error.
 func Create(dir, name string, data []byte) error {
 	if Exists(dir, name) {
 		return fs.ErrExist
@@ -48,10 +48,9 @@ func Create(dir, name string, data []byte) error {
 	return replace(dir, name+suffix, data)
 }
 
-// Read gives what parse makes of the first copy that it accepts, of at most limit bytes, and
-// puts that copy in the place of one that it does not. Without any file the error is
-// fs.ErrNotExist; where neither is accepted it wraps ErrDamaged and tells what is wrong with
-// the first.
+// Read returns the parsed contents of the first copy that parse accepts, of at most limit bytes, and
+// replaces a copy that parse refuses. Without any file the error is fs.ErrNotExist. When both are
+// refused it wraps ErrDamaged and says what is wrong with the first.
 func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (T, error) {
 	path := filepath.Join(dir, name)
 	first, v, err := read(path, limit, parse)
@@ -89,7 +88,7 @@ func read[T any](path string, limit int64, parse func([]byte) (T, error)) (data 
 	return data, v, err
 }
 
-// Exists tells whether a file is there, in either copy.
+// Exists reports whether either copy of a file exists.
 func Exists(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
 	_, copyErr := os.Stat(filepath.Join(dir, name+suffix))
@@ -108,7 +107,7 @@ func remove(path string) error {
 	return nil
 }
 
-// replace puts data in the place of a file, in one step that survives a power cut.
+// replace writes one copy, in a single step that survives a power cut.
 func replace(dir, name string, data []byte) error {
 	tmp, err := writeTemp(dir, name, data)
 	if err != nil {
@@ -120,7 +119,7 @@ func replace(dir, name string, data []byte) error {
 	return syncDir(dir)
 }
 
-// writeTemp leaves data in a synced file of mode 0600 beside its later place.
+// writeTemp writes data to a synced file of mode 0600 in dir and returns its path.
 func writeTemp(dir, name string, data []byte) (path string, err error) {
 	f, err := os.CreateTemp(dir, "."+name+"-*") // CreateTemp's mode is 0600
 	if err != nil {

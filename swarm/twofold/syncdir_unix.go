@@ -1,6 +1,6 @@
 //go:build !windows
 
-package keepsake
+package twofold
 
 import (
 	"errors"

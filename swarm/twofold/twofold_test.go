@@ -1,4 +1,4 @@
-package keepsake
+package twofold
 
 import (
 	"bytes"
