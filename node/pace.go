@@ -87,7 +87,7 @@ func (p pace) timing(pl plan.Plan, segments int) (t schedule.Timing) {
 // recomputation, input and weight gradient as the device's profile says.
 func (p pace) stage(h plan.StageID, place plan.Placement, micros int) schedule.StageTime {
 	d := p.devices[place.Worker()]
-	device := cost.DeviceOf(d, p.run.Train.Storage.Of(place))
+	device := cost.SpeedOf(d, p.run.Train.Storage.Of(place))
 	var t cost.LayerTime
 	var again schedule.Nanos
 	levels := p.run.Train.Recompute.Of(place)

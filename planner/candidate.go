@@ -143,13 +143,13 @@ func (c *cluster) noFit(units []int, err error) error {
 	// What passes take has been taken off what is free.
 	need, free := no.NeedBytes+c.ledger(units[no.Device]).Pass(), no.FreeBytes+u.profile.MemoryFreeBytes-u.FreeBytes
 	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages, a smaller model or a smaller micro-batch",
-		ErrNoFit, u.device, u.peer, plan.Size(need), no.First, no.End, plan.Size(free))
+		ErrNoFit, u.device, u.node, plan.Size(need), no.First, no.End, plan.Size(free))
 }
 
 // hostText says that a node lacks memory for the optimizer state of something.
 func (u unit) hostText(of string, need int64) string {
 	return fmt.Sprintf("%s of %s would keep the optimizer state of %s in the memory of its node, %s, where %s are free; add a node, or free memory there",
-		u.device, u.peer, of, plan.Size(need), plan.Size(u.HostBytes))
+		u.device, u.node, of, plan.Size(need), plan.Size(u.HostBytes))
 }
 
 // movedBytes is how many parameters units hold that their node does not hold under the

@@ -18,6 +18,7 @@ import (
 // unit is a device of a member, the smallest thing that gets a stage.
 type unit struct {
 	peer   plan.PeerID
+	node   string // as people call it
 	device string
 	// profile is what was measured of the device.
 	profile plan.DeviceProfile
@@ -110,7 +111,7 @@ func newCluster(in Input, store storing) (*cluster, error) {
 // addDevices adds a member's measured devices, or the reason why it has none.
 func (c *cluster) addDevices(m Member) error {
 	if m.Draining {
-		c.unusable = append(c.unusable, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", m.Peer.Short())})
+		c.unusable = append(c.unusable, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: it is leaving", m.label())})
 		return nil
 	}
 	devices := slices.Clone(m.Profile.Devices)
@@ -124,21 +125,21 @@ func (c *cluster) addDevices(m Member) error {
 			continue
 		}
 		used++
-		u, err := c.newUnit(m.Peer, d)
+		u, err := c.newUnit(m, d)
 		if err != nil {
 			return err
 		}
 		c.units, c.site.Units = append(c.units, u), append(c.site.Units, u.Unit)
 	}
 	if used == 0 {
-		c.unusable = append(c.unusable, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.Peer.Short())})
+		c.unusable = append(c.unusable, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: it has no measured device with free memory", m.label())})
 	}
 	return nil
 }
 
-func (c *cluster) newUnit(peer plan.PeerID, d plan.DeviceProfile) (unit, error) {
-	u := unit{peer: peer, device: d.Name, profile: d, Unit: &layout.Unit{Storage: c.store(peer, d), CopyBytesPerS: max(0, d.CopyBytesPerS), HostBytes: max(0, d.HostFreeBytes)}}
-	u.Speed = cost.DeviceOf(d, u.Storage)
+func (c *cluster) newUnit(m Member, d plan.DeviceProfile) (unit, error) {
+	u := unit{peer: m.Peer, node: m.label(), device: d.Name, profile: d, Unit: &layout.Unit{Storage: c.store(m.Peer, d), CopyBytesPerS: max(0, d.CopyBytesPerS), HostBytes: max(0, d.HostFreeBytes)}}
+	u.Speed = cost.SpeedOf(d, u.Storage)
 	l, err := c.books().Open(u.Storage)
 	if err != nil {
 		return u, fmt.Errorf("%w: %w", plan.ErrBadInput, err)

@@ -159,5 +159,5 @@ func (c *cluster) unmeasured(k *candidate) (n int, worst cost.Link) {
 }
 
 func (c *cluster) name(u int) string {
-	return c.units[u].peer.Short() + " " + c.units[u].device
+	return c.units[u].node + " " + c.units[u].device
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -18,11 +19,16 @@ var (
 
 // Member is a node that may be planned with.
 type Member struct {
-	Peer    plan.PeerID
+	Peer plan.PeerID
+	// Name is the machine's, for people; empty: the end of the peer ID stands for it.
+	Name    string
 	Profile plan.Profile
 	// Draining members are about to leave: they get neither a stage nor a copy.
 	Draining bool
 }
+
+// label returns how the node is called in reasons and errors.
+func (m Member) label() string { return cmp.Or(m.Name, m.Peer.Short()) }
 
 // Input is all that a plan depends on. The order of the members does not matter.
 type Input struct {
@@ -90,8 +96,11 @@ func checkCost(k model.LayerCost) string {
 		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
 		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
 	}
+	if min(k.ForwardAttention, k.ForwardFLOPs-k.ForwardAttention, k.InputAttention, k.InputFLOPs-k.InputAttention) < 0 {
+		return fmt.Sprintf("costs %+v, want the FLOPs of attention within those of the pass", k)
+	}
 	for level, lean := range k.Lean {
-		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeFLOPs) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
+		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeAttention, lean.RecomputeFLOPs-lean.RecomputeAttention) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
 			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
 		}
 	}

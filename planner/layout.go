@@ -109,7 +109,7 @@ func (c *cluster) noLayout(err error) error {
 		inFlight = append(inFlight, fmt.Sprint(no.InFlight[i]))
 	}
 	return fmt.Errorf("%w: device %s of %s would need %s for %s under %s, which keeps %s micro-batches there, %s are free; take a schedule that keeps fewer (1f1b), add a node, or use a smaller model or a smaller micro-batch",
-		ErrNoFit, u.device, u.peer, plan.Size(no.NeedBytes), strings.Join(stages, " and "), c.order.spec, strings.Join(inFlight, " and "), plan.Size(no.FreeBytes))
+		ErrNoFit, u.device, u.node, plan.Size(no.NeedBytes), strings.Join(stages, " and "), c.order.spec, strings.Join(inFlight, " and "), plan.Size(no.FreeBytes))
 }
 
 // inFlight is by seat about how many micro-batches a lane's programs keep of its layers.

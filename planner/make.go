@@ -21,10 +21,11 @@ func Make(in Input) (plan.Plan, plan.Reasons, error) {
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
+	aboutHolders := c.assignHolders(&p)
 	if err := p.Validate(c.layers(), in.Run.Train.Micros); err != nil {
 		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
 	}
-	return p, c.of(best).whole.explain(best, others), nil
+	return p, append(c.of(best).whole.explain(best, others), aboutHolders...), nil
 }
 
 // decide is Make up to the chosen candidate; others are the rest that were looked at.
@@ -86,7 +87,6 @@ func (c *cluster) plan(k *candidate) (plan.Plan, error) {
 			}
 		}
 	}
-	c.assignHolders(&p)
 	return p, nil
 }
 

@@ -36,7 +36,9 @@ func (c *cluster) regroup(out Reselection, current plan.Plan, seen Seen) (Resele
 		plain, err := c.ungrouped(now, seen)
 		if err == nil && plain.step() < best.step() {
 			what, best, out.InPlace = "one chunk a device", plain, false
-			p, err = c.plan(plain)
+			if p, err = c.plan(plain); err == nil {
+				c.assignHolders(&p)
+			}
 		}
 		if err != nil && !errors.Is(err, ErrNoFit) {
 			return out, err

@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
@@ -27,17 +28,11 @@ func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
 		return Decision{true, "there is no plan yet"}, nil
 	}
 	for _, peer := range current.Peers() {
-		staying, found := false, false
-		for _, m := range in.Members {
-			if m.Peer == peer {
-				found, staying = true, !m.Draining
-			}
-		}
-		switch {
-		case !found:
+		switch i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == peer }); {
+		case i < 0:
 			return Decision{true, fmt.Sprintf("%s is gone", peer.Short())}, nil
-		case !staying:
-			return Decision{true, fmt.Sprintf("%s is leaving", peer.Short())}, nil
+		case in.Members[i].Draining:
+			return Decision{true, fmt.Sprintf("%s is leaving", in.Members[i].label())}, nil
 		}
 	}
 	in.Previous = &current

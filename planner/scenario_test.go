@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	device NAME gpu gflops=1000 mib=4096 [copies_gb=12 host_mib=16384]
 //	link FROM TO mbps=100 rtt_us=2000
 //	drop NAME, drain NAME
+//	disk NAME mib=1024 (free on its disk), name NAME MACHINE (what people call it)
 //	plan      make the next generation and print it with its reasons
 //	replan    ask whether a new plan is worth it
 type scenario struct {
@@ -129,6 +130,10 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 		s.in.Members = slices.DeleteFunc(s.in.Members, func(m Member) bool { return m.Peer == plan.PeerID(names[0]) })
 	case "drain":
 		s.member(t, names[0]).Draining = true
+	case "disk":
+		s.member(t, names[0]).Profile.DiskFreeBytes = set["mib"] << 20
+	case "name":
+		s.member(t, names[0]).Name = names[1]
 	case "plan":
 		return s.make(t)
 	case "replan":

@@ -152,7 +152,7 @@ func (c *cluster) tooLittle(s shape, roomiest []int, need int64) error {
 		u := c.units[i]
 		if pass := c.ledger(i).Pass(); u.FreeBytes == 0 {
 			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
-				ErrNoFit, u.device, u.peer.Short(), plan.Size(u.profile.MemoryFreeBytes), plan.Size(pass))
+				ErrNoFit, u.device, u.node, plan.Size(u.profile.MemoryFreeBytes), plan.Size(pass))
 		}
 		have += min(u.profile.MemoryFreeBytes, 1<<48)
 		need += c.ledger(i).Pass()

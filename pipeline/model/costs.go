@@ -11,6 +11,9 @@ type LayerCost struct {
 	// ForwardFLOPs, InputFLOPs and WeightFLOPs are the work of Forward, of BackwardInputSegment
 	// for all segments, and of what Backward does beyond that. The losses belong to the input pass.
 	ForwardFLOPs, InputFLOPs, WeightFLOPs int64
+	// ForwardAttention and InputAttention are the parts of ForwardFLOPs and InputFLOPs that
+	// attention does, which no device does at the speed of its products.
+	ForwardAttention, InputAttention int64
 	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head.
 	SplitFLOPs int64
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
@@ -41,6 +44,8 @@ type LeanCost struct {
 	PassBytes      int64 // in place of LayerCost's
 	PassHalfBytes  int64 // in place of LayerCost's
 	RecomputeFLOPs int64 // of Backward, beyond LayerCost's
+	// RecomputeAttention is the part of RecomputeFLOPs that attention does.
+	RecomputeAttention int64
 }
 
 // At is the cost under a level of recomputation. What is computed again counts as part of
@@ -49,6 +54,7 @@ func (c LayerCost) At(level Recompute) LayerCost {
 	lean := c.Lean[level]
 	c.SavedBytes, c.PassBytes, c.PassHalfBytes = lean.SavedBytes, lean.PassBytes, lean.PassHalfBytes
 	c.InputFLOPs += lean.RecomputeFLOPs
+	c.InputAttention += lean.RecomputeAttention
 	return c
 }
 
@@ -76,11 +82,13 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 				}
 				costs[i].BoundaryBytes, costs[i].PassBytes, costs[i].PassHalfBytes = 4*int64(f.x[i+1].Len), f.sizes[i].pass, f.sizes[i].half
 			}
+			backward := countFLOPs(l.backward)
 			costs[i].Lean[level] = LeanCost{
-				SavedBytes:     f.sizes[i].saved,
-				PassBytes:      f.sizes[i].pass,
-				PassHalfBytes:  f.sizes[i].half,
-				RecomputeFLOPs: countFLOPs(l.backward) - costs[i].InputFLOPs - costs[i].WeightFLOPs,
+				SavedBytes:         f.sizes[i].saved,
+				PassBytes:          f.sizes[i].pass,
+				PassHalfBytes:      f.sizes[i].half,
+				RecomputeFLOPs:     backward.all - costs[i].InputFLOPs - costs[i].WeightFLOPs,
+				RecomputeAttention: backward.attention - costs[i].InputAttention,
 			}
 		}
 	}
@@ -89,20 +97,28 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 
 // layerCost counts the work of a layer that recomputes nothing.
 func layerCost(l layer, all stretch) LayerCost {
-	whole, input := countFLOPs(l.backward), countFLOPs(func(q issuer) { l.backwardInput(q, all) })
+	forward, whole := countFLOPs(func(q issuer) { l.forward(q, all) }), countFLOPs(l.backward)
+	input := countFLOPs(func(q issuer) { l.backwardInput(q, all) })
 	return LayerCost{
-		ForwardFLOPs: countFLOPs(func(q issuer) { l.forward(q, all) }), InputFLOPs: input, WeightFLOPs: whole - input,
-		SplitFLOPs: input + countFLOPs(l.backwardWeight) - whole,
+		ForwardFLOPs: forward.all, InputFLOPs: input.all, WeightFLOPs: whole.all - input.all,
+		ForwardAttention: forward.attention, InputAttention: input.attention,
+		SplitFLOPs: input.all + countFLOPs(l.backwardWeight).all - whole.all,
 	}
 }
 
-// flopCount sums the op table's figures over calls.
-type flopCount int64
+// flopCount sums the op table's figures over calls: those of all ops, and of attention's alone.
+type flopCount struct{ all, attention int64 }
 
-func (n *flopCount) Do(c kernels.Call) { *n += flopCount(kernels.Info(c.Op).FLOPs(c)) }
+func (n *flopCount) Do(c kernels.Call) {
+	info := kernels.Info(c.Op)
+	flops := info.FLOPs(c)
+	n.all += flops
+	if info.Class == kernels.ClassAttention {
+		n.attention += flops
+	}
+}
 
-func countFLOPs(issue func(issuer)) int64 {
-	var n flopCount
+func countFLOPs(issue func(issuer)) (n flopCount) {
 	issue(&n)
-	return int64(n)
+	return n
 }

@@ -25,6 +25,9 @@ func TestBlockFLOPs(t *testing.T) {
 			pairs := int64(batch*c.Context*(c.Context+1)/2) * int64(c.Channels) // times H*D
 			for layer, cost := range c.Costs(batch, StorageF32)[1 : c.Blocks+1] {
 				within(t, "forward", layer, cost.ForwardFLOPs, products+4*pairs, test.margin)
+				if cost.ForwardAttention < 4*pairs || cost.InputAttention < 10*pairs || cost.Lean[RecomputeBlock].RecomputeAttention != cost.ForwardAttention {
+					t.Errorf("block %d: attention is %d and %d FLOPs of %d pairs, %d again", layer, cost.ForwardAttention, cost.InputAttention, pairs, cost.Lean[RecomputeBlock].RecomputeAttention)
+				}
 				within(t, "input", layer, cost.InputFLOPs, products+10*pairs, test.margin)
 				within(t, "weight", layer, cost.WeightFLOPs, products, test.margin)
 			}

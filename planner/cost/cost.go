@@ -12,17 +12,20 @@ import (
 // times add up to less than 2^54.
 const Longest schedule.Nanos = 1 << 40
 
-// Device is the measured speed of a device.
-type Device struct {
-	MatMulFLOPS, MemoryBytesPerS int64
+// Speed is the measured speed of a device: products, attention and memory.
+type Speed struct {
+	MatMulFLOPS, AttentionFLOPS, MemoryBytesPerS int64
 }
 
-// DeviceOf returns a device's speed for stages of a storage: the rate measured for it, or that
-// of float32 where nobody measured it.
-func DeviceOf(d plan.DeviceProfile, s model.Storage) Device {
-	speed := Device{MatMulFLOPS: d.MatMulFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
+// SpeedOf returns a device's speed for stages of a storage. A rate of products that nobody
+// measured for the storage is that of float32; attention that nobody measured runs like products.
+func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
+	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
 	if rate := d.Products(s); rate > 0 {
 		speed.MatMulFLOPS = rate
+	}
+	if speed.AttentionFLOPS <= 0 {
+		speed.AttentionFLOPS = speed.MatMulFLOPS
 	}
 	return speed
 }
@@ -45,29 +48,31 @@ func (t LayerTime) Sub(o LayerTime) LayerTime {
 	return LayerTime{t.Forward - o.Forward, t.Input - o.Input, t.Weight - o.Weight, t.Update - o.Update}
 }
 
-// Layer times one layer. Operations run at the speed of the matrix product, which is
-// nearly all of them. Besides, memory is streamed: forward writes what it saves; the
-// input gradient reads that and writes as much; the weight gradient is read and written
-// once a micro-batch; the update reads parameter, gradient and two moments, writes three
+// Layer times one layer. Attention runs at its own speed, all other operations at that of the
+// matrix product, which is nearly all of them. Besides, memory is streamed. Forward writes what
+// it saves. The input gradient reads that and writes as much. The weight gradient is read and
+// written once a micro-batch. The update reads parameter, gradient and two moments, writes three
 // of them, and the norm reads the gradient: 8 times the parameters. A copy in halves is written
 // from parameters of twice its size.
-func (d Device) Layer(c model.LayerCost) LayerTime {
-	compute := func(flops, bytes int64) schedule.Nanos {
-		return min(Duration(flops, d.MatMulFLOPS)+Duration(bytes, d.MemoryBytesPerS), Longest)
-	}
+func (s Speed) Layer(c model.LayerCost) LayerTime {
 	return LayerTime{
-		Forward: compute(c.ForwardFLOPs, c.SavedBytes),
-		Input:   compute(c.InputFLOPs, 2*c.SavedBytes),
-		Weight:  compute(c.WeightFLOPs, 2*(c.ParamBytes-c.FrozenBytes)),
-		Update:  compute(0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes),
+		Forward: s.compute(c.ForwardFLOPs, c.ForwardAttention, c.SavedBytes),
+		Input:   s.compute(c.InputFLOPs, c.InputAttention, 2*c.SavedBytes),
+		Weight:  s.compute(c.WeightFLOPs, 0, 2*(c.ParamBytes-c.FrozenBytes)),
+		Update:  s.compute(0, 0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes),
 	}
+}
+
+// compute returns the time of operations, some of them attention's, and of streamed bytes.
+func (s Speed) compute(flops, attention, bytes int64) schedule.Nanos {
+	return min(Duration(flops-attention, s.MatMulFLOPS)+Duration(attention, s.AttentionFLOPS)+Duration(bytes, s.MemoryBytesPerS), Longest)
 }
 
 // Again times what a level of recomputation computes again of a layer: it writes what was
 // dropped once more.
-func (d Device) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
+func (s Speed) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
 	lean := c.Lean[level]
-	return min(Duration(lean.RecomputeFLOPs, d.MatMulFLOPS)+Duration(c.SavedBytes-lean.SavedBytes, d.MemoryBytesPerS), Longest)
+	return s.compute(lean.RecomputeFLOPs, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes)
 }
 
 // Link is the measured speed of one direction between two nodes. The zero value is not

@@ -50,7 +50,7 @@ func TestDurationAtTheEdges(t *testing.T) {
 }
 
 func TestLayerAndHop(t *testing.T) {
-	d := Device{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9}
+	d := Speed{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9}
 	got := d.Layer(model.LayerCost{ForwardFLOPs: 100, InputFLOPs: 200, WeightFLOPs: 300, ParamBytes: 10, SavedBytes: 7})
 	if want := (LayerTime{Forward: 107, Input: 214, Weight: 320, Update: 80}); got != want {
 		t.Errorf("layer takes %+v, want %+v", got, want)

@@ -39,7 +39,7 @@ func testSite(t *testing.T, free int64) Site {
 		t.Fatal(err)
 	}
 	for range 2 {
-		u := &Unit{Speed: cost.Device{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e12}, Times: make([]cost.LayerTime, 1), FreeBytes: free - ledger.Pass()}
+		u := &Unit{Speed: cost.Speed{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e12}, Times: make([]cost.LayerTime, 1), FreeBytes: free - ledger.Pass()}
 		for l, k := range ledger.Costs() {
 			u.Times = append(u.Times, u.Times[l].Add(u.Speed.Layer(k)))
 		}

@@ -11,7 +11,7 @@ import (
 type Unit struct {
 	// Storage is how its stages store what products read, Speed what it reaches in that.
 	Storage model.Storage
-	Speed   cost.Device
+	Speed   cost.Speed
 	// Times and Micro are prefixes over layers: what they take, all of it and per micro-batch.
 	Times []cost.LayerTime
 	Micro []schedule.Nanos

@@ -74,7 +74,7 @@ func (b *Books) MostLevels() (n int) {
 }
 
 // Choices is what a device can gain by recomputing the layers [first,end).
-func (l *Ledger) Choices(speed cost.Device, first, end int) []elastic.Layer {
+func (l *Ledger) Choices(speed cost.Speed, first, end int) []elastic.Layer {
 	layers := make([]elastic.Layer, end-first)
 	for i := range layers {
 		layers[i] = append(layers[i], elastic.Lean{})
@@ -89,7 +89,7 @@ func (l *Ledger) Choices(speed cost.Device, first, end int) []elastic.Layer {
 
 // Given is what a device recomputes of the layers [first,end) because that is fixed; nil where
 // it is nothing, or to be chosen.
-func (l *Ledger) Given(speed cost.Device, first, end int) []elastic.Lean {
+func (l *Ledger) Given(speed cost.Speed, first, end int) []elastic.Lean {
 	level, fixed := l.books.Level()
 	if !fixed || level == model.RecomputeNothing {
 		return nil
@@ -106,7 +106,7 @@ const aheadSlack = 4 << 10
 
 // Again is what a device computes again of a layer under a level, and the room for that ahead
 // of its gradient.
-func (l *Ledger) Again(speed cost.Device, layer int, level model.Recompute) (again elastic.Lean) {
+func (l *Ledger) Again(speed cost.Speed, layer int, level model.Recompute) (again elastic.Lean) {
 	k := l.costs[layer]
 	again.Time = speed.Again(k, level)
 	if dropped := k.Lean[model.RecomputeNothing].SavedBytes - k.Lean[level].SavedBytes; dropped > 0 {

@@ -30,6 +30,8 @@ const (
 	ReasonLeftOut ReasonKind = "left-out"
 	// ReasonAssumed is something that nobody measured.
 	ReasonAssumed ReasonKind = "assumed"
+	// ReasonHolder names a node that keeps copies because another one's disk has no room for them.
+	ReasonHolder ReasonKind = "holder"
 	// ReasonMoved is how much state changes hands.
 	ReasonMoved ReasonKind = "moved"
 )
