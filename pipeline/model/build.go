@@ -4,7 +4,7 @@ import "pnode/kernels"
 
 // builder binds layers to memory. It runs twice: once to measure, once on the buffers.
 type builder struct {
-	model   Config // resolved
+	model   resolved
 	batch   int
 	rows    int  // N = B*T
 	split   bool // activation gradients live until backwardWeight: a set for each layer and slot
@@ -24,13 +24,13 @@ type builder struct {
 
 func newBuilder(cfg StackConfig, mem *memory) *builder {
 	b := &builder{
-		model: cfg.Model.Resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
+		model: cfg.Model.resolved(), batch: cfg.MicroBatch, rows: cfg.MicroBatch * cfg.Model.Context,
 		split: cfg.SplitBackward, masked: cfg.masked(), storage: cfg.Storage, logits: cfg.LogitRows, mem: mem, ahead: new(int),
 		forward: cfg.ForwardOnly, nothing: arena{dtype: kernels.F32},
 	}
 	*b.ahead = -1
 	b.rotary = newRotary(b.model, &mem.tables, b.model.Context)
-	if b.model.slides() && !b.masked {
+	if b.model.slides(b.model.Context) && !b.masked {
 		b.starts = mem.ids.take(b.rows)
 	}
 	if !b.split {

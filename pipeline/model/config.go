@@ -107,11 +107,17 @@ const (
 // Layers is the number of layers a plan distributes: embedding, blocks, head.
 func (c Config) Layers() int { return c.Blocks + 2 }
 
-// Tied tells whether the head's matrix is a copy of the embedding's.
+// Tied reports whether the head's matrix is a copy of the embedding's.
 func (c Config) Tied() bool { return !c.UntiedHead }
 
-// Resolved is c with every default in place of the zero that stands for it. It describes
-// the same model, and Resolved of it is itself.
+// Base returns the model without its adapters; its layers have the same tensors at the same places.
+func (c Config) Base() Config {
+	c.LoRA = LoRA{}
+	return c
+}
+
+// Resolved returns c with every default in place of the zero that stands for it. It describes the
+// same model, and resolving it again changes nothing.
 func (c Config) Resolved() Config {
 	orElse(&c.KVHeads, c.Heads)
 	if c.Heads > 0 {
@@ -128,32 +134,11 @@ func (c Config) Resolved() Config {
 	return c
 }
 
+func (c Config) resolved() resolved { return resolved{c.Resolved()} }
+
 func orElse[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
 	}
-}
-
-// slides tells whether the window is shorter than a sequence.
-func (c Config) slides() bool { return c.Window > 0 && c.Window < c.Context }
-
-// queryWidth is H*D, qkvWidth (H+2K)*D; c is resolved.
-func (c Config) queryWidth() int { return c.Heads * c.HeadDim }
-func (c Config) qkvWidth() int   { return (c.Heads + 2*c.KVHeads) * c.HeadDim }
-
-// upWidth is F, or 2F with a gate.
-func (c Config) upWidth() int {
-	if c.Activation == SwiGLU {
-		return 2 * c.MLP
-	}
-	return c.MLP
-}
-
-// windowStart is the first position that the query at t sees.
-func (c Config) windowStart(t int) int32 {
-	if c.Window == 0 {
-		return 0
-	}
-	return int32(max(0, t-c.Window+1))
 }

@@ -24,7 +24,8 @@ const defaultDecoderRows = 256
 // all positions, so that a further token costs a pass over one row. Its methods enqueue on
 // the caller's queue and never wait.
 type Decoder struct {
-	cfg    DecoderConfig // resolved
+	cfg    DecoderConfig // Positions and Rows have values
+	model  resolved
 	mem    decoderMemory
 	params []kernels.View // by layer, [LayerLen]
 	embed  decoderEmbedding
@@ -53,8 +54,7 @@ type decoderActivations struct {
 	lastNormed, lastLogits kernels.View // [C], [V]
 }
 
-func (c DecoderConfig) resolved() DecoderConfig {
-	c.Model = c.Model.Resolved()
+func (c DecoderConfig) defaults() DecoderConfig {
 	orElse(&c.Positions, c.Model.Context)
 	orElse(&c.Rows, min(defaultDecoderRows, c.Positions))
 	return c
@@ -71,7 +71,7 @@ func (c DecoderConfig) validate() error {
 	if c.Model.Positions == RoPE {
 		most = maxContext
 	}
-	r := c.resolved()
+	r := c.defaults()
 	return checkAll(nil, bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
 }
 
@@ -94,7 +94,7 @@ func NewDecoder(cfg DecoderConfig) (*Decoder, error) {
 }
 
 func measuredDecoder(cfg DecoderConfig) *Decoder {
-	d := &Decoder{cfg: cfg.resolved(), mem: decoderMemory{
+	d := &Decoder{cfg: cfg.defaults(), model: cfg.Model.resolved(), mem: decoderMemory{
 		params:      arena{what: "parameters", dtype: kernels.F32},
 		cache:       arena{what: "keys and values", dtype: kernels.F32},
 		activations: arena{what: "activations", dtype: kernels.F32},
@@ -120,12 +120,12 @@ func (d *Decoder) bind() error {
 	if check.err != nil {
 		return check.err
 	}
-	return writeTables(d.cfg.Device, d.cfg.Model, d.rotary)
+	return writeTables(d.cfg.Device, d.model, d.rotary)
 }
 
 // build binds layers and activations to memory.
 func (d *Decoder) build() {
-	m, state := d.cfg.Model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
+	m, state := d.model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
 	d.params = state.vectors(&d.mem.params, m.LayerLen, state.SharedTail())
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
 	d.a = d.takeActivations()
@@ -145,16 +145,12 @@ func (d *Decoder) build() {
 }
 
 func (d *Decoder) takeActivations() decoderActivations {
-	m, r, f := d.cfg.Model, d.cfg.Rows, &d.mem.activations
-	hidden := m.MLP
-	if m.Activation == SwiGLU {
-		hidden *= 2
-	}
+	m, r, f := d.model, d.cfg.Rows, &d.mem.activations
 	return decoderActivations{
 		tokens: d.mem.ids.take(r), starts: d.mem.ids.take(r),
 		x: f.take(r * m.Channels), normed: f.take(r * m.Channels), branch: f.take(r * m.Channels),
 		qkv: f.take(r * m.qkvWidth()), attended: f.take(r * m.queryWidth()),
-		hidden: f.take(r * hidden), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
+		hidden: f.take(r * m.upWidth()), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
 		lastNormed: f.take(m.Channels), lastLogits: f.take(m.Vocab),
 	}
 }
@@ -185,8 +181,12 @@ func (d *Decoder) Feed(q kernels.Queue, tokens []int32) kernels.View {
 	for first := 0; first < len(tokens); first += d.cfg.Rows {
 		n := min(d.cfg.Rows, len(tokens)-first)
 		q.Write(rowsOf(d.a.tokens, n, d.cfg.Rows), kernels.Int32Bytes(d.ids[first:first+n]))
-		if d.slides() {
-			q.Write(rowsOf(d.a.starts, n, d.cfg.Rows), kernels.Int32Bytes(d.windowStarts(n)))
+		if d.model.slides(d.cfg.Positions) {
+			starts := make([]int32, n)
+			for i := range starts {
+				starts[i] = d.model.windowStart(d.length + i)
+			}
+			q.Write(rowsOf(d.a.starts, n, d.cfg.Rows), kernels.Int32Bytes(starts))
 		}
 		joined := residuals{issuer: q}
 		last := d.pass(&joined, n)
@@ -198,27 +198,13 @@ func (d *Decoder) Feed(q kernels.Queue, tokens []int32) kernels.View {
 	return d.a.lastLogits
 }
 
-// slides tells whether a window is shorter than the sequence may be.
-func (d *Decoder) slides() bool {
-	return d.cfg.Model.Window > 0 && d.cfg.Model.Window < d.cfg.Positions
-}
-
-// windowStarts are the first positions that the next n queries see.
-func (d *Decoder) windowStarts(n int) []int32 {
-	starts := make([]int32, n)
-	for i := range starts {
-		starts[i] = int32(max(0, d.length+i-d.cfg.Model.Window+1))
-	}
-	return starts
-}
-
 // pass runs n rows through embedding and blocks and gives the last one's output [C].
 func (d *Decoder) pass(q issuer, n int) kernels.View {
 	d.embed.forward(q, d, n)
 	for i := range d.blocks {
 		d.blocks[i].forward(q, d, n)
 	}
-	c := d.cfg.Model.Channels
+	c := d.model.Channels
 	return d.a.x.Slice((n-1)*c, c)
 }
 

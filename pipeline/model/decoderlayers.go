@@ -16,7 +16,7 @@ func newDecoderEmbedding(v *vectors) decoderEmbedding {
 }
 
 func (e decoderEmbedding) forward(q issuer, d *Decoder, n int) {
-	m, rows := d.cfg.Model, d.cfg.Rows
+	m, rows := d.model, d.cfg.Rows
 	positions := e.positions
 	if positions.Len > 0 {
 		past := d.length * m.Channels
@@ -50,7 +50,7 @@ func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
 	b.output.forward(q, a.branch, a.attended, n)
 	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)
 	b.up.forward(q, a.hidden, a.normed, n)
-	activate(q, d.cfg.Model, a.activated, a.hidden, n)
+	activate(q, d.model, a.activated, a.hidden, n)
 	b.down.forward(q, a.branch, a.activated, n)
 	q.Do(kernels.Add(a.x, a.x, a.branch, a.x.Len))
 }
@@ -98,14 +98,14 @@ func (r rotary) from(first, n int) rotary {
 }
 
 func (d *Decoder) starts(a decoderActivations) kernels.View {
-	if !d.slides() {
+	if !d.model.slides(d.cfg.Positions) {
 		return kernels.View{}
 	}
 	return a.starts
 }
 
 func (d *Decoder) cachedShape(n int) kernels.CachedAttentionShape {
-	m := d.cfg.Model
+	m := d.model
 	return kernels.CachedAttentionShape{
 		AttentionShape: kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim},
 		Past:           d.length, Max: d.cfg.Positions,

@@ -11,7 +11,7 @@ type embedding struct {
 	dropout   dropout
 	dembedded kernels.View // [N,C] scratch; absent without dropout
 	batch     int
-	model     Config
+	model     resolved
 }
 
 func newEmbedding(b *builder, v vectors, io boundary, at place) *embedding {

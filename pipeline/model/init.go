@@ -38,7 +38,7 @@ func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 		case strings.HasSuffix(t.Name, loraB):
 			fillConst(part, 0)
 		case t.Decay:
-			fillNormal(part, normal{key: c.initKey(seed, layer, i), std: c.initStdOf(t), first: from - t.Off})
+			fillNormal(part, normal{key: initKey(c, seed, layer, i), std: initStdOf(c, t), first: from - t.Off})
 		case strings.HasSuffix(t.Name, ".weight"): // a norm's
 			fillConst(part, 1)
 		default:
@@ -47,7 +47,7 @@ func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 	}
 }
 
-func (c Config) initStdOf(t Tensor) float64 {
+func initStdOf(c Config, t Tensor) float64 {
 	switch {
 	case strings.HasSuffix(t.Name, loraA):
 		return loraStd(t.Shape[1])
@@ -58,7 +58,7 @@ func (c Config) initStdOf(t Tensor) float64 {
 }
 
 // initKey selects the random stream of a tensor; the tied copy shares wte's.
-func (c Config) initKey(seed uint64, layer, tensor int) uint64 {
+func initKey(c Config, seed uint64, layer, tensor int) uint64 {
 	if layer == c.Layers()-1 && c.Tied() {
 		layer, tensor = 0, 0
 	}

@@ -11,12 +11,12 @@ import (
 type vectors struct {
 	params, grads kernels.View // grads has the trained tensors only, or is absent
 	copies        kernels.View // copies of params in halves; absent with F32 storage
-	model         Config       // resolved
-	all           []Tensor     // of the layer
-	tensors       []Tensor     // of the layer, from the next one on
+	model         resolved
+	all           []Tensor // of the layer
+	tensors       []Tensor // of the layer, from the next one on
 }
 
-func newVectors(m Config, layer int, params, grads kernels.View) vectors {
+func newVectors(m resolved, layer int, params, grads kernels.View) vectors {
 	tensors := m.LayerTensors(layer)
 	return vectors{params: params, grads: grads, model: m, all: tensors, tensors: tensors}
 }

@@ -44,8 +44,8 @@ const (
 	maxAlpha = 1e6
 )
 
-func (c Config) validateLoRA() error {
-	l := c.LoRA
+func (v validation) adapters() error {
+	l := v.LoRA
 	if !l.On() {
 		if l != (LoRA{}) {
 			return bad("lora_rank is %d: take a value from 1 to %d, or leave adapters out", l.Rank, maxRank)
@@ -58,27 +58,18 @@ func (c Config) validateLoRA() error {
 	if err := checkAll(nil, bounds[float64]{"lora_alpha", l.Alpha, 1e-6, maxAlpha}); err != nil {
 		return err
 	}
+	m := v.resolved()
 	for _, target := range l.targets() {
-		if !c.hasLinear(target) {
-			return bad("lora_targets has %q: take names of %s", target, strings.Join(c.linearNames(), ", "))
+		if !slices.ContainsFunc(m.linears(), func(module string) bool { return endsIn(module, target) }) {
+			return bad("lora_targets has %q: take names of %s", target, strings.Join(m.linearNames(), ", "))
 		}
 	}
 	return nil
 }
 
-// hasLinear tells whether a target names any linear layer.
-func (c Config) hasLinear(target string) bool {
-	for layer := range c.Layers() {
-		if slices.ContainsFunc(c.linears(layer), func(module string) bool { return endsIn(module, target) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// linearNames are the last parts of the names of all linear layers.
-func (c Config) linearNames() []string {
-	names := append(c.linears(1), c.linears(c.Layers()-1)...)
+// linearNames returns the last parts of the names of all linear layers, sorted.
+func (m resolved) linearNames() []string {
+	names := m.linears()
 	for i, name := range names {
 		names[i] = name[strings.LastIndexByte(name, '.')+1:]
 	}
@@ -86,31 +77,23 @@ func (c Config) linearNames() []string {
 	return slices.Compact(names)
 }
 
-// linears are the names of a layer's linear layers. A tied head is none: it is the
-// embedding.
-func (c Config) linears(layer int) []string {
-	switch n := c.Resolved().names(); {
-	case layer == 0 || layer == c.Layers()-1 && c.Tied():
-		return nil
-	case layer == c.Layers()-1:
-		return []string{n.head}
-	default:
-		all := append(slices.Clone(n.qkv), n.output, n.up, n.down)
-		if c.Activation == SwiGLU {
-			all = append(all, n.gate)
-		}
-		for i := range all {
-			all[i] = n.blockPrefix(layer-1) + all[i]
-		}
-		return all
+// linears returns the names of all linear layers. A tied head is none: it is the embedding.
+func (m resolved) linears() []string {
+	n := m.names()
+	each := append(slices.Clone(n.qkv), n.output, n.up, n.down)
+	if m.Activation == SwiGLU {
+		each = append(each, n.gate)
 	}
-}
-
-// Base is the model without its adapters; its layers have the same tensors at the same
-// places.
-func (c Config) Base() Config {
-	c.LoRA = LoRA{}
-	return c
+	var all []string
+	for block := range m.Blocks {
+		for _, name := range each {
+			all = append(all, n.blockPrefix(block)+name)
+		}
+	}
+	if !m.Tied() {
+		all = append(all, n.head)
+	}
+	return all
 }
 
 // Merge gives a layer's vector of the base model with the adapters worked into the linear

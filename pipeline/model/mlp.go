@@ -9,7 +9,7 @@ type mlp struct {
 	before     kernels.View // [N,C] the block's input
 	norm       norm
 	up, down   linear // up is gate and up in one, [2F,C], with SwiGLU
-	model      Config // resolved
+	model      resolved
 	dropout    dropout
 	n          int // rows B*T
 	a          mlpActivations
@@ -98,7 +98,7 @@ func (k *mlp) activate(q issuer, s span) {
 }
 
 // activate computes out [n,F] from hidden [n,F], or with SwiGLU [n,2F].
-func activate(q issuer, m Config, out, hidden kernels.View, n int) {
+func activate(q issuer, m resolved, out, hidden kernels.View, n int) {
 	if m.Activation == SwiGLU {
 		q.Do(kernels.SwiGLUForward(out, hidden, n, m.MLP))
 		return

@@ -15,7 +15,7 @@ type rotary struct {
 }
 
 // newRotary takes room for the tables of so many positions; ropeTables fills them.
-func newRotary(m Config, tables *arena, positions int) rotary {
+func newRotary(m resolved, tables *arena, positions int) rotary {
 	if m.Positions != RoPE {
 		return rotary{}
 	}
@@ -48,7 +48,7 @@ func (r rotary) turn(q issuer, qkv kernels.View, flags kernels.Flags) {
 }
 
 // writeTables fills the tables of r, if it has any, for all positions.
-func writeTables(d kernels.Device, m Config, r rotary) error {
+func writeTables(d kernels.Device, m resolved, r rotary) error {
 	if r.shape.D == 0 {
 		return nil
 	}
@@ -61,8 +61,8 @@ func writeTables(d kernels.Device, m Config, r rotary) error {
 
 // ropeTables are cosine and sine [positions,D/2] of position * frequency, computed in
 // float64.
-func (c Config) ropeTables(positions int) (cos, sin []float32) {
-	frequencies := c.ropeFrequencies()
+func (m resolved) ropeTables(positions int) (cos, sin []float32) {
+	frequencies := m.ropeFrequencies()
 	for t := range positions {
 		for _, f := range frequencies {
 			s, c := math.Sincos(float64(t) * f)
@@ -72,12 +72,12 @@ func (c Config) ropeTables(positions int) (cos, sin []float32) {
 	return cos, sin
 }
 
-// ropeFrequencies are theta^(-2i/D), scaled; c is resolved.
-func (c Config) ropeFrequencies() []float64 {
-	frequencies := make([]float64, c.HeadDim/2)
+// ropeFrequencies returns theta^(-2i/D) for each pair i of channels, scaled.
+func (m resolved) ropeFrequencies() []float64 {
+	frequencies := make([]float64, m.HeadDim/2)
 	for i := range frequencies {
-		f := math.Pow(c.RoPETheta, -2*float64(i)/float64(c.HeadDim))
-		frequencies[i] = c.RoPEScaling.apply(f)
+		f := math.Pow(m.RoPETheta, -2*float64(i)/float64(m.HeadDim))
+		frequencies[i] = m.RoPEScaling.apply(f)
 	}
 	return frequencies
 }

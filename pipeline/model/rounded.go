@@ -21,7 +21,7 @@ func (s *State) roundWeights(q issuer, n Noise) {
 // are rounded with the embedding.
 func (s *State) roundedAlike(layer int) (ranges []Range) {
 	m := s.cfg.Model
-	tied := m.tiedFrom(layer)
+	tied := tiedFrom(m, layer)
 	end := m.LayerLen(layer)
 	if layer == m.Layers()-1 {
 		end -= s.SharedTail()
@@ -50,15 +50,15 @@ func (s *State) Rounded(layer int, r Range, n Noise) (kernels.View, kernels.Roun
 		return kernels.View{}, kernels.Rounding{}
 	}
 	n.On = n.On && s.cfg.Storage == StorageBF16
-	return s.copies[s.local(layer)].Slice(r.First, r.Len()), s.cfg.Model.rounding(layer, r.First, n)
+	return s.copies[s.local(layer)].Slice(r.First, r.Len()), roundingOf(s.cfg.Model, layer, r.First, n)
 }
 
-// rounding is how the noise rounds the elements of a layer from the given one on.
-func (c Config) rounding(layer, first int, n Noise) kernels.Rounding {
+// roundingOf returns how the noise rounds the elements of a layer from the given one on.
+func roundingOf(c Config, layer, first int, n Noise) kernels.Rounding {
 	if !n.On || first < c.FrozenLen(layer) {
 		return kernels.Rounding{}
 	}
-	if tied := c.tiedFrom(layer); first >= tied {
+	if tied := tiedFrom(c, layer); first >= tied {
 		layer, first = 0, first-tied
 	}
 	return kernels.Rounding{Stochastic: true, First: first, Random: n.stream(layer, siteWeights)}
@@ -66,7 +66,7 @@ func (c Config) rounding(layer, first int, n Noise) kernels.Rounding {
 
 // tiedFrom is where in the head's vector the copy of the embedding begins; the end where there is
 // none, or one that is not trained.
-func (c Config) tiedFrom(layer int) int {
+func tiedFrom(c Config, layer int) int {
 	n := c.LayerLen(layer)
 	if layer == c.Layers()-1 {
 		n -= c.TiedGradLen()

@@ -12,21 +12,6 @@ import "pnode/kernels"
 // terms and the order that it has without segments, and losses and gradients have the same bits.
 type Segment struct{ Index, Count int }
 
-// CheckSegments tells whether sequences of the model may be cut into so many segments; 0 and 1
-// stand for whole sequences. The error wraps ErrBadConfig.
-func (c Config) CheckSegments(n int) error {
-	m := c.Resolved()
-	unit := kernels.AttentionShape{H: m.Heads, K: m.KVHeads}.PartUnit()
-	if n < 0 || n > 1 && m.Context%(n*unit) != 0 {
-		why := ""
-		if m.Heads > m.KVHeads {
-			why = " where query heads share keys"
-		}
-		return bad("segments is %d for a context of %d: take a number that cuts it into equal segments of a multiple of %d positions%s", n, m.Context, unit, why)
-	}
-	return nil
-}
-
 // stretch is what a pass takes of each sequence: the positions [from,to).
 type stretch struct{ batch, context, from, to int }
 

@@ -42,12 +42,3 @@ func (c Config) ShareRanges(layer int, s Share) []Range {
 	}
 	return ranges
 }
-
-// ShareLen is how many elements of a layer's trained vector belong to a share.
-func (c Config) ShareLen(layer int, s Share) int {
-	n := 0
-	for _, r := range c.ShareRanges(layer, s) {
-		n += r.Len()
-	}
-	return n
-}

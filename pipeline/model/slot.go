@@ -52,7 +52,7 @@ func (s *Slot) SetDocuments(q kernels.Queue, starts []int32) {
 	if !s.cfg.masked() {
 		panic("model: SetDocuments on a stack that masks none")
 	}
-	m := s.cfg.Model
+	m := s.cfg.Model.resolved()
 	seen := make([]int32, len(starts))
 	for i, start := range starts {
 		seen[i] = max(start, m.windowStart(i%m.Context))

@@ -101,8 +101,8 @@ func (s *Stack) open() {
 
 // writeConstants fills what depends on positions alone.
 func (s *Stack) writeConstants() error {
-	m := s.cfg.Model.Resolved()
-	if err := writeTables(s.cfg.Device, m, s.rotary); err != nil || !m.slides() || s.Masked() {
+	m := s.cfg.Model.resolved()
+	if err := writeTables(s.cfg.Device, m, s.rotary); err != nil || !m.slides(m.Context) || s.Masked() {
 		return err
 	}
 	return writeOnce(s.cfg.Device, func(q kernels.Queue) {

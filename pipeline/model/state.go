@@ -66,7 +66,7 @@ func (s *State) vectors(a *arena, length func(layer int) int, shared int) []kern
 }
 
 // layerVectors returns the parameters, copies and gradients of local layer i.
-func (s *State) layerVectors(m Config, i int) vectors {
+func (s *State) layerVectors(m resolved, i int) vectors {
 	v := newVectors(m, s.cfg.First+i, s.params[i], s.grads[i])
 	if s.copies != nil {
 		v.copies = s.copies[i]

@@ -35,19 +35,19 @@ func (t Tensor) Len() int {
 // weights first, so that they are one matrix [(H+2K)*D,C] and one bias; so do gate and up,
 // [2F,C].
 func (c Config) LayerTensors(layer int) []Tensor {
-	c = c.Resolved()
-	l := tensorList{norms: c.Norm, frozen: c.LoRA.On()}
+	m := c.resolved()
+	l := tensorList{norms: m.Norm, frozen: c.LoRA.On()}
 	switch {
 	case layer == 0:
-		l.embedding(c)
+		l.embedding(m)
 	case layer == c.Layers()-1:
-		l.head(c)
+		l.head(m)
 		if !c.Tied() {
 			l.adapters(c.LoRA)
 		}
 	case layer > 0 && layer < c.Layers()-1:
-		l.attention(c, layer-1)
-		l.mlp(c, layer-1)
+		l.attention(m, layer-1)
+		l.mlp(m, layer-1)
 		l.adapters(c.LoRA)
 	default:
 		panic(fmt.Sprintf("model: layer %d of %d", layer, c.Layers()))
@@ -109,7 +109,7 @@ type tensorList struct {
 	used    int
 }
 
-func (l *tensorList) embedding(c Config) {
+func (l *tensorList) embedding(c resolved) {
 	n := c.names()
 	l.matrix(n.embed, c.Vocab, c.Channels)
 	if c.Positions == Learned {
@@ -117,7 +117,7 @@ func (l *tensorList) embedding(c Config) {
 	}
 }
 
-func (l *tensorList) attention(c Config, block int) {
+func (l *tensorList) attention(c resolved, block int) {
 	n, h := c.names(), c.names().blockPrefix(block)
 	widths := []int{c.qkvWidth()}
 	if len(n.qkv) == 3 {
@@ -139,7 +139,7 @@ func (l *tensorList) attention(c Config, block int) {
 	}
 }
 
-func (l *tensorList) mlp(c Config, block int) {
+func (l *tensorList) mlp(c resolved, block int) {
 	n, h := c.names(), c.names().blockPrefix(block)
 	in := []string{n.up}
 	if c.Activation == SwiGLU {
@@ -160,7 +160,7 @@ func (l *tensorList) mlp(c Config, block int) {
 	}
 }
 
-func (l *tensorList) head(c Config) {
+func (l *tensorList) head(c resolved) {
 	n := c.names()
 	l.norm(n.finalNorm, c.Channels)
 	if c.Tied() {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"pnode/kernels"
 )
 
 // Upper bounds keep every product of sizes far inside an int.
@@ -31,48 +33,53 @@ func (n Names) of(field string) string { return cmp.Or(n[field], field) }
 
 // ValidateNamed is Validate with the names of fields that the user knows.
 func (c Config) ValidateNamed(names Names) error {
-	for _, check := range []func(Config, Names) error{
-		Config.validateSizes, Config.validateHeads, Config.validateNorm, Config.validatePositions,
-		Config.validateScaling, Config.validateDropout,
-	} {
-		if err := check(c, names); err != nil {
+	v := validation{c, names}
+	for _, check := range []func() error{v.sizes, v.heads, v.norm, v.positions, v.scaling, v.dropout, v.adapters} {
+		if err := check(); err != nil {
 			return err
 		}
 	}
-	return c.validateLoRA()
+	return nil
 }
 
-// validateSizes leaves 0 alone where it stands for a default.
-func (c Config) validateSizes(names Names) error {
-	return checkAll(names,
-		bounds[int]{"vocab", c.Vocab, 2, maxVocab},
-		bounds[int]{"context", c.Context, 1, maxContext},
-		bounds[int]{"blocks", c.Blocks, 1, maxBlocks},
-		bounds[int]{"channels", c.Channels, 1, maxChannels},
-		bounds[int]{"heads", c.Heads, 1, c.Channels},
-		bounds[int]{"kv_heads", c.KVHeads, 0, c.Heads},
-		bounds[int]{"head_dim", c.HeadDim, 0, maxHeadDim},
-		bounds[int]{"mlp", c.MLP, 0, maxMLP},
-		bounds[int]{"window", c.Window, 0, maxContext},
+// validation checks the fields of a configuration, group by group. Each group relies on the ones
+// before it.
+type validation struct {
+	Config
+	names Names
+}
+
+// sizes leaves 0 alone where it stands for a default.
+func (v validation) sizes() error {
+	return checkAll(v.names,
+		bounds[int]{"vocab", v.Vocab, 2, maxVocab},
+		bounds[int]{"context", v.Context, 1, maxContext},
+		bounds[int]{"blocks", v.Blocks, 1, maxBlocks},
+		bounds[int]{"channels", v.Channels, 1, maxChannels},
+		bounds[int]{"heads", v.Heads, 1, v.Channels},
+		bounds[int]{"kv_heads", v.KVHeads, 0, v.Heads},
+		bounds[int]{"head_dim", v.HeadDim, 0, maxHeadDim},
+		bounds[int]{"mlp", v.MLP, 0, maxMLP},
+		bounds[int]{"window", v.Window, 0, maxContext},
 	)
 }
 
-func (c Config) validateHeads(names Names) error {
-	if c.HeadDim == 0 && c.Channels%c.Heads != 0 {
-		channels := names.of("channels")
+func (v validation) heads() error {
+	if v.HeadDim == 0 && v.Channels%v.Heads != 0 {
+		channels := v.names.of("channels")
 		return bad("%s is %d, which %d heads do not divide: take %s %d, or another %s",
-			channels, c.Channels, c.Heads, channels, (c.Channels/c.Heads+1)*c.Heads, names.of("heads"))
+			channels, v.Channels, v.Heads, channels, (v.Channels/v.Heads+1)*v.Heads, v.names.of("heads"))
 	}
-	r := c.Resolved()
+	r := v.resolved()
 	if r.Heads%r.KVHeads != 0 {
-		return bad("%s is %d, which does not divide %s %d: take a divisor", names.of("kv_heads"), c.KVHeads, names.of("heads"), c.Heads)
+		return bad("%s is %d, which does not divide %s %d: take a divisor", v.names.of("kv_heads"), v.KVHeads, v.names.of("heads"), v.Heads)
 	}
 	if r.HeadDim > maxHeadDim {
 		return bad("%s is %d for %s %d, a head_dim of %d: take at most %d, with more heads",
-			names.of("channels"), c.Channels, names.of("heads"), c.Heads, r.HeadDim, maxHeadDim)
+			v.names.of("channels"), v.Channels, v.names.of("heads"), v.Heads, r.HeadDim, maxHeadDim)
 	}
 	if r.queryWidth() > maxChannels {
-		return bad("%s is %d of head_dim %d: take at most %d in all", names.of("heads"), c.Heads, r.HeadDim, maxChannels)
+		return bad("%s is %d of head_dim %d: take at most %d in all", v.names.of("heads"), v.Heads, r.HeadDim, maxChannels)
 	}
 	if r.Positions == RoPE && r.HeadDim%2 != 0 {
 		return bad("head_dim is %d, but positions rope rotates pairs: take an even one", r.HeadDim)
@@ -80,39 +87,39 @@ func (c Config) validateHeads(names Names) error {
 	return nil
 }
 
-func (c Config) validateNorm(names Names) error {
-	if err := oneOf(names.of("norm"), c.Norm, "", LayerNorm, RMSNorm); err != nil {
+func (v validation) norm() error {
+	if err := oneOf(v.names.of("norm"), v.Norm, "", LayerNorm, RMSNorm); err != nil {
 		return err
 	}
-	if err := oneOf(names.of("activation"), c.Activation, "", GELUTanh, SwiGLU); err != nil {
+	if err := oneOf(v.names.of("activation"), v.Activation, "", GELUTanh, SwiGLU); err != nil {
 		return err
 	}
-	return checkAll(names, bounds[float64]{"norm_eps", c.Resolved().NormEps, 1e-12, 1e-1})
+	return checkAll(v.names, bounds[float64]{"norm_eps", v.resolved().NormEps, 1e-12, 1e-1})
 }
 
-func (c Config) validatePositions(names Names) error {
-	if err := oneOf(names.of("positions"), c.Positions, "", Learned, RoPE); err != nil {
+func (v validation) positions() error {
+	if err := oneOf(v.names.of("positions"), v.Positions, "", Learned, RoPE); err != nil {
 		return err
 	}
 	switch {
-	case c.Positions == RoPE:
-		return checkAll(names, bounds[float64]{"rope_theta", c.Resolved().RoPETheta, 1, maxTheta})
-	case c.RoPETheta != 0:
-		return bad("rope_theta is %g without positions rope: leave it out or set positions", c.RoPETheta)
-	case c.RoPEScaling != RoPEScaling{}:
-		return bad("rope_scaling is %q without positions rope: leave it out or set positions", c.RoPEScaling.Kind)
+	case v.Positions == RoPE:
+		return checkAll(v.names, bounds[float64]{"rope_theta", v.resolved().RoPETheta, 1, maxTheta})
+	case v.RoPETheta != 0:
+		return bad("rope_theta is %g without positions rope: leave it out or set positions", v.RoPETheta)
+	case v.RoPEScaling != RoPEScaling{}:
+		return bad("rope_scaling is %q without positions rope: leave it out or set positions", v.RoPEScaling.Kind)
 	}
 	return nil
 }
 
-func (c Config) validateScaling(names Names) error {
-	s := c.RoPEScaling
-	if err := oneOf(names.of("rope_scaling.kind"), s.Kind, "", ScaleLinear, ScaleLlama3); err != nil {
+func (v validation) scaling() error {
+	s := v.RoPEScaling
+	if err := oneOf(v.names.of("rope_scaling.kind"), s.Kind, "", ScaleLinear, ScaleLlama3); err != nil {
 		return err
 	}
 	switch s.Kind {
 	case ScaleLlama3:
-		if err := checkAll(names,
+		if err := checkAll(v.names,
 			bounds[float64]{"rope_scaling.factor", s.Factor, 1, maxScale},
 			bounds[float64]{"rope_scaling.low_freq_factor", s.LowFreqFactor, 1e-3, maxScale},
 			bounds[float64]{"rope_scaling.high_freq_factor", s.HighFreqFactor, 1e-3, maxScale},
@@ -120,14 +127,14 @@ func (c Config) validateScaling(names Names) error {
 			return err
 		}
 		if s.HighFreqFactor <= s.LowFreqFactor {
-			return bad("%s is %g: take more than low_freq_factor %g", names.of("rope_scaling.high_freq_factor"), s.HighFreqFactor, s.LowFreqFactor)
+			return bad("%s is %g: take more than low_freq_factor %g", v.names.of("rope_scaling.high_freq_factor"), s.HighFreqFactor, s.LowFreqFactor)
 		}
-		return checkAll(names, bounds[int]{"rope_scaling.original_context", s.OriginalContext, 1, 1 << 30})
+		return checkAll(v.names, bounds[int]{"rope_scaling.original_context", s.OriginalContext, 1, 1 << 30})
 	case ScaleLinear:
 		if s != (RoPEScaling{Kind: ScaleLinear, Factor: s.Factor}) {
 			return bad("rope_scaling has fields of llama3 beside kind %q: leave them out", s.Kind)
 		}
-		return checkAll(names, bounds[float64]{"rope_scaling.factor", s.Factor, 1, maxScale})
+		return checkAll(v.names, bounds[float64]{"rope_scaling.factor", s.Factor, 1, maxScale})
 	}
 	if s != (RoPEScaling{}) {
 		return bad("rope_scaling has values but no kind: take %q or %q", ScaleLinear, ScaleLlama3)
@@ -135,11 +142,26 @@ func (c Config) validateScaling(names Names) error {
 	return nil
 }
 
-func (c Config) validateDropout(names Names) error {
-	return checkAll(names,
-		bounds[float64]{"embed_dropout", c.EmbedDropout, 0, 0.99},
-		bounds[float64]{"residual_dropout", c.ResidualDropout, 0, 0.99},
+func (v validation) dropout() error {
+	return checkAll(v.names,
+		bounds[float64]{"embed_dropout", v.EmbedDropout, 0, 0.99},
+		bounds[float64]{"residual_dropout", v.ResidualDropout, 0, 0.99},
 	)
+}
+
+// CheckSegments returns nil when sequences of the model may be cut into n segments; 0 and 1 stand for
+// whole sequences. The error wraps ErrBadConfig.
+func (c Config) CheckSegments(n int) error {
+	m := c.Resolved()
+	unit := kernels.AttentionShape{H: m.Heads, K: m.KVHeads}.PartUnit()
+	if n < 0 || n > 1 && m.Context%(n*unit) != 0 {
+		why := ""
+		if m.Heads > m.KVHeads {
+			why = " where query heads share keys"
+		}
+		return bad("segments is %d for a context of %d: take a number that cuts it into equal segments of a multiple of %d positions%s", n, m.Context, unit, why)
+	}
+	return nil
 }
 
 // bad makes an error that wraps ErrBadConfig.
