@@ -58,15 +58,8 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		}
 	}
 	n.enter(Profiling)
-	profile, err := measure(n.devices.Load(), n.memory, n.dir)
-	if err != nil {
+	if _, err := n.hardware.Measure(); err != nil {
 		return err
-	}
-	n.profile.set(profile)
-	for _, device := range profile.Devices {
-		n.log.Info("measured", "device", device.Name, "model", device.Model,
-			"matmul_gflops", device.MatMulFLOPS/1e9, "attention_gflops", device.AttentionFLOPS/1e9,
-			"memory_gb_per_s", device.MemoryBytesPerS/1e9)
 	}
 	state, err := n.enterRoster(ctx, a.patience)
 	if err != nil {
@@ -185,11 +178,11 @@ func (n *Node) enroll(ctx context.Context) error {
 }
 
 func (n *Node) joinEntry() consensus.Entry {
-	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()}
+	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.hardware.Profile()}
 }
 
 func (n *Node) updateEntry() consensus.Entry {
-	return consensus.Update{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()}
+	return consensus.Update{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.hardware.Profile()}
 }
 
 func (n *Node) activeEntry() consensus.Entry {

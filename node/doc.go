@@ -20,9 +20,9 @@
 // enter.go enters one (Join), comeback.go goes on with one, and open.go brings the node's
 // parts up for each of them. initial.go and text.go bring what a new run starts from into
 // chunks, arrive.go takes the node into the roster, loop.go follows the replicated state from then on, exit.go is the pure rule of the way out and
-// leave.go carries it out. look.go makes the node look like another one. What people see of the
+// leave.go carries it out. What people see of the
 // run is in status.go, and for the page (node/api/page) in portrait.go and seats.go. Package
-// devices finds what to compute on; measure.go profiles it, and lost.go goes on without a device
+// hardware opens and measures what this machine computes on; lost.go goes on without a device
 // that stopped working.
 //
 // # Life of a step

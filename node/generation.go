@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/node/hardware"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
@@ -131,17 +132,17 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 	loaded := onceAll(len(seats), func() { close(g.loaded) })
 	var workers []*pipeline.Worker
 	for _, seat := range seats {
-		device, err := n.device(seat)
+		device, err := n.hardware.Device(seat.Device)
 		if err != nil {
 			return workers, err
 		}
 		w, err := pipeline.New(pipeline.Config{
 			Seat: seat, Run: run, Plan: p,
-			Device: device, Host: &n.host, Data: n.data, Exchange: exchange(device, session), Keeper: n.keeper.at(p),
+			Device: device, Host: n.hardware.Host(), Data: n.data, Exchange: hardware.Exchange(device, session), Keeper: n.keeper.at(p),
 			Stop: n.stopWanted, Next: n.nextCourse(p), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {
-			return workers, outOfMemory(err)
+			return workers, hardware.ExplainMemory(err)
 		}
 		workers = append(workers, w)
 	}

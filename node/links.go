@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"pnode/planner/plan"
@@ -18,31 +17,6 @@ const (
 	arrivalProbes = 3 * time.Second
 	laterProbes   = 15 * time.Second
 )
-
-// ownProfile is what this node measured of itself.
-type ownProfile struct {
-	mu      sync.Mutex // guards profile
-	profile plan.Profile
-}
-
-func (o *ownProfile) get() plan.Profile {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.profile
-}
-
-func (o *ownProfile) set(p plan.Profile) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.profile = p
-}
-
-// addLink leaves earlier copies of the profile as they are.
-func (o *ownProfile) addLink(l plan.LinkProfile) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.profile.Links = append(slices.Clone(o.profile.Links), l)
-}
 
 // unmeasured lists the members whose link to self neither end has measured, beginning behind
 // self so that not all nodes ask the same one first; no more than self may still measure.
@@ -69,7 +43,7 @@ func unmeasured(state consensus.State, self plan.PeerID, own []plan.LinkProfile)
 func (n *Node) probeLinks(ctx context.Context, limit time.Duration) (measured bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for _, peer := range unmeasured(n.raft.State(), n.self, n.profile.get().Links) {
+	for _, peer := range unmeasured(n.raft.State(), n.self, n.hardware.Profile().Links) {
 		l, err := n.swarm.Probe(ctx, peer)
 		if ctx.Err() != nil {
 			return measured
@@ -78,7 +52,7 @@ func (n *Node) probeLinks(ctx context.Context, limit time.Duration) (measured bo
 			n.log.Debug("link not measured", "peer", peer, "cause", err)
 			continue
 		}
-		n.profile.addLink(l)
+		n.hardware.AddLink(l)
 		n.log.Info("measured a link", "peer", peer, "bytes_per_s", l.BytesPerS, "rtt", time.Duration(l.RTTNanos), "jitter", time.Duration(l.JitterNanos))
 		measured = true
 	}

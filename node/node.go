@@ -8,17 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"pnode/checkpoint"
 	"pnode/kernels/devices"
-	"pnode/kernels/host"
 	"pnode/node/api"
-	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/gossip"
+	"pnode/node/hardware"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -56,20 +54,17 @@ type Node struct {
 	// trying are the others' addresses that a node which comes back knows.
 	trying []string
 
-	store   *checkpoint.Store
-	devices atomic.Pointer[devices.Set] // of which fewer may be left after a while
-	threads int                         // of the processor
-	memory  config.Memory               // that may be taken of the devices'
-	host    host.Memory                 // for what stages keep off their devices
-	swarm   *swarm.Swarm
-	raft    *consensus.Node
-	links   *link.Endpoint
-	data    *dataset.Dataset
-	keeper  *keeper
-	api     *api.Server
-	group   errgroup.Group
-	base    context.Context // of everything that runs until Close
-	cancel  context.CancelFunc
+	store    *checkpoint.Store
+	hardware *hardware.Machine
+	swarm    *swarm.Swarm
+	raft     *consensus.Node
+	links    *link.Endpoint
+	data     *dataset.Dataset
+	keeper   *keeper
+	api      *api.Server
+	group    errgroup.Group
+	base     context.Context // of everything that runs until Close
+	cancel   context.CancelFunc
 
 	hub       api.Hub
 	beats     *gossip.Tracker
@@ -77,9 +72,8 @@ type Node struct {
 	ledger    *swarm.Ledger
 	progress  *progress
 	trace     *trace.Recorder // nil without one
-	profile   ownProfile
-	leaveNow  chan struct{} // closed when this node is asked to leave
-	broken    chan error    // the first error of an essential goroutine
+	leaveNow  chan struct{}   // closed when this node is asked to leave
+	broken    chan error      // the first error of an essential goroutine
 	askLeave  sync.Once
 	portraits portraits
 
@@ -163,8 +157,8 @@ func (n *Node) Close() error {
 	if n.swarm != nil {
 		errs = append(errs, n.saveSeat(), n.swarm.Close())
 	}
-	if set := n.devices.Load(); set != nil {
-		errs = append(errs, set.Close())
+	if n.hardware != nil {
+		errs = append(errs, n.hardware.Close())
 	}
 	errs = append(errs, n.store.Close(), n.trace.Close())
 	return errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/gossip"
+	"pnode/node/hardware"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -27,7 +28,7 @@ type opening struct {
 	identity swarm.Identity
 	owner    swarm.Owner
 	store    *checkpoint.Store
-	look     look
+	hardware hardware.Options
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
 	founder, returning bool
@@ -37,7 +38,7 @@ type opening struct {
 
 // prepare reads what the node is to look like and opens the folder's identity and store.
 func (o *opening) prepare(log *slog.Logger) (err error) {
-	if o.look, err = loadLook(o.cfg.Emulate); err != nil {
+	if o.hardware, err = hardware.OptionsOf(o.cfg); err != nil {
 		return err
 	}
 	if o.identity, err = swarm.LoadIdentity(o.cfg.Dir); err != nil {
@@ -53,13 +54,12 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store, threads: o.cfg.Threads, memory: o.cfg.Memory,
+		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
 		beats: gossip.NewTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {
 		n.trying = o.seat.Known
 	}
-	n.progress = &progress{emit: n.hub.Publish, idle: o.look.idle()}
 	n.machine = machine{phase: Joining, changed: n.phaseChanged}
 	n.shared.phase = Joining
 	defer func() {
@@ -75,12 +75,11 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.boot, err = randomBoot(); err != nil {
 		return nil, err
 	}
-	set, err := o.look.devices(ctx, o.cfg, out)
-	if err != nil {
+	o.hardware.Probe, o.hardware.Log = out.Probe, out.Log
+	if n.hardware, err = hardware.Open(ctx, o.hardware); err != nil {
 		return nil, err
 	}
-	n.devices.Store(set)
-	limitHost(&n.host, set, n.memory)
+	n.progress = &progress{emit: n.hub.Publish, idle: n.hardware.Idle()}
 	// What ctx ends is this node's stay, in good order: the parts live until Close.
 	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.base = ctx
@@ -139,7 +138,7 @@ func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.S
 	cfg := swarm.Config{
 		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
 		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.ledger.Admit,
-		Socket: o.look.socket(),
+		Socket: n.hardware.Socket(),
 	}
 	if listen != "" {
 		cfg.Listen = []string{listen}

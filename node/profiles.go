@@ -50,14 +50,19 @@ func (n *Node) gossipProfiles(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			n.remeasure()
+			if n.raft.State().Plan.Places(n.self) {
+				continue
+			}
+			if _, err := n.hardware.Measure(); err != nil {
+				n.log.Debug("measure again", "cause", err)
+			}
 		}
 	}
 }
 
 // tellProfile tells the others once.
 func (n *Node) tellProfile(ctx context.Context) {
-	data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.profile.get()})
+	data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.hardware.Profile()})
 	if err == nil {
 		err = n.swarm.Publish(ctx, swarm.TopicProfiles, data)
 	}

@@ -38,7 +38,7 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 	if err != nil {
 		return "", err
 	}
-	model, err := generate.New(generate.Config{Device: n.devices.Load().Devices[0].Device, Model: run.Model, Params: params})
+	model, err := generate.New(generate.Config{Device: n.hardware.First(), Model: run.Model, Params: params})
 	if err != nil {
 		return "", err
 	}

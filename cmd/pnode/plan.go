@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"pnode/node"
 	"pnode/node/config"
+	"pnode/node/hardware"
 	"pnode/planner"
 	"pnode/planner/plan"
 )
@@ -66,8 +68,12 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 		return err
 	}
 	in := node.PlanInput(spec)
-	out := node.Output{Log: slog.New(slog.NewTextHandler(e.stderr, nil)), Probe: e.probe}
-	if in.Members, err = node.Foreseen(ctx, cfg, nodes, out); err != nil {
+	machine, err := hardware.OptionsOf(cfg)
+	if err != nil {
+		return err
+	}
+	machine.Dir, machine.Probe, machine.Log = os.TempDir(), e.probe, slog.New(slog.NewTextHandler(e.stderr, nil))
+	if in.Members, err = hardware.DryRun(ctx, cfg.Cluster, nodes, machine); err != nil {
 		return err
 	}
 	p, reasons, err := planner.Make(in)

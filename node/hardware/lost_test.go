@@ -1,4 +1,4 @@
-package node
+package hardware
 
 import (
 	"testing"
@@ -15,8 +15,8 @@ func (gone) Name() string { return "opencl:0" }
 
 func (gone) Alloc(kernels.DType, int) (kernels.Buffer, error) { return nil, kernels.ErrLost }
 
-// TestWhatRemainsOfDevices: the others, or else the processor.
-func TestWhatRemainsOfDevices(t *testing.T) {
+// TestWorkingDevicesAreLeft: the others, or else the processor.
+func TestWorkingDevicesAreLeft(t *testing.T) {
 	lost, works := devices.Of(gone{}).Devices[0], devices.Of(null.New()).Devices[0]
 	for name, c := range map[string]struct {
 		set  []devices.Device
@@ -27,7 +27,7 @@ func TestWhatRemainsOfDevices(t *testing.T) {
 		"one of two":      {[]devices.Device{lost, works}, works.Name(), 1},
 		"all":             {[]devices.Device{lost}, devices.CPU, 1},
 	} {
-		set, reasons, err := remaining(&devices.Set{Devices: c.set}, 1)
+		set, reasons, err := working(&devices.Set{Devices: c.set}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

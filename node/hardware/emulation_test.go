@@ -1,4 +1,4 @@
-package node
+package hardware
 
 import (
 	"encoding/json"
@@ -15,14 +15,14 @@ import (
 	"pnode/node/config"
 )
 
-// quiet is where a node says nothing.
-var quiet = Output{Log: slog.New(slog.DiscardHandler)}
+// quiet logs nothing.
+var quiet = slog.New(slog.DiscardHandler)
 
 // TestNoDeviceWithoutItsInstructionSet asks for kernels that no processor has: a node that
 // closes what it opened must not find a device.
 func TestNoDeviceWithoutItsInstructionSet(t *testing.T) {
 	t.Setenv(cpu.VariantEnv, "sse9")
-	device, err := look{}.devices(t.Context(), config.Config{Threads: 1}, quiet)
+	device, err := Open(t.Context(), Options{Threads: 1, Log: quiet})
 	if err == nil || !strings.Contains(err.Error(), cpu.VariantEnv) {
 		t.Errorf("error is %v, want the variable that is wrong", err)
 	}
@@ -33,7 +33,7 @@ func TestNoDeviceWithoutItsInstructionSet(t *testing.T) {
 
 // TestNoDeviceOfABadProfile: neither where the emulation is refused.
 func TestNoDeviceOfABadProfile(t *testing.T) {
-	device, err := look{&config.Emulation{Device: config.Device{Compute: "none"}}}.devices(t.Context(), config.Config{}, quiet)
+	device, err := Open(t.Context(), Options{Emulation: &config.Emulation{Device: config.Device{Compute: "none"}}, Log: quiet})
 	if !errors.Is(err, emulate.ErrBadProfile) {
 		t.Errorf("error is %v, want that of the profile", err)
 	}
@@ -66,22 +66,26 @@ func TestGoesOnWithoutAFullCard(t *testing.T) {
 	}
 	t.Setenv(fullCardEnv, "1")
 	t.Setenv(devices.NamesEnv, "")
-	out, log := quiet, &strings.Builder{}
-	out.Probe = devices.Probe{os.Args[0], "-test.run=^TestPlaysAFullCard$", "--"}
-	out.Log = slog.New(slog.NewTextHandler(log, nil))
-	set, err := look{}.devices(t.Context(), config.Config{Threads: 1}, out)
+	log := &strings.Builder{}
+	o := Options{
+		Dir: t.TempDir(), Threads: 1, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Probe: devices.Probe{os.Args[0], "-test.run=^TestPlaysAFullCard$", "--"},
+	}
+	m, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer set.Close()
+	defer m.Close()
+	set := m.inUse()
 	const why = "goes on without opencl:77 (a card): other programs and its driver leave 0MB of its 17179MB"
 	if len(set.Devices) != 1 || set.Named(devices.CPU) == nil || !strings.Contains(log.String(), why) {
 		t.Errorf("devices %v, want the processor; said %q, want %q", set.Devices, log, why)
 	}
-	if profile, err := measure(set, "", t.TempDir()); err != nil || len(profile.Devices) != 1 {
-		t.Errorf("measured %+v, %v", profile, err)
+	if _, err := m.Measure(); err != nil || len(m.Profile().Devices) != 1 {
+		t.Errorf("measured %+v, %v", m.Profile(), err)
 	}
-	_, err = look{}.devices(t.Context(), config.Config{Threads: 1, Devices: "opencl:77"}, out)
+	o.Devices = "opencl:77"
+	_, err = Open(t.Context(), o)
 	if !errors.Is(err, devices.ErrNone) || !strings.Contains(err.Error(), why) {
 		t.Errorf("the card alone: %v, want %q", err, why)
 	}

@@ -1,4 +1,4 @@
-package node
+package hardware
 
 import (
 	"reflect"
@@ -28,8 +28,7 @@ func TestAProfileIsRenewedWhereItDiffers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			old := plan.Profile{Devices: []plan.DeviceProfile{device}, DiskFreeBytes: 1, Links: links}
-			var own ownProfile
-			own.set(old)
+			own := Machine{profile: old}
 			changed := device
 			tc.change(&changed)
 			if got := own.renew(plan.Profile{Devices: []plan.DeviceProfile{changed}, DiskFreeBytes: 2}); got != tc.renews {
@@ -39,8 +38,8 @@ func TestAProfileIsRenewedWhereItDiffers(t *testing.T) {
 			if tc.renews {
 				want.Devices, want.DiskFreeBytes = []plan.DeviceProfile{changed}, 2
 			}
-			if !reflect.DeepEqual(own.get(), want) {
-				t.Fatalf("profile is %+v, want %+v", own.get(), want)
+			if !reflect.DeepEqual(own.Profile(), want) {
+				t.Fatalf("profile is %+v, want %+v", own.Profile(), want)
 			}
 		})
 	}

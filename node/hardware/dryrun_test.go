@@ -1,4 +1,4 @@
-package node
+package hardware
 
 import (
 	"os"
@@ -9,9 +9,9 @@ import (
 	"pnode/planner/plan"
 )
 
-// TestForeseenClusterIsTheFiles: a member for each device with what it is made to look like, and
+// TestADryRunHasTheClustersMembers: a member for each device with what it is made to look like, and
 // the links as they are at first, those without a limit as fast ones.
-func TestForeseenClusterIsTheFiles(t *testing.T) {
+func TestADryRunHasTheClustersMembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	const text = `devices:
   - {count: 2, model: big, matmul: 40GFLOP/s, bandwidth: 20GB/s, memory: 4GB}
@@ -25,7 +25,7 @@ links:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	members, err := Foreseen(t.Context(), config.Config{Cluster: path}, 1, quiet)
+	members, err := DryRun(t.Context(), path, 1, Options{})
 	if err != nil || len(members) != 3 {
 		t.Fatalf("%d members, %v", len(members), err)
 	}
@@ -44,14 +44,18 @@ links:
 	}
 }
 
-// TestForeseenNodesLookAsTold: like the emulation that is named, without measuring.
-func TestForeseenNodesLookAsTold(t *testing.T) {
+// TestADryRunEmulatesWithoutMeasuring: like the emulation that is named, without measuring.
+func TestADryRunEmulatesWithoutMeasuring(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "e.yaml")
 	if err := os.WriteFile(path, []byte("device: {matmul: 10GFLOP/s, bandwidth: 10GB/s, memory: 1GB}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	members, err := Foreseen(t.Context(), config.Config{Emulate: path}, 3, quiet)
+	o, err := OptionsOf(config.Config{Emulate: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := DryRun(t.Context(), "", 3, o)
 	if err != nil || len(members) != 3 || members[2].Peer != "node-2" || members[2].Profile.Devices[0].MemoryFreeBytes != 1e9 {
-		t.Errorf("%+v, %v", members, err)
+		t.Errorf("members %+v, error %v", members, err)
 	}
 }

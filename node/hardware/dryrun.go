@@ -1,0 +1,70 @@
+package hardware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"pnode/node/config"
+	"pnode/planner"
+	"pnode/planner/plan"
+)
+
+// unlimitedBytesPerS stands in plans for an emulated line without a limit.
+const unlimitedBytesPerS = 10e9
+
+// DryRun returns the members that a plan without a run is made for: the devices of a cluster
+// file with the links that it begins with, or else so many nodes like this machine, which is
+// measured unless the options emulate another one.
+func DryRun(ctx context.Context, cluster string, nodes int, o Options) (members []planner.Member, err error) {
+	if cluster != "" {
+		c, err := config.LoadCluster(cluster)
+		return clusterMembers(c), err
+	}
+	profile := plan.Profile{}
+	if o.Emulation != nil {
+		profile.Devices = []plan.DeviceProfile{deviceProfile(emulatedProfile(o.Emulation.Device))}
+	} else if profile, err = profileNow(ctx, o); err != nil {
+		return nil, err
+	}
+	for i := range nodes {
+		members = append(members, planner.Member{Peer: dryPeer(i), Profile: profile})
+	}
+	return members, nil
+}
+
+// profileNow opens the devices, measures them and closes them again.
+func profileNow(ctx context.Context, o Options) (_ plan.Profile, err error) {
+	set, err := openDevices(ctx, o)
+	if err != nil {
+		return plan.Profile{}, err
+	}
+	defer func() { err = errors.Join(err, set.Close()) }()
+	return measure(set, o.Memory, o.Dir)
+}
+
+func dryPeer(i int) plan.PeerID { return plan.PeerID(fmt.Sprintf("node-%d", i)) }
+
+// clusterMembers returns an emulated cluster's nodes, by number.
+func clusterMembers(c config.Cluster) []planner.Member {
+	nodes := c.Nodes()
+	members := make([]planner.Member, len(nodes))
+	for i, d := range nodes {
+		members[i] = planner.Member{Peer: dryPeer(i), Profile: plan.Profile{Devices: []plan.DeviceProfile{deviceProfile(emulatedProfile(d))}}}
+		for j := range nodes {
+			if j == i {
+				continue
+			}
+			forth, back := c.LinkAtFirst(i, j), c.LinkAtFirst(j, i)
+			link := plan.LinkProfile{
+				Peer: dryPeer(j), BytesPerS: int64(forth.Bandwidth),
+				RTTNanos: int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter+back.Jitter) / 2, // [0,Jitter) is half of it on average
+			}
+			if link.BytesPerS == 0 {
+				link.BytesPerS = unlimitedBytesPerS
+			}
+			members[i].Profile.Links = append(members[i].Profile.Links, link)
+		}
+	}
+	return members
+}

@@ -1,0 +1,69 @@
+package hardware
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/mem"
+
+	"pnode/kernels"
+	"pnode/kernels/devices"
+	"pnode/kernels/emulate"
+	"pnode/node/config"
+	"pnode/planner/plan"
+)
+
+// measure profiles devices, of whose memory so much may be taken, and the disk of dir.
+func measure(set *devices.Set, allowed config.Memory, dir string) (p plan.Profile, err error) {
+	memory, err := mem.VirtualMemory()
+	if err != nil {
+		return p, fmt.Errorf("hardware: free memory: %w", err)
+	}
+	space, err := disk.Usage(dir)
+	if err != nil {
+		return p, fmt.Errorf("hardware: free disk of %s: %w", dir, err)
+	}
+	p.DiskFreeBytes = int64(min(space.Free, math.MaxInt64))
+	free := int64(min(memory.Available, math.MaxInt64))
+	users := hostUsers(set)
+	for _, d := range set.Devices {
+		device, err := profileOf(d, allowed.Of(d.Name()), free/users)
+		if err != nil {
+			return p, err
+		}
+		if device.HostFreeBytes > 0 {
+			device.HostFreeBytes = min(device.HostFreeBytes, allowed.Of(devices.CPU).Within(free)/users)
+		}
+		p.Devices = append(p.Devices, device)
+	}
+	return p, nil
+}
+
+// hostUsers counts the devices that share the host's memory, 1 at least: those that compute in
+// it, and those whose stages may keep optimizer state there.
+func hostUsers(set *devices.Set) (n int64) {
+	for _, d := range set.Devices {
+		if distant, ok := d.Device.(kernels.Distant); d.Shared || ok && distant.Distant() {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// profileOf measures a device. hostBytes of the host's memory are its share.
+func profileOf(d devices.Device, allowed config.Allowance, hostBytes int64) (plan.DeviceProfile, error) {
+	if emulated, ok := d.Device.(*emulate.Device); ok {
+		return profileOfEmulated(emulated, hostBytes), nil
+	}
+	rates, err := devices.Measure(d.Device)
+	p := plan.DeviceProfile{
+		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(d.MemoryFor(hostBytes)),
+		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, MatMulF16FLOPS: rates.MatMulF16FLOPS,
+		AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS,
+	}
+	if !d.Shared { // else its memory is the host's, and nothing is won by leaving it
+		p.CopyBytesPerS, p.HostFreeBytes = rates.CopyBytesPerS, hostBytes
+	}
+	return p, err
+}
