@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/node/checkpointer"
+
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -72,7 +74,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if err := a.ready(ctx, state); err != nil {
 		return err
 	}
-	if n.kept = idOf(state.Checkpoint); n.kept.step > 0 {
+	if n.kept = checkpointer.IDOf(state.Checkpoint); n.kept.Step > 0 {
 		n.keep(state) // the process before may have ended before it did
 	}
 	if n.data, err = n.openText(ctx, state); err != nil {

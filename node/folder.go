@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pnode/checkpoint"
+	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -67,6 +69,16 @@ func parseMembership(data []byte) (m membership, err error) {
 // OpenStore opens the store of a node that does not run, to set its checkpoints right.
 func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	return openStore(dir, opening{returning: true}, log)
+}
+
+// StoredCheckpoints lists the checkpoints in the folder of a node that does not run.
+func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
+	store, err := readStore(dir, log)
+	if err != nil {
+		return api.CheckpointList{}, err
+	}
+	list, err := checkpointer.List(store)
+	return list, errors.Join(err, store.Close())
 }
 
 // readStore opens the store of a node that does not run beside others that read it.

@@ -135,7 +135,7 @@ func (n *Node) openInit(ctx context.Context, state consensus.State) error {
 	}
 	err := pinInit(n.store, *spec, state.Checkpoint.Step == 0)
 	if err == nil {
-		err = n.keeper.chunks.ensure(ctx, plan.InitSpec{Files: spec.Files}.AllChunks(), nil)
+		err = n.keeper.Fetcher.Ensure(ctx, plan.InitSpec{Files: spec.Files}.AllChunks(), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("node: the files of the run's model: %w", err)

@@ -9,6 +9,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/kernels"
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/pipeline"
 	"pnode/swarm/consensus"
 )
@@ -85,14 +86,14 @@ func (n *Node) follow(ctx context.Context) {
 
 // followCheckpoint acts on a newly committed checkpoint, or on the way back to an older one.
 func (n *Node) followCheckpoint(state consensus.State) {
-	id := idOf(state.Checkpoint)
+	id := checkpointer.IDOf(state.Checkpoint)
 	if id == n.kept {
 		return
 	}
-	e := api.Event{Kind: api.KindCheckpoint, Generation: id.generation, Step: id.step}
-	if id.step < n.kept.step {
+	e := api.Event{Kind: api.KindCheckpoint, Generation: id.Generation, Step: id.Step}
+	if id.Step < n.kept.Step {
 		e.Kind = api.KindError
-		e.Message = fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", n.kept.step, id.step)
+		e.Message = fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", n.kept.Step, id.Step)
 	}
 	n.hub.Publish(e)
 	n.shared.mu.Lock()
@@ -151,7 +152,7 @@ func (n *Node) ended(err error) error {
 	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
 		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
 		return err
-	case errors.Is(err, errNoChunks) && !othersActive(state, n.self) && len(state.Older) == 0:
+	case errors.Is(err, checkpointer.ErrNoChunks) && !othersActive(state, n.self) && len(state.Older) == 0:
 		return n.wayBack(state, err) // nobody else is there to wait for, and nothing to go back to
 	}
 	n.setStalled(plan.Generation, err)
@@ -193,7 +194,7 @@ func (n *Node) keep(state consensus.State) {
 		if previous != nil {
 			<-previous
 		}
-		if err := n.keeper.committed(state.Run.Run, state.Checkpoint, state.Run.Train.KeepCheckpoints); err != nil {
+		if err := n.keeper.Commit(state.Run.Run, state.Checkpoint, state.Run.Train.KeepCheckpoints); err != nil {
 			n.log.Warn("checkpoint", "cause", err)
 		}
 		return nil

@@ -14,6 +14,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/kernels/devices"
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/dataset"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
@@ -60,7 +61,8 @@ type Node struct {
 	raft     *consensus.Node
 	links    *link.Endpoint
 	data     *dataset.Dataset
-	keeper   *keeper
+	keeper   *checkpointer.Checkpointer
+	requests requests
 	api      *api.Server
 	group    errgroup.Group
 	base     context.Context // of everything that runs until Close
@@ -83,7 +85,7 @@ type Node struct {
 	generation *generation
 	followed   plan.Generation // newest generation acted upon
 	completed  bool            // the workers here finished the generation
-	kept       checkpointID    // newest checkpoint acted upon
+	kept       checkpointer.ID // newest checkpoint acted upon
 	keeping    chan struct{}   // closed when its manifest is stored
 	seated     bool            // the run has admitted this node
 	seatEpoch  uint64          // the roster at the last save of the seat
@@ -92,14 +94,6 @@ type Node struct {
 	tasks      tasks
 	last       lastWords // of the task that finishes the run
 }
-
-// checkpointID tells checkpoints apart: after a rollback a step is saved once more.
-type checkpointID struct {
-	step       plan.Step
-	generation plan.Generation
-}
-
-func idOf(c consensus.Checkpoint) checkpointID { return checkpointID{c.Step, c.Generation} }
 
 // watchDisk ends the node when other programs have filled its disk, or the consensus could
 // not store what it must.

@@ -11,12 +11,12 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
-	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
@@ -93,7 +93,6 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if err := errors.Join(n.beats.Listen(n.swarm), n.listenToProfiles()); err != nil {
 		return nil, err
 	}
-	n.serveCopies()
 	n.serveSteps()
 	n.serveLosses()
 	n.recallLosses()
@@ -164,14 +163,11 @@ func (n *Node) openLinks(ctx context.Context) {
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
 	n.links.ServeChunks(n.store.Chunk)
 	n.essential(func() error { return n.links.Run(ctx) })
-	n.keeper = &keeper{
-		self: n.self, store: n.store, log: n.raft, logger: n.log,
-		chunks: chunkFetcher{self: n.self, store: n.store, fetch: n.links.Fetch, living: n.living},
-		copier: func(ctx context.Context, holder plan.PeerID, r copyRequest) error {
-			_, err := n.askPeer(ctx, holder, protocolCopy, r)
-			return err
-		},
-	}
+	n.requests = requests{n.swarm, n.log}
+	n.keeper = checkpointer.New(checkpointer.Config{
+		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: initPin, Log: n.log,
+		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
+	})
 }
 
 // essential runs what the node cannot do without: its error ends the run loop.

@@ -11,7 +11,6 @@ import (
 
 	"pnode/node/api"
 	"pnode/planner/plan"
-	"pnode/swarm"
 	"pnode/swarm/twofold"
 )
 
@@ -65,12 +64,8 @@ func (n *Node) keepLosses(ctx context.Context) {
 
 // serveLosses begins to tell members the losses so far.
 func (n *Node) serveLosses() {
-	n.swarm.Handle(protocolLosses, func(_ context.Context, from plan.PeerID, s swarm.Stream) {
-		_ = s.SetDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
-		err := answer(s, func([]byte) ([]byte, error) { return json.Marshal(n.hub.History().Losses) })
-		if err != nil {
-			n.log.Debug("losses request", "from", from, "cause", err)
-		}
+	n.requests.Serve(protocolLosses, func(context.Context, plan.PeerID, []byte) ([]byte, error) {
+		return json.Marshal(n.hub.History().Losses)
 	})
 }
 
@@ -101,7 +96,7 @@ func (n *Node) learnLosses(ctx context.Context) {
 func (n *Node) askLosses(ctx context.Context, p plan.PeerID) (some bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readStepsTimeout)
 	defer cancel()
-	reply, err := n.askPeer(ctx, p, protocolLosses, struct{}{})
+	reply, err := n.requests.Ask(ctx, p, protocolLosses, struct{}{})
 	if err != nil {
 		return false, err
 	}

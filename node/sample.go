@@ -28,13 +28,13 @@ func (n *Node) sample(ctx context.Context, state consensus.State) (string, error
 	}
 	params := func(layer int, dst []float32) error {
 		bytes := make([]byte, pipeline.LayerStateBytes(run.Model, layer))
-		if err := n.keeper.read(ctx, state.Checkpoint.Layers[layer], bytes); err != nil {
+		if err := n.keeper.Read(ctx, state.Checkpoint.Layers[layer], bytes); err != nil {
 			return err
 		}
 		copy(kernels.Float32Bytes(dst), pipeline.LayerParams(run.Model, layer, bytes))
 		return nil
 	}
-	words, err := shard.OpenTokenizer(ctx, textChunks{n.store, n.keeper.chunks}, run.Data)
+	words, err := shard.OpenTokenizer(ctx, textChunks{n.store, n.keeper.Fetcher}, run.Data)
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 )
@@ -73,6 +74,6 @@ func (s *sharedState) fillBeat(b *gossip.Heartbeat) {
 	defer s.mu.Unlock()
 	b.Phase, b.Stalled, b.Blocked, b.Wish = s.phase.String(), s.stalled, s.blocked, s.wanted
 	if s.stallWhy != nil {
-		b.Reason, b.Lacks = s.stallWhy.Error(), errors.Is(s.stallWhy, errNoChunks)
+		b.Reason, b.Lacks = s.stallWhy.Error(), errors.Is(s.stallWhy, checkpointer.ErrNoChunks)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -119,6 +120,9 @@ func (n *Node) Leave(context.Context) error {
 
 // Stop asks all nodes to save and stop.
 func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, consensus.WantStop{}) }
+
+// Checkpoints lists the checkpoints that this node keeps.
+func (n *Node) Checkpoints() (api.CheckpointList, error) { return checkpointer.List(n.store) }
 
 // showEvents hands the hub's events to whoever started this node, until the hub closes.
 // Cut off for being slow, it begins again where it was.

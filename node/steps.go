@@ -13,7 +13,6 @@ import (
 	"pnode/node/gossip"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
-	"pnode/swarm"
 	"pnode/swarm/consensus"
 )
 
@@ -64,18 +63,12 @@ func decodeSteps(data []byte) ([]api.Event, error) {
 
 // serveSteps begins to tell members the steps that are newer than a place.
 func (n *Node) serveSteps() {
-	n.swarm.Handle(protocolSteps, func(_ context.Context, from plan.PeerID, s swarm.Stream) {
-		_ = s.SetDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
-		err := answer(s, func(request []byte) ([]byte, error) {
-			var p place
-			if err := strict.Decode(request, &p); err != nil {
-				return nil, fmt.Errorf("%w: %w", errBadSteps, err)
-			}
-			return json.Marshal(n.progress.after(p))
-		})
-		if err != nil {
-			n.log.Debug("steps request", "from", from, "cause", err)
+	n.requests.Serve(protocolSteps, func(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
+		var p place
+		if err := strict.Decode(request, &p); err != nil {
+			return nil, fmt.Errorf("%w: %w", errBadSteps, err)
 		}
+		return json.Marshal(n.progress.after(p))
 	})
 }
 
@@ -131,7 +124,7 @@ func (n *Node) readSteps(ctx context.Context, state consensus.State) {
 func (n *Node) readStepsOf(ctx context.Context, p plan.PeerID) bool {
 	ctx, cancel := context.WithTimeout(ctx, readStepsTimeout)
 	defer cancel()
-	reply, err := n.askPeer(ctx, p, protocolSteps, n.progress.end())
+	reply, err := n.requests.Ask(ctx, p, protocolSteps, n.progress.end())
 	var events []api.Event
 	if err == nil {
 		events, err = decodeSteps(reply)

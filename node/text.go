@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pnode/checkpoint"
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
@@ -28,6 +29,8 @@ const (
 	wholeTextBytes = 1 << 30
 	// mirrorRetry is how long to wait when no member has the next chunks of the text.
 	mirrorRetry = 30 * time.Second
+	// textPatience bounds the wait for others to give this node the run's text.
+	textPatience = time.Minute
 )
 
 // textSource is where a new run's text comes from, and for which model.
@@ -173,7 +176,7 @@ func window(spec plan.RunSpec) dataset.Window {
 // textChunks reads the run's text here, and what is missing or damaged from other members.
 type textChunks struct {
 	store *checkpoint.Store
-	fetch chunkFetcher
+	fetch checkpointer.Fetcher
 }
 
 // Chunk implements dataset.ChunkSource.
@@ -182,7 +185,7 @@ func (t textChunks) Chunk(ctx context.Context, h plan.Hash) ([]byte, error) {
 	if !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return chunk, err
 	}
-	if err := t.fetch.ensure(ctx, []plan.Hash{h}, nil); err != nil {
+	if err := t.fetch.Ensure(ctx, []plan.Hash{h}, nil); err != nil {
 		return nil, err
 	}
 	return t.store.Chunk(h)
@@ -193,12 +196,12 @@ func (t textChunks) Chunk(ctx context.Context, h plan.Hash) ([]byte, error) {
 // larger one meanwhile (mirrorText).
 func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Dataset, error) {
 	spec := *state.Run
-	data, err := dataset.Open(textChunks{n.store, n.keeper.chunks}, spec.Data, window(spec))
+	data, err := dataset.Open(textChunks{n.store, n.keeper.Fetcher}, spec.Data, window(spec))
 	if err == nil {
 		err = n.store.Pin(textPin, spec.Data.AllChunks())
 	}
 	if err == nil && spec.Data.SizeBytes <= wholeTextBytes {
-		err = n.keeper.chunks.await(ctx, spec.Data.AllChunks(), textPatience)
+		err = n.keeper.Fetcher.Await(ctx, spec.Data.AllChunks(), textPatience)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("node: the run's text: %w", err)
@@ -210,15 +213,15 @@ func (n *Node) openText(ctx context.Context, state consensus.State) (*dataset.Da
 // after the given one want it. Steps do not wait for it: they fetch what they lack
 // themselves.
 func (n *Node) mirrorText(ctx context.Context, after plan.Step) {
-	textChunks{n.store, n.keeper.chunks}.mirror(ctx, n.data.ChunkOrder(after+1), n.log)
+	textChunks{n.store, n.keeper.Fetcher}.mirror(ctx, n.data.ChunkOrder(after+1), n.log)
 }
 
 // mirror fetches what is missing here until all is here, the disk is full or ctx ends.
 func (t textChunks) mirror(ctx context.Context, order []plan.Hash, log *slog.Logger) {
-	missing := t.fetch.missing(order)
+	missing := t.fetch.Missing(order)
 	for len(missing) > 0 {
-		batch := missing[:min(len(missing), fetchBatch)]
-		err := t.fetch.ensure(ctx, batch, nil)
+		batch := missing[:min(len(missing), checkpointer.FetchBatch)]
+		err := t.fetch.Ensure(ctx, batch, nil)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"pnode/checkpoint"
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
@@ -45,9 +46,9 @@ func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes [
 		hashes = append(hashes, h)
 	}
 	here.store, asked = open(dir), new([]plan.Hash)
-	here.fetch = chunkFetcher{
-		self: "me", store: here.store, living: func() []plan.PeerID { return []plan.PeerID{"me", "other"} },
-		fetch: func(_ context.Context, peer plan.PeerID, want []plan.Hash, put func(plan.Hash, []byte) error) error {
+	here.fetch = checkpointer.Fetcher{
+		Self: "me", Store: here.store, Living: func() []plan.PeerID { return []plan.PeerID{"me", "other"} },
+		Fetch: func(_ context.Context, peer plan.PeerID, want []plan.Hash, put func(plan.Hash, []byte) error) error {
 			if peer != "other" {
 				return fmt.Errorf("asked %s", peer)
 			}
@@ -85,7 +86,7 @@ func TestTextComesFromOthers(t *testing.T) {
 	if b, err := here.Chunk(t.Context(), hashes[1]); err != nil || string(b) != "two" || len(*asked) != 2 {
 		t.Errorf("damaged: %q, %v, asked %d times", b, err, len(*asked))
 	}
-	if _, err := here.Chunk(t.Context(), plan.Hash{1}); !errors.Is(err, errNoChunks) {
+	if _, err := here.Chunk(t.Context(), plan.Hash{1}); !errors.Is(err, checkpointer.ErrNoChunks) {
 		t.Errorf("a chunk that nobody has: %v", err)
 	}
 }
@@ -93,7 +94,7 @@ func TestTextComesFromOthers(t *testing.T) {
 // TestMirrorKeepsTheOrder: what is missing comes in the order that the steps want.
 func TestMirrorKeepsTheOrder(t *testing.T) {
 	var texts []string
-	for i := range 3*fetchBatch + 1 {
+	for i := range 3*checkpointer.FetchBatch + 1 {
 		texts = append(texts, fmt.Sprint("chunk ", i))
 	}
 	here, hashes, asked := pair(t, t.TempDir(), texts...)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ func TestAskAndAnswer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			client, server := net.Pipe()
 			served := make(chan error, 1)
-			go func() { served <- answer(server, c.handle) }()
+			go func() { served <- reply(server, c.handle) }()
 			got, err := ask(t.Context(), client, []byte("hello"))
 			if !errors.Is(err, c.err) || string(got) != c.want {
 				t.Errorf("got %q, %v", got, err)
@@ -55,34 +54,5 @@ func TestAskEndsWithItsContext(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("still waiting")
-	}
-}
-
-func FuzzDecodeCopyRequest(f *testing.F) {
-	f.Add([]byte(`{"generation":3,"step":20,"replica":0,"stage":1,"chunks":["0000000000000000000000000000000000000000000000000000000000000000"]}`))
-	f.Add([]byte(`{"generation":3,"step":20,"replica":-1,"stage":1,"chunks":[]}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decodeCopyRequest(data)
-		if err != nil {
-			return
-		}
-		step, ok := pinStep(pinName(r.Generation, r.Step, r.Replica, r.Stage))
-		if !ok || step != r.Step {
-			t.Fatalf("the pin of %+v reads as step %d", r, step)
-		}
-	})
-}
-
-func TestFixedWriterRefusesMoreThanItsBytes(t *testing.T) {
-	dst := make([]byte, 4)
-	w := newFixedWriter(dst)
-	if _, err := io.WriteString(w, "abc"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(w, "de"); err == nil {
-		t.Fatal("wrote 5 bytes into 4")
-	}
-	if string(dst[:3]) != "abc" {
-		t.Errorf("wrote %q", dst)
 	}
 }

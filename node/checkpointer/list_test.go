@@ -1,4 +1,4 @@
-package node
+package checkpointer
 
 import (
 	"reflect"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestACheckpointIsAsSafeAsItsWorstLayer(t *testing.T) {
-	got := summarizeManifest(checkpoint.Manifest{Step: 7, Generation: 2, Layers: []checkpoint.LayerState{
+	got := summarize(checkpoint.Manifest{Step: 7, Generation: 2, Layers: []checkpoint.LayerState{
 		{Layer: 0, SizeBytes: 10, Holders: []plan.PeerID{"b", "a"}},
 		{Layer: 1, SizeBytes: 5, Holders: []plan.PeerID{"c"}},
 		{Layer: 2, SizeBytes: 1, Holders: []plan.PeerID{"a", "c"}},

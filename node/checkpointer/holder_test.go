@@ -1,4 +1,4 @@
-package node
+package checkpointer
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 		}}},
 	}
 	good := copyRequest{Generation: 3, Step: 50}
-	if err := good.fits(state, "a", "b"); err != nil {
+	if err := good.check(state, "a", "b"); err != nil {
 		t.Fatalf("the plan's own copy is refused: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -34,8 +34,23 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 	} {
 		r := good
 		c.change(&r)
-		if err := r.fits(state, c.from, "b"); !errors.Is(err, errBadCopy) {
+		if err := r.check(state, c.from, "b"); !errors.Is(err, errBadCopy) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+}
+
+func FuzzDecodeCopyRequest(f *testing.F) {
+	f.Add([]byte(`{"generation":3,"step":20,"replica":0,"stage":1,"chunks":["0000000000000000000000000000000000000000000000000000000000000000"]}`))
+	f.Add([]byte(`{"generation":3,"step":20,"replica":-1,"stage":1,"chunks":[]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := decodeCopyRequest(data)
+		if err != nil {
+			return
+		}
+		step, ok := pinStep(r.pin())
+		if !ok || step != r.Step {
+			t.Fatalf("the pin of %+v reads as step %d", r, step)
+		}
+	})
 }

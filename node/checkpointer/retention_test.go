@@ -1,4 +1,4 @@
-package node
+package checkpointer
 
 import (
 	"testing"
@@ -20,8 +20,8 @@ func TestAgesOutliveTheProcess(t *testing.T) {
 		return store
 	}
 	store := open()
-	first, second := checkpointID{5, 1}, checkpointID{10, 2}
-	for i, id := range []checkpointID{first, second, first} {
+	first, second := ID{5, 1}, ID{10, 2}
+	for i, id := range []ID{first, second, first} {
 		if err := agesIn(store).note(id, time.Unix(int64(100+i), 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestAgesOutliveTheProcess(t *testing.T) {
 	}
 	store = open()
 	defer store.Close()
-	want := func(id checkpointID, at time.Time) {
+	want := func(id ID, at time.Time) {
 		t.Helper()
 		if got, err := agesIn(store).of(id); err != nil || !got.Equal(at) {
 			t.Errorf("%+v is known since %v, want %v; %v", id, got, at, err)
@@ -39,7 +39,7 @@ func TestAgesOutliveTheProcess(t *testing.T) {
 	}
 	want(first, time.Unix(100, 0))
 	want(second, time.Unix(101, 0))
-	kept := checkpoint.Manifest{Step: plan.Step(second.step), Generation: second.generation}
+	kept := checkpoint.Manifest{Step: plan.Step(second.Step), Generation: second.Generation}
 	if err := agesIn(store).retain([]checkpoint.Manifest{kept}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,17 @@
+// Package checkpointer saves the state of a run's stages and keeps it where it can be had.
+//
+// # Nouns
+//
+//   - Checkpointer: this node's part. It saves the stages that run here, holds copies of
+//     other nodes' stages, and drops what a newer checkpoint replaces.
+//   - PlanSaver: a Checkpointer as the workers of one plan use it (pipeline.Keeper).
+//   - Fetcher: brings chunks here from the members that have them.
+//   - ID: tells checkpoints apart; after a rollback a step is saved once more.
+//
+// A checkpoint counts when the consensus log names every layer of it. It is then committed
+// here: its manifest is stored, and the pins and checkpoints that it replaces are dropped.
+//
+// It decides neither when to save nor which checkpoint a plan starts from, and starts no
+// goroutines. Package node calls it; it never imports node, its other rooms but node/api, or
+// pipeline/link.
+package checkpointer

@@ -1,0 +1,101 @@
+package checkpointer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/pipeline/wire/strict"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// copyRequest asks a stage's holder to fetch the chunks of its state from the asking node
+// and to keep them until the checkpoint of Step, or a later one, is committed.
+type copyRequest struct {
+	Generation plan.Generation `json:"generation"`
+	Step       plan.Step       `json:"step"`
+	Replica    plan.Replica    `json:"replica"`
+	Stage      plan.Stage      `json:"stage"`
+	Chunks     []plan.Hash     `json:"chunks"`
+}
+
+const (
+	protocolCopy = "/pnode/copy/1"
+	// copyTimeout bounds one copy. After it the stage is reported with one holder.
+	copyTimeout = time.Minute
+	// planPatience bounds the holder's wait for a plan that the asking node has already.
+	planPatience = 5 * time.Second
+)
+
+var errBadCopy = errors.New("checkpointer: bad copy request")
+
+func decodeCopyRequest(data []byte) (copyRequest, error) {
+	var r copyRequest
+	if err := strict.Decode(data, &r); err != nil {
+		return r, fmt.Errorf("%w: %w", errBadCopy, err)
+	}
+	if r.Replica < 0 || r.Stage < 0 || len(r.Chunks) > consensus.MaxCheckpointChunks {
+		return r, fmt.Errorf("%w: replica %d stage %d with %d chunks", errBadCopy, r.Replica, r.Stage, len(r.Chunks))
+	}
+	return r, nil
+}
+
+// check returns an error unless the plan has self hold this stage for the asking node.
+func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
+	switch {
+	case r.Generation != s.Plan.Generation:
+		return fmt.Errorf("%w: generation %d, the current one is %d", errBadCopy, r.Generation, s.Plan.Generation)
+	case r.Step <= s.Checkpoint.Step || r.Step > s.Run.Train.Steps:
+		return fmt.Errorf("%w: step %d after the checkpoint of step %d", errBadCopy, r.Step, s.Checkpoint.Step)
+	case int(r.Replica) >= len(s.Plan.Replicas) || int(r.Stage) >= len(s.Plan.Replicas[r.Replica].Stages):
+		return fmt.Errorf("%w: the plan has no replica %d stage %d", errBadCopy, r.Replica, r.Stage)
+	}
+	if place := s.Plan.Replicas[r.Replica].Stages[r.Stage]; place.Peer != from || place.Holder != self {
+		return fmt.Errorf("%w: replica %d stage %d is not %s's for this node to hold", errBadCopy, r.Replica, r.Stage, from)
+	}
+	return nil
+}
+
+// pin names the pin of the stage's state, at the worker and at its holder, until the checkpoint
+// is committed.
+func (r copyRequest) pin() string {
+	return fmt.Sprintf("stage/%d/%d/%d/%d", r.Step, r.Generation, r.Replica, r.Stage)
+}
+
+// pinStep returns the step of a pin that copyRequest.pin named.
+func pinStep(name string) (plan.Step, bool) {
+	var step, generation uint64
+	var replica, stage int
+	_, err := fmt.Sscanf(name, "stage/%d/%d/%d/%d", &step, &generation, &replica, &stage)
+	return plan.Step(step), err == nil
+}
+
+// hold answers a copyRequest. It returns when the copy is durable.
+func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	defer cancel()
+	r, err := decodeCopyRequest(request)
+	if err != nil {
+		return nil, err
+	}
+	waiting, stop := context.WithTimeout(ctx, planPatience)
+	defer stop()
+	changed := c.Consensus.Changed()
+	for c.Consensus.State().Plan.Generation < r.Generation && waiting.Err() == nil {
+		select {
+		case <-changed:
+			changed = c.Consensus.Changed()
+		case <-waiting.Done():
+		}
+	}
+	if err := r.check(c.Consensus.State(), from, c.Self); err != nil {
+		return nil, err
+	}
+	// The pin comes first: it keeps what has arrived when the fetch is taken up again.
+	if err := c.Store.Pin(r.pin(), r.Chunks); err != nil {
+		return nil, err
+	}
+	return nil, c.Fetcher.Ensure(ctx, r.Chunks, []plan.PeerID{from})
+}

@@ -1,0 +1,44 @@
+package checkpointer
+
+import (
+	"errors"
+	"slices"
+
+	"pnode/checkpoint"
+	"pnode/node/api"
+)
+
+// List returns the checkpoints in a store, with what is damaged.
+func List(store *checkpoint.Store) (api.CheckpointList, error) {
+	manifests, err := store.Manifests()
+	list := api.CheckpointList{Checkpoints: []api.StoredCheckpoint{}}
+	switch {
+	case errors.Is(err, checkpoint.ErrCorrupt):
+		list.Damaged = err.Error()
+	case err != nil:
+		return list, err
+	}
+	for _, m := range manifests {
+		c := summarize(m)
+		if c.Time, err = agesIn(store).of(ID{m.Step, m.Generation}); err != nil {
+			return list, err
+		}
+		list.Checkpoints = append(list.Checkpoints, c)
+	}
+	return list, nil
+}
+
+// summarize counts a checkpoint's copies as those of the layer with the fewest.
+func summarize(m checkpoint.Manifest) api.StoredCheckpoint {
+	c := api.StoredCheckpoint{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers)}
+	for i, l := range m.Layers {
+		c.SizeBytes += l.SizeBytes
+		c.Holders = append(c.Holders, l.Holders...)
+		if i == 0 || len(l.Holders) < c.Copies {
+			c.Copies = len(l.Holders)
+		}
+	}
+	slices.Sort(c.Holders)
+	c.Holders = slices.Compact(c.Holders)
+	return c
+}

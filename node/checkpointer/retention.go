@@ -1,0 +1,112 @@
+package checkpointer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// ID tells checkpoints apart: after a rollback a step is saved once more.
+type ID struct {
+	Step       plan.Step
+	Generation plan.Generation
+}
+
+// IDOf returns the ID of a checkpoint.
+func IDOf(c consensus.Checkpoint) ID { return ID{c.Step, c.Generation} }
+
+// Commit stores the manifest of a newly committed checkpoint of a run. It then drops the pins
+// that the checkpoint replaces and all but the newest keep checkpoints, with their chunks.
+func (c *Checkpointer) Commit(run plan.RunID, made consensus.Checkpoint, keep int) error {
+	m := checkpoint.Manifest{Run: run, Step: made.Step, Generation: made.Generation}
+	for _, l := range made.Layers {
+		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
+	}
+	if err := c.Store.Commit(m); err != nil {
+		return fmt.Errorf("checkpointer: keep the checkpoint of step %d: %w", made.Step, err)
+	}
+	ages := agesIn(c.Store)
+	if err := ages.note(IDOf(made), time.Now()); err != nil {
+		return err
+	}
+	pins, err := c.Store.Pins()
+	if err != nil {
+		return err
+	}
+	for _, name := range pins {
+		if step, ok := pinStep(name); name == c.InitialPin || ok && step <= made.Step {
+			if err := c.Store.Unpin(name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.Store.Retain(keep); err != nil {
+		return err
+	}
+	kept, err := c.Store.Manifests()
+	if err == nil {
+		err = ages.retain(kept)
+	}
+	if err == nil {
+		_, err = c.Store.Sweep()
+	}
+	return err
+}
+
+// ages remembers in the store since when this node has known its checkpoints, so that their age
+// can be read while the node is stopped.
+type ages struct{ bucket *checkpoint.Bucket }
+
+func agesIn(store *checkpoint.Store) ages { return ages{store.Bucket("ages")} }
+
+// keyBytes is the length of a checkpoint's key.
+const keyBytes = 16
+
+func (id ID) key() []byte {
+	key := binary.BigEndian.AppendUint64(make([]byte, 0, keyBytes), uint64(id.Step))
+	return binary.BigEndian.AppendUint64(key, uint64(id.Generation))
+}
+
+// note remembers that a checkpoint is known since now, unless it was known before.
+func (a ages) note(id ID, now time.Time) error {
+	if known, err := a.of(id); err != nil || !known.IsZero() {
+		return err
+	}
+	value := binary.BigEndian.AppendUint64(nil, uint64(now.Unix()))
+	return a.bucket.Write([]checkpoint.Op{{Key: id.key(), Value: value}})
+}
+
+// of returns since when a checkpoint is known, zero for one that is not.
+func (a ages) of(id ID) (time.Time, error) {
+	value, ok, err := a.bucket.Get(id.key())
+	if err != nil || !ok || len(value) != 8 {
+		return time.Time{}, err
+	}
+	return time.Unix(int64(binary.BigEndian.Uint64(value)), 0), nil
+}
+
+// retain forgets the checkpoints that are not kept any more.
+func (a ages) retain(kept []checkpoint.Manifest) error {
+	stay := map[string]bool{}
+	for _, m := range kept {
+		stay[string(ID{m.Step, m.Generation}.key())] = true
+	}
+	var drop []checkpoint.Op
+	err := a.bucket.Scan(checkpoint.ScanOptions{Limit: checkpoint.MaxBatchOps}, func(key, _ []byte) error {
+		if !stay[string(key)] {
+			drop = append(drop, checkpoint.Op{Key: key, Delete: true})
+		}
+		return nil
+	})
+	if err == nil && len(drop) > 0 {
+		err = a.bucket.Write(drop)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpointer: forget the age of old checkpoints: %w", err)
+	}
+	return nil
+}
