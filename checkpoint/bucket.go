@@ -42,7 +42,7 @@ func (b *Bucket) Get(key []byte) (value []byte, ok bool, err error) {
 		return nil, false, b.wrap("get", err)
 	}
 	defer b.s.users.leave()
-	value, err = b.s.index.get(b.key(key))
+	value, err = b.s.catalog.get(b.key(key))
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}
@@ -64,7 +64,7 @@ func (b *Bucket) Write(batch []Op) error {
 		}
 		ops[i] = Op{Key: b.key(op.Key), Value: op.Value, Delete: op.Delete}
 	}
-	return b.wrap("write", b.s.writeIndex(ops))
+	return b.wrap("write", b.s.catalog.apply(ops))
 }
 
 // Scan calls fn for the chosen entries as they were when the scan began, until fn returns
@@ -87,7 +87,7 @@ func (b *Bucket) Scan(o ScanOptions, fn func(key, value []byte) error) error {
 	}
 	seen := 0
 	var stop error // fn's own, returned unwrapped
-	err := b.s.index.walk(prefix, from, o.Reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
+	err := b.s.catalog.walk(prefix, from, o.Reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
 		v, err := value()
 		if err != nil {
 			return false, err
@@ -113,23 +113,4 @@ func (b *Bucket) wrap(operation string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("checkpoint: %s bucket %s: %w", operation, b.name, err)
-}
-
-// writeIndex is the only way into the index: it keeps the reserve free, and room for a
-// compaction, which may write every table again before it removes the old ones. A batch
-// that only deletes may go deeper than others, since it makes room.
-func (s *Store) writeIndex(ops []Op) error {
-	p, spare := forDeletes, int64(0)
-	for _, op := range ops {
-		if !op.Delete {
-			p, spare = forIndex, s.index.tableBytes()
-		}
-	}
-	bytes := opBytes(ops)
-	done, err := s.space.takeBeside(spare, bytes, p)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return s.space.explain(s.index.write(ops), bytes)
 }

@@ -2,12 +2,15 @@ package checkpoint
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"lukechampine.com/blake3"
 
@@ -18,9 +21,8 @@ import (
 // size of a chunk.
 const ChunkBytes = 4 << 20
 
-// PutChunk stores 1 to ChunkBytes bytes and gives their BLAKE3-256. It is durable when it
-// returns. A sweep that begins later removes it unless a Pin, a Manifest or a Writing
-// holds it by then.
+// PutChunk stores 1 to ChunkBytes bytes and returns their BLAKE3-256. It is durable when it
+// returns. A later sweep removes it unless a Pin, a Manifest or a Writing holds it by then.
 func (s *Store) PutChunk(data []byte) (plan.Hash, error) {
 	h := plan.Hash(blake3.Sum256(data))
 	return h, s.putChunk(h, data)
@@ -36,50 +38,112 @@ func (s *Store) PutNamed(h plan.Hash, data []byte) error {
 }
 
 func (s *Store) putChunk(h plan.Hash, data []byte) error {
-	if err := s.users.enter(); err != nil {
-		return fmt.Errorf("checkpoint: put chunk %s: %w", h, err)
-	}
-	defer s.users.leave()
-	s.guard.hold(h)
-	defer s.guard.release(h)
-	if err := s.storeChunk(h, data); err != nil {
-		return fmt.Errorf("checkpoint: put chunk %s: %w", h, err)
+	return s.during("put chunk "+h.String(), func() error {
+		s.guard.hold(h)
+		defer s.guard.release(h)
+		return s.chunks.put(h, data)
+	})
+}
+
+// HasChunk reports whether a file of this name and a possible size is here; only Chunk and
+// Verify look at its bytes.
+func (s *Store) HasChunk(h plan.Hash) bool { return s.chunks.has(h) }
+
+// Chunk reads a chunk and checks its hash. The error wraps ErrNotFound, or ErrCorrupt:
+// then the file has been moved to the quarantine, so that the chunk can be put again.
+func (s *Store) Chunk(h plan.Hash) (data []byte, err error) {
+	err = s.during("read chunk "+h.String(), func() error {
+		data, err = s.chunks.get(h)
+		return err
+	})
+	return data, err
+}
+
+// ReadLayer writes the chunks' bytes to dst in order, each checked before it is written.
+func (s *Store) ReadLayer(ctx context.Context, hashes []plan.Hash, dst io.Writer) error {
+	for i, h := range hashes {
+		data, err := []byte(nil), ctx.Err()
+		if err == nil {
+			data, err = s.Chunk(h)
+		}
+		if err != nil {
+			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: %w", i, len(hashes), err)
+		}
+		if _, err := dst.Write(data); err != nil {
+			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: writing it on: %w", i, len(hashes), err)
+		}
 	}
 	return nil
 }
 
-// storeChunk needs the chunk held. A file that is already there counts only if its bytes
-// are right, and its name is synced once more: the put that made it may not have got so
-// far.
-func (s *Store) storeChunk(h plan.Hash, data []byte) error {
+// chunkFolder is the part of a store's directory that holds chunk files.
+type chunkFolder struct {
+	dir     string // the store's
+	space   *space
+	log     *slog.Logger
+	renames sync.Mutex // guards changes of the file with a chunk's name
+}
+
+// makeDirs creates the fixed directories and empties tmp. All fan-out directories are
+// made here, so that only chunk files change later and one directory sync each is enough.
+func (c *chunkFolder) makeDirs() error {
+	names := []string{"tmp", "quarantine", "chunks", "index"}
+	for i := range 256 {
+		names = append(names, fmt.Sprintf("chunks/%02x", i))
+	}
+	for _, name := range names {
+		if err := os.MkdirAll(filepath.Join(c.dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(c.dir, "tmp"))
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if err := os.Remove(filepath.Join(c.dir, "tmp", e.Name())); err != nil {
+			return err
+		}
+	}
+	return errors.Join(syncDir(filepath.Join(c.dir, "chunks")), syncDir(c.dir))
+}
+
+// put stores a chunk that is held. A file that is already there counts only if its bytes are
+// right, and its name is synced once more: the put that made it may not have got so far.
+func (c *chunkFolder) put(h plan.Hash, data []byte) error {
 	if len(data) == 0 || len(data) > ChunkBytes {
 		return fmt.Errorf("%w: %d bytes, 1 to %d are accepted", ErrTooLarge, len(data), ChunkBytes)
 	}
-	path := s.chunkPath(h)
+	path := c.path(h)
 	if st, err := os.Stat(path); err == nil && st.Size() == int64(len(data)) {
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 			return syncDir(filepath.Dir(path))
 		}
 	}
 	size := int64(len(data))
-	done, err := s.space.take(size, forChunks)
+	done, err := c.space.take(size, forChunks)
 	if err != nil {
 		return err
 	}
 	defer done()
-	tmp, err := s.writeTemporary(data)
+	tmp, err := writeTemporary(filepath.Join(c.dir, "tmp"), data)
 	if err == nil {
-		err = s.place(tmp, path)
+		c.renames.Lock()
+		err = os.Rename(tmp, path)
+		c.renames.Unlock()
 	}
-	if err != nil && tmp != "" {
+	if err == nil {
+		return syncDir(filepath.Dir(path))
+	}
+	if tmp != "" {
 		_ = os.Remove(tmp) // Open removes what is left
 	}
-	return s.space.explain(err, size)
+	return c.space.explain(err, size)
 }
 
-// writeTemporary writes and syncs a new file; its name is given even with an error.
-func (s *Store) writeTemporary(data []byte) (name string, err error) {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "chunk-")
+// writeTemporary writes and syncs a new file; its name is returned even with an error.
+func writeTemporary(dir string, data []byte) (name string, err error) {
+	f, err := os.CreateTemp(dir, "chunk-")
 	if err != nil {
 		return "", err
 	}
@@ -93,51 +157,43 @@ func (s *Store) writeTemporary(data []byte) (name string, err error) {
 	return f.Name(), err
 }
 
-func (s *Store) place(tmp, path string) error {
-	s.renames.Lock()
-	err := os.Rename(tmp, path)
-	s.renames.Unlock()
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// HasChunk tells whether a file of this name and a possible size is here; only Chunk and
-// Verify look at its bytes.
-func (s *Store) HasChunk(h plan.Hash) bool {
-	size := s.chunkSize(h)
+// has reports whether a file of this name and a possible size is here.
+func (c *chunkFolder) has(h plan.Hash) bool {
+	size := c.size(h)
 	return size > 0 && size <= ChunkBytes
 }
 
-// chunkSize is -1 when there is no such file.
-func (s *Store) chunkSize(h plan.Hash) int64 {
-	st, err := os.Stat(s.chunkPath(h))
+// size returns the bytes of a chunk's file, -1 when there is none.
+func (c *chunkFolder) size(h plan.Hash) int64 {
+	st, err := os.Stat(c.path(h))
 	if err != nil || !st.Mode().IsRegular() {
 		return -1
 	}
 	return st.Size()
 }
 
-// Chunk reads a chunk and checks its hash. The error wraps ErrNotFound, or ErrCorrupt:
-// then the file has been moved to the quarantine, so that the chunk can be put again.
-func (s *Store) Chunk(h plan.Hash) ([]byte, error) {
-	if err := s.users.enter(); err != nil {
-		return nil, fmt.Errorf("checkpoint: read chunk %s: %w", h, err)
+// get reads a chunk and moves a damaged one to the quarantine. Before that it looks once more with
+// renames locked: the chunk may have been put again meanwhile.
+func (c *chunkFolder) get(h plan.Hash) ([]byte, error) {
+	data, err := c.read(h)
+	if !errors.Is(err, ErrCorrupt) {
+		return data, err
 	}
-	defer s.users.leave()
-	data, err := s.readChunk(h)
-	if errors.Is(err, ErrCorrupt) {
-		data, err = s.quarantine(h)
+	c.renames.Lock()
+	defer c.renames.Unlock()
+	if data, err = c.read(h); !errors.Is(err, ErrCorrupt) {
+		return data, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint: read chunk %s: %w", h, err)
+	to := c.quarantinePath(h)
+	c.log.Error("damaged chunk moved aside", "chunk", h.String(), "to", to, "cause", err)
+	if e := os.Rename(c.path(h), to); e != nil {
+		return nil, fmt.Errorf("%w; moving it aside: %w", err, e)
 	}
-	return data, nil
+	return nil, fmt.Errorf("%w; moved to %s, fetch it again from another node", err, to)
 }
 
-func (s *Store) readChunk(h plan.Hash) ([]byte, error) {
-	f, err := os.Open(s.chunkPath(h))
+func (c *chunkFolder) read(h plan.Hash) ([]byte, error) {
+	f, err := os.Open(c.path(h))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
@@ -162,28 +218,67 @@ func (s *Store) readChunk(h plan.Hash) ([]byte, error) {
 	return data, nil
 }
 
-// quarantine moves a damaged chunk aside. It looks once more with renames locked, since
-// the chunk may have been put again meanwhile: then it is given.
-func (s *Store) quarantine(h plan.Hash) ([]byte, error) {
-	s.renames.Lock()
-	defer s.renames.Unlock()
-	data, err := s.readChunk(h)
-	if !errors.Is(err, ErrCorrupt) {
-		return data, err
+// walk calls fn for the chunk files in order of their names. Files with other names are not the
+// store's, and stay.
+func (c *chunkFolder) walk(fn func(h plan.Hash, size int64) error) error {
+	for i := range 256 {
+		entries, err := os.ReadDir(filepath.Join(c.dir, "chunks", fmt.Sprintf("%02x", i)))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			var h plan.Hash
+			if h.UnmarshalText([]byte(e.Name())) != nil || int(h[0]) != i {
+				continue
+			}
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // moved to the quarantine meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			if err := fn(h, info.Size()); err != nil {
+				return err
+			}
+		}
 	}
-	to := s.quarantinePath(h)
-	s.log.Error("damaged chunk moved aside", "chunk", h.String(), "to", to, "cause", err)
-	if e := os.Rename(s.chunkPath(h), to); e != nil {
-		return nil, fmt.Errorf("%w; moving it aside: %w", err, e)
-	}
-	return nil, fmt.Errorf("%w; moved to %s, fetch it again from another node", err, to)
+	return nil
 }
 
-func (s *Store) chunkPath(h plan.Hash) string {
+// remove removes a chunk's file, if it is there.
+func (c *chunkFolder) remove(h plan.Hash) error { return ignoreMissing(os.Remove(c.path(h))) }
+
+// sweepQuarantine removes damaged chunks that are no longer needed or are here again.
+func (c *chunkFolder) sweepQuarantine(live map[plan.Hash]bool) error {
+	entries, err := os.ReadDir(filepath.Join(c.dir, "quarantine"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		var h plan.Hash
+		if h.UnmarshalText([]byte(e.Name())) != nil || live[h] && !c.has(h) {
+			continue
+		}
+		if err := ignoreMissing(os.Remove(c.quarantinePath(h))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chunkFolder) path(h plan.Hash) string {
 	name := h.String()
-	return filepath.Join(s.dir, "chunks", name[:2], name)
+	return filepath.Join(c.dir, "chunks", name[:2], name)
 }
 
-func (s *Store) quarantinePath(h plan.Hash) string {
-	return filepath.Join(s.dir, "quarantine", h.String())
+func (c *chunkFolder) quarantinePath(h plan.Hash) string {
+	return filepath.Join(c.dir, "quarantine", h.String())
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

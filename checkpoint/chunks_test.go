@@ -63,7 +63,7 @@ func TestDamagedChunkIsMovedAside(t *testing.T) {
 	}
 	for name, do := range damage {
 		h := put(t, s, data) // heals what the last round left
-		if err := do(s.chunkPath(h)); err != nil {
+		if err := do(s.chunks.path(h)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Chunk(h); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), h.String()) {
@@ -72,7 +72,7 @@ func TestDamagedChunkIsMovedAside(t *testing.T) {
 		if _, err := s.Chunk(h); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: second read: %v", name, err)
 		}
-		if _, err := os.Stat(s.quarantinePath(h)); err != nil || s.HasChunk(h) {
+		if _, err := os.Stat(s.chunks.quarantinePath(h)); err != nil || s.HasChunk(h) {
 			t.Errorf("%s: quarantine: %v, still there: %v", name, err, s.HasChunk(h))
 		}
 	}
@@ -83,7 +83,7 @@ func TestPutHealsADamagedFile(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	data := noise(4, 5000)
 	h := put(t, s, data)
-	flip(t, s.chunkPath(h), 0)
+	flip(t, s.chunks.path(h), 0)
 	put(t, s, data)
 	if got, err := s.Chunk(h); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,39 +13,48 @@ import (
 // is replaced unless its generation is newer (ErrStale); one of another run gives
 // ErrForeign.
 func (s *Store) Commit(m Manifest) error {
-	if err := s.users.enter(); err != nil {
-		return fmt.Errorf("checkpoint: commit step %d generation %d: %w", m.Step, m.Generation, err)
-	}
-	defer s.users.leave()
-	if err := s.commit(m); err != nil {
-		return fmt.Errorf("checkpoint: commit step %d generation %d: %w", m.Step, m.Generation, err)
+	return s.during(fmt.Sprintf("commit step %d generation %d", m.Step, m.Generation), func() error {
+		if err := m.Validate(); err != nil {
+			return err
+		}
+		encoded := m.Encode()
+		if len(encoded) > MaxManifestBytes {
+			return fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrTooLarge, len(encoded), MaxManifestBytes)
+		}
+		hashes := m.Hashes()
+		s.guard.hold(hashes...)
+		defer s.guard.release(hashes...)
+		if missing := s.missing(m); missing != nil {
+			return missing
+		}
+		s.commits.Lock()
+		defer s.commits.Unlock()
+		if err := s.mayReplace(m); err != nil {
+			return err
+		}
+		return s.catalog.apply([]Op{{Key: manifestKey(m.Step), Value: encoded}})
+	})
+}
+
+// missing returns the first chunk that is not here with its size, of the layers that this node
+// holds.
+func (s *Store) missing(m Manifest) *Damage {
+	for _, l := range m.Layers {
+		if !s.holds(l) {
+			continue
+		}
+		for i, h := range l.Chunks {
+			want := l.chunkBytes(i)
+			if size := s.chunks.size(h); size != want {
+				err := fmt.Errorf("%s of %d bytes: %w (found %d bytes)", h, want, ErrNotFound, max(size, 0))
+				return &Damage{Step: m.Step, Layer: l.Layer, Index: i, Chunks: len(l.Chunks), Chunk: h, Err: err}
+			}
+		}
 	}
 	return nil
 }
 
-func (s *Store) commit(m Manifest) error {
-	if err := m.Validate(); err != nil {
-		return err
-	}
-	encoded := m.Encode()
-	if len(encoded) > MaxManifestBytes {
-		return fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrTooLarge, len(encoded), MaxManifestBytes)
-	}
-	hashes := m.Hashes()
-	s.guard.hold(hashes...)
-	defer s.guard.release(hashes...)
-	if missing := s.missing(m, s.holds); missing != nil {
-		return missing
-	}
-	s.commits.Lock()
-	defer s.commits.Unlock()
-	if err := s.mayReplace(m); err != nil {
-		return err
-	}
-	return s.writeIndex([]Op{{Key: manifestKey(m.Step), Value: encoded}})
-}
-
-// holds tells whether this node answers for a layer's chunks.
+// holds reports whether this node answers for a layer's chunks.
 func (s *Store) holds(l LayerState) bool {
 	return s.self == "" || len(l.Holders) == 0 || slices.Contains(l.Holders, s.self)
 }
@@ -55,8 +63,10 @@ func (s *Store) holds(l LayerState) bool {
 // older one. Damaged manifests do not stand in the way.
 func (s *Store) mayReplace(m Manifest) error {
 	var refused error
-	err := s.walkManifests(func(step plan.Step, old Manifest, err error) bool {
+	err := s.catalog.eachManifest(func(step plan.Step, old Manifest, err error) bool {
 		switch {
+		case errors.Is(err, ErrVersion):
+			refused = err
 		case err != nil:
 			return true
 		case old.Run != m.Run:
@@ -69,105 +79,84 @@ func (s *Store) mayReplace(m Manifest) error {
 	return errors.Join(err, refused)
 }
 
-// Manifests lists the stored manifests, newest step first. Damaged ones are left out and
-// told by an error that wraps ErrCorrupt; the others are given all the same.
+// Manifests lists the stored manifests, newest step first. Damaged ones are left out, with an
+// error that wraps ErrCorrupt; the others are returned all the same.
 func (s *Store) Manifests() ([]Manifest, error) {
 	if err := s.users.enter(); err != nil {
 		return nil, fmt.Errorf("checkpoint: list manifests: %w", err)
 	}
 	defer s.users.leave()
-	return s.manifests()
+	return s.catalog.manifests()
 }
 
-func (s *Store) manifests() ([]Manifest, error) {
-	var all []Manifest
-	var damaged error
-	err := s.walkManifests(func(step plan.Step, m Manifest, err error) bool {
-		if err != nil {
-			damaged = errors.Join(damaged, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err))
-			return true
-		}
-		all = append(all, m)
-		return true
+// Manifest returns the stored manifest of a step, or ErrNotFound.
+func (s *Store) Manifest(step plan.Step) (m Manifest, err error) {
+	err = s.during(fmt.Sprintf("manifest of step %d", step), func() error {
+		m, err = s.catalog.manifest(step)
+		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint: list manifests: %w", err)
-	}
-	return all, damaged
-}
-
-// Manifest gives the stored manifest of a step, or ErrNotFound.
-func (s *Store) Manifest(step plan.Step) (Manifest, error) {
-	if err := s.users.enter(); err != nil {
-		return Manifest{}, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err)
-	}
-	defer s.users.leave()
-	encoded, err := s.index.get(manifestKey(step))
-	if err != nil {
-		return Manifest{}, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err)
-	}
-	m, err := decodeAt(step, encoded)
-	if err != nil {
-		return Manifest{}, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err)
-	}
-	return m, nil
+	return m, err
 }
 
 // Retain removes all manifests but those of the newest keep steps, damaged ones among
 // them. Their chunks go with the next Sweep.
 func (s *Store) Retain(keep int) error {
-	if err := s.users.enter(); err != nil {
-		return fmt.Errorf("checkpoint: retain: %w", err)
-	}
-	defer s.users.leave()
 	if keep < 1 {
 		return fmt.Errorf("checkpoint: retain %d manifests: at least 1 must stay", keep)
 	}
-	s.commits.Lock()
-	defer s.commits.Unlock()
-	var drop []Op
-	err := s.index.walk([]byte{manifestKeys}, nil, true, func(key []byte, _ func() ([]byte, error)) (bool, error) {
-		if keep--; keep < 0 {
-			drop = append(drop, Op{Key: slices.Clone(key), Delete: true})
+	return s.during("retain", func() error {
+		s.commits.Lock()
+		defer s.commits.Unlock()
+		var drop []Op
+		err := s.catalog.walk([]byte{manifestKeys}, nil, true, func(key []byte, _ func() ([]byte, error)) (bool, error) {
+			if keep--; keep < 0 {
+				drop = append(drop, Op{Key: slices.Clone(key), Delete: true})
+			}
+			return true, nil
+		})
+		for batch := range slices.Chunk(drop, MaxBatchOps) {
+			if err == nil {
+				err = s.catalog.apply(batch)
+			}
 		}
-		return true, nil
-	})
-	for batch := range slices.Chunk(drop, MaxBatchOps) {
-		if err == nil {
-			err = s.writeIndex(batch)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("checkpoint: retain: %w", err)
-	}
-	return nil
-}
-
-// walkManifests visits the manifests, newest step first, each with the error of its own
-// record, until fn returns false.
-func (s *Store) walkManifests(fn func(step plan.Step, m Manifest, err error) bool) error {
-	return s.index.walk([]byte{manifestKeys}, nil, true, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		if len(key) != 9 {
-			return false, fmt.Errorf("%w: manifest key %q", ErrCorrupt, key)
-		}
-		step := plan.Step(binary.BigEndian.Uint64(key[1:]))
-		encoded, err := value()
-		var m Manifest
-		if err == nil {
-			m, err = decodeAt(step, encoded)
-		}
-		return fn(step, m, err), nil
+		return err
 	})
 }
 
-func decodeAt(step plan.Step, encoded []byte) (Manifest, error) {
-	m, err := DecodeManifest(encoded)
-	if err == nil && m.Step != step {
-		return Manifest{}, fmt.Errorf("%w: it says step %d", ErrCorrupt, m.Step)
-	}
-	return m, err
+// maxPinName bounds names of pins in bytes.
+const maxPinName = 256
+
+// Pin keeps chunks, present or not yet, from every sweep until Unpin or a Pin of the same
+// name, which replaces the list. It is durable: a node that is to hold chunks of others
+// pins them before it fetches them.
+func (s *Store) Pin(name string, hashes []plan.Hash) error {
+	return s.during("pin "+name, func() error {
+		value := encodePin(hashes)
+		if name == "" || len(name) > maxPinName || len(value) > MaxValueBytes {
+			return fmt.Errorf("%w: a name of %d bytes and %d chunks, at most %d and %d are accepted",
+				ErrTooLarge, len(name), len(hashes), maxPinName, MaxValueBytes/len(plan.Hash{}))
+		}
+		s.guard.hold(hashes...)
+		defer s.guard.release(hashes...)
+		return s.catalog.apply([]Op{{Key: pinKey(name), Value: value}})
+	})
 }
 
-func manifestKey(step plan.Step) []byte {
-	return binary.BigEndian.AppendUint64([]byte{manifestKeys}, uint64(step))
+// Unpin removes a pin; one that does not exist is no error.
+func (s *Store) Unpin(name string) error {
+	return s.during("unpin "+name, func() error { return s.catalog.apply([]Op{{Key: pinKey(name), Delete: true}}) })
+}
+
+// Pins returns the names of the pins, sorted.
+func (s *Store) Pins() ([]string, error) {
+	if err := s.users.enter(); err != nil {
+		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
+	}
+	defer s.users.leave()
+	pins, err := s.catalog.pins()
+	var names []string
+	for _, p := range pins {
+		names = append(names, p.name)
+	}
+	return names, err
 }

@@ -117,7 +117,7 @@ func TestADamagedManifest(t *testing.T) {
 	}
 	garbage := put(t, s, []byte("garbage"))
 	wrong := oneChunk(8, h, 5).Encode() // of another step
-	if err := s.index.write([]Op{{Key: manifestKey(1), Value: wrong}}); err != nil {
+	if err := s.catalog.write([]Op{{Key: manifestKey(1), Value: wrong}}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := s.Manifests()

@@ -13,11 +13,12 @@
 //   - Bucket: a named key-value space with atomic, durable batches.
 //
 // For folders that are no stores: InNewFolder makes one complete or not at all, Lock has one
-// process at a time, and Room tells what a full disk lacked.
+// process at a time, and Room says what a full disk lacked.
 //
 // # The directory
 //
 //	lock          held while the store is open
+//	format        the store's format and the version of pnode that wrote it
 //	index/        Badger: manifests, pins, buckets; every value carries a checksum
 //	chunks/ab/    chunk files, by the first two digits of their names
 //	tmp/          chunks being written; emptied by Open
@@ -31,17 +32,26 @@
 // absent or garbage for the next Sweep. Every read checks the hash. Nothing is written
 // when the file system would fall below the reserve: Badger maps its files into memory,
 // and a full disk would kill the process rather than return an error. When other programs
-// fill the disk, Failed tells so, and Close leaves the index to the next Open, which loses
+// fill the disk, Failed says so, and Close leaves the index to the next Open, which loses
 // nothing, rather than let Badger write its last tables without room for them.
+//
+// # Versions
+//
+// The store and each manifest have a format number; what says none has format 1. A program reads every
+// format up to its own. A change that an older program would misread raises the number; one that it may
+// ignore does not. What has a higher number is refused with ErrVersion before anything is written, and
+// the error names the version of pnode to fetch. Chunks have no format of their own: they are bytes
+// with a hash, and the manifest's format says how a layer's state lies in them.
 //
 // # What it refuses
 //
-// It never overwrites a manifest by one of an older generation or of another run, never
+// It never overwrites a manifest by one of an older generation or of another run, never reads a newer
+// format, never
 // returns bytes that do not match their hash, and never repairs by guessing: a damaged
 // chunk is moved aside, so that it can be fetched from a peer again.
 //
 // Package node opens the store, writes and restores checkpoints, and serves chunks to
 // peers; swarm/consensus keeps its log in a bucket. It never talks to the network,
-// starts one goroutine (watch.go; ended by Close) beside Badger's, and is the only importer
+// starts one goroutine (watch.go; ended by Close) besides Badger's, and is the only importer
 // of Badger.
 package checkpoint

@@ -20,6 +20,8 @@ var (
 	ErrStale = errors.New("a newer generation is already stored")
 	// ErrForeign: the manifest belongs to another run than the directory.
 	ErrForeign = errors.New("belongs to another run")
+	// ErrVersion: the store or a manifest has a format that this program does not read.
+	ErrVersion = errors.New("written in a newer format")
 	// ErrTooLarge: a chunk, key, value or batch is over its bound.
 	ErrTooLarge = errors.New("too large")
 	// ErrClosed: the store or the Writing has been closed.

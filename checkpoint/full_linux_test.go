@@ -66,7 +66,7 @@ func TestARealDiskRunsFull(t *testing.T) {
 	if err := s.Bucket("log").Write(deletes); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
-	if err := s.index.write([]Op{{Key: manifestKey(1), Delete: true}}); err != nil {
+	if err := s.catalog.write([]Op{{Key: manifestKey(1), Delete: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if freed := sweep(t, s); freed != layer.SizeBytes {

@@ -113,10 +113,15 @@ func (m Manifest) Encode() []byte {
 }
 
 // DecodeManifest reads canonical bytes back. It refuses anything else: unknown fields,
-// trailing bytes, more than MaxManifestBytes, a manifest that is not valid.
+// trailing bytes, more than MaxManifestBytes, a manifest that is not valid (ErrCorrupt), a newer format
+// (ErrVersion).
 func DecodeManifest(b []byte) (Manifest, error) {
 	if len(b) > MaxManifestBytes {
 		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrCorrupt, len(b), MaxManifestBytes)
+	}
+	var f format // absent from a manifest of format 1
+	if bytes.Contains(b, []byte(`"format"`)) && json.Unmarshal(b, &f) == nil && f.Format > manifestFormat {
+		return Manifest{}, newer("the manifest", f.Format, manifestFormat, f.Pnode)
 	}
 	var m Manifest
 	if err := strict.Decode(b, &m); err != nil {

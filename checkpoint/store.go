@@ -60,25 +60,31 @@ func (o *Options) fill() error {
 // Store is one directory of chunks, manifests, pins and buckets. Its methods may be
 // called from any number of goroutines.
 type Store struct {
-	dir   string
-	self  plan.PeerID
-	reads bool // and writes nothing
-	log   *slog.Logger
-	lock  *os.File
-	space *space
-	index *index
-	watch *watch
-	guard guard
-	users users
+	dir     string
+	self    plan.PeerID
+	reads   bool // and writes nothing
+	log     *slog.Logger
+	lock    *os.File
+	chunks  chunkFolder
+	catalog catalog
+	watch   *watch
+	guard   guard
+	users   users
 
-	renames sync.Mutex // guards changes of the file behind a chunk's name
 	commits sync.Mutex // guards reading and then writing manifests
 	sweeps  sync.Mutex // held by the one running sweep
 }
 
+func newStore(dir string, o Options, space *space) *Store {
+	return &Store{
+		dir: dir, self: o.Self, log: o.Logger,
+		chunks: chunkFolder{dir: dir, space: space, log: o.Logger}, catalog: catalog{space: space},
+	}
+}
+
 // Open opens or, unless Options say otherwise, creates the store in dir and removes what an
-// interrupted process left
-// half-written. Errors wrap ErrLocked, ErrNoStore, ErrDiskFull or ErrCorrupt where these are the cause.
+// interrupted process left half-written. Errors wrap ErrLocked, ErrNoStore, ErrDiskFull, ErrVersion
+// or ErrCorrupt where these are the cause.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o)
 	if err != nil {
@@ -105,90 +111,87 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, self: o.Self, log: o.Logger}
-	s.space = &space{path: dir, reserve: o.ReserveBytes, free: o.freeBytes}
+	space := &space{path: dir, reserve: o.ReserveBytes, free: o.freeBytes}
+	s := newStore(dir, o, space)
 	if s.lock, err = lockDir(dir); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = s.lock.Close() // the first error is the one to tell
+			_ = s.lock.Close() // the first error is the one to return
 		}
 	}()
-	done, err := s.space.take(indexBytesAtOpen, forDeletes)
+	done, err := space.take(indexBytesAtOpen, forDeletes)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if err := s.makeDirs(); err != nil {
-		return nil, err
-	}
-	s.index, err = openIndex(filepath.Join(dir, "index"), false, o.Logger)
+	missing, err := checkFormat(dir)
 	if err != nil {
 		return nil, err
 	}
-	s.watch = startWatch(s.lookAtSpace)
+	if err := s.chunks.makeDirs(); err != nil {
+		return nil, err
+	}
+	if missing {
+		if err := writeFormat(dir); err != nil {
+			return nil, space.explain(err, 0)
+		}
+	}
+	if s.catalog.index, err = openIndex(filepath.Join(dir, "index"), false, o.Logger); err != nil {
+		return nil, err
+	}
+	s.watch = startWatch(s.catalog.lookAtSpace)
 	return s, nil
 }
 
-// makeDirs creates the fixed directories and empties tmp. All fan-out directories are
-// made here, so that only chunk files change later and one directory sync each is enough.
-func (s *Store) makeDirs() error {
-	for _, name := range []string{"tmp", "quarantine", "chunks", "index"} {
-		if err := os.MkdirAll(filepath.Join(s.dir, name), 0o700); err != nil {
-			return err
-		}
+// during runs f as a call in progress, and names the operation in its error.
+func (s *Store) during(operation string, f func() error) error {
+	err := s.users.enter()
+	if err == nil {
+		defer s.users.leave()
+		err = f()
 	}
-	for i := range 256 {
-		if err := os.MkdirAll(filepath.Join(s.dir, "chunks", fmt.Sprintf("%02x", i)), 0o700); err != nil {
-			return err
-		}
-	}
-	left, err := os.ReadDir(filepath.Join(s.dir, "tmp"))
 	if err != nil {
-		return err
-	}
-	for _, e := range left {
-		if err := os.Remove(filepath.Join(s.dir, "tmp", e.Name())); err != nil {
-			return err
-		}
-	}
-	if err := syncDir(filepath.Join(s.dir, "chunks")); err != nil {
-		return err
-	}
-	return syncDir(s.dir)
-}
-
-// Close waits for the calls in progress, closes the index and gives the directory free.
-// Calls after it return ErrClosed; closing twice is harmless. When the disk is or was
-// full the index is left as a crash would leave it, which loses nothing, and the directory
-// stays locked until the process ends.
-func (s *Store) Close() error {
-	if !s.users.close() {
-		return nil
-	}
-	closing := s.closeShared
-	if !s.reads {
-		s.watch.close()
-		closing = s.close
-	}
-	if err := closing(); err != nil {
-		return fmt.Errorf("checkpoint: close %s: %w", s.dir, err)
+		return fmt.Errorf("checkpoint: %s: %w", operation, err)
 	}
 	return nil
 }
 
-func (s *Store) close() error {
-	done, err := s.space.takeToClose(s.index.bytesToClose())
-	if errors.Is(err, ErrDiskFull) {
-		s.log.Warn("the index is left to the next start instead of being closed", "cause", err)
-		abandoned.Store(s, true)
+// Failed returns a channel of one error, which wraps ErrDiskFull. It comes when the free space falls
+// below what the index needs, whoever used it up. Manifests and buckets cannot be written then: a
+// node should end while everything it has said to be durable still is. A store opened to read alone
+// has none.
+func (s *Store) Failed() <-chan error {
+	if s.reads {
 		return nil
 	}
-	if err == nil {
-		defer done()
+	return s.watch.failed
+}
+
+// Close waits for the calls in progress, closes the index and unlocks the directory. Later calls
+// return ErrClosed; closing twice is harmless. When the disk is or was full the index is left as a
+// crash would leave it, which loses nothing, and the directory stays locked until the process ends.
+func (s *Store) Close() error {
+	if !s.users.close() {
+		return nil
 	}
-	return errors.Join(s.index.close(), s.lock.Close())
+	if !s.reads {
+		s.watch.close()
+		done, err := s.catalog.space.takeToClose(s.catalog.bytesToClose())
+		if errors.Is(err, ErrDiskFull) {
+			s.log.Warn("the index is left to the next start instead of being closed", "cause", err)
+			abandoned.Store(s, true)
+			return nil
+		}
+		if err == nil {
+			defer done()
+		}
+	}
+	if err := errors.Join(s.catalog.close(), s.lock.Close()); err != nil {
+		return fmt.Errorf("checkpoint: close %s: %w", s.dir, err)
+	}
+	return nil
 }
 
 // abandoned are the stores that a full disk kept from closing: what is collected as
@@ -215,7 +218,7 @@ func (u *users) enter() error {
 
 func (u *users) leave() { u.running.Done() }
 
-// close tells whether this call was the one that closed.
+// close reports whether this call was the one that closed.
 func (u *users) close() bool {
 	u.mu.Lock()
 	first := !u.closed

@@ -79,17 +79,17 @@ func TestSweepOfTheQuarantine(t *testing.T) {
 	if err := s.Pin("p", []plan.Hash{h}); err != nil {
 		t.Fatal(err)
 	}
-	flip(t, s.chunkPath(h), 2)
+	flip(t, s.chunks.path(h), 2)
 	if _, err := s.Chunk(h); !errors.Is(err, ErrCorrupt) {
 		t.Fatal(err)
 	}
 	sweep(t, s)
-	if _, err := os.Stat(s.quarantinePath(h)); err != nil {
+	if _, err := os.Stat(s.chunks.quarantinePath(h)); err != nil {
 		t.Errorf("needed and not there again: %v", err)
 	}
 	put(t, s, []byte("state"))
 	sweep(t, s)
-	if _, err := os.Stat(s.quarantinePath(h)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(s.chunks.quarantinePath(h)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("there again: %v", err)
 	}
 }
@@ -206,7 +206,7 @@ func TestSweepDuringWrites(t *testing.T) {
 	}
 	sweep(t, s)
 	files := 0
-	if err := s.walkChunks(func(plan.Hash, int64) error { files++; return nil }); err != nil {
+	if err := s.chunks.walk(func(plan.Hash, int64) error { files++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if files != r.Chunks {

@@ -31,8 +31,8 @@ func TestVerify(t *testing.T) {
 	if err != nil || !r.OK() || r.Chunks != 4 || r.Bytes != 17 || len(r.Manifests) != 3 {
 		t.Fatalf("whole: %+v, %v", r, err)
 	}
-	flip(t, s.chunkPath(bad), 1)
-	if err := os.Remove(s.chunkPath(gone)); err != nil {
+	flip(t, s.chunks.path(bad), 1)
+	if err := os.Remove(s.chunks.path(gone)); err != nil {
 		t.Fatal(err)
 	}
 	var last Progress
@@ -85,7 +85,7 @@ func TestVerifyTellsADamagedIndexRecord(t *testing.T) {
 	if err := s.Commit(oneChunk(1, h, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.index.write([]Op{{Key: pinKey("p"), Value: make([]byte, 31)}}); err != nil {
+	if err := s.catalog.write([]Op{{Key: pinKey("p"), Value: make([]byte, 31)}}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.Verify(t.Context(), nil)

@@ -10,7 +10,7 @@ import (
 // watchInterval is how often an open store looks at the free space.
 const watchInterval = 200 * time.Millisecond
 
-// watch tells when other programs have taken the room that the index needs. Every write
+// watch reports when other programs have taken the room that the index needs. Every write
 // looks for itself; the watch is for a node that would learn it only at its next write.
 type watch struct {
 	failed chan error // gets one error
@@ -45,20 +45,9 @@ func (w *watch) close() {
 	w.ended.Wait()
 }
 
-// Failed gives one error, which wraps ErrDiskFull, when the free space falls below what
-// the index needs, whoever used it up. Manifests and buckets cannot be written then: a
-// node should end while everything it has said to be durable still is. Of a store that is
-// read alone it gives none.
-func (s *Store) Failed() <-chan error {
-	if s.reads {
-		return nil
-	}
-	return s.watch.failed
-}
-
 // lookAtSpace fails as a write of nothing into the index would.
-func (s *Store) lookAtSpace() error {
-	done, err := s.space.takeBeside(s.index.tableBytes(), 0, forIndex)
+func (c catalog) lookAtSpace() error {
+	done, err := c.space.takeBeside(c.tableBytes(), 0, forIndex)
 	if err != nil {
 		return fmt.Errorf("checkpoint: watch the space: %w", err)
 	}

@@ -24,7 +24,7 @@ func TestTheWatchTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	free.Store(-1) // is not taken for a full disk
-	if err := s.lookAtSpace(); err == nil || errors.Is(err, ErrDiskFull) {
+	if err := s.catalog.lookAtSpace(); err == nil || errors.Is(err, ErrDiskFull) {
 		t.Errorf("without an answer: %v", err)
 	}
 	free.Store(20 << 20)

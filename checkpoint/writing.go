@@ -118,20 +118,3 @@ func (w *Writing) Abort() {
 	w.s.guard.release(w.held...)
 	w.held = nil
 }
-
-// ReadLayer writes the chunks' bytes to dst in order, each checked before it is written.
-func (s *Store) ReadLayer(ctx context.Context, hashes []plan.Hash, dst io.Writer) error {
-	for i, h := range hashes {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: %w", i, len(hashes), err)
-		}
-		data, err := s.Chunk(h)
-		if err != nil {
-			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: %w", i, len(hashes), err)
-		}
-		if _, err := dst.Write(data); err != nil {
-			return fmt.Errorf("checkpoint: read layer: chunk %d of %d: writing it on: %w", i, len(hashes), err)
-		}
-	}
-	return nil
-}

@@ -17,17 +17,21 @@ func openShared(dir string, o Options) (*Store, error) {
 	if !sharing {
 		return nil, errNotShared
 	}
-	s := &Store{dir: dir, self: o.Self, log: o.Logger, reads: true}
 	// All that writes asks for space first.
-	s.space = &space{path: dir, reserve: o.ReserveBytes, free: func(string) (int64, error) { return 0, ErrReadOnly }}
+	space := &space{path: dir, reserve: o.ReserveBytes, free: func(string) (int64, error) { return 0, ErrReadOnly }}
+	s := newStore(dir, o, space)
+	s.reads = true
 	var err error
 	if s.lock, err = shareDir(dir); err != nil {
 		return nil, err
 	}
-	if err := closedInOrder(dir); err != nil {
-		return nil, errors.Join(err, s.lock.Close())
+	if _, err = checkFormat(dir); err == nil {
+		err = closedInOrder(dir)
 	}
-	if s.index, err = openIndex(filepath.Join(dir, "index"), true, o.Logger); err != nil {
+	if err == nil {
+		s.catalog.index, err = openIndex(filepath.Join(dir, "index"), true, o.Logger)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
 	return s, nil
@@ -47,5 +51,3 @@ func closedInOrder(dir string) error {
 	}
 	return nil
 }
-
-func (s *Store) closeShared() error { return errors.Join(s.index.close(), s.lock.Close()) }

@@ -47,10 +47,10 @@ func TestVerifyStepTellsDamages(t *testing.T) {
 			t.Errorf("%s: still held: %v", when, s.guard.held)
 		}
 	}
-	if err := os.Remove(s.chunkPath(all[3].Layers[1].Chunks[1])); err != nil {
+	if err := os.Remove(s.chunks.path(all[3].Layers[1].Chunks[1])); err != nil {
 		t.Fatal(err)
 	}
-	flip(t, s.chunkPath(all[2].Layers[1].Chunks[0]), ChunkBytes-1)
+	flip(t, s.chunks.path(all[2].Layers[1].Chunks[0]), ChunkBytes-1)
 	expect("whole", 1, nil, "")
 	expect("missing", 3, ErrNotFound, "step 3 layer 4 chunk 1 of 2: ")
 	expect("damaged", 2, ErrCorrupt, "step 2 layer 4 chunk 0 of 2: ")
@@ -75,7 +75,7 @@ func TestVerifyStep(t *testing.T) {
 	wrong := all[2]
 	wrong.Layers = slices.Clone(wrong.Layers)
 	wrong.Layers[0].SizeBytes++
-	if err := s.index.write([]Op{{Key: manifestKey(2), Value: wrong.Encode()}}); err != nil {
+	if err := s.catalog.write([]Op{{Key: manifestKey(2), Value: wrong.Encode()}}); err != nil {
 		t.Fatal(err)
 	}
 	if found, err := s.VerifyStep(t.Context(), 2, nil); err != nil || len(found) != 1 || !errors.Is(found[0], ErrCorrupt) || found[0].Layer != 0 {
@@ -93,7 +93,7 @@ func TestVerifyStep(t *testing.T) {
 // TestVerifyStepWithADamagedManifest: there is nothing to hold the chunks against.
 func TestVerifyStepWithADamagedManifest(t *testing.T) {
 	s, _ := threeSteps(t)
-	if err := s.index.write([]Op{{Key: manifestKey(3), Value: []byte("{")}}); err != nil {
+	if err := s.catalog.write([]Op{{Key: manifestKey(3), Value: []byte("{")}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.VerifyStep(t.Context(), 3, nil); !errors.Is(err, ErrCorrupt) {

@@ -1,0 +1,164 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"pnode/planner/plan"
+)
+
+// catalog is the index of a store: its manifests and pins, and the only way to write into the
+// index.
+type catalog struct {
+	*index
+	space *space
+}
+
+// apply writes a batch, all of it or nothing, and keeps the reserve free. It also keeps room for a
+// compaction, which may write every table again before it removes the old ones. A batch that only
+// deletes may go deeper into the reserve, since it makes room.
+func (c catalog) apply(ops []Op) error {
+	p, spare := forDeletes, int64(0)
+	for _, op := range ops {
+		if !op.Delete {
+			p, spare = forIndex, c.tableBytes()
+		}
+	}
+	bytes := opBytes(ops)
+	done, err := c.space.takeBeside(spare, bytes, p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return c.space.explain(c.write(ops), bytes)
+}
+
+// manifest returns the manifest of a step, or ErrNotFound.
+func (c catalog) manifest(step plan.Step) (Manifest, error) {
+	encoded, err := c.get(manifestKey(step))
+	if err != nil {
+		return Manifest{}, err
+	}
+	return decodeAt(step, encoded)
+}
+
+// manifests lists the readable manifests, newest step first, with an error for the damaged ones.
+func (c catalog) manifests() ([]Manifest, error) {
+	var all []Manifest
+	var damaged error
+	err := c.eachManifest(func(step plan.Step, m Manifest, err error) bool {
+		if err != nil {
+			damaged = errors.Join(damaged, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err))
+			return true
+		}
+		all = append(all, m)
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: list manifests: %w", err)
+	}
+	return all, damaged
+}
+
+// eachManifest calls fn for the manifests, newest step first, each with the error of its own
+// record, until fn returns false.
+func (c catalog) eachManifest(fn func(step plan.Step, m Manifest, err error) bool) error {
+	return c.walk([]byte{manifestKeys}, nil, true, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		if len(key) != 9 {
+			return false, fmt.Errorf("%w: manifest key %q", ErrCorrupt, key)
+		}
+		step := plan.Step(binary.BigEndian.Uint64(key[1:]))
+		encoded, err := value()
+		var m Manifest
+		if err == nil {
+			m, err = decodeAt(step, encoded)
+		}
+		return fn(step, m, err), nil
+	})
+}
+
+func decodeAt(step plan.Step, encoded []byte) (Manifest, error) {
+	m, err := DecodeManifest(encoded)
+	if err == nil && m.Step != step {
+		return Manifest{}, fmt.Errorf("%w: it says step %d", ErrCorrupt, m.Step)
+	}
+	return m, err
+}
+
+func manifestKey(step plan.Step) []byte {
+	return binary.BigEndian.AppendUint64([]byte{manifestKeys}, uint64(step))
+}
+
+// pin is a named list of chunks that stay.
+type pin struct {
+	name   string
+	hashes []plan.Hash
+}
+
+// pins lists the pins, sorted by name.
+func (c catalog) pins() ([]pin, error) {
+	var pins []pin
+	err := c.walk([]byte{pinKeys}, nil, false, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		p := pin{name: string(key[1:])}
+		b, err := value()
+		if err == nil {
+			p.hashes, err = decodePin(b)
+		}
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", p.name, err)
+		}
+		pins = append(pins, p)
+		return true, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
+	}
+	return pins, nil
+}
+
+// references returns the chunks of all manifests and pins.
+func (c catalog) references() (map[plan.Hash]bool, error) {
+	manifests, err := c.manifests()
+	if err != nil {
+		return nil, err
+	}
+	pins, err := c.pins()
+	if err != nil {
+		return nil, err
+	}
+	live := map[plan.Hash]bool{}
+	for _, m := range manifests {
+		for _, h := range m.Hashes() {
+			live[h] = true
+		}
+	}
+	for _, p := range pins {
+		for _, h := range p.hashes {
+			live[h] = true
+		}
+	}
+	return live, nil
+}
+
+func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }
+
+func encodePin(hashes []plan.Hash) []byte {
+	b := make([]byte, 0, len(hashes)*len(plan.Hash{}))
+	for _, h := range hashes {
+		b = append(b, h[:]...)
+	}
+	return b
+}
+
+func decodePin(b []byte) ([]plan.Hash, error) {
+	var h plan.Hash
+	if len(b)%len(h) != 0 {
+		return nil, fmt.Errorf("%w: pin of %d bytes", ErrCorrupt, len(b))
+	}
+	hashes := make([]plan.Hash, 0, len(b)/len(h))
+	for ; len(b) > 0; b = b[len(h):] {
+		hashes = append(hashes, plan.Hash(b[:len(h)]))
+	}
+	return hashes, nil
+}
