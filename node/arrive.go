@@ -9,6 +9,7 @@ import (
 	"pnode/node/checkpointer"
 
 	"pnode/node/gossip"
+	"pnode/node/ingest"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -77,10 +78,10 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if n.kept = checkpointer.IDOf(state.Checkpoint); n.kept.Step > 0 {
 		n.keep(state) // the process before may have ended before it did
 	}
-	if n.data, err = n.openText(ctx, state); err != nil {
+	if n.data, err = n.chunks().OpenText(ctx, *state.Run); err != nil {
 		return err
 	}
-	if err := n.openInit(ctx, state); err != nil {
+	if err := n.chunks().OpenInitial(ctx, state.Run.Init, state.Checkpoint.Step > 0); err != nil {
 		return err
 	}
 	if err := saveRun(n.dir, *state.Run); err != nil {
@@ -96,9 +97,14 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	}
 	n.group.Go(func() error { n.gossipProfiles(n.base); return nil })
 	n.group.Go(func() error { n.learnLosses(n.base); return nil })
-	n.group.Go(func() error { n.mirrorText(n.base, state.Checkpoint.Step); return nil })
+	n.group.Go(func() error { n.chunks().Mirror(n.base, n.data.ChunkOrder(state.Checkpoint.Step+1), n.log); return nil })
 	n.enter(Waiting)
 	return nil
+}
+
+// chunks returns the run's chunks on this node.
+func (n *Node) chunks() ingest.Chunks {
+	return ingest.Chunks{Store: n.store, Fetch: n.keeper.Fetcher.Await}
 }
 
 // enterRoster joins as a member and waits until the log has come here. The run may have

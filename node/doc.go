@@ -18,7 +18,7 @@
 // machine.go holds the table of phases: joining -> profiling -> waiting -> loading ->
 // training, draining on the way out, stopped at the end. start.go begins a run (Train),
 // enter.go enters one (Join), comeback.go goes on with one, and open.go brings the node's
-// parts up for each of them. initial.go and text.go bring what a new run starts from into
+// parts up for each of them. Package ingest brings what a new run starts from into
 // chunks, arrive.go takes the node into the roster, loop.go follows the replicated state from then on, exit.go is the pure rule of the way out and
 // leave.go carries it out. What people see of the
 // run is in status.go, and for the page (node/api/page) in portrait.go and seats.go. Package
@@ -81,8 +81,7 @@
 //   - one per generation, with one per worker, one that waits for these and one that watches
 //     the links (generation.go); a worker has those of its step, which copy, send, receive and
 //     sum up (pipeline/doc.go), and may have one save under way (pipeline/state.go).
-//   - mirrorText: brings a large text here while the node trains; ends when it has all
-//     (text.go).
+//   - mirror: brings a large text here while the node trains; ends when it has all (ingest).
 //   - keeper: retention of checkpoints after each commit (keeper.go).
 //   - api: the local HTTP server (node/api).
 //   - watchDisk: ends the node when the store says that its disk is full (node.go).

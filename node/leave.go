@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/kernels"
 	"pnode/node/api"
 	"pnode/node/gossip"
+	"pnode/pipeline"
 	"pnode/swarm/consensus"
 )
 
@@ -108,6 +110,23 @@ func (n *Node) finish(ctx context.Context, state consensus.State) {
 	if n.last.accepted = err == nil; err != nil && ctx.Err() == nil && !errors.Is(err, consensus.ErrClosed) {
 		n.log.Warn("the run is not marked as finished yet", "cause", err)
 	}
+}
+
+// sample has the model of the newest checkpoint write some text. A model that was trained on a
+// device which computes nothing has none to write.
+func (n *Node) sample(ctx context.Context, state consensus.State) (string, error) {
+	run := *state.Run
+	if run.Train.SampleTokens == 0 || n.hardware.Idle() {
+		return "", nil
+	}
+	return n.chunks().Sample(ctx, run, n.hardware.First(), func(layer int, dst []float32) error {
+		bytes := make([]byte, pipeline.LayerStateBytes(run.Model, layer))
+		if err := n.keeper.Read(ctx, state.Checkpoint.Layers[layer], bytes); err != nil {
+			return err
+		}
+		copy(kernels.Float32Bytes(dst), pipeline.LayerParams(run.Model, layer, bytes))
+		return nil
+	}, consensus.MaxSampleBytes)
 }
 
 // lastWords are what the task that finishes the run, which owns them, has done of it.

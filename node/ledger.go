@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"pnode/node/dataset"
+	"pnode/node/ingest"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
 	"pnode/swarm/twofold"
@@ -51,5 +52,5 @@ func OpenLedger(dir string) (*dataset.Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dataset.NewSampler(run.Data, window(run))
+	return ingest.NewSampler(run)
 }

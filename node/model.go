@@ -9,7 +9,9 @@ import (
 	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/ingest"
 	"pnode/node/weights"
+	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
@@ -36,6 +38,17 @@ func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Mode
 		dirs = []string{found}
 	}
 	return openRun(ctx, dirs, log)
+}
+
+// openModel is OpenModel for those who tell what they open themselves.
+func openModel(ctx context.Context, dir string) (*weights.Model, error) {
+	return OpenModel(ctx, dir, slog.New(slog.DiscardHandler))
+}
+
+// InitialModel returns the configuration of the model that a run with these settings trains: the
+// preset's, or that of the weights that it starts from.
+func InitialModel(ctx context.Context, cfg config.Config) (model.Config, error) {
+	return ingest.Source{Config: cfg, OpenModel: openModel}.InitialModel(ctx)
 }
 
 // openRun opens the stores of a run's nodes together.

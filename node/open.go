@@ -15,6 +15,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/ingest"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/swarm"
@@ -165,7 +166,7 @@ func (n *Node) openLinks(ctx context.Context) {
 	n.essential(func() error { return n.links.Run(ctx) })
 	n.requests = requests{n.swarm, n.log}
 	n.keeper = checkpointer.New(checkpointer.Config{
-		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: initPin, Log: n.log,
+		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
 	})
 }

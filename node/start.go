@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/node/ingest"
 	"pnode/node/weights"
 	"pnode/planner/plan"
 	"pnode/swarm"
@@ -95,7 +96,8 @@ func unfound(dir string) error {
 // the folder hold a run.
 func (o *opening) found(ctx context.Context, out Output) (plan.RunSpec, error) {
 	run := plan.RunID(strings.ToLower(rand.Text()[:16]))
-	spec, err := o.specify(ctx, run, out)
+	source := ingest.Source{Config: o.cfg, Store: o.store, OpenModel: openModel, Notice: out.Notice}
+	spec, err := source.Spec(ctx, run)
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
@@ -108,30 +110,6 @@ func (o *opening) found(ctx context.Context, out Output) (plan.RunSpec, error) {
 	}
 	o.seat = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
 	return spec, o.seat.save(o.cfg.Dir)
-}
-
-// specify brings text and weights into chunks and says what the run is.
-func (o *opening) specify(ctx context.Context, run plan.RunID, out Output) (spec plan.RunSpec, err error) {
-	cfg := o.cfg
-	from, err := openOrigin(ctx, cfg)
-	if err != nil {
-		return spec, err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
-	data, err := importText(ctx, o.store, textSource{cfg, from, cfg.Dir}, out)
-	if err != nil {
-		return spec, err
-	}
-	if spec, err = cfg.RunSpec(from.modelFor(data, out), data, run); err != nil {
-		return spec, err
-	}
-	if err := checkText(spec); err != nil {
-		return spec, err
-	}
-	if from.weights != nil {
-		spec.Init, err = importWeights(ctx, o.store, from.weights, out)
-	}
-	return spec, err
 }
 
 func finishedAt(step plan.Step) error {

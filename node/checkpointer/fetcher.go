@@ -25,8 +25,8 @@ type Fetcher struct {
 var ErrNoChunks = errors.New("chunks are damaged or missing here and cannot be had from any node that is up; start a node that holds a copy")
 
 const (
-	// FetchBatch chunks are asked for at a time, so that another peer can take over early.
-	FetchBatch = 16
+	// fetchBatch chunks are asked for at a time, so that another peer can take over early.
+	fetchBatch = 16
 	// awaitEvery is the time between two tries of Await.
 	awaitEvery = time.Second
 )
@@ -38,7 +38,7 @@ func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.
 	var failures []error
 	for _, peer := range f.order(holders) {
 		for len(missing) > 0 {
-			err := f.Fetch(ctx, peer, missing[:min(len(missing), FetchBatch)], f.Store.PutNamed)
+			err := f.Fetch(ctx, peer, missing[:min(len(missing), fetchBatch)], f.Store.PutNamed)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -1,4 +1,4 @@
-package node
+package ingest
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pnode/checkpoint"
-	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
@@ -23,7 +23,7 @@ import (
 )
 
 // pair is a store in dir, and how to fill it from another member that has all chunks.
-func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes []plan.Hash, asked *[]plan.Hash) {
+func pair(t *testing.T, dir string, chunks ...string) (here Chunks, hashes []plan.Hash, asked *[]plan.Hash) {
 	t.Helper()
 	open := func(dir string) *checkpoint.Store {
 		s, err := checkpoint.Open(dir, checkpoint.Options{})
@@ -45,22 +45,19 @@ func pair(t *testing.T, dir string, chunks ...string) (here textChunks, hashes [
 		}
 		hashes = append(hashes, h)
 	}
-	here.store, asked = open(dir), new([]plan.Hash)
-	here.fetch = checkpointer.Fetcher{
-		Self: "me", Store: here.store, Living: func() []plan.PeerID { return []plan.PeerID{"me", "other"} },
-		Fetch: func(_ context.Context, peer plan.PeerID, want []plan.Hash, put func(plan.Hash, []byte) error) error {
-			if peer != "other" {
-				return fmt.Errorf("asked %s", peer)
+	here.Store, asked = open(dir), new([]plan.Hash)
+	here.Fetch = func(_ context.Context, want []plan.Hash, _ time.Duration) error {
+		for _, h := range want {
+			if here.Store.HasChunk(h) {
+				continue
 			}
-			for _, h := range want {
-				*asked = append(*asked, h)
-				b, err := there.Chunk(h)
-				if err := errors.Join(err, put(h, b)); err != nil {
-					return err
-				}
+			*asked = append(*asked, h)
+			b, err := there.Chunk(h)
+			if err := errors.Join(err, here.Store.PutNamed(h, b)); err != nil {
+				return err
 			}
-			return nil
-		},
+		}
+		return nil
 	}
 	return here, hashes, asked
 }
@@ -86,7 +83,7 @@ func TestTextComesFromOthers(t *testing.T) {
 	if b, err := here.Chunk(t.Context(), hashes[1]); err != nil || string(b) != "two" || len(*asked) != 2 {
 		t.Errorf("damaged: %q, %v, asked %d times", b, err, len(*asked))
 	}
-	if _, err := here.Chunk(t.Context(), plan.Hash{1}); !errors.Is(err, checkpointer.ErrNoChunks) {
+	if _, err := here.Chunk(t.Context(), plan.Hash{1}); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("a chunk that nobody has: %v", err)
 	}
 }
@@ -94,7 +91,7 @@ func TestTextComesFromOthers(t *testing.T) {
 // TestMirrorKeepsTheOrder: what is missing comes in the order that the steps want.
 func TestMirrorKeepsTheOrder(t *testing.T) {
 	var texts []string
-	for i := range 3*checkpointer.FetchBatch + 1 {
+	for i := range 3*mirrorBatch + 1 {
 		texts = append(texts, fmt.Sprint("chunk ", i))
 	}
 	here, hashes, asked := pair(t, t.TempDir(), texts...)
@@ -102,16 +99,16 @@ func TestMirrorKeepsTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Reverse(hashes)
-	want := slices.DeleteFunc(slices.Clone(hashes), here.store.HasChunk)
+	want := slices.DeleteFunc(slices.Clone(hashes), here.Store.HasChunk)
 	*asked = nil
-	here.mirror(t.Context(), hashes, slog.New(slog.DiscardHandler))
+	here.Mirror(t.Context(), hashes, slog.New(slog.DiscardHandler))
 	if !slices.Equal(*asked, want) {
 		t.Errorf("fetched %d chunks, want %d, or in another order", len(*asked), len(want))
 	}
 	// What nobody has is tried again later, until the node ends.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	here.mirror(ctx, []plan.Hash{{1}}, slog.New(slog.DiscardHandler))
+	here.Mirror(ctx, []plan.Hash{{1}}, slog.New(slog.DiscardHandler))
 }
 
 // TestImportShards brings a folder of token shards into a store: the spec says what they
@@ -129,7 +126,7 @@ func TestImportShards(t *testing.T) {
 	cfg := config.Default()
 	cfg.Data = []string{out}
 	notice := ""
-	spec, err := importText(t.Context(), here.store, textSource{Config: cfg}, Output{Notice: func(s string) { notice = s }})
+	spec, err := (&Source{Config: cfg, Store: here.Store, Notice: func(s string) { notice = s }}).storeText(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +144,7 @@ func TestImportShards(t *testing.T) {
 		t.Errorf("%d tokens, %v", len(tokens), err)
 	}
 	cfg.Data = []string{out, in}
-	if _, err := importText(t.Context(), here.store, textSource{Config: cfg}, Output{}); !errors.Is(err, errMixedData) {
+	if _, err := (&Source{Config: cfg, Store: here.Store}).storeText(t.Context()); !errors.Is(err, errMixedData) {
 		t.Errorf("shards and text: %v", err)
 	}
 }

@@ -1,0 +1,130 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/node/config"
+	"pnode/node/dataset"
+	"pnode/node/dataset/shard"
+	"pnode/node/dataset/tokenizer"
+	"pnode/planner/plan"
+)
+
+const (
+	// heldOutPermille of the text's end is kept for evaluation.
+	heldOutPermille = 50
+	// textPin keeps the run's text from being swept.
+	textPin = "text"
+	// goSourceLimit bounds what is read of the Go toolchain's source: enough for a first run.
+	goSourceLimit = 16 * config.MB
+)
+
+// errMixedData marks token shards and text in one run.
+var errMixedData = errors.New("token shards and text in one run")
+
+// put stores a chunk.
+type put = func([]byte) (plan.Hash, error)
+
+// storeText brings the text or the token shards named by the settings, or the Go toolchain's
+// source, into chunks: token shards as they are; text as bytes, or in the tokens of given weights.
+func (s *Source) storeText(ctx context.Context) (plan.DataSpec, error) {
+	for _, path := range s.Data {
+		if err := shard.CheckFinished(path); err != nil {
+			return plan.DataSpec{}, fmt.Errorf("ingest: data: %w", err)
+		}
+	}
+	writing := s.Store.Begin()
+	defer writing.Abort()
+	store := s.storeBytes
+	switch m := s.weights; {
+	case slices.ContainsFunc(s.Data, shard.IsFolder):
+		store = s.storeShards
+	case m == nil || m.Words != nil && tokenizer.IsBytes(m.Words):
+	case m.Words == nil:
+		return plan.DataSpec{}, fmt.Errorf("ingest: %s: %w: name token shards with --data, made by `pnode tokenize` with the model's tokenizer", m.From, m.NoWords)
+	case len(s.Data) == 0:
+		return plan.DataSpec{}, fmt.Errorf("ingest: %s has a tokenizer of its own: name text or token shards with --data", m.From)
+	default:
+		store = s.storeTokenized
+	}
+	spec, notice, err := store(ctx, writing.PutChunk)
+	if err != nil {
+		return plan.DataSpec{}, err
+	}
+	if err := s.Store.Pin(textPin, spec.AllChunks()); err != nil {
+		return plan.DataSpec{}, err
+	}
+	spec.HeldOutPermille = heldOutPermille
+	s.Notice("training on " + notice)
+	return spec, nil
+}
+
+func (s *Source) storeBytes(ctx context.Context, put put) (plan.DataSpec, string, error) {
+	paths, what, limit := s.Data, "the text", s.DataLimit
+	if len(paths) == 0 {
+		tree, err := dataset.GoSourceTree()
+		if err != nil {
+			return plan.DataSpec{}, "", fmt.Errorf("%w: name files or folders of UTF-8 text with --data", err)
+		}
+		paths, what = []string{tree}, "the Go toolchain's source (no --data given)"
+		if limit == 0 {
+			limit = goSourceLimit
+		}
+	}
+	corpus, err := dataset.Collect(paths, dataset.Options{LimitBytes: int64(limit)})
+	if err != nil {
+		return plan.DataSpec{}, "", err
+	}
+	spec, err := corpus.Store(ctx, put)
+	r := corpus.Report
+	notice := fmt.Sprintf("%s: %s, %v", what, plan.Count(r.Files, "file"), textSize(r.Bytes))
+	if r.Truncated {
+		notice += fmt.Sprintf(", cut at --data-limit %v", limit)
+	}
+	if r.Skipped > 0 {
+		notice += fmt.Sprintf(", %s skipped that held no text", plan.Count(r.Skipped, "file"))
+	}
+	return spec, notice, err
+}
+
+func (s *Source) storeShards(ctx context.Context, put put) (plan.DataSpec, string, error) {
+	var folders []shard.Folder
+	for _, path := range s.Data {
+		if !shard.IsFolder(path) {
+			return plan.DataSpec{}, "", fmt.Errorf("%w: %s holds no %s; make shards of all text with `pnode tokenize`", errMixedData, path, shard.ManifestFile)
+		}
+		f, err := shard.Open(path)
+		if err == nil {
+			err = s.checkTokens(f)
+		}
+		if err != nil {
+			return plan.DataSpec{}, "", err
+		}
+		folders = append(folders, f)
+	}
+	limit := int64(s.DataLimit)
+	if limit == 0 {
+		limit = dataset.MaxBytes + 1 // one more is refused
+	}
+	spec, err := shard.Store(ctx, folders, limit, put)
+	if err != nil {
+		return plan.DataSpec{}, "", err
+	}
+	return spec, fmt.Sprintf("%s of %s in token shards, vocabulary %d", plan.Count(int(spec.TokenCount()), "token"),
+		plan.Count(int(spec.Tokens.Documents), "document"), spec.Vocab()), nil
+}
+
+// textSize prints bytes for people: 0.0 MB says nothing.
+func textSize(bytes int64) string {
+	switch {
+	case bytes < 1e3:
+		return plan.Count(int(bytes), "byte")
+	case bytes < 1e5:
+		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
+	default:
+		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+	}
+}
