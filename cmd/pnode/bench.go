@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,6 +13,7 @@ import (
 )
 
 func (e environment) benchCommand() *cobra.Command {
+	var worker string
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure kernels, training steps, schedules and GPUs",
@@ -26,8 +26,15 @@ meanwhile. PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if worker != "" {
+				return bench.Worker(c.Context(), worker, e.stdin, e.stdout)
+			}
+			return c.Help()
+		},
 	}
+	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
+	c.Flags().Lookup("worker").Hidden = true
 	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand())
 	return c
 }
@@ -59,12 +66,16 @@ it would take AVX-512.`,
 	return c
 }
 
-// measures makes c run a measurement and print its report; it gives the command's flags.
+// measures makes c run a measurement and print its report; it returns the command's flags.
 func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, progress func(string)) (report, error)) *pflag.FlagSet {
 	var asJSON bool
 	c.Args = usageArgs(cobra.NoArgs)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		r, err := measure(c.Context(), e.benchProgress())
+		var progress func(string)
+		if isTerminal(e.stderr) {
+			progress = func(what string) { fmt.Fprintf(e.stderr, "\r\x1b[K%s", what) }
+		}
+		r, err := measure(c.Context(), progress)
 		return e.showBench(r, asJSON, err)
 	}
 	f := c.Flags()
@@ -73,16 +84,8 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 	return f
 }
 
-// benchProgress says on a terminal what is measured now.
-func (e environment) benchProgress() func(string) {
-	if !isTerminal(e.stderr) {
-		return nil
-	}
-	return func(what string) { fmt.Fprintf(e.stderr, "\r\x1b[K%s", what) }
-}
-
-// report is what a measurement gives.
-type report interface{ Text(w io.Writer) error }
+// report is the result of a measurement.
+type report interface{ Text() string }
 
 // showBench prints a report unless there was an error before it had rows; an interrupt is not one
 // of the measurement.
@@ -96,5 +99,6 @@ func (e environment) showBench(r report, asJSON bool, err error) error {
 	if asJSON {
 		return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
 	}
-	return errors.Join(err, r.Text(e.stdout))
+	_, wrote := fmt.Fprint(e.stdout, r.Text())
+	return errors.Join(err, wrote)
 }

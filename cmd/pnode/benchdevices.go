@@ -15,7 +15,6 @@ import (
 
 func (e environment) benchDevicesCommand() *cobra.Command {
 	var o bench.DeviceOptions
-	var worker string
 	var strict bool
 	flags := config.Default()
 	c := &cobra.Command{
@@ -25,9 +24,7 @@ func (e environment) benchDevicesCommand() *cobra.Command {
 this program calls it against PyTorch; causal attention with gradients against PyTorch's
 flash attention; a training step of GPT-2 with 124 M against PyTorch, eager and compiled,
 with the largest micro-batch that fits both side by side; a step of a model of 1.3 B against
-the device's peak; the share of a step in which the device has nothing to do; copies of
-messages that run beside passes, in a pipeline of two stages on the device; losses of a
-second run, to the bit, and the processor's.
+the device's peak; losses of a second run, to the bit, and the processor's.
 
 PyTorch runs as a process of its own (--python). Where the system has no cuBLASLt, that of
 PyTorch is taken. A row that could not be measured, or not be compared, is left open, with
@@ -37,15 +34,7 @@ minutes. Interrupted, it shows the rows so far.
 MFU is what a token of a step has to compute, 6 operations for each parameter that is
 multiplied and 6 L C (T+1) for causal attention, over what the card's data sheet says, or
 over the fastest product where the card is not in the list. A step has one micro-batch and
-its update.
-
-A step is without work for the device in its time by the clock less what its calls take
-between two events of the device when they are made again in one go, several times over, so
-that the device never waits for the host; gaps between kernels there count as work. The row
-is open where the host enqueues calls no faster than the device makes them, and where the
-device does not tell when it comes to events, the host notices it: OpenCL's do not, nor does
-the processor. A copy is beside passes where a pass of the same stage is under way meanwhile,
-by the device's events, or as the host notices them, which the row says then.`,
+its update.`,
 		Example: `  pnode bench devices --python ~/venv/bin/python
   pnode bench devices --devices cuda:0 --only products,attention --rounds 11
   pnode bench devices --strict --json > devices.json            fails where losses are wrong
@@ -63,13 +52,6 @@ by the device's events, or as the host notices them, which the row says then.`,
 		}
 		return r, err
 	})
-	measure := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if worker != "" {
-			return bench.DeviceWorker(c.Context(), worker, e.stdin, e.stdout)
-		}
-		return measure(c, args)
-	}
 	f.Var(&flags.Devices, "devices", "what to measure, for example cuda:0,opencl:1: auto takes every GPU that works")
 	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.DeviceRows(), ", ")+" (default all)")
 	f.StringVar(&o.Size, "size", bench.DeviceSizes()[0], "`SIZE` of what is measured: "+strings.Join(bench.DeviceSizes(), ", ")+fmt.Sprintf("; targets are for %s", bench.DeviceSizes()[0]))
@@ -77,7 +59,5 @@ by the device's events, or as the host notices them, which the row says then.`,
 	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "how long a row, or PyTorch's first word, may take")
 	f.BoolVar(&strict, "strict", false, "fail where losses miss their target, or a figure of this program is open that the machine has all for")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
-	f.StringVar(&worker, "worker", "", "be this program's side of a measurement")
-	f.Lookup("worker").Hidden = true
 	return c
 }

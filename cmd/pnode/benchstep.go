@@ -12,7 +12,6 @@ import (
 
 func (e environment) benchStepCommand() *cobra.Command {
 	var o bench.StepOptions
-	var worker string
 	c := &cobra.Command{
 		Use:   "step",
 		Short: "Training steps against PyTorch",
@@ -35,19 +34,10 @@ figures alone.`,
 		o.Binary, o.Progress = binary, progress
 		return bench.Steps(ctx, o)
 	})
-	measure := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if worker != "" {
-			return bench.StepWorker(c.Context(), worker, e.stdin, e.stdout)
-		}
-		return measure(c, args)
-	}
 	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
 	f.IntSliceVar(&o.Sequences, "sequence", nil, "`LENGTHS` of a sequence (default 256,1024)")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
 	f.IntVar(&o.Rounds, "rounds", 3, "measurements of each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
-	f.StringVar(&worker, "worker", "", "be this program's side of a measurement")
-	f.Lookup("worker").Hidden = true
 	return c
 }

@@ -2,15 +2,30 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
+	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/shirou/gopsutil/v4/mem"
+
 	"pnode/kernels/devices"
 )
+
+//go:embed torchcalls.py
+var torchCallsOnly string
+
+var torchCallsScript = torchPeerScript + torchCallsOnly
+
+// torchCall is the argument of torchcalls.py.
+type torchCall struct {
+	Device    string `json:"device"`
+	Product   []int  `json:"product,omitempty"`   // M, N, K
+	Attention []int  `json:"attention,omitempty"` // B, T, H, D
+}
 
 // deviceBench measures one device.
 type deviceBench struct {
@@ -19,38 +34,29 @@ type deviceBench struct {
 	device devices.Finding
 	left   *eta
 
-	// What is known once PyTorch was met: what it calls the device, or why it has none; the
-	// environment of this program's sides.
+	// PyTorch's name of the device, or why it has none; the environment of this program's sides.
 	torchName string
 	noTorch   error
 	env       []string
-	// batch is the micro-batch of training steps, 0 before it was found; fastest the rate of the
-	// fastest products, in FLOP/s.
-	batch   int
+	// fastest is the rate of the fastest products so far, in FLOP/s.
 	fastest float64
 }
 
-// cell is rows that are measured together. measure fills all of them, or gives an error.
+// cell holds rows that are measured together. measure fills all of them, or returns an error.
 type cell struct {
 	rows    []DeviceRow
-	goals   []goal // of the rows
 	measure func(ctx context.Context, rows []DeviceRow) error
 }
 
-// goal is what a row is to reach; the zero value is none.
+// goal is what a row has to reach; the zero value is none.
 type goal struct {
-	text string
-	met  func(DeviceRow) bool
-	// always has it hold for all devices and sizes.
-	always bool
+	text   string
+	met    func(DeviceRow) bool
+	always bool // for all devices and sizes
 }
 
 func ratioAtLeast(x float64) goal {
 	return goal{text: fmt.Sprintf("ratio >= %.2f", x), met: func(r DeviceRow) bool { return r.Ratio >= x }}
-}
-
-func atMost(x float64, unit string) goal {
-	return goal{text: fmt.Sprintf("<= %g%s", x, unit), met: func(r DeviceRow) bool { return r.Value <= x }}
 }
 
 // Names of rows.
@@ -60,33 +66,29 @@ const (
 	rowStep      = "step"
 	rowCompiled  = "compiled"
 	rowLarge     = "large"
-	rowLaunch    = "launch"
-	rowCopies    = "copies"
 	rowRepeat    = "repeat"
 	rowLosses    = "losses"
 )
 
-// DeviceRows are the names that DeviceOptions.Only can hold.
+// DeviceRows returns the names that DeviceOptions.Only can hold.
 func DeviceRows() []string {
-	return []string{rowProducts, rowAttention, rowStep, rowCompiled, rowLarge, rowLaunch, rowCopies, rowRepeat, rowLosses}
+	return []string{rowProducts, rowAttention, rowStep, rowCompiled, rowLarge, rowRepeat, rowLosses}
 }
 
-// cells are what is asked for, in the order of DeviceRows.
-func (b *deviceBench) cells() (wanted []cell) {
-	all := slices.Concat(b.productCells(), b.attentionCells(), b.stepCells(), b.launchCells(), b.copiesCells(), b.repeatCells(), b.lossCells())
-	for _, c := range all {
-		if slices.Contains(b.o.Only, c.rows[0].Row) {
-			wanted = append(wanted, c)
-		}
-	}
-	return wanted
+// cells returns what is asked for, in the order of DeviceRows.
+func (b *deviceBench) cells() []cell {
+	all := slices.Concat(b.productCells(), b.attentionCells(), b.stepCells(), b.lossCells())
+	return slices.DeleteFunc(all, func(c cell) bool { return !slices.Contains(b.o.Only, c.rows[0].Row) })
 }
 
 // measure fills all rows of the device.
 func (b *deviceBench) measure(ctx context.Context) DeviceResult {
 	f := b.device
 	r := DeviceResult{Name: f.Name, Model: f.Model, Driver: strings.Join(nonEmpty(f.Platform, f.Driver), " ")}
-	b.meet(ctx, &r)
+	if err := b.within(ctx, "it said nothing for %v", func(ctx context.Context) error { return b.meet(ctx, &r) }); err != nil {
+		b.noTorch = lacking{err}
+		r.Peer, r.NoPeer = "", err.Error()
+	}
 	for _, c := range b.cells() {
 		b.o.Progress(f.Name + ": " + c.rows[0].What + b.left.String())
 		r.Rows = append(r.Rows, b.fill(ctx, c)...)
@@ -95,76 +97,64 @@ func (b *deviceBench) measure(ctx context.Context) DeviceResult {
 	return r
 }
 
+// within does something within the limit of a row; late says what took too long.
+func (b *deviceBench) within(ctx context.Context, late string, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, b.o.Limit, fmt.Errorf(late, b.o.Limit))
+	defer cancel()
+	err := do(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil { // what a side says then is that it was ended
+		return context.Cause(limited)
+	}
+	return err
+}
+
 // errInterrupted is why rows are open that were never begun.
 var errInterrupted = errors.New("interrupted before it was measured")
 
 // fill measures a cell within the limit, and judges its rows.
 func (b *deviceBench) fill(ctx context.Context, c cell) []DeviceRow {
-	limited, cancel := context.WithTimeoutCause(ctx, b.o.Limit, fmt.Errorf("it took longer than %v", b.o.Limit))
-	defer cancel()
-	err := ctx.Err()
-	if err == nil {
-		err = c.measure(limited, c.rows)
+	err := errInterrupted
+	if ctx.Err() == nil {
+		err = b.within(ctx, "it took longer than %v", func(ctx context.Context) error { return c.measure(ctx, c.rows) })
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		err = errInterrupted
-	case limited.Err() != nil: // what a side says then is that it was ended
-		err = context.Cause(limited)
 	}
 	for i := range c.rows {
 		r := &c.rows[i]
-		r.Target = c.goals[i].text
+		r.Target = r.goal.text
 		if err != nil {
 			r.open(err)
 		}
-		if r.Open == "" && r.Target != "" && (c.goals[i].always || b.judges()) {
-			met := c.goals[i].met(*r)
+		// Targets of speed are for cards and some sizes.
+		if r.Open == "" && r.Target != "" && (r.goal.always || b.size.judged && !b.device.Processor) {
+			met := r.goal.met(*r)
 			r.Met = &met
 		}
 	}
 	return c.rows
 }
 
-// judges tells whether targets of speed are for this device and these sizes.
-func (b *deviceBench) judges() bool { return b.size.judged && !b.device.Processor }
-
-// howToGetTorch follows the reason why there is none.
-const howToGetTorch = "it needs a Python with PyTorch for the card (pip install torch), see --python"
-
-// meet finds out what PyTorch there is for the device, within the limit of a row.
-func (b *deviceBench) meet(ctx context.Context, r *DeviceResult) {
-	limited, cancel := context.WithTimeoutCause(ctx, b.o.Limit, fmt.Errorf("it said nothing for %v", b.o.Limit))
-	defer cancel()
-	if err := b.introduce(limited, r); err != nil {
-		b.noTorch = lacking{err}
-		r.Peer, r.NoPeer = "", err.Error()
-	}
-}
-
-func (b *deviceBench) introduce(ctx context.Context, r *DeviceResult) error {
-	kind, index, _ := strings.Cut(b.device.Name, ":")
-	switch kind {
-	case "cuda": // both count as the driver does
-		b.torchName = "cuda:" + index
-	case devices.CPU:
-		b.torchName = devices.CPU
-	default:
+// meet finds out what PyTorch there is for the device.
+func (b *deviceBench) meet(ctx context.Context, r *DeviceResult) error {
+	b.torchName = b.device.Name // both count cards as the driver does
+	cuda := strings.HasPrefix(b.torchName, "cuda:")
+	if !cuda && b.torchName != devices.CPU {
 		return errors.New("PyTorch has no OpenCL devices")
 	}
-	torch, err := b.torch(ctx, torchCallsScript, torchCall{})
-	if err != nil && ctx.Err() != nil { // what it says then is that it was ended
-		err = context.Cause(ctx)
-	}
+	torch, err := startPython(ctx, b.o.Python, torchCallsScript, torchCall{})
 	if err != nil {
-		return fmt.Errorf("no PyTorch to compare with: %w; %s", err, howToGetTorch)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("no PyTorch to compare with: %w; it needs a Python with PyTorch for the card (pip install torch), see --python", err)
 	}
 	defer torch.close()
 	r.Peer = torch.hello.Name
-	if kind == "cuda" && torch.hello.Kernel != b.device.Model {
+	if cuda && torch.hello.Kernel != b.device.Model {
 		return fmt.Errorf("PyTorch's %s is another card: %s", b.torchName, torch.hello.Kernel)
 	}
-	if kind == "cuda" && b.device.Products != cuBLASLt && len(torch.hello.Libraries) > 0 {
+	if cuda && b.device.Products != cuBLASLt && len(torch.hello.Libraries) > 0 {
 		r.Libraries = torch.hello.Libraries
 		paths := append(slices.Clone(r.Libraries), nonEmpty(os.Getenv(libraryPath))...)
 		b.env = []string{libraryPath + "=" + strings.Join(paths, ":")}
@@ -182,22 +172,18 @@ func nonEmpty(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
-// own starts this program's side on a device.
-func (b *deviceBench) own(ctx context.Context, t deviceTask) (*peer, error) {
+// own starts this program's side of a task, on the device where the task names none.
+func (b *deviceBench) own(ctx context.Context, t task, besideTorch bool) (*peer, error) {
 	on := b.device
 	if t.Device == devices.CPU {
 		on = devices.Finding{Name: devices.CPU, Shared: true}
 	}
-	var err error
 	t.Device, t.Plain = on.Name, on.Plain
-	if t.MemoryBytes, err = memoryFor(on, t.BesideTorch); err != nil {
+	var err error
+	if t.MemoryBytes, err = memoryFor(on, besideTorch); err != nil {
 		return nil, err
 	}
-	described, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
-	return startPeer(ctx, b.env, b.o.Binary, "bench", "devices", "--worker", string(described))
+	return startWorker(ctx, b.env, b.o.Binary, t)
 }
 
 // torch starts PyTorch's side; the error is that there is none, if so.
@@ -205,23 +191,36 @@ func (b *deviceBench) torch(ctx context.Context, script string, what any) (*peer
 	if b.noTorch != nil {
 		return nil, b.noTorch
 	}
-	described, err := json.Marshal(what)
+	return startPython(ctx, b.o.Python, script, what)
+}
+
+// memoryFor returns the most bytes that this program's side takes of a device's memory, as a node
+// does: 0 for no limit, where the driver does not say how much there is. Beside PyTorch, which may
+// take twice as much for the same step, it is a third of the host's.
+func memoryFor(f devices.Finding, besideTorch bool) (int64, error) {
+	if !f.Shared && f.MemoryBytes == 0 {
+		return 0, nil
+	}
+	memory, err := mem.VirtualMemory()
 	if err != nil {
-		return nil, err
+		return 0, fmt.Errorf("free memory: %w", err)
 	}
-	return startPython(ctx, b.o.Python, script, string(described))
+	host := int64(min(memory.Available, math.MaxInt64))
+	if besideTorch {
+		host /= 3
+	}
+	return max(1, f.MemoryFor(host)), nil // 0 would be none
 }
 
-// closing ends this program's side, whose error counts where there is no other.
-func closing(p *peer, err *error) {
-	if closed := p.close(); *err == nil {
-		*err = closed
-	}
-}
+// lacking is why a figure is open on a machine that has no such thing, which is no fault of this
+// program's: PyTorch, cuBLASLt.
+type lacking struct{ error }
 
-// dismiss ends a peer, if there is one: how it ends says nothing.
-func dismiss(p *peer) {
-	if p != nil {
-		_ = p.close()
+func (l lacking) Unwrap() error { return l.error }
+
+// open leaves a row, or its comparison, open, if there is a reason.
+func (r *DeviceRow) open(why error) {
+	if why != nil {
+		r.Open, r.Lacking = strings.ReplaceAll(why.Error(), "\n", "; "), errors.As(why, new(lacking))
 	}
 }

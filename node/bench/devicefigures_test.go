@@ -2,7 +2,6 @@ package bench
 
 import (
 	"errors"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
 )
 
@@ -24,90 +21,6 @@ func tinyBench(t *testing.T, f devices.Finding) deviceBench {
 		t.Fatal(err)
 	}
 	return deviceBench{o: o, size: deviceSizes[0], device: f, left: &eta{begin: time.Now(), cells: 1}}
-}
-
-// TestLaunchesInLessMemory: what a micro-batch did for which there was too little does not count.
-func TestLaunchesInLessMemory(t *testing.T) {
-	b := tinyBench(t, devices.Finding{Name: "cuda:0"})
-	b.o.Rounds = 3
-	t.Setenv(fakeCard, "small")
-	var row DeviceRow
-	if err := b.launch(t.Context(), &row); err != nil {
-		t.Fatal(err)
-	}
-	// A request of the fake card takes 1 s, in which it does 2 steps; alone these take 0.96 s each.
-	if row.Value != 0 || row.Open != "" || !strings.Contains(row.Note, "micro-batch 2:") || !strings.Contains(row.Note, "takes 500 ms; the device takes 960 ms") {
-		t.Errorf("%+v", row)
-	}
-}
-
-func TestLaunchesAreJudged(t *testing.T) {
-	for name, c := range map[string]struct {
-		took launches
-		want float64
-		open string
-	}{
-		"ahead":           {launches{clock: true, steps: []float64{1, 2}, alone: []float64{0.98, 1.96}, hosts: []float64{0.5, 0.5}}, 2, ""},
-		"noise":           {launches{clock: true, steps: []float64{1}, alone: []float64{1.01}, hosts: []float64{0.5}}, 0, ""},
-		"a slow host":     {launches{clock: true, steps: []float64{1}, alone: []float64{0.9}, hosts: []float64{0.9}}, 0, "does not get ahead"},
-		"without a clock": {launches{steps: []float64{1}, alone: []float64{0}, hosts: []float64{0.1}}, 0, withoutClock},
-	} {
-		var row DeviceRow
-		row.open(c.took.judge(&row))
-		if math.Abs(row.Value-c.want) > 1e-9 || (row.Open != "") != (c.open != "") || !strings.Contains(row.Open, c.open) || row.Lacking != (c.open != "") {
-			t.Errorf("%s: %+v", name, row)
-		}
-	}
-}
-
-// notice is an event of a device without a clock: all before the one that is waited for come with it.
-type notice struct {
-	kernels.Event
-	at    *time.Time
-	clock bool
-	own   time.Time
-}
-
-func (n notice) Sync() error {
-	if n.at.IsZero() {
-		*n.at = time.Now()
-	}
-	return nil
-}
-
-func (n notice) Time() time.Time {
-	if n.clock {
-		return n.own
-	}
-	return *n.at
-}
-
-func TestClocks(t *testing.T) {
-	now := time.Now()
-	for name, c := range map[string]struct {
-		events []kernels.Event
-		want   bool
-	}{
-		"of the device":    {[]kernels.Event{notice{at: &time.Time{}, clock: true, own: now}, notice{at: &time.Time{}, clock: true, own: now.Add(1)}}, true},
-		"of the host":      {func() []kernels.Event { n := notice{at: &time.Time{}}; return []kernels.Event{n, n} }(), false},
-		"of a queue in Do": {[]kernels.Event{kernels.Passed{At: now}, kernels.Passed{At: now.Add(1)}}, false},
-	} {
-		if got, err := clocked(c.events); got != c.want || err != nil {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-	}
-	broken := errors.New("broken")
-	if _, err := clocked([]kernels.Event{kernels.Passed{Err: broken}}); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
-	processor, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer processor.Close()
-	if has, err := hasClock(processor); has || err != nil {
-		t.Errorf("the processor has a clock: %v, %v", has, err)
-	}
 }
 
 // TestStrict: figures that are missing and losses that are off are refused, what the machine lacks and
@@ -138,7 +51,7 @@ func TestOwnSidesArePlain(t *testing.T) {
 	t.Setenv(fakeCard, "yes")
 	for plain, want := range map[bool]string{true: "vector units", false: "own kernels"} {
 		b := tinyBench(t, devices.Finding{Name: "opencl:0", Plain: plain})
-		p, err := b.own(t.Context(), deviceTask{Kind: productTask, Own: true})
+		p, err := b.own(t.Context(), task{Kind: productTask, Own: true}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +93,7 @@ func TestMemoryForSides(t *testing.T) {
 func TestWithLittleMemory(t *testing.T) {
 	b := tinyBench(t, devices.Finding{Name: devices.CPU, MemoryBytes: 1 << 20}) // as if it were a card
 	b.noTorch = errors.New("no PyTorch")
-	b.size.step = nano.of(128, 4)
+	b.size.step = nano.sized(128, 4)
 	var row DeviceRow
 	if err := b.steps(t.Context(), &row, false); err == nil || !noRoom(err) {
 		t.Errorf("%+v fits into a megabyte: %v", row, err)
@@ -194,10 +107,10 @@ func TestWithLittleMemory(t *testing.T) {
 // TestPyTorchThatSaysNothing leaves comparisons open within the limit.
 func TestPyTorchThatSaysNothing(t *testing.T) {
 	b := tinyBench(t, devices.Finding{Name: devices.CPU})
+	b.o.Only = nil
 	t.Setenv(fakePeer, "is mute")
 	b.o.Limit = 300 * time.Millisecond
-	var r DeviceResult
-	b.meet(t.Context(), &r)
+	r := b.measure(t.Context())
 	if want := "it said nothing for 300ms"; !strings.Contains(r.NoPeer, want) || b.noTorch == nil {
 		t.Errorf("%+v, want %q", r, want)
 	}

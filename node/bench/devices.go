@@ -14,56 +14,35 @@ import (
 
 // DeviceOptions say what to measure; the zero value takes the defaults, but for Binary and Probe.
 type DeviceOptions struct {
-	Devices []string // default every GPU that a run would use
-	Only    []string // of DeviceRows, default all
-	Size    string   // of DeviceSizes, default that of the targets
-	Rounds  int      // default 5
-	// Limit is how long a row may take; default 15 minutes.
-	Limit    time.Duration
-	Python   string // that has PyTorch; default python3
-	Binary   string // this program
-	Probe    devices.Probe
-	Progress func(string)
+	Sides
+	Devices []string      // default every GPU that a run would use
+	Only    []string      // of DeviceRows, default all
+	Size    string        // of DeviceSizes, default the first
+	Limit   time.Duration // of a row; default 15 minutes
+	Binary  string        // this program
+	Probe   devices.Probe
 }
 
 func (o *DeviceOptions) fill() error {
-	o.Rounds, o.Limit = cmp.Or(o.Rounds, 5), cmp.Or(o.Limit, 15*time.Minute)
-	o.Size, o.Python = cmp.Or(o.Size, deviceSizes[0].name), cmp.Or(o.Python, "python3")
-	if len(o.Only) == 0 {
-		o.Only = DeviceRows()
-	}
-	if o.Progress == nil {
-		o.Progress = func(string) {}
-	}
-	if o.Rounds < 1 {
-		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
-	}
+	o.Limit, o.Size, o.Only = cmp.Or(o.Limit, 15*time.Minute), cmp.Or(o.Size, deviceSizes[0].name), orElse(o.Only, DeviceRows()...)
 	if o.Limit < time.Second {
 		return fmt.Errorf("--limit is %v: take 1s or more", o.Limit)
 	}
-	if !slices.Contains(DeviceSizes(), o.Size) {
-		return fmt.Errorf("--size is %q: take one of %s", o.Size, strings.Join(DeviceSizes(), ", "))
-	}
-	for _, name := range o.Only {
-		if !slices.Contains(DeviceRows(), name) {
-			return fmt.Errorf("--only is %q: take one of %s", name, strings.Join(DeviceRows(), ", "))
-		}
-	}
-	return nil
+	return first(o.Sides.fill(5), checkNames("size", DeviceSizes(), o.Size), checkNames("only", DeviceRows(), o.Only...))
 }
 
 // DeviceReport is the result of Devices.
 type DeviceReport struct {
 	Size string `json:"size"`
-	// Judged tells whether these are the sizes that targets of speed are for.
+	// Judged reports whether targets of speed are for these sizes.
 	Judged  bool           `json:"judged"`
 	Rounds  int            `json:"rounds"`
 	Devices []DeviceResult `json:"devices"`
-	// LeftOut says of devices that were asked for why they are not measured.
+	// LeftOut says why devices that were asked for are not measured.
 	LeftOut []string `json:"left_out,omitempty"`
 }
 
-// HasRows tells whether it is worth to be shown, whatever ended it.
+// HasRows reports whether there is something to show, whatever ended the measurement.
 func (r DeviceReport) HasRows() bool { return len(r.Devices) > 0 }
 
 // DeviceResult is a device with its rows.
@@ -92,15 +71,17 @@ type DeviceRow struct {
 	// Target is empty for what has none, Met absent where it was not judged.
 	Target string `json:"target,omitempty"`
 	Met    *bool  `json:"met,omitempty"`
-	// Open says why the row, or its comparison, was not measured; Lacking tells that it is for want of
-	// something that the machine has not. Note is what the figures mean.
+	// Open says why the row, or its comparison, was not measured. Lacking reports that the machine
+	// lacks what it needs. Note says what the figures mean.
 	Open    string `json:"open,omitempty"`
 	Lacking bool   `json:"lacking,omitempty"`
 	Note    string `json:"note,omitempty"`
+
+	goal goal
 }
 
-// Devices measures GPUs beside PyTorch and cuBLASLt where these are there. What cannot be measured
-// is an open row. An interrupt is an error, which comes with the rows so far and the others open.
+// Devices measures GPUs beside PyTorch and cuBLASLt where these are there. A row that cannot be
+// measured is open. An interrupt is an error, which comes with the rows so far and the others open.
 func Devices(ctx context.Context, o DeviceOptions) (DeviceReport, error) {
 	var r DeviceReport
 	if err := o.fill(); err != nil {
@@ -110,16 +91,12 @@ func Devices(ctx context.Context, o DeviceOptions) (DeviceReport, error) {
 	if err != nil {
 		return r, fmt.Errorf("bench devices: %w", err)
 	}
-	size := sizeNamed(o.Size)
+	size := deviceSizes[slices.Index(DeviceSizes(), o.Size)]
 	r.Size, r.Judged, r.Rounds, r.LeftOut = o.Size, size.judged, o.Rounds, leftOut
 	left := &eta{begin: time.Now()}
-	var benches []*deviceBench
 	for _, f := range found {
 		b := &deviceBench{o: o, size: size, device: f, left: left}
-		left.cells += len(b.cells())
-		benches = append(benches, b)
-	}
-	for _, b := range benches {
+		left.cells = max(left.cells, len(found)*len(b.cells()))
 		r.Devices = append(r.Devices, b.measure(ctx))
 	}
 	if err := ctx.Err(); err != nil {
@@ -131,8 +108,8 @@ func Devices(ctx context.Context, o DeviceOptions) (DeviceReport, error) {
 // errNoGPU says that there is nothing to measure.
 var errNoGPU = errors.New("no GPU to measure")
 
-// find looks for the devices: those with the names, or the GPUs that a run would take. It says of
-// the others that were asked for why they are left out.
+// find looks for the named devices, or for the GPUs that a run would take. It says why others that
+// were asked for are left out.
 func (o DeviceOptions) find(ctx context.Context) (found []devices.Finding, leftOut []string, err error) {
 	o.Progress("looking for devices")
 	d, err := devices.Diagnose(ctx, devices.Options{Names: o.Devices, Probe: o.Probe})
@@ -149,7 +126,7 @@ func (o DeviceOptions) find(ctx context.Context) (found []devices.Finding, leftO
 	return nil, nil, fmt.Errorf("%w: %s", errNoGPU, strings.Join(leftOut, "; "))
 }
 
-// choose takes what is there of what was asked for; without names the processor was not.
+// choose returns what is there of what was asked for; without names the processor was not.
 func (o DeviceOptions) choose(d devices.Diagnosis) (found []devices.Finding, leftOut []string) {
 	asked := func(name string) bool {
 		return slices.ContainsFunc(o.Devices, func(n string) bool { return n == name || strings.HasPrefix(n, name+":") })

@@ -13,11 +13,8 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
 	"pnode/pipeline/model"
-	"pnode/pipeline/schedule"
-	"pnode/pipeline/trace"
 )
 
 // tinyDevices are options for the processor, with sizes that take no time.
@@ -28,10 +25,10 @@ func tinyDevices(t *testing.T, only ...string) DeviceOptions {
 	step := StepModel{Name: "tiny", Vocab: 64, Context: 8, Blocks: 2, Heads: 2, Channels: 16, Batch: 4}
 	deviceSizes = []deviceSize{{
 		name: "tiny", products: [][3]int{{8, 16, 24}}, attention: []kernels.AttentionShape{{B: 1, T: 8, H: 2, K: 2, D: 8}},
-		batch: time.Microsecond, round: time.Microsecond, step: step, large: step, copies: copiesCase{step, 4},
+		batch: time.Microsecond, round: time.Microsecond, step: step, large: step,
 		repeats: []repeatCase{{step, model.StorageBF16, 4, bf16Tolerance}},
 	}}
-	return DeviceOptions{Devices: []string{"cpu"}, Only: only, Rounds: 1, Binary: os.Args[0], Python: os.Args[0]}
+	return DeviceOptions{Sides: Sides{Rounds: 1, Python: os.Args[0]}, Devices: []string{"cpu"}, Only: only, Binary: os.Args[0]}
 }
 
 // rows are those of the only device, by their names.
@@ -57,7 +54,7 @@ func TestDevicesBesideAPeer(t *testing.T) {
 	}
 	by := rows(t, r)
 	for name, want := range map[string]int{
-		rowProducts: 2, rowAttention: 1, rowStep: 1, rowCompiled: 1, rowLarge: 1, rowLaunch: 1, rowCopies: 1, rowRepeat: 1, rowLosses: 1,
+		rowProducts: 2, rowAttention: 1, rowStep: 1, rowCompiled: 1, rowLarge: 1, rowRepeat: 1, rowLosses: 1,
 	} {
 		if len(by[name]) != want {
 			t.Fatalf("%d rows of %s, want %d", len(by[name]), name, want)
@@ -75,12 +72,6 @@ func TestDevicesBesideAPeer(t *testing.T) {
 	large := by[rowLarge][0]
 	if !(large.Value > 0 && math.Abs(large.Ratio-large.Value/large.PeerValue) < 1e-9) || !strings.Contains(large.Note, "micro-batch 4") {
 		t.Errorf("%+v", large)
-	}
-	if launch := by[rowLaunch][0]; launch.Value != 0 || launch.Open != withoutClock || !launch.Lacking || !strings.Contains(launch.Note, "enqueues the calls") {
-		t.Errorf("%+v", launch)
-	}
-	if copies := by[rowCopies][0]; !(copies.Value >= 0 && copies.Value <= 100) || !strings.Contains(copies.Note, "copies take") || !strings.Contains(copies.Note, withoutClock) {
-		t.Errorf("%+v", copies)
 	}
 	if repeat, losses := by[rowRepeat][0], by[rowLosses][0]; repeat.Value != 4 || losses.Value != 0 || losses.Note == "" || !*repeat.Met || !*losses.Met {
 		t.Errorf("%+v, %+v", repeat, losses)
@@ -205,14 +196,13 @@ func TestRowsAreJudged(t *testing.T) {
 	}{
 		"met":                    {ratioAtLeast(0.7), DeviceRow{Ratio: 0.7}, true, &yes},
 		"not met":                {ratioAtLeast(0.7), DeviceRow{Ratio: 0.69}, true, &no},
-		"at most, met":           {atMost(3, "%"), DeviceRow{Value: 3}, true, &yes},
-		"at most, not met":       {atMost(3, "%"), DeviceRow{Value: 3.1}, true, &no},
 		"of another size":        {ratioAtLeast(0.7), DeviceRow{Ratio: 1}, false, nil},
 		"without a comparison":   {ratioAtLeast(0.7), DeviceRow{Ratio: 1, Open: "no peer"}, true, nil},
 		"without anything to be": {goal{}, DeviceRow{Ratio: 1}, true, nil},
 	} {
 		b := deviceBench{o: DeviceOptions{Limit: time.Minute}, size: deviceSize{judged: c.judged}}
-		row := b.fill(t.Context(), cell{rows: []DeviceRow{c.row}, goals: []goal{c.goal}, measure: func(context.Context, []DeviceRow) error { return nil }})[0]
+		c.row.goal = c.goal
+		row := b.fill(t.Context(), cell{rows: []DeviceRow{c.row}, measure: func(context.Context, []DeviceRow) error { return nil }})[0]
 		if (row.Met == nil) != (c.want == nil) || row.Met != nil && *row.Met != *c.want {
 			t.Errorf("%s: met is %v", name, row.Met)
 		}
@@ -228,74 +218,11 @@ func TestNoGPU(t *testing.T) {
 
 func TestBadDeviceOptions(t *testing.T) {
 	for want, o := range map[string]DeviceOptions{
-		"--rounds is -1": {Rounds: -1}, "--only is \"speed\"": {Only: []string{"speed"}}, "--size is \"huge\"": {Size: "huge"}, "--limit is 1ms": {Limit: time.Millisecond},
+		"--rounds is -1": {Sides: Sides{Rounds: -1}}, "--only is \"speed\"": {Only: []string{"speed"}}, "--size is \"huge\"": {Size: "huge"}, "--limit is 1ms": {Limit: time.Millisecond},
 	} {
 		if _, err := Devices(t.Context(), o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-	}
-}
-
-// TestReplay makes a recorded call again: twice to warm up, once to get ahead, and as often as asked.
-func TestReplay(t *testing.T) {
-	processor, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer processor.Close()
-	d := &recordedDevice{Device: processor}
-	q, err := d.NewQueue()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
-	buffer, err := d.Alloc(kernels.F32, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer buffer.Free()
-	x := kernels.Whole(buffer)
-	q.Do(kernels.Fill(x, 1, 1))
-	d.record(3)
-	q.Do(kernels.Scale(x, 1, 2))
-	if r, err := d.replay(); err != nil || r.clock || r.device != 0 || r.host <= 0 {
-		t.Fatalf("%+v of a device without a clock: %v", r, err)
-	}
-	q.Do(kernels.Scale(x, 1, 2)) // not recorded any more
-	if r, err := d.replay(); r != (replayed{}) || err != nil {
-		t.Errorf("nothing was recorded and took %+v: %v", r, err)
-	}
-	got := make([]float32, 1)
-	q.Read(kernels.Float32Bytes(got), x)
-	if err := q.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if want := float32(math.Pow(2, 1+2+1+3+1)); got[0] != want {
-		t.Errorf("got %v, want %v", got[0], want)
-	}
-}
-
-func TestHiddenCopies(t *testing.T) {
-	const ms = 1_000_000
-	span := func(worker int, op schedule.Op, start, end int64) trace.Timed {
-		return trace.Timed{Step: 2, Worker: worker, Action: schedule.Action{Op: op}, Start: start * ms, End: end * ms}
-	}
-	copied := func(worker int, start, end int64) trace.TimedCopy {
-		return trace.TimedCopy{Step: 2, Worker: worker, Start: start * ms, End: end * ms}
-	}
-	tr := trace.Trace{
-		Spans: []trace.Timed{
-			span(0, schedule.Forward, 0, 10), span(0, schedule.ReceiveGradient, 10, 20), span(0, schedule.Backward, 20, 30), span(1, schedule.Forward, 10, 20),
-		},
-		Copies: []trace.TimedCopy{
-			copied(0, 2, 6),    // within a pass
-			copied(0, 8, 22),   // 2 at the end of a pass, 2 at the beginning of one
-			copied(1, 0, 8),    // beside another worker's
-			{Step: 1, End: ms}, // of another step
-		},
-	}
-	if all, beside := hidden(tr, 2, 2); math.Abs(all-0.026) > 1e-9 || math.Abs(beside-0.008) > 1e-9 {
-		t.Errorf("%v s of copies, %v beside passes; want 0.026 and 0.008", all, beside)
 	}
 }
 
@@ -328,14 +255,14 @@ func TestModelsArePresets(t *testing.T) {
 	}
 }
 
-func TestDeviceWorkerRefuses(t *testing.T) {
+func TestWorkerRefusesTasks(t *testing.T) {
 	for described, request := range map[string]string{
 		"no task": "", `{"device":"cpu","kind":"dance"}`: "", `{"device":"abacus:0","kind":"step"}`: "",
 		`{"device":"cpu","kind":"product","product":[4,4,4],"memory_bytes":1}`: `{"calls":1}`,
 		`{"device":"cpu","kind":"product","product":[4,4,4]}`:                  `{"calls":0}`, `{"device":"cpu","kind":"product","product":[4,4,5]}`: "no request",
 	} {
 		var out bytes.Buffer
-		err := DeviceWorker(t.Context(), described, strings.NewReader(request+"\n"), &out)
+		err := Worker(t.Context(), described, strings.NewReader(request+"\n"), &out)
 		lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
 		var last answer
 		if broken := json.Unmarshal(lines[len(lines)-1], &last); broken != nil || err == nil || last.Error == "" {
@@ -356,16 +283,12 @@ func TestTorchAnswers(t *testing.T) {
 	}{
 		"product":   {torchCallsScript, torchCall{Device: "cpu", Product: []int{8, 16, 24}}, callRequest{Calls: 2}},
 		"attention": {torchCallsScript, torchCall{Device: "cpu", Attention: []int{1, 8, 2, 8}}, callRequest{Calls: 2}},
-		"step":      {torchScript, torchStep{StepModel{Vocab: 17, Context: 8, Blocks: 1, Heads: 2, Channels: 16, Batch: 2}, "cpu", "bf16", false}, stepRequest{Steps: 2}},
+		"step":      {torchStepScript, torchStep{StepModel{Vocab: 17, Context: 8, Blocks: 1, Heads: 2, Channels: 16, Batch: 2}, "cpu", "bf16", false}, stepRequest{2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			described, err := json.Marshal(c.what)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := startPython(t.Context(), "python3", c.script, string(described))
+			p, err := startPython(t.Context(), "python3", c.script, c.what)
 			if err != nil { // Debian's has PyTorch, another may come first
-				p, err = startPython(t.Context(), "/usr/bin/python3", c.script, string(described))
+				p, err = startPython(t.Context(), "/usr/bin/python3", c.script, c.what)
 			}
 			if missing := []string{"No module named 'torch'", "no flash attention", "no such file or directory", "cannot find the"}; err != nil && slices.ContainsFunc(missing, func(text string) bool { return strings.Contains(err.Error(), text) }) {
 				t.Skip(err)

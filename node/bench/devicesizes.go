@@ -1,16 +1,18 @@
 package bench
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
 )
 
-// deviceSize is how large what is measured on devices is.
+// deviceSize holds the sizes of the rows.
 type deviceSize struct {
 	name   string
-	judged bool // whether targets are for these sizes
+	judged bool // targets of speed are for these sizes
 	// products are M, N, K; batch is how long a batch of calls takes at least, round how long a
 	// side repeats batches in a round.
 	products     [][3]int
@@ -18,14 +20,7 @@ type deviceSize struct {
 	batch, round time.Duration
 	// step is beside PyTorch, large is not; their Batch is the largest that is tried.
 	step, large StepModel
-	copies      copiesCase
 	repeats     []repeatCase
-}
-
-// copiesCase is a pipeline of two stages.
-type copiesCase struct {
-	StepModel
-	Micros int `json:"micros"`
 }
 
 // repeatCase is a training that is repeated, and compared with one on the processor if wanted.
@@ -33,7 +28,7 @@ type repeatCase struct {
 	StepModel
 	storage model.Storage
 	steps   int
-	// tolerance is by which part of the processor's the losses may differ; 0: not compared.
+	// tolerance is how far losses may be from the processor's, as a part of these; 0: not compared.
 	tolerance float64
 }
 
@@ -45,17 +40,11 @@ var (
 	gpt1300M = StepModel{Name: "gpt3-1.3b", Vocab: 50257, Context: 2048, Blocks: 24, Heads: 16, Channels: 2048, Batch: 8}
 )
 
-// of is the model with another context and batch.
-func (m StepModel) of(context, batch int) StepModel {
-	m.Context, m.Batch = context, batch
-	return m
-}
-
 // Losses of float32 differ by the order of sums, those of bf16 by 1/256 of what is stored, now and
 // then: see model/parity for smaller models.
 const f32Tolerance, bf16Tolerance = 1e-4, 5e-3
 
-// deviceSizes are those that DeviceOptions.Size can name. Attention has 16,384 tokens and 2,048
+// deviceSizes are the values of DeviceOptions.Size. Attention has 16,384 tokens and 2,048
 // channels, as in Dao 2023, "FlashAttention-2", section 4.1.
 var deviceSizes = []deviceSize{
 	{
@@ -67,23 +56,23 @@ var deviceSizes = []deviceSize{
 			{B: 4, T: 4096, H: 16, K: 16, D: 128},
 		},
 		batch: 50 * time.Millisecond, round: 250 * time.Millisecond,
-		step: gpt124M, large: gpt1300M, copies: copiesCase{gpt124M.of(1024, 4), 16},
+		step: gpt124M, large: gpt1300M,
 		repeats: []repeatCase{
 			{nano, model.StorageF32, 20, f32Tolerance},
 			{nano, model.StorageBF16, 20, bf16Tolerance},
-			{gpt124M.of(1024, 4), model.StorageBF16, 5, 0},
+			{gpt124M.sized(1024, 4), model.StorageBF16, 5, 0},
 		},
 	},
 	{
 		name: "small", products: [][3]int{{256, 256, 256}, {512, 256, 384}},
 		attention: []kernels.AttentionShape{{B: 1, T: 64, H: 2, K: 2, D: 64}, {B: 1, T: 128, H: 1, K: 1, D: 128}},
 		batch:     time.Millisecond, round: 20 * time.Millisecond,
-		step: nano.of(32, 4), large: small10M.of(16, 1), copies: copiesCase{nano.of(16, 1), 4},
-		repeats: []repeatCase{{nano.of(16, 2), model.StorageF32, 4, f32Tolerance}, {nano.of(16, 2), model.StorageBF16, 4, bf16Tolerance}},
+		step: nano.sized(32, 4), large: small10M.sized(16, 1),
+		repeats: []repeatCase{{nano.sized(16, 2), model.StorageF32, 4, f32Tolerance}, {nano.sized(16, 2), model.StorageBF16, 4, bf16Tolerance}},
 	},
 }
 
-// DeviceSizes are the names of sizes, that of the targets first.
+// DeviceSizes returns the names of sizes, that of the targets first.
 func DeviceSizes() (names []string) {
 	for _, s := range deviceSizes {
 		names = append(names, s.name)
@@ -91,11 +80,44 @@ func DeviceSizes() (names []string) {
 	return names
 }
 
-func sizeNamed(name string) deviceSize {
-	for _, s := range deviceSizes {
-		if s.name == name {
-			return s
+// peaks are the dense bf16 rates, with float32 sums, of the makers' data sheets in TFLOP/s, by a part
+// of the driver's name of the card; the first that matches counts.
+var peaks = []struct {
+	model string
+	tera  float64
+}{
+	{"B200", 2250},
+	{"H200 NVL", 835},
+	{"H200", 989},
+	{"GH200", 989},
+	{"H100 PCIe", 756},
+	{"H100 NVL", 835},
+	{"H100", 989},
+	{"A100", 312},
+	{"A800", 312},
+	{"A30", 165},
+	{"A10G", 70},
+	{"A10", 125},
+	{"L40S", 362},
+	{"L40", 181},
+	{"L4", 121},
+	{"RTX 4090", 165},
+	{"RTX 3090", 71},
+}
+
+// others are words in the names of other cards, or of parts of one.
+var others = []string{"Laptop", "MIG", "D", "Ti", "SUPER"}
+
+// knownPeak returns a card's rate in FLOP/s, if it is in the list.
+func knownPeak(model string) (flops float64, known bool) {
+	if slices.ContainsFunc(strings.Fields(model), func(word string) bool { return slices.Contains(others, word) }) {
+		return 0, false
+	}
+	words := " " + model + " "
+	for _, p := range peaks {
+		if strings.Contains(words, " "+p.model+" ") || strings.Contains(words, " "+p.model+"-") {
+			return p.tera * 1e12, true
 		}
 	}
-	panic("bench: a size that fill let pass") // fill refuses others
+	return 0, false
 }

@@ -1,32 +1,32 @@
 package bench
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-// Text writes the report as tables for people.
-func (r DeviceReport) Text(w io.Writer) error {
-	fmt.Fprintf(w, "Sizes: %s", r.Size)
+// Text returns the report as tables for people.
+func (r DeviceReport) Text() string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "Sizes: %s", r.Size)
 	if !r.Judged {
-		fmt.Fprintf(w, ", which are not those of the targets of speed: only losses are judged")
+		fmt.Fprintf(&w, ", which are not those of the targets of speed: only losses are judged")
 	}
-	fmt.Fprintf(w, ". Medians of %d rounds in which all sides take turns.\n", r.Rounds)
+	fmt.Fprintf(&w, ". Medians of %d rounds in which all sides take turns.\n", r.Rounds)
 	for _, why := range r.LeftOut {
-		fmt.Fprintf(w, "Left out: %s\n", why)
+		fmt.Fprintf(&w, "Left out: %s\n", why)
 	}
 	for _, d := range r.Devices {
-		if err := d.text(w); err != nil {
-			return err
-		}
+		d.text(&w)
 	}
-	return nil
+	return w.String()
 }
 
-func (d DeviceResult) text(w io.Writer) error {
+func (d DeviceResult) text(w *strings.Builder) {
 	fmt.Fprintf(w, "\n%s: %s", d.Name, strings.Join(nonEmpty(d.Model, d.Driver), ", "))
 	if d.Peer != "" {
 		fmt.Fprintf(w, "; peer %s", d.Peer)
@@ -37,69 +37,43 @@ func (d DeviceResult) text(w io.Writer) error {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "what\tpnode\tpeer\tratio\ttarget\tmet\t")
-	var notes notes
+	var notes []string // each there once
 	for _, row := range d.Rows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s%s\n", row.What, row.own(), row.peer(), row.ratio(), dash(row.Target), row.state(), notes.of(row))
+		own, peer, ratio := "-", strings.TrimSpace("- "+row.Peer), "-"
+		if row.measured() {
+			own = figure(row.Value) + " " + row.Unit
+		}
+		if row.PeerValue != 0 {
+			peer = figure(row.PeerValue) + " " + row.Peer
+		}
+		if row.Ratio != 0 {
+			ratio = fmt.Sprintf("%.2f", row.Ratio)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s", row.What, own, peer, ratio, cmp.Or(row.Target, "-"), row.state())
+		open := row.Open
+		if open != "" {
+			open = "open: " + open
+		}
+		for _, text := range nonEmpty(open, row.Note) {
+			at := slices.Index(notes, text)
+			if at < 0 {
+				at = len(notes)
+				notes = append(notes, text)
+			}
+			fmt.Fprintf(t, " [%d]", at+1)
+		}
+		fmt.Fprintln(t)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	_ = t.Flush() // a Builder takes all
 	for i, n := range notes {
-		if _, err := fmt.Fprintf(w, "[%d] %s\n", i+1, n); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "[%d] %s\n", i+1, n)
 	}
-	return nil
 }
 
-// notes are texts below a table, each there once.
-type notes []string
-
-// of is the numbers of a row's notes.
-func (n *notes) of(r DeviceRow) (numbers string) {
-	open := r.Open
-	if open != "" {
-		open = "open: " + open
-	}
-	for _, text := range []string{open, r.Note} {
-		if text == "" {
-			continue
-		}
-		at := slices.Index(*n, text)
-		if at < 0 {
-			at = len(*n)
-			*n = append(*n, text)
-		}
-		numbers += fmt.Sprintf(" [%d]", at+1)
-	}
-	return numbers
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// measured tells whether the row has this program's figure, which may be 0.
+// measured reports whether the row has this program's figure, which may be 0.
 func (r DeviceRow) measured() bool { return r.Open == "" || r.Value != 0 }
 
-func (r DeviceRow) own() string {
-	if !r.measured() {
-		return "-"
-	}
-	return figure(r.Value) + " " + r.Unit
-}
-
-func (r DeviceRow) peer() string {
-	if r.PeerValue == 0 {
-		return strings.TrimSpace("- " + r.Peer)
-	}
-	return figure(r.PeerValue) + " " + r.Peer
-}
-
-// figure has four digits, or all before the point.
+// figure prints four digits, or all before the point.
 func figure(x float64) string {
 	if x >= 1000 {
 		return fmt.Sprintf("%.0f", x)
@@ -107,14 +81,7 @@ func figure(x float64) string {
 	return fmt.Sprintf("%.4g", x)
 }
 
-func (r DeviceRow) ratio() string {
-	if r.Ratio == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", r.Ratio)
-}
-
-// state is whether the target is met, or why that is not known.
+// state says whether the target is met, or why that is not known.
 func (r DeviceRow) state() string {
 	switch {
 	case r.Open != "":
@@ -128,4 +95,27 @@ func (r DeviceRow) state() string {
 	default:
 		return "no"
 	}
+}
+
+// errStrict says that a report has rows that Strict refuses.
+var errStrict = errors.New("not as it has to be")
+
+// Strict returns an error where this program's figure of a row is open, but for want of something that
+// the machine lacks, or where losses are not what they have to be. Speed does not matter.
+func (r DeviceReport) Strict() error {
+	var bad []string
+	for _, d := range r.Devices {
+		for _, row := range d.Rows {
+			switch losses := row.Row == rowRepeat || row.Row == rowLosses; {
+			case !row.measured() && !row.Lacking:
+				bad = append(bad, fmt.Sprintf("%s: %s: open: %s", d.Name, row.What, row.Open))
+			case losses && row.Met != nil && !*row.Met:
+				bad = append(bad, fmt.Sprintf("%s: %s: %s %s, the target is %s", d.Name, row.What, figure(row.Value), row.Unit, row.Target))
+			}
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return fmt.Errorf("bench devices: %w: %s", errStrict, strings.Join(bad, "; "))
 }

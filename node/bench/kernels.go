@@ -4,6 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"pnode/kernels"
@@ -15,30 +19,15 @@ var openblasScript string
 
 // KernelOptions say what to measure; the zero value takes the defaults.
 type KernelOptions struct {
-	Rounds  int    // default 5
+	Sides
 	Threads []int  // default 1 and every core
-	Python  string // default python3
 	Library string // OpenBLAS; default the system's
-	// Progress is told what is measured now; nil for nobody.
-	Progress func(string)
 }
 
-func (o *KernelOptions) fill() error {
-	if o.Rounds == 0 {
-		o.Rounds = 5
-	}
-	if o.Rounds < 1 {
-		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
-	}
-	if o.Python == "" {
-		o.Python = "python3"
-	}
-	if o.Progress == nil {
-		o.Progress = func(string) {}
-	}
-	var err error
-	o.Threads, err = threadCounts(o.Threads)
-	return err
+// threadCounts checks the numbers of threads, by default 1 and every core, and sorts them.
+func threadCounts(given []int) ([]int, error) {
+	given = orElse(given, 1, runtime.GOMAXPROCS(0))
+	return slices.Compact(slices.Sorted(slices.Values(given))), checkRange("threads", 1, runtime.NumCPU(), given...)
 }
 
 // KernelReport is the result of Kernels.
@@ -56,6 +45,15 @@ type KernelReport struct {
 	Limits   []Limits       `json:"limits"`
 	Products []Product      `json:"products"`
 	Summary  []ThreadResult `json:"summary,omitempty"` // by number of threads; needs the peer
+}
+
+// Limits are rates that no kernel of this machine can pass, medians over the rounds.
+type Limits struct {
+	Threads int `json:"threads"`
+	// Arithmetic is the rate of multiply-adds in registers alone, in GFLOP/s.
+	Arithmetic float64 `json:"gflops"`
+	// Copy is the traffic of a copy of 64 MiB, read plus written, in GB/s.
+	Copy float64 `json:"copy_gb_s"`
 }
 
 // Product is one matrix product of one number of threads. Rates are medians in GFLOP/s;
@@ -91,11 +89,15 @@ var forms = []struct {
 
 // Kernels measures matrix products, beside OpenBLAS when there is one.
 func Kernels(ctx context.Context, o KernelOptions) (KernelReport, error) {
-	if err := o.fill(); err != nil {
-		return KernelReport{}, fmt.Errorf("bench kernels: %w: %w", ErrOptions, err)
+	err := o.fill(5)
+	if err == nil {
+		o.Threads, err = threadCounts(o.Threads)
 	}
 	r := KernelReport{Rounds: o.Rounds}
-	blas, err := startPython(ctx, o.Python, openblasScript, o.Library)
+	if err != nil {
+		return r, fmt.Errorf("bench kernels: %w: %w", ErrOptions, err)
+	}
+	blas, err := startPeer(ctx, nil, o.Python, "-c", openblasScript, o.Library)
 	if err != nil {
 		r.NoPeer = fmt.Sprintf("%v; it needs Python 3 and OpenBLAS (Debian: apt-get install python3 libopenblas0-pthread), see also --python and --library", err)
 	} else {
@@ -110,7 +112,7 @@ func Kernels(ctx context.Context, o KernelOptions) (KernelReport, error) {
 	return r, nil
 }
 
-// measure adds the limits and all products with a number of threads.
+// measure adds the limits and all products of a number of threads.
 func (r *KernelReport) measure(ctx context.Context, o KernelOptions, blas *peer, threads int) error {
 	dev, err := cpu.New(cpu.Options{Threads: threads})
 	if err != nil {
@@ -140,9 +142,48 @@ func (r *KernelReport) measure(ctx context.Context, o KernelOptions, blas *peer,
 		}
 	}
 	if blas != nil {
-		r.Summary = append(r.Summary, ThreadResult{Threads: threads, MedianRatio: median(ratios), LeastRatio: least(ratios)})
+		r.Summary = append(r.Summary, ThreadResult{Threads: threads, MedianRatio: median(ratios), LeastRatio: slices.Min(ratios)})
 	}
 	return nil
+}
+
+const (
+	limitRounds = 1_000_000 // of multiply-adds a thread: some milliseconds
+	copyFloats  = 16 << 20
+)
+
+func measureLimits(dev *cpu.Device, rounds int) (l Limits, err error) {
+	copying, err := newOwnCalls(dev, func(o *ownCalls) []kernels.Call {
+		return []kernels.Call{kernels.Copy(o.random(kernels.F32, copyFloats), o.random(kernels.F32, copyFloats), copyFloats)}
+	})
+	if err != nil {
+		return l, err
+	}
+	defer copying.close()
+	var arithmetic []float64
+	took := takeTurns(rounds, func() (answer, error) {
+		rate, err := arithmeticRate(dev)
+		arithmetic = append(arithmetic, rate)
+		return answer{}, err
+	}, func() (answer, error) {
+		return copying.run(callRequest{1, roundTime.Seconds()})
+	})
+	moved := kernels.Info(kernels.OpCopy).Bytes(copying.calls[0])
+	l = Limits{Threads: dev.Threads(), Arithmetic: median(arithmetic), Copy: took[1].rate(float64(moved) / 1e9)}
+	return l, first(took[0].err, took[1].err)
+}
+
+// arithmeticRate returns the rate of the fastest batch of multiply-adds of a round, in GFLOP/s.
+func arithmeticRate(dev *cpu.Device) (gflops float64, err error) {
+	for round := time.Now(); time.Since(round) < roundTime; {
+		begin := time.Now()
+		flops, err := dev.Arithmetic(limitRounds)
+		if err != nil {
+			return 0, err
+		}
+		gflops = max(gflops, float64(flops)/time.Since(begin).Seconds()/1e9)
+	}
+	return gflops, nil
 }
 
 // batchFLOPs is the work of a batch for each thread: some 15 ms.
@@ -152,45 +193,9 @@ var batchFLOPs = 1.5e9
 // cycles before they sleep.
 const settle = 60 * time.Millisecond
 
-// measure runs the rounds of one product.
-func (p *Product) measure(dev *cpu.Device, blas *peer, flags kernels.Flags, rounds int) error {
-	own, err := newOwnProduct(dev, *p, flags)
-	if err != nil {
-		return err
-	}
-	defer own.close()
-	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
-	calls := max(1, int(batchFLOPs*float64(p.Threads)/flops))
-	request := blasRequest{
-		M: p.M, N: p.N, K: p.K, Threads: p.Threads, Calls: calls, RoundTime: roundTime.Seconds(),
-		TransA: flags&kernels.TransA != 0, TransB: flags&kernels.TransB != 0, Accumulate: flags&kernels.Accumulate != 0,
-	}
-	var rates, peerRates, ratios []float64
-	for range rounds {
-		seconds, err := own.run(calls, roundTime)
-		if err != nil {
-			return err
-		}
-		rates = append(rates, flops*float64(calls)/seconds/1e9)
-		if blas == nil {
-			continue
-		}
-		a, err := blas.ask(request)
-		if err != nil {
-			return err
-		}
-		peerRates = append(peerRates, flops*float64(calls)/a.Seconds/1e9)
-		ratios = append(ratios, a.Seconds/seconds)
-		if p.Threads > 1 {
-			time.Sleep(settle)
-		}
-	}
-	p.Rate, p.Peer, p.Ratio = median(rates), median(peerRates), median(ratios)
-	return nil
-}
-
 // blasRequest is a request to openblas.py.
 type blasRequest struct {
+	callRequest
 	M          int  `json:"m"`
 	N          int  `json:"n"`
 	K          int  `json:"k"`
@@ -198,7 +203,64 @@ type blasRequest struct {
 	TransB     bool `json:"trans_b"`
 	Accumulate bool `json:"accumulate"`
 	Threads    int  `json:"threads"`
-	Calls      int  `json:"calls"`
+}
 
-	RoundTime float64 `json:"round_time"` // seconds
+// measure runs the rounds of one product.
+func (p *Product) measure(dev *cpu.Device, blas *peer, flags kernels.Flags, rounds int) error {
+	own, err := newOwnCalls(dev, product(kernels.F32, p.M, p.N, p.K, flags))
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+	request := callRequest{min(maxCalls, max(1, int(batchFLOPs*float64(p.Threads)/flops))), roundTime.Seconds()}
+	asked := blas.asks(blasRequest{
+		callRequest: request, M: p.M, N: p.N, K: p.K, Threads: p.Threads,
+		TransA: flags&kernels.TransA != 0, TransB: flags&kernels.TransB != 0, Accumulate: flags&kernels.Accumulate != 0,
+	})
+	took := takeTurns(rounds, func() (answer, error) {
+		if blas != nil && p.Threads > 1 {
+			time.Sleep(settle)
+		}
+		return own.run(request)
+	}, asked)
+	units := flops * float64(request.Calls) / 1e9
+	p.Rate, p.Peer, p.Ratio = took[0].rate(units), took[1].rate(units), took[0].ratio(took[1])
+	return first(took[0].err, took[1].err)
+}
+
+// Text returns the report as tables for people.
+func (r KernelReport) Text() string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "%s, kernels %s", r.CPU, r.Variant)
+	if r.Peer != "" {
+		fmt.Fprintf(&w, "; peer %s, kernels %s", r.Peer, r.PeerKernel)
+	}
+	for _, reason := range r.Dropped {
+		fmt.Fprintf(&w, "\n%s", reason)
+	}
+	fmt.Fprintf(&w, "\nMedians of %d rounds in which both sides take turns; a round counts its fastest batch.\n\n", r.Rounds)
+	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "threads\tmultiply-adds GFLOP/s\tcopy GB/s\t")
+	for _, l := range r.Limits {
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t\n", l.Threads, l.Arithmetic, l.Copy)
+	}
+	_ = t.Flush() // a Builder takes all
+	fmt.Fprintln(&w, "\nf32 matrix products, GFLOP/s")
+	fmt.Fprintln(t, "form\tM\tN\tK\tthreads\tpnode\tOpenBLAS\tratio\t")
+	for _, p := range r.Products {
+		peer := "-\t-\t"
+		if r.Peer != "" {
+			peer = fmt.Sprintf("%.1f\t%.2f\t", p.Peer, p.Ratio)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%.1f\t%s\n", p.Form, p.M, p.N, p.K, p.Threads, p.Rate, peer)
+	}
+	_ = t.Flush()
+	if r.NoPeer != "" {
+		fmt.Fprintf(&w, "\nNo OpenBLAS to compare with: %s", r.NoPeer)
+	}
+	for _, s := range r.Summary {
+		fmt.Fprintf(&w, "\nthreads %d: ratio %.2f in the median over the shapes, %.2f at least", s.Threads, s.MedianRatio, s.LeastRatio)
+	}
+	return w.String() + "\n"
 }

@@ -51,49 +51,43 @@ type answer struct {
 	Loss      float64 `json:"loss"`
 	Error     string  `json:"error,omitempty"`
 
-	Classes map[string]float64 `json:"classes,omitempty"` // seconds by class of calls
-	FLOPs   int64              `json:"flops,omitempty"`
-	// Arithmetic is the rate of multiply-adds in registers alone, right after, in GFLOP/s.
-	Arithmetic float64 `json:"gflops,omitempty"`
-
 	Losses []float64 `json:"losses,omitempty"` // of all steps, where these are few
-	// DeviceClock tells whether the device says when it came to events.
-	DeviceClock bool `json:"device_clock,omitempty"`
-	// DeviceSeconds is what the calls of a step take the device where it never waits for the host, 0
-	// without its clock, HostSeconds what the host takes to enqueue them.
-	DeviceSeconds float64 `json:"device_seconds,omitempty"`
-	HostSeconds   float64 `json:"host_seconds,omitempty"`
-	// CopySeconds is the time of all copies of messages, HiddenSeconds the part of it in which the
-	// stage computed.
-	CopySeconds   float64 `json:"copy_seconds,omitempty"`
-	HiddenSeconds float64 `json:"hidden_seconds,omitempty"`
+	// The rest is of tasks with Profile: seconds by class of calls, what they computed, and the rate
+	// of multiply-adds in registers alone right after them, in GFLOP/s.
+	Classes    map[string]float64 `json:"classes,omitempty"`
+	FLOPs      int64              `json:"flops,omitempty"`
+	Arithmetic float64            `json:"gflops,omitempty"`
 }
 
-// maxLosses bounds those of an answer.
-const maxLosses = 1000
+// startPython runs a script as a peer; its argument is what as JSON.
+func startPython(ctx context.Context, python, script string, what any) (*peer, error) {
+	described, err := json.Marshal(what)
+	if err != nil {
+		return nil, err
+	}
+	return startPeer(ctx, nil, python, "-c", script, string(described))
+}
 
-// startPython runs a script as a peer.
-func startPython(ctx context.Context, python, script, arg string) (*peer, error) {
-	return startPeer(ctx, nil, python, "-c", script, arg)
+// startWorker runs this program's own side of a task.
+func startWorker(ctx context.Context, env []string, binary string, t task) (*peer, error) {
+	described, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	return startPeer(ctx, env, binary, "bench", "--worker", string(described))
 }
 
 // grace is how long a program that was ended may keep its output open: processes of its own have it.
 const grace = 5 * time.Second
 
-// startPeer runs a program, with environment variables besides those that are, and waits for its
-// hello. The error says what is missing.
+// startPeer runs a program with additional environment variables and waits for its hello. The
+// error says what is missing.
 func startPeer(ctx context.Context, env []string, program string, args ...string) (*peer, error) {
 	p := &peer{cmd: exec.CommandContext(ctx, program, args...)}
-	p.cmd.Stderr, p.cmd.WaitDelay = &p.errors, grace
-	if len(env) > 0 {
-		p.cmd.Env = append(os.Environ(), env...)
-	}
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
+	p.cmd.Stderr, p.cmd.WaitDelay, p.cmd.Env = &p.errors, grace, append(os.Environ(), env...)
+	in, inErr := p.cmd.StdinPipe()
+	out, outErr := p.cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
 		return nil, err
 	}
 	p.in, p.pipe, p.out = in, out, bufio.NewReaderSize(out, maxAnswerBytes)
@@ -102,7 +96,6 @@ func startPeer(ctx context.Context, env []string, program string, args ...string
 	}
 	p.forget = context.AfterFunc(ctx, func() { _ = out.Close() }) // what it started may hold the other end
 	if err := p.receive(&p.hello); err != nil {
-		_ = p.close() // the error says why
 		return nil, err
 	}
 	if p.hello.Error != "" {
@@ -110,6 +103,14 @@ func startPeer(ctx context.Context, env []string, program string, args ...string
 		return nil, errors.New(p.hello.Error)
 	}
 	return p, nil
+}
+
+// asks returns the side that sends a request each round; nil without a peer.
+func (p *peer) asks(request any) side {
+	if p == nil {
+		return nil
+	}
+	return func() (answer, error) { return p.ask(request) }
 }
 
 // ask sends a request and waits for its answer.
@@ -139,26 +140,34 @@ func (p *peer) receive(into any) error {
 		return fmt.Errorf("answer of %s: %w%s", p.cmd.Path, err, p.errors.note())
 	}
 	if err := json.Unmarshal(line, into); err != nil {
+		_ = p.close() // the error says why
 		return fmt.Errorf("answer of %s: %w", p.cmd.Path, err)
 	}
 	return nil
 }
 
-// close ends the peer by ending its input, and its output in case it still writes, and
-// waits for it.
+// close ends the peer, if there is one, by ending its input, and its output in case it still
+// writes, and waits for it.
 func (p *peer) close() error {
-	p.ended.Do(func() { p.end = p.finish() })
+	if p == nil {
+		return nil
+	}
+	p.ended.Do(func() {
+		p.forget()
+		_ = p.in.Close() // it may be gone already
+		_ = p.pipe.Close()
+		if err := p.cmd.Wait(); err != nil {
+			p.end = fmt.Errorf("%s: %w%s", p.cmd.Path, err, p.errors.note())
+		}
+	})
 	return p.end
 }
 
-func (p *peer) finish() error {
-	p.forget()
-	_ = p.in.Close() // it may be gone already
-	_ = p.pipe.Close()
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w%s", p.cmd.Path, err, p.errors.note())
+// closing ends this program's own side, whose error counts where there is no other.
+func closing(p *peer, err *error) {
+	if closed := p.close(); *err == nil {
+		*err = closed
 	}
-	return nil
 }
 
 // tail keeps the end of what a peer wrote to its standard error.

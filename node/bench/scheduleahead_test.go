@@ -37,7 +37,7 @@ func (c *scheduleCase) leanStage(t *testing.T, stage, inFlight, ahead int) (out 
 	bytes := func(level model.Recompute, slots, ahead int) int64 { return memory(level, slots, ahead).Total() }
 	kept := bytes(model.RecomputeNothing, 2, 0) - bytes(model.RecomputeNothing, 1, 0)
 	leanest := bytes(model.RecomputeBlock, 2, 0) - bytes(model.RecomputeBlock, 1, 0)
-	_, backward, err := c.leanPasses(c.profiles[stage], layers, model.RecomputeBlock)
+	_, backward, err := c.passes(c.profiles[stage], layers, model.RecomputeBlock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,15 @@ func (c *scheduleCase) leanTrial(t *testing.T, name string, stages []leanStage, 
 		t.Fatalf("%s: %v", name, err)
 	}
 	chosen := trial{name: name, cap: noCap, spec: "1f1b", warmups: d.Warmups}
-	for i := range stages {
-		chosen.again = append(chosen.again, recomputed{plan.JoinLevels(d.Recompute[i]), d.Ahead[i], stages[i].memoryBytes})
+	for _, s := range stages {
+		chosen.memoryBytes = append(chosen.memoryBytes, s.memoryBytes)
+	}
+	chosen.place = func(stage int, p *plan.Placement) {
+		p.Recompute, p.Ahead = plan.JoinLevels(d.Recompute[stage]), d.Ahead[stage]
 	}
 	costs := c.costs(shape, wireBytes)
 	costs.Stages = d.Costs.Stages
-	t.Logf("%s: %v, warm-ups %v, period %v promised: %s", name, chosen.again, d.Warmups, time.Duration(d.Period), d.Bound.Text(func(s int) string { return c.peers[s].Short() }))
+	t.Logf("%s: %v, ahead %v, warm-ups %v, period %v promised: %s", name, d.Recompute, d.Ahead, d.Warmups, time.Duration(d.Period), d.Bound.Text(func(s int) string { return c.peers[s].Short() }))
 	return chosen, costs
 }
 

@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"pnode/planner/plan"
 
-	"pnode/kernels"
 	"pnode/kernels/emulate"
 	"pnode/kernels/null"
 	"pnode/pipeline"
@@ -48,24 +46,25 @@ func newScheduleCase(stages int, stageTime time.Duration) (*scheduleCase, error)
 		Vocab: 64, Context: scheduleContext, Blocks: chunksPerStage * stages, Heads: 2, Channels: scheduleChannels,
 	}}
 	for _, layers := range c.cut(stages) {
-		unit := emulate.Profile{Model: "unit", MatMulFLOPS: 1e9, AttentionFLOPS: 1e9, MemoryBytesPerS: fastMemory, MemoryBytes: 1 << 50}
-		forward, backward, err := c.passes(unit, layers)
+		p := emulate.Profile{Model: "unit", MatMulFLOPS: 1e9, AttentionFLOPS: 1e9, MemoryBytesPerS: fastMemory, MemoryBytes: 1 << 50}
+		unit, err := c.stageTimes(p, layers)
 		if err != nil {
 			return nil, err
 		}
-		rate := int64(float64(unit.MatMulFLOPS) * float64(forward+backward) / float64(stageTime))
-		p := emulate.Profile{Model: fmt.Sprintf("%v a micro-batch", stageTime), MatMulFLOPS: rate, AttentionFLOPS: rate, MemoryBytesPerS: fastMemory, MemoryBytes: unit.MemoryBytes}
-		if forward, backward, err = c.passes(p, layers); err != nil {
+		p.Model = fmt.Sprintf("%v a micro-batch", stageTime)
+		p.MatMulFLOPS = int64(float64(p.MatMulFLOPS) * float64(unit.Forward+unit.Input) / float64(stageTime))
+		p.AttentionFLOPS = p.MatMulFLOPS
+		took, err := c.stageTimes(p, layers)
+		if err != nil {
 			return nil, err
 		}
-		c.profiles = append(c.profiles, p)
-		c.times = append(c.times, schedule.StageTime{Forward: schedule.Nanos(forward), Input: schedule.Nanos(backward)})
+		c.profiles, c.times = append(c.profiles, p), append(c.times, took)
 	}
 	return c, nil
 }
 
-// cut gives each of so many stages its share of the blocks; the first has the embedding too,
-// the last the head.
+// cut returns the layers of each stage: its share of the blocks, on the first the embedding too, on the
+// last the head.
 func (c *scheduleCase) cut(stages int) []plan.LayerRange {
 	each := c.model.Blocks / stages
 	ranges := make([]plan.LayerRange, stages)
@@ -77,14 +76,9 @@ func (c *scheduleCase) cut(stages int) []plan.LayerRange {
 	return ranges
 }
 
-// passes are the times of a forward and a backward of a device with some layers that keep
-// everything, as its clock counts them.
-func (c *scheduleCase) passes(p emulate.Profile, layers plan.LayerRange) (forward, backward time.Duration, err error) {
-	return c.leanPasses(p, layers, model.RecomputeNothing)
-}
-
-// leanPasses are those of layers of a level of recomputation.
-func (c *scheduleCase) leanPasses(p emulate.Profile, layers plan.LayerRange, level model.Recompute) (forward, backward time.Duration, err error) {
+// passes returns the times of a forward and a backward of a device with some layers of a level of
+// recomputation, as its clock counts them.
+func (c *scheduleCase) passes(p emulate.Profile, layers plan.LayerRange, level model.Recompute) (forward, backward time.Duration, err error) {
 	dev, err := emulate.New(null.New(), emulate.Options{Profile: p})
 	if err != nil {
 		return 0, 0, err
@@ -107,7 +101,13 @@ func (c *scheduleCase) leanPasses(p emulate.Profile, layers plan.LayerRange, lev
 	return forward, dev.BusyTime() - forward, nil
 }
 
-// costs are those of the pipeline with one stage a device.
+// stageTimes returns the times of a device's passes over some layers that keep everything.
+func (c *scheduleCase) stageTimes(p emulate.Profile, layers plan.LayerRange) (schedule.StageTime, error) {
+	forward, backward, err := c.passes(p, layers, model.RecomputeNothing)
+	return schedule.StageTime{Forward: schedule.Nanos(forward), Input: schedule.Nanos(backward)}, err
+}
+
+// costs returns those of the pipeline with one stage a device.
 func (c *scheduleCase) costs(shape link.Shape, wireBytes int) schedule.Costs {
 	hop := schedule.Hop{
 		Transfer: schedule.Nanos(int64(wireBytes) * int64(time.Second) / shape.BytesPerS),
@@ -119,7 +119,7 @@ func (c *scheduleCase) costs(shape link.Shape, wireBytes int) schedule.Costs {
 	}
 }
 
-// plan puts the trial's stages on the peers, one device each.
+// plan places the trial's stages on the peers, one device each.
 func (c *scheduleCase) plan(t trial, generation plan.Generation) (plan.Plan, error) {
 	spec, err := schedule.ParseSpec(t.spec)
 	if err != nil {
@@ -145,8 +145,8 @@ func (c *scheduleCase) plan(t trial, generation plan.Generation) (plan.Plan, err
 		for s, layers := range c.cut(stages) {
 			peer := c.peers[list.Holder(schedule.Replica(r), schedule.Stage(s))]
 			place := plan.Placement{Peer: peer, Device: "cpu", Codec: "f32", Layers: layers}
-			if t.again != nil {
-				place.Recompute, place.Ahead = t.again[s].levels, t.again[s].ahead
+			if t.place != nil {
+				t.place(s, &place)
 			}
 			pipe.Stages = append(pipe.Stages, place)
 		}
@@ -155,43 +155,25 @@ func (c *scheduleCase) plan(t trial, generation plan.Generation) (plan.Plan, err
 	return p, nil
 }
 
-const benchRun = "bench"
-
-func (c *scheduleCase) run() plan.RunSpec {
-	return plan.RunSpec{
-		Run: benchRun, Model: c.model,
-		Train: plan.TrainSpec{
-			Seed: 1, Steps: endless, Micros: c.micros, MicroBatch: 1, LR: 1e-4, MinLR: 1e-4, WarmupSteps: 1,
-			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 1, HeldOutEvery: endless, CheckpointEvery: endless,
-		},
-	}
-}
-
-// device emulates that of a stage. Under a cap it has the memory that the capped schedule
-// needs and no more.
-func (c *scheduleCase) device(stage int, t trial) (*emulate.Device, error) {
-	p := c.profiles[stage]
-	if t.caps != nil {
-		layers := c.cut(c.stages)[stage]
+// capped returns the memory that each device needs for so many activations, and no more.
+func (c *scheduleCase) capped(activations []int) (memoryBytes []int64, err error) {
+	for stage, layers := range c.cut(c.stages) {
 		memory, err := model.StackConfig{
-			Model: c.model, First: layers.First, End: layers.End, MicroBatch: 1, Slots: t.caps[stage], Moments: 2,
+			Model: c.model, First: layers.First, End: layers.End, MicroBatch: 1, Slots: activations[stage], Moments: 2,
 			Recompute: model.RecomputeNothing.Uniform(layers.Len()),
 		}.Memory()
 		if err != nil {
 			return nil, err
 		}
-		p.MemoryBytes = memory.Total() + besideStack
+		memoryBytes = append(memoryBytes, memory.Total()+besideStack)
 	}
-	if t.again != nil {
-		p.MemoryBytes = t.again[stage].memoryBytes
-	}
-	return emulate.New(null.New(), emulate.Options{Name: "cpu", Profile: p, Slack: emulate.PacedSlack})
+	return memoryBytes, nil
 }
 
 // besideStack is what a worker allocates besides its stack: the result of a sum.
 const besideStack = 4
 
-// predict simulates a plan: the period and the step.
+// predict simulates a plan and returns its pace.
 func (c *scheduleCase) predict(plan plan.Plan, costs schedule.Costs) (period, step time.Duration, err error) {
 	list, err := pipeline.Programs(plan)
 	if err != nil {
@@ -206,48 +188,53 @@ func (c *scheduleCase) predict(plan plan.Plan, costs schedule.Costs) (period, st
 	if err != nil {
 		return 0, 0, err
 	}
-	var ends []time.Duration
-	for _, spans := range line.Workers {
-		for _, s := range spans {
-			if s.Action.Stage == 1 && s.Action.Op == schedule.Backward {
-				ends = append(ends, time.Duration(s.End))
-			}
-		}
-	}
-	return steadyPeriod(ends, plan), time.Duration(line.Makespan), nil
+	period, step = pace(line, plan)
+	return period, step, nil
 }
 
-// chunked are the costs with the stages of all chunks, each on its device.
+// chunked returns the costs with the stages of all chunks, each on its device.
 func (c *scheduleCase) chunked(costs schedule.Costs, stages int) (schedule.Costs, error) {
 	out := schedule.Costs{Boundaries: slices.Repeat(costs.Boundaries[:1], stages-1)}
 	for s, layers := range c.cut(stages) {
-		forward, backward, err := c.passes(c.profiles[s%c.stages], layers)
+		took, err := c.stageTimes(c.profiles[s%c.stages], layers)
 		if err != nil {
 			return out, err
 		}
-		out.Stages = append(out.Stages, schedule.StageTime{Forward: schedule.Nanos(forward), Input: schedule.Nanos(backward)})
+		out.Stages = append(out.Stages, took)
 	}
 	return out, nil
 }
 
-// steadyPeriod is the time per micro-batch between the times at which each one's gradient
-// has left stage 1, in order: once the pipeline is filled, and before its forwards end. It is
-// 0 for a schedule that is always either filling or draining.
-func steadyPeriod(ends []time.Duration, plan plan.Plan) time.Duration {
+// pace returns how long the passes of a step take, and the period: the time per micro-batch between
+// the ends of the backwards of stage 1, once the pipeline is filled and before its forwards end. The
+// period is 0 for a schedule that is always either filling or draining.
+func pace(line schedule.Timeline, plan plan.Plan) (period, step time.Duration) {
+	var ends []schedule.Nanos
+	for _, spans := range line.Workers {
+		for _, s := range spans {
+			if s.Action.Op != schedule.Backward {
+				continue
+			}
+			if step = max(step, time.Duration(s.End)); s.Action.Stage == 1 {
+				ends = append(ends, s.End)
+			}
+		}
+	}
 	kept, drain := pattern(plan)
 	last := len(ends) - 1 - drain
 	first := min(kept, last/2)
 	if kept == 0 || last <= first {
-		return 0
+		return 0, step
 	}
 	if n := (last - first) / kept * kept; n > 0 {
 		first = last - n
 	}
-	return (ends[last] - ends[first]) / time.Duration(last-first)
+	slices.Sort(ends)
+	return time.Duration(ends[last]-ends[first]) / time.Duration(last-first), step
 }
 
-// pattern is after how many micro-batches what a pipeline does repeats itself, even where it
-// waits, and how many backwards are left when its forwards end.
+// pattern returns after how many micro-batches a pipeline repeats itself, waits included, and how
+// many backwards are left when its forwards end.
 func pattern(plan plan.Plan) (kept, drain int) {
 	pipe := plan.Replicas[0]
 	if len(plan.Replicas) > 1 {
@@ -268,12 +255,4 @@ func pattern(plan plan.Plan) (kept, drain int) {
 		return 0, 0
 	}
 	return group, group
-}
-
-// refusal is why a schedule cannot run on devices with so little memory.
-func refusal(err error) (string, bool) {
-	if errors.Is(err, kernels.ErrOutOfMemory) {
-		return err.Error(), true
-	}
-	return "", false
 }

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"pnode/pipeline/link"
@@ -20,48 +23,23 @@ type ScheduleOptions struct {
 	Latencies []time.Duration
 	// StageTime is what one stage takes for a micro-batch; default 40 ms.
 	StageTime time.Duration
-	// Progress is told what is measured now; nil for nobody.
+	// Progress receives what is measured now; nil for nobody.
 	Progress func(string)
 }
 
 func (o *ScheduleOptions) fill() error {
-	small := ScheduleOptions{Stages: []int{4}, Mbits: []int{100}, Latencies: []time.Duration{10 * time.Millisecond, 40 * time.Millisecond}}
+	const ms = time.Millisecond
+	stages, mbits, latencies := []int{4}, []int{100}, []time.Duration{10 * ms, 40 * ms}
 	if o.Full {
-		small.Stages, small.Mbits = []int{4, 8}, []int{10, 50, 100, 500, 1000}
-		small.Latencies = []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 150 * time.Millisecond}
+		stages, mbits, latencies = []int{4, 8}, []int{10, 50, 100, 500, 1000}, []time.Duration{ms, 10 * ms, 40 * ms, 150 * ms}
 	}
-	if len(o.Stages) == 0 {
-		o.Stages = small.Stages
-	}
-	if len(o.Mbits) == 0 {
-		o.Mbits = small.Mbits
-	}
-	if len(o.Latencies) == 0 {
-		o.Latencies = small.Latencies
-	}
-	o.StageTime = cmp.Or(o.StageTime, 40*time.Millisecond)
+	o.Stages, o.Mbits, o.Latencies = orElse(o.Stages, stages...), orElse(o.Mbits, mbits...), orElse(o.Latencies, latencies...)
+	o.StageTime = cmp.Or(o.StageTime, 40*ms)
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	for _, n := range o.Stages {
-		if n < 2 || n > 16 {
-			return fmt.Errorf("--stages is %d: take 2 to 16", n)
-		}
-	}
-	for _, n := range o.Mbits {
-		if n < 1 || n > 100_000 {
-			return fmt.Errorf("--mbit is %d: take 1 to 100000", n)
-		}
-	}
-	for _, d := range o.Latencies {
-		if d < 0 || d > time.Second {
-			return fmt.Errorf("--latency is %v: take 0s to 1s", d)
-		}
-	}
-	if o.StageTime < time.Millisecond || o.StageTime > time.Second {
-		return fmt.Errorf("--stage-time is %v: take 1ms to 1s", o.StageTime)
-	}
-	return nil
+	return first(checkRange("stages", 2, 16, o.Stages...), checkRange("mbit", 1, 100_000, o.Mbits...),
+		checkRange("latency", 0, time.Second, o.Latencies...), checkRange("stage-time", ms, time.Second, o.StageTime))
 }
 
 // ScheduleReport is the result of Schedules.
@@ -69,10 +47,10 @@ type ScheduleReport struct {
 	StageMS      float64        `json:"stage_ms"`
 	MessageBytes int            `json:"message_bytes"`
 	Cells        []ScheduleCell `json:"cells"`
-	// MeanError is the mean over all runs of how far the simulated step is from the
-	// measured one, relative to that.
+	// MeanError is the mean over all runs of the simulated step's distance from the measured one, as a
+	// part of the latter.
 	MeanError float64 `json:"mean_error"`
-	// WorstRatio is that of the elastic schedule without a memory cap over all cells.
+	// WorstRatio is the largest of the elastic schedule without a memory cap over all cells.
 	WorstRatio float64 `json:"worst_ratio"`
 }
 
@@ -82,9 +60,9 @@ type ScheduleCell struct {
 	Mbit      int     `json:"mbit"`
 	LatencyMS float64 `json:"latency_ms"`
 	Micros    int     `json:"micros"`
-	// BoundMS is the period that nothing can beat: the slowest stage or transfer.
+	// BoundMS is the least period of any schedule: the slowest stage or transfer.
 	BoundMS float64 `json:"bound_ms"`
-	// WireBytes is what a message took on the line, all packets of the link counted.
+	// WireBytes counts what a message took on the line, all packets of the link included.
 	WireBytes int           `json:"wire_bytes"`
 	Runs      []ScheduleRun `json:"runs"`
 }
@@ -105,10 +83,10 @@ type ScheduleRun struct {
 	PredictedPeriodMS float64 `json:"predicted_period_ms"`
 	StepMS            float64 `json:"step_ms"`
 	PredictedStepMS   float64 `json:"predicted_step_ms"`
-	// Ratio is the measured period over the bound, Error that of the predicted step.
+	// Ratio is the measured period over the bound, Error the predicted step over the measured one less 1.
 	Ratio float64 `json:"ratio"`
 	Error float64 `json:"error"`
-	// Slower is the step over that of the elastic choice without a cap.
+	// Slower is the step over the elastic choice's without a cap.
 	Slower float64 `json:"slower"`
 }
 
@@ -134,8 +112,7 @@ func (r *ScheduleReport) measureCells(ctx context.Context, o ScheduleOptions) er
 		stages, mbit, latency := one.Stages[0], one.Mbits[0], one.Latencies[0]
 		name := fmt.Sprintf("%d stages, %d Mbit/s, %v", stages, mbit, latency)
 		o.Progress(name + eta.String())
-		shape := link.Shape{BytesPerS: int64(mbit) * 1e6 / 8, Delay: latency}
-		cell, err := measureCell(ctx, stages, o.StageTime, shape)
+		cell, err := measureCell(ctx, stages, o.StageTime, link.Shape{BytesPerS: int64(mbit) * 1e6 / 8, Delay: latency})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -146,7 +123,7 @@ func (r *ScheduleReport) measureCells(ctx context.Context, o ScheduleOptions) er
 	return nil
 }
 
-// cells are the options of each cell alone.
+// cells returns the options of each cell alone.
 func (o ScheduleOptions) cells() (all []ScheduleOptions) {
 	for _, stages := range o.Stages {
 		for _, mbit := range o.Mbits {
@@ -160,21 +137,6 @@ func (o ScheduleOptions) cells() (all []ScheduleOptions) {
 	return all
 }
 
-// eta tells how long the rest takes, to go by the cells so far.
-type eta struct {
-	begin       time.Time
-	done, cells int
-}
-
-func (e *eta) String() string {
-	s := fmt.Sprintf(" (%d of %d", e.done+1, e.cells)
-	if e.done > 0 {
-		left := time.Since(e.begin) / time.Duration(e.done) * time.Duration(e.cells-e.done)
-		s += fmt.Sprintf(", about %v left", left.Round(time.Second))
-	}
-	return s + ")"
-}
-
 func (r *ScheduleReport) summarise() {
 	r.MeanError, r.WorstRatio = 0, 0
 	runs := 0
@@ -184,7 +146,7 @@ func (r *ScheduleReport) summarise() {
 				continue
 			}
 			runs++
-			r.MeanError += max(run.Error, -run.Error)
+			r.MeanError += math.Abs(run.Error)
 			if run.Name == elasticName && run.Cap == noCap {
 				r.WorstRatio = max(r.WorstRatio, run.Ratio)
 			}
@@ -203,24 +165,6 @@ const (
 	groupsName  = "elastic groups"
 	noCap       = "none"
 )
-
-// capOf is a number of activations that each stage may keep.
-type capOf struct {
-	name string
-	caps []int // nil: no limit
-}
-
-// capsOf are the caps, the widest first.
-func capsOf(stages int) []capOf {
-	times := func(k int) []int {
-		caps := make([]int, stages)
-		for r := range caps {
-			caps[r] = k * (stages - r)
-		}
-		return caps
-	}
-	return []capOf{{noCap, nil}, {"2x", times(2)}, {"1f1b", times(1)}}
-}
 
 // measureCell runs all schedules on one kind of link.
 func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape link.Shape) (cell ScheduleCell, err error) {
@@ -260,25 +204,46 @@ func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape
 		run.Ratio = run.PeriodMS / cell.BoundMS
 		cell.Runs = append(cell.Runs, run)
 	}
-	cell.compare()
-	return cell, nil
-}
-
-// compare relates all steps to that of the elastic choice: groups where they were chosen.
-func (c *ScheduleCell) compare() {
-	chosen := 0.0
-	for _, run := range c.Runs {
+	chosen := 0.0 // the elastic choice's step: groups, which come after it, where they were chosen
+	for _, run := range cell.Runs {
 		if run.Cap == noCap && (run.Name == elasticName || run.Name == groupsName) {
 			chosen = run.StepMS
 		}
 	}
-	for i := range c.Runs {
-		c.Runs[i].Slower = c.Runs[i].StepMS / chosen
+	for i := range cell.Runs {
+		cell.Runs[i].Slower = cell.Runs[i].StepMS / chosen
 	}
+	return cell, nil
 }
 
-// micros is enough for a pipeline with these warm-ups to be under way for a while.
+// micros returns enough micro-batches for a pipeline with these warm-ups to be under way for a while.
 func micros(stages int, warmups []int) int {
 	n := max(6*stages, 2*(slices.Max(warmups)+1)+3*stages)
 	return (n + stages - 1) / stages * stages // interleaved schedules want whole groups
+}
+
+// Text returns the report as a table for people.
+func (r ScheduleReport) Text() string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "Emulated devices that take %.0f ms a micro-batch, messages of %d KiB, real workers and real QUIC.\n", r.StageMS, r.MessageBytes>>10)
+	fmt.Fprintf(&w, "Times in ms; bound: the slowest stage or transfer; step: all micro-batches, with filling and draining.\n\n")
+	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stages\tMbit/s\tlatency\tmicros\tschedule\tcap\tperiod\tbound\tratio\tstep\tsimulated\terror\telastic is\t")
+	for _, c := range r.Cells {
+		for _, run := range c.Runs {
+			fmt.Fprintf(t, "%d\t%d\t%.0f\t%d\t%s\t%s\t", c.Stages, c.Mbit, c.LatencyMS, c.Micros, run.Name, run.Cap)
+			if run.Refused != "" {
+				fmt.Fprint(t, "-\t-\t-\t-\t-\tdoes not fit\t-\t\n")
+				continue
+			}
+			period, ratio := "-", "-"
+			if run.PeriodMS > 0 {
+				period, ratio = fmt.Sprintf("%.1f", run.PeriodMS), fmt.Sprintf("%.3f", run.Ratio)
+			}
+			fmt.Fprintf(t, "%s\t%.1f\t%s\t%.0f\t%.0f\t%+.1f%%\t%.2fx\t\n", period, c.BoundMS, ratio, run.StepMS, run.PredictedStepMS, 100*run.Error, run.Slower)
+		}
+	}
+	_ = t.Flush() // a Builder takes all
+	fmt.Fprintf(&w, "\nElastic without a cap: at most %.3f of the bound. Simulated against measured steps: mean error %.1f%%.\n", r.WorstRatio, 100*r.MeanError)
+	return w.String()
 }

@@ -10,6 +10,7 @@ import (
 
 	"pnode/pipeline/link"
 	"pnode/pipeline/schedule"
+	"pnode/pipeline/trace"
 	"pnode/planner/plan"
 )
 
@@ -33,11 +34,7 @@ func TestScheduleGrid(t *testing.T) {
 			o.Latencies = []time.Duration{d}
 		}
 	}
-	var table strings.Builder
-	if err := virtualSchedules(t, o).Text(&table); err != nil {
-		t.Fatal(err)
-	}
-	t.Log("\n" + table.String())
+	t.Log("\n" + virtualSchedules(t, o).Text())
 }
 
 // virtualSchedules measures each cell in a bubble of its own.
@@ -119,16 +116,12 @@ func TestStepsStaySteadyOnALongLink(t *testing.T) {
 		}
 		c.micros = 60
 		run := trial{name: elasticName, spec: "1f1b", warmups: warmups}
-		w, err := rig.steps(t.Context(), c, run, steps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := c.plan(run, 1)
+		ran, p, err := rig.train(t.Context(), c, run, steps)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for s := range plan.Step(steps) {
-			if period := steadyPeriod(w.marks[s+1].gradients, p); period > c.stageTime*21/20 {
+			if period, _ := pace(ran.Timeline(trace.Key{Generation: p.Generation, Step: s + 1}), p); period == 0 || period > c.stageTime*21/20 {
 				t.Errorf("step %d: %v a micro-batch", s+1, period)
 			}
 		}
@@ -151,11 +144,15 @@ func TestDevicesOfACapRefuseMore(t *testing.T) {
 		defer rig.close()
 		c.peers = rig.peers
 		costs := c.costs(link.Shape{BytesPerS: 1e7}, messageBytes)
+		memory, err := c.capped([]int{2, 1})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, tc := range []struct {
 			warmups []int
 			refused bool
 		}{{[]int{1, 0}, false}, {[]int{2, 0}, true}, {[]int{1, 1}, true}} {
-			run, err := rig.measure(t.Context(), c, trial{name: "1f1b", spec: "1f1b", warmups: tc.warmups, caps: []int{2, 1}}, costs)
+			run, err := rig.measure(t.Context(), c, trial{name: "1f1b", spec: "1f1b", warmups: tc.warmups, memoryBytes: memory}, costs)
 			if err != nil {
 				t.Fatal(err)
 			}

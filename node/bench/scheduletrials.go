@@ -18,29 +18,35 @@ type trial struct {
 	name, cap string
 	spec      string // of the plan
 	warmups   []int
-	caps      []int // activations that the devices have memory for; nil: any number
-	// again is by stage what is computed again; nil: nothing.
-	again []recomputed
+	// memoryBytes is what each device has; nil for any amount.
+	memoryBytes []int64
+	// place changes the placement of a stage; nil changes none.
+	place func(stage int, p *plan.Placement)
 }
 
-// recomputed is what a stage computes again, the last layers ahead of their gradient, on a
-// device of so much memory.
-type recomputed struct {
-	levels      plan.Levels
-	ahead       int
-	memoryBytes int64
-}
-
-// trials are the elastic schedule under each cap, and those to compare it with. First comes the
+// trials returns the elastic schedule under each cap, and those to compare it with. First comes the
 // one with the most traffic: connections forget on slower schedules what they can carry.
 func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) {
 	var all []trial
-	for _, limit := range capsOf(c.stages) {
-		warmups, err := c.elastic(shape, wireBytes, limit.caps)
-		if err != nil {
+	for _, limit := range []struct {
+		name   string
+		of1F1B int // activations, in those that 1F1B keeps; 0: no limit
+	}{{noCap, 0}, {"2x", 2}, {"1f1b", 1}} {
+		t := trial{name: elasticName, cap: limit.name, spec: "1f1b"}
+		var caps []int
+		var err error
+		if limit.of1F1B > 0 {
+			for stage := range c.stages {
+				caps = append(caps, limit.of1F1B*(c.stages-stage))
+			}
+			if t.memoryBytes, err = c.capped(caps); err != nil {
+				return nil, err
+			}
+		}
+		if t.warmups, err = c.elastic(shape, wireBytes, caps); err != nil {
 			return nil, err
 		}
-		all = append(all, trial{name: elasticName, cap: limit.name, spec: "1f1b", warmups: warmups, caps: limit.caps})
+		all = append(all, t)
 	}
 	groups, shorter, err := c.groups(c.costs(shape, wireBytes), all[0])
 	if err != nil {
@@ -56,7 +62,7 @@ func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) 
 	return all, nil
 }
 
-// elastic are the warm-ups that the planner would choose for messages of so many bytes.
+// elastic returns the warm-ups that the planner would choose for messages of so many bytes.
 func (c *scheduleCase) elastic(shape link.Shape, wireBytes int, caps []int) ([]int, error) {
 	line := cost.Link{BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()}
 	p := elastic.Problem{Micros: schedule.MaxNumber, MarginPercent: elastic.UsualMargin}
@@ -74,8 +80,8 @@ func (c *scheduleCase) elastic(shape link.Shape, wireBytes int, caps []int) ([]i
 	return d.Warmups, err
 }
 
-// groups is interleaving in the groups that end first, and whether it is shorter than the
-// elastic trial: it fills and drains sooner where links leave room for the traffic of chunks.
+// groups returns interleaving in the groups that end first, and whether its step is shorter than the
+// elastic trial's: it fills and drains sooner where links leave room for the traffic of chunks.
 func (c *scheduleCase) groups(costs schedule.Costs, plain trial) (t trial, shorter bool, err error) {
 	p := elastic.Interleaving{Workers: c.stages, Micros: c.micros}
 	if p.Costs, err = c.chunked(costs, chunksPerStage*c.stages); err != nil {
@@ -97,7 +103,7 @@ func (c *scheduleCase) groups(costs schedule.Costs, plain trial) (t trial, short
 	return t, grouped < step, err
 }
 
-// step is what a trial's programs take.
+// step returns the simulated time of a trial.
 func (c *scheduleCase) step(t trial, costs schedule.Costs) (time.Duration, error) {
 	plan, err := c.plan(t, 1)
 	if err != nil {
@@ -107,7 +113,7 @@ func (c *scheduleCase) step(t trial, costs schedule.Costs) (time.Duration, error
 	return step, err
 }
 
-// groupOf is the size of a schedule's groups of micro-batches; otherwise where it has none, 0
+// groupOf returns the size of a schedule's groups of micro-batches: otherwise where it has none, 0
 // where they differ.
 func groupOf(spec schedule.Spec, otherwise int) int {
 	for _, p := range spec.Params {

@@ -3,103 +3,63 @@ package bench
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+	"text/tabwriter"
 
 	"pnode/kernels"
+	"pnode/kernels/cpu"
+	"pnode/kernels/devices"
 )
 
 //go:embed torchstep.py
-var torchStepScript string
+var torchStepOnly string
 
 //go:embed torchpeer.py
 var torchPeerScript string
 
-var torchScript = torchPeerScript + torchStepScript
+var torchStepScript = torchPeerScript + torchStepOnly
+
+// torchStep is the argument of torchstep.py.
+type torchStep struct {
+	StepModel
+	Device  string `json:"device"`
+	DType   string `json:"dtype"`
+	Compile bool   `json:"compile,omitempty"`
+}
 
 // StepOptions say what to measure; the zero value takes the defaults, but for Binary.
 type StepOptions struct {
-	Rounds    int      // default 3
+	Sides
 	Threads   []int    // default 1 and every core
 	Models    []string // of StepModels, default all
 	Sequences []int    // default 256 and 1024
-	Python    string   // that has PyTorch; default python3
 	Binary    string   // this program
-	Progress  func(string)
 }
 
-// stepModels are the measured models; a step has stepTokens of them.
-var stepModels = []struct {
-	StepModel
-	stepTokens int
-}{
-	{StepModel{Name: "10m", Vocab: 65, Blocks: 6, Heads: 6, Channels: 384}, 4096},
-	{StepModel{Name: "gpt2-124m", Vocab: 50257, Blocks: 12, Heads: 12, Channels: 768}, 1024},
+// stepModels are the measured models; Context is 0, Batch the tokens of a step.
+var stepModels = []StepModel{
+	{Name: "10m", Vocab: 65, Blocks: 6, Heads: 6, Channels: 384, Batch: 4096},
+	{Name: "gpt2-124m", Vocab: 50257, Blocks: 12, Heads: 12, Channels: 768, Batch: 1024},
 }
 
-// StepModels are the names that StepOptions.Models can hold.
-func StepModels() []string {
-	var names []string
+// StepModels returns the names that StepOptions.Models can hold.
+func StepModels() (names []string) {
 	for _, m := range stepModels {
 		names = append(names, m.Name)
 	}
 	return names
 }
 
-func (o *StepOptions) fill() error {
-	if o.Rounds == 0 {
-		o.Rounds = 3
+func (o *StepOptions) fill() (err error) {
+	o.Models, o.Sequences = orElse(o.Models, StepModels()...), orElse(o.Sequences, 256, 1024)
+	if err := first(o.Sides.fill(3), checkNames("model", StepModels(), o.Models...), checkRange("sequence", 8, 1024, o.Sequences...)); err != nil {
+		return err
 	}
-	if len(o.Models) == 0 {
-		o.Models = StepModels()
-	}
-	if len(o.Sequences) == 0 {
-		o.Sequences = []int{256, 1024}
-	}
-	if o.Python == "" {
-		o.Python = "python3"
-	}
-	if o.Progress == nil {
-		o.Progress = func(string) {}
-	}
-	if o.Rounds < 1 {
-		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
-	}
-	for _, name := range o.Models {
-		if !slices.Contains(StepModels(), name) {
-			return fmt.Errorf("--model is %q: take one of %s", name, strings.Join(StepModels(), ", "))
-		}
-	}
-	for _, t := range o.Sequences {
-		if t < 8 || t > 1024 {
-			return fmt.Errorf("--sequence is %d: take 8 to 1024", t)
-		}
-	}
-	var err error
 	o.Threads, err = threadCounts(o.Threads)
 	return err
-}
-
-// cases are the models with all sequences and numbers of threads.
-func (o StepOptions) cases() []StepModel {
-	var all []StepModel
-	for _, m := range stepModels {
-		if !slices.Contains(o.Models, m.Name) {
-			continue
-		}
-		for _, sequence := range o.Sequences {
-			for _, threads := range o.Threads {
-				c := m.StepModel
-				c.Context, c.Batch, c.Threads = sequence, max(1, m.stepTokens/sequence), threads
-				all = append(all, c)
-			}
-		}
-	}
-	return all
 }
 
 // StepReport is the result of Steps.
@@ -135,105 +95,128 @@ type StepResult struct {
 	Shares map[string]float64 `json:"shares"`
 }
 
-// Rest is the share of the step outside matrix products and attention.
+// Rest returns the share of the step outside matrix products and attention.
 func (r StepResult) Rest() float64 {
 	return 1 - r.Shares[kernels.ClassMatMul.String()] - r.Shares[kernels.ClassAttention.String()]
 }
 
 // Steps measures training steps (forward, backward, clipping, AdamW, f32), beside PyTorch
 // when there is one.
-func Steps(ctx context.Context, o StepOptions) (StepReport, error) {
-	r := StepReport{}
+func Steps(ctx context.Context, o StepOptions) (r StepReport, err error) {
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench step: %w: %w", ErrOptions, err)
 	}
-	r.CPU, r.Rounds = cpuName(), o.Rounds
-	for _, c := range o.cases() {
-		o.Progress(fmt.Sprintf("%s, sequence %d, threads %d", c.Name, c.Context, c.Threads))
-		result, err := r.measureStep(ctx, o, c)
-		if err != nil {
-			return r, fmt.Errorf("bench step: %s, sequence %d, threads %d: %w", c.Name, c.Context, c.Threads, err)
+	r.CPU, r.Rounds = (*cpu.Device)(nil).Model(), o.Rounds
+	for _, m := range stepModels {
+		if !slices.Contains(o.Models, m.Name) {
+			continue
 		}
-		r.Steps = append(r.Steps, result)
+		for _, sequence := range o.Sequences {
+			for _, threads := range o.Threads {
+				c := m.sized(sequence, max(1, m.Batch/sequence))
+				c.Threads = threads
+				name := fmt.Sprintf("%s, sequence %d, threads %d", c.Name, sequence, threads)
+				o.Progress(name)
+				result, err := r.measure(ctx, o, c)
+				if err != nil {
+					return r, fmt.Errorf("bench step: %s: %w", name, err)
+				}
+				r.Steps = append(r.Steps, result)
+			}
+		}
 	}
 	return r, nil
 }
 
-// measureStep starts both sides and lets them take turns.
-func (r *StepReport) measureStep(ctx context.Context, o StepOptions, c StepModel) (result StepResult, err error) {
-	described, err := json.Marshal(c)
-	if err != nil {
-		return result, err
-	}
-	own, err := startPeer(ctx, nil, o.Binary, "bench", "step", "--worker", string(described))
+// measure starts both sides and lets them take turns.
+func (r *StepReport) measure(ctx context.Context, o StepOptions, m StepModel) (result StepResult, err error) {
+	own, err := startWorker(ctx, nil, o.Binary, task{Device: devices.CPU, Kind: stepTask, Model: m, Profile: true})
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, own.close()) }()
 	r.Kernel, r.Dropped = own.hello.Kernel, own.hello.Dropped
-	torch, err := startPython(ctx, o.Python, torchScript, string(described))
+	torch, err := startPython(ctx, o.Python, torchStepScript, torchStep{StepModel: m})
 	if err != nil {
 		r.NoPeer = fmt.Sprintf("%v; it needs a Python with PyTorch (Debian: apt-get install python3-torch; PyPI: pip install torch), see --python", err)
 	} else {
 		defer torch.close()
 		r.Peer, r.PeerKernel = torch.hello.Name, torch.hello.Kernel
 	}
-	return takeTurns(c, own, torch, o.Rounds)
+	return trainInTurns(m, own, torch, o.Rounds)
 }
 
-// stepRequest asks for training steps.
-type stepRequest struct {
-	Steps int `json:"steps"`
-	// Replays is how often the calls of the last step are made again, with nothing to wait for.
-	Replays int `json:"replays,omitempty"`
-}
-
-// roundSteps is how many steps take a second or more, to go by the first two.
-func roundSteps(second time.Duration) int {
-	return 1 + int(time.Second/max(second, time.Millisecond))
-}
-
-func takeTurns(c StepModel, own, torch *peer, rounds int) (StepResult, error) {
-	result := StepResult{StepModel: c, Shares: map[string]float64{}}
-	if _, err := own.ask(stepRequest{Steps: 1}); err != nil { // warms up
-		return result, err
+// trainInTurns measures steps of both sides, as many a round as take a second or more. torch may be
+// nil.
+func trainInTurns(m StepModel, own, torch *peer, rounds int) (StepResult, error) {
+	result, request := StepResult{StepModel: m, Shares: map[string]float64{}}, stepRequest{1}
+	var second answer
+	for range 2 { // the first one warms up
+		var err error
+		if second, err = own.ask(request); err != nil {
+			return result, err
+		}
 	}
-	warm, err := own.ask(stepRequest{Steps: 1})
-	if err != nil {
-		return result, err
-	}
-	request := stepRequest{Steps: roundSteps(time.Duration(warm.Seconds * float64(time.Second)))}
 	if torch != nil {
-		if _, err := torch.ask(stepRequest{Steps: 2}); err != nil {
+		if _, err := torch.ask(stepRequest{2}); err != nil {
 			return result, err
 		}
 	}
-	var rates, peerRates, ratios, computed []float64
-	limit := 0.0 // GFLOP/s
-	tokens := float64(c.tokens() * request.Steps)
-	for range rounds {
-		a, err := own.ask(request)
-		if err != nil {
-			return result, err
-		}
-		rates, result.PeakBytes = append(rates, tokens/a.Seconds), a.PeakBytes
-		computed, limit = append(computed, float64(a.FLOPs)/a.Seconds/1e9), max(limit, a.Arithmetic)
+	request.Steps += int(1 / max(second.Seconds, 1e-3))
+	took := takeTurns(rounds, own.asks(request), torch.asks(request))
+	if err := first(took[0].err, took[1].err); err != nil {
+		return result, err
+	}
+	tokens := float64(m.Batch * m.Context * request.Steps)
+	result.TokensPerS, result.PeerTokensPerS, result.Ratio = took[0].rate(tokens), took[1].rate(tokens), took[0].ratio(took[1])
+	var computed []float64
+	limit := 0.0 // GFLOP/s, of the processor alone
+	for _, a := range took[0].answers {
+		result.PeakBytes, limit = a.PeakBytes, max(limit, a.Arithmetic)
+		computed = append(computed, float64(a.FLOPs)/a.Seconds/1e9)
 		for class, seconds := range a.Classes {
 			result.Shares[class] += seconds / a.Seconds / float64(rounds)
 		}
-		if torch == nil {
-			continue
-		}
-		b, err := torch.ask(request)
-		if err != nil {
-			return result, err
-		}
-		peerRates, result.PeerPeakBytes = append(peerRates, tokens/b.Seconds), b.PeakBytes
-		ratios = append(ratios, b.Seconds/a.Seconds)
 	}
-	result.TokensPerS, result.PeerTokensPerS, result.Ratio = median(rates), median(peerRates), median(ratios)
-	if limit > 0 { // an accelerator's worker does not measure it
+	if limit > 0 {
 		result.Utilization = median(computed) / limit
 	}
+	if torch != nil {
+		result.PeerPeakBytes = took[1].answers[rounds-1].PeakBytes
+	}
 	return result, nil
+}
+
+// Text returns the report as a table for people.
+func (r StepReport) Text() string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "%s, kernels %s", r.CPU, r.Kernel)
+	if r.Peer != "" {
+		fmt.Fprintf(&w, "; peer %s %s", r.Peer, r.PeerKernel)
+	}
+	for _, reason := range r.Dropped {
+		fmt.Fprintf(&w, "\n%s", reason)
+	}
+	fmt.Fprintf(&w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns. HFU is what\n"+
+		"a step computes over what multiply-adds in registers alone would in its time, at the\n"+
+		"fastest that they were in any round.\n\n", r.Rounds)
+	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tHFU\tproducts\tattention\trest\t")
+	for _, s := range r.Steps {
+		rate, ratio, peak := "-", "-", "-"
+		if r.Peer != "" {
+			rate, ratio = fmt.Sprintf("%.0f", s.PeerTokensPerS), fmt.Sprintf("%.2f", s.Ratio)
+		}
+		if s.PeerPeakBytes > 0 { // which a system may not tell
+			peak = fmt.Sprint(s.PeerPeakBytes >> 20)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.0f\t%s\t%s\t%d\t%s\t", s.Name, s.Context, s.Batch, s.Threads, s.TokensPerS, rate, ratio, s.PeakBytes>>20, peak)
+		products, attention := s.Shares[kernels.ClassMatMul.String()], s.Shares[kernels.ClassAttention.String()]
+		fmt.Fprintf(t, "%.1f%%\t%.1f%%\t%.1f%%\t%.1f%%\t\n", 100*s.Utilization, 100*products, 100*attention, 100*s.Rest())
+	}
+	_ = t.Flush() // a Builder takes all
+	if r.NoPeer != "" {
+		fmt.Fprintf(&w, "\nNo PyTorch to compare with: %s\n", r.NoPeer)
+	}
+	return w.String()
 }

@@ -16,10 +16,8 @@ func tiny(t *testing.T) StepOptions {
 	t.Helper()
 	all := stepModels
 	t.Cleanup(func() { stepModels = all })
-	stepModels = stepModels[:1:1]
-	stepModels[0].StepModel = StepModel{Name: "tiny", Vocab: 17, Blocks: 2, Heads: 2, Channels: 16}
-	stepModels[0].stepTokens = 32
-	return StepOptions{Rounds: 1, Threads: []int{1}, Sequences: []int{16}, Binary: os.Args[0], Python: os.Args[0]}
+	stepModels = []StepModel{{Name: "tiny", Vocab: 17, Blocks: 2, Heads: 2, Channels: 16, Batch: 32}}
+	return StepOptions{Sides: Sides{Rounds: 1, Python: os.Args[0]}, Threads: []int{1}, Sequences: []int{16}, Binary: os.Args[0]}
 }
 
 // TestStepsBesideAPeer runs this program's side for real; the peer takes 1000 s.
@@ -64,12 +62,12 @@ func TestStepsWithoutAPeer(t *testing.T) {
 	checkText(t, r, "python3-torch", "/nonexistent/python3")
 }
 
-// TestStepWorkerTrains asks for steps in portions and wants the losses of one training.
-func TestStepWorkerTrains(t *testing.T) {
-	const described = `{"vocab":11,"context":8,"blocks":1,"heads":2,"channels":16,"batch":2,"threads":1}`
+// TestWorkerTrains asks for steps in portions and wants the losses of one training.
+func TestWorkerTrains(t *testing.T) {
+	const described = `{"device":"cpu","kind":"step","model":{"vocab":11,"context":8,"blocks":1,"heads":2,"channels":16,"batch":2,"threads":1}}`
 	losses := func(requests string) []float64 {
 		var out bytes.Buffer
-		if err := StepWorker(t.Context(), described, strings.NewReader(requests), &out); err != nil {
+		if err := Worker(t.Context(), described, strings.NewReader(requests), &out); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -92,11 +90,11 @@ func TestStepWorkerTrains(t *testing.T) {
 	}
 }
 
-func TestStepWorkerRefuses(t *testing.T) {
-	const described = `{"vocab":11,"context":8,"blocks":1,"heads":2,"channels":16,"batch":2,"threads":1}`
-	for model, request := range map[string]string{"no model": "", `{"vocab":0}`: "", described: "no request\n"} {
+func TestWorkerRefuses(t *testing.T) {
+	const described = `{"device":"cpu","kind":"step","model":{"vocab":11,"context":8,"blocks":1,"heads":2,"channels":16,"batch":2,"threads":1}}`
+	for model, request := range map[string]string{"no model": "", `{"device":"cpu","kind":"step"}`: "", described: "no request\n"} {
 		var out bytes.Buffer
-		if err := StepWorker(t.Context(), model, strings.NewReader(request), &out); err == nil {
+		if err := Worker(t.Context(), model, strings.NewReader(request), &out); err == nil {
 			t.Errorf("model %q, request %q: no error", model, request)
 		}
 	}
@@ -104,7 +102,7 @@ func TestStepWorkerRefuses(t *testing.T) {
 
 func TestBadStepOptions(t *testing.T) {
 	for field, o := range map[string]StepOptions{
-		"rounds": {Rounds: -1}, "model": {Models: []string{"gpt5"}}, "sequence": {Sequences: []int{4096}}, "threads": {Threads: []int{0}},
+		"rounds": {Sides: Sides{Rounds: -1}}, "model": {Models: []string{"gpt5"}}, "sequence": {Sequences: []int{4096}}, "threads": {Threads: []int{0}},
 	} {
 		if _, err := Steps(t.Context(), o); err == nil || !strings.Contains(err.Error(), field+" is ") {
 			t.Errorf("%s: %v", field, err)
