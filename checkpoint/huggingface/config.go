@@ -10,7 +10,8 @@ import (
 	"pnode/pipeline/model"
 )
 
-// Architecture is a class of Python's transformers.
+// Architecture is a class of Python's transformers. The class without a head (`GPT2Model`,
+// `LlamaModel`) is read as the one with it: its head is tied, or the folder lacks it.
 type Architecture string
 
 // The architectures.
@@ -27,6 +28,7 @@ const MaxContext = 1 << 17
 // family is what sets an architecture apart.
 type family struct {
 	architecture Architecture
+	base         Architecture // the class without a head
 	modelType    string
 	prefix       string // of the base model's tensors
 	names        model.Names
@@ -36,36 +38,45 @@ type family struct {
 
 func families() []family {
 	return []family{
-		{GPT2, "gpt2", "transformer.", gpt2Names, readGPT2, writeGPT2},
-		{Llama, "llama", "model.", rotaryNames, readLlama, writeLlama},
-		{Mistral, "mistral", "model.", rotaryNames, readMistral, writeMistral},
-		{Qwen2, "qwen2", "model.", rotaryNames, readQwen2, writeQwen2},
+		{GPT2, "GPT2Model", "gpt2", "transformer.", gpt2Names, readGPT2, writeGPT2},
+		{Llama, "LlamaModel", "llama", "model.", rotaryNames, readLlama, writeLlama},
+		{Mistral, "MistralModel", "mistral", "model.", rotaryNames, readMistral, writeMistral},
+		{Qwen2, "Qwen2Model", "qwen2", "model.", rotaryNames, readQwen2, writeQwen2},
 	}
+}
+
+// Settings are what a config.json says of a model.
+type Settings struct {
+	Model        model.Config
+	Architecture Architecture
+	Notes        []string // sentences about fields that were passed over
 }
 
 // ParseConfig reads the text of a config.json. Errors wrap ErrUnsupported, ErrFormat or
 // model.ErrBadConfig and name the field.
-func ParseConfig(text []byte) (model.Config, Architecture, error) {
+func ParseConfig(text []byte) (Settings, error) {
 	f, err := parseFields(configFile, text)
 	if err != nil {
-		return model.Config{}, "", err
+		return Settings{}, err
 	}
 	of, err := findFamily(f)
 	if err != nil {
-		return model.Config{}, "", err
+		return Settings{}, err
 	}
 	names := of.names
 	if value, ok := f.left["rope_parameters"]; ok && string(value) != "null" {
 		names = newerRoPE(names)
 	}
-	c := of.read(f)
-	if err := f.done(harmless...); err != nil {
-		return model.Config{}, "", err
+	s := Settings{Model: of.read(f), Architecture: of.architecture}
+	f.pass(harmless...)
+	s.Notes = f.passNoted()
+	if err := f.done(); err != nil {
+		return Settings{}, err
 	}
-	if err := c.ValidateNamed(names); err != nil {
-		return model.Config{}, "", fmt.Errorf("config.json: %w", err)
+	if err := s.Model.ValidateNamed(names); err != nil {
+		return Settings{}, fmt.Errorf("config.json: %w", err)
 	}
-	return c, of.architecture, nil
+	return s, nil
 }
 
 // findFamily goes by `architectures`, or by `model_type` where that is missing; the two
@@ -78,11 +89,11 @@ func findFamily(f *fields) (family, error) {
 		if classes == nil {
 			return of.modelType == modelType
 		}
-		return len(classes) == 1 && of.architecture == classes[0] && (modelType == "" || of.modelType == modelType)
+		return len(classes) == 1 && (of.architecture == classes[0] || of.base == classes[0]) && (modelType == "" || of.modelType == modelType)
 	})
 	if i < 0 && f.err == nil {
-		f.fail(fmt.Errorf("%w: config.json: architectures is %q with model_type %q; accepted: %s, %s, %s, %s",
-			ErrUnsupported, classes, modelType, GPT2, Llama, Mistral, Qwen2))
+		f.fail(fmt.Errorf("%w: config.json: architectures is %q with model_type %q; accepted: %s, %s, %s, %s, or these without a head (%s, ...)",
+			ErrUnsupported, classes, modelType, GPT2, Llama, Mistral, Qwen2, all[0].base))
 	}
 	if f.err != nil {
 		return family{}, f.err
@@ -148,9 +159,15 @@ func readLlama(f *fields) model.Config {
 	return c
 }
 
-// readMistral: its window is null in later versions.
+// defaultWindow is the window of a Mistral whose file lacks the key.
+const defaultWindow = 4096
+
+// readMistral takes a window that is null, as in later versions, for none.
 func readMistral(f *fields) model.Config {
-	window := number(f, "sliding_window", 0)
+	window := defaultWindow
+	if _, there := f.left["sliding_window"]; there {
+		window = number(f, "sliding_window", 0)
+	}
 	c := readRotary(f)
 	c.KVHeads = need[int](f, "num_key_value_heads")
 	c.Window = min(window, MaxContext)

@@ -68,7 +68,8 @@ func TestParseConfig(t *testing.T) {
 		{qwen25, Qwen2, qwen},
 		{gpt2, GPT2, model.Config{Vocab: 50257, Context: 1024, Blocks: 12, Heads: 12, Channels: 768}},
 	} {
-		got, architecture, err := ParseConfig([]byte(test.text))
+		s, err := ParseConfig([]byte(test.text))
+		got, architecture := s.Model, s.Architecture
 		if err != nil || architecture != test.architecture || got.Resolved() != test.want.Resolved() {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", architecture, got, err, test.want)
 		}
@@ -122,12 +123,13 @@ func TestRefusedConfigs(t *testing.T) {
 		{llama31, "rope_scaling", `{"rope_type":"llama3","factor":4.0}`, ErrFormat},
 		{llama31, "rope_scaling", `7`, ErrFormat},
 		{llama31, "rope_parameters", `{"rope_type":"default"}`, ErrUnsupported},
-		{llama31, "auto_map", `{"AutoModel":"x.py"}`, ErrUnsupported},
+		{llama31, "rope_interleaved", `true`, ErrUnsupported},
+		{llama31, "use_mrope", `true`, ErrUnsupported},
 		{llama31, "sliding_window", `4096`, ErrUnsupported},
 		{llama31, "layer_types", `["full_attention","sliding_attention"]`, ErrUnsupported},
 		{qwen25, "use_sliding_window", `true`, ErrUnsupported},
 		{qwen25, "num_key_value_heads", `null`, ErrFormat},
-		{mistral1, "attention_bias", `false`, ErrUnsupported},
+		{mistral1, "attention_bias", `true`, ErrUnsupported},
 		{mistral1, "sliding_window", `0`, ErrUnsupported},
 		{llama31, "rope_theta", `0`, ErrUnsupported},
 		{llama31, "head_dim", `0`, ErrUnsupported},
@@ -150,10 +152,145 @@ func TestRefusedConfigs(t *testing.T) {
 		if _, beside := object["rope_theta"]; beside && named == "rope_parameters" {
 			named = "rope_theta"
 		}
-		_, _, err = ParseConfig(text)
+		_, err = ParseConfig(text)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), named) {
 			t.Errorf("%s %s: %v", test.field, test.value, err)
 		}
+	}
+}
+
+// TestPassedOverFields: what other programs leave in a config.json, and what is switched off, is noted and
+// changes nothing.
+func TestPassedOverFields(t *testing.T) {
+	with := func(text, more string) []byte { return []byte(strings.Replace(text, "{", "{"+more+",", 1)) }
+	want, err := ParseConfig([]byte(llama1))
+	if err != nil || len(want.Notes) != 0 {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	for _, field := range []string{
+		`"is_llama_config":true`, `"rope_interleaved":false`, `"auto_map":{"AutoModel":"x.py"}`, `"_attn_implementation":"sdpa"`,
+		`"transformers.js_config":{"kv_cache_dtype":{"fp16":"float16"}}`, `"unsloth_fixed":true`, `"quantization_config":null`, `"use_mrope":false`,
+		`"pruned_heads":{}`,
+	} {
+		name, _, _ := strings.Cut(field, ":")
+		text := with(llama1, field)
+		got, err := ParseConfig(text)
+		if err != nil || got.Model != want.Model || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], strings.Trim(name, `"`)) {
+			t.Errorf("%s: %+v, %v", field, got, err)
+		}
+		if _, err := FormatConfig(got.Model, safetensors.F32, text); err != nil {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestMistralsWindow: a file of the first versions without the key means 4096, null means none.
+func TestMistralsWindow(t *testing.T) {
+	for text, want := range map[string]int{
+		mistral1: 4096,
+		strings.Replace(mistral1, `"sliding_window":4096,`, "", 1):                        4096,
+		strings.Replace(mistral1, `"sliding_window":4096,`, `"sliding_window":null,`, 1):  0,
+		strings.Replace(mistral1, `"sliding_window":4096,`, `"sliding_window":16384,`, 1): 16384,
+	} {
+		got, err := ParseConfig([]byte(text))
+		if err != nil || got.Model.Window != want {
+			t.Errorf("window %d, want %d, %v", got.Model.Window, want, err)
+		}
+	}
+}
+
+// TestModelsWithoutAHead: a folder of the class without a head is read with a tied head, and refused without
+// one.
+func TestModelsWithoutAHead(t *testing.T) {
+	for _, test := range []struct{ folder, class, base, refused string }{
+		{"gpt2", "GPT2LMHeadModel", "GPT2Model", ""},
+		{"gpt2-untied", "GPT2LMHeadModel", "GPT2Model", "without the head that predicts tokens"},
+		{"qwen2", "Qwen2ForCausalLM", "Qwen2Model", ""},
+		{"llama-linear", "LlamaForCausalLM", "LlamaModel", "the folder holds LlamaModel without the head"},
+		{"mistral", "MistralForCausalLM", "MistralModel", "the whole MistralForCausalLM"},
+	} {
+		want := openReference(t, test.folder)
+		dir := t.TempDir()
+		text, err := os.ReadFile(filepath.Join("testdata", test.folder, configFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.Replace(text, []byte(test.class), []byte(test.base), 1)
+		if err := os.WriteFile(filepath.Join(dir, configFile), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		writeBase(t, dir, want)
+		got, err := Open(dir)
+		if test.refused != "" || err != nil {
+			if test.refused == "" || !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), test.refused) {
+				t.Errorf("%s: %v", test.folder, err)
+			}
+			continue
+		}
+		c := want.Config()
+		if got.Config() != c {
+			t.Errorf("%s: %+v, want %+v", test.base, got.Config(), c)
+		}
+		for layer := range c.Layers() {
+			a, b := make([]float32, c.LayerLen(layer)), make([]float32, c.LayerLen(layer))
+			if err := errors.Join(want.Layer(layer, a), got.Layer(layer, b)); err != nil || !slices.Equal(a, b) {
+				t.Errorf("%s: layer %d differs, %v", test.base, layer, err)
+			}
+		}
+		if err := got.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// writeBase writes a model's tensors as its class without a head names them.
+func writeBase(t *testing.T, dir string, m *Model) {
+	t.Helper()
+	var list []safetensors.Tensor
+	from := map[string]string{}
+	for _, tensor := range m.set.Tensors() {
+		if name := strings.TrimPrefix(tensor.Name, m.family.prefix); name != headTensor {
+			from[name] = tensor.Name
+			list = append(list, safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: tensor.Shape})
+		}
+	}
+	w, err := safetensors.Create(filepath.Join(dir, "model.safetensors"), list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tensor := range list {
+		values := make([]float32, tensor.Len())
+		f, err := m.set.File(from[tensor.Name])
+		if err == nil {
+			err = f.Floats(from[tensor.Name], 0, values)
+		}
+		if err = errors.Join(err, w.Append(tensor.Name, values)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFewerPositions: the config.json of a model whose learned positions were cut keeps the original's other
+// fields.
+func TestFewerPositions(t *testing.T) {
+	s, err := ParseConfig([]byte(gpt2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Model.Context = 256
+	text, err := FormatConfig(s.Model, safetensors.F32, []byte(gpt2))
+	if err != nil || !strings.Contains(string(text), `"n_positions": 256`) || !strings.Contains(string(text), `"n_ctx": 256`) {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if back, err := ParseConfig(text); err != nil || back.Model != s.Model {
+		t.Errorf("%+v, %v", back, err)
+	}
+	s.Model.Context = 2048
+	if _, err := FormatConfig(s.Model, safetensors.F32, []byte(gpt2)); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("more positions than the original: %v", err)
 	}
 }
 
@@ -169,7 +306,7 @@ func TestEveryPresetHasAnArchitecture(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if back, _, err := ParseConfig(text); err != nil || back.Resolved() != c.Resolved() {
+		if back, err := ParseConfig(text); err != nil || back.Model.Resolved() != c.Resolved() {
 			t.Errorf("%s came back as %+v, %v; was %+v", name, back, err, c)
 		}
 	}
@@ -188,15 +325,16 @@ func FuzzParseConfig(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, _, err := ParseConfig(text)
+		s, err := ParseConfig(text)
 		if err != nil {
 			return
 		}
+		c := s.Model
 		again, err := FormatConfig(c, safetensors.F32, nil)
 		if err != nil {
 			t.Fatalf("%+v was read but is not written: %v", c, err)
 		}
-		if back, _, err := ParseConfig(again); err != nil || !sameModel(back, c) {
+		if back, err := ParseConfig(again); err != nil || !sameModel(back.Model, c) {
 			t.Fatalf("%+v came back as %+v, %v", c, back, err)
 		}
 	})

@@ -49,7 +49,9 @@ func familyOf(c model.Config) (family, error) {
 		if err != nil {
 			return family{}, err
 		}
-		if back := of.read(f); f.done(harmless...) == nil && sameModel(back, c) {
+		back := of.read(f)
+		f.pass(harmless...)
+		if f.done() == nil && sameModel(back, c) {
 			return of, nil
 		}
 	}
@@ -70,14 +72,17 @@ func sameModel(a, b model.Config) bool {
 	return a == b
 }
 
-// keepOriginal is the original with its fields, once it is known to describe c.
+// keepOriginal returns the original's fields, once it is known to describe c, or a model with more
+// learned positions than c kept. What names files that are not written goes.
 func keepOriginal(c model.Config, original []byte) (map[string]any, error) {
-	was, _, err := ParseConfig(original)
+	was, err := ParseConfig(original)
 	if err != nil {
 		return nil, fmt.Errorf("the model's original %w", err)
 	}
-	if !sameModel(was, c) {
-		return nil, fmt.Errorf("%w: the original config.json describes another model: %+v, not %+v", ErrUnsupported, was, c)
+	cut := was.Model
+	cut.Context = min(cut.Context, c.Context)
+	if !sameModel(cut, c) {
+		return nil, fmt.Errorf("%w: the original config.json describes another model: %+v, not %+v", ErrUnsupported, was.Model, c)
 	}
 	var kept map[string]json.RawMessage
 	if err := json.Unmarshal(original, &kept); err != nil {
@@ -86,6 +91,13 @@ func keepOriginal(c model.Config, original []byte) (map[string]any, error) {
 	object := make(map[string]any, len(kept))
 	for name, value := range kept {
 		object[name] = value
+	}
+	delete(object, "auto_map")
+	object["architectures"] = []Architecture{was.Architecture}
+	for _, name := range []string{"n_positions", "n_ctx"} {
+		if _, there := object[name]; there {
+			object[name] = c.Context
+		}
 	}
 	return object, nil
 }

@@ -4,8 +4,9 @@
 // # Nouns
 //
 //   - Architecture: a class of Python's transformers: GPT2LMHeadModel, LlamaForCausalLM,
-//     MistralForCausalLM, Qwen2ForCausalLM. config.json of each maps to a model.Config and
-//     back.
+//     MistralForCausalLM, Qwen2ForCausalLM, or one of these without its head (GPT2Model,
+//     LlamaModel, ...). config.json of each maps to a model.Config and back.
+//   - Settings: what a config.json says, with notes about what was passed over.
 //   - Model: an opened folder, read a layer at a time into the flat vectors of package
 //     model.
 //   - Export: what Write makes a folder of.
@@ -14,15 +15,15 @@
 //
 // # Configuration
 //
-// Every field of config.json is in one of three lists: those that are read; those that
-// must have the one value that is supported (`scale_attn_weights` true); and those that
-// change no logits (token numbers, dropout, bookkeeping). Any other field is refused by
-// name and value, and so is a value outside the second list: a setting that is not known
-// could change the mathematics. Dropout is a setting of training, not of the weights: a
-// run sets its own.
+// Every field of config.json is in one of four lists: fields that are read; fields that must have
+// the one value that is supported (`scale_attn_weights` true); fields of transformers that change no
+// logits (token numbers, dropout, bookkeeping); and fields of other programs that change none, which are
+// passed over with a note, as is any field that is null, false or empty. Any other field is refused by
+// name and value: a setting that is not known could change the mathematics. Dropout is a setting of
+// training, not of the weights: a run sets its own.
 //
 // Context becomes the longest sequence the model takes, at most MaxContext. A run may set
-// less where positions are rotary.
+// less: learned positions are cut then.
 //
 // # Weights
 //

@@ -37,7 +37,7 @@ func parseFields(file string, text []byte) (*fields, error) {
 	return f, nil
 }
 
-// take is the value of a field, nil if it is absent or null.
+// take removes a field and returns its value, nil if it is absent or null.
 func (f *fields) take(name string) json.RawMessage {
 	value := f.left[name]
 	delete(f.left, name)
@@ -61,11 +61,15 @@ func (f *fields) refuse(name string, value json.RawMessage, accepted string) {
 }
 
 func (f *fields) misfit(kind error, name string, value json.RawMessage, accepted string) {
-	shown := string(value)
-	if len(shown) > maxQuoted {
-		shown = wire.Clip(shown, maxQuoted) + "..."
+	f.fail(fmt.Errorf("%w: %s: %s%s is %s; %s", kind, f.file, f.path, name, clip(value), accepted))
+}
+
+// clip shortens a value for a sentence.
+func clip(value json.RawMessage) string {
+	if len(value) <= maxQuoted {
+		return string(value)
 	}
-	f.fail(fmt.Errorf("%w: %s: %s%s is %s; %s", kind, f.file, f.path, name, shown, accepted))
+	return wire.Clip(string(value), maxQuoted) + "..."
 }
 
 // read decodes a field into a T, or gives otherwise where it is absent or null.
@@ -162,25 +166,43 @@ var harmless = []string{
 	"begin_suppress_tokens", "remove_invalid_values", "output_scores", "return_dict_in_generate",
 }
 
-// done refuses the fields that nobody asked for, but for those to pass over.
-func (f *fields) done(pass ...string) error {
-	for _, name := range pass {
+// noted are fields that other programs leave in a config.json. They change no logits of the classes
+// that are read here, but a reader may wonder about them.
+var noted = []string{
+	"is_llama_config", "auto_map", "_attn_implementation", "attn_implementation", "transformers.js_config",
+	"unsloth_fixed", "unsloth_version", "model_max_length", "tokenizer_model_max_length", "use_bfloat16", "use_flash_attn",
+}
+
+// passNoted passes over the noted fields, and over unknown ones that are switched off: null, false or
+// empty. It returns a sentence about each, in order of names.
+func (f *fields) passNoted() (notes []string) {
+	for _, name := range slices.Sorted(maps.Keys(f.left)) {
+		if value := f.left[name]; slices.Contains(noted, name) || isOff(value) {
+			notes = append(notes, fmt.Sprintf("%s: %s is %s: it changes no logits and is passed over", f.file, name, clip(value)))
+			delete(f.left, name)
+		}
+	}
+	return notes
+}
+
+// pass passes over the named fields.
+func (f *fields) pass(names ...string) {
+	for _, name := range names {
 		delete(f.left, name)
 	}
+}
+
+// done refuses the fields that nobody asked for.
+func (f *fields) done() error {
 	for _, name := range slices.Sorted(maps.Keys(f.left)) {
 		f.refuse(name, f.left[name], "this field is not known and could change what the model computes")
 	}
 	return f.err
 }
 
-// dropOff passes over what is switched off: null, false, and empty texts, lists, objects.
-func (f *fields) dropOff() {
-	off := []string{"null", "false", `""`, "[]", "{}"}
-	for name, value := range f.left {
-		if slices.Contains(off, string(value)) {
-			delete(f.left, name)
-		}
-	}
+// isOff reports whether a value switches its field off: null, false, and empty texts, lists, objects.
+func isOff(value json.RawMessage) bool {
+	return slices.Contains([]string{"null", "false", `""`, "[]", "{}"}, string(value))
 }
 
 // formatJSON writes an object as transformers does: sorted, indented by two.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,24 @@ func TestRefusedAdapters(t *testing.T) {
 		}
 		if _, err := OpenAdapter(dir, c); !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.names) {
 			t.Errorf("%s: %v", test.text, err)
+		}
+	}
+}
+
+// TestAdaptersWithAnotherBase: some initial values of adapters go with a changed base model.
+func TestAdaptersWithAnotherBase(t *testing.T) {
+	for _, value := range []string{"null", "true", "false", `"gaussian"`, `"eva"`, `"orthogonal"`, `"pissa"`, `"pissa_niter_4"`, `"olora"`, `"corda"`, `"loftq"`, "7"} {
+		_, err := ParseAdapterConfig([]byte(`{"r":3,"lora_alpha":5,"target_modules":["c_attn"],"init_lora_weights":` + value + `}`))
+		if slices.Contains(keepBase, value) {
+			if err != nil {
+				t.Errorf("%s: %v", value, err)
+			}
+			continue
+		}
+		for _, want := range []string{"init_lora_weights is " + value, "accepted: true, false, gaussian, eva, orthogonal", "merge it"} {
+			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", value, err, want)
+			}
 		}
 	}
 }

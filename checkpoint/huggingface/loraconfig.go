@@ -2,6 +2,7 @@ package huggingface
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 // harmlessAdapter are fields of adapter_config.json that change no product.
 var harmlessAdapter = []string{
 	"auto_mapping", "base_model_name_or_path", "inference_mode", "peft_version", "revision", "task_type",
-	"init_lora_weights", "lora_dropout", // of training
+	"lora_dropout",                       // of training
 	"fan_in_fan_out",                     // how the base matrix lies
 	"megatron_core", "qalora_group_size", // of methods that have switches of their own
 }
@@ -26,8 +27,26 @@ func ParseAdapterConfig(text []byte) (model.LoRA, error) {
 	l := model.LoRA{Rank: need[int](f, "r"), Alpha: need[float64](f, "lora_alpha"), Targets: targets(f)}
 	only(f, "peft_type", "LORA")
 	only(f, "bias", "none")
-	f.dropOff()
-	return l, f.done(harmlessAdapter...)
+	checkInit(f)
+	f.pass(harmlessAdapter...)
+	maps.DeleteFunc(f.left, func(_ string, value json.RawMessage) bool { return isOff(value) })
+	return l, f.done()
+}
+
+// keepBase are the rules of init_lora_weights under which the base model stays as it is. The others
+// (pissa, olora, corda, loftq) also change the base's matrices, which the adapter's folder lacks.
+var keepBase = []string{"null", "true", "false", `"gaussian"`, `"eva"`, `"orthogonal"`}
+
+// checkInit refuses adapters that belong to another base than the one that they name.
+func checkInit(f *fields) {
+	const name = "init_lora_weights"
+	value, there := f.left[name]
+	delete(f.left, name)
+	if there && !slices.Contains(keepBase, string(value)) {
+		f.refuse(name, value, "accepted: true, false, gaussian, eva, orthogonal; "+
+			"with this one the base model's matrices were changed too: convert the adapter with PEFT's "+
+			"save_pretrained(..., path_initial_model_for_weight_conversion=...), or merge it there and import the whole model")
+	}
 }
 
 // targets joins the names of the adapted layers, in order; full ones lose the prefix of the

@@ -25,12 +25,11 @@ const (
 
 // Model is an opened folder. It is safe for concurrent use.
 type Model struct {
-	dir          string
-	config       model.Config
-	architecture Architecture
-	family       family
-	set          *safetensors.Set
-	prefixed     bool // names carry the family's prefix
+	dir      string
+	settings Settings
+	family   family
+	set      *safetensors.Set
+	prefixed bool // names carry the family's prefix
 }
 
 // Open reads and checks everything but the values: config.json, and the names, shapes and
@@ -53,11 +52,11 @@ func open(dir string) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{dir: dir}
-	if m.config, m.architecture, err = ParseConfig(text); err != nil {
+	if m.settings, err = ParseConfig(text); err != nil {
 		return nil, err
 	}
 	all := families()
-	m.family = all[slices.IndexFunc(all, func(of family) bool { return of.architecture == m.architecture })]
+	m.family = all[slices.IndexFunc(all, func(of family) bool { return of.architecture == m.settings.Architecture })]
 	if m.set, err = safetensors.OpenSet(dir, weightsBase); err != nil {
 		return nil, getAgain(dir, err)
 	}
@@ -103,7 +102,10 @@ func checkRegular(dir string) error {
 }
 
 // Config is the model's, without dropout.
-func (m *Model) Config() model.Config { return m.config }
+func (m *Model) Config() model.Config { return m.settings.Model }
+
+// Notes returns sentences about what config.json says and this program passes over.
+func (m *Model) Notes() []string { return m.settings.Notes }
 
 // Close closes the files.
 func (m *Model) Close() error { return m.set.Close() }
@@ -145,9 +147,13 @@ const (
 func (m *Model) check() error {
 	tensors := m.set.Tensors()
 	m.prefixed = slices.ContainsFunc(tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, m.family.prefix) })
+	if _, err := m.set.File(headTensor); err != nil && !m.settings.Model.Tied() {
+		return fmt.Errorf("%w: %w, and tie_word_embeddings is false: the folder holds %s without the head that predicts tokens; get or save the whole %s",
+			ErrFormat, err, m.family.base, m.family.architecture)
+	}
 	known := map[string]bool{}
-	for layer := range m.config.Layers() {
-		for _, want := range m.config.LayerTensors(layer) {
+	for layer := range m.settings.Model.Layers() {
+		for _, want := range m.settings.Model.LayerTensors(layer) {
 			s := m.family.stored(want, m.prefixed)
 			known[s.name] = true
 			if err := checkTensor(m.set, s); err != nil {
@@ -157,7 +163,7 @@ func (m *Model) check() error {
 	}
 	for _, t := range tensors {
 		if !known[t.Name] && !m.passedOver(t.Name) {
-			return fmt.Errorf("%w: tensor %q %v belongs to no part of a %s with this config.json", ErrUnsupported, t.Name, t.Shape, m.architecture)
+			return fmt.Errorf("%w: tensor %q %v belongs to no part of a %s with this config.json", ErrUnsupported, t.Name, t.Shape, m.settings.Architecture)
 		}
 	}
 	return nil
@@ -185,7 +191,7 @@ func checkTensor(set *safetensors.Set, want stored) error {
 // second copy of a tied head, which Layer compares with the first.
 func (m *Model) passedOver(name string) bool {
 	if name == headTensor {
-		return m.config.Tied()
+		return m.settings.Model.Tied()
 	}
 	for _, end := range []string{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"} {
 		if strings.HasSuffix(name, end) {
@@ -209,10 +215,10 @@ func (m *Model) DType() safetensors.DType {
 
 // Layer fills dst, [LayerLen] of Config, with a layer's parameters.
 func (m *Model) Layer(layer int, dst []float32) error {
-	if layer < 0 || layer >= m.config.Layers() || len(dst) != m.config.LayerLen(layer) {
-		return fmt.Errorf("huggingface: read layer %d of %d into %d elements", layer, m.config.Layers(), len(dst))
+	if layer < 0 || layer >= m.settings.Model.Layers() || len(dst) != m.settings.Model.LayerLen(layer) {
+		return fmt.Errorf("huggingface: read layer %d of %d into %d elements", layer, m.settings.Model.Layers(), len(dst))
 	}
-	for _, t := range m.config.LayerTensors(layer) {
+	for _, t := range m.settings.Model.LayerTensors(layer) {
 		s := m.family.stored(t, m.prefixed)
 		f, err := m.set.File(s.name)
 		if err == nil {
@@ -221,7 +227,7 @@ func (m *Model) Layer(layer int, dst []float32) error {
 		if err != nil {
 			return fmt.Errorf("huggingface: read %s: layer %d: %w", m.dir, layer, err)
 		}
-		if last := layer == m.config.Layers()-1; last && t.Decay && m.config.Tied() {
+		if last := layer == m.settings.Model.Layers()-1; last && t.Decay && m.settings.Model.Tied() {
 			if err := m.checkTiedCopy(dst[t.Off : t.Off+t.Len()]); err != nil {
 				return fmt.Errorf("huggingface: read %s: %w", m.dir, err)
 			}
@@ -236,7 +242,7 @@ func (m *Model) checkTiedCopy(embedding []float32) error {
 	if errors.Is(err, safetensors.ErrNoTensor) {
 		return nil
 	}
-	block := make([]float32, m.config.Channels)
+	block := make([]float32, m.settings.Model.Channels)
 	for at := 0; err == nil && at < len(embedding); at += len(block) {
 		if err = f.Floats(headTensor, at, block); err == nil && !slices.Equal(block, embedding[at:at+len(block)]) {
 			err = fmt.Errorf("%w: %s differs from the embedding, to which tie_word_embeddings ties it", ErrFormat, headTensor)

@@ -185,8 +185,8 @@ func sameConfig(t *testing.T, m *Model, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := ParseConfig(text)
-	if err != nil || c.Resolved() != m.Config().Resolved() {
-		t.Errorf("%s: config.json became %+v, %v; was %+v", dir, c, err, m.Config())
+	s, err := ParseConfig(text)
+	if err != nil || s.Model.Resolved() != m.Config().Resolved() {
+		t.Errorf("%s: config.json became %+v, %v; was %+v", dir, s.Model, err, m.Config())
 	}
 }

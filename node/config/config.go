@@ -196,15 +196,12 @@ func (c Config) lora(m model.Config) model.LoRA {
 	}
 }
 
-// Fit is the configuration of given weights with the settings that change it: Context may be
-// lower, unless positions are learned. The error wraps ErrInvalid.
+// Fit returns the configuration of given weights with the settings that change it: Context may be
+// lower, and learned positions are cut to it. The error wraps ErrInvalid.
 func (c Config) Fit(m model.Config) (model.Config, error) {
 	own := m.Context
 	m = c.adjust(m)
-	switch learned := m.Resolved().Positions == model.Learned; {
-	case learned && m.Context != own:
-		return m, invalid("context", c.Context, fmt.Sprintf("%d, the number of positions that the weights of init have", own))
-	case m.Context > own:
+	if m.Context > own {
 		return m, invalid("context", c.Context, fmt.Sprintf("1 to %d, the longest sequence that the model of init takes", own))
 	}
 	return m, c.validateModel(m)

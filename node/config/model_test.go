@@ -62,7 +62,8 @@ func TestFit(t *testing.T) {
 	}{
 		{learned, 0, 64, ""},
 		{learned, 64, 64, ""},
-		{learned, 32, 0, "context is 32: want 64, the number of positions"},
+		{learned, 32, 32, ""},
+		{learned, 65, 0, "context is 65: want 1 to 64, the longest"},
 		{rotary, 0, 64, ""},
 		{rotary, 16, 16, ""},
 		{rotary, 65, 0, "context is 65: want 1 to 64, the longest"},

@@ -47,6 +47,7 @@ func (s *Source) open(ctx context.Context) (err error) {
 	if s.config, err = s.Fit(s.weights.Config); err != nil {
 		return errors.Join(err, s.close())
 	}
+	s.weights.Shorten(s.config.Context)
 	return nil
 }
 

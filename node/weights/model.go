@@ -53,6 +53,21 @@ func (m *Model) Layer(ctx context.Context, layer int, dst []float32) error {
 	return nil
 }
 
+// Shorten cuts learned positions to so many, at most Config.Context; rotary ones stay.
+func (m *Model) Shorten(positions int) {
+	whole, read := m.Config, m.layer
+	m.Config.Context = positions
+	m.layer = func(ctx context.Context, layer int, dst []float32) error {
+		all := dst
+		if n := whole.LayerLen(layer); n > len(dst) { // the embedding, which ends with the positions
+			all = make([]float32, n)
+		}
+		err := read(ctx, layer, all)
+		copy(dst, all)
+		return err
+	}
+}
+
 // Masked tells whether attention is to stay within documents.
 func (m *Model) Masked() bool { return m.DocumentEnd != plan.NoToken }
 
@@ -127,5 +142,6 @@ func openHuggingFace(dir string) (*Model, error) {
 		layer: func(_ context.Context, layer int, dst []float32) error { return f.Layer(layer, dst) },
 	}
 	m.Words, m.NoWords = wordsOf(files, m.Config.Vocab)
+	m.Warnings = f.Notes()
 	return m, nil
 }

@@ -117,6 +117,34 @@ func TestImportAndExportKeepEveryByte(t *testing.T) {
 	}
 }
 
+// TestShortenCutsLearnedPositions: a model with fewer positions is exported as such, with the same values.
+func TestShortenCutsLearnedPositions(t *testing.T) {
+	dir := write(t, byteModel, unspoiled)
+	whole, m := open(t, dir), open(t, dir)
+	m.Shorten(5)
+	c := byteModel
+	c.Context = 5
+	if m.Config.Resolved() != c.Resolved() {
+		t.Fatalf("%+v", m.Config)
+	}
+	for layer := range c.Layers() {
+		want, got := make([]float32, whole.Config.LayerLen(layer)), make([]float32, c.LayerLen(layer))
+		if err := errors.Join(whole.Layer(t.Context(), layer, want), m.Layer(t.Context(), layer, got)); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want[:len(got)]) || layer > 0 && len(got) != len(want) {
+			t.Errorf("layer %d differs", layer)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	if _, err := m.Export(t.Context(), out, ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if back := open(t, out); back.Config.Context != 5 {
+		t.Errorf("exported with %d positions", back.Config.Context)
+	}
+}
+
 // TestSeveralTypesLoseNothing: a folder with one tensor of float32 among those of bfloat16 keeps
 // every value on its way through an import.
 func TestSeveralTypesLoseNothing(t *testing.T) {
