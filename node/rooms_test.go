@@ -53,17 +53,13 @@ var exempt = map[string]string{
 var notYet = map[string]figures{
 	"planner/layout.Site": {methods: 42, methodFiles: 8},
 
-	"pipeline/model.Config": {methods: 43, methodFiles: 12},
-
 	"swarm.Swarm": {methods: 45, methodFiles: 8},
 
 	"checkpoint.Store": {methods: 47, methodFiles: 11},
 
-	"pipeline/model.Stack": {methods: 58, methodFiles: 8},
-
 	"pipeline.Worker": {methods: 110, methodFiles: 18},
 
-	"planner.cluster": {methods: 114, methodFiles: 24},
+	"planner.cluster": {methods: 117, methodFiles: 24},
 
 	"node.Node": {methods: 114, methodFiles: 32},
 

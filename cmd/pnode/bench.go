@@ -84,7 +84,7 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 	return f
 }
 
-// report is the result of a measurement.
+// report prints the result of a measurement.
 type report interface{ Text() string }
 
 // showBench prints a report unless there was an error before it had rows; an interrupt is not one

@@ -12,7 +12,7 @@ import (
 	"pnode/node/bench"
 )
 
-// diagnose is what a program's doctor says of this machine.
+// diagnose returns the report of a program's "doctor --json" on this machine.
 func diagnose(t *testing.T, args ...string) devices.Diagnosis {
 	t.Helper()
 	p := start(t, append([]string{"doctor", "--json"}, args...)...)

@@ -17,7 +17,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// environment is what a command has of the process around it.
+// environment gives a command its streams, interrupts and devices.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer

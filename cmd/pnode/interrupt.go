@@ -36,7 +36,7 @@ func (i *interrupts) leaveCheckpoint() {
 	i.saves = true
 }
 
-// first is what a first interrupt is answered with.
+// first returns the answer to a first interrupt.
 func (i *interrupts) first() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

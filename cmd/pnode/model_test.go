@@ -36,7 +36,7 @@ func figures(t *testing.T, dir, text string, args ...string) string {
 	return strings.Join(strings.Fields(out)[6:], " ")
 }
 
-// generatedBy is what a model writes.
+// generatedBy returns the text that a model writes.
 func generatedBy(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	code, out, stderr := pnode(t, append([]string{"generate", "--dir", dir, "--prompt", "func", "--tokens", "20"}, args...)...)

@@ -111,7 +111,7 @@ func (e environment) schedule(o scheduleFlags) error {
 	return s.Text(e.stdout)
 }
 
-// picture is what can be drawn.
+// picture draws itself as SVG.
 type picture interface{ SVG(w io.Writer) error }
 
 func writePicture(file string, p picture) error {

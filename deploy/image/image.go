@@ -83,7 +83,7 @@ func loaderOf(program []byte) (string, error) {
 	return "", errors.New("image: the program names no loader: it opens no drivers")
 }
 
-// Image is what a file has behind its program.
+// Image locates the second program within a file.
 type Image struct {
 	// Loader is the path of the loader that starts it.
 	Loader string

@@ -1,0 +1,58 @@
+package node
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the import rules into .golangci.yml")
+
+// Everything between these lines of .golangci.yml follows from homes.
+const (
+	lintBegin = "    # Import rules: written by go test ./node -run LinterKnows -update\n"
+	lintEnd   = "    # End of the import rules.\n"
+)
+
+// TestLinterKnowsTheImportRules compares the rules that editors show, those of depguard, with homes.
+func TestLinterKnowsTheImportRules(t *testing.T) {
+	file := filepath.Join("..", ".golangci.yml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begun := strings.Cut(string(text), lintBegin)
+	rules, after, ended := strings.Cut(rest, lintEnd)
+	if !begun || !ended {
+		t.Fatalf("%s lacks the lines around the import rules:\n%s%s", file, lintBegin, lintEnd)
+	}
+	want := depguardRules()
+	switch {
+	case rules == want:
+	case *update:
+		if err := os.WriteFile(file, []byte(before+lintBegin+want+lintEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s has other import rules than node/imports_test.go: go test ./node -run LinterKnows -update", file)
+	}
+}
+
+// depguardRules returns homes as settings of depguard: a rule for each dependency, for all files but tests and
+// those of its homes.
+func depguardRules() string {
+	var b strings.Builder
+	b.WriteString("    depguard:\n      rules:\n")
+	for _, h := range homes {
+		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.Trim(h.dependency, "/"))
+		fmt.Fprintf(&b, "        %s:\n          files:\n            - $all\n            - \"!$test\"\n", name)
+		for _, dir := range h.dirs {
+			fmt.Fprintf(&b, "            - \"!${base-path}/%s/**\"\n", dir)
+		}
+		fmt.Fprintf(&b, "          deny:\n            - pkg: %s\n              desc: %q\n", h.dependency, h.reason)
+	}
+	return b.String()
+}
