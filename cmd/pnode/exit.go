@@ -17,6 +17,7 @@ import (
 	"pnode/node/dataset/shard"
 	"pnode/node/infer"
 	"pnode/node/local"
+	"pnode/node/weights"
 	"pnode/pipeline/schedule/study"
 )
 
@@ -30,7 +31,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCodes tells for each error that has a code of its own which.
+// exitCodes maps errors to exit codes; the first match counts, exitFailure is for the rest.
 var exitCodes = []struct {
 	err  error
 	code int
@@ -41,9 +42,11 @@ var exitCodes = []struct {
 	{node.ErrOtherRun, exitUsage},
 	{node.ErrFinished, exitFinished},
 	{config.ErrInvalid, exitUsage},
+	{config.ErrNoRun, exitUsage}, // what a command needs and is not there
+	{weights.ErrNoModel, exitUsage},
 	{devices.ErrUnknown, exitUsage},
 	{study.ErrBadRequest, exitUsage},
-	{files.ErrMissing, exitUsage}, // data, whichever way it was named
+	{files.ErrMissing, exitUsage},
 	{files.ErrNone, exitUsage},
 	{files.ErrNotRegular, exitUsage},
 	{infer.ErrWindow, exitUsage},
@@ -79,7 +82,7 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
-// usageError is about the command line itself.
+// usageError marks an error in the command line itself.
 type usageError struct {
 	command string
 	err     error
@@ -119,7 +122,7 @@ func one(what string) cobra.PositionalArgs {
 	}
 }
 
-// named refuses empty arguments, which a shell's unset variable leaves.
+// named refuses empty arguments: an unset variable of the shell leaves them.
 func named(_ *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return errors.New("an argument is empty: is a variable of the shell not set?")
@@ -146,12 +149,12 @@ func exitCodesTopic() *cobra.Command {
 
   %3d  done; also a run that was interrupted once and left a checkpoint
   %3d  it failed; the last line of standard error says why
-  %3d  the command line, the run file or the invite cannot be read, or asks for what
-       cannot be; or the data that is named is not there, or no text that can be used
-  %3d  no node could be reached, or it refused: nobody answers, the invite is expired or
-       used up, no majority of the run's voters is up
+  %3d  bad input: the command line, run file or invite cannot be read or asks for the
+       impossible; or the run, model or file it names, or needs, is not there
+  %3d  no node answered, or it refused: the invite is expired or used up, or too few
+       members of the run are up
   %3d  nothing to do: the run is finished already
-  %3d  interrupted twice: ended at once, back to the last checkpoint`,
+  %3d  interrupted twice: ended at once; steps after the last checkpoint will be repeated`,
 			exitOK, exitFailure, exitUsage, exitUnreachable, exitFinished, exitInterrupted),
 	}
 }

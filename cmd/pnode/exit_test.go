@@ -21,7 +21,7 @@ func TestExitCode(t *testing.T) {
 		{other, exitFailure},
 		{usageError{"pnode", other}, exitUsage},
 		{config.ErrInvalid, exitUsage},
-		{config.ErrNoRun, exitFailure},
+		{config.ErrNoRun, exitUsage},
 		{config.ErrDirTaken, exitFailure},
 		{config.ErrPortInUse, exitFailure},
 		{progress.ErrDamaged, exitFailure},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -12,10 +13,11 @@ import (
 	"pnode/kernels/devices"
 	"pnode/node"
 	"pnode/node/config"
+	"pnode/node/dataset/files"
 	"pnode/node/weights"
 )
 
-// modelFlags say which model a command reads.
+// modelFlags name the model that a command reads.
 type modelFlags struct{ dir, lora string }
 
 func (m *modelFlags) add(f *pflag.FlagSet) {
@@ -23,7 +25,7 @@ func (m *modelFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&m.lora, "lora", "", "`FOLDER` of adapters in PEFT's layout to work into the model")
 }
 
-// computeFlags say what a command computes on.
+// computeFlags name the devices and threads that a command computes on.
 type computeFlags struct {
 	devices config.Devices
 	threads int
@@ -34,7 +36,7 @@ func (c *computeFlags) add(f *pflag.FlagSet) {
 	f.Var(&c.devices, "devices", "what to compute on, for example cuda:1: auto takes the fastest GPU that works, or else the processor; of several the fastest is taken")
 }
 
-// onDevice opens the device for a model to compute on for a while.
+// onDevice opens the device for a model to compute on, and closes it after do.
 func (e environment) onDevice(ctx context.Context, c computeFlags, m *weights.Model, do func(kernels.Device) error) error {
 	if m.Words == nil {
 		return fmt.Errorf("%s: %w", m.From, m.NoWords)
@@ -54,8 +56,11 @@ func (e environment) onDevice(ctx context.Context, c computeFlags, m *weights.Mo
 	return errors.Join(err, set.Close())
 }
 
-// withModel opens a model for a while and tells its warnings.
+// withModel opens a model, prints its warnings, and closes it after do.
 func (e environment) withModel(ctx context.Context, from modelFlags, do func(*weights.Model) error) error {
+	if err := checkLoRA(from.lora); err != nil {
+		return err
+	}
 	m, err := node.OpenModel(ctx, from.dir, slog.New(slog.DiscardHandler))
 	if err == nil && from.lora != "" {
 		m, err = weights.WithAdapters(m, from.lora)
@@ -69,7 +74,18 @@ func (e environment) withModel(ctx context.Context, from modelFlags, do func(*we
 	return errors.Join(do(m), m.Close())
 }
 
-// tellModel says which model computes, and on what.
+// checkLoRA refuses a folder of adapters that is not there, before a model is read for it.
+func checkLoRA(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("lora: %w", files.Explain(err))
+	}
+	return nil
+}
+
+// tellModel prints which model computes, and on what.
 func (e environment) tellModel(m *weights.Model, on kernels.Device) {
 	fmt.Fprintf(e.stderr, "%s, %.1f M parameters, on %s\n", m.From, float64(m.Config.Params())/1e6, on.Name())
 }

@@ -113,18 +113,18 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 		{"eval --dir " + sound + " main.go /no/such.txt", exitUsage, "/no/such.txt: no such file or folder"},
 		{"eval --dir " + sound + " main.go " + empty, exitUsage, empty + " is a folder; name the files in it"},
 		{"eval --threads -1 main.go", exitUsage, "--threads \"-1\": want a whole number from 0 (all) to 4096"},
-		{"generate --dir " + empty, exitFailure, "holds neither a run nor a model"},
-		{"generate", exitFailure, "no run found"},
+		{"generate --dir " + empty, exitUsage, "holds neither a run nor a model"},
+		{"generate", exitUsage, "no run found"},
 		{"generate --tokens 0", exitUsage, "tokens is 0: want 1 or more"},
 		{"generate --temperature -1", exitUsage, "temperature is -1"},
 		{"generate --dir ../../checkpoint/huggingface/testdata/gpt2 --prompt a", exitFailure, "no tokenizer: the model's files lack tokenizer.json"},
 		{"eval", exitUsage, "name at least one file of text"},
-		{"eval --dir " + empty + " x.txt", exitFailure, "holds neither a run nor a model"},
+		{"eval --dir " + empty + " x.txt", exitUsage, "holds neither a run nor a model"},
 		{"export", exitUsage, "want one argument, the folder to write: got 0"},
 		{"export out --dtype f64", exitUsage, "dtype is f64: want one of f32, bf16, f16"},
 		{"export out --shard-size 3", exitUsage, "shard-size is 3B: want 1MB or more"},
 		{"import " + empty, exitUsage, "--dir is missing"},
-		{"import " + empty + " --dir " + empty, exitFailure, "holds neither a run nor a model"},
+		{"import " + empty + " --dir " + empty, exitUsage, "holds neither a run nor a model"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			code, _, stderr := pnode(t, strings.Fields(tt.args)...)

@@ -59,6 +59,9 @@ the flags and the run file of train.`,
 }
 
 func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJSON bool) error {
+	if err := checkLoRA(cfg.LoRA); err != nil {
+		return err
+	}
 	m, err := node.InitialModel(ctx, cfg)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func TestScheduleDrawsATrace(t *testing.T) {
 	if code, _, stderr := pnode(t, "schedule", "--trace", file, "--step", "5"); code != exitFailure || !strings.Contains(stderr, "no step 5: want 4 to 4") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if code, _, _ := pnode(t, "schedule", "--trace", file+".not"); code != exitFailure {
+	if code, _, _ := pnode(t, "schedule", "--trace", file+".not"); code != exitUsage {
 		t.Errorf("exit code %d for a file that is not there", code)
 	}
 }

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"os"
 
+	"pnode/node/dataset/files"
 	"pnode/pipeline/schedule/study"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
 )
 
-// measuredSchedule shows a step of a run's traces beside its prediction; step 0 is the
-// newest.
-func (e environment) measuredSchedule(files []string, step int, svg string) error {
-	t, err := readTraces(files)
+// measuredSchedule prints a step of a run's traces next to its prediction. Step 0 takes the newest one.
+func (e environment) measuredSchedule(names []string, step int, svg string) error {
+	t, err := readTraces(names)
 	if err != nil {
 		return err
 	}
@@ -30,11 +30,11 @@ func (e environment) measuredSchedule(files []string, step int, svg string) erro
 		return fmt.Errorf("the trace has no step %d: want %d to %d", step, keys[0].Step, keys[len(keys)-1].Step)
 	}
 	line := t.Timeline(key)
-	names := make([]string, len(line.Workers))
-	for w := range names {
-		names[w] = t.Names[w]
+	workers := make([]string, len(line.Workers))
+	for w := range workers {
+		workers[w] = t.Names[w]
 	}
-	m := study.Measure(fmt.Sprintf("step %d of generation %d", key.Step, key.Generation), names, t.Segments(key), line)
+	m := study.Measure(fmt.Sprintf("step %d of generation %d", key.Step, key.Generation), workers, t.Segments(key), line)
 	if svg != "" {
 		if err := writePicture(svg, m); err != nil {
 			return err
@@ -43,13 +43,13 @@ func (e environment) measuredSchedule(files []string, step int, svg string) erro
 	return m.Text(e.stdout)
 }
 
-// readTraces reads the files of one or several nodes.
-func readTraces(files []string) (trace.Trace, error) {
+// readTraces returns the traces of one or several nodes as one.
+func readTraces(names []string) (trace.Trace, error) {
 	var all []trace.Trace
-	for _, name := range files {
+	for _, name := range names {
 		f, err := os.Open(name)
 		if err != nil {
-			return trace.Trace{}, err
+			return trace.Trace{}, files.Explain(err)
 		}
 		t, err := trace.Read(f)
 		f.Close()

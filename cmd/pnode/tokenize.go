@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ same command goes on where it was.`,
 				return usageError{c.CommandPath(), errors.New("--tokenizer and --out are required")}
 			}
 			chosen, err := shard.Choose(name, endOfText)
+			if errors.Is(err, fs.ErrNotExist) {
+				return usageError{c.CommandPath(), err}
+			}
 			if err != nil {
 				return err
 			}

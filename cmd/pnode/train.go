@@ -96,7 +96,7 @@ checkpoint. A run of local nodes (--local) ends within three minutes of the firs
 }
 
 func (e environment) train(ctx context.Context, cfg config.Config) error {
-	if err := config.TryListen(cfg.Listen); err != nil {
+	if err := errors.Join(checkLoRA(cfg.LoRA), config.TryListen(cfg.Listen)); err != nil {
 		return err
 	}
 	place, err := cfg.Place(time.Now())
