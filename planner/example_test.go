@@ -1,0 +1,48 @@
+package planner_test
+
+import (
+	"fmt"
+
+	"pnode/pipeline/model"
+	"pnode/planner"
+	"pnode/planner/plan"
+)
+
+// Two machines of unlike speed get layers in proportion. The same input gives the same plan everywhere.
+func ExampleMake() {
+	gpt2, err := model.Preset("gpt2-124m")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	machine := func(peer plan.PeerID, flops int64) planner.Member {
+		return planner.Member{Peer: peer, Profile: plan.Profile{
+			Devices: []plan.DeviceProfile{{
+				Name: "cuda:0", MatMulFLOPS: flops, AttentionFLOPS: flops / 4,
+				MemoryBytesPerS: 4e11, MemoryFreeBytes: 8 << 30,
+			}},
+			Links: []plan.LinkProfile{
+				{Peer: "desktop", BytesPerS: 1e8, RTTNanos: 2e6},
+				{Peer: "laptop", BytesPerS: 1e8, RTTNanos: 2e6},
+			},
+		}}
+	}
+	p, _, err := planner.Make(planner.Input{
+		Generation: 1,
+		Run: plan.RunSpec{Run: "example", Model: gpt2, Train: plan.TrainSpec{
+			Micros: 16, MicroBatch: 1, Replicas: 1, Stages: 2,
+		}},
+		Costs:   gpt2.Costs(1, model.StorageF32),
+		Members: []planner.Member{machine("desktop", 2e13), machine("laptop", 5e12)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i, stage := range p.Replicas[0].Stages {
+		fmt.Printf("stage %d: layers %d to %d on %s\n", i, stage.Layers.First, stage.Layers.End-1, stage.Peer)
+	}
+	// Output:
+	// stage 0: layers 0 to 3 on laptop
+	// stage 1: layers 4 to 13 on desktop
+}
