@@ -31,7 +31,7 @@ func (n *Node) beat() {
 	if state := n.raft.State(); state.Finished {
 		b.Finished = state.Checkpoint.Step
 	}
-	if err := n.beats.Send(n.base, n.swarm, b); err != nil {
+	if err := n.beats.Send(n.base, n.swarm.Topics(), b); err != nil {
 		n.log.Debug("heartbeat", "cause", err)
 	}
 }

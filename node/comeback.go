@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"pnode/node/config"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
+	"pnode/swarm/mesh"
 )
 
 // reentry is how a node that has been in a run before comes back.
@@ -29,8 +30,8 @@ func reenter(ctx context.Context, seat membership, r reentry, out Output) error 
 		return err
 	}
 	out.tellFolder(r.cfg.Dir)
-	owner, err := swarm.LoadOwner(r.cfg.Dir)
-	if err != nil && !errors.Is(err, swarm.ErrNoOwnerKey) {
+	owner, err := admission.LoadOwner(r.cfg.Dir)
+	if err != nil && !errors.Is(err, admission.ErrNoOwnerKey) {
 		return errors.Join(err, o.store.Close())
 	}
 	o.owner = owner
@@ -57,13 +58,13 @@ func (n *Node) tryContacts(ctx context.Context, addrs []string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, swarm.ErrWrongRun), errors.Is(err, swarm.ErrSignature):
+	case errors.Is(err, admission.ErrWrongRun), errors.Is(err, admission.ErrSignature):
 		n.log.Info("contact", "cause", err)
 		return marked{fmt.Errorf("node: a node of another run answers at %s, but %s is in run %s: leave the address out to come back to that run, or join the other one with an invite and another --dir",
 			strings.Join(addrs, " or "), n.dir, n.seat.Run), ErrOtherRun}
-	case errors.Is(err, swarm.ErrSelf):
+	case errors.Is(err, mesh.ErrSelf):
 		return marked{fmt.Errorf("node: %s is the address of this very node: give that of another node of run %s, or none", strings.Join(addrs, " or "), n.seat.Run), ErrBadInvite}
-	case swarm.IsRefusal(err):
+	case admission.IsRefusal(err):
 		return refused(err)
 	}
 	n.log.Info("contact", "cause", err)

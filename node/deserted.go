@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"pnode/swarm"
+	"pnode/swarm/alpn"
 )
 
 const (
@@ -46,7 +46,7 @@ func awaitDeserted(ctx context.Context, deserted func(context.Context) bool) boo
 
 // deserted tells whether this node comes back to a run of which no other node runs.
 func (n *Node) deserted(ctx context.Context) bool {
-	return len(n.trying) > 0 && len(n.contacts()) == 0 && swarm.Deserted(ctx, n.trying...)
+	return len(n.trying) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.trying...)
 }
 
 // desertedError says what to do where nobody is there any more.

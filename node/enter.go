@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pnode/node/config"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -53,8 +53,8 @@ func (m membership) contactsIn(target string) ([]string, error) {
 	return invite.Addrs, nil
 }
 
-func parseTarget(target string) (swarm.Invite, error) {
-	invite, err := swarm.ParseInvite(target)
+func parseTarget(target string) (admission.Invite, error) {
+	invite, err := admission.ParseInvite(target)
 	if err != nil {
 		err = marked{err, ErrBadInvite}
 	}
@@ -67,7 +67,7 @@ func redeem(cfg config.Config, target string) (membership, error) {
 	if err != nil {
 		return membership{}, err
 	}
-	identity, err := swarm.LoadIdentity(cfg.Dir)
+	identity, err := admission.LoadIdentity(cfg.Dir)
 	if err != nil {
 		return membership{}, err
 	}
@@ -129,7 +129,7 @@ func (n *Node) firstContact(ctx context.Context) error {
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
 		return err
-	case swarm.IsRefusal(err):
+	case admission.IsRefusal(err):
 		return refused(err)
 	}
 	n.log.Info("first contact", "cause", err)

@@ -9,6 +9,9 @@ import (
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/admission"
+	"pnode/swarm/alpn"
+	"pnode/swarm/topics"
 )
 
 // epilogueTime bounds how long a node of a finished run looks for others that do not know it yet,
@@ -18,7 +21,7 @@ const epilogueTime = 2 * time.Second
 // epilogue tells those who still look for a run that it is finished: a node that was away at the
 // end comes back to nobody. Where no other node runs it takes no time.
 func epilogue(ctx context.Context, cfg config.Config, seat membership, log *slog.Logger) {
-	if len(seat.Known) == 0 || swarm.Deserted(ctx, seat.Known...) {
+	if len(seat.Known) == 0 || alpn.NobodyListens(ctx, seat.Known...) {
 		return
 	}
 	if err := tellFinished(ctx, cfg, seat, log); err != nil {
@@ -27,7 +30,7 @@ func epilogue(ctx context.Context, cfg config.Config, seat membership, log *slog
 }
 
 func tellFinished(ctx context.Context, cfg config.Config, seat membership, log *slog.Logger) error {
-	identity, err := swarm.LoadIdentity(cfg.Dir)
+	identity, err := admission.LoadIdentity(cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func sayFinished(ctx context.Context, s *swarm.Swarm, step plan.Step) error {
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for end := time.Now().Add(epilogueTime); time.Now().Before(end); {
-		if err := s.Publish(ctx, swarm.TopicEvents, said); err != nil {
+		if err := s.Topics().Publish(ctx, topics.Events, said); err != nil {
 			return err
 		}
 		select {

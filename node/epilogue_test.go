@@ -9,18 +9,19 @@ import (
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/admission"
 )
 
 // TestAFinishedNodeTellsWhoComesBack: a node of a finished run that is started again tells one
 // that looks for the run.
 func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 	const run = plan.RunID("run")
-	owner, err := swarm.CreateOwner(t.TempDir())
+	owner, err := admission.CreateOwner(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	seatIn := func(dir string) (swarm.Identity, membership) {
-		identity, err := swarm.LoadIdentity(dir)
+	seatIn := func(dir string) (admission.Identity, membership) {
+		identity, err := admission.LoadIdentity(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,7 @@ func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 	}
 	defer back.Close()
 	waiting := &Node{beats: gossip.NewTracker(), swarm: back}
-	if err := waiting.beats.Listen(back); err != nil {
+	if err := waiting.beats.Listen(back.Topics()); err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan plan.Step, 1)

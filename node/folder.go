@@ -15,7 +15,7 @@ import (
 	"pnode/node/config"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/twofold"
 )
 
@@ -59,11 +59,11 @@ func parseMembership(data []byte) (m membership, err error) {
 	if err := strict.Decode(data, &m); err != nil {
 		return m, err
 	}
-	c, err := swarm.DecodeCapability(m.Capability)
+	c, err := admission.DecodeCapability(m.Capability)
 	if err != nil {
 		return m, err
 	}
-	return m, c.Verify(m.OwnerKey, m.Run, time.Time{}) // whether it has expired is for the start to tell
+	return m, c.Verify(admission.Run{ID: m.Run, OwnerKey: m.OwnerKey}, time.Time{}) // whether it has expired is for the start to tell
 }
 
 // OpenStore opens the store of a node that does not run, to set its checkpoints right.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"pnode/planner/plan"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -16,7 +16,7 @@ import (
 // learnGrants has this node's door count what the run knows.
 func (n *Node) learnGrants(state consensus.State) {
 	for _, g := range state.Grants {
-		n.ledger.Bind(swarm.Serial(g.Serial), g.Peers...)
+		n.grants.Bind(admission.Serial(g.Serial), g.Peers...)
 	}
 }
 
@@ -50,7 +50,7 @@ func (n *Node) bindGrants(ctx context.Context, state consensus.State) error {
 }
 
 // binding is what is to be proposed for a member, if anything.
-func binding(state consensus.State, m consensus.Member, c swarm.Capability) (consensus.Entry, bool) {
+func binding(state consensus.State, m consensus.Member, c admission.Capability) (consensus.Entry, bool) {
 	peers := state.GrantPeers(uint64(c.Serial))
 	for _, p := range peers {
 		if p == m.Peer {
@@ -67,10 +67,10 @@ func binding(state consensus.State, m consensus.Member, c swarm.Capability) (con
 }
 
 // capability is the verified capability of a member, this node included.
-func (n *Node) capability(p plan.PeerID) (swarm.Capability, bool) {
+func (n *Node) capability(p plan.PeerID) (admission.Capability, bool) {
 	if p != n.self {
 		return n.swarm.Capability(p)
 	}
-	c, err := swarm.DecodeCapability(n.seat.Capability)
+	c, err := admission.DecodeCapability(n.seat.Capability)
 	return c, err == nil
 }

@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"pnode/planner/plan"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
 func TestAnInviteIsForAsManyAsItSays(t *testing.T) {
 	state := consensus.State{Grants: []consensus.Grant{{Serial: 7, Peers: []plan.PeerID{"a", "b"}}}}
-	capability := func(serial swarm.Serial, uses int) swarm.Capability {
-		return swarm.Capability{Grant: swarm.Grant{Serial: serial, Uses: uses}}
+	capability := func(serial admission.Serial, uses int) admission.Capability {
+		return admission.Capability{Grant: admission.Grant{Serial: serial, Uses: uses}}
 	}
 	if e, ok := binding(state, consensus.Member{Peer: "b"}, capability(7, 2)); ok {
 		t.Errorf("a bound member gives %+v", e)

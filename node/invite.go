@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 )
 
 // Invite makes an invite to the run; only the creator's node can.
@@ -14,9 +14,9 @@ func (n *Node) Invite(ttl time.Duration, uses int) (string, error) {
 	if len(n.swarm.Addrs()) == 0 {
 		return "", fmt.Errorf("node: no address yet: %w", api.ErrNotReady)
 	}
-	invite, err := n.swarm.Invite(swarm.InviteOptions{TTL: ttl, Uses: uses})
-	if errors.Is(err, swarm.ErrNoOwnerKey) {
-		return "", swarm.ErrNoOwnerKey // a sentence by itself
+	invite, err := n.swarm.Invite(admission.InviteOptions{TTL: ttl, Uses: uses})
+	if errors.Is(err, admission.ErrNoOwnerKey) {
+		return "", admission.ErrNoOwnerKey // a sentence by itself
 	}
 	if err != nil {
 		return "", err
@@ -30,7 +30,7 @@ func (n *Node) announceInvite() error {
 		return nil
 	}
 	invite, err := n.Invite(0, inviteUses)
-	if errors.Is(err, swarm.ErrNoOwnerKey) {
+	if errors.Is(err, admission.ErrNoOwnerKey) {
 		return nil // a member that came by an invite
 	}
 	if err != nil {

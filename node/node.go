@@ -22,6 +22,7 @@ import (
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -71,7 +72,7 @@ type Node struct {
 	hub       api.Hub
 	beats     *gossip.Tracker
 	meter     gossip.LinkMeter
-	ledger    *swarm.Ledger
+	grants    *admission.Grants
 	progress  *progress
 	trace     *trace.Recorder // nil without one
 	leaveNow  chan struct{}   // closed when this node is asked to leave

@@ -19,15 +19,17 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
+	"pnode/swarm/host"
 )
 
 // opening is what Train, resume and Join find out before the parts are started.
 type opening struct {
 	cfg      config.Config // Dir, and what the node may use of this machine
 	seat     membership
-	identity swarm.Identity
-	owner    swarm.Owner
+	identity admission.Identity
+	owner    admission.Owner
 	store    *checkpoint.Store
 	hardware hardware.Options
 	// founder starts the consensus log of a new run; returning comes back to one, with a
@@ -42,7 +44,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 	if o.hardware, err = hardware.OptionsOf(o.cfg); err != nil {
 		return err
 	}
-	if o.identity, err = swarm.LoadIdentity(o.cfg.Dir); err != nil {
+	if o.identity, err = admission.LoadIdentity(o.cfg.Dir); err != nil {
 		return err
 	}
 	o.store, err = checkpoint.Open(storeDir(o.cfg.Dir), checkpoint.Options{
@@ -56,7 +58,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
 		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
-		beats: gossip.NewTracker(), ledger: swarm.NewLedger(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
+		beats: gossip.NewTracker(), grants: admission.NewGrants(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {
 		n.trying = o.seat.Known
@@ -91,7 +93,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.openLinks(ctx)
-	if err := errors.Join(n.beats.Listen(n.swarm), n.listenToProfiles()); err != nil {
+	if err := errors.Join(n.beats.Listen(n.swarm.Topics()), n.listenToProfiles()); err != nil {
 		return nil, err
 	}
 	n.serveSteps()
@@ -127,7 +129,7 @@ func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
 		listen = o.seat.Last
 	}
 	n.swarm, err = n.newSwarm(ctx, o, listen)
-	if errors.Is(err, swarm.ErrPortInUse) && listen != o.seat.Listen {
+	if errors.Is(err, host.ErrPortInUse) && listen != o.seat.Listen {
 		n.log.Info("the last port is taken, listening on another", "last", listen)
 		n.swarm, err = n.newSwarm(ctx, o, o.seat.Listen)
 	}
@@ -137,7 +139,7 @@ func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
 func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.Swarm, error) {
 	cfg := swarm.Config{
 		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
-		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.ledger.Admit,
+		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.grants.Admit,
 		Socket: n.hardware.Socket(),
 	}
 	if listen != "" {

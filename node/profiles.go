@@ -10,8 +10,8 @@ import (
 
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
-	"pnode/swarm"
 	"pnode/swarm/consensus"
+	"pnode/swarm/topics"
 )
 
 // profileEvery is how often a member gossips what it measured and where it can be reached.
@@ -30,8 +30,8 @@ var errBadProfile = errors.New("node: bad profile")
 
 func decodeProfileNews(data []byte) (profileNews, error) {
 	var p profileNews
-	if len(data) > swarm.MaxGossipBytes {
-		return p, fmt.Errorf("%w: %d bytes, at most %d", errBadProfile, len(data), swarm.MaxGossipBytes)
+	if len(data) > topics.MaxBytes {
+		return p, fmt.Errorf("%w: %d bytes, at most %d", errBadProfile, len(data), topics.MaxBytes)
 	}
 	if err := strict.Decode(data, &p); err != nil {
 		return p, fmt.Errorf("%w: %w", errBadProfile, err)
@@ -64,7 +64,7 @@ func (n *Node) gossipProfiles(ctx context.Context) {
 func (n *Node) tellProfile(ctx context.Context) {
 	data, err := json.Marshal(profileNews{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.hardware.Profile()})
 	if err == nil {
-		err = n.swarm.Publish(ctx, swarm.TopicProfiles, data)
+		err = n.swarm.Topics().Publish(ctx, topics.Profiles, data)
 	}
 	if err != nil && ctx.Err() == nil {
 		n.log.Debug("gossip the profile", "cause", err)
@@ -80,7 +80,7 @@ func (n *Node) listenToProfiles() error {
 		}
 		return err
 	}
-	return n.swarm.Subscribe(swarm.TopicProfiles, valid, func(_ plan.PeerID, data []byte) {
+	return n.swarm.Topics().Subscribe(topics.Profiles, valid, func(_ plan.PeerID, data []byte) {
 		p, err := decodeProfileNews(data)
 		if err != nil {
 			return

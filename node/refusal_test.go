@@ -8,7 +8,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 )
 
 // TestJoinTellsABadInviteFromARefusedOne: the first is a slip of the user, the second needs
@@ -36,8 +36,8 @@ func TestJoinTellsABadInviteFromARefusedOne(t *testing.T) {
 			t.Errorf("%s: also %v", tt.target, other)
 		}
 	}
-	err := refused(swarm.ErrInviteExpired)
-	if !errors.Is(err, ErrRefused) || !errors.Is(err, swarm.ErrInviteExpired) || strings.Count(err.Error(), "pnode invite") != 1 {
+	err := refused(admission.ErrInviteExpired)
+	if !errors.Is(err, ErrRefused) || !errors.Is(err, admission.ErrInviteExpired) || strings.Count(err.Error(), "pnode invite") != 1 {
 		t.Errorf("an expired invite: %v", err)
 	}
 }

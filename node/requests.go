@@ -11,6 +11,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/streams"
 )
 
 // Requests between members are one message each way on a stream of their own. The reply
@@ -55,7 +56,7 @@ func (r requests) Ask(ctx context.Context, peer plan.PeerID, protocol string, re
 
 // Serve answers the requests of a protocol from now on.
 func (r requests) Serve(protocol string, answer func(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error)) {
-	r.swarm.Handle(protocol, func(ctx context.Context, from plan.PeerID, s swarm.Stream) {
+	r.swarm.Handle(protocol, func(ctx context.Context, from plan.PeerID, s streams.Stream) {
 		_ = s.SetDeadline(time.Now().Add(requestTimeout)) // a stream that cannot ends at once
 		err := reply(s, func(request []byte) ([]byte, error) {
 			answer, err := answer(ctx, from, request)
@@ -73,10 +74,10 @@ func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 	defer s.Close()
 	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) }) // wakes reads and writes
 	defer stop()
-	err := swarm.WriteMessage(s, request)
+	err := streams.WriteMessage(s, request)
 	var reply []byte
 	if err == nil {
-		reply, err = swarm.ReadMessage(s, maxReplyBytes)
+		reply, err = streams.ReadMessage(s, maxReplyBytes)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -93,13 +94,13 @@ func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 
 // reply reads one request and writes its answer, or the error as text.
 func reply(s io.ReadWriter, answer func(request []byte) ([]byte, error)) error {
-	request, err := swarm.ReadMessage(s, maxRequestBytes)
+	request, err := streams.ReadMessage(s, maxRequestBytes)
 	if err != nil {
 		return err
 	}
 	answered, err := answer(request)
 	if err != nil {
-		return swarm.WriteMessage(s, append([]byte{1}, err.Error()...))
+		return streams.WriteMessage(s, append([]byte{1}, err.Error()...))
 	}
-	return swarm.WriteMessage(s, append([]byte{0}, answered...))
+	return streams.WriteMessage(s, append([]byte{0}, answered...))
 }

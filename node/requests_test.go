@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pnode/swarm"
+	"pnode/swarm/streams"
 )
 
 func TestAskAndAnswer(t *testing.T) {
@@ -39,7 +39,7 @@ func TestAskAndAnswer(t *testing.T) {
 func TestAskEndsWithItsContext(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
-	go func() { _, _ = swarm.ReadMessage(server, maxRequestBytes) }() // reads and never answers
+	go func() { _, _ = streams.ReadMessage(server, maxRequestBytes) }() // reads and never answers
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {

@@ -12,7 +12,7 @@ import (
 	"pnode/node/ingest"
 	"pnode/node/weights"
 	"pnode/planner/plan"
-	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 	"pnode/swarm/twofold"
 )
@@ -101,7 +101,7 @@ func (o *opening) found(ctx context.Context, out Output) (plan.RunSpec, error) {
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
-	if o.owner, err = swarm.CreateOwner(o.cfg.Dir); err != nil {
+	if o.owner, err = admission.CreateOwner(o.cfg.Dir); err != nil {
 		return plan.RunSpec{}, err
 	}
 	capability, err := o.owner.Capability(run, o.identity, ownMembership, time.Now())

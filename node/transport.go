@@ -7,6 +7,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
+	"pnode/swarm/streams"
 )
 
 // protocolRaft carries the consensus between members.
@@ -30,7 +31,7 @@ type incoming struct {
 // heldStream tells when the consensus is through with a stream: the swarm closes it when
 // the handler that brought it returns.
 type heldStream struct {
-	swarm.Stream
+	streams.Stream
 	closed context.CancelFunc
 }
 
@@ -46,7 +47,7 @@ func newRaftTransport(s *swarm.Swarm) *raftTransport {
 }
 
 // hand gives a stream to Accept and stays until it is closed.
-func (t *raftTransport) hand(ctx context.Context, from plan.PeerID, stream swarm.Stream) {
+func (t *raftTransport) hand(ctx context.Context, from plan.PeerID, stream streams.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	select {

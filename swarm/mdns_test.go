@@ -25,9 +25,3 @@ func TestMDNS(t *testing.T) {
 		waitMembers(t, testContext(t), s, 1)
 	}
 }
-
-func TestMDNSName(t *testing.T) {
-	if a, b := mdnsName("Run"), mdnsName("run"); a == b || len(a) != len("_pnode-01234567._udp") {
-		t.Errorf("%s, %s", a, b)
-	}
-}

@@ -10,13 +10,15 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/streams"
 )
 
 const echoProtocol = "/pnode/test/echo"
 
 // serveEcho answers each stream with what comes.
 func serveEcho(s *Swarm) {
-	s.Handle(echoProtocol, func(_ context.Context, _ plan.PeerID, st Stream) { io.Copy(st, st) })
+	s.Handle(echoProtocol, func(_ context.Context, _ plan.PeerID, st streams.Stream) { io.Copy(st, st) })
 }
 
 // call wants an echo from one member to another.
@@ -69,8 +71,8 @@ func TestConnectAtOnce(t *testing.T) {
 			connectAtOnce(t, ctx, a, b)
 			call(t, ctx, a, b)
 			call(t, ctx, b, a)
-			b.tasks.close() // as after a crash: it does nothing more, and a still holds its connection
-			t.Cleanup(func() { b.host.close() })
+			b.tasks.Close() // as after a crash: it does nothing more, and a still holds its connection
+			t.Cleanup(func() { b.host.Close() })
 			again := start(t, cfg)
 			serveEcho(again)
 			connectAtOnce(t, ctx, a, again)
@@ -115,7 +117,7 @@ func TestRefusalAtOnce(t *testing.T) {
 		var both sync.WaitGroup
 		for _, pair := range [][2]*Swarm{{a, b}, {b, a}} {
 			both.Go(func() {
-				if err := pair[0].Connect(ctx, pair[1].Addrs()...); !errors.Is(err, ErrWrongRun) {
+				if err := pair[0].Connect(ctx, pair[1].Addrs()...); !errors.Is(err, admission.ErrWrongRun) {
 					t.Errorf("connect to another run: %v", err)
 				}
 			})

@@ -10,29 +10,36 @@ import (
 
 	"github.com/libp2p/go-libp2p"
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
-	"github.com/libp2p/go-libp2p/core/host"
+	corehost "github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/quic-go/quic-go"
 	"go.uber.org/fx"
 
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/host"
+	"pnode/swarm/probe"
+	"pnode/swarm/streams"
+	"pnode/swarm/topics"
 )
 
 // stranger is a libp2p host that speaks to members without a capability.
 type stranger struct {
-	host.Host
+	corehost.Host
 	quic *quicreuse.ConnManager
-	id   Identity
+	id   admission.Identity
 }
 
-func newStranger(t *testing.T, sim *simulated) *stranger {
+func newStranger(t *testing.T, sim *host.Simulated) *stranger {
 	t.Helper()
 	x := &stranger{id: testIdentity(t)}
 	var err error
-	x.Host, err = libp2p.New(libp2p.Identity(x.id.key), libp2p.ListenAddrs(sim.listen...), sim.quic,
+	x.Host, err = libp2p.New(libp2p.Identity(x.id.Key()), libp2p.ListenAddrs(sim.Listen...), sim.QUIC,
 		libp2p.Transport(libp2pquic.NewTransport), libp2p.DisableMetrics(), libp2p.DisableRelay(),
 		libp2p.DisableIdentifyAddressDiscovery(), libp2p.WithFxOption(fx.Populate(&x.quic)))
 	if err != nil {
@@ -57,21 +64,21 @@ func TestVirtualStranger(t *testing.T) {
 		c := n.cluster(t, 2)
 		a, ctx := c[0], testContext(t)
 		heard := listeners(t, c)
-		a.Handle("/pnode/test/1", func(context.Context, plan.PeerID, Stream) { t.Error("a stranger's stream was handled") })
+		a.Handle("/pnode/test/1", func(context.Context, plan.PeerID, streams.Stream) { t.Error("a stranger's stream was handled") })
 		x := newStranger(t, n.host())
-		topic, messages := x.subscribe(t, ctx, a.gossip.name(TopicEvents))
+		topic, messages := x.subscribe(t, ctx, "pnode/"+string(testRun)+"/"+topics.Events)
 		x.connect(t, ctx, a)
 		connected := time.Now()
 		if err := topic.Publish(ctx, []byte("let me in")); err != nil {
 			t.Fatal(err)
 		}
-		if err := c[1].Publish(ctx, TopicEvents, []byte("among us")); err != nil {
+		if err := c[1].Topics().Publish(ctx, topics.Events, []byte("among us")); err != nil {
 			t.Fatal(err)
 		}
 		x.tryAll(t, ctx, a)
 		waitGone(t, ctx, x, a)
-		if d := time.Since(connected); d < admissionTime-time.Second || d > admissionTime+time.Second {
-			t.Errorf("hung up on after %s, want %s", d, admissionTime)
+		if d := time.Since(connected); d < admission.TimeLimit-time.Second || d > admission.TimeLimit+time.Second {
+			t.Errorf("hung up on after %s, want %s", d, admission.TimeLimit)
 		}
 		if got, err := waitMessage(messages, x.ID()); err == nil {
 			t.Errorf("a stranger heard %q", got)
@@ -108,12 +115,12 @@ func (x *stranger) subscribe(t *testing.T, ctx context.Context, name string) (*p
 // tryAll wants a byte from each protocol that members speak.
 func (x *stranger) tryAll(t *testing.T, ctx context.Context, to *Swarm) {
 	t.Helper()
-	protos := []string{"/pnode/test/1", string(peersProtocol), string(pubsub.GossipSubID_v12)}
+	protos := []string{"/pnode/test/1", "/pnode/peers/1", string(pubsub.GossipSubID_v12)}
 	results := make(chan error)
 	for _, p := range protos {
 		go func() { results <- x.read(ctx, to, p) }()
 	}
-	for _, alpn := range []string{dataALPN, probeALPN} {
+	for _, alpn := range []string{dataALPN, probe.ALPN} {
 		go func() { results <- x.readLane(ctx, to, alpn) }()
 	}
 	for range len(protos) + 2 {
@@ -125,7 +132,7 @@ func (x *stranger) tryAll(t *testing.T, ctx context.Context, to *Swarm) {
 
 // read opens a protocol's stream and waits for anything to come.
 func (x *stranger) read(ctx context.Context, to *Swarm, proto string) error {
-	st, err := x.NewStream(ctx, to.host.ID(), protocolID(proto))
+	st, err := x.NewStream(ctx, to.host.ID(), protocol.ID(proto))
 	if err != nil {
 		return err
 	}
@@ -139,13 +146,13 @@ func (x *stranger) read(ctx context.Context, to *Swarm, proto string) error {
 
 // readLane opens a QUIC connection of a member's ALPN and waits for it to be any use.
 func (x *stranger) readLane(ctx context.Context, to *Swarm, alpn string) error {
-	identity, err := libp2ptls.NewIdentity(x.id.key)
+	identity, err := libp2ptls.NewIdentity(x.id.Key())
 	if err != nil {
 		return err
 	}
 	conf, _ := identity.ConfigForPeer(to.host.ID())
 	conf.NextProtos = []string{alpn}
-	conn, err := x.quic.DialQUIC(ctx, quicAddr(to), conf, anyWindow)
+	conn, err := x.quic.DialQUIC(ctx, quicAddr(to), conf, func(*quic.Conn, uint64) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -154,14 +161,14 @@ func (x *stranger) readLane(ctx context.Context, to *Swarm, alpn string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := st.Write(make([]byte, probeEcho)); err != nil {
+	if _, err := st.Write(make([]byte, 8)); err != nil {
 		return err
 	}
 	_, err = io.ReadFull(st, make([]byte, 1))
 	return err
 }
 
-func waitGone(t *testing.T, ctx context.Context, x host.Host, s *Swarm) {
+func waitGone(t *testing.T, ctx context.Context, x corehost.Host, s *Swarm) {
 	t.Helper()
 	gone := make(chan struct{}, 16)
 	x.Network().Notify(&network.NotifyBundle{DisconnectedF: func(network.Network, network.Conn) { gone <- struct{}{} }})

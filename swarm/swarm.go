@@ -2,42 +2,58 @@ package swarm
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/alpn"
+	"pnode/swarm/handshake"
+	"pnode/swarm/host"
+	"pnode/swarm/mesh"
+	"pnode/swarm/peerstore"
+	"pnode/swarm/probe"
+	"pnode/swarm/streams"
+	"pnode/swarm/tasks"
+	"pnode/swarm/topics"
 )
 
-// Swarm is this node's presence in a run: its host, the members it is connected to, and
-// the channels between them. Its methods may be called from any goroutine.
+// Swarm is this node's presence in a run: its host, the members it is connected to, and the channels between
+// them. Its methods may be called from any goroutine.
 type Swarm struct {
-	cfg      Config
-	log      *slog.Logger
-	host     *hosted
-	door     *door
-	book     *book
-	tasks    *tasks
-	instance instance
-	gossip   *gossip
-	data     *Data
-	prober   *prober
-	mdns     io.Closer // nil without mDNS
-	// wake makes the mesh loop look at the book at once.
-	wake chan struct{}
+	cfg     Config
+	host    *host.Host
+	peers   *admission.Peers
+	store   *peerstore.Store
+	tasks   *tasks.Group
+	streams *streams.Streams
+	mesh    *mesh.Mesh
+	topics  *topics.Topics
+	data    *alpn.Transport
+	probes  *alpn.Transport
+	prober  *probe.Prober
+	mdns    io.Closer // nil without mDNS
+	// reachable reports whether other machines can connect.
+	reachable bool
 }
 
-// New starts a swarm: it listens, answers, and dials the bootstrap addresses until Close.
-// It does not wait for a connection; Connect does. ctx bounds the start only.
+const (
+	dataALPN = "pnode-data/1"
+	// openTime bounds opening a stream for a caller whose context has no deadline.
+	openTime = 15 * time.Second
+)
+
+// New starts a swarm: it listens, answers, and dials the bootstrap addresses until Close. It does not wait for a
+// connection; Connect does. ctx bounds the start only.
 func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	if err := cfg.fill(time.Now()); err != nil {
 		return nil, err
@@ -45,19 +61,16 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("swarm: start: %w", err)
 	}
-	s := &Swarm{
-		cfg: cfg, log: cfg.Logger, door: newDoor(), book: newBook(),
-		tasks: newTasks(), wake: make(chan struct{}, 1),
+	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New()}
+	hostConfig := host.Config{
+		Identity: cfg.Identity, Listen: cfg.listen, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
+		Peers: s.peers, Tasks: s.tasks,
 	}
-	if _, err := rand.Read(s.instance[:]); err != nil {
-		return nil, fmt.Errorf("swarm: start: %w", err)
-	}
-	// The host's options refer to door and tasks, so both are there before it.
-	h, err := newHost(&s.cfg, gater{s.door}, relays{s.door, s.tasks})
-	if err != nil {
+	s.reachable = !hostConfig.Local()
+	var err error
+	if s.host, err = host.New(hostConfig); err != nil {
 		return nil, err
 	}
-	s.host = h
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -66,147 +79,130 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 
 // start puts the protocols on the host and starts the loops.
 func (s *Swarm) start() (err error) {
-	if err := s.checkListening(); err != nil {
+	run := admission.Run{ID: s.cfg.Run, OwnerKey: s.cfg.OwnerKey}
+	log := s.cfg.Logger
+	s.streams = &streams.Streams{Host: s.host, Peers: s.peers, Tasks: s.tasks, Log: log}
+	s.mesh = mesh.New(mesh.Config{
+		Host: s.host, RunKeys: run, MaxMembers: s.cfg.MaxMesh, Streams: s.streams,
+		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
+	})
+	s.topics, err = topics.New(topics.Config{
+		Run: s.cfg.Run, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
+	})
+	if err != nil {
 		return err
 	}
-	if s.gossip, err = newGossip(s); err != nil {
+	connections := alpn.Config{
+		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: log,
+	}
+	if s.data, err = alpn.New(connections); err != nil {
 		return err
 	}
-	if s.data, err = newData(s); err != nil {
+	connections.ALPN = probe.ALPN
+	if s.probes, err = alpn.New(connections); err != nil {
 		return err
 	}
-	if s.prober, err = newProber(s); err != nil {
+	s.prober = probe.New(s.probes, s.tasks, log)
+	err = handshake.Start(handshake.Config{
+		Host: s.host, Run: run, Capability: s.cfg.Capability, Uses: s.cfg.Admit,
+		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Left: s.mesh.Hurry,
+		Joined: func(p peer.ID) {
+			s.topics.Admitted(p)
+			s.mesh.AskPeers(p)
+		},
+	})
+	if err != nil {
 		return err
 	}
-	s.listenAdmission()
-	s.servePeers()
-	if s.cfg.MDNS && !s.cfg.local() {
-		s.mdns = startMDNS(s)
+	if s.cfg.MDNS && s.reachable {
+		s.mdns = s.mesh.Discover()
 	}
 	for _, b := range s.cfg.bootstrap {
 		if b.ID != s.host.ID() {
-			s.book.seed(b.ID, b.Addrs)
+			s.store.Seed(b.ID, b.Addrs)
 		}
 	}
-	s.hurry()
-	s.tasks.run(s.mesh)
+	s.mesh.Hurry()
+	s.tasks.Run(s.mesh.Run)
 	return nil
 }
 
-// checkListening refuses a start on only some of the addresses, which libp2p allows.
-func (s *Swarm) checkListening() error {
-	want := 2 * len(s.cfg.listen)
-	if s.cfg.Socket != nil {
-		want = len(s.cfg.listen)
-	}
-	if s.cfg.simulated != nil {
-		want = len(s.cfg.simulated.listen)
-	}
-	if have := s.host.Network().ListenAddresses(); countDirect(have) < want {
-		return fmt.Errorf("swarm: listen on %v: only %v could be opened; is another program using the port?", s.cfg.Listen, have)
-	}
-	return nil
-}
-
-func countDirect(addrs []ma.Multiaddr) (n int) {
-	for _, a := range addrs {
-		if _, err := a.ValueForProtocol(ma.P_CIRCUIT); err != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// Close leaves the run: it ends every connection, stream and subscription and waits for
-// all goroutines, handlers included. Calling it again does nothing.
+// Close leaves the run: it ends every connection, stream and subscription and waits for all goroutines, handlers
+// included. Calling it again does nothing.
 func (s *Swarm) Close() error {
-	if !s.tasks.close() {
+	if !s.tasks.Close() {
 		return nil
 	}
 	var errs []error
 	if s.mdns != nil {
 		errs = append(errs, s.mdns.Close())
 	}
-	if s.data != nil {
-		s.data.lane.close()
+	for _, t := range []*alpn.Transport{s.data, s.probes} {
+		if t != nil {
+			t.Close()
+		}
 	}
-	if s.prober != nil {
-		s.prober.lane.close()
-	}
-	errs = append(errs, s.host.close())
-	s.tasks.wait()
+	errs = append(errs, s.host.Close())
+	s.tasks.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("swarm: close: %w", err)
 	}
 	return nil
 }
 
-// ID is this node's peer ID.
+// ID returns this node's peer ID.
 func (s *Swarm) ID() plan.PeerID { return s.cfg.Identity.Peer() }
 
-// Addrs are the addresses others can dial, with /p2p/.
-func (s *Swarm) Addrs() []string { return fullAddrs(s.host.ID(), s.host.Addrs()) }
+// Addrs returns the addresses that others can dial, with /p2p/.
+func (s *Swarm) Addrs() []string { return peerstore.FullAddrs(s.host.ID(), s.host.Addrs()) }
 
-// Listening is the "host:port" of the first address listened on, with the port that was
-// found when any would do: what a node gives as Listen at its next start to be found there.
+// Listening returns the "host:port" of the first address listened on, with the port that was found when any would
+// do. A node gives it as Listen at its next start to be found there.
 func (s *Swarm) Listening() (string, bool) {
 	for _, a := range s.host.Network().ListenAddresses() {
 		port, err := a.ValueForProtocol(ma.P_UDP)
 		if err == nil && len(s.cfg.listen) > 0 {
-			return net.JoinHostPort(s.cfg.listen[0].ip.String(), port), true
+			return net.JoinHostPort(s.cfg.listen[0].IP.String(), port), true
 		}
 	}
 	return "", false
 }
 
-// Known lists the addresses of every other member met or heard of, with /p2p/, sorted: what
-// a node keeps in its data folder and gives as Bootstrap at its next start.
+// Known lists the addresses of every other member met or heard of, with /p2p/, sorted. A node keeps them in its
+// data folder and gives them as Bootstrap at its next start.
 func (s *Swarm) Known() []string {
-	s.refresh()
-	return s.book.known()
-}
-
-// refresh takes over the addresses that members announced to libp2p since their greeting,
-// such as a mapped port or a relay's.
-func (s *Swarm) refresh() {
-	for _, c := range s.door.members() {
-		s.book.learn(c, s.host.Peerstore().Addrs(c.peer))
-	}
+	s.mesh.Refresh()
+	return s.store.Known()
 }
 
 // Invite makes an invite to this run with this node's addresses, and others' as far as
 // they fit when opt names none. Without the owner key the error is ErrNoOwnerKey.
-func (s *Swarm) Invite(opt InviteOptions) (Invite, error) {
+func (s *Swarm) Invite(opt admission.InviteOptions) (admission.Invite, error) {
 	opt.Run = s.cfg.Run
 	if len(opt.Addrs) == 0 {
-		opt.Addrs = inviteAddrs(s.Addrs(), s.Known(), s.cfg.local())
+		all := slices.Concat(s.Addrs(), s.Known())
+		if s.reachable { // loopback addresses lead others to themselves
+			all = slices.DeleteFunc(all, func(a string) bool { return manet.IsIPLoopback(ma.StringCast(a)) })
+		}
+		opt.Addrs = all[:min(len(all), admission.MaxInviteAddrs)]
 	}
 	return s.cfg.Owner.Invite(opt, time.Now())
 }
 
-// inviteAddrs prefers own addresses, and leaves loopback ones out unless all are.
-func inviteAddrs(own, known []string, local bool) []string {
-	all := slices.Concat(own, known)
-	if !local {
-		all = slices.DeleteFunc(all, func(s string) bool { return manet.IsIPLoopback(ma.StringCast(s)) })
-	}
-	return all[:min(len(all), MaxInviteAddrs)]
-}
-
 // Members lists the capabilities of the peers that are connected and admitted now, sorted
 // by peer, without this node.
-func (s *Swarm) Members() []Capability { return s.door.members() }
+func (s *Swarm) Members() []admission.Capability { return s.peers.Members() }
 
-// Changed is closed when a member comes or goes; ask again for the next change.
-func (s *Swarm) Changed() <-chan struct{} { return s.door.watch() }
+// Changed returns a channel that is closed when a member comes or goes next.
+func (s *Swarm) Changed() <-chan struct{} { return s.peers.Changed() }
 
-// Capability is the verified capability of a peer met or heard of.
-func (s *Swarm) Capability(p plan.PeerID) (Capability, bool) {
+// Capability returns the verified capability of a peer met or heard of.
+func (s *Swarm) Capability(p plan.PeerID) (admission.Capability, bool) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
-		return Capability{}, false
+		return admission.Capability{}, false
 	}
-	return s.book.capability(id)
+	return s.store.Capability(id)
 }
 
 // Block removes a peer from the run as far as this node goes: it is disconnected, and
@@ -216,16 +212,48 @@ func (s *Swarm) Block(p plan.PeerID) {
 	if err != nil {
 		return // no connection can have such an ID
 	}
-	s.door.block(id)
-	s.book.forget(id)
-	s.data.lane.drop(id)
-	s.prober.lane.drop(id)
-	s.disconnect(id)
+	s.peers.Block(id)
+	s.store.Forget(id)
+	s.data.Drop(id)
+	s.probes.Drop(id)
+	if err := s.host.Network().ClosePeer(id); err != nil {
+		s.cfg.Logger.Debug("swarm: close connections", "peer", p, "err", err)
+	}
 }
 
-// disconnect closes every connection to p.
-func (s *Swarm) disconnect(p peer.ID) {
-	if err := s.host.Network().ClosePeer(p); err != nil {
-		s.log.Debug("swarm: close connections", "peer", p, "err", err)
+// Connect is [mesh.Mesh.Connect]: it blocks until one of the peers at the addresses has admitted this node.
+func (s *Swarm) Connect(ctx context.Context, addrs ...string) error {
+	return s.mesh.Connect(ctx, addrs...)
+}
+
+// Handle is [streams.Streams.Handle]: it answers a protocol's streams from members.
+func (s *Swarm) Handle(proto string, f func(ctx context.Context, from plan.PeerID, stream streams.Stream)) {
+	s.streams.Handle(proto, f)
+}
+
+// Open opens a stream to a member, connecting to it first when its addresses are known. A peer that does not speak
+// the protocol shows as an error here or at the first Read; one that speaks another version of it as an error that
+// wraps version.Err.
+func (s *Swarm) Open(ctx context.Context, p plan.PeerID, proto string) (streams.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	id, err := s.mesh.Reach(ctx, p)
+	if err == nil {
+		var st streams.Stream
+		if st, err = s.streams.Open(ctx, id, protocol.ID(proto)); err == nil {
+			return st, nil
+		}
 	}
+	return nil, fmt.Errorf("swarm: open %s to %s: %w", proto, p, err)
+}
+
+// Topics returns the topics whose messages go to every member.
+func (s *Swarm) Topics() *topics.Topics { return s.topics }
+
+// Data returns the data plane's connections, on ALPN pnode-data/1.
+func (s *Swarm) Data() *alpn.Transport { return s.data }
+
+// Probe is [probe.Prober.Probe]: it measures the link from this node to a member.
+func (s *Swarm) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	return s.prober.Probe(ctx, p)
 }

@@ -13,24 +13,26 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner/plan"
-	"pnode/swarm/twofold"
+	"pnode/swarm/admission"
+	"pnode/swarm/host"
+	"pnode/swarm/streams"
 )
 
 const testRun plan.RunID = "testrun"
 
 // testOwner is an owner key in a folder of its own.
-func testOwner(t testing.TB) Owner {
+func testOwner(t testing.TB) admission.Owner {
 	t.Helper()
-	o, err := CreateOwner(t.TempDir())
+	o, err := admission.CreateOwner(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
-func testIdentity(t testing.TB) Identity {
+func testIdentity(t testing.TB) admission.Identity {
 	t.Helper()
-	id, err := LoadIdentity(t.TempDir())
+	id, err := admission.LoadIdentity(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func testLogger(t testing.TB) *slog.Logger {
 }
 
 // testMember makes the configuration of a member with a direct capability.
-func testMember(t testing.TB, o Owner, run plan.RunID) Config {
+func testMember(t testing.TB, o admission.Owner, run plan.RunID) Config {
 	t.Helper()
 	id := testIdentity(t)
 	c, err := o.Capability(run, id, time.Hour, time.Now())
@@ -122,65 +124,10 @@ func peerID(t testing.TB, p plan.PeerID) peer.ID {
 	return id
 }
 
-func TestIdentityPersists(t *testing.T) {
-	dir := t.TempDir() + "/new"
-	a, err := LoadIdentity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := LoadIdentity(dir)
-	if err != nil || a.Peer() != b.Peer() {
-		t.Fatalf("second load: %s %v, want %s", b.Peer(), err, a.Peer())
-	}
-	info, err := os.Stat(dir + "/" + identityFile)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("key file: %v %v", info, err)
-	}
-	names, err := os.ReadDir(dir)
-	if err != nil || len(names) != 2 {
-		t.Errorf("folder holds %v, want the key and its copy only", names)
-	}
-	spoil := func(name string) {
-		if err := os.WriteFile(dir+"/"+name, []byte("nonsense"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, n := range names { // one at a time
-		spoil(n.Name())
-		if b, err := LoadIdentity(dir); err != nil || a.Peer() != b.Peer() {
-			t.Errorf("%s is damaged: %s %v, want %s", n.Name(), b.Peer(), err, a.Peer())
-		}
-	}
-	for _, n := range names {
-		spoil(n.Name())
-	}
-	if _, err := LoadIdentity(dir); !errors.Is(err, twofold.ErrDamaged) || !strings.Contains(err.Error(), "--dir") {
-		t.Errorf("both are damaged: %v", err)
-	}
-}
-
-func TestOwnerKeyStays(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := LoadOwner(dir); !errors.Is(err, ErrNoOwnerKey) {
-		t.Fatalf("no owner key: %v", err)
-	}
-	a, err := CreateOwner(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := CreateOwner(dir)
-	if err != nil || !a.PublicKey().Equal(b.PublicKey()) {
-		t.Fatalf("second create: %v", err)
-	}
-	if _, err := (Owner{}).Invite(InviteOptions{Run: testRun}, time.Now()); !errors.Is(err, ErrNoOwnerKey) {
-		t.Errorf("invite without owner key: %v", err)
-	}
-}
-
 func TestStreams(t *testing.T) {
 	c := cluster(t, 2)
 	ctx := testContext(t)
-	c[1].Handle("/pnode/test/1", func(_ context.Context, from plan.PeerID, st Stream) {
+	c[1].Handle("/pnode/test/1", func(_ context.Context, from plan.PeerID, st streams.Stream) {
 		if from != c[0].ID() {
 			t.Errorf("stream from %s", from)
 		}
@@ -200,7 +147,7 @@ func TestStreams(t *testing.T) {
 		t.Fatalf("echo: %q %v", b, err)
 	}
 	st.Close()
-	if _, err := c[0].Open(ctx, testIdentity(t).Peer(), "/pnode/test/1"); !errors.Is(err, ErrNotMember) {
+	if _, err := c[0].Open(ctx, testIdentity(t).Peer(), "/pnode/test/1"); !errors.Is(err, admission.ErrNotMember) {
 		t.Errorf("open to an unknown peer: %v", err)
 	}
 }
@@ -211,7 +158,7 @@ func TestCloseUnblocks(t *testing.T) {
 	ctx := testContext(t)
 	started := make(chan struct{})
 	ended := make(chan error, 1)
-	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ plan.PeerID, st Stream) {
+	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ plan.PeerID, st streams.Stream) {
 		close(started)
 		_, err := st.Read(make([]byte, 1))
 		ended <- err
@@ -238,7 +185,7 @@ func TestCloseUnblocks(t *testing.T) {
 // A stream's Close alone unblocks its own Read and a Write nobody takes.
 func TestStreamCloseUnblocksWrite(t *testing.T) {
 	c := cluster(t, 2)
-	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ plan.PeerID, _ Stream) { <-ctx.Done() })
+	c[1].Handle("/pnode/test/1", func(ctx context.Context, _ plan.PeerID, _ streams.Stream) { <-ctx.Done() })
 	st, err := c[0].Open(testContext(t), c[1].ID(), "/pnode/test/1")
 	if err != nil {
 		t.Fatal(err)
@@ -262,34 +209,18 @@ func TestPortInUse(t *testing.T) {
 		cfg := testMember(t, o, testRun)
 		cfg.Listen = []string{"127.0.0.1:" + parts[4]}
 		_, err := New(t.Context(), cfg)
-		if !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
+		if !errors.Is(err, host.ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
 			t.Errorf("listen on %s: %v", addr, err)
 		}
 	}
 }
 
-func TestListenAddresses(t *testing.T) {
-	for _, bad := range []string{"", "4001", "example.org:1", "127.0.0.1:70000"} {
-		if _, err := parseListen(bad); err == nil {
-			t.Errorf("%q accepted", bad)
-		}
-	}
-	for in, want := range map[string]string{":1": "0.0.0.0:1", "localhost:2": "127.0.0.1:2", "[::]:3": "[::]:3"} {
-		if a, err := parseListen(in); err != nil || a.String() != want {
-			t.Errorf("%q: %s %v, want %s", in, a, err, want)
-		}
-	}
-}
-
-// On 0.0.0.0 the UDP socket is lent to libp2p and comes back.
+// Data goes both ways between a node on 0.0.0.0, whose UDP socket is shared, and one on a single address.
 func TestUnspecifiedAddress(t *testing.T) {
 	o := testOwner(t)
 	cfg := testMember(t, o, testRun)
-	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, ReachPublic
+	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, host.ReachPublic
 	a := start(t, cfg)
-	if len(a.host.lent) != 1 {
-		t.Fatal("no socket was lent")
-	}
 	cfg = testMember(t, o, testRun)
 	b := start(t, cfg)
 	ctx := testContext(t)

@@ -18,6 +18,11 @@ import (
 	"go.uber.org/fx"
 
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/host"
+	"pnode/swarm/peerstore"
+	"pnode/swarm/streams"
+	"pnode/swarm/topics"
 )
 
 // The virtual net: every node 20 ms from every other, on 20 Mbit/s.
@@ -54,7 +59,7 @@ func firstTwo(a net.Addr) bool {
 }
 
 // host makes the stand-in for a node's sockets at an address of its own.
-func (n *virtualNet) host() *simulated {
+func (n *virtualNet) host() *host.Simulated {
 	ip := simnet.IntToPublicIPv4(n.nodes)
 	n.nodes++
 	source := &sourceIP{}
@@ -63,9 +68,9 @@ func (n *virtualNet) host() *simulated {
 		Downlink: simnet.LinkSettings{BitsPerSecond: virtualBits},
 		Uplink:   simnet.LinkSettings{BitsPerSecond: virtualBits},
 	}
-	return &simulated{
-		listen: []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/%s/udp/4001/quic-v1", ip))},
-		quic: libp2p.QUICReuse(
+	return &host.Simulated{
+		Listen: []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/%s/udp/4001/quic-v1", ip))},
+		QUIC: libp2p.QUICReuse(
 			func(l fx.Lifecycle, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, opts ...quicreuse.Option) (*quicreuse.ConnManager, error) {
 				m, err := quicreuse.NewConnManager(reset, token, opts...)
 				if err == nil {
@@ -121,7 +126,7 @@ func TestVirtualTime(t *testing.T) {
 		cfg.simulated, cfg.Owner = n.host(), o
 		all := []*Swarm{start(t, cfg)}
 		for len(all) < nodes {
-			v, err := o.Invite(InviteOptions{Run: testRun, Uses: 1, Addrs: all[len(all)-1].Addrs()}, time.Now())
+			v, err := o.Invite(admission.InviteOptions{Run: testRun, Uses: 1, Addrs: all[len(all)-1].Addrs()}, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,14 +161,14 @@ func TestVirtualTime(t *testing.T) {
 }
 
 // enterVirtual lets one node in by an invite for one, and wants a second one refused.
-func enterVirtual(t *testing.T, n *virtualNet, v Invite) *Swarm {
+func enterVirtual(t *testing.T, n *virtualNet, v admission.Invite) *Swarm {
 	t.Helper()
 	s, err := enter(t, testIdentity(t), v, n.host())
 	if err != nil {
 		t.Fatal(err)
 	}
 	second, err := enter(t, testIdentity(t), v, n.host())
-	if !errors.Is(err, ErrInviteUsed) {
+	if !errors.Is(err, admission.ErrInviteUsed) {
 		t.Errorf("second peer on an invite for one: %v", err)
 	}
 	if err := second.Close(); err != nil {
@@ -178,7 +183,7 @@ func listeners(t *testing.T, all []*Swarm) []*atomic.Int64 {
 	var counts []*atomic.Int64
 	for _, s := range all {
 		n := new(atomic.Int64)
-		if err := s.Subscribe(TopicEvents, nil, func(plan.PeerID, []byte) { n.Add(1) }); err != nil {
+		if err := s.Topics().Subscribe(topics.Events, nil, func(plan.PeerID, []byte) { n.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
 		counts = append(counts, n)
@@ -189,12 +194,12 @@ func listeners(t *testing.T, all []*Swarm) []*atomic.Int64 {
 // gossipVirtual has every node publish once and wants each message everywhere, once.
 func gossipVirtual(t *testing.T, ctx context.Context, all []*Swarm, heard []*atomic.Int64) {
 	t.Helper()
-	waitTopic(t, ctx, all, TopicEvents)
+	waitTopic(t, ctx, all, topics.Events)
 	for _, n := range heard {
 		n.Store(0)
 	}
 	for _, s := range all {
-		if err := s.Publish(ctx, TopicEvents, []byte("here")); err != nil {
+		if err := s.Topics().Publish(ctx, topics.Events, []byte("here")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,8 +218,8 @@ func TestVirtualConnectPastTheDead(t *testing.T) {
 		n := newVirtualNet(t)
 		o := testOwner(t)
 		ctx := testContext(t)
-		dead := fullAddrs(testIdentity(t).id, n.host().listen) // nobody is there
-		dead = append(dead, fullAddrs(testIdentity(t).id, n.host().listen)...)
+		dead := peerstore.FullAddrs(testIdentity(t).ID(), n.host().Listen) // nobody is there
+		dead = append(dead, peerstore.FullAddrs(testIdentity(t).ID(), n.host().Listen)...)
 		cfg := testMember(t, o, testRun)
 		cfg.simulated = n.host()
 		there := start(t, cfg)
@@ -228,7 +233,7 @@ func TestVirtualConnectPastTheDead(t *testing.T) {
 		if d := time.Since(began); d > time.Second {
 			t.Errorf("connected after %s", d)
 		}
-		if err := s.Connect(ctx, dead...); err == nil || IsRefusal(err) {
+		if err := s.Connect(ctx, dead...); err == nil || admission.IsRefusal(err) {
 			t.Errorf("connect to the dead: %v", err)
 		}
 	})
@@ -257,13 +262,13 @@ func TestVirtualMembershipEnds(t *testing.T) {
 		}
 		waitMembers(t, ctx, a, 0)
 		waitMembers(t, ctx, b, 0)
-		if d := time.Since(began); d < time.Minute-time.Second || d > time.Minute+2*meshTick {
+		if d := time.Since(began); d < time.Minute-time.Second || d > time.Minute+2*time.Second {
 			t.Errorf("membership of a minute ended after %s", d)
 		}
-		if err := b.Connect(ctx, a.Addrs()...); !errors.Is(err, ErrCapabilityExpired) {
+		if err := b.Connect(ctx, a.Addrs()...); !errors.Is(err, admission.ErrCapabilityExpired) {
 			t.Errorf("connect after the end: %v", err)
 		}
-		if _, err := New(ctx, cfg); !errors.Is(err, ErrCapabilityExpired) {
+		if _, err := New(ctx, cfg); !errors.Is(err, admission.ErrCapabilityExpired) {
 			t.Errorf("start after the end: %v", err)
 		}
 	})
@@ -287,7 +292,7 @@ func TestVirtualPartition(t *testing.T) {
 		for _, s := range all {
 			waitMembers(t, ctx, s, 3)
 		}
-		if d := time.Since(healed); d > 2*longestRetry {
+		if d := time.Since(healed); d > 2*time.Minute {
 			t.Errorf("together again only after %s", d)
 		}
 		gossipVirtual(t, ctx, all, listeners(t, all))
@@ -302,7 +307,7 @@ func TestVirtualCloseOfAStreamToTheDead(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		all := n.cluster(t, 4)
-		all[2].Handle("/test/1", func(ctx context.Context, _ plan.PeerID, _ Stream) { <-ctx.Done() })
+		all[2].Handle("/test/1", func(ctx context.Context, _ plan.PeerID, _ streams.Stream) { <-ctx.Done() })
 		before, err := all[0].Open(ctx, all[2].ID(), "/test/1") // its protocols are known from here on
 		if err != nil {
 			t.Fatal(err)
@@ -326,7 +331,7 @@ func TestVirtualCloseOfAStreamToTheDead(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Error("the dead answer")
 		}
-		if d := time.Since(began); d > 2*closeTime {
+		if d := time.Since(began); d > 6*time.Second {
 			t.Errorf("closing took %s", d)
 		}
 	})

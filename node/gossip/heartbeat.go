@@ -11,7 +11,7 @@ import (
 	"pnode/pipeline/wire"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
-	"pnode/swarm"
+	"pnode/swarm/topics"
 )
 
 // Heartbeat reports that its sender lives, and what it is doing. Every member gossips one
@@ -116,7 +116,7 @@ func TimesOf(t pipeline.StageTimes) StageTimes {
 	}
 }
 
-// Topics publishes to the members of the run and hears them; *swarm.Swarm implements it.
+// Topics publishes to the members of the run and hears them; swarm's *topics.Topics implements it.
 type Topics interface {
 	Publish(ctx context.Context, topic string, data []byte) error
 	Subscribe(topic string, valid func(from plan.PeerID, data []byte) error, hear func(from plan.PeerID, data []byte)) error
@@ -124,7 +124,7 @@ type Topics interface {
 
 // Listen begins to note the heartbeats of the other members. One that speaks for another peer
 // than its sender is refused.
-func (t *Tracker) Listen(topics Topics) error {
+func (t *Tracker) Listen(members Topics) error {
 	valid := func(from plan.PeerID, data []byte) error {
 		b, err := decodeHeartbeat(data)
 		if err == nil && b.Peer != from {
@@ -132,7 +132,7 @@ func (t *Tracker) Listen(topics Topics) error {
 		}
 		return err
 	}
-	return topics.Subscribe(swarm.TopicEvents, valid, func(_ plan.PeerID, data []byte) {
+	return members.Subscribe(topics.Events, valid, func(_ plan.PeerID, data []byte) {
 		if b, err := decodeHeartbeat(data); err == nil {
 			t.Note(b, time.Now())
 		}
@@ -140,7 +140,7 @@ func (t *Tracker) Listen(topics Topics) error {
 }
 
 // Send notes this node's own heartbeat and publishes it.
-func (t *Tracker) Send(ctx context.Context, topics Topics, b Heartbeat) error {
+func (t *Tracker) Send(ctx context.Context, members Topics, b Heartbeat) error {
 	t.Note(b, time.Now())
-	return topics.Publish(ctx, swarm.TopicEvents, b.Encode())
+	return members.Publish(ctx, topics.Events, b.Encode())
 }

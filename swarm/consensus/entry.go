@@ -8,6 +8,7 @@ import (
 
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
+	"pnode/swarm/version"
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
@@ -166,7 +167,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		return nil, fmt.Errorf("%w entry: %d bytes", ErrMalformed, len(b))
 	}
 	if b[0] != entryVersion {
-		return nil, fmt.Errorf("%w entry: version %d, this program reads %d", ErrMalformed, b[0], entryVersion)
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("an entry of the log", int(b[0]), entryVersion))
 	}
 	e, err := decodeBody(kind(b[1]), b[2:])
 	if err != nil {
@@ -237,7 +238,7 @@ func DecodeState(r io.Reader) (State, error) {
 		return State{}, fmt.Errorf("%w state: %d bytes", ErrMalformed, len(b))
 	}
 	if b[0] != stateVersion {
-		return State{}, fmt.Errorf("%w state: version %d, this program reads %d", ErrMalformed, b[0], stateVersion)
+		return State{}, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("a snapshot of the state", int(b[0]), stateVersion))
 	}
 	var s State
 	err = strict.Decode(b[1:], &s)

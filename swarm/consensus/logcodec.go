@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"pnode/swarm/version"
 )
 
 // A log record: checksum (4 bytes, CRC-32C of the rest), version, type, index, term,
@@ -45,7 +47,7 @@ func decodeLog(b []byte, l *raft.Log) error {
 		return fmt.Errorf("%w: log record has checksum %08x, want %08x", ErrCorrupt, got, want)
 	}
 	if b[4] != recordVersion {
-		return fmt.Errorf("%w log record: version %d, this program reads %d", ErrMalformed, b[4], recordVersion)
+		return fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("a log record", int(b[4]), recordVersion))
 	}
 	body, n := b[recordHeader:], le.Uint32(b[30:])
 	if uint64(n) > uint64(len(body)) {

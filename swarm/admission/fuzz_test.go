@@ -1,0 +1,115 @@
+package admission
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// samples are valid messages of each kind.
+func samples(f *testing.F) (v Invite, capability []byte, addrs []ma.Multiaddr) {
+	f.Helper()
+	id := testIdentity(f)
+	a := ma.StringCast("/ip4/192.0.2.1/udp/4001/quic-v1")
+	v, err := testOwner(f).Invite(InviteOptions{Run: testRun, Addrs: []string{a.String() + "/p2p/" + id.id.String()}}, time.Now())
+	if err != nil {
+		f.Fatal(err)
+	}
+	if capability, err = v.Redeem(id, time.Now()); err != nil {
+		f.Fatal(err)
+	}
+	return v, capability, []ma.Multiaddr{a}
+}
+
+// checkDecoded: what is accepted is written back as it was; what is not is called malformed.
+func checkDecoded(t *testing.T, in, out []byte, err error) {
+	t.Helper()
+	switch {
+	case err != nil && !errors.Is(err, ErrMalformed):
+		t.Errorf("error %v does not wrap ErrMalformed", err)
+	case err == nil && !bytes.Equal(in, out):
+		t.Errorf("%x was accepted and is written as %x", in, out)
+	}
+}
+
+func FuzzParseInvite(f *testing.F) {
+	v, _, _ := samples(f)
+	f.Add(v.String())
+	f.Add(v.Addrs[0])
+	f.Add("pnode1-")
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := ParseInvite(s)
+		if err != nil {
+			if !errors.Is(err, ErrMalformed) {
+				t.Errorf("error %v does not wrap ErrMalformed", err)
+			}
+			return
+		}
+		again, err := ParseInvite(v.String())
+		if err != nil || again.String() != v.String() {
+			t.Errorf("%q reads back as %q, %v", v, again, err)
+		}
+	})
+}
+
+// FuzzDecodeInvite goes past the checksum.
+func FuzzDecodeInvite(f *testing.F) {
+	v, _, _ := samples(f)
+	s, err := ParseInvite(v.String())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(s.body())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := decodeInvite(b)
+		if err != nil {
+			checkDecoded(t, b, nil, err)
+			return
+		}
+		checkDecoded(t, b, v.body(), nil)
+	})
+}
+
+func FuzzDecodeCapability(f *testing.F) {
+	_, c, _ := samples(f)
+	f.Add(c)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := DecodeCapability(b)
+		checkDecoded(t, b, c.Encode(), err)
+	})
+}
+
+func FuzzDecodeHello(f *testing.F) {
+	_, c, addrs := samples(f)
+	f.Add(Hello{Capability: c, Addrs: addrs}.Append(nil))
+	f.Add(Hello{}.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := DecodeHello(b)
+		checkDecoded(t, b, h.Append(nil), err)
+	})
+}
+
+func FuzzDecodeReply(f *testing.F) {
+	_, c, addrs := samples(f)
+	f.Add(Reply{Hello: Hello{Capability: c, Addrs: addrs}}.Append(nil))
+	f.Add(Reply{Code: 2, Detail: "no"}.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := DecodeReply(b)
+		checkDecoded(t, b, r.Append(nil), err)
+		if err == nil && r.Code != 0 && refusalFrom(r.Code, r.Detail) == nil {
+			t.Error("a refusal is no error")
+		}
+	})
+}
+
+func FuzzDecodeRecords(f *testing.F) {
+	_, c, addrs := samples(f)
+	f.Add(AppendRecords(nil, []Record{{c, addrs}, {c, nil}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := DecodeRecords(b)
+		checkDecoded(t, b, AppendRecords(nil, r), err)
+	})
+}

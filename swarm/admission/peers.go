@@ -1,0 +1,193 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+)
+
+// Peers holds the peers that are connected, and which of them were admitted. Whatever talks to a peer asks
+// it first. Its methods may be called from any goroutine.
+type Peers struct {
+	// mu guards all fields.
+	mu      sync.Mutex
+	visits  map[peer.ID]*Visit
+	blocked map[peer.ID]bool
+	// changed is closed and replaced when a member comes or goes.
+	changed chan struct{}
+}
+
+// Visit is the time that a peer is connected without a break.
+type Visit struct {
+	// Decided is closed at the first verdict, or when the peer leaves without one.
+	Decided    chan struct{}
+	closed     bool
+	member     bool
+	refusal    error
+	capability Capability
+	instance   Instance
+}
+
+// NewPeers returns an empty set.
+func NewPeers() *Peers {
+	return &Peers{visits: map[peer.ID]*Visit{}, blocked: map[peer.ID]bool{}, changed: make(chan struct{})}
+}
+
+// Arrive notes a connection. first reports whether it began the visit.
+func (s *Peers) Arrive(p peer.ID) (v *Visit, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v = s.visits[p]
+	if v == nil {
+		v, first = &Visit{Decided: make(chan struct{})}, true
+		s.visits[p] = v
+	}
+	return v, first
+}
+
+// Admit makes a connected peer a member. first reports whether it was none before, replaced whether it was
+// one as an older instance. The error is ErrBlocked, or ErrNotMember for a peer that has left.
+func (s *Peers) Admit(p peer.ID, c Capability, i Instance) (first, replaced bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[p]
+	switch {
+	case s.blocked[p]:
+		return false, false, ErrBlocked
+	case v == nil:
+		return false, false, ErrNotMember
+	}
+	first, replaced = !v.member, v.member && v.instance != i
+	v.member, v.refusal, v.capability, v.instance = true, nil, c, i
+	v.decide()
+	if first {
+		s.announce()
+	}
+	return first, replaced, nil
+}
+
+// Refuse notes why a peer stays out. A member stays one: the refusal of a second greeting does not undo the
+// first.
+func (s *Peers) Refuse(p peer.ID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.visits[p]; v != nil && !v.member {
+		v.refusal = err
+		v.decide()
+	}
+}
+
+// Leave ends a visit unless still reports that the peer is connected after all. It calls still under its lock:
+// a connection made meanwhile is either seen by it or arrives afterwards.
+func (s *Peers) Leave(p peer.ID, still func() bool) (wasMember bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[p]
+	if v == nil || still() {
+		return false
+	}
+	delete(s.visits, p)
+	v.decide()
+	if v.member {
+		s.announce()
+	}
+	return v.member
+}
+
+// Block refuses a peer from now on.
+func (s *Peers) Block(p peer.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocked[p] = true
+	if v := s.visits[p]; v != nil && v.member {
+		v.member, v.refusal = false, ErrBlocked
+		s.announce()
+	}
+}
+
+// Blocked reports whether a peer was removed from the run.
+func (s *Peers) Blocked(p peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blocked[p]
+}
+
+// Member reports whether a peer is connected and admitted.
+func (s *Peers) Member(p peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[p]
+	return v != nil && v.member
+}
+
+// Stranger reports whether this visit goes on and has not made the peer a member.
+func (s *Peers) Stranger(p peer.ID, v *Visit) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.visits[p] == v && !v.member
+}
+
+// Wait returns nil for a member, and blocks for a connected peer until its verdict: both ends greet at once,
+// and the first to finish may open a stream before the other end knows. The verdict is about the
+// peer, whichever connection it comes by. The error is ErrNotMember when the peer is not connected, or left
+// before there was a verdict.
+func (s *Peers) Wait(ctx context.Context, p peer.ID) error {
+	s.mu.Lock()
+	v := s.visits[p]
+	s.mu.Unlock()
+	if v == nil {
+		return ErrNotMember
+	}
+	select {
+	case <-v.Decided:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case v.member:
+		return nil
+	case v.refusal != nil:
+		return v.refusal
+	}
+	return ErrNotMember
+}
+
+// Members lists the members' capabilities, sorted by peer.
+func (s *Peers) Members() []Capability {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Capability, 0, len(s.visits))
+	for _, v := range s.visits {
+		if v.member {
+			out = append(out, v.capability)
+		}
+	}
+	slices.SortFunc(out, func(a, b Capability) int { return strings.Compare(string(a.Peer), string(b.Peer)) })
+	return out
+}
+
+// Changed returns a channel that is closed when a member comes or goes next.
+func (s *Peers) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// announce closes changed. The caller holds mu.
+func (s *Peers) announce() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// decide closes Decided once. The caller holds the set's mu.
+func (v *Visit) decide() {
+	if !v.closed {
+		v.closed = true
+		close(v.Decided)
+	}
+}

@@ -1,0 +1,141 @@
+package alpn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+	"github.com/quic-go/quic-go"
+
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+)
+
+// refusalTime bounds how long a host's word that a port is closed is waited for.
+const refusalTime = 400 * time.Millisecond
+
+// Refuses reports whether the host of a member says that nobody listens at the member's address: its process
+// has ended, even if nobody had the time to say so. An operating system answers a datagram to a closed
+// port with ICMP "port unreachable", which only a connected socket hears of. The member is asked where it
+// has proved its identity before: other addresses of it may lead to another host here. A firewall, a host
+// that is off, or a network that is down leaves false.
+func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return false
+	}
+	addr, ok := t.listensAt(id)
+	return ok && refuses(ctx, addr)
+}
+
+// listensAt returns the address at which p was reached last, if p listens there and did not only call from
+// there.
+func (t *Transport) listensAt(p peer.ID) (netip.AddrPort, bool) {
+	t.mu.Lock()
+	at, known := t.proved[p]
+	t.mu.Unlock()
+	if !known || at.dialed {
+		return at.addr, known
+	}
+	announced := func(a ma.Multiaddr) bool {
+		udp, err := manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1")))
+		return err == nil && addrPort(udp) == at.addr
+	}
+	return at.addr, slices.ContainsFunc(t.candidates(p), announced)
+}
+
+// provedAddress says where a peer has proved its identity.
+type provedAddress struct {
+	addr   netip.AddrPort
+	dialed bool // from here
+}
+
+// remember notes where p has proved its identity.
+func (t *Transport) remember(conn *quic.Conn, p peer.ID, dialed bool) {
+	addr := addrPort(conn.RemoteAddr())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := t.proved[p]; old.addr == addr {
+		dialed = dialed || old.dialed
+	}
+	t.proved[p] = provedAddress{addr, dialed}
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	udp, ok := a.(*net.UDPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := udp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// refuses reports whether the host at a UDP address says that the port is closed.
+func refuses(ctx context.Context, addr netip.AddrPort) bool {
+	ctx, cancel := context.WithTimeout(ctx, refusalTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", addr.String())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	for range 2 { // of which one may be lost
+		if _, err = conn.Write([]byte{0}); err == nil {
+			conn.SetReadDeadline(time.Now().Add(refusalTime / 2))
+			_, err = conn.Read(make([]byte, 1))
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return true
+		}
+	}
+	return false
+}
+
+// NobodyListens reports whether the machine at every one of the addresses, each with /p2p/, says that nobody
+// listens there. A machine that is silent, as one that is off or behind a firewall, leaves false, as does an
+// address that leads through another node.
+func NobodyListens(ctx context.Context, addrs ...string) bool {
+	infos, err := admission.ParseAddrs(addrs)
+	if err != nil {
+		return false
+	}
+	for _, info := range infos {
+		for _, a := range info.Addrs {
+			if !closed(ctx, a) {
+				return false
+			}
+		}
+	}
+	return len(infos) > 0
+}
+
+// closed reports whether the machine at an address says that nobody listens there.
+func closed(ctx context.Context, a ma.Multiaddr) bool {
+	if _, err := a.ValueForProtocol(ma.P_CIRCUIT); err == nil {
+		return false
+	}
+	if port, err := manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1"))); err == nil && port.Network() == "udp" {
+		return refuses(ctx, addrPort(port))
+	}
+	port, err := manet.ToNetAddr(a)
+	if err != nil || port.Network() != "tcp" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusalTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", port.String())
+	if err == nil {
+		conn.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}

@@ -1,0 +1,241 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/libp2p/go-libp2p/x/rate"
+	ma "github.com/multiformats/go-multiaddr"
+	"go.uber.org/fx"
+
+	"pnode/swarm/admission"
+	"pnode/swarm/tasks"
+)
+
+const (
+	userAgent = "pnode/1"
+	// Connections above the high mark are closed down to the low one, members never.
+	connsLow, connsHigh = 192, 256
+	// Limits per address and peer: many volunteers share one NAT's address, a pair of
+	// stages stripes over up to 16 connections, tests run dozens of nodes on one.
+	connsPerIP     = 1024
+	connsPerPeer   = 64
+	newConnsPerS   = 50
+	newConnsBurst  = 512
+	streamsPerPeer = 1024
+)
+
+// Config describes a host.
+type Config struct {
+	Identity admission.Identity
+	// Listen holds the addresses to listen on, with UDP for QUIC and TCP of the same number.
+	Listen []Addr
+	Reach  Reach
+	// Socket, if not nil, wraps every UDP socket. The host then does without TCP.
+	Socket func(net.PacketConn) net.PacketConn
+	// Simulated, if not nil, stands in for sockets.
+	Simulated *Simulated
+	// Peers decides who may use this host as a relay and who may be dialed.
+	Peers *admission.Peers
+	Tasks *tasks.Group
+}
+
+// Local reports whether nothing but this machine can connect.
+func (c Config) Local() bool {
+	return !slices.ContainsFunc(c.Listen, func(l Addr) bool { return !l.IP.IsLoopback() })
+}
+
+// Reach says how other nodes get to this one.
+type Reach int
+
+const (
+	// ReachAuto finds out with other members' help (AutoNAT).
+	ReachAuto Reach = iota
+	// ReachPublic: reachable on the listen addresses; serves as relay for other members.
+	ReachPublic
+	// ReachPrivate: behind a NAT; asks public members for a relay reservation.
+	ReachPrivate
+)
+
+// Simulated replaces sockets in tests: an option that builds the QUIC connection manager on a simulated
+// network, and the addresses to listen on.
+type Simulated struct {
+	QUIC   libp2p.Option
+	Listen []ma.Multiaddr
+}
+
+// Host is a running libp2p host with the QUIC connection manager that it was built with.
+type Host struct {
+	host.Host
+	QUIC   *quicreuse.ConnManager
+	shared []*sharedSocket
+}
+
+// New starts a host that listens on all the addresses.
+func New(cfg Config) (*Host, error) {
+	h := &Host{}
+	resources, err := newResources()
+	if err != nil {
+		return nil, err
+	}
+	manager, err := connmgr.NewConnManager(connsLow, connsHigh, connmgr.WithGracePeriod(20*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("swarm: connection manager: %w", err)
+	}
+	opts := []libp2p.Option{
+		libp2p.Identity(cfg.Identity.Key()),
+		libp2p.UserAgent(userAgent),
+		libp2p.DefaultSecurity,
+		libp2p.DefaultMuxers,
+		libp2p.Transport(libp2pquic.NewTransport),
+		libp2p.ResourceManager(resources),
+		libp2p.DisableMetrics(),
+		libp2p.Ping(false), // members measure round trips with a probe; nobody else may
+		libp2p.ConnectionManager(manager),
+		libp2p.ConnectionGater(gater{cfg.Peers}),
+		libp2p.WithFxOption(fx.Populate(&h.QUIC)),
+	}
+	want := 2 * len(cfg.Listen)
+	if cfg.Simulated != nil {
+		want = len(cfg.Simulated.Listen)
+		opts = append(opts, cfg.Simulated.QUIC, libp2p.ListenAddrs(cfg.Simulated.Listen...),
+			libp2p.DisableIdentifyAddressDiscovery())
+	} else {
+		if cfg.Socket != nil {
+			want = len(cfg.Listen)
+		}
+		more, err := h.sockets(cfg)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(append(opts, more...), reachOptions(cfg)...)
+	}
+	if h.Host, err = libp2p.New(opts...); err != nil {
+		h.closeShared(false)
+		return nil, fmt.Errorf("swarm: start host: %w", err)
+	}
+	// libp2p is content with some of the addresses.
+	have := h.Network().ListenAddresses()
+	direct := slices.DeleteFunc(slices.Clone(have), func(a ma.Multiaddr) bool {
+		_, err := a.ValueForProtocol(ma.P_CIRCUIT)
+		return err == nil
+	})
+	if len(direct) < want {
+		return nil, errors.Join(fmt.Errorf("swarm: listen on %v: only %v could be opened; is another program using the port?", cfg.Listen, have), h.Close())
+	}
+	return h, nil
+}
+
+// sockets returns the options that listen on the addresses: with UDP sockets of our own where libp2p can borrow
+// them, elsewhere with addresses for it to open.
+func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
+	if err := checkPorts(cfg.Listen); err != nil {
+		return nil, err
+	}
+	var opts []libp2p.Option
+	var listen []ma.Multiaddr
+	for _, l := range cfg.Listen {
+		port := l.Port
+		if l.IP.IsUnspecified() {
+			t, err := openShared(l, cfg.Socket)
+			if err != nil {
+				h.closeShared(false)
+				return nil, err
+			}
+			h.shared = append(h.shared, t)
+			port = t.port()
+			opts = append(opts, libp2p.WithFxOption(fx.Invoke(t.lend)))
+		}
+		listen = append(listen, l.multiaddr("udp", port, "/quic-v1"))
+		if cfg.Socket == nil {
+			listen = append(listen, l.multiaddr("tcp", l.Port, ""))
+		}
+	}
+	opts = append(opts, libp2p.ListenAddrs(listen...))
+	if cfg.Socket != nil {
+		return append(opts, wrappedSockets(cfg.Socket)), nil
+	}
+	// The fallback where UDP does not get through.
+	return append(opts, libp2p.Transport(tcp.NewTCPTransport)), nil
+}
+
+// Close ends the host, then the sockets that it had borrowed.
+func (h *Host) Close() error {
+	err := h.Host.Close()
+	h.closeShared(true)
+	return err
+}
+
+func (h *Host) closeShared(borrowed bool) {
+	for _, t := range h.shared {
+		t.close(borrowed)
+	}
+}
+
+// newResources returns libp2p's resource manager with the limits that a run needs.
+func newResources() (network.ResourceManager, error) {
+	scaling := rcmgr.DefaultLimits
+	libp2p.SetDefaultServiceLimits(&scaling)
+	limits := rcmgr.PartialLimitConfig{
+		System: rcmgr.ResourceLimits{
+			Conns: 4096, ConnsInbound: 4096, ConnsOutbound: 4096, FD: 2048,
+			Streams: 65536, StreamsInbound: 65536, StreamsOutbound: 65536, Memory: 2 << 30,
+		},
+		Transient: rcmgr.ResourceLimits{
+			Conns: 1024, ConnsInbound: 1024, ConnsOutbound: 1024, FD: 1024,
+			Streams: 4096, StreamsInbound: 4096, StreamsOutbound: 4096, Memory: 512 << 20,
+		},
+		PeerDefault: rcmgr.ResourceLimits{
+			Conns: connsPerPeer, ConnsInbound: connsPerPeer, ConnsOutbound: connsPerPeer, FD: connsPerPeer,
+			Streams: streamsPerPeer, StreamsInbound: streamsPerPeer, StreamsOutbound: streamsPerPeer,
+		},
+	}.Build(scaling.AutoScale())
+	perIP := rate.Limit{RPS: newConnsPerS, Burst: newConnsBurst}
+	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits),
+		rcmgr.WithMetricsDisabled(),
+		rcmgr.WithLimitPerSubnet(
+			[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: connsPerIP}},
+			[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: connsPerIP}}),
+		rcmgr.WithConnRateLimiters(&rate.Limiter{
+			NetworkPrefixLimits: loopbackUnlimited,
+			SubnetRateLimiter: rate.SubnetLimiter{
+				IPv4SubnetLimits: []rate.SubnetLimit{{PrefixLength: 32, Limit: perIP}},
+				IPv6SubnetLimits: []rate.SubnetLimit{{PrefixLength: 56, Limit: perIP}},
+				GracePeriod:      time.Minute,
+			},
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("swarm: resource limits: %w", err)
+	}
+	return m, nil
+}
+
+// reachOptions returns the options for getting through NATs. On loopback there are none.
+func reachOptions(cfg Config) []libp2p.Option {
+	if cfg.Local() {
+		return []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery(), libp2p.DisableRelay()}
+	}
+	opts := append(relays{cfg.Peers, cfg.Tasks}.options(cfg.Reach),
+		libp2p.NATPortMap(),
+		libp2p.EnableAutoNATv2(),
+		libp2p.EnableNATService(),
+	)
+	switch cfg.Reach {
+	case ReachPublic:
+		opts = append(opts, libp2p.ForceReachabilityPublic())
+	case ReachPrivate:
+		opts = append(opts, libp2p.ForceReachabilityPrivate())
+	}
+	return opts
+}

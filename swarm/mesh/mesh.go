@@ -1,0 +1,194 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+
+	"pnode/swarm/admission"
+	"pnode/swarm/peerstore"
+	"pnode/swarm/streams"
+	"pnode/swarm/tasks"
+)
+
+const (
+	peersProtocol = protocol.ID("/pnode/peers/1")
+	meshTick      = time.Second
+	// exchangeEvery is the time between two questions to members drawn at random, whom they know: it heals
+	// what the exchange at each first connection missed.
+	exchangeEvery = 30 * time.Second
+	dialTime      = 15 * time.Second
+	maxDials      = 8
+	// The pauses before a dial whose connection vanished is tried again.
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Config holds what a Mesh needs.
+type Config struct {
+	Host    host.Host
+	RunKeys admission.Run
+	// MaxMembers bounds the members that are dialed to form a full mesh.
+	MaxMembers int
+	Streams    *streams.Streams
+	Peers      *admission.Peers
+	Store      *peerstore.Store
+	Tasks      *tasks.Group
+	Log        *slog.Logger
+}
+
+// Mesh keeps this node connected: it dials known members until MaxMembers are connected, and bootstrap addresses,
+// with backoff; it asks members for others; it ends expired memberships. Its methods may be called from any
+// goroutine.
+type Mesh struct {
+	Config
+	// wake makes the loop look at the store at once.
+	wake chan struct{}
+}
+
+// New answers members that ask for peers. Run does the rest.
+func New(cfg Config) *Mesh {
+	m := &Mesh{Config: cfg, wake: make(chan struct{}, 1)}
+	m.Host.SetStreamHandler(peersProtocol, m.Streams.MembersOnly(func(st network.Stream) {
+		defer st.Close()
+		if err := st.SetDeadline(time.Now().Add(admission.TimeLimit)); err != nil {
+			st.Reset()
+			return
+		}
+		m.Refresh()
+		records := m.Store.Records(st.Conn().RemotePeer(), admission.MaxRecords)
+		if err := streams.WriteMessage(st, admission.AppendRecords(nil, records)); err != nil {
+			st.Reset()
+		}
+	}))
+	return m
+}
+
+// Refresh takes over the addresses that members announced to libp2p since their greeting, such as a mapped port or
+// a relay's.
+func (m *Mesh) Refresh() {
+	for _, c := range m.Peers.Members() {
+		m.Store.Learn(c, m.Host.Peerstore().Addrs(c.ID()))
+	}
+}
+
+// Run dials and asks until ctx ends.
+func (m *Mesh) Run(ctx context.Context) {
+	tick := time.NewTicker(meshTick)
+	defer tick.Stop()
+	exchange := time.NewTicker(exchangeEvery)
+	defer exchange.Stop()
+	room := make(chan struct{}, maxDials)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-exchange.C:
+			if members := m.Peers.Members(); len(members) > 0 {
+				m.AskPeers(members[rand.IntN(len(members))].ID())
+			}
+			continue
+		case <-tick.C:
+		case <-m.wake:
+		}
+		for _, p := range m.Store.Expire(time.Now()) {
+			m.Log.Info("swarm: membership expired", "peer", p)
+			if err := m.Host.Network().ClosePeer(p); err != nil {
+				m.Log.Debug("swarm: close connections", "peer", p, "err", err)
+			}
+		}
+		m.dialDue(room)
+	}
+}
+
+// Hurry makes Run look at once whom to dial.
+func (m *Mesh) Hurry() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dialDue starts dialing whoever is due, as room admits.
+func (m *Mesh) dialDue(room chan struct{}) {
+	members := len(m.Peers.Members())
+	infos := m.Store.Due(time.Now(), func(p peer.ID) bool {
+		return p == m.Host.ID() || m.Peers.Member(p) || m.Peers.Blocked(p) || members >= m.MaxMembers
+	})
+	for _, info := range infos {
+		m.Tasks.Run(func(ctx context.Context) {
+			select {
+			case room <- struct{}{}:
+				defer func() { <-room }()
+			case <-ctx.Done():
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, dialTime)
+			defer cancel()
+			err := m.dial(ctx, info)
+			m.Store.Tried(info.ID, err, time.Now())
+			if err != nil {
+				m.Log.Debug("swarm: dial", "peer", info.ID, "err", err)
+			}
+		})
+	}
+}
+
+// AskPeers learns whom p knows, in the background, and dials the new ones.
+func (m *Mesh) AskPeers(p peer.ID) {
+	m.Tasks.Run(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit)
+		defer cancel()
+		n, err := m.FetchPeers(ctx, p)
+		if err != nil {
+			m.Log.Debug("swarm: ask for peers", "peer", p, "err", err)
+		}
+		if n > 0 {
+			m.Hurry()
+		}
+	})
+}
+
+// FetchPeers reads p's records into the store and returns how many were good. Each is verified like a peer's own
+// hello; a bad one is left out.
+func (m *Mesh) FetchPeers(ctx context.Context, p peer.ID) (int, error) {
+	st, err := m.Streams.Open(ctx, p, peersProtocol)
+	if err != nil {
+		return 0, err
+	}
+	defer st.Reset()
+	stop := context.AfterFunc(ctx, func() { st.Reset() })
+	defer stop()
+	// Ending the request sends it. A quick peer has answered and closed before it sees the
+	// end, which is then an error here: only its answer tells whether it was asked.
+	_ = st.CloseWrite()
+	b, err := streams.ReadMessage(st, admission.MaxRecordsBytes)
+	if err != nil {
+		return 0, err
+	}
+	records, err := admission.DecodeRecords(b)
+	if err != nil {
+		return 0, fmt.Errorf("peer %s: %w", p, err)
+	}
+	now, n := time.Now(), 0
+	for _, r := range records {
+		c, err := admission.DecodeCapability(r.Capability)
+		if err == nil {
+			err = c.Verify(m.RunKeys, now)
+		}
+		if err != nil || c.ID() == m.Host.ID() || m.Peers.Blocked(c.ID()) {
+			continue
+		}
+		if m.Store.Learn(c, peerstore.Believable(r.Addrs, st.Conn().RemoteMultiaddr())) {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,7 @@
+// Package peerstore remembers the peers of a run: their addresses, the capabilities that prove them members,
+// the verdicts on them, and when to dial each next. Entries without a capability, seeds, are
+// bootstrap addresses and discoveries in the local network. The number of entries is bounded.
+//
+// It opens no connection and reads no clock: times are arguments. It is called by mesh, handshake and
+// gossip, and imports admission for capabilities and records.
+package peerstore

@@ -1,0 +1,253 @@
+package peerstore
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"pnode/swarm/admission"
+)
+
+const (
+	// maxMembers bounds the certified entries: only the owner's signature makes one.
+	maxMembers = 1024
+	// maxSeeds bounds the entries without a capability: bootstraps and local discoveries.
+	maxSeeds     = 128
+	maxPeerAddrs = 16
+	firstRetry   = time.Second
+	longestRetry = time.Minute
+)
+
+// Store remembers peers, their addresses, and when to dial them next. Its methods may be called from any
+// goroutine.
+type Store struct {
+	// mu guards entries.
+	mu      sync.Mutex
+	entries map[peer.ID]*entry
+}
+
+type entry struct {
+	addrs []ma.Multiaddr
+	// capability is zero for a seed: a peer we only have an address of.
+	capability admission.Capability
+	dialing    bool
+	retry      time.Duration
+	next       time.Time
+	// refusal is the verdict when the peer was refused, or refused us, since the last dial.
+	refusal error
+}
+
+func (e *entry) certified() bool { return e.capability.ID() != "" }
+
+// New returns an empty store.
+func New() *Store { return &Store{entries: map[peer.ID]*entry{}} }
+
+// Seed adds addresses of a peer that has yet to prove itself. It reports whether there was room.
+func (s *Store) Seed(p peer.ID, addrs []ma.Multiaddr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[p]
+	if e == nil {
+		if s.count(false) >= maxSeeds {
+			return false
+		}
+		e = &entry{}
+		s.entries[p] = e
+	}
+	e.merge(addrs)
+	return true
+}
+
+// Learn notes a verified capability and adds addresses. It reports whether there was room.
+func (s *Store) Learn(c admission.Capability, addrs []ma.Multiaddr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[c.ID()]
+	if e == nil || !e.certified() {
+		if s.count(true) >= maxMembers {
+			return false
+		}
+	}
+	if e == nil {
+		e = &entry{}
+		s.entries[c.ID()] = e
+	}
+	e.capability = c
+	e.merge(addrs)
+	return true
+}
+
+// count returns the number of entries with or without a capability. The caller holds mu.
+func (s *Store) count(certified bool) int {
+	n := 0
+	for _, e := range s.entries {
+		if e.certified() == certified {
+			n++
+		}
+	}
+	return n
+}
+
+// merge puts addrs in front of the known ones and keeps the first maxPeerAddrs.
+func (e *entry) merge(addrs []ma.Multiaddr) {
+	merged := make([]ma.Multiaddr, 0, maxPeerAddrs)
+	for _, a := range slices.Concat(addrs, e.addrs) {
+		if len(merged) < maxPeerAddrs && !slices.ContainsFunc(merged, a.Equal) {
+			merged = append(merged, a)
+		}
+	}
+	e.addrs = merged
+}
+
+// Forget drops a peer.
+func (s *Store) Forget(p peer.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, p)
+}
+
+// Due returns the peers to dial now, but those that skip names, and marks them as being dialed until Tried.
+// They are sorted by peer.
+func (s *Store) Due(now time.Time, skip func(peer.ID) bool) []peer.AddrInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []peer.AddrInfo
+	for p, e := range s.entries {
+		if e.dialing || e.next.After(now) || len(e.addrs) == 0 || skip(p) {
+			continue
+		}
+		e.dialing = true
+		out = append(out, peer.AddrInfo{ID: p, Addrs: slices.Clone(e.addrs)})
+	}
+	slices.SortFunc(out, func(a, b peer.AddrInfo) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return out
+}
+
+// Tried notes the outcome of a dial. Each failure doubles the wait before the next, from a second to a minute,
+// with jitter so that the nodes of a restarted run do not dial in step.
+func (s *Store) Tried(p peer.ID, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[p]
+	if e == nil {
+		return
+	}
+	e.dialing = false
+	if err == nil {
+		e.retry, e.next = 0, time.Time{}
+		return
+	}
+	e.retry = min(max(2*e.retry, firstRetry), longestRetry)
+	e.next = now.Add(e.retry/2 + rand.N(e.retry))
+}
+
+// Refused notes the verdict on a peer for whoever waits for it, also when the peer has left; nil begins a
+// new try.
+func (s *Store) Refused(p peer.ID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[p]; e != nil {
+		e.refusal = err
+	}
+}
+
+// Refusal returns the verdict that Refused noted last.
+func (s *Store) Refusal(p peer.ID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[p]; e != nil {
+		return e.refusal
+	}
+	return nil
+}
+
+// Addrs returns the known addresses of p.
+func (s *Store) Addrs(p peer.ID) []ma.Multiaddr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[p]; e != nil {
+		return slices.Clone(e.addrs)
+	}
+	return nil
+}
+
+// Expire drops the peers whose membership is over and returns them.
+func (s *Store) Expire(now time.Time) []peer.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []peer.ID
+	for p, e := range s.entries {
+		if e.certified() && !now.Before(e.capability.Expires) {
+			delete(s.entries, p)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Capability returns the verified capability of a peer.
+func (s *Store) Capability(p peer.ID) (admission.Capability, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[p]; e != nil && e.certified() {
+		return e.capability, true
+	}
+	return admission.Capability{}, false
+}
+
+// Records returns what is known about members except one, at most limit records, drawn at random when there
+// are more.
+func (s *Store) Records(except peer.ID, limit int) []admission.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []admission.Record
+	for p, e := range s.entries {
+		if e.certified() && p != except && len(e.addrs) > 0 {
+			out = append(out, admission.Record{Capability: e.capability.Encode(), Addrs: slices.Clone(e.addrs)})
+		}
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:min(len(out), limit)]
+}
+
+// Known lists the addresses of every peer with a verified capability, with /p2p/, sorted.
+func (s *Store) Known() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for p, e := range s.entries {
+		if e.certified() {
+			out = append(out, FullAddrs(p, e.addrs)...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// FullAddrs returns the text of addrs with /p2p/ and the peer at the end.
+func FullAddrs(p peer.ID, addrs []ma.Multiaddr) []string {
+	out := make([]string, 0, len(addrs))
+	for _, a := range addrs {
+		out = append(out, a.String()+"/p2p/"+p.String())
+	}
+	return out
+}
+
+// Believable returns the addresses that a peer at address from may be dialed at. It drops loopback addresses
+// of a peer on another machine: dialed from here they would lead to this one.
+func Believable(addrs []ma.Multiaddr, from ma.Multiaddr) []ma.Multiaddr {
+	local := manet.IsIPLoopback(from)
+	var out []ma.Multiaddr
+	for _, a := range addrs {
+		if local || !manet.IsIPLoopback(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}

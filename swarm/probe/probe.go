@@ -1,0 +1,294 @@
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/alpn"
+	"pnode/swarm/tasks"
+)
+
+// ErrBusy is returned while the other side measures a link already; try again later.
+var ErrBusy = errors.New("peer is busy with another link probe")
+
+// A probe is one stream on a connection of its own: 8 echoes of 8 bytes give the round
+// trip, then the prober sends for a second at most, and the other side answers with the
+// rate it received at.
+const (
+	// ALPN names the protocol.
+	ALPN         = "pnode-probe/1"
+	probeEchoes  = 8
+	probeEcho    = 8
+	probeMax     = 16 << 20
+	probeBlock   = 64 << 10
+	probeTime    = time.Second
+	probeMin     = 256 << 10 // sent however long it takes, within probeLimit
+	probeLimit   = 10 * time.Second
+	probesServed = 2               // at once
+	probePause   = 3 * time.Second // between two of one peer
+	codeProbe    = quic.ApplicationErrorCode(4)
+)
+
+// Prober measures links and lets others measure theirs to this node.
+type Prober struct {
+	transport *alpn.Transport
+	tasks     *tasks.Group
+	log       *slog.Logger
+	room      chan struct{}
+	// mu guards last, when each peer was served.
+	mu   sync.Mutex
+	last map[plan.PeerID]time.Time
+}
+
+// New answers probes that come by the transport, until the swarm closes.
+func New(transport *alpn.Transport, group *tasks.Group, log *slog.Logger) *Prober {
+	p := &Prober{
+		transport: transport, tasks: group, log: log,
+		room: make(chan struct{}, probesServed), last: map[plan.PeerID]time.Time{},
+	}
+	group.Run(p.serve)
+	return p
+}
+
+// Probe measures the link from this node to a member: the round trip, its jitter, and the rate at which the
+// member received, over at most 16 MiB or about a second. The member serves two probes at once, and one
+// of a peer in 3 seconds; beyond that the error wraps ErrBusy.
+func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit+probeLimit)
+	defer cancel()
+	profile, err := r.probe(ctx, p)
+	if err != nil {
+		return plan.LinkProfile{}, fmt.Errorf("swarm: probe %s: %w", p, err)
+	}
+	return profile, nil
+}
+
+func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	conn, err := r.transport.Dial(ctx, p)
+	if err != nil {
+		return plan.LinkProfile{}, err
+	}
+	defer conn.CloseWithError(0, "")
+	stop := context.AfterFunc(ctx, func() { conn.CloseWithError(0, "") })
+	defer stop()
+	st, err := conn.OpenStreamSync(ctx)
+	if err != nil {
+		return plan.LinkProfile{}, probeError(ctx, err)
+	}
+	trips, err := echo(st)
+	if err != nil {
+		return plan.LinkProfile{}, probeError(ctx, err)
+	}
+	bytesPerS, err := push(st)
+	if err != nil {
+		return plan.LinkProfile{}, probeError(ctx, err)
+	}
+	rtt, jitter := summary(trips)
+	return plan.LinkProfile{Peer: p, RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(jitter)}, nil
+}
+
+// probeError returns the sentinel of the other side's refusal, or the end of the caller's context.
+func probeError(ctx context.Context, err error) error {
+	var app *quic.ApplicationError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &app) && app.Remote && (app.ErrorCode == codeProbe || app.ErrorCode == alpn.CodeBusy):
+		return ErrBusy
+	case errors.As(err, &app) && app.Remote && app.ErrorCode == alpn.CodeNotMember:
+		return admission.ErrNotMember
+	}
+	return err
+}
+
+// echo times the round trips.
+func echo(st io.ReadWriter) ([probeEchoes]time.Duration, error) {
+	var trips [probeEchoes]time.Duration
+	var b [probeEcho]byte
+	for i := range trips {
+		start := time.Now()
+		if _, err := st.Write(b[:]); err != nil {
+			return trips, err
+		}
+		if _, err := io.ReadFull(st, b[:]); err != nil {
+			return trips, err
+		}
+		trips[i] = time.Since(start)
+	}
+	return trips, nil
+}
+
+// push sends what the probe may send, and returns the rate in bytes a second at which it arrived.
+func push(st *quic.Stream) (bytesPerS int64, err error) {
+	block := make([]byte, probeBlock)
+	start := time.Now()
+	for sent := 0; sent < probeMax; {
+		if sent >= probeMin {
+			left := probeTime - time.Since(start)
+			if left <= 0 {
+				break
+			}
+		}
+		n, err := st.Write(block)
+		if err != nil {
+			return 0, err
+		}
+		sent += n
+	}
+	if err := st.Close(); err != nil {
+		return 0, err
+	}
+	var b [8]byte
+	if _, err := io.ReadFull(st, b[:]); err != nil {
+		return 0, err
+	}
+	rate := binary.LittleEndian.Uint64(b[:])
+	if rate == 0 || rate > 1<<50 {
+		return 0, fmt.Errorf("%w: rate of %d bytes a second", admission.ErrMalformed, rate)
+	}
+	return int64(rate), nil
+}
+
+// summary returns the least round trip and the mean distance from it.
+func summary(trips [probeEchoes]time.Duration) (rtt, jitter time.Duration) {
+	rtt = trips[0]
+	for _, t := range trips {
+		rtt = min(rtt, t)
+	}
+	for _, t := range trips {
+		jitter += t - rtt
+	}
+	return rtt, jitter / probeEchoes
+}
+
+// serve answers probes until the swarm closes.
+func (r *Prober) serve(ctx context.Context) {
+	for {
+		conn, p, err := r.transport.Accept(ctx)
+		if err != nil {
+			return
+		}
+		if !r.allow(p, time.Now()) {
+			conn.CloseWithError(codeProbe, "busy")
+			continue
+		}
+		r.tasks.Run(func(ctx context.Context) {
+			defer func() { <-r.room }()
+			r.answer(ctx, conn)
+		})
+	}
+}
+
+// allow takes a place for one more probe of p, and reports whether there was one.
+func (r *Prober) allow(p plan.PeerID, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.last[p]) < probePause {
+		return false
+	}
+	select {
+	case r.room <- struct{}{}:
+	default:
+		return false
+	}
+	for q, at := range r.last {
+		if now.Sub(at) >= probePause {
+			delete(r.last, q)
+		}
+	}
+	r.last[p] = now
+	return true
+}
+
+// answer serves one probe. The prober closes the connection when it has its answer.
+func (r *Prober) answer(ctx context.Context, conn *quic.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	defer conn.CloseWithError(codeProbe, "probe over")
+	st, err := conn.AcceptStream(ctx)
+	if err != nil {
+		return
+	}
+	if err := st.SetDeadline(time.Now().Add(probeLimit)); err != nil {
+		return
+	}
+	rate, err := measure(st)
+	if err == nil {
+		_, err = st.Write(binary.LittleEndian.AppendUint64(nil, rate))
+	}
+	if err == nil {
+		err = st.Close()
+	}
+	if err != nil {
+		r.log.Debug("swarm: serve probe", "addr", conn.RemoteAddr(), "err", err)
+		return
+	}
+	select {
+	case <-conn.Context().Done():
+	case <-ctx.Done():
+	}
+}
+
+// measure echoes, then receives at most probeMax bytes and returns the rate of their later half, by when the
+// congestion window has opened.
+func measure(st io.ReadWriter) (bytesPerS uint64, err error) {
+	var b [probeEcho]byte
+	for range probeEchoes {
+		if _, err := io.ReadFull(st, b[:]); err != nil {
+			return 0, err
+		}
+		if _, err := st.Write(b[:]); err != nil {
+			return 0, err
+		}
+	}
+	block := make([]byte, probeBlock)
+	var marks []mark
+	total := 0
+	for total < probeMax {
+		n, err := io.ReadFull(st, block[:min(probeBlock, probeMax-total)])
+		total += n
+		if n > 0 {
+			marks = append(marks, mark{total, time.Now()})
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return goodput(marks), nil
+}
+
+// mark says that so many bytes had arrived at a time.
+type mark struct {
+	bytes int
+	at    time.Time
+}
+
+// goodput returns the rate in bytes a second over the later half of the bytes: at least 1, and 1 for fewer than
+// two marks.
+func goodput(marks []mark) uint64 {
+	if len(marks) < 2 {
+		return 1
+	}
+	end, from := marks[len(marks)-1], marks[0]
+	for _, m := range marks[:len(marks)-1] {
+		from = m
+		if 2*m.bytes >= end.bytes {
+			break
+		}
+	}
+	elapsed := max(end.at.Sub(from.at), time.Microsecond)
+	return max(uint64(end.bytes-from.bytes)*uint64(time.Second)/uint64(elapsed), 1)
+}

@@ -1,0 +1,43 @@
+package probe
+
+import (
+	"testing"
+	"time"
+
+	"pnode/planner/plan"
+)
+
+func TestProbeAllow(t *testing.T) {
+	a, b, c := plan.PeerID("a"), plan.PeerID("b"), plan.PeerID("c")
+	now := time.Now()
+	r := &Prober{room: make(chan struct{}, probesServed), last: map[plan.PeerID]time.Time{}}
+	if !r.allow(a, now) || r.allow(a, now.Add(probePause-1)) || !r.allow(b, now) {
+		t.Error("one probe of a peer in the pause, two peers at once")
+	}
+	if r.allow(c, now) {
+		t.Error("a third at once")
+	}
+	<-r.room
+	if !r.allow(c, now.Add(probePause)) || len(r.last) != 1 {
+		t.Errorf("after one ended: %v", r.last)
+	}
+}
+
+func TestGoodput(t *testing.T) {
+	t0 := time.Now()
+	at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
+	for name, c := range map[string]struct {
+		marks []mark
+		want  uint64
+	}{
+		"nothing":     {nil, 1},
+		"one":         {[]mark{{1 << 20, t0}}, 1},
+		"two":         {[]mark{{1000, at(0)}, {2000, at(100)}}, 10_000},
+		"slow start":  {[]mark{{10, at(0)}, {500, at(1000)}, {1000, at(1100)}}, 5000},
+		"one instant": {[]mark{{10, at(0)}, {1010, at(0)}}, 1_000_000_000},
+	} {
+		if got := goodput(c.marks); got != c.want {
+			t.Errorf("%s: %d bytes/s, want %d", name, got, c.want)
+		}
+	}
+}

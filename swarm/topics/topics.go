@@ -1,0 +1,230 @@
+package topics
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/time/rate"
+
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/peerstore"
+	"pnode/swarm/streams"
+	"pnode/swarm/tasks"
+)
+
+// The topics of a run, and the bound of a message's data.
+const (
+	Profiles = "profiles"
+	Events   = "events"
+	// MaxBytes bounds a message's data.
+	MaxBytes = 64 << 10
+)
+
+const (
+	// gossipOverhead is what a message has beside its data: signature, key, sequence
+	// number, topic, and the frame's control part.
+	gossipOverhead = 4 << 10
+	// gossipQueue is how many messages wait for one subscription's handler; when it is
+	// full the newest is dropped.
+	gossipQueue = 256
+	// Each author may send gossipPerS messages a second, and gossipBurst at once.
+	gossipPerS, gossipBurst = 20, 100
+)
+
+// Topics passes messages between members with GossipSub: every message is signed by its author, who must be a
+// member, is fresh, and within its author's rate, before it is passed on.
+type Topics struct {
+	Config
+	sub    *pubsub.PubSub
+	host   *membersHost
+	replay *replay
+	// mu guards topics and rates.
+	mu     sync.Mutex
+	topics map[string]*pubsub.Topic
+	rates  map[peer.ID]*rate.Limiter
+}
+
+// Config holds what Topics need.
+type Config struct {
+	Run     plan.RunID
+	Streams *streams.Streams
+	Peers   *admission.Peers
+	Store   *peerstore.Store
+	Tasks   *tasks.Group
+	Log     *slog.Logger
+}
+
+var (
+	// ErrTooBig is wrapped for more bytes than a message carries.
+	ErrTooBig = errors.New("message too big")
+	// ErrUnknownTopic is wrapped for a topic that is not on the allow-list.
+	ErrUnknownTopic = errors.New("unknown topic")
+)
+
+// New joins the topics of a run, until the swarm closes.
+func New(cfg Config) (*Topics, error) {
+	h, err := newMembersHost(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &Topics{
+		Config: cfg, host: h, replay: newReplay(),
+		topics: map[string]*pubsub.Topic{}, rates: map[peer.ID]*rate.Limiter{},
+	}
+	names := []string{g.name(Profiles), g.name(Events)}
+	g.sub, err = pubsub.NewGossipSub(cfg.Tasks.Context, h,
+		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
+		pubsub.WithMaxMessageSize(MaxBytes+gossipOverhead),
+		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(
+			pubsub.NewAllowlistSubscriptionFilter(names...), len(names))),
+		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return cfg.Peers.Member(p) }),
+		pubsub.WithFloodPublish(true),
+		pubsub.WithPeerExchange(false),
+		pubsub.WithDefaultValidator(g.validate, pubsub.WithValidatorInline(true)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("swarm: start gossip: %w", err)
+	}
+	for i, topic := range []string{Profiles, Events} {
+		if g.topics[topic], err = g.sub.Join(names[i]); err != nil {
+			return nil, fmt.Errorf("swarm: join topic %s: %w", topic, err)
+		}
+	}
+	return g, nil
+}
+
+// name returns the topic's name on the network.
+func (g *Topics) name(topic string) string { return "pnode/" + string(g.Run) + "/" + topic }
+
+// Admitted lets messages go to and come from a new member.
+func (g *Topics) Admitted(p peer.ID) { g.host.announce(p) }
+
+// validate decides about a message whose signature is good.
+func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
+	author := m.GetFrom()
+	if len(m.GetData()) > MaxBytes || len(m.GetSeqno()) != 8 {
+		return pubsub.ValidationReject
+	}
+	if author == g.host.ID() {
+		return pubsub.ValidationAccept
+	}
+	// Not reject: the one who passed it on may know of a member we have yet to hear of.
+	c, known := g.Store.Capability(author)
+	if !known || g.Peers.Blocked(author) || !time.Now().Before(c.Expires) {
+		return pubsub.ValidationIgnore
+	}
+	if !g.limiter(author).Allow() || !g.replay.fresh(author, binary.BigEndian.Uint64(m.GetSeqno())) {
+		return pubsub.ValidationIgnore
+	}
+	return pubsub.ValidationAccept
+}
+
+func (g *Topics) limiter(author peer.ID) *rate.Limiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.rates[author]
+	if l == nil {
+		l = rate.NewLimiter(gossipPerS, gossipBurst)
+		g.rates[author] = l
+	}
+	return l
+}
+
+func (g *Topics) topic(topic string) (*pubsub.Topic, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := g.topics[topic]; t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w %q, want %q or %q", ErrUnknownTopic, topic, Profiles, Events)
+}
+
+// WaitFor blocks until n other members subscribe to topic, as far as this node knows.
+func (g *Topics) WaitFor(ctx context.Context, topic string, n int) error {
+	t, err := g.topic(topic)
+	if err != nil {
+		return err
+	}
+	events, err := t.EventHandler()
+	if err != nil {
+		return fmt.Errorf("swarm: watch topic %s: %w", topic, err)
+	}
+	defer events.Cancel()
+	for len(t.ListPeers()) < n {
+		if _, err := events.NextPeerEvent(ctx); err != nil {
+			return fmt.Errorf("swarm: %d members subscribe to topic %s, want %d: %w", len(t.ListPeers()), topic, n, err)
+		}
+	}
+	return nil
+}
+
+// Publish sends data to every member that subscribes to topic, this node's own handlers
+// included. It returns when the message is on its way; delivery is likely, not certain.
+func (g *Topics) Publish(ctx context.Context, topic string, data []byte) error {
+	t, err := g.topic(topic)
+	if err == nil && len(data) > MaxBytes {
+		err = fmt.Errorf("%w: %d bytes, at most %d are carried", ErrTooBig, len(data), MaxBytes)
+	}
+	if err == nil {
+		err = t.Publish(ctx, data)
+	}
+	if err != nil {
+		return fmt.Errorf("swarm: publish to %s: %w", topic, err)
+	}
+	return nil
+}
+
+// Subscribe calls handle for each message of topic, one after the other, until the swarm
+// closes. validate, which may be nil, runs before the message is passed on to others, on
+// the network's goroutines: it must be quick. A message it has an error for goes no
+// further. A topic may be subscribed to once.
+func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []byte) error, handle func(from plan.PeerID, data []byte)) error {
+	if err := g.subscribe(topic, validate, handle); err != nil {
+		return fmt.Errorf("swarm: subscribe to %s: %w", topic, err)
+	}
+	return nil
+}
+
+func (g *Topics) subscribe(topic string, validate func(plan.PeerID, []byte) error, handle func(plan.PeerID, []byte)) error {
+	t, err := g.topic(topic)
+	if err != nil {
+		return err
+	}
+	check := func(_ context.Context, _ peer.ID, m *pubsub.Message) bool {
+		from := plan.PeerID(m.GetFrom().String())
+		if validate == nil {
+			return true
+		}
+		err := validate(from, m.GetData())
+		if err != nil {
+			g.Log.Debug("swarm: gossip refused", "topic", topic, "from", from, "err", err)
+		}
+		return err == nil
+	}
+	if err := g.sub.RegisterTopicValidator(t.String(), check, pubsub.WithValidatorInline(true)); err != nil {
+		return err
+	}
+	sub, err := t.Subscribe(pubsub.WithBufferSize(gossipQueue))
+	if err != nil {
+		return err
+	}
+	g.Tasks.Run(func(ctx context.Context) {
+		defer sub.Cancel()
+		for {
+			m, err := sub.Next(ctx)
+			if err != nil {
+				return
+			}
+			handle(plan.PeerID(m.GetFrom().String()), m.GetData())
+		}
+	})
+	return nil
+}
