@@ -65,20 +65,20 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				in.Run.Train.Recompute = plan.Recompute(dropping[rng.IntN(2)])
 			}
-			c, best, _, err := decide(in)
+			s, best, _, err := decide(in)
 			if err != nil {
 				continue // devices of unlike speed may get too much
 			}
-			plan, err := c.plan(best)
+			plan, err := s.write(best)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n := aheadOf(plan); n > 0 {
 				ahead[text]++
 			}
-			checkPrograms(t, in, c, best, plan)
+			checkPrograms(t, in, best, plan)
 			for i, need := range allocated(t, in, plan) {
-				if free := in.Members[c.find(plan.Workers()[i].Peer, "cpu")].Profile.Devices[0].MemoryFreeBytes; need > free {
+				if free := memoryOf(t, in, plan.Workers()[i]); need > free {
 					t.Errorf("%s: %d bytes of %d", text, need, free)
 				}
 			}
@@ -101,27 +101,18 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 var dropping = []model.Recompute{model.RecomputeOutputs, model.RecomputeBlock}
 
 // checkPrograms compares a candidate's promise with its plan's programs under its costs.
-func checkPrograms(t *testing.T, in Input, c *cluster, k *candidate, plan plan.Plan) {
+func checkPrograms(t *testing.T, in Input, k *candidate, plan plan.Plan) {
 	t.Helper()
 	list, err := plan.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var timing schedule.Timing
-	promised := schedule.Nanos(0)
-	if k.layout != nil {
-		timing, promised = c.of(k).site.Timing(k.layout), k.layout.End
-	}
-	for r, p := range k.pipes {
-		if k.layout != nil {
-			break
-		}
-		costs := p.Costs
-		costs.Stages = slices.Clone(costs.Stages)
-		for s := range costs.Stages { // the update comes behind
-			costs.Stages[s].Update = 0
-		}
-		timing.Replicas, promised = append(timing.Replicas, costs), max(promised, k.result.Pipelines[r])
+	var promised schedule.Nanos
+	if timing = k.model.Timing(k.layout.Rows, k.layout.Codecs); k.programmed() {
+		promised = k.layout.End
+	} else {
+		promised = slices.Max(k.result.Pipelines)
 	}
 	got, err := schedule.Makespan(list, timing)
 	if err != nil || got != promised {

@@ -8,22 +8,24 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/elastic"
-	"pnode/planner/layout"
 	"pnode/planner/partition"
+	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
 
-// pipe is one replica: units in pipeline order with their layers.
+// pipe is the cut of one replica group: devices in pipeline order with their layers, and what 1F1B
+// does with it.
 type pipe struct {
-	units []int
-	ends  []int // by stage: the layer after its last
+	devices []int
+	ends    []int // by stage: the layer after its last
 	// problem is what the decision answers.
 	problem elastic.Problem
 	elastic.Decision
 }
 
-// layers is the range of a stage.
+// layers returns the range of a stage.
 func (p *pipe) layers(stage int) (first, end int) {
 	if stage > 0 {
 		first = p.ends[stage-1]
@@ -31,91 +33,190 @@ func (p *pipe) layers(stage int) (first, end int) {
 	return first, p.ends[stage]
 }
 
-// recomputes tells whether any stage computes something again.
-func (p *pipe) recomputes() bool {
-	return slices.ContainsFunc(p.Recompute, func(l []model.Recompute) bool { return l != nil })
+// lengths returns by stage how many layers it has.
+func (p *pipe) lengths() (layers []int) {
+	for s := range p.devices {
+		first, end := p.layers(s)
+		layers = append(layers, end-first)
+	}
+	return layers
 }
 
-// simulated is the pipe for the simulator.
+// simulated returns the pipe for the simulator.
 func (p *pipe) simulated(micros int) sim.Pipeline {
 	return sim.Pipeline{Costs: p.Costs, Warmups: p.Warmups, Micros: micros}
 }
+
+// cutter cuts layers for devices under a schedule, with a cost model.
+type cutter struct {
+	*problem
+	*cost.Model
+	order ordering
+}
+
+func (s *search) cutter(k *candidate) cutter { return cutter{s.problem, k.model, k.order} }
 
 // relaxPercent are longer periods that a cut may have: with few micro-batches a step it
 // pays to have them pass all stages sooner at the price of a longer period.
 var relaxPercent = []schedule.Nanos{10, 30, 100}
 
-// relaxUpTo is the number of units in the cluster up to which longer periods are tried.
+// relaxUpTo is the number of devices of the problem up to which longer periods are tried.
 const relaxUpTo = 64
 
-// cut gives the layers to units in that order. How many micro-batches a stage keeps in
+// cut gives the layers to devices in that order. How many micro-batches a stage keeps in
 // flight depends on the cut and the cut on the memory that they take, so it tries: one
 // in flight, which leaves layers where the speed is; if then memory keeps the pipeline
 // from its best period, as many as 1F1B keeps; and as many as full overlap wants. Where
-// that does not help enough it tries the same with leaner layers. It keeps the best for a
+// that does not help enough it tries the same with more recomputed. It keeps the best for a
 // share of that many micro-batches.
-func (c *cluster) cut(units []int, micros int) (*pipe, error) {
-	t := cutter{c: c, units: units, micros: micros, problem: c.splitProblem(units)}
-	err := t.tryDepths()
-	for level := range c.books().MostLevels() {
-		if t.best != nil && t.best.Period == t.best.Costs.Floor() && !t.best.recomputes() {
+func (s *search) cut(k *candidate, devices []int, micros int) (*pipe, error) {
+	c := s.cutter(k)
+	a := attempts{cutter: c, devices: devices, micros: micros, problem: c.partition(devices)}
+	if !k.order.elastic() {
+		var err error
+		if a.inFlight, err = s.inFlight(k.order, len(devices), micros); err != nil {
+			return nil, err
+		}
+	}
+	err := a.tryDepths()
+	for level := range c.Memory.MostLevels() {
+		if a.best != nil && a.best.Period == a.best.Costs.Floor() && !slices.ContainsFunc(a.best.Recompute, func(l []model.Recompute) bool { return l != nil }) {
 			break
 		}
-		for i, u := range units {
-			if lean := c.ledger(u).Levels(); level < len(lean) {
-				t.problem.Devices[i].Saved, t.problem.Devices[i].Before = lean[level].SavedFor(), c.leanTimes(level, u)
+		for i, d := range devices {
+			if levels := c.On(d).Levels(); level < len(levels) {
+				a.problem.Devices[i].Saved, a.problem.Devices[i].Before = levels[level].SavedFor(), c.Recomputed(d, level)
 			}
 		}
-		err = t.tryDepths()
+		err = a.tryDepths()
 	}
-	if t.best == nil {
+	if a.best == nil {
 		return nil, err
 	}
-	return t.best, nil
+	return c.deepened(a.best)
 }
 
-// splitProblem is how layers could be given to units in that order, with one micro-batch in
-// flight.
-func (c *cluster) splitProblem(units []int) partition.Problem {
-	n := len(units)
-	p := partition.Problem{SlotBytes: c.books().Slot(), Devices: make([]partition.Device, n)}
+// attempts keeps the best pipe so far.
+type attempts struct {
+	cutter
+	devices  []int
+	micros   int
+	inFlight []int // by stage, under schedules whose programs say it
+	problem  partition.Problem
+	best     *pipe
+	least    schedule.Nanos // estimate of best
+}
+
+// tryDepths tries several numbers of micro-batches in flight. The error says why not even
+// one fits everywhere.
+func (a *attempts) tryDepths() error {
+	one := slices.Repeat([]int{1}, len(a.devices))
+	if !a.order.elastic() {
+		if a.try(a.inFlight) == nil {
+			return nil
+		}
+		err := a.try(one)
+		if err != nil { // programs say exactly whether it fits
+			for i := range a.problem.Devices {
+				a.problem.Devices[i].FreeBytes = math.MaxInt64 / 4
+			}
+			err = a.try(one)
+		}
+		return err
+	}
+	if err := a.try(one); err != nil || a.best.Period == a.best.Costs.Floor() {
+		return err
+	}
+	full, _, err := schedule.MinimalWarmups(a.best.Costs, nil)
+	if err != nil {
+		return err
+	}
+	usual := schedule.DepthWarmups(len(a.devices), 1)
+	for i := range full {
+		full[i]++
+		usual[i]++
+	}
+	_, _ = a.try(usual), a.try(full) // that more does not fit is no error: best stands
+	return nil
+}
+
+// try cuts for so many micro-batches in flight by stage.
+func (a *attempts) try(inFlight []int) error {
+	for i := range a.problem.Devices {
+		a.problem.Devices[i].InFlight = max(1, min(inFlight[i], a.in.Run.Train.Micros))
+	}
+	ends, period, err := partition.Split(a.problem)
+	if err == nil {
+		err = a.take(ends)
+	}
+	if err != nil {
+		return err
+	}
+	if len(a.devices) == 1 || len(a.cutter.problem.devices) > relaxUpTo || a.best.Costs.RoundTrip()*8 < schedule.Nanos(a.micros)*period {
+		return nil // filling and draining hardly show
+	}
+	for _, percent := range relaxPercent {
+		if ends := partition.Within(a.problem, period+period*percent/100); ends != nil {
+			if err := a.take(ends); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take keeps a cut where it is better than the best one.
+func (a *attempts) take(ends []int) error {
+	p, err := a.pipe(a.devices, ends)
+	if err != nil {
+		return err
+	}
+	if estimate := p.simulated(a.micros).Estimate(); a.best == nil || estimate < a.least {
+		a.best, a.least = p, estimate
+	}
+	return nil
+}
+
+// partition returns how layers could be given to devices in that order, with one micro-batch in
+// flight. Where a replica group has several copies of the model, sums of bytes are for all of them.
+func (c cutter) partition(devices []int) partition.Problem {
+	n, copies := len(devices), int64(c.order.copies)
+	all := func(sums []int64) []int64 {
+		sums = slices.Clone(sums)
+		for l := range sums {
+			sums[l] *= copies
+		}
+		return sums
+	}
+	out := partition.Problem{SlotBytes: c.Memory.Slot(), Devices: make([]partition.Device, n)}
 	fixed := map[model.Storage][]int64{}
-	for i, u := range units {
-		storage := c.units[u].Storage
-		if fixed[storage] == nil {
-			fixed[storage] = c.ofCopies(c.ledger(u).FixedFor(n, false))
+	for i, d := range devices {
+		at, memory := c.Devices[d], c.On(d)
+		if fixed[at.Storage] == nil {
+			fixed[at.Storage] = all(memory.FixedFor(n, false))
 		}
-		p.Devices[i] = partition.Device{Before: c.units[u].Micro, Fixed: fixed[storage], Saved: c.ledger(u).SavedFor(), FreeBytes: c.units[u].FreeBytes, InFlight: 1}
-		if i < n-1 {
-			p.Devices[i].Boundary = c.occupation(u, units[i+1])
+		place := partition.Device{Before: at.Micro, Fixed: fixed[at.Storage], Saved: memory.SavedFor(), FreeBytes: at.FreeBytes, InFlight: 1}
+		if i < n-1 { // how long an output or its gradient occupies the link, in the narrowest codec
+			forth, back := c.link(d, devices[i+1]), c.link(devices[i+1], d)
+			place.Boundary = make([]schedule.Nanos, c.layers())
+			for l := range place.Boundary {
+				bytes := c.leastBytes(c.Memory.Boundary(l))
+				place.Boundary[l] = max(forth.Hop(bytes).Transfer, back.Hop(bytes).Transfer)
+			}
 		}
-		if c.site.IsAway(u) {
-			c.divide(&p.Devices[i], u, n)
+		if c.Offloads(d) {
+			place.Fixed = all(memory.FixedFor(n, true))
+			place.Host, place.HostBytes = all(c.Memory.HostFor(n)), at.HostBytes
+			place.FreeBytes -= copies * c.Memory.Window(0, c.layers())
 		}
+		out.Devices[i] = place
 	}
-	return p
+	return out
 }
 
-// divide gives a device that keeps optimizer state in host memory its own sums of what layers of
-// so many stages take, and those of the host.
-func (c *cluster) divide(d *partition.Device, unit, stages int) {
-	d.Fixed = c.ofCopies(c.ledger(unit).FixedFor(stages, true))
-	d.Beside, d.BesideBytes = c.ofCopies(c.books().HostFor(stages)), c.units[unit].HostBytes
-	d.FreeBytes -= int64(c.order.copies) * c.books().Window(0, c.layers())
-}
-
-// ofCopies are sums of bytes for all copies of the model that a lane has.
-func (c *cluster) ofCopies(sums []int64) []int64 {
-	sums = slices.Clone(sums)
-	for l := range sums {
-		sums[l] *= int64(c.order.copies)
-	}
-	return sums
-}
-
-// crowded tells whether layers would be cut for a shorter period if memory were no matter.
-func (c *cluster) crowded(p *pipe) bool {
-	problem := c.splitProblem(p.units)
+// crowded reports whether layers would be cut for a shorter period if memory were no matter.
+func (c cutter) crowded(p *pipe) bool {
+	problem := c.partition(p.devices)
 	_, period, err := partition.Split(problem)
 	for i := range problem.Devices {
 		problem.Devices[i].FreeBytes = math.MaxInt64 / 4
@@ -124,169 +225,157 @@ func (c *cluster) crowded(p *pipe) bool {
 	return fail == nil && (err != nil || least < period)
 }
 
-// cutter keeps the best pipe so far.
-type cutter struct {
-	c       *cluster
-	units   []int
-	micros  int
-	problem partition.Problem
-	best    *pipe
-	least   schedule.Nanos // estimate of best
+// pipe times given layers on given devices, and decides what is in flight and what is recomputed.
+func (c cutter) pipe(devices, ends []int) (*pipe, error) {
+	p := &pipe{devices: devices, ends: ends}
+	return c.decide(p, c.stages(p))
 }
 
-// tryDepths tries several numbers of micro-batches in flight. The error says why not even
-// one fits everywhere.
-func (t *cutter) tryDepths() error {
-	n := len(t.units)
-	if !t.c.order.elastic() {
-		inFlight, err := t.c.inFlight(n, t.micros)
-		if err != nil || t.try(inFlight) == nil {
-			return err
-		}
-	}
-	err := t.try(slices.Repeat([]int{1}, n))
-	if !t.c.order.elastic() {
-		if err != nil { // programs tell exactly whether it fits
-			for i := range t.problem.Devices {
-				t.problem.Devices[i].FreeBytes = math.MaxInt64 / 4
-			}
-			err = t.try(slices.Repeat([]int{1}, n))
-		}
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	if t.best.Period == t.best.Costs.Floor() {
-		return nil
-	}
-	full, _, err := schedule.MinimalWarmups(t.best.Costs, nil)
-	if err != nil {
-		return err
-	}
-	usual := schedule.DepthWarmups(n, 1)
-	for i := range full {
-		full[i]++
-		usual[i]++
-	}
-	_, _ = t.try(usual), t.try(full) // that more does not fit is no error: best stands
-	return nil
-}
-
-// try cuts for so many micro-batches in flight by stage.
-func (t *cutter) try(inFlight []int) error {
-	for i := range t.problem.Devices {
-		t.problem.Devices[i].InFlight = max(1, min(inFlight[i], t.c.in.Run.Train.Micros))
-	}
-	ends, period, err := partition.Split(t.problem)
-	if err != nil {
-		return err
-	}
-	if err := t.take(ends); err != nil {
-		return err
-	}
-	alone := t.best.Costs.RoundTrip()
-	if len(t.units) == 1 || len(t.c.units) > relaxUpTo || alone*8 < schedule.Nanos(t.micros)*period {
-		return nil // filling and draining hardly show
-	}
-	for _, percent := range relaxPercent {
-		if ends := partition.Within(t.problem, period+period*percent/100); ends != nil {
-			if err := t.take(ends); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (t *cutter) take(ends []int) error {
-	p, err := t.c.newPipe(t.units, ends)
-	if err != nil {
-		return err
-	}
-	if estimate := p.simulated(t.micros).Estimate(); t.best == nil || estimate < t.least {
-		t.best, t.least = p, estimate
-	}
-	return nil
-}
-
-// occupation is by layer how long its output or that output's gradient occupies the link
-// between two units, in the narrowest codec there is.
-func (c *cluster) occupation(u, v int) []schedule.Nanos {
-	forth, back := c.link(u, v), c.link(v, u)
-	times := make([]schedule.Nanos, c.layers())
-	for l := range times {
-		bytes := c.leastBytes(c.books().Boundary(l))
-		times[l] = max(forth.Hop(bytes).Transfer, back.Hop(bytes).Transfer)
-	}
-	return times
-}
-
-// newPipe times given layers on given units and derives what is in flight and what is
-// recomputed.
-func (c *cluster) newPipe(units, ends []int) (*pipe, error) {
-	return c.choosePipe(units, ends, c.problem(&pipe{units: units, ends: ends}))
-}
-
-// choosePipe is newPipe with given times.
-func (c *cluster) choosePipe(units, ends []int, problem elastic.Problem) (*pipe, error) {
-	p := &pipe{units: units, ends: ends}
-	for s, u := range units {
+// decide returns a pipe's cut with a decision for the given times.
+func (c cutter) decide(cut *pipe, problem elastic.Problem) (*pipe, error) {
+	p := &pipe{devices: cut.devices, ends: cut.ends}
+	for s, d := range p.devices {
 		first, end := p.layers(s)
-		if need := c.books().Host(first, end); c.site.IsAway(u) && need > c.units[u].HostBytes {
-			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.units[u].HostBytes, Beside: true}
+		if need := c.Memory.Host(first, end); c.Offloads(d) && need > c.Devices[d].HostBytes {
+			return nil, &partition.NoFit{Device: s, First: first, End: end, NeedBytes: need, FreeBytes: c.Devices[d].HostBytes, Host: true}
 		}
 	}
 	choice, err := elastic.Choose(problem)
 	var no *elastic.NoRoom
-	if short := errors.As(err, &no); c.books().MostLevels() > 0 && (short || err == nil && choice.Bound.Memory()) {
-		for s, u := range units {
+	if short := errors.As(err, &no); c.Memory.MostLevels() > 0 && (short || err == nil && choice.Bound.Memory()) {
+		for s, d := range p.devices {
 			first, end := p.layers(s)
-			problem.Stages[s].Layers = c.ledger(u).Choices(c.units[u].Speed, first, end)
+			problem.Stages[s].Layers = c.On(d).Choices(c.Devices[d].Speed, first, end)
 		}
 		choice, err = elastic.Choose(problem)
 	}
 	if errors.As(err, &no) {
 		first, end := p.layers(no.Stage)
-		return nil, &partition.NoFit{
-			Device: no.Stage, First: first, End: end,
-			NeedBytes: c.site.Fixed(units[no.Stage], first, end) + no.NeedBytes, FreeBytes: c.units[units[no.Stage]].FreeBytes,
-		}
+		d := p.devices[no.Stage]
+		return nil, &partition.NoFit{Device: no.Stage, First: first, End: end, NeedBytes: c.Fixed(d, first, end) + no.NeedBytes, FreeBytes: c.Devices[d].FreeBytes}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("planner: time %d stages: %w", len(units), err)
+		return nil, fmt.Errorf("planner: time %d stages: %w", len(p.devices), err)
 	}
 	p.problem, p.Decision = problem, choice
 	return p, nil
 }
 
-// problem is a pipe before anything is chosen.
-func (c *cluster) problem(p *pipe) elastic.Problem {
-	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.units)), Micros: c.in.Run.Train.Micros, MarginPercent: elastic.UsualMargin}
+// stages returns a pipe's stages before anything is decided.
+func (c cutter) stages(p *pipe) elastic.Problem {
+	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.devices)), Micros: c.in.Run.Train.Micros, MarginPercent: elastic.UsualMargin}
 	out.Widest, out.Narrowest = c.in.Run.CodecBounds()
-	for s, u := range p.units {
+	for s, d := range p.devices {
 		first, end := p.layers(s)
-		t := c.units[u].Times[end].Sub(c.units[u].Times[first])
+		at := c.Devices[d]
+		t := at.Times[end].Sub(at.Times[first])
 		out.Stages[s] = elastic.Stage{
-			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.site.Update(u, first, end)},
-			RoomBytes: c.units[u].FreeBytes - c.site.Fixed(u, first, end),
-			SlotBytes: c.ledger(u).Saved(first, end) + c.books().Slot(),
+			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.Update(d, first, end)},
+			RoomBytes: at.FreeBytes - c.Fixed(d, first, end),
+			SlotBytes: c.On(d).Saved(first, end) + c.Memory.Slot(),
+			Given:     c.On(d).Given(at.Speed, first, end),
 		}
-		out.Stages[s].Given = c.ledger(u).Given(c.units[u].Speed, first, end)
 		if !c.order.elastic() {
-			out.Stages[s].RoomBytes = math.MaxInt64 / 4 // programs tell
+			out.Stages[s].RoomBytes = math.MaxInt64 / 4 // programs say whether it fits
 		}
 		if s > 0 {
 			out.Boundaries = append(out.Boundaries, elastic.Boundary{
-				Elements: c.site.Elements(first - 1), Forth: c.link(p.units[s-1], u), Back: c.link(u, p.units[s-1]),
+				Elements: cost.Elements(c.Memory.Boundary(first - 1)), Forth: c.link(p.devices[s-1], d), Back: c.link(d, p.devices[s-1]),
 			})
 		}
 	}
 	return out
 }
 
-// leastBytes is what a tensor of so many bytes takes on a link at least.
-func (c *cluster) leastBytes(bytes int64) int64 {
-	_, narrowest := c.in.Run.Train.Codec.Bounds()
-	return narrowest.Bytes(layout.Elements(bytes))
+// measuredStages returns a pipe's stages with the times that were measured of them, in a replica
+// that takes so many micro-batches.
+func (c cutter) measuredStages(p *pipe, replica plan.Replica, micros int, stages []StageSeen) elastic.Problem {
+	problem := c.stages(p)
+	for _, seen := range stages {
+		if seen.Replica != replica || int(seen.Stage) >= len(p.devices) || seen.Stage < 0 {
+			continue
+		}
+		forward, backward, update, ok := seen.PerMicro(micros)
+		if !ok {
+			continue
+		}
+		stage := &problem.Stages[seen.Stage]
+		before, modelled := stage.Time.Input, stage.Time.Update
+		stage.Time = cost.Scaled(stage.Time, forward, backward-c.recomputes(p, int(seen.Stage)))
+		for i := range stage.Given { // parts of the input gradient
+			stage.Given[i].Time = cost.MulDiv(stage.Time.Input, stage.Given[i].Time, before)
+		}
+		if stage.Time.Update = modelled; update > 0 {
+			stage.Time.Update = update
+		}
+	}
+	return problem
+}
+
+// recomputes returns the time of what a stage of a pipe recomputes by choice.
+func (c cutter) recomputes(p *pipe, stage int) (all schedule.Nanos) {
+	_, all = c.recomputed(p, stage, 0)
+	return all
+}
+
+// recomputed returns the time of what a stage of a pipe recomputes by choice, of so many last layers
+// and of all.
+func (c cutter) recomputed(p *pipe, stage, ahead int) (early, all schedule.Nanos) {
+	first, end := p.layers(stage)
+	at := cost.Stage{Device: p.devices[stage], First: first, End: end}
+	for i, level := range p.Recompute[stage] {
+		if level == model.RecomputeNothing {
+			continue
+		}
+		again := c.Again(at, i, level).Time
+		if all += again; i >= len(p.Recompute[stage])-ahead {
+			early += again
+		}
+	}
+	return early, all
+}
+
+// recomputing returns a problem's costs with what the pipe's stages recompute of their layers.
+func (c cutter) recomputing(p *pipe, problem elastic.Problem) schedule.Costs {
+	costs := problem.Costs(p.Codecs)
+	for s, stage := range problem.Stages {
+		early, all := c.recomputed(p, s, p.Ahead[s])
+		costs.Stages[s].Input += all
+		if stage.Given != nil { // it is in Input
+			early = 0
+			for _, given := range stage.Given[len(stage.Given)-p.Ahead[s]:] {
+				early += given.Time
+			}
+		}
+		costs.Stages[s].Input -= early
+		costs.Stages[s].Recompute = early
+	}
+	return costs
+}
+
+// deepened returns the pipe, cut so that each device has a layer for each chunk of the schedule. It
+// moves layers to devices that have fewer, one by one from those that have most.
+func (c cutter) deepened(p *pipe) (*pipe, error) {
+	layers := p.lengths()
+	deep := deepen(layers, c.order.spec.Chunks())
+	if slices.Equal(deep, layers) {
+		return p, nil
+	}
+	ends := make([]int, len(deep))
+	for s, n := range deep {
+		ends[s] = n + ends[max(s-1, 0)]
+	}
+	return c.pipe(p.devices, ends)
+}
+
+func deepen(layers []int, chunks int) []int {
+	layers = slices.Clone(layers)
+	for {
+		least, most := slices.Index(layers, slices.Min(layers)), slices.Index(layers, slices.Max(layers))
+		if layers[least] >= chunks || layers[most] <= chunks {
+			return layers
+		}
+		layers[least]++
+		layers[most]--
+	}
 }

@@ -14,7 +14,7 @@ import (
 // pure are the packages that must give the same result on every node, and what they are
 // built from.
 var pure = []string{
-	"planner", "planner/plan", "planner/cost", "planner/elastic", "planner/layout", "planner/memory",
+	"planner", "planner/plan", "planner/cost", "planner/elastic", "planner/layout",
 	"planner/order", "planner/partition", "planner/sharding", "planner/sim",
 	"pipeline/schedule", "pipeline/wire", "pipeline/wire/strict",
 }

@@ -1,7 +1,8 @@
 package planner
 
 import (
-	"pnode/pipeline/schedule"
+	"maps"
+
 	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
@@ -9,10 +10,10 @@ import (
 // DefaultLink is assumed, at best, where nobody measured: 1 Gb/s and a round trip of 1 ms.
 var DefaultLink = cost.Link{BytesPerS: 125e6, RTTNanos: 1e6}
 
-// links is what is known of the links between peers.
+// links has what is known of the links between peers.
 type links struct {
 	measured map[[2]plan.PeerID]cost.Link // from one to another
-	usual    map[plan.PeerID]cost.Link    // the median of those that were measured from or to a peer
+	usual    map[plan.PeerID]cost.Link    // the median of the links from and to a peer
 }
 
 func newLinks(members []Member) links {
@@ -41,8 +42,8 @@ func linksOf(measured map[[2]plan.PeerID]cost.Link) links {
 	return links{measured, usual}
 }
 
-// between is the link from one peer to another: as measured, else as measured the other
-// way, else as assumed. The mean jitter of either way counts as latency.
+// between returns the link from one peer to another: as measured, else as measured the other way,
+// else as assumed. The mean jitter of either way counts as latency.
 func (l links) between(from, to plan.PeerID) (link cost.Link, measured bool) {
 	if from == to {
 		return cost.Local, true
@@ -56,8 +57,8 @@ func (l links) between(from, to plan.PeerID) (link cost.Link, measured bool) {
 	return l.assumed(from, to), false
 }
 
-// assumed is no better than what either end usually has: else what nobody measured would be
-// preferred to what somebody did.
+// assumed returns a link no better than what either end usually has: else a link that nobody measured
+// would be preferred to a measured one.
 func (l links) assumed(from, to plan.PeerID) cost.Link {
 	link := DefaultLink
 	for _, p := range [...]plan.PeerID{from, to} {
@@ -68,33 +69,23 @@ func (l links) assumed(from, to plan.PeerID) cost.Link {
 	return link
 }
 
-// worse is the lower rate and the longer round trip of two.
+// worse returns the lower rate and the longer round trip of two links.
 func worse(a, b cost.Link) cost.Link {
 	return cost.Link{BytesPerS: min(a.BytesPerS, b.BytesPerS), RTTNanos: max(a.RTTNanos, b.RTTNanos)}
 }
 
-// knowUnits fills what the order of units depends on.
-func (c *cluster) knowUnits() {
-	o := &c.orders
-	o.Near, o.Measured = make([][]schedule.Nanos, len(c.units)), len(c.links.measured) > 0
-	for u := range c.units {
-		o.Whole, o.FreeBytes = append(o.Whole, c.units[u].Whole()), append(o.FreeBytes, c.units[u].FreeBytes)
-		o.Near[u] = make([]schedule.Nanos, len(c.units))
-		for v := range o.Near[:u+1] {
-			o.Near[u][v] = c.distance(u, v)
-			o.Near[v][u] = o.Near[u][v]
+// with returns the links as steps showed some of them.
+func (l links) with(seen []LinkSeen) links {
+	out := maps.Clone(l.measured)
+	for _, s := range seen {
+		link, _ := l.between(s.From, s.To)
+		if s.BytesPerS > 0 {
+			link.BytesPerS = min(link.BytesPerS, s.BytesPerS)
 		}
+		if s.RTTNanos > 0 {
+			link.RTTNanos = s.RTTNanos + 2*max(s.JitterNanos, 0)
+		}
+		out[[2]plan.PeerID{s.From, s.To}] = link
 	}
-}
-
-// distance is what a micro-batch's activation and gradient take between two units.
-func (c *cluster) distance(u, v int) schedule.Nanos {
-	bytes := c.leastBytes(c.books().Activation())
-	forth, back := c.link(u, v).Hop(bytes), c.link(v, u).Hop(bytes)
-	return forth.Transfer + forth.Latency + back.Transfer + back.Latency
-}
-
-func (c *cluster) link(from, to int) cost.Link {
-	link, _ := c.links.between(c.units[from].peer, c.units[to].peer)
-	return link
+	return linksOf(out)
 }

@@ -26,7 +26,11 @@ func TestBestOfAll(t *testing.T) {
 			continue
 		}
 		compared++
-		c, err := newCluster(in, in.storings()[0])
+		p, err := newProblem(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := newSearch(p, p.precisions()[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +41,7 @@ func TestBestOfAll(t *testing.T) {
 			matched++
 		}
 		if over > 100 {
-			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.units), c.layers(), in.Run.Train.Micros,
+			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.problem.devices), c.layers(), in.Run.Train.Micros,
 				plan.Time(schedule.Nanos(reasons.StepNanos())), plan.Time(least))
 		}
 	}
@@ -48,14 +52,14 @@ func TestBestOfAll(t *testing.T) {
 }
 
 // exhaust is the least simulated step of all ways to go on from an order of units.
-func (c *cluster) exhaust(order []int) schedule.Nanos {
+func (c *search) exhaust(order []int) schedule.Nanos {
 	least := schedule.Nanos(1) << 62
 	for replicas := 1; replicas <= len(order); replicas++ {
 		if len(order)%replicas == 0 && replicas <= c.in.Run.Train.Micros && len(order)/replicas <= c.layers() {
 			least = min(least, c.exhaustCuts(order, shape{replicas, len(order) / replicas}, nil))
 		}
 	}
-	for u := range c.units {
+	for u := range c.problem.devices {
 		if !slices.Contains(order, u) {
 			least = min(least, c.exhaust(append(slices.Clone(order), u)))
 		}
@@ -64,10 +68,10 @@ func (c *cluster) exhaust(order []int) schedule.Nanos {
 }
 
 // exhaustCuts tries every cut for each replica in turn.
-func (c *cluster) exhaustCuts(order []int, s shape, pipes []*pipe) schedule.Nanos {
+func (c *search) exhaustCuts(order []int, s shape, pipes []*pipe) schedule.Nanos {
 	least := schedule.Nanos(1) << 62
 	if len(pipes) == s.replicas {
-		k := &candidate{shape: s, pipes: pipes}
+		k := &candidate{shape: s, order: c.order, model: c.models.whole(), pipes: pipes}
 		c.estimate(k)
 		if k.simulate() == nil {
 			least = k.step()
@@ -78,7 +82,7 @@ func (c *cluster) exhaustCuts(order []int, s shape, pipes []*pipe) schedule.Nano
 	var cuts func(ends []int)
 	cuts = func(ends []int) {
 		if len(ends) == s.stages-1 {
-			if p, err := c.newPipe(units, append(slices.Clone(ends), c.layers())); err == nil {
+			if p, err := (cutter{c.problem, c.models.whole(), c.order}).pipe(units, append(slices.Clone(ends), c.layers())); err == nil {
 				least = min(least, c.exhaustCuts(order, s, append(slices.Clone(pipes), p)))
 			}
 			return

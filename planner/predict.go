@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,104 +12,201 @@ import (
 )
 
 // Predict times a step of any plan with the input's costs and profiles: what it would
-// take now. Errors wrap ErrBadPlan, also when a device of the plan is not among the
+// take now. Errors wrap plan.ErrBadPlan, also when a device of the plan is not among the
 // members.
 func Predict(in Input, p plan.Plan) (sim.Result, error) {
 	if err := in.check(); err != nil {
 		return sim.Result{}, err
 	}
-	c, err := newCluster(in, in.storingOf(p))
+	s, err := searchFor(in, p)
 	if err != nil {
 		return sim.Result{}, err
 	}
-	return c.predict(p)
+	return s.predict(p)
 }
 
-func (c *cluster) predict(p plan.Plan) (sim.Result, error) {
-	if err := p.Validate(c.layers(), c.in.Run.Train.Micros); err != nil {
-		return sim.Result{}, err
-	}
-	k, err := c.adopt(p)
-	if err != nil {
-		return sim.Result{}, err
-	}
-	if err := c.of(k).estimate(k); err != nil {
-		return sim.Result{}, err
-	}
-	result, err := sim.Run(k.job)
-	if err != nil {
-		return sim.Result{}, fmt.Errorf("planner: predict generation %d: %w", p.Generation, err)
-	}
-	return result, nil
-}
-
-// adopt is a plan as a candidate, as far as the plan itself says: units, layers, shares,
-// warm-ups, and what its stages recompute and send.
-func (c *cluster) adopt(p plan.Plan) (*candidate, error) {
-	lanes, err := p.ReplicaGroups()
+// searchFor begins a search in the precision of a plan.
+func searchFor(in Input, p plan.Plan) (*search, error) {
+	problem, err := newProblem(in)
 	if err != nil {
 		return nil, err
 	}
-	c = c.under(p)
-	k := &candidate{sharded: p.Sharded, away: c.site.Away}
-	if len(lanes) > 0 {
-		k.shape = shape{len(lanes), len(lanes[0].Workers)}
+	return newSearch(problem, problem.precisionOf(p))
+}
+
+func (s *search) predict(p plan.Plan) (sim.Result, error) {
+	if err := p.Validate(s.layers(), s.in.Run.Train.Micros); err != nil {
+		return sim.Result{}, err
 	}
-	for _, lane := range lanes {
-		pipe, err := c.adoptLane(lane)
+	k, err := s.adopt(p)
+	if err == nil {
+		err = s.estimate(k)
+	}
+	if err != nil {
+		return sim.Result{}, err
+	}
+	if err := k.simulate(); err != nil {
+		return sim.Result{}, fmt.Errorf("planner: predict generation %d: %w", p.Generation, err)
+	}
+	return k.result, nil
+}
+
+// Timing returns what the passes, messages and updates of a plan take, by the input's costs and
+// profiles, and as measured where stages and links were: what a simulation of its programs runs
+// with. Errors wrap plan.ErrBadInput or plan.ErrBadPlan.
+func Timing(in Input, p plan.Plan, seen Seen) (schedule.Timing, error) {
+	if err := errors.Join(in.check(), p.Validate(len(in.Costs), in.Run.Train.Micros)); err != nil {
+		return schedule.Timing{}, err
+	}
+	problem, err := newProblem(in)
+	if err != nil {
+		return schedule.Timing{}, err
+	}
+	problem = problem.withLinks(seen.Links)
+	s, err := newSearch(problem, problem.precisionOf(p))
+	if err != nil {
+		return schedule.Timing{}, err
+	}
+	l, err := s.layoutOf(p)
+	if err != nil {
+		return schedule.Timing{}, err
+	}
+	m := s.modelOf(p)
+	m.SetMeasured(l.Rows, l.Micros, seen.Stages)
+	t := m.Timing(l.Rows, l.Codecs)
+	for r, row := range l.Rows {
+		for st, at := range row {
+			update := m.Update(at.Device, at.First, at.End)
+			if at.Measured != nil && at.Measured.Update > 0 {
+				update = at.Measured.Update
+			}
+			t.Replicas[r].Stages[st].Update = update
+		}
+	}
+	return t, nil
+}
+
+// adopt returns a plan as a candidate, as far as the plan itself says: devices, layers, shares,
+// warm-ups, and what its stages recompute and send.
+func (s *search) adopt(p plan.Plan) (*candidate, error) {
+	groups, err := p.ReplicaGroups()
+	if err != nil {
+		return nil, err
+	}
+	k := &candidate{order: s.order, model: s.modelOf(p)}
+	if len(groups) > 0 {
+		k.shape = shape{len(groups), len(groups[0].Workers)}
+	}
+	for _, group := range groups {
+		pipe, err := s.adoptGroup(k, group)
 		if err != nil {
 			return nil, err
 		}
-		k.pipes, k.shares = append(k.pipes, pipe), append(k.shares, lane.Micros)
+		k.pipes, k.shares = append(k.pipes, pipe), append(k.shares, group.Micros)
 	}
-	if p.Elastic() && c.order.elastic() {
-		return k, c.adoptChoices(k, p)
+	if !p.Elastic() || !s.order.elastic() {
+		if k.layout, err = s.layoutOf(p); err == nil {
+			err = k.layout.Time(k.model)
+		}
+		return k, err
 	}
-	if k.layout, err = c.layoutOf(p); err == nil {
-		err = c.site.Time(k.layout)
+	c := s.cutter(k)
+	for r, pipe := range k.pipes { // warm-ups, codecs and recomputation of the plan
+		from := p.Replicas[r]
+		if pipe.Codecs, err = from.Codecs(); err != nil {
+			return k, err
+		}
+		pipe.Recompute, pipe.Ahead = make([][]model.Recompute, len(from.Stages)), make([]int, len(from.Stages))
+		for st, place := range from.Stages {
+			pipe.Ahead[st] = place.Ahead
+			if place.Recompute == "" {
+				continue
+			}
+			if pipe.Recompute[st], err = place.Recompute.Expand(place.Layers.Len()); err != nil {
+				return k, err
+			}
+		}
+		pipe.Costs = c.recomputing(pipe, c.stages(pipe))
+		pipe.Warmups, pipe.Period = from.Warmups, pipe.Costs.Period(from.Warmups)
 	}
-	return k, err
+	return k, nil
 }
 
-// adoptLane is a lane as a pipe that has nothing but units and layers.
-func (c *cluster) adoptLane(lane plan.ReplicaGroup) (*pipe, error) {
+// adoptGroup returns a replica group as a pipe that has nothing but devices and layers.
+func (s *search) adoptGroup(k *candidate, group plan.ReplicaGroup) (*pipe, error) {
 	p := &pipe{}
 	end := 0
-	for i, seat := range lane.Workers {
-		u := c.find(seat.Peer, seat.Device)
-		if u < 0 {
-			return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, seat.Device, seat.Peer)
+	for i, worker := range group.Workers {
+		d := s.find(worker)
+		if d < 0 {
+			return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, worker.Device, worker.Peer)
 		}
-		if end += lane.Layers[i]; lane.Layers[i] < 1 || end > c.layers() {
-			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, seat.Device, seat.Peer, end, c.layers())
+		if end += group.Layers[i]; group.Layers[i] < 1 || end > s.layers() {
+			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, worker.Device, worker.Peer, end, s.layers())
 		}
-		p.units, p.ends = append(p.units, u), append(p.ends, end)
+		p.devices, p.ends = append(p.devices, d), append(p.ends, end)
 	}
-	p.Costs = c.problem(p).Costs(slices.Repeat([]plan.Codec{plan.CodecF32}, len(p.units)-1))
-	p.Warmups = schedule.DepthWarmups(len(p.units), 1)
+	p.Costs = s.cutter(k).stages(p).Costs(slices.Repeat([]plan.Codec{plan.CodecF32}, len(p.devices)-1))
+	p.Warmups = schedule.DepthWarmups(len(p.devices), 1)
 	p.Period = p.Costs.Period(p.Warmups)
 	return p, nil
 }
 
-// adoptChoices times the pipes of an elastic plan with its warm-ups, codecs and recomputation.
-func (c *cluster) adoptChoices(k *candidate, plan plan.Plan) (err error) {
-	for r, p := range k.pipes {
-		pipe := plan.Replicas[r]
-		if p.Codecs, err = pipe.Codecs(); err != nil {
-			return err
-		}
-		p.Recompute, p.Ahead = make([][]model.Recompute, len(pipe.Stages)), make([]int, len(pipe.Stages))
-		for s, place := range pipe.Stages {
-			p.Ahead[s] = place.Ahead
-			if place.Recompute == "" {
-				continue
-			}
-			if p.Recompute[s], err = place.Recompute.Expand(place.Layers.Len()); err != nil {
-				return err
-			}
-		}
-		p.Costs = c.againAt(p, c.problem(p))
-		p.Warmups, p.Period = pipe.Warmups, p.Costs.Period(pipe.Warmups)
+// ReplanPercent is how much faster a step must become for a running plan to be replaced:
+// a change costs a checkpoint, a reload and a stop of some seconds.
+const ReplanPercent = 5
+
+// Decision is an answer with its reason.
+type Decision struct {
+	Replan bool
+	Reason string
+}
+
+// ShouldReplan decides whether the current plan should be replaced, given the members of
+// now: at once when there is none or a member of it is gone or leaving; otherwise when
+// the best plan's predicted step is at least ReplanPercent faster. Errors are Make's:
+// then there is nothing to change to.
+func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
+	if current.Generation == 0 {
+		return Decision{true, "there is no plan yet"}, nil
 	}
-	return nil
+	for _, peer := range current.Peers() {
+		switch i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == peer }); {
+		case i < 0:
+			return Decision{true, fmt.Sprintf("%s is gone", peer.Short())}, nil
+		case in.Members[i].Draining:
+			return Decision{true, fmt.Sprintf("%s is leaving", in.Members[i].label())}, nil
+		}
+	}
+	in.Previous = &current
+	s, best, _, err := decide(in)
+	if err != nil {
+		return Decision{}, err
+	}
+	as := s.precisionOf(current)
+	if slices.ContainsFunc(current.Workers(), func(w plan.WorkerID) bool {
+		d := s.find(w)
+		return d >= 0 && s.models.whole().Devices[d].Storage != as(w.Peer, plan.DeviceProfile{Name: w.Device})
+	}) {
+		other, err := newSearch(s.problem, as)
+		if err != nil {
+			return Decision{}, err
+		}
+		other.order = s.order
+		s = other
+	}
+	now, err := s.predict(current)
+	if errors.Is(err, plan.ErrBadPlan) {
+		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	then := best.step()
+	gain := max(0, int64(now.Step-then)) * 1000 / int64(max(now.Step, 1))
+	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", plan.Time(then), plan.Time(now.Step), plan.Permille(gain))
+	if gain >= ReplanPercent*10 {
+		return Decision{true, text}, nil
+	}
+	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent)}, nil
 }

@@ -357,7 +357,7 @@ func TestWrapAroundThatNobodyMeasuredIsTold(t *testing.T) {
 			return m.Peer == first && l.Peer == last || m.Peer == last && l.Peer == first
 		})
 	}
-	c, err := newCluster(in, in.storings()[0])
+	c, err := searchFor(in, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestWrapAroundThatNobodyMeasuredIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, worst := c.unmeasured(k); n != 1 || worst != (cost.Link{BytesPerS: 12_500_000, RTTNanos: 10e6}) {
+	if n, worst := c.unmeasured(k.layout.Rows); n != 1 || worst != (cost.Link{BytesPerS: 12_500_000, RTTNanos: 10e6}) {
 		t.Errorf("%d links between neighbours not measured, want 1, assumed %+v", n, worst)
 	}
 }

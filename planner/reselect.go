@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/elastic"
-	"pnode/planner/layout"
 	"pnode/planner/plan"
-	"pnode/planner/sim"
 )
 
 // ErrNotElastic is wrapped when neither warm-ups nor groups of the running schedule are the
@@ -18,153 +16,109 @@ import (
 var ErrNotElastic = errors.New("planner: the schedule has nothing to choose")
 
 // Reselection compares the schedule that runs with the best one for the same stages on the
-// same devices, both with the times that were seen.
+// same devices, both with the times that were measured.
 type Reselection struct {
 	// Plan is the current one with the better schedule, from the input's start and
 	// generation on.
 	Plan plan.Plan
-	// Promised is the step that was predicted with the profiles, Seen what it took. Now is
-	// the prediction for the schedule that runs and Then that for Plan's, with what was
-	// seen.
+	// Promised is the step that was predicted with the profiles, Seen the time that it took. Now is
+	// the prediction for the schedule that runs and Then that for Plan's, with measured times.
 	Promised, Seen, Now, Then schedule.Nanos
-	// InPlace: the plans differ in their courses alone, which a commit can change.
+	// InPlace reports that the plans differ in their schedule alone, which a commit can change.
 	InPlace bool
-	// Why tells of the change and what bounds it, Reasons explain the new plan.
+	// Why describes the change and what bounds it, Reasons explain the new plan.
 	Why     string
 	Reasons plan.Reasons
 }
 
-// Reselect derives the running plan's schedule again from what was seen: how much is in
+// Reselect derives the running plan's schedule again from measured times: how much is in
 // flight, and what is recomputed; or, where the planner chose groups, depth and groups, and only
 // then whether to have any. Devices stay, and layers where groups do or there are none. Errors
-// wrap ErrBadInput, ErrBadPlan or ErrNotElastic.
+// wrap plan.ErrBadInput, plan.ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
-	c, err := newCluster(in, in.storingOf(current))
+	promised, err := searchFor(in, current)
 	if err != nil {
 		return Reselection{}, err
 	}
-	grouped := c.grouped(current)
-	if !grouped && (!current.Elastic() || !c.order.elastic()) {
-		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, c.order.spec)
+	grouped := promised.grouped(current)
+	if !grouped && (!current.Elastic() || !promised.order.elastic()) {
+		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, promised.order.spec)
 	}
-	promised, err := Predict(in, current)
+	if err := in.check(); err != nil {
+		return Reselection{}, err
+	}
+	step, err := promised.predict(current)
 	if err != nil {
 		return Reselection{}, err
 	}
-	c.links = c.links.with(seen.Links)
-	out := Reselection{Promised: promised.Step, Seen: schedule.Nanos(seen.StepNanos)}
+	problem := promised.withLinks(seen.Links)
+	s, err := newSearch(problem, problem.precisionOf(current))
+	if err != nil {
+		return Reselection{}, err
+	}
+	out := Reselection{Promised: step.Step, Seen: schedule.Nanos(seen.StepNanos)}
 	if grouped {
-		return c.regroup(out, current, seen)
+		return s.regroup(out, current, seen)
 	}
-	return c.under(current).redeepen(out, current, seen)
+	return s.redeepen(out, current, seen)
 }
 
 // redeepen is Reselect for warm-ups.
-func (c *cluster) redeepen(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
-	now, err := c.adopt(current)
+func (s *search) redeepen(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
+	now, err := s.adopt(current)
 	if err != nil {
 		return out, err
 	}
-	then := &candidate{shape: now.shape, shares: now.shares, sharded: now.sharded, away: now.away}
+	then := &candidate{shape: now.shape, order: now.order, model: now.model, shares: now.shares}
+	c := s.cutter(now)
 	for r, p := range now.pipes {
-		problem := c.problemSeen(p, plan.Replica(r), now.shares[r], seen)
-		p.Costs = c.againAt(p, problem)
-		chosen, err := c.choosePipe(p.units, p.ends, problem)
+		problem := c.measuredStages(p, plan.Replica(r), now.shares[r], seen.Stages)
+		p.Costs = c.recomputing(p, problem)
+		chosen, err := c.decideWidened(p, problem)
 		if err != nil {
-			return out, err
-		}
-		if chosen.Decision, err = elastic.Widen(chosen.problem, chosen.Decision); err != nil {
 			return out, err
 		}
 		c.keepAhead(chosen, p)
 		then.pipes = append(then.pipes, chosen)
 	}
-	if out.Now, err = c.stepOf(now); err == nil {
-		out.Then, err = c.stepOf(then)
+	for _, k := range []*candidate{now, then} {
+		if err := s.timed(k); err != nil {
+			return out, err
+		}
 	}
-	if err != nil {
-		return out, err
-	}
-	out.Plan = c.reschedule(current, then)
+	out.Now, out.Then = now.step(), then.step()
+	out.Plan = s.reschedule(current, then)
 	out.InPlace = slices.EqualFunc(out.Plan.Replicas, current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
-	out.Why, out.Reasons = c.whyReselect(current, out, then), c.explain(then, nil)
+	slowest := then.result.Slowest
+	out.Why = whyOther(out, "another schedule for the same stages takes") + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
+		out.Plan.Replicas[slowest].Warmups, current.Replicas[slowest].Warmups, slowest, periodText(s.problem, then, slowest))
+	out.Reasons = explain(s, then, nil)
 	return out, nil
 }
 
-// stepOf simulates a candidate whose pipes are timed.
-func (c *cluster) stepOf(k *candidate) (schedule.Nanos, error) {
-	if err := c.estimate(k); err != nil {
-		return 0, err
+// timed estimates and simulates a candidate whose pipes are timed.
+func (s *search) timed(k *candidate) error {
+	if err := s.estimate(k); err != nil {
+		return err
 	}
-	result, err := sim.Run(k.job)
-	if err != nil {
-		return 0, fmt.Errorf("planner: reselect: %w", err)
+	if err := k.simulate(); err != nil {
+		return fmt.Errorf("planner: reselect: %w", err)
 	}
-	k.result, k.simulated = result, true
-	return result.Step, nil
+	return nil
 }
 
-// problemSeen is a pipe's with the stages' own times where they were seen.
-func (c *cluster) problemSeen(p *pipe, replica plan.Replica, micros int, seen Seen) elastic.Problem {
-	problem := c.problem(p)
-	for _, s := range seen.Stages {
-		if s.Replica != replica || int(s.Stage) >= len(p.units) || s.Stage < 0 || min(s.ForwardNanos, s.BackwardNanos) <= 0 {
-			continue
-		}
-		stage := &problem.Stages[s.Stage]
-		t, before := &stage.Time, stage.Time.Input
-		each := func(nanos int64) schedule.Nanos {
-			return min(schedule.Nanos(nanos)/schedule.Nanos(micros), cost.Longest)
-		}
-		first, _ := p.layers(int(s.Stage))
-		_, again := c.site.Again(p.units[s.Stage], first, p.Recompute[s.Stage], 0)
-		backward := max(1, each(s.BackwardNanos)-again)
-		t.Weight = layout.MulDiv(backward, t.Weight, t.Input+t.Weight)
-		t.Forward, t.Input = each(s.ForwardNanos), backward-t.Weight
-		for i := range stage.Given { // parts of the input gradient
-			stage.Given[i].Time = layout.MulDiv(t.Input, stage.Given[i].Time, before)
-		}
-		if s.UpdateNanos > 0 {
-			t.Update = min(schedule.Nanos(s.UpdateNanos), cost.Longest)
-		}
+// decideWidened decides for given times, with the most exact codecs that hide messages as well.
+func (c cutter) decideWidened(cut *pipe, problem elastic.Problem) (*pipe, error) {
+	p, err := c.decide(cut, problem)
+	if err == nil {
+		p.Decision, err = elastic.Widen(p.problem, p.Decision)
 	}
-	return problem
+	return p, err
 }
 
-// reschedule is the current plan with a candidate's schedule.
-func (c *cluster) reschedule(current plan.Plan, k *candidate) plan.Plan {
-	next := current
-	next.Generation, next.Start = c.in.Generation, c.in.Start
-	next.Replicas = slices.Clone(current.Replicas)
-	_, fixed := c.in.Run.Train.Recompute.Level()
-	for r, p := range k.pipes {
-		pipe := &next.Replicas[r]
-		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), make([]int, len(p.Warmups))
-		for s, w := range p.Warmups {
-			pipe.Warmups[s] = min(w, pipe.Micros-1)
-			if !fixed {
-				pipe.Stages[s].Recompute = plan.JoinLevels(p.Recompute[s])
-			}
-			pipe.Stages[s].Ahead = p.Ahead[s]
-			if s < len(p.Codecs) {
-				pipe.Stages[s].Codec = p.Codecs[s].String()
-			}
-		}
-	}
-	return next
-}
-
-func (c *cluster) whyReselect(current plan.Plan, r Reselection, k *candidate) string {
-	text := fmt.Sprintf("a step takes %s, predicted were %s; another schedule for the same stages takes %s instead of %s",
-		plan.Time(r.Seen), plan.Time(r.Promised), plan.Time(r.Then), plan.Time(r.Now))
-	slowest := k.result.Slowest
-	return text + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
-		r.Plan.Replicas[slowest].Warmups, current.Replicas[slowest].Warmups, slowest, c.boundText(slowest, k.pipes[slowest]))
-}
-
-// keepAhead has the stages of a chosen pipe compute as little ahead of the gradient as they do
+// keepAhead has the stages of a chosen pipe recompute as little ahead of the gradient as they do
 // now, where that does not lengthen the period: their memory stays as it is.
-func (c *cluster) keepAhead(chosen, now *pipe) {
+func (c cutter) keepAhead(chosen, now *pipe) {
 	kept := *chosen
 	kept.Ahead = slices.Clone(chosen.Ahead)
 	for s := range kept.Ahead {
@@ -172,7 +126,214 @@ func (c *cluster) keepAhead(chosen, now *pipe) {
 			kept.Ahead[s] = min(chosen.Ahead[s], now.Ahead[s])
 		}
 	}
-	if kept.Costs = c.againAt(&kept, chosen.problem); kept.Costs.Period(kept.Warmups) <= chosen.Period {
+	if kept.Costs = c.recomputing(&kept, chosen.problem); kept.Costs.Period(kept.Warmups) <= chosen.Period {
 		*chosen = kept
 	}
 }
+
+// reschedule returns the current plan with a candidate's schedule.
+func (s *search) reschedule(current plan.Plan, k *candidate) plan.Plan {
+	next := current
+	next.Generation, next.Start = s.in.Generation, s.in.Start
+	next.Replicas = slices.Clone(current.Replicas)
+	for r, p := range k.pipes {
+		pipe := &next.Replicas[r]
+		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), slices.Clone(p.Warmups)
+		for st, w := range p.Warmups {
+			pipe.Warmups[st] = min(w, pipe.Micros-1)
+		}
+	}
+	s.writeChoices(&next, k)
+	return next
+}
+
+// regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
+// measured times and fit with what the stages recompute now. A commit can make that
+// change. Where it gains little of what a step takes, the same devices may do better without
+// groups: links that have become slow show less with one chunk a device. It looks for nothing
+// while a step takes what was promised.
+func (s *search) regroup(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
+	now, err := s.adoptGrouped(current, seen)
+	if err != nil {
+		return out, err
+	}
+	if out.Now, out.InPlace = now.step(), true; out.asPromised() {
+		current.Generation, current.Start = s.in.Generation, s.in.Start
+		out.Plan, out.Then, out.Reasons = current, out.Now, explain(s, now, nil)
+		return out, nil
+	}
+	best, p, err := s.otherGroups(now, current, seen)
+	if err != nil {
+		return out, err
+	}
+	what := "other groups for the same chunks"
+	if !gains(out.usual(), best.step()) {
+		plain, err := s.ungrouped(now, seen)
+		if err == nil && plain.step() < best.step() {
+			what, best, out.InPlace = "one chunk a device", plain, false
+			if p, err = s.write(plain); err == nil {
+				s.assignHolders(&p)
+			}
+		}
+		if err != nil && !errors.Is(err, ErrNoFit) {
+			return out, err
+		}
+	}
+	p.Generation, p.Start = s.in.Generation, s.in.Start
+	out.Plan, out.Then = p, best.step()
+	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", p.ScheduleChoice(), current.Schedule)
+	out.Reasons = explain(s, best, nil)
+	return out, nil
+}
+
+// otherGroups returns the best ones for the chunks of a running plan, which stays where they are no
+// better.
+func (s *search) otherGroups(now *candidate, current plan.Plan, seen Seen) (*candidate, plan.Plan, error) {
+	p := interleaved(now.shape.stages, slices.Max(now.shares), now.model.Timing(now.layout.Rows, now.layout.Codecs))
+	p.Costs = late(p.Costs)
+	for range groupTries {
+		g, err := elastic.ChooseGroups(p)
+		if err != nil {
+			break // no others have room
+		}
+		next, err := current.WithSchedule(plan.ScheduleChoice{Schedule: g.Spec(p).String()})
+		if err != nil {
+			return nil, plan.Plan{}, err
+		}
+		if _, err := schedule.ParseSpec(next.Schedule); err != nil {
+			break // no plan can name such groups
+		}
+		then, err := s.adoptGrouped(next, seen)
+		if err != nil {
+			return nil, plan.Plan{}, err
+		}
+		if now.model.FitsWhileChanging(then.layout.Rows, now.layout.Rows) {
+			if then.step() < now.step() {
+				return then, next, nil
+			}
+			break
+		}
+		p.Caps = tighter(p.Caps, now.model.Caps(now.layout.Rows, p.Workers, schedule.MaxNumber))
+	}
+	return now, current, nil
+}
+
+// ungrouped returns a running candidate with one chunk a device in 1F1B, simulated with measured
+// times. Errors wrap ErrNoFit.
+func (s *search) ungrouped(now *candidate, seen Seen) (*candidate, error) {
+	k := &candidate{shape: now.shape, order: s.order, model: now.model, shares: now.shares}
+	c := s.cutter(k)
+	for r, p := range now.pipes {
+		p.Recompute = make([][]model.Recompute, len(p.devices))
+		problem := c.measuredStages(p, plan.Replica(r), now.shares[r], joined(now, plan.Replica(r), len(p.devices), seen.Stages))
+		chosen, err := c.decideWidened(p, problem)
+		if err != nil {
+			return nil, s.noFit(k.model, p.devices, err)
+		}
+		k.pipes = append(k.pipes, chosen)
+	}
+	return k, s.timed(k)
+}
+
+// joined returns what the chunks of each device of a replica were measured to take as one stage, with
+// nothing recomputed that the plan chose to. Devices with chunks that nobody measured are left out.
+func joined(now *candidate, replica plan.Replica, workers int, stages []StageSeen) (out []StageSeen) {
+	row := now.layout.Rows[replica]
+	sums, chunks := make([]StageSeen, workers), make([]int, workers)
+	for _, seen := range stages {
+		if seen.Replica != replica || seen.Stage < 0 || int(seen.Stage) >= len(row) {
+			continue
+		}
+		w, at, again := int(seen.Stage)%workers, row[seen.Stage], schedule.Nanos(0)
+		for i, level := range at.Levels {
+			if level != model.RecomputeNothing {
+				again += now.model.Again(at, i, level).Time
+			}
+		}
+		sums[w].ForwardNanos += seen.ForwardNanos
+		sums[w].BackwardNanos += max(1, seen.BackwardNanos-int64(again)*int64(now.layout.Micros[replica]))
+		sums[w].UpdateNanos += seen.UpdateNanos
+		chunks[w]++
+	}
+	for w, sum := range sums {
+		if sum.Replica, sum.Stage = replica, plan.Stage(w); chunks[w]*workers == len(row) {
+			out = append(out, sum)
+		}
+	}
+	return out
+}
+
+// adoptGrouped returns a grouped plan as a candidate, simulated with measured times.
+func (s *search) adoptGrouped(p plan.Plan, seen Seen) (*candidate, error) {
+	k, err := s.adopt(p)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := schedule.ParseSpec(p.Schedule)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
+	}
+	k.order = ordering{spec: spec, copies: 1}
+	k.model.SetMeasured(k.layout.Rows, k.layout.Micros, seen.Stages)
+	if err := k.layout.Time(k.model); err != nil {
+		return nil, fmt.Errorf("planner: reselect: %w", err)
+	}
+	k.layout.SumNeeds(k.model)
+	return k, s.timed(k)
+}
+
+const (
+	// DriftPercent is by how much a step must be off its prediction before another schedule
+	// is considered, GainPercent how much less one must promise.
+	DriftPercent = 20
+	GainPercent  = 10
+	// driftWindows counts windows in a row that must agree: noise does not.
+	driftWindows = 3
+	// switchNanos is the price of a change that a commit alone cannot make: a checkpoint, and
+	// the fill of new sessions.
+	switchNanos schedule.Nanos = 10e9
+)
+
+// Watch follows reselections window by window and decides when to change the schedule. The
+// zero value has seen nothing.
+type Watch struct {
+	generation plan.Generation
+	off        int // windows in a row
+}
+
+// Note takes a window in and decides; left are the steps that the run still has to do.
+func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Decision {
+	if w.generation != current {
+		*w = Watch{generation: current}
+	}
+	no := func(format string, args ...any) Decision {
+		w.off = 0
+		return Decision{Reason: fmt.Sprintf(format, args...)}
+	}
+	now := r.usual()
+	gain := now - r.Then
+	switch {
+	case r.asPromised():
+		return no("a step takes %s as predicted, %s", plan.Time(r.Seen), plan.Time(r.Promised))
+	case !gains(now, r.Then):
+		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Seen), plan.Time(r.Promised), GainPercent)
+	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
+		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
+	}
+	if w.off++; w.off < driftWindows {
+		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, driftWindows, r.Why)}
+	}
+	return Decision{Replan: true, Reason: r.Why}
+}
+
+// asPromised reports whether a step takes about what was predicted: then nothing is to change.
+func (r Reselection) asPromised() bool {
+	return max(r.Seen-r.Promised, r.Promised-r.Seen)*100 < r.Promised*DriftPercent
+}
+
+// usual returns what a step of the schedule that runs counts as: the time that it took where that is
+// less than its model says. A model that is off promises too much.
+func (r Reselection) usual() schedule.Nanos { return min(r.Now, r.Seen) }
+
+// gains reports whether a step is shorter by a margin.
+func gains(now, then schedule.Nanos) bool { return (now-then)*100 >= now*GainPercent }

@@ -119,10 +119,10 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 		s.in.Run.Run = "scenario"
 		s.in.Run.Train = plan.TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Storage: s.in.Run.Train.Storage, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
-		s.in.Members = append(s.in.Members, Member{Peer: plan.PeerID(names[0]), Profile: plan.Profile{Devices: []plan.DeviceProfile{device("cpu", set)}}})
+		s.in.Members = append(s.in.Members, Member{Peer: plan.PeerID(names[0]), Profile: plan.Profile{Devices: []plan.DeviceProfile{measuredDevice("cpu", set)}}})
 	case "device":
 		m := s.member(t, names[0])
-		m.Profile.Devices = append(m.Profile.Devices, device(names[1], set))
+		m.Profile.Devices = append(m.Profile.Devices, measuredDevice(names[1], set))
 	case "link":
 		m := s.member(t, names[0])
 		m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(names[1]), BytesPerS: set["mbps"] * 125000, RTTNanos: set["rtt_us"] * 1000})
@@ -207,7 +207,7 @@ func (s *scenario) member(t *testing.T, name string) *Member {
 	return &s.in.Members[i]
 }
 
-func device(name string, set map[string]int64) plan.DeviceProfile {
+func measuredDevice(name string, set map[string]int64) plan.DeviceProfile {
 	return plan.DeviceProfile{
 		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9, MatMulF16FLOPS: set["f16_gflops"] * 1e9,
 		MemoryBytesPerS: set["gflops"] * 1e9, MemoryFreeBytes: set["mib"] << 20,

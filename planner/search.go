@@ -7,131 +7,209 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/layout"
 	"pnode/planner/order"
 	"pnode/planner/plan"
 )
 
 const (
-	// At most maxShapes shapes are cut, the lowest bounds first; of many units fewer,
-	// maxShapeUnits in all.
-	maxShapes     = 24
-	maxShapeUnits = 2048
-	// exhaustUpTo is the number of units up to which every order is tried, dropUpTo the
-	// one up to which leaving out each unit is.
+	// At most maxShapes shapes are cut, the lowest bounds first; of many devices fewer,
+	// maxShapeDevices in all.
+	maxShapes       = 24
+	maxShapeDevices = 2048
+	// exhaustUpTo is the number of devices up to which every order is tried, dropUpTo the
+	// one up to which leaving out each device is.
 	exhaustUpTo = 5
 	dropUpTo    = 8
-	// settleUpTo is the number of units up to which the whole search is repeated.
+	// settleUpTo is the number of devices up to which the whole search is repeated.
 	settleUpTo = 64
 	// maxRounds bounds how often the search goes on from the best order.
 	maxRounds = 16
 )
 
-// search collects candidates: over all units, then, for few of them and measured links,
+// search looks for the best candidate of a problem in one precision. It remembers what it has tried
+// and made.
+type search struct {
+	*problem
+	models *costModels
+	order  ordering
+	// orders is what the order of devices depends on.
+	orders    order.Devices
+	tried     map[orderKey]bool
+	programs  map[programKey]schedule.Schedule
+	simulated int // actions, for ranking
+	budget    layout.Budget
+}
+
+// orderKey names replicas on devices in an order.
+type orderKey struct {
+	replicas int
+	devices  packed
+}
+
+// costModels has the cost models of one precision, by sharding and offload. The first has all
+// optimizer state whole and on its devices.
+type costModels struct{ all []*cost.Model }
+
+func (c *costModels) whole() *cost.Model { return c.all[0] }
+
+// with returns the model in which replicas hold the optimizer state of layers in parts, and devices
+// offload theirs.
+func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
+	if p.Replicas <= 1 || len(p.Layers) == 0 {
+		p = cost.Parts{}
+	}
+	if !slices.Contains(offload, true) {
+		offload = nil
+	}
+	for _, m := range c.all {
+		if has := m.Memory.Parts(); has.Replicas == p.Replicas && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
+			return m
+		}
+	}
+	c.all = append(c.all, c.whole().With(p, offload))
+	return c.all[len(c.all)-1]
+}
+
+// newSearch begins a search of a problem in a precision. Errors wrap plan.ErrBadInput.
+func newSearch(p *problem, as precision) (*search, error) {
+	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.costModel(as)
+	if err != nil {
+		return nil, err
+	}
+	return (&search{models: &costModels{[]*cost.Model{m}}, order: o}).of(p), nil
+}
+
+// of begins a search of a problem that differs in the plan in force, with the same models.
+func (s *search) of(p *problem) *search {
+	out := &search{problem: p, models: s.models, order: s.order, tried: map[orderKey]bool{}, programs: map[programKey]schedule.Schedule{}}
+	out.budget.Actions = simulateActions
+	o, n := &out.orders, len(p.devices)
+	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), len(p.links.measured) > 0, p.prior
+	bytes := p.leastBytes(s.models.whole().Memory.Activation())
+	for u, d := range s.models.whole().Devices {
+		o.Whole, o.FreeBytes = append(o.Whole, d.Whole()), append(o.FreeBytes, d.FreeBytes)
+		o.Near[u] = make([]schedule.Nanos, n)
+		for v := range u + 1 {
+			forth, back := p.link(u, v).Hop(bytes), p.link(v, u).Hop(bytes)
+			o.Near[u][v] = forth.Transfer + forth.Latency + back.Transfer + back.Latency
+			o.Near[v][u] = o.Near[u][v]
+		}
+	}
+	return out
+}
+
+// run collects candidates: over all devices, then, for few of them and measured links,
 // without each one, since a fast node on a slow link can be worse than none. It repeats
 // with the best order so far as a further one to try, until that brings nothing: so
 // planning again with the plan as the previous one finds the same.
-func (c *cluster) search() ([]*candidate, error) {
-	pool := make([]int, len(c.units))
-	for u := range pool {
-		pool[u] = u
+func (s *search) run() ([]*candidate, error) {
+	pool := make([]int, len(s.problem.devices))
+	for d := range pool {
+		pool[d] = d
 	}
-	shapes, err := c.shapes(len(pool))
+	shapes, err := s.shapes(len(pool))
 	if err != nil {
 		return nil, err
 	}
 	var found []*candidate
-	if kept := c.keep(); kept != nil {
+	if kept := s.keep(); kept != nil {
 		found = append(found, kept)
 	}
 	best := schedule.Nanos(math.MaxInt64)
-	c.tried = map[string]bool{}
+	clear(s.tried)
 	for range maxRounds {
-		more, fail := c.explore(pool, shapes)
+		more, fail := s.explore(pool, shapes)
 		if found = append(found, more...); len(found) == 0 {
 			return nil, fail
 		}
-		if c.orders.Measured && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
-			found = append(found, c.exploreWithout(pool, shapes)...)
+		if s.orders.Measured && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
+			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.devices() >= len(pool) })
+			for d := range pool { // what does not fit without one is no error
+				more, _ := s.explore(slices.Delete(slices.Clone(pool), d, d+1), fewer)
+				found = append(found, more...)
+			}
 		}
-		if found, err = c.rank(found); err != nil {
+		if found, err = s.rank(found); err != nil {
 			return nil, err
 		}
 		step := found[0].step()
 		if len(pool) <= exhaustUpTo || step >= best {
 			break
 		}
-		best, c.orders.Prior = step, found[0].order()
+		best, s.orders.Prior = step, found[0].devices()
 	}
 	return found, nil
 }
 
 // settle repeats the search as if the best candidate were the plan in force, until that
 // finds nothing better: a plan just made is not replaced unless something changes. Of
-// very many units a repetition would take too long, of few the search is complete.
-func (c *cluster) settle(found []*candidate) ([]*candidate, error) {
+// very many devices a repetition would take too long, of few the search is complete.
+func (s *search) settle(found []*candidate) ([]*candidate, error) {
 	for range maxRounds {
-		if len(c.units) <= exhaustUpTo || len(c.units) > settleUpTo {
-			return found, nil
+		if n := len(s.problem.devices); n <= exhaustUpTo || n > settleUpTo {
+			break
 		}
-		in := c.in
-		plan, err := c.plan(found[0])
+		best, err := s.write(found[0])
 		if err != nil {
 			return nil, err
 		}
-		in.Previous = &plan
-		next, err := newCluster(in, c.store)
+		next, err := s.after(best)
 		if err != nil {
 			return nil, err
 		}
-		more, err := next.search()
+		more, err := s.of(next).run()
 		if err != nil || found[0].step() <= near(more[0].step()) {
 			return found, err
 		}
 		for _, k := range more {
-			k.kept, k.movedByte = false, c.movedBytes(k.rows())
+			k.kept, k.movedBytes = false, s.movedBytes(k.layout.Rows)
 		}
-		if found, err = c.rank(append(found, more...)); err != nil {
+		if found, err = s.rank(append(found, more...)); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-// exploreWithout leaves out each unit in turn. What does not fit without one is no error.
-func (c *cluster) exploreWithout(pool []int, shapes []bounded) (found []*candidate) {
-	fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.units() >= len(pool) })
-	for u := range pool {
-		more, _ := c.explore(slices.Delete(slices.Clone(pool), u, u+1), fewer)
-		found = append(found, more...)
-	}
-	return found
-}
-
-// explore makes candidates of a pool's units until no shape left can be better. When
+// explore makes candidates of a pool's devices until no shape left can be better. When
 // nothing fits it returns the first reason, that messages are too long before the others: no node
 // that joins helps against it.
-func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
+func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
 	var tooLong error
-	best := schedule.Nanos(math.MaxInt64)
-	most := min(maxShapes, maxShapeUnits/max(len(pool), 1))
-	room, away := c.room(pool), c.offloaders(pool) != nil
+	best, m := schedule.Nanos(math.MaxInt64), s.models.whole()
+	most := min(maxShapes, maxShapeDevices/max(len(pool), 1))
+	offload, roomiest := s.offloaders(pool) != nil, s.orders.RoomiestFirst(pool)
+	room := make([]int64, len(pool)+1) // by number of devices, the roomiest first
+	for i, d := range roomiest {
+		room[i+1] = room[i] + min(m.Devices[d].FreeBytes, 1<<48)
+	}
 	tried := 0
-	for _, s := range shapes {
-		if len(found) > 0 && (s.bound > best || tried >= most) {
+	for _, b := range shapes {
+		if len(found) > 0 && (b.bound > best || tried >= most) {
 			break
 		}
-		if fail := c.in.Run.CheckMessages(s.stages); fail != nil {
+		if fail := s.in.Run.CheckMessages(b.stages); fail != nil {
 			tooLong = cmp.Or(tooLong, fail)
 			continue
 		}
-		if need := int64(c.copies(s.shape))*c.roomiestFor(s.shape).books().LeastFixed(s.stages, away) + int64(s.replicas)*c.books().LeastSaved(); need > room[s.units()] {
+		leanest, copies := m, b.replicas*s.order.copies
+		if s.in.Run.Train.Shard != plan.ShardOff {
+			leanest = s.models.with(cost.Parts{Replicas: copies, Layers: m.Memory.All()}, nil)
+		}
+		if need := int64(copies)*leanest.Memory.LeastFixed(b.stages, offload) + int64(b.replicas)*m.Memory.LeastSaved(); need > room[b.devices()] {
 			if err == nil {
-				err = c.tooLittle(s.shape, c.orders.RoomiestFirst(pool)[:s.units()], need)
+				err = s.tooLittle(b.shape, roomiest[:b.devices()], need)
 			}
 			continue
 		}
 		tried++
-		some, fail := c.fill(pool, s.shape)
+		some, fail := s.fill(pool, b.shape)
 		if err == nil {
 			err = fail
 		}
@@ -143,104 +221,165 @@ func (c *cluster) explore(pool []int, shapes []bounded) (found []*candidate, err
 	return found, cmp.Or(tooLong, err)
 }
 
-// tooLittle is why a shape whose stages need so many bytes, without what passes take, is refused
-// even on the roomiest units. Of a device that passes alone would fill it tells so: more
-// devices of that size would not help.
-func (c *cluster) tooLittle(s shape, roomiest []int, need int64) error {
-	var have int64
-	for _, i := range roomiest {
-		u := c.units[i]
-		if pass := c.ledger(i).Pass(); u.FreeBytes == 0 {
-			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
-				ErrNoFit, u.device, u.node, plan.Size(u.profile.MemoryFreeBytes), plan.Size(pass))
-		}
-		have += min(u.profile.MemoryFreeBytes, 1<<48)
-		need += c.ledger(i).Pass()
-	}
-	the := "the roomiest device has"
-	if len(roomiest) > 1 {
-		the = fmt.Sprintf("the roomiest %d devices have", len(roomiest))
-	}
-	return fmt.Errorf("%w: %v need %s at least, %s %s; add a node, allow more with --memory, use fewer replicas, a smaller model or a smaller micro-batch",
-		ErrNoFit, s, plan.Size(need), the, plan.Size(have))
-}
-
-// room is by number of units the free memory of that many, the roomiest first.
-func (c *cluster) room(pool []int) []int64 {
-	room := make([]int64, len(pool)+1)
-	for i, u := range c.orders.RoomiestFirst(pool) {
-		room[i+1] = room[i] + min(c.units[u].FreeBytes, 1<<48)
-	}
-	return room
-}
-
 // fill makes the candidates of one shape; where the usual ones do not fit or lack
 // memory, also those that put the most memory first.
-func (c *cluster) fill(pool []int, s shape) (found []*candidate, err error) {
+func (s *search) fill(pool []int, sh shape) (found []*candidate, err error) {
 	try := func(order []int) *candidate {
-		key := fmt.Sprint(s.replicas, order)
-		if c.tried[key] {
+		key := orderKey{sh.replicas, pack(order)}
+		if s.tried[key] {
 			return nil
 		}
-		c.tried[key] = true
-		k, fail := c.arrange(s, order)
+		s.tried[key] = true
+		k, fail := s.arrange(sh, order)
 		if fail != nil {
-			if err == nil {
-				err = fail
-			}
+			err = cmp.Or(err, fail)
 			return nil
 		}
 		found = append(found, k)
 		return k
 	}
-	if len(c.units) <= exhaustUpTo {
-		for _, order := range order.All(pool, s.units()) {
+	if len(s.problem.devices) <= exhaustUpTo {
+		for _, order := range order.All(pool, sh.devices()) {
 			try(order)
 		}
 		return found, err
 	}
 	easy := false
-	for _, set := range c.orders.Sets(pool, s.units()) {
-		for _, order := range c.orders.Orders(s.replicas, s.stages, set) {
+	for _, set := range s.orders.Sets(pool, sh.devices()) {
+		for _, order := range s.orders.Orders(sh.replicas, sh.stages, set) {
 			if k := try(order); k != nil && !k.tight() {
 				easy = true
 			}
 		}
 	}
 	if !easy {
-		for _, order := range c.orders.Roomy(pool, s.units()) {
+		for _, order := range s.orders.Roomy(pool, sh.devices()) {
 			try(order)
 		}
 	}
 	return found, err
 }
 
-// keep is the previous plan's cut with today's costs, nil when it cannot go on.
-func (c *cluster) keep() *candidate {
-	if c.in.Previous == nil || len(c.in.Previous.Replicas) == 0 {
+// keep returns the cut of the plan in force with today's costs, nil when it cannot go on.
+func (s *search) keep() *candidate {
+	t := s.in.Run.Train
+	if s.in.Previous == nil || len(s.in.Previous.Replicas) == 0 || s.in.Previous.Validate(s.layers(), t.Micros) != nil {
 		return nil
 	}
-	t := c.in.Run.Train
-	if c.in.Previous.Validate(c.layers(), t.Micros) != nil {
-		return nil
-	}
-	k, err := c.adopt(*c.in.Previous)
+	k, err := s.adopt(*s.in.Previous)
 	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) || len(k.pipes) > t.Micros {
 		return nil
 	}
 	used := map[int]bool{}
 	for i, p := range k.pipes {
-		if len(p.units) != k.shape.stages || used[p.units[0]] { // or several copies on one lane
+		if len(p.devices) != k.shape.stages || used[p.devices[0]] { // or several copies on one replica group
 			return nil
 		}
-		used[p.units[0]] = true
-		if k.pipes[i], err = c.of(k).newPipe(p.units, p.ends); err != nil {
+		used[p.devices[0]] = true
+		if k.pipes[i], err = s.cutter(k).pipe(p.devices, p.ends); err != nil {
 			return nil
 		}
 	}
 	k.shares, k.layout, k.kept = nil, nil, true
-	if c.of(k).estimate(k) != nil {
+	if s.estimate(k) != nil {
 		return nil
 	}
 	return k
+}
+
+// shape is how many replica groups of how many devices.
+type shape struct{ replicas, stages int }
+
+func (s shape) devices() int { return s.replicas * s.stages }
+
+func (s shape) String() string {
+	return fmt.Sprintf("%s x %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
+}
+
+// bounded is a shape with a step time that it cannot beat.
+type bounded struct {
+	shape
+	bound schedule.Nanos
+}
+
+// shapes lists what n devices allow, the lowest bound first. A run that has begun goes on in 1F1B
+// where its schedule fits none.
+func (s *search) shapes(n int) ([]bounded, error) {
+	t := s.in.Run.Train
+	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
+	if n < asked.devices() {
+		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used; let %d more join, or ask for fewer stages or replicas",
+			ErrNotEnoughNodes, asked, plan.Count(asked.devices(), "device"), n, plan.Count(len(s.in.Members), "node"), asked.devices()-n)
+	}
+	lower := newLowerBound(s.models.whole().Devices, t.Micros)
+	var shapes []bounded
+	var unfit error
+	for r := asked.replicas; r <= min(n, t.Micros/s.order.copies); r++ {
+		for st := asked.stages; st <= min(n/r, s.layers()); st++ {
+			if err := s.order.fits(shape{r, st}, s.layers(), t.Micros); err == nil {
+				shapes = append(shapes, bounded{shape{r, st}, lower.of(shape{r, st})})
+			} else if unfit == nil {
+				unfit = err
+			}
+			if t.Stages > 0 {
+				break
+			}
+		}
+		if t.Replicas > 0 {
+			break
+		}
+	}
+	switch {
+	case len(shapes) > 0:
+	case unfit == nil:
+		return nil, fmt.Errorf("%w: %s for %d x %d copies of the model under %s: each needs at least one", plan.ErrBadInput, plan.Count(t.Micros, "micro-batch"), asked.replicas, s.order.copies, s.order.spec)
+	case s.in.Previous == nil:
+		return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)
+	default:
+		s.order = s.order.plain()
+		return s.shapes(n)
+	}
+	slices.SortStableFunc(shapes, func(a, b bounded) int {
+		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.devices(), b.devices()), cmp.Compare(a.replicas, b.replicas))
+	})
+	return shapes, nil
+}
+
+// lowerBound bounds step times with one chunk on each device from below. The first micro-batch of a
+// replica takes at least the fastest device's time for the whole model. The others share all speed
+// there is. No period is shorter than the longest layer on the device that is best for it.
+type lowerBound struct {
+	micros  int
+	first   schedule.Nanos
+	layer   schedule.Nanos
+	rateSum []int64 // by number of devices, fastest first: micro-batches in 2^rateBits ns
+}
+
+const rateBits = 40
+
+func newLowerBound(devices []*cost.Device, micros int) lowerBound {
+	b := lowerBound{micros: micros, rateSum: make([]int64, len(devices)+1)}
+	wholes := make([]schedule.Nanos, len(devices))
+	for i, d := range devices {
+		wholes[i] = d.Whole()
+	}
+	slices.Sort(wholes)
+	for i, w := range wholes {
+		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
+	}
+	b.first = wholes[0]
+	for l := range len(devices[0].Micro) - 1 {
+		quickest := schedule.Nanos(math.MaxInt64)
+		for _, d := range devices {
+			quickest = min(quickest, d.Micro[l+1]-d.Micro[l])
+		}
+		b.layer = max(b.layer, quickest)
+	}
+	return b
+}
+
+func (b lowerBound) of(s shape) schedule.Nanos {
+	shared := schedule.Nanos((int64(max(b.micros-s.replicas, 0)) << rateBits) / b.rateSum[s.devices()])
+	most := (b.micros + s.replicas - 1) / s.replicas
+	return b.first + max(shared, schedule.Nanos(most-1)*b.layer)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner/layout"
+	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
 
@@ -41,15 +41,15 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, g := range c.shareGroups(k) {
-				if g.Among(k.sharded) && !slices.ContainsFunc(g.Cells, func(at layout.Cell) bool { return c.units[at.Unit].FreeBytes < free }) {
+				if g.Among(k.sharded()) && !slices.ContainsFunc(g.Stages, func(at cost.Stage) bool { return c.models.whole().Devices[at.Device].FreeBytes < free }) {
 					t.Errorf("%d bytes, tied %t: %v in parts on devices with much memory", free, tied, g.Layers)
 				}
 			}
 			p, reasons, err := Make(in)
-			if err != nil || !slices.Equal(p.Sharded, k.sharded) {
-				t.Fatalf("in parts %v, want %v, %v", p.Sharded, k.sharded, err)
+			if err != nil || !slices.Equal(p.Sharded, k.sharded()) {
+				t.Fatalf("in parts %v, want %v, %v", p.Sharded, k.sharded(), err)
 			}
-			if len(k.sharded) > 0 && len(c.books().All().Without(k.sharded, c.layers())) > 0 {
+			if len(k.sharded()) > 0 && len(c.models.whole().Memory.All().Without(k.sharded(), c.layers())) > 0 {
 				some++
 				if text, want := about(reasons, plan.ReasonSharding), "of layers "+p.Sharded.String()+", whole of layers "; !strings.Contains(text, want) {
 					t.Errorf("%q is not in %q", want, text)
@@ -83,17 +83,17 @@ func TestNoMoreIsShardedThanHelps(t *testing.T) {
 		}
 		groups := c.shareGroups(k)
 		for _, g := range groups {
-			if !g.Among(k.sharded) {
+			if !g.Among(k.sharded()) {
 				continue
 			}
-			other, err := c.resharded(k, k.sharded.Without(g.Layers, c.layers()))
-			if err == nil && other.simulate() == nil && other.passes() <= k.passes() && other.step() <= k.step() && !other.recomputes() {
+			other, err := c.keptAs(k, k.sharded().Without(g.Layers, c.layers()), k.model.Offload)
+			if err == nil && other.simulate() == nil && other.passes() <= k.passes() && other.step() <= k.step() && !other.layout.Recompute() {
 				t.Errorf("%v in parts for a step of %d, whole it takes %d", g.Layers, k.estimate, other.estimate)
 			}
 		}
 		switch {
-		case len(k.sharded) == 0:
-		case len(c.books().All().Without(k.sharded, c.layers())) == 0:
+		case len(k.sharded()) == 0:
+		case len(c.models.whole().Memory.All().Without(k.sharded(), c.layers())) == 0:
 			all++
 		default:
 			some++

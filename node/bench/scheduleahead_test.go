@@ -46,9 +46,9 @@ func (c *scheduleCase) leanStage(t *testing.T, stage, inFlight, ahead int) (out 
 	out.Stage = elastic.Stage{Time: c.times[stage], SlotBytes: kept, RoomBytes: out.memoryBytes - besideStack - bytes(model.RecomputeNothing, 1, 0) + kept}
 	pass := max(0, bytes(model.RecomputeBlock, 1, 0)-leanest-bytes(model.RecomputeNothing, 1, 0)+kept)
 	for l := layers.First; l < layers.End; l++ {
-		levels := make(elastic.Layer, model.RecomputeBlock+1)
+		levels := make(cost.Recomputations, model.RecomputeBlock+1)
 		if l > 0 && l < c.model.Layers()-1 { // the ends have nothing to drop
-			levels[model.RecomputeBlock] = elastic.Lean{
+			levels[model.RecomputeBlock] = cost.Recomputation{
 				FreedBytes: (kept - leanest) / chunksPerStage, PassBytes: pass, Time: again / chunksPerStage,
 				AheadBytes: memory(model.RecomputeBlock, 1, layers.End-l).Ahead - memory(model.RecomputeBlock, 1, layers.End-l-1).Ahead,
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 // withoutAhead has no memory for anything ahead of a gradient.
@@ -18,7 +19,7 @@ func withoutAhead(p Problem) Problem {
 		for l, levels := range s.Layers {
 			s.Layers[l] = slices.Clone(levels)
 			for level := range levels {
-				s.Layers[l][level].AheadBytes = maxBytes
+				s.Layers[l][level].AheadBytes = cost.MaxBytes
 			}
 		}
 	}
@@ -76,7 +77,7 @@ func TestAheadIsEqualWithoutWaits(t *testing.T) {
 		if rng.IntN(2) == 0 { // a slow first stage, whose gradients are there before it comes to them
 			s := &p.Stages[0]
 			s.Time = schedule.StageTime{Forward: 1000, Input: 1000}
-			s.RoomBytes, s.Layers, s.Given = 1000, nil, []Lean{{Time: schedule.Nanos(rng.IntN(900)), AheadBytes: 1}}
+			s.RoomBytes, s.Layers, s.Given = 1000, nil, []cost.Recomputation{{Time: schedule.Nanos(rng.IntN(900)), AheadBytes: 1}}
 		}
 		d, err := Choose(p)
 		if err != nil || !slices.ContainsFunc(d.Ahead, func(n int) bool { return n > 0 }) {

@@ -164,7 +164,7 @@ func TestRecomputesOnlyTheEarlyStages(t *testing.T) {
 		s := &p.Stages[i]
 		s.SlotBytes, s.RoomBytes = 400, 1000
 		for range 4 {
-			s.Layers = append(s.Layers, Layer{{}, {FreedBytes: 40, Time: ms / 100, AheadBytes: 40}, {FreedBytes: 90, Time: ms, AheadBytes: 90}})
+			s.Layers = append(s.Layers, cost.Recomputations{{}, {FreedBytes: 40, Time: ms / 100, AheadBytes: 40}, {FreedBytes: 90, Time: ms, AheadBytes: 90}})
 		}
 	}
 	d := choose(t, p)
@@ -189,13 +189,13 @@ func random(rng *rand.Rand, levels int) Problem {
 		f := schedule.Nanos(1 + rng.IntN(20))
 		s.Time = schedule.StageTime{Forward: f, Input: f, Weight: schedule.Nanos(rng.IntN(20))}
 		s.SlotBytes, s.RoomBytes = 30, int64(15+rng.IntN(120))
-		layer := Layer{{}}
+		layer := cost.Recomputations{{}}
 		for l := range levels {
-			lean := Lean{FreedBytes: int64(3*l + 1 + rng.IntN(3)), PassBytes: int64(rng.IntN(3)), Time: schedule.Nanos(rng.IntN(4) + 2*l)}
-			lean.AheadBytes = []int64{1, lean.FreedBytes + 1, maxBytes}[ahead]
+			lean := cost.Recomputation{FreedBytes: int64(3*l + 1 + rng.IntN(3)), PassBytes: int64(rng.IntN(3)), Time: schedule.Nanos(rng.IntN(4) + 2*l)}
+			lean.AheadBytes = []int64{1, lean.FreedBytes + 1, cost.MaxBytes}[ahead]
 			layer = append(layer, lean)
 		}
-		s.Layers = slices.Repeat([]Layer{layer}, 1+rng.IntN(3))
+		s.Layers = slices.Repeat([]cost.Recomputations{layer}, 1+rng.IntN(3))
 		if i > 0 {
 			link := func() cost.Link { return cost.Link{BytesPerS: 1e9, RTTNanos: 2 * rng.Int64N(60)} }
 			p.Boundaries[i-1] = Boundary{Elements: rng.Int64N(8), Forth: link(), Back: link()}
@@ -248,7 +248,7 @@ func everyOption(p Problem, stage int) (all []option) {
 	layers := st.Layers
 	for n := range pow(len(layers[0]), len(layers)) {
 		o := option{time: st.Time, Room: Room{SlotBytes: st.SlotBytes}}
-		var again []Lean
+		var again []cost.Recomputation
 		for range layers {
 			again = append(again, layers[0][n%len(layers[0])])
 			n /= len(layers[0])
@@ -360,9 +360,9 @@ func TestChooseRefuses(t *testing.T) {
 		"unknown codec":        func(p *Problem) { p.Narrowest = 99 },
 		"no codec between":     func(p *Problem) { p.Widest = plan.CodecBF16 },
 		"negative slot":        func(p *Problem) { p.Stages[0].SlotBytes = -1 },
-		"frees more than all":  func(p *Problem) { p.Stages[0].Layers = []Layer{{{}, {FreedBytes: 2}}} },
+		"frees more than all":  func(p *Problem) { p.Stages[0].Layers = []cost.Recomputations{{{}, {FreedBytes: 2}}} },
 		"negative elements":    func(p *Problem) { p.Boundaries[0].Elements = -1 },
-		"absurd recomputation": func(p *Problem) { p.Stages[1].Layers = []Layer{{{}, {Time: 1 << 60}}} },
+		"absurd recomputation": func(p *Problem) { p.Stages[1].Layers = []cost.Recomputations{{{}, {Time: 1 << 60}}} },
 	} {
 		p := golden()
 		change(&p)
@@ -372,7 +372,7 @@ func TestChooseRefuses(t *testing.T) {
 	}
 	p := golden()
 	p.Stages[2].SlotBytes, p.Stages[2].RoomBytes = 10, 4
-	p.Stages[2].Layers = []Layer{{{}, {FreedBytes: 5}}}
+	p.Stages[2].Layers = []cost.Recomputations{{{}, {FreedBytes: 5}}}
 	var no *NoRoom
 	if _, err := Choose(p); !errors.As(err, &no) || *no != (NoRoom{2, 5, 4}) {
 		t.Errorf("a stage without room: %v", err)

@@ -6,6 +6,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 // rung is what a stage has dropped after so many moves of its ladder, in comparison with
@@ -28,10 +29,10 @@ type move struct {
 // recomputation first; rung 0 drops nothing.
 type ladder []rung
 
-func newLadder(layers []Layer) ladder {
+func newLadder(layers []cost.Recomputations) ladder {
 	var moves []move
 	for l, levels := range layers {
-		moves = append(moves, levels.moves(l)...)
+		moves = append(moves, movesOf(levels, l)...)
 	}
 	slices.SortStableFunc(moves, func(a, b move) int { return b.compare(a) })
 	rungs := make(ladder, 1, len(moves)+1)
@@ -60,9 +61,9 @@ func (m move) compare(o move) int {
 
 // moves are a layer's from level to level, each freeing fewer bytes a second than the one
 // before: a level that a straight line between others passes is left out.
-func (levels Layer) moves(layer int) []move {
+func movesOf(levels cost.Recomputations, layer int) []move {
 	var path []move
-	at := Lean{}
+	at := cost.Recomputation{}
 	for from := 0; from < len(levels); {
 		best, next := move{}, 0
 		for level := from + 1; level < len(levels); level++ {
@@ -95,7 +96,7 @@ func (l ladder) levels(rung, layers int) []model.Recompute {
 // Free picks what layers of one device compute again so that it has so many bytes more, the
 // most bytes for a second first. FreedBytes are those of all micro-batches in flight. Where
 // that much cannot be freed all is recomputed, and it is not enough.
-func Free(layers []Layer, bytes int64) (levels []model.Recompute, enough bool) {
+func Free(layers []cost.Recomputations, bytes int64) (levels []model.Recompute, enough bool) {
 	l := newLadder(layers)
 	i := slices.IndexFunc(l, func(r rung) bool { return r.freed-r.pass >= bytes })
 	if i < 0 {

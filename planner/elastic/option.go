@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 )
 
 // option is one way to run a stage: a rung of its ladder, with the last so many layers computed
@@ -57,11 +58,11 @@ func (p Problem) atRung(st Stage, l ladder, rung int, waits bool) []option {
 }
 
 // again is by layer what a stage computes again at a rung.
-func (st Stage) again(l ladder, rung int) []Lean {
+func (st Stage) again(l ladder, rung int) []cost.Recomputation {
 	if rung == 0 {
 		return st.Given
 	}
-	again := make([]Lean, len(st.Layers))
+	again := make([]cost.Recomputation, len(st.Layers))
 	for i, level := range l.levels(rung, len(st.Layers)) {
 		again[i] = st.Layers[i][level]
 	}

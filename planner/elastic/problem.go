@@ -45,26 +45,10 @@ type Stage struct {
 	// nothing recomputed.
 	RoomBytes, SlotBytes int64
 	// Layers are what the stage may recompute; nil is nothing.
-	Layers []Layer
+	Layers []cost.Recomputations
 	// Given is by layer what it recomputes in any case, within Time, SlotBytes and what
 	// RoomBytes leaves out; nil is nothing. A stage has no Layers beside it.
-	Given []Lean
-}
-
-// Layer is by level of recomputation what a layer gains and pays; the first,
-// model.RecomputeNothing, is zero. A level that does not exist frees nothing.
-type Layer []Lean
-
-// Lean is a level of recomputation in comparison with none.
-type Lean struct {
-	// FreedBytes are of each micro-batch in flight.
-	FreedBytes int64
-	// PassBytes are those that passes need more, once a stage.
-	PassBytes int64
-	// Time is what recomputing takes for each micro-batch, AheadBytes the room for what it
-	// restores, once a stage, where that is there before the gradient.
-	Time       schedule.Nanos
-	AheadBytes int64
+	Given []cost.Recomputation
 }
 
 // Boundary joins two stages: activations of so many elements go forth, their gradients
@@ -119,8 +103,6 @@ func (d Decision) Step(micros int) schedule.Nanos {
 // maxInFlight bounds the micro-batches in flight on a stage, as the model's slots do.
 const maxInFlight = 4096
 
-const maxBytes = 1 << 50 // of any amount in a problem, so that no product below overflows
-
 func (p Problem) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrBadProblem, fmt.Sprintf(format, args...))
@@ -136,12 +118,12 @@ func (p Problem) check() error {
 		return bad("codecs from %v to %v", p.Widest, p.Narrowest)
 	}
 	for i, s := range p.Stages {
-		if s.SlotBytes < 0 || s.SlotBytes > maxBytes || s.RoomBytes > 1<<62 {
+		if s.SlotBytes < 0 || s.SlotBytes > cost.MaxBytes || s.RoomBytes > 1<<62 {
 			return bad("stage %d takes %d bytes a micro-batch of %d", i, s.SlotBytes, s.RoomBytes)
 		}
 		for l, levels := range s.Layers {
 			for _, lean := range levels {
-				if !lean.sensible() || lean.FreedBytes > s.SlotBytes {
+				if !lean.Sensible() || lean.FreedBytes > s.SlotBytes {
 					return bad("stage %d layer %d: recomputing %+v of %d bytes", i, l, lean, s.SlotBytes)
 				}
 			}
@@ -151,15 +133,11 @@ func (p Problem) check() error {
 		}
 	}
 	for i, b := range p.Boundaries {
-		if b.Elements < 0 || b.Elements > maxBytes/4 {
+		if b.Elements < 0 || b.Elements > cost.MaxBytes/4 {
 			return bad("boundary %d of %d elements", i, b.Elements)
 		}
 	}
 	return nil
-}
-
-func (l Lean) sensible() bool {
-	return max(l.PassBytes, l.AheadBytes) <= maxBytes && min(l.PassBytes, l.AheadBytes, int64(l.Time)) >= 0 && l.Time <= cost.Longest
 }
 
 func (s Stage) checkGiven() error {
@@ -168,7 +146,7 @@ func (s Stage) checkGiven() error {
 	}
 	left := s.Time.Input
 	for l, lean := range s.Given {
-		if left -= lean.Time; !lean.sensible() || left < 0 {
+		if left -= lean.Time; !lean.Sensible() || left < 0 {
 			return fmt.Errorf("layer %d recomputes %+v in a backward of %d ns", l, lean, s.Time.Input)
 		}
 	}

@@ -1,86 +1,115 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"sort"
 
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/plan"
 )
 
-// NoFit says which unit is too small for its stages. It is an error.
+// NoFit names a device that is too small for its stages. It is an error.
 type NoFit struct {
-	Unit                 int
+	Device               int
 	NeedBytes, FreeBytes int64
 	// At are the stages, InFlight how many micro-batches each of them keeps.
-	At       []At
+	At       []plan.StageID
 	InFlight []int
-	// Host tells that it is the memory of the unit's node that is too small.
+	// Host reports that the memory of the device's node is too small.
 	Host bool
 }
 
 func (e *NoFit) Error() string {
-	return fmt.Sprintf("layout: unit %d needs %d bytes for %d stages, %d are free", e.Unit, e.NeedBytes, len(e.At), e.FreeBytes)
+	return fmt.Sprintf("layout: device %d needs %d bytes for %d stages, %d are free", e.Device, e.NeedBytes, len(e.At), e.FreeBytes)
 }
 
-// Fit has every unit of a layout recompute what it takes for its stages to fit, and times it with
-// as much of that as there is room for in the waits for gradients. The error says what does not
-// fit (NoFit).
-func (s *Site) Fit(l *Layout) error {
-	for u := range s.Units {
-		if err := s.makeFit(l, u, 0); err != nil {
+// Budget bounds the work of a search: how many more actions should be simulated.
+type Budget struct{ Actions int }
+
+// Fit has every device of a layout recompute no more than its stages need to fit. Then devices
+// recompute ahead of gradients what they have room for, first the stages whose backwards wait
+// longest. Between such a recomputation and its backward a program has nothing, whatever else its
+// device holds, so that no schedule is the slower for it (schedule.WithRecompute). A device
+// recomputes more than it must where the room that this makes is worth it. The error says what
+// does not fit (NoFit).
+func Fit(m *cost.Model, l *Layout, budget *Budget) error {
+	f := fitter{m, budget}
+	for d := range m.Devices {
+		if err := f.makeFit(l, d, 0); err != nil {
 			return err
 		}
 	}
-	return s.useWaits(l)
-}
-
-// makeFit has a unit recompute no more than it takes for its stages to fit beside a reserve.
-func (s *Site) makeFit(l *Layout, unit int, reserve int64) error {
-	if l.Need == nil {
-		l.Need = make([]int64, len(s.Units))
-	}
-	if err := s.hostFits(l, unit); err != nil {
+	waits, err := f.backwardWaits(l)
+	if err != nil {
 		return err
 	}
-	at := l.On(unit)
-	room := s.Room(unit) - reserve
-	for free, more := int64(0), s.Books.MostLevels() > 0; ; {
-		l.Need[unit] = 0
-		for _, h := range at {
-			l.Need[unit] += s.Bytes(*l.Cell(h))
-		}
-		over := l.Need[unit] - room
-		switch {
-		case over <= 0:
-			return nil
-		case !more:
-			return l.noRoom(unit, at, room)
-		}
-		free += over
-		more = s.recompute(l, at, free)
+	for d := range m.Devices {
+		f.fillAhead(l, d, waits)
 	}
-}
-
-// hostFits wants that a unit's node has the memory for what stages keep there.
-func (s *Site) hostFits(l *Layout, unit int) error {
-	need := int64(0)
-	for _, h := range l.On(unit) {
-		need += s.size(*l.Cell(h)).host
+	if err := l.Time(m); err != nil {
+		return err
 	}
-	if u := s.Units[unit]; need > u.HostBytes {
-		return &NoFit{Unit: unit, NeedBytes: need, FreeBytes: u.HostBytes, Host: true}
+	for d := range m.Devices {
+		if err := f.tryMore(l, d, waits); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// recompute frees so many bytes of the stages of one unit, by what their costs say; false
-// where all is recomputed.
-func (s *Site) recompute(l *Layout, at []At, free int64) bool {
-	var layers []elastic.Layer
+// fitter fits layouts onto the devices of a cost model.
+type fitter struct {
+	*cost.Model
+	budget *Budget
+}
+
+// makeFit has a device recompute no more than its stages need to fit and leave a reserve.
+func (f fitter) makeFit(l *Layout, device int, reserve int64) error {
+	if l.Need == nil {
+		l.Need = make([]int64, len(f.Devices))
+	}
+	at, host := l.On(device), int64(0)
 	for _, h := range at {
-		k := l.Cell(h)
-		for _, layer := range s.Ledger(k.Unit).Choices(s.Units[k.Unit].Speed, k.First, k.End) {
+		host += f.HostBytes(*l.Stage(h))
+	}
+	if d := f.Devices[device]; host > d.HostBytes {
+		return &NoFit{Device: device, NeedBytes: host, FreeBytes: d.HostBytes, Host: true}
+	}
+	room := f.Room(device) - reserve
+	for free, more := int64(0), f.Memory.MostLevels() > 0; ; {
+		l.Need[device] = 0
+		for _, h := range at {
+			l.Need[device] += f.Bytes(*l.Stage(h))
+		}
+		over := l.Need[device] - room
+		if over <= 0 {
+			return nil
+		}
+		if !more {
+			no := &NoFit{Device: device, NeedBytes: l.Need[device], FreeBytes: room, At: at}
+			for _, h := range at {
+				no.InFlight = append(no.InFlight, l.Stage(h).Use.Slots)
+			}
+			return no
+		}
+		free += over
+		more = f.recompute(l, at, free)
+	}
+}
+
+// recompute frees so many bytes of the stages of one device, by what their costs say. It reports
+// false where everything is recomputed then.
+func (f fitter) recompute(l *Layout, at []plan.StageID, free int64) bool {
+	var layers []cost.Recomputations
+	for _, h := range at {
+		s := l.Stage(h)
+		for _, layer := range f.On(s.Device).Choices(f.Devices[s.Device].Speed, s.First, s.End) {
 			for i := range layer {
-				layer[i].FreedBytes *= int64(k.Use.Slots)
+				layer[i].FreedBytes *= int64(s.Use.Slots)
 			}
 			layers = append(layers, layer)
 		}
@@ -90,16 +119,123 @@ func (s *Site) recompute(l *Layout, at []At, free int64) bool {
 		return false // there is nothing to free
 	}
 	for _, h := range at {
-		k := l.Cell(h)
-		k.Levels, levels = levels[:k.Len():k.Len()], levels[k.Len():]
+		s := l.Stage(h)
+		s.Levels, levels = levels[:s.Len():s.Len()], levels[s.Len():]
 	}
 	return enough
 }
 
-func (l *Layout) noRoom(unit int, at []At, room int64) error {
-	e := &NoFit{Unit: unit, NeedBytes: l.Need[unit], FreeBytes: room, At: at}
-	for _, h := range at {
-		e.InFlight = append(e.InFlight, l.Cell(h).Use.Slots)
+// fillAhead gives the room that is left on a device to recomputation ahead of gradients: as many of
+// a stage's last layers as fit, the stage that waits longest first.
+func (f fitter) fillAhead(l *Layout, device int, waits map[plan.StageID]schedule.Nanos) {
+	for _, at := range waiting(l, device, waits) {
+		s := l.Stage(at)
+		before, room := f.Bytes(*s), f.Room(device)
+		counts, _, _ := f.Early(*s)
+		with := func(i int) cost.Stage {
+			more := *s
+			more.Ahead = counts[i]
+			return more
+		}
+		n := sort.Search(len(counts), func(i int) bool { return l.Need[device]-before+f.Bytes(with(i)) > room })
+		if n > 0 {
+			*s = with(n - 1)
+			l.Need[device] += f.Bytes(*s) - before
+		}
 	}
-	return e
+}
+
+// waiting returns the stages of a device that wait for gradients, the longest first.
+func waiting(l *Layout, device int, waits map[plan.StageID]schedule.Nanos) []plan.StageID {
+	at := slices.DeleteFunc(l.On(device), func(h plan.StageID) bool { return waits[h] == 0 })
+	slices.SortStableFunc(at, func(a, b plan.StageID) int { return cmp.Compare(waits[b], waits[a]) })
+	return at
+}
+
+// tryMore has a device recompute so much that there is room for all that it restores now ahead of
+// gradients, and keeps to that where the step is the shorter for it.
+func (f fitter) tryMore(l *Layout, device int, waits map[plan.StageID]schedule.Nanos) error {
+	reserve, late := int64(0), false
+	for _, h := range waiting(l, device, waits) {
+		_, room, behind := f.Early(*l.Stage(h))
+		reserve, late = reserve+room, late || behind
+	}
+	if !late || f.Memory.MostLevels() == 0 || f.budget.Actions <= 0 {
+		return nil
+	}
+	more := l.clone()
+	for _, h := range more.On(device) {
+		s := more.Stage(h)
+		s.Levels, s.Ahead = nil, 0
+	}
+	if f.makeFit(more, device, reserve) != nil {
+		return nil // there is nothing more to drop
+	}
+	f.fillAhead(more, device, waits)
+	micros := 0
+	for _, n := range l.Micros {
+		micros += n
+	}
+	f.budget.Actions -= 2 * micros * len(l.Rows[0])
+	err := more.Time(f.Model)
+	if err == nil && more.End < l.End {
+		*l = *more
+	}
+	return err
+}
+
+// backwardWaits returns by stage how long its device waits for gradients from another one, where
+// the stage recomputes something.
+func (f fitter) backwardWaits(l *Layout) (map[plan.StageID]schedule.Nanos, error) {
+	waits := map[plan.StageID]schedule.Nanos{}
+	if !slices.ContainsFunc(l.Rows, func(row []cost.Stage) bool {
+		return slices.ContainsFunc(row, func(s cost.Stage) bool { counts, _, _ := f.Early(s); return len(counts) > 0 })
+	}) {
+		return waits, nil
+	}
+	line, err := schedule.Simulate(l.Programs, f.Timing(l.Rows, l.Codecs))
+	if err != nil {
+		return nil, err
+	}
+	for _, spans := range line.Workers {
+		free := schedule.Nanos(0)
+		for _, span := range spans {
+			row, s := l.Rows[span.Action.Replica], int(span.Action.Stage)
+			backward := span.Action.Op == schedule.Backward || span.Action.Op == schedule.BackwardInput
+			if backward && span.Start > free && s < len(row)-1 && row[s+1].Device != row[s].Device {
+				waits[plan.StageID{Replica: span.Action.Replica, Stage: span.Action.Stage}] += span.Start - free
+			}
+			free = max(free, span.End)
+		}
+	}
+	return waits, nil
+}
+
+// Widen takes the most exact codecs of a range that do not lengthen the passes, as elastic.Widen
+// does for a period. It begins with the boundaries on the fastest links.
+func Widen(m *cost.Model, l *Layout, widest, narrowest plan.Codec) error {
+	most := l.End + l.End*elastic.ExposedPercent/100
+	l.Exposed = map[Boundary]schedule.Nanos{}
+	var order []Boundary
+	transfers := map[Boundary]schedule.Nanos{}
+	for r, costs := range m.Timing(l.Rows, l.Codecs).Replicas {
+		for b, boundary := range costs.Boundaries {
+			at := Boundary{r, b}
+			order, transfers[at] = append(order, at), max(boundary.Activation.Transfer, boundary.Gradient.Transfer)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b Boundary) int { return cmp.Compare(transfers[a], transfers[b]) })
+	for _, at := range order {
+		codec := &l.Codecs[at.Replica][at.Stage]
+		for *codec = widest; *codec < narrowest; *codec++ {
+			if err := l.Time(m); err != nil {
+				return err
+			}
+			if l.End <= most {
+				break
+			}
+			l.Exposed[at] = l.End
+		}
+	}
+	return l.Time(m)
 }

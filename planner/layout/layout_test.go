@@ -9,7 +9,6 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
-	"pnode/planner/memory"
 	"pnode/planner/plan"
 )
 
@@ -18,36 +17,35 @@ const (
 	micros = 6
 )
 
-// testSite is two units of so many bytes, with layers of which half can be computed again.
-func testSite(t *testing.T, free int64) Site {
+// testModel is two devices of so many bytes, with layers of which half can be recomputed.
+func testModel(t *testing.T, free int64) *cost.Model {
 	t.Helper()
-	m := memory.Model{}
+	training := cost.Training{}
 	for range layers {
 		k := model.LayerCost{ForwardFLOPs: 1e6, InputFLOPs: 1e6, WeightFLOPs: 1e6, ParamBytes: 1200, SavedBytes: 8 << 10, BoundaryBytes: 1 << 10}
 		k.Lean[model.RecomputeNothing] = model.LeanCost{SavedBytes: k.SavedBytes}
 		k.Lean[model.RecomputeBlock] = model.LeanCost{SavedBytes: k.SavedBytes / 2, RecomputeFLOPs: 1e6}
-		m.Costs = append(m.Costs, k)
+		training.Costs = append(training.Costs, k)
 	}
-	s := New(memory.New(m), func(from, to int) cost.Link {
+	m := cost.NewModel(cost.NewMemory(training), func(from, to int) cost.Link {
 		if from == to {
 			return cost.Local
 		}
 		return cost.Link{BytesPerS: 1e6, RTTNanos: 2e6}
 	})
-	ledger, err := s.Books.Open(model.StorageF32)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 2 {
-		u := &Unit{Speed: cost.Speed{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e12}, Times: make([]cost.LayerTime, 1), FreeBytes: free - ledger.Pass()}
-		for l, k := range ledger.Costs() {
-			u.Times = append(u.Times, u.Times[l].Add(u.Speed.Layer(k)))
+		d, err := m.Memory.NewDevice(plan.DeviceProfile{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e12, MemoryFreeBytes: free}, model.StorageF32)
+		if err != nil {
+			t.Fatal(err)
 		}
-		s.Units = append(s.Units, u)
+		d.FreeBytes = free - m.Memory.Device(model.StorageF32).Pass()
+		m.Devices = append(m.Devices, d)
 	}
-	s.Micros, s.MostSimulated = micros, 1<<20
-	return s
+	return m
 }
+
+// fit is Fit with work for anything.
+func fit(m *cost.Model, l *Layout) error { return Fit(m, l, &Budget{Actions: 1 << 20}) }
 
 // halves is a replica whose units have half of the layers each, under a schedule.
 func halves(t *testing.T, text string) *Layout {
@@ -61,9 +59,9 @@ func halves(t *testing.T, text string) *Layout {
 		t.Fatal(err)
 	}
 	list = schedule.WithReduceAndStep(schedule.WithCommunication(list))
-	l := &Layout{Programs: list, Rows: Rows{nil}, Codecs: [][]plan.Codec{{plan.CodecF32}}, Micros: []int{micros}}
+	l := &Layout{Programs: list, Rows: cost.Rows{nil}, Codecs: [][]plan.Codec{{plan.CodecF32}}, Micros: []int{micros}}
 	for u := range 2 {
-		l.Rows[0] = append(l.Rows[0], Cell{Unit: u, First: u * layers / 2, End: (u + 1) * layers / 2, Worker: u, Use: list.Use(u, 0, schedule.Stage(u))})
+		l.Rows[0] = append(l.Rows[0], cost.Stage{Device: u, First: u * layers / 2, End: (u + 1) * layers / 2, Worker: u, Use: list.Use(u, 0, schedule.Stage(u))})
 	}
 	return l
 }
@@ -74,11 +72,11 @@ func TestFitRecomputesWhatItMust(t *testing.T) {
 	for _, text := range []string{"gpipe", "1f1b", "zb-h1"} {
 		some, refused := 0, 0
 		for free := int64(300 << 10); free > 0; free -= 4 << 10 {
-			s, l := testSite(t, free), halves(t, text)
-			err := s.Fit(l)
+			s, l := testModel(t, free), halves(t, text)
+			err := fit(s, l)
 			var no *NoFit
 			if errors.As(err, &no) {
-				if no.NeedBytes <= no.FreeBytes || len(no.At) != 1 || no.At[0] != l.On(no.Unit)[0] {
+				if no.NeedBytes <= no.FreeBytes || len(no.At) != 1 || no.At[0] != l.On(no.Device)[0] {
 					t.Errorf("%s in %d bytes: %+v", text, free, no)
 				}
 				refused++
@@ -114,13 +112,13 @@ func TestWaitsAreUsed(t *testing.T) {
 	shorter := 0
 	for _, text := range []string{"gpipe", "1f1b", "zb-h1"} {
 		for free := int64(300 << 10); free > 0; free -= 4 << 10 {
-			s, l := testSite(t, free), halves(t, text)
-			if s.Fit(l) != nil || l.Rows[0][0].Ahead == 0 {
+			s, l := testModel(t, free), halves(t, text)
+			if fit(s, l) != nil || l.Rows[0][0].Ahead == 0 {
 				continue
 			}
 			used := l.End
 			l.Rows[0][0].Ahead = 0
-			if err := s.Time(l); err != nil || used > l.End {
+			if err := l.Time(s); err != nil || used > l.End {
 				t.Errorf("%s in %d bytes: the passes take %d, with all behind the gradients %d: %v", text, free, used, l.End, err)
 			}
 			if used < l.End {
@@ -137,10 +135,10 @@ func TestWaitsAreUsed(t *testing.T) {
 // the reason is kept.
 func TestWidenTakesNoTime(t *testing.T) {
 	for rate, want := range map[int64]plan.Codec{1e9: plan.CodecF32, 20_000: plan.CodecInt8} {
-		s, l := testSite(t, 1<<20), halves(t, "gpipe")
+		s, l := testModel(t, 1<<20), halves(t, "gpipe")
 		s.Link = func(int, int) cost.Link { return cost.Link{BytesPerS: rate} }
 		l.Codecs[0][0] = plan.CodecInt8
-		if err := errors.Join(s.Time(l), s.Widen(l, plan.CodecF32, plan.CodecInt8)); err != nil {
+		if err := errors.Join(l.Time(s), Widen(s, l, plan.CodecF32, plan.CodecInt8)); err != nil {
 			t.Fatal(err)
 		}
 		if at := (Boundary{}); l.Codecs[0][0] != want || (l.Exposed[at] > l.End) != (want != plan.CodecF32) {
@@ -152,10 +150,10 @@ func TestWidenTakesNoTime(t *testing.T) {
 // TestExchangeAddsUpMessages of every unit to the holders of the same layers, layer by layer.
 func TestExchangeAddsUpMessages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
-	s := testSite(t, 1<<20)
-	s.Units = slices.Repeat(s.Units[:1], 9)
+	s := testModel(t, 1<<20)
+	s.Devices = slices.Repeat(s.Devices[:1], 9)
 	for range 200 {
-		rows := make(Rows, 1+rng.IntN(3))
+		rows := make(cost.Rows, 1+rng.IntN(3))
 		for r := range rows {
 			first := 0
 			for st := 0; first < layers; st++ {
@@ -163,7 +161,7 @@ func TestExchangeAddsUpMessages(t *testing.T) {
 				if st == 2 {
 					end = layers
 				}
-				rows[r] = append(rows[r], Cell{Unit: 3*r + st, First: first, End: end})
+				rows[r] = append(rows[r], cost.Stage{Device: 3*r + st, First: first, End: end})
 				first = end
 			}
 		}

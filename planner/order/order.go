@@ -8,8 +8,8 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Units are what orders depend on, each by unit.
-type Units struct {
+// Devices are what orders depend on, each by unit.
+type Devices struct {
 	// Whole is what the whole model takes on a unit per micro-batch.
 	Whole     []schedule.Nanos
 	FreeBytes []int64
@@ -31,7 +31,7 @@ const (
 // Sets are the sets of n units of the pool worth a look, each sorted: the fastest;
 // where links are measured, the fastest with their best link counted; those of the
 // previous plan.
-func (u Units) Sets(pool []int, n int) [][]int {
+func (u Devices) Sets(pool []int, n int) [][]int {
 	if n == len(pool) {
 		return [][]int{pool}
 	}
@@ -61,7 +61,7 @@ func (u Units) Sets(pool []int, n int) [][]int {
 
 // Roomy are orders that put the most memory first: of each of the sets, and of the n units that
 // have the most.
-func (u Units) Roomy(pool []int, n int) [][]int {
+func (u Devices) Roomy(pool []int, n int) [][]int {
 	roomiest := u.RoomiestFirst(pool)[:n]
 	slices.Sort(roomiest)
 	var orders [][]int
@@ -72,12 +72,12 @@ func (u Units) Roomy(pool []int, n int) [][]int {
 }
 
 // RoomiestFirst sorts a pool by free memory.
-func (u Units) RoomiestFirst(pool []int) []int {
+func (u Devices) RoomiestFirst(pool []int) []int {
 	return u.ranked(pool, func(i int) int64 { return -u.FreeBytes[i] })
 }
 
 // ranked sorts a pool by key, then by the units' own order.
-func (u Units) ranked(pool []int, key func(i int) int64) []int {
+func (u Devices) ranked(pool []int, key func(i int) int64) []int {
 	keys := make(map[int]int64, len(pool))
 	for _, unit := range pool {
 		keys[unit] = key(unit)
@@ -90,7 +90,7 @@ func (u Units) ranked(pool []int, key func(i int) int64) []int {
 // Orders are the orders of a set worth a look, the preferred first: the previous plan's;
 // neighbours over fast links; for several replicas of several stages also equally fast
 // replicas.
-func (u Units) Orders(replicas, stages int, set []int) [][]int {
+func (u Devices) Orders(replicas, stages int, set []int) [][]int {
 	var orders [][]int
 	if u.Prior != nil {
 		orders = append(orders, u.succeed(set))
@@ -129,7 +129,7 @@ func appendNew(lists [][]int, list []int) [][]int {
 }
 
 // priorIn are those of a set in the previous plan, in its order.
-func (u Units) priorIn(set []int) []int {
+func (u Devices) priorIn(set []int) []int {
 	var units []int
 	left := u.membership(set)
 	for _, unit := range u.Prior {
@@ -141,7 +141,7 @@ func (u Units) priorIn(set []int) []int {
 }
 
 // membership is by unit whether it is in a set.
-func (u Units) membership(set []int) []bool {
+func (u Devices) membership(set []int) []bool {
 	in := make([]bool, len(u.Whole))
 	for _, unit := range set {
 		in[unit] = true
@@ -151,7 +151,7 @@ func (u Units) membership(set []int) []bool {
 
 // succeed puts a set in the previous plan's order; new units take the places of those
 // that are gone, then follow.
-func (u Units) succeed(set []int) []int {
+func (u Devices) succeed(set []int) []int {
 	left := u.membership(set)
 	known := u.membership(u.priorIn(set))
 	fresh := slices.DeleteFunc(slices.Clone(set), func(unit int) bool { return known[unit] })
@@ -170,7 +170,7 @@ func (u Units) succeed(set []int) []int {
 // chain orders a set so that neighbours are near: from each start it goes on to the
 // nearest unit left; the chain whose longest hop is shortest wins (the bottleneck
 // ordering of DT-FM, Yuan et al. 2022, found greedily).
-func (u Units) chain(set []int) []int {
+func (u Devices) chain(set []int) []int {
 	var best []int
 	var bestLongest, bestSum schedule.Nanos
 	starts := min(len(set), chainStarts, max(2, chainSteps/(len(set)*len(set))))
@@ -199,7 +199,7 @@ func (u Units) chain(set []int) []int {
 
 // deal gives each replica units of every speed: fastest first, to and fro; within a
 // replica in the units' own order.
-func (u Units) deal(replicas int, set []int) []int {
+func (u Devices) deal(replicas int, set []int) []int {
 	hands := make([][]int, replicas)
 	for i, u := range u.ranked(set, func(i int) int64 { return int64(u.Whole[i]) }) {
 		round, r := i/replicas, i%replicas

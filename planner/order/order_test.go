@@ -9,8 +9,8 @@ import (
 )
 
 // random are n units, with some of a plan in force among them.
-func random(rng *rand.Rand, n int) (u Units, pool []int) {
-	u = Units{Measured: rng.IntN(2) == 0, Near: make([][]schedule.Nanos, n)}
+func random(rng *rand.Rand, n int) (u Devices, pool []int) {
+	u = Devices{Measured: rng.IntN(2) == 0, Near: make([][]schedule.Nanos, n)}
 	for i := range n {
 		pool = append(pool, i)
 		u.Whole, u.FreeBytes = append(u.Whole, 1+schedule.Nanos(rng.IntN(50))), append(u.FreeBytes, rng.Int64N(50))

@@ -53,7 +53,7 @@ func (d *Device) divide(rng *rand.Rand) {
 		beside[l] = rng.Int64N(bytes + 1)
 		own[l] = bytes - beside[l]
 	}
-	d.Fixed, d.Beside, d.BesideBytes = prefix(own), prefix(beside), rng.Int64N(60)
+	d.Fixed, d.Host, d.HostBytes = prefix(own), prefix(beside), rng.Int64N(60)
 }
 
 type answer struct {
@@ -178,7 +178,7 @@ func TestSplitRefuses(t *testing.T) {
 		"times":             {Devices: []Device{device(3, 3, 3, 1), device(2, 3, 3, 1)}},
 		"fixed":             {Devices: []Device{device(2, 3, 2, 1)}},
 		"saved":             {Devices: []Device{device(2, 2, 3, 1)}},
-		"sums beside it":    {Devices: []Device{{Before: make([]schedule.Nanos, 2), Fixed: make([]int64, 2), Saved: make([]int64, 2), InFlight: 1, Beside: make([]int64, 1)}}},
+		"sums beside it":    {Devices: []Device{{Before: make([]schedule.Nanos, 2), Fixed: make([]int64, 2), Saved: make([]int64, 2), InFlight: 1, Host: make([]int64, 1)}}},
 		"nothing in flight": {Devices: []Device{device(2, 2, 2, 0)}},
 	} {
 		if ends, _, err := Split(p); !errors.Is(err, ErrBadProblem) {

@@ -16,8 +16,8 @@ type NoFit struct {
 	// Device holds the layers [First, End) at best and needs NeedBytes for them.
 	Device, First, End   int
 	NeedBytes, FreeBytes int64
-	// Beside tells that it is the other memory of the device that is too small.
-	Beside bool
+	// Host tells that it is the other memory of the device that is too small.
+	Host bool
 }
 
 func (e *NoFit) Error() string {
@@ -44,10 +44,10 @@ type Device struct {
 	Boundary  []schedule.Nanos
 	InFlight  int
 	FreeBytes int64
-	// Beside is a prefix of what it has of a layer in other memory, of which BesideBytes are
+	// Host is a prefix of what it has of a layer in other memory, of which HostBytes are
 	// free; nil is nothing.
-	Beside      []int64
-	BesideBytes int64
+	Host      []int64
+	HostBytes int64
 }
 
 // layers is how many the first device could hold: check wants the same of all.
@@ -64,8 +64,8 @@ func (p Problem) check() error {
 		return fmt.Errorf("%w: %d devices for %d layers, each needs at least one", ErrBadProblem, n, layers)
 	}
 	for d, dev := range p.Devices {
-		if len(dev.Before) != layers+1 || len(dev.Fixed) != layers+1 || len(dev.Saved) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 || (dev.Beside != nil && len(dev.Beside) != layers+1) {
-			return fmt.Errorf("%w: device %d: %d times, %d and %d sums of bytes and %d beside it, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Fixed), len(dev.Saved), len(dev.Beside), len(dev.Boundary), dev.InFlight)
+		if len(dev.Before) != layers+1 || len(dev.Fixed) != layers+1 || len(dev.Saved) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 || (dev.Host != nil && len(dev.Host) != layers+1) {
+			return fmt.Errorf("%w: device %d: %d times, %d and %d sums of bytes and %d beside it, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Fixed), len(dev.Saved), len(dev.Host), len(dev.Boundary), dev.InFlight)
 		}
 	}
 	return nil
@@ -79,12 +79,12 @@ func (p Problem) NeedBytes(d, first, end int) int64 {
 
 // fits tells whether device d has the memory for layers [first, end), and so much beside it.
 func (p Problem) fits(d, first, end int) bool {
-	return p.NeedBytes(d, first, end) <= p.Devices[d].FreeBytes && p.fitsBeside(d, first, end)
+	return p.NeedBytes(d, first, end) <= p.Devices[d].FreeBytes && p.fitsHost(d, first, end)
 }
 
-func (p Problem) fitsBeside(d, first, end int) bool {
+func (p Problem) fitsHost(d, first, end int) bool {
 	dev := p.Devices[d]
-	return dev.Beside == nil || dev.Beside[end]-dev.Beside[first] <= dev.BesideBytes
+	return dev.Host == nil || dev.Host[end]-dev.Host[first] <= dev.HostBytes
 }
 
 func (p Problem) time(d, first, end int) schedule.Nanos {
@@ -182,7 +182,7 @@ func (p Problem) extend(d int, reach []bool, period schedule.Nanos) []bool {
 		end = max(end, first)
 		latest := dev.Before[first] + period
 		fixed, saved := dev.Fixed[first], dev.Saved[first]-p.SlotBytes
-		for end < limit && dev.Before[end+1] <= latest && dev.Fixed[end+1]-fixed+slots*(dev.Saved[end+1]-saved) <= dev.FreeBytes && p.fitsBeside(d, first, end+1) {
+		for end < limit && dev.Before[end+1] <= latest && dev.Fixed[end+1]-fixed+slots*(dev.Saved[end+1]-saved) <= dev.FreeBytes && p.fitsHost(d, first, end+1) {
 			end++
 			next[end] = p.boundary(d, end) <= period
 		}
@@ -252,8 +252,8 @@ func (p Problem) noFit(period schedule.Nanos) error {
 // lack says which memory of device d is too small for layers [first, end).
 func (p Problem) lack(d, first, end int) *NoFit {
 	dev, no := p.Devices[d], &NoFit{Device: d, First: first, End: end}
-	if no.NeedBytes, no.FreeBytes = p.NeedBytes(d, first, end), dev.FreeBytes; no.NeedBytes <= no.FreeBytes && !p.fitsBeside(d, first, end) {
-		no.NeedBytes, no.FreeBytes, no.Beside = dev.Beside[end]-dev.Beside[first], dev.BesideBytes, true
+	if no.NeedBytes, no.FreeBytes = p.NeedBytes(d, first, end), dev.FreeBytes; no.NeedBytes <= no.FreeBytes && !p.fitsHost(d, first, end) {
+		no.NeedBytes, no.FreeBytes, no.Host = dev.Host[end]-dev.Host[first], dev.HostBytes, true
 	}
 	return no
 }

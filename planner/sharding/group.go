@@ -3,7 +3,7 @@ package sharding
 import (
 	"slices"
 
-	"pnode/planner/layout"
+	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
 
@@ -12,32 +12,32 @@ import (
 // have one for each stage; the two ends of a tied embedding are of one group.
 type Group struct {
 	Layers plan.LayerRanges
-	Cells  []layout.Cell // the stages that hold them, of all replicas
+	Stages []cost.Stage // the stages that hold them, of all replicas
 }
 
 // Groups are those of a model of so many layers, whose ends are tied or not, in their order.
-func Groups(rows layout.Rows, layers int, tied bool) []Group {
+func Groups(rows cost.Rows, layers int, tied bool) []Group {
 	var groups []Group
 	first := 0
 	for end := 1; end <= layers; end++ {
-		if !slices.ContainsFunc(rows, func(row []layout.Cell) bool { return !endsAt(row, end) }) {
-			groups = append(groups, Group{Layers: plan.LayerRanges{{First: first, End: end}}, Cells: cellsIn(rows, first, end)})
+		if !slices.ContainsFunc(rows, func(row []cost.Stage) bool { return !endsAt(row, end) }) {
+			groups = append(groups, Group{Layers: plan.LayerRanges{{First: first, End: end}}, Stages: stagesIn(rows, first, end)})
 			first = end
 		}
 	}
 	if last := len(groups) - 1; last > 0 && tied {
 		groups[0].Layers = groups[0].Layers.With(groups[last].Layers, layers)
-		groups[0].Cells = append(groups[0].Cells, groups[last].Cells...)
+		groups[0].Stages = append(groups[0].Stages, groups[last].Stages...)
 		groups = groups[:last]
 	}
 	return groups
 }
 
-func endsAt(row []layout.Cell, end int) bool {
-	return slices.ContainsFunc(row, func(at layout.Cell) bool { return at.End == end })
+func endsAt(row []cost.Stage, end int) bool {
+	return slices.ContainsFunc(row, func(at cost.Stage) bool { return at.End == end })
 }
 
-func cellsIn(rows layout.Rows, first, end int) (cells []layout.Cell) {
+func stagesIn(rows cost.Rows, first, end int) (cells []cost.Stage) {
 	for _, row := range rows {
 		for _, at := range row {
 			if first <= at.First && at.End <= end {
@@ -53,7 +53,7 @@ func (g Group) Among(layers plan.LayerRanges) bool { return layers.Contains(g.La
 
 // Freed is by kind what every one of some stages has free at least with its layers in parts: on
 // a site where the optimizer state is whole, and on the same where it is in so many parts.
-func Freed(whole, parts *layout.Site, replicas int, on []layout.Cell) (least [Kinds]int64) {
+func Freed(whole, parts *cost.Model, replicas int, on []cost.Stage) (least [Kinds]int64) {
 	for i, at := range on {
 		for kind, bytes := range freed(whole, parts, replicas, at) {
 			if i == 0 || bytes < least[kind] {
@@ -64,11 +64,11 @@ func Freed(whole, parts *layout.Site, replicas int, on []layout.Cell) (least [Ki
 	return least
 }
 
-func freed(whole, parts *layout.Site, replicas int, at layout.Cell) [Kinds]int64 {
-	ledger, away := whole.Ledger(at.Unit), whole.IsAway(at.Unit)
-	costs := ledger.Costs()
+func freed(whole, parts *cost.Model, replicas int, at cost.Stage) [Kinds]int64 {
+	memory, offload := whole.On(at.Device), whole.Offloads(at.Device)
+	costs := memory.Costs()
 	return [Kinds]int64{
-		OptimizerState: ledger.Fixed(at.First, at.End, away) - parts.Ledger(at.Unit).Fixed(at.First, at.End, away),
+		OptimizerState: memory.Fixed(at.First, at.End, offload) - parts.On(at.Device).Fixed(at.First, at.End, offload),
 		Gradients:      freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes - costs[l].FrozenBytes }),
 		Parameters:     freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes + costs[l].CopyBytes }),
 	}
@@ -76,7 +76,7 @@ func freed(whole, parts *layout.Site, replicas int, at layout.Cell) [Kinds]int64
 
 // freedOf is what a stage on one of so many replicas would not hold of something that layers
 // have: all but its own part, and the one layer that is whole while it is at hand.
-func freedOf(at layout.Cell, replicas int, bytes func(layer int) int64) int64 {
+func freedOf(at cost.Stage, replicas int, bytes func(layer int) int64) int64 {
 	var sum, largest int64
 	for l := at.First; l < at.End; l++ {
 		sum, largest = sum+bytes(l), max(largest, bytes(l))

@@ -2,34 +2,33 @@ package planner
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
-	"pnode/planner/layout"
+	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
 
 // Seen is what a running plan showed over some steps.
 type Seen struct {
-	// StepNanos is what a step took.
+	// StepNanos is the time of a step.
 	StepNanos int64
 	Stages    []StageSeen
 	Links     []LinkSeen
 }
 
 // StageSeen is where a stage's step went.
-type StageSeen = layout.StageSeen
+type StageSeen = cost.MeasuredStage
 
 // LinkSeen is one direction of a link while it carried a run's messages.
 type LinkSeen struct {
 	From, To plan.PeerID
-	// BytesPerS is the rate at which messages came through, or a bound of it from above; 0 where
-	// too little was sent to tell.
+	// BytesPerS is the rate at which messages came through, or an upper bound of it; 0 where too
+	// little was sent to know.
 	BytesPerS, RTTNanos, JitterNanos int64
 }
 
-// Median condenses what several samples of a plan show: of each figure the middle one, of a
-// link's round trip the least, since its own messages stand in each other's way.
+// Median returns the middle of each figure of several samples of a plan, and of a link's round trips
+// the least, since its own messages delay each other.
 func Median(samples []Seen) Seen {
 	var out Seen
 	steps := make([]int64, len(samples))
@@ -59,7 +58,7 @@ func Median(samples []Seen) Seen {
 	return out
 }
 
-// gather sorts what samples have into groups of equals.
+// gather sorts the figures of samples into groups of equals.
 func gather[T any](samples []Seen, of func(Seen) []T, compare func(a, b T) int) [][]T {
 	var all []T
 	for _, s := range samples {
@@ -84,27 +83,11 @@ func project[T any](all []T, value func(T) int64) []int64 {
 	return out
 }
 
-// middle is the lower median, 0 of none.
+// middle returns the lower median, 0 of none.
 func middle(values []int64) int64 {
 	if len(values) == 0 {
 		return 0
 	}
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
-}
-
-// with are links with what was seen of some of them.
-func (l links) with(seen []LinkSeen) links {
-	out := maps.Clone(l.measured)
-	for _, s := range seen {
-		link, _ := l.between(s.From, s.To)
-		if s.BytesPerS > 0 {
-			link.BytesPerS = min(link.BytesPerS, s.BytesPerS)
-		}
-		if s.RTTNanos > 0 {
-			link.RTTNanos = s.RTTNanos + 2*max(s.JitterNanos, 0)
-		}
-		out[[2]plan.PeerID{s.From, s.To}] = link
-	}
-	return linksOf(out)
 }

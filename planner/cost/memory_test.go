@@ -1,4 +1,4 @@
-package memory
+package cost
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
-	"pnode/planner/cost"
 )
 
 const microBatch = 2
@@ -19,14 +18,14 @@ type training struct {
 }
 
 // open is its ledger.
-func (tr training) open(t *testing.T, m Model) *Ledger {
+func (tr training) open(t *testing.T, m Training) *DeviceMemory {
 	t.Helper()
 	m.Costs, m.HalfCosts = tr.model.Costs(microBatch, model.StorageF32), tr.model.Costs(microBatch, model.StorageBF16)
 	m.Tied, m.TiedGrad = tr.model.TiedLen(), tr.model.TiedGradLen()
 	if tr.mask {
 		m.MaskBytes = 4 * microBatch * int64(tr.model.Context)
 	}
-	l, err := New(m).Open(tr.storage)
+	l, err := NewMemory(m).Open(tr.storage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +43,11 @@ func checkNeed(t *testing.T, tr training, level model.Recompute, first, end, slo
 // checkNeedOf is checkNeed with the optimizer state on the device or away.
 func checkNeedOf(t *testing.T, tr training, level model.Recompute, first, end, slots, shares int, away bool) {
 	t.Helper()
-	k := tr.open(t, Model{Level: level, Fixed: true})
+	k := tr.open(t, Training{Level: level, Fixed: true})
 	if shares > 1 {
-		k = k.books.InParts(Parts{Replicas: shares, Layers: k.books.All()}).Ledger(tr.storage)
+		k = k.memory.InParts(Parts{Replicas: shares, Layers: k.memory.All()}).Device(tr.storage)
 	}
-	b := k.books
+	b := k.memory
 	parts := slices.Repeat([]model.Share{{Index: shares - 1, Count: shares}}, end-first)
 	m, err := model.StackConfig{
 		Model: tr.model, First: first, End: end, MicroBatch: microBatch, Slots: slots, Moments: 2, Shares: parts,
@@ -124,7 +123,7 @@ func TestRoomForWhatIsRestoredAhead(t *testing.T) {
 func checkAhead(t *testing.T, tr training, level model.Recompute, ahead int) {
 	t.Helper()
 	const first, end, slots = 1, 5, 3
-	k := tr.open(t, Model{})
+	k := tr.open(t, Training{})
 	m, err := model.StackConfig{
 		Model: tr.model, First: first, End: end, MicroBatch: microBatch, Slots: slots, Moments: 2,
 		Recompute: level.Uniform(end - first), Storage: k.storage, Ahead: ahead,
@@ -132,12 +131,12 @@ func checkAhead(t *testing.T, tr training, level model.Recompute, ahead int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := k.Fixed(first, end, false) + k.Pass() + slots*k.books.Slot()
+	got := k.Fixed(first, end, false) + k.Pass() + slots*k.memory.Slot()
 	pass := int64(0)
 	for l := first; l < end; l++ {
 		got += slots * k.costs[l].Lean[level].SavedBytes
 		if l >= end-ahead {
-			got += k.Again(cost.Speed{MatMulFLOPS: 1, MemoryBytesPerS: 1}, l, level).AheadBytes
+			got += k.Again(Speed{MatMulFLOPS: 1, MemoryBytesPerS: 1}, l, level).AheadBytes
 			continue
 		}
 		for _, lean := range k.levels {

@@ -8,8 +8,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// Longest is what one time saturates at, 2^40 ns = 18 minutes: 4096 layers of three such
-// times add up to less than 2^54.
+// Longest bounds every single time, 2^40 ns = 18 minutes: 4096 layers of three such times add up
+// to less than 2^54.
 const Longest schedule.Nanos = 1 << 40
 
 // Speed is the measured speed of a device: products, attention and memory.
@@ -30,20 +30,20 @@ func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 	return speed
 }
 
-// LayerTime is what one layer takes per micro-batch on a device, and Update once a step.
+// LayerTime holds the times of one layer on a device per micro-batch, and Update once a step.
 type LayerTime struct {
 	Forward, Input, Weight, Update schedule.Nanos
 }
 
-// Micro is the time of one forward and one full backward.
+// Micro returns the time of one forward and one full backward.
 func (t LayerTime) Micro() schedule.Nanos { return t.Forward + t.Input + t.Weight }
 
-// Add gives the time of two layers, one after the other.
+// Add returns the time of two layers, one after the other.
 func (t LayerTime) Add(o LayerTime) LayerTime {
 	return LayerTime{t.Forward + o.Forward, t.Input + o.Input, t.Weight + o.Weight, t.Update + o.Update}
 }
 
-// Sub takes a layer's time away again.
+// Sub returns the time without that of another layer.
 func (t LayerTime) Sub(o LayerTime) LayerTime {
 	return LayerTime{t.Forward - o.Forward, t.Input - o.Input, t.Weight - o.Weight, t.Update - o.Update}
 }
@@ -68,24 +68,22 @@ func (s Speed) compute(flops, attention, bytes int64) schedule.Nanos {
 	return min(Duration(flops-attention, s.MatMulFLOPS)+Duration(attention, s.AttentionFLOPS)+Duration(bytes, s.MemoryBytesPerS), Longest)
 }
 
-// Again times what a level of recomputation computes again of a layer: it writes what was
-// dropped once more.
+// Again returns the time of recomputing a layer under a level: it writes what was dropped once more.
 func (s Speed) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
 	lean := c.Lean[level]
 	return s.compute(lean.RecomputeFLOPs, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes)
 }
 
-// Link is the measured speed of one direction between two nodes. The zero value is not
-// a link.
+// Link is the measured speed of one direction between two nodes. The zero value is no link.
 type Link struct {
 	BytesPerS, RTTNanos int64
 }
 
-// Local joins two devices of one node: what is exchanged stays in memory.
+// Local joins two devices of one node: messages stay in memory.
 var Local = Link{BytesPerS: 1 << 62}
 
-// Hop is what a message takes: its transfer occupies the link, half a round trip
-// follows. Local takes no time.
+// Hop returns the time of a message of so many bytes: its transfer occupies the link, half a round
+// trip follows. Local takes no time.
 func (l Link) Hop(bytes int64) schedule.Hop {
 	if l == Local {
 		return schedule.Hop{}
@@ -94,7 +92,7 @@ func (l Link) Hop(bytes int64) schedule.Hop {
 	return schedule.Hop{Transfer: Duration(bytes, l.BytesPerS), Latency: min(latency, Longest)}
 }
 
-// Duration is amount / perSecond in nanoseconds, rounded up, at most Longest.
+// Duration returns amount / perSecond in nanoseconds, rounded up, at most Longest.
 func Duration(amount, perSecond int64) schedule.Nanos {
 	switch {
 	case amount <= 0:
@@ -111,4 +109,14 @@ func Duration(amount, perSecond int64) schedule.Nanos {
 		n++
 	}
 	return schedule.Nanos(min(n, uint64(Longest)))
+}
+
+// MulDiv returns a*b/c for b <= c, rounded down; a/2 when c is 0.
+func MulDiv(a, b, c schedule.Nanos) schedule.Nanos {
+	if c <= 0 {
+		return a / 2
+	}
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	n, _ := bits.Div64(high, low, uint64(c))
+	return schedule.Nanos(n)
 }

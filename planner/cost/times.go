@@ -1,0 +1,168 @@
+package cost
+
+import (
+	"slices"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
+)
+
+// StageTime returns the time of a stage per micro-batch, or per segment of one on average, without
+// its update. Where its backward is split, the weight gradient recomputes what it alone reads, and
+// a whole block and the head's logits twice. Measured times override all that.
+func (m *Model) StageTime(s Stage) schedule.StageTime {
+	if s.Measured != nil {
+		passes := *s.Measured
+		passes.Update = 0
+		return passes
+	}
+	d, costs := m.Devices[s.Device], m.On(s.Device).Costs()
+	t := d.Times[s.End].Sub(d.Times[s.First])
+	out := schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight}
+	_, fixed := m.Memory.Level()
+	for i, level := range m.LevelsOf(s) {
+		if s.Use.Split {
+			out.Weight += Duration(costs[s.First+i].SplitFLOPs, d.Speed.MatMulFLOPS)
+		}
+		again := m.Again(s, i, level).Time
+		if fixed { // there it is in the costs, as a part of the input gradient
+			out.Input -= again
+		}
+		if s.Use.Split {
+			out.Weight += again
+		}
+		switch {
+		case !s.dropsEarly(level):
+		case i >= s.Len()-s.Ahead:
+			out.Recompute += again
+		default:
+			out.Input += again
+		}
+	}
+	return out.Over(max(s.Use.Segments, 1))
+}
+
+// Timing returns the times of the passes and messages of rows, with codecs by replica and boundary.
+// Reductions and updates follow the passes and are not in it.
+func (m *Model) Timing(rows Rows, codecs [][]plan.Codec) (t schedule.Timing) {
+	for r, row := range rows {
+		costs := schedule.Costs{Stages: make([]schedule.StageTime, len(row))}
+		for s, at := range row {
+			costs.Stages[s] = m.StageTime(at)
+			if s > 0 {
+				from, to := row[s-1].Device, at.Device
+				bytes := codecs[r][s-1].Bytes(Elements(m.Memory.Boundary(at.First-1) / int64(max(at.Use.Segments, 1))))
+				costs.Boundaries = append(costs.Boundaries, schedule.Boundary{Activation: m.Link(from, to).Hop(bytes), Gradient: m.Link(to, from).Hop(bytes)})
+			}
+		}
+		t.Replicas = append(t.Replicas, costs)
+	}
+	return t
+}
+
+// Elements returns how many elements a float32 tensor of so many bytes has.
+func Elements(bytes int64) int64 { return (bytes + 3) / 4 }
+
+// Crossing returns the time of copying a stage's optimizer state to a device, and back at the same
+// time.
+func (m *Model) Crossing(device, first, end int) schedule.Nanos {
+	return Duration(m.Memory.Moments(first, end), m.Devices[device].CopyBytesPerS)
+}
+
+// Update returns the optimizer's time on a device for the layers [first,end).
+func (m *Model) Update(device, first, end int) schedule.Nanos {
+	times := m.Devices[device].Times
+	sum, parts := times[end].Update-times[first].Update, m.Memory.Parts()
+	for _, r := range parts.Layers {
+		if from, to := max(first, r.First), min(end, r.End); from < to {
+			part := times[to].Update - times[from].Update
+			sum -= part - part/schedule.Nanos(parts.Replicas)
+		}
+	}
+	if m.Offloads(device) {
+		sum = max(sum, m.Crossing(device, first, end))
+	}
+	return sum
+}
+
+// Updates returns the optimizer's time on the device with the most to update.
+func (m *Model) Updates(rows Rows) (slowest schedule.Nanos) {
+	sums := make([]schedule.Nanos, len(m.Devices))
+	for _, row := range rows {
+		for _, s := range row {
+			update := schedule.Nanos(0)
+			if s.Measured != nil {
+				update = s.Measured.Update
+			}
+			if update <= 0 {
+				update = m.Update(s.Device, s.First, s.End)
+			}
+			sums[s.Device] += update
+			slowest = max(slowest, sums[s.Device])
+		}
+	}
+	return slowest
+}
+
+// Exchange returns the time of one reduce-scatter or one all-gather of layers between replicas.
+// Each layer's vector is cut into one part per replica, and a device sends every part but its own
+// to the part's owner, or its own to all. Messages of one device follow each other, devices work
+// at the same time.
+func (m *Model) Exchange(rows Rows, layers plan.LayerRanges) schedule.Nanos {
+	var slowest, latency schedule.Nanos
+	sums := make([]schedule.Nanos, len(m.Devices))
+	for r, row := range rows {
+		for _, s := range row {
+			for r2, other := range rows {
+				if r2 == r {
+					continue
+				}
+				s2, _ := slices.BinarySearchFunc(other, s.First+1, func(o Stage, layer int) int { return o.End - layer }) // the stage that holds layer First
+				for from := s.First; from < s.End; s2++ {
+					to := min(s.End, other[s2].End)
+					if bytes := m.paramBytes(from, to, layers); bytes > 0 {
+						hop := m.Link(s.Device, other[s2].Device).Hop(bytes / int64(len(rows)))
+						sums[s.Device] += hop.Transfer
+						latency = max(latency, hop.Latency)
+					}
+					from = to
+				}
+			}
+			slowest = max(slowest, sums[s.Device])
+		}
+	}
+	return min(slowest+latency, Longest/2)
+}
+
+// paramBytes returns the bytes of parameters of the layers [first,end) that are among layers.
+func (m *Model) paramBytes(first, end int, layers plan.LayerRanges) (bytes int64) {
+	for _, r := range layers {
+		if from, to := max(first, r.First), min(end, r.End); from < to {
+			bytes += m.Memory.Params(from, to)
+		}
+	}
+	return bytes
+}
+
+// Tied returns the time that the two ends of a replica need to add up the tied embedding's
+// gradient, of so many bytes.
+func (m *Model) Tied(rows Rows, bytes int64) (slowest schedule.Nanos) {
+	for _, row := range rows {
+		if first, last := row[0].Device, row[len(row)-1].Device; first != last {
+			forth, back := m.Link(first, last).Hop(bytes), m.Link(last, first).Hop(bytes)
+			slowest = max(slowest, forth.Transfer+forth.Latency, back.Transfer+back.Latency)
+		}
+	}
+	return slowest
+}
+
+// Commit returns the slowest round trip with the coordinator, the last stage of replica 0.
+func (m *Model) Commit(rows Rows) (slowest schedule.Nanos) {
+	last := rows[0][len(rows[0])-1].Device
+	for _, row := range rows {
+		for _, s := range row {
+			slowest = max(slowest, m.Link(s.Device, last).Hop(0).Latency+m.Link(last, s.Device).Hop(0).Latency)
+		}
+	}
+	return slowest
+}

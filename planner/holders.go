@@ -1,0 +1,107 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"pnode/planner/plan"
+)
+
+// maxHolderLines bounds the reasons about holders.
+const maxHolderLines = 8
+
+// assignHolders gives each placement another node that keeps a copy of its checkpoints.
+// It prefers a node whose disk has room for the copy, then one that computes neither the stage
+// nor a neighbour of it, since what takes one away may take its neighbours too, then the one with
+// the fewest copies so far. Without another node there is no holder. The reasons name nodes that
+// were passed over for their disks, or taken without room.
+func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
+	copies, left := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
+	measured := slices.ContainsFunc(p.in.Members, func(m Member) bool { return m.Profile.DiskFreeBytes > 0 })
+	for _, m := range p.in.Members {
+		left[m.Peer] = m.Profile.DiskFreeBytes
+	}
+	for r := range of.Replicas {
+		stages := of.Replicas[r].Stages
+		for s := range stages {
+			id, place := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, &stages[s]
+			need, near := p.copyBytes(place.Layers), map[plan.PeerID]bool{}
+			for n := max(s-1, 0); n <= min(s+1, len(stages)-1); n++ {
+				near[stages[n].Peer] = true
+			}
+			full := func(m *Member) bool { return measured && left[m.Peer] < need && !p.keepsCopy(m.Peer, id, place.Layers) }
+			order := func(a, b *Member) int {
+				return cmp.Or(compareBool(near[a.Peer], near[b.Peer]), cmp.Compare(copies[a.Peer], copies[b.Peer]))
+			}
+			var holder, nearest *Member   // the best, and the best were disks no matter
+			for i := range p.in.Members { // sorted by peer: the first of equals stays
+				m := &p.in.Members[i]
+				if m.Draining || m.Peer == place.Peer {
+					continue
+				}
+				if nearest == nil || order(m, nearest) < 0 {
+					nearest = m
+				}
+				if holder == nil || cmp.Or(compareBool(full(m), full(holder)), order(m, holder)) < 0 {
+					holder = m
+				}
+			}
+			if holder == nil {
+				continue
+			}
+			if text := holderText(id, need, holder, nearest, full(holder), left[nearest.Peer]); text != "" && len(reasons) < maxHolderLines {
+				reasons = append(reasons, plan.Reason{Kind: plan.ReasonHolder, Text: text})
+			}
+			place.Holder = holder.Peer
+			copies[holder.Peer]++
+			if !p.keepsCopy(holder.Peer, id, place.Layers) {
+				left[holder.Peer] -= need
+			}
+		}
+	}
+	return reasons
+}
+
+// holderText says why a holder was chosen for its disk; empty where it was not.
+func holderText(id plan.StageID, need int64, holder, nearest *Member, full bool, free int64) string {
+	what := fmt.Sprintf("replica %d stage %d: its checkpoints take %s", id.Replica, id.Stage, plan.Size(need))
+	switch {
+	case full:
+		return fmt.Sprintf("%s, the disk of no other node has that much free: %s keeps the copy and may run out of room", what, holder.label())
+	case holder != nearest:
+		return fmt.Sprintf("%s: %s keeps the copy, not %s, whose disk has %s free", what, holder.label(), nearest.label(), plan.Size(max(0, free)))
+	}
+	return ""
+}
+
+// copyBytes returns the size of the checkpoints of some layers that a holder keeps: parameters
+// and moments in float32, as often as the run keeps checkpoints.
+func (p *problem) copyBytes(layers plan.LayerRange) (bytes int64) {
+	for _, k := range p.in.Costs[layers.First:layers.End] {
+		bytes += k.ParamBytes + plan.MomentVectors*(k.ParamBytes-k.FrozenBytes)
+	}
+	return bytes * int64(max(1, min(p.in.Run.Train.KeepCheckpoints, 1<<10)))
+}
+
+// keepsCopy reports whether a peer keeps copies of the same stage under the plan in force: what its
+// disk has free is besides them.
+func (p *problem) keepsCopy(peer plan.PeerID, at plan.StageID, layers plan.LayerRange) bool {
+	prev := p.in.Previous
+	if prev == nil || int(at.Replica) >= len(prev.Replicas) || int(at.Stage) >= len(prev.Replicas[at.Replica].Stages) {
+		return false
+	}
+	was := prev.At(at)
+	return was.Holder == peer && was.Layers == layers
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

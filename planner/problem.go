@@ -1,0 +1,277 @@
+package planner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/plan"
+)
+
+// Sentinel errors of Make and Predict, besides those of package plan.
+var (
+	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
+	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
+	// ErrNoFit is wrapped when the model does not fit into the devices' memory.
+	ErrNoFit = errors.New("planner: model does not fit")
+)
+
+// Member is a node that may be planned with.
+type Member struct {
+	Peer plan.PeerID
+	// Name is the machine's, for people; empty: the end of the peer ID stands for it.
+	Name    string
+	Profile plan.Profile
+	// Draining members are about to leave: they get neither a stage nor a copy.
+	Draining bool
+}
+
+// label returns how the node is called in reasons and errors.
+func (m Member) label() string { return cmp.Or(m.Name, m.Peer.Short()) }
+
+// Input is all that a plan depends on. The order of the members does not matter.
+type Input struct {
+	Run plan.RunSpec
+	// Costs holds the model's layers for one micro-batch in float32 storage, HalfCosts in BF16 or F16
+	// storage, which cost the same; nil where the run has neither.
+	Costs, HalfCosts []model.LayerCost
+	// NodeBytes is the memory of a node's process besides its stages.
+	NodeBytes  int64
+	Members    []Member
+	Start      plan.Step
+	Generation plan.Generation
+	// Links is what steps that were run showed of links, newer than the members' profiles.
+	Links []LinkSeen
+	// Previous is the plan in force, nil for none: of nearly equal plans the one that
+	// moves the least state from it is taken.
+	Previous *plan.Plan
+}
+
+// Bounds of what is planned.
+const (
+	maxLayers  = 4096
+	maxMembers = 4096
+	maxMicros  = 1 << 20
+)
+
+func (in Input) check() error {
+	t := in.Run.Train
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: generation %d: %s", plan.ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
+	}
+	switch layers := len(in.Costs); {
+	case in.Generation == 0:
+		return bad("generations count from 1")
+	case layers < 1 || layers > maxLayers:
+		return bad("a model of %d layers, want 1 to %d", layers, maxLayers)
+	case len(in.Members) > maxMembers:
+		return bad("%d members, at most %d are planned", len(in.Members), maxMembers)
+	case t.Micros < 1 || t.Micros > maxMicros:
+		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
+	case t.Replicas < 0 || t.Stages < 0:
+		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
+	case t.Replicas > t.Micros:
+		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
+	case t.Stages > layers:
+		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
+	}
+	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.Always(model.StorageBF16, model.StorageF16)) {
+		return bad("costs of %d layers in halves, want %d", n, len(in.Costs))
+	}
+	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {
+		for l, k := range costs {
+			if why := checkCost(k); why != "" {
+				return bad("layer %d %s", l, why)
+			}
+		}
+	}
+	return nil
+}
+
+// checkCost returns what is wrong with a layer's cost, empty for nothing.
+func checkCost(k model.LayerCost) string {
+	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
+	if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
+		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
+		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
+	}
+	if min(k.ForwardAttention, k.ForwardFLOPs-k.ForwardAttention, k.InputAttention, k.InputFLOPs-k.InputAttention) < 0 {
+		return fmt.Sprintf("costs %+v, want the FLOPs of attention within those of the pass", k)
+	}
+	for level, lean := range k.Lean {
+		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeAttention, lean.RecomputeFLOPs-lean.RecomputeAttention) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
+			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
+		}
+	}
+	return ""
+}
+
+// device is a measured device of a member, the smallest thing that gets a stage.
+type device struct {
+	peer    plan.PeerID
+	node    string // as people call it
+	name    string
+	profile plan.DeviceProfile
+}
+
+// problem is the input as a search reads it: devices are numbers, sorted by peer and name. It never
+// changes.
+type problem struct {
+	in      Input // its members sorted
+	devices []device
+	links   links
+	// idle are members that no device of can be planned with.
+	idle  []Member
+	index map[plan.WorkerID]int
+	// prior are the devices of the plan in force in its order, -1 for one that is gone, and held what
+	// nodes hold under it; both nil without one.
+	prior []int
+	held  map[peerLayer]bool
+}
+
+type peerLayer struct {
+	peer  plan.PeerID
+	layer int
+}
+
+// newProblem reads a checked input. Errors wrap plan.ErrBadInput.
+func newProblem(in Input) (*problem, error) {
+	in.Members = slices.Clone(in.Members)
+	slices.SortFunc(in.Members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
+	p := &problem{in: in, links: newLinks(in.Members).with(in.Links), index: map[plan.WorkerID]int{}}
+	for i, m := range in.Members {
+		if m.Peer == "" || (i > 0 && m.Peer == in.Members[i-1].Peer) {
+			return nil, fmt.Errorf("%w: member %q is empty or listed twice", plan.ErrBadInput, m.Peer)
+		}
+		devices, before := slices.Clone(m.Profile.Devices), len(p.devices)
+		slices.SortFunc(devices, func(a, b plan.DeviceProfile) int { return cmp.Compare(a.Name, b.Name) })
+		for j, d := range devices {
+			switch {
+			case m.Draining:
+			case d.Name == "" || (j > 0 && d.Name == devices[j-1].Name):
+				return nil, fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.Peer, d.Name)
+			case min(d.MatMulFLOPS, d.MemoryBytesPerS, d.MemoryFreeBytes) > 0:
+				p.index[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = len(p.devices)
+				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, d})
+			}
+		}
+		if len(p.devices) == before {
+			p.idle = append(p.idle, m)
+		}
+	}
+	if len(p.devices) > schedule.MaxWorkers {
+		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", plan.ErrBadInput, len(p.devices), schedule.MaxWorkers)
+	}
+	if in.Previous == nil {
+		return p, nil
+	}
+	return p.after(*in.Previous)
+}
+
+// after returns the problem with another plan in force. Errors wrap plan.ErrBadInput.
+func (p *problem) after(previous plan.Plan) (*problem, error) {
+	groups, err := previous.ReplicaGroups()
+	if err != nil {
+		return nil, fmt.Errorf("%w: previous plan: %w", plan.ErrBadInput, err)
+	}
+	out := *p
+	out.in.Previous, out.prior, out.held = &previous, nil, map[peerLayer]bool{}
+	for _, group := range groups {
+		for _, worker := range group.Workers {
+			out.prior = append(out.prior, p.find(worker))
+		}
+	}
+	for _, pipe := range previous.Replicas {
+		for _, place := range pipe.Stages {
+			for l := place.Layers.First; l < min(place.Layers.End, maxLayers); l++ {
+				out.held[peerLayer{place.Peer, l}] = true
+			}
+		}
+	}
+	return &out, nil
+}
+
+// withLinks returns the problem with links as steps showed them.
+func (p *problem) withLinks(seen []LinkSeen) *problem {
+	out := *p
+	out.links = p.links.with(seen)
+	return &out
+}
+
+// layers returns how many layers the model has.
+func (p *problem) layers() int { return len(p.in.Costs) }
+
+// find returns the number of a worker's device, -1 when it is not there.
+func (p *problem) find(w plan.WorkerID) int {
+	if d, ok := p.index[w]; ok {
+		return d
+	}
+	return -1
+}
+
+// name returns how a device is called in reasons.
+func (p *problem) name(device int) string {
+	return p.devices[device].node + " " + p.devices[device].name
+}
+
+func (p *problem) link(from, to int) cost.Link {
+	link, _ := p.links.between(p.devices[from].peer, p.devices[to].peer)
+	return link
+}
+
+// leastBytes returns the size of a tensor of so many bytes on a link in the narrowest codec.
+func (p *problem) leastBytes(bytes int64) int64 {
+	_, narrowest := p.in.Run.Train.Codec.Bounds()
+	return narrowest.Bytes(cost.Elements(bytes))
+}
+
+// movedBytes returns the bytes of parameters that devices hold and their nodes do not hold under the
+// plan in force.
+func (p *problem) movedBytes(rows cost.Rows) (moved int64) {
+	for _, row := range rows {
+		for _, s := range row {
+			for l := s.First; l < s.End && p.held != nil; l++ {
+				if !p.held[peerLayer{p.devices[s.Device].peer, l}] {
+					moved += p.in.Costs[l].ParamBytes
+				}
+			}
+		}
+	}
+	return moved
+}
+
+// costModel returns the cost model of the devices in a precision, with all optimizer state on them.
+// Errors wrap plan.ErrBadInput.
+func (p *problem) costModel(as precision) (*cost.Model, error) {
+	run := p.in.Run
+	t := cost.Training{
+		Costs: p.in.Costs, HalfCosts: p.in.HalfCosts, NodeBytes: p.in.NodeBytes,
+		Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
+	}
+	t.Level, t.Fixed = run.Train.Recompute.Level()
+	if run.Train.DocumentMask {
+		t.MaskBytes = 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
+	}
+	m := cost.NewModel(cost.NewMemory(t), p.link)
+	for _, d := range p.devices {
+		device, err := m.Memory.NewDevice(d.profile, as(d.peer, d.profile))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
+		}
+		m.Devices = append(m.Devices, device)
+	}
+	if run.Model.Validate() == nil && run.Model.Layers() == p.layers() {
+		m.Stack = func(at cost.Stage, slots int) (model.Memory, error) {
+			place := plan.Placement{
+				Layers: plan.LayerRange{First: at.First, End: at.End}, Recompute: plan.JoinLevels(at.Levels), Ahead: at.Ahead, Offload: at.Offload,
+				Storage: m.Devices[at.Device].Storage,
+			}
+			return run.Stack(place, at.Shares, schedule.Use{Slots: slots, Split: at.Use.Split}).Memory()
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,214 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/layout"
+	"pnode/planner/plan"
+)
+
+// write returns a candidate as a plan, without holders.
+func (s *search) write(k *candidate) (plan.Plan, error) {
+	p, err := s.skeleton(k)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	s.writeChoices(&p, k)
+	if s.in.Run.Train.Storage.Auto {
+		for r, row := range k.layout.Rows {
+			for st, at := range row {
+				p.Replicas[r].Stages[st].Storage = k.model.Devices[at.Device].Storage
+			}
+		}
+	}
+	return p, nil
+}
+
+// writeChoices writes what a candidate's stages recompute and how they send.
+func (s *search) writeChoices(p *plan.Plan, k *candidate) {
+	_, fixed := s.in.Run.Train.Recompute.Level()
+	for r, row := range k.layout.Rows {
+		for st, at := range row {
+			place := &p.Replicas[r].Stages[st]
+			if !fixed {
+				place.Recompute = plan.JoinLevels(at.Levels)
+			}
+			if st < len(row)-1 {
+				place.Codec, place.Ahead = k.layout.Codecs[r][st].String(), at.Ahead
+			}
+		}
+	}
+}
+
+// skeleton returns a plan with a candidate's stages where they are: the schedule places them on
+// replica groups.
+func (s *search) skeleton(k *candidate) (plan.Plan, error) {
+	p := plan.Plan{Run: s.in.Run.Run, Generation: s.in.Generation, Start: s.in.Start, Schedule: k.order.spec.String(), Sharded: k.sharded()}
+	micro := plan.Micro(0)
+	for r, pipe := range k.pipes {
+		group := s.group(k.order, pipe, k.shares[r])
+		group.First = micro
+		pipes, err := k.order.pipelines(group, plan.Replica(len(p.Replicas)))
+		if err != nil {
+			return plan.Plan{}, fmt.Errorf("planner: make generation %d: %w", s.in.Generation, err)
+		}
+		p.Replicas = append(p.Replicas, pipes...)
+		micro += plan.Micro(k.shares[r])
+	}
+	for _, pipe := range p.Replicas {
+		for st := range pipe.Stages {
+			pipe.Stages[st].Offload = k.model.Offloads(s.find(pipe.Stages[st].Worker()))
+		}
+	}
+	return p, nil
+}
+
+// group returns a pipe's devices in order, with a share of the micro-batches.
+func (s *search) group(o ordering, pipe *pipe, micros int) plan.ReplicaGroup {
+	g := plan.ReplicaGroup{Micros: micros, Layers: pipe.lengths()}
+	for _, d := range pipe.devices {
+		g.Workers = append(g.Workers, plan.WorkerID{Peer: s.problem.devices[d].peer, Device: s.problem.devices[d].name})
+	}
+	if slices.Contains(plan.WarmUps, o.spec.String()) {
+		for _, w := range pipe.Warmups {
+			g.Warmups = append(g.Warmups, min(w, micros/o.copies-1))
+		}
+	}
+	return g
+}
+
+// layoutOf returns a plan's stages as far as the plan itself says. Errors wrap plan.ErrBadPlan.
+func (s *search) layoutOf(p plan.Plan) (*layout.Layout, error) {
+	list, err := s.programsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	l := &layout.Layout{Programs: list}
+	workers := p.Workers()
+	for r, pipe := range p.Replicas {
+		row := make([]cost.Stage, len(pipe.Stages))
+		for st, place := range pipe.Stages {
+			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
+			at := cost.Stage{
+				Device: s.find(place.Worker()), First: place.Layers.First, End: place.Layers.End, Worker: slices.Index(workers, place.Worker()),
+				Shares: p.Shares(id), Ahead: place.Ahead, Offload: place.Offload,
+			}
+			if at.Device < 0 {
+				return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, place.Device, place.Peer)
+			}
+			if place.Recompute != "" {
+				if at.Levels, err = place.Recompute.Expand(at.Len()); err != nil {
+					return nil, err
+				}
+			}
+			at.Use = list.Use(at.Worker, id.Replica, id.Stage)
+			row[st] = at
+		}
+		codecs, err := pipe.Codecs()
+		if err != nil {
+			return nil, err
+		}
+		l.Rows, l.Codecs, l.Micros = append(l.Rows, row), append(l.Codecs, codecs), append(l.Micros, pipe.Micros)
+	}
+	return l, nil
+}
+
+// programKey is what the programs of a plan depend on: not which workers there are.
+type programKey struct {
+	schedule, sharded string
+	replicas          packed
+}
+
+// programsOf returns a plan's programs without what is ahead of gradients.
+func (s *search) programsOf(p plan.Plan) (schedule.Schedule, error) {
+	key, workers := programKey{schedule: p.Schedule, sharded: p.Sharded.String()}, p.Workers()
+	for _, pipe := range p.Replicas {
+		key.replicas += pack([]int{int(pipe.FirstMicro), pipe.Micros}) + pack(pipe.Warmups)
+		at := make([]int, len(pipe.Stages))
+		for i, place := range pipe.Stages {
+			at[i] = slices.Index(workers, place.Worker())
+		}
+		key.replicas += pack(at)
+	}
+	if list, ok := s.programs[key]; ok {
+		return list, nil
+	}
+	list, err := p.BackwardPrograms()
+	if err != nil {
+		return list, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
+	}
+	s.programs[key] = list
+	return list, nil
+}
+
+// bareLayout returns a candidate's layout with nothing recomputed, in the narrowest codec.
+func (s *search) bareLayout(k *candidate) (*layout.Layout, error) {
+	p, err := s.skeleton(k)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.layoutOf(p)
+	if err != nil {
+		return nil, err
+	}
+	_, narrowest := s.in.Run.Train.Codec.Bounds()
+	for _, codecs := range l.Codecs {
+		for b := range codecs {
+			codecs[b] = narrowest
+		}
+	}
+	return l, nil
+}
+
+// arrangeLayout makes a candidate's layout: what has to be recomputed for it to fit, and when
+// it ends. Errors wrap ErrNoFit or plan.ErrBadPlan.
+func (s *search) arrangeLayout(k *candidate) error {
+	l, err := s.bareLayout(k)
+	if err != nil {
+		return err
+	}
+	var no *layout.NoFit
+	if err := layout.Fit(k.model, l, &s.budget); errors.As(err, &no) {
+		return s.noLayout(k, no)
+	} else if err != nil {
+		return err
+	}
+	k.layout = l
+	return nil
+}
+
+// inFlight returns by device about how many micro-batches a replica group's programs keep of its
+// layers.
+func (s *search) inFlight(o ordering, devices, micros int) ([]int, error) {
+	chunks := o.spec.Chunks()
+	group := plan.ReplicaGroup{Micros: micros, Layers: slices.Repeat([]int{chunks}, devices)}
+	for i := range devices {
+		group.Workers = append(group.Workers, plan.WorkerID{Device: strconv.Itoa(i)})
+	}
+	if slices.Contains(plan.WarmUps, o.spec.String()) {
+		group.Warmups = schedule.DepthWarmups(devices, 1)
+	}
+	p := plan.Plan{Schedule: o.spec.String()}
+	var err error
+	if p.Replicas, err = o.pipelines(group, 0); err != nil {
+		return nil, err
+	}
+	list, err := s.programsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]int, devices)
+	for _, worker := range p.Workers() {
+		i, _ := strconv.Atoi(worker.Device)
+		for _, at := range p.StagesOf(worker) {
+			sums[i] += list.Use(list.Holder(at.Replica, at.Stage), at.Replica, at.Stage).Slots
+		}
+		sums[i] = (sums[i] + chunks - 1) / chunks
+	}
+	return sums, nil
+}
