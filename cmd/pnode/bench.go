@@ -17,9 +17,9 @@ func (e environment) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure kernels, training steps, schedules and GPUs",
-		Long: `Measure this machine next to what people would use otherwise, on the same cores in the
-same run. Rounds of both sides take turns; figures are medians. Leave the machine alone
-meanwhile. PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
+		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
+sides take turns; figures are medians. Leave the machine alone meanwhile.
+PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS
   pnode bench step                     training steps against PyTorch
   pnode bench schedules                pipeline schedules on emulated slow links
@@ -48,8 +48,8 @@ func (e environment) benchKernelsCommand() *cobra.Command {
 transposed (NT, the forward pass of a linear layer) and A transposed and added to what is
 there (TN, the gradient of its weight).
 
-OpenBLAS runs as a process of its own through Python's ctypes; without it the table has
-this program's figures alone. OPENBLAS_CORETYPE=Haswell makes it compute with AVX2 where
+OpenBLAS runs as a process of its own through Python's ctypes; without it the table has only
+this program's figures. OPENBLAS_CORETYPE=Haswell makes it compute with AVX2 where
 it would take AVX-512.`,
 		Example: `  pnode bench kernels
   pnode bench kernels --threads 1 --rounds 21
@@ -59,8 +59,8 @@ it would take AVX-512.`,
 		o.Progress = progress
 		return bench.Kernels(ctx, o)
 	})
-	f.IntVar(&o.Rounds, "rounds", 5, "measurements of each side")
-	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
+	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads to try (default 1 and all cores)")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of the Python that loads OpenBLAS")
 	f.StringVar(&o.Library, "library", "", "`PATH` of OpenBLAS (default the system's)")
 	return c
@@ -80,7 +80,7 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return f
 }
 

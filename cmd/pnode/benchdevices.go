@@ -20,21 +20,24 @@ func (e environment) benchDevicesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "GPUs against cuBLASLt and PyTorch, in every figure that has a target",
-		Long: `Measure each GPU: bf16 products by this program's kernels against cuBLASLt, and cuBLASLt as
-this program calls it against PyTorch; causal attention with gradients against PyTorch's
-flash attention; a training step of GPT-2 with 124 M against PyTorch, eager and compiled,
-with the largest micro-batch that fits both side by side; a step of a model of 1.3 B against
-the device's peak; losses of a second run, to the bit, and the processor's.
+		Long: `Measure each GPU in these rows:
 
-PyTorch runs as a process of its own (--python). Where the system has no cuBLASLt, that of
-PyTorch is taken. A row that could not be measured, or not be compared, is left open, with
-the reason. Leave the machine alone meanwhile: PyTorch's compiler and the larger models take
-minutes. Interrupted, it shows the rows so far.
+  products   bf16 products by this program's kernels against cuBLASLt, and cuBLASLt as this
+             program calls it against PyTorch
+  attention  causal attention with gradients against PyTorch's flash attention
+  step       a training step of GPT-2 with 124 M parameters against eager PyTorch, with the
+             largest micro-batch that fits both; compiled: against compiled PyTorch
+  large      a step of a model of 1.3 B parameters against the peak of the device
+  repeat     losses of a second run, to the bit; losses: against those of the processor
 
-MFU is what a token of a step has to compute, 6 operations for each parameter that is
-multiplied and 6 L C (T+1) for causal attention, over what the card's data sheet says, or
-over the fastest product where the card is not in the list. A step has one micro-batch and
-its update.`,
+PyTorch runs as a process of its own (--python); its cuBLASLt is used where the system has none.
+A row that cannot be measured or compared stays open, with the reason. Leave the machine alone
+meanwhile: PyTorch's compiler and the larger models take minutes. After an interrupt the rows
+so far are shown.
+
+MFU is the work of a step over the peak in the card's data sheet (for an unknown card: over its
+fastest product). The work of a token is 6 operations for each multiplied parameter, and
+6 L C (T+1) for causal attention. A step has one micro-batch and its update.`,
 		Example: `  pnode bench devices --python ~/venv/bin/python
   pnode bench devices --devices cuda:0 --only products,attention --rounds 11
   pnode bench devices --strict --json > devices.json            fails where losses are wrong
@@ -52,12 +55,12 @@ its update.`,
 		}
 		return r, err
 	})
-	f.Var(&flags.Devices, "devices", "what to measure, for example cuda:0,opencl:1: auto takes every GPU that works")
+	f.Var(&flags.Devices, "devices", "devices to measure, for example cuda:0,opencl:1; auto takes every GPU that works")
 	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.DeviceRows(), ", ")+" (default all)")
 	f.StringVar(&o.Size, "size", bench.DeviceSizes()[0], "`SIZE` of what is measured: "+strings.Join(bench.DeviceSizes(), ", ")+fmt.Sprintf("; targets are for %s", bench.DeviceSizes()[0]))
-	f.IntVar(&o.Rounds, "rounds", 5, "measurements of each side")
-	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "how long a row, or PyTorch's first word, may take")
-	f.BoolVar(&strict, "strict", false, "fail where losses miss their target, or a figure of this program is open that the machine has all for")
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
+	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "longest time for a row, or for PyTorch to start")
+	f.BoolVar(&strict, "strict", false, "fail if losses miss their target, or if a figure is open that this machine could give")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
 	return c
 }

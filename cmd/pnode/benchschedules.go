@@ -13,18 +13,15 @@ func (e environment) benchSchedulesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedules",
 		Short: "Pipeline schedules on emulated devices and slow links",
-		Long: `Measure how long schedules take on emulated devices behind emulated links, with the workers
-of real runs and real QUIC, beside what the simulator predicts: the elastic schedule with
-memory for as many activations as 1F1B keeps, for twice as many and for any number, and
-plain 1F1B, GPipe, depth-first and breadth-first interleaving in the same run. "elastic
-groups" is interleaving in the groups that the simulator chose where they beat the elastic
-schedule on the whole step.
+		Long: `Measure schedules on emulated devices and links, with the workers of real runs and real QUIC, and
+compare them with the simulator's predictions. The elastic schedule runs with memory for as many
+activations as 1F1B keeps, for twice as many, and without a limit. 1F1B, GPipe, depth-first and
+breadth-first interleaving run in the same measurement. "elastic groups" is interleaving in the
+groups that the simulator prefers over the elastic schedule.
 
-A stage takes --stage-time for a micro-batch; nothing is computed. Steps of enough
-micro-batches for a pipeline to get under way are measured after some that let the
-connections find their speed. The figures of a machine that does something else meanwhile
-are worse than the schedules are; "go test ./node/bench -run Grid -v -grid full" measures
-the same in virtual time, where nothing but the emulated devices and links takes any.`,
+A stage takes --stage-time for a micro-batch; nothing is computed. The first steps, in which the
+connections find their speed, do not count. Other work on the machine makes the figures worse:
+"go test ./node/bench -run Grid -v -grid full" measures the same in virtual time.`,
 		Example: `  pnode bench schedules                         4 stages, 100 Mbit/s, 10 and 40 ms
   pnode bench schedules --full                  4 and 8 stages, 20 kinds of links: hours
   pnode bench schedules --stages 8 --mbit 50 --latency 150ms --json`,

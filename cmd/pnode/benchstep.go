@@ -37,7 +37,7 @@ figures alone.`,
 	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
 	f.IntSliceVar(&o.Sequences, "sequence", nil, "`LENGTHS` of a sequence (default 256,1024)")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
-	f.IntVar(&o.Rounds, "rounds", 3, "measurements of each side")
+	f.IntVar(&o.Rounds, "rounds", 3, "measurements on each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
 	return c
 }

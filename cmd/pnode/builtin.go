@@ -2,8 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// addBuiltIns adds the commands that come with the library, help and completion, and has
-// them refuse what they do not know, which by themselves they pass over.
+// addBuiltIns adds the library's commands, help and completion, and makes them refuse unknown words.
 func addBuiltIns(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -19,7 +18,7 @@ func addBuiltIns(root *cobra.Command) {
 	}
 }
 
-// knownTopic refuses what there is no help on.
+// knownTopic refuses a topic without help.
 func knownTopic(help *cobra.Command, args []string) error {
 	found, rest, err := help.Root().Find(args)
 	if err != nil || found == help.Root() {

@@ -36,7 +36,7 @@ func (e environment) checkpointsCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use:     "verify",
-			Short:   "Read every stored byte of a stopped node and compare it with its checksum",
+			Short:   "Compare every stored byte of a stopped node with its checksum",
 			Example: "  pnode checkpoints verify",
 			Args:    usageArgs(cobra.NoArgs),
 			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.verifyCheckpoints) },
@@ -45,8 +45,8 @@ func (e environment) checkpointsCommand() *cobra.Command {
 	return c
 }
 
-// eachNode does something with the node in dir, or with each local node of the run in dir.
-// What several nodes fail with is told once, with their names.
+// eachNode calls do with the node in dir, or with each local node of the run in dir.
+// It reports an error that several nodes share once, with their names.
 func (e environment) eachNode(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
 	dir, err := config.Existing(dir)
 	if err != nil {

@@ -15,7 +15,7 @@ type cores struct{ n *int }
 
 // addThreads adds --threads, which sets n.
 func addThreads(f *pflag.FlagSet, n *int) {
-	f.Var(cores{n}, "threads", "cores to compute on; 0 is all")
+	f.Var(cores{n}, "threads", "cores to compute on; 0 takes all")
 }
 
 func (c cores) Set(text string) error {

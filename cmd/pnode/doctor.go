@@ -17,14 +17,13 @@ func (e environment) doctorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Show what this machine has to compute with, and what is missing",
-		Long: `List every device with its driver, memory, features, the result of its self-test and its
-measured rates, say which of them a node uses, and what to do about those that do not work.
+		Short: "Show the devices of this machine, and what is missing",
+		Long: `List every device with its driver, memory, features, self-test and measured rates. Say which
+devices a node uses, and what to do about devices that do not work.
 
-Drivers are looked at in a process of their own: one that crashes is named, and the rest
-goes on.`,
+Drivers are tried in a process of their own: one that crashes is named and left out.`,
 		Example: `  pnode doctor
-  pnode doctor --devices opencl:1      look at this one, even where a node would leave it out
+  pnode doctor --devices opencl:1      try this one, even if a node would not use it
   pnode doctor --json | jq '.devices[] | select(.used)'`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -41,11 +40,11 @@ goes on.`,
 	}
 	addThreads(c.Flags(), &flags.Threads)
 	addDevices(c.Flags(), &flags)
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-// diagnosis is a text for people.
+// diagnosis returns the report as text.
 func diagnosis(d devices.Diagnosis, withoutDrivers error) string {
 	var b strings.Builder
 	for _, device := range d.Devices {

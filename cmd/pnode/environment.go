@@ -38,7 +38,7 @@ func (e environment) progress(json bool, steps int) *progress.Writer {
 	return progress.New(o)
 }
 
-// output passes what a node shows on to w.
+// output returns the sinks of a node: events, notices and log go to w.
 func (e environment) output(w *progress.Writer, level slog.Level) node.Output {
 	return node.Output{
 		Probe:  e.probe,
@@ -48,7 +48,7 @@ func (e environment) output(w *progress.Writer, level slog.Level) node.Output {
 	}
 }
 
-// isTerminal tells whether lines can be rewritten.
+// isTerminal reports whether lines can be rewritten.
 func isTerminal(w io.Writer) bool {
 	if out, ok := w.(*output); ok {
 		w = out.Writer
@@ -61,10 +61,9 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// withNode has a command that takes no arguments do something with a running node of this machine,
-// the one that --dir names.
+// withNode makes a command without arguments call do with the running node that --dir names.
 func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
-	dir := c.Flags().String("dir", "", "`FOLDER` of the node (default the newest that runs)")
+	dir := c.Flags().String("dir", "", "`FOLDER` of the node (default the newest one that runs)")
 	c.Args = usageArgs(cobra.NoArgs)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		client, err := dial(c.Context(), *dir)
@@ -76,8 +75,7 @@ func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
 	}
 }
 
-// dial finds a running node: the one in dir, or without dir the one of the newest run
-// that has one.
+// dial connects to the running node in dir, or without dir to one of the newest run that has any.
 func dial(ctx context.Context, dir string) (*api.Client, error) {
 	if dir != "" {
 		return api.Dial(ctx, dir)

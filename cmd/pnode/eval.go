@@ -21,12 +21,12 @@ func (e environment) evalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval [--dir FOLDER] FILE...",
 		Short: "Measure how well a model predicts texts",
-		Long: `Print for each file, and for all together, the perplexity of a model, its mean loss in nats
-a token, and bits a byte, which compares models with different tokenizers. The model is
-the newest whole checkpoint of a stopped run, or one in Hugging Face's layout.
+		Long: `Print a model's perplexity, its mean loss in nats per token, and its bits per byte, for each file
+and for all together. Bits per byte compare models with different tokenizers. The model is the
+newest complete checkpoint of a stopped run, or a Hugging Face model.
 
-A file is one document. It is cut into windows of the model's context that do not
-overlap; each token is predicted from those before it in its window.`,
+A file is one document, cut into windows that do not overlap. Each token is predicted from the
+tokens before it in its window.`,
 		Example: `  pnode eval --dir ~/run7 held-out.txt
   pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
 		Args: usageArgs(cobra.MatchAll(atLeastOne("file of text to predict"), named)),
@@ -42,7 +42,7 @@ overlap; each token is predicted from those before it in its window.`,
 	f := c.Flags()
 	f.SortFlags = false
 	from.add(f)
-	f.IntVar(&o.Window, "window", 0, fmt.Sprintf("tokens the model sees at a time (default its context, up to %d)", infer.DefaultWindow))
+	f.IntVar(&o.Window, "window", 0, fmt.Sprintf("tokens in a window (default the model's context, up to %d)", infer.DefaultWindow))
 	on.add(f)
 	return c
 }

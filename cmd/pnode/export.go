@@ -27,11 +27,10 @@ func (e environment) exportCommand() *cobra.Command {
 	shard := 5 * config.GB
 	c := &cobra.Command{
 		Use:   "export OUT [--dir FOLDER]",
-		Short: "Write a model in Hugging Face's layout",
-		Long: `Write the newest whole checkpoint of a stopped run as a folder with config.json,
-model.safetensors (in several files where it is large) and the tokenizer's files, which
-Python's transformers loads. Adapters are worked into the weights; with --adapter they are
-written alone, as Python's peft loads them.`,
+		Short: "Write a model as a Hugging Face folder",
+		Long: `Write the newest complete checkpoint of a stopped run as a folder that Python's transformers loads:
+config.json, model.safetensors (several files for large models) and the tokenizer's files.
+Adapters are merged into the weights; --adapter writes them alone, as Python's peft loads them.`,
 		Example: `  pnode export ~/my-model                       the newest run
   pnode export ~/my-model --dir ~/run7 --dtype bf16
   pnode export ~/my-adapter --adapter --base meta-llama/Llama-3.2-1B
@@ -48,7 +47,7 @@ written alone, as Python's peft loads them.`,
 				return usageError{c.CommandPath(), fmt.Errorf("base is %s: want none without --adapter", base)}
 			}
 			if adapter && (o.DType != "" || c.Flags().Changed("shard-size")) {
-				return usageError{c.CommandPath(), errors.New("--dtype and --shard-size are of whole models: leave them out with --adapter, which writes one file of f32")}
+				return usageError{c.CommandPath(), errors.New("leave --dtype and --shard-size out with --adapter, which writes one file of f32")}
 			}
 			if adapter {
 				return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.exportAdapter(c.Context(), m, args[0], base) })
@@ -60,10 +59,10 @@ written alone, as Python's peft loads them.`,
 	f := c.Flags()
 	f.SortFlags = false
 	from.add(f)
-	f.StringVar(&o.DType, "dtype", "", "`TYPE` of the weights: f32, bf16 or f16 (default f32, or that of an imported model)")
-	f.Var(&shard, "shard-size", "most bytes of weights in one file")
-	f.BoolVar(&adapter, "adapter", false, "write the adapters alone, in PEFT's layout")
-	f.StringVar(&base, "base", "", "`NAME` or folder of the model that the adapters change, for their users")
+	f.StringVar(&o.DType, "dtype", "", "`TYPE` of the weights: f32, bf16 or f16 (default f32; for an imported model its own)")
+	f.Var(&shard, "shard-size", "largest size of one file of weights")
+	f.BoolVar(&adapter, "adapter", false, "write only the adapters (PEFT layout)")
+	f.StringVar(&base, "base", "", "`NAME` or folder of the model that the adapters belong to")
 	return c
 }
 

@@ -21,10 +21,10 @@ func (e environment) generateCommand() *cobra.Command {
 	p := infer.Prompt{}
 	c := &cobra.Command{
 		Use:   "generate [--dir FOLDER] --prompt TEXT",
-		Short: "Let a model continue a text",
-		Long: `Continue a text with the newest whole checkpoint of a stopped run, or with a model in
-Hugging Face's layout. The prompt and what follows go to standard output as they come,
-speed to standard error. The same seed gives the same text.`,
+		Short: "Continue a text with a model",
+		Long: `Continue a text with the newest complete checkpoint of a stopped run, or with a Hugging Face model.
+The text goes to standard output as it comes, the speed to standard error. The same seed gives
+the same text.`,
 		Example: `  pnode generate --prompt "func main() {"            with the newest run
   pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
@@ -49,12 +49,12 @@ speed to standard error. The same seed gives the same text.`,
 	f := c.Flags()
 	f.SortFlags = false
 	from.add(f)
-	f.StringVar(&p.Text, "prompt", "", "`TEXT` to continue; empty is the beginning of a document")
-	f.IntVar(&p.Tokens, "tokens", 200, "tokens to add at most")
-	f.Float64Var(&p.Sampling.Temperature, "temperature", 0.8, "how freely tokens are drawn; 0 takes the likeliest")
-	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among so many likeliest tokens; 0 is all")
-	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the likeliest tokens of this probability together; 0 is all")
-	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "of the draws")
+	f.StringVar(&p.Text, "prompt", "", "`TEXT` to continue; without it a new document begins")
+	f.IntVar(&p.Tokens, "tokens", 200, "largest number of tokens to add")
+	f.Float64Var(&p.Sampling.Temperature, "temperature", 0.8, "higher draws more freely; 0 takes the most likely token")
+	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among this many most likely tokens; 0 is all")
+	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the most likely tokens with this total probability; 0 is all")
+	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "seed of the draws")
 	on.add(f)
 	return c
 }
@@ -77,7 +77,7 @@ func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Pro
 	return err
 }
 
-// generated tells about a text on one line.
+// generated returns the size and speed of a text on one line.
 func generated(g infer.Generated) string {
 	line := fmt.Sprintf("%d tokens", g.Tokens)
 	if g.Tokens == 1 {

@@ -16,13 +16,13 @@ func (e environment) importCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "import MODEL --dir FOLDER",
-		Short: "Check a model in Hugging Face's layout and make it ready to train",
-		Long: `Read a folder with config.json, model.safetensors (one or several files; f32, f16, bf16)
-and a tokenizer, check every field, tensor and value, and keep the model in FOLDER in
-chunks with checksums. Nothing that this program does not compute is passed over.
+		Short: "Check a Hugging Face model and make it ready to train",
+		Long: `Read a Hugging Face model (config.json, model.safetensors in one or several files, and a
+tokenizer), check every field, tensor and value, and store the model in FOLDER with checksums. A
+setting that this program does not compute is an error.
 
-"pnode train --init FOLDER" starts from it, as often as wanted, and without the folder
-that the model came from; "pnode train --init MODEL" does both in one.`,
+"pnode train --init FOLDER" starts from it, without the folder that the model came from.
+"pnode train --init MODEL" does both in one step.`,
 		Example: `  pnode import ~/gpt2 --dir ~/gpt2-imported
   pnode train --init ~/gpt2-imported --data shards`,
 		Args: usageArgs(cobra.MatchAll(one("the folder to read"), named)),
@@ -33,7 +33,7 @@ that the model came from; "pnode train --init MODEL" does both in one.`,
 			return e.withModel(c.Context(), modelFlags{dir: args[0]}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` to make")
+	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` to create")
 	return c
 }
 

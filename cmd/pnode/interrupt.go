@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// interrupts turns the first SIGINT or SIGTERM into a cancelled context and the second
-// into the end of the process.
+// interrupts cancels a context at the first SIGINT or SIGTERM and ends the process at the second.
 type interrupts struct {
 	exit func(code int)
 
@@ -22,14 +21,14 @@ type interrupts struct {
 
 func newInterrupts(exit func(int)) *interrupts { return &interrupts{exit: exit} }
 
-// beforeExit sets what happens at a second interrupt.
+// beforeExit sets a function to call at a second interrupt, before the process ends.
 func (i *interrupts) beforeExit(kill func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.kill = kill
 }
 
-// leaveCheckpoint tells that the command answers a first interrupt with a checkpoint.
+// leaveCheckpoint makes the answer to a first interrupt announce a checkpoint.
 func (i *interrupts) leaveCheckpoint() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -84,8 +83,8 @@ func (i *interrupts) end() {
 	i.exit(exitInterrupted)
 }
 
-// untilEOF is ctx, cancelled too when in ends. The goroutine that reads lasts as long as
-// in does: for standard input, as long as the process.
+// untilEOF returns ctx, cancelled too when in ends. Its goroutine reads until then: for standard
+// input as long as the process lives.
 func untilEOF(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

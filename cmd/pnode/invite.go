@@ -17,8 +17,8 @@ func (e environment) inviteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "invite",
 		Short: "Print an invite to the run of a node on this machine",
-		Long: `Print a new invite: one string with the addresses of this node and the right to join. It
-can be made where the run was created.`,
+		Long: `Print a new invite: one string with the addresses of this node and the right to join the run.
+Only the machine that started the run can make invites.`,
 		Example: `  pnode invite
   pnode invite --ttl 10m --uses 20`,
 		PreRunE: func(*cobra.Command, []string) error {
@@ -39,7 +39,7 @@ can be made where the run was created.`,
 		_, err = fmt.Fprintln(e.stdout, invite)
 		return err
 	})
-	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it is valid")
-	c.Flags().IntVar(&uses, "uses", 1, "how many nodes may use it")
+	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "time until it expires")
+	c.Flags().IntVar(&uses, "uses", 1, "number of nodes that may use it")
 	return c
 }

@@ -16,12 +16,12 @@ func (e environment) joinCommand() *cobra.Command {
 	var supervised bool
 	c := &cobra.Command{
 		Use:   "join [INVITE|MULTIADDR]",
-		Short: "Join a run, or come back to one",
-		Long: `Join a run with an invite, which "pnode train --listen" and "pnode invite" print, or with
-the multiaddr of a member when this folder is one already. Without either, come back to
-the run of the folder.`,
+		Short: "Join a run, or return to one",
+		Long: `Join a run with an invite that "pnode train --listen" or "pnode invite" printed. A folder that
+belongs to a run already needs none: without an argument its node comes back, and the
+address of a member (a multiaddr) says where to look first.`,
 		Example: `  pnode join pnode1-...                     join from any machine that reaches the addresses
-  pnode join --dir ~/run7                   come back after a restart`,
+  pnode join --dir ~/run7                   return after a restart`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := flags.Validate(); err != nil {
@@ -43,14 +43,14 @@ the run of the folder.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one, or without an invite the newest)")
-	f.StringVar(&flags.Listen, "listen", "", "`HOST:PORT` for other nodes (default any port)")
+	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite the newest)")
+	f.StringVar(&flags.Listen, "listen", "", "accept other nodes at `HOST:PORT` (default any port)")
 	addThreads(f, &flags.Threads)
 	addDevices(f, &flags)
 	addMemory(f, &flags)
 	addEmulate(f, &flags)
 	addTrace(f, &flags)
-	f.BoolVar(&flags.JSON, "json", false, "one JSON object a step on standard output")
+	f.BoolVar(&flags.JSON, "json", false, "print one JSON object for each step on standard output")
 	f.StringVar(&flags.LogLevel, "log-level", flags.LogLevel, "`LEVEL`: debug, info, warn or error")
 	addSupervised(f, &supervised)
 	return c

@@ -14,9 +14,9 @@ func (e environment) leaveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "leave",
 		Short: "Let a node of this machine leave its run",
-		Long: `Ask a running node of this machine to hand over its part and leave. The run goes on with
-the other nodes; the last one leaves a checkpoint. The command ends when the node has: its
-folder can be used again then. Ctrl-C ends the waiting, not the leaving.`,
+		Long: `Ask a running node of this machine to hand over its part and leave. The run continues on the
+other nodes; the last node leaves a checkpoint. The command returns when the node has ended; its
+folder can be used again from then on. Ctrl-C ends the waiting, not the leaving.`,
 		Example: `  pnode leave
   pnode leave --dir ~/run7`,
 	}

@@ -12,7 +12,7 @@ import (
 	"pnode/kernels/devices"
 )
 
-// computing are the commands that look for devices.
+// computing lists the commands that look for devices.
 var computing = []string{"train", "join", "plan", "doctor"}
 
 func main() {
@@ -27,7 +27,7 @@ func main() {
 	os.Exit(e.run(os.Args[1:]))
 }
 
-// run carries a command line out and gives the exit code.
+// run carries a command line out and returns the exit code.
 func (e environment) run(args []string) int {
 	ctx, stop := e.interrupts.watch(context.Background(), e.stderr)
 	defer stop()
@@ -49,8 +49,8 @@ func (e environment) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pnode",
 		Short: "Train one model on many machines",
-		Long: `pnode pools computers that do not match, joined by slow links, into one training run
-of a language model. One command starts a run, one joins it, none keeps it alive.`,
+		Long: `pnode pools unlike computers behind slow links into one training run of a language model.
+One command starts a run, another joins it, and no server keeps it alive.`,
 		Example: `  pnode train                          train a small model on text of this machine
   pnode train --local 3                the same, as three nodes
   pnode join pnode1-...                join a run with an invite
@@ -78,7 +78,7 @@ of a language model. One command starts a run, one joins it, none keeps it alive
 	return root
 }
 
-// knownCommand refuses a word that is no command, and suggests the likely one.
+// knownCommand refuses a word that names no command, and suggests the closest one.
 func knownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

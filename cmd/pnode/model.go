@@ -21,8 +21,8 @@ import (
 type modelFlags struct{ dir, lora string }
 
 func (m *modelFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a stopped run, of a model in Hugging Face's layout, or of an imported one (default the newest run's)")
-	f.StringVar(&m.lora, "lora", "", "`FOLDER` of adapters in PEFT's layout to work into the model")
+	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a stopped run, a Hugging Face model or an imported one (default the newest run)")
+	f.StringVar(&m.lora, "lora", "", "merge the adapters in `FOLDER` (PEFT layout) into the model")
 }
 
 // computeFlags name the devices and threads that a command computes on.
@@ -33,7 +33,7 @@ type computeFlags struct {
 
 func (c *computeFlags) add(f *pflag.FlagSet) {
 	addThreads(f, &c.threads)
-	f.Var(&c.devices, "devices", "what to compute on, for example cuda:1: auto takes the fastest GPU that works, or else the processor; of several the fastest is taken")
+	f.Var(&c.devices, "devices", "device to compute on, for example cuda:1; auto takes the fastest GPU that works, else the processor; of several the fastest is taken")
 }
 
 // onDevice opens the device for a model to compute on, and closes it after do.

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// output is standard output that remembers whether something could not be written to it:
-// a command whose result got lost on a full disk has failed.
+// output remembers the first failed write to standard output: a command whose result was lost on
+// a full disk has failed.
 type output struct {
 	io.Writer
 
@@ -21,13 +21,13 @@ func (o *output) Write(p []byte) (int, error) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.err == nil {
-			o.err = fmt.Errorf("standard output is not whole: %w", err)
+			o.err = fmt.Errorf("standard output is incomplete: %w", err)
 		}
 	}
 	return n, err
 }
 
-// lost is the error of what could not be written.
+// lost returns the error of the first failed write.
 func (o *output) lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

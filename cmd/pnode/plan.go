@@ -23,11 +23,11 @@ func (e environment) planCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Show how a run would be cut, and what memory it takes, without starting it",
-		Long: `Measure this machine and plan a run for so many nodes like it, or for the devices of an
-emulated cluster: stages, replicas, layer ranges, the predicted step, and the peak memory of
-each stage beside what is free. Lost packets of a cluster's links are not reckoned with. Takes
-the flags and the run file of train.`,
+		Short: "Show how a run would be split, and the memory it needs, without starting it",
+		Long: `Measure this machine and plan a run for --nodes machines like it, or for the devices of an
+emulated cluster. The plan has stages, replicas, layer ranges, the predicted time of a step, and
+the peak memory of each stage with what is free. The loss of packets on a cluster's links is not
+part of the prediction. Takes the flags and the run file of train.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
   pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2
@@ -48,9 +48,9 @@ the flags and the run file of train.`,
 		},
 	}
 	addTrainFlags(c.Flags(), &flags)
-	c.Flags().StringVar(&file, "config", "", "run `FILE` with settings (YAML)")
-	c.Flags().IntVar(&nodes, "nodes", 1, "plan for so many nodes like this one")
-	c.Flags().Lookup("json").Usage = "one JSON object: the plan and its reasons"
+	c.Flags().StringVar(&file, "config", "", "read settings from the run file `FILE` (YAML)")
+	c.Flags().IntVar(&nodes, "nodes", 1, "plan for this many nodes like this one")
+	c.Flags().Lookup("json").Usage = "print one JSON object: the plan and its reasons"
 	for _, other := range []string{"dir", "resume", "listen", "local", "log-level"} {
 		c.Flags().Lookup(other).Hidden = true // of train alone
 	}

@@ -21,10 +21,10 @@ func (e environment) samplesCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "samples --step N",
-		Short: "Tell which samples a step trains on",
-		Long: `Print the ledger of a step: for each row its epoch, the number of its sample within the
-epoch and the tokens of the data that it holds. It is computed, not recorded: every node
-gets the same, for steps done and to come, and every sample comes once an epoch.`,
+		Short: "Show which samples a step trains on",
+		Long: `Print what a step trains on: for each row its epoch, the number of its sample within the epoch,
+and the first token of the sample in the data. This is computed, not recorded: every node prints
+the same, for past and future steps, and every sample comes once in an epoch.`,
 		Example: `  pnode samples --step 100
   pnode samples --step 1 --steps 50 --json | jq .index`,
 		Args: usageArgs(cobra.NoArgs),
@@ -38,9 +38,9 @@ gets the same, for steps done and to come, and every sample comes once an epoch.
 			return e.samples(c.Context(), dir, plan.Step(step), steps, asJSON)
 		},
 	}
-	c.Flags().Uint64Var(&step, "step", 0, "the `STEP` to tell about, from 1")
-	c.Flags().IntVar(&steps, "steps", 1, "how many steps from there on")
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object a row")
+	c.Flags().Uint64Var(&step, "step", 0, "first `STEP` to show, from 1")
+	c.Flags().IntVar(&steps, "steps", 1, "number of steps to show")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each row")
 	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` of the run or node (default the newest run's)")
 	return c
 }

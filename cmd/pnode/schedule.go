@@ -12,7 +12,7 @@ import (
 	"pnode/pipeline/schedule/study"
 )
 
-// scheduleFlags are the command's flags as they are given.
+// scheduleFlags holds the flags of the command.
 type scheduleFlags struct {
 	request               study.Request
 	words                 study.Words
@@ -27,12 +27,13 @@ func (e environment) scheduleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show and time a pipeline schedule, without computing anything",
-		Long: `Make a pipeline schedule, print its grid (2F0 is the forward of micro-batch 0 on stage 2;
-B backward, I and W its input and weight gradient, R recomputation), simulate it and say
-how long it takes, how much of that is bubble, what each worker keeps, and what bounds it.
+		Long: `Make a pipeline schedule, print its grid and simulate it. In the grid 2F0 is the forward of
+micro-batch 0 on stage 2; B is a backward, I and W are its input and weight gradient, and R is a
+recomputation. The report says how long the schedule takes, how much of that is bubble, how many
+activations each worker keeps, and what bounds it.
 
-Times are milliseconds, or have a unit (250us, 2s). One value counts for all stages or
-links; otherwise there is one for each, with commas or by repeating the flag.`,
+Times are in milliseconds or have a unit (250us, 2s). One value counts for all stages or links;
+otherwise give one for each, separated by commas or by repeating the flag.`,
 		Example: `  pnode schedule --list
   pnode schedule --kind 1f1b --stages 4 --micro 8
   pnode schedule --kind elastic --stages 4 --micro 64 --link 0,2:4,0 --svg elastic.svg
@@ -64,31 +65,31 @@ links; otherwise there is one for each, with commas or by repeating the flag.`,
 func (o *scheduleFlags) add(f *pflag.FlagSet) {
 	f.SortFlags = false
 	r, w := &o.request, &o.words
-	f.StringVar(&r.Kind, "kind", "elastic", "`KIND` of schedule, or its name in a plan such as kfkb:k=3")
-	f.IntVar(&r.Options.Stages, "stages", 4, "stages of the model, on all workers together")
-	f.IntVar(&r.Options.Micros, "micro", 16, "micro-batches a step")
+	f.StringVar(&r.Kind, "kind", "elastic", "`KIND` of schedule, with settings as in kfkb:k=3")
+	f.IntVar(&r.Options.Stages, "stages", 4, "stages of the model on all workers together")
+	f.IntVar(&r.Options.Micros, "micro", 16, "micro-batches in a step")
 	f.StringSliceVar(&w.Forward, "forward", []string{"1"}, "`TIMES` of a stage's forward")
 	f.StringSliceVar(&w.Backward, "backward", []string{"2"}, "`TIMES` of a stage's backward")
-	f.StringSliceVar(&w.Weight, "weight", nil, "`TIMES` of the weight gradient, a part of backward (default half)")
-	f.StringSliceVar(&w.Recompute, "recompute", nil, "`TIMES` to restore activations; stages with 0 keep them (default 0)")
+	f.StringSliceVar(&w.Weight, "weight", nil, "`TIMES` of the weight gradient, which is part of the backward (default half of it)")
+	f.StringSliceVar(&w.Recompute, "recompute", nil, "`TIMES` of a recomputation; stages with 0 keep their activations (default 0)")
 	f.StringSliceVar(&w.Update, "update", nil, "`TIMES` of the optimizer step (default 0)")
-	f.StringSliceVar(&w.Links, "link", nil, "`TRANSFER:LATENCY` of a message between neighbouring stages (default 0:0)")
-	f.StringSliceVar(&w.Jitter, "jitter", nil, "mean `TIME` of random extra latency of each message")
-	f.Uint64Var(&r.Jitter.Seed, "seed", 0, "of the jitter")
-	f.IntSliceVar(&r.Caps, "cap", nil, "micro-batches whose activations fit on a worker, one `NUMBER` or one for each")
+	f.StringSliceVar(&w.Links, "link", nil, "`TRANSFER:LATENCY` of a message to the next stage (default 0:0)")
+	f.StringSliceVar(&w.Jitter, "jitter", nil, "mean `TIME` of random extra latency")
+	f.Uint64Var(&r.Jitter.Seed, "seed", 0, "seed of the jitter")
+	f.IntSliceVar(&r.Caps, "cap", nil, "micro-batches whose activations fit on a worker: one `NUMBER`, or one for each worker")
 	f.IntVar(&r.Options.Chunks, "chunks", 0, "stages on each worker")
-	f.IntVar(&r.Options.Depth, "depth", 0, "forwards ahead for each worker that follows")
-	f.IntVar(&r.Options.Group, "group", 0, "micro-batches that go together")
+	f.IntVar(&r.Options.Depth, "depth", 0, "forwards to start ahead for each later worker")
+	f.IntVar(&r.Options.Group, "group", 0, "micro-batches in a group")
 	f.IntSliceVar(&r.Options.Forward, "forward-groups", nil, "`SIZES` of groups of interleaved forwards")
 	f.IntSliceVar(&r.Options.Backward, "backward-groups", nil, "`SIZES` of groups of interleaved backwards")
-	f.IntVar(&r.Options.Pairs, "pairs", 0, "pairs of pipelines of chimera")
-	f.IntVar(&r.Options.Segments, "segments", 0, "segments of a sequence of seq1f1b")
-	f.StringSliceVar(&o.trace, "trace", nil, "show a step that was run from the `FILES` of train --trace, beside its prediction")
-	f.IntVar(&o.step, "step", 0, "which step of --trace (default the newest)")
+	f.IntVar(&r.Options.Pairs, "pairs", 0, "pairs of pipelines (chimera)")
+	f.IntVar(&r.Options.Segments, "segments", 0, "segments of a sequence (seq1f1b)")
+	f.StringSliceVar(&o.trace, "trace", nil, "show a step that ran, from the `FILES` of train --trace, with its prediction")
+	f.IntVar(&o.step, "step", 0, "step of --trace to show (default the newest)")
 	f.StringVar(&o.svg, "svg", "", "draw the timeline to `FILE`")
-	f.BoolVar(&o.program, "program", false, "print the workers' lists of actions alone")
+	f.BoolVar(&o.program, "program", false, "print only the workers' lists of actions")
 	f.BoolVar(&o.list, "list", false, "explain all kinds")
-	f.BoolVar(&o.asJSON, "json", false, "one JSON object")
+	f.BoolVar(&o.asJSON, "json", false, "print one JSON object")
 }
 
 func (e environment) schedule(o scheduleFlags) error {

@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// packages are the names with which errors begin that come from them: useful in a log,
-// noise to who asked for something else.
+// packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
 	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "devices", "generate", "huggingface", "infer", "kernels", "link",
 	"local", "model", "node", "pipeline", "planner", "progress", "raft", "safetensors", "schedule", "shard", "source", "swarm",
 	"tokenizer", "weights", "wire",
 }
 
-// sentence is an error as its reader needs it: on one line, each line once, without the
-// names of packages. Only what an error of the chain itself begins with is left out, so
-// that a file that is called like a package keeps its name.
+// sentence returns an error for people: on one line, each of its lines once, without the names of
+// packages. It drops only what an error of the chain begins with: a file may have such a name too.
 func sentence(err error) string {
 	if errors.Is(err, context.Canceled) { // where it was does not matter to whoever pressed Ctrl-C
 		return "interrupted before it was done"
@@ -38,7 +36,7 @@ func sentence(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// chain are err and all that it wraps, outer ones first.
+// chain returns err and every error that it wraps, outer ones first.
 func chain(err error, before []error) []error {
 	before = append(before, err)
 	switch e := err.(type) { //nolint:errorlint // the wrapping itself is looked at

@@ -12,7 +12,7 @@ import (
 	"pnode/node/progress"
 )
 
-// watchEvery is the time between two snapshots of --watch.
+// watchEvery bounds the rate of --watch: one snapshot each.
 const watchEvery = time.Second
 
 func (e environment) statusCommand() *cobra.Command {
@@ -20,8 +20,8 @@ func (e environment) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the run of a node on this machine",
-		Long: `Show roster, plan, step, loss and per-stage times as a running node of this machine knows
-them.`,
+		Long: `Show members, plan, step, loss and the times of each stage, as a running node of this machine
+knows them.`,
 		Example: `  pnode status
   pnode status --watch
   pnode status --json --dir ~/run7 | jq .loss`,
@@ -33,8 +33,8 @@ them.`,
 		}
 		return e.watchStatus(ctx, client, show, watch)
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	c.Flags().BoolVar(&watch, "watch", false, "again every second")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().BoolVar(&watch, "watch", false, "show it again every second")
 	return c
 }
 

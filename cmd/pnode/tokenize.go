@@ -21,12 +21,12 @@ func (e environment) tokenizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tokenize --tokenizer DIR|FILE|bytes --out DIR PATH...",
 		Short: "Make token shards out of text, for train --data",
-		Long: `Turn text, jsonl and parquet files into a folder of token shards that "pnode train --data"
-takes. Files packed as .gz or .zst are unpacked on the way; folders are searched, and globs.
+		Long: `Turn text, jsonl and parquet files into a folder of token shards for "pnode train --data". PATH is a
+file, a folder or a pattern; .gz and .zst files are unpacked.
 
-A text file is one document unless --document-separator divides it; a line of .jsonl and a
-row of .parquet is one, whose text stands in the field or column --field. Interrupted, the
-same command goes on where it was.`,
+A text file is one document, unless --document-separator divides it. A line of .jsonl or a row of
+.parquet is one document, with its text in the field or column --field. After an interrupt the
+same command continues where it stopped.`,
 		Example: `  pnode tokenize --tokenizer ~/gpt2 --out shards corpus/*.jsonl.zst
   pnode tokenize --tokenizer bytes --out shards --document-separator blank-line book.txt
   pnode train --data shards --preset gpt2-124m`,
@@ -47,7 +47,7 @@ same command goes on where it was.`,
 			o.Lock = checkpoint.Lock
 			m, err := shard.Make(c.Context(), o)
 			if errors.Is(err, context.Canceled) {
-				return errors.New("interrupted before it was done; the same command goes on behind the last shard that was finished")
+				return errors.New("interrupted before it was done; the same command continues after the last finished shard")
 			}
 			if err != nil {
 				return err
@@ -59,13 +59,13 @@ same command goes on where it was.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&name, "tokenizer", "", "`DIR|FILE` of a tokenizer (tokenizer.json, or vocab.json and merges.txt), or bytes")
-	f.StringVar(&o.Out, "out", "", "`FOLDER` to make")
+	f.StringVar(&name, "tokenizer", "", "`DIR|FILE` of a tokenizer (tokenizer.json, or vocab.json with merges.txt), or the word bytes")
+	f.StringVar(&o.Out, "out", "", "`FOLDER` to create")
 	f.StringVar(&o.Source.Field, "field", "text", "`NAME` of the jsonl field or parquet column with the text")
 	f.StringVar(&o.Source.Separator, "document-separator", "", "`LINE` between the documents of a text file, or "+source.BlankLine)
-	f.StringVar(&endOfText, "end-of-text", "", "special `TOKEN` behind every document (default the tokenizer's own)")
-	f.BoolVar(&o.Source.SkipMalformed, "skip-malformed", false, "leave out and count what is malformed")
-	f.Int64Var(&o.ShardTokens, "shard-tokens", shard.DefaultShardTokens, "tokens at which a shard ends, with its last document")
+	f.StringVar(&endOfText, "end-of-text", "", "special `TOKEN` after every document (default the tokenizer's own)")
+	f.BoolVar(&o.Source.SkipMalformed, "skip-malformed", false, "skip and count malformed documents")
+	f.Int64Var(&o.ShardTokens, "shard-tokens", shard.DefaultShardTokens, "tokens after which a shard ends with its document")
 	addThreads(f, &o.Threads)
 	return c
 }

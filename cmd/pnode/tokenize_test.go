@@ -50,7 +50,7 @@ func TestTokenizeInterruptedSaysHowToGoOn(t *testing.T) {
 	cancel()
 	root := environment{stdout: io.Discard, stderr: io.Discard}.rootCommand()
 	root.SetArgs([]string{"tokenize", "--tokenizer", "bytes", "--out", out, in})
-	if err := root.ExecuteContext(ctx); err == nil || !strings.Contains(sentence(err), "interrupted before it was done; the same command goes on") {
+	if err := root.ExecuteContext(ctx); err == nil || !strings.Contains(sentence(err), "interrupted before it was done; the same command continues") {
 		t.Error(err)
 	}
 }

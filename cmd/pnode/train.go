@@ -20,46 +20,47 @@ func (e environment) trainCommand() *cobra.Command {
 	var printConfig, supervised bool
 	c := &cobra.Command{
 		Use:   "train [--data PATH...]",
-		Short: "Start a run, or go on with one",
-		Long: `Train a model: start a run, or go on with one (--resume).
+		Short: "Start a run, or continue one",
+		Long: `Train a model: start a run, or continue one (--resume).
 
-Every flag can also stand in a run file (--config run.yaml), with underscores for dashes;
-a flag that is given wins. --print-config shows the result. Progress goes to standard
-error; --json adds one line a step on standard output.
+Every flag can also stand in a run file (--config run.yaml), with underscores for dashes. A flag
+on the command line wins. --print-config shows the result. Progress goes to standard error;
+--json adds one line for each step on standard output.
 
-A run that is resumed keeps the settings it was started with; only those of this machine
-can be given: --dir, --local, --cluster, --emulate, --listen, --threads, --devices, --memory, --trace, --json, --log-level.
+A resumed run keeps the settings it was started with. Only the settings of this machine can
+change: --dir, --local, --cluster, --emulate, --listen, --threads, --devices, --memory, --trace,
+--json, --log-level.
 
---cluster FILE runs an emulated cluster: a local node for each device, which takes the time
-and refuses the memory that its entry says, behind links with a bandwidth, a one-way
-latency, jitter and loss. Losses are those of this machine:
+--cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
+of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are
+those of a real run:
 
   devices:
     - {count: 2, model: T4, matmul: 20GFLOP/s, bandwidth: 20GB/s, memory: 2GB}
     - {model: laptop, matmul: 5GFLOP/s, attention: 3GFLOP/s, bandwidth: 8GB/s, memory: 1GB}
     - {model: card, matmul: 9GFLOP/s, bandwidth: 9GB/s, memory: 600MB, copies: 4GB/s, host_memory: 2GB}
   link: {bandwidth: 1Gbit/s, latency: 1ms}      # between any two nodes
-  links:                                        # in place of it; of those whose time has come, the last
+  links:                                        # instead of it; the last entry that fits and has begun counts
     - {between: [0-1, 2], bandwidth: 100Mbit/s, latency: 40ms, jitter: 2ms, loss: 0.1%}
     - {from: 2, to: 0, bandwidth: 20Mbit/s, latency: 40ms}
-    - {between: [0, 1], after: 5m, loss: 100%}  # drops, five minutes after the start
+    - {between: [0, 1], after: 5m, loss: 100%}  # cut, five minutes after the start
   seed: 1                                       # of losses and jitter
 
-A device with copies has memory of its own, and host_memory is what its node has for optimizer
-state that does not fit there. One with "compute: none" computes nothing: a model of any size costs time and memory
-only, and losses mean nothing. Nothing is emulated faster than this machine computes.
---emulate FILE makes one node look like a device; its file has "device:" with these keys,
-"link:" and "links:" with "to: IP:PORT" in place of the nodes.
+"copies" gives a device memory of its own; "host_memory" is what its node has for optimizer state
+that does not fit there. "compute: none" computes nothing: it takes only the time and the memory
+of a model of any size, and losses mean nothing. Nothing runs faster than this machine computes.
+--emulate FILE emulates one node: "device:" with these keys, "link:", and "links:" with
+"to: IP:PORT" instead of node numbers. docs/examples has files of each kind.
 
-Ctrl-C stops the run with a checkpoint; a second one ends it at once, back to the last
-checkpoint. A run of local nodes (--local) ends within three minutes of the first, within
-30 seconds where no majority of its nodes is up.`,
+Ctrl-C stops the run with a checkpoint. A second Ctrl-C ends it at once; steps after the last
+checkpoint will be repeated. A run of local nodes (--local) ends within three minutes of the
+first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 		Example: `  pnode train                                   a few minutes, on text of this machine
   pnode train --data book.txt --data notes/     on your own text
   pnode train --local 3 --replicas 1            as a pipeline of three local nodes
   pnode train --cluster cluster.yaml            on an emulated cluster, see above
   pnode train --listen 0.0.0.0:4001             let others join; prints an invite
-  pnode train --resume                          go on with the newest run
+  pnode train --resume                          continue the newest run
   pnode train --lr 1e-3 --print-config > run.yaml`,
 		Args: usageArgs(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -89,8 +90,8 @@ checkpoint. A run of local nodes (--local) ends within three minutes of the firs
 		},
 	}
 	addTrainFlags(c.Flags(), &flags)
-	c.Flags().StringVar(&file, "config", "", "run `FILE` with settings (YAML)")
-	c.Flags().BoolVar(&printConfig, "print-config", false, "print the effective settings as a run file and exit")
+	c.Flags().StringVar(&file, "config", "", "read settings from the run file `FILE` (YAML)")
+	c.Flags().BoolVar(&printConfig, "print-config", false, "print all settings as a run file and exit")
 	addSupervised(c.Flags(), &supervised)
 	return c
 }

@@ -21,7 +21,7 @@ func (e environment) versionCommand() *cobra.Command {
 	}
 }
 
-// version is one line from the build information that Go puts into every program.
+// version returns the build information that Go puts into every program, on one line.
 func version() string {
 	version, commit, changed := "(devel)", "unknown", ""
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -15,7 +15,7 @@ import (
 	"pnode/node/api"
 )
 
-// browserTimeout is how long a browser may take to start and ask for the page.
+// browserTimeout bounds the time until a browser asks for the page.
 const browserTimeout = time.Minute
 
 func (e environment) watchCommand() *cobra.Command {
@@ -23,17 +23,17 @@ func (e environment) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch",
 		Short: "Open the live page of a node on this machine",
-		Long: `Open the page of a running node of this machine in a browser, and print its URL: how far the
-run is, the loss curve, the nodes with their layers, memory and times, the schedule that runs,
-and what happened. The page goes on by itself when the run or the node is started again.
+		Long: `Open the page of a running node in a browser and print its URL. The page shows progress, the loss
+curve, the nodes with their layers, memory and times, the schedule, and what happened. It
+reconnects by itself when the run or the node starts again.
 
-The URL has a key in it, with which one may look and do nothing else. The browser gets it by a file
-that only you can read, which is removed once the browser has come; other users of this machine do
-not see it. Only programs on this machine reach the page; to look on from another one, lead its port there with ssh:
+The URL contains a key that allows looking and nothing else. Other users of this machine do not
+see it: the browser reads it from a file that only you can open, and that is removed afterwards.
+Only programs on this machine reach the page. To look from another machine, forward the port:
 
   ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL`,
 		Example: `  pnode watch
-  pnode watch --dir ~/run7 --print              the URL alone, without opening it`,
+  pnode watch --dir ~/run7 --print              print the URL without opening it`,
 	}
 	withNode(c, func(ctx context.Context, client *api.Client) error {
 		if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
@@ -41,7 +41,7 @@ not see it. Only programs on this machine reach the page; to look on from anothe
 		}
 		return e.openPage(ctx, client.Page())
 	})
-	c.Flags().BoolVar(&printOnly, "print", false, "print the URL, open nothing")
+	c.Flags().BoolVar(&printOnly, "print", false, "print the URL and open nothing")
 	return c
 }
 
@@ -78,7 +78,7 @@ func (e environment) openPage(ctx context.Context, page string) (err error) {
 	return nil
 }
 
-// browser is the program that opens a URL, empty where there is no screen to open it on.
+// browser returns the program that opens a URL; empty where there is no screen.
 func browser(goos string, getenv func(string) string) (program string, args []string) {
 	switch {
 	case goos == "windows":
