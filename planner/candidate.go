@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -192,6 +193,23 @@ func (s *search) estimate(k *candidate) error {
 	k.job.Reduce -= min(k.job.Gather, k.job.Reduce)
 	k.estimate += k.job.Tail()
 	k.movedBytes = s.movedBytes(rows)
+	return nil
+}
+
+// arrangeLayout makes a candidate's layout: what has to be recomputed for it to fit, and when
+// it ends. Errors wrap ErrNoFit or plan.ErrBadPlan.
+func (s *search) arrangeLayout(k *candidate) error {
+	l, err := s.bareLayout(k)
+	if err != nil {
+		return err
+	}
+	var no *layout.NoFit
+	if err := layout.Fit(k.model, l, &s.budget); errors.As(err, &no) {
+		return s.noLayout(k, no)
+	} else if err != nil {
+		return err
+	}
+	k.layout = l
 	return nil
 }
 

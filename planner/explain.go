@@ -411,11 +411,11 @@ func whyOther(r Reselection, takes string) string {
 // tooLittle says why a shape whose stages need so many bytes, without what passes take, is refused
 // even on the roomiest devices. A device that passes alone would fill is named: more devices of that
 // size would not help. The error wraps ErrNoFit.
-func (s *search) tooLittle(sh shape, roomiest []int, need int64) error {
+func (p *problem) tooLittle(m *cost.Model, sh shape, roomiest []int, need int64) error {
 	var have int64
 	for _, i := range roomiest {
-		d, pass := s.problem.devices[i], s.models.whole().On(i).Pass()
-		if s.models.whole().Devices[i].FreeBytes == 0 {
+		d, pass := p.devices[i], m.On(i).Pass()
+		if m.Devices[i].FreeBytes == 0 {
 			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
 				ErrNoFit, d.name, d.node, plan.Size(d.profile.MemoryFreeBytes), plan.Size(pass))
 		}

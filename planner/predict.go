@@ -15,9 +15,6 @@ import (
 // take now. Errors wrap plan.ErrBadPlan, also when a device of the plan is not among the
 // members.
 func Predict(in Input, p plan.Plan) (sim.Result, error) {
-	if err := in.check(); err != nil {
-		return sim.Result{}, err
-	}
 	s, err := searchFor(in, p)
 	if err != nil {
 		return sim.Result{}, err
@@ -25,8 +22,11 @@ func Predict(in Input, p plan.Plan) (sim.Result, error) {
 	return s.predict(p)
 }
 
-// searchFor begins a search in the precision of a plan.
+// searchFor begins a search in the precision of a plan. Errors wrap plan.ErrBadInput.
 func searchFor(in Input, p plan.Plan) (*search, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
 	problem, err := newProblem(in)
 	if err != nil {
 		return nil, err

@@ -44,9 +44,6 @@ func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
 	if !grouped && (!current.Elastic() || !promised.order.elastic()) {
 		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, promised.order.spec)
 	}
-	if err := in.check(); err != nil {
-		return Reselection{}, err
-	}
 	step, err := promised.predict(current)
 	if err != nil {
 		return Reselection{}, err
@@ -57,22 +54,30 @@ func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
 		return Reselection{}, err
 	}
 	out := Reselection{Promised: step.Step, Seen: schedule.Nanos(seen.StepNanos)}
+	r := &reselection{s, current, seen}
 	if grouped {
-		return s.regroup(out, current, seen)
+		return r.regroup(out)
 	}
-	return s.redeepen(out, current, seen)
+	return r.redeepen(out)
+}
+
+// reselection is a running plan with what was measured of it.
+type reselection struct {
+	*search
+	current plan.Plan
+	seen    Seen
 }
 
 // redeepen is Reselect for warm-ups.
-func (s *search) redeepen(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
-	now, err := s.adopt(current)
+func (r *reselection) redeepen(out Reselection) (Reselection, error) {
+	now, err := r.adopt(r.current)
 	if err != nil {
 		return out, err
 	}
 	then := &candidate{shape: now.shape, order: now.order, model: now.model, shares: now.shares}
-	c := s.cutter(now)
-	for r, p := range now.pipes {
-		problem := c.measuredStages(p, plan.Replica(r), now.shares[r], seen.Stages)
+	c := r.cutter(now)
+	for i, p := range now.pipes {
+		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], r.seen.Stages)
 		p.Costs = c.recomputing(p, problem)
 		chosen, err := c.decideWidened(p, problem)
 		if err != nil {
@@ -82,17 +87,17 @@ func (s *search) redeepen(out Reselection, current plan.Plan, seen Seen) (Resele
 		then.pipes = append(then.pipes, chosen)
 	}
 	for _, k := range []*candidate{now, then} {
-		if err := s.timed(k); err != nil {
+		if err := r.timed(k); err != nil {
 			return out, err
 		}
 	}
 	out.Now, out.Then = now.step(), then.step()
-	out.Plan = s.reschedule(current, then)
-	out.InPlace = slices.EqualFunc(out.Plan.Replicas, current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
+	out.Plan = r.reschedule(then)
+	out.InPlace = slices.EqualFunc(out.Plan.Replicas, r.current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 	slowest := then.result.Slowest
 	out.Why = whyOther(out, "another schedule for the same stages takes") + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
-		out.Plan.Replicas[slowest].Warmups, current.Replicas[slowest].Warmups, slowest, periodText(s.problem, then, slowest))
-	out.Reasons = explain(s, then, nil)
+		out.Plan.Replicas[slowest].Warmups, r.current.Replicas[slowest].Warmups, slowest, periodText(r.problem, then, slowest))
+	out.Reasons = explain(r.search, then, nil)
 	return out, nil
 }
 
@@ -132,18 +137,18 @@ func (c cutter) keepAhead(chosen, now *pipe) {
 }
 
 // reschedule returns the current plan with a candidate's schedule.
-func (s *search) reschedule(current plan.Plan, k *candidate) plan.Plan {
-	next := current
-	next.Generation, next.Start = s.in.Generation, s.in.Start
-	next.Replicas = slices.Clone(current.Replicas)
-	for r, p := range k.pipes {
-		pipe := &next.Replicas[r]
+func (r *reselection) reschedule(k *candidate) plan.Plan {
+	next := r.current
+	next.Generation, next.Start = r.in.Generation, r.in.Start
+	next.Replicas = slices.Clone(r.current.Replicas)
+	for i, p := range k.pipes {
+		pipe := &next.Replicas[i]
 		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), slices.Clone(p.Warmups)
 		for st, w := range p.Warmups {
 			pipe.Warmups[st] = min(w, pipe.Micros-1)
 		}
 	}
-	s.writeChoices(&next, k)
+	r.writeChoices(&next, k)
 	return next
 }
 
@@ -152,43 +157,43 @@ func (s *search) reschedule(current plan.Plan, k *candidate) plan.Plan {
 // change. Where it gains little of what a step takes, the same devices may do better without
 // groups: links that have become slow show less with one chunk a device. It looks for nothing
 // while a step takes what was promised.
-func (s *search) regroup(out Reselection, current plan.Plan, seen Seen) (Reselection, error) {
-	now, err := s.adoptGrouped(current, seen)
+func (r *reselection) regroup(out Reselection) (Reselection, error) {
+	now, err := r.adoptGrouped(r.current)
 	if err != nil {
 		return out, err
 	}
 	if out.Now, out.InPlace = now.step(), true; out.asPromised() {
-		current.Generation, current.Start = s.in.Generation, s.in.Start
-		out.Plan, out.Then, out.Reasons = current, out.Now, explain(s, now, nil)
+		r.current.Generation, r.current.Start = r.in.Generation, r.in.Start
+		out.Plan, out.Then, out.Reasons = r.current, out.Now, explain(r.search, now, nil)
 		return out, nil
 	}
-	best, p, err := s.otherGroups(now, current, seen)
+	best, p, err := r.otherGroups(now)
 	if err != nil {
 		return out, err
 	}
 	what := "other groups for the same chunks"
 	if !gains(out.usual(), best.step()) {
-		plain, err := s.ungrouped(now, seen)
+		plain, err := r.ungrouped(now)
 		if err == nil && plain.step() < best.step() {
 			what, best, out.InPlace = "one chunk a device", plain, false
-			if p, err = s.write(plain); err == nil {
-				s.assignHolders(&p)
+			if p, err = r.write(plain); err == nil {
+				r.assignHolders(&p)
 			}
 		}
 		if err != nil && !errors.Is(err, ErrNoFit) {
 			return out, err
 		}
 	}
-	p.Generation, p.Start = s.in.Generation, s.in.Start
+	p.Generation, p.Start = r.in.Generation, r.in.Start
 	out.Plan, out.Then = p, best.step()
-	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", p.ScheduleChoice(), current.Schedule)
-	out.Reasons = explain(s, best, nil)
+	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", p.ScheduleChoice(), r.current.Schedule)
+	out.Reasons = explain(r.search, best, nil)
 	return out, nil
 }
 
 // otherGroups returns the best ones for the chunks of a running plan, which stays where they are no
 // better.
-func (s *search) otherGroups(now *candidate, current plan.Plan, seen Seen) (*candidate, plan.Plan, error) {
+func (r *reselection) otherGroups(now *candidate) (*candidate, plan.Plan, error) {
 	p := interleaved(now.shape.stages, slices.Max(now.shares), now.model.Timing(now.layout.Rows, now.layout.Codecs))
 	p.Costs = late(p.Costs)
 	for range groupTries {
@@ -196,14 +201,14 @@ func (s *search) otherGroups(now *candidate, current plan.Plan, seen Seen) (*can
 		if err != nil {
 			break // no others have room
 		}
-		next, err := current.WithSchedule(plan.ScheduleChoice{Schedule: g.Spec(p).String()})
+		next, err := r.current.WithSchedule(plan.ScheduleChoice{Schedule: g.Spec(p).String()})
 		if err != nil {
 			return nil, plan.Plan{}, err
 		}
 		if _, err := schedule.ParseSpec(next.Schedule); err != nil {
 			break // no plan can name such groups
 		}
-		then, err := s.adoptGrouped(next, seen)
+		then, err := r.adoptGrouped(next)
 		if err != nil {
 			return nil, plan.Plan{}, err
 		}
@@ -215,24 +220,24 @@ func (s *search) otherGroups(now *candidate, current plan.Plan, seen Seen) (*can
 		}
 		p.Caps = tighter(p.Caps, now.model.Caps(now.layout.Rows, p.Workers, schedule.MaxNumber))
 	}
-	return now, current, nil
+	return now, r.current, nil
 }
 
 // ungrouped returns a running candidate with one chunk a device in 1F1B, simulated with measured
 // times. Errors wrap ErrNoFit.
-func (s *search) ungrouped(now *candidate, seen Seen) (*candidate, error) {
-	k := &candidate{shape: now.shape, order: s.order, model: now.model, shares: now.shares}
-	c := s.cutter(k)
-	for r, p := range now.pipes {
+func (r *reselection) ungrouped(now *candidate) (*candidate, error) {
+	k := &candidate{shape: now.shape, order: r.order, model: now.model, shares: now.shares}
+	c := r.cutter(k)
+	for i, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.devices))
-		problem := c.measuredStages(p, plan.Replica(r), now.shares[r], joined(now, plan.Replica(r), len(p.devices), seen.Stages))
+		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], joined(now, plan.Replica(i), len(p.devices), r.seen.Stages))
 		chosen, err := c.decideWidened(p, problem)
 		if err != nil {
-			return nil, s.noFit(k.model, p.devices, err)
+			return nil, r.noFit(k.model, p.devices, err)
 		}
 		k.pipes = append(k.pipes, chosen)
 	}
-	return k, s.timed(k)
+	return k, r.timed(k)
 }
 
 // joined returns what the chunks of each device of a replica were measured to take as one stage, with
@@ -264,8 +269,8 @@ func joined(now *candidate, replica plan.Replica, workers int, stages []StageSee
 }
 
 // adoptGrouped returns a grouped plan as a candidate, simulated with measured times.
-func (s *search) adoptGrouped(p plan.Plan, seen Seen) (*candidate, error) {
-	k, err := s.adopt(p)
+func (r *reselection) adoptGrouped(p plan.Plan) (*candidate, error) {
+	k, err := r.adopt(p)
 	if err != nil {
 		return nil, err
 	}
@@ -274,12 +279,12 @@ func (s *search) adoptGrouped(p plan.Plan, seen Seen) (*candidate, error) {
 		return nil, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
 	}
 	k.order = ordering{spec: spec, copies: 1}
-	k.model.SetMeasured(k.layout.Rows, k.layout.Micros, seen.Stages)
+	k.model.SetMeasured(k.layout.Rows, k.layout.Micros, r.seen.Stages)
 	if err := k.layout.Time(k.model); err != nil {
 		return nil, fmt.Errorf("planner: reselect: %w", err)
 	}
 	k.layout.SumNeeds(k.model)
-	return k, s.timed(k)
+	return k, r.timed(k)
 }
 
 const (

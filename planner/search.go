@@ -31,13 +31,12 @@ const (
 // search looks for the best candidate of a problem in one precision. It remembers what it has tried
 // and made.
 type search struct {
-	*problem
+	drafts
 	models *costModels
 	order  ordering
 	// orders is what the order of devices depends on.
 	orders    order.Devices
 	tried     map[orderKey]bool
-	programs  map[programKey]schedule.Schedule
 	simulated int // actions, for ranking
 	budget    layout.Budget
 }
@@ -87,7 +86,7 @@ func newSearch(p *problem, as precision) (*search, error) {
 
 // of begins a search of a problem that differs in the plan in force, with the same models.
 func (s *search) of(p *problem) *search {
-	out := &search{problem: p, models: s.models, order: s.order, tried: map[orderKey]bool{}, programs: map[programKey]schedule.Schedule{}}
+	out := &search{drafts: drafts{p, map[programKey]schedule.Schedule{}}, models: s.models, order: s.order, tried: map[orderKey]bool{}}
 	out.budget.Actions = simulateActions
 	o, n := &out.orders, len(p.devices)
 	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), len(p.links.measured) > 0, p.prior
@@ -204,7 +203,7 @@ func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err 
 		}
 		if need := int64(copies)*leanest.Memory.LeastFixed(b.stages, offload) + int64(b.replicas)*m.Memory.LeastSaved(); need > room[b.devices()] {
 			if err == nil {
-				err = s.tooLittle(b.shape, roomiest[:b.devices()], need)
+				err = s.tooLittle(m, b.shape, roomiest[:b.devices()], need)
 			}
 			continue
 		}

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,14 +11,20 @@ import (
 	"pnode/planner/plan"
 )
 
+// drafts turns candidates into plans, and plans into layouts.
+type drafts struct {
+	*problem
+	programs map[programKey]schedule.Schedule
+}
+
 // write returns a candidate as a plan, without holders.
-func (s *search) write(k *candidate) (plan.Plan, error) {
-	p, err := s.skeleton(k)
+func (d *drafts) write(k *candidate) (plan.Plan, error) {
+	p, err := d.skeleton(k)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	s.writeChoices(&p, k)
-	if s.in.Run.Train.Storage.Auto {
+	d.writeChoices(&p, k)
+	if d.in.Run.Train.Storage.Auto {
 		for r, row := range k.layout.Rows {
 			for st, at := range row {
 				p.Replicas[r].Stages[st].Storage = k.model.Devices[at.Device].Storage
@@ -30,8 +35,8 @@ func (s *search) write(k *candidate) (plan.Plan, error) {
 }
 
 // writeChoices writes what a candidate's stages recompute and how they send.
-func (s *search) writeChoices(p *plan.Plan, k *candidate) {
-	_, fixed := s.in.Run.Train.Recompute.Level()
+func (d *drafts) writeChoices(p *plan.Plan, k *candidate) {
+	_, fixed := d.in.Run.Train.Recompute.Level()
 	for r, row := range k.layout.Rows {
 		for st, at := range row {
 			place := &p.Replicas[r].Stages[st]
@@ -47,32 +52,32 @@ func (s *search) writeChoices(p *plan.Plan, k *candidate) {
 
 // skeleton returns a plan with a candidate's stages where they are: the schedule places them on
 // replica groups.
-func (s *search) skeleton(k *candidate) (plan.Plan, error) {
-	p := plan.Plan{Run: s.in.Run.Run, Generation: s.in.Generation, Start: s.in.Start, Schedule: k.order.spec.String(), Sharded: k.sharded()}
+func (d *drafts) skeleton(k *candidate) (plan.Plan, error) {
+	p := plan.Plan{Run: d.in.Run.Run, Generation: d.in.Generation, Start: d.in.Start, Schedule: k.order.spec.String(), Sharded: k.sharded()}
 	micro := plan.Micro(0)
 	for r, pipe := range k.pipes {
-		group := s.group(k.order, pipe, k.shares[r])
+		group := d.group(k.order, pipe, k.shares[r])
 		group.First = micro
 		pipes, err := k.order.pipelines(group, plan.Replica(len(p.Replicas)))
 		if err != nil {
-			return plan.Plan{}, fmt.Errorf("planner: make generation %d: %w", s.in.Generation, err)
+			return plan.Plan{}, fmt.Errorf("planner: make generation %d: %w", d.in.Generation, err)
 		}
 		p.Replicas = append(p.Replicas, pipes...)
 		micro += plan.Micro(k.shares[r])
 	}
 	for _, pipe := range p.Replicas {
 		for st := range pipe.Stages {
-			pipe.Stages[st].Offload = k.model.Offloads(s.find(pipe.Stages[st].Worker()))
+			pipe.Stages[st].Offload = k.model.Offloads(d.find(pipe.Stages[st].Worker()))
 		}
 	}
 	return p, nil
 }
 
 // group returns a pipe's devices in order, with a share of the micro-batches.
-func (s *search) group(o ordering, pipe *pipe, micros int) plan.ReplicaGroup {
+func (d *drafts) group(o ordering, pipe *pipe, micros int) plan.ReplicaGroup {
 	g := plan.ReplicaGroup{Micros: micros, Layers: pipe.lengths()}
-	for _, d := range pipe.devices {
-		g.Workers = append(g.Workers, plan.WorkerID{Peer: s.problem.devices[d].peer, Device: s.problem.devices[d].name})
+	for _, at := range pipe.devices {
+		g.Workers = append(g.Workers, plan.WorkerID{Peer: d.problem.devices[at].peer, Device: d.problem.devices[at].name})
 	}
 	if slices.Contains(plan.WarmUps, o.spec.String()) {
 		for _, w := range pipe.Warmups {
@@ -83,8 +88,8 @@ func (s *search) group(o ordering, pipe *pipe, micros int) plan.ReplicaGroup {
 }
 
 // layoutOf returns a plan's stages as far as the plan itself says. Errors wrap plan.ErrBadPlan.
-func (s *search) layoutOf(p plan.Plan) (*layout.Layout, error) {
-	list, err := s.programsOf(p)
+func (d *drafts) layoutOf(p plan.Plan) (*layout.Layout, error) {
+	list, err := d.programsOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +100,7 @@ func (s *search) layoutOf(p plan.Plan) (*layout.Layout, error) {
 		for st, place := range pipe.Stages {
 			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
 			at := cost.Stage{
-				Device: s.find(place.Worker()), First: place.Layers.First, End: place.Layers.End, Worker: slices.Index(workers, place.Worker()),
+				Device: d.find(place.Worker()), First: place.Layers.First, End: place.Layers.End, Worker: slices.Index(workers, place.Worker()),
 				Shares: p.Shares(id), Ahead: place.Ahead, Offload: place.Offload,
 			}
 			if at.Device < 0 {
@@ -125,7 +130,7 @@ type programKey struct {
 }
 
 // programsOf returns a plan's programs without what is ahead of gradients.
-func (s *search) programsOf(p plan.Plan) (schedule.Schedule, error) {
+func (d *drafts) programsOf(p plan.Plan) (schedule.Schedule, error) {
 	key, workers := programKey{schedule: p.Schedule, sharded: p.Sharded.String()}, p.Workers()
 	for _, pipe := range p.Replicas {
 		key.replicas += pack([]int{int(pipe.FirstMicro), pipe.Micros}) + pack(pipe.Warmups)
@@ -135,28 +140,28 @@ func (s *search) programsOf(p plan.Plan) (schedule.Schedule, error) {
 		}
 		key.replicas += pack(at)
 	}
-	if list, ok := s.programs[key]; ok {
+	if list, ok := d.programs[key]; ok {
 		return list, nil
 	}
 	list, err := p.BackwardPrograms()
 	if err != nil {
 		return list, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
 	}
-	s.programs[key] = list
+	d.programs[key] = list
 	return list, nil
 }
 
 // bareLayout returns a candidate's layout with nothing recomputed, in the narrowest codec.
-func (s *search) bareLayout(k *candidate) (*layout.Layout, error) {
-	p, err := s.skeleton(k)
+func (d *drafts) bareLayout(k *candidate) (*layout.Layout, error) {
+	p, err := d.skeleton(k)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.layoutOf(p)
+	l, err := d.layoutOf(p)
 	if err != nil {
 		return nil, err
 	}
-	_, narrowest := s.in.Run.Train.Codec.Bounds()
+	_, narrowest := d.in.Run.Train.Codec.Bounds()
 	for _, codecs := range l.Codecs {
 		for b := range codecs {
 			codecs[b] = narrowest
@@ -165,26 +170,9 @@ func (s *search) bareLayout(k *candidate) (*layout.Layout, error) {
 	return l, nil
 }
 
-// arrangeLayout makes a candidate's layout: what has to be recomputed for it to fit, and when
-// it ends. Errors wrap ErrNoFit or plan.ErrBadPlan.
-func (s *search) arrangeLayout(k *candidate) error {
-	l, err := s.bareLayout(k)
-	if err != nil {
-		return err
-	}
-	var no *layout.NoFit
-	if err := layout.Fit(k.model, l, &s.budget); errors.As(err, &no) {
-		return s.noLayout(k, no)
-	} else if err != nil {
-		return err
-	}
-	k.layout = l
-	return nil
-}
-
 // inFlight returns by device about how many micro-batches a replica group's programs keep of its
 // layers.
-func (s *search) inFlight(o ordering, devices, micros int) ([]int, error) {
+func (d *drafts) inFlight(o ordering, devices, micros int) ([]int, error) {
 	chunks := o.spec.Chunks()
 	group := plan.ReplicaGroup{Micros: micros, Layers: slices.Repeat([]int{chunks}, devices)}
 	for i := range devices {
@@ -198,7 +186,7 @@ func (s *search) inFlight(o ordering, devices, micros int) ([]int, error) {
 	if p.Replicas, err = o.pipelines(group, 0); err != nil {
 		return nil, err
 	}
-	list, err := s.programsOf(p)
+	list, err := d.programsOf(p)
 	if err != nil {
 		return nil, err
 	}
