@@ -25,16 +25,45 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 	if err != nil {
 		return err
 	}
-	d.differentiate(h, differentiated{
+	a := differentiated{
 		dqkv: sums, delta: floats(c.Args[1]), dout: d.elements(c.Args[2]),
 		qkv: d.elements(c.Args[3]), out: d.elements(c.Args[4]), lse: floats(c.Args[5]),
 		adds: c.Flags&kernels.Accumulate != 0,
-	})
+	}
+	if a.softmaxes, err = d.largeSoftmaxes(h, a); err != nil {
+		return err
+	}
+	d.differentiate(h, a)
 	if dqkv.half != nil {
 		d.ranges(len(sums), func(from, to int) { dqkv.narrow(dqkv.half[from:to], sums[from:to]) })
 	}
 	return nil
 }
+
+// largeScore is a size of lse from which probabilities are not computed from it: as a float it has an
+// error of 2^-14 there, which is a factor of all probabilities of a query.
+const largeScore = 1 << 10
+
+// largeSoftmaxes computes the softmax of every query anew, as the forward pass did, where any has large
+// scores; else it returns nil. A log of the sum of exponentials has no digits left for the sum at scores
+// of 10^7.
+func (d *Device) largeSoftmaxes(h heads, a differentiated) ([]softmax, error) {
+	large := false
+	for row := range h.B * h.H {
+		for _, lse := range a.lse[row*h.T+h.from : row*h.T+h.to] {
+			large = large || isLarge(lse)
+		}
+	}
+	if !large {
+		return nil, nil
+	}
+	all := make([]softmax, len(a.lse))
+	return all, d.attend(h, attended{qkv: a.qkv, softmaxes: all, keys: func(b, kv int) (keys, values stored) {
+		return a.qkv.from(h.key(b, kv)), a.qkv.from(h.value(b, kv))
+	}})
+}
+
+func isLarge(lse float32) bool { return lse >= largeScore || lse <= -largeScore }
 
 // sumsOf is where gradients are summed that are written as x: there, or in common memory if they
 // are stored as a half.
@@ -74,6 +103,7 @@ func (d *Device) differentiate(h heads, a differentiated) {
 type differentiated struct {
 	dqkv, delta, lse []float32
 	dout, qkv, out   stored
+	softmaxes        []softmax // [B,H,T]; nil where no query has large scores
 	// adds tells that the gradients of keys and values have those of later queries.
 	adds bool
 }
@@ -274,7 +304,14 @@ func (t *backwardTask) differentiate(head, r, rows, seen int) {
 		from, to := t.visible(t.b, t.q+r+i, t.key, seen)
 		p, dp := t.scores[i*attentionRoom:][:padded], t.slopes[i*attentionRoom:][:padded]
 		at := t.heads.row(t.b, head) + t.q + r + i
-		t.v.softmaxGrad(p[from:to], dp[from:to], t.lse[at]*math.Log2E, t.delta[at])
+		if t.softmaxes != nil && isLarge(t.lse[at]) {
+			of := t.softmaxes[at]
+			t.v.softmaxGrad(p[from:to], dp[from:to], of.top, t.delta[at])
+			t.v.scale(p[from:to], 1/of.sum)
+			t.v.scale(dp[from:to], 1/of.sum)
+		} else {
+			t.v.softmaxGrad(p[from:to], dp[from:to], t.lse[at]*math.Log2E, t.delta[at])
+		}
 		clear(p[:from])
 		clear(dp[:from])
 		clear(p[to:])

@@ -16,12 +16,16 @@ func (d *Device) attentionForward(c kernels.Call, h heads) error {
 	}})
 }
 
-// attended are the operands of a forward pass.
+// attended are the operands of a forward pass. What is absent is not written.
 type attended struct {
-	out, qkv stored
-	lse      []float32 // nil when nobody wants it
-	keys     func(b, kv int) (keys, values stored)
+	out, qkv  stored
+	lse       []float32
+	softmaxes []softmax // [B,H,T]
+	keys      func(b, kv int) (keys, values stored)
 }
+
+// softmax is what turns the scores of a row, in units of ln 2, into probabilities: 2^(score-top)/sum.
+type softmax struct{ top, sum float32 }
 
 // queryChunk is the queries [q, q+rows) of a head of a sequence.
 type queryChunk struct{ b, head, q, rows int }
@@ -93,9 +97,16 @@ func (t *forwardTask) run() {
 			t.block(r, key, cols, key > first)
 		}
 	}
+	at := t.row(t.b, t.head) + t.q
+	if t.softmaxes != nil {
+		for r := range t.rows {
+			t.softmaxes[at+r] = softmax{t.top[r], t.sum[r]}
+		}
+		return
+	}
 	t.finish(t.out.from(t.heads.out(t.b, t.head) + t.q*t.outStride))
 	if t.lse != nil {
-		t.finishLSE(t.lse[t.row(t.b, t.head)+t.q:])
+		t.finishLSE(t.lse[at:])
 	}
 }
 
@@ -147,6 +158,9 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 		if from < to {
 			t.softmaxRow(r+i, row[from:to])
 		}
+	}
+	if t.softmaxes != nil {
+		return
 	}
 	t.multiply(blockProduct{
 		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionRoom, aCol: 1,

@@ -3,6 +3,7 @@ package cpu
 import (
 	"testing"
 
+	"pnode/kernels"
 	"pnode/kernels/conform"
 )
 
@@ -33,6 +34,20 @@ func TestConform(t *testing.T) {
 		all = append(all, conform.Named{Name: v.name, Device: dev})
 	}
 	conform.RunAll(t, all...)
+}
+
+// TestLargeScores: probabilities that the backward pass computes anew are right at scores of any size.
+func TestLargeScores(t *testing.T) {
+	for _, v := range candidates() {
+		t.Run(v.name, func(t *testing.T) {
+			t.Setenv(VariantEnv, v.name)
+			dev := newDevice(t, Options{Threads: 2})
+			conform.RunEqualScores(t, dev)
+			for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+				conform.RunLargeScores(t, dev, half, 0.05)
+			}
+		})
+	}
 }
 
 func TestSelfTest(t *testing.T) {

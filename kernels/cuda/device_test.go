@@ -89,7 +89,7 @@ func TestConform(t *testing.T) {
 				conform.Run(t, dev)
 			}
 			for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
-				conform.RunLargeScores(t, dev, half)
+				conform.RunLargeScores(t, dev, half, 0.01)
 				for op, name := range matrixOps {
 					if b.geometry.Multiplies(half) {
 						f.launches = nil
