@@ -40,9 +40,9 @@ func (n *Node) turn(r pipeline.StepResult, left string) api.Event {
 	generation := n.raft.State().Plan.Generation
 	e := api.Event{
 		Kind: api.KindSchedule, Generation: generation, Step: r.Step,
-		Message: fmt.Sprintf("from step %d on %s instead of %s", r.Step, r.Course, left),
+		Message: fmt.Sprintf("from step %d on %s instead of %s", r.Step, r.Schedule, left),
 	}
-	if w := n.beats.Wish(leader); w.Generation == generation && w.Schedule == r.Course.String() {
+	if w := n.beats.Wish(leader); w.Generation == generation && w.Schedule == r.Schedule.String() {
 		why, _, _ := strings.Cut(w.Why, ";") // the status has all of it
 		e.Message += ": " + why
 	}

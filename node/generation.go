@@ -137,7 +137,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 			return workers, err
 		}
 		w, err := pipeline.New(pipeline.Config{
-			Seat: seat, Run: run, Plan: p,
+			Worker: seat, Run: run, Plan: p,
 			Device: device, Host: n.hardware.Host(), Data: n.data, Exchange: hardware.Exchange(device, session), Keeper: n.keeper.For(p),
 			Stop: n.stopWanted, Next: n.nextCourse(p), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})

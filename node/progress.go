@@ -78,7 +78,7 @@ func (p *progress) record(r pipeline.StepResult, tokens int, now time.Time) (lef
 	for _, t := range r.Stages {
 		p.stages[t.StageID] = t
 	}
-	if course := r.Course.String(); course != p.course {
+	if course := r.Schedule.String(); course != p.course {
 		left, p.course = p.course, course
 	}
 	p.took = r.Total

@@ -94,7 +94,7 @@ func TestAnotherCourseIsTold(t *testing.T) {
 	var told []string
 	for step, course := range []plan.ScheduleChoice{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
 		for range 2 { // two placements on this node
-			if left := p.record(pipeline.StepResult{Step: plan.Step(step + 1), Course: course}, 8, time.Unix(int64(step), 0)); left != "" {
+			if left := p.record(pipeline.StepResult{Step: plan.Step(step + 1), Schedule: course}, 8, time.Unix(int64(step), 0)); left != "" {
 				told = append(told, fmt.Sprint(step+1, " ", left))
 			}
 		}

@@ -170,7 +170,7 @@ func (r *rehearsal) generation(ctx context.Context) {
 		}
 		defer device.Close()
 		w, err := pipeline.New(pipeline.Config{
-			Seat: plan.WorkerID{Peer: peer, Device: "cpu"}, Run: *r.state.Run, Plan: p, Device: device,
+			Worker: plan.WorkerID{Peer: peer, Device: "cpu"}, Run: *r.state.Run, Plan: p, Device: device,
 			Data: squares{r.state.Run.Model.Context}, Exchange: session, Keeper: r.keeper, Log: r.leader.log,
 			Stop: r.stop, Next: r.next, OnLoaded: func() {}, OnStep: func(s pipeline.StepResult) { r.step(peer, s, &meter) },
 		})
@@ -215,7 +215,7 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 	if s.Final {
 		return
 	}
-	b := gossip.Heartbeat{Peer: peer, Generation: r.state.Plan.Generation, Step: s.Step, StepNanos: s.Total.Nanoseconds(), Links: meter.Rates(), Schedule: s.Course.String()}
+	b := gossip.Heartbeat{Peer: peer, Generation: r.state.Plan.Generation, Step: s.Step, StepNanos: s.Total.Nanoseconds(), Links: meter.Rates(), Schedule: s.Schedule.String()}
 	for _, t := range s.Stages {
 		b.Stages = append(b.Stages, gossip.TimesOf(t))
 	}
@@ -227,7 +227,7 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 	}
 	r.losses[s.Step] = math.Float64bits(s.Loss)
 	if peer == r.state.Plan.Coordinator().Peer {
-		r.took, r.course = append(r.took, s.Total), append(r.course, s.Course.String())
+		r.took, r.course = append(r.took, s.Total), append(r.course, s.Schedule.String())
 		r.why = r.watch.look(r.leader, r.long())
 		r.onStep(s.Step)
 	}

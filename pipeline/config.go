@@ -11,40 +11,40 @@ import (
 	"pnode/kernels/host"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/trace"
+	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
-// ErrBadConfig is wrapped by the errors of New that say which field does not fit.
+// ErrBadConfig is wrapped by the errors of New that name the field which does not fit.
 var ErrBadConfig = errors.New("pipeline: bad worker config")
 
-// Data gives token windows; dataset.Dataset is one. What it gives is a pure function of the
-// arguments; it may have to fetch it until ctx ends.
+// Data gives token windows; dataset.Dataset is one. They are a pure function of the arguments; Data
+// may have to fetch them until ctx ends.
 type Data interface {
-	// Micro gives tokens and targets [batch,T] of a micro-batch of a step.
+	// Micro returns tokens and targets [batch,T] of a micro-batch of a step.
 	Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error)
-	// HeldOut gives window set index of the held-out text, in [0, HeldOutMicros).
+	// HeldOut returns window set index of the held-out text, in [0, HeldOutMicros).
 	HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error)
 	HeldOutMicros(batch, limit int) int
-	// DocumentStarts gives where in its row the document of each of these tokens [batch,T]
-	// begins.
+	// DocumentStarts returns for each of these tokens [batch,T] where in its row its document begins.
 	DocumentStarts(tokens []int32) []int32
 }
 
 // Keeper stores and loads layer states (see LayerState for the layout).
 type Keeper interface {
-	// Save reads the state; it returns when the state is safe here and at the holder and
-	// is reported to the planner.
+	// Save reads the state. It returns when the state is safe here and at the holder, and is
+	// reported to the leader.
 	Save(ctx context.Context, s State) error
-	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes. At
-	// step 0 it is asked only where the run has initial weights, and writes these: the
-	// parameters of the model without adapters.
+	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes. At step 0
+	// it is asked only where the run has initial weights, and writes those: the parameters of the
+	// model without adapters.
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config is everything a worker needs. All fields but Next, Trace and, where the plan keeps nothing
-// there, Host are required.
+// Config holds everything that a worker needs. All fields but Next, Trace and, where the plan keeps
+// nothing there, Host are required.
 type Config struct {
-	Seat   plan.WorkerID
+	Worker plan.WorkerID
 	Run    plan.RunSpec
 	Plan   plan.Plan
 	Device kernels.Device
@@ -53,9 +53,9 @@ type Config struct {
 	Data     Data
 	Exchange collective.Exchange
 	Keeper   Keeper
-	// Stop tells the coordinator to make its next commit the last of this plan, with a save.
+	// Stop reports to the coordinator that its next commit is to be the last of this plan, with a save.
 	Stop func() bool
-	// Next tells the coordinator, at the commit of a step, the course of the steps behind it;
+	// Next returns to the coordinator, at the commit of a step, the schedule of the steps after it;
 	// the present one, or one that cannot be carried out, changes nothing.
 	Next     func(step plan.Step) plan.ScheduleChoice
 	OnLoaded func()
@@ -64,7 +64,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// StepResult is what a worker knows of a step once it is committed.
+// StepResult is a worker's account of a step after its commit.
 type StepResult struct {
 	Step plan.Step
 	// Loss is the mean over all micro-batches, in nats a token, before the update.
@@ -76,8 +76,8 @@ type StepResult struct {
 	HeldOutF32 *float64
 	// Norm is the global gradient norm before clipping.
 	Norm float64
-	// Course is the one on which the step went.
-	Course plan.ScheduleChoice
+	// Schedule is the choice that the step ran on.
+	Schedule plan.ScheduleChoice
 	// Final marks the closing evaluation after the last update: held-out losses only.
 	Final bool
 	// Total is the step's wall time, Stages where it went.
@@ -85,11 +85,46 @@ type StepResult struct {
 	Stages []StageTimes
 }
 
-// StageTimes is where a step's wall time went on one stage of this worker. Wait is for
-// messages to the stage.
+// StageTimes says where a step's wall time went on one stage of this worker. Wait is for messages to
+// the stage.
 type StageTimes struct {
 	plan.StageID
 	Forward, Backward, Wait, Update time.Duration
-	// Forth are the activations that the stage sent on, Back the gradients that it sent back.
-	Forth, Back CodecUse
+	// SentForward counts the activations that the stage sent on, SentBack the gradients that it sent
+	// back.
+	SentForward, SentBack CodecUse
+}
+
+// sent returns the counts of messages of a kind.
+func (t *StageTimes) sent(k wire.Kind) *CodecUse {
+	if k == wire.Gradient {
+		return &t.SentBack
+	}
+	return &t.SentForward
+}
+
+// codecSteps is how many steps lie between two log lines on what a codec costs.
+const codecSteps = 50
+
+// CodecUse says how the boundary tensors that a stage sent to a neighbour were written.
+type CodecUse struct {
+	Messages int
+	// FellBack of them did not fit the boundary's codec and took a better one.
+	FellBack int
+	// RelError is the largest relative error of a message, as its sender measured it: the root of the
+	// summed squares of the receiver's errors, divided by the root of the tensor's.
+	RelError float64
+}
+
+func (u *CodecUse) add(e wire.Encoded) {
+	u.Messages++
+	if e.Refused != 0 { // NaN too
+		u.FellBack++
+	}
+	u.RelError = max(u.RelError, e.RelError)
+}
+
+// Plus returns the use of both.
+func (u CodecUse) Plus(v CodecUse) CodecUse {
+	return CodecUse{u.Messages + v.Messages, u.FellBack + v.FellBack, max(u.RelError, v.RelError)}
 }

@@ -66,7 +66,7 @@ func TestEvaluationsNeedLittleRoom(t *testing.T) {
 				}
 				defer device.Close()
 				w, err := New(usual(Config{
-					Seat: seat, Run: run, Plan: plan, Device: device, Data: manyHeldOut{patterned{run.Model.Context}},
+					Worker: seat, Run: run, Plan: plan, Device: device, Data: manyHeldOut{patterned{run.Model.Context}},
 					Exchange: narrowExchange{memoryExchange{net, seat.Peer}, int32(run.Train.Micros), rooms},
 					OnStep: func(r StepResult) {
 						if r.HeldOut == nil || r.HeldOutF32 == nil {

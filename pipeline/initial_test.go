@@ -49,7 +49,7 @@ func initialWorker(t *testing.T, run plan.RunSpec, keeper Keeper) *Worker {
 		t.Fatal(err)
 	}
 	w, err := New(usual(Config{
-		Seat: plan.Workers()[0], Run: run, Plan: plan, Device: device, Keeper: keeper,
+		Worker: plan.Workers()[0], Run: run, Plan: plan, Device: device, Keeper: keeper,
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestARunStartsFromGivenWeights(t *testing.T) {
 				run.Model.InitLayer(layer, run.Train.Seed, want)
 				copy(want, keeper.params(layer))
 				got := make([]float32, len(want))
-				w.queue.Read(kernels.Float32Bytes(got), w.holdings[0].stack.Params(layer))
+				w.queue.Read(kernels.Float32Bytes(got), w.stages[0].stack.Params(layer))
 				if err := w.queue.Sync(); err != nil {
 					t.Fatal(err)
 				}

@@ -85,7 +85,7 @@ func TestCopiesRunBesideThePasses(t *testing.T) {
 			}
 			defer processor.Close()
 			w, err := New(usual(Config{
-				Seat: seat, Run: run, Plan: plan, Device: distantBy(call, message, message).of(processor),
+				Worker: seat, Run: run, Plan: plan, Device: distantBy(call, message, message).of(processor),
 				Exchange: memoryExchange{net, seat.Peer}, Trace: file,
 			}))
 			if err != nil {

@@ -90,7 +90,7 @@ func TestATiedEmbeddingHasBothEndsAlike(t *testing.T) {
 	run := testRun()
 	for _, starts := range [][]int{{0}, {0, 2}} {
 		plan := sharded(cut(run, "1f1b", starts, starts), plan.LayerRange{First: 0, End: 2})
-		_, err := New(Config{Run: run, Plan: plan, Seat: plan.Coordinator()})
+		_, err := New(Config{Run: run, Plan: plan, Worker: plan.Coordinator()})
 		if !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), "tied") {
 			t.Errorf("%v: %v", starts, err)
 		}
@@ -214,7 +214,7 @@ func trainUntilDeath(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *mem
 		}
 		defer device.Close()
 		cfg := usual(Config{
-			Seat: seat, Run: run, Plan: plan, Device: device,
+			Worker: seat, Run: run, Plan: plan, Device: device,
 			Exchange: memoryExchange{net, seat.Peer}, Keeper: from{keeper, plan.Start},
 		})
 		if seat == plan.Replicas[1].Stages[0].Worker() {

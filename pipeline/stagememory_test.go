@@ -68,7 +68,7 @@ func checkMemory(t *testing.T, name string, run plan.RunSpec, plan plan.Plan) {
 	t.Helper()
 	for _, seat := range plan.Workers() {
 		device, memory := null.New(), &host.Memory{}
-		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Host: memory, Log: slog.New(slog.DiscardHandler)})
+		w, err := New(Config{Worker: seat, Run: run, Plan: plan, Device: device, Host: memory, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,18 +1,21 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"slices"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
-// State is a stage's state after a step, to be read from the device while training goes
-// on: the next update waits until all of it is read.
+// State is a stage's state after a step, to be read from the device while training goes on: the next
+// update waits until all of it is read.
 type State struct {
 	Replica plan.Replica
 	Stage   plan.Stage
@@ -20,98 +23,189 @@ type State struct {
 	Layers  []LayerState
 }
 
-// LayerState is one layer: parameters [LayerLen], first moments and second moments
-// [TrainedLen], float32 little endian, one after the other. It can be read once, layer
-// after layer in any order.
+// LayerState is one layer: parameters [LayerLen], first moments and second moments [TrainedLen],
+// float32 little endian, one after the other. It can be read once, layer after layer in any order.
 type LayerState struct {
 	Layer int
 	io.Reader
 }
 
-// LayerStateBytes is the size of a layer's state.
+// LayerStateBytes returns the size of a layer's state.
 func LayerStateBytes(cfg model.Config, layer int) int {
 	return 4 * (cfg.LayerLen(layer) + momentVectors*cfg.TrainedLen(layer))
 }
 
-// LayerParams is the parameter part of a layer's state.
+// LayerParams returns the parameter part of a layer's state.
 func LayerParams(cfg model.Config, layer int, state []byte) []byte {
 	return state[:4*cfg.LayerLen(layer)]
 }
 
-// parts are the vectors of a layer's state in stored order, with gaps where other replicas have
+// views returns the vectors of a layer's state in stored order, with gaps where other replicas have
 // them; frozen layers have no moments.
-func (h *holding) parts(cfg model.Config, layer int) []kernels.View {
-	parts := []kernels.View{h.stack.Params(layer)}
+func (h *StageRuntime) views(cfg model.Config, layer int) []kernels.View {
+	gap := func(n int) kernels.View { return kernels.View{Len: n} }
+	views := []kernels.View{h.stack.Params(layer)}
 	for i := range momentVectors {
 		at, kept := 0, h.stack.Moment(layer, i)
 		for _, r := range h.stack.Owned(layer) {
-			parts = append(parts, gap(r.First-at), kept.Slice(0, r.Len()))
+			views = append(views, gap(r.First-at), kept.Slice(0, r.Len()))
 			at, kept = r.End, kept.Slice(r.Len(), kept.Len-r.Len())
 		}
-		parts = append(parts, gap(cfg.TrainedLen(layer)-at))
+		views = append(views, gap(cfg.TrainedLen(layer)-at))
 	}
-	return slices.DeleteFunc(parts, func(v kernels.View) bool { return v.Len == 0 })
+	return slices.DeleteFunc(views, func(v kernels.View) bool { return v.Len == 0 })
 }
 
-// save begins to bring a stage's state after a step to the keeper, on a goroutine of its own.
-// At most one save of a stage is under way; a second one waits for the first. Only replica 0
-// saves: after a step all replicas have the same state, or parts of it, which the others hand in.
-func (w *Worker) save(ctx context.Context, h *holding, step plan.Step) error {
-	shared := h.layersInParts()
-	if h.Replica != 0 && len(shared) == 0 {
+// save begins to bring a stage's state after a step to the keeper, on a goroutine of its own. At most
+// one save of a stage is in progress; a second one waits for the first. Only replica 0 saves: after a
+// step all replicas have the same state, or parts of it, which the others hand in.
+func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step) error {
+	if err := h.offload.settle(); err != nil {
+		return err
+	}
+	layers := h.layers()
+	if h.Replica != 0 {
+		layers = h.layersInParts()
+	}
+	if len(layers) == 0 {
 		return nil
 	}
 	if err := h.saving.wait(); err != nil {
 		return err
 	}
-	if h.Replica != 0 {
-		unread := newUnread(len(shared))
-		var layers [][]sharedMoment
-		for _, l := range shared {
-			layers = append(layers, w.sharedMoments(h, step, l))
-		}
-		h.saving.start(func() error { return contribute(ctx, w.cfg.Exchange, layers, unread) }, unread)
-		return nil
-	}
-	unread := newUnread(h.place.Layers.Len())
+	unread := newUnread(len(layers))
 	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
-	for _, l := range h.layers() {
-		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: w.stateReader(ctx, h, step, l, unread)})
+	var moments [][]sharedMoment // by layer
+	for _, l := range layers {
+		shared := w.sharedMoments(h, step, l)
+		moments = append(moments, shared)
+		if h.Replica != 0 {
+			continue
+		}
+		var reader io.Reader
+		if len(shared) > 0 {
+			reader = wholeState(ctx, w.cfg.Exchange, newViewReader(h.saves, []kernels.View{h.stack.Params(l)}, func() {}), shared, unread)
+		} else {
+			reader = newViewReader(h.saves, h.views(w.spec.Model, l), unread.one)
+		}
+		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: reader})
 	}
-	h.saving.start(func() error { return w.cfg.Keeper.Save(ctx, s) }, unread)
+	h.unread = unread
+	h.saving.start(func() error {
+		defer unread.end()
+		if h.Replica != 0 {
+			return contribute(ctx, w.cfg.Exchange, moments, unread)
+		}
+		return w.cfg.Keeper.Save(ctx, s)
+	})
 	return nil
 }
 
-// stateReader reads the state of a layer from the device, and what is not there from the
-// replicas that have it.
-func (w *Worker) stateReader(ctx context.Context, h *holding, step plan.Step, layer int, unread *unread) io.Reader {
-	if h.inParts(layer) && w.cfg.Run.Model.TrainedLen(layer) > 0 {
-		params := newViewReader(h.saves, []kernels.View{h.stack.Params(layer)}, func() {})
-		return collected(ctx, w.cfg.Exchange, params, w.sharedMoments(h, step, layer), unread)
-	}
-	return newViewReader(h.saves, h.parts(w.cfg.Run.Model, layer), unread.one)
+// sharedMoment is this replica's part of a layer's moment, and how it comes together.
+type sharedMoment struct {
+	state collective.State
+	own   kernels.View
+	queue kernels.Queue
+	whole int // elements of all parts
 }
 
-// load fills the state of what is held here: at step 0 the initial model, from the seed or
-// as the run names it, and the keeper's copy else.
-func (w *Worker) load(ctx context.Context) error {
-	for _, h := range w.holdings {
-		for _, l := range h.layers() {
-			if err := w.loadLayer(ctx, h, l); err != nil {
-				return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.cfg.Plan.Start, err)
+// sharedMoments returns the moments of a layer that replicas have in parts; a frozen one has none.
+func (w *Worker) sharedMoments(h *StageRuntime, step plan.Step, layer int) (moments []sharedMoment) {
+	whole := w.spec.Model.TrainedLen(layer)
+	if whole == 0 || !h.inParts(layer) {
+		return nil
+	}
+	for i := range momentVectors {
+		moments = append(moments, sharedMoment{
+			state: collective.State{Group: w.holders(h, step, layer), Number: i},
+			own:   h.stack.Moment(layer, i), queue: h.saves, whole: whole,
+		})
+	}
+	return moments
+}
+
+// read copies the own part to the host.
+func (m sharedMoment) read() ([]float32, error) {
+	own := make([]float32, m.own.Len)
+	host.Read(m.queue, kernels.Float32Bytes(own), m.own)
+	return own, m.queue.Sync()
+}
+
+// contribute hands in this replica's part of layers' moments to the replica that saves.
+func contribute(ctx context.Context, ex collective.Exchange, layers [][]sharedMoment, unread *unread) error {
+	for _, moments := range layers {
+		parts := make([][]float32, len(moments))
+		for i, m := range moments {
+			var err error
+			if parts[i], err = m.read(); err != nil {
+				return err
 			}
 		}
-		h.step = w.cfg.Plan.Start
+		unread.one()
+		for i, m := range moments {
+			if err := collective.Contribute(ctx, ex, m.state, parts[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wholeState reads a layer's parameters from the device and its moments from all replicas.
+func wholeState(ctx context.Context, ex collective.Exchange, params io.Reader, moments []sharedMoment, unread *unread) io.Reader {
+	parts := []io.Reader{params}
+	for i, m := range moments {
+		parts = append(parts, &lateReader{make: func() ([]byte, error) {
+			own, err := m.read()
+			if err != nil {
+				return nil, err
+			}
+			if i == len(moments)-1 {
+				unread.one()
+			}
+			whole, err := collective.Collect(ctx, ex, m.state, m.whole, own)
+			return kernels.Float32Bytes(whole), err
+		}})
+	}
+	return io.MultiReader(parts...)
+}
+
+// lateReader reads bytes that are made when they are first asked for.
+type lateReader struct {
+	make func() ([]byte, error)
+	made *bytes.Reader
+}
+
+func (r *lateReader) Read(p []byte) (int, error) {
+	if r.made == nil {
+		b, err := r.make()
+		if err != nil {
+			return 0, err
+		}
+		r.made = bytes.NewReader(b)
+	}
+	return r.made.Read(p)
+}
+
+// load fills the state of the stages here: at step 0 the initial model, from the seed or as the run
+// names it, and the keeper's copy else.
+func (w *Worker) load(ctx context.Context) error {
+	for _, h := range w.stages {
+		for _, l := range h.layers() {
+			var err error
+			if w.plan.Start == 0 {
+				err = w.loadInitial(ctx, h, l)
+			} else {
+				err = w.fetch(ctx, l, h.views(w.spec.Model, l)...)
+			}
+			if err != nil {
+				return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.plan.Start, err)
+			}
+		}
+		h.step = w.plan.Start
 		h.stack.RoundWeights(w.queue, w.opt.rounding(h.step))
 	}
 	return w.queue.Sync()
-}
-
-func (w *Worker) loadLayer(ctx context.Context, h *holding, layer int) error {
-	if w.cfg.Plan.Start == 0 {
-		return w.loadInitial(ctx, h, layer)
-	}
-	return w.fetch(ctx, layer, h.parts(w.cfg.Run.Model, layer)...)
 }
 
 // fetch has the keeper write what the views hold together.
@@ -123,36 +217,26 @@ func (w *Worker) fetch(ctx context.Context, layer int, views ...kernels.View) er
 	return dst.complete()
 }
 
-// loadInitial leaves the moments as they were allocated: zero. Weights that the run names may
-// not reach to the adapters behind them.
-func (w *Worker) loadInitial(ctx context.Context, h *holding, layer int) error {
-	run := w.cfg.Run
-	params, base := h.stack.Params(layer), run.Model.Base().LayerLen(layer)
-	if run.Init == nil || params.Len > base && !run.Init.Adapters {
-		if err := w.initLayer(h, layer); err != nil {
-			return err
+// loadInitial leaves the moments as they were allocated: zero. Weights that the run names may not
+// reach to the adapters after them.
+func (w *Worker) loadInitial(ctx context.Context, h *StageRuntime, layer int) error {
+	params, base, init := h.stack.Params(layer), w.spec.Model.Base().LayerLen(layer), w.spec.Init
+	if init == nil || params.Len > base && !init.Adapters {
+		piece := make([]float32, min(params.Len, transferBytes/4))
+		for first := 0; first < params.Len; first += len(piece) {
+			part := piece[:min(len(piece), params.Len-first)]
+			w.spec.Model.InitRange(layer, w.spec.Train.Seed, first, part)
+			w.queue.Write(params.Slice(first, len(part)), kernels.Float32Bytes(part))
+			if err := w.queue.Sync(); err != nil {
+				return err
+			}
 		}
 	}
-	if run.Init == nil {
+	if init == nil {
 		return nil
 	}
-	if !run.Init.Adapters {
+	if !init.Adapters {
 		params = params.Slice(0, base)
 	}
 	return w.fetch(ctx, layer, params)
-}
-
-// initLayer makes the initial parameters piece by piece.
-func (w *Worker) initLayer(h *holding, layer int) error {
-	params := h.stack.Params(layer)
-	piece := make([]float32, min(params.Len, transferBytes/4))
-	for first := 0; first < params.Len; first += len(piece) {
-		part := piece[:min(len(piece), params.Len-first)]
-		w.cfg.Run.Model.InitRange(layer, w.cfg.Run.Train.Seed, first, part)
-		w.queue.Write(params.Slice(first, len(part)), kernels.Float32Bytes(part))
-		if err := w.queue.Sync(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

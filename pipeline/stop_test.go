@@ -23,7 +23,7 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 		defer device.Close()
 		asked := 0
 		w, err := New(usual(Config{
-			Seat: place.Worker(), Run: run, Plan: plan, Device: device,
+			Worker: place.Worker(), Run: run, Plan: plan, Device: device,
 			Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
 			Stop: func() bool { asked++; return asked == 2 },
 		}))
@@ -48,7 +48,7 @@ func TestACancelledRunReturns(t *testing.T) {
 	}
 	defer device.Close()
 	w, err := New(usual(Config{
-		Seat: plan.Workers()[1], Run: run, Plan: plan, Device: device,
+		Worker: plan.Workers()[1], Run: run, Plan: plan, Device: device,
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestALoneStageHeedsItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	steps := 0
 	w, err := New(usual(Config{
-		Seat: plan.Workers()[0], Run: run, Plan: plan, Device: device,
+		Worker: plan.Workers()[0], Run: run, Plan: plan, Device: device,
 		OnStep: func(StepResult) { steps++; cancel() },
 	}))
 	if err != nil {

@@ -88,7 +88,7 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 			t.Fatal(err)
 		}
 		defer processor.Close()
-		c.Seat, c.Device, c.Exchange = seat, as(processor), memoryExchange{net, seat.Peer}
+		c.Worker, c.Device, c.Exchange = seat, as(processor), memoryExchange{net, seat.Peer}
 		w, err := New(usual(c))
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func usual(c Config) Config {
 		c.Data = patterned{c.Run.Model.Context}
 	}
 	if c.Exchange == nil {
-		c.Exchange = memoryExchange{newMemoryNet(), c.Seat.Peer}
+		c.Exchange = memoryExchange{newMemoryNet(), c.Worker.Peer}
 	}
 	if c.Keeper == nil {
 		c.Keeper = from{&memoryKeeper{}, 0}

@@ -1,114 +1,144 @@
 package pipeline
 
 import (
-	"bufio"
-	"fmt"
-	"io"
+	"context"
+	"sync/atomic"
+	"time"
 
 	"pnode/kernels"
-	"pnode/kernels/host"
+	"pnode/pipeline/wire"
 )
 
-// transferBytes is how much of a layer's state is on the host at a time.
-const transferBytes = 1 << 20
+// transfer is one copy between a device and the host, on the queue of a copyQueue. The one goroutine
+// that carries it settles it; others wait for done.
+type transfer struct {
+	after kernels.Event         // the copy begins after it; nil: at once
+	do    func(q kernels.Queue) // enqueues the copies
+	done  chan struct{}         // closed once event or err is set; nil where nobody waits
+	event kernels.Event         // recorded after the copies; nil: none are under way
+	err   error                 // why there will be none
 
-// smallRead is what reads of less than that are gathered to.
-const smallRead = 1 << 16
-
-// viewReader reads the memory of views of 4-byte elements, one behind the other.
-type viewReader struct {
-	queue kernels.Queue // of the reader alone
-	views []kernels.View
-	done  func() // called once, at the end
+	// Of a message:
+	stage *stageRun
+	tag   wire.Tag
+	rows  []kernels.View // its place on the device
 }
 
-// newViewReader calls done when the end of the views has been read.
-func newViewReader(q kernels.Queue, views []kernels.View, done func()) io.Reader {
-	return bufio.NewReaderSize(&viewReader{queue: q, views: views, done: done}, smallRead)
+// settle sets the event after the copies, or the reason why there are none. The first call counts.
+func (t *transfer) settle(event kernels.Event, err error) {
+	if t.event != nil || t.err != nil {
+		return
+	}
+	t.event, t.err = event, err
+	if t.done != nil {
+		close(t.done)
+	}
 }
 
-// Read needs room for at least one element, which the buffer around it gives.
-func (r *viewReader) Read(p []byte) (int, error) {
-	if len(r.views) == 0 {
-		return 0, io.EOF
-	}
-	v := r.views[0]
-	n := min(len(p)/4, v.Len)
-	if n == 0 {
-		return 0, io.ErrShortBuffer
-	}
-	host.Read(r.queue, p[:4*n], v.Slice(0, n))
-	if err := r.queue.Sync(); err != nil {
-		return 0, err
-	}
-	if r.views[0] = v.Slice(n, v.Len-n); n == v.Len {
-		r.views = r.views[1:]
-	}
-	if len(r.views) == 0 {
-		r.done()
-	}
-	return 4 * n, nil
-}
-
-// gap stands for n elements of a state that are not held here.
-func gap(n int) kernels.View { return kernels.View{Len: n} }
-
-// viewWriter writes to the memory of views of 4-byte elements, one behind the other, and drops
-// what falls into gaps.
-type viewWriter struct {
+// copyQueue copies between a device and the host concurrently with the kernels: its queue is not
+// theirs. Any number of goroutines may use it; they take turns.
+type copyQueue struct {
 	queue kernels.Queue
-	views []kernels.View
-	carry []byte // the beginning of an element
+	turn  chan struct{} // holds one: a mutex would not count as waiting in virtual time
+	// quantizer serves messages in int8; nil: the host packs them.
+	quantizer *quantizer
 }
 
-func (w *viewWriter) Write(p []byte) (int, error) {
-	written := len(p)
-	if len(w.carry) > 0 {
-		n := min(4-len(w.carry), len(p))
-		w.carry, p = append(w.carry, p[:n]...), p[n:]
-		if len(w.carry) < 4 {
-			return written, nil
-		}
-		if err := w.put(w.carry); err != nil {
-			return 0, err
-		}
-		w.carry = w.carry[:0]
-	}
-	whole := len(p) / 4 * 4
-	if err := w.put(p[:whole]); err != nil {
-		return 0, err
-	}
-	w.carry = append(w.carry, p[whole:]...)
-	return written, nil
+func newCopyQueue(d kernels.Device) (copyQueue, error) {
+	queue, err := d.NewQueue()
+	return copyQueue{queue: queue, turn: make(chan struct{}, 1)}, err
 }
 
-// put writes whole elements.
-func (w *viewWriter) put(p []byte) error {
-	for len(p) > 0 {
-		if len(w.views) == 0 {
-			return fmt.Errorf("pipeline: %d bytes more than the layer's state has", len(p))
-		}
-		v := w.views[0]
-		n := min(len(p)/4, v.Len)
-		if v.Present() {
-			host.Write(w.queue, v.Slice(0, n), p[:4*n])
-			if err := w.queue.Sync(); err != nil {
-				return err
-			}
-		}
-		p = p[4*n:]
-		if w.views[0] = v.Slice(n, v.Len-n); n == v.Len {
-			w.views = w.views[1:]
-		}
+// run enqueues a transfer's copies, settles it and blocks until they are done. It returns when the
+// device began with them, and ended.
+func (c *copyQueue) run(t *transfer) (begin, end time.Time, err error) {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	if t.after != nil {
+		c.queue.Wait(t.after)
 	}
-	return nil
+	first := c.queue.Record()
+	t.do(c.queue)
+	last := c.queue.Record()
+	t.settle(last, nil)
+	_ = first.Sync() // for its time; errors stick in the queue
+	if err = c.queue.Sync(); err == nil {
+		err = last.Sync()
+	}
+	return first.Time(), last.Time(), err
 }
 
-// complete tells whether all of the views has been written.
-func (w *viewWriter) complete() error {
-	left := len(w.views)
-	if left > 0 || len(w.carry) > 0 {
-		return fmt.Errorf("pipeline: the layer's state ends %d vectors and %d bytes of an element early", left, len(w.carry))
+// elements counts the elements of rows.
+func elements(rows []kernels.View) (n int) {
+	for _, v := range rows {
+		n += v.Len
 	}
-	return nil
+	return n
+}
+
+// readRows enqueues copies of rows to the host, writeRows of the host's bytes to rows.
+func readRows(q kernels.Queue, host []byte, rows []kernels.View) {
+	for _, v := range rows {
+		q.Read(host[:4*v.Len], v)
+		host = host[4*v.Len:]
+	}
+}
+
+func writeRows(q kernels.Queue, rows []kernels.View, host []byte) {
+	for _, v := range rows {
+		q.Write(v, host[:4*v.Len])
+		host = host[4*v.Len:]
+	}
+}
+
+// background holds the error of one goroutine that outlives a step; nil: there is none.
+type background chan error
+
+func (b *background) start(f func() error) {
+	done := make(background, 1)
+	*b = done
+	go func() { done <- f() }()
+}
+
+// poll returns the error of a goroutine that has ended, without waiting.
+func (b *background) poll() error {
+	select {
+	case err := <-*b:
+		*b = nil
+		return err
+	default:
+		return nil
+	}
+}
+
+// wait blocks until the goroutine has ended and returns its error once.
+func (b *background) wait() error {
+	if *b == nil {
+		return nil
+	}
+	err := <-*b
+	*b = nil
+	return err
+}
+
+// unread counts the layers that a save has still to read. Its context ends when there are none, or
+// the save has given up.
+type unread struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int64
+}
+
+func newUnread(layers int) *unread {
+	u := &unread{}
+	u.Context, u.end = context.WithCancel(context.Background())
+	u.left.Store(int64(layers))
+	return u
+}
+
+// one notes that a layer is read.
+func (u *unread) one() {
+	if u.left.Add(-1) == 0 {
+		u.end()
+	}
 }

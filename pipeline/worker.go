@@ -4,52 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
 	"pnode/pipeline/schedule"
+	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
-// Worker runs what a plan has on one seat. It belongs to one goroutine.
+// Worker builds, runs and saves what a plan has on one device. It belongs to one goroutine.
 type Worker struct {
-	cfg      Config
-	holdings []*holding // in the order of replicas and stages
-	// twins are, in the same order, those of replica 0 in float32, where it is not throughout;
-	// untwinned is why one here cannot be had.
-	twins     []*holding
-	untwinned error
+	program
+	cfg    Config
+	stages []*StageRuntime // in the order of replicas and stages
+	// shadows are, in the same order, the float32 shadows of replica 0's stages, where it is not in
+	// float32 throughout; shadowErr says why one here cannot be had.
+	shadows   []*StageRuntime
+	shadowErr error
 	queue     kernels.Queue
-	list      schedule.Schedule // all workers' programs
+	square    kernels.Buffer // [1], result of SumSquares
 	opt       Optimizer
-	square    kernels.Buffer // [1] result of SumSquares
-	losses    map[plan.Micro]float64
-	rows      map[plan.Micro][]float32 // losses of each token, from which these are made
-	// beside the program of a step run its reductions and copies; what is to be sent goes to
-	// departures, what is to be computed to passes. settling is when the program came to wait for
-	// what is beside.
-	beside     *errgroup.Group
-	departures chan departure // nil outside of a program
-	passes     chan pass      // likewise
-	settling   time.Time
-	awaited    []await   // by the next pass
-	free       time.Time // when the device was done with the last pass: watch's within a program
-	number     int       // of the seat in the plan
 }
 
-// New checks the plan against the run and allocates everything the steps will need; after
-// New no step allocates on the device.
+// New checks the plan against the run and allocates everything that the steps will need: after New
+// no step allocates on the device.
 func New(cfg Config) (*Worker, error) {
-	if err := cfg.Plan.Validate(cfg.Run.Model.Layers(), cfg.Run.Train.Micros); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	p, err := newProgram(cfg.Run, cfg.Plan, cfg.Worker)
+	if err != nil {
+		return nil, err
 	}
-	if err := cfg.Plan.CheckTied(cfg.Run.Model); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
-	}
-	w := &Worker{cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, losses: map[plan.Micro]float64{}, rows: map[plan.Micro][]float32{}}
+	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}}
 	if err := w.build(); err != nil {
 		w.Close()
 		return nil, err
@@ -57,75 +41,53 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-func (w *Worker) build() error {
-	if w.number = slices.Index(w.cfg.Plan.Workers(), w.cfg.Seat); w.number < 0 {
-		return fmt.Errorf("%w: the plan has nothing on device %s of %s", ErrBadConfig, w.cfg.Seat.Device, w.cfg.Seat.Peer)
-	}
-	var err error
-	if w.list, err = Programs(w.cfg.Plan); err != nil {
+func (w *Worker) build() (err error) {
+	if err := w.checkMemory(); err != nil {
 		return err
 	}
-	if err := w.checkRoom(); err != nil {
-		return err
-	}
-	for _, at := range w.cfg.Plan.StagesOf(w.cfg.Seat) {
-		h, err := newHolding(w.cfg, at, w.list.Use(w.number, at.Replica, at.Stage))
-		w.holdings = append(w.holdings, h)
+	for _, at := range w.plan.StagesOf(w.worker) {
+		h, err := newStageRuntime(&w.cfg, &w.program, at)
+		w.stages = append(w.stages, h)
 		if err != nil {
 			return err
 		}
 	}
-	join(w.holdings)
 	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	if w.queue, err = w.cfg.Device.NewQueue(); err != nil {
 		return err
 	}
-	if err := w.warm(); err != nil {
+	if err := w.warmQueues(); err != nil {
 		return err
 	}
 	return w.prepare()
 }
 
-// join makes those of some stages that follow each other known to each other.
-func join(stages []*holding) {
-	for _, h := range stages {
-		if next := find(stages, h.Replica, h.Stage+1); next != nil {
-			h.behind, next.before = next, h
-		}
-	}
-}
-
-// find is the one of them that is a certain stage, nil where none is.
-func find(stages []*holding, r plan.Replica, s plan.Stage) *holding {
-	for _, h := range stages {
-		if h.Replica == r && h.Stage == s {
-			return h
-		}
-	}
-	return nil
-}
-
-// Run loads the state of what is held here and trains from the plan's start step to the
-// run's last one, or until a commit says stop. Saves begin under the context saves and may
-// go on after Run; Saved waits for them. The error of a cancelled ctx is returned wrapped.
+// Run loads the state of the stages here and trains from the plan's start step to the run's last one,
+// or until a commit says stop. Saves begin under the context saves and may go on after Run; Saved
+// waits for them. The error of a cancelled ctx is returned wrapped.
 func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer w.abandon()
-	defer cancel()
+	defer func() { // until nothing of a cancelled step is under way
+		cancel()
+		for _, h := range w.stages {
+			_ = h.gathering.wait()
+			h.offload.stop()
+		}
+	}()
 	if err := w.load(ctx); err != nil {
 		return err
 	}
-	w.cfg.Trace.Name(w.number, fmt.Sprintf("worker %d: %s of %s", w.number, w.cfg.Seat.Device, w.cfg.Seat.Peer.Short()))
+	w.cfg.Trace.Name(w.number, fmt.Sprintf("worker %d: %s of %s", w.number, w.worker.Device, w.worker.Peer.Short()))
 	w.cfg.OnLoaded()
-	for _, h := range w.holdings {
-		h.ferry.start()
+	for _, h := range w.stages {
+		h.offload.start()
 	}
-	for step := w.cfg.Plan.Start + 1; step <= w.cfg.Run.Train.Steps; step++ {
-		stop, err := w.step(ctx, saves, step)
+	for step := w.plan.Start + 1; step <= w.spec.Train.Steps; step++ {
+		stop, err := w.trainStep(ctx, saves, step)
 		if err != nil {
-			return fmt.Errorf("pipeline: generation %d step %d on %s of %s: %w", w.cfg.Plan.Generation, step, w.cfg.Seat.Device, w.cfg.Seat.Peer, err)
+			return fmt.Errorf("pipeline: generation %d step %d on %s of %s: %w", w.plan.Generation, step, w.worker.Device, w.worker.Peer, err)
 		}
 		if stop {
 			return nil
@@ -134,24 +96,131 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	return w.closingEvaluation(ctx)
 }
 
-// abandon waits until nothing of a cancelled step is under way.
-func (w *Worker) abandon() {
-	for _, h := range w.holdings {
-		_ = h.gathering.wait()
-		h.ferry.stop()
+// newStepRun begins a step.
+func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
+	s := &stepRun{
+		program: w.program, cfg: &w.cfg, queue: w.queue, square: w.square, opt: w.opt, step: step,
+		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
+		losses: map[plan.Micro][]float32{}, ctx: ctx,
 	}
+	s.time = timeline{program: &s.program, step: step, trace: w.cfg.Trace}
+	return s
 }
 
-// Saved waits for the saves under way; their errors come out here or at the next step.
+// trainStep runs one optimizer update and reports whether the run stops after it.
+func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop bool, err error) {
+	begin := time.Now()
+	for _, h := range w.stages {
+		if err := h.saving.poll(); err != nil {
+			return false, err
+		}
+	}
+	s := w.newStepRun(ctx, step)
+	evaluated, err := s.evaluate()
+	if err != nil {
+		return false, err
+	}
+	if err := s.run(ctx); err != nil {
+		return false, err
+	}
+	squares, err := s.squares()
+	if err != nil {
+		return false, err
+	}
+	commit, err := s.agree(ctx, squares, evaluated)
+	if err != nil {
+		return false, err
+	}
+	if err := s.update(ctx, commit); err != nil {
+		return false, err
+	}
+	if commit.Save {
+		if err := s.allGathered(); err != nil {
+			return false, err
+		}
+		for _, h := range w.stages {
+			if err := w.save(saves, h, step); err != nil {
+				return false, err
+			}
+		}
+	}
+	if commit.HeldOut != nil && commit.HeldOutF32 == nil {
+		w.shadows = nil // some stage has none; all workers learn the same
+	}
+	s.time.span(schedule.Action{Op: schedule.Step}, s.settling, time.Now())
+	result := StepResult{
+		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Norm: commit.Norm,
+		Schedule: w.plan.ScheduleChoice(), Total: time.Since(begin),
+	}
+	for _, h := range s.stages {
+		h.logCodecs(w.cfg.Log, step, h.times)
+		result.Stages = append(result.Stages, h.times)
+	}
+	w.cfg.OnStep(result)
+	if commit.Next != "" && !commit.Stop {
+		err = w.reschedule(commit.Next)
+	}
+	return commit.Stop, err
+}
+
+// closingEvaluation follows the last update: the coordinator sends every worker the held-out loss of
+// the finished model in a commit that updates nothing.
+func (w *Worker) closingEvaluation(ctx context.Context) error {
+	s := w.newStepRun(ctx, w.spec.Train.Steps+1)
+	e, err := s.evaluate()
+	if err != nil {
+		return err
+	}
+	commit := wire.Commit{HeldOut: e.heldOut, HeldOutF32: e.f32}
+	if s.coordinates() {
+		err = s.sendCommit(ctx, commit)
+	} else {
+		commit, err = s.receiveCommit(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	w.cfg.OnStep(StepResult{Step: w.spec.Train.Steps, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Final: true})
+	return nil
+}
+
+// reschedule takes the schedule that a commit names, between two steps: all workers take it after the
+// same commit. Stages stay where they are, with as many slots as the new program needs.
+func (w *Worker) reschedule(text string) error {
+	p, err := w.with(text)
+	if err != nil {
+		return err
+	}
+	for _, h := range w.stages { // into memory that is about to get another shape
+		if err := h.gathered(w.queue, w.opt); err != nil {
+			return err
+		}
+	}
+	if err := w.queue.Sync(); err != nil {
+		return err
+	}
+	for _, h := range w.stages {
+		h.freeSpare() // plans do not count with it
+	}
+	for _, h := range w.stages {
+		if err := h.resize(p.list.Use(w.number, h.Replica, h.Stage)); err != nil {
+			return err
+		}
+	}
+	w.program = p
+	return w.prepare()
+}
+
+// Saved waits for the saves in progress; their errors come out here or at the next step.
 func (w *Worker) Saved() error {
 	var errs []error
-	for _, h := range w.holdings {
+	for _, h := range w.stages {
 		errs = append(errs, h.saving.wait())
 	}
 	return errors.Join(errs...)
 }
 
-// Close gives the device memory back. Run and Saved must have returned.
+// Close frees the device memory. Run and Saved must have returned.
 func (w *Worker) Close() {
 	if w.queue != nil {
 		w.queue.Close()
@@ -159,7 +228,7 @@ func (w *Worker) Close() {
 	if w.square != nil {
 		w.square.Free()
 	}
-	for _, h := range w.holdings {
+	for _, h := range w.stages {
 		h.close()
 	}
 }

@@ -15,11 +15,11 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 	good := cut(run, "1f1b", []int{0})
 	for name, change := range map[string]func(*Config){
 		"generation 0":     func(c *Config) { c.Plan.Generation = 0 },
-		"foreign stage":    func(c *Config) { c.Seat.Peer = "someone" },
+		"foreign stage":    func(c *Config) { c.Worker.Peer = "someone" },
 		"unknown schedule": func(c *Config) { c.Plan.Schedule = "magic" },
-		"no such device":   func(c *Config) { c.Seat.Device = "cuda:7" },
+		"no such device":   func(c *Config) { c.Worker.Device = "cuda:7" },
 	} {
-		cfg := Config{Seat: good.Workers()[0], Run: run, Plan: good}
+		cfg := Config{Worker: good.Workers()[0], Run: run, Plan: good}
 		change(&cfg)
 		if _, err := New(cfg); !errors.Is(err, ErrBadConfig) {
 			t.Errorf("%s: got %v, want ErrBadConfig", name, err)
@@ -54,7 +54,7 @@ func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
 	defer device.Close()
 	keeper := &memoryKeeper{}
 	w, err := New(usual(Config{
-		Seat: plan.Workers()[0], Run: run, Plan: plan, Device: overflowing{device}, Keeper: from{keeper, 0},
+		Worker: plan.Workers()[0], Run: run, Plan: plan, Device: overflowing{device}, Keeper: from{keeper, 0},
 	}))
 	if err != nil {
 		t.Fatal(err)

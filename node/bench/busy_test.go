@@ -300,7 +300,7 @@ func BenchmarkCopies(b *testing.B) {
 	var configs []pipeline.Config
 	for _, worker := range p.Workers() {
 		configs = append(configs, unattended(pipeline.Config{
-			Seat: worker, Run: run, Plan: p, Device: device, Exchange: counter{boxes, worker.Peer}, Data: randomTokens{vocab: m.Vocab, context: m.Context},
+			Worker: worker, Run: run, Plan: p, Device: device, Exchange: counter{boxes, worker.Peer}, Data: randomTokens{vocab: m.Vocab, context: m.Context},
 		}))
 	}
 	steps := 1 + b.N // the first one warms up

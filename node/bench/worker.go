@@ -167,7 +167,7 @@ func (t task) train(ctx context.Context, device kernels.Device) (*steps, error) 
 	}
 	place := plan.Placement{Peer: benchRun, Device: device.Name(), Codec: "f32", Layers: plan.LayerRange{End: t.Model.config().Layers()}}
 	c := unattended(pipeline.Config{
-		Seat: place.Worker(), Run: run, Device: on, Exchange: alone{},
+		Worker: place.Worker(), Run: run, Device: on, Exchange: alone{},
 		Plan: plan.Plan{Run: benchRun, Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{Micros: 1, Stages: []plan.Placement{place}, Warmups: []int{0}}}},
 		Data: randomTokens{t.Model.Vocab, t.Model.Context, t.Learn},
 	})

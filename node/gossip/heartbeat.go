@@ -107,7 +107,7 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 
 // TimesOf returns a worker's stage times as a heartbeat reports them.
 func TimesOf(t pipeline.StageTimes) StageTimes {
-	sent := t.Forth.Plus(t.Back)
+	sent := t.SentForward.Plus(t.SentBack)
 	return StageTimes{
 		FellBack: sent.FellBack, RelError: sent.RelError,
 		Replica: t.Replica, Stage: t.Stage,

@@ -38,7 +38,7 @@ func uses(t *testing.T, run plan.RunSpec, plan plan.Plan) (out result, use Codec
 		}
 		agree(t, out.losses, r.Step, false, r.Loss)
 		for _, s := range r.Stages {
-			use = use.Plus(s.Forth).Plus(s.Back)
+			use = use.Plus(s.SentForward).Plus(s.SentBack)
 		}
 	})
 	return out, use
@@ -86,7 +86,7 @@ func TestEachBoundaryHasItsCodec(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, s := range r.Stages {
-			inexact[s.Stage] = max(inexact[s.Stage], s.Forth.Plus(s.Back).RelError)
+			inexact[s.Stage] = max(inexact[s.Stage], s.SentForward.Plus(s.SentBack).RelError)
 		}
 	})
 	if inexact[0] == 0 || inexact[1] == 0 || inexact[2] != 0 {
@@ -133,18 +133,18 @@ func TestCodecUseIsLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holding{StageID: plan.StageID{Stage: 1}, pipe: p.Replicas[0], codecs: codecs}
+	h := &StageRuntime{StageID: plan.StageID{Stage: 1}, pipe: p.Replicas[0], codecs: codecs}
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	for step := plan.Step(1); step <= 2*codecSteps; step++ {
-		h.times = StageTimes{}
-		h.times.sent(wire.Activation).add(wire.Encoded{Codec: wire.F32})
+		var times StageTimes
+		times.sent(wire.Activation).add(wire.Encoded{Codec: wire.F32})
 		e := wire.Encoded{Codec: wire.Int8, RelError: 0.01}
 		if step == codecSteps/2 {
 			e = wire.Encoded{Codec: wire.BF16, RelError: 0.002, Refused: math.NaN()}
 		}
-		h.times.sent(wire.Gradient).add(e)
-		h.tally(log, step)
+		times.sent(wire.Gradient).add(e)
+		h.logCodecs(log, step, times)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 {

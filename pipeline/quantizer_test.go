@@ -90,17 +90,17 @@ func TestPackedTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holding{pipe: p.Replicas[0], codecs: codecs}
-	w := &Worker{cfg: Config{Run: run, Plan: p}}
-	if h.downloads, err = newCopier(dev); err != nil {
+	h := &stageRun{StageRuntime: &StageRuntime{pipe: p.Replicas[0], codecs: codecs}}
+	s := &stepRun{program: program{spec: run, plan: p}, cfg: &Config{}}
+	if h.downloads, err = newCopyQueue(dev); err != nil {
 		t.Fatal(err)
 	}
-	defer h.downloads.close()
+	defer h.downloads.queue.Close()
 	const most = 5000
-	if h.downloads.packing, err = newPacking(dev, most); err != nil {
+	if h.downloads.quantizer, err = newQuantizer(dev, most); err != nil {
 		t.Fatal(err)
 	}
-	defer h.downloads.packing.free()
+	defer h.downloads.quantizer.free()
 	memory, err := dev.Alloc(kernels.F32, 2*most)
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +123,13 @@ func TestPackedTensors(t *testing.T) {
 			rows = rows[1:]
 		}
 		writeRows(h.downloads.queue, rows, kernels.Float32Bytes(xs))
-		read := &reading{under: make(chan struct{})}
-		got, used, err := w.tensor(h, outgoing{tag: tag, rows: rows, computed: h.downloads.queue.Record(), read: read})
+		sent := &transfer{stage: h, tag: tag, rows: rows, after: h.downloads.queue.Record(), done: make(chan struct{})}
+		got, used, err := s.encode(sent)
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-read.under
-		codec, noise := w.crossing(h, tag)
+		<-sent.done
+		codec, noise := s.crossing(h.StageRuntime, tag)
 		want, wantUsed := wire.AppendTensor(nil, codec, xs, noise)
 		if !bytes.Equal(got, want) || used.Codec != wantUsed.Codec || !nearTo(used.RelError, wantUsed.RelError) || !nearTo(used.Refused, wantUsed.Refused) {
 			t.Fatalf("%d elements in rows of %d, outliers %v: %+v, want %+v", len(xs), cut, outliers, used, wantUsed)
@@ -138,7 +138,7 @@ func TestPackedTensors(t *testing.T) {
 		if _, err := wire.DecodeTensor(decoded, want); err != nil {
 			t.Fatal(err)
 		}
-		place, err := h.downloads.placing(rows, want)
+		place, err := h.downloads.decode(rows, want)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 			}
 			files = append(files, file)
 			w, err := New(usual(Config{
-				Seat: seat, Run: run, Plan: plan, Device: device, Exchange: memoryExchange{net, seat.Peer}, Trace: file,
+				Worker: seat, Run: run, Plan: plan, Device: device, Exchange: memoryExchange{net, seat.Peer}, Trace: file,
 			}))
 			if err != nil {
 				t.Fatal(err)

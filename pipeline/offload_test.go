@@ -118,7 +118,7 @@ func TestHostMemoryThatDoesNotSufficeIsRefused(t *testing.T) {
 		}
 		var memory host.Memory
 		memory.LimitMemory(need - short)
-		w, err := New(Config{Seat: p.Workers()[0], Run: run, Plan: p, Device: device, Host: &memory, Log: slog.New(slog.DiscardHandler)})
+		w, err := New(Config{Worker: p.Workers()[0], Run: run, Plan: p, Device: device, Host: &memory, Log: slog.New(slog.DiscardHandler)})
 		switch {
 		case short == 0 && err != nil:
 			t.Errorf("exactly enough: %v", err)
@@ -203,7 +203,7 @@ func TestADeviceThatBreaksWhileStateMovesEndsTheRun(t *testing.T) {
 		}
 		var left atomic.Int64
 		w, err := New(usual(Config{
-			Seat: plan.Workers()[0], Run: run, Plan: plan, Device: broken{processor, &left}, Host: &host.Memory{},
+			Worker: plan.Workers()[0], Run: run, Plan: plan, Device: broken{processor, &left}, Host: &host.Memory{},
 			OnLoaded: func() { left.Store(after) },
 		}))
 		if err != nil {

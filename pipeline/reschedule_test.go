@@ -39,7 +39,7 @@ func trainAlong(t *testing.T, run plan.RunSpec, p plan.Plan, keeper Keeper, c *c
 		out.evaluated(t, r)
 		if !r.Final {
 			agree(t, out.losses, r.Step, false, r.Loss)
-			c.went[r.Step] = r.Course.String()
+			c.went[r.Step] = r.Schedule.String()
 		}
 	}
 	config := Config{Run: run, Plan: p, Keeper: keeper, Data: patterned{run.Model.Context}, Next: c.next(t), OnStep: onStep}
@@ -102,15 +102,15 @@ func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
 	plan := scheduled(t, run, "1f1b", 4)
 	for _, seat := range plan.Workers() {
 		device := &counting{Device: null.New()}
-		w, err := New(Config{Seat: seat, Run: run, Plan: plan, Device: device, Log: slog.New(slog.DiscardHandler)})
+		w, err := New(Config{Worker: seat, Run: run, Plan: plan, Device: device, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range []string{"zb-h2", "seq1f1b", "gpipe 0,0,0,0", "1f1b 3,2,1,0"} {
-			if err := w.follow(text); err != nil {
+			if err := w.reschedule(text); err != nil {
 				t.Fatal(err)
 			}
-			if want := memoryOf(t, run, w.cfg.Plan, w.holdings[0].StageID).Total() + 4; device.bytes != want {
+			if want := memoryOf(t, run, w.plan, w.stages[0].StageID).Total() + 4; device.bytes != want {
 				t.Errorf("%s on %s: %d bytes are taken, want %d", text, seat.Peer, device.bytes, want)
 			}
 		}

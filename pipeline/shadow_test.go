@@ -192,14 +192,14 @@ func TestAStageThatCannotIsNotMeasured(t *testing.T) {
 
 // TestMessagesThatNoLinkTakesAreNotMeasured: training sends half as much, and goes on.
 func TestMessagesThatNoLinkTakesAreNotMeasured(t *testing.T) {
-	for stages, want := range map[int]error{1: nil, 2: errTooMuch} {
+	for stages, want := range map[int]error{1: nil, 2: errTooLarge} {
 		run := halved(testRun())
 		run.Train.MicroBatch = wire.MaxTensorBytes / run.Model.Context / run.Model.Channels
 		bounds := []int{0, 2}
-		w := &Worker{cfg: Config{Run: run, Plan: cut(run, "1f1b", bounds[:stages]), Log: slog.New(slog.DiscardHandler)}}
-		w.takeTwins()
-		if !errors.Is(w.untwinned, want) || len(w.twins) > 0 {
-			t.Errorf("%d stages: %v, want %v", stages, w.untwinned, want)
+		w := &Worker{program: program{spec: run, plan: cut(run, "1f1b", bounds[:stages])}, cfg: Config{Log: slog.New(slog.DiscardHandler)}}
+		w.takeShadows()
+		if !errors.Is(w.shadowErr, want) || len(w.shadows) > 0 {
+			t.Errorf("%d stages: %v, want %v", stages, w.shadowErr, want)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func TestErrorsNameTheirPass(t *testing.T) {
 	} {
 		b.Device = device
 		w, err := New(usual(Config{
-			Seat: plan.Workers()[0], Run: run, Plan: plan, Device: b,
+			Worker: plan.Workers()[0], Run: run, Plan: plan, Device: b,
 			OnStep: func(r StepResult) { t.Errorf("step %d ends well", r.Step) },
 		}))
 		if err != nil {

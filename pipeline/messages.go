@@ -1,0 +1,282 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/kernels"
+	"pnode/kernels/quant"
+	"pnode/pipeline/collective"
+	"pnode/pipeline/schedule"
+	"pnode/pipeline/wire"
+	"pnode/planner/plan"
+)
+
+// maxSends bounds the messages that wait to be sent; the program waits when there are more.
+const maxSends = 16
+
+// errNothing means that a message without a tensor came: nothing was computed.
+var errNothing = errors.New("nothing was computed")
+
+// tag returns the tag of a part's message to stage `to` of a stage's replica.
+func (s *stepRun) tag(kind wire.Kind, h *stageRun, to plan.Stage, p part) wire.Tag {
+	return wire.Tag{
+		Kind: kind, Generation: s.plan.Generation, Step: s.step,
+		Replica: h.Replica, Stage: to, Index: int32(s.numberOf(p)),
+	}
+}
+
+// crossing returns the codec of the boundary that a stage's message goes over, and the noise that
+// rounds it: the same for this tensor under every plan that cuts the model there.
+func (p *program) crossing(h *StageRuntime, tag wire.Tag) (wire.Codec, wire.Noise) {
+	later := tag.Stage // the stage after the boundary
+	if tag.Kind == wire.Gradient {
+		later = h.Stage
+	}
+	c := wire.Crossing{
+		Step: tag.Step, Micro: plan.Micro(tag.Index),
+		Layer: h.pipe.Stages[later].Layers.First, Back: tag.Kind == wire.Gradient,
+	}
+	return h.codecs[later-1], wire.NoiseOf(p.spec.Train.Seed, c)
+}
+
+// prefetch asks for the inputs of the next forward of each stage in the rest of the program. They go
+// into its slot where one is free already, else to the stage's landing.
+func (s *stepRun) prefetch(rest []schedule.Action) error {
+	for _, h := range s.stages {
+		if h.first() || h.prev != nil {
+			continue
+		}
+		for _, a := range rest {
+			if a.Op != schedule.Forward || a.Replica != h.Replica || a.Stage != h.Stage {
+				continue
+			}
+			p := s.part(a.Micro)
+			tag := s.tag(wire.Activation, h, h.Stage, p)
+			switch {
+			case h.receiving[tag] != nil:
+			case h.slots.ready(p.micro):
+				if err := h.slots.take(p.micro); err != nil {
+					return err
+				}
+				s.ask(h, h.input(p), tag)
+			case h.landing != nil:
+				s.ask(h, h.stack.Rows(kernels.Whole(h.landing), p.Segment), tag)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// ask begins to fetch a message into rows, which nothing enqueued later uses before the message has
+// been waited for. The step waits for what has begun in any case.
+func (s *stepRun) ask(h *stageRun, rows []kernels.View, tag wire.Tag) {
+	t := &transfer{stage: h, tag: tag, rows: rows, after: s.queue.Record(), done: make(chan struct{})}
+	h.receiving[tag] = t
+	s.group.Go(func() error {
+		err := s.fetch(t)
+		if t.event != nil {
+			return err
+		}
+		t.settle(nil, err) // the program meets the error
+		return nil
+	})
+}
+
+// fetch receives a message, decodes it and copies it to its rows on the device.
+func (s *stepRun) fetch(t *transfer) error {
+	h := t.stage
+	from, uploads := h.Stage-1, &h.activations
+	if t.tag.Kind == wire.Gradient {
+		from, uploads = h.Stage+1, &h.gradients
+	}
+	exchange := s.cfg.Exchange
+	if p, ok := exchange.(paced); ok {
+		exchange = p.Exchange // nobody waits yet
+	}
+	payload, err := exchange.Receive(s.ctx, h.pipe.Stages[from].Peer, t.tag)
+	if err != nil {
+		return err
+	}
+	if len(payload) == 0 && t.tag.Kind == wire.Activation && s.part(plan.Micro(t.tag.Index)).micro >= s.shadowMicro(0) {
+		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, errNothing)
+	}
+	if t.do, err = uploads.decode(t.rows, payload); err != nil {
+		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, err)
+	}
+	if err := s.copy("upload", uploads, t); err != nil {
+		return fmt.Errorf("pipeline: upload of %v: %w", t.tag, err)
+	}
+	return nil
+}
+
+// decode returns the copies that bring a tensor, in whichever codec it is, to rows.
+func (c *copyQueue) decode(rows []kernels.View, tensor []byte) (func(kernels.Queue), error) {
+	n := elements(rows)
+	if words, ok := wire.Int8Words(tensor, n); ok && c.quantizer.fits(rows) {
+		return func(q kernels.Queue) { c.quantizer.unpack(q, rows, words) }, nil
+	}
+	host, plain := wire.F32Elements(tensor, n)
+	if !plain {
+		xs := make([]float32, n)
+		if _, err := wire.DecodeTensor(xs, tensor); err != nil {
+			return nil, err
+		}
+		host = kernels.Float32Bytes(xs)
+	}
+	return func(q kernels.Queue) { writeRows(q, rows, host) }, nil
+}
+
+// receive blocks until the message with the tag is on its way to the device, and has the kernels
+// wait for it. Where it did not go to rows, it returns from where it is to be copied.
+func (s *stepRun) receive(h *stageRun, rows []kernels.View, tag wire.Tag) (from []kernels.View, err error) {
+	begin := time.Now()
+	t := h.receiving[tag]
+	if t != nil {
+		<-t.done // soon where the step has failed
+		delete(h.receiving, tag)
+		err = t.err
+	} else {
+		t = &transfer{stage: h, tag: tag, rows: rows, after: s.queue.Record()}
+		err = s.fetch(t)
+	}
+	if p, ok := s.cfg.Exchange.(paced); ok {
+		p.waited(begin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.queue.Wait(t.event)
+	op := schedule.ReceiveActivation
+	if tag.Kind == wire.Gradient {
+		op = schedule.ReceiveGradient
+	}
+	s.awaited = append(s.awaited, await{&h.times, h.action(op, plan.Micro(tag.Index))})
+	if t.rows[0] == rows[0] {
+		return nil, nil
+	}
+	return t.rows, nil // after the kernels the landing is used again
+}
+
+// send queues rows of a boundary tensor, as what is enqueued leaves them, for the stage in the tag.
+// They are copied, encoded and sent concurrently with the program, outside of one at once.
+func (s *stepRun) send(h *stageRun, rows []kernels.View, tag wire.Tag) (*transfer, error) {
+	t := &transfer{stage: h, tag: tag, rows: rows, after: s.queue.Record(), done: make(chan struct{})}
+	if s.sends == nil {
+		return t, s.transmit(t)
+	}
+	select {
+	case s.sends <- t:
+		return t, nil
+	case <-s.ctx.Done():
+		return t, s.ctx.Err()
+	}
+}
+
+// sendAll carries sends out in order. After an error, of which the program learns at once, it sends
+// no more, and lets none wait.
+func (s *stepRun) sendAll(sends <-chan *transfer) (err error) {
+	for t := range sends {
+		if err == nil {
+			if err = s.transmit(t); err != nil {
+				s.cancel(err)
+			}
+		}
+		t.settle(nil, err)
+	}
+	return err
+}
+
+// transmit copies a message to the host in its boundary's codec, and sends it.
+func (s *stepRun) transmit(t *transfer) error {
+	payload, used, err := s.encode(t)
+	if err != nil {
+		return fmt.Errorf("pipeline: download of %v: %w", t.tag, err)
+	}
+	t.stage.times.sent(t.tag.Kind).add(used)
+	return s.cfg.Exchange.Send(s.ctx, t.stage.pipe.Stages[t.tag.Stage].Peer, wire.Frame{Tag: t.tag, Payload: payload})
+}
+
+// encode copies a message to the host as the tensor that wire.AppendTensor makes, and returns how it
+// is written. Its rows may be written over once the transfer is settled.
+func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err error) {
+	codec, noise := s.crossing(t.stage.StageRuntime, t.tag)
+	queue, n := &t.stage.downloads, elements(t.rows)
+	if codec == wire.Int8 && queue.quantizer.fits(t.rows) {
+		tensor, words := wire.NewInt8Tensor(n)
+		sums := make([]float32, 2*quant.Groups(n))
+		packed := &transfer{
+			stage: t.stage, tag: t.tag, after: t.after,
+			do: func(q kernels.Queue) { queue.quantizer.pack(q, t.rows, noise, words, sums) },
+		}
+		if err := s.copy("download", queue, packed); err != nil {
+			return nil, wire.Encoded{}, err
+		}
+		if used = wire.CheckInt8(words, sums); used.Codec == wire.Int8 {
+			t.settle(packed.event, nil)
+			return tensor, used, nil
+		} // else the elements themselves are wanted, and stay until then
+	}
+	var xs []float32
+	var host []byte
+	if codec == wire.F32 {
+		tensor, host = wire.NewF32Tensor(n)
+	} else {
+		xs = make([]float32, n)
+		host = kernels.Float32Bytes(xs)
+	}
+	t.do = func(q kernels.Queue) { readRows(q, host, t.rows) }
+	if err := s.copy("download", queue, t); err != nil {
+		return nil, wire.Encoded{}, err
+	}
+	switch {
+	case codec == wire.F32:
+		used = wire.Encoded{Codec: codec}
+	case used.Refused > 0: // the host need not pack it to find that out
+		tensor, used = wire.AppendRefused(nil, codec, used.Refused, xs, noise)
+	default:
+		tensor, used = wire.AppendTensor(nil, codec, xs, noise)
+	}
+	return tensor, used, nil
+}
+
+// copy runs a transfer of a message and records it in the trace.
+func (s *stepRun) copy(what string, c *copyQueue, t *transfer) error {
+	begin, end, err := c.run(t)
+	if err == nil {
+		s.time.copied(what, t, begin, end)
+	}
+	return err
+}
+
+// Waiter learns until when a program waited for something that is not the device's; emulate.Device
+// is one.
+type Waiter interface{ Waited(until time.Time) }
+
+// Paced returns an exchange that reports waits for messages to a device, so that an emulated clock
+// can part them from the time that this machine takes between two calls.
+func Paced(e collective.Exchange, d Waiter) collective.Exchange { return paced{e, d} }
+
+type paced struct {
+	collective.Exchange
+	device Waiter
+}
+
+// atOnce is how long receiving takes when the message came before it was asked for.
+const atOnce = 200 * time.Microsecond
+
+// Receive counts as a wait unless the message was there.
+func (p paced) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
+	defer p.waited(time.Now())
+	return p.Exchange.Receive(ctx, from, tag)
+}
+
+// waited reports a wait that began then and ends now.
+func (p paced) waited(begin time.Time) {
+	if end := time.Now(); end.Sub(begin) > atOnce {
+		p.device.Waited(end)
+	}
+}
