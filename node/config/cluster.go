@@ -86,7 +86,7 @@ func (n Nodes) has(i int) bool { return n.given && n.First <= i && i <= n.Last }
 // LoadCluster reads and checks a cluster file. The error wraps ErrInvalid.
 func LoadCluster(path string) (Cluster, error) {
 	var c Cluster
-	if err := loadInto(path, "cluster file", &c); err != nil {
+	if _, err := readFile(path, "cluster file", &c); err != nil {
 		return c, err
 	}
 	if err := c.validate(); err != nil {
@@ -140,7 +140,7 @@ func (l ClusterLink) validate(nodes int) error {
 	return nil
 }
 
-// Nodes are the devices of the nodes, by node.
+// Nodes returns the device of each node.
 func (c Cluster) Nodes() []Device {
 	var all []Device
 	for _, d := range c.Devices {
@@ -151,7 +151,7 @@ func (c Cluster) Nodes() []Device {
 	return all
 }
 
-// links are the entries that name the link from one node to another.
+// links returns the entries that name the link from one node to another.
 func (c Cluster) links(from, to int) (all []ClusterLink) {
 	for _, l := range c.Links {
 		forth := l.From.has(from) && l.To.has(to)
@@ -166,7 +166,7 @@ func (c Cluster) links(from, to int) (all []ClusterLink) {
 	return all
 }
 
-// LinkAtFirst is the link from one node to another when they start.
+// LinkAtFirst returns the link from one node to another when they start.
 func (c Cluster) LinkAtFirst(from, to int) LinkShape {
 	shape := c.Link
 	for _, l := range c.links(from, to) {
@@ -177,7 +177,7 @@ func (c Cluster) LinkAtFirst(from, to int) LinkShape {
 	return shape
 }
 
-// Emulations are the settings of the nodes that listen on the given addresses, by node.
+// Emulations returns the settings of the nodes that listen on the given addresses, by node.
 func (c Cluster) Emulations(listen []string) []Emulation {
 	var all []Emulation
 	for i, device := range c.Nodes() {

@@ -21,8 +21,8 @@ var (
 	ErrDirTaken = errors.New("the folder holds a run already")
 )
 
-// Config is every setting of `pnode train`. Keys of a run.yaml are the yaml tags; flags
-// have the same names with dashes.
+// Config holds every setting of `pnode train`. Keys of a run.yaml are the yaml tags; flags have the same names with
+// dashes.
 type Config struct {
 	// Preset names the model; empty with Init.
 	Preset string `yaml:"preset"`
@@ -126,7 +126,7 @@ type Config struct {
 	LogLevel string `yaml:"log_level"`
 }
 
-// Default are the settings of a run of a few minutes on two cores.
+// Default returns the settings of a run of a few minutes on two cores.
 func Default() Config {
 	return Config{
 		Preset:          "nano",
@@ -160,8 +160,7 @@ const (
 	eps   = 1e-8
 )
 
-// Model is the preset's configuration with the settings that change it. The error wraps
-// ErrInvalid.
+// Model returns the preset's configuration with the settings that change it. The error wraps ErrInvalid.
 func (c Config) Model() (model.Config, error) {
 	m, err := model.Preset(c.Preset)
 	if err != nil {
@@ -171,29 +170,23 @@ func (c Config) Model() (model.Config, error) {
 	return m, c.validateModel(m)
 }
 
-// adjust gives a model the settings that change it.
+// adjust returns a model with the settings that change it: new adapters get defaults that fit it.
 func (c Config) adjust(m model.Config) model.Config {
 	if c.Context > 0 {
 		m.Context = c.Context
 	}
 	m.EmbedDropout, m.ResidualDropout = c.Dropout, c.Dropout
-	m.LoRA = c.lora(m)
-	return m
-}
-
-// lora are the adapters of a model: those that it has already, or new ones with defaults that
-// fit it.
-func (c Config) lora(m model.Config) model.LoRA {
 	if c.LoRARank == 0 {
-		return m.LoRA
+		return m
 	}
 	usual := "c_attn"
 	if m.Positions == model.RoPE {
 		usual = "q_proj,v_proj"
 	}
-	return model.LoRA{
+	m.LoRA = model.LoRA{
 		Rank: c.LoRARank, Alpha: cmp.Or(c.LoRAAlpha, 2*float64(c.LoRARank)), Targets: cmp.Or(c.LoRATargets, usual),
 	}
+	return m
 }
 
 // Fit returns the configuration of given weights with the settings that change it: Context may be
@@ -215,8 +208,8 @@ func (c Config) validateModel(m model.Config) error {
 	return c.validateCut(m)
 }
 
-// RunSpec is what the swarm agrees on for a valid configuration and the model that it gives;
-// the settings of this node alone are left out. The error wraps ErrInvalid.
+// RunSpec returns the part of a valid configuration that the nodes of a run agree on, with the model that it gives; the
+// settings of this node alone are left out. The error wraps ErrInvalid.
 func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (plan.RunSpec, error) {
 	if err := c.Validate(); err != nil {
 		return plan.RunSpec{}, err
@@ -224,19 +217,7 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 	if err := c.validateModel(m); err != nil {
 		return plan.RunSpec{}, err
 	}
-	recompute, err := c.recompute()
-	if err != nil {
-		return plan.RunSpec{}, err
-	}
-	storage, err := c.storage()
-	if err != nil {
-		return plan.RunSpec{}, err
-	}
-	shard, err := c.shard()
-	if err != nil {
-		return plan.RunSpec{}, err
-	}
-	codec, err := c.codec()
+	rules, err := c.rules()
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
@@ -266,17 +247,17 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			Schedule:           c.schedule(),
 			UnevenShares:       c.UnevenShares,
 			DocumentMask:       c.DocumentMask,
-			Recompute:          recompute,
-			Shard:              shard,
-			Storage:            storage,
+			Recompute:          rules.recompute,
+			Shard:              rules.shard,
+			Storage:            rules.storage,
 			StochasticRounding: c.StochasticRounding,
-			Codec:              codec,
+			Codec:              rules.codec,
 			MinNodes:           c.MinNodes,
 		},
 	}, nil
 }
 
-// Level is LogLevel for log/slog.
+// Level returns LogLevel for log/slog.
 func (c Config) Level() slog.Level {
 	var l slog.Level
 	if l.UnmarshalText([]byte(c.LogLevel)) != nil {

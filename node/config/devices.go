@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,13 +21,8 @@ var deviceName = regexp.MustCompile(`^(cpu|(cuda|opencl):(0|[1-9][0-9]{0,3}))$`)
 // maxDevices is how many a node may have.
 const maxDevices = 64
 
-// String is the names, or "auto".
-func (d Devices) String() string {
-	if d == "" {
-		return auto
-	}
-	return string(d)
-}
+// String returns the names, or "auto".
+func (d Devices) String() string { return cmp.Or(string(d), auto) }
 
 // Set reads "auto" or names with commas.
 func (d *Devices) Set(text string) error {
@@ -54,7 +50,7 @@ func (d *Devices) Set(text string) error {
 // Type names the values for a flag's help.
 func (*Devices) Type() string { return "NAMES|auto" }
 
-// Names are the devices' names, none for "auto".
+// Names returns the devices' names, none for "auto".
 func (d Devices) Names() []string {
 	if d == "" {
 		return nil
@@ -62,9 +58,8 @@ func (d Devices) Names() []string {
 	return strings.Split(string(d), ",")
 }
 
-// Of gives node index of so many on one machine its part: each a device, in turn, and a node
-// more where there are more devices than nodes. Without names it is the processor, which they
-// share.
+// Of returns the devices of node index of so many on one machine: each node gets one in turn, and more where there are
+// more devices than nodes. Without names it is the processor, which they share.
 func (d Devices) Of(index, nodes int) Devices {
 	names := d.Names()
 	switch {
@@ -80,7 +75,7 @@ func (d Devices) Of(index, nodes int) Devices {
 	return Devices(strings.Join(part, ","))
 }
 
-// Sharers is how many of so many nodes on one machine get the part of node index.
+// Sharers returns how many of so many nodes on one machine get the part of node index.
 func (d Devices) Sharers(index, nodes int) (n int) {
 	own := d.Of(index, nodes)
 	for i := range nodes {

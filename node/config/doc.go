@@ -6,11 +6,11 @@
 //   - Config: every setting, one field each; the zero value is not valid, Default is.
 //   - Count: a number, or "auto" for letting the planner choose.
 //   - Bytes, Speed, Rate, Span, Share: 16MB, 8TFLOP/s, 100Mbit/s, 40ms, 0.5%.
-//   - Cluster: an emulated cluster's devices and links, a file of its own; Emulation is what
-//     one node of it is to look like.
+//   - Cluster: an emulated cluster's devices and links, a file of its own; Emulation describes
+//     one node of it.
 //
 // The way of a setting: Default, then the file (Load), then the flags given explicitly
-// (Merge), then Validate, then RunSpec, which is what the swarm agrees on.
+// (Merge), then Validate, then RunSpec, on which the nodes of a run agree.
 //
 // The package refuses unknown keys, with the line and the nearest key, and values out of
 // range, with what is accepted. It reads files and makes run folders; it knows nothing of

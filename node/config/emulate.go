@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ type Emulation struct {
 	Seed uint64 `yaml:"seed"`
 }
 
-// Device is what a node's device is made to look like.
+// Device describes how a node's device is made to look.
 type Device struct {
 	// Model is a name to show.
 	Model string `yaml:"model"`
@@ -60,24 +61,21 @@ type AddressLink struct {
 	LinkShape        // its keys stand beside these
 }
 
-// Computes tells whether calls are computed.
+// Computes reports whether calls are computed.
 func (d Device) Computes() bool { return d.Compute != ComputeNone }
 
-// AttentionSpeed is Attention, or the default.
+// AttentionSpeed returns Attention, or its default.
 func (d Device) AttentionSpeed() Speed {
-	if d.Attention == 0 {
-		return d.MatMul
-	}
-	return d.Attention
+	return cmp.Or(d.Attention, d.MatMul)
 }
 
-// Networked tells whether any link is other than perfect.
+// Networked reports whether any link is other than perfect.
 func (e Emulation) Networked() bool { return e.Link != LinkShape{} || len(e.Links) > 0 }
 
 // LoadEmulation reads and checks an emulation file. The error wraps ErrInvalid.
 func LoadEmulation(path string) (Emulation, error) {
 	var e Emulation
-	if err := loadInto(path, "emulation file", &e); err != nil {
+	if _, err := readFile(path, "emulation file", &e); err != nil {
 		return e, err
 	}
 	if err := e.validate(); err != nil {
@@ -151,10 +149,8 @@ func (c *Config) fitEmulation() error {
 func (e Emulation) Print(w io.Writer) error {
 	var b strings.Builder
 	printStruct(&b, reflect.ValueOf(&e).Elem(), "")
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("config: print: %w", err)
-	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // printStruct writes the fields that are not zero, nested ones two blanks further in.

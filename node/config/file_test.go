@@ -45,7 +45,7 @@ func TestParseErrors(t *testing.T) {
 		{"colour: red", `config: run.yaml:1: unknown key "colour": want one of preset, init, context, data, data_limit, `},
 		{"xy: 1", `config: run.yaml:1: unknown key "xy": want one of preset, `},
 		{"micro-batch: 3", `config: run.yaml:1: unknown key "micro-batch": did you mean "micro_batch"?`},
-		{"steps: 1\nsteps: 2", `config: run.yaml: line 2: mapping key "steps" already defined at [1:1]`},
+		{"steps: 1\nsteps: 2", `config: run.yaml:2: mapping key "steps" already defined at [1:1]`},
 		{"steps: 1.5", `config: run.yaml:1: steps: "1.5": want a whole number`},
 		{"\nsteps: 99999999999999999999", `config: run.yaml:2: steps: "99999999999999999999": want a whole number`},
 		{"seed: -1", `config: run.yaml:1: seed: "-1": want a whole number from 0 to 18446744073709551615`},
@@ -56,10 +56,10 @@ func TestParseErrors(t *testing.T) {
 		{"data_limit: 1e9", `config: run.yaml:1: data_limit: "1e9": want a size such as 500KB, 16MB or 2GiB`},
 		{"steps:", `config: run.yaml:1: steps: no value: give one or remove the key`},
 		{"data: {a: b}", `config: run.yaml:1: data: want a plain value`},
-		{"data: [[a]]", `config: run.yaml:1: data: a list in a list: want paths`},
+		{"data: [[a]]", `config: run.yaml:1: data[0]: want one value, not a list`},
 		{"- steps", "config: run.yaml:1: want lines of the form `key: value`"},
 		{"seed: 1\n---\nseed: 2", `config: run.yaml:3: a second document: remove it and its ---`},
-		{"data: [a", `config: run.yaml: line 1: sequence end token ']' not found`},
+		{"data: [a", `config: run.yaml:1: sequence end token ']' not found`},
 		{strings.Repeat("#", maxFileBytes+1), `config: run.yaml: longer than 1048576 bytes`},
 	} {
 		_, err := Parse("run.yaml", []byte(tt.content))

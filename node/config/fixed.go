@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// nodeKeys are the settings of a node or of this start alone. All others are part of the
-// run's specification, which is fixed when the run starts.
+// nodeKeys lists the settings of a node or of this start alone. All others are part of the run's specification, which is
+// fixed when the run starts.
 var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "listen", "threads", "devices", "memory", "trace", "json", "log_level"}
 
-// flagOf is the flag of a key.
+// flagOf returns the flag of a key.
 func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }
 
 // refuseFixed refuses settings of the run's specification for a run that is resumed: in
@@ -29,6 +29,11 @@ func refuseFixed(file string, inFile []string, given func(key string) bool) erro
 	if len(fixed) == 0 {
 		return nil
 	}
+	const most = 4
+	if more := len(fixed) - most; more > 0 {
+		fixed = append(fixed[:most:most], fmt.Sprintf("%d more settings", more))
+		fixed = append(fixed[:most-1], fixed[most-1]+" and "+fixed[most])
+	}
 	var free []string
 	for _, key := range nodeKeys {
 		if key != "resume" {
@@ -36,14 +41,5 @@ func refuseFixed(file string, inFile []string, given func(key string) bool) erro
 		}
 	}
 	return fmt.Errorf("%w: %s cannot be given with --resume: a run's specification is fixed when it starts; only %s can be given, other settings need a new run, without --resume",
-		ErrInvalid, shortList(fixed), strings.Join(free, ", "))
-}
-
-// shortList names the first few.
-func shortList(names []string) string {
-	const most = 4
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more settings", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return strings.Join(names, ", ")
+		ErrInvalid, strings.Join(fixed, ", "), strings.Join(free, ", "))
 }

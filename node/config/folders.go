@@ -22,7 +22,7 @@ const (
 	RunFile = "run.yaml"
 )
 
-// DefaultDir is pnode's folder among the user's data: $XDG_DATA_HOME/pnode or
+// DefaultDir returns pnode's folder among the user's data: $XDG_DATA_HOME/pnode or
 // ~/.local/share/pnode, ~/Library/Application Support/pnode on macOS,
 // %LocalAppData%\pnode on Windows.
 func DefaultDir() (string, error) {
@@ -72,12 +72,12 @@ func NewRunDir(root string, now time.Time) (string, error) {
 	}
 }
 
-// NodeDir is the folder of a local node in its run's folder.
+// NodeDir returns the folder of a local node in its run's folder.
 func NodeDir(dir string, index int) string {
 	return filepath.Join(dir, "node-"+strconv.Itoa(index))
 }
 
-// NodeDirs are the folders of the nodes of a run of local nodes in order, node-0 first;
+// NodeDirs returns the folders of the nodes of a run of local nodes in order, node-0 first;
 // none when dir is no such run's.
 func NodeDirs(dir string) []string {
 	var dirs []string
@@ -89,7 +89,7 @@ func NodeDirs(dir string) []string {
 	return dirs
 }
 
-// Belongs tells whether the node in dir is in a run already and can come back by itself.
+// Belongs reports whether the node in dir is in a run already and can come back by itself.
 func Belongs(dir string) bool { return twofold.Exists(dir, MembershipFile) }
 
 func exists(path string) bool {
@@ -97,7 +97,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// LocalNodes is how many local nodes the run in dir has, 0 for the run of one node.
+// LocalNodes returns how many local nodes the run in dir has, 0 for the run of one node.
 func LocalNodes(dir string) int {
 	for n := MaxLocal; n > 0; n-- {
 		if exists(NodeDir(dir, n-1)) {
@@ -107,7 +107,7 @@ func LocalNodes(dir string) int {
 	return 0
 }
 
-// holdings are the runs that a folder holds; a start that failed leaves none.
+// holdings says which runs a folder holds; a start that failed leaves none.
 type holdings struct {
 	one   bool // that of one node
 	local bool // that of several local nodes
@@ -119,7 +119,7 @@ func holds(dir string) holdings {
 
 func (h holdings) any() bool { return h.one || h.local }
 
-// RunDirs are the folders of runs under root, newest first.
+// RunDirs returns the folders of runs under root, newest first.
 func RunDirs(root string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, runs))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -135,7 +135,7 @@ func RunDirs(root string) ([]string, error) {
 	return dirs, nil
 }
 
-// LatestRun is the newest folder of a run under root; the error wraps ErrNoRun.
+// LatestRun returns the newest folder of a run under root; the error wraps ErrNoRun.
 func LatestRun(root string) (string, error) {
 	dirs, err := RunDirs(root)
 	if err != nil {
@@ -147,8 +147,8 @@ func LatestRun(root string) (string, error) {
 	return dirs[0], nil
 }
 
-// Existing is the folder of a run that is there already: dir, or without it the newest
-// under DefaultDir. The error wraps ErrNoRun when it holds none.
+// Existing returns the folder of a run that is there already: dir, or without it the newest under DefaultDir. The error
+// wraps ErrNoRun when it holds none.
 func Existing(dir string) (string, error) {
 	if dir == "" {
 		root, err := DefaultDir()

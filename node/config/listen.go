@@ -3,16 +3,16 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-// listenForm is what --listen accepts.
+// listenForm describes what --listen accepts.
 const listenForm = `"host:port", such as 0.0.0.0:4001 or 127.0.0.1:0`
 
 // ErrPortInUse: another program has the port that this node is to listen on.
@@ -41,15 +41,6 @@ func parseListen(listen string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(number)), nil
 }
 
-// validateListen checks the form; an empty text lets the node choose.
-func validateListen(listen string) error {
-	if listen == "" {
-		return nil
-	}
-	_, err := parseListen(listen)
-	return err
-}
-
 // TryListen listens on "host:port" for a moment, over UDP and TCP as a node does, to
 // explain before anything is made what cannot work. The error wraps ErrInvalid for an
 // address that is not this machine's and ErrPortInUse for a port that is taken.
@@ -69,15 +60,7 @@ func TryListen(listen string) error {
 	if err != nil {
 		return errors.Join(explainListen(listen, "TCP", err), u.Close())
 	}
-	return closeAll(u, t)
-}
-
-func closeAll(closers ...io.Closer) error {
-	var err error
-	for _, c := range closers {
-		err = errors.Join(err, c.Close())
-	}
-	return err
+	return errors.Join(u.Close(), t.Close())
 }
 
 // Windows' numbers for what Unix calls EADDRINUSE, EADDRNOTAVAIL and EAFNOSUPPORT.
@@ -87,39 +70,26 @@ const (
 	wsaeAFNoSupport  = syscall.Errno(10047)
 )
 
-// explainListen says in one sentence what is wrong with an address and what to do.
+// explainListen returns what is wrong with an address, and what to do, in one sentence.
 func explainListen(listen, transport string, err error) error {
 	is := func(errnos ...error) bool {
-		for _, e := range errnos {
-			if errors.Is(err, e) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(errnos, func(e error) bool { return errors.Is(err, e) })
 	}
 	switch {
 	case is(syscall.EADDRINUSE, wsaeAddrInUse):
 		return fmt.Errorf("config: listen is %s: %w (%s): stop the program that has it, choose another with --listen HOST:PORT, or give port 0 for any free one", listen, ErrPortInUse, transport)
 	case is(syscall.EADDRNOTAVAIL, wsaeAddrNotAvail, syscall.EAFNOSUPPORT, wsaeAFNoSupport):
-		return invalid("listen", listen, "an address of this machine: "+ownAddresses())
+		const most = 8
+		own := []string{"0.0.0.0 for every interface"}
+		addrs, _ := net.InterfaceAddrs() // without them the wildcard is named alone
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() && len(own) < most {
+				own = append(own, n.IP.String())
+			}
+		}
+		return invalid("listen", listen, "an address of this machine: "+strings.Join(own, ", "))
 	case is(os.ErrPermission):
 		return fmt.Errorf("config: listen is %s: this user may not listen on that port (%s): choose one from 1024 up, or 0 for any", listen, transport)
 	}
 	return fmt.Errorf("config: listen is %s: %w; choose another address with --listen HOST:PORT", listen, err)
-}
-
-// ownAddresses lists what this machine can listen on, the wildcard first.
-func ownAddresses() string {
-	const most = 8
-	list := []string{"0.0.0.0 for every interface"}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return list[0]
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() && len(list) < most {
-			list = append(list, n.IP.String())
-		}
-	}
-	return strings.Join(list, ", ")
 }

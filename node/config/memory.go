@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Memory is how much of the devices' memory a run may take: sizes or shares with commas, each
-// for the device that it names, or for all that none names. Empty is all that is free. The memory
-// of cpu is the node's own, where stages on other devices may keep optimizer state.
+// Memory says how much of the devices' memory a run may take: sizes or shares with commas, each for the device that it
+// names, or for all devices that no other names. Empty is all that is free. The memory of cpu is the node's own,
+// where stages on other devices may keep optimizer state.
 type Memory string
 
-// Allowance is how much of a device's memory may be taken; the zero value is all that is free.
+// Allowance says how much of a device's memory may be taken; the zero value is all that is free.
 type Allowance struct {
 	Bytes Bytes // 0 where Share says it
 	Share Share
@@ -21,7 +21,7 @@ type Allowance struct {
 // LeastMemory is more than measuring a device takes (50 MB on a large card).
 const LeastMemory = 100 * MB
 
-// String is what Set reads.
+// String returns the text that Set reads.
 func (m Memory) String() string { return cmp.Or(string(m), auto) }
 
 // Set reads "auto", or sizes and shares such as 8GiB, 50% or cuda:0=8GiB,cpu=50%.
@@ -39,7 +39,7 @@ func (m *Memory) Set(text string) error {
 		case err != nil || device != "" && !deviceName.MatchString(device):
 			return fmt.Errorf("%q: want auto, a size or share such as 8GiB or 50%%, or one for each device such as cuda:0=8GiB,cpu=4GiB (%s or more)", text, LeastMemory)
 		case seen[device]:
-			return fmt.Errorf("%q: tells %s twice: want each device once", text, cmp.Or(device, "the size for all devices"))
+			return fmt.Errorf("%q: names %s twice: want each device once", text, cmp.Or(device, "the size for all devices"))
 		}
 		seen[device] = true
 		entries = append(entries, a.entry(device))
@@ -51,7 +51,7 @@ func (m *Memory) Set(text string) error {
 // Type names the values for a flag's help.
 func (*Memory) Type() string { return "SIZES|auto" }
 
-// cutDevice takes an entry apart; without a device it is for all.
+// cutDevice splits an entry; one without a device is for all.
 func cutDevice(entry string) (device, amount string) {
 	device, amount, named := strings.Cut(entry, "=")
 	if !named {
@@ -73,7 +73,7 @@ func parseAllowance(text string) (a Allowance, err error) {
 	return a, err
 }
 
-// String is the size or the share.
+// String returns the size or the share.
 func (a Allowance) String() string {
 	if a.Bytes > 0 {
 		return a.Bytes.String()
@@ -88,7 +88,7 @@ func (a Allowance) entry(device string) string {
 	return device + "=" + a.String()
 }
 
-// entries are what is told, by device; all that are not named have the empty name.
+// entries returns the allowances by device; that of the devices that are not named has the empty name.
 func (m Memory) entries() map[string]Allowance {
 	told := map[string]Allowance{}
 	for entry := range strings.SplitSeq(string(m), ",") {
@@ -100,7 +100,7 @@ func (m Memory) entries() map[string]Allowance {
 	return told
 }
 
-// Of is what may be taken of a device's memory.
+// Of returns the allowance of a device.
 func (m Memory) Of(device string) Allowance {
 	told := m.entries()
 	if a, ok := told[device]; ok {
@@ -109,7 +109,7 @@ func (m Memory) Of(device string) Allowance {
 	return told[""]
 }
 
-// Names are the devices that are told about, in order.
+// Names returns the devices that have an entry, in order.
 func (m Memory) Names() (names []string) {
 	for entry := range strings.SplitSeq(string(m), ",") {
 		if device, _ := cutDevice(entry); device != "" {
@@ -122,7 +122,7 @@ func (m Memory) Names() (names []string) {
 // wholeShare is all of a memory.
 const wholeShare Share = 1_000_000
 
-// Within is what may be taken of so many bytes.
+// Within returns how many of so many bytes may be taken.
 func (a Allowance) Within(bytes int64) int64 {
 	switch {
 	case a.Bytes > 0:
@@ -135,9 +135,9 @@ func (a Allowance) Within(bytes int64) int64 {
 	}
 }
 
-// Part is the memory for a node that has these devices, each with so many sharers, of so many
-// nodes here: all of them together take no more than one would. All nodes share the host's; of a
-// size for every device, which CheckLocal does not hold against it, each has the least at least.
+// Part returns the memory of a node that has these devices, each with so many sharers, of so many nodes here: together
+// they take no more than one would. All nodes share the host's memory; each has LeastMemory of it at least, also
+// where a size for every device leaves less.
 func (m Memory) Part(devices Devices, sharers, nodes int) Memory {
 	var parts []string
 	names := devices.Names()
@@ -162,7 +162,7 @@ func (m Memory) Part(devices Devices, sharers, nodes int) Memory {
 	return Memory(strings.Join(parts, ","))
 }
 
-// part is what each of so many nodes gets.
+// part returns the allowance of each of so many nodes.
 func (a Allowance) part(nodes int) Allowance {
 	if a.Bytes > 0 {
 		return Allowance{Bytes: a.Bytes / Bytes(nodes)}

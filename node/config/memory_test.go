@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "want auto", "8": "100MB or more", "0%": "want auto", "101%": "want auto", "gpu=8GiB": "want auto", "cpu=": "want auto",
-		"cuda:0": "want auto", "cpu=1GB,cpu=2GB": "tells cpu twice", "1GB,2GB": "size for all devices twice",
+		"cuda:0": "want auto", "cpu=1GB,cpu=2GB": "names cpu twice", "1GB,2GB": "size for all devices twice",
 	} {
 		var m Memory
 		if err := m.Set(text); err == nil || !strings.Contains(err.Error(), want) {

@@ -2,25 +2,19 @@ package config
 
 import "strings"
 
-// didYouMean suggests the candidate that word was likely meant to be, or names them all.
+// didYouMean suggests the candidate that word was likely meant to be, or names them all. It is the one with the smallest
+// edit distance (Levenshtein), the first of equals: at most two slips or a third of the word, whichever is more.
 func didYouMean(word string, candidates []string) string {
-	if c, ok := nearest(word, candidates); ok {
-		return `did you mean "` + c + `"?`
-	}
-	return "want one of " + strings.Join(candidates, ", ")
-}
-
-// nearest is the candidate with the smallest edit distance (Levenshtein) to word, the
-// first of equals; none when that is more than two slips or a third of the word, whichever
-// is more, or nothing of the word is left.
-func nearest(word string, candidates []string) (string, bool) {
 	best, bestDistance := "", len(word)
 	for _, c := range candidates {
 		if d := distance(word, c); d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}
-	return best, best != "" && bestDistance <= max(2, len(word)/3)
+	if best != "" && bestDistance <= max(2, len(word)/3) {
+		return `did you mean "` + best + `"?`
+	}
+	return "want one of " + strings.Join(candidates, ", ")
 }
 
 // distance counts the insertions, deletions and replacements of bytes from a to b.

@@ -17,13 +17,11 @@ func (c Config) Print(w io.Writer) error {
 	for i, key := range Keys() {
 		fmt.Fprintf(&b, "%s: %s\n", key, text(fields.Field(i)))
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("config: print: %w", err)
-	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// text is the YAML form of a field, on one line.
+// text returns the YAML form of a field, on one line.
 func text(field reflect.Value) string {
 	switch v := field.Addr().Interface().(type) {
 	case *[]string:
@@ -49,7 +47,7 @@ var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 // notText are the plain words that some YAML reader takes for something else.
 var notText = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
-// quote is s as a YAML scalar.
+// quote returns s as a YAML scalar.
 func quote(s string) string {
 	if plain.MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
 		return s

@@ -22,19 +22,14 @@ func TryTrace(path string) error {
 	isNew := errors.Is(err, fs.ErrNotExist)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fmt.Errorf("%w: trace is %s: %w; name a file in a folder that is there and can be written to", ErrInvalid, path, cause(err))
+		if at := (*fs.PathError)(nil); errors.As(err, &at) {
+			err = at.Err // without the path, which is named already
+		}
+		return fmt.Errorf("%w: trace is %s: %w; name a file in a folder that is there and can be written to", ErrInvalid, path, err)
 	}
 	err = f.Close()
 	if isNew {
 		err = errors.Join(err, os.Remove(path))
-	}
-	return err
-}
-
-// cause is an error of the file system without the path and the operation.
-func cause(err error) error {
-	if at := (*fs.PathError)(nil); errors.As(err, &at) {
-		return at.Err
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func amount(text string, units []unit) (float64, bool) {
 	return 0, false
 }
 
-// inUnit is a number in the largest unit of which it is at least one.
+// inUnit formats a number in the largest unit of which it is at least one.
 func inUnit(v float64, units []unit) string {
 	for _, u := range units {
 		if v >= u.factor {
@@ -57,7 +57,7 @@ func (s *Speed) Set(text string) error {
 	return nil
 }
 
-// String is what Set reads.
+// String returns the text that Set reads.
 func (s Speed) String() string { return inUnit(float64(s), speedUnits) }
 
 // Rate is in bytes a second; 0 is without limit.
@@ -81,45 +81,41 @@ func (r *Rate) Set(text string) error {
 	return nil
 }
 
-// String is what Set reads.
+// String returns the text that Set reads.
 func (r Rate) String() string { return inUnit(float64(r), bitUnits) }
 
-// Span is a time.
+// Span is a time within an emulated link. Longer ones than maxSpan end connections.
 type Span time.Duration
 
-// maxSpan bounds latencies: longer ones than that end connections.
-const maxSpan = 10 * time.Second
-
-// Set reads a time such as 40ms.
-func (s *Span) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > maxSpan {
-		return fmt.Errorf("%q: want a time from 0s to %v, such as 40ms", text, maxSpan)
-	}
-	*s = Span(d)
-	return nil
-}
-
-// String is what Set reads.
-func (s Span) String() string { return time.Duration(s).String() }
-
-// Moment is a time since a start.
+// Moment is a time since a start. No run is watched for longer than maxMoment.
 type Moment time.Duration
 
-// maxMoment bounds it: no run is watched for longer.
-const maxMoment = 7 * 24 * time.Hour
+const (
+	maxSpan   = 10 * time.Second
+	maxMoment = 7 * 24 * time.Hour
+)
+
+// Set reads a time such as 40ms.
+func (s *Span) Set(text string) error { return setTime((*time.Duration)(s), text, maxSpan, "40ms") }
 
 // Set reads a time such as 90s.
 func (m *Moment) Set(text string) error {
+	return setTime((*time.Duration)(m), text, maxMoment, "90s")
+}
+
+func setTime(to *time.Duration, text string, most time.Duration, example string) error {
 	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > maxMoment {
-		return fmt.Errorf("%q: want a time from 0s to %v, such as 90s", text, maxMoment)
+	if err != nil || d < 0 || d > most {
+		return fmt.Errorf("%q: want a time from 0s to %v, such as %s", text, most, example)
 	}
-	*m = Moment(d)
+	*to = d
 	return nil
 }
 
-// String is what Set reads.
+// String returns the text that Set reads.
+func (s Span) String() string { return time.Duration(s).String() }
+
+// String returns the text that Set reads.
 func (m Moment) String() string { return time.Duration(m).String() }
 
 // Share is in millionths.
@@ -135,5 +131,5 @@ func (s *Share) Set(text string) error {
 	return nil
 }
 
-// String is what Set reads.
+// String returns the text that Set reads.
 func (s Share) String() string { return strconv.FormatFloat(float64(s)/1e4, 'g', -1, 64) + "%" }

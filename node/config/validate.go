@@ -38,34 +38,20 @@ const (
 
 var logLevels = []string{"debug", "info", "warn", "error"}
 
-// Validate names the first setting that does not fit, its value and what is accepted; the
-// error wraps ErrInvalid.
+// Validate names the first setting that does not fit, its value and what is accepted; the error wraps ErrInvalid.
 func (c Config) Validate() error {
-	for _, check := range []func() error{
-		c.validateCounts,
-		c.validateRates,
-		c.validateSource,
-		c.validateAdapters,
-		c.validateMemory,
-		c.validateNode,
-	} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// validateSource checks where the model comes from; what is in Init is looked at later.
-func (c Config) validateSource() error {
-	if c.Init == "" {
-		_, err := c.Model()
+	if err := cmp.Or(c.validateCounts(), c.validateRates()); err != nil {
 		return err
 	}
-	if c.Preset != "" {
+	if c.Init == "" {
+		if _, err := c.Model(); err != nil {
+			return err
+		}
+	} else if c.Preset != "" { // what is in Init is looked at later
 		return invalid("preset", c.Preset, "none: the model comes from init, "+c.Init)
 	}
-	return nil
+	_, err := c.rules()
+	return cmp.Or(c.validateAdapters(), err, c.validateNode())
 }
 
 // validateAdapters leaves the names of the targets to the model.
@@ -141,47 +127,35 @@ func (c Config) validateRates() error {
 	return nil
 }
 
-// validateMemory checks what trades memory for time or precision.
-func (c Config) validateMemory() error {
-	_, recompute := c.recompute()
-	_, shard := c.shard()
-	_, storage := c.storage()
-	_, codec := c.codec()
-	return cmp.Or(recompute, shard, storage, codec)
+// rules are the settings that trade memory or bytes on a link for time or precision.
+type rules struct {
+	recompute plan.RecomputeRule
+	shard     plan.ShardRule
+	storage   plan.StorageRule
+	codec     plan.CodecRule
 }
 
-func (c Config) codec() (plan.CodecRule, error) {
-	rule, err := plan.ParseCodecRule(c.Codec)
-	if err != nil {
-		err = invalid("codec", c.Codec, "one of "+strings.Join(plan.CodecRules(), ", "))
+// rules parses them. The error wraps ErrInvalid.
+func (c Config) rules() (r rules, err error) {
+	refuse := func(key, text string, accepted []string) (rules, error) {
+		return rules{}, invalid(key, text, "one of "+strings.Join(accepted, ", "))
 	}
-	return rule, err
-}
-
-func (c Config) storage() (plan.StorageRule, error) {
-	rule, err := plan.ParseStorage(c.Storage)
-	if err != nil {
-		err = invalid("storage", c.Storage, "one of "+strings.Join(plan.StorageRules(), ", "))
-	} else if c.StochasticRounding && !rule.Allows(model.StorageBF16) {
-		err = invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", rule))
+	if r.recompute, err = plan.ParseRecompute(c.Recompute); err != nil {
+		return refuse("recompute", c.Recompute, plan.RecomputeRules())
 	}
-	return rule, err
-}
-
-func (c Config) recompute() (plan.RecomputeRule, error) {
-	rule, err := plan.ParseRecompute(c.Recompute)
-	if err != nil {
-		err = invalid("recompute", c.Recompute, "one of "+strings.Join(plan.RecomputeRules(), ", "))
+	if r.shard, err = plan.ParseShard(c.Shard); err != nil {
+		return refuse("shard", c.Shard, plan.ShardRules())
 	}
-	return rule, err
-}
-
-func (c Config) shard() (plan.ShardRule, error) {
-	rule, err := plan.ParseShard(c.Shard)
-	if err != nil {
-		err = invalid("shard", c.Shard, "one of "+strings.Join(plan.ShardRules(), ", "))
+	if r.storage, err = plan.ParseStorage(c.Storage); err != nil {
+		return refuse("storage", c.Storage, plan.StorageRules())
 	}
-	return rule, err
+	if c.StochasticRounding && !r.storage.Allows(model.StorageBF16) {
+		return rules{}, invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", r.storage))
+	}
+	if r.codec, err = plan.ParseCodecRule(c.Codec); err != nil {
+		return refuse("codec", c.Codec, plan.CodecRules())
+	}
+	return r, nil
 }
 
 // validateCut checks what the user fixed about the plan.
@@ -196,8 +170,13 @@ func (c Config) validateCut(m model.Config) error {
 	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, c.Micros); err != nil {
 		return fmt.Errorf("%w: schedule is %s: %w; auto leaves it to the planner, elastic is 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
 	}
-	if err := c.validateMessages(m); err != nil {
+	rules, err := c.rules()
+	if err != nil {
 		return err
+	}
+	run := plan.RunSpec{Model: m, Train: plan.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: rules.codec}}
+	if err := run.CheckMessages(int(c.Stages)); err != nil { // whether links take what crosses
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if cut > MaxNodes {
@@ -213,27 +192,14 @@ func (c Config) validateCut(m model.Config) error {
 	return nil
 }
 
-// validateMessages checks that links take what crosses in the cut that the user fixed.
-func (c Config) validateMessages(m model.Config) error {
-	codec, err := c.codec()
-	if err != nil {
-		return err
-	}
-	run := plan.RunSpec{Model: m, Train: plan.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: codec}}
-	if err := run.CheckMessages(int(c.Stages)); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return nil
-}
-
-// autoSchedule leaves the schedule to the planner, and elasticSchedule is 1f1b, whose warm-ups
-// are the planner's in any case.
+// autoSchedule leaves the schedule to the planner. elasticSchedule is 1f1b, whose warm-ups the planner chooses in any
+// case.
 const (
 	autoSchedule    = "auto"
 	elasticSchedule = "elastic"
 )
 
-// schedule is the text of the one that is asked for, empty for none.
+// schedule returns the text of the schedule that is asked for, empty for none.
 func (c Config) schedule() string {
 	switch c.Schedule {
 	case autoSchedule:
@@ -244,7 +210,7 @@ func (c Config) schedule() string {
 	return c.Schedule
 }
 
-// cut says how the user cut the model.
+// cut describes the cut of the model that the user fixed.
 func (c Config) cut() string {
 	var parts []string
 	if c.Replicas > 0 {
@@ -284,7 +250,11 @@ func (c Config) validateNode() error {
 			return err
 		}
 	}
-	return validateListen(c.Listen)
+	if c.Listen == "" { // the node chooses
+		return nil
+	}
+	_, err := parseListen(c.Listen)
+	return err
 }
 
 func invalid(key string, value any, accepted string) error {

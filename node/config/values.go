@@ -12,7 +12,7 @@ type Count int
 
 const auto = "auto"
 
-// String is the number or "auto".
+// String returns the number or "auto".
 func (c Count) String() string {
 	if c == 0 {
 		return auto
@@ -64,7 +64,7 @@ var sizeUnits = []struct {
 	{"", 1},
 }
 
-// String is the size in the largest unit that divides it.
+// String returns the size in the largest unit that divides it.
 func (b Bytes) String() string {
 	for _, u := range sizeUnits[:len(sizeUnits)-1] {
 		if b != 0 && b%u.bytes == 0 {
