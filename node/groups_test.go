@@ -12,7 +12,7 @@ import (
 )
 
 // slowed trains with a schedule and has the middle link become slow at the end of a step; 0 is never.
-func slowed(t *testing.T, run plan.RunSpec, name string, after plan.Step, slow link.Shape) (r *rehearsal, plans []plan.Plan) {
+func slowed(t *testing.T, run plan.RunSpec, name string, after plan.Step, slow link.LinkConditions) (r *rehearsal, plans []plan.Plan) {
 	run.Train.Schedule = name
 	synctest.Test(t, func(t *testing.T) {
 		r = newRehearsal(t, run)
@@ -21,8 +21,8 @@ func slowed(t *testing.T, run plan.RunSpec, name string, after plan.Step, slow l
 				return
 			}
 			seats := r.state.Plan.Workers()
-			r.net.SetShape(seats[1].Peer, seats[2].Peer, slow)
-			r.net.SetShape(seats[2].Peer, seats[1].Peer, slow)
+			r.net.SetConditions(seats[1].Peer, seats[2].Peer, slow)
+			r.net.SetConditions(seats[2].Peer, seats[1].Peer, slow)
 		})
 	})
 	return r, plans
@@ -36,9 +36,9 @@ func TestGroupsTrainAsOneStageDoes(t *testing.T) {
 	run.Train.Micros, run.Train.Steps = 10, 8
 	alone := run
 	alone.Train.Stages = 1
-	want, _ := slowed(t, alone, "", 0, link.Shape{})
-	plain, _ := slowed(t, run, plan.ScheduleName, 0, link.Shape{})
-	grouped, plans := slowed(t, run, "", 0, link.Shape{})
+	want, _ := slowed(t, alone, "", 0, link.LinkConditions{})
+	plain, _ := slowed(t, run, plan.ScheduleName, 0, link.LinkConditions{})
+	grouped, plans := slowed(t, run, "", 0, link.LinkConditions{})
 	for _, r := range []*rehearsal{plain, grouped} {
 		if !maps.Equal(r.losses, want.losses) {
 			t.Errorf("%s: losses of %d steps, some differ from those of %d of one stage", r.course[0], len(r.losses), len(want.losses))
@@ -64,10 +64,10 @@ func TestGroupsAreGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		micros int
 		steps  plan.Step
-		slow   link.Shape
+		slow   link.LinkConditions
 	}{
-		{micros: 20, steps: 50, slow: link.Shape{BytesPerS: 625_000, Delay: 60 * time.Millisecond}},
-		{micros: 10, steps: 34, slow: link.Shape{BytesPerS: 3_125_000, Delay: 90 * time.Millisecond}},
+		{micros: 20, steps: 50, slow: link.LinkConditions{BytesPerS: 625_000, Delay: 60 * time.Millisecond}},
+		{micros: 10, steps: 34, slow: link.LinkConditions{BytesPerS: 3_125_000, Delay: 90 * time.Millisecond}},
 	} {
 		run := rehearsedRun()
 		run.Train.Micros, run.Train.Steps = c.micros, c.steps

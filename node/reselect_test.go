@@ -107,8 +107,8 @@ func rehearsedRun() plan.RunSpec {
 // newRehearsal makes as many nodes as the run has stages.
 func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 	t.Helper()
-	shape := link.Shape{BytesPerS: 3_125_000, Delay: 5 * time.Millisecond}
-	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages, Seed: 3, Shape: shape})
+	shape := link.LinkConditions{BytesPerS: 3_125_000, Delay: 5 * time.Millisecond}
+	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages, Seed: 3, Conditions: shape})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,9 +295,9 @@ func TestScheduleChangesWithTheLink(t *testing.T) {
 				return
 			}
 			b, c := r.state.Plan.Replicas[0].Stages[1].Peer, r.state.Plan.Replicas[0].Stages[2].Peer
-			slow := link.Shape{BytesPerS: 625_000, Delay: 60 * time.Millisecond}
-			r.net.SetShape(b, c, slow)
-			r.net.SetShape(c, b, slow)
+			slow := link.LinkConditions{BytesPerS: 625_000, Delay: 60 * time.Millisecond}
+			r.net.SetConditions(b, c, slow)
+			r.net.SetConditions(c, b, slow)
 		})
 		if !maps.Equal(r.losses, want) {
 			t.Errorf("losses of %d steps, some differ from those of %d without a change", len(r.losses), len(want))

@@ -59,7 +59,7 @@ func (c *scheduleCase) leanStage(t *testing.T, stage, inFlight, ahead int) (out 
 }
 
 // leanTrial is the elastic choice on such stages, with the costs that it promises.
-func (c *scheduleCase) leanTrial(t *testing.T, name string, stages []leanStage, shape link.Shape, wireBytes int) (trial, schedule.Costs) {
+func (c *scheduleCase) leanTrial(t *testing.T, name string, stages []leanStage, shape link.LinkConditions, wireBytes int) (trial, schedule.Costs) {
 	t.Helper()
 	line := cost.Link{BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()}
 	p := elastic.Problem{Micros: c.micros}
@@ -99,7 +99,7 @@ func TestRecomputingInWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.micros = 24
-	shape := link.Shape{BytesPerS: 1e9 / 8, Delay: 10 * time.Millisecond}
+	shape := link.LinkConditions{BytesPerS: 1e9 / 8, Delay: 10 * time.Millisecond}
 	synctest.Test(t, func(t *testing.T) {
 		rig, err := newScheduleRig(6, shape)
 		if err != nil {

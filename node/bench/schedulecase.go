@@ -108,7 +108,7 @@ func (c *scheduleCase) stageTimes(p emulate.Profile, layers plan.LayerRange) (sc
 }
 
 // costs returns those of the pipeline with one stage a device.
-func (c *scheduleCase) costs(shape link.Shape, wireBytes int) schedule.Costs {
+func (c *scheduleCase) costs(shape link.LinkConditions, wireBytes int) schedule.Costs {
 	hop := schedule.Hop{
 		Transfer: schedule.Nanos(int64(wireBytes) * int64(time.Second) / shape.BytesPerS),
 		Latency:  schedule.Nanos(shape.Delay),

@@ -29,10 +29,10 @@ type scheduleRig struct {
 	generation plan.Generation
 }
 
-func newScheduleRig(stages int, shape link.Shape) (*scheduleRig, error) {
+func newScheduleRig(stages int, shape link.LinkConditions) (*scheduleRig, error) {
 	roundTrip := int64(2*shape.Delay + 200*time.Millisecond)
 	shape.QueueBytes = max(1<<20, int(shape.BytesPerS/1000*roundTrip/int64(time.Millisecond)))
-	network, err := link.NewEmulated(link.EmulatedOptions{Peers: stages, Seed: 1, Shape: shape})
+	network, err := link.NewEmulated(link.EmulatedOptions{Peers: stages, Seed: 1, Conditions: shape})
 	if err != nil {
 		return nil, err
 	}

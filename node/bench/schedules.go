@@ -112,7 +112,7 @@ func (r *ScheduleReport) measureCells(ctx context.Context, o ScheduleOptions) er
 		stages, mbit, latency := one.Stages[0], one.Mbits[0], one.Latencies[0]
 		name := fmt.Sprintf("%d stages, %d Mbit/s, %v", stages, mbit, latency)
 		o.Progress(name + eta.String())
-		cell, err := measureCell(ctx, stages, o.StageTime, link.Shape{BytesPerS: int64(mbit) * 1e6 / 8, Delay: latency})
+		cell, err := measureCell(ctx, stages, o.StageTime, link.LinkConditions{BytesPerS: int64(mbit) * 1e6 / 8, Delay: latency})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -167,7 +167,7 @@ const (
 )
 
 // measureCell runs all schedules on one kind of link.
-func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape link.Shape) (cell ScheduleCell, err error) {
+func measureCell(ctx context.Context, stages int, stageTime time.Duration, shape link.LinkConditions) (cell ScheduleCell, err error) {
 	c, err := newScheduleCase(stages, stageTime)
 	if err != nil {
 		return cell, err

@@ -103,7 +103,7 @@ func TestStepsStaySteadyOnALongLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		shape := link.Shape{BytesPerS: 1_250_000, Delay: 150 * time.Millisecond}
+		shape := link.LinkConditions{BytesPerS: 1_250_000, Delay: 150 * time.Millisecond}
 		rig, err := newScheduleRig(stages, shape)
 		if err != nil {
 			t.Fatal(err)
@@ -137,13 +137,13 @@ func TestDevicesOfACapRefuseMore(t *testing.T) {
 	}
 	c.micros = 6
 	synctest.Test(t, func(t *testing.T) {
-		rig, err := newScheduleRig(2, link.Shape{BytesPerS: 1e7})
+		rig, err := newScheduleRig(2, link.LinkConditions{BytesPerS: 1e7})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer rig.close()
 		c.peers = rig.peers
-		costs := c.costs(link.Shape{BytesPerS: 1e7}, messageBytes)
+		costs := c.costs(link.LinkConditions{BytesPerS: 1e7}, messageBytes)
 		memory, err := c.capped([]int{2, 1})
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestChimeraHasTheGoldenRatio(t *testing.T) {
 		}
 		c.micros = stages
 		synctest.Test(t, func(t *testing.T) {
-			perfect := link.Shape{BytesPerS: 1e12}
+			perfect := link.LinkConditions{BytesPerS: 1e12}
 			rig, err := newScheduleRig(stages, perfect)
 			if err != nil {
 				t.Fatal(err)

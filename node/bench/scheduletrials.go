@@ -26,7 +26,7 @@ type trial struct {
 
 // trials returns the elastic schedule under each cap, and those to compare it with. First comes the
 // one with the most traffic: connections forget on slower schedules what they can carry.
-func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) {
+func (c *scheduleCase) trials(shape link.LinkConditions, wireBytes int) ([]trial, error) {
 	var all []trial
 	for _, limit := range []struct {
 		name   string
@@ -63,7 +63,7 @@ func (c *scheduleCase) trials(shape link.Shape, wireBytes int) ([]trial, error) 
 }
 
 // elastic returns the warm-ups that the planner would choose for messages of so many bytes.
-func (c *scheduleCase) elastic(shape link.Shape, wireBytes int, caps []int) ([]int, error) {
+func (c *scheduleCase) elastic(shape link.LinkConditions, wireBytes int, caps []int) ([]int, error) {
 	line := cost.Link{BytesPerS: shape.BytesPerS, RTTNanos: 2 * shape.Delay.Nanoseconds()}
 	p := elastic.Problem{Micros: schedule.MaxNumber, MarginPercent: elastic.UsualMargin}
 	for i, t := range c.times {

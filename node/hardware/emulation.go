@@ -70,21 +70,21 @@ func emulatedSocket(e config.Emulation) func(net.PacketConn) net.PacketConn {
 	if !e.Networked() {
 		return nil
 	}
-	shapes := map[netip.AddrPort][]link.TimedShape{}
+	conditions := map[netip.AddrPort][]link.TimedConditions{}
 	for _, l := range e.Links {
 		to := netip.MustParseAddrPort(l.To) // checked by config
-		shapes[to] = append(shapes[to], link.TimedShape{After: time.Duration(l.After), Shape: shapeOf(l.LinkShape)})
+		conditions[to] = append(conditions[to], link.TimedConditions{After: time.Duration(l.After), LinkConditions: conditionsOf(l.LinkShape)})
 	}
 	return func(conn net.PacketConn) net.PacketConn {
-		return link.Shaped(conn, link.ShapedOptions{Seed: e.Seed, Shape: shapeOf(e.Link), Shapes: shapes})
+		return link.NewNetemConn(conn, link.NetemOptions{Seed: e.Seed, Conditions: conditionsOf(e.Link), ByAddress: conditions})
 	}
 }
 
-// shapeOf gives a link's queue room for what the line carries in a round trip and 50 ms, plus 64 KiB.
-func shapeOf(s config.LinkShape) link.Shape {
+// conditionsOf gives a link's queue room for what the line carries in a round trip and 50 ms, plus 64 KiB.
+func conditionsOf(s config.LinkShape) link.LinkConditions {
 	const queueSeconds, leastBytes = 0.05, 64 << 10
 	roundTrip := 2 * time.Duration(s.Latency).Seconds()
-	return link.Shape{
+	return link.LinkConditions{
 		BytesPerS: int64(s.Bandwidth), Delay: time.Duration(s.Latency), Jitter: time.Duration(s.Jitter),
 		LossPerMillion: int(s.Loss), QueueBytes: leastBytes + int(float64(s.Bandwidth)*(roundTrip+queueSeconds)),
 	}

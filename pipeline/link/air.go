@@ -11,7 +11,7 @@ import (
 // Shape is one direction of an emulated link. A packet waits in a queue for its turn on
 // the line, takes its size over BytesPerS on it, then Delay and a part of Jitter on the
 // way. Packets of a link keep their order unless Reorder is set.
-type Shape struct {
+type LinkConditions struct {
 	// BytesPerS is the line's rate; 0 is without limit.
 	BytesPerS int64
 	// Delay is one way. Jitter adds an even spread of [0,Jitter).
@@ -25,7 +25,7 @@ type Shape struct {
 	QueueBytes int
 }
 
-func (s Shape) queueBytes() int64 {
+func (s LinkConditions) queueBytes() int64 {
 	if s.QueueBytes > 0 {
 		return int64(s.QueueBytes)
 	}
@@ -54,36 +54,36 @@ type direction struct{ from, to address }
 
 // line is the state of one direction.
 type line struct {
-	shape  Shape
-	cut    bool
-	free   time.Time // when the line has sent everything that waits
-	last   time.Time // when the newest packet comes out
-	random *rand.Rand
-	counts LinkCounts
+	conditions LinkConditions
+	cut        bool
+	free       time.Time // when the line has sent everything that waits
+	last       time.Time // when the newest packet comes out
+	random     *rand.Rand
+	counts     LinkCounts
 }
 
 // air joins emulated packet connections.
-type air struct {
-	seed  uint64
-	shape Shape
+type netem struct {
+	seed       uint64
+	conditions LinkConditions
 
 	mu    sync.Mutex // guards the rest
 	lines map[direction]*line
 	conns map[address]*packetConn
 }
 
-func newAir(seed uint64, shape Shape) *air {
-	return &air{seed: seed, shape: shape, lines: map[direction]*line{}, conns: map[address]*packetConn{}}
+func newNetem(seed uint64, shape LinkConditions) *netem {
+	return &netem{seed: seed, conditions: shape, lines: map[direction]*line{}, conns: map[address]*packetConn{}}
 }
 
 // address is that of the i-th connection, in 10.0.0.0/8.
-func (a *air) address(i int) *net.UDPAddr {
+func (a *netem) address(i int) *net.UDPAddr {
 	n := i + 1
 	return &net.UDPAddr{IP: net.IPv4(10, 0, byte(n>>8), byte(n)).To4(), Port: 4242}
 }
 
 // listen makes the i-th connection.
-func (a *air) listen(i int) *packetConn {
+func (a *netem) listen(i int) *packetConn {
 	addr := addressOf(a.address(i))
 	c := newPacketConn(a, addr)
 	a.mu.Lock()
@@ -93,44 +93,44 @@ func (a *air) listen(i int) *packetConn {
 }
 
 // forget takes a connection off the air.
-func (a *air) forget(addr address) {
+func (a *netem) forget(addr address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.conns, addr)
 }
 
 // line gives the state of a direction, made on first use. Callers hold mu.
-func (a *air) line(d direction) *line {
+func (a *netem) line(d direction) *line {
 	l := a.lines[d]
 	if l == nil {
 		from, to := d.from.Addr().As4(), d.to.Addr().As4()
 		stream := uint64(from[2])<<24 | uint64(from[3])<<16 | uint64(to[2])<<8 | uint64(to[3])
-		l = &line{shape: a.shape, random: rand.New(rand.NewPCG(a.seed, stream))}
+		l = &line{conditions: a.conditions, random: rand.New(rand.NewPCG(a.seed, stream))}
 		a.lines[d] = l
 	}
 	return l
 }
 
-func (a *air) setShape(from, to address, s Shape) {
+func (a *netem) setConditions(from, to address, s LinkConditions) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.line(direction{from, to}).shape = s
+	a.line(direction{from, to}).conditions = s
 }
 
-func (a *air) setCut(from, to address, cut bool) {
+func (a *netem) setCut(from, to address, cut bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.line(direction{from, to}).cut = cut
 }
 
-func (a *air) linkCounts(from, to address) LinkCounts {
+func (a *netem) linkCounts(from, to address) LinkCounts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.line(direction{from, to}).counts
 }
 
 // send puts a packet on its way.
-func (a *air) send(d direction, data []byte) {
+func (a *netem) send(d direction, data []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	from, to := a.conns[d.from], a.conns[d.to]
@@ -155,23 +155,23 @@ func (l *line) pass(now time.Time, size int) (due time.Time, ok bool) {
 	if l.free.Before(now) {
 		l.free = now
 	}
-	if rate := float64(l.shape.BytesPerS); rate > 0 {
+	if rate := float64(l.conditions.BytesPerS); rate > 0 {
 		waiting := l.free.Sub(now).Seconds() * rate
-		if int64(waiting)+int64(size) > l.shape.queueBytes() {
+		if int64(waiting)+int64(size) > l.conditions.queueBytes() {
 			l.counts.Overflowed++
 			return due, false
 		}
 		l.free = l.free.Add(time.Duration(float64(size) / rate * float64(time.Second)))
 	}
-	if l.shape.LossPerMillion > 0 && l.random.IntN(1_000_000) < l.shape.LossPerMillion {
+	if l.conditions.LossPerMillion > 0 && l.random.IntN(1_000_000) < l.conditions.LossPerMillion {
 		l.counts.Lost++
 		return due, false
 	}
-	due = l.free.Add(l.shape.Delay)
-	if l.shape.Jitter > 0 {
-		due = due.Add(time.Duration(l.random.Int64N(int64(l.shape.Jitter))))
+	due = l.free.Add(l.conditions.Delay)
+	if l.conditions.Jitter > 0 {
+		due = due.Add(time.Duration(l.random.Int64N(int64(l.conditions.Jitter))))
 	}
-	if due.Before(l.last) && !l.shape.Reorder {
+	if due.Before(l.last) && !l.conditions.Reorder {
 		due = l.last
 	}
 	l.last = due

@@ -13,8 +13,8 @@ import (
 )
 
 // pair is two connections on the air.
-func pair(shape Shape) (a *air, from, to *packetConn) {
-	a = newAir(7, shape)
+func pair(shape LinkConditions) (a *netem, from, to *packetConn) {
+	a = newNetem(7, shape)
 	return a, a.listen(0), a.listen(1)
 }
 
@@ -48,7 +48,7 @@ func arrivals(t *testing.T, c *packetConn) (numbers []byte, when []time.Duration
 
 func TestAirDelayAndRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, from, to := pair(Shape{BytesPerS: 100_000, Delay: 30 * time.Millisecond})
+		_, from, to := pair(LinkConditions{BytesPerS: 100_000, Delay: 30 * time.Millisecond})
 		sendPackets(t, from, to, 5, 1000)
 		numbers, when := arrivals(t, to)
 		if len(numbers) != 5 {
@@ -64,7 +64,7 @@ func TestAirDelayAndRate(t *testing.T) {
 
 func TestAirQueueDropsTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, from, to := pair(Shape{BytesPerS: 100_000, QueueBytes: 3000})
+		a, from, to := pair(LinkConditions{BytesPerS: 100_000, QueueBytes: 3000})
 		sendPackets(t, from, to, 10, 1000)
 		numbers, _ := arrivals(t, to)
 		if string(numbers) != "\x00\x01\x02" {
@@ -80,7 +80,7 @@ func TestAirLossIsSeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first []byte
 		for range 2 {
-			_, from, to := pair(Shape{LossPerMillion: 200_000, Jitter: time.Millisecond})
+			_, from, to := pair(LinkConditions{LossPerMillion: 200_000, Jitter: time.Millisecond})
 			sendPackets(t, from, to, 250, 10)
 			numbers, _ := arrivals(t, to)
 			if n := len(numbers); n < 150 || n > 240 {
@@ -102,7 +102,7 @@ func TestAirLossIsSeeded(t *testing.T) {
 
 func TestAirCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, from, to := pair(Shape{})
+		a, from, to := pair(LinkConditions{})
 		a.setCut(from.addr, to.addr, true)
 		sendPackets(t, from, to, 2, 10)
 		sendPackets(t, to, from, 1, 10)
@@ -122,7 +122,7 @@ func TestAirCut(t *testing.T) {
 
 func TestPacketConnClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, from, to := pair(Shape{})
+		_, from, to := pair(LinkConditions{})
 		read := make(chan error)
 		go func() {
 			_, _, err := to.ReadFrom(make([]byte, 10))
@@ -142,14 +142,14 @@ func TestPacketConnClose(t *testing.T) {
 
 // TestEmulatedRealTime: the same network on the real clock.
 func TestEmulatedRealTime(t *testing.T) {
-	c, _ := emulated(t, 2, Shape{Delay: 2 * time.Millisecond, BytesPerS: 50_000_000}, Options{PeerTimeout: time.Minute})
+	c, _ := emulated(t, 2, LinkConditions{Delay: 2 * time.Millisecond, BytesPerS: 50_000_000}, Options{PeerTimeout: time.Minute})
 	t.Cleanup(c.close)
 	everybody(t, c, c.sessions(1), 2, 50_000)
 }
 
 func TestEmulatedIdentityIsVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		wrong := plan.PeerID("somebody else")
 		c.networks[0].book[wrong] = c.networks[1].conn.LocalAddr()

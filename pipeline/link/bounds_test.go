@@ -15,7 +15,7 @@ import (
 // included.
 func TestInboxIsBoundedInMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{QueueFrames: 2, InboxFrames: 3})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{QueueFrames: 2, InboxFrames: 3})
 		defer c.close()
 		sessions := c.sessions(1)
 		for to, want := range []int{3, 3 + 2} { // what waits in the outbox comes on top
@@ -50,7 +50,7 @@ func TestInboxIsBoundedInMessages(t *testing.T) {
 func TestMessagesUnderWayAreBounded(t *testing.T) {
 	const frames, most = 4, 4 + 2
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{InboxFrames: frames, InboxBytes: 2 * wire.MaxPieceBytes})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{InboxFrames: frames, InboxBytes: 2 * wire.MaxPieceBytes})
 		defer c.close()
 		s := c.endpoints[1].Session(3, c.ids)
 		conn := intruder(t, c, 0, 1)
@@ -85,7 +85,7 @@ func TestMessagesUnderWayAreBounded(t *testing.T) {
 // whoever waited for room on one of them ends with it.
 func TestBrokenConnectionsLeaveNoReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{QueueFrames: 4, InboxFrames: 1})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{QueueFrames: 4, InboxFrames: 1})
 		defer c.close()
 		sessions := c.sessions(1)
 		for i := range 5 {
@@ -119,7 +119,7 @@ func TestBlockedClassesLetControlPass(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: 1_250_000, Delay: 20 * time.Millisecond}, Options{InboxFrames: 1})
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 1_250_000, Delay: 20 * time.Millisecond}, Options{InboxFrames: 1})
 		defer c.close()
 		sessions := c.sessions(1)
 		kinds := []wire.Kind{wire.Activation, wire.Gradient, wire.ReducePart}

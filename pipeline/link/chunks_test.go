@@ -56,7 +56,7 @@ func TestFetchOverLoopback(t *testing.T) {
 
 func TestFetchPassesOverMissingChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		c.endpoints[1].ServeChunks(library(100))
 		got := 0
@@ -75,7 +75,7 @@ func TestFetchPassesOverMissingChunks(t *testing.T) {
 func TestFetchEndsWithTheStoresError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{ChunkStreams: 2})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{ChunkStreams: 2})
 		defer c.close()
 		c.endpoints[1].ServeChunks(library(200_000))
 		full := errors.New("disk full")
@@ -91,7 +91,7 @@ func TestFetchEndsWithTheStoresError(t *testing.T) {
 func TestFetchRefusals(t *testing.T) {
 	store := func(plan.Hash, []byte) error { return nil }
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{ChunkTimeout: 3 * time.Second})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{ChunkTimeout: 3 * time.Second})
 		defer c.close()
 		fetch := func() error { return c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(1), store) }
 		if err := fetch(); !errors.Is(err, ErrBusy) {
@@ -121,7 +121,7 @@ func TestFetchRefusals(t *testing.T) {
 
 func TestChunkStreamsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{ChunkStreams: 4})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{ChunkStreams: 4})
 		defer c.close()
 		var now, most atomic.Int64
 		c.endpoints[1].ServeChunks(func(plan.Hash) ([]byte, error) {
@@ -153,7 +153,7 @@ func TestChunkStreamsAreLimited(t *testing.T) {
 
 func TestCorruptChunkRequestClosesTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		c.endpoints[1].ServeChunks(library(1))
 		request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].boot}), hashes(1))
@@ -178,7 +178,7 @@ func TestFetchBesideASession(t *testing.T) {
 	t.Parallel()
 	const rate, size = 250_000, 200_000
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: rate, Delay: 5 * time.Millisecond, QueueBytes: 16 << 10}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: rate, Delay: 5 * time.Millisecond, QueueBytes: 16 << 10}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)

@@ -12,7 +12,7 @@ import (
 func TestCloseConnectsForWhatIsQueued(t *testing.T) {
 	for _, from := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+			c, _ := emulated(t, 2, LinkConditions{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
 			defer c.close()
 			sessions := c.sessions(1)
 			mustSend(t, sessions[from], c.ids[1-from], activation(1, 0, 0), payload(100_000, 1))
@@ -27,7 +27,7 @@ func TestCloseConnectsForWhatIsQueued(t *testing.T) {
 // TestCloseNamesWhatWasNotRead: who did not take in what, unless that is known already.
 func TestCloseNamesWhatWasNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 3, Shape{Delay: time.Millisecond}, Options{})
+		c, em := emulated(t, 3, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		em.Cut(c.ids[0], c.ids[1], true)
 		sessions := c.sessions(1)
@@ -48,7 +48,7 @@ func TestCloseNamesWhatWasNotRead(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{PeerTimeout: 2 * time.Second})
+		c, em := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{PeerTimeout: 2 * time.Second})
 		defer c.close()
 		em.Cut(c.ids[0], c.ids[1], true)
 		s := c.endpoints[0].Session(1, c.ids)

@@ -58,9 +58,9 @@ func (c *cluster) close() {
 }
 
 // emulated makes a cluster on an emulated network.
-func emulated(t testing.TB, peers int, shape Shape, opt Options) (*cluster, *Emulated) {
+func emulated(t testing.TB, peers int, shape LinkConditions, opt Options) (*cluster, *Emulated) {
 	t.Helper()
-	em, err := NewEmulated(EmulatedOptions{Peers: peers, Seed: 1, Shape: shape})
+	em, err := NewEmulated(EmulatedOptions{Peers: peers, Seed: 1, Conditions: shape})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestAllReduceOverSessions(t *testing.T) {
 	t.Parallel()
 	const layers, elements = 6, 30_001
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 3, Shape{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{QueueBytes: 10_000, InboxBytes: 10_000})
+		c, _ := emulated(t, 3, LinkConditions{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{QueueBytes: 10_000, InboxBytes: 10_000})
 		defer c.close()
 		var members []collective.Member
 		for _, id := range c.ids {

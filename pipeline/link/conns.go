@@ -14,9 +14,9 @@ import (
 
 const (
 	// maxStripes is how many connections a session spreads its messages over.
-	maxStripes = 16
+	maxSpread = 16
 	// maxConns live connections with one peer: two more when both dialled at once.
-	maxConns = maxStripes + 2
+	maxConns = maxSpread + 2
 	// A failed dial is repeated after firstRetry, then twice as long, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Second
@@ -95,7 +95,7 @@ func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (*quic.Conn, error)
 	conn, err := e.net.Dial(ctx, id)
 	e.mu.Lock()
 	e.peer(id).dialing = false
-	e.changed.ring()
+	e.changed.wake()
 	e.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (e *Endpoint) register(id plan.PeerID, conn *quic.Conn) error {
 		p.conns[0].CloseWithError(codeReplaced, "replaced by a newer connection")
 		p.conns = p.conns[1:]
 	}
-	e.changed.ring()
+	e.changed.wake()
 	e.work.Go(func() error {
 		e.serve(id, conn)
 		return nil
@@ -159,5 +159,5 @@ func (e *Endpoint) serve(id plan.PeerID, conn *quic.Conn) {
 	p := e.peer(id)
 	p.conns = slices.DeleteFunc(p.conns, func(c *quic.Conn) bool { return c == conn })
 	p.parked = slices.DeleteFunc(p.parked, func(s parked) bool { return s.conn == conn })
-	e.changed.ring()
+	e.changed.wake()
 }

@@ -15,7 +15,7 @@ type EmulatedOptions struct {
 	// Seed decides the peers' keys and IDs, and all losses and jitter.
 	Seed uint64
 	// Shape is that of every link at first; the zero value is a perfect network.
-	Shape Shape
+	Conditions LinkConditions
 }
 
 // Emulated is a cluster of peers joined by emulated links, on which real QUIC runs, with
@@ -23,7 +23,7 @@ type EmulatedOptions struct {
 // testing/synctest bubble it runs in virtual time; all of it, Close included, then has to
 // happen within the bubble.
 type Emulated struct {
-	air      *air
+	netem    *netem
 	networks []*quicNetwork // sorted by ID
 }
 
@@ -32,15 +32,15 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 	if opt.Peers < 1 || opt.Peers > 1<<16-2 {
 		return nil, fmt.Errorf("link: emulated cluster of %d peers, 1 to %d are accepted", opt.Peers, 1<<16-2)
 	}
-	em := &Emulated{air: newAir(opt.Seed, opt.Shape)}
+	em := &Emulated{netem: newNetem(opt.Seed, opt.Conditions)}
 	book := map[plan.PeerID]net.Addr{}
 	var ids []identity
 	for i := range opt.Peers {
 		ids = append(ids, newIdentity(opt.Seed, uint64(i)))
-		book[ids[i].peer] = em.air.address(i)
+		book[ids[i].peer] = em.netem.address(i)
 	}
 	for i, id := range ids {
-		conn := em.air.listen(i)
+		conn := em.netem.listen(i)
 		n, err := newQUICNetwork(id, conn, book)
 		if err != nil {
 			conn.Close()
@@ -66,24 +66,24 @@ func (em *Emulated) Peers() []plan.PeerID {
 func (em *Emulated) Network(i int) Network { return em.networks[i] }
 
 // SetShape changes the direction from one peer to another for packets sent from now on.
-func (em *Emulated) SetShape(from, to plan.PeerID, s Shape) {
-	em.air.setShape(em.addr(from), em.addr(to), s)
+func (em *Emulated) SetConditions(from, to plan.PeerID, s LinkConditions) {
+	em.netem.setConditions(em.addr(from), em.addr(to), s)
 }
 
 // Cut drops every packet between two peers, in both directions, until it is undone.
 func (em *Emulated) Cut(a, b plan.PeerID, cut bool) {
-	em.air.setCut(em.addr(a), em.addr(b), cut)
-	em.air.setCut(em.addr(b), em.addr(a), cut)
+	em.netem.setCut(em.addr(a), em.addr(b), cut)
+	em.netem.setCut(em.addr(b), em.addr(a), cut)
 }
 
 // LinkCounts tells what happened to the packets from one peer to another.
 func (em *Emulated) LinkCounts(from, to plan.PeerID) LinkCounts {
-	return em.air.linkCounts(em.addr(from), em.addr(to))
+	return em.netem.linkCounts(em.addr(from), em.addr(to))
 }
 
 // Kill takes a peer off the network for good, without a word to the others: all packets
 // from and to it are dropped.
-func (em *Emulated) Kill(id plan.PeerID) { em.air.forget(em.addr(id)) }
+func (em *Emulated) Kill(id plan.PeerID) { em.netem.forget(em.addr(id)) }
 
 // Close takes all peers off and waits for their goroutines. Endpoints are closed first.
 func (em *Emulated) Close() {

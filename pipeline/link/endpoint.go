@@ -34,7 +34,7 @@ type Endpoint struct {
 	peers      map[plan.PeerID]*peer
 	session    *Session
 	generation plan.Generation // newest that was opened
-	changed    bell            // of connections
+	changed    broadcast       // of connections
 }
 
 // peer is what the endpoint knows of another node. Guarded by Endpoint.mu.
@@ -45,8 +45,8 @@ type peer struct {
 	parked   []parked
 	fetching chan struct{} // one element for each Fetch stream
 	serving  int           // chunk streams being answered
-	stripes  int           // what served the last session best; 0 is unknown
-	bulk     polite
+	spread   int           // what served the last session best; 0 is unknown
+	bulk     pacer
 }
 
 // NewEndpoint makes an endpoint. It does nothing until Run runs.
@@ -95,7 +95,7 @@ func (e *Endpoint) shutdown() {
 	e.mu.Lock()
 	e.closed = true // no other session begins
 	session := e.session
-	e.changed.ring()
+	e.changed.wake()
 	e.mu.Unlock()
 	if session != nil {
 		session.Close()
@@ -193,14 +193,14 @@ func (e *Endpoint) peer(id plan.PeerID) *peer {
 }
 
 // stripesTo is over how many connections the last session has spread its messages.
-func (e *Endpoint) stripesTo(id plan.PeerID) int {
+func (e *Endpoint) spreadTo(id plan.PeerID) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.peer(id).stripes
+	return e.peer(id).spread
 }
 
-func (e *Endpoint) keepStripes(id plan.PeerID, n int) {
+func (e *Endpoint) keepSpread(id plan.PeerID, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.peer(id).stripes = n
+	e.peer(id).spread = n
 }

@@ -32,7 +32,7 @@ func lostWithin(t *testing.T, s *Session, want plan.PeerID, d time.Duration) tim
 
 func TestSilentPeerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 3, Shape{Delay: 5 * time.Millisecond}, Options{PeerTimeout: 5 * time.Second})
+		c, em := emulated(t, 3, LinkConditions{Delay: 5 * time.Millisecond}, Options{PeerTimeout: 5 * time.Second})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 1000)
@@ -62,7 +62,7 @@ func TestSilentPeerIsLost(t *testing.T) {
 
 func TestUnreachablePeerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{}, Options{PeerTimeout: 5 * time.Second})
+		c, em := emulated(t, 2, LinkConditions{}, Options{PeerTimeout: 5 * time.Second})
 		defer c.close()
 		em.Cut(c.ids[0], c.ids[1], true)
 		for i, s := range c.sessions(1) {
@@ -75,7 +75,7 @@ func TestUnreachablePeerIsLost(t *testing.T) {
 // new connections.
 func TestNextGenerationReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{PeerTimeout: 5 * time.Second})
+		c, em := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{PeerTimeout: 5 * time.Second})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -98,7 +98,7 @@ func TestNextGenerationReconnects(t *testing.T) {
 // leave its successor a connection on which nothing came any more.
 func TestNextGenerationDistrustsTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, em := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -114,7 +114,7 @@ func TestNextGenerationDistrustsTheSilent(t *testing.T) {
 
 func TestClosedEndpointIsLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -129,7 +129,7 @@ func TestClosedEndpointIsLostAtOnce(t *testing.T) {
 // heartbeats have been missing for PeerTimeout; the connection stays.
 func TestPeerThatLeavesIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{PeerTimeout: 5 * time.Second})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{PeerTimeout: 5 * time.Second})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -144,7 +144,7 @@ func TestPeerThatLeavesIsLost(t *testing.T) {
 // TestPeerThatMovesOnIsNotLost: it is this node that is behind.
 func TestPeerThatMovesOnIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -211,7 +211,7 @@ func TestCorruptStreamClosesTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _ := emulated(t, 2, Shape{}, Options{})
+				c, _ := emulated(t, 2, LinkConditions{}, Options{})
 				defer c.close()
 				s := c.endpoints[1].Session(1, c.ids)
 				conn := intruder(t, c, 0, 1)
@@ -236,7 +236,7 @@ func TestCorruptStreamClosesTheConnection(t *testing.T) {
 // and so is a piece that comes again.
 func TestWrongFramesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		s := c.endpoints[1].Session(3, c.ids)
 		conn := intruder(t, c, 0, 1)
@@ -270,7 +270,7 @@ func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	const size = 100_000
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{QueueBytes: 2 * size, InboxBytes: 3 * size})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{QueueBytes: 2 * size, InboxBytes: 3 * size})
 		defer c.close()
 		sessions := c.sessions(1)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -314,7 +314,7 @@ func TestBackPressure(t *testing.T) {
 // TestOwnMessagesAreBounded: what a node sends to itself has the same bound.
 func TestOwnMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 1, Shape{}, Options{InboxBytes: 10})
+		c, _ := emulated(t, 1, LinkConditions{}, Options{InboxBytes: 10})
 		defer c.close()
 		s := c.sessions(1)[0]
 		mustSend(t, s, c.ids[0], activation(1, 0, 0), make([]byte, 8))

@@ -16,15 +16,15 @@ import (
 // From one stripe they settle within some time; those that they settle at are tested.
 var lines = []struct {
 	name    string
-	shape   Shape
+	shape   LinkConditions
 	settle  time.Duration
 	stripes int
 	during  time.Duration
 	floor   float64
 }{
-	{"100Mbit,40ms", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 1, time.Second / 2, 0.93},
-	{"100Mbit,40ms,0.5%", Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 16, 4 * time.Second, 0.80},
-	{"1Gbit,40ms", Shape{BytesPerS: 125_000_000, Delay: 20 * time.Millisecond}, 2 * time.Second, 2, 100 * time.Millisecond, 0.85},
+	{"100Mbit,40ms", LinkConditions{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 1, time.Second / 2, 0.93},
+	{"100Mbit,40ms,0.5%", LinkConditions{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 16, 4 * time.Second, 0.80},
+	{"1Gbit,40ms", LinkConditions{BytesPerS: 125_000_000, Delay: 20 * time.Millisecond}, 2 * time.Second, 2, 100 * time.Millisecond, 0.85},
 }
 
 const goodputBytes = 1 << 18
@@ -66,10 +66,10 @@ func rate(s *Session, d time.Duration) float64 {
 
 // goodput is the part of a line's rate that arrives as payload during d, beginning with a
 // number of stripes that then has some time to settle, and the number at the end.
-func goodput(t testing.TB, shape Shape, begin int, settle, d time.Duration) (part float64, stripes int) {
+func goodput(t testing.TB, shape LinkConditions, begin int, settle, d time.Duration) (part float64, stripes int) {
 	c, _ := emulated(t, 2, shape, Options{})
 	defer c.close()
-	c.endpoints[0].keepStripes(c.ids[1], begin)
+	c.endpoints[0].keepSpread(c.ids[1], begin)
 	sessions := c.sessions(1)
 	sessions[0].Warm(c.ids[1])
 	time.Sleep(2 * warmTime)
@@ -78,7 +78,7 @@ func goodput(t testing.TB, shape Shape, begin int, settle, d time.Duration) (par
 	defer wait()
 	defer cancel()
 	time.Sleep(settle)
-	return rate(sessions[1], d) / float64(shape.BytesPerS), sessions[0].Stats()[0].Stripes
+	return rate(sessions[1], d) / float64(shape.BytesPerS), sessions[0].Stats()[0].Connections
 }
 
 // BenchmarkGoodput measures in real time, this machine's speed included.
@@ -120,7 +120,7 @@ func TestStripesClimb(t *testing.T) {
 	}
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		shape := Shape{BytesPerS: 1_250_000, Delay: 60 * time.Millisecond, LossPerMillion: 5000}
+		shape := LinkConditions{BytesPerS: 1_250_000, Delay: 60 * time.Millisecond, LossPerMillion: 5000}
 		one, _ := goodput(t, shape, 1, 0, 3*time.Second)
 		part, stripes := goodput(t, shape, 1, 40*time.Second, 5*time.Second)
 		t.Logf("%.1f%% of the line over one connection, %.1f%% over %d", 100*one, 100*part, stripes)

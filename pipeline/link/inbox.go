@@ -33,7 +33,7 @@ func (k key) account() account { return account{k.from, k.tag.Kind.Class()} }
 func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
 
 // arrival is what a waiter gets.
-type arrival struct {
+type received struct {
 	payload []byte
 	err     error
 }
@@ -51,19 +51,19 @@ type inbox struct {
 	loads    map[account]load
 	admitted map[key]bool // not yet delivered
 	held     map[key][]byte
-	waiting  map[key]chan arrival // capacity 1
+	waiting  map[key]chan received // capacity 1
 	received map[key]bool
 	order    []key // ring of the keys in received
 	next     int   // in order
 	gone     map[plan.PeerID]error
 	err      error
-	changed  bell
+	changed  broadcast
 }
 
 func newInbox(most load) *inbox {
 	return &inbox{
 		most: most, loads: map[account]load{}, admitted: map[key]bool{}, held: map[key][]byte{},
-		waiting: map[key]chan arrival{}, received: map[key]bool{}, gone: map[plan.PeerID]error{},
+		waiting: map[key]chan received{}, received: map[key]bool{}, gone: map[plan.PeerID]error{},
 	}
 }
 
@@ -110,7 +110,7 @@ func (b *inbox) deliver(k key, payload []byte) {
 	}
 	delete(b.waiting, k)
 	b.consume(k, payload)
-	ch <- arrival{payload: payload}
+	ch <- received{payload: payload}
 }
 
 // consume books a message as received.
@@ -125,7 +125,7 @@ func (b *inbox) consume(k key, payload []byte) {
 		b.next = (b.next + 1) % remembered
 	}
 	b.received[k] = true
-	b.changed.ring()
+	b.changed.wake()
 }
 
 // receive waits for a message. What is held comes out even when its sender is gone.
@@ -150,7 +150,7 @@ func (b *inbox) receive(ctx context.Context, k key) ([]byte, error) {
 }
 
 // claim takes a held message, or gives the channel on which it will come.
-func (b *inbox) claim(k key) (chan arrival, []byte, error) {
+func (b *inbox) claim(k key) (chan received, []byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
@@ -167,9 +167,9 @@ func (b *inbox) claim(k key) (chan arrival, []byte, error) {
 	if err := b.gone[k.from]; err != nil {
 		return nil, nil, err
 	}
-	ch := make(chan arrival, 1)
+	ch := make(chan received, 1)
 	b.waiting[k] = ch
-	b.changed.ring() // a reader may hold back exactly this message
+	b.changed.wake() // a reader may hold back exactly this message
 	return ch, nil, nil
 }
 
@@ -181,7 +181,7 @@ func (b *inbox) lose(peer plan.PeerID, err error) {
 	for k, ch := range b.waiting {
 		if k.from == peer {
 			delete(b.waiting, k)
-			ch <- arrival{err: err}
+			ch <- received{err: err}
 		}
 	}
 }
@@ -195,9 +195,9 @@ func (b *inbox) close(err error) {
 	}
 	b.err = err
 	for _, ch := range b.waiting {
-		ch <- arrival{err: err}
+		ch <- received{err: err}
 	}
 	clear(b.waiting)
 	clear(b.held)
-	b.changed.ring()
+	b.changed.wake()
 }

@@ -24,7 +24,7 @@ type inflow struct {
 	busy     bool       // somebody waits for the inbox to admit the next one
 	partial  map[uint64]*partial
 	pieces   int // of the messages in partial
-	changed  bell
+	changed  broadcast
 }
 
 // partial is a message between its admission and the time when all before it are complete.
@@ -102,7 +102,7 @@ func (f *inflow) let(ctx context.Context, p wire.Piece) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.busy = false
-	f.changed.ring()
+	f.changed.wake()
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (f *inflow) place(p wire.Piece, data []byte) *partial {
 		f.finished++
 		f.pieces -= len(next.have)
 		delete(f.partial, f.finished)
-		f.changed.ring() // a reader may have no room to keep track of the next message
+		f.changed.wake() // a reader may have no room to keep track of the next message
 	}
 	return m
 }

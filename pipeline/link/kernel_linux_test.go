@@ -94,7 +94,7 @@ func kernelLine(b *testing.B) []net.PacketConn {
 		n.run(b, fmt.Sprintf(`ip addr add %s/24 dev pnode%d
 			ip link set pnode%[2]d up
 			tc qdisc add dev pnode%[2]d root tbf rate %dbit burst 32kb latency 100ms`, ip, i, 8*kernelRate))
-		conns = append(conns, Shaped(n.listen(b, ip), ShapedOptions{Shape: Shape{Delay: kernelDelay}}))
+		conns = append(conns, NewNetemConn(n.listen(b, ip), NetemOptions{Conditions: LinkConditions{Delay: kernelDelay}}))
 	}
 	return conns
 }

@@ -17,8 +17,8 @@ import (
 // lane is one outgoing stream of a stripe. Along a lane the pieces are in the order in
 // which the receiver needs them, so that one which it has no room for yet holds up only
 // what comes later.
-type lane struct {
-	stripe *stripe
+type outStream struct {
+	conn   *connection
 	box    *outbox
 	stream *quic.Stream
 	newest piece // written last
@@ -31,15 +31,15 @@ type lane struct {
 }
 
 // openLane opens a stream for a class.
-func (s *stripe) openLane(class wire.Class) (*lane, error) {
-	stream, err := s.conn.OpenStreamSync(s.ctx)
+func (s *connection) openStream(class wire.Class) (*outStream, error) {
+	stream, err := s.quic.OpenStreamSync(s.ctx)
 	if err != nil {
 		return nil, err
 	}
 	stream.SetPriority(urgency(class), true)
 	r := s.remote
-	l := &lane{stripe: s, box: r.outboxes[class], stream: stream}
-	s.lanes.add(l)
+	l := &outStream{conn: s, box: r.outboxes[class], stream: stream}
+	s.streams.add(l)
 	open := wire.Open{
 		Class: class, Generation: r.session.generation,
 		From: r.session.endpoint.boot, To: wire.Boot(r.boot.Load()),
@@ -52,7 +52,7 @@ func (s *stripe) openLane(class wire.Class) (*lane, error) {
 }
 
 // write sends a numbered piece.
-func (l *lane) write(p piece) error {
+func (l *outStream) write(p piece) error {
 	l.mu.Lock()
 	l.sent = append(l.sent, p)
 	l.mu.Unlock()
@@ -63,13 +63,13 @@ func (l *lane) write(p piece) error {
 	if _, err := l.stream.Write(p.payload()); err != nil {
 		return err
 	}
-	l.stripe.remote.counts.sent(p)
+	l.conn.remote.counts.sent(p)
 	return nil
 }
 
 // retire ends a lane on which nothing more is written, as soon as all of it has been
 // acknowledged: a peer accepts so many streams at a time and no more.
-func (l *lane) retire() {
+func (l *outStream) retire() {
 	l.mu.Lock()
 	l.retired = true
 	through := len(l.sent) == 0
@@ -80,15 +80,15 @@ func (l *lane) retire() {
 }
 
 // leave closes a lane on which everything has been acknowledged and has its stripe forget it.
-func (l *lane) leave() {
-	l.stripe.lanes.remove(l)
+func (l *outStream) leave() {
+	l.conn.streams.remove(l)
 	l.stream.Close()
 	l.stream.CancelRead(streamCut)
 }
 
 // drop ends the lane as its stripe ends. A session that closes sends nothing more on any.
-func (l *lane) drop() {
-	if l.stripe.remote.flush.Err() != nil {
+func (l *outStream) drop() {
+	if l.conn.remote.flush.Err() != nil {
 		cut(l.stream, streamOver)
 		return
 	}
@@ -96,8 +96,8 @@ func (l *lane) drop() {
 }
 
 // readAcks gives room in the outbox back as the peer takes pieces in.
-func (l *lane) readAcks() {
-	defer context.AfterFunc(l.stripe.ctx, l.drop)()
+func (l *outStream) readAcks() {
+	defer context.AfterFunc(l.conn.ctx, l.drop)()
 	var b [wire.AckBytes]byte
 	for {
 		_, err := io.ReadFull(l.stream, b[:])
@@ -110,12 +110,12 @@ func (l *lane) readAcks() {
 		}
 		through := false
 		if err == nil {
-			c := l.stripe.conn.ConnectionStats()
+			c := l.conn.quic.ConnectionStats()
 			through, err = l.ack(n, min(c.LatestRTT, c.SmoothedRTT))
-			l.stripe.remote.noteHeld(c)
+			l.conn.remote.noteHeld(c)
 		}
 		if err != nil {
-			l.stripe.failed(err)
+			l.conn.failed(err)
 			return
 		}
 		if through {
@@ -127,7 +127,7 @@ func (l *lane) readAcks() {
 
 // ack notes that the peer has taken in the first n pieces of the lane, over a round trip of
 // rtt, and tells whether that was the last of a retired one.
-func (l *lane) ack(n uint64, rtt time.Duration) (through bool, err error) {
+func (l *outStream) ack(n uint64, rtt time.Duration) (through bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -137,7 +137,7 @@ func (l *lane) ack(n uint64, rtt time.Duration) (through bool, err error) {
 		return false, fmt.Errorf("%w: %d pieces acknowledged after %d, %d are under way", wire.ErrValue, n, l.acked, len(l.sent))
 	}
 	if fresh := l.sent[:n-l.acked]; len(fresh) > 0 {
-		l.stripe.remote.queued.acked(payloadBytes(fresh), fresh[0].put, time.Now(), rtt+AckEvery)
+		l.conn.remote.queued.acked(payloadBytes(fresh), fresh[0].put, time.Now(), rtt+AckEvery)
 		l.box.done(fresh)
 		l.sent, l.acked = l.sent[len(fresh):], n
 	}
@@ -145,7 +145,7 @@ func (l *lane) ack(n uint64, rtt time.Duration) (through bool, err error) {
 }
 
 // giveBack has everything that is not acknowledged sent by another stripe.
-func (l *lane) giveBack() {
+func (l *outStream) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -154,24 +154,24 @@ func (l *lane) giveBack() {
 }
 
 // lanes are those of one stripe.
-type lanes struct {
+type outStreams struct {
 	mu  sync.Mutex // guards all
-	all []*lane
+	all []*outStream
 }
 
-func (ls *lanes) add(l *lane) {
+func (ls *outStreams) add(l *outStream) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.all = append(ls.all, l)
 }
 
-func (ls *lanes) remove(l *lane) {
+func (ls *outStreams) remove(l *outStream) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.all = slices.DeleteFunc(ls.all, func(other *lane) bool { return other == l })
+	ls.all = slices.DeleteFunc(ls.all, func(other *outStream) bool { return other == l })
 }
 
-func (ls *lanes) giveBack() {
+func (ls *outStreams) giveBack() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.all {

@@ -30,7 +30,7 @@ func leftWithin(t *testing.T, s *Session, from plan.PeerID, d time.Duration) {
 // received.
 func TestReceiveFromALeaverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -45,7 +45,7 @@ func TestReceiveFromALeaverFails(t *testing.T) {
 // TestReceiveFromOneThatGaveUpFails: what the peer could not get rid of will never come.
 func TestReceiveFromOneThatGaveUpFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{InboxFrames: 1})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{InboxFrames: 1})
 		defer c.close()
 		sessions := c.sessions(1)
 		for i := range 3 {
@@ -63,7 +63,7 @@ func TestReceiveFromOneThatGaveUpFails(t *testing.T) {
 func TestLeavingIsToldAfterADrop(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+			c, em := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 			defer c.close()
 			sessions := c.sessions(1)
 			everybody(t, c, sessions, 1, 10)
@@ -82,7 +82,7 @@ func TestLeavingIsToldAfterADrop(t *testing.T) {
 // TestClosingSessionSaysThatItLeaves: a stream that comes as Close begins is no stranger's.
 func TestClosingSessionSaysThatItLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		s := c.endpoints[1].Session(1, c.ids)
 		s.mu.Lock()
@@ -104,7 +104,7 @@ func TestClosingSessionSaysThatItLeaves(t *testing.T) {
 // nobody takes it for lost.
 func TestDrainingSessionIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{InboxFrames: 1, CloseTimeout: time.Minute})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{InboxFrames: 1, CloseTimeout: time.Minute})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -131,7 +131,7 @@ func TestParkedStreamTellsItsLife(t *testing.T) {
 		return pieceOf(wire.Frame{Tag: activation(1, 0, i), Payload: []byte(text)}, 1)
 	}
 	synctest.Test(t, func(t *testing.T) { // one that begins later
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		conn := intruder(t, c, 0, 1)
 		write(t, conn, append(opened(c, wire.Activations, 1), message(0, "parked")...))
@@ -142,7 +142,7 @@ func TestParkedStreamTellsItsLife(t *testing.T) {
 		lostWithin(t, s, c.ids[0], time.Second)
 	})
 	synctest.Test(t, func(t *testing.T) { // one that was parked before
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		conn := intruder(t, c, 0, 1)
 		old := wire.AppendOpen(nil, wire.Open{Class: wire.Activations, Generation: 1, From: c.endpoints[0].boot + 1})

@@ -65,7 +65,7 @@ type outbox struct {
 	acked    uint64  // payload bytes, in all
 	draining bool
 	err      error // why no message is accepted any more
-	changed  bell
+	changed  broadcast
 }
 
 // put waits for room.
@@ -85,7 +85,7 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 				o.busy.start()
 			}
 			o.bytes += len(f.Payload)
-			o.changed.ring()
+			o.changed.wake()
 			o.mu.Unlock()
 			return nil
 		}
@@ -160,7 +160,7 @@ func (o *outbox) done(pieces []piece) {
 			}
 		}
 	}
-	o.changed.ring()
+	o.changed.wake()
 }
 
 // giveBack has pieces handed out again.
@@ -175,7 +175,7 @@ func (o *outbox) giveBack(pieces []piece) {
 		o.again = append(o.again, p)
 	}
 	slices.SortFunc(o.again, piece.before)
-	o.changed.ring()
+	o.changed.wake()
 }
 
 // delivered is how many payload bytes have been acknowledged.
@@ -203,7 +203,7 @@ func (o *outbox) unread() int {
 func (o *outbox) stir() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.changed.ring()
+	o.changed.wake()
 }
 
 // drain accepts no more messages, for the reason err, and has the rest sent.
@@ -212,7 +212,7 @@ func (o *outbox) drain(err error) {
 	defer o.mu.Unlock()
 	if o.err == nil {
 		o.err, o.draining = err, true
-		o.changed.ring()
+		o.changed.wake()
 	}
 }
 
@@ -227,5 +227,5 @@ func (o *outbox) fail(err error) {
 	if o.err == nil {
 		o.err = err
 	}
-	o.changed.ring()
+	o.changed.wake()
 }

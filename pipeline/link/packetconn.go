@@ -10,24 +10,24 @@ import (
 // packetConn is one end of the emulated network, a net.PacketConn. It has no goroutine:
 // who reads waits for the packet that is due next.
 type packetConn struct {
-	air  *air
-	addr address
+	netem *netem
+	addr  address
 
 	mu       sync.Mutex // guards the rest
 	packets  packets[address]
 	deadline time.Time
 	closed   bool
-	changed  bell
+	changed  broadcast
 }
 
-func newPacketConn(a *air, addr address) *packetConn { return &packetConn{air: a, addr: addr} }
+func newPacketConn(a *netem, addr address) *packetConn { return &packetConn{netem: a, addr: addr} }
 
 // push takes a packet that comes out later.
 func (c *packetConn) push(p packet[address]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed && c.packets.add(p) {
-		c.changed.ring()
+		c.changed.wake()
 	}
 }
 
@@ -89,18 +89,18 @@ func (c *packetConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if closed {
 		return 0, net.ErrClosed
 	}
-	c.air.send(direction{c.addr, addressOf(to)}, b)
+	c.netem.send(direction{c.addr, addressOf(to)}, b)
 	return len(b), nil
 }
 
 // Close makes reads and writes fail with net.ErrClosed.
 func (c *packetConn) Close() error {
-	c.air.forget(c.addr)
+	c.netem.forget(c.addr)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	c.packets.clear()
-	c.changed.ring()
+	c.changed.wake()
 	return nil
 }
 
@@ -110,7 +110,7 @@ func (c *packetConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadline = t
-	c.changed.ring()
+	c.changed.wake()
 	return nil
 }
 

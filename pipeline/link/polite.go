@@ -14,24 +14,24 @@ import (
 // below politeQueue. A stream's low priority is not enough, since what a connection has sent
 // already stands in that queue before whatever comes later.
 const (
-	politeQueue = 15 * time.Millisecond
+	pacerQueue = 15 * time.Millisecond
 	// politeAfter is how long after the last message bulk may have the line to itself.
-	politeAfter = 2 * time.Second
-	politeSlice = 16 << 10
+	pacerAfter = 2 * time.Second
+	pacerSlice = 16 << 10
 	// Rates in bytes a second: to begin with, and the least ones. Over a short line, in one
 	// room or one machine, delays tell how busy processors are rather than the line.
-	politeFirst = 1 << 20
-	politeLeast = 256 << 10
+	pacerFirst = 1 << 20
+	pacerLeast = 256 << 10
 	// politeMost keeps the rate within reach of a line that fills again.
-	politeMost = 4 << 30
-	politeNear = 8 << 20
-	shortLine  = 2 * time.Millisecond
+	pacerMost = 4 << 30
+	pacerNear = 8 << 20
+	shortLine = 2 * time.Millisecond
 )
 
 // polite paces all bulk to one peer by the delay that a connection sees, as LEDBAT does (RFC
 // 6817): faster while the queue is short, slower in proportion when it is longer than it
 // should be.
-type polite struct {
+type pacer struct {
 	mu    sync.Mutex // guards the rest
 	rate  float64    // bytes a second
 	limit bool       // the queue was too long once: from then on the rate grows slowly
@@ -40,7 +40,7 @@ type polite struct {
 }
 
 // pause waits until the next slice may be written to a connection.
-func (p *polite) pause(ctx context.Context, conn *quic.Conn, slice int) {
+func (p *pacer) pause(ctx context.Context, conn *quic.Conn, slice int) {
 	timer := time.NewTimer(p.turn(conn, slice))
 	defer timer.Stop()
 	select {
@@ -50,18 +50,18 @@ func (p *polite) pause(ctx context.Context, conn *quic.Conn, slice int) {
 }
 
 // turn is how long it is until then.
-func (p *polite) turn(conn *quic.Conn, slice int) time.Duration {
+func (p *pacer) turn(conn *quic.Conn, slice int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.rate == 0 {
-		p.rate, p.next = politeFirst, now
+		p.rate, p.next = pacerFirst, now
 	}
 	if now.After(p.look) {
 		s := conn.ConnectionStats()
 		p.adjust(s.LatestRTT - s.MinRTT)
 		if s.MinRTT < shortLine {
-			p.rate = max(p.rate, politeNear)
+			p.rate = max(p.rate, pacerNear)
 		}
 		p.look = now.Add(max(s.LatestRTT, time.Millisecond))
 	}
@@ -73,8 +73,8 @@ func (p *polite) turn(conn *quic.Conn, slice int) time.Duration {
 }
 
 // adjust changes the rate, once in a round trip, by what the queue was.
-func (p *polite) adjust(queue time.Duration) {
-	off := float64(politeQueue-queue) / float64(politeQueue)
+func (p *pacer) adjust(queue time.Duration) {
+	off := float64(pacerQueue-queue) / float64(pacerQueue)
 	switch {
 	case off < 0:
 		p.limit = true
@@ -84,7 +84,7 @@ func (p *polite) adjust(queue time.Duration) {
 	default:
 		p.rate *= 1 + off
 	}
-	p.rate = min(max(p.rate, politeLeast), politeMost)
+	p.rate = min(max(p.rate, pacerLeast), pacerMost)
 }
 
 // pace waits until bulk may be written to a peer, of which there are n bytes, and gives how
@@ -96,7 +96,7 @@ func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
 	e.mu.Lock()
 	p := &e.peer(to).bulk
 	e.mu.Unlock()
-	n = min(n, politeSlice)
+	n = min(n, pacerSlice)
 	p.pause(e.ctx, conn, n)
 	return n
 }
@@ -111,7 +111,7 @@ func (e *Endpoint) occupied() bool {
 	}
 	now := time.Now()
 	for _, r := range session.order {
-		if r.busy.ran(now.Add(-politeAfter)) {
+		if r.busy.ran(now.Add(-pacerAfter)) {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ func TestBulkLetsOthersPass(t *testing.T) {
 	const rate, settle, rounds = 12_500_000, 10, 16
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: rate, Delay: 20 * time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: rate, Delay: 20 * time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		c.endpoints[0].ServeChunks(library(wire.MaxChunkBytes))

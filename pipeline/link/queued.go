@@ -13,7 +13,7 @@ import (
 // sent. Where that is before the acknowledgement ahead of it came, the piece was waiting all the
 // time from there to its own, and that time was spent on it. The round trip only tells which pieces
 // count: one that is assumed too long leaves some out.
-type queued struct {
+type queueMeter struct {
 	mu     sync.Mutex // guards the rest
 	newest time.Time  // when something was acknowledged last
 	bytes  uint64     // of payload that waited
@@ -22,7 +22,7 @@ type queued struct {
 
 // acked takes in that bytes of payload, the first of which were there to be sent at since, were
 // acknowledged at now. Without a queue that takes at most trip.
-func (q *queued) acked(bytes int, since, now time.Time, trip time.Duration) {
+func (q *queueMeter) acked(bytes int, since, now time.Time, trip time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.newest.IsZero() && !since.Add(trip).After(q.newest) {
@@ -33,7 +33,7 @@ func (q *queued) acked(bytes int, since, now time.Time, trip time.Duration) {
 }
 
 // total is what was measured so far.
-func (q *queued) total() (bytes uint64, took time.Duration) {
+func (q *queueMeter) total() (bytes uint64, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.bytes, q.took

@@ -8,7 +8,7 @@ import (
 
 // burst has a line carry messages one after the other, all of them there to be sent at since, and
 // gives the time of the last acknowledgement. What comes within AckEvery is acknowledged together.
-func burst(q *queued, since time.Time, messages, bytes int, bytesPerS, trip time.Duration) (end time.Time) {
+func burst(q *queueMeter, since time.Time, messages, bytes int, bytesPerS, trip time.Duration) (end time.Time) {
 	var come int
 	for i := range messages {
 		due := since.Add(trip + time.Duration((i+1)*bytes)*time.Second/bytesPerS)
@@ -38,7 +38,7 @@ func TestQueuedMessagesTellTheRate(t *testing.T) {
 	for _, trip := range []time.Duration{time.Millisecond, 120 * time.Millisecond, 600 * time.Millisecond} {
 		for _, rate := range []time.Duration{300_000, 2_500_000, 12_500_000} {
 			now := time.Unix(1000, 0)
-			var q queued
+			var q queueMeter
 			for range 20 {
 				now = burst(&q, now, 1, message, rate, trip).Add(time.Millisecond)
 			}
@@ -60,7 +60,7 @@ func TestQueuedMessagesTellTheRate(t *testing.T) {
 // down, which may be less than the line's rate, and little by little more.
 func TestQueuedMessagesTellWhatALinkCarries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{})
+		c, em := emulated(t, 2, LinkConditions{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{})
 		defer c.close()
 		s, other := c.endpoints[0].Session(1, c.ids), c.endpoints[1].Session(1, c.ids)
 		index := 0
@@ -81,9 +81,9 @@ func TestQueuedMessagesTellWhatALinkCarries(t *testing.T) {
 			return bytes / (after.QueuedTime - before.QueuedTime).Seconds(), float64(messages*40_000) / took.Seconds()
 		}
 		carry(200)
-		for _, shape := range []Shape{{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, {BytesPerS: 2_500_000, Delay: 60 * time.Millisecond}, {BytesPerS: 800_000, Delay: 5 * time.Millisecond}} {
-			em.SetShape(c.ids[0], c.ids[1], shape)
-			em.SetShape(c.ids[1], c.ids[0], shape)
+		for _, shape := range []LinkConditions{{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, {BytesPerS: 2_500_000, Delay: 60 * time.Millisecond}, {BytesPerS: 800_000, Delay: 5 * time.Millisecond}} {
+			em.SetConditions(c.ids[0], c.ids[1], shape)
+			em.SetConditions(c.ids[1], c.ids[0], shape)
 			carry(100) // connections find their pace
 			if seen, was := carry(200); seen < 0.9*was || seen > 1.1*was {
 				t.Errorf("%+v carried %.0f B/s, those that queued %.0f", shape, was, seen)

@@ -53,14 +53,14 @@ func (r *remote) meet(from wire.Boot) bool {
 func (r *remote) readPieces(ctx context.Context, p parked, acks *acks) error {
 	in := hearing{r, p.stream}
 	r.heard.Store(time.Now().UnixNano())
-	r.warmth.met.give()
+	r.warmUp.met.give()
 	padded := false
 	var front [wire.PieceBytes]byte
 	room := make([]byte, wire.MaxPieceBytes)
 	for {
 		if _, err := io.ReadFull(in, front[:]); errors.Is(err, io.EOF) {
 			if padded {
-				r.warmth.there.give()
+				r.warmUp.there.give()
 			}
 			return nil
 		} else if err != nil {

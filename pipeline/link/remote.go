@@ -29,23 +29,23 @@ type remote struct {
 	want           atomic.Int32  // how many stripes are to send
 	counts         traffic
 	busy           stopwatch
-	queued         queued
+	queued         queueMeter
 	held           stopwatch // runs while messages wait for a window though the line has room
-	warmth         *warmth
-	steering       *steering // run's alone
-	sampled        sample    // run's alone: the state at the end of the last sample
+	warmUp         *warmUp
+	tuner          *tuner // run's alone
+	sampled        sample // run's alone: the state at the end of the last sample
 
-	mu      sync.Mutex // guards the rest
-	gone    bool
-	stripes []*stripe // changed by run alone
+	mu          sync.Mutex // guards the rest
+	gone        bool
+	connections []*connection // changed by run alone
 }
 
 func newRemote(s *Session, id plan.PeerID) *remote {
-	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmth: newWarmth()}
+	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmUp: newWarmUp()}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
-	r.steering = newSteering(s.endpoint.stripesTo(id))
-	r.want.Store(int32(r.steering.want()))
+	r.tuner = newTuner(s.endpoint.spreadTo(id))
+	r.want.Store(int32(r.tuner.want()))
 	beat := wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: s.generation}}
 	r.heartbeat = wire.AppendPiece(nil, wire.AppendHeader(nil, beat), 0, 0)
 	for _, c := range wire.SessionClasses {
@@ -64,7 +64,7 @@ func (r *remote) run() {
 	d := newDialer(r)
 	defer d.again.Stop()
 	seen := time.Now()
-	defer func() { e.keepStripes(r.id, r.steering.stripes) }()
+	defer func() { e.keepSpread(r.id, r.tuner.settled) }()
 	closing := r.ctx.Done()
 	for {
 		conns, changed := e.connections(r.id)
@@ -72,13 +72,13 @@ func (r *remote) run() {
 			seen = time.Now()
 			r.heardAgain(seen)
 		}
-		if closing == nil && len(r.stripes) > 0 {
+		if closing == nil && len(r.connections) > 0 {
 			return // the connection was made for what is queued
 		}
 		d.want(int(r.want.Load()) - len(conns))
 		select {
 		case <-closing:
-			if len(r.stripes) > 0 || r.unread() == 0 {
+			if len(r.connections) > 0 || r.unread() == 0 {
 				r.distrust()
 				return
 			}
@@ -97,7 +97,7 @@ func (r *remote) run() {
 			if err := r.look(&seen); err != nil {
 				r.lose(err)
 			}
-			r.steer()
+			r.tune()
 		}
 	}
 }
@@ -105,13 +105,13 @@ func (r *remote) run() {
 // use lets go of the connections that have ended and sends over those that are new; fresh
 // tells whether there is one.
 func (r *remote) use(conns []*quic.Conn) (fresh bool) {
-	var kept []*stripe
+	var kept []*connection
 	known := map[*quic.Conn]bool{}
-	for _, s := range r.stripes {
-		if s.conn.Context().Err() != nil {
-			r.judge(context.Cause(s.conn.Context()))
+	for _, s := range r.connections {
+		if s.quic.Context().Err() != nil {
+			r.judge(context.Cause(s.quic.Context()))
 		} else if s.ctx.Err() == nil {
-			kept, known[s.conn] = append(kept, s), true
+			kept, known[s.quic] = append(kept, s), true
 		}
 	}
 	for _, conn := range conns {
@@ -123,7 +123,7 @@ func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 		s.rank.Store(int32(i))
 	}
 	r.mu.Lock()
-	r.stripes = kept
+	r.connections = kept
 	r.mu.Unlock()
 	r.stir()
 	return fresh
@@ -133,7 +133,7 @@ func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 // for lost: nothing has come since seen plus PeerTimeout.
 func (r *remote) look(seen *time.Time) error {
 	opt, now := r.session.endpoint.opt, time.Now()
-	for _, s := range r.stripes {
+	for _, s := range r.connections {
 		s.look(now)
 		if r.left.Load() {
 			s.moved = now // nothing is sent any more, so that nothing can come back
@@ -146,9 +146,9 @@ func (r *remote) look(seen *time.Time) error {
 		*seen = now
 	}
 	lively := now.Sub(*seen) <= 2*opt.interval()
-	for _, s := range r.stripes {
+	for _, s := range r.connections {
 		if d := s.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
-			s.conn.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
+			s.quic.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
 		}
 	}
 	if d := now.Sub(*seen); d > opt.PeerTimeout {
@@ -181,9 +181,9 @@ func (r *remote) heardAgain(now time.Time) {
 // silent: the next one dials anew.
 func (r *remote) distrust() {
 	now := time.Now()
-	for _, s := range r.stripes {
+	for _, s := range r.connections {
 		if s.look(now); s.silent(now) > 2*r.session.endpoint.opt.interval() {
-			s.conn.CloseWithError(codeSilent, "silent at the end of its generation")
+			s.quic.CloseWithError(codeSilent, "silent at the end of its generation")
 		}
 	}
 }

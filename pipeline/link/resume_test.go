@@ -95,7 +95,7 @@ func resent(sessions []*Session) (n uint64) {
 // TestLinkDropIsSurvived: a link that is down for 10 s, with messages under way both ways,
 // costs its time and nothing else.
 func TestLinkDropIsSurvived(t *testing.T) {
-	for name, shape := range map[string]Shape{
+	for name, shape := range map[string]LinkConditions{
 		"clean":     {BytesPerS: 1_250_000, Delay: 20 * time.Millisecond},
 		"loss":      {BytesPerS: 1_250_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000},
 		"reordered": {BytesPerS: 1_250_000, Delay: 20 * time.Millisecond, Jitter: 15 * time.Millisecond, Reorder: true},
@@ -126,17 +126,17 @@ func TestLinkDropIsSurvived(t *testing.T) {
 func TestRepeatedDrops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 3, Shape{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond, LossPerMillion: 2000}, Options{})
+		c, em := emulated(t, 3, LinkConditions{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond, LossPerMillion: 2000}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		exchange(t, c, sessions, 100, func() {
 			for i := range 6 {
 				a, b := em.addr(c.ids[i%3]), em.addr(c.ids[(i+1)%3])
-				em.air.setCut(a, b, true)
-				em.air.setCut(b, a, i%2 == 0)
+				em.netem.setCut(a, b, true)
+				em.netem.setCut(b, a, i%2 == 0)
 				time.Sleep(time.Duration(i+1) * 2 * time.Second)
-				em.air.setCut(a, b, false)
-				em.air.setCut(b, a, false)
+				em.netem.setCut(a, b, false)
+				em.netem.setCut(b, a, false)
 				time.Sleep(3 * time.Second)
 			}
 		})
@@ -147,7 +147,7 @@ func TestRepeatedDrops(t *testing.T) {
 func TestBothDialAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		exchange(t, c, sessions, 100, func() {
@@ -196,7 +196,7 @@ func TestDropOverLoopback(t *testing.T) {
 // TestDropIsLostAfterPeerTimeout: messages under way to a peer that stays away fail.
 func TestDropIsLostAfterPeerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, em := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
@@ -219,7 +219,7 @@ func (d deadHost) Refuses(_ context.Context, id plan.PeerID) bool { return d.dea
 // before the time of a silent network is over.
 func TestKilledProcessIsLostSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Shape: Shape{Delay: time.Millisecond}})
+		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Conditions: LinkConditions{Delay: time.Millisecond}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestKilledProcessIsLostSoon(t *testing.T) {
 // TestRestartedPeerIsLostAtOnce: whatever a peer does first in its new life tells of it.
 func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		s := c.endpoints[1].Session(1, c.ids)
 		everybody(t, c, []*Session{c.endpoints[0].Session(1, c.ids), s}, 1, 10)
@@ -247,7 +247,7 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 		lostWithin(t, s, c.ids[0], time.Second)
 	})
 	synctest.Test(t, func(t *testing.T) { // and so does its refusal of what is not for it
-		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Shape: Shape{Delay: time.Millisecond}})
+		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Conditions: LinkConditions{Delay: time.Millisecond}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,10 +278,10 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 func TestLanesThatWereReplacedEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
 		defer c.close()
 		for i, e := range c.endpoints {
-			e.keepStripes(c.ids[1-i], 4)
+			e.keepSpread(c.ids[1-i], 4)
 		}
 		sessions := c.sessions(1)
 		exchange(t, c, sessions, 150, func() {
@@ -309,10 +309,10 @@ func TestLanesThatWereReplacedEnd(t *testing.T) {
 func lanesOf(r *remote) (most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.stripes {
-		s.lanes.mu.Lock()
-		most = max(most, len(s.lanes.all))
-		s.lanes.mu.Unlock()
+	for _, s := range r.connections {
+		s.streams.mu.Lock()
+		most = max(most, len(s.streams.all))
+		s.streams.mu.Unlock()
 	}
 	return most
 }

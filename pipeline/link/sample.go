@@ -13,7 +13,7 @@ type sample struct {
 }
 
 // steer hands a sample to the steering when there is enough of it.
-func (r *remote) steer() {
+func (r *remote) tune() {
 	now := sample{busy: r.busy.total(), held: r.held.total()}
 	for _, o := range r.outboxes {
 		now.bytes += o.delivered()
@@ -24,9 +24,9 @@ func (r *remote) steer() {
 	}
 	held := now.held - r.sampled.held
 	r.sampled = now
-	r.steering.sample(bytes, took, held, len(r.stripes))
-	if want := int32(r.steering.want()); r.want.Swap(want) != want {
-		r.session.endpoint.log.Debug("stripes", "peer", r.id, "want", want, "goodput", r.steering.goodput)
+	r.tuner.sample(bytes, took, held, len(r.connections))
+	if want := int32(r.tuner.want()); r.want.Swap(want) != want {
+		r.session.endpoint.log.Debug("stripes", "peer", r.id, "want", want, "goodput", r.tuner.goodput)
 		r.stir()
 	}
 }

@@ -152,7 +152,7 @@ func (s *Session) send(ctx context.Context, to plan.PeerID, f wire.Frame) error 
 	}
 	class := f.Tag.Kind.Class()
 	if class != wire.Control {
-		if err := r.warmth.wait(ctx, r.ctx); err != nil {
+		if err := r.warmUp.wait(ctx, r.ctx); err != nil {
 			return err
 		}
 	}

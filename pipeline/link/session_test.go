@@ -32,7 +32,7 @@ func TestThreePeersOverLoopback(t *testing.T) {
 // In a bubble a test does not end while a goroutine is left.
 func TestThreePeersEmulated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shape := Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, Jitter: 3 * time.Millisecond, LossPerMillion: 1000}
+		shape := LinkConditions{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, Jitter: 3 * time.Millisecond, LossPerMillion: 1000}
 		c, _ := emulated(t, 3, shape, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
@@ -53,7 +53,7 @@ func TestThreePeersEmulated(t *testing.T) {
 
 func TestNewerGenerationIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		c.sessions(1)
 		ahead := c.endpoints[0].Session(2, c.ids)
@@ -69,7 +69,7 @@ func TestNewerGenerationIsParked(t *testing.T) {
 // TestAMessageMayBeEmpty: its tag alone says something, to who waits already and to who comes later.
 func TestAMessageMayBeEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		s := c.sessions(1)
 		for i, wait := range []time.Duration{0, time.Second} {
@@ -85,7 +85,7 @@ func TestAMessageMayBeEmpty(t *testing.T) {
 // TestUnopenedSessionIsWaitedFor: a peer that lives but opens its session late is not lost.
 func TestUnopenedSessionIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		for i := range c.ids { // the peer that dials, and the one that waits
 			g := plan.Generation(i + 1)
@@ -104,7 +104,7 @@ func TestUnopenedSessionIsWaitedFor(t *testing.T) {
 
 func TestParkedStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{ParkedStreams: 2})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{ParkedStreams: 2})
 		defer c.close()
 		for g := plan.Generation(1); g <= 4; g++ { // one stream in each, and its end
 			s := c.endpoints[0].Session(g, c.ids)
@@ -121,7 +121,7 @@ func TestParkedStreamsAreBounded(t *testing.T) {
 
 func TestOlderGenerationIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
 		defer c.close()
 		c.endpoints[1].Session(5, c.ids)
 		old := c.endpoints[0].Session(4, c.ids)
@@ -141,7 +141,7 @@ func TestOlderGenerationIsRefused(t *testing.T) {
 
 func TestSessionMustBeNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		e := c.endpoints[0]
 		e.Session(3, c.ids)
@@ -157,7 +157,7 @@ func TestSessionMustBeNewer(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{}, Options{MaxTensorBytes: 100})
+		c, _ := emulated(t, 2, LinkConditions{}, Options{MaxTensorBytes: 100})
 		defer c.close()
 		s, ctx := c.sessions(1)[0], t.Context()
 		for name, tt := range map[string]struct {
@@ -187,7 +187,7 @@ func TestMisuse(t *testing.T) {
 // use up its time.
 func TestCloseDeliversWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 3, Shape{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+		c, _ := emulated(t, 3, LinkConditions{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
 		mustSend(t, sessions[0], c.ids[1], activation(1, 9, 9), payload(500_000, 1))
@@ -203,7 +203,7 @@ func TestCloseDeliversWhatIsQueued(t *testing.T) {
 
 func TestCloseUnblocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 2, Shape{}, Options{QueueFrames: 1})
+		c, em := emulated(t, 2, LinkConditions{}, Options{QueueFrames: 1})
 		defer c.close()
 		em.Cut(c.ids[0], c.ids[1], true)
 		s := c.endpoints[0].Session(1, c.ids)
@@ -230,7 +230,7 @@ func TestCloseUnblocks(t *testing.T) {
 // TestCloseIsBounded: a peer that does not read cannot hold Close up.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, Shape{Delay: time.Millisecond}, Options{CloseTimeout: 2 * time.Second})
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{CloseTimeout: 2 * time.Second})
 		defer c.close()
 		s := c.endpoints[0].Session(1, c.ids)
 		mustSend(t, s, c.ids[1], activation(1, 0, 0), payload(20_000_000, 1)) // more than the parked stream's window

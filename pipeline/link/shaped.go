@@ -11,37 +11,37 @@ import (
 )
 
 // ShapedOptions say what the packets that a socket sends meet on their way.
-type ShapedOptions struct {
+type NetemOptions struct {
 	// Seed decides losses and jitter.
 	Seed uint64
 	// Shape is that of the link to every address that Shapes does not name.
-	Shape  Shape
-	Shapes map[netip.AddrPort][]TimedShape
+	Conditions LinkConditions
+	ByAddress  map[netip.AddrPort][]TimedConditions
 }
 
 // TimedShape is a shape from some time after the socket was made. Of several for one address
 // the last one counts whose time has come; before all of them ShapedOptions.Shape does.
-type TimedShape struct {
+type TimedConditions struct {
 	After time.Duration
-	Shape
+	LinkConditions
 }
 
 // at is the shape of the link to an address so long after the start.
-func (o ShapedOptions) at(to netip.AddrPort, since time.Duration) Shape {
-	for _, s := range slices.Backward(o.Shapes[to]) {
+func (o NetemOptions) at(to netip.AddrPort, since time.Duration) LinkConditions {
+	for _, s := range slices.Backward(o.ByAddress[to]) {
 		if s.After <= since {
-			return s.Shape
+			return s.LinkConditions
 		}
 	}
-	return o.Shape
+	return o.Conditions
 }
 
 // Shaped puts emulated links between a real socket and those it sends to: what is written
 // leaves the socket when it would come out of the link. Each end of a link shapes what it
 // sends, so both directions of a link are emulated when both ends are shaped. Closing it
 // closes the socket.
-func Shaped(conn net.PacketConn, opt ShapedOptions) net.PacketConn {
-	s := &shaped{PacketConn: conn, opt: opt, lines: map[netip.AddrPort]*line{}, begin: time.Now(), done: make(chan struct{})}
+func NewNetemConn(conn net.PacketConn, opt NetemOptions) net.PacketConn {
+	s := &netemConn{PacketConn: conn, opt: opt, lines: map[netip.AddrPort]*line{}, begin: time.Now(), done: make(chan struct{})}
 	go s.deliver()
 	return s
 }
@@ -51,9 +51,9 @@ const maxLines = 1 << 12
 
 // shaped is a socket with links. It hides what else the socket can do, such as sending
 // several packets with one call, which would go past the links.
-type shaped struct {
+type netemConn struct {
 	net.PacketConn
-	opt   ShapedOptions
+	opt   NetemOptions
 	begin time.Time
 	done  chan struct{} // closed when deliver has ended
 
@@ -61,11 +61,11 @@ type shaped struct {
 	lines   map[netip.AddrPort]*line
 	waiting packets[net.Addr]
 	closed  bool
-	changed bell
+	changed broadcast
 }
 
 // WriteTo never waits: a packet that has no room on its link is dropped.
-func (s *shaped) WriteTo(b []byte, to net.Addr) (int, error) {
+func (s *netemConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -73,10 +73,10 @@ func (s *shaped) WriteTo(b []byte, to net.Addr) (int, error) {
 	}
 	now, at := time.Now(), plain(to)
 	l := s.line(at)
-	l.shape = s.opt.at(at, now.Sub(s.begin))
+	l.conditions = s.opt.at(at, now.Sub(s.begin))
 	due, ok := l.pass(now, len(b))
 	if ok && s.waiting.add(packet[net.Addr]{data: append([]byte(nil), b...), other: to, due: due}) {
-		s.changed.ring()
+		s.changed.wake()
 	}
 	return len(b), nil
 }
@@ -88,7 +88,7 @@ func plain(a net.Addr) netip.AddrPort {
 }
 
 // line gives the state of the link to an address, made on first use. Callers hold mu.
-func (s *shaped) line(to netip.AddrPort) *line {
+func (s *netemConn) line(to netip.AddrPort) *line {
 	l := s.lines[to]
 	if l == nil {
 		if len(s.lines) >= maxLines {
@@ -106,7 +106,7 @@ func (s *shaped) line(to netip.AddrPort) *line {
 }
 
 // deliver sends what is due until the socket is closed.
-func (s *shaped) deliver() {
+func (s *netemConn) deliver() {
 	defer close(s.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -132,7 +132,7 @@ func (s *shaped) deliver() {
 }
 
 // due takes the packets that are due, or says how long to wait for a change.
-func (s *shaped) due(now time.Time) (due []packet[net.Addr], wait time.Duration, changed <-chan struct{}, closed bool) {
+func (s *netemConn) due(now time.Time) (due []packet[net.Addr], wait time.Duration, changed <-chan struct{}, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait = time.Hour
@@ -147,11 +147,11 @@ func (s *shaped) due(now time.Time) (due []packet[net.Addr], wait time.Duration,
 }
 
 // Close drops what is on its way.
-func (s *shaped) Close() error {
+func (s *netemConn) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.waiting.clear()
-	s.changed.ring()
+	s.changed.wake()
 	s.mu.Unlock()
 	err := s.PacketConn.Close()
 	<-s.done
@@ -165,7 +165,7 @@ type buffered interface {
 }
 
 // SetReadBuffer sets the socket's.
-func (s *shaped) SetReadBuffer(bytes int) error {
+func (s *netemConn) SetReadBuffer(bytes int) error {
 	if b, ok := s.PacketConn.(buffered); ok {
 		return b.SetReadBuffer(bytes)
 	}
@@ -173,7 +173,7 @@ func (s *shaped) SetReadBuffer(bytes int) error {
 }
 
 // SetWriteBuffer sets the socket's.
-func (s *shaped) SetWriteBuffer(bytes int) error {
+func (s *netemConn) SetWriteBuffer(bytes int) error {
 	if b, ok := s.PacketConn.(buffered); ok {
 		return b.SetWriteBuffer(bytes)
 	}

@@ -49,9 +49,9 @@ var (
 func TestShapedLinksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newPipe()
-		conn := Shaped(out, ShapedOptions{
-			Shape:  Shape{Delay: 10 * time.Millisecond},
-			Shapes: map[netip.AddrPort][]TimedShape{far.AddrPort(): {{Shape: Shape{BytesPerS: 100_000, Delay: 50 * time.Millisecond, QueueBytes: 5000}}}},
+		conn := NewNetemConn(out, NetemOptions{
+			Conditions: LinkConditions{Delay: 10 * time.Millisecond},
+			ByAddress:  map[netip.AddrPort][]TimedConditions{far.AddrPort(): {{LinkConditions: LinkConditions{BytesPerS: 100_000, Delay: 50 * time.Millisecond, QueueBytes: 5000}}}},
 		})
 		defer conn.Close()
 		begin := time.Now()
@@ -88,12 +88,12 @@ func TestShapedLinksAreApart(t *testing.T) {
 func TestShapedLinksChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newPipe()
-		conn := Shaped(out, ShapedOptions{
-			Shape: Shape{Delay: time.Millisecond},
-			Shapes: map[netip.AddrPort][]TimedShape{far.AddrPort(): {
-				{After: time.Second, Shape: Shape{Delay: 60 * time.Millisecond}},
-				{After: 2 * time.Second, Shape: Shape{LossPerMillion: 1_000_000}},
-				{After: 3 * time.Second, Shape: Shape{Delay: 2 * time.Millisecond}},
+		conn := NewNetemConn(out, NetemOptions{
+			Conditions: LinkConditions{Delay: time.Millisecond},
+			ByAddress: map[netip.AddrPort][]TimedConditions{far.AddrPort(): {
+				{After: time.Second, LinkConditions: LinkConditions{Delay: 60 * time.Millisecond}},
+				{After: 2 * time.Second, LinkConditions: LinkConditions{LossPerMillion: 1_000_000}},
+				{After: 3 * time.Second, LinkConditions: LinkConditions{Delay: 2 * time.Millisecond}},
 			}},
 		})
 		defer conn.Close()
@@ -121,7 +121,7 @@ func TestShapedLinksChange(t *testing.T) {
 func TestShapedQueueDropsItsTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newPipe()
-		conn := Shaped(out, ShapedOptions{Shape: Shape{BytesPerS: 100_000, QueueBytes: 5000}})
+		conn := NewNetemConn(out, NetemOptions{Conditions: LinkConditions{BytesPerS: 100_000, QueueBytes: 5000}})
 		defer conn.Close()
 		for i := range 20 {
 			if _, err := conn.WriteTo(packetOf(i, 1000), near); err != nil {
@@ -140,7 +140,7 @@ func TestShapedLosesBySeed(t *testing.T) {
 	run := func(seed uint64) (numbers []uint32) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newPipe()
-			conn := Shaped(out, ShapedOptions{Seed: seed, Shape: Shape{LossPerMillion: 100_000, Jitter: time.Millisecond}})
+			conn := NewNetemConn(out, NetemOptions{Seed: seed, Conditions: LinkConditions{LossPerMillion: 100_000, Jitter: time.Millisecond}})
 			defer conn.Close()
 			for i := range 2000 {
 				if _, err := conn.WriteTo(packetOf(i, 4), near); err != nil {
@@ -172,7 +172,7 @@ func TestShapedSocket(t *testing.T) {
 		}
 		return conn
 	}
-	a, b := Shaped(listen(), ShapedOptions{Shape: Shape{Delay: 20 * time.Millisecond}}), listen()
+	a, b := NewNetemConn(listen(), NetemOptions{Conditions: LinkConditions{Delay: 20 * time.Millisecond}}), listen()
 	defer b.Close()
 	begin := time.Now()
 	if _, err := a.WriteTo(packetOf(7, 4), b.LocalAddr()); err != nil {

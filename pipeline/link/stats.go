@@ -28,7 +28,7 @@ type Stats struct {
 	Dropped, Duplicates uint64
 	// Stripes are the connections in use. Resent pieces were sent again because a connection
 	// broke, Repeated ones had come when they came again.
-	Stripes          int
+	Connections      int
 	Resent, Repeated uint64
 }
 
@@ -54,8 +54,8 @@ func (s *Session) Stats() []Stats {
 func (r *remote) connectionStats(st *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.stripes {
-		c := s.conn.ConnectionStats()
+	for _, s := range r.connections {
+		c := s.quic.ConnectionStats()
 		if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
 			st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
 		}
@@ -64,7 +64,7 @@ func (r *remote) connectionStats(st *Stats) {
 		st.PacketsSent += c.PacketsSent
 		st.PacketsLost += c.PacketsLost
 		if s.active() {
-			st.Stripes++
+			st.Connections++
 		}
 	}
 }

@@ -34,8 +34,8 @@ const (
 // up a pipeline.
 //
 // It is pure: the same samples lead to the same choices.
-type steering struct {
-	stripes int // settled
+type tuner struct {
+	settled int // settled
 	goodput int64
 	trial   int // being tried; 0 is none
 	seen    int // samples since the last change
@@ -46,21 +46,21 @@ type steering struct {
 	pause   int           // length of the rest after the next failure
 }
 
-func newSteering(stripes int) *steering {
-	return &steering{stripes: min(max(1, stripes), maxStripes), pause: firstRest}
+func newTuner(stripes int) *tuner {
+	return &tuner{settled: min(max(1, stripes), maxSpread), pause: firstRest}
 }
 
 // want is how many connections there are to be.
-func (s *steering) want() int {
+func (s *tuner) want() int {
 	if s.trial != 0 {
 		return s.trial
 	}
-	return s.stripes
+	return s.settled
 }
 
 // sample takes in one sample, of `up` connections in use. For a part of the time that it took
 // messages were held back by windows rather than by the line.
-func (s *steering) sample(bytes uint64, took, held time.Duration, up int) {
+func (s *tuner) sample(bytes uint64, took, held time.Duration, up int) {
 	if up < s.want() && s.seen == 0 {
 		if s.rest++; s.rest > lastRest { // they do not come up
 			s.fail()
@@ -91,35 +91,35 @@ func (s *steering) sample(bytes uint64, took, held time.Duration, up int) {
 
 // try begins a trial, if there is one to be made: of more connections where windows limit
 // goodput, of fewer where they do not.
-func (s *steering) try(limited bool) {
-	trial := s.stripes / 2
+func (s *tuner) try(limited bool) {
+	trial := s.settled / 2
 	if limited {
-		trial = 2 * s.stripes
+		trial = 2 * s.settled
 	}
-	if trial >= 1 && trial <= maxStripes {
+	if trial >= 1 && trial <= maxSpread {
 		s.trial, s.rest = trial, 0
 		s.clear()
 	}
 }
 
 // clear begins a measurement.
-func (s *steering) clear() { s.seen, s.bytes, s.took, s.held = 0, 0, 0, 0 }
+func (s *tuner) clear() { s.seen, s.bytes, s.took, s.held = 0, 0, 0, 0 }
 
 // judge ends a trial.
-func (s *steering) judge(goodput int64) {
-	better := s.trial > s.stripes && goodput > s.goodput+s.goodput/10
-	cheaper := s.trial < s.stripes && goodput > s.goodput-s.goodput/20
+func (s *tuner) judge(goodput int64) {
+	better := s.trial > s.settled && goodput > s.goodput+s.goodput/10
+	cheaper := s.trial < s.settled && goodput > s.goodput-s.goodput/20
 	if !better && !cheaper {
 		s.fail()
 		return
 	}
-	s.stripes, s.goodput, s.pause, s.trial = s.trial, goodput, firstRest, 0
+	s.settled, s.goodput, s.pause, s.trial = s.trial, goodput, firstRest, 0
 	s.clear()
 	s.try(better)
 }
 
 // fail goes back to the settled number for a rest.
-func (s *steering) fail() {
+func (s *tuner) fail() {
 	s.trial = 0
 	s.clear()
 	s.rest, s.pause = s.pause, min(2*s.pause, lastRest)

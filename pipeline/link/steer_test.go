@@ -9,7 +9,7 @@ import (
 // climb feeds n samples of a line on which each connection brings at most per of the line's
 // rate, both in bytes a second, with some noise; changes counts how often the number that is
 // wanted changed in the second half.
-func climb(s *steering, n int, line, per float64) (mean float64, changes int) {
+func climb(s *tuner, n int, line, per float64) (mean float64, changes int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sum, last := 0.0, s.want()
 	for i := range n {
@@ -41,10 +41,10 @@ func TestSteeringClimbsToTheLine(t *testing.T) {
 		{"a lossy line needs all", 12.5e6, 0.75e6, 16, 16, 1, 40},
 		{"a good line that was lossy", 12.5e6, 12e6, 1, 1, 16, 400},
 	} {
-		s := newSteering(c.start)
+		s := newTuner(c.start)
 		climb(s, c.withinMax, c.line, c.per)
-		if s.stripes < c.fewest || s.stripes > c.most {
-			t.Errorf("%s: settled at %d, want %d to %d", c.name, s.stripes, c.fewest, c.most)
+		if s.settled < c.fewest || s.settled > c.most {
+			t.Errorf("%s: settled at %d, want %d to %d", c.name, s.settled, c.fewest, c.most)
 		}
 		if mean, changes := climb(s, 2000, c.line, c.per); changes > 2*2000/lastRest+2 || mean < 0.9*min(c.line, c.per*float64(c.most)) {
 			t.Errorf("%s: %d changes and a mean of %.0f once settled", c.name, changes, mean)
@@ -53,7 +53,7 @@ func TestSteeringClimbsToTheLine(t *testing.T) {
 }
 
 func TestSteeringWaitsForConnections(t *testing.T) {
-	s := newSteering(1)
+	s := newTuner(1)
 	for range trialFirst + trialCounts {
 		s.sample(1e6, time.Second, time.Second, 1)
 	}
@@ -67,7 +67,7 @@ func TestSteeringWaitsForConnections(t *testing.T) {
 		t.Error("a trial was judged whose connection is not up")
 	}
 	s.sample(1e6, time.Second, time.Second, 1)
-	if s.want() != 1 || s.stripes != 1 {
+	if s.want() != 1 || s.settled != 1 {
 		t.Errorf("wants %d though no second connection comes up", s.want())
 	}
 }
@@ -75,7 +75,7 @@ func TestSteeringWaitsForConnections(t *testing.T) {
 // TestSteeringLeavesWellAlone: where no window holds messages back, no more connections are
 // tried, and fewer are.
 func TestSteeringLeavesWellAlone(t *testing.T) {
-	s := newSteering(4)
+	s := newTuner(4)
 	most := 0
 	for range 1000 {
 		s.sample(1e6, time.Second, time.Second/2, s.want())

@@ -15,11 +15,11 @@ import (
 
 // stripe is a connection as one session uses it to send to one peer. The stripes of a peer
 // take pieces from the same outboxes, each as fast as its congestion window lets it.
-type stripe struct {
-	remote *remote
-	conn   *quic.Conn
-	rank   atomic.Int32 // place among the stripes of the peer: those from remote.want on rest
-	lanes  lanes
+type connection struct {
+	remote  *remote
+	quic    *quic.Conn
+	rank    atomic.Int32 // place among the stripes of the peer: those from remote.want on rest
+	streams outStreams
 
 	// ctx ends when the stripe breaks or has nothing more to send; writers end with it.
 	ctx     context.Context
@@ -34,9 +34,9 @@ type stripe struct {
 }
 
 // attach begins to send to r over a connection. It belongs to the goroutine of remote.run.
-func (r *remote) attach(conn *quic.Conn) *stripe {
-	s := &stripe{
-		remote: r, conn: conn, through: make(chan struct{}),
+func (r *remote) attach(conn *quic.Conn) *connection {
+	s := &connection{
+		remote: r, quic: conn, through: make(chan struct{}),
 		moved: time.Now(), bytes: conn.ConnectionStats().BytesReceived,
 	}
 	s.ctx, s.stop = context.WithCancel(r.flush)
@@ -52,28 +52,28 @@ func (r *remote) attach(conn *quic.Conn) *stripe {
 		close(s.through)
 		s.writers.Wait()
 		s.stop()
-		s.lanes.giveBack()
+		s.streams.giveBack()
 	})
 	return s
 }
 
 // active tells whether the stripe may take pieces.
-func (s *stripe) active() bool { return s.rank.Load() < s.remote.want.Load() }
+func (s *connection) active() bool { return s.rank.Load() < s.remote.want.Load() }
 
 // silent is how long nothing has come on the connection, not even an acknowledgement.
-func (s *stripe) silent(now time.Time) time.Duration { return now.Sub(s.moved) }
+func (s *connection) silent(now time.Time) time.Duration { return now.Sub(s.moved) }
 
 // look notes whether something has come.
-func (s *stripe) look(now time.Time) {
-	if n := s.conn.ConnectionStats().BytesReceived; n != s.bytes {
+func (s *connection) look(now time.Time) {
+	if n := s.quic.ConnectionStats().BytesReceived; n != s.bytes {
 		s.bytes, s.moved = n, now
 	}
 }
 
 // write sends pieces of one class until there are no more or the stripe breaks.
-func (s *stripe) write(class wire.Class) {
+func (s *connection) write(class wire.Class) {
 	box := s.remote.outboxes[class]
-	var l *lane
+	var l *outStream
 	for {
 		p, err := box.take(s.ctx, s.active)
 		switch {
@@ -90,7 +90,7 @@ func (s *stripe) write(class wire.Class) {
 			if l != nil {
 				l.retire()
 			}
-			if l, err = s.openLane(class); err != nil {
+			if l, err = s.openStream(class); err != nil {
 				box.giveBack([]piece{p})
 				s.failed(err)
 				return
@@ -105,8 +105,8 @@ func (s *stripe) write(class wire.Class) {
 
 // pulse sends heartbeats on a stream of their own. The first one tells the peer at once that
 // the session is open, the stream's end that it has closed and all of it was acknowledged.
-func (s *stripe) pulse() {
-	l, err := s.openLane(wire.Control)
+func (s *connection) pulse() {
+	l, err := s.openStream(wire.Control)
 	if err != nil {
 		s.failed(err)
 		return
@@ -134,7 +134,7 @@ func (s *stripe) pulse() {
 
 // failed judges why a stream of the stripe has failed. What was under way on a connection
 // that broke is sent again over another one.
-func (s *stripe) failed(err error) {
+func (s *connection) failed(err error) {
 	var stream *quic.StreamError
 	switch {
 	case s.remote.flush.Err() != nil || s.ctx.Err() != nil:
@@ -145,6 +145,6 @@ func (s *stripe) failed(err error) {
 		return
 	}
 	s.remote.session.endpoint.log.Debug("stripe failed", "peer", s.remote.id, "reason", err)
-	s.conn.CloseWithError(codeSilent, "a stream failed")
+	s.quic.CloseWithError(codeSilent, "a stream failed")
 	s.stop()
 }

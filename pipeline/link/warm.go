@@ -34,8 +34,8 @@ const (
 // before are not again. Peers that are not of the session are ignored.
 func (s *Session) Warm(peers ...plan.PeerID) {
 	for _, id := range peers {
-		if r := s.remotes[id]; r != nil && r.warmth.asked.give() {
-			s.spawn(r.awaitWarmth)
+		if r := s.remotes[id]; r != nil && r.warmUp.asked.give() {
+			s.spawn(r.awaitWarmUp)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (s *signal) was() bool {
 }
 
 // warmth is how far the warming of an edge is.
-type warmth struct {
+type warmUp struct {
 	asked *signal     // by Warm
 	here  *signal     // a connection has found its pace in the direction to the peer
 	cold  atomic.Bool // it had to be found; set before here
@@ -76,12 +76,12 @@ type warmth struct {
 	over  *signal     // messages may go
 }
 
-func newWarmth() *warmth {
-	return &warmth{asked: newSignal(), here: newSignal(), met: newSignal(), there: newSignal(), over: newSignal()}
+func newWarmUp() *warmUp {
+	return &warmUp{asked: newSignal(), here: newSignal(), met: newSignal(), there: newSignal(), over: newSignal()}
 }
 
 // wait keeps a message back while the edge is being warmed, and while open lasts.
-func (w *warmth) wait(ctx, open context.Context) error {
+func (w *warmUp) wait(ctx, open context.Context) error {
 	if !w.asked.was() {
 		return nil
 	}
@@ -96,54 +96,54 @@ func (w *warmth) wait(ctx, open context.Context) error {
 
 // awaitWarmth lets messages go when both directions are through, or the peer, once it is there,
 // has had its time. Where there was nothing to do here, there is nothing to do at the other end.
-func (r *remote) awaitWarmth() {
-	defer r.warmth.over.give()
+func (r *remote) awaitWarmUp() {
+	defer r.warmUp.over.give()
 	select {
-	case <-r.warmth.here.given:
+	case <-r.warmUp.here.given:
 	case <-r.ctx.Done():
 		return
 	}
-	if !r.warmth.cold.Load() {
+	if !r.warmUp.cold.Load() {
 		return
 	}
 	select {
-	case <-r.warmth.met.given:
+	case <-r.warmUp.met.given:
 	case <-r.ctx.Done():
 		return
 	}
 	longest := warmTime
 	r.mu.Lock()
-	for _, s := range r.stripes {
+	for _, s := range r.connections {
 		longest = max(longest, s.warmBound())
 	}
 	r.mu.Unlock()
 	bound := time.NewTimer(longest)
 	defer bound.Stop()
 	select {
-	case <-r.warmth.there.given:
+	case <-r.warmUp.there.given:
 	case <-bound.C:
 	case <-r.ctx.Done():
 	}
 }
 
 // warmBound is the longest that warming one direction takes.
-func (s *stripe) warmBound() time.Duration {
-	return max(warmTime, warmTrips*s.conn.ConnectionStats().SmoothedRTT)
+func (s *connection) warmBound() time.Duration {
+	return max(warmTime, warmTrips*s.quic.ConnectionStats().SmoothedRTT)
 }
 
 // warm waits until it is asked for and then sends padding, whose end tells the peer that this
 // direction is through: at once if the connection has been warmed, or if the line is so short
 // that a window opens within a message.
-func (s *stripe) warm() {
+func (s *connection) warm() {
 	r := s.remote
 	select {
-	case <-r.warmth.asked.given:
+	case <-r.warmUp.asked.given:
 	case <-r.ctx.Done():
 		return
 	case <-s.ctx.Done():
 		return
 	}
-	l, err := s.openLane(wire.Control)
+	l, err := s.openStream(wire.Control)
 	if err != nil {
 		s.failed(err)
 		return
@@ -151,7 +151,7 @@ func (s *stripe) warm() {
 	l.stream.SetPriority(urgencyWarm, true)
 	switch err := s.pad(l.stream); {
 	case errors.Is(err, os.ErrDeadlineExceeded): // in the middle of a piece
-		s.lanes.remove(l)
+		s.streams.remove(l)
 		cut(l.stream, streamCut)
 	case err != nil:
 		s.failed(err)
@@ -159,36 +159,36 @@ func (s *stripe) warm() {
 	default:
 		l.leave()
 	}
-	r.warmth.here.give()
+	r.warmUp.here.give()
 }
 
 // pad sends padding until the connection has found its pace: what is there to be found in a
 // congestion window that no longer grows.
-func (s *stripe) pad(stream *quic.Stream) error {
+func (s *connection) pad(stream *quic.Stream) error {
 	r := s.remote
 	padding := wire.Frame{Tag: wire.Tag{Kind: wire.Padding, Generation: r.session.generation}}
 	if _, err := stream.Write(wire.AppendPiece(nil, wire.AppendHeader(nil, padding), 0, 0)); err != nil {
 		return err
 	}
-	if s.conn.ConnectionStats().MinRTT < shortLine || r.session.endpoint.isWarm(r.id, s.conn) {
+	if s.quic.ConnectionStats().MinRTT < shortLine || r.session.endpoint.isWarm(r.id, s.quic) {
 		return nil
 	}
 	defer context.AfterFunc(r.ctx, func() { stream.SetWriteDeadline(time.Now()) })()
-	r.warmth.cold.Store(true)
+	r.warmUp.cold.Store(true)
 	begin := time.Now()
 	padding.Payload = make([]byte, wire.MaxPieceBytes)
 	piece := append(wire.AppendPiece(nil, wire.AppendHeader(nil, padding), 0, 0), padding.Payload...)
 	var pace opening
-	for sent := 0; sent < warmBytes && pace.grows(time.Now(), s.conn.ConnectionStats()); sent += len(piece) {
+	for sent := 0; sent < warmBytes && pace.grows(time.Now(), s.quic.ConnectionStats()); sent += len(piece) {
 		stream.SetWriteDeadline(begin.Add(s.warmBound())) // the peer may not read
-		if r.ctx.Err() != nil || r.warmth.over.was() && r.busy.runs() {
+		if r.ctx.Err() != nil || r.warmUp.over.was() && r.busy.runs() {
 			return nil // a connection that came later makes way for messages
 		}
 		if _, err := stream.Write(piece); err != nil {
 			return err
 		}
 	}
-	r.session.endpoint.noteWarm(r.id, s.conn)
+	r.session.endpoint.noteWarm(r.id, s.quic)
 	return nil
 }
 

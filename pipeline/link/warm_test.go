@@ -7,7 +7,7 @@ import (
 )
 
 // edge is a pair of nodes behind a line, warmed from both ends if asked for.
-func edge(t *testing.T, shape Shape, warm bool) (*cluster, []*Session) {
+func edge(t *testing.T, shape LinkConditions, warm bool) (*cluster, []*Session) {
 	c, _ := emulated(t, 2, shape, Options{})
 	sessions := c.sessions(1)
 	if warm {
@@ -22,7 +22,7 @@ func edge(t *testing.T, shape Shape, warm bool) (*cluster, []*Session) {
 func TestWarmConnectionIsFasterAtOnce(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	shape := Shape{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}
+	shape := LinkConditions{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}
 	alone := time.Duration(float64(size)/12_500_000*float64(time.Second)) + shape.Delay
 	first := func(t *testing.T, warm bool) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestWarmConnectionIsFasterAtOnce(t *testing.T) {
 func TestWarmEdgeAnswersABurst(t *testing.T) {
 	t.Parallel()
 	const messages, size, rate = 60, 1 << 15, 1_250_000
-	shape := Shape{BytesPerS: rate, Delay: 150 * time.Millisecond, QueueBytes: 1 << 20}
+	shape := LinkConditions{BytesPerS: rate, Delay: 150 * time.Millisecond, QueueBytes: 1 << 20}
 	answered := func(t *testing.T, warm bool) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			c, sessions := edge(t, shape, warm)
@@ -87,7 +87,7 @@ func TestWarmEdgeAnswersABurst(t *testing.T) {
 // hold messages up no longer than a direction takes.
 func TestWarmingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shape := Shape{BytesPerS: 1_250_000, Delay: 20 * time.Millisecond}
+		shape := LinkConditions{BytesPerS: 1_250_000, Delay: 20 * time.Millisecond}
 		c, em := emulated(t, 2, shape, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
