@@ -142,8 +142,8 @@ func TestReselectChangesGroups(t *testing.T) {
 	if _, err := r.Plan.Programs(); err != nil || !strings.Contains(r.Why, "other groups") {
 		t.Errorf("%s: %v", r.Why, err)
 	}
-	if course, err := plan.ParseScheduleChoice(r.Plan.ScheduleChoice().String()); err != nil || course.String() != r.Plan.ScheduleChoice().String() {
-		t.Errorf("the course is %v (%v)", course, err)
+	if choice, err := plan.ParseScheduleChoice(r.Plan.ScheduleChoice().String()); err != nil || choice.String() != r.Plan.ScheduleChoice().String() {
+		t.Errorf("the schedule is %v (%v)", choice, err)
 	}
 	again, err := Reselect(in, r.Plan, Seen{StepNanos: int64(r.Then), Links: links})
 	if err != nil || again.Plan.Schedule != r.Plan.Schedule {
@@ -201,7 +201,7 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 	}
 }
 
-// TestReselectGroupsKeepsWithinMemory: a course never takes more than there is while stages
+// TestReselectGroupsKeepsWithinMemory: a schedule never takes more than there is while stages
 // change over to it one by one.
 func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 	in := lanedOf(t, "", 4, 1<<40)

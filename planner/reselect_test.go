@@ -227,7 +227,7 @@ func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
 }
 
 // TestThePlanAfterALiveSwitchKeepsIt: a plan that is made because a node came or went begins
-// with the course to which the steps had changed, not with that of the profiles.
+// with the schedule to which the steps had changed, not with that of the profiles.
 func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 	in, plan := fourNodes(t)
 	var slow []LinkSeen // all: no other order is better
@@ -245,7 +245,7 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 	}
 	forgetful, _, err := Make(in)
 	if err != nil || forgetful.ScheduleChoice().String() == r.Plan.ScheduleChoice().String() {
-		t.Fatalf("the course without what was seen is %s (%v)", forgetful.ScheduleChoice(), err)
+		t.Fatalf("the schedule without what was seen is %s (%v)", forgetful.ScheduleChoice(), err)
 	}
 	in.Links = seen.Links
 	next, _, err := Make(in)
@@ -253,7 +253,7 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 		t.Errorf("the plan is %s (%v), the steps went on %s", next.Encode(), err, r.Plan.ScheduleChoice())
 	}
 	if d, err := ShouldReplan(in, r.Plan); err != nil || d.Replan {
-		t.Errorf("the plan on its course is to be replaced: %+v, %v", d, err)
+		t.Errorf("the plan on its schedule is to be replaced: %+v, %v", d, err)
 	}
 }
 

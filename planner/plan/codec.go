@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"pnode/kernels/quant"
+	"pnode/pipeline/schedule"
 )
 
-// Codec is how the elements of a boundary tensor travel. The zero value is none.
+// Codec says how the elements of a boundary tensor travel. The zero value is none.
 type Codec uint8
 
-// The codecs, the most exact first. What each does to the elements is pipeline/wire's.
+// The codecs, the most exact first. Package pipeline/wire encodes and decodes them.
 const (
 	_ Codec = iota
 	// CodecF32 changes nothing.
@@ -24,24 +25,24 @@ const (
 	codecEnd
 )
 
-// CodecInt8Group is how many elements of CodecInt8 share a scale: 4 bytes for 128 elements are 3%.
+// CodecInt8Group counts the elements of CodecInt8 that share a scale: 4 bytes for 128 elements are 3%.
 const CodecInt8Group = quant.Group
 
-// CodecFront is how many bytes precede the elements of a tensor and say how they are written.
+// CodecFront counts the bytes that precede a tensor's elements and say how they are written.
 const CodecFront = 4
 
 // MaxMessageBytes bounds a message between workers.
 const MaxMessageBytes = 256 << 20
 
 // ErrBadCodec is wrapped by errors about names of codecs.
-var ErrBadCodec = errors.New("cost: unknown codec")
+var ErrBadCodec = errors.New("planner: unknown codec")
 
 var codecNames = []string{"f32", "bf16", "int8"}
 
-// CodecNames are those of all codecs, the most exact first.
+// CodecNames returns the names of all codecs, the most exact first.
 func CodecNames() []string { return slices.Clone(codecNames) }
 
-// Valid tells whether c is one of the codecs.
+// Valid reports whether c is one of the codecs.
 func (c Codec) Valid() bool { return c > 0 && c < codecEnd }
 
 func (c Codec) String() string {
@@ -60,7 +61,7 @@ func ParseCodec(name string) (Codec, error) {
 	return CodecF32 + Codec(i), nil
 }
 
-// Bytes is the size of a tensor of so many elements.
+// Bytes returns the size of a tensor of so many elements on the wire.
 func (c Codec) Bytes(elements int64) int64 {
 	switch c {
 	case CodecBF16:
@@ -70,4 +71,151 @@ func (c Codec) Bytes(elements int64) int64 {
 	default:
 		return CodecFront + 4*elements
 	}
+}
+
+// CodecRule says in which codecs boundary tensors may travel between stages. The zero value
+// is F32 everywhere, which changes no loss. Under a rule of several codecs the plan has for
+// each boundary the most exact one that hides its messages as well as any of them.
+type CodecRule struct {
+	// widest is the most exact codec, narrowest the one of the fewest bits; zero is F32.
+	widest, narrowest Codec
+}
+
+// autoCodec is the text of the rule that allows every codec; the narrowest one may follow a colon.
+const autoCodec = "auto"
+
+// CodecRules returns the texts of the rules, the default first.
+func CodecRules() []string {
+	names := CodecNames()
+	rules := append(names, autoCodec)
+	for _, name := range names[1 : len(names)-1] {
+		rules = append(rules, autoCodec+":"+name)
+	}
+	return rules
+}
+
+// ParseCodecRule reads a rule: a codec for all boundaries, `auto`, or `auto:bf16` for a
+// choice that goes no further than to that one. The error wraps ErrBadInput.
+func ParseCodecRule(text string) (CodecRule, error) {
+	name, auto := strings.CutPrefix(text, autoCodec)
+	if auto && name == "" {
+		return CodecRule{CodecF32, CodecInt8}, nil
+	}
+	if auto {
+		name, _ = strings.CutPrefix(name, ":")
+	}
+	codec, err := ParseCodec(name)
+	rule := CodecRule{codec, codec}
+	if auto {
+		rule.widest = CodecF32
+	}
+	if err != nil || rule.String() != text && text != CodecF32.String() {
+		return CodecRule{}, fmt.Errorf("%w: codec %.20q, want one of %s", ErrBadInput, text, strings.Join(CodecRules(), ", "))
+	}
+	if codec == CodecF32 {
+		return CodecRule{}, nil
+	}
+	return rule, nil
+}
+
+// Bounds returns the most exact codec that the rule allows and the one of the fewest bits.
+func (r CodecRule) Bounds() (widest, narrowest Codec) {
+	return max(r.widest, CodecF32), max(r.narrowest, CodecF32)
+}
+
+func (r CodecRule) String() string {
+	widest, narrowest := r.Bounds()
+	switch {
+	case widest == narrowest:
+		return widest.String()
+	case narrowest == CodecInt8:
+		return autoCodec
+	}
+	return autoCodec + ":" + narrowest.String()
+}
+
+// MarshalText returns the rule's text.
+func (r CodecRule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a rule's text.
+func (r *CodecRule) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseCodecRule(string(text))
+	return err
+}
+
+// Rounds reports whether replica 0 of a plan, which evaluates the model, has anything but float32 in a
+// stage or between two workers: then its held-out loss differs from that of float32 throughout.
+func (t TrainSpec) Rounds(p Plan) bool {
+	return t.Storage.Rounds(p) || len(p.Replicas) > 0 && p.Replicas[0].coded()
+}
+
+// coded reports whether a codec changes what crosses a boundary between workers.
+func (p Pipeline) coded() bool {
+	for s, place := range p.Stages[:max(0, len(p.Stages)-1)] {
+		if place.Codec != "" && place.Codec != CodecF32.String() && place.Worker() != p.Stages[s+1].Worker() {
+			return true
+		}
+	}
+	return false
+}
+
+// Codecs returns by boundary the codecs of a pipeline, F32 where the plan has none.
+func (p Pipeline) Codecs() ([]Codec, error) {
+	codecs := make([]Codec, 0, len(p.Stages))
+	for s, place := range p.Stages[:len(p.Stages)-1] {
+		codec := CodecF32
+		if place.Codec != "" {
+			var err error
+			if codec, err = ParseCodec(place.Codec); err != nil {
+				return nil, fmt.Errorf("%w: boundary after stage %d: %w", ErrBadPlan, s, err)
+			}
+		}
+		codecs = append(codecs, codec)
+	}
+	return codecs, nil
+}
+
+// ErrTooLong is wrapped by errors about messages between workers that no link takes.
+var ErrTooLong = errors.New("planner: a message is too long for a link")
+
+// CheckMessages returns an error where tensors between so many stages do not fit into a message. It
+// wraps ErrTooLong and names the setting that is too large.
+func (s RunSpec) CheckMessages(stages int) error {
+	_, codec := s.Train.Codec.Bounds()
+	batch, each := int64(s.Train.MicroBatch), s.sequenceBytes(codec)
+	if stages < 2 || batch*each <= messageRoom {
+		return nil
+	}
+	want := "a shorter context"
+	if most := messageRoom / each; most > 0 {
+		want = fmt.Sprintf("at most %d, with more micros", most)
+	}
+	if codec == CodecF32 {
+		want += ", or codec bf16, which halves that"
+	}
+	return fmt.Errorf("%w: micro_batch is %d: with a context of %d and %d channels %s cross between stages at once, %s can: want %s, or stages 1",
+		ErrTooLong, batch, s.Model.Context, s.Model.Channels, Size(batch*each), Size(MaxMessageBytes), want)
+}
+
+// CodecBounds returns the bounds of the run's rule, without codecs in which messages between stages are
+// too long.
+func (s RunSpec) CodecBounds() (widest, narrowest Codec) {
+	widest, narrowest = s.Train.Codec.Bounds()
+	for widest < narrowest && int64(s.Train.MicroBatch)*s.sequenceBytes(widest) > messageRoom {
+		widest++
+	}
+	return widest, narrowest
+}
+
+// messageRoom is the room of a message for elements.
+const messageRoom = MaxMessageBytes - CodecFront
+
+// sequenceBytes returns what one sequence [T,C] adds to a message between stages. In Int8 it counts as
+// in BF16, which tensors take that Int8 does not hold.
+func (s RunSpec) sequenceBytes(codec Codec) int64 {
+	elements := int64(s.Model.Context) * int64(s.Model.Channels)
+	if spec, err := schedule.ParseSpec(s.Train.Schedule); err == nil {
+		elements /= int64(max(spec.Segments(), 1))
+	}
+	return min(codec, CodecBF16).Bytes(elements) - CodecFront
 }

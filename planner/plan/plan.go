@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
@@ -25,7 +26,7 @@ type RunID string
 // PeerID is a node's libp2p identity in its text form.
 type PeerID string
 
-// Short is the end of a long peer ID, for people: its beginning says the kind of key and
+// Short returns the end of a long peer ID, for people: its beginning says the kind of key and
 // nothing else.
 func (p PeerID) Short() string {
 	if len(p) <= 16 {
@@ -44,10 +45,10 @@ type Generation uint64
 // step s turns the state of step s-1 into that of step s.
 type Step uint64
 
-// Hash is the BLAKE3-256 of a stored chunk, the name under which it is found.
+// Hash is the BLAKE3-256 of a stored chunk, under which it is found.
 type Hash [32]byte
 
-// String is the hash in hexadecimal.
+// String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // MarshalText writes the hash in hexadecimal.
@@ -70,28 +71,28 @@ type Placement struct {
 	// Holder is the other node that keeps a copy of this stage's checkpoints; empty
 	// when the roster has no other node.
 	Holder PeerID `json:"holder,omitempty"`
-	// Recompute is what the layers compute again where the run leaves that to the planner.
+	// Recompute lists what the layers recompute where the run leaves that to the planner.
 	Recompute Levels `json:"recompute,omitempty"`
-	// Ahead of the last layers do so before their gradient is there.
+	// Ahead counts the last layers, which recompute before their gradient has come.
 	Ahead int `json:"ahead,omitempty"`
 	// Offload keeps the stage's optimizer state in the memory of the node, off the device.
 	Offload bool `json:"offload,omitempty"`
-	// Storage is that of what matrix products read where the run leaves that to the planner.
+	// Storage is the precision that matrix products read where the run leaves that to the planner.
 	Storage model.Storage `json:"storage,omitzero"`
 	// Codec is the tensor codec of the boundary to the next stage: f32, bf16 or int8.
 	Codec string `json:"codec,omitempty"`
 }
 
-// Seat is a device of a peer: where one worker runs.
+// WorkerID names a device of a peer, on which one worker runs.
 type WorkerID struct {
 	Peer   PeerID
 	Device string
 }
 
-// Seat is where the stage runs.
+// Worker returns where the stage runs.
 func (p Placement) Worker() WorkerID { return WorkerID{p.Peer, p.Device} }
 
-// Holding names one stage of one replica.
+// StageID names one stage of one replica.
 type StageID struct {
 	Replica Replica
 	Stage   Stage
@@ -108,7 +109,7 @@ type Pipeline struct {
 	Warmups []int `json:"warmups,omitempty"`
 }
 
-// warmUps are the schedules whose pipelines have Warmups.
+// WarmUps lists the schedules whose pipelines have Warmups.
 var WarmUps = []string{"1f1b", "gpipe"}
 
 // Plan is what one generation does. It is a pure value with canonical bytes (Encode).
@@ -118,21 +119,21 @@ type Plan struct {
 	// Start is the step whose state the generation starts from; 0 is the initial model.
 	Start Step `json:"start"`
 	// Schedule is the text of a schedule.Spec. The replicas of one of its groups follow each
-	// other, and what one of its workers holds has one seat.
+	// other, and all stages of one of its workers are on one device.
 	Schedule string     `json:"schedule"`
 	Replicas []Pipeline `json:"replicas"`
-	// Sharded are the layers whose optimizer state the replicas hold in parts, each replica
+	// Sharded lists the layers whose optimizer state the replicas hold in parts, each replica
 	// one: ranges in order, with layers between them.
 	Sharded LayerRanges `json:"sharded,omitempty"`
 }
 
-// ScheduleName is the schedule of plans of runs that ask for none, unless groups end sooner.
+// ScheduleName names the schedule of plans of runs that ask for none, unless groups end sooner.
 const ScheduleName = "1f1b"
 
 // MaxPlanBytes bounds the encoded form of a plan.
 const MaxPlanBytes = 1 << 20
 
-// Sentinel errors of this package; ErrTooLong is in message.go.
+// Sentinel errors of this package.
 var (
 	// ErrBadPlan is wrapped by every error about a plan that cannot be carried out.
 	ErrBadPlan = errors.New("planner: bad plan")
@@ -140,7 +141,7 @@ var (
 	ErrBadInput = errors.New("planner: bad input")
 )
 
-// Encode gives the canonical bytes: the same plan always gives the same bytes.
+// Encode returns the canonical bytes: the same plan always has the same bytes.
 func (p Plan) Encode() []byte {
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -196,7 +197,7 @@ func (p Plan) Validate(layers, micros int) error {
 	return nil
 }
 
-// checkWarmups wants one for each stage under the schedules that have them.
+// checkWarmups returns an error unless each stage has a warm-up, under the schedules that have them.
 func (p Plan) checkWarmups(replica int) error {
 	pipe, want := p.Replicas[replica], 0
 	if slices.Contains(WarmUps, p.Schedule) {
@@ -208,7 +209,7 @@ func (p Plan) checkWarmups(replica int) error {
 	return nil
 }
 
-// Coordinator is the seat of the last stage of replica 0, which knows replica 0's losses
+// Coordinator returns the worker of the last stage of replica 0, which knows replica 0's losses
 // first: it collects every worker's report of a step and commits it. Zero without replicas.
 func (p Plan) Coordinator() WorkerID {
 	if len(p.Replicas) == 0 {
@@ -218,27 +219,27 @@ func (p Plan) Coordinator() WorkerID {
 	return stages[len(stages)-1].Worker()
 }
 
-// Seats are the distinct seats of the plan in order of first appearance.
+// Workers returns the distinct workers of the plan in order of first appearance.
 func (p Plan) Workers() []WorkerID {
-	var seats []WorkerID
+	var workers []WorkerID
 	seen := map[WorkerID]bool{}
 	for _, pipe := range p.Replicas {
 		for _, pl := range pipe.Stages {
 			if !seen[pl.Worker()] {
 				seen[pl.Worker()] = true
-				seats = append(seats, pl.Worker())
+				workers = append(workers, pl.Worker())
 			}
 		}
 	}
-	return seats
+	return workers
 }
 
-// Holdings are what a seat holds, in the order of replicas and stages.
-func (p Plan) StagesOf(seat WorkerID) []StageID {
+// StagesOf returns the stages of a worker, in the order of replicas and stages.
+func (p Plan) StagesOf(worker WorkerID) []StageID {
 	var held []StageID
 	for r, pipe := range p.Replicas {
 		for s, pl := range pipe.Stages {
-			if pl.Worker() == seat {
+			if pl.Worker() == worker {
 				held = append(held, StageID{Replica(r), Stage(s)})
 			}
 		}
@@ -246,13 +247,13 @@ func (p Plan) StagesOf(seat WorkerID) []StageID {
 	return held
 }
 
-// At is the placement of a stage.
+// At returns the placement of a stage.
 func (p Plan) At(h StageID) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
 
-// Places tells whether the plan has a stage for a peer.
+// Places reports whether the plan has a stage for a peer.
 func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer) }
 
-// Peers are the distinct peers of the plan in order of first appearance.
+// Peers returns the distinct peers of the plan in order of first appearance.
 func (p Plan) Peers() []PeerID {
 	var peers []PeerID
 	seen := map[PeerID]bool{}
@@ -267,7 +268,7 @@ func (p Plan) Peers() []PeerID {
 	return peers
 }
 
-// Neighbours are the peers whose stages stand next to one of a peer's, sorted.
+// Neighbours returns the peers whose stages are next to one of a peer's, sorted.
 func (p Plan) Neighbours(of PeerID) []PeerID {
 	var peers []PeerID
 	for _, pipe := range p.Replicas {
@@ -282,4 +283,107 @@ func (p Plan) Neighbours(of PeerID) []PeerID {
 	}
 	slices.Sort(peers)
 	return slices.Compact(peers)
+}
+
+// InParts reports whether the replicas hold a layer's optimizer state in parts.
+func (p Plan) InParts(layer int) bool { return p.Sharded.Contains(layer) }
+
+// Share returns the part that a replica has of a layer's optimizer state.
+func (p Plan) Share(r Replica, layer int) model.Share {
+	if !p.InParts(layer) {
+		return model.Share{}
+	}
+	return model.Share{Index: int(r), Count: len(p.Replicas)}
+}
+
+// Shares returns by layer what a stage has of the optimizer state, nil where it has all of it.
+func (p Plan) Shares(h StageID) []model.Share {
+	layers := p.At(h).Layers
+	if !slices.ContainsFunc(p.Sharded, func(r LayerRange) bool { return r.First < layers.End && layers.First < r.End }) {
+		return nil
+	}
+	shares := make([]model.Share, layers.Len())
+	for i := range shares {
+		shares[i] = p.Share(h.Replica, layers.First+i)
+	}
+	return shares
+}
+
+// checkSharded returns an error unless ranges of layers are in order, none next to another, and every
+// part has a replica.
+func (p Plan) checkSharded(layers int) error {
+	if len(p.Sharded) > 0 && len(p.Replicas) == 1 {
+		return fmt.Errorf("%w: one replica holds parts of its optimizer state, nobody the rest", ErrBadPlan)
+	}
+	next := 0
+	for _, r := range p.Sharded {
+		if r.First < next || r.End <= r.First || r.End > layers {
+			return fmt.Errorf("%w: optimizer state of layers [%d,%d) of %d is in parts, want ranges in order within the layers, none empty or next to another", ErrBadPlan, r.First, r.End, layers)
+		}
+		next = r.End + 1
+	}
+	return nil
+}
+
+// CheckTied returns an error unless both ends of a model's tied embedding are in parts, or neither:
+// their gradients are added up part by part. It wraps ErrBadPlan.
+func (p Plan) CheckTied(m model.Config) error {
+	if last := m.Layers() - 1; m.TiedGradLen() > 0 && p.InParts(0) != p.InParts(last) {
+		return fmt.Errorf("%w: of the tied embedding one end has its optimizer state in parts, layers 0 and %d must be alike", ErrBadPlan, last)
+	}
+	return nil
+}
+
+// LayerRange is the half-open range [First, End) of layer indices. Layer 0 is the
+// embedding, the last one the head.
+type LayerRange struct {
+	First int `json:"first"`
+	End   int `json:"end"`
+}
+
+// Len returns the number of layers in the range.
+func (r LayerRange) Len() int { return r.End - r.First }
+
+// Contains reports whether layer is in the range.
+func (r LayerRange) Contains(layer int) bool { return layer >= r.First && layer < r.End }
+
+// LayerRanges are some of a model's layers: ranges in order, with layers between them.
+type LayerRanges []LayerRange
+
+// Contains reports whether layer is in one of the ranges.
+func (rs LayerRanges) Contains(layer int) bool {
+	return slices.ContainsFunc(rs, func(r LayerRange) bool { return r.Contains(layer) })
+}
+
+// With returns the layers, of so many, of either ranges.
+func (rs LayerRanges) With(others LayerRanges, layers int) LayerRanges {
+	return join(layers, func(l int) bool { return rs.Contains(l) || others.Contains(l) })
+}
+
+// Without returns the layers, of so many, that are not in the others.
+func (rs LayerRanges) Without(others LayerRanges, layers int) LayerRanges {
+	return join(layers, func(l int) bool { return rs.Contains(l) && !others.Contains(l) })
+}
+
+// join returns the ranges of the layers, of so many, that are in.
+func join(layers int, in func(layer int) bool) (ranges LayerRanges) {
+	for l := range layers {
+		switch last := len(ranges) - 1; {
+		case !in(l):
+		case last >= 0 && ranges[last].End == l:
+			ranges[last].End++
+		default:
+			ranges = append(ranges, LayerRange{l, l + 1})
+		}
+	}
+	return ranges
+}
+
+// String prints ranges as "[0,2) and [5,6)".
+func (rs LayerRanges) String() string {
+	texts := make([]string, len(rs))
+	for i, r := range rs {
+		texts[i] = fmt.Sprintf("[%d,%d)", r.First, r.End)
+	}
+	return strings.Join(texts, " and ")
 }

@@ -8,7 +8,7 @@ import (
 // architecture plans the same.
 type Profile struct {
 	Devices []DeviceProfile `json:"devices"`
-	// DiskFreeBytes is what the data folder's file system had free.
+	// DiskFreeBytes is the free space of the data folder's file system.
 	DiskFreeBytes int64 `json:"disk_free_bytes"`
 	// Links are measured towards likely neighbours only.
 	Links []LinkProfile `json:"links,omitempty"`
@@ -18,24 +18,25 @@ type Profile struct {
 type DeviceProfile struct {
 	Name  string `json:"name"`
 	Model string `json:"model"`
-	// MatMulFLOPS, AttentionFLOPS are floating-point operations per second in float32.
+	// MatMulFLOPS, AttentionFLOPS are floating-point operations per second in float32: of matrix
+	// products, and of attention, which runs at another speed.
 	MatMulFLOPS    int64 `json:"matmul_flops"`
 	AttentionFLOPS int64 `json:"attention_flops"`
-	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where nobody measured them.
+	// MatMulBF16FLOPS counts them for products of BF16 operands; 0 where nobody measured them.
 	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitzero"`
-	// MatMulF16FLOPS are those of F16 operands; 0 where nobody measured them.
+	// MatMulF16FLOPS counts them for F16 operands; 0 where nobody measured them.
 	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitzero"`
 	// MemoryBytesPerS is the streaming bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
 	MemoryFreeBytes int64 `json:"memory_free_bytes"`
-	// CopyBytesPerS is what goes to the device's own memory while as much comes back; 0 where
+	// CopyBytesPerS is the rate of copies to the device's own memory while as much comes back; 0 where
 	// its memory is the node's.
 	CopyBytesPerS int64 `json:"copy_bytes_per_s,omitempty"`
-	// HostFreeBytes of the node's memory may be taken for what stages keep off the device.
+	// HostFreeBytes is the node's memory for what stages keep off the device.
 	HostFreeBytes int64 `json:"host_free_bytes,omitempty"`
 }
 
-// Products is the rate of products of what a storage stores; 0 where nobody measured it.
+// Products returns the rate of products in a storage; 0 where nobody measured it.
 func (d DeviceProfile) Products(s model.Storage) int64 {
 	switch s {
 	case model.StorageBF16:

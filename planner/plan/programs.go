@@ -7,7 +7,7 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Programs are the action lists of the plan's workers, in the order of Seats: forwards and
+// Programs returns the action lists of the plan's workers, in the order of Workers: forwards and
 // backwards as the plan's schedule orders them, with sends, receives, reductions and steps.
 // Every node makes the same ones. Errors wrap ErrBadPlan.
 func (p Plan) Programs() (schedule.Schedule, error) {
@@ -36,7 +36,7 @@ func (p Plan) BackwardPrograms() (schedule.Schedule, error) {
 		}
 		parts = append(parts, part)
 	}
-	s, err := p.seat(schedule.Join(parts...))
+	s, err := p.assign(schedule.Join(parts...))
 	if err != nil {
 		return schedule.Schedule{}, err
 	}
@@ -45,7 +45,7 @@ func (p Plan) BackwardPrograms() (schedule.Schedule, error) {
 	return s, schedule.Validate(s, schedule.Limits{})
 }
 
-// groupSchedule orders the replicas from first on that one group of the schedule has.
+// groupSchedule orders the replicas of one group of the schedule, from first on.
 func (p Plan) groupSchedule(spec schedule.Spec, first int) (schedule.Schedule, error) {
 	n := spec.Replicas()
 	if first+n > len(p.Replicas) {
@@ -61,21 +61,21 @@ func (p Plan) groupSchedule(spec schedule.Spec, first int) (schedule.Schedule, e
 	return spec.Build(g)
 }
 
-// seat puts the workers of a schedule onto the plan's seats. Where several come to one seat
+// assign gives the programs of a schedule's workers to the plan's workers. Where several come to one,
 // its program takes their actions as they would follow each other if all took the same
 // time, which makes progress because that run did.
-func (p Plan) seat(s schedule.Schedule) (schedule.Schedule, error) {
-	seats := p.Workers()
-	members := make([][]int, len(seats)) // by seat: the workers
+func (p Plan) assign(s schedule.Schedule) (schedule.Schedule, error) {
+	places := p.Workers()
+	members := make([][]int, len(places)) // of the schedule's workers
 	for w, actions := range s.Workers {
-		at, err := p.seatOf(actions)
+		at, err := p.workerOf(actions)
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
-		i := slices.Index(seats, at)
+		i := slices.Index(places, at)
 		members[i] = append(members[i], w)
 	}
-	out := schedule.Schedule{Workers: make([][]schedule.Action, len(seats)), Segments: s.Segments}
+	out := schedule.Schedule{Workers: make([][]schedule.Action, len(places)), Segments: s.Segments}
 	var line *schedule.Timeline
 	for i, workers := range members {
 		if len(workers) == 1 {
@@ -94,8 +94,8 @@ func (p Plan) seat(s schedule.Schedule) (schedule.Schedule, error) {
 	return out, nil
 }
 
-// seatOf is the seat of everything that a worker of the schedule holds.
-func (p Plan) seatOf(actions []schedule.Action) (WorkerID, error) {
+// workerOf returns the plan's worker of all stages that a worker of the schedule holds.
+func (p Plan) workerOf(actions []schedule.Action) (WorkerID, error) {
 	var at WorkerID
 	var first schedule.Action
 	for _, a := range actions {
@@ -117,7 +117,7 @@ func (p Plan) seatOf(actions []schedule.Action) (WorkerID, error) {
 	return at, nil
 }
 
-// evenTiming is one unit for each pass of each stage.
+// evenTiming returns one unit for each pass of each stage.
 func (p Plan) evenTiming() schedule.Timing {
 	var t schedule.Timing
 	for _, pipe := range p.Replicas {
@@ -129,7 +129,7 @@ func (p Plan) evenTiming() schedule.Timing {
 	return t
 }
 
-// merged is the actions of some workers by when they start.
+// merged returns the actions of some workers by when they start.
 func merged(line schedule.Timeline, workers []int) []schedule.Action {
 	var spans []schedule.Span
 	for _, w := range workers {

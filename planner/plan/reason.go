@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"pnode/pipeline/schedule"
 )
 
 // ReasonKind says what a reason is about.
@@ -10,33 +12,33 @@ type ReasonKind string
 
 // The kinds of reasons.
 const (
-	// ReasonStepTime is the chosen cut and its predicted step time.
+	// ReasonStepTime names the chosen cut and its predicted step time.
 	ReasonStepTime ReasonKind = "step"
-	// ReasonBound is what a step spends its time on.
+	// ReasonBound says what a step spends its time on.
 	ReasonBound ReasonKind = "bound"
-	// ReasonGroups is why each device holds several stages, which micro-batches go through in groups.
+	// ReasonGroups says why each device holds several stages, which micro-batches go through in groups.
 	ReasonGroups ReasonKind = "groups"
-	// ReasonStageTime is what one stage does and takes.
+	// ReasonStageTime says what one stage does and takes.
 	ReasonStageTime ReasonKind = "stage"
-	// ReasonCodec is a boundary that sends fewer bits, and why.
+	// ReasonCodec names a boundary that sends fewer bits, and why.
 	ReasonCodec ReasonKind = "codec"
-	// ReasonPrecision is that stages do not all compute in float32.
+	// ReasonPrecision says that stages do not all compute in float32.
 	ReasonPrecision ReasonKind = "precision"
-	// ReasonSharding is whether replicas hold the optimizer state in parts.
+	// ReasonSharding says whether replicas hold the optimizer state in parts.
 	ReasonSharding ReasonKind = "shard"
-	// ReasonNextBest is the best plan of another kind, and by how much it is slower.
+	// ReasonNextBest names the best plan of another kind, and by how much it is slower.
 	ReasonNextBest ReasonKind = "next"
-	// ReasonLeftOut is a node without a stage.
+	// ReasonLeftOut names a node without a stage.
 	ReasonLeftOut ReasonKind = "left-out"
-	// ReasonAssumed is something that nobody measured.
+	// ReasonAssumed names something that nobody measured.
 	ReasonAssumed ReasonKind = "assumed"
 	// ReasonHolder names a node that keeps copies because another one's disk has no room for them.
 	ReasonHolder ReasonKind = "holder"
-	// ReasonMoved is how much state changes hands.
+	// ReasonMoved says how much state changes its node.
 	ReasonMoved ReasonKind = "moved"
 )
 
-// Reason is one line of why a plan is as it is.
+// Reason is one line of the explanation of a plan.
 type Reason struct {
 	Kind ReasonKind `json:"kind"`
 	Text string     `json:"text"`
@@ -47,7 +49,7 @@ type Reason struct {
 // Reasons are a plan's, at most 64 of at most 512 bytes.
 type Reasons []Reason
 
-// Lines are the texts, for people.
+// Lines returns the texts, for people.
 func (r Reasons) Lines() []string {
 	lines := make([]string, len(r))
 	for i, reason := range r {
@@ -56,7 +58,7 @@ func (r Reasons) Lines() []string {
 	return lines
 }
 
-// StepNanos is the predicted time of a step, 0 when there is none.
+// StepNanos returns the predicted time of a step, 0 when there is none.
 func (r Reasons) StepNanos() int64 {
 	for _, reason := range r {
 		if reason.Kind == ReasonStepTime {
@@ -66,7 +68,7 @@ func (r Reasons) StepNanos() int64 {
 	return 0
 }
 
-// Count is a number with its noun: "1 stage", "2 stages".
+// Count returns a number with its noun: "1 stage", "2 stages".
 func Count(n int, what string) string {
 	switch {
 	case n == 1:
@@ -77,5 +79,44 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// permille prints 53 as "5.3%".
+// Permille prints 53 as "5.3%".
 func Permille(n int64) string { return fmt.Sprintf("%d.%d%%", n/10, n%10) }
+
+// Time prints a time with three or more significant digits.
+func Time(n schedule.Nanos) string {
+	switch {
+	case n >= 100e9:
+		return fmt.Sprintf("%d s", n/1e9)
+	case n >= 1e9:
+		return fmt.Sprintf("%d.%02d s", n/1e9, n%1e9/1e7)
+	case n >= 1e6:
+		return fmt.Sprintf("%d.%02d ms", n/1e6, n%1e6/1e4)
+	default:
+		return fmt.Sprintf("%d.%02d us", n/1e3, n%1e3/10)
+	}
+}
+
+// Size prints bytes with one digit after the point.
+func Size(bytes int64) string {
+	for _, u := range []struct {
+		name string
+		unit int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes >= u.unit {
+			return fmt.Sprintf("%d.%d %s", bytes/u.unit, bytes%u.unit*10/u.unit, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// Bandwidth prints bytes a second the way links are sold.
+func Bandwidth(bytesPerS int64) string {
+	switch bits := 8 * min(bytesPerS, 1<<59); {
+	case bits >= 1e9:
+		return fmt.Sprintf("%d.%d Gbit/s", bits/1e9, bits%1e9/1e8)
+	case bits >= 1e6:
+		return fmt.Sprintf("%d.%d Mbit/s", bits/1e6, bits%1e6/1e5)
+	default:
+		return fmt.Sprintf("%d kbit/s", bits/1e3)
+	}
+}

@@ -18,12 +18,12 @@ type RunSpec struct {
 	Init *InitSpec `json:"init,omitempty"`
 }
 
-// InitSpec are a model's parameters that were made elsewhere, and the files that belong to it:
+// InitSpec names a model's parameters that were made elsewhere, and the files that belong to it:
 // the tokenizer's, and the config.json it came with.
 type InitSpec struct {
-	// Layers are those of Model in order, without its adapters unless Adapters says so.
+	// Layers has the layers of Model in order, without its adapters unless Adapters says so.
 	Layers []LayerInit `json:"layers"`
-	// Adapters tells that the layers hold the model's adapters too; else they are made from
+	// Adapters reports that the layers hold the model's adapters too; else they are made from
 	// the seed.
 	Adapters bool       `json:"adapters,omitempty"`
 	Files    []DataFile `json:"files,omitempty"`
@@ -35,7 +35,7 @@ type LayerInit struct {
 	Chunks    []Hash `json:"chunks"`
 }
 
-// AllChunks are those of the layers and of the files.
+// AllChunks returns the chunks of the layers and of the files.
 func (s InitSpec) AllChunks() []Hash {
 	var all []Hash
 	for _, l := range s.Layers {
@@ -47,7 +47,7 @@ func (s InitSpec) AllChunks() []Hash {
 	return all
 }
 
-// TrainSpec are the hyper-parameters of the optimizer and of the step.
+// TrainSpec has the hyper-parameters of the optimizer and of the step.
 type TrainSpec struct {
 	Seed  uint64 `json:"seed"`
 	Steps Step   `json:"steps"`
@@ -68,44 +68,44 @@ type TrainSpec struct {
 	// HeldOutEvery, CheckpointEvery count steps between evaluations and checkpoints.
 	HeldOutEvery    Step `json:"held_out_every"`
 	CheckpointEvery Step `json:"checkpoint_every"`
-	// KeepCheckpoints is how many of the newest checkpoints stay.
+	// KeepCheckpoints counts the newest checkpoints that stay.
 	KeepCheckpoints int `json:"keep_checkpoints"`
 	// SampleTokens is the length of the text that the finished model writes; 0 is none.
 	SampleTokens int `json:"sample_tokens"`
 	// Replicas and Stages fix the cut; 0 lets the planner choose.
 	Replicas int `json:"replicas"`
 	Stages   int `json:"stages"`
-	// Schedule is the text of a schedule.Spec, empty for what the planner takes: 1f1b or
-	// interleaved groups. Where it runs pipelines both
-	// ways each of the Replicas is as many copies of the model, on the same devices.
+	// Schedule is the text of a schedule.Spec, empty for the planner's choice: 1f1b or interleaved
+	// groups. Where it runs pipelines both ways, each of the Replicas has as many copies of the model
+	// on the same devices.
 	Schedule string `json:"schedule,omitzero"`
 	// UnevenShares gives faster replicas more of a step's micro-batches. The sums over
 	// replicas then add up differently from plan to plan: without it the losses are the same
 	// to the bit for a number of replicas, with it they are not.
 	UnevenShares bool `json:"uneven_shares"`
-	// Recompute is what is computed again to save memory.
+	// Recompute says what blocks recompute to save memory.
 	Recompute RecomputeRule `json:"recompute,omitzero"`
-	// Shard is whether replicas hold their optimizer state in parts.
+	// Shard says whether replicas hold their optimizer state in parts.
 	Shard ShardRule `json:"shard,omitzero"`
 	// DocumentMask keeps attention within the documents that a sequence is packed from.
 	DocumentMask bool `json:"document_mask,omitzero"`
-	// Storage is of what matrix products read. Checkpoints hold float32 under any rule.
+	// Storage is the precision that matrix products read. Checkpoints hold float32 under any rule.
 	Storage StorageRule `json:"storage,omitzero"`
 	// StochasticRounding rounds weights to BF16 by chance in place of to nearest, where they are
 	// stored so.
 	StochasticRounding bool `json:"stochastic_rounding,omitzero"`
-	// Codec is how tensors travel between stages. Losses depend on where the model is cut
+	// Codec says how tensors travel between stages. Losses depend on where the model is cut
 	// under any but the zero value.
 	Codec CodecRule `json:"codec,omitzero"`
-	// MinNodes active nodes are waited for before the first plan.
+	// MinNodes counts the active nodes that the first plan waits for.
 	MinNodes int `json:"min_nodes"`
 }
 
 // MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter.
 const MomentVectors = 2
 
-// Stack is what a stage in its place allocates on its device, for its shares of the optimizer
-// state, nil for all of it, and what a program asks of it; without the device.
+// Stack returns the configuration of a stage in its place, without a device: with its shares of the
+// optimizer state, nil for all of it, and the slots that a program asks for.
 func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
 		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
@@ -123,7 +123,7 @@ type DataSpec struct {
 	SizeBytes int64  `json:"size_bytes"`
 	// HeldOutPermille of the stream's end is never trained on.
 	HeldOutPermille int `json:"held_out_permille"`
-	// Tokens says what the stream consists of; nil is text, one byte a token.
+	// Tokens describes the stream; nil is text, one byte a token.
 	Tokens *TokenSpec `json:"tokens,omitempty"`
 }
 
@@ -133,13 +133,13 @@ type TokenSpec struct {
 	WidthBytes int `json:"width_bytes"`
 	// Vocab is one more than the greatest token.
 	Vocab int `json:"vocab"`
-	// EndOfText is the token behind every document, or NoToken.
+	// EndOfText is the token after every document, or NoToken.
 	EndOfText int32 `json:"end_of_text"`
 	// Tokenizer identifies the tokenizer.
 	Tokenizer Hash  `json:"tokenizer"`
 	Documents int64 `json:"documents"`
-	// Files are the tokenizer's own, so that every node can turn tokens into text; those of
-	// bytes have none.
+	// Files has the tokenizer's own files, so that every node can turn tokens into text; bytes have
+	// none.
 	Files []DataFile `json:"files,omitempty"`
 }
 
@@ -150,13 +150,13 @@ type DataFile struct {
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-// NoToken stands for a token that there is not.
+// NoToken stands for the absence of a token.
 const NoToken = -1
 
 // ByteVocab is the vocabulary of text whose tokens are bytes.
 const ByteVocab = 256
 
-// AllChunks are those of the stream and of the tokenizer's files.
+// AllChunks returns the chunks of the stream and of the tokenizer's files.
 func (d DataSpec) AllChunks() []Hash {
 	if d.Tokens == nil {
 		return d.Chunks
@@ -168,7 +168,7 @@ func (d DataSpec) AllChunks() []Hash {
 	return all
 }
 
-// TokenBytes is the width of a token.
+// TokenBytes returns the width of a token.
 func (d DataSpec) TokenBytes() int {
 	if d.Tokens == nil {
 		return 1
@@ -176,10 +176,10 @@ func (d DataSpec) TokenBytes() int {
 	return d.Tokens.WidthBytes
 }
 
-// TokenCount is the length of the stream in tokens.
+// TokenCount returns the length of the stream in tokens.
 func (d DataSpec) TokenCount() int64 { return d.SizeBytes / int64(d.TokenBytes()) }
 
-// Vocab is how many tokens a model must know.
+// Vocab returns how many tokens a model must know.
 func (d DataSpec) Vocab() int {
 	if d.Tokens == nil {
 		return ByteVocab
@@ -187,7 +187,7 @@ func (d DataSpec) Vocab() int {
 	return d.Tokens.Vocab
 }
 
-// EndOfText is the token behind every document, or NoToken.
+// EndOfText returns the token after every document, or NoToken.
 func (d DataSpec) EndOfText() int32 {
 	if d.Tokens == nil {
 		return NoToken

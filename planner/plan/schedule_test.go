@@ -23,7 +23,7 @@ func TestAPlanTakesACourse(t *testing.T) {
 	stages := make([]Placement, 2)
 	p := Plan{Schedule: "1f1b", Replicas: []Pipeline{{Stages: stages, Warmups: []int{1, 0}}, {Stages: stages, Warmups: []int{2, 0}}}}
 	if got := p.ScheduleChoice().String(); got != "1f1b 1,0 2,0" {
-		t.Fatalf("the course is %q", got)
+		t.Fatalf("the schedule is %q", got)
 	}
 	other, err := p.WithSchedule(ScheduleChoice{Schedule: "zb-h1"})
 	if err != nil || other.ScheduleChoice().String() != "zb-h1" || p.ScheduleChoice().String() != "1f1b 1,0 2,0" {
