@@ -118,14 +118,12 @@ func (s *Session) closing() bool {
 // bytes, and waits for room in its inbox. Errors wrap ErrLost, ErrLeft or
 // ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
 // context's.
-func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	if err := s.send(ctx, to, f); err != nil {
-		return fmt.Errorf("link: send %v to %s: %w", f.Tag, to, err)
-	}
-	return nil
-}
-
-func (s *Session) send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
+func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("link: send %v to %s: %w", f.Tag, to, err)
+		}
+	}()
 	if err := f.Tag.Validate(); err != nil {
 		return err
 	}
@@ -163,22 +161,19 @@ func (s *Session) send(ctx context.Context, to plan.PeerID, f wire.Frame) error 
 // Each message comes out once, and has one waiter: others get ErrDuplicate. Errors are
 // those of Send. A message that has come before its sender was lost or has left is still
 // received.
-func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
-	payload, err := s.receive(ctx, from, tag)
+func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (payload []byte, err error) {
+	switch {
+	case tag.Generation != s.generation:
+		err = fmt.Errorf("%w: the session has %d", ErrGeneration, s.generation)
+	case s.remotes[from] == nil && from != s.endpoint.net.Self():
+		err = ErrStranger
+	default:
+		payload, err = s.inbox.receive(ctx, key{from: from, tag: tag})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("link: receive %v from %s: %w", tag, from, err)
 	}
 	return payload, nil
-}
-
-func (s *Session) receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
-	if tag.Generation != s.generation {
-		return nil, fmt.Errorf("%w: the session has %d", ErrGeneration, s.generation)
-	}
-	if s.remotes[from] == nil && from != s.endpoint.net.Self() {
-		return nil, ErrStranger
-	}
-	return s.inbox.receive(ctx, key{from: from, tag: tag})
 }
 
 // Lost tells of each peer once that it is lost: unreachable or silent for PeerTimeout,
