@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// arrivalProbes bounds measuring links before a node is counted in.
+	arrivalProbes = 3 * time.Second
 	// enrollTimeout bounds getting into the roster.
 	enrollTimeout = time.Minute
 	// returnTimeout bounds coming back to a run whose other nodes may be started later.
@@ -87,7 +89,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if err := saveRun(n.dir, *state.Run); err != nil {
 		return err
 	}
-	if n.probeLinks(ctx, arrivalProbes) { // so that the plan which follows knows them
+	if n.announcer.ProbeLinks(ctx, arrivalProbes) { // so that the plan which follows knows them
 		if err := n.raft.Propose(ctx, n.updateEntry()); err != nil {
 			return fmt.Errorf("node: tell of the links: %w", err)
 		}
@@ -95,7 +97,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 	if err := n.raft.Propose(ctx, n.activeEntry()); err != nil {
 		return fmt.Errorf("node: become active: %w", err)
 	}
-	n.group.Go(func() error { n.gossipProfiles(n.base); return nil })
+	n.group.Go(func() error { n.announcer.Run(n.base); return nil })
 	n.group.Go(func() error { n.learnLosses(n.base); return nil })
 	n.group.Go(func() error { n.chunks().Mirror(n.base, n.data.ChunkOrder(state.Checkpoint.Step+1), n.log); return nil })
 	n.enter(Waiting)
@@ -186,19 +188,13 @@ func (n *Node) enroll(ctx context.Context) error {
 }
 
 func (n *Node) joinEntry() consensus.Entry {
-	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.hardware.Profile()}
+	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.announcer.Addrs(), Profile: n.hardware.Profile()}
 }
 
 func (n *Node) updateEntry() consensus.Entry {
-	return consensus.Update{Peer: n.self, Boot: n.boot, Addrs: n.addrs(), Profile: n.hardware.Profile()}
+	return consensus.Update{Peer: n.self, Boot: n.boot, Addrs: n.announcer.Addrs(), Profile: n.hardware.Profile()}
 }
 
 func (n *Node) activeEntry() consensus.Entry {
 	return consensus.SetMemberState{Peer: n.self, Boot: n.boot, State: consensus.Active}
-}
-
-// addrs are this node's addresses, as many as the roster takes.
-func (n *Node) addrs() []string {
-	addrs := n.swarm.Addrs()
-	return addrs[:min(len(addrs), 16)]
 }

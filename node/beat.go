@@ -26,6 +26,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 func (n *Node) beat() {
 	b := gossip.Heartbeat{Peer: n.self}
 	n.shared.fillBeat(&b)
+	n.leader.Fill(&b)
 	n.progress.fillBeat(&b)
 	b.Links = n.meter.Rates()
 	if state := n.raft.State(); state.Finished {

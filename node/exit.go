@@ -71,22 +71,6 @@ func othersActive(s consensus.State, self plan.PeerID) bool {
 	})
 }
 
-// onlyHolder tells whether self is the only member, and no node that is away holds any of
-// the newest checkpoint either.
-func onlyHolder(s consensus.State, self plan.PeerID) bool {
-	for _, m := range s.Members {
-		if m.Peer != self && m.State != consensus.Gone {
-			return false
-		}
-	}
-	for _, l := range s.Checkpoint.Layers {
-		if slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool { return p != self }) {
-			return false
-		}
-	}
-	return true
-}
-
 // heldByOthers tells whether the newest checkpoint can be had without this node.
 func heldByOthers(s consensus.State, self plan.PeerID) bool {
 	for _, l := range s.Checkpoint.Layers {

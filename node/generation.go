@@ -139,7 +139,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 		w, err := pipeline.New(pipeline.Config{
 			Worker: seat, Run: run, Plan: p,
 			Device: device, Host: n.hardware.Host(), Data: n.data, Exchange: hardware.Exchange(device, session), Keeper: n.keeper.For(p),
-			Stop: n.stopWanted, Next: n.nextCourse(p), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
+			Stop: n.stopWanted, Next: n.leader.NextSchedule(p), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {
 			return workers, hardware.ExplainMemory(err)

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,21 @@ var homes = []struct {
 	{"pnode/planner/sharding", []string{"planner"}, "what replicas hold is what the plan says, not what it might have said"},
 }
 
+// rooms lists for each room of node the only packages that import it, with the reason. A room gets
+// what it needs of another one through the values and small interfaces of its own door.
+var rooms = []struct {
+	room   string
+	dirs   []string
+	reason string
+}{
+	{"pnode/node/leader", []string{"node", "cmd/pnode"}, "others read what the leader wants in its heartbeats; pnode plan asks for its input"},
+	{"pnode/node/checkpointer", []string{"node"}, "others get chunks through a function"},
+	{"pnode/node/monitor", []string{"node"}, "nothing depends on what people see"},
+	{"pnode/node/ingest", []string{"node", "cmd/pnode"}, "who needs the text or the model gets them opened; pnode plan asks for the model"},
+	{"pnode/node/hardware", []string{"node", "cmd/pnode"}, "others get a profile or a device; pnode plan and bench measure"},
+	{"pnode/node/gossip", []string{"node", "node/leader", "node/monitor"}, "heartbeats are the nouns that the leader and the views have in common"},
+}
+
 // TestDependenciesHaveOneHome parses every non-test file of the module.
 func TestDependenciesHaveOneHome(t *testing.T) {
 	files := 0
@@ -65,6 +81,7 @@ func TestDependenciesHaveOneHome(t *testing.T) {
 		}
 		for _, imp := range f.Imports {
 			checkHome(t, filepath.ToSlash(rel), filepath.Base(path), imp.Path.Value)
+			checkRoom(t, filepath.ToSlash(rel), filepath.Base(path), imp.Path.Value)
 		}
 		return nil
 	})
@@ -92,6 +109,15 @@ func checkHome(t *testing.T, dir, file, quoted string) {
 		}
 		if !allowed {
 			t.Errorf("%s/%s imports %s, whose only homes are %v: %s", dir, file, imported, h.dirs, h.reason)
+		}
+	}
+}
+
+func checkRoom(t *testing.T, dir, file, quoted string) {
+	t.Helper()
+	for _, r := range rooms {
+		if quoted == strconv.Quote(r.room) && !slices.Contains(r.dirs, dir) {
+			t.Errorf("%s/%s imports %s, which only %v import: %s", dir, file, r.room, r.dirs, r.reason)
 		}
 	}
 }

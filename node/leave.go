@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/node/leader"
+
 	"pnode/kernels"
 	"pnode/node/api"
 	"pnode/node/gossip"
@@ -14,6 +16,8 @@ import (
 )
 
 const (
+	// proposeTimeout bounds one proposal of the run loop, which makes it again.
+	proposeTimeout = 10 * time.Second
 	// leaveTimeout bounds how long a leaving node waits for its state to be handed over,
 	// and a stopping one for the last checkpoint.
 	leaveTimeout = 2 * time.Minute
@@ -23,8 +27,8 @@ const (
 	// lonelyTimeout is how long they wait while no majority answers.
 	lonelyTimeout = 7 * time.Second
 	// farewellTimeout bounds giving the vote away: a node that could take it may be silent, for
-	// unreachableAfter until it counts as gone.
-	farewellTimeout = 2 * unreachableAfter
+	// leader.UnreachableAfter until it counts as gone.
+	farewellTimeout = 2 * leader.UnreachableAfter
 )
 
 // ErrNotHandedOver says that a node left before its state was safe with others, or the

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/node/leader"
+	"pnode/swarm/admission"
+
 	"pnode/checkpoint"
 	"pnode/kernels"
 	"pnode/node/api"
@@ -72,7 +75,9 @@ func (n *Node) follow(ctx context.Context) {
 		n.switchTo(ctx, state)
 	}
 	n.followCheckpoint(state)
-	n.learnGrants(state)
+	for _, g := range state.Grants {
+		n.grants.Bind(admission.Serial(g.Serial), g.Peers...)
+	}
 	if state.Epoch != n.seatEpoch {
 		n.seatEpoch = state.Epoch
 		n.tellArrivals(state)
@@ -167,7 +172,7 @@ func (n *Node) ended(err error) error {
 // wayBack says what to do about a checkpoint that this node lacks some of. Where no other node
 // has a copy there is only a backup, or a new run.
 func (n *Node) wayBack(state consensus.State, err error) error {
-	if !onlyHolder(state, n.self) {
+	if !leader.OnlyHolder(state, n.self) {
 		return err
 	}
 	n.log.Error("no way back to the checkpoint", "cause", err)

@@ -11,7 +11,7 @@ func (n *Node) checkDevices(ctx context.Context) {
 			n.log.Error("no device is left", "cause", err)
 			n.requestLeave()
 		} else if lost {
-			n.tellProfile(ctx)
+			n.announcer.Announce(ctx)
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"pnode/node/leader"
+
 	"golang.org/x/sync/errgroup"
 
 	"pnode/checkpoint"
@@ -56,18 +58,20 @@ type Node struct {
 	// trying are the others' addresses that a node which comes back knows.
 	trying []string
 
-	store    *checkpoint.Store
-	hardware *hardware.Machine
-	swarm    *swarm.Swarm
-	raft     *consensus.Node
-	links    *link.Endpoint
-	data     *dataset.Dataset
-	keeper   *checkpointer.Checkpointer
-	requests requests
-	api      *api.Server
-	group    errgroup.Group
-	base     context.Context // of everything that runs until Close
-	cancel   context.CancelFunc
+	store     *checkpoint.Store
+	hardware  *hardware.Machine
+	swarm     *swarm.Swarm
+	raft      *consensus.Node
+	links     *link.Endpoint
+	data      *dataset.Dataset
+	keeper    *checkpointer.Checkpointer
+	requests  requests
+	leader    *leader.Leader
+	announcer *gossip.Announcer
+	api       *api.Server
+	group     errgroup.Group
+	base      context.Context // of everything that runs until Close
+	cancel    context.CancelFunc
 
 	hub       api.Hub
 	beats     *gossip.Tracker

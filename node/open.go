@@ -9,6 +9,9 @@ import (
 	"log/slog"
 	"net"
 
+	"pnode/node/leader"
+	"pnode/planner/plan"
+
 	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/checkpointer"
@@ -93,7 +96,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.openLinks(ctx)
-	if err := errors.Join(n.beats.Listen(n.swarm.Topics()), n.listenToProfiles()); err != nil {
+	if err := errors.Join(n.beats.Listen(n.swarm.Topics()), gossip.ListenToProfiles(n.swarm.Topics(), func(p gossip.Profile) { n.leader.Hear(n.base, p) })); err != nil {
 		return nil, err
 	}
 	n.serveSteps()
@@ -105,7 +108,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	}
 	n.essential(func() error { return n.api.Run(ctx) })
 	n.essential(func() error { return n.watchDisk(ctx) })
-	n.group.Go(func() error { n.lead(ctx); return nil })
+	n.group.Go(func() error { n.leader.Run(ctx); return nil })
 	n.group.Go(func() error { n.heartbeats(ctx); return nil })
 	n.group.Go(func() error { n.followSteps(ctx); return nil })
 	n.group.Go(func() error { n.showEvents(); return nil })
@@ -167,6 +170,10 @@ func (n *Node) openLinks(ctx context.Context) {
 	n.links.ServeChunks(n.store.Chunk)
 	n.essential(func() error { return n.links.Run(ctx) })
 	n.requests = requests{n.swarm, n.log}
+	n.leader = leader.New(leader.Config{
+		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm, n.seat.Capability}, Heartbeats: n.beats, Log: n.log,
+	})
+	n.announcer = &gossip.Announcer{Self: n.self, Epoch: n.boot, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log}
 	n.keeper = checkpointer.New(checkpointer.Config{
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
@@ -185,4 +192,24 @@ func (n *Node) essential(f func() error) {
 		}
 		return nil
 	})
+}
+
+// leaderPeers answers the leader's questions about members; own is this node's capability.
+type leaderPeers struct {
+	*swarm.Swarm
+	own []byte
+}
+
+// Refuses reports whether a member's host says that its process has ended.
+func (p leaderPeers) Refuses(ctx context.Context, peer plan.PeerID) bool {
+	return p.Data().Refuses(ctx, peer)
+}
+
+// Capability returns the verified capability of a member, this node included.
+func (p leaderPeers) Capability(peer plan.PeerID) (admission.Capability, bool) {
+	if peer != p.ID() {
+		return p.Swarm.Capability(peer)
+	}
+	c, err := admission.DecodeCapability(p.own)
+	return c, err == nil
 }

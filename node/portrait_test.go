@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/leader"
+
 	"pnode/node/api"
 	"pnode/node/gossip"
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -22,8 +25,14 @@ import (
 // portrayed is a run of three nodes with measured links and a plan under a schedule.
 func portrayed(t testing.TB, name string, micros int) consensus.State {
 	t.Helper()
-	run := rehearsedRun()
-	run.Train.Stages, run.Train.Micros, run.Train.Schedule = 3, micros, name
+	run := plan.RunSpec{
+		Run:   "portrayed",
+		Model: model.Config{Vocab: 64, Context: 16, Blocks: 6, Heads: 1, Channels: 32},
+		Train: plan.TrainSpec{
+			Seed: 7, Steps: 25, Micros: micros, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, ClipNorm: 0.5, Replicas: 1, Stages: 3, Schedule: name,
+		},
+	}
 	state := consensus.State{Run: &run}
 	peers := []plan.PeerID{"a", "<b&\"'>", "c"}
 	for i, peer := range peers {
@@ -35,7 +44,7 @@ func portrayed(t testing.TB, name string, micros int) consensus.State {
 		}
 		state.Members = append(state.Members, m)
 	}
-	in := planInput(state)
+	in := leader.NextInput(state)
 	in.NodeBytes = 0
 	plan, _, err := planner.Make(in)
 	if err != nil {

@@ -11,14 +11,12 @@ import (
 	"pnode/planner/plan"
 )
 
-// sharedState is what the run loop and the planner tell to status and heartbeats.
+// sharedState is what the run loop tells to status and heartbeats.
 type sharedState struct {
 	mu       sync.Mutex // guards what follows
 	phase    Phase
 	stalled  plan.Generation
 	stallWhy error
-	blocked  string               // why the planner, if this node is, has no plan
-	wanted   *gossip.ScheduleWish // by the planner, if this node is
 	savedAt  time.Time
 	why      string    // nothing moves; empty while things do
 	whySince time.Time // of why
@@ -47,13 +45,6 @@ func (n *Node) isStalled() bool {
 	return n.shared.stalled != 0
 }
 
-// setBlocked notes why the planner has no plan; empty is that it has, or another node leads.
-func (n *Node) setBlocked(why string) {
-	n.shared.mu.Lock()
-	defer n.shared.mu.Unlock()
-	n.shared.blocked = why
-}
-
 // tell takes in why nothing moves and says whether it is time to tell.
 func (s *sharedState) tell(why string, now time.Time) bool {
 	s.mu.Lock()
@@ -72,7 +63,7 @@ func (s *sharedState) tell(why string, now time.Time) bool {
 func (s *sharedState) fillBeat(b *gossip.Heartbeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.Phase, b.Stalled, b.Blocked, b.Wish = s.phase.String(), s.stalled, s.blocked, s.wanted
+	b.Phase, b.Stalled = s.phase.String(), s.stalled
 	if s.stallWhy != nil {
 		b.Reason, b.Lacks = s.stallWhy.Error(), errors.Is(s.stallWhy, checkpointer.ErrNoChunks)
 	}

@@ -23,7 +23,7 @@ func (n *Node) Status() api.Status {
 	n.shared.mu.Unlock()
 	s := api.Status{
 		Run: n.seat.Run, Peer: n.self, State: phase.String(), Generation: state.Plan.Generation,
-		Term: term, Leader: leader, Addrs: n.addrs(), Reasons: n.reasons(state, leader),
+		Term: term, Leader: leader, Addrs: n.announcer.Addrs(), Reasons: n.reasons(state, leader),
 		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: savedAt},
 		Roster:     n.roster(state, leader), Plan: n.stages(state), Waiting: n.waiting(time.Now()),
 	}

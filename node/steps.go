@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/leader"
+
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/pipeline/wire/strict"
@@ -161,6 +163,6 @@ func (n *Node) planGivenUp(state consensus.State, since, now time.Time) bool {
 	if slices.Contains(peers, n.self) {
 		return false
 	}
-	silent := func(p plan.PeerID) bool { return n.beats.Silent(p, since, now) > deadAfter }
+	silent := func(p plan.PeerID) bool { return n.beats.Silent(p, since, now) > leader.DeadAfter }
 	return n.beats.Stalled(peers, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(peers, silent)
 }

@@ -99,15 +99,10 @@ func (n *Node) waiting(now time.Time) string {
 			v.Away = append(v.Away, p)
 		}
 	}
-	if v.Quorum.Leader != n.self {
-		b, _ := n.beats.Last(v.Quorum.Leader)
-		v.Blocked = b.Blocked
-	}
+	b, _ := n.beats.Last(v.Quorum.Leader)
+	v.Blocked = b.Blocked
 	n.shared.mu.Lock()
 	defer n.shared.mu.Unlock()
-	if v.Quorum.Leader == n.self {
-		v.Blocked = n.shared.blocked
-	}
 	v.Stalled, v.StallWhy, v.Training = n.shared.stalled, n.shared.stallWhy, n.shared.phase == Training
 	if n.shared.phase == Joining || n.shared.phase == Profiling {
 		v.Trying = n.trying

@@ -12,6 +12,7 @@ import (
 	"pnode/node"
 	"pnode/node/config"
 	"pnode/node/hardware"
+	"pnode/node/leader"
 	"pnode/planner"
 	"pnode/planner/plan"
 )
@@ -70,7 +71,7 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if err != nil {
 		return err
 	}
-	in := node.PlanInput(spec)
+	in := leader.FirstInput(spec)
 	machine, err := hardware.OptionsOf(cfg)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package node
+package leader
 
 import (
 	"maps"

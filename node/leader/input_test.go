@@ -1,12 +1,9 @@
-package node
+package leader
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	"pnode/pipeline/model"
-	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -39,7 +36,7 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 				state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(rune('a' + i)), State: consensus.Active, Profile: profile})
 			}
 			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining})
-			in := planInput(state)
+			in := NextInput(state)
 			if in.Run.Train.Replicas != c.wantReplicas || in.Run.Train.Stages != c.wantStages {
 				t.Errorf("%d replicas of %d stages, want %d of %d", in.Run.Train.Replicas, in.Run.Train.Stages, c.wantReplicas, c.wantStages)
 			}
@@ -50,36 +47,5 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 				t.Error("the run's own specification was changed")
 			}
 		})
-	}
-}
-
-func TestNoPlanIsToldWithoutThePackage(t *testing.T) {
-	err := fmt.Errorf("%w: the planner: of a", planner.ErrNoFit)
-	if got, want := noPlan(err), "model does not fit: the planner: of a"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestWhoSleptBlamesNobody(t *testing.T) {
-	members := []consensus.Member{{Peer: "a", Boot: 1}, {Peer: "b", Boot: 1}}
-	start := time.Unix(1000, 0)
-	var s sightings
-	for i := range 10 {
-		s.look(members, start.Add(time.Duration(i)*decideEvery))
-	}
-	a := process{"a", 1}
-	if s.since[a] != start {
-		t.Errorf("a was seen first at %v, want %v", s.since[a], start)
-	}
-	members[0].Boot = 2
-	later := s.last.Add(decideEvery)
-	s.look(members, later)
-	if _, kept := s.since[a]; kept || s.since[process{"a", 2}] != later || s.since[process{"b", 1}] != start {
-		t.Errorf("after a restart of a: %v", s.since)
-	}
-	woken := later.Add(maxNap + 1)
-	s.look(members, woken)
-	if s.since[process{"b", 1}] != woken {
-		t.Errorf("b is blamed for %v of sleep", woken.Sub(s.since[process{"b", 1}]))
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package gossip
 
 import (
 	"encoding/json"
@@ -15,27 +15,27 @@ func TestTheRosterFollowsWhatMembersSay(t *testing.T) {
 		{Peer: "b", Boot: 1, State: consensus.Gone},
 	}}
 	for name, c := range map[string]struct {
-		news profileNews
+		news Profile
 		want bool
 	}{
-		"nothing new":        {profileNews{Peer: "a", Boot: 1, Addrs: []string{"x"}, Profile: profile}, false},
-		"another address":    {profileNews{Peer: "a", Boot: 1, Addrs: []string{"y"}, Profile: profile}, true},
-		"another profile":    {profileNews{Peer: "a", Boot: 1, Addrs: []string{"x"}}, true},
-		"an earlier process": {profileNews{Peer: "a", Boot: 9, Addrs: []string{"y"}}, false},
-		"one that is gone":   {profileNews{Peer: "b", Boot: 1, Addrs: []string{"y"}}, false},
-		"a stranger":         {profileNews{Peer: "c", Boot: 1}, false},
+		"nothing new":        {Profile{Peer: "a", Epoch: 1, Addrs: []string{"x"}, Profile: profile}, false},
+		"another address":    {Profile{Peer: "a", Epoch: 1, Addrs: []string{"y"}, Profile: profile}, true},
+		"another profile":    {Profile{Peer: "a", Epoch: 1, Addrs: []string{"x"}}, true},
+		"an earlier process": {Profile{Peer: "a", Epoch: 9, Addrs: []string{"y"}}, false},
+		"one that is gone":   {Profile{Peer: "b", Epoch: 1, Addrs: []string{"y"}}, false},
+		"a stranger":         {Profile{Peer: "c", Epoch: 1}, false},
 	} {
-		if _, got := c.news.update(state); got != c.want {
+		if _, got := c.news.Update(state); got != c.want {
 			t.Errorf("%s: update %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-func FuzzDecodeProfileNews(f *testing.F) {
+func FuzzDecodeProfile(f *testing.F) {
 	f.Add([]byte(`{"peer":"a","boot":1,"addrs":["/ip4/127.0.0.1/udp/1/quic-v1"],"profile":{"devices":[],"disk_free_bytes":1}}`))
 	f.Add([]byte(`{"peer":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := decodeProfileNews(data)
+		p, err := decodeProfile(data)
 		if err != nil {
 			return
 		}
@@ -43,7 +43,7 @@ func FuzzDecodeProfileNews(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q, err := decodeProfileNews(again); err != nil || q.Peer != p.Peer || q.Boot != p.Boot {
+		if q, err := decodeProfile(again); err != nil || q.Peer != p.Peer || q.Epoch != p.Epoch {
 			t.Fatalf("%+v reads back as %+v, %v", p, q, err)
 		}
 	})

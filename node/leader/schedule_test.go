@@ -1,4 +1,4 @@
-package node
+package leader
 
 import (
 	"context"
@@ -78,7 +78,7 @@ type rehearsal struct {
 	endpoints []*link.Endpoint
 	device    emulate.Profile
 	keeper    *states
-	leader    *Node
+	leader    *Leader
 	state     consensus.State
 
 	mu     sync.Mutex // guards what follows
@@ -115,9 +115,11 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 	quiet := slog.New(slog.DiscardHandler)
 	r := &rehearsal{
 		T: t, net: net, keeper: &states{layers: map[int][]byte{}}, losses: map[plan.Step]uint64{},
-		leader: &Node{beats: gossip.NewTracker(), log: quiet},
+		leader: New(Config{Heartbeats: gossip.NewTracker(), Log: quiet}),
 		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
+	inline := func(search func()) bool { search(); return true }
+	r.watch.door = watchDoor{r.leader.Heartbeats, r.leader.Planner, inline, r.leader.setWish, quiet}
 	r.state.Run = &run
 	for i, peer := range net.Peers() {
 		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
@@ -137,9 +139,9 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 // plan makes the next generation, as the planner would.
 func (r *rehearsal) plan(start plan.Step) {
 	r.Helper()
-	in := planInput(r.state)
+	in := NextInput(r.state)
 	in.NodeBytes, in.Start = 0, start
-	plan, _, err := r.watch.make(in, r.why)
+	plan, _, err := r.watch.planner(r.why)(in)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func (r *rehearsal) generation(ctx context.Context) {
 		defer device.Close()
 		w, err := pipeline.New(pipeline.Config{
 			Worker: plan.WorkerID{Peer: peer, Device: "cpu"}, Run: *r.state.Run, Plan: p, Device: device,
-			Data: squares{r.state.Run.Model.Context}, Exchange: session, Keeper: r.keeper, Log: r.leader.log,
+			Data: squares{r.state.Run.Model.Context}, Exchange: session, Keeper: r.keeper, Log: r.leader.Log,
 			Stop: r.stop, Next: r.next, OnLoaded: func() {}, OnStep: func(s pipeline.StepResult) { r.step(peer, s, &meter) },
 		})
 		if err != nil {
@@ -201,8 +203,8 @@ func (r *rehearsal) next(plan.Step) plan.ScheduleChoice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := gossip.ScheduleWish{}
-	if wanted := r.leader.shared.wanted; wanted != nil {
-		w = *wanted
+	if wish := r.leader.wish; wish != nil {
+		w = *wish
 	}
 	if course, err := plan.ParseScheduleChoice(w.Schedule); err == nil && w.Generation == r.state.Plan.Generation {
 		return course
@@ -219,7 +221,7 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 	for _, t := range s.Stages {
 		b.Stages = append(b.Stages, gossip.TimesOf(t))
 	}
-	r.leader.beats.Note(b, time.Now())
+	r.leader.Heartbeats.Note(b, time.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bits, told := r.losses[s.Step]; told && bits != math.Float64bits(s.Loss) {
@@ -228,7 +230,7 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 	r.losses[s.Step] = math.Float64bits(s.Loss)
 	if peer == r.state.Plan.Coordinator().Peer {
 		r.took, r.course = append(r.took, s.Total), append(r.course, s.Schedule.String())
-		r.why = r.watch.look(r.leader, r.long())
+		r.why = r.watch.look(r.long())
 		r.onStep(s.Step)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package leader
 
 import (
 	"fmt"
@@ -9,51 +9,49 @@ import (
 )
 
 const (
-	// deadAfter is how long a member may be silent before the planner asks its host whether
-	// the process still runs, and counts it as gone if not.
-	deadAfter = 5 * time.Second
-	// unreachableAfter is how long a member may be silent whose host is silent too: links
-	// bridge that time, as pipeline/link's Options.PeerTimeout says.
-	unreachableAfter = 15 * time.Second
-	// stallGrace is how long the planner waits, at first, for a lost peer to show before it
-	// plans the same members again after a generation was given up.
+	// DeadAfter bounds the silence of a member before the leader asks its host whether the
+	// process still runs, and counts it as gone if not.
+	DeadAfter = 5 * time.Second
+	// UnreachableAfter bounds the silence of a member whose host is silent too: links bridge
+	// that time, as pipeline/link's Options.PeerTimeout says.
+	UnreachableAfter = 15 * time.Second
+	// stallGrace is the first patience with a generation that was given up: a lost peer may show
+	// before the same members are planned again.
 	stallGrace = 3 * time.Second
-	// lackingPlans is how many plans may fail for want of a checkpoint's chunks before the
-	// run goes back to an older checkpoint.
+	// lackingPlans bounds the plans that fail for want of a checkpoint's chunks before the run
+	// goes back to an older checkpoint.
 	lackingPlans = 3
 )
 
-// memberView is what the planner knows of a member when it decides.
+// memberView describes a member to decide.
 type memberView struct {
 	Peer    plan.PeerID
 	Active  bool // in the roster and not leaving
 	Leaving bool // draining
-	// Reborn: started again after the plan was made, so not carrying it out.
-	Reborn bool
-	Silent time.Duration
-	// Devices are how many it computes on.
-	Devices int
+	// Restarted after the plan was made, so not carrying it out.
+	Restarted bool
+	Silent    time.Duration
+	Devices   int // that it computes on
 }
 
-// leadView is the planner's input to a decision, all of it plain values.
-type leadView struct {
+// view is the input to a decision, all of it plain values.
+type view struct {
 	Plan       plan.Plan
 	Checkpoint plan.Step
 	Members    []memberView
-	// MinNodes and MinDevices are what the run begins with.
+	// The run begins with at least MinNodes and MinDevices.
 	MinNodes, MinDevices int
-	// Better is why a plan with the present members would be worth the change; empty when
-	// it is not.
+	// Better says why another plan would be worth the change; empty when it is not.
 	Better string
 	// Paused: the plan's workers were asked to save their newest step and to wait. Newest is
-	// the newest step that one of them tells of.
+	// the newest step that one of them reports.
 	Paused bool
 	Newest plan.Step
 	Stall  stall
 	Ending bool // the run is stopping or finished
 }
 
-// stall is a generation that was given up.
+// stall describes a generation that was given up, if any.
 type stall struct {
 	gossip.Stall
 	// Patience bounds the wait for it to end by itself: longer each time a generation ends
@@ -63,11 +61,11 @@ type stall struct {
 	// member and the only holder.
 	Plans int
 	Alone bool
-	// Fallback is the newest older checkpoint that is kept; 0 is none.
+	// Fallback is the step of the newest older checkpoint that is kept; 0 is none.
 	Fallback plan.Step
 }
 
-// verdict is what the planner does next; at most one thing at a time.
+// verdict says what the leader does next: at most one thing at a time.
 type verdict struct {
 	Gone     plan.PeerID // mark this member gone
 	Doubt    bool        // but only if its host says that the process has ended
@@ -75,13 +73,13 @@ type verdict struct {
 	Rollback plan.Step   // give the newest checkpoint up for this one; 0 is no
 	Plan     bool        // make a new plan now
 	Why      string
-	// Blocked is why there is no plan and none can be made.
+	// Blocked says why there is no plan and none can be made.
 	Blocked string
 }
 
-// decide is the planner's rule, cheapest loss first: mark the dead; plan at once when
-// the plan cannot go on; otherwise have the state saved and plan from there.
-func decide(v leadView) verdict {
+// decide is the leader's rule, cheapest loss first. It marks the dead; plans at once when the
+// running plan cannot go on; otherwise it has the state saved and plans from there.
+func decide(v view) verdict {
 	if v.Ending {
 		return verdict{}
 	}
@@ -95,7 +93,7 @@ func decide(v leadView) verdict {
 	}
 	for _, m := range v.Members {
 		switch {
-		case m.Reborn:
+		case m.Restarted:
 			absent[m.Peer] = "was started again"
 		case m.Active || m.Leaving:
 			delete(absent, m.Peer)
@@ -123,14 +121,14 @@ func decide(v leadView) verdict {
 	return v.change(leaving)
 }
 
-// silent marks a member gone from which nothing is heard, those first that were away for
+// silent marks a member gone from which nothing is heard. Members come first that were away for
 // longer than a link may be.
-func (v leadView) silent() (gone verdict, ok bool) {
-	for _, limit := range []time.Duration{unreachableAfter, deadAfter} {
+func (v view) silent() (gone verdict, ok bool) {
+	for _, limit := range []time.Duration{UnreachableAfter, DeadAfter} {
 		for _, m := range v.Members {
 			if m.Silent > limit {
 				why := fmt.Sprintf("no sign of life for %v", m.Silent.Round(time.Second/10))
-				return verdict{Gone: m.Peer, Doubt: m.Silent <= unreachableAfter, Why: why}, true
+				return verdict{Gone: m.Peer, Doubt: m.Silent <= UnreachableAfter, Why: why}, true
 			}
 		}
 	}
@@ -138,7 +136,7 @@ func (v leadView) silent() (gone verdict, ok bool) {
 }
 
 // first waits for the nodes and devices that the run wants to begin with.
-func (v leadView) first(active, devices int) verdict {
+func (v view) first(active, devices int) verdict {
 	if need := max(1, v.MinNodes); active < need {
 		return verdict{Blocked: fmt.Sprintf("the run begins with %d nodes, %d here so far; `pnode invite` prints how others join", need, active)}
 	}
@@ -150,7 +148,7 @@ func (v leadView) first(active, devices int) verdict {
 
 // stalled plans again when patience is over. Where chunks are lacking that nobody brings, the
 // run goes back to an older checkpoint first.
-func (v leadView) stalled() verdict {
+func (v view) stalled() verdict {
 	s := v.Stall
 	switch {
 	case v.Checkpoint < v.Plan.Start:
@@ -167,7 +165,7 @@ func (v leadView) stalled() verdict {
 }
 
 // change handles the wishes that can wait for a checkpoint.
-func (v leadView) change(leaving map[plan.PeerID]bool) verdict {
+func (v view) change(leaving map[plan.PeerID]bool) verdict {
 	why := ""
 	for _, peer := range v.Plan.Peers() {
 		if leaving[peer] {

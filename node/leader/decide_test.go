@@ -1,0 +1,80 @@
+package leader
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+)
+
+// TestDecide walks the planner's rule case by case: from plain views to one verdict.
+func TestDecide(t *testing.T) {
+	running := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}}}
+	alive := func(peers ...plan.PeerID) []memberView {
+		var views []memberView
+		for _, p := range peers {
+			views = append(views, memberView{Peer: p, Active: true})
+		}
+		return views
+	}
+	leaving := func(views []memberView, i int) []memberView {
+		views[i].Active, views[i].Leaving = false, true
+		return views
+	}
+	reborn := func(views []memberView) []memberView {
+		views[1].Restarted = true
+		return views
+	}
+	lacking := func(s stall) view {
+		s.For, s.Lacks, s.Patience = time.Second, true, stallGrace
+		return view{Plan: running, Checkpoint: running.Start, Members: alive("a", "b"), Stall: s}
+	}
+	silent := alive("a", "b")
+	silent[1].Silent = UnreachableAfter + time.Second
+	quiet := alive("a", "b", "c")
+	quiet[1].Silent = DeadAfter + time.Second
+	worse := slices.Clone(quiet)
+	worse[2].Silent = UnreachableAfter + time.Second
+
+	for _, c := range []struct {
+		name string
+		view view
+		want verdict
+	}{
+		{"waits for the asked number of nodes", view{Members: alive("a", "b"), MinNodes: 3}, verdict{Blocked: "the run begins with 3 nodes, 2 here so far; `pnode invite` prints how others join"}},
+		{"waits for the devices that the cut needs", view{Members: []memberView{{Peer: "a", Active: true, Devices: 2}}, MinNodes: 1, MinDevices: 3}, verdict{Blocked: "the run begins with 3 devices, 2 here so far; `pnode invite` prints how others join"}},
+		{"plans when one node has them", view{Members: []memberView{{Peer: "a", Active: true, Devices: 3}}, MinNodes: 1, MinDevices: 3}, verdict{Plan: true, Why: "first plan"}},
+		{"plans when they are there", view{Members: alive("a", "b"), MinNodes: 2}, verdict{Plan: true, Why: "first plan"}},
+		{"leaves a good plan alone", view{Plan: running, Members: alive("a", "b")}, verdict{}},
+		{"marks the silent gone before anything else", view{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
+		{"doubts that one is gone which a link may be cut off from", view{Plan: running, Members: quiet, Better: "c helps"}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6s"}},
+		{"marks the longer silent first", view{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
+		{"plans at once without the dead", view{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone"}},
+		{"plans anew with a member that was started again", view{Plan: running, Members: reborn(alive("a", "b"))}, verdict{Plan: true, Why: "b was started again"}},
+		{"plans again after a stall", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
+		{"gives a lost peer time to show first", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace}, Patience: stallGrace}}, verdict{}},
+		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
+		{"then goes back to an older checkpoint", lacking(stall{Fallback: 20, Plans: lackingPlans}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is kept; start a node that holds a copy"}},
+		{"plans from the older one", func() view { v := lacking(stall{Fallback: 10, Alone: true}); v.Checkpoint = 20; return v }(), verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"saves before a member leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Pause: true, Why: "b is leaving"}},
+		{"waits for that save", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 30}, verdict{}},
+		{"not content with the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 32}, verdict{}},
+		{"then plans without the leaver", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "b is leaving"}},
+		{"ends a pause that an earlier planner asked for", view{Plan: running, Members: alive("a", "b"), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "the plan was paused"}},
+		{"does not plan for nobody", view{Plan: running, Members: leaving(leaving(alive("a", "b"), 0), 1)}, verdict{}},
+		{"saves before a better plan", view{Plan: running, Members: alive("a", "b", "c"), Better: "c helps"}, verdict{Pause: true, Why: "c helps"}},
+		{"does nothing at the end of a run", view{Plan: running, Members: silent, Ending: true}, verdict{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.view.Checkpoint = cmp.Or(c.view.Checkpoint, c.view.Plan.Start)
+			if got := decide(c.view); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

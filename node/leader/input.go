@@ -1,0 +1,78 @@
+package leader
+
+import (
+	"slices"
+
+	"pnode/node/dataset"
+	"pnode/pipeline/model"
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// processBytes is the host memory of a node besides its stages and the text: the program, the
+// network, the store. 61 and 63 MiB were measured with stages of 60 and 337 MiB.
+const processBytes = 62 << 20
+
+// FirstInput returns what a run's first plan depends on, without the members.
+func FirstInput(run plan.RunSpec) planner.Input {
+	in := planner.Input{
+		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1,
+		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
+	}
+	if run.Train.Storage.Halves() {
+		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
+	}
+	return in
+}
+
+// NextInput returns the planner's input for the generation after the current one. An asked
+// number of replicas or stages yields when there are fewer devices: the run goes on.
+func NextInput(state consensus.State) planner.Input {
+	in := FirstInput(*state.Run)
+	in.Start, in.Generation = state.Checkpoint.Step, state.Plan.Generation+1
+	if state.Plan.Generation != 0 {
+		previous := state.Plan
+		in.Previous = &previous
+	}
+	for _, m := range state.Members {
+		if m.State == consensus.Active {
+			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Name: m.Label, Profile: m.Profile})
+		}
+	}
+	train, there := &in.Run.Train, devicesOf(in.Members)
+	if devicesAsked(*train) > there {
+		train.Stages = 0
+	}
+	if train.Replicas > there {
+		train.Replicas = 0
+	}
+	return in
+}
+
+// devicesAsked returns how many devices the replicas and stages take that the user asked for.
+func devicesAsked(t plan.TrainSpec) int { return max(1, t.Replicas) * max(1, t.Stages) }
+
+// devicesOf counts what members compute on.
+func devicesOf(members []planner.Member) (n int) {
+	for _, m := range members {
+		n += len(m.Profile.Devices)
+	}
+	return n
+}
+
+// OnlyHolder reports whether self is the only member, and no node that is away holds any of the
+// newest checkpoint either.
+func OnlyHolder(s consensus.State, self plan.PeerID) bool {
+	for _, m := range s.Members {
+		if m.Peer != self && m.State != consensus.Gone {
+			return false
+		}
+	}
+	for _, l := range s.Checkpoint.Layers {
+		if slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool { return p != self }) {
+			return false
+		}
+	}
+	return true
+}

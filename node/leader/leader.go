@@ -1,0 +1,363 @@
+package leader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/node/gossip"
+	"pnode/pipeline/wire"
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// decideEvery is the time between two looks at whether something has to change.
+	decideEvery = 500 * time.Millisecond
+	// proposeTimeout bounds one proposal. A leader that cannot commit loses its term.
+	proposeTimeout = 10 * time.Second
+)
+
+// Config is what a Leader works with. All fields but Planner are needed.
+type Config struct {
+	Self       plan.PeerID
+	Consensus  Consensus
+	Peers      Peers
+	Heartbeats *gossip.Tracker
+	// Planner searches for plans; zero means package planner.
+	Planner Planner
+	Log     *slog.Logger
+}
+
+// Consensus is the replicated state and its elected leader; *consensus.Node implements it.
+type Consensus interface {
+	State() consensus.State
+	Leader() (leader plan.PeerID, term plan.Term, self bool)
+	Propose(ctx context.Context, e consensus.Entry) error
+	// Answers reports whether a member's process answers over the network.
+	Answers(ctx context.Context, p plan.PeerID) bool
+}
+
+// Peers is what the leader asks of the network about members.
+type Peers interface {
+	// Refuses reports whether a member's host says that its process has ended.
+	Refuses(ctx context.Context, p plan.PeerID) bool
+	// Capability returns a member's verified right to be in the run, if it was met.
+	Capability(p plan.PeerID) (admission.Capability, bool)
+	// Block ends connections to a peer and takes no more.
+	Block(p plan.PeerID)
+}
+
+// Planner holds the searches of package planner, each of which may take seconds.
+type Planner struct {
+	Make         func(planner.Input) (plan.Plan, plan.Reasons, error)
+	ShouldReplan func(planner.Input, plan.Plan) (planner.Decision, error)
+	Reselect     func(planner.Input, plan.Plan, planner.Seen) (planner.Reselection, error)
+}
+
+// Leader decides for the run while its node is elected, and does nothing else while it is not.
+// All methods may be called concurrently.
+type Leader struct {
+	Config
+	searches errgroup.Group
+	found    chan struct{} // receives a value after a search has ended
+
+	mu      sync.Mutex // guards what follows
+	blocked string
+	wish    *gossip.ScheduleWish
+}
+
+// New returns a Leader whose duties begin with Run.
+func New(c Config) *Leader {
+	if c.Planner.Make == nil {
+		c.Planner = Planner{planner.Make, planner.ShouldReplan, planner.Reselect}
+	}
+	l := &Leader{Config: c, found: make(chan struct{}, 1)}
+	l.searches.SetLimit(maxSearches)
+	return l
+}
+
+// Fill puts into this node's heartbeat why there is no plan, and the schedule that is wanted.
+func (l *Leader) Fill(b *gossip.Heartbeat) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.Blocked, b.Wish = l.blocked, l.wish
+}
+
+func (l *Leader) setBlocked(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.blocked = why
+}
+
+func (l *Leader) setWish(w *gossip.ScheduleWish) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wish = w
+}
+
+// Hear brings news of a member into the roster, if this node leads.
+func (l *Leader) Hear(ctx context.Context, p gossip.Profile) {
+	update, ok := p.Update(l.Consensus.State())
+	if _, _, self := l.Consensus.Leader(); !ok || !self {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	if err := l.Consensus.Propose(ctx, update); err != nil {
+		l.Log.Debug("take over a profile", "of", p.Peer, "cause", err)
+	}
+}
+
+// term is what a leader remembers from its election on.
+type term struct {
+	*Leader
+	number plan.Term
+	// plans counts those committed since the checkpoint of step countedAt.
+	plans     int
+	countedAt plan.Step
+	// better compares the best plan for a roster with the one that runs.
+	comparedFor roster
+	better      *future[planner.Decision]
+	// made is the next plan, for a state and a reason.
+	madeFor occasion
+	made    *future[made]
+	// schedule follows the steps of the running plan.
+	schedule scheduleWatch
+}
+
+// roster names what a comparison of plans depends on.
+type roster struct {
+	epoch      uint64
+	generation plan.Generation
+}
+
+// occasion names what a new plan depends on. A plan for another one is out of date.
+type occasion struct {
+	roster
+	checkpoint plan.Step
+	why        string
+}
+
+// made is the result of a search for the next plan.
+type made struct {
+	plan  plan.Plan
+	lines []string // why it is as it is
+	err   error
+}
+
+// Run carries out the leader's duties on whichever node is elected, until ctx ends. It returns
+// after its searches have ended.
+func (l *Leader) Run(ctx context.Context) {
+	defer func() { _ = l.searches.Wait() }() // they return no errors
+	tick := time.NewTicker(decideEvery)
+	defer tick.Stop()
+	var t *term
+	var seen sightings
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-l.found:
+		}
+		now, state := time.Now(), l.Consensus.State()
+		seen.look(state.Members, now)
+		_, number, self := l.Consensus.Leader()
+		if !self {
+			t = nil
+			l.setBlocked("")
+			l.setWish(nil)
+			continue
+		}
+		if t == nil || t.number != number {
+			t = &term{Leader: l, number: number}
+			t.schedule.door = watchDoor{l.Heartbeats, l.Planner, l.search, l.setWish, l.Log}
+			l.Log.Info("this node is the planner", "term", number)
+		}
+		if state.Run == nil {
+			continue
+		}
+		verdict := decide(t.view(state, seen))
+		if err := errors.Join(t.carryOut(ctx, state, verdict), l.bindGrants(ctx, state)); err != nil && ctx.Err() == nil {
+			l.Log.Warn("planner", "cause", err)
+		}
+	}
+}
+
+// search runs f on a goroutine of its own and wakes Run after it, unless too many run already.
+func (l *Leader) search(f func()) bool {
+	return l.searches.TryGo(func() error {
+		f()
+		select {
+		case l.found <- struct{}{}:
+		default: // Run will look anyway
+		}
+		return nil
+	})
+}
+
+// view gathers what decide needs.
+func (t *term) view(state consensus.State, seen sightings) view {
+	peers, generation := state.Plan.Peers(), state.Plan.Generation
+	v := view{
+		Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
+		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
+		Paused: state.Paused(), Newest: t.Heartbeats.Newest(peers, generation),
+		Better: cmp.Or(t.compare(state), t.schedule.look(state)), Ending: state.StopWanted || state.Finished,
+	}
+	for _, m := range state.Members {
+		if m.State == consensus.Gone {
+			continue
+		}
+		silent := time.Duration(0)
+		if m.Peer != t.Self {
+			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
+		}
+		v.Members = append(v.Members, memberView{
+			Peer: m.Peer, Silent: silent, Devices: len(m.Profile.Devices),
+			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Restarted: state.Reborn(m),
+		})
+	}
+	if state.Checkpoint.Step != t.countedAt {
+		t.plans, t.countedAt = 0, state.Checkpoint.Step
+	}
+	v.Stall = stall{
+		Stall: t.Heartbeats.Stalled(peers, generation, seen.last), Patience: min(stallGrace<<min(t.plans, 5), time.Minute),
+		Plans: t.plans, Alone: OnlyHolder(state, t.Self),
+	}
+	if len(state.Older) > 0 {
+		v.Stall.Fallback = state.Older[0].Step
+	}
+	return v
+}
+
+// compare returns why a plan with the present members is worth the change. It returns nothing
+// if it is not, or while a search looks. There is one search for each roster and generation.
+func (t *term) compare(state consensus.State) string {
+	if state.Plan.Generation == 0 {
+		return ""
+	}
+	if r := (roster{state.Epoch, state.Plan.Generation}); t.comparedFor != r {
+		in := NextInput(state)
+		in.Links = t.schedule.links
+		current, _ := t.Heartbeats.Running(state.Plan)
+		t.better = begin(t.search, func() planner.Decision {
+			d, err := t.Planner.ShouldReplan(in, current)
+			d.Replan = d.Replan && err == nil
+			return d
+		})
+		if t.better != nil {
+			t.comparedFor = r
+		}
+	}
+	if d, ok := t.better.get(); ok && d.Replan {
+		return d.Reason
+	}
+	return ""
+}
+
+// carryOut turns a verdict into a proposal.
+func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) error {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	switch {
+	case v.Gone != "":
+		if t.Consensus.Answers(ctx, v.Gone) { // only its gossip does not come through
+			t.Log.Debug("no heartbeats of a node that lives", "peer", v.Gone)
+			t.Heartbeats.Touch(v.Gone, time.Now())
+			return nil
+		}
+		if v.Doubt && !t.Peers.Refuses(ctx, v.Gone) {
+			return nil // it may be the link that is down, which comes back
+		}
+		m, _ := state.Member(v.Gone)
+		t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
+		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})
+	case v.Pause:
+		t.Log.Info("asking for a checkpoint before a new plan", "why", v.Why)
+		return t.Consensus.Propose(ctx, consensus.WantPause{Count: state.PauseWanted + 1})
+	case v.Rollback != 0:
+		t.Log.Warn("going back to an older checkpoint", "from", state.Checkpoint.Step, "to", v.Rollback, "why", v.Why)
+		return t.Consensus.Propose(ctx, consensus.Rollback{From: state.Checkpoint.Step, To: v.Rollback, Term: t.number, Reason: v.Why})
+	case v.Plan:
+		return t.proposePlan(ctx, state, v.Why)
+	}
+	t.setBlocked(v.Blocked)
+	return nil
+}
+
+// proposePlan commits the next generation once a search has made it for this state. It does not
+// wait for the search. A refusal for age is no error: the next look sees the newer state.
+func (t *term) proposePlan(ctx context.Context, state consensus.State, why string) error {
+	o := occasion{roster{state.Epoch, state.Plan.Generation}, state.Checkpoint.Step, why}
+	if t.madeFor != o || t.made == nil {
+		in, search := NextInput(state), t.schedule.planner(why)
+		t.madeFor, t.made = o, begin(t.search, func() made {
+			p, reasons, err := search(in)
+			lines := []string{why}
+			if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
+				lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in.Members), "device")))
+			}
+			lines = append(lines, reasons.Lines()...)
+			lines = lines[:min(len(lines), maxReasons)]
+			for i, line := range lines {
+				lines[i] = wire.Clip(line, maxReasonBytes)
+			}
+			return made{p, lines, err}
+		})
+	}
+	m, ok := t.made.get()
+	if !ok {
+		return nil
+	}
+	if m.err != nil {
+		t.made = nil // a profile may change without the roster's epoch
+		t.setBlocked(withoutPackage(m.err))
+		return nil
+	}
+	t.setBlocked("")
+	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.lines})
+	if err == nil {
+		t.plans++
+		t.Log.Info("committed a plan", "generation", m.plan.Generation, "start", m.plan.Start, "why", why)
+	}
+	if errors.Is(err, consensus.ErrStale) {
+		t.made = nil
+		return nil
+	}
+	return err
+}
+
+// A plan's reasons in the log are bounded in count and length.
+const (
+	maxReasons     = 64
+	maxReasonBytes = 512
+)
+
+// withoutPackage returns an error of the planner as people read it.
+func withoutPackage(err error) string { return strings.TrimPrefix(err.Error(), "planner: ") }
+
+// NextSchedule returns the coordinator's source of the schedule for each next step of a plan: the
+// newest that a leader wanted. When the leader changes, the steps go on as they did.
+func (l *Leader) NextSchedule(p plan.Plan) func(plan.Step) plan.ScheduleChoice {
+	choice := p.ScheduleChoice()
+	return func(plan.Step) plan.ScheduleChoice {
+		leader, _, _ := l.Consensus.Leader()
+		if w := l.Heartbeats.Wish(leader); w.Generation == p.Generation {
+			if c, err := plan.ParseScheduleChoice(w.Schedule); err == nil {
+				choice = c
+			}
+		}
+		return choice
+	}
+}

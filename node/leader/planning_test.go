@@ -1,0 +1,123 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/consensus"
+)
+
+// oneLeader is a consensus of which self is always the leader. It carries entries out at once.
+type oneLeader struct {
+	mu       sync.Mutex // guards what follows
+	state    consensus.State
+	proposed []consensus.Entry
+}
+
+func (c *oneLeader) State() consensus.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+func (c *oneLeader) Leader() (plan.PeerID, plan.Term, bool)        { return "a", 1, true }
+func (c *oneLeader) Answers(_ context.Context, p plan.PeerID) bool { return p != "dead" }
+
+func (c *oneLeader) Propose(_ context.Context, e consensus.Entry) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.proposed = append(c.proposed, e)
+	switch e := e.(type) {
+	case consensus.SetMemberState:
+		members := append([]consensus.Member(nil), c.state.Members...)
+		for i := range members {
+			if members[i].Peer == e.Peer {
+				members[i].State = e.State
+			}
+		}
+		c.state.Members = members
+		c.state.Epoch++
+	case consensus.SetPlan:
+		if e.Epoch != c.state.Epoch {
+			return consensus.ErrStale
+		}
+		c.state.Plan = e.Plan
+	}
+	return nil
+}
+
+// strangers knows no capabilities, and hosts that say that a process has ended.
+type strangers struct{}
+
+func (strangers) Refuses(context.Context, plan.PeerID) bool { return true }
+func (strangers) Block(plan.PeerID)                         {}
+func (strangers) Capability(plan.PeerID) (admission.Capability, bool) {
+	return admission.Capability{}, false
+}
+
+// TestPlanningDoesNotDelayTheDetectionOfTheDead: while the planner searches, a member dies and is
+// marked gone; the plan of that search is out of date and dropped, the next one does without it.
+func TestPlanningDoesNotDelayTheDetectionOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		run.Train.Stages = 0
+		members := []consensus.Member{
+			{Peer: "a", State: consensus.Active, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, 1)}},
+			{Peer: "dead", State: consensus.Active, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, 1)}},
+		}
+		log := &oneLeader{state: consensus.State{Run: &run, Members: members, Epoch: 1}}
+		release := make(chan struct{})
+		var mu sync.Mutex
+		var searches []planner.Input
+		l := New(Config{
+			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: func(in planner.Input) (plan.Plan, plan.Reasons, error) {
+					mu.Lock()
+					searches = append(searches, in)
+					mu.Unlock()
+					if len(in.Members) == 2 {
+						<-release
+					}
+					return plan.Plan{Generation: plan.Generation(len(in.Members)) * 10, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}, plan.Reasons{}, nil
+				},
+				ShouldReplan: func(planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{}, errors.New("not asked for here")
+				},
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		time.Sleep(DeadAfter + 5*decideEvery) // virtual: the first search does not end
+		synctest.Wait()
+		if m, _ := log.State().Member("dead"); m.State != consensus.Gone {
+			t.Errorf("the dead member is %s while the planner searches", m.State)
+		}
+		time.Sleep(2 * decideEvery)
+		synctest.Wait()
+		if g := log.State().Plan.Generation; g != 10 {
+			t.Errorf("generation %d, want the plan for the living alone", g)
+		}
+		close(release) // the search for both ends last
+		time.Sleep(2 * decideEvery)
+		synctest.Wait()
+		if g := log.State().Plan.Generation; g != 10 {
+			t.Errorf("generation %d: a plan that was out of date has been committed", g)
+		}
+		cancel()
+		<-ended
+		if len(searches) != 2 || len(searches[0].Members) != 2 || len(searches[1].Members) != 1 {
+			t.Errorf("%d searches, want one for two members and one for the living", len(searches))
+		}
+	})
+}
