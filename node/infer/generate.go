@@ -34,11 +34,11 @@ type Generated struct {
 	// Load is the time to bring the weights into memory, First until the first token was
 	// there, Rest that of all others.
 	Load, First, Rest time.Duration
-	// Ended tells that the model ended the text.
+	// Ended reports that the model ended the text.
 	Ended bool
 }
 
-// PerSecond is the speed behind the first token; 0 with fewer than two.
+// PerSecond returns the tokens a second after the first; 0 with fewer than two.
 func (g Generated) PerSecond() float64 {
 	if g.Tokens < 2 || g.Rest <= 0 {
 		return 0
@@ -61,7 +61,10 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 		return g, err
 	}
 	began := time.Now()
-	gen, err := load(ctx, m, p.Device, len(tokens)+max(p.Tokens, 0))
+	gen, err := generate.New(generate.Config{ // with room for as many positions as are needed
+		Device: p.Device, Model: m.Config, Positions: min(m.Config.Context, len(tokens)+max(p.Tokens, 0)),
+		Params: func(layer int, dst []float32) error { return m.FiniteLayer(ctx, layer, dst) },
+	})
 	if err != nil {
 		return g, err
 	}
@@ -85,15 +88,7 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 	return g, errors.Join(err, failed)
 }
 
-// load brings the model into memory, with room for as many positions as are needed.
-func load(ctx context.Context, m *weights.Model, device kernels.Device, positions int) (*generate.Generator, error) {
-	return generate.New(generate.Config{
-		Device: device, Model: m.Config, Positions: min(m.Config.Context, positions),
-		Params: func(layer int, dst []float32) error { return m.FiniteLayer(ctx, layer, dst) },
-	})
-}
-
-// checkTokens refuses a text with tokens behind the end of the model's vocabulary.
+// checkTokens returns an error for a text with tokens that the model's vocabulary lacks.
 func checkTokens(m *weights.Model, tokens []int32) error {
 	for _, t := range tokens {
 		if t < 0 || int(t) >= m.Config.Vocab {

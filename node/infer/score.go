@@ -33,7 +33,7 @@ type ScoreOptions struct {
 	Device kernels.Device
 }
 
-// Score is how well a model predicts texts. Scores of several texts add up.
+// Score says how well a model predicts texts. Scores of several texts add up.
 type Score struct {
 	// Tokens is how many were predicted; Bytes what they stand for.
 	Tokens, Bytes int64
@@ -41,18 +41,18 @@ type Score struct {
 	Nats float64
 }
 
-// Add is the score of both texts.
+// Add returns the score of both texts.
 func (s Score) Add(other Score) Score {
 	return Score{s.Tokens + other.Tokens, s.Bytes + other.Bytes, s.Nats + other.Nats}
 }
 
-// NatsPerToken is the mean loss.
+// NatsPerToken returns the mean loss.
 func (s Score) NatsPerToken() float64 { return s.Nats / float64(s.Tokens) }
 
-// Perplexity is the exponential of the mean loss.
+// Perplexity returns the exponential of the mean loss.
 func (s Score) Perplexity() float64 { return math.Exp(s.NatsPerToken()) }
 
-// BitsPerByte compares models with different tokenizers.
+// BitsPerByte returns a measure that compares models with different tokenizers.
 func (s Score) BitsPerByte() float64 { return s.Nats / math.Ln2 / float64(s.Bytes) }
 
 // Scorer is a loaded model. It belongs to one goroutine.
@@ -121,9 +121,9 @@ func (s *Scorer) Close() (err error) {
 	return err
 }
 
-// Score predicts a text as one document. It is told the bytes predicted so far after every
-// window, if progress is not nil. Where nothing begins a document, the text's first token
-// only stands before the others. The error wraps ErrTokens or the context's.
+// Score predicts a text as one document. After every window it calls progress, unless nil, with the score so far. Where
+// nothing begins a document, the text's first token is not predicted. The error wraps ErrTokens or the
+// context's.
 func (s *Scorer) Score(ctx context.Context, text []byte, progress func(Score)) (Score, error) {
 	begin := s.words.Begin()
 	tokens := s.words.Encode(slices.Clone(begin), text)

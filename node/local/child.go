@@ -57,29 +57,23 @@ func startChild(index int, dir, binary string, args, env []string) (*child, erro
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// wait waits for the process; fate and finished tell how it ended.
-func (c *child) wait() {
-	_ = c.cmd.Wait() // the same as ProcessState, which fate reads
-	close(c.ended)
-}
-
 // kill ends the process at once; one that is gone already is fine.
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
-// hangUp closes the child's standard input, which tells it to end.
-func (c *child) hangUp() { _ = c.stdin.Close() }
-
-// finished tells whether the process ended well.
-func (c *child) finished() bool {
+// hasEnded reports whether the process is gone.
+func (c *child) hasEnded() bool {
 	select {
 	case <-c.ended:
-		return c.cmd.ProcessState.Success()
+		return true
 	default:
 		return false
 	}
 }
 
-// pause waits a moment; the error tells that ctx is done or the process is gone.
+// finished reports whether the process ended well.
+func (c *child) finished() bool { return c.hasEnded() && c.cmd.ProcessState.Success() }
+
+// pause waits a moment. The error is errEnded when the process is gone, or the context's.
 func (c *child) pause(ctx context.Context) error {
 	timer := time.NewTimer(pollEvery)
 	defer timer.Stop()
@@ -109,21 +103,8 @@ func (c *child) dial(ctx context.Context) (*api.Client, error) {
 	}
 }
 
-// stopRun asks this node to stop the run, if its API is up.
-func (c *child) stopRun(ctx context.Context) error {
-	client, err := api.Dial(ctx, c.dir)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if client.PID() != c.pid() {
-		return errEnded
-	}
-	return client.Stop(ctx)
-}
-
-// follow passes the node's events on until the process is gone. A stream that breaks is
-// opened again; the sequence numbers tell what was seen.
+// follow passes the node's events on until the process is gone. A stream that breaks is opened again; sequence numbers
+// keep events from being passed on twice.
 func (c *child) follow(m *merge) {
 	ctx := context.Background() // the process's end ends it
 	seen := uint64(0)

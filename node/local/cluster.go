@@ -10,7 +10,7 @@ import (
 	"pnode/node/config"
 )
 
-// emulationFile is what node index is to look like, in the run's folder.
+// emulationFile returns the file in the run's folder that describes how node index is to look.
 func (s *Supervisor) emulationFile(index int) string {
 	return filepath.Join(s.options.Dir, fmt.Sprintf("emulate-%d.yaml", index))
 }
@@ -29,8 +29,13 @@ func (s *Supervisor) emulate() error {
 	if err != nil {
 		return err
 	}
-	if s.listens, err = freeAddresses(s.options.Nodes); err != nil {
-		return err
+	for range s.options.Nodes {
+		conn, err := net.ListenPacket("udp4", loopback)
+		if err != nil {
+			return fmt.Errorf("local: find a free port: %w", err)
+		}
+		defer conn.Close() // after all are found: none is found twice
+		s.listens = append(s.listens, conn.LocalAddr().String())
 	}
 	for i, e := range cluster.Emulations(s.listens) {
 		var b bytes.Buffer
@@ -45,29 +50,7 @@ func (s *Supervisor) emulate() error {
 	return nil
 }
 
-// freeAddresses are addresses on loopback whose UDP ports nobody has now.
-func freeAddresses(n int) ([]string, error) {
-	var all []string
-	for range n {
-		conn, err := net.ListenPacket("udp4", loopback)
-		if err != nil {
-			return nil, fmt.Errorf("local: find a free port: %w", err)
-		}
-		defer conn.Close() // after all are found: none is found twice
-		all = append(all, conn.LocalAddr().String())
-	}
-	return all, nil
-}
-
-// emulateArgs make a node look like its device.
-func (s *Supervisor) emulateArgs(index int) []string {
-	if !s.emulated {
-		return nil
-	}
-	return []string{"--emulate", s.emulationFile(index)}
-}
-
-// listenOf is where a node listens: loopback, any port, unless others know it by an address.
+// listenOf returns where a node listens: loopback, any port, unless others know it by an address.
 func (s *Supervisor) listenOf(index int) string {
 	if len(s.listens) > 0 {
 		return s.listens[index]

@@ -17,7 +17,7 @@ import (
 // maxSentence bounds what is repeated of a node's last words; the log has all of them.
 const maxSentence = 500
 
-// NodeError is how a node ended that did not end well. It wraps ErrNotFinished.
+// NodeError says how a node ended that did not end well. It wraps ErrNotFinished.
 type NodeError struct {
 	Node int
 	// Code is the exit code; -1 when a signal ended the process.
@@ -55,7 +55,7 @@ type unbegunError struct {
 func (e unbegunError) Error() string { return e.NodeError.Error() + "; " + e.wayBack }
 func (e unbegunError) Unwrap() error { return e.NodeError }
 
-// fate is how a process ended; it must have ended.
+// fate blocks until the process has ended and returns how.
 func (c *child) fate() *NodeError {
 	<-c.ended
 	state := c.cmd.ProcessState
@@ -73,7 +73,7 @@ func clip(s string) string {
 	return wire.Clip(s, maxSentence) + "..."
 }
 
-// lastLine is the last line of a file that is not empty.
+// lastLine returns the last line of a file that is not empty.
 func lastLine(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -94,8 +94,8 @@ func lastLine(path string) string {
 	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
-// fates are the nodes that did not end well. Each is told once: as a notice once the
-// others are known to go on, or else in the error of the run.
+// fates holds the nodes that did not end well. Each is shown once: as a notice when the others are known to go on, or
+// else in the error of the run.
 type fates struct {
 	mu      sync.Mutex // guards what follows
 	all     []*NodeError
@@ -109,7 +109,7 @@ func (f *fates) add(e *NodeError) {
 	f.all, f.pending = append(f.all, e), append(f.pending, e)
 }
 
-// tell notices what is pending, a reason that was told already in short.
+// tell shows what is pending; a reason that was shown already in short.
 func (f *fates) tell(out Output) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,8 +124,7 @@ func (f *fates) tell(out Output) {
 	f.pending = nil
 }
 
-// verdict is the error of a run in which no node ended well: what all of them say, or what
-// was not told yet.
+// verdict returns the error of a run in which no node ended well: what all of them say, or what was not shown yet.
 func (f *fates) verdict() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,8 +132,8 @@ func (f *fates) verdict() error {
 		return nil
 	}
 	first := f.all[0]
-	same := func(e *NodeError) bool { return e.Sentence == first.Sentence }
-	if first.Sentence != "" && !slices.ContainsFunc(f.all, func(e *NodeError) bool { return !same(e) }) && len(f.all) > 1 {
+	differs := func(e *NodeError) bool { return e.Sentence != first.Sentence }
+	if first.Sentence != "" && len(f.all) > 1 && !slices.ContainsFunc(f.all, differs) {
 		return plainError{first}
 	}
 	if len(f.pending) == 0 {

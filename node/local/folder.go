@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"pnode/node/config"
-	"pnode/pipeline/trace"
 )
 
 func (s *Supervisor) nodeDir(index int) string { return config.NodeDir(s.options.Dir, index) }
@@ -32,8 +31,15 @@ func (s *Supervisor) prepare() error {
 	if c.Resume {
 		return s.resume(path)
 	}
+	first := s.options.Config // node 0 has the settings of the run, for one process of many
+	first.Local, first.Dir, first.Resume, first.JSON, first.Cluster, first.Trace = 0, "", false, false, "", ""
+	first.MinNodes = s.options.Nodes
+	if c.Replicas > 0 && c.Stages == 0 { // the user cut the model: every node gets a stage
+		first.Stages = config.Count(s.options.Nodes / int(c.Replicas))
+	}
+	first.Listen, first.Threads, first.LogLevel = s.listen(), s.threads(), s.logLevel()
 	var b bytes.Buffer
-	err := s.nodeConfig().Print(&b)
+	err := first.Print(&b)
 	if err == nil {
 		err = os.WriteFile(path, b.Bytes(), 0o600)
 	}
@@ -62,47 +68,17 @@ func (s *Supervisor) resume(path string) error {
 	return c.Memory.CheckLocal(c.Devices, s.options.Nodes)
 }
 
-// nodeConfig are the settings of node 0: those of the run, for one process of many.
-func (s *Supervisor) nodeConfig() config.Config {
-	c := s.options.Config
-	c.Local, c.Dir, c.Resume, c.JSON, c.Cluster = 0, "", false, false, ""
-	c.MinNodes = s.options.Nodes
-	if c.Replicas > 0 && c.Stages == 0 { // the user cut the model: every node gets a stage
-		c.Stages = config.Count(s.options.Nodes / int(c.Replicas))
-	}
-	c.Listen = s.listen()
-	c.Threads = s.threads()
-	c.LogLevel, c.Trace = s.logLevel(), ""
-	return c
-}
-
-// listen is loopback, any port, unless the user wants to be reached from elsewhere.
+// listen returns where node 0 listens: loopback, any port, unless the user wants to be reached from elsewhere.
 func (s *Supervisor) listen() string { return cmp.Or(s.options.Config.Listen, s.listenOf(0)) }
 
 const loopback = "127.0.0.1:0"
 
-// threads is each node's share of the cores.
+// threads returns each node's share of the cores.
 func (s *Supervisor) threads() int {
 	return cmp.Or(s.options.Config.Threads, max(1, runtime.GOMAXPROCS(0)/s.options.Nodes))
 }
 
-// devices are a node's part of those that the user named.
-func (s *Supervisor) devices(index int) config.Devices {
-	return s.options.Config.Devices.Of(index, s.options.Nodes)
-}
-
-// resources are the arguments for what a node may use of this machine.
-func (s *Supervisor) resources(index int) []string {
-	devices, nodes := s.devices(index), s.options.Nodes
-	args := []string{"--devices", devices.String()}
-	if s.emulated { // the file says what memory there is
-		return args
-	}
-	sharers := s.options.Config.Devices.Sharers(index, nodes)
-	return append(args, "--memory", s.options.Config.Memory.Part(devices, sharers, nodes).String())
-}
-
-// logLevel is at least info: the logs go to files.
+// logLevel returns the user's level, at least info: the logs go to files.
 func (s *Supervisor) logLevel() string {
 	if s.options.Config.LogLevel == "debug" {
 		return "debug"
@@ -110,31 +86,39 @@ func (s *Supervisor) logLevel() string {
 	return "info"
 }
 
-// trainArgs is the command line of node 0. One that is resumed has its settings in its
-// folder, but for those of this start.
+// trainArgs returns the command line of node 0. One that is resumed has its settings in its folder, but for those of
+// this start.
 func (s *Supervisor) trainArgs() []string {
 	args := []string{"train", "--supervised", "--dir", s.nodeDir(0)}
 	if !s.options.Config.Resume {
 		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
-		return append(args, s.beside(0)...)
+		return append(args, s.ownArgs(0)...)
 	}
 	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
 	if s.options.Config.Listen != "" || len(s.listens) > 0 {
 		args = append(args, "--listen", s.listen())
 	}
-	return append(args, s.beside(0)...)
+	return append(args, s.ownArgs(0)...)
 }
 
-// beside are the arguments that every node of this start has for itself.
-func (s *Supervisor) beside(index int) []string {
-	args := append(s.resources(index), s.emulateArgs(index)...)
-	if s.options.Config.Trace != "" {
+// ownArgs returns the arguments that every node of this start has for itself: its part of the devices and their memory,
+// how it is to look, and its timeline.
+func (s *Supervisor) ownArgs(index int) []string {
+	c, nodes := s.options.Config, s.options.Nodes
+	devices := c.Devices.Of(index, nodes)
+	args := []string{"--devices", devices.String()}
+	if s.emulated { // the file says what memory there is
+		args = append(args, "--emulate", s.emulationFile(index))
+	} else {
+		args = append(args, "--memory", c.Memory.Part(devices, c.Devices.Sharers(index, nodes), nodes).String())
+	}
+	if c.Trace != "" {
 		args = append(args, "--trace", s.traceFile(index))
 	}
 	return args
 }
 
-// joinArgs is the command line of another node; an empty target goes on from its folder.
+// joinArgs returns the command line of another node; an empty target goes on from its folder.
 func (s *Supervisor) joinArgs(index int, target string) []string {
 	args := []string{"join"}
 	if target != "" {
@@ -147,22 +131,10 @@ func (s *Supervisor) joinArgs(index int, target string) []string {
 		"--threads", strconv.Itoa(s.threads()),
 		"--log-level", s.logLevel(),
 	)
-	return append(args, s.beside(index)...)
+	return append(args, s.ownArgs(index)...)
 }
 
-// traceFile is where a node writes its timeline.
+// traceFile returns the file of a node's timeline.
 func (s *Supervisor) traceFile(index int) string {
 	return filepath.Join(s.nodeDir(index), "trace.json")
-}
-
-// joinTraces makes one file of the nodes' timelines.
-func (s *Supervisor) joinTraces() error {
-	if s.options.Config.Trace == "" {
-		return nil
-	}
-	var files []string
-	for i := range s.options.Nodes {
-		files = append(files, s.traceFile(i))
-	}
-	return trace.Join(s.options.Config.Trace, files...)
 }

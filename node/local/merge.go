@@ -100,7 +100,7 @@ func (m *merge) alone(node int, e api.Event) {
 	m.out.Notice(fmt.Sprintf("node %d: %s", node, progress.Describe(e)))
 }
 
-// first tells whether k was not seen yet, and remembers it; the caller holds mu.
+// first reports whether k was not seen yet, and remembers it; the caller holds mu.
 func (m *merge) first(k key) bool {
 	if _, ok := m.seen[k]; ok {
 		return false
@@ -116,14 +116,14 @@ func (m *merge) first(k key) bool {
 	return true
 }
 
-// lastStep is when the newest step came; zero before the first.
+// lastStep returns when the newest step came; zero before the first.
 func (m *merge) lastStep() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.step
 }
 
-// waits is why nothing moves, empty when no node says so.
+// waits returns why nothing moves, empty when no node says so.
 func (m *merge) waits() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,17 +8,16 @@ import (
 // maxAhead bounds the steps that wait for those before them: what a node's history holds.
 const maxAhead = api.HistoryEvents
 
-// order puts the steps that several nodes tell into one sequence: each once, none after a
-// newer one. A node that came into a generation late tells from there on, and may be heard
-// before another has told what was before: then its steps wait. It is not safe for use by
-// several goroutines.
+// order puts the steps that several nodes report into one sequence: each once, none after a newer one. A node that came
+// into a generation late reports from there on, and may be heard before another has reported what was
+// before: then its steps wait. It is not safe for use by several goroutines.
 type order struct {
 	generation plan.Generation // of the newest step shown
 	step       plan.Step
 	ahead      map[plan.Step]api.Event // of that generation, more than a step ahead
 }
 
-// take takes in a step and gives those whose turn it is.
+// take takes in a step and returns those whose turn it is.
 func (o *order) take(e api.Event) (turn []api.Event) {
 	switch {
 	case e.Generation < o.generation, e.Generation == o.generation && e.Step <= o.step:
@@ -35,7 +34,7 @@ func (o *order) take(e api.Event) (turn []api.Event) {
 	return o.next()
 }
 
-// next are the steps that follow the newest one shown without a gap.
+// next returns the steps that follow the newest one shown without a gap.
 func (o *order) next() (turn []api.Event) {
 	for e, ok := o.ahead[o.step+1]; ok; e, ok = o.ahead[o.step+1] {
 		delete(o.ahead, e.Step)
@@ -45,7 +44,7 @@ func (o *order) next() (turn []api.Event) {
 	return turn
 }
 
-// flush gives up on the steps that are missing.
+// flush gives up on the steps that are missing and returns those that waited for them.
 func (o *order) flush() (turn []api.Event) {
 	for len(o.ahead) > 0 {
 		if _, ok := o.ahead[o.step+1]; !ok {

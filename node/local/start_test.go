@@ -13,7 +13,7 @@ import (
 	"pnode/node/config"
 )
 
-// args are what a node was started with.
+// args returns the arguments that a node was started with.
 func args(t *testing.T, dir string) []string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "args.json"))

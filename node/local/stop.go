@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"pnode/node/api"
 )
 
 // graces bound how long a run takes to end.
@@ -30,13 +32,15 @@ var defaultGraces = graces{ask: 10 * time.Second, stop: 160 * time.Second, last:
 // which costs the steps since the last checkpoint. A run that did not begin, or is
 // finished, has nothing to save: then none is asked.
 func (s *Supervisor) end(cause error, over <-chan struct{}) {
+	s.mu.Lock()
+	s.closed = true // no more nodes are started
+	s.mu.Unlock()
 	nothing := errors.As(cause, &plainError{})
 	if !nothing && s.askToStop() && s.stopped(over) {
 		return
 	}
-	s.close()
 	for _, c := range s.started() {
-		c.hangUp()
+		_ = c.stdin.Close() // which ends the child
 	}
 	if ended(over, s.graces.hangUp) {
 		return
@@ -47,7 +51,7 @@ func (s *Supervisor) end(cause error, over <-chan struct{}) {
 	s.Kill()
 }
 
-// stopped waits until all nodes have ended that were asked to stop, for a bounded time.
+// stopped waits until all nodes have ended that were asked to stop, for a bounded time, and reports whether they have.
 func (s *Supervisor) stopped(over <-chan struct{}) bool {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -64,7 +68,7 @@ func (s *Supervisor) stopped(over <-chan struct{}) bool {
 	return false
 }
 
-// ended waits until over is closed, for a bounded time.
+// ended waits until over is closed, for a bounded time, and reports whether it is.
 func ended(over <-chan struct{}, grace time.Duration) bool {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -76,17 +80,22 @@ func ended(over <-chan struct{}, grace time.Duration) bool {
 	}
 }
 
-// askToStop starts no more nodes and asks all there are at once; one that takes the request
-// is enough.
+// askToStop asks all nodes at once to stop the run; one that takes the request is enough.
 func (s *Supervisor) askToStop() bool {
-	s.close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.graces.ask)
 	defer cancel()
 	children := s.started()
 	answers := make(chan error, len(children))
 	for _, c := range children {
 		s.asking.Go(func() error {
-			answers <- c.stopRun(ctx)
+			client, err := api.Dial(ctx, c.dir)
+			if err == nil {
+				defer client.Close()
+				if err = errEnded; client.PID() == c.pid() {
+					err = client.Stop(ctx)
+				}
+			}
+			answers <- err
 			return nil
 		})
 	}
@@ -101,14 +110,7 @@ func (s *Supervisor) askToStop() bool {
 	return taken
 }
 
-// close has no more nodes started.
-func (s *Supervisor) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-}
-
-// started are the nodes so far.
+// started returns the nodes so far.
 func (s *Supervisor) started() []*child {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/pipeline/trace"
 )
 
 // Errors of this package.
@@ -125,7 +126,14 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.joinTraces(), s.verdict())
+	if to := s.options.Config.Trace; to != "" { // one file of the nodes' timelines
+		var files []string
+		for i := range s.options.Nodes {
+			files = append(files, s.traceFile(i))
+		}
+		err = trace.Join(to, files...)
+	}
+	return errors.Join(err, s.verdict())
 }
 
 // launch starts node 0, the nodes that go on from their own folders, and with an invite
@@ -206,7 +214,8 @@ func (s *Supervisor) start(index int, args []string, g *errgroup.Group, fail fun
 	s.children = append(s.children, c)
 	s.options.Output.Notice(fmt.Sprintf("node %d: pid %d", index, c.pid()))
 	g.Go(func() error {
-		c.wait()
+		_ = c.cmd.Wait() // the same as ProcessState, which fate reads
+		close(c.ended)
 		s.report(c, fail)
 		return nil
 	})
@@ -231,33 +240,17 @@ func (s *Supervisor) report(c *child, fail func(error)) {
 	case !begun && !s.options.Config.Resume && fate.Sentence != "" && !config.Belongs(s.nodeDir(0)):
 		fail(plainError{fate})
 	case !begun && !s.options.Config.Resume:
-		fail(unbegunError{fate, s.wayBack()})
-	case begun && s.someRun():
+		wayBack := "nothing was trained yet: start it again"
+		if config.Belongs(s.nodeDir(0)) {
+			wayBack = fmt.Sprintf("nothing was trained yet: begin again with `pnode train --resume --dir %s`", s.options.Dir)
+		}
+		fail(unbegunError{fate, wayBack})
+	case begun && slices.ContainsFunc(s.started(), func(c *child) bool { return !c.hasEnded() }):
 		s.fates.tell(s.options.Output)
 	}
 }
 
-// wayBack is what to do about a run that did not begin.
-func (s *Supervisor) wayBack() string {
-	if config.Belongs(s.nodeDir(0)) {
-		return fmt.Sprintf("nothing was trained yet: begin again with `pnode train --resume --dir %s`", s.options.Dir)
-	}
-	return "nothing was trained yet: start it again"
-}
-
-// someRun tells whether any node still runs.
-func (s *Supervisor) someRun() bool {
-	return slices.ContainsFunc(s.started(), func(c *child) bool {
-		select {
-		case <-c.ended:
-			return false
-		default:
-			return true
-		}
-	})
-}
-
-// verdict is nil when a node ended well or none was started.
+// verdict returns nil when a node ended well or none was started.
 func (s *Supervisor) verdict() error {
 	s.mu.Lock()
 	forced := s.forced

@@ -2,8 +2,8 @@ package local
 
 import "time"
 
-// watch tells why when no step has come for a while, until over is closed. What a node
-// says is shown once, and again only when it changes.
+// watch shows why no step has come for a while, until over is closed. What a node says is shown once, and again only
+// when it changes.
 func (s *Supervisor) watch(over <-chan struct{}) {
 	tick := time.NewTicker(s.patience / 4)
 	defer tick.Stop()

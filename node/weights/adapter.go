@@ -32,8 +32,8 @@ func (a adapted) merged(ctx context.Context, layer int, dst []float32) error {
 	return nil
 }
 
-// WithAdapters is the model with the adapters of a folder in PEFT's layout worked in. It takes
-// m over, and closes it on an error, which names what does not fit.
+// WithAdapters returns the model with the adapters of a folder in PEFT's layout worked in. It takes m over, and closes
+// it on an error, which names what does not fit.
 func WithAdapters(m *Model, dir string) (*Model, error) {
 	a, err := huggingface.OpenAdapter(dir, m.Config)
 	if err != nil {
@@ -51,9 +51,8 @@ func WithAdapters(m *Model, dir string) (*Model, error) {
 	return &both, nil
 }
 
-// Apart is the model with its adapters beside the weights, not worked in: Config has them, and
-// the parameters of a layer end with theirs. It closes what m does. The error wraps
-// ErrNoAdapter when there are none.
+// Apart returns the model with its adapters apart from the weights, not worked in: Config has them, and the parameters of
+// a layer end with theirs. It closes what m does. The error wraps ErrNoAdapter when there are none.
 func (m *Model) Apart() (*Model, error) {
 	if m.adapted == nil {
 		return nil, fmt.Errorf("weights: %w in %s: train some with lora_rank, or name their folder", ErrNoAdapter, m.From)

@@ -36,8 +36,12 @@ func (m *Model) Export(ctx context.Context, dir string, o ExportOptions) (safete
 			if err := m.FiniteLayer(ctx, layer, dst); err != nil {
 				return err
 			}
-			if err := m.checkFits(dtype, layer, dst); err != nil {
-				return err
+			for _, t := range m.Config.LayerTensors(layer) {
+				for i, v := range dst[t.Off : t.Off+t.Len()] {
+					if dtype == safetensors.F16 && (v > maxF16 || v < -maxF16) {
+						return fmt.Errorf("weights: element %d of tensor %s is %v: %w for f16: export as bf16 or f32", i, t.Name, v, ErrRange)
+					}
+				}
 			}
 			if o.Progress != nil {
 				o.Progress(layer+1, m.Config.Layers())
@@ -52,18 +56,3 @@ var ErrRange = errors.New("too large")
 
 // maxF16 rounds to the largest finite F16; BF16 reaches as far as F32, but for its last step.
 const maxF16 = 65519.996
-
-// checkFits refuses an F16 that would be infinite.
-func (m *Model) checkFits(dtype safetensors.DType, layer int, params []float32) error {
-	if dtype != safetensors.F16 {
-		return nil
-	}
-	for _, t := range m.Config.LayerTensors(layer) {
-		for i, v := range params[t.Off : t.Off+t.Len()] {
-			if v > maxF16 || v < -maxF16 {
-				return fmt.Errorf("weights: element %d of tensor %s is %v: %w for f16: export as bf16 or f32", i, t.Name, v, ErrRange)
-			}
-		}
-	}
-	return nil
-}

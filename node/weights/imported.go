@@ -67,8 +67,8 @@ func decodeImported(text []byte) (imported, error) {
 	return i, nil
 }
 
-// CheckInit tells whether initial weights fit a model: each layer's size is that of its
-// parameters and of its chunks.
+// CheckInit returns an error unless initial weights fit a model: each layer has the size of its parameters and of its
+// chunks.
 func CheckInit(c model.Config, spec plan.InitSpec) error {
 	if len(spec.Layers) != c.Layers() {
 		return fmt.Errorf("weights of %d layers, the model has %d", len(spec.Layers), c.Layers())
@@ -101,9 +101,20 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 		if err := os.Chmod(tmp, 0o700); err != nil {
 			return err
 		}
-		spec, err := m.storeIn(ctx, filepath.Join(tmp, storeDir), progress)
+		store, err := checkpoint.Open(filepath.Join(tmp, storeDir), checkpoint.Options{})
 		if err != nil {
-			return roomToImport(m, err)
+			return err
+		}
+		spec, err := m.Store(ctx, store.PutChunk, progress)
+		if err == nil {
+			err = store.Pin(pinName, spec.AllChunks())
+		}
+		if err = errors.Join(err, store.Close()); errors.Is(err, checkpoint.ErrDiskFull) { // which is about one write
+			err = fmt.Errorf("the model takes %.1f MB there, and %.1f MB of the disk stay free: %w",
+				4*float64(m.Config.Params())/1e6, checkpoint.DefaultReserveBytes/1e6, err)
+		}
+		if err != nil {
+			return err
 		}
 		text, err := json.MarshalIndent(imported{Version: importedVersion, From: m.From, DType: m.DType, Model: m.Config, Init: spec}, "", "  ")
 		if err != nil {
@@ -111,28 +122,6 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 		}
 		return files.Replace(filepath.Join(tmp, importedFile), append(text, '\n'))
 	})
-}
-
-// storeIn makes a store of the model's layers.
-func (m *Model) storeIn(ctx context.Context, dir string, progress func(done, total int)) (plan.InitSpec, error) {
-	store, err := checkpoint.Open(dir, checkpoint.Options{})
-	if err != nil {
-		return plan.InitSpec{}, err
-	}
-	spec, err := m.Store(ctx, store.PutChunk, progress)
-	if err == nil {
-		err = store.Pin(pinName, spec.AllChunks())
-	}
-	return spec, errors.Join(err, store.Close())
-}
-
-// roomToImport adds to the error of a full disk, which is about one write, what all of a model takes.
-func roomToImport(m *Model, err error) error {
-	if !errors.Is(err, checkpoint.ErrDiskFull) {
-		return err
-	}
-	return fmt.Errorf("the model takes %.1f MB there, and %.1f MB of the disk stay free: %w",
-		4*float64(m.Config.Params())/1e6, checkpoint.DefaultReserveBytes/1e6, err)
 }
 
 func openImported(ctx context.Context, dir string) (*Model, error) {

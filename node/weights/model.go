@@ -17,13 +17,13 @@ import (
 // ErrNoModel says that a folder holds no weights.
 var ErrNoModel = errors.New("no model")
 
-// Model is weights at rest. It belongs to one goroutine.
+// Model holds weights at rest. It belongs to one goroutine.
 type Model struct {
 	// From says what it is, for people: `step 300 of run abc`.
 	From string
 	// Config is without adapters, but for a model that Apart gave.
 	Config model.Config
-	// DocumentEnd ends a document, behind which attention saw nothing of it in training;
+	// DocumentEnd ends a document. In training attention saw nothing of a document after its end;
 	// plan.NoToken where it saw all.
 	DocumentEnd int32
 	// Words are missing where nothing describes the tokens; then NoWords says why.
@@ -68,7 +68,7 @@ func (m *Model) Shorten(positions int) {
 	}
 }
 
-// Masked tells whether attention is to stay within documents.
+// Masked reports whether attention is to stay within documents.
 func (m *Model) Masked() bool { return m.DocumentEnd != plan.NoToken }
 
 // Close closes the files. What was read stays valid.
@@ -85,7 +85,7 @@ const (
 	mergedType = safetensors.F32
 )
 
-// Kind tells what Open would read in a folder.
+// Kind says what Open would read in a folder.
 type Kind int
 
 // The kinds of folders.

@@ -35,7 +35,7 @@ func OfRun(ctx context.Context, shelf Shelf, spec plan.RunSpec) (*Model, error) 
 	return m, nil
 }
 
-// runFiles are the files of the model that the run started from, or those of its data's
+// runFiles returns the files of the model that the run started from, or those of its data's
 // tokenizer.
 func runFiles(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec) (map[string][]byte, error) {
 	switch {
@@ -46,7 +46,17 @@ func runFiles(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec) (
 		if err != nil {
 			return nil, err
 		}
-		describe(files, spec.Data.EndOfText())
+		// Other programs want to know which class a tokenizer's files are for, and the token that ends a text.
+		class := "GPT2Tokenizer" // vocab.json and merges.txt
+		if files["tokenizer.json"] != nil {
+			class = "PreTrainedTokenizerFast"
+		}
+		if files["tokenizer_config.json"] == nil {
+			files["tokenizer_config.json"] = fmt.Appendf(nil, "{\n  \"tokenizer_class\": %q\n}\n", class)
+		}
+		if end := spec.Data.EndOfText(); end != plan.NoToken {
+			files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
+		}
 		return files, nil
 	case shard.IsBytes(spec.Data):
 		return tokenizer.Bytes{}.Files(), nil
@@ -81,7 +91,7 @@ func readFiles(ctx context.Context, src dataset.ChunkSource, files []plan.DataFi
 	return contents, nil
 }
 
-// runWords are those of the model that the run started from, or those of its data.
+// runWords returns the tokenizer of the model that the run started from, or that of its data.
 func runWords(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec, files map[string][]byte) (*Words, error) {
 	if spec.Init != nil {
 		return wordsOf(files, spec.Model.Vocab)

@@ -43,8 +43,8 @@ func (s Shelf) Close() error {
 	return errors.Join(errs...)
 }
 
-// params fills dst with the parameters in front of a layer's state. What lies behind them,
-// the optimizer's moments, is not read.
+// params fills dst with the parameters, with which a layer's state begins. The optimizer's moments after them are not
+// read.
 func (s Shelf) params(ctx context.Context, l plan.LayerInit, dst []float32) error {
 	rest := kernels.Float32Bytes(dst)
 	if l.SizeBytes < int64(len(rest)) {
@@ -66,8 +66,8 @@ func (s Shelf) params(ctx context.Context, l plan.LayerInit, dst []float32) erro
 	return nil
 }
 
-// newest finds the newest checkpoint of a run whose parameters are all here and whole, and
-// says what is wrong with newer ones. The error wraps ErrNoModel when there is none.
+// newest returns the newest checkpoint of a run whose parameters are all here and whole, and a warning for each newer
+// one. The error wraps ErrNoModel when there is none.
 func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manifest, []string, error) {
 	manifests, err := s.manifests()
 	if err != nil {
@@ -75,7 +75,17 @@ func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manife
 	}
 	var warnings []string
 	for _, m := range manifests {
-		err := s.verify(ctx, spec, m)
+		var err error
+		if len(m.Layers) != spec.Model.Layers() {
+			err = fmt.Errorf("%w: it has %d layers of %d", checkpoint.ErrCorrupt, len(m.Layers), spec.Model.Layers())
+		} else {
+			for i, l := range stored(m) {
+				if err = s.params(ctx, l, make([]float32, spec.Model.LayerLen(i))); err != nil {
+					err = fmt.Errorf("layer %d: %w", i, err)
+					break
+				}
+			}
+		}
 		switch {
 		case err == nil:
 			return m, warnings, nil
@@ -91,7 +101,7 @@ func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manife
 	return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: %w", ErrNoModel, spec.Run, why)
 }
 
-// manifests are those of all stores, newest first, each once.
+// manifests returns the manifests of all stores, newest first, each once.
 func (s Shelf) manifests() ([]checkpoint.Manifest, error) {
 	var all []checkpoint.Manifest
 	for _, store := range s {
@@ -107,21 +117,7 @@ func (s Shelf) manifests() ([]checkpoint.Manifest, error) {
 	return slices.CompactFunc(all, func(a, b checkpoint.Manifest) bool { return bytes.Equal(a.Encode(), b.Encode()) }), nil
 }
 
-// verify reads all parameters of a checkpoint.
-func (s Shelf) verify(ctx context.Context, spec plan.RunSpec, m checkpoint.Manifest) error {
-	if len(m.Layers) != spec.Model.Layers() {
-		return fmt.Errorf("%w: it has %d layers of %d", checkpoint.ErrCorrupt, len(m.Layers), spec.Model.Layers())
-	}
-	for i, l := range stored(m) {
-		buf := make([]float32, spec.Model.LayerLen(i))
-		if err := s.params(ctx, l, buf); err != nil {
-			return fmt.Errorf("layer %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// stored are the layers of a checkpoint; Manifests have them in order.
+// stored returns the layers of a checkpoint, which manifests have in order.
 func stored(m checkpoint.Manifest) []plan.LayerInit {
 	var layers []plan.LayerInit
 	for _, l := range m.Layers {
@@ -130,7 +126,7 @@ func stored(m checkpoint.Manifest) []plan.LayerInit {
 	return layers
 }
 
-// reader reads a model whose layers are stored so.
+// reader returns a function that fills dst with the parameters of a layer.
 func (s Shelf) reader(layers []plan.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
 	return func(ctx context.Context, layer int, dst []float32) error { return s.params(ctx, layers[layer], dst) }
 }

@@ -24,7 +24,16 @@ func (m *Model) Store(ctx context.Context, put func([]byte) (plan.Hash, error), 
 	spec := plan.InitSpec{Adapters: m.Config.LoRA.On()}
 	total := m.Config.Layers()
 	for layer := range total {
-		l, err := m.storeLayer(ctx, layer, put)
+		params := make([]float32, m.Config.LayerLen(layer))
+		if err := m.FiniteLayer(ctx, layer, params); err != nil {
+			return plan.InitSpec{}, err
+		}
+		var l plan.LayerInit
+		var err error
+		l.Chunks, l.SizeBytes, err = dataset.StoreChunks(ctx, put, func(w io.Writer) error {
+			_, err := w.Write(kernels.Float32Bytes(params))
+			return err
+		})
 		if err != nil {
 			return plan.InitSpec{}, err
 		}
@@ -43,30 +52,14 @@ func (m *Model) Store(ctx context.Context, put func([]byte) (plan.Hash, error), 
 	return spec, nil
 }
 
-func (m *Model) storeLayer(ctx context.Context, layer int, put func([]byte) (plan.Hash, error)) (l plan.LayerInit, err error) {
-	params := make([]float32, m.Config.LayerLen(layer))
-	if err := m.FiniteLayer(ctx, layer, params); err != nil {
-		return l, err
-	}
-	l.Chunks, l.SizeBytes, err = dataset.StoreChunks(ctx, put, func(w io.Writer) error {
-		_, err := w.Write(kernels.Float32Bytes(params))
-		return err
-	})
-	return l, err
-}
-
-// FiniteLayer is Layer for whoever computes with the parameters. The error wraps ErrNotFinite
-// and names the tensor where one is infinite or no number.
+// FiniteLayer is Layer for callers that compute with the parameters. The error wraps ErrNotFinite and names the tensor
+// where one is infinite or no number.
 func (m *Model) FiniteLayer(ctx context.Context, layer int, dst []float32) error {
 	if err := m.Layer(ctx, layer, dst); err != nil {
 		return err
 	}
-	return m.checkFinite(layer, dst)
-}
-
-func (m *Model) checkFinite(layer int, params []float32) error {
 	for _, t := range m.Config.LayerTensors(layer) {
-		for i, v := range params[t.Off : t.Off+t.Len()] {
+		for i, v := range dst[t.Off : t.Off+t.Len()] {
 			if v-v != 0 { // also for what is no number
 				return fmt.Errorf("weights: %s: element %d of tensor %s is %v: %w", m.From, i, t.Name, v, ErrNotFinite)
 			}

@@ -23,8 +23,8 @@ type Words struct {
 	Ends []int32
 }
 
-// Prompt is the tokens of a text to continue. An empty one begins like a document: behind the
-// end of another, or behind a newline.
+// Prompt returns the tokens of a text to continue. An empty one begins like a document: after the end of another, or
+// after a newline.
 func (w Words) Prompt(text []byte) []int32 {
 	tokens := w.Encode(slices.Clone(w.Before), text)
 	if len(tokens) == 0 {
@@ -36,8 +36,8 @@ func (w Words) Prompt(text []byte) []int32 {
 	return tokens
 }
 
-// Begin is what a document follows: the template's tokens, or the end of another document;
-// nothing where there is neither.
+// Begin returns the tokens that a document follows: the template's, or the end of another document; none where there is
+// neither.
 func (w Words) Begin() []int32 {
 	if len(w.Before) == 0 && len(w.Ends) > 0 {
 		return w.Ends[:1]
@@ -45,10 +45,10 @@ func (w Words) Begin() []int32 {
 	return w.Before
 }
 
-// IsEnd tells whether a text is over with that token.
+// IsEnd reports whether a text is over with that token.
 func (w Words) IsEnd(token int32) bool { return slices.Contains(w.Ends, token) }
 
-// Bytes are what one token stands for in the middle of a text.
+// Bytes returns the text of one token in the middle of a text.
 func (w Words) Bytes(token int32) []byte {
 	if bpe, ok := w.Tokenizer.(*tokenizer.BPE); ok {
 		return bpe.Bytes(token)
@@ -56,29 +56,24 @@ func (w Words) Bytes(token int32) []byte {
 	return w.Decode(nil, []int32{token})
 }
 
-// byteWords are those of a run on text whose tokens are bytes.
-func byteWords() *Words { return &Words{Tokenizer: tokenizer.Bytes{}} }
-
-// wordsOf reads the tokenizer among a model's files. A vocabulary of 256 without one is that
-// of bytes. The error wraps ErrNoWords.
+// wordsOf reads the tokenizer among a model's files. Without one the tokens of a vocabulary of 256 are bytes. The error
+// wraps ErrNoWords.
 func wordsOf(files map[string][]byte, vocab int) (*Words, error) {
 	t, err := tokenizer.FromFiles(files)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && vocab == plan.ByteVocab:
-		return byteWords(), nil
+	case errors.Is(err, fs.ErrNotExist) && vocab == plan.ByteVocab, err == nil && tokenizer.IsBytes(t):
+		return &Words{Tokenizer: tokenizer.Bytes{}}, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: the model's files lack tokenizer.json (or vocab.json and merges.txt)", ErrNoWords)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNoWords, err)
-	case tokenizer.IsBytes(t):
-		return byteWords(), nil
 	}
 	w := &Words{Tokenizer: t, Ends: ends(files, vocab)}
 	w.Before, _ = t.Around()
 	return w, nil
 }
 
-// ends are the tokens that the model's files call eos_token_id: a number or a list of them.
+// ends returns the tokens that the model's files call eos_token_id: a number or a list of them.
 func ends(files map[string][]byte, vocab int) []int32 {
 	for _, name := range []string{generationFile, configFile} {
 		var config struct {
