@@ -1,6 +1,9 @@
 package wire
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What decoders find wrong; every error of this package wraps one of them.
 var (
@@ -12,3 +15,12 @@ var (
 	ErrLength   = errors.New("wire: bad length")
 	ErrValue    = errors.New("wire: value out of range")
 )
+
+// unknownVersion returns the refusal of a frame or stream that another version of the protocol wrote.
+func unknownVersion(what string, got byte) error {
+	fetch := "fetch the sender's release of pnode for this node"
+	if got < Version {
+		fetch = "fetch this node's release of pnode for the sender"
+	}
+	return fmt.Errorf("%w %d of a %s, this node knows version %d: %s", ErrVersion, got, what, Version, fetch)
+}

@@ -111,7 +111,7 @@ func DecodeHeader(b []byte, maxTensorBytes int) (Header, error) {
 		return Header{}, fmt.Errorf("%w: frame begins with %#08x", ErrMagic, magic)
 	}
 	if b[4] != Version {
-		return Header{}, fmt.Errorf("%w: frame version %d, this is %d", ErrVersion, b[4], Version)
+		return Header{}, unknownVersion("frame", b[4])
 	}
 	if zero := le.Uint16(b[6:]); zero != 0 {
 		return Header{}, fmt.Errorf("%w: reserved bytes %#04x", ErrValue, zero)

@@ -66,7 +66,7 @@ func DecodeOpen(b []byte) (Open, error) {
 		return Open{}, fmt.Errorf("%w: stream begins with %#08x", ErrMagic, magic)
 	}
 	if b[4] != Version {
-		return Open{}, fmt.Errorf("%w: stream version %d, this is %d", ErrVersion, b[4], Version)
+		return Open{}, unknownVersion("stream", b[4])
 	}
 	if zero := le.Uint16(b[6:]); zero != 0 {
 		return Open{}, fmt.Errorf("%w: reserved bytes %#04x", ErrValue, zero)
