@@ -98,7 +98,7 @@ func (n *Node) arrive(ctx context.Context, a arrival) error {
 		return fmt.Errorf("node: become active: %w", err)
 	}
 	n.group.Go(func() error { n.announcer.Run(n.base); return nil })
-	n.group.Go(func() error { n.learnLosses(n.base); return nil })
+	n.group.Go(func() error { n.monitor.LearnLosses(n.base); return nil })
 	n.group.Go(func() error { n.chunks().Mirror(n.base, n.data.ChunkOrder(state.Checkpoint.Step+1), n.log); return nil })
 	n.enter(Waiting)
 	return nil

@@ -13,7 +13,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		n.beat()
-		n.tellWaiting(time.Now())
+		n.monitor.ShowWaiting(time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -24,10 +24,8 @@ func (n *Node) heartbeats(ctx context.Context) {
 
 // beat gossips this node's heartbeat and notes it here.
 func (n *Node) beat() {
-	b := gossip.Heartbeat{Peer: n.self}
-	n.shared.fillBeat(&b)
+	b := n.monitor.Heartbeat()
 	n.leader.Fill(&b)
-	n.progress.fillBeat(&b)
 	b.Links = n.meter.Rates()
 	if state := n.raft.State(); state.Finished {
 		b.Finished = state.Checkpoint.Step

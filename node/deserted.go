@@ -51,7 +51,7 @@ func (n *Node) deserted(ctx context.Context) bool {
 
 // desertedError says what to do where nobody is there any more.
 func (n *Node) desertedError() error {
-	tried := n.trying[:min(len(n.trying), mostTried)]
+	tried := n.trying[:min(len(n.trying), 3)]
 	return fmt.Errorf("%w: %w: the machines at %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one",
 		ErrUnreachable, errDeserted, strings.Join(tried, ", "), desertedAfter.Minutes(), n.seat.Run)
 }

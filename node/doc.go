@@ -20,8 +20,8 @@
 // enter.go enters one (Join), comeback.go goes on with one, and open.go brings the node's
 // parts up for each of them. Package ingest brings what a new run starts from into
 // chunks, arrive.go takes the node into the roster, loop.go follows the replicated state from then on, exit.go is the pure rule of the way out and
-// leave.go carries it out. What people see of the
-// run is in status.go, and for the page (node/api/page) in portrait.go and seats.go. Package
+// leave.go carries it out. What people and
+// programs see of the run is in package monitor. Package
 // hardware opens and measures what this machine computes on; lost.go goes on without a device
 // that stopped working.
 //
@@ -33,8 +33,8 @@
 //     gradients back, over a link session of the generation.
 //  3. Gradients are summed over replicas; every worker reports square sums and losses to
 //     the coordinator, whose commit makes the step count; the optimizer updates.
-//     What a step was is an event (chronicle.go); nodes without a part in the plan read it
-//     in the chronicles of those that have one (steps.go).
+//     Every committed step goes into the step log (package monitor); nodes without a part in
+//     the plan read it in the logs of those that have one.
 //  4. Every checkpoint_every steps the commit says save: each stage's state goes into
 //     chunks (keeper.go), its holder fetches a copy, the stage is reported to the log, and
 //     when the log has all layers the checkpoint is committed.
@@ -67,12 +67,12 @@
 //
 //   - loop: the run loop (loop.go); owns phase and generation.
 //   - heartbeats: one gossip message a second (beat.go), and a word to people when nothing
-//     moves (waiting.go); profiles: one every 30 s about speed, addresses and links (links.go),
+//     moves (monitor); profiles: one every 30 s about speed, addresses and links (links.go),
 //     which the planner brings into the roster (profiles.go).
-//   - followSteps: reads the steps that no worker here tells (steps.go).
-//   - keepLosses: writes the loss curve down; learnLosses: asks another node for the one of
-//     before this node came, until one has told (remember.go).
-//   - showEvents: hands events to whoever started the node; single background tasks of
+//   - FollowSteps: reads the steps that no worker here reports (monitor).
+//   - KeepLosses: writes the loss curve down; LearnLosses: asks another node for the one of
+//     before this node came, until one has told (monitor).
+//   - Forward: hands events to whoever started the node; single background tasks of
 //     the run loop: rejoin, wish, finish (leave.go), check of devices (lost.go).
 //   - lead: the planner's duties while this node leads (leader.go).
 //   - links: the accept loop of the data plane (pipeline/link).

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -139,7 +138,7 @@ func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Wor
 		w, err := pipeline.New(pipeline.Config{
 			Worker: seat, Run: run, Plan: p,
 			Device: device, Host: n.hardware.Host(), Data: n.data, Exchange: hardware.Exchange(device, session), Keeper: n.keeper.For(p),
-			Stop: n.stopWanted, Next: n.leader.NextSchedule(p), OnLoaded: loaded, OnStep: n.onStep, Trace: n.trace, Log: n.log,
+			Stop: n.stopWanted, Next: n.leader.NextSchedule(p), OnLoaded: loaded, OnStep: n.monitor.Step, Trace: n.trace, Log: n.log,
 		})
 		if err != nil {
 			return workers, hardware.ExplainMemory(err)
@@ -165,12 +164,4 @@ func onceAll(n int, f func()) func() {
 func (n *Node) stopWanted() bool {
 	state := n.raft.State()
 	return state.StopWanted || state.Paused()
-}
-
-func (n *Node) onStep(r pipeline.StepResult) {
-	train := n.raft.State().Run.Train
-	tokens := train.Micros * train.MicroBatch * n.raft.State().Run.Model.Context
-	if left := n.progress.record(r, tokens, time.Now()); left != "" {
-		n.hub.Publish(n.turn(r, left))
-	}
 }

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/node/leader"
 
 	"pnode/kernels"
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/gossip"
 	"pnode/pipeline"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -53,9 +56,9 @@ func (n *Node) followExit(ctx context.Context, state consensus.State) {
 		n.exit.since = time.Now()
 	}
 	v := wayOut(exitView{
-		State: state, Self: n.self, Leaving: n.exit.leaving, Newest: n.progress.newest(),
+		State: state, Self: n.self, Leaving: n.exit.leaving, Newest: n.monitor.NewestStep(),
 		Running: n.generation != nil, Completed: n.completed,
-		Stalled: n.isStalled() || n.planGivenUp(state, n.exit.since, time.Now()),
+		Stalled: n.monitor.Stalled() || n.planGivenUp(state, n.exit.since, time.Now()),
 	})
 	switch {
 	case v.Over:
@@ -67,6 +70,17 @@ func (n *Node) followExit(ctx context.Context, state consensus.State) {
 	case v.Finish:
 		n.tasks.finish.start(&n.group, func() { n.finish(ctx, state) })
 	}
+}
+
+// planGivenUp reports, on a node without a part in the plan, whether nobody goes on with it: one
+// of its nodes says so, or has been silent since a time.
+func (n *Node) planGivenUp(state consensus.State, since, now time.Time) bool {
+	peers := state.Plan.Peers()
+	if slices.Contains(peers, n.self) {
+		return false
+	}
+	silent := func(p plan.PeerID) bool { return n.beats.Silent(p, since, now) > leader.DeadAfter }
+	return n.beats.Stalled(peers, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(peers, silent)
 }
 
 // wish proposes an entry in the background. Refused or lost, it is proposed again when the
@@ -161,7 +175,7 @@ func (n *Node) windUp(ctx context.Context) error {
 	}
 	state := n.raft.State()
 	if !n.exit.left {
-		n.lastSteps(ctx, state) // while the others still wait for this node
+		n.monitor.CatchUp(ctx, state) // while the others still wait for this node
 	}
 	n.machine.to(Stopped)
 	if n.exit.left {
@@ -171,9 +185,9 @@ func (n *Node) windUp(ctx context.Context) error {
 		n.seat.Finished = state.Checkpoint.Step
 	}
 	if state.Sample != "" {
-		n.hub.Publish(api.Event{Kind: api.KindSample, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: state.Sample})
+		n.monitor.Publish(api.Event{Kind: api.KindSample, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: state.Sample})
 	}
-	n.hub.Publish(n.progress.done(state))
+	n.monitor.Done(state)
 	n.linger(ctx, state)
 	return nil
 }
@@ -186,8 +200,8 @@ func (n *Node) farewell(ctx context.Context, state consensus.State) error {
 	if err := n.raft.Leave(ctx); err != nil {
 		return fmt.Errorf("%w of this node's vote: the others may have to wait until it is started again: %w", ErrNotHandedOver, err)
 	}
-	n.hub.Publish(api.Event{
-		Kind: api.KindDone, Generation: state.Plan.Generation, Step: n.progress.newest(),
+	n.monitor.Publish(api.Event{
+		Kind: api.KindDone, Generation: state.Plan.Generation, Step: n.monitor.NewestStep(),
 		Message: "left the run, which goes on without this node",
 	})
 	return nil
@@ -223,3 +237,17 @@ func (n *Node) waitedFor(state consensus.State, begin, now time.Time) bool {
 	}
 	return false
 }
+
+// Methods of api.Node that package monitor does not have.
+
+// Leave begins this node's way out of the run.
+func (n *Node) Leave(context.Context) error {
+	n.requestLeave()
+	return nil
+}
+
+// Stop asks all nodes to save and stop.
+func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, consensus.WantStop{}) }
+
+// Checkpoints lists what this node keeps.
+func (n *Node) Checkpoints() (api.CheckpointList, error) { return checkpointer.List(n.store) }

@@ -80,7 +80,7 @@ func (n *Node) follow(ctx context.Context) {
 	}
 	if state.Epoch != n.seatEpoch {
 		n.seatEpoch = state.Epoch
-		n.tellArrivals(state)
+		n.monitor.RosterChanged(state)
 		if err := n.saveSeat(); err != nil {
 			n.log.Warn("a restart may not find the others", "cause", err)
 		}
@@ -100,10 +100,7 @@ func (n *Node) followCheckpoint(state consensus.State) {
 		e.Kind = api.KindError
 		e.Message = fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", n.kept.Step, id.Step)
 	}
-	n.hub.Publish(e)
-	n.shared.mu.Lock()
-	n.shared.savedAt = time.Now()
-	n.shared.mu.Unlock()
+	n.monitor.Saved(e)
 	n.kept = id
 	n.keep(state)
 }
@@ -111,13 +108,8 @@ func (n *Node) followCheckpoint(state consensus.State) {
 // switchTo ends the running generation and begins the state's plan.
 func (n *Node) switchTo(ctx context.Context, state consensus.State) {
 	n.stopGeneration(errReplaced)
-	n.setStalled(0, nil)
 	n.completed = false
-	n.hub.Publish(api.Event{
-		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
-		Message: summarize(state.Plan, state.Reasons),
-	})
-	n.progress.begin(state.Plan, state.Run.Train.Steps)
+	n.monitor.Begin(state)
 	if !state.Plan.Places(n.self) {
 		n.enter(Waiting)
 		return
@@ -160,7 +152,7 @@ func (n *Node) ended(err error) error {
 	case errors.Is(err, checkpointer.ErrNoChunks) && !othersActive(state, n.self) && len(state.Older) == 0:
 		return n.wayBack(state, err) // nobody else is there to wait for, and nothing to go back to
 	}
-	n.setStalled(plan.Generation, err)
+	n.monitor.SetStalled(plan.Generation, err)
 	if lost := (lostPeerError{}); !errors.As(err, &lost) {
 		n.checkDevices(n.base)
 	}

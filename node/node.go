@@ -20,6 +20,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/monitor"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -73,18 +74,14 @@ type Node struct {
 	base      context.Context // of everything that runs until Close
 	cancel    context.CancelFunc
 
-	hub       api.Hub
-	beats     *gossip.Tracker
-	meter     gossip.LinkMeter
-	grants    *admission.Grants
-	progress  *progress
-	trace     *trace.Recorder // nil without one
-	leaveNow  chan struct{}   // closed when this node is asked to leave
-	broken    chan error      // the first error of an essential goroutine
-	askLeave  sync.Once
-	portraits portraits
-
-	shared sharedState
+	beats    *gossip.Tracker
+	meter    gossip.LinkMeter
+	grants   *admission.Grants
+	monitor  *monitor.Monitor
+	trace    *trace.Recorder // nil without one
+	leaveNow chan struct{}   // closed when this node is asked to leave
+	broken   chan error      // the first error of an essential goroutine
+	askLeave sync.Once
 
 	machine    machine
 	generation *generation
@@ -94,7 +91,6 @@ type Node struct {
 	keeping    chan struct{}   // closed when its manifest is stored
 	seated     bool            // the run has admitted this node
 	seatEpoch  uint64          // the roster at the last save of the seat
-	arrivals   arrivals
 	exit       exit
 	tasks      tasks
 	last       lastWords // of the task that finishes the run
@@ -151,7 +147,9 @@ func (n *Node) Close() error {
 	if n.cancel != nil {
 		n.cancel()
 	}
-	n.hub.Close()
+	if n.monitor != nil {
+		n.monitor.Close()
+	}
 	errs = append(errs, n.group.Wait())
 	if n.swarm != nil {
 		errs = append(errs, n.saveSeat(), n.swarm.Close())

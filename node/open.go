@@ -19,6 +19,7 @@ import (
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/node/ingest"
+	"pnode/node/monitor"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/swarm"
@@ -66,8 +67,10 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if o.returning {
 		n.trying = o.seat.Known
 	}
-	n.machine = machine{phase: Joining, changed: n.phaseChanged}
-	n.shared.phase = Joining
+	n.machine = machine{phase: Joining, changed: func(from, to Phase) {
+		n.log.Info("phase", "from", from, "to", to)
+		n.monitor.SetPhase(to.String())
+	}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -85,7 +88,6 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.hardware, err = hardware.Open(ctx, o.hardware); err != nil {
 		return nil, err
 	}
-	n.progress = &progress{emit: n.hub.Publish, idle: n.hardware.Idle()}
 	// What ctx ends is this node's stay, in good order: the parts live until Close.
 	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.base = ctx
@@ -99,10 +101,15 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if err := errors.Join(n.beats.Listen(n.swarm.Topics()), gossip.ListenToProfiles(n.swarm.Topics(), func(p gossip.Profile) { n.leader.Hear(n.base, p) })); err != nil {
 		return nil, err
 	}
-	n.serveSteps()
-	n.serveLosses()
-	n.recallLosses()
-	n.api, err = api.Listen(api.Options{Dir: o.cfg.Dir, Node: n, Log: n.log})
+	n.monitor = monitor.New(monitor.Config{
+		Self: n.self, Run: n.seat.Run, Boot: n.boot, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.trying,
+		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: desertedAfter},
+		Consensus: n.raft, Beats: n.beats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
+	})
+	n.api, err = api.Listen(api.Options{Dir: o.cfg.Dir, Node: struct {
+		*monitor.Monitor
+		*Node
+	}{n.monitor, n}, Log: n.log})
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +117,9 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n.essential(func() error { return n.watchDisk(ctx) })
 	n.group.Go(func() error { n.leader.Run(ctx); return nil })
 	n.group.Go(func() error { n.heartbeats(ctx); return nil })
-	n.group.Go(func() error { n.followSteps(ctx); return nil })
-	n.group.Go(func() error { n.showEvents(); return nil })
-	n.group.Go(func() error { n.keepLosses(ctx); return nil })
+	n.group.Go(func() error { n.monitor.FollowSteps(ctx); return nil })
+	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
+	n.group.Go(func() error { n.monitor.KeepLosses(ctx); return nil })
 	return n, nil
 }
 

@@ -112,10 +112,12 @@ type LinkStatus struct {
 
 // Member is one node of the roster.
 type Member struct {
-	Peer   plan.PeerID `json:"peer"`
-	State  string      `json:"state"`
-	Device string      `json:"device"`
-	Addrs  []string    `json:"addrs"`
+	Peer plan.PeerID `json:"peer"`
+	// Name is what people call it: its machine's name, or else the end of the peer ID.
+	Name   string   `json:"name"`
+	State  string   `json:"state"`
+	Device string   `json:"device"`
+	Addrs  []string `json:"addrs"`
 	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
 	// this node itself.
 	LastSeenS float64 `json:"last_seen_s,omitempty"`

@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"pnode/planner/plan"
 )
 
-// TestChronicle runs scripts of a node's life. "begin 2/29" is a generation from a step on,
+// TestStepLog runs scripts of a node's life. "begin 2/29" is a generation from a step on,
 // "late 2/35" the first that a node hears of one that it came too late for, "own" are steps of
-// its workers, "read" those of another node's chronicle, "give up" ends waiting. What is shown
+// its workers, "read" those of another node's log, "give up" ends waiting. What is shown
 // at once follows "->".
-func TestChronicle(t *testing.T) {
+func TestStepLog(t *testing.T) {
 	for name, script := range map[string]string{
 		"all of a generation": `
 			begin 1/0
@@ -55,11 +55,14 @@ func TestChronicle(t *testing.T) {
 		"told before the log did it": "begin 1/0\nread 1/1 2/2 -> 1/1 2/2\nbegin 2/1\nread 2/3 -> 2/3",
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c chronicle
+			var shown []api.Event
+			c := StepLog{publish: func(e api.Event) { shown = append(shown, e) }}
 			for line := range strings.Lines(strings.TrimSpace(script)) {
 				said, want, _ := strings.Cut(strings.TrimSpace(line), "->")
 				word, rest, _ := strings.Cut(strings.TrimSpace(said), " ")
-				if got := spell(carryOut(t, &c, word, rest)); got != strings.TrimSpace(want) {
+				shown = nil
+				carryOut(t, &c, word, rest)
+				if got := spell(shown); got != strings.TrimSpace(want) {
 					t.Errorf("%s: shown %q", strings.TrimSpace(line), got)
 				}
 			}
@@ -67,7 +70,7 @@ func TestChronicle(t *testing.T) {
 	}
 }
 
-func carryOut(t *testing.T, c *chronicle, word, rest string) (shown []api.Event) {
+func carryOut(t *testing.T, c *StepLog, word, rest string) {
 	t.Helper()
 	var events []api.Event
 	for _, w := range strings.Fields(rest) {
@@ -78,21 +81,20 @@ func carryOut(t *testing.T, c *chronicle, word, rest string) (shown []api.Event)
 	}
 	switch word {
 	case "begin":
-		return c.begin(events[0].Generation, events[0].Step)
+		c.begin(positionOf(events[0]))
 	case "late":
-		c.beginAt(placeOf(events[0]))
+		c.Lacks(positionOf(events[0]), true, false)
 	case "own":
 		for _, e := range events {
-			shown = append(shown, c.note(e)...)
+			c.note(e)
 		}
 	case "read":
-		return c.take(events)
+		c.Merge(events)
 	case "give":
-		return c.giveUp()
+		c.GiveUp()
 	default:
 		t.Fatalf("what is %q?", word)
 	}
-	return shown
 }
 
 func spell(events []api.Event) string {
@@ -103,22 +105,23 @@ func spell(events []api.Event) string {
 	return strings.Join(words, " ")
 }
 
-func TestAChronicleIsBounded(t *testing.T) {
-	var c chronicle
-	c.begin(1, 0)
-	for i := range 3 * maxChronicle {
+func TestAStepLogIsBounded(t *testing.T) {
+	shown := 0
+	c := StepLog{publish: func(api.Event) { shown++ }}
+	c.begin(Position{1, 0})
+	for i := range 3 * maxLogged {
 		c.note(api.Event{Kind: api.KindStep, Generation: 1, Step: plan.Step(i + 1)})
 	}
-	all, some := c.after(place{}), c.after(place{1, 3*maxChronicle - 2})
-	if len(all) != maxChronicle || len(some) != 2 || some[0].Step != 3*maxChronicle-1 {
+	all, some := c.Since(Position{}), c.Since(Position{1, 3*maxLogged - 2})
+	if len(all) != maxLogged || len(some) != 2 || some[0].Step != 3*maxLogged-1 {
 		t.Errorf("%d steps are kept, after the last but two %s", len(all), spell(some))
 	}
-	c.begin(2, 4*maxChronicle)
-	shown := 0
-	for i := range maxChronicle {
-		shown += len(c.note(api.Event{Kind: api.KindStep, Generation: 2, Step: plan.Step(4*maxChronicle + i + 1)}))
+	c.begin(Position{2, 4 * maxLogged})
+	shown = 0
+	for i := range maxLogged {
+		c.note(api.Event{Kind: api.KindStep, Generation: 2, Step: plan.Step(4*maxLogged + i + 1)})
 	}
-	if shown != maxChronicle || c.owed != 0 {
+	if shown != maxLogged || c.owed != 0 {
 		t.Errorf("%d steps of the generation after a gap are shown, owed is %d", shown, c.owed)
 	}
 }
@@ -131,15 +134,16 @@ func FuzzSteps(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var c chronicle
-		c.begin(0, 0)
-		shown := c.take(events)
+		var shown []api.Event
+		c := StepLog{publish: func(e api.Event) { shown = append(shown, e) }}
+		c.begin(Position{})
+		c.Merge(events)
 		for i, e := range shown {
-			if i > 0 && placeOf(shown[i-1]).compare(placeOf(e)) >= 0 {
+			if i > 0 && positionOf(shown[i-1]).compare(positionOf(e)) >= 0 {
 				t.Fatalf("out of order: %s", spell(shown))
 			}
 		}
-		if len(c.kept) > maxChronicle {
+		if len(c.kept) > maxLogged {
 			t.Fatalf("%d steps are kept", len(c.kept))
 		}
 	})

@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"slices"
@@ -8,14 +8,14 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// TestArrivals goes through a roster's life: each change is told once, and by its reason.
-func TestArrivals(t *testing.T) {
+// TestRosterNews goes through a roster's life: each change is told once, and by its reason.
+func TestRosterNews(t *testing.T) {
 	gpu := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cuda:0", Model: "T4", MatMulFLOPS: 4e12}}}
 	member := func(peer plan.PeerID, boot uint64, state consensus.MemberState, reason string) consensus.Member {
 		return consensus.Member{Peer: peer, Boot: boot, State: state, Reason: reason, Profile: gpu}
 	}
 	me := member("me", 1, consensus.Active, "")
-	var a arrivals
+	var r roster
 	for i, look := range []struct {
 		members []consensus.Member
 		want    []string
@@ -30,7 +30,7 @@ func TestArrivals(t *testing.T) {
 		{[]consensus.Member{me, member("new", 2, consensus.Draining, "")}, []string{"new is leaving"}},
 		{[]consensus.Member{member("me", 1, consensus.Draining, ""), member("new", 2, consensus.Gone, "")}, []string{"this node is leaving", "new has left"}},
 	} {
-		if got := a.news(look.members, "me"); !slices.Equal(got, look.want) {
+		if got := r.news(consensus.State{Members: look.members}, "me"); !slices.Equal(got, look.want) {
 			t.Errorf("look %d: %q, want %q", i, got, look.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"errors"
@@ -17,10 +17,10 @@ func TestWhyNothingMoves(t *testing.T) {
 		want string
 	}{
 		{"all is well", waitView{Quorum: three}, ""},
-		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: []plan.PeerID{"b", "c"}}, ""},
+		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: []string{"b", "c"}}, ""},
 		{
 			"the majority is away",
-			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: []plan.PeerID{"b", "c"}, Checkpoint: 50, Stalled: 2},
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: []string{"b", "c"}, Checkpoint: 50, Stalled: 2},
 			"1 of the run's 3 voters up, 2 must be (silent: b, c). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so",
 		},
 		{"all voters are there", waitView{Quorum: three, Leaderless: 2 * electionTime}, "the run has no planner: its voters are electing one, or this node is cut off from them"},
@@ -35,6 +35,7 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"the planner could not plan", waitView{Quorum: three, Blocked: "1 node so far", Training: true}, ""},
 		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b")}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
+		c.view.Deadlines = ReturnDeadlines{Silent: 15 * time.Minute, Deserted: 2 * time.Minute}
 		if got := c.view.why(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -42,7 +43,7 @@ func TestWhyNothingMoves(t *testing.T) {
 }
 
 func TestWaitingIsToldOnceAndNotAtOnce(t *testing.T) {
-	var s sharedState
+	var s Monitor
 	now := time.Unix(1000, 0)
 	for i, c := range []struct {
 		why   string
@@ -50,14 +51,14 @@ func TestWaitingIsToldOnceAndNotAtOnce(t *testing.T) {
 		want  bool
 	}{
 		{"lost b", 0, false},
-		{"lost b", tellAfter, true},
-		{"lost b", 2 * tellAfter, false},
-		{"lost c", 3 * tellAfter, false},
-		{"", 4 * tellAfter, false},
-		{"lost c", 5 * tellAfter, false},
-		{"lost c", 6 * tellAfter, true},
+		{"lost b", showAfter, true},
+		{"lost b", 2 * showAfter, false},
+		{"lost c", 3 * showAfter, false},
+		{"", 4 * showAfter, false},
+		{"lost c", 5 * showAfter, false},
+		{"lost c", 6 * showAfter, true},
 	} {
-		if got := s.tell(c.why, now.Add(c.after)); got != c.want {
+		if got := s.mayShow(c.why, now.Add(c.after)); got != c.want {
 			t.Errorf("look %d at %q: %v, want %v", i, c.why, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"fmt"
@@ -19,23 +19,23 @@ import (
 func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 	before, after := 3.5, 3.25
 	for name, tt := range map[string]struct {
-		end  func(p *progress)
+		end  func(p *StepLog)
 		want *float64
 	}{
-		"evaluated": {func(p *progress) {
+		"evaluated": {func(p *StepLog) {
 			for range 2 { // two placements on this node
-				p.record(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
+				p.Append(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
 			}
 		}, &after},
-		"a node died first": {func(p *progress) { p.begin(plan.Plan{Generation: 2, Start: 2}, 2) }, &before},
+		"a node died first": {func(p *StepLog) { p.Begin(plan.Plan{Generation: 2, Start: 2}, 2) }, &before},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []api.Event
-			p := &progress{emit: func(e api.Event) { got = append(got, e) }}
-			p.begin(plan.Plan{Generation: 1}, 2)
+			p := &StepLog{publish: func(e api.Event) { got = append(got, e) }}
+			p.Begin(plan.Plan{Generation: 1}, 2)
 			for step := range 2 {
 				for stage := range 2 {
-					p.record(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
+					p.Append(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
 				}
 			}
 			tt.end(p)
@@ -67,18 +67,20 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 	} {
 		for _, own := range []bool{true, false} {
 			var got []api.Event
-			p := &progress{emit: func(e api.Event) { got = append(got, e) }}
-			p.begin(plan.Plan{Generation: 1}, 2)
+			var m Monitor
+			p := &m.steps
+			p.publish = func(e api.Event) { got = append(got, e) }
+			p.Begin(plan.Plan{Generation: 1}, 2)
 			if own {
-				p.record(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
-				p.record(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
+				p.Append(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
+				p.Append(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
 			} else { // another node tells
-				p.told([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}})
+				p.Merge([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}})
 			}
-			var status api.Status
-			p.fill(&status)
 			run := plan.RunSpec{Model: model.Config{Vocab: 256}, Train: plan.TrainSpec{Steps: 2, Storage: plan.StorageAuto}}
-			done := p.done(consensus.State{Run: &run, Plan: tt.plan, Finished: true, Checkpoint: consensus.Checkpoint{Step: 2}})
+			var status api.Status
+			m.fillProgress(&status, consensus.State{})
+			done := m.doneEvent(consensus.State{Run: &run, Plan: tt.plan, Finished: true, Checkpoint: consensus.Checkpoint{Step: 2}})
 			if done.Message != tt.want || done.HeldOutF32 != tt.f32 || status.HeldOutF32 != tt.f32 || got[0].HeldOutF32 != tt.f32 {
 				t.Errorf("own %v: %q, want %q; status %v, steps %+v", own, done.Message, tt.want, status.HeldOutF32, got)
 			}
@@ -88,13 +90,13 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 
 // TestAnotherCourseIsTold: once, by the first step on it, not by a generation's first step.
 func TestAnotherCourseIsTold(t *testing.T) {
-	p := &progress{emit: func(api.Event) {}}
-	p.begin(plan.Plan{Generation: 1}, 9)
+	p := &StepLog{publish: func(api.Event) {}}
+	p.Begin(plan.Plan{Generation: 1}, 9)
 	deeper := plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
 	var told []string
 	for step, course := range []plan.ScheduleChoice{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
 		for range 2 { // two placements on this node
-			if left := p.record(pipeline.StepResult{Step: plan.Step(step + 1), Schedule: course}, 8, time.Unix(int64(step), 0)); left != "" {
+			if left := p.Append(pipeline.StepResult{Step: plan.Step(step + 1), Schedule: course}, 8, time.Unix(int64(step), 0)); left != "" {
 				told = append(told, fmt.Sprint(step+1, " ", left))
 			}
 		}

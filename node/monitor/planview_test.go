@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"pnode/node/leader"
-
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/pipeline/model"
@@ -22,11 +20,11 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// portrayed is a run of three nodes with measured links and a plan under a schedule.
-func portrayed(t testing.TB, name string, micros int) consensus.State {
+// planned is a run of three nodes with measured links and a plan under a schedule.
+func planned(t testing.TB, name string, micros int) consensus.State {
 	t.Helper()
 	run := plan.RunSpec{
-		Run:   "portrayed",
+		Run:   "watched",
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 6, Heads: 1, Channels: 32},
 		Train: plan.TrainSpec{
 			Seed: 7, Steps: 25, Micros: micros, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
@@ -44,8 +42,10 @@ func portrayed(t testing.TB, name string, micros int) consensus.State {
 		}
 		state.Members = append(state.Members, m)
 	}
-	in := leader.NextInput(state)
-	in.NodeBytes = 0
+	in := planner.Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}
+	for _, m := range state.Members {
+		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
+	}
 	plan, _, err := planner.Make(in)
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +54,18 @@ func portrayed(t testing.TB, name string, micros int) consensus.State {
 	return state
 }
 
-func watcher() *Node {
-	return &Node{self: "a", beats: gossip.NewTracker(), log: slog.New(slog.DiscardHandler)}
+func watcher() *Monitor {
+	return &Monitor{Config: Config{Self: "a", Beats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler)}}
+}
+
+// drawAsSelf draws a view as the monitor's own page shows it.
+func (m *Monitor) drawAsSelf(v planView, w io.Writer) error {
+	return v.draw(w, func(p plan.PeerID) string {
+		if p == m.Self {
+			return "THIS NODE"
+		}
+		return string(p)
+	})
 }
 
 // classes counts the elements of a picture by class; it must be XML.
@@ -88,13 +98,13 @@ func classes(t *testing.T, svg []byte) (counts map[string]int, text string) {
 // the schedule, and names that would be markup are text.
 func TestThePictureIsThePlans(t *testing.T) {
 	for _, name := range []string{"1f1b", "zb-h1", "gpipe", "interleaved:v=2", "2bp", ""} {
-		state, n := portrayed(t, name, 6), watcher()
-		r, err := n.portray(state)
+		state, n := planned(t, name, 6), watcher()
+		r, err := n.planView(state)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var svg bytes.Buffer
-		if err := r.draw(&svg, n.self); err != nil {
+		if err := n.drawAsSelf(r, &svg); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		counts, text := classes(t, svg.Bytes())
@@ -116,7 +126,7 @@ func TestThePictureIsThePlans(t *testing.T) {
 		}
 		for _, seat := range state.Plan.Workers() {
 			who := string(seat.Peer)
-			if seat.Peer == n.self {
+			if seat.Peer == n.Self {
 				who = "THIS NODE"
 			}
 			first := state.Plan.At(state.Plan.StagesOf(seat)[0]).Layers
@@ -127,11 +137,11 @@ func TestThePictureIsThePlans(t *testing.T) {
 	}
 }
 
-// TestThePortraitGoesByWhatIsSeen: times and links that heartbeats tell of take the place of the
+// TestThePlanViewGoesByWhatIsSeen: times and links that heartbeats tell of take the place of the
 // profiles', and the status has them.
-func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
-	state, n := portrayed(t, "1f1b", 6), watcher()
-	before, err := n.portray(state)
+func TestThePlanViewGoesByWhatIsSeen(t *testing.T) {
+	state, n := planned(t, "1f1b", 6), watcher()
+	before, err := n.planView(state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,10 +153,10 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 		if i > 0 {
 			b.Links = []gossip.LinkRate{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
 		}
-		n.beats.Note(b, before.until)
+		n.Beats.Note(b, before.until)
 	}
-	n.portraits.newest.until, n.portraits.newest.samples = time.Time{}, nil // as if long ago
-	r, err := n.portray(state)
+	n.view.newest.until, n.view.newest.samples = time.Time{}, nil // as if long ago
+	r, err := n.planView(state)
 	if err != nil || r.step != 4 || r.line.Makespan <= before.line.Makespan {
 		t.Fatalf("step %d takes %d after %d: %v", r.step, r.line.Makespan, before.line.Makespan, err)
 	}
@@ -180,9 +190,9 @@ func TestThePortraitGoesByWhatIsSeen(t *testing.T) {
 	}
 }
 
-func TestNoPortraitWithoutAPlan(t *testing.T) {
+func TestNoPlanViewWithoutAPlan(t *testing.T) {
 	n := watcher()
-	if _, err := n.portray(consensus.State{}); !errors.Is(err, api.ErrNotReady) {
+	if _, err := n.planView(consensus.State{}); !errors.Is(err, api.ErrNotReady) {
 		t.Errorf("got %v", err)
 	}
 	var s api.Status
@@ -194,7 +204,7 @@ func TestNoPortraitWithoutAPlan(t *testing.T) {
 
 // TestLongStepsAreCut: of a step with many actions the picture shows the beginning, whole.
 func TestLongStepsAreCut(t *testing.T) {
-	r, err := watcher().portray(portrayed(t, "1f1b", 6))
+	r, err := watcher().planView(planned(t, "1f1b", 6))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,16 +232,16 @@ func TestLongStepsAreCut(t *testing.T) {
 	}
 }
 
-// BenchmarkPortrait is what looking at a plan costs a node at most once in leastShown.
-func BenchmarkPortrait(b *testing.B) {
+// BenchmarkPlanView is what looking at a plan costs a node at most once in leastShown.
+func BenchmarkPlanView(b *testing.B) {
 	for _, micros := range []int{6, 512} {
 		b.Run(fmt.Sprintf("micros=%d", micros), func(b *testing.B) {
-			state := portrayed(b, "1f1b", micros)
+			state := planned(b, "1f1b", micros)
 			for b.Loop() {
 				n := watcher()
-				r, err := n.portray(state)
+				r, err := n.planView(state)
 				if err == nil {
-					err = r.draw(io.Discard, n.self)
+					err = n.drawAsSelf(r, io.Discard)
 				}
 				if err != nil {
 					b.Fatal(err)

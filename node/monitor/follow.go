@@ -1,0 +1,162 @@
+package monitor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pnode/node/api"
+	"pnode/node/gossip"
+	"pnode/pipeline/wire/strict"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// A node without a part in the plan reads the steps in the log of a node that has one, after its
+// heartbeat said that there are new ones. So every node shows the same steps with the same losses.
+
+const (
+	protocolSteps = "/pnode/steps/1"
+	// askTimeout bounds one question to one node, mostAsked the nodes of one round.
+	askTimeout = 3 * time.Second
+	mostAsked  = 8
+	// stepsPatience bounds how long steps are held back for older ones that nobody has.
+	stepsPatience = 5 * time.Second
+)
+
+var errBadSteps = errors.New("monitor: bad list of steps")
+
+// decodeSteps reads another log's answer: at most maxLogged steps in the order of their positions.
+func decodeSteps(data []byte) ([]api.Event, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, fmt.Errorf("%w: no list", errBadSteps)
+	}
+	var events []api.Event
+	for d.More() {
+		var e api.Event
+		if err := d.Decode(&e); err != nil {
+			return nil, fmt.Errorf("%w: %w", errBadSteps, err)
+		}
+		switch n := len(events); {
+		case n == maxLogged:
+			return nil, fmt.Errorf("%w: more than %d", errBadSteps, maxLogged)
+		case e.Kind != api.KindStep || e.Message != "":
+			return nil, fmt.Errorf("%w: an event of another kind", errBadSteps)
+		case n > 0 && positionOf(events[n-1]).compare(positionOf(e)) >= 0:
+			return nil, fmt.Errorf("%w: step %d of generation %d is out of order", errBadSteps, e.Step, e.Generation)
+		}
+		events = append(events, e)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadSteps, err)
+	}
+	return events, nil
+}
+
+// answerSteps answers a member with the steps since a position.
+func (m *Monitor) answerSteps(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
+	var p Position
+	if err := strict.Decode(request, &p); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadSteps, err)
+	}
+	return json.Marshal(m.steps.Since(p))
+}
+
+// FollowSteps reads the steps that this node's own workers do not report, until ctx ends.
+func (m *Monitor) FollowSteps(ctx context.Context) {
+	var owing time.Time // since when older steps are waited for
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.Beats.News():
+		}
+		if state := m.Consensus.State(); m.lacksSteps(state) {
+			m.readSteps(ctx, state)
+		}
+		switch now := time.Now(); {
+		case !m.steps.Owes():
+			owing = time.Time{}
+		case owing.IsZero():
+			owing = now
+		case now.Sub(owing) > stepsPatience:
+			m.steps.GiveUp()
+		}
+	}
+}
+
+// lacksSteps reports whether others have steps that this node's workers will not report.
+func (m *Monitor) lacksSteps(state consensus.State) bool {
+	newest := Position{state.Plan.Generation, m.Beats.Newest(state.Plan.Peers(), state.Plan.Generation)}
+	if newest.Step <= state.Plan.Start {
+		return m.steps.Owes()
+	}
+	me, member := state.Member(m.Self)
+	inTime := member && me.Boot == m.Boot && !state.Reborn(me)
+	return m.steps.Lacks(newest, !inTime, inTime && state.Plan.Places(m.Self))
+}
+
+// readSteps asks for the steps since the end of the log: first the nodes that compute them.
+func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
+	peers := append([]plan.PeerID{state.Plan.Coordinator().Peer}, state.Plan.Peers()...)
+	m.askEach(ctx, append(peers, m.Living()...), func(ctx context.Context, p plan.PeerID) (enough bool, err error) {
+		end, _ := m.steps.End()
+		reply, err := m.Peers.Ask(ctx, p, protocolSteps, end)
+		if err != nil {
+			return false, err
+		}
+		events, err := decodeSteps(reply)
+		if err != nil {
+			return false, err
+		}
+		m.steps.Merge(events)
+		return !m.lacksSteps(state), nil
+	})
+}
+
+// askEach asks distinct peers one after the other until one's answer is enough, and reports
+// whether one was.
+func (m *Monitor) askEach(ctx context.Context, peers []plan.PeerID, ask func(context.Context, plan.PeerID) (enough bool, err error)) bool {
+	asked := []plan.PeerID{m.Self, ""}
+	for _, p := range peers {
+		if slices.Contains(asked, p) || len(asked) > mostAsked {
+			continue
+		}
+		asked = append(asked, p)
+		limited, cancel := context.WithTimeout(ctx, askTimeout)
+		enough, err := ask(limited, p)
+		cancel()
+		if enough {
+			return true
+		}
+		if err != nil {
+			m.Log.Debug("ask for steps", "peer", p, "cause", err)
+		}
+	}
+	return false
+}
+
+// CatchUp reads what the run did up to its newest checkpoint and this node has not logged yet,
+// before it stops.
+func (m *Monitor) CatchUp(ctx context.Context, state consensus.State) {
+	ctx, cancel := context.WithTimeout(ctx, stepsPatience)
+	defer cancel()
+	tick := time.NewTicker(gossip.Every / 4)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if end, begun := m.steps.End(); !begun || end.Step >= state.Checkpoint.Step {
+			break
+		}
+		m.readSteps(ctx, state)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	m.steps.GiveUp()
+}

@@ -1,0 +1,94 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"pnode/node/api"
+	"pnode/planner/plan"
+	"pnode/swarm/twofold"
+)
+
+const (
+	protocolLosses = "/pnode/losses/1"
+	// lossesFile keeps the loss curves in a node's folder.
+	lossesFile = "losses.json"
+	// keepLossesEvery is how much of the curves a crash may cost.
+	keepLossesEvery = 30 * time.Second
+	// A node that comes asks the others lossesTries times, every askLossesEvery.
+	lossesTries    = 5
+	askLossesEvery = 5 * time.Second
+)
+
+// recallLosses takes in the curves that this folder's node kept.
+func (m *Monitor) recallLosses() {
+	l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses)
+	if err == nil {
+		m.hub.Recall(l)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		m.Log.Warn("the loss curve begins anew", "cause", err)
+	}
+}
+
+// KeepLosses writes the loss curves down every keepLossesEvery, and when ctx ends.
+func (m *Monitor) KeepLosses(ctx context.Context) {
+	tick := time.NewTicker(keepLossesEvery)
+	defer tick.Stop()
+	for kept, done := uint64(0), false; !done; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			done = true
+		}
+		h := m.hub.History()
+		if h.Seq == kept || h.Train.Points == nil {
+			continue
+		}
+		data, err := json.MarshalIndent(h.Losses, "", "  ")
+		if err == nil {
+			err = twofold.Write(m.Dir, lossesFile, append(data, '\n'))
+		}
+		if err != nil {
+			m.Log.Warn("keep the loss curve", "cause", err)
+		}
+		kept = h.Seq
+	}
+}
+
+// answerLosses answers a member with the loss curves so far.
+func (m *Monitor) answerLosses(context.Context, plan.PeerID, []byte) ([]byte, error) {
+	return json.Marshal(m.hub.History().Losses)
+}
+
+// LearnLosses asks for the losses that this node was not there for, until a node that has some
+// has answered.
+func (m *Monitor) LearnLosses(ctx context.Context) {
+	tick := time.NewTicker(askLossesEvery)
+	defer tick.Stop()
+	for range lossesTries {
+		learned := m.askEach(ctx, m.Living(), func(ctx context.Context, p plan.PeerID) (some bool, err error) {
+			reply, err := m.Peers.Ask(ctx, p, protocolLosses, struct{}{})
+			if err != nil {
+				return false, err
+			}
+			l, err := api.DecodeLosses(reply)
+			if err != nil {
+				return false, fmt.Errorf("monitor: losses of %s: %w", p, err)
+			}
+			m.hub.Recall(l)
+			return len(l.Train.Points) > 0, nil
+		})
+		if learned {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/node/api"
+	"pnode/node/checkpointer"
+	"pnode/node/gossip"
+	"pnode/pipeline"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// Config is what a Monitor sees of its node.
+type Config struct {
+	Self plan.PeerID
+	Run  plan.RunID
+	Boot uint64 // of this process
+	Dir  string // keeps the loss curves
+	// Idle devices compute nothing: losses mean nothing.
+	Idle bool
+	// Trying are addresses at which a node that comes back looks for the others, Deadlines how
+	// long it does.
+	Trying    []string
+	Deadlines ReturnDeadlines
+	Consensus Consensus
+	Beats     *gossip.Tracker
+	Peers     Peers
+	Store     *checkpoint.Store
+	Living    func() []plan.PeerID // may be asked
+	Addrs     func() []string
+	Log       *slog.Logger
+}
+
+// Consensus is the replicated state of the run; *consensus.Node implements it.
+type Consensus interface {
+	State() consensus.State
+	Leader() (plan.PeerID, plan.Term, bool)
+	Quorum() consensus.Quorum
+}
+
+// Peers exchanges requests with the members of the run.
+type Peers interface {
+	Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error)
+	Serve(protocol string, answer func(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error))
+}
+
+// Monitor reports what a node does and knows of its run. Its methods may be called concurrently.
+type Monitor struct {
+	Config
+	hub    api.Hub
+	steps  StepLog
+	view   viewCache
+	roster roster // the run loop's
+
+	mu       sync.Mutex // guards what follows
+	phase    string
+	stalled  plan.Generation // the generation that this node gave up; 0 for none
+	stallWhy error
+	savedAt  time.Time
+	why      string    // nothing moves; empty while things do
+	whySince time.Time // of why
+	whyShown bool
+}
+
+// New returns the monitor of a node that joins. It answers other nodes' questions about steps
+// and losses from now on.
+func New(c Config) *Monitor {
+	m := &Monitor{Config: c, phase: phaseJoining}
+	m.steps.publish = m.hub.Publish
+	m.recallLosses()
+	m.Peers.Serve(protocolSteps, m.answerSteps)
+	m.Peers.Serve(protocolLosses, m.answerLosses)
+	return m
+}
+
+// Close ends all readers of events after what they have queued.
+func (m *Monitor) Close() { m.hub.Close() }
+
+// Publish makes an event known.
+func (m *Monitor) Publish(e api.Event) { m.hub.Publish(e) }
+
+// Events subscribes to what happens on this node.
+func (m *Monitor) Events(ctx context.Context) <-chan api.Event { return m.hub.Events(ctx) }
+
+// History returns what is remembered of all that happened on this node.
+func (m *Monitor) History() api.History { return m.hub.History() }
+
+// Forward hands all events to one function until Close. Cut off for being slow, it begins again
+// where it was.
+func (m *Monitor) Forward(to func(api.Event)) {
+	last := uint64(0)
+	for more := true; more; {
+		more = false
+		for e := range m.hub.Events(context.Background()) {
+			if e.Seq > last {
+				to(e)
+				last, more = e.Seq, true
+			}
+		}
+	}
+}
+
+// SetPhase notes the node's phase, in a word of api.Status, and publishes it.
+func (m *Monitor) SetPhase(phase string) {
+	m.mu.Lock()
+	m.phase = phase
+	m.mu.Unlock()
+	m.hub.Publish(api.Event{Kind: api.KindState, Message: phase})
+}
+
+// Begin notes that the node follows a new plan, and publishes it.
+func (m *Monitor) Begin(state consensus.State) {
+	m.SetStalled(0, nil)
+	m.hub.Publish(api.Event{
+		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
+		Message: summarize(state.Plan, state.Reasons),
+	})
+	m.steps.Begin(state.Plan, state.Run.Train.Steps)
+}
+
+// SetStalled notes the generation that this node gave up, and why; 0 for none.
+func (m *Monitor) SetStalled(g plan.Generation, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stalled, m.stallWhy = g, why
+}
+
+// Stalled reports whether this node gave up the current generation.
+func (m *Monitor) Stalled() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stalled != 0
+}
+
+// Saved publishes a newly committed checkpoint, or the way back to an older one.
+func (m *Monitor) Saved(e api.Event) {
+	m.mu.Lock()
+	m.savedAt = time.Now()
+	m.mu.Unlock()
+	m.hub.Publish(e)
+}
+
+// Step takes in a step of one of this node's workers. It is the workers' OnStep.
+func (m *Monitor) Step(r pipeline.StepResult) {
+	state := m.Consensus.State()
+	left := m.steps.Append(r, tokensPerStep(*state.Run), time.Now())
+	if left == "" {
+		return
+	}
+	text := fmt.Sprintf("from step %d on %s instead of %s", r.Step, r.Schedule, left)
+	leader, _, _ := m.Consensus.Leader()
+	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Schedule == r.Schedule.String() {
+		why, _, _ := strings.Cut(w.Why, ";") // the status has all of it
+		text += ": " + why
+	}
+	m.hub.Publish(api.Event{Kind: api.KindSchedule, Generation: state.Plan.Generation, Step: r.Step, Message: text})
+}
+
+// NewestStep returns the newest committed step of the current generation.
+func (m *Monitor) NewestStep() plan.Step { return m.steps.Newest().Step }
+
+// Heartbeat returns what this node's next heartbeat reports of its work and the newest step.
+func (m *Monitor) Heartbeat() gossip.Heartbeat {
+	b := gossip.Heartbeat{Peer: m.Self}
+	m.steps.fillHeartbeat(&b)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b.Phase, b.Stalled = m.phase, m.stalled
+	if m.stallWhy != nil {
+		b.Reason, b.Lacks = m.stallWhy.Error(), errors.Is(m.stallWhy, checkpointer.ErrNoChunks)
+	}
+	return b
+}

@@ -1,0 +1,85 @@
+package monitor
+
+import (
+	"fmt"
+	"strings"
+
+	"pnode/node/api"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// shownMember is a member as it was last shown.
+type shownMember struct {
+	boot  uint64
+	state consensus.MemberState
+}
+
+// roster finds what changes among the members.
+type roster struct {
+	known map[plan.PeerID]shownMember // nil before the first look
+}
+
+// news returns sentences about what changed since the last look; the first look counts the
+// members.
+func (r *roster) news(s consensus.State, self plan.PeerID) (news []string) {
+	before := r.known
+	r.known = map[plan.PeerID]shownMember{}
+	active := 0
+	for _, m := range s.Members {
+		r.known[m.Peer] = shownMember{m.Boot, m.State}
+		if m.State != consensus.Gone {
+			active++
+		}
+		was, known := before[m.Peer]
+		if text := change(was, known, m); text != "" && before != nil {
+			who := "this node"
+			if m.Peer != self {
+				who = s.NameOf(m.Peer)
+			}
+			news = append(news, who+" "+text)
+		}
+	}
+	if before == nil {
+		return []string{fmt.Sprintf("this node is in the run, one of %s", plan.Count(active, "node"))}
+	}
+	return news
+}
+
+// change returns what happened to a member since it was last shown, if it was known.
+func change(was shownMember, known bool, m consensus.Member) string {
+	switch {
+	case m.State == consensus.Gone && known && was.state == consensus.Gone:
+		return ""
+	case m.State == consensus.Gone && m.Reason == "":
+		return "has left"
+	case m.State == consensus.Gone:
+		return "is gone: " + m.Reason
+	case !known:
+		return "has joined with " + describeDevices(m.Profile)
+	case was.boot != m.Boot:
+		return "was started again and is back with " + describeDevices(m.Profile)
+	case was.state == consensus.Gone:
+		return "is back"
+	case m.State == consensus.Draining && was.state != consensus.Draining:
+		return "is leaving"
+	}
+	return ""
+}
+
+// describeDevices names what a member computes on.
+func describeDevices(p plan.Profile) string {
+	var all []string
+	for _, d := range p.Devices {
+		all = append(all, fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9))
+	}
+	return strings.Join(all, ", ")
+}
+
+// RosterChanged publishes what changed among the members since the last call. Only the run loop
+// calls it.
+func (m *Monitor) RosterChanged(state consensus.State) {
+	for _, text := range m.roster.news(state, m.Self) {
+		m.hub.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
+	}
+}

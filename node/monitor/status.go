@@ -1,0 +1,138 @@
+package monitor
+
+import (
+	"time"
+
+	"pnode/node/api"
+	"pnode/pipeline/model"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// longestETA bounds the time to the end in seconds: a heartbeat may report any rate above 0.
+const longestETA = 1e10
+
+// Status returns a snapshot of what this node knows of its run.
+func (m *Monitor) Status() api.Status {
+	state, now := m.Consensus.State(), time.Now()
+	leader, term, _ := m.Consensus.Leader()
+	m.mu.Lock()
+	phase, savedAt := m.phase, m.savedAt
+	m.mu.Unlock()
+	s := api.Status{
+		Run: m.Run, Peer: m.Self, State: phase, Generation: state.Plan.Generation,
+		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
+		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: savedAt},
+		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
+	}
+	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
+		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
+	}
+	m.fillProgress(&s, state)
+	m.fillPlan(&s, state)
+	return s
+}
+
+// tokensPerStep returns the tokens of one step of a run.
+func tokensPerStep(run plan.RunSpec) int {
+	return run.Train.Micros * run.Train.MicroBatch * run.Model.Context
+}
+
+// fillProgress uses this node's own log, or the newest step that a heartbeat reports.
+func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
+	newest := m.steps.Newest()
+	s.Step, s.HeldOut, s.HeldOutF32, s.TokensPerS = newest.Step, newest.HeldOut, newest.HeldOutF32, newest.TokensPerS
+	loss := newest.Loss
+	for _, member := range state.Members {
+		b, ok := m.Beats.Last(member.Peer)
+		if ok && b.Generation == s.Generation && b.Step > s.Step {
+			s.Step, s.TokensPerS = b.Step, b.TokensPerS
+			if b.Loss != 0 {
+				loss = b.Loss
+			}
+		}
+	}
+	if loss != 0 { // 0 before the first step
+		s.Loss = &loss
+	}
+	if state.Run == nil {
+		return
+	}
+	s.Steps = state.Run.Train.Steps
+	d := state.Run.Data
+	s.Data = api.Data{SizeBytes: d.SizeBytes, HeldOutBytes: d.SizeBytes * int64(d.HeldOutPermille) / 1000}
+	if s.TokensPerS > 0 && s.Steps >= s.Step {
+		s.ETAS = min(float64(s.Steps-s.Step)*float64(tokensPerStep(*state.Run))/s.TokensPerS, longestETA)
+	}
+}
+
+func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Time) []api.Member {
+	var members []api.Member
+	for _, r := range state.Members {
+		member := api.Member{
+			Peer: r.Peer, Name: state.NameOf(r.Peer), State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
+			Leader: r.Peer == leader, Device: describeDevices(r.Profile),
+		}
+		if ago, heard := m.Beats.Ago(r.Peer, now); heard && !member.Self {
+			member.LastSeenS = ago.Seconds()
+		}
+		members = append(members, member)
+	}
+	return members
+}
+
+// stages returns the plan's placements with the times in their nodes' heartbeats.
+func (m *Monitor) stages(state consensus.State) []api.StageStatus {
+	var stages []api.StageStatus
+	for r, pipe := range state.Plan.Replicas {
+		for i, place := range pipe.Stages {
+			s := api.StageStatus{
+				Replica: plan.Replica(r), Stage: plan.Stage(i), Peer: place.Peer, Device: place.Device, Layers: place.Layers, Codec: place.Codec,
+			}
+			b, _ := m.Beats.Last(place.Peer)
+			for _, t := range b.Stages {
+				if b.Generation == state.Plan.Generation && t.Replica == s.Replica && t.Stage == s.Stage {
+					s.ForwardMS, s.BackwardMS = milliseconds(t.ForwardNanos), milliseconds(t.BackwardNanos)
+					s.WaitMS, s.UpdateMS = milliseconds(t.WaitNanos), milliseconds(t.UpdateNanos)
+					s.FellBack, s.RelError = t.FellBack, t.RelError
+				}
+			}
+			stages = append(stages, s)
+		}
+	}
+	return stages
+}
+
+func milliseconds(nanos int64) float64 { return float64(nanos) / 1e6 }
+
+// fillPlan adds what the run is and how its plan goes.
+func (m *Monitor) fillPlan(s *api.Status, state consensus.State) {
+	if state.Run == nil {
+		return
+	}
+	s.About = about(*state.Run)
+	v, err := m.planView(state)
+	if err != nil {
+		m.Log.Debug("no view of the plan", "cause", err)
+		return
+	}
+	s.About.Schedule, s.About.Course = v.plan.Schedule, v.plan.ScheduleChoice().String()
+	s.About.PredictedMS = milliseconds(int64(v.line.Makespan))
+	s.About.StepMS = milliseconds(v.seen.StepNanos)
+	s.Seats, s.Links = v.workers(), v.linkStatus()
+}
+
+func about(run plan.RunSpec) *api.About {
+	m := run.Model.Resolved()
+	family := "GPT-2 style"
+	if m.Positions == model.RoPE {
+		family = "Llama style"
+	}
+	if m.LoRA.Rank > 0 {
+		family += ", adapters alone are trained"
+	}
+	return &api.About{
+		Parameters: m.Params(), Family: family, Layers: m.Layers(), Channels: m.Channels, Context: m.Context, Vocab: m.Vocab,
+		Micros: run.Train.Micros, TokensPerStep: tokensPerStep(run),
+	}
+}

@@ -1,0 +1,72 @@
+package monitor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"pnode/node/api"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// summarize describes a plan in one line, with the reason it was made for.
+func summarize(p plan.Plan, reasons []string) string {
+	var counts []int // of the replicas' stages, each once
+	for _, pipe := range p.Replicas {
+		if !slices.Contains(counts, len(pipe.Stages)) {
+			counts = append(counts, len(pipe.Stages))
+		}
+	}
+	slices.Sort(counts)
+	text := fmt.Sprintf("generation %d from step %d: %s of ", p.Generation, p.Start, plan.Count(len(p.Replicas), "replica"))
+	for i, n := range counts {
+		if i == len(counts)-1 {
+			text += plan.Count(n, "stage")
+		} else {
+			text += fmt.Sprintf("%d and ", n)
+		}
+	}
+	if p.Schedule != plan.ScheduleName {
+		text += fmt.Sprintf(" on %s under %s", plan.Count(len(p.Workers()), "device"), p.Schedule)
+	}
+	if precision := p.PrecisionText(); precision != "" {
+		text += ", " + precision
+	}
+	if len(reasons) > 0 {
+		text += " (" + reasons[0] + ")"
+	}
+	return text
+}
+
+// Done publishes the end of a run, with a summary.
+func (m *Monitor) Done(state consensus.State) { m.hub.Publish(m.doneEvent(state)) }
+
+func (m *Monitor) doneEvent(state consensus.State) api.Event {
+	e := m.steps.Finish()
+	e.Kind, e.Step, e.Steps = api.KindDone, state.Checkpoint.Step, state.Run.Train.Steps
+	switch {
+	case state.Finished && m.Idle:
+		e.Message = fmt.Sprintf("finished at step %d; a device that computes nothing makes losses mean nothing", e.Step)
+	case state.Finished && e.HeldOut != nil:
+		precision := ""
+		if text := api.PrecisionText(e.HeldOut, e.HeldOutF32, 3); text != "" {
+			precision = " (" + text + ")"
+		} else if state.Run.Train.Rounds(state.Plan) {
+			precision = " (what lower precision costs was not measured)"
+		}
+		uniform := math.Log(float64(state.Run.Model.Vocab)) // guessing every token alike
+		compared := fmt.Sprintf("%.3f below the uniform %.3f", uniform-*e.HeldOut, uniform)
+		if *e.HeldOut > uniform {
+			compared = fmt.Sprintf("%.3f above the uniform %.3f: it has learned nothing yet", *e.HeldOut-uniform, uniform)
+		}
+		e.Message = fmt.Sprintf("finished at step %d: held-out loss %.3f nats a token%s, %s", e.Step, *e.HeldOut, precision, compared)
+	case state.Finished:
+		e.Message = fmt.Sprintf("finished at step %d", e.Step)
+	case e.Step == 0:
+		e.Message = "stopped before the first checkpoint; begin again from step 0 with --resume"
+	default:
+		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with --resume", e.Step)
+	}
+	return e
+}
