@@ -55,9 +55,7 @@ var notYet = map[string]figures{
 
 	"planner.cluster": {methods: 117, methodFiles: 24},
 
-	"node.Node": {methods: 74, methodFiles: 17},
-
-	"node": {files: 33},
+	"node.Node": {methods: 63, methodFiles: 12},
 }
 
 // TestRoomsAreSmall fails for types with too many methods, or methods in too many files, and for packages
