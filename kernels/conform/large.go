@@ -53,8 +53,8 @@ func (l *largeScores) solve() {
 var largeSizes = []float64{60, 700, 20000}
 
 // RunLargeScores runs attentions forward and backward whose queries and keys are large numbers of a half,
-// and wants finite numbers that are right. Where two keys share a query, scores in float32 lose about 1% of a probability at 10^4; a half of
-// another last digit in out costs as much. The tolerance is more than that.
+// and wants finite numbers that are right. Where two keys share a query, scores in float32 lose about 1%
+// of a probability at 10^4, and so does a half of another last digit in out: tolerance is for that.
 func RunLargeScores(t *testing.T, dev kernels.Device, half kernels.DType, tolerance float64) {
 	for _, size := range largeSizes {
 		l := newLargeScores(half, size)

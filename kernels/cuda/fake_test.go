@@ -164,8 +164,14 @@ var (
 	paramPattern = regexp.MustCompile(`\.param \.[a-z](\d+)`)
 )
 
+// declaredIn has what declarations found in each image: drivers load the same few.
+var declaredIn sync.Map // of map[string]declared
+
 // declarations reads PTX by itself, so that what the package reads is checked too.
 func declarations(ptx string) map[string]declared {
+	if known, ok := declaredIn.Load(ptx); ok {
+		return known.(map[string]declared)
+	}
 	found := map[string]declared{}
 	for _, m := range entryPattern.FindAllStringSubmatch(ptx, -1) {
 		d := declared{name: m[1]}
@@ -177,6 +183,7 @@ func declarations(ptx string) map[string]declared {
 		}
 		found[d.name] = d
 	}
+	declaredIn.Store(ptx, found)
 	return found
 }
 

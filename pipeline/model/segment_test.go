@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// inSegments runs three micro-batches, each cut into n segments that go through all stacks one
+// inSegments runs two micro-batches, each cut into n segments that go through all stacks one
 // after the other. Nothing but the rows of a segment crosses between stacks with it.
 func (r *rig) inSegments(n int) outcome {
 	r.t.Helper()
 	var o outcome
-	for micro := range 3 {
+	for micro := range 2 {
 		tokens, targets := referenceMicro(r.model, r.batch, micro)
 		r.first().Slot(0).SetTokens(r.queue, tokens)
 		r.last().Slot(0).SetTargets(r.queue, targets)
@@ -69,7 +69,7 @@ func (r *rig) backwardSegment(g Segment) {
 func (r *rig) inWhole() outcome {
 	r.t.Helper()
 	var o outcome
-	for micro := range 3 {
+	for micro := range 2 {
 		tokens, targets := referenceMicro(r.model, r.batch, micro)
 		s := r.first()
 		s.Slot(0).SetTokens(r.queue, tokens)
@@ -111,6 +111,9 @@ func segmented(c Config) (Config, int) {
 func TestSegmentsChangeNoBit(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ref reference) {
 		for storage := range storages {
+			if testing.Short() && storage == StorageF16 { // BF16 has the same code
+				continue
+			}
 			model, n := segmented(ref.Config)
 			checkSegments(t, rigConfig{model: model, batch: tinyBatch, storage: storage}, n)
 		}
