@@ -20,7 +20,7 @@ func BenchmarkPutChunk(b *testing.B) {
 	}
 }
 
-// BenchmarkPlainFile is what PutChunk adds to: a file written and synced.
+// BenchmarkPlainFile writes and syncs a file, as PutChunk does among other things.
 func BenchmarkPlainFile(b *testing.B) {
 	dir := b.TempDir()
 	data := noise(1, ChunkBytes)

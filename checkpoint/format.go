@@ -20,7 +20,7 @@ const (
 // formatFile is the file of a store that says its format; a store without it has format 1.
 const formatFile = "format"
 
-// format is what formatFile holds.
+// format is the content of formatFile.
 type format struct {
 	Format int    `json:"format"`
 	Pnode  string `json:"pnode"` // the version of the program that wrote it

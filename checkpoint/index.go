@@ -128,7 +128,7 @@ func (x *index) tableBytes() int64 {
 	return sum
 }
 
-// bytesToClose is what Badger may write while it closes: it flushes, then compacts.
+// bytesToClose returns how much Badger may write while it closes: it flushes, then compacts.
 func (x *index) bytesToClose() int64 { return flushBytesAtClose + x.tableBytes() }
 
 // write applies all or nothing and is durable when it returns.

@@ -46,7 +46,7 @@ func syncDir(path string) error {
 	return err
 }
 
-// freeBytes is what an unprivileged process may still write to the file system of path.
+// freeBytes returns how much an unprivileged process may still write to the file system of path.
 func freeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -34,7 +34,7 @@ func unlink(f *os.File) {
 // syncDir does nothing: Windows has no sync of a directory, NTFS journals its names.
 func syncDir(string) error { return nil }
 
-// freeBytes is what the current user may still write to the file system of path.
+// freeBytes returns how much the current user may still write to the file system of path.
 func freeBytes(path string) (int64, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *space) full(n, free, keep int64) error {
 		ErrDiskFull, wanted, free, s.path, keep)
 }
 
-// Room is what a folder's file system had free before files were written there that are no
+// Room is the free space of a folder's file system before files were written there that are no
 // store's.
 type Room struct {
 	path string

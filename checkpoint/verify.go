@@ -8,7 +8,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	// Chunks and Bytes were read and are right.
 	Chunks int

@@ -36,7 +36,7 @@ func (s AttentionPartShape) dims() Dims {
 	return Dims{s.B, s.T, s.H, s.K, s.D, s.From, s.Queries}
 }
 
-// PartUnit is what the bounds of parts must be multiples of, but for the end of the sequence,
+// PartUnit returns the number that bounds of parts must be multiples of, but for the end of the sequence,
 // for their passes to give together the very bits of a pass over all queries. Sums over queries
 // that share a key-value head are made for whole chunks of them.
 func (s AttentionShape) PartUnit() int {

@@ -80,7 +80,7 @@ type Operand struct {
 // Count is the number of elements that call c uses of the operand.
 func (o Operand) Count(c Call) int { return o.count(c) }
 
-// OpInfo is what the table knows about an op.
+// OpInfo is an op's row of the table.
 type OpInfo struct {
 	Name     string
 	Class    Class

@@ -25,7 +25,7 @@ const (
 // MaxContext bounds Context where positions are rotary.
 const MaxContext = 1 << 17
 
-// family is what sets an architecture apart.
+// family holds the differences between architectures.
 type family struct {
 	architecture Architecture
 	base         Architecture // the class without a head
@@ -45,7 +45,7 @@ func families() []family {
 	}
 }
 
-// Settings are what a config.json says of a model.
+// Settings is a model as a config.json describes it.
 type Settings struct {
 	Model        model.Config
 	Architecture Architecture

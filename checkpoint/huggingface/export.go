@@ -16,7 +16,7 @@ import (
 // DefaultShardBytes is the most that goes into one file of weights.
 const DefaultShardBytes = 5_000_000_000
 
-// Export is what Write makes a folder of.
+// Export is the input of Write.
 type Export struct {
 	Config model.Config
 	// Layer fills dst, [LayerLen] of Config, with a layer's parameters. Layers are asked
@@ -116,7 +116,7 @@ func (e Export) writeWeights(dir string) error {
 	return writeLayers(w, e.Config.Layers(), func(layer int) error { return e.writeLayer(w, of, layer) })
 }
 
-// unfinished is what tensors are written to: it is there after Commit, not after Discard.
+// unfinished takes tensors; its files are there after Commit, not after Discard.
 type unfinished interface {
 	Commit() error
 	Discard() error

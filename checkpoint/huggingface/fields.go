@@ -85,7 +85,7 @@ func read[T any](f *fields, name string, otherwise T) T {
 	return v
 }
 
-// kind is what JSON holds for a T, in words.
+// kind names the JSON values that decode into v.
 func kind(v any) string {
 	switch v.(type) {
 	case int:

@@ -67,7 +67,7 @@ func adapterTensors(c model.Config, layer int) []model.Tensor {
 	return c.LayerTensors(layer)[frozen:]
 }
 
-// adapterName is what files of PEFT call such a tensor.
+// adapterName returns a tensor's name in PEFT's files.
 func (of family) adapterName(t model.Tensor) string { return "base_model.model." + of.fullName(t.Name) }
 
 // asWritten names in errors of package model the fields as adapterFile has them.

@@ -10,7 +10,7 @@ import (
 	"pnode/pipeline/model"
 )
 
-// AdapterExport is what WriteAdapter makes a folder of.
+// AdapterExport is the input of WriteAdapter.
 type AdapterExport struct {
 	Config model.Config // with adapters
 	// Layer fills dst, [LayerLen] of Config, with a layer's parameters. Layers are asked for

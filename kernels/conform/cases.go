@@ -6,7 +6,7 @@ import (
 	"pnode/kernels"
 )
 
-// adamScalars are those of update 3 with usual settings.
+// adamScalars has the scalars of update 3 with usual settings.
 var adamScalars = [8]float32{1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.5}
 
 // scalars gives an op's scalars for a case.
@@ -147,7 +147,7 @@ var (
 	halvedParts     = [][]int{{1, 300, 2, 1, 64, 130, 140}, {1, 150, 2, 2, 33, 128, 22}, {1, 131, 1, 1, 128, 0, 70}}
 )
 
-// halvedCases are those of halvedShapes with operands that are halves in every form.
+// halvedCases returns the cases of halvedShapes with operands that are halves in every form.
 func halvedCases(op kernels.Op) (cases []Case) {
 	for i, dims := range halvedShapes[op] {
 		for flags := range kernels.Info(op).Flags + 1 {

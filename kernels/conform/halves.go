@@ -32,7 +32,7 @@ func nearestBF16(x float32) float32 {
 	return math.Float32frombits(high)
 }
 
-// leastExponent is that of the smallest normal number of F16, a mantissa in [1,2) times 2^-14.
+// leastExponent is the exponent of the smallest normal number of F16, a mantissa in [1,2) times 2^-14.
 const leastExponent = -14
 
 // nearestF16 rounds to the nearest multiple of the last digit, which has 2^-10 of the power of two

@@ -28,7 +28,7 @@ var selfCases = append([]Case{
 	newCase(kernels.OpSumSquares, 1003),
 }, selfHalves(false)...)
 
-// selfHalves are those on one of the two halves.
+// selfHalves returns the self-tests on one of the two halves.
 func selfHalves(f16 bool) []Case {
 	return []Case{
 		{Call: newCase(kernels.OpMatMul, 136, 136, 72).Call, Seed: 1, Halved: []int{1, 2}, F16: f16, Aligned: true},

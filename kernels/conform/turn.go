@@ -2,7 +2,7 @@ package conform
 
 import "pnode/kernels"
 
-// turn is that of one device at a trial: operands in memory of its own.
+// turn is one device at a trial: operands in memory of its own.
 type turn struct {
 	*trial
 	call     kernels.Call

@@ -37,7 +37,7 @@ func (a *ahead) add(x stored, stride, n, columns, width int) {
 	}
 }
 
-// next is what a call asks for that takes some rounds of K: a row in each round. It may run past
+// next returns the rows that a call of some rounds of K asks for: a row in each round. It may run past
 // the end of a strip: the rows there are mostly the next sequence's, so this costs little.
 func (a *ahead) next(rounds int) (at uintptr, step int) {
 	if a.now == len(a.strips) {

@@ -106,7 +106,7 @@ func (h *heads) value(b, kv int) int   { return h.query(b, h.H+h.K+kv) }
 func (h *heads) out(b, head int) int   { return b*h.T*h.outStride + head*h.D }
 func (h *heads) row(b, head int) int   { return (b*h.H + head) * h.T }
 
-// attentionTask is what the forward and the backward pass share.
+// attentionTask is the part that tasks of the forward and of the backward pass share.
 type attentionTask struct {
 	heads
 	v       *variant

@@ -24,7 +24,7 @@ type attended struct {
 	keys      func(b, kv int) (keys, values stored)
 }
 
-// softmax is what turns the scores of a row, in units of ln 2, into probabilities: 2^(score-top)/sum.
+// softmax turns the scores of a row, in units of ln 2, into probabilities: 2^(score-top)/sum.
 type softmax struct{ top, sum float32 }
 
 // queryChunk is the queries [q, q+rows) of a head of a sequence.

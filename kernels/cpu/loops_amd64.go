@@ -7,7 +7,7 @@ package cpu
 //go:noescape
 func multiply4x24(t *tile)
 
-// multiply6x16 is that for attention.
+// multiply6x16 is the micro-kernel for attention.
 //
 //go:noescape
 func multiply6x16(t *tile)

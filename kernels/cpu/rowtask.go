@@ -146,7 +146,7 @@ func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
 	}
 }
 
-// init is what the tiles of the panel at column j start from.
+// init returns the numbers from which the tiles of the panel at column j start.
 func (t *rowTask) init(j, depth int) []float32 {
 	switch {
 	case depth > 0 || t.bias == nil:

@@ -92,7 +92,7 @@ func (m *microKernel) verifyTile(multiply func(t *tile), packs bool, k, accumula
 	return differs(packed, wantPacked, 0) < 0
 }
 
-// packing is what packs one side of a product.
+// packing is a function that packs one side of a product.
 type packing struct {
 	name      string
 	unit      int

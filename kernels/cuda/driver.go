@@ -57,7 +57,7 @@ func (d *driver) start() error {
 	})
 }
 
-// blasHalves are what cuBLASLt multiplies on the card: halves that its matrix units know.
+// blasHalves returns the halves that cuBLASLt multiplies on the card: its matrix units know them.
 func (i Info) blasHalves() []kernels.DType {
 	if i.build().geometry.Multiplies(kernels.BF16) {
 		return []kernels.DType{kernels.BF16, kernels.F16}

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// fakeEvent is what the fake's events stand for: a new one each time that they are recorded.
+// fakeEvent is one recording of the fake's event.
 type fakeEvent struct {
 	stream uintptr
 	came   bool

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// graphs are what a stream has of segments that came again: the driver gets a graph at once, where
+// graphs holds a stream's segments that came again: the driver gets a graph at once, where
 // it would get hundreds of launches. Whatever of it the driver refuses, launches go one by one from
 // then on.
 type graphs struct {

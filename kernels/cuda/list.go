@@ -129,7 +129,7 @@ func (l *library) attribute(device, number uintptr) int {
 	return int(value)
 }
 
-// Features are what the kernels use beyond the least.
+// Features lists what a card has and the kernels use beyond the least.
 func (i Info) Features() (features []string) {
 	if i.Unusable != "" {
 		return nil

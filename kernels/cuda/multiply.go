@@ -6,7 +6,7 @@ import (
 	"pnode/kernels/gpu"
 )
 
-// multiplier is what a stream needs to have cuBLASLt multiply; the words are what calls pass,
+// multiplier holds a stream's handles of cuBLASLt; the words are what calls pass,
 // in the memory of the stream.
 type multiplier struct {
 	asked       bool    // for the workspace

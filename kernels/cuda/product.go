@@ -16,7 +16,7 @@ type blasArgs struct {
 	out, a, b, bias uintptr
 }
 
-// shape is what a product is prepared for: out[M,N] (+)= A*B + bias[N].
+// shape is a product that can be prepared: out[M,N] (+)= A*B + bias[N].
 type shape struct {
 	m, n, k                  uint64
 	half                     kernels.DType // of A and B

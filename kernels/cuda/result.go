@@ -7,7 +7,7 @@ import (
 	"pnode/kernels/native"
 )
 
-// result is what a function of the driver returns; 0 is success.
+// result is the result of a function of the driver; 0 is success.
 type result int32
 
 // The codes that mean something to this package.

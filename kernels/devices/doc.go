@@ -16,7 +16,7 @@
 // The processor is a device like the others, `cpu`, without a driver that could fail. Devices
 // that drivers make of the processor's cores (PoCL) are taken only by their name.
 //
-// Order is that of the list of backends and within it the drivers'; of a card that several
+// Devices have the order of the list of backends and within it the drivers'; of a card that several
 // drivers offer, told by its address on the bus, the first that works is taken.
 //
 // The node and the command line call the package; it starts processes, and a goroutine that

@@ -16,7 +16,7 @@ type Diagnosed struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Diagnosis is what a machine has to compute with.
+// Diagnosis describes the devices of a machine.
 type Diagnosis struct {
 	Devices []Diagnosed `json:"devices"`
 	Missing []Missing   `json:"missing,omitempty"`

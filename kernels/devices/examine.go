@@ -28,7 +28,7 @@ type examiner struct {
 	broken error             // of out
 }
 
-// Selection is what Examine looks at: all devices, or those with these Names, but for the backends
+// Selection chooses the devices that Examine looks at: all, or the ones with these Names, but for the backends
 // and devices to Skip; at those in Plain without their matrix units.
 type Selection struct{ Names, Skip, Plain []string }
 

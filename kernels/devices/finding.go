@@ -2,7 +2,7 @@ package devices
 
 import "fmt"
 
-// Finding is what is known of a device.
+// Finding describes a device.
 type Finding struct {
 	// Name is unique on the machine: `cpu`, `opencl:0`.
 	Name string `json:"name"`
@@ -57,7 +57,7 @@ type Missing struct {
 	Crashed bool `json:"crashed,omitempty"`
 }
 
-// Report is what a probe found out.
+// Report is the result of a probe.
 type Report struct {
 	Devices []Finding `json:"devices"`
 	Missing []Missing `json:"missing,omitempty"`

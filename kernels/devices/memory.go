@@ -3,7 +3,7 @@ package devices
 // driversPart of a card's memory is left to its driver: a 16th.
 const driversPart = 16
 
-// MemoryFor is what a program may take of a device's memory: of a card's own all that others leave
+// MemoryFor returns how much a program may take of a device's memory: of a card's own all that others leave
 // but a part that its driver needs, of the host's so many bytes.
 func (f Finding) MemoryFor(hostBytes int64) int64 {
 	free := hostBytes

@@ -61,7 +61,7 @@ type Device struct {
 // Name is the kernels.Device's, and the finding's.
 func (d Device) Name() string { return d.Device.Name() }
 
-// Set is what a node computes on: at least one device, which Close closes.
+// Set holds the devices of a node: at least one, which Close closes.
 type Set struct {
 	Devices []Device
 	// Dropped says of each thing that is not used why.
@@ -100,7 +100,7 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 	return s, nil
 }
 
-// probed is what the drivers have that options ask for.
+// probed returns the devices of the drivers that options ask for.
 func (o Options) probed(ctx context.Context) (r Report, err error) {
 	if o.onlyCPU() {
 		return r, nil

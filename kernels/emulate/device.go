@@ -56,10 +56,10 @@ func New(inner kernels.Device, o Options) (*Device, error) {
 	return d, nil
 }
 
-// Name is the one of the options.
+// Name returns the name in the options.
 func (d *Device) Name() string { return d.name }
 
-// Profile is what the device is made to look like.
+// Profile returns the figures that the device is made to have.
 func (d *Device) Profile() Profile { return d.profile }
 
 // Inner is the wrapped device.

@@ -13,7 +13,7 @@ import (
 // ErrBadProfile is wrapped by the errors of Profile.Validate.
 var ErrBadProfile = errors.New("emulate: bad profile")
 
-// Profile is what a device is made to look like. All figures that do not say what 0 is are needed.
+// Profile has the figures that a device is made to have. A figure is needed unless its comment says what 0 means.
 type Profile struct {
 	// Model is the name to show, such as that of a graphics card.
 	Model string
@@ -58,7 +58,7 @@ func (p Profile) Validate() error {
 // longestCall bounds the time of one call; a profile so slow is a mistake.
 const longestCall = time.Hour
 
-// Duration is what a call takes on the device: its operations for products and attention,
+// Duration returns how long a call takes on the device: its operations for products and attention,
 // its memory traffic for all others.
 func (p Profile) Duration(c kernels.Call) time.Duration {
 	info := kernels.Info(c.Op)

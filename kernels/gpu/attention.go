@@ -11,7 +11,7 @@ import (
 // headSizes are the most channels of a head that there are kernels for.
 var headSizes = [...]int{64, 128, 256}
 
-// matrixHeadSizes are those that there are kernels on matrix units for: registers have no room
+// matrixHeadSizes has the head sizes with kernels on matrix units: registers have no room
 // for the gradients of more channels.
 var matrixHeadSizes = [...][]int{NoMatrix: nil, Turing: headSizes[:1], Ampere: headSizes[:2]}
 
@@ -41,7 +41,7 @@ func newAttentionKernels(units string, sizes []int, half string, rows int) (list
 	return list
 }
 
-// attentionKernels are those for an attention over qkv.
+// attentionKernels returns the kernels for an attention over qkv.
 func (p *Plan) attentionKernels(h heads, qkv kernels.View) attentionKernels {
 	if p.Geometry.Multiplies(qkv.Buf.DType()) && h.size() < len(matrixHeadSizes[p.Geometry.Matrix]) {
 		return matrixAttentionNames[typeOf(qkv)][h.size()]

@@ -23,7 +23,7 @@ func NewDevice(d Driver, g Geometry) *Device { return &Device{driver: d, geometr
 // WithoutF16 has the device support nothing in F16 from now on: its results there are wrong.
 func (d *Device) WithoutF16() { d.noF16 = true }
 
-// Name is that of the driver.
+// Name returns the driver's name of the device.
 func (d *Device) Name() string { return d.driver.Name() }
 
 // Distant is true: copies run beside kernels.

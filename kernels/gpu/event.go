@@ -23,7 +23,7 @@ type event struct {
 	err     error
 }
 
-// marks are those of a queue's events.
+// marks keeps the marks of a queue's events.
 type marks struct {
 	mu   sync.Mutex // guards all below and what events say of theirs
 	live []*event   // that have a mark, in order

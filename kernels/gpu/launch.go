@@ -31,7 +31,7 @@ const (
 	Ampere
 )
 
-// halves are what the units multiply.
+// halves returns the types that the units multiply.
 func (m Matrix) halves() []kernels.DType {
 	return [...][]kernels.DType{NoMatrix: nil, Turing: {kernels.F16}, Ampere: {kernels.F16, kernels.BF16}}[m]
 }
@@ -130,7 +130,7 @@ const (
 	typeF16
 )
 
-// typeOf is that of a view's numbers.
+// typeOf returns the type of a view's numbers.
 func typeOf(v kernels.View) int {
 	if !v.Present() {
 		return typeF32

@@ -8,7 +8,7 @@ import (
 	"pnode/kernels/conform"
 )
 
-// Lacks is what a device does without because it was wrong there, with what was wrong. The zero value
+// Lacks names what a device does without because it was wrong there, with what was wrong. The zero value
 // lacks nothing.
 type Lacks struct {
 	// FastBF16 and FastF16 are of the fast way that products of a half are made where there is one: by

@@ -46,7 +46,7 @@ func (u Unit) String() string {
 	return fmt.Sprintf("Unit(%d)", uint8(u))
 }
 
-// UnitHalves are what units multiply.
+// UnitHalves has the types that units multiply.
 var UnitHalves = [...]kernels.DType{kernels.BF16, kernels.F16}
 
 // unitSection is the part of the source that has the kernels on a geometry's unit.
@@ -65,10 +65,10 @@ func UnitSource(g Geometry) string {
 	return text([]section{{fmt.Sprintf("SIDE %d", g.Side), []string{"base"}}, g.unitSection()})
 }
 
-// Shape is what one instruction of a unit computes, [Rows,Columns], and how many work-items do it.
+// Shape is the result of one instruction of a unit, [Rows,Columns], and the number of work-items that compute it.
 type Shape struct{ Lanes, Rows, Columns int }
 
-// Shape is that of a kind.
+// Shape returns the shape of an instruction of this kind.
 func (u Unit) Shape() Shape { return units[u].shape }
 
 // unitSide is the Side of geometries with a unit.

@@ -52,7 +52,7 @@ func (b *buffer) Free() {
 	}
 }
 
-// Bytes are those of a view of host memory; not ok where the view is a device's.
+// Bytes returns the bytes of a view of host memory; ok is false where the view is a device's.
 func Bytes(v kernels.View) (bytes []byte, ok bool) {
 	b, ok := v.Buf.(*buffer)
 	if !ok {

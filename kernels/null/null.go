@@ -72,14 +72,14 @@ func (d *Device) NewQueue() (kernels.Queue, error) { return &queue{dev: d}, nil 
 // Close does nothing.
 func (d *Device) Close() error { return nil }
 
-// ByOp is what was counted for one operation since New or Reset.
+// ByOp returns the counts of one operation since New or Reset.
 func (d *Device) ByOp(op kernels.Op) Count {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.byOp[op]
 }
 
-// ByClass is what was counted for the operations of one class.
+// ByClass returns the counts of the operations of one class.
 func (d *Device) ByClass(class kernels.Class) Count {
 	total := Count{}
 	for _, op := range kernels.Ops() {
@@ -90,7 +90,7 @@ func (d *Device) ByClass(class kernels.Class) Count {
 	return total
 }
 
-// Total is what was counted for all operations.
+// Total returns the counts of all operations.
 func (d *Device) Total() Count {
 	total := Count{}
 	for _, op := range kernels.Ops() {

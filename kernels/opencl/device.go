@@ -74,7 +74,7 @@ func (i Info) open() (*Device, error) {
 	return dev, nil
 }
 
-// geometry is that of the device's matrix units where it does not lack them, for all halves.
+// geometry is the layout of the device's matrix units where it does not lack them, for all halves.
 func (i Info) geometry(lacks gpu.Lacks) gpu.Geometry { return gpu.WithUnit(i.Unit).Without(lacks) }
 
 // without opens the device with all that it does not lack.
@@ -90,7 +90,7 @@ func (i Info) without(lacks gpu.Lacks) (*Device, error) {
 	return &Device{Device: gpu.NewDevice(d, d.program.geometry), Info: i, driver: d}, nil
 }
 
-// brief is what an error says, of a compiler's log its first error.
+// brief returns the text of an error, of a compiler's log its first error.
 func brief(err error) error {
 	line, log, _ := strings.Cut(err.Error(), "\n")
 	for said := range strings.Lines(log) {

@@ -101,7 +101,7 @@ func (l *library) list() (list []Info, err error) {
 // maxHandles bounds what one platform may list.
 const maxHandles = 256
 
-// handleList is what clGetPlatformIDs and clGetDeviceIDs fill.
+// handleList is filled by clGetPlatformIDs and clGetDeviceIDs.
 type handleList struct {
 	handles [maxHandles]uintptr
 	count   uint32
@@ -156,7 +156,7 @@ func (l *library) describe(platform, id uintptr) Info {
 	return info
 }
 
-// geometries are those that fit the device, the best first.
+// geometries returns the layouts that fit the device, the best first.
 func (i Info) geometries() (fit []gpu.Geometry) {
 	for _, g := range gpu.Sides {
 		if g.Group() <= i.GroupItems && uint64(g.LocalBytes()) <= i.LocalBytes {

@@ -7,7 +7,7 @@ import (
 	"pnode/kernels/native"
 )
 
-// status is what a function of OpenCL returns; 0 is success.
+// status is the result of a function of OpenCL; 0 is success.
 type status int32
 
 // The codes that mean something to this package.

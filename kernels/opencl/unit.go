@@ -17,7 +17,7 @@ var amdUnits = map[string]gpu.Unit{
 	"gfx1200": gpu.WMMA12, "gfx1201": gpu.WMMA12,
 }
 
-// matrixExtension is that of Intel's matrix units.
+// matrixExtension names the extension for Intel's matrix units.
 const matrixExtension = "cl_intel_subgroup_matrix_multiply_accumulate"
 
 // unit is the kind of matrix units that a device seems to have and there are kernels for. AMD's
@@ -51,7 +51,7 @@ func (i Info) leastSubgroup() int {
 	return slices.Min(i.Subgroups)
 }
 
-// subgroupSizes are those of Intel's devices (cl_intel_required_subgroup_size).
+// subgroupSizes returns the sizes of sub-groups of an Intel device (cl_intel_required_subgroup_size).
 func (l *library) subgroupSizes(id uintptr) (sizes []int) {
 	const deviceSubgroupSizes = 0x4108
 	var list [16]uintptr

@@ -50,7 +50,7 @@ type layout struct {
 	ofA, ofB, parts int
 }
 
-// layouts are those of AMD's "RDNA3 Instruction Set Architecture" (WMMA; halves of a wave have a
+// layouts has the layouts of AMD's "RDNA3 Instruction Set Architecture" (WMMA; halves of a wave have a
 // and b twice), "RDNA4 Instruction Set Architecture" and "CDNA3 Instruction Set Architecture"
 // (v_mfma_f32_16x16x16_bf16 and _f16), and of the extension cl_intel_subgroup_matrix_multiply_accumulate.
 var layouts = map[gpu.Unit]layout{
@@ -107,7 +107,7 @@ func (l layout) in(dtype kernels.DType, warp, lane int) (words [partsIn]uint32) 
 	return words
 }
 
-// out is what an item must get as part n of c.
+// out returns the number that an item must get as part n of c.
 func (l layout) out(warp, lane, n int) float32 {
 	p := l.c(lane, n)
 	sum := number(matrixC, warp, p)
@@ -143,7 +143,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// forms are those of the products that are always made, in which each factor is stored each way.
+// forms has the forms of products that are always made, in which each factor is stored each way.
 var forms = map[gpu.Unit]kernels.Flags{
 	gpu.WMMA12: 0, gpu.WMMA11: kernels.TransB, gpu.DPAS8: kernels.TransA, gpu.DPAS16: kernels.TransA | kernels.TransB,
 }

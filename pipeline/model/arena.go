@@ -110,7 +110,7 @@ func (a *arena) rewind() {
 // usedBytes is the size of everything taken.
 func (a *arena) usedBytes() int64 { return a.sum(func(r region) int { return r.used }) }
 
-// sizeBytes is what bind allocates.
+// sizeBytes returns how much bind allocates.
 func (a *arena) sizeBytes() int64 { return a.sum(func(r region) int { return r.peak }) }
 
 func (a *arena) sum(of func(region) int) int64 {

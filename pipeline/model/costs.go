@@ -6,7 +6,7 @@ import (
 	"pnode/kernels"
 )
 
-// LayerCost is what one layer costs for one micro-batch.
+// LayerCost is the cost of one layer for one micro-batch.
 type LayerCost struct {
 	// ForwardFLOPs, InputFLOPs and WeightFLOPs are the work of Forward, of BackwardInputSegment
 	// for all segments, and of what Backward does beyond that. The losses belong to the input pass.
@@ -38,7 +38,7 @@ type LayerCost struct {
 	Lean [recomputeLevels]LeanCost
 }
 
-// LeanCost is what a level of recomputation costs a layer and what it keeps.
+// LeanCost is the cost of a level of recomputation for a layer, and the bytes that it keeps.
 type LeanCost struct {
 	SavedBytes     int64 // in place of LayerCost's
 	PassBytes      int64 // in place of LayerCost's

@@ -12,7 +12,7 @@ func (s *Slot) BackwardInput(q kernels.Queue, scale float32) {
 	s.BackwardInputSegment(q, Segment{}, scale)
 }
 
-// outcome is what must not depend on how a step is carried out.
+// outcome has the results that must not depend on how a step is carried out.
 type outcome struct {
 	losses [][]float32 // by micro-batch
 	grads  [][]float32 // by layer

@@ -57,7 +57,7 @@ func (d dropout) drop(q issuer, out, x kernels.View, s span) {
 	}
 }
 
-// gradientView is what gradient gives, where it was computed already.
+// gradientView returns the result of an earlier gradient.
 func (d dropout) gradientView(room, dy kernels.View) kernels.View {
 	if d.share > 0 && d.noise.On {
 		return room

@@ -7,7 +7,7 @@ import (
 	"pnode/kernels/host"
 )
 
-// Memory is what a stack allocates, in bytes, by kind: all but Host on its device.
+// Memory has the bytes that a stack allocates, by kind: all but Host on its device.
 type Memory struct {
 	Params  int64
 	Copies  int64 // of the parameters in halves
@@ -43,7 +43,7 @@ type memory struct {
 	params, copies, grads, moments, windows, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
-// newMemory is what a stack takes of a device, which may be nil, with halves of a type.
+// newMemory returns arenas for a stack on a device, which may be nil, with halves of a type.
 func newMemory(d kernels.Device, half kernels.DType) memory {
 	m := memory{
 		params:      arena{what: "parameters", dtype: kernels.F32},
@@ -72,15 +72,15 @@ func (m *memory) arenas() []*arena { return append(m.onDevice(), &m.hosted) }
 
 func (m *memory) onDevice() []*arena { return append(m.training(), m.passing()...) }
 
-// lasting is what training is about.
+// lasting returns the arenas that outlive a Resize, on the device and in host memory.
 func (m *memory) lasting() []*arena { return append(m.training(), &m.hosted) }
 
-// training is what lasts on the device.
+// training returns the arenas on the device that outlive a Resize.
 func (m *memory) training() []*arena {
 	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows}
 }
 
-// passing is what micro-batches pass through.
+// passing returns the arenas of slots and passes.
 func (m *memory) passing() []*arena {
 	return []*arena{&m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ahead, &m.aheadHalves, &m.ids, &m.tables}
 }
@@ -133,10 +133,10 @@ func (m *memory) free() {
 	}
 }
 
-// slotBytes is what slots have taken so far to keep from forward to backward.
+// slotBytes returns how much slots have taken so far to keep from forward to backward.
 func (m *memory) slotBytes() int64 {
 	return m.saved.usedBytes() + m.savedHalves.usedBytes() + m.ids.usedBytes()
 }
 
-// passBytes is what the layer at hand has taken for its passes.
+// passBytes returns how much the layer at hand has taken for its passes.
 func (m *memory) passBytes() int64 { return m.layer.usedBytes() + m.layerHalves.usedBytes() }

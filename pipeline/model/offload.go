@@ -22,7 +22,7 @@ func windowLen(elements int64) int64 {
 	return min((part+aligned-1)/aligned*aligned, maxWindow)
 }
 
-// WindowBytes is what windows take of a device where a stage has at most so many elements of
+// WindowBytes returns the bytes of windows on a device where a stage has at most so many elements of
 // each of its vectors of optimizer state in the host's memory.
 func WindowBytes(vectors int, elements int64) int64 {
 	return 4 * momentWindows * int64(vectors) * windowLen(elements)

@@ -167,7 +167,7 @@ func (r *rig) update(ref reference, step int, gradScale float64) {
 	r.roundWeights()
 }
 
-// sharedTail is what of a layer's parameters is updated with another layer's.
+// sharedTail returns how many of a layer's parameters are updated with another layer's.
 func (r *rig) sharedTail(layer int) int {
 	if layer < r.model.Layers()-1 {
 		return 0

@@ -26,7 +26,7 @@ const maxScaleBits = 64
 // LossScaleBits is the ScaleBits of a run whose steps have so many tokens.
 func LossScaleBits(tokens int) int { return bits.Len(uint(max(tokens, 1)-1)) + scaleRoom }
 
-// scale is what gradients within the stack are multiplied by.
+// scale returns the factor of gradients within the stack.
 func (c StackConfig) scale() float32 {
 	if c.Storage != StorageF16 {
 		return 1

@@ -7,7 +7,7 @@ import (
 	"pnode/kernels"
 )
 
-// gradientsOf are those of one micro-batch of a step with so many tokens.
+// gradientsOf returns the gradients of one micro-batch of a step with so many tokens.
 func gradientsOf(t *testing.T, c rigConfig, tokens int) [][]float32 {
 	t.Helper()
 	r := newRig(t, c).load()

@@ -12,7 +12,7 @@ import "pnode/kernels"
 // terms and the order that it has without segments, and losses and gradients have the same bits.
 type Segment struct{ Index, Count int }
 
-// stretch is what a pass takes of each sequence: the positions [from,to).
+// stretch is the part of each sequence that a pass takes: the positions [from,to).
 type stretch struct{ batch, context, from, to int }
 
 // whole is all of a micro-batch.

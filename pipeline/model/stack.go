@@ -51,7 +51,7 @@ func (s *Stack) identify(err error) error {
 	return fmt.Errorf("model: layers [%d,%d) with %d slots in %v on %s: %w", c.First, c.End, c.Slots, c.Storage, c.Device.Name(), err)
 }
 
-// Passes are what a stack has slots for: so many micro-batches in flight, with a split backward
+// Passes says for which passes a stack has slots: so many micro-batches in flight, with a split backward
 // or not, by segments or not. See StackConfig.
 type Passes struct {
 	Slots, Segments int

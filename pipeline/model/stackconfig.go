@@ -63,7 +63,7 @@ func (c StackConfig) level(i int) Recompute {
 	return c.Recompute[i]
 }
 
-// share is what the stack has of the moments of local layer i.
+// share returns the stack's share of the moments of local layer i.
 func (c StackConfig) share(i int) Share {
 	if c.Shares == nil {
 		return Share{}

@@ -6,7 +6,7 @@ import (
 	"pnode/kernels"
 )
 
-// State is what training keeps of layers [First,End): parameters, gradients, optimizer moments and,
+// State holds the vectors of layers [First,End) that last: parameters, gradients, optimizer moments and,
 // with storage in halves, a copy of the parameters. Layers have their global index; one that is not
 // held is a broken invariant and panics.
 type State struct {

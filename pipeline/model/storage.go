@@ -91,7 +91,7 @@ type kept struct {
 	half kernels.View // absent with F32 storage
 }
 
-// factor is what matrix products and attention read, after store.
+// factor returns the tensor as matrix products and attention read it, after store.
 func (k kept) factor() kernels.View {
 	if k.half.Len > 0 {
 		return k.half

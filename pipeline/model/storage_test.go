@@ -15,7 +15,7 @@ type halfBounds struct {
 	gradients float64 // relative, of a layer's gradient as a vector
 }
 
-// bounds16 are those of 8 bits of precision, and of 11.
+// bounds16 has the bounds for 8 bits of precision, and for 11.
 var bounds16 = map[Storage]halfBounds{StorageBF16: {5e-3, 1e-2, 0.03}, StorageF16: {2e-3, 2e-3, 0.005}}
 
 // normSteps compare norms: later ones are of points too far apart.
@@ -79,7 +79,7 @@ func apart(got, want []float32) float64 {
 	return math.Sqrt(difference / math.Max(squares(want), 1e-30))
 }
 
-// history is what a run leaves: losses to the bit, parameters at its end.
+// history is the trace of a run: losses to the bit, parameters at its end.
 type history struct {
 	losses []float64
 	params [][]float32

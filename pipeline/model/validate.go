@@ -25,7 +25,7 @@ const (
 // error wraps ErrBadConfig.
 func (c Config) Validate() error { return c.ValidateNamed(nil) }
 
-// Names are what a file that a Config was read from calls its fields, by their names in JSON
+// Names has the names of fields in a file that a Config was read from, by their names in JSON
 // (those of RoPEScaling after `rope_scaling.`); fields that are not listed keep theirs.
 type Names map[string]string
 

@@ -49,7 +49,7 @@ func open(names []string) (*library, error) {
 	return (*library)(functions), nil
 }
 
-// status is what a function returns; 0 is success.
+// status is the result of a function; 0 is success.
 type status int32
 
 const (

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// Machine is what the library says of a machine.
+// Machine is a machine as the library describes it.
 type Machine struct {
 	Driver string // version of the driver, as 550.54.15
 	Cards  []Card

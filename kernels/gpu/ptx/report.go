@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// usage is what a kernel takes of a card: 32-bit registers of each work-item, bytes of local
+// usage is a kernel's share of a card: 32-bit registers of each work-item, bytes of local
 // memory of a group, and bytes that did not fit into registers.
 type usage struct {
 	kernel                     string

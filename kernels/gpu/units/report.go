@@ -11,7 +11,7 @@ import (
 	"pnode/kernels/gpu"
 )
 
-// usage is what a kernel takes of a card: registers of each work-item (of Intel's: of a thread), bytes
+// usage is a kernel's share of a card: registers of each work-item (of Intel's: of a thread), bytes
 // of local memory of a group, bytes in memory for what did not fit into registers; and how many
 // instructions of matrix units it has.
 type usage struct {
@@ -44,7 +44,7 @@ func (r report) print(w io.Writer, t target) {
 	}
 }
 
-// spills are those that are known: with both matrices stored across, a sub-group of 16 keeps the
+// spills has the known spills: with both matrices stored across, a sub-group of 16 keeps the
 // addresses of 16 loads, and a compiler of 2022 puts some of them aside before the loop.
 var spills = map[gpu.Unit]map[string]int{gpu.DPAS16: {"matmul_unit_bf16_tn": 2048, "matmul_unit_f16_tn": 2048}}
 

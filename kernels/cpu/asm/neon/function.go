@@ -24,7 +24,7 @@ type (
 func (r reg) String() string { return fmt.Sprintf("R%d", int(r)) }
 func (v vec) String() string { return fmt.Sprintf("V%d", int(v)) }
 
-// generalRegisters are those that Go leaves to assembly: not R16 and R17 of the linker, R18
+// generalRegisters has the registers that Go leaves to assembly: not R16 and R17 of the linker, R18
 // of the platform, R27 of the assembler, R28 of the goroutine, and what follows.
 var generalRegisters = []reg{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 19, 20, 21, 22, 23, 24, 25, 26}
 

@@ -15,7 +15,7 @@ func nonlinear(s *source) {
 	adamW(s)
 }
 
-// exponent is what exp2 needs in registers: the coefficients, and the range in which its
+// exponent holds the registers that exp2 needs: the coefficients, and the range in which its
 // argument must lie.
 type exponent struct {
 	p         [6]vec

@@ -56,7 +56,7 @@ func (f *function) laneNumbers(v vec) {
 	})
 }
 
-// philoxRound is what a round needs beside the counters.
+// philoxRound holds the registers that a round needs besides the counters.
 type philoxRound struct {
 	*function
 	factorA, factorB, key vec
