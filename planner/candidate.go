@@ -306,7 +306,7 @@ func byStep(a, b *candidate) int {
 	return cmp.Or(cmp.Compare(a.step(), b.step()), cmp.Compare(a.movedBytes, b.movedBytes), cmp.Compare(a.shape.devices(), b.shape.devices()))
 }
 
-// candidateKey is what distinguishes the candidates of one search.
+// candidateKey distinguishes the candidates of one search.
 type candidateKey struct {
 	shape shape
 	model *cost.Model

@@ -289,7 +289,7 @@ func (c cutter) stages(p *pipe) elastic.Problem {
 
 // measuredStages returns a pipe's stages with the times that were measured of them, in a replica
 // that takes so many micro-batches.
-func (c cutter) measuredStages(p *pipe, replica plan.Replica, micros int, stages []StageSeen) elastic.Problem {
+func (c cutter) measuredStages(p *pipe, replica plan.Replica, micros int, stages []MeasuredStage) elastic.Problem {
 	problem := c.stages(p)
 	for _, seen := range stages {
 		if seen.Replica != replica || int(seen.Stage) >= len(p.devices) || seen.Stage < 0 {

@@ -123,7 +123,7 @@ func (d *drafts) layoutOf(p plan.Plan) (*layout.Layout, error) {
 	return l, nil
 }
 
-// programKey is what the programs of a plan depend on: not which workers there are.
+// programKey has all that the programs of a plan depend on: not which workers there are.
 type programKey struct {
 	schedule, sharded string
 	replicas          packed

@@ -405,7 +405,7 @@ func (e explainer) lacking(g sharding.Group) (stages []cost.Stage, bytes int64) 
 
 // whyOther says that another schedule would be better; takes names it.
 func whyOther(r Reselection, takes string) string {
-	return fmt.Sprintf("a step takes %s, predicted were %s; %s %s instead of %s", plan.Time(r.Seen), plan.Time(r.Promised), takes, plan.Time(r.Then), plan.Time(r.Now))
+	return fmt.Sprintf("a step takes %s, predicted were %s; %s %s instead of %s", plan.Time(r.Measured), plan.Time(r.Promised), takes, plan.Time(r.Then), plan.Time(r.Now))
 }
 
 // tooLittle says why a shape whose stages need so many bytes, without what passes take, is refused

@@ -41,7 +41,7 @@ func lanedOf(t *testing.T, text string, nodes int, free int64) Input {
 	return in
 }
 
-// allocated is what a plan's stacks take of each seat, with the node's own.
+// allocated returns what a plan's stacks take of each worker's device, with the node's own.
 func allocated(t *testing.T, in Input, p plan.Plan) []int64 {
 	t.Helper()
 	list, err := p.Programs()

@@ -75,7 +75,7 @@ func worse(a, b cost.Link) cost.Link {
 }
 
 // with returns the links as steps showed some of them.
-func (l links) with(seen []LinkSeen) links {
+func (l links) with(seen []MeasuredLink) links {
 	out := maps.Clone(l.measured)
 	for _, s := range seen {
 		link, _ := l.between(s.From, s.To)

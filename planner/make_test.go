@@ -82,7 +82,7 @@ func checkPlacement(t *testing.T, in Input, p plan.Plan, at plan.StageID) {
 	}
 }
 
-// needs is what a stage takes of its device at least with so many slots.
+// needs returns what a stage takes of its device at least with so many slots.
 func needs(in Input, p plan.Plan, pl plan.Placement, slots int) (need int64) {
 	levels, costs := in.Run.Train.Recompute.Of(pl), in.Costs
 	if in.Run.Train.Storage.Of(pl) != model.StorageF32 {

@@ -8,19 +8,19 @@ import (
 	"pnode/planner/plan"
 )
 
-// Seen is what a running plan showed over some steps.
-type Seen struct {
+// Measured has what a running plan showed over some steps.
+type Measured struct {
 	// StepNanos is the time of a step.
 	StepNanos int64
-	Stages    []StageSeen
-	Links     []LinkSeen
+	Stages    []MeasuredStage
+	Links     []MeasuredLink
 }
 
-// StageSeen is where a stage's step went.
-type StageSeen = cost.MeasuredStage
+// MeasuredStage is where a stage's step went.
+type MeasuredStage = cost.MeasuredStage
 
-// LinkSeen is one direction of a link while it carried a run's messages.
-type LinkSeen struct {
+// MeasuredLink is one direction of a link while it carried a run's messages.
+type MeasuredLink struct {
 	From, To plan.PeerID
 	// BytesPerS is the rate at which messages came through, or an upper bound of it; 0 where too
 	// little was sent to know.
@@ -29,37 +29,37 @@ type LinkSeen struct {
 
 // Median returns the middle of each figure of several samples of a plan, and of a link's round trips
 // the least, since its own messages delay each other.
-func Median(samples []Seen) Seen {
-	var out Seen
+func Median(samples []Measured) Measured {
+	var out Measured
 	steps := make([]int64, len(samples))
 	for i, s := range samples {
 		steps[i] = s.StepNanos
 	}
 	out.StepNanos = middle(steps)
-	for _, of := range gather(samples, func(s Seen) []StageSeen { return s.Stages }, func(a, b StageSeen) int {
+	for _, of := range gather(samples, func(s Measured) []MeasuredStage { return s.Stages }, func(a, b MeasuredStage) int {
 		return cmp.Or(cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Stage, b.Stage))
 	}) {
 		s := of[0]
-		s.ForwardNanos = middle(project(of, func(s StageSeen) int64 { return s.ForwardNanos }))
-		s.BackwardNanos = middle(project(of, func(s StageSeen) int64 { return s.BackwardNanos }))
-		s.UpdateNanos = middle(project(of, func(s StageSeen) int64 { return s.UpdateNanos }))
+		s.ForwardNanos = middle(project(of, func(s MeasuredStage) int64 { return s.ForwardNanos }))
+		s.BackwardNanos = middle(project(of, func(s MeasuredStage) int64 { return s.BackwardNanos }))
+		s.UpdateNanos = middle(project(of, func(s MeasuredStage) int64 { return s.UpdateNanos }))
 		out.Stages = append(out.Stages, s)
 	}
-	for _, of := range gather(samples, func(s Seen) []LinkSeen { return s.Links }, func(a, b LinkSeen) int {
+	for _, of := range gather(samples, func(s Measured) []MeasuredLink { return s.Links }, func(a, b MeasuredLink) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	}) {
 		l := of[0]
-		known := slices.DeleteFunc(project(of, func(l LinkSeen) int64 { return l.BytesPerS }), func(n int64) bool { return n <= 0 })
+		known := slices.DeleteFunc(project(of, func(l MeasuredLink) int64 { return l.BytesPerS }), func(n int64) bool { return n <= 0 })
 		l.BytesPerS = middle(known)
-		l.RTTNanos = slices.Min(project(of, func(l LinkSeen) int64 { return l.RTTNanos }))
-		l.JitterNanos = slices.Min(project(of, func(l LinkSeen) int64 { return l.JitterNanos }))
+		l.RTTNanos = slices.Min(project(of, func(l MeasuredLink) int64 { return l.RTTNanos }))
+		l.JitterNanos = slices.Min(project(of, func(l MeasuredLink) int64 { return l.JitterNanos }))
 		out.Links = append(out.Links, l)
 	}
 	return out
 }
 
 // gather sorts the figures of samples into groups of equals.
-func gather[T any](samples []Seen, of func(Seen) []T, compare func(a, b T) int) [][]T {
+func gather[T any](samples []Measured, of func(Measured) []T, compare func(a, b T) int) [][]T {
 	var all []T
 	for _, s := range samples {
 		all = append(all, of(s)...)
@@ -91,3 +91,10 @@ func middle(values []int64) int64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }
+
+// Former names, for packages that still use them.
+type (
+	Seen      = Measured
+	StageSeen = MeasuredStage
+	LinkSeen  = MeasuredLink
+)

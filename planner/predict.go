@@ -54,7 +54,7 @@ func (s *search) predict(p plan.Plan) (sim.Result, error) {
 // Timing returns what the passes, messages and updates of a plan take, by the input's costs and
 // profiles, and as measured where stages and links were: what a simulation of its programs runs
 // with. Errors wrap plan.ErrBadInput or plan.ErrBadPlan.
-func Timing(in Input, p plan.Plan, seen Seen) (schedule.Timing, error) {
+func Timing(in Input, p plan.Plan, measured Measured) (schedule.Timing, error) {
 	if err := errors.Join(in.check(), p.Validate(len(in.Costs), in.Run.Train.Micros)); err != nil {
 		return schedule.Timing{}, err
 	}
@@ -62,7 +62,7 @@ func Timing(in Input, p plan.Plan, seen Seen) (schedule.Timing, error) {
 	if err != nil {
 		return schedule.Timing{}, err
 	}
-	problem = problem.withLinks(seen.Links)
+	problem = problem.withLinks(measured.Links)
 	s, err := newSearch(problem, problem.precisionOf(p))
 	if err != nil {
 		return schedule.Timing{}, err
@@ -72,7 +72,7 @@ func Timing(in Input, p plan.Plan, seen Seen) (schedule.Timing, error) {
 		return schedule.Timing{}, err
 	}
 	m := s.modelOf(p)
-	m.SetMeasured(l.Rows, l.Micros, seen.Stages)
+	m.SetMeasured(l.Rows, l.Micros, measured.Stages)
 	t := m.Timing(l.Rows, l.Codecs)
 	for r, row := range l.Rows {
 		for st, at := range row {

@@ -45,7 +45,7 @@ type Input struct {
 	Start      plan.Step
 	Generation plan.Generation
 	// Links is what steps that were run showed of links, newer than the members' profiles.
-	Links []LinkSeen
+	Links []MeasuredLink
 	// Previous is the plan in force, nil for none: of nearly equal plans the one that
 	// moves the least state from it is taken.
 	Previous *plan.Plan
@@ -196,7 +196,7 @@ func (p *problem) after(previous plan.Plan) (*problem, error) {
 }
 
 // withLinks returns the problem with links as steps showed them.
-func (p *problem) withLinks(seen []LinkSeen) *problem {
+func (p *problem) withLinks(seen []MeasuredLink) *problem {
 	out := *p
 	out.links = p.links.with(seen)
 	return &out

@@ -120,7 +120,7 @@ func TestGroupsOfSeveralReplicas(t *testing.T) {
 func TestReselectChangesGroups(t *testing.T) {
 	in, p, _ := groupedNodes(t)
 	in.Previous, in.Generation, in.Start = &p, 2, 17
-	same, err := Reselect(in, p, Seen{StepNanos: 1})
+	same, err := Reselect(in, p, Measured{StepNanos: 1})
 	if err != nil || same.Then != same.Now || same.Plan.Schedule != p.Schedule {
 		t.Errorf("nothing changed, then %+v (%v)", same, err)
 	}
@@ -145,7 +145,7 @@ func TestReselectChangesGroups(t *testing.T) {
 	if choice, err := plan.ParseScheduleChoice(r.Plan.ScheduleChoice().String()); err != nil || choice.String() != r.Plan.ScheduleChoice().String() {
 		t.Errorf("the schedule is %v (%v)", choice, err)
 	}
-	again, err := Reselect(in, r.Plan, Seen{StepNanos: int64(r.Then), Links: links})
+	again, err := Reselect(in, r.Plan, Measured{StepNanos: int64(r.Then), Links: links})
 	if err != nil || again.Plan.Schedule != r.Plan.Schedule {
 		t.Errorf("from there to %s (%v)", again.Plan.Schedule, err)
 	}
@@ -211,10 +211,10 @@ func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 		t.Fatalf("%s: %v", p.Schedule, err)
 	}
 	need := allocated(t, in, p)
-	var seen Seen
+	var seen Measured
 	for _, a := range in.Members {
 		for _, b := range in.Members {
-			seen.Links = append(seen.Links, LinkSeen{From: a.Peer, To: b.Peer, RTTNanos: 900e6})
+			seen.Links = append(seen.Links, MeasuredLink{From: a.Peer, To: b.Peer, RTTNanos: 900e6})
 		}
 	}
 	for w, seat := range p.Workers() {
@@ -311,7 +311,7 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 func TestReselectGroupsKeepsWhatIsAsPromised(t *testing.T) {
 	in, plan, reasons := groupedNodes(t)
 	in.Previous, in.Generation, in.Start = &plan, 2, 17
-	r, err := Reselect(in, plan, Seen{StepNanos: reasons.StepNanos() * 11 / 10, Links: slowMiddle(plan)})
+	r, err := Reselect(in, plan, Measured{StepNanos: reasons.StepNanos() * 11 / 10, Links: slowMiddle(plan)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,9 +330,9 @@ func TestReselectGroupsCountsUpdates(t *testing.T) {
 	in.Previous, in.Generation = &p, 2
 	var steps []schedule.Nanos
 	for _, update := range []int64{1, 1e9} {
-		seen := Seen{StepNanos: 1}
+		seen := Measured{StepNanos: 1}
 		for s := range p.Replicas[0].Stages {
-			seen.Stages = append(seen.Stages, StageSeen{Stage: plan.Stage(s), ForwardNanos: 60e6, BackwardNanos: 120e6, UpdateNanos: update})
+			seen.Stages = append(seen.Stages, MeasuredStage{Stage: plan.Stage(s), ForwardNanos: 60e6, BackwardNanos: 120e6, UpdateNanos: update})
 		}
 		r, err := Reselect(in, p, seen)
 		if err != nil {

@@ -21,9 +21,9 @@ type Reselection struct {
 	// Plan is the current one with the better schedule, from the input's start and
 	// generation on.
 	Plan plan.Plan
-	// Promised is the step that was predicted with the profiles, Seen the time that it took. Now is
+	// Promised is the step that was predicted with the profiles, Measured the time that it took. Now is
 	// the prediction for the schedule that runs and Then that for Plan's, with measured times.
-	Promised, Seen, Now, Then schedule.Nanos
+	Promised, Measured, Now, Then schedule.Nanos
 	// InPlace reports that the plans differ in their schedule alone, which a commit can change.
 	InPlace bool
 	// Why describes the change and what bounds it, Reasons explain the new plan.
@@ -35,7 +35,7 @@ type Reselection struct {
 // flight, and what is recomputed; or, where the planner chose groups, depth and groups, and only
 // then whether to have any. Devices stay, and layers where groups do or there are none. Errors
 // wrap plan.ErrBadInput, plan.ErrBadPlan or ErrNotElastic.
-func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
+func Reselect(in Input, current plan.Plan, measured Measured) (Reselection, error) {
 	promised, err := searchFor(in, current)
 	if err != nil {
 		return Reselection{}, err
@@ -48,13 +48,13 @@ func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
 	if err != nil {
 		return Reselection{}, err
 	}
-	problem := promised.withLinks(seen.Links)
+	problem := promised.withLinks(measured.Links)
 	s, err := newSearch(problem, problem.precisionOf(current))
 	if err != nil {
 		return Reselection{}, err
 	}
-	out := Reselection{Promised: step.Step, Seen: schedule.Nanos(seen.StepNanos)}
-	r := &reselection{s, current, seen}
+	out := Reselection{Promised: step.Step, Measured: schedule.Nanos(measured.StepNanos)}
+	r := &reselection{s, current, measured}
 	if grouped {
 		return r.regroup(out)
 	}
@@ -64,8 +64,8 @@ func Reselect(in Input, current plan.Plan, seen Seen) (Reselection, error) {
 // reselection is a running plan with what was measured of it.
 type reselection struct {
 	*search
-	current plan.Plan
-	seen    Seen
+	current  plan.Plan
+	measured Measured
 }
 
 // redeepen is Reselect for warm-ups.
@@ -77,7 +77,7 @@ func (r *reselection) redeepen(out Reselection) (Reselection, error) {
 	then := &candidate{shape: now.shape, order: now.order, model: now.model, shares: now.shares}
 	c := r.cutter(now)
 	for i, p := range now.pipes {
-		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], r.seen.Stages)
+		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages)
 		p.Costs = c.recomputing(p, problem)
 		chosen, err := c.decideWidened(p, problem)
 		if err != nil {
@@ -230,7 +230,7 @@ func (r *reselection) ungrouped(now *candidate) (*candidate, error) {
 	c := r.cutter(k)
 	for i, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.devices))
-		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], joined(now, plan.Replica(i), len(p.devices), r.seen.Stages))
+		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], joined(now, plan.Replica(i), len(p.devices), r.measured.Stages))
 		chosen, err := c.decideWidened(p, problem)
 		if err != nil {
 			return nil, r.noFit(k.model, p.devices, err)
@@ -242,9 +242,9 @@ func (r *reselection) ungrouped(now *candidate) (*candidate, error) {
 
 // joined returns what the chunks of each device of a replica were measured to take as one stage, with
 // nothing recomputed that the plan chose to. Devices with chunks that nobody measured are left out.
-func joined(now *candidate, replica plan.Replica, workers int, stages []StageSeen) (out []StageSeen) {
+func joined(now *candidate, replica plan.Replica, workers int, stages []MeasuredStage) (out []MeasuredStage) {
 	row := now.layout.Rows[replica]
-	sums, chunks := make([]StageSeen, workers), make([]int, workers)
+	sums, chunks := make([]MeasuredStage, workers), make([]int, workers)
 	for _, seen := range stages {
 		if seen.Replica != replica || seen.Stage < 0 || int(seen.Stage) >= len(row) {
 			continue
@@ -279,7 +279,7 @@ func (r *reselection) adoptGrouped(p plan.Plan) (*candidate, error) {
 		return nil, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
 	}
 	k.order = ordering{spec: spec, copies: 1}
-	k.model.SetMeasured(k.layout.Rows, k.layout.Micros, r.seen.Stages)
+	k.model.SetMeasured(k.layout.Rows, k.layout.Micros, r.measured.Stages)
 	if err := k.layout.Time(k.model); err != nil {
 		return nil, fmt.Errorf("planner: reselect: %w", err)
 	}
@@ -319,9 +319,9 @@ func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Dec
 	gain := now - r.Then
 	switch {
 	case r.asPromised():
-		return no("a step takes %s as predicted, %s", plan.Time(r.Seen), plan.Time(r.Promised))
+		return no("a step takes %s as predicted, %s", plan.Time(r.Measured), plan.Time(r.Promised))
 	case !gains(now, r.Then):
-		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Seen), plan.Time(r.Promised), GainPercent)
+		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Measured), plan.Time(r.Promised), GainPercent)
 	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
 		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
 	}
@@ -333,12 +333,12 @@ func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Dec
 
 // asPromised reports whether a step takes about what was predicted: then nothing is to change.
 func (r Reselection) asPromised() bool {
-	return max(r.Seen-r.Promised, r.Promised-r.Seen)*100 < r.Promised*DriftPercent
+	return max(r.Measured-r.Promised, r.Promised-r.Measured)*100 < r.Promised*DriftPercent
 }
 
 // usual returns what a step of the schedule that runs counts as: the time that it took where that is
 // less than its model says. A model that is off promises too much.
-func (r Reselection) usual() schedule.Nanos { return min(r.Now, r.Seen) }
+func (r Reselection) usual() schedule.Nanos { return min(r.Now, r.Measured) }
 
 // gains reports whether a step is shorter by a margin.
 func gains(now, then schedule.Nanos) bool { return (now-then)*100 >= now*GainPercent }

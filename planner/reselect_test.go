@@ -38,19 +38,19 @@ func fourNodes(t *testing.T) (Input, plan.Plan) {
 }
 
 // slowMiddle is the link between stages 1 and 2 at 20 Mbit/s and 120 ms.
-func slowMiddle(plan plan.Plan) []LinkSeen {
+func slowMiddle(plan plan.Plan) []MeasuredLink {
 	b, c := plan.Replicas[0].Stages[1].Peer, plan.Replicas[0].Stages[2].Peer
-	return []LinkSeen{{b, c, 2_500_000, 120e6, 0}, {c, b, 2_500_000, 120e6, 0}}
+	return []MeasuredLink{{b, c, 2_500_000, 120e6, 0}, {c, b, 2_500_000, 120e6, 0}}
 }
 
-// measured is what the plan would show with such links, computing as profiled.
-func measured(t *testing.T, in Input, plan plan.Plan, links []LinkSeen) Seen {
+// measured returns what the plan would show with such links, computing as profiled.
+func measured(t *testing.T, in Input, plan plan.Plan, links []MeasuredLink) Measured {
 	t.Helper()
-	r, err := Reselect(in, plan, Seen{StepNanos: 1, Links: links})
+	r, err := Reselect(in, plan, Measured{StepNanos: 1, Links: links})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Seen{StepNanos: int64(r.Now), Links: links}
+	return Measured{StepNanos: int64(r.Now), Links: links}
 }
 
 func TestReselectDeepensThePipelineOverASlowLink(t *testing.T) {
@@ -85,13 +85,13 @@ func TestReselectDeepensThePipelineOverASlowLink(t *testing.T) {
 // TestReselectUsesTheTimesOfStages has stage 2 compute for twice as long as its profile says.
 func TestReselectUsesTheTimesOfStages(t *testing.T) {
 	in, p := fourNodes(t)
-	seen := Seen{StepNanos: 4e9}
+	seen := Measured{StepNanos: 4e9}
 	for s := range 4 {
 		each := int64(32 * 20e6)
 		if s == 2 {
 			each *= 2
 		}
-		seen.Stages = append(seen.Stages, StageSeen{Stage: plan.Stage(s), ForwardNanos: each, BackwardNanos: 2 * each})
+		seen.Stages = append(seen.Stages, MeasuredStage{Stage: plan.Stage(s), ForwardNanos: each, BackwardNanos: 2 * each})
 	}
 	r, err := Reselect(in, p, seen)
 	if err != nil {
@@ -108,12 +108,12 @@ func TestReselectUsesTheTimesOfStages(t *testing.T) {
 func TestReselectLeavesOtherSchedulesAlone(t *testing.T) {
 	in, p := fourNodes(t)
 	p.Schedule = "gpipe"
-	if _, err := Reselect(in, p, Seen{}); !errors.Is(err, ErrNotElastic) {
+	if _, err := Reselect(in, p, Measured{}); !errors.Is(err, ErrNotElastic) {
 		t.Error(err)
 	}
 	in.Members = in.Members[1:]
 	p.Schedule = plan.ScheduleName
-	if _, err := Reselect(in, p, Seen{}); !errors.Is(err, plan.ErrBadPlan) {
+	if _, err := Reselect(in, p, Measured{}); !errors.Is(err, plan.ErrBadPlan) {
 		t.Error(err)
 	}
 }
@@ -124,7 +124,7 @@ func TestReselectLeavesOtherSchedulesAlone(t *testing.T) {
 func TestWatchSwitchesOnceAndStaysThere(t *testing.T) {
 	in, plan := fourNodes(t)
 	rng := rand.New(rand.NewPCG(41, 42))
-	fast := []LinkSeen{{"b", "c", 12_500_000, 10e6, 0}, {"c", "b", 12_500_000, 10e6, 0}}
+	fast := []MeasuredLink{{"b", "c", 12_500_000, 10e6, 0}, {"c", "b", 12_500_000, 10e6, 0}}
 	var w Watch
 	switched := []int{}
 	for window := range 90 {
@@ -155,8 +155,8 @@ func TestWatchSwitchesOnceAndStaysThere(t *testing.T) {
 
 // TestWatchDoesNotFlap interrupts every two windows that speak for a change.
 func TestWatchDoesNotFlap(t *testing.T) {
-	bad := Reselection{Promised: 100e6, Seen: 400e6, Now: 400e6, Then: 100e6, Why: "slow"}
-	good := Reselection{Promised: 100e6, Seen: 105e6, Now: 105e6, Then: 100e6}
+	bad := Reselection{Promised: 100e6, Measured: 400e6, Now: 400e6, Then: 100e6, Why: "slow"}
+	good := Reselection{Promised: 100e6, Measured: 105e6, Now: 105e6, Then: 100e6}
 	var w Watch
 	for i := range 300 {
 		r := bad
@@ -176,9 +176,9 @@ func TestWatchDoesNotFlap(t *testing.T) {
 		t.Error("windows of another generation count")
 	}
 	for what, r := range map[string]Reselection{
-		"no gain":           {Promised: 100e6, Seen: 400e6, Now: 400e6, Then: 390e6},
-		"a promise too far": {Promised: 100e6, Seen: 150e6, Now: 400e6, Then: 140e6},
-		"nearly over":       {Promised: 100e6, Seen: 400e6, Now: 400e6, Then: 100e6},
+		"no gain":           {Promised: 100e6, Measured: 400e6, Now: 400e6, Then: 390e6},
+		"a promise too far": {Promised: 100e6, Measured: 150e6, Now: 400e6, Then: 140e6},
+		"nearly over":       {Promised: 100e6, Measured: 400e6, Now: 400e6, Then: 100e6},
 	} {
 		var w Watch
 		for range 9 {
@@ -190,11 +190,11 @@ func TestWatchDoesNotFlap(t *testing.T) {
 }
 
 func TestMedianOfSamples(t *testing.T) {
-	sample := func(step, forward, rate, rtt int64) Seen {
-		return Seen{step, []StageSeen{{Replica: 1, Stage: 2, ForwardNanos: forward, BackwardNanos: 2 * forward, UpdateNanos: 7}}, []LinkSeen{{"a", "b", rate, rtt, rtt / 2}}}
+	sample := func(step, forward, rate, rtt int64) Measured {
+		return Measured{step, []MeasuredStage{{Replica: 1, Stage: 2, ForwardNanos: forward, BackwardNanos: 2 * forward, UpdateNanos: 7}}, []MeasuredLink{{"a", "b", rate, rtt, rtt / 2}}}
 	}
-	got := Median([]Seen{sample(900, 5, 0, 30), sample(100, 6, 80, 10), sample(110, 50, 90, 20), sample(120, 7, 70, 40)})
-	if got.StepNanos != 110 || len(got.Stages) != 1 || got.Stages[0] != (StageSeen{Replica: 1, Stage: 2, ForwardNanos: 6, BackwardNanos: 12, UpdateNanos: 7}) || len(got.Links) != 1 || got.Links[0] != (LinkSeen{"a", "b", 80, 10, 5}) {
+	got := Median([]Measured{sample(900, 5, 0, 30), sample(100, 6, 80, 10), sample(110, 50, 90, 20), sample(120, 7, 70, 40)})
+	if got.StepNanos != 110 || len(got.Stages) != 1 || got.Stages[0] != (MeasuredStage{Replica: 1, Stage: 2, ForwardNanos: 6, BackwardNanos: 12, UpdateNanos: 7}) || len(got.Links) != 1 || got.Links[0] != (MeasuredLink{"a", "b", 80, 10, 5}) {
 		t.Errorf("got %+v", got)
 	}
 	if got := Median(nil); got.StepNanos != 0 || got.Stages != nil {
@@ -230,11 +230,11 @@ func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
 // with the schedule to which the steps had changed, not with that of the profiles.
 func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 	in, plan := fourNodes(t)
-	var slow []LinkSeen // all: no other order is better
+	var slow []MeasuredLink // all: no other order is better
 	for _, from := range plan.Peers() {
 		for _, to := range plan.Peers() {
 			if from != to {
-				slow = append(slow, LinkSeen{from, to, 2_500_000, 120e6, 0})
+				slow = append(slow, MeasuredLink{from, to, 2_500_000, 120e6, 0})
 			}
 		}
 	}
@@ -267,17 +267,17 @@ func TestReselectLeavesWhatIsAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seen Seen
+	var seen Measured
 	for s := range p.Replicas[0].Stages {
 		place := &p.Replicas[0].Stages[s]
 		if last := s == 3; (place.Ahead == 0) != last {
 			t.Fatalf("stage %d of 4 has %d layers ahead", s, place.Ahead)
 		}
 		place.Ahead = min(place.Ahead, 1)
-		seen.Stages = append(seen.Stages, StageSeen{Stage: plan.Stage(s), ForwardNanos: 16e6, BackwardNanos: 16e3})
+		seen.Stages = append(seen.Stages, MeasuredStage{Stage: plan.Stage(s), ForwardNanos: 16e6, BackwardNanos: 16e3})
 	}
 	in.Previous, in.Generation = &p, 2
-	for _, seen := range []Seen{{StepNanos: 1}, {StepNanos: 1, Stages: seen.Stages}} {
+	for _, seen := range []Measured{{StepNanos: 1}, {StepNanos: 1, Stages: seen.Stages}} {
 		r, err := Reselect(in, p, seen)
 		if err != nil {
 			t.Fatal(err)

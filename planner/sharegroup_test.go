@@ -134,7 +134,7 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 	}
 }
 
-// ranges are those from and up to each pair of layers.
+// ranges returns the ranges from and up to each pair of layers.
 func ranges(pairs ...int) (out plan.LayerRanges) {
 	for pair := range slices.Chunk(pairs, 2) {
 		out = append(out, plan.LayerRange{First: pair[0], End: pair[1]})

@@ -96,7 +96,7 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 		return
 	}
 	d := s.watch.Note(s.generation, c.best, left)
-	s.door.log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Seen), "promised", time.Duration(c.best.Promised),
+	s.door.log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)
 	if !d.Replan {
 		return

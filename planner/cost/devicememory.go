@@ -7,7 +7,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// DeviceMemory is what the model's layers take of a device in one storage, with what each level of
+// DeviceMemory adds up what the model's layers take of a device in one storage, and what each level of
 // recomputation frees.
 type DeviceMemory struct {
 	memory  *MemoryModel

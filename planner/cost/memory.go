@@ -18,7 +18,7 @@ const (
 	alignedMoments = 64 * plan.MomentVectors
 )
 
-// Training is what layers take on their own, and how they are trained.
+// Training has what layers take on their own, and how they are trained.
 type Training struct {
 	// Costs holds by layer the costs of one micro-batch in float32 storage, HalfCosts those in BF16
 	// or F16 storage, which cost the same; nil where no stage has either.

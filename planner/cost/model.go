@@ -110,7 +110,7 @@ func (m *Model) Recomputed(device, level int) []schedule.Nanos {
 	return d.recomputed[level]
 }
 
-// sizeKey is what a stage's memory depends on apart from its slots.
+// sizeKey has all that a stage's memory depends on, apart from its slots.
 type sizeKey struct {
 	first, end, ahead int
 	split, offload    bool

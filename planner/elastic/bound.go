@@ -7,7 +7,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Bound is what sets the period of a decision: a stage that computes (From == To), a link
+// Bound names what sets the period of a decision: a stage that computes (From == To), a link
 // that carries a message (Link), or memory that is short for a round trip.
 type Bound struct {
 	schedule.Critical
@@ -23,10 +23,10 @@ type Bound struct {
 	Floor, Round schedule.Nanos
 }
 
-// Memory tells whether the period would be shorter with more memory.
+// Memory reports whether the period would be shorter with more memory.
 func (b Bound) Memory() bool { return !b.Link && b.From != b.To }
 
-// bound says what sets the period of a decision.
+// bound returns what sets the period of a decision.
 func (p Problem) bound(d Decision) Bound {
 	b := Bound{Critical: d.Costs.Critical(d.Warmups), Floor: d.Costs.Floor()}
 	b.Period = d.Period
@@ -49,7 +49,7 @@ func (p Problem) bound(d Decision) Bound {
 	return b
 }
 
-// Text is the bound for people, with the remedies; name says how a stage is called.
+// Text says for people what the bound is, with remedies; name returns how a stage is called.
 func (b Bound) Text(name func(stage int) string) string {
 	from, to := int(b.From), int(b.To)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// Choose finds the least period that memory allows with the narrowest codecs, recomputing no
-// more than it takes. An error wraps ErrBadProblem or schedule.ErrBadCosts or is a *NoRoom.
+// Choose finds the least period that memory allows with the narrowest codecs, and recomputes no
+// more than that takes. An error wraps ErrBadProblem or schedule.ErrBadCosts or is a *NoRoom.
 func Choose(p Problem) (Decision, error) {
 	if err := p.check(); err != nil {
 		return Decision{}, err
@@ -29,7 +29,7 @@ func (p Problem) solve(codecs []plan.Codec) (Decision, error) {
 		if best != nil && best.Period <= s.costs.Floor() {
 			break
 		}
-		if d := s.lean(ahead); best == nil || (d != nil && d.Step(p.Micros) < best.Step(p.Micros)) {
+		if d := s.recompute(ahead); best == nil || (d != nil && d.Step(p.Micros) < best.Step(p.Micros)) {
 			best = d
 		}
 	}
@@ -41,26 +41,26 @@ func (p Problem) solve(codecs []plan.Codec) (Decision, error) {
 
 // solver looks for the least period with given codecs.
 type solver struct {
-	p       Problem
-	codecs  []plan.Codec
-	costs   schedule.Costs // with nothing recomputed but what is given
-	ladders []ladder
-	all     [][][]option // by stage, rung and layers ahead
-	// choices are those of all that are looked at.
-	choices [][][]option
+	p      Problem
+	codecs []plan.Codec
+	costs  schedule.Costs // with nothing recomputed but what is given
+	// frontiers hold by stage what it may recompute, all the options by stage, point of the frontier
+	// and layers ahead, choices the options that may be taken now.
+	frontiers    []frontier
+	all, choices [][][]option
 }
 
 func newSolver(p Problem, codecs []plan.Codec) *solver {
 	s := &solver{p: p, codecs: codecs, costs: p.Costs(codecs)}
 	for i, st := range p.Stages {
-		s.ladders = append(s.ladders, newLadder(st.Layers))
+		s.frontiers = append(s.frontiers, newFrontier(st.Layers))
 		s.all = append(s.all, s.options(i))
 	}
 	s.choices = s.all
 	return s
 }
 
-// plain recomputes nothing; nil when that does not fit.
+// plain decides with nothing recomputed; nil when that does not fit.
 func (s *solver) plain() (*Decision, error) {
 	picks, caps := make([]option, len(s.p.Stages)), make([]int, len(s.p.Stages))
 	for i := range picks {
@@ -76,21 +76,21 @@ func (s *solver) plain() (*Decision, error) {
 	return s.decision(period, picks), nil
 }
 
-// lean recomputes where memory asks for it, ahead of the gradient too where that is asked for;
-// nil when nothing can be, or not enough.
-func (s *solver) lean(ahead bool) *Decision {
+// recompute decides with recomputation where memory asks for it, and ahead of the gradient too where
+// that is asked for; nil when nothing can be recomputed, or not enough.
+func (s *solver) recompute(ahead bool) *Decision {
 	if !ahead {
-		s.choices = inside(s.all)
+		s.choices = notAhead(s.all)
 		defer func() { s.choices = s.all }()
 	}
 	if !slices.ContainsFunc(s.choices, func(st [][]option) bool { return len(st) > 1 || len(st[0]) > 1 }) {
 		return nil
 	}
 	low, high := s.costs.Floor(), s.costs.Floor()+s.costs.RoundTrip()
-	for _, l := range s.ladders {
+	for _, l := range s.frontiers {
 		high += l[len(l)-1].time
 	}
-	reached := func(period schedule.Nanos) bool { return s.reaches(len(s.p.Stages)-1, nil, period) }
+	reached := func(period schedule.Nanos) bool { return s.feasible(len(s.p.Stages)-1, nil, period) }
 	if !reached(high) { // no stage keeps more than one micro-batch there
 		return nil
 	}
@@ -104,19 +104,19 @@ func (s *solver) lean(ahead bool) *Decision {
 	return s.decision(low, s.frugal(low))
 }
 
-// inside are the options that have nothing ahead of the gradient.
-func inside(all [][][]option) [][][]option {
+// notAhead returns the options that have nothing ahead of the gradient.
+func notAhead(all [][][]option) [][][]option {
 	out := make([][][]option, len(all))
-	for i, rungs := range all {
-		for _, rung := range rungs {
-			out[i] = append(out[i], rung[:1])
+	for i, points := range all {
+		for _, options := range points {
+			out[i] = append(out[i], options[:1])
 		}
 	}
 	return out
 }
 
-// decision is that of options that reach a period, with all that memory allows beyond it:
-// late messages, and recomputation ahead of the gradient.
+// decision returns the decision for options that reach a period, with all that memory allows beyond
+// it: late messages, and recomputation ahead of the gradient.
 func (s *solver) decision(period schedule.Nanos, picks []option) *Decision {
 	d := &Decision{Period: period, Codecs: s.codecs, Exposed: make([]schedule.Nanos, len(s.codecs)), Ahead: make([]int, len(picks))}
 	d.Costs = s.running(picks)
@@ -126,13 +126,13 @@ func (s *solver) decision(period schedule.Nanos, picks []option) *Decision {
 	for i := range picks {
 		picks[i] = s.fill(i, picks[i], d.Warmups[i])
 		d.Rooms, d.Ahead[i] = append(d.Rooms, picks[i].Room), picks[i].layers
-		d.Recompute = append(d.Recompute, s.ladders[i].levels(picks[i].rung, len(s.p.Stages[i].Layers)))
+		d.Recompute = append(d.Recompute, s.frontiers[i].levels(picks[i].point, len(s.p.Stages[i].Layers)))
 	}
 	d.Costs = s.running(picks)
 	return d
 }
 
-// running are the costs with options.
+// running returns the costs with options.
 func (s *solver) running(picks []option) schedule.Costs {
 	c := s.costs
 	c.Stages = slices.Clone(c.Stages)
@@ -142,7 +142,7 @@ func (s *solver) running(picks []option) schedule.Costs {
 	return c
 }
 
-// noRoom names the first stage without room for one micro-batch and what it takes at least.
+// noRoom names the first stage without room for one micro-batch, and what that takes at least.
 func (s *solver) noRoom() error {
 	for i, st := range s.p.Stages {
 		least := &NoRoom{i, st.SlotBytes, st.RoomBytes}
@@ -156,4 +156,35 @@ func (s *solver) noRoom() error {
 		}
 	}
 	panic("elastic: unreachable: some stage has no room")
+}
+
+// UsualMargin is how late, in percent of a link's round trip, a message may be on links whose
+// jitter is measured: what a connection needs to fill a gap that a lost or held packet left.
+// Without a margin each such gap is added to the step, since no stage ever catches up.
+const UsualMargin = 25
+
+// marginParts says how finely a margin is reduced where memory is short of it.
+const marginParts = 8
+
+// deepen raises the warm-ups of a decision so that every message may be late by the problem's
+// margin, as far as memory allows. The period stays.
+func (s *solver) deepen(d *Decision, picks []option) {
+	for part := marginParts; part > 0; part-- {
+		late := d.Costs
+		late.Boundaries = slices.Clone(late.Boundaries)
+		for i := range late.Boundaries {
+			b := &late.Boundaries[i]
+			percent := schedule.Nanos(s.p.MarginPercent * part)
+			b.Activation.Latency += b.Activation.Latency * percent / (100 * marginParts)
+			b.Gradient.Latency += b.Gradient.Latency * percent / (100 * marginParts)
+		}
+		warmups, fit := late.WarmupsFor(d.Period), true
+		for i, o := range picks {
+			fit = fit && s.p.holds(o.Room, warmups[i])
+		}
+		if fit {
+			d.Warmups = warmups
+			return
+		}
+	}
 }

@@ -5,8 +5,8 @@
 // Nouns:
 //
 //   - Problem: stages with times and memory, boundaries with links.
-//   - Ladder: what a stage can drop, the most bytes for a second of recomputation first.
-//   - Option: a rung of it, with so many layers restored ahead of the gradient, in waits.
+//   - Frontier: what a stage can drop, the most bytes for a second of recomputation first.
+//   - Option: a point of it, with so many layers restored ahead of the gradient, in waits.
 //   - Decision: warm-ups, levels of recomputation, codecs, and the predicted period.
 //   - Interleaving, Grouping: a pipeline whose workers hold several stages each, and how
 //     micro-batches go together through them.
@@ -18,6 +18,7 @@
 // before it, which is exact (schedule.Demand).
 //
 // The planner calls it for every cut that it considers, and again while a run trains, with
-// times that were measured. It imports no other package than pipeline/schedule for the
-// periods, pipeline/model for the levels of recomputation and planner/cost for links and codecs.
+// times that were measured. It imports pipeline/schedule for the
+// periods, pipeline/model for the levels of recomputation, and planner's cost and plan for links and
+// codecs.
 package elastic

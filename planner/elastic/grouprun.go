@@ -14,12 +14,12 @@ type groupRun struct {
 	// last ended.
 	forwards, backwards, peak []int
 	free                      []schedule.Nanos
-	// left is by stage the time of what is still to do.
+	// left holds by stage the time of what is still to do.
 	left []schedule.Nanos
-	// sent is by directed link when it is free: the one forth from each worker, then the one
-	// back, which are the same ones between two workers.
+	// sent holds when each directed link is free: the link forth from each worker, then the link
+	// back, which are the same between two workers.
 	sent []schedule.Nanos
-	// activation, gradient are by stage and micro-batch when they are there, -1 before.
+	// activation, gradient hold by stage and micro-batch when tensors arrive, -1 before.
 	activation, gradient []schedule.Nanos
 }
 
@@ -54,7 +54,7 @@ func (r *groupRun) set(o *groupRun) {
 // entry is a chunk of a micro-batch in a table of schedule.Grouped.
 type entry struct{ chunk, micro int }
 
-// groupTables are what is known of a grouping: the order of forwards and of backwards, and by
+// groupTables has the known part of a grouping: the order of forwards and of backwards, and by
 // worker how many forwards precede the first backward.
 type groupTables struct {
 	forward, backward []entry
@@ -145,7 +145,7 @@ func (r *groupRun) backward(p Interleaving, w int, e entry) bool {
 	return true
 }
 
-// send is when a tensor that was made at some time is at the other end of a link.
+// send returns when a tensor that was made at some time arrives at the other end of a link.
 func (r *groupRun) send(link int, hop schedule.Hop, at schedule.Nanos) schedule.Nanos {
 	r.sent[link] = max(at, r.sent[link]) + hop.Transfer
 	return r.sent[link] + hop.Latency

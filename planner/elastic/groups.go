@@ -21,9 +21,9 @@ const (
 // modulo the workers.
 type Interleaving struct {
 	Workers, Micros int
-	// Costs are of all stages, a multiple of Workers.
+	// Costs has all stages, a multiple of Workers.
 	Costs schedule.Costs
-	// Caps are by worker the activations of a stage and a micro-batch that fit at once; nil is
+	// Caps limits by worker the activations of a stage and a micro-batch that fit at once; nil is
 	// no limit.
 	Caps []int
 	// Most is the longest makespan that is of use; 0 is any.
@@ -33,7 +33,7 @@ type Interleaving struct {
 	Nodes int
 }
 
-// GroupsKind is the kind of the schedules that have groupings.
+// GroupsKind names the kind of schedules that have groupings.
 const GroupsKind = "interleaved"
 
 // Grouping is how micro-batches go together through the chunks of an interleaved pipeline.
@@ -41,7 +41,7 @@ type Grouping struct {
 	Depth             int
 	Forward, Backward []int
 	Makespan          schedule.Nanos
-	// Peak is by worker the most activations kept at once.
+	// Peak counts by worker the most activations kept at once.
 	Peak []int
 	// Proven: no other grouping of any depth ends sooner.
 	Proven bool
@@ -59,7 +59,7 @@ func (g Grouping) Spec(p Interleaving) schedule.Spec {
 
 // ChooseGroups finds the grouping that ends first within the caps; of equals the one that keeps
 // least. Of up to 16 micro-batches it goes through all pairs of forward and backward groups
-// (PipeMesh, TPDS 2025) and leaves out those that a bound rules out; Proven tells whether it
+// (PipeMesh, TPDS 2025) except those that a bound rules out; Proven reports whether it
 // came to the end within p.Nodes. Of more micro-batches it tries equal groups.
 func ChooseGroups(p Interleaving) (Grouping, error) {
 	stages := len(p.Costs.Stages)
@@ -115,7 +115,7 @@ func (s *groupSearch) all() bool {
 	return true
 }
 
-// deepest is the depth behind which nothing is left to hide: the slowest round trip between
+// deepest returns the depth after which nothing is left to hide: the slowest round trip between
 // neighbours over what a worker computes meanwhile, and one.
 func (p Interleaving) deepest() int {
 	var round, busy schedule.Nanos
@@ -128,7 +128,7 @@ func (p Interleaving) deepest() int {
 	return int(min(maxDepth, 2+round/max(busy, 1)))
 }
 
-// equalGroups are as many groups as have at least size. The rest makes the first ones larger
+// equalGroups returns as many groups as have at least size. The rest makes the first ones larger
 // by one: it would be too small alone, and the warm-up of a worker counts with the first.
 func equalGroups(micros, size int) []int {
 	count := micros / size
@@ -137,4 +137,50 @@ func equalGroups(micros, size int) []int {
 		groups[i]++
 	}
 	return groups
+}
+
+// Bound returns a time that no grouping ends before: the chunks of each worker from any one on, and
+// each link, wait for the first micro-batch, have all of them to do, and then the last one still
+// has to go back to the first stage.
+func (p Interleaving) Bound() schedule.Nanos {
+	heads, tails := p.ways()
+	last := len(p.Costs.Stages) - 1
+	turn := heads[last] + p.Costs.Stages[last].Forward + p.backward(last)
+	bound, micros := schedule.Nanos(0), schedule.Nanos(p.Micros)
+	for w := range p.Workers {
+		var busy, forth, back schedule.Nanos
+		top := w
+		for s := last + 1 - p.Workers + w; s >= 0; s -= p.Workers {
+			busy += micros * (p.Costs.Stages[s].Forward + p.backward(s))
+			bound = max(bound, heads[s]+busy+tails[s])
+			if s < last {
+				forth, back, top = forth+p.Costs.Boundaries[s].Activation.Transfer, back+p.Costs.Boundaries[s].Gradient.Transfer, max(top, s)
+			}
+		}
+		// The first activation on the link after w is stage w's; after the last one, which at
+		// best is the top stage's, comes the way to the end and all the way back.
+		bound = max(bound, heads[w]+p.Costs.Stages[w].Forward+micros*forth+
+			turn-(heads[top]+p.Costs.Stages[top].Forward+p.Costs.Boundaries[top].Activation.Transfer)+tails[last])
+		// The first gradient on the link back to w is at best for the top stage.
+		hop := p.Costs.Boundaries[top].Gradient
+		bound = max(bound, turn+tails[last]-tails[top]-p.backward(top)-hop.Transfer-hop.Latency+
+			micros*back+p.Costs.Boundaries[w].Gradient.Latency+p.backward(w)+tails[w])
+	}
+	return bound
+}
+
+// ways returns by stage the time of a micro-batch alone from the start to its forward, and from the
+// end of its backward to the end of stage 0's.
+func (p Interleaving) ways() (heads, tails []schedule.Nanos) {
+	heads, tails = make([]schedule.Nanos, len(p.Costs.Stages)), make([]schedule.Nanos, len(p.Costs.Stages))
+	for s, b := range p.Costs.Boundaries {
+		heads[s+1] = heads[s] + p.Costs.Stages[s].Forward + b.Activation.Transfer + b.Activation.Latency
+		tails[s+1] = tails[s] + p.backward(s) + b.Gradient.Transfer + b.Gradient.Latency
+	}
+	return heads, tails
+}
+
+// backward returns the time of a whole backward on a stage.
+func (p Interleaving) backward(stage int) schedule.Nanos {
+	return p.Costs.Stages[stage].Input + p.Costs.Stages[stage].Weight
 }

@@ -14,16 +14,16 @@ type groupSearch struct {
 	p            Interleaving
 	chunks       int
 	heads, tails []schedule.Nanos
-	// nodes are how many more runs may be advanced.
+	// nodes counts how many more runs may be advanced.
 	nodes int
-	// first: any grouping will do.
+	// first reports that any grouping will do.
 	first bool
 	depth int
 	t     groupTables
 	// Of the grouping that is looked at, and of the best one so far.
 	forward, backward []int
 	best              Grouping
-	// levels are by number of groups the runs under way, one for each size of the next group.
+	// levels holds by number of groups the runs under way, one for each size of the next group.
 	levels [][]groupChild
 }
 
@@ -50,7 +50,7 @@ func (s *groupSearch) run(depth int) bool {
 	return s.extend(newGroupRun(s.p), 0)
 }
 
-// extend tries every size of one more group behind what a run knows.
+// extend tries every size of one more group after what a run knows.
 func (s *groupSearch) extend(from *groupRun, level int) bool {
 	if s.first && s.best.Depth > 0 {
 		return true
@@ -101,7 +101,7 @@ func (s *groupSearch) extend(from *groupRun, level int) bool {
 	return true
 }
 
-// extendsForward tells which list runs out first on the last worker.
+// extendsForward reports which list runs out first on the last worker.
 func (s *groupSearch) extendsForward() bool {
 	switch {
 	case len(s.t.forward) == 0:
@@ -114,7 +114,7 @@ func (s *groupSearch) extendsForward() bool {
 	return len(s.t.forward) <= len(s.t.backward)+s.t.warmups[s.p.Workers-1]
 }
 
-// level are the runs at a number of groups.
+// level returns the runs at a number of groups.
 func (s *groupSearch) level(n int) []groupChild {
 	for len(s.levels) <= n {
 		children := make([]groupChild, s.p.Micros)
@@ -126,8 +126,8 @@ func (s *groupSearch) level(n int) []groupChild {
 	return s.levels[n]
 }
 
-// bound is a time that a run cannot end before: each worker has the rest of a chunk and of those
-// behind it to do, which no micro-batch reaches sooner than alone, then the last one goes back to
+// bound returns a time that a run cannot end before: each worker has the rest of a chunk and of the
+// earlier ones to do, which no micro-batch reaches sooner than alone, then the last one goes back to
 // the first stage.
 func (s *groupSearch) bound(r *groupRun) (bound schedule.Nanos) {
 	for w, free := range r.free {

@@ -13,7 +13,7 @@ import (
 // ErrBadProblem is wrapped by errors about problems that make no sense.
 var ErrBadProblem = errors.New("elastic: bad problem")
 
-// NoRoom says which stage has no memory for one micro-batch in flight, whatever it
+// NoRoom names a stage that has no memory for one micro-batch in flight, whatever it
 // recomputes. It is an error.
 type NoRoom struct {
 	Stage                int
@@ -28,26 +28,26 @@ func (e *NoRoom) Error() string {
 type Problem struct {
 	Stages     []Stage
 	Boundaries []Boundary
-	// Micros are the micro-batches of a step: more than that are never in flight.
+	// Micros counts the micro-batches of a step: more than that are never in flight.
 	Micros int
 	// Widest and Narrowest bound the codecs that a boundary may use: the most exact, and the
 	// one of the fewest bits; zero is plan.CodecF32.
 	Widest, Narrowest plan.Codec
-	// MarginPercent of a link's round trip is how late messages may be without showing.
+	// MarginPercent is how late messages may be without showing, in percent of a link's round trip.
 	MarginPercent int
 }
 
-// Stage is what one stage takes.
+// Stage has the time and memory of one stage.
 type Stage struct {
 	// Time is per micro-batch with nothing recomputed.
 	Time schedule.StageTime
-	// RoomBytes is the memory for micro-batches in flight, SlotBytes what each takes with
+	// RoomBytes is the memory for micro-batches in flight, SlotBytes the size of each with
 	// nothing recomputed.
 	RoomBytes, SlotBytes int64
-	// Layers are what the stage may recompute; nil is nothing.
+	// Layers lists what the stage may recompute; nil is nothing.
 	Layers []cost.Recomputations
-	// Given is by layer what it recomputes in any case, within Time, SlotBytes and what
-	// RoomBytes leaves out; nil is nothing. A stage has no Layers beside it.
+	// Given lists by layer what it recomputes in any case, within Time, SlotBytes and what
+	// RoomBytes leaves out; nil is nothing. A stage with it has no Layers.
 	Given []cost.Recomputation
 }
 
@@ -58,7 +58,7 @@ type Boundary struct {
 	Forth, Back cost.Link
 }
 
-// at is the boundary's time with a codec.
+// at returns the boundary's time with a codec.
 func (b Boundary) at(c plan.Codec) schedule.Boundary {
 	bytes := c.Bytes(b.Elements)
 	return schedule.Boundary{Activation: b.Forth.Hop(bytes), Gradient: b.Back.Hop(bytes)}
@@ -66,35 +66,35 @@ func (b Boundary) at(c plan.Codec) schedule.Boundary {
 
 // Decision is how a pipeline runs best.
 type Decision struct {
-	// Warmups are by stage how many forwards precede the first backward, plus one the
+	// Warmups counts by stage the forwards that precede the first backward: one less than the
 	// micro-batches in flight.
 	Warmups []int
 	Rooms   []Room // by stage
-	// Recompute is by stage and layer; a stage that recomputes nothing has nil.
+	// Recompute has levels by stage and layer; a stage that recomputes nothing has nil.
 	Recompute [][]model.Recompute
-	// Ahead is by stage how many of its last layers do so before their gradient is there, while
-	// it is waited for: the Recompute of Costs. The others do so in Input.
+	// Ahead counts by stage the last layers that recompute before their gradient has come, in the
+	// wait for it: the Recompute of Costs. The others recompute in Input.
 	Ahead  []int
 	Codecs []plan.Codec
-	// Exposed is by boundary the least period with the next more exact codec there, 0 where
+	// Exposed has by boundary the least period with the next more exact codec there, 0 where
 	// the most exact one is.
 	Exposed []schedule.Nanos
-	// Costs are what stages and boundaries take with all that.
+	// Costs has the times of stages and boundaries with all that.
 	Costs  schedule.Costs
 	Period schedule.Nanos
 	Bound  Bound
 }
 
-// Room is what a stage has room for, with what it recomputes.
+// Room says what a stage has room for, with what it recomputes.
 type Room struct {
 	// InFlight micro-batches fit; math.MaxInt32 where all of a step's do.
 	InFlight int
-	// SlotBytes are of each of them, PassBytes once for passes beyond what they need without
-	// recomputation.
+	// SlotBytes is the size of each of them, PassBytes once what passes need beyond their needs
+	// without recomputation.
 	SlotBytes, PassBytes int64
 }
 
-// Step is about what a step of that many micro-batches takes: one passes alone, then one
+// Step returns about the time of a step of so many micro-batches: one passes alone, then one
 // each period.
 func (d Decision) Step(micros int) schedule.Nanos {
 	return d.Costs.RoundTrip() + schedule.Nanos(micros-1)*d.Period
@@ -153,7 +153,7 @@ func (s Stage) checkGiven() error {
 	return nil
 }
 
-// Costs are those of the problem with the codecs and nothing recomputed.
+// Costs returns the problem's times with codecs and nothing recomputed.
 func (p Problem) Costs(codecs []plan.Codec) schedule.Costs {
 	c := schedule.Costs{Stages: make([]schedule.StageTime, len(p.Stages)), Boundaries: make([]schedule.Boundary, len(p.Boundaries))}
 	for i, s := range p.Stages {

@@ -12,7 +12,7 @@ import (
 // to count as exposed: less than that is not worth inexact gradients.
 const ExposedPercent = 2
 
-// Widen gives a decision of Choose the most exact codecs that hide their messages as well:
+// Widen returns a decision of Choose with the most exact codecs that hide their messages as well:
 // narrow ones stay only where a message would otherwise be exposed, and lengthen the period.
 // It begins with the boundaries on the fastest links.
 func Widen(p Problem, d Decision) (Decision, error) {
@@ -41,7 +41,7 @@ func Widen(p Problem, d Decision) (Decision, error) {
 	return d, nil
 }
 
-// fastestFirst are the boundaries by what a message takes in the widest codec.
+// fastestFirst returns the boundaries by the time of a message in the widest codec.
 func (p Problem) fastestFirst() []int {
 	order := make([]int, len(p.Boundaries))
 	for i := range order {

@@ -157,8 +157,8 @@ func waiting(l *Layout, device int, waits map[plan.StageID]schedule.Nanos) []pla
 func (f fitter) tryMore(l *Layout, device int, waits map[plan.StageID]schedule.Nanos) error {
 	reserve, late := int64(0), false
 	for _, h := range waiting(l, device, waits) {
-		_, room, behind := f.Early(*l.Stage(h))
-		reserve, late = reserve+room, late || behind
+		_, room, more := f.Early(*l.Stage(h))
+		reserve, late = reserve+room, late || more
 	}
 	if !late || f.Memory.MostLevels() == 0 || f.budget.Actions <= 0 {
 		return nil

@@ -8,46 +8,45 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Devices are what orders depend on, each by unit.
+// Devices has what orders depend on, by device.
 type Devices struct {
-	// Whole is what the whole model takes on a unit per micro-batch.
+	// Whole is the time of the whole model on a device per micro-batch.
 	Whole     []schedule.Nanos
 	FreeBytes []int64
-	// Near is what a micro-batch's activation and gradient take between two units, Measured
-	// whether anybody measured any of that.
+	// Near is the time of a micro-batch's activation and gradient between two devices, Measured
+	// reports whether anybody measured any of that.
 	Near     [][]schedule.Nanos
 	Measured bool
-	// Prior are the units of the plan in force in its order, -1 for those gone; nil for none.
+	// Prior lists the devices of the plan in force in its order, -1 for one that is gone; nil for none.
 	Prior []int
 }
 
 const (
-	// chainStarts bounds from how many units a chain is begun, chainSteps the steps that
+	// chainStarts bounds from how many devices a chain is begun, chainSteps the steps that
 	// this may take in all.
 	chainStarts = 32
 	chainSteps  = 1 << 19
 )
 
-// Sets are the sets of n units of the pool worth a look, each sorted: the fastest;
-// where links are measured, the fastest with their best link counted; those of the
-// previous plan.
-func (u Devices) Sets(pool []int, n int) [][]int {
+// Sets returns the sets of n devices of the pool worth a look, each sorted: the fastest;
+// where links are measured, the fastest with their best link counted; and the plan in force.
+func (d Devices) Sets(pool []int, n int) [][]int {
 	if n == len(pool) {
 		return [][]int{pool}
 	}
-	rankings := [][]int{u.ranked(pool, func(i int) int64 { return int64(u.Whole[i]) })}
-	if u.Measured {
-		rankings = append(rankings, u.ranked(pool, func(i int) int64 {
+	rankings := [][]int{d.ranked(pool, func(i int) int64 { return int64(d.Whole[i]) })}
+	if d.Measured {
+		rankings = append(rankings, d.ranked(pool, func(i int) int64 {
 			nearest := schedule.Nanos(math.MaxInt64)
 			for _, v := range pool {
 				if v != i {
-					nearest = min(nearest, u.Near[i][v])
+					nearest = min(nearest, d.Near[i][v])
 				}
 			}
-			return int64(u.Whole[i])/int64(n) + int64(nearest)
+			return int64(d.Whole[i])/int64(n) + int64(nearest)
 		}))
 	}
-	if now := u.priorIn(pool); len(now) == n {
+	if now := d.priorIn(pool); len(now) == n {
 		rankings = append(rankings, now)
 	}
 	var sets [][]int
@@ -59,63 +58,63 @@ func (u Devices) Sets(pool []int, n int) [][]int {
 	return sets
 }
 
-// Roomy are orders that put the most memory first: of each of the sets, and of the n units that
+// Roomy returns orders that put the most memory first: of each of the sets, and of the n devices that
 // have the most.
-func (u Devices) Roomy(pool []int, n int) [][]int {
-	roomiest := u.RoomiestFirst(pool)[:n]
+func (d Devices) Roomy(pool []int, n int) [][]int {
+	roomiest := d.RoomiestFirst(pool)[:n]
 	slices.Sort(roomiest)
 	var orders [][]int
-	for _, set := range appendNew(u.Sets(pool, n), roomiest) {
-		orders = append(orders, u.RoomiestFirst(set))
+	for _, set := range appendNew(d.Sets(pool, n), roomiest) {
+		orders = append(orders, d.RoomiestFirst(set))
 	}
 	return orders
 }
 
 // RoomiestFirst sorts a pool by free memory.
-func (u Devices) RoomiestFirst(pool []int) []int {
-	return u.ranked(pool, func(i int) int64 { return -u.FreeBytes[i] })
+func (d Devices) RoomiestFirst(pool []int) []int {
+	return d.ranked(pool, func(i int) int64 { return -d.FreeBytes[i] })
 }
 
-// ranked sorts a pool by key, then by the units' own order.
-func (u Devices) ranked(pool []int, key func(i int) int64) []int {
+// ranked sorts a pool by key, then by the devices' own order.
+func (d Devices) ranked(pool []int, key func(i int) int64) []int {
 	keys := make(map[int]int64, len(pool))
-	for _, unit := range pool {
-		keys[unit] = key(unit)
+	for _, device := range pool {
+		keys[device] = key(device)
 	}
 	out := slices.Clone(pool)
 	slices.SortFunc(out, func(a, b int) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
 	return out
 }
 
-// Orders are the orders of a set worth a look, the preferred first: the previous plan's;
+// Orders returns the orders of a set worth a look, the preferred first: of the plan in force;
 // neighbours over fast links; for several replicas of several stages also equally fast
 // replicas.
-func (u Devices) Orders(replicas, stages int, set []int) [][]int {
+func (d Devices) Orders(replicas, stages int, set []int) [][]int {
 	var orders [][]int
-	if u.Prior != nil {
-		orders = append(orders, u.succeed(set))
+	if d.Prior != nil {
+		orders = append(orders, d.succeed(set))
 	}
-	if u.Measured {
-		orders = appendNew(orders, u.chain(set))
+	if d.Measured {
+		orders = appendNew(orders, d.chain(set))
 	} else {
 		orders = appendNew(orders, set)
 	}
 	if replicas > 1 && stages > 1 {
-		orders = appendNew(orders, u.deal(replicas, set))
+		orders = appendNew(orders, d.deal(replicas, set))
 	}
 	return orders
 }
 
-// All are all orders of all n units of a small pool.
+// All returns all orders of all n devices of a small pool.
 func All(pool []int, n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}
 	}
 	var orders [][]int
-	for i, unit := range pool {
+	for i, device := range pool {
 		rest := slices.Delete(slices.Clone(pool), i, i+1)
 		for _, order := range All(rest, n-1) {
-			orders = append(orders, append([]int{unit}, order...))
+			orders = append(orders, append([]int{device}, order...))
 		}
 	}
 	return orders
@@ -128,39 +127,39 @@ func appendNew(lists [][]int, list []int) [][]int {
 	return append(lists, list)
 }
 
-// priorIn are those of a set in the previous plan, in its order.
-func (u Devices) priorIn(set []int) []int {
-	var units []int
-	left := u.membership(set)
-	for _, unit := range u.Prior {
-		if unit >= 0 && left[unit] {
-			units, left[unit] = append(units, unit), false
+// priorIn returns the devices of a set that the plan in force uses, in its order.
+func (d Devices) priorIn(set []int) []int {
+	var devices []int
+	left := d.membership(set)
+	for _, device := range d.Prior {
+		if device >= 0 && left[device] {
+			devices, left[device] = append(devices, device), false
 		}
 	}
-	return units
+	return devices
 }
 
-// membership is by unit whether it is in a set.
-func (u Devices) membership(set []int) []bool {
-	in := make([]bool, len(u.Whole))
-	for _, unit := range set {
-		in[unit] = true
+// membership returns by device whether it is in a set.
+func (d Devices) membership(set []int) []bool {
+	in := make([]bool, len(d.Whole))
+	for _, device := range set {
+		in[device] = true
 	}
 	return in
 }
 
-// succeed puts a set in the previous plan's order; new units take the places of those
+// succeed puts a set in the order of the plan in force; new devices take the places of those
 // that are gone, then follow.
-func (u Devices) succeed(set []int) []int {
-	left := u.membership(set)
-	known := u.membership(u.priorIn(set))
-	fresh := slices.DeleteFunc(slices.Clone(set), func(unit int) bool { return known[unit] })
+func (d Devices) succeed(set []int) []int {
+	left := d.membership(set)
+	known := d.membership(d.priorIn(set))
+	fresh := slices.DeleteFunc(slices.Clone(set), func(device int) bool { return known[device] })
 	var order []int
-	for _, unit := range u.Prior {
+	for _, device := range d.Prior {
 		switch {
-		case unit >= 0 && left[unit]:
-			order, left[unit] = append(order, unit), false
-		case (unit < 0 || !known[unit]) && len(fresh) > 0:
+		case device >= 0 && left[device]:
+			order, left[device] = append(order, device), false
+		case (device < 0 || !known[device]) && len(fresh) > 0:
 			order, fresh = append(order, fresh[0]), fresh[1:]
 		}
 	}
@@ -168,9 +167,9 @@ func (u Devices) succeed(set []int) []int {
 }
 
 // chain orders a set so that neighbours are near: from each start it goes on to the
-// nearest unit left; the chain whose longest hop is shortest wins (the bottleneck
+// nearest device left; the chain whose longest hop is shortest wins (the bottleneck
 // ordering of DT-FM, Yuan et al. 2022, found greedily).
-func (u Devices) chain(set []int) []int {
+func (d Devices) chain(set []int) []int {
 	var best []int
 	var bestLongest, bestSum schedule.Nanos
 	starts := min(len(set), chainStarts, max(2, chainSteps/(len(set)*len(set))))
@@ -181,9 +180,9 @@ func (u Devices) chain(set []int) []int {
 		var longest, sum schedule.Nanos
 		for len(left) > 0 {
 			next, near := 0, schedule.Nanos(math.MaxInt64)
-			for i, unit := range left {
-				if d := u.Near[order[len(order)-1]][unit]; d < near {
-					next, near = i, d
+			for i, device := range left {
+				if hop := d.Near[order[len(order)-1]][device]; hop < near {
+					next, near = i, hop
 				}
 			}
 			longest, sum = max(longest, near), sum+near
@@ -197,16 +196,16 @@ func (u Devices) chain(set []int) []int {
 	return best
 }
 
-// deal gives each replica units of every speed: fastest first, to and fro; within a
-// replica in the units' own order.
-func (u Devices) deal(replicas int, set []int) []int {
+// deal gives each replica devices of every speed: fastest first, to and fro; within a
+// replica in the devices' own order.
+func (d Devices) deal(replicas int, set []int) []int {
 	hands := make([][]int, replicas)
-	for i, u := range u.ranked(set, func(i int) int64 { return int64(u.Whole[i]) }) {
+	for i, device := range d.ranked(set, func(i int) int64 { return int64(d.Whole[i]) }) {
 		round, r := i/replicas, i%replicas
 		if round%2 == 1 {
 			r = replicas - 1 - r
 		}
-		hands[r] = append(hands[r], u)
+		hands[r] = append(hands[r], device)
 	}
 	var order []int
 	for _, hand := range hands {

@@ -11,12 +11,12 @@ import (
 // ErrBadProblem is wrapped by errors about problems that make no sense.
 var ErrBadProblem = errors.New("partition: bad problem")
 
-// NoFit says which device is too small. It is an error.
+// NoFit names a device that is too small. It is an error.
 type NoFit struct {
 	// Device holds the layers [First, End) at best and needs NeedBytes for them.
 	Device, First, End   int
 	NeedBytes, FreeBytes int64
-	// Host tells that it is the other memory of the device that is too small.
+	// Host reports that the host memory of the device is too small.
 	Host bool
 }
 
@@ -24,7 +24,7 @@ func (e *NoFit) Error() string {
 	return fmt.Sprintf("partition: device %d needs %d bytes for layers [%d,%d), %d are free", e.Device, e.NeedBytes, e.First, e.End, e.FreeBytes)
 }
 
-// Problem is what Split solves: n devices in the order of the pipeline, L layers. Sums
+// Problem asks how n devices in the order of the pipeline should share L layers. Sums
 // over layers come as prefixes of length L+1: entry l is about the layers before l.
 type Problem struct {
 	Devices []Device
@@ -44,13 +44,12 @@ type Device struct {
 	Boundary  []schedule.Nanos
 	InFlight  int
 	FreeBytes int64
-	// Host is a prefix of what it has of a layer in other memory, of which HostBytes are
-	// free; nil is nothing.
+	// Host is a prefix: bytes of a layer in host memory, of which HostBytes are free; nil is none.
 	Host      []int64
 	HostBytes int64
 }
 
-// layers is how many the first device could hold: check wants the same of all.
+// layers returns how many layers the first device could hold: check wants the same of all.
 func (p Problem) layers() int {
 	if len(p.Devices) == 0 {
 		return 0
@@ -65,19 +64,19 @@ func (p Problem) check() error {
 	}
 	for d, dev := range p.Devices {
 		if len(dev.Before) != layers+1 || len(dev.Fixed) != layers+1 || len(dev.Saved) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 || (dev.Host != nil && len(dev.Host) != layers+1) {
-			return fmt.Errorf("%w: device %d: %d times, %d and %d sums of bytes and %d beside it, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Fixed), len(dev.Saved), len(dev.Host), len(dev.Boundary), dev.InFlight)
+			return fmt.Errorf("%w: device %d: %d times, %d and %d sums of bytes and %d of the host, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Fixed), len(dev.Saved), len(dev.Host), len(dev.Boundary), dev.InFlight)
 		}
 	}
 	return nil
 }
 
-// NeedBytes is what layers [first, end) take of device d with as much in flight as it has.
+// NeedBytes returns what layers [first, end) take of device d with as much in flight as it has.
 func (p Problem) NeedBytes(d, first, end int) int64 {
 	dev := p.Devices[d]
 	return dev.Fixed[end] - dev.Fixed[first] + int64(dev.InFlight)*(dev.Saved[end]-dev.Saved[first]+p.SlotBytes)
 }
 
-// fits tells whether device d has the memory for layers [first, end), and so much beside it.
+// fits reports whether device d has the memory for layers [first, end), its own and the host's.
 func (p Problem) fits(d, first, end int) bool {
 	return p.NeedBytes(d, first, end) <= p.Devices[d].FreeBytes && p.fitsHost(d, first, end)
 }
@@ -91,7 +90,7 @@ func (p Problem) time(d, first, end int) schedule.Nanos {
 	return p.Devices[d].Before[end] - p.Devices[d].Before[first]
 }
 
-// boundary is the occupation of the link after device d when it ends before layer end.
+// boundary returns how long the link after device d is occupied when d ends before layer end.
 func (p Problem) boundary(d, end int) schedule.Nanos {
 	if b := p.Devices[d].Boundary; b != nil && d < len(p.Devices)-1 {
 		return b[end-1]
@@ -122,7 +121,7 @@ func Split(p Problem) (ends []int, period schedule.Nanos, err error) {
 	return p.best(low), low, nil
 }
 
-// bounds are periods that no cut beats and none exceeds. Each layer is somewhere, and
+// bounds returns periods that no cut beats and none exceeds. Each layer is somewhere, and
 // all devices together need the time of all layers, each on its quickest device.
 func (p Problem) bounds() (low, high schedule.Nanos) {
 	sum := schedule.Nanos(0)
@@ -140,7 +139,7 @@ func (p Problem) bounds() (low, high schedule.Nanos) {
 	return max(low, sum/schedule.Nanos(len(p.Devices))), high
 }
 
-// Within is the cut that Split would choose if the period need not be shorter than
+// Within returns the cut that Split would choose if the period need not be shorter than
 // given: longer periods allow less time for a micro-batch to pass all stages. It returns
 // nil when there is none.
 func Within(p Problem, period schedule.Nanos) []int {
@@ -150,7 +149,7 @@ func Within(p Problem, period schedule.Nanos) []int {
 	return p.best(period)
 }
 
-// reachable tells whether some cut has at most that period.
+// reachable reports whether some cut has at most that period.
 func (p Problem) reachable(period schedule.Nanos) bool {
 	reach := p.start()
 	for d := range p.Devices {
@@ -165,7 +164,7 @@ func (p Problem) start() []bool {
 	return reach
 }
 
-// extend gives the cuts that can follow device d when reach are those before it. The
+// extend returns the cuts that can follow device d when reach are those before it. The
 // furthest end of a range grows with its start, so one sweep is enough. (Packing each
 // device as full as it gets is not exact: it may leave a later, weaker device, which
 // must hold one layer, with a layer that is too large for it.)

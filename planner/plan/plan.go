@@ -112,7 +112,7 @@ type Pipeline struct {
 // WarmUps lists the schedules whose pipelines have Warmups.
 var WarmUps = []string{"1f1b", "gpipe"}
 
-// Plan is what one generation does. It is a pure value with canonical bytes (Encode).
+// Plan says who does what in one generation. It is a pure value with canonical bytes (Encode).
 type Plan struct {
 	Run        RunID      `json:"run"`
 	Generation Generation `json:"generation"`

@@ -4,7 +4,7 @@ import (
 	"pnode/pipeline/model"
 )
 
-// Profile is what a node measured about itself. All numbers are integers, so that every
+// Profile has what a node measured about itself. All numbers are integers, so that every
 // architecture plans the same.
 type Profile struct {
 	Devices []DeviceProfile `json:"devices"`

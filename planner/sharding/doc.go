@@ -9,7 +9,7 @@
 //   - Stage: what each kind would free of it, and what an exchange of it costs.
 //
 // It is a small knapsack: the value of a set is the bytes that it frees, its cost what its
-// exchanges take beyond the passes that hide them. The planner tells with it what a stage
+// exchanges take beyond the passes that hide them. The planner says with it what a stage
 // that lacks memory would need; of the kinds workers run the first. It imports pipeline/schedule,
-// for the unit of time, and planner's layout and partition, for stages and layers.
+// for the unit of time, and planner's cost and plan, for stages and layers.
 package sharding

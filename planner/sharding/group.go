@@ -7,7 +7,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Group are layers whose holders are the same stages in every replica: what they hold in
+// Group has layers whose holders are the same stages in every replica: what they hold in
 // parts is decided for them together, and apart from the others. Replicas that are cut alike
 // have one for each stage; the two ends of a tied embedding are of one group.
 type Group struct {
@@ -15,7 +15,7 @@ type Group struct {
 	Stages []cost.Stage // the stages that hold them, of all replicas
 }
 
-// Groups are those of a model of so many layers, whose ends are tied or not, in their order.
+// Groups returns the groups of a model of so many layers, whose ends are tied or not, in their order.
 func Groups(rows cost.Rows, layers int, tied bool) []Group {
 	var groups []Group
 	first := 0
@@ -48,11 +48,11 @@ func stagesIn(rows cost.Rows, first, end int) (cells []cost.Stage) {
 	return cells
 }
 
-// Among tells whether the group is among layers that are in parts.
+// Among reports whether the group is among layers that are in parts.
 func (g Group) Among(layers plan.LayerRanges) bool { return layers.Contains(g.Layers[0].First) }
 
-// Freed is by kind what every one of some stages has free at least with its layers in parts: on
-// a site where the optimizer state is whole, and on the same where it is in so many parts.
+// Freed returns by kind what every one of some stages frees at least with its layers in parts: by the
+// costs with the optimizer state whole, and with it in so many parts.
 func Freed(whole, parts *cost.Model, replicas int, on []cost.Stage) (least [Kinds]int64) {
 	for i, at := range on {
 		for kind, bytes := range freed(whole, parts, replicas, at) {
@@ -74,8 +74,8 @@ func freed(whole, parts *cost.Model, replicas int, at cost.Stage) [Kinds]int64 {
 	}
 }
 
-// freedOf is what a stage on one of so many replicas would not hold of something that layers
-// have: all but its own part, and the one layer that is whole while it is at hand.
+// freedOf returns the bytes that a stage on one of so many replicas would not hold of something that
+// layers have: all but its own part, and the one layer that is whole while it is in use.
 func freedOf(at cost.Stage, replicas int, bytes func(layer int) int64) int64 {
 	var sum, largest int64
 	for l := at.First; l < at.End; l++ {

@@ -8,7 +8,7 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Kind is what replicas can hold in parts.
+// Kind names what replicas can hold in parts.
 type Kind uint8
 
 // The kinds, in the order of ZeRO's stages.
@@ -28,7 +28,7 @@ type Set uint8
 
 const all Set = 1<<Kinds - 1
 
-// Of is the set of some kinds.
+// Of returns the set of some kinds.
 func Of(kinds ...Kind) (s Set) {
 	for _, k := range kinds {
 		s |= 1 << k
@@ -36,7 +36,7 @@ func Of(kinds ...Kind) (s Set) {
 	return s
 }
 
-// Has tells whether a kind is in the set.
+// Has reports whether a kind is in the set.
 func (s Set) Has(k Kind) bool { return s>>k&1 == 1 }
 
 // String lists the kinds, for people.
@@ -55,19 +55,19 @@ func (s Set) String() string {
 
 // Stage is a range of layers on all replicas that hold them.
 type Stage struct {
-	// FreedBytes is by kind what every holder has free at least with it in parts.
+	// FreedBytes counts by kind what every holder frees at least with it in parts.
 	FreedBytes [Kinds]int64
-	// Groups are those of a replica's micro-batches between which forwards and backwards
+	// Groups counts the groups of a replica's micro-batches between which forwards and backwards
 	// take turns: parameters and gradients are exchanged for each.
 	Groups int
-	// Exchange is what one reduce-scatter or all-gather of the layers takes on the slowest
+	// Exchange is the time of one reduce-scatter or all-gather of the layers on the slowest
 	// link between holders, Window how long a step's passes hide exchanges.
 	Exchange, Window schedule.Nanos
-	// Site tells whether all holders are near each other.
+	// Site reports whether all holders are near each other.
 	Site bool
 }
 
-// Exchanges are a step's reduce-scatters and all-gathers. With nothing in parts gradients are
+// Exchanges counts a step's reduce-scatters and all-gathers. With nothing in parts gradients are
 // summed for everybody, which is one of each; so it is with the optimizer state in parts,
 // where updated parameters are gathered in place of gradients. Gradients in parts are reduced
 // after each group's backwards, parameters gathered ahead of its forwards and its backwards.
@@ -82,12 +82,12 @@ func (s Stage) Exchanges(in Set) int {
 	return reduce + gather
 }
 
-// Cost is by how much a set's exchanges make a step longer than nothing in parts does.
+// Cost returns by how much a set's exchanges make a step longer than nothing in parts does.
 func (s Stage) Cost(in Set) schedule.Nanos {
 	return max(0, schedule.Nanos(s.Exchanges(in)-s.Exchanges(0))*s.Exchange-s.Window)
 }
 
-// Freed is what every holder has free at least with a set in parts.
+// Freed returns what every holder frees at least with a set in parts.
 func (s Stage) Freed(in Set) (bytes int64) {
 	for k := range Kinds {
 		if in.Has(k) {
@@ -102,9 +102,9 @@ func (s Stage) allows(in Set) bool {
 	return s.Site || !in.Has(Parameters) && (!in.Has(Gradients) || s.Cost(in) == 0)
 }
 
-// Choose is the set that frees so many bytes at the least cost; of equal ones that of fewer
+// Choose returns the set that frees so many bytes at the least cost; of equal ones the set of fewer
 // exchanges, then of fewer kinds, then the earlier kinds. Where none frees that much it is the
-// one that frees the most, and enough is false.
+// set that frees the most, and enough is false.
 func (s Stage) Choose(bytes int64) (best Set, enough bool) {
 	for in := range all + 1 {
 		if s.allows(in) && s.compare(in, best, bytes) < 0 {
@@ -114,7 +114,7 @@ func (s Stage) Choose(bytes int64) (best Set, enough bool) {
 	return best, s.Freed(best) >= bytes
 }
 
-// compare is below zero where a is better than b for so many bytes.
+// compare is negative where a is better than b for so many bytes.
 func (s Stage) compare(a, b Set, bytes int64) int {
 	return cmp.Or(
 		cmp.Compare(min(s.Freed(b), bytes), min(s.Freed(a), bytes)),

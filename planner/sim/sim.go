@@ -6,22 +6,22 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Pipeline is one replica of a plan. Stages whose costs have a Recompute do so ahead of their
+// Pipeline is one replica of a plan. Stages whose costs have a Recompute recompute ahead of their
 // gradients.
 type Pipeline struct {
 	Costs   schedule.Costs
 	Warmups []int
 	Micros  int
-	// End is when the last backward ends where that is known already; 0 is not.
+	// End is when the last backward ends, where that is known already; else 0.
 	End schedule.Nanos
 }
 
 // Job is one step of a plan.
 type Job struct {
 	Pipelines []Pipeline
-	// Reduce is what the reduction between replicas takes, Tied the exchange of the
-	// tied embedding's gradient, Commit the agreement on the step, Update the slowest
-	// optimizer, Gather the exchange of parameters that replicas updated in parts. They
+	// Reduce is the time of the reduction between replicas, Tied of the exchange of the
+	// tied embedding's gradient, Commit of the agreement on the step, Update of the slowest
+	// optimizer, Gather of the exchange of parameters that replicas updated in parts. They
 	// follow one another.
 	Reduce, Tied, Commit, Update, Gather schedule.Nanos
 }
@@ -29,7 +29,7 @@ type Job struct {
 // Result is a predicted step.
 type Result struct {
 	Step schedule.Nanos
-	// Pipelines is by replica when its last backward ends; Slowest is the latest.
+	// Pipelines has by replica when its last backward ends; Slowest is the latest.
 	Pipelines []schedule.Nanos
 	Slowest   int
 }
@@ -53,7 +53,7 @@ func Run(j Job) (Result, error) {
 	return out, nil
 }
 
-// Tail is what follows the pipelines.
+// Tail returns the time of what follows the pipelines.
 func (j Job) Tail() schedule.Nanos { return j.Reduce + j.Tied + j.Commit + j.Update + j.Gather }
 
 // Makespan simulates the pipeline. Long steps are not simulated to the end: once a
@@ -67,8 +67,8 @@ func (p Pipeline) Makespan() (schedule.Nanos, error) {
 	return end + schedule.Nanos(p.Micros-micros)*p.Costs.Period(p.Warmups), err
 }
 
-// settled is a number of micro-batches after which fill and drain no longer show: some
-// times what is in flight at once.
+// settled returns a number of micro-batches after which fill and drain no longer show: some
+// times the number in flight at once.
 func (p Pipeline) settled() int {
 	n := 32 + 4*len(p.Costs.Stages)
 	if len(p.Warmups) > 0 {
@@ -86,7 +86,7 @@ func (p Pipeline) simulate(micros int) (schedule.Nanos, error) {
 	return schedule.Makespan(s, schedule.Timing{Replicas: []schedule.Costs{p.Costs}})
 }
 
-// Estimate is the makespan without simulation: one micro-batch alone, then one a period.
+// Estimate returns the makespan without simulation: one micro-batch alone, then one a period.
 func (p Pipeline) Estimate() schedule.Nanos {
 	if p.End > 0 {
 		return p.End

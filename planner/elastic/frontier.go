@@ -9,9 +9,9 @@ import (
 	"pnode/planner/cost"
 )
 
-// rung is what a stage has dropped after so many moves of its ladder, in comparison with
+// point has what a stage has dropped after so many moves along its frontier, in comparison with
 // nothing.
-type rung struct {
+type point struct {
 	move
 	freed, pass int64
 	time        schedule.Nanos
@@ -25,25 +25,25 @@ type move struct {
 	time  schedule.Nanos
 }
 
-// ladder are the moves of a stage, those that free the most bytes for a second of
-// recomputation first; rung 0 drops nothing.
-type ladder []rung
+// frontier has the moves of a stage, those that free the most bytes for a second of
+// recomputation first; point 0 drops nothing.
+type frontier []point
 
-func newLadder(layers []cost.Recomputations) ladder {
+func newFrontier(layers []cost.Recomputations) frontier {
 	var moves []move
 	for l, levels := range layers {
 		moves = append(moves, movesOf(levels, l)...)
 	}
 	slices.SortStableFunc(moves, func(a, b move) int { return b.compare(a) })
-	rungs := make(ladder, 1, len(moves)+1)
+	points := make(frontier, 1, len(moves)+1)
 	for _, m := range moves {
-		last := rungs[len(rungs)-1]
-		rungs = append(rungs, rung{
+		last := points[len(points)-1]
+		points = append(points, point{
 			move: m, freed: last.freed + m.freed, time: last.time + m.time,
 			pass: max(last.pass, layers[m.layer][m.level].PassBytes),
 		})
 	}
-	return rungs
+	return points
 }
 
 // compare orders moves by the bytes they free for a second; more is greater.
@@ -59,7 +59,7 @@ func (m move) compare(o move) int {
 	return -1
 }
 
-// moves are a layer's from level to level, each freeing fewer bytes a second than the one
+// movesOf returns a layer's moves from level to level, each freeing fewer bytes a second than the one
 // before: a level that a straight line between others passes is left out.
 func movesOf(levels cost.Recomputations, layer int) []move {
 	var path []move
@@ -80,30 +80,30 @@ func movesOf(levels cost.Recomputations, layer int) []move {
 	return path
 }
 
-// levels are a stage's of that many layers after the moves up to a rung; nil when nothing is
-// recomputed.
-func (l ladder) levels(rung, layers int) []model.Recompute {
-	if rung == 0 {
+// levels returns the levels of a stage of so many layers after the moves up to a point; nil when
+// nothing is recomputed.
+func (f frontier) levels(upTo, layers int) []model.Recompute {
+	if upTo == 0 {
 		return nil
 	}
 	levels := make([]model.Recompute, layers)
-	for _, step := range l[1 : rung+1] {
+	for _, step := range f[1 : upTo+1] {
 		levels[step.layer] = step.level
 	}
 	return levels
 }
 
-// Free picks what layers of one device compute again so that it has so many bytes more, the
-// most bytes for a second first. FreedBytes are those of all micro-batches in flight. Where
-// that much cannot be freed all is recomputed, and it is not enough.
+// Free picks what layers of one device recompute so that it has so many bytes more, the
+// most bytes for a second first. FreedBytes count all micro-batches in flight. Where
+// that much cannot be freed everything is recomputed, and it is not enough.
 func Free(layers []cost.Recomputations, bytes int64) (levels []model.Recompute, enough bool) {
-	l := newLadder(layers)
-	i := slices.IndexFunc(l, func(r rung) bool { return r.freed-r.pass >= bytes })
+	f := newFrontier(layers)
+	i := slices.IndexFunc(f, func(r point) bool { return r.freed-r.pass >= bytes })
 	if i < 0 {
-		return l.levels(len(l)-1, len(layers)), false
+		return f.levels(len(f)-1, len(layers)), false
 	}
 	if i == 0 {
 		return model.RecomputeNothing.Uniform(len(layers)), true
 	}
-	return l.levels(i, len(layers)), true
+	return f.levels(i, len(layers)), true
 }
