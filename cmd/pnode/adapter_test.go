@@ -133,8 +133,8 @@ func TestAdaptersAreRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"export NEW --dir " + weights + " --adapter":                              "no adapter in the model in",
 		"export NEW --dir " + run + " --base x":                                   "base is x: want none without --adapter",
-		"export NEW --dir " + run + " --adapter --dtype f32":                      "leave them out with --adapter",
-		"export NEW --dir " + run + " --adapter --shard-size 5MB":                 "leave them out with --adapter",
+		"export NEW --dir " + run + " --adapter --dtype f32":                      "leave --dtype and --shard-size out with --adapter",
+		"export NEW --dir " + run + " --adapter --shard-size 5MB":                 "leave --dtype and --shard-size out with --adapter",
 		"generate --dir " + alone:                                                 "holds adapters alone: name the folder of the model that they change, and this one with --lora",
 		"generate --dir " + weights + " --lora " + weights:                        "adapter_config.json",
 		"eval --dir " + other + " --lora " + alone + " " + data:                   "q_proj.lora_A.weight\" is [2 32], the configuration asks for [2 64]",

@@ -10,13 +10,11 @@ import (
 // TestARunOutlivesDamagedFiles: each small file that a node cannot do without is kept twice.
 func TestARunOutlivesDamagedFiles(t *testing.T) {
 	t.Parallel()
-	const steps = 12
+	const steps = 40
 	file, dir := runFile(t, steps), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", dir, "--json")
 	p.until(3)
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	p.interrupt()
 	first := p.finish(0)
 	for _, name := range []string{"membership.json", "identity.key", "owner.key", "run.json"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
@@ -40,9 +38,7 @@ func TestALoneRunWhoseCheckpointIsDamaged(t *testing.T) {
 	file, dir := runFile(t, 100), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--keep", "1")
 	p.until(6)
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	p.interrupt()
 	p.finish(0)
 	chunks, err := filepath.Glob(filepath.Join(dir, "store", "chunks", "*", "*"))
 	if err != nil || len(chunks) == 0 {
@@ -73,9 +69,7 @@ func TestAnAddressOfAnotherRunIsRefused(t *testing.T) {
 	file, mine, other := runFile(t, 100_000), t.TempDir(), t.TempDir()
 	p := start(t, "train", "--config", file, "--dir", mine, "--json")
 	p.until(2)
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	p.interrupt()
 	p.finish(0)
 	q := start(t, "train", "--config", file, "--dir", other, "--listen", "127.0.0.1:0")
 	invite := q.stderr.await(t, `pnode join (pnode1-\S+)`)[1]

@@ -268,7 +268,7 @@ func TestGivenWeightsBringTheirTokens(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"--init " + family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32) + " --data " + shards, "made with another tokenizer"},
 		{"--init " + out, "has a tokenizer of its own: name text or token shards with --data"},
-		{"--init " + out + " --context 8 --data " + shards, "context is 8: want 16"},
+		{"--init " + out + " --context 17 --data " + shards, "context is 17"},
 		{"--init " + out + " --dir " + out, "holds a model: name another folder"},
 		{"--init " + t.TempDir(), "holds neither a run nor a model"},
 	} {

@@ -33,9 +33,9 @@ func (p *process) ordered() map[int]json.Number {
 // joins never computes. Their devices wait instead of computing, so that there is time to join.
 func TestANodeOutsideThePlanTellsEveryStep(t *testing.T) {
 	t.Parallel()
-	const steps = 300
-	device := deviceFile(t, "15GFLOP/s") // 0.1 s a step
-	p := start(t, "train", "--config", runFile(t, steps), "--context", "32", "--dir", t.TempDir(), "--json", "--replicas", "1", "--stages", "1",
+	const steps = 200
+	device := deviceFile(t, "4GFLOP/s") // 0.1 s a step
+	p := start(t, "train", "--config", runFile(t, steps), "--micros", "1", "--checkpoint-every", "50", "--dir", t.TempDir(), "--json", "--replicas", "1", "--stages", "1",
 		"--listen", "127.0.0.1:0", "--emulate", device)
 	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
 	p.until(3)
@@ -52,19 +52,19 @@ func TestANodeOutsideThePlanTellsEveryStep(t *testing.T) {
 	if heldOut := func(p *process) string { return fmt.Sprint(*p.last.HeldOut) }; heldOut(j) != heldOut(p) {
 		t.Errorf("held-out loss %s, want %s", heldOut(j), heldOut(p))
 	}
-	j.stderr.await(t, `done: finished at step 300: held-out loss`)
+	j.stderr.await(t, `done: finished at step 200: held-out loss`)
 }
 
 // TestTheOthersTellEveryStepInOrder: of three nodes one computes. When it is killed another
 // one does, and the lines of all of them make one sequence.
 func TestTheOthersTellEveryStepInOrder(t *testing.T) {
 	t.Parallel()
-	const steps = 40
+	const steps = 24
 	file := runFile(t, steps)
 	p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1", "--stages", "1")
 	computes := p.stderr.await(t, `node (\d): state: training`)
 	pid := p.stderr.await(t, fmt.Sprintf(`node %s: pid (\d+)`, computes[1]))
-	p.until(12)
+	p.until(8)
 	kill(t, pid[1])
 	p.finish(0)
 	if p.last.Generation < 2 {

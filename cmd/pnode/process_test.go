@@ -30,7 +30,7 @@ const endToEndTimeout = 6 * time.Minute
 
 // endToEndParallel is how many tests of real processes run at the same time where -parallel says
 // nothing else: they wait for each other's elections and heartbeats for most of their time.
-const endToEndParallel = 4
+const endToEndParallel = 6
 
 // buildOnce builds the binary into a folder that TestMain removes. Compilers and drivers know
 // their caches by outerEnv, which other processes get.
@@ -48,7 +48,7 @@ var (
 
 // build makes this folder's program.
 func build(env []string, file string, args ...string) error {
-	cmd := exec.Command("go", append(append([]string{"build", "-o", file}, args...), ".")...)
+	cmd := exec.Command("go", append(append([]string{"build", "-ldflags", "-s -w", "-o", file}, args...), ".")...)
 	cmd.Env = env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
@@ -164,12 +164,18 @@ func (w *watched) await(t testing.TB, pattern string) []string {
 	}
 }
 
-// start runs pnode with its data in a folder of the test.
+// start is launch for tests that the quick suite leaves out.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
+	return launch(t, args...)
+}
+
+// launch runs pnode with its data in a folder of the test.
+func launch(t testing.TB, args ...string) *process {
+	t.Helper()
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -233,6 +239,14 @@ func (p *process) note(s step) {
 	p.losses[s.Step], p.last = s.Loss, s
 }
 
+// interrupt asks the process to stop, as Ctrl-C does.
+func (p *process) interrupt() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // kill ends the process at once, and takes in what it had told.
 func (p *process) kill() {
 	p.t.Helper()
@@ -271,7 +285,7 @@ func runFile(t testing.TB, steps int) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "run.yaml")
-	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\ncontext: 128\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\n", data, steps)
+	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\ncontext: 32\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\n", data, steps)
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
