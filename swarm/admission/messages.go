@@ -103,7 +103,7 @@ func DecodeReply(b []byte) (Reply, error) {
 	return r, d.end()
 }
 
-// Record is what members tell each other about a member. The capability proves the membership; the addresses
+// Record holds what a member knows about another. The capability proves the membership; the addresses
 // are hearsay, which a dial checks.
 type Record struct {
 	Capability []byte

@@ -10,7 +10,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Apply gives the state that follows s when e is committed. It is total and
+// Apply returns the state that follows s when e is committed. It is total and
 // deterministic and never changes s. When the entry is refused the error says why, wraps
 // ErrRejected (and ErrStale where the entry came too late), and the state returned is s.
 func Apply(s State, e Entry) (State, error) {
@@ -223,5 +223,5 @@ func same(a, b plan.RunSpec) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// name tells whether s is fit to name a peer, run or device.
+// name reports whether s is fit to name a peer, run or device.
 func name(s string) bool { return s != "" && len(s) <= maxName }

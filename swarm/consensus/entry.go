@@ -2,7 +2,6 @@ package consensus
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -107,7 +106,7 @@ type BindGrant struct {
 	Peer   plan.PeerID `json:"peer"`
 }
 
-// kind is the entry's number in the log. Numbers are never reused.
+// kind numbers the entries in the log. Numbers are never reused.
 type kind uint8
 
 const (
@@ -148,7 +147,7 @@ const (
 	stateVersion = 1
 )
 
-// EncodeEntry gives an entry's bytes: version, kind, JSON body.
+// EncodeEntry returns an entry's bytes: version, kind, JSON body.
 func EncodeEntry(e Entry) ([]byte, error) {
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -203,10 +202,10 @@ func decodeBody(k kind, body []byte) (Entry, error) {
 	case kindBindGrant:
 		return decode[BindGrant](body)
 	}
-	return nil, errors.New("unknown kind")
+	return nil, fmt.Errorf("%w: fetch the writer's release of pnode for the reader", version.Err)
 }
 
-// decode reads the body of an entry; what cannot be read is none.
+// decode reads the body of an entry.
 func decode[T Entry](b []byte) (Entry, error) {
 	var v T
 	if err := strict.Decode(b, &v); err != nil {
@@ -215,7 +214,7 @@ func decode[T Entry](b []byte) (Entry, error) {
 	return v, nil
 }
 
-// EncodeState gives the bytes of a snapshot: version, JSON.
+// EncodeState returns the bytes of a snapshot: version, JSON.
 func EncodeState(s State) ([]byte, error) {
 	body, err := json.Marshal(s)
 	if err != nil {

@@ -63,13 +63,16 @@ func (n *Node) reconcile(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// next is the next change of the servers. Before one that takes a vote the voters are asked
-// whether they answer: raft notices only after rpcTimeout who does not, and anew in each term,
-// and without that vote the others might be no majority.
+// next returns the next change of the servers. Before one that takes a vote it asks the voters whether they answer: raft
+// notices only after rpcTimeout who does not, and anew in each term, and without that vote the others might
+// be no majority.
 func (n *Node) next(ctx context.Context) Action {
 	v := Servers{
 		Self: n.self, Servers: n.Servers(), Members: n.State().Members,
-		Silent: n.Silence, Ready: func(p plan.PeerID) bool { return n.isReady(ctx, p) },
+		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
+			applied, ok := n.applied(ctx, p)
+			return ok && applied+readyLag >= n.raft.CommitIndex()
+		},
 	}
 	a := Membership(v)
 	if a.Kind != Demote && a.Kind != Transfer {
@@ -85,7 +88,7 @@ func (n *Node) next(ctx context.Context) Action {
 	return Membership(v)
 }
 
-// deaf are the voters that do not answer a question now.
+// deaf returns the voters that do not answer a question now.
 func (n *Node) deaf(ctx context.Context, servers []Server) (deaf []plan.PeerID) {
 	answers := make([]bool, len(servers))
 	var asking sync.WaitGroup
@@ -122,28 +125,22 @@ func (n *Node) takeOver() error {
 	return nil
 }
 
-// Silence is how long ago a server was last heard of, 0 when it answers heartbeats. Only
-// the leader knows; elsewhere it is 0.
+// Silence returns how long ago a server was last heard of, 0 when it answers heartbeats. Only the leader knows; elsewhere
+// it is 0.
 func (n *Node) Silence(p plan.PeerID) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.silence.of(p, time.Now())
 }
 
-// isReady asks a server how far it has come.
-func (n *Node) isReady(ctx context.Context, p plan.PeerID) bool {
-	applied, ok := n.applied(ctx, p)
-	return ok && applied+readyLag >= n.raft.CommitIndex()
-}
-
-// Answers tells whether a member answers a question at once, on a stream of its own: what
-// to ask before it is given up for not having been heard of.
+// Answers reports whether a member answers a question at once, on a stream of its own. Ask it before giving up a member
+// that was not heard of.
 func (n *Node) Answers(ctx context.Context, p plan.PeerID) bool {
 	_, ok := n.applied(ctx, p)
 	return ok
 }
 
-// applied is the index that a peer has applied last, if it says so within readyTimeout.
+// applied returns the index that a peer has applied last, if it answers within readyTimeout.
 func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -215,7 +212,7 @@ func (n *Node) Leave(ctx context.Context) error {
 	return nil
 }
 
-// unheard says whose answer a change of the servers waits for.
+// unheard describes whose answer a change of the servers waits for.
 func (n *Node) unheard() string {
 	leader, _, _ := n.Leader()
 	if leader == "" {
@@ -236,7 +233,7 @@ func (n *Node) unheard() string {
 	return "no answer from " + strings.Join(silent, ", ")
 }
 
-// votes tells whether this node has a vote in the newest configuration it knows.
+// votes reports whether this node has a vote in the newest configuration that it knows.
 func (n *Node) votes() bool {
 	for _, s := range n.Servers() {
 		if s.Peer == n.self {

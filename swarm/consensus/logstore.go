@@ -16,7 +16,7 @@ func logKey(index uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{prefixLog}, index)
 }
 
-// logIndex is the index in a key, or false when the key is no log record's.
+// logIndex returns the index in a key; false when the key is no log record's.
 func logIndex(key []byte) (uint64, bool) {
 	if len(key) != 9 || key[0] != prefixLog {
 		return 0, false
@@ -24,10 +24,10 @@ func logIndex(key []byte) (uint64, bool) {
 	return binary.BigEndian.Uint64(key[1:]), true
 }
 
-// FirstIndex is the lowest index in the log, 0 when it is empty.
+// FirstIndex returns the lowest index in the log, 0 when it is empty.
 func (s logStore) FirstIndex() (uint64, error) { return s.edge(logKey(0), false) }
 
-// LastIndex is the highest index in the log, 0 when it is empty.
+// LastIndex returns the highest index in the log, 0 when it is empty.
 func (s logStore) LastIndex() (uint64, error) { return s.edge(logKey(math.MaxUint64), true) }
 
 func (s logStore) edge(from []byte, reverse bool) (index uint64, err error) {

@@ -1,19 +1,25 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"pnode/swarm/version"
 )
 
-// machine is raft's view of the state: it applies committed entries and takes snapshots.
+// machine applies raft's committed entries to the state, and takes and restores snapshots.
 type machine struct {
 	state   atomic.Pointer[State]
-	changed func() // called after each change, and after the raft configuration's
-	// halted is set when the store has failed: raft may then leave entries out.
+	changed func()      // called after each change, and after the raft configuration's
+	failed  func(error) // called with an entry that this program is too old for; must not wait
+	// halted is set when the node has failed: raft may then leave entries out.
 	halted atomic.Bool
+	// unreadable is the error of the snapshot that the last Restore refused.
+	unreadable error
 }
 
 var (
@@ -21,18 +27,22 @@ var (
 	_ raft.ConfigurationStore = (*machine)(nil)
 )
 
-func newMachine(changed func()) *machine {
-	m := &machine{changed: changed}
+func newMachine(changed func(), failed func(error)) *machine {
+	m := &machine{changed: changed, failed: failed}
 	m.state.Store(&State{})
 	return m
 }
 
-// Apply carries out one committed entry and gives the refusal, or nil, to its proposer.
+// Apply carries out one committed entry and returns the refusal, or nil, for its proposer.
 func (m *machine) Apply(l *raft.Log) any {
 	if m.halted.Load() {
 		return fmt.Errorf("%w: %w", errRetry, ErrClosed)
 	}
 	e, err := DecodeEntry(l.Data)
+	if errors.Is(err, version.Err) { // written by a newer leader, which can read it: what follows may depend on it
+		m.failed(fmt.Errorf("entry %d: %w", l.Index, err))
+		return fmt.Errorf("%w: %w", errRetry, ErrClosed)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
@@ -59,6 +69,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 // Restore replaces the state by a snapshot's.
 func (m *machine) Restore(r io.ReadCloser) error {
 	s, err := DecodeState(r)
+	m.unreadable = err
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// DeadAfter is how long a voter is not heard of before it may be replaced.
+// DeadAfter is the time without a word after which a voter may be replaced.
 const DeadAfter = 60 * time.Second
 
 // Server is one entry of the raft configuration.
@@ -18,14 +18,14 @@ type Server struct {
 	Voter bool
 }
 
-// Servers is what Membership decides from, as the leader Self sees it.
+// Servers holds what Membership decides from, as the leader Self sees it.
 type Servers struct {
 	Self    plan.PeerID
 	Servers []Server
 	Members []Member
 	// Silent is how long ago a server was last heard of; 0 when it answers.
 	Silent func(plan.PeerID) time.Duration
-	// Ready tells whether a server without a vote has nearly the whole log. It is asked
+	// Ready reports whether a server without a vote has nearly the whole log. It is asked
 	// only about candidates for promotion.
 	Ready func(plan.PeerID) bool
 }
@@ -52,7 +52,7 @@ type Action struct {
 	Reason string
 }
 
-// Voters is how many voters n nodes have: 1 below 3 (of two voters the loss of either
+// Voters returns how many voters n nodes have: 1 below 3 (of two voters the loss of either
 // stops the run), 3 from 3, 5 from 7.
 func Voters(n int) int {
 	switch {
@@ -137,7 +137,7 @@ func (v Servers) tally() tally {
 	return t
 }
 
-// byAge gives the servers by the epoch their member's state began with, Self first.
+// byAge returns the servers by the epoch that their member's state began with, Self first.
 func (v Servers) byAge() []Server {
 	age := func(p plan.PeerID) uint64 {
 		m, _ := v.member(p)
@@ -167,7 +167,7 @@ func (v Servers) silence(p plan.PeerID) time.Duration {
 	return v.Silent(p)
 }
 
-// safe tells whether answering voters are a majority of voters.
+// safe reports whether answering voters are a majority of voters.
 func safe(answering, voters int) bool { return answering >= voters/2+1 }
 
 // grow promotes when there are too few voters that stay, and enough candidates that have

@@ -11,7 +11,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// world is what a leader sees and what its actions change.
+// world holds what a leader sees and what its actions change.
 type world struct {
 	Servers
 	silent  map[plan.PeerID]time.Duration

@@ -42,7 +42,7 @@ func (n *memoryNet) partition(peers ...plan.PeerID) {
 	n.heal = make(chan struct{})
 }
 
-// cut tells whether a and b hear each other, and gives a channel closed when that may
+// cut reports whether a and b hear each other, and returns a channel closed when that may
 // have changed.
 func (n *memoryNet) cut(a, b plan.PeerID) (bool, <-chan struct{}) {
 	n.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Config is what a Node needs.
+// Config holds what a Node needs.
 type Config struct {
 	Transport Transport
 	KV        KV
@@ -72,7 +72,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
-	n.machine = newMachine(n.broadcast)
+	n.machine = newMachine(n.broadcast, n.fail)
 	ctx, n.cancel = context.WithCancel(ctx)
 	if err := n.startRaft(); err != nil {
 		n.cancel()
@@ -132,11 +132,12 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// Failed gives one error, which wraps ErrStore, when this node's store could not be
-// written or read. The node takes no part any more and is to be closed; the others go on without it.
+// Failed returns a channel that gets one error, which wraps ErrStore, when this node's store could not be written or
+// read, or holds an entry that this program is too old for (version.Err). The node takes no part any more and is to be
+// closed; the others go on without it.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-// fail ends the node because its store failed.
+// fail ends the node because its store failed, or holds an entry that this program is too old for.
 func (n *Node) fail(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +150,7 @@ func (n *Node) fail(err error) {
 	n.cancel()
 }
 
-// over is why the node takes no part any more; nil while it does.
+// over returns why the node takes no part any more; nil while it does.
 func (n *Node) over() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,11 +163,11 @@ func (n *Node) over() error {
 	return nil
 }
 
-// State is the newest state this node knows to be committed. It must not be changed.
+// State returns the newest state that this node knows to be committed. It must not be changed.
 func (n *Node) State() State { return *n.machine.state.Load() }
 
-// Changed gives a channel that is closed at the next change of the state, the leader or
-// the servers. Take it before reading what may change.
+// Changed returns a channel that is closed at the next change of the state, the leader or the servers. Take it before
+// reading what may change.
 func (n *Node) Changed() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -191,7 +192,7 @@ func (n *Node) Leader() (leader plan.PeerID, term plan.Term, self bool) {
 	return plan.PeerID(id), term, n.raft.State() == raft.Leader && n.led == term && n.failure == nil
 }
 
-// Servers is the newest raft configuration that this node knows.
+// Servers returns the newest raft configuration that this node knows.
 func (n *Node) Servers() []Server {
 	var servers []Server
 	for _, s := range n.raft.GetConfiguration().Configuration().Servers {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
+	"pnode/swarm/version"
 )
 
 // wantFailure wants a node to tell once that its store failed, to refuse proposals for it,
@@ -287,4 +288,51 @@ func TestLogContinuesASnapshot(t *testing.T) {
 			t.Errorf("%s: log %v, want %v", name, got, c.want)
 		}
 	}
+}
+
+// A node ends over an entry that a newer release wrote, and says which it needs: it must not go on without what the
+// entry changed. The last one of a run of older nodes has no majority to learn of the entry from.
+func TestEntryOfANewerRelease(t *testing.T) {
+	for name, b := range map[string][]byte{"version": {entryVersion + 1, byte(kindWantStop), '{', '}'}, "kind": {entryVersion, 200, '{', '}'}} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.leader().raft.Apply(b, time.Second)
+			failed := 0
+			for _, p := range c.peers {
+				n := c.nodes[p]
+				select {
+				case err := <-n.Failed():
+					failed++
+					if !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "fetch the writer's release") {
+						t.Errorf("%s: %s tells %v", name, p, err)
+					}
+					if err := n.Propose(t.Context(), testRun()); !errors.Is(err, ErrClosed) {
+						t.Errorf("%s: %s goes on: %v", name, p, err)
+					}
+				case <-time.After(time.Minute):
+				}
+			}
+			if failed < 2 {
+				t.Errorf("%s: %d of 3 nodes ended", name, failed)
+			}
+		})
+	}
+}
+
+// So does a start from a snapshot of a newer release.
+func TestSnapshotOfANewerRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := newMemoryKV()
+		state, err := EncodeState(State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state[0]++
+		store(t, &snapshotStore{kv: kv}, 5, state)
+		_, err = Start(t.Context(), Config{
+			Transport: newMemoryNet(0).join("a"), KV: kv, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+		if !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "a snapshot of the state has unknown version 2") {
+			t.Errorf("start: %v", err)
+		}
+	})
 }

@@ -76,7 +76,7 @@ func (n *Node) try(ctx context.Context, q request, attempt int) error {
 	return r.err()
 }
 
-// contacts are the peers that may know the leader.
+// contacts returns the peers that may know the leader.
 func (n *Node) contacts() []plan.PeerID {
 	contacts := slices.Clone(n.config.Contacts())
 	for _, m := range n.State().Members {
@@ -87,8 +87,8 @@ func (n *Node) contacts() []plan.PeerID {
 	return slices.DeleteFunc(contacts, func(p plan.PeerID) bool { return p == n.self })
 }
 
-// commit has raft commit an entry on this node, the leader, and gives its outcome. When ctx
-// ends before there is one, it stays open whether the entry is committed.
+// commit has raft commit an entry on this node, the leader, and returns its outcome. When ctx ends before there is one,
+// it stays open whether the entry is committed.
 func (n *Node) commit(ctx context.Context, body []byte) error {
 	if _, err := DecodeEntry(body); err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)

@@ -7,8 +7,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// Quorum is what a node knows of the majority that a run needs: without one there is soon
-// no leader, and nothing is committed.
+// Quorum holds what a node knows of the majority that a run needs: without one there is soon no leader, and nothing is
+// committed.
 type Quorum struct {
 	// Voters are those of the newest configuration that came here, sorted.
 	Voters []plan.PeerID
@@ -21,7 +21,7 @@ type Quorum struct {
 	LostSince time.Time
 }
 
-// Quorum tells what this node knows of the majority. Changed tells when that changes.
+// Quorum returns what this node knows of the majority; see Changed for when that changes.
 func (n *Node) Quorum() Quorum {
 	var voters, silent []plan.PeerID
 	for _, s := range n.Servers() {
@@ -40,7 +40,7 @@ func (n *Node) Quorum() Quorum {
 	return Quorum{Voters: voters, Silent: silent, Leader: n.reign.leader, LostSince: n.reign.lostSince}
 }
 
-// reign is who leads, or since when nobody is known to.
+// reign holds who leads, or since when nobody is known to.
 type reign struct {
 	leader    plan.PeerID
 	lostSince time.Time

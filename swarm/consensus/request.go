@@ -82,7 +82,7 @@ func appendRequest(b []byte, r request) []byte {
 	return append(b, r.body...)
 }
 
-// readRequest reads a request behind its streamRequest byte.
+// readRequest reads a request after its streamRequest byte.
 func readRequest(r io.Reader) (request, error) {
 	var h [requestHeader]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {

@@ -6,11 +6,10 @@ import (
 	"pnode/planner/plan"
 )
 
-// silence is who does not answer the leader, as raft's heartbeats tell it. Raft tells that
-// a server answers again only where it told before, in the same term and since the server
-// was last added, that it did not. The heartbeats of an earlier term, or to a server that
-// was removed meanwhile, may fail long after their time: they are known by a last contact
-// from before the time that counts, and not listened to.
+// silence holds who does not answer the leader's heartbeats. Raft reports that a server answers again only where it
+// reported before, in the same term and since the server was last added, that it did not. The heartbeats of an earlier
+// term, or to a server that was removed meanwhile, may fail long after their time: their last contact is from before
+// the time that counts, and they are ignored.
 type silence struct {
 	// last is the last contact with each server that does not answer.
 	last map[plan.PeerID]time.Time
@@ -34,7 +33,7 @@ func (s *silence) added(p plan.PeerID, now time.Time) {
 // removed forgets a server that is none any more.
 func (s *silence) removed(p plan.PeerID) { delete(s.last, p) }
 
-// failed notes a heartbeat without an answer. It tells whether that is news.
+// failed notes a heartbeat without an answer, and reports whether that is news.
 func (s *silence) failed(p plan.PeerID, lastContact time.Time) bool {
 	if lastContact.Before(s.term) || lastContact.Before(s.since[p]) {
 		return false
@@ -44,14 +43,14 @@ func (s *silence) failed(p plan.PeerID, lastContact time.Time) bool {
 	return !known
 }
 
-// resumed notes an answer after failures. It tells whether that is news.
+// resumed notes an answer after failures, and reports whether that is news.
 func (s *silence) resumed(p plan.PeerID) bool {
 	_, known := s.last[p]
 	delete(s.last, p)
 	return known
 }
 
-// of is how long ago a server was last heard of, 0 when it answers.
+// of returns how long ago a server was last heard of, 0 when it answers.
 func (s *silence) of(p plan.PeerID, now time.Time) time.Duration {
 	last, silent := s.last[p]
 	if !silent {

@@ -25,7 +25,7 @@ type snapshotStore struct {
 	last uint64 // highest number given out
 }
 
-// snapshotHead is what raft must know of a snapshot, and what its contents must be.
+// snapshotHead describes a snapshot for raft, and its contents.
 type snapshotHead struct {
 	Number   uint64            `json:"number"`
 	Meta     raft.SnapshotMeta `json:"meta"`
@@ -53,7 +53,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	}}, nil
 }
 
-// List gives the newest snapshot, if there is one.
+// List returns the newest snapshot, if there is one.
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	head, err := s.head()
 	if err != nil || head.Number == 0 {
@@ -189,5 +189,5 @@ func (k *snapshotSink) Cancel() error {
 	return nil
 }
 
-// ID is the name that Open takes.
+// ID returns the name that Open takes.
 func (k *snapshotSink) ID() string { return k.meta.ID }

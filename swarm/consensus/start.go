@@ -64,6 +64,9 @@ func (n *Node) makeRaft(conf *raft.Config) (err error) {
 	}()
 	select {
 	case <-made:
+		if n.machine.unreadable != nil { // raft says only that there is no snapshot to load
+			err = n.machine.unreadable
+		}
 		return err
 	case <-n.store.broken:
 	}

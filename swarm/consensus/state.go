@@ -41,7 +41,7 @@ const (
 	maxChunkBytes = 4 << 20
 )
 
-// MemberState is where a member stands in its life with the run.
+// MemberState says where a member stands in its life with the run.
 type MemberState string
 
 // A member joins, becomes active when it has measured itself, drains when it is about to
@@ -90,7 +90,7 @@ type Checkpoint struct {
 	Layers     []LayerRef      `json:"layers,omitempty"`
 }
 
-// State is what all nodes agree on. It is a value: nothing reachable from it is ever
+// State holds what all nodes agree on. It is a value: nothing reachable from it is ever
 // changed, neither by Apply nor by its readers.
 type State struct {
 	Run *plan.RunSpec `json:"run,omitempty"`
@@ -130,7 +130,7 @@ type State struct {
 	Sample     string `json:"sample,omitempty"`
 }
 
-// Paused tells whether a pause was asked of the current plan.
+// Paused reports whether a pause was asked of the current plan.
 func (s State) Paused() bool { return s.Plan.Generation != 0 && s.PauseWanted > s.PlanPauses }
 
 // Member finds a member of the roster.
@@ -153,7 +153,7 @@ func (s State) grant(serial uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.Grants, serial, func(g Grant, serial uint64) int { return cmp.Compare(g.Serial, serial) })
 }
 
-// Reborn tells whether a member was started again, or came back, after the current plan
+// Reborn reports whether a member was started again, or came back, after the current plan
 // was made: then that process carries out nothing of the plan.
 func (s State) Reborn(m Member) bool {
 	return m.State == Joining || m.State == Active && m.Since > s.PlanEpoch
@@ -165,7 +165,7 @@ func (s State) find(peer plan.PeerID) (int, bool) {
 	})
 }
 
-// withMember gives the state with m put in place of the member of the same peer, or
+// withMember returns the state with m in place of the member of the same peer, or
 // inserted. The receiver's roster stays as it is.
 func (s State) withMember(m Member) State {
 	i, ok := s.find(m.Peer)

@@ -134,7 +134,7 @@ func (l *streamLayer) Close() error {
 	return nil
 }
 
-// Addr is this node's peer ID.
+// Addr returns this node's peer ID.
 func (l *streamLayer) Addr() net.Addr { return peerAddr(l.transport.Self()) }
 
 // conn makes a stream the net.Conn that raft wants.
