@@ -14,14 +14,14 @@ import (
 	"pnode/planner/plan"
 )
 
-// ChunkFunc gives a stored chunk of at most wire.MaxChunkBytes.
+// ChunkFunc returns a stored chunk of at most wire.MaxChunkBytes.
 type ChunkFunc func(plan.Hash) ([]byte, error)
 
 // chunkSlice is how much of a chunk is written under one deadline.
 const chunkSlice = 64 << 10
 
-// ServeChunks answers Fetch of admitted peers with f from now on; nil ends it. A chunk for
-// which f fails is answered as missing. f is called from several goroutines.
+// ServeChunks answers Fetch of admitted peers with f from now on; nil ends it. It answers a chunk for
+// which f fails as missing, and calls f from several goroutines.
 func (e *Endpoint) ServeChunks(f func(plan.Hash) ([]byte, error)) {
 	if f == nil {
 		e.chunks.Store(nil)
@@ -31,14 +31,25 @@ func (e *Endpoint) ServeChunks(f func(plan.Hash) ([]byte, error)) {
 }
 
 // answer serves one chunk stream.
-func (e *Endpoint) answer(p parked) {
+func (e *Endpoint) answer(p incoming) {
 	chunk := e.chunks.Load()
-	if chunk == nil || !e.beginServing(p.from) {
+	e.mu.Lock()
+	peer := e.peer(p.from)
+	busy := chunk == nil || peer.serving >= e.opt.ChunkStreams
+	if !busy {
+		peer.serving++
+	}
+	e.mu.Unlock()
+	if busy {
 		e.counts.busyChunks.Add(1)
 		cut(p.stream, streamBusy)
 		return
 	}
-	defer e.endServing(p.from)
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		peer.serving--
+	}()
 	defer context.AfterFunc(e.ctx, func() { cut(p.stream, streamCut) })()
 	p.stream.SetPriority(urgencyChunk, true)
 	rw := paced{stream: p.stream, timeout: e.opt.ChunkTimeout}
@@ -96,27 +107,10 @@ func (e *Endpoint) answerOne(w io.Writer, chunk ChunkFunc, h plan.Hash) error {
 	return err
 }
 
-func (e *Endpoint) beginServing(from plan.PeerID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := e.peer(from)
-	if p.serving >= e.opt.ChunkStreams {
-		return false
-	}
-	p.serving++
-	return true
-}
-
-func (e *Endpoint) endServing(from plan.PeerID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.peer(from).serving--
-}
-
-// Fetch asks a peer for chunks and hands each to store, in the given order and from the
-// calling goroutine; store verifies the hash. It connects when there is no connection.
-// Chunks that the peer does not have are passed over; the error then wraps ErrMissing and
-// the others were stored. Any other error, such as store's own, ends it at once.
+// Fetch asks a peer for chunks and hands each to store, in the given order and from the calling
+// goroutine; store verifies the hash. It connects when there is no connection. It passes over chunks that
+// the peer does not have; the error then wraps ErrMissing and the others were stored. Any other error,
+// such as store's own, ends it at once.
 func (e *Endpoint) Fetch(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error {
 	e.mu.Lock()
 	slots := e.peer(from).fetching
@@ -143,7 +137,7 @@ func (e *Endpoint) Fetch(ctx context.Context, from plan.PeerID, hashes []plan.Ha
 	return nil
 }
 
-// fetchBatch makes one request and tells how many chunks are missing.
+// fetchBatch makes one request and returns how many chunks are missing.
 func (e *Endpoint) fetchBatch(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) (missing int, err error) {
 	conn, err := e.connect(ctx, from)
 	if err != nil {
@@ -193,7 +187,7 @@ func readChunk(r io.Reader) (found bool, data []byte, err error) {
 	return true, data, err
 }
 
-// refused names the reason of a request that failed.
+// refused returns the reason of a request that failed.
 func refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -204,13 +198,13 @@ func refused(ctx context.Context, err error) error {
 	return err
 }
 
-// paced gives every read, and every slice of a write, its own deadline, and lets messages
-// of the session pass where it is polite.
+// paced gives every read, and every slice of a write, its own deadline, and lets messages of the session
+// pass where it has a pace.
 type paced struct {
 	stream  *quic.Stream
 	timeout time.Duration
-	// pace waits for the time of the next slice of n bytes and says how long it may be; nil
-	// where little is written.
+	// pace blocks until the next slice of n bytes may be written and returns how long it may be; nil where
+	// little is written.
 	pace func(n int) int
 }
 

@@ -2,9 +2,22 @@ package link
 
 import (
 	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"slices"
+	"time"
+
+	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
 )
@@ -14,7 +27,7 @@ type EmulatedOptions struct {
 	Peers int
 	// Seed decides the peers' keys and IDs, and all losses and jitter.
 	Seed uint64
-	// Shape is that of every link at first; the zero value is a perfect network.
+	// Conditions hold for every link at first; the zero value is a perfect network.
 	Conditions LinkConditions
 }
 
@@ -53,7 +66,7 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 	return em, nil
 }
 
-// Peers are the IDs in ascending order.
+// Peers returns the IDs in ascending order.
 func (em *Emulated) Peers() []plan.PeerID {
 	var ids []plan.PeerID
 	for _, n := range em.networks {
@@ -62,10 +75,10 @@ func (em *Emulated) Peers() []plan.PeerID {
 	return ids
 }
 
-// Network is the i-th peer's, in the order of Peers.
+// Network returns the network of the i-th peer, in the order of Peers.
 func (em *Emulated) Network(i int) Network { return em.networks[i] }
 
-// SetShape changes the direction from one peer to another for packets sent from now on.
+// SetConditions changes the direction from one peer to another for packets sent from now on.
 func (em *Emulated) SetConditions(from, to plan.PeerID, s LinkConditions) {
 	em.netem.setConditions(em.addr(from), em.addr(to), s)
 }
@@ -76,7 +89,7 @@ func (em *Emulated) Cut(a, b plan.PeerID, cut bool) {
 	em.netem.setCut(em.addr(b), em.addr(a), cut)
 }
 
-// LinkCounts tells what happened to the packets from one peer to another.
+// LinkCounts returns what happened to the packets from one peer to another.
 func (em *Emulated) LinkCounts(from, to plan.PeerID) LinkCounts {
 	return em.netem.linkCounts(em.addr(from), em.addr(to))
 }
@@ -103,4 +116,117 @@ func (em *Emulated) network(id plan.PeerID) *quicNetwork {
 		}
 	}
 	panic("link: emulated cluster has no peer " + string(id))
+}
+
+// identity is an emulated peer's key and the certificate that it signs for itself. The
+// peer's ID is its public key in hexadecimal.
+type identity struct {
+	peer plan.PeerID
+	cert tls.Certificate
+}
+
+// newIdentity makes the key number n of a seed: fit for emulation, secret to nobody.
+func newIdentity(seed, n uint64) identity {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], seed)
+	binary.LittleEndian.PutUint64(b[8:], n)
+	secret := sha256.Sum256(b[:])
+	key := ed25519.NewKeyFromSeed(secret[:])
+	public := key.Public().(ed25519.PublicKey)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "emulated peer"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+	}
+	der, err := x509.CreateCertificate(nil, template, template, public, key)
+	if err != nil {
+		panic("link: certificate of an emulated peer: " + err.Error()) // nothing in it can fail
+	}
+	return identity{peer: peerOf(public), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
+}
+
+func peerOf(public ed25519.PublicKey) plan.PeerID {
+	return plan.PeerID(hex.EncodeToString(public))
+}
+
+var errIdentity = errors.New("link: identity is not the expected one")
+
+// verified returns the peer whose key the other end of a handshake has proved to hold.
+func verified(s tls.ConnectionState) (plan.PeerID, error) {
+	if len(s.PeerCertificates) != 1 {
+		return "", fmt.Errorf("%w: %d certificates", errIdentity, len(s.PeerCertificates))
+	}
+	public, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return "", fmt.Errorf("%w: a key of type %T", errIdentity, s.PeerCertificates[0].PublicKey)
+	}
+	return peerOf(public), nil
+}
+
+// config accepts the peers for which admit is true.
+func (id identity) config(admit func(plan.PeerID) bool) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{id.cert}, NextProtos: []string{ALPN}, MinVersion: tls.VersionTLS13,
+		ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
+		InsecureSkipVerify: true, // there is no authority: the key itself is checked below
+		VerifyConnection: func(s tls.ConnectionState) error {
+			peer, err := verified(s)
+			if err == nil && !admit(peer) {
+				err = fmt.Errorf("%w: %s", errIdentity, peer)
+			}
+			return err
+		},
+	}
+}
+
+// quicNetwork is a Network of peers at fixed addresses, over any packet connection.
+type quicNetwork struct {
+	id        identity
+	conn      net.PacketConn
+	transport *quic.Transport
+	listener  *quic.Listener
+	book      map[plan.PeerID]net.Addr // shared, complete before the first network is made
+}
+
+// newQUICNetwork takes over conn once it succeeds.
+func newQUICNetwork(id identity, conn net.PacketConn, book map[plan.PeerID]net.Addr) (*quicNetwork, error) {
+	n := &quicNetwork{id: id, conn: conn, transport: &quic.Transport{Conn: conn}, book: book}
+	listener, err := n.transport.Listen(id.config(n.knows), Config())
+	if err != nil {
+		return nil, fmt.Errorf("link: listen on %v: %w", conn.LocalAddr(), err)
+	}
+	n.listener = listener
+	return n, nil
+}
+
+func (n *quicNetwork) knows(id plan.PeerID) bool { return n.book[id] != nil }
+
+func (n *quicNetwork) Self() plan.PeerID { return n.id.peer }
+
+func (n *quicNetwork) Dial(ctx context.Context, peer plan.PeerID) (*quic.Conn, error) {
+	addr := n.book[peer]
+	if addr == nil {
+		return nil, fmt.Errorf("%w: %s has no address", ErrStranger, peer)
+	}
+	return n.transport.Dial(ctx, addr, n.id.config(func(id plan.PeerID) bool { return id == peer }), Config())
+}
+
+func (n *quicNetwork) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error) {
+	for {
+		conn, err := n.listener.Accept(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		peer, err := verified(conn.ConnectionState().TLS)
+		if err != nil {
+			conn.CloseWithError(codeStranger, err.Error())
+			continue
+		}
+		return conn, peer, nil
+	}
+}
+
+// close ends all connections without telling the other ends.
+func (n *quicNetwork) close() {
+	n.transport.Close()
+	n.conn.Close()
 }

@@ -16,7 +16,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Endpoint is this node's end of the data plane.
+// Endpoint owns this node's end of the data plane.
 type Endpoint struct {
 	net  Network
 	opt  Options
@@ -37,15 +37,15 @@ type Endpoint struct {
 	changed    broadcast       // of connections
 }
 
-// peer is what the endpoint knows of another node. Guarded by Endpoint.mu.
+// peer holds the connections with another node. Guarded by Endpoint.mu.
 type peer struct {
 	conns    []*quic.Conn // live, the newest last, at most maxConns
-	warm     []*quic.Conn // those that were warmed
+	warm     []*quic.Conn // which were warmed
 	dialing  bool
-	parked   []parked
+	parked   []incoming
 	fetching chan struct{} // one element for each Fetch stream
 	serving  int           // chunk streams being answered
-	spread   int           // what served the last session best; 0 is unknown
+	spread   int           // connections that served the last session best; 0 is unknown
 	bulk     pacer
 }
 
@@ -53,44 +53,36 @@ type peer struct {
 func NewEndpoint(n Network, opt Options) *Endpoint {
 	opt = opt.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	return &Endpoint{net: n, opt: opt, log: opt.Log, boot: newBoot(), ctx: ctx, stop: stop, peers: map[plan.PeerID]*peer{}}
-}
-
-// newBoot draws the number of a life.
-func newBoot() wire.Boot {
-	for {
-		if b := wire.Boot(rand.Uint64()); b != 0 {
-			return b
-		}
+	boot := wire.Boot(rand.Uint64())
+	for boot == 0 {
+		boot = wire.Boot(rand.Uint64())
 	}
+	return &Endpoint{net: n, opt: opt, log: opt.Log, boot: boot, ctx: ctx, stop: stop, peers: map[plan.PeerID]*peer{}}
 }
 
-// Run accepts connections until ctx ends or the network fails. It then closes the session
-// and all connections, waits for every goroutine, and gives the network's error, or nil
-// when ctx has ended. An endpoint runs once.
+// Run accepts connections until ctx ends or the network fails. It then closes the session and all
+// connections, waits for every goroutine, and returns the network's error, or nil when ctx has ended.
+// An endpoint runs once.
 func (e *Endpoint) Run(ctx context.Context) error {
 	accept, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := e.acceptLoop(accept)
-	if ctx.Err() != nil {
-		err = nil
+	var err error
+	for err == nil {
+		conn, from, failed := e.net.Accept(accept)
+		if failed != nil {
+			err = fmt.Errorf("link: accept connections: %w", failed)
+			break
+		}
+		err = e.register(from, conn)
 	}
 	e.shutdown()
+	if ctx.Err() != nil {
+		return nil
+	}
 	return err
 }
 
-func (e *Endpoint) acceptLoop(ctx context.Context) error {
-	for {
-		conn, from, err := e.net.Accept(ctx)
-		if err != nil {
-			return fmt.Errorf("link: accept connections: %w", err)
-		}
-		if err := e.register(from, conn); err != nil {
-			return err
-		}
-	}
-}
-
+// shutdown closes the session and all connections, and waits for every goroutine.
 func (e *Endpoint) shutdown() {
 	e.mu.Lock()
 	e.closed = true // no other session begins
@@ -125,18 +117,24 @@ func (e *Endpoint) Session(generation plan.Generation, peers []plan.PeerID) *Ses
 	s := newSession(e, generation, peers)
 	streams, err := e.open(s)
 	if err != nil {
-		s.shut(err)
+		s.inbox.close(err)
+		for _, r := range s.order {
+			r.fail(err)
+		}
+		s.Close()
 		return s
 	}
-	s.start()
+	for _, r := range s.order {
+		s.spawn(r.run)
+	}
 	for _, p := range streams {
 		s.adopt(p)
 	}
 	return s
 }
 
-// open makes s the current session and gives the streams that were parked for it.
-func (e *Endpoint) open(s *Session) ([]parked, error) {
+// open makes s the current session and returns the streams that were parked for it.
+func (e *Endpoint) open(s *Session) ([]incoming, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -146,18 +144,18 @@ func (e *Endpoint) open(s *Session) ([]parked, error) {
 		return nil, fmt.Errorf("%w: session of generation %d after %d", ErrGeneration, s.generation, e.generation)
 	}
 	e.session, e.generation = s, s.generation
-	var mine []parked
+	var mine []incoming
 	for _, p := range e.peers {
 		mine = append(mine, e.unpark(p)...)
 	}
 	return mine, nil
 }
 
-// unpark gives a peer's streams of the present generation, those of its newest life: whoever
-// opened the others has ended. Callers hold mu.
-func (e *Endpoint) unpark(p *peer) (mine []parked) {
-	var newer []parked
-	var life wire.Boot
+// unpark returns the streams of the present generation that a peer's newest process has opened: the
+// processes of the others have ended. Callers hold mu.
+func (e *Endpoint) unpark(p *peer) (mine []incoming) {
+	var newer []incoming
+	var epoch wire.Boot
 	for _, st := range slices.Backward(p.parked) {
 		switch {
 		case st.open.Generation > e.generation:
@@ -167,10 +165,10 @@ func (e *Endpoint) unpark(p *peer) (mine []parked) {
 			cut(st.stream, streamOver)
 			e.counts.oldStreams.Add(1)
 			continue
-		case life == 0:
-			life = st.open.From
+		case epoch == 0:
+			epoch = st.open.From
 		}
-		if st.open.From != life {
+		if st.open.From != epoch {
 			cut(st.stream, streamReborn)
 			e.counts.oldStreams.Add(1)
 			continue
@@ -182,7 +180,7 @@ func (e *Endpoint) unpark(p *peer) (mine []parked) {
 	return mine
 }
 
-// peer gives the entry of id, made on first use. Callers hold mu.
+// peer returns the entry of id, made on first use. Callers hold mu.
 func (e *Endpoint) peer(id plan.PeerID) *peer {
 	p := e.peers[id]
 	if p == nil {
@@ -192,7 +190,7 @@ func (e *Endpoint) peer(id plan.PeerID) *peer {
 	return p
 }
 
-// stripesTo is over how many connections the last session has spread its messages.
+// spreadTo returns over how many connections the last session has spread its messages.
 func (e *Endpoint) spreadTo(id plan.PeerID) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

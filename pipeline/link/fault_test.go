@@ -179,7 +179,7 @@ func write(t *testing.T, conn *quic.Conn, b []byte) *quic.Stream {
 	return stream
 }
 
-// pieceOf is the one piece of a small message.
+// pieceOf returns the only piece of a small message.
 func pieceOf(f wire.Frame, seq uint64) []byte {
 	return append(wire.AppendPiece(nil, wire.AppendHeader(nil, f), seq, 0), f.Payload...)
 }

@@ -12,7 +12,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// lines are those whose goodput is told, and the least part of the rate that is to arrive.
+// lines lists links to measure, and the least part of the rate that is to arrive.
 // From one stripe they settle within some time; those that they settle at are tested.
 var lines = []struct {
 	name    string

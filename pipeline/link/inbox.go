@@ -9,19 +9,19 @@ import (
 	"pnode/planner/plan"
 )
 
-// key is what a message is received by.
+// key names a message for its receiver.
 type key struct {
 	from plan.PeerID
 	tag  wire.Tag
 }
 
-// account is what the bound of an inbox counts for.
+// account is a peer and class, for which the bound of an inbox counts.
 type account struct {
 	from  plan.PeerID
 	class wire.Class
 }
 
-// load is what an account has in the inbox, admitted or held.
+// load counts what an account has in the inbox, admitted or held.
 type load struct{ messages, bytes int }
 
 func (l load) with(size int) load { return load{l.messages + 1, l.bytes + size} }
@@ -32,18 +32,18 @@ func (k key) account() account { return account{k.from, k.tag.Kind.Class()} }
 
 func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
 
-// arrival is what a waiter gets.
+// received is a message, or the reason why it will not come.
 type received struct {
 	payload []byte
 	err     error
 }
 
-// remembered is how many received messages an inbox knows by key, to recognise what
-// comes a second time.
+// remembered bounds the received messages that an inbox knows by key, to recognise what comes a second
+// time.
 const remembered = 8192
 
-// inbox holds the messages of a session between their arrival and Receive. A message is
-// admitted before its payload is read, then delivered.
+// inbox holds the messages of a session until Receive takes them. A message is admitted before its
+// payload is read, then delivered.
 type inbox struct {
 	most load // of each account
 
@@ -67,7 +67,7 @@ func newInbox(most load) *inbox {
 	}
 }
 
-// admit waits until a message of size bytes may be held. It may at once when its account has
+// admit blocks until a message of size bytes may be held. It may at once when its account has
 // room or is empty, or when somebody waits for it. A duplicate is refused with
 // ErrDuplicate.
 func (b *inbox) admit(ctx context.Context, k key, size int) error {
@@ -128,12 +128,31 @@ func (b *inbox) consume(k key, payload []byte) {
 	b.changed.wake()
 }
 
-// receive waits for a message. What is held comes out even when its sender is gone.
+// receive blocks until a message is complete. What is held comes out even when its sender is gone.
 func (b *inbox) receive(ctx context.Context, k key) ([]byte, error) {
-	ch, payload, err := b.claim(k)
-	if ch == nil {
-		return payload, err
+	b.mu.Lock()
+	if b.err != nil {
+		defer b.mu.Unlock()
+		return nil, b.err
 	}
+	if payload, held := b.held[k]; held {
+		defer b.mu.Unlock()
+		delete(b.held, k)
+		b.consume(k, payload)
+		return payload, nil
+	}
+	if b.received[k] || b.waiting[k] != nil {
+		defer b.mu.Unlock()
+		return nil, fmt.Errorf("%w: %v", ErrDuplicate, k)
+	}
+	if err := b.gone[k.from]; err != nil {
+		defer b.mu.Unlock()
+		return nil, err
+	}
+	ch := make(chan received, 1)
+	b.waiting[k] = ch
+	b.changed.wake() // a reader may hold back exactly this message
+	b.mu.Unlock()
 	select {
 	case a := <-ch:
 		return a.payload, a.err
@@ -147,30 +166,6 @@ func (b *inbox) receive(ctx context.Context, k key) ([]byte, error) {
 	}
 	a := <-ch // came at the same moment
 	return a.payload, a.err
-}
-
-// claim takes a held message, or gives the channel on which it will come.
-func (b *inbox) claim(k key) (chan received, []byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil {
-		return nil, nil, b.err
-	}
-	if payload, held := b.held[k]; held {
-		delete(b.held, k)
-		b.consume(k, payload)
-		return nil, payload, nil
-	}
-	if b.received[k] || b.waiting[k] != nil {
-		return nil, nil, fmt.Errorf("%w: %v", ErrDuplicate, k)
-	}
-	if err := b.gone[k.from]; err != nil {
-		return nil, nil, err
-	}
-	ch := make(chan received, 1)
-	b.waiting[k] = ch
-	b.changed.wake() // a reader may hold back exactly this message
-	return ch, nil, nil
 }
 
 // lose fails everybody who waits, now or later, for a message from peer.

@@ -41,9 +41,9 @@ func newInflow(r *remote, c wire.Class) *inflow {
 	return &inflow{remote: r, class: c, partial: map[uint64]*partial{}}
 }
 
-// admit waits until the payload of a piece may be read, and tells whether it is of any use.
-// Messages are admitted in the order of their numbers, so that what comes early on one
-// stream never takes the room of what another stream is about to bring.
+// admit blocks until the payload of a piece may be read, and reports whether it is of any use. Messages
+// are admitted in the order of their numbers, so that what comes early on one stream never takes the
+// room of what another stream is about to bring.
 func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err error) {
 	for {
 		f.mu.Lock()
@@ -78,7 +78,7 @@ func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err erro
 	}
 }
 
-// holds tells whether the next message may be kept track of. Each piece takes a byte and each
+// holds reports whether the next message may be kept track of. Each piece takes a byte and each
 // message some hundred until all before it are complete, received or not. What is missing of
 // those before never waits for this. Callers hold mu.
 func (f *inflow) holds(p wire.Piece) bool {
@@ -126,14 +126,15 @@ func (f *inflow) put(p wire.Piece, data []byte) error {
 		if err := m.header.Verify(m.payload); err != nil {
 			return err
 		}
-		f.remote.counts.received(len(m.payload))
+		f.remote.counts.framesReceived.Add(1)
+		f.remote.counts.payloadReceived.Add(uint64(len(m.payload)))
 		f.remote.session.inbox.deliver(key{from: f.remote.id, tag: m.header.Tag}, m.payload)
 		m.payload = nil // the receiver's now, though messages before this one may be missing
 	}
 	return nil
 }
 
-// place copies a piece to its place and gives the message that it completes, if any.
+// place copies a piece to its place and returns the message that it completes, if any.
 func (f *inflow) place(p wire.Piece, data []byte) *partial {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,10 +11,22 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // ALPN is the application protocol of the data plane.
 const ALPN = "pnode-data/1"
+
+// Network makes connections with the identity of the peer verified on both ends.
+type Network interface {
+	// Self returns this node's own identity.
+	Self() plan.PeerID
+	// Dial connects to an admitted peer under ALPN.
+	Dial(ctx context.Context, peer plan.PeerID) (*quic.Conn, error)
+	// Accept waits for the next connection of an admitted peer. An error ends
+	// Endpoint.Run: what concerns one connection only is not an error.
+	Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error)
+}
 
 // What can go wrong; ErrLost, ErrLeft and ErrClosed unwrap to net.ErrClosed.
 var (
@@ -102,7 +115,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// interval is that of heartbeats and of looking for silent peers.
+// interval returns the time between heartbeats, and between looks for silent peers.
 func (o Options) interval() time.Duration { return min(o.Heartbeat, o.PeerTimeout/4) }
 
 func setDefault[T ~int | ~int64](v *T, d T) {

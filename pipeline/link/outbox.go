@@ -21,7 +21,7 @@ type message struct {
 	left int
 }
 
-// piece is what one stream carries of a message.
+// piece is the part of a message that one stream carries at a time.
 type piece struct {
 	*message
 	offset int
@@ -32,25 +32,18 @@ func (p piece) payload() []byte {
 	return p.frame.Payload[p.offset:min(len(p.frame.Payload), p.offset+wire.MaxPieceBytes)]
 }
 
-// last tells whether it is the one at the message's end.
+// last reports whether the piece ends the message.
 func (p piece) last() bool { return p.offset+wire.MaxPieceBytes >= len(p.frame.Payload) }
 
-func payloadBytes(pieces []piece) (n int) {
-	for _, p := range pieces {
-		n += len(p.payload())
-	}
-	return n
-}
-
-// before is the order in which the receiver needs pieces.
+// before compares pieces in the order in which the receiver needs them.
 func (p piece) before(q piece) int {
 	return cmp.Or(cmp.Compare(p.seq, q.seq), cmp.Compare(p.offset, q.offset))
 }
 
-// outbox numbers the messages for one peer and class, hands their pieces to whichever
-// stripe asks, and keeps each message until the peer has acknowledged all of it: pieces
-// given back, because their connection broke, are handed out again first. It is bounded in
-// messages and in payload bytes; one message always fits an empty outbox.
+// outbox numbers the messages for one peer and class, hands their pieces to whichever connection asks,
+// and keeps each message until the peer has acknowledged all of it. Pieces given back, because their
+// connection broke, are handed out again first. It is bounded in messages and in payload bytes; one
+// message always fits an empty outbox.
 type outbox struct {
 	maxMessages, maxBytes int
 	busy                  *stopwatch // runs while there are messages
@@ -68,7 +61,7 @@ type outbox struct {
 	changed  broadcast
 }
 
-// put waits for room.
+// put blocks until there is room.
 func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 	m := &message{frame: f, header: wire.AppendHeader(make([]byte, 0, wire.HeaderBytes), f), left: wire.Pieces(len(f.Payload))}
 	for {
@@ -99,8 +92,8 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 	}
 }
 
-// take waits for the next piece, and while allowed says no. After drain the end is io.EOF,
-// which comes when everything has been acknowledged; after fail there are no pieces.
+// take blocks until there is a piece, and while allowed says no. After drain it ends with io.EOF, when
+// everything has been acknowledged; after fail there are no pieces.
 func (o *outbox) take(ctx context.Context, allowed func() bool) (piece, error) {
 	for {
 		o.mu.Lock()
@@ -178,21 +171,21 @@ func (o *outbox) giveBack(pieces []piece) {
 	o.changed.wake()
 }
 
-// delivered is how many payload bytes have been acknowledged.
+// delivered returns how many payload bytes have been acknowledged.
 func (o *outbox) delivered() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.acked
 }
 
-// waits tells whether there are pieces that no stripe has taken yet.
+// waits reports whether there are pieces that no connection has taken yet.
 func (o *outbox) waits() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.again)+len(o.fresh) > 0
 }
 
-// unread is how many messages have been neither acknowledged nor dropped.
+// unread returns how many messages have been neither acknowledged nor dropped.
 func (o *outbox) unread() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -228,4 +221,23 @@ func (o *outbox) fail(err error) {
 		o.err = err
 	}
 	o.changed.wake()
+}
+
+// broadcast wakes everybody who waits for a change of some state. The zero value is ready; the mutex
+// of that state guards it.
+type broadcast struct{ ch chan struct{} }
+
+// wait returns a channel that is closed by the next wake.
+func (b *broadcast) wait() <-chan struct{} {
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) wake() {
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -23,10 +24,10 @@ type remote struct {
 	// ctx and flush are the session's open and flush, and end when the peer is lost.
 	ctx, flush     context.Context
 	endCtx, endAll context.CancelFunc
-	boot           atomic.Uint64 // the life of the peer's endpoint, 0 until it is known
+	boot           atomic.Uint64 // the process epoch of the peer's endpoint, 0 until it is known
 	heard          atomic.Int64  // when the last byte of a frame came, Unix nanoseconds; 0 is never
 	left           atomic.Bool   // the peer has closed its session
-	want           atomic.Int32  // how many stripes are to send
+	want           atomic.Int32  // how many connections are to send
 	counts         traffic
 	busy           stopwatch
 	queued         queueMeter
@@ -55,8 +56,8 @@ func newRemote(s *Session, id plan.PeerID) *remote {
 	return r
 }
 
-// run keeps connections to the peer until the session closes or the peer is lost. A
-// connection that breaks is replaced; what was under way on it is sent again.
+// run keeps connections to the peer until the session closes or the peer is lost. It replaces a
+// connection that breaks; what was under way on it is sent again.
 func (r *remote) run() {
 	e := r.session.endpoint
 	tick := time.NewTicker(e.opt.interval())
@@ -70,7 +71,9 @@ func (r *remote) run() {
 		conns, changed := e.connections(r.id)
 		if r.use(conns) {
 			seen = time.Now()
-			r.heardAgain(seen)
+			if r.heard.Load() != 0 { // a replaced connection gives the peer its time to be heard
+				r.heard.Store(seen.UnixNano())
+			}
 		}
 		if closing == nil && len(r.connections) > 0 {
 			return // the connection was made for what is queued
@@ -79,11 +82,10 @@ func (r *remote) run() {
 		select {
 		case <-closing:
 			if len(r.connections) > 0 || r.unread() == 0 {
-				r.distrust()
+				r.closeSilent()
 				return
 			}
-			closing = nil
-			d.hurry()
+			closing, d.ready = nil, true // the next attempt is not left to the peer
 		case <-r.flush.Done():
 			return
 		case <-changed:
@@ -102,16 +104,16 @@ func (r *remote) run() {
 	}
 }
 
-// use lets go of the connections that have ended and sends over those that are new; fresh
-// tells whether there is one.
+// use lets go of the connections that have ended and sends over those that are new; fresh reports
+// whether there is one.
 func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 	var kept []*connection
 	known := map[*quic.Conn]bool{}
-	for _, s := range r.connections {
-		if s.quic.Context().Err() != nil {
-			r.judge(context.Cause(s.quic.Context()))
-		} else if s.ctx.Err() == nil {
-			kept, known[s.quic] = append(kept, s), true
+	for _, c := range r.connections {
+		if c.quic.Context().Err() != nil {
+			r.judge(context.Cause(c.quic.Context()))
+		} else if c.ctx.Err() == nil {
+			kept, known[c.quic] = append(kept, c), true
 		}
 	}
 	for _, conn := range conns {
@@ -119,8 +121,8 @@ func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 			kept, fresh = append(kept, r.attach(conn)), true
 		}
 	}
-	for i, s := range kept {
-		s.rank.Store(int32(i))
+	for i, c := range kept {
+		c.rank.Store(int32(i))
 	}
 	r.mu.Lock()
 	r.connections = kept
@@ -129,72 +131,7 @@ func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 	return fresh
 }
 
-// look closes the connections that have gone silent, and tells when the peer is to be taken
-// for lost: nothing has come since seen plus PeerTimeout.
-func (r *remote) look(seen *time.Time) error {
-	opt, now := r.session.endpoint.opt, time.Now()
-	for _, s := range r.connections {
-		s.look(now)
-		if r.left.Load() {
-			s.moved = now // nothing is sent any more, so that nothing can come back
-		}
-		if s.moved.After(*seen) {
-			*seen = s.moved
-		}
-	}
-	if r.left.Load() {
-		*seen = now
-	}
-	lively := now.Sub(*seen) <= 2*opt.interval()
-	for _, s := range r.connections {
-		if d := s.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
-			s.quic.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
-		}
-	}
-	if d := now.Sub(*seen); d > opt.PeerTimeout {
-		return fmt.Errorf("nothing came for %v", d)
-	}
-	if d := r.silence(now); lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
-		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
-	}
-	return nil
-}
-
-// silence is how long no byte of a frame has come; 0 before the first one, when the peer
-// may not have opened its session yet.
-func (r *remote) silence(now time.Time) time.Duration {
-	heard := r.heard.Load()
-	if heard == 0 {
-		return 0
-	}
-	return now.Sub(time.Unix(0, heard))
-}
-
-// heardAgain gives a peer whose connection was replaced its time to be heard.
-func (r *remote) heardAgain(now time.Time) {
-	if r.heard.Load() != 0 {
-		r.heard.Store(now.UnixNano())
-	}
-}
-
-// distrust closes the connections of a session that ends for another reason while they are
-// silent: the next one dials anew.
-func (r *remote) distrust() {
-	now := time.Now()
-	for _, s := range r.connections {
-		if s.look(now); s.silent(now) > 2*r.session.endpoint.opt.interval() {
-			s.quic.CloseWithError(codeSilent, "silent at the end of its generation")
-		}
-	}
-}
-
-func (r *remote) drain() {
-	for _, o := range r.outboxes {
-		o.drain(ErrClosed)
-	}
-}
-
-// unread is how many messages the peer has not acknowledged.
+// unread returns how many messages the peer has not acknowledged.
 func (r *remote) unread() (n int) {
 	for _, o := range r.outboxes {
 		n += o.unread()
@@ -202,9 +139,134 @@ func (r *remote) unread() (n int) {
 	return n
 }
 
-// stir has the stripes look again whether it is their turn.
+// stir has the connections look again whether it is their turn.
 func (r *remote) stir() {
 	for _, o := range r.outboxes {
 		o.stir()
+	}
+}
+
+// look closes the connections that have gone silent. It returns an error when the peer is to be taken
+// for lost: nothing has come since seen plus PeerTimeout.
+func (r *remote) look(seen *time.Time) error {
+	opt, now := r.session.endpoint.opt, time.Now()
+	for _, c := range r.connections {
+		c.look(now)
+		if r.left.Load() {
+			c.moved = now // nothing is sent any more, so that nothing can come back
+		}
+		if c.moved.After(*seen) {
+			*seen = c.moved
+		}
+	}
+	if r.left.Load() {
+		*seen = now
+	}
+	lively := now.Sub(*seen) <= 2*opt.interval()
+	for _, c := range r.connections {
+		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
+			c.quic.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
+		}
+	}
+	if d := now.Sub(*seen); d > opt.PeerTimeout {
+		return fmt.Errorf("nothing came for %v", d)
+	}
+	heard := r.heard.Load() // 0 while the peer may not have opened its session yet
+	if d := now.Sub(time.Unix(0, heard)); heard != 0 && lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
+		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
+	}
+	return nil
+}
+
+// closeSilent closes the connections that are silent when the session ends for another reason: the
+// next one dials anew.
+func (r *remote) closeSilent() {
+	now := time.Now()
+	for _, c := range r.connections {
+		if c.look(now); c.silent(now) > 2*r.session.endpoint.opt.interval() {
+			c.quic.CloseWithError(codeSilent, "silent at the end of its generation")
+		}
+	}
+}
+
+// errRestarted says that a peer is lost because it was started again.
+var errRestarted = errors.New("link: the peer was started again and has nothing of what was sent before")
+
+// meet compares the process epoch of the peer's endpoint with the one that the session knows. A peer
+// that was started again has nothing of what was sent to it before.
+func (r *remote) meet(from wire.Boot) bool {
+	if r.boot.CompareAndSwap(0, uint64(from)) || r.boot.Load() == uint64(from) {
+		return true
+	}
+	r.lose(errRestarted)
+	return false
+}
+
+// judge reports whether an error says more than that a connection broke, and acts on it.
+func (r *remote) judge(err error) bool {
+	if code, ok := cutBy(err); ok {
+		switch code {
+		case streamLeft:
+			r.leave()
+			return true
+		case streamOver:
+			r.depart()
+			return true
+		case streamReborn:
+			r.lose(errRestarted)
+			return true
+		case streamRefused:
+			r.lose(err)
+			return true
+		}
+	}
+	var closed *quic.ApplicationError
+	if errors.As(err, &closed) && closed.Remote && closed.ErrorCode != codeSilent && closed.ErrorCode != codeReplaced {
+		r.lose(fmt.Errorf("connection: %w", err))
+		return true
+	}
+	if !undecodable(err) {
+		return false
+	}
+	r.session.endpoint.log.Error("acknowledgements make no sense", "peer", r.id, "reason", err)
+	r.lose(err)
+	return true
+}
+
+// lose reports the peer, once, and cuts everything that belongs to it.
+func (r *remote) lose(reason error) {
+	r.mu.Lock()
+	again := r.gone
+	r.gone = true
+	r.mu.Unlock()
+	if again || !r.session.alive() {
+		return
+	}
+	err := fmt.Errorf("%w: %w", ErrLost, reason)
+	r.session.endpoint.log.Warn("peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
+	r.session.lost <- r.id // first, so that whoever sees a call fail finds the reason in Lost
+	r.session.inbox.lose(r.id, err)
+	r.fail(err)
+	r.endCtx()
+	r.endAll()
+}
+
+// leave notes that the peer has closed its session: what is sent has no reader. Messages that it sent
+// before may still come.
+func (r *remote) leave() {
+	r.left.Store(true)
+	r.fail(ErrLeft)
+}
+
+// depart notes that the peer has closed its session and sends nothing more: all of it has come, or
+// never will.
+func (r *remote) depart() {
+	r.leave()
+	r.session.inbox.lose(r.id, ErrLeft)
+}
+
+func (r *remote) fail(err error) {
+	for _, o := range r.outboxes {
+		o.fail(err)
 	}
 }

@@ -265,7 +265,7 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 		em.Cut(ids[0], ids[1], false)
 		lostWithin(t, s, ids[1], 5*time.Second)
 		synctest.Wait() // Lost comes first, then calls fail
-		if err := s.Send(t.Context(), ids[1], wire.Frame{Tag: activation(1, 9, 0)}); !errors.Is(err, errReborn) {
+		if err := s.Send(t.Context(), ids[1], wire.Frame{Tag: activation(1, 9, 0)}); !errors.Is(err, errRestarted) {
 			t.Errorf("send: %v", err)
 		}
 		stays.close()
@@ -310,9 +310,9 @@ func lanesOf(r *remote) (most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.connections {
-		s.streams.mu.Lock()
-		most = max(most, len(s.streams.all))
-		s.streams.mu.Unlock()
+		s.mu.Lock()
+		most = max(most, len(s.streams))
+		s.mu.Unlock()
 	}
 	return most
 }

@@ -50,13 +50,6 @@ func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID) *S
 	return s
 }
 
-// start begins to connect to all peers.
-func (s *Session) start() {
-	for _, r := range s.order {
-		s.spawn(r.run)
-	}
-}
-
 // spawn runs f in a goroutine that Close waits for; after Close has begun it does not.
 func (s *Session) spawn(f func()) bool {
 	s.mu.Lock()
@@ -78,7 +71,7 @@ func (s *Session) also(f func()) {
 }
 
 // adopt takes an incoming stream of this generation, or refuses it with the reason.
-func (s *Session) adopt(p parked) {
+func (s *Session) adopt(p incoming) {
 	r := s.remotes[p.from]
 	switch {
 	case r == nil:
@@ -89,16 +82,9 @@ func (s *Session) adopt(p parked) {
 	}
 }
 
-// meet has the remote know which life of the peer a stream comes from.
-func (s *Session) meet(p parked) {
-	if r := s.remotes[p.from]; r != nil && p.open.Generation <= s.generation {
-		r.meet(p.open.From)
-	}
-}
-
 func (s *Session) alive() bool { return s != nil && s.open.Err() == nil }
 
-// closing tells whether Close has begun but may still send what was queued.
+// closing reports whether Close has begun but may still send what was queued.
 func (s *Session) closing() bool {
 	if s == nil || s.alive() {
 		return false
@@ -111,13 +97,11 @@ func (s *Session) closing() bool {
 	}
 }
 
-// Send queues a frame for a peer and returns; it waits only while the outbox of the peer
-// and class is full of what the peer has not acknowledged, and while the edge is being warmed
-// (Warm). The payload must not be changed
-// afterwards by anybody: what is sent to this node itself is received as the very same
-// bytes, and waits for room in its inbox. Errors wrap ErrLost, ErrLeft or
-// ErrClosed, all of them net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the
-// context's.
+// Send queues a frame for a peer and returns. It waits only while the outbox of the peer and class is
+// full of what the peer has not acknowledged, and while connections are being warmed (Warm). Nobody
+// may change the payload afterwards: a frame to this node itself is received as the very same bytes,
+// and waits for room in its inbox. Errors wrap ErrLost, ErrLeft or ErrClosed, all of them
+// net.ErrClosed; ErrStranger, ErrGeneration, ErrTooLarge, or the context's.
 func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) (err error) {
 	defer func() {
 		if err != nil {
@@ -149,18 +133,20 @@ func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) (err e
 		return fmt.Errorf("%w: %v is the session's own", wire.ErrKind, f.Tag.Kind)
 	}
 	class := f.Tag.Kind.Class()
-	if class != wire.Control {
-		if err := r.warmUp.wait(ctx, r.ctx); err != nil {
-			return err
+	if class != wire.Control && r.warmUp.asked.was() {
+		select {
+		case <-r.warmUp.over.given:
+		case <-r.ctx.Done():
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return r.outboxes[class].put(ctx, f)
 }
 
-// Receive waits for the message with this tag from a peer, which may be this node itself.
-// Each message comes out once, and has one waiter: others get ErrDuplicate. Errors are
-// those of Send. A message that has come before its sender was lost or has left is still
-// received.
+// Receive blocks until the message with this tag from a peer, which may be this node itself, is
+// complete. Each message comes out once, and has one waiter: others get ErrDuplicate. Errors wrap the
+// same as Send's. A message that came before its sender was lost or has left is still received.
 func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (payload []byte, err error) {
 	switch {
 	case tag.Generation != s.generation:
@@ -176,16 +162,16 @@ func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (
 	return payload, nil
 }
 
-// Lost tells of each peer once that it is lost: unreachable or silent for PeerTimeout,
-// closed, started again, or nobody listens at its address any more. A peer is in the channel
-// before any call fails with ErrLost. The channel holds all of them and is never closed.
+// Lost returns the channel in which each lost peer appears once: unreachable or silent for PeerTimeout,
+// closed, started again, or nobody listens at its address any more. A peer is in the channel before
+// any call fails with ErrLost. The channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan plan.PeerID { return s.lost }
 
-// Close fails every call, present and later, with an error that wraps net.ErrClosed. It
-// gives what is queued at most CloseTimeout to be read by the peers, over connections that are
-// made for it where there is none, ends the streams and waits for the session's goroutines.
-// Connections stay. The error names each peer that is neither lost nor has left and did not read
-// all in time, and how many messages it has not acknowledged; later calls give the same.
+// Close fails every call, present and later, with an error that wraps net.ErrClosed. It gives the peers
+// at most CloseTimeout to read what is queued, over connections that are made for it where there is
+// none, ends the streams and waits for the session's goroutines. Connections stay. The error names
+// each peer that is neither lost nor has left and did not read all in time, and how many messages it
+// has not acknowledged; later calls return the same.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -197,7 +183,9 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	s.inbox.close(ErrClosed)
 	for _, r := range s.order {
-		r.drain()
+		for _, o := range r.outboxes {
+			o.drain(ErrClosed)
+		}
 	}
 	s.endOpen()
 	timer := time.AfterFunc(s.endpoint.opt.CloseTimeout, s.endAll)
@@ -212,13 +200,4 @@ func (s *Session) Close() error {
 	}
 	close(s.done)
 	return s.unread
-}
-
-// shut makes a session that was never started fail every call with err.
-func (s *Session) shut(err error) {
-	s.inbox.close(err)
-	for _, r := range s.order {
-		r.fail(err)
-	}
-	s.Close()
 }

@@ -8,8 +8,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// Stats is what is known of the link to one peer since the session began; what is
-// measured of the connection holds since it was made.
+// Stats describe the link to one peer since the session began; figures of a connection count since it was
+// made.
 type Stats struct {
 	Peer plan.PeerID
 	// RTT is smoothed, Jitter its mean deviation (RFC 9002, section 5.3).
@@ -26,13 +26,13 @@ type Stats struct {
 	QueuedTime  time.Duration
 	// Dropped frames had another generation; Duplicates had come before.
 	Dropped, Duplicates uint64
-	// Stripes are the connections in use. Resent pieces were sent again because a connection
-	// broke, Repeated ones had come when they came again.
+	// Connections are in use. Resent pieces were sent again because a connection broke, Repeated ones had
+	// come when they came again.
 	Connections      int
 	Resent, Repeated uint64
 }
 
-// Stats gives one entry for each peer, in the order given to Endpoint.Session.
+// Stats returns one entry for each peer, in the order given to Endpoint.Session.
 func (s *Session) Stats() []Stats {
 	all := make([]Stats, 0, len(s.order))
 	for _, r := range s.order {
@@ -44,36 +44,31 @@ func (s *Session) Stats() []Stats {
 			Resent: r.counts.resent.Load(), Repeated: r.counts.repeated.Load(),
 		}
 		st.QueuedBytes, st.QueuedTime = r.queued.total()
-		r.connectionStats(&st)
+		r.mu.Lock()
+		for _, conn := range r.connections {
+			c := conn.quic.ConnectionStats()
+			if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
+				st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
+			}
+			st.BytesSent += c.BytesSent
+			st.BytesReceived += c.BytesReceived
+			st.PacketsSent += c.PacketsSent
+			st.PacketsLost += c.PacketsLost
+			if conn.active() {
+				st.Connections++
+			}
+		}
+		r.mu.Unlock()
 		all = append(all, st)
 	}
 	return all
 }
 
-// connectionStats adds up what is measured of the connections.
-func (r *remote) connectionStats(st *Stats) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.connections {
-		c := s.quic.ConnectionStats()
-		if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
-			st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
-		}
-		st.BytesSent += c.BytesSent
-		st.BytesReceived += c.BytesReceived
-		st.PacketsSent += c.PacketsSent
-		st.PacketsLost += c.PacketsLost
-		if s.active() {
-			st.Connections++
-		}
-	}
-}
-
-// counters are what an endpoint has turned away since it was made.
+// counters count what an endpoint has turned away since it was made.
 type counters struct {
-	// oldStreams belonged to a generation that is over, or to a life of the peer that is;
-	// unparked ones to a newer, and had to make room for an even newer; strangers' to a peer
-	// outside the generation.
+	// oldStreams belonged to a generation that is over, or to a process of the peer that is; unparked ones
+	// to a newer generation, and had to make room for an even newer; strangers' to a peer outside the
+	// generation.
 	oldStreams, unparked, strangers atomic.Uint64
 	// corrupt connections carried what cannot be decoded.
 	corrupt atomic.Uint64
@@ -85,24 +80,6 @@ type counters struct {
 type traffic struct {
 	framesSent, framesReceived, payloadSent, payloadReceived atomic.Uint64
 	dropped, duplicates, resent, repeated                    atomic.Uint64
-}
-
-// sent counts a piece that was written.
-func (t *traffic) sent(p piece) {
-	if p.again {
-		t.resent.Add(1)
-		return
-	}
-	t.payloadSent.Add(uint64(len(p.payload())))
-	if p.last() {
-		t.framesSent.Add(1)
-	}
-}
-
-// received counts a message that is complete.
-func (t *traffic) received(payloadBytes int) {
-	t.framesReceived.Add(1)
-	t.payloadReceived.Add(uint64(payloadBytes))
 }
 
 // stopwatch measures for how long at least one of several activities was going on.
@@ -117,56 +94,42 @@ type stopwatch struct {
 func (s *stopwatch) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begin()
-}
-
-// begin does what start says. Callers hold mu.
-func (s *stopwatch) begin() {
-	if s.running == 0 {
-		s.since = time.Now()
-	}
-	s.running++
+	s.add(1)
 }
 
 func (s *stopwatch) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end()
+	s.add(-1)
 }
 
 // set starts or stops the only activity, unless it is as it should be.
 func (s *stopwatch) set(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case on && s.running == 0:
-		s.begin()
-	case !on && s.running > 0:
-		s.end()
+	if on && s.running == 0 {
+		s.add(1)
+	} else if !on && s.running > 0 {
+		s.add(-1)
 	}
 }
 
-// end does what stop says. Callers hold mu.
-func (s *stopwatch) end() {
-	s.running--
+// add counts activities. Callers hold mu.
+func (s *stopwatch) add(n int) {
 	if s.running == 0 {
+		s.since = time.Now()
+	}
+	if s.running += n; s.running == 0 {
 		s.until = time.Now()
 		s.sum += s.until.Sub(s.since)
 	}
 }
 
-// ran tells whether it was running after that time.
+// ran reports whether it was running after a time.
 func (s *stopwatch) ran(after time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running > 0 || s.until.After(after)
-}
-
-// runs tells whether one of the activities is going on.
-func (s *stopwatch) runs() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.running > 0
 }
 
 func (s *stopwatch) total() time.Duration {
@@ -176,4 +139,38 @@ func (s *stopwatch) total() time.Duration {
 		return s.sum + time.Since(s.since)
 	}
 	return s.sum
+}
+
+// queueMeter measures how fast messages come through that queue after others: what the line, the
+// windows of its connections and other traffic on it leave them. A message on its own shows little
+// of that, since most of its time is the round trip's.
+//
+// A piece that had not waited would have been acknowledged a round trip after it was there to be
+// sent. Where that is before the acknowledgement ahead of it came, the piece was waiting all the
+// time from there to its own, and that time was spent on it. The round trip only tells which pieces
+// count: one that is assumed too long leaves some out.
+type queueMeter struct {
+	mu     sync.Mutex // guards the rest
+	newest time.Time  // when something was acknowledged last
+	bytes  uint64     // of payload that waited
+	took   time.Duration
+}
+
+// acked takes in that bytes of payload, the first of which were there to be sent at since, were
+// acknowledged at now. Without a queue that takes at most trip.
+func (q *queueMeter) acked(bytes int, since, now time.Time, trip time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.newest.IsZero() && !since.Add(trip).After(q.newest) {
+		q.bytes += uint64(bytes)
+		q.took += now.Sub(q.newest)
+	}
+	q.newest = now
+}
+
+// total returns the sums so far.
+func (q *queueMeter) total() (bytes uint64, took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bytes, q.took
 }

@@ -1,0 +1,109 @@
+package link
+
+import (
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"pnode/planner/plan"
+)
+
+// While messages are exchanged, bulk keeps the queue that it builds on the line below pacerQueue. A
+// stream's low priority is not enough, since what a connection has sent already stands in that queue
+// before whatever comes later.
+const (
+	pacerQueue = 15 * time.Millisecond
+	// pacerAfter is how long after the last message bulk may have the line to itself.
+	pacerAfter = 2 * time.Second
+	pacerSlice = 16 << 10
+	// Rates in bytes a second: the first and the least ones. pacerMost keeps the rate within reach of a
+	// line that fills again. On a line shorter than shortLine, in one room or one machine, delays say
+	// how busy processors are rather than the line: pacerNear is the least rate there.
+	pacerFirst = 1 << 20
+	pacerLeast = 256 << 10
+	pacerMost  = 4 << 30
+	pacerNear  = 8 << 20
+	shortLine  = 2 * time.Millisecond
+)
+
+// pacer paces all bulk to one peer by the delay that a connection sees, as LEDBAT does (RFC 6817):
+// faster while the queue is short, slower in proportion when it is longer than it should be.
+type pacer struct {
+	mu    sync.Mutex // guards the rest
+	rate  float64    // bytes a second
+	limit bool       // the queue was too long once: from then on the rate grows slowly
+	next  time.Time
+	look  time.Time // when the rate is adjusted next
+}
+
+// pace blocks until bulk may be written to a peer, of which there are n bytes, and returns how many of
+// them may go.
+func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
+	e.mu.Lock()
+	p, session := &e.peer(to).bulk, e.session
+	e.mu.Unlock()
+	if !session.occupied() {
+		return n
+	}
+	n = min(n, pacerSlice)
+	timer := time.NewTimer(p.turn(conn, n))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.ctx.Done():
+	}
+	return n
+}
+
+// occupied reports whether messages are being exchanged: one was under way a moment ago.
+func (s *Session) occupied() bool {
+	if !s.alive() {
+		return false
+	}
+	now := time.Now()
+	for _, r := range s.order {
+		if r.busy.ran(now.Add(-pacerAfter)) {
+			return true
+		}
+	}
+	return false
+}
+
+// turn returns how long it is until the next slice may be written to a connection.
+func (p *pacer) turn(conn *quic.Conn, slice int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.rate == 0 {
+		p.rate, p.next = pacerFirst, now
+	}
+	if now.After(p.look) {
+		s := conn.ConnectionStats()
+		p.adjust(s.LatestRTT - s.MinRTT)
+		if s.MinRTT < shortLine {
+			p.rate = max(p.rate, pacerNear)
+		}
+		p.look = now.Add(max(s.LatestRTT, time.Millisecond))
+	}
+	if p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(time.Duration(float64(slice) / p.rate * float64(time.Second)))
+	return p.next.Sub(now)
+}
+
+// adjust changes the rate, once in a round trip, by the queue of the last one.
+func (p *pacer) adjust(queue time.Duration) {
+	off := float64(pacerQueue-queue) / float64(pacerQueue)
+	switch {
+	case off < 0:
+		p.limit = true
+		p.rate *= 1 + max(off, -1)/2 // never below half
+	case p.limit:
+		p.rate *= 1 + off/8
+	default:
+		p.rate *= 1 + off
+	}
+	p.rate = min(max(p.rate, pacerLeast), pacerMost)
+}
