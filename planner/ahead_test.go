@@ -118,6 +118,18 @@ func checkPrograms(t *testing.T, in Input, k *candidate, plan plan.Plan) {
 	if err != nil || got != promised {
 		t.Errorf("%s: promised %d, the programs take %d, %v", plan.Schedule, promised, got, err)
 	}
+	given, err := Timing(in, plan, Measured{})
+	for _, costs := range given.Replicas {
+		for s := range costs.Stages {
+			costs.Stages[s].Update = 0
+		}
+	}
+	if err == nil {
+		got, err = schedule.Makespan(list, given)
+	}
+	if err != nil || got != promised {
+		t.Errorf("%s: promised %d, with the plan's timing the programs take %d, %v", plan.Schedule, promised, got, err)
+	}
 	again, err := Predict(in, plan)
 	if err != nil || again.Step != k.step() {
 		t.Errorf("%s: promised a step of %d, predicted from the plan %d, %v", plan.Schedule, k.step(), again.Step, err)

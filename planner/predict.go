@@ -7,6 +7,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
@@ -63,15 +64,16 @@ func Timing(in Input, p plan.Plan, measured Measured) (schedule.Timing, error) {
 		return schedule.Timing{}, err
 	}
 	problem = problem.withLinks(measured.Links)
-	s, err := newSearch(problem, problem.precisionOf(p))
+	whole, err := problem.costModel(problem.precisionOf(p))
 	if err != nil {
 		return schedule.Timing{}, err
 	}
-	l, err := s.layoutOf(p)
+	d := drafts{problem, map[programKey]schedule.Schedule{}}
+	l, err := d.layoutOf(p)
 	if err != nil {
 		return schedule.Timing{}, err
 	}
-	m := s.modelOf(p)
+	m := (&costModels{[]*cost.Model{whole}}).of(problem, p)
 	m.SetMeasured(l.Rows, l.Micros, measured.Stages)
 	t := m.Timing(l.Rows, l.Codecs)
 	for r, row := range l.Rows {
@@ -93,7 +95,7 @@ func (s *search) adopt(p plan.Plan) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &candidate{order: s.order, model: s.modelOf(p)}
+	k := &candidate{order: s.order, model: s.models.of(s.problem, p)}
 	if len(groups) > 0 {
 		k.shape = shape{len(groups), len(groups[0].Workers)}
 	}

@@ -51,6 +51,15 @@ type Input struct {
 	Previous *plan.Plan
 }
 
+// InputOf returns the input of a run's first plan, without members.
+func InputOf(run plan.RunSpec) Input {
+	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}
+	if run.Train.Storage.Halves() {
+		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
+	}
+	return in
+}
+
 // Bounds of what is planned.
 const (
 	maxLayers  = 4096

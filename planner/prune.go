@@ -80,16 +80,3 @@ func (s *search) keptAs(k *candidate, layers plan.LayerRanges, offload []bool) (
 	}
 	return out, s.estimate(out)
 }
-
-// modelOf returns the cost model with the optimizer state where a plan has it.
-func (s *search) modelOf(p plan.Plan) *cost.Model {
-	offload := make([]bool, len(s.problem.devices))
-	for _, pipe := range p.Replicas {
-		for _, place := range pipe.Stages {
-			if d := s.find(place.Worker()); place.Offload && d >= 0 {
-				offload[d] = true
-			}
-		}
-	}
-	return s.models.with(cost.Parts{Replicas: len(p.Replicas), Layers: p.Sharded}, offload)
-}

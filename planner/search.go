@@ -71,6 +71,19 @@ func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
 	return c.all[len(c.all)-1]
 }
 
+// of returns the model with the optimizer state where a plan has it.
+func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
+	offload := make([]bool, len(p.devices))
+	for _, pipe := range has.Replicas {
+		for _, place := range pipe.Stages {
+			if d := p.find(place.Worker()); place.Offload && d >= 0 {
+				offload[d] = true
+			}
+		}
+	}
+	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded}, offload)
+}
+
 // newSearch begins a search of a problem in a precision. Errors wrap plan.ErrBadInput.
 func newSearch(p *problem, as precision) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)

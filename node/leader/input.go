@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"pnode/node/dataset"
-	"pnode/pipeline/model"
 	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -16,13 +15,8 @@ const processBytes = 62 << 20
 
 // FirstInput returns what a run's first plan depends on, without the members.
 func FirstInput(run plan.RunSpec) planner.Input {
-	in := planner.Input{
-		Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1,
-		NodeBytes: processBytes + min(run.Data.SizeBytes, dataset.CacheBytes),
-	}
-	if run.Train.Storage.Halves() {
-		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
-	}
+	in := planner.InputOf(run)
+	in.NodeBytes = processBytes + min(run.Data.SizeBytes, dataset.CacheBytes)
 	return in
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pnode/node/api"
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/schedule/draw"
 	"pnode/planner"
@@ -36,13 +35,13 @@ type planView struct {
 	plan  plan.Plan // with the schedule of its newest step
 	step  plan.Step // whose times are used; 0 uses the profiles'
 	list  schedule.Schedule
-	costs []model.LayerCost
+	input planner.Input // without members
 	// memory is what each worker's stages take, in bytes, in the plan's order.
 	memory []int64
 	// samples are the times at the newest looks, seen the middle of them.
-	samples []planner.Seen
-	seen    planner.Seen
-	timing  timing
+	samples []planner.Measured
+	seen    planner.Measured
+	figures figures
 	line    schedule.Timeline
 	// exposed is by worker how long a message was under way that it stood still for.
 	exposed []schedule.Nanos
@@ -93,7 +92,7 @@ func (m *Monitor) planView(state consensus.State) (planView, error) {
 
 // newPlanView returns what of a view does not depend on times.
 func newPlanView(run plan.RunSpec, p plan.Plan) (v planView, err error) {
-	v = planView{plan: p, costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32)} // a stage in halves that nobody has seen yet is drawn a little too long
+	v = planView{plan: p, input: planner.InputOf(run)}
 	if v.list, err = p.Programs(); err != nil {
 		return v, err
 	}
@@ -113,8 +112,16 @@ func newPlanView(run plan.RunSpec, p plan.Plan) (v planView, err error) {
 
 // simulate runs the step with what profiles and heartbeats say.
 func (v *planView) simulate(state consensus.State) (err error) {
-	v.timing = newTiming(state, v.costs, v.seen)
-	if v.line, err = schedule.Simulate(v.list, v.timing.of(v.plan, v.list.Segments)); err != nil {
+	v.figures = newFigures(state, v.seen)
+	in := v.input
+	for _, m := range state.Members {
+		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
+	}
+	timing, err := planner.Timing(in, v.plan, v.seen)
+	if err == nil {
+		v.line, err = schedule.Simulate(v.list, timing)
+	}
+	if err != nil {
 		return fmt.Errorf("monitor: simulate generation %d: %w", v.plan.Generation, err)
 	}
 	v.exposed = make([]schedule.Nanos, len(v.line.Workers))

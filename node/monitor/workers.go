@@ -8,7 +8,7 @@ import (
 // workers returns what the plan's devices hold, and where their newest steps went.
 func (v planView) workers() (seats []api.SeatStatus) {
 	for w, worker := range v.plan.Workers() {
-		d := v.timing.devices[worker]
+		d := v.figures.devices[worker]
 		s := api.SeatStatus{
 			Peer: worker.Peer, Device: worker.Device, Model: d.Model, MemoryBytes: v.memory[w], FreeBytes: d.MemoryFreeBytes,
 			StepMS: milliseconds(v.seen.StepNanos),
@@ -17,9 +17,9 @@ func (v planView) workers() (seats []api.SeatStatus) {
 			layers := v.plan.At(h).Layers
 			s.Holds = append(s.Holds, api.Held{Replica: h.Replica, Stage: h.Stage, Layers: layers})
 			for l := layers.First; l < layers.End; l++ {
-				s.Parameters += int64(v.timing.run.Model.LayerLen(l))
+				s.Parameters += int64(v.input.Run.Model.LayerLen(l))
 			}
-			seen := v.timing.stages[h]
+			seen := v.figures.stages[h]
 			s.BusyMS += milliseconds(seen.ForwardNanos + seen.BackwardNanos + seen.UpdateNanos)
 		}
 		if s.BusyMS > 0 && s.StepMS > 0 {
@@ -39,7 +39,7 @@ func (v planView) linkStatus() (links []api.LinkStatus) {
 			return
 		}
 		listed[[2]plan.PeerID{from, to}] = true
-		l := v.timing.linkBetween(from, to)
+		l := v.figures.linkBetween(from, to)
 		links = append(links, api.LinkStatus{
 			From: from, To: to, BytesPerS: l.BytesPerS, RTTMS: milliseconds(l.RTTNanos), JitterMS: milliseconds(l.JitterNanos), Live: l.live,
 		})

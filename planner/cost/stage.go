@@ -94,7 +94,7 @@ func (m *Model) SetMeasured(rows Rows, micros []int, stages []MeasuredStage) {
 		}
 		if forward, backward, update, ok := seen.PerMicro(micros[seen.Replica]); ok {
 			at := &rows[seen.Replica][seen.Stage]
-			t := Scaled(m.StageTime(*at), forward, backward)
+			t := Scaled(m.StageTime(*at), forward, backward).Over(max(at.Use.Segments, 1))
 			t.Update = update
 			at.Measured = &t
 		}
