@@ -51,10 +51,6 @@ var exempt = map[string]string{
 // notYet holds the rooms that are above a limit today. A figure may fall and never rises; an entry goes
 // when its room is within the limits.
 var notYet = map[string]figures{
-	"planner/layout.Site": {methods: 42, methodFiles: 8},
-
-	"planner.cluster": {methods: 117, methodFiles: 24},
-
 	"node.Node": {methods: 63, methodFiles: 12},
 }
 
@@ -181,7 +177,7 @@ func eachGoFile(t *testing.T, visit func(path string)) {
 }
 
 // maxRiddles bounds the comments that open with a riddle ("X is that of Y"). It may only be lowered.
-const maxRiddles = 391
+const maxRiddles = 97
 
 var riddle = regexp.MustCompile(`^// [A-Za-z0-9_]+ (is|are) (that|those|the ones?|what)\b`)
 
