@@ -96,7 +96,7 @@ func (f *fewTask) run(result, query []float32, b, t int) {
 	}
 	f.v.timesRows(f.query, query, f.D, f.D, f.D, f.factor)
 	scores := f.scores[:to-from]
-	f.v.dots(scores, f.query, f.keys[from*f.keyStride:], f.keyStride)
+	f.v.dotRows(scores, f.query, f.keys[from*f.keyStride:], 0, f.keyStride, f.D)
 	result[f.D], result[f.D+1] = f.v.softmax(scores, result[f.D])
 	f.v.weighted(out, scores, f.values[from*f.keyStride:], f.keyStride)
 }

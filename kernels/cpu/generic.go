@@ -14,7 +14,7 @@ func generic() *variant {
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
 		peak: peakGeneric, peakLanes: 1,
 		max: maxGeneric, add: addGeneric, scale: scaleGeneric,
-		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, dots: dotsGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
+		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, round: roundGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,
@@ -156,12 +156,6 @@ func dotRowsBy(dot func(x, y []float32) float32) func(out, x, y []float32, xRow,
 		for r := range out {
 			out[r] = dot(x[r*xRow:][:cols], y[r*yRow:][:cols])
 		}
-	}
-}
-
-func dotsGeneric(out, q, rows []float32, stride int) {
-	for i := range out {
-		out[i] = dotGeneric(q, rows[i*stride:i*stride+len(q)])
 	}
 }
 

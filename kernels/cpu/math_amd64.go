@@ -31,9 +31,6 @@ func softmaxAVX2(x []float32, least float32) (top, sum float32)
 func softmaxGradAVX2(p, dp []float32, lse, delta float32)
 
 //go:noescape
-func dotsAVX2(out, q, rows []float32, stride int)
-
-//go:noescape
 func weightedAVX2(out, weights, rows []float32, stride int)
 
 //go:noescape

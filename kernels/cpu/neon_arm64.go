@@ -79,9 +79,6 @@ func softmaxGradNEON(p, dp []float32, lse, delta float32)
 func rotateNEON(x, cos, sin []float32, sign float32)
 
 //go:noescape
-func dotsNEON(out, q, rows []float32, stride int)
-
-//go:noescape
 func weightedNEON(out, weights, rows []float32, stride int)
 
 //go:noescape

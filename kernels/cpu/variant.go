@@ -33,15 +33,13 @@ type variant struct {
 	softmax func(x []float32, least float32) (top, sum float32)
 	// softmaxGrad computes p = 2^(p-lse) and dp = p*(dp-delta).
 	softmaxGrad func(p, dp []float32, lse, delta float32)
-	// dots computes out[i] = the product of q and the row at i*stride of rows, weighted
-	// adds weights[i] times that row to out.
-	dots     func(out, q, rows []float32, stride int)
+	// weighted adds weights[i] times the row at i*stride of rows to out.
 	weighted func(out, weights, rows []float32, stride int)
 	// axpy computes y += s*x.
 	axpy func(y, x []float32, s float32)
 	// timesRows computes rows dst = s[r]*src of cols floats, dstRow and srcRow apart, axpyRows
-	// dst += s[r]*src, dotRows out[r] = the product of rows of x and y. Slices may be longer than
-	// these rows. The loops in assembly of amd64 ask for rows some time ahead.
+	// dst += s[r]*src, dotRows out[r] = the product of rows of x and y, which with a stride of 0 are
+	// all the same. Slices may be longer than these rows. The loops in assembly of amd64 ask for rows some time ahead.
 	timesRows, axpyRows func(dst, src []float32, dstRow, srcRow, cols int, s []float32)
 	dotRows             func(out, x, y []float32, xRow, yRow, cols int)
 

@@ -31,7 +31,7 @@ func avx2() *variant {
 		copyA: copyTo(4, 2*groupPanels, copyRows1x4, copyRows8x4), transposeA: transposeTo(4, transpose4),
 		peak: peakAVX2, peakLanes: 8,
 		max: maxAVX2, add: addAVX2, scale: scaleAVX2,
-		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, dots: dotsAVX2, weighted: weightedAVX2, axpy: axpyAVX2, timesRows: scaledRowsTo(timesRowsAVX2), axpyRows: scaledRowsTo(axpyRowsAVX2), dotRows: dotRowsTo(dotRowsAVX2),
+		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, weighted: weightedAVX2, axpy: axpyAVX2, timesRows: scaledRowsTo(timesRowsAVX2), axpyRows: scaledRowsTo(axpyRowsAVX2), dotRows: dotRowsTo(dotRowsAVX2),
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
 		narrow: narrowBy(narrowAVX2), round: roundBy(roundAVX2), widen: widenBy(widenAVX2),
 		philox: philoxBy(philoxAVX2), drop: dropAVX2,

@@ -15,7 +15,7 @@ func neon() *variant {
 		copyA: copyTo(8, groupPanels, copyRows1x8, copyRows4x8), transposeA: transposeInFours(8),
 		peak: peakNEON, peakLanes: 8,
 		max: maxNEON, add: addNEON, scale: scaleNEON,
-		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, dots: dotsNEON, weighted: weightedNEON, axpy: axpyNEON, timesRows: scaledRowsBy(timesNEON), axpyRows: scaledRowsBy(axpyNEON), dotRows: dotRowsBy(dotNEON),
+		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, weighted: weightedNEON, axpy: axpyNEON, timesRows: scaledRowsBy(timesNEON), axpyRows: scaledRowsBy(axpyNEON), dotRows: dotRowsBy(dotNEON),
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,
 		narrow: narrowBy(narrowNEON), round: roundBy(roundNEON), widen: widenBy(widenNEON),
 		philox: philoxBy(philoxNEON), drop: dropNEON,

@@ -117,7 +117,6 @@ var loopTrials = []struct {
 	}},
 	{"softmaxGrad", func(v *variant, t *trial) { v.softmaxGrad(scaled(t.room(t.n, 3), 600), t.out(5), 180, 0.25) }},
 	{"softmaxGrad", func(v *variant, t *trial) { v.softmaxGrad(t.out(3), t.out(5), 0.75, 0.25) }},
-	{"dots", func(v *variant, t *trial) { v.dots(t.room(3, 5), t.in(7), ramp(3*(t.n+2), 11), t.n+2) }},
 	{"weighted", func(v *variant, t *trial) { v.weighted(t.out(5), ramp(3, 7), ramp(3*(t.n+2), 11), t.n+2) }},
 	{"axpy", func(v *variant, t *trial) { v.axpy(t.out(3), t.in(7), 1.25) }},
 	{"timesRows", func(v *variant, t *trial) {

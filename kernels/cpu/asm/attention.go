@@ -14,7 +14,6 @@ func attention() {
 	rotate()
 	timesRows()
 	dotRows()
-	dots()
 	weighted()
 }
 
@@ -165,25 +164,6 @@ func dotRows() {
 		VMOVSS(sum.total().(reg.VecVirtual).AsX(), Mem{Base: out})
 		ADDQ(Imm(4), out)
 	})
-	end()
-}
-
-func dots() {
-	begin("dotsAVX2", "func(out, q, rows []float32, stride int)", "computes out[i] = the product of q and the row at i*stride of rows.")
-	out, n := slice("out"), Load(Param("out").Len(), GP64())
-	q, row := slice("q"), slice("rows")
-	stride := Load(Param("stride"), GP64())
-	Label("row")
-	TESTQ(n, n)
-	JZ(LabelRef("done"))
-	sum := zeros()
-	unrolled("dot", "q", len(sum), func(l lanes, k int) { VFMADD231PS(l.load(row), l.load(q), sum[k]) })
-	VMOVSS(sum.total().(reg.VecVirtual).AsX(), Mem{Base: out})
-	ADDQ(Imm(4), out)
-	LEAQ(Mem{Base: row, Index: stride, Scale: 4}, row)
-	DECQ(n)
-	JMP(LabelRef("row"))
-	Label("done")
 	end()
 }
 

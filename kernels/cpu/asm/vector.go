@@ -12,15 +12,15 @@ import (
 // vectorFloats is how many floats a YMM register has.
 const vectorFloats = 8
 
-// vectors is the kind of register that functions are emitted for.
-var vectors = ymm
+// registers is the kind of vector registers that functions are emitted for.
+var registers = ymm
 
 // floats is how many a vector has.
-func floats() int { return vectors.bytes / 4 }
+func floats() int { return registers.bytes / 4 }
 
-func wide() bool { return vectors.bytes == zmm.bytes }
+func wide() bool { return registers.bytes == zmm.bytes }
 
-func vector() reg.VecVirtual { return vectors.make() }
+func vector() reg.VecVirtual { return registers.make() }
 
 // named is the name of a function with that of its instruction set.
 func named(name string) string {
@@ -33,9 +33,9 @@ func named(name string) string {
 // inBoth emits functions for both kinds of registers.
 func inBoth(emit func()) {
 	emit()
-	vectors = zmm
+	registers = zmm
 	emit()
-	vectors = ymm
+	registers = ymm
 }
 
 var constants = map[uint32]Mem{}

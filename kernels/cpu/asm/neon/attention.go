@@ -6,7 +6,6 @@ func attention(s *source) {
 	softmax(s)
 	softmaxGrad(s)
 	rotate(s)
-	dots(s)
 	weighted(s)
 }
 
@@ -82,27 +81,6 @@ func rotate(s *source) {
 	})
 	f.op("MOVD", "%v, %v", high, low) // the next pairs begin behind these
 	f.op("B", "head")
-	f.label("end")
-	f.end()
-}
-
-func dots(s *source) {
-	f := s.begin("dotsNEON", "func(out, q, rows []float32, stride int)", "computes out[i] = the product of q and the row at i*stride of rows.")
-	out, n, row, stride := f.slice("out"), f.length("out"), f.slice("rows"), f.stride("stride")
-	q, x, left, sum := f.reg(), f.reg(), f.reg(), accumulators{f.vec(), f.vec(), f.vec(), f.vec()}
-	f.label("row")
-	f.op("CBZ", "%v, end", n)
-	f.op("MOVD", "q_base+%d(FP), %v", f.offset("q"), q)
-	f.op("MOVD", "q_len+%d(FP), %v", f.offset("q")+8, left)
-	f.op("MOVD", "%v, %v", row, x)
-	for _, v := range sum {
-		f.zero(v)
-	}
-	f.addProducts(left, x, q, sum)
-	f.op("FMOVS.P", "F%d, 4(%v)", sum.total(f), out)
-	f.op("ADD", "%v, %v", stride, row)
-	f.op("SUB", "$1, %v", n)
-	f.op("B", "row")
 	f.label("end")
 	f.end()
 }
