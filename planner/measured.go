@@ -91,10 +91,3 @@ func middle(values []int64) int64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }
-
-// Former names, for packages that still use them.
-type (
-	Seen      = Measured
-	StageSeen = MeasuredStage
-	LinkSeen  = MeasuredLink
-)

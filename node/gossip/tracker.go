@@ -161,7 +161,7 @@ func (t *Tracker) Running(p plan.Plan) (plan.Plan, plan.Step) {
 
 // Seen returns the stage times and link rates of a plan's newest step. It is not ok while those
 // of a stage are missing.
-func (t *Tracker) Seen(plan plan.Plan) (out planner.Seen, ok bool) {
+func (t *Tracker) Seen(plan plan.Plan) (out planner.Measured, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, peer := range plan.Peers() {
@@ -170,13 +170,13 @@ func (t *Tracker) Seen(plan plan.Plan) (out planner.Seen, ok bool) {
 			return out, false
 		}
 		for _, s := range b.Stages {
-			out.Stages = append(out.Stages, planner.StageSeen{
+			out.Stages = append(out.Stages, planner.MeasuredStage{
 				Replica: s.Replica, Stage: s.Stage, ForwardNanos: s.ForwardNanos, BackwardNanos: s.BackwardNanos, UpdateNanos: s.UpdateNanos,
 			})
 		}
 		for _, l := range b.Links {
 			if plan.Places(l.Peer) {
-				out.Links = append(out.Links, planner.LinkSeen{From: peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
+				out.Links = append(out.Links, planner.MeasuredLink{From: peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
 			}
 		}
 		out.StepNanos = max(out.StepNanos, b.StepNanos)

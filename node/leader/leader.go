@@ -61,7 +61,7 @@ type Peers interface {
 type Planner struct {
 	Make         func(planner.Input) (plan.Plan, plan.Reasons, error)
 	ShouldReplan func(planner.Input, plan.Plan) (planner.Decision, error)
-	Reselect     func(planner.Input, plan.Plan, planner.Seen) (planner.Reselection, error)
+	Reselect     func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error)
 }
 
 // Leader decides for the run while its node is elected, and does nothing else while it is not.

@@ -20,7 +20,7 @@ type scheduleWatch struct {
 	watched
 	// links are those of the newest window, of whatever generation: the plan after a change in
 	// place has them too, or it would begin with the schedule before.
-	links []planner.LinkSeen
+	links []planner.MeasuredLink
 }
 
 // watchDoor is what a scheduleWatch works with.
@@ -37,12 +37,12 @@ type watched struct {
 	generation plan.Generation
 	schedule   string    // that runs
 	newest     plan.Step // sampled
-	samples    []planner.Seen
+	samples    []planner.Measured
 	watch      planner.Watch
 	comparing  *future[comparison] // of a full window
 	// why a new plan is to change the schedule, and the times that say so.
 	why  string
-	seen planner.Seen
+	seen planner.Measured
 	// wished is the schedule that the coordinator was asked for.
 	wished string
 }
@@ -51,7 +51,7 @@ type watched struct {
 type comparison struct {
 	best    planner.Reselection
 	running plan.Plan
-	seen    planner.Seen
+	seen    planner.Measured
 	err     error
 }
 
