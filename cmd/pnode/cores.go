@@ -9,8 +9,7 @@ import (
 	"pnode/node/config"
 )
 
-// cores is the value of --threads where no run's settings are checked: what cannot be is
-// refused before any work.
+// cores is the value of --threads for commands without a run's settings; Set refuses impossible ones.
 type cores struct{ n *int }
 
 // addThreads adds --threads, which sets n.

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// door leads a browser to a page whose URL has a key in it. What is in the list of processes is the
-// name of a file that this user alone reads; the file leads to a path that nobody else knows, and
-// that to the page.
+// door leads a browser to a page whose URL contains a key. The list of processes shows only the name
+// of a file that this user alone can read. The file redirects to a secret path, which redirects to
+// the page.
 type door struct {
 	file   string
 	path   string
@@ -29,10 +29,10 @@ type door struct {
 	group  errgroup.Group
 }
 
-// doorTimeout bounds each request, and how long what is under way may take at the end.
+// doorTimeout bounds each request, and the wait for requests at the end.
 const doorTimeout = 5 * time.Second
 
-// doorText sends a browser on.
+// doorText redirects a browser.
 var doorText = template.Must(template.New("door").Parse(`<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -41,7 +41,7 @@ var doorText = template.Must(template.New("door").Parse(`<!doctype html>
 <a href="{{.}}">the live page of pnode</a>
 `))
 
-// newDoor makes one with its file in a folder.
+// newDoor returns an open door with its file in dir.
 func newDoor(page, dir string) (*door, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,7 @@ func newDoor(page, dir string) (*door, error) {
 	return d, nil
 }
 
-// write makes the file, with mode 0600.
+// write creates the file with mode 0600.
 func (d *door) write(dir, url string) error {
 	f, err := os.CreateTemp(dir, "pnode-watch-*.html")
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *door) write(dir, url string) error {
 	return nil
 }
 
-// ServeHTTP sends who comes by the path to the page.
+// ServeHTTP redirects requests of the path to the page.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != d.path {
 		w.WriteHeader(http.StatusNotFound)
@@ -87,15 +87,15 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.once.Do(func() { close(d.used) })
 }
 
-// close takes the file away, and waits for answers under way.
+// close removes the file and waits for requests in progress.
 func (d *door) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), doorTimeout)
 	defer cancel()
 	return errors.Join(os.Remove(d.file), d.server.Shutdown(ctx), d.group.Wait())
 }
 
-// doorDir is where browsers read files. Those that Linux confines (snaps) see nothing of the folder of
-// temporary files, and nothing hidden.
+// doorDir returns a folder whose files browsers can read. Confined ones on Linux (snaps) see neither
+// hidden files nor the folder of temporary files.
 func doorDir() string {
 	if home, err := os.UserHomeDir(); err == nil && runtime.GOOS == "linux" {
 		return home

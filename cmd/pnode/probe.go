@@ -8,7 +8,7 @@ import (
 	"pnode/kernels/devices"
 )
 
-// probeName is the command by which this program looks at devices in a process of its own.
+// probeName names the hidden command that tries drivers in a process of its own.
 const probeName = "probe-devices"
 
 func probeCommand() *cobra.Command {

@@ -9,9 +9,9 @@ import (
 
 // packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
-	"api", "checkpoint", "config", "consensus", "cpu", "dataset", "devices", "generate", "huggingface", "infer", "kernels", "link",
-	"local", "model", "node", "pipeline", "planner", "progress", "raft", "safetensors", "schedule", "shard", "source", "swarm",
-	"tokenizer", "weights", "wire",
+	"admission", "api", "checkpoint", "checkpointer", "config", "consensus", "cpu", "dataset", "devices", "generate", "gossip", "hardware",
+	"huggingface", "infer", "ingest", "kernels", "leader", "link", "local", "model", "monitor", "node", "pipeline", "planner", "progress",
+	"raft", "safetensors", "schedule", "shard", "source", "swarm", "tokenizer", "weights", "wire",
 }
 
 // sentence returns an error for people: on one line, each of its lines once, without the names of

@@ -9,10 +9,10 @@ import (
 	"pnode/node/dataset/files"
 )
 
-// maxScoredBytes bounds a file: its tokens are held in memory.
+// maxScoredBytes bounds a file, whose tokens are held in memory.
 const maxScoredBytes = 1 << 30
 
-// checkText refuses what cannot be a text; a pipe may be one.
+// checkText refuses what cannot be text; a pipe can.
 func checkText(path string) error {
 	st, err := os.Stat(path)
 	switch {

@@ -1,17 +1,15 @@
 // Package image lets one file be two programs: one that needs nothing of the system but the
 // kernel, and one that opens drivers.
 //
-// GPU drivers are shared libraries, and opening one takes the loader of the system's C library
-// (glibc's ld-linux): a program that can is started by that loader, and fails where it is not
-// there, as in an empty container or on musl. So the file of a release for Linux is a static
-// program with a second one, the image, compressed behind its end:
+// GPU drivers are shared libraries. A program that opens one is started by the loader of the system's
+// C library (glibc's ld-linux) and fails where there is none, as in an empty container or on musl.
+// So a release for Linux is a static program with a second one, the image, compressed after its end:
 //
 //	static program | image, zstd | footer: loader's path, compressed size, magic
 //
-// Enter replaces the static program by the image where the loader is there and the image runs;
-// the rest of the file is never executed then. That takes 0.2 s, mostly to decompress, and the
-// image a quarter of the file's 47 MB. Everywhere else the static program goes on. On
-// other systems, and for a program built by `go build`, there is no image and nothing to do.
+// Enter replaces the static program by the image if the loader exists and the image runs. That takes
+// 0.2 s, mostly to decompress; the image is a quarter of the file's 47 MB. Otherwise the static
+// program goes on. Other systems, and programs built by `go build`, have no image.
 //
 // cmd/pnode calls Enter and Executable, deploy/release Append.
 package image

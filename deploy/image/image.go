@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ErrBadImage says that what stands behind a program is damaged.
+// ErrBadImage means that the image after a program is damaged.
 var ErrBadImage = errors.New("image: damaged")
 
 // magic ends a file that has an image.
@@ -31,7 +31,7 @@ type footer struct {
 
 var footerSize = int64(binary.Size(footer{}))
 
-// Append puts an image behind the static program in file. The image is a program for Linux
+// Append writes an image after the static program in file. The image is a program for Linux
 // that a loader starts.
 func Append(file *os.File, program []byte) error {
 	loader, err := loaderOf(program)

@@ -2,8 +2,8 @@
 //
 //	go run ./deploy/release -out dist
 //
-// For Linux a file is a static program with the one that opens drivers behind it, see package
-// image; elsewhere it is what `go build` makes.
+// A file for Linux is a static program followed by one that opens drivers, see package image; for
+// other systems it is the output of `go build`.
 package main
 
 import (
