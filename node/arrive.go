@@ -188,7 +188,7 @@ func (n *Node) enroll(ctx context.Context) error {
 }
 
 func (n *Node) joinEntry() consensus.Entry {
-	return consensus.Join{Peer: n.self, Boot: n.boot, Addrs: n.announcer.Addrs(), Profile: n.hardware.Profile()}
+	return consensus.Join{Peer: n.self, Boot: n.boot, Label: n.name, Addrs: n.announcer.Addrs(), Profile: n.hardware.Profile()}
 }
 
 func (n *Node) updateEntry() consensus.Entry {

@@ -29,10 +29,10 @@ type generation struct {
 var errReplaced = errors.New("node: another plan took over")
 
 // lostPeerError ends a generation because a neighbour went silent.
-type lostPeerError struct{ peer plan.PeerID }
+type lostPeerError struct{ name string }
 
 func (e lostPeerError) Error() string {
-	return fmt.Sprintf("node: lost the link to %s", e.peer.Short())
+	return fmt.Sprintf("node: lost the link to %s", e.name)
 }
 
 // startGeneration begins to carry out a plan. The result on done is nil when all workers
@@ -103,7 +103,7 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 	group.Go(func() error {
 		select {
 		case peer := <-session.Lost():
-			return lostPeerError{peer}
+			return lostPeerError{n.raft.State().NameOf(peer)}
 		case <-finished:
 			return nil
 		case <-ctx.Done():
@@ -116,7 +116,7 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 	}
 	select { // a worker may notice the broken link before the watch does
 	case peer := <-session.Lost():
-		return lostPeerError{peer}
+		return lostPeerError{n.raft.State().NameOf(peer)}
 	default:
 		return err
 	}

@@ -54,6 +54,7 @@ type Node struct {
 	out  Output
 	dir  string
 	self plan.PeerID
+	name string // of the machine, for people
 	boot uint64 // differs each time the process starts
 	seat membership
 	// trying are the others' addresses that a node which comes back knows.

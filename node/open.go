@@ -61,7 +61,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), seat: o.seat, store: o.store,
+		log: out.Log, out: out, dir: o.cfg.Dir, name: o.cfg.MachineName(), self: o.identity.Peer(), seat: o.seat, store: o.store,
 		beats: gossip.NewTracker(), grants: admission.NewGrants(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {

@@ -37,6 +37,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.BoolVar(&c.StochasticRounding, "stochastic-rounding", c.StochasticRounding, "round weights to bf16 by chance instead of to nearest, the same on every device and after --resume")
 	f.StringVar(&c.Codec, "codec", c.Codec, "`CODEC` between stages: f32 is exact; bf16 sends half the bytes, int8 a quarter; auto (or auto:bf16) takes them on links too slow for f32. Other codecs than f32 change losses a little")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "continue a run with the settings it was started with")
+	addName(f, c)
 	f.StringVar(&c.Listen, "listen", c.Listen, "accept other nodes at `HOST:PORT`, for example 0.0.0.0:4001 (default this machine only)")
 	addTrace(f, c)
 	f.BoolVar(&c.JSON, "json", c.JSON, "print one JSON object for each step on standard output")
@@ -62,6 +63,11 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	addDevices(f, c)
 	addMemory(f, c)
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
+}
+
+// addName adds --name.
+func addName(f *pflag.FlagSet, c *config.Config) {
+	f.StringVar(&c.Name, "name", c.Name, "what status and messages call this machine: `NAME` of letters, digits, '-', '.' and '_' (default its host name)")
 }
 
 // addEmulate adds --emulate.

@@ -44,6 +44,7 @@ address of a member (a multiaddr) says where to look first.`,
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite the newest)")
+	addName(f, &flags)
 	f.StringVar(&flags.Listen, "listen", "", "accept other nodes at `HOST:PORT` (default any port)")
 	addThreads(f, &flags.Threads)
 	addDevices(f, &flags)

@@ -52,7 +52,7 @@ part of the prediction. Takes the flags and the run file of train.`,
 	c.Flags().StringVar(&file, "config", "", "read settings from the run file `FILE` (YAML)")
 	c.Flags().IntVar(&nodes, "nodes", 1, "plan for this many nodes like this one")
 	c.Flags().Lookup("json").Usage = "print one JSON object: the plan and its reasons"
-	for _, other := range []string{"dir", "resume", "listen", "local", "log-level"} {
+	for _, other := range []string{"dir", "resume", "name", "listen", "local", "log-level"} {
 		c.Flags().Lookup(other).Hidden = true // of train alone
 	}
 	c.PreRun = func(*cobra.Command, []string) { asJSON, flags.JSON = flags.JSON, false }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"pnode/pipeline/model"
@@ -110,6 +111,8 @@ type Config struct {
 	Dir string `yaml:"dir"`
 	// Resume goes on with the run in Dir, or with the newest one.
 	Resume bool `yaml:"resume"`
+	// Name is what people call this machine; empty is its host name.
+	Name string `yaml:"name"`
 	// Listen is the "host:port" for other nodes; empty is loopback, any port.
 	Listen string `yaml:"listen"`
 	// Threads is how many cores to compute on; 0 is all.
@@ -264,4 +267,11 @@ func (c Config) Level() slog.Level {
 		return slog.LevelWarn
 	}
 	return l
+}
+
+// MachineName returns what people call this machine: Name, or the host name without the characters that no
+// name has. It is empty where there is neither.
+func (c Config) MachineName() string {
+	host, _ := os.Hostname() // without one the peer ID stands for it
+	return cmp.Or(c.Name, plan.NameFrom(host))
 }

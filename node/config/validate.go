@@ -226,6 +226,9 @@ func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
 		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
+	if c.Name != "" && !plan.ValidName(c.Name) {
+		return invalid("name", strconv.Quote(c.Name), fmt.Sprintf("1 to %d letters, digits, '-', '.' and '_'", plan.MaxNameBytes))
+	}
 	for _, path := range append([]string{c.Dir, c.Trace, c.Init, c.LoRA, c.Cluster, c.Emulate}, c.Data...) {
 		if !utf8.ValidString(path) { // run.yaml could not say it
 			return invalid("path", strconv.Quote(path), "a path in UTF-8")

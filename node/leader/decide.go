@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -39,6 +40,7 @@ type view struct {
 	Plan       plan.Plan
 	Checkpoint plan.Step
 	Members    []memberView
+	Names      map[plan.PeerID]string // of the plan's members, for people
 	// The run begins with at least MinNodes and MinDevices.
 	MinNodes, MinDevices int
 	// Better says why another plan would be worth the change; empty when it is not.
@@ -112,7 +114,7 @@ func decide(v view) verdict {
 	}
 	for _, peer := range v.Plan.Peers() {
 		if why, ok := absent[peer]; ok {
-			return verdict{Plan: true, Why: fmt.Sprintf("%s %s", peer.Short(), why)}
+			return verdict{Plan: true, Why: fmt.Sprintf("%s %s", v.nameOf(peer), why)}
 		}
 	}
 	if v.Stall.For > 0 {
@@ -120,6 +122,9 @@ func decide(v view) verdict {
 	}
 	return v.change(leaving)
 }
+
+// nameOf returns what people call a peer.
+func (v view) nameOf(peer plan.PeerID) string { return cmp.Or(v.Names[peer], peer.Short()) }
 
 // silent marks a member gone from which nothing is heard. Members come first that were away for
 // longer than a link may be.
@@ -169,7 +174,7 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 	why := ""
 	for _, peer := range v.Plan.Peers() {
 		if leaving[peer] {
-			why = fmt.Sprintf("%s is leaving", peer.Short())
+			why = fmt.Sprintf("%s is leaving", v.nameOf(peer))
 		}
 	}
 	if why == "" {

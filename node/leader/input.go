@@ -31,7 +31,7 @@ func NextInput(state consensus.State) planner.Input {
 	}
 	for _, m := range state.Members {
 		if m.State == consensus.Active {
-			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Name: m.Label, Profile: m.Profile})
+			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: m.Profile})
 		}
 	}
 	train, there := &in.Run.Train, devicesOf(in.Members)

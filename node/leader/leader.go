@@ -210,10 +210,13 @@ func (l *Leader) search(f func()) bool {
 func (t *term) view(state consensus.State, seen sightings) view {
 	peers, generation := state.Plan.Peers(), state.Plan.Generation
 	v := view{
-		Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
+		Names: map[plan.PeerID]string{}, Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
 		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
 		Paused: state.Paused(), Newest: t.Heartbeats.Newest(peers, generation),
 		Better: cmp.Or(t.compare(state), t.schedule.look(state)), Ending: state.StopWanted || state.Finished,
+	}
+	for _, p := range peers {
+		v.Names[p] = state.NameOf(p)
 	}
 	for _, m := range state.Members {
 		if m.State == consensus.Gone {

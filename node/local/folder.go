@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 func (s *Supervisor) nodeDir(index int) string { return config.NodeDir(s.options.Dir, index) }
@@ -101,12 +102,16 @@ func (s *Supervisor) trainArgs() []string {
 	return append(args, s.ownArgs(0)...)
 }
 
-// ownArgs returns the arguments that every node of this start has for itself: its part of the devices and their memory,
-// how it is to look, and its timeline.
+// ownArgs returns the arguments that every node of this start has for itself: its name, its part of the devices and
+// their memory, how it is to look, and its timeline.
 func (s *Supervisor) ownArgs(index int) []string {
 	c, nodes := s.options.Config, s.options.Nodes
 	devices := c.Devices.Of(index, nodes)
 	args := []string{"--devices", devices.String()}
+	if name := c.MachineName(); name != "" {
+		number := "-" + strconv.Itoa(index)
+		args = append(args, "--name", name[:min(len(name), plan.MaxNameBytes-len(number))]+number)
+	}
 	if s.emulated { // the file says what memory there is
 		args = append(args, "--emulate", s.emulationFile(index))
 	} else {

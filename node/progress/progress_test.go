@@ -211,7 +211,7 @@ func TestStatusTable(t *testing.T) {
 		Run: "abc", Peer: self, State: "training", Generation: 2, Term: 3, Leader: other, Step: 12, Steps: 600,
 		Loss: &loss, HeldOut: &heldOut, TokensPerS: 5120, ETAS: 130,
 		Roster: []api.Member{
-			{Peer: self, State: "active", Device: "cpu", Self: true},
+			{Peer: self, Name: "desk", State: "active", Device: "cpu", Self: true},
 			{Peer: other, State: "active\x1b[2J", Device: "cpu", Leader: true, LastSeenS: 0.4},
 			{Peer: "12D3KooWaaaaaaaaaaaGONE", State: "gone", Device: "cpu", LastSeenS: 83.6},
 			{Peer: "12D3KooWaaaaaaaaaaNEVER", State: "joining", Device: "cpu"},

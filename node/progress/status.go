@@ -16,7 +16,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	p := printer{w: t}
 	p.f("run\t%s\n", clean(string(st.Run)))
-	p.f("node\t%s, %s\n", short(st.Peer), clean(st.State))
+	p.f("node\t%s, %s\n", name(st, st.Peer), clean(st.State))
 	p.f("planner\t%s, term %d\n", leader(st), st.Term)
 	p.f("step\t%s\n", stepLine(st))
 	if st.Waiting != "" {
@@ -27,9 +27,9 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))
 	}
-	p.f("\nPEER\tSTATE\tLAST SEEN\tDEVICE\t\n")
+	p.f("\nNODE\tSTATE\tLAST SEEN\tDEVICE\t\n")
 	for _, m := range st.Roster {
-		p.f("%s\t%s\t%s\t%s\t%s\n", short(m.Peer), clean(m.State), lastSeen(m), clean(m.Device), marks(m))
+		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), clean(m.State), lastSeen(m), clean(m.Device), marks(m))
 	}
 	p.f("\n")
 	writePlan(&p, st)
@@ -49,10 +49,10 @@ func writePlan(p *printer, st api.Status) {
 		return
 	}
 	p.f("generation %d\n", st.Generation)
-	p.f("REPLICA\tSTAGE\tLAYERS\tPEER\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
+	p.f("REPLICA\tSTAGE\tLAYERS\tNODE\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
 	for _, s := range st.Plan {
 		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
-			s.Layers.First, s.Layers.End-1, short(s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
+			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
 	}
 	for _, r := range st.Reasons {
 		p.f("- %s\n", clean(r))
@@ -127,7 +127,7 @@ func leader(st api.Status) string {
 	case st.Peer:
 		return "this node"
 	}
-	return short(st.Leader)
+	return name(st, st.Leader)
 }
 
 func marks(m api.Member) string {
@@ -141,8 +141,15 @@ func marks(m api.Member) string {
 	return strings.Join(marks, ", ")
 }
 
-// short is a peer ID that a table has room for.
-func short(p plan.PeerID) string { return clean(p.Short()) }
+// name returns what people call a peer: as the roster does, or else the end of the peer ID.
+func name(st api.Status, p plan.PeerID) string {
+	for _, m := range st.Roster {
+		if m.Peer == p && m.Name != "" {
+			return clean(m.Name)
+		}
+	}
+	return clean(p.Short())
+}
 
 // size is a number of bytes with a decimal unit.
 func size(bytes int64) string {

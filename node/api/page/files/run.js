@@ -1,7 +1,7 @@
 // What the run is and how far it is: a sentence, a bar and figures.
 
 import { el, tell, at, bar } from './dom.js';
-import { ago, count, layers, loss, params, several, short, signed, span } from './words.js';
+import { ago, count, layers, loss, name, params, several, signed, span } from './words.js';
 
 // states are what nodes do, for people.
 const states = {
@@ -57,12 +57,12 @@ function sentence(status) {
 // mine says what this node has of the run.
 function mine(status) {
   const seats = (status.seats ?? []).filter((seat) => seat.peer === status.peer);
-  const who = el('strong', {}, 'This node');
+  const who = el('strong', { title: status.peer }, 'This node');
   if (seats.length === 0) {
-    return el('p', { class: 'mine' }, who, ` (${short(status.peer)}) has no part in the plan: ${states[status.state] ?? status.state}.`);
+    return el('p', { class: 'mine' }, who, ` (${name(status, status.peer)}) has no part in the plan: ${states[status.state] ?? status.state}.`);
   }
   const held = seats.map((seat) => `${layers(seat.holds.map((h) => h.layers))} on ${seat.device}`);
-  return el('p', { class: 'mine' }, who, ` (${short(status.peer)}) holds `, el('strong', {}, held.join(' and ')), '.');
+  return el('p', { class: 'mine' }, who, ` (${name(status, status.peer)}) holds `, el('strong', {}, held.join(' and ')), '.');
 }
 
 function progress(status) {

@@ -2,7 +2,7 @@
 // their time goes, and the links between them.
 
 import { bar, el, tell } from './dom.js';
-import { layers, params, percent, rate, short, size, time } from './words.js';
+import { layers, name, params, percent, rate, size, time } from './words.js';
 
 export function showSeats(status) {
   const seats = status.seats ?? [];
@@ -40,7 +40,7 @@ function card(status, seat) {
   const own = seat.peer === status.peer;
   const member = status.roster.find((m) => m.peer === seat.peer);
   return el('article', { class: own ? 'seat own' : 'seat' },
-    el('h4', { title: seat.peer }, own ? 'This node' : short(seat.peer), ...marks(status, seat, member)),
+    el('h4', { title: seat.peer }, own ? 'This node' : name(status, seat.peer), ...marks(status, seat, member)),
     el('p', { class: 'device', title: seat.model }, `${seat.device} · ${seat.model}`),
     el('p', { class: 'holds' }, el('strong', {}, layers(seat.holds.map((h) => h.layers))), ` · ${params(seat.parameters)} parameters`),
     strip(status, seat),
@@ -124,6 +124,6 @@ function key() {
 function showOthers(status) {
   const placed = new Set((status.seats ?? []).map((seat) => seat.peer));
   const rest = status.roster.filter((m) => !placed.has(m.peer) && m.state !== 'gone');
-  const text = rest.map((m) => `${m.self ? 'this node' : short(m.peer)} (${m.state}; ${m.device || 'not measured yet'})`);
+  const text = rest.map((m) => `${m.self ? 'this node' : name(status, m.peer)} (${m.state}; ${m.device || 'not measured yet'})`);
   tell('others', rest.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
 }

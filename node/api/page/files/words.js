@@ -69,8 +69,13 @@ export function ago(moment) {
   return seconds < 2 ? 'just now' : `${span(seconds)} ago`;
 }
 
+// name is what people call a node: its machine's name, or else the end of its peer ID.
+export function name(status, peer) {
+  return status.roster?.find((m) => m.peer === peer)?.name || short(peer);
+}
+
 // short is the end of a long peer ID; its beginning is the same for all.
-export function short(peer) {
+function short(peer) {
   return peer.length <= 16 ? peer : `…${peer.slice(-8)}`;
 }
 

@@ -1,0 +1,28 @@
+package consensus
+
+import (
+	"strings"
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+// TestNameOf: the machine's name, with the peer ID where two have it; nothing that is no name.
+func TestNameOf(t *testing.T) {
+	s := State{Members: []Member{
+		{Peer: "a", Label: "desk", State: Active},
+		{Peer: "b", Label: "rack-1.lan", State: Active},
+		{Peer: "c", Label: "rack-1.lan", State: Draining},
+		{Peer: "d", Label: "desk", State: Gone},
+		{Peer: "e", State: Active},
+		{Peer: "f", Label: "\x1b[2J", State: Active},
+		{Peer: "g", Label: strings.Repeat("x", 64), State: Active},
+	}}
+	for peer, want := range map[plan.PeerID]string{
+		"a": "desk", "b": "rack-1.lan b", "c": "rack-1.lan c", "d": "desk d", "e": "e", "f": "f", "g": "g", "stranger": "stranger",
+	} {
+		if got := s.NameOf(peer); got != want {
+			t.Errorf("%s is called %q, want %q", peer, got, want)
+		}
+	}
+}
