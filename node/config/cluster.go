@@ -22,7 +22,7 @@ type Cluster struct {
 // ClusterDevice is a number of equal devices.
 type ClusterDevice struct {
 	Count  int `yaml:"count"` // 0 is 1
-	Device     // its keys stand beside count
+	Device     // its keys are on one level with count
 }
 
 // LinkShape is one direction of an emulated link. The zero value is a perfect one.
@@ -46,7 +46,7 @@ type ClusterLink struct {
 	To      Nodes   `yaml:"to"`
 	// After is when it begins, since the start of the node that sends.
 	After     Moment `yaml:"after"`
-	LinkShape        // its keys stand beside these
+	LinkShape        // its keys are on one level with these
 }
 
 // Nodes are the nodes of First to Last, in the order of Cluster.Devices; the zero value is

@@ -58,7 +58,7 @@ type AddressLink struct {
 	// After is when it begins, since the node's start. Of several to one address the last one
 	// counts whose time has come.
 	After     Moment `yaml:"after"`
-	LinkShape        // its keys stand beside these
+	LinkShape        // its keys are on one level with these
 }
 
 // Computes reports whether calls are computed.
@@ -107,9 +107,9 @@ func (d Device) validate() error {
 	case d.Memory == 0:
 		return errors.New("memory is missing: want its size, such as 16GB")
 	case d.Copies == 0 && d.HostMemory > 0:
-		return errors.New("copies is missing beside host_memory: want their rate each way, such as 12GB/s")
+		return errors.New("copies is missing, which host_memory needs: want their rate each way, such as 12GB/s")
 	case d.Copies > 0 && d.HostMemory == 0:
-		return errors.New("host_memory is missing beside copies: want what the node has for optimizer state, such as 16GB")
+		return errors.New("host_memory is missing, which copies needs: want what the node has for optimizer state, such as 16GB")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (d Device) validate() error {
 func (c *Config) fitEmulation() error {
 	if c.Emulate != "" {
 		if c.Cluster != "" {
-			return invalid("emulate", c.Emulate, "none beside cluster, which says what each node is to look like")
+			return invalid("emulate", c.Emulate, "none with cluster, which says what each node is to look like")
 		}
 		if c.Local > 0 {
 			return invalid("emulate", c.Emulate, "none with local nodes: describe them in a file for cluster")

@@ -96,10 +96,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	var nodes, beside errgroup.Group
+	var nodes, watchers errgroup.Group
 	over := make(chan struct{})
-	beside.Go(func() error { s.watch(over); return nil })
-	beside.Go(func() error {
+	watchers.Go(func() error { s.watch(over); return nil })
+	watchers.Go(func() error {
 		select {
 		case <-running.Done():
 			s.end(context.Cause(running), over)
@@ -119,7 +119,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	})
 	err := nodes.Wait()
 	close(over)
-	_ = beside.Wait() // neither fails
+	_ = watchers.Wait() // neither fails
 	if cause := context.Cause(running); cause != nil && cause != context.Cause(ctx) {
 		return cause // what failed first, told once
 	}

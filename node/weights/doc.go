@@ -17,7 +17,7 @@
 // spread it. Every chunk is checked against its hash when it is read.
 //
 // A model of a run with adapters is its base with the adapters worked in, and so is a model
-// with the adapters of a folder in PEFT's layout; Apart shows them beside the weights.
+// with the adapters of a folder in PEFT's layout; Apart keeps them apart from the weights.
 //
 // The node calls it to found a run from given weights, the commands to generate, score,
 // import and export. It runs no model: that is package infer.

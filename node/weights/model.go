@@ -29,7 +29,7 @@ type Model struct {
 	// Words are missing where nothing describes the tokens; then NoWords says why.
 	Words   *Words
 	NoWords error
-	// Files belong to the model beside its weights, by name: the tokenizer's, and the
+	// Files belong to the model as its weights do, by name: the tokenizer's, and the
 	// config.json it came with.
 	Files map[string][]byte
 	// DType is the type of an export that changes no value.

@@ -35,7 +35,7 @@ func (e StageSaved) apply(s State) (State, error) {
 	return next, nil
 }
 
-// fences refuses what belongs to another plan or to a step that is behind.
+// fences refuses what belongs to another plan or to a step that is committed.
 func (e StageSaved) fences(s State) error {
 	switch {
 	case e.Generation != s.Plan.Generation || s.Plan.Generation == 0:

@@ -6,7 +6,7 @@ var (
 	// ErrRejected is wrapped by every refusal of the state machine: the entry was
 	// committed and has changed nothing; proposing it again will not help.
 	ErrRejected = errors.New("consensus: entry rejected")
-	// ErrStale is wrapped, beside ErrRejected, when the entry was made from an older
+	// ErrStale is wrapped, together with ErrRejected, when the entry was made from an older
 	// state than the one it met: look at the state again and decide anew.
 	ErrStale = errors.New("made from an older state")
 	// ErrMalformed is wrapped by every error about bytes that are no entry, state, log

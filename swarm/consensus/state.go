@@ -13,7 +13,7 @@ const (
 	// MaxMembers bounds the members that are not gone: each receives the whole log from
 	// the leader. As many gone ones are remembered.
 	MaxMembers = 64
-	// MaxOlder bounds the complete checkpoints that are remembered beside the newest.
+	// MaxOlder bounds the complete checkpoints that are remembered besides the newest.
 	MaxOlder = 8
 	// MaxPending bounds the steps whose checkpoint is incomplete; the oldest is dropped.
 	MaxPending = 4
@@ -96,7 +96,7 @@ type State struct {
 	Run *plan.RunSpec `json:"run,omitempty"`
 	// Incarnation is 1 from SetRun on and raised by every Resume.
 	Incarnation uint64 `json:"incarnation"`
-	// Epoch counts what a plan depends on beside the checkpoint: joins, member states,
+	// Epoch counts what a plan depends on besides the checkpoint: joins, member states,
 	// resumes. A plan names the epoch it was made from.
 	Epoch uint64 `json:"epoch"`
 	// Members are sorted by peer.

@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	// gossipOverhead is what a message has beside its data: signature, key, sequence
+	// gossipOverhead bounds what a message has besides its data: signature, key, sequence
 	// number, topic, and the frame's control part.
 	gossipOverhead = 4 << 10
 	// gossipQueue is how many messages wait for one subscription's handler; when it is
