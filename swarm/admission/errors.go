@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // The reasons for which a peer is not admitted. A refusal that crosses the network arrives as one of these,
@@ -55,15 +56,6 @@ func refusalCode(err error) byte {
 	return 1
 }
 
-// remoteRefusal is a refusal by a peer.
-type remoteRefusal struct {
-	reason error
-	detail string
-}
-
-func (e *remoteRefusal) Error() string { return e.detail }
-func (e *remoteRefusal) Unwrap() error { return e.reason }
-
 // refusalFrom returns the error of a code. The detail is the other side's text and is shown in printable form
 // only.
 func refusalFrom(code byte, detail string) error {
@@ -74,18 +66,13 @@ func refusalFrom(code byte, detail string) error {
 	if detail == "" {
 		detail = reason.Error()
 	}
-	return &remoteRefusal{reason: reason, detail: printable(detail)}
-}
-
-// printable replaces everything outside printable ASCII.
-func printable(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if c < ' ' || c > '~' {
-			b[i] = '?'
+	printable := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
 		}
-	}
-	return string(b)
+		return r
+	}, detail)
+	return &plain{printable, reason}
 }
 
 // plain is an error that wraps a sentinel without repeating its text.

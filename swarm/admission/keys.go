@@ -40,10 +40,6 @@ func LoadIdentity(dir string) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("swarm: load identity: %w", err)
 	}
-	return newIdentity(key)
-}
-
-func newIdentity(key ed25519.PrivateKey) (Identity, error) {
 	priv, err := crypto.UnmarshalEd25519PrivateKey(key)
 	if err != nil {
 		return Identity{}, fmt.Errorf("swarm: identity key: %w", err)

@@ -168,41 +168,22 @@ func DecodeEntry(b []byte) (Entry, error) {
 	if b[0] != entryVersion {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("an entry of the log", int(b[0]), entryVersion))
 	}
-	e, err := decodeBody(kind(b[1]), b[2:])
+	read := decoders[kind(b[1])]
+	if read == nil {
+		return nil, fmt.Errorf("%w entry of kind %d: %w: fetch the writer's release of pnode for the reader", ErrMalformed, b[1], version.Err)
+	}
+	e, err := read(b[2:])
 	if err != nil {
 		return nil, fmt.Errorf("%w entry of kind %d: %w", ErrMalformed, b[1], err)
 	}
 	return e, nil
 }
 
-func decodeBody(k kind, body []byte) (Entry, error) {
-	switch k {
-	case kindSetRun:
-		return decode[SetRun](body)
-	case kindJoin:
-		return decode[Join](body)
-	case kindUpdate:
-		return decode[Update](body)
-	case kindSetMemberState:
-		return decode[SetMemberState](body)
-	case kindSetPlan:
-		return decode[SetPlan](body)
-	case kindStageSaved:
-		return decode[StageSaved](body)
-	case kindWantPause:
-		return decode[WantPause](body)
-	case kindWantStop:
-		return decode[WantStop](body)
-	case kindResume:
-		return decode[Resume](body)
-	case kindFinish:
-		return decode[Finish](body)
-	case kindRollback:
-		return decode[Rollback](body)
-	case kindBindGrant:
-		return decode[BindGrant](body)
-	}
-	return nil, fmt.Errorf("%w: fetch the writer's release of pnode for the reader", version.Err)
+// decoders read the bodies of the kinds of entries.
+var decoders = map[kind]func([]byte) (Entry, error){
+	kindSetRun: decode[SetRun], kindJoin: decode[Join], kindUpdate: decode[Update], kindSetMemberState: decode[SetMemberState],
+	kindSetPlan: decode[SetPlan], kindStageSaved: decode[StageSaved], kindWantPause: decode[WantPause], kindWantStop: decode[WantStop],
+	kindResume: decode[Resume], kindFinish: decode[Finish], kindRollback: decode[Rollback], kindBindGrant: decode[BindGrant],
 }
 
 // decode reads the body of an entry.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,8 +94,12 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 	if err != nil {
 		return plan.LinkProfile{}, probeError(ctx, err)
 	}
-	rtt, jitter := summary(trips)
-	return plan.LinkProfile{Peer: p, RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(jitter)}, nil
+	rtt := slices.Min(trips[:])
+	var over time.Duration // all round trips beyond the least
+	for _, t := range trips {
+		over += t - rtt
+	}
+	return plan.LinkProfile{Peer: p, RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(over / probeEchoes)}, nil
 }
 
 // probeError returns the sentinel of the other side's refusal, or the end of the caller's context.
@@ -157,18 +162,6 @@ func push(st *quic.Stream) (bytesPerS int64, err error) {
 		return 0, fmt.Errorf("%w: rate of %d bytes a second", admission.ErrMalformed, rate)
 	}
 	return int64(rate), nil
-}
-
-// summary returns the least round trip and the mean distance from it.
-func summary(trips [probeEchoes]time.Duration) (rtt, jitter time.Duration) {
-	rtt = trips[0]
-	for _, t := range trips {
-		rtt = min(rtt, t)
-	}
-	for _, t := range trips {
-		jitter += t - rtt
-	}
-	return rtt, jitter / probeEchoes
 }
 
 // serve answers probes until the swarm closes.

@@ -2,15 +2,12 @@ package topics
 
 import (
 	"context"
-	"fmt"
 
-	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
-	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 
 	"pnode/swarm/admission"
 )
@@ -23,25 +20,6 @@ type membersHost struct {
 	cfg  Config
 	bus  event.Bus
 	news event.Emitter
-}
-
-func newMembersHost(cfg Config) (*membersHost, error) {
-	h := &membersHost{Host: cfg.Streams.Host, cfg: cfg, bus: eventbus.NewBus()}
-	var err error
-	if h.news, err = h.bus.Emitter(new(event.EvtPeerIdentificationCompleted)); err != nil {
-		return nil, fmt.Errorf("swarm: start gossip: %w", err)
-	}
-	return h, nil
-}
-
-// announce shows an admitted peer to pubsub.
-func (h *membersHost) announce(p peer.ID) {
-	err := h.news.Emit(event.EvtPeerIdentificationCompleted{
-		Peer: p, Protocols: []protocol.ID{pubsub.GossipSubID_v13, pubsub.GossipSubID_v12, pubsub.GossipSubID_v11},
-	})
-	if err != nil {
-		h.cfg.Log.Error("swarm: gossip", "peer", p, "err", err)
-	}
 }
 
 // EventBus returns the bus of admissions.

@@ -23,8 +23,6 @@ type window struct {
 	bits [replayWindow / 64]uint64
 }
 
-func newReplay() *replay { return &replay{seen: map[peer.ID]*window{}} }
-
 // fresh notes number n of an author and reports whether it is new. The caller has checked that the author is a
 // member, which bounds the map.
 func (r *replay) fresh(author peer.ID, n uint64) bool {

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 	"golang.org/x/time/rate"
 
 	"pnode/planner/plan"
@@ -46,10 +49,10 @@ type Topics struct {
 	sub    *pubsub.PubSub
 	host   *membersHost
 	replay *replay
-	// mu guards topics and rates.
-	mu     sync.Mutex
 	topics map[string]*pubsub.Topic
-	rates  map[peer.ID]*rate.Limiter
+	// mu guards rates.
+	mu    sync.Mutex
+	rates map[peer.ID]*rate.Limiter
 }
 
 // Config holds what Topics need.
@@ -71,16 +74,17 @@ var (
 
 // New joins the topics of a run, until the swarm closes.
 func New(cfg Config) (*Topics, error) {
-	h, err := newMembersHost(cfg)
-	if err != nil {
-		return nil, err
-	}
 	g := &Topics{
-		Config: cfg, host: h, replay: newReplay(),
-		topics: map[string]*pubsub.Topic{}, rates: map[peer.ID]*rate.Limiter{},
+		Config: cfg, host: &membersHost{Host: cfg.Streams.Host, cfg: cfg, bus: eventbus.NewBus()},
+		replay: &replay{seen: map[peer.ID]*window{}}, topics: map[string]*pubsub.Topic{}, rates: map[peer.ID]*rate.Limiter{},
 	}
-	names := []string{g.name(Profiles), g.name(Events)}
-	g.sub, err = pubsub.NewGossipSub(cfg.Tasks.Context, h,
+	var err error
+	if g.host.news, err = g.host.bus.Emitter(new(event.EvtPeerIdentificationCompleted)); err != nil {
+		return nil, fmt.Errorf("swarm: start gossip: %w", err)
+	}
+	prefix := "pnode/" + string(cfg.Run) + "/"
+	names := []string{prefix + Profiles, prefix + Events}
+	g.sub, err = pubsub.NewGossipSub(cfg.Tasks.Context, g.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithMaxMessageSize(MaxBytes+gossipOverhead),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(
@@ -101,11 +105,15 @@ func New(cfg Config) (*Topics, error) {
 	return g, nil
 }
 
-// name returns the topic's name on the network.
-func (g *Topics) name(topic string) string { return "pnode/" + string(g.Run) + "/" + topic }
-
 // Admitted lets messages go to and come from a new member.
-func (g *Topics) Admitted(p peer.ID) { g.host.announce(p) }
+func (g *Topics) Admitted(p peer.ID) {
+	err := g.host.news.Emit(event.EvtPeerIdentificationCompleted{
+		Peer: p, Protocols: []protocol.ID{pubsub.GossipSubID_v13, pubsub.GossipSubID_v12, pubsub.GossipSubID_v11},
+	})
+	if err != nil {
+		g.Log.Error("swarm: gossip", "peer", p, "err", err)
+	}
+}
 
 // validate decides about a message whose signature is good.
 func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
@@ -121,26 +129,20 @@ func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsu
 	if !known || g.Peers.Blocked(author) || !time.Now().Before(c.Expires) {
 		return pubsub.ValidationIgnore
 	}
-	if !g.limiter(author).Allow() || !g.replay.fresh(author, binary.BigEndian.Uint64(m.GetSeqno())) {
+	g.mu.Lock()
+	limiter := g.rates[author]
+	if limiter == nil {
+		limiter = rate.NewLimiter(gossipPerS, gossipBurst)
+		g.rates[author] = limiter
+	}
+	g.mu.Unlock()
+	if !limiter.Allow() || !g.replay.fresh(author, binary.BigEndian.Uint64(m.GetSeqno())) {
 		return pubsub.ValidationIgnore
 	}
 	return pubsub.ValidationAccept
 }
 
-func (g *Topics) limiter(author peer.ID) *rate.Limiter {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.rates[author]
-	if l == nil {
-		l = rate.NewLimiter(gossipPerS, gossipBurst)
-		g.rates[author] = l
-	}
-	return l
-}
-
 func (g *Topics) topic(topic string) (*pubsub.Topic, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if t := g.topics[topic]; t != nil {
 		return t, nil
 	}
@@ -187,16 +189,9 @@ func (g *Topics) Publish(ctx context.Context, topic string, data []byte) error {
 // the network's goroutines: it must be quick. A message it has an error for goes no
 // further. A topic may be subscribed to once.
 func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []byte) error, handle func(from plan.PeerID, data []byte)) error {
-	if err := g.subscribe(topic, validate, handle); err != nil {
-		return fmt.Errorf("swarm: subscribe to %s: %w", topic, err)
-	}
-	return nil
-}
-
-func (g *Topics) subscribe(topic string, validate func(plan.PeerID, []byte) error, handle func(plan.PeerID, []byte)) error {
 	t, err := g.topic(topic)
 	if err != nil {
-		return err
+		return fmt.Errorf("swarm: subscribe: %w", err)
 	}
 	check := func(_ context.Context, _ peer.ID, m *pubsub.Message) bool {
 		from := plan.PeerID(m.GetFrom().String())
@@ -209,12 +204,12 @@ func (g *Topics) subscribe(topic string, validate func(plan.PeerID, []byte) erro
 		}
 		return err == nil
 	}
-	if err := g.sub.RegisterTopicValidator(t.String(), check, pubsub.WithValidatorInline(true)); err != nil {
-		return err
+	var sub *pubsub.Subscription
+	if err = g.sub.RegisterTopicValidator(t.String(), check, pubsub.WithValidatorInline(true)); err == nil {
+		sub, err = t.Subscribe(pubsub.WithBufferSize(gossipQueue))
 	}
-	sub, err := t.Subscribe(pubsub.WithBufferSize(gossipQueue))
 	if err != nil {
-		return err
+		return fmt.Errorf("swarm: subscribe to %s: %w", topic, err)
 	}
 	g.Tasks.Run(func(ctx context.Context) {
 		defer sub.Cancel()
