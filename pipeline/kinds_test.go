@@ -83,7 +83,7 @@ func deep() plan.RunSpec {
 	return run
 }
 
-// deepSchedules are those that run on 2 and on 4 workers with the micro-batches of deep,
+// deepSchedules run on 2 and on 4 workers with the micro-batches of deep,
 // and what they have besides.
 var deepSchedules = []string{
 	"gpipe", "1f1b", "depth:d=3", "kfkb:k=3",

@@ -46,7 +46,7 @@ func resume(t *testing.T, run plan.RunSpec, keeper *memoryKeeper) result {
 	return train(t, run, rest, keeper)
 }
 
-// after is what was reported of the steps behind one.
+// after returns the results of the steps after one.
 func (r result) after(start plan.Step) result {
 	rest := newResult()
 	for step, bits := range r.losses {

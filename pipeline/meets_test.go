@@ -2,5 +2,5 @@
 
 package pipeline
 
-// meets tells whether the i-th of some things is tested with the j-th of n others: all are.
+// meets reports whether the i-th of some things is tested with the j-th of n others: all are.
 func meets(_, _, _ int) bool { return true }

@@ -83,7 +83,7 @@ func (w *Worker) prepare() error {
 	return nil
 }
 
-// takeSpare gives a stage a landing for the activations that come to it, and quantizers for messages
+// takeSpare returns a stage a landing for the activations that come to it, and quantizers for messages
 // in int8: where copies take a while and the device has room beyond the plan.
 func (h *StageRuntime) takeSpare(d kernels.Device) {
 	spare := func(bytes int64) bool {

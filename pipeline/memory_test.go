@@ -64,7 +64,7 @@ func (q *waryQueue) Prepare(c kernels.Call) error {
 	return nil
 }
 
-// form is what a call's need of memory may depend on. That of a sum of squares grows with its
+// form returns what a call's need of memory may depend on. A sum of squares needs more with its
 // length; the optimizer's element-wise updates have none.
 func form(c kernels.Call) string {
 	if c.Op == kernels.OpSumSquares {

@@ -44,13 +44,13 @@ func TestRecomputationSavesMemory(t *testing.T) {
 	}
 }
 
-// stageBytes is what the first stage takes.
+// stageBytes returns the memory that the first stage takes.
 func stageBytes(t *testing.T, run plan.RunSpec, p plan.Plan) int64 {
 	t.Helper()
 	return memoryOf(t, run, p, plan.StageID{}).Total()
 }
 
-// TestPlannerMakesRoomByRecomputing gives each of two devices less memory than its stage
+// TestPlannerMakesRoomByRecomputing returns each of two devices less memory than its stage
 // takes without recomputation. The plan has the stages recompute some layers, and what
 // their workers allocate is within what the planner said is free; the losses are those of
 // one stage that recomputes nothing.

@@ -199,7 +199,7 @@ func TestAReplicaDiesWithParametersHalfGathered(t *testing.T) {
 	}
 }
 
-// trainUntilDeath gives one worker of replica 1 an exchange that dies, and the others the end
+// trainUntilDeath returns one worker of replica 1 an exchange that dies, and the others the end
 // of their context with it.
 func trainUntilDeath(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *memoryKeeper, death dying) error {
 	t.Helper()

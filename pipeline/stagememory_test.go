@@ -48,7 +48,7 @@ func TestMemoryUnderEverySchedule(t *testing.T) {
 	}
 }
 
-// memoryOf is what the stack of a stage of a valid plan is to allocate on its device: all that
+// memoryOf returns what the stack of a stage of a valid plan is to allocate on its device: all that
 // grows with the model, the micro-batch and the micro-batches in flight.
 func memoryOf(t *testing.T, run plan.RunSpec, plan plan.Plan, at plan.StageID) model.Memory {
 	t.Helper()

@@ -97,7 +97,7 @@ func (s *slots) ready(m plan.Micro) bool {
 	return has || len(s.free) > 0
 }
 
-// take gives a micro-batch a slot, unless it has one.
+// take returns a micro-batch a slot, unless it has one.
 func (s *slots) take(m plan.Micro) error {
 	if _, has := s.used[m]; has {
 		return nil

@@ -178,7 +178,7 @@ func (s *stepRun) forward(h *stageRun, p part) (err error) {
 	})
 }
 
-// open gives a micro-batch a slot and returns what enqueues its tokens, as far as the stage needs
+// open returns a micro-batch a slot and returns what enqueues its tokens, as far as the stage needs
 // them: the two ends do, and attention that stays within documents. Then a stage between reads them
 // itself, since a neighbour's word on them would be one more message.
 func (s *stepRun) open(h *stageRun, micro plan.Micro) (enqueue func(), err error) {

@@ -16,8 +16,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// result is what a whole run showed: the losses by step, as bits, and held-out losses, those in
-// float32 throughout for themselves.
+// result holds the losses of a run by step, as bits, its held-out losses, and these in float32
+// throughout.
 type result struct{ losses, heldOut, floats map[plan.Step]uint64 }
 
 func newResult() result {

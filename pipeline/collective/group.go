@@ -70,7 +70,7 @@ func (g Group) tag(kind wire.Kind, from, to int) wire.Tag {
 	}
 }
 
-// part is what replica k owns of a vector of n elements.
+// part returns the ranges that replica k owns of a vector of n elements.
 func (g Group) part(k, n int) []model.Range {
 	if g.Parts != nil {
 		return g.Parts[k]
@@ -87,7 +87,7 @@ func (g Group) partLen(k, n int) int {
 	return sum
 }
 
-// pack gives replica k's part of v, its ranges one behind the other; it may be a part of v.
+// pack returns replica k's part of v, its ranges one behind the other; it may be a part of v.
 func (g Group) pack(k int, v []float32) []float32 {
 	if ranges := g.part(k, len(v)); len(ranges) == 1 {
 		return v[ranges[0].First:ranges[0].End]

@@ -48,7 +48,7 @@ func Contribute(ctx context.Context, ex Exchange, s State, part []float32) error
 	return nil
 }
 
-// Collect gives replica 0 the whole of n elements, its own part among them.
+// Collect returns replica 0 the whole of n elements, its own part among them.
 func Collect(ctx context.Context, ex Exchange, s State, n int, own []float32) ([]float32, error) {
 	if err := s.validate(); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func (g *Generator) load(params func(layer int, dst []float32) error) error {
 	return nil
 }
 
-// Close gives the device memory back.
+// Close returns the device memory back.
 func (g *Generator) Close() error {
 	err := g.queue.Close()
 	g.decoder.Close()
@@ -138,7 +138,7 @@ func (g *Generator) advance(tokens []int32) error {
 	return g.queue.Sync()
 }
 
-// window is how many of the last of n tokens the model sees: all, or beyond its positions
+// window returns how many of the last of n tokens the model sees: all, or beyond its positions
 // P a number from P/2 to P that moves in steps, so that most tokens find the others there.
 func (g *Generator) window(n int) int {
 	most := g.decoder.Positions()
@@ -149,7 +149,7 @@ func (g *Generator) window(n int) int {
 	return n - (n-most+step-1)/step*step
 }
 
-// common is how many first elements a and b share.
+// common returns how many first elements a and b share.
 func common(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -17,7 +17,7 @@ var small = model.Config{
 	Norm: model.RMSNorm, Activation: model.SwiGLU, Positions: model.RoPE, UntiedHead: true,
 }
 
-// initial gives the parameters of a model that nothing has trained, made larger so that
+// initial returns the parameters of a model that nothing has trained, made larger so that
 // its choices differ.
 func initial(c model.Config) func(layer int, params []float32) error {
 	return func(layer int, params []float32) error {

@@ -130,7 +130,7 @@ func (s *Sampler) sortTokens() {
 	})
 }
 
-// nucleus is how many of the first k tokens have the share p of their probability.
+// nucleus returns how many of the first k tokens have the share p of their probability.
 func (s *Sampler) nucleus(k int, p float64) int {
 	total, sum := 0.0, 0.0
 	for _, token := range s.order[:k] {

@@ -117,7 +117,7 @@ func (c *cluster) sessions(g plan.Generation) []*Session {
 	return all
 }
 
-// connections is how many peer i keeps with peer j.
+// connections returns how many peer i keeps with peer j.
 func (c *cluster) connections(i, j int) int {
 	e := c.endpoints[i]
 	e.mu.Lock()

@@ -242,7 +242,7 @@ func (s *outStream) leave() {
 	s.stream.CancelRead(streamCut)
 }
 
-// readAcks gives room in the outbox back as the peer takes pieces in.
+// readAcks returns room in the outbox back as the peer takes pieces in.
 func (s *outStream) readAcks() {
 	defer context.AfterFunc(s.conn.ctx, func() {
 		if s.conn.remote.flush.Err() != nil {

@@ -57,7 +57,7 @@ func stream(ctx context.Context, c *cluster, sessions []*Session) func() {
 	}
 }
 
-// rate is how many payload bytes a second come through during d.
+// rate returns how many payload bytes a second come through during d.
 func rate(s *Session, d time.Duration) float64 {
 	before, begin := s.Stats()[0].PayloadReceived, time.Now()
 	time.Sleep(d)

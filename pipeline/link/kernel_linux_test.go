@@ -120,7 +120,7 @@ func BenchmarkKernelLine(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// sessionRate is how many payload bytes a second arrive through a session.
+// sessionRate returns how many payload bytes a second arrive through a session.
 func sessionRate(b *testing.B, networks []*quicNetwork, settle, during time.Duration) float64 {
 	c := run(b, networks, Options{})
 	defer c.close()
@@ -135,7 +135,7 @@ func sessionRate(b *testing.B, networks []*quicNetwork, settle, during time.Dura
 	return rate(sessions[1], during)
 }
 
-// streamRate is how many bytes a second arrive over one stream of one connection.
+// streamRate returns how many bytes a second arrive over one stream of one connection.
 func streamRate(b *testing.B, networks []*quicNetwork, settle, during time.Duration) float64 {
 	defer networks[0].close()
 	defer networks[1].close()

@@ -13,7 +13,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// leftWithin waits until receiving from a peer fails because it has left.
+// leftWithin blocks until receiving from a peer fails because it has left.
 func leftWithin(t *testing.T, s *Session, from plan.PeerID, d time.Duration) {
 	t.Helper()
 	begin := time.Now()

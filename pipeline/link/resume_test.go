@@ -82,7 +82,7 @@ func receiveAll(ctx context.Context, s *Session, from plan.PeerID, k wire.Kind, 
 	return nil
 }
 
-// resent is how many pieces all sessions have sent again.
+// resent returns how many pieces all sessions have sent again.
 func resent(sessions []*Session) (n uint64) {
 	for _, s := range sessions {
 		for _, st := range s.Stats() {
@@ -305,7 +305,7 @@ func TestLanesThatWereReplacedEnd(t *testing.T) {
 	})
 }
 
-// lanesOf is how many streams the stripe with most of them sends on.
+// lanesOf returns how many streams the stripe with most of them sends on.
 func lanesOf(r *remote) (most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

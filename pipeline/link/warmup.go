@@ -117,7 +117,7 @@ func (c *connection) warmBound() time.Duration {
 	return max(warmTime, warmTrips*c.quic.ConnectionStats().SmoothedRTT)
 }
 
-// warm waits until it is asked for and then sends padding, whose end shows the peer that this
+// warm blocks until it is asked for and then sends padding, whose end shows the peer that this
 // direction is through: at once if the connection has been warmed, or if the line is so short that a
 // window opens within a message.
 func (c *connection) warm() {

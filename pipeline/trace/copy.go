@@ -8,9 +8,9 @@ import (
 	"pnode/planner/plan"
 )
 
-// Copy is a message on its way between a device and the host, beside a worker's program.
+// Copy is a message on its way between a device and the host, concurrently with a worker's program.
 type Copy struct {
-	// What says which way and what: `upload activation`.
+	// What names the way and the message: `upload activation`.
 	What       string
 	Generation plan.Generation
 	Step       plan.Step
@@ -31,20 +31,20 @@ type TimedCopy struct {
 	Start, End  int64
 }
 
-// copyCategory tells copies from actions.
+// copyCategory marks copies among actions.
 const copyCategory = "copy"
 
 // copyName matches what a copy may be called.
 var copyName = regexp.MustCompile(`^[a-z0-9, ]{1,100}$`)
 
-// Rows of a worker beside its program: reductions and copies of each stage that it holds.
+// Rows of a worker after its program's: reductions and copies of each stage that it holds.
 const (
 	reductionsRow = 1
 	copiesRow     = 1_000_000
 	maxRow        = 2 * copiesRow
 )
 
-func rowBeside(base int, r plan.Replica, s plan.Stage) int { return base + int(s) + 1000*int(r) }
+func rowOf(base int, r plan.Replica, s plan.Stage) int { return base + int(s) + 1000*int(r) }
 
 // AddCopy writes a copy.
 func (r *Recorder) AddCopy(c Copy) {
@@ -54,7 +54,7 @@ func (r *Recorder) AddCopy(c Copy) {
 	start := r.nanos(c.Start)
 	r.putCopy(TimedCopy{
 		Name:       fmt.Sprintf("%s %d, replica %d, stage %d", c.What, c.Index, c.Replica, c.Stage),
-		Generation: c.Generation, Step: c.Step, Worker: c.Worker, Row: rowBeside(copiesRow, c.Replica, c.Stage),
+		Generation: c.Generation, Step: c.Step, Worker: c.Worker, Row: rowOf(copiesRow, c.Replica, c.Stage),
 		Start: start, End: start + max(0, c.End.Sub(c.Start).Nanoseconds()),
 	})
 }

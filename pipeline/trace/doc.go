@@ -1,11 +1,11 @@
-// Package trace writes down when the workers of a node did what, and reads it back. Files
+// Package trace records when the workers of a node did what, and reads it back. Files
 // are in Chrome's trace event format (JSON array), which chrome://tracing and Perfetto show.
 //
 // Nouns:
 //
 //   - Recorder: a file that takes the spans of this node's workers. A nil Recorder takes
 //     none and costs nothing.
-//   - Copy: a message between a device and the host, beside a worker's program.
+//   - Copy: a message between a device and the host, concurrently with a worker's program.
 //   - Span: one action of a worker's program, from when it began to when it ended.
 //   - Trace: what files hold, of all their nodes; its Steps are timelines to draw.
 //
@@ -13,7 +13,7 @@
 // be copied and sent. A forward or backward begins when its message is there. Reductions run
 // beside the program and have rows of their own, and so do the copies of messages.
 //
-// Times are those of the node's clock at the recorder's start, and move on with its
+// Times begin with the node's clock at the recorder's start, and move on with its
 // monotonic clock. Merge brings nodes to one clock: no message can arrive before it was
 // sent, and the quickest message each way tells how far two clocks are apart, as in NTP,
 // but for half of what the two ways differ.

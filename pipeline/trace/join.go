@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Join reads the files of nodes that ran side by side, merges them and writes one. A node
+// Join reads the files of nodes that ran together, merges them and writes one. A node
 // that never came to write is left out.
 func Join(path string, files ...string) error {
 	var traces []Trace

@@ -31,7 +31,7 @@ func Merge(traces ...Trace) Trace {
 	return out
 }
 
-// shifts are what to add to the times of each trace.
+// shifts returns what to add to the times of each trace.
 func shifts(traces []Trace) []int64 {
 	delays := quickest(traces)
 	shift, known := make([]int64, len(traces)), make([]bool, len(traces))
@@ -56,7 +56,7 @@ func shifts(traces []Trace) []int64 {
 	return shift
 }
 
-// quickest is by (from, to) trace the least time between the end of a send and that of its
+// quickest returns by (from, to) trace the least time between the end of a send and that of its
 // receive, each on its own node's clock.
 func quickest(traces []Trace) map[[2]int]*int64 {
 	type sent struct {
@@ -90,7 +90,7 @@ func quickest(traces []Trace) map[[2]int]*int64 {
 	return least
 }
 
-// receiver is the receive that a send is for.
+// receiver returns the receive that a send is for.
 func receiver(s Timed) (message, bool) {
 	m := message{Key{s.Generation, s.Step}, s.Action}
 	switch s.Action.Op {

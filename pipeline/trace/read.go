@@ -26,9 +26,9 @@ const (
 	maxNanos     = math.MaxInt64 / 2
 )
 
-// Trace is what nodes wrote down.
+// Trace holds the records of nodes.
 type Trace struct {
-	// Names are those of workers, as far as the files tell.
+	// Names of workers, as far as the files have them.
 	Names  map[int]string
 	Spans  []Timed
 	Copies []TimedCopy
@@ -44,7 +44,7 @@ type Timed struct {
 	Start, End int64
 }
 
-// event is one of Chrome's.
+// event is one event of Chrome's format.
 type event struct {
 	Name string      `json:"name"`
 	Cat  string      `json:"cat"`
@@ -122,13 +122,13 @@ func (t *Trace) take(e event) error {
 	return nil
 }
 
-// nanos are those of a number of microseconds with three digits behind the point, exactly: a
-// float64 has no nanoseconds since 1970.
+// nanos converts microseconds with up to three decimals exactly: a float64 has no nanoseconds since
+// 1970.
 func nanos(micros json.Number) (int64, error) {
 	whole, part, _ := strings.Cut(micros.String(), ".")
 	n, err := strconv.ParseUint(whole+(part + "000")[:3], 10, 63)
 	if err != nil || whole == "" || len(part) > 3 || n > maxNanos {
-		return 0, fmt.Errorf("%.40q is no time in microseconds with up to 3 digits behind the point", micros)
+		return 0, fmt.Errorf("%.40q is no time in microseconds with up to 3 digits after the point", micros)
 	}
 	return int64(n), nil
 }
@@ -139,7 +139,7 @@ type Key struct {
 	Step       plan.Step
 }
 
-// Keys are the steps that the trace has spans of, in order.
+// Keys returns the steps that the trace has spans of, in order.
 func (t Trace) Keys() []Key {
 	seen := map[Key]bool{}
 	var keys []Key
@@ -155,7 +155,7 @@ func (t Trace) Keys() []Key {
 	return keys
 }
 
-// Segments is into how many the schedule of a step cuts sequences, 0 or 1 for whole ones.
+// Segments returns into how many the schedule of a step cuts sequences, 0 or 1 for whole ones.
 func (t Trace) Segments(k Key) int {
 	for _, s := range t.Spans {
 		if (Key{s.Generation, s.Step}) == k {
@@ -165,8 +165,8 @@ func (t Trace) Segments(k Key) int {
 	return 0
 }
 
-// Timeline is a step as a simulation would give it, from its first action on: by worker the
-// spans in the order of their starts, sends, waits for messages and reductions among them.
+// Timeline returns a step in the form of a simulation's, from its first action on: by worker the spans
+// in the order of their starts, sends, waits for messages and reductions among them.
 // Workers without spans have none.
 func (t Trace) Timeline(k Key) schedule.Timeline {
 	var line schedule.Timeline
@@ -199,7 +199,7 @@ func (t Trace) Timeline(k Key) schedule.Timeline {
 	return line
 }
 
-// peakLive is the most micro-batches between forward and weight gradient.
+// peakLive returns the most micro-batches between forward and weight gradient.
 func peakLive(spans []schedule.Span) int {
 	live, peak := 0, 0
 	for _, s := range spans {

@@ -14,17 +14,17 @@ import (
 	"pnode/planner/plan"
 )
 
-// MaxSpans is how many spans a file has at most; further ones are left out.
+// MaxSpans bounds the spans of a file; further ones are left out.
 const MaxSpans = 1 << 20
 
 // Span is one action of a worker.
 type Span struct {
 	Generation plan.Generation
 	Step       plan.Step
-	// Worker is the number of the worker's seat in the plan.
+	// Worker is the worker's number in the plan.
 	Worker int
 	Action schedule.Action
-	// Segments is that of the worker's schedule.
+	// Segments says into how many the worker's schedule cuts sequences.
 	Segments   int
 	Start, End time.Time
 }
@@ -51,7 +51,7 @@ func Create(path string) (*Recorder, error) {
 	return r, nil
 }
 
-// Name says what a worker of a generation is called.
+// Name records the name of a worker of a generation.
 func (r *Recorder) Name(worker int, name string) {
 	if r == nil {
 		return
@@ -80,7 +80,7 @@ func (r *Recorder) Add(s Span) {
 func (r *Recorder) put(s Timed) {
 	row := 0
 	if s.Action.Op == schedule.Reduce {
-		row = rowBeside(reductionsRow, s.Action.Replica, s.Action.Stage)
+		row = rowOf(reductionsRow, s.Action.Replica, s.Action.Stage)
 	}
 	r.write(line{
 		name: s.Action.String(), category: s.Action.Op.String(), start: s.Start, end: s.End,
@@ -119,7 +119,7 @@ func (r *Recorder) write(l line) {
 	_, _ = r.out.Write(r.line)
 }
 
-// nanos is a time since 1970 that does not jump when the clock is set.
+// nanos returns a time since 1970 that does not jump when the clock is set.
 func (r *Recorder) nanos(t time.Time) int64 { return r.base.UnixNano() + t.Sub(r.base).Nanoseconds() }
 
 // micros appends nanoseconds as microseconds.

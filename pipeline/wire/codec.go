@@ -8,7 +8,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Codec is how the elements of a boundary tensor are written. The zero value is refused.
+// Codec says how the elements of a boundary tensor are written. The zero value is refused.
 type Codec = plan.Codec
 
 // The codecs, the most exact first.
@@ -35,16 +35,16 @@ func ParseCodec(name string) (Codec, error) {
 // tensorFront is the size of what goes before the elements: codec u8 | zero 3 bytes.
 const tensorFront = plan.CodecFront
 
-// TensorBytes is the size of n elements in a codec.
+// TensorBytes returns the size of n elements in a codec.
 func TensorBytes(c Codec, n int) int { return int(c.Bytes(int64(n))) }
 
-// maxError is the relative error, root of the summed squares over that of the tensor, up to
-// which a codec is used. That of BF16 is below 2^-8 for all but subnormal numbers. Int8 has
+// maxError bounds the relative error of a codec that is used: the root of the summed squares of the
+// errors, divided by that of the elements. BF16 has less than 2^-8 for all but subnormal numbers, Int8
 // about 0.009 where the elements are spread like a normal distribution; a group in which
 // one element outweighs the others is what takes it past the bound.
 var maxError = [...]float64{F32: math.Inf(1), BF16: 1.0 / 256, Int8: 0.03}
 
-// Encoded tells how a tensor was written.
+// Encoded says how a tensor was written.
 type Encoded struct {
 	// Codec is the one asked for, or the next better one whose error is within bounds.
 	Codec Codec
@@ -94,7 +94,7 @@ func appendAs(dst []byte, c Codec, xs []float32, n Noise) ([]byte, float64) {
 }
 
 // DecodeTensor fills dst from b, which names its codec and has exactly the bytes that
-// TensorBytes gives for len(dst) elements.
+// TensorBytes returns for len(dst) elements.
 func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 	if len(b) < tensorFront {
 		return 0, fmt.Errorf("%w: tensor of %d bytes, want %d or more", ErrLength, len(b), tensorFront)
@@ -118,7 +118,7 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 	return c, nil
 }
 
-// NewF32Tensor gives a tensor of n elements in F32 and the part of it that holds them, to be
+// NewF32Tensor returns a tensor of n elements in F32 and the part of it that holds them, to be
 // filled by whoever has them in memory.
 func NewF32Tensor(n int) (tensor, elements []byte) {
 	tensor = make([]byte, TensorBytes(F32, n))
@@ -126,7 +126,7 @@ func NewF32Tensor(n int) (tensor, elements []byte) {
 	return tensor, tensor[tensorFront:]
 }
 
-// F32Elements gives the elements of a tensor of n elements if it is in F32 and well-formed.
+// F32Elements returns the elements of a tensor of n elements if it is in F32 and well-formed.
 func F32Elements(tensor []byte, n int) (elements []byte, ok bool) {
 	if !fronted(tensor, F32, n) {
 		return nil, false
@@ -134,16 +134,47 @@ func F32Elements(tensor []byte, n int) (elements []byte, ok bool) {
 	return tensor[tensorFront:], true
 }
 
-// fronted tells whether a tensor begins, and is as long, as one of n elements in a codec.
+// fronted reports whether a tensor begins, and is as long, as one of n elements in a codec.
 func fronted(tensor []byte, c Codec, n int) bool {
 	front := [tensorFront]byte{byte(c)}
 	return len(tensor) == TensorBytes(c, n) && [tensorFront]byte(tensor[:tensorFront]) == front
 }
 
-// relative is the relative error of a tensor, given two sums of squares.
+// relative returns the relative error of a tensor, given two sums of squares.
 func relative(wrong, all float64) float64 {
 	if wrong == 0 {
 		return 0
 	}
 	return math.Sqrt(wrong / all)
 }
+
+// Noise is the key of the numbers by which a tensor is rounded. The n-th number is a function
+// of key and n, so that a tensor is rounded the same whenever and wherever it is computed.
+type Noise uint64
+
+// Crossing names one tensor on its way over a boundary between stages, by what does not
+// change with the generation, the number of stages or the schedule.
+type Crossing struct {
+	Step  plan.Step
+	Micro plan.Micro
+	// Layer is the first one after the boundary.
+	Layer int
+	// Back marks a gradient; others are activations.
+	Back bool
+}
+
+// NoiseOf returns the key for a crossing in a run of this seed.
+func NoiseOf(seed uint64, c Crossing) Noise {
+	n := Noise(seed)
+	direction := uint64(0)
+	if c.Back {
+		direction = 1
+	}
+	for _, v := range [...]uint64{uint64(c.Step), uint64(c.Micro), uint64(c.Layer), direction} {
+		n = Noise(n.at(v))
+	}
+	return n
+}
+
+// at returns number i.
+func (n Noise) at(i uint64) uint64 { return quant.Number(uint64(n), i) }

@@ -11,7 +11,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// normal gives n elements spread like a normal distribution.
+// normal returns n elements spread like a normal distribution.
 func normal(n int, seed uint64) []float32 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	xs := make([]float32, n)

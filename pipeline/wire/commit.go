@@ -8,8 +8,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// commitBytes is the size of an encoded commit without what it may end with, a fifth float and a
-// course: step, four floats, flags.
+// commitBytes is the size of an encoded commit without its optional end, a fifth float and a schedule:
+// step, four floats, flags.
 const commitBytes = 5*8 + 1
 
 // MaxCommitBytes is the size of the largest commit.
@@ -23,14 +23,14 @@ const (
 	flagsEnd
 )
 
-// Commit is the coordinator's word that a step counts; it is the same for all workers.
+// Commit makes a step count. The coordinator sends the same one to all workers.
 type Commit struct {
 	Step plan.Step
 	// Loss is the mean over the step's micro-batches in nats a token.
 	Loss float64
 	// Norm is the global gradient norm before clipping.
 	Norm float64
-	// GradScale is what the optimizer multiplies gradients by: 1, less when the norm is
+	// GradScale multiplies gradients in the optimizer: 1, less when the norm is
 	// clipped, 0 when it is not finite and the update is skipped.
 	GradScale float64
 	// HeldOut is the held-out loss before the update, nil when none was computed.
@@ -88,13 +88,13 @@ func DecodeCommit(b []byte) (Commit, error) {
 	rest := b[commitBytes:]
 	if flags&flagHeldOutF32 != 0 {
 		if len(rest) < 8 || flags&flagHeldOut == 0 {
-			return Commit{}, fmt.Errorf("%w: commit has flags %#02x and %d bytes behind them", ErrValue, flags, len(rest))
+			return Commit{}, fmt.Errorf("%w: commit has flags %#02x and %d bytes after them", ErrValue, flags, len(rest))
 		}
 		f32 := math.Float64frombits(binary.LittleEndian.Uint64(rest))
 		c.HeldOutF32, rest = &f32, rest[8:]
 	}
 	if len(rest) > plan.MaxScheduleChoiceBytes {
-		return Commit{}, fmt.Errorf("%w: course of %d bytes, at most %d are accepted", ErrLength, len(rest), plan.MaxScheduleChoiceBytes)
+		return Commit{}, fmt.Errorf("%w: schedule of %d bytes, at most %d are accepted", ErrLength, len(rest), plan.MaxScheduleChoiceBytes)
 	}
 	if c.Next = string(rest); c.Next != "" {
 		if _, err := plan.ParseScheduleChoice(c.Next); err != nil {

@@ -4,13 +4,13 @@
 //
 // Nouns:
 //
-//   - Kind: what a frame carries; Class: on which stream a kind travels.
-//   - Tag: which message of which generation and step a frame is; it is comparable and
-//     serves as the key under which the receiver waits for it.
+//   - Kind says what a frame carries; Class on which stream a kind travels.
+//   - Tag names a message of a generation and step; it is comparable and serves as the key under
+//     which the receiver waits for it.
 //   - Frame: a tag and its payload; Header: a frame's fixed-size front.
-//   - Piece: what one stream carries of a frame, and which part of it that is.
-//   - Open: the first bytes of a stream, and which life of which endpoint it belongs to.
-//   - Codec: how the elements of a boundary tensor are written; Noise: what rounds them.
+//   - Piece: a part of a frame on one stream.
+//   - Open: the first bytes of a stream, with the process epoch of the endpoint that opens it.
+//   - Codec: the form of a boundary tensor's elements; Noise: the numbers that round them.
 //   - Report, Commit: the two payloads of the agreement on a step.
 //
 // Everything is little-endian and has exactly one encoding. The checksum of a frame is a

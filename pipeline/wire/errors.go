@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // What decoders find wrong; every error of this package wraps one of them.
@@ -23,4 +24,15 @@ func unknownVersion(what string, got byte) error {
 		fetch = "fetch this node's release of pnode for the sender"
 	}
 	return fmt.Errorf("%w %d of a %s, this node knows version %d: %s", ErrVersion, got, what, Version, fetch)
+}
+
+// Clip shortens text to most bytes at most, at the end of a character.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }

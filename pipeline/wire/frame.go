@@ -49,8 +49,8 @@ func (t Tag) String() string {
 	return fmt.Sprintf("%v generation %d step %d replica %d stage %d index %d", t.Kind, t.Generation, t.Step, t.Replica, t.Stage, t.Index)
 }
 
-// Validate tells whether the tag can be encoded: a known kind, nothing negative, replica
-// and stage below 2^31.
+// Validate returns an error unless the tag can be encoded: a known kind, nothing negative, replica and
+// stage below 2^31.
 func (t Tag) Validate() error {
 	if !t.Kind.Valid() {
 		return fmt.Errorf("%w: %d", ErrKind, uint8(t.Kind))

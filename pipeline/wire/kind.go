@@ -2,7 +2,7 @@ package wire
 
 import "fmt"
 
-// Kind is what a frame carries. The zero value is refused by every decoder.
+// Kind says what a frame carries. The zero value is refused by every decoder.
 type Kind uint8
 
 // The kinds. A tensor kind has float32 elements in a Codec: those of Activation and
@@ -38,7 +38,7 @@ const (
 
 var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding", "state-part", "state-taken"}
 
-// Valid tells whether k is one of the kinds.
+// Valid reports whether k is one of the kinds.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
 
 func (k Kind) String() string {
@@ -48,7 +48,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Class is the class of streams a valid kind travels on.
+// Class returns the class of streams that a valid kind travels on.
 func (k Kind) Class() Class {
 	switch k {
 	case Activation:
@@ -62,7 +62,7 @@ func (k Kind) Class() Class {
 	}
 }
 
-// maxPayload is the largest payload of a kind in bytes, given the bound for tensors.
+// maxPayload returns the largest payload of a kind in bytes, given the bound for tensors.
 func (k Kind) maxPayload(maxTensorBytes int) int {
 	switch k {
 	case KindReport:
@@ -104,7 +104,7 @@ var classNames = [classEnd]string{"", "control", "activations", "gradients", "re
 // SessionClasses are the classes whose streams belong to a generation.
 var SessionClasses = [...]Class{Control, Activations, Gradients, Reductions}
 
-// Valid tells whether c is one of the classes.
+// Valid reports whether c is one of the classes.
 func (c Class) Valid() bool { return c > 0 && c < classEnd }
 
 func (c Class) String() string {

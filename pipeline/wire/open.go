@@ -16,16 +16,16 @@ const OpenBytes = 36
 
 const openMagic = 0x534e5001 // bytes 01 'P' 'N' 'S'
 
-// Boot tells one life of an endpoint from the next: what one has received, the other has
-// not. It is drawn at random and never 0.
+// Boot is the process epoch of an endpoint: one process has nothing of what another received. It is
+// drawn at random and never 0.
 type Boot uint64
 
 // Open says what a stream is for. Generation is 0 exactly for the class Chunks.
 type Open struct {
 	Class      Class
 	Generation plan.Generation
-	// From is the life of the endpoint that opens the stream, To the one that it believes to
-	// speak to, 0 while it knows none.
+	// From is the epoch of the endpoint that opens the stream, To the one that it believes to speak
+	// to, 0 while it knows none.
 	From, To Boot
 }
 

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// MaxPieceBytes is how much of a payload travels in one piece: all pieces of a message have
+// MaxPieceBytes bounds the payload of one piece: all pieces of a message have
 // this size but the last one.
 const MaxPieceBytes = 32 << 10
 
@@ -18,7 +18,7 @@ const MaxPieceBytes = 32 << 10
 const PieceBytes = HeaderBytes + 16
 
 // Piece is a part of a frame on one of several streams that share a class. Every piece
-// repeats the frame's header, so that whichever comes first tells what is coming.
+// repeats the frame's header, so that whichever comes first announces the frame.
 type Piece struct {
 	Header Header
 	// Seq numbers the frames of a session from one peer in one class, from 1. It is 0 for
@@ -28,14 +28,14 @@ type Piece struct {
 	Offset int
 }
 
-// Numbered tells whether frames of a kind are counted, kept and sent again: all but those
-// that say nothing beyond having come.
+// Numbered reports whether frames of a kind are counted, kept and sent again: all but Heartbeat and
+// Padding.
 func (k Kind) Numbered() bool { return k != Heartbeat && k != Padding }
 
-// Bytes is how many bytes of the payload follow.
+// Bytes returns how many bytes of the payload follow.
 func (p Piece) Bytes() int { return min(MaxPieceBytes, p.Header.PayloadBytes-p.Offset) }
 
-// Pieces is how many pieces a payload has; an empty one travels in one piece.
+// Pieces returns how many pieces a payload has; an empty one travels in one piece.
 func Pieces(payloadBytes int) int {
 	return max(1, (payloadBytes+MaxPieceBytes-1)/MaxPieceBytes)
 }

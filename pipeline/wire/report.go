@@ -32,11 +32,11 @@ type PartSquare struct {
 	Sum  float64
 }
 
-// Report is what one worker tells the coordinator when its gradients of a step are ready.
+// Report goes from a worker to the coordinator when its gradients of a step are ready.
 type Report struct {
 	Losses     []MicroLoss
 	SumSquares []PartSquare
-	// ComputeNanos and WaitNanos are where the worker's step time went.
+	// ComputeNanos and WaitNanos say where the worker's step time went.
 	ComputeNanos int64
 	WaitNanos    int64
 }
