@@ -2,5 +2,5 @@
 
 package pipeline
 
-// meets reports whether the i-th of some things is tested with the j-th of n others: all are.
-func meets(_, _, _ int) bool { return true }
+// raced says that the race detector is on.
+const raced = false
