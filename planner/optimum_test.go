@@ -14,7 +14,7 @@ import (
 func TestBestOfAll(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	compared, matched, worst := 0, 0, int64(0)
-	for compared < 60 {
+	for compared < rounds(60, 20) {
 		in := randomInput(rng)
 		in.Members, in.Costs = in.Members[:min(len(in.Members), 3)], in.Costs[:min(len(in.Costs), 7)]
 		for i := range in.Members {

@@ -39,7 +39,7 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 			want = plan.ScheduleName
 		}
 		if p.Schedule != want || len(p.Replicas) != c.replicas || len(p.Replicas[0].Stages) != c.stages || len(p.Workers()) != 4 {
-			t.Errorf("%q: %s of %d replicas of %d stages on %d seats", c.text, p.Schedule, len(p.Replicas), len(p.Replicas[0].Stages), len(p.Workers()))
+			t.Errorf("%q: %s of %d replicas of %d stages on %d workers", c.text, p.Schedule, len(p.Replicas), len(p.Replicas[0].Stages), len(p.Workers()))
 		}
 		in.Previous, in.Generation = &p, p.Generation+1
 		again, _, err := Make(in)
@@ -52,13 +52,13 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 	}
 }
 
-// TestSeveralLanesHaveTheSchedule has four lanes of two devices and eight copies on them.
-func TestSeveralLanesHaveTheSchedule(t *testing.T) {
+// TestSeveralGroupsHaveTheSchedule has four groups of two devices and eight copies on them.
+func TestSeveralGroupsHaveTheSchedule(t *testing.T) {
 	in := asking("chimera", 8, 2)
 	in.Run.Train.Replicas, in.Run.Train.Micros = 4, 16
 	p, _, err := Make(in)
 	if err != nil || len(p.Replicas) != 8 || len(p.Workers()) != 8 {
-		t.Fatalf("%d replicas on %d seats (%v)", len(p.Replicas), len(p.Workers()), err)
+		t.Fatalf("%d replicas on %d workers (%v)", len(p.Replicas), len(p.Workers()), err)
 	}
 	for r, pipe := range p.Replicas {
 		twin := p.Replicas[r^1]
@@ -66,8 +66,8 @@ func TestSeveralLanesHaveTheSchedule(t *testing.T) {
 			t.Errorf("replica %d is on %+v, its twin on %+v", r, pipe.Stages, twin.Stages)
 		}
 	}
-	if lanes, err := p.ReplicaGroups(); err != nil || len(lanes) != 4 {
-		t.Errorf("the plan has %d lanes (%v)", len(lanes), err)
+	if groups, err := p.ReplicaGroups(); err != nil || len(groups) != 4 {
+		t.Errorf("the plan has %d groups (%v)", len(groups), err)
 	}
 }
 

@@ -217,9 +217,9 @@ func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 			seen.Links = append(seen.Links, MeasuredLink{From: a.Peer, To: b.Peer, RTTNanos: 900e6})
 		}
 	}
-	for w, seat := range p.Workers() {
+	for w, worker := range p.Workers() {
 		for i := range in.Members {
-			if in.Members[i].Peer == seat.Peer {
+			if in.Members[i].Peer == worker.Peer {
 				in.Members[i].Profile.Devices[0].MemoryFreeBytes = need[w]
 			}
 		}
@@ -239,7 +239,7 @@ func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 // take.
 func TestGroupsAreNoSlower(t *testing.T) {
 	grouped := 0
-	for n := range 24 {
+	for n := range rounds(24, 12) {
 		in := lanedOf(t, "", 2+n%3, 1<<40)
 		in.Run.Train.Stages, in.Run.Train.Replicas = 0, 1
 		in.Run.Train.Micros = 3 + n
@@ -285,7 +285,7 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 	}
 	in.Costs = slices.Repeat(in.Costs[:1], 24)
 	worse := 0
-	for param := int64(1 << 18); param <= 1<<24; param += 1 << 18 {
+	for param := int64(1 << 18); param <= 1<<24; param += int64(rounds(1<<18, 1<<20)) {
 		for l := range in.Costs {
 			in.Costs[l].ParamBytes, in.Costs[l].BoundaryBytes = param, 10_000
 		}
@@ -349,8 +349,8 @@ func TestReselectGroupsCountsUpdates(t *testing.T) {
 // TestWrapAroundThatNobodyMeasuredIsTold: groups use the link from the last device to the first.
 func TestWrapAroundThatNobodyMeasuredIsTold(t *testing.T) {
 	in, p, _ := groupedNodes(t)
-	seats := p.Workers()
-	first, last := seats[0].Peer, seats[len(seats)-1].Peer
+	workers := p.Workers()
+	first, last := workers[0].Peer, workers[len(workers)-1].Peer
 	for i := range in.Members {
 		m := &in.Members[i]
 		m.Profile.Links = slices.DeleteFunc(m.Profile.Links, func(l plan.LinkProfile) bool {

@@ -31,7 +31,7 @@ func unlikeInput(free int64, tied bool) Input {
 func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		some := 0
-		for free := int64(16 << 20); free > 1<<20; free -= free / 12 {
+		for free := int64(16 << 20); free > 1<<20; free -= free / int64(rounds(12, 6)) {
 			in := unlikeInput(free, tied)
 			c, k, _, err := decide(in)
 			if errors.Is(err, ErrNoFit) {
@@ -71,7 +71,8 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 func TestNoMoreIsShardedThanHelps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 9))
 	some, all := 0, 0
-	for range 200 {
+	n := rounds(120, 40)
+	for range n {
 		in := shardInput(1+rng.IntN(3), 0)
 		in.Run.Train.Schedule = []string{"", "", "zb-h1", "chimera"}[rng.IntN(4)]
 		for i := range in.Members {
@@ -99,7 +100,7 @@ func TestNoMoreIsShardedThanHelps(t *testing.T) {
 			some++
 		}
 	}
-	if some < 5 || all < 5 {
+	if some < n/40 || all < n/40 {
 		t.Errorf("%d plans with some and %d with all layers in parts show little", some, all)
 	}
 }

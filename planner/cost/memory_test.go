@@ -12,15 +12,21 @@ const microBatch = 2
 
 // training is a model with a storage, and with or without a mask of documents.
 type training struct {
-	model   model.Config
-	storage model.Storage
-	mask    bool
+	model       model.Config
+	costs, half []model.LayerCost
+	storage     model.Storage
+	mask        bool
 }
 
-// open is its ledger.
+// train returns a model with its costs, which take longest to get.
+func train(m model.Config) training {
+	return training{model: m, costs: m.Costs(microBatch, model.StorageF32), half: m.Costs(microBatch, model.StorageBF16)}
+}
+
+// open returns the memory of a device with the storage.
 func (tr training) open(t *testing.T, m Training) *DeviceMemory {
 	t.Helper()
-	m.Costs, m.HalfCosts = tr.model.Costs(microBatch, model.StorageF32), tr.model.Costs(microBatch, model.StorageBF16)
+	m.Costs, m.HalfCosts = tr.costs, tr.half
 	m.Tied, m.TiedGrad = tr.model.TiedLen(), tr.model.TiedGradLen()
 	if tr.mask {
 		m.MaskBytes = 4 * microBatch * int64(tr.model.Context)
@@ -69,10 +75,18 @@ func checkNeedOf(t *testing.T, tr training, level model.Recompute, first, end, s
 	}
 }
 
+// presets returns models of each family, the large ones only where there is time.
+func presets() []string {
+	if testing.Short() {
+		return []string{"nano"}
+	}
+	return []string{"small-10m", "gpt2-124m", "llama-160m"}
+}
+
 // TestPlannedMemoryCoversWhatIsAllocated: for every way to store and to recompute, alone and as
 // a stage at either end or in the middle.
 func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
-	for _, preset := range []string{"small-10m", "gpt2-124m", "llama-160m"} {
+	for _, preset := range presets() {
 		m, err := model.Preset(preset)
 		if err != nil {
 			t.Fatal(err)
@@ -80,10 +94,12 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 		adapted := m
 		adapted.LoRA = model.LoRA{Rank: 8, Alpha: 16, Targets: map[bool]string{true: "q_proj,v_proj", false: "c_attn"}[m.Positions == model.RoPE]}
 		for _, c := range []model.Config{m, adapted} {
+			of := train(c)
 			for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16, model.StorageF16} {
 				for _, level := range []model.Recompute{model.RecomputeNothing, model.RecomputeOutputs, model.RecomputeBlock} {
 					for _, mask := range []bool{false, true} {
-						tr := training{c, storage, mask}
+						tr := of
+						tr.storage, tr.mask = storage, mask
 						t.Run(fmt.Sprintf("%s rank %d %v %v %v", preset, c.LoRA.Rank, storage, level, mask), func(t *testing.T) {
 							n := c.Layers()
 							for _, layers := range [][2]int{{0, n}, {0, n / 2}, {n / 2, n}, {2, n - 2}} {
@@ -103,13 +119,15 @@ func TestPlannedMemoryCoversWhatIsAllocated(t *testing.T) {
 // TestRoomForWhatIsRestoredAhead: a stage of which all blocks are restored ahead of a gradient
 // takes what its passes take that recompute nothing, and the room for what is restored.
 func TestRoomForWhatIsRestoredAhead(t *testing.T) {
-	for _, preset := range []string{"small-10m", "gpt2-124m", "llama-160m"} {
+	for _, preset := range presets() {
+		m, err := model.Preset(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := train(m)
 		for _, storage := range []model.Storage{model.StorageF32, model.StorageBF16, model.StorageF16} {
-			m, err := model.Preset(preset)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tr := training{model: m, storage: storage}
+			tr := of
+			tr.storage = storage
 			for _, level := range []model.Recompute{model.RecomputeOutputs, model.RecomputeBlock} {
 				for ahead := range 5 {
 					checkAhead(t, tr, level, ahead)
