@@ -8,7 +8,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// exit is the way out of the run loop.
+// exit is the state of the loop's way out.
 type exit struct {
 	leaving bool      // asked to leave; not taken back
 	since   time.Time // leaving or stopping is wanted since; zero while neither is
@@ -16,7 +16,7 @@ type exit struct {
 	left    bool      // the run goes on without this node
 }
 
-// exitView is what the way out depends on, all of it plain values.
+// exitView is the input to wayOut, all of it plain values.
 type exitView struct {
 	State   consensus.State
 	Self    plan.PeerID
@@ -28,7 +28,7 @@ type exitView struct {
 	Running, Stalled, Completed bool
 }
 
-// exitVerdict is what follows from it. Over and Left end the loop, the others are wishes
+// exitVerdict is the result of wayOut. Over and Left end the loop, the others are wishes
 // to propose.
 type exitVerdict struct {
 	Over, Left          bool
@@ -71,7 +71,7 @@ func othersActive(s consensus.State, self plan.PeerID) bool {
 	})
 }
 
-// heldByOthers tells whether the newest checkpoint can be had without this node.
+// heldByOthers reports whether the newest checkpoint can be had without this node.
 func heldByOthers(s consensus.State, self plan.PeerID) bool {
 	for _, l := range s.Checkpoint.Layers {
 		elsewhere := slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {

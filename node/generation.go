@@ -4,22 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
-// generation is one plan being carried out on this node: a session of links and a
-// worker for each device here.
+// generation carries one plan out on this node: a session of links and a worker for each device
+// here.
 type generation struct {
-	plan   plan.Plan
+	plan      plan.Plan
+	self      plan.PeerID
+	nameOf    func(plan.PeerID) string // for people
+	links     *link.Endpoint
+	meter     *gossip.LinkMeter
+	newWorker func(id plan.WorkerID, session *link.Session) (*pipeline.Worker, error)
+
 	cancel context.CancelCauseFunc
 	done   chan error    // one result, after everything has been closed
 	loaded chan struct{} // closed when every worker here has its state
@@ -35,13 +42,44 @@ func (e lostPeerError) Error() string {
 	return fmt.Sprintf("node: lost the link to %s", e.name)
 }
 
-// startGeneration begins to carry out a plan. The result on done is nil when all workers
-// here finished or stopped on a commit.
-func (n *Node) startGeneration(ctx context.Context, plan plan.Plan) *generation {
+// startGeneration begins to carry the state's plan out. The result on done is nil when all
+// workers here finished or stopped on a commit.
+func (l *loop) startGeneration(ctx context.Context, state consensus.State) *generation {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &generation{plan: plan, cancel: cancel, done: make(chan error, 1), loaded: make(chan struct{})}
-	n.group.Go(func() error {
-		err := n.runGeneration(ctx, g)
+	g := &generation{
+		plan: state.Plan, self: l.self, nameOf: state.NameOf, links: l.links, meter: &l.meter,
+		cancel: cancel, done: make(chan error, 1), loaded: make(chan struct{}),
+	}
+	var unloaded atomic.Int32
+	for _, id := range g.plan.Workers() {
+		if id.Peer == l.self {
+			unloaded.Add(1)
+		}
+	}
+	g.newWorker = func(id plan.WorkerID, session *link.Session) (*pipeline.Worker, error) {
+		device, err := l.hardware.Device(id.Device)
+		if err != nil {
+			return nil, err
+		}
+		w, err := pipeline.New(pipeline.Config{
+			Worker: id, Run: *state.Run, Plan: state.Plan,
+			Device: device, Host: l.hardware.Host(), Data: l.data, Exchange: hardware.Exchange(device, session), Keeper: l.checkpointer.For(state.Plan),
+			Next: l.leader.NextSchedule(state.Plan), OnStep: l.monitor.Step, Trace: l.trace, Log: l.log,
+			OnLoaded: func() {
+				if unloaded.Add(-1) == 0 {
+					close(g.loaded)
+				}
+			},
+			// The plan ends with its next commit where the run is to stop or another plan follows.
+			Stop: func() bool {
+				now := l.raft.State()
+				return now.StopWanted || now.Paused()
+			},
+		})
+		return w, hardware.ExplainMemory(err)
+	}
+	l.group.Go(func() error {
+		err := g.run(ctx)
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
 		}
@@ -52,29 +90,36 @@ func (n *Node) startGeneration(ctx context.Context, plan plan.Plan) *generation 
 	return g
 }
 
-// stop ends the generation and waits until its workers have returned.
+// stop ends the generation and blocks until its workers have returned.
 func (g *generation) stop(cause error) error {
 	g.cancel(cause)
 	return <-g.done
 }
 
-// runGeneration runs the workers here until all have finished their steps or one fails. A
-// lost link ends the steps; saves under way go on as long as the generation does.
-func (n *Node) runGeneration(ctx context.Context, g *generation) error {
-	session := n.links.Session(g.plan.Generation, g.plan.Peers())
+// run runs the workers here until all have finished their steps or one fails. A lost link ends
+// the steps; saves under way go on as long as the generation does.
+func (g *generation) run(ctx context.Context) error {
+	session := g.links.Session(g.plan.Generation, g.plan.Peers())
 	defer session.Close()
-	defer n.meter.Follow(session.Stats)()
-	session.Warm(g.plan.Neighbours(n.self)...) // while the state is being loaded
-	workers, err := n.newWorkers(g, session)
+	defer g.meter.Follow(session.Stats)()
+	session.Warm(g.plan.Neighbours(g.self)...) // while the state is being loaded
+	var workers []*pipeline.Worker
 	defer func() {
 		for _, w := range workers {
 			w.Close()
 		}
 	}()
-	if err != nil {
-		return err
+	for _, id := range g.plan.Workers() {
+		if id.Peer != g.self {
+			continue
+		}
+		w, err := g.newWorker(id, session)
+		if err != nil {
+			return err
+		}
+		workers = append(workers, w)
 	}
-	err = n.runSteps(ctx, workers, session)
+	err := g.runSteps(ctx, workers, session)
 	if err != nil {
 		g.cancel(err) // the saves too
 	}
@@ -84,7 +129,8 @@ func (n *Node) runGeneration(ctx context.Context, g *generation) error {
 	return err
 }
 
-func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) error {
+// runSteps returns when all workers have finished their steps, or one of them or a link fails.
+func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) error {
 	group, ctx := errgroup.WithContext(saves)
 	finished := make(chan struct{})
 	var running sync.WaitGroup
@@ -103,7 +149,7 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 	group.Go(func() error {
 		select {
 		case peer := <-session.Lost():
-			return lostPeerError{n.raft.State().NameOf(peer)}
+			return lostPeerError{g.nameOf(peer)}
 		case <-finished:
 			return nil
 		case <-ctx.Done():
@@ -116,52 +162,8 @@ func (n *Node) runSteps(saves context.Context, workers []*pipeline.Worker, sessi
 	}
 	select { // a worker may notice the broken link before the watch does
 	case peer := <-session.Lost():
-		return lostPeerError{n.raft.State().NameOf(peer)}
+		return lostPeerError{g.nameOf(peer)}
 	default:
 		return err
 	}
-}
-
-// newWorkers builds the workers of this node's seats. On an error it gives those that were
-// built, so that the caller can close them.
-func (n *Node) newWorkers(g *generation, session *link.Session) ([]*pipeline.Worker, error) {
-	p, run := g.plan, *n.raft.State().Run
-	seats := p.Workers()
-	seats = slices.DeleteFunc(seats, func(s plan.WorkerID) bool { return s.Peer != n.self })
-	loaded := onceAll(len(seats), func() { close(g.loaded) })
-	var workers []*pipeline.Worker
-	for _, seat := range seats {
-		device, err := n.hardware.Device(seat.Device)
-		if err != nil {
-			return workers, err
-		}
-		w, err := pipeline.New(pipeline.Config{
-			Worker: seat, Run: run, Plan: p,
-			Device: device, Host: n.hardware.Host(), Data: n.data, Exchange: hardware.Exchange(device, session), Keeper: n.keeper.For(p),
-			Stop: n.stopWanted, Next: n.leader.NextSchedule(p), OnLoaded: loaded, OnStep: n.monitor.Step, Trace: n.trace, Log: n.log,
-		})
-		if err != nil {
-			return workers, hardware.ExplainMemory(err)
-		}
-		workers = append(workers, w)
-	}
-	return workers, nil
-}
-
-// onceAll calls f when it has been called n times.
-func onceAll(n int, f func()) func() {
-	var left atomic.Int32
-	left.Store(int32(n))
-	return func() {
-		if left.Add(-1) == 0 {
-			f()
-		}
-	}
-}
-
-// stopWanted tells the coordinator to end the plan with its next commit: the run is to stop,
-// or another plan is to follow.
-func (n *Node) stopWanted() bool {
-	state := n.raft.State()
-	return state.StopWanted || state.Paused()
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// homes tells for each dependency the only directories that may import it, with the
+// homes lists for each dependency the only directories that may import it, with the
 // reason that a second one would be a mistake.
 var homes = []struct {
 	dependency string

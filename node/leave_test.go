@@ -8,7 +8,7 @@ import (
 // TestAFailedSampleIsToldOnce however often the run's end is proposed.
 func TestAFailedSampleIsToldOnce(t *testing.T) {
 	for _, want := range []error{nil, errors.New("out of memory")} {
-		var last lastWords
+		var last completion
 		written, told := 0, []error{}
 		for range 3 {
 			last.sampleOnce(func() (string, error) { written++; return "text", want }, func(err error) { told = append(told, err) })

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
-
-	"pnode/node/leader"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +17,8 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/ingest"
+	"pnode/node/leader"
 	"pnode/node/monitor"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
@@ -41,60 +40,50 @@ type Output struct {
 	Probe devices.Probe
 }
 
-// tellFolder says where the run is and how to look on, once it is known that there is one.
+// tellFolder prints where the run is and how to look on, once it is known that there is one.
 func (o Output) tellFolder(dir string) {
 	o.Notice("run folder: " + dir)
 	o.Notice("live page: pnode watch --dir " + dir)
 }
 
-// Node is one member of a run. The run loop owns the fields of the last block; the rest
-// is set by open and by the arrival, before the loop begins, and not changed.
+// Node holds the parts of one member of a run. open sets them and bootstrap adds the text; they
+// do not change afterwards. The loop owns everything that does.
 type Node struct {
-	log  *slog.Logger
-	out  Output
-	dir  string
-	self plan.PeerID
-	name string // of the machine, for people
-	boot uint64 // differs each time the process starts
-	seat membership
-	// trying are the others' addresses that a node which comes back knows.
-	trying []string
+	log   *slog.Logger
+	out   Output
+	dir   string
+	self  plan.PeerID
+	name  string // of the machine, for people
+	epoch uint64 // of this process: differs each time it starts
+	seat  membership
+	// admitted reports that the run has let this node in: from then on the seat is saved.
+	admitted bool
+	// lastKnown holds the others' addresses from the start before; set only on resume.
+	lastKnown []string
 
-	store     *checkpoint.Store
-	hardware  *hardware.Machine
-	swarm     *swarm.Swarm
-	raft      *consensus.Node
-	links     *link.Endpoint
-	data      *dataset.Dataset
-	keeper    *checkpointer.Checkpointer
-	requests  requests
-	leader    *leader.Leader
-	announcer *gossip.Announcer
-	api       *api.Server
-	group     errgroup.Group
-	base      context.Context // of everything that runs until Close
-	cancel    context.CancelFunc
+	store        *checkpoint.Store
+	hardware     *hardware.Machine
+	swarm        *swarm.Swarm
+	grants       *admission.Grants
+	requests     requests
+	raft         *consensus.Node
+	links        *link.Endpoint
+	meter        gossip.LinkMeter
+	heartbeats   *gossip.Tracker
+	announcer    *gossip.Announcer
+	leader       *leader.Leader
+	checkpointer *checkpointer.Checkpointer
+	monitor      *monitor.Monitor
+	api          *api.Server
+	data         *dataset.Dataset
+	trace        *trace.Recorder // nil without one
 
-	beats    *gossip.Tracker
-	meter    gossip.LinkMeter
-	grants   *admission.Grants
-	monitor  *monitor.Monitor
-	trace    *trace.Recorder // nil without one
-	leaveNow chan struct{}   // closed when this node is asked to leave
-	broken   chan error      // the first error of an essential goroutine
+	group    errgroup.Group
+	base     context.Context // of everything that runs until Close
+	cancel   context.CancelFunc
+	leaveNow chan struct{} // closed when this node is asked to leave
 	askLeave sync.Once
-
-	machine    machine
-	generation *generation
-	followed   plan.Generation // newest generation acted upon
-	completed  bool            // the workers here finished the generation
-	kept       checkpointer.ID // newest checkpoint acted upon
-	keeping    chan struct{}   // closed when its manifest is stored
-	seated     bool            // the run has admitted this node
-	seatEpoch  uint64          // the roster at the last save of the seat
-	exit       exit
-	tasks      tasks
-	last       lastWords // of the task that finishes the run
+	broken   chan error // the first error of an essential goroutine
 }
 
 // watchDisk ends the node when other programs have filled its disk, or the consensus could
@@ -110,7 +99,7 @@ func (n *Node) watchDisk(ctx context.Context) error {
 	}
 }
 
-// contacts are the peers that a proposal may be sent to while no leader is known.
+// contacts returns the peers to which a proposal may be sent while no leader is known.
 func (n *Node) contacts() []plan.PeerID {
 	var peers []plan.PeerID
 	for _, c := range n.swarm.Members() {
@@ -119,10 +108,10 @@ func (n *Node) contacts() []plan.PeerID {
 	return peers
 }
 
-// living are the nodes that may be asked for chunks.
+// living returns the nodes that may be asked for chunks.
 func (n *Node) living() []plan.PeerID { return livingOf(n.raft.State(), n.contacts()) }
 
-// livingOf are the roster's members that are not gone, and who else is connected: the founder
+// livingOf returns the roster's members that are not gone, and who else is connected: the founder
 // of a run may enter the roster after others. The connection to a node that died outlives it.
 func livingOf(state consensus.State, connected []plan.PeerID) []plan.PeerID {
 	var peers []plan.PeerID
@@ -164,7 +153,7 @@ func (n *Node) Close() error {
 
 // saveSeat writes down where this node and the others are, once it is in the run.
 func (n *Node) saveSeat() error {
-	if !n.seated {
+	if !n.admitted {
 		return nil
 	}
 	n.seat.Known = n.swarm.Known()
@@ -174,12 +163,86 @@ func (n *Node) saveSeat() error {
 	return n.seat.save(n.dir)
 }
 
-// storeDir is the checkpoint store's folder within a node's folder.
-func storeDir(dir string) string { return filepath.Join(dir, "store") }
+// requestLeave wakes the loop, once.
+func (n *Node) requestLeave() { n.askLeave.Do(func() { close(n.leaveNow) }) }
 
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("node: make the run's folder: %w; choose another with --dir", err)
+// sendHeartbeats publishes a heartbeat every second until ctx ends, and shows when nothing moves.
+func (n *Node) sendHeartbeats(ctx context.Context) {
+	tick := time.NewTicker(gossip.Every)
+	defer tick.Stop()
+	for {
+		n.sendHeartbeat()
+		n.monitor.ShowWaiting(time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
+}
+
+// sendHeartbeat notes this node's heartbeat here and publishes it.
+func (n *Node) sendHeartbeat() {
+	b := n.monitor.Heartbeat()
+	n.leader.Fill(&b)
+	b.Links = n.meter.Rates()
+	if state := n.raft.State(); state.Finished {
+		b.Finished = state.Checkpoint.Step
+	}
+	if err := n.heartbeats.Send(n.base, n.swarm.Topics(), b); err != nil {
+		n.log.Debug("heartbeat", "cause", err)
+	}
+}
+
+// chunks returns the run's chunks on this node.
+func (n *Node) chunks() ingest.Chunks {
+	return ingest.Chunks{Store: n.store, Fetch: n.checkpointer.Fetcher.Await}
+}
+
+// inviteUses bounds the nodes that may come in by the invite that train prints.
+const inviteUses = 64
+
+// announceInvite prints an invite where others can reach this node.
+func (n *Node) announceInvite() error {
+	if n.seat.Listen == "" {
+		return nil
+	}
+	invite, err := n.Invite(0, inviteUses)
+	if errors.Is(err, admission.ErrNoOwnerKey) {
+		return nil // a member that came by an invite
+	}
+	if err != nil {
+		return err
+	}
+	n.out.Notice("join from another machine or terminal with:\n  pnode join " + invite)
 	return nil
 }
+
+// The methods that follow are those of api.Node that package monitor does not have.
+
+// Invite makes an invite to the run; only the creator's node can.
+func (n *Node) Invite(ttl time.Duration, uses int) (string, error) {
+	if len(n.swarm.Addrs()) == 0 {
+		return "", fmt.Errorf("node: no address yet: %w", api.ErrNotReady)
+	}
+	invite, err := n.swarm.Invite(admission.InviteOptions{TTL: ttl, Uses: uses})
+	if errors.Is(err, admission.ErrNoOwnerKey) {
+		return "", admission.ErrNoOwnerKey // a sentence by itself
+	}
+	if err != nil {
+		return "", err
+	}
+	return invite.String(), nil
+}
+
+// Leave begins this node's way out of the run.
+func (n *Node) Leave(context.Context) error {
+	n.requestLeave()
+	return nil
+}
+
+// Stop asks all nodes to save and stop.
+func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, consensus.WantStop{}) }
+
+// Checkpoints lists the checkpoints that this node keeps.
+func (n *Node) Checkpoints() (api.CheckpointList, error) { return checkpointer.List(n.store) }

@@ -28,7 +28,7 @@ import (
 	"pnode/swarm/host"
 )
 
-// opening is what Train, resume and Join find out before the parts are started.
+// opening holds what Train and Join find out before the parts are started.
 type opening struct {
 	cfg      config.Config // Dir, and what the node may use of this machine
 	seat     membership
@@ -43,7 +43,7 @@ type opening struct {
 	reading bool
 }
 
-// prepare reads what the node is to look like and opens the folder's identity and store.
+// prepare reads how the hardware is used and opens the folder's identity and store.
 func (o *opening) prepare(log *slog.Logger) (err error) {
 	if o.hardware, err = hardware.OptionsOf(o.cfg); err != nil {
 		return err
@@ -62,15 +62,11 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
 		log: out.Log, out: out, dir: o.cfg.Dir, name: o.cfg.MachineName(), self: o.identity.Peer(), seat: o.seat, store: o.store,
-		beats: gossip.NewTracker(), grants: admission.NewGrants(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
+		heartbeats: gossip.NewTracker(), grants: admission.NewGrants(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {
-		n.trying = o.seat.Known
+		n.lastKnown = o.seat.Known
 	}
-	n.machine = machine{phase: Joining, changed: func(from, to Phase) {
-		n.log.Info("phase", "from", from, "to", to)
-		n.monitor.SetPhase(to.String())
-	}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -81,31 +77,35 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 			return nil, err
 		}
 	}
-	if n.boot, err = randomBoot(); err != nil {
-		return nil, err
+	var epoch [8]byte
+	if _, err := rand.Read(epoch[:]); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
 	}
+	n.epoch = binary.LittleEndian.Uint64(epoch[:]) >> 12 // exact in every JSON reader
 	o.hardware.Probe, o.hardware.Log = out.Probe, out.Log
 	if n.hardware, err = hardware.Open(ctx, o.hardware); err != nil {
 		return nil, err
 	}
-	// What ctx ends is this node's stay, in good order: the parts live until Close.
+	// The end of ctx begins this node's way out, in good order: the parts live until Close.
 	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.base = ctx
 	if err := n.openSwarm(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := n.openConsensus(ctx, o.founder); err != nil {
-		return nil, err
-	}
-	n.openLinks(ctx)
-	if err := errors.Join(n.beats.Listen(n.swarm.Topics()), gossip.ListenToProfiles(n.swarm.Topics(), func(p gossip.Profile) { n.leader.Hear(n.base, p) })); err != nil {
-		return nil, err
-	}
-	n.monitor = monitor.New(monitor.Config{
-		Self: n.self, Run: n.seat.Run, Boot: n.boot, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.trying,
-		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: desertedAfter},
-		Consensus: n.raft, Beats: n.beats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
+	n.raft, err = consensus.Start(ctx, consensus.Config{
+		Transport: newRaftTransport(n.swarm), KV: raftStore{n.store.Bucket("raft")},
+		Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
+	n.links.ServeChunks(n.store.Chunk)
+	n.openRooms()
+	hear := func(p gossip.Profile) { n.leader.Hear(ctx, p) }
+	if err := errors.Join(n.heartbeats.Listen(n.swarm.Topics()), gossip.ListenToProfiles(n.swarm.Topics(), hear)); err != nil {
+		return nil, err
+	}
 	n.api, err = api.Listen(api.Options{Dir: o.cfg.Dir, Node: struct {
 		*monitor.Monitor
 		*Node
@@ -113,88 +113,70 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	n.essential(func() error { return n.links.Run(ctx) })
 	n.essential(func() error { return n.api.Run(ctx) })
 	n.essential(func() error { return n.watchDisk(ctx) })
 	n.group.Go(func() error { n.leader.Run(ctx); return nil })
-	n.group.Go(func() error { n.heartbeats(ctx); return nil })
+	n.group.Go(func() error { n.sendHeartbeats(ctx); return nil })
 	n.group.Go(func() error { n.monitor.FollowSteps(ctx); return nil })
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
 	n.group.Go(func() error { n.monitor.KeepLosses(ctx); return nil })
 	return n, nil
 }
 
-func randomBoot() (uint64, error) {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("node: %w", err)
+// openRooms gives each room what it needs of the node.
+func (n *Node) openRooms() {
+	n.requests = requests{n.swarm, n.log}
+	n.announcer = &gossip.Announcer{
+		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
-	return binary.LittleEndian.Uint64(b[:]) >> 12, nil // exact in every JSON reader
+	n.leader = leader.New(leader.Config{
+		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm, n.seat.Capability}, Heartbeats: n.heartbeats, Log: n.log,
+	})
+	n.checkpointer = checkpointer.New(checkpointer.Config{
+		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
+		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
+	})
+	n.monitor = monitor.New(monitor.Config{
+		Self: n.self, Run: n.seat.Run, Boot: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
+		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: unreachableAfter},
+		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
+	})
 }
 
 // openSwarm listens where this node was found last, if that is still free, and else where
 // it was asked to.
 func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
-	listen := o.seat.Listen
-	if o.seat.Last != "" && anyPort(listen) {
-		listen = o.seat.Last
-	}
-	n.swarm, err = n.newSwarm(ctx, o, listen)
-	if errors.Is(err, host.ErrPortInUse) && listen != o.seat.Listen {
-		n.log.Info("the last port is taken, listening on another", "last", listen)
-		n.swarm, err = n.newSwarm(ctx, o, o.seat.Listen)
-	}
-	return err
-}
-
-func (n *Node) newSwarm(ctx context.Context, o opening, listen string) (*swarm.Swarm, error) {
 	cfg := swarm.Config{
 		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
 		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.grants.Admit,
 		Socket: n.hardware.Socket(),
 	}
-	if listen != "" {
-		cfg.Listen = []string{listen}
+	if o.seat.Listen != "" {
+		cfg.Listen = []string{o.seat.Listen}
 	}
-	return swarm.New(ctx, cfg)
-}
-
-// anyPort tells whether a "host:port" leaves the port open.
-func anyPort(listen string) bool {
-	_, port, err := net.SplitHostPort(listen)
-	return listen == "" || err == nil && port == "0"
-}
-
-func (n *Node) openConsensus(ctx context.Context, founder bool) (err error) {
-	n.raft, err = consensus.Start(ctx, consensus.Config{
-		Transport: newRaftTransport(n.swarm), KV: raftStore{n.store.Bucket("raft")},
-		Bootstrap: founder, Contacts: n.contacts, Logger: n.log,
-	})
+	_, port, err := net.SplitHostPort(o.seat.Listen)
+	anyPort := o.seat.Listen == "" || err == nil && port == "0"
+	if o.seat.Last != "" && o.seat.Last != o.seat.Listen && anyPort {
+		last := cfg
+		last.Listen = []string{o.seat.Last}
+		if n.swarm, err = swarm.New(ctx, last); !errors.Is(err, host.ErrPortInUse) {
+			return err
+		}
+		n.log.Info("the last port is taken, listening on another", "last", o.seat.Last)
+	}
+	n.swarm, err = swarm.New(ctx, cfg)
 	return err
 }
 
-func (n *Node) openLinks(ctx context.Context) {
-	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
-	n.links.ServeChunks(n.store.Chunk)
-	n.essential(func() error { return n.links.Run(ctx) })
-	n.requests = requests{n.swarm, n.log}
-	n.leader = leader.New(leader.Config{
-		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm, n.seat.Capability}, Heartbeats: n.beats, Log: n.log,
-	})
-	n.announcer = &gossip.Announcer{Self: n.self, Epoch: n.boot, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log}
-	n.keeper = checkpointer.New(checkpointer.Config{
-		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
-		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
-	})
-}
-
-// essential runs what the node cannot do without: its error ends the run loop.
+// essential runs what the node cannot do without: its error ends the loop.
 func (n *Node) essential(f func() error) {
 	n.group.Go(func() error {
 		err := f()
 		if err != nil {
 			select {
 			case n.broken <- err:
-			default: // the first error is told already
+			default: // the first error is enough
 			}
 		}
 		return nil

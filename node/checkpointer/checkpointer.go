@@ -13,7 +13,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Config is what a Checkpointer works with. All fields but InitialPin are needed.
+// Config holds the parts that a Checkpointer works with. All fields but InitialPin are needed.
 type Config struct {
 	Self      plan.PeerID
 	Store     *checkpoint.Store

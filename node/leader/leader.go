@@ -27,7 +27,7 @@ const (
 	proposeTimeout = 10 * time.Second
 )
 
-// Config is what a Leader works with. All fields but Planner are needed.
+// Config holds the parts that a Leader works with. All fields but Planner are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
@@ -47,7 +47,7 @@ type Consensus interface {
 	Answers(ctx context.Context, p plan.PeerID) bool
 }
 
-// Peers is what the leader asks of the network about members.
+// Peers answers what the network knows about members.
 type Peers interface {
 	// Refuses reports whether a member's host says that its process has ended.
 	Refuses(ctx context.Context, p plan.PeerID) bool
@@ -118,7 +118,7 @@ func (l *Leader) Hear(ctx context.Context, p gossip.Profile) {
 	}
 }
 
-// term is what a leader remembers from its election on.
+// term holds what a leader remembers from its election on.
 type term struct {
 	*Leader
 	number plan.Term

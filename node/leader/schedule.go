@@ -23,7 +23,7 @@ type scheduleWatch struct {
 	links []planner.MeasuredLink
 }
 
-// watchDoor is what a scheduleWatch works with.
+// watchDoor holds the parts that a scheduleWatch works with.
 type watchDoor struct {
 	heartbeats *gossip.Tracker
 	planner    Planner
@@ -32,7 +32,7 @@ type watchDoor struct {
 	log        *slog.Logger
 }
 
-// watched is what was seen of one schedule of one generation.
+// watched records what was seen of one schedule of one generation.
 type watched struct {
 	generation plan.Generation
 	schedule   string    // that runs

@@ -267,7 +267,7 @@ func (r *rehearsal) train(onStep func(plan.Step)) (plans []plan.Plan) {
 	return plans
 }
 
-// mean is what the steps from first to last took on average.
+// mean returns the average time of the steps from first to last.
 func (r *rehearsal) mean(first, last int) time.Duration {
 	var sum time.Duration
 	for _, d := range r.took[first-1 : last] {

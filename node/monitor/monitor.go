@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/api"
-	"pnode/node/checkpointer"
 	"pnode/node/gossip"
 	"pnode/pipeline"
 	"pnode/planner/plan"
@@ -64,6 +62,7 @@ type Monitor struct {
 	phase    string
 	stalled  plan.Generation // the generation that this node gave up; 0 for none
 	stallWhy error
+	lacks    bool // chunks of the checkpoint, which is why
 	savedAt  time.Time
 	why      string    // nothing moves; empty while things do
 	whySince time.Time // of why
@@ -118,7 +117,7 @@ func (m *Monitor) SetPhase(phase string) {
 
 // Begin notes that the node follows a new plan, and publishes it.
 func (m *Monitor) Begin(state consensus.State) {
-	m.SetStalled(0, nil)
+	m.SetStalled(0, nil, false)
 	m.hub.Publish(api.Event{
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
 		Message: summarize(state.Plan, state.Reasons),
@@ -126,11 +125,12 @@ func (m *Monitor) Begin(state consensus.State) {
 	m.steps.Begin(state.Plan, state.Run.Train.Steps)
 }
 
-// SetStalled notes the generation that this node gave up, and why; 0 for none.
-func (m *Monitor) SetStalled(g plan.Generation, why error) {
+// SetStalled notes the generation that this node gave up, and why; 0 for none. lacks marks one
+// given up for want of chunks of its checkpoint.
+func (m *Monitor) SetStalled(g plan.Generation, why error, lacks bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stalled, m.stallWhy = g, why
+	m.stalled, m.stallWhy, m.lacks = g, why, lacks
 }
 
 // Stalled reports whether this node gave up the current generation.
@@ -175,7 +175,7 @@ func (m *Monitor) Heartbeat() gossip.Heartbeat {
 	defer m.mu.Unlock()
 	b.Phase, b.Stalled = m.phase, m.stalled
 	if m.stallWhy != nil {
-		b.Reason, b.Lacks = m.stallWhy.Error(), errors.Is(m.stallWhy, checkpointer.ErrNoChunks)
+		b.Reason, b.Lacks = m.stallWhy.Error(), m.lacks
 	}
 	return b
 }

@@ -36,7 +36,7 @@ func TestJoinTellsABadInviteFromARefusedOne(t *testing.T) {
 			t.Errorf("%s: also %v", tt.target, other)
 		}
 	}
-	err := refused(admission.ErrInviteExpired)
+	err := error(marked{admission.ErrInviteExpired, ErrRefused})
 	if !errors.Is(err, ErrRefused) || !errors.Is(err, admission.ErrInviteExpired) || strings.Count(err.Error(), "pnode invite") != 1 {
 		t.Errorf("an expired invite: %v", err)
 	}

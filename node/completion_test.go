@@ -39,18 +39,18 @@ func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer back.Close()
-	waiting := &Node{beats: gossip.NewTracker(), swarm: back}
-	if err := waiting.beats.Listen(back.Topics()); err != nil {
+	waiting := gossip.NewTracker()
+	if err := waiting.Listen(back.Topics()); err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan plan.Step, 1)
-	go func() { told <- waiting.awaitFinished(t.Context()) }()
+	go func() { told <- awaitFinished(t.Context(), waiting) }()
 
 	finished := config.Config{Dir: t.TempDir()}
 	_, seat = seatIn(finished.Dir)
 	seat.Known, seat.Finished = back.Addrs(), 40
 	for heard := false; !heard; { // each time it tells for a while, which a busy machine may miss
-		epilogue(t.Context(), finished, seat, slog.New(slog.DiscardHandler))
+		announceCompletion(t.Context(), finished, seat, slog.New(slog.DiscardHandler))
 		select {
 		case step := <-told:
 			if heard = true; step != 40 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Phase is what a node is doing. The zero value is invalid.
+// Phase names the part of its life that a node is in. The zero value is invalid.
 type Phase uint8
 
 // The phases of a node's life.
@@ -43,7 +43,7 @@ var transitions = map[Phase][]Phase{
 	Draining:  {},
 }
 
-// machine holds the current phase. The node's run loop owns it.
+// machine holds the current phase. The loop owns it.
 type machine struct {
 	phase   Phase
 	changed func(from, to Phase)

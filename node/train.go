@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -17,20 +18,34 @@ import (
 	"pnode/swarm/twofold"
 )
 
-const (
-	// ownMembership is how long the creator's own membership lasts.
-	ownMembership = 10 * 365 * 24 * time.Hour
-	// connectTimeout bounds reaching a first member, contactTimeout one more on a return.
-	connectTimeout = 30 * time.Second
-	contactTimeout = 10 * time.Second
-)
+// ownMembership is how long the creator's own membership lasts.
+const ownMembership = 10 * 365 * 24 * time.Hour
 
+// Sentinel errors of Train and Join.
 var (
 	// ErrFinished says that there is nothing left to train.
 	ErrFinished = errors.New("node: the run is finished")
 	// ErrUnreachable says that no member let this node in, or that no majority is up.
 	ErrUnreachable = errors.New("node: cannot reach the run")
+	// ErrBadInvite marks what is neither an invite nor an address.
+	ErrBadInvite = errors.New("node: bad invite")
+	// ErrOtherRun marks an invite or address that leads to another run than the folder's.
+	ErrOtherRun = errors.New("node: another run")
+	// ErrRefused marks an invite that gives no right to enter, or not any more.
+	ErrRefused = errors.New("node: refused")
 )
+
+// marked is an error that is also its mark, which its text does not repeat.
+type marked struct {
+	error
+	mark error
+}
+
+func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
+
+func finishedAt(step plan.Step) error {
+	return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, step)
+}
 
 // Train begins a run in cfg.Dir, or resumes the one that is there, and takes part until it
 // ends. Cancelling ctx leaves it in good order: with other nodes by handing over, alone by
@@ -44,18 +59,23 @@ func Train(ctx context.Context, cfg config.Config, out Output) error {
 	case err == nil && !cfg.Resume:
 		return fmt.Errorf("node: %s already holds run %s: go on with it by --resume, or choose another --dir", cfg.Dir, seat.Run)
 	case errors.Is(err, ErrNoRun) && !cfg.Resume:
-		return begin(ctx, cfg, out)
+		return found(ctx, cfg, out)
 	case err != nil:
 		return err
 	}
-	if cfg.Listen != "" {
-		seat.Listen = cfg.Listen
-	}
-	return reenter(ctx, seat, reentry{cfg: cfg}, out)
+	return resume(ctx, cfg, seat, nil, out)
 }
 
-// begin founds a run: its text into chunks, its keys, its specification into a new log.
-func begin(ctx context.Context, cfg config.Config, out Output) error {
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("node: make the run's folder: %w; choose another with --dir", err)
+	}
+	return nil
+}
+
+// found begins a new run: its text goes into chunks, its keys into the folder, its specification
+// into a new log.
+func found(ctx context.Context, cfg config.Config, out Output) error {
 	if weights.KindOf(cfg.Dir) != weights.Nothing {
 		return fmt.Errorf("node: %s holds a model: name another folder for the run with --dir", cfg.Dir)
 	}
@@ -63,7 +83,7 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
-	spec, err := o.found(ctx, out)
+	spec, err := o.specify(ctx, out)
 	if err != nil {
 		return errors.Join(err, o.store.Close())
 	}
@@ -72,7 +92,7 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 		return errors.Join(err, unfound(cfg.Dir))
 	}
 	out.tellFolder(cfg.Dir)
-	err = n.run(ctx, arrival{
+	err = n.run(ctx, bootstrap{
 		patience: enrollTimeout,
 		contact:  func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },
 		ready:    func(context.Context, consensus.State) error { return n.announceInvite() },
@@ -83,18 +103,9 @@ func begin(ctx context.Context, cfg config.Config, out Output) error {
 	return err
 }
 
-// unfound takes the membership of a run back whose specification never came into the log:
-// there is nothing to come back to.
-func unfound(dir string) error {
-	if err := twofold.Remove(dir, config.MembershipFile); err != nil {
-		return fmt.Errorf("node: take the membership back: %w", err)
-	}
-	return nil
-}
-
-// found makes what a new run consists of. The membership is written last: only then does
+// specify makes what a new run consists of. The membership is written last: only then does
 // the folder hold a run.
-func (o *opening) found(ctx context.Context, out Output) (plan.RunSpec, error) {
+func (o *opening) specify(ctx context.Context, out Output) (plan.RunSpec, error) {
 	run := plan.RunID(strings.ToLower(rand.Text()[:16]))
 	source := ingest.Source{Config: o.cfg, Store: o.store, OpenModel: openModel, Notice: out.Notice}
 	spec, err := source.Spec(ctx, run)
@@ -112,6 +123,11 @@ func (o *opening) found(ctx context.Context, out Output) (plan.RunSpec, error) {
 	return spec, o.seat.save(o.cfg.Dir)
 }
 
-func finishedAt(step plan.Step) error {
-	return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, step)
+// unfound removes the membership of a run whose specification never came into the log: there is
+// nothing to come back to.
+func unfound(dir string) error {
+	if err := twofold.Remove(dir, config.MembershipFile); err != nil {
+		return fmt.Errorf("node: take the membership back: %w", err)
+	}
+	return nil
 }

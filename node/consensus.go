@@ -2,22 +2,25 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net"
 
+	"pnode/checkpoint"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/consensus"
 	"pnode/swarm/streams"
 )
 
-// protocolRaft carries the consensus between members.
-const protocolRaft = "/pnode/raft/1"
+const (
+	// protocolRaft carries the consensus between members.
+	protocolRaft = "/pnode/raft/1"
+	// incomingStreams bounds the consensus streams that wait to be accepted.
+	incomingStreams = 64
+)
 
-// incomingStreams bounds the consensus streams that wait to be accepted.
-const incomingStreams = 64
-
-// raftTransport gives the consensus its streams: the swarm's, of admitted members
-// (consensus.Transport).
+// raftTransport gives the consensus the swarm's streams of admitted members. It implements
+// consensus.Transport.
 type raftTransport struct {
 	swarm    *swarm.Swarm
 	incoming chan incoming
@@ -28,8 +31,8 @@ type incoming struct {
 	from   plan.PeerID
 }
 
-// heldStream tells when the consensus is through with a stream: the swarm closes it when
-// the handler that brought it returns.
+// heldStream reports when the consensus is through with a stream. The swarm closes it when the
+// handler that brought it returns.
 type heldStream struct {
 	streams.Stream
 	closed context.CancelFunc
@@ -71,4 +74,32 @@ func (t *raftTransport) Accept(ctx context.Context) (consensus.Stream, plan.Peer
 	case <-ctx.Done():
 		return nil, "", net.ErrClosed
 	}
+}
+
+// raftStore keeps the consensus log in a bucket of the checkpoint store. It implements
+// consensus.KV.
+type raftStore struct{ *checkpoint.Bucket }
+
+func (s raftStore) Write(changes []consensus.Change) error {
+	batch := make([]checkpoint.Op, len(changes))
+	for i, c := range changes {
+		batch[i] = checkpoint.Op(c)
+	}
+	return s.Bucket.Write(batch)
+}
+
+// errEnough ends a scan early.
+var errEnough = errors.New("enough")
+
+func (s raftStore) Scan(from []byte, reverse bool, visit func(key, value []byte) bool) error {
+	err := s.Bucket.Scan(checkpoint.ScanOptions{From: from, Reverse: reverse}, func(key, value []byte) error {
+		if !visit(key, value) {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }

@@ -10,16 +10,16 @@ import (
 
 // TestOneNodeIsEnoughToSayThatTheRunHasEnded: whoever comes back needs no majority for that.
 func TestOneNodeIsEnoughToSayThatTheRunHasEnded(t *testing.T) {
-	n := &Node{beats: gossip.NewTracker()}
-	n.beats.Note(gossip.Heartbeat{Peer: "a", Phase: Training.String(), Step: 5}, time.Now())
+	heard := gossip.NewTracker()
+	heard.Note(gossip.Heartbeat{Peer: "a", Phase: Training.String(), Step: 5}, time.Now())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if step := n.awaitFinished(ctx); step != 0 {
+	if step := awaitFinished(ctx, heard); step != 0 {
 		t.Errorf("a node that trains says that the run was finished at step %d", step)
 	}
 	told := make(chan int)
-	go func() { told <- int(n.awaitFinished(t.Context())) }()
-	n.beats.Note(gossip.Heartbeat{Peer: "b", Phase: Stopped.String(), Finished: 40}, time.Now())
+	go func() { told <- int(awaitFinished(t.Context(), heard)) }()
+	heard.Note(gossip.Heartbeat{Peer: "b", Phase: Stopped.String(), Finished: 40}, time.Now())
 	if step := <-told; step != 40 {
 		t.Errorf("the run was finished at step %d, want 40", step)
 	}

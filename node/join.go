@@ -12,6 +12,9 @@ import (
 	"pnode/swarm/consensus"
 )
 
+// connectTimeout bounds reaching a first member.
+const connectTimeout = 30 * time.Second
+
 // Join enters the run to which target leads, an invite or a multiaddr, with a node in
 // cfg.Dir, and takes part until it ends. An empty target is the run that the folder belongs
 // to. Of cfg only what is about this machine counts; without Listen it is any port, on
@@ -26,31 +29,17 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 		return enter(ctx, cfg, target, out)
 	case err != nil:
 		return err
+	case target == "":
+		return resume(ctx, cfg, seat, nil, out)
 	}
-	again := reentry{cfg: cfg}
-	if target != "" {
-		if again.contacts, err = seat.contactsIn(target); err != nil {
-			return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, cfg.Dir)
-		}
-	}
-	seat.Known = append(again.contacts, seat.Known...)
-	if cfg.Listen != "" {
-		seat.Listen = cfg.Listen
-	}
-	return reenter(ctx, seat, again, out)
-}
-
-// contactsIn are the addresses in an invite, or an address, for a node that is in the run
-// already. An invite to another run is an error.
-func (m membership) contactsIn(target string) ([]string, error) {
 	invite, err := parseTarget(target)
+	if run := invite.Grant.Run; err == nil && run != "" && run != seat.Run {
+		err = marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, seat.Run), ErrOtherRun}
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, cfg.Dir)
 	}
-	if run := invite.Grant.Run; run != "" && run != m.Run {
-		return nil, marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, m.Run), ErrOtherRun}
-	}
-	return invite.Addrs, nil
+	return resume(ctx, cfg, seat, invite.Addrs, out)
 }
 
 func parseTarget(target string) (admission.Invite, error) {
@@ -61,31 +50,42 @@ func parseTarget(target string) (admission.Invite, error) {
 	return invite, err
 }
 
-// redeem turns an invite into a membership.
-func redeem(cfg config.Config, target string) (membership, error) {
+// enter comes into a run for the first time. The folder holds the run once a member has
+// admitted this node.
+func enter(ctx context.Context, cfg config.Config, target string, out Output) error {
 	invite, err := parseTarget(target)
 	if err != nil {
-		return membership{}, err
+		return err
 	}
 	identity, err := admission.LoadIdentity(cfg.Dir)
 	if err != nil {
-		return membership{}, err
+		return err
 	}
 	capability, err := invite.Redeem(identity, time.Now())
 	if err != nil {
-		return membership{}, refused(err)
+		return marked{err, ErrRefused}
 	}
-	m := membership{
-		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability,
-		Listen: listenFor(invite.Addrs), Known: invite.Addrs,
+	o := opening{cfg: cfg, seat: membership{
+		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability, Listen: cfg.Listen, Known: invite.Addrs,
+	}}
+	if cfg.Listen == "" {
+		o.seat.Listen = listenFor(invite.Addrs)
 	}
-	if cfg.Listen != "" {
-		m.Listen = cfg.Listen
+	if err := o.prepare(out.Log); err != nil {
+		return err
 	}
-	return m, nil
+	n, err := open(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, bootstrap{
+		patience: enrollTimeout,
+		contact:  n.firstContact,
+		ready:    func(context.Context, consensus.State) error { return nil },
+	})
 }
 
-// listenFor is where a joining node listens unless told otherwise: on loopback for a run
+// listenFor returns where a joining node listens unless told otherwise: on loopback for a run
 // that is on loopback only, else on every interface, so that the other nodes can reach it.
 func listenFor(addrs []string) string {
 	for _, a := range addrs {
@@ -96,29 +96,7 @@ func listenFor(addrs []string) string {
 	return ""
 }
 
-// enter comes into a run for the first time; the folder holds it once a member has
-// admitted this node.
-func enter(ctx context.Context, cfg config.Config, target string, out Output) error {
-	seat, err := redeem(cfg, target)
-	if err != nil {
-		return err
-	}
-	o := opening{cfg: cfg, seat: seat}
-	if err := o.prepare(out.Log); err != nil {
-		return err
-	}
-	n, err := open(ctx, o, out)
-	if err != nil {
-		return err
-	}
-	return n.run(ctx, arrival{
-		patience: enrollTimeout,
-		contact:  n.firstContact,
-		ready:    func(context.Context, consensus.State) error { return nil },
-	})
-}
-
-// firstContact waits until a node at the invite's addresses has admitted this one.
+// firstContact blocks until a node at the invite's addresses has admitted this one.
 func (n *Node) firstContact(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -130,7 +108,7 @@ func (n *Node) firstContact(ctx context.Context) error {
 	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
 		return err
 	case admission.IsRefusal(err):
-		return refused(err)
+		return marked{err, ErrRefused}
 	}
 	n.log.Info("first contact", "cause", err)
 	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",

@@ -1,17 +1,12 @@
 package node
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"time"
 
-	"pnode/checkpoint"
-	"pnode/node/api"
-	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -24,8 +19,8 @@ const maxMembershipBytes = 1 << 20
 // ErrNoRun says that a folder holds no run.
 var ErrNoRun = errors.New("node: no run in this folder")
 
-// membership is what a node must not forget to come back to its run: which run, the right
-// to be in it, and where it last saw the others and was seen itself.
+// membership keeps what a node needs to come back to its run: which run, the right to be in it,
+// and where it last saw the others and was seen itself.
 type membership struct {
 	Run        plan.RunID `json:"run"`
 	OwnerKey   []byte     `json:"owner_key"`
@@ -54,7 +49,7 @@ func loadMembership(dir string) (membership, error) {
 	return m, nil
 }
 
-// parseMembership finds damage that is still JSON too: the signatures do not hold then.
+// parseMembership finds damage in valid JSON too: the signatures do not hold then.
 func parseMembership(data []byte) (m membership, err error) {
 	if err := strict.Decode(data, &m); err != nil {
 		return m, err
@@ -64,40 +59,6 @@ func parseMembership(data []byte) (m membership, err error) {
 		return m, err
 	}
 	return m, c.Verify(admission.Run{ID: m.Run, OwnerKey: m.OwnerKey}, time.Time{}) // whether it has expired is for the start to tell
-}
-
-// OpenStore opens the store of a node that does not run, to set its checkpoints right.
-func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
-	return openStore(dir, opening{returning: true}, log)
-}
-
-// StoredCheckpoints lists the checkpoints in the folder of a node that does not run.
-func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
-	store, err := readStore(dir, log)
-	if err != nil {
-		return api.CheckpointList{}, err
-	}
-	list, err := checkpointer.List(store)
-	return list, errors.Join(err, store.Close())
-}
-
-// readStore opens the store of a node that does not run beside others that read it.
-func readStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
-	return openStore(dir, opening{returning: true, reading: true}, log)
-}
-
-func openStore(dir string, o opening, log *slog.Logger) (*checkpoint.Store, error) {
-	if _, err := loadMembership(dir); err != nil {
-		return nil, err
-	}
-	o.cfg = config.Config{Dir: dir}
-	err := o.prepare(log)
-	return o.store, err
-}
-
-// AwaitRelease waits until no process works in a node's folder any more.
-func AwaitRelease(ctx context.Context, dir string) error {
-	return checkpoint.AwaitRelease(ctx, storeDir(dir))
 }
 
 func (m membership) save(dir string) error {

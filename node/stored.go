@@ -4,7 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
+
+	"pnode/node/checkpointer"
+	"pnode/node/dataset"
+	"pnode/pipeline/wire/strict"
+	"pnode/swarm/twofold"
 
 	"pnode/checkpoint"
 	"pnode/node/api"
@@ -40,7 +47,7 @@ func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Mode
 	return openRun(ctx, dirs, log)
 }
 
-// openModel is OpenModel for those who tell what they open themselves.
+// openModel is OpenModel without a log.
 func openModel(ctx context.Context, dir string) (*weights.Model, error) {
 	return OpenModel(ctx, dir, slog.New(slog.DiscardHandler))
 }
@@ -93,3 +100,83 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 	}
 	return store, err
 }
+
+// OpenStore opens the store of a node that does not run, to set its checkpoints right.
+func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
+	return openStore(dir, opening{returning: true}, log)
+}
+
+// StoredCheckpoints lists the checkpoints in the folder of a node that does not run.
+func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
+	store, err := readStore(dir, log)
+	if err != nil {
+		return api.CheckpointList{}, err
+	}
+	list, err := checkpointer.List(store)
+	return list, errors.Join(err, store.Close())
+}
+
+// readStore opens the store of a node that does not run, concurrently with others that read it.
+func readStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
+	return openStore(dir, opening{returning: true, reading: true}, log)
+}
+
+func openStore(dir string, o opening, log *slog.Logger) (*checkpoint.Store, error) {
+	if _, err := loadMembership(dir); err != nil {
+		return nil, err
+	}
+	o.cfg = config.Config{Dir: dir}
+	err := o.prepare(log)
+	return o.store, err
+}
+
+// AwaitRelease waits until no process works in a node's folder any more.
+func AwaitRelease(ctx context.Context, dir string) error {
+	return checkpoint.AwaitRelease(ctx, storeDir(dir))
+}
+
+const (
+	// runFile is in a node's folder from its first arrival on: the run's specification, for
+	// those who look at the folder. The node itself goes by the log.
+	runFile = "run.json"
+	// maxRunBytes is well over what the log takes, indented.
+	maxRunBytes = 16 << 20
+)
+
+func saveRun(dir string, run plan.RunSpec) error {
+	if err := saveJSON(dir, runFile, run); err != nil {
+		return fmt.Errorf("node: save the run's specification: %w", err)
+	}
+	return nil
+}
+
+// LoadRun reads the specification of the run that a folder belongs to, whether its node
+// runs or not. The error wraps ErrNoRun when no node has come so far there.
+func LoadRun(dir string) (plan.RunSpec, error) {
+	run, err := twofold.Read(dir, runFile, maxRunBytes, func(data []byte) (run plan.RunSpec, err error) {
+		err = strict.Decode(data, &run)
+		return run, err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return run, fmt.Errorf("%w: %s has no %s: it is there once a node has begun to train", ErrNoRun, dir, runFile)
+	case errors.Is(err, twofold.ErrDamaged):
+		return run, fmt.Errorf("node: %w; start the node once to have it written again", err)
+	case err != nil:
+		return run, fmt.Errorf("node: read the run's specification: %w", err)
+	}
+	return run, nil
+}
+
+// OpenLedger returns which samples the steps of the run of a folder train on. It needs none of
+// the run's text.
+func OpenLedger(dir string) (*dataset.Sampler, error) {
+	run, err := LoadRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	return ingest.NewSampler(run)
+}
+
+// storeDir returns the checkpoint store's folder within a node's folder.
+func storeDir(dir string) string { return filepath.Join(dir, "store") }

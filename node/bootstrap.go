@@ -1,0 +1,170 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/node/checkpointer"
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// enrollTimeout bounds getting into the roster of a run that goes on.
+	enrollTimeout = time.Minute
+	// firstProbes bounds measuring links before this node is counted in.
+	firstProbes = 3 * time.Second
+)
+
+// bootstrap holds the differences between founding a run, joining it and resuming it.
+type bootstrap struct {
+	// contact makes the first contact with the run.
+	contact func(ctx context.Context) error
+	// patience bounds getting into the roster.
+	patience time.Duration
+	// ready is called when this node is in the roster and knows the run.
+	ready func(ctx context.Context, state consensus.State) error
+}
+
+// errInterrupted ends a node that was cancelled before it took part.
+var errInterrupted = errors.New("node: interrupted before this node took part in the run; nothing is lost")
+
+// run takes part in the run until it is over, and closes the node. Cancelling ctx during the
+// bootstrap ends it; afterwards it asks to leave.
+func (n *Node) run(ctx context.Context, b bootstrap) error {
+	l := newLoop(n)
+	err := l.bootstrap(ctx, b)
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrFinished):
+		n.log.Info("interrupted on the way in", "cause", err)
+		err = errInterrupted
+	case err == nil:
+		stop := context.AfterFunc(ctx, n.requestLeave)
+		defer stop()
+		err = l.run(n.base)
+	}
+	return errors.Join(err, n.Close())
+}
+
+// bootstrap makes contact, measures this machine, enters the roster, and fetches the text.
+func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
+	if err := b.contact(ctx); err != nil {
+		return err
+	}
+	l.enter(Profiling)
+	if _, err := l.hardware.Measure(); err != nil {
+		return err
+	}
+	state, err := l.enterRoster(ctx, b.patience)
+	if err != nil {
+		return err
+	}
+	l.admitted = true
+	if err := l.saveSeat(); err != nil {
+		return err
+	}
+	if err := b.ready(ctx, state); err != nil {
+		return err
+	}
+	if l.kept = checkpointer.IDOf(state.Checkpoint); l.kept.Step > 0 {
+		l.keep(state) // the process before may have ended before it did
+	}
+	chunks := l.chunks()
+	if l.data, err = chunks.OpenText(ctx, *state.Run); err != nil {
+		return err
+	}
+	if err := chunks.OpenInitial(ctx, state.Run.Init, state.Checkpoint.Step > 0); err != nil {
+		return err
+	}
+	if err := saveRun(l.dir, *state.Run); err != nil {
+		return err
+	}
+	if l.announcer.ProbeLinks(ctx, firstProbes) { // so that the plan which follows knows them
+		update := consensus.Update{Peer: l.self, Boot: l.epoch, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
+		if err := l.raft.Propose(ctx, update); err != nil {
+			return fmt.Errorf("node: report the links: %w", err)
+		}
+	}
+	if err := l.raft.Propose(ctx, l.activeEntry()); err != nil {
+		return fmt.Errorf("node: become active: %w", err)
+	}
+	l.group.Go(func() error { l.announcer.Run(l.base); return nil })
+	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
+	l.group.Go(func() error { chunks.Mirror(l.base, l.data.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
+	l.enter(Waiting)
+	return nil
+}
+
+// enterRoster joins as a member and blocks until the log has come here. The run may have
+// ended while this node was away: then one of the others is enough to say so, where a
+// majority would have to take the member in.
+func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consensus.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	l.group.Go(func() error {
+		if step := awaitFinished(ctx, l.heartbeats); step > 0 {
+			end(finishedAt(step))
+		}
+		return nil
+	})
+	l.group.Go(func() error {
+		if awaitUnreachable(ctx, l.peersUnreachable) {
+			end(errUnreachablePeers)
+		}
+		return nil
+	})
+	err := l.raft.Propose(ctx, l.joinEntry())
+	for err == nil {
+		changed := l.raft.Changed()
+		state := l.raft.State()
+		if m, ok := state.Member(l.self); state.Run != nil && ok && m.Boot == l.epoch {
+			return state, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrFinished):
+		l.seat.Finished = l.heartbeats.Finished()
+		return consensus.State{}, errors.Join(cause, l.seat.save(l.dir))
+	case errors.Is(cause, errUnreachablePeers):
+		return consensus.State{}, l.unreachableError()
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
+		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", ErrUnreachable, err)
+	}
+	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
+}
+
+// awaitFinished blocks until another node says that the run is finished, and returns the step; 0
+// when ctx ends first.
+func awaitFinished(ctx context.Context, heartbeats *gossip.Tracker) plan.Step {
+	tick := time.NewTicker(gossip.Every / 2)
+	defer tick.Stop()
+	for {
+		if step := heartbeats.Finished(); step > 0 {
+			return step
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+func (l *loop) joinEntry() consensus.Entry {
+	return consensus.Join{Peer: l.self, Boot: l.epoch, Label: l.name, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
+}
+
+func (l *loop) activeEntry() consensus.Entry {
+	return consensus.SetMemberState{Peer: l.self, Boot: l.epoch, State: consensus.Active}
+}

@@ -1,0 +1,122 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"pnode/kernels"
+	"pnode/node/config"
+	"pnode/node/gossip"
+	"pnode/pipeline"
+	"pnode/swarm"
+	"pnode/swarm/admission"
+	"pnode/swarm/alpn"
+	"pnode/swarm/consensus"
+	"pnode/swarm/topics"
+)
+
+// completionTime bounds how long a node of a finished run looks for others that do not know it
+// yet, and then how long it repeats to them that it is.
+const completionTime = 2 * time.Second
+
+// announceCompletion tells those who still look for a run that it is finished: a node that was
+// away at the end comes back to nobody. Where no other node runs it takes no time.
+func announceCompletion(ctx context.Context, cfg config.Config, seat membership, log *slog.Logger) {
+	if len(seat.Known) == 0 || alpn.NobodyListens(ctx, seat.Known...) {
+		return
+	}
+	if err := sayFinished(ctx, cfg, seat, log); err != nil {
+		log.Info("nobody to tell that the run is finished", "cause", err)
+	}
+}
+
+// sayFinished repeats a heartbeat: the other end listens to it a moment after the connection.
+func sayFinished(ctx context.Context, cfg config.Config, seat membership, log *slog.Logger) error {
+	identity, err := admission.LoadIdentity(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s, err := swarm.New(ctx, swarm.Config{
+		Identity: identity, Run: seat.Run, OwnerKey: seat.OwnerKey, Capability: seat.Capability, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	reaching, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	if err := s.Connect(reaching, seat.Known...); err != nil {
+		return err
+	}
+	said := gossip.Heartbeat{Peer: s.ID(), Phase: Stopped.String(), Finished: seat.Finished}.Encode()
+	tick := time.NewTicker(gossip.Every / 4)
+	defer tick.Stop()
+	for end := time.Now().Add(completionTime); time.Now().Before(end); {
+		if err := s.Topics().Publish(ctx, topics.Events, said); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// completion records what the task that finishes the run has done of it.
+type completion struct {
+	sampled  bool
+	sample   string
+	accepted bool // the log has taken the end of the run
+}
+
+// finish has the finished model write a sample and ends the run for everyone. It is begun again
+// until the log says here that the run is finished, which may be a while after it says so elsewhere.
+func (l *loop) finish(ctx context.Context, state consensus.State) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	l.completion.sampleOnce(func() (string, error) { return l.sample(ctx, state) }, func(err error) {
+		if !errors.Is(err, context.Canceled) { // this node is being closed
+			l.log.Warn("the finished model has written no sample", "cause", err)
+		}
+	})
+	if l.completion.accepted {
+		return
+	}
+	err := l.raft.Propose(ctx, consensus.Finish{Sample: l.completion.sample})
+	if l.completion.accepted = err == nil; err != nil && ctx.Err() == nil && !errors.Is(err, consensus.ErrClosed) {
+		l.log.Warn("the run is not marked as finished yet", "cause", err)
+	}
+}
+
+// sampleOnce has write make the sample the first time. It calls failed if there is none.
+func (c *completion) sampleOnce(write func() (string, error), failed func(error)) {
+	if c.sampled {
+		return
+	}
+	var err error
+	if c.sample, err = write(); err != nil {
+		failed(err)
+	}
+	c.sampled = true
+}
+
+// sample returns some text of the model of the newest checkpoint. A model that was trained on a
+// device which computes nothing has none to write.
+func (l *loop) sample(ctx context.Context, state consensus.State) (string, error) {
+	run := *state.Run
+	if run.Train.SampleTokens == 0 || l.hardware.Idle() {
+		return "", nil
+	}
+	return l.chunks().Sample(ctx, run, l.hardware.First(), func(layer int, dst []float32) error {
+		bytes := make([]byte, pipeline.LayerStateBytes(run.Model, layer))
+		if err := l.checkpointer.Read(ctx, state.Checkpoint.Layers[layer], bytes); err != nil {
+			return err
+		}
+		copy(kernels.Float32Bytes(dst), pipeline.LayerParams(run.Model, layer, bytes))
+		return nil
+	}, consensus.MaxSampleBytes)
+}

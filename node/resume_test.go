@@ -1,0 +1,28 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAwaitUnreachable: a node that comes back stops waiting when the others have been known to be
+// away without a break for unreachableAfter; one that shows up in between begins that time anew.
+func TestAwaitUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		up := began.Add(unreachableAfter - unreachableEvery)
+		if !awaitUnreachable(t.Context(), func(context.Context) bool { return !time.Now().Equal(up) }) {
+			t.Error("it gave up")
+		}
+		if waited := time.Since(up); waited != unreachableAfter+unreachableEvery {
+			t.Errorf("it waited %v since one was there", waited)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*unreachableAfter)
+		defer cancel()
+		if awaitUnreachable(ctx, func(context.Context) bool { return false }) {
+			t.Error("others that may be there are taken to be away")
+		}
+	})
+}
