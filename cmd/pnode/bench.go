@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"pnode/deploy/image"
 	"pnode/node/bench"
+	"pnode/node/config"
 )
 
 func (e environment) benchCommand() *cobra.Command {
@@ -76,7 +80,18 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 			progress = func(what string) { fmt.Fprintf(e.stderr, "\r\x1b[K%s", what) }
 		}
 		r, err := measure(c.Context(), progress)
-		return e.showBench(r, asJSON, err)
+		if isTerminal(e.stderr) {
+			fmt.Fprint(e.stderr, "\r\x1b[K")
+		}
+		// An interrupt is no error of the rows so far.
+		if partial, ok := r.(interface{ HasRows() bool }); err != nil && !(ok && partial.HasRows()) {
+			return err
+		}
+		if asJSON {
+			return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
+		}
+		_, wrote := fmt.Fprint(e.stdout, r.Text())
+		return errors.Join(err, wrote)
 	}
 	f := c.Flags()
 	f.SortFlags = false
@@ -87,18 +102,116 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 // report prints the result of a measurement.
 type report interface{ Text() string }
 
-// showBench prints a report unless there was an error before it had rows; an interrupt is not one
-// of the measurement.
-func (e environment) showBench(r report, asJSON bool, err error) error {
-	if isTerminal(e.stderr) {
-		fmt.Fprint(e.stderr, "\r\x1b[K")
+func (e environment) benchStepCommand() *cobra.Command {
+	var o bench.StepOptions
+	c := &cobra.Command{
+		Use:   "step",
+		Short: "Training steps against PyTorch",
+		Long: `Measure training steps (forward, backward, clipping, AdamW, f32) of a character model of
+10.8 M parameters and of GPT-2 with 124 M: tokens a second, the most memory that was ever
+resident, and where the time goes.
+
+PyTorch runs the same model in plain code as a process of its own, with its fused AdamW
+and fused attention where its version has them; without it the table has this program's
+figures alone.`,
+		Example: `  pnode bench step
+  pnode bench step --model 10m --sequence 256 --threads 2
+  pnode bench step --python ~/venv/bin/python --json > step.json`,
 	}
-	if partial, ok := r.(interface{ HasRows() bool }); err != nil && !(ok && partial.HasRows()) {
-		return err
+	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+		binary, err := image.Executable()
+		if err != nil {
+			return nil, err
+		}
+		o.Binary, o.Progress = binary, progress
+		return bench.Steps(ctx, o)
+	})
+	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
+	f.IntSliceVar(&o.Sequences, "sequence", nil, "`LENGTHS` of a sequence (default 256,1024)")
+	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
+	f.IntVar(&o.Rounds, "rounds", 3, "measurements on each side")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
+	return c
+}
+
+func (e environment) benchSchedulesCommand() *cobra.Command {
+	var o bench.ScheduleOptions
+	c := &cobra.Command{
+		Use:   "schedules",
+		Short: "Pipeline schedules on emulated devices and slow links",
+		Long: `Measure schedules on emulated devices and links, with the workers of real runs and real QUIC, and
+compare them with the simulator's predictions. The elastic schedule runs with memory for as many
+activations as 1F1B keeps, for twice as many, and without a limit. 1F1B, GPipe, depth-first and
+breadth-first interleaving run in the same measurement. "elastic groups" is interleaving in the
+groups that the simulator prefers over the elastic schedule.
+
+A stage takes --stage-time for a micro-batch; nothing is computed. The first steps, in which the
+connections find their speed, do not count. Other work on the machine makes the figures worse:
+"go test ./node/bench -run Grid -v -grid full" measures the same in virtual time.`,
+		Example: `  pnode bench schedules                         4 stages, 100 Mbit/s, 10 and 40 ms
+  pnode bench schedules --full                  4 and 8 stages, 20 kinds of links: hours
+  pnode bench schedules --stages 8 --mbit 50 --latency 150ms --json`,
 	}
-	if asJSON {
-		return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
+	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+		o.Progress = progress
+		return bench.Schedules(ctx, o)
+	})
+	f.BoolVar(&o.Full, "full", false, "the whole grid: 4 and 8 stages, 10 to 1000 Mbit/s, 1 to 150 ms")
+	f.IntSliceVar(&o.Stages, "stages", nil, "`NUMBERS` of stages (default 4)")
+	f.IntSliceVar(&o.Mbits, "mbit", nil, "`RATES` of each link and direction in Mbit/s (default 100)")
+	f.DurationSliceVar(&o.Latencies, "latency", nil, "one-way `TIMES` of the links (default 10ms,40ms)")
+	f.DurationVar(&o.StageTime, "stage-time", 0, "of one micro-batch on one stage (default 40ms)")
+	return c
+}
+
+func (e environment) benchDevicesCommand() *cobra.Command {
+	var o bench.DeviceOptions
+	var strict bool
+	flags := config.Default()
+	c := &cobra.Command{
+		Use:   "devices",
+		Short: "GPUs against cuBLASLt and PyTorch, in every figure that has a target",
+		Long: `Measure each GPU in these rows:
+
+  products   bf16 products by this program's kernels against cuBLASLt, and cuBLASLt as this
+             program calls it against PyTorch
+  attention  causal attention with gradients against PyTorch's flash attention
+  step       a training step of GPT-2 with 124 M parameters against eager PyTorch, with the
+             largest micro-batch that fits both; compiled: against compiled PyTorch
+  large      a step of a model of 1.3 B parameters against the peak of the device
+  repeat     losses of a second run, to the bit; losses: against those of the processor
+
+PyTorch runs as a process of its own (--python); its cuBLASLt is used where the system has none.
+A row that cannot be measured or compared stays open, with the reason. Leave the machine alone
+meanwhile: PyTorch's compiler and the larger models take minutes. After an interrupt the rows
+so far are shown.
+
+MFU is the work of a step over the peak in the card's data sheet (for an unknown card: over its
+fastest product). The work of a token is 6 operations for each multiplied parameter, and
+6 L C (T+1) for causal attention. A step has one micro-batch and its update.`,
+		Example: `  pnode bench devices --python ~/venv/bin/python
+  pnode bench devices --devices cuda:0 --only products,attention --rounds 11
+  pnode bench devices --strict --json > devices.json            fails where losses are wrong
+  pnode bench devices --devices cpu --size small --rounds 1     tries the command out, in a minute`,
 	}
-	_, wrote := fmt.Fprint(e.stdout, r.Text())
-	return errors.Join(err, wrote)
+	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+		binary, err := image.Executable()
+		if err != nil {
+			return nil, err
+		}
+		o.Binary, o.Probe, o.Devices, o.Progress = binary, e.probe, flags.Devices.Names(), progress
+		r, err := bench.Devices(ctx, o)
+		if err == nil && strict {
+			err = r.Strict()
+		}
+		return r, err
+	})
+	f.Var(&flags.Devices, "devices", "devices to measure, for example cuda:0,opencl:1; auto takes every GPU that works")
+	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.DeviceRows(), ", ")+" (default all)")
+	f.StringVar(&o.Size, "size", bench.DeviceSizes()[0], "`SIZE` of what is measured: "+strings.Join(bench.DeviceSizes(), ", ")+fmt.Sprintf("; targets are for %s", bench.DeviceSizes()[0]))
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
+	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "longest time for a row, or for PyTorch to start")
+	f.BoolVar(&strict, "strict", false, "fail if losses miss their target, or if a figure is open that this machine could give")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
+	return c
 }

@@ -80,7 +80,15 @@ func (e environment) eachNode(ctx context.Context, dir string, do func(ctx conte
 
 // listCheckpoints asks the node in dir, or reads its folder when it does not run.
 func (e environment) listCheckpoints(ctx context.Context, dir string) error {
-	list, err := checkpointsIn(ctx, dir)
+	var list api.CheckpointList
+	client, err := api.Dial(ctx, dir)
+	switch {
+	case errors.Is(err, api.ErrNoNode):
+		list, err = node.StoredCheckpoints(dir, slog.New(slog.DiscardHandler))
+	case err == nil:
+		defer client.Close()
+		list, err = client.Checkpoints(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -91,18 +99,6 @@ func (e environment) listCheckpoints(ctx context.Context, dir string) error {
 		return fmt.Errorf("%w: %s", progress.ErrDamaged, list.Damaged)
 	}
 	return nil
-}
-
-func checkpointsIn(ctx context.Context, dir string) (api.CheckpointList, error) {
-	client, err := api.Dial(ctx, dir)
-	if errors.Is(err, api.ErrNoNode) {
-		return node.StoredCheckpoints(dir, slog.New(slog.DiscardHandler))
-	}
-	if err != nil {
-		return api.CheckpointList{}, err
-	}
-	defer client.Close()
-	return client.Checkpoints(ctx)
 }
 
 // verifyCheckpoints needs the store to itself.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,7 +75,7 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 		}
 	}
 	fmt.Fprintf(b, "%s  %s\n", d.Name, d.Model)
-	line("driver", strings.Join(nonEmpty(d.Platform, d.Version, d.Driver), ", "))
+	line("driver", strings.Join(slices.DeleteFunc([]string{d.Platform, d.Version, d.Driver}, func(s string) bool { return s == "" }), ", "))
 	line("bus", d.PCI)
 	if d.MemoryBytes > 0 {
 		memory := fmt.Sprintf("%.1f GiB, %.1f GiB in one buffer", gib(d.MemoryBytes), gib(d.AllocBytes))
@@ -107,14 +109,26 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 	}
 }
 
-func nonEmpty(texts ...string) (some []string) {
-	for _, t := range texts {
-		if t != "" {
-			some = append(some, t)
-		}
-	}
-	return some
-}
-
 func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
 func giga(n int64) float64    { return float64(n) / 1e9 }
+
+// probeName names the hidden command that tries drivers in a process of its own.
+const probeName = "probe-devices"
+
+func probeCommand() *cobra.Command {
+	var s devices.Selection
+	c := &cobra.Command{
+		Use:     probeName,
+		Short:   "Look at what drivers offer, a line for each thing found",
+		Example: "  pnode probe-devices --skip opencl:1",
+		Hidden:  true,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			return devices.Examine(os.Stdout, s)
+		},
+	}
+	c.Flags().StringArrayVar(&s.Names, "name", nil, "look at this device")
+	c.Flags().StringArrayVar(&s.Skip, "skip", nil, "leave this backend or device out")
+	c.Flags().StringArrayVar(&s.Plain, "plain", nil, "leave this device's matrix units alone")
+	return c
+}

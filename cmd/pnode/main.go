@@ -88,3 +88,25 @@ func knownCommand(c *cobra.Command, args []string) error {
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }
+
+// addBuiltIns adds the library's commands, help and completion, and makes them refuse unknown words.
+func addBuiltIns(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args, help.Example = usageArgs(func(help *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err != nil || found == root {
+				return knownCommand(root, args)
+			}
+			return knownCommand(found, rest)
+		}), "  pnode help train\n  pnode help exit-codes"
+	}
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = usageArgs(cobra.NoArgs)
+		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		for _, shell := range completion.Commands() {
+			shell.Args, shell.Example = usageArgs(cobra.NoArgs), "  "+shell.CommandPath()
+		}
+	}
+}

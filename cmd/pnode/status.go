@@ -27,9 +27,9 @@ knows them.`,
   pnode status --json --dir ~/run7 | jq .loss`,
 	}
 	withNode(c, func(ctx context.Context, client *api.Client) error {
-		show := e.showStatus
+		show := func(st api.Status) error { return progress.Status(e.stdout, st, time.Now()) }
 		if asJSON {
-			show = e.showStatusJSON
+			show = func(st api.Status) error { return json.NewEncoder(e.stdout).Encode(st) }
 		}
 		return e.watchStatus(ctx, client, show, watch)
 	})
@@ -62,12 +62,4 @@ func (e environment) watchStatus(ctx context.Context, client *api.Client, show f
 			return nil
 		}
 	}
-}
-
-func (e environment) showStatus(st api.Status) error {
-	return progress.Status(e.stdout, st, time.Now())
-}
-
-func (e environment) showStatusJSON(st api.Status) error {
-	return json.NewEncoder(e.stdout).Encode(st)
 }

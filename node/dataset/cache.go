@@ -44,9 +44,11 @@ func (c *chunkCache) get(ctx context.Context, chunk int64) ([]byte, error) {
 		e, mine := c.entry(chunk)
 		if mine {
 			e.bytes, e.err = c.load(ctx, chunk)
-			if e.err != nil {
-				c.remove(chunk, e)
+			c.mu.Lock()
+			if e.err != nil && c.entries[chunk] == e { // else it was evicted and made anew
+				delete(c.entries, chunk)
 			}
+			c.mu.Unlock()
 			close(e.ready)
 			return e.bytes, e.err
 		}
@@ -68,33 +70,19 @@ func (c *chunkCache) entry(chunk int64) (e *cached, mine bool) {
 	c.clock++
 	e, found := c.entries[chunk]
 	if !found {
-		for len(c.entries) >= c.capacity {
-			c.evict()
+		for len(c.entries) >= c.capacity { // whoever reads the oldest keeps its bytes alive
+			var oldest int64
+			least := c.clock
+			for chunk, e := range c.entries { // uses differ, so the order does not matter
+				if e.used < least {
+					oldest, least = chunk, e.used
+				}
+			}
+			delete(c.entries, oldest)
 		}
 		e = &cached{ready: make(chan struct{})}
 		c.entries[chunk] = e
 	}
 	e.used = c.clock
 	return e, !found
-}
-
-// evict drops the entry used longest ago; whoever reads it keeps its bytes alive.
-func (c *chunkCache) evict() {
-	var oldest int64
-	least := c.clock
-	for chunk, e := range c.entries { // uses differ, so the order does not matter
-		if e.used < least {
-			oldest, least = chunk, e.used
-		}
-	}
-	delete(c.entries, oldest)
-}
-
-// remove forgets an entry that failed, unless it was evicted and made anew.
-func (c *chunkCache) remove(chunk int64, e *cached) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries[chunk] == e {
-		delete(c.entries, chunk)
-	}
 }

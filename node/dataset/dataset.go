@@ -47,12 +47,13 @@ func Open(src ChunkSource, spec plan.DataSpec, w Window) (*Dataset, error) {
 // them; what is held out alone comes last.
 func (d *Dataset) ChunkOrder(step plan.Step) []plan.Hash {
 	epoch, position := d.position(max(step, 1), 0)
-	chunks := d.order(epoch).chunksFrom(position)
+	order, slots := d.order(epoch), d.stream.chunks()
+	begin := order.slot(position) / poolChunks * poolChunks
 	hashes := make([]plan.Hash, 0, len(d.spec.Chunks))
-	for _, c := range chunks {
-		hashes = append(hashes, d.spec.Chunks[c])
+	for i := range slots {
+		hashes = append(hashes, d.spec.Chunks[order.chunk((begin+i)%slots)])
 	}
-	return append(hashes, d.spec.Chunks[len(chunks):]...)
+	return append(hashes, d.spec.Chunks[slots:]...)
 }
 
 // Micro gives tokens and targets, [B,T] each, of a micro-batch of a step: row b of
@@ -105,7 +106,7 @@ func (d *Dataset) rows(ctx context.Context, batch int, start func(row int) (int6
 
 // read appends the tokens from number at on until dst is full.
 func (d *Dataset) read(ctx context.Context, dst []int32, at int64) ([]int32, error) {
-	width := int64(d.spec.TokenBytes())
+	width, vocab := int64(d.spec.TokenBytes()), uint32(min(d.spec.Vocab(), d.window.Vocab))
 	for len(dst) < cap(dst) {
 		chunk := at / d.stream.chunk
 		bytes, err := d.chunks.get(ctx, chunk)
@@ -115,38 +116,21 @@ func (d *Dataset) read(ctx context.Context, dst []int32, at int64) ([]int32, err
 		bytes = bytes[at%d.stream.chunk*width:]
 		bytes = bytes[:min(int64(len(bytes)), int64(cap(dst)-len(dst))*width)]
 		before := len(dst)
-		dst = appendTokens(dst, bytes, int(width))
-		if err := d.checkRange(dst[before:], chunk); err != nil {
-			return dst, err
+		for ; len(bytes) > 0; bytes = bytes[width:] {
+			token := uint32(bytes[0])
+			switch width {
+			case 2:
+				token = uint32(binary.LittleEndian.Uint16(bytes))
+			case 4:
+				token = binary.LittleEndian.Uint32(bytes)
+			}
+			if token >= vocab { // the embedding has no row for it
+				return dst, fmt.Errorf("dataset: %w: chunk %d (%s) holds token %d, the vocabulary ends at %d; tokenize the text again",
+					ErrBadSpec, chunk, d.spec.Chunks[chunk], token, vocab-1)
+			}
+			dst = append(dst, int32(token))
 		}
 		at += int64(len(dst) - before)
 	}
 	return dst, nil
-}
-
-// appendTokens decodes little-endian tokens of 1, 2 or 4 bytes.
-func appendTokens(dst []int32, bytes []byte, width int) []int32 {
-	for ; len(bytes) > 0; bytes = bytes[width:] {
-		switch width {
-		case 1:
-			dst = append(dst, int32(bytes[0]))
-		case 2:
-			dst = append(dst, int32(binary.LittleEndian.Uint16(bytes)))
-		default:
-			dst = append(dst, int32(binary.LittleEndian.Uint32(bytes)))
-		}
-	}
-	return dst
-}
-
-// checkRange refuses tokens that the vocabulary lacks: the embedding has no row for them.
-func (d *Dataset) checkRange(tokens []int32, chunk int64) error {
-	vocab := int32(min(d.spec.Vocab(), d.window.Vocab))
-	for _, t := range tokens {
-		if t < 0 || t >= vocab {
-			return fmt.Errorf("dataset: %w: chunk %d (%s) holds token %d, the vocabulary ends at %d; tokenize the text again",
-				ErrBadSpec, chunk, d.spec.Chunks[chunk], uint32(t), vocab-1)
-		}
-	}
-	return nil
 }

@@ -76,18 +76,6 @@ func (o *order) slot(position int64) int64 {
 	return int64(sort.Search(len(o.starts)-1, func(s int) bool { return o.starts[s+1] > position }))
 }
 
-// chunksFrom lists the chunks in the order in which the positions from the given one on
-// need them, then those of the positions before.
-func (o *order) chunksFrom(position int64) []int64 {
-	slots := o.stream.chunks()
-	begin := o.slot(position) / poolChunks * poolChunks
-	chunks := make([]int64, 0, slots)
-	for i := range slots {
-		chunks = append(chunks, o.chunk((begin+i)%slots))
-	}
-	return chunks
-}
-
 // sample gives the number of the sample at a position of the epoch, [0, samples) both.
 func (o *order) sample(position int64) int64 {
 	pool := o.slot(position) / poolChunks

@@ -1,6 +1,9 @@
 package dataset
 
-import "math/bits"
+import (
+	"math/bits"
+	"sort"
+)
 
 // rounds of the Feistel network; more than the four after which Luby and Rackoff's bound
 // holds, because domains can be small.
@@ -17,7 +20,7 @@ type permutation struct {
 
 // newPermutation makes the bijection of [0, n) for a key; n is 1 to 2^62.
 func newPermutation(key, n uint64) permutation {
-	a := squareRootUp(n)
+	a := uint64(1) + uint64(sort.Search(1<<31-1, func(i int) bool { return (uint64(i)+1)*(uint64(i)+1) >= n })) // least with a*a >= n
 	p := permutation{n: n, a: a, b: (n + a - 1) / a}
 	for i := range p.keys {
 		p.keys[i] = mix(key + uint64(i)*golden)
@@ -43,19 +46,6 @@ func (p permutation) encrypt(i uint64) uint64 {
 		right = (right + below(mix(p.keys[r+1]^left), p.b)) % p.b
 	}
 	return right*p.a + left
-}
-
-// squareRootUp is the least a with a*a >= n, for n up to 2^62.
-func squareRootUp(n uint64) uint64 {
-	lo, hi := uint64(1), uint64(1)<<31
-	for lo < hi {
-		if mid := (lo + hi) / 2; mid*mid >= n {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	return lo
 }
 
 // golden is 2^64 over the golden ratio, the step of splitmix64.

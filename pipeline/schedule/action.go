@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -126,7 +127,7 @@ func ParseAction(text string) (Action, error) {
 	for letters < len(rest) && rest[letters] >= 'A' && rest[letters] <= 'Z' {
 		letters++
 	}
-	if a.Op = parseOp(rest[:letters]); a.Op == 0 || a.Op == Step {
+	if a.Op = Op(max(0, slices.Index(opNames[:], rest[:letters]))); a.Op == 0 || a.Op == Step {
 		return Action{}, badAction(text)
 	}
 	rest = rest[letters:]
@@ -141,15 +142,6 @@ func ParseAction(text string) (Action, error) {
 		return Action{}, badAction(text)
 	}
 	return a, nil
-}
-
-func parseOp(name string) Op {
-	for o := Forward; o < opCount; o++ {
-		if opNames[o] == name {
-			return o
-		}
-	}
-	return 0
 }
 
 // cutNumber reads decimal digits without leading zeros, at most MaxNumber.

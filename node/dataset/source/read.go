@@ -183,3 +183,50 @@ func readLine(r *bufio.Reader, buf []byte) ([]byte, error) {
 
 // maxLineBytes leaves room for what JSON writes around and into a document.
 const maxLineBytes = 2 * MaxDocumentBytes
+
+// Sentinels, wrapped by the errors of this package.
+var (
+	// ErrMalformed: a document is not as its format wants it.
+	ErrMalformed = errors.New("malformed")
+	// ErrTooLong: a document is over MaxDocumentBytes.
+	ErrTooLong = errors.New("document too long")
+)
+
+// MaxDocumentBytes bounds a document: a tokenizer needs it in memory as a whole.
+const MaxDocumentBytes = 64 << 20
+
+// File is one file of the input.
+type File struct {
+	Path      string
+	SizeBytes int64
+	// Modified is the time of its last change in nanoseconds: to see that it is the same.
+	Modified int64
+	// Named tells that the user gave this path, not one that leads to it.
+	Named bool
+}
+
+// Find lists the files under paths, in the order of files.Find. The error names the path.
+func Find(paths []string) ([]File, error) {
+	var found []File
+	irregular, err := files.Find(paths, func(f files.Found) error {
+		st, err := os.Stat(f.Path)
+		if err != nil {
+			return files.Explain(err)
+		}
+		if st.Size() > 0 {
+			found = append(found, File{Path: f.Path, SizeBytes: st.Size(), Modified: st.ModTime().UnixNano(), Named: f.Named})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	if len(found) == 0 && irregular > 0 { // the caches of downloads are made of links
+		return nil, fmt.Errorf("source: %w under %q but %d links and the like, which are not followed below folders; name them by a pattern such as %s/*",
+			files.ErrNone, strings.Join(paths, " "), irregular, strings.TrimSuffix(paths[0], "/"))
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("source: %w under %q; name files with text, or folders", files.ErrNone, strings.Join(paths, " "))
+	}
+	return found, nil
+}

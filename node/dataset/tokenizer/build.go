@@ -21,17 +21,26 @@ func build(m modelJSON, addedTokens []addedJSON, r recipe) (*BPE, error) {
 	if err := r.check(m); err != nil {
 		return nil, err
 	}
-	t := &BPE{splitter: newSplitter(r.split), spacing: r.spacing, normalize: r.nfc}
+	t := &BPE{splitter: splitter{r.split, classOf()}, spacing: r.spacing, normalize: r.nfc}
 	if err := t.setTokens(m, addedTokens, r); err != nil {
 		return nil, err
 	}
 	if err := t.setAlphabet(m.Vocab, r.bytes); err != nil {
 		return nil, err
 	}
-	if err := t.setMerges(m); err != nil {
-		return nil, err
+	t.merges = make(map[pair]merge, len(m.Merges))
+	crosses := false                    // whether a merge makes a token that has U+2581 after another character
+	for rank, parts := range m.Merges { // of two for the same pair the later counts, as in the reference
+		left, okLeft := m.Vocab[parts[0]]
+		right, okRight := m.Vocab[parts[1]]
+		whole, okWhole := m.Vocab[parts[0]+parts[1]]
+		if !okLeft || !okRight || !okWhole {
+			return nil, fmt.Errorf("%w: merge %d joins %q and %q: these or the whole are no tokens", ErrFormat, rank, parts[0], parts[1])
+		}
+		t.merges[pair{left, right}] = merge{int32(rank), whole}
+		crosses = crosses || strings.Contains(strings.TrimLeft(parts[0]+parts[1], metaspace), metaspace)
 	}
-	if r.spacing.visible && r.split == splitNone && !m.crossesWords() {
+	if r.spacing.visible && r.split == splitNone && !crosses {
 		t.splitter.rule = splitWords
 	}
 	if m.IgnoreMerges {
@@ -132,29 +141,6 @@ func (t *BPE) setAlphabet(vocab map[string]int32, byteLevel bool) error {
 		}
 	}
 	return nil
-}
-
-// setMerges resolves the merges. Of two for the same pair the later counts, as in the
-// reference.
-func (t *BPE) setMerges(m modelJSON) error {
-	t.merges = make(map[pair]merge, len(m.Merges))
-	for rank, parts := range m.Merges {
-		left, okLeft := m.Vocab[parts[0]]
-		right, okRight := m.Vocab[parts[1]]
-		whole, okWhole := m.Vocab[parts[0]+parts[1]]
-		if !okLeft || !okRight || !okWhole {
-			return fmt.Errorf("%w: merge %d joins %q and %q: these or the whole are no tokens", ErrFormat, rank, parts[0], parts[1])
-		}
-		t.merges[pair{left, right}] = merge{int32(rank), whole}
-	}
-	return nil
-}
-
-// crossesWords tells whether a merge makes a token that has U+2581 after another character.
-func (m modelJSON) crossesWords() bool {
-	return slices.ContainsFunc(m.Merges, func(parts [2]string) bool {
-		return strings.Contains(strings.TrimLeft(parts[0]+parts[1], metaspace), metaspace)
-	})
 }
 
 // setAdded prepares the search for added tokens and resolves the template.

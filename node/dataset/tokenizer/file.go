@@ -87,7 +87,9 @@ func (m *mergesJSON) addLine(line string) error {
 func Parse(text []byte) (*BPE, error) {
 	var f fileJSON
 	if err := unmarshalStrict(text, &f); err != nil {
-		if kind := modelKind(text); kind != "" && kind != bpe { // its fields have other types
+		var other struct{ Model struct{ Type string } }
+		_ = json.Unmarshal(text, &other) // as far as it can be read: fields of other models have other types
+		if kind := other.Model.Type; kind != "" && kind != bpe {
 			err = unsupportedModel(kind)
 		}
 		return nil, err
@@ -115,17 +117,6 @@ func Parse(text []byte) (*BPE, error) {
 
 // bpe is the type of model.type that this package knows.
 const bpe = "BPE"
-
-// modelKind is the model.type of a text, as far as that can be read.
-func modelKind(text []byte) string {
-	var f struct {
-		Model struct {
-			Type string `json:"type"`
-		} `json:"model"`
-	}
-	_ = json.Unmarshal(text, &f) // the error of reading all of it is known
-	return f.Model.Type
-}
 
 func unsupportedModel(kind string) error {
 	return fmt.Errorf("%w; accepted: %s", unsupported("model.type", kind), bpe)

@@ -210,16 +210,12 @@ func (r *recipe) metaspace(c component) error {
 
 // postProcessor reads which special tokens stand around a document.
 func (r *recipe) postProcessor(c component) error {
-	switch c.kind {
-	case "ByteLevel": // changes offsets only
+	if c.kind == "ByteLevel" { // changes offsets only
 		return nil
-	case "TemplateProcessing":
-		return r.readTemplate(c)
 	}
-	return c.refuse()
-}
-
-func (r *recipe) readTemplate(c component) error {
+	if c.kind != "TemplateProcessing" {
+		return c.refuse()
+	}
 	type piece struct {
 		SpecialToken *struct {
 			ID string `json:"id"`

@@ -62,7 +62,9 @@ func SVG(w io.Writer, panels ...Panel) error {
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, 'DejaVu Sans', sans-serif">`+"\n", p.width, p.height, p.width, p.height)
 	out.WriteString(style)
 	fmt.Fprintf(out, `<rect class="paper" width="%d" height="%d"/>`+"\n", p.width, p.height)
-	p.legend(out)
+	p.y += p.place(func(e entry, x, y int) {
+		fmt.Fprintf(out, `<g transform="translate(%d %d)">%s<text class="legend" x="28" y="11">%s</text></g>`+"\n", x, p.y+y, e.sign, e.name)
+	})
 	for i := range panels {
 		p.panel(out, &panels[i])
 	}
@@ -93,7 +95,7 @@ func newPicture(panels []Panel) *picture {
 	p.chart = min(max(int(int64(p.end)*barWidth/int64(p.usual())), leastChart), mostChart)
 	p.width = p.names + p.chart + noteWidth + 2*margin
 	p.tick, p.unit, p.unitName = ticks(p.end, p.chart/90)
-	p.height = margin + p.legendHeight()
+	p.height = margin + p.place(func(entry, int, int) {})
 	for i := range panels {
 		p.height += p.panelHeight(&panels[i])
 	}
