@@ -40,17 +40,15 @@ func (g *guard) release(hashes ...plan.Hash) {
 	}
 }
 
-// beginSweep must come before the references are read.
-func (g *guard) beginSweep() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.kept = map[plan.Hash]struct{}{}
-}
-
-func (g *guard) endSweep() {
+// sweeping begins or ends the protection of what is released during a sweep. It must begin before the
+// references are read.
+func (g *guard) sweeping(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.kept = nil
+	if on {
+		g.kept = map[plan.Hash]struct{}{}
+	}
 }
 
 // collect runs remove unless the chunk is protected. No hold begins meanwhile, so a

@@ -80,7 +80,7 @@ func openIndex(dir string, readOnly bool, log *slog.Logger) (*index, error) {
 	return &index{db}, nil
 }
 
-// damagedIndex tells by its text whether an error of badger.Open is about bytes that
+// damagedIndex reports by its text whether an error of badger.Open is about bytes that
 // changed or files that are gone: Badger has no sentinels for them.
 func damagedIndex(err error) bool {
 	text := err.Error()

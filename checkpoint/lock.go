@@ -21,13 +21,13 @@ const lockFile = "lock"
 func Lock(dir string) (release func(), err error) {
 	for {
 		err := os.MkdirAll(dir, 0o777) // less the umask
-		if errors.Is(err, fs.ErrExist) && !isFile(dir) {
+		if st, e := os.Lstat(dir); errors.Is(err, fs.ErrExist) && (e != nil || st.IsDir()) {
 			continue // it was there, and then was not: who had it removed the folder
 		}
 		if err != nil {
 			return nil, err
 		}
-		f, err := lockDir(dir)
+		f, err := lockDir(dir, false)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the same
 		}
@@ -45,47 +45,24 @@ func Lock(dir string) (release func(), err error) {
 	}
 }
 
-// isFile tells whether there is something at path that is no folder.
-func isFile(path string) bool {
-	st, err := os.Lstat(path)
-	return err == nil && !st.IsDir()
-}
-
-// isAt tells whether a file is the one at path.
+// isAt reports whether a file is the one at path.
 func isAt(f *os.File, path string) bool {
 	is, err := f.Stat()
 	at, errAt := os.Stat(path)
 	return err == nil && errAt == nil && os.SameFile(is, at)
 }
 
-// lockDir takes the directory for this process and writes the process number into the
-// lock file, for the error message of the next one that tries.
-func lockDir(dir string) (*os.File, error) {
-	f, err := takeLock(dir, tryLock, "stop it first or choose another directory")
-	if err != nil {
-		return nil, err
-	}
-	// The number is a courtesy: on a full disk the lock holds without it.
-	_ = f.Truncate(0)
-	_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
-	return f, nil
-}
-
-// shareDir takes the directory for this process and others that read. The lock file names none of
-// them: who is there last need not be who wrote a number last.
-func shareDir(dir string) (*os.File, error) {
-	f, err := takeLock(dir, tryShare, "stop it, or wait until it has ended")
-	if err == nil {
-		_ = f.Truncate(0)
-	}
-	return f, err
-}
-
-// takeLock opens the lock file and takes its lock; the remedy is for who cannot have it.
-func takeLock(dir string, try func(*os.File) error, remedy string) (*os.File, error) {
+// lockDir takes the directory for this process, or shared with others that read. The lock file gets
+// the process number, for the error message of the next one that tries; shared it names nobody, since
+// who is there last need not be who wrote a number last.
+func lockDir(dir string, shared bool) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	try, remedy := tryLock, "stop it first or choose another directory"
+	if shared {
+		try, remedy = tryShare, "stop it, or wait until it has ended"
 	}
 	if err := try(f); err != nil {
 		if errors.Is(err, ErrLocked) {
@@ -93,6 +70,10 @@ func takeLock(dir string, try func(*os.File) error, remedy string) (*os.File, er
 		}
 		_ = f.Close() // nothing was written
 		return nil, err
+	}
+	_ = f.Truncate(0)
+	if !shared {
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // a courtesy: on a full disk the lock holds without it
 	}
 	return f, nil
 }
@@ -110,15 +91,24 @@ func ownerOf(f *os.File) string {
 // releaseInterval is how often AwaitRelease looks.
 const releaseInterval = 50 * time.Millisecond
 
-// AwaitRelease waits until no process has the store in dir open, so that the next one can
+// AwaitRelease blocks until no process has the store in dir open, so that the next one can
 // open it. A folder without a store is free.
 func AwaitRelease(ctx context.Context, dir string) error {
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
 	for {
-		free, err := isFree(dir)
-		if free || err != nil {
-			return err
+		f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			err = errors.Join(tryLock(f), f.Close())
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, ErrLocked):
+			return fmt.Errorf("checkpoint: look whether %s is free: %w", dir, err)
 		}
 		select {
 		case <-tick.C:
@@ -126,20 +116,4 @@ func AwaitRelease(ctx context.Context, dir string) error {
 			return fmt.Errorf("checkpoint: wait for %s: %w", dir, ctx.Err())
 		}
 	}
-}
-
-// isFree tells whether the lock of the store in dir can be had.
-func isFree(dir string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("checkpoint: look whether %s is free: %w", dir, err)
-	}
-	defer f.Close()
-	if err = tryLock(f); errors.Is(err, ErrLocked) {
-		return false, nil
-	}
-	return err == nil, err
 }

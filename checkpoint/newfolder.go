@@ -57,7 +57,7 @@ func vacant(dir string) error {
 	case err != nil:
 		return err
 	case len(entries) > 0:
-		return fmt.Errorf("%w: the folder holds %s; name a new or an empty one", fs.ErrExist, entries[0].Name())
+		return fmt.Errorf("%w: it holds %s; name a new or an empty one", fs.ErrExist, entries[0].Name())
 	}
 	return nil
 }

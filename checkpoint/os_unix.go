@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharing tells that several processes can read an index at once.
+// sharing reports that several processes can read an index at once.
 const sharing = true
 
 // tryLock takes the exclusive lock of an open file; it goes when the file is closed or
@@ -55,7 +55,7 @@ func freeBytes(path string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// noSpace tells whether the operating system refused a write for lack of room.
+// noSpace reports whether the operating system refused a write for lack of room.
 func noSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// sharing tells that several processes can read an index at once: Badger cannot on Windows.
+// sharing reports that several processes can read an index at once: Badger cannot on Windows.
 const sharing = false
 
 // tryShare is for where processes share.
@@ -47,7 +47,7 @@ func freeBytes(path string) (int64, error) {
 	return int64(min(free, 1<<62)), nil
 }
 
-// noSpace tells whether the operating system refused a write for lack of room.
+// noSpace reports whether the operating system refused a write for lack of room.
 func noSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }

@@ -22,7 +22,7 @@ func openShared(dir string, o Options) (*Store, error) {
 	s := newStore(dir, o, space)
 	s.reads = true
 	var err error
-	if s.lock, err = shareDir(dir); err != nil {
+	if s.lock, err = lockDir(dir, true); err != nil {
 		return nil, err
 	}
 	if _, err = checkFormat(dir); err == nil {

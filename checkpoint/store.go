@@ -113,7 +113,7 @@ func open(dir string, o Options) (_ *Store, err error) {
 	}
 	space := &space{path: dir, reserve: o.ReserveBytes, free: o.freeBytes}
 	s := newStore(dir, o, space)
-	if s.lock, err = lockDir(dir); err != nil {
+	if s.lock, err = lockDir(dir, false); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -19,8 +19,8 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 		}
 		s.sweeps.Lock()
 		defer s.sweeps.Unlock()
-		s.guard.beginSweep() // before the references are read
-		defer s.guard.endSweep()
+		s.guard.sweeping(true) // before the references are read
+		defer s.guard.sweeping(false)
 		live, err := s.catalog.references()
 		if err != nil {
 			return fmt.Errorf("%w; nothing was removed", err)

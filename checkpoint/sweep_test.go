@@ -138,7 +138,7 @@ func TestGuard(t *testing.T) {
 		}
 		return done
 	}
-	g.beginSweep()
+	g.sweeping(true)
 	if !removed() {
 		t.Error("a chunk nobody holds stays")
 	}
@@ -152,12 +152,12 @@ func TestGuard(t *testing.T) {
 	if removed() {
 		t.Error("a chunk released during the sweep goes")
 	}
-	g.endSweep()
-	g.beginSweep()
+	g.sweeping(false)
+	g.sweeping(true)
 	if !removed() {
 		t.Error("a chunk released before the sweep stays")
 	}
-	g.endSweep()
+	g.sweeping(false)
 	if len(g.held) != 0 || g.kept != nil {
 		t.Errorf("left over: %v %v", g.held, g.kept)
 	}

@@ -19,7 +19,7 @@ type Report struct {
 	Corrupt []plan.Hash
 	// Manifests newest first, damaged ones left out.
 	Manifests []ManifestReport
-	// Damaged tells which records of the index cannot be read; nil when all can.
+	// Damaged says which records of the index cannot be read; nil when all can.
 	Damaged error
 }
 
@@ -30,11 +30,11 @@ type ManifestReport struct {
 	// Layers of the manifest, of which Here are complete on this node.
 	Layers int
 	Here   int
-	// OK tells that every layer this node holds is complete.
+	// OK reports that every layer this node holds is complete.
 	OK bool
 }
 
-// OK tells that nothing this node holds is missing or damaged.
+// OK reports that nothing this node holds is missing or damaged.
 func (r Report) OK() bool {
 	for _, m := range r.Manifests {
 		if !m.OK {
@@ -160,19 +160,23 @@ func (d Damage) Unwrap() error { return d.Err }
 // or damaged, in order of layers; none means that the step can be restored from this node
 // alone. Damaged ones are in the quarantine afterwards. progress, if not nil, is called
 // after each chunk. The error is ErrNotFound for a step without a manifest, ErrCorrupt for
-// one whose manifest is damaged, or tells that the verification could not be carried out.
+// one whose manifest is damaged, or reports that the verification could not be carried out.
 func (s *Store) VerifyStep(ctx context.Context, step plan.Step, progress func(Progress)) ([]Damage, error) {
 	if err := s.users.enter(); err != nil {
 		return nil, fmt.Errorf("checkpoint: verify step %d: %w", step, err)
 	}
 	defer s.users.leave()
-	m, release, err := s.holdStep(step)
+	s.sweeps.Lock() // no sweep between the manifest and the hold of its chunks
+	m, err := s.Manifest(step)
+	hashes := m.Hashes()
+	s.guard.hold(hashes...)
+	s.sweeps.Unlock()
+	defer s.guard.release(hashes...)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
 	var found []Damage
-	read := reading{s: s, progress: progress, total: len(m.Hashes())}
+	read := reading{s: s, progress: progress, total: len(hashes)}
 	for _, l := range m.Layers {
 		for i, h := range l.Chunks {
 			err := read.chunk(ctx, h, l.chunkBytes(i))
@@ -188,19 +192,7 @@ func (s *Store) VerifyStep(ctx context.Context, step plan.Step, progress func(Pr
 	return found, nil
 }
 
-// holdStep reads a manifest and protects its chunks, without a sweep in between.
-func (s *Store) holdStep(step plan.Step) (m Manifest, release func(), err error) {
-	s.sweeps.Lock()
-	defer s.sweeps.Unlock()
-	if m, err = s.Manifest(step); err != nil {
-		return Manifest{}, nil, err
-	}
-	hashes := m.Hashes()
-	s.guard.hold(hashes...)
-	return m, func() { s.guard.release(hashes...) }, nil
-}
-
-// reading reads chunks one by one and tells how far it is.
+// reading reads chunks one by one and says how far it is.
 type reading struct {
 	s        *Store
 	progress func(Progress) // may be nil

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Check tells whether the operands of the call fit its operation and dimensions: nil, or
+// Check reports whether the operands of the call fit its operation and dimensions: nil, or
 // an error that wraps ErrBadCall or ErrUnsupported. Backends call it before they run
 // anything.
 func (c Call) Check() error {
@@ -155,7 +155,7 @@ func overlap(a, b View) bool {
 	return a.Buf == b.Buf && a.Off < b.Off+b.Len && b.Off < a.Off+a.Len
 }
 
-// CheckTransfer tells whether v is a range of its buffer that holds so many bytes, as
+// CheckTransfer reports whether v is a range of its buffer that holds so many bytes, as
 // Queue.Write and Queue.Read need it: nil or an error that wraps ErrBadCall.
 func (v View) CheckTransfer(bytes int) error {
 	if !v.Present() {

@@ -31,7 +31,7 @@ const (
 // MaxF16 is the largest finite number of F16.
 const MaxF16 = 65504
 
-// Half tells whether it is a type of floats with 16 bits.
+// Half reports whether it is a type of floats with 16 bits.
 func (d DType) Half() bool { return d == BF16 || d == F16 }
 
 // SizeBytes is the size of one element in bytes; it panics on an invalid type.
@@ -122,5 +122,5 @@ func (v View) Slice(off, n int) View {
 	return View{Buf: v.Buf, Off: v.Off + off, Len: n}
 }
 
-// Present tells whether the view names memory at all.
+// Present reports whether the view names memory at all.
 func (v View) Present() bool { return v.Buf != nil }

@@ -9,7 +9,7 @@
 //   - Queue: executes calls in order; errors are sticky and come out at Sync.
 //   - Event: a place in a queue's order, for which other queues and the host can wait.
 //   - Call: one operation with its operands, dimensions and scalars.
-//   - Op: which operation; Table tells each op's shapes, FLOPs, bytes and tolerance.
+//   - Op: which operation; Table says each op's shapes, FLOPs, bytes and tolerance.
 //
 // Shape letters, used in every comment of the project: B batch (sequences), T time
 // (positions), C channels, V vocabulary, L layers, H heads, K key-value heads, D head

@@ -117,7 +117,7 @@ type stored struct {
 	transpose bool // Conv1D: [in,out]
 }
 
-// stored names a tensor for a family; prefixed tells whether the base model's tensors
+// stored names a tensor for a family; prefixed reports whether the base model's tensors
 // carry its prefix.
 func (of family) stored(t model.Tensor, prefixed bool) stored {
 	s := stored{name: t.Name, shape: t.Shape}
@@ -187,7 +187,7 @@ func checkTensor(set *safetensors.Set, want stored) error {
 	return nil
 }
 
-// passedOver tells the constants that older versions stored beside the weights, and the
+// passedOver reports whether a tensor is a constant that older versions stored with the weights, or the
 // second copy of a tied head, which Layer compares with the first.
 func (m *Model) passedOver(name string) bool {
 	if name == headTensor {

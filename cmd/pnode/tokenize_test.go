@@ -36,7 +36,7 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, "documents 1, tokens 4 (of 1 bytes), shards 1,") || !strings.Contains(stderr, "1 malformed skipped") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "choose another --out") {
+	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "name a new or an empty one") {
 		t.Errorf("again: exit code %d, %s", code, stderr)
 	}
 }

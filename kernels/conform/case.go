@@ -21,7 +21,7 @@ type Case struct {
 	Large   bool // what is read is large: sums of its products are beyond F16
 }
 
-// Shared tells which output is the same view as which input; the zero value says none.
+// Shared says which output is the same view as which input; the zero value says none.
 type Shared struct{ Out, In int }
 
 func (c Case) String() string {
@@ -60,10 +60,10 @@ func (c Case) guard() int {
 	return guard
 }
 
-// shares tells whether operand k is an output without memory of its own.
+// shares reports whether operand k is an output without memory of its own.
 func (c Case) shares(k int) bool { return c.Shared != (Shared{}) && c.Shared.Out == k }
 
-// gives tells whether operand k is an input whose memory an output shares.
+// gives reports whether operand k is an input whose memory an output shares.
 func (c Case) gives(k int) bool { return c.Shared != (Shared{}) && c.Shared.In == k }
 
 // trial is a case with its operands drawn, and from the first turn on with what must come of them:

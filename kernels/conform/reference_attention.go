@@ -60,7 +60,7 @@ type query struct {
 	at           func(pos, head int) int
 }
 
-// partial tells whether an op takes some of the queries alone.
+// partial reports whether an op takes some of the queries alone.
 func partial(op kernels.Op) bool {
 	return op == kernels.OpAttentionForwardPart || op == kernels.OpAttentionBackwardPart
 }

@@ -63,7 +63,7 @@ func philoxBy(assembly func(words []uint32, keys *[2 * philoxRounds]uint32, c0, 
 	}
 }
 
-// philoxCarries tells whether the counters of the words' blocks, from `block` on, differ in
+// philoxCarries reports whether the counters of the words' blocks, from `block` on, differ in
 // their high word: assembly counts in the low one.
 func philoxCarries(words []uint32, block uint64) bool {
 	return block>>32 != (block+uint64(len(words)/4))>>32

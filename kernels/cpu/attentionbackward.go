@@ -104,7 +104,7 @@ type differentiated struct {
 	dqkv, delta, lse []float32
 	dout, qkv, out   stored
 	softmaxes        []softmax // [B,H,T]; nil where no query has large scores
-	// adds tells that the gradients of keys and values have those of later queries.
+	// adds reports that the gradients of keys and values have those of later queries.
 	adds bool
 }
 

@@ -124,7 +124,7 @@ func (d *Device) Supports(c kernels.Call) error {
 	return nil
 }
 
-// computesHalves tells whether the op works on halves where the contract allows them.
+// computesHalves reports whether the op works on halves where the contract allows them.
 func computesHalves(op kernels.Op) bool {
 	switch op {
 	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAdamW, kernels.OpAttentionForward, kernels.OpAttentionBackward,

@@ -185,7 +185,7 @@ func (p *pool) close() {
 }
 
 // cutter hands out pieces of a worker's reserved scratch. A dry one only adds up what would
-// be used, so that the code that cuts tells what to reserve.
+// be used, so that the code that cuts says what to reserve.
 type cutter struct {
 	rest []float32
 	used int

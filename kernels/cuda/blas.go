@@ -94,7 +94,7 @@ func newBLAS(lib *blasLibrary, halves []kernels.DType) (*blas, error) {
 	return b, nil
 }
 
-// multiplies tells whether it multiplies a half; nil multiplies none.
+// multiplies reports whether it multiplies a half; nil multiplies none.
 func (b *blas) multiplies(half kernels.DType) bool {
 	return b != nil && slices.Contains(b.halves, half)
 }

@@ -24,7 +24,7 @@ func (d *Device) Name() string { return d.driver.Name() }
 // FreeBytes is the memory that nobody has taken, other programs included.
 func (d *Device) FreeBytes() (uint64, error) { return d.driver.freeBytes() }
 
-// Products tells what multiplies matrices of halves: cuBLASLt, or the package's own kernels and why.
+// Products says what multiplies matrices of halves: cuBLASLt, or the package's own kernels and why.
 func (d *Device) Products() string {
 	if d.noBLAS != nil {
 		return d.lacks.Products(fmt.Sprintf("own kernels (%v)", d.noBLAS), "")
@@ -32,7 +32,7 @@ func (d *Device) Products() string {
 	return d.lacks.Products("cuBLASLt", "own kernels", d.blasHalves()...)
 }
 
-// Fast tells whether cuBLASLt multiplies a half.
+// Fast reports whether cuBLASLt multiplies a half.
 func (d *Device) Fast(half kernels.DType) bool { return d.driver.blas.multiplies(half) }
 
 // Open makes the card ready: it has the driver compile the kernels and runs them against the

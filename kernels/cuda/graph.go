@@ -160,7 +160,7 @@ func (s *stream) captured() (uintptr, error) {
 	return *nodes, nil
 }
 
-// like tells whether the graph can be made to run these issues.
+// like reports whether the graph can be made to run these issues.
 func (k *graph) like(issues []issue) bool {
 	if len(k.issues) != len(issues) {
 		return false

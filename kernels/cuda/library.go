@@ -95,7 +95,7 @@ func open(names []string) (*library, error) {
 	return (*library)(functions), nil
 }
 
-// hasGraphs tells whether the driver has all functions of graphs.
+// hasGraphs reports whether the driver has all functions of graphs.
 func (l *library) hasGraphs() bool { return !slices.Contains(l[streamBeginCapture:], 0) }
 
 // call calls a function. Pointers among the arguments are converted in the call itself, which

@@ -20,7 +20,7 @@ type Info struct {
 	Compute         Capability
 	Multiprocessors int // how many
 	MemoryBytes     uint64
-	// Integrated tells that the card shares the machine's memory.
+	// Integrated reports that the card shares the machine's memory.
 	Integrated bool
 	// Unusable says why the card cannot be opened; empty for one that can.
 	Unusable string

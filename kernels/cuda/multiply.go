@@ -16,7 +16,7 @@ type multiplier struct {
 	bias        uintptr
 }
 
-// factors tells what a launch multiplies, where cuBLASLt does that: p is nil for what is no product
+// factors says what a launch multiplies, where cuBLASLt does that: p is nil for what is no product
 // and for those that it does not do.
 func (s *stream) factors(l *gpu.Launch) (p *product, args blasArgs) {
 	b := s.driver.blas

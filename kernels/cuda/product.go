@@ -43,7 +43,7 @@ func formOf(kernel string) (half kernels.DType, form string) {
 	return 0, ""
 }
 
-// blasArgsOf reads the launch of a kernel for products; ok tells whether it is one that cuBLASLt does.
+// blasArgsOf reads the launch of a kernel for products; ok reports whether it is one that cuBLASLt does.
 // Their parameters are out, outAt, outType, a, aAt, b, bAt, bias, biasAt, M, N, K, accumulate.
 func blasArgsOf(l *gpu.Launch) (args blasArgs, ok bool) {
 	half, form := formOf(l.Kernel)

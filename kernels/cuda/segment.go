@@ -20,7 +20,7 @@ type issue struct {
 	name    string
 }
 
-// like tells whether the two differ in parameters of a kernel at most.
+// like reports whether the two differ in parameters of a kernel at most.
 func (i *issue) like(j *issue) bool {
 	return i.kernel == j.kernel && i.grid == j.grid && i.product == j.product && i.args == j.args && len(i.params) == len(j.params)
 }

@@ -71,7 +71,7 @@ func (m machine) advise(r Report) (advice []string) {
 	return advice
 }
 
-// card tells whether a device on the bus computes: a display controller (class 3) or an
+// card reports whether a device on the bus computes: a display controller (class 3) or an
 // accelerator (class 0x12) of a known maker.
 func (m machine) card(address string) (maker, bool) {
 	class, vendor := m.read("sys/bus/pci/devices", address, "class"), m.read("sys/bus/pci/devices", address, "vendor")
@@ -85,7 +85,7 @@ func (m machine) card(address string) (maker, bool) {
 	return makers[i], true
 }
 
-// works tells whether a card was found and works. A driver that does not tell the address of
+// works reports whether a card was found and works. A driver that does not tell the address of
 // its device may have meant this card.
 func (r Report) works(address string, kinds []string) bool {
 	return slices.ContainsFunc(r.Devices, func(f Finding) bool {
@@ -94,7 +94,7 @@ func (r Report) works(address string, kinds []string) bool {
 	})
 }
 
-// lacks tells whether there is nothing of a kind, and whether that is because it crashed.
+// lacks reports whether there is nothing of a kind, and whether that is because it crashed.
 func (r Report) lacks(kind string) (crashed, missing bool) {
 	for _, m := range r.Missing {
 		if m.Backend == kind {

@@ -23,7 +23,7 @@ type backend struct {
 	open func(index int, plain bool) (kernels.Device, error)
 }
 
-// HasDrivers tells whether this program can open drivers at all.
+// HasDrivers reports whether this program can open drivers at all.
 func HasDrivers() bool { return len(drivers()) > 0 }
 
 // open finds the backend of a device and opens it.

@@ -22,7 +22,7 @@ type Diagnosis struct {
 	Missing []Missing   `json:"missing,omitempty"`
 	// Advice says what could be done about what is missing.
 	Advice []string `json:"advice,omitempty"`
-	// Drivers tells whether this program can open drivers at all.
+	// Drivers reports whether this program can open drivers at all.
 	Drivers bool `json:"opens_drivers"`
 }
 

@@ -9,7 +9,7 @@ import (
 
 // message is a line of what Examine writes: one of the fields.
 type message struct {
-	// Begin names the backend or the device that is looked at from now on; Matrix tells that its
+	// Begin names the backend or the device that is looked at from now on; Matrix reports that its
 	// matrix units are tried.
 	Begin   string   `json:"begin,omitempty"`
 	Matrix  bool     `json:"matrix_units,omitempty"`
@@ -17,7 +17,7 @@ type message struct {
 	Missing *Missing `json:"missing,omitempty"`
 }
 
-// examiner looks at the devices of the drivers and tells what it finds as it goes, so that
+// examiner looks at the devices of the drivers and says what it finds as it goes, so that
 // what a driver does to this process leaves it known up to there.
 type examiner struct {
 	out    *json.Encoder

@@ -17,7 +17,7 @@ type Finding struct {
 	// Units compute side by side: compute units, multiprocessors, threads.
 	Units int `json:"units,omitempty"`
 	// MemoryBytes is all memory, AllocBytes the most that one buffer may have of it. Shared
-	// tells that it is the host's memory. FreeBytes is what other programs leave of it, 0 where
+	// reports that it is the host's memory. FreeBytes is what other programs leave of it, 0 where
 	// the driver does not tell.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	FreeBytes   int64 `json:"free_bytes,omitempty"`
@@ -25,17 +25,17 @@ type Finding struct {
 	Shared      bool  `json:"shared_memory,omitempty"`
 	// Features are what the kernels may use beyond the least.
 	Features []string `json:"features,omitempty"`
-	// Products tells what multiplies matrices of halves, where there is a choice.
+	// Products says what multiplies matrices of halves, where there is a choice.
 	Products string `json:"products,omitempty"`
-	// Matrix tells that there are matrix units to try, which the device can do without. Plain tells
+	// Matrix reports that there are matrix units to try, which the device can do without. Plain tells
 	// that it has to: trying them ended the process.
 	Matrix bool `json:"matrix_units,omitempty"`
 	Plain  bool `json:"plain,omitempty"`
-	// Processor tells that the driver computes on the processor's cores.
+	// Processor reports that the driver computes on the processor's cores.
 	Processor bool `json:"processor,omitempty"`
 	// Same names the device that is the same card, with another driver.
 	Same string `json:"same,omitempty"`
-	// Passed tells that the device computed what the reference computes, and Rates how fast.
+	// Passed reports that the device computed what the reference computes, and Rates how fast.
 	Passed bool  `json:"self_test_passed"`
 	Rates  Rates `json:"rates,omitzero"`
 	// Problem says why the device cannot be used; empty where nothing speaks against it.
@@ -53,7 +53,7 @@ func (f Finding) String() string {
 type Missing struct {
 	Backend string `json:"backend"`
 	Why     string `json:"why"`
-	// Crashed tells that it ended the process that looked at it.
+	// Crashed reports that it ended the process that looked at it.
 	Crashed bool `json:"crashed,omitempty"`
 }
 
@@ -67,7 +67,7 @@ type Report struct {
 // that are there for it.
 type wanted []string
 
-// takes tells whether a device is wanted, as far as its kind goes.
+// takes reports whether a device is wanted, as far as its kind goes.
 func (w wanted) takes(f Finding) bool {
 	if len(w) == 0 {
 		return !f.Processor && f.Same == ""

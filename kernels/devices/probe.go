@@ -144,7 +144,7 @@ func (p Probe) arguments(s Selection) []string {
 	return args
 }
 
-// listen adds the messages of a process to a report until its output ends, and tells what was
+// listen adds the messages of a process to a report until its output ends, and says what was
 // looked at last. Lines that are none are a driver's own.
 func listen(out io.Reader, all *Report, heard func()) (end ending) {
 	lines := bufio.NewScanner(out)

@@ -49,7 +49,7 @@ func (o Options) resolve() Options {
 	return o
 }
 
-// onlyCPU tells whether no driver is asked for.
+// onlyCPU reports whether no driver is asked for.
 func (o Options) onlyCPU() bool { return len(o.Names) == 1 && o.Names[0] == CPU }
 
 // Device is an opened one and what is known of it.

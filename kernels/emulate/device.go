@@ -65,10 +65,10 @@ func (d *Device) Profile() Profile { return d.profile }
 // Inner is the wrapped device.
 func (d *Device) Inner() kernels.Device { return d.inner }
 
-// Distant tells whether copies take time.
+// Distant reports whether copies take time.
 func (d *Device) Distant() bool { return d.profile.CopyBytesPerS > 0 }
 
-// Waited tells that the program waited until then for something from outside of the
+// Waited reports that the program waited until then for something from outside of the
 // device: calls that it enqueues later start no earlier.
 func (d *Device) Waited(until time.Time) {
 	for _, c := range []*clock{&d.clock, &d.up, &d.down} {

@@ -36,7 +36,7 @@ func (m Matrix) halves() []kernels.DType {
 	return [...][]kernels.DType{NoMatrix: nil, Turing: {kernels.F16}, Ampere: {kernels.F16, kernels.BF16}}[m]
 }
 
-// Multiplies tells whether NVIDIA's matrix units of the geometry multiply operands of a type.
+// Multiplies reports whether NVIDIA's matrix units of the geometry multiply operands of a type.
 func (g Geometry) Multiplies(dtype kernels.DType) bool {
 	return slices.Contains(g.Matrix.halves(), dtype)
 }

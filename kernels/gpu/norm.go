@@ -3,7 +3,7 @@ package gpu
 import "pnode/kernels"
 
 // norm plans the layer norms and the RMS norms, which are those without mean and bias, and
-// tells whether the call is one.
+// reports whether the call is one.
 func (p *Plan) norm(c kernels.Call) bool {
 	var none kernels.View
 	a := c.Args

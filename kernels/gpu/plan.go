@@ -14,14 +14,14 @@ type Plan struct {
 	Launches []Launch
 	// ScratchFloats is the memory that the launches pass to each other.
 	ScratchFloats int
-	// Checked tells whether a kernel checks indices and may set the fault word.
+	// Checked reports whether a kernel checks indices and may set the fault word.
 	Checked bool
 }
 
 // maxInt32 bounds the dimensions that kernels count in 32 bits: the last tile may end behind.
 const maxInt32 = 1<<31 - 1<<12
 
-// Supports tells whether there are kernels for the call, which Call.Check has accepted: nil or
+// Supports reports whether there are kernels for the call, which Call.Check has accepted: nil or
 // an error that wraps kernels.ErrUnsupported.
 func Supports(c kernels.Call) error {
 	info := kernels.Info(c.Op)

@@ -35,7 +35,7 @@ func (l *Lacks) Set(half kernels.DType, why error) {
 	}
 }
 
-// add makes what was wrong in a half part of what is lacking, and tells whether the device may be of
+// add makes what was wrong in a half part of what is lacking, and reports whether the device may be of
 // use without that.
 func (l *Lacks) add(half kernels.DType, wrong error, fast bool) bool {
 	switch {
@@ -49,7 +49,7 @@ func (l *Lacks) add(half kernels.DType, wrong error, fast bool) bool {
 	return true
 }
 
-// Products tells how products are made of the halves that there is a fast way for: that way, or the
+// Products says how products are made of the halves that there is a fast way for: that way, or the
 // slow one, and why. It ends with what there is to say about F16.
 func (l *Lacks) Products(fast, slow string, halves ...kernels.DType) string {
 	text, lacking := fast, 0
@@ -81,7 +81,7 @@ func (l *Lacks) withF16(text string) string {
 // Candidate is a device at its trial.
 type Candidate interface {
 	kernels.Device
-	// Fast tells whether the device makes products of a half a way that it could do without.
+	// Fast reports whether the device makes products of a half a way that it could do without.
 	Fast(half kernels.DType) bool
 	// WithoutF16 has it refuse F16.
 	WithoutF16()

@@ -77,7 +77,7 @@ const unitSide = 16
 // WithUnit is the geometry for devices that have a unit.
 func WithUnit(u Unit) Geometry { return Geometry{Side: unitSide, Unit: u} }
 
-// OnUnit tells whether the geometry's unit multiplies operands of a type.
+// OnUnit reports whether the geometry's unit multiplies operands of a type.
 func (g Geometry) OnUnit(dtype kernels.DType) bool {
 	switch dtype {
 	case kernels.BF16:

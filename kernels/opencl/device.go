@@ -25,7 +25,7 @@ func (d *Device) Name() string { return d.driver.Name() }
 // MaxBufferBytes is the largest size of a buffer, which may be a quarter of the memory.
 func (d *Device) MaxBufferBytes() int64 { return int64(min(d.AllocBytes, math.MaxInt64)) }
 
-// Products tells what multiplies matrices of halves, empty where there is no choice: matrix units, or
+// Products says what multiplies matrices of halves, empty where there is no choice: matrix units, or
 // why these, or one of the halves, are not used.
 func (d *Device) Products() string {
 	if d.Unit == gpu.NoUnit {
@@ -34,7 +34,7 @@ func (d *Device) Products() string {
 	return d.lacks.Products(d.Unit.String(), "vector units", gpu.UnitHalves[:]...)
 }
 
-// Fast tells whether matrix units multiply a half.
+// Fast reports whether matrix units multiply a half.
 func (d *Device) Fast(half kernels.DType) bool { return d.Geometry().OnUnit(half) }
 
 // Open makes the device ready: it builds the kernels for the best geometry that the driver

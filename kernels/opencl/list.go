@@ -14,10 +14,10 @@ import (
 type Info struct {
 	Index                                   int // of opencl:Index
 	Platform, Name, Vendor, Driver, Version string
-	// CPU tells that the device is a processor: package cpu is many times as fast on it.
+	// CPU reports that the device is a processor: package cpu is many times as fast on it.
 	CPU          bool
 	ComputeUnits int
-	// Unified tells that the device's memory is the host's.
+	// Unified reports that the device's memory is the host's.
 	Unified bool
 	// PCI is the device's address on the bus, such as 0000:03:00.0; empty where it has none or
 	// the driver does not tell.

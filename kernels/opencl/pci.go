@@ -49,7 +49,7 @@ func pciAddress(domain, bus, device, function uint32) string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, device, function)
 }
 
-// property reads a property of a device into a value of so many bytes and tells whether there
+// property reads a property of a device into a value of so many bytes and reports whether there
 // is one.
 func (l *library) property(id, parameter uintptr, value unsafe.Pointer, size uintptr) bool {
 	return l.call(getDeviceInfo, id, parameter, size, uintptr(value), 0) == success

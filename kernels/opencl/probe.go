@@ -13,7 +13,7 @@ import (
 // errNoUnit says that matrix units were tried and are not used.
 var errNoUnit = errors.New("opencl: matrix units")
 
-// tryUnit tells what the device lacks of its matrix units: a half that the driver's compiler takes no
+// tryUnit says what the device lacks of its matrix units: a half that the driver's compiler takes no
 // kernels for, or that is multiplied wrong.
 func (i Info) tryUnit() (lacks gpu.Lacks) {
 	for {

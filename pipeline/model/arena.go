@@ -15,7 +15,7 @@ type arena struct {
 	most    int // elements of a buffer, but for a view that has more; 0: no such limit
 	regions []region
 	at      int // the region from which views are taken
-	// A bounded arena gives what is in its regions and no more; short tells that more was asked for.
+	// A bounded arena gives what is in its regions and no more; short reports that more was asked for.
 	bounded, short bool
 }
 

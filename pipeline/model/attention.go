@@ -71,7 +71,7 @@ func (k *attention) forward(q issuer, p stretch) {
 // project computes queries, keys and values.
 func (k *attention) project(q issuer, p stretch) {
 	p.each(func(s span) {
-		k.normalise(q, s)
+		k.norm.keep(q, k.a.normed, k.x, s)
 		qkv := k.a.qkv.at(s)
 		k.qkv.from(s.first).forward(q, qkv.wide, k.a.normed.at(s).factor(), s.n)
 		k.rotary.at(s).forward(q, qkv.wide)
@@ -90,12 +90,6 @@ func (k *attention) attend(q issuer, p stretch) {
 
 func (k *attention) part(p stretch) kernels.AttentionPartShape {
 	return kernels.AttentionPartShape{AttentionShape: k.shape, From: p.from, Queries: p.to - p.from}
-}
-
-func (k *attention) normalise(q issuer, s span) {
-	normed := k.a.normed.at(s)
-	k.norm.at(s).forward(q, normed.wide, s.of(k.x), s.n)
-	normed.store(q)
 }
 
 func (k *attention) backwardInput(q issuer, p stretch) {

@@ -69,7 +69,7 @@ func (k *block) restore(q issuer, p stretch) {
 	}
 }
 
-// there tells whether what the level dropped has been restored.
+// there reports whether what the level dropped has been restored.
 func (k *block) there() bool { return k.restored != nil && *k.restored == k.slot }
 
 func (k *block) backwardInput(q issuer, p stretch) {
@@ -95,8 +95,8 @@ func (k *block) restoreInput(q issuer, p stretch) {
 // restoreOutputs computes again what only the weight pass reads.
 func (k *block) restoreOutputs(q issuer, p stretch) {
 	p.each(func(s span) {
-		k.attention.normalise(q, s)
-		k.mlp.normalise(q, s)
+		k.attention.norm.keep(q, k.attention.a.normed, k.attention.x, s)
+		k.mlp.norm.keep(q, k.mlp.a.normed, k.mlp.x, s)
 		k.mlp.activate(q, s)
 	})
 }

@@ -117,7 +117,7 @@ func (b *builder) slot(state *State, index int) Slot {
 		}
 		s.sizes = append(s.sizes, slotBytes{
 			saved: b.mem.slotBytes() - before + 4*int64(s.x[i+1].Len),
-			pass:  b.mem.passBytes(), half: b.mem.layerHalves.usedBytes(),
+			pass:  b.mem.layer.usedBytes() + b.mem.layerHalves.usedBytes(), half: b.mem.layerHalves.usedBytes(),
 		})
 	}
 	return s

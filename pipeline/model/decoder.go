@@ -115,7 +115,7 @@ func (d *Decoder) bind() error {
 		}
 	}
 	d.build()
-	check := &supportCheck{device: d.cfg.Device}
+	check := &rehearsal{ask: d.cfg.Device.Supports}
 	d.head.forward(check, d, d.pass(check, 1))
 	if check.err != nil {
 		return check.err
@@ -134,12 +134,19 @@ func (d *Decoder) build() {
 		v := newVectors(m, l, params, kernels.View{})
 		switch l {
 		case 0:
-			d.embed = newDecoderEmbedding(&v)
+			d.embed.tokens, _ = v.next()
+			if m.Positions == Learned {
+				d.embed.positions, _ = v.next()
+			}
 		case m.Layers() - 1:
-			d.head = newDecoderHead(&v)
+			d.head = decoderHead{norm: v.bareNorm(), project: v.linear(linearShape{out: m.Vocab, in: m.Channels, parts: 1})}
 		default:
-			cache := d.mem.cache.take(2 * d.cfg.Positions * m.KVHeads * m.HeadDim)
-			d.blocks = append(d.blocks, newDecoderBlock(&v, cache))
+			b := decoderBlock{cache: d.mem.cache.take(2 * d.cfg.Positions * m.KVHeads * m.HeadDim)}
+			b.attentionNorm = v.bareNorm()
+			b.qkv, b.output = v.attentionLinears()
+			b.mlpNorm = v.bareNorm()
+			b.up, b.down = v.mlpLinears()
+			d.blocks = append(d.blocks, b)
 		}
 	}
 }

@@ -6,15 +6,6 @@ import "pnode/kernels"
 
 type decoderEmbedding struct{ tokens, positions kernels.View }
 
-func newDecoderEmbedding(v *vectors) decoderEmbedding {
-	var e decoderEmbedding
-	e.tokens, _ = v.next()
-	if v.model.Positions == Learned {
-		e.positions, _ = v.next()
-	}
-	return e
-}
-
 func (e decoderEmbedding) forward(q issuer, d *Decoder, n int) {
 	m, rows := d.model, d.cfg.Rows
 	positions := e.positions
@@ -32,25 +23,20 @@ type decoderBlock struct {
 	qkv, output, up, down  linear
 }
 
-func newDecoderBlock(v *vectors, cache kernels.View) decoderBlock {
-	b := decoderBlock{cache: cache}
-	b.attentionNorm = v.bareNorm()
-	b.qkv, b.output = v.attentionLinears()
-	b.mlpNorm = v.bareNorm()
-	b.up, b.down = v.mlpLinears()
-	return b
-}
-
 func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
-	a := d.a.first(n, d.cfg.Rows)
+	a, m := d.a.first(n, d.cfg.Rows), d.model
+	if !m.slides(d.cfg.Positions) {
+		a.starts = kernels.View{}
+	}
+	shape := kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
 	b.attentionNorm.with(a).forward(q, a.normed, a.x, n)
 	b.qkv.forward(q, a.qkv, a.normed, n)
 	d.rotary.from(d.length, n).forward(q, a.qkv)
-	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, d.starts(a), d.cachedShape(n)))
+	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, a.starts, kernels.CachedAttentionShape{AttentionShape: shape, Past: d.length, Max: d.cfg.Positions}))
 	b.output.forward(q, a.branch, a.attended, n)
 	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)
 	b.up.forward(q, a.hidden, a.normed, n)
-	activate(q, d.model, a.activated, a.hidden, n)
+	activate(q, m, a.activated, a.hidden, n)
 	b.down.forward(q, a.branch, a.activated, n)
 	q.Do(kernels.Add(a.x, a.x, a.branch, a.x.Len))
 }
@@ -59,12 +45,6 @@ func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
 type decoderHead struct {
 	norm    norm
 	project linear
-}
-
-func newDecoderHead(v *vectors) decoderHead {
-	h := decoderHead{norm: v.bareNorm()}
-	h.project = v.linear(linearShape{out: v.model.Vocab, in: v.model.Channels, parts: 1})
-	return h
 }
 
 func (h *decoderHead) forward(q issuer, d *Decoder, x kernels.View) {
@@ -95,19 +75,4 @@ func (l norm) with(a decoderActivations) norm {
 func (r rotary) from(first, n int) rotary {
 	r.shape.Start, r.shape.T = first, n
 	return r
-}
-
-func (d *Decoder) starts(a decoderActivations) kernels.View {
-	if !d.model.slides(d.cfg.Positions) {
-		return kernels.View{}
-	}
-	return a.starts
-}
-
-func (d *Decoder) cachedShape(n int) kernels.CachedAttentionShape {
-	m := d.model
-	return kernels.CachedAttentionShape{
-		AttentionShape: kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim},
-		Past:           d.length, Max: d.cfg.Positions,
-	}
 }

@@ -62,25 +62,19 @@ func newHead(b *builder, v vectors, io boundary) *head {
 
 func (h *head) forward(issuer, stretch) {}
 
-func (h *head) normalise(q issuer, s span) {
-	normed := h.normed.at(s)
-	h.norm.at(s).forward(q, normed.wide, s.of(h.x), s.n)
-	normed.store(q)
-}
-
 // all are the rows of the micro-batch.
 func (h *head) all() span { return span{n: h.n, all: h.n} }
 
 // loss computes the losses alone.
 func (h *head) loss(q issuer) {
-	h.normalise(q, h.all())
+	h.norm.keep(q, h.normed, h.x, h.all())
 	h.eachChunk(h.all(), func(c logitChunk) {
 		h.gradient(q, c, 0)
 	})
 }
 
 func (h *head) backward(q issuer) {
-	h.normalise(q, h.all())
+	h.norm.keep(q, h.normed, h.x, h.all())
 	h.eachChunk(h.all(), func(c logitChunk) {
 		h.gradient(q, c, h.scale)
 		h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.n)
@@ -92,7 +86,7 @@ func (h *head) backward(q issuer) {
 
 func (h *head) backwardInput(q issuer, p stretch) {
 	p.each(func(s span) {
-		h.normalise(q, s)
+		h.norm.keep(q, h.normed, h.x, s)
 		h.eachChunk(s, func(c logitChunk) {
 			h.gradient(q, c, h.scale)
 			h.project.from(c.first).backwardInput(q, c.of(h.dnormed), c.logits, c.n)
@@ -105,7 +99,7 @@ func (h *head) backwardWeight(q issuer) {
 	if !h.project.trains() {
 		return
 	}
-	h.normalise(q, h.all())
+	h.norm.keep(q, h.normed, h.x, h.all())
 	h.eachChunk(h.all(), func(c logitChunk) {
 		h.gradient(q, c, h.scale)
 		h.project.from(c.first).backwardWeight(q, c.logits, c.of(h.normed.factor()), c.n)
@@ -139,7 +133,7 @@ func (h *head) gradient(q issuer, c logitChunk, scale float32) {
 // rows computes the logits of rows [first, first+n) alone, n at most the chunk.
 func (h *head) rows(q issuer, first, n int) kernels.View {
 	c := h.chunkAt(first, n)
-	h.normalise(q, h.all())
+	h.norm.keep(q, h.normed, h.x, h.all())
 	h.project.from(first).forward(q, c.logits, c.of(h.normed.factor()), n)
 	return c.logits
 }

@@ -50,7 +50,7 @@ func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 func initStdOf(c Config, t Tensor) float64 {
 	switch {
 	case strings.HasSuffix(t.Name, loraA):
-		return loraStd(t.Shape[1])
+		return 1 / math.Sqrt(float64(3*t.Shape[1])) // as of PEFT's uniform ones, which reach 1/sqrt(in)
 	case t.Residual:
 		return initStd / math.Sqrt(float64(2*c.Blocks))
 	}

@@ -105,7 +105,7 @@ func (v *vectors) mlpLinears() (up, down linear) {
 	return up, down
 }
 
-// trains tells whether the layer has a weight pass.
+// trains reports whether the layer has a weight pass.
 func (l linear) trains() bool { return l.dweight.Len > 0 || len(l.adapters) > 0 }
 
 // take gives the layer the room that its products need, and its adapters their buffers.

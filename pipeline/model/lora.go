@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"slices"
 	"strings"
 )
@@ -17,20 +16,20 @@ type LoRA struct {
 	Targets string `json:"targets,omitzero"`
 }
 
-// On tells whether there are adapters.
+// On reports whether there are adapters.
 func (l LoRA) On() bool { return l.Rank > 0 }
 
 // scale is the factor of an adapter's output.
 func (l LoRA) scale() float64 { return l.Alpha / float64(l.Rank) }
 
-// adapts tells whether the linear layer of that full name is a target.
+// adapts reports whether the linear layer of that full name is a target.
 func (l LoRA) adapts(module string) bool {
 	return l.On() && slices.ContainsFunc(l.targets(), func(target string) bool { return endsIn(module, target) })
 }
 
 func (l LoRA) targets() []string { return strings.Split(l.Targets, ",") }
 
-// endsIn tells whether the last parts of a linear layer's name are the target's.
+// endsIn reports whether the last parts of a linear layer's name are the target's.
 func endsIn(module, target string) bool { return strings.HasSuffix("."+module, "."+target) }
 
 // Names of an adapter's two matrices after the linear layer's, as in PEFT's files.
@@ -134,7 +133,3 @@ func tensorNamed(tensors []Tensor, name string) (Tensor, bool) {
 
 // of is the tensor's part of its layer's vector.
 func (t Tensor) of(params []float32) []float32 { return params[t.Off : t.Off+t.Len()] }
-
-// loraStd is the deviation of A's initial elements: that of PEFT's uniform ones, which
-// reach 1/sqrt(in). B is zero.
-func loraStd(in int) float64 { return 1 / math.Sqrt(float64(3*in)) }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"pnode/kernels"
 	"pnode/kernels/host"
@@ -35,7 +36,14 @@ func (c StackConfig) Memory() (Memory, error) {
 	if err := c.validate(); err != nil {
 		return Memory{}, err
 	}
-	return measured(c).mem.sizes(), nil
+	m := &measured(c).mem
+	return Memory{
+		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(),
+		Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Host: m.hosted.sizeBytes(),
+		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
+		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Ahead: m.ahead.sizeBytes() + m.aheadHalves.sizeBytes(),
+		Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
+	}, nil
 }
 
 // memory is a stack's allocations, one of each kind.
@@ -62,22 +70,17 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 		ids:         arena{what: "tokens", dtype: kernels.I32},
 		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
 	}
-	for _, a := range m.onDevice() {
-		a.limit(d)
+	for _, a := range slices.Concat(m.lasting(), m.passing()) {
+		if a != &m.hosted {
+			a.limit(d)
+		}
 	}
 	return m
 }
 
-func (m *memory) arenas() []*arena { return append(m.onDevice(), &m.hosted) }
-
-func (m *memory) onDevice() []*arena { return append(m.training(), m.passing()...) }
-
 // lasting returns the arenas that outlive a Resize, on the device and in host memory.
-func (m *memory) lasting() []*arena { return append(m.training(), &m.hosted) }
-
-// training returns the arenas on the device that outlive a Resize.
-func (m *memory) training() []*arena {
-	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows}
+func (m *memory) lasting() []*arena {
+	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows, &m.hosted}
 }
 
 // passing returns the arenas of slots and passes.
@@ -85,37 +88,23 @@ func (m *memory) passing() []*arena {
 	return []*arena{&m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ahead, &m.aheadHalves, &m.ids, &m.tables}
 }
 
-func (m *memory) sizes() Memory {
-	return Memory{
-		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Host: m.hosted.sizeBytes(),
-		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
-		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Ahead: m.ahead.sizeBytes() + m.aheadHalves.sizeBytes(), Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
-	}
-}
-
 // bind allocates all arenas or none.
 func (m *memory) bind(d kernels.Device, h *host.Memory) error {
-	err := bindAll(m.onDevice(), d)
-	if err == nil {
-		err = m.hosted.bind(h)
-	}
-	if err != nil {
-		m.free()
-	}
-	return err
-}
-
-func bindAll(arenas []*arena, d kernels.Device) error {
-	for _, a := range arenas {
-		if err := a.bind(d); err != nil {
+	for _, a := range slices.Concat(m.lasting(), m.passing()) {
+		var from allocator = d
+		if a == &m.hosted {
+			from = h
+		}
+		if err := a.bind(from); err != nil {
+			m.free()
 			return err
 		}
 	}
 	return nil
 }
 
-// replace frees what micro-batches pass through and allocates it in the sizes of another
-// stack, whose lasting memory becomes that of m. After an error there is less; free takes it.
+// replace frees the arenas of slots and passes and allocates them in the sizes of another stack,
+// whose lasting memory becomes that of m. After an error there is less; free takes it.
 func (m *memory) replace(other memory, d kernels.Device) error {
 	for i, a := range other.lasting() {
 		a.adopt(m.lasting()[i])
@@ -124,11 +113,16 @@ func (m *memory) replace(other memory, d kernels.Device) error {
 		a.free()
 	}
 	*m = other
-	return bindAll(m.passing(), d)
+	for _, a := range m.passing() {
+		if err := a.bind(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *memory) free() {
-	for _, a := range m.arenas() {
+	for _, a := range slices.Concat(m.lasting(), m.passing()) {
 		a.free()
 	}
 }
@@ -137,6 +131,3 @@ func (m *memory) free() {
 func (m *memory) slotBytes() int64 {
 	return m.saved.usedBytes() + m.savedHalves.usedBytes() + m.ids.usedBytes()
 }
-
-// passBytes returns how much the layer at hand has taken for its passes.
-func (m *memory) passBytes() int64 { return m.layer.usedBytes() + m.layerHalves.usedBytes() }

@@ -84,12 +84,6 @@ func (k *mlp) restore(q issuer, p stretch) {
 	})
 }
 
-func (k *mlp) normalise(q issuer, s span) {
-	normed := k.a.normed.at(s)
-	k.norm.at(s).forward(q, normed.wide, s.of(k.x), s.n)
-	normed.store(q)
-}
-
 func (k *mlp) activate(q issuer, s span) {
 	hidden, activated := k.a.hidden.at(s), k.a.activated.at(s)
 	hidden.load(q)

@@ -47,6 +47,13 @@ func (l norm) forward(q issuer, y, x kernels.View, n int) {
 	q.Do(kernels.LayerNormForward(y, l.mean, l.rstd, x, l.weight, l.bias, n, l.c, l.eps))
 }
 
+// keep normalises a span of x and stores the result.
+func (l norm) keep(q issuer, normed kept, x kernels.View, s span) {
+	out := normed.at(s)
+	l.at(s).forward(q, out.wide, s.of(x), s.n)
+	out.store(q)
+}
+
 // addForward computes sum[N,C] = a + b and normalises it; sum may be a or b.
 func (l norm) addForward(q issuer, y, sum, a, b kernels.View, n int) {
 	if l.kind == RMSNorm {

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Recompute says what a block drops after its forward pass and computes again for its
 // backward pass (Chen et al. 2016; selectively: Korthikanti et al. 2022). The same calls
@@ -25,44 +22,20 @@ const (
 	recomputeLevels
 )
 
-func (r Recompute) String() string {
-	switch r {
-	case RecomputeNothing:
-		return "none"
-	case RecomputeOutputs:
-		return "outputs"
-	case RecomputeBlock:
-		return "block"
-	default:
-		return "invalid"
-	}
-}
+var recomputeNames = []string{"none", "outputs", "block"}
 
-// RecomputeNames are the names of the levels, that which keeps everything first.
-func RecomputeNames() []string {
-	var names []string
-	for r := range recomputeLevels {
-		names = append(names, r.String())
-	}
-	return names
-}
+func (r Recompute) String() string { return enumName(r, recomputeNames) }
 
-// ParseRecompute is the level of that name; the error wraps ErrBadConfig.
+// RecomputeNames returns the names of the levels; the first keeps everything.
+func RecomputeNames() []string { return recomputeNames }
+
+// ParseRecompute returns the level of that name; the error wraps ErrBadConfig.
 func ParseRecompute(name string) (Recompute, error) {
-	i := slices.Index(RecomputeNames(), name)
-	if i < 0 {
-		return 0, bad("recompute is %q: take one of %s", name, strings.Join(RecomputeNames(), ", "))
-	}
-	return Recompute(i), nil
+	return parseEnum[Recompute]("recompute", name, recomputeNames)
 }
 
-// MarshalText is the level's name.
-func (r Recompute) MarshalText() ([]byte, error) {
-	if r >= recomputeLevels {
-		return nil, bad("recompute is %d: take a level from %d to %d", uint8(r), uint8(RecomputeNothing), uint8(recomputeLevels-1))
-	}
-	return []byte(r.String()), nil
-}
+// MarshalText returns the level's name.
+func (r Recompute) MarshalText() ([]byte, error) { return enumText("recompute", r, recomputeNames) }
 
 // UnmarshalText reads a level's name.
 func (r *Recompute) UnmarshalText(text []byte) (err error) {
@@ -70,11 +43,7 @@ func (r *Recompute) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Uniform is one level for n layers, for StackConfig.Recompute.
+// Uniform returns one level for n layers, for StackConfig.Recompute.
 func (r Recompute) Uniform(n int) []Recompute {
-	levels := make([]Recompute, n)
-	for i := range levels {
-		levels[i] = r
-	}
-	return levels
+	return slices.Repeat([]Recompute{r}, n)
 }

@@ -2,51 +2,33 @@ package model
 
 import "pnode/kernels"
 
-// supportCheck asks a device about calls and keeps the first refusal.
-type supportCheck struct {
-	device kernels.Device
-	err    error
+// rehearsal asks about each call instead of making it, and keeps the first error.
+type rehearsal struct {
+	ask func(kernels.Call) error
+	err error
 }
 
-func (c *supportCheck) Do(call kernels.Call) {
-	if c.err == nil {
-		c.err = c.device.Supports(call)
+func (r *rehearsal) Do(call kernels.Call) {
+	if r.err == nil {
+		r.err = r.ask(call)
 	}
 }
 
 // supported asks the device about every call of a step.
-func (s *Stack) supported() error {
-	check := &supportCheck{device: s.cfg.Device}
-	s.rehearse(check)
-	return check.err
-}
+func (s *Stack) supported() error { return s.rehearse(s.cfg.Device.Supports) }
 
 // Prepare takes for a queue what the calls of a step need besides the stack's memory, so that
 // none fails for want of it.
 func (s *Stack) Prepare(q kernels.Queue) error {
-	preparer, ok := q.(kernels.Preparer)
-	if !ok {
-		return nil
+	if preparer, ok := q.(kernels.Preparer); ok {
+		return s.rehearse(preparer.Prepare)
 	}
-	p := &preparation{queue: preparer}
-	s.rehearse(p)
-	return p.err
+	return nil
 }
 
-// preparation takes what calls need and keeps the first error.
-type preparation struct {
-	queue kernels.Preparer
-	err   error
-}
-
-func (p *preparation) Do(call kernels.Call) {
-	if p.err == nil {
-		p.err = p.queue.Prepare(call)
-	}
-}
-
-// rehearse issues every call of a step's passes; slots differ by offsets only.
-func (s *Stack) rehearse(q issuer) {
+// rehearse asks about every call of a step's passes; slots differ by offsets only.
+func (s *Stack) rehearse(ask func(kernels.Call) error) error {
+	q := &rehearsal{ask: ask}
 	s.roundWeights(q, Noise{})
 	s.roundWeights(q, Noise{On: true})
 	f := &s.slots[0]
@@ -71,4 +53,5 @@ func (s *Stack) rehearse(q issuer) {
 	if s.cfg.ForwardOnly && f.head != nil {
 		f.head.loss(q)
 	}
+	return q.err
 }

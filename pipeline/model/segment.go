@@ -20,7 +20,7 @@ func (b *builder) whole() stretch {
 	return stretch{batch: b.batch, context: b.model.Context, to: b.model.Context}
 }
 
-// whole tells whether the stretch is all there is.
+// whole reports whether the stretch is all there is.
 func (p stretch) whole() bool { return p.from == 0 && p.to == p.context }
 
 // of is a segment of a whole.

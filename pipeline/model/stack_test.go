@@ -64,7 +64,7 @@ func TestNewStackFailsBeforeAStep(t *testing.T) {
 		{"moments", with(func(c *StackConfig) { c.Moments = 9 }), limited{}, ErrBadConfig, "moments is 9"},
 		{"levels", with(func(c *StackConfig) { c.Recompute = RecomputeBlock.Uniform(3) }), limited{}, ErrBadConfig, "recompute has 3 levels: give one for each of the 4 layers"},
 		{"level", with(func(c *StackConfig) { c.Recompute = Recompute(7).Uniform(4) }), limited{}, ErrBadConfig, "recompute of layer 0 is 7"},
-		{"storage", with(func(c *StackConfig) { c.Storage = 5 }), limited{}, ErrBadConfig, "storage is 5: take 0 (f32), 1 (bf16) or 2 (f16)"},
+		{"storage", with(func(c *StackConfig) { c.Storage = 5 }), limited{}, ErrBadConfig, "storage is 5: take one of 0 (f32), 1 (bf16), 2 (f16)"},
 		{"slots", with(func(c *StackConfig) { c.Slots = -1 }), limited{}, ErrBadConfig, "slots is -1"},
 		{"memory", with(func(c *StackConfig) { c.Slots = 4096 }), limited{maxCount: 1 << 20}, kernels.ErrOutOfMemory, "saved activations need"},
 		{"more memory than an int counts", with(func(c *StackConfig) {

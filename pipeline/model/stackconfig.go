@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"fmt"
 
 	"pnode/kernels"
 	"pnode/kernels/host"
@@ -71,13 +72,13 @@ func (c StackConfig) share(i int) Share {
 	return c.Shares[i]
 }
 
-// ahead tells whether local layer i is restored ahead. Where the backward pass is split, what
+// ahead reports whether local layer i is restored ahead. Where the backward pass is split, what
 // the weight pass alone reads is not.
 func (c StackConfig) ahead(i int) bool {
 	return i >= c.End-c.First-c.Ahead && (!c.SplitBackward || c.level(i) == RecomputeBlock)
 }
 
-// masked tells whether there is attention to keep within documents.
+// masked reports whether there is attention to keep within documents.
 func (c StackConfig) masked() bool {
 	return c.DocumentMask && max(c.First, 1) < min(c.End, c.Model.Layers()-1)
 }
@@ -99,8 +100,8 @@ func (c StackConfig) validate() error {
 	); err != nil {
 		return err
 	}
-	if c.Storage >= storages {
-		return c.Storage.invalid()
+	if err := checkEnum("storage", uint8(c.Storage), storageNames); err != nil {
+		return err
 	}
 	if c.Segments > 1 && !c.SplitBackward {
 		return bad("segments is %d without a split backward: set SplitBackward", c.Segments)
@@ -134,8 +135,8 @@ func (c StackConfig) validateRecompute() error {
 		return bad("recompute has %d levels: give one for each of the %d layers, or none", n, c.End-c.First)
 	}
 	for i, r := range c.Recompute {
-		if r >= recomputeLevels {
-			return bad("recompute of layer %d is %d: take a level from %d to %d", c.First+i, r, RecomputeNothing, recomputeLevels-1)
+		if err := checkEnum(fmt.Sprintf("recompute of layer %d", c.First+i), uint8(r), recomputeNames); err != nil {
+			return err
 		}
 	}
 	return nil

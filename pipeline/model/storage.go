@@ -1,11 +1,6 @@
 package model
 
-import (
-	"slices"
-	"strings"
-
-	"pnode/kernels"
-)
+import "pnode/kernels"
 
 // Storage says how a stack stores what matrix products read.
 type Storage uint8
@@ -36,44 +31,25 @@ const (
 	storages
 )
 
-var storageNames = [storages]string{"f32", "bf16", "f16"}
+var storageNames = []string{"f32", "bf16", "f16"}
 
-func (s Storage) String() string {
-	if s >= storages {
-		return "invalid"
-	}
-	return storageNames[s]
-}
+func (s Storage) String() string { return enumName(s, storageNames) }
 
-// StorageNames are the names of all.
-func StorageNames() []string { return storageNames[:] }
+// StorageNames returns the names of all.
+func StorageNames() []string { return storageNames }
 
-// ParseStorage is the storage of that name; the error wraps ErrBadConfig.
+// ParseStorage returns the storage of that name; the error wraps ErrBadConfig.
 func ParseStorage(name string) (Storage, error) {
-	i := slices.Index(storageNames[:], name)
-	if i < 0 {
-		return 0, bad("storage is %q: take one of %s", name, strings.Join(storageNames[:], ", "))
-	}
-	return Storage(i), nil
+	return parseEnum[Storage]("storage", name, storageNames)
 }
 
-// MarshalText is the storage's name.
-func (s Storage) MarshalText() ([]byte, error) {
-	if s >= storages {
-		return nil, s.invalid()
-	}
-	return []byte(s.String()), nil
-}
+// MarshalText returns the storage's name.
+func (s Storage) MarshalText() ([]byte, error) { return enumText("storage", s, storageNames) }
 
 // UnmarshalText reads a name.
 func (s *Storage) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseStorage(string(text))
 	return err
-}
-
-func (s Storage) invalid() error {
-	return bad("storage is %d: take %d (%v), %d (%v) or %d (%v)", uint8(s), uint8(StorageF32), StorageF32,
-		uint8(StorageBF16), StorageBF16, uint8(StorageF16), StorageF16)
 }
 
 // half is the type of what products read, where it is not float32.

@@ -196,3 +196,39 @@ func oneOf[T ~string](field string, value T, known ...T) error {
 	}
 	return bad("%s is %q: take one of %s", field, value, strings.Join(names, ", "))
 }
+
+// enumName is the name of a value, `invalid` for one without.
+func enumName[T ~uint8](value T, names []string) string {
+	if int(value) >= len(names) {
+		return "invalid"
+	}
+	return names[value]
+}
+
+// enumText returns the name of a value of a field, or an error that lists the values.
+func enumText[T ~uint8](field string, value T, names []string) ([]byte, error) {
+	if err := checkEnum(field, value, names); err != nil {
+		return nil, err
+	}
+	return []byte(names[value]), nil
+}
+
+func checkEnum[T ~uint8](field string, value T, names []string) error {
+	if int(value) < len(names) {
+		return nil
+	}
+	var known []string
+	for i, name := range names {
+		known = append(known, fmt.Sprintf("%d (%s)", i, name))
+	}
+	return bad("%s is %d: take one of %s", field, value, strings.Join(known, ", "))
+}
+
+// parseEnum returns the value of that name.
+func parseEnum[T ~uint8](field, name string, names []string) (T, error) {
+	i := slices.Index(names, name)
+	if i < 0 {
+		return 0, bad("%s is %q: take one of %s", field, name, strings.Join(names, ", "))
+	}
+	return T(i), nil
+}

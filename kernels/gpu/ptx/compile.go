@@ -23,7 +23,7 @@ func (t target) flags() []string {
 
 func (t target) source() string { return library + gpu.Source(t.Geometry) }
 
-// stamp is the first line of a PTX file that tells what it was compiled from.
+// stamp is the first line of a PTX file that says what it was compiled from.
 func (t target) stamp() string {
 	sum := sha256.Sum256([]byte(strings.Join(t.flags(), " ") + "\n" + t.source()))
 	return fmt.Sprintf("// source and flags: sha256 %x\n", sum)

@@ -52,7 +52,7 @@ var (
 	scratchFields = fields{{regexp.MustCompile(`^\s+size:\s+(\d+)`), func(u *usage) *int { return &u.spilled }}}
 )
 
-// parseIntel reads the description of kernels, which tells whether there are instructions of matrix
+// parseIntel reads the description of kernels, which reports whether there are instructions of matrix
 // units, not how many.
 func parseIntel(text string) (r report) {
 	kernels, _, _ := strings.Cut(text, "kernels_misc_info:")

@@ -94,7 +94,7 @@ func newMaker(o Options) (*maker, error) {
 	if o.EndOfText < 0 || int(o.EndOfText) >= o.Tokenizer.Vocab() {
 		return nil, fmt.Errorf("end-of-text token %d: want one below the vocabulary of %d", o.EndOfText, o.Tokenizer.Vocab())
 	}
-	if err := free(o.Out); err != nil {
+	if err := vacant(o.Out); err != nil {
 		return nil, err
 	}
 	m := &maker{Options: o, dir: filepath.Clean(o.Out) + partial, width: tokenBytes(o.Tokenizer.Vocab())}
@@ -121,7 +121,7 @@ func (m *maker) alone(do func() error) error {
 
 // make makes the unfinished folder complete and gives it its name.
 func (m *maker) make(ctx context.Context) error {
-	if err := free(m.Out); err != nil { // another process may have made it meanwhile
+	if err := vacant(m.Out); err != nil { // another process may have made it meanwhile
 		return err
 	}
 	if err := os.MkdirAll(m.dir, 0o777); err != nil {
@@ -133,8 +133,8 @@ func (m *maker) make(ctx context.Context) error {
 	return m.name()
 }
 
-// free refuses a folder with anything in it.
-func free(out string) error {
+// vacant refuses a folder with anything in it, as checkpoint.InNewFolder does.
+func vacant(out string) error {
 	entries, err := os.ReadDir(out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -142,7 +142,7 @@ func free(out string) error {
 	case err != nil:
 		return err
 	case len(entries) > 0:
-		return fmt.Errorf("%w and is not empty; choose another --out, or remove it", ErrExists)
+		return fmt.Errorf("%w: it holds %s; name a new or an empty one", ErrExists, entries[0].Name())
 	}
 	return nil
 }

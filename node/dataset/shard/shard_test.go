@@ -211,7 +211,7 @@ func TestMakeRefuses(t *testing.T) {
 		}
 	}
 	made(t, o)
-	if _, err := Make(context.Background(), o); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "--out") {
+	if _, err := Make(context.Background(), o); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "name a new or an empty one") {
 		t.Errorf("a folder that is there: %v", err)
 	}
 }
