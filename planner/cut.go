@@ -85,7 +85,7 @@ func (s *search) cut(k *candidate, devices []int, micros int) (*pipe, error) {
 		}
 		for i, d := range devices {
 			if levels := c.On(d).Levels(); level < len(levels) {
-				a.problem.Devices[i].Saved, a.problem.Devices[i].Before = levels[level].SavedFor(), c.Recomputed(d, level)
+				a.problem.Devices[i].Saved, a.problem.Devices[i].Before = levels[level].Saved, c.Recomputed(d, level)
 			}
 		}
 		err = a.tryDepths()
@@ -268,13 +268,13 @@ func (c cutter) stages(p *pipe) elastic.Problem {
 	for s, d := range p.devices {
 		first, end := p.layers(s)
 		at := c.Devices[d]
-		t := at.Times[end].Sub(at.Times[first])
 		out.Stages[s] = elastic.Stage{
-			Time:      schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight, Update: c.Update(d, first, end)},
+			Time:      at.Time(first, end),
 			RoomBytes: at.FreeBytes - c.Fixed(d, first, end),
 			SlotBytes: c.On(d).Saved(first, end) + c.Memory.Slot(),
 			Given:     c.On(d).Given(at.Speed, first, end),
 		}
+		out.Stages[s].Time.Update = c.Update(d, first, end)
 		if !c.order.elastic() {
 			out.Stages[s].RoomBytes = math.MaxInt64 / 4 // programs say whether it fits
 		}
@@ -301,7 +301,8 @@ func (c cutter) measuredStages(p *pipe, replica plan.Replica, micros int, stages
 		}
 		stage := &problem.Stages[seen.Stage]
 		before, modelled := stage.Time.Input, stage.Time.Update
-		stage.Time = cost.Scaled(stage.Time, forward, backward-c.recomputes(p, int(seen.Stage)))
+		_, again := c.recomputed(p, int(seen.Stage), 0)
+		stage.Time = cost.Scaled(stage.Time, forward, backward-again)
 		for i := range stage.Given { // parts of the input gradient
 			stage.Given[i].Time = cost.MulDiv(stage.Time.Input, stage.Given[i].Time, before)
 		}
@@ -310,12 +311,6 @@ func (c cutter) measuredStages(p *pipe, replica plan.Replica, micros int, stages
 		}
 	}
 	return problem
-}
-
-// recomputes returns the time of what a stage of a pipe recomputes by choice.
-func (c cutter) recomputes(p *pipe, stage int) (all schedule.Nanos) {
-	_, all = c.recomputed(p, stage, 0)
-	return all
 }
 
 // recomputed returns the time of what a stage of a pipe recomputes by choice, of so many last layers

@@ -1,10 +1,10 @@
 package planner
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
 
@@ -31,8 +31,11 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 				near[stages[n].Peer] = true
 			}
 			full := func(m *Member) bool { return measured && left[m.Peer] < need && !p.keepsCopy(m.Peer, id, place.Layers) }
-			order := func(a, b *Member) int {
-				return cmp.Or(compareBool(near[a.Peer], near[b.Peer]), cmp.Compare(copies[a.Peer], copies[b.Peer]))
+			rank := func(m *Member) int { // copies are fewer than stages
+				if near[m.Peer] {
+					return copies[m.Peer] + maxLayers*schedule.MaxWorkers
+				}
+				return copies[m.Peer]
 			}
 			var holder, nearest *Member   // the best, and the best were disks no matter
 			for i := range p.in.Members { // sorted by peer: the first of equals stays
@@ -40,10 +43,10 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 				if m.Draining || m.Peer == place.Peer {
 					continue
 				}
-				if nearest == nil || order(m, nearest) < 0 {
+				if nearest == nil || rank(m) < rank(nearest) {
 					nearest = m
 				}
-				if holder == nil || cmp.Or(compareBool(full(m), full(holder)), order(m, holder)) < 0 {
+				if holder == nil || full(holder) && !full(m) || full(holder) == full(m) && rank(m) < rank(holder) {
 					holder = m
 				}
 			}
@@ -93,15 +96,4 @@ func (p *problem) keepsCopy(peer plan.PeerID, at plan.StageID, layers plan.Layer
 	}
 	was := prev.At(at)
 	return was.Holder == peer && was.Layers == layers
-}
-
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }

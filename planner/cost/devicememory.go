@@ -115,7 +115,7 @@ func (b *MemoryModel) LeastSaved() int64 {
 	return b.least(func(l *DeviceMemory) int64 {
 		saved := l.saved[b.Layers()]
 		for _, level := range l.levels {
-			saved = min(saved, level.saved[b.Layers()])
+			saved = min(saved, level.Saved[b.Layers()])
 		}
 		return saved
 	})

@@ -5,7 +5,6 @@
 // Nouns:
 //
 //   - Speed, Link: what was measured of a device and of one direction between two nodes.
-//   - LayerTime: one layer on one device.
 //   - MemoryModel, DeviceMemory: what layers take in training, of any device, and of those that
 //     store one precision. Parts: layers whose optimizer state replicas hold in parts.
 //   - Recomputation: what a level of recomputation frees and takes.

@@ -158,7 +158,7 @@ func checkAhead(t *testing.T, tr training, level model.Recompute, ahead int) {
 			continue
 		}
 		for _, lean := range k.levels {
-			if lean.level == level {
+			if lean.Level == level {
 				pass = max(pass, lean.pass[l])
 			}
 		}

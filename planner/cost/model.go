@@ -14,8 +14,8 @@ type Device struct {
 	// Storage is the precision of what its products read, Speed what it reaches in that.
 	Storage model.Storage
 	Speed   Speed
-	// Times and Micro are prefixes over layers: all of their times, and the sum for a micro-batch.
-	Times []LayerTime
+	// Times and Micro are prefixes over layers: each of their times, and the sum for a micro-batch.
+	Times []schedule.StageTime
 	Micro []schedule.Nanos
 	// FreeBytes are for layers and slots: what passes need is taken off.
 	FreeBytes int64
@@ -35,13 +35,20 @@ func (m *MemoryModel) NewDevice(d plan.DeviceProfile, s model.Storage) (*Device,
 	out := &Device{
 		Storage: s, Speed: SpeedOf(d, s), FreeBytes: max(0, d.MemoryFreeBytes-memory.Pass()),
 		CopyBytesPerS: max(0, d.CopyBytesPerS), HostBytes: max(0, d.HostFreeBytes),
-		Times: make([]LayerTime, m.Layers()+1), Micro: make([]schedule.Nanos, m.Layers()+1),
+		Times: make([]schedule.StageTime, m.Layers()+1), Micro: make([]schedule.Nanos, m.Layers()+1),
 	}
 	for i, k := range memory.Costs() {
-		out.Times[i+1] = out.Times[i].Add(out.Speed.Layer(k))
+		sum, t := out.Times[i], out.Speed.Layer(k)
+		out.Times[i+1] = schedule.StageTime{Forward: sum.Forward + t.Forward, Input: sum.Input + t.Input, Weight: sum.Weight + t.Weight, Update: sum.Update + t.Update}
 		out.Micro[i+1] = out.Times[i+1].Micro()
 	}
 	return out, nil
+}
+
+// Time returns the times of the layers [first,end).
+func (d *Device) Time(first, end int) schedule.StageTime {
+	from, to := d.Times[first], d.Times[end]
+	return schedule.StageTime{Forward: to.Forward - from.Forward, Input: to.Input - from.Input, Weight: to.Weight - from.Weight, Update: to.Update - from.Update}
 }
 
 // Whole returns the time of the whole model on the device per micro-batch.
@@ -102,7 +109,7 @@ func (m *Model) Recomputed(device, level int) []schedule.Nanos {
 	if d.recomputed[level] == nil {
 		times, again := make([]schedule.Nanos, m.Memory.Layers()+1), schedule.Nanos(0)
 		for i, k := range memory.Costs() {
-			again += d.Speed.Again(k, memory.Levels()[level].Recompute())
+			again += d.Speed.Again(k, memory.Levels()[level].Level)
 			times[i+1] = d.Micro[i+1] + again
 		}
 		d.recomputed[level] = times

@@ -33,18 +33,12 @@ const MaxBytes = 1 << 50
 
 // RecomputeLevel has all layers under one level of recomputation.
 type RecomputeLevel struct {
-	level model.Recompute
-	// saved is a prefix, as in DeviceMemory.
-	saved []int64
+	Level model.Recompute
+	// Saved is the prefix of what a micro-batch in flight keeps.
+	Saved []int64
 	// pass holds by layer what its passes need beyond what every stage has for them.
 	pass []int64
 }
-
-// Recompute returns the level.
-func (v RecomputeLevel) Recompute() model.Recompute { return v.level }
-
-// SavedFor returns the prefixes of what a micro-batch in flight keeps.
-func (v RecomputeLevel) SavedFor() []int64 { return v.saved }
 
 // fixedCosts returns the layers' costs under the level that is fixed.
 func (m Training) fixedCosts(costs []model.LayerCost) []model.LayerCost {
@@ -67,13 +61,13 @@ func (l *DeviceMemory) openLevels(pass int64) []RecomputeLevel {
 	}
 	var levels []RecomputeLevel
 	for level := range l.costs[0].Lean {
-		lean := RecomputeLevel{level: model.Recompute(level), saved: make([]int64, b.Layers()+1), pass: make([]int64, b.Layers())}
+		lean := RecomputeLevel{Level: model.Recompute(level), Saved: make([]int64, b.Layers()+1), pass: make([]int64, b.Layers())}
 		for i, k := range l.costs {
 			cost := k.Lean[level]
-			lean.saved[i+1] = lean.saved[i] + cost.SavedBytes
+			lean.Saved[i+1] = lean.Saved[i] + cost.SavedBytes
 			lean.pass[i] = max(0, cost.PassBytes+2*b.activation-pass)
 		}
-		if level > 0 && lean.saved[b.Layers()] > 0 { // costs without levels have none
+		if level > 0 && lean.Saved[b.Layers()] > 0 { // costs without levels have none
 			levels = append(levels, lean)
 		}
 	}
@@ -102,8 +96,8 @@ func (l *DeviceMemory) Choices(speed Speed, first, end int) []Recomputations {
 	for i := range layers {
 		layers[i] = append(layers[i], Recomputation{})
 		for _, lean := range l.levels {
-			k, gain := l.costs[first+i], l.Again(speed, first+i, lean.level)
-			gain.FreedBytes, gain.PassBytes = k.SavedBytes-k.Lean[lean.level].SavedBytes, lean.pass[first+i]
+			k, gain := l.costs[first+i], l.Again(speed, first+i, lean.Level)
+			gain.FreedBytes, gain.PassBytes = k.SavedBytes-k.Lean[lean.Level].SavedBytes, lean.pass[first+i]
 			layers[i] = append(layers[i], gain)
 		}
 	}

@@ -30,32 +30,14 @@ func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 	return speed
 }
 
-// LayerTime holds the times of one layer on a device per micro-batch, and Update once a step.
-type LayerTime struct {
-	Forward, Input, Weight, Update schedule.Nanos
-}
-
-// Micro returns the time of one forward and one full backward.
-func (t LayerTime) Micro() schedule.Nanos { return t.Forward + t.Input + t.Weight }
-
-// Add returns the time of two layers, one after the other.
-func (t LayerTime) Add(o LayerTime) LayerTime {
-	return LayerTime{t.Forward + o.Forward, t.Input + o.Input, t.Weight + o.Weight, t.Update + o.Update}
-}
-
-// Sub returns the time without that of another layer.
-func (t LayerTime) Sub(o LayerTime) LayerTime {
-	return LayerTime{t.Forward - o.Forward, t.Input - o.Input, t.Weight - o.Weight, t.Update - o.Update}
-}
-
-// Layer times one layer. Attention runs at its own speed, all other operations at that of the
+// Layer returns the times of one layer per micro-batch, and of its update once a step. Attention runs at its own speed, all other operations at that of the
 // matrix product, which is nearly all of them. Besides, memory is streamed. Forward writes what
 // it saves. The input gradient reads that and writes as much. The weight gradient is read and
 // written once a micro-batch. The update reads parameter, gradient and two moments, writes three
 // of them, and the norm reads the gradient: 8 times the parameters. A copy in halves is written
 // from parameters of twice its size.
-func (s Speed) Layer(c model.LayerCost) LayerTime {
-	return LayerTime{
+func (s Speed) Layer(c model.LayerCost) schedule.StageTime {
+	return schedule.StageTime{
 		Forward: s.compute(c.ForwardFLOPs, c.ForwardAttention, c.SavedBytes),
 		Input:   s.compute(c.InputFLOPs, c.InputAttention, 2*c.SavedBytes),
 		Weight:  s.compute(c.WeightFLOPs, 0, 2*(c.ParamBytes-c.FrozenBytes)),

@@ -17,8 +17,8 @@ func (m *Model) StageTime(s Stage) schedule.StageTime {
 		return passes
 	}
 	d, costs := m.Devices[s.Device], m.On(s.Device).Costs()
-	t := d.Times[s.End].Sub(d.Times[s.First])
-	out := schedule.StageTime{Forward: t.Forward, Input: t.Input, Weight: t.Weight}
+	out := d.Time(s.First, s.End)
+	out.Update = 0
 	_, fixed := m.Memory.Level()
 	for i, level := range m.LevelsOf(s) {
 		if s.Use.Split {
@@ -71,11 +71,11 @@ func (m *Model) Crossing(device, first, end int) schedule.Nanos {
 
 // Update returns the optimizer's time on a device for the layers [first,end).
 func (m *Model) Update(device, first, end int) schedule.Nanos {
-	times := m.Devices[device].Times
-	sum, parts := times[end].Update-times[first].Update, m.Memory.Parts()
+	d, parts := m.Devices[device], m.Memory.Parts()
+	sum := d.Time(first, end).Update
 	for _, r := range parts.Layers {
 		if from, to := max(first, r.First), min(end, r.End); from < to {
-			part := times[to].Update - times[from].Update
+			part := d.Time(from, to).Update
 			sum -= part - part/schedule.Nanos(parts.Replicas)
 		}
 	}

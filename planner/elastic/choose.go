@@ -54,7 +54,11 @@ func newSolver(p Problem, codecs []plan.Codec) *solver {
 	s := &solver{p: p, codecs: codecs, costs: p.Costs(codecs)}
 	for i, st := range p.Stages {
 		s.frontiers = append(s.frontiers, newFrontier(st.Layers))
-		s.all = append(s.all, s.options(i))
+		var options [][]option
+		for point := range s.frontiers[i] { // the last stage waits for no gradient
+			options = append(options, p.optionsAt(st, s.frontiers[i], point, i < len(p.Stages)-1))
+		}
+		s.all = append(s.all, options)
 	}
 	s.choices = s.all
 	return s

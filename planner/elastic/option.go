@@ -18,18 +18,6 @@ type option struct {
 	Room
 }
 
-// options returns a stage's options by point of its frontier, the point that takes the least time
-// first, and by layers ahead of the gradient, of which the last stage has none: it waits for no
-// gradient.
-func (s *solver) options(stage int) [][]option {
-	st := s.p.Stages[stage]
-	var all [][]option
-	for point := range s.frontiers[stage] {
-		all = append(all, s.p.optionsAt(st, s.frontiers[stage], point, stage < len(s.p.Stages)-1))
-	}
-	return all
-}
-
 // optionsAt returns the options of a stage at a point: nothing ahead of the gradient first. A layer that
 // is restored ahead has room of its own for that, and its passes need no more than without.
 func (p Problem) optionsAt(st Stage, f frontier, point int, waits bool) []option {

@@ -22,7 +22,13 @@ func Widen(p Problem, d Decision) (Decision, error) {
 	}
 	most := d.Period + d.Period*ExposedPercent/100
 	exposed := make([]schedule.Nanos, len(d.Codecs))
-	for _, i := range p.fastestFirst() {
+	order, transfer := make([]int, len(p.Boundaries)), make([]schedule.Nanos, len(p.Boundaries))
+	for i, b := range p.Boundaries {
+		at := b.at(widest)
+		order[i], transfer[i] = i, max(at.Activation.Transfer, at.Gradient.Transfer)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(transfer[a], transfer[b]) })
+	for _, i := range order {
 		for codec := widest; codec < d.Codecs[i]; codec++ {
 			codecs := slices.Clone(d.Codecs)
 			codecs[i] = codec
@@ -39,22 +45,6 @@ func Widen(p Problem, d Decision) (Decision, error) {
 	}
 	d.Exposed = exposed
 	return d, nil
-}
-
-// fastestFirst returns the boundaries by the time of a message in the widest codec.
-func (p Problem) fastestFirst() []int {
-	order := make([]int, len(p.Boundaries))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(transfer(p.Boundaries[a].at(p.widest())), transfer(p.Boundaries[b].at(p.widest())))
-	})
-	return order
-}
-
-func transfer(b schedule.Boundary) schedule.Nanos {
-	return max(b.Activation.Transfer, b.Gradient.Transfer)
 }
 
 func (p Problem) widest() plan.Codec    { return cmp.Or(p.Widest, plan.CodecF32) }

@@ -1,8 +1,6 @@
 package sharding
 
 import (
-	"slices"
-
 	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
@@ -20,9 +18,18 @@ func Groups(rows cost.Rows, layers int, tied bool) []Group {
 	var groups []Group
 	first := 0
 	for end := 1; end <= layers; end++ {
-		if !slices.ContainsFunc(rows, func(row []cost.Stage) bool { return !endsAt(row, end) }) {
-			groups = append(groups, Group{Layers: plan.LayerRanges{{First: first, End: end}}, Stages: stagesIn(rows, first, end)})
-			first = end
+		g, whole := Group{Layers: plan.LayerRanges{{First: first, End: end}}}, true
+		for _, row := range rows { // all of them have to end there
+			ends := false
+			for _, at := range row {
+				if ends = ends || at.End == end; first <= at.First && at.End <= end {
+					g.Stages = append(g.Stages, at)
+				}
+			}
+			whole = whole && ends
+		}
+		if whole {
+			groups, first = append(groups, g), end
 		}
 	}
 	if last := len(groups) - 1; last > 0 && tied {
@@ -33,21 +40,6 @@ func Groups(rows cost.Rows, layers int, tied bool) []Group {
 	return groups
 }
 
-func endsAt(row []cost.Stage, end int) bool {
-	return slices.ContainsFunc(row, func(at cost.Stage) bool { return at.End == end })
-}
-
-func stagesIn(rows cost.Rows, first, end int) (cells []cost.Stage) {
-	for _, row := range rows {
-		for _, at := range row {
-			if first <= at.First && at.End <= end {
-				cells = append(cells, at)
-			}
-		}
-	}
-	return cells
-}
-
 // Among reports whether the group is among layers that are in parts.
 func (g Group) Among(layers plan.LayerRanges) bool { return layers.Contains(g.Layers[0].First) }
 
@@ -55,23 +47,19 @@ func (g Group) Among(layers plan.LayerRanges) bool { return layers.Contains(g.La
 // costs with the optimizer state whole, and with it in so many parts.
 func Freed(whole, parts *cost.Model, replicas int, on []cost.Stage) (least [Kinds]int64) {
 	for i, at := range on {
-		for kind, bytes := range freed(whole, parts, replicas, at) {
+		costs := whole.On(at.Device).Costs()
+		freed := [Kinds]int64{
+			OptimizerState: whole.Fixed(at.Device, at.First, at.End) - parts.Fixed(at.Device, at.First, at.End),
+			Gradients:      freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes - costs[l].FrozenBytes }),
+			Parameters:     freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes + costs[l].CopyBytes }),
+		}
+		for kind, bytes := range freed {
 			if i == 0 || bytes < least[kind] {
 				least[kind] = bytes
 			}
 		}
 	}
 	return least
-}
-
-func freed(whole, parts *cost.Model, replicas int, at cost.Stage) [Kinds]int64 {
-	memory, offload := whole.On(at.Device), whole.Offloads(at.Device)
-	costs := memory.Costs()
-	return [Kinds]int64{
-		OptimizerState: memory.Fixed(at.First, at.End, offload) - parts.On(at.Device).Fixed(at.First, at.End, offload),
-		Gradients:      freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes - costs[l].FrozenBytes }),
-		Parameters:     freedOf(at, replicas, func(l int) int64 { return costs[l].ParamBytes + costs[l].CopyBytes }),
-	}
 }
 
 // freedOf returns the bytes that a stage on one of so many replicas would not hold of something that

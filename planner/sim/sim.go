@@ -62,19 +62,13 @@ func (p Pipeline) Makespan() (schedule.Nanos, error) {
 	if p.End > 0 {
 		return p.End, nil
 	}
-	micros := min(p.Micros, p.settled())
+	micros := 32 + 4*len(p.Costs.Stages) // fill and drain no longer show after some times the number in flight
+	if len(p.Warmups) > 0 {
+		micros += 8 * p.Warmups[0]
+	}
+	micros = min(micros, p.Micros)
 	end, err := p.simulate(micros)
 	return end + schedule.Nanos(p.Micros-micros)*p.Costs.Period(p.Warmups), err
-}
-
-// settled returns a number of micro-batches after which fill and drain no longer show: some
-// times the number in flight at once.
-func (p Pipeline) settled() int {
-	n := 32 + 4*len(p.Costs.Stages)
-	if len(p.Warmups) > 0 {
-		n += 8 * p.Warmups[0]
-	}
-	return n
 }
 
 func (p Pipeline) simulate(micros int) (schedule.Nanos, error) {
