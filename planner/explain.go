@@ -335,7 +335,7 @@ func (e explainer) lackText(g sharding.Group) string {
 	if lacks <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("layers %s wait or compute again for want of %s of memory: ", g.Layers, plan.Size(lacks))
+	text := fmt.Sprintf("layers %s lack %s of memory, so they wait or recompute: ", g.Layers, plan.Size(lacks))
 	in, enough := stage.Choose(missing)
 	switch {
 	case !enough && !stage.Site:

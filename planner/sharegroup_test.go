@@ -129,7 +129,7 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := strings.Join(reasons.Lines(), "\n")
-		if !strings.Contains(told, c.want) || !strings.Contains(told, "layers [0,8) wait or compute again for want of ") {
+		if !strings.Contains(told, c.want) || !strings.Contains(told, "layers [0,8) lack ") {
 			t.Errorf("%s: want %q in\n%s", c.name, c.want, told)
 		}
 	}
