@@ -117,7 +117,7 @@ func near(t *testing.T, name string, got, want map[int]json.Number, tolerance fl
 	}
 }
 
-// within tells whether two numbers differ by no more than the tolerance.
+// within reports whether two numbers differ by no more than the tolerance.
 func within(a, b json.Number, tolerance float64) bool {
 	x, errX := a.Float64()
 	y, errY := b.Float64()

@@ -19,7 +19,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// environment gives a command its streams, interrupts and devices.
+// environment returns a command its streams, interrupts and devices.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer

@@ -45,7 +45,7 @@ func Enter(try ...string) error {
 	return found.enter(try)
 }
 
-// enter gives the image a file in memory, tries it, and becomes it.
+// enter returns the image a file in memory, tries it, and becomes it.
 func (i Image) enter(try []string) error {
 	fd, err := unix.MemfdCreate("pnode", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -48,7 +48,7 @@ type cell struct {
 	measure func(ctx context.Context, rows []DeviceRow) error
 }
 
-// goal is what a row has to reach; the zero value is none.
+// goal judges a row; the zero value has none.
 type goal struct {
 	text   string
 	met    func(DeviceRow) bool
@@ -165,7 +165,7 @@ func (b *deviceBench) meet(ctx context.Context, r *DeviceResult) error {
 // libraryPath is where glibc's loader looks for libraries first.
 const libraryPath = "LD_LIBRARY_PATH"
 
-// cuBLASLt is what devices call the library that multiplies.
+// cuBLASLt names NVIDIA's library of products, as devices do.
 const cuBLASLt = "cuBLASLt"
 
 func nonEmpty(texts ...string) []string {

@@ -31,7 +31,7 @@ func tinyDevices(t *testing.T, only ...string) DeviceOptions {
 	return DeviceOptions{Sides: Sides{Rounds: 1, Python: os.Args[0]}, Devices: []string{"cpu"}, Only: only, Binary: os.Args[0]}
 }
 
-// rows are those of the only device, by their names.
+// rows returns the rows of the only device, by their names.
 func rows(t *testing.T, r DeviceReport) map[string][]DeviceRow {
 	t.Helper()
 	if len(r.Devices) != 1 {
@@ -125,8 +125,8 @@ func TestPeersThatFail(t *testing.T) {
 	}
 }
 
-// TestProductsOnACard are those of own kernels, cuBLASLt and PyTorch, which brings the library that
-// the system lacks.
+// TestProductsOnACard compares own kernels, cuBLASLt and PyTorch, which brings the library that the
+// system lacks.
 func TestProductsOnACard(t *testing.T) {
 	o := tinyDevices(t, rowProducts)
 	if err := o.fill(); err != nil {

@@ -170,7 +170,7 @@ func (c *scheduleCase) capped(activations []int) (memoryBytes []int64, err error
 	return memoryBytes, nil
 }
 
-// besideStack is what a worker allocates besides its stack: the result of a sum.
+// besideStack counts the bytes that a worker allocates besides its stack: the result of a sum.
 const besideStack = 4
 
 // predict simulates a plan and returns its pace.

@@ -63,7 +63,7 @@ func Worker(ctx context.Context, described string, in io.Reader, out io.Writer) 
 	return nil
 }
 
-// ownKernels is what devices say that multiply by no library.
+// ownKernels names the products of devices that use no library.
 const ownKernels = "own kernels"
 
 func (t task) serve(ctx context.Context, in io.Reader, out *json.Encoder) (err error) {

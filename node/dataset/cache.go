@@ -37,7 +37,7 @@ func newChunkCache(capacity int, load func(context.Context, int64) ([]byte, erro
 	return &chunkCache{capacity: capacity, load: load, entries: map[int64]*cached{}}
 }
 
-// get gives a chunk, which must not be changed. What another goroutine's context ended is
+// get returns a chunk, which must not be changed. What another goroutine's context ended is
 // loaded again.
 func (c *chunkCache) get(ctx context.Context, chunk int64) ([]byte, error) {
 	for {

@@ -23,7 +23,7 @@ type Report struct {
 	// Skipped files were found in folders or by patterns and are not UTF-8 text, or not
 	// regular files.
 	Skipped int
-	// Truncated tells that the limit cut the corpus; what lies behind was not looked at.
+	// Truncated reports that the limit cut the corpus; what lies behind was not looked at.
 	Truncated bool
 }
 

@@ -56,7 +56,7 @@ func (d *Dataset) ChunkOrder(step plan.Step) []plan.Hash {
 	return append(hashes, d.spec.Chunks[slots:]...)
 }
 
-// Micro gives tokens and targets, [B,T] each, of a micro-batch of a step: row b of
+// Micro returns tokens and targets, [B,T] each, of a micro-batch of a step: row b of
 // micro-batch m is row m*batch+b of the step, so a step's sequences do not depend on how it
 // is cut.
 func (d *Dataset) Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
@@ -66,7 +66,7 @@ func (d *Dataset) Micro(ctx context.Context, step plan.Step, micro plan.Micro, b
 	})
 }
 
-// HeldOut gives tokens and targets, [B,T] each, of window set index in [0, HeldOutMicros):
+// HeldOut returns tokens and targets, [B,T] each, of window set index in [0, HeldOutMicros):
 // neighbouring windows that do not overlap, in order. When the held-out part has fewer
 // windows than the batch has rows, they repeat from the first.
 func (d *Dataset) HeldOut(ctx context.Context, index, batch int) (tokens, targets []int32, err error) {

@@ -12,7 +12,7 @@ const (
 	forPool
 )
 
-// stream is what the order of an epoch depends on beside seed and epoch, in tokens.
+// stream holds the sizes that the order of an epoch depends on, in tokens.
 type stream struct {
 	// train tokens may be trained on: the first of the stream.
 	train int64
@@ -71,12 +71,12 @@ func (o *order) first(chunk int64) int64 {
 	return min((tokens+o.stream.context-1)/o.stream.context, o.stream.samples())
 }
 
-// slot is the one that a position of the epoch belongs to.
+// slot returns the slot that a position of the epoch belongs to.
 func (o *order) slot(position int64) int64 {
 	return int64(sort.Search(len(o.starts)-1, func(s int) bool { return o.starts[s+1] > position }))
 }
 
-// sample gives the number of the sample at a position of the epoch, [0, samples) both.
+// sample returns the number of the sample at a position of the epoch, [0, samples) both.
 func (o *order) sample(position int64) int64 {
 	pool := o.slot(position) / poolChunks
 	begin := o.starts[pool*poolChunks]

@@ -28,7 +28,7 @@ func newPermutation(key, n uint64) permutation {
 	return p
 }
 
-// at gives the image of i, which must be below n. The walk ends: it follows the cycle of a
+// at returns the image of i, which must be below n. The walk ends: it follows the cycle of a
 // bijection of [0, a*b) that i lies on. Since a*b < n + a it takes few rounds.
 func (p permutation) at(i uint64) uint64 {
 	for {

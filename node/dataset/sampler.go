@@ -43,7 +43,7 @@ type Sample struct {
 	Token int64 `json:"token"`
 }
 
-// Sampler tells which sample is used when. It is a pure function of its data spec and
+// Sampler decides which sample is used when. It is a pure function of its data spec and
 // window, and may be used from any number of goroutines.
 type Sampler struct {
 	window  Window
@@ -78,7 +78,7 @@ func heldOutTokens(spec plan.DataSpec, w Window) int64 {
 // EpochSamples is the number of samples of each epoch.
 func (s *Sampler) EpochSamples() int64 { return s.stream.samples() }
 
-// At gives the sample of a row in [0, StepRows) of a step from 1.
+// At returns the sample of a row in [0, StepRows) of a step from 1.
 func (s *Sampler) At(step plan.Step, row int) (Sample, error) {
 	if step < 1 || step > maxSteps {
 		return Sample{}, fmt.Errorf("dataset: step %d: steps count from 1 to %d", step, maxSteps)
@@ -111,7 +111,7 @@ func (s *Sampler) position(step plan.Step, row int) (epoch, position int64) {
 	return number / n, number % n
 }
 
-// order gives the order of an epoch: mostly the one that was asked for last.
+// order returns the order of an epoch: mostly the one that was asked for last.
 func (s *Sampler) order(epoch int64) *order {
 	if o := s.latest.Load(); o != nil && o.epoch == epoch {
 		return o
@@ -121,14 +121,14 @@ func (s *Sampler) order(epoch int64) *order {
 	return o
 }
 
-// DocumentStarts tells where in its row the document of each of the tokens [B,T] begins,
+// DocumentStarts returns where in its row the document of each of the tokens [B,T] begins,
 // for attention that is to stay within documents; all begin at 0 where the stream has no
 // end-of-text token.
 func (d *Dataset) DocumentStarts(tokens []int32) []int32 {
 	return DocumentStarts(tokens, d.window.Context, d.spec.EndOfText())
 }
 
-// DocumentStarts tells, for tokens [B,T] flat, where in its row the document of each
+// DocumentStarts returns, for tokens [B,T] flat, where in its row the document of each
 // position begins, [B,T]: behind the last end-of-text token before the position, or at 0.
 // Attention that is to stay within documents looks at positions [start, t] only. The
 // end-of-text token belongs to the document that it ends.

@@ -15,7 +15,7 @@ type Stage int
 // Micro counts the micro-batches of one step within the whole run (all replicas), from 0.
 type Micro int
 
-// Op is what an action does. The zero value is invalid.
+// Op names the work of an action. The zero value is invalid.
 type Op uint8
 
 // The operations. A receive never blocks a worker by itself: a compute action waits for
@@ -65,10 +65,10 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// hasMicro tells whether the op is about one micro-batch, not about the whole stage.
+// hasMicro reports whether the op is about one micro-batch, not about the whole stage.
 func (o Op) hasMicro() bool { return o >= Forward && o <= ReceiveGradient }
 
-// communicates tells whether the op is a send or a receive.
+// communicates reports whether the op is a send or a receive.
 func (o Op) communicates() bool { return o >= SendActivation && o <= ReceiveGradient }
 
 // Action is one entry of a worker's program: a comparable value.

@@ -2,7 +2,7 @@ package schedule
 
 import "cmp"
 
-// Demand is what the stages from one of them to the last ask for at a period: the warm-up of
+// Demand sums up the stages from one of them to the last at a period: the warm-up of
 // the first of them, and the longest round trip from there that warm-ups have to share. With
 // w_q the smallest warm-ups and round(r,q) the round trip from stage r to q,
 //
@@ -16,7 +16,7 @@ type Demand struct {
 	round  Nanos
 }
 
-// DemandOf is that of the last stage alone.
+// DemandOf returns the demand of the last stage alone.
 func DemandOf(last StageTime, p Nanos) Demand { return Demand{round: last.busy() - p} }
 
 // Before is the demand with one more stage in front.
@@ -26,7 +26,7 @@ func (d Demand) Before(t StageTime, b Boundary, p Nanos) Demand {
 	return Demand{w, max(through, t.busy()+Nanos(w-1)*p)}
 }
 
-// Compare tells which demand is less, as cmp.Compare does.
+// Compare orders demands, as cmp.Compare does.
 func (d Demand) Compare(o Demand) int {
 	return cmp.Or(cmp.Compare(d.round, o.round), cmp.Compare(d.Warmup, o.Warmup))
 }

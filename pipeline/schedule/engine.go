@@ -59,7 +59,7 @@ func newEngine(s Schedule, l *layout, t Timing, span func(int, Action, Nanos, Na
 	return e
 }
 
-// accumulates tells whether the op adds to the stage's weight gradient.
+// accumulates reports whether the op adds to the stage's weight gradient.
 func accumulates(o Op) bool { return o == Backward || o == BackwardWeight }
 
 // run advances all workers; it reports whether every program came to its end.

@@ -164,7 +164,7 @@ func TestBubbles(t *testing.T) {
 	})
 }
 
-// TestPeaks is what each kind says of its memory, in activations of stages.
+// TestPeaks compares each kind's memory with its promise, in activations of stages.
 func TestPeaks(t *testing.T) {
 	must := made(t)
 	sizes(func(p, n int) {

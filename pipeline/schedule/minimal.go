@@ -8,7 +8,7 @@ import (
 // Nanos is a time in nanoseconds.
 type Nanos int64
 
-// StageTime is what one stage takes per micro-batch, and Reduce and Update once a step.
+// StageTime holds the times of one stage: per micro-batch, and Reduce and Update once a step.
 // A Backward takes Input + Weight.
 type StageTime struct {
 	Forward, Input, Weight, Recompute Nanos
@@ -26,7 +26,7 @@ func (t StageTime) Over(n int) StageTime {
 	return t
 }
 
-// busy is what a micro-batch occupies the stage's worker for.
+// busy returns how long a micro-batch occupies the stage's worker.
 func (t StageTime) busy() Nanos { return t.Micro() + t.Recompute }
 
 // Hop is one direction of a boundary: Transfer occupies the link, Latency follows.
@@ -39,7 +39,7 @@ func (b Boundary) roundTrip() Nanos {
 	return b.Activation.Transfer + b.Activation.Latency + b.Gradient.Transfer + b.Gradient.Latency
 }
 
-// Costs are what one replica's pipeline takes: Boundaries[i] is between stage i and i+1.
+// Costs holds the times of one replica's pipeline: Boundaries[i] is between stage i and i+1.
 type Costs struct {
 	Stages     []StageTime
 	Boundaries []Boundary
@@ -116,7 +116,7 @@ func (c Costs) round(sum []Nanos, r, q int) Nanos {
 // increase along the pipeline have no period: math.MaxInt64.
 func (c Costs) Period(warmups []int) Nanos { return c.Critical(warmups).Period }
 
-// Critical is what sets a period: one stage (From == To), one message between neighbours
+// Critical names the cause of a period: one stage (From == To), one message between neighbours
 // (Link), or the round trip between two stages, which too few micro-batches in flight share.
 type Critical struct {
 	Period   Nanos
@@ -183,7 +183,7 @@ func MinimalWarmups(c Costs, caps []int) (warmups []int, period Nanos, err error
 	return c.warmups(low), low, nil
 }
 
-// RoundTrip is what one micro-batch takes alone, from its forward on the first stage to
+// RoundTrip returns the time of one micro-batch alone, from its forward on the first stage to
 // its backward there.
 func (c Costs) RoundTrip() Nanos {
 	last := len(c.Stages) - 1

@@ -2,7 +2,7 @@ package schedule
 
 import "fmt"
 
-// Shape is what a generator is asked for: one replica's pipeline and its contiguous
+// Shape sizes a generator's schedule: one replica's pipeline and its contiguous
 // share of the step's micro-batches.
 type Shape struct {
 	Replica Replica

@@ -81,7 +81,7 @@ func WithReduceAndStep(s Schedule) Schedule {
 	})
 }
 
-// reduction is that of the action's stage.
+// reduction returns the REDUCE of the action's stage.
 func (a Action) reduction() Action {
 	return Action{Op: Reduce, Replica: a.Replica, Stage: a.Stage}
 }

@@ -75,7 +75,7 @@ func check(t *testing.T, name string, s Schedule, shape Shape, live []int) {
 	}
 }
 
-// relabel gives all actions another replica.
+// relabel returns all actions another replica.
 func relabel(s Schedule, r Replica) Schedule {
 	out := Schedule{Workers: make([][]Action, len(s.Workers)), Segments: s.Segments}
 	for w, actions := range s.Workers {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// Timing is what a simulation runs with: the costs of each replica, by replica.
+// Timing holds the costs of a simulation, by replica.
 type Timing struct {
 	Replicas []Costs
 	Jitter   Jitter
@@ -28,7 +28,7 @@ func (j Jitter) of(a Action, step Stage) Nanos {
 	return Nanos(float64(j.Mean) * draw)
 }
 
-// duration is what the action occupies its worker for. Sends and receives occupy the
+// duration returns how long the action occupies its worker. Sends and receives occupy the
 // link only; Gather takes no time.
 func (t Timing) duration(a Action) Nanos {
 	if t.Replicas == nil || a.Op == Step {

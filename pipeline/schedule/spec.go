@@ -32,7 +32,7 @@ const (
 // ErrBadSpec is wrapped by every error about text that names no schedule.
 var ErrBadSpec = errors.New("schedule: unknown schedule")
 
-// Group is what a Spec is built for: consecutive replicas that share the same workers, one
+// Group describes the replicas that a Spec is built for: consecutive ones that share the same workers, one
 // replica unless the kind says otherwise.
 type Group struct {
 	First  Replica
@@ -49,7 +49,7 @@ type Share struct {
 	Micros int
 }
 
-// options are what the spec's generator is asked for the group.
+// options returns the request to the spec's generator for the group.
 func (s Spec) options(g Group) Options {
 	o := Options{
 		Shape:  Shape{Replica: g.First, Stages: g.Stages, FirstMicro: g.Shares[0].First},
@@ -62,7 +62,7 @@ func (s Spec) options(g Group) Options {
 	return o
 }
 
-// Set gives the options that the spec names their values.
+// Set returns the options that the spec names their values.
 func (s Spec) Set(o *Options) {
 	for _, p := range s.Params {
 		if n := o.number(p.Name); n != nil {
@@ -205,7 +205,7 @@ func (k Kind) parseParam(text string) (Param, error) {
 	return p, nil
 }
 
-// ordered tells whether the parameters come in the kind's order, none twice.
+// ordered reports whether the parameters come in the kind's order, none twice.
 func (k Kind) ordered(params []Param) bool {
 	next := 0
 	for _, p := range params {

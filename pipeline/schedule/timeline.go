@@ -67,7 +67,7 @@ func (t Timeline) Waits() [][]Wait {
 	return out
 }
 
-// receipt tells messages apart: a replica's stage is on one worker, but a measured
+// receipt distinguishes messages: a replica's stage is on one worker, but a measured
 // timeline may say otherwise.
 type receipt struct {
 	worker int

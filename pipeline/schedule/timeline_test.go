@@ -6,7 +6,7 @@ import (
 )
 
 // TestWaitsAndPath has a link of latency 10 between two workers, so that the way there and
-// back is what bounds a micro-batch.
+// TestWaitsAndPath: the way back is what bounds a micro-batch.
 func TestWaitsAndPath(t *testing.T) {
 	s, err := Parse("0F0 0B0\n1F0 1B0\n")
 	if err != nil {

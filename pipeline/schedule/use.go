@@ -1,6 +1,6 @@
 package schedule
 
-// Use is what a worker's program asks of the memory of one stage there.
+// Use holds what a worker's program asks of the memory of one stage there.
 type Use struct {
 	// Slots are the most micro-batches in flight at once; at least one, for evaluations. With
 	// segments they are those of which any segment is.
@@ -43,12 +43,12 @@ func (s Schedule) Use(worker int, r Replica, st Stage) Use {
 	return u
 }
 
-// Of tells whether an action is about a stage.
+// Of reports whether an action is about a stage.
 func (a Action) Of(r Replica, st Stage) bool {
 	return a.Op != Step && a.Replica == r && a.Stage == st
 }
 
-// HandsBack tells whether the input gradient of a stage goes to the stage before with an
+// HandsBack reports whether the input gradient of a stage goes to the stage before with an
 // action of its worker: sent, or read by the backward there.
 func (a Action) HandsBack(r Replica, st Stage) bool {
 	if a.Of(r, st) {

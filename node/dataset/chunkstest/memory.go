@@ -20,7 +20,7 @@ func (m Memory) Put(b []byte) (plan.Hash, error) {
 	return h, nil
 }
 
-// Chunk gives a chunk that was put, else fs.ErrNotExist.
+// Chunk returns a chunk that was put, else fs.ErrNotExist.
 func (m Memory) Chunk(_ context.Context, h plan.Hash) ([]byte, error) {
 	b, ok := m[h]
 	if !ok {

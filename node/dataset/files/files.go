@@ -27,11 +27,11 @@ func (missing) Unwrap() error { return fs.ErrNotExist }
 // Found is a regular file.
 type Found struct {
 	Path string
-	// Named tells that the user gave this path, not one that leads to it.
+	// Named reports that the user gave this path, not one that leads to it.
 	Named bool
 }
 
-// Find gives each file under paths to take: files, folders with everything below them
+// Find returns each file under paths to take: files, folders with everything below them
 // except directories whose names begin with a dot, and patterns as of filepath.Match. Paths
 // count in the order given, files below one in lexical order, a file only once. It counts
 // what is not regular below folders. The error of take ends it and is returned as it is;

@@ -24,7 +24,7 @@ type Tokenizer interface {
 	Encode(dst []int32, text []byte) []int32
 	// Vocab is the number of tokens: all are below it.
 	Vocab() int
-	// Hash tells tokenizers apart.
+	// Hash distinguishes tokenizers.
 	Hash() [32]byte
 }
 

@@ -17,7 +17,7 @@ var ErrNoEndOfText = errors.New("end-of-text token unknown")
 // BytesName is the name of the tokenizer whose tokens are bytes.
 const BytesName = "bytes"
 
-// endsOfText are what the families call the token behind a document, likeliest first.
+// endsOfText lists the families' names of the token after a document, likeliest first.
 var endsOfText = []string{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}
 
 // Chosen is a tokenizer with what else a folder needs of it.
@@ -90,7 +90,7 @@ func describing(name string) ([]TokenizerFile, error) {
 	return found, nil
 }
 
-// IsBytes tells whether the tokens of a run are bytes of text.
+// IsBytes reports whether the tokens of a run are bytes of text.
 func IsBytes(spec plan.DataSpec) bool {
 	return spec.Tokens == nil || spec.Tokens.Tokenizer == tokenizer.Bytes{}.Hash()
 }

@@ -283,7 +283,7 @@ func (m *maker) complete() error {
 	return files.Replace(filepath.Join(m.dir, ManifestFile), append(b, '\n'))
 }
 
-// name gives the complete folder its name.
+// name returns the complete folder its name.
 func (m *maker) name() error {
 	if err := os.Remove(m.Out); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return err

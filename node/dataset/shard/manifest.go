@@ -31,7 +31,7 @@ var (
 )
 
 const (
-	// ManifestFile tells that a folder holds token shards.
+	// ManifestFile marks that a folder holds token shards.
 	ManifestFile = "tokens.json"
 	// Version of the folder's layout.
 	Version = 1
@@ -81,7 +81,7 @@ type Shard struct {
 // shardName is the file name of shard i.
 func shardName(i int) string { return fmt.Sprintf("tokens-%05d.bin", i) }
 
-// IsFolder tells whether a path is a folder with a manifest.
+// IsFolder reports whether a path is a folder with a manifest.
 func IsFolder(path string) bool {
 	st, err := os.Stat(filepath.Join(path, ManifestFile))
 	return err == nil && st.Mode().IsRegular()
@@ -179,7 +179,7 @@ func tokenBytes(vocab int) int {
 	return 4
 }
 
-// Spec is what a run needs to know of the tokens.
+// Spec returns the part of the manifest that a run needs.
 func (m Manifest) Spec() plan.TokenSpec {
 	return plan.TokenSpec{
 		WidthBytes: m.TokenBytes, Vocab: m.Vocab, EndOfText: m.EndOfText, Tokenizer: m.Tokenizer, Documents: m.Documents,

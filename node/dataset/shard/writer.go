@@ -88,7 +88,7 @@ func encodeHeader(width int) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(width))
 }
 
-// decodeHeader gives the width of a token; the error wraps ErrDamaged.
+// decodeHeader returns the width of a token; the error wraps ErrDamaged.
 func decodeHeader(b []byte) (width int, err error) {
 	if len(b) < headerBytes || !bytes.Equal(b[:8], magic[:]) {
 		return 0, fmt.Errorf("%w: it does not begin like a shard", ErrDamaged)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// byteOrderMark is what some of Windows' programs begin a file of UTF-8 with.
+// byteOrderMark begins files of UTF-8 that some of Windows' programs write.
 const byteOrderMark = "\ufeff"
 
 // jsonLines reads one object a line. Blank lines are left out.
@@ -72,7 +72,7 @@ func jsonDocument(line []byte, field string) (string, error) {
 	return document, checkText([]byte(document))
 }
 
-// halfPair tells whether the decoder put the replacement character where a string has an
+// halfPair reports whether the decoder put the replacement character where a string has an
 // escape of UTF-16 that stands for nothing alone.
 func halfPair(value []byte, decoded string) bool {
 	const replacement = "\ufffd"

@@ -46,7 +46,7 @@ type Skipped struct {
 	Files int64 `json:"files"`
 }
 
-// Read gives the documents of a file to each, which must not keep the slice, and how many
+// Read returns the documents of a file to each, which must not keep the slice, and how many
 // bytes of the file have been read by then. The error of each ends it and is returned as it
 // is; others name the file and the place in it.
 func Read(f File, o Options, each func(document []byte, readBytes int64) error) (Skipped, error) {
@@ -144,7 +144,7 @@ func (r *reader) give(document []byte) error {
 	return r.each(document, r.raw.bytes)
 }
 
-// checkText tells what is wrong with a document.
+// checkText returns what is wrong with a document.
 func checkText(document []byte) error {
 	switch {
 	case len(document) > MaxDocumentBytes:
@@ -201,7 +201,7 @@ type File struct {
 	SizeBytes int64
 	// Modified is the time of its last change in nanoseconds: to see that it is the same.
 	Modified int64
-	// Named tells that the user gave this path, not one that leads to it.
+	// Named reports that the user gave this path, not one that leads to it.
 	Named bool
 }
 

@@ -27,7 +27,7 @@ func (r *reader) text(lines *bufio.Reader) error {
 	return r.separated(lines)
 }
 
-// looksLikeText tells whether the beginning of a file is UTF-8 but for a last character cut
+// looksLikeText reports whether the beginning of a file is UTF-8 but for a last character cut
 // off, without NUL bytes.
 func looksLikeText(head []byte) bool {
 	for back := range min(utf8.UTFMax, len(head)+1) {
@@ -79,7 +79,7 @@ func (r *reader) separated(lines *bufio.Reader) error {
 	}
 }
 
-// separates tells whether a line divides documents.
+// separates reports whether a line divides documents.
 func separates(line []byte, separator string) bool {
 	if separator == BlankLine {
 		return len(bytes.TrimSpace(line)) == 0
@@ -104,7 +104,7 @@ func (d *gathered) add(line []byte) {
 	}
 }
 
-// end gives the document and begins the next at a line.
+// end returns the document and begins the next at a line.
 func (d *gathered) end(next int64) error {
 	document := bytes.TrimRight(d.text, "\r\n")
 	err := d.failure

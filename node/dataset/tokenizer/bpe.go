@@ -56,7 +56,7 @@ func (t *BPE) Special(text string) (token int32, ok bool) {
 	return token, ok
 }
 
-// Around gives the special tokens that the file's template puts before and after a
+// Around returns the special tokens that the file's template puts before and after a
 // document; Encode leaves them out.
 func (t *BPE) Around() (before, after []int32) { return t.before, t.after }
 
@@ -78,7 +78,7 @@ func (t *BPE) Decode(dst []byte, tokens []int32) []byte {
 	return dst
 }
 
-// Bytes are what one token stands for within a text, none for one outside the vocabulary.
+// Bytes returns the text of one token within a text, nothing for one outside the vocabulary.
 func (t *BPE) Bytes(token int32) []byte {
 	if token < 0 || int(token) >= len(t.tokens) {
 		return nil
@@ -102,7 +102,7 @@ func (t *BPE) encode(dst []int32, text []byte, special bool) []int32 {
 	return dst
 }
 
-// ordinary encodes text without added tokens; first tells that it begins the whole text.
+// ordinary encodes text without added tokens; first reports that it begins the whole text.
 func (t *BPE) ordinary(dst []int32, s *scratch, text []byte, first bool) []int32 {
 	if t.normalize {
 		s.normal = appendNFC(s.normal[:0], text)
@@ -177,6 +177,6 @@ type Tokenizer interface {
 	Decode(dst []byte, tokens []int32) []byte
 	// Vocab is the number of tokens: all are below it.
 	Vocab() int
-	// Hash tells tokenizers apart: the same hash, the same tokens for every text.
+	// Hash distinguishes tokenizers: the same hash, the same tokens for every text.
 	Hash() [sha256.Size]byte
 }

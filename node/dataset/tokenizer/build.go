@@ -56,7 +56,7 @@ func build(m modelJSON, addedTokens []addedJSON, r recipe) (*BPE, error) {
 	return t, nil
 }
 
-// check tells whether the steps of the file fit together.
+// check reports whether the steps of the file fit together.
 func (r recipe) check(m modelJSON) error {
 	switch {
 	case r.bytes && r.decodes != decodesBytes:
@@ -213,7 +213,7 @@ var byteOf = func() (bytes [256 + 68]int16) {
 	return bytes
 }()
 
-// fromByteLevel gives the bytes behind a byte-level spelling; a text with other characters
+// fromByteLevel returns the bytes behind a byte-level spelling; a text with other characters
 // stands for itself.
 func fromByteLevel(text string) []byte {
 	out := make([]byte, 0, len(text))
@@ -226,7 +226,7 @@ func fromByteLevel(text string) []byte {
 	return out
 }
 
-// fromMetaspace gives the text behind SentencePiece's spelling.
+// fromMetaspace returns the text behind SentencePiece's spelling.
 func fromMetaspace(text string) []byte {
 	var b byte
 	if n, err := fmt.Sscanf(text, "<0x%02X>", &b); err == nil && n == 1 && len(text) == len("<0x00>") {

@@ -31,7 +31,7 @@ func (Bytes) Decode(dst []byte, tokens []int32) []byte {
 // Vocab is 256.
 func (Bytes) Vocab() int { return 256 }
 
-// Hash is that of the name.
+// Hash returns the hash of the name.
 func (Bytes) Hash() [sha256.Size]byte { return sha256.Sum256([]byte("bytes")) }
 
 // Files describe the same tokens to programs that read a folder's tokenizer: byte pair
@@ -63,7 +63,7 @@ func mustJSON(v any) []byte {
 	return append(text, '\n')
 }
 
-// IsBytes tells whether t's tokens are the bytes, whatever files it was read from.
+// IsBytes reports whether t's tokens are the bytes, whatever files it was read from.
 func IsBytes(t Tokenizer) bool {
 	return t.Hash() == Bytes{}.Hash() || t.Hash() == byteFilesHash()
 }
@@ -92,7 +92,7 @@ type addedToken struct {
 }
 
 // each cuts text at added tokens and calls part for what lies between them, with token -1,
-// and for each token. Special ones count only on request. first tells that text begins at
+// and for each token. Special ones count only on request. first reports that text begins at
 // the beginning.
 func (a *added) each(text []byte, special bool, part func(text []byte, token int32, first bool)) {
 	whole := true

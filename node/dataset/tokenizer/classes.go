@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// class is what the splitters tell characters apart by.
+// class divides the characters for the splitters.
 type class uint8
 
 const (
@@ -29,7 +29,7 @@ var classOf = sync.OnceValue(func() *[utf8.MaxRune + 1]class {
 	return table
 })
 
-// classify gives the class and the size of the first character of t, which is not empty.
+// classify returns the class and the size of the first character of t, which is not empty.
 func (s splitter) classify(t []byte) (class, int) {
 	if t[0] < utf8.RuneSelf {
 		return s.classes[t[0]], 1

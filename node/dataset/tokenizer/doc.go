@@ -13,7 +13,7 @@
 //
 // # What holds
 //
-// Encode gives the tokens of the reference (Python package tokenizers) on all valid UTF-8.
+// Encode returns the tokens of the reference (Python package tokenizers) on all valid UTF-8.
 // On other bytes, which the reference does not take, each stray byte counts as a character
 // that is neither letter, number nor space. Decode gives back the bytes that went into
 // Encode, except where the tokenizer itself changes text: a normalizer, a space put in

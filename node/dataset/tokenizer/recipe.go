@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// recipe is what the four components of a file amount to.
+// recipe sums up the four components of a file.
 type recipe struct {
 	nfc      bool
 	spacing  spacing

@@ -13,7 +13,7 @@ import (
 // casesVariable names a folder with further cases of testdata/reference.py.
 const casesVariable = "PNODE_TOKENIZER_CASES"
 
-// cases is what the reference says about one tokenizer.
+// cases holds the reference's answers for one tokenizer.
 type cases struct {
 	Tokenizer string `json:"tokenizer"`
 	Vocab     int    `json:"vocab"`
@@ -101,7 +101,7 @@ func TestEqualsReference(t *testing.T) {
 	}
 }
 
-// expectBack is what Decode gives of text's tokens.
+// expectBack returns the text that Decode makes of text's tokens.
 func expectBack(t *BPE, text []byte) []byte {
 	if t.normalize {
 		text = appendNFC(nil, text)

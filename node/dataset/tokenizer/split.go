@@ -182,7 +182,7 @@ func lower(b byte) byte {
 // metaspace stands for a space in SentencePiece's vocabularies: U+2581.
 const metaspace = "\u2581"
 
-// spacing is what a tokenizer does to spaces before it splits.
+// spacing changes spaces before a tokenizer splits.
 type spacing struct {
 	kind  spacingKind
 	strip bool // Decode removes a space in front

@@ -242,7 +242,7 @@ func (p *picture) bar(out *bufio.Writer, panel *Panel, s schedule.Span, held, y 
 	out.WriteByte('\n')
 }
 
-// label is what stands in a bar: the micro-batch, or the op where there is none.
+// label returns the text in a bar: the micro-batch, or the op where there is none.
 func label(a schedule.Action, segments int) string {
 	switch {
 	case a.Op == schedule.Step || a.Op == schedule.Reduce || a.Op == schedule.Gather:
@@ -256,7 +256,7 @@ func label(a schedule.Action, segments int) string {
 // holding is the (replica, stage) of an action.
 func holding(a schedule.Action) [2]int { return [2]int{int(a.Replica), int(a.Stage)} }
 
-// holdings are what a worker computes, in ascending order.
+// holdings lists the stages that a worker computes, in ascending order.
 func holdings(spans []schedule.Span) [][2]int {
 	var held [][2]int
 	for _, s := range spans {

@@ -92,7 +92,7 @@ func Hops(field string, words []string) ([]schedule.Hop, error) {
 	return all, nil
 }
 
-// each gives one value to everyone, or as many values as there are; none is zero.
+// each returns one value to everyone, or as many values as there are; none is zero.
 func each[T any](field string, values []T, n int, what string) ([]T, error) {
 	switch len(values) {
 	case n:

@@ -8,7 +8,7 @@ import (
 	"pnode/pipeline/schedule"
 )
 
-// Request is what is asked. Times and links are one value for all or one for each stage
+// Request describes a study. Times and links are one value for all or one for each stage
 // and each boundary between stages; those of no value take no time.
 type Request struct {
 	// Kind is a name, or the text of a schedule.Spec.
@@ -76,7 +76,7 @@ func (r *Request) check(k schedule.Kind) error {
 	return nil
 }
 
-// costs are those of the down pipeline.
+// costs returns the costs of the down pipeline.
 func (r *Request) costs() (schedule.Costs, error) {
 	n := r.Options.Stages
 	columns := [][]Nanos{r.Forward, r.Backward, r.Weight, r.Recompute, r.Update}
@@ -107,7 +107,7 @@ func (r *Request) costs() (schedule.Costs, error) {
 	return c, nil
 }
 
-// timing gives each replica costs: an up pipeline, which has its stages on the workers in
+// timing returns each replica costs: an up pipeline, which has its stages on the workers in
 // reverse, goes over the links in reverse.
 func (r *Request) timing(c schedule.Costs, replicas int) (schedule.Timing, error) {
 	if replicas > 2 && !slices.Equal(c.Boundaries, slices.Repeat(c.Boundaries[:1], len(c.Boundaries))) {

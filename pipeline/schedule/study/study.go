@@ -33,7 +33,7 @@ type Study struct {
 	segments int
 }
 
-// Worker is what a worker does and keeps.
+// Worker sums up one worker's time and memory.
 type Worker struct {
 	// Holds are its stages, with the replica in front where there are several.
 	Holds []string       `json:"holds"`
