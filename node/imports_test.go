@@ -3,7 +3,7 @@ package node
 import (
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +18,7 @@ var homes = []struct {
 	dirs       []string
 	reason     string
 }{
-	{"github.com/libp2p/", []string{"swarm"}, "one room knows libp2p; the rest speaks planner.PeerID"},
+	{"github.com/libp2p/", []string{"swarm"}, "one room knows libp2p; the rest speaks of plan.PeerID"},
 	{"github.com/quic-go/", []string{"swarm", "pipeline/link"}, "swarm shares the UDP port, link carries the data; nobody else sees a connection"},
 	{"github.com/dgraph-io/badger/", []string{"checkpoint"}, "one store holds everything that must commit atomically"},
 	{"github.com/hashicorp/", []string{"swarm/consensus"}, "the log is an implementation detail of the replicated state"},
@@ -40,7 +40,6 @@ var homes = []struct {
 	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},
 	{"pnode/kernels/cpu", []string{"node", "kernels/cpu", "kernels/devices"}, "backends are chosen in one explicit list"},
 	{"pnode/planner/layout", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
-	{"pnode/planner/memory", []string{"planner"}, "estimates are for plans; what a stage really takes its stack tells"},
 	{"pnode/planner/order", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
 	{"pnode/planner/sharding", []string{"planner"}, "what replicas hold is what the plan says, not what it might have said"},
 }
@@ -62,34 +61,33 @@ var rooms = []struct {
 
 // TestDependenciesHaveOneHome parses every non-test file of the module.
 func TestDependenciesHaveOneHome(t *testing.T) {
-	files := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
-			return fs.SkipDir
-		}
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+	files, imports := 0, map[string]bool{}
+	eachGoFile(t, func(file string) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
 		}
 		files++
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.ImportsOnly)
 		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel("..", filepath.Dir(path))
-		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, imp := range f.Imports {
-			checkHome(t, filepath.ToSlash(rel), filepath.Base(path), imp.Path.Value)
-			checkRoom(t, filepath.ToSlash(rel), filepath.Base(path), imp.Path.Value)
+			imports[strings.Trim(imp.Path.Value, `"`)] = true
+			checkHome(t, path.Dir(file), path.Base(file), imp.Path.Value)
+			checkRoom(t, path.Dir(file), path.Base(file), imp.Path.Value)
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if files < 20 {
 		t.Fatalf("looked at %d files only: is the test in the right folder?", files)
+	}
+	for _, h := range homes {
+		used := false
+		for imported := range imports {
+			used = used || matches(imported, h.dependency)
+		}
+		if !used {
+			t.Errorf("nothing imports %s: remove it from homes", h.dependency)
+		}
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 
 var update = flag.Bool("update", false, "write the import rules into .golangci.yml")
 
-// Everything between these lines of .golangci.yml follows from homes.
+// Everything between these lines of .golangci.yml follows from homes and rooms.
 const (
 	lintBegin = "    # Import rules: written by go test ./node -run LinterKnows -update\n"
 	lintEnd   = "    # End of the import rules.\n"
 )
 
-// TestLinterKnowsTheImportRules compares the rules that editors show, those of depguard, with homes.
+// TestLinterKnowsTheImportRules compares the rules that editors show, those of depguard, with homes and rooms.
 func TestLinterKnowsTheImportRules(t *testing.T) {
 	file := filepath.Join("..", ".golangci.yml")
 	text, err := os.ReadFile(file)
@@ -41,18 +41,25 @@ func TestLinterKnowsTheImportRules(t *testing.T) {
 	}
 }
 
-// depguardRules returns homes as settings of depguard: a rule for each dependency, for all files but tests and
-// those of its homes.
+// depguardRules returns homes and rooms as settings of depguard, a rule for each.
 func depguardRules() string {
 	var b strings.Builder
 	b.WriteString("    depguard:\n      rules:\n")
 	for _, h := range homes {
-		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.Trim(h.dependency, "/"))
-		fmt.Fprintf(&b, "        %s:\n          files:\n            - $all\n            - \"!$test\"\n", name)
-		for _, dir := range h.dirs {
-			fmt.Fprintf(&b, "            - \"!${base-path}/%s/**\"\n", dir)
-		}
-		fmt.Fprintf(&b, "          deny:\n            - pkg: %s\n              desc: %q\n", h.dependency, h.reason)
+		writeRule(&b, h.dependency, "**", h.dirs, h.dependency, h.reason)
+	}
+	for _, r := range rooms {
+		writeRule(&b, r.room, "*", r.dirs, r.room+"$", r.reason) // exactly these packages
 	}
 	return b.String()
+}
+
+// writeRule writes that of all files but tests and those in dirs none imports pkg.
+func writeRule(b *strings.Builder, name, files string, dirs []string, pkg, reason string) {
+	name = strings.NewReplacer("/", "-", ".", "-").Replace(strings.Trim(name, "/"))
+	fmt.Fprintf(b, "        %s:\n          files:\n            - $all\n            - \"!$test\"\n", name)
+	for _, dir := range dirs {
+		fmt.Fprintf(b, "            - \"!${base-path}/%s/%s\"\n", dir, files)
+	}
+	fmt.Fprintf(b, "          deny:\n            - pkg: %s\n              desc: %q\n", pkg, reason)
 }
