@@ -3,5 +3,5 @@
 // bootstrap addresses and discoveries in the local network. The number of entries is bounded.
 //
 // It opens no connection and reads no clock: times are arguments. It is called by mesh, handshake and
-// gossip, and imports admission for capabilities and records.
+// topics, and imports admission for capabilities and records.
 package peerstore

@@ -32,14 +32,14 @@ const (
 )
 
 const (
-	// gossipOverhead bounds what a message has besides its data: signature, key, sequence
+	// overheadBytes bounds what a message has besides its data: signature, key, sequence
 	// number, topic, and the frame's control part.
-	gossipOverhead = 4 << 10
-	// gossipQueue is how many messages wait for one subscription's handler; when it is
+	overheadBytes = 4 << 10
+	// queueLen bounds the messages that wait for one subscription's handler; when it is
 	// full the newest is dropped.
-	gossipQueue = 256
-	// Each author may send gossipPerS messages a second, and gossipBurst at once.
-	gossipPerS, gossipBurst = 20, 100
+	queueLen = 256
+	// Each author may send messagesPerS messages a second, and messagesBurst at once.
+	messagesPerS, messagesBurst = 20, 100
 )
 
 // Topics passes messages between members with GossipSub: every message is signed by its author, who must be a
@@ -86,7 +86,7 @@ func New(cfg Config) (*Topics, error) {
 	names := []string{prefix + Profiles, prefix + Events}
 	g.sub, err = pubsub.NewGossipSub(cfg.Tasks.Context, g.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-		pubsub.WithMaxMessageSize(MaxBytes+gossipOverhead),
+		pubsub.WithMaxMessageSize(MaxBytes+overheadBytes),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(
 			pubsub.NewAllowlistSubscriptionFilter(names...), len(names))),
 		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return cfg.Peers.Member(p) }),
@@ -132,7 +132,7 @@ func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsu
 	g.mu.Lock()
 	limiter := g.rates[author]
 	if limiter == nil {
-		limiter = rate.NewLimiter(gossipPerS, gossipBurst)
+		limiter = rate.NewLimiter(messagesPerS, messagesBurst)
 		g.rates[author] = limiter
 	}
 	g.mu.Unlock()
@@ -206,7 +206,7 @@ func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []
 	}
 	var sub *pubsub.Subscription
 	if err = g.sub.RegisterTopicValidator(t.String(), check, pubsub.WithValidatorInline(true)); err == nil {
-		sub, err = t.Subscribe(pubsub.WithBufferSize(gossipQueue))
+		sub, err = t.Subscribe(pubsub.WithBufferSize(queueLen))
 	}
 	if err != nil {
 		return fmt.Errorf("swarm: subscribe to %s: %w", topic, err)
