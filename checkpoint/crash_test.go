@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +27,20 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(crashEnded)
 	}
+	flag.Parse()
+	if testing.Short() {
+		storeInMemory()
+	}
 	os.Exit(m.Run())
+}
+
+// storeInMemory puts the stores of tests where syncing takes no time, if there is room. What a disk does
+// differently the tests in full see.
+func storeInMemory() {
+	const shm = "/dev/shm"
+	if free, err := freeBytes(shm); err == nil && free > 4*DefaultReserveBytes {
+		_ = os.Setenv("TMPDIR", shm)
+	}
 }
 
 // crashState is the state of a step's only layer: sizes from one byte to two chunks.
