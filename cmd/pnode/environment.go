@@ -33,9 +33,11 @@ type environment struct {
 
 // progress shows a run: JSON lines on standard output if wanted, text on standard error.
 func (e environment) progress(json bool, steps int) *progress.Writer {
-	o := progress.Options{Text: e.stderr, Sample: e.stdout, Terminal: isTerminal(e.stderr), Steps: plan.Step(max(steps, 0))}
+	o := progress.Options{
+		Text: e.stderr, Sample: e.stdout, Terminal: isTerminal(e.stderr), SampleTerminal: isTerminal(e.stdout), Steps: plan.Step(max(steps, 0)),
+	}
 	if json {
-		o.JSON, o.Sample = e.stdout, e.stderr
+		o.JSON, o.Sample = e.stdout, nil // people read the sample with the rest
 	}
 	return progress.New(o)
 }

@@ -61,7 +61,7 @@ the same text.`,
 
 func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Prompt) error {
 	e.tellModel(m, p.Device)
-	text := progress.NewStream(e.stdout)
+	text := progress.NewStream(e.stdout, isTerminal(e.stdout))
 	if _, err := io.WriteString(e.stdout, p.Text); err != nil {
 		return err
 	}

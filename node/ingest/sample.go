@@ -57,7 +57,7 @@ func printable(words tokenizer.Tokenizer, d plan.DataSpec, tokens []int32, maxBy
 	raw = raw[:min(len(raw), maxBytes)] // a ? takes no more than what it replaces
 	return strings.Map(func(r rune) rune {
 		switch r {
-		case '\n', '\t', '\u00ad', '\u200c', '\u200d':
+		case '\n', '\r', '\t', '\u00ad', '\u200c', '\u200d':
 			return r
 		}
 		if unicode.IsGraphic(r) && r != utf8.RuneError {

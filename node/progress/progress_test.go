@@ -136,17 +136,45 @@ func play(t *testing.T, o Options) (text, sample []byte) {
 func TestTextInAFile(t *testing.T) {
 	text, sample := play(t, Options{})
 	golden(t, "file.txt", text)
-	golden(t, "sample.txt", sample)
+	if want := "Once upon\na \x1b[31mtime\xff\n"; string(sample) != want { // as it is
+		t.Errorf("sample %q, want %q", sample, want)
+	}
 }
 
 func TestTextOnATerminal(t *testing.T) {
-	text, _ := play(t, Options{Terminal: true})
+	text, sample := play(t, Options{Terminal: true, SampleTerminal: true})
+	golden(t, "sample.txt", sample)
 	golden(t, "terminal.txt", bytes.ReplaceAll(text, []byte("\r"), []byte("<CR>")))
 	for line := range strings.SplitSeq(string(text), "\n") {
 		for shown := range strings.SplitSeq(line, "\r") {
 			if len(shown) > 80 {
 				t.Errorf("a line of %d characters wraps: %q", len(shown), shown)
 			}
+		}
+	}
+}
+
+// TestTimeLeftForgetsPauses: after a pause of ten minutes the time left is that of the steps.
+func TestTimeLeftForgetsPauses(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		step  time.Duration
+		batch int // steps that come at a time
+	}{{"slow steps", 5 * time.Second, 1}, {"quick steps", 20 * time.Millisecond, 1}, {"another node's steps", 20 * time.Millisecond, 50}} {
+		var p pace
+		now, left := time.Unix(0, 0), time.Duration(0)
+		for step := 1; step <= 1000; step++ {
+			if step == 600 {
+				now = now.Add(10 * time.Minute)
+			}
+			if now = now.Add(tt.step); step%tt.batch == 0 {
+				for s := step - tt.batch + 1; s <= step; s++ {
+					left = p.remaining(api.Event{Generation: 1, Step: plan.Step(s), Steps: 2000}, now)
+				}
+			}
+		}
+		if want := 1000 * tt.step; left < want*9/10 || left > want*11/10 {
+			t.Errorf("%s: %v left, want about %v", tt.name, left, want)
 		}
 	}
 }

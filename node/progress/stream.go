@@ -5,19 +5,23 @@ import (
 	"unicode/utf8"
 )
 
-// Stream shows text as it is generated: whole characters only, since a token may end within
-// one, and nothing that a terminal would obey.
+// Stream shows text as it is generated. A terminal gets whole characters only, since a token may
+// end within one, and nothing that it would obey. A file or pipe gets the text unchanged.
 type Stream struct {
-	w    io.Writer
-	kept []byte // an unfinished character
+	w        io.Writer
+	terminal bool
+	kept     []byte // an unfinished character or end of line
 }
 
-// NewStream writes to w.
-func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
+// NewStream writes to w, which may be a terminal.
+func NewStream(w io.Writer, terminal bool) *Stream { return &Stream{w: w, terminal: terminal} }
 
-// Write shows all but an unfinished character at the end.
+// Write shows all but an unfinished character or end of line at the end.
 func (s *Stream) Write(part []byte) error {
 	s.kept = append(s.kept, part...)
+	if !s.terminal {
+		return s.show(len(s.kept))
+	}
 	whole := len(s.kept)
 	for back := 1; back <= min(utf8.UTFMax-1, len(s.kept)); back++ {
 		if start := len(s.kept) - back; utf8.RuneStart(s.kept[start]) {
@@ -26,6 +30,9 @@ func (s *Stream) Write(part []byte) error {
 			}
 			break
 		}
+	}
+	if whole > 0 && s.kept[whole-1] == '\r' {
+		whole--
 	}
 	return s.show(whole)
 }
@@ -40,7 +47,11 @@ func (s *Stream) show(n int) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := io.WriteString(s.w, clean(string(s.kept[:n])))
+	text := string(s.kept[:n])
+	if s.terminal {
+		text = clean(text)
+	}
+	_, err := io.WriteString(s.w, text)
 	s.kept = append(s.kept[:0], s.kept[n:]...)
 	return err
 }

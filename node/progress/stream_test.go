@@ -12,11 +12,11 @@ import (
 
 // TestStreamShowsWholeCharacters however a text is cut into tokens.
 func TestStreamShowsWholeCharacters(t *testing.T) {
-	text := "aé€😀\x1b[2J\tend\xff\xf0\x9f"
-	want := "aé€😀\uFFFD[2J\tend\uFFFD\uFFFD\uFFFD\n"
+	text := "aé€😀\x1b[2J\tने\u200c\u200d\u00a0\u3000\u202f\u00ad\u200f\r\nx\ry\u202e\u009b\r\rend\xff\xf0\x9f"
+	want := "aé€😀\uFFFD[2J\tने\u200c\u200d\u00a0\u3000\u202f\u00ad\u200f\r\nx\uFFFDy\uFFFD\uFFFD\uFFFD\uFFFDend\uFFFD\uFFFD\uFFFD\n"
 	for size := 1; size <= len(text); size++ {
 		var out bytes.Buffer
-		s := NewStream(&out)
+		s := NewStream(&out, true)
 		for rest := []byte(text); len(rest) > 0; {
 			n := min(size, len(rest))
 			if err := s.Write(rest[:n]); err != nil {
@@ -36,6 +36,21 @@ func TestStreamShowsWholeCharacters(t *testing.T) {
 	}
 }
 
+// TestStreamLeavesAFileItsText: byte for byte, at once.
+func TestStreamLeavesAFileItsText(t *testing.T) {
+	text := "a\x1b[2J\r\n\u202e\xff\xf0\x9f"
+	var out bytes.Buffer
+	s := NewStream(&out, false)
+	for i := range len(text) {
+		if err := s.Write([]byte{text[i]}); err != nil || out.String() != text[:i+1] {
+			t.Fatalf("%q is written, %v", out.String(), err)
+		}
+	}
+	if err := s.Close(); err != nil || out.String() != text+"\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 type brokenWriter struct{}
 
 var errBroken = errors.New("broken")
@@ -43,7 +58,7 @@ var errBroken = errors.New("broken")
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestStreamTellsOfABrokenPipe(t *testing.T) {
-	s := NewStream(brokenWriter{})
+	s := NewStream(brokenWriter{}, true)
 	if err := s.Write([]byte("a")); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}

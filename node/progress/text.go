@@ -81,13 +81,20 @@ func Describe(e api.Event) string {
 	}
 }
 
-// clean replaces what a terminal would obey, and bytes that are no UTF-8, by a mark. Tabs
-// and newlines stay.
+// clean replaces what a terminal would obey, and bytes that are no UTF-8, by a mark: control
+// characters other than newlines, with a carriage return or without, and tabs; and what turns the
+// order of other text around. Spaces of all kinds and joiners stay.
 func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+	const lineEnd = "\r\n"
+	lines := strings.Split(text, lineEnd)
+	for i, line := range lines {
+		lines[i] = strings.Map(func(r rune) rune {
+			overrides := '\u202a' <= r && r <= '\u202e' || '\u2066' <= r && r <= '\u2069'
+			if overrides || unicode.IsControl(r) && r != '\n' && r != '\t' {
+				return unicode.ReplacementChar
+			}
 			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
+		}, line)
+	}
+	return strings.Join(lines, lineEnd)
 }

@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +23,9 @@ type Options struct {
 	Text io.Writer
 	// Sample gets generated text; nil is Text.
 	Sample io.Writer
-	// Terminal tells that Text shows \r as going back to the line's start.
-	Terminal bool
+	// Terminal and SampleTerminal say that Text and Sample are terminals: a line of Text is
+	// updated in place, and generated text is freed of what a terminal would obey.
+	Terminal, SampleTerminal bool
 	// Steps of the run, for events that do not say; 0 is unknown.
 	Steps plan.Step
 	// Now is the clock; nil is time.Now.
@@ -44,7 +46,7 @@ type Writer struct {
 // New makes a Writer.
 func New(o Options) *Writer {
 	if o.Sample == nil {
-		o.Sample = o.Text
+		o.Sample, o.SampleTerminal = o.Text, o.Terminal
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -61,7 +63,11 @@ func (w *Writer) Event(e api.Event) {
 		w.step(e)
 	case api.KindSample:
 		w.endLine()
-		w.write(w.options.Sample, clean(e.Message)+"\n")
+		text := e.Message
+		if w.options.SampleTerminal {
+			text = clean(text)
+		}
+		w.write(w.options.Sample, text+"\n")
 	case api.KindMember: // the plan that follows tells of it
 	default:
 		w.line(Describe(e))
@@ -148,20 +154,52 @@ func (w *Writer) write(to io.Writer, text string) {
 
 // pace estimates the time to the end from the steps seen in this generation.
 type pace struct {
-	generation plan.Generation
-	since      time.Time
-	from       plan.Step
+	begin, last mark
+	// each are the newest seconds a step, over paceEvery or a step at least: steps of other
+	// nodes come several at a time.
+	each []float64
 }
 
-// remaining is the expected time to the last step; 0 is unknown.
+// mark is when a step was seen.
+type mark struct {
+	generation plan.Generation
+	step       plan.Step
+	at         time.Time
+}
+
+const (
+	paceEvery = 2 * time.Second
+	// mostPaces bounds how much of the past counts. A stretch of pauseFactor times the middle
+	// one was a pause, and says nothing of the steps to come.
+	mostPaces   = 31
+	pauseFactor = 4
+)
+
+// remaining returns the expected time to the last step; 0 is unknown.
 func (p *pace) remaining(e api.Event, now time.Time) time.Duration {
-	if p.since.IsZero() || e.Generation != p.generation || e.Step <= p.from {
-		*p = pace{generation: e.Generation, since: now, from: e.Step}
+	seen := mark{e.Generation, e.Step, now}
+	if p.begin.at.IsZero() || e.Generation != p.begin.generation || e.Step <= p.last.step {
+		*p = pace{begin: seen, last: seen}
 		return 0
+	}
+	if now.Sub(p.last.at) >= paceEvery {
+		p.each = append(p.each, now.Sub(p.last.at).Seconds()/float64(e.Step-p.last.step))
+		p.each = p.each[max(0, len(p.each)-mostPaces):]
+		p.last = seen
 	}
 	if e.Steps <= e.Step {
 		return 0
 	}
-	each := now.Sub(p.since).Seconds() / float64(e.Step-p.from)
+	each := now.Sub(p.begin.at).Seconds() / float64(e.Step-p.begin.step)
+	if len(p.each) > 0 {
+		sorted := slices.Sorted(slices.Values(p.each))
+		sum, count := 0.0, 0
+		for _, s := range sorted {
+			if s <= pauseFactor*sorted[(len(sorted)-1)/2] {
+				sum, count = sum+s, count+1
+			}
+		}
+		each = sum / float64(count)
+	}
 	return time.Duration(each * float64(e.Steps-e.Step) * float64(time.Second))
 }
