@@ -63,7 +63,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 		return err
 	}
 	l.admitted = true
-	if err := l.saveSeat(); err != nil {
+	if err := l.saveMembership(); err != nil {
 		return err
 	}
 	if err := b.ready(ctx, state); err != nil {
@@ -133,8 +133,8 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrFinished):
-		l.seat.Finished = l.heartbeats.Finished()
-		return consensus.State{}, errors.Join(cause, l.seat.save(l.dir))
+		l.membership.Finished = l.heartbeats.Finished()
+		return consensus.State{}, errors.Join(cause, l.membership.save(l.dir))
 	case errors.Is(cause, errUnreachablePeers):
 		return consensus.State{}, l.unreachableError()
 	}

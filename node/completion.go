@@ -23,23 +23,23 @@ const completionTime = 2 * time.Second
 
 // announceCompletion tells those who still look for a run that it is finished: a node that was
 // away at the end comes back to nobody. Where no other node runs it takes no time.
-func announceCompletion(ctx context.Context, cfg config.Config, seat membership, log *slog.Logger) {
-	if len(seat.Known) == 0 || alpn.NobodyListens(ctx, seat.Known...) {
+func announceCompletion(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) {
+	if len(kept.Known) == 0 || alpn.NobodyListens(ctx, kept.Known...) {
 		return
 	}
-	if err := sayFinished(ctx, cfg, seat, log); err != nil {
+	if err := sayFinished(ctx, cfg, kept, log); err != nil {
 		log.Info("nobody to tell that the run is finished", "cause", err)
 	}
 }
 
 // sayFinished repeats a heartbeat: the other end listens to it a moment after the connection.
-func sayFinished(ctx context.Context, cfg config.Config, seat membership, log *slog.Logger) error {
+func sayFinished(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) error {
 	identity, err := admission.LoadIdentity(cfg.Dir)
 	if err != nil {
 		return err
 	}
 	s, err := swarm.New(ctx, swarm.Config{
-		Identity: identity, Run: seat.Run, OwnerKey: seat.OwnerKey, Capability: seat.Capability, Logger: log,
+		Identity: identity, Run: kept.Run, OwnerKey: kept.OwnerKey, Capability: kept.Capability, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -47,10 +47,10 @@ func sayFinished(ctx context.Context, cfg config.Config, seat membership, log *s
 	defer s.Close()
 	reaching, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	if err := s.Connect(reaching, seat.Known...); err != nil {
+	if err := s.Connect(reaching, kept.Known...); err != nil {
 		return err
 	}
-	said := gossip.Heartbeat{Peer: s.ID(), Phase: Stopped.String(), Finished: seat.Finished}.Encode()
+	said := gossip.Heartbeat{Peer: s.ID(), Phase: Stopped.String(), Finished: kept.Finished}.Encode()
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for end := time.Now().Add(completionTime); time.Now().Before(end); {

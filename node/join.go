@@ -23,23 +23,23 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 	if err := makeDir(cfg.Dir); err != nil {
 		return err
 	}
-	seat, err := loadMembership(cfg.Dir)
+	kept, err := loadMembership(cfg.Dir)
 	switch {
 	case errors.Is(err, ErrNoRun) && target != "":
 		return enter(ctx, cfg, target, out)
 	case err != nil:
 		return err
 	case target == "":
-		return resume(ctx, cfg, seat, nil, out)
+		return resume(ctx, cfg, kept, nil, out)
 	}
 	invite, err := parseTarget(target)
-	if run := invite.Grant.Run; err == nil && run != "" && run != seat.Run {
-		err = marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, seat.Run), ErrOtherRun}
+	if run := invite.Grant.Run; err == nil && run != "" && run != kept.Run {
+		err = marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, kept.Run), ErrOtherRun}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, cfg.Dir)
 	}
-	return resume(ctx, cfg, seat, invite.Addrs, out)
+	return resume(ctx, cfg, kept, invite.Addrs, out)
 }
 
 func parseTarget(target string) (admission.Invite, error) {
@@ -65,11 +65,11 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 	if err != nil {
 		return marked{err, ErrRefused}
 	}
-	o := opening{cfg: cfg, seat: membership{
+	o := opening{cfg: cfg, membership: membership{
 		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability, Listen: cfg.Listen, Known: invite.Addrs,
 	}}
 	if cfg.Listen == "" {
-		o.seat.Listen = listenFor(invite.Addrs)
+		o.membership.Listen = listenFor(invite.Addrs)
 	}
 	if err := o.prepare(out.Log); err != nil {
 		return err
@@ -100,7 +100,7 @@ func listenFor(addrs []string) string {
 func (n *Node) firstContact(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err := n.swarm.Connect(ctx, n.seat.Known...)
+	err := n.swarm.Connect(ctx, n.membership.Known...)
 	switch {
 	case err == nil:
 		n.out.tellFolder(n.dir)
@@ -112,5 +112,5 @@ func (n *Node) firstContact(ctx context.Context) error {
 	}
 	n.log.Info("first contact", "cause", err)
 	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",
-		ErrUnreachable, strings.Join(n.seat.Known, " or "))
+		ErrUnreachable, strings.Join(n.membership.Known, " or "))
 }

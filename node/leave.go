@@ -122,7 +122,7 @@ func (l *loop) windUp(ctx context.Context) error {
 		return l.farewell(ctx, state)
 	}
 	if state.Finished {
-		l.seat.Finished = state.Checkpoint.Step
+		l.membership.Finished = state.Checkpoint.Step
 	}
 	if state.Sample != "" {
 		l.monitor.Publish(api.Event{Kind: api.KindSample, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: state.Sample})

@@ -115,7 +115,7 @@ func (l *loop) follow(ctx context.Context) {
 	if state.Epoch != l.rosterEpoch {
 		l.rosterEpoch = state.Epoch
 		l.monitor.RosterChanged(state)
-		if err := l.saveSeat(); err != nil {
+		if err := l.saveMembership(); err != nil {
 			l.log.Warn("a restart may not find the others", "cause", err)
 		}
 	}

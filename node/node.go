@@ -49,14 +49,14 @@ func (o Output) tellFolder(dir string) {
 // Node holds the parts of one member of a run. open sets them and bootstrap adds the text; they
 // do not change afterwards. The loop owns everything that does.
 type Node struct {
-	log   *slog.Logger
-	out   Output
-	dir   string
-	self  plan.PeerID
-	name  string // of the machine, for people
-	epoch uint64 // of this process: differs each time it starts
-	seat  membership
-	// admitted reports that the run has let this node in: from then on the seat is saved.
+	log        *slog.Logger
+	out        Output
+	dir        string
+	self       plan.PeerID
+	name       string // of the machine, for people
+	epoch      uint64 // of this process: differs each time it starts
+	membership membership
+	// admitted reports that the run has let this node in: from then on the membership is saved.
 	admitted bool
 	// lastKnown holds the others' addresses from the start before; set only on resume.
 	lastKnown []string
@@ -142,7 +142,7 @@ func (n *Node) Close() error {
 	}
 	errs = append(errs, n.group.Wait())
 	if n.swarm != nil {
-		errs = append(errs, n.saveSeat(), n.swarm.Close())
+		errs = append(errs, n.saveMembership(), n.swarm.Close())
 	}
 	if n.hardware != nil {
 		errs = append(errs, n.hardware.Close())
@@ -151,16 +151,16 @@ func (n *Node) Close() error {
 	return errors.Join(errs...)
 }
 
-// saveSeat writes down where this node and the others are, once it is in the run.
-func (n *Node) saveSeat() error {
+// saveMembership writes down where this node and the others are, once it is in the run.
+func (n *Node) saveMembership() error {
 	if !n.admitted {
 		return nil
 	}
-	n.seat.Known = n.swarm.Known()
+	n.membership.Known = n.swarm.Known()
 	if last, ok := n.swarm.Listening(); ok {
-		n.seat.Last = last
+		n.membership.Last = last
 	}
-	return n.seat.save(n.dir)
+	return n.membership.save(n.dir)
 }
 
 // requestLeave wakes the loop, once.
@@ -204,7 +204,7 @@ const inviteUses = 64
 
 // announceInvite prints an invite where others can reach this node.
 func (n *Node) announceInvite() error {
-	if n.seat.Listen == "" {
+	if n.membership.Listen == "" {
 		return nil
 	}
 	invite, err := n.Invite(0, inviteUses)

@@ -30,12 +30,12 @@ import (
 
 // opening holds what Train and Join find out before the parts are started.
 type opening struct {
-	cfg      config.Config // Dir, and what the node may use of this machine
-	seat     membership
-	identity admission.Identity
-	owner    admission.Owner
-	store    *checkpoint.Store
-	hardware hardware.Options
+	cfg        config.Config // Dir, and what the node may use of this machine
+	membership membership
+	identity   admission.Identity
+	owner      admission.Owner
+	store      *checkpoint.Store
+	hardware   hardware.Options
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
 	founder, returning bool
@@ -61,11 +61,11 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, name: o.cfg.MachineName(), self: o.identity.Peer(), seat: o.seat, store: o.store,
+		log: out.Log, out: out, dir: o.cfg.Dir, name: o.cfg.MachineName(), self: o.identity.Peer(), membership: o.membership, store: o.store,
 		heartbeats: gossip.NewTracker(), grants: admission.NewGrants(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {
-		n.lastKnown = o.seat.Known
+		n.lastKnown = o.membership.Known
 	}
 	defer func() {
 		if err != nil {
@@ -131,14 +131,14 @@ func (n *Node) openRooms() {
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
 	n.leader = leader.New(leader.Config{
-		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm, n.seat.Capability}, Heartbeats: n.heartbeats, Log: n.log,
+		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm, n.membership.Capability}, Heartbeats: n.heartbeats, Log: n.log,
 	})
 	n.checkpointer = checkpointer.New(checkpointer.Config{
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
 	})
 	n.monitor = monitor.New(monitor.Config{
-		Self: n.self, Run: n.seat.Run, Boot: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
+		Self: n.self, Run: n.membership.Run, Boot: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: unreachableAfter},
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
 	})
@@ -148,22 +148,22 @@ func (n *Node) openRooms() {
 // it was asked to.
 func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
 	cfg := swarm.Config{
-		Identity: o.identity, Run: o.seat.Run, OwnerKey: o.seat.OwnerKey, Owner: o.owner,
-		Capability: o.seat.Capability, Bootstrap: o.seat.Known, MDNS: true, Logger: n.log, Admit: n.grants.Admit,
+		Identity: o.identity, Run: o.membership.Run, OwnerKey: o.membership.OwnerKey, Owner: o.owner,
+		Capability: o.membership.Capability, Bootstrap: o.membership.Known, MDNS: true, Logger: n.log, Admit: n.grants.Admit,
 		Socket: n.hardware.Socket(),
 	}
-	if o.seat.Listen != "" {
-		cfg.Listen = []string{o.seat.Listen}
+	if o.membership.Listen != "" {
+		cfg.Listen = []string{o.membership.Listen}
 	}
-	_, port, err := net.SplitHostPort(o.seat.Listen)
-	anyPort := o.seat.Listen == "" || err == nil && port == "0"
-	if o.seat.Last != "" && o.seat.Last != o.seat.Listen && anyPort {
+	_, port, err := net.SplitHostPort(o.membership.Listen)
+	anyPort := o.membership.Listen == "" || err == nil && port == "0"
+	if o.membership.Last != "" && o.membership.Last != o.membership.Listen && anyPort {
 		last := cfg
-		last.Listen = []string{o.seat.Last}
+		last.Listen = []string{o.membership.Last}
 		if n.swarm, err = swarm.New(ctx, last); !errors.Is(err, host.ErrPortInUse) {
 			return err
 		}
-		n.log.Info("the last port is taken, listening on another", "last", o.seat.Last)
+		n.log.Info("the last port is taken, listening on another", "last", o.membership.Last)
 	}
 	n.swarm, err = swarm.New(ctx, cfg)
 	return err

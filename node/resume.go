@@ -30,17 +30,17 @@ const (
 var errUnreachablePeers = errors.New("node: the other nodes do not run")
 
 // resume takes part again in the run of a folder. contacts are addresses of members to try, with
-// those that seat knows from before.
-func resume(ctx context.Context, cfg config.Config, seat membership, contacts []string, out Output) error {
-	seat.Known = append(contacts, seat.Known...)
+// those that the membership has from before.
+func resume(ctx context.Context, cfg config.Config, kept membership, contacts []string, out Output) error {
+	kept.Known = append(contacts, kept.Known...)
 	if cfg.Listen != "" {
-		seat.Listen = cfg.Listen
+		kept.Listen = cfg.Listen
 	}
-	if seat.Finished > 0 {
-		announceCompletion(ctx, cfg, seat, out.Log)
-		return finishedAt(seat.Finished)
+	if kept.Finished > 0 {
+		announceCompletion(ctx, cfg, kept, out.Log)
+		return finishedAt(kept.Finished)
 	}
-	o := opening{cfg: cfg, seat: seat, returning: true}
+	o := opening{cfg: cfg, membership: kept, returning: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func (n *Node) tryContacts(ctx context.Context, addrs []string) error {
 	case errors.Is(err, admission.ErrWrongRun), errors.Is(err, admission.ErrSignature):
 		n.log.Info("contact", "cause", err)
 		return marked{fmt.Errorf("node: a node of another run answers at %s, but %s is in run %s: leave the address out to come back to that run, or join the other one with an invite and another --dir",
-			strings.Join(addrs, " or "), n.dir, n.seat.Run), ErrOtherRun}
+			strings.Join(addrs, " or "), n.dir, n.membership.Run), ErrOtherRun}
 	case errors.Is(err, mesh.ErrSelf):
-		return marked{fmt.Errorf("node: %s is the address of this very node: give that of another node of run %s, or none", strings.Join(addrs, " or "), n.seat.Run), ErrBadInvite}
+		return marked{fmt.Errorf("node: %s is the address of this very node: give that of another node of run %s, or none", strings.Join(addrs, " or "), n.membership.Run), ErrBadInvite}
 	case admission.IsRefusal(err):
 		return marked{err, ErrRefused}
 	}
@@ -133,5 +133,5 @@ func awaitUnreachable(ctx context.Context, unreachable func(context.Context) boo
 func (n *Node) unreachableError() error {
 	tried := n.lastKnown[:min(len(n.lastKnown), 3)]
 	return fmt.Errorf("%w: %w: the machines at %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one",
-		ErrUnreachable, errUnreachablePeers, strings.Join(tried, ", "), unreachableAfter.Minutes(), n.seat.Run)
+		ErrUnreachable, errUnreachablePeers, strings.Join(tried, ", "), unreachableAfter.Minutes(), n.membership.Run)
 }

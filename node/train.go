@@ -54,16 +54,16 @@ func Train(ctx context.Context, cfg config.Config, out Output) error {
 	if err := makeDir(cfg.Dir); err != nil {
 		return err
 	}
-	seat, err := loadMembership(cfg.Dir)
+	kept, err := loadMembership(cfg.Dir)
 	switch {
 	case err == nil && !cfg.Resume:
-		return fmt.Errorf("node: %s already holds run %s: go on with it by --resume, or choose another --dir", cfg.Dir, seat.Run)
+		return fmt.Errorf("node: %s already holds run %s: go on with it by --resume, or choose another --dir", cfg.Dir, kept.Run)
 	case errors.Is(err, ErrNoRun) && !cfg.Resume:
 		return found(ctx, cfg, out)
 	case err != nil:
 		return err
 	}
-	return resume(ctx, cfg, seat, nil, out)
+	return resume(ctx, cfg, kept, nil, out)
 }
 
 func makeDir(dir string) error {
@@ -119,8 +119,8 @@ func (o *opening) specify(ctx context.Context, out Output) (plan.RunSpec, error)
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
-	o.seat = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
-	return spec, o.seat.save(o.cfg.Dir)
+	o.membership = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
+	return spec, o.membership.save(o.cfg.Dir)
 }
 
 // unfound removes the membership of a run whose specification never came into the log: there is

@@ -77,7 +77,7 @@ const (
 	maxStages         = 64
 )
 
-var errBadHeartbeat = errors.New("node: bad heartbeat")
+var errBadHeartbeat = errors.New("gossip: bad heartbeat")
 
 // Encode returns the heartbeat as JSON. Texts and lists that are too long are cut; a number
 // that is not finite panics.

@@ -21,7 +21,7 @@ type Profile struct {
 	Profile plan.Profile `json:"profile"`
 }
 
-var errBadProfile = errors.New("node: bad profile")
+var errBadProfile = errors.New("gossip: bad profile")
 
 func decodeProfile(data []byte) (Profile, error) {
 	var p Profile

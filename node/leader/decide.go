@@ -181,7 +181,7 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 		why = v.Better
 	}
 	if why == "" && v.Paused {
-		why = "the plan was paused" // by an earlier planner, whose reason is gone
+		why = "the plan was paused" // by an earlier leader, whose reason is gone
 	}
 	switch {
 	case why == "":

@@ -182,14 +182,14 @@ func (l *Leader) Run(ctx context.Context) {
 		if t == nil || t.number != number {
 			t = &term{Leader: l, number: number}
 			t.schedule.door = watchDoor{l.Heartbeats, l.Planner, l.search, l.setWish, l.Log}
-			l.Log.Info("this node is the planner", "term", number)
+			l.Log.Info("this node is the leader", "term", number)
 		}
 		if state.Run == nil {
 			continue
 		}
 		verdict := decide(t.view(state, seen))
 		if err := errors.Join(t.carryOut(ctx, state, verdict), l.bindGrants(ctx, state)); err != nil && ctx.Err() == nil {
-			l.Log.Warn("planner", "cause", err)
+			l.Log.Warn("leader", "cause", err)
 		}
 	}
 }
