@@ -30,9 +30,21 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		}
 		return s.receiveCommit(ctx)
 	}
-	reports, err := s.collectReports(ctx, report)
-	if err != nil {
-		return wire.Commit{}, err
+	reports := []wire.Report{report}
+	for _, worker := range s.plan.Workers() {
+		if worker == s.worker {
+			continue
+		}
+		tag := s.controlTag(worker, wire.KindReport, s.step)
+		payload, err := s.cfg.Exchange.Receive(ctx, worker.Peer, tag)
+		if err != nil {
+			return wire.Commit{}, err
+		}
+		theirs, err := wire.DecodeReport(payload)
+		if err != nil {
+			return wire.Commit{}, fmt.Errorf("report of replica %d stage %d: %w", tag.Replica, tag.Stage, err)
+		}
+		reports = append(reports, theirs)
 	}
 	commit, err := s.commitOf(s.step, reports)
 	if err != nil {
@@ -56,28 +68,6 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		s.cfg.Log.Warn("gradient is not finite, the update is skipped; a lower learning rate may help", "step", s.step, "norm", commit.Norm)
 	}
 	return commit, s.sendCommit(ctx, commit)
-}
-
-// collectReports blocks until it has the reports of all workers, and returns them in the plan's order.
-func (s *stepRun) collectReports(ctx context.Context, own wire.Report) ([]wire.Report, error) {
-	var reports []wire.Report
-	for _, worker := range s.plan.Workers() {
-		if worker == s.worker {
-			reports = append(reports, own)
-			continue
-		}
-		tag := s.controlTag(worker, wire.KindReport, s.step)
-		payload, err := s.cfg.Exchange.Receive(ctx, worker.Peer, tag)
-		if err != nil {
-			return nil, err
-		}
-		report, err := wire.DecodeReport(payload)
-		if err != nil {
-			return nil, fmt.Errorf("report of replica %d stage %d: %w", tag.Replica, tag.Stage, err)
-		}
-		reports = append(reports, report)
-	}
-	return reports, nil
 }
 
 // commitOf adds up losses in micro-batch order and square sums in the order of layers and parts. It

@@ -107,13 +107,13 @@ func (t *timeline) span(a schedule.Action, begin, end time.Time) {
 }
 
 // copied records in the trace when a message was copied between the device and the host.
-func (t *timeline) copied(what string, x *transfer, begin, end time.Time) {
+func (t *timeline) copied(what string, x *transfer) {
 	if t.trace == nil || t.evaluates(t.part(plan.Micro(x.tag.Index)).micro) {
 		return
 	}
 	t.trace.AddCopy(trace.Copy{
 		What: what + " " + x.tag.Kind.String(), Generation: x.tag.Generation, Step: x.tag.Step, Worker: t.number,
-		Replica: x.stage.Replica, Stage: x.stage.Stage, Index: x.tag.Index, Start: begin, End: end,
+		Replica: x.stage.Replica, Stage: x.stage.Stage, Index: x.tag.Index, Start: x.begin, End: x.end,
 	})
 }
 

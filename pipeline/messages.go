@@ -104,30 +104,25 @@ func (s *stepRun) fetch(t *transfer) error {
 	if len(payload) == 0 && t.tag.Kind == wire.Activation && s.part(plan.Micro(t.tag.Index)).micro >= s.shadowMicro(0) {
 		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, errNothing)
 	}
-	if t.do, err = uploads.decode(t.rows, payload); err != nil {
-		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, err)
+	n := elements(t.rows)
+	if words, ok := wire.Int8Words(payload, n); ok && uploads.quantizer.fits(t.rows) {
+		t.do = func(q kernels.Queue) { uploads.quantizer.unpack(q, t.rows, words) }
+	} else {
+		host, plain := wire.F32Elements(payload, n)
+		if !plain {
+			xs := make([]float32, n)
+			if _, err := wire.DecodeTensor(xs, payload); err != nil {
+				return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, err)
+			}
+			host = kernels.Float32Bytes(xs)
+		}
+		t.do = func(q kernels.Queue) { writeRows(q, t.rows, host) }
 	}
-	if err := s.copy("upload", uploads, t); err != nil {
+	if err := uploads.run(t); err != nil {
 		return fmt.Errorf("pipeline: upload of %v: %w", t.tag, err)
 	}
+	s.time.copied("upload", t)
 	return nil
-}
-
-// decode returns the copies that bring a tensor, in whichever codec it is, to rows.
-func (c *copyQueue) decode(rows []kernels.View, tensor []byte) (func(kernels.Queue), error) {
-	n := elements(rows)
-	if words, ok := wire.Int8Words(tensor, n); ok && c.quantizer.fits(rows) {
-		return func(q kernels.Queue) { c.quantizer.unpack(q, rows, words) }, nil
-	}
-	host, plain := wire.F32Elements(tensor, n)
-	if !plain {
-		xs := make([]float32, n)
-		if _, err := wire.DecodeTensor(xs, tensor); err != nil {
-			return nil, err
-		}
-		host = kernels.Float32Bytes(xs)
-	}
-	return func(q kernels.Queue) { writeRows(q, rows, host) }, nil
 }
 
 // receive blocks until the message with the tag is on its way to the device, and has the kernels
@@ -165,39 +160,42 @@ func (s *stepRun) receive(h *stageRun, rows []kernels.View, tag wire.Tag) (from 
 // They are copied, encoded and sent concurrently with the program, outside of one at once.
 func (s *stepRun) send(h *stageRun, rows []kernels.View, tag wire.Tag) (*transfer, error) {
 	t := &transfer{stage: h, tag: tag, rows: rows, after: s.queue.Record(), done: make(chan struct{})}
-	if s.sends == nil {
-		return t, s.transmit(t)
+	sends := s.sends
+	if sends == nil {
+		sends = make(chan *transfer, 1)
+		sends <- t
+		close(sends)
+		return t, s.sendAll(sends)
 	}
 	select {
-	case s.sends <- t:
+	case sends <- t:
 		return t, nil
 	case <-s.ctx.Done():
 		return t, s.ctx.Err()
 	}
 }
 
-// sendAll carries sends out in order. After an error, of which the program learns at once, it sends
-// no more, and lets none wait.
+// sendAll copies messages to the host in their boundaries' codecs and sends them, in order. After an
+// error, of which the program learns at once, it sends no more, and lets none wait.
 func (s *stepRun) sendAll(sends <-chan *transfer) (err error) {
 	for t := range sends {
-		if err == nil {
-			if err = s.transmit(t); err != nil {
-				s.cancel(err)
-			}
+		if err != nil {
+			t.settle(nil, err)
+			continue
 		}
-		t.settle(nil, err)
+		payload, used, failed := s.encode(t)
+		if err = failed; err == nil {
+			t.stage.times.sent(t.tag.Kind).add(used)
+			err = s.cfg.Exchange.Send(s.ctx, t.stage.pipe.Stages[t.tag.Stage].Peer, wire.Frame{Tag: t.tag, Payload: payload})
+		} else {
+			err = fmt.Errorf("pipeline: download of %v: %w", t.tag, err)
+		}
+		if err != nil {
+			t.settle(nil, err)
+			s.cancel(err)
+		}
 	}
 	return err
-}
-
-// transmit copies a message to the host in its boundary's codec, and sends it.
-func (s *stepRun) transmit(t *transfer) error {
-	payload, used, err := s.encode(t)
-	if err != nil {
-		return fmt.Errorf("pipeline: download of %v: %w", t.tag, err)
-	}
-	t.stage.times.sent(t.tag.Kind).add(used)
-	return s.cfg.Exchange.Send(s.ctx, t.stage.pipe.Stages[t.tag.Stage].Peer, wire.Frame{Tag: t.tag, Payload: payload})
 }
 
 // encode copies a message to the host as the tensor that wire.AppendTensor makes, and returns how it
@@ -212,9 +210,10 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 			stage: t.stage, tag: t.tag, after: t.after,
 			do: func(q kernels.Queue) { queue.quantizer.pack(q, t.rows, noise, words, sums) },
 		}
-		if err := s.copy("download", queue, packed); err != nil {
+		if err := queue.run(packed); err != nil {
 			return nil, wire.Encoded{}, err
 		}
+		s.time.copied("download", packed)
 		if used = wire.CheckInt8(words, sums); used.Codec == wire.Int8 {
 			t.settle(packed.event, nil)
 			return tensor, used, nil
@@ -229,9 +228,10 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 		host = kernels.Float32Bytes(xs)
 	}
 	t.do = func(q kernels.Queue) { readRows(q, host, t.rows) }
-	if err := s.copy("download", queue, t); err != nil {
+	if err := queue.run(t); err != nil {
 		return nil, wire.Encoded{}, err
 	}
+	s.time.copied("download", t)
 	switch {
 	case codec == wire.F32:
 		used = wire.Encoded{Codec: codec}
@@ -241,15 +241,6 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 		tensor, used = wire.AppendTensor(nil, codec, xs, noise)
 	}
 	return tensor, used, nil
-}
-
-// copy runs a transfer of a message and records it in the trace.
-func (s *stepRun) copy(what string, c *copyQueue, t *transfer) error {
-	begin, end, err := c.run(t)
-	if err == nil {
-		s.time.copied(what, t, begin, end)
-	}
-	return err
 }
 
 // Waiter learns until when a program waited for something that is not the device's; emulate.Device

@@ -113,7 +113,7 @@ func (f *offloadEngine) carry(c *copyQueue, ready <-chan struct{}, move func(q k
 			return nil
 		}
 		p, window := f.pieces[k%len(f.pieces)], f.windows[k%len(f.windows)]
-		_, _, err := c.run(&transfer{do: func(q kernels.Queue) {
+		err := c.run(&transfer{do: func(q kernels.Queue) {
 			for i, kept := range p.host {
 				move(q, window[i].Slice(0, p.n), kept)
 			}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -79,6 +80,16 @@ func withOutliers(rng *rand.Rand, n int, times float32) []float32 {
 	return xs
 }
 
+// arriving is an exchange on which one message is there.
+type arriving struct {
+	memoryExchange
+	payload []byte
+}
+
+func (a *arriving) Receive(context.Context, plan.PeerID, wire.Tag) ([]byte, error) {
+	return a.payload, nil
+}
+
 // TestPackedTensors wants the bytes of wire.AppendTensor whether a device packs or not, for what
 // int8 holds, hardly holds and does not hold.
 func TestPackedTensors(t *testing.T) {
@@ -93,17 +104,20 @@ func TestPackedTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &stageRun{StageRuntime: &StageRuntime{pipe: p.Replicas[0], codecs: codecs}}
-	s := &stepRun{program: program{spec: run, plan: p}, cfg: &Config{}}
-	if h.downloads, err = newCopyQueue(dev); err != nil {
-		t.Fatal(err)
-	}
-	defer h.downloads.queue.Close()
+	h := &stageRun{StageRuntime: &StageRuntime{StageID: plan.StageID{Stage: 1}, pipe: p.Replicas[0], codecs: codecs}}
+	var message arriving
+	s := &stepRun{program: program{spec: run, plan: p}, cfg: &Config{Exchange: &message}}
 	const most = 5000
-	if h.downloads.quantizer, err = newQuantizer(dev, most); err != nil {
-		t.Fatal(err)
+	for _, c := range []*copyQueue{&h.downloads, &h.activations} {
+		if *c, err = newCopyQueue(dev); err != nil {
+			t.Fatal(err)
+		}
+		defer c.queue.Close()
+		if c.quantizer, err = newQuantizer(dev, most); err != nil {
+			t.Fatal(err)
+		}
+		defer c.quantizer.free()
 	}
-	defer h.downloads.quantizer.free()
 	memory, err := dev.Alloc(kernels.F32, 2*most)
 	if err != nil {
 		t.Fatal(err)
@@ -141,11 +155,10 @@ func TestPackedTensors(t *testing.T) {
 		if _, err := wire.DecodeTensor(decoded, want); err != nil {
 			t.Fatal(err)
 		}
-		place, err := h.downloads.decode(rows, want)
-		if err != nil {
+		message.payload = want
+		if err := s.fetch(&transfer{stage: h, tag: tag, rows: rows, after: h.activations.queue.Record()}); err != nil {
 			t.Fatal(err)
 		}
-		place(h.downloads.queue)
 		placed := make([]float32, len(xs))
 		readRows(h.downloads.queue, kernels.Float32Bytes(placed), rows)
 		if err := h.downloads.queue.Sync(); err != nil {

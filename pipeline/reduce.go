@@ -17,6 +17,7 @@ import (
 // begins: a layer's gradient is under way to the other replicas while those before it are computed,
 // and while the rest of the schedule drains.
 //
+// A layer's gradient is summed over its holders in replica order: all of it, or this replica's part.
 // Every worker takes the layers of a stage from the last one on and does not wait for one stage
 // before it begins with another, so that all come to their end however stages are cut and spread.
 func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
@@ -37,8 +38,18 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 		for range h.place.Layers.Len() {
 			select {
 			case g := <-gradients:
-				h.reductions.Wait(g.computed)
-				if err := s.reduce(h, g.layer); err != nil {
+				h.reductions.Wait(g.computed) // the sum of the tied embedding needs it, too
+				if len(s.plan.Replicas) == 1 || h.stack.Grads(g.layer).Len == 0 {
+					continue
+				}
+				reduce := collective.AllReduce
+				if h.inParts(g.layer) { // then only this replica's part is wanted
+					reduce = collective.ReduceScatter
+				}
+				err := h.onHost(h.stack.Grads(g.layer), func(grad []float32) error {
+					return reduce(s.ctx, s.cfg.Exchange, s.holders(h.StageRuntime, s.step, g.layer), grad)
+				})
+				if err != nil {
 					return err
 				}
 			case <-s.ctx.Done():
@@ -60,21 +71,6 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 		h.stack.Unscale(s.queue, layer)
 		gradients <- gradient{layer, s.queue.Record()}
 	}
-}
-
-// reduce sums one layer's gradient over its holders in replica order: all of it, or this replica's
-// part.
-func (s *stepRun) reduce(h *stageRun, layer int) error {
-	if len(s.plan.Replicas) == 1 || h.stack.Grads(layer).Len == 0 {
-		return nil
-	}
-	reduce := collective.AllReduce
-	if h.inParts(layer) {
-		reduce = collective.ReduceScatter
-	}
-	return h.onHost(h.stack.Grads(layer), func(grad []float32) error {
-		return reduce(s.ctx, s.cfg.Exchange, s.holders(h.StageRuntime, s.step, layer), grad)
-	})
 }
 
 // squares returns the sums of squares that this worker reports, by part of each layer's gradient: its

@@ -17,6 +17,8 @@ type transfer struct {
 	done  chan struct{}         // closed once event or err is set; nil where nobody waits
 	event kernels.Event         // recorded after the copies; nil: none are under way
 	err   error                 // why there will be none
+	// begin and end say when the device began and ended, once run has returned.
+	begin, end time.Time
 
 	// Of a message:
 	stage *stageRun
@@ -49,9 +51,8 @@ func newCopyQueue(d kernels.Device) (copyQueue, error) {
 	return copyQueue{queue: queue, turn: make(chan struct{}, 1)}, err
 }
 
-// run enqueues a transfer's copies, settles it and blocks until they are done. It returns when the
-// device began with them, and ended.
-func (c *copyQueue) run(t *transfer) (begin, end time.Time, err error) {
+// run enqueues a transfer's copies, settles it and blocks until they are done.
+func (c *copyQueue) run(t *transfer) (err error) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	if t.after != nil {
@@ -65,7 +66,8 @@ func (c *copyQueue) run(t *transfer) (begin, end time.Time, err error) {
 	if err = c.queue.Sync(); err == nil {
 		err = last.Sync()
 	}
-	return first.Time(), last.Time(), err
+	t.begin, t.end = first.Time(), last.Time()
+	return err
 }
 
 // elements counts the elements of rows.

@@ -101,7 +101,7 @@ func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 	s := &stepRun{
 		program: w.program, cfg: &w.cfg, queue: w.queue, square: w.square, opt: w.opt, step: step,
 		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
-		losses: map[plan.Micro][]float32{}, ctx: ctx,
+		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {},
 	}
 	s.time = timeline{program: &s.program, step: step, trace: w.cfg.Trace}
 	return s

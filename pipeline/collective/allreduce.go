@@ -29,7 +29,22 @@ func ReduceScatter(ctx context.Context, ex Exchange, g Group, grad []float32) er
 	if len(g.Members) == 1 {
 		return nil
 	}
-	if err := g.reduceScatter(ctx, ex, grad); err != nil {
+	self := int(g.Self)
+	work, ctx := errgroup.WithContext(ctx)
+	// Both go on at once: a send that waits for room must not keep this member from making room.
+	work.Go(func() error {
+		return g.toOthers(func(k int) error {
+			return g.cut.send(ctx, ex, g.Members[k].Peer, g.tag(wire.ReducePart, self, k), g.pack(k, grad))
+		})
+	})
+	work.Go(func() error {
+		sum, err := g.sumOwn(ctx, ex, g.pack(self, grad))
+		if err == nil {
+			g.unpack(self, grad, sum)
+		}
+		return err
+	})
+	if err := work.Wait(); err != nil {
 		return g.failed("reduce-scatter", err)
 	}
 	return nil
@@ -47,26 +62,6 @@ func GatherFirst(ctx context.Context, ex Exchange, g Group, v []float32) error {
 
 func (g Group) failed(phase string, err error) error {
 	return fmt.Errorf("collective: %s of generation %d step %d layer %d replica %d: %w", phase, g.Generation, g.Step, g.Layer, g.Self, err)
-}
-
-// reduceScatter leaves the sum of the own part in grad. Sending and receiving go on at
-// once: a send that waits for room must not keep this member from making room.
-func (g Group) reduceScatter(ctx context.Context, ex Exchange, grad []float32) error {
-	self := int(g.Self)
-	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error {
-		return g.toOthers(func(k int) error {
-			return g.cut.send(ctx, ex, g.Members[k].Peer, g.tag(wire.ReducePart, self, k), g.pack(k, grad))
-		})
-	})
-	work.Go(func() error {
-		sum, err := g.sumOwn(ctx, ex, g.pack(self, grad))
-		if err == nil {
-			g.unpack(self, grad, sum)
-		}
-		return err
-	})
-	return work.Wait()
 }
 
 // sumOwn adds up all replicas' elements of the own part, p0+p1+...
@@ -109,24 +104,21 @@ func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(
 		})
 	})
 	if wants(self) {
-		work.Go(func() error { return g.collect(ctx, ex, v) })
+		work.Go(func() error {
+			return g.toOthers(func(k int) error {
+				part := make([]float32, g.partLen(k, len(v)))
+				if err := g.cut.receive(ctx, ex, g.Members[k].Peer, g.tag(wire.GatherPart, k, self), part); err != nil {
+					return fmt.Errorf("part of replica %d: %w", k, err)
+				}
+				g.unpack(k, v, part)
+				return nil
+			})
+		})
 	}
 	if err := work.Wait(); err != nil {
 		return g.failed("gather", err)
 	}
 	return nil
-}
-
-// collect fills the others' parts of v.
-func (g Group) collect(ctx context.Context, ex Exchange, v []float32) error {
-	return g.toOthers(func(k int) error {
-		part := make([]float32, g.partLen(k, len(v)))
-		if err := g.cut.receive(ctx, ex, g.Members[k].Peer, g.tag(wire.GatherPart, k, int(g.Self)), part); err != nil {
-			return fmt.Errorf("part of replica %d: %w", k, err)
-		}
-		g.unpack(k, v, part)
-		return nil
-	})
 }
 
 // toOthers calls f for every other replica, the next one first, so that the members do

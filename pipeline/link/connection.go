@@ -101,9 +101,24 @@ func (c *connection) write(class wire.Class) {
 				return
 			}
 		}
-		if err := s.write(p); err != nil {
+		s.mu.Lock()
+		s.sent = append(s.sent, p)
+		s.mu.Unlock()
+		s.newest = p
+		if _, err = s.stream.Write(wire.AppendPiece(make([]byte, 0, wire.PieceBytes), p.header, p.seq, p.offset)); err == nil {
+			_, err = s.stream.Write(p.payload())
+		}
+		if err != nil {
 			c.failed(err)
 			return
+		}
+		if p.again {
+			c.remote.counts.resent.Add(1)
+			continue
+		}
+		c.remote.counts.payloadSent.Add(uint64(len(p.payload())))
+		if p.last() {
+			c.remote.counts.framesSent.Add(1)
 		}
 	}
 }
@@ -197,30 +212,6 @@ func (c *connection) forget(s *outStream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams = slices.DeleteFunc(c.streams, func(other *outStream) bool { return other == s })
-}
-
-// write sends a numbered piece.
-func (s *outStream) write(p piece) error {
-	s.mu.Lock()
-	s.sent = append(s.sent, p)
-	s.mu.Unlock()
-	s.newest = p
-	if _, err := s.stream.Write(wire.AppendPiece(make([]byte, 0, wire.PieceBytes), p.header, p.seq, p.offset)); err != nil {
-		return err
-	}
-	if _, err := s.stream.Write(p.payload()); err != nil {
-		return err
-	}
-	counts := &s.conn.remote.counts
-	if p.again {
-		counts.resent.Add(1)
-		return nil
-	}
-	counts.payloadSent.Add(uint64(len(p.payload())))
-	if p.last() {
-		counts.framesSent.Add(1)
-	}
-	return nil
 }
 
 // retire ends a stream on which nothing more is written, as soon as all of it has been acknowledged:

@@ -191,6 +191,7 @@ func (r *remote) read(p incoming) {
 	}
 }
 
+// readPieces reads pieces until the stream ends.
 func (r *remote) readPieces(ctx context.Context, p incoming, acks *acks) error {
 	in := heardReader{r, p.stream}
 	r.heard.Store(time.Now().UnixNano())
@@ -214,39 +215,32 @@ func (r *remote) readPieces(ctx context.Context, p incoming, acks *acks) error {
 		if head.Header.Tag.Kind.Class() != p.open.Class {
 			return fmt.Errorf("%w: %v on a stream of %v", wire.ErrClass, head.Header.Tag, p.open.Class)
 		}
-		if err := r.readPiece(ctx, in, head, room[:head.Bytes()]); err != nil {
-			return err
+		// Padding and heartbeats have no number and say nothing; other pieces are read once the inbox has
+		// room for their message.
+		useful, inflow, data := false, r.inflows[p.open.Class], room[:head.Bytes()]
+		if head.Seq != 0 {
+			if useful, err = inflow.admit(ctx, head); err != nil {
+				return err
+			}
+		}
+		if _, err := io.ReadFull(in, data); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("link: piece of %v: %w", head.Header.Tag, err)
 		}
 		padded = head.Header.Tag.Kind == wire.Padding
-		if head.Seq != 0 {
-			acks.count()
+		if head.Seq == 0 {
+			continue
 		}
-	}
-}
-
-// readPiece reads what follows a piece's front once the inbox has room for its message. It skips what
-// came before, and what says nothing.
-func (r *remote) readPiece(ctx context.Context, in io.Reader, p wire.Piece, data []byte) error {
-	useful, inflow := false, r.inflows[p.Header.Tag.Kind.Class()]
-	if p.Seq != 0 {
-		var err error
-		if useful, err = inflow.admit(ctx, p); err != nil {
+		if !useful {
+			r.counts.repeated.Add(1)
+		}
+		if err := inflow.put(head, data); err != nil {
 			return err
 		}
+		acks.count()
 	}
-	if _, err := io.ReadFull(in, data); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return fmt.Errorf("link: piece of %v: %w", p.Header.Tag, err)
-	}
-	if p.Seq == 0 {
-		return nil
-	}
-	if !useful {
-		r.counts.repeated.Add(1)
-	}
-	return inflow.put(p, data)
 }
 
 // acks sends one stream's acknowledgements: how many numbered pieces have been taken in.

@@ -63,7 +63,29 @@ func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err erro
 		case p.Seq == f.admitted+1 && !f.busy && f.holds(p):
 			f.busy = true
 			f.mu.Unlock()
-			if err := f.let(ctx, p); err != nil {
+			m := &partial{header: p.Header, missing: wire.Pieces(p.Header.PayloadBytes)}
+			s := f.remote.session
+			if p.Header.Tag.Generation != s.generation {
+				f.remote.counts.dropped.Add(1)
+				m.unwanted = true
+			} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
+				f.remote.counts.duplicates.Add(1)
+				m.unwanted, err = true, nil
+			}
+			f.mu.Lock()
+			f.busy = false
+			f.changed.wake()
+			if err == nil {
+				if !m.unwanted {
+					m.payload = make([]byte, p.Header.PayloadBytes)
+				}
+				m.have = make([]bool, m.missing)
+				f.admitted = p.Seq
+				f.partial[p.Seq] = m
+				f.pieces += m.missing
+			}
+			f.mu.Unlock()
+			if err != nil {
 				return false, err
 			}
 			continue
@@ -87,74 +109,36 @@ func (f *inflow) holds(p wire.Piece) bool {
 	return f.pieces == 0 || f.pieces+wire.Pieces(p.Header.PayloadBytes) <= most
 }
 
-// let asks the inbox for room for the next message.
-func (f *inflow) let(ctx context.Context, p wire.Piece) error {
-	s := f.remote.session
-	m := &partial{header: p.Header, missing: wire.Pieces(p.Header.PayloadBytes)}
-	var err error
-	if p.Header.Tag.Generation != s.generation {
-		f.remote.counts.dropped.Add(1)
-		m.unwanted = true
-	} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
-		f.remote.counts.duplicates.Add(1)
-		m.unwanted, err = true, nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.busy = false
-	f.changed.wake()
-	if err != nil {
-		return err
-	}
-	if !m.unwanted {
-		m.payload = make([]byte, p.Header.PayloadBytes)
-	}
-	m.have = make([]bool, m.missing)
-	f.admitted = p.Seq
-	f.partial[p.Seq] = m
-	f.pieces += m.missing
-	return nil
-}
-
-// put takes a piece in, and hands its message over when it is complete.
+// put copies a piece to its place, and hands its message over when it is complete.
 func (f *inflow) put(p wire.Piece, data []byte) error {
-	m := f.place(p, data)
-	if m == nil {
-		return nil
-	}
-	if !m.unwanted {
-		if err := m.header.Verify(m.payload); err != nil {
-			return err
-		}
-		f.remote.counts.framesReceived.Add(1)
-		f.remote.counts.payloadReceived.Add(uint64(len(m.payload)))
-		f.remote.session.inbox.deliver(key{from: f.remote.id, tag: m.header.Tag}, m.payload)
-		m.payload = nil // the receiver's now, though messages before this one may be missing
-	}
-	return nil
-}
-
-// place copies a piece to its place and returns the message that it completes, if any.
-func (f *inflow) place(p wire.Piece, data []byte) *partial {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	m, i := f.partial[p.Seq], p.Offset/wire.MaxPieceBytes
-	if m == nil || m.have[i] {
-		return nil // came on another stream in the meantime
+	if m == nil || m.have[i] { // came on another stream in the meantime
+		f.mu.Unlock()
+		return nil
 	}
 	m.have[i] = true
 	m.missing--
 	if !m.unwanted {
 		copy(m.payload[p.Offset:], data)
 	}
-	if m.missing > 0 {
-		return nil
-	}
-	for next := f.partial[f.finished+1]; next != nil && next.missing == 0; next = f.partial[f.finished+1] {
+	complete := m.missing == 0
+	for next := f.partial[f.finished+1]; complete && next != nil && next.missing == 0; next = f.partial[f.finished+1] {
 		f.finished++
 		f.pieces -= len(next.have)
 		delete(f.partial, f.finished)
 		f.changed.wake() // a reader may have no room to keep track of the next message
 	}
-	return m
+	f.mu.Unlock()
+	if !complete || m.unwanted {
+		return nil
+	}
+	if err := m.header.Verify(m.payload); err != nil {
+		return err
+	}
+	f.remote.counts.framesReceived.Add(1)
+	f.remote.counts.payloadReceived.Add(uint64(len(m.payload)))
+	f.remote.session.inbox.deliver(key{from: f.remote.id, tag: m.header.Tag}, m.payload)
+	m.payload = nil // the receiver's now, though messages before this one may be missing
+	return nil
 }

@@ -97,8 +97,19 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 func (o *outbox) take(ctx context.Context, allowed func() bool) (piece, error) {
 	for {
 		o.mu.Lock()
-		if p, ok := o.next(allowed); ok {
-			o.mu.Unlock()
+		if len(o.again)+len(o.fresh) > 0 && allowed() {
+			defer o.mu.Unlock()
+			if len(o.again) > 0 {
+				p := o.again[0]
+				o.again = o.again[1:]
+				return p, nil
+			}
+			p := piece{message: o.fresh[0], offset: o.offset}
+			o.offset += wire.MaxPieceBytes
+			if p.last() {
+				o.fresh[0] = nil
+				o.fresh, o.offset = o.fresh[1:], 0
+			}
 			return p, nil
 		}
 		if o.err != nil && (!o.draining || o.messages == 0) {
@@ -116,25 +127,6 @@ func (o *outbox) take(ctx context.Context, allowed func() bool) (piece, error) {
 			return piece{}, ctx.Err()
 		}
 	}
-}
-
-// next hands out a piece. Callers hold mu.
-func (o *outbox) next(allowed func() bool) (piece, bool) {
-	if len(o.again)+len(o.fresh) == 0 || !allowed() {
-		return piece{}, false
-	}
-	if len(o.again) > 0 {
-		p := o.again[0]
-		o.again = o.again[1:]
-		return p, true
-	}
-	p := piece{message: o.fresh[0], offset: o.offset}
-	o.offset += wire.MaxPieceBytes
-	if p.last() {
-		o.fresh[0] = nil
-		o.fresh, o.offset = o.fresh[1:], 0
-	}
-	return p, true
 }
 
 // done notes that the peer has taken pieces in.
