@@ -10,26 +10,26 @@ import (
 	"pnode/planner/plan"
 )
 
-// courses makes the coordinator name the next course of a list after every step, and keeps
+// choices makes the coordinator name the next choice of a list after every step, and keeps
 // on which ones the steps went.
-type courses struct {
+type choices struct {
 	texts []string
 	mu    sync.Mutex // guards went
 	went  map[plan.Step]string
 }
 
-func (c *courses) next(t *testing.T) func(plan.Step) plan.ScheduleChoice {
+func (c *choices) next(t *testing.T) func(plan.Step) plan.ScheduleChoice {
 	return func(step plan.Step) plan.ScheduleChoice {
-		course, err := plan.ParseScheduleChoice(c.texts[int(step)%len(c.texts)])
+		choice, err := plan.ParseScheduleChoice(c.texts[int(step)%len(c.texts)])
 		if err != nil {
 			t.Error(err)
 		}
-		return course
+		return choice
 	}
 }
 
-// trainAlong carries a plan out while its course changes.
-func trainAlong(t *testing.T, run plan.RunSpec, p plan.Plan, keeper Keeper, c *courses) result {
+// trainAlong carries a plan out while its choice changes.
+func trainAlong(t *testing.T, run plan.RunSpec, p plan.Plan, keeper Keeper, c *choices) result {
 	t.Helper()
 	out := newResult()
 	c.went = map[plan.Step]string{}
@@ -47,9 +47,9 @@ func trainAlong(t *testing.T, run plan.RunSpec, p plan.Plan, keeper Keeper, c *c
 	return out
 }
 
-// TestAChangeOfCourseKeepsTheBits changes the schedule after every step, while checkpoints
+// TestAChangeOfScheduleKeepsTheBits changes the schedule after every step, while checkpoints
 // are saved, and wants the losses and states of a run that never does.
-func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
+func TestAChangeOfScheduleKeepsTheBits(t *testing.T) {
 	run := deep()
 	run.Train.Steps, run.Train.CheckpointEvery = 9, 1
 	for _, c := range []struct {
@@ -70,7 +70,7 @@ func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			steady, changing := &memoryKeeper{}, &memoryKeeper{}
 			want := train(t, run, c.plan, steady)
-			along := &courses{texts: c.texts}
+			along := &choices{texts: c.texts}
 			equal(t, c.name, trainAlong(t, run, c.plan, from{changing, 0}, along), want)
 			equalStates(t, c.name, changing, steady)
 			for step := plan.Step(2); step <= run.Train.Steps; step++ {
@@ -82,12 +82,12 @@ func TestAChangeOfCourseKeepsTheBits(t *testing.T) {
 	}
 }
 
-// TestACourseThatDoesNotFitIsNotTaken has the coordinator ask for schedules of other seats.
-func TestACourseThatDoesNotFitIsNotTaken(t *testing.T) {
+// TestAScheduleThatDoesNotFitIsNotTaken has the coordinator ask for schedules of other seats.
+func TestAScheduleThatDoesNotFitIsNotTaken(t *testing.T) {
 	run := deep()
 	plan := scheduled(t, run, "1f1b", 2)
 	want := train(t, run, plan, &memoryKeeper{})
-	c := &courses{texts: []string{"interleaved:v=2", "chimera", "1f1b 0,1", "seq1f1b:n=4"}}
+	c := &choices{texts: []string{"interleaved:v=2", "chimera", "1f1b 0,1", "seq1f1b:n=4"}}
 	equal(t, "steadfast", trainAlong(t, run, plan, from{&memoryKeeper{}, 0}, c), want)
 	for step, text := range c.went {
 		if text != plan.ScheduleChoice().String() {
@@ -96,8 +96,8 @@ func TestACourseThatDoesNotFitIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestAChangeOfCourseTakesTheMemoryOfTheNewOne follows courses on a device that counts.
-func TestAChangeOfCourseTakesTheMemoryOfTheNewOne(t *testing.T) {
+// TestAChangeOfScheduleTakesTheMemoryOfTheNewOne follows choices on a device that counts.
+func TestAChangeOfScheduleTakesTheMemoryOfTheNewOne(t *testing.T) {
 	run := deep()
 	plan := scheduled(t, run, "1f1b", 4)
 	for _, seat := range plan.Workers() {

@@ -144,7 +144,7 @@ func TestWhatHalvesCostUnderEverySchedule(t *testing.T) {
 		}
 		equal(t, text, train(t, run, plan, &memoryKeeper{}), want[n])
 	}
-	along := &courses{texts: []string{"zb-h1", "seq1f1b", "gpipe 1,0"}}
+	along := &choices{texts: []string{"zb-h1", "seq1f1b", "gpipe 1,0"}}
 	equal(t, "changing", trainAlong(t, run, scheduled(t, run, "1f1b", 2), from{&memoryKeeper{}, 0}, along), want[1])
 }
 

@@ -109,18 +109,6 @@ func (s *Sampler) restrict() {
 	if k >= len(s.weights) && (p == 0 || p == 1) {
 		return
 	}
-	s.sortTokens()
-	k = min(k, len(s.order))
-	if p > 0 && p < 1 {
-		k = s.nucleus(k, p)
-	}
-	for _, token := range s.order[k:] {
-		s.weights[token] = 0
-	}
-}
-
-// sortTokens puts the tokens in order, of equals the first one first.
-func (s *Sampler) sortTokens() {
 	s.order = s.order[:0]
 	for i := range s.weights {
 		s.order = append(s.order, int32(i))
@@ -128,18 +116,20 @@ func (s *Sampler) sortTokens() {
 	slices.SortFunc(s.order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(s.weights[b], s.weights[a]), cmp.Compare(a, b))
 	})
-}
-
-// nucleus returns how many of the first k tokens have the share p of their probability.
-func (s *Sampler) nucleus(k int, p float64) int {
-	total, sum := 0.0, 0.0
-	for _, token := range s.order[:k] {
-		total += s.weights[token]
-	}
-	for i, token := range s.order[:k] {
-		if sum += s.weights[token]; sum >= p*total {
-			return i + 1
+	k = min(k, len(s.order))
+	if p > 0 && p < 1 { // of the first k tokens those that have the share p of their probability
+		total, sum := 0.0, 0.0
+		for _, token := range s.order[:k] {
+			total += s.weights[token]
+		}
+		for i, token := range s.order[:k] {
+			if sum += s.weights[token]; sum >= p*total {
+				k = i + 1
+				break
+			}
 		}
 	}
-	return k
+	for _, token := range s.order[k:] {
+		s.weights[token] = 0
+	}
 }

@@ -190,13 +190,6 @@ func (e *Endpoint) peer(id plan.PeerID) *peer {
 	return p
 }
 
-// spreadTo returns over how many connections the last session has spread its messages.
-func (e *Endpoint) spreadTo(id plan.PeerID) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.peer(id).spread
-}
-
 func (e *Endpoint) keepSpread(id plan.PeerID, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

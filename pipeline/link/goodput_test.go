@@ -13,14 +13,14 @@ import (
 )
 
 // lines lists links to measure, and the least part of the rate that is to arrive.
-// From one stripe they settle within some time; those that they settle at are tested.
+// From one connection they settle within some time; those that they settle at are tested.
 var lines = []struct {
-	name    string
-	shape   LinkConditions
-	settle  time.Duration
-	stripes int
-	during  time.Duration
-	floor   float64
+	name        string
+	shape       LinkConditions
+	settle      time.Duration
+	connections int
+	during      time.Duration
+	floor       float64
 }{
 	{"100Mbit,40ms", LinkConditions{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond}, 10 * time.Second, 1, time.Second / 2, 0.93},
 	{"100Mbit,40ms,0.5%", LinkConditions{BytesPerS: 12_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, 25 * time.Second, 16, 4 * time.Second, 0.80},
@@ -65,8 +65,8 @@ func rate(s *Session, d time.Duration) float64 {
 }
 
 // goodput is the part of a line's rate that arrives as payload during d, beginning with a
-// number of stripes that then has some time to settle, and the number at the end.
-func goodput(t testing.TB, shape LinkConditions, begin int, settle, d time.Duration) (part float64, stripes int) {
+// number of connections that then has some time to settle, and the number at the end.
+func goodput(t testing.TB, shape LinkConditions, begin int, settle, d time.Duration) (part float64, connections int) {
 	c, _ := emulated(t, 2, shape, Options{})
 	defer c.close()
 	c.endpoints[0].keepSpread(c.ids[1], begin)
@@ -85,9 +85,9 @@ func goodput(t testing.TB, shape LinkConditions, begin int, settle, d time.Durat
 func BenchmarkGoodput(b *testing.B) {
 	for _, line := range lines {
 		b.Run(line.name, func(b *testing.B) {
-			part, stripes := goodput(b, line.shape, 1, line.settle, 10*time.Second)
+			part, connections := goodput(b, line.shape, 1, line.settle, 10*time.Second)
 			b.ReportMetric(100*part, "%line")
-			b.ReportMetric(float64(stripes), "stripes")
+			b.ReportMetric(float64(connections), "connections")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -102,19 +102,19 @@ func TestGoodput(t *testing.T) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				part, stripes := goodput(t, line.shape, line.stripes, line.during, line.during)
-				t.Logf("%.1f%% of the line over %d stripes", 100*part, stripes)
+				part, connections := goodput(t, line.shape, line.connections, line.during, line.during)
+				t.Logf("%.1f%% of the line over %d connections", 100*part, connections)
 				if part < line.floor {
-					t.Errorf("%.1f%% of the line arrive over %d stripes, want %.0f%%", 100*part, stripes, 100*line.floor)
+					t.Errorf("%.1f%% of the line arrive over %d connections, want %.0f%%", 100*part, connections, 100*line.floor)
 				}
 			})
 		})
 	}
 }
 
-// TestStripesClimb: a long line that loses packets carries little on one connection, and is
+// TestConnectionsClimb: a long line that loses packets carries little on one connection, and is
 // full once the others have been tried.
-func TestStripesClimb(t *testing.T) {
+func TestConnectionsClimb(t *testing.T) {
 	if testing.Short() {
 		t.Skip("50 MB through QUIC")
 	}
@@ -122,10 +122,10 @@ func TestStripesClimb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shape := LinkConditions{BytesPerS: 1_250_000, Delay: 60 * time.Millisecond, LossPerMillion: 5000}
 		one, _ := goodput(t, shape, 1, 0, 3*time.Second)
-		part, stripes := goodput(t, shape, 1, 40*time.Second, 5*time.Second)
-		t.Logf("%.1f%% of the line over one connection, %.1f%% over %d", 100*one, 100*part, stripes)
-		if part < 0.6 || one > part/2 || stripes < 4 {
-			t.Errorf("%.1f%% of the line arrive over one connection, %.1f%% over %d", 100*one, 100*part, stripes)
+		part, connections := goodput(t, shape, 1, 40*time.Second, 5*time.Second)
+		t.Logf("%.1f%% of the line over one connection, %.1f%% over %d", 100*one, 100*part, connections)
+		if part < 0.6 || one > part/2 || connections < 4 {
+			t.Errorf("%.1f%% of the line arrive over one connection, %.1f%% over %d", 100*one, 100*part, connections)
 		}
 	})
 }

@@ -44,9 +44,9 @@ var (
 	far  = net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:2"))
 )
 
-// TestShapedLinksAreApart: each address has its own line, packets of one keep their order
+// TestNetemLinksAreApart: each address has its own line, packets of one keep their order
 // and follow each other at the line's rate.
-func TestShapedLinksAreApart(t *testing.T) {
+func TestNetemLinksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newPipe()
 		conn := NewNetemConn(out, NetemOptions{
@@ -84,8 +84,8 @@ func TestShapedLinksAreApart(t *testing.T) {
 	})
 }
 
-// TestShapedLinksChange: a link has the shape whose time has come.
-func TestShapedLinksChange(t *testing.T) {
+// TestNetemLinksChange: a link has the conditions whose time has come.
+func TestNetemLinksChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newPipe()
 		conn := NewNetemConn(out, NetemOptions{
@@ -116,9 +116,9 @@ func TestShapedLinksChange(t *testing.T) {
 	})
 }
 
-// TestShapedQueueDropsItsTail: what does not fit into the queue is dropped without an error,
+// TestNetemQueueDropsItsTail: what does not fit into the queue is dropped without an error,
 // and the rate is that of the line.
-func TestShapedQueueDropsItsTail(t *testing.T) {
+func TestNetemQueueDropsItsTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newPipe()
 		conn := NewNetemConn(out, NetemOptions{Conditions: LinkConditions{BytesPerS: 100_000, QueueBytes: 5000}})
@@ -135,8 +135,8 @@ func TestShapedQueueDropsItsTail(t *testing.T) {
 	})
 }
 
-// TestShapedLosesBySeed: about the share is lost, the same packets for the same seed.
-func TestShapedLosesBySeed(t *testing.T) {
+// TestNetemLosesBySeed: about the share is lost, the same packets for the same seed.
+func TestNetemLosesBySeed(t *testing.T) {
 	run := func(seed uint64) (numbers []uint32) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newPipe()
@@ -163,8 +163,8 @@ func TestShapedLosesBySeed(t *testing.T) {
 	}
 }
 
-// TestShapedSocket works as the socket that it wraps does.
-func TestShapedSocket(t *testing.T) {
+// TestNetemSocket works as the socket that it wraps does.
+func TestNetemSocket(t *testing.T) {
 	listen := func() net.PacketConn {
 		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {

@@ -45,7 +45,9 @@ func newRemote(s *Session, id plan.PeerID) *remote {
 	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmUp: newWarmUp()}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
-	r.tuner = newTuner(s.endpoint.spreadTo(id))
+	s.endpoint.mu.Lock()
+	r.tuner = newTuner(s.endpoint.peer(id).spread)
+	s.endpoint.mu.Unlock()
 	r.want.Store(int32(r.tuner.want()))
 	beat := wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: s.generation}}
 	r.heartbeat = wire.AppendPiece(nil, wire.AppendHeader(nil, beat), 0, 0)

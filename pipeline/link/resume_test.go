@@ -273,9 +273,9 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 	})
 }
 
-// TestLanesThatWereReplacedEnd: each connection that breaks has the others send pieces of
+// TestStreamsThatWereReplacedEnd: each connection that breaks has the others send pieces of
 // before, on a stream more; those that they were on must end, or a peer soon takes no more.
-func TestLanesThatWereReplacedEnd(t *testing.T) {
+func TestStreamsThatWereReplacedEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
@@ -285,7 +285,7 @@ func TestLanesThatWereReplacedEnd(t *testing.T) {
 		}
 		sessions := c.sessions(1)
 		exchange(t, c, sessions, 150, func() {
-			time.Sleep(time.Second) // for more than one stripe
+			time.Sleep(time.Second) // for more than one connection
 			for range 30 {
 				conns, _ := c.endpoints[0].connections(c.ids[1])
 				if len(conns) > 1 {
@@ -298,15 +298,15 @@ func TestLanesThatWereReplacedEnd(t *testing.T) {
 			t.Error("no connection broke with anything under way")
 		}
 		time.Sleep(time.Second) // for the last acknowledgements
-		// Heartbeats, warming, and one lane for each of the classes.
-		if most, bound := lanesOf(sessions[0].remotes[c.ids[1]]), 2+len(wire.SessionClasses); most > bound {
-			t.Errorf("%d lanes are left on one stripe, at most %d are needed", most, bound)
+		// Heartbeats, warming, and one stream for each of the classes.
+		if most, bound := streamsOf(sessions[0].remotes[c.ids[1]]), 2+len(wire.SessionClasses); most > bound {
+			t.Errorf("%d streams are left on one connection, at most %d are needed", most, bound)
 		}
 	})
 }
 
-// lanesOf returns how many streams the stripe with most of them sends on.
-func lanesOf(r *remote) (most int) {
+// streamsOf returns how many streams the connection with most of them sends on.
+func streamsOf(r *remote) (most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.connections {

@@ -65,14 +65,3 @@ func (r *Recorder) putCopy(c TimedCopy) {
 		worker: c.Worker, row: c.Row, generation: c.Generation, step: c.Step,
 	})
 }
-
-// takeCopy reads a copy's event, whose times these are.
-func (t *Trace) takeCopy(e event, start, end int64) error {
-	if !copyName.MatchString(e.Name) || e.Tid < 0 || e.Tid > maxRow {
-		return fmt.Errorf("copy %.20q in row %d: want a plain name and a row up to %d", e.Name, e.Tid, maxRow)
-	}
-	t.Copies = append(t.Copies, TimedCopy{
-		Name: e.Name, Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Row: e.Tid, Start: start, End: end,
-	})
-	return nil
-}

@@ -106,7 +106,13 @@ func (t *Trace) take(e event) error {
 	}
 	length, err := nanos(e.Dur)
 	if err == nil && e.Cat == copyCategory {
-		return t.takeCopy(e, start, start+length)
+		if !copyName.MatchString(e.Name) || e.Tid < 0 || e.Tid > maxRow {
+			return fmt.Errorf("copy %.20q in row %d: want a plain name and a row up to %d", e.Name, e.Tid, maxRow)
+		}
+		t.Copies = append(t.Copies, TimedCopy{
+			Name: e.Name, Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Row: e.Tid, Start: start, End: start + length,
+		})
+		return nil
 	}
 	a, parseErr := schedule.ParseAction(e.Name)
 	err = errors.Join(parseErr, err)

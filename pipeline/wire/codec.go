@@ -60,7 +60,17 @@ func AppendTensor(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) 
 	start := len(dst)
 	var e Encoded
 	for e.Codec = c; ; e.Codec-- {
-		dst, e.RelError = appendAs(dst[:start], e.Codec, xs, n)
+		dst = append(dst[:start], byte(e.Codec), 0, 0, 0)
+		switch e.Codec {
+		case BF16:
+			dst, e.RelError = appendBF16(dst, xs)
+		case Int8:
+			dst, e.RelError = appendInt8(dst, xs, n)
+		case F32:
+			dst, e.RelError = AppendF32(dst, xs), 0
+		default:
+			panic("wire: " + e.Codec.String())
+		}
 		if e.Codec == F32 || e.RelError <= maxError[e.Codec] {
 			return dst, e
 		}
@@ -75,22 +85,6 @@ func AppendRefused(dst []byte, c Codec, refused float64, xs []float32, n Noise) 
 	dst, e := AppendTensor(dst, c-1, xs, n)
 	e.Refused = refused
 	return dst, e
-}
-
-// appendAs appends xs in this very codec and measures the relative error.
-func appendAs(dst []byte, c Codec, xs []float32, n Noise) ([]byte, float64) {
-	if !c.Valid() {
-		panic("wire: " + c.String())
-	}
-	dst = append(dst, byte(c), 0, 0, 0)
-	switch c {
-	case BF16:
-		return appendBF16(dst, xs)
-	case Int8:
-		return appendInt8(dst, xs, n)
-	default:
-		return AppendF32(dst, xs), 0
-	}
 }
 
 // DecodeTensor fills dst from b, which names its codec and has exactly the bytes that
