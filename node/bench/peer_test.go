@@ -41,6 +41,7 @@ func beCard(described string) {
 const fakePeer = "PNODE_BENCH_FAKE_PEER"
 
 func TestMain(m *testing.M) {
+	roundTime, stepRound, batchFLOPs = time.Millisecond, 30*time.Millisecond, 1e6
 	if ownWorker(os.Args) && os.Getenv(fakeCard) != "" {
 		beCard(os.Args[3])
 		os.Exit(0)
@@ -54,7 +55,6 @@ func TestMain(m *testing.M) {
 	}
 	behaviour := os.Getenv(fakePeer)
 	if behaviour == "" {
-		roundTime, batchFLOPs = time.Millisecond, 1e6
 		os.Exit(m.Run())
 	}
 	if behaviour == "absent" {

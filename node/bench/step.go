@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
@@ -146,7 +147,10 @@ func (r *StepReport) measure(ctx context.Context, o StepOptions, m StepModel) (r
 	return trainInTurns(m, own, torch, o.Rounds)
 }
 
-// trainInTurns measures steps of both sides, as many a round as take a second or more. torch may be
+// stepRound is how long the steps of a round take at least.
+var stepRound = time.Second
+
+// trainInTurns measures steps of both sides, as many a round as take stepRound or more. torch may be
 // nil.
 func trainInTurns(m StepModel, own, torch *peer, rounds int) (StepResult, error) {
 	result, request := StepResult{StepModel: m, Shares: map[string]float64{}}, stepRequest{1}
@@ -162,7 +166,7 @@ func trainInTurns(m StepModel, own, torch *peer, rounds int) (StepResult, error)
 			return result, err
 		}
 	}
-	request.Steps += int(1 / max(second.Seconds, 1e-3))
+	request.Steps += int(stepRound.Seconds() / max(second.Seconds, 1e-3))
 	took := takeTurns(rounds, own.asks(request), torch.asks(request))
 	if err := first(took[0].err, took[1].err); err != nil {
 		return result, err
