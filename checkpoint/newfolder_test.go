@@ -93,12 +93,15 @@ func TestInNewFolderThatFails(t *testing.T) {
 // TestLockExcludes: many who take and release one folder are never in it together, although
 // release removes the file that they lock.
 func TestLockExcludes(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "work")
+	dir, times := filepath.Join(t.TempDir(), "work"), int32(500)
+	if testing.Short() {
+		times = 100
+	}
 	var inside, taken atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			for taken.Load() < 500 {
+			for taken.Load() < times {
 				release, err := Lock(dir)
 				if errors.Is(err, ErrLocked) {
 					continue

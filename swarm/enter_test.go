@@ -81,6 +81,7 @@ func TestEnterByInvite(t *testing.T) {
 
 // Any member checks an invite; the creator may be gone.
 func TestEnterWithoutCreator(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, 2)
 	v := invite(t, c[0], admission.InviteOptions{Addrs: append(c[0].Addrs(), c[1].Addrs()...), Uses: 2})
 	if err := c[0].Close(); err != nil {

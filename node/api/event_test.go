@@ -165,6 +165,7 @@ func TestEndingServerWritesWhatIsQueued(t *testing.T) {
 // TestQuietStreamLivesOn: neither the read nor the write timeout ends a stream on which
 // nothing happens for a while, and its end is a clean one.
 func TestQuietStreamLivesOn(t *testing.T) {
+	t.Parallel()
 	const timeout = 50 * time.Millisecond
 	node := &fakeNode{}
 	dir, _ := serve(t, node, func(s *Server) { s.readTimeout = timeout; s.writeTimeout = 10 * timeout })
