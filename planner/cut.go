@@ -252,7 +252,8 @@ func (c cutter) decide(cut *pipe, problem elastic.Problem) (*pipe, error) {
 	if errors.As(err, &no) {
 		first, end := p.layers(no.Stage)
 		d := p.devices[no.Stage]
-		return nil, &partition.NoFit{Device: no.Stage, First: first, End: end, NeedBytes: c.Fixed(d, first, end) + no.NeedBytes, FreeBytes: c.Devices[d].FreeBytes}
+		need := c.Fixed(d, first, end) + no.NeedBytes
+		return nil, &partition.NoFit{Device: no.Stage, First: first, End: end, NeedBytes: need, FreeBytes: c.Devices[d].FreeBytes}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("planner: time %d stages: %w", len(p.devices), err)

@@ -152,7 +152,10 @@ func (s *search) fitGroups(k *candidate, p elastic.Interleaving) (best *candidat
 		if err != nil {
 			break
 		}
-		next := &candidate{shape: k.shape, order: ordering{spec: g.Spec(p), copies: 1}, model: k.model, pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k, proven: g.Proven}
+		next := &candidate{
+			shape: k.shape, order: ordering{spec: g.Spec(p), copies: 1}, model: k.model,
+			pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k, proven: g.Proven,
+		}
 		if _, err := schedule.ParseSpec(next.order.spec.String()); err != nil {
 			break // no plan can name such groups
 		}

@@ -79,7 +79,7 @@ func TestPurePackagesImportNothingImpure(t *testing.T) {
 	}
 }
 
-// impureImports tells what is wrong with a file's imports.
+// impureImports returns what is wrong with a file's imports.
 func impureImports(file *ast.File) (wrong []string) {
 	for _, imp := range file.Imports {
 		name, err := strconv.Unquote(imp.Path.Value)

@@ -13,7 +13,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// groupedNodes are four like nodes behind links of 100 Mbit/s and 10 ms in a run whose steps are
+// groupedNodes are four like nodes with links of 100 Mbit/s and 10 ms in a run whose steps are
 // short enough for filling and draining to show.
 func groupedNodes(t *testing.T) (Input, plan.Plan, plan.Reasons) {
 	t.Helper()
@@ -271,7 +271,7 @@ func TestGroupsAreNoSlower(t *testing.T) {
 }
 
 // TestGroupsOfShapesThatLookWorse: in 1F1B replicas of fewer stages are so much shorter that the
-// long pipeline is not even simulated; in groups it is shorter still, and the reason tells by
+// long pipeline is not even simulated; in groups it is shorter still, and the reason says by
 // how much.
 func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 	in, _ := fourNodes(t)

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scenarios print")
 
-// scenario is a text of commands; what a command prints stands below it behind "| ".
+// scenario is a text of commands; what a command prints stands below it after "| ".
 //
 //	model layers=4 flops=1000000 params=1000 saved=4096 boundary=1024 [outputs=3000 block=1024]
 //	(what recomputing outputs and blocks leaves of saved; blocks take flops for it)

@@ -27,7 +27,7 @@ func unlikeInput(free int64, tied bool) Input {
 }
 
 // TestOnlyStagesThatLackMemoryAreSharded: every group in parts has a device with little memory
-// among its holders, and others are whole beside it.
+// among its holders, and others are whole.
 func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		some := 0

@@ -39,7 +39,9 @@ func (m *MemoryModel) NewDevice(d plan.DeviceProfile, s model.Storage) (*Device,
 	}
 	for i, k := range memory.Costs() {
 		sum, t := out.Times[i], out.Speed.Layer(k)
-		out.Times[i+1] = schedule.StageTime{Forward: sum.Forward + t.Forward, Input: sum.Input + t.Input, Weight: sum.Weight + t.Weight, Update: sum.Update + t.Update}
+		out.Times[i+1] = schedule.StageTime{
+			Forward: sum.Forward + t.Forward, Input: sum.Input + t.Input, Weight: sum.Weight + t.Weight, Update: sum.Update + t.Update,
+		}
 		out.Micro[i+1] = out.Times[i+1].Micro()
 	}
 	return out, nil
@@ -48,7 +50,9 @@ func (m *MemoryModel) NewDevice(d plan.DeviceProfile, s model.Storage) (*Device,
 // Time returns the times of the layers [first,end).
 func (d *Device) Time(first, end int) schedule.StageTime {
 	from, to := d.Times[first], d.Times[end]
-	return schedule.StageTime{Forward: to.Forward - from.Forward, Input: to.Input - from.Input, Weight: to.Weight - from.Weight, Update: to.Update - from.Update}
+	return schedule.StageTime{
+		Forward: to.Forward - from.Forward, Input: to.Input - from.Input, Weight: to.Weight - from.Weight, Update: to.Update - from.Update,
+	}
 }
 
 // Whole returns the time of the whole model on the device per micro-batch.

@@ -30,12 +30,12 @@ func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 	return speed
 }
 
-// Layer returns the times of one layer per micro-batch, and of its update once a step. Attention runs at its own speed, all other operations at that of the
-// matrix product, which is nearly all of them. Besides, memory is streamed. Forward writes what
-// it saves. The input gradient reads that and writes as much. The weight gradient is read and
-// written once a micro-batch. The update reads parameter, gradient and two moments, writes three
-// of them, and the norm reads the gradient: 8 times the parameters. A copy in halves is written
-// from parameters of twice its size.
+// Layer returns the times of one layer per micro-batch, and of its update once a step. Attention runs
+// at its own speed, all other operations at that of the matrix product, which is nearly all of them.
+// Besides, memory is streamed. Forward writes what it saves. The input gradient reads that and writes
+// as much. The weight gradient is read and written once a micro-batch. The update reads parameter,
+// gradient and two moments, writes three of them, and the norm reads the gradient: 8 times the
+// parameters. A copy in halves is written from parameters of twice its size.
 func (s Speed) Layer(c model.LayerCost) schedule.StageTime {
 	return schedule.StageTime{
 		Forward: s.compute(c.ForwardFLOPs, c.ForwardAttention, c.SavedBytes),

@@ -102,7 +102,7 @@ func TestAheadIsEqualWithoutWaits(t *testing.T) {
 	}
 }
 
-// waits tells whether a stage that recomputes ahead waits for a gradient.
+// waits reports whether a stage that recomputes ahead waits for a gradient.
 func waits(line schedule.Timeline, d Decision) bool {
 	for w, spans := range line.Workers {
 		free := schedule.Nanos(0)

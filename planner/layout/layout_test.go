@@ -119,7 +119,7 @@ func TestWaitsAreUsed(t *testing.T) {
 			used := l.End
 			l.Rows[0][0].Ahead = 0
 			if err := l.Time(s); err != nil || used > l.End {
-				t.Errorf("%s in %d bytes: the passes take %d, with all behind the gradients %d: %v", text, free, used, l.End, err)
+				t.Errorf("%s in %d bytes: the passes take %d, with all after the gradients %d: %v", text, free, used, l.End, err)
 			}
 			if used < l.End {
 				shorter++

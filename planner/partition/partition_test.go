@@ -45,15 +45,15 @@ func random(rng *rand.Rand) Problem {
 	return p
 }
 
-// divide has the device keep a part of each layer beside it.
+// divide has the device keep a part of each layer in host memory.
 func (d *Device) divide(rng *rand.Rand) {
-	own, beside := make([]int64, len(d.Fixed)-1), make([]int64, len(d.Fixed)-1)
+	own, host := make([]int64, len(d.Fixed)-1), make([]int64, len(d.Fixed)-1)
 	for l := range own {
 		bytes := d.Fixed[l+1] - d.Fixed[l]
-		beside[l] = rng.Int64N(bytes + 1)
-		own[l] = bytes - beside[l]
+		host[l] = rng.Int64N(bytes + 1)
+		own[l] = bytes - host[l]
 	}
-	d.Fixed, d.Host, d.HostBytes = prefix(own), prefix(beside), rng.Int64N(60)
+	d.Fixed, d.Host, d.HostBytes = prefix(own), prefix(host), rng.Int64N(60)
 }
 
 type answer struct {
@@ -178,7 +178,7 @@ func TestSplitRefuses(t *testing.T) {
 		"times":             {Devices: []Device{device(3, 3, 3, 1), device(2, 3, 3, 1)}},
 		"fixed":             {Devices: []Device{device(2, 3, 2, 1)}},
 		"saved":             {Devices: []Device{device(2, 2, 3, 1)}},
-		"sums beside it":    {Devices: []Device{{Before: make([]schedule.Nanos, 2), Fixed: make([]int64, 2), Saved: make([]int64, 2), InFlight: 1, Host: make([]int64, 1)}}},
+		"sums of the host":  {Devices: []Device{{Before: make([]schedule.Nanos, 2), Fixed: make([]int64, 2), Saved: make([]int64, 2), InFlight: 1, Host: make([]int64, 1)}}},
 		"nothing in flight": {Devices: []Device{device(2, 2, 2, 0)}},
 	} {
 		if ends, _, err := Split(p); !errors.Is(err, ErrBadProblem) {

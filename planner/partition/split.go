@@ -63,7 +63,8 @@ func (p Problem) check() error {
 		return fmt.Errorf("%w: %d devices for %d layers, each needs at least one", ErrBadProblem, n, layers)
 	}
 	for d, dev := range p.Devices {
-		if len(dev.Before) != layers+1 || len(dev.Fixed) != layers+1 || len(dev.Saved) != layers+1 || (dev.Boundary != nil && len(dev.Boundary) != layers) || dev.InFlight < 1 || (dev.Host != nil && len(dev.Host) != layers+1) {
+		if len(dev.Before) != layers+1 || len(dev.Fixed) != layers+1 || len(dev.Saved) != layers+1 || dev.InFlight < 1 ||
+			(dev.Boundary != nil && len(dev.Boundary) != layers) || (dev.Host != nil && len(dev.Host) != layers+1) {
 			return fmt.Errorf("%w: device %d: %d times, %d and %d sums of bytes and %d of the host, %d boundaries, %d in flight", ErrBadProblem, d, len(dev.Before), len(dev.Fixed), len(dev.Saved), len(dev.Host), len(dev.Boundary), dev.InFlight)
 		}
 	}

@@ -81,15 +81,12 @@ type CodecRule struct {
 	widest, narrowest Codec
 }
 
-// autoCodec is the text of the rule that allows every codec; the narrowest one may follow a colon.
-const autoCodec = "auto"
-
 // CodecRules returns the texts of the rules, the default first.
 func CodecRules() []string {
 	names := CodecNames()
-	rules := append(names, autoCodec)
+	rules := append(names, auto)
 	for _, name := range names[1 : len(names)-1] {
-		rules = append(rules, autoCodec+":"+name)
+		rules = append(rules, auto+":"+name)
 	}
 	return rules
 }
@@ -97,16 +94,16 @@ func CodecRules() []string {
 // ParseCodecRule reads a rule: a codec for all boundaries, `auto`, or `auto:bf16` for a
 // choice that goes no further than to that one. The error wraps ErrBadInput.
 func ParseCodecRule(text string) (CodecRule, error) {
-	name, auto := strings.CutPrefix(text, autoCodec)
-	if auto && name == "" {
+	name, choice := strings.CutPrefix(text, auto)
+	if choice && name == "" {
 		return CodecRule{CodecF32, CodecInt8}, nil
 	}
-	if auto {
+	if choice {
 		name, _ = strings.CutPrefix(name, ":")
 	}
 	codec, err := ParseCodec(name)
 	rule := CodecRule{codec, codec}
-	if auto {
+	if choice {
 		rule.widest = CodecF32
 	}
 	if err != nil || rule.String() != text && text != CodecF32.String() {
@@ -129,9 +126,9 @@ func (r CodecRule) String() string {
 	case widest == narrowest:
 		return widest.String()
 	case narrowest == CodecInt8:
-		return autoCodec
+		return auto
 	}
-	return autoCodec + ":" + narrowest.String()
+	return auto + ":" + narrowest.String()
 }
 
 // MarshalText returns the rule's text.

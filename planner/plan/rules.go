@@ -9,25 +9,26 @@ import (
 	"pnode/pipeline/model"
 )
 
-// RecomputeRule says what blocks drop after the forward pass and recompute for the backward pass: less memory and more time for losses that are the same to the bit. The zero
-// value lets the planner choose for each layer, from the memory of its device.
+// RecomputeRule says what blocks drop after the forward pass and recompute for the backward pass:
+// less memory and more time for losses that are the same to the bit. The zero value lets the planner
+// choose for each layer, from the memory of its device.
 type RecomputeRule struct {
 	fixed bool
 	level model.Recompute
 }
 
-// autoRecompute is the text of the zero rule.
-const autoRecompute = "auto"
+// auto is the text of the rules that leave a choice to the planner.
+const auto = "auto"
 
 // Recompute returns the rule of one level for all layers.
 func Recompute(level model.Recompute) RecomputeRule { return RecomputeRule{true, level} }
 
 // RecomputeRules returns the texts of all rules, the default first.
-func RecomputeRules() []string { return append([]string{autoRecompute}, model.RecomputeNames()...) }
+func RecomputeRules() []string { return append([]string{auto}, model.RecomputeNames()...) }
 
 // ParseRecompute reads a rule; the error wraps model.ErrBadConfig.
 func ParseRecompute(text string) (RecomputeRule, error) {
-	if text == autoRecompute {
+	if text == auto {
 		return RecomputeRule{}, nil
 	}
 	level, err := model.ParseRecompute(text)
@@ -39,7 +40,7 @@ func (r RecomputeRule) Level() (level model.Recompute, ok bool) { return r.level
 
 func (r RecomputeRule) String() string {
 	if !r.fixed {
-		return autoRecompute
+		return auto
 	}
 	return r.level.String()
 }
@@ -47,7 +48,7 @@ func (r RecomputeRule) String() string {
 // MarshalText returns the rule's text.
 func (r RecomputeRule) MarshalText() ([]byte, error) {
 	if !r.fixed {
-		return []byte(autoRecompute), nil
+		return []byte(auto), nil
 	}
 	return r.level.MarshalText()
 }
@@ -193,18 +194,15 @@ type StorageRule struct {
 // float32.
 var StorageAuto = StorageRule{Auto: true}
 
-// autoStorage is the text of StorageAuto.
-const autoStorage = "auto"
-
 // Storage returns the rule of one storage for all stages.
 func Storage(s model.Storage) StorageRule { return StorageRule{Storage: s} }
 
 // StorageRules returns the texts of all rules, the usual one first.
-func StorageRules() []string { return append([]string{autoStorage}, model.StorageNames()...) }
+func StorageRules() []string { return append([]string{auto}, model.StorageNames()...) }
 
 // ParseStorage reads a rule; the error wraps model.ErrBadConfig.
 func ParseStorage(text string) (StorageRule, error) {
-	if text == autoStorage {
+	if text == auto {
 		return StorageAuto, nil
 	}
 	storage, err := model.ParseStorage(text)
@@ -213,7 +211,7 @@ func ParseStorage(text string) (StorageRule, error) {
 
 func (r StorageRule) String() string {
 	if r.Auto {
-		return autoStorage
+		return auto
 	}
 	return r.Storage.String()
 }
@@ -221,7 +219,7 @@ func (r StorageRule) String() string {
 // MarshalText returns the rule's text.
 func (r StorageRule) MarshalText() ([]byte, error) {
 	if r.Auto {
-		return []byte(autoStorage), nil
+		return []byte(auto), nil
 	}
 	return r.Storage.MarshalText()
 }

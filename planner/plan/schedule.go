@@ -22,8 +22,9 @@ type ReplicaGroup struct {
 	Warmups []int
 }
 
-// Pipelines returns the group's replicas under a schedule, the first of them with the given number. The error says which number of stages, layers or micro-batches does not fit, and
-// wraps schedule.ErrBadShape, ErrBadSpec or ErrInvalid.
+// Pipelines returns the group's replicas under a schedule, the first of them with the given number.
+// The error says which number of stages, layers or micro-batches does not fit, and wraps
+// schedule.ErrBadShape, ErrBadSpec or ErrInvalid.
 func (g ReplicaGroup) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, error) {
 	of := g.group(spec, first)
 	holders, err := g.holders(spec, of)
