@@ -63,19 +63,24 @@ func removeAddress(dir string, mine Address) error {
 
 // readAddress reads the address file of a folder; the error wraps ErrNoNode when there
 // is none.
-func readAddress(dir string) (Address, error) {
-	path := filepath.Join(dir, AddressFile)
-	f, err := os.Open(path)
+func readAddress(dir string) (a Address, err error) {
+	err = readFile(dir, AddressFile, &a)
 	if errors.Is(err, os.ErrNotExist) {
-		return Address{}, fmt.Errorf("%w in %s: start one with `pnode train` or `pnode join`, or name its folder with --dir", ErrNoNode, dir)
+		return a, fmt.Errorf("%w in %s: start one with `pnode train` or `pnode join`, or name its folder with --dir", ErrNoNode, dir)
 	}
+	return a, err
+}
+
+// readFile reads what writeFile wrote.
+func readFile(dir, name string, content any) error {
+	path := filepath.Join(dir, name)
+	f, err := os.Open(path)
 	if err != nil {
-		return Address{}, fmt.Errorf("api: read address: %w", err)
+		return fmt.Errorf("api: %w", err)
 	}
 	defer f.Close()
-	var a Address
-	if err := json.NewDecoder(io.LimitReader(f, maxAddressBytes)).Decode(&a); err != nil {
-		return Address{}, fmt.Errorf("api: read %s: %w", path, err)
+	if err := json.NewDecoder(io.LimitReader(f, maxAddressBytes)).Decode(content); err != nil {
+		return fmt.Errorf("api: read %s: %w", path, err)
 	}
-	return a, nil
+	return nil
 }

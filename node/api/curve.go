@@ -25,7 +25,7 @@ type Curve struct {
 	Points []Point   `json:"points"`
 }
 
-// Point is what a curve has of some steps: the mean, the least and the greatest value.
+// Point sums up a curve over some steps: their mean, least and greatest value.
 type Point struct {
 	// Step is the newest of them, Count how many they are.
 	Step  plan.Step `json:"step"`
@@ -35,8 +35,8 @@ type Point struct {
 	High  float64   `json:"high"`
 }
 
-// add takes in the value at a step. Steps that come again, since a run went back to a
-// checkpoint, take the place of those before. What is no number, or an immense one, has no point.
+// add takes in the value at a step. A step that comes again, after a run went back to a checkpoint,
+// replaces the earlier one. NaN and immense values have no point.
 func (c *Curve) add(step plan.Step, value float64) {
 	c.back(step)
 	if step == 0 || math.IsNaN(value) || math.Abs(value) > mostValue {
@@ -54,12 +54,12 @@ func (c *Curve) thin() {
 		c.Every *= 2
 		c.Points = c.Points[:0]
 		for _, p := range points {
-			c.put(p) // behind what is read
+			c.put(p) // never overtakes the reading
 		}
 	}
 }
 
-// back forgets what the curve has of a step and of later ones.
+// back forgets a step and all later ones.
 func (c *Curve) back(step plan.Step) {
 	n := len(c.Points)
 	for n > 0 && c.Points[n-1].Step >= step {

@@ -3,7 +3,7 @@
 //
 // # Nouns
 //
-//   - Node: what the server asks for and tells to do; implemented by package node.
+//   - Node: answers the server; packages node and node/monitor implement it.
 //   - Status: what the node knows of the run now.
 //   - Event: one thing that happened; Hub keeps the newest and hands them out.
 //   - History: the losses of all steps as Curves of bounded size, and what else happened.
@@ -27,7 +27,7 @@
 // # The page
 //
 // Below a path that is a secret is a page (node/api/page) which shows all this in a browser. It
-// has a key of its own, behind the # of its URL, with which every GET above is answered and
+// has a key of its own, after the # of its URL, with which every GET above is answered and
 // nothing else. Who looks over a shoulder can look on. Port and key stay the same when a node
 // comes back to its folder, so that a page left open goes on; where another program has taken
 // the port both are new. Until then that program sees the key of a page that asks for its node.
@@ -39,7 +39,7 @@
 //
 // Run serves HTTP under an errgroup and returns when the server is down; net/http adds one
 // goroutine a connection, which Run waits for. A reader of events that falls
-// further behind than its queue is cut off, so that it can never hold the node up.
+// further back than its queue is cut off, so that it can never hold the node up.
 //
 // The package refuses to decide anything about the run, and to listen on any address but
 // loopback. cmd/pnode and node/local use the client, node the server. It imports planner

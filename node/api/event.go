@@ -7,7 +7,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Kind tells what an Event reports and which of its fields count.
+// Kind says what an Event reports and which of its fields count.
 type Kind string
 
 // The kinds of events. All of them carry Generation and, where there is one, Step.

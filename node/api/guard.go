@@ -22,7 +22,7 @@ func guard(next http.Handler) http.Handler {
 	})
 }
 
-// loopback tells whether a "host" or "host:port" names this machine itself, in a way that no
+// loopback reports whether a "host" or "host:port" names this machine itself, in a way that no
 // name server has a say in.
 func loopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
@@ -71,7 +71,7 @@ func under(path string, inner, outer http.Handler) http.Handler {
 	})
 }
 
-// hashed is a secret that can be compared in a time that tells nothing of it.
+// hashed is a secret that is compared in constant time.
 type hashed [sha256.Size]byte
 
 func secret(text string) hashed { return sha256.Sum256([]byte(text)) }

@@ -35,7 +35,7 @@ type errorReply struct {
 	Error string `json:"error"`
 }
 
-// handler routes the endpoints behind the checks, and the page, which has no secrets of its own,
+// handler routes the endpoints after the checks, and the page, which has no secrets of its own,
 // below its path.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()

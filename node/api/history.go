@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// MaxHappened bounds what a History has beside its curves.
+	// MaxHappened bounds the events in a History.
 	MaxHappened = 256
 	// maxMessage bounds a message that is kept there.
 	maxMessage = 2 << 10
 )
 
-// History is what is remembered of a run, in a bounded size however long it goes on: the
-// losses of all its steps, thinned out, and the newest of what else happened.
+// History remembers a run in a bounded size, however long it goes on: the losses of all its
+// steps, thinned out, and the newest of its other events.
 type History struct {
-	// Seq is that of the newest event in it: who follows from there misses nothing.
+	// Seq numbers the newest event in it: a reader who follows from there misses nothing.
 	Seq uint64 `json:"seq"`
 	Losses
 	// Happened are events of all kinds but KindStep, the oldest first.

@@ -75,7 +75,7 @@ func (h *Hub) Events(ctx context.Context) <-chan Event {
 	return ch
 }
 
-// History is what is remembered of all events so far.
+// History returns what is remembered of all events so far.
 func (h *Hub) History() History {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -44,7 +44,7 @@ func (h *Hub) Recall(l Losses) {
 	h.past.HeldOut.recall(l.HeldOut)
 }
 
-// recall makes a curve one that tells of more steps, with what is newer here behind it.
+// recall takes the other curve over if it has more steps, and appends what is newer here.
 func (c *Curve) recall(other Curve) {
 	if other.steps() <= c.steps() {
 		return
@@ -63,7 +63,7 @@ func (c *Curve) recall(other Curve) {
 	c.thin()
 }
 
-// steps counts those that a curve tells of.
+// steps counts the steps of a curve.
 func (c *Curve) steps() (n int) {
 	for _, p := range c.Points {
 		n += p.Count

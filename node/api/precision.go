@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// PrecisionText says beside a held-out loss what it is in float32 throughout, and so what lower
-// precision costs: stages that do not compute in float32, and boundaries between stages that
-// tensors do not cross in it. It is empty where one of the two losses is nil or not finite.
+// PrecisionText compares a held-out loss with the one in float32 throughout: the difference is the
+// cost of stages and of boundaries between stages in lower precision. It is empty where one of the
+// two losses is nil or not finite.
 func PrecisionText(heldOut, f32 *float64, digits int) string {
 	if heldOut == nil || f32 == nil {
 		return ""

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Node is what the server serves. Its methods are called by many goroutines at once.
+// Node answers the requests that the server gets. Its methods are called concurrently.
 type Node interface {
 	// Status is a snapshot; it must not block on the network.
 	Status() Status
-	// Events and History are Hub's of the node's hub.
+	// Events and History are the methods of the node's Hub.
 	Events(ctx context.Context) <-chan Event
 	History() History
 	// Schedule draws a step of the plan that runs as SVG; the error wraps ErrNotReady while

@@ -13,7 +13,7 @@ type Status struct {
 	// State is the node's state: joining, profiling, waiting, loading, training, draining
 	// or stopped.
 	State string `json:"state"`
-	// Waiting tells in a sentence why nothing moves, such as "no planner: 1 of 3 voters is
+	// Waiting says in a sentence why nothing moves, such as "no planner: 1 of 3 voters is
 	// up"; empty while the run moves or is over. A run that waits has no speed: TokensPerS
 	// and ETAS are 0 then, whatever the node fills in.
 	Waiting    string          `json:"waiting,omitempty"`
@@ -48,7 +48,7 @@ type Status struct {
 	Links []LinkStatus `json:"links,omitempty"`
 }
 
-// About tells what a run trains, and how.
+// About describes what a run trains, and how.
 type About struct {
 	Parameters int64 `json:"parameters"`
 	// Family is the kind of model in a word. Of its Layers the first is the embedding and the
@@ -170,11 +170,11 @@ type StoredCheckpoint struct {
 // CheckpointList are the checkpoints of a node, newest first.
 type CheckpointList struct {
 	Checkpoints []StoredCheckpoint `json:"checkpoints"`
-	// Damaged tells which could not be read; empty when all could.
+	// Damaged says which could not be read; empty when all could.
 	Damaged string `json:"damaged,omitempty"`
 }
 
-// Data tells what the run trains on.
+// Data describes what the run trains on.
 type Data struct {
 	SizeBytes    int64 `json:"size_bytes"`
 	HeldOutBytes int64 `json:"held_out_bytes"`

@@ -3,13 +3,9 @@ package api
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
-	"path/filepath"
 )
 
 // ViewFile is the name of the file in a node's folder that holds where its page was last and
@@ -29,7 +25,7 @@ func (v view) path() string {
 	return "/" + hex.EncodeToString(sum[:12]) + "/"
 }
 
-// url opens the page. The key is behind the #, which a browser sends nowhere.
+// url opens the page. The key follows the #, which a browser sends nowhere.
 func (v view) url() string { return "http://" + v.Addr + v.path() + "#" + v.Key }
 
 // listenAgain takes the port that the page of this folder had, with its key, or any with a new
@@ -53,13 +49,8 @@ func listenAgain(dir string) (net.Listener, view, error) {
 
 // readView reads where a folder's page was; one that is not on loopback was not pnode's.
 func readView(dir string) (v view, err error) {
-	f, err := os.Open(filepath.Join(dir, ViewFile))
-	if err != nil {
-		return view{}, fmt.Errorf("api: read %s: %w", ViewFile, err)
-	}
-	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, maxAddressBytes)).Decode(&v); err != nil {
-		return view{}, fmt.Errorf("api: read %s: %w", ViewFile, err)
+	if err := readFile(dir, ViewFile, &v); err != nil {
+		return view{}, err
 	}
 	host, _, err := net.SplitHostPort(v.Addr)
 	if err != nil || host != "127.0.0.1" || len(v.Key) < len(newToken()) {

@@ -16,7 +16,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Config is what a Monitor sees of its node.
+// Config gives a Monitor its view of the node.
 type Config struct {
 	Self plan.PeerID
 	Run  plan.RunID

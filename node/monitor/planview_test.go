@@ -232,7 +232,7 @@ func TestLongStepsAreCut(t *testing.T) {
 	}
 }
 
-// BenchmarkPlanView is what looking at a plan costs a node at most once in leastShown.
+// BenchmarkPlanView measures a look at a plan, which a node pays at most once in leastShown.
 func BenchmarkPlanView(b *testing.B) {
 	for _, micros := range []int{6, 512} {
 		b.Run(fmt.Sprintf("micros=%d", micros), func(b *testing.B) {

@@ -32,7 +32,7 @@ const (
 // where their machines say that no node runs there.
 type ReturnDeadlines struct{ Silent, Deserted time.Duration }
 
-// waitView is what a node knows when nothing moves.
+// waitView holds what a node knows when nothing moves.
 type waitView struct {
 	Quorum consensus.Quorum
 	// Leaderless is how long no leader has been known; Away names the voters that were not heard

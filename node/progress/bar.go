@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// On a terminal one line is rewritten, elsewhere lines would pile up.
 const (
 	barOnTerminal = 500 * time.Millisecond
 	barElsewhere  = 10 * time.Second
@@ -28,7 +29,7 @@ func NewBar(w io.Writer, terminal bool, what string, total int64, now func() tim
 	return &Bar{w: w, terminal: terminal, what: what, total: total, now: now, begin: t, old: t}
 }
 
-// At tells that so much is done.
+// At shows that so much is done.
 func (b *Bar) At(done int64) {
 	every := barElsewhere
 	if b.terminal {

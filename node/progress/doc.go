@@ -11,11 +11,11 @@
 //	{"step":12,"loss":3.214501,"heldout":null,"tokens_per_s":5120,"generation":1}
 //
 // with the shortest digits that read back to the same float64, and, where the held-out loss in
-// float32 throughout was measured beside it, "heldout_f32" behind "heldout". A loss that is not finite
+// float32 throughout was measured beside it, "heldout_f32" after "heldout". A loss that is not finite
 // is null.
 //
 // The package decides nothing, starts no goroutine and reads no clock but the one it is
-// given. Text that came from a model or from another node is stripped of control
-// characters before it reaches a terminal. cmd/pnode and node/local call it; it imports
+// given. Text that came from a model or from another node is freed of what a terminal
+// would obey before it reaches one; files and pipes get generated text unchanged. cmd/pnode and node/local call it; it imports
 // node/api, checkpoint and planner for their types only.
 package progress

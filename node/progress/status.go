@@ -42,7 +42,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 	return nil
 }
 
-// plan writes the stages of the generation and why it is cut so.
+// writePlan writes the stages of the generation and why it is cut so.
 func writePlan(p *printer, st api.Status) {
 	if len(st.Plan) == 0 {
 		p.f("no plan yet\n")

@@ -8,18 +8,12 @@ import (
 	"pnode/node/dataset/shard"
 )
 
-const (
-	// On a terminal one line is rewritten, elsewhere lines would pile up.
-	tokenizingOnTerminal = 500 * time.Millisecond
-	tokenizingElsewhere  = 10 * time.Second
-)
-
 // Tokenizing shows how far the making of token shards is: share, tokens, rate, time left.
 func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Progress) {
 	begin, last := now(), now()
-	every, lead, tail := tokenizingElsewhere, "", "\n"
+	every, lead, tail := barElsewhere, "", "\n"
 	if terminal {
-		every, lead, tail = tokenizingOnTerminal, "\r\x1b[K", ""
+		every, lead, tail = barOnTerminal, "\r\x1b[K", ""
 	}
 	return func(p shard.Progress) {
 		t := now()

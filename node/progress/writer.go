@@ -68,7 +68,7 @@ func (w *Writer) Event(e api.Event) {
 			text = clean(text)
 		}
 		w.write(w.options.Sample, text+"\n")
-	case api.KindMember: // the plan that follows tells of it
+	case api.KindMember: // the plan that follows says it
 	default:
 		w.line(Describe(e))
 	}
@@ -107,7 +107,7 @@ func (w *Writer) step(e api.Event) {
 	}
 	now := w.options.Now()
 	if e.Step == e.Steps {
-		e.HeldOut = nil // the summary that follows tells it, and how good it is
+		e.HeldOut = nil // the summary that follows says it, and how good it is
 	}
 	text := stepText(e, w.pace.remaining(e, now))
 	lasting := e.HeldOut != nil || e.Step == e.Steps

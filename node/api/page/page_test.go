@@ -63,7 +63,7 @@ func TestEveryFileIsServed(t *testing.T) {
 	}
 }
 
-// forbidden are what would need another host or a weaker policy, or read text as markup.
+// forbidden lists what would need another host or a weaker policy, or read text as markup.
 var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|srcdoc|javascript:|https?://|//[a-z]+\.[a-z]| on[a-z]+=|setAttribute\('style'|localStorage|document\.cookie`)
 
 // TestNothingFromElsewhere looks through all files for it; the name space of SVG is a name.
