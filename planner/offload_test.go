@@ -41,7 +41,7 @@ func offloads(p plan.Plan) (n int) {
 func TestOffloadIsChosenByMemory(t *testing.T) {
 	for _, stages := range []int{1, 2} {
 		var fits, helps int
-		for free := int64(32 << 20); ; free -= free / int64(rounds(16, 10)) {
+		for free := int64(32 << 20); ; free -= free / int64(rounds(16, 6)) {
 			in := cardInput(stages, free, 1<<30, 1e9)
 			plan, reasons, err := Make(in)
 			if err != nil {
@@ -158,7 +158,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 func TestRandomPlansOfCards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	planned, offload := 0, 0
-	n := rounds(20, 6)
+	n := rounds(20, 3)
 	for range n {
 		in := randomInput(rng)
 		for _, m := range in.Members {

@@ -289,7 +289,7 @@ func pow(base, exponent int) int {
 func TestLeastPeriod(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	recomputed, refused := 0, 0
-	n := rounds(90, 20)
+	n := rounds(90, 10)
 	for round := range n {
 		p := random(rng, 1)
 		best := exhaust(p)
