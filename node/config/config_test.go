@@ -25,7 +25,7 @@ func odd() Config {
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
 		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true,
-		DocumentMask: true, Recompute: "block", Shard: "on", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
+		DocumentMask: true, Recompute: "block", Shard: "on", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -110,4 +110,24 @@ func codecRule(t *testing.T, text string) plan.CodecRule {
 		t.Fatal(err)
 	}
 	return rule
+}
+
+// TestNamesOfMachines: one that is given must be a name; a host name is made one.
+func TestNamesOfMachines(t *testing.T) {
+	c := Default()
+	if name := c.MachineName(); name != "" && !plan.ValidName(name) {
+		t.Errorf("the host gives %q", name)
+	}
+	for name, valid := range map[string]bool{
+		"desk": true, "rack-1.lan_2": true, strings.Repeat("x", 63): true, strings.Repeat("x", 64): false, "my desk": false, "b\u00fcro": false, "a/b": false,
+	} {
+		c.Name = name
+		err := c.Validate()
+		if valid != (err == nil) || !valid && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "1 to 63 letters, digits, '-', '.' and '_'")) {
+			t.Errorf("%q: %v", name, err)
+		}
+		if valid && c.MachineName() != name {
+			t.Errorf("%q is called %q", name, c.MachineName())
+		}
+	}
 }

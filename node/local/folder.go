@@ -50,7 +50,7 @@ func (s *Supervisor) prepare() error {
 	return nil
 }
 
-// resume takes over how many cores a node had, which devices and how much of their memory, unless the user says otherwise.
+// resume takes over the name, how many cores a node had, which devices and how much of their memory, unless the user says otherwise.
 func (s *Supervisor) resume(path string) error {
 	if !config.Belongs(s.nodeDir(0)) {
 		return fmt.Errorf("local: %w in %s: its first node never began; resume another node with `pnode join --dir FOLDER`", config.ErrNoRun, s.nodeDir(0))
@@ -60,6 +60,7 @@ func (s *Supervisor) resume(path string) error {
 		return fmt.Errorf("local: the settings of the run: %w", err)
 	}
 	c := &s.options.Config
+	c.Name = cmp.Or(c.Name, stored.Name)
 	c.Threads = cmp.Or(c.Threads, stored.Threads)
 	c.Devices = cmp.Or(c.Devices, stored.Devices)
 	c.Memory = cmp.Or(c.Memory, stored.Memory)

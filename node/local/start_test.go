@@ -30,17 +30,17 @@ func args(t *testing.T, dir string) []string {
 func TestCommandLinesAndRunFile(t *testing.T) {
 	s, _ := supervise(t, "short", 2, func(o *Options) {
 		o.Config.Steps, o.Config.Local, o.Config.JSON, o.Config.Dir, o.Config.Threads = 77, 2, true, "/elsewhere", 5
-		o.Config.Devices, o.Config.Memory = "opencl:0,cpu", "opencl:0=8GiB"
+		o.Config.Devices, o.Config.Memory, o.Config.Name = "opencl:0,cpu", "opencl:0=8GiB", "desk"
 	})
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	dir := s.options.Dir
-	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml"), "--devices", "opencl:0", "--memory", "opencl:0=8GiB,cpu=50%"}
+	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml"), "--devices", "opencl:0", "--name", "desk-0", "--memory", "opencl:0=8GiB,cpu=50%"}
 	if got := args(t, s.nodeDir(0)); !reflect.DeepEqual(got, want) {
 		t.Errorf("node 0: %q, want %q", got, want)
 	}
-	want = []string{"join", fakeInvite, "--supervised", "--dir", filepath.Join(dir, "node-1"), "--listen", "127.0.0.1:0", "--threads", "5", "--log-level", "info", "--devices", "cpu", "--memory", "cpu=50%"}
+	want = []string{"join", fakeInvite, "--supervised", "--dir", filepath.Join(dir, "node-1"), "--listen", "127.0.0.1:0", "--threads", "5", "--log-level", "info", "--devices", "cpu", "--name", "desk-1", "--memory", "cpu=50%"}
 	if got := args(t, s.nodeDir(1)); !reflect.DeepEqual(got, want) {
 		t.Errorf("node 1: %q, want %q", got, want)
 	}
@@ -50,7 +50,7 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 	}
 	wantConfig := config.Default()
 	wantConfig.Steps, wantConfig.MinNodes, wantConfig.Listen, wantConfig.Threads, wantConfig.LogLevel = 77, 2, "127.0.0.1:0", 5, "info"
-	wantConfig.Devices, wantConfig.Memory = "opencl:0,cpu", "opencl:0=8GiB"
+	wantConfig.Devices, wantConfig.Memory, wantConfig.Name = "opencl:0,cpu", "opencl:0=8GiB", "desk"
 	if !reflect.DeepEqual(c, wantConfig) {
 		t.Errorf("run.yaml:\n got %+v\nwant %+v", c, wantConfig)
 	}
@@ -60,7 +60,7 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 }
 
 func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
-	s, _ := supervise(t, "short", 2, nil)
+	s, _ := supervise(t, "short", 2, func(o *Options) { o.Config.Name = "desk" })
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 	if err := resumed.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"train", "--supervised", "--dir", resumed.nodeDir(0), "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", "info", "--devices", "cpu", "--memory", "cpu=33.3333%"}
+	want := []string{"train", "--supervised", "--dir", resumed.nodeDir(0), "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", "info", "--devices", "cpu", "--name", "desk-0", "--memory", "cpu=33.3333%"}
 	if a := args(t, resumed.nodeDir(0)); !reflect.DeepEqual(a, want) {
 		t.Errorf("node 0: %q, want %q", a, want)
 	}
