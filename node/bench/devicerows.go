@@ -136,15 +136,13 @@ func (b *deviceBench) attention(ctx context.Context, row *DeviceRow, s kernels.A
 	if took[0].err != nil {
 		return took[0].err
 	}
-	row.compare(took[0], took[1], float64(attentionFLOPs(s))/1e12)
+	none, flops := kernels.View{}, int64(0)
+	for _, c := range []kernels.Call{kernels.AttentionForward(none, none, none, none, s), kernels.AttentionBackward(none, none, none, none, none, none, none, s)} {
+		flops += kernels.Info(c.Op).FLOPs(c)
+	}
+	row.compare(took[0], took[1], float64(flops)/1e12)
 	row.open(first(noTorch, took[1].err))
 	return nil
-}
-
-func attentionFLOPs(s kernels.AttentionShape) int64 {
-	none := kernels.View{}
-	forward, backward := kernels.AttentionForward(none, none, none, none, s), kernels.AttentionBackward(none, none, none, none, none, none, none, s)
-	return kernels.Info(forward.Op).FLOPs(forward) + kernels.Info(backward.Op).FLOPs(backward)
 }
 
 func (b *deviceBench) stepCells() []cell {

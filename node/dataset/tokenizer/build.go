@@ -155,7 +155,10 @@ func (t *BPE) setAdded(tokens []addedJSON, r recipe) error {
 		if a.Normalized {
 			round = &t.added.rounds[1]
 		}
-		round.add(addedToken{[]byte(a.Content), a.ID, a.Special})
+		list := &round.byFirst[a.Content[0]]
+		*list = append(*list, addedToken{[]byte(a.Content), a.ID, a.Special})
+		slices.SortStableFunc(*list, func(a, b addedToken) int { return len(b.text) - len(a.text) })
+		round.some, round.ordinary = true, round.ordinary || !a.Special
 		if a.Special {
 			t.added.special[a.Content] = a.ID
 		}
@@ -177,14 +180,6 @@ func (t *BPE) resolve(names []string) ([]int32, error) {
 		tokens = append(tokens, token)
 	}
 	return tokens, nil
-}
-
-func (m *matcher) add(t addedToken) {
-	list := &m.byFirst[t.text[0]]
-	*list = append(*list, t)
-	slices.SortStableFunc(*list, func(a, b addedToken) int { return len(b.text) - len(a.text) })
-	m.some = true
-	m.ordinary = m.ordinary || !t.special
 }
 
 // byteRunes are the characters that stand for bytes in byte-level files: printable ones
