@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,4 +66,26 @@ func readTree(t *testing.T, file string) map[string]string {
 		tree[path.Join(above...)] = strings.TrimSpace(words)
 	}
 	return tree
+}
+
+var goFile = regexp.MustCompile(`[\w/]+\.go\b`)
+
+// TestPackageDocsNameFilesThatExist looks for the files that each doc.go names, in its folder or below.
+func TestPackageDocsNameFilesThatExist(t *testing.T) {
+	eachGoFile(t, func(file string) {
+		if path.Base(file) != "doc.go" {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range goFile.FindAllString(string(text), -1) {
+			_, here := os.Stat(filepath.Join("..", path.Dir(file), name))
+			_, fromRoot := os.Stat(filepath.Join("..", name))
+			if here != nil && fromRoot != nil {
+				t.Errorf("%s names %s, which is not there", file, name)
+			}
+		}
+	})
 }
