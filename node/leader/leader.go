@@ -323,8 +323,8 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 	if !ok {
 		return nil
 	}
+	t.made = nil // used up: a profile may change without the roster's epoch
 	if m.err != nil {
-		t.made = nil // a profile may change without the roster's epoch
 		t.setBlocked(withoutPackage(m.err))
 		return nil
 	}
@@ -335,7 +335,6 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 		t.Log.Info("committed a plan", "generation", m.plan.Generation, "start", m.plan.Start, "why", why)
 	}
 	if errors.Is(err, consensus.ErrStale) {
-		t.made = nil
 		return nil
 	}
 	return err

@@ -121,3 +121,57 @@ func TestPlanningDoesNotDelayTheDetectionOfTheDead(t *testing.T) {
 		}
 	})
 }
+
+// refusing is a consensus that takes no plan before renew has given a member another profile.
+type refusing struct {
+	*oneLeader
+	renew func()
+}
+
+func (c *refusing) Propose(ctx context.Context, e consensus.Entry) error {
+	if _, ok := e.(consensus.SetPlan); ok && c.renew != nil {
+		c.renew()
+		c.renew = nil
+		return errors.New("no majority")
+	}
+	return c.oneLeader.Propose(ctx, e)
+}
+
+// TestAPlanIsProposedOnce: after a proposal that failed, the next plan is made from the profiles of now, which change
+// without the roster's epoch.
+func TestAPlanIsProposedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		run.Train.Stages = 0
+		members := func(devices int) []consensus.Member {
+			return []consensus.Member{{Peer: "a", State: consensus.Active, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, devices)}}}
+		}
+		log := &refusing{oneLeader: &oneLeader{state: consensus.State{Run: &run, Members: members(2), Epoch: 1}}}
+		log.renew = func() {
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			log.state.Members = members(1)
+		}
+		l := New(Config{
+			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: func(in planner.Input) (plan.Plan, plan.Reasons, error) {
+					devices := len(in.Members[0].Profile.Devices)
+					return plan.Plan{Generation: plan.Generation(devices), Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}, plan.Reasons{}, nil
+				},
+				ShouldReplan: func(planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{}, errors.New("not asked for here")
+				},
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		time.Sleep(5 * decideEvery)
+		cancel()
+		<-ended
+		if g := log.State().Plan.Generation; g != 1 {
+			t.Errorf("the plan is for %d devices, want one for the device that is left", g)
+		}
+	})
+}

@@ -15,7 +15,7 @@ import (
 type machine struct {
 	state   atomic.Pointer[State]
 	changed func()      // called after each change, and after the raft configuration's
-	failed  func(error) // called with an entry that this program is too old for; must not wait
+	failed  func(error) // called with an entry or a snapshot that this program is too old for; must not wait
 	// halted is set when the node has failed: raft may then leave entries out.
 	halted atomic.Bool
 	// unreadable is the error of the snapshot that the last Restore refused.
@@ -66,10 +66,14 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot{m.state.Load()}, nil
 }
 
-// Restore replaces the state by a snapshot's.
+// Restore replaces the state by a snapshot's. A newer leader's snapshot, which raft would ask for again and
+// again, is a failure of the node.
 func (m *machine) Restore(r io.ReadCloser) error {
 	s, err := DecodeState(r)
 	m.unreadable = err
+	if errors.Is(err, version.Err) {
+		m.failed(err)
+	}
 	if err != nil {
 		return err
 	}

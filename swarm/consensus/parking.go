@@ -79,6 +79,13 @@ func (p *parking) GetLog(index uint64, l *raft.Log) error {
 		return raft.ErrLogNotFound
 	}
 	if errors.Is(err, raft.ErrLogNotFound) {
+		// Raft may have replaced the end of the log between the reads: a loop that sends the log of a term
+		// that is over reads concurrently with the first entries of the next leader.
+		if err = p.logStore.GetLog(index, l); err == nil {
+			return nil
+		}
+	}
+	if errors.Is(err, raft.ErrLogNotFound) {
 		err = fmt.Errorf("%w: log entry %d is missing between %d and %d", ErrCorrupt, index, first, last)
 	}
 	_ = p.park(err)

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -252,6 +253,31 @@ func TestReadsBeyondTheLogAndInside(t *testing.T) {
 	}
 }
 
+// lateKV misses one log entry when it is read for the first time.
+type lateKV struct {
+	*memoryKV
+	late uint64
+}
+
+func (k *lateKV) Get(key []byte) ([]byte, bool, error) {
+	if index, ok := logIndex(key); ok && index == k.late {
+		k.late = 0
+		return nil, false, nil
+	}
+	return k.memoryKV.Get(key)
+}
+
+// The end of the log may be replaced while it is read: an entry that has come meanwhile is no failure.
+func TestEntryComesWhileItIsRead(t *testing.T) {
+	_, kv := filled(t, 3, 5)
+	p := newParking(&lateKV{kv, 5}, func(err error) { t.Errorf("reported %v", err) })
+	close(p.isolated)
+	var l raft.Log
+	if err := p.GetLog(5, &l); err != nil || l.Index != 5 || l.Type == raft.LogNoop {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
 // At a start the log has to go on where the snapshot ends.
 func TestLogContinuesASnapshot(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -334,5 +360,22 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 		if !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "a snapshot of the state has unknown version 2") {
 			t.Errorf("start: %v", err)
 		}
+	})
+}
+
+// A node that is behind ends over the snapshot of a newer leader: raft would ask for it again and again.
+func TestSnapshotOfANewerLeader(t *testing.T) {
+	state, err := EncodeState(State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state[0]++
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		f := c.follower()
+		if err := f.machine.Restore(io.NopCloser(bytes.NewReader(state))); !errors.Is(err, version.Err) {
+			t.Errorf("restored: %v", err)
+		}
+		c.wantFailure(f.self)
+		c.must(c.leader(), testRun())
 	})
 }

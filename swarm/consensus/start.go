@@ -64,7 +64,7 @@ func (n *Node) makeRaft(conf *raft.Config) (err error) {
 	}()
 	select {
 	case <-made:
-		if n.machine.unreadable != nil { // raft says only that there is no snapshot to load
+		if err != nil && n.machine.unreadable != nil { // raft says only that there is no snapshot to load
 			err = n.machine.unreadable
 		}
 		return err
