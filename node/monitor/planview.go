@@ -83,7 +83,8 @@ func (m *Monitor) planView(state consensus.State) (planView, error) {
 		v.samples = v.samples[max(0, len(v.samples)-mostSamples):]
 	}
 	v.step, v.seen = step, planner.Median(v.samples)
-	if err := v.simulate(state); err != nil {
+	// Where the profiles lack a device that was just lost, the step is shown as it was until the next plan.
+	if err := v.simulate(state); err != nil && v.line.Makespan == 0 {
 		return planView{}, err
 	}
 	v.until = now.Add(max(leastShown, shownShare*time.Since(now)))

@@ -190,6 +190,23 @@ func TestThePlanViewGoesByWhatIsSeen(t *testing.T) {
 	}
 }
 
+// TestThePlanViewOutlivesADevice: the page shows the plan until the next one, though a profile lacks a device of it.
+func TestThePlanViewOutlivesADevice(t *testing.T) {
+	state, n := planned(t, "1f1b", 6), watcher()
+	before, err := n.planView(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Members = append([]consensus.Member(nil), state.Members...)
+	state.Members[1].Profile.Devices = nil
+	n.view.newest.until = time.Time{} // as if long ago
+	after, err := n.planView(state)
+	if err != nil || after.line.Makespan != before.line.Makespan || len(after.workers()) != 3 || len(after.linkStatus()) != 4 {
+		t.Errorf("%d workers, %d links, makespan %d after %d: %v",
+			len(after.workers()), len(after.linkStatus()), after.line.Makespan, before.line.Makespan, err)
+	}
+}
+
 func TestNoPlanViewWithoutAPlan(t *testing.T) {
 	n := watcher()
 	if _, err := n.planView(consensus.State{}); !errors.Is(err, api.ErrNotReady) {
