@@ -53,13 +53,6 @@ func (c Case) half() kernels.DType {
 	return kernels.BF16
 }
 
-func (c Case) guard() int {
-	if c.Aligned {
-		return alignedGuard
-	}
-	return guard
-}
-
 // shares reports whether operand k is an output without memory of its own.
 func (c Case) shares(k int) bool { return c.Shared != (Shared{}) && c.Shared.Out == k }
 
@@ -92,11 +85,17 @@ func newTrial(c Case) *trial {
 		}
 		args[k] = make([]float64, n)
 		fill(rng, args[k], o, c.Call)
-		if c.Large && o.Role == kernels.In {
-			enlarge(args[k])
+		if c.Large && o.Role == kernels.In { // squares, a few of them together, are beyond F16
+			for i := range args[k] {
+				args[k][i] *= 100
+			}
 		}
 		roundTo(o.DType, args[k])
-		t.operands = append(t.operands, &operand{Operand: o, values: args[k], guard: c.guard()})
+		around := guard
+		if c.Aligned {
+			around = alignedGuard
+		}
+		t.operands = append(t.operands, &operand{Operand: o, values: args[k], guard: around})
 	}
 	if prepare := references[c.Call.Op].prepare; prepare != nil {
 		prepare(rng, c.Call, args)
@@ -133,12 +132,5 @@ func fill(rng *rand.Rand, x []float64, o kernels.Operand, c kernels.Call) {
 		if written {
 			x[i] = math.NaN()
 		}
-	}
-}
-
-// enlarge makes numbers large whose squares, a few of them together, are beyond F16.
-func enlarge(x []float64) {
-	for i := range x {
-		x[i] *= 100
 	}
 }

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"bytes"
 	"fmt"
 
 	"pnode/kernels"
@@ -34,7 +35,11 @@ func (t *trial) check(dev kernels.Device, q kernels.Queue) ([][]byte, error) {
 		if o == nil || c.gives(k) {
 			continue
 		}
-		if err := own.compare(q, k); err != nil {
+		err := o.compare(q, own.call, k)
+		if d := references[own.call.Op].derived; err == nil && d != nil && d.operand == k {
+			err = compareExact(o.results, d.round(own.call, own.operands[d.from].results)) // exact, given the results before it
+		}
+		if err != nil {
 			return nil, fmt.Errorf("conform: %v: operand %s: %w", c, o.Name, err)
 		}
 		if o.Role != kernels.Scratch {
@@ -44,15 +49,89 @@ func (t *trial) check(dev kernels.Device, q kernels.Queue) ([][]byte, error) {
 	return raw, nil
 }
 
-// compare checks operand k, and what is derived from the results before it to the bit.
-func (t *turn) compare(q kernels.Queue, k int) error {
-	o := t.operands[k]
-	if err := o.compare(q, t.call, k); err != nil {
-		return err
+// turn is one device at a trial: operands in memory of its own.
+type turn struct {
+	*trial
+	call     kernels.Call
+	operands []*operand // nil for absent ones
+}
+
+// on allocates and fills the operands on a device. Close the turn even after an error.
+func (t *trial) on(dev kernels.Device, q kernels.Queue) (*turn, error) {
+	own := &turn{trial: t, call: t.c.Call, operands: make([]*operand, len(t.operands))}
+	for k, o := range t.operands {
+		if o == nil {
+			continue
+		}
+		mine := *o
+		own.operands[k] = &mine
+		if t.c.shares(k) {
+			continue
+		}
+		buf, err := dev.Alloc(o.DType, len(o.values)+2*o.guard)
+		if err != nil {
+			return own, fmt.Errorf("operand %s: %w", o.Name, err)
+		}
+		mine.view = kernels.Whole(buf).Slice(o.guard, len(o.values))
+		q.Write(kernels.Whole(buf), o.raw)
+		own.call.Args[k] = mine.view
 	}
-	d := references[t.call.Op].derived
-	if d == nil || d.operand != k {
-		return nil
+	if s := t.c.Shared; s != (Shared{}) {
+		out, in := own.operands[s.Out], own.operands[s.In]
+		out.view, out.raw = in.view, in.raw
+		own.call.Args[s.Out] = in.view
 	}
-	return compareExact(o.results, d.round(t.call, t.operands[d.from].results))
+	return own, q.Sync()
+}
+
+func (t *turn) close() {
+	for k, o := range t.operands {
+		if o != nil && o.view.Present() && !t.c.shares(k) {
+			o.view.Buf.Free()
+		}
+	}
+}
+
+// CheckRepeats runs one case twice, each time on memory of its own, and wants the same bits.
+func CheckRepeats(dev kernels.Device, q kernels.Queue, c Case) error {
+	t := newTrial(c)
+	first, err := t.results(dev, q)
+	if err != nil {
+		return fmt.Errorf("conform: %v: %w", c, err)
+	}
+	return t.repeat(dev, q, first)
+}
+
+// repeat runs the case once more and wants the bytes of the first time.
+func (t *trial) repeat(dev kernels.Device, q kernels.Queue, first [][]byte) error {
+	second, err := t.results(dev, q)
+	if err != nil {
+		return fmt.Errorf("conform: %v: again: %w", t.c, err)
+	}
+	for k, o := range kernels.Info(t.c.Call.Op).Operands {
+		if !bytes.Equal(first[k], second[k]) {
+			return fmt.Errorf("conform: %v: operand %s has other bits the second time", t.c, o.Name)
+		}
+	}
+	return nil
+}
+
+// results runs the case and gives the bytes of its operands, nil for scratch, for absent ones and
+// for those whose memory is an output's.
+func (t *trial) results(dev kernels.Device, q kernels.Queue) ([][]byte, error) {
+	own, err := t.on(dev, q)
+	defer own.close()
+	if err != nil {
+		return nil, err
+	}
+	q.Do(own.call)
+	raw := make([][]byte, len(own.operands))
+	for k, o := range own.operands {
+		if o == nil || o.Role == kernels.Scratch || t.c.gives(k) {
+			continue
+		}
+		raw[k] = make([]byte, len(o.raw))
+		q.Read(raw[k], kernels.Whole(o.view.Buf))
+	}
+	return raw, q.Sync()
 }

@@ -6,30 +6,24 @@ import (
 	"pnode/kernels"
 )
 
-// nearest rounds to the nearest number of a type, ties to even.
+// nearest rounds to the nearest number of a type, ties to even. NaN stays NaN.
 func nearest(dtype kernels.DType, x float32) float32 {
 	switch dtype {
 	case kernels.BF16:
-		return nearestBF16(x)
+		if x != x {
+			return x
+		}
+		bits := math.Float32bits(x)
+		low, high := bits&0xffff, bits&^0xffff
+		if low > 0x8000 || low == 0x8000 && high&0x10000 != 0 {
+			high += 0x10000
+		}
+		return math.Float32frombits(high)
 	case kernels.F16:
 		return nearestF16(x)
 	default:
 		return x
 	}
-}
-
-// nearestBF16 rounds to the nearest number with 8 bits of mantissa, ties to even. NaN
-// stays NaN.
-func nearestBF16(x float32) float32 {
-	if x != x {
-		return x
-	}
-	bits := math.Float32bits(x)
-	low, high := bits&0xffff, bits&^0xffff
-	if low > 0x8000 || low == 0x8000 && high&0x10000 != 0 {
-		high += 0x10000
-	}
-	return math.Float32frombits(high)
 }
 
 // leastExponent is the exponent of the smallest normal number of F16, a mantissa in [1,2) times 2^-14.

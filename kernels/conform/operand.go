@@ -40,15 +40,6 @@ func (o *operand) put(i int, bits uint32) {
 	binary.LittleEndian.PutUint32(o.raw[4*i:], bits)
 }
 
-// putValue stores a number that the element can hold.
-func (o *operand) putValue(i int, x float32) {
-	if o.DType.Half() {
-		o.put(i, uint32(HalfBits(o.DType, x))<<16)
-		return
-	}
-	o.put(i, math.Float32bits(x))
-}
-
 // encode rounds the values to the storage type, so that the reference starts from the
 // very numbers that devices get, and lays them between guards.
 func (o *operand) encode() {
@@ -63,20 +54,13 @@ func (o *operand) encode() {
 			continue
 		}
 		stored := nearest(o.DType, float32(v))
-		o.putValue(o.guard+i, stored)
+		bits := math.Float32bits(stored)
+		if o.DType.Half() {
+			bits = uint32(HalfBits(o.DType, stored)) << 16
+		}
+		o.put(o.guard+i, bits)
 		o.values[i] = float64(stored)
 	}
-}
-
-// upload writes what encode has laid out to memory of a device.
-func (o *operand) upload(dev kernels.Device, q kernels.Queue) error {
-	buf, err := dev.Alloc(o.DType, len(o.values)+2*o.guard)
-	if err != nil {
-		return fmt.Errorf("operand %s: %w", o.Name, err)
-	}
-	o.view = kernels.Whole(buf).Slice(o.guard, len(o.values))
-	q.Write(kernels.Whole(buf), o.raw)
-	return nil
 }
 
 // compare reads operand k of a call back and checks guards, inputs and results.

@@ -12,7 +12,7 @@ import (
 // The reference of both is package quant, whose bytes pipeline/wire's tests pin.
 
 func quantize(c kernels.Call, args [][]float64) {
-	words, steps, x := args[0], args[1], narrowed(args[2])
+	words, steps, x := args[0], args[1], single(args[2])
 	packed := make([]byte, 4*len(words))
 	for g := range len(steps) / 2 {
 		from := g * quant.Group
@@ -21,7 +21,9 @@ func quantize(c kernels.Call, args [][]float64) {
 		w, a := quant.InSteps(b, wrong, all)
 		steps[2*g], steps[2*g+1] = float64(w), float64(a)
 	}
-	copy(words, wordsOf(packed))
+	for i := range words {
+		words[i] = float64(int32(binary.LittleEndian.Uint32(packed[4*i:])))
+	}
 }
 
 func dequantize(_ kernels.Call, args [][]float64) {
@@ -34,22 +36,6 @@ func dequantize(_ kernels.Call, args [][]float64) {
 	for i, v := range out {
 		args[0][i] = float64(v)
 	}
-}
-
-func wordsOf(b []byte) []float64 {
-	words := make([]float64, len(b)/4)
-	for i := range words {
-		words[i] = float64(int32(binary.LittleEndian.Uint32(b[4*i:])))
-	}
-	return words
-}
-
-func narrowed(x []float64) []float32 {
-	y := make([]float32, len(x))
-	for i, v := range x {
-		y[i] = float32(v)
-	}
-	return y
 }
 
 // groupKinds makes groups of all that there can be: zeros, too small to be scaled, hardly so,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"pnode/kernels"
 	"pnode/kernels/native"
@@ -85,14 +84,6 @@ type blas struct {
 
 // maxProducts bounds the shapes that are prepared; more go to the package's own kernels.
 const maxProducts = 1 << 10
-
-func newBLAS(lib *blasLibrary, halves []kernels.DType) (*blas, error) {
-	b := &blas{lib: lib, halves: halves, products: map[shape]*product{}}
-	if err := lib.check(blasCreate, uintptr(unsafe.Pointer(&b.handle))); err != nil {
-		return nil, err
-	}
-	return b, nil
-}
 
 // multiplies reports whether it multiplies a half; nil multiplies none.
 func (b *blas) multiplies(half kernels.DType) bool {

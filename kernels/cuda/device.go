@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"pnode/kernels"
 	"pnode/kernels/gpu"
@@ -22,7 +23,13 @@ type Device struct {
 func (d *Device) Name() string { return d.driver.Name() }
 
 // FreeBytes is the memory that nobody has taken, other programs included.
-func (d *Device) FreeBytes() (uint64, error) { return d.driver.freeBytes() }
+func (d *Device) FreeBytes() (free uint64, err error) {
+	err = d.driver.do(func() error {
+		var total uint64
+		return d.lib.check(memGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	})
+	return free, err
+}
 
 // Products says what multiplies matrices of halves: cuBLASLt, or the package's own kernels and why.
 func (d *Device) Products() string {

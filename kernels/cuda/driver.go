@@ -79,19 +79,13 @@ func (d *driver) startBLAS(may func(kernels.DType) bool) error {
 		return nil
 	}
 	return d.do(func() error {
-		d.blas, err = newBLAS(lib, halves)
-		return err
-	})
-}
-
-// stopBLAS gives it up. No stream may be in use.
-func (d *driver) stopBLAS() error {
-	if d.blas == nil {
+		b := &blas{lib: lib, halves: halves, products: map[shape]*product{}}
+		if err := lib.check(blasCreate, uintptr(unsafe.Pointer(&b.handle))); err != nil {
+			return err
+		}
+		d.blas = b
 		return nil
-	}
-	b := d.blas
-	d.blas = nil
-	return d.do(b.close)
+	})
 }
 
 // do calls f on a thread whose context is the card's. The card is not closed meanwhile.
@@ -144,14 +138,6 @@ func (d *driver) clear(address, bytes uintptr) error {
 func (d *driver) Free(m gpu.Memory) error {
 	d.freed.Add(1)
 	return d.do(func() error { return d.lib.check(memFree, uintptr(m)) })
-}
-
-func (d *driver) freeBytes() (free uint64, err error) {
-	err = d.do(func() error {
-		var total uint64
-		return d.lib.check(memGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
-	})
-	return free, err
 }
 
 // Close gives the card back, with all memory and streams that are left.

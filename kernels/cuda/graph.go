@@ -35,10 +35,6 @@ const (
 	maxKnown       = 1 << 10
 )
 
-func newGraphs(d *driver) graphs {
-	return graphs{driver: d, off: d.plain || !d.lib.hasGraphs(), known: map[uint64]*graph{}}
-}
-
 // run has the stream's segment run as a graph; done is false if there is none. The second time that
 // a segment comes, one is made: what comes once is not worth it, and libraries have loaded then what
 // they need.
@@ -56,7 +52,11 @@ func (g *graphs) run(s *stream) (done bool, err error) {
 	}
 	found := g.known[s.segment.key]
 	if found == nil {
-		return false, g.remember(s.segment.key)
+		g.known[s.segment.key] = &graph{turn: g.turn}
+		if len(g.known) > maxKnown {
+			err = g.forget()
+		}
+		return false, err
 	}
 	found.turn = g.turn
 	switch {
@@ -78,15 +78,6 @@ func (g *graphs) run(s *stream) (done bool, err error) {
 	// What is wrong with the card itself comes out of the launches, too.
 	g.off = true
 	return false, g.drop(g.driver.lib)
-}
-
-// remember notes a key, and makes room for it.
-func (g *graphs) remember(key uint64) error {
-	g.known[key] = &graph{turn: g.turn}
-	if len(g.known) <= maxKnown {
-		return nil
-	}
-	return g.forget()
 }
 
 // forget drops what was not used for the longest time.
@@ -160,13 +151,14 @@ func (s *stream) captured() (uintptr, error) {
 	return *nodes, nil
 }
 
-// like reports whether the graph can be made to run these issues.
+// like reports whether the graph can be made to run these issues: they differ in parameters of kernels at most.
 func (k *graph) like(issues []issue) bool {
 	if len(k.issues) != len(issues) {
 		return false
 	}
 	for n := range issues {
-		if !k.issues[n].like(&issues[n]) {
+		was, i := &k.issues[n], &issues[n]
+		if was.kernel != i.kernel || was.grid != i.grid || was.product != i.product || was.args != i.args || len(was.params) != len(i.params) {
 			return false
 		}
 	}

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"errors"
-	"slices"
 	"sync"
 
 	"pnode/kernels/native"
@@ -94,9 +93,6 @@ func open(names []string) (*library, error) {
 	}
 	return (*library)(functions), nil
 }
-
-// hasGraphs reports whether the driver has all functions of graphs.
-func (l *library) hasGraphs() bool { return !slices.Contains(l[streamBeginCapture:], 0) }
 
 // call calls a function. Pointers among the arguments are converted in the call itself, which
 // keeps what they point to alive and in its place.

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -20,11 +19,6 @@ type issue struct {
 	name    string
 }
 
-// like reports whether the two differ in parameters of a kernel at most.
-func (i *issue) like(j *issue) bool {
-	return i.kernel == j.kernel && i.grid == j.grid && i.product == j.product && i.args == j.args && len(i.params) == len(j.params)
-}
-
 // segment are issues that are put off until the stream is used for something else: as long as
 // passes are the same, so are their segments.
 type segment struct {
@@ -36,9 +30,6 @@ type segment struct {
 
 // maxIssues bounds a segment, so that a card that has nothing to do begins soon.
 const maxIssues = 256
-
-// reset begins the next segment.
-func (s *segment) reset() { s.issues, s.key = s.issues[:0], 0 }
 
 // clone is a copy to keep.
 func (s *segment) clone() []issue {
@@ -68,13 +59,6 @@ func (s *segment) mix(words ...uint64) {
 		s.key = (s.key ^ w) * 1099511628211
 		s.key ^= s.key >> 32
 	}
-}
-
-// product puts a product off.
-func (s *segment) product(name string, p *product, args blasArgs) {
-	i := s.next(name)
-	i.product, i.args = p, args
-	s.mix(uint64(args.out), uint64(args.a), uint64(args.b), uint64(args.bias), args.m, args.n, args.k)
 }
 
 // launch puts a launch off, unless the card cannot do it.
@@ -122,12 +106,14 @@ func (s *stream) put(launches []gpu.Launch) error {
 	for i := range launches {
 		l := &launches[i]
 		if p, args := s.factors(l); p != nil {
-			s.segment.product(l.Kernel, p, args)
+			i := s.segment.next(l.Kernel)
+			i.product, i.args = p, args
+			s.segment.mix(uint64(args.out), uint64(args.a), uint64(args.b), uint64(args.bias), args.m, args.n, args.k)
 			continue
 		}
 		k, ok := s.driver.module.kernels[l.Kernel]
 		if !ok {
-			return fmt.Errorf("%s: %w", l.Kernel, errors.New("cuda: the PTX has no such kernel"))
+			return fmt.Errorf("%s: cuda: the PTX has no such kernel", l.Kernel)
 		}
 		if err := s.segment.launch(l, k); err != nil {
 			return fmt.Errorf("%s: %w", l.Kernel, err)
@@ -138,7 +124,7 @@ func (s *stream) put(launches []gpu.Launch) error {
 
 // flush enqueues what was put off: as a graph if there is one for it, else one by one.
 func (s *stream) flush() error {
-	defer s.segment.reset()
+	defer func() { s.segment.issues, s.segment.key = s.segment.issues[:0], 0 }()
 	if done, err := s.graphs.run(s); done || err != nil {
 		return err
 	}

@@ -43,9 +43,6 @@ func (s *staging) next(bytes int) (place []byte, address uintptr) {
 	return place, uintptr(unsafe.Pointer(unsafe.SliceData(place)))
 }
 
-// land has bytes copied on when the stream has been waited for.
-func (s *staging) land(to, from []byte) { s.landings = append(s.landings, landing{to, from}) }
-
 // empty makes room; the bytes for the program are there unless the stream failed.
 func (s *staging) empty(arrived bool) {
 	for _, l := range s.landings {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"pnode/kernels/gpu"
@@ -32,7 +33,8 @@ const maxGroupsBehind = 1<<16 - 1
 
 // NewStream gives a stream.
 func (d *driver) NewStream() (gpu.Stream, error) {
-	s := &stream{driver: d, staging: staging{driver: d}, graphs: newGraphs(d)}
+	s := &stream{driver: d, staging: staging{driver: d}, graphs: graphs{driver: d, known: map[uint64]*graph{}}}
+	s.graphs.off = d.plain || slices.Contains(d.lib[streamBeginCapture:], 0) // the driver lacks functions of graphs
 	err := d.do(func() error {
 		return d.lib.check(streamCreate, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking)
 	})
@@ -91,7 +93,7 @@ func (s *stream) Read(to []byte, from gpu.Memory, at int) error {
 			place, host := s.staging.next(piece)
 			err := s.copy(memcpyDtoHAsync, host, uintptr(from)+uintptr(at+done), piece)
 			if err == nil {
-				s.staging.land(to[done:done+piece], place)
+				s.staging.landings = append(s.staging.landings, landing{to[done : done+piece], place})
 			}
 			return err
 		})

@@ -37,8 +37,13 @@ func Diagnose(ctx context.Context, o Options) (Diagnosis, error) {
 	if err != nil {
 		return d, err
 	}
-	processor, err := diagnoseCPU(o.Threads)
+	device, err := cpu.New(cpu.Options{Threads: o.Threads})
 	if err != nil {
+		return d, err
+	}
+	processor := findingOfCPU(device)
+	processor.Rates, err = Measure(device)
+	if err = errors.Join(err, device.Close()); err != nil {
 		return d, err
 	}
 	d.Missing, d.Advice = report.Missing, adviseHere(report)
@@ -77,15 +82,4 @@ func unused(f Finding, names wanted) string {
 	default:
 		return "it computes on the processor's cores, on which cpu is faster; naming it takes it"
 	}
-}
-
-// diagnoseCPU measures the processor.
-func diagnoseCPU(threads int) (Finding, error) {
-	device, err := cpu.New(cpu.Options{Threads: threads})
-	if err != nil {
-		return Finding{}, err
-	}
-	f := findingOfCPU(device)
-	f.Rates, err = Measure(device)
-	return f, errors.Join(err, device.Close())
 }

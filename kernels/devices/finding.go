@@ -1,6 +1,9 @@
 package devices
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Finding describes a device.
 type Finding struct {
@@ -75,11 +78,21 @@ func (w wanted) takes(f Finding) bool {
 	return w.names(f.Name)
 }
 
-func (w wanted) names(name string) bool {
-	for _, n := range w {
-		if n == name {
-			return true
+func (w wanted) names(name string) bool { return slices.Contains(w, name) }
+
+// driversPart of a card's memory is left to its driver: a 16th.
+const driversPart = 16
+
+// MemoryFor returns how much a program may take of a device's memory: of a card's own all that others leave
+// but a part that its driver needs, of the host's so many bytes.
+func (f Finding) MemoryFor(hostBytes int64) int64 {
+	free := hostBytes
+	if !f.Shared {
+		free = f.MemoryBytes
+		if f.FreeBytes > 0 {
+			free = min(free, f.FreeBytes)
 		}
+		free -= f.MemoryBytes / driversPart
 	}
-	return false
+	return max(free, 0)
 }

@@ -22,7 +22,10 @@ func OpenOne(ctx context.Context, o Options) (_ *Set, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.openFastest(report, o)
+	slices.SortStableFunc(report.Devices, func(a, b Finding) int { return cmp.Compare(b.Rates.MatMulFLOPS, a.Rates.MatMulFLOPS) })
+	for i := 0; i < len(report.Devices) && len(s.Devices) == 0; i++ { // until one works
+		s.openFound(Report{Devices: report.Devices[i : i+1]}, o)
+	}
 	if len(s.Devices) == 0 && (len(o.Names) == 0 || slices.Contains(o.Names, CPU)) {
 		return s, s.openCPU(o)
 	}
@@ -30,14 +33,4 @@ func OpenOne(ctx context.Context, o Options) (_ *Set, err error) {
 		return nil, fmt.Errorf("%w: %s", ErrNone, strings.Join(s.Dropped, "; "))
 	}
 	return s, nil
-}
-
-// openFastest opens the first that works of a report's devices, the fastest first.
-func (s *Set) openFastest(r Report, o Options) {
-	slices.SortStableFunc(r.Devices, func(a, b Finding) int { return cmp.Compare(b.Rates.MatMulFLOPS, a.Rates.MatMulFLOPS) })
-	for i := range r.Devices {
-		if s.openFound(Report{Devices: r.Devices[i : i+1]}, o); len(s.Devices) > 0 {
-			return
-		}
-	}
 }

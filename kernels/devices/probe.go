@@ -48,7 +48,11 @@ func (p Probe) Run(ctx context.Context, names []string) (Report, error) {
 			s.Plain, tries = append(s.Plain, end.during), append(tries, end)
 		} else {
 			s.Skip = append(s.Skip, end.during)
-			all.blame(end)
+			if strings.Contains(end.during, ":") {
+				all.Devices = append(all.Devices, Finding{Name: end.during, Problem: end.why})
+			} else {
+				all.Missing = append(all.Missing, Missing{end.during, end.why, true})
+			}
 		}
 		for _, f := range all.Devices {
 			s.Skip = append(s.Skip, f.Name)
@@ -75,15 +79,6 @@ func (r *Report) explain(tries []ending) {
 	}
 }
 
-// blame adds a device, or a backend, that ended the process.
-func (r *Report) blame(end ending) {
-	if !strings.Contains(end.during, ":") {
-		r.Missing = append(r.Missing, Missing{end.during, end.why, true})
-		return
-	}
-	r.Devices = append(r.Devices, Finding{Name: end.during, Problem: end.why})
-}
-
 // unite tells of cards that were found in several processes that they are the same.
 func (r *Report) unite() {
 	cards := map[string]string{}
@@ -105,7 +100,16 @@ func (p Probe) once(ctx context.Context, all *Report, s Selection) (ending, erro
 	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer silent.Stop()
 	var words lastWords
-	cmd := exec.CommandContext(ctx, p[0], p.arguments(s)...)
+	args := slices.Clone(p[1:])
+	for _, a := range []struct {
+		flag  string
+		names []string
+	}{{"--name", s.Names}, {"--skip", s.Skip}, {"--plain", s.Plain}} {
+		for _, n := range a.names {
+			args = append(args, a.flag, n)
+		}
+	}
+	cmd := exec.CommandContext(ctx, p[0], args...)
 	cmd.Stderr, cmd.WaitDelay = &words, time.Second
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -131,19 +135,6 @@ func (p Probe) once(ctx context.Context, all *Report, s Selection) (ending, erro
 
 var errSilent = fmt.Errorf("the driver was silent for %v", patience)
 
-func (p Probe) arguments(s Selection) []string {
-	args := slices.Clone(p[1:])
-	for _, a := range []struct {
-		flag  string
-		names []string
-	}{{"--name", s.Names}, {"--skip", s.Skip}, {"--plain", s.Plain}} {
-		for _, n := range a.names {
-			args = append(args, a.flag, n)
-		}
-	}
-	return args
-}
-
 // listen adds the messages of a process to a report until its output ends, and says what was
 // looked at last. Lines that are none are a driver's own.
 func listen(out io.Reader, all *Report, heard func()) (end ending) {
@@ -154,8 +145,11 @@ func listen(out io.Reader, all *Report, heard func()) (end ending) {
 			break
 		}
 		heard()
-		m, ok := decodeMessage(lines.Bytes())
-		if !ok {
+		var m message
+		fields := json.NewDecoder(bytes.NewReader(lines.Bytes()))
+		fields.DisallowUnknownFields()
+		err := fields.Decode(&m)
+		if err != nil || m.Begin == "" && (m.Device == nil || m.Device.Name == "") && m.Missing == nil {
 			continue
 		}
 		if m.Begin != "" {
@@ -170,15 +164,6 @@ func listen(out io.Reader, all *Report, heard func()) (end ending) {
 	}
 	_, _ = io.Copy(io.Discard, out) // what is too much
 	return end
-}
-
-// decodeMessage reads a line.
-func decodeMessage(line []byte) (message, bool) {
-	var m message
-	fields := json.NewDecoder(bytes.NewReader(line))
-	fields.DisallowUnknownFields()
-	err := fields.Decode(&m)
-	return m, err == nil && (m.Begin != "" || m.Device != nil && m.Device.Name != "" || m.Missing != nil)
 }
 
 // lastWords keeps the beginning of what a process says before it ends.

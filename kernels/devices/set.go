@@ -49,9 +49,6 @@ func (o Options) resolve() Options {
 	return o
 }
 
-// onlyCPU reports whether no driver is asked for.
-func (o Options) onlyCPU() bool { return len(o.Names) == 1 && o.Names[0] == CPU }
-
 // Device is an opened one and what is known of it.
 type Device struct {
 	kernels.Device
@@ -102,7 +99,7 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 
 // probed returns the devices of the drivers that options ask for.
 func (o Options) probed(ctx context.Context) (r Report, err error) {
-	if o.onlyCPU() {
+	if len(o.Names) == 1 && o.Names[0] == CPU { // no driver is asked for
 		return r, nil
 	}
 	if r, err = o.Probe.Run(ctx, o.Names); err == nil {
@@ -225,4 +222,34 @@ func (s *Set) Close() error {
 		errs = append(errs, d.Device.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Working is the set without the devices that compute nothing any more, and says of each of
+// these why. Those are not closed: their drivers are not to be trusted.
+func (s *Set) Working() (working *Set, lost []string) {
+	working = &Set{}
+	for _, d := range s.Devices {
+		if err := lives(d.Device); err != nil {
+			lost = append(lost, fmt.Sprintf("goes on without %v: %v", d.Finding, err))
+			continue
+		}
+		working.Devices = append(working.Devices, d)
+	}
+	return working, lost
+}
+
+// lives has a device write a number, which it may do without computing (package null).
+func lives(d kernels.Device) error {
+	buffer, err := d.Alloc(kernels.F32, 1)
+	if err != nil {
+		return err
+	}
+	defer buffer.Free()
+	q, err := d.NewQueue()
+	if err != nil {
+		return err
+	}
+	q.Do(kernels.Fill(kernels.Whole(buffer), 1, 1))
+	q.Read(make([]byte, kernels.F32.SizeBytes()), kernels.Whole(buffer))
+	return errors.Join(q.Sync(), q.Close())
 }

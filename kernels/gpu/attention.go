@@ -62,17 +62,6 @@ func newHeads(c kernels.Call) heads {
 	return h
 }
 
-func supportsAttention(c kernels.Call) error {
-	h, most := newHeads(c), headSizes[len(headSizes)-1]
-	if h.D > most {
-		return fmt.Errorf("%w: %v: heads of %d channels, at most %d", kernels.ErrUnsupported, c, h.D, most)
-	}
-	if h.width() > maxInt32 {
-		return fmt.Errorf("%w: %v: rows of %d channels, at most %d", kernels.ErrUnsupported, c, h.width(), maxInt32)
-	}
-	return nil
-}
-
 // width is the length of a row of queries, keys and values.
 func (h heads) width() int { return (h.H + 2*h.K) * h.D }
 

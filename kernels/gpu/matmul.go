@@ -40,26 +40,24 @@ var matMulNames, matrixNames, unitNames = func() (names [len(tileSizes)][len(typ
 // matrixTile is the number of rows and of columns that a work-group computes on matrix units.
 const matrixTile = 128
 
+// matMul appends the kernel for a product, over the tiles of its result.
 func (p *Plan) matMul(c kernels.Call) {
 	out, a, b, bias := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	m, n, k := c.Dims[0], c.Dims[1], c.Dims[2]
-	p.matMulLaunch(c).stored(out).memory(a, b, bias).ints(m, n, k, flag(c, kernels.Accumulate))
-}
-
-// matMulLaunch appends the kernel for a product, over the tiles of its result.
-func (p *Plan) matMulLaunch(c kernels.Call) *Launch {
-	m, n := c.Dims[0], c.Dims[1]
-	transA, transB, dtype := flag(c, kernels.TransA), flag(c, kernels.TransB), c.Args[1].Buf.DType()
-	switch {
+	transA, transB, factors := flag(c, kernels.TransA), flag(c, kernels.TransB), typeOf(a)
+	var l *Launch
+	switch dtype := a.Buf.DType(); {
 	case p.Geometry.Multiplies(dtype):
-		return p.launch2(matrixNames[typeOf(c.Args[1])][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
+		l = p.launch2(matrixNames[factors][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
 	case p.Geometry.OnUnit(dtype):
-		return p.launch(unitNames[typeOf(c.Args[1])][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
+		l = p.launch(unitNames[factors][transA][transB], blocks(n, matrixTile), blocks(m, matrixTile))
+	default:
+		size := 0
+		if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {
+			size = 1
+		}
+		tile := tileSizes[size] * p.Geometry.Side
+		l = p.launch2(matMulNames[size][factors][transA][transB], blocks(n, tile), blocks(m, tile))
 	}
-	size := 0
-	if side := tileSizes[0] * p.Geometry.Side; blocks(m, side)*blocks(n, side) < manyTiles {
-		size = 1
-	}
-	tile := tileSizes[size] * p.Geometry.Side
-	return p.launch2(matMulNames[size][typeOf(c.Args[1])][transA][transB], blocks(n, tile), blocks(m, tile))
+	l.stored(out).memory(a, b, bias).ints(m, n, k, flag(c, kernels.Accumulate))
 }

@@ -36,7 +36,13 @@ func Supports(c kernels.Call) error {
 	switch c.Op {
 	case kernels.OpAttentionForward, kernels.OpAttentionBackward, kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart,
 		kernels.OpAttentionCached:
-		return supportsAttention(c)
+		h, most := newHeads(c), headSizes[len(headSizes)-1]
+		if h.D > most {
+			return fmt.Errorf("%w: %v: heads of %d channels, at most %d", kernels.ErrUnsupported, c, h.D, most)
+		}
+		if h.width() > maxInt32 {
+			return fmt.Errorf("%w: %v: rows of %d channels, at most %d", kernels.ErrUnsupported, c, h.width(), maxInt32)
+		}
 	case kernels.OpEmbedForward, kernels.OpEmbedBackward:
 		if rows := c.Dims[0] * c.Dims[1]; rows > maxInt32 {
 			return fmt.Errorf("%w: %v: %d rows, at most %d", kernels.ErrUnsupported, c, rows, maxInt32)
@@ -59,18 +65,12 @@ func (p *Plan) Make(c kernels.Call) {
 		p.embedForward(c)
 	case kernels.OpEmbedBackward:
 		p.embedBackward(c)
-	case kernels.OpCrossEntropy:
-		p.crossEntropy(c)
 	case kernels.OpAttentionForward, kernels.OpAttentionForwardPart:
 		p.attentionForward(c)
 	case kernels.OpAttentionBackward, kernels.OpAttentionBackwardPart:
 		p.attentionBackward(c)
 	case kernels.OpAttentionCached:
 		p.attentionCached(c)
-	case kernels.OpRoPE:
-		p.rope(c)
-	case kernels.OpSwiGLUForward, kernels.OpSwiGLUBackward:
-		p.swiglu(c)
 	default:
 		if !p.norm(c) {
 			p.elements(c)

@@ -32,7 +32,7 @@ func (q *queue) Do(c kernels.Call) {
 	}
 	q.plan.Make(c)
 	q.checked = q.checked || q.plan.Checked
-	if err := q.execute(); err != nil {
+	if err := q.give(q.stream.Execute); err != nil {
 		q.err = fmt.Errorf("%s: %v: %w", q.dev.Name(), c, err)
 	}
 }
@@ -48,9 +48,6 @@ func (q *queue) Prepare(c kernels.Call) error {
 	}
 	return nil
 }
-
-// execute enqueues the launches of the queue's plan.
-func (q *queue) execute() error { return q.give(q.stream.Execute) }
 
 // give gives the stream the launches of the queue's plan.
 func (q *queue) give(to func([]Launch) error) error {

@@ -64,11 +64,6 @@ func (l *Lacks) Products(fast, slow string, halves ...kernels.DType) string {
 	if len(halves) > 0 && lacking == len(halves) {
 		text = fmt.Sprintf("%s (%s: %v)", slow, fast, l.Fast(halves[0]))
 	}
-	return l.withF16(text)
-}
-
-// withF16 adds to a text why there is no F16, if so.
-func (l *Lacks) withF16(text string) string {
 	if l.F16 == nil {
 		return text
 	}
@@ -99,7 +94,10 @@ func Try[D Candidate](lacks Lacks, open func(Lacks) (D, error)) (D, Lacks, error
 		if err != nil {
 			return none, lacks, errors.Join(err, lacks.FastBF16, lacks.FastF16, lacks.F16)
 		}
-		half, wrong := lacks.test(dev)
+		half, wrong := kernels.BF16, conform.SelfTest(dev)
+		if wrong == nil && lacks.F16 == nil {
+			half, wrong = kernels.F16, conform.SelfTestF16(dev)
+		}
 		if wrong == nil {
 			if lacks.F16 != nil {
 				dev.WithoutF16()
@@ -111,12 +109,4 @@ func Try[D Candidate](lacks Lacks, open func(Lacks) (D, error)) (D, Lacks, error
 			return none, lacks, errors.Join(wrong, err)
 		}
 	}
-}
-
-// test finds the first thing wrong with a device, and the half that it may be about.
-func (l *Lacks) test(dev kernels.Device) (kernels.DType, error) {
-	if err := conform.SelfTest(dev); err != nil || l.F16 != nil {
-		return kernels.BF16, err
-	}
-	return kernels.F16, conform.SelfTestF16(dev)
 }

@@ -40,9 +40,12 @@ func (l Library) Open() (addresses []uintptr, err error) {
 			failures = append(failures, err.Error())
 			continue
 		}
-		addresses, err := find(handle, l.Functions)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", l.Outdated, err)
+		for _, name := range l.Functions {
+			address, err := findFunction(handle, name)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", l.Outdated, err)
+			}
+			addresses = append(addresses, address)
 		}
 		for _, name := range l.Optional {
 			address, _ := findFunction(handle, name)
@@ -51,17 +54,6 @@ func (l Library) Open() (addresses []uintptr, err error) {
 		return addresses, nil
 	}
 	return nil, fmt.Errorf("%w: %s", l.Missing, strings.Join(failures, "; "))
-}
-
-func find(handle uintptr, functions []string) (addresses []uintptr, err error) {
-	for _, name := range functions {
-		address, err := findFunction(handle, name)
-		if err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, address)
-	}
-	return addresses, nil
 }
 
 // Call calls the function at an address. What pointers among the arguments point to stays alive

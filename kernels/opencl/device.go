@@ -83,7 +83,7 @@ func (i Info) without(lacks gpu.Lacks) (*Device, error) {
 	if on := i.geometry(lacks); on.Unit != gpu.NoUnit {
 		geometries = []gpu.Geometry{on}
 	}
-	d, err := i.drive(geometries)
+	d, err := i.drive(gpu.Source, geometries...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +104,18 @@ func brief(err error) error {
 // Drive gives the driver under a device, with the kernels for one geometry, built but not
 // tested.
 func (i Info) Drive(g gpu.Geometry) (driver gpu.Driver, err error) {
-	guardSignals(func() { driver, err = i.drive([]gpu.Geometry{g}) })
+	guardSignals(func() { driver, err = i.drive(gpu.Source, g) })
 	return driver, err
 }
 
-func (i Info) drive(geometries []gpu.Geometry) (*driver, error) {
+// drive gives the driver with the kernels of a source, for the first geometry that the device takes.
+func (i Info) drive(source func(gpu.Geometry) string, geometries ...gpu.Geometry) (*driver, error) {
 	d := &driver{Info: i}
-	if err := d.start(geometries); err != nil {
+	err := d.connect()
+	if err == nil {
+		d.program, err = d.build(source, geometries)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

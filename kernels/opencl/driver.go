@@ -20,14 +20,6 @@ type driver struct {
 	closed  bool
 }
 
-func (d *driver) start(geometries []gpu.Geometry) error {
-	err := d.connect()
-	if err == nil {
-		d.program, err = d.build(geometries)
-	}
-	return err
-}
-
 // connect makes what needs no program.
 func (d *driver) connect() (err error) {
 	var s status

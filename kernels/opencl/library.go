@@ -62,24 +62,21 @@ type library [functionCount]uintptr
 
 // load opens the library once; it stays open, because drivers do not unload well.
 var load = sync.OnceValues(func() (*library, error) {
-	lib := &library{}
+	var functions []uintptr
 	var err error
-	guardSignals(func() { err = lib.open() })
-	return lib, err
+	guardSignals(func() {
+		functions, err = native.Library{
+			Files: libraryNames, Functions: functionNames[:], Missing: ErrNoLibrary, Outdated: "opencl: the library is older than OpenCL 1.2",
+		}.Open()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return (*library)(functions), nil
 })
 
 // libraryNames are where OpenCL's loader may be: on Linux and the BSDs, on macOS, on Windows.
 var libraryNames = []string{"libOpenCL.so.1", "libOpenCL.so", "/System/Library/Frameworks/OpenCL.framework/OpenCL", "OpenCL.dll"}
-
-func (l *library) open() error {
-	functions, err := native.Library{
-		Files: libraryNames, Functions: functionNames[:], Missing: ErrNoLibrary, Outdated: "opencl: the library is older than OpenCL 1.2",
-	}.Open()
-	if err == nil {
-		*l = library(functions)
-	}
-	return err
-}
 
 // call calls a function that returns a status. Pointers among the arguments are converted in
 // the call itself, which keeps what they point to alive and in its place.

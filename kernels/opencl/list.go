@@ -79,17 +79,24 @@ func List() (list []Info, err error) {
 }
 
 func (l *library) list() (list []Info, err error) {
-	platforms, err := l.platforms()
-	if err != nil {
-		return nil, err
+	var platforms handleList
+	s := l.call(getPlatformIDs, maxHandles, uintptr(unsafe.Pointer(&platforms.handles)), uintptr(unsafe.Pointer(&platforms.count)))
+	if s == platformNotFound {
+		return nil, nil
+	} else if s != success {
+		return nil, s.err(getPlatformIDs)
 	}
 	var failures []error
-	for _, platform := range platforms {
-		devices, err := l.devices(platform)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", l.text(getPlatformInfo, platform, platformName), err))
+	for _, platform := range platforms.found() {
+		var devices handleList
+		s := l.call(getDeviceIDs, platform, typeCPU|typeGPU|typeAccelerator, maxHandles,
+			uintptr(unsafe.Pointer(&devices.handles)), uintptr(unsafe.Pointer(&devices.count)))
+		if s == deviceNotFound {
+			continue
+		} else if s != success {
+			failures = append(failures, fmt.Errorf("%s: %w", l.text(getPlatformInfo, platform, platformName), s.err(getDeviceIDs)))
 		}
-		for _, id := range devices {
+		for _, id := range devices.found() {
 			info := l.describe(platform, id)
 			info.Index = len(list)
 			list = append(list, info)
@@ -109,27 +116,14 @@ type handleList struct {
 
 func (h *handleList) found() []uintptr { return h.handles[:min(h.count, maxHandles)] }
 
-func (l *library) platforms() ([]uintptr, error) {
-	var h handleList
-	s := l.call(getPlatformIDs, maxHandles, uintptr(unsafe.Pointer(&h.handles)), uintptr(unsafe.Pointer(&h.count)))
-	if s == platformNotFound {
-		return nil, nil
-	}
-	return h.found(), s.err(getPlatformIDs)
-}
-
-func (l *library) devices(platform uintptr) ([]uintptr, error) {
-	var h handleList
-	s := l.call(getDeviceIDs, platform, typeCPU|typeGPU|typeAccelerator, maxHandles, uintptr(unsafe.Pointer(&h.handles)), uintptr(unsafe.Pointer(&h.count)))
-	if s == deviceNotFound {
-		return nil, nil
-	}
-	return h.found(), s.err(getDeviceIDs)
-}
-
 func (l *library) describe(platform, id uintptr) Info {
 	text := func(parameter uintptr) string { return l.text(getDeviceInfo, id, parameter) }
-	number := func(parameter uintptr) uint64 { return l.number(getDeviceInfo, id, parameter) }
+	number := func(parameter uintptr) (value uint64) { // of up to 8 bytes, 0 where the driver does not tell
+		if !l.property(id, parameter, unsafe.Pointer(&value), unsafe.Sizeof(value)) {
+			return 0
+		}
+		return value
+	}
 	info := Info{
 		Platform: l.text(getPlatformInfo, platform, platformName),
 		Name:     text(deviceName), Vendor: text(deviceVendor), Driver: text(driverVersion), Version: text(deviceVersion),
@@ -174,13 +168,4 @@ func (l *library) text(f function, of, parameter uintptr) string {
 	}
 	text, _, _ := strings.Cut(string(buffer[:]), "\x00")
 	return strings.TrimSpace(text)
-}
-
-// number is a property that is an integer of up to 8 bytes, 0 where the driver does not tell.
-func (l *library) number(f function, of, parameter uintptr) uint64 {
-	var value uint64
-	if l.call(f, of, parameter, unsafe.Sizeof(value), uintptr(unsafe.Pointer(&value)), 0) != success {
-		return 0
-	}
-	return value
 }

@@ -17,7 +17,7 @@ var errNoUnit = errors.New("opencl: matrix units")
 // kernels for, or that is multiplied wrong.
 func (i Info) tryUnit() (lacks gpu.Lacks) {
 	for {
-		d, err := i.try(i.geometry(lacks))
+		d, err := i.drive(gpu.UnitSource, i.geometry(lacks))
 		switch {
 		case err == nil:
 			d.probeHalves(&lacks)
@@ -40,21 +40,6 @@ func (d *driver) probeHalves(lacks *gpu.Lacks) {
 	if err := d.Close(); err != nil {
 		lacks.FastBF16, lacks.FastF16 = err, err
 	}
-}
-
-// try gives the device with the kernels on a unit alone.
-func (i Info) try(g gpu.Geometry) (*driver, error) { return i.trySource(gpu.UnitSource(g), g) }
-
-func (i Info) trySource(source string, g gpu.Geometry) (*driver, error) {
-	d := &driver{Info: i}
-	err := d.connect()
-	if err == nil {
-		d.program, err = d.buildSource(source, g)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
 }
 
 // Sizes of what a probe multiplies: two matrices of rows x depth numbers.

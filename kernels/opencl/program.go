@@ -27,10 +27,10 @@ type program struct {
 
 // build takes the first geometry for which the driver can run every kernel; the error tells
 // what is wrong with each.
-func (d *driver) build(geometries []gpu.Geometry) (program, error) {
+func (d *driver) build(source func(gpu.Geometry) string, geometries []gpu.Geometry) (program, error) {
 	var failures []error
 	for _, g := range geometries {
-		p, err := d.buildSource(gpu.Source(g), g)
+		p, err := d.buildSource(source(g), g)
 		if err == nil {
 			return p, nil
 		}

@@ -59,8 +59,12 @@ func (s *stream) launch(l *gpu.Launch) error {
 	if !ok {
 		return fmt.Errorf("opencl: the source has no such kernel")
 	}
-	if err := s.setArgs(kernel, l.Params); err != nil {
-		return err
+	for k, p := range l.Params {
+		s.value = p.Bits
+		s.words = [9]uintptr{kernel, uintptr(k), uintptr(p.Bytes), uintptr(unsafe.Pointer(&s.value))}
+		if code := s.driver.lib.call(setKernelArg, s.words[:4]...); code != success {
+			return code.err(setKernelArg)
+		}
 	}
 	global, local := &s.sizes[0], &s.sizes[1]
 	*local = [3]uintptr{uintptr(l.Items[0]), uintptr(l.Items[1]), 1}
@@ -69,17 +73,6 @@ func (s *stream) launch(l *gpu.Launch) error {
 	}
 	s.words = [9]uintptr{s.handle, kernel, uintptr(len(global)), 0, uintptr(unsafe.Pointer(global)), uintptr(unsafe.Pointer(local))}
 	return s.driver.lib.call(enqueueNDRangeKernel, s.words[:]...).err(enqueueNDRangeKernel)
-}
-
-func (s *stream) setArgs(kernel uintptr, params []gpu.Param) error {
-	for k, p := range params {
-		s.value = p.Bits
-		s.words = [9]uintptr{kernel, uintptr(k), uintptr(p.Bytes), uintptr(unsafe.Pointer(&s.value))}
-		if code := s.driver.lib.call(setKernelArg, s.words[:4]...); code != success {
-			return code.err(setKernelArg)
-		}
-	}
-	return nil
 }
 
 func (s *stream) Write(to gpu.Memory, at int, from []byte) error {

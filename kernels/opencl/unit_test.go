@@ -28,7 +28,7 @@ func unitDevice(t *testing.T, u gpu.Unit) Info {
 
 func try(t *testing.T, info Info, source string) *driver {
 	t.Helper()
-	d, err := info.trySource(source, gpu.WithUnit(info.Unit))
+	d, err := info.drive(func(gpu.Geometry) string { return source }, gpu.WithUnit(info.Unit))
 	if err != nil {
 		t.Fatal(err)
 	}
