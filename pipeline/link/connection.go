@@ -58,8 +58,12 @@ func (r *remote) attach(conn *quic.Conn) *connection {
 		c.stop()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, s := range c.streams {
-			s.giveBack()
+		for _, s := range c.streams { // what is not acknowledged goes over another connection
+			s.mu.Lock()
+			s.closed = true
+			s.box.giveBack(s.sent)
+			s.sent = nil
+			s.mu.Unlock()
 		}
 		c.streams = nil
 	})
@@ -290,15 +294,6 @@ func (s *outStream) ack(n uint64, rtt time.Duration) (through bool, err error) {
 		s.sent, s.acked = s.sent[len(fresh):], n
 	}
 	return s.retired && len(s.sent) == 0, nil
-}
-
-// giveBack has everything that is not acknowledged sent over another connection.
-func (s *outStream) giveBack() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.box.giveBack(s.sent)
-	s.sent = nil
 }
 
 // cut ends both directions of a stream at once.

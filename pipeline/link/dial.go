@@ -127,20 +127,6 @@ func (e *Endpoint) register(id plan.PeerID, conn *quic.Conn) error {
 	return nil
 }
 
-// isWarm reports whether a session has warmed a connection.
-func (e *Endpoint) isWarm(id plan.PeerID, conn *quic.Conn) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Contains(e.peer(id).warm, conn)
-}
-
-func (e *Endpoint) noteWarm(id plan.PeerID, conn *quic.Conn) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := e.peer(id)
-	p.warm = append(slices.DeleteFunc(p.warm, ended), conn)
-}
-
 func ended(c *quic.Conn) bool { return c.Context().Err() != nil }
 
 // serve accepts the peer's streams until the connection ends.

@@ -80,7 +80,9 @@ func (em *Emulated) Network(i int) Network { return em.networks[i] }
 
 // SetConditions changes the direction from one peer to another for packets sent from now on.
 func (em *Emulated) SetConditions(from, to plan.PeerID, s LinkConditions) {
-	em.netem.setConditions(em.addr(from), em.addr(to), s)
+	em.netem.mu.Lock()
+	defer em.netem.mu.Unlock()
+	em.netem.line(direction{em.addr(from), em.addr(to)}).conditions = s
 }
 
 // Cut drops every packet between two peers, in both directions, until it is undone.
@@ -106,13 +108,9 @@ func (em *Emulated) Close() {
 }
 
 func (em *Emulated) addr(id plan.PeerID) address {
-	return addressOf(em.network(id).conn.LocalAddr())
-}
-
-func (em *Emulated) network(id plan.PeerID) *quicNetwork {
 	for _, n := range em.networks {
 		if n.Self() == id {
-			return n
+			return addressOf(n.conn.LocalAddr())
 		}
 	}
 	panic("link: emulated cluster has no peer " + string(id))
@@ -190,15 +188,13 @@ type quicNetwork struct {
 // newQUICNetwork takes over conn once it succeeds.
 func newQUICNetwork(id identity, conn net.PacketConn, book map[plan.PeerID]net.Addr) (*quicNetwork, error) {
 	n := &quicNetwork{id: id, conn: conn, transport: &quic.Transport{Conn: conn}, book: book}
-	listener, err := n.transport.Listen(id.config(n.knows), Config())
+	listener, err := n.transport.Listen(id.config(func(id plan.PeerID) bool { return book[id] != nil }), Config())
 	if err != nil {
 		return nil, fmt.Errorf("link: listen on %v: %w", conn.LocalAddr(), err)
 	}
 	n.listener = listener
 	return n, nil
 }
-
-func (n *quicNetwork) knows(id plan.PeerID) bool { return n.book[id] != nil }
 
 func (n *quicNetwork) Self() plan.PeerID { return n.id.peer }
 

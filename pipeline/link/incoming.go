@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -95,17 +96,15 @@ func (e *Endpoint) place(p incoming) (*Session, bool) {
 	switch {
 	case p.open.Generation > e.generation:
 		e.park(p)
-		return nil, false
 	case p.open.Generation == e.generation && e.session.alive():
 		return e.session, true
 	case p.open.Generation == e.generation && e.session.closing():
 		cut(p.stream, streamLeft)
-		return nil, false
 	default:
 		e.counts.oldStreams.Add(1)
 		cut(p.stream, streamOver)
-		return nil, false
 	}
+	return nil, false
 }
 
 // park keeps a stream for a session to come. When there are too many, the one of the oldest generation
@@ -131,12 +130,7 @@ func (e *Endpoint) park(p incoming) {
 func (e *Endpoint) movedOn(from plan.PeerID, generation plan.Generation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, p := range e.peer(from).parked {
-		if p.open.Generation > generation {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.peer(from).parked, func(p incoming) bool { return p.open.Generation > generation })
 }
 
 // corrupt closes a connection that carries what cannot be decoded.
@@ -148,12 +142,11 @@ func (e *Endpoint) corrupt(p incoming, reason error) {
 
 // undecodable reports whether err says that bytes came which do not follow the protocol.
 func undecodable(err error) bool {
-	for _, bad := range []error{wire.ErrMagic, wire.ErrVersion, wire.ErrKind, wire.ErrClass, wire.ErrChecksum, wire.ErrLength, wire.ErrValue, io.ErrUnexpectedEOF} {
-		if errors.Is(err, bad) {
-			return true
-		}
+	bad := []error{
+		wire.ErrMagic, wire.ErrVersion, wire.ErrKind, wire.ErrClass, wire.ErrChecksum, wire.ErrLength, wire.ErrValue,
+		io.ErrUnexpectedEOF,
 	}
-	return false
+	return slices.ContainsFunc(bad, func(b error) bool { return errors.Is(err, b) })
 }
 
 // cutBy returns the code with which the peer has cut a stream.

@@ -37,10 +37,6 @@ type partial struct {
 	unwanted bool
 }
 
-func newInflow(r *remote, c wire.Class) *inflow {
-	return &inflow{remote: r, class: c, partial: map[uint64]*partial{}}
-}
-
 // admit blocks until the payload of a piece may be read, and reports whether it is of any use. Messages
 // are admitted in the order of their numbers, so that what comes early on one stream never takes the
 // room of what another stream is about to bring.

@@ -26,13 +26,6 @@ type LinkConditions struct {
 	QueueBytes int
 }
 
-func (s LinkConditions) queueBytes() int64 {
-	if s.QueueBytes > 0 {
-		return int64(s.QueueBytes)
-	}
-	return max(64<<10, s.BytesPerS/10)
-}
-
 // LinkCounts count what happened to the packets of one direction.
 type LinkCounts struct {
 	Packets, Bytes uint64
@@ -112,12 +105,6 @@ func (n *netem) line(d direction) *line {
 	return l
 }
 
-func (n *netem) setConditions(from, to address, s LinkConditions) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.line(direction{from, to}).conditions = s
-}
-
 func (n *netem) setCut(from, to address, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +145,11 @@ func (l *line) pass(now time.Time, size int) (due time.Time, ok bool) {
 	}
 	if rate := float64(l.conditions.BytesPerS); rate > 0 {
 		waiting := l.free.Sub(now).Seconds() * rate
-		if int64(waiting)+int64(size) > l.conditions.queueBytes() {
+		room := int64(l.conditions.QueueBytes)
+		if room <= 0 {
+			room = max(64<<10, l.conditions.BytesPerS/10)
+		}
+		if int64(waiting)+int64(size) > room {
 			l.counts.Overflowed++
 			return due, false
 		}

@@ -71,7 +71,8 @@ func (s *netemConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if s.closed {
 		return 0, net.ErrClosed
 	}
-	now, at := time.Now(), plain(to)
+	now, at := time.Now(), addressOf(to)
+	at = netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()) // without the marks of IPv4 within IPv6
 	l := s.line(at)
 	l.conditions = s.opt.at(at, now.Sub(s.begin))
 	due, ok := l.pass(now, len(b))
@@ -79,12 +80,6 @@ func (s *netemConn) WriteTo(b []byte, to net.Addr) (int, error) {
 		s.changed.wake()
 	}
 	return len(b), nil
-}
-
-// plain returns an address without the marks of IPv4 within IPv6.
-func plain(a net.Addr) netip.AddrPort {
-	at := addressOf(a)
-	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
 // line returns the state of the link to an address, made on first use. Callers hold mu.

@@ -75,7 +75,7 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 			m.seq, m.put = o.seq, time.Now()
 			o.fresh = append(o.fresh, m)
 			if o.messages++; o.messages == 1 {
-				o.busy.start()
+				o.busy.add(1)
 			}
 			o.bytes += len(f.Payload)
 			o.changed.wake()
@@ -141,7 +141,7 @@ func (o *outbox) done(pieces []piece) {
 		if p.left--; p.left == 0 {
 			o.bytes -= len(p.frame.Payload)
 			if o.messages--; o.messages == 0 {
-				o.busy.stop()
+				o.busy.add(-1)
 			}
 		}
 	}
@@ -163,25 +163,12 @@ func (o *outbox) giveBack(pieces []piece) {
 	o.changed.wake()
 }
 
-// delivered returns how many payload bytes have been acknowledged.
-func (o *outbox) delivered() uint64 {
+// state returns how many payload bytes have been acknowledged, how many messages have been neither acknowledged
+// nor dropped, and whether there are pieces that no connection has taken yet.
+func (o *outbox) state() (acked uint64, unread int, waiting bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.acked
-}
-
-// waits reports whether there are pieces that no connection has taken yet.
-func (o *outbox) waits() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.again)+len(o.fresh) > 0
-}
-
-// unread returns how many messages have been neither acknowledged nor dropped.
-func (o *outbox) unread() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.messages
+	return o.acked, o.messages, len(o.again)+len(o.fresh) > 0
 }
 
 // stir makes everybody who waits look again.
@@ -206,7 +193,7 @@ func (o *outbox) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.messages > 0 {
-		o.busy.stop()
+		o.busy.add(-1)
 	}
 	o.fresh, o.again, o.offset, o.messages, o.bytes, o.draining = nil, nil, 0, 0, 0, false
 	if o.err == nil {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -61,13 +62,8 @@ func (s *Session) occupied() bool {
 	if !s.alive() {
 		return false
 	}
-	now := time.Now()
-	for _, r := range s.order {
-		if r.busy.ran(now.Add(-pacerAfter)) {
-			return true
-		}
-	}
-	return false
+	recently := time.Now().Add(-pacerAfter)
+	return slices.ContainsFunc(s.order, func(r *remote) bool { return r.busy.ran(recently) })
 }
 
 // turn returns how long it is until the next slice may be written to a connection.

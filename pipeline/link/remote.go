@@ -42,7 +42,9 @@ type remote struct {
 }
 
 func newRemote(s *Session, id plan.PeerID) *remote {
-	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmUp: newWarmUp()}
+	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmUp: &warmUp{
+		asked: newSignal(), here: newSignal(), met: newSignal(), there: newSignal(), over: newSignal(),
+	}}
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
 	s.endpoint.mu.Lock()
@@ -53,7 +55,7 @@ func newRemote(s *Session, id plan.PeerID) *remote {
 	r.heartbeat = wire.AppendPiece(nil, wire.AppendHeader(nil, beat), 0, 0)
 	for _, c := range wire.SessionClasses {
 		r.outboxes[c] = &outbox{maxMessages: s.endpoint.opt.QueueFrames, maxBytes: s.endpoint.opt.QueueBytes, busy: &r.busy}
-		r.inflows[c] = newInflow(r, c)
+		r.inflows[c] = &inflow{remote: r, class: c, partial: map[uint64]*partial{}}
 	}
 	return r
 }
@@ -136,7 +138,8 @@ func (r *remote) use(conns []*quic.Conn) (fresh bool) {
 // unread returns how many messages the peer has not acknowledged.
 func (r *remote) unread() (n int) {
 	for _, o := range r.outboxes {
-		n += o.unread()
+		_, unread, _ := o.state()
+		n += unread
 	}
 	return n
 }

@@ -91,16 +91,11 @@ type stopwatch struct {
 	sum     time.Duration
 }
 
-func (s *stopwatch) start() {
+// add counts n activities more.
+func (s *stopwatch) add(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(1)
-}
-
-func (s *stopwatch) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(-1)
+	s.change(s.running + n)
 }
 
 // set starts or stops the only activity, unless it is as it should be.
@@ -108,18 +103,18 @@ func (s *stopwatch) set(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if on && s.running == 0 {
-		s.add(1)
+		s.change(1)
 	} else if !on && s.running > 0 {
-		s.add(-1)
+		s.change(s.running - 1)
 	}
 }
 
-// add counts activities. Callers hold mu.
-func (s *stopwatch) add(n int) {
+// change sets the number of activities. Callers hold mu.
+func (s *stopwatch) change(running int) {
 	if s.running == 0 {
 		s.since = time.Now()
 	}
-	if s.running += n; s.running == 0 {
+	if s.running = running; s.running == 0 {
 		s.until = time.Now()
 		s.sum += s.until.Sub(s.since)
 	}

@@ -131,7 +131,8 @@ type sample struct {
 func (r *remote) tune() {
 	now := sample{busy: r.busy.total(), held: r.held.total()}
 	for _, o := range r.outboxes {
-		now.bytes += o.delivered()
+		acked, _, _ := o.state()
+		now.bytes += acked
 	}
 	bytes, took := now.bytes-r.sampled.bytes, now.busy-r.sampled.busy
 	if took < sampleTime || bytes < sampleBytes {
@@ -148,9 +149,10 @@ func (r *remote) tune() {
 
 // noteHeld derives from a connection's newest round trip whether its window holds messages back.
 func (r *remote) noteHeld(c quic.ConnectionStats) {
-	waiting := false
+	some := false
 	for _, o := range r.outboxes {
-		waiting = waiting || o.waits()
+		_, _, waiting := o.state()
+		some = some || waiting
 	}
-	r.held.set(waiting && c.LatestRTT-c.MinRTT < max(heldQueue, c.MinRTT/4))
+	r.held.set(some && c.LatestRTT-c.MinRTT < max(heldQueue, c.MinRTT/4))
 }

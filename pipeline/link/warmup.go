@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,10 +75,6 @@ type warmUp struct {
 	met   *signal     // the peer has opened its session
 	there *signal     // the peer's padding has come to its end
 	over  *signal     // messages may go
-}
-
-func newWarmUp() *warmUp {
-	return &warmUp{asked: newSignal(), here: newSignal(), met: newSignal(), there: newSignal(), over: newSignal()}
 }
 
 // awaitWarmUp lets messages go when both directions are through, or the peer, once it is there, has
@@ -156,7 +153,11 @@ func (c *connection) pad(stream *quic.Stream) error {
 	if _, err := stream.Write(wire.AppendPiece(nil, wire.AppendHeader(nil, padding), 0, 0)); err != nil {
 		return err
 	}
-	if c.quic.ConnectionStats().MinRTT < shortLine || r.session.endpoint.isWarm(r.id, c.quic) {
+	e := r.session.endpoint
+	e.mu.Lock()
+	warm := slices.Contains(e.peer(r.id).warm, c.quic)
+	e.mu.Unlock()
+	if warm || c.quic.ConnectionStats().MinRTT < shortLine {
 		return nil
 	}
 	defer context.AfterFunc(r.ctx, func() { stream.SetWriteDeadline(time.Now()) })()
@@ -182,6 +183,9 @@ func (c *connection) pad(stream *quic.Stream) error {
 			return err
 		}
 	}
-	r.session.endpoint.noteWarm(r.id, c.quic)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peer(r.id)
+	p.warm = append(slices.DeleteFunc(p.warm, ended), c.quic)
 	return nil
 }
