@@ -52,7 +52,7 @@ function card(status, seat) {
 function marks(status, seat, member) {
   const list = [];
   if (seat.peer === status.leader) {
-    list.push(el('span', { class: 'mark', title: 'makes the plans' }, 'planner'));
+    list.push(el('span', { class: 'mark', title: 'makes the plans' }, 'leader'));
   }
   if (member && !member.self && (member.last_seen_s ?? 0) > 4) {
     list.push(el('span', { class: 'mark bad' }, `silent for ${Math.round(member.last_seen_s)} s`));
