@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net/http"
+	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -40,25 +40,13 @@ func Dial(ctx context.Context, dir string) (*Client, error) {
 	if !errors.Is(err, ErrNoNode) {
 		return c, err
 	}
-	nodes, globErr := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*"))
-	if globErr != nil {
-		return nil, err
-	}
-	slices.Sort(nodes)
+	nodes, _ := fs.Glob(os.DirFS(filepath.Clean(dir)), "node-*") // in order; the pattern is well formed
 	for _, node := range nodes {
-		if c, nodeErr := dialNode(ctx, node); nodeErr == nil {
+		if c, nodeErr := dialNode(ctx, filepath.Join(dir, node)); nodeErr == nil {
 			return c, nil
 		}
 	}
 	return nil, err
-}
-
-// escapeGlob keeps the characters of a folder's name from being taken for a pattern.
-func escapeGlob(dir string) string {
-	if filepath.Separator == '\\' {
-		return dir // the backslash is no escape there, and * and ? are in no name
-	}
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
 func dialNode(ctx context.Context, dir string) (*Client, error) {
@@ -186,19 +174,12 @@ func (c *Client) unreachable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: process %d of %s, %s: %w", ErrUnreachable, c.address.PID, c.dir, c.address.Addr, err)
 	}
-	return fmt.Errorf("%w in %s any more: %s is left over from process %d, which is gone (%w); start a node with `pnode train --resume --dir %s`",
-		ErrNoNode, c.dir, AddressFile, c.address.PID, rootCause(err), c.dir)
-}
-
-// rootCause is the innermost error, without the URL around it.
-func rootCause(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
+	cause := err // the innermost error, without the URL around it
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		cause = inner
 	}
+	return fmt.Errorf("%w in %s any more: %s is left over from process %d, which is gone (%w); start a node with `pnode train --resume --dir %s`",
+		ErrNoNode, c.dir, AddressFile, c.address.PID, cause, c.dir)
 }
 
 // refused turns an answer that is not 200 into an error.
@@ -215,7 +196,7 @@ func (c *Client) refused(resp *http.Response) error {
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		kind = ErrNotReady
 	}
-	return fmt.Errorf("%w: %w", kind, told(reply.Error))
+	return fmt.Errorf("%w: %s", kind, reply.Error)
 }
 
 // decodeEvents reads one event a line, each at most maxEventBytes long. It ends with the

@@ -2,11 +2,6 @@ package api
 
 import "errors"
 
-// told is an error in the words of the node.
-type told string
-
-func (t told) Error() string { return string(t) }
-
 // Errors of this package.
 var (
 	// ErrNoNode: no node runs in the folder.

@@ -32,12 +32,6 @@ func loopback(host string) bool {
 	return name == "127.0.0.1" || name == "::1" || name == "localhost"
 }
 
-// sameSite refuses what a browser sends for a page of another site.
-func sameSite(r *http.Request) bool {
-	site := r.Header.Get("Sec-Fetch-Site")
-	return site == "" || site == "same-origin" || site == "none"
-}
-
 // authorize lets requests with the token pass, and those with the page's key where they only
 // look. It takes a time that does not depend on either, and bounds bodies.
 func (s *Server) authorize(next http.Handler) http.Handler {
@@ -45,8 +39,9 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		all, looks := token.is(given), key.is(given)
+		site := r.Header.Get("Sec-Fetch-Site") // what a browser sends for a page of another site is refused
 		switch {
-		case !ok || !all && !looks || !sameSite(r):
+		case !ok || !all && !looks || site != "" && site != "same-origin" && site != "none":
 			w.WriteHeader(http.StatusUnauthorized)
 		case !all && r.Method != http.MethodGet:
 			s.reply(w, http.StatusForbidden, errorReply{"the key of the page is to look with: use the commands `pnode leave`, `pnode invite` or Ctrl-C where the node runs"})

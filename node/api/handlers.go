@@ -94,11 +94,15 @@ func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = strict.Decode(body, &req)
 	}
-	if err != nil {
-		s.reply(w, http.StatusBadRequest, errorReply{"invite request: " + err.Error()})
-		return
+	switch {
+	case err != nil:
+		err = fmt.Errorf("invite request: %w", err)
+	case req.TTLS < 1 || req.TTLS > int64(MaxInviteTTL/time.Second):
+		err = fmt.Errorf("ttl_s is %d: take 1 to %d", req.TTLS, int64(MaxInviteTTL/time.Second))
+	case req.Uses < 1 || req.Uses > MaxInviteUses:
+		err = fmt.Errorf("uses is %d: take 1 to %d", req.Uses, MaxInviteUses)
 	}
-	if err := req.validate(); err != nil {
+	if err != nil {
 		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
 		return
 	}
@@ -108,16 +112,6 @@ func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.reply(w, http.StatusOK, inviteReply{invite})
-}
-
-func (r inviteRequest) validate() error {
-	if r.TTLS < 1 || r.TTLS > int64(MaxInviteTTL/time.Second) {
-		return fmt.Errorf("ttl_s is %d: take 1 to %d", r.TTLS, int64(MaxInviteTTL/time.Second))
-	}
-	if r.Uses < 1 || r.Uses > MaxInviteUses {
-		return fmt.Errorf("uses is %d: take 1 to %d", r.Uses, MaxInviteUses)
-	}
-	return nil
 }
 
 // act answers a request without a body by doing something.

@@ -48,11 +48,3 @@ func (h *History) note(e Event, now time.Time) {
 	}
 	h.Happened = append(h.Happened, Happened{now, e})
 }
-
-// clone shares nothing with h.
-func (h *History) clone() History {
-	out := *h
-	out.Losses = h.Losses.clone()
-	out.Happened = slices.Clone(h.Happened)
-	return out
-}

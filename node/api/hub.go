@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -79,7 +80,10 @@ func (h *Hub) Events(ctx context.Context) <-chan Event {
 func (h *Hub) History() History {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.past.clone()
+	past := h.past // shares nothing with the hub once its lists are copied
+	past.Train.Points, past.HeldOut.Points = slices.Clone(past.Train.Points), slices.Clone(past.HeldOut.Points)
+	past.Happened = slices.Clone(past.Happened)
+	return past
 }
 
 // Close ends every subscription after the events that are queued for it. The history

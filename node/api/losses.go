@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -90,10 +89,4 @@ func (c *Curve) check() error {
 		free = (c.bucket(p.Step)+1)*c.Every + 1
 	}
 	return nil
-}
-
-// clone shares nothing with l.
-func (l Losses) clone() Losses {
-	l.Train.Points, l.HeldOut.Points = slices.Clone(l.Train.Points), slices.Clone(l.HeldOut.Points)
-	return l
 }

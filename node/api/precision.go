@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 )
 
@@ -13,18 +12,15 @@ func PrecisionText(heldOut, f32 *float64, digits int) string {
 	if heldOut == nil || f32 == nil {
 		return ""
 	}
-	if cost := *heldOut - *f32; math.IsNaN(cost) || math.IsInf(cost, 0) {
+	cost := *heldOut - *f32
+	if finite(&cost) == nil {
 		return ""
 	}
-	return fmt.Sprintf("float32 throughout: %.*f, lower precision costs %s", digits, *f32, signed(*heldOut-*f32))
-}
-
-// signed has a sign and two digits that matter, without an exponent.
-func signed(v float64) string {
-	short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 2, 64), 64) // reads what that writes
+	// A sign and two digits that matter, without an exponent.
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(cost, 'g', 2, 64), 64) // reads what that writes
 	text := strconv.FormatFloat(short, 'f', -1, 64)
-	if text[0] != '-' && text[0] != '+' {
+	if text[0] != '-' {
 		text = "+" + text
 	}
-	return text
+	return fmt.Sprintf("float32 throughout: %.*f, lower precision costs %s", digits, *f32, text)
 }

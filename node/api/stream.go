@@ -13,10 +13,13 @@ import (
 // until the client goes, the node's hub closes, or the server ends; then it still writes what
 // is queued.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	after, err := afterOf(r)
-	if err != nil {
-		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
-		return
+	var after uint64
+	if text := r.URL.Query().Get("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			s.reply(w, http.StatusBadRequest, errorReply{fmt.Sprintf("after is %.40q: want the sequence number of an event", text)})
+			return
+		}
 	}
 	select {
 	case s.streams <- struct{}{}:
@@ -27,7 +30,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	st := stream{after: after, control: http.NewResponseController(w), encode: json.NewEncoder(w), timeout: s.writeTimeout}
-	if err := st.open(); err != nil {
+	// The read deadline would end the stream.
+	if err := errors.Join(st.control.SetReadDeadline(time.Time{}), st.extend(), st.control.Flush()); err != nil {
 		return
 	}
 	defer func() { _ = st.extend() }() // for the end mark that net/http writes
@@ -45,30 +49,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// afterOf is the sequence number that a request has everything up to already.
-func afterOf(r *http.Request) (uint64, error) {
-	text := r.URL.Query().Get("after")
-	if text == "" {
-		return 0, nil
-	}
-	after, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("after is %.40q: want the sequence number of an event", text)
-	}
-	return after, nil
-}
-
 // stream writes events to one client.
 type stream struct {
 	after   uint64 // events up to this one are left out
 	control *http.ResponseController
 	encode  *json.Encoder
 	timeout time.Duration
-}
-
-// open sends the header and lifts the read deadline, which would end the stream.
-func (s stream) open() error {
-	return errors.Join(s.control.SetReadDeadline(time.Time{}), s.extend(), s.control.Flush())
 }
 
 // extend gives the next write its time.

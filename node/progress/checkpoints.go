@@ -29,18 +29,13 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 		if !c.Time.IsZero() {
 			age = now.Sub(c.Time).Round(time.Second).String()
 		}
-		p.f("%d\t%d\t%d\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, heldBy(c))
+		heldBy := plan.Count(len(c.Holders), "node")
+		if len(c.Holders) > 1 {
+			heldBy += fmt.Sprintf(", each layer by %d", c.Copies)
+		}
+		p.f("%d\t%d\t%d\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, heldBy)
 	}
 	return errors.Join(p.err, t.Flush())
-}
-
-// heldBy says how many nodes would have to be lost to lose the checkpoint.
-func heldBy(c api.StoredCheckpoint) string {
-	text := plan.Count(len(c.Holders), "node")
-	if len(c.Holders) > 1 {
-		text += fmt.Sprintf(", each layer by %d", c.Copies)
-	}
-	return text
 }
 
 // Verified writes what a verification found; the error wraps ErrDamaged when that is

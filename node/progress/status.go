@@ -23,7 +23,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 		p.f("WAITING\t%s\n", clean(st.Waiting))
 	}
 	p.f("checkpoint\t%s\n", checkpointLine(st.Checkpoint, now))
-	p.f("data\t%s\n", dataLine(st.Data))
+	p.f("data\t%s of text, %s held out\n", size(st.Data.SizeBytes), size(st.Data.HeldOutBytes))
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))
 	}
@@ -114,10 +114,6 @@ func checkpointLine(c api.Checkpoint, now time.Time) string {
 		return "none yet"
 	}
 	return fmt.Sprintf("step %d, %s ago", c.Step, now.Sub(c.Time).Round(time.Second))
-}
-
-func dataLine(d api.Data) string {
-	return fmt.Sprintf("%s of text, %s held out", size(d.SizeBytes), size(d.HeldOutBytes))
 }
 
 func leader(st api.Status) string {

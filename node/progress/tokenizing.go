@@ -25,21 +25,16 @@ func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Pro
 			tail = "\n"
 		}
 		last = t
-		fmt.Fprint(w, lead, tokenizing(p, t.Sub(begin)), tail)
+		line := fmt.Sprintf("%.1f of %.1f MB, %d documents, %.1f M tokens",
+			float64(p.ReadBytes)/1e6, float64(p.TotalBytes)/1e6, p.Documents, float64(p.Tokens)/1e6)
+		if p.Skipped.Malformed > 0 {
+			line += fmt.Sprintf(", %d malformed skipped", p.Skipped.Malformed)
+		}
+		read := float64(p.ReadBytes - p.ResumedBytes) // what an earlier call has read does not count for the rate
+		if rate := read / max(t.Sub(begin).Seconds(), 1e-3); rate > 0 {
+			left := time.Duration(float64(p.TotalBytes-p.ReadBytes) / rate * float64(time.Second))
+			line += fmt.Sprintf(", %.1f MB/s, ETA %v", rate/1e6, left.Round(time.Second))
+		}
+		fmt.Fprint(w, lead, line, tail)
 	}
-}
-
-// tokenizing is a line about p, after some time. What an earlier call has read does not
-// count for the rate.
-func tokenizing(p shard.Progress, since time.Duration) string {
-	line := fmt.Sprintf("%.1f of %.1f MB, %d documents, %.1f M tokens", float64(p.ReadBytes)/1e6, float64(p.TotalBytes)/1e6, p.Documents, float64(p.Tokens)/1e6)
-	if p.Skipped.Malformed > 0 {
-		line += fmt.Sprintf(", %d malformed skipped", p.Skipped.Malformed)
-	}
-	read := float64(p.ReadBytes - p.ResumedBytes)
-	if rate := read / max(since.Seconds(), 1e-3); rate > 0 {
-		left := time.Duration(float64(p.TotalBytes-p.ReadBytes) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %.1f MB/s, ETA %v", rate/1e6, left.Round(time.Second))
-	}
-	return line
 }

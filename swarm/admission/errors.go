@@ -48,12 +48,8 @@ func IsRefusal(err error) bool {
 
 // refusalCode returns the code of err's sentinel, that of ErrRefused without one.
 func refusalCode(err error) byte {
-	for i, r := range refusals {
-		if errors.Is(err, r) {
-			return byte(i + 1)
-		}
-	}
-	return 1
+	i := slices.IndexFunc(refusals[:], func(r error) bool { return errors.Is(err, r) })
+	return byte(max(i, 0) + 1)
 }
 
 // refusalFrom returns the error of a code. The detail is the other side's text and is shown in printable form

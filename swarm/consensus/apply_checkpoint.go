@@ -120,7 +120,7 @@ func (e Rollback) apply(s State) (State, error) {
 }
 
 // merge adds layers to a checkpoint. A layer that it has must be the same bytes; its
-// holders are joined.
+// holders are joined in the order of their first appearance, up to MaxHolders.
 func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
 	c.Layers = slices.Clone(c.Layers)
 	for _, l := range layers {
@@ -135,24 +135,21 @@ func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
 		if have.SizeBytes != l.SizeBytes || !slices.Equal(have.Chunks, l.Chunks) {
 			return c, fmt.Errorf("layer %d was saved with other contents", l.Layer)
 		}
-		have.Holders = union(have.Holders, l.Holders)
-	}
-	if n := c.chunks(); n > MaxCheckpointChunks {
-		return c, fmt.Errorf("%d chunks in one checkpoint, at most %d", n, MaxCheckpointChunks)
-	}
-	return c, nil
-}
-
-// union joins two lists of holders in the order of their first appearance, up to
-// MaxHolders.
-func union(a, b []plan.PeerID) []plan.PeerID {
-	a = slices.Clone(a)
-	for _, p := range b {
-		if len(a) < MaxHolders && !slices.Contains(a, p) {
-			a = append(a, p)
+		have.Holders = slices.Clone(have.Holders)
+		for _, p := range l.Holders {
+			if len(have.Holders) < MaxHolders && !slices.Contains(have.Holders, p) {
+				have.Holders = append(have.Holders, p)
+			}
 		}
 	}
-	return a
+	chunks := 0
+	for _, l := range c.Layers {
+		chunks += len(l.Chunks)
+	}
+	if chunks > MaxCheckpointChunks {
+		return c, fmt.Errorf("%d chunks in one checkpoint, at most %d", chunks, MaxCheckpointChunks)
+	}
+	return c, nil
 }
 
 // check wants layers of the model in ascending order, with contents and known holders.

@@ -194,7 +194,7 @@ func (n *Node) Leave(ctx context.Context) error {
 	}
 	for {
 		changed := n.Changed()
-		if !n.votes() {
+		if !slices.Contains(n.Servers(), Server{Peer: n.self, Voter: true}) {
 			break
 		}
 		select {
@@ -231,14 +231,4 @@ func (n *Node) unheard() string {
 		return "the others have not caught up with the log"
 	}
 	return "no answer from " + strings.Join(silent, ", ")
-}
-
-// votes reports whether this node has a vote in the newest configuration that it knows.
-func (n *Node) votes() bool {
-	for _, s := range n.Servers() {
-		if s.Peer == n.self {
-			return s.Voter
-		}
-	}
-	return false
 }

@@ -27,12 +27,6 @@ var (
 	_ raft.ConfigurationStore = (*machine)(nil)
 )
 
-func newMachine(changed func(), failed func(error)) *machine {
-	m := &machine{changed: changed, failed: failed}
-	m.state.Store(&State{})
-	return m
-}
-
 // Apply carries out one committed entry and returns the refusal, or nil, for its proposer.
 func (m *machine) Apply(l *raft.Log) any {
 	if m.halted.Load() {

@@ -72,7 +72,8 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
-	n.machine = newMachine(n.broadcast, n.fail)
+	n.machine = &machine{changed: n.broadcast, failed: n.fail}
+	n.machine.state.Store(&State{})
 	ctx, n.cancel = context.WithCancel(ctx)
 	if err := n.startRaft(); err != nil {
 		n.cancel()

@@ -93,13 +93,27 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 	if _, err := DecodeEntry(body); err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
-	if !n.enter() {
+	n.mu.Lock()
+	closing := n.closing
+	if !closing {
+		n.applies.Add(1)
+	}
+	n.mu.Unlock()
+	if closing {
 		return n.over()
 	}
 	outcome := make(chan error, 1)
 	go func() {
 		defer n.applies.Done()
-		outcome <- n.apply(body)
+		// Raft answers while it runs: an entry that is not committed when the leader has lost its majority, after
+		// leaseTimeout.
+		future := n.raft.Apply(body, enqueueTimeout)
+		if err := future.Error(); err != nil {
+			outcome <- fmt.Errorf("%w: %w", errRetry, err)
+			return
+		}
+		refusal, _ := future.Response().(error)
+		outcome <- refusal
 	}()
 	select {
 	case err := <-outcome:
@@ -107,28 +121,6 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errRetry, ctx.Err())
 	}
-}
-
-// apply waits for raft's answer. It comes while raft runs: an entry that is not committed
-// is answered when the leader has lost its majority, after leaseTimeout.
-func (n *Node) apply(body []byte) error {
-	future := n.raft.Apply(body, enqueueTimeout)
-	if err := future.Error(); err != nil {
-		return fmt.Errorf("%w: %w", errRetry, err)
-	}
-	refusal, _ := future.Response().(error)
-	return refusal
-}
-
-// enter registers one who waits for a future of raft; false when the node is closing.
-func (n *Node) enter() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closing {
-		return false
-	}
-	n.applies.Add(1)
-	return true
 }
 
 // accept takes incoming streams until ctx ends, or the transport is closed.

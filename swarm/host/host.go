@@ -154,7 +154,7 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 				return nil, err
 			}
 			h.shared = append(h.shared, t)
-			port = t.port()
+			port = t.conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 			opts = append(opts, libp2p.WithFxOption(fx.Invoke(t.lend)))
 		}
 		listen = append(listen, l.multiaddr("udp", port, "/quic-v1"))
@@ -177,9 +177,14 @@ func (h *Host) Close() error {
 	return err
 }
 
+// closeShared closes the sockets of our own; borrowed ones when libp2p is done with them.
 func (h *Host) closeShared(borrowed bool) {
 	for _, t := range h.shared {
-		t.close(borrowed)
+		if borrowed && t.returned != nil {
+			<-t.returned
+		}
+		t.quic.Close()
+		t.conn.Close()
 	}
 }
 

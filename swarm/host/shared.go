@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/libp2p/go-libp2p/x/rate"
 	"github.com/quic-go/quic-go"
+	"go.uber.org/fx"
 )
 
 // Receive windows of connections on a shared socket, in bytes. A window must hold what is under way: 32 MB a
@@ -53,10 +55,6 @@ func openShared(l Addr, wrap func(net.PacketConn) net.PacketConn) (*sharedSocket
 	return &sharedSocket{listen: l, conn: conn, quic: &quic.Transport{Conn: conn}}, nil
 }
 
-func (t *sharedSocket) port() uint16 {
-	return t.conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
-}
-
 // lend hands the socket to libp2p while the host is being built, with the keys and the resource accounting that
 // libp2p gives to sockets of its own.
 func (t *sharedSocket) lend(m *quicreuse.ConnManager, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, resources network.ResourceManager) (err error) {
@@ -68,15 +66,6 @@ func (t *sharedSocket) lend(m *quicreuse.ConnManager, reset quic.StatelessResetK
 		return fmt.Errorf("swarm: lend UDP socket %s: %w", t.conn.LocalAddr(), err)
 	}
 	return nil
-}
-
-// close waits until libp2p is done with a borrowed socket and closes it.
-func (t *sharedSocket) close(borrowed bool) {
-	if borrowed && t.returned != nil {
-		<-t.returned
-	}
-	t.quic.Close()
-	t.conn.Close()
 }
 
 // wideTransport raises the windows of all connections it makes and accepts.
@@ -95,4 +84,41 @@ func widen(conf *quic.Config) *quic.Config {
 	c.InitialStreamReceiveWindow, c.MaxStreamReceiveWindow = initialStreamWindow, maxStreamWindow
 	c.InitialConnectionReceiveWindow, c.MaxConnectionReceiveWindow = initialConnWindow, maxConnWindow
 	return c
+}
+
+// wrappedSockets returns an option with which libp2p passes every UDP socket that it opens through wrap.
+func wrappedSockets(wrap func(net.PacketConn) net.PacketConn) libp2p.Option {
+	listen := func(udp string, addr *net.UDPAddr) (net.PacketConn, error) {
+		conn, err := net.ListenUDP(udp, addr)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(conn), nil
+	}
+	return libp2p.QUICReuse(func(life fx.Lifecycle, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, resources network.ResourceManager) (*quicreuse.ConnManager, error) {
+		m, err := quicreuse.NewConnManager(reset, token,
+			quicreuse.OverrideListenUDP(listen),
+			quicreuse.ConnContext(countedBy(resources)),
+			quicreuse.VerifySourceAddress(resources.VerifySourceAddress))
+		if err == nil {
+			life.Append(fx.StopHook(m.Close))
+		}
+		return m, err
+	})
+}
+
+// countedBy returns a function with which the resource manager judges and counts incoming connections.
+func countedBy(resources network.ResourceManager) func(context.Context, *quic.ClientInfo) (context.Context, error) {
+	return func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+		addr, err := quicreuse.ToQuicMultiaddr(client.RemoteAddr, quic.Version1)
+		if err != nil {
+			addr = nil // the resource manager judges a connection without an address
+		}
+		scope, err := resources.OpenConnection(network.DirInbound, false, addr)
+		if err != nil {
+			return ctx, err
+		}
+		context.AfterFunc(ctx, scope.Done)
+		return network.WithConnManagementScope(ctx, scope), nil
+	}
 }

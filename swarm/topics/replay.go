@@ -38,7 +38,14 @@ func (r *replay) fresh(author peer.ID, n uint64) bool {
 
 func (w *window) take(n uint64) bool {
 	if n > w.top {
-		w.advance(n)
+		if n-w.top >= replayWindow {
+			w.bits = [replayWindow / 64]uint64{}
+		} else {
+			for i := w.top + 1; i <= n; i++ { // clears the numbers that come into the window
+				w.bits[i%replayWindow/64] &^= 1 << (i % 64)
+			}
+		}
+		w.top = n
 	} else if w.top-n >= replayWindow {
 		return false
 	}
@@ -46,16 +53,4 @@ func (w *window) take(n uint64) bool {
 	old := *word&bit != 0
 	*word |= bit
 	return !old
-}
-
-// advance moves the window's top to n and clears the numbers that came into it.
-func (w *window) advance(n uint64) {
-	if n-w.top >= replayWindow {
-		w.bits = [replayWindow / 64]uint64{}
-	} else {
-		for i := w.top + 1; i <= n; i++ {
-			w.bits[i%replayWindow/64] &^= 1 << (i % 64)
-		}
-	}
-	w.top = n
 }
