@@ -51,21 +51,17 @@ func again(arenas ...*arena) arena {
 	return out
 }
 
-// room gives the first region of a bounded arena that has so many elements left.
-func (a *arena) room(n int) *region {
-	for i := range a.regions {
-		if r := &a.regions[i]; n <= r.peak-r.used {
-			return r
-		}
-	}
-	a.short = true
-	return &region{}
-}
-
-// region gives the one for the next n elements, which are not parted.
+// region gives the one for the next n elements, which are not parted: of a bounded arena the first
+// that has room for them.
 func (a *arena) region(n int) *region {
 	if a.bounded {
-		return a.room(n)
+		for i := range a.regions {
+			if r := &a.regions[i]; n <= r.peak-r.used {
+				return r
+			}
+		}
+		a.short = true
+		return &region{}
 	}
 	if len(a.regions) > 0 && a.most > 0 && a.regions[a.at].used > 0 && n > a.most-a.regions[a.at].used {
 		a.at++
@@ -144,12 +140,6 @@ func (a *arena) bind(from allocator) error {
 	}
 	a.rewind()
 	return nil
-}
-
-// adopt takes over the buffers of an arena from which the same was taken, and starts over.
-func (a *arena) adopt(old *arena) {
-	a.regions = old.regions
-	a.rewind()
 }
 
 func (a *arena) free() {

@@ -48,7 +48,7 @@ func (k *block) forward(q issuer, p stretch) {
 // stretch are computed again: other layers have been in their room.
 func (k *block) attend(q issuer, p stretch) {
 	if k.level == RecomputeBlock {
-		k.attention.project(q, p.before())
+		k.attention.project(q, stretch{batch: p.batch, context: p.context, to: p.from})
 	}
 	k.attention.forward(q, p)
 }

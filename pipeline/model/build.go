@@ -74,15 +74,6 @@ func (b *builder) scratch() *arena {
 	return &b.mem.layer
 }
 
-// residualDelta is the gradient of the residual stream between two layers of the stack, in
-// front of local layer k.
-func (b *builder) residualDelta(k int) kernels.View {
-	if b.split {
-		return b.gradients().take(b.rows * b.model.Channels)
-	}
-	return b.residual[k%2]
-}
-
 // slot binds a set of activations to the layers of a stack.
 func (b *builder) slot(state *State, index int) Slot {
 	cfg := state.cfg
@@ -103,7 +94,10 @@ func (b *builder) slot(state *State, index int) Slot {
 			b.dropped, b.droppedHalves = &b.mem.ahead, &b.mem.aheadHalves
 		}
 		io := boundary{x: s.x[i], y: s.x[i+1], dx: s.dx[i], dy: s.dx[i+1]}
-		v := state.layerVectors(b.model, i)
+		v := newVectors(b.model, cfg.First+i, state.params[i], state.grads[i])
+		if state.copies != nil {
+			v.copies = state.copies[i]
+		}
 		at := place{layer: cfg.First + i, level: cfg.level(i), noise: s.noise, slot: index, ahead: cfg.ahead(i)}
 		switch at.layer {
 		case 0:
@@ -132,10 +126,10 @@ func (b *builder) stream(first, end int) (x, dx []kernels.View) {
 	for k := range n + 1 {
 		switch at := first + k; {
 		case at == 0 || at == b.model.Layers(): // before the embedding, after the head
-		case k == 0 || k == n:
+		case k == 0 || k == n || b.split:
 			x[k], dx[k] = b.mem.saved.take(nc), b.gradients().take(nc)
 		default:
-			x[k], dx[k] = b.mem.saved.take(nc), b.residualDelta(k)
+			x[k], dx[k] = b.mem.saved.take(nc), b.residual[k%2]
 		}
 	}
 	return x, dx

@@ -74,13 +74,12 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
 				costs[i] = layerCost(l, stack.all)
-				costs[i].ParamBytes, costs[i].SavedBytes = 4*int64(c.LayerLen(i)), f.sizes[i].saved
-				costs[i].FrozenBytes = 4 * int64(c.FrozenLen(i))
-				costs[i].TableBytes = stack.mem.tables.sizeBytes()
+				costs[i].ParamBytes, costs[i].FrozenBytes = 4*int64(c.LayerLen(i)), 4*int64(c.FrozenLen(i))
+				costs[i].SavedBytes, costs[i].PassBytes, costs[i].PassHalfBytes = f.sizes[i].saved, f.sizes[i].pass, f.sizes[i].half
+				costs[i].BoundaryBytes, costs[i].TableBytes = 4*int64(f.x[i+1].Len), stack.mem.tables.sizeBytes()
 				if storage != StorageF32 {
 					costs[i].CopyBytes = 2 * int64(c.LayerLen(i))
 				}
-				costs[i].BoundaryBytes, costs[i].PassBytes, costs[i].PassHalfBytes = 4*int64(f.x[i+1].Len), f.sizes[i].pass, f.sizes[i].half
 			}
 			backward := countFLOPs(l.backward)
 			costs[i].Lean[level] = LeanCost{

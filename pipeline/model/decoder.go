@@ -128,7 +128,14 @@ func (d *Decoder) build() {
 	m, state := d.model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
 	d.params = state.vectors(&d.mem.params, m.LayerLen, state.SharedTail())
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
-	d.a = d.takeActivations()
+	r, f := d.cfg.Rows, &d.mem.activations
+	d.a = decoderActivations{
+		tokens: d.mem.ids.take(r), starts: d.mem.ids.take(r),
+		x: f.take(r * m.Channels), normed: f.take(r * m.Channels), branch: f.take(r * m.Channels),
+		qkv: f.take(r * m.qkvWidth()), attended: f.take(r * m.queryWidth()),
+		hidden: f.take(r * m.upWidth()), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
+		lastNormed: f.take(m.Channels), lastLogits: f.take(m.Vocab),
+	}
 	d.blocks = nil
 	for l, params := range d.params {
 		v := newVectors(m, l, params, kernels.View{})
@@ -148,17 +155,6 @@ func (d *Decoder) build() {
 			b.up, b.down = v.mlpLinears()
 			d.blocks = append(d.blocks, b)
 		}
-	}
-}
-
-func (d *Decoder) takeActivations() decoderActivations {
-	m, r, f := d.model, d.cfg.Rows, &d.mem.activations
-	return decoderActivations{
-		tokens: d.mem.ids.take(r), starts: d.mem.ids.take(r),
-		x: f.take(r * m.Channels), normed: f.take(r * m.Channels), branch: f.take(r * m.Channels),
-		qkv: f.take(r * m.qkvWidth()), attended: f.take(r * m.queryWidth()),
-		hidden: f.take(r * m.upWidth()), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
-		lastNormed: f.take(m.Channels), lastLogits: f.take(m.Vocab),
 	}
 }
 

@@ -1,6 +1,10 @@
 package model
 
-import "pnode/kernels"
+import (
+	"cmp"
+
+	"pnode/kernels"
+)
 
 // head is the last layer, the classifier: logits = norm(x) * weight', then the loss. The
 // weight is the head's own, or its copy of the embedding's.
@@ -36,19 +40,11 @@ const (
 	maxLogits  = 1 << 25
 )
 
-// logitRows is how many rows of logits exist at a time.
-func (b *builder) logitRows() int {
-	rows := b.logits
-	if rows == 0 {
-		rows = max(1, maxLogits/b.model.Vocab/logitBlock) * logitBlock
-	}
-	return min(rows, b.rows)
-}
-
 func newHead(b *builder, v vectors, io boundary) *head {
 	n, c := b.rows, b.model.Channels
+	chunk := cmp.Or(b.logits, max(1, maxLogits/b.model.Vocab/logitBlock)*logitBlock)
 	h := &head{
-		boundary: io, n: n, vocab: b.model.Vocab, chunk: b.logitRows(),
+		boundary: io, n: n, vocab: b.model.Vocab, chunk: min(chunk, n),
 		targets: b.mem.ids.take(n), losses: b.mem.saved.take(n),
 		dnormed: b.deltas().take(n * c),
 	}
@@ -68,9 +64,7 @@ func (h *head) all() span { return span{n: h.n, all: h.n} }
 // loss computes the losses alone.
 func (h *head) loss(q issuer) {
 	h.norm.keep(q, h.normed, h.x, h.all())
-	h.eachChunk(h.all(), func(c logitChunk) {
-		h.gradient(q, c, 0)
-	})
+	h.eachChunk(h.all(), func(c logitChunk) { h.gradient(q, c, 0) })
 }
 
 func (h *head) backward(q issuer) {

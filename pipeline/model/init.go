@@ -36,13 +36,15 @@ func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 		part := dst[from-first : end-first]
 		switch {
 		case strings.HasSuffix(t.Name, loraB):
-			fillConst(part, 0)
+			clear(part)
 		case t.Decay:
-			fillNormal(part, normal{key: initKey(c, seed, layer, i), std: initStdOf(c, t), first: from - t.Off})
+			fillNormal(part, from-t.Off, initKey(c, seed, layer, i), initStdOf(c, t))
 		case strings.HasSuffix(t.Name, ".weight"): // a norm's
-			fillConst(part, 1)
+			for j := range part {
+				part[j] = 1
+			}
 		default:
-			fillConst(part, 0)
+			clear(part)
 		}
 	}
 }
@@ -65,26 +67,14 @@ func initKey(c Config, seed uint64, layer, tensor int) uint64 {
 	return mix(mix(mix(seed+golden)+uint64(layer)+golden) + uint64(tensor) + golden)
 }
 
-func fillConst(dst []float32, v float32) {
-	for i := range dst {
-		dst[i] = v
-	}
-}
-
-// normal is a stream of normal deviates from element first on.
-type normal struct {
-	key   uint64
-	std   float64
-	first int
-}
-
-func fillNormal(dst []float32, n normal) {
+// fillNormal fills dst with a key's normal deviates from element first on.
+func fillNormal(dst []float32, first int, key uint64, std float64) {
 	const lanes, laneMax = 12, 1<<16 - 1
-	unit := n.std / (1 << 16) // exact: a power of two
+	unit := std / (1 << 16) // exact: a power of two
 	for i := range dst {
 		sum := int64(-lanes * laneMax / 2)
 		for j := range uint64(lanes / 4) {
-			bits := mix(n.key + (uint64(n.first+i)*(lanes/4)+j+1)*golden)
+			bits := mix(key + (uint64(first+i)*(lanes/4)+j+1)*golden)
 			sum += int64(bits&laneMax + bits>>16&laneMax + bits>>32&laneMax + bits>>48)
 		}
 		dst[i] = float32(float64(sum) * unit)

@@ -105,7 +105,7 @@ func (c Config) Merge(layer int, params []float32) []float32 {
 		a, hasA := tensorNamed(tensors, module+loraA)
 		b, hasB := tensorNamed(tensors, module+loraB)
 		if ok && hasA && hasB {
-			mergeMatrix(merged[w.Off:w.Off+w.Len()], a.of(params), b.of(params), c.LoRA)
+			mergeMatrix(w.of(merged), a.of(params), b.of(params), c.LoRA)
 		}
 	}
 	return merged

@@ -107,7 +107,8 @@ func (m *memory) bind(d kernels.Device, h *host.Memory) error {
 // whose lasting memory becomes that of m. After an error there is less; free takes it.
 func (m *memory) replace(other memory, d kernels.Device) error {
 	for i, a := range other.lasting() {
-		a.adopt(m.lasting()[i])
+		a.regions = m.lasting()[i].regions // the same was taken from them
+		a.rewind()
 	}
 	for _, a := range m.passing() {
 		a.free()

@@ -62,7 +62,10 @@ func writeTables(d kernels.Device, m resolved, r rotary) error {
 // ropeTables are cosine and sine [positions,D/2] of position * frequency, computed in
 // float64.
 func (m resolved) ropeTables(positions int) (cos, sin []float32) {
-	frequencies := m.ropeFrequencies()
+	frequencies := make([]float64, m.HeadDim/2)
+	for i := range frequencies { // theta^(-2i/D), scaled
+		frequencies[i] = m.RoPEScaling.apply(math.Pow(m.RoPETheta, -2*float64(i)/float64(m.HeadDim)))
+	}
 	for t := range positions {
 		for _, f := range frequencies {
 			s, c := math.Sincos(float64(t) * f)
@@ -72,35 +75,14 @@ func (m resolved) ropeTables(positions int) (cos, sin []float32) {
 	return cos, sin
 }
 
-// ropeFrequencies returns theta^(-2i/D) for each pair i of channels, scaled.
-func (m resolved) ropeFrequencies() []float64 {
-	frequencies := make([]float64, m.HeadDim/2)
-	for i := range frequencies {
-		f := math.Pow(m.RoPETheta, -2*float64(i)/float64(m.HeadDim))
-		frequencies[i] = m.RoPEScaling.apply(f)
-	}
-	return frequencies
-}
-
+// apply scales a frequency, with ScaleLlama3 by the rule of Llama 3.1 (Grattafiori et al. 2024; the
+// reference code's apply_scaling): turns counts how often it goes round in the original context.
 func (s RoPEScaling) apply(frequency float64) float64 {
-	switch s.Kind {
-	case ScaleLinear:
-		return frequency / s.Factor
-	case ScaleLlama3:
-		return s.llama3(frequency)
-	default:
-		return frequency
-	}
-}
-
-// llama3 is the rule of Llama 3.1 (Grattafiori et al. 2024; the reference code's
-// apply_scaling): turns counts how often the frequency goes round in the original context.
-func (s RoPEScaling) llama3(frequency float64) float64 {
 	turns := float64(s.OriginalContext) * frequency / (2 * math.Pi)
 	switch {
-	case turns < s.LowFreqFactor:
+	case s.Kind == ScaleLinear, s.Kind == ScaleLlama3 && turns < s.LowFreqFactor:
 		return frequency / s.Factor
-	case turns > s.HighFreqFactor:
+	case s.Kind != ScaleLlama3, turns > s.HighFreqFactor:
 		return frequency
 	}
 	keep := (turns - s.LowFreqFactor) / (s.HighFreqFactor - s.LowFreqFactor)

@@ -49,19 +49,14 @@ func (s *State) Rounded(layer int, r Range, n Noise) (kernels.View, kernels.Roun
 	if s.copies == nil {
 		return kernels.View{}, kernels.Rounding{}
 	}
-	n.On = n.On && s.cfg.Storage == StorageBF16
-	return s.copies[s.local(layer)].Slice(r.First, r.Len()), roundingOf(s.cfg.Model, layer, r.First, n)
-}
-
-// roundingOf returns how the noise rounds the elements of a layer from the given one on.
-func roundingOf(c Config, layer, first int, n Noise) kernels.Rounding {
-	if !n.On || first < c.FrozenLen(layer) {
-		return kernels.Rounding{}
+	half, first := s.copies[s.local(layer)].Slice(r.First, r.Len()), r.First
+	if !n.On || s.cfg.Storage != StorageBF16 || first < s.cfg.Model.FrozenLen(layer) {
+		return half, kernels.Rounding{}
 	}
-	if tied := tiedFrom(c, layer); first >= tied {
+	if tied := tiedFrom(s.cfg.Model, layer); first >= tied {
 		layer, first = 0, first-tied
 	}
-	return kernels.Rounding{Stochastic: true, First: first, Random: n.stream(layer, siteWeights)}
+	return half, kernels.Rounding{Stochastic: true, First: first, Random: n.stream(layer, siteWeights)}
 }
 
 // tiedFrom is where in the head's vector the copy of the embedding begins; the end where there is

@@ -31,12 +31,6 @@ func (p stretch) of(g Segment) stretch {
 	return p
 }
 
-// before are the positions ahead of the stretch.
-func (p stretch) before() stretch {
-	p.from, p.to = 0, p.from
-	return p
-}
-
 // each calls f with the rows of the stretch: all at once, or those of one sequence after the
 // other.
 func (p stretch) each(f func(span)) {

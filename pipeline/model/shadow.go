@@ -22,7 +22,10 @@ func (s *Stack) Shadow() (*Stack, error) {
 	cfg.Slots, cfg.SplitBackward, cfg.Segments = 1, false, 0
 	cfg.Recompute, cfg.Ahead = RecomputeBlock.Uniform(cfg.End-cfg.First), 0
 	cfg.Moments, cfg.Shares, cfg.Offload, cfg.Host = 0, nil, false, nil
-	t := &Stack{State: State{cfg: cfg, params: s.params, grads: make([]kernels.View, len(s.params))}, mem: s.mem.idle(cfg.Storage)}
+	t := &Stack{State: State{cfg: cfg, params: s.params, grads: make([]kernels.View, len(s.params))}, mem: newMemory(nil, cfg.Storage.half())}
+	// Tokens and the residual stream take the places of the first slot, a layer's pass any room left.
+	t.mem.saved, t.mem.layer = again(&s.mem.saved), again(&s.mem.layer, &s.mem.deltas, &s.mem.ahead)
+	t.mem.ids, t.mem.tables = again(&s.mem.ids), again(&s.mem.tables) // the tables are the same
 	t.open()
 	for _, a := range t.mem.passing() {
 		if a.short {
@@ -36,14 +39,4 @@ func (s *Stack) Shadow() (*Stack, error) {
 		return nil, t.identify(err)
 	}
 	return t, nil
-}
-
-// idle returns the memory between passes for another stack of the same layers. Tokens and the
-// residual stream take the places of the first slot, and a layer's pass any room that is left. The
-// tables are the same.
-func (m *memory) idle(as Storage) memory {
-	other := newMemory(nil, as.half())
-	other.saved, other.layer = again(&m.saved), again(&m.layer, &m.deltas, &m.ahead)
-	other.ids, other.tables = again(&m.ids), again(&m.tables)
-	return other
 }

@@ -65,15 +65,6 @@ func (s *State) vectors(a *arena, length func(layer int) int, shared int) []kern
 	return views
 }
 
-// layerVectors returns the parameters, copies and gradients of local layer i.
-func (s *State) layerVectors(m resolved, i int) vectors {
-	v := newVectors(m, s.cfg.First+i, s.params[i], s.grads[i])
-	if s.copies != nil {
-		v.copies = s.copies[i]
-	}
-	return v
-}
-
 // Params is a layer's flat parameter vector [LayerLen].
 func (s *State) Params(layer int) kernels.View { return s.params[s.local(layer)] }
 

@@ -37,14 +37,21 @@ func (t Tensor) Len() int {
 func (c Config) LayerTensors(layer int) []Tensor {
 	m := c.resolved()
 	l := tensorList{norms: m.Norm, frozen: c.LoRA.On()}
+	n := m.names()
 	switch {
 	case layer == 0:
-		l.embedding(m)
-	case layer == c.Layers()-1:
-		l.head(m)
-		if !c.Tied() {
-			l.adapters(c.LoRA)
+		l.matrix(n.embed, c.Vocab, c.Channels)
+		if m.Positions == Learned {
+			l.matrix(n.positions, c.Context, c.Channels)
 		}
+	case layer == c.Layers()-1:
+		l.norm(n.finalNorm, c.Channels)
+		if c.Tied() {
+			l.matrix(n.embed, c.Vocab, c.Channels)
+			break
+		}
+		l.matrix(n.head, c.Vocab, c.Channels)
+		l.adapters(c.LoRA)
 	case layer > 0 && layer < c.Layers()-1:
 		l.attention(m, layer-1)
 		l.mlp(m, layer-1)
@@ -109,14 +116,6 @@ type tensorList struct {
 	used    int
 }
 
-func (l *tensorList) embedding(c resolved) {
-	n := c.names()
-	l.matrix(n.embed, c.Vocab, c.Channels)
-	if c.Positions == Learned {
-		l.matrix(n.positions, c.Context, c.Channels)
-	}
-}
-
 func (l *tensorList) attention(c resolved, block int) {
 	n, h := c.names(), c.names().blockPrefix(block)
 	widths := []int{c.qkvWidth()}
@@ -157,16 +156,6 @@ func (l *tensorList) mlp(c resolved, block int) {
 	l.residual(h+n.down, c.Channels, c.MLP)
 	if !c.NoMLPBias {
 		l.bias(h+n.down, c.Channels)
-	}
-}
-
-func (l *tensorList) head(c resolved) {
-	n := c.names()
-	l.norm(n.finalNorm, c.Channels)
-	if c.Tied() {
-		l.matrix(n.embed, c.Vocab, c.Channels)
-	} else {
-		l.matrix(n.head, c.Vocab, c.Channels)
 	}
 }
 
