@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/planner/plan"
 )
@@ -32,15 +33,6 @@ func (c catalog) apply(ops []Op) error {
 	}
 	defer done()
 	return c.space.explain(c.write(ops), bytes)
-}
-
-// manifest returns the manifest of a step, or ErrNotFound.
-func (c catalog) manifest(step plan.Step) (Manifest, error) {
-	encoded, err := c.get(manifestKey(step))
-	if err != nil {
-		return Manifest{}, err
-	}
-	return decodeAt(step, encoded)
 }
 
 // manifests lists the readable manifests, newest step first, with an error for the damaged ones.
@@ -143,22 +135,19 @@ func (c catalog) references() (map[plan.Hash]bool, error) {
 
 func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }
 
-func encodePin(hashes []plan.Hash) []byte {
-	b := make([]byte, 0, len(hashes)*len(plan.Hash{}))
+func encodePin(hashes []plan.Hash) (b []byte) {
 	for _, h := range hashes {
 		b = append(b, h[:]...)
 	}
 	return b
 }
 
-func decodePin(b []byte) ([]plan.Hash, error) {
-	var h plan.Hash
-	if len(b)%len(h) != 0 {
+func decodePin(b []byte) (hashes []plan.Hash, err error) {
+	if len(b)%len(plan.Hash{}) != 0 {
 		return nil, fmt.Errorf("%w: pin of %d bytes", ErrCorrupt, len(b))
 	}
-	hashes := make([]plan.Hash, 0, len(b)/len(h))
-	for ; len(b) > 0; b = b[len(h):] {
-		hashes = append(hashes, plan.Hash(b[:len(h)]))
+	for h := range slices.Chunk(b, len(plan.Hash{})) {
+		hashes = append(hashes, plan.Hash(h))
 	}
 	return hashes, nil
 }

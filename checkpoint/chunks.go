@@ -246,9 +246,6 @@ func (c *chunkFolder) walk(fn func(h plan.Hash, size int64) error) error {
 	return nil
 }
 
-// remove removes a chunk's file, if it is there.
-func (c *chunkFolder) remove(h plan.Hash) error { return ignoreMissing(os.Remove(c.path(h))) }
-
 // sweepQuarantine removes damaged chunks that are no longer needed or are here again.
 func (c *chunkFolder) sweepQuarantine(live map[plan.Hash]bool) error {
 	entries, err := os.ReadDir(filepath.Join(c.dir, "quarantine"))

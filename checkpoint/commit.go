@@ -92,7 +92,10 @@ func (s *Store) Manifests() ([]Manifest, error) {
 // Manifest returns the stored manifest of a step, or ErrNotFound.
 func (s *Store) Manifest(step plan.Step) (m Manifest, err error) {
 	err = s.during(fmt.Sprintf("manifest of step %d", step), func() error {
-		m, err = s.catalog.manifest(step)
+		encoded, err := s.catalog.get(manifestKey(step))
+		if err == nil {
+			m, err = decodeAt(step, encoded)
+		}
 		return err
 	})
 	return m, err

@@ -71,7 +71,8 @@ func openIndex(dir string, readOnly bool, log *slog.Logger) (*index, error) {
 		WithLogger(badgerLog{log})
 	db, err := badger.Open(o)
 	if err != nil {
-		if damagedIndex(err) {
+		damaged := func(sign string) bool { return strings.Contains(err.Error(), sign) }
+		if slices.ContainsFunc(damageSigns, damaged) {
 			err = fmt.Errorf("%w: %w; join the run again from a fresh folder, "+
 				"or restore this one from a copy", ErrCorrupt, err)
 		}
@@ -80,13 +81,9 @@ func openIndex(dir string, readOnly bool, log *slog.Logger) (*index, error) {
 	return &index{db}, nil
 }
 
-// damagedIndex reports by its text whether an error of badger.Open is about bytes that
-// changed or files that are gone: Badger has no sentinels for them.
-func damagedIndex(err error) bool {
-	text := err.Error()
-	return slices.ContainsFunc([]string{"checksum", "bad magic", "corrupted", "does not exist for table", "unsupported version"},
-		func(sign string) bool { return strings.Contains(text, sign) })
-}
+// damageSigns mark errors of badger.Open about bytes that changed or files that are gone: Badger has
+// no sentinels for them.
+var damageSigns = []string{"checksum", "bad magic", "corrupted", "does not exist for table", "unsupported version"}
 
 // indexExists fails with ErrNoStore where Badger would begin a new, empty index.
 func indexExists(dir string) error {
@@ -100,8 +97,6 @@ func indexExists(dir string) error {
 	return fmt.Errorf("%w: index/%s is missing or empty; restore the folder from a copy, "+
 		"or join the run again from a fresh folder", ErrNoStore, badger.ManifestFilename)
 }
-
-func (x *index) close() error { return x.db.Close() }
 
 // get gives a copy of the value, or ErrNotFound.
 func (x *index) get(key []byte) (value []byte, err error) {
@@ -127,9 +122,6 @@ func (x *index) tableBytes() int64 {
 	}
 	return sum
 }
-
-// bytesToClose returns how much Badger may write while it closes: it flushes, then compacts.
-func (x *index) bytesToClose() int64 { return flushBytesAtClose + x.tableBytes() }
 
 // write applies all or nothing and is durable when it returns.
 func (x *index) write(ops []Op) error {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -66,7 +67,12 @@ func lockDir(dir string, shared bool) (*os.File, error) {
 	}
 	if err := try(f); err != nil {
 		if errors.Is(err, ErrLocked) {
-			err = fmt.Errorf("%w%s; %s", ErrLocked, ownerOf(f), remedy)
+			owner := ""
+			b, unread := io.ReadAll(io.LimitReader(f, 20))
+			if pid, numeric := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); unread == nil && numeric == nil {
+				owner = fmt.Sprintf(" (process %d)", pid)
+			}
+			err = fmt.Errorf("%w%s; %s", ErrLocked, owner, remedy)
 		}
 		_ = f.Close() // nothing was written
 		return nil, err
@@ -76,16 +82,6 @@ func lockDir(dir string, shared bool) (*os.File, error) {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // a courtesy: on a full disk the lock holds without it
 	}
 	return f, nil
-}
-
-// ownerOf names the process that wrote the lock file, if it can be read.
-func ownerOf(f *os.File) string {
-	b, err := io.ReadAll(io.LimitReader(f, 20))
-	pid := strings.TrimSpace(string(b))
-	if err != nil || pid == "" || strings.Trim(pid, "0123456789") != "" {
-		return ""
-	}
-	return " (process " + pid + ")"
 }
 
 // releaseInterval is how often AwaitRelease looks.

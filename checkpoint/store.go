@@ -141,7 +141,8 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if s.catalog.index, err = openIndex(filepath.Join(dir, "index"), false, o.Logger); err != nil {
 		return nil, err
 	}
-	s.watch = startWatch(s.catalog.lookAtSpace)
+	s.watch = &watch{failed: make(chan error, 1), stop: make(chan struct{})}
+	s.watch.ended.Go(func() { s.watch.run(s.catalog.lookAtSpace) })
 	return s, nil
 }
 
@@ -177,8 +178,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	if !s.reads {
-		s.watch.close()
-		done, err := s.catalog.space.takeToClose(s.catalog.bytesToClose())
+		close(s.watch.stop)
+		s.watch.ended.Wait()
+		done, err := s.catalog.space.takeToClose(flushBytesAtClose + s.catalog.tableBytes()) // it flushes, then compacts
 		if errors.Is(err, ErrDiskFull) {
 			s.log.Warn("the index is left to the next start instead of being closed", "cause", err)
 			abandoned.Store(s, true)
@@ -188,7 +190,7 @@ func (s *Store) Close() error {
 			defer done()
 		}
 	}
-	if err := errors.Join(s.catalog.close(), s.lock.Close()); err != nil {
+	if err := errors.Join(s.catalog.db.Close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("checkpoint: close %s: %w", s.dir, err)
 	}
 	return nil

@@ -29,7 +29,7 @@ func closeFully(t testing.TB, s *Store) {
 	t.Helper()
 	err := s.Close()
 	if _, left := abandoned.LoadAndDelete(s); left {
-		err = errors.Join(err, s.catalog.close(), s.lock.Close())
+		err = errors.Join(err, s.catalog.db.Close(), s.lock.Close())
 	}
 	if err != nil {
 		t.Error(err)

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"pnode/planner/plan"
 )
@@ -29,7 +30,7 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 			if live[h] {
 				return nil
 			}
-			removed, err := s.guard.collect(h, func() error { return s.chunks.remove(h) })
+			removed, err := s.guard.collect(h, func() error { return ignoreMissing(os.Remove(s.chunks.path(h))) })
 			if removed && err == nil {
 				freedBytes += size
 			}

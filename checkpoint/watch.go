@@ -18,12 +18,6 @@ type watch struct {
 	ended  sync.WaitGroup
 }
 
-func startWatch(look func() error) *watch {
-	w := &watch{failed: make(chan error, 1), stop: make(chan struct{})}
-	w.ended.Go(func() { w.run(look) })
-	return w
-}
-
 func (w *watch) run(look func() error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -38,11 +32,6 @@ func (w *watch) run(look func() error) {
 			return
 		}
 	}
-}
-
-func (w *watch) close() {
-	close(w.stop)
-	w.ended.Wait()
 }
 
 // lookAtSpace fails as a write of nothing into the index would.

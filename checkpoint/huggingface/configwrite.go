@@ -162,6 +162,7 @@ func writeQwen2(c model.Config) map[string]any {
 	return object
 }
 
+// writeScaling gives null without scaling.
 func writeScaling(s model.RoPEScaling) any {
 	switch s.Kind {
 	case model.ScaleLinear:

@@ -52,7 +52,10 @@ func CreateSet(tensors []Tensor, l Layout) (*SetWriter, error) {
 		}
 	}
 	if len(groups) > 1 {
-		s.index, err = formatIndex(weights, total)
+		s.index, err = marshalIndent(struct {
+			Metadata  map[string]int64  `json:"metadata"`
+			WeightMap map[string]string `json:"weight_map"`
+		}{map[string]int64{"total_size": total}, weights})
 	}
 	return s, err
 }
@@ -74,14 +77,6 @@ func split(tensors []Tensor, limit int64) (groups [][]Tensor, total int64, err e
 		total += size
 	}
 	return append(groups, group), total, nil
-}
-
-func formatIndex(weights map[string]string, total int64) ([]byte, error) {
-	index := struct {
-		Metadata  map[string]int64  `json:"metadata"`
-		WeightMap map[string]string `json:"weight_map"`
-	}{map[string]int64{"total_size": total}, weights}
-	return marshalIndent(index)
 }
 
 // Append adds elements to a tensor of whichever file holds it, like Writer.Append.

@@ -37,7 +37,8 @@ func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer,
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := os.OpenFile(temporary(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()+".tmp")
+	tmp, err := os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: create %s: %w", path, err)
 	}
@@ -49,11 +50,6 @@ func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer,
 		return nil, errors.Join(fmt.Errorf("safetensors: write %s: %w", path, err), w.Discard())
 	}
 	return w, nil
-}
-
-// temporary is a new name beside path that no listing of the folder shows.
-func temporary(path string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()+".tmp")
 }
 
 // Append adds elements to a tensor, rounded to its type (to nearest, ties to even). Errors

@@ -46,17 +46,7 @@ func runFiles(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec) (
 		if err != nil {
 			return nil, err
 		}
-		// Other programs want to know which class a tokenizer's files are for, and the token that ends a text.
-		class := "GPT2Tokenizer" // vocab.json and merges.txt
-		if files["tokenizer.json"] != nil {
-			class = "PreTrainedTokenizerFast"
-		}
-		if files["tokenizer_config.json"] == nil {
-			files["tokenizer_config.json"] = fmt.Appendf(nil, "{\n  \"tokenizer_class\": %q\n}\n", class)
-		}
-		if end := spec.Data.EndOfText(); end != plan.NoToken {
-			files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
-		}
+		describe(files, spec.Data.EndOfText())
 		return files, nil
 	case shard.IsBytes(spec.Data):
 		return tokenizer.Bytes{}.Files(), nil

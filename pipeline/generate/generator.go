@@ -93,8 +93,13 @@ func (g *Generator) Generate(ctx context.Context, r Request) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.check(r.Prompt); err != nil {
-		return nil, err
+	if len(r.Prompt) == 0 {
+		return nil, fmt.Errorf("%w: the prompt is empty: give at least one token", ErrBadRequest)
+	}
+	for i, t := range r.Prompt {
+		if t < 0 || int(t) >= g.model.Vocab {
+			return nil, fmt.Errorf("%w: token %d of the prompt is %d: the vocabulary has %d", ErrBadRequest, i, t, g.model.Vocab)
+		}
 	}
 	tokens := append([]int32(nil), r.Prompt...)
 	for range r.Tokens {
@@ -113,24 +118,15 @@ func (g *Generator) Generate(ctx context.Context, r Request) ([]int32, error) {
 	return tokens[len(r.Prompt):], nil
 }
 
-func (g *Generator) check(prompt []int32) error {
-	if len(prompt) == 0 {
-		return fmt.Errorf("%w: the prompt is empty: give at least one token", ErrBadRequest)
-	}
-	for i, t := range prompt {
-		if t < 0 || int(t) >= g.model.Vocab {
-			return fmt.Errorf("%w: token %d of the prompt is %d: the vocabulary has %d", ErrBadRequest, i, t, g.model.Vocab)
-		}
-	}
-	return nil
-}
-
 // advance computes the logits after tokens. What the decoder has of them already is not
 // fed again.
 func (g *Generator) advance(tokens []int32) error {
 	window := g.window(len(tokens))
 	seen := tokens[len(tokens)-window:]
-	same := min(common(g.seen, seen), len(seen)-1) // the last one gives the logits
+	same := 0
+	for same < len(g.seen) && same < len(seen)-1 && g.seen[same] == seen[same] { // the last one gives the logits
+		same++
+	}
 	g.decoder.Truncate(same)
 	logits := g.decoder.Feed(g.queue, seen[same:])
 	g.seen = append(g.seen[:same], seen[same:]...)
@@ -147,13 +143,4 @@ func (g *Generator) window(n int) int {
 	}
 	step := max(1, most/2)
 	return n - (n-most+step-1)/step*step
-}
-
-// common returns how many first elements a and b share.
-func common(a, b []int32) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -73,23 +74,15 @@ func (b *batch) encode(ctx context.Context, t Tokenizer, threads int) error {
 					return err
 				}
 				b.tokens[i] = t.Encode(b.tokens[i][:0], b.document(int(i)))
-				if err := checkRange(b.tokens[i], t.Vocab()); err != nil {
-					return err
+				outside := func(token int32) bool { return token < 0 || int(token) >= t.Vocab() }
+				if bad := slices.IndexFunc(b.tokens[i], outside); bad >= 0 {
+					return fmt.Errorf("the tokenizer gives token %d, its vocabulary ends at %d", b.tokens[i][bad], t.Vocab()-1)
 				}
 			}
 			return nil
 		})
 	}
 	return group.Wait()
-}
-
-func checkRange(tokens []int32, vocab int) error {
-	for _, t := range tokens {
-		if t < 0 || int(t) >= vocab {
-			return fmt.Errorf("the tokenizer gives token %d, its vocabulary ends at %d", t, vocab-1)
-		}
-	}
-	return nil
 }
 
 // clear makes room for the next documents.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -98,13 +97,4 @@ func decodeState(b []byte) (state, error) {
 		}
 	}
 	return s, nil
-}
-
-// note writes the state down.
-func (s state) note(dir string) error {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return files.Replace(filepath.Join(dir, stateFile), append(b, '\n'))
 }

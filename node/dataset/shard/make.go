@@ -58,7 +58,7 @@ type Progress struct {
 func Make(ctx context.Context, o Options) (Manifest, error) {
 	m, err := newMaker(o)
 	if err == nil {
-		err = m.alone(func() error { return m.make(ctx) })
+		err = m.make(ctx)
 	}
 	if err != nil {
 		return Manifest{}, fmt.Errorf("shard: make %s: %w", o.Out, err)
@@ -106,21 +106,15 @@ func newMaker(o Options) (*maker, error) {
 	return m, err
 }
 
-// alone does something while no other process makes the folder.
-func (m *maker) alone(do func() error) error {
-	if m.Lock == nil {
-		return do()
-	}
-	release, err := m.Lock(filepath.Clean(m.Out) + locked)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return do()
-}
-
-// make makes the unfinished folder complete and gives it its name.
+// make makes the unfinished folder complete and gives it its name, while no other process does.
 func (m *maker) make(ctx context.Context) error {
+	if m.Lock != nil {
+		release, err := m.Lock(filepath.Clean(m.Out) + locked)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	if err := vacant(m.Out); err != nil { // another process may have made it meanwhile
 		return err
 	}
@@ -130,7 +124,13 @@ func (m *maker) make(ctx context.Context) error {
 	if err := m.run(ctx); err != nil {
 		return err
 	}
-	return m.name()
+	if err := os.Remove(m.Out); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
+		return err
+	}
+	if err := os.Rename(m.dir, m.Out); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(m.Out, stateFile))
 }
 
 // vacant refuses a folder with anything in it, as checkpoint.InNewFolder does.
@@ -248,7 +248,11 @@ func (m *maker) endShard(at place) error {
 	}
 	m.state.Shards = append(m.state.Shards, shard)
 	m.state.At = at
-	return m.state.note(m.dir)
+	b, err := json.Marshal(m.state)
+	if err != nil {
+		return err
+	}
+	return files.Replace(filepath.Join(m.dir, stateFile), append(b, '\n'))
 }
 
 // abandon closes the shard being written; it is written anew the next time.
@@ -281,17 +285,6 @@ func (m *maker) complete() error {
 		return err
 	}
 	return files.Replace(filepath.Join(m.dir, ManifestFile), append(b, '\n'))
-}
-
-// name returns the complete folder its name.
-func (m *maker) name() error {
-	if err := os.Remove(m.Out); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
-		return err
-	}
-	if err := os.Rename(m.dir, m.Out); err != nil {
-		return err
-	}
-	return os.Remove(filepath.Join(m.Out, stateFile))
 }
 
 func (m *maker) copyTokenizer() error {

@@ -66,16 +66,11 @@ func jsonDocument(line []byte, field string) (string, error) {
 	if err := json.Unmarshal(value, &document); err != nil {
 		return "", err
 	}
-	if halfPair(value, document) {
+	// The decoder puts the replacement character where an escape of UTF-16 stands for nothing alone.
+	const replacement = "\ufffd"
+	made := strings.Count(document, replacement)
+	if made > 0 && made > bytes.Count(value, []byte(replacement))+bytes.Count(bytes.ToLower(value), []byte(`\ufffd`)) {
 		return "", errors.New("half of a surrogate pair")
 	}
 	return document, checkText([]byte(document))
-}
-
-// halfPair reports whether the decoder put the replacement character where a string has an
-// escape of UTF-16 that stands for nothing alone.
-func halfPair(value []byte, decoded string) bool {
-	const replacement = "\ufffd"
-	made := strings.Count(decoded, replacement)
-	return made > 0 && made > bytes.Count(value, []byte(replacement))+bytes.Count(bytes.ToLower(value), []byte(`\ufffd`))
 }
