@@ -41,7 +41,9 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("GET /v1/events", s.events)
-	mux.HandleFunc("GET /v1/history", s.history)
+	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) {
+		s.reply(w, http.StatusOK, s.options.Node.History())
+	})
 	mux.HandleFunc("GET /v1/schedule.svg", s.schedule)
 	mux.HandleFunc("GET /v1/checkpoints", s.checkpoints)
 	mux.HandleFunc("POST /v1/invite", s.invite)
@@ -57,10 +59,6 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 		st.TokensPerS, st.ETAS = 0, 0
 	}
 	s.reply(w, http.StatusOK, st)
-}
-
-func (s *Server) history(w http.ResponseWriter, _ *http.Request) {
-	s.reply(w, http.StatusOK, s.options.Node.History())
 }
 
 // schedule answers with a picture that may style itself and do nothing else.

@@ -76,8 +76,15 @@ func Start(cfg Config) error {
 		}
 	})
 	g.Host.Network().Notify(&network.NotifyBundle{
-		ConnectedF:    func(_ network.Network, c network.Conn) { g.connected(c) },
-		DisconnectedF: func(_ network.Network, c network.Conn) { g.disconnected(c.RemotePeer()) },
+		ConnectedF: func(_ network.Network, c network.Conn) { g.connected(c) },
+		DisconnectedF: func(n network.Network, c network.Conn) {
+			p := c.RemotePeer()
+			if g.Peers.Leave(p, func() bool { return n.Connectedness(p) != network.NotConnected }) {
+				g.Host.ConnManager().Unprotect(p, memberTag)
+				g.Log.Info("swarm: member disconnected", "peer", p)
+				g.Left()
+			}
+		},
 	})
 	for _, c := range g.Host.Network().Conns() { // those made before Notify
 		g.connected(c)
@@ -95,17 +102,6 @@ func (g *Greeter) connected(c network.Conn) {
 	}
 	if c.Stat().Direction == network.DirOutbound {
 		g.Tasks.Run(func(ctx context.Context) { g.greet(ctx, p) })
-	}
-}
-
-func (g *Greeter) disconnected(p peer.ID) {
-	member := g.Peers.Leave(p, func() bool {
-		return g.Host.Network().Connectedness(p) != network.NotConnected
-	})
-	if member {
-		g.Host.ConnManager().Unprotect(p, memberTag)
-		g.Log.Info("swarm: member disconnected", "peer", p)
-		g.Left()
 	}
 }
 
