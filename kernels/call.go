@@ -194,3 +194,39 @@ func Cast(out, x View, n int) Call { return CastRounded(out, x, n, Rounding{}) }
 func CastRounded(out, x View, n int, r Rounding) Call {
 	return r.of(Call{Op: OpCast, Args: [8]View{out, x}, Dims: Dims{n}})
 }
+
+// Quantize writes x[n] as int8 to words, quant.Words(n) of them: the bytes of package quant in
+// little-endian order, zeros behind the last. Elements are rounded by the numbers of the noise as
+// those from a group on of a longer tensor. steps [2*groups] are the two sums of each group that
+// quant.InSteps gives.
+func Quantize(words, steps, x View, n, group int, noise uint64) Call {
+	return Call{Op: OpQuantize, Args: [8]View{words, steps, x}, Dims: Dims{n, group}, Random: Random{Key: noise}}
+}
+
+// Dequantize computes out[n] from the words of Quantize, or of another quant.Pack.
+func Dequantize(out, words View, n int) Call {
+	return Call{Op: OpDequantize, Args: [8]View{out, words}, Dims: Dims{n}}
+}
+
+// Rounding says how a call rounds float32 to BF16. The zero value rounds to nearest, ties to even,
+// and is the only one for F16.
+//
+// Stochastic rounding takes element i to one of its two neighbours by chance, the nearer one the
+// likelier, so that the mean is right (Gupta et al. 2015, "Deep Learning with Limited Numerical
+// Precision", section 3): the upper 16 bits of word First+i of Random are added to the bits of
+// the float, and the lower 16 of the sum are dropped. What BF16 can hold stays as it is, NaN stays
+// NaN. The result is a function of the float and its number alone, on every backend.
+type Rounding struct {
+	Stochastic bool
+	First      int
+	Random     Random
+}
+
+// of is a call, whose first dimension is the number of elements, that rounds so.
+func (r Rounding) of(c Call) Call {
+	if r.Stochastic {
+		c.Flags |= Stochastic
+		c.Dims[1], c.Random = r.First, r.Random
+	}
+	return c
+}

@@ -139,20 +139,15 @@ func (i OpInfo) checkOverlap(c Call) error {
 			continue
 		}
 		for j, p := range i.Operands {
-			if j == k || !overlap(c.Args[k], c.Args[j]) {
-				continue
-			}
-			if p.Yields && c.Args[k] == c.Args[j] {
+			a, b := c.Args[k], c.Args[j]
+			apart := a.Buf != b.Buf || a.Off >= b.Off+b.Len || b.Off >= a.Off+a.Len
+			if j == k || apart || p.Yields && a == b {
 				continue
 			}
 			return fmt.Errorf("%w: %v: operands %s and %s overlap", ErrBadCall, c, o.Name, p.Name)
 		}
 	}
 	return nil
-}
-
-func overlap(a, b View) bool {
-	return a.Buf == b.Buf && a.Off < b.Off+b.Len && b.Off < a.Off+a.Len
 }
 
 // CheckTransfer reports whether v is a range of its buffer that holds so many bytes, as

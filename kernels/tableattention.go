@@ -39,8 +39,6 @@ const (
 
 func partEnd(c Call) int { return c.Dims[partFrom] + c.Dims[partQueries] }
 
-func partQueriesOf(c Call) int { return c.Dims[partQueries] }
-
 // ofPart are operands of which some positions alone are moved.
 func ofPart(o Operand, positions func(Call) int) Operand {
 	return sparse(o, func(c Call) int { return o.count(c) / c.Dims[1] * positions(c) })
@@ -70,8 +68,6 @@ const (
 	cacheMax  = 6
 )
 
-func attentionCache(c Call) int { return 2 * c.Dims[0] * c.Dims[cacheMax] * c.Dims[3] * c.Dims[4] }
-
 // attentionCacheUsed counts the positions up to the last query.
 func attentionCacheUsed(c Call) int {
 	return 2 * c.Dims[0] * (c.Dims[cachePast] + c.Dims[1]) * c.Dims[3] * c.Dims[4]
@@ -94,8 +90,6 @@ func checkAttentionCached(c Call) error {
 // and the first position.
 func ropeTable(c Call) int { return (c.Dims[5] + c.Dims[1]) * c.Dims[3] / 2 }
 
-func ropeTouched(c Call) int { return c.Dims[0] * c.Dims[2] * c.Dims[3] }
-
 func checkRoPE(c Call) error {
 	heads, d, width := c.Dims[2], c.Dims[3], c.Dims[4]
 	if d%2 != 0 {
@@ -110,7 +104,7 @@ func checkRoPE(c Call) error {
 var attentionTable = map[Op]OpInfo{
 	OpRoPE: {
 		Name: "rope", Class: ClassElementwise, Dims: "NTHDWp", Flags: Inverse, tolerance: 1e-6, check: checkRoPE,
-		Operands: []Operand{sparse(inOut("x", dim(0, 4)), ropeTouched), longer(in("cos", ropeTable)), longer(in("sin", ropeTable))},
+		Operands: []Operand{sparse(inOut("x", dim(0, 4)), dim(0, 2, 3)), longer(in("cos", ropeTable)), longer(in("sin", ropeTable))},
 		flops:    func(d Dims) int64 { return 3 * int64(d[0]) * int64(d[2]) * int64(d[3]) },
 	},
 	OpAttentionForward: {
@@ -125,17 +119,17 @@ var attentionTable = map[Op]OpInfo{
 	},
 	OpAttentionForwardPart: {
 		Name: "attention-forward-part", Class: ClassAttention, Dims: "BTHKDpq", tolerance: 1e-5, check: checkAttentionPart,
-		Operands: []Operand{alike(ofPart(inOut("out", attentionOut), partQueriesOf)), ofPart(inOut("lse", attentionLSE), partQueriesOf), alike(ofPart(in("qkv", attentionQKV), partEnd)), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
+		Operands: []Operand{alike(ofPart(inOut("out", attentionOut), dim(partQueries))), ofPart(inOut("lse", attentionLSE), dim(partQueries)), alike(ofPart(in("qkv", attentionQKV), partEnd)), optional(ofPart(index("starts", dim(0, 1)), dim(partQueries)))},
 		flops:    attentionPartFLOPs(2),
 	},
 	OpAttentionBackwardPart: {
 		Name: "attention-backward-part", Class: ClassAttention, Dims: "BTHKDpq", Flags: Accumulate, tolerance: 2e-5, check: checkAttentionPart,
-		Operands: []Operand{rounded(ofPart(inOut("dqkv", attentionQKV), partEnd)), scratch("delta", attentionLSE), alike(ofPart(in("dout", attentionOut), partQueriesOf)), alike(ofPart(in("qkv", attentionQKV), partEnd)), alike(ofPart(in("out", attentionOut), partQueriesOf)), ofPart(in("lse", attentionLSE), partQueriesOf), optional(ofPart(index("starts", dim(0, 1)), partQueriesOf))},
+		Operands: []Operand{rounded(ofPart(inOut("dqkv", attentionQKV), partEnd)), scratch("delta", attentionLSE), alike(ofPart(in("dout", attentionOut), dim(partQueries))), alike(ofPart(in("qkv", attentionQKV), partEnd)), alike(ofPart(in("out", attentionOut), dim(partQueries))), ofPart(in("lse", attentionLSE), dim(partQueries)), optional(ofPart(index("starts", dim(0, 1)), dim(partQueries)))},
 		flops:    attentionPartFLOPs(5),
 	},
 	OpAttentionCached: {
 		Name: "attention-cached", Class: ClassAttention, Dims: "BTHKDpM", tolerance: 1e-5, check: checkAttentionCached,
-		Operands: []Operand{out("out", attentionOut), sparse(inOut("cache", attentionCache), attentionCacheUsed), in("qkv", attentionQKV), optional(index("starts", dim(0, 1)))},
+		Operands: []Operand{out("out", attentionOut), sparse(inOut("cache", twice(dim(0, cacheMax, 3, 4))), attentionCacheUsed), in("qkv", attentionQKV), optional(index("starts", dim(0, 1)))},
 		flops:    attentionCachedFLOPs,
 	},
 }

@@ -1,6 +1,10 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+
+	"pnode/kernels/quant"
+)
 
 // dim makes a count that is the product of the dimensions with these indices.
 func dim(idx ...int) func(Call) int {
@@ -207,5 +211,20 @@ var storageTable = map[Op]OpInfo{
 		Name: "cast", Class: ClassElementwise, Dims: "Np", Flags: Stochastic, tolerance: 0,
 		Operands: []Operand{halvable(out("out", dim(0))), halvable(in("x", dim(0)))},
 		flops:    perElement(0, 1),
+	},
+}
+
+func quantizedWords(c Call) int { return quant.Words(c.Dims[0]) }
+
+var quantizeTable = map[Op]OpInfo{
+	OpQuantize: {
+		Name: "quantize", Class: ClassElementwise, Dims: "Np", tolerance: 4e-5,
+		Operands: []Operand{whole("words", quantizedWords), out("steps", func(c Call) int { return 2 * quant.Groups(c.Dims[0]) }), in("x", dim(0))},
+		flops:    perElement(10, 1),
+	},
+	OpDequantize: {
+		Name: "dequantize", Class: ClassElementwise, Dims: "N", tolerance: 0,
+		Operands: []Operand{out("out", dim(0)), index("words", quantizedWords)},
+		flops:    perElement(1, 1),
 	},
 }

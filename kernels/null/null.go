@@ -106,16 +106,6 @@ func (d *Device) Reset() {
 	d.byOp = nil
 }
 
-func (d *Device) count(c kernels.Call) {
-	info := kernels.Info(c.Op)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byOp == nil {
-		d.byOp = map[kernels.Op]Count{}
-	}
-	d.byOp[c.Op] = d.byOp[c.Op].Add(Count{Calls: 1, FLOPs: info.FLOPs(c), Bytes: info.Bytes(c)})
-}
-
 type buffer struct {
 	dev   *Device
 	dtype kernels.DType
@@ -148,7 +138,13 @@ func (q *queue) Do(c kernels.Call) {
 		q.err = err
 		return
 	}
-	q.dev.count(c)
+	info, d := kernels.Info(c.Op), q.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byOp == nil {
+		d.byOp = map[kernels.Op]Count{}
+	}
+	d.byOp[c.Op] = d.byOp[c.Op].Add(Count{Calls: 1, FLOPs: info.FLOPs(c), Bytes: info.Bytes(c)})
 }
 
 func (q *queue) Write(dst kernels.View, src []byte) { q.transfer("write", dst, len(src)) }

@@ -71,16 +71,12 @@ var statuses = native.Codes[status]{
 	unknown:         {Name: "NVML_ERROR_UNKNOWN"},
 }
 
-func (s status) err(f function) error {
-	if s == success {
-		return nil
-	}
-	return fmt.Errorf("nvml: %v: %s", f, statuses.Text(s))
-}
-
 // check calls a function. Pointers among the arguments are converted in the call itself.
 //
 //go:uintptrescapes
 func (l *library) check(f function, args ...uintptr) error {
-	return status(int32(native.Call(l[f], args...))).err(f)
+	if s := status(int32(native.Call(l[f], args...))); s != success {
+		return fmt.Errorf("nvml: %v: %s", f, statuses.Text(s))
+	}
+	return nil
 }
