@@ -1,6 +1,7 @@
 package huggingface
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -103,17 +104,24 @@ func (e Export) writeWeights(dir string) error {
 			tensors = append(tensors, safetensors.Tensor{Name: s.name, DType: e.DType, Shape: s.shape})
 		}
 	}
-	limit := e.MaxShardBytes
-	if limit == 0 {
-		limit = DefaultShardBytes
-	}
 	w, err := safetensors.CreateSet(tensors, safetensors.Layout{
-		Dir: dir, Base: weightsBase, MaxShardBytes: limit, Metadata: map[string]string{"format": "pt"},
+		Dir: dir, Base: weightsBase, MaxShardBytes: cmp.Or(e.MaxShardBytes, DefaultShardBytes), Metadata: map[string]string{"format": "pt"},
 	})
 	if err != nil {
 		return err
 	}
-	return writeLayers(w, e.Config.Layers(), func(layer int) error { return e.writeLayer(w, of, layer) })
+	return writeLayers(w, e.Config.Layers(), func(layer int) error {
+		values := make([]float32, e.Config.LayerLen(layer))
+		if err := e.Layer(layer, values); err != nil {
+			return err
+		}
+		for _, t := range e.owned(layer) {
+			if err := of.stored(t, true).write(w, values[t.Off:t.Off+t.Len()]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // unfinished takes tensors; its files are there after Commit, not after Discard.
@@ -139,19 +147,6 @@ func (e Export) owned(layer int) []model.Tensor {
 		return tensors[:len(tensors)-1]
 	}
 	return tensors
-}
-
-func (e Export) writeLayer(w *safetensors.SetWriter, of family, layer int) error {
-	values := make([]float32, e.Config.LayerLen(layer))
-	if err := e.Layer(layer, values); err != nil {
-		return err
-	}
-	for _, t := range e.owned(layer) {
-		if err := of.stored(t, true).write(w, values[t.Off:t.Off+t.Len()]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s stored) write(w *safetensors.SetWriter, src []float32) error {

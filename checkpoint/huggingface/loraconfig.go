@@ -27,7 +27,13 @@ func ParseAdapterConfig(text []byte) (model.LoRA, error) {
 	l := model.LoRA{Rank: need[int](f, "r"), Alpha: need[float64](f, "lora_alpha"), Targets: targets(f)}
 	only(f, "peft_type", "LORA")
 	only(f, "bias", "none")
-	checkInit(f)
+	const initField = "init_lora_weights"
+	if value, there := f.left[initField]; there && !slices.Contains(keepBase, string(value)) {
+		f.refuse(initField, value, "accepted: true, false, gaussian, eva, orthogonal; "+
+			"with this one the base model's matrices were changed too: convert the adapter with PEFT's "+
+			"save_pretrained(..., path_initial_model_for_weight_conversion=...), or merge it there and import the whole model")
+	}
+	f.pass(initField)
 	f.pass(harmlessAdapter...)
 	maps.DeleteFunc(f.left, func(_ string, value json.RawMessage) bool { return isOff(value) })
 	return l, f.done()
@@ -36,18 +42,6 @@ func ParseAdapterConfig(text []byte) (model.LoRA, error) {
 // keepBase are the rules of init_lora_weights under which the base model stays as it is. The others
 // (pissa, olora, corda, loftq) also change the base's matrices, which the adapter's folder lacks.
 var keepBase = []string{"null", "true", "false", `"gaussian"`, `"eva"`, `"orthogonal"`}
-
-// checkInit refuses adapters that belong to another base than the one that they name.
-func checkInit(f *fields) {
-	const name = "init_lora_weights"
-	value, there := f.left[name]
-	delete(f.left, name)
-	if there && !slices.Contains(keepBase, string(value)) {
-		f.refuse(name, value, "accepted: true, false, gaussian, eva, orthogonal; "+
-			"with this one the base model's matrices were changed too: convert the adapter with PEFT's "+
-			"save_pretrained(..., path_initial_model_for_weight_conversion=...), or merge it there and import the whole model")
-	}
-}
 
 // targets joins the names of the adapted layers, in order; full ones lose the prefix of the
 // base model, which names in package model do not have.

@@ -51,22 +51,20 @@ func (e AdapterExport) fill(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeLayers(w, e.Config.Layers(), func(layer int) error { return e.writeLayer(w, of, layer) })
-}
-
-func (e AdapterExport) writeLayer(w *safetensors.Writer, of family, layer int) error {
-	tensors := adapterTensors(e.Config, layer)
-	if len(tensors) == 0 {
-		return nil
-	}
-	params := make([]float32, e.Config.LayerLen(layer))
-	if err := e.Layer(layer, params); err != nil {
-		return err
-	}
-	for _, t := range tensors {
-		if err := w.Append(of.adapterName(t), params[t.Off:t.Off+t.Len()]); err != nil {
+	return writeLayers(w, e.Config.Layers(), func(layer int) error {
+		tensors := adapterTensors(e.Config, layer)
+		if len(tensors) == 0 {
+			return nil
+		}
+		params := make([]float32, e.Config.LayerLen(layer))
+		if err := e.Layer(layer, params); err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, t := range tensors {
+			if err := w.Append(of.adapterName(t), params[t.Off:t.Off+t.Len()]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

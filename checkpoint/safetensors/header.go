@@ -3,6 +3,7 @@ package safetensors
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,7 +118,8 @@ func (h header) format() ([]byte, error) {
 	if n := b.Len() - prefixBytes; n > MaxHeaderBytes {
 		return nil, fmt.Errorf("safetensors: the header of %d tensors takes %d bytes, at most %d are allowed", len(h.tensors), n, MaxHeaderBytes)
 	}
-	return withLength(b.Bytes()), nil
+	binary.LittleEndian.PutUint64(b.Bytes(), uint64(b.Len()-prefixBytes))
+	return b.Bytes(), nil
 }
 
 // marshal is JSON without HTML's escapes.
@@ -174,7 +176,7 @@ func readHeader(r io.ReaderAt, size int64) (h header, dataStart int64, err error
 	if err := readFull(r, prefix[:], 0); err != nil {
 		return header{}, 0, err
 	}
-	n := lengthOf(prefix)
+	n := binary.LittleEndian.Uint64(prefix[:])
 	if n > MaxHeaderBytes || int64(n) > size-prefixBytes {
 		return header{}, 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
 	}

@@ -2,7 +2,6 @@ package safetensors
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,14 +10,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 )
-
-func lengthOf(prefix [prefixBytes]byte) uint64 { return binary.LittleEndian.Uint64(prefix[:]) }
-
-// withLength fills the first eight bytes with the number of those that follow.
-func withLength(b []byte) []byte {
-	binary.LittleEndian.PutUint64(b, uint64(len(b)-prefixBytes))
-	return b
-}
 
 // parseHeader reads the JSON object token by token: encoding/json alone would accept
 // repeated keys and ignore unknown ones.
