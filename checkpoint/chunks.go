@@ -131,11 +131,11 @@ func (c *chunkFolder) put(h plan.Hash, data []byte) error {
 		c.renames.Lock()
 		err = os.Rename(tmp, path)
 		c.renames.Unlock()
+		if err == nil {
+			err = syncDir(filepath.Dir(path))
+		}
 	}
-	if err == nil {
-		return syncDir(filepath.Dir(path))
-	}
-	if tmp != "" {
+	if err != nil && tmp != "" {
 		_ = os.Remove(tmp) // Open removes what is left
 	}
 	return c.space.explain(err, size)

@@ -30,7 +30,7 @@ type format struct {
 // of pnode that wrote it; empty: unknown.
 func newer(what string, got, reads int, by string) error {
 	fetch := "fetch the version of pnode that wrote it"
-	if by != "" {
+	if by != "" && by != "(devel)" { // a build without a version
 		fetch = fmt.Sprintf("fetch pnode %s, which wrote it, or a later one", by)
 	}
 	return fmt.Errorf("%w: %s has format %d, this pnode reads up to %d; %s", ErrVersion, what, got, reads, fetch)

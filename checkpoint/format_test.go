@@ -24,9 +24,10 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		is   error
 		says string
 	}{
-		`{"format":2,"pnode":"v3.1.0"}`: {ErrVersion, "the store has format 2, this pnode reads up to 1; fetch pnode v3.1.0, which wrote it, or a later one"},
-		`{"format":7}`:                  {ErrVersion, "has format 7, this pnode reads up to 1; fetch the version of pnode that wrote it"},
-		`two`:                           {ErrCorrupt, "the file format holds"},
+		`{"format":2,"pnode":"v3.1.0"}`:  {ErrVersion, "the store has format 2, this pnode reads up to 1; fetch pnode v3.1.0, which wrote it, or a later one"},
+		`{"format":7}`:                   {ErrVersion, "has format 7, this pnode reads up to 1; fetch the version of pnode that wrote it"},
+		`{"format":2,"pnode":"(devel)"}`: {ErrVersion, "reads up to 1; fetch the version of pnode that wrote it"},
+		`two`:                            {ErrCorrupt, "the file format holds"},
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -30,11 +30,11 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 			if live[h] {
 				return nil
 			}
-			removed, err := s.guard.collect(h, func() error { return ignoreMissing(os.Remove(s.chunks.path(h))) })
+			removed, err := s.guard.collect(h, func() error { return os.Remove(s.chunks.path(h)) })
 			if removed && err == nil {
 				freedBytes += size
 			}
-			return err
+			return ignoreMissing(err) // a damaged one is in the quarantine by now
 		})
 		if err == nil {
 			err = s.chunks.sweepQuarantine(live)
