@@ -75,10 +75,10 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		}
 		err = e.register(from, conn)
 	}
-	e.shutdown()
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() != nil { // only now: shutdown takes a while
+		err = nil
 	}
+	e.shutdown()
 	return err
 }
 
