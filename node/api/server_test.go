@@ -201,7 +201,7 @@ func TestStatusWithoutFiniteLoss(t *testing.T) {
 }
 
 func TestARunThatWaitsHasNoSpeed(t *testing.T) {
-	dir, _ := serve(t, &fakeNode{status: Status{Waiting: "no planner", TokensPerS: 900, ETAS: 60, Step: 3}}, nil)
+	dir, _ := serve(t, &fakeNode{status: Status{Waiting: "no leader", TokensPerS: 900, ETAS: 60, Step: 3}}, nil)
 	if st, err := dial(t, dir).Status(t.Context()); err != nil || st.TokensPerS != 0 || st.ETAS != 0 || st.Step != 3 {
 		t.Errorf("got %+v, %v", st, err)
 	}

@@ -13,7 +13,7 @@ type Status struct {
 	// State is the node's state: joining, profiling, waiting, loading, training, draining
 	// or stopped.
 	State string `json:"state"`
-	// Waiting says in a sentence why nothing moves, such as "no planner: 1 of 3 voters is
+	// Waiting says in a sentence why nothing moves, such as "no leader: 1 of 3 voters is
 	// up"; empty while the run moves or is over. A run that waits has no speed: TokensPerS
 	// and ETAS are 0 then, whatever the node fills in.
 	Waiting    string          `json:"waiting,omitempty"`

@@ -160,10 +160,10 @@ func (f *fake) play(name string) error {
 		f.await("stop")
 	case "asleep":
 		if name == "node-0" {
-			f.waits("no planner: 1 of 3 voters is up")
+			f.waits("no leader: 1 of 3 voters is up")
 			f.await("told")
-			f.waits("no planner: 1 of 3 voters is up")
-			f.waits("no planner: 2 of 3 voters are up")
+			f.waits("no leader: 1 of 3 voters is up")
+			f.waits("no leader: 2 of 3 voters are up")
 		}
 		f.await("stop")
 	case "finished":

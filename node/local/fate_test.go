@@ -125,12 +125,12 @@ func TestTellsOnceWhyNothingMoves(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
 	out.await(func(r *record) bool {
-		return r.said("^waiting: no planner: 1 of 3 voters is up$") != nil && r.said("^node 1: state") != nil
+		return r.said("^waiting: no leader: 1 of 3 voters is up$") != nil && r.said("^node 1: state") != nil
 	})
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "told"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out.await(func(r *record) bool { return r.said("^waiting: no planner: 2 of 3 voters are up$") != nil })
+	out.await(func(r *record) bool { return r.said("^waiting: no leader: 2 of 3 voters are up$") != nil })
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "stop"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -68,9 +68,9 @@ func (v waitView) cause() string {
 	voters := len(v.Quorum.Voters)
 	switch {
 	case v.Leaderless > electionTime && voters == 0:
-		return "no planner of the run answers yet"
+		return "no leader of the run answers yet"
 	case v.Leaderless > electionTime && len(v.Away) == 0:
-		return "the run has no planner: its voters are electing one, or this node is cut off from them"
+		return "the run has no leader: its voters are electing one, or this node is cut off from them"
 	case v.Leaderless > electionTime:
 		return fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept; "+
 			"start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; "+

@@ -266,7 +266,7 @@ func TestStatusTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
-	st.Waiting, st.Plan, st.Roster = "no planner:\x1b 1 of 3 voters is up", nil, nil
+	st.Waiting, st.Plan, st.Roster = "no leader:\x1b 1 of 3 voters is up", nil, nil
 	if err := Status(&b, st, now); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 	p := printer{w: t}
 	p.f("run\t%s\n", clean(string(st.Run)))
 	p.f("node\t%s, %s\n", name(st, st.Peer), clean(st.State))
-	p.f("planner\t%s, term %d\n", leader(st), st.Term)
+	p.f("leader\t%s, term %d\n", leader(st), st.Term)
 	p.f("step\t%s\n", stepLine(st))
 	if st.Waiting != "" {
 		p.f("WAITING\t%s\n", clean(st.Waiting))
@@ -132,7 +132,7 @@ func marks(m api.Member) string {
 		marks = append(marks, "this node")
 	}
 	if m.Leader {
-		marks = append(marks, "planner")
+		marks = append(marks, "leader")
 	}
 	return strings.Join(marks, ", ")
 }
