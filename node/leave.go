@@ -59,7 +59,7 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	case v.Over:
 		l.exit.over, l.exit.left = true, v.Left
 	case v.Drain:
-		l.wish(ctx, consensus.SetMemberState{Peer: l.self, Boot: l.epoch, State: consensus.Draining, Reason: "leaving"})
+		l.wish(ctx, consensus.SetMemberState{Peer: l.self, ProcessEpoch: l.epoch, State: consensus.Draining, Reason: "leaving"})
 	case v.Stop:
 		l.wish(ctx, consensus.WantStop{})
 	case v.Finish:

@@ -138,7 +138,7 @@ func (n *Node) openRooms() {
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
 	})
 	n.monitor = monitor.New(monitor.Config{
-		Self: n.self, Run: n.membership.Run, Boot: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
+		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: unreachableAfter},
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
 	})

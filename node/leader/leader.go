@@ -224,7 +224,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		}
 		silent := time.Duration(0)
 		if m.Peer != t.Self {
-			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
+			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.ProcessEpoch}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
 			Peer: m.Peer, Silent: silent, Devices: len(m.Profile.Devices),
@@ -285,7 +285,7 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 		}
 		m, _ := state.Member(v.Gone)
 		t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
-		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})
+		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
 	case v.Pause:
 		t.Log.Info("asking for a checkpoint before a new plan", "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.WantPause{Count: state.PauseWanted + 1})

@@ -97,7 +97,7 @@ func (m *Monitor) lacksSteps(state consensus.State) bool {
 		return m.steps.Owes()
 	}
 	me, member := state.Member(m.Self)
-	inTime := member && me.Boot == m.Boot && !state.Reborn(me)
+	inTime := member && me.ProcessEpoch == m.Epoch && !state.Reborn(me)
 	return m.steps.Lacks(newest, !inTime, inTime && state.Plan.Places(m.Self))
 }
 

@@ -18,10 +18,10 @@ import (
 
 // Config gives a Monitor its view of the node.
 type Config struct {
-	Self plan.PeerID
-	Run  plan.RunID
-	Boot uint64 // of this process
-	Dir  string // keeps the loss curves
+	Self  plan.PeerID
+	Run   plan.RunID
+	Epoch uint64 // of this process
+	Dir   string // keeps the loss curves
 	// Idle devices compute nothing: losses mean nothing.
 	Idle bool
 	// Trying are addresses at which a node that comes back looks for the others, Deadlines how
