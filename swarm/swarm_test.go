@@ -82,11 +82,17 @@ func start(t testing.TB, cfg Config) *Swarm {
 // each is connected to all others.
 func cluster(t testing.TB, n int) []*Swarm {
 	t.Helper()
+	return clusterOn(t, n, func() *host.Simulated { return nil })
+}
+
+// clusterOn is cluster on the sockets that sim hands out; nil stands for real ones.
+func clusterOn(t testing.TB, n int, sim func() *host.Simulated) []*Swarm {
+	t.Helper()
 	o := testOwner(t)
 	var out []*Swarm
 	for range n {
 		cfg := testMember(t, o, testRun)
-		cfg.Owner = o
+		cfg.Owner, cfg.simulated = o, sim()
 		if len(out) > 0 {
 			cfg.Bootstrap = out[0].Addrs()
 		}
