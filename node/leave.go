@@ -148,22 +148,24 @@ func (l *loop) farewell(ctx context.Context, state consensus.State) error {
 }
 
 // linger keeps this node up until every other member has stopped or is silent: they may
-// still need its vote and its chunks.
+// still need its vote and its chunks. It does not wait for those whose machine says that
+// they have ended.
 func (l *loop) linger(ctx context.Context, state consensus.State) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
+	l.sendHeartbeat() // at once: the others wait for it
 	begin := time.Now()
+	others := slices.DeleteFunc(slices.Clone(state.Members), func(m consensus.Member) bool {
+		ago, heard := l.heartbeats.Ago(m.Peer, begin)
+		return m.Peer == l.self || m.State == consensus.Gone || heard && ago > 2*gossip.Every && l.swarm.Data().Refuses(ctx, m.Peer)
+	})
 	waitsFor := func(m consensus.Member) bool {
-		if m.Peer == l.self || m.State == consensus.Gone {
-			return false
-		}
 		b, _ := l.heartbeats.Last(m.Peer)
 		return b.Phase != Stopped.String() && l.heartbeats.Silent(m.Peer, begin, time.Now()) < lingerSilence
 	}
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
-	l.sendHeartbeat() // at once: the others wait for it
-	for slices.ContainsFunc(state.Members, waitsFor) {
+	for slices.ContainsFunc(others, waitsFor) {
 		select {
 		case <-ctx.Done():
 			return
