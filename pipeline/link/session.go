@@ -35,8 +35,11 @@ type Session struct {
 
 func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID) *Session {
 	s := &Session{
-		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{},
-		inbox: newInbox(load{e.opt.InboxFrames, e.opt.InboxBytes}), done: make(chan struct{}),
+		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{}, done: make(chan struct{}),
+		inbox: &inbox{
+			most: load{e.opt.InboxFrames, e.opt.InboxBytes}, loads: map[account]load{}, gone: map[plan.PeerID]error{},
+			admitted: map[key]bool{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
+		},
 	}
 	s.flush, s.endAll = context.WithCancel(context.Background())
 	s.open, s.endOpen = context.WithCancel(s.flush)
