@@ -98,7 +98,7 @@ func rehearsedRun() plan.RunSpec {
 		Run:   "rehearsal",
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 6, Heads: 1, Channels: 32},
 		Train: plan.TrainSpec{
-			Seed: 7, Steps: 25, Micros: 20, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
+			Seed: 7, Steps: 22, Micros: 20, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, ClipNorm: 0.5, Replicas: 1, Stages: 4,
 		},
 	}
@@ -281,6 +281,7 @@ func (r *rehearsal) mean(first, last int) time.Duration {
 // a few steps, all stages go on with another schedule from the same step, which is faster;
 // and no loss differs from those of a run in which nothing happened.
 func TestScheduleChangesWithTheLink(t *testing.T) {
+	t.Parallel()
 	alone := rehearsedRun()
 	alone.Train.Stages = 1
 	want := map[plan.Step]uint64{}
