@@ -180,8 +180,7 @@ func (l *Leader) Run(ctx context.Context) {
 			continue
 		}
 		if t == nil || t.number != number {
-			t = &term{Leader: l, number: number}
-			t.schedule.door = watchDoor{l.Heartbeats, l.Planner, l.search, l.setWish, l.Log}
+			t = &term{Leader: l, number: number, schedule: scheduleWatch{Leader: l, spawn: l.search}}
 			l.Log.Info("this node is the leader", "term", number)
 		}
 		if state.Run == nil {

@@ -119,7 +119,7 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
 	inline := func(search func()) bool { search(); return true }
-	r.watch.door = watchDoor{r.leader.Heartbeats, r.leader.Planner, inline, r.leader.setWish, quiet}
+	r.watch = scheduleWatch{Leader: r.leader, spawn: inline}
 	r.state.Run = &run
 	for i, peer := range net.Peers() {
 		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
