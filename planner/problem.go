@@ -82,7 +82,7 @@ func (in Input) check() error {
 	case t.Micros < 1 || t.Micros > maxMicros:
 		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
 	case t.Replicas < 0 || t.Stages < 0:
-		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
+		return bad("%d replicas of %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
 	case t.Replicas > t.Micros:
 		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
 	case t.Stages > layers:

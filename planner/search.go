@@ -305,7 +305,7 @@ type shape struct{ replicas, stages int }
 func (s shape) devices() int { return s.replicas * s.stages }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s x %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
+	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
 }
 
 // bounded is a shape with a step time that it cannot beat.
