@@ -93,7 +93,14 @@ func (g *generation) run(ctx context.Context) error {
 	for _, w := range workers {
 		err = errors.Join(err, w.Saved())
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	// The steps are done here, but on a slow line a neighbour may still wait for the last messages.
+	if err := session.Flush(ctx); err != nil && ctx.Err() == nil {
+		g.log.Info("the plan ends before its last messages were read", "cause", err)
+	}
+	return nil
 }
 
 // newWorker makes the worker of one device here.

@@ -149,6 +149,25 @@ func (o *outbox) giveBack(pieces []piece) {
 	o.changed.wake()
 }
 
+// flush blocks until no message is left. It returns why it gave up: ctx ended, or nothing was acknowledged
+// for as long as patience.
+func (o *outbox) flush(ctx context.Context, patience time.Duration) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.messages > 0 {
+		messages, acked := o.messages, o.acked
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		for o.messages == messages && o.acked == acked {
+			if err := o.changed.await(waiting, &o.mu); err != nil {
+				cancel()
+				return err
+			}
+		}
+		cancel()
+	}
+	return nil
+}
+
 // state returns how many payload bytes have been acknowledged, how many messages have been neither acknowledged
 // nor dropped, and whether there are pieces that no connection has taken yet.
 func (o *outbox) state() (acked uint64, unread int, waiting bool) {

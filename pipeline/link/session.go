@@ -170,6 +170,21 @@ func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (
 // any call fails with ErrLost. The channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan plan.PeerID { return s.lost }
 
+// Flush blocks until the peers have read all that was sent; those that are lost or have left read nothing more.
+// It gives up when ctx ends, or when a peer has acknowledged nothing for Options.PeerTimeout.
+func (s *Session) Flush(ctx context.Context) error {
+	var failed error
+	for _, r := range s.order {
+		for _, o := range r.outboxes {
+			if err := o.flush(ctx, s.endpoint.opt.PeerTimeout); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("link: flush generation %d: %s has not acknowledged %d messages: %w", s.generation, r.id, r.unread(), err))
+				break
+			}
+		}
+	}
+	return failed
+}
+
 // Close fails every call, present and later, with an error that wraps net.ErrClosed. It gives the peers
 // at most CloseTimeout to read what is queued, over connections that are made for it where there is
 // none, ends the streams and waits for the session's goroutines. Connections stay. The error names
