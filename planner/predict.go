@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -168,7 +169,7 @@ type Decision struct {
 // now: at once when there is none or a member of it is gone or leaving; otherwise when
 // the best plan's predicted step is at least ReplanPercent faster. Errors are Make's:
 // then there is nothing to change to.
-func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
+func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
 	if current.Generation == 0 {
 		return Decision{true, "there is no plan yet"}, nil
 	}
@@ -181,7 +182,7 @@ func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
 		}
 	}
 	in.Previous = &current
-	s, best, _, err := decide(in)
+	s, best, _, err := decide(ctx, in)
 	if err != nil {
 		return Decision{}, err
 	}

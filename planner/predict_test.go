@@ -12,7 +12,7 @@ import (
 func TestTimingTakesMeasuredTimes(t *testing.T) {
 	for _, text := range []string{"1f1b", "zb-h1", "seq1f1b"} {
 		in := lanedOf(t, text, 4, 1<<40)
-		p, _, err := Make(in)
+		p, _, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,7 +80,7 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if in.Members, err = hardware.DryRun(ctx, cfg.Cluster, nodes, machine); err != nil {
 		return err
 	}
-	p, reasons, err := planner.Make(in)
+	p, reasons, err := planner.Make(ctx, in)
 	if err != nil {
 		return err
 	}

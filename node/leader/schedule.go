@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"time"
 
 	"pnode/node/gossip"
@@ -59,7 +60,7 @@ func (s *scheduleWatch) look(state consensus.State) string {
 	if len(s.window) == windowSteps && s.compare == nil {
 		in, running, seen := NextInput(state), s.running, planner.Median(s.window)
 		s.links = seen.Links
-		s.compare = begin(s.spawn, func() comparison {
+		s.compare = begin(s.spawn, func(context.Context) comparison {
 			best, err := s.Planner.Reselect(in, running, seen)
 			return comparison{best, seen, err}
 		})
@@ -110,15 +111,15 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 
 // planner returns the search for a next generation that is wanted for a reason: the same devices
 // with the schedule that the watch found, if that is the reason, else a plan from the beginning.
-func (s *scheduleWatch) planner(why string) func(planner.Input) (plan.Plan, plan.Reasons, error) {
+func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
 	found, links, search := s.watched, s.links, s.Planner
-	return func(in planner.Input) (plan.Plan, plan.Reasons, error) {
+	return func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 		if why != "" && why == found.why {
 			if r, err := search.Reselect(in, found.running, found.seen); err == nil {
 				return r.Plan, r.Reasons, nil
 			}
 		}
 		in.Links = links
-		return search.Make(in)
+		return search.Make(ctx, in)
 	}
 }

@@ -118,7 +118,7 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 		leader: New(Config{Heartbeats: gossip.NewTracker(), Log: quiet}),
 		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
-	inline := func(search func()) bool { search(); return true }
+	inline := func(search func(context.Context)) bool { search(t.Context()); return true }
 	r.watch = scheduleWatch{Leader: r.leader, spawn: inline}
 	r.state.Run = &run
 	for i, peer := range net.Peers() {
@@ -141,7 +141,7 @@ func (r *rehearsal) plan(start plan.Step) {
 	r.Helper()
 	in := NextInput(r.state)
 	in.NodeBytes, in.Start = 0, start
-	plan, _, err := r.watch.planner(r.why)(in)
+	plan, _, err := r.watch.planner(r.why)(r.Context(), in)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func planned(t testing.TB, name string, micros int) consensus.State {
 	for _, m := range state.Members {
 		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
 	}
-	plan, _, err := planner.Make(in)
+	plan, _, err := planner.Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
