@@ -89,7 +89,7 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 func newSearch(p *problem, as precision) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: schedule is %.60q: %w", plan.ErrBadInput, p.in.Run.Train.Schedule, err)
 	}
 	m, err := p.costModel(as)
 	if err != nil {

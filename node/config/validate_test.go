@@ -23,7 +23,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.LR = 1e-4 }, "config: min_lr is 0.0005: want 0 to 0.0001"},
 		{func(c *Config) { c.DataLimit = 3 }, "config: data_limit is 3B: want 0 for no limit, or 1KiB to 64GiB"},
 		{func(c *Config) { c.Replicas = 5 }, "config: replicas is 5: want auto, or 1 to 4"},
-		{func(c *Config) { c.Schedule = "magic" }, "config: schedule is magic: planner: bad input: schedule: unknown schedule: "},
+		{func(c *Config) { c.Schedule = "magic" }, "config: schedule is magic: schedule: unknown schedule \"magic\": want one of gpipe, 1f1b, "},
 		{func(c *Config) { c.Schedule, c.Stages = "chimera", 3 }, "config: schedule is chimera: 3 devices: chimera: "},
 		{func(c *Config) { c.Stages = 99 }, "config: stages is 99: want auto, or 1 to 6, the layers of nano"},
 		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: local is 3: want at least 4 nodes for 2 replicas of 2 stages"},

@@ -164,7 +164,7 @@ func ParseShard(text string) (ShardRule, error) {
 			return ShardRule(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: shard is %q: take one of %s", ErrBadInput, text, strings.Join(shardNames[:], ", "))
+	return 0, fmt.Errorf("%w: shard is %q: want one of %s", ErrBadInput, text, strings.Join(shardNames[:], ", "))
 }
 
 // MarshalText returns the rule's text.
