@@ -140,12 +140,12 @@ func (s *search) adoptGroup(k *candidate, group plan.ReplicaGroup) (*pipe, error
 	p := &pipe{}
 	end := 0
 	for i, worker := range group.Workers {
-		d := s.find(worker)
-		if d < 0 {
-			return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, worker.Device, worker.Peer)
+		d, err := s.placed(worker)
+		if err != nil {
+			return nil, err
 		}
 		if end += group.Layers[i]; group.Layers[i] < 1 || end > s.layers() {
-			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, worker.Device, worker.Peer, end, s.layers())
+			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, worker.Device, s.label(worker.Peer), end, s.layers())
 		}
 		p.devices, p.ends = append(p.devices, d), append(p.ends, end)
 	}

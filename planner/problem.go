@@ -147,6 +147,16 @@ type peerLayer struct {
 	layer int
 }
 
+// label returns how the node of a peer is called in reasons and errors.
+func (p *problem) label(peer plan.PeerID) string {
+	for _, m := range p.in.Members {
+		if m.Peer == peer {
+			return m.label()
+		}
+	}
+	return peer.Short()
+}
+
 // newProblem reads a checked input. Errors wrap plan.ErrBadInput.
 func newProblem(in Input) (*problem, error) {
 	in.Members = slices.Clone(in.Members)
@@ -162,7 +172,7 @@ func newProblem(in Input) (*problem, error) {
 			switch {
 			case m.Draining:
 			case d.Name == "" || (j > 0 && d.Name == devices[j-1].Name):
-				return nil, fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.Peer, d.Name)
+				return nil, fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.label(), d.Name)
 			case min(d.MatMulFLOPS, d.MemoryBytesPerS, d.MemoryFreeBytes) > 0:
 				p.index[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = len(p.devices)
 				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, d})
@@ -220,6 +230,14 @@ func (p *problem) find(w plan.WorkerID) int {
 		return d
 	}
 	return -1
+}
+
+// placed is find for a plan that needs the device. Errors wrap plan.ErrBadPlan.
+func (p *problem) placed(w plan.WorkerID) (int, error) {
+	if d, ok := p.index[w]; ok {
+		return d, nil
+	}
+	return 0, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, w.Device, p.label(w.Peer))
 }
 
 // name returns how a device is called in reasons.

@@ -261,7 +261,7 @@ func (p Plan) checkStorage() error {
 	for r, pipe := range p.Replicas {
 		for s, place := range pipe.Stages {
 			if before, ok := at[place.Worker()]; ok && before != place.Storage {
-				return fmt.Errorf("%w: replica %d stage %d stores %v, another stage on %s of %s %v: want one storage a device", ErrBadPlan, r, s, place.Storage, place.Device, place.Peer, before)
+				return fmt.Errorf("%w: replica %d stage %d stores %v, another stage on %s of %s %v: want one storage a device", ErrBadPlan, r, s, place.Storage, place.Device, place.Peer.Short(), before)
 			}
 			at[place.Worker()] = place.Storage
 		}
