@@ -75,12 +75,11 @@ func ended(ctx context.Context) error {
 
 // widen takes the most exact codecs that hide messages as well for a candidate.
 func (s *search) widen(k *candidate) (err error) {
-	widest, narrowest := s.in.Run.CodecBounds()
-	if widest == narrowest {
+	if s.widest == s.narrowest {
 		return nil
 	}
 	if k.programmed() {
-		err = layout.Widen(k.model, k.layout, widest, narrowest)
+		err = layout.Widen(k.model, k.layout, s.widest, s.narrowest)
 	}
 	for i, p := range k.pipes {
 		if k.programmed() || err != nil {

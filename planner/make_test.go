@@ -159,7 +159,7 @@ func shuffled(rng *rand.Rand, in Input) Input {
 func TestRandomPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	planned := 0
-	n := rounds(50, 4)
+	n := rounds(120, 4)
 	for range n {
 		in := randomInput(rng)
 		p, reasons, err := Make(t.Context(), in)

@@ -158,7 +158,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 func TestRandomPlansOfCards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	planned, offload := 0, 0
-	n := rounds(20, 3)
+	n := rounds(30, 3)
 	for range n {
 		in := randomInput(rng)
 		for _, m := range in.Members {

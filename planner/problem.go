@@ -133,6 +133,8 @@ type problem struct {
 	in      Input // its members sorted
 	devices []device
 	links   links
+	// widest and narrowest are the codecs that messages of the run fit with.
+	widest, narrowest plan.Codec
 	// idle are members that no device of can be planned with.
 	idle  []Member
 	index map[plan.WorkerID]int
@@ -162,6 +164,7 @@ func newProblem(in Input) (*problem, error) {
 	in.Members = slices.Clone(in.Members)
 	slices.SortFunc(in.Members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
 	p := &problem{in: in, links: newLinks(in.Members).with(in.Links), index: map[plan.WorkerID]int{}}
+	p.widest, p.narrowest = in.Run.CodecBounds()
 	for i, m := range in.Members {
 		if m.Peer == "" || (i > 0 && m.Peer == in.Members[i-1].Peer) {
 			return nil, fmt.Errorf("%w: member %q is empty or listed twice", plan.ErrBadInput, m.Peer)

@@ -71,7 +71,7 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 func TestNoMoreIsShardedThanHelps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 9))
 	some, all := 0, 0
-	n := rounds(120, 40)
+	n := rounds(200, 40)
 	for range n {
 		in := shardInput(1+rng.IntN(3), 0)
 		in.Run.Train.Schedule = []string{"", "", "zb-h1", "chimera"}[rng.IntN(4)]
