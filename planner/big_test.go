@@ -101,12 +101,12 @@ func (c *expiring) Err() error {
 
 // TestASearchEndsWithItsContext: wherever its context ends, a search returns that and no plan.
 func TestASearchEndsWithItsContext(t *testing.T) {
-	in := big(7, 12)
+	in := big(exhaustUpTo+1, 8)
 	want, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for left := 0; ; left = left*3/2 + 1 {
+	for left := 0; ; left = 3*left + 1 {
 		got, reasons, err := Make(&expiring{context.Background(), left}, in)
 		if err == nil {
 			if left < 20 || !bytes.Equal(got.Encode(), want.Encode()) {
