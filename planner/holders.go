@@ -36,7 +36,9 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 			for n := max(s-1, 0); n <= min(s+1, len(stages)-1); n++ {
 				near[stages[n].Peer] = true
 			}
-			full := func(m *Member) bool { return measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers) }
+			full := func(m *Member) bool {
+				return measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
+			}
 			rank := func(m *Member) int { // copies are fewer than stages
 				if near[m.Peer] {
 					return copies[m.Peer] + maxLayers*schedule.MaxWorkers
