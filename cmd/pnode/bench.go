@@ -29,7 +29,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
   pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench kernels --json | jq .summary`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if worker != "" {
 				return bench.Worker(c.Context(), worker, e.stdin, e.stdout)
@@ -73,7 +73,7 @@ it would take AVX-512.`,
 // measures makes c run a measurement and print its report; it returns the command's flags.
 func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, progress func(string)) (report, error)) *pflag.FlagSet {
 	var asJSON bool
-	c.Args = usageArgs(cobra.NoArgs)
+	c.Args = noArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		var progress func(string)
 		if isTerminal(e.stderr) {

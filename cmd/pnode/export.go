@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +38,9 @@ Adapters are merged into the weights; --adapter writes them alone, as Python's p
   pnode export ~/merged --dir ~/llama --lora ~/my-adapter --dtype bf16`,
 		Args: usageArgs(cobra.MatchAll(one("the folder to write"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if st, err := os.Stat(args[0]); err == nil && !st.IsDir() {
+				return usageError{c.CommandPath(), fmt.Errorf("%s is a file: name a new folder to write", args[0])}
+			}
 			if o.DType != "" && !slices.Contains(exportTypes, o.DType) {
 				return usageError{c.CommandPath(), fmt.Errorf("dtype is %s: want one of %s", o.DType, strings.Join(exportTypes, ", "))}
 			}

@@ -22,7 +22,7 @@ belongs to a run already needs none: without an argument its node comes back, an
 address of a member (a multiaddr) says where to look first.`,
 		Example: `  pnode join pnode1-...                     join from any machine that reaches the addresses
   pnode join --dir ~/run7                   return after a restart`,
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := flags.Validate(); err != nil {
 				return err

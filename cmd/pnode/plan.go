@@ -33,7 +33,7 @@ part of the prediction. Takes the flags and the run file of train.`,
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
   pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2
   pnode plan --json | jq .plan`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := config.Effective(file, flags, givenKeys(c.Flags()))
 			if err != nil {

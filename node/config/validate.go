@@ -29,6 +29,7 @@ const (
 	maxSample  = 16 << 10
 	maxContext = 1 << 20
 	maxDropout = 0.99
+	maxLR      = 10
 	maxRank    = 1 << 12
 	maxAlpha   = 1e6
 	maxData    = 64 << 30 // dataset.MaxBytes
@@ -108,12 +109,14 @@ func (c Config) validateCounts() error {
 }
 
 func (c Config) validateRates() error {
+	if !(c.LR > 0 && c.LR <= maxLR) { // also refuses NaN
+		return invalid("lr", c.LR, fmt.Sprintf("more than 0, up to %d: with 0 nothing is learned", maxLR))
+	}
 	for _, f := range []struct {
 		key       string
 		value, hi float64
 		why       string
 	}{
-		{"lr", c.LR, 10, ""},
 		{"min_lr", c.MinLR, c.LR, ", the learning rate (lr)"},
 		{"weight_decay", c.WeightDecay, 10, ""},
 		{"clip_norm", c.ClipNorm, math.MaxFloat32, ""},
