@@ -22,7 +22,7 @@ import (
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
-	"pnode/swarm/host"
+	"pnode/swarm/listen"
 )
 
 // opening holds what Train and Join find out before the parts are started.
@@ -178,7 +178,7 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	if m.Last != "" && m.Last != m.Listen && anyPort {
 		cfg.Listen = []string{m.Last}
 		s, err := swarm.New(n.base, cfg)
-		if !errors.Is(err, host.ErrPortInUse) {
+		if !errors.Is(err, listen.ErrPortInUse) {
 			return s, err
 		}
 		n.log.Info("the last port is taken, listening on another", "last", m.Last)

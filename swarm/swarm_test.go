@@ -15,6 +15,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
+	"pnode/swarm/listen"
 	"pnode/swarm/streams"
 )
 
@@ -215,7 +216,7 @@ func TestPortInUse(t *testing.T) {
 		cfg := testMember(t, o, testRun)
 		cfg.Listen = []string{"127.0.0.1:" + parts[4]}
 		_, err := New(t.Context(), cfg)
-		if !errors.Is(err, host.ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
+		if !errors.Is(err, listen.ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
 			t.Errorf("listen on %s: %v", addr, err)
 		}
 	}

@@ -33,7 +33,7 @@ the same text.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if p.Tokens < 1 {
-				return usageError{c.CommandPath(), fmt.Errorf("tokens is %d: want 1 or more", p.Tokens)}
+				return usageError{c.CommandPath(), fmt.Errorf("--tokens is %d: want 1 or more", p.Tokens)}
 			}
 			if err := p.Sampling.Validate(); err != nil {
 				return usageError{c.CommandPath(), err}

@@ -23,10 +23,10 @@ Only the machine that started the run can make invites.`,
   pnode invite --ttl 10m --uses 20`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if ttl < time.Second || ttl > api.MaxInviteTTL {
-				return fmt.Errorf("%w: ttl is %s: want 1s to %s", config.ErrInvalid, ttl, api.MaxInviteTTL)
+				return fmt.Errorf("%w: --ttl is %s: want 1s to %s", config.ErrInvalid, ttl, api.MaxInviteTTL)
 			}
 			if uses < 1 || uses > api.MaxInviteUses {
-				return fmt.Errorf("%w: uses is %d: want 1 to %d", config.ErrInvalid, uses, api.MaxInviteUses)
+				return fmt.Errorf("%w: --uses is %d: want 1 to %d", config.ErrInvalid, uses, api.MaxInviteUses)
 			}
 			return nil
 		},

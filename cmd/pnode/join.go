@@ -58,14 +58,14 @@ address of a member (a multiaddr) says where to look first.`,
 }
 
 func (e environment) join(ctx context.Context, cfg config.Config, target string) error {
-	if err := config.TryListen(cfg.Listen); err != nil {
+	if err := cfg.TryListen(); err != nil {
 		return err
 	}
 	place, err := config.JoinPlace(cfg.Dir, target != "", time.Now())
 	if err != nil {
 		return err
 	}
-	if err := config.TryTrace(cfg.Trace); err != nil {
+	if err := cfg.TryTrace(); err != nil {
 		return errors.Join(err, place.Tidy())
 	}
 	w := e.progress(cfg.JSON, 0)

@@ -40,10 +40,10 @@ part of the prediction. Takes the flags and the run file of train.`,
 				return err
 			}
 			if cfg.Cluster != "" && c.Flags().Changed("nodes") {
-				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: leave it out, the file for cluster has %d devices", nodes, cfg.Local)}
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: leave it out, the file for --cluster has %d devices", nodes, cfg.Local)}
 			}
 			if nodes < 1 {
-				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: want 1 or more", nodes)}
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: want 1 or more", nodes)}
 			}
 			return e.plan(c.Context(), cfg, nodes, asJSON)
 		},

@@ -23,7 +23,7 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 	if code != exitOK || !strings.Contains(out, "2 replicas of 3 stages on 6 of 6") || !strings.Contains(out, "on each of 2 replicas of layers [0,3) and [5,8), whole of layers [3,5)") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
-	if code, _, stderr := pnode(t, append(args, "--nodes", "3")...); code != exitUsage || !strings.Contains(stderr, "nodes is 3: leave it out") {
+	if code, _, stderr := pnode(t, append(args, "--nodes", "3")...); code != exitUsage || !strings.Contains(stderr, "--nodes is 3: leave it out") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

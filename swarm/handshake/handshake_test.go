@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -56,13 +57,9 @@ func capability(t *testing.T, o admission.Owner, run plan.RunID, id admission.Id
 // greeter starts a host that greets as cfg says.
 func greeter(t *testing.T, id admission.Identity, cfg Config) Config {
 	t.Helper()
-	listen, err := host.ParseListen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg.Peers, cfg.Store, cfg.Tasks = admission.NewPeers(), peerstore.New(), tasks.New()
 	cfg.Log, cfg.Joined, cfg.Left = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), func(peer.ID) {}, func() {}
-	h, err := host.New(host.Config{Identity: id, Listen: []host.Addr{listen}, Peers: cfg.Peers, Tasks: cfg.Tasks})
+	h, err := host.New(host.Config{Identity: id, Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Peers: cfg.Peers, Tasks: cfg.Tasks})
 	if err != nil {
 		t.Fatal(err)
 	}
