@@ -9,6 +9,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 func (e environment) inviteCommand() *cobra.Command {
@@ -36,6 +37,8 @@ Only the machine that started the run can make invites.`,
 		if err != nil {
 			return err
 		}
+		until := time.Now().Add(ttl).Format("2006-01-02 15:04 MST")
+		fmt.Fprintf(e.stderr, "%s may join with it, until %s:\n", plan.Count(uses, "node"), until) // the invite alone is for scripts
 		_, err = fmt.Fprintln(e.stdout, invite)
 		return err
 	})

@@ -228,8 +228,9 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	if code, out, _ := pnode(t, "status", "--dir", dir); code != exitOK || !strings.Contains(out, "3 of 9") {
 		t.Errorf("status: %d\n%s", code, out)
 	}
-	if code, out, _ := pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4"); code != exitOK || out != "pnode1-10m0s-4\n" {
-		t.Errorf("invite: %d %q", code, out)
+	code, out, stderr = pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4")
+	if code != exitOK || out != "pnode1-10m0s-4\n" || !strings.HasPrefix(stderr, "4 nodes may join with it, until 20") {
+		t.Errorf("invite: %d %q %q", code, out, stderr)
 	}
 	if code, out, stderr := pnode(t, "watch", "--print", "--dir", dir); code != exitOK || !strings.HasPrefix(out, "http://127.0.0.1:") || strings.Count(out, "\n") != 1 {
 		t.Errorf("watch: %d %q %q", code, out, stderr)
