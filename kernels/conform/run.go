@@ -12,8 +12,12 @@ import (
 )
 
 // Run is the suite. dev must support every op in f32; what it refuses to store as a half is
-// left out. Random cases run again, for the same bits.
+// left out. Random cases run again, for the same bits. Short runs (-short) are RunForms.
 func Run(t *testing.T, dev kernels.Device) { RunAll(t, Named{Device: dev}) }
+
+// RunForms is the suite with each shape and each form of an operation once, instead of every form in
+// every shape, and few random cases: for a device whose kernels pass all of it elsewhere.
+func RunForms(t *testing.T, dev kernels.Device) { runSuite(t, true, Named{Device: dev}) }
 
 // Named is a device of several at one suite.
 type Named struct {
@@ -23,9 +27,15 @@ type Named struct {
 
 // RunAll is the suite for several devices, each of which gets what the first one gets: so operands
 // are drawn, and references computed, once.
-func RunAll(t *testing.T, devs ...Named) {
+func RunAll(t *testing.T, devs ...Named) { runSuite(t, testing.Short(), devs...) }
+
+func runSuite(t *testing.T, few bool, devs ...Named) {
 	for _, op := range kernels.Ops() {
-		t.Run(op.String(), func(t *testing.T) { runCases(t, devs, allCases(op, randomCases)) })
+		cases := allCases(op, randomCases)
+		if few {
+			cases = forms(allCases(op, fewRandomCases))
+		}
+		t.Run(op.String(), func(t *testing.T) { runCases(t, devs, cases) })
 	}
 	for _, d := range devs {
 		t.Run(path.Join(d.Name, "transfers"), func(t *testing.T) { runTransfers(t, d.Device) })
@@ -47,15 +57,44 @@ func newQueue(t *testing.T, dev kernels.Device) kernels.Queue {
 	return q
 }
 
-// RunOp is the part of the suite for one operation.
-func RunOp(t *testing.T, dev kernels.Device, op kernels.Op) {
-	runCases(t, []Named{{Device: dev}}, allCases(op, randomCases))
+// RunOpForms is the part of RunForms for one operation.
+func RunOpForms(t *testing.T, dev kernels.Device, op kernels.Op) {
+	runCases(t, []Named{{Device: dev}}, forms(allCases(op, fewRandomCases)))
 }
 
-// RunOpHalves is the part of RunOp whose factors are stored as a half, with fewer random cases: where
-// something stands in for matrix units, it takes long.
+// RunOpHalves is the part of the suite for one operation whose factors are stored as a half, with fewer
+// random cases: where something stands in for matrix units, it takes long. Short runs are RunOpHalfForms.
 func RunOpHalves(t *testing.T, dev kernels.Device, op kernels.Op, half kernels.DType) {
-	runCases(t, []Named{{Device: dev}}, slices.DeleteFunc(allCases(op, randomCases/3), func(c Case) bool { return len(c.Halved) < 2 || c.half() != half }))
+	if testing.Short() {
+		RunOpHalfForms(t, dev, op, half)
+		return
+	}
+	runCases(t, []Named{{Device: dev}}, ofHalf(half, allCases(op, randomCases/3)))
+}
+
+// RunOpHalfForms is the part of RunOpHalves with the shapes that fill matrix units, each of them and each
+// form once.
+func RunOpHalfForms(t *testing.T, dev kernels.Device, op kernels.Op, half kernels.DType) {
+	runCases(t, []Named{{Device: dev}}, forms(ofHalf(half, halvedCases(op))))
+}
+
+// ofHalf returns the cases whose factors are stored as a half.
+func ofHalf(half kernels.DType, cases []Case) []Case {
+	return slices.DeleteFunc(cases, func(c Case) bool { return len(c.Halved) < 2 || c.half() != half })
+}
+
+// fewRandomCases is the number of random shapes for each op in RunForms.
+const fewRandomCases = 5
+
+// forms returns the cases that are the first with their shape or with their form, which is all but that.
+func forms(cases []Case) []Case {
+	seen := map[any]bool{}
+	return slices.DeleteFunc(cases, func(c Case) bool {
+		shape, form := c.Call.Dims, fmt.Sprint(c.Call.Flags, c.Without, c.Halved, c.F16, c.Shared, c.Large)
+		again := seen[shape] && seen[form]
+		seen[shape], seen[form] = true, true
+		return again
+	})
 }
 
 func allCases(op kernels.Op, random int) []Case {

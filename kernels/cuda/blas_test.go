@@ -31,7 +31,7 @@ func TestBLAS(t *testing.T) {
 		t.Fatalf("products are by %s", dev.Products())
 	}
 	before := len(f.launches)
-	conform.RunOp(t, dev, kernels.OpMatMul)
+	conform.RunOpForms(t, dev, kernels.OpMatMul)
 	own := 0
 	for _, l := range f.launches[before:] {
 		if strings.HasPrefix(l.Kernel, "matmul_mma") {
@@ -52,9 +52,10 @@ func TestBLAS(t *testing.T) {
 // TestWorkspaceIsPrepared: memory for products is taken before a step, or never.
 func TestWorkspaceIsPrepared(t *testing.T) {
 	for _, room := range []bool{true, false} {
-		f := newFake(t, openclMachine(t, gpu.MatrixUnits), 1)
+		f := newFake(t, openclMachine(t, Info{Compute: 70}.build().geometry), 1)
+		f.compute = 70
 		dev := openWithBLAS(t)
-		out, a, b, q := newBuffer(t, dev, kernels.F32, 64*64), newBuffer(t, dev, kernels.BF16, 64*64), newBuffer(t, dev, kernels.BF16, 64*64), newQueue(t, dev)
+		out, a, b, q := newBuffer(t, dev, kernels.F32, 64*64), newBuffer(t, dev, kernels.F16, 64*64), newBuffer(t, dev, kernels.F16, 64*64), newQueue(t, dev)
 		if !room {
 			dev.LimitMemory(workspaceBytes)
 		}
@@ -85,19 +86,23 @@ func TestWorkspaceIsPrepared(t *testing.T) {
 
 // TestWrongBLAS: cuBLASLt that fails or gives wrong results is left alone, with the reason told.
 func TestWrongBLAS(t *testing.T) {
-	machine := openclMachine(t, gpu.MatrixUnits)
-	for want, spoil := range map[string]func(b *fakeBLASState){
-		"cublasLtCreate: cuBLAS error 3":  func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasCreate: 3} },
-		"cublasLtMatmul: cuBLAS error 13": func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasMatmul: 13} },
-		"conform: matmul": func(b *fakeBLASState) {
+	for _, c := range []struct {
+		compute Capability // with units that kernels are for, 80, or that cuBLASLt alone uses
+		said    string
+		spoil   func(b *fakeBLASState)
+	}{
+		{70, "cublasLtCreate: cuBLAS error 3", func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasCreate: 3} }},
+		{70, "cublasLtMatmul: cuBLAS error 13", func(b *fakeBLASState) { b.fail = map[blasFunction]int32{blasMatmul: 13} }},
+		{80, "conform: matmul", func(b *fakeBLASState) {
 			b.factor, b.spoiled = 1.1, map[uintptr]bool{typeBF16: true, typeF16: true}
-		},
+		}},
 	} {
-		f := newFake(t, machine, 1)
-		spoil(f.blas)
+		f := newFake(t, openclMachine(t, Info{Compute: c.compute}.build().geometry), 1)
+		f.compute = c.compute
+		c.spoil(f.blas)
 		dev := openWithBLAS(t)
-		if !strings.Contains(dev.Products(), want) || dev.driver.blas != nil {
-			t.Errorf("products are by %s, want %s", dev.Products(), want)
+		if !strings.Contains(dev.Products(), c.said) || dev.driver.blas != nil {
+			t.Errorf("products are by %s, want %s", dev.Products(), c.said)
 		}
 		if err := dev.Close(); err != nil {
 			t.Error(err)
@@ -201,7 +206,7 @@ func TestOwnProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := f.blas.products
-	conform.RunOpHalves(t, dev, kernels.OpMatMul, kernels.BF16)
+	conform.RunOpHalfForms(t, dev, kernels.OpMatMul, kernels.BF16)
 	if f.blas.products != by || f.blas.handles != 0 || dev.Products() == "cuBLASLt" {
 		t.Errorf("%d products by cuBLASLt, which has %d handles; the device says %q", f.blas.products-by, f.blas.handles, dev.Products())
 	}

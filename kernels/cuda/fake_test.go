@@ -34,7 +34,7 @@ type fake struct {
 	capturing map[uintptr]*fakeGraph // by stream
 	graphs    map[uintptr]*fakeGraph // and what was made of them
 	stale     bool                   // graphs do not change
-	modules   map[uintptr]string
+	modules   map[uintptr]map[string]declared
 	functions map[uintptr]declared
 	calls     []function
 	launches  []gpu.Launch
@@ -69,7 +69,7 @@ func newFake(t *testing.T, machine gpu.Driver, cards int) *fake {
 		next: handleBase, current: map[int]uintptr{}, retained: map[uintptr]int{}, blocks: map[uintptr]block{},
 		blas: newFakeBLAS(),
 		host: map[uintptr][]byte{}, streams: map[uintptr][]func() error{}, events: map[uintptr]*fakeEvent{},
-		capturing: map[uintptr]*fakeGraph{}, graphs: map[uintptr]*fakeGraph{}, modules: map[uintptr]string{}, functions: map[uintptr]declared{},
+		capturing: map[uintptr]*fakeGraph{}, graphs: map[uintptr]*fakeGraph{}, modules: map[uintptr]map[string]declared{}, functions: map[uintptr]declared{},
 	}
 	active = f
 	t.Cleanup(func() {

@@ -269,7 +269,7 @@ func loadPTX(module *uintptr, image *byte, options uintptr, names *[2]int32, val
 			return invalidPTX
 		}
 		*module = f.handle()
-		f.modules[*module] = ptx
+		f.modules[*module] = declarations(ptx)
 		return success
 	})
 }
@@ -291,7 +291,7 @@ func findFunction(to *uintptr, module uintptr, name *byte) uintptr {
 		for *(*byte)(unsafe.Add(unsafe.Pointer(name), n)) != 0 {
 			n++
 		}
-		d, ok := declarations(f.modules[module])[string(unsafe.Slice(name, n))]
+		d, ok := f.modules[module][string(unsafe.Slice(name, n))]
 		if !ok {
 			return notFound
 		}

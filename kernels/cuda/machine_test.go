@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -49,10 +51,27 @@ func (p *plain) Read(to []byte, from gpu.Memory, at int) error {
 	return nil
 }
 
+// machines has what openclMachine opened, by geometry: a program is built once for all tests.
+var machines = map[gpu.Geometry]gpu.Driver{}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for g, machine := range machines {
+		if err := machine.Close(); err != nil {
+			fmt.Fprintf(os.Stderr, "machine of %+v: %v\n", g, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
 // openclMachine is a machine that has kernels of the same source, built by OpenCL for the same
 // work-groups; the test is skipped where there is none.
 func openclMachine(t *testing.T, g gpu.Geometry) gpu.Driver {
 	t.Helper()
+	if machine, ok := machines[g]; ok {
+		return machine
+	}
 	list, err := opencl.List()
 	if errors.Is(err, opencl.ErrNoLibrary) {
 		t.Skip(err)
@@ -67,10 +86,6 @@ func openclMachine(t *testing.T, g gpu.Geometry) gpu.Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := machine.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	machines[g] = machine
 	return machine
 }

@@ -321,13 +321,7 @@ func TestConforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	if !testing.Short() {
-		conform.Run(t, dev)
-		return
-	}
-	for _, op := range []kernels.Op{kernels.OpMatMul, kernels.OpAdamW, kernels.OpEmbedBackward} { // calls go on as they are, whatever they do
-		conform.RunOp(t, dev, op)
-	}
+	conform.RunForms(t, dev) // calls go on as they are, whatever their shape
 }
 
 // TestProductsOfHalves take what their type takes, or what float32 does.

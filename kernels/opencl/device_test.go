@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	dev := openDevice(t)
+	dev := open(t, firstDevice(t))
 	x, q := newBuffer(t, dev, kernels.F32, 8), newQueue(t, dev)
 	if err := dev.Close(); err != nil {
 		t.Fatal(err)

@@ -1,19 +1,42 @@
 package opencl
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"pnode/kernels"
 	"pnode/kernels/conform"
 	"pnode/kernels/cpu"
-	"pnode/kernels/gpu"
 	"pnode/pipeline/model/parity"
 )
 
-// openDevice opens the first device, or skips the test on a machine without one.
+// shared is the device of openDevice: opening one runs its self-test.
+var shared *Device
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared != nil {
+		if err := shared.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// openDevice returns the first device, which tests share and leave open, or skips the test on a machine
+// without one.
 func openDevice(t testing.TB) *Device {
 	t.Helper()
-	return open(t, firstDevice(t))
+	info := firstDevice(t)
+	if shared == nil {
+		var err error
+		if shared, err = info.Open(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return shared
 }
 
 func firstDevice(t testing.TB) Info {
@@ -50,21 +73,12 @@ func TestConform(t *testing.T) {
 	conform.RunAll(t, all...)
 }
 
-// TestLargeScores: attention stays right where scores are large, on vector units and on what stands in for
+// TestLargeScores: attention stays right where scores are large. Package cuda tests what stands in for
 // NVIDIA's matrix units.
 func TestLargeScores(t *testing.T) {
-	for _, g := range []gpu.Geometry{gpu.Sides[0], gpu.MatrixUnits, gpu.TuringUnits} {
-		machine, err := firstDevice(t).Drive(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dev := gpu.NewDevice(machine, g)
-		for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
-			conform.RunLargeScores(t, dev, half, 0.01)
-		}
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
+	dev := openDevice(t)
+	for _, half := range []kernels.DType{kernels.BF16, kernels.F16} {
+		conform.RunLargeScores(t, dev, half, 0.01)
 	}
 }
 

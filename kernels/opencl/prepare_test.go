@@ -11,7 +11,7 @@ import (
 // TestAPreparedStepTakesNoMemory: what a step needs besides the stack is there before the step,
 // or is refused there.
 func TestAPreparedStepTakesNoMemory(t *testing.T) {
-	dev := openDevice(t)
+	dev := open(t, firstDevice(t)) // with a limit of its own
 	m := model.Config{Vocab: 61, Context: 24, Blocks: 1, Heads: 3, Channels: 24}
 	stack, err := model.NewStack(model.StackConfig{Device: dev, Model: m, End: m.Layers(), MicroBatch: 2, Slots: 1, Moments: 2})
 	if err != nil {

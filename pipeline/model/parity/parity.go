@@ -3,6 +3,7 @@
 package parity
 
 import (
+	"maps"
 	"math"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 const (
 	// trainingSteps is how long losses are compared; of these a second run repeats the first.
 	trainingSteps, repeatedSteps = 100, 20
+	// The same in short runs, which train two of the models.
+	fewTrainingSteps, fewRepeatedSteps = 36, 5
 	// batches are given in turns, so that steps differ.
 	batches = 4
 )
@@ -56,6 +59,24 @@ func families(r Rounding) map[string]family {
 // losses within the tolerance of the family; and from a second run on the device the same bits.
 func Run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), r Rounding) {
 	t.Helper()
+	run(t, dev, open, families(r))
+}
+
+// RunHalves is Run for the models whose weights are halves: the others' kernels are tested elsewhere.
+func RunHalves(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), r Rounding) {
+	t.Helper()
+	halves := families(r)
+	maps.DeleteFunc(halves, func(_ string, f family) bool { return f.stack.Storage == model.StorageF32 })
+	run(t, dev, open, halves)
+}
+
+func run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), models map[string]family) {
+	t.Helper()
+	steps, repeated := trainingSteps, repeatedSteps
+	if testing.Short() {
+		steps, repeated = fewTrainingSteps, fewRepeatedSteps
+		maps.DeleteFunc(models, func(name string, _ family) bool { return name == "llama" || name == "llama in bf16" }) // parts of the last
+	}
 	reference, err := open()
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +86,11 @@ func Run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), 
 			t.Error(err)
 		}
 	}()
-	for name, f := range families(r) {
+	for name, f := range models {
 		t.Run(name, func(t *testing.T) {
-			want, got := train(t, reference, f.stack, trainingSteps), train(t, dev, f.stack, trainingSteps)
+			want, got := train(t, reference, f.stack, steps), train(t, dev, f.stack, steps)
 			compare(t, got, want, f.tolerance)
-			for step, loss := range train(t, dev, f.stack, repeatedSteps) {
+			for step, loss := range train(t, dev, f.stack, repeated) {
 				if math.Float64bits(loss) != math.Float64bits(got[step]) {
 					t.Errorf("step %d: loss %v, and %v in a second run", step+1, got[step], loss)
 				}
