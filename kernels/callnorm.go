@@ -1,5 +1,7 @@
 package kernels
 
+import "slices"
+
 // LayerNormForward computes out[N,C] = (x - mean) * rstd * w + b and keeps mean[N]
 // and rstd[N] for the backward pass.
 func LayerNormForward(out, mean, rstd, x, w, b View, n, c int, eps float32) Call {
@@ -42,4 +44,27 @@ func RMSNormBackwardInput(dx, dout, x, w, rstd, residual View, n, c int) Call {
 // RMSNormBackwardWeight adds to dw[C] the gradient from dout[N,C].
 func RMSNormBackwardWeight(dw, dout, x, rstd View, n, c int) Call {
 	return Call{Op: OpRMSNormBackwardWeight, Args: [8]View{dw, dout, x, rstd}, Dims: Dims{n, c}}
+}
+
+// normGaps has, of the operands that NormOperands returns, those that an operation lacks.
+var normGaps = map[Op][]int{
+	OpLayerNormForward: {1, 5}, OpAddLayerNormForward: {}, OpRMSNormForward: {1, 2, 5, 7}, OpAddRMSNormForward: {2, 7},
+	OpLayerNormBackwardInput: {}, OpRMSNormBackwardInput: {4},
+	OpLayerNormBackwardWeight: {}, OpRMSNormBackwardWeight: {1, 4},
+}
+
+// NormOperands returns the operands of a norm in one order for layer norms and RMS norms, with the zero View
+// for those that the operation lacks. A forward pass has out, sum, mean, rstd, a, b, w, bias, where x is
+// a; an input gradient dx, dout, x, w, mean, rstd, residual; a weight gradient dw, db, dout, x, mean, rstd.
+// It reports whether the call is a norm.
+func NormOperands(c Call) (operands [8]View, ok bool) {
+	gaps, ok := normGaps[c.Op]
+	next := 0
+	for i := range operands {
+		if !slices.Contains(gaps, i) {
+			operands[i] = c.Args[next]
+			next++
+		}
+	}
+	return operands, ok
 }

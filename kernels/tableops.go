@@ -34,16 +34,6 @@ func out(name string, count func(Call) int) Operand {
 	return Operand{Name: name, Role: Out, DType: F32, count: count}
 }
 
-// whole is an output of whole numbers.
-func whole(name string, count func(Call) int) Operand {
-	return Operand{Name: name, Role: Out, DType: I32, count: count}
-}
-
-// half is an output in BF16, or F16.
-func half(name string, count func(Call) int) Operand {
-	return halvable(Operand{Name: name, Role: Out, DType: BF16, count: count})
-}
-
 func inOut(name string, count func(Call) int) Operand {
 	return Operand{Name: name, Role: InOut, DType: F32, count: count}
 }
@@ -186,7 +176,7 @@ func checkDropout(c Call) error {
 var optimizerTable = map[Op]OpInfo{
 	OpAdamW: {
 		Name: "adamw", Class: ClassOptimizer, Dims: "Np", Flags: Stochastic, tolerance: 2e-6,
-		Operands: []Operand{inOut("param", dim(0)), inOut("m", dim(0)), inOut("v", dim(0)), optional(half("half", dim(0))), in("grad", dim(0))},
+		Operands: []Operand{inOut("param", dim(0)), inOut("m", dim(0)), inOut("v", dim(0)), optional(halvable(Operand{Name: "half", Role: Out, DType: BF16, count: dim(0)})), in("grad", dim(0))},
 		flops:    perElement(18, 1),
 	},
 	OpSumSquares: {
@@ -219,7 +209,7 @@ func quantizedWords(c Call) int { return quant.Words(c.Dims[0]) }
 var quantizeTable = map[Op]OpInfo{
 	OpQuantize: {
 		Name: "quantize", Class: ClassElementwise, Dims: "Np", tolerance: 4e-5,
-		Operands: []Operand{whole("words", quantizedWords), out("steps", func(c Call) int { return 2 * quant.Groups(c.Dims[0]) }), in("x", dim(0))},
+		Operands: []Operand{{Name: "words", Role: Out, DType: I32, count: quantizedWords}, out("steps", func(c Call) int { return 2 * quant.Groups(c.Dims[0]) }), in("x", dim(0))},
 		flops:    perElement(10, 1),
 	},
 	OpDequantize: {

@@ -1,7 +1,6 @@
 package planner_test
 
 import (
-	"context"
 	"fmt"
 
 	"pnode/pipeline/model"
@@ -28,7 +27,7 @@ func ExampleMake() {
 			},
 		}}
 	}
-	p, _, err := planner.Make(context.Background(), planner.Input{
+	p, _, err := planner.Make(planner.Input{
 		Generation: 1,
 		Run: plan.RunSpec{Run: "example", Model: gpt2, Train: plan.TrainSpec{
 			Micros: 16, MicroBatch: 1, Replicas: 1, Stages: 2,

@@ -19,8 +19,7 @@ type ordering struct {
 	open bool
 }
 
-// newOrdering reads a TrainSpec's Schedule, for its model. Errors wrap schedule.ErrBadSpec or
-// model.ErrBadConfig.
+// newOrdering reads a TrainSpec's Schedule, for its model.
 func newOrdering(text string, m model.Config) (ordering, error) {
 	open := text == ""
 	if open {
@@ -31,7 +30,7 @@ func newOrdering(text string, m model.Config) (ordering, error) {
 		err = m.CheckSegments(spec.Segments())
 	}
 	if err != nil {
-		return ordering{}, err
+		return ordering{}, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
 	}
 	return ordering{spec, spec.Replicas(), open}, nil
 }

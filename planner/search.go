@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -89,7 +88,7 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 func newSearch(p *problem, as precision) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
 	if err != nil {
-		return nil, fmt.Errorf("%w: schedule is %.60q: %w", plan.ErrBadInput, p.in.Run.Train.Schedule, err)
+		return nil, err
 	}
 	m, err := p.costModel(as)
 	if err != nil {
@@ -120,9 +119,8 @@ func (s *search) of(p *problem) *search {
 // run collects candidates: over all devices, then, for few of them and measured links,
 // without each one, since a fast node on a slow link can be worse than none. It repeats
 // with the best order so far as a further one to try, until that brings nothing: so
-// planning again with the plan as the previous one finds the same. It looks at ctx before each order
-// of devices and each simulation.
-func (s *search) run(ctx context.Context) ([]*candidate, error) {
+// planning again with the plan as the previous one finds the same.
+func (s *search) run() ([]*candidate, error) {
 	pool := make([]int, len(s.problem.devices))
 	for d := range pool {
 		pool[d] = d
@@ -138,21 +136,18 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	best := schedule.Nanos(math.MaxInt64)
 	clear(s.tried)
 	for range maxRounds {
-		more, fail := s.explore(ctx, pool, shapes)
-		if err := ended(ctx); err != nil {
-			return nil, err
-		}
+		more, fail := s.explore(pool, shapes)
 		if found = append(found, more...); len(found) == 0 {
 			return nil, fail
 		}
 		if s.orders.Measured && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
 			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.devices() >= len(pool) })
 			for d := range pool { // what does not fit without one is no error
-				more, _ := s.explore(ctx, slices.Delete(slices.Clone(pool), d, d+1), fewer)
+				more, _ := s.explore(slices.Delete(slices.Clone(pool), d, d+1), fewer)
 				found = append(found, more...)
 			}
 		}
-		if found, err = s.rank(ctx, found); err != nil {
+		if found, err = s.rank(found); err != nil {
 			return nil, err
 		}
 		step := found[0].step()
@@ -167,7 +162,7 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 // settle repeats the search as if the best candidate were the plan in force, until that
 // finds nothing better: a plan just made is not replaced unless something changes. Of
 // very many devices a repetition would take too long, of few the search is complete.
-func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, error) {
+func (s *search) settle(found []*candidate) ([]*candidate, error) {
 	for range maxRounds {
 		if n := len(s.problem.devices); n <= exhaustUpTo || n > settleUpTo {
 			break
@@ -180,14 +175,14 @@ func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, 
 		if err != nil {
 			return nil, err
 		}
-		more, err := s.of(next).run(ctx)
+		more, err := s.of(next).run()
 		if err != nil || found[0].step() <= near(more[0].step()) {
 			return found, err
 		}
 		for _, k := range more {
 			k.kept, k.movedBytes = false, s.movedBytes(k.layout.Rows)
 		}
-		if found, err = s.rank(ctx, append(found, more...)); err != nil {
+		if found, err = s.rank(append(found, more...)); err != nil {
 			return nil, err
 		}
 	}
@@ -197,7 +192,7 @@ func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, 
 // explore makes candidates of a pool's devices until no shape left can be better. When
 // nothing fits it returns the first reason, that messages are too long before the others: no node
 // that joins helps against it.
-func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (found []*candidate, err error) {
+func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
 	var tooLong error
 	best, m := schedule.Nanos(math.MaxInt64), s.models.whole()
 	most := min(maxShapes, maxShapeDevices/max(len(pool), 1))
@@ -208,7 +203,7 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 	}
 	tried := 0
 	for _, b := range shapes {
-		if ctx.Err() != nil || len(found) > 0 && (b.bound > best || tried >= most) {
+		if len(found) > 0 && (b.bound > best || tried >= most) {
 			break
 		}
 		if fail := s.in.Run.CheckMessages(b.stages); fail != nil {
@@ -226,7 +221,7 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 			continue
 		}
 		tried++
-		some, fail := s.fill(ctx, pool, b.shape)
+		some, fail := s.fill(pool, b.shape)
 		if err == nil {
 			err = fail
 		}
@@ -240,10 +235,10 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 
 // fill makes the candidates of one shape; where the usual ones do not fit or lack
 // memory, also those that put the most memory first.
-func (s *search) fill(ctx context.Context, pool []int, sh shape) (found []*candidate, err error) {
+func (s *search) fill(pool []int, sh shape) (found []*candidate, err error) {
 	try := func(order []int) *candidate {
 		key := orderKey{sh.replicas, pack(order)}
-		if s.tried[key] || ctx.Err() != nil {
+		if s.tried[key] {
 			return nil
 		}
 		s.tried[key] = true
@@ -310,7 +305,7 @@ type shape struct{ replicas, stages int }
 func (s shape) devices() int { return s.replicas * s.stages }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
+	return fmt.Sprintf("%s x %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
 }
 
 // bounded is a shape with a step time that it cannot beat.

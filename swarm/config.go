@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -13,7 +12,6 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
-	"pnode/swarm/listen"
 )
 
 // Config describes this node and its run. Identity, Run, OwnerKey and Capability are required.
@@ -60,7 +58,7 @@ type Config struct {
 	simulated *host.Simulated
 
 	bootstrap []peer.AddrInfo
-	listen    []netip.AddrPort
+	listen    []host.Addr
 }
 
 // fill checks the configuration and completes it with defaults.
@@ -82,11 +80,11 @@ func (c *Config) fill(now time.Time) (err error) {
 		c.Listen = []string{"127.0.0.1:0"}
 	}
 	for _, l := range c.Listen {
-		at, err := listen.Parse(l)
+		a, err := host.ParseListen(l)
 		if err != nil {
-			return fmt.Errorf("swarm: listen address %q: %w", l, err)
+			return err
 		}
-		c.listen = append(c.listen, at)
+		c.listen = append(c.listen, a)
 	}
 	if c.bootstrap, err = admission.ParseAddrs(c.Bootstrap); err != nil {
 		return fmt.Errorf("swarm: config: bootstrap: %w", err)

@@ -10,7 +10,6 @@ import (
 	"pnode/node/config"
 	"pnode/node/local"
 	"pnode/node/progress"
-	"pnode/swarm/listen"
 )
 
 func TestExitCode(t *testing.T) {
@@ -24,7 +23,7 @@ func TestExitCode(t *testing.T) {
 		{config.ErrInvalid, exitUsage},
 		{config.ErrNoRun, exitUsage},
 		{config.ErrDirTaken, exitFailure},
-		{listen.ErrPortInUse, exitFailure},
+		{config.ErrPortInUse, exitFailure},
 		{progress.ErrDamaged, exitFailure},
 		{node.ErrBadInvite, exitUsage},
 		{node.ErrRefused, exitUnreachable},

@@ -13,7 +13,7 @@ func (e environment) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print what this program was built from",
 		Example: "  pnode version",
-		Args:    noArgs,
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(e.stdout, version())
 			return err

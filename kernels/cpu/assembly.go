@@ -24,21 +24,13 @@ func copyTo(unit, group int, one, many copyRows) packCopy {
 	}
 }
 
-// widenBy, narrowBy and roundBy make a variant's casts from assembly for lengths that are multiples
-// of 8.
-func widenBy(assembly func(out []float32, x []uint16)) func(out []float32, x []uint16) {
-	return func(out []float32, x []uint16) {
+// byEights makes a variant's widen or narrow from assembly for lengths that are multiples of 8 and
+// plain Go for the rest, roundBy its round.
+func byEights[Out, In any](assembly, rest func(out []Out, x []In)) func(out []Out, x []In) {
+	return func(out []Out, x []In) {
 		whole := len(x) &^ 7
 		assembly(out[:whole], x)
-		widenGeneric(out[whole:], x[whole:])
-	}
-}
-
-func narrowBy(assembly func(out []uint16, x []float32)) func(out []uint16, x []float32) {
-	return func(out []uint16, x []float32) {
-		whole := len(x) &^ 7
-		assembly(out[:whole], x)
-		narrowGeneric(out[whole:], x[whole:])
+		rest(out[whole:], x[whole:])
 	}
 }
 
@@ -54,19 +46,13 @@ func roundBy(assembly func(out []uint16, x []float32, words []uint32)) func(out 
 // their counters have the high word in common.
 func philoxBy(assembly func(words []uint32, keys *[2 * philoxRounds]uint32, c0, c1, c2, c3 uint32)) func(words []uint32, r kernels.Random, block uint64) {
 	return func(words []uint32, r kernels.Random, block uint64) {
-		if philoxCarries(words, block) {
+		if block>>32 != (block+uint64(len(words)/4))>>32 { // assembly counts in the low word
 			philoxGeneric(words, r, block)
 			return
 		}
 		keys := philoxKeys(r)
 		assembly(words, &keys, uint32(block), uint32(block>>32), uint32(r.Stream), uint32(r.Stream>>32))
 	}
-}
-
-// philoxCarries reports whether the counters of the words' blocks, from `block` on, differ in
-// their high word: assembly counts in the low one.
-func philoxCarries(words []uint32, block uint64) bool {
-	return block>>32 != (block+uint64(len(words)/4))>>32
 }
 
 // philoxKeys are the two keys of each round.

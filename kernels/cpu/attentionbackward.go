@@ -21,9 +21,11 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 		return err
 	}
 	dqkv := d.elements(c.Args[0])
-	sums, err := d.sumsOf(dqkv)
-	if err != nil {
-		return err
+	sums, err := dqkv.wide, error(nil)
+	if dqkv.half != nil {
+		if sums, err = d.pool.common(len(dqkv.half)); err != nil {
+			return err
+		}
 	}
 	a := differentiated{
 		dqkv: sums, delta: floats(c.Args[1]), dout: d.elements(c.Args[2]),
@@ -64,15 +66,6 @@ func (d *Device) largeSoftmaxes(h heads, a differentiated) ([]softmax, error) {
 }
 
 func isLarge(lse float32) bool { return lse >= largeScore || lse <= -largeScore }
-
-// sumsOf is where gradients are summed that are written as x: there, or in common memory if they
-// are stored as a half.
-func (d *Device) sumsOf(x stored) ([]float32, error) {
-	if x.half == nil {
-		return x.wide, nil
-	}
-	return d.pool.common(len(x.half))
-}
 
 // differentiate runs the waves.
 func (d *Device) differentiate(h heads, a differentiated) {

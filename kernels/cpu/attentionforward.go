@@ -105,8 +105,8 @@ func (t *forwardTask) run() {
 		return
 	}
 	t.finish(t.out.from(t.heads.out(t.b, t.head) + t.q*t.outStride))
-	if t.lse != nil {
-		t.finishLSE(t.lse[at:])
+	for r := 0; t.lse != nil && r < t.rows; r++ { // in units of 1
+		t.lse[at+r] = float32((float64(t.top[r]) + math.Log2(float64(t.sum[r]))) * math.Ln2)
 	}
 }
 
@@ -195,12 +195,5 @@ func (t *forwardTask) finish(out stored) {
 	t.v.timesRows(t.room, t.sums, t.D, t.width, t.D, factors)
 	for r := range t.rows {
 		out.narrow(out.half[r*t.outStride:][:t.D], t.room[r*t.D:][:t.D])
-	}
-}
-
-// finishLSE writes the chunk's elements of lse, in units of 1.
-func (t *forwardTask) finishLSE(lse []float32) {
-	for r := range t.rows {
-		lse[r] = float32((float64(t.top[r]) + math.Log2(float64(t.sum[r]))) * math.Ln2)
 	}
 }

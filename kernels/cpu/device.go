@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/cpuid/v2"
@@ -50,7 +51,8 @@ func New(o Options) (*Device, error) {
 		return nil, err
 	}
 	if o.Threads == 0 {
-		o.Threads = defaultThreads()
+		cores := runtime.NumCPU() / max(1, cpuid.CPU.ThreadsPerCore)
+		o.Threads = max(1, min(runtime.GOMAXPROCS(0), cores))
 	}
 	d := startDevice(v, o.Threads)
 	d.dropped = dropped
@@ -59,11 +61,6 @@ func New(o Options) (*Device, error) {
 
 func startDevice(v *variant, threads int) *Device {
 	return &Device{v: v, threads: threads, pool: newPool(threads)}
-}
-
-func defaultThreads() int {
-	cores := runtime.NumCPU() / max(1, cpuid.CPU.ThreadsPerCore)
-	return max(1, min(runtime.GOMAXPROCS(0), cores))
 }
 
 // Name is `cpu`.
@@ -117,22 +114,17 @@ func (d *Device) Supports(c kernels.Call) error {
 		if err := d.owns(v); err != nil {
 			return fmt.Errorf("%w: %v", err, c)
 		}
-		if dtype := v.Buf.DType(); dtype.Half() && !computesHalves(c.Op) {
+		if dtype := v.Buf.DType(); dtype.Half() && !slices.Contains(halfOps, c.Op) {
 			return fmt.Errorf("%w: cpu: %v on %v", kernels.ErrUnsupported, c, dtype)
 		}
 	}
 	return nil
 }
 
-// computesHalves reports whether the op works on halves where the contract allows them.
-func computesHalves(op kernels.Op) bool {
-	switch op {
-	case kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAdamW, kernels.OpAttentionForward, kernels.OpAttentionBackward,
-		kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart:
-		return true
-	default:
-		return false
-	}
+// halfOps are the operations that work on halves where the contract allows them.
+var halfOps = []kernels.Op{
+	kernels.OpMatMul, kernels.OpEmbedForward, kernels.OpCast, kernels.OpAdamW, kernels.OpAttentionForward, kernels.OpAttentionBackward,
+	kernels.OpAttentionForwardPart, kernels.OpAttentionBackwardPart,
 }
 
 func (d *Device) owns(v kernels.View) error {

@@ -24,16 +24,6 @@ func (d *Device) rows(n, c int, do func(from, to int)) {
 	})
 }
 
-func (d *Device) add(c kernels.Call) {
-	out, a, b := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2])
-	d.ranges(len(out), func(from, to int) { d.v.add(out[from:to], a[from:to], b[from:to]) })
-}
-
-func (d *Device) scale(c kernels.Call) {
-	x := floats(c.Args[0])
-	d.ranges(len(x), func(from, to int) { d.v.scale(x[from:to], c.Scalars[0]) })
-}
-
 func (d *Device) fill(c kernels.Call) {
 	x := floats(c.Args[0])
 	d.ranges(len(x), func(from, to int) {

@@ -8,6 +8,15 @@ import (
 
 // The RMS norm is the layer norm with mean and bias zero, so one set of loops serves both.
 
+// normOperands is the memory of kernels.NormOperands, nil for absent ones.
+func normOperands(c kernels.Call) (x [8][]float32) {
+	operands, _ := kernels.NormOperands(c)
+	for i, v := range operands {
+		x[i] = floats(v)
+	}
+	return x
+}
+
 // normForward are the operands of a forward norm of x = a + b, kept in sum, or of x = a
 // where b is nil.
 type normForward struct {
@@ -18,32 +27,13 @@ type normForward struct {
 	eps                    float32
 }
 
-func (d *Device) layerNormForward(c kernels.Call) {
-	o := normForward{
-		out: floats(c.Args[0]), means: floats(c.Args[1]), rstds: floats(c.Args[2]),
-		a: floats(c.Args[3]), w: floats(c.Args[4]), bias: floats(c.Args[5]),
-		width: c.Dims[1], eps: c.Scalars[0],
-	}
-	if c.Op == kernels.OpAddLayerNormForward {
-		o.sum, o.means, o.rstds = floats(c.Args[1]), floats(c.Args[2]), floats(c.Args[3])
-		o.a, o.b, o.w, o.bias = floats(c.Args[4]), floats(c.Args[5]), floats(c.Args[6]), floats(c.Args[7])
-	}
-	d.rows(c.Dims[0], o.width, func(from, to int) { o.rows(d.v, from, to) })
-}
-
-func (d *Device) rmsNormForward(c kernels.Call) error {
-	zeros, err := d.zeros(c.Dims[1])
-	if err != nil {
-		return err
-	}
-	o := normForward{
-		out: floats(c.Args[0]), rstds: floats(c.Args[1]),
-		a: floats(c.Args[2]), w: floats(c.Args[3]), bias: zeros,
-		width: c.Dims[1], eps: c.Scalars[0],
-	}
-	if c.Op == kernels.OpAddRMSNormForward {
-		o.sum, o.rstds = floats(c.Args[1]), floats(c.Args[2])
-		o.a, o.b, o.w = floats(c.Args[3]), floats(c.Args[4]), floats(c.Args[5])
+func (d *Device) normForward(c kernels.Call) (err error) {
+	x := normOperands(c)
+	o := normForward{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], c.Dims[1], c.Scalars[0]}
+	if o.bias == nil {
+		if o.bias, err = d.zeros(o.width); err != nil {
+			return err
+		}
 	}
 	d.rows(c.Dims[0], o.width, func(from, to int) { o.rows(d.v, from, to) })
 	return nil
@@ -76,25 +66,13 @@ type normBackward struct {
 	width                        int
 }
 
-func (d *Device) layerNormBackwardInput(c kernels.Call) error {
-	return d.normBackwardInput(c, normBackward{
-		dx: floats(c.Args[0]), dout: floats(c.Args[1]), x: floats(c.Args[2]), w: floats(c.Args[3]),
-		means: floats(c.Args[4]), rstds: floats(c.Args[5]), residual: floats(c.Args[6]),
-	})
-}
-
-func (d *Device) rmsNormBackwardInput(c kernels.Call) error {
-	return d.normBackwardInput(c, normBackward{
-		dx: floats(c.Args[0]), dout: floats(c.Args[1]), x: floats(c.Args[2]), w: floats(c.Args[3]),
-		rstds: floats(c.Args[4]), residual: floats(c.Args[5]),
-	})
-}
-
-func (d *Device) normBackwardInput(c kernels.Call, o normBackward) (err error) {
-	o.width = c.Dims[1]
-	if o.zeros, err = d.zeros(o.width); err != nil {
+func (d *Device) normBackwardInput(c kernels.Call) error {
+	zeros, err := d.zeros(c.Dims[1])
+	if err != nil {
 		return err
 	}
+	x := normOperands(c)
+	o := normBackward{x[0], x[1], x[2], x[3], x[4], x[5], x[6], zeros, c.Dims[1]}
 	d.rows(c.Dims[0], o.width, func(from, to int) { o.rows(d.v, from, to) })
 	return nil
 }
@@ -126,28 +104,21 @@ func (d *Device) zeros(n int) ([]float32, error) {
 	return mem, err
 }
 
-func (d *Device) layerNormBackwardWeight(c kernels.Call) error {
-	dw, db, dout := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2])
-	x, means, rstds := floats(c.Args[3]), floats(c.Args[4]), floats(c.Args[5])
-	n, width := c.Dims[0], c.Dims[1]
+func (d *Device) normBackwardWeight(c kernels.Call) error {
+	x, n, width := normOperands(c), c.Dims[0], c.Dims[1]
+	dw, db, dout, in, means, rstds := x[0], x[1], x[2], x[3], x[4], x[5]
 	return d.columns(n, 2*width,
 		func(part []float32, i int) {
-			at, end := i*width, (i+1)*width
-			d.v.normWeightGrad(part[:width], part[width:], dout[at:end], x[at:end], means[i], rstds[i])
+			at, end, mean := i*width, (i+1)*width, float32(0)
+			if means != nil {
+				mean = means[i]
+			}
+			d.v.normWeightGrad(part[:width], part[width:], dout[at:end], in[at:end], mean, rstds[i])
 		},
 		func(part []float32) {
 			d.v.add(dw, dw, part[:width])
-			d.v.add(db, db, part[width:])
+			if db != nil {
+				d.v.add(db, db, part[width:])
+			}
 		})
-}
-
-func (d *Device) rmsNormBackwardWeight(c kernels.Call) error {
-	dw, dout, x, rstds := floats(c.Args[0]), floats(c.Args[1]), floats(c.Args[2]), floats(c.Args[3])
-	n, width := c.Dims[0], c.Dims[1]
-	return d.columns(n, 2*width,
-		func(part []float32, i int) {
-			at, end := i*width, (i+1)*width
-			d.v.normWeightGrad(part[:width], part[width:], dout[at:end], x[at:end], 0, rstds[i])
-		},
-		func(part []float32) { d.v.add(dw, dw, part[:width]) })
 }

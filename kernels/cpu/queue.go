@@ -96,16 +96,12 @@ func (d *Device) execute(c kernels.Call) error {
 		return d.attentionCached(c)
 	case kernels.OpCrossEntropy:
 		return d.crossEntropy(c)
-	case kernels.OpLayerNormBackwardWeight:
-		return d.layerNormBackwardWeight(c)
-	case kernels.OpLayerNormBackwardInput:
-		return d.layerNormBackwardInput(c)
-	case kernels.OpRMSNormForward, kernels.OpAddRMSNormForward:
-		return d.rmsNormForward(c)
-	case kernels.OpRMSNormBackwardInput:
-		return d.rmsNormBackwardInput(c)
-	case kernels.OpRMSNormBackwardWeight:
-		return d.rmsNormBackwardWeight(c)
+	case kernels.OpLayerNormForward, kernels.OpAddLayerNormForward, kernels.OpRMSNormForward, kernels.OpAddRMSNormForward:
+		return d.normForward(c)
+	case kernels.OpLayerNormBackwardInput, kernels.OpRMSNormBackwardInput:
+		return d.normBackwardInput(c)
+	case kernels.OpLayerNormBackwardWeight, kernels.OpRMSNormBackwardWeight:
+		return d.normBackwardWeight(c)
 	case kernels.OpSumSquares:
 		return d.sumSquares(c)
 	case kernels.OpDropout:
@@ -121,23 +117,26 @@ func (d *Device) execute(c kernels.Call) error {
 
 // executeRows runs the ops that need no memory of their own and cannot fail.
 func (d *Device) executeRows(c kernels.Call) error {
+	var x [3][]float32
+	for k := range x {
+		x[k] = floats(c.Args[k])
+	}
+	n := len(x[0])
 	switch c.Op {
-	case kernels.OpLayerNormForward, kernels.OpAddLayerNormForward:
-		d.layerNormForward(c)
 	case kernels.OpRoPE:
 		d.rope(c)
 	case kernels.OpGELUForward:
-		d.geluForward(c)
+		d.ranges(n, func(from, to int) { d.v.gelu(x[0][from:to], x[1][from:to]) })
 	case kernels.OpGELUBackward:
-		d.geluBackward(c)
+		d.ranges(n, func(from, to int) { d.v.geluGrad(x[0][from:to], x[1][from:to], x[2][from:to]) })
 	case kernels.OpSwiGLUForward:
 		d.swigluForward(c)
 	case kernels.OpSwiGLUBackward:
 		d.swigluBackward(c)
 	case kernels.OpAdd:
-		d.add(c)
+		d.ranges(n, func(from, to int) { d.v.add(x[0][from:to], x[1][from:to], x[2][from:to]) })
 	case kernels.OpScale:
-		d.scale(c)
+		d.ranges(n, func(from, to int) { d.v.scale(x[0][from:to], c.Scalars[0]) })
 	case kernels.OpFill:
 		d.fill(c)
 	case kernels.OpCopy:

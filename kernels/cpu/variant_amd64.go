@@ -33,7 +33,7 @@ func avx2() *variant {
 		max: maxAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, weighted: weightedAVX2, axpy: axpyAVX2, timesRows: scaledRowsTo(timesRowsAVX2), axpyRows: scaledRowsTo(axpyRowsAVX2), dotRows: dotRowsTo(dotRowsAVX2),
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
-		narrow: narrowBy(narrowAVX2), round: roundBy(roundAVX2), widen: widenBy(widenAVX2),
+		narrow: byEights(narrowAVX2, narrowGeneric), round: roundBy(roundAVX2), widen: byEights(widenAVX2, widenGeneric),
 		philox: philoxBy(philoxAVX2), drop: dropAVX2,
 		gelu: geluAVX2, geluGrad: geluGradAVX2, adamW: adamWAVX2,
 		sum: sumAVX2, sumSquares: sumSquaresAVX2, deviation: deviationAVX2,

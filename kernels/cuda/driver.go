@@ -118,20 +118,17 @@ func (d *driver) Alloc(bytes int) (m gpu.Memory, err error) {
 		if err := d.lib.check(memAlloc, uintptr(unsafe.Pointer(&address)), uintptr(bytes)); err != nil {
 			return err
 		}
-		if err := d.clear(address, uintptr(bytes)); err != nil {
+		err := d.lib.check(memsetD8Async, address, 0, uintptr(bytes), d.fills)
+		if err == nil {
+			err = d.lib.check(streamSynchronize, d.fills)
+		}
+		if err != nil {
 			return errors.Join(err, d.lib.check(memFree, address))
 		}
 		m = gpu.Memory(address)
 		return nil
 	})
 	return m, err
-}
-
-func (d *driver) clear(address, bytes uintptr) error {
-	if err := d.lib.check(memsetD8Async, address, 0, bytes, d.fills); err != nil {
-		return err
-	}
-	return d.lib.check(streamSynchronize, d.fills)
 }
 
 // Free gives memory back; the driver waits for what uses it.

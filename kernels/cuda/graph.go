@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -110,7 +111,10 @@ func (g *graphs) make(s *stream, k *graph) error {
 	if err := errors.Join(captured, lib.check(streamEndCapture, s.handle, uintptr(unsafe.Pointer(&k.handle)))); err != nil {
 		return err
 	}
-	k.issues = s.segment.clone()
+	k.issues = slices.Clone(s.segment.issues)
+	for n := range k.issues {
+		k.issues[n].params = slices.Clone(k.issues[n].params)
+	}
 	g.issues += len(k.issues)
 	return lib.check(graphInstantiate, uintptr(unsafe.Pointer(&k.exec)), k.handle, 0)
 }

@@ -3,7 +3,6 @@ package cuda
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"pnode/kernels"
 	"pnode/kernels/gpu"
@@ -30,15 +29,6 @@ type segment struct {
 
 // maxIssues bounds a segment, so that a card that has nothing to do begins soon.
 const maxIssues = 256
-
-// clone is a copy to keep.
-func (s *segment) clone() []issue {
-	kept := slices.Clone(s.issues)
-	for k := range kept {
-		kept[k].params = slices.Clone(kept[k].params)
-	}
-	return kept
-}
 
 // next is a new issue at the end.
 func (s *segment) next(name string) *issue {

@@ -34,15 +34,14 @@ func adviseHere(r Report) []string {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	return machine{"/", tryOpen}.advise(r)
-}
-
-func tryOpen(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
+	open := func(path string) error {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
 	}
-	return f.Close()
+	return machine{"/", open}.advise(r)
 }
 
 // advise goes through what a card needs to be found: a driver in the kernel, rights, the

@@ -69,18 +69,3 @@ func (c *clock) ready(now, idle time.Time) time.Time {
 	}
 	return idle
 }
-
-// waited raises the floor.
-func (c *clock) waited(until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if until.After(c.floor) {
-		c.floor = until
-	}
-}
-
-func (c *clock) busyTime() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.busy
-}

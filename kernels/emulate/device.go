@@ -72,12 +72,20 @@ func (d *Device) Distant() bool { return d.profile.CopyBytesPerS > 0 }
 // device: calls that it enqueues later start no earlier.
 func (d *Device) Waited(until time.Time) {
 	for _, c := range []*clock{&d.clock, &d.up, &d.down} {
-		c.waited(until)
+		c.mu.Lock()
+		if until.After(c.floor) {
+			c.floor = until
+		}
+		c.mu.Unlock()
 	}
 }
 
 // BusyTime is the emulated time of all calls so far.
-func (d *Device) BusyTime() time.Duration { return d.clock.busyTime() }
+func (d *Device) BusyTime() time.Duration {
+	d.clock.mu.Lock()
+	defer d.clock.mu.Unlock()
+	return d.clock.busy
+}
 
 // Alloc gives a zeroed buffer while the profile's memory lasts, else ErrOutOfMemory.
 func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {

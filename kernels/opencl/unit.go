@@ -34,21 +34,16 @@ func (i Info) unit() gpu.Unit {
 	if !slices.Contains(i.Extensions, matrixExtension) {
 		return gpu.NoUnit
 	}
-	switch i.leastSubgroup() {
+	if len(i.Subgroups) == 0 { // the driver does not tell
+		return gpu.NoUnit
+	}
+	switch slices.Min(i.Subgroups) {
 	case gpu.DPAS8.Shape().Lanes:
 		return gpu.DPAS8
 	case gpu.DPAS16.Shape().Lanes:
 		return gpu.DPAS16
 	}
 	return gpu.NoUnit
-}
-
-// leastSubgroup is the smallest size of sub-groups, 0 where the driver does not tell.
-func (i Info) leastSubgroup() int {
-	if len(i.Subgroups) == 0 {
-		return 0
-	}
-	return slices.Min(i.Subgroups)
 }
 
 // subgroupSizes returns the sizes of sub-groups of an Intel device (cl_intel_required_subgroup_size).

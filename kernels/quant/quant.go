@@ -41,7 +41,10 @@ func Pack(b []byte, xs []float32, noise, number uint64) (wrong, all float64) {
 	binary.LittleEndian.PutUint32(b, math.Float32bits(scale))
 	if b = b[ScaleBytes:]; inverse == 0 {
 		clear(b[:len(xs)])
-		return dropped(xs)
+		for _, x := range xs {
+			all += float64(float64(x) * float64(x))
+		}
+		return all - 0*all, all // NaN if it is not finite
 	}
 	return round(b[:len(xs)], xs, scale, inverse, noise, number)
 }
@@ -61,14 +64,6 @@ func scaleOf(xs []float32) (scale, inverse float32) {
 		return 0, 0
 	}
 	return most / 127, 127 / most
-}
-
-// dropped is the error of a group that is written as zeros: NaN if it is not finite.
-func dropped(xs []float32) (wrong, all float64) {
-	for _, x := range xs {
-		all += float64(float64(x) * float64(x))
-	}
-	return all - 0*all, all
 }
 
 // round writes a group's elements. Each is taken in units of 2^-16 of a step; 16 even bits are

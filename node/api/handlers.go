@@ -14,10 +14,10 @@ import (
 	"pnode/pipeline/wire/strict"
 )
 
-// Bounds on invites; no invite is for more uses than admission signs.
+// Bounds on invites.
 const (
 	MaxInviteTTL  = 30 * 24 * time.Hour
-	MaxInviteUses = 1024
+	MaxInviteUses = 10000
 )
 
 // inviteRequest and inviteReply are the bodies of POST /v1/invite.

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // Emulation is a file that makes a node look like another one (`--emulate`): its device, and
@@ -116,10 +119,10 @@ func (d Device) validate() error {
 func (c *Config) fitEmulation() error {
 	if c.Emulate != "" {
 		if c.Cluster != "" {
-			return c.invalid("emulate", c.Emulate, "none with --cluster, which says what each node is to look like")
+			return invalid("emulate", c.Emulate, "none with cluster, which says what each node is to look like")
 		}
 		if c.Local > 0 {
-			return c.invalid("emulate", c.Emulate, "none with local nodes: describe them in a file for --cluster")
+			return invalid("emulate", c.Emulate, "none with local nodes: describe them in a file for cluster")
 		}
 		_, err := LoadEmulation(c.Emulate)
 		return err
@@ -128,7 +131,7 @@ func (c *Config) fitEmulation() error {
 		return nil
 	}
 	if c.Listen != "" {
-		return c.invalid("listen", c.Listen, "none with --cluster: its nodes know each other by addresses of their own")
+		return invalid("listen", c.Listen, "none with cluster: its nodes know each other by addresses of their own")
 	}
 	cluster, err := LoadCluster(c.Cluster)
 	if err != nil {
@@ -136,8 +139,40 @@ func (c *Config) fitEmulation() error {
 	}
 	nodes := len(cluster.Nodes())
 	if c.Local != 0 && c.Local != nodes {
-		return c.invalid("local", c.Local, fmt.Sprintf("%d, the number of devices in %s, or nothing", nodes, c.Cluster))
+		return invalid("local", c.Local, fmt.Sprintf("%d, the number of devices in %s, or nothing", nodes, c.Cluster))
 	}
 	c.Local = nodes
 	return nil
+}
+
+// Print writes an emulation file that loads back to the same value.
+func (e Emulation) Print(w io.Writer) error {
+	var b strings.Builder
+	printStruct(&b, reflect.ValueOf(&e).Elem(), "")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printStruct writes the fields that are not zero, nested ones two blanks further in.
+func printStruct(b *strings.Builder, v reflect.Value, indent string) {
+	for _, f := range fieldsOf(v.Type()) {
+		key, field := f.Tag.Get("yaml"), v.FieldByIndex(f.Index)
+		if field.IsZero() {
+			continue
+		}
+		switch field.Kind() {
+		case reflect.Struct:
+			fmt.Fprintf(b, "%s%s:\n", indent, key)
+			printStruct(b, field, indent+"  ")
+		case reflect.Slice:
+			fmt.Fprintf(b, "%s%s:\n", indent, key)
+			for j := range field.Len() {
+				var element strings.Builder
+				printStruct(&element, field.Index(j), indent+"    ")
+				fmt.Fprintf(b, "%s  - %s", indent, strings.TrimPrefix(element.String(), indent+"    "))
+			}
+		default:
+			fmt.Fprintf(b, "%s%s: %s\n", indent, key, text(field))
+		}
+	}
 }

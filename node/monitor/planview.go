@@ -142,11 +142,10 @@ func (m *Monitor) Schedule(w io.Writer) error {
 		return err
 	}
 	return v.draw(w, func(p plan.PeerID) string {
-		name := state.NameOf(p)
 		if p == m.Self {
-			name += " (this node)"
+			return "THIS NODE"
 		}
-		return name
+		return state.NameOf(p)
 	})
 }
 

@@ -121,7 +121,7 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the layer and resets every stream of it: closing one in order waits for its peer, which may be dead.
+// Close closes the layer and every stream of it.
 func (l *streamLayer) Close() error {
 	l.end()
 	l.mu.Lock()
@@ -129,7 +129,7 @@ func (l *streamLayer) Close() error {
 	l.conns = nil
 	l.mu.Unlock()
 	for c := range conns {
-		c.Reset()
+		c.Stream.Close()
 	}
 	return nil
 }

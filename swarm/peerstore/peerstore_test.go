@@ -2,7 +2,6 @@ package peerstore
 
 import (
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -90,12 +89,12 @@ func TestStoreRetries(t *testing.T) {
 
 func TestStoreBounds(t *testing.T) {
 	b := New()
-	now := time.Now()
-	for i := range maxSeeds {
-		b.Seed(peer.ID(strconv.Itoa(i)), nil)
+	o, now := testOwner(t), time.Now()
+	var last admission.Capability
+	for range maxSeeds + 1 {
+		last = testCapability(t, o, now)
+		b.Seed(last.ID(), nil)
 	}
-	last := testCapability(t, testOwner(t), now)
-	b.Seed(last.ID(), nil)
 	if len(b.entries) != maxSeeds {
 		t.Errorf("%d seeds, want %d", len(b.entries), maxSeeds)
 	}

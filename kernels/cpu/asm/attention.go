@@ -9,14 +9,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-func attention() {
-	axpy()
-	rotate()
-	timesRows()
-	dotRows()
-	weighted()
-}
-
 // highest gives an XMM with the largest lane of v.
 func highest(v reg.VecVirtual) reg.VecVirtual {
 	v = halved(v, VMAXPS)

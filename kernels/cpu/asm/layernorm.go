@@ -6,13 +6,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-func layerNorm() {
-	norm()
-	normSums()
-	normGrad()
-	normWeightGrad()
-}
-
 // normalized is (x-mean)*rstd.
 func normalized(l lanes, x reg.Register, mean, rstd reg.VecVirtual) reg.VecVirtual {
 	v := l.load(x)

@@ -32,14 +32,15 @@ func main() {
 			transpose(rows)
 		}
 	case "math":
-		elementwise()
-		reductions()
-		nonlinear()
-		layerNorm()
-		attention()
-		philox()
-		drop()
-		casts()
+		for _, emit := range []func(){
+			elementwise, maximum, sums, sumSquares,
+			nonlinear,
+			norm, normSums, normGrad, normWeightGrad,
+			axpy, rotate, timesRows, dotRows, weighted,
+			philox, drop, casts,
+		} {
+			emit()
+		}
 	}
 	Generate()
 }

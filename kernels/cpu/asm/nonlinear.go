@@ -37,7 +37,11 @@ func clamp(x reg.VecVirtual, low, high float32) {
 // Horner's.
 func exp2(x reg.VecVirtual) {
 	n, square := vector(), vector()
-	nearest(x, n)
+	if wide() { // rounds to the nearest integers
+		VRNDSCALEPS(Imm(8), x, n)
+	} else {
+		VROUNDPS(Imm(8), x, n)
+	}
 	VSUBPS(n, x, x)
 	VMULPS(x, x, square)
 	p := formula.Exp2
@@ -49,15 +53,6 @@ func exp2(x reg.VecVirtual) {
 	VPADDD(n, sum, x) // multiplies by 2^n
 }
 
-// nearest rounds x to the nearest integers.
-func nearest(x, n reg.VecVirtual) {
-	if wide() {
-		VRNDSCALEPS(Imm(8), x, n)
-	} else {
-		VROUNDPS(Imm(8), x, n)
-	}
-}
-
 // line is a*x + b.
 func line(a, b float32, x reg.VecVirtual) reg.VecVirtual {
 	v := filled(a)
@@ -65,15 +60,9 @@ func line(a, b float32, x reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
-// atLeast limits x from below like clamp.
-func atLeast(low float32, x reg.VecVirtual) {
-	bound := filled(low)
-	VMAXPS(x, bound, x)
-}
-
 // power writes 2^v, of powers of at least -126, and adds it to the sum.
 func power(l lanes, v, sum reg.VecVirtual, out reg.Register) {
-	atLeast(-126, v)
+	VMAXPS(v, filled(-126), v)
 	exp2(v)
 	l.drop(v)
 	VADDPS(v, sum, sum)

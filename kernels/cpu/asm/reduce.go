@@ -26,12 +26,6 @@ func elementwise() {
 	end()
 }
 
-func reductions() {
-	maximum()
-	sums()
-	sumSquares()
-}
-
 func sums() {
 	begin("sumAVX2", "func(x []float32) float32", "is the sum of x.")
 	x := slice("x")

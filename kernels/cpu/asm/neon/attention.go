@@ -2,13 +2,6 @@ package main
 
 import "fmt"
 
-func attention(s *source) {
-	softmax(s)
-	softmaxGrad(s)
-	rotate(s)
-	weighted(s)
-}
-
 func softmax(s *source) {
 	f := s.begin("softmaxNEON", "func(x []float32, least float32) (top, sum float32)",
 		"finds top, the largest of x and least, and computes x = 2^(x-top) and its sum.")

@@ -1,11 +1,5 @@
 package main
 
-func casts(s *source) {
-	widen(s)
-	narrow(s)
-	round(s)
-}
-
 // eights emits body for every eight elements of a slice whose length is a multiple of 8.
 func (f *function) eights(length string, body func()) {
 	n := f.length(length)

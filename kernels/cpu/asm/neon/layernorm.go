@@ -1,12 +1,5 @@
 package main
 
-func layerNorm(s *source) {
-	norm(s)
-	normSums(s)
-	normGrad(s)
-	normWeightGrad(s)
-}
-
 // normalized is (x-mean)*rstd.
 func (l lanes) normalized(x reg, mean, rstd vec) vec {
 	v := l.load(x)

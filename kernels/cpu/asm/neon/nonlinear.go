@@ -6,15 +6,6 @@ import (
 	"pnode/kernels/cpu/asm/formula"
 )
 
-func nonlinear(s *source) {
-	powers(s)
-	gelu(s)
-	geluGrad(s)
-	swiglu(s)
-	swigluGrad(s)
-	adamW(s)
-}
-
 // exponent holds the registers that exp2 needs: the coefficients, and the range in which its
 // argument must lie.
 type exponent struct {

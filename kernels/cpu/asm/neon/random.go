@@ -2,11 +2,6 @@ package main
 
 import "pnode/kernels/cpu/asm/formula"
 
-func random(s *source) {
-	philox(s)
-	drop(s)
-}
-
 // philox runs two groups of four blocks at a time, one block in each lane.
 func philox(s *source) {
 	f := s.begin("philoxNEON", "func(words []uint32, keys *[20]uint32, c0, c1, c2, c3 uint32)",

@@ -44,12 +44,6 @@ func elementwise(s *source) {
 	f.end()
 }
 
-func reductions(s *source) {
-	maximum(s)
-	sums(s)
-	sumSquares(s)
-}
-
 func maximum(s *source) {
 	f := s.begin("maxNEON", "func(x []float32) float32", "is the largest element, minus infinity without any.")
 	x, top := f.slice("x"), f.constants(float32(math.Inf(-1)))[0]
