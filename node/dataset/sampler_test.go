@@ -56,6 +56,7 @@ func TestEachSampleOnceAnEpoch(t *testing.T) {
 			t.Fatalf("%s: %d samples an epoch, want %d or one more", name, n, least)
 		}
 		var seen []bool
+		var o *order
 		epoch, count := int64(-1), n
 		for step := plan.Step(1); epoch < 3; step++ {
 			samples, err := s.Step(step)
@@ -68,24 +69,25 @@ func TestEachSampleOnceAnEpoch(t *testing.T) {
 						t.Fatalf("%s: epoch %d after %d samples of epoch %d, want %d", name, sample.Epoch, count, epoch, n)
 					}
 					epoch, count, seen = sample.Epoch, 0, make([]bool, n)
+					o = newOrder(s.stream, s.window.Seed, epoch)
 				}
-				checkSample(t, s, sample, seen)
+				checkSample(t, o, sample, seen)
 				count++
 			}
 		}
 	}
 }
 
-func checkSample(t *testing.T, s *Sampler, sample Sample, seen []bool) {
+// checkSample wants a sample of an epoch to be a new one and to lie where it should.
+func checkSample(t *testing.T, o *order, sample Sample, seen []bool) {
 	t.Helper()
-	o := newOrder(s.stream, s.window.Seed, sample.Epoch)
 	switch {
 	case sample.Index < 0 || sample.Index >= int64(len(seen)) || seen[sample.Index]:
 		t.Fatalf("%+v: no such sample, or it came before", sample)
-	case sample.Token != o.offset+sample.Index*s.stream.context:
+	case sample.Token != o.offset+sample.Index*o.stream.context:
 		t.Fatalf("%+v: samples do not lie end to end from %d", sample, o.offset)
-	case sample.Token < 0 || sample.Token+s.stream.context+1 > s.stream.train:
-		t.Fatalf("%+v reaches out of the %d tokens to train on", sample, s.stream.train)
+	case sample.Token < 0 || sample.Token+o.stream.context+1 > o.stream.train:
+		t.Fatalf("%+v reaches out of the %d tokens to train on", sample, o.stream.train)
 	}
 	seen[sample.Index] = true
 }

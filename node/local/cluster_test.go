@@ -19,6 +19,7 @@ links: [{from: 1, to: 0, latency: 20ms}]
 // TestClusterNodes: each node gets a description in which the others have the addresses
 // that they listen on; resumed, the nodes look the same.
 func TestClusterNodes(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
 	if err := os.WriteFile(file, []byte(testCluster), 0o600); err != nil {
 		t.Fatal(err)

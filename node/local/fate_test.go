@@ -15,6 +15,7 @@ import (
 )
 
 func TestGoesOnWhenANodeIsKilled(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "kill", 3, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
@@ -55,6 +56,7 @@ func TestGoesOnWhenANodeIsKilled(t *testing.T) {
 }
 
 func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "broken", 3, nil)
 	err := s.Run(t.Context())
 	want := "node 1: the disk is full (its log is " + filepath.Join(s.nodeDir(1), logFile) +
@@ -72,6 +74,7 @@ func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
 
 // TestTheFirstNodeIsKilledAlone: the others were not started yet, and the run can still begin.
 func TestTheFirstNodeIsKilledAlone(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "unready", 3, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
@@ -86,6 +89,7 @@ func TestTheFirstNodeIsKilledAlone(t *testing.T) {
 
 // TestWhatAllNodesSayIsSaidOnce: the run goes on nowhere, and all of them know why.
 func TestWhatAllNodesSayIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	first, _ := supervise(t, "short", 2, nil)
 	if err := first.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -103,6 +107,7 @@ func TestWhatAllNodesSayIsSaidOnce(t *testing.T) {
 
 // TestALostNodeIsToldOnce: the others go on, so that it is a notice and no error.
 func TestALostNodeIsToldOnce(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "loser", 2, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
@@ -120,6 +125,7 @@ func TestALostNodeIsToldOnce(t *testing.T) {
 
 // TestTellsOnceWhyNothingMoves: as the nodes' events say it, whichever says it.
 func TestTellsOnceWhyNothingMoves(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "asleep", 2, nil)
 	s.patience = 20 * time.Millisecond
 	over := make(chan error, 1)

@@ -28,6 +28,7 @@ func args(t *testing.T, dir string) []string {
 }
 
 func TestCommandLinesAndRunFile(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t, "short", 2, func(o *Options) {
 		o.Config.Steps, o.Config.Local, o.Config.JSON, o.Config.Dir, o.Config.Threads = 77, 2, true, "/elsewhere", 5
 		o.Config.Devices, o.Config.Memory, o.Config.Name = "opencl:0,cpu", "opencl:0=8GiB", "desk"
@@ -60,6 +61,7 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 }
 
 func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t, "short", 2, func(o *Options) { o.Config.Name = "desk" })
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -112,6 +114,7 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
+	t.Parallel()
 	if _, err := New(Options{Nodes: 0}); !errors.Is(err, config.ErrInvalid) {
 		t.Errorf("no nodes: %v", err)
 	}

@@ -20,8 +20,10 @@ func interruptTraining(t *testing.T, s *Supervisor, out *record) error {
 }
 
 func TestInterruptStopsTheRun(t *testing.T) {
+	t.Parallel()
 	for _, script := range []string{"stoppable", "deaf"} { // by the API, and by closing standard input
 		t.Run(script, func(t *testing.T) {
+			t.Parallel()
 			s, out := supervise(t, script, 2, nil)
 			if err := interruptTraining(t, s, out); err != nil {
 				t.Error(err)
@@ -35,8 +37,10 @@ func TestInterruptStopsTheRun(t *testing.T) {
 
 // TestInterruptOfAMinority: no node can take the request, and none ends by itself.
 func TestInterruptOfAMinority(t *testing.T) {
+	t.Parallel()
 	for script, want := range map[string]error{"minority": nil, "stuck": ErrForced} {
 		t.Run(script, func(t *testing.T) {
+			t.Parallel()
 			s, out := supervise(t, script, 2, nil)
 			s.graces.ask = 50 * time.Millisecond
 			if script == "stuck" {
@@ -51,6 +55,7 @@ func TestInterruptOfAMinority(t *testing.T) {
 
 // TestInterruptWhileOneIsOnItsWayIn: the others stop, and it need not wait for them in vain.
 func TestInterruptWhileOneIsOnItsWayIn(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "late", 2, nil)
 	s.graces.stop, s.graces.last = time.Hour, 50*time.Millisecond
 	if err := interruptTraining(t, s, out); err != nil {
@@ -59,6 +64,7 @@ func TestInterruptWhileOneIsOnItsWayIn(t *testing.T) {
 }
 
 func TestInterruptWhileStarting(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t, "deaf", 3, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -68,6 +74,7 @@ func TestInterruptWhileStarting(t *testing.T) {
 }
 
 func TestKillEndsEverything(t *testing.T) {
+	t.Parallel()
 	s, out := supervise(t, "stuck", 2, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
