@@ -85,14 +85,7 @@ func (n Nodes) has(i int) bool { return n.given && n.First <= i && i <= n.Last }
 
 // LoadCluster reads and checks a cluster file. The error wraps ErrInvalid.
 func LoadCluster(path string) (Cluster, error) {
-	var c Cluster
-	if _, err := readFile(path, "cluster file", &c); err != nil {
-		return c, err
-	}
-	if err := c.validate(); err != nil {
-		return c, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
-	}
-	return c, nil
+	return load[Cluster](path, "cluster file")
 }
 
 func (c Cluster) validate() error {

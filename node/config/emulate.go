@@ -74,14 +74,18 @@ func (e Emulation) Networked() bool { return e.Link != LinkShape{} || len(e.Link
 
 // LoadEmulation reads and checks an emulation file. The error wraps ErrInvalid.
 func LoadEmulation(path string) (Emulation, error) {
-	var e Emulation
-	if _, err := readFile(path, "emulation file", &e); err != nil {
-		return e, err
+	return load[Emulation](path, "emulation file")
+}
+
+// load reads and checks a file of a kind. The error wraps ErrInvalid.
+func load[T interface{ validate() error }](path, what string) (file T, err error) {
+	if _, err = readFile(path, what, &file); err != nil {
+		return file, err
 	}
-	if err := e.validate(); err != nil {
-		return e, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
+	if err = file.validate(); err != nil {
+		err = fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
 	}
-	return e, nil
+	return file, err
 }
 
 func (e Emulation) validate() error {

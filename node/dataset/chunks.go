@@ -79,6 +79,18 @@ func StoreFile(ctx context.Context, put func([]byte) (plan.Hash, error), name st
 	return f, nil
 }
 
+// ReadFiles reads files of a spec, by name. Its errors are those of ReadFile.
+func ReadFiles(ctx context.Context, src ChunkSource, files []plan.DataFile) (map[string][]byte, error) {
+	contents := map[string][]byte{}
+	for _, f := range files {
+		var err error
+		if contents[f.Name], err = ReadFile(ctx, src, f); err != nil {
+			return nil, err
+		}
+	}
+	return contents, nil
+}
+
 // ReadFile reads a file of a spec that may come from anyone. The error wraps ErrBadSpec, or
 // is that of src.
 func ReadFile(ctx context.Context, src ChunkSource, f plan.DataFile) ([]byte, error) {

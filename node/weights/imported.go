@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -126,12 +125,8 @@ func importInto(ctx context.Context, m *Model, dir string, progress func(done, t
 
 func openImported(ctx context.Context, dir string) (*Model, error) {
 	fail := func(err error) (*Model, error) { return nil, fmt.Errorf("weights: open %s: %w", dir, err) }
-	f, err := os.Open(filepath.Join(dir, importedFile))
+	text, err := files.Read(filepath.Join(dir, importedFile), maxImportedBytes)
 	if err != nil {
-		return fail(err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxImportedBytes)) // a cut one is no JSON
-	if err := errors.Join(err, f.Close()); err != nil {
 		return fail(err)
 	}
 	i, err := decodeImported(text)
@@ -144,7 +139,7 @@ func openImported(ctx context.Context, dir string) (*Model, error) {
 	}
 	shelf := Shelf{store}
 	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, DocumentEnd: plan.NoToken, layer: shelf.reader(i.Init.Layers), close: shelf.Close}
-	if m.Files, err = readFiles(ctx, shelf, i.Init.Files); err != nil {
+	if m.Files, err = dataset.ReadFiles(ctx, shelf, i.Init.Files); err != nil {
 		return fail(errors.Join(err, shelf.Close()))
 	}
 	m.Words, m.NoWords = wordsOf(m.Files, m.Config.Vocab)

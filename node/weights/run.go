@@ -40,9 +40,9 @@ func OfRun(ctx context.Context, shelf Shelf, spec plan.RunSpec) (*Model, error) 
 func runFiles(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec) (map[string][]byte, error) {
 	switch {
 	case spec.Init != nil && len(spec.Init.Files) > 0:
-		return readFiles(ctx, src, spec.Init.Files)
+		return dataset.ReadFiles(ctx, src, spec.Init.Files)
 	case spec.Data.Tokens != nil && len(spec.Data.Tokens.Files) > 0:
-		files, err := readFiles(ctx, src, spec.Data.Tokens.Files)
+		files, err := dataset.ReadFiles(ctx, src, spec.Data.Tokens.Files)
 		if err != nil {
 			return nil, err
 		}
@@ -67,18 +67,6 @@ func describe(files map[string][]byte, end int32) {
 	if end != plan.NoToken {
 		files[generationFile] = fmt.Appendf(nil, "{\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %d\n}\n", end, end)
 	}
-}
-
-func readFiles(ctx context.Context, src dataset.ChunkSource, files []plan.DataFile) (map[string][]byte, error) {
-	contents := map[string][]byte{}
-	for _, f := range files {
-		content, err := dataset.ReadFile(ctx, src, f)
-		if err != nil {
-			return nil, err
-		}
-		contents[f.Name] = content
-	}
-	return contents, nil
 }
 
 // runWords returns the tokenizer of the model that the run started from, or that of its data.

@@ -57,12 +57,7 @@ func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) 
 		if len(addrs) > 0 {
 			addr := addrs[0]
 			addrs = addrs[1:]
-			if !t.Tasks.Enter() {
-				return nil, net.ErrClosed
-			}
-			pending++
-			go func() {
-				defer t.Tasks.Leave()
+			begun := t.Tasks.Run(func(context.Context) {
 				conn, err := t.dialAddr(ctx, p, addr)
 				select {
 				case results <- outcome{conn, err}:
@@ -71,7 +66,11 @@ func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) 
 						conn.CloseWithError(codeClosed, "another was faster")
 					}
 				}
-			}()
+			})
+			if !begun {
+				return nil, net.ErrClosed
+			}
+			pending++
 			next = time.After(dialStagger)
 		}
 		select {

@@ -57,12 +57,7 @@ func (r relays) options(reach Reach) []libp2p.Option {
 // are enough.
 func (r relays) source(ctx context.Context, n int) <-chan peer.AddrInfo {
 	out := make(chan peer.AddrInfo, n)
-	if !r.tasks.Enter() {
-		close(out)
-		return out
-	}
-	go func() {
-		defer r.tasks.Leave()
+	begun := r.tasks.Run(func(swarm context.Context) {
 		defer close(out)
 		for {
 			changed := r.peers.Changed()
@@ -78,11 +73,14 @@ func (r relays) source(ctx context.Context, n int) <-chan peer.AddrInfo {
 			case <-changed:
 			case <-ctx.Done():
 				return
-			case <-r.tasks.Context.Done():
+			case <-swarm.Done():
 				return
 			}
 		}
-	}()
+	})
+	if !begun {
+		close(out)
+	}
 	return out
 }
 

@@ -38,14 +38,16 @@ func (t *Group) Enter() bool {
 // Leave ends what Enter began.
 func (t *Group) Leave() { t.wg.Done() }
 
-// Run starts f unless the group is closed. f must return when ctx ends.
-func (t *Group) Run(f func(ctx context.Context)) {
-	if t.Enter() {
-		go func() {
-			defer t.Leave()
-			f(t.Context)
-		}()
+// Run starts f unless the group is closed, and reports whether it did. f must return when ctx ends.
+func (t *Group) Run(f func(ctx context.Context)) bool {
+	if !t.Enter() {
+		return false
 	}
+	go func() {
+		defer t.Leave()
+		f(t.Context)
+	}()
+	return true
 }
 
 // Close ends Context and lets no more in. It reports whether this call was the first.

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ var (
 	ErrMissing error = missing{}
 	// ErrNotRegular: a path names something that is neither a file nor a folder.
 	ErrNotRegular = errors.New("not a regular file")
+	// ErrTooLarge: a file is larger than what is read of it.
+	ErrTooLarge = errors.New("too large")
 )
 
 type missing struct{}
@@ -146,6 +149,20 @@ func Explain(err error) error {
 		return fmt.Errorf("%w; make it readable for this user or leave it out", err)
 	}
 	return err
+}
+
+// Read returns the content of a file of at most limit bytes; of a larger one the error wraps ErrTooLarge.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("%s: %w: over %d bytes", path, ErrTooLarge, limit)
+	}
+	return content, err
 }
 
 // Replace puts content in the place of a file in one step: whoever reads it gets all of

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -52,17 +51,11 @@ func (o Options) identity(files []source.File) (plan.Hash, error) {
 
 // begin finds how far the unfinished folder is.
 func begin(dir string, job plan.Hash, width int) (state, error) {
-	fresh := state{Version: Version, Job: job}
 	path := filepath.Join(dir, stateFile)
-	f, err := os.Open(path)
+	b, err := files.Read(path, maxManifestBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fresh, nil
+		return state{Version: Version, Job: job}, nil
 	}
-	if err != nil {
-		return state{}, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	b, err := io.ReadAll(io.LimitReader(f, maxManifestBytes))
 	if err != nil {
 		return state{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/source"
+	"pnode/node/dataset/tokenizer"
 	"pnode/planner/plan"
 )
 
@@ -296,8 +297,12 @@ func (m *maker) copyTokenizer() error {
 		return err
 	}
 	for _, f := range m.TokenizerFiles {
-		if err := copyFile(filepath.Join(dir, f.Name), f.Path); err != nil {
-			return err
+		content, err := files.Read(f.Path, tokenizer.MaxFileBytes)
+		if err == nil {
+			err = files.Replace(filepath.Join(dir, f.Name), content)
+		}
+		if err != nil {
+			return fmt.Errorf("copy %s: %w", f.Path, err)
 		}
 	}
 	return nil

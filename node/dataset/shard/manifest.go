@@ -3,11 +3,11 @@ package shard
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 
+	"pnode/node/dataset/files"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
 )
@@ -105,12 +105,7 @@ func CheckFinished(path string) error {
 // readManifest reads and checks the manifest in a folder.
 func readManifest(dir string) (Manifest, error) {
 	path := filepath.Join(dir, ManifestFile)
-	f, err := os.Open(path)
-	if err != nil {
-		return Manifest{}, err
-	}
-	defer func() { _ = f.Close() }()                          // only read
-	b, err := io.ReadAll(io.LimitReader(f, maxManifestBytes)) // a cut manifest is no JSON
+	b, err := files.Read(path, maxManifestBytes)
 	if err != nil {
 		return Manifest{}, err
 	}

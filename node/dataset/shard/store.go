@@ -71,16 +71,12 @@ func OpenTokenizer(ctx context.Context, src dataset.ChunkSource, spec plan.DataS
 	if IsBytes(spec) {
 		return tokenizer.Bytes{}, nil
 	}
-	files := map[string][]byte{}
-	for _, f := range spec.Tokens.Files {
-		content, err := dataset.ReadFile(ctx, src, f)
-		if errors.Is(err, dataset.ErrBadSpec) {
-			err = fmt.Errorf("%w: %w", ErrNoTokenizer, err)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("shard: tokenizer of the run: %w", err)
-		}
-		files[f.Name] = content
+	files, err := dataset.ReadFiles(ctx, src, spec.Tokens.Files)
+	if errors.Is(err, dataset.ErrBadSpec) {
+		err = fmt.Errorf("%w: %w", ErrNoTokenizer, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shard: tokenizer of the run: %w", err)
 	}
 	t, err := tokenizer.FromFiles(files)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -59,23 +59,6 @@ func (w *writer) finish() (Shard, error) {
 	return w.shard, nil
 }
 
-func copyFile(to, from string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = source.Close() }() // only read
-	f, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, source)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	return nil
-}
-
 // headerBytes begin a shard: magic, version, width of a token.
 const headerBytes = 16
 

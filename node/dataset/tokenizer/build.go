@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash"
 	"maps"
@@ -234,7 +235,7 @@ func fromMetaspace(text string) []byte {
 // `<|endoftext|>`, if the vocabulary has it.
 func ParseGPT2(vocab, merges []byte) (*BPE, error) {
 	m := modelJSON{Type: "BPE"}
-	if err := unmarshal(vocab, &m.Vocab); err != nil {
+	if err := formatError(json.Unmarshal(vocab, &m.Vocab)); err != nil {
 		return nil, fmt.Errorf("%s: %w", vocabFile, err)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(merges))

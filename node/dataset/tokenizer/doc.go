@@ -32,5 +32,5 @@
 // padding. Nothing is ignored. Files are bounded in size before they are read.
 //
 // Tokenizers are safe for concurrent use. Package dataset and the commands call it; it
-// imports nothing of this program.
+// imports nothing of this program but readers of files and of JSON.
 package tokenizer

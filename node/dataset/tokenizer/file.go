@@ -86,7 +86,7 @@ func (m *mergesJSON) addLine(line string) error {
 // Parse reads the text of a tokenizer.json. Errors wrap ErrUnsupported or ErrFormat.
 func Parse(text []byte) (*BPE, error) {
 	var f fileJSON
-	if err := unmarshalStrict(text, &f); err != nil {
+	if err := formatError(strict.Decode(text, &f)); err != nil {
 		var other struct{ Model struct{ Type string } }
 		_ = json.Unmarshal(text, &other) // as far as it can be read: fields of other models have other types
 		if kind := other.Model.Type; kind != "" && kind != bpe {
@@ -164,22 +164,11 @@ func unsupported(field, value string) error {
 	return fmt.Errorf("%w: %s %q", ErrUnsupported, field, value)
 }
 
-// unmarshalStrict refuses unknown fields by name.
-func unmarshalStrict(text []byte, to any) error {
-	if err := strict.Decode(text, to); err != nil {
-		return formatError(err)
-	}
-	return nil
-}
-
-func unmarshal(text []byte, to any) error {
-	if err := json.Unmarshal(text, to); err != nil {
-		return formatError(err)
-	}
-	return nil
-}
-
+// formatError explains an error of a JSON decoder; nil stays nil.
 func formatError(err error) error {
+	if err == nil {
+		return nil
+	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return fmt.Errorf("%w: unknown field %s", ErrUnsupported, name)
 	}

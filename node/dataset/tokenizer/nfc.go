@@ -149,16 +149,7 @@ var newer = [...][2]rune{
 }
 
 func afterUnicode9(r rune) bool {
-	_, found := slices.BinarySearchFunc(newer[:], r, func(span [2]rune, r rune) int {
-		switch {
-		case span[1] < r:
-			return -1
-		case span[0] > r:
-			return 1
-		}
-		return 0
-	})
-	return found
+	return slices.ContainsFunc(newer[:], func(span [2]rune) bool { return span[0] <= r && r <= span[1] })
 }
 
 // compose is the character that two canonically make, if there is one. Characters beyond

@@ -1,12 +1,14 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"pnode/node/dataset/files"
 )
 
 // MaxFileBytes bounds a tokenizer's file; the largest in use have 35 MB.
@@ -61,9 +63,9 @@ func open(path string) (*BPE, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return openFolder(func(name string) ([]byte, error) { return readFile(path, name) })
+		return openFolder(func(name string) ([]byte, error) { return readFile(filepath.Join(path, name)) })
 	}
-	text, err := readFile(filepath.Dir(path), filepath.Base(path))
+	text, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -88,15 +90,10 @@ func openFolder(read folder) (*BPE, error) {
 	return t, nil
 }
 
-func readFile(dir, name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	text, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
-	if len(text) > MaxFileBytes {
-		return nil, fmt.Errorf("%w: %s is over %d bytes", ErrFormat, name, MaxFileBytes)
+func readFile(path string) ([]byte, error) {
+	text, err := files.Read(path, MaxFileBytes)
+	if errors.Is(err, files.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	return text, err
 }
@@ -136,7 +133,7 @@ func checkGPT2(read folder) error {
 		Class       string `json:"tokenizer_class"`
 		PrefixSpace bool   `json:"add_prefix_space"`
 	}
-	if err := unmarshal(text, &config); err != nil {
+	if err := formatError(json.Unmarshal(text, &config)); err != nil {
 		return fmt.Errorf("%s: %w", configFile, err)
 	}
 	switch {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"pnode/pipeline/wire/strict"
 )
 
 // recipe sums up the four components of a file.
@@ -43,7 +45,7 @@ func each(field string, value json.RawMessage, read func(component) error) error
 	var c struct {
 		Type string `json:"type"`
 	}
-	if err := unmarshal(value, &c); err != nil {
+	if err := formatError(json.Unmarshal(value, &c)); err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}
 	if c.Type != "Sequence" {
@@ -56,7 +58,7 @@ func each(field string, value json.RawMessage, read func(component) error) error
 		Processors    []json.RawMessage `json:"processors"`
 		Decoders      []json.RawMessage `json:"decoders"`
 	}
-	if err := unmarshalStrict(value, &sequence); err != nil {
+	if err := formatError(strict.Decode(value, &sequence)); err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}
 	for _, list := range [][]json.RawMessage{sequence.Normalizers, sequence.PreTokenizers, sequence.Processors, sequence.Decoders} {
@@ -76,7 +78,7 @@ func each(field string, value json.RawMessage, read func(component) error) error
 
 // options reads the component into a struct that names all of its fields.
 func (c component) options(to any) error {
-	if err := unmarshalStrict(c.text, to); err != nil {
+	if err := formatError(strict.Decode(c.text, to)); err != nil {
 		return fmt.Errorf("%s %s: %w", c.field, c.kind, err)
 	}
 	return nil
@@ -227,7 +229,7 @@ func (r *recipe) postProcessor(c component) error {
 	var o struct {
 		Single []piece `json:"single"`
 	}
-	if err := unmarshal(c.text, &o); err != nil {
+	if err := formatError(json.Unmarshal(c.text, &o)); err != nil {
 		return fmt.Errorf("%s %s: %w", c.field, c.kind, err)
 	}
 	seen := false

@@ -161,22 +161,15 @@ func contraction(t []byte, alone string) int {
 	if len(t) < 3 {
 		return 0
 	}
-	two := [2]byte{t[1], t[2]}
+	two := t[1:3]
 	if alone == anyCase {
-		two[0], two[1] = lower(two[0]), lower(two[1])
+		two = bytes.ToLower(two)
 	}
-	switch string(two[:]) {
+	switch string(two) {
 	case "ll", "ve", "re":
 		return 3
 	}
 	return 0
-}
-
-func lower(b byte) byte {
-	if 'A' <= b && b <= 'Z' {
-		return b + 'a' - 'A'
-	}
-	return b
 }
 
 // metaspace stands for a space in SentencePiece's vocabularies: U+2581.
