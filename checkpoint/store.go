@@ -13,7 +13,7 @@ import (
 
 const (
 	// DefaultReserveBytes is the free space that is never used unless Options say otherwise.
-	DefaultReserveBytes = 256 << 20
+	DefaultReserveBytes = plan.DiskReserveBytes
 	// MinReserveBytes is the least reserve: Badger flushes and compacts tables of 8 MiB
 	// behind the store's back, and must find room for a few of them.
 	MinReserveBytes = 64 << 20

@@ -83,7 +83,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 		return err
 	}
 	if l.announcer.ProbeLinks(ctx, firstProbes) { // so that the plan which follows knows them
-		update := consensus.Update{Peer: l.self, Boot: l.epoch, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
+		update := consensus.Update{Peer: l.self, ProcessEpoch: l.epoch, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
 		if err := l.raft.Propose(ctx, update); err != nil {
 			return fmt.Errorf("node: report the links: %w", err)
 		}
@@ -122,7 +122,7 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 	for err == nil {
 		changed := l.raft.Changed()
 		state := l.raft.State()
-		if m, ok := state.Member(l.self); state.Run != nil && ok && m.Boot == l.epoch {
+		if m, ok := state.Member(l.self); state.Run != nil && ok && m.ProcessEpoch == l.epoch {
 			return state, nil
 		}
 		select {
@@ -162,9 +162,9 @@ func awaitFinished(ctx context.Context, heartbeats *gossip.Tracker) plan.Step {
 }
 
 func (l *loop) joinEntry() consensus.Entry {
-	return consensus.Join{Peer: l.self, Boot: l.epoch, Label: l.name, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
+	return consensus.Join{Peer: l.self, ProcessEpoch: l.epoch, Label: l.name, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
 }
 
 func (l *loop) activeEntry() consensus.Entry {
-	return consensus.SetMemberState{Peer: l.self, Boot: l.epoch, State: consensus.Active}
+	return consensus.SetMemberState{Peer: l.self, ProcessEpoch: l.epoch, State: consensus.Active}
 }

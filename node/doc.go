@@ -74,8 +74,8 @@
 //   - links.Run: the accept loop of the data plane (pipeline/link).
 //   - Two while a node enters the roster: one hears whether the run is finished, one whether
 //     nobody is there to come back to (bootstrap.go).
-//   - One per generation, with one per worker, one that waits for these and one that watches
-//     the links (generation.go). A worker has those of its step and of one save (pipeline/doc.go).
+//   - One per generation, with one per worker and one that waits for these (generation.go). A
+//     worker has those of its step and of one save (pipeline/doc.go).
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).
 //   - Single tasks of the loop: rejoin, wish, finish, check of devices.

@@ -23,8 +23,8 @@ type exitView struct {
 	Leaving bool
 	// Newest is the newest step this node knows to be committed in the current plan.
 	Newest plan.Step
-	// Running: a generation runs here. Stalled: it was given up, here or, where this node
-	// has no part in it, elsewhere. Completed: the workers here finished it.
+	// Running: a generation runs here. Stalled: it was given up, here or elsewhere.
+	// Completed: the workers here finished it.
 	Running, Stalled, Completed bool
 }
 

@@ -2,7 +2,10 @@ package node
 
 import (
 	"testing"
+	"time"
 
+	"pnode/node/gossip"
+	"pnode/node/leader"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -60,6 +63,37 @@ func TestWayOut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if got := wayOut(c.view); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// A node whose workers are done waits for the checkpoint only while the others of the plan can make it.
+func TestPlanGivenUp(t *testing.T) {
+	pipe := plan.Pipeline{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}
+	state := consensus.State{Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{pipe}}}
+	begin := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name  string
+		self  plan.PeerID
+		heard gossip.Heartbeat // of b, at begin
+		after time.Duration
+		want  bool
+	}{
+		{"b saves", "a", gossip.Heartbeat{}, time.Second, false},
+		{"b gave up", "a", gossip.Heartbeat{Stalled: 3}, time.Second, true},
+		{"b gave the plan before up", "a", gossip.Heartbeat{Stalled: 2}, time.Second, false},
+		{"what this node says of itself does not count", "b", gossip.Heartbeat{Stalled: 3}, time.Second, false},
+		{"b may be away for as long as a link", "a", gossip.Heartbeat{}, leader.DeadAfter + time.Second, false},
+		{"but no longer", "a", gossip.Heartbeat{}, leader.UnreachableAfter + time.Second, true},
+		{"a spare does not wait that long", "c", gossip.Heartbeat{}, leader.DeadAfter + time.Second, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			heard := gossip.NewTracker()
+			c.heard.Peer = "b"
+			heard.Note(c.heard, begin)
+			if got := planGivenUp(heard, state, c.self, begin, begin.Add(c.after)); got != c.want {
+				t.Errorf("given up: %v", got)
 			}
 		})
 	}

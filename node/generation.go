@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
-	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
@@ -20,16 +19,13 @@ import (
 // generation carries one plan out on this node: a session of links and a worker for each device
 // here.
 type generation struct {
-	plan      plan.Plan
-	self      plan.PeerID
-	nameOf    func(plan.PeerID) string // for people
-	links     *link.Endpoint
-	meter     *gossip.LinkMeter
-	newWorker func(id plan.WorkerID, session *link.Session) (*pipeline.Worker, error)
-
-	cancel context.CancelCauseFunc
-	done   chan error    // one result, after everything has been closed
-	loaded chan struct{} // closed when every worker here has its state
+	*Node
+	state   consensus.State // whose plan it is
+	plan    plan.Plan
+	end     context.CancelCauseFunc
+	done    chan error    // one result, after everything has been closed
+	loaded  chan struct{} // closed when every worker here has its state
+	loading atomic.Int32  // workers here that do not
 }
 
 // errReplaced ends a generation because another plan took its place.
@@ -44,46 +40,18 @@ func (e lostPeerError) Error() string {
 
 // startGeneration begins to carry the state's plan out. The result on done is nil when all
 // workers here finished or stopped on a commit.
-func (l *loop) startGeneration(ctx context.Context, state consensus.State) *generation {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (n *Node) startGeneration(ctx context.Context, state consensus.State) *generation {
+	ctx, end := context.WithCancelCause(ctx)
 	g := &generation{
-		plan: state.Plan, self: l.self, nameOf: state.NameOf, links: l.links, meter: &l.meter,
-		cancel: cancel, done: make(chan error, 1), loaded: make(chan struct{}),
+		Node: n, state: state, plan: state.Plan, end: end,
+		done: make(chan error, 1), loaded: make(chan struct{}),
 	}
-	var unloaded atomic.Int32
-	for _, id := range g.plan.Workers() {
-		if id.Peer == l.self {
-			unloaded.Add(1)
-		}
-	}
-	g.newWorker = func(id plan.WorkerID, session *link.Session) (*pipeline.Worker, error) {
-		device, err := l.hardware.Device(id.Device)
-		if err != nil {
-			return nil, err
-		}
-		w, err := pipeline.New(pipeline.Config{
-			Worker: id, Run: *state.Run, Plan: state.Plan,
-			Device: device, Host: l.hardware.Host(), Data: l.data, Exchange: hardware.Exchange(device, session), Keeper: l.checkpointer.For(state.Plan),
-			Next: l.leader.NextSchedule(state.Plan), OnStep: l.monitor.Step, Trace: l.trace, Log: l.log,
-			OnLoaded: func() {
-				if unloaded.Add(-1) == 0 {
-					close(g.loaded)
-				}
-			},
-			// The plan ends with its next commit where the run is to stop or another plan follows.
-			Stop: func() bool {
-				now := l.raft.State()
-				return now.StopWanted || now.Paused()
-			},
-		})
-		return w, hardware.ExplainMemory(err)
-	}
-	l.group.Go(func() error {
+	n.group.Go(func() error {
 		err := g.run(ctx)
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
 		}
-		cancel(nil)
+		end(nil)
 		g.done <- err
 		return nil
 	})
@@ -92,7 +60,7 @@ func (l *loop) startGeneration(ctx context.Context, state consensus.State) *gene
 
 // stop ends the generation and blocks until its workers have returned.
 func (g *generation) stop(cause error) error {
-	g.cancel(cause)
+	g.end(cause)
 	return <-g.done
 }
 
@@ -103,67 +71,84 @@ func (g *generation) run(ctx context.Context) error {
 	defer session.Close()
 	defer g.meter.Follow(session.Stats)()
 	session.Warm(g.plan.Neighbours(g.self)...) // while the state is being loaded
+	here := slices.DeleteFunc(g.plan.Workers(), func(id plan.WorkerID) bool { return id.Peer != g.self })
+	g.loading.Store(int32(len(here)))
 	var workers []*pipeline.Worker
 	defer func() {
 		for _, w := range workers {
 			w.Close()
 		}
 	}()
-	for _, id := range g.plan.Workers() {
-		if id.Peer != g.self {
-			continue
-		}
+	for _, id := range here {
 		w, err := g.newWorker(id, session)
 		if err != nil {
-			return err
+			return hardware.ExplainMemory(err)
 		}
 		workers = append(workers, w)
 	}
 	err := g.runSteps(ctx, workers, session)
 	if err != nil {
-		g.cancel(err) // the saves too
+		g.end(err) // the saves too
 	}
 	for _, w := range workers {
 		err = errors.Join(err, w.Saved())
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	// The steps are done here, but on a slow line a neighbour may still wait for the last messages.
+	if err := session.Flush(ctx); err != nil && ctx.Err() == nil {
+		g.log.Info("the plan ends before its last messages were read", "cause", err)
+	}
+	return nil
+}
+
+// newWorker makes the worker of one device here.
+func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeline.Worker, error) {
+	device, err := g.hardware.Device(id.Device)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline.New(pipeline.Config{
+		Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
+		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, session),
+		Next: g.leader.NextSchedule(g.plan), OnStep: g.monitor.Step, Trace: g.trace, Log: g.log,
+		OnLoaded: func() {
+			if g.loading.Add(-1) == 0 {
+				close(g.loaded)
+			}
+		},
+		// The plan ends with its next commit where the run is to stop or another plan follows.
+		Stop: func() bool {
+			now := g.raft.State()
+			return now.StopWanted || now.Paused()
+		},
+	})
 }
 
 // runSteps returns when all workers have finished their steps, or one of them or a link fails.
-func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) error {
-	group, ctx := errgroup.WithContext(saves)
-	finished := make(chan struct{})
-	var running sync.WaitGroup
+func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) (err error) {
+	running, abort := context.WithCancel(saves)
+	defer abort()
+	group, steps := errgroup.WithContext(running)
 	for _, w := range workers {
-		running.Add(1)
-		group.Go(func() error {
-			defer running.Done()
-			return w.Run(ctx, saves)
-		})
+		group.Go(func() error { return w.Run(steps, saves) })
 	}
-	group.Go(func() error {
-		running.Wait()
-		close(finished)
-		return nil
-	})
-	group.Go(func() error {
-		select {
-		case peer := <-session.Lost():
-			return lostPeerError{g.nameOf(peer)}
-		case <-finished:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
-	err := group.Wait()
-	if err == nil {
-		return nil
-	}
-	select { // a worker may notice the broken link before the watch does
+	finished := make(chan error, 1)
+	g.group.Go(func() error { finished <- group.Wait(); return nil })
+	select {
 	case peer := <-session.Lost():
-		return lostPeerError{g.nameOf(peer)}
-	default:
-		return err
+		abort()
+		<-finished
+		return lostPeerError{g.state.NameOf(peer)}
+	case err = <-finished:
 	}
+	if err != nil {
+		select { // a worker may notice the broken link first
+		case peer := <-session.Lost():
+			return lostPeerError{g.state.NameOf(peer)}
+		default:
+		}
+	}
+	return err
 }

@@ -53,13 +53,13 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	v := wayOut(exitView{
 		State: state, Self: l.self, Leaving: l.exit.leaving, Newest: l.monitor.NewestStep(),
 		Running: l.generation != nil, Completed: l.completed,
-		Stalled: l.monitor.Stalled() || l.planGivenUp(state, time.Now()),
+		Stalled: l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
 	})
 	switch {
 	case v.Over:
 		l.exit.over, l.exit.left = true, v.Left
 	case v.Drain:
-		l.wish(ctx, consensus.SetMemberState{Peer: l.self, Boot: l.epoch, State: consensus.Draining, Reason: "leaving"})
+		l.wish(ctx, consensus.SetMemberState{Peer: l.self, ProcessEpoch: l.epoch, State: consensus.Draining, Reason: "leaving"})
 	case v.Stop:
 		l.wish(ctx, consensus.WantStop{})
 	case v.Finish:
@@ -67,15 +67,17 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	}
 }
 
-// planGivenUp reports, on a node without a part in the plan, whether nobody goes on with it: one
-// of its nodes says so, or has been silent since leaving or stopping was wanted.
-func (l *loop) planGivenUp(state consensus.State, now time.Time) bool {
-	peers := state.Plan.Peers()
-	if slices.Contains(peers, l.self) {
-		return false
+// planGivenUp reports whether the other nodes of the plan save its newest steps no more: one of them says that
+// it gave up, or has been silent since leaving or stopping was wanted, longer than a link may be down where this
+// node has a part in these steps. Whoever is done waits for them no longer then.
+func planGivenUp(heard *gossip.Tracker, state consensus.State, self plan.PeerID, since, now time.Time) bool {
+	limit := leader.DeadAfter
+	if state.Plan.Places(self) {
+		limit = leader.UnreachableAfter
 	}
-	silent := func(p plan.PeerID) bool { return l.heartbeats.Silent(p, l.exit.since, now) > leader.DeadAfter }
-	return l.heartbeats.Stalled(peers, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(peers, silent)
+	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == self })
+	silent := func(p plan.PeerID) bool { return heard.Silent(p, since, now) > limit }
+	return heard.Stalled(others, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(others, silent)
 }
 
 // wish proposes an entry in the background. Refused or lost, it is proposed again when the
@@ -148,22 +150,24 @@ func (l *loop) farewell(ctx context.Context, state consensus.State) error {
 }
 
 // linger keeps this node up until every other member has stopped or is silent: they may
-// still need its vote and its chunks.
+// still need its vote and its chunks. It does not wait for those whose machine says that
+// they have ended.
 func (l *loop) linger(ctx context.Context, state consensus.State) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
+	l.sendHeartbeat() // at once: the others wait for it
 	begin := time.Now()
+	others := slices.DeleteFunc(slices.Clone(state.Members), func(m consensus.Member) bool {
+		ago, heard := l.heartbeats.Ago(m.Peer, begin)
+		return m.Peer == l.self || m.State == consensus.Gone || heard && ago > 2*gossip.Every && l.swarm.Data().Refuses(ctx, m.Peer)
+	})
 	waitsFor := func(m consensus.Member) bool {
-		if m.Peer == l.self || m.State == consensus.Gone {
-			return false
-		}
 		b, _ := l.heartbeats.Last(m.Peer)
 		return b.Phase != Stopped.String() && l.heartbeats.Silent(m.Peer, begin, time.Now()) < lingerSilence
 	}
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
-	l.sendHeartbeat() // at once: the others wait for it
-	for slices.ContainsFunc(state.Members, waitsFor) {
+	for slices.ContainsFunc(others, waitsFor) {
 		select {
 		case <-ctx.Done():
 			return

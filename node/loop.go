@@ -102,7 +102,7 @@ func (l *loop) run(ctx context.Context) error {
 func (l *loop) follow(ctx context.Context) {
 	state := l.raft.State()
 	me, member := state.Member(l.self)
-	current := member && me.Boot == l.epoch
+	current := member && me.ProcessEpoch == l.epoch
 	// A plan from before this process started is not carried out.
 	if state.Plan.Generation > l.followed && current && !state.Reborn(me) {
 		l.followed = state.Plan.Generation

@@ -199,22 +199,26 @@ func (n *Node) chunks() ingest.Chunks {
 	return ingest.Chunks{Store: n.store, Fetch: n.checkpointer.Fetcher.Await}
 }
 
-// inviteUses bounds the nodes that may come in by the invite that train prints.
-const inviteUses = 64
+// The invite that train prints is for inviteUses nodes within inviteTTL.
+const (
+	inviteUses = 64
+	inviteTTL  = 24 * time.Hour
+)
 
 // announceInvite prints an invite where others can reach this node.
 func (n *Node) announceInvite() error {
 	if n.membership.Listen == "" {
 		return nil
 	}
-	invite, err := n.Invite(0, inviteUses)
+	invite, err := n.Invite(inviteTTL, inviteUses)
 	if errors.Is(err, admission.ErrNoOwnerKey) {
 		return nil // a member that came by an invite
 	}
 	if err != nil {
 		return err
 	}
-	n.out.Notice("join from another machine or terminal with:\n  pnode join " + invite)
+	n.out.Notice(fmt.Sprintf("join from another machine or terminal (%d nodes may, until %s) with:\n  pnode join %s",
+		inviteUses, time.Now().Add(inviteTTL).Format("2006-01-02 15:04 MST"), invite))
 	return nil
 }
 

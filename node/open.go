@@ -2,15 +2,10 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
-
-	"pnode/node/leader"
-	"pnode/planner/plan"
 
 	"pnode/checkpoint"
 	"pnode/node/api"
@@ -19,13 +14,15 @@ import (
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/node/ingest"
+	"pnode/node/leader"
 	"pnode/node/monitor"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
-	"pnode/swarm/host"
+	"pnode/swarm/listen"
 )
 
 // opening holds what Train and Join find out before the parts are started.
@@ -61,8 +58,10 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, name: o.cfg.MachineName(), self: o.identity.Peer(), membership: o.membership, store: o.store,
-		heartbeats: gossip.NewTracker(), grants: admission.NewGrants(), leaveNow: make(chan struct{}), broken: make(chan error, 1),
+		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), name: o.cfg.MachineName(),
+		epoch:      rand.Uint64() >> 12, // exact in every JSON reader
+		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(), grants: admission.NewGrants(),
+		leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
 	if o.returning {
 		n.lastKnown = o.membership.Known
@@ -77,51 +76,73 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 			return nil, err
 		}
 	}
-	var epoch [8]byte
-	if _, err := rand.Read(epoch[:]); err != nil {
-		return nil, fmt.Errorf("node: %w", err)
-	}
-	n.epoch = binary.LittleEndian.Uint64(epoch[:]) >> 12 // exact in every JSON reader
 	o.hardware.Probe, o.hardware.Log = out.Probe, out.Log
 	if n.hardware, err = hardware.Open(ctx, o.hardware); err != nil {
 		return nil, err
 	}
 	// The end of ctx begins this node's way out, in good order: the parts live until Close.
-	ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	n.base = ctx
-	if err := n.openSwarm(ctx, o); err != nil {
+	n.base, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := n.openNetwork(o); err != nil {
 		return nil, err
 	}
-	n.raft, err = consensus.Start(ctx, consensus.Config{
+	n.openRooms()
+	if err := n.listen(); err != nil {
+		return nil, err
+	}
+	n.start()
+	return n, nil
+}
+
+// openNetwork brings this node into reach of the others: the swarm, the consensus on one of its
+// protocols, and the links between stages.
+func (n *Node) openNetwork(o opening) (err error) {
+	if n.swarm, err = n.openSwarm(o); err != nil {
+		return err
+	}
+	n.raft, err = consensus.Start(n.base, consensus.Config{
 		Transport: newRaftTransport(n.swarm), KV: raftStore{n.store.Bucket("raft")},
 		Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
 	n.links.ServeChunks(n.store.Chunk)
-	n.openRooms()
-	hear := func(p gossip.Profile) { n.leader.Hear(ctx, p) }
-	if err := errors.Join(n.heartbeats.Listen(n.swarm.Topics()), gossip.ListenToProfiles(n.swarm.Topics(), hear)); err != nil {
-		return nil, err
+	return nil
+}
+
+// listen hears the members' gossip, and takes the port of the local interface.
+func (n *Node) listen() (err error) {
+	members := n.swarm.Topics()
+	hear := func(p gossip.Profile) { n.leader.Hear(n.base, p) }
+	if err := errors.Join(n.heartbeats.Listen(members), gossip.ListenToProfiles(members, hear)); err != nil {
+		return err
 	}
-	n.api, err = api.Listen(api.Options{Dir: o.cfg.Dir, Node: struct {
+	n.api, err = api.Listen(api.Options{Dir: n.dir, Log: n.log, Node: struct {
 		*monitor.Monitor
 		*Node
-	}{n.monitor, n}, Log: n.log})
-	if err != nil {
-		return nil, err
+	}{n.monitor, n}})
+	return err
+}
+
+// start runs what goes on until Close. The error of a part that the node cannot do without ends
+// the loop.
+func (n *Node) start() {
+	for _, essential := range []func(context.Context) error{n.links.Run, n.api.Run, n.watchDisk} {
+		n.group.Go(func() error {
+			if err := essential(n.base); err != nil {
+				select {
+				case n.broken <- err:
+				default: // the first error is enough
+				}
+			}
+			return nil
+		})
 	}
-	n.essential(func() error { return n.links.Run(ctx) })
-	n.essential(func() error { return n.api.Run(ctx) })
-	n.essential(func() error { return n.watchDisk(ctx) })
-	n.group.Go(func() error { n.leader.Run(ctx); return nil })
-	n.group.Go(func() error { n.sendHeartbeats(ctx); return nil })
-	n.group.Go(func() error { n.monitor.FollowSteps(ctx); return nil })
+	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses} {
+		n.group.Go(func() error { run(n.base); return nil })
+	}
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
-	n.group.Go(func() error { n.monitor.KeepLosses(ctx); return nil })
-	return n, nil
 }
 
 // openRooms gives each room what it needs of the node.
@@ -138,7 +159,7 @@ func (n *Node) openRooms() {
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
 	})
 	n.monitor = monitor.New(monitor.Config{
-		Self: n.self, Run: n.membership.Run, Boot: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
+		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: unreachableAfter},
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
 	})
@@ -146,41 +167,27 @@ func (n *Node) openRooms() {
 
 // openSwarm listens where this node was found last, if that is still free, and else where
 // it was asked to.
-func (n *Node) openSwarm(ctx context.Context, o opening) (err error) {
+func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
+	m := o.membership
 	cfg := swarm.Config{
-		Identity: o.identity, Run: o.membership.Run, OwnerKey: o.membership.OwnerKey, Owner: o.owner,
-		Capability: o.membership.Capability, Bootstrap: o.membership.Known, MDNS: true, Logger: n.log, Admit: n.grants.Admit,
-		Socket: n.hardware.Socket(),
+		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Owner: o.owner, Capability: m.Capability, Bootstrap: m.Known,
+		MDNS: true, Logger: n.log, Admit: n.grants.Admit, Socket: n.hardware.Socket(),
 	}
-	if o.membership.Listen != "" {
-		cfg.Listen = []string{o.membership.Listen}
-	}
-	_, port, err := net.SplitHostPort(o.membership.Listen)
-	anyPort := o.membership.Listen == "" || err == nil && port == "0"
-	if o.membership.Last != "" && o.membership.Last != o.membership.Listen && anyPort {
-		last := cfg
-		last.Listen = []string{o.membership.Last}
-		if n.swarm, err = swarm.New(ctx, last); !errors.Is(err, host.ErrPortInUse) {
-			return err
+	_, port, err := net.SplitHostPort(m.Listen)
+	anyPort := m.Listen == "" || err == nil && port == "0"
+	if m.Last != "" && m.Last != m.Listen && anyPort {
+		cfg.Listen = []string{m.Last}
+		s, err := swarm.New(n.base, cfg)
+		if !errors.Is(err, listen.ErrPortInUse) {
+			return s, err
 		}
-		n.log.Info("the last port is taken, listening on another", "last", o.membership.Last)
+		n.log.Info("the last port is taken, listening on another", "last", m.Last)
 	}
-	n.swarm, err = swarm.New(ctx, cfg)
-	return err
-}
-
-// essential runs what the node cannot do without: its error ends the loop.
-func (n *Node) essential(f func() error) {
-	n.group.Go(func() error {
-		err := f()
-		if err != nil {
-			select {
-			case n.broken <- err:
-			default: // the first error is enough
-			}
-		}
-		return nil
-	})
+	cfg.Listen = nil
+	if m.Listen != "" {
+		cfg.Listen = []string{m.Listen}
+	}
+	return swarm.New(n.base, cfg)
 }
 
 // leaderPeers answers the leader's questions about members; own is this node's capability.

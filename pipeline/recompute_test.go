@@ -94,7 +94,7 @@ func plannedWith(t *testing.T, in planner.Input, bytes int64) (plan.Plan, error)
 	for _, peer := range []plan.PeerID{"a", "b"} {
 		in.Members = append(in.Members, planner.Member{Peer: peer, Profile: plan.Profile{Devices: []plan.DeviceProfile{device}}})
 	}
-	plan, _, err := planner.Make(in)
+	plan, _, err := planner.Make(t.Context(), in)
 	return plan, err
 }
 

@@ -16,7 +16,7 @@ func tight(t *testing.T, rng *rand.Rand, text string) Input {
 	t.Helper()
 	nodes := 2 + 2*rng.IntN(2)
 	in := lanedOf(t, text, nodes, 1<<40)
-	roomy, _, err := Make(in)
+	roomy, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -65,7 +65,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				in.Run.Train.Recompute = plan.Recompute(dropping[rng.IntN(2)])
 			}
-			s, best, _, err := decide(in)
+			s, best, _, err := decide(t.Context(), in)
 			if err != nil {
 				continue // devices of unlike speed may get too much
 			}

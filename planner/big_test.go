@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -23,7 +26,7 @@ func TestPresets(t *testing.T) {
 					{Name: "cpu", MatMulFLOPS: 5e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 1e10, MemoryFreeBytes: 64 << 30},
 				}}})
 			}
-			p, reasons, err := Make(in)
+			p, reasons, err := Make(t.Context(), in)
 			if err != nil {
 				t.Fatalf("%s %+v: %v", name, train, err)
 			}
@@ -55,7 +58,7 @@ func big(n, layers int) Input {
 
 func TestBigPlan(t *testing.T) {
 	in := big(128, 96)
-	p, reasons, err := Make(in)
+	p, reasons, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +78,47 @@ func BenchmarkMake(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				if _, _, err := Make(in); err != nil {
+				if _, _, err := Make(b.Context(), in); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
+	}
+}
+
+// expiring is a context that ends after it has been asked so many times whether it has.
+type expiring struct {
+	context.Context
+	left int
+}
+
+func (c *expiring) Err() error {
+	if c.left--; c.left >= 0 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// TestASearchEndsWithItsContext: wherever its context ends, a search returns that and no plan.
+func TestASearchEndsWithItsContext(t *testing.T) {
+	in := big(exhaustUpTo+1, 8)
+	want, _, err := Make(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := 0; ; left = 3*left + 1 {
+		got, reasons, err := Make(&expiring{context.Background(), left}, in)
+		if err == nil {
+			if left < 20 || !bytes.Equal(got.Encode(), want.Encode()) {
+				t.Errorf("a search that asked its context %d times has another plan, or asks seldom", left)
+			}
+			break
+		}
+		if !errors.Is(err, context.Canceled) || reasons != nil {
+			t.Fatalf("after %d questions: %v", left, err)
+		}
+		if _, err := ShouldReplan(&expiring{context.Background(), left}, in, want); left < 20 && !errors.Is(err, context.Canceled) {
+			t.Errorf("a comparison after %d questions: %v", left, err)
+		}
 	}
 }

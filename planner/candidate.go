@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -250,13 +251,16 @@ const (
 
 // rank simulates the best candidates and sorts: simulated ones first, the least time
 // first. It drops what cannot be simulated; an error means that nothing could be.
-func (s *search) rank(found []*candidate) ([]*candidate, error) {
+func (s *search) rank(ctx context.Context, found []*candidate) ([]*candidate, error) {
 	found = distinct(found)
 	slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(a.estimate, b.estimate) })
 	var timed, rest []*candidate
 	var err error
 	best := schedule.Nanos(math.MaxInt64 / 200)
 	for _, k := range found {
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
 		if !k.simulated {
 			worth := k.estimate <= best+best*estimatePercent/100 && s.simulated < simulateActions
 			if !worth && len(timed) > 0 && !k.kept {

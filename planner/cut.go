@@ -265,7 +265,7 @@ func (c cutter) decide(cut *pipe, problem elastic.Problem) (*pipe, error) {
 // stages returns a pipe's stages before anything is decided.
 func (c cutter) stages(p *pipe) elastic.Problem {
 	out := elastic.Problem{Stages: make([]elastic.Stage, len(p.devices)), Micros: c.in.Run.Train.Micros, MarginPercent: elastic.UsualMargin}
-	out.Widest, out.Narrowest = c.in.Run.CodecBounds()
+	out.Widest, out.Narrowest = c.widest, c.narrowest
 	for s, d := range p.devices {
 		first, end := p.layers(s)
 		at := c.Devices[d]
@@ -352,6 +352,9 @@ func (c cutter) recomputing(p *pipe, problem elastic.Problem) schedule.Costs {
 // deepened returns the pipe, cut so that each device has a layer for each chunk of the schedule. It
 // moves layers to devices that have fewer, one by one from those that have most.
 func (c cutter) deepened(p *pipe) (*pipe, error) {
+	if c.order.any() {
+		return p, nil // one chunk each
+	}
 	layers := p.lengths()
 	deep := deepen(layers, c.order.spec.Chunks())
 	if slices.Equal(deep, layers) {

@@ -99,12 +99,13 @@ func (d *drafts) layoutOf(p plan.Plan) (*layout.Layout, error) {
 		row := make([]cost.Stage, len(pipe.Stages))
 		for st, place := range pipe.Stages {
 			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
-			at := cost.Stage{
-				Device: d.find(place.Worker()), First: place.Layers.First, End: place.Layers.End, Worker: slices.Index(workers, place.Worker()),
-				Shares: p.Shares(id), Ahead: place.Ahead, Offload: place.Offload,
+			device, err := d.placed(place.Worker())
+			if err != nil {
+				return nil, err
 			}
-			if at.Device < 0 {
-				return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, place.Device, place.Peer)
+			at := cost.Stage{
+				Device: device, First: place.Layers.First, End: place.Layers.End, Worker: slices.Index(workers, place.Worker()),
+				Shares: p.Shares(id), Ahead: place.Ahead, Offload: place.Offload,
 			}
 			if place.Recompute != "" {
 				if at.Levels, err = place.Recompute.Expand(at.Len()); err != nil {

@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"context"
 	"fmt"
 
 	"pnode/pipeline/model"
@@ -27,7 +28,7 @@ func ExampleMake() {
 			},
 		}}
 	}
-	p, _, err := planner.Make(planner.Input{
+	p, _, err := planner.Make(context.Background(), planner.Input{
 		Generation: 1,
 		Run: plan.RunSpec{Run: "example", Model: gpt2, Train: plan.TrainSpec{
 			Micros: 16, MicroBatch: 1, Replicas: 1, Stages: 2,

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -34,7 +35,7 @@ func (s *search) grouped(p plan.Plan) bool {
 // withGroups adds to ranked candidates those among them whose devices hold several chunks of layers,
 // which micro-batches go through in groups, where that is worth it. A plan in force that has groups
 // keeps some while they are no slower.
-func (s *search) withGroups(ranked []*candidate) []*candidate {
+func (s *search) withGroups(ctx context.Context, ranked []*candidate) []*candidate {
 	if !s.order.open {
 		return ranked
 	}
@@ -44,6 +45,9 @@ func (s *search) withGroups(ranked []*candidate) []*candidate {
 	var groups []*candidate
 	tried := map[shape]bool{}
 	for _, k := range ranked {
+		if ctx.Err() != nil {
+			break // the caller drops what has been found
+		}
 		most := worth
 		if keeps && k.kept {
 			most = plain

@@ -15,22 +15,30 @@ const maxHolderLines = 8
 // It prefers a node whose disk has room for the copy, then one that computes neither the stage
 // nor a neighbour of it, since what takes one away may take its neighbours too, then the one with
 // the fewest copies so far. Without another node there is no holder. The reasons name nodes that
-// were passed over for their disks, or taken without room.
+// were passed over for their disks, or taken without room. Only replica 0 saves: its checkpoints and
+// their copies are what disks need room for, besides their reserve.
 func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 	copies, left := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
 	measured := slices.ContainsFunc(p.in.Members, func(m Member) bool { return m.Profile.DiskFreeBytes > 0 })
 	for _, m := range p.in.Members {
-		left[m.Peer] = m.Profile.DiskFreeBytes
+		left[m.Peer] = m.Profile.DiskFreeBytes - plan.DiskReserveBytes
+	}
+	for s, place := range of.Replicas[0].Stages {
+		if !p.keeps(place.Peer, plan.StageID{Stage: plan.Stage(s)}, place.Layers) {
+			left[place.Peer] -= p.checkpointBytes(place.Layers)
+		}
 	}
 	for r := range of.Replicas {
 		stages := of.Replicas[r].Stages
 		for s := range stages {
 			id, place := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, &stages[s]
-			need, near := p.copyBytes(place.Layers), map[plan.PeerID]bool{}
+			need, near := p.checkpointBytes(place.Layers), map[plan.PeerID]bool{}
 			for n := max(s-1, 0); n <= min(s+1, len(stages)-1); n++ {
 				near[stages[n].Peer] = true
 			}
-			full := func(m *Member) bool { return measured && left[m.Peer] < need && !p.keepsCopy(m.Peer, id, place.Layers) }
+			full := func(m *Member) bool {
+				return measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
+			}
 			rank := func(m *Member) int { // copies are fewer than stages
 				if near[m.Peer] {
 					return copies[m.Peer] + maxLayers*schedule.MaxWorkers
@@ -58,7 +66,7 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 			}
 			place.Holder = holder.Peer
 			copies[holder.Peer]++
-			if !p.keepsCopy(holder.Peer, id, place.Layers) {
+			if r == 0 && !p.keeps(holder.Peer, id, place.Layers) {
 				left[holder.Peer] -= need
 			}
 		}
@@ -71,29 +79,29 @@ func holderText(id plan.StageID, need int64, holder, nearest *Member, full bool,
 	what := fmt.Sprintf("replica %d stage %d: its checkpoints take %s", id.Replica, id.Stage, plan.Size(need))
 	switch {
 	case full:
-		return fmt.Sprintf("%s, the disk of no other node has that much free: %s keeps the copy and may run out of room", what, holder.label())
+		return fmt.Sprintf("%s, the disk of no other node has that much to spare: %s keeps the copy and may run out of room", what, holder.label())
 	case holder != nearest:
-		return fmt.Sprintf("%s: %s keeps the copy, not %s, whose disk has %s free", what, holder.label(), nearest.label(), plan.Size(max(0, free)))
+		return fmt.Sprintf("%s: %s keeps the copy, not %s, whose disk has %s to spare", what, holder.label(), nearest.label(), plan.Size(max(0, free)))
 	}
 	return ""
 }
 
-// copyBytes returns the size of the checkpoints of some layers that a holder keeps: parameters
-// and moments in float32, as often as the run keeps checkpoints.
-func (p *problem) copyBytes(layers plan.LayerRange) (bytes int64) {
+// checkpointBytes returns the size of the checkpoints of some layers on one disk: parameters and
+// moments in float32, as often as the run keeps checkpoints.
+func (p *problem) checkpointBytes(layers plan.LayerRange) (bytes int64) {
 	for _, k := range p.in.Costs[layers.First:layers.End] {
 		bytes += k.ParamBytes + plan.MomentVectors*(k.ParamBytes-k.FrozenBytes)
 	}
 	return bytes * int64(max(1, min(p.in.Run.Train.KeepCheckpoints, 1<<10)))
 }
 
-// keepsCopy reports whether a peer keeps copies of the same stage under the plan in force: what its
-// disk has free is besides them.
-func (p *problem) keepsCopy(peer plan.PeerID, at plan.StageID, layers plan.LayerRange) bool {
+// keeps reports whether a peer has checkpoints of the same stage under the plan in force, its own or
+// copies: what its disk has free is besides them.
+func (p *problem) keeps(peer plan.PeerID, at plan.StageID, layers plan.LayerRange) bool {
 	prev := p.in.Previous
 	if prev == nil || int(at.Replica) >= len(prev.Replicas) || int(at.Stage) >= len(prev.Replicas[at.Replica].Stages) {
 		return false
 	}
 	was := prev.At(at)
-	return was.Holder == peer && was.Layers == layers
+	return (was.Peer == peer || was.Holder == peer) && was.Layers == layers
 }

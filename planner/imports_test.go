@@ -34,7 +34,7 @@ var forbidden = []struct{ name, reason string }{
 	{"unsafe", "bytes have one order on every architecture"},
 	{"sync", "no goroutines, so nothing to guard"},
 	{"sync/", "no goroutines, so nothing to guard"},
-	{"context", "pure functions do not wait, so there is nothing to cancel"},
+	{"context", "pure functions do not wait; only the search of package planner may take long enough to be ended"},
 	{"log", "pure packages return reasons instead of logging"},
 	{"log/", "pure packages return reasons instead of logging"},
 	{"math/rand", "its global source differs in every process; math/rand/v2 with a seed is accepted"},
@@ -70,6 +70,9 @@ func TestPurePackagesImportNothingImpure(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, wrong := range append(impureImports(file), impureStatements(file)...) {
+				if dir == "planner" && strings.HasPrefix(wrong, "imports context:") {
+					continue
+				}
 				t.Errorf("%s %s", path, wrong)
 			}
 		}

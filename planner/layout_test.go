@@ -85,7 +85,7 @@ func TestMemoryOfEveryKind(t *testing.T) {
 			continue
 		}
 		in := lanedOf(t, text, 4, 1<<40)
-		roomy, _, err := Make(in)
+		roomy, _, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -93,7 +93,7 @@ func TestMemoryOfEveryKind(t *testing.T) {
 		least := slices.Max(allocated(t, in, lean(roomy)))
 		for _, free := range []int64{most, (most + least) / 2, least * 9 / 10} {
 			in := lanedOf(t, text, 4, free)
-			p, reasons, err := Make(in)
+			p, reasons, err := Make(t.Context(), in)
 			if free < least {
 				if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "device cpu of node-") || !strings.Contains(err.Error(), "replica 0 stage") || !strings.Contains(err.Error(), "take a schedule that keeps fewer") {
 					t.Errorf("%s on devices of %d bytes: %v", text, free, err)
@@ -111,7 +111,7 @@ func TestMemoryOfEveryKind(t *testing.T) {
 				t.Errorf("%s on devices of %d bytes of %d to %d:\n%s", text, free, least, most, told)
 			}
 			in.Run.Train.Recompute = plan.Recompute(model.RecomputeNothing)
-			if p, _, err = Make(in); err == nil && slices.Max(allocated(t, in, p)) > free {
+			if p, _, err = Make(t.Context(), in); err == nil && slices.Max(allocated(t, in, p)) > free {
 				t.Errorf("%s without recomputation does not fit", text)
 			}
 		}
@@ -137,7 +137,7 @@ func TestStepOfEveryKind(t *testing.T) {
 			}
 			in.Members = append(in.Members, m)
 		}
-		plan, reasons, err := Make(in)
+		plan, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue

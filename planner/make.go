@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -11,9 +12,9 @@ import (
 )
 
 // Make returns the plan with the least predicted step time, with reasons. Errors wrap
-// plan.ErrBadInput, ErrNotEnoughNodes, ErrNoFit or plan.ErrTooLong.
-func Make(in Input) (plan.Plan, plan.Reasons, error) {
-	s, best, others, err := decide(in)
+// plan.ErrBadInput, ErrNotEnoughNodes, ErrNoFit or plan.ErrTooLong, and ctx's when that ends the search.
+func Make(ctx context.Context, in Input) (plan.Plan, plan.Reasons, error) {
+	s, best, others, err := decide(ctx, in)
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
@@ -30,7 +31,7 @@ func Make(in Input) (plan.Plan, plan.Reasons, error) {
 
 // decide searches in each precision until something fits. It returns the chosen candidate with the
 // others that it looked at.
-func decide(in Input) (s *search, best *candidate, others []*candidate, err error) {
+func decide(ctx context.Context, in Input) (s *search, best *candidate, others []*candidate, err error) {
 	if err := in.check(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -43,7 +44,7 @@ func decide(in Input) (s *search, best *candidate, others []*candidate, err erro
 		if s, err = newSearch(p, as); err != nil {
 			return nil, nil, nil, err
 		}
-		found, err := s.run()
+		found, err := s.run(ctx)
 		if errors.Is(err, ErrNoFit) {
 			unfit = cmp.Or(unfit, err)
 			continue
@@ -51,27 +52,34 @@ func decide(in Input) (s *search, best *candidate, others []*candidate, err erro
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if found, err = s.settle(found); err != nil {
+		if found, err = s.settle(ctx, found); err != nil {
 			return nil, nil, nil, err
 		}
-		best, others = s.choose(s.withGroups(found))
+		best, others = s.choose(s.withGroups(ctx, found))
 		best = s.prune(best)
 		if err := s.widen(best); err != nil {
 			return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 		}
-		return s, best, others, nil
+		return s, best, others, ended(ctx)
 	}
 	return nil, nil, nil, unfit
 }
 
+// ended returns why a search should not go on, nil where it should.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("planner: the search was ended: %w", context.Cause(ctx))
+}
+
 // widen takes the most exact codecs that hide messages as well for a candidate.
 func (s *search) widen(k *candidate) (err error) {
-	widest, narrowest := s.in.Run.CodecBounds()
-	if widest == narrowest {
+	if s.widest == s.narrowest {
 		return nil
 	}
 	if k.programmed() {
-		err = layout.Widen(k.model, k.layout, widest, narrowest)
+		err = layout.Widen(k.model, k.layout, s.widest, s.narrowest)
 	}
 	for i, p := range k.pipes {
 		if k.programmed() || err != nil {

@@ -159,10 +159,10 @@ func shuffled(rng *rand.Rand, in Input) Input {
 func TestRandomPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	planned := 0
-	n := rounds(50, 4)
+	n := rounds(120, 4)
 	for range n {
 		in := randomInput(rng)
-		p, reasons, err := Make(in)
+		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			if !errors.Is(err, ErrNoFit) && !errors.Is(err, ErrNotEnoughNodes) {
 				t.Fatalf("%+v: %v", in, err)
@@ -171,7 +171,7 @@ func TestRandomPlans(t *testing.T) {
 		}
 		planned++
 		checkPlan(t, in, p, reasons)
-		p2, reasons2, err := Make(shuffled(rng, in))
+		p2, reasons2, err := Make(t.Context(), shuffled(rng, in))
 		if err != nil || !bytes.Equal(p.Encode(), p2.Encode()) || !slices.Equal(reasons, reasons2) {
 			t.Fatalf("another order of members gives another plan:\n%s\n%s\n%v", p.Encode(), p2.Encode(), err)
 		}
@@ -190,7 +190,7 @@ func TestRandomPlans(t *testing.T) {
 func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p plan.Plan) {
 	t.Helper()
 	in.Previous, in.Generation = &p, p.Generation+1
-	again, reasons, err := Make(in)
+	again, reasons, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,15 +203,15 @@ func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p plan.Plan) {
 			t.Fatalf("the same members are planned anew, %d ns after %d:\n%s\n%s", reasons.StepNanos(), now.Step, p.Encode(), again.Encode())
 		}
 	}
-	if d, err := ShouldReplan(in, p); err != nil || d.Replan {
+	if d, err := ShouldReplan(t.Context(), in, p); err != nil || d.Replan {
 		t.Fatalf("nothing changed, but %+v, %v", d, err)
 	}
 	lost := p.Peers()[rng.IntN(len(p.Peers()))]
 	in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Member) bool { return m.Peer == lost })
-	if d, err := ShouldReplan(in, p); err != nil || !d.Replan {
+	if d, err := ShouldReplan(t.Context(), in, p); err != nil || !d.Replan {
 		t.Fatalf("%s is gone, but %+v, %v", lost, d, err)
 	}
-	if next, reasons, err := Make(in); err == nil {
+	if next, reasons, err := Make(t.Context(), in); err == nil {
 		checkPlan(t, in, next, reasons)
 	}
 }
@@ -223,7 +223,7 @@ func TestMakeRefuses(t *testing.T) {
 			Members: []Member{{Peer: "a", Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1, MemoryBytesPerS: 1, MemoryFreeBytes: 1}}}}},
 		}
 	}
-	if _, _, err := Make(good()); err != nil {
+	if _, _, err := Make(t.Context(), good()); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -245,7 +245,7 @@ func TestMakeRefuses(t *testing.T) {
 	} {
 		in := good()
 		tc.change(&in)
-		if p, _, err := Make(in); !errors.Is(err, tc.want) {
+		if p, _, err := Make(t.Context(), in); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, %v; want %v", name, p, err, tc.want)
 		}
 	}
@@ -266,7 +266,7 @@ func TestUnmeasuredLinksAreNotPreferred(t *testing.T) {
 		m := &in.Members[pair[0]]
 		m.Profile.Links = append(m.Profile.Links, link)
 	}
-	some, reasons, err := Make(in)
+	some, reasons, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestUnmeasuredLinksAreNotPreferred(t *testing.T) {
 			}
 		}
 	}
-	all, promised, err := Make(in)
+	all, promised, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestMessagesThatNoLinkTakes(t *testing.T) {
 	} {
 		in := longMessages(t)
 		tt.change(&in)
-		p, _, err := Make(in)
+		p, _, err := Make(t.Context(), in)
 		if tt.want != "" {
 			if !errors.Is(err, plan.ErrTooLong) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want %q", tt.name, err, tt.want)

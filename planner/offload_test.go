@@ -43,14 +43,14 @@ func TestOffloadIsChosenByMemory(t *testing.T) {
 		var fits, helps int
 		for free := int64(32 << 20); ; free -= free / int64(rounds(16, 6)) {
 			in := cardInput(stages, free, 1<<30, 1e9)
-			plan, reasons, err := Make(in)
+			plan, reasons, err := Make(t.Context(), in)
 			if err != nil {
 				if !errors.Is(err, ErrNoFit) {
 					t.Fatal(err)
 				}
 				break
 			}
-			_, here, fail := Make(cardInput(stages, free, 0, 1e9))
+			_, here, fail := Make(t.Context(), cardInput(stages, free, 0, 1e9))
 			told := strings.Contains(strings.Join(reasons.Lines(), "\n"), "of optimizer state in host memory to fit")
 			switch n := offloads(plan); {
 			case told != (n > 0):
@@ -106,19 +106,19 @@ func checkOffload(t *testing.T, in Input, p plan.Plan) {
 // too little, fits no more than before.
 func TestOffloadNeedsHostMemoryAndCopies(t *testing.T) {
 	const free = 9 << 20
-	if plan, _, err := Make(cardInput(1, free, 1<<30, 1e9)); err != nil || offloads(plan) != 1 {
+	if plan, _, err := Make(t.Context(), cardInput(1, free, 1<<30, 1e9)); err != nil || offloads(plan) != 1 {
 		t.Fatalf("%d stages offload: %v", offloads(plan), err)
 	}
 	for name, in := range map[string]Input{
 		"no host memory": cardInput(1, free, 0, 1e9), "hardly any": cardInput(1, free, 1<<20, 1e9),
 		"negative": cardInput(1, free, -1<<62, 1e9), "no copies": cardInput(1, free, 1<<30, 0), "negative rate": cardInput(1, free, 1<<30, -1),
 	} {
-		if plan, _, err := Make(in); err == nil && offloads(plan) > 0 || err != nil && !errors.Is(err, ErrNoFit) {
+		if plan, _, err := Make(t.Context(), in); err == nil && offloads(plan) > 0 || err != nil && !errors.Is(err, ErrNoFit) {
 			t.Errorf("%s: %d stages offload, %v", name, offloads(plan), err)
 		}
 	}
 	most := int64(1<<63 - 1)
-	if plan, _, err := Make(cardInput(2, free, most, most)); err != nil || offloads(plan) == 0 {
+	if plan, _, err := Make(t.Context(), cardInput(2, free, most, most)); err != nil || offloads(plan) == 0 {
 		t.Errorf("without end: %d stages offload, %v", offloads(plan), err)
 	}
 }
@@ -130,7 +130,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 		for free := int64(16 << 20); free > 4<<20; free -= free / 10 {
 			in := cardInput(2, free, 16<<20, 2e9)
 			in.Run.Train.Schedule = text
-			plan, reasons, err := Make(in)
+			plan, reasons, err := Make(t.Context(), in)
 			if errors.Is(err, ErrNoFit) {
 				break
 			}
@@ -158,7 +158,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 func TestRandomPlansOfCards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	planned, offload := 0, 0
-	n := rounds(20, 3)
+	n := rounds(30, 3)
 	for range n {
 		in := randomInput(rng)
 		for _, m := range in.Members {
@@ -169,13 +169,13 @@ func TestRandomPlansOfCards(t *testing.T) {
 				}
 			}
 		}
-		p, reasons, err := Make(in)
+		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			continue
 		}
 		planned, offload = planned+1, offload+min(1, offloads(p))
 		checkPlan(t, in, p, reasons)
-		again, reasons2, err := Make(shuffled(rng, in))
+		again, reasons2, err := Make(t.Context(), shuffled(rng, in))
 		if err != nil || !bytes.Equal(p.Encode(), again.Encode()) || !slices.Equal(reasons, reasons2) {
 			t.Fatalf("another order of members gives another plan:\n%s\n%s\n%v", p.Encode(), again.Encode(), err)
 		}

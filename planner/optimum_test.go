@@ -21,7 +21,7 @@ func TestBestOfAll(t *testing.T) {
 			in.Members[i].Profile.Devices = in.Members[i].Profile.Devices[:1]
 			in.Members[i].Draining = false
 		}
-		_, reasons, err := Make(in)
+		_, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			continue
 		}

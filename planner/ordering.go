@@ -19,7 +19,8 @@ type ordering struct {
 	open bool
 }
 
-// newOrdering reads a TrainSpec's Schedule, for its model.
+// newOrdering reads a TrainSpec's Schedule, for its model. Errors wrap schedule.ErrBadSpec or
+// model.ErrBadConfig.
 func newOrdering(text string, m model.Config) (ordering, error) {
 	open := text == ""
 	if open {
@@ -30,7 +31,7 @@ func newOrdering(text string, m model.Config) (ordering, error) {
 		err = m.CheckSegments(spec.Segments())
 	}
 	if err != nil {
-		return ordering{}, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
+		return ordering{}, err
 	}
 	return ordering{spec, spec.Replicas(), open}, nil
 }

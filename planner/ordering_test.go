@@ -29,7 +29,7 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 		{"", 1, 4}, {"gpipe", 1, 4}, {"zb-h1", 1, 4}, {"interleaved:v=2", 1, 8}, {"zb-v", 1, 8}, {"hanayo:v=4", 1, 16}, {"chimera", 2, 4}, {"chimera:pairs=2", 4, 4},
 	} {
 		in := asking(c.text, 4, 4)
-		p, _, err := Make(in)
+		p, _, err := Make(t.Context(), in)
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 			continue
@@ -42,11 +42,11 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 			t.Errorf("%q: %s of %d replicas of %d stages on %d workers", c.text, p.Schedule, len(p.Replicas), len(p.Replicas[0].Stages), len(p.Workers()))
 		}
 		in.Previous, in.Generation = &p, p.Generation+1
-		again, _, err := Make(in)
+		again, _, err := Make(t.Context(), in)
 		if again.Generation = p.Generation; err != nil || !slices.Equal(again.Encode(), p.Encode()) {
 			t.Errorf("%q: the plan after it differs (%v)", c.text, err)
 		}
-		if d, err := ShouldReplan(in, p); err != nil || d.Replan {
+		if d, err := ShouldReplan(t.Context(), in, p); err != nil || d.Replan {
 			t.Errorf("%q: a plan just made is to be replaced: %v, %v", c.text, d, err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestPlansHaveTheScheduleThatIsAsked(t *testing.T) {
 func TestSeveralGroupsHaveTheSchedule(t *testing.T) {
 	in := asking("chimera", 8, 2)
 	in.Run.Train.Replicas, in.Run.Train.Micros = 4, 16
-	p, _, err := Make(in)
+	p, _, err := Make(t.Context(), in)
 	if err != nil || len(p.Replicas) != 8 || len(p.Workers()) != 8 {
 		t.Fatalf("%d replicas on %d workers (%v)", len(p.Replicas), len(p.Workers()), err)
 	}
@@ -88,7 +88,7 @@ func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
 	} {
 		in := asking(c.text, c.members, c.stage)
 		in.Run.Model = deep
-		_, _, err := Make(in)
+		_, _, err := Make(t.Context(), in)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s on %d: %v", c.text, c.members, err)
 		}
@@ -101,12 +101,12 @@ func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
 // TestARunGoesOnWithAsManyCopies loses a node of two that run a pipeline both ways.
 func TestARunGoesOnWithAsManyCopies(t *testing.T) {
 	in := asking("chimera", 2, 2)
-	p, _, err := Make(in)
+	p, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in.Previous, in.Generation, in.Members, in.Run.Train.Stages = &p, 2, in.Members[:1], 0
-	rest, _, err := Make(in)
+	rest, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestARunGoesOnWithAsManyCopies(t *testing.T) {
 		t.Errorf("on one node it is %+v", rest)
 	}
 	in.Previous, in.Generation = &rest, 3
-	if again, _, err := Make(in); err != nil || len(again.Replicas) != 2 {
+	if again, _, err := Make(t.Context(), in); err != nil || len(again.Replicas) != 2 {
 		t.Errorf("the plan after it has %d copies (%v)", len(again.Replicas), err)
 	}
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -139,12 +140,12 @@ func (s *search) adoptGroup(k *candidate, group plan.ReplicaGroup) (*pipe, error
 	p := &pipe{}
 	end := 0
 	for i, worker := range group.Workers {
-		d := s.find(worker)
-		if d < 0 {
-			return nil, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, worker.Device, worker.Peer)
+		d, err := s.placed(worker)
+		if err != nil {
+			return nil, err
 		}
 		if end += group.Layers[i]; group.Layers[i] < 1 || end > s.layers() {
-			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, worker.Device, worker.Peer, end, s.layers())
+			return nil, fmt.Errorf("%w: %s of %s has layers up to %d of %d", plan.ErrBadPlan, worker.Device, s.label(worker.Peer), end, s.layers())
 		}
 		p.devices, p.ends = append(p.devices, d), append(p.ends, end)
 	}
@@ -168,7 +169,7 @@ type Decision struct {
 // now: at once when there is none or a member of it is gone or leaving; otherwise when
 // the best plan's predicted step is at least ReplanPercent faster. Errors are Make's:
 // then there is nothing to change to.
-func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
+func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
 	if current.Generation == 0 {
 		return Decision{true, "there is no plan yet"}, nil
 	}
@@ -181,7 +182,7 @@ func ShouldReplan(in Input, current plan.Plan) (Decision, error) {
 		}
 	}
 	in.Previous = &current
-	s, best, _, err := decide(in)
+	s, best, _, err := decide(ctx, in)
 	if err != nil {
 		return Decision{}, err
 	}

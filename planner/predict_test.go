@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"pnode/pipeline/schedule"
@@ -12,7 +14,7 @@ import (
 func TestTimingTakesMeasuredTimes(t *testing.T) {
 	for _, text := range []string{"1f1b", "zb-h1", "seq1f1b"} {
 		in := lanedOf(t, text, 4, 1<<40)
-		p, _, err := Make(in)
+		p, _, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,5 +52,19 @@ func TestTimingTakesMeasuredTimes(t *testing.T) {
 	}
 	if _, err := Timing(lanedOf(t, "1f1b", 2, 1<<40), plan.Plan{Generation: 1}, Measured{}); err == nil {
 		t.Error("a plan without replicas has times")
+	}
+}
+
+// TestPredictNamesWhatIsNotThere: people know machines by their names, not by keys.
+func TestPredictNamesWhatIsNotThere(t *testing.T) {
+	in := lanedOf(t, "1f1b", 2, 1<<40)
+	in.Members[0].Name = "old-laptop"
+	p, _, err := Make(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Members[0].Profile.Devices = nil
+	if _, err := Predict(in, p); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "of old-laptop is not there") {
+		t.Error(err)
 	}
 }

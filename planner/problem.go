@@ -82,7 +82,7 @@ func (in Input) check() error {
 	case t.Micros < 1 || t.Micros > maxMicros:
 		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
 	case t.Replicas < 0 || t.Stages < 0:
-		return bad("%d replicas x %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
+		return bad("%d replicas of %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
 	case t.Replicas > t.Micros:
 		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
 	case t.Stages > layers:
@@ -133,6 +133,8 @@ type problem struct {
 	in      Input // its members sorted
 	devices []device
 	links   links
+	// widest and narrowest are the codecs that messages of the run fit with.
+	widest, narrowest plan.Codec
 	// idle are members that no device of can be planned with.
 	idle  []Member
 	index map[plan.WorkerID]int
@@ -147,11 +149,22 @@ type peerLayer struct {
 	layer int
 }
 
+// label returns how the node of a peer is called in reasons and errors.
+func (p *problem) label(peer plan.PeerID) string {
+	for _, m := range p.in.Members {
+		if m.Peer == peer {
+			return m.label()
+		}
+	}
+	return peer.Short()
+}
+
 // newProblem reads a checked input. Errors wrap plan.ErrBadInput.
 func newProblem(in Input) (*problem, error) {
 	in.Members = slices.Clone(in.Members)
 	slices.SortFunc(in.Members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
 	p := &problem{in: in, links: newLinks(in.Members).with(in.Links), index: map[plan.WorkerID]int{}}
+	p.widest, p.narrowest = in.Run.CodecBounds()
 	for i, m := range in.Members {
 		if m.Peer == "" || (i > 0 && m.Peer == in.Members[i-1].Peer) {
 			return nil, fmt.Errorf("%w: member %q is empty or listed twice", plan.ErrBadInput, m.Peer)
@@ -162,7 +175,7 @@ func newProblem(in Input) (*problem, error) {
 			switch {
 			case m.Draining:
 			case d.Name == "" || (j > 0 && d.Name == devices[j-1].Name):
-				return nil, fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.Peer, d.Name)
+				return nil, fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.label(), d.Name)
 			case min(d.MatMulFLOPS, d.MemoryBytesPerS, d.MemoryFreeBytes) > 0:
 				p.index[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = len(p.devices)
 				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, d})
@@ -220,6 +233,14 @@ func (p *problem) find(w plan.WorkerID) int {
 		return d
 	}
 	return -1
+}
+
+// placed is find for a plan that needs the device. Errors wrap plan.ErrBadPlan.
+func (p *problem) placed(w plan.WorkerID) (int, error) {
+	if d, ok := p.index[w]; ok {
+		return d, nil
+	}
+	return 0, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, w.Device, p.label(w.Peer))
 }
 
 // name returns how a device is called in reasons.

@@ -23,7 +23,7 @@ func groupedNodes(t *testing.T) (Input, plan.Plan, plan.Reasons) {
 	for l := range in.Costs {
 		in.Costs[l].BoundaryBytes = 50_000
 	}
-	plan, reasons, err := Make(in)
+	plan, reasons, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestGroupsAreChosenWhereFillingShows(t *testing.T) {
 	}
 	checkPlan(t, in, p, reasons)
 	in.Run.Train.Schedule = plan.ScheduleName
-	asked, plain, err := Make(in)
+	asked, plain, err := Make(t.Context(), in)
 	if err != nil || asked.Schedule != plan.ScheduleName {
 		t.Fatalf("1f1b is asked for, the plan is %s (%v)", asked.Encode(), err)
 	}
@@ -57,7 +57,7 @@ func TestGroupsAreChosenWhereFillingShows(t *testing.T) {
 func TestGroupsKeepWithinMemory(t *testing.T) {
 	in := lanedOf(t, "", 4, 1<<40)
 	in.Run.Train.Micros = 8
-	roomy, _, err := Make(in)
+	roomy, _, err := Make(t.Context(), in)
 	if err != nil || roomy.Schedule == plan.ScheduleName {
 		t.Fatalf("with all memory the plan is %s (%v)", roomy.Schedule, err)
 	}
@@ -72,7 +72,7 @@ func TestGroupsKeepWithinMemory(t *testing.T) {
 					in.Members[i].Profile.Devices[0].MemoryFreeBytes = slices.Max(need) * percent / 100
 				}
 			}
-			p, reasons, err := Make(in)
+			p, reasons, err := Make(t.Context(), in)
 			if errors.Is(err, ErrNoFit) {
 				continue
 			}
@@ -85,7 +85,7 @@ func TestGroupsKeepWithinMemory(t *testing.T) {
 				}
 			}
 			in.Run.Train.Schedule = plan.ScheduleName
-			if _, plain, err := Make(in); err != nil || reasons.StepNanos() > plain.StepNanos() {
+			if _, plain, err := Make(t.Context(), in); err != nil || reasons.StepNanos() > plain.StepNanos() {
 				t.Errorf("%d%%, node %d: a step of %d ns under %s, in 1f1b %d (%v)", percent, one, reasons.StepNanos(), p.Schedule, plain.StepNanos(), err)
 			}
 			if p.Schedule != roomy.Schedule {
@@ -104,7 +104,7 @@ func TestGroupsOfSeveralReplicas(t *testing.T) {
 	in.Run.Train.Replicas, in.Run.Train.Stages = 2, 2
 	for _, micros := range []int{12, 13} {
 		in.Run.Train.Micros = micros
-		p, reasons, err := Make(in)
+		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 	in := lanedOf(t, "", 4, 1<<40)
 	in.Run.Train.Micros = 8
-	p, _, err := Make(in)
+	p, _, err := Make(t.Context(), in)
 	if err != nil || p.Schedule == plan.ScheduleName {
 		t.Fatalf("%s: %v", p.Schedule, err)
 	}
@@ -249,7 +249,7 @@ func TestGroupsAreNoSlower(t *testing.T) {
 				in.Members[i].Profile.Links[j].RTTNanos = int64(n%7) * 5e6
 			}
 		}
-		p, reasons, err := Make(in)
+		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestGroupsAreNoSlower(t *testing.T) {
 			t.Errorf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
 		}
 		in.Run.Train.Schedule = plan.ScheduleName
-		if _, plain, err := Make(in); err != nil || reasons.StepNanos() > plain.StepNanos() {
+		if _, plain, err := Make(t.Context(), in); err != nil || reasons.StepNanos() > plain.StepNanos() {
 			t.Errorf("%s: %d ns, in 1f1b %d (%v)", fmt.Sprint(in.Run.Train.Micros), reasons.StepNanos(), plain.StepNanos(), err)
 		}
 		if p.Schedule != plan.ScheduleName {
@@ -289,7 +289,7 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 		for l := range in.Costs {
 			in.Costs[l].ParamBytes, in.Costs[l].BoundaryBytes = param, 10_000
 		}
-		p, reasons, err := Make(in)
+		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func fourNodes(t *testing.T) (Input, plan.Plan) {
 		}
 		in.Members = append(in.Members, m)
 	}
-	plan, _, err := Make(in)
+	plan, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,16 +243,16 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forgetful, _, err := Make(in)
+	forgetful, _, err := Make(t.Context(), in)
 	if err != nil || forgetful.ScheduleChoice().String() == r.Plan.ScheduleChoice().String() {
 		t.Fatalf("the schedule without what was seen is %s (%v)", forgetful.ScheduleChoice(), err)
 	}
 	in.Links = seen.Links
-	next, _, err := Make(in)
+	next, _, err := Make(t.Context(), in)
 	if err != nil || !slices.Equal(next.Replicas[0].Stages, r.Plan.Replicas[0].Stages) || next.ScheduleChoice().String() != r.Plan.ScheduleChoice().String() {
 		t.Errorf("the plan is %s (%v), the steps went on %s", next.Encode(), err, r.Plan.ScheduleChoice())
 	}
-	if d, err := ShouldReplan(in, r.Plan); err != nil || d.Replan {
+	if d, err := ShouldReplan(t.Context(), in, r.Plan); err != nil || d.Replan {
 		t.Errorf("the plan on its schedule is to be replaced: %+v, %v", d, err)
 	}
 }
@@ -263,7 +263,7 @@ func TestThePlanAfterALiveSwitchKeepsIt(t *testing.T) {
 func TestReselectLeavesWhatIsAhead(t *testing.T) {
 	in := lanedOf(t, plan.ScheduleName, 4, 1<<40)
 	in.Run.Train.Recompute = plan.Recompute(model.RecomputeBlock)
-	p, _, err := Make(in)
+	p, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 	case "plan":
 		return s.make(t)
 	case "replan":
-		d, err := ShouldReplan(s.in, s.plan)
+		d, err := ShouldReplan(t.Context(), s.in, s.plan)
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -155,7 +155,7 @@ func (s *scenario) make(t *testing.T) []string {
 		previous := s.plan
 		s.in.Previous = &previous
 	}
-	p, reasons, err := Make(s.in)
+	p, reasons, err := Make(t.Context(), s.in)
 	if err != nil {
 		return []string{"error: " + err.Error()}
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -88,7 +89,7 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 func newSearch(p *problem, as precision) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: schedule is %.60q: %w", plan.ErrBadInput, p.in.Run.Train.Schedule, err)
 	}
 	m, err := p.costModel(as)
 	if err != nil {
@@ -119,8 +120,9 @@ func (s *search) of(p *problem) *search {
 // run collects candidates: over all devices, then, for few of them and measured links,
 // without each one, since a fast node on a slow link can be worse than none. It repeats
 // with the best order so far as a further one to try, until that brings nothing: so
-// planning again with the plan as the previous one finds the same.
-func (s *search) run() ([]*candidate, error) {
+// planning again with the plan as the previous one finds the same. It looks at ctx before each order
+// of devices and each simulation.
+func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	pool := make([]int, len(s.problem.devices))
 	for d := range pool {
 		pool[d] = d
@@ -136,18 +138,21 @@ func (s *search) run() ([]*candidate, error) {
 	best := schedule.Nanos(math.MaxInt64)
 	clear(s.tried)
 	for range maxRounds {
-		more, fail := s.explore(pool, shapes)
+		more, fail := s.explore(ctx, pool, shapes)
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
 		if found = append(found, more...); len(found) == 0 {
 			return nil, fail
 		}
 		if s.orders.Measured && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
 			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.devices() >= len(pool) })
 			for d := range pool { // what does not fit without one is no error
-				more, _ := s.explore(slices.Delete(slices.Clone(pool), d, d+1), fewer)
+				more, _ := s.explore(ctx, slices.Delete(slices.Clone(pool), d, d+1), fewer)
 				found = append(found, more...)
 			}
 		}
-		if found, err = s.rank(found); err != nil {
+		if found, err = s.rank(ctx, found); err != nil {
 			return nil, err
 		}
 		step := found[0].step()
@@ -162,7 +167,7 @@ func (s *search) run() ([]*candidate, error) {
 // settle repeats the search as if the best candidate were the plan in force, until that
 // finds nothing better: a plan just made is not replaced unless something changes. Of
 // very many devices a repetition would take too long, of few the search is complete.
-func (s *search) settle(found []*candidate) ([]*candidate, error) {
+func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, error) {
 	for range maxRounds {
 		if n := len(s.problem.devices); n <= exhaustUpTo || n > settleUpTo {
 			break
@@ -175,14 +180,14 @@ func (s *search) settle(found []*candidate) ([]*candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		more, err := s.of(next).run()
+		more, err := s.of(next).run(ctx)
 		if err != nil || found[0].step() <= near(more[0].step()) {
 			return found, err
 		}
 		for _, k := range more {
 			k.kept, k.movedBytes = false, s.movedBytes(k.layout.Rows)
 		}
-		if found, err = s.rank(append(found, more...)); err != nil {
+		if found, err = s.rank(ctx, append(found, more...)); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +197,7 @@ func (s *search) settle(found []*candidate) ([]*candidate, error) {
 // explore makes candidates of a pool's devices until no shape left can be better. When
 // nothing fits it returns the first reason, that messages are too long before the others: no node
 // that joins helps against it.
-func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err error) {
+func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (found []*candidate, err error) {
 	var tooLong error
 	best, m := schedule.Nanos(math.MaxInt64), s.models.whole()
 	most := min(maxShapes, maxShapeDevices/max(len(pool), 1))
@@ -203,7 +208,7 @@ func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err 
 	}
 	tried := 0
 	for _, b := range shapes {
-		if len(found) > 0 && (b.bound > best || tried >= most) {
+		if ctx.Err() != nil || len(found) > 0 && (b.bound > best || tried >= most) {
 			break
 		}
 		if fail := s.in.Run.CheckMessages(b.stages); fail != nil {
@@ -221,7 +226,7 @@ func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err 
 			continue
 		}
 		tried++
-		some, fail := s.fill(pool, b.shape)
+		some, fail := s.fill(ctx, pool, b.shape)
 		if err == nil {
 			err = fail
 		}
@@ -235,10 +240,10 @@ func (s *search) explore(pool []int, shapes []bounded) (found []*candidate, err 
 
 // fill makes the candidates of one shape; where the usual ones do not fit or lack
 // memory, also those that put the most memory first.
-func (s *search) fill(pool []int, sh shape) (found []*candidate, err error) {
+func (s *search) fill(ctx context.Context, pool []int, sh shape) (found []*candidate, err error) {
 	try := func(order []int) *candidate {
 		key := orderKey{sh.replicas, pack(order)}
-		if s.tried[key] {
+		if s.tried[key] || ctx.Err() != nil {
 			return nil
 		}
 		s.tried[key] = true
@@ -305,7 +310,7 @@ type shape struct{ replicas, stages int }
 func (s shape) devices() int { return s.replicas * s.stages }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s x %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
+	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
 }
 
 // bounded is a shape with a step time that it cannot beat.

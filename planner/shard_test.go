@@ -44,7 +44,7 @@ func TestShardingIsChosenByMemory(t *testing.T) {
 		var fits, helps int
 		for free := int64(32 << 20); ; free -= free / int64(rounds(16, 10)) {
 			in := shardInput(stages, free)
-			p, reasons, err := Make(in)
+			p, reasons, err := Make(t.Context(), in)
 			if err != nil {
 				if !errors.Is(err, ErrNoFit) {
 					t.Fatal(err)
@@ -52,7 +52,7 @@ func TestShardingIsChosenByMemory(t *testing.T) {
 				break
 			}
 			in.Run.Train.Shard = plan.ShardOff
-			_, whole, fail := Make(in)
+			_, whole, fail := Make(t.Context(), in)
 			text := about(reasons, plan.ReasonSharding)
 			switch {
 			case p.Sharded == nil && (fail != nil || whole.StepNanos() != reasons.StepNanos()):
@@ -79,12 +79,12 @@ func TestShardingFollowsTheRule(t *testing.T) {
 	for rule, want := range map[plan.ShardRule]bool{plan.ShardAuto: false, plan.ShardOff: false, plan.ShardOn: true} {
 		in := shardInput(2, 1<<30)
 		in.Run.Train.Shard = rule
-		plan, _, err := Make(in)
+		plan, _, err := Make(t.Context(), in)
 		if err != nil || (plan.Sharded != nil) != want {
 			t.Fatalf("%v: sharded %v, %v", rule, plan.Sharded, err)
 		}
 		in.Previous, in.Generation = &plan, 2
-		again, _, err := Make(in)
+		again, _, err := Make(t.Context(), in)
 		if err != nil || (again.Sharded != nil) != want {
 			t.Errorf("%v: sharded %v the next time, %v", rule, again.Sharded, err)
 		}
@@ -94,7 +94,7 @@ func TestShardingFollowsTheRule(t *testing.T) {
 	}
 	alone := shardInput(2, 1<<30)
 	alone.Run.Train.Shard, alone.Run.Train.Replicas = plan.ShardOn, 1
-	p, reasons, err := Make(alone)
+	p, reasons, err := Make(t.Context(), alone)
 	if err != nil || p.Sharded != nil || about(reasons, plan.ReasonSharding) != "" {
 		t.Errorf("one replica: sharded %v, %v, %v", p.Sharded, reasons, err)
 	}

@@ -33,7 +33,7 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 		some := 0
 		for free := int64(16 << 20); free > 1<<20; free -= free / int64(rounds(12, 6)) {
 			in := unlikeInput(free, tied)
-			c, k, _, err := decide(in)
+			c, k, _, err := decide(t.Context(), in)
 			if errors.Is(err, ErrNoFit) {
 				break
 			}
@@ -45,7 +45,7 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 					t.Errorf("%d bytes, tied %t: %v in parts on devices with much memory", free, tied, g.Layers)
 				}
 			}
-			p, reasons, err := Make(in)
+			p, reasons, err := Make(t.Context(), in)
 			if err != nil || !slices.Equal(p.Sharded, k.sharded()) {
 				t.Fatalf("in parts %v, want %v, %v", p.Sharded, k.sharded(), err)
 			}
@@ -71,14 +71,14 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 func TestNoMoreIsShardedThanHelps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 9))
 	some, all := 0, 0
-	n := rounds(120, 40)
+	n := rounds(200, 40)
 	for range n {
 		in := shardInput(1+rng.IntN(3), 0)
 		in.Run.Train.Schedule = []string{"", "", "zb-h1", "chimera"}[rng.IntN(4)]
 		for i := range in.Members {
 			in.Members[i].Profile.Devices[0].MemoryFreeBytes = []int64{2<<20 + rng.Int64N(6<<20), 1 << 30}[rng.IntN(2)]
 		}
-		c, k, _, err := decide(in)
+		c, k, _, err := decide(t.Context(), in)
 		if err != nil {
 			continue
 		}
@@ -124,7 +124,7 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 		for i := range in.Members {
 			in.Members[i].Profile.Links = []plan.LinkProfile{{Peer: in.Members[1-i].Peer, BytesPerS: c.bytesPerS, RTTNanos: c.rtt}}
 		}
-		_, reasons, err := Make(in)
+		_, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func ranges(pairs ...int) (out plan.LayerRanges) {
 // TestShardedLayersAreRanges: plans whose ranges overlap, touch or lie outside are refused.
 func TestShardedLayersAreRanges(t *testing.T) {
 	in := shardInput(1, 1<<30)
-	p, _, err := Make(in)
+	p, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestShardedLayersAreRanges(t *testing.T) {
 		bad.Sharded = hostile
 		next := in
 		next.Previous, next.Generation = &bad, 2
-		if _, _, err := Make(next); err != nil {
+		if _, _, err := Make(t.Context(), next); err != nil {
 			t.Errorf("after a plan with %v in parts: %v", hostile, err)
 		}
 	}

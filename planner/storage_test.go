@@ -50,14 +50,14 @@ func TestStorageFollowsTheProfile(t *testing.T) {
 		in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 8e10
 		if tc.now != "" {
 			in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = map[string]int64{"bf16": 8e10, "f32": 1e10}[tc.now]
-			p, _, err := Make(in)
+			p, _, err := Make(t.Context(), in)
 			if err != nil {
 				t.Fatal(err)
 			}
 			in.Previous, in.Generation = &p, 2
 		}
 		in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = tc.flops
-		p, _, err := Make(in)
+		p, _, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,14 +94,14 @@ func TestF16WhereBF16IsSlow(t *testing.T) {
 			} else {
 				b.MatMulF16FLOPS = 8e10
 			}
-			p, _, err := Make(in)
+			p, _, err := Make(t.Context(), in)
 			if err != nil || !strings.Contains(storages(p), "b="+tc.now.String()) {
 				t.Fatalf("%s, %v", storages(p), err)
 			}
 			in.Previous, in.Generation = &p, 2
 		}
 		b.MatMulBF16FLOPS, b.MatMulF16FLOPS = tc.bf16, tc.f16
-		p, reasons, err := Make(in)
+		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestPrecisionText(t *testing.T) {
 // would have.
 func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 	in := unlikePrecision()
-	mixed, reasons, err := Make(in)
+	mixed, reasons, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 		t.Errorf("precision is told as %q", text)
 	}
 	in.Run.Train.Storage = plan.Storage(model.StorageF32)
-	floats, _, err := Make(in)
+	floats, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +155,10 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 	if got, err := Predict(in, mixed); err != nil || got.Step >= want.Step {
 		t.Errorf("the mixed plan takes %d (%v), f32 %d", got.Step, err, want.Step)
 	}
-	if d, err := ShouldReplan(in, floats); err != nil || !d.Replan {
+	if d, err := ShouldReplan(t.Context(), in, floats); err != nil || !d.Replan {
 		t.Errorf("a plan in f32 stays: %+v, %v", d, err)
 	}
-	if d, err := ShouldReplan(in, mixed); err != nil || d.Replan {
+	if d, err := ShouldReplan(t.Context(), in, mixed); err != nil || d.Replan {
 		t.Errorf("the best plan is replaced: %+v, %v", d, err)
 	}
 }
@@ -167,12 +167,12 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 func TestProcessorsStayInFloats(t *testing.T) {
 	in := unlikePrecision()
 	in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 0
-	auto, _, err := Make(in)
+	auto, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in.Run.Train.Storage = plan.StorageRule{}
-	floats, _, err := Make(in)
+	floats, _, err := Make(t.Context(), in)
 	if err != nil || string(auto.Encode()) != string(floats.Encode()) {
 		t.Errorf("on auto %s, in f32 %s, %v", auto.Encode(), floats.Encode(), err)
 	}
@@ -201,7 +201,7 @@ func TestStorageRulesSurviveTheirText(t *testing.T) {
 
 func TestStorageOfOneDeviceIsOne(t *testing.T) {
 	in := unlikePrecision()
-	p, _, err := Make(in)
+	p, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +210,12 @@ func TestStorageOfOneDeviceIsOne(t *testing.T) {
 		t.Errorf("two storages on one device: %v", err)
 	}
 	in.HalfCosts = in.HalfCosts[1:]
-	if _, _, err := Make(in); !errors.Is(err, plan.ErrBadInput) {
+	if _, _, err := Make(t.Context(), in); !errors.Is(err, plan.ErrBadInput) {
 		t.Errorf("costs of other layers in halves: %v", err)
 	}
 	for _, half := range []model.Storage{model.StorageBF16, model.StorageF16} {
 		in.HalfCosts, in.Run.Train.Storage = nil, plan.Storage(half)
-		if _, _, err := Make(in); !errors.Is(err, plan.ErrBadInput) {
+		if _, _, err := Make(t.Context(), in); !errors.Is(err, plan.ErrBadInput) {
 			t.Errorf("no costs in %v: %v", half, err)
 		}
 	}

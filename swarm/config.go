@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -12,6 +13,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
+	"pnode/swarm/listen"
 )
 
 // Config describes this node and its run. Identity, Run, OwnerKey and Capability are required.
@@ -58,7 +60,7 @@ type Config struct {
 	simulated *host.Simulated
 
 	bootstrap []peer.AddrInfo
-	listen    []host.Addr
+	listen    []netip.AddrPort
 }
 
 // fill checks the configuration and completes it with defaults.
@@ -80,11 +82,11 @@ func (c *Config) fill(now time.Time) (err error) {
 		c.Listen = []string{"127.0.0.1:0"}
 	}
 	for _, l := range c.Listen {
-		a, err := host.ParseListen(l)
+		at, err := listen.Parse(l)
 		if err != nil {
-			return err
+			return fmt.Errorf("swarm: listen address %q: %w", l, err)
 		}
-		c.listen = append(c.listen, a)
+		c.listen = append(c.listen, at)
 	}
 	if c.bootstrap, err = admission.ParseAddrs(c.Bootstrap); err != nil {
 		return fmt.Errorf("swarm: config: bootstrap: %w", err)

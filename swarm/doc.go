@@ -8,7 +8,7 @@
 //   - handshake: carries that decision's messages between two connected peers.
 //   - peerstore: peers, their addresses, and when to dial each.
 //   - mesh: dials, asks members for others, searches the local network.
-//   - host: the libp2p host, its shared sockets, limits and relays.
+//   - host: the libp2p host, its shared sockets, limits and relays. listen: the addresses that it listens on.
 //   - streams: control messages between two members. topics: small messages to all of them.
 //   - alpn: QUIC connections of an ALPN of their own, for pipeline/link and for probe, which measures links.
 //   - tasks: the goroutines of all of these. version: the refusal of unknown versions.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pnode/swarm/admission"
@@ -11,13 +12,7 @@ import (
 )
 
 // creator starts a run's first node, which holds the owner key.
-func creator(t *testing.T) *Swarm {
-	t.Helper()
-	o := testOwner(t)
-	cfg := testMember(t, o, testRun)
-	cfg.Owner = o
-	return start(t, cfg)
-}
+func creator(t *testing.T) *Swarm { return cluster(t, 1)[0] }
 
 func invite(t *testing.T, s *Swarm, opt admission.InviteOptions) admission.Invite {
 	t.Helper()
@@ -80,23 +75,25 @@ func TestEnterByInvite(t *testing.T) {
 }
 
 // Any member checks an invite; the creator may be gone.
-func TestEnterWithoutCreator(t *testing.T) {
-	t.Parallel()
-	c := cluster(t, 2)
-	v := invite(t, c[0], admission.InviteOptions{Addrs: append(c[0].Addrs(), c[1].Addrs()...), Uses: 2})
-	if err := c[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := enter(t, testIdentity(t), v, nil); err != nil {
+func TestVirtualEnterWithoutCreator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		c := n.cluster(t, 2)
+		v := invite(t, c[0], admission.InviteOptions{Addrs: append(c[0].Addrs(), c[1].Addrs()...), Uses: 2})
+		if err := c[0].Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	waitMembers(t, testContext(t), c[1], 2)
-	_, err := enter(t, testIdentity(t), v, nil)
-	if !errors.Is(err, admission.ErrInviteUsed) || !strings.Contains(err.Error(), "it was for 2") {
-		t.Errorf("third peer on an invite for two: %v", err)
-	}
+		for range 2 {
+			if _, err := enter(t, testIdentity(t), v, n.host()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitMembers(t, testContext(t), c[1], 2)
+		_, err := enter(t, testIdentity(t), v, n.host())
+		if !errors.Is(err, admission.ErrInviteUsed) || !strings.Contains(err.Error(), "it was for 2") {
+			t.Errorf("third peer on an invite for two: %v", err)
+		}
+	})
 }
 
 func TestEnterNeedsInvite(t *testing.T) {
@@ -112,17 +109,19 @@ func TestEnterNeedsInvite(t *testing.T) {
 }
 
 // That nobody answers is no verdict.
-func TestEnterNobodyThere(t *testing.T) {
-	t.Parallel()
-	a := creator(t)
-	v := invite(t, a, admission.InviteOptions{})
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := enter(t, testIdentity(t), v, nil)
-	if err == nil || admission.IsRefusal(err) || !strings.Contains(err.Error(), string(a.ID())) {
-		t.Errorf("enter with nobody there: %v", err)
-	}
+func TestVirtualEnterNobodyThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		a := n.cluster(t, 1)[0]
+		v := invite(t, a, admission.InviteOptions{})
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := enter(t, testIdentity(t), v, n.host())
+		if err == nil || admission.IsRefusal(err) || !strings.Contains(err.Error(), string(a.ID())) {
+			t.Errorf("enter with nobody there: %v", err)
+		}
+	})
 }
 
 const expiredWords = "invite expired 3h ago; ask for a new one with `pnode invite`"

@@ -31,9 +31,11 @@ func (l late) WriteTo(b []byte, to net.Addr) (int, error) {
 // TestSocketIsWrapped: everything that members say to each other goes through the wrapped
 // sockets, which the link probe sees, and nothing over TCP.
 func TestSocketIsWrapped(t *testing.T) {
+	t.Parallel()
 	const delay = 30 * time.Millisecond
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0"} { // opened by libp2p, and here
 		t.Run(listen, func(t *testing.T) {
+			t.Parallel()
 			var packets atomic.Int64
 			var sending sync.WaitGroup
 			t.Cleanup(sending.Wait)

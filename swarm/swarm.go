@@ -162,7 +162,7 @@ func (s *Swarm) Listening() (string, bool) {
 	for _, a := range s.host.Network().ListenAddresses() {
 		port, err := a.ValueForProtocol(ma.P_UDP)
 		if err == nil && len(s.cfg.listen) > 0 {
-			return net.JoinHostPort(s.cfg.listen[0].IP.String(), port), true
+			return net.JoinHostPort(s.cfg.listen[0].Addr().String(), port), true
 		}
 	}
 	return "", false

@@ -15,6 +15,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
+	"pnode/swarm/listen"
 	"pnode/swarm/streams"
 )
 
@@ -82,11 +83,17 @@ func start(t testing.TB, cfg Config) *Swarm {
 // each is connected to all others.
 func cluster(t testing.TB, n int) []*Swarm {
 	t.Helper()
+	return clusterOn(t, n, func() *host.Simulated { return nil })
+}
+
+// clusterOn is cluster on the sockets that sim hands out; nil stands for real ones.
+func clusterOn(t testing.TB, n int, sim func() *host.Simulated) []*Swarm {
+	t.Helper()
 	o := testOwner(t)
 	var out []*Swarm
 	for range n {
 		cfg := testMember(t, o, testRun)
-		cfg.Owner = o
+		cfg.Owner, cfg.simulated = o, sim()
 		if len(out) > 0 {
 			cfg.Bootstrap = out[0].Addrs()
 		}
@@ -209,7 +216,7 @@ func TestPortInUse(t *testing.T) {
 		cfg := testMember(t, o, testRun)
 		cfg.Listen = []string{"127.0.0.1:" + parts[4]}
 		_, err := New(t.Context(), cfg)
-		if !errors.Is(err, host.ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
+		if !errors.Is(err, listen.ErrPortInUse) || !strings.Contains(err.Error(), "--listen") {
 			t.Errorf("listen on %s: %v", addr, err)
 		}
 	}

@@ -86,23 +86,10 @@ func (n *virtualNet) host() *host.Simulated {
 	}
 }
 
-// cluster starts members with the first as bootstrap and waits until all are connected.
+// cluster is cluster on this net.
 func (n *virtualNet) cluster(t *testing.T, nodes int) []*Swarm {
 	t.Helper()
-	o := testOwner(t)
-	var all []*Swarm
-	for range nodes {
-		cfg := testMember(t, o, testRun)
-		cfg.simulated = n.host()
-		if len(all) > 0 {
-			cfg.Bootstrap = all[0].Addrs()
-		}
-		all = append(all, start(t, cfg))
-	}
-	for _, s := range all {
-		waitMembers(t, testContext(t), s, nodes-1)
-	}
-	return all
+	return clusterOn(t, nodes, n.host)
 }
 
 // sourceIP answers every question for a route with the node's address.
@@ -112,11 +99,14 @@ func (s *sourceIP) PreferredSourceIPForDestination(*net.UDPAddr) (net.IP, error)
 	return *s.ip.Load(), nil
 }
 
-// Twenty nodes join with one invite through one member each already there, become a full
+// Twenty nodes (ten with -short) join with one invite through one member each already there, become a full
 // mesh, gossip, measure a link, and lose the creator without losing each other.
 func TestVirtualTime(t *testing.T) {
+	nodes := 20
+	if testing.Short() {
+		nodes = 10
+	}
 	synctest.Test(t, func(t *testing.T) {
-		const nodes = 20
 		n := newVirtualNet(t)
 		o := testOwner(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

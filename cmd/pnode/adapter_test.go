@@ -132,13 +132,13 @@ func TestAdaptersAreRefused(t *testing.T) {
 	other := family(t, wider, safetensors.F32)
 	for args, want := range map[string]string{
 		"export NEW --dir " + weights + " --adapter":                              "no adapter in the model in",
-		"export NEW --dir " + run + " --base x":                                   "base is x: want none without --adapter",
+		"export NEW --dir " + run + " --base x":                                   "--base is x: want none without --adapter",
 		"export NEW --dir " + run + " --adapter --dtype f32":                      "leave --dtype and --shard-size out with --adapter",
 		"export NEW --dir " + run + " --adapter --shard-size 5MB":                 "leave --dtype and --shard-size out with --adapter",
 		"generate --dir " + alone:                                                 "holds adapters alone: name the folder of the model that they change, and this one with --lora",
 		"generate --dir " + weights + " --lora " + weights:                        "adapter_config.json",
 		"eval --dir " + other + " --lora " + alone + " " + data:                   "q_proj.lora_A.weight\" is [2 32], the configuration asks for [2 64]",
-		"train --lora " + alone:                                                   "lora is " + alone + ": want none without init",
+		"train --lora " + alone:                                                   "--lora is " + alone + ": want none without --init",
 		"train --init " + weights + " --lora " + alone + " --lora-rank 3":         "lora_rank is 3: want 0: the adapters in " + alone,
 		"train --init " + weights + " --lora " + alone + " --lora-alpha 3":        "lora_alpha is 3: want 0: the adapters in " + alone,
 		"train --init " + weights + " --lora " + alone + " --lora-targets k_proj": "lora_targets is k_proj: want none: the adapters in " + alone,

@@ -29,7 +29,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
   pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench kernels --json | jq .summary`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if worker != "" {
 				return bench.Worker(c.Context(), worker, e.stdin, e.stdout)
@@ -73,7 +73,7 @@ it would take AVX-512.`,
 // measures makes c run a measurement and print its report; it returns the command's flags.
 func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, progress func(string)) (report, error)) *pflag.FlagSet {
 	var asJSON bool
-	c.Args = usageArgs(cobra.NoArgs)
+	c.Args = noArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		var progress func(string)
 		if isTerminal(e.stderr) {
@@ -179,6 +179,10 @@ func (e environment) benchDevicesCommand() *cobra.Command {
   step       a training step of GPT-2 with 124 M parameters against eager PyTorch, with the
              largest micro-batch that fits both; compiled: against compiled PyTorch
   large      a step of a model of 1.3 B parameters against the peak of the device
+  launch     the share of a step in which the device has nothing to do: the step's time less what
+             its calls take, by the device's clock, when they are made again in one go
+  copies     the share of the copies between host and device that runs beside passes of the same
+             stage, in a pipeline of two stages on the device; and their rate
   repeat     losses of a second run, to the bit; losses: against those of the processor
 
 PyTorch runs as a process of its own (--python); its cuBLASLt is used where the system has none.

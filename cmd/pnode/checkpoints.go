@@ -22,7 +22,7 @@ func (e environment) checkpointsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "checkpoints",
 		Short: "List or verify the checkpoints of a node on this machine",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  usageArgs(knownCommand),
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.PersistentFlags().StringVar(&dir, "dir", "", "`FOLDER` of the run or node (default the newest run's)")
@@ -31,14 +31,14 @@ func (e environment) checkpointsCommand() *cobra.Command {
 			Use:     "ls",
 			Short:   "List checkpoints, newest first",
 			Example: "  pnode checkpoints ls\n  pnode checkpoints ls --dir ~/run7",
-			Args:    usageArgs(cobra.NoArgs),
+			Args:    noArgs,
 			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.listCheckpoints) },
 		},
 		&cobra.Command{
 			Use:     "verify",
 			Short:   "Compare every stored byte of a stopped node with its checksum",
 			Example: "  pnode checkpoints verify",
-			Args:    usageArgs(cobra.NoArgs),
+			Args:    noArgs,
 			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.verifyCheckpoints) },
 		},
 	)

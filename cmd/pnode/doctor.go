@@ -27,7 +27,7 @@ Drivers are tried in a process of their own: one that crashes is named and left 
 		Example: `  pnode doctor
   pnode doctor --devices opencl:1      try this one, even if a node would not use it
   pnode doctor --json | jq '.devices[] | select(.used)'`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d, err := devices.Diagnose(c.Context(), devices.Options{Names: flags.Devices.Names(), Threads: flags.Threads, Probe: e.probe})
 			if err != nil {
@@ -122,7 +122,7 @@ func probeCommand() *cobra.Command {
 		Short:   "Look at what drivers offer, a line for each thing found",
 		Example: "  pnode probe-devices --skip opencl:1",
 		Hidden:  true,
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return devices.Examine(os.Stdout, s)
 		},

@@ -68,7 +68,7 @@ func isTerminal(w io.Writer) bool {
 // withNode makes a command without arguments call do with the running node that --dir names.
 func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
 	dir := c.Flags().String("dir", "", "`FOLDER` of the node (default the newest one that runs)")
-	c.Args = usageArgs(cobra.NoArgs)
+	c.Args = noArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		client, err := dial(c.Context(), *dir)
 		if err != nil {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"pnode/checkpoint/huggingface"
 	"pnode/kernels/devices"
 	"pnode/node"
 	"pnode/node/api"
@@ -17,10 +20,12 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/tokenizer"
 	"pnode/node/infer"
 	"pnode/node/local"
 	"pnode/node/weights"
 	"pnode/pipeline/schedule/study"
+	"pnode/pipeline/trace"
 )
 
 // Exit codes; exitCodesTopic documents them.
@@ -57,6 +62,12 @@ var exitCodes = []struct {
 	{dataset.ErrNotText, exitUsage},
 	{dataset.ErrTooShort, exitUsage},
 	{dataset.ErrTooLarge, exitUsage},
+	{tokenizer.ErrFormat, exitUsage},
+	{trace.ErrBadTrace, exitUsage},
+	{weights.ErrNoAdapter, exitUsage},
+	{huggingface.ErrFormat, exitUsage},
+	{huggingface.ErrUnsupported, exitUsage},
+	{syscall.ENOTDIR, exitUsage}, // a file stands where a folder has to be
 	{shard.ErrUnfinished, exitUsage},
 	{shard.ErrOptions, exitUsage},
 	{shard.ErrNoEndOfText, exitUsage},
@@ -124,6 +135,14 @@ func one(what string) cobra.PositionalArgs {
 	}
 }
 
+// noArgs refuses arguments.
+var noArgs = usageArgs(func(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected %q: this command takes flags alone", args[0])
+	}
+	return nil
+})
+
 // named refuses empty arguments: an unset variable of the shell leaves them.
 func named(_ *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
@@ -132,14 +151,22 @@ func named(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// folderIsNamed refuses a --dir that is given and empty: leaving it out means the newest run, or a
-// new one, which nobody writes like that.
-func folderIsNamed(c *cobra.Command) error {
-	f := c.Flags().Lookup("dir")
-	if f == nil || !f.Changed || f.Value.String() != "" {
-		return nil
+// foldersAreNamed refuses a --dir or --out that is given and empty, or a file. Leaving --dir out means
+// the newest run, or a new one, which nobody writes as an empty word.
+func foldersAreNamed(c *cobra.Command) error {
+	for _, name := range []string{"dir", "out"} {
+		f := c.Flags().Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		if f.Value.String() == "" {
+			return usageError{c.CommandPath(), fmt.Errorf("--%s is empty: name a folder or leave the flag out; is a variable of the shell not set?", name)}
+		}
+		if st, err := os.Stat(f.Value.String()); err == nil && !st.IsDir() {
+			return usageError{c.CommandPath(), fmt.Errorf("--%s is %v, which is a file: name a folder", name, f.Value)}
+		}
 	}
-	return usageError{c.CommandPath(), errors.New("--dir is empty: name a folder or leave the flag out; is a variable of the shell not set?")}
+	return nil
 }
 
 // exitCodesTopic is `pnode help exit-codes`.
@@ -151,8 +178,8 @@ func exitCodesTopic() *cobra.Command {
 
   %3d  done; also a run that was interrupted once and left a checkpoint
   %3d  it failed; the last line of standard error says why
-  %3d  bad input: the command line, run file or invite cannot be read or asks for the
-       impossible; or the run, model or file it names, or needs, is not there
+  %3d  bad input: the command line, or a file, model or invite that it names, cannot be read or
+       asks for the impossible; or a run, model or file that the command needs is not there
   %3d  no node answered, or it refused: the invite is expired or used up, or too few
        members of the run are up
   %3d  nothing to do: the run is finished already
@@ -174,11 +201,14 @@ func sentence(err error) string {
 	if errors.Is(err, context.Canceled) { // where it was does not matter to whoever pressed Ctrl-C
 		return "interrupted before it was done"
 	}
-	text := err.Error()
+	text, last := err.Error(), ""
 	for _, e := range chain(err, nil) {
 		whole := e.Error()
+		if strings.HasPrefix(last, whole) { // its beginning is gone already
+			continue
+		}
 		if bare := withoutPackage(whole); bare != whole {
-			text = strings.Replace(text, whole, bare, 1)
+			text, last = strings.Replace(text, whole, bare, 1), whole
 		}
 	}
 	var lines []string

@@ -10,6 +10,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/local"
 	"pnode/node/progress"
+	"pnode/swarm/listen"
 )
 
 func TestExitCode(t *testing.T) {
@@ -23,7 +24,7 @@ func TestExitCode(t *testing.T) {
 		{config.ErrInvalid, exitUsage},
 		{config.ErrNoRun, exitUsage},
 		{config.ErrDirTaken, exitFailure},
-		{config.ErrPortInUse, exitFailure},
+		{listen.ErrPortInUse, exitFailure},
 		{progress.ErrDamaged, exitFailure},
 		{node.ErrBadInvite, exitUsage},
 		{node.ErrRefused, exitUnreachable},

@@ -30,10 +30,10 @@ the same text.`,
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
   pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if p.Tokens < 1 {
-				return usageError{c.CommandPath(), fmt.Errorf("tokens is %d: want 1 or more", p.Tokens)}
+				return usageError{c.CommandPath(), fmt.Errorf("--tokens is %d: want 1 or more", p.Tokens)}
 			}
 			if err := p.Sampling.Validate(); err != nil {
 				return usageError{c.CommandPath(), err}

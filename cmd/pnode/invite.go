@@ -9,6 +9,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 func (e environment) inviteCommand() *cobra.Command {
@@ -23,10 +24,10 @@ Only the machine that started the run can make invites.`,
   pnode invite --ttl 10m --uses 20`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if ttl < time.Second || ttl > api.MaxInviteTTL {
-				return fmt.Errorf("%w: ttl is %s: want 1s to %s", config.ErrInvalid, ttl, api.MaxInviteTTL)
+				return fmt.Errorf("%w: --ttl is %s: want 1s to %s", config.ErrInvalid, ttl, api.MaxInviteTTL)
 			}
 			if uses < 1 || uses > api.MaxInviteUses {
-				return fmt.Errorf("%w: uses is %d: want 1 to %d", config.ErrInvalid, uses, api.MaxInviteUses)
+				return fmt.Errorf("%w: --uses is %d: want 1 to %d", config.ErrInvalid, uses, api.MaxInviteUses)
 			}
 			return nil
 		},
@@ -36,6 +37,8 @@ Only the machine that started the run can make invites.`,
 		if err != nil {
 			return err
 		}
+		until := time.Now().Add(ttl).Format("2006-01-02 15:04 MST")
+		fmt.Fprintf(e.stderr, "%s may join with it, until %s:\n", plan.Count(uses, "node"), until) // the invite alone is for scripts
 		_, err = fmt.Fprintln(e.stdout, invite)
 		return err
 	})

@@ -22,7 +22,7 @@ belongs to a run already needs none: without an argument its node comes back, an
 address of a member (a multiaddr) says where to look first.`,
 		Example: `  pnode join pnode1-...                     join from any machine that reaches the addresses
   pnode join --dir ~/run7                   return after a restart`,
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := flags.Validate(); err != nil {
 				return err
@@ -58,14 +58,14 @@ address of a member (a multiaddr) says where to look first.`,
 }
 
 func (e environment) join(ctx context.Context, cfg config.Config, target string) error {
-	if err := config.TryListen(cfg.Listen); err != nil {
+	if err := cfg.TryListen(); err != nil {
 		return err
 	}
 	place, err := config.JoinPlace(cfg.Dir, target != "", time.Now())
 	if err != nil {
 		return err
 	}
-	if err := config.TryTrace(cfg.Trace); err != nil {
+	if err := cfg.TryTrace(); err != nil {
 		return errors.Join(err, place.Tidy())
 	}
 	w := e.progress(cfg.JSON, 0)

@@ -61,7 +61,7 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 		Args:          usageArgs(knownCommand),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return folderIsNamed(c) },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return foldersAreNamed(c) },
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetIn(e.stdin)
@@ -103,10 +103,10 @@ func addBuiltIns(root *cobra.Command) {
 	}
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args = usageArgs(cobra.NoArgs)
+		completion.Args = usageArgs(knownCommand)
 		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		for _, shell := range completion.Commands() {
-			shell.Args, shell.Example = usageArgs(cobra.NoArgs), "  "+shell.CommandPath()
+			shell.Args, shell.Example = noArgs, "  "+shell.CommandPath()
 		}
 	}
 }

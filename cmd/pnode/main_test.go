@@ -77,7 +77,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 	}{
 		{"train --bogus", exitUsage, "unknown flag: --bogus; see `pnode train --help`"},
 		{"train stray", exitUsage, `unexpected "stray": name text with --data; see`},
-		{"train --steps 0", exitUsage, "pnode: steps is 0: want 1 to"},
+		{"train --steps 0", exitUsage, "pnode: --steps is 0: want 1 to"},
 		{"train --steps many", exitUsage, "pnode: --steps \"many\": want a whole number; see `pnode train --help`"},
 		{"train --steps 99999999999999999999", exitUsage, "pnode: --steps \"99999999999999999999\": want a whole number that is not so large; see"},
 		{"train --seed -1", exitUsage, "pnode: --seed \"-1\": want a whole number from 0; see"},
@@ -90,32 +90,32 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"train --schedule foo", exitUsage, "auto leaves it to the planner"},
 		{"join pnode1-AAAA", exitUsage, "the invite is damaged"},
 		{"join /ip4/127.0.0.1/udp/9/quic-v1/p2p/12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLvKXtf", exitUnreachable, "this run needs an invite"},
-		{"train --preset giant", exitUsage, "pnode: preset is giant: want one of nano"},
+		{"train --preset giant", exitUsage, "pnode: --preset is giant: want one of nano"},
 		{"train --config /no/such.yaml", exitUsage, "no such"},
 		{"train --resume", exitUsage, "no run found"},
 		{"join one two", exitUsage, "accepts at most 1 arg"},
-		{"join --log-level loud", exitUsage, "log_level is loud"},
+		{"join --log-level loud", exitUsage, "--log-level is loud"},
 		{"join", exitUsage, "no run found"},
 		{"join --threads all", exitUsage, "--threads \"all\": want a whole number from 0"},
 		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
 		{"train --resume --steps 4", exitUsage, "--steps cannot be given with --resume"},
 		{"train --resume --print-config", exitUsage, "--print-config shows the settings of a new run"},
-		{"train --listen 192.0.2.7:0", exitUsage, "pnode: listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
-		{"train --trace /no/such/t.json", exitUsage, "pnode: trace is /no/such/t.json: no such file or directory; name a file in a folder that is there"},
-		{"join --listen 192.0.2.7:0", exitUsage, "pnode: listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
+		{"train --listen 192.0.2.7:0", exitUsage, "pnode: --listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
+		{"train --trace /no/such/t.json", exitUsage, "pnode: --trace is /no/such/t.json: no such file or directory; name a file in a folder that is there"},
+		{"join --listen 192.0.2.7:0", exitUsage, "pnode: --listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0"},
 		{"help frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"help bench frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"checkpoints frobnicate", exitUsage, "unknown command"},
 		{"bench frobnicate", exitUsage, "unknown command"},
 		{"completion frobnicate", exitUsage, "unknown command"},
-		{"completion bash frobnicate", exitUsage, "unknown command"},
+		{"completion bash frobnicate", exitUsage, "unexpected \"frobnicate\""},
 		{"checkpoints ls", exitUsage, "no run found"},
 		{"status", exitUnreachable, "no node runs"},
 		{"status --dir " + dir, exitUnreachable, "no node runs in " + dir},
 		{"leave", exitUnreachable, "no node runs"},
 		{"watch", exitUnreachable, "no node runs"},
-		{"watch here", exitUsage, "unknown command"},
+		{"watch here", exitUsage, "unexpected \"here\": this command takes flags alone"},
 		{"invite", exitUnreachable, "no node runs"},
 		{"train --init ../../checkpoint/huggingface/testdata/gpt2 --lora /no/such", exitUsage, "pnode: lora: /no/such: no such file or folder"},
 		{"plan --init /no/such", exitUsage, "holds neither a run nor a model"},
@@ -124,8 +124,16 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"tokenize --tokenizer /no/such --out " + dir + "/out main.go", exitUsage, "no such file or directory; name a tokenizer.json"},
 		{"samples", exitUsage, "--step is 0, or missing: want 1 or more"},
 		{"samples --step 1 --steps 0", exitUsage, "--steps is 0: want 1 or more"},
-		{"invite --uses 0", exitUsage, "uses is 0: want 1 to"},
-		{"invite --ttl 1ms", exitUsage, "ttl is 1ms: want 1s to"},
+		{"invite --uses 0", exitUsage, "--uses is 0: want 1 to"},
+		{"train --lr 0", exitUsage, "pnode: --lr is 0: want more than 0, up to 10"},
+		{"train --dir main.go", exitUsage, "pnode: --dir is main.go, which is a file: name a folder"},
+		{"train --dir main.go/run", exitUsage, "not a directory; choose another with --dir"},
+		{"status --dir main.go", exitUsage, "which is a file"},
+		{"tokenize --tokenizer bytes --out main.go main.go", exitUsage, "--out is main.go, which is a file"},
+		{"tokenize --tokenizer main.go --out " + dir + "/out main.go", exitUsage, "not a valid tokenizer file"},
+		{"export main.go", exitUsage, "main.go is a file: name a new folder"},
+		{"schedule --trace main.go", exitUsage, "bad trace: want a JSON array"},
+		{"invite --ttl 1ms", exitUsage, "--ttl is 1ms: want 1s to"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			code, _, stderr := pnode(t, strings.Fields(tt.args)...)
@@ -220,8 +228,9 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	if code, out, _ := pnode(t, "status", "--dir", dir); code != exitOK || !strings.Contains(out, "3 of 9") {
 		t.Errorf("status: %d\n%s", code, out)
 	}
-	if code, out, _ := pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4"); code != exitOK || out != "pnode1-10m0s-4\n" {
-		t.Errorf("invite: %d %q", code, out)
+	code, out, stderr = pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4")
+	if code != exitOK || out != "pnode1-10m0s-4\n" || !strings.HasPrefix(stderr, "4 nodes may join with it, until 20") {
+		t.Errorf("invite: %d %q %q", code, out, stderr)
 	}
 	if code, out, stderr := pnode(t, "watch", "--print", "--dir", dir); code != exitOK || !strings.HasPrefix(out, "http://127.0.0.1:") || strings.Count(out, "\n") != 1 {
 		t.Errorf("watch: %d %q %q", code, out, stderr)

@@ -33,17 +33,17 @@ part of the prediction. Takes the flags and the run file of train.`,
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
   pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2
   pnode plan --json | jq .plan`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := config.Effective(file, flags, givenKeys(c.Flags()))
 			if err != nil {
 				return err
 			}
 			if cfg.Cluster != "" && c.Flags().Changed("nodes") {
-				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: leave it out, the file for cluster has %d devices", nodes, cfg.Local)}
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: leave it out, the file for --cluster has %d devices", nodes, cfg.Local)}
 			}
 			if nodes < 1 {
-				return usageError{c.CommandPath(), fmt.Errorf("nodes is %d: want 1 or more", nodes)}
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: want 1 or more", nodes)}
 			}
 			return e.plan(c.Context(), cfg, nodes, asJSON)
 		},
@@ -80,7 +80,7 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if in.Members, err = hardware.DryRun(ctx, cfg.Cluster, nodes, machine); err != nil {
 		return err
 	}
-	p, reasons, err := planner.Make(in)
+	p, reasons, err := planner.Make(ctx, in)
 	if err != nil {
 		return err
 	}

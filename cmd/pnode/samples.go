@@ -27,7 +27,7 @@ and the first token of the sample in the data. This is computed, not recorded: e
 the same, for past and future steps, and every sample comes once in an epoch.`,
 		Example: `  pnode samples --step 100
   pnode samples --step 1 --steps 50 --json | jq .index`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if step < 1 {
 				return usageError{c.CommandPath(), errors.New("--step is 0, or missing: want 1 or more")}

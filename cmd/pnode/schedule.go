@@ -44,7 +44,7 @@ otherwise give one for each, separated by commas or by repeating the flag.`,
   pnode schedule --kind interleaved:v=2,f=8+4,b=5+7 --stages 8 --micro 12 --link 0:1.5
   pnode schedule --kind chimera --stages 8 --micro 16 --json | jq .bubble
   pnode schedule --trace run.trace.json --step 20 --svg step20.svg`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.list {
 				if o.asJSON {
@@ -137,7 +137,7 @@ func (e environment) measuredSchedule(names []string, step int, svg string) erro
 	}
 	keys := t.Keys()
 	if len(keys) == 0 {
-		return fmt.Errorf("the trace has no spans")
+		return fmt.Errorf("%w: the trace has no spans", trace.ErrBadTrace)
 	}
 	key, found := keys[len(keys)-1], step == 0
 	for _, k := range keys {
@@ -146,7 +146,7 @@ func (e environment) measuredSchedule(names []string, step int, svg string) erro
 		}
 	}
 	if !found {
-		return fmt.Errorf("the trace has no step %d: want %d to %d", step, keys[0].Step, keys[len(keys)-1].Step)
+		return fmt.Errorf("%w: the trace has no step %d: want %d to %d", study.ErrBadRequest, step, keys[0].Step, keys[len(keys)-1].Step)
 	}
 	line := t.Timeline(key)
 	workers := make([]string, len(line.Workers))

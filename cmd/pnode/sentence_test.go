@@ -16,6 +16,7 @@ func TestSentence(t *testing.T) {
 	}{
 		{errors.New("plain"), "plain"},
 		{fmt.Errorf("%w: devices names cuda:9", errors.New("devices: no such device")), "no such device: devices names cuda:9"},
+		{fmt.Errorf("bench devices: %w", fmt.Errorf("%w: devices names cuda:9", errors.New("devices: no such device"))), "bench devices: no such device: devices names cuda:9"},
 		{fmt.Errorf("dataset: read text a.go: %w", context.Canceled), "interrupted before it was done"},
 		{fmt.Errorf("node: join: %w", inner), "join: listen on [::]:1: taken"},
 		{fmt.Errorf("node: swarm: join: %w", inner), "join: listen on [::]:1: taken"},

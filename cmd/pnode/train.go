@@ -97,14 +97,14 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 }
 
 func (e environment) train(ctx context.Context, cfg config.Config) error {
-	if err := errors.Join(checkLoRA(cfg.LoRA), config.TryListen(cfg.Listen)); err != nil {
+	if err := errors.Join(checkLoRA(cfg.LoRA), cfg.TryListen()); err != nil {
 		return err
 	}
 	place, err := cfg.Place(time.Now())
 	if err != nil {
 		return err
 	}
-	if err := config.TryTrace(cfg.Trace); err != nil {
+	if err := cfg.TryTrace(); err != nil {
 		return errors.Join(err, place.Tidy())
 	}
 	cfg.Dir = place.Dir

@@ -13,7 +13,7 @@ func (e environment) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print what this program was built from",
 		Example: "  pnode version",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(e.stdout, version())
 			return err

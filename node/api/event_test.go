@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"net"
+	"net/http"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pnode/planner/plan"
@@ -162,30 +165,56 @@ func TestEndingServerWritesWhatIsQueued(t *testing.T) {
 	}
 }
 
+// pipes is a listener for connections in memory, whose deadlines virtual time reaches.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	p <- far
+	return near, nil
+}
+
 // TestQuietStreamLivesOn: neither the read nor the write timeout ends a stream on which
 // nothing happens for a while, and its end is a clean one.
 func TestQuietStreamLivesOn(t *testing.T) {
-	t.Parallel()
-	const timeout = 50 * time.Millisecond
-	node := &fakeNode{}
-	dir, _ := serve(t, node, func(s *Server) { s.readTimeout = timeout; s.writeTimeout = 10 * timeout })
-	c := dial(t, dir)
-	node.Publish(stepEvent(1))
-	var got []plan.Step
-	for e, err := range c.Events(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const quiet = 4 * (readTimeout + writeTimeout)
+		node, connections := &fakeNode{}, make(pipes)
+		var c *Client
+		_, stop := serve(t, node, func(s *Server) {
+			s.listener.Close()
+			s.listener = connections
+			c = &Client{address: s.address, http: &http.Client{Transport: &http.Transport{DialContext: connections.dial}}}
+		})
+		node.Publish(stepEvent(1))
+		var got []plan.Step
+		for e, err := range c.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e.Step)
+			if e.Step == 1 {
+				time.AfterFunc(quiet, func() { node.Publish(stepEvent(2)) })
+			} else {
+				time.AfterFunc(quiet, node.Close)
+			}
 		}
-		got = append(got, e.Step)
-		if e.Step == 1 {
-			time.AfterFunc(20*timeout, func() { node.Publish(stepEvent(2)) })
-		} else {
-			time.AfterFunc(20*timeout, node.Close)
+		if len(got) != 2 {
+			t.Errorf("got %v", got)
 		}
-	}
-	if len(got) != 2 {
-		t.Errorf("got %v", got)
-	}
+		c.Close()
+		stop()
+	})
 }
 
 func TestStreamsAreBounded(t *testing.T) {

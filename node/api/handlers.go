@@ -14,10 +14,10 @@ import (
 	"pnode/pipeline/wire/strict"
 )
 
-// Bounds on invites.
+// Bounds on invites; no invite is for more uses than admission signs.
 const (
 	MaxInviteTTL  = 30 * 24 * time.Hour
-	MaxInviteUses = 10000
+	MaxInviteUses = 1024
 )
 
 // inviteRequest and inviteReply are the bodies of POST /v1/invite.

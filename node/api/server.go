@@ -67,8 +67,6 @@ type Server struct {
 	listener net.Listener
 	streams  chan struct{} // one token for each stream of events
 	ending   chan struct{} // closed when Run shuts down
-	// readTimeout is for a request, writeTimeout for each write to a reader of events.
-	readTimeout, writeTimeout time.Duration
 }
 
 // Listen takes a loopback port, that of the node before in the folder if it can be had, and
@@ -87,8 +85,6 @@ func Listen(o Options) (*Server, error) {
 		address: Address{Addr: page.Addr, Token: newToken(), Page: page.url(), PID: os.Getpid()},
 		streams: make(chan struct{}, maxStreams),
 		ending:  make(chan struct{}),
-
-		readTimeout: readTimeout, writeTimeout: writeTimeout,
 	}
 	if err := writeFile(o.Dir, AddressFile, s.address); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -106,8 +102,8 @@ func (s *Server) Close() error {
 func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.handler(),
-		ReadHeaderTimeout: s.readTimeout,
-		ReadTimeout:       s.readTimeout,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),

@@ -29,7 +29,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	st := stream{after: after, control: http.NewResponseController(w), encode: json.NewEncoder(w), timeout: s.writeTimeout}
+	st := stream{after: after, control: http.NewResponseController(w), encode: json.NewEncoder(w)}
 	// The read deadline would end the stream.
 	if err := errors.Join(st.control.SetReadDeadline(time.Time{}), st.extend(), st.control.Flush()); err != nil {
 		return
@@ -54,12 +54,11 @@ type stream struct {
 	after   uint64 // events up to this one are left out
 	control *http.ResponseController
 	encode  *json.Encoder
-	timeout time.Duration
 }
 
 // extend gives the next write its time.
 func (s stream) extend() error {
-	return s.control.SetWriteDeadline(time.Now().Add(s.timeout))
+	return s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 }
 
 // write sends one event and flushes when no other waits; a client that leaves it unread

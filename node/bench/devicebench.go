@@ -66,18 +66,20 @@ const (
 	rowStep      = "step"
 	rowCompiled  = "compiled"
 	rowLarge     = "large"
+	rowLaunch    = "launch"
+	rowCopies    = "copies"
 	rowRepeat    = "repeat"
 	rowLosses    = "losses"
 )
 
 // DeviceRows returns the names that DeviceOptions.Only can hold.
 func DeviceRows() []string {
-	return []string{rowProducts, rowAttention, rowStep, rowCompiled, rowLarge, rowRepeat, rowLosses}
+	return []string{rowProducts, rowAttention, rowStep, rowCompiled, rowLarge, rowLaunch, rowCopies, rowRepeat, rowLosses}
 }
 
 // cells returns what is asked for, in the order of DeviceRows.
 func (b *deviceBench) cells() []cell {
-	all := slices.Concat(b.productCells(), b.attentionCells(), b.stepCells(), b.lossCells())
+	all := slices.Concat(b.productCells(), b.attentionCells(), b.stepCells(), b.busyCells(), b.lossCells())
 	return slices.DeleteFunc(all, func(c cell) bool { return !slices.Contains(b.o.Only, c.rows[0].Row) })
 }
 

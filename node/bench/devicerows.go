@@ -166,7 +166,7 @@ func (b *deviceBench) stepCells() []cell {
 
 // fitting measures training steps with the largest micro-batch for which there is memory, halving
 // it from the model's on.
-func fitting(m StepModel, measure func(StepModel) (StepResult, error)) (StepResult, error) {
+func fitting[R any](m StepModel, measure func(StepModel) (R, error)) (R, error) {
 	for {
 		result, err := measure(m)
 		if err == nil || m.Batch <= 1 || !noRoom(err) {

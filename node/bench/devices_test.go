@@ -54,7 +54,7 @@ func TestDevicesBesideAPeer(t *testing.T) {
 	}
 	by := rows(t, r)
 	for name, want := range map[string]int{
-		rowProducts: 2, rowAttention: 1, rowStep: 1, rowCompiled: 1, rowLarge: 1, rowRepeat: 1, rowLosses: 1,
+		rowProducts: 2, rowAttention: 1, rowStep: 1, rowCompiled: 1, rowLarge: 1, rowLaunch: 1, rowCopies: 1, rowRepeat: 1, rowLosses: 1,
 	} {
 		if len(by[name]) != want {
 			t.Fatalf("%d rows of %s, want %d", len(by[name]), name, want)
@@ -72,6 +72,9 @@ func TestDevicesBesideAPeer(t *testing.T) {
 	large := by[rowLarge][0]
 	if !(large.Value > 0 && math.Abs(large.Ratio-large.Value/large.PeerValue) < 1e-9) || !strings.Contains(large.Note, "micro-batch 4") {
 		t.Errorf("%+v", large)
+	}
+	if launch, copies := by[rowLaunch][0], by[rowCopies][0]; !launch.Lacking || !strings.Contains(launch.Note, "micro-batch 4") || !(copies.Value > 0) || copies.Open != "" {
+		t.Errorf("%+v, %+v", launch, copies) // the processor has no clock of its own
 	}
 	if repeat, losses := by[rowRepeat][0], by[rowLosses][0]; repeat.Value != 4 || losses.Value != 0 || losses.Note == "" || !*repeat.Met || !*losses.Met {
 		t.Errorf("%+v, %+v", repeat, losses)

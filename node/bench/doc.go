@@ -18,8 +18,5 @@
 // Whatever else the machine does falls on all sides alike, since their rounds alternate.
 // A figure is the median over the rounds, a ratio the median of the rounds' ratios.
 //
-// What no user asks for is a Go benchmark of this package: BenchmarkLaunches and BenchmarkCopies
-// (-device names what they run on) measure how well a device is kept busy.
-//
 // cmd/pnode calls the package. It asserts nothing: how fast a machine is, is for people to judge.
 package bench

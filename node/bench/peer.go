@@ -57,6 +57,10 @@ type answer struct {
 	Classes    map[string]float64 `json:"classes,omitempty"`
 	FLOPs      int64              `json:"flops,omitempty"`
 	Arithmetic float64            `json:"gflops,omitempty"`
+	// Of launches and copies: the figure, what it means, and what it cannot be measured without.
+	Percent float64 `json:"percent,omitempty"`
+	Note    string  `json:"note,omitempty"`
+	Lacks   string  `json:"lacks,omitempty"`
 }
 
 // startPython runs a script as a peer; its argument is what as JSON.

@@ -21,7 +21,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Kinds of tasks.
+// Kinds of tasks, besides rowLaunch and rowCopies.
 const (
 	productTask   = "product"
 	attentionTask = "attention"
@@ -100,6 +100,10 @@ func (t task) serve(ctx context.Context, in io.Reader, out *json.Encoder) (err e
 		return serveRequests(own, in, out, steps.run)
 	case productTask:
 		build = product(kernels.BF16, t.Product[0], t.Product[1], t.Product[2], kernels.TransB)
+	case rowLaunch:
+		return serveRequests(own, in, out, func(r stepRequest) (answer, error) { return t.launches(ctx, device, r.Steps) })
+	case rowCopies:
+		return serveRequests(own, in, out, func(r stepRequest) (answer, error) { return t.copies(ctx, device, r.Steps) })
 	case attentionTask:
 	default:
 		return fmt.Errorf("no task is called %q", t.Kind)
@@ -145,7 +149,7 @@ const maxLosses = 1000
 // steps lets a worker train as many steps as are asked for.
 type steps struct {
 	device kernels.Device
-	timed  *timedDevice // nil without a profile
+	timed  *watchedDevice // nil without a profile
 	turn   chan struct{}
 	done   chan pipeline.StepResult
 	end    context.CancelFunc
@@ -157,7 +161,7 @@ func (t task) train(ctx context.Context, device kernels.Device) (*steps, error) 
 	s := &steps{device: device, turn: make(chan struct{}), done: make(chan pipeline.StepResult), ended: make(chan error, 1)}
 	on := device
 	if t.Profile {
-		s.timed = &timedDevice{Device: device, spent: map[string]time.Duration{}}
+		s.timed = &watchedDevice{Device: device, spent: map[string]time.Duration{}}
 		on = s.timed
 	}
 	run := newRun(t.Model.config())
@@ -252,32 +256,4 @@ func peakBytes(device kernels.Device) int64 {
 		return 0
 	}
 	return kilobytes << 10
-}
-
-// timedDevice notes how long the calls of each class take and what they compute, on a
-// device whose queues carry a call out in Do.
-type timedDevice struct {
-	kernels.Device
-	spent map[string]time.Duration // by class
-	flops int64
-}
-
-// NewQueue returns a queue whose calls are noted.
-func (d *timedDevice) NewQueue() (kernels.Queue, error) {
-	q, err := d.Device.NewQueue()
-	return &timedQueue{Queue: q, device: d}, err
-}
-
-type timedQueue struct {
-	kernels.Queue
-	device *timedDevice
-}
-
-// Do carries a call out and notes it.
-func (q *timedQueue) Do(c kernels.Call) {
-	begin := time.Now()
-	q.Queue.Do(c)
-	info := kernels.Info(c.Op)
-	q.device.spent[info.Class.String()] += time.Since(begin)
-	q.device.flops += info.FLOPs(c)
 }

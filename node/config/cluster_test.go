@@ -238,10 +238,10 @@ func TestEffectiveCluster(t *testing.T) {
 	flags.Emulate = write(t, "device: {matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB}")
 	flags.Local, flags.Listen = 4, "127.0.0.1:0"
 	for keys, word := range map[string]string{
-		"cluster local":   "local is 4: want 3",
-		"cluster emulate": "emulate is",
-		"cluster listen":  "listen is",
-		"emulate local":   "emulate is",
+		"cluster local":   "--local is 4: want 3",
+		"cluster emulate": "--emulate is",
+		"cluster listen":  "--listen is",
+		"emulate local":   "--emulate is",
 	} {
 		if _, err := Effective("", flags, given(strings.Fields(keys)...)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v, want %q", keys, err, word)

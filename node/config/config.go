@@ -127,6 +127,9 @@ type Config struct {
 	JSON bool `yaml:"json"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
+
+	// inFile names the settings that only the run file has, by key, for errors.
+	inFile map[string]string
 }
 
 // Default returns the settings of a run of a few minutes on two cores.
@@ -167,7 +170,7 @@ const (
 func (c Config) Model() (model.Config, error) {
 	m, err := model.Preset(c.Preset)
 	if err != nil {
-		return m, invalid("preset", c.Preset, "one of "+strings.Join(model.PresetNames(), ", "))
+		return m, c.invalid("preset", c.Preset, "one of "+strings.Join(model.PresetNames(), ", "))
 	}
 	m = c.adjust(m)
 	return m, c.validateModel(m)
@@ -198,7 +201,7 @@ func (c Config) Fit(m model.Config) (model.Config, error) {
 	own := m.Context
 	m = c.adjust(m)
 	if m.Context > own {
-		return m, invalid("context", c.Context, fmt.Sprintf("1 to %d, the longest sequence that the model of init takes", own))
+		return m, c.invalid("context", c.Context, fmt.Sprintf("1 to %d, the longest sequence that the model of --init takes", own))
 	}
 	return m, c.validateModel(m)
 }

@@ -92,7 +92,7 @@ func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) bool { return false }
-	if _, err := Effective(file, Default(), none); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "lr (in "+file+") cannot be given with --resume") {
+	if _, err := Effective(file, Default(), none); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), file+": lr cannot be given with --resume") {
 		t.Errorf("a file with lr: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("resume: true\nthreads: 2\n"), 0o600); err != nil {
@@ -129,5 +129,24 @@ func TestNamesOfMachines(t *testing.T) {
 		if valid && c.MachineName() != name {
 			t.Errorf("%q is called %q", name, c.MachineName())
 		}
+	}
+}
+
+// TestErrorsNameSettingsAsTheyWereWritten: by flag, or by file and key where only the file gives them.
+func TestErrorsNameSettingsAsTheyWereWritten(t *testing.T) {
+	file := write(t, "warmup_steps: -1\nlisten: nowhere\n")
+	flags := Default()
+	flags.WarmupSteps = -2
+	for key, want := range map[string]string{
+		"none": "config: " + file + ": warmup_steps is -1: want 0 to ", "warmup_steps": "config: --warmup-steps is -2: want 0 to ",
+	} {
+		if _, err := Effective(file, flags, func(k string) bool { return k == key }); !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	flags.WarmupSteps = 0
+	c, err := Effective(file, flags, func(k string) bool { return k == "warmup_steps" })
+	if want := file + ": listen is nowhere"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(c.TryListen().Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

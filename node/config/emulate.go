@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
-	"reflect"
 	"slices"
-	"strings"
 )
 
 // Emulation is a file that makes a node look like another one (`--emulate`): its device, and
@@ -123,10 +120,10 @@ func (d Device) validate() error {
 func (c *Config) fitEmulation() error {
 	if c.Emulate != "" {
 		if c.Cluster != "" {
-			return invalid("emulate", c.Emulate, "none with cluster, which says what each node is to look like")
+			return c.invalid("emulate", c.Emulate, "none with --cluster, which says what each node is to look like")
 		}
 		if c.Local > 0 {
-			return invalid("emulate", c.Emulate, "none with local nodes: describe them in a file for cluster")
+			return c.invalid("emulate", c.Emulate, "none with local nodes: describe them in a file for --cluster")
 		}
 		_, err := LoadEmulation(c.Emulate)
 		return err
@@ -135,7 +132,7 @@ func (c *Config) fitEmulation() error {
 		return nil
 	}
 	if c.Listen != "" {
-		return invalid("listen", c.Listen, "none with cluster: its nodes know each other by addresses of their own")
+		return c.invalid("listen", c.Listen, "none with --cluster: its nodes know each other by addresses of their own")
 	}
 	cluster, err := LoadCluster(c.Cluster)
 	if err != nil {
@@ -143,40 +140,8 @@ func (c *Config) fitEmulation() error {
 	}
 	nodes := len(cluster.Nodes())
 	if c.Local != 0 && c.Local != nodes {
-		return invalid("local", c.Local, fmt.Sprintf("%d, the number of devices in %s, or nothing", nodes, c.Cluster))
+		return c.invalid("local", c.Local, fmt.Sprintf("%d, the number of devices in %s, or nothing", nodes, c.Cluster))
 	}
 	c.Local = nodes
 	return nil
-}
-
-// Print writes an emulation file that loads back to the same value.
-func (e Emulation) Print(w io.Writer) error {
-	var b strings.Builder
-	printStruct(&b, reflect.ValueOf(&e).Elem(), "")
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// printStruct writes the fields that are not zero, nested ones two blanks further in.
-func printStruct(b *strings.Builder, v reflect.Value, indent string) {
-	for _, f := range fieldsOf(v.Type()) {
-		key, field := f.Tag.Get("yaml"), v.FieldByIndex(f.Index)
-		if field.IsZero() {
-			continue
-		}
-		switch field.Kind() {
-		case reflect.Struct:
-			fmt.Fprintf(b, "%s%s:\n", indent, key)
-			printStruct(b, field, indent+"  ")
-		case reflect.Slice:
-			fmt.Fprintf(b, "%s%s:\n", indent, key)
-			for j := range field.Len() {
-				var element strings.Builder
-				printStruct(&element, field.Index(j), indent+"    ")
-				fmt.Fprintf(b, "%s  - %s", indent, strings.TrimPrefix(element.String(), indent+"    "))
-			}
-		default:
-			fmt.Fprintf(b, "%s%s: %s\n", indent, key, text(field))
-		}
-	}
 }

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Load reads a run.yaml over the defaults. Errors about its content wrap ErrInvalid and name file and line.
@@ -31,18 +33,23 @@ func Keys() []string { return keysOf(reflect.TypeFor[Config]()) }
 // resume, only the settings of a node may be among them.
 func Effective(file string, flags Config, given func(key string) bool) (Config, error) {
 	c := Default()
-	var keys []string
 	if file != "" {
-		var err error
-		if keys, err = readFile(file, "run file", &c); err != nil {
+		keys, err := readFile(file, "run file", &c)
+		if err != nil {
 			return Config{}, err
 		}
 		c = c.normal()
+		c.inFile = map[string]string{}
+		for _, key := range keys {
+			if !given(key) {
+				c.inFile[key] = file + ": " + key
+			}
+		}
 	}
 	c = Merge(c, flags, given)
-	c = c.fitDefaults(func(key string) bool { return given(key) || slices.Contains(keys, key) })
+	c = c.fitDefaults(func(key string) bool { return given(key) || c.inFile[key] != "" })
 	if c.Resume {
-		if err := refuseFixed(file, keys, given); err != nil {
+		if err := c.refuseFixed(given); err != nil {
 			return Config{}, err
 		}
 	}
@@ -91,4 +98,40 @@ func Merge(file, flags Config, given func(key string) bool) Config {
 		}
 	}
 	return file.normal()
+}
+
+// nodeKeys lists the settings of a node or of this start alone. All others are part of the run's specification, which is
+// fixed when the run starts.
+var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "threads", "devices", "memory", "trace", "json", "log_level"}
+
+// flagOf returns the flag of a key.
+func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }
+
+// refuseFixed refuses settings of the run's specification for a run that is resumed: in
+// the file by name, or given by flag. The error wraps ErrInvalid.
+func (c Config) refuseFixed(given func(key string) bool) error {
+	var fixed []string
+	for _, key := range Keys() {
+		switch {
+		case slices.Contains(nodeKeys, key):
+		case given(key) || c.inFile[key] != "":
+			fixed = append(fixed, c.written(key))
+		}
+	}
+	if len(fixed) == 0 {
+		return nil
+	}
+	const most = 4
+	if more := len(fixed) - most; more > 0 {
+		fixed = append(fixed[:most:most], fmt.Sprintf("%d more settings", more))
+		fixed = append(fixed[:most-1], fixed[most-1]+" and "+fixed[most])
+	}
+	var free []string
+	for _, key := range nodeKeys {
+		if key != "resume" {
+			free = append(free, flagOf(key))
+		}
+	}
+	return fmt.Errorf("%w: %s cannot be given with --resume: a run's specification is fixed when it starts; only %s can be given, other settings need a new run, without --resume",
+		ErrInvalid, strings.Join(fixed, ", "), strings.Join(free, ", "))
 }

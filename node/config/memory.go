@@ -170,13 +170,13 @@ func (a Allowance) part(nodes int) Allowance {
 	return Allowance{Share: max(1, cmp.Or(a.Share, wholeShare)/Share(nodes))}
 }
 
-// CheckLocal refuses what so many nodes on one machine with these devices could not keep to: a
-// size whose parts are too small, or one for a device that none of them gets. The error wraps
-// ErrInvalid.
-func (m Memory) CheckLocal(devices Devices, nodes int) error {
+// CheckMemory refuses memory that so many nodes on this machine could not keep to: a size whose
+// parts are too small, or one for a device that none of them gets. The error wraps ErrInvalid.
+func (c Config) CheckMemory(nodes int) error {
+	m, devices := c.Memory, c.Devices
 	given := map[string]bool{processor: true}
 	if part := m.entries()[processor].part(nodes); part.Bytes > 0 && part.Bytes < LeastMemory {
-		return invalid("memory", m, fmt.Sprintf("%v or more for %s, or fewer local nodes: %d share the host's memory, each would get %v and takes %v at least",
+		return c.invalid("memory", m, fmt.Sprintf("%v or more for %s, or fewer local nodes: %d share the host's memory, each would get %v and takes %v at least",
 			LeastMemory*Bytes(nodes), processor, nodes, part, LeastMemory))
 	}
 	for i := range nodes {
@@ -184,14 +184,14 @@ func (m Memory) CheckLocal(devices Devices, nodes int) error {
 		for _, name := range devices.Of(i, nodes).Names() {
 			given[name] = true
 			if part := m.Of(name).part(sharers); part.Bytes > 0 && part.Bytes < LeastMemory {
-				return invalid("memory", m, fmt.Sprintf("%v or more for %s, or fewer local nodes: %d share it, each would get %v and takes %v at least",
+				return c.invalid("memory", m, fmt.Sprintf("%v or more for %s, or fewer local nodes: %d share it, each would get %v and takes %v at least",
 					LeastMemory*Bytes(sharers), name, sharers, part, LeastMemory))
 			}
 		}
 	}
 	for _, name := range m.Names() {
 		if !given[name] {
-			return invalid("memory", m, fmt.Sprintf("nothing about %s, or devices that name it: they are %v, of which no local node gets %s", name, devices, name))
+			return c.invalid("memory", m, fmt.Sprintf("nothing about %s, or devices that name it: they are %v, of which no local node gets %s", name, devices, name))
 		}
 	}
 	return nil

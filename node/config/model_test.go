@@ -30,7 +30,7 @@ func TestModelComesFromInit(t *testing.T) {
 		t.Errorf("%+v, %v, %v", again, err, again.Validate())
 	}
 	_, err = Effective("", flags, given("init", "preset"))
-	if want := "config: preset is nano: want none: the model comes from init, weights"; err == nil || err.Error() != want || !errors.Is(err, ErrInvalid) {
+	if want := "config: --preset is nano: want none: the model comes from --init, weights"; err == nil || err.Error() != want || !errors.Is(err, ErrInvalid) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 }

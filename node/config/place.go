@@ -51,7 +51,7 @@ func (c Config) CheckDir() error {
 	case !h.any():
 		return fmt.Errorf("%w in %s: start one with `pnode train`, or name its folder with --dir", ErrNoRun, c.Dir)
 	case c.Local > 0 && h.one:
-		return fmt.Errorf("%w: local is %d, but %s holds the run of one node: leave --local out", ErrInvalid, c.Local, c.Dir)
+		return c.refuse("local", c.Local, fmt.Errorf("%s holds the run of one node: leave --local out", c.Dir))
 	}
 	return nil
 }

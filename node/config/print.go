@@ -13,12 +13,40 @@ import (
 // Print writes a configuration as a run.yaml that loads back to the same value.
 func (c Config) Print(w io.Writer) error {
 	var b strings.Builder
-	fields := reflect.ValueOf(&c).Elem()
-	for i, key := range Keys() {
-		fmt.Fprintf(&b, "%s: %s\n", key, text(fields.Field(i)))
-	}
+	printStruct(&b, reflect.ValueOf(&c).Elem(), "", true)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Print writes an emulation file that loads back to the same value.
+func (e Emulation) Print(w io.Writer) error {
+	var b strings.Builder
+	printStruct(&b, reflect.ValueOf(&e).Elem(), "", false)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printStruct writes the fields of a struct, nested ones two blanks further in. It leaves out those that are zero unless
+// zeros says otherwise.
+func printStruct(b *strings.Builder, v reflect.Value, indent string, zeros bool) {
+	for _, f := range fieldsOf(v.Type()) {
+		key, field := f.Tag.Get("yaml"), v.FieldByIndex(f.Index)
+		switch {
+		case field.IsZero() && !zeros:
+		case field.Kind() == reflect.Struct:
+			fmt.Fprintf(b, "%s%s:\n", indent, key)
+			printStruct(b, field, indent+"  ", zeros)
+		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+			fmt.Fprintf(b, "%s%s:\n", indent, key)
+			for j := range field.Len() {
+				var element strings.Builder
+				printStruct(&element, field.Index(j), indent+"    ", zeros)
+				fmt.Fprintf(b, "%s  - %s", indent, strings.TrimPrefix(element.String(), indent+"    "))
+			}
+		default:
+			fmt.Fprintf(b, "%s%s: %s\n", indent, key, text(field))
+		}
+	}
 }
 
 // text returns the YAML form of a field, on one line.

@@ -170,36 +170,28 @@ func (r reader) value(at int, n ast.Node, field reflect.Value, path string) erro
 type setter interface{ Set(text string) error }
 
 // set parses text by the type of the field.
-func set(field reflect.Value, text string) error {
-	if v, ok := field.Addr().Interface().(setter); ok {
-		return v.Set(text)
-	}
-	var err error
+func set(field reflect.Value, text string) (err error) {
 	want := "a number"
-	switch field.Kind() {
-	case reflect.String:
-		field.SetString(text)
-	case reflect.Bool:
-		field.SetBool(text == "true")
+	switch v := field.Addr().Interface().(type) {
+	case setter:
+		return v.Set(text)
+	case *string:
+		*v = text
+	case *bool:
+		*v = text == "true"
 		if text != "true" && text != "false" {
 			return fmt.Errorf("%q: want true or false", text)
 		}
-	case reflect.Int:
-		var v int64
-		v, err = strconv.ParseInt(text, 10, strconv.IntSize)
-		field.SetInt(v)
+	case *int:
+		*v, err = strconv.Atoi(text)
 		want = "a whole number"
-	case reflect.Uint64:
-		var v uint64
-		v, err = strconv.ParseUint(text, 10, 64)
-		field.SetUint(v)
+	case *uint64:
+		*v, err = strconv.ParseUint(text, 10, 64)
 		want = "a whole number from 0 to 18446744073709551615"
-	case reflect.Float64:
-		var v float64
-		v, err = strconv.ParseFloat(text, 64)
-		field.SetFloat(v)
+	case *float64:
+		*v, err = strconv.ParseFloat(text, 64)
 	default:
-		panic("config: a field of kind " + field.Kind().String() + " has no text form")
+		panic("config: a field of type " + field.Type().String() + " has no text form")
 	}
 	if err != nil {
 		return fmt.Errorf("%q: want %s", text, want)
@@ -207,9 +199,9 @@ func set(field reflect.Value, text string) error {
 	return nil
 }
 
-// fieldsOf returns the fields of a struct, those of embedded ones included.
+// fieldsOf returns the fields of a struct that have a key, those of embedded ones included.
 func fieldsOf(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Tag.Get("yaml") == "" })
 }
 
 // keysOf returns the keys of a struct, those of embedded ones included.

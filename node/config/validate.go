@@ -2,7 +2,9 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -29,6 +31,7 @@ const (
 	maxSample  = 16 << 10
 	maxContext = 1 << 20
 	maxDropout = 0.99
+	maxLR      = 10
 	maxRank    = 1 << 12
 	maxAlpha   = 1e6
 	maxData    = 64 << 30 // dataset.MaxBytes
@@ -48,7 +51,7 @@ func (c Config) Validate() error {
 			return err
 		}
 	} else if c.Preset != "" { // what is in Init is looked at later
-		return invalid("preset", c.Preset, "none: the model comes from init, "+c.Init)
+		return c.invalid("preset", c.Preset, "none: the model comes from --init, "+c.Init)
 	}
 	_, err := c.rules()
 	return cmp.Or(c.validateAdapters(), err, c.validateNode())
@@ -58,19 +61,19 @@ func (c Config) Validate() error {
 func (c Config) validateAdapters() error {
 	switch {
 	case c.LoRA != "" && c.Init == "":
-		return invalid("lora", c.LoRA, "none without init: adapters change weights that are given")
+		return c.invalid("lora", c.LoRA, "none without --init: adapters change weights that are given")
 	case c.LoRA != "" && c.LoRARank != 0:
-		return invalid("lora_rank", c.LoRARank, "0: the adapters in "+c.LoRA+" have their own")
+		return c.invalid("lora_rank", c.LoRARank, "0: the adapters in "+c.LoRA+" have their own")
 	case c.LoRA != "" && c.LoRAAlpha != 0:
-		return invalid("lora_alpha", c.LoRAAlpha, "0: the adapters in "+c.LoRA+" have their own")
+		return c.invalid("lora_alpha", c.LoRAAlpha, "0: the adapters in "+c.LoRA+" have their own")
 	case c.LoRA != "" && c.LoRATargets != "":
-		return invalid("lora_targets", c.LoRATargets, "none: the adapters in "+c.LoRA+" have their own")
+		return c.invalid("lora_targets", c.LoRATargets, "none: the adapters in "+c.LoRA+" have their own")
 	case c.LoRARank > 0 && c.Init == "":
-		return invalid("lora_rank", c.LoRARank, "0 without init: adapters change weights that are given")
+		return c.invalid("lora_rank", c.LoRARank, "0 without --init: adapters change weights that are given")
 	case c.LoRARank == 0 && c.LoRAAlpha != 0:
-		return invalid("lora_alpha", c.LoRAAlpha, "0 without lora_rank, which is 0")
+		return c.invalid("lora_alpha", c.LoRAAlpha, "0 without --lora-rank, which is 0")
 	case c.LoRARank == 0 && c.LoRATargets != "":
-		return invalid("lora_targets", c.LoRATargets, "none without lora_rank, which is 0")
+		return c.invalid("lora_targets", c.LoRATargets, "none without --lora-rank, which is 0")
 	}
 	return nil
 }
@@ -95,33 +98,35 @@ func (c Config) validateCounts() error {
 		{"threads", c.Threads, 0, MaxThreads},
 	} {
 		if f.value < f.lo || f.value > f.hi {
-			return invalid(f.key, f.value, fmt.Sprintf("%d to %d", f.lo, f.hi))
+			return c.invalid(f.key, f.value, fmt.Sprintf("%d to %d", f.lo, f.hi))
 		}
 	}
 	if c.Local > 0 && c.MinNodes > c.Local {
-		return invalid("min_nodes", c.MinNodes, fmt.Sprintf("1 to %d, the nodes that local starts; for more, raise local, or leave it out and let others join with `pnode join`", c.Local))
+		return c.invalid("min_nodes", c.MinNodes, fmt.Sprintf("1 to %d, the nodes that --local starts; for more, raise --local, or leave it out and let others join with `pnode join`", c.Local))
 	}
 	if c.DataLimit != 0 && c.DataLimit < MinData || c.DataLimit > maxData {
-		return invalid("data_limit", c.DataLimit, fmt.Sprintf("0 for no limit, or %s to %s", Bytes(MinData), Bytes(maxData)))
+		return c.invalid("data_limit", c.DataLimit, fmt.Sprintf("0 for no limit, or %s to %s", Bytes(MinData), Bytes(maxData)))
 	}
 	return nil
 }
 
 func (c Config) validateRates() error {
+	if !(c.LR > 0 && c.LR <= maxLR) { // also refuses NaN
+		return c.invalid("lr", c.LR, fmt.Sprintf("more than 0, up to %d: with 0 nothing is learned", maxLR))
+	}
 	for _, f := range []struct {
 		key       string
 		value, hi float64
 		why       string
 	}{
-		{"lr", c.LR, 10, ""},
-		{"min_lr", c.MinLR, c.LR, ", the learning rate (lr)"},
+		{"min_lr", c.MinLR, c.LR, ", the learning rate (--lr)"},
 		{"weight_decay", c.WeightDecay, 10, ""},
 		{"clip_norm", c.ClipNorm, math.MaxFloat32, ""},
 		{"lora_alpha", c.LoRAAlpha, maxAlpha, ""},
 		{"dropout", c.Dropout, maxDropout, ""},
 	} {
 		if !(f.value >= 0 && f.value <= f.hi) { // also refuses NaN
-			return invalid(f.key, f.value, fmt.Sprintf("0 to %g%s", f.hi, f.why))
+			return c.invalid(f.key, f.value, fmt.Sprintf("0 to %g%s", f.hi, f.why))
 		}
 	}
 	return nil
@@ -138,7 +143,7 @@ type rules struct {
 // rules parses them. The error wraps ErrInvalid.
 func (c Config) rules() (r rules, err error) {
 	refuse := func(key, text string, accepted []string) (rules, error) {
-		return rules{}, invalid(key, text, "one of "+strings.Join(accepted, ", "))
+		return rules{}, c.invalid(key, text, "one of "+strings.Join(accepted, ", "))
 	}
 	if r.recompute, err = plan.ParseRecompute(c.Recompute); err != nil {
 		return refuse("recompute", c.Recompute, plan.RecomputeRules())
@@ -150,7 +155,7 @@ func (c Config) rules() (r rules, err error) {
 		return refuse("storage", c.Storage, plan.StorageRules())
 	}
 	if c.StochasticRounding && !r.storage.Allows(model.StorageBF16) {
-		return rules{}, invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", r.storage))
+		return rules{}, c.invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", r.storage))
 	}
 	if r.codec, err = plan.ParseCodecRule(c.Codec); err != nil {
 		return refuse("codec", c.Codec, plan.CodecRules())
@@ -162,13 +167,13 @@ func (c Config) rules() (r rules, err error) {
 func (c Config) validateCut(m model.Config) error {
 	layers := m.Layers()
 	if c.Replicas < 0 || int(c.Replicas) > c.Micros {
-		return invalid("replicas", c.Replicas, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (micros)", c.Micros))
+		return c.invalid("replicas", c.Replicas, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (--micros)", c.Micros))
 	}
 	if c.Stages < 0 || int(c.Stages) > layers {
-		return invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
+		return c.invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
 	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, c.Micros); err != nil {
-		return fmt.Errorf("%w: schedule is %s: %w; auto leaves it to the planner, elastic is 1f1b with the warm-ups that hide the links", ErrInvalid, c.Schedule, err)
+		return c.refuse("schedule", c.Schedule, fmt.Errorf("%w; auto leaves it to the planner, elastic is 1f1b with the warm-ups that hide the links", err))
 	}
 	rules, err := c.rules()
 	if err != nil {
@@ -180,14 +185,13 @@ func (c Config) validateCut(m model.Config) error {
 	}
 	cut := max(1, int(c.Replicas)) * max(1, int(c.Stages))
 	if cut > MaxNodes {
-		return invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d devices, a run has at most %d", c.cut(), cut, MaxNodes))
+		return c.invalid("replicas", c.Replicas, fmt.Sprintf("fewer, or fewer stages: %s need %d devices, a run has at most %d", c.cut(), cut, MaxNodes))
 	}
 	if c.Local > 0 && cut > max(c.Local, len(c.Devices.Names())) {
-		key := "local"
 		if c.Cluster != "" {
-			key = "number of devices in cluster"
+			return c.invalid("cluster", c.Cluster, fmt.Sprintf("at least %d devices for %s: it has %d", cut, c.cut(), c.Local))
 		}
-		return invalid(key, c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
+		return c.invalid("local", c.Local, fmt.Sprintf("at least %d nodes for %s", cut, c.cut()))
 	}
 	return nil
 }
@@ -224,42 +228,54 @@ func (c Config) cut() string {
 
 func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
-		return invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
+		return c.invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
 	if c.Name != "" && !plan.ValidName(c.Name) {
-		return invalid("name", strconv.Quote(c.Name), fmt.Sprintf("1 to %d letters, digits, '-', '.' and '_'", plan.MaxNameBytes))
+		return c.invalid("name", strconv.Quote(c.Name), fmt.Sprintf("1 to %d letters, digits, '-', '.' and '_'", plan.MaxNameBytes))
 	}
-	for _, path := range append([]string{c.Dir, c.Trace, c.Init, c.LoRA, c.Cluster, c.Emulate}, c.Data...) {
-		if !utf8.ValidString(path) { // run.yaml could not say it
-			return invalid("path", strconv.Quote(path), "a path in UTF-8")
+	paths := map[string][]string{
+		"dir": {c.Dir}, "trace": {c.Trace}, "init": {c.Init}, "lora": {c.LoRA}, "cluster": {c.Cluster}, "emulate": {c.Emulate}, "data": c.Data,
+	}
+	for _, key := range slices.Sorted(maps.Keys(paths)) {
+		if i := slices.IndexFunc(paths[key], func(path string) bool { return !utf8.ValidString(path) }); i >= 0 { // run.yaml could not say it
+			return c.invalid(key, strconv.Quote(paths[key][i]), "a path in UTF-8")
 		}
 	}
 	if slices.Contains(c.Data, "") {
-		return invalid("data", `""`, "paths of files and folders, and globs")
+		return c.invalid("data", `""`, "paths of files and folders, and globs")
 	}
 	if c.Emulate+c.Cluster != "" && c.Devices != "" && c.Devices != "cpu" {
-		return invalid("devices", c.Devices, "auto or cpu with emulate and cluster: emulated devices live on the processor")
+		return c.invalid("devices", c.Devices, "auto or cpu with --emulate and --cluster: emulated devices live on the processor")
 	}
 	if c.Emulate+c.Cluster != "" && c.Memory != "" {
-		return invalid("memory", c.Memory, "auto with emulate and cluster: the file says what memory an emulated device has")
+		return c.invalid("memory", c.Memory, "auto with --emulate and --cluster: the file says what memory an emulated device has")
 	}
 	for _, name := range c.Memory.Names() {
 		if names := c.Devices.Names(); name != processor && len(names) > 0 && !slices.Contains(names, name) {
-			return invalid("memory", c.Memory, "nothing about "+name+": devices are "+c.Devices.String())
+			return c.invalid("memory", c.Memory, "nothing about "+name+": devices are "+c.Devices.String())
 		}
 	}
 	if c.Local > 0 && !c.Resume { // a run that is resumed has its devices in its folder
-		if err := c.Memory.CheckLocal(c.Devices, c.Local); err != nil {
+		if err := c.CheckMemory(c.Local); err != nil {
 			return err
 		}
 	}
 	if c.Listen == "" { // the node chooses
 		return nil
 	}
-	_, err := parseListen(c.Listen)
+	_, err := c.listenAddr()
 	return err
 }
 
-func invalid(key string, value any, accepted string) error {
-	return fmt.Errorf("%w: %s is %v: want %s", ErrInvalid, key, value, accepted)
+// invalid returns the error of a setting's value. It wraps ErrInvalid.
+func (c Config) invalid(key string, value any, accepted string) error {
+	return c.refuse(key, value, errors.New("want "+accepted))
 }
+
+// refuse returns an error about a setting, named as the user wrote it. It wraps ErrInvalid.
+func (c Config) refuse(key string, value any, why error) error {
+	return fmt.Errorf("%w: %s is %v: %w", ErrInvalid, c.written(key), value, why)
+}
+
+// written returns a setting's name as the user wrote it, or would write it: its flag, unless only the run file has it.
+func (c Config) written(key string) string { return cmp.Or(c.inFile[key], flagOf(key)) }

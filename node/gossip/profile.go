@@ -63,11 +63,11 @@ func ListenToProfiles(members Topics, hear func(Profile)) error {
 // Update returns the entry that brings the roster up to date, if it is not.
 func (p Profile) Update(s consensus.State) (consensus.Update, bool) {
 	m, ok := s.Member(p.Peer)
-	if !ok || m.Boot != p.Epoch || m.State == consensus.Gone {
+	if !ok || m.ProcessEpoch != p.Epoch || m.State == consensus.Gone {
 		return consensus.Update{}, false
 	}
 	if reflect.DeepEqual(m.Addrs, p.Addrs) && reflect.DeepEqual(m.Profile, p.Profile) {
 		return consensus.Update{}, false
 	}
-	return consensus.Update{Peer: p.Peer, Boot: p.Epoch, Addrs: p.Addrs, Profile: p.Profile}, true
+	return consensus.Update{Peer: p.Peer, ProcessEpoch: p.Epoch, Addrs: p.Addrs, Profile: p.Profile}, true
 }

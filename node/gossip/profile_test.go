@@ -11,8 +11,8 @@ import (
 func TestTheRosterFollowsWhatMembersSay(t *testing.T) {
 	profile := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1}}}
 	state := consensus.State{Members: []consensus.Member{
-		{Peer: "a", Boot: 1, State: consensus.Active, Addrs: []string{"x"}, Profile: profile},
-		{Peer: "b", Boot: 1, State: consensus.Gone},
+		{Peer: "a", ProcessEpoch: 1, State: consensus.Active, Addrs: []string{"x"}, Profile: profile},
+		{Peer: "b", ProcessEpoch: 1, State: consensus.Gone},
 	}}
 	for name, c := range map[string]struct {
 		news Profile

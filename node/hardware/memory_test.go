@@ -3,11 +3,14 @@ package hardware
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
+	"pnode/kernels/emulate"
 	"pnode/kernels/host"
+	"pnode/kernels/null"
 	"pnode/node/config"
 )
 
@@ -79,36 +82,43 @@ func TestAMeasuredDeviceIsHeldToItsMemory(t *testing.T) {
 	}
 }
 
-// card is a device that has memory of its own, as far as it says.
-type card struct{ kernels.Device }
+// shared is a device in the host's memory, card one that has its own, as far as it says.
+type (
+	shared struct{ kernels.Device }
+	card   struct{ shared }
+)
 
 func (card) Distant() bool { return true }
 
 // TestOnlyCardsMayUseTheHostsMemory for what they keep off themselves, and no more than is allowed
-// of it; not devices that live in it.
+// of it; not devices that live in it. They are measured in virtual time.
 func TestOnlyCardsMayUseTheHostsMemory(t *testing.T) {
-	device, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := &devices.Set{Devices: []devices.Device{
-		{Device: card{device}, Finding: devices.Finding{Name: "cuda:0", MemoryBytes: 1 << 30}},
-		{Device: card{device}, Finding: devices.Finding{Name: "opencl:0", Shared: true}},
-		{Device: device, Finding: devices.Finding{Name: devices.CPU, Shared: true}},
-	}}
-	defer device.Close()
-	profile, err := measure(set, "cpu=300MB", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []int64{100e6, 0, 0} { // three share it
-		if d := profile.Devices[i]; d.HostFreeBytes != want || (d.CopyBytesPerS > 0) != (want > 0) {
-			t.Errorf("device %d: %+v, want %d bytes of host memory", i, d, want)
+	synctest.Test(t, func(t *testing.T) {
+		device, err := emulate.New(null.New(), emulate.Options{Profile: emulate.Profile{
+			MatMulFLOPS: 1e12, AttentionFLOPS: 1e12, MemoryBytesPerS: 1e10, CopyBytesPerS: 1e9, MemoryBytes: 1 << 30,
+		}})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	var memory host.Memory
-	limitHost(&memory, set, "cpu=300MB")
-	if memory.MemoryLeft() != 300e6 {
-		t.Errorf("%d bytes may be taken, want those that are allowed", memory.MemoryLeft())
-	}
+		defer device.Close()
+		set := &devices.Set{Devices: []devices.Device{
+			{Device: card{shared{device}}, Finding: devices.Finding{Name: "cuda:0", MemoryBytes: 1 << 30}},
+			{Device: card{shared{device}}, Finding: devices.Finding{Name: "opencl:0", Shared: true}},
+			{Device: shared{device}, Finding: devices.Finding{Name: devices.CPU, Shared: true}},
+		}}
+		profile, err := measure(set, "cpu=300MB", t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int64{100e6, 0, 0} { // three share it
+			if d := profile.Devices[i]; d.HostFreeBytes != want || (d.CopyBytesPerS > 0) != (want > 0) {
+				t.Errorf("device %d: %+v, want %d bytes of host memory", i, d, want)
+			}
+		}
+		var memory host.Memory
+		limitHost(&memory, set, "cpu=300MB")
+		if memory.MemoryLeft() != 300e6 {
+			t.Errorf("%d bytes may be taken, want those that are allowed", memory.MemoryLeft())
+		}
+	})
 }

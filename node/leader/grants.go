@@ -50,7 +50,7 @@ func binding(state consensus.State, m consensus.Member, c admission.Capability) 
 	}
 	if len(peers) >= c.Uses {
 		return consensus.SetMemberState{
-			Peer: m.Peer, Boot: m.Boot, State: consensus.Gone,
+			Peer: m.Peer, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone,
 			Reason: fmt.Sprintf("its invite was for %d nodes, which others have been", c.Uses),
 		}, true
 	}

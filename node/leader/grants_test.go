@@ -22,8 +22,8 @@ func TestAnInviteIsForAsManyAsItSays(t *testing.T) {
 	if e, _ := binding(state, consensus.Member{Peer: "c"}, capability(8, 1)); e != (consensus.BindGrant{Serial: 8, Peer: "c"}) {
 		t.Errorf("a new invite gives %+v", e)
 	}
-	e, _ := binding(state, consensus.Member{Peer: "c", Boot: 5}, capability(7, 2))
-	if gone, ok := e.(consensus.SetMemberState); !ok || gone.Peer != "c" || gone.Boot != 5 || gone.State != consensus.Gone {
+	e, _ := binding(state, consensus.Member{Peer: "c", ProcessEpoch: 5}, capability(7, 2))
+	if gone, ok := e.(consensus.SetMemberState); !ok || gone.Peer != "c" || gone.ProcessEpoch != 5 || gone.State != consensus.Gone {
 		t.Errorf("one too many gives %+v", e)
 	}
 }

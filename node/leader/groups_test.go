@@ -32,8 +32,9 @@ func slowed(t *testing.T, run plan.RunSpec, name string, after plan.Step, slow l
 // steps are shorter than in 1F1B where there are so few micro-batches that filling and draining
 // show. No loss differs, in its last bit, from those of one stage.
 func TestGroupsTrainAsOneStageDoes(t *testing.T) {
+	t.Parallel()
 	run := rehearsedRun()
-	run.Train.Micros, run.Train.Steps = 10, 8
+	run.Train.Micros, run.Train.Steps = 10, 6
 	alone := run
 	alone.Train.Stages = 1
 	want, _ := slowed(t, alone, "", 0, link.LinkConditions{})
@@ -47,7 +48,7 @@ func TestGroupsTrainAsOneStageDoes(t *testing.T) {
 	if len(plans) != 1 || len(plans[0].Replicas[0].Stages) < 2*len(plans[0].Workers()) {
 		t.Fatalf("%d plans, courses by step: %q", len(plans), grouped.course)
 	}
-	if usual, groups := plain.mean(3, 8), grouped.mean(3, 8); groups > usual {
+	if usual, groups := plain.mean(3, 6), grouped.mean(3, 6); groups > usual {
 		t.Errorf("a step takes %v in groups, %v in 1f1b", groups, usual)
 	}
 }

@@ -30,8 +30,8 @@ func NextInput(state consensus.State) planner.Input {
 		in.Previous = &previous
 	}
 	for _, m := range state.Members {
-		if m.State == consensus.Active {
-			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: m.Profile})
+		if draining := m.State == consensus.Draining; draining || m.State == consensus.Active {
+			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: m.Profile, Draining: draining})
 		}
 	}
 	train, there := &in.Run.Train, devicesOf(in.Members)
@@ -47,10 +47,12 @@ func NextInput(state consensus.State) planner.Input {
 // devicesAsked returns how many devices the replicas and stages take that the user asked for.
 func devicesAsked(t plan.TrainSpec) int { return max(1, t.Replicas) * max(1, t.Stages) }
 
-// devicesOf counts what members compute on.
+// devicesOf counts what members compute on that stay.
 func devicesOf(members []planner.Member) (n int) {
 	for _, m := range members {
-		n += len(m.Profile.Devices)
+		if !m.Draining {
+			n += len(m.Profile.Devices)
+		}
 	}
 	return n
 }

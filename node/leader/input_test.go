@@ -35,12 +35,12 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 				profile := plan.Profile{Devices: make([]plan.DeviceProfile, c.devices)}
 				state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(rune('a' + i)), State: consensus.Active, Profile: profile})
 			}
-			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining})
+			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, 9)}})
 			in := NextInput(state)
 			if in.Run.Train.Replicas != c.wantReplicas || in.Run.Train.Stages != c.wantStages {
 				t.Errorf("%d replicas of %d stages, want %d of %d", in.Run.Train.Replicas, in.Run.Train.Stages, c.wantReplicas, c.wantStages)
 			}
-			if len(in.Members) != c.nodes || in.Generation != c.wantGeneration || (in.Previous != nil) != (c.previous > 0) {
+			if len(in.Members) != c.nodes+1 || !in.Members[c.nodes].Draining || in.Generation != c.wantGeneration || (in.Previous != nil) != (c.previous > 0) {
 				t.Errorf("%d members, generation %d, previous %v", len(in.Members), in.Generation, in.Previous)
 			}
 			if spec.Train.Stages != c.stages {

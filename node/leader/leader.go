@@ -59,8 +59,8 @@ type Peers interface {
 
 // Planner holds the searches of package planner, each of which may take seconds.
 type Planner struct {
-	Make         func(planner.Input) (plan.Plan, plan.Reasons, error)
-	ShouldReplan func(planner.Input, plan.Plan) (planner.Decision, error)
+	Make         func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error)
+	ShouldReplan func(context.Context, planner.Input, plan.Plan) (planner.Decision, error)
 	Reselect     func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error)
 }
 
@@ -121,6 +121,7 @@ func (l *Leader) Hear(ctx context.Context, p gossip.Profile) {
 // term holds what a leader remembers from its election on.
 type term struct {
 	*Leader
+	search spawn
 	number plan.Term
 	// plans counts those committed since the checkpoint of step countedAt.
 	plans     int
@@ -156,7 +157,7 @@ type made struct {
 }
 
 // Run carries out the leader's duties on whichever node is elected, until ctx ends. It returns
-// after its searches have ended.
+// after its searches, which end with ctx.
 func (l *Leader) Run(ctx context.Context) {
 	defer func() { _ = l.searches.Wait() }() // they return no errors
 	tick := time.NewTicker(decideEvery)
@@ -180,8 +181,8 @@ func (l *Leader) Run(ctx context.Context) {
 			continue
 		}
 		if t == nil || t.number != number {
-			t = &term{Leader: l, number: number}
-			t.schedule.door = watchDoor{l.Heartbeats, l.Planner, l.search, l.setWish, l.Log}
+			search := func(f func(context.Context)) bool { return l.search(ctx, f) }
+			t = &term{Leader: l, number: number, search: search, schedule: scheduleWatch{Leader: l, spawn: search}}
 			l.Log.Info("this node is the leader", "term", number)
 		}
 		if state.Run == nil {
@@ -195,9 +196,9 @@ func (l *Leader) Run(ctx context.Context) {
 }
 
 // search runs f on a goroutine of its own and wakes Run after it, unless too many run already.
-func (l *Leader) search(f func()) bool {
+func (l *Leader) search(ctx context.Context, f func(context.Context)) bool {
 	return l.searches.TryGo(func() error {
-		f()
+		f(ctx)
 		select {
 		case l.found <- struct{}{}:
 		default: // Run will look anyway
@@ -224,7 +225,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		}
 		silent := time.Duration(0)
 		if m.Peer != t.Self {
-			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.Boot}], seen.last)
+			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.ProcessEpoch}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
 			Peer: m.Peer, Silent: silent, Devices: len(m.Profile.Devices),
@@ -254,8 +255,8 @@ func (t *term) compare(state consensus.State) string {
 		in := NextInput(state)
 		in.Links = t.schedule.links
 		current, _ := t.Heartbeats.Running(state.Plan)
-		t.better = begin(t.search, func() planner.Decision {
-			d, err := t.Planner.ShouldReplan(in, current)
+		t.better = begin(t.search, func(ctx context.Context) planner.Decision {
+			d, err := t.Planner.ShouldReplan(ctx, in, current)
 			d.Replan = d.Replan && err == nil
 			return d
 		})
@@ -285,7 +286,7 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 		}
 		m, _ := state.Member(v.Gone)
 		t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
-		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, Boot: m.Boot, State: consensus.Gone, Reason: v.Why})
+		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
 	case v.Pause:
 		t.Log.Info("asking for a checkpoint before a new plan", "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.WantPause{Count: state.PauseWanted + 1})
@@ -305,8 +306,8 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 	o := occasion{roster{state.Epoch, state.Plan.Generation}, state.Checkpoint.Step, why}
 	if t.madeFor != o || t.made == nil {
 		in, search := NextInput(state), t.schedule.planner(why)
-		t.madeFor, t.made = o, begin(t.search, func() made {
-			p, reasons, err := search(in)
+		t.madeFor, t.made = o, begin(t.search, func(ctx context.Context) made {
+			p, reasons, err := search(ctx, in)
 			lines := []string{why}
 			if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
 				lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in.Members), "device")))

@@ -17,7 +17,7 @@ func TestNoPlanIsToldWithoutThePackage(t *testing.T) {
 }
 
 func TestWhoSleptBlamesNobody(t *testing.T) {
-	members := []consensus.Member{{Peer: "a", Boot: 1}, {Peer: "b", Boot: 1}}
+	members := []consensus.Member{{Peer: "a", ProcessEpoch: 1}, {Peer: "b", ProcessEpoch: 1}}
 	start := time.Unix(1000, 0)
 	var s sightings
 	for i := range 10 {
@@ -27,7 +27,7 @@ func TestWhoSleptBlamesNobody(t *testing.T) {
 	if s.since[a] != start {
 		t.Errorf("a was seen first at %v, want %v", s.since[a], start)
 	}
-	members[0].Boot = 2
+	members[0].ProcessEpoch = 2
 	later := s.last.Add(decideEvery)
 	s.look(members, later)
 	if _, kept := s.since[a]; kept || s.since[process{"a", 2}] != later || s.since[process{"b", 1}] != start {

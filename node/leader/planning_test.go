@@ -81,7 +81,7 @@ func TestPlanningDoesNotDelayTheDetectionOfTheDead(t *testing.T) {
 		l := New(Config{
 			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
 			Planner: Planner{
-				Make: func(in planner.Input) (plan.Plan, plan.Reasons, error) {
+				Make: func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 					mu.Lock()
 					searches = append(searches, in)
 					mu.Unlock()
@@ -90,7 +90,7 @@ func TestPlanningDoesNotDelayTheDetectionOfTheDead(t *testing.T) {
 					}
 					return plan.Plan{Generation: plan.Generation(len(in.Members)) * 10, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}, plan.Reasons{}, nil
 				},
-				ShouldReplan: func(planner.Input, plan.Plan) (planner.Decision, error) {
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
 					return planner.Decision{}, errors.New("not asked for here")
 				},
 			},
@@ -155,11 +155,11 @@ func TestAPlanIsProposedOnce(t *testing.T) {
 		l := New(Config{
 			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
 			Planner: Planner{
-				Make: func(in planner.Input) (plan.Plan, plan.Reasons, error) {
+				Make: func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 					devices := len(in.Members[0].Profile.Devices)
 					return plan.Plan{Generation: plan.Generation(devices), Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}, plan.Reasons{}, nil
 				},
-				ShouldReplan: func(planner.Input, plan.Plan) (planner.Decision, error) {
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
 					return planner.Decision{}, errors.New("not asked for here")
 				},
 			},

@@ -1,7 +1,7 @@
 package leader
 
 import (
-	"log/slog"
+	"context"
 	"time"
 
 	"pnode/node/gossip"
@@ -14,98 +14,96 @@ import (
 // windowSteps is the number of steps whose median times make one comparison of schedules.
 const windowSteps = 4
 
-// scheduleWatch compares the schedule that runs with the best one for measured times.
+// scheduleWatch compares the schedule that runs with the best one for measured times. It takes
+// windows of steps one after the other. For the median times of each it has another goroutine
+// search for the best schedule, and planner.Watch decides whether that is worth a change.
 type scheduleWatch struct {
-	door watchDoor
+	*Leader
+	spawn spawn // runs the searches
 	watched
 	// links are those of the newest window, of whatever generation: the plan after a change in
 	// place has them too, or it would begin with the schedule before.
 	links []planner.MeasuredLink
 }
 
-// watchDoor holds the parts that a scheduleWatch works with.
-type watchDoor struct {
-	heartbeats *gossip.Tracker
-	planner    Planner
-	search     spawn
-	setWish    func(*gossip.ScheduleWish)
-	log        *slog.Logger
-}
-
 // watched records what was seen of one schedule of one generation.
 type watched struct {
-	generation plan.Generation
-	schedule   string    // that runs
-	newest     plan.Step // sampled
-	samples    []planner.Measured
-	watch      planner.Watch
-	comparing  *future[comparison] // of a full window
+	running plan.Plan          // with that schedule
+	newest  plan.Step          // that was sampled
+	window  []planner.Measured // one step each
+	compare *future[comparison]
+	verdict planner.Watch
+	// wished is the schedule that the coordinator was asked for.
+	wished string
 	// why a new plan is to change the schedule, and the times that say so.
 	why  string
 	seen planner.Measured
-	// wished is the schedule that the coordinator was asked for.
-	wished string
 }
 
-// comparison is a window of steps with the best schedule for its times.
+// comparison is the best schedule for the times of a window.
 type comparison struct {
-	best    planner.Reselection
-	running plan.Plan
-	seen    planner.Measured
-	err     error
+	best planner.Reselection
+	seen planner.Measured
+	err  error
 }
 
 // look takes in the newest step, if there is a new one. Where another schedule is better it
 // asks the coordinator for it. Where that takes a new plan, look returns the reason for one.
 func (s *scheduleWatch) look(state consensus.State) string {
-	if s.generation != state.Plan.Generation {
-		s.watched = watched{generation: state.Plan.Generation, schedule: state.Plan.ScheduleChoice().String(), newest: state.Plan.Start + 1} // the first step warms up
-		s.door.setWish(nil)
-	}
-	running, step := s.door.heartbeats.Running(state.Plan)
-	if schedule := running.ScheduleChoice().String(); schedule != s.schedule {
-		s.door.log.Info("the schedule has changed", "step", step, "from", s.schedule, "to", schedule)
-		s.watched = watched{generation: s.generation, schedule: schedule, newest: step, wished: s.wished}
-	}
+	step := s.follow(state.Plan)
 	if s.why != "" || state.Paused() {
 		return s.why
 	}
-	if sample, ok := s.door.heartbeats.Seen(running); ok && step > s.newest && len(s.samples) < windowSteps {
-		s.newest = step
-		s.samples = append(s.samples, sample)
+	if seen, ok := s.Heartbeats.Seen(s.running); ok && step > s.newest && len(s.window) < windowSteps {
+		s.newest, s.window = step, append(s.window, seen)
 	}
-	if len(s.samples) == windowSteps && s.comparing == nil {
-		in, seen := NextInput(state), planner.Median(s.samples)
+	if len(s.window) == windowSteps && s.compare == nil {
+		in, running, seen := NextInput(state), s.running, planner.Median(s.window)
 		s.links = seen.Links
-		s.comparing = begin(s.door.search, func() comparison {
-			best, err := s.door.planner.Reselect(in, running, seen)
-			return comparison{best, running, seen, err}
+		s.compare = begin(s.spawn, func(context.Context) comparison {
+			best, err := s.Planner.Reselect(in, running, seen)
+			return comparison{best, seen, err}
 		})
 	}
-	if c, ok := s.comparing.get(); ok {
-		s.samples, s.comparing = s.samples[:0], nil
+	if c, ok := s.compare.get(); ok {
+		s.window, s.compare = nil, nil
 		s.conclude(c, state.Run.Train.Steps-s.newest)
 	}
 	return s.why
 }
 
+// follow begins anew with another generation, and with another schedule of the same one. It
+// returns the newest step.
+func (s *scheduleWatch) follow(p plan.Plan) plan.Step {
+	running, step := s.Heartbeats.Running(p)
+	if s.running.Generation != p.Generation {
+		s.watched = watched{running: p, newest: p.Start + 1} // the first step warms up
+		s.setWish(nil)
+	}
+	if from, to := s.running.ScheduleChoice().String(), running.ScheduleChoice().String(); from != to {
+		s.Log.Info("the schedule has changed", "step", step, "from", from, "to", to)
+		s.watched = watched{running: running, newest: step, wished: s.wished}
+	}
+	return step
+}
+
 // conclude ends a window; left is the number of steps that the run still has to do.
 func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 	if c.err != nil {
-		s.door.log.Debug("schedule not compared", "cause", c.err)
+		s.Log.Debug("schedule not compared", "cause", c.err)
 		return
 	}
-	d := s.watch.Note(s.generation, c.best, left)
-	s.door.log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
+	d := s.verdict.Note(s.running.Generation, c.best, left)
+	s.Log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)
 	if !d.Replan {
 		return
 	}
-	s.door.log.Info("the schedule is to change", "why", d.Reason)
+	s.Log.Info("the schedule is to change", "why", d.Reason)
 	schedule := c.best.Plan.ScheduleChoice().String()
 	if c.best.InPlace && schedule != s.wished && len(schedule) <= gossip.MaxScheduleBytes {
 		s.wished = schedule
-		s.door.setWish(&gossip.ScheduleWish{Generation: s.generation, Schedule: schedule, Why: wire.Clip(d.Reason, gossip.MaxWhyBytes)})
+		s.setWish(&gossip.ScheduleWish{Generation: s.running.Generation, Schedule: schedule, Why: wire.Clip(d.Reason, gossip.MaxWhyBytes)})
 		return
 	}
 	s.why, s.seen = d.Reason, c.seen // the coordinator cannot make this change, or did not
@@ -113,21 +111,15 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 
 // planner returns the search for a next generation that is wanted for a reason: the same devices
 // with the schedule that the watch found, if that is the reason, else a plan from the beginning.
-func (s *scheduleWatch) planner(why string) func(planner.Input) (plan.Plan, plan.Reasons, error) {
-	found, links, make, reselect := s.watched, s.links, s.door.planner.Make, s.door.planner.Reselect
-	return func(in planner.Input) (plan.Plan, plan.Reasons, error) {
-		if why != "" && why == found.why && in.Previous != nil {
-			running := *in.Previous
-			if choice, err := plan.ParseScheduleChoice(found.schedule); err == nil {
-				if on, err := running.WithSchedule(choice); err == nil {
-					running = on
-				}
-			}
-			if r, err := reselect(in, running, found.seen); err == nil {
+func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
+	found, links, search := s.watched, s.links, s.Planner
+	return func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+		if why != "" && why == found.why {
+			if r, err := search.Reselect(in, found.running, found.seen); err == nil {
 				return r.Plan, r.Reasons, nil
 			}
 		}
 		in.Links = links
-		return make(in)
+		return search.Make(ctx, in)
 	}
 }

@@ -98,7 +98,7 @@ func rehearsedRun() plan.RunSpec {
 		Run:   "rehearsal",
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 6, Heads: 1, Channels: 32},
 		Train: plan.TrainSpec{
-			Seed: 7, Steps: 25, Micros: 20, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
+			Seed: 7, Steps: 22, Micros: 20, MicroBatch: 4, LR: 3e-3, MinLR: 3e-4, WarmupSteps: 2,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, ClipNorm: 0.5, Replicas: 1, Stages: 4,
 		},
 	}
@@ -118,8 +118,8 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 		leader: New(Config{Heartbeats: gossip.NewTracker(), Log: quiet}),
 		device: emulate.Profile{Model: "slow", MatMulFLOPS: 3e8, AttentionFLOPS: 3e8, MemoryBytesPerS: 25e8, MemoryBytes: 1 << 30},
 	}
-	inline := func(search func()) bool { search(); return true }
-	r.watch.door = watchDoor{r.leader.Heartbeats, r.leader.Planner, inline, r.leader.setWish, quiet}
+	inline := func(search func(context.Context)) bool { search(t.Context()); return true }
+	r.watch = scheduleWatch{Leader: r.leader, spawn: inline}
 	r.state.Run = &run
 	for i, peer := range net.Peers() {
 		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
@@ -141,7 +141,7 @@ func (r *rehearsal) plan(start plan.Step) {
 	r.Helper()
 	in := NextInput(r.state)
 	in.NodeBytes, in.Start = 0, start
-	plan, _, err := r.watch.planner(r.why)(in)
+	plan, _, err := r.watch.planner(r.why)(r.Context(), in)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -281,6 +281,7 @@ func (r *rehearsal) mean(first, last int) time.Duration {
 // a few steps, all stages go on with another schedule from the same step, which is faster;
 // and no loss differs from those of a run in which nothing happened.
 func TestScheduleChangesWithTheLink(t *testing.T) {
+	t.Parallel()
 	alone := rehearsedRun()
 	alone.Train.Stages = 1
 	want := map[plan.Step]uint64{}

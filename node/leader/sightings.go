@@ -31,7 +31,7 @@ func (s *sightings) look(members []consensus.Member, now time.Time) {
 	}
 	s.since, s.last = map[process]time.Time{}, now
 	for _, m := range members {
-		id := process{m.Peer, m.Boot}
+		id := process{m.Peer, m.ProcessEpoch}
 		since, seen := before[id]
 		if !seen {
 			since = now

@@ -67,7 +67,7 @@ func (s *Supervisor) resume(path string) error {
 	if s.emulated { // the file says what memory there is
 		return nil
 	}
-	return c.Memory.CheckLocal(c.Devices, s.options.Nodes)
+	return c.CheckMemory(s.options.Nodes)
 }
 
 // listen returns where node 0 listens: loopback, any port, unless the user wants to be reached from elsewhere.

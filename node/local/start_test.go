@@ -88,7 +88,7 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 	if got := out.stepsOf(1); !reflect.DeepEqual(got, numbers(1, 30)) {
 		t.Errorf("steps %v", got)
 	}
-	for memory, says := range map[config.Memory]string{"150MB": "memory is 150MB: want 200MB or more for cpu", "cuda:0=1GB": "nothing about cuda:0"} {
+	for memory, says := range map[config.Memory]string{"150MB": "--memory is 150MB: want 200MB or more for cpu", "cuda:0=1GB": "nothing about cuda:0"} {
 		refused, _ := supervise(t, "short", 2, func(o *Options) { o.Dir, o.Config.Resume, o.Config.Memory = dir, true, memory })
 		if err := refused.Run(t.Context()); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("resumed with memory %v: %v, want %q", memory, err, says)

@@ -80,7 +80,7 @@ type Supervisor struct {
 // New checks the options.
 func New(o Options) (*Supervisor, error) {
 	if o.Nodes < 1 || o.Nodes > config.MaxLocal {
-		return nil, fmt.Errorf("%w: local is %d: want 1 to %d", config.ErrInvalid, o.Nodes, config.MaxLocal)
+		return nil, fmt.Errorf("%w: --local is %d: want 1 to %d", config.ErrInvalid, o.Nodes, config.MaxLocal)
 	}
 	s := &Supervisor{options: o, patience: stepPatience, graces: defaultGraces}
 	s.merge = newMerge(o.Output, func() { s.fates.tell(o.Output) })

@@ -60,11 +60,11 @@ func decodeSteps(data []byte) ([]api.Event, error) {
 
 // answerSteps answers a member with the steps since a position.
 func (m *Monitor) answerSteps(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
-	var p Position
+	var p position
 	if err := strict.Decode(request, &p); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBadSteps, err)
 	}
-	return json.Marshal(m.steps.Since(p))
+	return json.Marshal(m.steps.since(p))
 }
 
 // FollowSteps reads the steps that this node's own workers do not report, until ctx ends.
@@ -80,33 +80,35 @@ func (m *Monitor) FollowSteps(ctx context.Context) {
 			m.readSteps(ctx, state)
 		}
 		switch now := time.Now(); {
-		case !m.steps.Owes():
+		case m.steps.logged().owed == 0:
 			owing = time.Time{}
 		case owing.IsZero():
 			owing = now
 		case now.Sub(owing) > stepsPatience:
-			m.steps.GiveUp()
+			m.steps.giveUp()
 		}
 	}
 }
 
 // lacksSteps reports whether others have steps that this node's workers will not report.
 func (m *Monitor) lacksSteps(state consensus.State) bool {
-	newest := Position{state.Plan.Generation, m.Beats.Newest(state.Plan.Peers(), state.Plan.Generation)}
-	if newest.Step <= state.Plan.Start {
-		return m.steps.Owes()
-	}
+	newest := position{state.Plan.Generation, m.Beats.Newest(state.Plan.Peers(), state.Plan.Generation)}
 	me, member := state.Member(m.Self)
-	inTime := member && me.Boot == m.Boot && !state.Reborn(me)
-	return m.steps.Lacks(newest, !inTime, inTime && state.Plan.Places(m.Self))
+	inTime := member && me.ProcessEpoch == m.Epoch && !state.Reborn(me)
+	news := newest.Step > state.Plan.Start
+	if news && !inTime {
+		m.steps.beginLate(newest)
+	}
+	ours := inTime && state.Plan.Places(m.Self) // to be reported by this node's own workers
+	have := m.steps.logged()
+	return have.owed != 0 || news && have.begun && !ours && have.end.compare(newest) < 0
 }
 
 // readSteps asks for the steps since the end of the log: first the nodes that compute them.
 func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
 	peers := append([]plan.PeerID{state.Plan.Coordinator().Peer}, state.Plan.Peers()...)
 	m.askEach(ctx, append(peers, m.Living()...), func(ctx context.Context, p plan.PeerID) (enough bool, err error) {
-		end, _ := m.steps.End()
-		reply, err := m.Peers.Ask(ctx, p, protocolSteps, end)
+		reply, err := m.Peers.Ask(ctx, p, protocolSteps, m.steps.logged().end)
 		if err != nil {
 			return false, err
 		}
@@ -114,7 +116,7 @@ func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
 		if err != nil {
 			return false, err
 		}
-		m.steps.Merge(events)
+		m.steps.merge(events)
 		return !m.lacksSteps(state), nil
 	})
 }
@@ -149,7 +151,7 @@ func (m *Monitor) CatchUp(ctx context.Context, state consensus.State) {
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if end, begun := m.steps.End(); !begun || end.Step >= state.Checkpoint.Step {
+		if have := m.steps.logged(); !have.begun || have.end.Step >= state.Checkpoint.Step {
 			break
 		}
 		m.readSteps(ctx, state)
@@ -158,5 +160,5 @@ func (m *Monitor) CatchUp(ctx context.Context, state consensus.State) {
 		case <-ctx.Done():
 		}
 	}
-	m.steps.GiveUp()
+	m.steps.giveUp()
 }

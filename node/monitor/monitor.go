@@ -18,10 +18,10 @@ import (
 
 // Config gives a Monitor its view of the node.
 type Config struct {
-	Self plan.PeerID
-	Run  plan.RunID
-	Boot uint64 // of this process
-	Dir  string // keeps the loss curves
+	Self  plan.PeerID
+	Run   plan.RunID
+	Epoch uint64 // of this process
+	Dir   string // keeps the loss curves
 	// Idle devices compute nothing: losses mean nothing.
 	Idle bool
 	// Trying are addresses at which a node that comes back looks for the others, Deadlines how
@@ -54,7 +54,7 @@ type Peers interface {
 type Monitor struct {
 	Config
 	hub    api.Hub
-	steps  StepLog
+	steps  steps
 	view   viewCache
 	roster roster // the run loop's
 
@@ -73,7 +73,7 @@ type Monitor struct {
 // and losses from now on.
 func New(c Config) *Monitor {
 	m := &Monitor{Config: c, phase: phaseJoining}
-	m.steps.publish = m.hub.Publish
+	m.steps.log.publish = m.hub.Publish
 	m.recallLosses()
 	m.Peers.Serve(protocolSteps, m.answerSteps)
 	m.Peers.Serve(protocolLosses, m.answerLosses)
@@ -122,7 +122,7 @@ func (m *Monitor) Begin(state consensus.State) {
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
 		Message: summarize(state.Plan, state.Reasons),
 	})
-	m.steps.Begin(state.Plan, state.Run.Train.Steps)
+	m.steps.begin(state.Plan, state.Run.Train.Steps)
 }
 
 // SetStalled notes the generation that this node gave up, and why; 0 for none. lacks marks one
@@ -151,7 +151,7 @@ func (m *Monitor) Saved(e api.Event) {
 // Step takes in a step of one of this node's workers. It is the workers' OnStep.
 func (m *Monitor) Step(r pipeline.StepResult) {
 	state := m.Consensus.State()
-	left := m.steps.Append(r, tokensPerStep(*state.Run), time.Now())
+	left := m.steps.report(r, tokensPerStep(*state.Run), time.Now())
 	if left == "" {
 		return
 	}
@@ -165,7 +165,7 @@ func (m *Monitor) Step(r pipeline.StepResult) {
 }
 
 // NewestStep returns the newest committed step of the current generation.
-func (m *Monitor) NewestStep() plan.Step { return m.steps.Newest().Step }
+func (m *Monitor) NewestStep() plan.Step { return m.steps.current().Step }
 
 // Heartbeat returns what this node's next heartbeat reports of its work and the newest step.
 func (m *Monitor) Heartbeat() gossip.Heartbeat {

@@ -142,10 +142,11 @@ func (m *Monitor) Schedule(w io.Writer) error {
 		return err
 	}
 	return v.draw(w, func(p plan.PeerID) string {
+		name := state.NameOf(p)
 		if p == m.Self {
-			return "THIS NODE"
+			name += " (this node)"
 		}
-		return state.NameOf(p)
+		return name
 	})
 }
 

@@ -46,7 +46,7 @@ func planned(t testing.TB, name string, micros int) consensus.State {
 	for _, m := range state.Members {
 		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
 	}
-	plan, _, err := planner.Make(in)
+	plan, _, err := planner.Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func watcher() *Monitor {
 func (m *Monitor) drawAsSelf(v planView, w io.Writer) error {
 	return v.draw(w, func(p plan.PeerID) string {
 		if p == m.Self {
-			return "THIS NODE"
+			p += " (this node)"
 		}
 		return string(p)
 	})
@@ -127,7 +127,7 @@ func TestThePictureIsThePlans(t *testing.T) {
 		for _, seat := range state.Plan.Workers() {
 			who := string(seat.Peer)
 			if seat.Peer == n.Self {
-				who = "THIS NODE"
+				who += " (this node)"
 			}
 			first := state.Plan.At(state.Plan.StagesOf(seat)[0]).Layers
 			if row := fmt.Sprintf("%s cpu, layers %d-%d", who, first.First, first.End-1); !strings.Contains(text, row) {

@@ -11,7 +11,7 @@ import (
 
 // shownMember is a member as it was last shown.
 type shownMember struct {
-	boot  uint64
+	epoch uint64 // of its process
 	state consensus.MemberState
 }
 
@@ -27,7 +27,7 @@ func (r *roster) news(s consensus.State, self plan.PeerID) (news []string) {
 	r.known = map[plan.PeerID]shownMember{}
 	active := 0
 	for _, m := range s.Members {
-		r.known[m.Peer] = shownMember{m.Boot, m.State}
+		r.known[m.Peer] = shownMember{m.ProcessEpoch, m.State}
 		if m.State != consensus.Gone {
 			active++
 		}
@@ -57,7 +57,7 @@ func change(was shownMember, known bool, m consensus.Member) string {
 		return "is gone: " + m.Reason
 	case !known:
 		return "has joined with " + describeDevices(m.Profile)
-	case was.boot != m.Boot:
+	case was.epoch != m.ProcessEpoch:
 		return "was started again and is back with " + describeDevices(m.Profile)
 	case was.state == consensus.Gone:
 		return "is back"

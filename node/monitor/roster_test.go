@@ -11,8 +11,8 @@ import (
 // TestRosterNews goes through a roster's life: each change is told once, and by its reason.
 func TestRosterNews(t *testing.T) {
 	gpu := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cuda:0", Model: "T4", MatMulFLOPS: 4e12}}}
-	member := func(peer plan.PeerID, boot uint64, state consensus.MemberState, reason string) consensus.Member {
-		return consensus.Member{Peer: peer, Boot: boot, State: state, Reason: reason, Profile: gpu}
+	member := func(peer plan.PeerID, epoch uint64, state consensus.MemberState, reason string) consensus.Member {
+		return consensus.Member{Peer: peer, ProcessEpoch: epoch, State: state, Reason: reason, Profile: gpu}
 	}
 	me := member("me", 1, consensus.Active, "")
 	var r roster

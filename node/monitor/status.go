@@ -40,7 +40,7 @@ func tokensPerStep(run plan.RunSpec) int {
 
 // fillProgress uses this node's own log, or the newest step that a heartbeat reports.
 func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
-	newest := m.steps.Newest()
+	newest := m.steps.current()
 	s.Step, s.HeldOut, s.HeldOutF32, s.TokensPerS = newest.Step, newest.HeldOut, newest.HeldOutF32, newest.TokensPerS
 	loss := newest.Loss
 	for _, member := range state.Members {

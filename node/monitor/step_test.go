@@ -19,31 +19,31 @@ import (
 func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 	before, after := 3.5, 3.25
 	for name, tt := range map[string]struct {
-		end  func(p *StepLog)
+		end  func(p *steps)
 		want *float64
 	}{
-		"evaluated": {func(p *StepLog) {
+		"evaluated": {func(p *steps) {
 			for range 2 { // two placements on this node
-				p.Append(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
+				p.report(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
 			}
 		}, &after},
-		"a node died first": {func(p *StepLog) { p.Begin(plan.Plan{Generation: 2, Start: 2}, 2) }, &before},
+		"a node died first": {func(p *steps) { p.begin(plan.Plan{Generation: 2, Start: 2}, 2) }, &before},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []api.Event
-			p := &StepLog{publish: func(e api.Event) { got = append(got, e) }}
-			p.Begin(plan.Plan{Generation: 1}, 2)
+			p := &steps{log: stepLog{publish: func(e api.Event) { got = append(got, e) }}}
+			p.begin(plan.Plan{Generation: 1}, 2)
 			for step := range 2 {
 				for stage := range 2 {
-					p.Append(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
+					p.report(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
 				}
 			}
 			tt.end(p)
-			var steps []plan.Step
+			var told []plan.Step
 			for _, e := range got {
-				steps = append(steps, e.Step)
+				told = append(told, e.Step)
 			}
-			if !reflect.DeepEqual(steps, []plan.Step{1, 2}) || !reflect.DeepEqual(got[1].HeldOut, tt.want) || got[1].Generation != 1 {
+			if !reflect.DeepEqual(told, []plan.Step{1, 2}) || !reflect.DeepEqual(got[1].HeldOut, tt.want) || got[1].Generation != 1 {
 				t.Errorf("got %+v, want steps 1 and 2, the last with held-out loss %v", got, *tt.want)
 			}
 		})
@@ -69,13 +69,13 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 			var got []api.Event
 			var m Monitor
 			p := &m.steps
-			p.publish = func(e api.Event) { got = append(got, e) }
-			p.Begin(plan.Plan{Generation: 1}, 2)
+			p.log.publish = func(e api.Event) { got = append(got, e) }
+			p.begin(plan.Plan{Generation: 1}, 2)
 			if own {
-				p.Append(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
-				p.Append(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
+				p.report(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
+				p.report(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
 			} else { // another node tells
-				p.Merge([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}})
+				p.merge([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}})
 			}
 			run := plan.RunSpec{Model: model.Config{Vocab: 256}, Train: plan.TrainSpec{Steps: 2, Storage: plan.StorageAuto}}
 			var status api.Status
@@ -90,13 +90,13 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 
 // TestAnotherCourseIsTold: once, by the first step on it, not by a generation's first step.
 func TestAnotherCourseIsTold(t *testing.T) {
-	p := &StepLog{publish: func(api.Event) {}}
-	p.Begin(plan.Plan{Generation: 1}, 9)
+	p := &steps{log: stepLog{publish: func(api.Event) {}}}
+	p.begin(plan.Plan{Generation: 1}, 9)
 	deeper := plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
 	var told []string
 	for step, course := range []plan.ScheduleChoice{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
 		for range 2 { // two placements on this node
-			if left := p.Append(pipeline.StepResult{Step: plan.Step(step + 1), Schedule: course}, 8, time.Unix(int64(step), 0)); left != "" {
+			if left := p.report(pipeline.StepResult{Step: plan.Step(step + 1), Schedule: course}, 8, time.Unix(int64(step), 0)); left != "" {
 				told = append(told, fmt.Sprint(step+1, " ", left))
 			}
 		}

@@ -56,7 +56,7 @@ func TestStepLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown []api.Event
-			c := StepLog{publish: func(e api.Event) { shown = append(shown, e) }}
+			c := stepLog{publish: func(e api.Event) { shown = append(shown, e) }}
 			for line := range strings.Lines(strings.TrimSpace(script)) {
 				said, want, _ := strings.Cut(strings.TrimSpace(line), "->")
 				word, rest, _ := strings.Cut(strings.TrimSpace(said), " ")
@@ -70,7 +70,7 @@ func TestStepLog(t *testing.T) {
 	}
 }
 
-func carryOut(t *testing.T, c *StepLog, word, rest string) {
+func carryOut(t *testing.T, c *stepLog, word, rest string) {
 	t.Helper()
 	var events []api.Event
 	for _, w := range strings.Fields(rest) {
@@ -83,15 +83,15 @@ func carryOut(t *testing.T, c *StepLog, word, rest string) {
 	case "begin":
 		c.begin(positionOf(events[0]))
 	case "late":
-		c.Lacks(positionOf(events[0]), true, false)
+		c.beginLate(positionOf(events[0]))
 	case "own":
 		for _, e := range events {
-			c.note(e)
+			c.report(e)
 		}
 	case "read":
-		c.Merge(events)
+		c.merge(events)
 	case "give":
-		c.GiveUp()
+		c.giveUp()
 	default:
 		t.Fatalf("what is %q?", word)
 	}
@@ -107,19 +107,19 @@ func spell(events []api.Event) string {
 
 func TestAStepLogIsBounded(t *testing.T) {
 	shown := 0
-	c := StepLog{publish: func(api.Event) { shown++ }}
-	c.begin(Position{1, 0})
+	c := stepLog{publish: func(api.Event) { shown++ }}
+	c.begin(position{1, 0})
 	for i := range 3 * maxLogged {
-		c.note(api.Event{Kind: api.KindStep, Generation: 1, Step: plan.Step(i + 1)})
+		c.report(api.Event{Kind: api.KindStep, Generation: 1, Step: plan.Step(i + 1)})
 	}
-	all, some := c.Since(Position{}), c.Since(Position{1, 3*maxLogged - 2})
+	all, some := c.since(position{}), c.since(position{1, 3*maxLogged - 2})
 	if len(all) != maxLogged || len(some) != 2 || some[0].Step != 3*maxLogged-1 {
 		t.Errorf("%d steps are kept, after the last but two %s", len(all), spell(some))
 	}
-	c.begin(Position{2, 4 * maxLogged})
+	c.begin(position{2, 4 * maxLogged})
 	shown = 0
 	for i := range maxLogged {
-		c.note(api.Event{Kind: api.KindStep, Generation: 2, Step: plan.Step(4*maxLogged + i + 1)})
+		c.report(api.Event{Kind: api.KindStep, Generation: 2, Step: plan.Step(4*maxLogged + i + 1)})
 	}
 	if shown != maxLogged || c.owed != 0 {
 		t.Errorf("%d steps of the generation after a gap are shown, owed is %d", shown, c.owed)
@@ -135,9 +135,9 @@ func FuzzSteps(f *testing.F) {
 			return
 		}
 		var shown []api.Event
-		c := StepLog{publish: func(e api.Event) { shown = append(shown, e) }}
-		c.begin(Position{})
-		c.Merge(events)
+		c := stepLog{publish: func(e api.Event) { shown = append(shown, e) }}
+		c.begin(position{})
+		c.merge(events)
 		for i, e := range shown {
 			if i > 0 && positionOf(shown[i-1]).compare(positionOf(e)) >= 0 {
 				t.Fatalf("out of order: %s", spell(shown))

@@ -43,7 +43,7 @@ func summarize(p plan.Plan, reasons []string) string {
 func (m *Monitor) Done(state consensus.State) { m.hub.Publish(m.doneEvent(state)) }
 
 func (m *Monitor) doneEvent(state consensus.State) api.Event {
-	e := m.steps.Finish()
+	e := m.steps.finish()
 	e.Kind, e.Step, e.Steps = api.KindDone, state.Checkpoint.Step, state.Run.Train.Steps
 	switch {
 	case state.Finished && m.Idle:

@@ -51,7 +51,7 @@ func (e *Endpoint) answer(p incoming) {
 		peer.serving--
 	}()
 	defer context.AfterFunc(e.ctx, func() { cut(p.stream, streamCut) })()
-	p.stream.SetPriority(urgencyChunk, true)
+	p.stream.SetPriority(urgency[wire.Chunks], true)
 	rw := paced{stream: p.stream, timeout: e.opt.ChunkTimeout}
 	hashes, err := readRequest(rw)
 	rw.pace = func(n int) int { return e.pace(p.from, p.conn, n) }
@@ -149,7 +149,7 @@ func (e *Endpoint) fetchBatch(ctx context.Context, from plan.PeerID, hashes []pl
 	}
 	defer context.AfterFunc(ctx, func() { cut(stream, streamCut) })()
 	defer stream.CancelRead(streamCut) // of no effect after the end
-	stream.SetPriority(urgencyChunk, true)
+	stream.SetPriority(urgency[wire.Chunks], true)
 	rw := paced{stream: stream, timeout: e.opt.ChunkTimeout}
 	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: e.boot}), hashes)
 	if _, err := rw.Write(request); err != nil {

@@ -60,3 +60,49 @@ func TestCloseNamesWhatWasNotRead(t *testing.T) {
 		}
 	})
 }
+
+// TestFlushWaitsForASlowLine, which Close would not.
+func TestFlushWaitsForASlowLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 100_000, Delay: 10 * time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		begin := time.Now()
+		mustSend(t, sessions[0], c.ids[1], activation(1, 1, 0), payload(500_000, 1))
+		if err := sessions[0].Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took < 5*time.Second || took > 10*time.Second {
+			t.Errorf("5 s of payload took %v", took)
+		}
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 1, 0), payload(500_000, 1))
+		if err := sessions[0].Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFlushGivesUp where a peer lives but does not read, and where it is lost.
+func TestFlushGivesUp(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, em := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{InboxFrames: 1, PeerTimeout: 5 * time.Second})
+			defer c.close()
+			sessions := c.sessions(1)
+			everybody(t, c, sessions, 1, 10)
+			em.Cut(c.ids[0], c.ids[1], cut)
+			for i := range 3 {
+				mustSend(t, sessions[0], c.ids[1], activation(1, 1, i), nil)
+			}
+			begin := time.Now()
+			err := sessions[0].Flush(t.Context())
+			if took := time.Since(begin); took > 6*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if err == nil && !cut { // one that is cut off may be lost first
+				t.Error("flushed what nobody reads")
+			}
+		})
+	}
+}

@@ -194,7 +194,7 @@ func (c *connection) openStream(class wire.Class) (*outStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream.SetPriority(urgency(class), true)
+	stream.SetPriority(urgency[class], true)
 	r := c.remote
 	s := &outStream{conn: c, box: r.outboxes[class], stream: stream}
 	c.mu.Lock()

@@ -11,7 +11,8 @@
 //   - outbox keeps messages for one peer and class until the peer has acknowledged them; inflow puts
 //     messages together, inbox holds them until they are received.
 //   - ServeChunks and Fetch serve stored chunks outside of any generation.
-//   - netem emulates links by their LinkConditions, in real time or in a testing/synctest bubble.
+//   - NewNetemConn and Emulated emulate links by their LinkConditions, in real time or in a
+//     testing/synctest bubble.
 //
 // # The way of a message
 //

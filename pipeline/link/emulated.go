@@ -14,7 +14,9 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -36,27 +38,32 @@ type EmulatedOptions struct {
 // testing/synctest bubble it runs in virtual time; all of it, Close included, then has to
 // happen within the bubble.
 type Emulated struct {
-	netem    *netem
+	opt      EmulatedOptions
 	networks []*quicNetwork // sorted by ID
+
+	mu    sync.Mutex // guards the rest
+	lines map[direction]*line
+	conns map[netip.AddrPort]*packetConn
 }
+
+// direction names a link.
+type direction struct{ from, to netip.AddrPort }
 
 // NewEmulated makes the peers and their links.
 func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 	if opt.Peers < 1 || opt.Peers > 1<<16-2 {
 		return nil, fmt.Errorf("link: emulated cluster of %d peers, 1 to %d are accepted", opt.Peers, 1<<16-2)
 	}
-	em := &Emulated{netem: newNetem(opt.Seed, opt.Conditions)}
+	em := &Emulated{opt: opt, lines: map[direction]*line{}, conns: map[netip.AddrPort]*packetConn{}}
 	book := map[plan.PeerID]net.Addr{}
 	var ids []identity
 	for i := range opt.Peers {
 		ids = append(ids, newIdentity(opt.Seed, uint64(i)))
-		book[ids[i].peer] = em.netem.address(i)
+		book[ids[i].peer] = em.listen(i).LocalAddr()
 	}
-	for i, id := range ids {
-		conn := em.netem.listen(i)
-		n, err := newQUICNetwork(id, conn, book)
+	for _, id := range ids {
+		n, err := newQUICNetwork(id, em.conns[addressOf(book[id.peer])], book)
 		if err != nil {
-			conn.Close()
 			em.Close()
 			return nil, err
 		}
@@ -64,6 +71,16 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 	}
 	slices.SortFunc(em.networks, func(a, b *quicNetwork) int { return cmp.Compare(a.Self(), b.Self()) })
 	return em, nil
+}
+
+// listen makes the i-th connection, with an address in 10.0.0.0/8.
+func (em *Emulated) listen(i int) *packetConn {
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte((i + 1) >> 8), byte(i + 1)}), 4242)
+	c := &packetConn{network: em, addr: addr}
+	em.mu.Lock()
+	defer em.mu.Unlock()
+	em.conns[addr] = c
+	return c
 }
 
 // Peers returns the IDs in ascending order.
@@ -80,25 +97,14 @@ func (em *Emulated) Network(i int) Network { return em.networks[i] }
 
 // SetConditions changes the direction from one peer to another for packets sent from now on.
 func (em *Emulated) SetConditions(from, to plan.PeerID, s LinkConditions) {
-	em.netem.mu.Lock()
-	defer em.netem.mu.Unlock()
-	em.netem.line(direction{em.addr(from), em.addr(to)}).conditions = s
-}
-
-// Cut drops every packet between two peers, in both directions, until it is undone.
-func (em *Emulated) Cut(a, b plan.PeerID, cut bool) {
-	em.netem.setCut(em.addr(a), em.addr(b), cut)
-	em.netem.setCut(em.addr(b), em.addr(a), cut)
+	em.change(em.addr(from), em.addr(to), func(l *line) { l.conditions = s })
 }
 
 // LinkCounts returns what happened to the packets from one peer to another.
-func (em *Emulated) LinkCounts(from, to plan.PeerID) LinkCounts {
-	return em.netem.linkCounts(em.addr(from), em.addr(to))
+func (em *Emulated) LinkCounts(from, to plan.PeerID) (n LinkCounts) {
+	em.change(em.addr(from), em.addr(to), func(l *line) { n = l.counts })
+	return n
 }
-
-// Kill takes a peer off the network for good, without a word to the others: all packets
-// from and to it are dropped.
-func (em *Emulated) Kill(id plan.PeerID) { em.netem.forget(em.addr(id)) }
 
 // Close takes all peers off and waits for their goroutines. Endpoints are closed first.
 func (em *Emulated) Close() {
@@ -107,13 +113,34 @@ func (em *Emulated) Close() {
 	}
 }
 
-func (em *Emulated) addr(id plan.PeerID) address {
+func (em *Emulated) addr(id plan.PeerID) netip.AddrPort {
 	for _, n := range em.networks {
 		if n.Self() == id {
 			return addressOf(n.conn.LocalAddr())
 		}
 	}
 	panic("link: emulated cluster has no peer " + string(id))
+}
+
+// change calls f for the state of a direction, which is made on first use.
+func (em *Emulated) change(from, to netip.AddrPort, f func(*line)) {
+	em.mu.Lock()
+	defer em.mu.Unlock()
+	d := direction{from, to}
+	if em.lines[d] == nil {
+		a, b := from.Addr().As4(), to.Addr().As4()
+		l := newLine(em.opt.Seed, uint64(a[2])<<24|uint64(a[3])<<16|uint64(b[2])<<8|uint64(b[3]))
+		l.conditions = em.opt.Conditions
+		em.lines[d] = l
+	}
+	f(em.lines[d])
+}
+
+// forget takes a connection off the network.
+func (em *Emulated) forget(addr netip.AddrPort) {
+	em.mu.Lock()
+	defer em.mu.Unlock()
+	delete(em.conns, addr)
 }
 
 // identity is an emulated peer's key and the certificate that it signs for itself. The

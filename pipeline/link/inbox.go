@@ -24,10 +24,6 @@ type account struct {
 // load counts what an account has in the inbox, admitted or held.
 type load struct{ messages, bytes int }
 
-func (l load) with(size int) load { return load{l.messages + 1, l.bytes + size} }
-
-func (l load) within(most load) bool { return l.messages <= most.messages && l.bytes <= most.bytes }
-
 func (k key) account() account { return account{k.from, k.tag.Kind.Class()} }
 
 func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
@@ -60,40 +56,28 @@ type inbox struct {
 	changed  broadcast
 }
 
-func newInbox(most load) *inbox {
-	return &inbox{
-		most: most, loads: map[account]load{}, admitted: map[key]bool{}, held: map[key][]byte{},
-		waiting: map[key]chan received{}, received: map[key]bool{}, gone: map[plan.PeerID]error{},
-	}
-}
-
 // admit blocks until a message of size bytes may be held. It may at once when its account has
 // room or is empty, or when somebody waits for it. A duplicate is refused with
 // ErrDuplicate.
 func (b *inbox) admit(ctx context.Context, k key, size int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for {
-		b.mu.Lock()
 		if b.err != nil {
-			defer b.mu.Unlock()
 			return b.err
 		}
 		if _, held := b.held[k]; held || b.admitted[k] || b.received[k] {
-			defer b.mu.Unlock()
 			return fmt.Errorf("%w: %v", ErrDuplicate, k)
 		}
 		used := b.loads[k.account()]
-		if used.messages == 0 || used.with(size).within(b.most) || b.waiting[k] != nil {
-			b.loads[k.account()] = used.with(size)
+		more := load{used.messages + 1, used.bytes + size}
+		if used.messages == 0 || more.messages <= b.most.messages && more.bytes <= b.most.bytes || b.waiting[k] != nil {
+			b.loads[k.account()] = more
 			b.admitted[k] = true
-			b.mu.Unlock()
 			return nil
 		}
-		changed := b.changed.wait()
-		b.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := b.changed.await(ctx, &b.mu); err != nil {
+			return err
 		}
 	}
 }

@@ -19,30 +19,11 @@ import (
 // waits for them, and what is measured with them may be off by as much.
 const AckEvery = 10 * time.Millisecond
 
-// Urgencies of streams (RFC 9218, section 4.1): lower goes first.
-const (
-	urgencyControl = iota
-	_
-	urgencyTensor
-	urgencyReduce
-	_
-	_
-	urgencyChunk
-	urgencyWarm
-)
+// urgency orders the streams of a connection (RFC 9218, section 4.1): lower goes first.
+var urgency = map[wire.Class]int8{wire.Control: 0, wire.Activations: 2, wire.Gradients: 2, wire.Reductions: 3, wire.Chunks: 6}
 
-func urgency(c wire.Class) int8 {
-	switch c {
-	case wire.Control:
-		return urgencyControl
-	case wire.Activations, wire.Gradients:
-		return urgencyTensor
-	case wire.Reductions:
-		return urgencyReduce
-	default:
-		return urgencyChunk
-	}
-}
+// urgencyWarm is the urgency of padding.
+const urgencyWarm = 7
 
 // incoming is a peer's stream whose first bytes were read, and no more.
 type incoming struct {

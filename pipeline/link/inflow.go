@@ -41,59 +41,54 @@ type partial struct {
 // are admitted in the order of their numbers, so that what comes early on one stream never takes the
 // room of what another stream is about to bring.
 func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err error) {
-	for {
-		f.mu.Lock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for err == nil {
 		switch m := f.partial[p.Seq]; {
 		case p.Seq <= f.finished:
-			f.mu.Unlock()
 			return false, nil
 		case p.Seq > f.finished+maxAhead:
-			defer f.mu.Unlock()
 			return false, fmt.Errorf("%w: message %d of %v after %d", wire.ErrValue, p.Seq, f.class, f.finished)
+		case m != nil && m.header != p.Header:
+			return false, fmt.Errorf("%w: message %d of %v is %v and %v", wire.ErrValue, p.Seq, f.class, m.header.Tag, p.Header.Tag)
 		case m != nil:
-			defer f.mu.Unlock()
-			if m.header != p.Header {
-				return false, fmt.Errorf("%w: message %d of %v is %v and %v", wire.ErrValue, p.Seq, f.class, m.header.Tag, p.Header.Tag)
-			}
 			return !m.have[p.Offset/wire.MaxPieceBytes], nil
 		case p.Seq == f.admitted+1 && !f.busy && f.holds(p):
-			f.busy = true
-			f.mu.Unlock()
-			m := &partial{header: p.Header, missing: wire.Pieces(p.Header.PayloadBytes)}
-			s := f.remote.session
-			if p.Header.Tag.Generation != s.generation {
-				f.remote.counts.dropped.Add(1)
-				m.unwanted = true
-			} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
-				f.remote.counts.duplicates.Add(1)
-				m.unwanted, err = true, nil
-			}
-			f.mu.Lock()
-			f.busy = false
-			f.changed.wake()
-			if err == nil {
-				if !m.unwanted {
-					m.payload = make([]byte, p.Header.PayloadBytes)
-				}
-				m.have = make([]bool, m.missing)
-				f.admitted = p.Seq
-				f.partial[p.Seq] = m
-				f.pieces += m.missing
-			}
-			f.mu.Unlock()
-			if err != nil {
-				return false, err
-			}
-			continue
-		}
-		changed := f.changed.wait()
-		f.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false, ctx.Err()
+			err = f.begin(ctx, p)
+		default: // it is another message's turn, or there is no room
+			err = f.changed.await(ctx, &f.mu)
 		}
 	}
+	return false, err
+}
+
+// begin keeps track of the next message from when the inbox has let it in. Callers hold mu, which is
+// free while the inbox has no room.
+func (f *inflow) begin(ctx context.Context, p wire.Piece) error {
+	f.busy = true
+	f.mu.Unlock()
+	s, unwanted := f.remote.session, false
+	var err error
+	if p.Header.Tag.Generation != s.generation {
+		f.remote.counts.dropped.Add(1)
+		unwanted = true
+	} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
+		f.remote.counts.duplicates.Add(1)
+		unwanted, err = true, nil
+	}
+	f.mu.Lock()
+	f.busy = false
+	f.changed.wake()
+	if err != nil {
+		return err
+	}
+	m := &partial{header: p.Header, missing: wire.Pieces(p.Header.PayloadBytes), unwanted: unwanted}
+	if m.have = make([]bool, m.missing); !unwanted {
+		m.payload = make([]byte, p.Header.PayloadBytes)
+	}
+	f.admitted, f.partial[p.Seq] = p.Seq, m
+	f.pieces += m.missing
+	return nil
 }
 
 // holds reports whether the next message may be kept track of. Each piece takes a byte and each

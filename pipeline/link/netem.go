@@ -1,10 +1,13 @@
 package link
 
 import (
-	"container/heap"
+	"bytes"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,17 +37,13 @@ type LinkCounts struct {
 	Overflowed, Lost, Cut uint64
 }
 
-type address = netip.AddrPort
-
-func addressOf(a net.Addr) address {
+// addressOf returns a UDP address, and the zero value for others.
+func addressOf(a net.Addr) netip.AddrPort {
 	if udp, ok := a.(*net.UDPAddr); ok {
 		return udp.AddrPort()
 	}
-	return address{}
+	return netip.AddrPort{}
 }
-
-// direction names a link.
-type direction struct{ from, to address }
 
 // line is the state of one direction.
 type line struct {
@@ -56,80 +55,9 @@ type line struct {
 	counts     LinkCounts
 }
 
-// netem joins emulated packet connections.
-type netem struct {
-	seed       uint64
-	conditions LinkConditions
-
-	mu    sync.Mutex // guards the rest
-	lines map[direction]*line
-	conns map[address]*packetConn
-}
-
-func newNetem(seed uint64, conditions LinkConditions) *netem {
-	return &netem{seed: seed, conditions: conditions, lines: map[direction]*line{}, conns: map[address]*packetConn{}}
-}
-
-// address returns the address of the i-th connection, in 10.0.0.0/8.
-func (n *netem) address(i int) *net.UDPAddr {
-	at := i + 1
-	return &net.UDPAddr{IP: net.IPv4(10, 0, byte(at>>8), byte(at)).To4(), Port: 4242}
-}
-
-// listen makes the i-th connection.
-func (n *netem) listen(i int) *packetConn {
-	addr := addressOf(n.address(i))
-	c := &packetConn{netem: n, addr: addr}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.conns[addr] = c
-	return c
-}
-
-// forget takes a connection off the network.
-func (n *netem) forget(addr address) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.conns, addr)
-}
-
-// line returns the state of a direction, made on first use. Callers hold mu.
-func (n *netem) line(d direction) *line {
-	l := n.lines[d]
-	if l == nil {
-		from, to := d.from.Addr().As4(), d.to.Addr().As4()
-		stream := uint64(from[2])<<24 | uint64(from[3])<<16 | uint64(to[2])<<8 | uint64(to[3])
-		l = &line{conditions: n.conditions, random: rand.New(rand.NewPCG(n.seed, stream))}
-		n.lines[d] = l
-	}
-	return l
-}
-
-func (n *netem) setCut(from, to address, cut bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.line(direction{from, to}).cut = cut
-}
-
-func (n *netem) linkCounts(from, to address) LinkCounts {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.line(direction{from, to}).counts
-}
-
-// send puts a packet on its way.
-func (n *netem) send(d direction, data []byte) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	from, to := n.conns[d.from], n.conns[d.to]
-	if from == nil || to == nil {
-		return
-	}
-	due, ok := n.line(d).pass(time.Now(), len(data))
-	if !ok {
-		return
-	}
-	to.push(packet[address]{data: append([]byte(nil), data...), other: d.from, due: due})
+// newLine makes a line whose losses and jitter follow from a seed and a number of its own.
+func newLine(seed, stream uint64) *line {
+	return &line{random: rand.New(rand.NewPCG(seed, stream))}
 }
 
 // pass returns the time at which a packet of size bytes, sent now, comes out.
@@ -170,71 +98,103 @@ func (l *line) pass(now time.Time, size int) (due time.Time, ok bool) {
 	return due, true
 }
 
-// packet is on its way until due.
-type packet[A any] struct {
-	data  []byte
-	other A // the end that it comes from or goes to
-	due   time.Time
-	turn  uint64 // order among packets due at once
-}
-
-// packets are on their way; the one that is due first comes out first. The mutex of what they
-// belong to guards them.
-type packets[A any] struct {
-	heap  packetHeap[A]
-	turns uint64
-	bytes int
-}
-
 // maxOnTheWay bounds the bytes of packets on their way; what comes on top is dropped.
 const maxOnTheWay = 64 << 20
 
-// add takes a packet, and reports whether it comes out before all others.
-func (q *packets[A]) add(p packet[A]) (first bool) {
-	if q.bytes+len(p.data) > maxOnTheWay {
-		return false
+// packet is on its way until due.
+type packet struct {
+	data  []byte
+	other net.Addr // the end that it comes from or goes to
+	due   time.Time
+}
+
+// packets are on their way to one reader. The zero value is empty and ready.
+type packets struct {
+	mu       sync.Mutex // guards the rest
+	waiting  []packet   // in the order in which they come out
+	bytes    int
+	deadline time.Time // of take
+	closed   bool
+	changed  broadcast
+}
+
+// put takes a copy of a packet, and drops it where there is no room.
+func (q *packets) put(data []byte, other net.Addr, due time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.bytes+len(data) > maxOnTheWay {
+		return
 	}
-	q.turns++
-	p.turn = q.turns
-	q.bytes += len(p.data)
-	heap.Push(&q.heap, p)
-	return q.heap[0].turn == p.turn
-}
-
-// next returns how long it is until the next packet comes out; not ok when there is none.
-func (q *packets[A]) next(now time.Time) (wait time.Duration, ok bool) {
-	if len(q.heap) == 0 {
-		return 0, false
+	q.bytes += len(data)
+	i, _ := slices.BinarySearchFunc(q.waiting, due, func(p packet, due time.Time) int {
+		if p.due.After(due) {
+			return 1
+		}
+		return -1 // of packets due at once the first one stays first
+	})
+	q.waiting = slices.Insert(q.waiting, i, packet{bytes.Clone(data), other, due})
+	if i == 0 {
+		q.changed.wake()
 	}
-	return q.heap[0].due.Sub(now), true
 }
 
-// take removes the packet that comes out next.
-func (q *packets[A]) take() packet[A] {
-	p := heap.Pop(&q.heap).(packet[A])
-	q.bytes -= len(p.data)
-	return p
-}
-
-// clear drops all.
-func (q *packets[A]) clear() { q.heap, q.bytes = nil, 0 }
-
-// packetHeap has the packet that is due first at its top.
-type packetHeap[A any] []packet[A]
-
-func (h packetHeap[A]) Len() int { return len(h) }
-func (h packetHeap[A]) Less(i, j int) bool {
-	if !h[i].due.Equal(h[j].due) {
-		return h[i].due.Before(h[j].due)
+// take blocks until a packet comes out. It fails with net.ErrClosed, and past the deadline with
+// os.ErrDeadlineExceeded.
+func (q *packets) take() (packet, error) {
+	for {
+		p, wait, changed, err := q.next(time.Now())
+		if changed == nil {
+			return p, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
-	return h[i].turn < h[j].turn
 }
-func (h packetHeap[A]) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *packetHeap[A]) Push(p any)   { *h = append(*h, p.(packet[A])) }
-func (h *packetHeap[A]) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	old[len(old)-1] = packet[A]{}
-	*h = old[:len(old)-1]
-	return p
+
+// next removes the packet that is due, or returns how long to wait for a change.
+func (q *packets) next(now time.Time) (p packet, wait time.Duration, changed <-chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	wait = math.MaxInt64
+	switch {
+	case q.closed:
+		return p, 0, nil, net.ErrClosed
+	case q.deadline.IsZero():
+	case !now.Before(q.deadline):
+		return p, 0, nil, os.ErrDeadlineExceeded
+	default:
+		wait = q.deadline.Sub(now)
+	}
+	if len(q.waiting) > 0 {
+		p = q.waiting[0]
+		if !p.due.After(now) {
+			q.waiting[0] = packet{} // its bytes are the reader's now
+			q.waiting = q.waiting[1:]
+			q.bytes -= len(p.data)
+			return p, 0, nil, nil
+		}
+		wait = min(wait, p.due.Sub(now))
+	}
+	return p, wait, q.changed.wait(), nil
+}
+
+// SetReadDeadline sets until when take waits; the zero time is without limit.
+func (q *packets) SetReadDeadline(t time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.deadline = t
+	q.changed.wake()
+	return nil
+}
+
+// close drops all packets, now and later.
+func (q *packets) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed, q.waiting = true, nil
+	q.changed.wake()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -13,10 +14,28 @@ import (
 )
 
 // pair is two connections on the air.
-func pair(shape LinkConditions) (a *netem, from, to *packetConn) {
-	a = newNetem(7, shape)
-	return a, a.listen(0), a.listen(1)
+func pair(shape LinkConditions) (em *Emulated, from, to *packetConn) {
+	em = &Emulated{
+		opt:   EmulatedOptions{Seed: 7, Conditions: shape},
+		lines: map[direction]*line{}, conns: map[netip.AddrPort]*packetConn{},
+	}
+	return em, em.listen(0), em.listen(1)
 }
+
+// cut drops every packet in one direction until it is undone.
+func (em *Emulated) cut(from, to netip.AddrPort, cut bool) {
+	em.change(from, to, func(l *line) { l.cut = cut })
+}
+
+// Cut drops every packet between two peers, in both directions, until it is undone.
+func (em *Emulated) Cut(a, b plan.PeerID, cut bool) {
+	em.cut(em.addr(a), em.addr(b), cut)
+	em.cut(em.addr(b), em.addr(a), cut)
+}
+
+// Kill takes a peer off the network for good, without a word to the others: all packets from and to
+// it are dropped.
+func (em *Emulated) Kill(id plan.PeerID) { em.forget(em.addr(id)) }
 
 func sendPackets(t *testing.T, from, to *packetConn, n, size int) {
 	t.Helper()
@@ -70,7 +89,9 @@ func TestAirQueueDropsTheTail(t *testing.T) {
 		if string(numbers) != "\x00\x01\x02" {
 			t.Errorf("packets %v came", numbers)
 		}
-		if n := a.linkCounts(from.addr, to.addr); n.Overflowed != 7 || n.Packets != 10 || n.Bytes != 10_000 {
+		var n LinkCounts
+		a.change(from.addr, to.addr, func(l *line) { n = l.counts })
+		if n.Overflowed != 7 || n.Packets != 10 || n.Bytes != 10_000 {
 			t.Errorf("counts are %+v", n)
 		}
 	})
@@ -103,7 +124,7 @@ func TestAirLossIsSeeded(t *testing.T) {
 func TestAirCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, from, to := pair(LinkConditions{})
-		a.setCut(from.addr, to.addr, true)
+		a.cut(from.addr, to.addr, true)
 		sendPackets(t, from, to, 2, 10)
 		sendPackets(t, to, from, 1, 10)
 		if numbers, _ := arrivals(t, to); len(numbers) != 0 {
@@ -112,7 +133,7 @@ func TestAirCut(t *testing.T) {
 		if numbers, _ := arrivals(t, from); len(numbers) != 1 {
 			t.Error("the other direction is cut too")
 		}
-		a.setCut(from.addr, to.addr, false)
+		a.cut(from.addr, to.addr, false)
 		sendPackets(t, from, to, 1, 10)
 		if numbers, _ := arrivals(t, to); len(numbers) != 1 {
 			t.Error("the cut stays")

@@ -2,10 +2,8 @@ package link
 
 import (
 	"errors"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -57,97 +55,59 @@ type netemConn struct {
 	begin time.Time
 	done  chan struct{} // closed when deliver has ended
 
-	mu      sync.Mutex // guards the rest
-	lines   map[netip.AddrPort]*line
-	waiting packets[net.Addr]
-	closed  bool
-	changed broadcast
+	waiting packets
+
+	mu    sync.Mutex // guards lines
+	lines map[netip.AddrPort]*line
 }
 
 // WriteTo never waits: a packet that has no room on its link is dropped.
 func (s *netemConn) WriteTo(b []byte, to net.Addr) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	select {
+	case <-s.done:
 		return 0, net.ErrClosed
+	default:
 	}
 	now, at := time.Now(), addressOf(to)
 	at = netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()) // without the marks of IPv4 within IPv6
-	l := s.line(at)
-	l.conditions = s.opt.at(at, now.Sub(s.begin))
-	due, ok := l.pass(now, len(b))
-	if ok && s.waiting.add(packet[net.Addr]{data: append([]byte(nil), b...), other: to, due: due}) {
-		s.changed.wake()
-	}
-	return len(b), nil
-}
-
-// line returns the state of the link to an address, made on first use. Callers hold mu.
-func (s *netemConn) line(to netip.AddrPort) *line {
-	l := s.lines[to]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lines[at]
 	if l == nil {
 		if len(s.lines) >= maxLines {
 			clear(s.lines)
 		}
-		address := to.Addr().As16()
-		stream := uint64(to.Port())
-		for _, b := range address {
+		stream := uint64(at.Port())
+		for _, b := range at.Addr().As16() {
 			stream = stream*257 + uint64(b)
 		}
-		l = &line{random: rand.New(rand.NewPCG(s.opt.Seed, stream))}
-		s.lines[to] = l
+		l = newLine(s.opt.Seed, stream)
+		s.lines[at] = l
 	}
-	return l
+	l.conditions = s.opt.at(at, now.Sub(s.begin))
+	if due, ok := l.pass(now, len(b)); ok {
+		s.waiting.put(b, to, due)
+	}
+	return len(b), nil
 }
 
 // deliver sends what is due until the socket is closed.
 func (s *netemConn) deliver() {
 	defer close(s.done)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
-		due, wait, changed, closed := s.due(time.Now())
-		if closed {
+		p, err := s.waiting.take()
+		if err != nil {
 			return
 		}
-		for _, p := range due {
-			if _, err := s.PacketConn.WriteTo(p.data, p.other); errors.Is(err, net.ErrClosed) {
-				return
-			} // any other error is a packet lost on the way
-		}
-		if len(due) > 0 {
-			continue // sending took a while
-		}
-		timer.Reset(wait)
-		select {
-		case <-changed:
-		case <-timer.C:
-		}
+		if _, err := s.PacketConn.WriteTo(p.data, p.other); errors.Is(err, net.ErrClosed) {
+			return
+		} // any other error is a packet lost on the way
 	}
-}
-
-// due takes the packets that are due, or returns how long to wait for a change.
-func (s *netemConn) due(now time.Time) (due []packet[net.Addr], wait time.Duration, changed <-chan struct{}, closed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	wait = time.Hour
-	for until, ok := s.waiting.next(now); ok; until, ok = s.waiting.next(now) {
-		if until > 0 {
-			wait = until
-			break
-		}
-		due = append(due, s.waiting.take())
-	}
-	return due, wait, s.changed.wait(), s.closed
 }
 
 // Close drops what is on its way.
 func (s *netemConn) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.waiting.clear()
-	s.changed.wake()
-	s.mu.Unlock()
+	s.waiting.close()
 	err := s.PacketConn.Close()
 	<-s.done
 	return err
@@ -178,115 +138,49 @@ func (s *netemConn) SetWriteBuffer(bytes int) error {
 // packetConn is one end of the emulated network, a net.PacketConn. It has no goroutine: ReadFrom waits
 // for the packet that is due next.
 type packetConn struct {
-	netem *netem
-	addr  address
-
-	mu       sync.Mutex // guards the rest
-	packets  packets[address]
-	deadline time.Time
-	closed   bool
-	changed  broadcast
-}
-
-// push takes a packet that comes out later.
-func (c *packetConn) push(p packet[address]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed && c.packets.add(p) {
-		c.changed.wake()
-	}
+	packets
+	network *Emulated
+	addr    netip.AddrPort
 }
 
 // ReadFrom waits for the next packet that comes out.
 func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
-	for {
-		p, wait, changed, err := c.next()
-		if err != nil {
-			return 0, nil, err
-		}
-		if changed == nil {
-			return copy(b, p.data), net.UDPAddrFromAddrPort(p.other), nil
-		}
-		if wait < 0 {
-			<-changed
-			continue
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-changed:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
+	p, err := c.take()
+	return copy(b, p.data), p.other, err
 }
 
-// next takes the packet that is due, or returns how long to wait for a change: without end when wait is
-// negative.
-func (c *packetConn) next() (p packet[address], wait time.Duration, changed <-chan struct{}, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	switch {
-	case c.closed:
-		return p, 0, nil, net.ErrClosed
-	case !c.deadline.IsZero() && !now.Before(c.deadline):
-		return p, 0, nil, os.ErrDeadlineExceeded
-	}
-	wait = -1
-	if !c.deadline.IsZero() {
-		wait = c.deadline.Sub(now)
-	}
-	if due, ok := c.packets.next(now); ok {
-		if due <= 0 {
-			return c.packets.take(), 0, nil, nil
-		}
-		if wait < 0 || due < wait {
-			wait = due
-		}
-	}
-	return p, wait, c.changed.wait(), nil
-}
-
-// WriteTo never waits: a packet that has no room on its link is dropped.
-func (c *packetConn) WriteTo(b []byte, to net.Addr) (int, error) {
+// WriteTo never waits: a packet that has no room on its link, or goes to nobody, is dropped.
+func (c *packetConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	c.mu.Lock()
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
 		return 0, net.ErrClosed
 	}
-	c.netem.send(direction{c.addr, addressOf(to)}, b)
+	to := addressOf(addr)
+	c.network.change(c.addr, to, func(l *line) {
+		receiver := c.network.conns[to]
+		if c.network.conns[c.addr] == nil || receiver == nil {
+			return
+		}
+		if due, ok := l.pass(time.Now(), len(b)); ok {
+			receiver.put(b, c.LocalAddr(), due)
+		}
+	})
 	return len(b), nil
 }
 
 // Close makes reads and writes fail with net.ErrClosed.
 func (c *packetConn) Close() error {
-	c.netem.forget(c.addr)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	c.packets.clear()
-	c.changed.wake()
+	c.network.forget(c.addr)
+	c.close()
 	return nil
 }
 
 func (c *packetConn) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(c.addr) }
 
-func (c *packetConn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deadline = t
-	c.changed.wake()
-	return nil
-}
-
-// SetWriteDeadline does nothing: WriteTo never waits.
+// Writes have no deadline, since they never wait, and buffers are what the conditions of a link say.
 func (c *packetConn) SetWriteDeadline(time.Time) error { return nil }
-
-func (c *packetConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
-
-// SetReadBuffer does nothing: the conditions of a link say what is buffered.
-func (c *packetConn) SetReadBuffer(int) error { return nil }
-
-// SetWriteBuffer does nothing, too.
-func (c *packetConn) SetWriteBuffer(int) error { return nil }
+func (c *packetConn) SetDeadline(t time.Time) error    { return c.SetReadDeadline(t) }
+func (c *packetConn) SetReadBuffer(int) error          { return nil }
+func (c *packetConn) SetWriteBuffer(int) error         { return nil }

@@ -64,69 +64,55 @@ type outbox struct {
 // put blocks until there is room.
 func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 	m := &message{frame: f, header: wire.AppendHeader(make([]byte, 0, wire.HeaderBytes), f), left: wire.Pieces(len(f.Payload))}
-	for {
-		o.mu.Lock()
-		if o.err != nil {
-			defer o.mu.Unlock()
-			return o.err
-		}
-		if o.messages == 0 || o.messages < o.maxMessages && o.bytes+len(f.Payload) <= o.maxBytes {
-			o.seq++
-			m.seq, m.put = o.seq, time.Now()
-			o.fresh = append(o.fresh, m)
-			if o.messages++; o.messages == 1 {
-				o.busy.add(1)
-			}
-			o.bytes += len(f.Payload)
-			o.changed.wake()
-			o.mu.Unlock()
-			return nil
-		}
-		changed := o.changed.wait()
-		o.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.err == nil && o.messages > 0 && (o.messages >= o.maxMessages || o.bytes+len(f.Payload) > o.maxBytes) {
+		if err := o.changed.await(ctx, &o.mu); err != nil {
+			return err
 		}
 	}
+	if o.err != nil {
+		return o.err
+	}
+	o.seq++
+	m.seq, m.put = o.seq, time.Now()
+	o.fresh = append(o.fresh, m)
+	if o.messages++; o.messages == 1 {
+		o.busy.add(1)
+	}
+	o.bytes += len(f.Payload)
+	o.changed.wake()
+	return nil
 }
 
 // take blocks until there is a piece, and while allowed says no. After drain it ends with io.EOF, when
 // everything has been acknowledged; after fail there are no pieces.
 func (o *outbox) take(ctx context.Context, allowed func() bool) (piece, error) {
-	for {
-		o.mu.Lock()
-		if len(o.again)+len(o.fresh) > 0 && allowed() {
-			defer o.mu.Unlock()
-			if len(o.again) > 0 {
-				p := o.again[0]
-				o.again = o.again[1:]
-				return p, nil
-			}
-			p := piece{message: o.fresh[0], offset: o.offset}
-			o.offset += wire.MaxPieceBytes
-			if p.last() {
-				o.fresh[0] = nil
-				o.fresh, o.offset = o.fresh[1:], 0
-			}
-			return p, nil
-		}
-		if o.err != nil && (!o.draining || o.messages == 0) {
-			defer o.mu.Unlock()
-			if o.draining {
-				return piece{}, io.EOF
-			}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.again)+len(o.fresh) == 0 || !allowed() {
+		switch {
+		case o.draining && o.messages == 0:
+			return piece{}, io.EOF
+		case o.err != nil && !o.draining:
 			return piece{}, o.err
 		}
-		changed := o.changed.wait()
-		o.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return piece{}, ctx.Err()
+		if err := o.changed.await(ctx, &o.mu); err != nil {
+			return piece{}, err
 		}
 	}
+	if len(o.again) > 0 {
+		p := o.again[0]
+		o.again = o.again[1:]
+		return p, nil
+	}
+	p := piece{message: o.fresh[0], offset: o.offset}
+	o.offset += wire.MaxPieceBytes
+	if p.last() {
+		o.fresh[0] = nil
+		o.fresh, o.offset = o.fresh[1:], 0
+	}
+	return p, nil
 }
 
 // done notes that the peer has taken pieces in.
@@ -161,6 +147,25 @@ func (o *outbox) giveBack(pieces []piece) {
 	}
 	slices.SortFunc(o.again, piece.before)
 	o.changed.wake()
+}
+
+// flush blocks until no message is left. It returns why it gave up: ctx ended, or nothing was acknowledged
+// for as long as patience.
+func (o *outbox) flush(ctx context.Context, patience time.Duration) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.messages > 0 {
+		messages, acked := o.messages, o.acked
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		for o.messages == messages && o.acked == acked {
+			if err := o.changed.await(waiting, &o.mu); err != nil {
+				cancel()
+				return err
+			}
+		}
+		cancel()
+	}
+	return nil
 }
 
 // state returns how many payload bytes have been acknowledged, how many messages have been neither acknowledged
@@ -212,6 +217,19 @@ func (b *broadcast) wait() <-chan struct{} {
 		b.ch = make(chan struct{})
 	}
 	return b.ch
+}
+
+// await unlocks mu until the next wake. It fails when ctx ends before.
+func (b *broadcast) await(ctx context.Context, mu *sync.Mutex) error {
+	changed := b.wait()
+	mu.Unlock()
+	defer mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (b *broadcast) wake() {

@@ -132,11 +132,11 @@ func TestRepeatedDrops(t *testing.T) {
 		exchange(t, c, sessions, 100, func() {
 			for i := range 6 {
 				a, b := em.addr(c.ids[i%3]), em.addr(c.ids[(i+1)%3])
-				em.netem.setCut(a, b, true)
-				em.netem.setCut(b, a, i%2 == 0)
+				em.cut(a, b, true)
+				em.cut(b, a, i%2 == 0)
 				time.Sleep(time.Duration(i+1) * 2 * time.Second)
-				em.netem.setCut(a, b, false)
-				em.netem.setCut(b, a, false)
+				em.cut(a, b, false)
+				em.cut(b, a, false)
 				time.Sleep(3 * time.Second)
 			}
 		})

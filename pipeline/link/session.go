@@ -35,8 +35,11 @@ type Session struct {
 
 func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID) *Session {
 	s := &Session{
-		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{},
-		inbox: newInbox(load{e.opt.InboxFrames, e.opt.InboxBytes}), done: make(chan struct{}),
+		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{}, done: make(chan struct{}),
+		inbox: &inbox{
+			most: load{e.opt.InboxFrames, e.opt.InboxBytes}, loads: map[account]load{}, gone: map[plan.PeerID]error{},
+			admitted: map[key]bool{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
+		},
 	}
 	s.flush, s.endAll = context.WithCancel(context.Background())
 	s.open, s.endOpen = context.WithCancel(s.flush)
@@ -166,6 +169,21 @@ func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (
 // closed, started again, or nobody listens at its address any more. A peer is in the channel before
 // any call fails with ErrLost. The channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan plan.PeerID { return s.lost }
+
+// Flush blocks until the peers have read all that was sent; those that are lost or have left read nothing more.
+// It gives up when ctx ends, or when a peer has acknowledged nothing for Options.PeerTimeout.
+func (s *Session) Flush(ctx context.Context) error {
+	var failed error
+	for _, r := range s.order {
+		for _, o := range r.outboxes {
+			if err := o.flush(ctx, s.endpoint.opt.PeerTimeout); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("link: flush generation %d: %s has not acknowledged %d messages: %w", s.generation, r.id, r.unread(), err))
+				break
+			}
+		}
+	}
+	return failed
+}
 
 // Close fails every call, present and later, with an error that wraps net.ErrClosed. It gives the peers
 // at most CloseTimeout to read what is queued, over connections that are made for it where there is

@@ -8,15 +8,12 @@ import (
 	"pnode/planner/plan"
 )
 
-// Stats describe the link to one peer since the session began; figures of a connection count since it was
-// made.
+// Stats describe the link to one peer since the session began.
 type Stats struct {
 	Peer plan.PeerID
 	// RTT is smoothed, Jitter its mean deviation (RFC 9002, section 5.3).
 	RTT, MinRTT, Jitter time.Duration
-	// Of the connection, with retransmissions and packet headers.
-	BytesSent, BytesReceived, PacketsSent, PacketsLost uint64
-	// Of the session, each message once.
+	// Each message counts once.
 	FramesSent, FramesReceived, PayloadSent, PayloadReceived uint64
 	// Busy is how long at least one message was under way, from Send until it was acknowledged.
 	Busy time.Duration
@@ -50,10 +47,6 @@ func (s *Session) Stats() []Stats {
 			if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
 				st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
 			}
-			st.BytesSent += c.BytesSent
-			st.BytesReceived += c.BytesReceived
-			st.PacketsSent += c.PacketsSent
-			st.PacketsLost += c.PacketsLost
 			if conn.active() {
 				st.Connections++
 			}

@@ -10,7 +10,7 @@ var (
 	// ErrBadText is wrapped by every error about text that is not a schedule.
 	ErrBadText = errors.New("schedule: bad text")
 	// ErrBadShape is wrapped by every error about arguments of a generator.
-	ErrBadShape = errors.New("schedule: bad shape")
+	ErrBadShape = errors.New("schedule: does not fit")
 	// ErrInvalid is wrapped by every error about a schedule that cannot be carried out.
 	ErrInvalid = errors.New("schedule: invalid")
 	// ErrBadCosts is wrapped by errors about costs that do not fit a schedule.

@@ -127,7 +127,7 @@ func (s Spec) Build(g Group) (Schedule, error) {
 func (s Spec) named() (Kind, error) {
 	k, ok := KindNamed(s.Kind)
 	if !ok || k.NeedsCosts {
-		return Kind{}, fmt.Errorf("%w: %q, known are %s", ErrBadSpec, s.Kind, strings.Join(specKinds(), ", "))
+		return Kind{}, fmt.Errorf("%w %q: want one of %s", ErrBadSpec, s.Kind, strings.Join(specKinds(), ", "))
 	}
 	return k, nil
 }

@@ -72,7 +72,7 @@ type Model struct {
 	// Stack returns what a stage with so many slots allocates; nil where costs come without a model.
 	Stack func(at Stage, slots int) (model.Memory, error)
 
-	sizes map[sizeKey]stageSize // of stages, as far as they have been asked for
+	sizes map[sizeKey]stageSize // what Stack has said of stages, which all models With other parts share
 }
 
 // NewModel returns a model without devices yet.
@@ -121,7 +121,7 @@ func (m *Model) Recomputed(device, level int) []schedule.Nanos {
 	return d.recomputed[level]
 }
 
-// sizeKey has all that a stage's memory depends on, apart from its slots.
+// sizeKey has all that what a Stack allocates depends on, apart from its slots.
 type sizeKey struct {
 	first, end, ahead int
 	split, offload    bool
@@ -145,22 +145,21 @@ func (m *Model) HostBytes(s Stage) int64 { return m.size(s).host }
 
 // size asks the model's stack for a stage's memory, or adds up the layers' costs without one.
 func (m *Model) size(s Stage) stageSize {
+	if m.Stack == nil {
+		return m.addUp(s)
+	}
 	key := sizeKey{s.First, s.End, s.Ahead, s.Use.Split, s.Offload, packShares(s.Shares), plan.JoinLevels(s.Levels), m.Devices[s.Device].Storage}
 	out, ok := m.sizes[key]
 	if ok {
 		return out
 	}
-	if m.Stack == nil {
-		out = m.addUp(s)
+	one, err := m.Stack(s, 1)
+	two, fail := m.Stack(s, 2)
+	if err != nil || fail != nil {
+		out = stageSize{fixed: math.MaxInt64 / 4}
 	} else {
-		one, err := m.Stack(s, 1)
-		two, fail := m.Stack(s, 2)
-		if err != nil || fail != nil {
-			out = stageSize{fixed: math.MaxInt64 / 4}
-		} else {
-			slot := two.Total() - one.Total()
-			out = stageSize{one.Total() - slot, slot, two.Host}
-		}
+		slot := two.Total() - one.Total()
+		out = stageSize{one.Total() - slot, slot, two.Host}
 	}
 	m.sizes[key] = out
 	return out

@@ -56,7 +56,7 @@ func (c Codec) String() string {
 func ParseCodec(name string) (Codec, error) {
 	i := slices.Index(codecNames, name)
 	if i < 0 {
-		return 0, fmt.Errorf("%w %q: take one of %s", ErrBadCodec, name, strings.Join(codecNames, ", "))
+		return 0, fmt.Errorf("%w %q: want one of %s", ErrBadCodec, name, strings.Join(codecNames, ", "))
 	}
 	return CodecF32 + Codec(i), nil
 }
@@ -107,7 +107,7 @@ func ParseCodecRule(text string) (CodecRule, error) {
 		rule.widest = CodecF32
 	}
 	if err != nil || rule.String() != text && text != CodecF32.String() {
-		return CodecRule{}, fmt.Errorf("%w: codec %.20q, want one of %s", ErrBadInput, text, strings.Join(CodecRules(), ", "))
+		return CodecRule{}, fmt.Errorf("%w: codec is %.20q: want one of %s", ErrBadInput, text, strings.Join(CodecRules(), ", "))
 	}
 	if codec == CodecF32 {
 		return CodecRule{}, nil

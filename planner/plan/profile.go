@@ -8,11 +8,14 @@ import (
 // architecture plans the same.
 type Profile struct {
 	Devices []DeviceProfile `json:"devices"`
-	// DiskFreeBytes is the free space of the data folder's file system.
+	// DiskFreeBytes is the free space of the data folder's file system, with DiskReserveBytes of it.
 	DiskFreeBytes int64 `json:"disk_free_bytes"`
 	// Links are measured towards likely neighbours only.
 	Links []LinkProfile `json:"links,omitempty"`
 }
+
+// DiskReserveBytes are the free bytes of a disk that checkpoints are not written to.
+const DiskReserveBytes = 256 << 20
 
 // DeviceProfile is one device's measured speed and memory.
 type DeviceProfile struct {

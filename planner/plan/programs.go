@@ -105,7 +105,7 @@ func (p Plan) workerOf(actions []schedule.Action) (WorkerID, error) {
 		here := p.At(StageID{Replica: a.Replica, Stage: a.Stage}).Worker()
 		if at != (WorkerID{}) && here != at {
 			return at, fmt.Errorf("%s needs replica %d stage %d and replica %d stage %d on one device, the plan has them on %s of %s and %s of %s",
-				p.Schedule, first.Replica, first.Stage, a.Replica, a.Stage, at.Device, at.Peer, here.Device, here.Peer)
+				p.Schedule, first.Replica, first.Stage, a.Replica, a.Stage, at.Device, at.Peer.Short(), here.Device, here.Peer.Short())
 		}
 		if at == (WorkerID{}) {
 			at, first = here, a

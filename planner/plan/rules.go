@@ -164,7 +164,7 @@ func ParseShard(text string) (ShardRule, error) {
 			return ShardRule(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: shard is %q: take one of %s", ErrBadInput, text, strings.Join(shardNames[:], ", "))
+	return 0, fmt.Errorf("%w: shard is %q: want one of %s", ErrBadInput, text, strings.Join(shardNames[:], ", "))
 }
 
 // MarshalText returns the rule's text.
@@ -261,7 +261,7 @@ func (p Plan) checkStorage() error {
 	for r, pipe := range p.Replicas {
 		for s, place := range pipe.Stages {
 			if before, ok := at[place.Worker()]; ok && before != place.Storage {
-				return fmt.Errorf("%w: replica %d stage %d stores %v, another stage on %s of %s %v: want one storage a device", ErrBadPlan, r, s, place.Storage, place.Device, place.Peer, before)
+				return fmt.Errorf("%w: replica %d stage %d stores %v, another stage on %s of %s %v: want one storage a device", ErrBadPlan, r, s, place.Storage, place.Device, place.Peer.Short(), before)
 			}
 			at[place.Worker()] = place.Storage
 		}

@@ -86,8 +86,8 @@ func (g ReplicaGroup) Parts(chunks int) ([][]int, error) {
 	parts := make([][]int, len(g.Workers))
 	for i, n := range g.Layers {
 		if n < chunks {
-			return nil, fmt.Errorf("%w: device %s of %s has %s for %d chunks, each needs at least one; take fewer devices (stages), fewer chunks or a deeper model",
-				schedule.ErrBadShape, g.Workers[i].Device, g.Workers[i].Peer, Count(n, "layer"), chunks)
+			return nil, fmt.Errorf("%w: a device has %s for %d chunks, each needs at least one; take fewer devices (stages), fewer chunks or a deeper model",
+				schedule.ErrBadShape, Count(n, "layer"), chunks)
 		}
 		for c := range chunks {
 			parts[i] = append(parts[i], n*(c+1)/chunks-n*c/chunks)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -34,12 +35,8 @@ func pair(t *testing.T) (a, b end) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		listen, err := host.ParseListen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
 		peers, group := admission.NewPeers(), tasks.New()
-		h, err := host.New(host.Config{Identity: id, Listen: []host.Addr{listen}, Peers: peers, Tasks: group})
+		h, err := host.New(host.Config{Identity: id, Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Peers: peers, Tasks: group})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func (e Join) apply(s State) (State, error) {
 	}
 	old, known := s.Member(e.Peer)
 	known = known && old.State != Gone
-	if known && old.Boot == e.Boot {
+	if known && old.ProcessEpoch == e.ProcessEpoch {
 		return s, nil
 	}
 	if !known && s.present() >= MaxMembers {
@@ -74,7 +74,7 @@ func (e Join) apply(s State) (State, error) {
 	}
 	s.Epoch++
 	return s.withMember(Member{
-		Peer: e.Peer, Boot: e.Boot, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
+		Peer: e.Peer, ProcessEpoch: e.ProcessEpoch, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
 		State: Joining, Since: s.Epoch,
 	}), nil
 }
@@ -83,7 +83,7 @@ func (e Update) apply(s State) (State, error) {
 	if err := checkMember(e.Peer, e.Addrs, e.Profile); err != nil {
 		return s, fmt.Errorf("update: %w", err)
 	}
-	m, err := s.booted(e.Peer, e.Boot)
+	m, err := s.process(e.Peer, e.ProcessEpoch)
 	if err != nil {
 		return s, fmt.Errorf("update: %w", err)
 	}
@@ -92,7 +92,7 @@ func (e Update) apply(s State) (State, error) {
 }
 
 func (e SetMemberState) apply(s State) (State, error) {
-	m, err := s.booted(e.Peer, e.Boot)
+	m, err := s.process(e.Peer, e.ProcessEpoch)
 	if err != nil {
 		return s, fmt.Errorf("set member %s: %w", e.State, err)
 	}
@@ -117,13 +117,13 @@ var moves = map[MemberState][]MemberState{
 	Draining: {Gone},
 }
 
-// booted finds the member when it still is the process that is meant.
-func (s State) booted(peer plan.PeerID, boot uint64) (Member, error) {
+// process returns the member if it still is the process that an entry means.
+func (s State) process(peer plan.PeerID, epoch uint64) (Member, error) {
 	m, ok := s.Member(peer)
 	if !ok {
 		return m, fmt.Errorf("%q is not in the roster", wire.Clip(string(peer), maxName))
 	}
-	if m.Boot != boot {
+	if m.ProcessEpoch != epoch {
 		return m, fmt.Errorf("%s was started again: %w", peer, ErrStale)
 	}
 	return m, nil

@@ -88,11 +88,11 @@ func parseEntry(t *testing.T, line string) Entry {
 			},
 		}}
 	case "join":
-		return Join{Peer: plan.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"]), Label: p["label"]}
+		return Join{Peer: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]), Addrs: list(p["addrs"]), Label: p["label"]}
 	case "update":
-		return Update{Peer: plan.PeerID(words[1]), Boot: number(t, p["boot"]), Addrs: list(p["addrs"])}
+		return Update{Peer: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]), Addrs: list(p["addrs"])}
 	case "state":
-		return SetMemberState{Peer: plan.PeerID(words[1]), Boot: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"]}
+		return SetMemberState{Peer: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"]}
 	case "plan":
 		return parsePlan(t, p)
 	case "saved":
@@ -157,7 +157,7 @@ func describe(s State) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "epoch %d:", s.Epoch)
 	for _, m := range s.Members {
-		fmt.Fprintf(&b, " %s=%s/%d", m.Peer, m.State, m.Boot)
+		fmt.Fprintf(&b, " %s=%s/%d", m.Peer, m.State, m.ProcessEpoch)
 		if len(m.Addrs) > 0 {
 			fmt.Fprintf(&b, "@%s", strings.Join(m.Addrs, ","))
 		}
@@ -205,19 +205,19 @@ func TestRosterIsBounded(t *testing.T) {
 	var s State
 	var err error
 	for i := range MaxMembers {
-		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i)), Boot: 1}); err != nil {
+		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i)), ProcessEpoch: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Apply(s, Join{Peer: "more", Boot: 1}); !errors.Is(err, ErrRejected) {
+	if _, err := Apply(s, Join{Peer: "more", ProcessEpoch: 1}); !errors.Is(err, ErrRejected) {
 		t.Fatalf("one member too many gives %v", err)
 	}
 	for i := range 3 * MaxMembers {
 		peer := plan.PeerID(fmt.Sprintf("p%03d", i))
-		if s, err = Apply(s, SetMemberState{Peer: peer, Boot: 1, State: Gone}); err != nil {
+		if s, err = Apply(s, SetMemberState{Peer: peer, ProcessEpoch: 1, State: Gone}); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i+MaxMembers)), Boot: 1}); err != nil {
+		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i+MaxMembers)), ProcessEpoch: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,8 +264,8 @@ func planned(t testing.TB) State {
 	var err error
 	for _, e := range []Entry{
 		testRun(),
-		Join{Peer: "a", Boot: 1},
-		SetMemberState{Peer: "a", Boot: 1, State: Active},
+		Join{Peer: "a", ProcessEpoch: 1},
+		SetMemberState{Peer: "a", ProcessEpoch: 1, State: Active},
 		SetPlan{Epoch: 2, Term: 1, Plan: plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{
 			Micros: 2, Warmups: []int{0},
 			Stages: []plan.Placement{{Peer: "a", Device: "cpu", Layers: plan.LayerRange{End: 3}}},

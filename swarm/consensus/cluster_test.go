@@ -15,13 +15,13 @@ import (
 
 // cluster is a run of several nodes in one bubble of virtual time.
 type cluster struct {
-	t     *testing.T
-	net   *memoryNet
-	peers []plan.PeerID
-	kv    map[plan.PeerID]*memoryKV
-	nodes map[plan.PeerID]*Node
-	wires map[plan.PeerID]*memoryTransport
-	boots uint64
+	t      *testing.T
+	net    *memoryNet
+	peers  []plan.PeerID
+	kv     map[plan.PeerID]*memoryKV
+	nodes  map[plan.PeerID]*Node
+	wires  map[plan.PeerID]*memoryTransport
+	epochs uint64
 }
 
 // inBubble runs a test with a cluster of n active nodes named a, b, ..., founded by a, and
@@ -68,9 +68,9 @@ func (c *cluster) start(p plan.PeerID) *Node {
 func (c *cluster) join(p plan.PeerID) *Node {
 	c.t.Helper()
 	n := c.start(p)
-	c.boots++
-	c.must(n, Join{Peer: p, Boot: c.boots})
-	c.must(n, SetMemberState{Peer: p, Boot: c.boots, State: Active})
+	c.epochs++
+	c.must(n, Join{Peer: p, ProcessEpoch: c.epochs})
+	c.must(n, SetMemberState{Peer: p, ProcessEpoch: c.epochs, State: Active})
 	return n
 }
 

@@ -17,9 +17,9 @@ func entries() []Entry {
 	chunk := plan.Hash{1, 2, 3}
 	return []Entry{
 		testRun(),
-		Join{Peer: "a", Boot: 1, Addrs: []string{"/ip4/10.0.0.1/udp/4001/quic-v1"}, Label: "desk", Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e10}}}},
-		Update{Peer: "a", Boot: 1},
-		SetMemberState{Peer: "a", Boot: 1, State: Active, Reason: "measured"},
+		Join{Peer: "a", ProcessEpoch: 1, Addrs: []string{"/ip4/10.0.0.1/udp/4001/quic-v1"}, Label: "desk", Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e10}}}},
+		Update{Peer: "a", ProcessEpoch: 1},
+		SetMemberState{Peer: "a", ProcessEpoch: 1, State: Active, Reason: "measured"},
 		SetPlan{Term: 3, Epoch: 2, Reasons: []string{"one node"}, Plan: plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b"}},
 		StageSaved{Step: 10, Generation: 1, Layers: []LayerRef{{Layer: 0, SizeBytes: 5, Chunks: []plan.Hash{chunk}, Holders: []plan.PeerID{"a"}}}},
 		WantPause{Count: 1},

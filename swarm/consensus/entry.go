@@ -24,30 +24,30 @@ type SetRun struct {
 	Spec plan.RunSpec `json:"spec"`
 }
 
-// Join brings a node into the roster as joining. The same boot again changes nothing; a
-// new boot of a known peer starts over as joining.
+// Join brings a node into the roster as joining. The same process again changes nothing; a
+// new process of a known peer starts over as joining.
 type Join struct {
-	Peer    plan.PeerID  `json:"peer"`
-	Boot    uint64       `json:"boot"`
-	Addrs   []string     `json:"addrs,omitempty"`
-	Label   string       `json:"label,omitempty"`
-	Profile plan.Profile `json:"profile"`
+	Peer         plan.PeerID  `json:"peer"`
+	ProcessEpoch uint64       `json:"boot"`
+	Addrs        []string     `json:"addrs,omitempty"`
+	Label        string       `json:"label,omitempty"`
+	Profile      plan.Profile `json:"profile"`
 }
 
 // Update replaces addresses and profile of a member.
 type Update struct {
-	Peer    plan.PeerID  `json:"peer"`
-	Boot    uint64       `json:"boot"`
-	Addrs   []string     `json:"addrs,omitempty"`
-	Profile plan.Profile `json:"profile"`
+	Peer         plan.PeerID  `json:"peer"`
+	ProcessEpoch uint64       `json:"boot"`
+	Addrs        []string     `json:"addrs,omitempty"`
+	Profile      plan.Profile `json:"profile"`
 }
 
 // SetMemberState moves a member on: joining to active, active to draining, any to gone.
 type SetMemberState struct {
-	Peer   plan.PeerID `json:"peer"`
-	Boot   uint64      `json:"boot"`
-	State  MemberState `json:"state"`
-	Reason string      `json:"reason,omitempty"`
+	Peer         plan.PeerID `json:"peer"`
+	ProcessEpoch uint64      `json:"boot"`
+	State        MemberState `json:"state"`
+	Reason       string      `json:"reason,omitempty"`
 }
 
 // SetPlan makes Plan the current generation. It is refused with ErrStale unless the

@@ -188,7 +188,7 @@ func (n *Node) Leave(ctx context.Context) error {
 	if !ok || m.State == Gone || s.present() == 1 {
 		return nil
 	}
-	drain := SetMemberState{Peer: n.self, Boot: m.Boot, State: Draining, Reason: "it is leaving"}
+	drain := SetMemberState{Peer: n.self, ProcessEpoch: m.ProcessEpoch, State: Draining, Reason: "it is leaving"}
 	if err := n.Propose(ctx, drain); err != nil {
 		return fmt.Errorf("consensus: leave: %w", err)
 	}
@@ -205,7 +205,7 @@ func (n *Node) Leave(ctx context.Context) error {
 			return fmt.Errorf("consensus: leave: no other node could take over the vote: %s: %w", n.unheard(), ctx.Err())
 		}
 	}
-	err := n.Propose(ctx, SetMemberState{Peer: n.self, Boot: m.Boot, State: Gone, Reason: "it left"})
+	err := n.Propose(ctx, SetMemberState{Peer: n.self, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: "it left"})
 	if err != nil && !errors.Is(err, ErrStale) {
 		return fmt.Errorf("consensus: leave: %w", err)
 	}

@@ -311,7 +311,7 @@ func TestNewsOfAnEarlierBoot(t *testing.T) {
 		m, _ := c.leader().State().Member("c")
 		c.crash("c")
 		n := c.join("c")
-		err := n.Propose(context.Background(), SetMemberState{Peer: "c", Boot: m.Boot, State: Gone})
+		err := n.Propose(context.Background(), SetMemberState{Peer: "c", ProcessEpoch: m.ProcessEpoch, State: Gone})
 		if !errors.Is(err, ErrStale) {
 			t.Errorf("declaring the earlier process gone gives %v", err)
 		}

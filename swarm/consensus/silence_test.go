@@ -42,7 +42,7 @@ func (c *cluster) gone(p plan.PeerID) {
 	c.t.Helper()
 	l := c.leader()
 	m, _ := l.State().Member(p)
-	c.must(l, SetMemberState{Peer: p, Boot: m.Boot, State: Gone, Reason: "it died"})
+	c.must(l, SetMemberState{Peer: p, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: "it died"})
 	c.until(string(p)+" removed", func() bool {
 		for _, s := range l.Servers() {
 			if s.Peer == p {

@@ -56,11 +56,11 @@ const (
 // Member is one node of the roster.
 type Member struct {
 	Peer plan.PeerID `json:"peer"`
-	// Boot differs each time the node's process starts. An entry about a member names
-	// the boot it means, so that news of an earlier process does not hit the next one.
-	Boot  uint64      `json:"boot"`
-	Addrs []string    `json:"addrs,omitempty"`
-	State MemberState `json:"state"`
+	// ProcessEpoch differs each time the node starts. An entry about a member names the one
+	// it means, so that news of an earlier process does not hit the next one.
+	ProcessEpoch uint64      `json:"boot"`
+	Addrs        []string    `json:"addrs,omitempty"`
+	State        MemberState `json:"state"`
 	// Since is the epoch that State began with; Reason says why it did.
 	Since   uint64       `json:"since"`
 	Reason  string       `json:"reason,omitempty"`

@@ -121,7 +121,7 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the layer and every stream of it.
+// Close closes the layer and resets every stream of it: closing one in order waits for its peer, which may be dead.
 func (l *streamLayer) Close() error {
 	l.end()
 	l.mu.Lock()
@@ -129,7 +129,7 @@ func (l *streamLayer) Close() error {
 	l.conns = nil
 	l.mu.Unlock()
 	for c := range conns {
-		c.Stream.Close()
+		c.Reset()
 	}
 	return nil
 }

@@ -1,9 +1,15 @@
 package handshake
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,13 +57,9 @@ func capability(t *testing.T, o admission.Owner, run plan.RunID, id admission.Id
 // greeter starts a host that greets as cfg says.
 func greeter(t *testing.T, id admission.Identity, cfg Config) Config {
 	t.Helper()
-	listen, err := host.ParseListen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg.Peers, cfg.Store, cfg.Tasks = admission.NewPeers(), peerstore.New(), tasks.New()
-	cfg.Log, cfg.Joined, cfg.Left = slog.New(slog.DiscardHandler), func(peer.ID) {}, func() {}
-	h, err := host.New(host.Config{Identity: id, Listen: []host.Addr{listen}, Peers: cfg.Peers, Tasks: cfg.Tasks})
+	cfg.Log, cfg.Joined, cfg.Left = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), func(peer.ID) {}, func() {}
+	h, err := host.New(host.Config{Identity: id, Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Peers: cfg.Peers, Tasks: cfg.Tasks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,25 +96,86 @@ func meet(t *testing.T, dialer, other Config) error {
 
 func anyUse(admission.Capability) error { return nil }
 
-// The other side's reason reaches the peer that is refused.
+// refusals is a log that keeps the lines about refused peers.
+type refusals chan string
+
+func (r refusals) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "peer refused") {
+		r <- string(b)
+	}
+	return len(b), nil
+}
+
+// issue makes an invite at a time and the capability of a peer that redeems it then.
+func issue(t *testing.T, o admission.Owner, opt admission.InviteOptions, id admission.Identity, at time.Time) (admission.Invite, []byte) {
+	t.Helper()
+	v, err := o.Invite(opt, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := v.Redeem(id, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, c
+}
+
+// Where the fields of a capability for testRun begin: its grant, with the owner's signature, then the peer.
+const (
+	usesAt    = 2
+	expiresAt = 20
+	grantEnd  = 60 + 2 + len(testRun) + ed25519.SignatureSize
+)
+
+// forge changes the grant of a capability and binds its peer to that with the bearer key of an invite, as whoever
+// holds the invite can.
+func forge(t *testing.T, capability []byte, with admission.Invite, change func(grant []byte)) []byte {
+	t.Helper()
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(with.String(), "pnode1-"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer := ed25519.NewKeyFromSeed(text[1+ed25519.PublicKeySize:][:ed25519.SeedSize])
+	body := bytes.Clone(capability[:len(capability)-ed25519.SignatureSize])
+	change(body[:grantEnd])
+	signed := slices.Concat([]byte("pnode capability 1\x00"), body[:grantEnd], body[grantEnd+2:]) // without the peer's length
+	return append(body, ed25519.Sign(bearer, signed)...)
+}
+
+// The other side's reason reaches the peer that is refused, whatever it shows.
 func TestRefusals(t *testing.T) {
 	owner, now := testOwner(t), time.Now()
 	run := admission.Run{ID: testRun, OwnerKey: owner.PublicKey()}
-	first := testIdentity(t)
-	member := Config{Run: run, Capability: capability(t, owner, testRun, first, now), Uses: anyUse}
-	a := greeter(t, first, member)
-	id := testIdentity(t)
-	good := capability(t, owner, testRun, id, now)
+	first, id := testIdentity(t), testIdentity(t)
+	log := make(refusals, 64)
+	a := greeter(t, first, Config{
+		Run: run, Capability: capability(t, owner, testRun, first, now), Uses: anyUse, Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	opt := admission.InviteOptions{Run: testRun}
+	invite, good := issue(t, owner, opt, id, now)
+	stranger, foreign := issue(t, testOwner(t), opt, id, now)
+	_, others := issue(t, owner, opt, testIdentity(t), now)
+	_, otherRun := issue(t, owner, admission.InviteOptions{Run: "anotherrun"}, id, now)
+	_, ended := issue(t, owner, admission.InviteOptions{Run: testRun, TTL: time.Hour, MemberTTL: 2 * time.Hour}, id, now.Add(-3*time.Hour))
+	asIs := func([]byte) {}
+	if !bytes.Equal(forge(t, good, invite, asIs), good) {
+		t.Fatal("a forger does not know the form of a capability")
+	}
 	for name, c := range map[string]struct {
 		shown []byte
 		want  error
 	}{
-		"none":            {nil, admission.ErrNeedsInvite},
-		"wrong run":       {capability(t, owner, "anotherrun", id, now), admission.ErrWrongRun},
-		"another owner":   {capability(t, testOwner(t), testRun, id, now), admission.ErrSignature},
-		"another's":       {capability(t, owner, testRun, testIdentity(t), now), admission.ErrSignature},
-		"membership over": {capability(t, owner, testRun, id, now.Add(-2*time.Hour)), admission.ErrCapabilityExpired},
-		"cut short":       {good[:100], admission.ErrMalformed},
+		"none":              {nil, admission.ErrNeedsInvite},
+		"wrong run":         {otherRun, admission.ErrWrongRun},
+		"another owner":     {foreign, admission.ErrSignature},
+		"later expiry":      {forge(t, good, invite, func(grant []byte) { grant[expiresAt+3]++ }), admission.ErrSignature},
+		"more uses":         {forge(t, good, invite, func(grant []byte) { grant[usesAt] = 100 }), admission.ErrSignature},
+		"no bearer key":     {forge(t, good, stranger, asIs), admission.ErrSignature},
+		"another's":         {others, admission.ErrSignature},
+		"membership over":   {ended, admission.ErrCapabilityExpired},
+		"cut short":         {good[:100], admission.ErrMalformed},
+		"followed by bytes": {append(bytes.Clone(good), 0), admission.ErrMalformed},
+		"newer version":     {append([]byte{good[0] + 1}, good[1:]...), admission.ErrMalformed},
 	} {
 		b := greeter(t, id, Config{Run: run, Capability: c.shown, Uses: anyUse})
 		if err := meet(t, b, a); !errors.Is(err, c.want) {
@@ -120,6 +183,12 @@ func TestRefusals(t *testing.T) {
 		}
 		if n := len(a.Peers.Members()) + len(b.Peers.Members()); n != 0 {
 			t.Errorf("%s: %d members", name, n)
+		}
+		if len(log) != 1 {
+			t.Errorf("%s: refused %d times by the other side, want once", name, len(log))
+		}
+		for len(log) > 0 {
+			t.Logf("%s: %s", name, <-log)
 		}
 	}
 	if err := meet(t, greeter(t, id, Config{Run: run, Capability: good, Uses: anyUse}), a); err != nil {
@@ -133,6 +202,9 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := meet(t, greeter(t, lost, elsewhere), a); !errors.Is(err, admission.ErrSignature) {
 		t.Errorf("member of another run: %v", err)
+	}
+	if len(log) != 0 {
+		t.Errorf("the other side refused who is welcome: %s", <-log)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/fx"
 
 	"pnode/swarm/admission"
+	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
 )
 
@@ -40,7 +42,7 @@ const (
 type Config struct {
 	Identity admission.Identity
 	// Listen holds the addresses to listen on, with UDP for QUIC and TCP of the same number.
-	Listen []Addr
+	Listen []netip.AddrPort
 	Reach  Reach
 	// Socket, if not nil, wraps every UDP socket. The host then does without TCP.
 	Socket func(net.PacketConn) net.PacketConn
@@ -53,7 +55,7 @@ type Config struct {
 
 // Local reports whether nothing but this machine can connect.
 func (c Config) Local() bool {
-	return !slices.ContainsFunc(c.Listen, func(l Addr) bool { return !l.IP.IsLoopback() })
+	return !slices.ContainsFunc(c.Listen, func(at netip.AddrPort) bool { return !at.Addr().IsLoopback() })
 }
 
 // Reach says how other nodes get to this one.
@@ -140,15 +142,20 @@ func New(cfg Config) (*Host, error) {
 // sockets returns the options that listen on the addresses: with UDP sockets of our own where libp2p can borrow
 // them, elsewhere with addresses for it to open.
 func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
-	if err := checkPorts(cfg.Listen); err != nil {
-		return nil, err
-	}
 	var opts []libp2p.Option
-	var listen []ma.Multiaddr
-	for _, l := range cfg.Listen {
-		port := l.Port
-		if l.IP.IsUnspecified() {
-			t, err := openShared(l, cfg.Socket)
+	var addrs []string
+	for _, at := range cfg.Listen {
+		// libp2p does not find out that a port is in use: it is content when one of its addresses works, and shares a
+		// TCP port with any process that allows it.
+		if at.Port() != 0 {
+			if err := listen.Try(at); err != nil {
+				h.closeShared(false)
+				return nil, fmt.Errorf("swarm: listen on %s: %w", at, err)
+			}
+		}
+		port := at.Port()
+		if at.Addr().IsUnspecified() {
+			t, err := openShared(at, cfg.Socket)
 			if err != nil {
 				h.closeShared(false)
 				return nil, err
@@ -157,12 +164,16 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 			port = t.conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 			opts = append(opts, libp2p.WithFxOption(fx.Invoke(t.lend)))
 		}
-		listen = append(listen, l.multiaddr("udp", port, "/quic-v1"))
+		ip := "/ip6/" + at.Addr().String()
+		if at.Addr().Is4() {
+			ip = "/ip4/" + at.Addr().String()
+		}
+		addrs = append(addrs, fmt.Sprintf("%s/udp/%d/quic-v1", ip, port))
 		if cfg.Socket == nil {
-			listen = append(listen, l.multiaddr("tcp", l.Port, ""))
+			addrs = append(addrs, fmt.Sprintf("%s/tcp/%d", ip, at.Port()))
 		}
 	}
-	opts = append(opts, libp2p.ListenAddrs(listen...))
+	opts = append(opts, libp2p.ListenAddrStrings(addrs...))
 	if cfg.Socket != nil {
 		return append(opts, wrappedSockets(cfg.Socket)), nil
 	}

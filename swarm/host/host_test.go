@@ -1,6 +1,7 @@
 package host
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -18,27 +19,11 @@ func testIdentity(t testing.TB) admission.Identity {
 	return id
 }
 
-func TestListenAddresses(t *testing.T) {
-	for _, bad := range []string{"", "4001", "example.org:1", "127.0.0.1:70000"} {
-		if _, err := ParseListen(bad); err == nil {
-			t.Errorf("%q accepted", bad)
-		}
-	}
-	for in, want := range map[string]string{":1": "0.0.0.0:1", "localhost:2": "127.0.0.1:2", "[::]:3": "[::]:3"} {
-		if a, err := ParseListen(in); err != nil || a.String() != want {
-			t.Errorf("%q: %s %v, want %s", in, a, err, want)
-		}
-	}
-}
-
 // On 0.0.0.0 the UDP socket is lent to libp2p and comes back; on one address libp2p opens its own.
 func TestSharedSockets(t *testing.T) {
 	for text, want := range map[string]int{"0.0.0.0:0": 1, "127.0.0.1:0": 0} {
-		a, err := ParseListen(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, err := New(Config{Identity: testIdentity(t), Listen: []Addr{a}, Reach: ReachPublic, Peers: admission.NewPeers(), Tasks: tasks.New()})
+		a := netip.MustParseAddrPort(text)
+		h, err := New(Config{Identity: testIdentity(t), Listen: []netip.AddrPort{a}, Reach: ReachPublic, Peers: admission.NewPeers(), Tasks: tasks.New()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/libp2p/go-libp2p/x/rate"
 	"github.com/quic-go/quic-go"
 	"go.uber.org/fx"
+
+	"pnode/swarm/listen"
 )
 
 // Receive windows of connections on a shared socket, in bytes. A window must hold what is under way: 32 MB a
@@ -35,24 +37,23 @@ var loopbackUnlimited = []rate.PrefixLimit{
 // runs on it can be changed. libp2p borrows sockets on unspecified addresses only; on others (loopback,
 // one interface) its own windows stay.
 type sharedSocket struct {
-	listen Addr
-	conn   net.PacketConn
-	quic   *quic.Transport
+	at   netip.AddrPort
+	conn net.PacketConn
+	quic *quic.Transport
 	// returned is closed when libp2p is done with the socket; nil until it is lent.
 	returned <-chan struct{}
 }
 
-func openShared(l Addr, wrap func(net.PacketConn) net.PacketConn) (*sharedSocket, error) {
-	udp, addr := l.udp()
-	socket, err := net.ListenUDP(udp, addr)
+func openShared(at netip.AddrPort, wrap func(net.PacketConn) net.PacketConn) (*sharedSocket, error) {
+	socket, err := listen.UDP(at)
 	if err != nil {
-		return nil, listenError(l, "UDP", err)
+		return nil, fmt.Errorf("swarm: listen on %s: %w", at, err)
 	}
 	conn := net.PacketConn(socket)
 	if wrap != nil {
 		conn = wrap(conn)
 	}
-	return &sharedSocket{listen: l, conn: conn, quic: &quic.Transport{Conn: conn}}, nil
+	return &sharedSocket{at: at, conn: conn, quic: &quic.Transport{Conn: conn}}, nil
 }
 
 // lend hands the socket to libp2p while the host is being built, with the keys and the resource accounting that
@@ -61,8 +62,7 @@ func (t *sharedSocket) lend(m *quicreuse.ConnManager, reset quic.StatelessResetK
 	t.quic.StatelessResetKey, t.quic.TokenGeneratorKey = &reset, &token
 	t.quic.VerifySourceAddress = resources.VerifySourceAddress
 	t.quic.ConnContext = countedBy(resources)
-	udp, _ := t.listen.udp()
-	if t.returned, err = m.LendTransport(udp, wideTransport{t.quic}, t.conn); err != nil {
+	if t.returned, err = m.LendTransport(listen.Network(t.at), wideTransport{t.quic}, t.conn); err != nil {
 		return fmt.Errorf("swarm: lend UDP socket %s: %w", t.conn.LocalAddr(), err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package peerstore
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,12 +90,12 @@ func TestStoreRetries(t *testing.T) {
 
 func TestStoreBounds(t *testing.T) {
 	b := New()
-	o, now := testOwner(t), time.Now()
-	var last admission.Capability
-	for range maxSeeds + 1 {
-		last = testCapability(t, o, now)
-		b.Seed(last.ID(), nil)
+	now := time.Now()
+	for i := range maxSeeds {
+		b.Seed(peer.ID(strconv.Itoa(i)), nil)
 	}
+	last := testCapability(t, testOwner(t), now)
+	b.Seed(last.ID(), nil)
 	if len(b.entries) != maxSeeds {
 		t.Errorf("%d seeds, want %d", len(b.entries), maxSeeds)
 	}

@@ -42,6 +42,7 @@ const (
 	leastChart = 760
 	mostChart  = 6000
 	barWidth   = 17 // of the usual action
+	mostWidths = 4  // of usual actions, for each action of a row
 	glyphWidth = 6.3
 	lineHeight = 18
 )
@@ -86,13 +87,18 @@ type picture struct {
 
 func newPicture(panels []Panel) *picture {
 	p := &picture{panels: panels, end: 1, names: leastName}
+	actions := 0 // of the row that has most
 	for _, panel := range panels {
 		p.end = max(p.end, panel.Line.Makespan)
+		for _, row := range panel.Line.Workers {
+			actions = max(actions, len(row))
+		}
 		for _, name := range panel.Names {
 			p.names = min(max(p.names, int(float64(utf8.RuneCountInString(name))*7.2)+12), mostName)
 		}
 	}
-	p.chart = min(max(int(int64(p.end)*barWidth/int64(p.usual())), leastChart), mostChart)
+	// Where most actions are short and one is long, the long one is what there is to see.
+	p.chart = max(min(int(int64(p.end)*barWidth/int64(p.usual())), mostWidths*barWidth*actions, mostChart), leastChart)
 	p.width = p.names + p.chart + noteWidth + 2*margin
 	p.tick, p.unit, p.unitName = ticks(p.end, p.chart/90)
 	p.height = margin + p.place(func(entry, int, int) {})

@@ -57,7 +57,7 @@ function place(xml) {
     return;
   }
   const room = new CSSStyleSheet();
-  const least = Math.max(760, picture.width.baseVal.value / 2); // pixels; half as large is still read
+  const least = picture.width.baseVal.value / 2; // pixels; half as large is still read
   room.replaceSync(`:host{display:block} svg{display:block;width:100%;min-width:${least}px;height:auto}`);
   const box = at('picture');
   const tree = box.shadowRoot ?? box.attachShadow({ mode: 'open' });

@@ -40,7 +40,7 @@ function card(status, seat) {
   const own = seat.peer === status.peer;
   const member = status.roster.find((m) => m.peer === seat.peer);
   return el('article', { class: own ? 'seat own' : 'seat' },
-    el('h4', { title: seat.peer }, own ? 'This node' : name(status, seat.peer), ...marks(status, seat, member)),
+    el('h4', { title: seat.peer }, name(status, seat.peer), ...marks(status, seat, member)),
     el('p', { class: 'device', title: seat.model }, `${seat.device} · ${seat.model}`),
     el('p', { class: 'holds' }, el('strong', {}, layers(seat.holds.map((h) => h.layers))), ` · ${params(seat.parameters)} parameters`),
     strip(status, seat),
@@ -51,6 +51,9 @@ function card(status, seat) {
 // marks say what is special about a node.
 function marks(status, seat, member) {
   const list = [];
+  if (seat.peer === status.peer) {
+    list.push(el('span', { class: 'mark' }, 'this node'));
+  }
   if (seat.peer === status.leader) {
     list.push(el('span', { class: 'mark', title: 'makes the plans' }, 'leader'));
   }
@@ -124,6 +127,6 @@ function key() {
 function showOthers(status) {
   const placed = new Set((status.seats ?? []).map((seat) => seat.peer));
   const rest = status.roster.filter((m) => !placed.has(m.peer) && m.state !== 'gone');
-  const text = rest.map((m) => `${m.self ? 'this node' : name(status, m.peer)} (${m.state}; ${m.device || 'not measured yet'})`);
+  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${m.state}; ${m.device || 'not measured yet'})`);
   tell('others', rest.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
 }

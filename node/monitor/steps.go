@@ -1,0 +1,184 @@
+package monitor
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"pnode/node/api"
+	"pnode/node/gossip"
+	"pnode/pipeline"
+	"pnode/planner/plan"
+)
+
+// speedMemory weighs the newest step in the moving average of the speed.
+const speedMemory = 0.1
+
+// steps holds what this node knows of the run's steps: their log, and more of the newest one. Its
+// methods may be called concurrently.
+type steps struct {
+	mu  sync.Mutex // guards what follows
+	log stepLog
+	// last is the run's last step, held back until the closing evaluation brings the held-out
+	// loss of the finished model.
+	last *api.Event
+	// newest is of the current generation; its held-out losses are the newest measured.
+	newest api.Event
+
+	// Of this node's own workers: when and with which schedule they reported their newest step,
+	// zero before the first; what it took, and where that went.
+	at       time.Time
+	schedule string
+	took     time.Duration
+	stages   map[plan.StageID]pipeline.StageTimes
+}
+
+// begin starts a plan's generation at the state of its start step. end is the run's last step.
+func (s *steps) begin(p plan.Plan, end plan.Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logLast()
+	start := position{p.Generation, p.Start}
+	s.log.begin(start)
+	s.enter(start)
+	s.newest.Steps, s.at = end, time.Time{}
+}
+
+// enter turns to a generation; the caller holds mu.
+func (s *steps) enter(start position) {
+	if s.newest.Generation == start.Generation {
+		return // another node's log had it before the consensus did
+	}
+	s.newest.Generation, s.newest.Step = start.Generation, start.Step
+	s.took, s.schedule, s.stages = 0, "", map[plan.StageID]pipeline.StageTimes{}
+}
+
+// report takes in a worker's step of so many tokens. The first worker that reports a step logs it;
+// the others only add their stage times. left is the schedule of the step before, where this one
+// has another.
+func (s *steps) report(r pipeline.StepResult, tokens int, now time.Time) (left string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Final {
+		s.newest.HeldOut, s.newest.HeldOutF32 = r.HeldOut, r.HeldOutF32
+		if s.last != nil {
+			s.last.HeldOut, s.last.HeldOutF32 = r.HeldOut, r.HeldOutF32
+		}
+		s.logLast()
+		return ""
+	}
+	for _, t := range r.Stages {
+		s.stages[t.StageID] = t
+	}
+	if schedule := r.Schedule.String(); schedule != s.schedule {
+		left, s.schedule = s.schedule, schedule
+	}
+	s.took = r.Total
+	if !s.at.IsZero() {
+		if r.Step == s.newest.Step {
+			return left // another worker here has reported it
+		}
+		rate := float64(tokens) / max(now.Sub(s.at).Seconds(), 1e-6)
+		if s.newest.TokensPerS == 0 {
+			s.newest.TokensPerS = rate
+		}
+		s.newest.TokensPerS += speedMemory * (rate - s.newest.TokensPerS)
+	}
+	s.at, s.newest.Step, s.newest.Loss = now, r.Step, r.Loss
+	if r.HeldOut != nil {
+		s.newest.HeldOut, s.newest.HeldOutF32 = r.HeldOut, r.HeldOutF32
+	}
+	e := s.newest
+	e.Kind, e.HeldOut, e.HeldOutF32 = api.KindStep, r.HeldOut, r.HeldOutF32
+	if e.Step == e.Steps {
+		s.last = &e
+	} else {
+		s.log.report(e)
+	}
+	return left
+}
+
+// logLast logs the run's last step, if it is held back; the caller holds mu.
+func (s *steps) logLast() {
+	if s.last != nil {
+		s.log.report(*s.last)
+		s.last = nil
+	}
+}
+
+// merge takes in the steps of another node's log.
+func (s *steps) merge(events []api.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.log.merge(events) {
+		if positionOf(e).compare(positionOf(s.newest)) <= 0 {
+			continue // of a generation before, or this node's own
+		}
+		s.enter(positionOf(e))
+		s.newest.Step, s.newest.Steps, s.newest.Loss, s.newest.TokensPerS = e.Step, e.Steps, e.Loss, e.TokensPerS
+		if e.HeldOut != nil {
+			s.newest.HeldOut, s.newest.HeldOutF32 = e.HeldOut, e.HeldOutF32
+		}
+	}
+}
+
+// giveUp stops waiting for steps that are owed.
+func (s *steps) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log.giveUp()
+}
+
+// since returns the steps kept that are newer than a position, oldest first.
+func (s *steps) since(p position) []api.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.since(p)
+}
+
+// beginLate begins the log, unless it has begun, with the newest step of a generation that this
+// node came too late for.
+func (s *steps) beginLate(newest position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log.beginLate(newest)
+}
+
+// logged returns how far the log has come.
+func (s *steps) logged() logEnd {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.logEnd
+}
+
+// current returns the newest step of the current generation, with the newest held-out losses.
+func (s *steps) current() api.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newest
+}
+
+// finish logs the last step, if it is held back, and returns the newest one.
+func (s *steps) finish() api.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logLast()
+	return s.newest
+}
+
+// fillHeartbeat reports the newest step and this node's share of it. Losses that are not finite
+// stay out: JSON has no word for them.
+func (s *steps) fillHeartbeat(b *gossip.Heartbeat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.Generation, b.Step, b.TokensPerS, b.StepNanos = s.newest.Generation, s.newest.Step, s.newest.TokensPerS, s.took.Nanoseconds()
+	if len(s.schedule) <= gossip.MaxScheduleBytes {
+		b.Schedule = s.schedule
+	}
+	if !math.IsNaN(s.newest.Loss) && !math.IsInf(s.newest.Loss, 0) {
+		b.Loss = s.newest.Loss
+	}
+	for _, t := range s.stages {
+		b.Stages = append(b.Stages, gossip.TimesOf(t))
+	}
+}

@@ -1,0 +1,30 @@
+package consensus
+
+import "testing"
+
+// deadStream is a stream to a peer that died: it cannot be closed in order, only reset.
+type deadStream struct {
+	Stream
+	t     *testing.T
+	reset bool
+}
+
+func (s *deadStream) Close() error {
+	s.t.Error("a dead peer is waited for")
+	return nil
+}
+
+func (s *deadStream) Reset() error {
+	s.reset = true
+	return nil
+}
+
+func TestLayerClosesWithoutItsPeers(t *testing.T) {
+	l, s := newStreamLayer(nil), &deadStream{t: t}
+	if _, err := l.track(s, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil || !s.reset {
+		t.Errorf("closed with %v, the stream reset: %v", err, s.reset)
+	}
+}
