@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -38,42 +39,35 @@ func (s *Store) Bucket(name string) *Bucket {
 
 // Get reads the value of key; ok is false when there is none.
 func (b *Bucket) Get(key []byte) (value []byte, ok bool, err error) {
-	if err := b.s.users.enter(); err != nil {
-		return nil, false, b.wrap("get", err)
-	}
-	defer b.s.users.leave()
-	value, err = b.s.catalog.get(b.key(key))
+	err = b.s.during("get bucket "+b.name, func() error {
+		value, err = b.s.catalog.get(b.key(key))
+		return err
+	})
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}
-	return value, err == nil, b.wrap("get", err)
+	return value, err == nil, err
 }
 
 // Write applies the batch in order, all of it or nothing, and is durable when it returns.
 // Batches up to MaxBatchOps and MaxBatchBytes always fit; others may give ErrTooLarge.
 func (b *Bucket) Write(batch []Op) error {
-	if err := b.s.users.enter(); err != nil {
-		return b.wrap("write", err)
-	}
-	defer b.s.users.leave()
-	ops := make([]Op, len(batch))
-	for i, op := range batch {
-		if len(op.Key) > MaxKeyBytes || len(op.Value) > MaxValueBytes {
-			return b.wrap("write", fmt.Errorf("%w: key of %d bytes, value of %d; at most %d and %d",
-				ErrTooLarge, len(op.Key), len(op.Value), MaxKeyBytes, MaxValueBytes))
+	return b.s.during("write bucket "+b.name, func() error {
+		ops := make([]Op, len(batch))
+		for i, op := range batch {
+			if len(op.Key) > MaxKeyBytes || len(op.Value) > MaxValueBytes {
+				return fmt.Errorf("%w: key of %d bytes, value of %d; at most %d and %d",
+					ErrTooLarge, len(op.Key), len(op.Value), MaxKeyBytes, MaxValueBytes)
+			}
+			ops[i] = Op{Key: b.key(op.Key), Value: op.Value, Delete: op.Delete}
 		}
-		ops[i] = Op{Key: b.key(op.Key), Value: op.Value, Delete: op.Delete}
-	}
-	return b.wrap("write", b.s.catalog.apply(ops))
+		return b.s.catalog.apply(ops)
+	})
 }
 
 // Scan calls fn for the chosen entries as they were when the scan began, until fn returns
 // an error, which Scan returns as it is. fn owns key and value and may use the bucket.
 func (b *Bucket) Scan(o ScanOptions, fn func(key, value []byte) error) error {
-	if err := b.s.users.enter(); err != nil {
-		return b.wrap("scan", err)
-	}
-	defer b.s.users.leave()
 	var from []byte
 	if o.From != nil {
 		from = b.key(o.From)
@@ -87,30 +81,20 @@ func (b *Bucket) Scan(o ScanOptions, fn func(key, value []byte) error) error {
 	}
 	seen := 0
 	var stop error // fn's own, returned unwrapped
-	err := b.s.catalog.walk(prefix, from, o.Reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		v, err := value()
-		if err != nil {
-			return false, err
-		}
-		if stop = fn(bytes.Clone(key[len(b.prefix):]), v); stop != nil {
-			return false, nil
-		}
-		seen++
-		return seen != o.Limit, nil
+	err := b.s.during("scan bucket "+b.name, func() error {
+		return b.s.catalog.walk(prefix, from, o.Reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
+			v, err := value()
+			if err != nil {
+				return false, err
+			}
+			seen++
+			stop = fn(bytes.Clone(key[len(b.prefix):]), v)
+			return stop == nil && seen != o.Limit, nil
+		})
 	})
-	if stop != nil {
-		return stop
-	}
-	return b.wrap("scan", err)
+	return cmp.Or(stop, err)
 }
 
 func (b *Bucket) key(k []byte) []byte {
 	return append(b.prefix[:len(b.prefix):len(b.prefix)], k...)
-}
-
-func (b *Bucket) wrap(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("checkpoint: %s bucket %s: %w", operation, b.name, err)
 }

@@ -41,14 +41,14 @@ func (c catalog) manifests() ([]Manifest, error) {
 	var damaged error
 	err := c.eachManifest(func(step plan.Step, m Manifest, err error) bool {
 		if err != nil {
-			damaged = errors.Join(damaged, fmt.Errorf("checkpoint: manifest of step %d: %w", step, err))
+			damaged = errors.Join(damaged, fmt.Errorf("manifest of step %d: %w", step, err))
 			return true
 		}
 		all = append(all, m)
 		return true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: list manifests: %w", err)
+		return nil, err
 	}
 	return all, damaged
 }
@@ -82,55 +82,39 @@ func manifestKey(step plan.Step) []byte {
 	return binary.BigEndian.AppendUint64([]byte{manifestKeys}, uint64(step))
 }
 
-// pin is a named list of chunks that stay.
-type pin struct {
-	name   string
-	hashes []plan.Hash
-}
-
-// pins lists the pins, sorted by name.
-func (c catalog) pins() ([]pin, error) {
-	var pins []pin
-	err := c.walk([]byte{pinKeys}, nil, false, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		p := pin{name: string(key[1:])}
+// eachPin calls fn for the pins, sorted by name: named lists of chunks that stay.
+func (c catalog) eachPin(fn func(name string, hashes []plan.Hash)) error {
+	return c.walk([]byte{pinKeys}, nil, false, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		name := string(key[1:])
+		var hashes []plan.Hash
 		b, err := value()
 		if err == nil {
-			p.hashes, err = decodePin(b)
+			hashes, err = decodePin(b)
 		}
 		if err != nil {
-			return false, fmt.Errorf("%s: %w", p.name, err)
+			return false, fmt.Errorf("pin %s: %w", name, err)
 		}
-		pins = append(pins, p)
+		fn(name, hashes)
 		return true, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
-	}
-	return pins, nil
 }
 
 // references returns the chunks of all manifests and pins.
 func (c catalog) references() (map[plan.Hash]bool, error) {
+	live := map[plan.Hash]bool{}
+	add := func(_ string, hashes []plan.Hash) {
+		for _, h := range hashes {
+			live[h] = true
+		}
+	}
 	manifests, err := c.manifests()
 	if err != nil {
 		return nil, err
 	}
-	pins, err := c.pins()
-	if err != nil {
-		return nil, err
-	}
-	live := map[plan.Hash]bool{}
 	for _, m := range manifests {
-		for _, h := range m.Hashes() {
-			live[h] = true
-		}
+		add("", m.Hashes())
 	}
-	for _, p := range pins {
-		for _, h := range p.hashes {
-			live[h] = true
-		}
-	}
-	return live, nil
+	return live, c.eachPin(add)
 }
 
 func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }

@@ -24,8 +24,8 @@ func (s *Store) Commit(m Manifest) error {
 		hashes := m.Hashes()
 		s.guard.hold(hashes...)
 		defer s.guard.release(hashes...)
-		if missing := s.missing(m); missing != nil {
-			return missing
+		if err := s.missing(m); err != nil {
+			return err
 		}
 		s.commits.Lock()
 		defer s.commits.Unlock()
@@ -36,9 +36,9 @@ func (s *Store) Commit(m Manifest) error {
 	})
 }
 
-// missing returns the first chunk that is not here with its size, of the layers that this node
-// holds.
-func (s *Store) missing(m Manifest) *Damage {
+// missing says which chunk is the first that is not here with its size, of the layers that this
+// node holds.
+func (s *Store) missing(m Manifest) error {
 	for _, l := range m.Layers {
 		if !s.holds(l) {
 			continue
@@ -46,8 +46,7 @@ func (s *Store) missing(m Manifest) *Damage {
 		for i, h := range l.Chunks {
 			want := l.chunkBytes(i)
 			if size := s.chunks.size(h); size != want {
-				err := fmt.Errorf("%s of %d bytes: %w (found %d bytes)", h, want, ErrNotFound, max(size, 0))
-				return &Damage{Step: m.Step, Layer: l.Layer, Index: i, Chunks: len(l.Chunks), Chunk: h, Err: err}
+				return fmt.Errorf("layer %d chunk %d of %d: %s of %d bytes: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, want, ErrNotFound, max(size, 0))
 			}
 		}
 	}
@@ -81,12 +80,12 @@ func (s *Store) mayReplace(m Manifest) error {
 
 // Manifests lists the stored manifests, newest step first. Damaged ones are left out, with an
 // error that wraps ErrCorrupt; the others are returned all the same.
-func (s *Store) Manifests() ([]Manifest, error) {
-	if err := s.users.enter(); err != nil {
-		return nil, fmt.Errorf("checkpoint: list manifests: %w", err)
-	}
-	defer s.users.leave()
-	return s.catalog.manifests()
+func (s *Store) Manifests() (all []Manifest, err error) {
+	err = s.during("list manifests", func() error {
+		all, err = s.catalog.manifests()
+		return err
+	})
+	return all, err
 }
 
 // Manifest returns the stored manifest of a step, or ErrNotFound.
@@ -151,15 +150,9 @@ func (s *Store) Unpin(name string) error {
 }
 
 // Pins returns the names of the pins, sorted.
-func (s *Store) Pins() ([]string, error) {
-	if err := s.users.enter(); err != nil {
-		return nil, fmt.Errorf("checkpoint: list pins: %w", err)
-	}
-	defer s.users.leave()
-	pins, err := s.catalog.pins()
-	var names []string
-	for _, p := range pins {
-		names = append(names, p.name)
-	}
+func (s *Store) Pins() (names []string, err error) {
+	err = s.during("list pins", func() error {
+		return s.catalog.eachPin(func(name string, _ []plan.Hash) { names = append(names, name) })
+	})
 	return names, err
 }

@@ -86,7 +86,7 @@ func crashStep(s *Store, step plan.Step) error {
 		return err
 	}
 	m := Manifest{Run: "crash", Step: step, Generation: 1, Layers: []LayerState{{SizeBytes: size, Chunks: hashes}}}
-	if err := w.Commit(m); err != nil {
+	if err := commit(w, m); err != nil {
 		return err
 	}
 	if step%5 == 0 {

@@ -51,7 +51,7 @@ func TestARealDiskRunsFull(t *testing.T) {
 	if !errors.Is(err, ErrDiskFull) || len(layer.Chunks) < 4 {
 		t.Fatalf("after %d chunks: %v", len(layer.Chunks), err)
 	}
-	if err := w.Commit(m); err != nil {
+	if err := commit(w, m); err != nil {
 		t.Fatalf("commit with chunks full: %v", err)
 	}
 	entries := fillBucket(t, s.Bucket("log"))

@@ -243,7 +243,6 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 		"unpin":     func() error { return s.Unpin("p") },
 		"pins":      func() error { _, err := s.Pins(); return err },
 		"verify":    func() error { _, err := s.Verify(t.Context(), nil); return err },
-		"step":      func() error { _, err := s.VerifyStep(t.Context(), 1, nil); return err },
 		"get":       func() error { _, _, err := b.Get([]byte("k")); return err },
 		"write":     func() error { return b.Write([]Op{{Key: []byte("k")}}) },
 		"scan":      func() error { return b.Scan(ScanOptions{}, nil) },

@@ -62,7 +62,7 @@ func TestSweepKeepsWhatIsReferredTo(t *testing.T) {
 	next := s.Begin()
 	defer next.Abort()
 	h := put(t, next, []byte("next"))
-	if err := next.Commit(oneChunk(2, h, 4)); err != nil {
+	if err := commit(next, oneChunk(2, h, 4)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Retain(1); err != nil {
@@ -234,5 +234,11 @@ func writeStep(s *Store, step plan.Step, round int) error {
 		}
 		extra.Abort()
 	}
-	return w.Commit(m)
+	return commit(w, m)
+}
+
+// commit stores a manifest of chunks that were put through a Writing, and ends that.
+func commit(w *Writing, m Manifest) error {
+	defer w.Abort()
+	return w.s.Commit(m)
 }

@@ -63,14 +63,16 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 	manifests, wanted, damaged := s.holdAll()
 	defer s.guard.release(wanted.order...)
 	r := Report{Damaged: damaged}
-	read := reading{s: s, progress: progress, total: len(wanted.order)}
 	whole := map[plan.Hash]bool{}
-	for _, h := range wanted.order {
-		err := read.chunk(ctx, h, 0)
-		r.Chunks, r.Bytes = read.whole, read.bytes
+	for i, h := range wanted.order {
+		data, err := []byte(nil), ctx.Err()
+		if err == nil {
+			data, err = s.Chunk(h)
+		}
 		switch {
 		case err == nil:
 			whole[h] = true
+			r.Chunks, r.Bytes = r.Chunks+1, r.Bytes+int64(len(data))
 		case errors.Is(err, ErrCorrupt):
 			r.Corrupt = append(r.Corrupt, h)
 		case errors.Is(err, ErrNotFound):
@@ -79,6 +81,9 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 			}
 		default:
 			return r, fmt.Errorf("checkpoint: verify: %w", err)
+		}
+		if progress != nil {
+			progress(Progress{Chunks: i + 1, TotalChunks: len(wanted.order), Bytes: r.Bytes})
 		}
 	}
 	for _, m := range manifests {
@@ -114,10 +119,7 @@ func (s *Store) holdAll() ([]Manifest, wanted, error) {
 			w.add(l.Chunks, s.holds(l))
 		}
 	}
-	pins, err := s.catalog.pins()
-	for _, p := range pins {
-		w.add(p.hashes, true)
-	}
+	err := s.catalog.eachPin(func(_ string, hashes []plan.Hash) { w.add(hashes, true) })
 	s.guard.hold(w.order...)
 	return manifests, w, errors.Join(damaged, err)
 }
@@ -136,89 +138,4 @@ func (s *Store) judge(m Manifest, whole map[plan.Hash]bool) ManifestReport {
 		}
 	}
 	return r
-}
-
-// Damage is a chunk that keeps a checkpoint from being whole on this node.
-type Damage struct {
-	Step  plan.Step
-	Layer int
-	// Index of the chunk within its layer of Chunks chunks.
-	Index  int
-	Chunks int
-	Chunk  plan.Hash
-	// Err wraps ErrNotFound or ErrCorrupt.
-	Err error
-}
-
-func (d Damage) Error() string {
-	return fmt.Sprintf("step %d layer %d chunk %d of %d: %v", d.Step, d.Layer, d.Index, d.Chunks, d.Err)
-}
-
-func (d Damage) Unwrap() error { return d.Err }
-
-// VerifyStep reads every chunk of a step, one at a time, and gives those that are missing
-// or damaged, in order of layers; none means that the step can be restored from this node
-// alone. Damaged ones are in the quarantine afterwards. progress, if not nil, is called
-// after each chunk. The error is ErrNotFound for a step without a manifest, ErrCorrupt for
-// one whose manifest is damaged, or reports that the verification could not be carried out.
-func (s *Store) VerifyStep(ctx context.Context, step plan.Step, progress func(Progress)) ([]Damage, error) {
-	if err := s.users.enter(); err != nil {
-		return nil, fmt.Errorf("checkpoint: verify step %d: %w", step, err)
-	}
-	defer s.users.leave()
-	s.sweeps.Lock() // no sweep between the manifest and the hold of its chunks
-	m, err := s.Manifest(step)
-	hashes := m.Hashes()
-	s.guard.hold(hashes...)
-	s.sweeps.Unlock()
-	defer s.guard.release(hashes...)
-	if err != nil {
-		return nil, err
-	}
-	var found []Damage
-	read := reading{s: s, progress: progress, total: len(hashes)}
-	for _, l := range m.Layers {
-		for i, h := range l.Chunks {
-			err := read.chunk(ctx, h, l.chunkBytes(i))
-			if err == nil {
-				continue
-			}
-			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) {
-				return found, fmt.Errorf("checkpoint: verify step %d: %w", step, err)
-			}
-			found = append(found, Damage{Step: step, Layer: l.Layer, Index: i, Chunks: len(l.Chunks), Chunk: h, Err: err})
-		}
-	}
-	return found, nil
-}
-
-// reading reads chunks one by one and says how far it is.
-type reading struct {
-	s        *Store
-	progress func(Progress) // may be nil
-	total    int
-
-	seen  int
-	whole int
-	bytes int64 // of the whole ones
-}
-
-// chunk reads one; size is what it must have, 0 any.
-func (r *reading) chunk(ctx context.Context, h plan.Hash, size int64) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	data, err := r.s.Chunk(h)
-	if err == nil && size > 0 && int64(len(data)) != size {
-		err = fmt.Errorf("%w: %s has %d bytes, the manifest says %d", ErrCorrupt, h, len(data), size)
-	}
-	if err == nil {
-		r.whole++
-		r.bytes += int64(len(data))
-	}
-	r.seen++
-	if r.progress != nil {
-		r.progress(Progress{Chunks: r.seen, TotalChunks: r.total, Bytes: r.bytes})
-	}
-	return err
 }

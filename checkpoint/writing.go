@@ -12,7 +12,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Writing protects the chunks put through it from every sweep until Commit or Abort.
+// Writing protects the chunks put through it from every sweep until Abort.
 // It may be used from any number of goroutines.
 type Writing struct {
 	s *Store
@@ -22,38 +22,22 @@ type Writing struct {
 	done bool
 }
 
-// Begin starts a Writing; end it with Commit, or with Abort once something else (a Pin)
-// refers to its chunks. It lives in memory only: chunks that must outlast the process
-// before their manifest is known need a Pin.
+// Begin starts a Writing; end it with Abort once a Pin or a manifest refers to its chunks. It lives in
+// memory only: chunks that must outlast the process before their manifest is known need a Pin.
 func (s *Store) Begin() *Writing { return &Writing{s: s} }
 
-// hold protects h before the first look at its file.
-func (w *Writing) hold(h plan.Hash) error {
+// PutChunk is Store.PutChunk with protection, from before the first look at the chunk's file.
+func (w *Writing) PutChunk(data []byte) (plan.Hash, error) {
+	h := plan.Hash(blake3.Sum256(data))
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.done {
-		return fmt.Errorf("checkpoint: put chunk %s: writing %w", h, ErrClosed)
+		w.mu.Unlock()
+		return h, fmt.Errorf("checkpoint: put chunk %s: writing %w", h, ErrClosed)
 	}
 	w.s.guard.hold(h)
 	w.held = append(w.held, h)
-	return nil
-}
-
-// PutChunk is Store.PutChunk with protection.
-func (w *Writing) PutChunk(data []byte) (plan.Hash, error) {
-	h := plan.Hash(blake3.Sum256(data))
-	if err := w.hold(h); err != nil {
-		return h, err
-	}
+	w.mu.Unlock()
 	return h, w.s.putChunk(h, data)
-}
-
-// PutNamed is Store.PutNamed with protection.
-func (w *Writing) PutNamed(h plan.Hash, data []byte) error {
-	if err := w.hold(h); err != nil {
-		return err
-	}
-	return w.s.PutNamed(h, data)
 }
 
 // WriteLayer cuts a stream into chunks of ChunkBytes (the last may be shorter) and gives
@@ -100,17 +84,8 @@ func fill(buf []byte, r io.Reader) (n int, end bool, err error) {
 	return n, false, nil
 }
 
-// Commit stores the manifest and, when that succeeded, ends the Writing.
-func (w *Writing) Commit(m Manifest) error {
-	if err := w.s.Commit(m); err != nil {
-		return err
-	}
-	w.Abort()
-	return nil
-}
-
 // Abort ends the Writing: its chunks go with the next sweep unless something refers to
-// them. After Commit or another Abort it does nothing.
+// them. After another Abort it does nothing.
 func (w *Writing) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
