@@ -40,7 +40,7 @@ var homes = []struct {
 	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},
 	{"pnode/kernels/cpu", []string{"node", "kernels/cpu", "kernels/devices"}, "backends are chosen in one explicit list"},
 	{"pnode/planner/layout", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
-	{"pnode/planner/cost", []string{"planner", "node/bench"}, "there is one cost model, and the planner speaks for it: planner.Timing, planner.Predict"},
+	{"pnode/planner/cost", []string{"planner", "node/bench"}, "there is one cost model, and the planner speaks for it: planner.Timing"},
 	{"pnode/planner/order", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
 	{"pnode/planner/sharding", []string{"planner"}, "what replicas hold is what the plan says, not what it might have said"},
 }

@@ -82,7 +82,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 					t.Errorf("%s: %d bytes of %d", text, need, free)
 				}
 			}
-			before, err := Predict(in, insideBackward(plan))
+			before, err := predicted(in, insideBackward(plan))
 			if err != nil || before.Step < best.step() {
 				t.Errorf("%s: %d ahead of gradients, %d inside the backward, %v", text, best.step(), before.Step, err)
 			}
@@ -130,7 +130,7 @@ func checkPrograms(t *testing.T, in Input, k *candidate, plan plan.Plan) {
 	if err != nil || got != promised {
 		t.Errorf("%s: promised %d, with the plan's timing the programs take %d, %v", plan.Schedule, promised, got, err)
 	}
-	again, err := Predict(in, plan)
+	again, err := predicted(in, plan)
 	if err != nil || again.Step != k.step() {
 		t.Errorf("%s: promised a step of %d, predicted from the plan %d, %v", plan.Schedule, k.step(), again.Step, err)
 	}

@@ -2,39 +2,41 @@
 // the nodes' profiles it makes a plan, with the reasons for it. Plans and all other nouns of the
 // program are in package plan.
 //
-// Nouns:
+// Four nouns follow from each other, each made of the one before:
 //
-//   - Input: all that a plan depends on. A problem is the input in integers: devices, links, layers,
-//     what nodes hold; it never changes [problem.go, links.go, measured.go].
-//   - cost.Model: the one cost model, with a precision, sharding and offload: times, memory, bytes.
-//     Measured times override it. Package cost.
-//   - search: the candidates of a problem in one precision, with what it has tried [search.go].
-//   - candidate: a cut, and the stages that follow from it under a schedule [candidate.go].
-//   - cutter: layers for devices in order [cut.go]. draft: a candidate as a plan [draft.go].
+//   - Input -> problem: all that a plan depends on, in integers: devices are numbers, in an order of
+//     their own. It never changes [problem.go, links.go, measured.go].
+//   - problem -> cost.Model: times, memory and bytes of the devices in one precision, with some
+//     optimizer state in parts or off the devices [models.go, precision.go, package cost].
+//   - cost.Model -> candidate: devices in order with their layers (pipes), and the stages that follow
+//     from them under a schedule [candidate.go].
+//   - candidate -> Plan: the same with peers' names, programs and holders [draft.go, holders.go].
 //
-// Make runs in these steps:
+// A search makes many candidates of a problem and keeps one. To read how, follow [Make]:
 //
-//  1. newProblem reads the input, newSearch makes the cost model of a precision [precision.go].
-//  2. Shapes (replicas x stages) in the order of a lower bound of the step time, and for each the
-//     devices and orders worth a look [search.go, package order].
-//  3. For each order the exact cut of the layers [cut.go, package partition], the minimal warm-ups
-//     under memory [package elastic] and the shares of the replicas; optimizer state in parts or in
-//     host memory where memory asks for it [candidate.go]. Under schedules whose order does not follow
-//     from warm-ups the stages are read off programs [package layout].
-//  4. The best by estimate are simulated [package sim], and the search is repeated from there. Where a
-//     run asks for no schedule, a few are tried with several chunks of layers on each device, through
-//     which micro-batches go in groups [groups.go].
-//  5. Among candidates close to the best, the one that moves the least state wins. Sharding and
-//     offload that bring nothing are dropped [prune.go], messages get the most exact codecs.
-//  6. Holders of copies [holders.go] and reasons [explain.go].
+//  1. decide: in each precision a search, until something fits [make.go].
+//  2. run, explore: shapes (replicas x stages), the lowest bound of the step time first; for each the
+//     devices and orders worth a look [search.go, shapes.go, package order].
+//  3. arrange: for an order the layers of each replica, with the optimizer state whole, in parts or in
+//     host memory, whichever is needed [arrange.go].
+//  4. cut: the exact cut for a few numbers of micro-batches in flight [cut.go, package partition]. For
+//     each cut the least warm-ups and recomputation under memory [package elastic].
+//  5. estimate: the stages, which follow from the warm-ups or, under other schedules, are read off
+//     their programs [ordering.go, package layout]; and about how long a step takes.
+//  6. rank: the best by estimate are simulated [rank.go, package sim]. settle repeats all that from
+//     there, until a plan that was just made would be kept.
+//  7. withGroups: several chunks of layers on each device, where the run asks for no schedule [groups.go].
+//  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload
+//     that bring nothing [prune.go], widen takes the most exact codecs.
+//  9. write, explain: the plan and its reasons [draft.go, explain.go].
 //
-// ShouldReplan decides whether a new plan is worth a change, Predict times any plan, Timing is what a
-// simulation of its programs runs with [predict.go]. Reselect derives another schedule for the same
-// stages from measured times, Watch decides when to change to it [reselect.go].
+// A plan that is there goes the other way: adopt makes a candidate of it [predict.go]. On that stand
+// [Timing], [Reselect], which derives another schedule for the same stages from measured times
+// [reselect.go], and [ShouldReplan] and [Watch], which say when to change [replan.go].
 //
 // The package is pure: no input or output, no clock, no goroutine, no dependence on map
 // order or floating point. The same input gives the same bytes on every architecture,
-// whatever the order of the members. The leader's node calls it. It imports
-// pipeline/model for layer costs, pipeline/schedule, and its own parts, none of which knows
-// it: cost, elastic, layout, order, partition, plan, sharding and sim.
+// whatever the order of the members. A context ends a search and changes no result. The leader's node
+// calls it. It imports pipeline/model for layer costs, pipeline/schedule, and its own parts, none of
+// which knows it: cost, elastic, layout, order, partition, plan, sharding and sim.
 package planner

@@ -167,7 +167,7 @@ func (s *search) fitGroups(k *candidate, p elastic.Interleaving) (best *candidat
 		if err != nil {
 			break
 		}
-		fits := s.estimate(next) == nil && next.simulate() == nil
+		fits := s.timed(next) == nil
 		if fits && (best == nil || byStep(next, best) < 0) {
 			best = next
 		}

@@ -142,7 +142,7 @@ func TestStepOfEveryKind(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		result, err := Predict(in, plan)
+		result, err := predicted(in, plan)
 		if err != nil || int64(result.Step) != reasons.StepNanos() {
 			t.Errorf("%s: promised %d, predicted %d: %v", text, reasons.StepNanos(), result.Step, err)
 		}

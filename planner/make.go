@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"pnode/planner/elastic"
-	"pnode/planner/layout"
 	"pnode/planner/plan"
 )
 
@@ -71,29 +69,4 @@ func ended(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("planner: the search was ended: %w", context.Cause(ctx))
-}
-
-// widen takes the most exact codecs that hide messages as well for a candidate.
-func (s *search) widen(k *candidate) (err error) {
-	if s.widest == s.narrowest {
-		return nil
-	}
-	if k.programmed() {
-		err = layout.Widen(k.model, k.layout, s.widest, s.narrowest)
-	}
-	for i, p := range k.pipes {
-		if k.programmed() || err != nil {
-			break
-		}
-		wide := *p
-		wide.Decision, err = elastic.Widen(p.problem, p.Decision)
-		k.pipes[i] = &wide
-	}
-	if err == nil {
-		err = s.estimate(k)
-	}
-	if err != nil {
-		return err
-	}
-	return k.simulate()
 }

@@ -175,7 +175,7 @@ func TestRandomPlans(t *testing.T) {
 		if err != nil || !bytes.Equal(p.Encode(), p2.Encode()) || !slices.Equal(reasons, reasons2) {
 			t.Fatalf("another order of members gives another plan:\n%s\n%s\n%v", p.Encode(), p2.Encode(), err)
 		}
-		result, err := Predict(in, p)
+		result, err := predicted(in, p)
 		if err != nil || int64(result.Step) != reasons.StepNanos() {
 			t.Fatalf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
 		}
@@ -194,7 +194,7 @@ func checkSuccessor(t *testing.T, rng *rand.Rand, in Input, p plan.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := Predict(in, p)
+	now, err := predicted(in, p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,7 +144,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 				t.Errorf("%s: a reason is too long: %v", text, reasons.Lines())
 			}
 			checkOffload(t, in, plan)
-			if result, err := Predict(in, plan); err != nil || int64(result.Step) != reasons.StepNanos() {
+			if result, err := predicted(in, plan); err != nil || int64(result.Step) != reasons.StepNanos() {
 				t.Errorf("%s: predicted %d (%v), promised %d", text, result.Step, err, reasons.StepNanos())
 			}
 		}
@@ -179,7 +179,7 @@ func TestRandomPlansOfCards(t *testing.T) {
 		if err != nil || !bytes.Equal(p.Encode(), again.Encode()) || !slices.Equal(reasons, reasons2) {
 			t.Fatalf("another order of members gives another plan:\n%s\n%s\n%v", p.Encode(), again.Encode(), err)
 		}
-		if result, err := Predict(in, p); err != nil || int64(result.Step) != reasons.StepNanos() {
+		if result, err := predicted(in, p); err != nil || int64(result.Step) != reasons.StepNanos() {
 			t.Fatalf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
 		}
 		checkSuccessor(t, rng, in, p)

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,17 +11,6 @@ import (
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
-
-// Predict times a step of any plan with the input's costs and profiles: what it would
-// take now. Errors wrap plan.ErrBadPlan, also when a device of the plan is not among the
-// members.
-func Predict(in Input, p plan.Plan) (sim.Result, error) {
-	s, err := searchFor(in, p)
-	if err != nil {
-		return sim.Result{}, err
-	}
-	return s.predict(p)
-}
 
 // searchFor begins a search in the precision of a plan. Errors wrap plan.ErrBadInput.
 func searchFor(in Input, p plan.Plan) (*search, error) {
@@ -42,13 +30,10 @@ func (s *search) predict(p plan.Plan) (sim.Result, error) {
 	}
 	k, err := s.adopt(p)
 	if err == nil {
-		err = s.estimate(k)
+		err = s.timed(k)
 	}
 	if err != nil {
 		return sim.Result{}, err
-	}
-	if err := k.simulate(); err != nil {
-		return sim.Result{}, fmt.Errorf("planner: predict generation %d: %w", p.Generation, err)
 	}
 	return k.result, nil
 }
@@ -153,63 +138,4 @@ func (s *search) adoptGroup(k *candidate, group plan.ReplicaGroup) (*pipe, error
 	p.Warmups = schedule.DepthWarmups(len(p.devices), 1)
 	p.Period = p.Costs.Period(p.Warmups)
 	return p, nil
-}
-
-// ReplanPercent is how much faster a step must become for a running plan to be replaced:
-// a change costs a checkpoint, a reload and a stop of some seconds.
-const ReplanPercent = 5
-
-// Decision is an answer with its reason.
-type Decision struct {
-	Replan bool
-	Reason string
-}
-
-// ShouldReplan decides whether the current plan should be replaced, given the members of
-// now: at once when there is none or a member of it is gone or leaving; otherwise when
-// the best plan's predicted step is at least ReplanPercent faster. Errors are Make's:
-// then there is nothing to change to.
-func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
-	if current.Generation == 0 {
-		return Decision{true, "there is no plan yet"}, nil
-	}
-	for _, peer := range current.Peers() {
-		switch i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == peer }); {
-		case i < 0:
-			return Decision{true, fmt.Sprintf("%s is gone", peer.Short())}, nil
-		case in.Members[i].Draining:
-			return Decision{true, fmt.Sprintf("%s is leaving", in.Members[i].label())}, nil
-		}
-	}
-	in.Previous = &current
-	s, best, _, err := decide(ctx, in)
-	if err != nil {
-		return Decision{}, err
-	}
-	as := s.precisionOf(current)
-	if slices.ContainsFunc(current.Workers(), func(w plan.WorkerID) bool {
-		d := s.find(w)
-		return d >= 0 && s.models.whole().Devices[d].Storage != as(w.Peer, plan.DeviceProfile{Name: w.Device})
-	}) {
-		other, err := newSearch(s.problem, as)
-		if err != nil {
-			return Decision{}, err
-		}
-		other.order = s.order
-		s = other
-	}
-	now, err := s.predict(current)
-	if errors.Is(err, plan.ErrBadPlan) {
-		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil
-	}
-	if err != nil {
-		return Decision{}, err
-	}
-	then := best.step()
-	gain := max(0, int64(now.Step-then)) * 1000 / int64(max(now.Step, 1))
-	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", plan.Time(then), plan.Time(now.Step), plan.Permille(gain))
-	if gain >= ReplanPercent*10 {
-		return Decision{true, text}, nil
-	}
-	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent)}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
+	"pnode/planner/sim"
 )
 
 // TestTimingTakesMeasuredTimes of stages and links in place of modelled ones, per segment where
@@ -64,7 +65,16 @@ func TestPredictNamesWhatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Members[0].Profile.Devices = nil
-	if _, err := Predict(in, p); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "of old-laptop is not there") {
+	if _, err := predicted(in, p); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "of old-laptop is not there") {
 		t.Error(err)
 	}
+}
+
+// predicted times a step of a plan with the input's costs and profiles.
+func predicted(in Input, p plan.Plan) (sim.Result, error) {
+	s, err := searchFor(in, p)
+	if err != nil {
+		return sim.Result{}, err
+	}
+	return s.predict(p)
 }

@@ -12,7 +12,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Sentinel errors of Make and Predict, besides those of package plan.
+// Sentinel errors of Make, besides those of package plan.
 var (
 	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
 	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
@@ -272,36 +272,4 @@ func (p *problem) movedBytes(rows cost.Rows) (moved int64) {
 		}
 	}
 	return moved
-}
-
-// costModel returns the cost model of the devices in a precision, with all optimizer state on them.
-// Errors wrap plan.ErrBadInput.
-func (p *problem) costModel(as precision) (*cost.Model, error) {
-	run := p.in.Run
-	t := cost.Training{
-		Costs: p.in.Costs, HalfCosts: p.in.HalfCosts, NodeBytes: p.in.NodeBytes,
-		Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
-	}
-	t.Level, t.Fixed = run.Train.Recompute.Level()
-	if run.Train.DocumentMask {
-		t.MaskBytes = 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
-	}
-	m := cost.NewModel(cost.NewMemory(t), p.link)
-	for _, d := range p.devices {
-		device, err := m.Memory.NewDevice(d.profile, as(d.peer, d.profile))
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
-		}
-		m.Devices = append(m.Devices, device)
-	}
-	if run.Model.Validate() == nil && run.Model.Layers() == p.layers() {
-		m.Stack = func(at cost.Stage, slots int) (model.Memory, error) {
-			place := plan.Placement{
-				Layers: plan.LayerRange{First: at.First, End: at.End}, Recompute: plan.JoinLevels(at.Levels), Ahead: at.Ahead, Offload: at.Offload,
-				Storage: m.Devices[at.Device].Storage,
-			}
-			return run.Stack(place, at.Shares, schedule.Use{Slots: slots, Split: at.Use.Split}).Memory()
-		}
-	}
-	return m, nil
 }

@@ -253,7 +253,7 @@ func TestGroupsAreNoSlower(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := Predict(in, p)
+		result, err := predicted(in, p)
 		if err != nil || int64(result.Step) != reasons.StepNanos() {
 			t.Errorf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
 		}

@@ -48,43 +48,6 @@ type orderKey struct {
 	devices  packed
 }
 
-// costModels has the cost models of one precision, by sharding and offload. The first has all
-// optimizer state whole and on its devices.
-type costModels struct{ all []*cost.Model }
-
-func (c *costModels) whole() *cost.Model { return c.all[0] }
-
-// with returns the model in which replicas hold the optimizer state of layers in parts, and devices
-// offload theirs.
-func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
-	if p.Replicas <= 1 || len(p.Layers) == 0 {
-		p = cost.Parts{}
-	}
-	if !slices.Contains(offload, true) {
-		offload = nil
-	}
-	for _, m := range c.all {
-		if has := m.Memory.Parts(); has.Replicas == p.Replicas && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
-			return m
-		}
-	}
-	c.all = append(c.all, c.whole().With(p, offload))
-	return c.all[len(c.all)-1]
-}
-
-// of returns the model with the optimizer state where a plan has it.
-func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
-	offload := make([]bool, len(p.devices))
-	for _, pipe := range has.Replicas {
-		for _, place := range pipe.Stages {
-			if d := p.find(place.Worker()); place.Offload && d >= 0 {
-				offload[d] = true
-			}
-		}
-	}
-	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded}, offload)
-}
-
 // newSearch begins a search of a problem in a precision. Errors wrap plan.ErrBadInput.
 func newSearch(p *problem, as precision) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
@@ -304,21 +267,6 @@ func (s *search) keep() *candidate {
 	return k
 }
 
-// shape is how many replica groups of how many devices.
-type shape struct{ replicas, stages int }
-
-func (s shape) devices() int { return s.replicas * s.stages }
-
-func (s shape) String() string {
-	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
-}
-
-// bounded is a shape with a step time that it cannot beat.
-type bounded struct {
-	shape
-	bound schedule.Nanos
-}
-
 // shapes lists what n devices allow, the lowest bound first. A run that has begun goes on in 1F1B
 // where its schedule fits none.
 func (s *search) shapes(n int) ([]bounded, error) {
@@ -360,43 +308,4 @@ func (s *search) shapes(n int) ([]bounded, error) {
 		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.devices(), b.devices()), cmp.Compare(a.replicas, b.replicas))
 	})
 	return shapes, nil
-}
-
-// lowerBound bounds step times with one chunk on each device from below. The first micro-batch of a
-// replica takes at least the fastest device's time for the whole model. The others share all speed
-// there is. No period is shorter than the longest layer on the device that is best for it.
-type lowerBound struct {
-	micros  int
-	first   schedule.Nanos
-	layer   schedule.Nanos
-	rateSum []int64 // by number of devices, fastest first: micro-batches in 2^rateBits ns
-}
-
-const rateBits = 40
-
-func newLowerBound(devices []*cost.Device, micros int) lowerBound {
-	b := lowerBound{micros: micros, rateSum: make([]int64, len(devices)+1)}
-	wholes := make([]schedule.Nanos, len(devices))
-	for i, d := range devices {
-		wholes[i] = d.Whole()
-	}
-	slices.Sort(wholes)
-	for i, w := range wholes {
-		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
-	}
-	b.first = wholes[0]
-	for l := range len(devices[0].Micro) - 1 {
-		quickest := schedule.Nanos(math.MaxInt64)
-		for _, d := range devices {
-			quickest = min(quickest, d.Micro[l+1]-d.Micro[l])
-		}
-		b.layer = max(b.layer, quickest)
-	}
-	return b
-}
-
-func (b lowerBound) of(s shape) schedule.Nanos {
-	shared := schedule.Nanos((int64(max(b.micros-s.replicas, 0)) << rateBits) / b.rateSum[s.devices()])
-	most := (b.micros + s.replicas - 1) / s.replicas
-	return b.first + max(shared, schedule.Nanos(most-1)*b.layer)
 }

@@ -88,7 +88,7 @@ func TestShardingFollowsTheRule(t *testing.T) {
 		if err != nil || (again.Sharded != nil) != want {
 			t.Errorf("%v: sharded %v the next time, %v", rule, again.Sharded, err)
 		}
-		if _, err := Predict(in, plan); err != nil {
+		if _, err := predicted(in, plan); err != nil {
 			t.Error(err)
 		}
 	}

@@ -144,15 +144,15 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Predict(in, floats)
+	want, err := predicted(in, floats)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in.Run.Train.Storage = plan.StorageAuto
-	if got, err := Predict(in, floats); err != nil || got.Step != want.Step {
+	if got, err := predicted(in, floats); err != nil || got.Step != want.Step {
 		t.Errorf("f32 takes %d by a run on auto (%v), %d by one in f32", got.Step, err, want.Step)
 	}
-	if got, err := Predict(in, mixed); err != nil || got.Step >= want.Step {
+	if got, err := predicted(in, mixed); err != nil || got.Step >= want.Step {
 		t.Errorf("the mixed plan takes %d (%v), f32 %d", got.Step, err, want.Step)
 	}
 	if d, err := ShouldReplan(t.Context(), in, floats); err != nil || !d.Replan {

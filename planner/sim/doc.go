@@ -4,6 +4,6 @@
 //
 // Nouns: Job (a plan as times), Pipeline (one replica), Result (the predicted step).
 //
-// It works on times, not on nodes: planner.Predict makes a Job of a plan and profiles.
+// It works on times, not on nodes: the planner makes a Job of every candidate.
 // It imports pipeline/schedule only.
 package sim

@@ -1,0 +1,182 @@
+package planner
+
+import (
+	"errors"
+	"slices"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/elastic"
+	"pnode/planner/layout"
+	"pnode/planner/partition"
+	"pnode/planner/plan"
+	"pnode/planner/sim"
+)
+
+// wantsMemory reports whether more memory could make a candidate's step shorter.
+func (s *search) wantsMemory(k *candidate) bool {
+	return k.tight() || k.layout.Recompute() || k.order.elastic() && slices.ContainsFunc(k.pipes, s.cutter(k).crowded)
+}
+
+// arrange makes a candidate of devices in order: the first ones are replica 0. Devices that have
+// memory of their own keep the optimizer state of their stages in that of their node if this brings
+// what memory prevents otherwise: to fit at all or, of no very many devices, a shorter step for all
+// that the copies take.
+func (s *search) arrange(sh shape, order []int) (*candidate, error) {
+	here, err := s.arrangeSharded(sh, order, nil)
+	offload := s.offloaders(order)
+	if offload == nil || err == nil && (len(s.problem.devices) > settleUpTo || !s.wantsMemory(here)) {
+		return here, err
+	}
+	there, fail := s.arrangeSharded(sh, order, offload)
+	if err == nil && (fail != nil || there.estimate >= here.estimate) {
+		return here, nil
+	}
+	return there, fail
+}
+
+// offloaders returns which of some devices may keep optimizer state in host memory; nil for none.
+func (s *search) offloaders(devices []int) (offload []bool) {
+	for _, d := range devices {
+		if at := s.models.whole().Devices[d]; at.CopyBytesPerS > 0 && at.HostBytes > 0 {
+			if offload == nil {
+				offload = make([]bool, len(s.problem.devices))
+			}
+			offload[d] = true
+		}
+	}
+	return offload
+}
+
+// arrangeSharded makes a candidate of devices in order, some of which offload. Where the rule leaves
+// it open, the replicas hold their optimizer state in parts if this brings what memory prevents
+// otherwise: to fit at all, or a shorter step with more in flight, other cuts or less recomputed.
+func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candidate, error) {
+	rule, n := s.in.Run.Train.Shard, sh.replicas*s.order.copies
+	as := func(p cost.Parts) (*candidate, error) {
+		k := &candidate{shape: sh, order: s.order, model: s.models.with(p, offload)}
+		micros := (s.in.Run.Train.Micros + sh.replicas - 1) / sh.replicas
+		for devices := range slices.Chunk(order, sh.stages) {
+			pipe, err := s.cut(k, devices, micros)
+			if err != nil {
+				return nil, s.noFit(k.model, devices, err)
+			}
+			k.pipes = append(k.pipes, pipe)
+		}
+		return k, s.estimate(k)
+	}
+	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All()}
+	if n > 1 && rule == plan.ShardOn {
+		return as(all)
+	}
+	whole, err := as(cost.Parts{})
+	if n == 1 || rule == plan.ShardOff || err == nil && !s.wantsMemory(whole) {
+		return whole, err
+	}
+	parts, fail := as(all)
+	if fail != nil || err == nil && parts.estimate >= whole.estimate {
+		return whole, err
+	}
+	return parts, nil
+}
+
+// estimate fills in what follows from a candidate's pipes but its simulation: shares, layout, the step
+// as a job, and about how long that takes. Errors wrap ErrNoFit or plan.ErrBadPlan.
+func (s *search) estimate(k *candidate) error {
+	run, m := s.in.Run, k.model
+	if k.shares == nil {
+		rates := make([]partition.Rate, len(k.pipes)) // the same for all, or as measured
+		for r, p := range k.pipes {
+			rates[r] = partition.Rate{Each: 1}
+			if run.Train.UnevenShares {
+				rates[r] = partition.Rate{First: p.Costs.RoundTrip(), Each: p.Period}
+			}
+		}
+		k.shares = partition.Shares(run.Train.Micros, rates)
+	}
+	switch {
+	case k.programmed(): // its layout is there already
+	case k.order.elastic():
+		k.layout = layoutOfPipes(k)
+	default:
+		bare, err := s.bareLayout(k)
+		if err == nil {
+			err = layout.Fit(m, bare, &s.budget)
+		}
+		if no := (*layout.NoFit)(nil); errors.As(err, &no) {
+			return s.noLayout(k, no)
+		}
+		if err != nil {
+			return err
+		}
+		k.layout = bare
+	}
+	rows := k.layout.Rows
+	gather := m.Exchange(rows, k.sharded())
+	k.job = sim.Job{
+		Reduce: max(0, 2*m.Exchange(rows, m.Memory.All())-gather), // what is gathered need not be summed for all
+		Gather: gather, Commit: m.Commit(rows), Update: m.Updates(rows),
+		Tied: m.Tied(rows, 4*int64(run.Model.TiedGradLen())),
+	}
+	if k.programmed() {
+		k.job.Pipelines = []sim.Pipeline{{End: k.layout.End}}
+	} else {
+		for r, p := range k.pipes {
+			k.job.Pipelines = append(k.job.Pipelines, p.simulated(k.shares[r]))
+		}
+	}
+	k.estimate = 0
+	for _, p := range k.job.Pipelines {
+		k.estimate = max(k.estimate, p.Estimate())
+	}
+	k.estimate += k.job.Tail()
+	k.movedBytes = s.movedBytes(rows)
+	return nil
+}
+
+// timed estimates and simulates a candidate whose pipes are cut.
+func (s *search) timed(k *candidate) error {
+	if err := s.estimate(k); err != nil {
+		return err
+	}
+	return k.simulate()
+}
+
+// layoutOfPipes returns the stages that follow from a candidate's pipes in 1F1B.
+func layoutOfPipes(k *candidate) *layout.Layout {
+	l := &layout.Layout{Micros: k.shares, Exposed: map[layout.Boundary]schedule.Nanos{}}
+	for r, p := range k.pipes {
+		row := make([]cost.Stage, len(p.devices))
+		for s, d := range p.devices {
+			row[s] = cost.Stage{Device: d, Levels: p.Recompute[s], Ahead: p.Ahead[s], Offload: k.model.Offloads(d), Measured: &p.Costs.Stages[s]}
+			row[s].First, row[s].End = p.layers(s)
+			row[s].Use.Slots = min(p.Warmups[s], k.shares[r]-1) + 1
+		}
+		for b, exposed := range p.Exposed {
+			l.Exposed[layout.Boundary{Replica: r, Stage: b}] = exposed
+		}
+		l.Rows, l.Codecs = append(l.Rows, row), append(l.Codecs, p.Codecs)
+	}
+	return l
+}
+
+// widen takes the most exact codecs that hide messages as well for a candidate.
+func (s *search) widen(k *candidate) error {
+	switch {
+	case s.widest == s.narrowest:
+		return nil
+	case k.programmed():
+		if err := layout.Widen(k.model, k.layout, s.widest, s.narrowest); err != nil {
+			return err
+		}
+	default:
+		for i, p := range k.pipes {
+			wider, err := elastic.Widen(p.problem, p.Decision)
+			if err != nil {
+				return err
+			}
+			k.pipes[i] = &pipe{p.devices, p.ends, p.problem, wider}
+		}
+	}
+	return s.timed(k)
+}

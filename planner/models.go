@@ -1,0 +1,80 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/plan"
+)
+
+// costModels has the cost models of one precision, by sharding and offload. The first has all
+// optimizer state whole and on its devices.
+type costModels struct{ all []*cost.Model }
+
+func (c *costModels) whole() *cost.Model { return c.all[0] }
+
+// with returns the model in which replicas hold the optimizer state of layers in parts, and devices
+// offload theirs.
+func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
+	if p.Replicas <= 1 || len(p.Layers) == 0 {
+		p = cost.Parts{}
+	}
+	if !slices.Contains(offload, true) {
+		offload = nil
+	}
+	for _, m := range c.all {
+		if has := m.Memory.Parts(); has.Replicas == p.Replicas && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
+			return m
+		}
+	}
+	c.all = append(c.all, c.whole().With(p, offload))
+	return c.all[len(c.all)-1]
+}
+
+// of returns the model with the optimizer state where a plan has it.
+func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
+	offload := make([]bool, len(p.devices))
+	for _, pipe := range has.Replicas {
+		for _, place := range pipe.Stages {
+			if d := p.find(place.Worker()); place.Offload && d >= 0 {
+				offload[d] = true
+			}
+		}
+	}
+	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded}, offload)
+}
+
+// costModel returns the cost model of the devices in a precision, with all optimizer state on them.
+// Errors wrap plan.ErrBadInput.
+func (p *problem) costModel(as precision) (*cost.Model, error) {
+	run := p.in.Run
+	t := cost.Training{
+		Costs: p.in.Costs, HalfCosts: p.in.HalfCosts, NodeBytes: p.in.NodeBytes,
+		Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
+	}
+	t.Level, t.Fixed = run.Train.Recompute.Level()
+	if run.Train.DocumentMask {
+		t.MaskBytes = 4 * int64(run.Train.MicroBatch) * int64(run.Model.Context)
+	}
+	m := cost.NewModel(cost.NewMemory(t), p.link)
+	for _, d := range p.devices {
+		device, err := m.Memory.NewDevice(d.profile, as(d.peer, d.profile))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
+		}
+		m.Devices = append(m.Devices, device)
+	}
+	if run.Model.Validate() == nil && run.Model.Layers() == p.layers() {
+		m.Stack = func(at cost.Stage, slots int) (model.Memory, error) {
+			place := plan.Placement{
+				Layers: plan.LayerRange{First: at.First, End: at.End}, Recompute: plan.JoinLevels(at.Levels), Ahead: at.Ahead, Offload: at.Offload,
+				Storage: m.Devices[at.Device].Storage,
+			}
+			return run.Stack(place, at.Shares, schedule.Use{Slots: slots, Split: at.Use.Split}).Memory()
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,126 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
+)
+
+// ReplanPercent is how much faster a step must become for a running plan to be replaced:
+// a change costs a checkpoint, a reload and a stop of some seconds.
+const ReplanPercent = 5
+
+// Decision is an answer with its reason.
+type Decision struct {
+	Replan bool
+	Reason string
+}
+
+// ShouldReplan decides whether the current plan should be replaced, given the members of
+// now: at once when there is none or a member of it is gone or leaving; otherwise when
+// the best plan's predicted step is at least ReplanPercent faster. Errors are Make's:
+// then there is nothing to change to.
+func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
+	if current.Generation == 0 {
+		return Decision{true, "there is no plan yet"}, nil
+	}
+	for _, peer := range current.Peers() {
+		switch i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == peer }); {
+		case i < 0:
+			return Decision{true, fmt.Sprintf("%s is gone", peer.Short())}, nil
+		case in.Members[i].Draining:
+			return Decision{true, fmt.Sprintf("%s is leaving", in.Members[i].label())}, nil
+		}
+	}
+	in.Previous = &current
+	s, best, _, err := decide(ctx, in)
+	if err != nil {
+		return Decision{}, err
+	}
+	as := s.precisionOf(current)
+	if slices.ContainsFunc(current.Workers(), func(w plan.WorkerID) bool {
+		d := s.find(w)
+		return d >= 0 && s.models.whole().Devices[d].Storage != as(w.Peer, plan.DeviceProfile{Name: w.Device})
+	}) {
+		other, err := newSearch(s.problem, as)
+		if err != nil {
+			return Decision{}, err
+		}
+		other.order = s.order
+		s = other
+	}
+	now, err := s.predict(current)
+	if errors.Is(err, plan.ErrBadPlan) {
+		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	then := best.step()
+	gain := max(0, int64(now.Step-then)) * 1000 / int64(max(now.Step, 1))
+	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", plan.Time(then), plan.Time(now.Step), plan.Permille(gain))
+	if gain >= ReplanPercent*10 {
+		return Decision{true, text}, nil
+	}
+	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent)}, nil
+}
+
+const (
+	// DriftPercent is by how much a step must be off its prediction before another schedule
+	// is considered, GainPercent how much less one must promise.
+	DriftPercent = 20
+	GainPercent  = 10
+	// driftWindows counts windows in a row that must agree: noise does not.
+	driftWindows = 3
+	// switchNanos is the price of a change that a commit alone cannot make: a checkpoint, and
+	// the fill of new sessions.
+	switchNanos schedule.Nanos = 10e9
+)
+
+// Watch follows reselections window by window and decides when to change the schedule. The
+// zero value has seen nothing.
+type Watch struct {
+	generation plan.Generation
+	off        int // windows in a row
+}
+
+// Note takes a window in and decides; left are the steps that the run still has to do.
+func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Decision {
+	if w.generation != current {
+		*w = Watch{generation: current}
+	}
+	no := func(format string, args ...any) Decision {
+		w.off = 0
+		return Decision{Reason: fmt.Sprintf(format, args...)}
+	}
+	now := r.usual()
+	gain := now - r.Then
+	switch {
+	case r.asPromised():
+		return no("a step takes %s as predicted, %s", plan.Time(r.Measured), plan.Time(r.Promised))
+	case !gains(now, r.Then):
+		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Measured), plan.Time(r.Promised), GainPercent)
+	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
+		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
+	}
+	if w.off++; w.off < driftWindows {
+		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, driftWindows, r.Why)}
+	}
+	return Decision{Replan: true, Reason: r.Why}
+}
+
+// asPromised reports whether a step takes about what was predicted: then nothing is to change.
+func (r Reselection) asPromised() bool {
+	return max(r.Measured-r.Promised, r.Promised-r.Measured)*100 < r.Promised*DriftPercent
+}
+
+// usual returns what a step of the schedule that runs counts as: the time that it took where that is
+// less than its model says. A model that is off promises too much.
+func (r Reselection) usual() schedule.Nanos { return min(r.Now, r.Measured) }
+
+// gains reports whether a step is shorter by a margin.
+func gains(now, then schedule.Nanos) bool { return (now-then)*100 >= now*GainPercent }
