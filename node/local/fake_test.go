@@ -172,6 +172,14 @@ func (f *fake) play(name string) error {
 			return errors.Join(errors.New("no majority"), err)
 		}
 		return errFinished
+	case "missed":
+		if name == "node-1" { // comes back when the other has done the last step
+			f.await("told")
+			return errFinished
+		}
+		f.steps(1, 1, 3)
+		f.await("over")
+		return f.done(3)
 	case "refused":
 		return errors.New("the disk is full")
 	case "loser":

@@ -153,3 +153,24 @@ func TestLongLastWordsAreClipped(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(got), got[len(got)-8:])
 	}
 }
+
+// TestNodeThatMissedTheEnd: the others finish the run while it is on its way back. That is no failure, and does not
+// end them.
+func TestNodeThatMissedTheEnd(t *testing.T) {
+	t.Parallel()
+	s, out := supervise(t, "missed", 2, nil)
+	over := make(chan error, 1)
+	go func() { over <- s.Run(t.Context()) }()
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: pid`) != nil })
+	write := func(name string) {
+		if err := os.WriteFile(filepath.Join(s.options.Dir, name), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write("told")
+	<-s.started()[1].ended
+	write("over")
+	if err := <-over; err != nil || out.said("finished") != nil {
+		t.Errorf("got %v, and %q", err, out.notices)
+	}
+}

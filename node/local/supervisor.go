@@ -232,9 +232,12 @@ func (s *Supervisor) report(c *child, fail func(error)) {
 	if c.finished() {
 		return
 	}
-	fate := c.fate()
+	fate, begun := c.fate(), !s.merge.lastStep().IsZero()
+	if begun && fate.Code == ExitFinished {
+		return // the others have finished the run while it was on its way back
+	}
 	s.fates.add(fate)
-	switch begun := !s.merge.lastStep().IsZero(); {
+	switch {
 	case fate.Code == ExitFinished:
 		fail(plainError{fate})
 	case !begun && !s.options.Config.Resume && fate.Sentence != "" && !config.Belongs(s.nodeDir(0)):
