@@ -20,7 +20,7 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 	if err := d.pool.reserve(newBackwardTask(d.v, nil, h, dry).scratch.used); err != nil {
 		return err
 	}
-	dqkv := d.elements(c.Args[0])
+	dqkv := d.v.elements(c.Args[0])
 	sums, err := dqkv.wide, error(nil)
 	if dqkv.half != nil {
 		if sums, err = d.pool.common(len(dqkv.half)); err != nil {
@@ -28,8 +28,8 @@ func (d *Device) attentionBackward(c kernels.Call, h heads) error {
 		}
 	}
 	a := differentiated{
-		dqkv: sums, delta: floats(c.Args[1]), dout: d.elements(c.Args[2]),
-		qkv: d.elements(c.Args[3]), out: d.elements(c.Args[4]), lse: floats(c.Args[5]),
+		dqkv: sums, delta: floats(c.Args[1]), dout: d.v.elements(c.Args[2]),
+		qkv: d.v.elements(c.Args[3]), out: d.v.elements(c.Args[4]), lse: floats(c.Args[5]),
 		adds: c.Flags&kernels.Accumulate != 0,
 	}
 	if a.softmaxes, err = d.largeSoftmaxes(h, a); err != nil {

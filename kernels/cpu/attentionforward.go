@@ -7,11 +7,11 @@ import (
 )
 
 func (d *Device) attentionForward(c kernels.Call, h heads) error {
-	qkv := d.elements(c.Args[2])
+	qkv := d.v.elements(c.Args[2])
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err
 	}
-	return d.attend(h, attended{out: d.elements(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values stored) {
+	return d.attend(h, attended{out: d.v.elements(c.Args[0]), lse: floats(c.Args[1]), qkv: qkv, keys: func(b, kv int) (keys, values stored) {
 		return qkv.from(h.key(b, kv)), qkv.from(h.value(b, kv))
 	}})
 }

@@ -61,11 +61,11 @@ type stored struct {
 }
 
 // elements is the memory of a checked view of floats, whichever they are.
-func (d *Device) elements(v kernels.View) stored {
-	if v.Present() && v.Buf.DType().Half() {
-		return stored{half: halves(v), conversion: d.v.conversion(v.Buf.DType())}
+func (v *variant) elements(of kernels.View) stored {
+	if of.Present() && of.Buf.DType().Half() {
+		return stored{half: halves(of), conversion: v.conversion(of.Buf.DType())}
 	}
-	return stored{wide: floats(v)}
+	return stored{wide: floats(of)}
 }
 
 // from is all from element n on.

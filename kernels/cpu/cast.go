@@ -7,17 +7,14 @@ import (
 )
 
 func (d *Device) cast(c kernels.Call) error {
-	n := c.Dims[0]
-	from, to := c.Args[1].Buf.DType(), c.Args[0].Buf.DType()
+	n, out, x := c.Dims[0], d.v.elements(c.Args[0]), d.v.elements(c.Args[1])
 	switch {
-	case from.Half() && to.Half():
-		out, x := halves(c.Args[0]), halves(c.Args[1])
-		d.ranges(n, func(from, to int) { copy(out[from:to], x[from:to]) })
-	case from.Half():
-		out, x, widen := floats(c.Args[0]), halves(c.Args[1]), d.v.conversion(from).widen
-		d.ranges(n, func(from, to int) { widen(out[from:to], x[from:to]) })
-	case to.Half():
-		return d.rounded(c, c.Args[0], floats(c.Args[1]), func(int, int) {})
+	case x.half != nil && out.half != nil:
+		d.ranges(n, func(from, to int) { copy(out.half[from:to], x.half[from:to]) })
+	case x.half != nil:
+		d.ranges(n, func(from, to int) { x.widen(out.wide[from:to], x.half[from:to]) })
+	case out.half != nil:
+		return d.rounded(c, c.Args[0], x.wide, func(int, int) {})
 	default:
 		d.copy(c)
 	}
@@ -26,18 +23,17 @@ func (d *Device) cast(c kernels.Call) error {
 
 // rounded computes half = x as the call says, each range of x after produce has made it.
 func (d *Device) rounded(c kernels.Call, half kernels.View, x []float32, produce func(from, to int)) error {
-	out := halves(half)
+	out := d.v.elements(half)
 	if c.Flags&kernels.Stochastic == 0 {
-		narrow := d.v.conversion(half.Buf.DType()).narrow
 		d.ranges(len(x), func(from, to int) {
 			produce(from, to)
-			narrow(out[from:to], x[from:to])
+			out.narrow(out.half[from:to], x[from:to])
 		})
 		return nil
 	}
 	return d.randomly(c.Random, len(x), c.Dims[1], func(from, to int, words []uint32) {
 		produce(from, to)
-		d.v.round(out[from:to], x[from:to], words)
+		d.v.round(out.half[from:to], x[from:to], words)
 	})
 }
 

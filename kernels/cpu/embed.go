@@ -22,11 +22,15 @@ func (d *Device) embedForward(c kernels.Call) error {
 	if err := checkIndices("tokens", tokens, 0, vocab); err != nil {
 		return err
 	}
-	copyRow := d.embedding(c.Args[2], width)
+	wte := d.v.elements(c.Args[2])
 	d.rows(len(tokens), width, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := out[i*width : (i+1)*width]
-			copyRow(row, int(tokens[i]))
+			if from := wte.from(int(tokens[i]) * width); from.half != nil {
+				from.widen(row, from.half[:width])
+			} else {
+				copy(row, from.wide)
+			}
 			if wpe != nil {
 				pos := i % positions * width
 				d.v.add(row, row, wpe[pos:pos+width])
@@ -34,16 +38,6 @@ func (d *Device) embedForward(c kernels.Call) error {
 		}
 	})
 	return nil
-}
-
-// embedding gives a function that writes a token's row of wte.
-func (d *Device) embedding(wte kernels.View, width int) func(row []float32, token int) {
-	if half := wte.Buf.DType(); half.Half() {
-		table, widen := halves(wte), d.v.conversion(half).widen
-		return func(row []float32, token int) { widen(row, table[token*width:(token+1)*width]) }
-	}
-	table := floats(wte)
-	return func(row []float32, token int) { copy(row, table[token*width:(token+1)*width]) }
 }
 
 // embedColumns is the width of a task of embedBackward: each task adds all rows, in

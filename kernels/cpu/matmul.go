@@ -31,9 +31,7 @@ const (
 type product struct {
 	m, n, k    int
 	a, b       operand // positions are rows of A and columns of B
-	c          []float32
-	half       []uint16  // C when it is stored as a half, instead of c
-	conversion           // of half
+	c          stored
 	bias       []float32 // nil for none
 	accumulate bool
 	depth      int // K of all depth blocks but the last
@@ -61,13 +59,8 @@ func (d *Device) matMul(c kernels.Call) error {
 
 func newProduct(v *variant, c kernels.Call) *product {
 	p := &product{
-		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2], bias: floats(c.Args[3]),
+		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2], c: v.elements(c.Args[0]), bias: floats(c.Args[3]),
 		accumulate: c.Flags&kernels.Accumulate != 0,
-	}
-	if dtype := c.Args[0].Buf.DType(); dtype.Half() {
-		p.half, p.conversion = halves(c.Args[0]), v.conversion(dtype)
-	} else {
-		p.c = floats(c.Args[0])
 	}
 	p.a = operand{unit: v.product.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA}
 	p.b = operand{unit: v.product.nr, deep: c.Flags&kernels.TransB != 0, copy: v.product.copyB, transpose: v.product.transposeB}
@@ -89,16 +82,16 @@ func (p *product) rows(v *variant) int {
 // from the first product to the last, so there it is all of the depth.
 func (p *product) packedAtATime(nr int) (columns, depth int) {
 	least := packWidth
-	if p.half != nil {
+	if p.c.half != nil {
 		least = packPanels * nr
 	}
 	columns = max(least, packLimit/p.k)
-	if p.half != nil {
+	if p.c.half != nil {
 		columns = min(columns, packWidth)
 	}
 	columns = roundUp(blocks(p.n, blocks(p.n, columns)), nr)
 	depth = max(1, packLimit/columns/p.depth) * p.depth
-	if p.half != nil {
+	if p.c.half != nil {
 		depth = roundUp(p.k, p.depth)
 	}
 	return columns, depth

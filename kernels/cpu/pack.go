@@ -5,15 +5,13 @@ import "pnode/kernels"
 // operand is A or B of a product. A position is a row of A or a column of B; a panel holds
 // `unit` positions as the micro-kernel reads them: [K,unit].
 type operand struct {
-	mem       []float32
-	half      []uint16 // when it is stored as a half, instead of mem
+	stored
 	stride    int
 	deep      bool // element (position j, depth p) is at j*stride+p, else at p*stride+j
 	unit      int
 	group     int // positions that are packed at one time when stored as a half, whole panels
 	copy      packCopy
 	transpose packTranspose
-	widen     func(out []float32, x []uint16)
 }
 
 // groupPanels is how many panels copyA and copyB write side by side at least when they can, so
@@ -27,11 +25,7 @@ func (o *operand) bind(v *variant, view kernels.View, positions, depth int) {
 	if o.deep {
 		o.stride = depth
 	}
-	if dtype := view.Buf.DType(); dtype.Half() {
-		o.half, o.widen = halves(view), v.conversion(dtype).widen
-	} else {
-		o.mem = floats(view)
-	}
+	o.stored = v.elements(view)
 }
 
 // at is the place of element (position j, depth p).
@@ -58,7 +52,7 @@ func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
 		return
 	}
 	group := *o
-	group.mem, group.half = wide, nil
+	group.stored = stored{wide: wide}
 	for next := from; from < to; from = next {
 		next = min(to, from+o.group)
 		group.stride = o.widened(wide, from, next, depth, k)
@@ -87,10 +81,10 @@ func (o *operand) widened(wide []float32, from, to, depth, k int) (stride int) {
 func (o *operand) packFloats(dst []float32, from, to, depth, k int) {
 	whole := (to - from) / o.unit
 	if !o.deep && whole > 0 {
-		o.copy(dst, o.mem[depth*o.stride+from:], o.stride, k, whole)
+		o.copy(dst, o.wide[depth*o.stride+from:], o.stride, k, whole)
 	}
 	for i := 0; o.deep && i < whole; i++ {
-		o.transpose(dst[i*o.unit*k:], o.mem[(from+i*o.unit)*o.stride+depth:], o.stride, k)
+		o.transpose(dst[i*o.unit*k:], o.wide[(from+i*o.unit)*o.stride+depth:], o.stride, k)
 	}
 	from += whole * o.unit
 	if from == to {
@@ -98,9 +92,9 @@ func (o *operand) packFloats(dst []float32, from, to, depth, k int) {
 	}
 	last := dst[whole*o.unit*k:]
 	if o.deep {
-		packColumns(last, o.mem[from*o.stride+depth:], o.stride, o.unit, to-from, k)
+		packColumns(last, o.wide[from*o.stride+depth:], o.stride, o.unit, to-from, k)
 	} else {
-		packEdge(last, o.mem[depth*o.stride+from:], o.stride, o.unit, to-from, k)
+		packEdge(last, o.wide[depth*o.stride+from:], o.stride, o.unit, to-from, k)
 	}
 }
 

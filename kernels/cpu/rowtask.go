@@ -44,7 +44,7 @@ func (t *rowTask) cut() {
 	t.edge = t.scratch.take(rows * v.product.nr)
 	t.own = t.scratch.take(max(rows, groupPanels*v.product.nr) * min(t.depth, t.k))
 	t.wide = t.scratch.take(t.wideSize(v))
-	if t.half != nil {
+	if t.c.half != nil {
 		t.sums = t.scratch.take(rows * roundUp(min(t.n, packWidth), groupPanels*v.product.nr))
 	}
 }
@@ -52,20 +52,20 @@ func (t *rowTask) cut() {
 // begin says where the sums of the task's part of C go, and with Accumulate fetches what
 // is there.
 func (t *rowTask) begin() {
-	if t.half == nil {
-		t.out, t.outRow = t.c, t.n
+	if t.c.half == nil {
+		t.out, t.outRow = t.c.wide, t.n
 		return
 	}
 	t.out, t.outRow, t.outTop, t.outLeft = t.sums, t.right-t.left, t.top, t.left
 	for i := t.top; t.accumulate && i < t.bottom; i++ {
-		t.widen(t.out[t.at(i, t.left):][:t.outRow], t.half[i*t.n+t.left:][:t.outRow])
+		t.c.widen(t.out[t.at(i, t.left):][:t.outRow], t.c.half[i*t.n+t.left:][:t.outRow])
 	}
 }
 
 // finish rounds the sums of a C that is stored as a half.
 func (t *rowTask) finish() {
-	for i := t.top; t.half != nil && i < t.bottom; i++ {
-		t.narrow(t.half[i*t.n+t.left:][:t.outRow], t.out[t.at(i, t.left):][:t.outRow])
+	for i := t.top; t.c.half != nil && i < t.bottom; i++ {
+		t.c.narrow(t.c.half[i*t.n+t.left:][:t.outRow], t.out[t.at(i, t.left):][:t.outRow])
 	}
 }
 
@@ -128,7 +128,7 @@ func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
 	mr, o, tiles := t.v.product.mr, &t.a, t.wholeTiles()
 	for i := range tiles {
 		top := t.top + i*mr
-		a := o.mem[o.at(top, depth) : o.at(top+mr-1, depth+args.K-1)+1]
+		a := o.wide[o.at(top, depth) : o.at(top+mr-1, depth+args.K-1)+1]
 		args.ARow, args.ACol, args.Ahead = o.stride, 1, 0
 		switch {
 		case !o.deep:

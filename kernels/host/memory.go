@@ -29,6 +29,18 @@ func (m *Memory) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
 	return &buffer{of: m, dtype: dtype, count: count, bytes: bytes, pages: pages}, nil
 }
 
+// Map gives n zeroed floats outside of the Go heap where the system can, aligned to at least 64 bytes. The
+// error wraps kernels.ErrOutOfMemory.
+func Map(n int) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	if n > 1<<46 {
+		return nil, fmt.Errorf("%w: host: %d floats", kernels.ErrOutOfMemory, n)
+	}
+	return take(n)
+}
+
 // buffer is memory that the host sees and no device does.
 type buffer struct {
 	of    *Memory

@@ -10,14 +10,8 @@ import (
 	"pnode/kernels"
 )
 
-// Map gives n zeroed floats in pages of their own, which are aligned to at least 4096 bytes.
-func Map(n int) ([]float32, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	if n > 1<<46 {
-		return nil, fmt.Errorf("%w: host: %d floats", kernels.ErrOutOfMemory, n)
-	}
+// take gives n zeroed floats in pages of their own.
+func take(n int) ([]float32, error) {
 	mem, err := syscall.Mmap(-1, 0, 4*n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("%w: host: map %d bytes: %w", kernels.ErrOutOfMemory, 4*n, err)

@@ -2,23 +2,12 @@
 
 package host
 
-import (
-	"fmt"
-	"unsafe"
-
-	"pnode/kernels"
-)
+import "unsafe"
 
 const alignBytes = 64
 
-// Map gives n zeroed floats, in heap memory aligned to 64 bytes.
-func Map(n int) ([]float32, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	if n > 1<<46 {
-		return nil, fmt.Errorf("%w: host: %d floats", kernels.ErrOutOfMemory, n)
-	}
+// take gives n zeroed floats in heap memory.
+func take(n int) ([]float32, error) {
 	mem := make([]float32, n+alignBytes/4)
 	skip := 0
 	if rest := uintptr(unsafe.Pointer(unsafe.SliceData(mem))) % alignBytes; rest != 0 {

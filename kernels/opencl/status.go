@@ -29,16 +29,16 @@ const (
 
 var statuses = native.Codes[status]{
 	deviceNotFound:       {Name: "CL_DEVICE_NOT_FOUND"},
-	deviceNotAvailable:   {Name: "CL_DEVICE_NOT_AVAILABLE"},
-	memAllocationFailure: {Name: "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+	deviceNotAvailable:   {Name: "CL_DEVICE_NOT_AVAILABLE", Is: kernels.ErrLost},
+	memAllocationFailure: {Name: "CL_MEM_OBJECT_ALLOCATION_FAILURE", Is: kernels.ErrOutOfMemory},
 	outOfResources:       {Name: "CL_OUT_OF_RESOURCES"},
-	outOfHostMemory:      {Name: "CL_OUT_OF_HOST_MEMORY"},
+	outOfHostMemory:      {Name: "CL_OUT_OF_HOST_MEMORY", Is: kernels.ErrOutOfMemory},
 	buildProgramFailure:  {Name: "CL_BUILD_PROGRAM_FAILURE"},
-	execStatusError:      {Name: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
-	invalidDevice:        {Name: "CL_INVALID_DEVICE"},
-	invalidContext:       {Name: "CL_INVALID_CONTEXT"},
-	invalidCommandQueue:  {Name: "CL_INVALID_COMMAND_QUEUE"},
-	invalidBufferSize:    {Name: "CL_INVALID_BUFFER_SIZE"},
+	execStatusError:      {Name: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST", Is: kernels.ErrLost},
+	invalidDevice:        {Name: "CL_INVALID_DEVICE", Is: kernels.ErrLost},
+	invalidContext:       {Name: "CL_INVALID_CONTEXT", Is: kernels.ErrLost},
+	invalidCommandQueue:  {Name: "CL_INVALID_COMMAND_QUEUE", Is: kernels.ErrLost},
+	invalidBufferSize:    {Name: "CL_INVALID_BUFFER_SIZE", Is: kernels.ErrOutOfMemory},
 	platformNotFound:     {Name: "CL_PLATFORM_NOT_FOUND_KHR"},
 }
 
@@ -46,18 +46,7 @@ func (s status) String() string { return statuses.Text(s) }
 
 // err says which function failed. It wraps kernels.ErrOutOfMemory and kernels.ErrLost where
 // the status means that; outOfResources does by itself mean neither.
-func (s status) err(f function) error {
-	switch s {
-	case success:
-		return nil
-	case memAllocationFailure, outOfHostMemory, invalidBufferSize:
-		return fmt.Errorf("%w: opencl: %v: %v", kernels.ErrOutOfMemory, f, s)
-	case deviceNotAvailable, invalidDevice, invalidContext, invalidCommandQueue, execStatusError:
-		return fmt.Errorf("%w: opencl: %v: %v", kernels.ErrLost, f, s)
-	default:
-		return fmt.Errorf("opencl: %v: %v", f, s)
-	}
-}
+func (s status) err(f function) error { return statuses.Err("opencl", f, s) }
 
 // memoryErr is err where memory was asked for: there a lack of resources is one of memory.
 func (s status) memoryErr(f function) error {

@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"errors"
-	"fmt"
 
 	"pnode/kernels/native"
 )
@@ -75,8 +74,5 @@ var statuses = native.Codes[status]{
 //
 //go:uintptrescapes
 func (l *library) check(f function, args ...uintptr) error {
-	if s := status(int32(native.Call(l[f], args...))); s != success {
-		return fmt.Errorf("nvml: %v: %s", f, statuses.Text(s))
-	}
-	return nil
+	return statuses.Err("nvml", f, status(int32(native.Call(l[f], args...))))
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// trainingSteps is how long losses are compared; of these a second run repeats the first.
-	trainingSteps, repeatedSteps = 100, 20
-	// The same in short runs, which train two of the models.
-	fewTrainingSteps, fewRepeatedSteps = 36, 5
+	// trainingSteps is how long losses are compared; of these a second run repeats the first fifth.
+	trainingSteps = 100
+	// halvesSteps is the same in RunHalves, fewSteps in short runs, which train two of the models.
+	halvesSteps, fewSteps = 60, 36
 	// batches are given in turns, so that steps differ.
 	batches = 4
 )
@@ -59,22 +59,22 @@ func families(r Rounding) map[string]family {
 // losses within the tolerance of the family; and from a second run on the device the same bits.
 func Run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), r Rounding) {
 	t.Helper()
-	run(t, dev, open, families(r))
+	run(t, dev, open, families(r), trainingSteps)
 }
 
-// RunHalves is Run for the models whose weights are halves: the others' kernels are tested elsewhere.
+// RunHalves is Run for the models whose weights are halves, with fewer steps: for a device that emulates the
+// kernels of halves, and whose other kernels are tested elsewhere.
 func RunHalves(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), r Rounding) {
 	t.Helper()
 	halves := families(r)
 	maps.DeleteFunc(halves, func(_ string, f family) bool { return f.stack.Storage == model.StorageF32 })
-	run(t, dev, open, halves)
+	run(t, dev, open, halves, halvesSteps)
 }
 
-func run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), models map[string]family) {
+func run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), models map[string]family, steps int) {
 	t.Helper()
-	steps, repeated := trainingSteps, repeatedSteps
 	if testing.Short() {
-		steps, repeated = fewTrainingSteps, fewRepeatedSteps
+		steps = fewSteps
 		maps.DeleteFunc(models, func(name string, _ family) bool { return name == "llama" || name == "llama in bf16" }) // parts of the last
 	}
 	reference, err := open()
@@ -90,7 +90,7 @@ func run(t *testing.T, dev kernels.Device, open func() (kernels.Device, error), 
 		t.Run(name, func(t *testing.T) {
 			want, got := train(t, reference, f.stack, steps), train(t, dev, f.stack, steps)
 			compare(t, got, want, f.tolerance)
-			for step, loss := range train(t, dev, f.stack, repeated) {
+			for step, loss := range train(t, dev, f.stack, steps/5) {
 				if math.Float64bits(loss) != math.Float64bits(got[step]) {
 					t.Errorf("step %d: loss %v, and %v in a second run", step+1, got[step], loss)
 				}
