@@ -13,7 +13,7 @@ import (
 // one key has all the probability. Of others, sums in float32 tell scores apart no better than their
 // last digit.
 type largeScores struct {
-	half           kernels.DType
+	half           kernels.DType // or F32
 	shape          kernels.AttentionShape
 	qkv, dout      []float64 // [B,T,(H+2K)D], [B,T,H*D]
 	out, lse, dqkv []float64 // what must come of them
@@ -74,18 +74,7 @@ func RunLargeScores(t *testing.T, dev kernels.Device, half kernels.DType, tolera
 func RunEqualScores(t *testing.T, dev kernels.Device) {
 	for _, size := range []float64{1e6, 1e7, 1e8} {
 		l := newEqualScores(size)
-		views := benchViews(t, dev, kernels.F32, len(l.qkv), len(l.dout), len(l.out), len(l.lse), len(l.lse), len(l.dqkv))
-		q := newQueue(t, dev)
-		q.Write(views[0], kernels.Float32Bytes(single(l.qkv)))
-		q.Write(views[1], kernels.Float32Bytes(single(l.dout)))
-		q.Do(kernels.AttentionForward(views[2], views[3], views[0], kernels.View{}, l.shape))
-		q.Do(kernels.AttentionBackward(views[5], views[4], views[1], views[0], views[2], views[3], kernels.View{}, l.shape))
-		out, dqkv := make([]float32, len(l.out)), make([]float32, len(l.dqkv))
-		q.Read(kernels.Float32Bytes(out), views[2])
-		q.Read(kernels.Float32Bytes(dqkv), views[5])
-		if err := q.Close(); err != nil {
-			t.Fatal(err)
-		}
+		out, dqkv := l.run(t, dev)
 		if err := compareResults(out, l.out, 1e-5); err != nil {
 			t.Errorf("scores about %g: out: %v", size, err)
 		}
@@ -163,30 +152,30 @@ func single(x []float64) []float32 {
 // run has a device do both passes, the second from its own results of the first.
 func (l *largeScores) run(t *testing.T, dev kernels.Device) (out, dqkv []float32) {
 	t.Helper()
-	halves := benchViews(t, dev, l.half, len(l.qkv), len(l.dout), len(l.out))
+	stored := benchViews(t, dev, l.half, len(l.qkv), len(l.dout), len(l.out))
 	floats := benchViews(t, dev, kernels.F32, len(l.lse), len(l.lse), len(l.dqkv))
 	q := newQueue(t, dev)
-	q.Write(halves[0], halfBytes(l.half, l.qkv))
-	q.Write(halves[1], halfBytes(l.half, l.dout))
-	q.Do(kernels.AttentionForward(halves[2], floats[0], halves[0], kernels.View{}, l.shape))
-	q.Do(kernels.AttentionBackward(floats[2], floats[1], halves[1], halves[0], halves[2], floats[0], kernels.View{}, l.shape))
-	raw := make([]byte, 2*len(l.out))
+	q.Write(stored[0], storedBytes(l.half, l.qkv))
+	q.Write(stored[1], storedBytes(l.half, l.dout))
+	q.Do(kernels.AttentionForward(stored[2], floats[0], stored[0], kernels.View{}, l.shape))
+	q.Do(kernels.AttentionBackward(floats[2], floats[1], stored[1], stored[0], stored[2], floats[0], kernels.View{}, l.shape))
+	raw := make([]byte, l.half.SizeBytes()*len(l.out))
 	dqkv = make([]float32, len(l.dqkv))
-	q.Read(raw, halves[2])
+	q.Read(raw, stored[2])
 	q.Read(kernels.Float32Bytes(dqkv), floats[2])
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range l.out {
-		out = append(out, fromHalf(l.half, binary.LittleEndian.Uint16(raw[2*i:])))
-	}
-	return out, dqkv
+	return decoded(l.half, raw), dqkv
 }
 
-// halfBytes are numbers that a half can hold, as they are stored.
-func halfBytes(half kernels.DType, x []float64) (raw []byte) {
+// storedBytes are numbers that a type can hold, as they are stored.
+func storedBytes(dtype kernels.DType, x []float64) (raw []byte) {
+	if !dtype.Half() {
+		return kernels.Float32Bytes(single(x))
+	}
 	for _, v := range x {
-		raw = binary.LittleEndian.AppendUint16(raw, HalfBits(half, float32(v)))
+		raw = binary.LittleEndian.AppendUint16(raw, HalfBits(dtype, float32(v)))
 	}
 	return raw
 }

@@ -88,7 +88,7 @@ func (o *operand) compare(q kernels.Queue, c kernels.Call, k int) error {
 	if o.DType == kernels.I32 {
 		return compareWords(raw[o.guard*size:(o.guard+used)*size], o.values[:used])
 	}
-	o.results = o.floats(raw[o.guard*size : (o.guard+used)*size])
+	o.results = decoded(o.DType, raw[o.guard*size:(o.guard+used)*size])
 	if references[c.Op].exact {
 		return compareExact(o.results, o.values[:used])
 	}
@@ -120,12 +120,12 @@ func compareWords(raw []byte, want []float64) error {
 	return nil
 }
 
-// floats decodes elements.
-func (o *operand) floats(raw []byte) []float32 {
-	x := make([]float32, len(raw)/o.DType.SizeBytes())
+// decoded returns elements of a type.
+func decoded(dtype kernels.DType, raw []byte) []float32 {
+	x := make([]float32, len(raw)/dtype.SizeBytes())
 	for i := range x {
-		if o.DType.Half() {
-			x[i] = fromHalf(o.DType, binary.LittleEndian.Uint16(raw[2*i:]))
+		if dtype.Half() {
+			x[i] = fromHalf(dtype, binary.LittleEndian.Uint16(raw[2*i:]))
 			continue
 		}
 		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))

@@ -73,7 +73,13 @@ func Of(d kernels.Device) *Set {
 // Open probes the drivers' devices and opens those that work. A device that was asked for by a
 // name that nothing has is an error, which wraps ErrUnknown; one that fails, or has too little, is
 // told in Dropped, unless nothing is left: ErrNone.
-func Open(ctx context.Context, o Options) (_ *Set, err error) {
+func Open(ctx context.Context, o Options) (*Set, error) { return o.open(ctx, false) }
+
+// OpenOne opens the one device for work that is not spread: the fastest of those that Open would
+// take and that works, so the processor where there is no GPU. The errors are those of Open.
+func OpenOne(ctx context.Context, o Options) (*Set, error) { return o.open(ctx, true) }
+
+func (o Options) open(ctx context.Context, one bool) (_ *Set, err error) {
 	o, s := o.resolve(), &Set{}
 	defer func() {
 		if err != nil {
@@ -84,8 +90,15 @@ func Open(ctx context.Context, o Options) (_ *Set, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.openFound(report, o)
-	if len(o.Names) == 0 || slices.Contains(o.Names, CPU) {
+	if one {
+		slices.SortStableFunc(report.Devices, func(a, b Finding) int { return cmp.Compare(b.Rates.MatMulFLOPS, a.Rates.MatMulFLOPS) })
+	}
+	for _, f := range report.Devices {
+		if enough := one && len(s.Devices) > 0; !enough && wanted(o.Names).takes(f) {
+			s.openFound(f, o)
+		}
+	}
+	if wantsCPU := len(o.Names) == 0 || slices.Contains(o.Names, CPU); wantsCPU && !(one && len(s.Devices) > 0) {
 		if err := s.openCPU(o); err != nil {
 			return nil, err
 		}
@@ -129,31 +142,23 @@ func (o Options) knownTo(r Report) error {
 	return nil
 }
 
-func (s *Set) openFound(r Report, o Options) {
-	for _, f := range r.Devices {
-		if !wanted(o.Names).takes(f) {
-			continue
-		}
-		device, err := o.open(f)
-		if err != nil {
-			s.Dropped = append(s.Dropped, fmt.Sprintf("goes on without %v: %v", f, err))
-			continue
-		}
-		s.Devices = append(s.Devices, Device{device, f})
-	}
-}
-
-// open opens a driver's device that works and has enough.
-func (o Options) open(f Finding) (kernels.Device, error) {
+// openFound opens a driver's device that works and has enough.
+func (s *Set) openFound(f Finding, o Options) {
+	var device kernels.Device
+	var err error
 	if f.Problem != "" {
-		return nil, errors.New(f.Problem)
+		err = errors.New(f.Problem)
+	} else if o.Enough != nil {
+		err = o.Enough(f)
 	}
-	if o.Enough != nil {
-		if err := o.Enough(f); err != nil {
-			return nil, err
-		}
+	if err == nil {
+		device, err = open(f)
 	}
-	return open(f)
+	if err != nil {
+		s.Dropped = append(s.Dropped, fmt.Sprintf("goes on without %v: %v", f, err))
+		return
+	}
+	s.Devices = append(s.Devices, Device{device, f})
 }
 
 // superfluousTimes the processor's speed a GPU does without it: computing takes cores that

@@ -110,13 +110,3 @@ func (p *Plan) each(kernel string, n int) *Launch {
 
 // blocks is how many blocks of `size` hold n.
 func blocks(n, size int) int { return (n + size - 1) / size }
-
-// FaultError is the error of a call of op whose kernel found a bad index.
-func FaultError(op kernels.Op) error {
-	for _, o := range kernels.Info(op).Operands {
-		if o.DType == kernels.I32 {
-			return fmt.Errorf("%w: gpu: %v: an element of %s is out of range", kernels.ErrBadCall, op, o.Name)
-		}
-	}
-	panic(fmt.Sprintf("gpu: %v has no indices", op))
-}

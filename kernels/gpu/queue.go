@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/kernels"
 )
@@ -149,7 +150,9 @@ func (q *queue) readFault() error {
 		return err
 	}
 	if op := kernels.Op(word[0]); op != 0 { // operations are bytes, the word is little endian
-		return FaultError(op)
+		operands := kernels.Info(op).Operands
+		i := slices.IndexFunc(operands, func(o kernels.Operand) bool { return o.DType == kernels.I32 }) // calls that check have one
+		return fmt.Errorf("%w: gpu: %v: an element of %s is out of range", kernels.ErrBadCall, op, operands[i].Name)
 	}
 	return nil
 }

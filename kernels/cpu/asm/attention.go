@@ -163,7 +163,7 @@ func dotRows() {
 func weighted() {
 	begin("weightedAVX2", "func(out, weights, rows []float32, stride int)", "adds weights[i] times the row at i*stride of rows to out.")
 	out, rows, weights := slice("out"), slice("rows"), slice("weights")
-	stride := Load(Param("stride"), GP64())
+	stride, count := Load(Param("stride"), GP64()), argument(Param("weights").Len())
 	times := 0
 	column := func(l lanes, vectors int) {
 		name := fmt.Sprintf("column%d", times)
@@ -178,7 +178,7 @@ func weighted() {
 		XORQ(i, i)
 		MOVQ(rows, row)
 		Label(name)
-		CMPQ(i, mustLen("weights"))
+		CMPQ(i, count)
 		JGE(LabelRef(name + "Done"))
 		w := YMM()
 		VBROADCASTSS(Mem{Base: weights, Index: i, Scale: 4}, w)
@@ -213,13 +213,4 @@ func weighted() {
 	column(lanes{offset: offset, mask: firstLanes(n)}, 1)
 	Label("end")
 	end()
-}
-
-// mustLen is the length of a slice argument where it lies in memory.
-func mustLen(name string) Mem {
-	m, err := Param(name).Len().Resolve()
-	if err != nil {
-		panic(err)
-	}
-	return m.Addr
 }

@@ -224,7 +224,9 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 	}
 	for u := range depthUnroll {
 		if m.packs && aCol == 0 {
-			m.askColumnOfA()
+			at := m.ahead(m.a[0]) // elements that lie side by side
+			PREFETCHT1(Mem{Base: at})
+			PREFETCHT1(Mem{Base: at, Disp: 4*m.rows - 4})
 		}
 		m.step(u, func(i int) Mem { return a(u, i) })
 		if aCol == 0 {
@@ -276,13 +278,6 @@ func (m *micro) askRowsOfA() {
 		row.Base = at
 		PREFETCHT1(row)
 	}
-}
-
-// askColumnOfA asks for elements of A that lie side by side, Ahead bytes on.
-func (m *micro) askColumnOfA() {
-	at := m.ahead(m.a[0])
-	PREFETCHT1(Mem{Base: at})
-	PREFETCHT1(Mem{Base: at, Disp: 4*m.rows - 4})
 }
 
 func (m *micro) ahead(p reg.Register) reg.Register {

@@ -16,11 +16,7 @@ func integers(x uint32) Mem { return constant(math.Float32frombits(x)) }
 // spread broadcasts an integer argument.
 func spread(name string) reg.VecVirtual {
 	v := YMM()
-	m, err := Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VBROADCASTSS(m.Addr, v)
+	VBROADCASTSS(argument(Param(name)), v)
 	return v
 }
 

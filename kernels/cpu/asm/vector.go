@@ -5,6 +5,7 @@ import (
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/gotypes"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -162,12 +163,17 @@ func slice(name string) reg.Register { return Load(Param(name).Base(), GP64()) }
 // scalar broadcasts a float argument.
 func scalar(name string) reg.VecVirtual {
 	v := vector()
-	m, err := Param(name).Resolve()
+	VBROADCASTSS(argument(Param(name)), v)
+	return v
+}
+
+// argument is where an argument lies in memory.
+func argument(of gotypes.Component) Mem {
+	m, err := of.Resolve()
 	if err != nil {
 		panic(err)
 	}
-	VBROADCASTSS(m.Addr, v)
-	return v
+	return m.Addr
 }
 
 // loop emits body for all whole vectors of the slice `length` and once for the rest.

@@ -15,13 +15,8 @@ type lanes struct {
 // load reads the elements at p.
 func (l lanes) load(p reg) vec {
 	v := l.f.vec()
-	l.into(v, p)
-	return v
-}
-
-// into is load to a register that is taken already.
-func (l lanes) into(v vec, p reg) {
 	l.f.op(l.move(), "%d(%v), F%d", l.disp, p, v)
+	return v
 }
 
 func (l lanes) store(v vec, p reg) {

@@ -50,7 +50,9 @@ func multiply(s *source) {
 	m.depth("packed", m.stepPacked)
 	m.op("B", "store")
 	m.label("apart")
-	m.rows()
+	for i := 1; i < tileRows; i++ { // points at the rows of A
+		m.op("ADD", "%v, %v, %v", m.aRow, m.a[i-1], m.a[i])
+	}
 	m.depth("strided", m.stepStrided)
 	m.label("store")
 	m.store()
@@ -100,13 +102,6 @@ func (m *micro) start() {
 func (m *micro) row(to [tileVectors]vec, at reg, disp int) {
 	m.op("FLDPQ", "%d(%v), (F%d, F%d)", disp, at, to[0], to[1])
 	m.op("FMOVQ", "%d(%v), F%d", disp+32, at, to[2])
-}
-
-// rows points at the rows of A.
-func (m *micro) rows() {
-	for i := 1; i < tileRows; i++ {
-		m.op("ADD", "%v, %v, %v", m.aRow, m.a[i-1], m.a[i])
-	}
 }
 
 // depth adds the K products of each element.
