@@ -146,14 +146,10 @@ func (t *attentionTask) widened(room []float32, x stored, stride, n int) (rows [
 // ask makes the products that follow ask for n rows of a head.
 func (t *attentionTask) ask(x stored, stride, n int) { t.w.ahead.add(x, stride, n, t.D, t.micro.asks) }
 
-// copyTimes writes rows of x times a factor. They are dstRow and srcRow floats apart.
+// copyTimes writes rows of x times a factor, dstRow and srcRow floats apart. Other than copy, it asks for
+// them ahead.
 func (t *attentionTask) copyTimes(dst, x []float32, dstRow, srcRow, rows int, factor float32) {
 	t.v.timesRows(dst, x, dstRow, srcRow, t.D, t.each(rows, factor))
-}
-
-// copyHead copies rows of a head: other than copy, it asks for them ahead.
-func (t *attentionTask) copyHead(dst, x []float32, dstRow, srcRow, rows int) {
-	t.copyTimes(dst, x, dstRow, srcRow, rows, 1)
 }
 
 // each is a factor for each of some rows.

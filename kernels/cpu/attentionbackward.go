@@ -214,7 +214,7 @@ func (t *backwardTask) fetch(sums []float32, at int) {
 
 // storeKeys writes the sums of a gradient of the keys to dqkv.
 func (t *backwardTask) storeKeys(at int, sums []float32) {
-	t.copyHead(t.dqkv[at:], sums, t.stride, t.width, t.cols)
+	t.copyTimes(t.dqkv[at:], sums, t.stride, t.width, t.cols, 1)
 }
 
 // storeQueries adds the gradients of the queries to dqkv; the first chunk of keys overwrites.
@@ -277,7 +277,7 @@ func (t *backwardTask) load(head, r, rows int) {
 	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
 	t.copyQueries(t.queries, queries, stride, rows)
 	grad, stride := t.widened(t.room, t.dout.from(t.outAt(t.chunkPair, head)+r*t.outStride), t.outStride, rows)
-	t.copyHead(t.grad, grad, t.D, stride, rows)
+	t.copyTimes(t.grad, grad, t.D, stride, rows, 1)
 	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
 }
 

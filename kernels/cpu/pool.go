@@ -81,19 +81,16 @@ func newPool(threads int) *pool {
 		w := &worker{parking: newParking()}
 		p.workers = append(p.workers, w)
 		if i > 0 {
-			p.ended.Go(func() { p.serve(w) })
+			p.ended.Go(func() {
+				ready := func() bool { return uint32(p.ticket.Load()) > 0 || p.closed.Load() }
+				for !p.closed.Load() {
+					p.work(w)
+					w.wait(ready)
+				}
+			})
 		}
 	}
 	return p
-}
-
-// serve takes tasks until the pool is closed.
-func (p *pool) serve(w *worker) {
-	ready := func() bool { return uint32(p.ticket.Load()) > 0 || p.closed.Load() }
-	for !p.closed.Load() {
-		p.work(w)
-		w.wait(ready)
-	}
 }
 
 // run calls do once for each task in [0, tasks), each on any worker, and waits for all. They are

@@ -147,19 +147,11 @@ func (d *driver) Close() error {
 	}
 	d.closed = true
 	err := d.within(func() error {
-		var errs []error
+		var err error
 		if d.blas != nil {
-			errs = append(errs, d.blas.close())
+			err = d.blas.close()
 		}
-		for _, r := range []struct {
-			by     function
-			handle uintptr
-		}{{moduleUnload, d.module.handle}, {streamDestroy, d.fills}} {
-			if r.handle != 0 {
-				errs = append(errs, d.lib.check(r.by, r.handle))
-			}
-		}
-		return errors.Join(errs...)
+		return errors.Join(err, d.lib.release(moduleUnload, d.module.handle), d.lib.release(streamDestroy, d.fills))
 	})
 	return errors.Join(err, d.lib.check(primaryCtxRelease, d.device))
 }

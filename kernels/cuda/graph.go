@@ -199,15 +199,9 @@ func (k *graph) launch(s *stream) error { return s.driver.lib.check(graphLaunch,
 
 // destroy gives a graph back; one that runs ends first.
 func (k *graph) destroy(lib *library) error {
-	var errs []error
-	if k.exec != 0 {
-		errs = append(errs, lib.check(graphExecDestroy, k.exec))
-	}
-	if k.handle != 0 {
-		errs = append(errs, lib.check(graphDestroy, k.handle))
-	}
+	err := errors.Join(lib.release(graphExecDestroy, k.exec), lib.release(graphDestroy, k.handle))
 	k.exec, k.handle = 0, 0
-	return errors.Join(errs...)
+	return err
 }
 
 // drop gives all graphs back.

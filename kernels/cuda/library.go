@@ -106,3 +106,11 @@ func (l *library) call(f function, args ...uintptr) result {
 //
 //go:uintptrescapes
 func (l *library) check(f function, args ...uintptr) error { return l.call(f, args...).err(f) }
+
+// release gives a handle back, unless it is 0 and was never made.
+func (l *library) release(by function, handle uintptr) error {
+	if handle == 0 {
+		return nil
+	}
+	return l.check(by, handle)
+}

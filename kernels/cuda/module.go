@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"bytes"
 	"compress/gzip"
 	"embed"
 	"fmt"
@@ -47,18 +46,18 @@ func (i Info) build() build {
 
 // ptx is the text of the build.
 func (b build) ptx() ([]byte, error) {
-	file := b.file
-	packed, err := files.ReadFile(file)
+	packed, err := files.Open(b.file)
 	if err != nil {
 		return nil, err
 	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
+	defer packed.Close()
+	r, err := gzip.NewReader(packed)
 	if err != nil {
-		return nil, fmt.Errorf("cuda: %s: %w", file, err)
+		return nil, fmt.Errorf("cuda: %s: %w", b.file, err)
 	}
 	text, err := io.ReadAll(r)
 	if err != nil {
-		return nil, fmt.Errorf("cuda: %s: %w", file, err)
+		return nil, fmt.Errorf("cuda: %s: %w", b.file, err)
 	}
 	return text, nil
 }
@@ -124,13 +123,10 @@ type entry struct {
 // paramBytes is the size of the parameters, each at a multiple of its size.
 func (e entry) paramBytes() (n int) {
 	for _, size := range e.params {
-		n = align(n, size) + size
+		n = (n+size-1)/size*size + size
 	}
 	return n
 }
-
-// align is the first multiple of size from n on.
-func align(n, size int) int { return (n + size - 1) / size * size }
 
 // paramSizes are the types of parameters that the kernels have.
 var paramSizes = map[string]int{".u32": 4, ".f32": 4, ".b32": 4, ".u64": 8, ".b64": 8}

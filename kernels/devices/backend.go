@@ -47,9 +47,14 @@ func OpenHere(f Finding, threads int) (kernels.Device, error) {
 	if f.Name != CPU {
 		return open(f)
 	}
-	device, err := cpu.New(cpu.Options{Threads: threads})
+	return opened(cpu.New(cpu.Options{Threads: threads}))
+}
+
+// opened returns a device as a kernels.Device, which is nil where there is an error: a nil pointer in it is
+// not.
+func opened[D kernels.Device](device D, err error) (kernels.Device, error) {
 	if err != nil {
-		return nil, err // not device, which as a kernels.Device would not be nil
+		return nil, err
 	}
 	return device, nil
 }

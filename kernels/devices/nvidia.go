@@ -50,9 +50,5 @@ func openNVIDIA(index int, _ bool) (kernels.Device, error) {
 	if index < 0 || index >= len(list) {
 		return nil, fmt.Errorf("cuda: no card %d among %d", index, len(list))
 	}
-	device, err := list[index].Open()
-	if err != nil {
-		return nil, err // not device, which as a kernels.Device would not be nil
-	}
-	return device, nil
+	return opened(list[index].Open())
 }

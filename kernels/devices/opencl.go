@@ -39,11 +39,7 @@ func openOpenCL(index int, plain bool) (kernels.Device, error) {
 	if plain {
 		info.Unit = gpu.NoUnit
 	}
-	device, err := info.Open()
-	if err != nil {
-		return nil, err // not device, which as a kernels.Device would not be nil
-	}
-	return device, nil
+	return opened(info.Open())
 }
 
 // extensions of OpenCL that say what a device can do beyond what every one can.

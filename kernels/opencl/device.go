@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unsafe"
 
 	"pnode/kernels"
 	"pnode/kernels/gpu"
@@ -110,8 +111,12 @@ func (i Info) Drive(g gpu.Geometry) (driver gpu.Driver, err error) {
 
 // drive gives the driver with the kernels of a source, for the first geometry that the device takes.
 func (i Info) drive(source func(gpu.Geometry) string, geometries ...gpu.Geometry) (*driver, error) {
-	d := &driver{Info: i}
-	err := d.connect()
+	d, s := &driver{Info: i}, success
+	d.context = d.lib.create(createContext, 0, 1, uintptr(unsafe.Pointer(&d.id)), 0, 0, uintptr(unsafe.Pointer(&s)))
+	err := s.err(createContext)
+	if err == nil {
+		d.fills, err = d.commandQueue()
+	}
 	if err == nil {
 		d.program, err = d.build(source, geometries)
 	}

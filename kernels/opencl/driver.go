@@ -20,17 +20,6 @@ type driver struct {
 	closed  bool
 }
 
-// connect makes what needs no program.
-func (d *driver) connect() (err error) {
-	var s status
-	d.context = d.lib.create(createContext, 0, 1, uintptr(unsafe.Pointer(&d.id)), 0, 0, uintptr(unsafe.Pointer(&s)))
-	if s != success {
-		return s.err(createContext)
-	}
-	d.fills, err = d.commandQueue()
-	return err
-}
-
 func (d *driver) commandQueue() (uintptr, error) {
 	var s status
 	handle := d.lib.create(createCommandQueue, d.context, d.id, 0, uintptr(unsafe.Pointer(&s)))
@@ -67,7 +56,7 @@ func (d *driver) clear(mem, size uintptr) error {
 
 // Free gives memory back. Launches that are enqueued keep it.
 func (d *driver) Free(m gpu.Memory) error {
-	return d.lib.release(resource{releaseMemObject, uintptr(m)})
+	return d.lib.release(releaseMemObject, uintptr(m))
 }
 
 // Close gives back what start made. OpenCL keeps what streams and memory need until they go.
@@ -79,22 +68,13 @@ func (d *driver) Close() error {
 	}
 	d.closed = true
 	d.program.release()
-	var errs []error
-	for _, r := range []resource{{releaseCommandQueue, d.fills}, {releaseContext, d.context}} {
-		errs = append(errs, d.lib.release(r))
-	}
-	return errors.Join(errs...)
+	return errors.Join(d.lib.release(releaseCommandQueue, d.fills), d.lib.release(releaseContext, d.context))
 }
 
-// resource is a handle with the function that gives it back.
-type resource struct {
-	by     function
-	handle uintptr // 0 for what was never made
-}
-
-func (l *library) release(r resource) error {
-	if r.handle == 0 {
+// release gives a handle back, unless it is 0 and was never made.
+func (l *library) release(by function, handle uintptr) error {
+	if handle == 0 {
 		return nil
 	}
-	return l.call(r.by, r.handle).err(r.by)
+	return l.call(by, handle).err(by)
 }

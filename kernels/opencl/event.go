@@ -36,7 +36,7 @@ func (d *driver) Reach(m gpu.Mark) error {
 func (d *driver) Between(_, _ gpu.Mark) (time.Duration, bool) { return 0, false }
 
 // Drop releases an event.
-func (d *driver) Drop(m gpu.Mark) error { return d.lib.release(resource{releaseEvent, uintptr(m)}) }
+func (d *driver) Drop(m gpu.Mark) error { return d.lib.release(releaseEvent, uintptr(m)) }
 
 // Peek reads by the command queue that clears new buffers.
 func (d *driver) Peek(to []byte, from gpu.Memory) error {

@@ -98,4 +98,4 @@ func (s *stream) Sync() error {
 }
 
 // Close gives the command queue back.
-func (s *stream) Close() error { return s.driver.lib.release(resource{releaseCommandQueue, s.handle}) }
+func (s *stream) Close() error { return s.driver.lib.release(releaseCommandQueue, s.handle) }

@@ -196,16 +196,6 @@ func (m *micro) beforeC(k reg.Register) {
 	ADDQ(m.c, m.cNext)
 }
 
-// askNext asks for the row of C at cNext.
-func (m *micro) askNext() {
-	at := GP64()
-	MOVQ(m.cNext, at)
-	CMPQ(at, m.c)
-	CMOVQLT(m.c, at)
-	m.askRow(at)
-	ADDQ(m.cRow, m.cNext)
-}
-
 // rounds emits a loop that takes depthUnroll steps at a time, as often as K allows. Element
 // i of A in step u is at a(u, i). A step is aCol bytes long; 0: as the tile says.
 func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) Mem) {
@@ -213,7 +203,12 @@ func (m *micro) rounds(name string, k reg.Register, aCol int, a func(u, i int) M
 	CMPQ(k, Imm(depthUnroll))
 	JL(LabelRef("single"))
 	if m.ask == askLast {
-		m.askNext()
+		at := GP64()
+		MOVQ(m.cNext, at)
+		CMPQ(at, m.c)
+		CMOVQLT(m.c, at)
+		m.askRow(at)
+		ADDQ(m.cRow, m.cNext)
 	}
 	for line := range m.nextLines {
 		PREFETCHT1(Mem{Base: m.next, Disp: 64 * line})
