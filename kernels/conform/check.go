@@ -92,16 +92,6 @@ func (t *turn) close() {
 	}
 }
 
-// CheckRepeats runs one case twice, each time on memory of its own, and wants the same bits.
-func CheckRepeats(dev kernels.Device, q kernels.Queue, c Case) error {
-	t := newTrial(c)
-	first, err := t.results(dev, q)
-	if err != nil {
-		return fmt.Errorf("conform: %v: %w", c, err)
-	}
-	return t.repeat(dev, q, first)
-}
-
 // repeat runs the case once more and wants the bytes of the first time.
 func (t *trial) repeat(dev kernels.Device, q kernels.Queue, first [][]byte) error {
 	second, err := t.results(dev, q)

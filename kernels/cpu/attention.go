@@ -47,17 +47,14 @@ type heads struct {
 func newHeads(c kernels.Call) heads {
 	s := kernels.AttentionShape{B: c.Dims[0], T: c.Dims[1], H: c.Dims[2], K: c.Dims[3], D: c.Dims[4]}
 	stride := (s.H + 2*s.K) * s.D
-	return heads{
+	h := heads{
 		AttentionShape: s, to: s.T, group: s.H / s.K,
 		stride: stride, keyStride: stride, outStride: s.H * s.D,
 		scale: float32(1 / math.Sqrt(float64(s.D))),
 	}
-}
-
-// partOf gives the heads of a pass over some of the queries.
-func partOf(c kernels.Call) heads {
-	h := newHeads(c)
-	h.from, h.to = c.Dims[5], c.Dims[5]+c.Dims[6]
+	if c.Op == kernels.OpAttentionForwardPart || c.Op == kernels.OpAttentionBackwardPart {
+		h.from, h.to = c.Dims[5], c.Dims[5]+c.Dims[6]
+	}
 	return h
 }
 

@@ -12,7 +12,8 @@ import (
 // key grows from the last query to the first, in groups of attentionGroup, and that of a query
 // from the first chunk of keys to the last. Passes over parts of the queries, the last part
 // first, so make the very sums of one over all.
-func (d *Device) attentionBackward(c kernels.Call, h heads) error {
+func (d *Device) attentionBackward(c kernels.Call) error {
+	h := newHeads(c)
 	if err := h.limit(ints(c.Args[6])); err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"pnode/kernels"
 )
 
-func (d *Device) attentionForward(c kernels.Call, h heads) error {
-	qkv := d.v.elements(c.Args[2])
+func (d *Device) attentionForward(c kernels.Call) error {
+	h, qkv := newHeads(c), d.v.elements(c.Args[2])
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err
 	}

@@ -68,51 +68,40 @@ func (d *Device) run(c kernels.Call) error {
 	if d.pool == nil {
 		return errClosed
 	}
-	if err := d.execute(c); err != nil {
+	operation, ok := operations[c.Op]
+	if !ok {
+		operation = (*Device).executeRows
+	}
+	if err := operation(d, c); err != nil {
 		return fmt.Errorf("cpu: %v: %w", c, err)
 	}
 	return nil
 }
 
-func (d *Device) execute(c kernels.Call) error {
-	switch c.Op {
-	case kernels.OpMatMul:
-		return d.matMul(c)
-	case kernels.OpColumnSum:
-		return d.columnSum(c)
-	case kernels.OpEmbedForward:
-		return d.embedForward(c)
-	case kernels.OpEmbedBackward:
-		return d.embedBackward(c)
-	case kernels.OpAttentionForward:
-		return d.attentionForward(c, newHeads(c))
-	case kernels.OpAttentionBackward:
-		return d.attentionBackward(c, newHeads(c))
-	case kernels.OpAttentionForwardPart:
-		return d.attentionForward(c, partOf(c))
-	case kernels.OpAttentionBackwardPart:
-		return d.attentionBackward(c, partOf(c))
-	case kernels.OpAttentionCached:
-		return d.attentionCached(c)
-	case kernels.OpCrossEntropy:
-		return d.crossEntropy(c)
-	case kernels.OpLayerNormForward, kernels.OpAddLayerNormForward, kernels.OpRMSNormForward, kernels.OpAddRMSNormForward:
-		return d.normForward(c)
-	case kernels.OpLayerNormBackwardInput, kernels.OpRMSNormBackwardInput:
-		return d.normBackwardInput(c)
-	case kernels.OpLayerNormBackwardWeight, kernels.OpRMSNormBackwardWeight:
-		return d.normBackwardWeight(c)
-	case kernels.OpSumSquares:
-		return d.sumSquares(c)
-	case kernels.OpDropout:
-		return d.dropout(c)
-	case kernels.OpAdamW:
-		return d.adamW(c)
-	case kernels.OpCast:
-		return d.cast(c)
-	default:
-		return d.executeRows(c)
-	}
+// operations need memory of their own, or may fail.
+var operations = map[kernels.Op]func(d *Device, c kernels.Call) error{
+	kernels.OpMatMul:                  (*Device).matMul,
+	kernels.OpColumnSum:               (*Device).columnSum,
+	kernels.OpEmbedForward:            (*Device).embedForward,
+	kernels.OpEmbedBackward:           (*Device).embedBackward,
+	kernels.OpLayerNormForward:        (*Device).normForward,
+	kernels.OpAddLayerNormForward:     (*Device).normForward,
+	kernels.OpRMSNormForward:          (*Device).normForward,
+	kernels.OpAddRMSNormForward:       (*Device).normForward,
+	kernels.OpLayerNormBackwardInput:  (*Device).normBackwardInput,
+	kernels.OpRMSNormBackwardInput:    (*Device).normBackwardInput,
+	kernels.OpLayerNormBackwardWeight: (*Device).normBackwardWeight,
+	kernels.OpRMSNormBackwardWeight:   (*Device).normBackwardWeight,
+	kernels.OpAttentionForward:        (*Device).attentionForward,
+	kernels.OpAttentionForwardPart:    (*Device).attentionForward,
+	kernels.OpAttentionBackward:       (*Device).attentionBackward,
+	kernels.OpAttentionBackwardPart:   (*Device).attentionBackward,
+	kernels.OpAttentionCached:         (*Device).attentionCached,
+	kernels.OpCrossEntropy:            (*Device).crossEntropy,
+	kernels.OpSumSquares:              (*Device).sumSquares,
+	kernels.OpDropout:                 (*Device).dropout,
+	kernels.OpAdamW:                   (*Device).adamW,
+	kernels.OpCast:                    (*Device).cast,
 }
 
 // executeRows runs the ops that need no memory of their own and cannot fail.
