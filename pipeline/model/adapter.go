@@ -19,20 +19,6 @@ type adapter struct {
 	whole, in int          // columns of the output, and of the input
 }
 
-// adapterOf finds the adapter of a weight that begins at output column first of out.
-func (v *vectors) adapterOf(module string, first, out, in int) (adapter, bool) {
-	a, hasA := tensorNamed(v.all, module+loraA)
-	b, hasB := tensorNamed(v.all, module+loraB)
-	if !hasA || !hasB {
-		return adapter{}, false
-	}
-	l := adapter{first: first, rank: v.model.LoRA.Rank, scale: float32(v.model.LoRA.scale()), whole: out, in: in}
-	l.a, l.da = v.of(a.Off, a.Len())
-	l.factor = v.factor(a.Off, a.Len())
-	l.b, l.db = v.of(b.Off, b.Len())
-	return l, true
-}
-
 // take gives the adapter its buffers: b.rows rows, kept or not as the level says.
 func (l *adapter) take(b *builder, level Recompute) {
 	l.kept = b.activations(level, RecomputeBlock).take(b.rows * l.rank)

@@ -13,26 +13,20 @@ type attention struct {
 	qkv, output linear
 	rotary      rotary
 	dropout     dropout
-	n           int // rows B*T
-	a           attentionActivations
-	d           attentionDeltas
-	dattended   kernels.View // [N,H*D] scratch, stored as what attention reads
-	dotted      kernels.View // [B,H,T] scratch
-}
-
-// attentionActivations are kept from forward to backward as far as the level says.
-type attentionActivations struct {
-	normed   kept         // [N,C]
-	qkv      kept         // [N,(H+2K)D], turned
-	attended kept         // [N,H*D]
-	lse      kernels.View // [B,H,T]
-}
-
-// attentionDeltas are gradients that the weight pass reads after the input pass.
-type attentionDeltas struct {
-	branch kernels.View // [N,C]; absent without dropout
-	qkv    kernels.View // [N,(H+2K)D]
-	normed kernels.View // [N,C]
+	n           int      // rows B*T
+	a           struct { // what is kept from forward to backward, as far as the level says
+		normed   kept         // [N,C]
+		qkv      kept         // [N,(H+2K)D], turned
+		attended kept         // [N,H*D]
+		lse      kernels.View // [B,H,T]
+	}
+	d struct { // gradients that the weight pass reads after the input pass
+		branch kernels.View // [N,C]; absent without dropout
+		qkv    kernels.View // [N,(H+2K)D]
+		normed kernels.View // [N,C]
+	}
+	dattended kernels.View // [N,H*D] scratch, stored as what attention reads
+	dotted    kernels.View // [B,H,T] scratch
 }
 
 func newAttention(b *builder, v *vectors, io boundary, at place) attention {
@@ -43,19 +37,19 @@ func newAttention(b *builder, v *vectors, io boundary, at place) attention {
 	k.norm = v.norm(rest, n)
 	k.qkv, k.output = v.attentionLinears()
 	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteAttention}
-	k.a = attentionActivations{
-		normed:   b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.Channels),
-		qkv:      b.keep(at.level, RecomputeBlock, at.desk.out, n*m.qkvWidth()),
-		attended: b.keep(at.level, RecomputeBlock, at.desk.in, n*m.queryWidth()),
-		lse:      rest.take(n * m.Heads),
-	}
-	k.d = attentionDeltas{
-		branch: k.dropout.room(b.deltas(), n*m.Channels),
-		qkv:    b.deltas().take(n * m.qkvWidth()), normed: b.deltas().take(n * m.Channels),
-	}
+	k.a.normed = b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.Channels)
+	k.a.qkv = b.keep(at.level, RecomputeBlock, at.desk.out, n*m.qkvWidth())
+	k.a.attended = b.keep(at.level, RecomputeBlock, at.desk.in, n*m.queryWidth())
+	k.a.lse = rest.take(n * m.Heads)
+	k.d.branch = k.dropout.room(b.deltas(), n*m.Channels)
+	k.d.qkv, k.d.normed = b.deltas().take(n*m.qkvWidth()), b.deltas().take(n*m.Channels)
 	k.qkv.take(b, at)
 	k.output.take(b, at)
-	k.dattended, k.dotted = b.passFactor(n*m.queryWidth()), b.scratch().take(n*m.Heads)
+	k.dattended = b.passHalves(n * m.queryWidth())
+	if b.storage == StorageF32 {
+		k.dattended = b.scratch().take(n * m.queryWidth())
+	}
+	k.dotted = b.scratch().take(n * m.Heads)
 	return k
 }
 
@@ -74,7 +68,7 @@ func (k *attention) project(q issuer, p stretch) {
 		k.norm.keep(q, k.a.normed, k.x, s)
 		qkv := k.a.qkv.at(s)
 		k.qkv.from(s.first).forward(q, qkv.wide, k.a.normed.at(s).factor(), s.n)
-		k.rotary.at(s).forward(q, qkv.wide)
+		k.rotary.at(s).turn(q, qkv.wide, 0)
 		qkv.store(q)
 	})
 }
@@ -99,7 +93,7 @@ func (k *attention) backwardInput(q issuer, p stretch) {
 	k.differentiate(q, p)
 	p.each(func(s span) {
 		dqkv, dnormed := s.of(k.d.qkv), s.of(k.d.normed)
-		k.rotary.at(s).backward(q, dqkv)
+		k.rotary.at(s).turn(q, dqkv, kernels.Inverse)
 		k.qkv.from(s.first).backwardInput(q, dnormed, dqkv, s.n)
 		k.norm.at(s).backwardInput(q, s.of(k.dx), dnormed, s.of(k.x), s.n, s.of(k.dy))
 	})

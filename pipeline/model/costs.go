@@ -73,7 +73,13 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 		f.noise.On = true
 		for i, l := range f.layers {
 			if level == RecomputeNothing {
-				costs[i] = layerCost(l, stack.all)
+				forward, whole := countFLOPs(func(q issuer) { l.forward(q, stack.all) }), countFLOPs(l.backward)
+				input := countFLOPs(func(q issuer) { l.backwardInput(q, stack.all) })
+				costs[i] = LayerCost{
+					ForwardFLOPs: forward.all, InputFLOPs: input.all, WeightFLOPs: whole.all - input.all,
+					ForwardAttention: forward.attention, InputAttention: input.attention,
+					SplitFLOPs: input.all + countFLOPs(l.backwardWeight).all - whole.all,
+				}
 				costs[i].ParamBytes, costs[i].FrozenBytes = 4*int64(c.LayerLen(i)), 4*int64(c.FrozenLen(i))
 				costs[i].SavedBytes, costs[i].PassBytes, costs[i].PassHalfBytes = f.sizes[i].saved, f.sizes[i].pass, f.sizes[i].half
 				costs[i].BoundaryBytes, costs[i].TableBytes = 4*int64(f.x[i+1].Len), stack.mem.tables.sizeBytes()
@@ -92,17 +98,6 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 		}
 	}
 	return costs
-}
-
-// layerCost counts the work of a layer that recomputes nothing.
-func layerCost(l layer, all stretch) LayerCost {
-	forward, whole := countFLOPs(func(q issuer) { l.forward(q, all) }), countFLOPs(l.backward)
-	input := countFLOPs(func(q issuer) { l.backwardInput(q, all) })
-	return LayerCost{
-		ForwardFLOPs: forward.all, InputFLOPs: input.all, WeightFLOPs: whole.all - input.all,
-		ForwardAttention: forward.attention, InputAttention: input.attention,
-		SplitFLOPs: input.all + countFLOPs(l.backwardWeight).all - whole.all,
-	}
 }
 
 // flopCount sums the op table's figures over calls: those of all ops, and of attention's alone.

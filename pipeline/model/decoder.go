@@ -26,22 +26,15 @@ const defaultDecoderRows = 256
 type Decoder struct {
 	cfg    DecoderConfig // Positions and Rows have values
 	model  resolved
-	mem    decoderMemory
+	mem    memory         // keys and values are what it saves
 	params []kernels.View // by layer, [LayerLen]
-	embed  decoderEmbedding
+	embed  struct{ tokens, positions kernels.View }
 	blocks []decoderBlock
 	head   decoderHead
 	rotary rotary
 	a      decoderActivations
 	ids    []int32 // host copies of tokens and starts, alive until the queue's Sync
 	length int
-}
-
-// decoderMemory is a decoder's allocations.
-type decoderMemory struct{ params, cache, activations, tables, ids arena }
-
-func (m *decoderMemory) arenas() []*arena {
-	return []*arena{&m.params, &m.cache, &m.activations, &m.tables, &m.ids}
 }
 
 // decoderActivations are the rows of one pass, shared by all layers.
@@ -94,25 +87,15 @@ func NewDecoder(cfg DecoderConfig) (*Decoder, error) {
 }
 
 func measuredDecoder(cfg DecoderConfig) *Decoder {
-	d := &Decoder{cfg: cfg.defaults(), model: cfg.Model.resolved(), mem: decoderMemory{
-		params:      arena{what: "parameters", dtype: kernels.F32},
-		cache:       arena{what: "keys and values", dtype: kernels.F32},
-		activations: arena{what: "activations", dtype: kernels.F32},
-		tables:      arena{what: "tables of rotary positions", dtype: kernels.F32},
-		ids:         arena{what: "tokens", dtype: kernels.I32},
-	}}
-	for _, a := range d.mem.arenas() {
-		a.limit(cfg.Device)
-	}
+	d := &Decoder{cfg: cfg.defaults(), model: cfg.Model.resolved(), mem: newMemory(cfg.Device, kernels.BF16)}
+	d.mem.saved.what, d.mem.layer.what = "keys and values", "activations"
 	d.build()
 	return d
 }
 
 func (d *Decoder) bind() error {
-	for _, a := range d.mem.arenas() {
-		if err := a.bind(d.cfg.Device); err != nil {
-			return err
-		}
+	if err := d.mem.bind(d.cfg.Device, nil); err != nil {
+		return err
 	}
 	d.build()
 	check := &rehearsal{ask: d.cfg.Device.Supports}
@@ -128,7 +111,7 @@ func (d *Decoder) build() {
 	m, state := d.model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
 	d.params = state.vectors(&d.mem.params, m.LayerLen, state.SharedTail())
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
-	r, f := d.cfg.Rows, &d.mem.activations
+	r, f := d.cfg.Rows, &d.mem.layer
 	d.a = decoderActivations{
 		tokens: d.mem.ids.take(r), starts: d.mem.ids.take(r),
 		x: f.take(r * m.Channels), normed: f.take(r * m.Channels), branch: f.take(r * m.Channels),
@@ -148,7 +131,7 @@ func (d *Decoder) build() {
 		case m.Layers() - 1:
 			d.head = decoderHead{norm: v.bareNorm(), project: v.linear(linearShape{out: m.Vocab, in: m.Channels, parts: 1})}
 		default:
-			b := decoderBlock{cache: d.mem.cache.take(2 * d.cfg.Positions * m.KVHeads * m.HeadDim)}
+			b := decoderBlock{cache: d.mem.saved.take(2 * d.cfg.Positions * m.KVHeads * m.HeadDim)}
 			b.attentionNorm = v.bareNorm()
 			b.qkv, b.output = v.attentionLinears()
 			b.mlpNorm = v.bareNorm()
@@ -203,20 +186,20 @@ func (d *Decoder) Feed(q kernels.Queue, tokens []int32) kernels.View {
 
 // pass runs n rows through embedding and blocks and gives the last one's output [C].
 func (d *Decoder) pass(q issuer, n int) kernels.View {
-	d.embed.forward(q, d, n)
+	m, a, positions := d.model, d.a.first(n, d.cfg.Rows), d.embed.positions
+	if positions.Len > 0 {
+		past := d.length * m.Channels
+		positions = positions.Slice(past, positions.Len-past)
+	}
+	q.Do(kernels.EmbedForward(a.x, a.tokens, d.embed.tokens, positions, 1, n, m.Channels, m.Vocab))
 	for i := range d.blocks {
 		d.blocks[i].forward(q, d, n)
 	}
-	c := d.model.Channels
-	return d.a.x.Slice((n-1)*c, c)
+	return a.x.Slice((n-1)*m.Channels, m.Channels)
 }
 
 // Close frees the device memory; no queue may have calls pending on it.
-func (d *Decoder) Close() {
-	for _, a := range d.mem.arenas() {
-		a.free()
-	}
-}
+func (d *Decoder) Close() { d.mem.free() }
 
 // rowsOf is the first n of the rows of a view with that many.
 func rowsOf(v kernels.View, n, rows int) kernels.View { return v.Slice(0, v.Len/rows*n) }

@@ -4,18 +4,6 @@ import "pnode/kernels"
 
 // The layers of a Decoder: the parts of the training layers, forward only, over n rows.
 
-type decoderEmbedding struct{ tokens, positions kernels.View }
-
-func (e decoderEmbedding) forward(q issuer, d *Decoder, n int) {
-	m, rows := d.model, d.cfg.Rows
-	positions := e.positions
-	if positions.Len > 0 {
-		past := d.length * m.Channels
-		positions = positions.Slice(past, positions.Len-past)
-	}
-	q.Do(kernels.EmbedForward(rowsOf(d.a.x, n, rows), rowsOf(d.a.tokens, n, rows), e.tokens, positions, 1, n, m.Channels, m.Vocab))
-}
-
 // decoderBlock is a block and the keys and values of the sequence in it.
 type decoderBlock struct {
 	cache                  kernels.View // [Positions,2*K*D]
@@ -31,7 +19,7 @@ func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
 	shape := kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
 	b.attentionNorm.with(a).forward(q, a.normed, a.x, n)
 	b.qkv.forward(q, a.qkv, a.normed, n)
-	d.rotary.from(d.length, n).forward(q, a.qkv)
+	d.rotary.from(d.length, n).turn(q, a.qkv, 0)
 	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, a.starts, kernels.CachedAttentionShape{AttentionShape: shape, Past: d.length, Max: d.cfg.Positions}))
 	b.output.forward(q, a.branch, a.attended, n)
 	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)

@@ -90,7 +90,7 @@ func (h *head) backwardInput(q issuer, p stretch) {
 }
 
 func (h *head) backwardWeight(q issuer) {
-	if !h.project.trains() {
+	if h.project.dweight.Len == 0 && len(h.project.adapters) == 0 { // frozen
 		return
 	}
 	h.norm.keep(q, h.normed, h.x, h.all())

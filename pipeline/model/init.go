@@ -38,7 +38,19 @@ func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 		case strings.HasSuffix(t.Name, loraB):
 			clear(part)
 		case t.Decay:
-			fillNormal(part, from-t.Off, initKey(c, seed, layer, i), initStdOf(c, t))
+			std := initStd
+			switch {
+			case strings.HasSuffix(t.Name, loraA):
+				std = 1 / math.Sqrt(float64(3*t.Shape[1])) // as of PEFT's uniform ones, which reach 1/sqrt(in)
+			case t.Residual:
+				std /= math.Sqrt(float64(2 * c.Blocks))
+			}
+			stream, tensor := layer, i
+			if layer == c.Layers()-1 && c.Tied() {
+				stream, tensor = 0, 0 // the tied copy shares wte's
+			}
+			key := mix(mix(mix(seed+golden)+uint64(stream)+golden) + uint64(tensor) + golden)
+			fillNormal(part, from-t.Off, key, std)
 		case strings.HasSuffix(t.Name, ".weight"): // a norm's
 			for j := range part {
 				part[j] = 1
@@ -47,24 +59,6 @@ func (c Config) InitRange(layer int, seed uint64, first int, dst []float32) {
 			clear(part)
 		}
 	}
-}
-
-func initStdOf(c Config, t Tensor) float64 {
-	switch {
-	case strings.HasSuffix(t.Name, loraA):
-		return 1 / math.Sqrt(float64(3*t.Shape[1])) // as of PEFT's uniform ones, which reach 1/sqrt(in)
-	case t.Residual:
-		return initStd / math.Sqrt(float64(2*c.Blocks))
-	}
-	return initStd
-}
-
-// initKey selects the random stream of a tensor; the tied copy shares wte's.
-func initKey(c Config, seed uint64, layer, tensor int) uint64 {
-	if layer == c.Layers()-1 && c.Tied() {
-		layer, tensor = 0, 0
-	}
-	return mix(mix(mix(seed+golden)+uint64(layer)+golden) + uint64(tensor) + golden)
 }
 
 // fillNormal fills dst with a key's normal deviates from element first on.

@@ -73,8 +73,15 @@ func (v *vectors) linear(s linearShape) linear {
 	l := linear{out: s.out, in: s.in}
 	first := 0
 	for _, t := range v.tensors[:s.parts] {
-		if a, ok := v.adapterOf(strings.TrimSuffix(t.Name, ".weight"), first, s.out, s.in); ok {
-			l.adapters = append(l.adapters, a)
+		module, lora := strings.TrimSuffix(t.Name, ".weight"), v.model.LoRA
+		a, hasA := tensorNamed(v.all, module+loraA)
+		b, hasB := tensorNamed(v.all, module+loraB)
+		if hasA && hasB {
+			k := adapter{first: first, rank: lora.Rank, scale: float32(lora.scale()), whole: s.out, in: s.in}
+			k.a, k.da = v.of(a.Off, a.Len())
+			k.factor = v.factor(a.Off, a.Len())
+			k.b, k.db = v.of(b.Off, b.Len())
+			l.adapters = append(l.adapters, k)
 		}
 		first += t.Shape[0]
 	}
@@ -104,9 +111,6 @@ func (v *vectors) mlpLinears() (up, down linear) {
 	down = v.linear(linearShape{out: m.Channels, in: m.MLP, parts: 1, bias: !m.NoMLPBias})
 	return up, down
 }
-
-// trains reports whether the layer has a weight pass.
-func (l linear) trains() bool { return l.dweight.Len > 0 || len(l.adapters) > 0 }
 
 // take gives the layer the room that its products need, and its adapters their buffers.
 func (l *linear) take(b *builder, at place) {

@@ -60,20 +60,15 @@ func (v validation) adapters() error {
 	m := v.resolved()
 	for _, target := range l.targets() {
 		if !slices.ContainsFunc(m.linears(), func(module string) bool { return endsIn(module, target) }) {
-			return bad("lora_targets has %q: take names of %s", target, strings.Join(m.linearNames(), ", "))
+			names := m.linears()
+			for i, name := range names {
+				names[i] = name[strings.LastIndexByte(name, '.')+1:]
+			}
+			slices.Sort(names)
+			return bad("lora_targets has %q: take names of %s", target, strings.Join(slices.Compact(names), ", "))
 		}
 	}
 	return nil
-}
-
-// linearNames returns the last parts of the names of all linear layers, sorted.
-func (m resolved) linearNames() []string {
-	names := m.linears()
-	for i, name := range names {
-		names[i] = name[strings.LastIndexByte(name, '.')+1:]
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // linears returns the names of all linear layers. A tied head is none: it is the embedding.

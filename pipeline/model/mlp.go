@@ -6,29 +6,23 @@ import "pnode/kernels"
 // y = x + dropout(down(activation(up(norm(x))))).
 type mlp struct {
 	boundary
-	before     kernels.View // [N,C] the block's input
-	norm       norm
-	up, down   linear // up is gate and up in one, [2F,C], with SwiGLU
-	model      resolved
-	dropout    dropout
-	n          int // rows B*T
-	a          mlpActivations
-	d          mlpDeltas
+	before   kernels.View // [N,C] the block's input
+	norm     norm
+	up, down linear // up is gate and up in one, [2F,C], with SwiGLU
+	model    resolved
+	dropout  dropout
+	n        int      // rows B*T
+	a        struct { // what is kept from forward to backward, as far as the level says
+		normed    kept // [N,C]
+		hidden    kept // [N,F] or [N,2F]
+		activated kept // [N,F]
+	}
+	d struct { // gradients that the weight pass reads after the input pass
+		branch kernels.View // [N,C]; absent without dropout
+		hidden kernels.View // like the activation
+		normed kernels.View // [N,C]
+	}
 	dactivated kernels.View // [N,F] scratch; with GELU the place of its result d.hidden
-}
-
-// mlpActivations are kept from forward to backward as far as the level says.
-type mlpActivations struct {
-	normed    kept // [N,C]
-	hidden    kept // [N,F] or [N,2F]
-	activated kept // [N,F]
-}
-
-// mlpDeltas are gradients that the weight pass reads after the input pass.
-type mlpDeltas struct {
-	branch kernels.View // [N,C]; absent without dropout
-	hidden kernels.View // like the activation
-	normed kernels.View // [N,C]
 }
 
 func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
@@ -37,15 +31,11 @@ func newMLP(b *builder, v *vectors, io boundary, at place) mlp {
 	k.norm = v.norm(b.activations(at.level, RecomputeBlock), n)
 	k.up, k.down = v.mlpLinears()
 	k.dropout = dropout{share: float32(m.ResidualDropout), noise: at.noise, layer: at.layer, site: siteMLP}
-	k.a = mlpActivations{
-		normed:    b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.Channels),
-		hidden:    b.keep(at.level, RecomputeBlock, at.desk.out, n*k.up.out),
-		activated: b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.MLP),
-	}
-	k.d = mlpDeltas{
-		branch: k.dropout.room(b.deltas(), n*m.Channels),
-		hidden: b.deltas().take(n * k.up.out), normed: b.deltas().take(n * m.Channels),
-	}
+	k.a.normed = b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.Channels)
+	k.a.hidden = b.keep(at.level, RecomputeBlock, at.desk.out, n*k.up.out)
+	k.a.activated = b.keep(at.level, RecomputeOutputs, at.desk.in, n*m.MLP)
+	k.d.branch = k.dropout.room(b.deltas(), n*m.Channels)
+	k.d.hidden, k.d.normed = b.deltas().take(n*k.up.out), b.deltas().take(n*m.Channels)
 	k.up.take(b, at)
 	k.down.take(b, at)
 	k.dactivated = k.d.hidden

@@ -34,11 +34,7 @@ func (r rotary) at(s span) rotary {
 	return r.from(s.position(r.shape.T))
 }
 
-// forward turns queries and keys of qkv [N,(H+2K)D] in place; backward turns their
-// gradient back.
-func (r rotary) forward(q issuer, qkv kernels.View)   { r.turn(q, qkv, 0) }
-func (r rotary) backward(q issuer, dqkv kernels.View) { r.turn(q, dqkv, kernels.Inverse) }
-
+// turn turns queries and keys of qkv [N,(H+2K)D] in place; the inverse turns their gradient back.
 func (r rotary) turn(q issuer, qkv kernels.View, flags kernels.Flags) {
 	if r.shape.D == 0 {
 		return

@@ -141,11 +141,3 @@ func (c StackConfig) validateRecompute() error {
 	}
 	return nil
 }
-
-// gradLen is the length of a layer's gradient.
-func (c StackConfig) gradLen(layer int) int {
-	if c.ForwardOnly {
-		return 0
-	}
-	return c.Model.TrainedLen(layer)
-}

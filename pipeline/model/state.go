@@ -23,7 +23,10 @@ func newState(cfg StackConfig, mem *memory) State {
 	m, shared := cfg.Model, s.SharedTail()
 	tied := cfg.share(0).Of(Range{0, min(shared, m.TiedGradLen())})
 	s.params = s.vectors(&mem.params, m.LayerLen, shared)
-	s.grads = s.vectors(&mem.grads, cfg.gradLen, 0)
+	s.grads = make([]kernels.View, len(s.params))
+	if !cfg.ForwardOnly {
+		s.grads = s.vectors(&mem.grads, m.TrainedLen, 0)
+	}
 	if cfg.Storage != StorageF32 {
 		s.copies = s.vectors(&mem.copies, m.LayerLen, shared)
 	}

@@ -136,14 +136,6 @@ func (b *builder) passHalves(n int) kernels.View {
 	return b.mem.layerHalves.take(n)
 }
 
-// passFactor takes n elements for the backward passes of the layer at hand that attention reads.
-func (b *builder) passFactor(n int) kernels.View {
-	if b.storage == StorageF32 {
-		return b.scratch().take(n)
-	}
-	return b.mem.layerHalves.take(n)
-}
-
 // keep takes a tensor of n elements that levels from `dropped` on drop, with its float32
 // at the front of room if it is kept in halves.
 func (b *builder) keep(level, dropped Recompute, room kernels.View, n int) kept {
