@@ -44,7 +44,7 @@ func (p *program) crossing(h *StageRuntime, tag wire.Tag) (wire.Codec, wire.Nois
 
 // prefetch asks for the inputs of the next forward of each stage in the rest of the program. They go
 // into its slot where one is free already, else to the stage's landing.
-func (s *stepRun) prefetch(rest []schedule.Action) error {
+func (s *stepRun) prefetch(rest []schedule.Action) {
 	for _, h := range s.stages {
 		if h.first() || h.prev != nil {
 			continue
@@ -57,18 +57,14 @@ func (s *stepRun) prefetch(rest []schedule.Action) error {
 			tag := s.tag(wire.Activation, h, h.Stage, p)
 			switch {
 			case h.receiving[tag] != nil:
-			case h.slots.ready(p.micro):
-				if err := h.slots.take(p.micro); err != nil {
-					return err
-				}
+			case h.slots.take(p.micro) == nil:
 				s.ask(h, h.input(p), tag)
 			case h.landing != nil:
-				s.ask(h, h.stack.Rows(kernels.Whole(h.landing), p.Segment), tag)
+				s.ask(h, h.rows(p, kernels.Whole(h.landing)), tag)
 			}
 			break
 		}
 	}
-	return nil
 }
 
 // ask begins to fetch a message into rows, which nothing enqueued later uses before the message has

@@ -91,15 +91,6 @@ func boundaryCodecs(pipe plan.Pipeline) ([]wire.Codec, error) {
 	return codecs, nil
 }
 
-// resize makes room for another program's micro-batches in flight. None may be under way.
-func (h *StageRuntime) resize(use schedule.Use) error {
-	h.use = use
-	if err := h.stack.Resize(model.Passes{Slots: use.Slots, Segments: use.Segments, Split: use.Split}); err != nil {
-		return fmt.Errorf("pipeline: %w", err)
-	}
-	return nil
-}
-
 func (h *StageRuntime) first() bool { return h.Stage == 0 }
 func (h *StageRuntime) last() bool  { return int(h.Stage) == len(h.pipe.Stages)-1 }
 

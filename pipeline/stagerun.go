@@ -52,21 +52,12 @@ func find(stages []*stageRun, r plan.Replica, s plan.Stage) *stageRun {
 func (h *stageRun) slot(m plan.Micro) *model.Slot { return h.stack.Slot(h.slots.of(m)) }
 
 // input, output and their gradients are the rows [part of B*T,C] of a part in flight.
-func (h *stageRun) input(p part) []kernels.View {
-	return h.stack.Rows(h.slot(p.micro).Input(), p.Segment)
-}
+func (h *stageRun) input(p part) []kernels.View      { return h.rows(p, h.slot(p.micro).Input()) }
+func (h *stageRun) output(p part) []kernels.View     { return h.rows(p, h.slot(p.micro).Output()) }
+func (h *stageRun) inputGrad(p part) []kernels.View  { return h.rows(p, h.slot(p.micro).InputGrad()) }
+func (h *stageRun) outputGrad(p part) []kernels.View { return h.rows(p, h.slot(p.micro).OutputGrad()) }
 
-func (h *stageRun) output(p part) []kernels.View {
-	return h.stack.Rows(h.slot(p.micro).Output(), p.Segment)
-}
-
-func (h *stageRun) inputGrad(p part) []kernels.View {
-	return h.stack.Rows(h.slot(p.micro).InputGrad(), p.Segment)
-}
-
-func (h *stageRun) outputGrad(p part) []kernels.View {
-	return h.stack.Rows(h.slot(p.micro).OutputGrad(), p.Segment)
-}
+func (h *stageRun) rows(p part, v kernels.View) []kernels.View { return h.stack.Rows(v, p.Segment) }
 
 // action returns an action of this stage.
 func (h *stageRun) action(op schedule.Op, micro plan.Micro) schedule.Action {
@@ -89,12 +80,6 @@ func newSlots(u schedule.Use) slots {
 		s.free = append(s.free, i)
 	}
 	return s
-}
-
-// ready reports whether a micro-batch has a slot, or one is free for it.
-func (s *slots) ready(m plan.Micro) bool {
-	_, has := s.used[m]
-	return has || len(s.free) > 0
 }
 
 // take returns a micro-batch a slot, unless it has one.

@@ -54,9 +54,7 @@ func (s *stepRun) run(ctx context.Context) error {
 	for i, a := range actions {
 		err := s.ctx.Err() // a lone stage meets it nowhere else
 		if err == nil {
-			err = s.prefetch(actions[i:])
-		}
-		if err == nil {
+			s.prefetch(actions[i:])
 			err = s.do(a)
 		}
 		if err != nil {

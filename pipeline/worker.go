@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
@@ -203,8 +204,10 @@ func (w *Worker) reschedule(text string) error {
 		h.freeSpare() // plans do not count with it
 	}
 	for _, h := range w.stages {
-		if err := h.resize(p.list.Use(w.number, h.Replica, h.Stage)); err != nil {
-			return err
+		h.use = p.list.Use(w.number, h.Replica, h.Stage)
+		passes := model.Passes{Slots: h.use.Slots, Segments: h.use.Segments, Split: h.use.Split}
+		if err := h.stack.Resize(passes); err != nil {
+			return fmt.Errorf("pipeline: %w", err)
 		}
 	}
 	w.program = p

@@ -21,21 +21,13 @@ type engine struct {
 	// there; -1 while unknown. The last stage's forward makes its own gradient.
 	activation, gradient []Nanos
 	links                map[[2]int]Nanos // (from, to) worker -> when the link is free again
-	step                 barrier
-	wake                 []int
-	queued               []bool
-}
-
-// barrier opens when everything it waits for has been done.
-type barrier struct {
-	left int
-	at   Nanos
-}
-
-func (b *barrier) pass(end Nanos) (open bool) {
-	b.left--
-	b.at = max(b.at, end)
-	return b.left == 0
+	// step has how many actions are left before the steps, and when the last of them ended.
+	step struct {
+		left int
+		at   Nanos
+	}
+	wake   []int
+	queued []bool
 }
 
 func newEngine(s Schedule, l *layout, t Timing, span func(int, Action, Nanos, Nanos)) *engine {
@@ -142,7 +134,11 @@ func (e *engine) finish(w int, a Action, end Nanos) {
 	case SendGradient:
 		e.deliver(a, w, -1, end)
 	}
-	if a.Op != Step && e.step.pass(end) {
+	if a.Op == Step {
+		return
+	}
+	e.step.at = max(e.step.at, end)
+	if e.step.left--; e.step.left == 0 {
 		for other := range e.s.Workers {
 			e.push(other)
 		}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -58,17 +59,11 @@ func (s Schedule) Stages(r Replica) int {
 	return n
 }
 
-// Worker is the program of the worker that holds the given stage; nil when none does.
-// The caller must not change it.
-func (s Schedule) Worker(r Replica, st Stage) []Action {
-	for _, actions := range s.Workers {
-		for _, a := range actions {
-			if a.Op == Forward && a.Replica == r && a.Stage == st {
-				return actions
-			}
-		}
-	}
-	return nil
+// Holder is the worker that computes a stage, -1 for none.
+func (s Schedule) Holder(r Replica, st Stage) int {
+	return slices.IndexFunc(s.Workers, func(actions []Action) bool {
+		return slices.ContainsFunc(actions, func(a Action) bool { return a.Op == Forward && a.Of(r, st) })
+	})
 }
 
 // Join puts schedules of disjoint replicas side by side: the workers of the first, then

@@ -67,64 +67,53 @@ func (t Timing) hop(a Action, step Stage) Hop {
 // reduction hands its stage's gradient in and waits for nobody; a step starts when
 // everything else is done, and it takes the sum of its worker's stages' Update.
 func Simulate(s Schedule, t Timing) (Timeline, error) {
-	l, err := newLayout(s)
-	if err != nil {
-		return Timeline{}, err
-	}
-	if err := t.check(l); err != nil {
-		return Timeline{}, err
-	}
 	out := Timeline{Workers: make([][]Span, len(s.Workers)), PeakLive: make([]int, len(s.Workers))}
 	for w, actions := range s.Workers {
 		out.Workers[w] = make([]Span, 0, len(actions))
 		out.PeakLive[w] = int(Limits{}.peak(actions))
 	}
-	e := newEngine(s, l, t, func(w int, a Action, start, end Nanos) {
-		if a.Op == Step {
-			end += t.update(l, w)
-		}
+	err := t.simulate(s, func(m Message) { out.Messages = append(out.Messages, m) }, func(w int, a Action, start, end Nanos) {
 		out.Workers[w] = append(out.Workers[w], Span{a, start, end})
 		out.Makespan = max(out.Makespan, end)
 	})
-	e.message = func(m Message) { out.Messages = append(out.Messages, m) }
-	if !e.run() {
-		return Timeline{}, e.stuck()
+	if err != nil {
+		return Timeline{}, err
 	}
 	return out, nil
 }
 
 // Makespan is Simulate's makespan alone, without the memory for a timeline.
-func Makespan(s Schedule, t Timing) (Nanos, error) {
-	l, err := newLayout(s)
-	if err != nil {
-		return 0, err
-	}
-	if err := t.check(l); err != nil {
-		return 0, err
-	}
-	var last Nanos
-	e := newEngine(s, l, t, func(w int, a Action, _, end Nanos) {
-		if a.Op == Step {
-			end += t.update(l, w)
-		}
-		last = max(last, end)
-	})
-	if !e.run() {
-		return 0, e.stuck()
-	}
-	return last, nil
+func Makespan(s Schedule, t Timing) (last Nanos, err error) {
+	err = t.simulate(s, nil, func(_ int, _ Action, _, end Nanos) { last = max(last, end) })
+	return last, err
 }
 
-func (t Timing) update(l *layout, worker int) Nanos {
-	var sum Nanos
-	for r, rl := range l.replicas {
-		for st, w := range rl.holder {
-			if w == worker {
-				sum += t.Replicas[r].Stages[st].Update
+// simulate calls span for each action of a schedule and message for each tensor that goes to another
+// worker; message may be nil.
+func (t Timing) simulate(s Schedule, message func(Message), span func(worker int, a Action, start, end Nanos)) error {
+	l, err := newLayout(s)
+	if err == nil {
+		err = t.check(l)
+	}
+	if err != nil {
+		return err
+	}
+	e := newEngine(s, l, t, func(w int, a Action, start, end Nanos) {
+		if a.Op == Step {
+			for r, rl := range l.replicas {
+				for st, holder := range rl.holder {
+					if holder == w {
+						end += t.Replicas[r].Stages[st].Update
+					}
+				}
 			}
 		}
+		span(w, a, start, end)
+	})
+	if e.message = message; !e.run() {
+		return e.stuck()
 	}
-	return sum
+	return nil
 }
 
 func (t Timing) check(l *layout) error {

@@ -127,20 +127,15 @@ func (s Spec) Build(g Group) (Schedule, error) {
 func (s Spec) named() (Kind, error) {
 	k, ok := KindNamed(s.Kind)
 	if !ok || k.NeedsCosts {
-		return Kind{}, fmt.Errorf("%w %q: want one of %s", ErrBadSpec, s.Kind, strings.Join(specKinds(), ", "))
+		var names []string
+		for _, known := range Kinds() {
+			if !known.NeedsCosts {
+				names = append(names, known.Name)
+			}
+		}
+		return Kind{}, fmt.Errorf("%w %q: want one of %s", ErrBadSpec, s.Kind, strings.Join(names, ", "))
 	}
 	return k, nil
-}
-
-// specKinds are the names that a Spec may have.
-func specKinds() []string {
-	var names []string
-	for _, k := range Kinds() {
-		if !k.NeedsCosts {
-			names = append(names, k.Name)
-		}
-	}
-	return names
 }
 
 // String is the text form.
@@ -216,11 +211,4 @@ func (k Kind) ordered(params []Param) bool {
 		next = i + 1
 	}
 	return true
-}
-
-// Holder is the worker that computes a stage, -1 for none.
-func (s Schedule) Holder(r Replica, st Stage) int {
-	return slices.IndexFunc(s.Workers, func(actions []Action) bool {
-		return slices.ContainsFunc(actions, func(a Action) bool { return a.Op == Forward && a.Replica == r && a.Stage == st })
-	})
 }

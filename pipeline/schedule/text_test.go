@@ -90,13 +90,13 @@ func TestWorker(t *testing.T) {
 	a, _ := GPipe(Shape{Stages: 2, Micros: 2})
 	b, _ := GPipe(Shape{Stages: 3, Micros: 1, Replica: 1, FirstMicro: 2})
 	s := Join(a, b)
-	if got := (Schedule{Workers: [][]Action{s.Worker(1, 2)}}).String(); got != "r1/2F2 r1/2B2\n" {
+	if got := (Schedule{Workers: [][]Action{s.Workers[s.Holder(1, 2)]}}).String(); got != "r1/2F2 r1/2B2\n" {
 		t.Errorf("worker of replica 1 stage 2 runs %q", got)
 	}
-	if !slices.Equal(s.Worker(0, 1), a.Workers[1]) {
-		t.Errorf("worker of replica 0 stage 1 runs %v", s.Worker(0, 1))
+	if !slices.Equal(s.Workers[s.Holder(0, 1)], a.Workers[1]) {
+		t.Errorf("worker of replica 0 stage 1 runs %v", s.Workers[s.Holder(0, 1)])
 	}
-	if got := s.Worker(0, 2); got != nil {
+	if got := s.Holder(0, 2); got >= 0 {
 		t.Errorf("no worker holds replica 0 stage 2, got %v", got)
 	}
 }

@@ -182,7 +182,7 @@ func (t Timeline) Paired() Timeline {
 	sends := map[Action]sent{}
 	for w, spans := range t.Workers {
 		for _, s := range spans {
-			if a, ok := s.Action.answered(); ok {
+			if a, ok := s.Action.Answered(); ok {
 				sends[a] = sent{w, s}
 			}
 		}
@@ -203,8 +203,8 @@ func (t Timeline) Paired() Timeline {
 	return out
 }
 
-// answered is the receive that answers a send.
-func (a Action) answered() (Action, bool) {
+// Answered returns the receive that a send is for; not ok for another action.
+func (a Action) Answered() (Action, bool) {
 	switch a.Op {
 	case SendActivation:
 		a.Op, a.Stage = ReceiveActivation, a.Stage+1

@@ -87,7 +87,7 @@ func (v *validator) accept(w, i int, a Action) string {
 		}
 		return ""
 	}
-	stage := Action{Op: Reduce, Replica: a.Replica, Stage: a.Stage}
+	stage := a.reduction()
 	if a.Op == Reduce {
 		if v.reduced[stage] {
 			return "comes twice"

@@ -66,8 +66,8 @@ func quickest(traces []Trace) map[[2]int]*int64 {
 	sends := map[message]sent{}
 	for i, t := range traces {
 		for _, s := range t.Spans {
-			if to, ok := receiver(s); ok {
-				sends[to] = sent{i, s.End}
+			if receive, ok := s.Action.Answered(); ok {
+				sends[message{Key{s.Generation, s.Step}, receive}] = sent{i, s.End}
 			}
 		}
 	}
@@ -88,18 +88,4 @@ func quickest(traces []Trace) map[[2]int]*int64 {
 		}
 	}
 	return least
-}
-
-// receiver returns the receive that a send is for.
-func receiver(s Timed) (message, bool) {
-	m := message{Key{s.Generation, s.Step}, s.Action}
-	switch s.Action.Op {
-	case schedule.SendActivation:
-		m.receive.Op, m.receive.Stage = schedule.ReceiveActivation, m.receive.Stage+1
-	case schedule.SendGradient:
-		m.receive.Op, m.receive.Stage = schedule.ReceiveGradient, m.receive.Stage-1
-	default:
-		return m, false
-	}
-	return m, true
 }

@@ -38,7 +38,11 @@ func (r *Request) kind() (schedule.Kind, error) {
 	name, params, has := strings.Cut(r.Kind, ":")
 	k, ok := schedule.KindNamed(name)
 	if !ok {
-		return k, bad("--kind", r.Kind, "one of "+strings.Join(names(), ", ")+"; `pnode schedule --list` explains them")
+		var names []string
+		for _, k := range schedule.Kinds() {
+			names = append(names, k.Name)
+		}
+		return k, bad("--kind", r.Kind, "one of "+strings.Join(names, ", ")+"; `pnode schedule --list` explains them")
 	}
 	if !has {
 		return k, nil
@@ -49,14 +53,6 @@ func (r *Request) kind() (schedule.Kind, error) {
 	}
 	spec.Set(&r.Options)
 	return k, nil
-}
-
-func names() []string {
-	var all []string
-	for _, k := range schedule.Kinds() {
-		all = append(all, k.Name)
-	}
-	return all
 }
 
 // check bounds the numbers before anything is made of them.

@@ -136,7 +136,12 @@ func (s *Study) figures(list schedule.Schedule, t schedule.Timing) {
 	waits := s.timeline.Waits()
 	links := map[[2]int]schedule.Nanos{}
 	for _, m := range s.timeline.Messages {
-		links[[2]int{m.From, m.To}] += transfer(m, t)
+		link, boundaries := [2]int{m.From, m.To}, t.Replicas[m.Action.Replica].Boundaries
+		if m.Action.Op == schedule.ReceiveActivation {
+			links[link] += boundaries[m.Action.Stage-1].Activation.Transfer
+		} else {
+			links[link] += boundaries[m.Action.Stage].Gradient.Transfer
+		}
 	}
 	for _, sum := range links {
 		s.Floor = max(s.Floor, sum/schedule.Nanos(s.Micros))
@@ -163,15 +168,6 @@ func (s *Study) figures(list schedule.Schedule, t schedule.Timing) {
 	if s.Makespan > 0 {
 		s.Bubble = float64(s.Makespan-s.Work) / float64(s.Makespan)
 	}
-}
-
-// transfer is how long the message occupied its link.
-func transfer(m schedule.Message, t schedule.Timing) schedule.Nanos {
-	boundaries := t.Replicas[m.Action.Replica].Boundaries
-	if m.Action.Op == schedule.ReceiveActivation {
-		return boundaries[m.Action.Stage-1].Activation.Transfer
-	}
-	return boundaries[m.Action.Stage].Gradient.Transfer
 }
 
 // SVG draws the timeline.
