@@ -112,7 +112,7 @@ func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeli
 	return pipeline.New(pipeline.Config{
 		Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, session),
-		Next: g.leader.NextSchedule(g.plan), OnStep: g.monitor.Step, Trace: g.trace, Log: g.log,
+		Next: g.leader.NextSchedule(g.plan), OnStep: g.monitor.Step, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log,
 		OnLoaded: func() {
 			if g.loading.Add(-1) == 0 {
 				close(g.loaded)

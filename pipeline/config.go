@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Next, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Next, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -60,8 +60,10 @@ type Config struct {
 	Next     func(step plan.Step) plan.ScheduleChoice
 	OnLoaded func()
 	OnStep   func(StepResult)
-	Trace    *trace.Recorder
-	Log      *slog.Logger
+	// NameOf returns what people call a peer, for traces and logs; nil: the end of its ID.
+	NameOf func(plan.PeerID) string
+	Trace  *trace.Recorder
+	Log    *slog.Logger
 }
 
 // StepResult is a worker's account of a step after its commit.

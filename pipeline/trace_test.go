@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"pnode/kernels/cpu"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
+	"pnode/planner/plan"
 )
 
 // TestATraceHoldsTheProgram trains under schedules with a trace for each worker and wants
@@ -39,6 +41,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 			files = append(files, file)
 			w, err := New(usual(Config{
 				Worker: seat, Run: run, Plan: plan, Device: device, Exchange: memoryExchange{net, seat.Peer}, Trace: file,
+				NameOf: machine,
 			}))
 			if err != nil {
 				t.Fatal(err)
@@ -64,7 +67,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 			parts = append(parts, part)
 		}
 		whole := trace.Merge(parts...)
-		if keys := whole.Keys(); len(keys) != 2 || len(whole.Names) != 4 {
+		if keys := whole.Keys(); len(keys) != 2 || len(whole.Names) != 4 || !strings.HasSuffix(whole.Names[0], "of machine "+string(whole.Peers[0])) {
 			t.Fatalf("%s: steps %v of %v", text, keys, whole.Names)
 		}
 		for _, key := range whole.Keys() {
@@ -106,3 +109,6 @@ func checkLine(t *testing.T, name string, line schedule.Timeline, list schedule.
 		}
 	}
 }
+
+// machine is what people call a peer.
+func machine(peer plan.PeerID) string { return "machine " + string(peer) }

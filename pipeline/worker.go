@@ -34,6 +34,9 @@ func New(cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.NameOf == nil {
+		cfg.NameOf = plan.PeerID.Short
+	}
 	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}}
 	if err := w.build(); err != nil {
 		w.Close()
@@ -80,7 +83,8 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	if err := w.load(ctx); err != nil {
 		return err
 	}
-	w.cfg.Trace.Name(w.number, fmt.Sprintf("worker %d: %s of %s", w.number, w.worker.Device, w.worker.Peer.Short()))
+	name := fmt.Sprintf("worker %d: %s of %s", w.number, w.worker.Device, w.cfg.NameOf(w.worker.Peer))
+	w.cfg.Trace.Name(w.number, name, w.worker.Peer)
 	w.cfg.OnLoaded()
 	for _, h := range w.stages {
 		h.offload.start()
@@ -88,7 +92,8 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	for step := w.plan.Start + 1; step <= w.spec.Train.Steps; step++ {
 		stop, err := w.trainStep(ctx, saves, step)
 		if err != nil {
-			return fmt.Errorf("pipeline: generation %d step %d on %s of %s: %w", w.plan.Generation, step, w.worker.Device, w.worker.Peer, err)
+			return fmt.Errorf("pipeline: generation %d step %d on %s of %s: %w",
+				w.plan.Generation, step, w.worker.Device, w.cfg.NameOf(w.worker.Peer), err)
 		}
 		if stop {
 			return nil

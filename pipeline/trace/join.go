@@ -42,7 +42,7 @@ func (t Trace) write(path string) error {
 		return err
 	}
 	for _, worker := range slices.Sorted(maps.Keys(t.Names)) {
-		r.Name(worker, t.Names[worker])
+		r.Name(worker, t.Names[worker], t.Peers[worker])
 	}
 	for _, s := range t.Spans {
 		r.put(s)

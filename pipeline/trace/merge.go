@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 // message is a boundary tensor on its way, by the receive that it is for.
@@ -16,9 +17,10 @@ type message struct {
 // Merge puts traces of nodes onto the clock of the first. A node whose messages lead to no
 // other keeps its own.
 func Merge(traces ...Trace) Trace {
-	out := Trace{Names: map[int]string{}}
+	out := Trace{Names: map[int]string{}, Peers: map[int]plan.PeerID{}}
 	for i, shift := range shifts(traces) {
 		maps.Copy(out.Names, traces[i].Names)
+		maps.Copy(out.Peers, traces[i].Peers)
 		for _, s := range traces[i].Spans {
 			s.Start, s.End = s.Start+shift, s.End+shift
 			out.Spans = append(out.Spans, s)

@@ -28,8 +28,9 @@ const (
 
 // Trace holds the records of nodes.
 type Trace struct {
-	// Names of workers, as far as the files have them.
+	// Names of workers, and their peers, as far as the files have them.
 	Names  map[int]string
+	Peers  map[int]plan.PeerID
 	Spans  []Timed
 	Copies []TimedCopy
 }
@@ -58,13 +59,14 @@ type event struct {
 		Step       plan.Step       `json:"step"`
 		Segments   int             `json:"segments"`
 		Name       string          `json:"name"`
+		Peer       plan.PeerID     `json:"peer"`
 	} `json:"args"`
 }
 
 // Read reads a file that a Recorder wrote, also one whose end is missing because its node
 // was killed. The error wraps ErrBadTrace.
 func Read(r io.Reader) (Trace, error) {
-	t := Trace{Names: map[int]string{}}
+	t := Trace{Names: map[int]string{}, Peers: map[int]plan.PeerID{}}
 	d := json.NewDecoder(io.LimitReader(r, maxFileBytes))
 	if token, err := d.Token(); err != nil || token != json.Delim('[') {
 		return Trace{}, fmt.Errorf("%w: want a JSON array of events, as --trace writes it", ErrBadTrace)
@@ -90,8 +92,8 @@ func (t *Trace) take(e event) error {
 		return fmt.Errorf("worker %d, want 0 to %d", e.Pid, maxWorkers-1)
 	}
 	switch {
-	case e.Ph == "M" && len(e.Args.Name) <= maxName:
-		t.Names[e.Pid] = e.Args.Name
+	case e.Ph == "M" && len(e.Args.Name) <= maxName && len(e.Args.Peer) <= maxName:
+		t.Names[e.Pid], t.Peers[e.Pid] = e.Args.Name, e.Args.Peer
 		return nil
 	case e.Ph == "":
 		return nil

@@ -51,18 +51,18 @@ func Create(path string) (*Recorder, error) {
 	return r, nil
 }
 
-// Name records the name of a worker of a generation.
-func (r *Recorder) Name(worker int, name string) {
+// Name records what people call a worker of a generation, and its peer.
+func (r *Recorder) Name(worker int, name string, peer plan.PeerID) {
 	if r == nil {
 		return
 	}
-	quoted, err := json.Marshal(name)
+	args, err := json.Marshal(map[string]any{"name": name, "peer": peer})
 	if err != nil {
 		panic("trace: a string does not marshal: " + err.Error())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.out, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":%s}}", worker, quoted)
+	fmt.Fprintf(r.out, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":%s}", worker, args)
 }
 
 // Add writes a span.

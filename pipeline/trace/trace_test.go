@@ -29,7 +29,7 @@ func record(t *testing.T, spans ...Span) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Name(0, `worker 0: "cpu"`)
+	r.Name(0, `worker 0: "cpu"`, "peer-0")
 	for _, s := range spans {
 		s.Start, s.End = r.base.Add(s.Start.Sub(time.Time{})), r.base.Add(s.End.Sub(time.Time{}))
 		r.Add(s)
@@ -56,7 +56,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := got.Keys()
-	if len(keys) != 1 || keys[0] != (Key{2, 7}) || got.Names[0] != `worker 0: "cpu"` {
+	if len(keys) != 1 || keys[0] != (Key{2, 7}) || got.Names[0] != `worker 0: "cpu"` || got.Peers[0] != "peer-0" {
 		t.Fatalf("%v of %v", keys, got.Names)
 	}
 	line := got.Timeline(keys[0])
@@ -74,7 +74,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func TestANilRecorderTakesNothing(t *testing.T) {
 	var r *Recorder
-	r.Name(0, "x")
+	r.Name(0, "x", "")
 	r.Add(Span{})
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestJoinedFilesAreOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readFile(whole)
-	if err != nil || len(got.Spans) != 2 || len(got.Names) != 1 {
+	if err != nil || len(got.Spans) != 2 || len(got.Names) != 1 || len(got.Peers) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
