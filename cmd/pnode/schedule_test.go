@@ -64,7 +64,7 @@ func TestScheduleDrawsATrace(t *testing.T) {
 		}
 		r.Add(trace.Span{Generation: 1, Step: 4, Worker: worker, Action: a, Start: begin.Add(from * time.Millisecond), End: begin.Add(to * time.Millisecond)})
 	}
-	r.Name(0, "first")
+	r.Name(0, "first", "")
 	add(0, "0F0", 0, 10)
 	add(0, "0SA0", 10, 11)
 	add(1, "1RA0", 0, 20)
