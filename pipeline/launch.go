@@ -101,9 +101,9 @@ func (t *timeline) span(a schedule.Action, begin, end time.Time) {
 	if t.trace == nil || t.evaluates(t.part(a.Micro).micro) {
 		return
 	}
-	t.trace.Add(trace.Span{
-		Generation: t.plan.Generation, Step: t.step, Worker: t.number, Action: a, Segments: t.list.Segments, Start: begin, End: end,
-	})
+	t.trace.Add(trace.Timed{
+		Generation: t.plan.Generation, Step: t.step, Worker: t.number, Action: a, Segments: t.list.Segments,
+	}, begin, end)
 }
 
 // copied records in the trace when a message was copied between the device and the host.
@@ -111,10 +111,9 @@ func (t *timeline) copied(what string, x *transfer) {
 	if t.trace == nil || t.evaluates(t.part(plan.Micro(x.tag.Index)).micro) {
 		return
 	}
-	t.trace.AddCopy(trace.Copy{
-		What: what + " " + x.tag.Kind.String(), Generation: x.tag.Generation, Step: x.tag.Step, Worker: t.number,
-		Replica: x.stage.Replica, Stage: x.stage.Stage, Index: x.tag.Index, Start: x.begin, End: x.end,
-	})
+	t.trace.AddCopy(trace.TimedCopy{
+		Name: fmt.Sprintf("%s %v %d", what, x.tag.Kind, x.tag.Index), Generation: x.tag.Generation, Step: x.tag.Step, Worker: t.number,
+	}, x.stage.StageID, x.begin, x.end)
 }
 
 // later returns the second time, but not one before the first.

@@ -56,28 +56,17 @@ func (r *viewReader) Read(p []byte) (int, error) {
 type viewWriter struct {
 	queue kernels.Queue
 	views []kernels.View
-	carry []byte // the beginning of an element
+	carry []byte // between two writes, the beginning of an element
 }
 
 func (w *viewWriter) Write(p []byte) (int, error) {
-	written := len(p)
-	if len(w.carry) > 0 {
-		n := min(4-len(w.carry), len(p))
-		w.carry, p = append(w.carry, p[:n]...), p[n:]
-		if len(w.carry) < 4 {
-			return written, nil
-		}
-		if err := w.put(w.carry); err != nil {
-			return 0, err
-		}
-		w.carry = w.carry[:0]
-	}
-	whole := len(p) / 4 * 4
-	if err := w.put(p[:whole]); err != nil {
+	w.carry = append(w.carry, p...)
+	whole := len(w.carry) / 4 * 4
+	if err := w.put(w.carry[:whole]); err != nil {
 		return 0, err
 	}
-	w.carry = append(w.carry, p[whole:]...)
-	return written, nil
+	w.carry = append(w.carry[:0], w.carry[whole:]...)
+	return len(p), nil
 }
 
 // put writes whole elements.

@@ -62,7 +62,7 @@ func TestScheduleDrawsATrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Add(trace.Span{Generation: 1, Step: 4, Worker: worker, Action: a, Start: begin.Add(from * time.Millisecond), End: begin.Add(to * time.Millisecond)})
+		r.Add(trace.Timed{Generation: 1, Step: 4, Worker: worker, Action: a}, begin.Add(from*time.Millisecond), begin.Add(to*time.Millisecond))
 	}
 	r.Name(0, "first", "")
 	add(0, "0F0", 0, 10)

@@ -33,23 +33,28 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*quic.Conn, err
 	ready, retry := true, firstRetry
 	var last error
 	for {
-		conn, changed, dial, err := e.current(id, ready)
-		if conn != nil || err != nil {
-			return conn, err
+		conns, changed := e.connections(id)
+		if len(conns) > 0 {
+			return conns[len(conns)-1], nil
 		}
-		if dial {
-			if conn, last = e.dial(ctx, id); last == nil {
-				return conn, nil
+		if ready {
+			conn, err := e.dial(ctx, id)
+			if err == nil || errors.Is(err, ErrClosed) {
+				return conn, err
+			}
+			if !errors.Is(err, errDialing) {
+				last = err
 			}
 			ready = false
 			again.Reset(retry)
 			retry = min(2*retry, lastRetry)
-			continue
 		}
 		select {
 		case <-changed:
 		case <-again.C:
 			ready = true
+		case <-e.ctx.Done():
+			return nil, ErrClosed
 		case <-ctx.Done():
 			return nil, fmt.Errorf("link: connect to %s: %w", id, cmp.Or(last, ctx.Err()))
 		}
@@ -70,32 +75,22 @@ func (e *Endpoint) connections(id plan.PeerID) ([]*quic.Conn, <-chan struct{}) {
 	return live, e.changed.wait()
 }
 
-// current returns the newest live connection, or whether the caller is to dial, or a channel that is
-// closed by the next change.
-func (e *Endpoint) current(id plan.PeerID, ready bool) (conn *quic.Conn, changed <-chan struct{}, dial bool, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, nil, false, ErrClosed
-	}
-	p := e.peer(id)
-	for _, c := range slices.Backward(p.conns) {
-		if !ended(c) {
-			return c, nil, false, nil
-		}
-	}
-	if ready && !p.dialing {
-		p.dialing = true
-		return nil, nil, true, nil
-	}
-	return nil, e.changed.wait(), false, nil
-}
-
-// dial makes a connection; the caller has set dialing.
+// dial makes a connection, unless somebody else does: then it fails with errDialing at once.
 func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (*quic.Conn, error) {
+	e.mu.Lock()
+	p, closed := e.peer(id), e.closed
+	busy := p.dialing
+	p.dialing = busy || !closed
+	e.mu.Unlock()
+	switch {
+	case closed:
+		return nil, ErrClosed
+	case busy:
+		return nil, errDialing
+	}
 	conn, err := e.net.Dial(ctx, id)
 	e.mu.Lock()
-	e.peer(id).dialing = false
+	p.dialing = false
 	e.changed.wake()
 	e.mu.Unlock()
 	if err != nil {
@@ -202,14 +197,6 @@ func (d *dialer) attempt(again bool) error {
 	defer cancel()
 	if refuser, ok := e.net.(Refuser); ok && again && refuser.Refuses(ctx, id) {
 		return errRefused
-	}
-	e.mu.Lock()
-	p := e.peer(id)
-	busy := e.closed || p.dialing
-	p.dialing = p.dialing || !busy
-	e.mu.Unlock()
-	if busy {
-		return errDialing
 	}
 	_, err := e.dial(ctx, id)
 	return err

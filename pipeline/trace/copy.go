@@ -8,22 +8,10 @@ import (
 	"pnode/planner/plan"
 )
 
-// Copy is a message on its way between a device and the host, concurrently with a worker's program.
-type Copy struct {
-	// What names the way and the message: `upload activation`.
-	What       string
-	Generation plan.Generation
-	Step       plan.Step
-	Worker     int
-	// Replica and Stage hold the tensor on the device; Index is that of the message.
-	Replica    plan.Replica
-	Stage      plan.Stage
-	Index      int32
-	Start, End time.Time
-}
-
-// TimedCopy is a copy in nanoseconds since 1970.
+// TimedCopy is a message on its way between a device and the host, concurrently with a worker's program,
+// in nanoseconds since 1970.
 type TimedCopy struct {
+	// Name says which way, which message and for which stage; Row follows from the stage.
 	Name        string
 	Generation  plan.Generation
 	Step        plan.Step
@@ -46,17 +34,13 @@ const (
 
 func rowOf(base int, r plan.Replica, s plan.Stage) int { return base + int(s) + 1000*int(r) }
 
-// AddCopy writes a copy.
-func (r *Recorder) AddCopy(c Copy) {
-	if r == nil {
-		return
+// AddCopy writes a copy to or from a stage, as Add does.
+func (r *Recorder) AddCopy(c TimedCopy, at plan.StageID, begin, end time.Time) {
+	if r != nil {
+		c.Name, c.Row = fmt.Sprintf("%s, replica %d, stage %d", c.Name, at.Replica, at.Stage), rowOf(copiesRow, at.Replica, at.Stage)
+		c.Start, c.End = r.nanos(begin, end)
+		r.putCopy(c)
 	}
-	start := r.nanos(c.Start)
-	r.putCopy(TimedCopy{
-		Name:       fmt.Sprintf("%s %d, replica %d, stage %d", c.What, c.Index, c.Replica, c.Stage),
-		Generation: c.Generation, Step: c.Step, Worker: c.Worker, Row: rowOf(copiesRow, c.Replica, c.Stage),
-		Start: start, End: start + max(0, c.End.Sub(c.Start).Nanoseconds()),
-	})
 }
 
 func (r *Recorder) putCopy(c TimedCopy) {

@@ -5,8 +5,8 @@
 //
 //   - Recorder: a file that takes the spans of this node's workers. A nil Recorder takes
 //     none and costs nothing.
-//   - Copy: a message between a device and the host, concurrently with a worker's program.
-//   - Span: one action of a worker's program, from when it began to when it ended.
+//   - Timed: one action of a worker's program, from when it began to when it ended.
+//   - TimedCopy: a message between a device and the host, concurrently with a worker's program.
 //   - Trace: what files hold, of all their nodes; its Steps are timelines to draw.
 //
 // A receive's span is the wait for the message to be on the device, a send's ends when it is to

@@ -17,18 +17,6 @@ import (
 // MaxSpans bounds the spans of a file; further ones are left out.
 const MaxSpans = 1 << 20
 
-// Span is one action of a worker.
-type Span struct {
-	Generation plan.Generation
-	Step       plan.Step
-	// Worker is the worker's number in the plan.
-	Worker int
-	Action schedule.Action
-	// Segments says into how many the worker's schedule cuts sequences.
-	Segments   int
-	Start, End time.Time
-}
-
 // Recorder writes spans to a file. Its methods may be called at the same time, and on nil.
 type Recorder struct {
 	base time.Time
@@ -65,16 +53,12 @@ func (r *Recorder) Name(worker int, name string, peer plan.PeerID) {
 	fmt.Fprintf(r.out, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":%s}", worker, args)
 }
 
-// Add writes a span.
-func (r *Recorder) Add(s Span) {
-	if r == nil {
-		return
+// Add writes a span that began and ended at these times of this process.
+func (r *Recorder) Add(s Timed, begin, end time.Time) {
+	if r != nil {
+		s.Start, s.End = r.nanos(begin, end)
+		r.put(s)
 	}
-	start := r.nanos(s.Start)
-	r.put(Timed{
-		Generation: s.Generation, Step: s.Step, Worker: s.Worker, Action: s.Action, Segments: s.Segments,
-		Start: start, End: start + max(0, s.End.Sub(s.Start).Nanoseconds()),
-	})
 }
 
 func (r *Recorder) put(s Timed) {
@@ -119,8 +103,11 @@ func (r *Recorder) write(l line) {
 	_, _ = r.out.Write(r.line)
 }
 
-// nanos returns a time since 1970 that does not jump when the clock is set.
-func (r *Recorder) nanos(t time.Time) int64 { return r.base.UnixNano() + t.Sub(r.base).Nanoseconds() }
+// nanos returns times since 1970 that do not jump when the clock is set, the second not before the first.
+func (r *Recorder) nanos(begin, end time.Time) (int64, int64) {
+	start := r.base.UnixNano() + begin.Sub(r.base).Nanoseconds()
+	return start, start + max(0, end.Sub(begin).Nanoseconds())
+}
 
 // micros appends nanoseconds as microseconds.
 func micros(b []byte, nanos int64) []byte {

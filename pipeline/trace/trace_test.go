@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
 )
 
 func action(t testing.TB, text string) schedule.Action {
@@ -22,7 +23,7 @@ func action(t testing.TB, text string) schedule.Action {
 }
 
 // record writes spans as a node would and gives the file.
-func record(t *testing.T, spans ...Span) []byte {
+func record(t *testing.T, spans ...Timed) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trace.json")
 	r, err := Create(path)
@@ -31,8 +32,7 @@ func record(t *testing.T, spans ...Span) []byte {
 	}
 	r.Name(0, `worker 0: "cpu"`, "peer-0")
 	for _, s := range spans {
-		s.Start, s.End = r.base.Add(s.Start.Sub(time.Time{})), r.base.Add(s.End.Sub(time.Time{}))
-		r.Add(s)
+		r.Add(s, r.base.Add(time.Duration(s.Start)), r.base.Add(time.Duration(s.End)))
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
@@ -44,9 +44,9 @@ func record(t *testing.T, spans ...Span) []byte {
 	return b
 }
 
-func span(t *testing.T, text string, start, end time.Duration) Span {
-	var zero time.Time
-	return Span{Generation: 2, Step: 7, Action: action(t, text), Start: zero.Add(start), End: zero.Add(end)}
+// span is in nanoseconds since the recorder's start.
+func span(t *testing.T, text string, start, end int64) Timed {
+	return Timed{Generation: 2, Step: 7, Action: action(t, text), Start: start, End: end}
 }
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 func TestANilRecorderTakesNothing(t *testing.T) {
 	var r *Recorder
 	r.Name(0, "x", "")
-	r.Add(Span{})
+	r.Add(Timed{}, time.Time{}, time.Time{})
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestMergeFindsHowFarClocksAreApart(t *testing.T) {
 func TestJoinedFilesAreOne(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
-	for i, spans := range [][]Span{{span(t, "0F0", 10_000, 20_000)}, {span(t, "1F0", 30_000, 40_000)}} {
+	for i, spans := range [][]Timed{{span(t, "0F0", 10_000, 20_000)}, {span(t, "1F0", 30_000, 40_000)}} {
 		files = append(files, filepath.Join(dir, string(rune('a'+i))))
 		if err := os.WriteFile(files[i], record(t, spans...), 0o600); err != nil {
 			t.Fatal(err)
@@ -152,8 +152,9 @@ func TestCopiesAreJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(d time.Duration) time.Time { return r.base.Add(d) }
-	r.Add(Span{Generation: 2, Step: 7, Action: action(t, "3F1"), Start: at(0), End: at(5000)})
-	r.AddCopy(Copy{What: "upload activation", Generation: 2, Step: 7, Worker: 4, Replica: 1, Stage: 3, Index: 2, Start: at(1000), End: at(4500)})
+	r.Add(Timed{Generation: 2, Step: 7, Action: action(t, "3F1")}, at(0), at(5000))
+	upload := TimedCopy{Name: "upload activation 2", Generation: 2, Step: 7, Worker: 4}
+	r.AddCopy(upload, plan.StageID{Replica: 1, Stage: 3}, at(1000), at(4500))
 	if err := errors.Join(r.Close(), Join(whole, path)); err != nil {
 		t.Fatal(err)
 	}
@@ -192,9 +193,9 @@ func BenchmarkAdd(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := Span{Step: 1, Action: action(b, "2F0"), Start: time.Now(), End: time.Now()}
+	s, now := Timed{Step: 1, Action: action(b, "2F0")}, time.Now()
 	for b.Loop() {
-		r.Add(s)
+		r.Add(s, now, now)
 	}
 	if err := r.Close(); err != nil {
 		b.Fatal(err)

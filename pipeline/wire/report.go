@@ -12,8 +12,8 @@ import (
 const MaxReportEntries = 1 << 16
 
 const (
-	reportFront = 4 + 4 + 8 + 8 // two counts, two times
-	entryBytes  = 4 + 8         // number, value
+	reportFront = 4 + 4 + 16 // two counts, zeros
+	entryBytes  = 4 + 8      // number, value
 )
 
 // MaxReportBytes is the size of the largest report.
@@ -36,9 +36,6 @@ type PartSquare struct {
 type Report struct {
 	Losses     []MicroLoss
 	SumSquares []PartSquare
-	// ComputeNanos and WaitNanos say where the worker's step time went.
-	ComputeNanos int64
-	WaitNanos    int64
 }
 
 // AppendReport appends the encoded report. What DecodeReport would refuse (too many
@@ -47,8 +44,7 @@ func AppendReport(dst []byte, r Report) []byte {
 	le := binary.LittleEndian
 	dst = le.AppendUint32(dst, uint32(len(r.Losses)))
 	dst = le.AppendUint32(dst, uint32(len(r.SumSquares)))
-	dst = le.AppendUint64(dst, uint64(r.ComputeNanos))
-	dst = le.AppendUint64(dst, uint64(r.WaitNanos))
+	dst = append(dst, make([]byte, 16)...)
 	for _, l := range r.Losses {
 		dst = le.AppendUint32(dst, uint32(l.Micro))
 		dst = le.AppendUint64(dst, math.Float64bits(l.Loss))
@@ -73,10 +69,10 @@ func DecodeReport(b []byte) (Report, error) {
 	if want := reportFront + entryBytes*(int(losses)+int(squares)); len(b) != want {
 		return Report{}, fmt.Errorf("%w: report of %d bytes, want %d", ErrLength, len(b), want)
 	}
-	r := Report{ComputeNanos: int64(le.Uint64(b[8:])), WaitNanos: int64(le.Uint64(b[16:]))}
-	if r.ComputeNanos < 0 || r.WaitNanos < 0 {
-		return Report{}, fmt.Errorf("%w: report of %d ns compute, %d ns wait", ErrValue, r.ComputeNanos, r.WaitNanos)
+	if zeros := b[8:reportFront]; [16]byte(zeros) != [16]byte{} {
+		return Report{}, fmt.Errorf("%w: report has %x in place of zeros", ErrValue, zeros)
 	}
+	var r Report
 	b = b[reportFront:]
 	for range losses {
 		number, value, err := decodeEntry(b)
