@@ -22,7 +22,7 @@ func TestDocumentMaskDoesNotDependOnTheCut(t *testing.T) {
 		equal(t, name+" in three stages", train(t, run, cut(run, "1f1b", []int{0, 2, 3}), &memoryKeeper{}), want)
 		equal(t, name+" with ends apart", train(t, run, cut(run, "1f1b", []int{0, 1, 2, 4}), &memoryKeeper{}), want)
 		again := cut(run, "1f1b", []int{0, 1, 3})
-		again.Start = 3
+		again.Start = run.Train.CheckpointEvery
 		resumed := train(t, run, again, keeper)
 		for step := plan.Step(1); step <= again.Start; step++ {
 			delete(want.losses, step)

@@ -47,7 +47,7 @@ func TestFamiliesResume(t *testing.T) {
 			keeper := &memoryKeeper{}
 			want := train(t, run, cut(run, "1f1b", []int{0}, []int{0, 2}), keeper)
 			again := cut(run, "1f1b", []int{0, 1, 4}, []int{0})
-			again.Start = 3
+			again.Start = run.Train.CheckpointEvery
 			got := train(t, run, again, keeper)
 			for step := plan.Step(1); step <= again.Start; step++ {
 				delete(want.losses, step)

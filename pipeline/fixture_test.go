@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"sync"
+	"testing"
 
 	"pnode/planner/plan"
 
@@ -97,7 +98,7 @@ func (f from) Load(_ context.Context, layer int, dst io.Writer) error {
 }
 
 func testRun() plan.RunSpec {
-	return plan.RunSpec{
+	run := plan.RunSpec{
 		Run:   "test",
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 3, Heads: 2, Channels: 32},
 		Train: plan.TrainSpec{
@@ -105,6 +106,10 @@ func testRun() plan.RunSpec {
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 3,
 		},
 	}
+	if testing.Short() { // as many checkpoints and evaluations, fewer steps between them
+		run.Train.Steps, run.Train.CheckpointEvery = 4, 2
+	}
+	return run
 }
 
 // cut makes a plan: for each replica the layers at which a new stage begins.
