@@ -9,6 +9,7 @@ import (
 // TestDocumentMaskDoesNotDependOnTheCut has a stage in the middle that knows its documents,
 // and wants other losses than without the mask.
 func TestDocumentMaskDoesNotDependOnTheCut(t *testing.T) {
+	t.Parallel()
 	runs := families()
 	runs["gpt2"] = testRun()
 	for name, run := range runs {

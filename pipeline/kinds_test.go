@@ -59,6 +59,7 @@ func TestLanesOfEverySchedule(t *testing.T) {
 // TestSegmentsOfSeveralSequences has the rows of a message apart, dropout and documents, and
 // little kept between the segments of a sequence, while others pass.
 func TestSegmentsOfSeveralSequences(t *testing.T) {
+	t.Parallel()
 	run := deep()
 	run.Model.Context, run.Model.ResidualDropout, run.Model.EmbedDropout = 128, 0.1, 0.1
 	run.Train.MicroBatch, run.Train.Steps, run.Train.DocumentMask = 2, 2, true
@@ -102,6 +103,7 @@ var deepSchedules = []string{
 // TestEveryScheduleGivesTheSameBits compares losses, and states after the last step, with
 // those of undivided replicas, as many as the schedule has.
 func TestEveryScheduleGivesTheSameBits(t *testing.T) {
+	t.Parallel()
 	run := deep()
 	undivided := map[int]result{}
 	states := map[int]*memoryKeeper{}

@@ -37,6 +37,7 @@ func offloaded(p plan.Plan, stages ...int) plan.Plan {
 // TestOffloadChangesNoBit: losses and states are those of devices that have all, on any cut, by
 // some stages or by all, with the state in parts or whole.
 func TestOffloadChangesNoBit(t *testing.T) {
+	t.Parallel()
 	runs := shareRuns()
 	byChance := testRun()
 	byChance.Train.Storage, byChance.Train.StochasticRounding = plan.Storage(model.StorageBF16), true
@@ -78,6 +79,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 // TestCheckpointsOfOffloadFitEveryPlan goes on with the state on devices from a plan that had it
 // in host memory, and the other way round.
 func TestCheckpointsOfOffloadFitEveryPlan(t *testing.T) {
+	t.Parallel()
 	for name, run := range shareRuns() {
 		first, second := cut(run, "1f1b", []int{0, 2}), cut(run, "1f1b", []int{0, 1, 3})
 		second.Start, second.Generation = run.Train.CheckpointEvery, 2

@@ -45,6 +45,7 @@ func distantBy(call, write, read time.Duration) *late {
 // TestCopiesThatComeLateChangeNoBit: passes wait for the copies that they read, and for those of
 // what they write over, whichever are slow.
 func TestCopiesThatComeLateChangeNoBit(t *testing.T) {
+	t.Parallel()
 	run := deep()
 	run.Train.Steps = 2
 	for i, text := range []string{"1f1b", "gpipe", "zb-h1", "interleaved:v=2", "seq1f1b"} {

@@ -31,6 +31,7 @@ func (d portioned) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error)
 // TestStagesOfSeveralBuffersGiveTheSameBits: a stage may take more than its device gives in one
 // buffer, as long as no tensor does.
 func TestStagesOfSeveralBuffersGiveTheSameBits(t *testing.T) {
+	t.Parallel()
 	runs := families()
 	runs["gpt2"] = testRun()
 	halves := runs["llama"]

@@ -43,6 +43,7 @@ func (q tallyQueue) Do(c kernels.Call) {
 // TestPackedMessagesChangeNoBit: devices of their own memory pack and unpack what crosses in int8,
 // and passes wait for that as for copies.
 func TestPackedMessagesChangeNoBit(t *testing.T) {
+	t.Parallel()
 	run := deep()
 	run.Train.Steps = 2
 	for i, text := range []string{"1f1b", "zb-h1", "interleaved:v=2", "seq1f1b"} {

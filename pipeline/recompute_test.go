@@ -16,6 +16,7 @@ import (
 var lean = []model.Recompute{model.RecomputeOutputs, model.RecomputeBlock}
 
 func TestRecomputationGivesTheSameLosses(t *testing.T) {
+	t.Parallel()
 	runs := families()
 	runs["gpt2"] = testRun()
 	for name, run := range runs {

@@ -50,6 +50,7 @@ func trainAlong(t *testing.T, run plan.RunSpec, p plan.Plan, keeper Keeper, c *c
 // TestAChangeOfScheduleKeepsTheBits changes the schedule after every step, while checkpoints
 // are saved, and wants the losses and states of a run that never does.
 func TestAChangeOfScheduleKeepsTheBits(t *testing.T) {
+	t.Parallel()
 	run := deep()
 	run.Train.Steps, run.Train.CheckpointEvery = 9, 1
 	for _, c := range []struct {

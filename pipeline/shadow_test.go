@@ -75,6 +75,7 @@ func checkFloats(t *testing.T, name string, run plan.RunSpec, plan plan.Plan) re
 
 // TestWhatHalvesCostIsMeasured, in runs of every family, with whatever else stages do.
 func TestWhatHalvesCostIsMeasured(t *testing.T) {
+	t.Parallel()
 	runs := families()
 	runs["gpt2"], runs["gpt2, rounded by chance"] = testRun(), testRun()
 	masked := families()["llama"]
@@ -134,6 +135,7 @@ func TestWhatCodecsCostIsMeasured(t *testing.T) {
 
 // TestWhatHalvesCostUnderEverySchedule, also where it changes on the way.
 func TestWhatHalvesCostUnderEverySchedule(t *testing.T) {
+	t.Parallel()
 	run := halved(deep())
 	want := map[int]result{}
 	for _, text := range deepSchedules {

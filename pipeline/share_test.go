@@ -41,6 +41,7 @@ func shareRuns() map[string]plan.RunSpec {
 // TestSharesGiveTheSameBits compares losses, held-out losses and states with those of
 // replicas that each hold all, for replicas that are cut alike or not.
 func TestSharesGiveTheSameBits(t *testing.T) {
+	t.Parallel()
 	cuts := [][][]int{
 		{{0}, {0}},
 		{{0, 3}, {0, 2}},
@@ -67,6 +68,7 @@ func TestSharesGiveTheSameBits(t *testing.T) {
 // TestSharesOfSomeLayersGiveTheSameBits: whichever layers are in parts, within a stage, across
 // stages or the ends of a tied embedding alone, and however replicas are cut.
 func TestSharesOfSomeLayersGiveTheSameBits(t *testing.T) {
+	t.Parallel()
 	for name, run := range shareRuns() {
 		p := cut(run, "1f1b", []int{0, 2}, []int{0, 1, 3})
 		last := run.Model.Layers() - 1
@@ -99,6 +101,7 @@ func TestATiedEmbeddingHasBothEndsAlike(t *testing.T) {
 
 // TestSharesUnderOtherSchedules has a worker hold several stages, of several replicas.
 func TestSharesUnderOtherSchedules(t *testing.T) {
+	t.Parallel()
 	run := deep()
 	for _, text := range []string{"chimera", "zb-h1", "depth-first:v=2"} {
 		for lanes := 1; lanes <= 2; lanes++ {
@@ -118,6 +121,7 @@ func TestSharesUnderOtherSchedules(t *testing.T) {
 // TestCheckpointsOfSharesFitEveryPlan goes on from one plan's checkpoint under another, in
 // parts or whole, on other cuts, and at the same number of replicas with the same losses.
 func TestCheckpointsOfSharesFitEveryPlan(t *testing.T) {
+	t.Parallel()
 	for name, run := range shareRuns() {
 		first, second := cut(run, "1f1b", []int{0, 2}, []int{0}), cut(run, "1f1b", []int{0}, []int{0, 1, 3})
 		keeper := &memoryKeeper{}

@@ -20,6 +20,7 @@ func spread(p plan.Plan, workers ...[]int) plan.Plan {
 // TestAWorkerHoldsSeveralStages has stages follow each other on one worker and on others,
 // in turns and in a V, with the losses and the states of one stage.
 func TestAWorkerHoldsSeveralStages(t *testing.T) {
+	t.Parallel()
 	runs := families()
 	runs["gpt2"] = testRun()
 	for name, run := range runs {

@@ -12,6 +12,7 @@ import (
 // TestHalvesGiveTheSameLossesOnAnyCut trains with storage in halves, on replicas too, and goes on
 // from a checkpoint on another cut.
 func TestHalvesGiveTheSameLossesOnAnyCut(t *testing.T) {
+	t.Parallel()
 	runs := map[string]plan.RunSpec{}
 	for name, run := range families() {
 		runs[name] = stores(run, model.StorageBF16)

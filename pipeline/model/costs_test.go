@@ -131,6 +131,7 @@ func TestCostBytes(t *testing.T) {
 // TestMemoryIsWhatAStackAllocates compares prediction and allocation for stages of every
 // kind.
 func TestMemoryIsWhatAStackAllocates(t *testing.T) {
+	t.Parallel()
 	for _, preset := range []string{"nano", "gpt2-124m", "llama-160m"} {
 		m, err := Preset(preset)
 		must(t, err)

@@ -63,6 +63,7 @@ func passOf(split bool) pass {
 }
 
 func TestCutsAndSplitsChangeNoBit(t *testing.T) {
+	t.Parallel()
 	eachFamily(t, func(t *testing.T, ref reference) { checkCuts(t, ref.Config) })
 }
 

@@ -302,3 +302,7 @@ func sum64(x []float32) float64 {
 	}
 	return sum
 }
+
+// turn reports whether a case is tested: all are in a full run, one of n in a quick one. Sum adds up
+// the numbers that the case's kinds have, so that each kind has its turn with all others or nearly so.
+func turn(sum, n int) bool { return !testing.Short() || sum%n == 0 }

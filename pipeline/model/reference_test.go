@@ -92,6 +92,7 @@ func checkReference(t *testing.T, ref reference) {
 }
 
 func TestReferenceTraining(t *testing.T) {
+	t.Parallel()
 	eachFamily(t, checkTraining)
 }
 

@@ -33,6 +33,7 @@ func eachHalf(t *testing.T, f func(t *testing.T, ref reference, storage Storage)
 // TestHalvesTrainLikeTheReference compares 20 steps with PyTorch's in float64, and with the same
 // steps in float32.
 func TestHalvesTrainLikeTheReference(t *testing.T) {
+	t.Parallel()
 	eachHalf(t, func(t *testing.T, ref reference, storage Storage) {
 		halves := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch, storage: storage}).load()
 		floats := newRig(t, rigConfig{model: ref.Config, batch: ref.Batch}).load()
@@ -114,6 +115,7 @@ func compareHistories(t *testing.T, got, want history) {
 // TestHalvesAreTheSameHoweverAStepIsCarriedOut cuts, splits, recomputes and takes other
 // numbers of threads over steps with updates.
 func TestHalvesAreTheSameHoweverAStepIsCarriedOut(t *testing.T) {
+	t.Parallel()
 	eachHalf(t, checkHalves)
 }
 
