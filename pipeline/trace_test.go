@@ -110,5 +110,5 @@ func checkLine(t *testing.T, name string, line schedule.Timeline, list schedule.
 	}
 }
 
-// machine is what people call a peer.
+// machine names a peer for people.
 func machine(peer plan.PeerID) string { return "machine " + string(peer) }
