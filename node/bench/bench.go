@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,19 +14,15 @@ var ErrOptions = errors.New("bad options")
 // Sides holds the options of every comparison with another program.
 type Sides struct {
 	Rounds   int          // measurements of each side
-	Python   string       // default python3
+	Python   string       // with what the other program needs
 	Progress func(string) // receives what is measured now; nil for nobody
 }
 
-func (o *Sides) fill(rounds int) error {
-	o.Rounds, o.Python = cmp.Or(o.Rounds, rounds), cmp.Or(o.Python, "python3")
+func (o *Sides) fill() error {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	if o.Rounds < 1 {
-		return fmt.Errorf("--rounds is %d: take 1 or more", o.Rounds)
-	}
-	return nil
+	return checkRange("rounds", 1, 10_000, o.Rounds)
 }
 
 // checkNames refuses names that are not among the known ones.
@@ -56,6 +51,31 @@ func orElse[T any](given []T, usual ...T) []T {
 		return usual
 	}
 	return given
+}
+
+// Beside is what reports say of the sides of a measurement on the processor.
+type Beside struct {
+	CPU string `json:"cpu"`
+	// Dropped says which instruction sets of the processor computed wrong.
+	Dropped []string `json:"dropped,omitempty"`
+	Peer    string   `json:"peer,omitempty"`
+	// PeerKernel is the peer's name of the instruction set that it computed with, if it says.
+	PeerKernel string `json:"peer_kernel,omitempty"`
+	// NoPeer says why there is no peer and how to get one.
+	NoPeer string `json:"no_peer,omitempty"`
+	Rounds int    `json:"rounds"`
+}
+
+// text begins a report. kernels names this program's instruction set.
+func (b Beside) text(kernels string) string {
+	text := b.CPU + ", kernels " + kernels
+	if b.Peer != "" {
+		text += "; peer " + b.Peer
+	}
+	if b.PeerKernel != "" {
+		text += ", kernels " + b.PeerKernel
+	}
+	return strings.Join(append([]string{text}, b.Dropped...), "\n") + "\n"
 }
 
 // side measures one round of one program.
@@ -103,16 +123,6 @@ func (r result) ratio(peer result) float64 {
 		ratios = append(ratios, peer.answers[i].Seconds/r.answers[i].Seconds)
 	}
 	return median(ratios)
-}
-
-// first returns the first error, nil where there is none.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // median sorts x and returns its median, 0 without any.

@@ -144,7 +144,7 @@ func (b *deviceBench) meet(ctx context.Context, r *DeviceResult) error {
 	if !cuda && b.torchName != devices.CPU {
 		return errors.New("PyTorch has no OpenCL devices")
 	}
-	torch, err := startPython(ctx, b.o.Python, torchCallsScript, torchCall{})
+	torch, err := startPeer(ctx, nil, torchCall{}, b.o.Python, "-c", torchCallsScript)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -185,7 +185,7 @@ func (b *deviceBench) own(ctx context.Context, t task, besideTorch bool) (*peer,
 	if t.MemoryBytes, err = memoryFor(on, besideTorch); err != nil {
 		return nil, err
 	}
-	return startWorker(ctx, b.env, b.o.Binary, t)
+	return startPeer(ctx, b.env, t, b.o.Binary, "bench", "--worker")
 }
 
 // torch starts PyTorch's side; the error is that there is none, if so.
@@ -193,7 +193,7 @@ func (b *deviceBench) torch(ctx context.Context, script string, what any) (*peer
 	if b.noTorch != nil {
 		return nil, b.noTorch
 	}
-	return startPython(ctx, b.o.Python, script, what)
+	return startPeer(ctx, nil, what, b.o.Python, "-c", script)
 }
 
 // memoryFor returns the most bytes that this program's side takes of a device's memory, as a node

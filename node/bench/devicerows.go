@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func (b *deviceBench) product(ctx context.Context, rows []DeviceRow, s [3]int) (
 		return took[0].err
 	}
 	units := 2 * float64(s[0]) * float64(s[1]) * float64(s[2]) / 1e12
-	noLibrary, noTorch = first(noLibrary, took[1].err), first(noTorch, took[2].err)
+	noLibrary, noTorch = cmp.Or(noLibrary, took[1].err), cmp.Or(noTorch, took[2].err)
 	rows[0].compare(took[0], took[1], units)
 	rows[0].open(noLibrary)
 	if noLibrary == nil {
@@ -141,7 +142,7 @@ func (b *deviceBench) attention(ctx context.Context, row *DeviceRow, s kernels.A
 		flops += kernels.Info(c.Op).FLOPs(c)
 	}
 	row.compare(took[0], took[1], float64(flops)/1e12)
-	row.open(first(noTorch, took[1].err))
+	row.open(cmp.Or(noTorch, took[1].err))
 	return nil
 }
 

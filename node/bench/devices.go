@@ -13,23 +13,20 @@ import (
 	"pnode/kernels/devices"
 )
 
-// DeviceOptions say what to measure; the zero value takes the defaults, but for Binary and Probe.
+// DeviceOptions say what to measure.
 type DeviceOptions struct {
 	Sides
 	Devices []string      // default every GPU that a run would use
 	Only    []string      // of DeviceRows, default all
-	Size    string        // of DeviceSizes, default the first
-	Limit   time.Duration // of a row; default 15 minutes
+	Size    string        // of DeviceSizes
+	Limit   time.Duration // of a row
 	Binary  string        // this program
 	Probe   devices.Probe
 }
 
 func (o *DeviceOptions) fill() error {
-	o.Limit, o.Size, o.Only = cmp.Or(o.Limit, 15*time.Minute), cmp.Or(o.Size, deviceSizes[0].name), orElse(o.Only, DeviceRows()...)
-	if o.Limit < time.Second {
-		return fmt.Errorf("--limit is %v: take 1s or more", o.Limit)
-	}
-	return first(o.Sides.fill(5), checkNames("size", DeviceSizes(), o.Size), checkNames("only", DeviceRows(), o.Only...))
+	o.Only = orElse(o.Only, DeviceRows()...)
+	return cmp.Or(o.Sides.fill(), checkRange("limit", time.Second, 24*time.Hour, o.Limit), checkNames("size", DeviceSizes(), o.Size), checkNames("only", DeviceRows(), o.Only...))
 }
 
 // DeviceReport is the result of Devices.

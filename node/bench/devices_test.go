@@ -28,7 +28,7 @@ func tinyDevices(t *testing.T, only ...string) DeviceOptions {
 		batch: time.Microsecond, round: time.Microsecond, step: step, large: step,
 		repeats: []repeatCase{{step, model.StorageBF16, 4, bf16Tolerance}},
 	}}
-	return DeviceOptions{Sides: Sides{Rounds: 1, Python: os.Args[0]}, Devices: []string{"cpu"}, Only: only, Binary: os.Args[0]}
+	return DeviceOptions{Sides: Sides{Rounds: 1, Python: os.Args[0]}, Devices: []string{"cpu"}, Only: only, Size: "tiny", Limit: time.Minute, Binary: os.Args[0]}
 }
 
 // rows returns the rows of the only device, by their names.
@@ -213,16 +213,19 @@ func TestRowsAreJudged(t *testing.T) {
 }
 
 func TestNoGPU(t *testing.T) {
-	_, err := Devices(t.Context(), DeviceOptions{})
+	_, err := Devices(t.Context(), DeviceOptions{Sides: Sides{Rounds: 1}, Size: "small", Limit: time.Minute})
 	if !errors.Is(err, errNoGPU) || !strings.Contains(err.Error(), "pnode doctor") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestBadDeviceOptions(t *testing.T) {
-	for want, o := range map[string]DeviceOptions{
-		"--rounds is -1": {Sides: Sides{Rounds: -1}}, "--only is \"speed\"": {Only: []string{"speed"}}, "--size is \"huge\"": {Size: "huge"}, "--limit is 1ms": {Limit: time.Millisecond},
+	for want, change := range map[string]func(*DeviceOptions){
+		"--rounds is 0": func(o *DeviceOptions) { o.Rounds = 0 }, "--only is \"speed\"": func(o *DeviceOptions) { o.Only = []string{"speed"} },
+		"--size is \"huge\"": func(o *DeviceOptions) { o.Size = "huge" }, "--limit is 1ms": func(o *DeviceOptions) { o.Limit = time.Millisecond },
 	} {
+		o := tinyDevices(t)
+		change(&o)
 		if _, err := Devices(t.Context(), o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -289,9 +292,9 @@ func TestTorchAnswers(t *testing.T) {
 		"step":      {torchStepScript, torchStep{StepModel{Vocab: 17, Context: 8, Blocks: 1, Heads: 2, Channels: 16, Batch: 2}, "cpu", "bf16", false}, stepRequest{2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := startPython(t.Context(), "python3", c.script, c.what)
+			p, err := startPeer(t.Context(), nil, c.what, "python3", "-c", c.script)
 			if err != nil { // Debian's has PyTorch, another may come first
-				p, err = startPython(t.Context(), "/usr/bin/python3", c.script, c.what)
+				p, err = startPeer(t.Context(), nil, c.what, "/usr/bin/python3", "-c", c.script)
 			}
 			if missing := []string{"No module named 'torch'", "no flash attention", "no such file or directory", "cannot find the"}; err != nil && slices.ContainsFunc(missing, func(text string) bool { return strings.Contains(err.Error(), text) }) {
 				t.Skip(err)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 //go:embed openblas.py
 var openblasScript string
 
-// KernelOptions say what to measure; the zero value takes the defaults.
+// KernelOptions say what to measure.
 type KernelOptions struct {
 	Sides
 	Threads []int  // default 1 and every core
@@ -32,16 +33,8 @@ func threadCounts(given []int) ([]int, error) {
 
 // KernelReport is the result of Kernels.
 type KernelReport struct {
-	CPU     string `json:"cpu"`
-	Variant string `json:"variant"` // instruction set of this program's kernels
-	// Dropped says which instruction sets of the processor computed wrong.
-	Dropped []string `json:"dropped,omitempty"`
-	Peer    string   `json:"peer,omitempty"`
-	// PeerKernel is the peer's name of the processor whose kernels it ran.
-	PeerKernel string `json:"peer_kernel,omitempty"`
-	// NoPeer says why there is no peer and how to get one.
-	NoPeer   string         `json:"no_peer,omitempty"`
-	Rounds   int            `json:"rounds"`
+	Beside
+	Variant  string         `json:"variant"` // instruction set of this program's kernels
 	Limits   []Limits       `json:"limits"`
 	Products []Product      `json:"products"`
 	Summary  []ThreadResult `json:"summary,omitempty"` // by number of threads; needs the peer
@@ -89,22 +82,19 @@ var forms = []struct {
 
 // Kernels measures matrix products, beside OpenBLAS when there is one.
 func Kernels(ctx context.Context, o KernelOptions) (KernelReport, error) {
-	err := o.fill(5)
-	if err == nil {
-		o.Threads, err = threadCounts(o.Threads)
-	}
-	r := KernelReport{Rounds: o.Rounds}
-	if err != nil {
+	counts, wrong := threadCounts(o.Threads)
+	r := KernelReport{Beside: Beside{Rounds: o.Rounds}}
+	if err := cmp.Or(o.fill(), wrong); err != nil {
 		return r, fmt.Errorf("bench kernels: %w: %w", ErrOptions, err)
 	}
-	blas, err := startPeer(ctx, nil, o.Python, "-c", openblasScript, o.Library)
+	blas, err := startPeer(ctx, nil, o.Library, o.Python, "-c", openblasScript)
 	if err != nil {
 		r.NoPeer = fmt.Sprintf("%v; it needs Python 3 and OpenBLAS (Debian: apt-get install python3 libopenblas0-pthread), see also --python and --library", err)
 	} else {
 		defer blas.close()
 		r.Peer, r.PeerKernel = blas.hello.Name, blas.hello.Kernel
 	}
-	for _, threads := range o.Threads {
+	for _, threads := range counts {
 		if err := r.measure(ctx, o, blas, threads); err != nil {
 			return r, fmt.Errorf("bench kernels: %w", err)
 		}
@@ -170,7 +160,7 @@ func measureLimits(dev *cpu.Device, rounds int) (l Limits, err error) {
 	})
 	moved := kernels.Info(kernels.OpCopy).Bytes(copying.calls[0])
 	l = Limits{Threads: dev.Threads(), Arithmetic: median(arithmetic), Copy: took[1].rate(float64(moved) / 1e9)}
-	return l, first(took[0].err, took[1].err)
+	return l, cmp.Or(took[0].err, took[1].err)
 }
 
 // arithmeticRate returns the rate of the fastest batch of multiply-adds of a round, in GFLOP/s.
@@ -226,20 +216,14 @@ func (p *Product) measure(dev *cpu.Device, blas *peer, flags kernels.Flags, roun
 	}, asked)
 	units := flops * float64(request.Calls) / 1e9
 	p.Rate, p.Peer, p.Ratio = took[0].rate(units), took[1].rate(units), took[0].ratio(took[1])
-	return first(took[0].err, took[1].err)
+	return cmp.Or(took[0].err, took[1].err)
 }
 
 // Text returns the report as tables for people.
 func (r KernelReport) Text() string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "%s, kernels %s", r.CPU, r.Variant)
-	if r.Peer != "" {
-		fmt.Fprintf(&w, "; peer %s, kernels %s", r.Peer, r.PeerKernel)
-	}
-	for _, reason := range r.Dropped {
-		fmt.Fprintf(&w, "\n%s", reason)
-	}
-	fmt.Fprintf(&w, "\nMedians of %d rounds in which both sides take turns; a round counts its fastest batch.\n\n", r.Rounds)
+	w.WriteString(r.text(r.Variant))
+	fmt.Fprintf(&w, "Medians of %d rounds in which both sides take turns; a round counts its fastest batch.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "threads\tmultiply-adds GFLOP/s\tcopy GB/s\t")
 	for _, l := range r.Limits {

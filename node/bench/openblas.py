@@ -17,7 +17,7 @@ def load(path):
             return lib
     sys.exit("no OpenBLAS among " + ", ".join(str(n) for n in names))
 
-lib = load(sys.argv[1])
+lib = load(json.loads(sys.argv[1]))
 for text in ("openblas_get_config", "openblas_get_corename"):
     getattr(lib, text).restype = ctypes.c_char_p
 config = lib.openblas_get_config().decode().split()

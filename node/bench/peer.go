@@ -63,31 +63,17 @@ type answer struct {
 	Lacks   string  `json:"lacks,omitempty"`
 }
 
-// startPython runs a script as a peer; its argument is what as JSON.
-func startPython(ctx context.Context, python, script string, what any) (*peer, error) {
+// grace is how long a program that was ended may keep its output open: processes of its own have it.
+const grace = 5 * time.Second
+
+// startPeer runs a program and waits for its hello. Its last argument describes as JSON what it has to
+// do. The error says what is missing. env holds variables besides this process's.
+func startPeer(ctx context.Context, env []string, what any, program string, args ...string) (*peer, error) {
 	described, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
 	}
-	return startPeer(ctx, nil, python, "-c", script, string(described))
-}
-
-// startWorker runs this program's own side of a task.
-func startWorker(ctx context.Context, env []string, binary string, t task) (*peer, error) {
-	described, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
-	return startPeer(ctx, env, binary, "bench", "--worker", string(described))
-}
-
-// grace is how long a program that was ended may keep its output open: processes of its own have it.
-const grace = 5 * time.Second
-
-// startPeer runs a program with additional environment variables and waits for its hello. The
-// error says what is missing.
-func startPeer(ctx context.Context, env []string, program string, args ...string) (*peer, error) {
-	p := &peer{cmd: exec.CommandContext(ctx, program, args...)}
+	p := &peer{cmd: exec.CommandContext(ctx, program, append(args, string(described))...)}
 	p.cmd.Stderr, p.cmd.WaitDelay, p.cmd.Env = &p.errors, grace, append(os.Environ(), env...)
 	in, inErr := p.cmd.StdinPipe()
 	out, outErr := p.cmd.StdoutPipe()
@@ -175,28 +161,18 @@ func closing(p *peer, err *error) {
 }
 
 // tail keeps the end of what a peer wrote to its standard error.
-type tail struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
+type tail struct{ buf bytes.Buffer }
 
 const tailBytes = 4 << 10
 
 func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.buf.Write(b)
-	if extra := t.buf.Len() - tailBytes; extra > 0 {
-		t.buf.Next(extra)
-	}
+	t.buf.Next(max(0, t.buf.Len()-tailBytes))
 	return len(b), nil
 }
 
-// note is the last line, in brackets. Wait has to come first, or the peer's last words
-// may still be under way.
+// note returns the last line, in brackets. It comes after Wait, which ends the writing.
 func (t *tail) note() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
 	if last := lines[len(lines)-1]; last != "" {
 		return " (" + last + ")"

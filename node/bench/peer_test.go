@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ownWorker reports whether the arguments are those of startWorker.
+// ownWorker reports whether the arguments are those of a worker.
 func ownWorker(args []string) bool {
 	return len(args) == 4 && args[1] == "bench" && args[2] == "--worker"
 }
@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 func fake(t *testing.T, behaviour string) (*peer, error) {
 	t.Helper()
 	t.Setenv(fakePeer, behaviour)
-	return startPython(t.Context(), os.Args[0], "", nil)
+	return startPeer(t.Context(), nil, nil, os.Args[0])
 }
 
 func TestPeerFailures(t *testing.T) {
@@ -152,7 +152,7 @@ func checkText(t *testing.T, r interface{ Text() string }, want ...string) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for _, o := range []KernelOptions{{Sides: Sides{Rounds: -1}}, {Threads: []int{0}}, {Threads: []int{1 << 20}}} {
+	for _, o := range []KernelOptions{{Sides: Sides{Rounds: -1}}, {Sides: Sides{Rounds: 1}, Threads: []int{0}}, {Sides: Sides{Rounds: 1}, Threads: []int{1 << 20}}} {
 		if _, err := Kernels(t.Context(), o); err == nil || !strings.Contains(err.Error(), "take 1") {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -38,7 +38,7 @@ func (o *ScheduleOptions) fill() error {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	return first(checkRange("stages", 2, 16, o.Stages...), checkRange("mbit", 1, 100_000, o.Mbits...),
+	return cmp.Or(checkRange("stages", 2, 16, o.Stages...), checkRange("mbit", 1, 100_000, o.Mbits...),
 		checkRange("latency", 0, time.Second, o.Latencies...), checkRange("stage-time", ms, time.Second, o.StageTime))
 }
 
@@ -47,7 +47,7 @@ type ScheduleReport struct {
 	StageMS      float64        `json:"stage_ms"`
 	MessageBytes int            `json:"message_bytes"`
 	Cells        []ScheduleCell `json:"cells"`
-	// MeanError is the mean over all runs of the simulated step's distance from the measured one, as a
+	// MeanError is the mean over all runs of the simulated passes' distance from the measured ones, as a
 	// part of the latter.
 	MeanError float64 `json:"mean_error"`
 	// WorstRatio is the largest of the elastic schedule without a memory cap over all cells.
@@ -78,7 +78,7 @@ type ScheduleRun struct {
 	// Refused says why the schedule does not run; then there are no figures.
 	Refused string `json:"refused,omitempty"`
 	// PeriodMS is a micro-batch's time once the pipeline is under way, 0 for schedules that
-	// never are; StepMS is all micro-batches with filling and draining.
+	// never are; StepMS is a step's passes with filling and draining, without its update.
 	PeriodMS          float64 `json:"period_ms"`
 	PredictedPeriodMS float64 `json:"predicted_period_ms"`
 	StepMS            float64 `json:"step_ms"`
@@ -226,9 +226,10 @@ func micros(stages int, warmups []int) int {
 func (r ScheduleReport) Text() string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "Emulated devices that take %.0f ms a micro-batch, messages of %d KiB, real workers and real QUIC.\n", r.StageMS, r.MessageBytes>>10)
-	fmt.Fprintf(&w, "Times in ms; bound: the slowest stage or transfer; step: all micro-batches, with filling and draining.\n\n")
+	fmt.Fprintf(&w, "Times in ms; bound: the slowest stage or transfer; passes: from the first forward to the last\n"+
+		"backward of a step. The update after them takes each schedule as long, a round trip, and does not count.\n\n")
 	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "stages\tMbit/s\tlatency\tmicros\tschedule\tcap\tperiod\tbound\tratio\tstep\tsimulated\terror\telastic is\t")
+	fmt.Fprintln(t, "stages\tMbit/s\tlatency\tmicros\tschedule\tcap\tperiod\tbound\tratio\tpasses\tsimulated\terror\telastic is\t")
 	for _, c := range r.Cells {
 		for _, run := range c.Runs {
 			fmt.Fprintf(t, "%d\t%d\t%.0f\t%d\t%s\t%s\t", c.Stages, c.Mbit, c.LatencyMS, c.Micros, run.Name, run.Cap)
@@ -244,6 +245,6 @@ func (r ScheduleReport) Text() string {
 		}
 	}
 	_ = t.Flush() // a Builder takes all
-	fmt.Fprintf(&w, "\nElastic without a cap: at most %.3f of the bound. Simulated against measured steps: mean error %.1f%%.\n", r.WorstRatio, 100*r.MeanError)
+	fmt.Fprintf(&w, "\nElastic without a cap: at most %.3f of the bound. Simulated against measured passes: mean error %.1f%%.\n", r.WorstRatio, 100*r.MeanError)
 	return w.String()
 }

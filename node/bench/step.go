@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -31,7 +32,7 @@ type torchStep struct {
 	Compile bool   `json:"compile,omitempty"`
 }
 
-// StepOptions say what to measure; the zero value takes the defaults, but for Binary.
+// StepOptions say what to measure.
 type StepOptions struct {
 	Sides
 	Threads   []int    // default 1 and every core
@@ -56,7 +57,7 @@ func StepModels() (names []string) {
 
 func (o *StepOptions) fill() (err error) {
 	o.Models, o.Sequences = orElse(o.Models, StepModels()...), orElse(o.Sequences, 256, 1024)
-	if err := first(o.Sides.fill(3), checkNames("model", StepModels(), o.Models...), checkRange("sequence", 8, 1024, o.Sequences...)); err != nil {
+	if err := cmp.Or(o.Sides.fill(), checkNames("model", StepModels(), o.Models...), checkRange("sequence", 8, 1024, o.Sequences...)); err != nil {
 		return err
 	}
 	o.Threads, err = threadCounts(o.Threads)
@@ -65,16 +66,8 @@ func (o *StepOptions) fill() (err error) {
 
 // StepReport is the result of Steps.
 type StepReport struct {
-	CPU    string `json:"cpu"`
-	Kernel string `json:"kernel"`
-	// Dropped says which instruction sets of the processor computed wrong.
-	Dropped []string `json:"dropped,omitempty"`
-	Peer    string   `json:"peer,omitempty"`
-	// PeerKernel is the instruction set that the peer names, if it does.
-	PeerKernel string `json:"peer_kernel,omitempty"`
-	// NoPeer says why there is no peer and how to get one.
-	NoPeer string       `json:"no_peer,omitempty"`
-	Rounds int          `json:"rounds"`
+	Beside
+	Kernel string       `json:"kernel"` // instruction set of this program's kernels
 	Steps  []StepResult `json:"steps"`
 }
 
@@ -131,13 +124,13 @@ func Steps(ctx context.Context, o StepOptions) (r StepReport, err error) {
 
 // measure starts both sides and lets them take turns.
 func (r *StepReport) measure(ctx context.Context, o StepOptions, m StepModel) (result StepResult, err error) {
-	own, err := startWorker(ctx, nil, o.Binary, task{Device: devices.CPU, Kind: stepTask, Model: m, Profile: true})
+	own, err := startPeer(ctx, nil, task{Device: devices.CPU, Kind: stepTask, Model: m, Profile: true}, o.Binary, "bench", "--worker")
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, own.close()) }()
 	r.Kernel, r.Dropped = own.hello.Kernel, own.hello.Dropped
-	torch, err := startPython(ctx, o.Python, torchStepScript, torchStep{StepModel: m})
+	torch, err := startPeer(ctx, nil, torchStep{StepModel: m}, o.Python, "-c", torchStepScript)
 	if err != nil {
 		r.NoPeer = fmt.Sprintf("%v; it needs a Python with PyTorch (Debian: apt-get install python3-torch; PyPI: pip install torch), see --python", err)
 	} else {
@@ -168,7 +161,7 @@ func trainInTurns(m StepModel, own, torch *peer, rounds int) (StepResult, error)
 	}
 	request.Steps += int(stepRound.Seconds() / max(second.Seconds, 1e-3))
 	took := takeTurns(rounds, own.asks(request), torch.asks(request))
-	if err := first(took[0].err, took[1].err); err != nil {
+	if err := cmp.Or(took[0].err, took[1].err); err != nil {
 		return result, err
 	}
 	tokens := float64(m.Batch * m.Context * request.Steps)
@@ -194,14 +187,8 @@ func trainInTurns(m StepModel, own, torch *peer, rounds int) (StepResult, error)
 // Text returns the report as a table for people.
 func (r StepReport) Text() string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "%s, kernels %s", r.CPU, r.Kernel)
-	if r.Peer != "" {
-		fmt.Fprintf(&w, "; peer %s %s", r.Peer, r.PeerKernel)
-	}
-	for _, reason := range r.Dropped {
-		fmt.Fprintf(&w, "\n%s", reason)
-	}
-	fmt.Fprintf(&w, "\nTraining steps in f32; medians of %d rounds in which both sides take turns. HFU is what\n"+
+	w.WriteString(r.text(r.Kernel))
+	fmt.Fprintf(&w, "Training steps in f32; medians of %d rounds in which both sides take turns. HFU is what\n"+
 		"a step computes over what multiply-adds in registers alone would in its time, at the\n"+
 		"fastest that they were in any round.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -102,7 +102,8 @@ func TestWorkerRefuses(t *testing.T) {
 
 func TestBadStepOptions(t *testing.T) {
 	for field, o := range map[string]StepOptions{
-		"rounds": {Sides: Sides{Rounds: -1}}, "model": {Models: []string{"gpt5"}}, "sequence": {Sequences: []int{4096}}, "threads": {Threads: []int{0}},
+		"rounds": {Sides: Sides{Rounds: -1}}, "model": {Sides: Sides{Rounds: 1}, Models: []string{"gpt5"}},
+		"sequence": {Sides: Sides{Rounds: 1}, Sequences: []int{4096}}, "threads": {Sides: Sides{Rounds: 1}, Threads: []int{0}},
 	} {
 		if _, err := Steps(t.Context(), o); err == nil || !strings.Contains(err.Error(), field+" is ") {
 			t.Errorf("%s: %v", field, err)
