@@ -59,7 +59,7 @@ it would take AVX-512.`,
   pnode bench kernels --threads 1 --rounds 21
   PNODE_CPU=avx2 OPENBLAS_CORETYPE=Haswell pnode bench kernels --json > kernels.json`,
 	}
-	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
 		o.Progress = progress
 		return bench.Kernels(ctx, o)
 	})
@@ -71,7 +71,7 @@ it would take AVX-512.`,
 }
 
 // measures makes c run a measurement and print its report; it returns the command's flags.
-func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, progress func(string)) (report, error)) *pflag.FlagSet {
+func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, binary string, progress func(string)) (report, error)) *pflag.FlagSet {
 	var asJSON bool
 	c.Args = noArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -79,7 +79,11 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 		if isTerminal(e.stderr) {
 			progress = func(what string) { fmt.Fprintf(e.stderr, "\r\x1b[K%s", what) }
 		}
-		r, err := measure(c.Context(), progress)
+		binary, err := image.Executable()
+		if err != nil {
+			return err
+		}
+		r, err := measure(c.Context(), binary, progress)
 		if isTerminal(e.stderr) {
 			fmt.Fprint(e.stderr, "\r\x1b[K")
 		}
@@ -118,11 +122,7 @@ figures alone.`,
   pnode bench step --model 10m --sequence 256 --threads 2
   pnode bench step --python ~/venv/bin/python --json > step.json`,
 	}
-	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
-		binary, err := image.Executable()
-		if err != nil {
-			return nil, err
-		}
+	f := e.measures(c, func(ctx context.Context, binary string, progress func(string)) (report, error) {
 		o.Binary, o.Progress = binary, progress
 		return bench.Steps(ctx, o)
 	})
@@ -152,7 +152,7 @@ connections find their speed, do not count. Other work on the machine makes the 
   pnode bench schedules --full                  4 and 8 stages, 20 kinds of links: hours
   pnode bench schedules --stages 8 --mbit 50 --latency 150ms --json`,
 	}
-	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
+	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
 		o.Progress = progress
 		return bench.Schedules(ctx, o)
 	})
@@ -198,11 +198,7 @@ fastest product). The work of a token is 6 operations for each multiplied parame
   pnode bench devices --strict --json > devices.json            fails where losses are wrong
   pnode bench devices --devices cpu --size small --rounds 1     tries the command out, in a minute`,
 	}
-	f := e.measures(c, func(ctx context.Context, progress func(string)) (report, error) {
-		binary, err := image.Executable()
-		if err != nil {
-			return nil, err
-		}
+	f := e.measures(c, func(ctx context.Context, binary string, progress func(string)) (report, error) {
 		o.Binary, o.Probe, o.Devices, o.Progress = binary, e.probe, flags.Devices.Names(), progress
 		r, err := bench.Devices(ctx, o)
 		if err == nil && strict {

@@ -65,6 +65,25 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// runsNode makes a command run a node, which ends with a checkpoint at an interrupt. Supervised, as
+// `train --local` starts its nodes, it ends when standard input ends, too.
+func (e environment) runsNode(c *cobra.Command, do func(ctx context.Context, args []string) error) {
+	supervised := c.Flags().Bool("supervised", false, "end when standard input ends")
+	c.Flags().Lookup("supervised").Hidden = true
+	c.RunE = func(c *cobra.Command, args []string) error {
+		e.interrupts.leaveCheckpoint()
+		ctx, cancel := context.WithCancel(c.Context())
+		defer cancel()
+		if *supervised {
+			go func() { // reads as long as the process lives
+				_, _ = io.Copy(io.Discard, e.stdin) // an error ends it as well
+				cancel()
+			}()
+		}
+		return do(ctx, args)
+	}
+}
+
 // withNode makes a command without arguments call do with the running node that --dir names.
 func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
 	dir := c.Flags().String("dir", "", "`FOLDER` of the node (default the newest one that runs)")

@@ -151,9 +151,12 @@ func named(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// foldersAreNamed refuses a --dir or --out that is given and empty, or a file. Leaving --dir out means
-// the newest run, or a new one, which nobody writes as an empty word.
-func foldersAreNamed(c *cobra.Command) error {
+// checkFlags refuses what no command takes. Leaving --dir out means the newest run, or a new one, which
+// nobody writes as an empty word.
+func checkFlags(c *cobra.Command) error {
+	if n, err := c.Flags().GetInt("threads"); err == nil && (n < 0 || n > config.MaxThreads) {
+		return usageError{c.CommandPath(), fmt.Errorf("--threads is %d: want 0 (all) to %d", n, config.MaxThreads)}
+	}
 	for _, name := range []string{"dir", "out"} {
 		f := c.Flags().Lookup(name)
 		if f == nil || !f.Changed {

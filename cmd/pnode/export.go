@@ -54,7 +54,13 @@ Adapters are merged into the weights; --adapter writes them alone, as Python's p
 				return usageError{c.CommandPath(), errors.New("leave --dtype and --shard-size out with --adapter, which writes one file of f32")}
 			}
 			if adapter {
-				return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.exportAdapter(c.Context(), m, args[0], base) })
+				return e.withModel(c.Context(), from, func(m *weights.Model) error {
+					if err := m.ExportAdapter(c.Context(), args[0], base); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintf(e.stdout, "%s: the adapters of %s\n", args[0], m.From)
+					return err
+				})
 			}
 			o.ShardBytes = int64(shard)
 			return e.withModel(c.Context(), from, func(m *weights.Model) error { return e.export(c.Context(), m, args[0], o) })
@@ -68,14 +74,6 @@ Adapters are merged into the weights; --adapter writes them alone, as Python's p
 	f.BoolVar(&adapter, "adapter", false, "write only the adapters (PEFT layout)")
 	f.StringVar(&base, "base", "", "`NAME` or folder of the model that the adapters belong to")
 	return c
-}
-
-func (e environment) exportAdapter(ctx context.Context, m *weights.Model, out, base string) error {
-	if err := m.ExportAdapter(ctx, out, base); err != nil {
-		return err
-	}
-	fmt.Fprintf(e.stdout, "%s: the adapters of %s\n", out, m.From)
-	return nil
 }
 
 func (e environment) export(ctx context.Context, m *weights.Model, out string, o weights.ExportOptions) error {

@@ -26,7 +26,6 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Dir, "dir", c.Dir, "`FOLDER` of the run (default a new one; with --resume the newest)")
 	f.IntVar(&c.Local, "local", c.Local, "run `N` nodes on this machine")
 	f.StringVar(&c.Cluster, "cluster", c.Cluster, "emulate the devices and links in `FILE` (YAML), one local node for each device")
-	addEmulate(f, c)
 	f.Var(&c.Replicas, "replicas", "copies of the model")
 	f.Var(&c.Stages, "stages", "pipeline stages of each copy")
 	f.StringVar(&c.Schedule, "schedule", c.Schedule, "order of computing: `KIND` such as 1f1b, zb-h1 or interleaved:v=2, see pnode schedule --list; auto lets the planner choose")
@@ -37,10 +36,6 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.BoolVar(&c.StochasticRounding, "stochastic-rounding", c.StochasticRounding, "round weights to bf16 by chance instead of to nearest, the same on every device and after --resume")
 	f.StringVar(&c.Codec, "codec", c.Codec, "`CODEC` between stages: f32 is exact; bf16 sends half the bytes, int8 a quarter; auto (or auto:bf16) takes them on links too slow for f32. Other codecs than f32 change losses a little")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "continue a run with the settings it was started with")
-	addName(f, c)
-	f.StringVar(&c.Listen, "listen", c.Listen, "accept other nodes at `HOST:PORT`, for example 0.0.0.0:4001 (default this machine only)")
-	addTrace(f, c)
-	f.BoolVar(&c.JSON, "json", c.JSON, "print one JSON object for each step on standard output")
 	f.IntVar(&c.MinNodes, "min-nodes", c.MinNodes, "wait for this many nodes before the first plan")
 	f.IntVar(&c.Micros, "micros", c.Micros, "micro-batches in a step")
 	f.IntVar(&c.MicroBatch, "micro-batch", c.MicroBatch, "sequences in a micro-batch")
@@ -59,41 +54,25 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.CheckpointEvery, "checkpoint-every", c.CheckpointEvery, "steps between checkpoints")
 	f.IntVar(&c.Keep, "keep", c.Keep, "how many checkpoints to keep")
 	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "bytes of text to generate at the end; 0 is none")
-	f.IntVar(&c.Threads, "threads", c.Threads, "cores to compute on; 0 takes all")
-	addDevices(f, c)
-	addMemory(f, c)
-	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
+	addMachineFlags(f, c)
 }
 
-// addName adds --name.
-func addName(f *pflag.FlagSet, c *config.Config) {
+// addMachineFlags adds a flag for every setting of one machine; the values in c are the defaults.
+func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Name, "name", c.Name, "what status and messages call this machine: `NAME` of letters, digits, '-', '.' and '_' (default its host name)")
-}
-
-// addEmulate adds --emulate.
-func addEmulate(f *pflag.FlagSet, c *config.Config) {
+	f.StringVar(&c.Listen, "listen", c.Listen, "accept other nodes at `HOST:PORT`, for example 0.0.0.0:4001 (default this machine only)")
+	addThreads(f, &c.Threads)
+	addDevices(f, c)
+	f.Var(&c.Memory, "memory", "memory that the run may take, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%; auto takes what other programs leave free. Local nodes on one device share it")
 	f.StringVar(&c.Emulate, "emulate", c.Emulate, "emulate the device and the links in `FILE` (YAML) on this node")
+	f.StringVar(&c.Trace, "trace", c.Trace, "write the timeline of every step to `FILE` (Chrome trace format)")
+	f.BoolVar(&c.JSON, "json", c.JSON, "print one JSON object for each step on standard output")
+	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
 }
 
 // addDevices adds --devices.
 func addDevices(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.Devices, "devices", "devices to compute on, for example opencl:0,cpu; auto takes every GPU that works, and the processor unless a GPU is 4 times as fast. Local nodes get one device each, or share the processor. "+devices.NamesEnv+" changes what auto takes")
-}
-
-// addMemory adds --memory.
-func addMemory(f *pflag.FlagSet, c *config.Config) {
-	f.Var(&c.Memory, "memory", "memory that the run may take, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%; auto takes what other programs leave free. Local nodes on one device share it")
-}
-
-// addTrace adds --trace.
-func addTrace(f *pflag.FlagSet, c *config.Config) {
-	f.StringVar(&c.Trace, "trace", c.Trace, "write the timeline of every step to `FILE` (Chrome trace format)")
-}
-
-// addSupervised adds the hidden flag with which `train --local` starts its nodes.
-func addSupervised(f *pflag.FlagSet, supervised *bool) {
-	f.BoolVar(supervised, "supervised", false, "end when standard input ends")
-	f.Lookup("supervised").Hidden = true
 }
 
 // givenKeys returns a function that reports whether the flag of a setting is on the command line.
@@ -125,28 +104,7 @@ func explainValue(err error) error {
 	return fmt.Errorf("--%s %q: want %s", flag.Name, invalid.GetValue(), plain)
 }
 
-// cores is the value of --threads for commands without a run's settings; Set refuses impossible ones.
-type cores struct{ n *int }
-
-// addThreads adds --threads, which sets n.
+// addThreads adds --threads, whose range checkFlags knows.
 func addThreads(f *pflag.FlagSet, n *int) {
-	f.Var(cores{n}, "threads", "cores to compute on; 0 takes all")
+	f.IntVar(n, "threads", *n, "cores to compute on; 0 takes all")
 }
-
-func (c cores) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > config.MaxThreads {
-		return fmt.Errorf("%q: want a whole number from 0 (all) to %d", text, config.MaxThreads)
-	}
-	*c.n = n
-	return nil
-}
-
-func (c cores) String() string {
-	if c.n == nil { // of the zero value, which the library asks for the default
-		return "0"
-	}
-	return strconv.Itoa(*c.n)
-}
-
-func (cores) Type() string { return "cores" }

@@ -19,8 +19,6 @@ type interrupts struct {
 	saves bool       // a first interrupt leaves a checkpoint
 }
 
-func newInterrupts(exit func(int)) *interrupts { return &interrupts{exit: exit} }
-
 // beforeExit sets a function to call at a second interrupt, before the process ends.
 func (i *interrupts) beforeExit(kill func()) {
 	i.mu.Lock()
@@ -35,16 +33,6 @@ func (i *interrupts) leaveCheckpoint() {
 	i.saves = true
 }
 
-// first returns the answer to a first interrupt.
-func (i *interrupts) first() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.saves {
-		return "stopping with a checkpoint"
-	}
-	return "stopping"
-}
-
 // watch listens for signals until stop is called.
 func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
@@ -54,14 +42,26 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 	watching.Go(func() {
 		select {
 		case <-signals:
-			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", i.first())
+			i.mu.Lock()
+			how := "stopping"
+			if i.saves {
+				how += " with a checkpoint"
+			}
+			i.mu.Unlock()
+			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", how)
 			cancel()
 		case <-over:
 			return
 		}
 		select {
 		case <-signals:
-			i.end()
+			i.mu.Lock()
+			kill := i.kill
+			i.mu.Unlock()
+			if kill != nil {
+				kill()
+			}
+			i.exit(exitInterrupted)
 		case <-over:
 		}
 	})
@@ -71,25 +71,4 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 		watching.Wait()
 		cancel()
 	}
-}
-
-func (i *interrupts) end() {
-	i.mu.Lock()
-	kill := i.kill
-	i.mu.Unlock()
-	if kill != nil {
-		kill()
-	}
-	i.exit(exitInterrupted)
-}
-
-// untilEOF returns ctx, cancelled too when in ends. Its goroutine reads until then: for standard
-// input as long as the process lives.
-func untilEOF(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		_, _ = io.Copy(io.Discard, in) // an error ends it as well
-		cancel()
-	}()
-	return ctx, cancel
 }

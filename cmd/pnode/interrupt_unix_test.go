@@ -18,7 +18,7 @@ func (l lines) Write(b []byte) (int, error) {
 
 func TestFirstInterruptCancelsSecondEnds(t *testing.T) {
 	stderr, exited, killed := make(lines, 1), make(chan int, 1), make(chan struct{}, 1)
-	i := newInterrupts(func(code int) { exited <- code })
+	i := &interrupts{exit: func(code int) { exited <- code }}
 	ctx, stop := i.watch(t.Context(), stderr)
 	defer stop()
 	i.beforeExit(func() { killed <- struct{}{} })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -13,7 +14,6 @@ import (
 
 func (e environment) joinCommand() *cobra.Command {
 	flags := config.Default()
-	var supervised bool
 	c := &cobra.Command{
 		Use:   "join [INVITE|MULTIADDR]",
 		Short: "Join a run, or return to one",
@@ -23,37 +23,18 @@ address of a member (a multiaddr) says where to look first.`,
 		Example: `  pnode join pnode1-...                     join from any machine that reaches the addresses
   pnode join --dir ~/run7                   return after a restart`,
 		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := flags.Validate(); err != nil {
-				return err
-			}
-			ctx := c.Context()
-			e.interrupts.leaveCheckpoint()
-			if supervised {
-				var cancel context.CancelFunc
-				ctx, cancel = untilEOF(ctx, e.stdin)
-				defer cancel()
-			}
-			target := ""
-			if len(args) > 0 {
-				target = args[0]
-			}
-			return e.join(ctx, flags, target)
-		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite the newest)")
-	addName(f, &flags)
-	f.StringVar(&flags.Listen, "listen", "", "accept other nodes at `HOST:PORT` (default any port)")
-	addThreads(f, &flags.Threads)
-	addDevices(f, &flags)
-	addMemory(f, &flags)
-	addEmulate(f, &flags)
-	addTrace(f, &flags)
-	f.BoolVar(&flags.JSON, "json", false, "print one JSON object for each step on standard output")
-	f.StringVar(&flags.LogLevel, "log-level", flags.LogLevel, "`LEVEL`: debug, info, warn or error")
-	addSupervised(f, &supervised)
+	addMachineFlags(f, &flags)
+	f.Lookup("listen").Usage = "accept other nodes at `HOST:PORT` (default any port)"
+	e.runsNode(c, func(ctx context.Context, args []string) error {
+		if err := flags.Validate(); err != nil {
+			return err
+		}
+		return e.join(ctx, flags, cmp.Or(append(args, "")...))
+	})
 	return c
 }
 

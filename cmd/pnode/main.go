@@ -20,7 +20,7 @@ func main() {
 	if len(os.Args) > 1 && slices.Contains(computing, os.Args[1]) {
 		withoutDrivers = image.Enter("version") // does not return where the image runs
 	}
-	e := environment{withoutDrivers: withoutDrivers, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interrupts: newInterrupts(os.Exit)}
+	e := environment{withoutDrivers: withoutDrivers, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interrupts: &interrupts{exit: os.Exit}}
 	if own, err := image.Executable(); err == nil {
 		e.probe = devices.Probe{own, probeName}
 	}
@@ -61,7 +61,7 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 		Args:          usageArgs(knownCommand),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return foldersAreNamed(c) },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return checkFlags(c) },
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetIn(e.stdin)

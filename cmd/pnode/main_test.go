@@ -25,7 +25,7 @@ import (
 func pnode(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	e := environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, interrupts: newInterrupts(func(int) {})}
+	e := environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, interrupts: &interrupts{exit: func(int) {}}}
 	code = e.run(args)
 	return code, out.String(), err.String()
 }
@@ -96,7 +96,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"join one two", exitUsage, "accepts at most 1 arg"},
 		{"join --log-level loud", exitUsage, "--log-level is loud"},
 		{"join", exitUsage, "no run found"},
-		{"join --threads all", exitUsage, "--threads \"all\": want a whole number from 0"},
+		{"join --threads all", exitUsage, "--threads \"all\": want a whole number"},
 		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
 		{"train --resume --steps 4", exitUsage, "--steps cannot be given with --resume"},
@@ -250,18 +250,25 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	<-node.left
 }
 
-func TestUntilEOF(t *testing.T) {
+// TestSupervisedNodesEndWithTheirInput: what is written there does not matter.
+func TestSupervisedNodesEndWithTheirInput(t *testing.T) {
 	in, out := io.Pipe()
-	ctx, cancel := untilEOF(t.Context(), in)
-	defer cancel()
-	if _, err := out.Write([]byte("ignored")); err != nil {
-		t.Fatal(err)
+	c := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
+	environment{stdin: in, interrupts: &interrupts{}}.runsNode(c, func(ctx context.Context, _ []string) error {
+		if _, err := out.Write([]byte("ignored")); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			t.Error("cancelled by input")
+		}
+		out.Close()
+		<-ctx.Done()
+		return nil
+	})
+	c.SetArgs([]string{"--supervised"})
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Error(err)
 	}
-	if ctx.Err() != nil {
-		t.Fatal("cancelled by input")
-	}
-	out.Close()
-	<-ctx.Done()
 }
 
 func TestBenchListsItsMeasurements(t *testing.T) {
@@ -272,11 +279,11 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 	for args, want := range map[string]string{
 		"kernels --threads 0":       "--threads is 0: take 1 to ",
 		"kernels --threads -1":      "--threads is -1: take 1 to ",
-		"kernels --rounds -1":       "--rounds is -1: take 1 or more",
+		"kernels --rounds -1":       "--rounds is -1: take 1 to 10000",
 		"step --model gpt5":         "--model is \"gpt5\": take one of ",
 		"schedules --stage-time 2s": "--stage-time is 2s: take 1ms to 1s",
 		"schedules --latency 2s":    "--latency is 2s: take 0s to 1s",
-		"devices --rounds -1":       "--rounds is -1: take 1 or more",
+		"devices --rounds -1":       "--rounds is -1: take 1 to 10000",
 		"devices --only speed":      "--only is \"speed\": take one of products, ",
 		"devices --size huge":       "--size is \"huge\": take one of full, small",
 	} {

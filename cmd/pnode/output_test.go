@@ -37,7 +37,7 @@ func TestLostOutputFails(t *testing.T) {
 		{"tokenize", "--tokenizer", "bytes", "--out", filepath.Join(t.TempDir(), "out"), in},
 	} {
 		var stderr bytes.Buffer
-		e := environment{stdin: strings.NewReader(""), stdout: &fullDisk{free: 5}, stderr: &stderr, interrupts: newInterrupts(func(int) {})}
+		e := environment{stdin: strings.NewReader(""), stdout: &fullDisk{free: 5}, stderr: &stderr, interrupts: &interrupts{exit: func(int) {}}}
 		if code := e.run(args); code != exitFailure || !strings.Contains(stderr.String(), errFull.Error()) {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr.String())
 		}

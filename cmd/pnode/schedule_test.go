@@ -84,7 +84,7 @@ func TestScheduleDrawsATrace(t *testing.T) {
 	if picture, err := os.ReadFile(drawn); err != nil || !strings.Contains(string(picture), ">first<") || !strings.Contains(string(picture), ">predicted<") {
 		t.Errorf("%v: %.100s", err, picture)
 	}
-	if code, _, stderr := pnode(t, "schedule", "--trace", file, "--step", "5"); code != exitFailure || !strings.Contains(stderr, "no step 5: want 4 to 4") {
+	if code, _, stderr := pnode(t, "schedule", "--trace", file, "--step", "5"); code != exitUsage || !strings.Contains(stderr, "no step 5: want 4 to 4") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if code, _, _ := pnode(t, "schedule", "--trace", file+".not"); code != exitUsage {

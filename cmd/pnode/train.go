@@ -17,7 +17,7 @@ import (
 func (e environment) trainCommand() *cobra.Command {
 	flags := config.Default()
 	var file string
-	var printConfig, supervised bool
+	var printConfig bool
 	c := &cobra.Command{
 		Use:   "train [--data PATH...]",
 		Short: "Start a run, or continue one",
@@ -63,36 +63,28 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
   pnode train --resume                          continue the newest run
   pnode train --lr 1e-3 --print-config > run.yaml`,
 		Args: usageArgs(cobra.ArbitraryArgs),
-		RunE: func(c *cobra.Command, args []string) error {
-			given := givenKeys(c.Flags())
-			if len(args) > 0 && !given("data") {
-				return usageError{c.CommandPath(), fmt.Errorf("unexpected %q: name text with --data", args[0])}
-			}
-			flags.Data = append(flags.Data, args...) // --data *.txt
-			cfg, err := config.Effective(file, flags, given)
-			if err != nil {
-				return err
-			}
-			if printConfig && cfg.Resume {
-				return usageError{c.CommandPath(), errors.New("--print-config shows the settings of a new run; one that is resumed keeps its own, which `pnode status` shows in part")}
-			}
-			if printConfig {
-				return cfg.Print(e.stdout)
-			}
-			ctx := c.Context()
-			e.interrupts.leaveCheckpoint()
-			if supervised {
-				var cancel context.CancelFunc
-				ctx, cancel = untilEOF(ctx, e.stdin)
-				defer cancel()
-			}
-			return e.train(ctx, cfg)
-		},
 	}
 	addTrainFlags(c.Flags(), &flags)
 	c.Flags().StringVar(&file, "config", "", "read settings from the run file `FILE` (YAML)")
 	c.Flags().BoolVar(&printConfig, "print-config", false, "print all settings as a run file and exit")
-	addSupervised(c.Flags(), &supervised)
+	e.runsNode(c, func(ctx context.Context, args []string) error {
+		given := givenKeys(c.Flags())
+		if len(args) > 0 && !given("data") {
+			return usageError{c.CommandPath(), fmt.Errorf("unexpected %q: name text with --data", args[0])}
+		}
+		flags.Data = append(flags.Data, args...) // --data *.txt
+		cfg, err := config.Effective(file, flags, given)
+		if err != nil {
+			return err
+		}
+		if printConfig && cfg.Resume {
+			return usageError{c.CommandPath(), errors.New("--print-config shows the settings of a new run; one that is resumed keeps its own, which `pnode status` shows in part")}
+		}
+		if printConfig {
+			return cfg.Print(e.stdout)
+		}
+		return e.train(ctx, cfg)
+	})
 	return c
 }
 
@@ -120,22 +112,17 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 		err = node.Train(ctx, cfg, e.output(w, cfg.Level()))
 		return errors.Join(err, w.Close(), place.Tidy())
 	}
-	err = e.trainLocal(ctx, cfg, w)
+	binary, err := image.Executable()
+	if err != nil {
+		return errors.Join(err, w.Close(), place.Tidy())
+	}
+	nodes, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: w})
+	if err == nil {
+		e.interrupts.beforeExit(nodes.Kill)
+		err = nodes.Run(ctx)
+	}
 	if crash := (*local.NodeError)(nil); errors.As(err, &crash) && crash.Sentence == "" {
 		return errors.Join(err, w.Close()) // the folder has the log that says why
 	}
 	return errors.Join(err, w.Close(), place.Tidy())
-}
-
-func (e environment) trainLocal(ctx context.Context, cfg config.Config, w local.Output) error {
-	binary, err := image.Executable()
-	if err != nil {
-		return err
-	}
-	s, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: w})
-	if err != nil {
-		return err
-	}
-	e.interrupts.beforeExit(s.Kill)
-	return s.Run(ctx)
 }
