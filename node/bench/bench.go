@@ -53,7 +53,7 @@ func orElse[T any](given []T, usual ...T) []T {
 	return given
 }
 
-// Beside is what reports say of the sides of a measurement on the processor.
+// Beside names the sides of a measurement on the processor.
 type Beside struct {
 	CPU string `json:"cpu"`
 	// Dropped says which instruction sets of the processor computed wrong.
