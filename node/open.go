@@ -100,7 +100,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 		return err
 	}
 	n.raft, err = consensus.Start(n.base, consensus.Config{
-		Transport: newRaftTransport(n.swarm), KV: raftStore{n.store.Bucket("raft")},
+		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
 		Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
 	})
 	if err != nil {

@@ -34,8 +34,7 @@
 //
 // # Goroutines
 //
-// Each is started by [Start] and waited for by [Node.Close]: the accept loop, one per
-// incoming request (at most 32), one per proposal that raft has not answered yet, the
+// Each is started by [Start] and waited for by [Node.Close]: one per proposal that raft has not answered yet, the
 // leader's loop and what asks the voters for it, the shutdown watcher; raft and its stream
 // transport run their own, which end with raft's shutdown. A store that fails parks those which need it until the
 // node is isolated.

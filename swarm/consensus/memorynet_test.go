@@ -108,15 +108,20 @@ func (t *memoryTransport) Open(ctx context.Context, peer plan.PeerID) (Stream, e
 	}
 }
 
-func (t *memoryTransport) Accept(ctx context.Context) (Stream, plan.PeerID, error) {
-	select {
-	case s := <-t.incoming:
-		return s, s.peer, nil
-	case <-t.closed:
-		return nil, "", net.ErrClosed
-	case <-ctx.Done():
-		return nil, "", ctx.Err()
-	}
+func (t *memoryTransport) Handle(f func(plan.PeerID, Stream)) {
+	go func() {
+		for {
+			select {
+			case s := <-t.incoming:
+				go func() {
+					defer s.Close()
+					f(s.peer, s)
+				}()
+			case <-t.closed:
+				return
+			}
+		}
+	}()
 }
 
 func (t *memoryTransport) add(s *memoryStream) {

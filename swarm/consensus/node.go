@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"pnode/planner/plan"
 )
@@ -41,6 +41,7 @@ type Node struct {
 	ended     chan struct{} // closed when everything has ended
 	isolated  sync.Once     // done by isolate
 	failed    chan error    // gets the first failure of the KV
+	requests  *semaphore.Weighted
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -68,7 +69,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	n := &Node{
 		config: config, self: config.Transport.Self(),
 		layer: newStreamLayer(config.Transport), ended: make(chan struct{}),
-		changed: make(chan struct{}), failed: make(chan error, 1),
+		changed: make(chan struct{}), failed: make(chan error, 1), requests: semaphore.NewWeighted(maxRequests),
 	}
 	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
@@ -79,6 +80,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		n.cancel()
 		return nil, fmt.Errorf("consensus: start %s: %w", n.self, err)
 	}
+	config.Transport.Handle(func(peer plan.PeerID, s Stream) { n.serve(ctx, peer, s) })
 	go n.run(ctx)
 	return n, nil
 }
@@ -91,14 +93,14 @@ func (n *Node) run(ctx context.Context) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		var group errgroup.Group
-		group.Go(func() error { n.accept(ctx); return nil })
-		group.Go(func() error { n.lead(ctx); return nil })
+		var leading sync.WaitGroup
+		leading.Go(func() { n.lead(ctx) })
 		<-ctx.Done()
 		n.mu.Lock()
 		n.closing = true
 		n.mu.Unlock()
-		group.Wait()
+		leading.Wait()
+		_ = n.requests.Acquire(context.Background(), maxRequests) // for good
 		n.applies.Wait()
 	}()
 	select {

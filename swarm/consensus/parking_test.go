@@ -111,8 +111,10 @@ func TestStoreFailsAlone(t *testing.T) {
 func TestStartWithABrokenStore(t *testing.T) {
 	for writes := range 8 {
 		synctest.Test(t, func(t *testing.T) {
+			wire := newMemoryNet(0).join("a")
+			defer wire.crash()
 			n, err := Start(t.Context(), Config{
-				Transport: newMemoryNet(0).join("a"), KV: &failingKV{newMemoryKV(), writes}, Bootstrap: true,
+				Transport: wire, KV: &failingKV{newMemoryKV(), writes}, Bootstrap: true,
 				Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			})
 			if err != nil && writes < 3 && errors.Is(err, ErrStore) {

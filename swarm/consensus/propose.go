@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
-	"golang.org/x/sync/errgroup"
 
 	"pnode/planner/plan"
 )
@@ -123,69 +121,52 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 	}
 }
 
-// accept takes incoming streams until ctx ends, or the transport is closed.
-func (n *Node) accept(ctx context.Context) {
-	var requests errgroup.Group
-	requests.SetLimit(maxRequests)
-	defer requests.Wait()
-	for {
-		s, peer, err := n.config.Transport.Accept(ctx)
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			n.config.Logger.Warn("consensus: accept stream", "err", err)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(lastBackoff):
-				continue
-			}
-		}
-		served := requests.TryGo(func() error {
-			n.serve(ctx, s, peer)
-			return nil
-		})
-		if !served {
+// serve takes a stream that a peer has opened: a request is answered, raft's go to its transport.
+// It returns when nothing more comes on the stream.
+func (n *Node) serve(ctx context.Context, peer plan.PeerID, s Stream) {
+	if !n.requests.TryAcquire(1) {
+		if ctx.Err() == nil {
 			n.config.Logger.Warn("consensus: too many requests, stream refused", "peer", peer)
-			s.Close()
 		}
+		return
+	}
+	raft, err := n.respond(ctx, s)
+	n.requests.Release(1)
+	if err != nil {
+		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "err", err)
+	} else if raft {
+		n.layer.deliver(s, peer)
 	}
 }
 
-// serve looks at the first byte of a stream: raft's go to its transport, a request is
-// answered. The whole request must come within requestTimeout.
-func (n *Node) serve(ctx context.Context, s Stream, peer plan.PeerID) {
+// respond answers the request on a stream, which must come within requestTimeout. It reports a
+// stream of raft's, by its first byte, and leaves the rest of that one unread.
+func (n *Node) respond(ctx context.Context, s Stream) (raft bool, err error) {
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
+	if err := s.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return false, err
+	}
 	var first [1]byte
-	err := s.SetDeadline(time.Now().Add(requestTimeout))
-	if err == nil {
-		_, err = io.ReadFull(s, first[:])
+	if _, err := io.ReadFull(s, first[:]); err != nil {
+		return false, err
 	}
-	if err == nil && first[0] == streamRaft {
-		if err = s.SetDeadline(time.Time{}); err == nil && stop() {
-			n.layer.deliver(ctx, s, peer)
-			return
-		}
+	if first[0] == streamRaft {
+		return stop(), s.SetDeadline(time.Time{})
 	}
-	defer s.Close()
-	if err != nil || first[0] != streamRequest {
-		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "first", first[0], "err", err)
-		return
+	if first[0] != streamRequest {
+		return false, fmt.Errorf("%w stream: its first byte is %d", ErrMalformed, first[0])
 	}
 	q, err := readRequest(s)
 	if err != nil {
-		n.config.Logger.Debug("consensus: request refused", "peer", peer, "err", err)
-		return
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r := n.handle(ctx, q)
 	s.SetDeadline(time.Now().Add(requestTimeout))
-	if _, err := s.Write(appendResponse(nil, r)); err != nil {
-		n.config.Logger.Debug("consensus: response not sent", "peer", peer, "err", err)
-	}
+	_, err = s.Write(appendResponse(nil, r))
+	return false, err
 }
 
 // handle carries out a request. A proposal that has a hop left is passed on to the leader.

@@ -24,12 +24,13 @@ type Stream interface {
 }
 
 // Transport opens and accepts streams. It authenticates both ends and delivers admitted
-// members only. A stream that was accepted is this package's to close.
+// members only.
 type Transport interface {
 	Self() plan.PeerID
 	Open(ctx context.Context, peer plan.PeerID) (Stream, error)
-	// Accept waits for the next stream; it fails when ctx ends or the transport is closed.
-	Accept(ctx context.Context) (Stream, plan.PeerID, error)
+	// Handle has f serve each stream that comes, on a goroutine of its own. It closes the stream
+	// after f.
+	Handle(f func(from plan.PeerID, s Stream))
 }
 
 // The first byte of a stream says what it carries.
@@ -84,23 +85,24 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	return c, nil
 }
 
-// deliver hands over an incoming stream whose first byte has been read.
-func (l *streamLayer) deliver(ctx context.Context, s Stream, peer plan.PeerID) {
+// deliver hands over an incoming stream whose first byte has been read, and blocks until it is
+// closed.
+func (l *streamLayer) deliver(s Stream, peer plan.PeerID) {
 	c, err := l.track(s, peer)
 	if err != nil {
 		return
 	}
 	select {
 	case l.incoming <- c:
+		<-c.closed.Done()
 	case <-l.open.Done():
-	case <-ctx.Done():
-		c.Close()
 	}
 }
 
 // track remembers a stream so that closing the layer closes it.
 func (l *streamLayer) track(s Stream, peer plan.PeerID) (*conn, error) {
 	c := &conn{Stream: s, layer: l, peer: peer}
+	c.closed, c.end = context.WithCancel(l.open)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns == nil {
@@ -140,8 +142,10 @@ func (l *streamLayer) Addr() net.Addr { return peerAddr(l.transport.Self()) }
 // conn makes a stream the net.Conn that raft wants.
 type conn struct {
 	Stream
-	layer *streamLayer
-	peer  plan.PeerID
+	layer  *streamLayer
+	peer   plan.PeerID
+	closed context.Context // ends when the stream is closed
+	end    context.CancelFunc
 }
 
 func (c *conn) LocalAddr() net.Addr  { return c.layer.Addr() }
@@ -149,6 +153,7 @@ func (c *conn) RemoteAddr() net.Addr { return peerAddr(c.peer) }
 
 // Close closes the stream and forgets it.
 func (c *conn) Close() error {
+	c.end()
 	c.layer.mu.Lock()
 	delete(c.layer.conns, c)
 	c.layer.mu.Unlock()
