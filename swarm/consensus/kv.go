@@ -29,5 +29,8 @@ const (
 	prefixSnapshot = 's' // + number, + piece, big-endian: contents of a snapshot
 )
 
-// maxWriteBytes is about how much one Write carries; a single larger value goes alone.
-const maxWriteBytes = 256 << 10
+// A Write carries at most maxWriteChanges, and maxWriteBytes of values; a larger value goes alone.
+const (
+	maxWriteChanges = 1024
+	maxWriteBytes   = 256 << 10
+)

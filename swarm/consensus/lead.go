@@ -78,32 +78,25 @@ func (n *Node) next(ctx context.Context) Action {
 	if a.Kind != Demote && a.Kind != Transfer {
 		return a
 	}
-	deaf := n.deaf(ctx, v.Servers)
-	v.Silent = func(p plan.PeerID) time.Duration {
-		if silent := n.Silence(p); silent > 0 || !slices.Contains(deaf, p) {
-			return silent
-		}
-		return 1
-	}
-	return Membership(v)
-}
-
-// deaf returns the voters that do not answer a question now.
-func (n *Node) deaf(ctx context.Context, servers []Server) (deaf []plan.PeerID) {
-	answers := make([]bool, len(servers))
 	var asking sync.WaitGroup
-	for i, s := range servers {
+	var deaf sync.Map // of voters
+	for _, s := range v.Servers {
 		if s.Voter && s.Peer != n.self {
-			asking.Go(func() { answers[i] = n.Answers(ctx, s.Peer) })
+			asking.Go(func() {
+				if !n.Answers(ctx, s.Peer) {
+					deaf.Store(s.Peer, true)
+				}
+			})
 		}
 	}
 	asking.Wait()
-	for i, s := range servers {
-		if s.Voter && s.Peer != n.self && !answers[i] {
-			deaf = append(deaf, s.Peer)
+	v.Silent = func(p plan.PeerID) time.Duration {
+		if _, ok := deaf.Load(p); ok {
+			return max(n.Silence(p), 1)
 		}
+		return n.Silence(p)
 	}
-	return deaf
+	return Membership(v)
 }
 
 // takeOver waits, once in a term, until this leader has applied what was committed.

@@ -69,27 +69,11 @@ func (s logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l
 // StoreLogs appends records in writes of bounded size and ascending order: what a crash
 // leaves is the beginning of the log.
 func (s logStore) StoreLogs(logs []*raft.Log) error {
-	var changes []Change
-	size := 0
-	flush := func() error {
-		if len(changes) == 0 {
-			return nil
-		}
-		err := s.kv.Write(changes)
-		changes, size = nil, 0
-		return err
+	changes := make([]Change, len(logs))
+	for i, l := range logs {
+		changes[i] = Change{Key: logKey(l.Index), Value: encodeLog(l)}
 	}
-	for _, l := range logs {
-		record := encodeLog(l)
-		if size+len(record) > maxWriteBytes {
-			if err := flush(); err != nil {
-				return fmt.Errorf("consensus: append log before %d: %w", l.Index, err)
-			}
-		}
-		changes = append(changes, Change{Key: logKey(l.Index), Value: record})
-		size += len(record)
-	}
-	if err := flush(); err != nil {
+	if err := writeInParts(s.kv, changes); err != nil {
 		return fmt.Errorf("consensus: append log: %w", err)
 	}
 	return nil
@@ -103,22 +87,22 @@ func (s logStore) DeleteRange(first, last uint64) error {
 	if err != nil {
 		return err
 	}
-	var keys [][]byte
+	var changes []Change
 	err = s.kv.Scan(logKey(first), false, func(key, _ []byte) bool {
 		index, ok := logIndex(key)
 		if !ok || index > last {
 			return false
 		}
-		keys = append(keys, slices.Clone(key))
+		changes = append(changes, Change{Key: slices.Clone(key), Delete: true})
 		return true
 	})
-	if err != nil {
-		return fmt.Errorf("consensus: delete log %d to %d: %w", first, last, err)
-	}
 	if last >= end {
-		slices.Reverse(keys)
+		slices.Reverse(changes)
 	}
-	if err := deleteKeys(s.kv, keys); err != nil {
+	if err == nil {
+		err = writeInParts(s.kv, changes)
+	}
+	if err != nil {
 		return fmt.Errorf("consensus: delete log %d to %d: %w", first, last, err)
 	}
 	return nil
@@ -158,14 +142,17 @@ func (s logStore) continues(covered uint64) error {
 	return s.DeleteRange(first, gap)
 }
 
-// deleteKeys deletes in the order given, in writes of at most 1,024 keys.
-func deleteKeys(kv KV, keys [][]byte) error {
-	for part := range slices.Chunk(keys, 1024) {
-		changes := make([]Change, len(part))
-		for i, k := range part {
-			changes[i] = Change{Key: k, Delete: true}
+// writeInParts carries changes out in their order, in writes of at most maxWriteChanges and
+// maxWriteBytes.
+func writeInParts(kv KV, changes []Change) error {
+	for n := 0; len(changes) > 0; changes = changes[n:] {
+		size := 0
+		for n = 0; n < min(len(changes), maxWriteChanges); n++ {
+			if size += len(changes[n].Value); n > 0 && size > maxWriteBytes {
+				break
+			}
 		}
-		if err := kv.Write(changes); err != nil {
+		if err := kv.Write(changes[:n]); err != nil {
 			return err
 		}
 	}

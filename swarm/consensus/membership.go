@@ -3,7 +3,6 @@ package consensus
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"pnode/planner/plan"
@@ -23,7 +22,7 @@ type Servers struct {
 	Self    plan.PeerID
 	Servers []Server
 	Members []Member
-	// Silent is how long ago a server was last heard of; 0 when it answers.
+	// Silent is how long ago a server was last heard of; 0 when it answers, and for Self.
 	Silent func(plan.PeerID) time.Duration
 	// Ready reports whether a server without a vote has nearly the whole log. It is asked
 	// only about candidates for promotion.
@@ -111,7 +110,7 @@ func (v Servers) tally() tally {
 	for _, s := range v.byAge() {
 		m, known := v.member(s.Peer)
 		staying := !known || m.State == Active || m.State == Joining
-		silent := v.silence(s.Peer)
+		silent := v.Silent(s.Peer)
 		switch {
 		case !s.Voter && known && m.State == Active && silent == 0:
 			t.candidates = append(t.candidates, s.Peer)
@@ -139,32 +138,20 @@ func (v Servers) tally() tally {
 
 // byAge returns the servers by the epoch that their member's state began with, Self first.
 func (v Servers) byAge() []Server {
-	age := func(p plan.PeerID) uint64 {
-		m, _ := v.member(p)
-		return m.Since
-	}
-	sorted := slices.Clone(v.Servers)
-	slices.SortFunc(sorted, func(a, b Server) int {
-		if (a.Peer == v.Self) != (b.Peer == v.Self) {
-			if a.Peer == v.Self {
-				return -1
-			}
-			return 1
+	since := func(s Server) uint64 {
+		if s.Peer == v.Self {
+			return 0
 		}
-		return cmp.Or(cmp.Compare(age(a.Peer), age(b.Peer)), strings.Compare(string(a.Peer), string(b.Peer)))
+		m, _ := v.member(s.Peer)
+		return m.Since + 1
+	}
+	return slices.SortedFunc(slices.Values(v.Servers), func(a, b Server) int {
+		return cmp.Or(cmp.Compare(since(a), since(b)), cmp.Compare(a.Peer, b.Peer))
 	})
-	return sorted
 }
 
 func (v Servers) member(p plan.PeerID) (Member, bool) {
 	return State{Members: v.Members}.Member(p)
-}
-
-func (v Servers) silence(p plan.PeerID) time.Duration {
-	if p == v.Self {
-		return 0
-	}
-	return v.Silent(p)
 }
 
 // safe reports whether answering voters are a majority of voters.
@@ -213,7 +200,7 @@ func (t tally) shrink() (Action, bool) {
 // demote takes the vote of a voter, after leadership when it is the leader's own.
 func (t tally) demote(p plan.PeerID, reason string) (Action, bool) {
 	answering := t.answering
-	if t.silence(p) == 0 {
+	if t.Silent(p) == 0 {
 		answering--
 	}
 	if !safe(answering, t.voters-1) {
@@ -223,7 +210,7 @@ func (t tally) demote(p plan.PeerID, reason string) (Action, bool) {
 		return Action{Demote, p, reason}, true
 	}
 	for _, k := range t.keep {
-		if t.silence(k) == 0 {
+		if t.Silent(k) == 0 {
 			return Action{Transfer, k, "the leader is leaving"}, true
 		}
 	}

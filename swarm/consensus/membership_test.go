@@ -167,7 +167,7 @@ func (w *world) majority() bool {
 	for _, s := range w.Servers.Servers {
 		if s.Voter {
 			voters++
-			if w.silence(s.Peer) == 0 {
+			if w.silent[s.Peer] == 0 {
 				answering++
 			}
 		}

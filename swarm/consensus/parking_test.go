@@ -242,7 +242,7 @@ func TestReadsBeyondTheLogAndInside(t *testing.T) {
 			t.Errorf("entry %d: %v", index, err)
 		}
 	}
-	if err := deleteKeys(kv, [][]byte{logKey(4)}); err != nil {
+	if err := writeInParts(kv, []Change{{Key: logKey(4), Delete: true}}); err != nil {
 		t.Fatal(err)
 	}
 	close(p.isolated)

@@ -125,14 +125,16 @@ func (s *snapshotStore) commit(k *snapshotSink) error {
 	}
 	head := snapshotHead{Number: k.number, Meta: k.meta, Checksum: crc32.Checksum(k.contents, castagnoli)}
 	head.Meta.Size = int64(len(k.contents))
+	var pieces []Change
 	for piece := range slices.Chunk(k.contents, maxWriteBytes) {
-		if err := s.kv.Write([]Change{{Key: pieceKey(head.Number, head.Pieces), Value: piece}}); err != nil {
-			return err
-		}
+		pieces = append(pieces, Change{Key: pieceKey(head.Number, head.Pieces), Value: piece})
 		head.Pieces++
 	}
 	value, err := json.Marshal(head)
 	if err != nil {
+		return err
+	}
+	if err := writeInParts(s.kv, pieces); err != nil {
 		return err
 	}
 	if err := s.kv.Write([]Change{{Key: []byte{prefixHead}, Value: value}}); err != nil {
@@ -143,20 +145,20 @@ func (s *snapshotStore) commit(k *snapshotSink) error {
 
 // sweep deletes the pieces of all snapshots but one.
 func (s *snapshotStore) sweep(keep uint64) error {
-	var keys [][]byte
+	var changes []Change
 	err := s.kv.Scan([]byte{prefixSnapshot}, false, func(key, _ []byte) bool {
 		if key[0] != prefixSnapshot {
 			return false
 		}
 		if len(key) != 13 || binary.BigEndian.Uint64(key[1:]) != keep {
-			keys = append(keys, slices.Clone(key))
+			changes = append(changes, Change{Key: slices.Clone(key), Delete: true})
 		}
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	return deleteKeys(s.kv, keys)
+	return writeInParts(s.kv, changes)
 }
 
 // snapshotSink gathers a snapshot of at most MaxStateBytes in memory.
