@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"pnode/checkpoint"
@@ -21,52 +20,49 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 		_, err := fmt.Fprintln(w, "no checkpoints")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	p := printer{w: t}
-	p.f("STEP\tGENERATION\tLAYERS\tSIZE\tAGE\tHELD BY\n")
-	for _, c := range list {
-		age := "-"
-		if !c.Time.IsZero() {
-			age = now.Sub(c.Time).Round(time.Second).String()
+	return table(w, func(p printer) {
+		p.f("STEP\tGENERATION\tLAYERS\tSIZE\tAGE\tHELD BY\n")
+		for _, c := range list {
+			age := "-"
+			if !c.Time.IsZero() {
+				age = now.Sub(c.Time).Round(time.Second).String()
+			}
+			heldBy := plan.Count(len(c.Holders), "node")
+			if len(c.Holders) > 1 {
+				heldBy += fmt.Sprintf(", each layer by %d", c.Copies)
+			}
+			p.f("%d\t%d\t%d\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, heldBy)
 		}
-		heldBy := plan.Count(len(c.Holders), "node")
-		if len(c.Holders) > 1 {
-			heldBy += fmt.Sprintf(", each layer by %d", c.Copies)
-		}
-		p.f("%d\t%d\t%d\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, heldBy)
-	}
-	return errors.Join(p.err, t.Flush())
+	})
 }
 
 // Verified writes what a verification found; the error wraps ErrDamaged when that is
 // not all well.
 func Verified(w io.Writer, r checkpoint.Report) error {
-	p := printer{w: w}
-	p.f("%s, %s: as written\n", plan.Count(r.Chunks, "chunk"), size(r.Bytes))
-	for _, m := range r.Manifests {
-		verdict := "complete"
-		switch {
-		case !m.OK:
-			verdict = "DAMAGED"
-		case m.Here < m.Layers:
-			verdict = "complete as far as this node holds it"
+	err := table(w, func(p printer) {
+		p.f("%s, %s: as written\n", plan.Count(r.Chunks, "chunk"), size(r.Bytes))
+		for _, m := range r.Manifests {
+			verdict := "complete"
+			switch {
+			case !m.OK:
+				verdict = "DAMAGED"
+			case m.Here < m.Layers:
+				verdict = "complete as far as this node holds it"
+			}
+			p.f("step %d, generation %d: %d of %d layers here, %s\n", m.Step, m.Generation, m.Here, m.Layers, verdict)
 		}
-		p.f("step %d, generation %d: %d of %d layers here, %s\n", m.Step, m.Generation, m.Here, m.Layers, verdict)
+		for _, h := range r.Missing {
+			p.f("missing: %s\n", h)
+		}
+		for _, h := range r.Corrupt {
+			p.f("corrupt, moved aside: %s\n", h)
+		}
+		if r.Damaged != nil {
+			p.f("index: %v\n", r.Damaged)
+		}
+	})
+	if err == nil && !r.OK() {
+		err = ErrDamaged
 	}
-	for _, h := range r.Missing {
-		p.f("missing: %s\n", h)
-	}
-	for _, h := range r.Corrupt {
-		p.f("corrupt, moved aside: %s\n", h)
-	}
-	if r.Damaged != nil {
-		p.f("index: %v\n", r.Damaged)
-	}
-	if p.err != nil {
-		return fmt.Errorf("progress: write report: %w", p.err)
-	}
-	if !r.OK() {
-		return ErrDamaged
-	}
-	return nil
+	return err
 }

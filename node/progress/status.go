@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -13,16 +14,46 @@ import (
 
 // Status writes a snapshot as tables; now dates the checkpoint's age.
 func Status(w io.Writer, st api.Status, now time.Time) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	p := printer{w: t}
+	return table(w, func(p printer) { writeStatus(p, st, now) })
+}
+
+// printer writes formatted text to where no write fails.
+type printer struct{ tabs *tabwriter.Writer }
+
+func (p printer) f(format string, args ...any) { fmt.Fprintf(p.tabs, format, args...) }
+
+// table has fill write lines of cells that end with tabs, and writes them to w as columns.
+func table(w io.Writer, fill func(printer)) error {
+	var text bytes.Buffer
+	tabs := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fill(printer{tabs})
+	tabs.Flush()
+	if _, err := w.Write(text.Bytes()); err != nil {
+		return fmt.Errorf("progress: write: %w", err)
+	}
+	return nil
+}
+
+func writeStatus(p printer, st api.Status, now time.Time) {
 	p.f("run\t%s\n", clean(string(st.Run)))
 	p.f("node\t%s, %s\n", name(st, st.Peer), clean(st.State))
-	p.f("leader\t%s, term %d\n", leader(st), st.Term)
+	leader := name(st, st.Leader)
+	switch st.Leader {
+	case "":
+		leader = "none"
+	case st.Peer:
+		leader = "this node"
+	}
+	p.f("leader\t%s, term %d\n", leader, st.Term)
 	p.f("step\t%s\n", stepLine(st))
 	if st.Waiting != "" {
 		p.f("WAITING\t%s\n", clean(st.Waiting))
 	}
-	p.f("checkpoint\t%s\n", checkpointLine(st.Checkpoint, now))
+	if c := st.Checkpoint; c.Time.IsZero() {
+		p.f("checkpoint\tnone yet\n")
+	} else {
+		p.f("checkpoint\tstep %d, %s ago\n", c.Step, now.Sub(c.Time).Round(time.Second))
+	}
 	p.f("data\t%s of text, %s held out\n", size(st.Data.SizeBytes), size(st.Data.HeldOutBytes))
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))
@@ -32,18 +63,6 @@ func Status(w io.Writer, st api.Status, now time.Time) error {
 		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), clean(m.State), lastSeen(m), clean(m.Device), marks(m))
 	}
 	p.f("\n")
-	writePlan(&p, st)
-	if p.err != nil {
-		return fmt.Errorf("progress: write status: %w", p.err)
-	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("progress: write status: %w", err)
-	}
-	return nil
-}
-
-// writePlan writes the stages of the generation and why it is cut so.
-func writePlan(p *printer, st api.Status) {
 	if len(st.Plan) == 0 {
 		p.f("no plan yet\n")
 		return
@@ -56,18 +75,6 @@ func writePlan(p *printer, st api.Status) {
 	}
 	for _, r := range st.Reasons {
 		p.f("- %s\n", clean(r))
-	}
-}
-
-// printer keeps the first error of many writes.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) f(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
 	}
 }
 
@@ -107,23 +114,6 @@ func lastSeen(m api.Member) string {
 	default:
 		return ago.Round(time.Second).String() + " ago"
 	}
-}
-
-func checkpointLine(c api.Checkpoint, now time.Time) string {
-	if c.Time.IsZero() {
-		return "none yet"
-	}
-	return fmt.Sprintf("step %d, %s ago", c.Step, now.Sub(c.Time).Round(time.Second))
-}
-
-func leader(st api.Status) string {
-	switch st.Leader {
-	case "":
-		return "none"
-	case st.Peer:
-		return "this node"
-	}
-	return name(st, st.Leader)
 }
 
 func marks(m api.Member) string {

@@ -113,7 +113,9 @@ func (w *Writer) step(e api.Event) {
 	lasting := e.HeldOut != nil || e.Step == e.Steps
 	switch {
 	case w.options.Terminal:
-		w.update(text)
+		pad := max(0, w.shown-len(text))
+		w.write(w.options.Text, "\r"+text+strings.Repeat(" ", pad))
+		w.shown = len(text)
 		if lasting {
 			w.endLine()
 		}
@@ -124,13 +126,6 @@ func (w *Writer) step(e api.Event) {
 	if text := api.PrecisionText(e.HeldOut, e.HeldOutF32, 4); text != "" {
 		w.line("  held-out in " + text)
 	}
-}
-
-// update replaces the updating line.
-func (w *Writer) update(text string) {
-	pad := max(0, w.shown-len(text))
-	w.write(w.options.Text, "\r"+text+strings.Repeat(" ", pad))
-	w.shown = len(text)
 }
 
 // endLine leaves the updating line standing.
