@@ -105,13 +105,13 @@ func (v view) path() string {
 	return "/" + hex.EncodeToString(sum[:12]) + "/"
 }
 
-// url opens the page. The key follows the #, which a browser sends nowhere.
-func (v view) url() string { return "http://" + v.Addr + v.path() + "#" + v.Key }
-
 // listenAgain takes the port that the page of this folder had, with its key, or any with a new
 // key where another program has it.
 func listenAgain(dir string) (net.Listener, view, error) {
-	if last, err := readView(dir); err == nil {
+	var last view
+	err := readFile(dir, ViewFile, &last)
+	host, _, splitErr := net.SplitHostPort(last.Addr)
+	if err == nil && splitErr == nil && host == "127.0.0.1" && len(last.Key) >= len(newToken()) { // else not pnode's
 		if l, err := net.Listen("tcp", last.Addr); err == nil {
 			return l, last, nil
 		}
@@ -125,16 +125,4 @@ func listenAgain(dir string) (net.Listener, view, error) {
 		return nil, view{}, errors.Join(err, l.Close())
 	}
 	return l, fresh, nil
-}
-
-// readView reads where a folder's page was; one that is not on loopback was not pnode's.
-func readView(dir string) (v view, err error) {
-	if err := readFile(dir, ViewFile, &v); err != nil {
-		return view{}, err
-	}
-	host, _, err := net.SplitHostPort(v.Addr)
-	if err != nil || host != "127.0.0.1" || len(v.Key) < len(newToken()) {
-		return view{}, fmt.Errorf("api: %s names %.40q with a key of %d characters: want 127.0.0.1 and a port", ViewFile, v.Addr, len(v.Key))
-	}
-	return v, nil
 }

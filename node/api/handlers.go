@@ -41,11 +41,12 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
 	mux.HandleFunc("GET /v1/events", s.events)
-	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) {
-		s.reply(w, http.StatusOK, s.options.Node.History())
-	})
+	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.options.Node.History(), nil) })
 	mux.HandleFunc("GET /v1/schedule.svg", s.schedule)
-	mux.HandleFunc("GET /v1/checkpoints", s.checkpoints)
+	mux.HandleFunc("GET /v1/checkpoints", func(w http.ResponseWriter, _ *http.Request) {
+		list, err := s.options.Node.Checkpoints()
+		s.answer(w, list, err)
+	})
 	mux.HandleFunc("POST /v1/invite", s.invite)
 	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
 	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
@@ -58,14 +59,14 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	if st.Waiting != "" {
 		st.TokensPerS, st.ETAS = 0, 0
 	}
-	s.reply(w, http.StatusOK, st)
+	s.answer(w, st, nil)
 }
 
 // schedule answers with a picture that may style itself and do nothing else.
 func (s *Server) schedule(w http.ResponseWriter, _ *http.Request) {
 	var picture bytes.Buffer
 	if err := s.options.Node.Schedule(&picture); err != nil {
-		s.fail(w, err)
+		s.answer(w, nil, err)
 		return
 	}
 	h := w.Header()
@@ -75,15 +76,6 @@ func (s *Server) schedule(w http.ResponseWriter, _ *http.Request) {
 	if _, err := w.Write(picture.Bytes()); err != nil {
 		s.options.Log.Debug("api: picture not written", "error", err)
 	}
-}
-
-func (s *Server) checkpoints(w http.ResponseWriter, _ *http.Request) {
-	list, err := s.options.Node.Checkpoints()
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	s.reply(w, http.StatusOK, list)
 }
 
 func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
@@ -105,38 +97,33 @@ func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	invite, err := s.options.Node.Invite(time.Duration(req.TTLS)*time.Second, req.Uses)
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	s.reply(w, http.StatusOK, inviteReply{invite})
+	s.answer(w, inviteReply{invite}, err)
 }
 
 // act answers a request without a body by doing something.
 func (s *Server) act(do func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// The server's read deadline would cancel the request while it is worked on.
-		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
-			s.fail(w, err)
-			return
+		err := http.NewResponseController(w).SetReadDeadline(time.Time{})
+		if err == nil {
+			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+			defer cancel()
+			err = do(ctx)
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
-		if err := do(ctx); err != nil {
-			s.fail(w, err)
-			return
-		}
-		s.reply(w, http.StatusOK, struct{}{})
+		s.answer(w, struct{}{}, err)
 	}
 }
 
-// fail answers with the error of a node's method.
-func (s *Server) fail(w http.ResponseWriter, err error) {
-	code := http.StatusInternalServerError
-	if errors.Is(err, ErrNotReady) {
-		code = http.StatusServiceUnavailable
+// answer answers with the result of a node's method, or its error.
+func (s *Server) answer(w http.ResponseWriter, result any, err error) {
+	switch {
+	case err == nil:
+		s.reply(w, http.StatusOK, result)
+	case errors.Is(err, ErrNotReady):
+		s.reply(w, http.StatusServiceUnavailable, errorReply{err.Error()})
+	default:
+		s.reply(w, http.StatusInternalServerError, errorReply{err.Error()})
 	}
-	s.reply(w, code, errorReply{err.Error()})
 }
 
 func (s *Server) reply(w http.ResponseWriter, code int, body any) {

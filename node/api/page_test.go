@@ -192,7 +192,7 @@ func TestThePageComesBack(t *testing.T) {
 	}
 	first := listen()
 	page, token := first.address.Page, first.address.Token
-	if err := first.Close(); err != nil {
+	if err := first.listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	again := listen()
@@ -204,7 +204,7 @@ func TestThePageComesBack(t *testing.T) {
 		t.Errorf("%+v beside %+v", beside.view, again.view)
 	}
 	for _, s := range []*Server{again, beside} {
-		if err := s.Close(); err != nil {
+		if err := s.listener.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestThePageComesBack(t *testing.T) {
 		if !strings.HasPrefix(s.address.Addr, "127.0.0.1:") || len(s.view.Key) != len(newToken()) {
 			t.Errorf("with %s: %+v", bad, s.view)
 		}
-		if err := s.Close(); err != nil {
+		if err := s.listener.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

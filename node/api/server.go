@@ -70,8 +70,7 @@ type Server struct {
 }
 
 // Listen takes a loopback port, that of the node before in the folder if it can be had, and
-// writes the address file. Requests are answered
-// once Run runs; who never calls Run must call Close.
+// writes the address file. Requests are answered once Run runs.
 func Listen(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -82,7 +81,10 @@ func Listen(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, listener: l, view: page,
-		address: Address{Addr: page.Addr, Token: newToken(), Page: page.url(), PID: os.Getpid()},
+		address: Address{
+			Addr: page.Addr, Token: newToken(), PID: os.Getpid(),
+			Page: "http://" + page.Addr + page.path() + "#" + page.Key, // a browser sends what follows the # nowhere
+		},
 		streams: make(chan struct{}, maxStreams),
 		ending:  make(chan struct{}),
 	}
@@ -90,11 +92,6 @@ func Listen(o Options) (*Server, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return s, nil
-}
-
-// Close frees the port and removes the address file of a server that is not served.
-func (s *Server) Close() error {
-	return errors.Join(s.listener.Close(), removeAddress(s.options.Dir, s.address))
 }
 
 // Run answers requests until ctx is done, then removes the address file, lets streams

@@ -77,7 +77,7 @@ const (
 	maxStages         = 64
 )
 
-var errBadHeartbeat = errors.New("gossip: bad heartbeat")
+var errBadMessage = errors.New("gossip: bad message")
 
 // Encode returns the heartbeat as JSON. Texts and lists that are too long are cut; a number
 // that is not finite panics.
@@ -93,14 +93,14 @@ func (b Heartbeat) Encode() []byte {
 
 func decodeHeartbeat(data []byte) (Heartbeat, error) {
 	if len(data) > maxHeartbeatBytes {
-		return Heartbeat{}, fmt.Errorf("%w: %d bytes, at most %d", errBadHeartbeat, len(data), maxHeartbeatBytes)
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d bytes, at most %d", errBadMessage, len(data), maxHeartbeatBytes)
 	}
 	var b Heartbeat
 	if err := strict.Decode(data, &b); err != nil {
-		return Heartbeat{}, fmt.Errorf("%w: %w", errBadHeartbeat, err)
+		return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
 	}
 	if len(b.Stages) > maxStages || len(b.Links) > maxRates {
-		return Heartbeat{}, fmt.Errorf("%w: %d stages and %d links, at most %d and %d", errBadHeartbeat, len(b.Stages), len(b.Links), maxStages, maxRates)
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d stages and %d links, at most %d and %d", errBadMessage, len(b.Stages), len(b.Links), maxStages, maxRates)
 	}
 	return b, nil
 }
@@ -125,16 +125,23 @@ type Topics interface {
 // Listen begins to note the heartbeats of the other members. One that speaks for another peer
 // than its sender is refused.
 func (t *Tracker) Listen(members Topics) error {
+	return listen(members, topics.Events, decodeHeartbeat, func(b Heartbeat) plan.PeerID { return b.Peer },
+		func(b Heartbeat) { t.Note(b, time.Now()) })
+}
+
+// listen calls hear for each message of a topic. One that speaks for another peer than its sender
+// is refused.
+func listen[M any](members Topics, topic string, decode func([]byte) (M, error), peer func(M) plan.PeerID, hear func(M)) error {
 	valid := func(from plan.PeerID, data []byte) error {
-		b, err := decodeHeartbeat(data)
-		if err == nil && b.Peer != from {
-			err = fmt.Errorf("%w: it speaks for %.80q", errBadHeartbeat, b.Peer)
+		m, err := decode(data)
+		if err == nil && peer(m) != from {
+			err = fmt.Errorf("%w: it speaks for %.80q", errBadMessage, peer(m))
 		}
 		return err
 	}
-	return members.Subscribe(topics.Events, valid, func(_ plan.PeerID, data []byte) {
-		if b, err := decodeHeartbeat(data); err == nil {
-			t.Note(b, time.Now())
+	return members.Subscribe(topic, valid, func(_ plan.PeerID, data []byte) {
+		if m, err := decode(data); err == nil {
+			hear(m)
 		}
 	})
 }

@@ -22,10 +22,10 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
 	}
 	more := Heartbeat{Peer: "a", Links: make([]LinkRate, maxRates+1)}
-	if _, err := decodeHeartbeat(more.Encode()); !errors.Is(err, errBadHeartbeat) {
+	if _, err := decodeHeartbeat(more.Encode()); !errors.Is(err, errBadMessage) {
 		t.Errorf("more links than there is room for: %v", err)
 	}
-	if _, err := decodeHeartbeat([]byte(`{"peer":"a","stages":[` + strings.Repeat("{},", maxStages) + `{}]}`)); !errors.Is(err, errBadHeartbeat) {
+	if _, err := decodeHeartbeat([]byte(`{"peer":"a","stages":[` + strings.Repeat("{},", maxStages) + `{}]}`)); !errors.Is(err, errBadMessage) {
 		t.Errorf("more stages than there is room for: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package gossip
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -21,15 +20,13 @@ type Profile struct {
 	Profile plan.Profile `json:"profile"`
 }
 
-var errBadProfile = errors.New("gossip: bad profile")
-
 func decodeProfile(data []byte) (Profile, error) {
 	var p Profile
 	if len(data) > topics.MaxBytes {
-		return p, fmt.Errorf("%w: %d bytes, at most %d", errBadProfile, len(data), topics.MaxBytes)
+		return p, fmt.Errorf("%w: a profile of %d bytes, at most %d", errBadMessage, len(data), topics.MaxBytes)
 	}
 	if err := strict.Decode(data, &p); err != nil {
-		return p, fmt.Errorf("%w: %w", errBadProfile, err)
+		return p, fmt.Errorf("%w: profile: %w", errBadMessage, err)
 	}
 	return p, nil
 }
@@ -46,18 +43,7 @@ func (p Profile) Send(ctx context.Context, members Topics) error {
 // ListenToProfiles calls hear for each profile that comes, one after the other. One that speaks
 // for another peer than its sender is refused.
 func ListenToProfiles(members Topics, hear func(Profile)) error {
-	valid := func(from plan.PeerID, data []byte) error {
-		p, err := decodeProfile(data)
-		if err == nil && p.Peer != from {
-			err = fmt.Errorf("%w: it speaks for %.80q", errBadProfile, p.Peer)
-		}
-		return err
-	}
-	return members.Subscribe(topics.Profiles, valid, func(_ plan.PeerID, data []byte) {
-		if p, err := decodeProfile(data); err == nil {
-			hear(p)
-		}
-	})
+	return listen(members, topics.Profiles, decodeProfile, func(p Profile) plan.PeerID { return p.Peer }, hear)
 }
 
 // Update returns the entry that brings the roster up to date, if it is not.

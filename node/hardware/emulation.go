@@ -65,11 +65,8 @@ func profileOfEmulated(d *emulate.Device, freeBytes int64) plan.DeviceProfile {
 	return p
 }
 
-// emulatedSocket returns what puts a file's links under a UDP socket; nil where it names none.
+// emulatedSocket returns what puts a file's links under a UDP socket.
 func emulatedSocket(e config.Emulation) func(net.PacketConn) net.PacketConn {
-	if !e.Networked() {
-		return nil
-	}
 	conditions := map[netip.AddrPort][]link.TimedConditions{}
 	for _, l := range e.Links {
 		to := netip.MustParseAddrPort(l.To) // checked by config

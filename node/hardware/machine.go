@@ -113,7 +113,7 @@ func (m *Machine) Idle() bool {
 
 // Socket returns what puts emulated links under the node's UDP sockets; nil leaves them alone.
 func (m *Machine) Socket() func(net.PacketConn) net.PacketConn {
-	if m.options.Emulation == nil {
+	if m.options.Emulation == nil || !m.options.Emulation.Networked() {
 		return nil
 	}
 	return emulatedSocket(*m.options.Emulation)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,10 +70,8 @@ type Leader struct {
 	Config
 	searches errgroup.Group
 	found    chan struct{} // receives a value after a search has ended
-
-	mu      sync.Mutex // guards what follows
-	blocked string
-	wish    *gossip.ScheduleWish
+	blocked  atomic.Value  // a string: why there is no plan
+	wish     atomic.Pointer[gossip.ScheduleWish]
 }
 
 // New returns a Leader whose duties begin with Run.
@@ -88,21 +86,8 @@ func New(c Config) *Leader {
 
 // Fill puts into this node's heartbeat why there is no plan, and the schedule that is wanted.
 func (l *Leader) Fill(b *gossip.Heartbeat) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b.Blocked, b.Wish = l.blocked, l.wish
-}
-
-func (l *Leader) setBlocked(why string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.blocked = why
-}
-
-func (l *Leader) setWish(w *gossip.ScheduleWish) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wish = w
+	b.Blocked, _ = l.blocked.Load().(string)
+	b.Wish = l.wish.Load()
 }
 
 // Hear brings news of a member into the roster, if this node leads.
@@ -176,8 +161,8 @@ func (l *Leader) Run(ctx context.Context) {
 		_, number, self := l.Consensus.Leader()
 		if !self {
 			t = nil
-			l.setBlocked("")
-			l.setWish(nil)
+			l.blocked.Store("")
+			l.wish.Store(nil)
 			continue
 		}
 		if t == nil || t.number != number {
@@ -296,7 +281,7 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 	case v.Plan:
 		return t.proposePlan(ctx, state, v.Why)
 	}
-	t.setBlocked(v.Blocked)
+	t.blocked.Store(v.Blocked)
 	return nil
 }
 
@@ -326,10 +311,10 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 	}
 	t.made = nil // used up: a profile may change without the roster's epoch
 	if m.err != nil {
-		t.setBlocked(withoutPackage(m.err))
+		t.blocked.Store(withoutPackage(m.err))
 		return nil
 	}
-	t.setBlocked("")
+	t.blocked.Store("")
 	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.lines})
 	if err == nil {
 		t.plans++

@@ -78,7 +78,7 @@ func (s *scheduleWatch) follow(p plan.Plan) plan.Step {
 	running, step := s.Heartbeats.Running(p)
 	if s.running.Generation != p.Generation {
 		s.watched = watched{running: p, newest: p.Start + 1} // the first step warms up
-		s.setWish(nil)
+		s.wish.Store(nil)
 	}
 	if from, to := s.running.ScheduleChoice().String(), running.ScheduleChoice().String(); from != to {
 		s.Log.Info("the schedule has changed", "step", step, "from", from, "to", to)
@@ -103,7 +103,7 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 	schedule := c.best.Plan.ScheduleChoice().String()
 	if c.best.InPlace && schedule != s.wished && len(schedule) <= gossip.MaxScheduleBytes {
 		s.wished = schedule
-		s.setWish(&gossip.ScheduleWish{Generation: s.running.Generation, Schedule: schedule, Why: wire.Clip(d.Reason, gossip.MaxWhyBytes)})
+		s.wish.Store(&gossip.ScheduleWish{Generation: s.running.Generation, Schedule: schedule, Why: wire.Clip(d.Reason, gossip.MaxWhyBytes)})
 		return
 	}
 	s.why, s.seen = d.Reason, c.seen // the coordinator cannot make this change, or did not

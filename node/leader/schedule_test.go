@@ -202,12 +202,10 @@ func (r *rehearsal) stop() bool {
 func (r *rehearsal) next(plan.Step) plan.ScheduleChoice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := gossip.ScheduleWish{}
-	if wish := r.leader.wish; wish != nil {
-		w = *wish
-	}
-	if course, err := plan.ParseScheduleChoice(w.Schedule); err == nil && w.Generation == r.state.Plan.Generation {
-		return course
+	if w := r.leader.wish.Load(); w != nil && w.Generation == r.state.Plan.Generation {
+		if course, err := plan.ParseScheduleChoice(w.Schedule); err == nil {
+			return course
+		}
 	}
 	return r.state.Plan.ScheduleChoice()
 }

@@ -59,11 +59,6 @@ func (m *Monitor) KeepLosses(ctx context.Context) {
 	}
 }
 
-// answerLosses answers a member with the loss curves so far.
-func (m *Monitor) answerLosses(context.Context, plan.PeerID, []byte) ([]byte, error) {
-	return json.Marshal(m.hub.History().Losses)
-}
-
 // LearnLosses asks for the losses that this node was not there for, until a node that has some
 // has answered.
 func (m *Monitor) LearnLosses(ctx context.Context) {

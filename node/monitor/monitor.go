@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -76,7 +77,9 @@ func New(c Config) *Monitor {
 	m.steps.log.publish = m.hub.Publish
 	m.recallLosses()
 	m.Peers.Serve(protocolSteps, m.answerSteps)
-	m.Peers.Serve(protocolLosses, m.answerLosses)
+	m.Peers.Serve(protocolLosses, func(context.Context, plan.PeerID, []byte) ([]byte, error) {
+		return json.Marshal(m.hub.History().Losses)
+	})
 	return m
 }
 
