@@ -94,7 +94,7 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 		return nil, fmt.Errorf("%w in %s (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s`, then go on with it by `pnode train --resume`",
 			ErrRunning, dir, client.PID(), dir)
 	}
-	store, err := readStore(dir, log)
+	store, err := openStore(dir, log, true)
 	if errors.Is(err, checkpoint.ErrLocked) {
 		return nil, fmt.Errorf("%w, or another command works on its checkpoints, in %s: wait until it has ended: %w", ErrRunning, dir, err)
 	}
@@ -103,12 +103,12 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 
 // OpenStore opens the store of a node that does not run, to set its checkpoints right.
 func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
-	return openStore(dir, opening{returning: true}, log)
+	return openStore(dir, log, false)
 }
 
 // StoredCheckpoints lists the checkpoints in the folder of a node that does not run.
 func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
-	store, err := readStore(dir, log)
+	store, err := openStore(dir, log, true)
 	if err != nil {
 		return api.CheckpointList{}, err
 	}
@@ -116,16 +116,12 @@ func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error)
 	return list, errors.Join(err, store.Close())
 }
 
-// readStore opens the store of a node that does not run, concurrently with others that read it.
-func readStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
-	return openStore(dir, opening{returning: true, reading: true}, log)
-}
-
-func openStore(dir string, o opening, log *slog.Logger) (*checkpoint.Store, error) {
+// openStore opens the store of a node that does not run. Only those who read it alone share it.
+func openStore(dir string, log *slog.Logger, reading bool) (*checkpoint.Store, error) {
 	if _, err := loadMembership(dir); err != nil {
 		return nil, err
 	}
-	o.cfg = config.Config{Dir: dir}
+	o := opening{cfg: config.Config{Dir: dir}, returning: true, reading: reading}
 	err := o.prepare(log)
 	return o.store, err
 }

@@ -28,7 +28,7 @@ const (
 func (m *Monitor) recallLosses() {
 	l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses)
 	if err == nil {
-		m.hub.Recall(l)
+		m.Recall(l)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		m.Log.Warn("the loss curve begins anew", "cause", err)
 	}
@@ -44,7 +44,7 @@ func (m *Monitor) KeepLosses(ctx context.Context) {
 		case <-ctx.Done():
 			done = true
 		}
-		h := m.hub.History()
+		h := m.History()
 		if h.Seq == kept || h.Train.Points == nil {
 			continue
 		}
@@ -74,7 +74,7 @@ func (m *Monitor) LearnLosses(ctx context.Context) {
 			if err != nil {
 				return false, fmt.Errorf("monitor: losses of %s: %w", p, err)
 			}
-			m.hub.Recall(l)
+			m.Recall(l)
 			return len(l.Train.Points) > 0, nil
 		})
 		if learned {

@@ -54,10 +54,10 @@ type Peers interface {
 // Monitor reports what a node does and knows of its run. Its methods may be called concurrently.
 type Monitor struct {
 	Config
-	hub    api.Hub
-	steps  steps
-	view   viewCache
-	roster roster // the run loop's
+	api.Hub // of what happens on this node
+	steps   steps
+	view    viewCache
+	roster  roster // the run loop's
 
 	mu       sync.Mutex // guards what follows
 	phase    string
@@ -74,26 +74,14 @@ type Monitor struct {
 // and losses from now on.
 func New(c Config) *Monitor {
 	m := &Monitor{Config: c, phase: phaseJoining}
-	m.steps.log.publish = m.hub.Publish
+	m.steps.log.publish = m.Publish
 	m.recallLosses()
 	m.Peers.Serve(protocolSteps, m.answerSteps)
 	m.Peers.Serve(protocolLosses, func(context.Context, plan.PeerID, []byte) ([]byte, error) {
-		return json.Marshal(m.hub.History().Losses)
+		return json.Marshal(m.History().Losses)
 	})
 	return m
 }
-
-// Close ends all readers of events after what they have queued.
-func (m *Monitor) Close() { m.hub.Close() }
-
-// Publish makes an event known.
-func (m *Monitor) Publish(e api.Event) { m.hub.Publish(e) }
-
-// Events subscribes to what happens on this node.
-func (m *Monitor) Events(ctx context.Context) <-chan api.Event { return m.hub.Events(ctx) }
-
-// History returns what is remembered of all that happened on this node.
-func (m *Monitor) History() api.History { return m.hub.History() }
 
 // Forward hands all events to one function until Close. Cut off for being slow, it begins again
 // where it was.
@@ -101,7 +89,7 @@ func (m *Monitor) Forward(to func(api.Event)) {
 	last := uint64(0)
 	for more := true; more; {
 		more = false
-		for e := range m.hub.Events(context.Background()) {
+		for e := range m.Events(context.Background()) {
 			if e.Seq > last {
 				to(e)
 				last, more = e.Seq, true
@@ -115,13 +103,13 @@ func (m *Monitor) SetPhase(phase string) {
 	m.mu.Lock()
 	m.phase = phase
 	m.mu.Unlock()
-	m.hub.Publish(api.Event{Kind: api.KindState, Message: phase})
+	m.Publish(api.Event{Kind: api.KindState, Message: phase})
 }
 
 // Begin notes that the node follows a new plan, and publishes it.
 func (m *Monitor) Begin(state consensus.State) {
 	m.SetStalled(0, nil, false)
-	m.hub.Publish(api.Event{
+	m.Publish(api.Event{
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
 		Message: summarize(state.Plan, state.Reasons),
 	})
@@ -148,7 +136,7 @@ func (m *Monitor) Saved(e api.Event) {
 	m.mu.Lock()
 	m.savedAt = time.Now()
 	m.mu.Unlock()
-	m.hub.Publish(e)
+	m.Publish(e)
 }
 
 // Step takes in a step of one of this node's workers. It is the workers' OnStep.
@@ -164,7 +152,7 @@ func (m *Monitor) Step(r pipeline.StepResult) {
 		why, _, _ := strings.Cut(w.Why, ";") // the status has all of it
 		text += ": " + why
 	}
-	m.hub.Publish(api.Event{Kind: api.KindSchedule, Generation: state.Plan.Generation, Step: r.Step, Message: text})
+	m.Publish(api.Event{Kind: api.KindSchedule, Generation: state.Plan.Generation, Step: r.Step, Message: text})
 }
 
 // NewestStep returns the newest committed step of the current generation.

@@ -15,19 +15,17 @@ type shownMember struct {
 	state consensus.MemberState
 }
 
-// roster finds what changes among the members.
-type roster struct {
-	known map[plan.PeerID]shownMember // nil before the first look
-}
+// roster holds the members at the last look, nil before the first one.
+type roster map[plan.PeerID]shownMember
 
 // news returns sentences about what changed since the last look; the first look counts the
 // members.
 func (r *roster) news(s consensus.State, self plan.PeerID) (news []string) {
-	before := r.known
-	r.known = map[plan.PeerID]shownMember{}
+	before := *r
+	*r = roster{}
 	active := 0
 	for _, m := range s.Members {
-		r.known[m.Peer] = shownMember{m.ProcessEpoch, m.State}
+		(*r)[m.Peer] = shownMember{m.ProcessEpoch, m.State}
 		if m.State != consensus.Gone {
 			active++
 		}
@@ -80,6 +78,6 @@ func describeDevices(p plan.Profile) string {
 // calls it.
 func (m *Monitor) RosterChanged(state consensus.State) {
 	for _, text := range m.roster.news(state, m.Self) {
-		m.hub.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
+		m.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
 	}
 }

@@ -40,7 +40,7 @@ func summarize(p plan.Plan, reasons []string) string {
 }
 
 // Done publishes the end of a run, with a summary.
-func (m *Monitor) Done(state consensus.State) { m.hub.Publish(m.doneEvent(state)) }
+func (m *Monitor) Done(state consensus.State) { m.Publish(m.doneEvent(state)) }
 
 func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	e := m.steps.finish()

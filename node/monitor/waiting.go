@@ -118,7 +118,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 func (m *Monitor) ShowWaiting(now time.Time) {
 	state := m.Consensus.State()
 	if why := m.waiting(state, now); m.mayShow(why, now) {
-		m.hub.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why})
+		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why})
 	}
 }
 

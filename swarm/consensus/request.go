@@ -22,8 +22,6 @@ const (
 	codeStale    = 3 // as rejected, with ErrStale
 	codeRetry    = 4 // body: why it may work later
 
-	requestHeader    = 6
-	responseHeader   = 5
 	maxResponseBytes = 4 << 10
 	requestTimeout   = 5 * time.Second
 )
@@ -84,15 +82,11 @@ func appendRequest(b []byte, r request) []byte {
 
 // readRequest reads a request after its streamRequest byte.
 func readRequest(r io.Reader) (request, error) {
-	var h [requestHeader]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
-		return request{}, fmt.Errorf("consensus: read request: %w", err)
+	var h [2]byte
+	body, err := readMessage(r, h[:], MaxEntryBytes)
+	if err == nil && (h[0] != opPropose && h[0] != opApplied || h[1] > 1) {
+		err = fmt.Errorf("%w request: operation %d, %d hops", ErrMalformed, h[0], h[1])
 	}
-	size := binary.LittleEndian.Uint32(h[2:])
-	if h[0] != opPropose && h[0] != opApplied || h[1] > 1 || size > MaxEntryBytes {
-		return request{}, fmt.Errorf("%w request: operation %d, %d hops, %d bytes", ErrMalformed, h[0], h[1], size)
-	}
-	body, err := readBody(r, size)
 	return request{op: h[0], hops: h[1], body: body}, err
 }
 
@@ -103,26 +97,32 @@ func appendResponse(b []byte, r response) []byte {
 }
 
 func readResponse(r io.Reader) (response, error) {
-	var h [responseHeader]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
-		return response{}, fmt.Errorf("consensus: read response: %w", err)
+	var h [1]byte
+	body, err := readMessage(r, h[:], maxResponseBytes)
+	if err == nil && (h[0] < codeDone || h[0] > codeRetry) {
+		err = fmt.Errorf("%w response: code %d", ErrMalformed, h[0])
 	}
-	size := binary.LittleEndian.Uint32(h[1:])
-	if h[0] < codeDone || h[0] > codeRetry || size > maxResponseBytes {
-		return response{}, fmt.Errorf("%w response: code %d, %d bytes", ErrMalformed, h[0], size)
-	}
-	body, err := readBody(r, size)
 	return response{h[0], body}, err
 }
 
-// readBody reads size bytes, allocating as they come.
-func readBody(r io.Reader, size uint32) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, int64(size)))
-	if err != nil {
-		return nil, fmt.Errorf("consensus: read body: %w", err)
+// readMessage fills header and reads the body after it, of at most so many bytes, allocating as
+// they come.
+func readMessage(r io.Reader, header []byte, most uint32) (body []byte, err error) {
+	var size uint32
+	if _, err = io.ReadFull(r, header); err == nil {
+		err = binary.Read(r, binary.LittleEndian, &size)
 	}
-	if len(body) != int(size) {
-		return nil, fmt.Errorf("%w body: %d of %d bytes", ErrMalformed, len(body), size)
+	if err == nil && size > most {
+		return nil, fmt.Errorf("%w message: %d bytes, at most %d", ErrMalformed, size, most)
+	}
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(r, int64(size)))
+	}
+	if err == nil && len(body) != int(size) {
+		return nil, fmt.Errorf("%w message: %d of %d bytes", ErrMalformed, len(body), size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consensus: read message: %w", err)
 	}
 	return body, nil
 }
