@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 )
@@ -13,19 +12,6 @@ type Bucket struct {
 	s      *Store
 	name   string
 	prefix []byte
-}
-
-// ScanOptions choose the entries a scan visits. The zero value is all, ascending.
-type ScanOptions struct {
-	// Prefix that keys must have.
-	Prefix []byte
-	// From is the first key that may be visited: the least when ascending, the greatest
-	// when Reverse; nil starts at the end of the prefix.
-	From []byte
-	// Reverse visits in descending order of keys.
-	Reverse bool
-	// Limit bounds the number of entries; 0 is no bound.
-	Limit int
 }
 
 // Bucket gives the key-value space of this name: 1 to 16 bytes without NUL, or it panics,
@@ -65,34 +51,20 @@ func (b *Bucket) Write(batch []Op) error {
 	})
 }
 
-// Scan calls fn for the chosen entries as they were when the scan began, until fn returns
-// an error, which Scan returns as it is. fn owns key and value and may use the bucket.
-func (b *Bucket) Scan(o ScanOptions, fn func(key, value []byte) error) error {
-	var from []byte
-	if o.From != nil {
-		from = b.key(o.From)
+// Scan visits the pairs as they were when it began, in ascending order beginning with the first
+// key not less than from, or in descending order beginning with the last key not greater than
+// from, until visit returns false. Nil is all of them. visit owns key and value and may use the
+// bucket.
+func (b *Bucket) Scan(from []byte, reverse bool, visit func(key, value []byte) bool) error {
+	if from != nil {
+		from = b.key(from)
 	}
-	prefix := b.key(o.Prefix)
-	if from != nil && !bytes.HasPrefix(from, prefix) {
-		if (bytes.Compare(from, prefix) < 0) == o.Reverse {
-			return nil // the whole prefix lies before the start
-		}
-		from = nil // the whole prefix lies behind it
-	}
-	seen := 0
-	var stop error // fn's own, returned unwrapped
-	err := b.s.during("scan bucket "+b.name, func() error {
-		return b.s.catalog.walk(prefix, from, o.Reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
+	return b.s.during("scan bucket "+b.name, func() error {
+		return b.s.catalog.walk(b.prefix, from, reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
 			v, err := value()
-			if err != nil {
-				return false, err
-			}
-			seen++
-			stop = fn(bytes.Clone(key[len(b.prefix):]), v)
-			return stop == nil && seen != o.Limit, nil
+			return err == nil && visit(bytes.Clone(key[len(b.prefix):]), v), err
 		})
 	})
-	return cmp.Or(stop, err)
 }
 
 func (b *Bucket) key(k []byte) []byte {

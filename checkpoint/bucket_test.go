@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-func scan(t *testing.T, b *Bucket, o ScanOptions) string {
+func scan(t *testing.T, b *Bucket, from []byte, reverse bool, most int) string {
 	t.Helper()
 	var keys []string
-	err := b.Scan(o, func(key, value []byte) error {
+	err := b.Scan(from, reverse, func(key, value []byte) bool {
 		if want := "v" + string(key); string(value) != want {
 			t.Errorf("key %q has value %q", key, value)
 		}
 		keys = append(keys, string(key))
-		return nil
+		return len(keys) != most
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -46,37 +46,30 @@ func TestScan(t *testing.T) {
 	}
 	b := s.Bucket("b")
 	for _, c := range []struct {
-		o    ScanOptions
-		want string
+		from    []byte
+		reverse bool
+		most    int
+		want    string
 	}{
-		{ScanOptions{}, " a b ba bb b\xff c \xff \xff\xff"},
-		{ScanOptions{Reverse: true}, "\xff\xff \xff c b\xff bb ba b a "},
-		{ScanOptions{Limit: 3}, " a b"},
-		{ScanOptions{Reverse: true, Limit: 2}, "\xff\xff \xff"},
-		{ScanOptions{Prefix: []byte("b")}, "b ba bb b\xff"},
-		{ScanOptions{Prefix: []byte("b"), Reverse: true}, "b\xff bb ba b"},
-		{ScanOptions{Prefix: []byte("b\xff"), Reverse: true}, "b\xff"},
-		{ScanOptions{Prefix: []byte("\xff"), Reverse: true}, "\xff\xff \xff"},
-		{ScanOptions{Prefix: []byte("d")}, ""},
-		{ScanOptions{Prefix: []byte("d"), Reverse: true}, ""},
-		{ScanOptions{From: []byte("bb")}, "bb b\xff c \xff \xff\xff"},
-		{ScanOptions{From: []byte("bb"), Reverse: true}, "bb ba b a "},
-		{ScanOptions{From: []byte("bab")}, "bb b\xff c \xff \xff\xff"},
-		{ScanOptions{From: []byte("bab"), Reverse: true}, "ba b a "},
-		{ScanOptions{From: []byte{}}, " a b ba bb b\xff c \xff \xff\xff"},
-		{ScanOptions{From: []byte{}, Reverse: true}, ""},
-		{ScanOptions{Prefix: []byte("b"), From: []byte("bb")}, "bb b\xff"},
-		{ScanOptions{Prefix: []byte("b"), From: []byte("bb"), Reverse: true}, "bb ba b"},
-		{ScanOptions{Prefix: []byte("b"), From: []byte("a")}, "b ba bb b\xff"},
-		{ScanOptions{Prefix: []byte("b"), From: []byte("a"), Reverse: true}, ""},
-		{ScanOptions{Prefix: []byte("b"), From: []byte("c")}, ""},
-		{ScanOptions{Prefix: []byte("b"), From: []byte("c"), Reverse: true}, "b\xff bb ba b"},
+		{nil, false, 0, " a b ba bb b\xff c \xff \xff\xff"},
+		{nil, true, 0, "\xff\xff \xff c b\xff bb ba b a "},
+		{nil, false, 3, " a b"},
+		{nil, true, 2, "\xff\xff \xff"},
+		{[]byte("bb"), false, 0, "bb b\xff c \xff \xff\xff"},
+		{[]byte("bb"), true, 0, "bb ba b a "},
+		{[]byte("bab"), false, 0, "bb b\xff c \xff \xff\xff"},
+		{[]byte("bab"), true, 0, "ba b a "},
+		{[]byte("b\xff"), true, 1, "b\xff"},
+		{[]byte("\xff\xff\xff"), false, 0, ""},
+		{[]byte("\xff\xff\xff"), true, 1, "\xff\xff"},
+		{[]byte{}, false, 0, " a b ba bb b\xff c \xff \xff\xff"},
+		{[]byte{}, true, 0, ""},
 	} {
-		if got := scan(t, b, c.o); got != c.want {
-			t.Errorf("%q %q reverse %v limit %d: %q, want %q", c.o.Prefix, c.o.From, c.o.Reverse, c.o.Limit, got, c.want)
+		if got := scan(t, b, c.from, c.reverse, c.most); got != c.want {
+			t.Errorf("%q reverse %v at most %d: %q, want %q", c.from, c.reverse, c.most, got, c.want)
 		}
 	}
-	if got := scan(t, s.Bucket("none"), ScanOptions{}); got != "" {
+	if got := scan(t, s.Bucket("none"), nil, false, 0); got != "" {
 		t.Errorf("an empty bucket has %q", got)
 	}
 }
@@ -102,30 +95,29 @@ func TestBucketAgainstAMap(t *testing.T) {
 		if err := b.Write(batch); err != nil {
 			t.Fatal(err)
 		}
-		o := ScanOptions{Prefix: key(), Reverse: r.IntN(2) == 0}
+		var from []byte
 		if r.IntN(2) == 0 {
-			o.From = key()
+			from = key()
 		}
+		reverse := r.IntN(2) == 0
 		var got []string
-		if err := b.Scan(o, func(k, v []byte) error { got = append(got, string(k)+"="+string(v)); return nil }); err != nil {
+		if err := b.Scan(from, reverse, func(k, v []byte) bool { got = append(got, string(k)+"="+string(v)); return true }); err != nil {
 			t.Fatal(err)
 		}
-		if want := scanMap(model, o); !slices.Equal(got, want) {
-			t.Fatalf("%+v: %q, want %q", o, got, want)
+		if want := scanMap(model, from, reverse); !slices.Equal(got, want) {
+			t.Fatalf("from %q, reverse %v: %q, want %q", from, reverse, got, want)
 		}
 	}
 }
 
-func scanMap(model map[string]string, o ScanOptions) []string {
+func scanMap(model map[string]string, from []byte, reverse bool) []string {
 	var want []string
 	for _, k := range slices.Sorted(maps.Keys(model)) {
-		before := o.From != nil && k < string(o.From)
-		after := o.From != nil && k > string(o.From)
-		if strings.HasPrefix(k, string(o.Prefix)) && (o.Reverse && !after || !o.Reverse && !before) {
+		if from == nil || reverse && k <= string(from) || !reverse && k >= string(from) {
 			want = append(want, k+"="+model[k])
 		}
 	}
-	if o.Reverse {
+	if reverse {
 		slices.Reverse(want)
 	}
 	return want
@@ -137,15 +129,16 @@ func TestScanStopsAndMayWrite(t *testing.T) {
 	if err := b.Write(sets("a", "b", "c")); err != nil {
 		t.Fatal(err)
 	}
-	enough := errors.New("enough")
 	visited := 0
-	err := b.Scan(ScanOptions{}, func(key, _ []byte) error {
-		if visited++; visited == 2 {
-			return enough
+	err := b.Scan(nil, false, func(_, _ []byte) bool {
+		if visited++; visited == 1 {
+			if err := b.Write([]Op{{Key: []byte("aa"), Value: []byte("new")}, {Key: []byte("c"), Delete: true}}); err != nil {
+				t.Error(err)
+			}
 		}
-		return b.Write([]Op{{Key: []byte("aa"), Value: []byte("new")}, {Key: []byte("c"), Delete: true}})
+		return visited < 2
 	})
-	if err != enough || visited != 2 {
+	if err != nil || visited != 2 {
 		t.Errorf("%v after %d", err, visited)
 	}
 	if _, ok, err := b.Get([]byte("c")); ok || err != nil {

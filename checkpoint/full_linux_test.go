@@ -100,12 +100,12 @@ func checkFull(t *testing.T, s *Store, chunks, entries int) {
 		t.Errorf("verify: %+v, %v", r, err)
 	}
 	seen := 0
-	err = s.Bucket("log").Scan(ScanOptions{}, func(key, value []byte) error {
+	err = s.Bucket("log").Scan(nil, false, func(key, value []byte) bool {
 		if !bytes.Equal(value, noise(uint64(binary.BigEndian.Uint32(key)), 64<<10)) {
 			t.Errorf("entry %x has another value", key)
 		}
 		seen++
-		return nil
+		return true
 	})
 	if err != nil || seen != entries || entries < 100 {
 		t.Errorf("%d entries of %d, %v", seen, entries, err)

@@ -245,7 +245,7 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 		"verify":    func() error { _, err := s.Verify(t.Context(), nil); return err },
 		"get":       func() error { _, _, err := b.Get([]byte("k")); return err },
 		"write":     func() error { return b.Write([]Op{{Key: []byte("k")}}) },
-		"scan":      func() error { return b.Scan(ScanOptions{}, nil) },
+		"scan":      func() error { return b.Scan(nil, false, nil) },
 	} {
 		if err := call(); !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", name, err)

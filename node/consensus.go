@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 
 	"pnode/checkpoint"
 	"pnode/planner/plan"
@@ -38,20 +37,4 @@ func (s raftStore) Write(changes []consensus.Change) error {
 		batch[i] = checkpoint.Op(c)
 	}
 	return s.Bucket.Write(batch)
-}
-
-// errEnough ends a scan early.
-var errEnough = errors.New("enough")
-
-func (s raftStore) Scan(from []byte, reverse bool, visit func(key, value []byte) bool) error {
-	err := s.Bucket.Scan(checkpoint.ScanOptions{From: from, Reverse: reverse}, func(key, value []byte) error {
-		if !visit(key, value) {
-			return errEnough
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
 }

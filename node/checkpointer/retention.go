@@ -96,11 +96,11 @@ func (a ages) retain(kept []checkpoint.Manifest) error {
 		stay[string(ID{m.Step, m.Generation}.key())] = true
 	}
 	var drop []checkpoint.Op
-	err := a.bucket.Scan(checkpoint.ScanOptions{Limit: checkpoint.MaxBatchOps}, func(key, _ []byte) error {
+	err := a.bucket.Scan(nil, false, func(key, _ []byte) bool {
 		if !stay[string(key)] {
 			drop = append(drop, checkpoint.Op{Key: key, Delete: true})
 		}
-		return nil
+		return len(drop) < checkpoint.MaxBatchOps
 	})
 	if err == nil && len(drop) > 0 {
 		err = a.bucket.Write(drop)
