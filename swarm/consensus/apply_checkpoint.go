@@ -65,34 +65,22 @@ func (s State) collect(e StageSaved) (State, error) {
 	if err != nil {
 		return s, err
 	}
-	if len(piece.Layers) == s.Run.Model.Layers() {
-		s = s.commit(piece)
-		if found {
-			i++
-		}
-		s.Pending = slices.Clone(s.Pending[i:])
-		return s, nil
-	}
 	s.Pending = slices.Clone(s.Pending)
 	if found {
 		s.Pending[i] = piece
-		return s, nil
+	} else {
+		s.Pending = slices.Insert(s.Pending, i, piece)
 	}
-	s.Pending = slices.Insert(s.Pending, i, piece)
-	if len(s.Pending) > MaxPending {
+	if len(piece.Layers) == s.Run.Model.Layers() {
+		if s.Checkpoint.Step > 0 {
+			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
+		}
+		s.Older = s.Older[:min(len(s.Older), MaxOlder, max(0, s.Run.Train.KeepCheckpoints-1))] // as many as are kept
+		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
+	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
 	}
 	return s, nil
-}
-
-// commit makes c the newest checkpoint and remembers those before it, as many as are kept.
-func (s State) commit(c Checkpoint) State {
-	if s.Checkpoint.Step > 0 {
-		s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
-	}
-	s.Older = s.Older[:min(len(s.Older), MaxOlder, max(0, s.Run.Train.KeepCheckpoints-1))]
-	s.Checkpoint = c
-	return s
 }
 
 func (e Rollback) apply(s State) (State, error) {

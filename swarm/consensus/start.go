@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -104,16 +105,8 @@ func (n *Node) found(conf *raft.Config, snapshots *snapshotStore) error {
 // Raft acts on a lowered heartbeat timeout immediately; the usual one is set again before
 // it matters.
 func (n *Node) hurry() error {
-	voters := 0
-	for _, s := range n.Servers() {
-		if s.Voter && s.Peer != n.self {
-			return nil
-		}
-		if s.Voter {
-			voters++
-		}
-	}
-	if voters == 0 {
+	voters := slices.DeleteFunc(n.Servers(), func(s Server) bool { return !s.Voter })
+	if len(voters) != 1 || voters[0].Peer != n.self {
 		return nil
 	}
 	usual := n.raft.ReloadableConfig()
