@@ -60,7 +60,6 @@ func TestParseErrors(t *testing.T) {
 		{"- steps", "config: run.yaml:1: want lines of the form `key: value`"},
 		{"seed: 1\n---\nseed: 2", `config: run.yaml:3: a second document: remove it and its ---`},
 		{"data: [a", `config: run.yaml:1: sequence end token ']' not found`},
-		{strings.Repeat("#", maxFileBytes+1), `config: run.yaml: longer than 1048576 bytes`},
 	} {
 		_, err := Parse("run.yaml", []byte(tt.content))
 		if err == nil || err.Error() != tt.want && !(strings.HasSuffix(tt.want, ", ") && strings.HasPrefix(err.Error(), tt.want)) {
@@ -95,10 +94,18 @@ func TestParseAccepts(t *testing.T) {
 	}
 }
 
-func TestLoadMissingFile(t *testing.T) {
-	_, err := Load(t.TempDir() + "/no.yaml")
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "no.yaml") {
-		t.Errorf("got %v", err)
+func TestLoadRefusesFiles(t *testing.T) {
+	for path, want := range map[string]string{
+		t.TempDir() + "/no.yaml":                         "no.yaml",
+		write(t, strings.Repeat("#", maxFileBytes+1)):    "too large: over 1048576 bytes",
+		write(t, strings.Repeat("#", maxFileBytes)+"\n"): "too large: over 1048576 bytes",
+	} {
+		if _, err := Load(path); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := Load(write(t, strings.Repeat("#", maxFileBytes))); err != nil {
+		t.Error(err)
 	}
 }
 

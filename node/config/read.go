@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"pnode/node/dataset/files"
 )
 
 const (
@@ -25,12 +25,7 @@ const (
 // It refuses unknown and repeated keys and values that do not fit; the error wraps ErrInvalid and names
 // file, line and field. what names the kind of file.
 func readFile(path, what string, target any) ([]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: read the %s: %w", ErrInvalid, what, err)
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	content, err := files.Read(path, maxFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: read the %s: %w", ErrInvalid, what, err)
 	}
@@ -40,9 +35,6 @@ func readFile(path, what string, target any) ([]string, error) {
 // parse is readFile of content that was read already.
 func parse(name string, content []byte, target any) (keys []string, err error) {
 	r := reader{name}
-	if len(content) > maxFileBytes {
-		return nil, r.fail(0, "", fmt.Errorf("longer than %d bytes", maxFileBytes))
-	}
 	if !utf8.Valid(content) {
 		return nil, r.fail(0, "", errors.New("not UTF-8 text"))
 	}

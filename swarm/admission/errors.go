@@ -46,12 +46,6 @@ func IsRefusal(err error) bool {
 	return slices.ContainsFunc(refusals[:], func(r error) bool { return errors.Is(err, r) })
 }
 
-// refusalCode returns the code of err's sentinel, that of ErrRefused without one.
-func refusalCode(err error) byte {
-	i := slices.IndexFunc(refusals[:], func(r error) bool { return errors.Is(err, r) })
-	return byte(max(i, 0) + 1)
-}
-
 // refusalFrom returns the error of a code. The detail is the other side's text and is shown in printable form
 // only.
 func refusalFrom(code byte, detail string) error {

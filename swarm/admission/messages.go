@@ -2,6 +2,8 @@ package admission
 
 import (
 	"encoding/binary"
+	"errors"
+	"slices"
 
 	ma "github.com/multiformats/go-multiaddr"
 )
@@ -68,8 +70,11 @@ type Reply struct {
 	Hello  Hello
 }
 
-// Refusal makes the reply that tells a peer why it is refused.
-func Refusal(err error) Reply { return Reply{Code: refusalCode(err), Detail: err.Error()} }
+// Refusal makes the reply that tells a peer why it is refused; an error without a code goes as ErrRefused.
+func Refusal(err error) Reply {
+	i := slices.IndexFunc(refusals[:], func(r error) bool { return errors.Is(err, r) })
+	return Reply{Code: byte(max(i, 0) + 1), Detail: err.Error()}
+}
 
 // Err returns the refusal that a reply carries, nil for none.
 func (r Reply) Err() error {

@@ -162,7 +162,7 @@ func (t *Transport) listen(ctx context.Context, ln quicreuse.Listener) {
 	}
 }
 
-// welcome queues a member's connection and closes any other.
+// welcome queues a member's connection, counted as that peer's, and closes any other.
 func (t *Transport) welcome(ctx context.Context, conn *quic.Conn) {
 	p, err := remotePeer(conn)
 	if err == nil {
@@ -170,8 +170,9 @@ func (t *Transport) welcome(ctx context.Context, conn *quic.Conn) {
 		defer cancel()
 		err = t.Peers.Wait(wait, p)
 	}
-	if err == nil {
-		err = account(conn, p)
+	// Without a scope the connection manager does not count.
+	if scope, counts := network.UnwrapConnManagementScope(conn.Context()); err == nil && counts == nil && scope != nil {
+		err = scope.SetPeer(p)
 	}
 	if err != nil {
 		t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "peer", p, "addr", conn.RemoteAddr(), "err", err)
@@ -195,15 +196,6 @@ func remotePeer(conn *quic.Conn) (peer.ID, error) {
 		return "", err
 	}
 	return peer.IDFromPublicKey(key)
-}
-
-// account counts an accepted connection as its peer's, when libp2p counts connections.
-func account(conn *quic.Conn, p peer.ID) error {
-	scope, err := network.UnwrapConnManagementScope(conn.Context())
-	if err != nil || scope == nil {
-		return nil // a connection manager without accounting
-	}
-	return scope.SetPeer(p)
 }
 
 func (t *Transport) track(conn *quic.Conn, p peer.ID) {

@@ -42,7 +42,16 @@ type Found struct {
 func Find(paths []string, take func(Found) error) (irregular int, err error) {
 	f := finder{take: take, seen: map[string]bool{}}
 	for _, path := range paths {
-		if err := f.path(path); err != nil {
+		st, err := os.Stat(path)
+		switch {
+		case err == nil:
+			err = f.found(path, st, true)
+		case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?["): // a pattern only if nothing has that name
+			err = f.pattern(path)
+		default:
+			err = Explain(err)
+		}
+		if err != nil {
 			return f.irregular, err
 		}
 	}
@@ -53,18 +62,6 @@ type finder struct {
 	take      func(Found) error
 	seen      map[string]bool // absolute paths
 	irregular int
-}
-
-// path takes one path of the user: a pattern counts as one only if nothing has that name.
-func (f *finder) path(path string) error {
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?[") {
-		return f.pattern(path)
-	}
-	if err != nil {
-		return Explain(err)
-	}
-	return f.found(path, st, true)
 }
 
 func (f *finder) pattern(pattern string) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"sync"
 )
 
@@ -120,11 +121,13 @@ func (m *matcher) each(text []byte, special bool, part func(text []byte, token i
 	start := 0
 	if m.ordinary || special && m.some {
 		for i := 0; i < len(text); {
-			found := m.at(text[i:])
-			if found == nil {
+			candidates := m.byFirst[text[i]]
+			at := slices.IndexFunc(candidates, func(a addedToken) bool { return bytes.HasPrefix(text[i:], a.text) })
+			if at < 0 {
 				i++
 				continue
 			}
+			found := candidates[at]
 			end := i + len(found.text)
 			if special || !found.special {
 				if i > start {
@@ -139,15 +142,4 @@ func (m *matcher) each(text []byte, special bool, part func(text []byte, token i
 	if start < len(text) {
 		part(text[start:], -1)
 	}
-}
-
-// at is the longest token at the front of text.
-func (m *matcher) at(text []byte) *addedToken {
-	candidates := m.byFirst[text[0]]
-	for i := range candidates {
-		if bytes.HasPrefix(text, candidates[i].text) {
-			return &candidates[i]
-		}
-	}
-	return nil
 }
