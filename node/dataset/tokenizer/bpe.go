@@ -43,13 +43,6 @@ const (
 	maxCache      = 1 << 15
 )
 
-// Encode appends the tokens of text. Special tokens in it are ordinary text; other added
-// tokens are found, as the reference does.
-func (t *BPE) Encode(dst []int32, text []byte) []int32 { return t.encode(dst, text, false) }
-
-// EncodeSpecial is Encode with the text of special tokens turned into them.
-func (t *BPE) EncodeSpecial(dst []int32, text []byte) []int32 { return t.encode(dst, text, true) }
-
 // Special is the special token spelled like that.
 func (t *BPE) Special(text string) (token int32, ok bool) {
 	token, ok = t.added.special[text]
@@ -86,13 +79,15 @@ func (t *BPE) Bytes(token int32) []byte {
 	return t.tokens[token]
 }
 
-func (t *BPE) encode(dst []int32, text []byte, special bool) []int32 {
+// Encode appends the tokens of text. Special tokens in it are ordinary text; other added
+// tokens are found, as the reference does.
+func (t *BPE) Encode(dst []int32, text []byte) []int32 {
 	s, ok := t.scratch.Get().(*scratch)
 	if !ok {
 		s = &scratch{merger: merger{merges: t.merges}, cache: map[string][]int32{}}
 	}
 	defer t.scratch.Put(s)
-	t.added.each(text, special, func(part []byte, token int32, first bool) {
+	t.added.each(text, func(part []byte, token int32, first bool) {
 		if token >= 0 {
 			dst = append(dst, token)
 		} else {

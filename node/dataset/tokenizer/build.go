@@ -159,7 +159,7 @@ func (t *BPE) setAdded(tokens []addedJSON, r recipe) error {
 		list := &round.byFirst[a.Content[0]]
 		*list = append(*list, addedToken{[]byte(a.Content), a.ID, a.Special})
 		slices.SortStableFunc(*list, func(a, b addedToken) int { return len(b.text) - len(a.text) })
-		round.some, round.ordinary = true, round.ordinary || !a.Special
+		round.ordinary = round.ordinary || !a.Special
 		if a.Special {
 			t.added.special[a.Content] = a.ID
 		}

@@ -92,16 +92,15 @@ type addedToken struct {
 	special bool
 }
 
-// each cuts text at added tokens and calls part for what lies between them, with token -1,
-// and for each token. Special ones count only on request. first reports that text begins at
-// the beginning.
-func (a *added) each(text []byte, special bool, part func(text []byte, token int32, first bool)) {
+// each cuts text at added tokens that are not special and calls part for what lies between
+// them, with token -1, and for each token. first reports that text begins at the beginning.
+func (a *added) each(text []byte, part func(text []byte, token int32, first bool)) {
 	whole := true
-	a.rounds[0].each(text, special, func(outer []byte, token int32) {
+	a.rounds[0].each(text, func(outer []byte, token int32) {
 		if token >= 0 {
 			part(nil, token, false)
 		} else {
-			a.rounds[1].each(outer, special, func(inner []byte, token int32) {
+			a.rounds[1].each(outer, func(inner []byte, token int32) {
 				part(inner, token, whole)
 				whole = false
 			})
@@ -113,13 +112,12 @@ func (a *added) each(text []byte, special bool, part func(text []byte, token int
 // matcher finds the leftmost, of those the longest token.
 type matcher struct {
 	byFirst  [256][]addedToken // by first byte, longest first
-	some     bool
-	ordinary bool // some are not special
+	ordinary bool              // some are not special
 }
 
-func (m *matcher) each(text []byte, special bool, part func(text []byte, token int32)) {
+func (m *matcher) each(text []byte, part func(text []byte, token int32)) {
 	start := 0
-	if m.ordinary || special && m.some {
+	if m.ordinary {
 		for i := 0; i < len(text); {
 			candidates := m.byFirst[text[i]]
 			at := slices.IndexFunc(candidates, func(a addedToken) bool { return bytes.HasPrefix(text[i:], a.text) })
@@ -129,7 +127,7 @@ func (m *matcher) each(text []byte, special bool, part func(text []byte, token i
 			}
 			found := candidates[at]
 			end := i + len(found.text)
-			if special || !found.special {
+			if !found.special {
 				if i > start {
 					part(text[start:i], -1)
 				}

@@ -21,8 +21,7 @@
 // this package (Unicode 16, as in the reference), so that tokens do not depend on the
 // compiler's version.
 //
-// Text is text: `<|endoftext|>` in a document becomes ordinary tokens, unless
-// EncodeSpecial is asked.
+// Text is text: `<|endoftext|>` in a document becomes ordinary tokens.
 //
 // # What it refuses
 //

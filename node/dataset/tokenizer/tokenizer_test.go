@@ -41,9 +41,6 @@ func TestSpecialTokensAndTemplate(t *testing.T) {
 		t.Error("an ordinary token is special")
 	}
 	text := []byte("x<|begin_of_text|>")
-	if got := llama.EncodeSpecial(nil, text); got[len(got)-1] != begin {
-		t.Errorf("special text became %v", got)
-	}
 	if got := llama.Encode(nil, text); slices.Contains(got, begin) {
 		t.Errorf("text of a special token became it: %v", got)
 	}
@@ -83,7 +80,7 @@ func TestFilesOfGPT2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := two.EncodeSpecial(nil, []byte("abcab\nb<|endoftext|>")), []int32{257, 256, '\n', 'b', 258}; !slices.Equal(got, want) {
+	if got, want := two.Encode(nil, []byte("abcab\nb")), []int32{257, 256, '\n', 'b'}; !slices.Equal(got, want) {
 		t.Errorf("tokens %v, want %v", got, want)
 	}
 	write(configFile, `{"tokenizer_class":"Qwen2Tokenizer","model_max_length":1}`)
@@ -240,16 +237,12 @@ func FuzzRoundTrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for i, tokenizer := range tokenizers {
-			for special, tokens := range [][]int32{tokenizer.Encode(nil, text), tokenizer.EncodeSpecial(nil, text)} {
-				if len(tokens) > 0 && (slices.Min(tokens) < 0 || int(slices.Max(tokens)) >= tokenizer.Vocab()) {
-					t.Fatalf("%s: tokens %v", names[i], tokens)
-				}
-				if special == 1 && (tokenizer.normalize || tokenizer.spacing.kind != spacingNone) {
-					continue // spaces and marks after a special token are a matter of their own
-				}
-				if got := tokenizer.Decode(nil, tokens); !bytes.Equal(got, expectBack(tokenizer, text)) {
-					t.Fatalf("%s: %q came back as %q", names[i], text, got)
-				}
+			tokens := tokenizer.Encode(nil, text)
+			if len(tokens) > 0 && (slices.Min(tokens) < 0 || int(slices.Max(tokens)) >= tokenizer.Vocab()) {
+				t.Fatalf("%s: tokens %v", names[i], tokens)
+			}
+			if got := tokenizer.Decode(nil, tokens); !bytes.Equal(got, expectBack(tokenizer, text)) {
+				t.Fatalf("%s: %q came back as %q", names[i], text, got)
 			}
 		}
 	})
@@ -278,7 +271,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if tokens := tokenizer.EncodeSpecial(nil, all); len(tokens) == 0 || len(tokenizer.Decode(nil, tokens)) == 0 {
+		if tokens := tokenizer.Encode(nil, all); len(tokens) == 0 || len(tokenizer.Decode(nil, tokens)) == 0 {
 			t.Fatalf("tokens of all bytes: %v", tokens)
 		}
 	})
