@@ -58,7 +58,8 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		if next == s.plan.ScheduleChoice().String() {
 			next = ""
 		} else if _, err := s.with(next); err != nil {
-			s.cfg.Log.Warn("the steps go on as they did: the plan cannot take the other schedule", "step", s.step, "schedule", next, "cause", err)
+			s.cfg.Log.Warn("the steps go on as they did: the plan cannot take the other schedule",
+				"step", s.step, "schedule", next, "cause", err)
 			next = ""
 		}
 		commit.Next = next
@@ -93,7 +94,8 @@ func (p *program) commitOf(step plan.Step, reports []wire.Report) (wire.Commit, 
 		}
 	}
 	if seenLosses != len(losses) || seenSquares != len(squares) {
-		return wire.Commit{}, fmt.Errorf("pipeline: reports hold %d of %d losses and %d of %d parts of the gradient", seenLosses, len(losses), seenSquares, len(squares))
+		return wire.Commit{}, fmt.Errorf("pipeline: reports hold %d of %d losses and %d of %d parts of the gradient",
+			seenLosses, len(losses), seenSquares, len(squares))
 	}
 	norm, scale := math.Sqrt(total(squares)), 1.0
 	switch {

@@ -64,7 +64,8 @@ func (s *stepRun) evaluate() (e evaluation, err error) {
 	})
 	if err == nil && measured && f32 != nil {
 		e.f32 = f32
-		s.cfg.Log.Info("held-out loss, and in float32 throughout", "step", s.step, "held_out", *e.heldOut, "f32", *f32, "cost", *e.heldOut-*f32)
+		s.cfg.Log.Info("held-out loss, and in float32 throughout",
+			"step", s.step, "held_out", *e.heldOut, "f32", *f32, "cost", *e.heldOut-*f32)
 	}
 	return e, err
 }
@@ -166,7 +167,8 @@ func (w *Worker) takeShadows() {
 		}
 	}
 	if w.shadowErr != nil {
-		w.cfg.Log.Warn("what lower precision costs will not be measured: the held-out loss cannot be computed in float32 here", "device", w.worker.Device, "cause", w.shadowErr)
+		w.cfg.Log.Warn("what lower precision costs will not be measured: the held-out loss cannot be computed in float32 here",
+			"device", w.worker.Device, "cause", w.shadowErr)
 	}
 }
 

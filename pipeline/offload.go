@@ -105,7 +105,9 @@ func (f *offloadEngine) start() {
 
 // carry copies one piece after the other, update after update, each when its window is ready, and
 // calls done with its number.
-func (f *offloadEngine) carry(c *copyQueue, ready <-chan struct{}, move func(q kernels.Queue, window kernels.View, kept []byte), done func(k int)) error {
+func (f *offloadEngine) carry(
+	c *copyQueue, ready <-chan struct{}, move func(q kernels.Queue, window kernels.View, kept []byte), done func(k int),
+) error {
 	for k := 0; ; k++ {
 		select {
 		case <-ready:

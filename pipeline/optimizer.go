@@ -109,7 +109,9 @@ func updateRanges(stack *model.Stack, cfg model.Config, layers plan.LayerRange) 
 			for _, r := range stack.Owned(l) {
 				first, end := max(run.off-frozen, r.First), min(run.end-frozen, r.End)
 				if n := end - first; n > 0 {
-					all = append(all, updateRange{layer: l, params: frozen + first, grads: first, moment: owned + first - r.First, n: n, decay: run.decay})
+					all = append(all, updateRange{
+						layer: l, params: frozen + first, grads: first, moment: owned + first - r.First, n: n, decay: run.decay,
+					})
 				}
 				owned += r.Len()
 			}

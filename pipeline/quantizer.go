@@ -43,7 +43,8 @@ func (z *quantizer) fits(rows []kernels.View) bool {
 func (z *quantizer) pack(q kernels.Queue, rows []kernels.View, noise wire.Noise, words []byte, sums []float32) {
 	group := 0
 	for _, v := range rows {
-		q.Do(kernels.Quantize(z.at(group, v.Len), kernels.Whole(z.sums).Slice(2*group, 2*quant.Groups(v.Len)), v, v.Len, group, uint64(noise)))
+		errors := kernels.Whole(z.sums).Slice(2*group, 2*quant.Groups(v.Len))
+		q.Do(kernels.Quantize(z.at(group, v.Len), errors, v, v.Len, group, uint64(noise)))
 		group += quant.Groups(v.Len)
 	}
 	q.Read(words, kernels.Whole(z.words).Slice(0, len(words)/4))

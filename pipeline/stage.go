@@ -179,7 +179,8 @@ func (h *StageRuntime) logCodecs(log *slog.Logger, step plan.Step, times StageTi
 			return
 		}
 		log.Info("rounded what crosses a boundary", "step", step, "replica", h.Replica, "from", h.Stage, "to", to,
-			"peer", h.pipe.Stages[to].Peer, "codec", h.codecs[boundary], "messages", use.Messages, "fell_back", use.FellBack, "rel_error", use.RelError)
+			"peer", h.pipe.Stages[to].Peer, "codec", h.codecs[boundary],
+			"messages", use.Messages, "fell_back", use.FellBack, "rel_error", use.RelError)
 	}
 	line(h.sentForward, h.Stage, h.Stage+1)
 	line(h.sentBack, h.Stage-1, h.Stage-1)

@@ -47,7 +47,8 @@ func SumTied(ctx context.Context, ex Exchange, t Tied, grad []float32) error {
 		return t.cut.receive(ctx, ex, other.Peer, t.tag(self), theirs)
 	})
 	if err := work.Wait(); err != nil {
-		return fmt.Errorf("collective: tied gradient of generation %d step %d replica %d stage %d: %w", t.Generation, t.Step, t.Replica, self.Stage, err)
+		return fmt.Errorf("collective: tied gradient of generation %d step %d replica %d stage %d: %w",
+			t.Generation, t.Step, t.Replica, self.Stage, err)
 	}
 	if t.SelfHead {
 		add(theirs, grad)

@@ -138,7 +138,9 @@ func (e *Endpoint) Fetch(ctx context.Context, from plan.PeerID, hashes []plan.Ha
 }
 
 // fetchBatch makes one request and returns how many chunks are missing.
-func (e *Endpoint) fetchBatch(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) (missing int, err error) {
+func (e *Endpoint) fetchBatch(
+	ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error,
+) (missing int, err error) {
 	conn, err := e.connect(ctx, from)
 	if err != nil {
 		return 0, err

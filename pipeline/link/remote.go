@@ -177,7 +177,8 @@ func (r *remote) look(seen *time.Time) error {
 		return fmt.Errorf("nothing came for %v", d)
 	}
 	heard := r.heard.Load() // 0 while the peer may not have opened its session yet
-	if d := now.Sub(time.Unix(0, heard)); heard != 0 && lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
+	d := now.Sub(time.Unix(0, heard))
+	if heard != 0 && lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
 		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
 	}
 	return nil

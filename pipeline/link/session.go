@@ -177,7 +177,8 @@ func (s *Session) Flush(ctx context.Context) error {
 	for _, r := range s.order {
 		for _, o := range r.outboxes {
 			if err := o.flush(ctx, s.endpoint.opt.PeerTimeout); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("link: flush generation %d: %s has not acknowledged %d messages: %w", s.generation, r.id, r.unread(), err))
+				failed = errors.Join(failed, fmt.Errorf("link: flush generation %d: %s has not acknowledged %d messages: %w",
+					s.generation, r.id, r.unread(), err))
 				break
 			}
 		}
@@ -213,7 +214,8 @@ func (s *Session) Close() error {
 	for _, r := range s.order {
 		if n := r.unread(); n > 0 {
 			s.endpoint.log.Info("closed with messages unread", "peer", r.id, "generation", s.generation, "messages", n)
-			s.unread = errors.Join(s.unread, fmt.Errorf("link: close generation %d: %s has not acknowledged %d messages", s.generation, r.id, n))
+			s.unread = errors.Join(s.unread, fmt.Errorf("link: close generation %d: %s has not acknowledged %d messages",
+				s.generation, r.id, n))
 		}
 	}
 	close(s.done)

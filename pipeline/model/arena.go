@@ -134,7 +134,8 @@ func (a *arena) bind(from allocator) error {
 		}
 		buf, err := from.Alloc(a.dtype, r.peak)
 		if err != nil {
-			return fmt.Errorf("%s need %d bytes, of them %d in one buffer: %w", a.what, a.sizeBytes(), int64(r.peak)*int64(a.dtype.SizeBytes()), err)
+			bytes := int64(r.peak) * int64(a.dtype.SizeBytes())
+			return fmt.Errorf("%s need %d bytes, of them %d in one buffer: %w", a.what, a.sizeBytes(), bytes, err)
 		}
 		r.buf = buf
 	}

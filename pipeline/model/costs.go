@@ -64,7 +64,8 @@ func (c LayerCost) At(level Recompute) LayerCost {
 func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 	costs := make([]LayerCost, c.Layers())
 	for level := range recomputeLevels {
-		cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Recompute: level.Uniform(c.Layers()), Storage: storage}
+		cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Storage: storage}
+		cfg.Recompute = level.Uniform(c.Layers())
 		if err := cfg.validate(); err != nil {
 			panic(fmt.Sprintf("model: costs: %v", err))
 		}

@@ -20,7 +20,8 @@ func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
 	b.attentionNorm.with(a).forward(q, a.normed, a.x, n)
 	b.qkv.forward(q, a.qkv, a.normed, n)
 	d.rotary.from(d.length, n).turn(q, a.qkv, 0)
-	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, a.starts, kernels.CachedAttentionShape{AttentionShape: shape, Past: d.length, Max: d.cfg.Positions}))
+	cached := kernels.CachedAttentionShape{AttentionShape: shape, Past: d.length, Max: d.cfg.Positions}
+	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, a.starts, cached))
 	b.output.forward(q, a.branch, a.attended, n)
 	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)
 	b.up.forward(q, a.hidden, a.normed, n)

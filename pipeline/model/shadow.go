@@ -22,7 +22,8 @@ func (s *Stack) Shadow() (*Stack, error) {
 	cfg.Slots, cfg.SplitBackward, cfg.Segments = 1, false, 0
 	cfg.Recompute, cfg.Ahead = RecomputeBlock.Uniform(cfg.End-cfg.First), 0
 	cfg.Moments, cfg.Shares, cfg.Offload, cfg.Host = 0, nil, false, nil
-	t := &Stack{State: State{cfg: cfg, params: s.params, grads: make([]kernels.View, len(s.params))}, mem: newMemory(nil, cfg.Storage.half())}
+	state := State{cfg: cfg, params: s.params, grads: make([]kernels.View, len(s.params))}
+	t := &Stack{State: state, mem: newMemory(nil, cfg.Storage.half())}
 	// Tokens and the residual stream take the places of the first slot, a layer's pass any room left.
 	t.mem.saved, t.mem.layer = again(&s.mem.saved), again(&s.mem.layer, &s.mem.deltas, &s.mem.ahead)
 	t.mem.ids, t.mem.tables = again(&s.mem.ids), again(&s.mem.tables) // the tables are the same

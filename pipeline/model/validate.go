@@ -127,7 +127,8 @@ func (v validation) scaling() error {
 			return err
 		}
 		if s.HighFreqFactor <= s.LowFreqFactor {
-			return bad("%s is %g: take more than low_freq_factor %g", v.names.of("rope_scaling.high_freq_factor"), s.HighFreqFactor, s.LowFreqFactor)
+			return bad("%s is %g: take more than low_freq_factor %g",
+				v.names.of("rope_scaling.high_freq_factor"), s.HighFreqFactor, s.LowFreqFactor)
 		}
 		return checkAll(v.names, bounds[int]{"rope_scaling.original_context", s.OriginalContext, 1, 1 << 30})
 	case ScaleLinear:
@@ -159,7 +160,8 @@ func (c Config) CheckSegments(n int) error {
 		if m.Heads > m.KVHeads {
 			why = " where query heads share keys"
 		}
-		return bad("segments is %d for a context of %d: take a number that cuts it into equal segments of a multiple of %d positions%s", n, m.Context, unit, why)
+		return bad("segments is %d for a context of %d: take a number that cuts it into equal segments of a multiple of %d positions%s",
+			n, m.Context, unit, why)
 	}
 	return nil
 }

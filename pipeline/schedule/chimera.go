@@ -38,7 +38,8 @@ func (o Options) chimera(together int) (Schedule, error) {
 	}
 	pairs := orDefault(o.Pairs, 1)
 	if pairs < 1 || p%2 != 0 || p/2%pairs != 0 {
-		return Schedule{}, fmt.Errorf("%w: %d pairs of pipelines over %d stages: stages must be even, and half of them a multiple of pairs", ErrBadShape, pairs, p)
+		return Schedule{}, fmt.Errorf("%w: %d pairs of pipelines over %d stages: stages must be even, and half of them a multiple of pairs",
+			ErrBadShape, pairs, p)
 	}
 	shares, err := o.shares(2 * pairs)
 	if err != nil {

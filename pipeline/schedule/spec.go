@@ -176,7 +176,8 @@ func ParseSpec(text string) (Spec, error) {
 		}
 	}
 	if !k.ordered(s.Params) {
-		return Spec{}, fmt.Errorf("%w: %q, want each of the parameters %s at most once and in this order", ErrBadSpec, text, strings.Join(k.Params, ", "))
+		return Spec{}, fmt.Errorf("%w: %q, want each of the parameters %s at most once and in this order",
+			ErrBadSpec, text, strings.Join(k.Params, ", "))
 	}
 	return s, nil
 }
@@ -190,7 +191,8 @@ func (k Kind) parseParam(text string) (Param, error) {
 	for word := range strings.SplitSeq(list, "+") {
 		n, rest, ok := cutNumber(word)
 		if !ok || rest != "" || n == 0 || len(p.Values) == maxSpecValues {
-			return Param{}, fmt.Errorf("%w: %s of %s is %q, want numbers from 1 to %d joined by +, at most %d of them", ErrBadSpec, name, k.Name, list, MaxNumber, maxSpecValues)
+			return Param{}, fmt.Errorf("%w: %s of %s is %q, want numbers from 1 to %d joined by +, at most %d of them",
+				ErrBadSpec, name, k.Name, list, MaxNumber, maxSpecValues)
 		}
 		p.Values = append(p.Values, n)
 	}

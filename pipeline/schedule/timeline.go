@@ -196,7 +196,8 @@ func (t Timeline) Paired() Timeline {
 				continue
 			}
 			if from, ok := sends[s.Action]; ok {
-				out.Messages = append(out.Messages, Message{s.Action, from.worker, w, from.span.Start, from.span.Start, max(s.End, from.span.Start)})
+				made := from.span.Start
+				out.Messages = append(out.Messages, Message{s.Action, from.worker, w, made, made, max(s.End, made)})
 			}
 		}
 	}

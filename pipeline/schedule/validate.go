@@ -126,12 +126,16 @@ func (v *validator) segment(a Action) string {
 	if n < 2 {
 		return ""
 	}
-	other := v.l.at(a)
-	switch {
-	case a.Op == Forward && a.Micro%n > 0 && !v.seen[other-1].has(Forward):
-		return "comes before the segment ahead of it"
-	case (a.Op == Backward || a.Op == BackwardInput) && a.Micro%n < n-1 && !v.seen[other+1].has(Backward) && !v.seen[other+1].has(BackwardInput):
-		return "comes before the segment behind it"
+	cell := v.l.at(a)
+	switch a.Op {
+	case Forward:
+		if a.Micro%n > 0 && !v.seen[cell-1].has(Forward) {
+			return "comes before the segment ahead of it"
+		}
+	case Backward, BackwardInput:
+		if a.Micro%n < n-1 && !v.seen[cell+1].has(Backward) && !v.seen[cell+1].has(BackwardInput) {
+			return "comes before the segment behind it"
+		}
 	}
 	return ""
 }

@@ -125,7 +125,8 @@ func (t *Trace) take(e event) error {
 		return err
 	}
 	t.Spans = append(t.Spans, Timed{
-		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Segments: e.Args.Segments, Start: start, End: start + length,
+		Generation: e.Args.Generation, Step: e.Args.Step, Worker: e.Pid, Action: a, Segments: e.Args.Segments,
+		Start: start, End: start + length,
 	})
 	return nil
 }

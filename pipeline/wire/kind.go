@@ -36,7 +36,10 @@ const (
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding", "state-part", "state-taken"}
+var kindNames = [kindEnd]string{
+	"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding",
+	"state-part", "state-taken",
+}
 
 // Valid reports whether k is one of the kinds.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }

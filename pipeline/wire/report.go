@@ -64,7 +64,8 @@ func DecodeReport(b []byte) (Report, error) {
 	le := binary.LittleEndian
 	losses, squares := le.Uint32(b), le.Uint32(b[4:])
 	if losses > MaxReportEntries || squares > MaxReportEntries {
-		return Report{}, fmt.Errorf("%w: report of %d losses and %d square sums, at most %d are accepted", ErrLength, losses, squares, MaxReportEntries)
+		return Report{}, fmt.Errorf("%w: report of %d losses and %d square sums, at most %d are accepted",
+			ErrLength, losses, squares, MaxReportEntries)
 	}
 	if want := reportFront + entryBytes*(int(losses)+int(squares)); len(b) != want {
 		return Report{}, fmt.Errorf("%w: report of %d bytes, want %d", ErrLength, len(b), want)

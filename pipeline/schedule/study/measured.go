@@ -22,8 +22,8 @@ type Measured struct {
 }
 
 // Measure takes a step's timeline, with sends and receives in its rows, whose schedule cuts
-// sequences into so many segments (0 and 1: not at all), and predicts it: each stage's forward, backward and so on take the median of what they took, each
-// direction of a link what its quickest message took.
+// sequences into so many segments (0 and 1: not at all), and predicts it: each stage's forward, backward
+// and so on take the median of what they took, each direction of a link what its quickest message took.
 func Measure(title string, names []string, segments int, line schedule.Timeline) Measured {
 	m := Measured{Title: title, Names: names, Line: computing(line.Paired())}
 	s := schedule.Schedule{Segments: segments}
@@ -137,7 +137,8 @@ func (m Measured) notes() []string {
 		return append(notes, fmt.Sprintf("no prediction: %v", m.Unpredicted))
 	}
 	off := 100 * float64(m.Line.Makespan-m.Predicted.Makespan) / float64(max(m.Predicted.Makespan, 1))
-	return append(notes, fmt.Sprintf("predicted from its actions' medians and its links' quickest messages %s (%+.1f%%)", span(m.Predicted.Makespan), off))
+	return append(notes, fmt.Sprintf("predicted from its actions' medians and its links' quickest messages %s (%+.1f%%)",
+		span(m.Predicted.Makespan), off))
 }
 
 // SVG draws the measured timeline above the predicted one.

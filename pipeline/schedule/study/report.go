@@ -111,11 +111,13 @@ func bound(line schedule.Timeline) string {
 		}
 	}
 	total := max(computing+messages, 1)
-	text := fmt.Sprintf("the longest chain is %s computing, most of it (%s) on worker %d", percent(computing, total), percent(workers[worker], total), worker)
+	text := fmt.Sprintf("the longest chain is %s computing, most of it (%s) on worker %d",
+		percent(computing, total), percent(workers[worker], total), worker)
 	if messages == 0 {
 		return text
 	}
-	return text + fmt.Sprintf(", and %s messages, most of it (%s) between workers %d and %d", percent(messages, total), percent(worst, total), link[0], link[1])
+	return text + fmt.Sprintf(", and %s messages, most of it (%s) between workers %d and %d",
+		percent(messages, total), percent(worst, total), link[0], link[1])
 }
 
 func percent(part, whole schedule.Nanos) string {

@@ -67,7 +67,8 @@ func (r *Request) check(k schedule.Kind) error {
 		return bad("--segments", fmt.Sprint(o.Segments), fmt.Sprintf("1 or more, and at most %d segments in all micro-batches", maxMicros))
 	}
 	if v := k.StagesPerWorker(o); v < 1 || o.Stages%v != 0 {
-		return bad("--stages", fmt.Sprint(o.Stages), fmt.Sprintf("a multiple of %d: %s has %d stages on each worker (--chunks)", v, k.Name, v))
+		want := fmt.Sprintf("a multiple of %d: %s has %d stages on each worker (--chunks)", v, k.Name, v)
+		return bad("--stages", fmt.Sprint(o.Stages), want)
 	}
 	return nil
 }
@@ -95,7 +96,9 @@ func (r *Request) costs() (schedule.Costs, error) {
 		if weight > back {
 			return schedule.Costs{}, fmt.Errorf("%w: --weight is longer than --backward on stage %d: want a part of it", ErrBadRequest, s)
 		}
-		c.Stages[s] = schedule.StageTime{Forward: columns[0][s], Input: back - weight, Weight: weight, Recompute: columns[3][s], Update: columns[4][s]}
+		c.Stages[s] = schedule.StageTime{
+			Forward: columns[0][s], Input: back - weight, Weight: weight, Recompute: columns[3][s], Update: columns[4][s],
+		}
 	}
 	for i, hop := range links {
 		c.Boundaries[i] = schedule.Boundary{Activation: hop, Gradient: hop}
@@ -107,7 +110,8 @@ func (r *Request) costs() (schedule.Costs, error) {
 // reverse, goes over the links in reverse.
 func (r *Request) timing(c schedule.Costs, replicas int) (schedule.Timing, error) {
 	if replicas > 2 && !slices.Equal(c.Boundaries, slices.Repeat(c.Boundaries[:1], len(c.Boundaries))) {
-		return schedule.Timing{}, fmt.Errorf("%w: --link differs among boundaries: several pairs of pipelines need one value for all, since they join other workers too", ErrBadRequest)
+		return schedule.Timing{}, fmt.Errorf("%w: --link differs among boundaries: "+
+			"several pairs of pipelines need one value for all, since they join other workers too", ErrBadRequest)
 	}
 	t := schedule.Timing{Jitter: r.Jitter}
 	for i := range replicas {
