@@ -22,20 +22,17 @@ func twice(count func(Call) int) func(Call) int {
 	return func(c Call) int { return 2 * count(c) }
 }
 
-func in(name string, count func(Call) int) Operand {
-	return Operand{Name: name, Role: In, DType: F32, count: count}
+// in, out and inOut make operands of numbers.
+var in, out, inOut = ofRole(In), ofRole(Out), ofRole(InOut)
+
+func ofRole(r Role) func(name string, count func(Call) int) Operand {
+	return func(name string, count func(Call) int) Operand {
+		return Operand{Name: name, Role: r, DType: F32, count: count}
+	}
 }
 
 func index(name string, count func(Call) int) Operand {
 	return Operand{Name: name, Role: In, DType: I32, count: count}
-}
-
-func out(name string, count func(Call) int) Operand {
-	return Operand{Name: name, Role: Out, DType: F32, count: count}
-}
-
-func inOut(name string, count func(Call) int) Operand {
-	return Operand{Name: name, Role: InOut, DType: F32, count: count}
 }
 
 func scratch(name string, count func(Call) int) Operand {

@@ -24,22 +24,3 @@ func TestConformOnACard(t *testing.T) {
 		conform.RunLargeScores(t, dev, half, 0.01)
 	}
 }
-
-func BenchmarkMatMul(b *testing.B) {
-	dev := openCard(b)
-	for _, n := range []int{1024, 4096, 8192} {
-		conform.BenchMatMul(b, dev, n)
-	}
-}
-
-func BenchmarkAttention(b *testing.B) {
-	dev := openCard(b)
-	for _, t := range []int{1024, 4096} {
-		for _, d := range []int{64, 128} {
-			heads := 2048 / d
-			conform.BenchAttention(b, dev, kernels.AttentionShape{B: 4, T: t, H: heads, K: heads, D: d})
-		}
-	}
-}
-
-func BenchmarkLaunch(b *testing.B) { conform.BenchLaunch(b, openCard(b)) }
