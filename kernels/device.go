@@ -47,18 +47,11 @@ func (d DType) SizeBytes() int {
 }
 
 func (d DType) String() string {
-	switch d {
-	case F32:
-		return "f32"
-	case BF16:
-		return "bf16"
-	case I32:
-		return "i32"
-	case F16:
-		return "f16"
-	default:
-		return "invalid"
+	names := [...]string{"invalid", F32: "f32", BF16: "bf16", I32: "i32", F16: "f16"}
+	if int(d) >= len(names) {
+		d = 0
 	}
+	return names[d]
 }
 
 // Device makes buffers and queues. Its methods may be called from any goroutine.

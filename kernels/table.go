@@ -23,18 +23,11 @@ const (
 )
 
 func (c Class) String() string {
-	switch c {
-	case ClassMatMul:
-		return "matmul"
-	case ClassAttention:
-		return "attention"
-	case ClassElementwise:
-		return "elementwise"
-	case ClassOptimizer:
-		return "optimizer"
-	default:
-		return "invalid"
+	names := [...]string{"invalid", ClassMatMul: "matmul", ClassAttention: "attention", ClassElementwise: "elementwise", ClassOptimizer: "optimizer"}
+	if int(c) >= len(names) {
+		c = 0
 	}
+	return names[c]
 }
 
 // Role says what an op does with an operand. The zero value is invalid.

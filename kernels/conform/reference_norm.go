@@ -64,41 +64,37 @@ func addRMSNormForward(c kernels.Call, args [][]float64) {
 	rmsNormForward(c, [][]float64{args[0], args[2], args[1], args[5]})
 }
 
-func layerNormBackwardInput(c kernels.Call, args [][]float64) {
-	normBackwardInput(c, normGradient{args[0], args[1], args[2], args[3], args[4], args[5], args[6]})
-}
-
-func rmsNormBackwardInput(c kernels.Call, args [][]float64) {
-	normBackwardInput(c, normGradient{args[0], args[1], args[2], args[3], nil, args[4], args[5]})
-}
-
-// normGradient are the operands of an input gradient; without mean it is that of the RMS norm.
-type normGradient struct{ dx, dout, x, w, mean, rstd, residual []float64 }
-
-func normBackwardInput(c kernels.Call, a normGradient) {
+// normBackwardInput is the input gradient of both norms; that of the RMS norm has no mean.
+func normBackwardInput(c kernels.Call, args [][]float64) {
+	dx, dout, x, w, mean := args[0], args[1], args[2], args[3], args[4]
+	rest := args[5:]
+	if c.Op == kernels.OpRMSNormBackwardInput {
+		mean, rest = nil, args[4:]
+	}
+	rstd, residual := rest[0], rest[1]
 	n, width := c.Dims[0], c.Dims[1]
 	for i := range n {
 		norm := func(j int) float64 {
-			if a.mean == nil {
-				return a.x[i*width+j] * a.rstd[i]
+			if mean == nil {
+				return x[i*width+j] * rstd[i]
 			}
-			return (a.x[i*width+j] - a.mean[i]) * a.rstd[i]
+			return (x[i*width+j] - mean[i]) * rstd[i]
 		}
 		plain, weighted := 0.0, 0.0
 		for j := range width {
-			g := a.dout[i*width+j] * a.w[j]
+			g := dout[i*width+j] * w[j]
 			plain += g
 			weighted += g * norm(j)
 		}
-		if a.mean == nil {
+		if mean == nil {
 			plain = 0
 		}
 		for j := range width {
-			g := a.rstd[i] * (a.dout[i*width+j]*a.w[j] - plain/float64(width) - norm(j)*weighted/float64(width))
-			if a.residual != nil {
-				g += a.residual[i*width+j]
+			g := rstd[i] * (dout[i*width+j]*w[j] - plain/float64(width) - norm(j)*weighted/float64(width))
+			if residual != nil {
+				g += residual[i*width+j]
 			}
-			a.dx[i*width+j] = g
+			dx[i*width+j] = g
 		}
 	}
 }

@@ -50,17 +50,12 @@ func philoxBy(assembly func(words []uint32, keys *[2 * philoxRounds]uint32, c0, 
 			philoxGeneric(words, r, block)
 			return
 		}
-		keys := philoxKeys(r)
+		var keys [2 * philoxRounds]uint32 // two of each round
+		k0, k1 := uint32(r.Key), uint32(r.Key>>32)
+		for i := 0; i < len(keys); i += 2 {
+			keys[i], keys[i+1] = k0, k1
+			k0, k1 = k0+philoxStepA, k1+philoxStepB
+		}
 		assembly(words, &keys, uint32(block), uint32(block>>32), uint32(r.Stream), uint32(r.Stream>>32))
 	}
-}
-
-// philoxKeys are the two keys of each round.
-func philoxKeys(r kernels.Random) (keys [2 * philoxRounds]uint32) {
-	k0, k1 := uint32(r.Key), uint32(r.Key>>32)
-	for i := 0; i < len(keys); i += 2 {
-		keys[i], keys[i+1] = k0, k1
-		k0, k1 = k0+philoxStepA, k1+philoxStepB
-	}
-	return keys
 }

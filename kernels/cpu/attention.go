@@ -166,7 +166,12 @@ func (t *attentionTask) copyQueries(dst, x []float32, stride, rows int) {
 // positions, [D,nr] each, for products whose columns are positions.
 func (t *attentionTask) positionPanels(dst, x []float32, stride, n int) {
 	for pos := 0; pos < n; pos += t.micro.nr {
-		t.micro.packTransposed(dst[pos*t.D:][:t.D*t.micro.nr], x[pos*stride:], stride, min(t.micro.nr, n-pos), t.D)
+		panel, cols := dst[pos*t.D:][:t.D*t.micro.nr], min(t.micro.nr, n-pos)
+		if cols == t.micro.nr {
+			t.micro.transposeB(panel, x[pos*stride:], stride, t.D)
+		} else {
+			packColumns(panel, x[pos*stride:], stride, t.micro.nr, cols, t.D)
+		}
 	}
 }
 
@@ -174,6 +179,11 @@ func (t *attentionTask) positionPanels(dst, x []float32, stride, n int) {
 // channels, [n,nr] each.
 func (t *attentionTask) channelPanels(dst, x []float32, stride, n int) {
 	for j := 0; j < t.D; j += t.micro.nr {
-		t.micro.packRows(dst[j*n:][:n*t.micro.nr], x[j:], stride, min(t.micro.nr, t.D-j), n)
+		panel, cols := dst[j*n:][:n*t.micro.nr], min(t.micro.nr, t.D-j)
+		if cols == t.micro.nr {
+			t.micro.copyB(panel, x[j:], stride, n, 1)
+		} else {
+			packEdge(panel, x[j:], stride, t.micro.nr, cols, n)
+		}
 	}
 }

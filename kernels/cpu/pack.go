@@ -98,15 +98,6 @@ func (o *operand) packFloats(dst []float32, from, to, depth, k int) {
 	}
 }
 
-// packRows writes dst[p*nr+j] = src[p*stride+j] for j < cols, else 0.
-func (m *microKernel) packRows(dst, src []float32, stride, cols, k int) {
-	if cols == m.nr {
-		m.copyB(dst, src, stride, k, 1)
-		return
-	}
-	packEdge(dst, src, stride, m.nr, cols, k)
-}
-
 // packEdge writes dst[p*unit+j] = src[p*stride+j] for j < cols, else 0.
 func packEdge(dst, src []float32, stride, unit, cols, k int) {
 	for p := range k {
@@ -114,15 +105,6 @@ func packEdge(dst, src []float32, stride, unit, cols, k int) {
 		copy(row, src[p*stride:p*stride+cols])
 		clear(row[cols:])
 	}
-}
-
-// packTransposed writes dst[p*nr+j] = src[j*stride+p] for j < cols, else 0.
-func (m *microKernel) packTransposed(dst, src []float32, stride, cols, k int) {
-	if cols == m.nr {
-		m.transposeB(dst, src, stride, k)
-		return
-	}
-	packColumns(dst, src, stride, m.nr, cols, k)
 }
 
 // packColumns writes dst[p*unit+j] = src[j*stride+p] for j < cols, else 0.

@@ -71,7 +71,7 @@ func (h heads) size() int {
 }
 
 // factor scales scores, in the natural logarithm.
-func (h heads) factor() float64 { return 1 / math.Sqrt(float64(h.D)) }
+func (h heads) factor() float32 { return float32(1 / math.Sqrt(float64(h.D))) }
 
 // attended are the operands of the forward kernel. Keys and values of a position are a row of
 // keyStride elements, those of a sequence keyBatch; `past` rows are older than the queries.
@@ -87,7 +87,7 @@ func (p *Plan) attend(c kernels.Call, a attended) {
 	p.launch2(kernel.forward, blocks(h.end-h.begin, kernel.rows), h.H, h.B).
 		memory(a.out, a.lse, a.queries, a.keys, a.values, a.starts).
 		ints(typeOf(a.queries), h.T, h.begin, h.end, h.H, h.H/h.K, h.D, a.past, h.width(), a.keyStride).longs(uint64(a.keyBatch)).
-		floats(float32(h.factor())).fault(c.Op)
+		floats(h.factor()).fault(c.Op)
 }
 
 // from is the part of v from element n on.
@@ -126,7 +126,7 @@ func (p *Plan) attentionBackward(c kernels.Call) {
 	}{{by.queries, h.end - h.begin, h.H}, {by.keys, h.end, h.K}} {
 		p.launch2(kernel.name, blocks(kernel.positions, by.rows), kernel.heads, h.B).
 			stored(dqkv).memory(delta, dout).stored(qkv).memory(lse, starts).
-			ints(h.T, h.begin, h.end, h.H, h.K, h.D).floats(float32(h.factor()))
+			ints(h.T, h.begin, h.end, h.H, h.K, h.D).floats(h.factor())
 	}
 	p.Launches[1].fault(c.Op)
 	p.Launches[2].ints(flag(c, kernels.Accumulate))

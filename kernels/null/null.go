@@ -22,10 +22,9 @@ func (c Count) Add(d Count) Count {
 
 // Device counts calls. The zero value is ready to use.
 type Device struct {
-	mu        sync.Mutex // guards all below
-	byOp      map[kernels.Op]Count
-	allocated int64 // bytes now held by buffers
-	peak      int64
+	mu     sync.Mutex // guards byOp
+	byOp   map[kernels.Op]Count
+	budget kernels.Budget // without a limit
 }
 
 // New gives a device with all counts zero.
@@ -40,23 +39,11 @@ func (d *Device) Alloc(dtype kernels.DType, count int) (kernels.Buffer, error) {
 		return nil, fmt.Errorf("%w: null: alloc %d elements", kernels.ErrBadCall, count)
 	}
 	b := &buffer{dev: d, dtype: dtype, count: count}
-	d.hold(b.sizeBytes())
-	return b, nil
-}
-
-func (d *Device) hold(bytes int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.allocated += bytes
-	d.peak = max(d.peak, d.allocated)
+	return b, d.budget.Take(b.sizeBytes())
 }
 
 // PeakBytes is the most memory that buffers held at one time.
-func (d *Device) PeakBytes() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.peak
-}
+func (d *Device) PeakBytes() int64 { return d.budget.PeakBytes() }
 
 // Supports checks the operands against the table.
 func (d *Device) Supports(c kernels.Call) error {
@@ -118,11 +105,10 @@ func (b *buffer) Len() int             { return b.count }
 func (b *buffer) sizeBytes() int64     { return int64(b.count) * int64(b.dtype.SizeBytes()) }
 
 func (b *buffer) Free() {
-	if b.freed {
-		return
+	if !b.freed {
+		b.freed = true
+		b.dev.budget.Give(b.sizeBytes())
 	}
-	b.freed = true
-	b.dev.hold(-b.sizeBytes())
 }
 
 type queue struct {

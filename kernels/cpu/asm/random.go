@@ -20,15 +20,6 @@ func spread(name string) reg.VecVirtual {
 	return v
 }
 
-// laneNumbers are the words 0 to 7.
-func laneNumbers() Mem {
-	m := GLOBL("laneNumbers", 8|16)
-	for i := range vectorFloats {
-		DATA(4*i, U32(i))
-	}
-	return m
-}
-
 // philox runs eight blocks at a time, one in each lane.
 func philox() {
 	begin("philoxAVX2", "func(words []uint32, keys *[20]uint32, c0, c1, c2, c3 uint32)",
@@ -36,7 +27,11 @@ func philox() {
 	words, n := slice("words"), Load(Param("words").Len(), GP64())
 	keys := Load(Param("keys"), GP64())
 	first := spread("c0")
-	VPADDD(laneNumbers(), first, first)
+	numbers := GLOBL("laneNumbers", 8|16)
+	for i := range vectorFloats {
+		DATA(4*i, U32(i))
+	}
+	VPADDD(numbers, first, first)
 	Label("blocks")
 	SUBQ(Imm(4*vectorFloats), n)
 	JL(LabelRef("done"))

@@ -10,7 +10,15 @@ func philox(s *source) {
 	c := f.words(formula.PhiloxA, formula.PhiloxB, vectorFloats)
 	p := philoxRound{function: f, factorA: c[0], factorB: c[1], key: f.vec()}
 	next, c1, c2, c3 := f.scalar("c0"), f.scalar("c1"), f.scalar("c2"), f.scalar("c3")
-	f.laneNumbers(next)
+	f.scoped(func() { // 0 to 3 for the lanes
+		numbers, n := f.vec(), f.reg()
+		f.zero(numbers)
+		for i := 1; i < vectorFloats; i++ {
+			f.op("MOVD", "$%d, %v", i, n)
+			f.op("VMOV", "%v, %v.S[%d]", n, numbers, i)
+		}
+		f.addInt(next, next, numbers)
+	})
 	var groups [2][4]vec
 	for g := range groups {
 		for i := range groups[g] {
@@ -36,19 +44,6 @@ func philox(s *source) {
 	f.op("B", "blocks")
 	f.label("end")
 	f.end()
-}
-
-// laneNumbers adds 0 to 3 to the lanes of v.
-func (f *function) laneNumbers(v vec) {
-	f.scoped(func() {
-		numbers, n := f.vec(), f.reg()
-		f.zero(numbers)
-		for i := 1; i < vectorFloats; i++ {
-			f.op("MOVD", "$%d, %v", i, n)
-			f.op("VMOV", "%v, %v.S[%d]", n, numbers, i)
-		}
-		f.addInt(v, v, numbers)
-	})
 }
 
 // philoxRound holds the registers that a round needs besides the counters.

@@ -68,7 +68,10 @@ func sums(s *source) {
 
 	f = s.begin("dotNEON", "func(x, y []float32) float32", "is the sum of x*y.")
 	x, y, sum := f.slice("x"), f.slice("y"), f.zeros()
-	f.addProducts(f.length("x"), x, y, sum)
+	f.run(pass{name: "vector", n: f.length("x"), pointers: []reg{x, y}, unroll: len(sum)}, func(l lanes, k int) {
+		v := l.load(x)
+		f.fma(sum[k], v, l.load(y))
+	})
 	f.give(sum.total(f), "ret")
 	f.end()
 
@@ -83,14 +86,6 @@ func sums(s *source) {
 	})
 	f.give(sum.total(f), "ret")
 	f.end()
-}
-
-// addProducts adds x*y to sum.
-func (f *function) addProducts(n, x, y reg, sum accumulators) {
-	f.run(pass{name: "vector", n: n, pointers: []reg{x, y}, unroll: len(sum)}, func(l lanes, k int) {
-		v := l.load(x)
-		f.fma(sum[k], v, l.load(y))
-	})
 }
 
 // sumSquares adds up in float64, two lanes for the low and two for the high half of a vector.
