@@ -143,8 +143,8 @@ func TestStepOfEveryKind(t *testing.T) {
 			continue
 		}
 		result, err := predicted(in, plan)
-		if err != nil || int64(result.Step) != reasons.StepNanos() {
-			t.Errorf("%s: promised %d, predicted %d: %v", text, reasons.StepNanos(), result.Step, err)
+		if err != nil || int64(result.Step) != stepNanos(reasons) {
+			t.Errorf("%s: promised %d, predicted %d: %v", text, stepNanos(reasons), result.Step, err)
 		}
 		if got := float64(result.Step) / 1e6; got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s takes %.2f forwards, want %.2f\n%s", text, got, want, strings.Join(reasons.Lines(), "\n"))

@@ -43,7 +43,8 @@ func linksOf(measured map[[2]plan.PeerID]cost.Link) links {
 }
 
 // between returns the link from one peer to another: as measured, else as measured the other way,
-// else as assumed. The mean jitter of either way counts as latency.
+// else as assumed: no better than what either end usually has, or it would be preferred to a measured
+// one. The mean jitter of either way counts as latency.
 func (l links) between(from, to plan.PeerID) (link cost.Link, measured bool) {
 	if from == to {
 		return cost.Local, true
@@ -54,19 +55,13 @@ func (l links) between(from, to plan.PeerID) (link cost.Link, measured bool) {
 	if link, ok := l.measured[[2]plan.PeerID{to, from}]; ok {
 		return link, true
 	}
-	return l.assumed(from, to), false
-}
-
-// assumed returns a link no better than what either end usually has: else a link that nobody measured
-// would be preferred to a measured one.
-func (l links) assumed(from, to plan.PeerID) cost.Link {
-	link := DefaultLink
+	link = DefaultLink
 	for _, p := range [...]plan.PeerID{from, to} {
 		if usual, ok := l.usual[p]; ok {
 			link = worse(link, usual)
 		}
 	}
-	return link
+	return link, false
 }
 
 // worse returns the lower rate and the longer round trip of two links.

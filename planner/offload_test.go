@@ -55,14 +55,14 @@ func TestOffloadIsChosenByMemory(t *testing.T) {
 			switch n := offloads(plan); {
 			case told != (n > 0):
 				t.Fatalf("%d bytes, %d stages offload: %v", free, n, reasons.Lines())
-			case n == 0 && (fail != nil || here.StepNanos() != reasons.StepNanos()):
+			case n == 0 && (fail != nil || stepNanos(here) != stepNanos(reasons)):
 				t.Fatalf("%d bytes: nothing is offloaded, but without host memory it differs: %v", free, fail)
 			case n > 0 && fail != nil:
 				fits++
 			case n > 0:
 				helps++
-				if reasons.StepNanos() >= here.StepNanos() {
-					t.Errorf("%d bytes: offloaded for a step of %d, without %d", free, reasons.StepNanos(), here.StepNanos())
+				if stepNanos(reasons) >= stepNanos(here) {
+					t.Errorf("%d bytes: offloaded for a step of %d, without %d", free, stepNanos(reasons), stepNanos(here))
 				}
 			}
 			checkPlan(t, in, plan, reasons)
@@ -144,8 +144,8 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 				t.Errorf("%s: a reason is too long: %v", text, reasons.Lines())
 			}
 			checkOffload(t, in, plan)
-			if result, err := predicted(in, plan); err != nil || int64(result.Step) != reasons.StepNanos() {
-				t.Errorf("%s: predicted %d (%v), promised %d", text, result.Step, err, reasons.StepNanos())
+			if result, err := predicted(in, plan); err != nil || int64(result.Step) != stepNanos(reasons) {
+				t.Errorf("%s: predicted %d (%v), promised %d", text, result.Step, err, stepNanos(reasons))
 			}
 		}
 	}
@@ -179,8 +179,8 @@ func TestRandomPlansOfCards(t *testing.T) {
 		if err != nil || !bytes.Equal(p.Encode(), again.Encode()) || !slices.Equal(reasons, reasons2) {
 			t.Fatalf("another order of members gives another plan:\n%s\n%s\n%v", p.Encode(), again.Encode(), err)
 		}
-		if result, err := predicted(in, p); err != nil || int64(result.Step) != reasons.StepNanos() {
-			t.Fatalf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
+		if result, err := predicted(in, p); err != nil || int64(result.Step) != stepNanos(reasons) {
+			t.Fatalf("predicted %d (%v), promised %d", result.Step, err, stepNanos(reasons))
 		}
 		checkSuccessor(t, rng, in, p)
 	}

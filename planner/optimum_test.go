@@ -35,14 +35,14 @@ func TestBestOfAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		least := c.exhaust(nil)
-		over := slower(least, schedule.Nanos(reasons.StepNanos()))
+		over := slower(least, schedule.Nanos(stepNanos(reasons)))
 		worst = max(worst, over)
 		if over <= 10 {
 			matched++
 		}
 		if over > 100 {
 			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.problem.devices), c.layers(), in.Run.Train.Micros,
-				plan.Time(schedule.Nanos(reasons.StepNanos())), plan.Time(least))
+				plan.Time(schedule.Nanos(stepNanos(reasons))), plan.Time(least))
 		}
 	}
 	if matched*10 < compared*9 {

@@ -36,11 +36,6 @@ func newOrdering(text string, m model.Config) (ordering, error) {
 	return ordering{spec, spec.Replicas(), open}, nil
 }
 
-// plain returns 1F1B for each of the same copies on a replica group. It fits any group.
-func (o ordering) plain() ordering {
-	return ordering{spec: schedule.Spec{Kind: plan.ScheduleName}, copies: o.copies}
-}
-
 // elastic reports whether warm-ups alone say in which order each worker computes. Then memory and
 // time of a plan have formulas, otherwise they are read off its programs.
 func (o ordering) elastic() bool { return o.copies == 1 && o.any() }

@@ -1,13 +1,11 @@
 package planner
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
@@ -42,24 +40,19 @@ func (s *search) predict(p plan.Plan) (sim.Result, error) {
 // profiles, and as measured where stages and links were: what a simulation of its programs runs
 // with. Errors wrap plan.ErrBadInput or plan.ErrBadPlan.
 func Timing(in Input, p plan.Plan, measured Measured) (schedule.Timing, error) {
-	if err := errors.Join(in.check(), p.Validate(len(in.Costs), in.Run.Train.Micros)); err != nil {
-		return schedule.Timing{}, err
+	in.Links = slices.Concat(in.Links, measured.Links)
+	s, err := searchFor(in, p)
+	if err == nil {
+		err = p.Validate(s.layers(), in.Run.Train.Micros)
 	}
-	problem, err := newProblem(in)
 	if err != nil {
 		return schedule.Timing{}, err
 	}
-	problem = problem.withLinks(measured.Links)
-	whole, err := problem.costModel(problem.precisionOf(p))
+	l, err := s.layoutOf(p)
 	if err != nil {
 		return schedule.Timing{}, err
 	}
-	d := drafts{problem, map[programKey]schedule.Schedule{}}
-	l, err := d.layoutOf(p)
-	if err != nil {
-		return schedule.Timing{}, err
-	}
-	m := (&costModels{[]*cost.Model{whole}}).of(problem, p)
+	m := s.models.of(s.problem, p)
 	m.SetMeasured(l.Rows, l.Micros, measured.Stages)
 	t := m.Timing(l.Rows, l.Codecs)
 	for r, row := range l.Rows {

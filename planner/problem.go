@@ -217,13 +217,6 @@ func (p *problem) after(previous plan.Plan) (*problem, error) {
 	return &out, nil
 }
 
-// withLinks returns the problem with links as steps showed them.
-func (p *problem) withLinks(seen []MeasuredLink) *problem {
-	out := *p
-	out.links = p.links.with(seen)
-	return &out
-}
-
 // layers returns how many layers the model has.
 func (p *problem) layers() int { return len(p.in.Costs) }
 

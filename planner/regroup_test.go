@@ -43,12 +43,12 @@ func TestGroupsAreChosenWhereFillingShows(t *testing.T) {
 	if err != nil || asked.Schedule != plan.ScheduleName {
 		t.Fatalf("1f1b is asked for, the plan is %s (%v)", asked.Encode(), err)
 	}
-	if gain := slower(schedule.Nanos(reasons.StepNanos()), schedule.Nanos(plain.StepNanos())); gain < 10*groupGainPercent {
-		t.Errorf("steps of %d and %d ns", reasons.StepNanos(), plain.StepNanos())
+	if gain := slower(schedule.Nanos(stepNanos(reasons)), schedule.Nanos(stepNanos(plain))); gain < 10*groupGainPercent {
+		t.Errorf("steps of %d and %d ns", stepNanos(reasons), stepNanos(plain))
 	}
 	i := slices.IndexFunc(reasons, func(r plan.Reason) bool { return r.Kind == plan.ReasonGroups })
-	if i < 0 || reasons[i].Nanos != plain.StepNanos() || !strings.Contains(reasons[i].Text, "in groups (no others end sooner): filling and draining") {
-		t.Errorf("no reason for groups of a step that would take %d: %v", plain.StepNanos(), reasons)
+	if i < 0 || reasons[i].Nanos != stepNanos(plain) || !strings.Contains(reasons[i].Text, "in groups (no others end sooner): filling and draining") {
+		t.Errorf("no reason for groups of a step that would take %d: %v", stepNanos(plain), reasons)
 	}
 }
 
@@ -85,8 +85,8 @@ func TestGroupsKeepWithinMemory(t *testing.T) {
 				}
 			}
 			in.Run.Train.Schedule = plan.ScheduleName
-			if _, plain, err := Make(t.Context(), in); err != nil || reasons.StepNanos() > plain.StepNanos() {
-				t.Errorf("%d%%, node %d: a step of %d ns under %s, in 1f1b %d (%v)", percent, one, reasons.StepNanos(), p.Schedule, plain.StepNanos(), err)
+			if _, plain, err := Make(t.Context(), in); err != nil || stepNanos(reasons) > stepNanos(plain) {
+				t.Errorf("%d%%, node %d: a step of %d ns under %s, in 1f1b %d (%v)", percent, one, stepNanos(reasons), p.Schedule, stepNanos(plain), err)
 			}
 			if p.Schedule != roomy.Schedule {
 				plainly++
@@ -254,12 +254,12 @@ func TestGroupsAreNoSlower(t *testing.T) {
 			t.Fatal(err)
 		}
 		result, err := predicted(in, p)
-		if err != nil || int64(result.Step) != reasons.StepNanos() {
-			t.Errorf("predicted %d (%v), promised %d", result.Step, err, reasons.StepNanos())
+		if err != nil || int64(result.Step) != stepNanos(reasons) {
+			t.Errorf("predicted %d (%v), promised %d", result.Step, err, stepNanos(reasons))
 		}
 		in.Run.Train.Schedule = plan.ScheduleName
-		if _, plain, err := Make(t.Context(), in); err != nil || reasons.StepNanos() > plain.StepNanos() {
-			t.Errorf("%s: %d ns, in 1f1b %d (%v)", fmt.Sprint(in.Run.Train.Micros), reasons.StepNanos(), plain.StepNanos(), err)
+		if _, plain, err := Make(t.Context(), in); err != nil || stepNanos(reasons) > stepNanos(plain) {
+			t.Errorf("%s: %d ns, in 1f1b %d (%v)", fmt.Sprint(in.Run.Train.Micros), stepNanos(reasons), stepNanos(plain), err)
 		}
 		if p.Schedule != plan.ScheduleName {
 			grouped++
@@ -298,7 +298,7 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 		if (p.Schedule == plan.ScheduleName) != (i < 0) {
 			t.Fatalf("%s with reasons %v", p.Schedule, reasons)
 		}
-		if i >= 0 && reasons[i].Nanos*100 > reasons.StepNanos()*(100+estimatePercent) {
+		if i >= 0 && reasons[i].Nanos*100 > stepNanos(reasons)*(100+estimatePercent) {
 			worse++
 		}
 	}
@@ -311,11 +311,11 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 func TestReselectGroupsKeepsWhatIsAsPromised(t *testing.T) {
 	in, plan, reasons := groupedNodes(t)
 	in.Previous, in.Generation, in.Start = &plan, 2, 17
-	r, err := Reselect(in, plan, Measured{StepNanos: reasons.StepNanos() * 11 / 10, Links: slowMiddle(plan)})
+	r, err := Reselect(in, plan, Measured{StepNanos: stepNanos(reasons) * 11 / 10, Links: slowMiddle(plan)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Plan.Schedule != plan.Schedule || r.Then != r.Now || r.Plan.Generation != 2 || r.Plan.Start != 17 || r.Reasons.StepNanos() != int64(r.Now) {
+	if r.Plan.Schedule != plan.Schedule || r.Then != r.Now || r.Plan.Generation != 2 || r.Plan.Start != 17 || stepNanos(r.Reasons) != int64(r.Now) {
 		t.Errorf("%+v", r)
 	}
 	var w Watch

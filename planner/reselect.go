@@ -48,8 +48,8 @@ func Reselect(in Input, current plan.Plan, measured Measured) (Reselection, erro
 	if err != nil {
 		return Reselection{}, err
 	}
-	problem := promised.withLinks(measured.Links)
-	s, err := newSearch(problem, problem.precisionOf(current))
+	in.Links = slices.Concat(in.Links, measured.Links)
+	s, err := searchFor(in, current)
 	if err != nil {
 		return Reselection{}, err
 	}

@@ -301,7 +301,7 @@ func (s *search) shapes(n int) ([]bounded, error) {
 	case s.in.Previous == nil:
 		return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)
 	default:
-		s.order = s.order.plain()
+		s.order = ordering{spec: schedule.Spec{Kind: plan.ScheduleName}, copies: s.order.copies} // which fits any group
 		return s.shapes(n)
 	}
 	slices.SortStableFunc(shapes, func(a, b bounded) int {

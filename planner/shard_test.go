@@ -55,7 +55,7 @@ func TestShardingIsChosenByMemory(t *testing.T) {
 			_, whole, fail := Make(t.Context(), in)
 			text := about(reasons, plan.ReasonSharding)
 			switch {
-			case p.Sharded == nil && (fail != nil || whole.StepNanos() != reasons.StepNanos()):
+			case p.Sharded == nil && (fail != nil || stepNanos(whole) != stepNanos(reasons)):
 				t.Fatalf("%d bytes: not sharded, but off differs: %v", free, fail)
 			case p.Sharded != nil && !strings.Contains(text, "in parts, one on each of 2 replicas"), p.Sharded == nil && !strings.Contains(text, "whole on each of 2 replicas"):
 				t.Fatalf("%d bytes, sharded %v: %q", free, p.Sharded, text)
@@ -63,8 +63,8 @@ func TestShardingIsChosenByMemory(t *testing.T) {
 				fits++
 			case p.Sharded != nil:
 				helps++
-				if reasons.StepNanos() >= whole.StepNanos() {
-					t.Errorf("%d bytes: sharded for a step of %d, whole takes %d", free, reasons.StepNanos(), whole.StepNanos())
+				if stepNanos(reasons) >= stepNanos(whole) {
+					t.Errorf("%d bytes: sharded for a step of %d, whole takes %d", free, stepNanos(reasons), stepNanos(whole))
 				}
 			}
 		}

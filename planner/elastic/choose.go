@@ -83,8 +83,13 @@ func (s *solver) plain() (*Decision, error) {
 // recompute decides with recomputation where memory asks for it, and ahead of the gradient too where
 // that is asked for; nil when nothing can be recomputed, or not enough.
 func (s *solver) recompute(ahead bool) *Decision {
-	if !ahead {
-		s.choices = notAhead(s.all)
+	if !ahead { // of each point the option with nothing ahead of the gradient
+		s.choices = make([][][]option, len(s.all))
+		for i, points := range s.all {
+			for _, options := range points {
+				s.choices[i] = append(s.choices[i], options[:1])
+			}
+		}
 		defer func() { s.choices = s.all }()
 	}
 	if !slices.ContainsFunc(s.choices, func(st [][]option) bool { return len(st) > 1 || len(st[0]) > 1 }) {
@@ -108,17 +113,6 @@ func (s *solver) recompute(ahead bool) *Decision {
 	return s.decision(low, s.frugal(low))
 }
 
-// notAhead returns the options that have nothing ahead of the gradient.
-func notAhead(all [][][]option) [][][]option {
-	out := make([][][]option, len(all))
-	for i, points := range all {
-		for _, options := range points {
-			out[i] = append(out[i], options[:1])
-		}
-	}
-	return out
-}
-
 // decision returns the decision for options that reach a period, with all that memory allows beyond
 // it: late messages, and recomputation ahead of the gradient.
 func (s *solver) decision(period schedule.Nanos, picks []option) *Decision {
@@ -128,7 +122,13 @@ func (s *solver) decision(period schedule.Nanos, picks []option) *Decision {
 	d.Bound = s.p.bound(*d)
 	s.deepen(d, picks)
 	for i := range picks {
-		picks[i] = s.fill(i, picks[i], d.Warmups[i])
+		// As much ahead of the gradient as there is room for: it lets late gradients show less, and
+		// costs nothing but memory that nothing else has a use for.
+		for _, more := range s.choices[i][picks[i].point] {
+			if more.layers > picks[i].layers && s.p.holds(more.Room, d.Warmups[i]) {
+				picks[i] = more
+			}
+		}
 		d.Rooms, d.Ahead[i] = append(d.Rooms, picks[i].Room), picks[i].layers
 		d.Recompute = append(d.Recompute, s.frontiers[i].levels(picks[i].point, len(s.p.Stages[i].Layers)))
 	}

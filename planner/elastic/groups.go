@@ -105,8 +105,8 @@ func (s *groupSearch) all() bool {
 		return s.best.Makespan <= least
 	}
 	for depth := 1; depth <= s.p.deepest(); depth++ {
-		if !s.run(depth) {
-			return false
+		if s.depth = depth; !s.extend(newGroupRun(s.p), 0) {
+			return false // it had to stop before the end
 		}
 		if s.best.Makespan <= least {
 			break

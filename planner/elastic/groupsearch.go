@@ -44,13 +44,8 @@ func newGroupSearch(p Interleaving, nodes int) *groupSearch {
 	return s
 }
 
-// run goes through all pairs of lists for a depth; false when it had to stop before the end.
-func (s *groupSearch) run(depth int) bool {
-	s.depth = depth
-	return s.extend(newGroupRun(s.p), 0)
-}
-
-// extend tries every size of one more group after what a run knows.
+// extend tries every size of one more group after what a run knows. From an empty run it goes through
+// all pairs of lists for a depth. It is false when it had to stop before the end.
 func (s *groupSearch) extend(from *groupRun, level int) bool {
 	if s.first && s.best.Depth > 0 {
 		return true

@@ -150,14 +150,3 @@ func (s *solver) thrifty(stage int, later *schedule.Demand, period schedule.Nano
 	}
 	return o, d, false
 }
-
-// fill recomputes as much ahead of the gradient as there is room for: it lets late
-// gradients show less, and costs nothing but memory that nothing else has a use for.
-func (s *solver) fill(stage int, o option, warmup int) option {
-	for _, more := range s.choices[stage][o.point] {
-		if more.layers > o.layers && s.p.holds(more.Room, warmup) {
-			o = more
-		}
-	}
-	return o
-}

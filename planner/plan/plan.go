@@ -256,13 +256,9 @@ func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer)
 // Peers returns the distinct peers of the plan in order of first appearance.
 func (p Plan) Peers() []PeerID {
 	var peers []PeerID
-	seen := map[PeerID]bool{}
-	for _, pipe := range p.Replicas {
-		for _, pl := range pipe.Stages {
-			if !seen[pl.Peer] {
-				seen[pl.Peer] = true
-				peers = append(peers, pl.Peer)
-			}
+	for _, w := range p.Workers() {
+		if !slices.Contains(peers, w.Peer) {
+			peers = append(peers, w.Peer)
 		}
 	}
 	return peers

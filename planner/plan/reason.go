@@ -58,16 +58,6 @@ func (r Reasons) Lines() []string {
 	return lines
 }
 
-// StepNanos returns the predicted time of a step, 0 when there is none.
-func (r Reasons) StepNanos() int64 {
-	for _, reason := range r {
-		if reason.Kind == ReasonStepTime {
-			return reason.Nanos
-		}
-	}
-	return 0
-}
-
 // Count returns a number with its noun: "1 stage", "2 stages".
 func Count(n int, what string) string {
 	switch {

@@ -97,17 +97,14 @@ func (s Stage) Freed(in Set) (bytes int64) {
 	return bytes
 }
 
-// allows keeps parameters within a site, and gradients there or on links that hide them.
-func (s Stage) allows(in Set) bool {
-	return s.Site || !in.Has(Parameters) && (!in.Has(Gradients) || s.Cost(in) == 0)
-}
-
 // Choose returns the set that frees so many bytes at the least cost; of equal ones the set of fewer
-// exchanges, then of fewer kinds, then the earlier kinds. Where none frees that much it is the
-// set that frees the most, and enough is false.
+// exchanges, then of fewer kinds, then the earlier kinds. Parameters stay within a site, gradients
+// there or on links that hide them. Where none frees that much it is the set that frees the most, and
+// enough is false.
 func (s Stage) Choose(bytes int64) (best Set, enough bool) {
 	for in := range all + 1 {
-		if s.allows(in) && s.compare(in, best, bytes) < 0 {
+		near := s.Site || !in.Has(Parameters) && (!in.Has(Gradients) || s.Cost(in) == 0)
+		if near && s.compare(in, best, bytes) < 0 {
 			best = in
 		}
 	}
