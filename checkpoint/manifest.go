@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"pnode/pipeline/wire/strict"
@@ -86,10 +87,8 @@ func (l LayerState) validate() error {
 		if p == "" || len(p) > maxPeerBytes || !utf8.ValidString(string(p)) {
 			return fmt.Errorf("holder %d has a name of %d bytes, 1 to %d of UTF-8 are accepted", i, len(p), maxPeerBytes)
 		}
-		for _, q := range l.Holders[:i] {
-			if p == q {
-				return fmt.Errorf("holder %s twice", p)
-			}
+		if slices.Contains(l.Holders[:i], p) {
+			return fmt.Errorf("holder %s twice", p)
 		}
 	}
 	return nil
@@ -97,14 +96,12 @@ func (l LayerState) validate() error {
 
 // Encode gives the canonical bytes: the same manifest always gives the same bytes.
 func (m Manifest) Encode() []byte {
-	layers := make([]LayerState, len(m.Layers))
-	copy(layers, m.Layers)
-	for i := range layers {
-		if layers[i].Chunks == nil {
-			layers[i].Chunks = []plan.Hash{} // "[]", as a decoded one gives
+	m.Layers = append([]LayerState{}, m.Layers...)
+	for i := range m.Layers {
+		if m.Layers[i].Chunks == nil {
+			m.Layers[i].Chunks = []plan.Hash{} // "[]", as a decoded one gives
 		}
 	}
-	m.Layers = layers
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic("checkpoint: manifest does not marshal: " + err.Error()) // only plain values inside

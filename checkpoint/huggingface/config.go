@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -69,7 +70,12 @@ func ParseConfig(text []byte) (Settings, error) {
 	}
 	s := Settings{Model: of.read(f), Architecture: of.architecture}
 	f.pass(harmless...)
-	s.Notes = f.passNoted()
+	for _, name := range slices.Sorted(maps.Keys(f.left)) { // noted, or unknown and switched off
+		if value := f.left[name]; slices.Contains(noted, name) || isOff(value) {
+			s.Notes = append(s.Notes, fmt.Sprintf("%s: %s is %s: it changes no logits and is passed over", f.file, name, clip(value)))
+			f.pass(name)
+		}
+	}
 	if err := f.done(); err != nil {
 		return Settings{}, err
 	}

@@ -105,7 +105,7 @@ func (e Export) writeWeights(dir string) error {
 		}
 	}
 	w, err := safetensors.CreateSet(tensors, safetensors.Layout{
-		Dir: dir, Base: weightsBase, MaxShardBytes: cmp.Or(e.MaxShardBytes, DefaultShardBytes), Metadata: map[string]string{"format": "pt"},
+		Dir: dir, Base: weightsBase, MaxShardBytes: cmp.Or(e.MaxShardBytes, DefaultShardBytes), Metadata: fromTorch,
 	})
 	if err != nil {
 		return err
@@ -124,14 +124,11 @@ func (e Export) writeWeights(dir string) error {
 	})
 }
 
-// unfinished takes tensors; its files are there after Commit, not after Discard.
-type unfinished interface {
-	Commit() error
-	Discard() error
-}
+// fromTorch says how tensors lie in the files, as transformers asks.
+var fromTorch = map[string]string{"format": "pt"}
 
 // writeLayers writes one layer after the other, all or none.
-func writeLayers(w unfinished, layers int, write func(layer int) error) error {
+func writeLayers(w *safetensors.SetWriter, layers int, write func(layer int) error) error {
 	for layer := range layers {
 		if err := write(layer); err != nil {
 			return errors.Join(fmt.Errorf("layer %d: %w", layer, err), w.Discard())

@@ -173,18 +173,6 @@ var noted = []string{
 	"unsloth_fixed", "unsloth_version", "model_max_length", "tokenizer_model_max_length", "use_bfloat16", "use_flash_attn",
 }
 
-// passNoted passes over the noted fields, and over unknown ones that are switched off: null, false or
-// empty. It returns a sentence about each, in order of names.
-func (f *fields) passNoted() (notes []string) {
-	for _, name := range slices.Sorted(maps.Keys(f.left)) {
-		if value := f.left[name]; slices.Contains(noted, name) || isOff(value) {
-			notes = append(notes, fmt.Sprintf("%s: %s is %s: it changes no logits and is passed over", f.file, name, clip(value)))
-			delete(f.left, name)
-		}
-	}
-	return notes
-}
-
 // pass passes over the named fields.
 func (f *fields) pass(names ...string) {
 	for _, name := range names {

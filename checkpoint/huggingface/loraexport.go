@@ -47,7 +47,7 @@ func (e AdapterExport) fill(dir string) error {
 			tensors = append(tensors, safetensors.Tensor{Name: of.adapterName(t), DType: safetensors.F32, Shape: t.Shape})
 		}
 	}
-	w, err := safetensors.Create(filepath.Join(dir, adapterBase+".safetensors"), tensors, map[string]string{"format": "pt"})
+	w, err := safetensors.CreateSet(tensors, safetensors.Layout{Dir: dir, Base: adapterBase, Metadata: fromTorch})
 	if err != nil {
 		return err
 	}
