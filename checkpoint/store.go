@@ -67,9 +67,13 @@ type Store struct {
 	lock    *os.File
 	chunks  chunkFolder
 	catalog catalog
-	watch   *watch
 	guard   guard
 	users   users
+
+	// failed gets one error from watch, closing ends it; both are nil where the store only reads.
+	failed   chan error
+	closing  chan struct{}
+	watching sync.WaitGroup
 
 	commits sync.Mutex // guards reading and then writing manifests
 	sweeps  sync.Mutex // held by the one running sweep
@@ -141,8 +145,8 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if s.catalog.index, err = openIndex(filepath.Join(dir, "index"), false, o.Logger); err != nil {
 		return nil, err
 	}
-	s.watch = &watch{failed: make(chan error, 1), stop: make(chan struct{})}
-	s.watch.ended.Go(func() { s.watch.run(s.catalog.lookAtSpace) })
+	s.failed, s.closing = make(chan error, 1), make(chan struct{})
+	s.watching.Go(s.watch)
 	return s, nil
 }
 
@@ -163,12 +167,7 @@ func (s *Store) during(operation string, f func() error) error {
 // below what the index needs, whoever used it up. Manifests and buckets cannot be written then: a
 // node should end while everything it has said to be durable still is. A store opened to read alone
 // has none.
-func (s *Store) Failed() <-chan error {
-	if s.reads {
-		return nil
-	}
-	return s.watch.failed
-}
+func (s *Store) Failed() <-chan error { return s.failed }
 
 // Close waits for the calls in progress, closes the index and unlocks the directory. Later calls
 // return ErrClosed; closing twice is harmless. When the disk is or was full the index is left as a
@@ -178,8 +177,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	if !s.reads {
-		close(s.watch.stop)
-		s.watch.ended.Wait()
+		close(s.closing)
+		s.watching.Wait()
 		done, err := s.catalog.space.takeToClose(flushBytesAtClose + s.catalog.tableBytes()) // it flushes, then compacts
 		if errors.Is(err, ErrDiskFull) {
 			s.log.Warn("the index is left to the next start instead of being closed", "cause", err)

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -12,23 +11,17 @@ const watchInterval = 200 * time.Millisecond
 
 // watch reports when other programs have taken the room that the index needs. Every write
 // looks for itself; the watch is for a node that would learn it only at its next write.
-type watch struct {
-	failed chan error // gets one error
-	stop   chan struct{}
-	ended  sync.WaitGroup
-}
-
-func (w *watch) run(look func() error) {
+func (s *Store) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-w.stop:
+		case <-s.closing:
 			return
 		case <-tick.C:
 		}
-		if err := look(); errors.Is(err, ErrDiskFull) { // another error may pass
-			w.failed <- err
+		if err := s.catalog.lookAtSpace(); errors.Is(err, ErrDiskFull) { // another error may pass
+			s.failed <- err
 			return
 		}
 	}
