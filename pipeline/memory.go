@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"pnode/kernels"
+	"pnode/kernels/quant"
 	"pnode/pipeline/wire"
 )
 
@@ -108,7 +109,7 @@ func (h *StageRuntime) takeSpare(d kernels.Device) {
 		if !wanted || c.quantizer != nil {
 			return
 		}
-		if n := boundary().Len; spare(quantizerBytes(n)) {
+		if n := boundary().Len; spare(4 * int64(quant.Words(n)+2*quant.Groups(n))) {
 			c.quantizer, _ = newQuantizer(d, n) // or the host packs
 		}
 	}

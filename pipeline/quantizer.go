@@ -15,9 +15,6 @@ type quantizer struct {
 	words, sums kernels.Buffer
 }
 
-// quantizerBytes returns the size of a quantizer for n elements.
-func quantizerBytes(n int) int64 { return 4 * int64(quant.Words(n)+2*quant.Groups(n)) }
-
 func newQuantizer(d kernels.Device, n int) (*quantizer, error) {
 	words, err := d.Alloc(kernels.I32, quant.Words(n))
 	if err != nil {

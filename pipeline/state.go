@@ -73,7 +73,9 @@ func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step) erro
 	if err := h.saving.wait(); err != nil {
 		return err
 	}
-	unread := newUnread(len(layers))
+	unread := &unread{}
+	unread.Context, unread.end = context.WithCancel(context.Background())
+	unread.left.Store(int64(len(layers)))
 	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
 	var moments [][]sharedMoment // by layer
 	for _, l := range layers {

@@ -131,13 +131,6 @@ type unread struct {
 	left atomic.Int64
 }
 
-func newUnread(layers int) *unread {
-	u := &unread{}
-	u.Context, u.end = context.WithCancel(context.Background())
-	u.left.Store(int64(layers))
-	return u
-}
-
 // one notes that a layer is read.
 func (u *unread) one() {
 	if u.left.Add(-1) == 0 {

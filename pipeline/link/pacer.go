@@ -44,8 +44,9 @@ func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
 	e.mu.Lock()
 	p, session := &e.peer(to).bulk, e.session
 	e.mu.Unlock()
-	if !session.occupied() {
-		return n
+	recently := time.Now().Add(-pacerAfter)
+	if !session.alive() || !slices.ContainsFunc(session.order, func(r *remote) bool { return r.busy.ran(recently) }) {
+		return n // no messages are being exchanged
 	}
 	n = min(n, pacerSlice)
 	timer := time.NewTimer(p.turn(conn, n))
@@ -55,15 +56,6 @@ func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
 	case <-e.ctx.Done():
 	}
 	return n
-}
-
-// occupied reports whether messages are being exchanged: one was under way a moment ago.
-func (s *Session) occupied() bool {
-	if !s.alive() {
-		return false
-	}
-	recently := time.Now().Add(-pacerAfter)
-	return slices.ContainsFunc(s.order, func(r *remote) bool { return r.busy.ran(recently) })
 }
 
 // turn returns how long it is until the next slice may be written to a connection.

@@ -28,7 +28,13 @@ type place struct {
 func newBlock(b *builder, v vectors, io boundary, at place) *block {
 	nc := b.rows * b.model.Channels
 	mid, dmid := b.activations(at.level, RecomputeBlock).take(nc), b.deltas().take(nc)
-	at.desk = b.desk()
+	if m := b.model; b.storage != StorageF32 {
+		in, out := max(m.Channels, m.queryWidth(), m.MLP), max(m.qkvWidth(), m.upWidth())
+		at.desk = desk{
+			in: b.mem.layer.take(b.rows * in), out: b.mem.layer.take(b.rows * out),
+			gradient: rounding{b.passHalves(b.rows * max(m.Channels, out))},
+		}
+	}
 	first := boundary{x: io.x, y: mid, dx: io.dx, dy: dmid}
 	second := boundary{x: mid, y: io.y, dx: dmid, dy: io.dy}
 	k := &block{level: at.level, attention: newAttention(b, &v, first, at), mlp: newMLP(b, &v, second, at), all: b.whole()}

@@ -114,19 +114,6 @@ type desk struct {
 	gradient rounding
 }
 
-func (b *builder) desk() desk {
-	if b.storage == StorageF32 {
-		return desk{}
-	}
-	m := b.model
-	in := max(m.Channels, m.queryWidth(), m.MLP)
-	out := max(m.qkvWidth(), m.upWidth())
-	return desk{
-		in: b.mem.layer.take(b.rows * in), out: b.mem.layer.take(b.rows * out),
-		gradient: rounding{b.passHalves(b.rows * max(m.Channels, out))},
-	}
-}
-
 // passHalves takes n elements in halves for the passes of the layer at hand; absent with F32
 // storage.
 func (b *builder) passHalves(n int) kernels.View {

@@ -34,7 +34,7 @@ func (n Names) of(field string) string { return cmp.Or(n[field], field) }
 // ValidateNamed is Validate with the names of fields that the user knows.
 func (c Config) ValidateNamed(names Names) error {
 	v := validation{c, names}
-	for _, check := range []func() error{v.sizes, v.heads, v.norm, v.positions, v.scaling, v.dropout, v.adapters} {
+	for _, check := range []func() error{v.sizes, v.heads, v.layers, v.positions, v.scaling, v.adapters} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -87,14 +87,18 @@ func (v validation) heads() error {
 	return nil
 }
 
-func (v validation) norm() error {
+func (v validation) layers() error {
 	if err := oneOf(v.names.of("norm"), v.Norm, "", LayerNorm, RMSNorm); err != nil {
 		return err
 	}
 	if err := oneOf(v.names.of("activation"), v.Activation, "", GELUTanh, SwiGLU); err != nil {
 		return err
 	}
-	return checkAll(v.names, bounds[float64]{"norm_eps", v.resolved().NormEps, 1e-12, 1e-1})
+	return checkAll(v.names,
+		bounds[float64]{"norm_eps", v.resolved().NormEps, 1e-12, 1e-1},
+		bounds[float64]{"embed_dropout", v.EmbedDropout, 0, 0.99},
+		bounds[float64]{"residual_dropout", v.ResidualDropout, 0, 0.99},
+	)
 }
 
 func (v validation) positions() error {
@@ -141,13 +145,6 @@ func (v validation) scaling() error {
 		return bad("rope_scaling has values but no kind: take %q or %q", ScaleLinear, ScaleLlama3)
 	}
 	return nil
-}
-
-func (v validation) dropout() error {
-	return checkAll(v.names,
-		bounds[float64]{"embed_dropout", v.EmbedDropout, 0, 0.99},
-		bounds[float64]{"residual_dropout", v.ResidualDropout, 0, 0.99},
-	)
 }
 
 // CheckSegments returns nil when sequences of the model may be cut into n segments; 0 and 1 stand for

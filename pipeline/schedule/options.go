@@ -49,32 +49,25 @@ type Options struct {
 	Caps  []int
 }
 
-// number is the option of one number with that name in a Spec, nil for others.
-func (o *Options) number(name string) *int {
+// named is the option with that name in a Spec, of one number or of several.
+func (o *Options) named(name string) (one *int, several *[]int) {
 	switch name {
 	case "v":
-		return &o.Chunks
+		return &o.Chunks, nil
 	case "d":
-		return &o.Depth
+		return &o.Depth, nil
 	case "k":
-		return &o.Group
+		return &o.Group, nil
 	case "pairs":
-		return &o.Pairs
+		return &o.Pairs, nil
 	case "n":
-		return &o.Segments
-	}
-	return nil
-}
-
-// list is the option of several numbers with that name in a Spec, nil for others.
-func (o *Options) list(name string) *[]int {
-	switch name {
+		return &o.Segments, nil
 	case "f":
-		return &o.Forward
+		return nil, &o.Forward
 	case "b":
-		return &o.Backward
+		return nil, &o.Backward
 	}
-	return nil
+	panic("schedule: no option is called " + name)
 }
 
 // workers is how many workers there are when each holds that many stages.

@@ -4,20 +4,17 @@ package schedule
 // action that needs the message, a send right after the one that makes it. Neighbouring
 // stages on the same worker exchange nothing.
 func WithCommunication(s Schedule) Schedule {
-	type place struct {
-		replica Replica
-		stage   Stage
-	}
-	holder := map[place]int{}
+	holder := map[Action]int{} // by the reduction of a stage
 	for w, actions := range s.Workers {
 		for _, a := range actions {
 			if a.Op == Forward {
-				holder[place{a.Replica, a.Stage}] = w
+				holder[a.reduction()] = w
 			}
 		}
 	}
 	remote := func(w int, a Action, step Stage) bool {
-		other, ok := holder[place{a.Replica, a.Stage + step}]
+		a.Stage += step
+		other, ok := holder[a.reduction()]
 		return ok && other != w
 	}
 	out := Schedule{Workers: make([][]Action, len(s.Workers)), Segments: s.Segments}

@@ -65,10 +65,10 @@ func (s Spec) options(g Group) Options {
 // Set returns the options that the spec names their values.
 func (s Spec) Set(o *Options) {
 	for _, p := range s.Params {
-		if n := o.number(p.Name); n != nil {
-			*n = p.Values[0]
+		if one, several := o.named(p.Name); one != nil {
+			*one = p.Values[0]
 		} else {
-			*o.list(p.Name) = p.Values
+			*several = p.Values
 		}
 	}
 }
@@ -77,12 +77,11 @@ func (s Spec) Set(o *Options) {
 func (k Kind) Spec(o Options) Spec {
 	s := Spec{Kind: k.Name}
 	for _, name := range k.Params {
-		if n := o.number(name); n != nil {
-			if *n != 0 {
-				s.Params = append(s.Params, Param{name, []int{*n}})
-			}
-		} else if list := *o.list(name); len(list) > 0 {
-			s.Params = append(s.Params, Param{name, list})
+		switch one, several := o.named(name); {
+		case one != nil && *one != 0:
+			s.Params = append(s.Params, Param{name, []int{*one}})
+		case several != nil && len(*several) > 0:
+			s.Params = append(s.Params, Param{name, *several})
 		}
 	}
 	return s
@@ -196,7 +195,7 @@ func (k Kind) parseParam(text string) (Param, error) {
 		}
 		p.Values = append(p.Values, n)
 	}
-	if len(p.Values) > 1 && (&Options{}).number(name) != nil {
+	if one, _ := (&Options{}).named(name); one != nil && len(p.Values) > 1 {
 		return Param{}, fmt.Errorf("%w: %s of %s is %q, want one number", ErrBadSpec, name, k.Name, list)
 	}
 	return p, nil

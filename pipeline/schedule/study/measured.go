@@ -70,28 +70,23 @@ func computing(t schedule.Timeline) schedule.Timeline {
 	return out
 }
 
-// cell is an op of a stage, whatever the micro-batch.
-type cell struct {
-	op      schedule.Op
-	replica schedule.Replica
-	stage   schedule.Stage
-}
-
-func cellOf(a schedule.Action) cell { return cell{a.Op, a.Replica, a.Stage} }
-
 // timing is made of what was seen.
 func (m *Measured) timing(s schedule.Schedule) schedule.Timing {
-	took := map[cell][]schedule.Nanos{}
+	took := map[schedule.Action][]schedule.Nanos{} // whatever the micro-batch
+	note := func(a schedule.Action, d schedule.Nanos) {
+		a.Micro = 0
+		took[a] = append(took[a], d)
+	}
 	for _, spans := range m.Line.Workers {
 		for _, span := range spans {
-			took[cellOf(span.Action)] = append(took[cellOf(span.Action)], span.End-span.Start)
+			note(span.Action, span.End-span.Start)
 		}
 	}
 	for _, message := range m.Line.Messages {
-		took[cellOf(message.Action)] = append(took[cellOf(message.Action)], message.Arrived-message.Queued)
+		note(message.Action, message.Arrived-message.Queued)
 	}
 	median := func(op schedule.Op, r, st int) schedule.Nanos {
-		all := took[cell{op, schedule.Replica(r), schedule.Stage(st)}]
+		all := took[schedule.Action{Op: op, Replica: schedule.Replica(r), Stage: schedule.Stage(st)}]
 		if len(all) == 0 {
 			return 0
 		}
