@@ -60,7 +60,14 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	}
 	p.f("\nNODE\tSTATE\tLAST SEEN\tDEVICE\t\n")
 	for _, m := range st.Roster {
-		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), clean(m.State), lastSeen(m), clean(m.Device), marks(m))
+		var marks []string
+		if m.Self {
+			marks = append(marks, "this node")
+		}
+		if m.Leader {
+			marks = append(marks, "leader")
+		}
+		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), clean(m.State), lastSeen(m), clean(m.Device), strings.Join(marks, ", "))
 	}
 	p.f("\n")
 	if len(st.Plan) == 0 {
@@ -114,17 +121,6 @@ func lastSeen(m api.Member) string {
 	default:
 		return ago.Round(time.Second).String() + " ago"
 	}
-}
-
-func marks(m api.Member) string {
-	var marks []string
-	if m.Self {
-		marks = append(marks, "this node")
-	}
-	if m.Leader {
-		marks = append(marks, "leader")
-	}
-	return strings.Join(marks, ", ")
 }
 
 // name returns what people call a peer: as the roster does, or else the end of the peer ID.

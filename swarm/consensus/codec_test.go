@@ -41,8 +41,8 @@ func encoded(t testing.TB, e Entry) []byte {
 
 func TestEntryRoundTrip(t *testing.T) {
 	for i, e := range entries() {
-		if int(e.kind()) != i+1 {
-			t.Errorf("%T has kind %d, want %d for ever", e, e.kind(), i+1)
+		if kindOf(e) != i+1 {
+			t.Errorf("%T has kind %d, want %d for ever", e, kindOf(e), i+1)
 		}
 		back, err := DecodeEntry(encoded(t, e))
 		if err != nil || !reflect.DeepEqual(back, e) {

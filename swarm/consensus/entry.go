@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -13,7 +15,6 @@ import (
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
 // StageSaved, WantPause, WantStop, Resume, Finish, Rollback or BindGrant.
 type Entry interface {
-	kind() kind
 	// apply gives the next state, or the reason why there is none. It shares what does
 	// not change with the receiver's state and leaves that one as it was.
 	apply(State) (State, error)
@@ -106,36 +107,15 @@ type BindGrant struct {
 	Peer   plan.PeerID `json:"peer"`
 }
 
-// kind numbers the entries in the log. Numbers are never reused.
-type kind uint8
+// kinds holds the types of entries by their numbers in the log. Numbers are never reused.
+var kinds = [...]reflect.Type{
+	1: reflect.TypeFor[SetRun](), 2: reflect.TypeFor[Join](), 3: reflect.TypeFor[Update](), 4: reflect.TypeFor[SetMemberState](),
+	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
+	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](), 12: reflect.TypeFor[BindGrant](),
+}
 
-const (
-	kindSetRun kind = 1 + iota
-	kindJoin
-	kindUpdate
-	kindSetMemberState
-	kindSetPlan
-	kindStageSaved
-	kindWantPause
-	kindWantStop
-	kindResume
-	kindFinish
-	kindRollback
-	kindBindGrant
-)
-
-func (SetRun) kind() kind         { return kindSetRun }
-func (Join) kind() kind           { return kindJoin }
-func (Update) kind() kind         { return kindUpdate }
-func (SetMemberState) kind() kind { return kindSetMemberState }
-func (SetPlan) kind() kind        { return kindSetPlan }
-func (StageSaved) kind() kind     { return kindStageSaved }
-func (WantPause) kind() kind      { return kindWantPause }
-func (WantStop) kind() kind       { return kindWantStop }
-func (Resume) kind() kind         { return kindResume }
-func (Finish) kind() kind         { return kindFinish }
-func (Rollback) kind() kind       { return kindRollback }
-func (BindGrant) kind() kind      { return kindBindGrant }
+// kindOf returns the number of an entry's type, which is 1 at least.
+func kindOf(e Entry) int { return slices.Index(kinds[:], reflect.TypeOf(e)) }
 
 const (
 	// MaxEntryBytes bounds an encoded entry: a plan of plan.MaxPlanBytes and reasons.
@@ -153,10 +133,11 @@ func EncodeEntry(e Entry) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w entry %T: %w", ErrMalformed, e, err)
 	}
-	if len(body)+2 > MaxEntryBytes {
-		return nil, fmt.Errorf("%w entry %T: %d bytes, at most %d are accepted", ErrMalformed, e, len(body)+2, MaxEntryBytes)
+	kind := kindOf(e)
+	if kind < 1 || len(body)+2 > MaxEntryBytes {
+		return nil, fmt.Errorf("%w entry %T: kind %d, %d bytes, at most %d are accepted", ErrMalformed, e, kind, len(body)+2, MaxEntryBytes)
 	}
-	return append([]byte{entryVersion, byte(e.kind())}, body...), nil
+	return append([]byte{entryVersion, byte(kind)}, body...), nil
 }
 
 // DecodeEntry reads what EncodeEntry wrote. It refuses unknown versions, kinds and
@@ -168,31 +149,14 @@ func DecodeEntry(b []byte) (Entry, error) {
 	if b[0] != entryVersion {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("an entry of the log", int(b[0]), entryVersion))
 	}
-	read := decoders[kind(b[1])]
-	if read == nil {
+	if b[1] == 0 || int(b[1]) >= len(kinds) {
 		return nil, fmt.Errorf("%w entry of kind %d: %w: fetch the writer's release of pnode for the reader", ErrMalformed, b[1], version.Err)
 	}
-	e, err := read(b[2:])
-	if err != nil {
+	e := reflect.New(kinds[b[1]])
+	if err := strict.Decode(b[2:], e.Interface()); err != nil {
 		return nil, fmt.Errorf("%w entry of kind %d: %w", ErrMalformed, b[1], err)
 	}
-	return e, nil
-}
-
-// decoders read the bodies of the kinds of entries.
-var decoders = map[kind]func([]byte) (Entry, error){
-	kindSetRun: decode[SetRun], kindJoin: decode[Join], kindUpdate: decode[Update], kindSetMemberState: decode[SetMemberState],
-	kindSetPlan: decode[SetPlan], kindStageSaved: decode[StageSaved], kindWantPause: decode[WantPause], kindWantStop: decode[WantStop],
-	kindResume: decode[Resume], kindFinish: decode[Finish], kindRollback: decode[Rollback], kindBindGrant: decode[BindGrant],
-}
-
-// decode reads the body of an entry.
-func decode[T Entry](b []byte) (Entry, error) {
-	var v T
-	if err := strict.Decode(b, &v); err != nil {
-		return nil, err
-	}
-	return v, nil
+	return e.Elem().Interface().(Entry), nil
 }
 
 // EncodeState returns the bytes of a snapshot: version, JSON.

@@ -321,7 +321,7 @@ func TestLogContinuesASnapshot(t *testing.T) {
 // A node ends over an entry that a newer release wrote, and says which it needs: it must not go on without what the
 // entry changed. The last one of a run of older nodes has no majority to learn of the entry from.
 func TestEntryOfANewerRelease(t *testing.T) {
-	for name, b := range map[string][]byte{"version": {entryVersion + 1, byte(kindWantStop), '{', '}'}, "kind": {entryVersion, 200, '{', '}'}} {
+	for name, b := range map[string][]byte{"version": {entryVersion + 1, byte(kindOf(WantStop{})), '{', '}'}, "kind": {entryVersion, 200, '{', '}'}} {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
 			c.leader().raft.Apply(b, time.Second)
 			failed := 0
