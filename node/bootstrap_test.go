@@ -11,7 +11,7 @@ import (
 // TestOneNodeIsEnoughToSayThatTheRunHasEnded: whoever comes back needs no majority for that.
 func TestOneNodeIsEnoughToSayThatTheRunHasEnded(t *testing.T) {
 	heard := gossip.NewTracker()
-	heard.Note(gossip.Heartbeat{Peer: "a", Phase: Training.String(), Step: 5}, time.Now())
+	heard.Note(gossip.Heartbeat{Peer: "a", Phase: string(Training), Step: 5}, time.Now())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if step := awaitFinished(ctx, heard); step != 0 {
@@ -19,7 +19,7 @@ func TestOneNodeIsEnoughToSayThatTheRunHasEnded(t *testing.T) {
 	}
 	told := make(chan int)
 	go func() { told <- int(awaitFinished(t.Context(), heard)) }()
-	heard.Note(gossip.Heartbeat{Peer: "b", Phase: Stopped.String(), Finished: 40}, time.Now())
+	heard.Note(gossip.Heartbeat{Peer: "b", Phase: string(Stopped), Finished: 40}, time.Now())
 	if step := <-told; step != 40 {
 		t.Errorf("the run was finished at step %d, want 40", step)
 	}

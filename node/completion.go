@@ -50,7 +50,7 @@ func sayFinished(ctx context.Context, cfg config.Config, kept membership, log *s
 	if err := s.Connect(reaching, kept.Known...); err != nil {
 		return err
 	}
-	said := gossip.Heartbeat{Peer: s.ID(), Phase: Stopped.String(), Finished: kept.Finished}.Encode()
+	said := gossip.Heartbeat{Peer: s.ID(), Phase: string(Stopped), Finished: kept.Finished}.Encode()
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for end := time.Now().Add(completionTime); time.Now().Before(end); {

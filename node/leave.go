@@ -163,7 +163,7 @@ func (l *loop) linger(ctx context.Context, state consensus.State) {
 	})
 	waitsFor := func(m consensus.Member) bool {
 		b, _ := l.heartbeats.Last(m.Peer)
-		return b.Phase != Stopped.String() && l.heartbeats.Silent(m.Peer, begin, time.Now()) < lingerSilence
+		return b.Phase != string(Stopped) && l.heartbeats.Silent(m.Peer, begin, time.Now()) < lingerSilence
 	}
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()

@@ -54,7 +54,7 @@ func (s *single) start(group *errgroup.Group, f func()) {
 func newLoop(n *Node) *loop {
 	changed := func(from, to Phase) {
 		n.log.Info("phase", "from", from, "to", to)
-		n.monitor.SetPhase(to.String())
+		n.monitor.SetPhase(string(to))
 	}
 	return &loop{Node: n, machine: machine{phase: Joining, changed: changed}}
 }

@@ -6,31 +6,18 @@ import (
 )
 
 // Phase names the part of its life that a node is in. The zero value is invalid.
-type Phase uint8
+type Phase string
 
 // The phases of a node's life.
 const (
-	_         Phase = iota
-	Joining         // reaching the swarm and the consensus log
-	Profiling       // measuring devices, fetching the run's text
-	Waiting         // a member without a placement in the current plan
-	Loading         // building the stage and fetching its state
-	Training        // running steps
-	Draining        // leaving: still training until the roster shrinks
-	Stopped         // done; nothing runs any more
+	Joining   Phase = "joining"   // reaching the swarm and the consensus log
+	Profiling Phase = "profiling" // measuring devices, fetching the run's text
+	Waiting   Phase = "waiting"   // a member without a placement in the current plan
+	Loading   Phase = "loading"   // building the stage and fetching its state
+	Training  Phase = "training"  // running steps
+	Draining  Phase = "draining"  // leaving: still training until the roster shrinks
+	Stopped   Phase = "stopped"   // done; nothing runs any more
 )
-
-var phaseNames = map[Phase]string{
-	Joining: "joining", Profiling: "profiling", Waiting: "waiting", Loading: "loading",
-	Training: "training", Draining: "draining", Stopped: "stopped",
-}
-
-func (p Phase) String() string {
-	if name, ok := phaseNames[p]; ok {
-		return name
-	}
-	return fmt.Sprintf("invalid phase %d", uint8(p))
-}
 
 // transitions is the whole state machine: from each phase, the phases that may follow.
 // Every phase may also go to Stopped.
@@ -55,7 +42,7 @@ func (m *machine) to(next Phase) {
 		return
 	}
 	if next != Stopped && !slices.Contains(transitions[m.phase], next) {
-		panic(fmt.Sprintf("node: no transition from %v to %v", m.phase, next))
+		panic(fmt.Sprintf("node: no transition from %q to %q", m.phase, next))
 	}
 	from := m.phase
 	m.phase = next

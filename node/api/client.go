@@ -119,11 +119,7 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[Event, error] {
 			return
 		}
 		defer body.Close()
-		for e, err := range decodeEvents(body) {
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
+		decodeEvents(body)(yield)
 	}
 }
 

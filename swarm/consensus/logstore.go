@@ -63,9 +63,6 @@ func (s logStore) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// StoreLog appends one record.
-func (s logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
-
 // StoreLogs appends records in writes of bounded size and ascending order: what a crash
 // leaves is the beginning of the log.
 func (s logStore) StoreLogs(logs []*raft.Log) error {
@@ -176,11 +173,6 @@ func (s logStore) Get(name []byte) ([]byte, error) {
 		return nil, fmt.Errorf("consensus: read %s: %w", name, err)
 	}
 	return v, nil
-}
-
-// SetUint64 stores a number.
-func (s logStore) SetUint64(name []byte, v uint64) error {
-	return s.Set(name, binary.BigEndian.AppendUint64(nil, v))
 }
 
 // GetUint64 reads a number; 0 when there is none.

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -114,6 +115,6 @@ func (p *parking) Set(name, value []byte) error {
 // SetUint64 stores a number. It returns no error: raft panics over one, and a term that was not saved is
 // heard of by nobody, since the caller is parked until the node is isolated.
 func (p *parking) SetUint64(name []byte, v uint64) error {
-	_ = p.write(func() error { return p.logStore.SetUint64(name, v) })
+	_ = p.Set(name, binary.BigEndian.AppendUint64(nil, v))
 	return nil
 }

@@ -303,7 +303,7 @@ func TestLogContinuesASnapshot(t *testing.T) {
 		s := logStore{newMemoryKV()}
 		for _, part := range c.parts {
 			for i := part[0]; i <= part[1]; i++ {
-				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
+				if err := s.StoreLogs([]*raft.Log{{Index: i}}); err != nil {
 					t.Fatal(err)
 				}
 			}

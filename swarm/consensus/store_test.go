@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func edges(t *testing.T, s logStore) [2]uint64 {
 func TestLogStore(t *testing.T) {
 	s, kv := filled(t, 1, 300)
 	// Neighbours in the bucket that are no log records.
-	if err := s.SetUint64([]byte("CurrentTerm"), 4); err != nil {
+	if err := s.Set([]byte("CurrentTerm"), binary.BigEndian.AppendUint64(nil, 4)); err != nil {
 		t.Fatal(err)
 	}
 	snap := &snapshotStore{kv: kv}
