@@ -64,7 +64,9 @@ func (m *Monitor) answerSteps(_ context.Context, _ plan.PeerID, request []byte) 
 	if err := strict.Decode(request, &p); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBadSteps, err)
 	}
-	return json.Marshal(m.steps.since(p))
+	var newer []api.Event
+	m.steps.with(func(l *stepLog) { newer = l.since(p) })
+	return json.Marshal(newer)
 }
 
 // FollowSteps reads the steps that this node's own workers do not report, until ctx ends.
@@ -85,7 +87,7 @@ func (m *Monitor) FollowSteps(ctx context.Context) {
 		case owing.IsZero():
 			owing = now
 		case now.Sub(owing) > stepsPatience:
-			m.steps.giveUp()
+			m.steps.with(func(l *stepLog) { l.giveUp() })
 		}
 	}
 }
@@ -97,7 +99,7 @@ func (m *Monitor) lacksSteps(state consensus.State) bool {
 	inTime := member && me.ProcessEpoch == m.Epoch && !state.Reborn(me)
 	news := newest.Step > state.Plan.Start
 	if news && !inTime {
-		m.steps.beginLate(newest)
+		m.steps.with(func(l *stepLog) { l.beginLate(newest) })
 	}
 	ours := inTime && state.Plan.Places(m.Self) // to be reported by this node's own workers
 	have := m.steps.logged()
@@ -160,5 +162,5 @@ func (m *Monitor) CatchUp(ctx context.Context, state consensus.State) {
 		case <-ctx.Done():
 		}
 	}
-	m.steps.giveUp()
+	m.steps.with(func(l *stepLog) { l.giveUp() })
 }

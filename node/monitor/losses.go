@@ -3,9 +3,7 @@ package monitor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"pnode/node/api"
@@ -23,16 +21,6 @@ const (
 	lossesTries    = 5
 	askLossesEvery = 5 * time.Second
 )
-
-// recallLosses takes in the curves that this folder's node kept.
-func (m *Monitor) recallLosses() {
-	l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses)
-	if err == nil {
-		m.Recall(l)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		m.Log.Warn("the loss curve begins anew", "cause", err)
-	}
-}
 
 // KeepLosses writes the loss curves down every keepLossesEvery, and when ctx ends.
 func (m *Monitor) KeepLosses(ctx context.Context) {

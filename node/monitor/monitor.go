@@ -3,7 +3,9 @@ package monitor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
+	"pnode/swarm/twofold"
 )
 
 // Config gives a Monitor its view of the node.
@@ -75,7 +78,11 @@ type Monitor struct {
 func New(c Config) *Monitor {
 	m := &Monitor{Config: c, phase: phaseJoining}
 	m.steps.log.publish = m.Publish
-	m.recallLosses()
+	if l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {
+		m.Recall(l)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		m.Log.Warn("the loss curve begins anew", "cause", err)
+	}
 	m.Peers.Serve(protocolSteps, m.answerSteps)
 	m.Peers.Serve(protocolLosses, func(context.Context, plan.PeerID, []byte) ([]byte, error) {
 		return json.Marshal(m.History().Losses)

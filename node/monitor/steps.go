@@ -122,26 +122,11 @@ func (s *steps) merge(events []api.Event) {
 	}
 }
 
-// giveUp stops waiting for steps that are owed.
-func (s *steps) giveUp() {
+// with hands the log to f, which must not keep it.
+func (s *steps) with(f func(l *stepLog)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log.giveUp()
-}
-
-// since returns the steps kept that are newer than a position, oldest first.
-func (s *steps) since(p position) []api.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.since(p)
-}
-
-// beginLate begins the log, unless it has begun, with the newest step of a generation that this
-// node came too late for.
-func (s *steps) beginLate(newest position) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.log.beginLate(newest)
+	f(&s.log)
 }
 
 // logged returns how far the log has come.

@@ -34,10 +34,11 @@
 //
 // # Goroutines
 //
-// Each is started by [Start] and waited for by [Node.Close]: one per proposal that raft has not answered yet, the
-// leader's loop and what asks the voters for it, the shutdown watcher; raft and its stream
-// transport run their own, which end with raft's shutdown. A store that fails parks those which need it until the
-// node is isolated.
+// Each is started by [Start] and waited for by [Node.Close]: the leader's loop and what asks the
+// voters for it, one per proposal that raft has not answered yet, the shutdown watcher. Raft and
+// its stream transport run their own, which end with raft's shutdown. The [Transport] serves
+// requests on its own, at most 32 at a time, and Close waits for these too. A store that fails
+// parks those which need it until the node is isolated.
 //
 // Callers: node. It imports planner for the vocabulary, and hashicorp/raft; never libp2p,
 // a database, a schedule or a kernel.

@@ -29,9 +29,6 @@ func (s slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	if level >= hclog.Error && !slices.ContainsFunc(args, aboutPeer) {
 		to = slog.LevelInfo // a stream that broke, mostly; what matters comes back as an error
 	}
-	if !s.logger.Enabled(context.Background(), to) {
-		return
-	}
 	args = slices.Clone(args)
 	for i, a := range args {
 		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
