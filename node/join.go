@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,8 +69,9 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 	o := opening{cfg: cfg, membership: membership{
 		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability, Listen: cfg.Listen, Known: invite.Addrs,
 	}}
-	if cfg.Listen == "" {
-		o.membership.Listen = listenFor(invite.Addrs)
+	far := func(a string) bool { return !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") }
+	if cfg.Listen == "" && slices.ContainsFunc(invite.Addrs, far) {
+		o.membership.Listen = "0.0.0.0:0" // so that the other nodes can reach it; a run on loopback stays there
 	}
 	if err := o.prepare(out.Log); err != nil {
 		return err
@@ -83,17 +85,6 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 		contact:  n.firstContact,
 		ready:    func(context.Context, consensus.State) error { return nil },
 	})
-}
-
-// listenFor returns where a joining node listens unless told otherwise: on loopback for a run
-// that is on loopback only, else on every interface, so that the other nodes can reach it.
-func listenFor(addrs []string) string {
-	for _, a := range addrs {
-		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
-			return "0.0.0.0:0"
-		}
-	}
-	return ""
 }
 
 // firstContact blocks until a node at the invite's addresses has admitted this one.

@@ -13,14 +13,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger passes what raft logs to l, quieter: a peer that is away is for the roster to
-// deal with, and raft repeats it with every heartbeat.
-func raftLogger(l *slog.Logger) hclog.Logger {
-	h := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Output: io.Discard, Level: hclog.Off})
-	h.RegisterSink(slogSink{l})
-	return h
-}
-
+// slogSink passes on what raft logs, quieter: a peer that is away is for the roster to deal
+// with, and raft repeats it with every heartbeat.
 type slogSink struct{ logger *slog.Logger }
 
 // Accept is called with each record, whatever its level.

@@ -1,9 +1,11 @@
 package consensus
 
 import (
+	"io"
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
@@ -27,7 +29,8 @@ const (
 
 // startRaft makes raft with this node's store and transport, and begins to observe it.
 func (n *Node) startRaft() error {
-	logger := raftLogger(n.config.Logger)
+	logger := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Output: io.Discard, Level: hclog.Off})
+	logger.RegisterSink(slogSink{n.config.Logger})
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.self)
 	conf.HeartbeatTimeout, conf.ElectionTimeout = heartbeatTimeout, heartbeatTimeout
