@@ -71,7 +71,7 @@ func (e environment) runsNode(c *cobra.Command, do func(ctx context.Context, arg
 	supervised := c.Flags().Bool("supervised", false, "end when standard input ends")
 	c.Flags().Lookup("supervised").Hidden = true
 	c.RunE = func(c *cobra.Command, args []string) error {
-		e.interrupts.leaveCheckpoint()
+		e.interrupts.saves.Store(true)
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()
 		if *supervised {

@@ -65,9 +65,17 @@ func (e environment) eval(ctx context.Context, m *weights.Model, o infer.ScoreOp
 	e.tellModel(m, o.Device)
 	var scores []progress.FileScore
 	for _, path := range paths {
-		text, err := readText(path)
+		f, err := os.Open(path)
 		if err != nil {
 			return err
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxScoredBytes+1))
+		_ = f.Close() // only read
+		if err != nil {
+			return err
+		}
+		if len(text) > maxScoredBytes {
+			return fmt.Errorf("%s is over %d bytes: cut it into files", path, maxScoredBytes)
 		}
 		bar := progress.NewBar(e.stderr, isTerminal(e.stderr), path, int64(len(text)), time.Now)
 		score, err := scorer.Score(ctx, text, func(s infer.Score) { bar.At(s.Bytes) })
@@ -104,17 +112,4 @@ func checkText(path string) error {
 		return files.Explain(err)
 	}
 	return f.Close()
-}
-
-func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxScoredBytes+1))
-	if len(text) > maxScoredBytes {
-		return nil, fmt.Errorf("%s is over %d bytes: cut it into files", path, maxScoredBytes)
-	}
-	return text, err
 }

@@ -7,16 +7,17 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
 // interrupts cancels a context at the first SIGINT or SIGTERM and ends the process at the second.
 type interrupts struct {
-	exit func(code int)
+	exit  func(code int)
+	saves atomic.Bool // a first interrupt leaves a checkpoint, and says so
 
-	mu    sync.Mutex // guards what follows
-	kill  func()     // what to do before the end, if anything
-	saves bool       // a first interrupt leaves a checkpoint
+	mu   sync.Mutex // guards kill
+	kill func()     // what to do before the end, if anything
 }
 
 // beforeExit sets a function to call at a second interrupt, before the process ends.
@@ -24,13 +25,6 @@ func (i *interrupts) beforeExit(kill func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.kill = kill
-}
-
-// leaveCheckpoint makes the answer to a first interrupt announce a checkpoint.
-func (i *interrupts) leaveCheckpoint() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.saves = true
 }
 
 // watch listens for signals until stop is called.
@@ -42,12 +36,10 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 	watching.Go(func() {
 		select {
 		case <-signals:
-			i.mu.Lock()
 			how := "stopping"
-			if i.saves {
+			if i.saves.Load() {
 				how += " with a checkpoint"
 			}
-			i.mu.Unlock()
 			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", how)
 			cancel()
 		case <-over:

@@ -98,14 +98,6 @@ func Schedules(ctx context.Context, o ScheduleOptions) (ScheduleReport, error) {
 		return r, fmt.Errorf("bench schedules: %w: %w", ErrOptions, err)
 	}
 	r.StageMS, r.MessageBytes = milliseconds(o.StageTime), messageBytes
-	if err := r.measureCells(ctx, o); err != nil {
-		return r, fmt.Errorf("bench schedules: %w", err)
-	}
-	r.summarise()
-	return r, nil
-}
-
-func (r *ScheduleReport) measureCells(ctx context.Context, o ScheduleOptions) error {
 	cells := o.cells()
 	eta := &eta{begin: time.Now(), cells: len(cells)}
 	for _, one := range cells {
@@ -114,13 +106,14 @@ func (r *ScheduleReport) measureCells(ctx context.Context, o ScheduleOptions) er
 		o.Progress(name + eta.String())
 		cell, err := measureCell(ctx, stages, o.StageTime, link.LinkConditions{BytesPerS: int64(mbit) * 1e6 / 8, Delay: latency})
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return r, fmt.Errorf("bench schedules: %s: %w", name, err)
 		}
 		cell.Mbit = mbit
 		r.Cells = append(r.Cells, cell)
 		eta.done++
 	}
-	return nil
+	r.summarise()
+	return r, nil
 }
 
 // cells returns the options of each cell alone.
