@@ -71,7 +71,7 @@ func (c catalog) eachManifest(fn func(step plan.Step, m Manifest, err error) boo
 }
 
 func decodeAt(step plan.Step, encoded []byte) (Manifest, error) {
-	m, err := DecodeManifest(encoded)
+	m, err := decodeManifest(encoded)
 	if err == nil && m.Step != step {
 		return Manifest{}, fmt.Errorf("%w: it says step %d", ErrCorrupt, m.Step)
 	}

@@ -18,8 +18,8 @@ func (s *Store) Commit(m Manifest) error {
 			return err
 		}
 		encoded := m.Encode()
-		if len(encoded) > MaxManifestBytes {
-			return fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrTooLarge, len(encoded), MaxManifestBytes)
+		if len(encoded) > maxManifestBytes {
+			return fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrTooLarge, len(encoded), maxManifestBytes)
 		}
 		hashes := m.Hashes()
 		s.guard.hold(hashes...)

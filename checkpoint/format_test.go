@@ -44,7 +44,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	openStore(t, dir, Options{})
 
 	later := strings.Replace(string(goodManifest().Encode()), `{"run"`, `{"format":2,"pnode":"v3.1.0","more":[],"run"`, 1)
-	_, err := DecodeManifest([]byte(later))
+	_, err := decodeManifest([]byte(later))
 	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "the manifest has format 2, this pnode reads up to 1; fetch pnode v3.1.0") {
 		t.Errorf("manifest: %v", err)
 	}

@@ -35,7 +35,7 @@ func smallDisk(t *testing.T, size string) string {
 // making room it goes on.
 func TestARealDiskRunsFull(t *testing.T) {
 	dir := smallDisk(t, "112m")
-	s, err := Open(dir, Options{ReserveBytes: MinReserveBytes})
+	s, err := Open(dir, Options{ReserveBytes: minReserveBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestARealDiskRunsFull(t *testing.T) {
 	}
 	entries := fillBucket(t, s.Bucket("log"))
 	closeFully(t, s)
-	s = openStore(t, dir, Options{ReserveBytes: MinReserveBytes})
+	s = openStore(t, dir, Options{ReserveBytes: minReserveBytes})
 	checkFull(t, s, len(layer.Chunks), entries)
 
 	var deletes []Op

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// MaxManifestBytes bounds the encoded form: room for about 120,000 chunks (490 GB).
-	MaxManifestBytes = MaxValueBytes
+	// maxManifestBytes bounds the encoded form: room for about 120,000 chunks (490 GB).
+	maxManifestBytes = MaxValueBytes
 	maxRunBytes      = 256
 	maxPeerBytes     = 256
 	maxHolders       = 64
@@ -109,12 +109,12 @@ func (m Manifest) Encode() []byte {
 	return b
 }
 
-// DecodeManifest reads canonical bytes back. It refuses anything else: unknown fields,
-// trailing bytes, more than MaxManifestBytes, a manifest that is not valid (ErrCorrupt), a newer format
+// decodeManifest reads canonical bytes back. It refuses anything else: unknown fields,
+// trailing bytes, more than maxManifestBytes, a manifest that is not valid (ErrCorrupt), a newer format
 // (ErrVersion).
-func DecodeManifest(b []byte) (Manifest, error) {
-	if len(b) > MaxManifestBytes {
-		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrCorrupt, len(b), MaxManifestBytes)
+func decodeManifest(b []byte) (Manifest, error) {
+	if len(b) > maxManifestBytes {
+		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are accepted", ErrCorrupt, len(b), maxManifestBytes)
 	}
 	var f format // absent from a manifest of format 1
 	if bytes.Contains(b, []byte(`"format"`)) && json.Unmarshal(b, &f) == nil && f.Format > manifestFormat {

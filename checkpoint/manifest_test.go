@@ -27,7 +27,7 @@ func TestManifestGolden(t *testing.T) {
 	if got := string(goodManifest().Encode()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	m, err := DecodeManifest([]byte(want))
+	m, err := decodeManifest([]byte(want))
 	if err != nil || !bytes.Equal(m.Encode(), []byte(want)) {
 		t.Errorf("decoded: %+v, %v", m, err)
 	}
@@ -59,7 +59,7 @@ func TestManifestRefuses(t *testing.T) {
 		if err := m.Validate(); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: validate: %v", name, err)
 		}
-		if _, err := DecodeManifest(m.Encode()); !errors.Is(err, ErrCorrupt) {
+		if _, err := decodeManifest(m.Encode()); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: decode: %v", name, err)
 		}
 	}
@@ -78,9 +78,9 @@ func TestDecodeRefusesOtherForms(t *testing.T) {
 		"null":          strings.Replace(good, `"chunks":[]`, `"chunks":null`, 1),
 		"upper case":    strings.Replace(good, `["01`, `["0A`, 1),
 		"short hash":    strings.Replace(good, `["01`, `["1`, 1),
-		"too long":      good + strings.Repeat(" ", MaxManifestBytes),
+		"too long":      good + strings.Repeat(" ", maxManifestBytes),
 	} {
-		if _, err := DecodeManifest([]byte(text)); !errors.Is(err, ErrCorrupt) {
+		if _, err := decodeManifest([]byte(text)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -93,7 +93,7 @@ func FuzzDecodeManifest(f *testing.F) {
 	f.Add([]byte(`{"run":"r","step":1,"generation":1,"layers":[{"layer":9223372036854775807,"size_bytes":-9223372036854775808,"chunks":[]}]}`))
 	f.Add([]byte(`{"run":"\ud800","step":-1,"generation":18446744073709551616,"layers":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := DecodeManifest(b)
+		m, err := decodeManifest(b)
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) {
 				t.Fatal(err)

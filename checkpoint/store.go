@@ -14,9 +14,9 @@ import (
 const (
 	// DefaultReserveBytes is the free space that is never used unless Options say otherwise.
 	DefaultReserveBytes = plan.DiskReserveBytes
-	// MinReserveBytes is the least reserve: Badger flushes and compacts tables of 8 MiB
+	// minReserveBytes is the least reserve: Badger flushes and compacts tables of 8 MiB
 	// behind the store's back, and must find room for a few of them.
-	MinReserveBytes = 64 << 20
+	minReserveBytes = 64 << 20
 )
 
 // Options of a store; the zero value is usable.
@@ -45,8 +45,8 @@ func (o *Options) fill() error {
 	if o.ReserveBytes == 0 {
 		o.ReserveBytes = DefaultReserveBytes
 	}
-	if o.ReserveBytes < MinReserveBytes {
-		return fmt.Errorf("reserve of %d bytes, at least %d are accepted", o.ReserveBytes, MinReserveBytes)
+	if o.ReserveBytes < minReserveBytes {
+		return fmt.Errorf("reserve of %d bytes, at least %d are accepted", o.ReserveBytes, minReserveBytes)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -166,7 +166,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	if _, err := Open(t.TempDir(), Options{ReserveBytes: MinReserveBytes - 1}); err == nil {
+	if _, err := Open(t.TempDir(), Options{ReserveBytes: minReserveBytes - 1}); err == nil {
 		t.Error("a reserve below the least is accepted")
 	}
 	file := filepath.Join(t.TempDir(), "file")

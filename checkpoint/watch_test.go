@@ -12,7 +12,7 @@ func TestTheWatchTells(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	dir := t.TempDir()
-	o := Options{ReserveBytes: MinReserveBytes, freeBytes: func(string) (int64, error) {
+	o := Options{ReserveBytes: minReserveBytes, freeBytes: func(string) (int64, error) {
 		if n := free.Load(); n >= 0 {
 			return n, nil
 		}
@@ -42,7 +42,7 @@ func TestCloseOnAFullDisk(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	dir := t.TempDir()
-	s, err := Open(dir, Options{ReserveBytes: MinReserveBytes, freeBytes: func(string) (int64, error) { return free.Load(), nil }})
+	s, err := Open(dir, Options{ReserveBytes: minReserveBytes, freeBytes: func(string) (int64, error) { return free.Load(), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

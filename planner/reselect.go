@@ -58,7 +58,7 @@ func Reselect(in Input, current plan.Plan, measured Measured) (Reselection, erro
 	if grouped {
 		return r.regroup(out)
 	}
-	return r.redeepen(out)
+	return r.otherWarmups(out)
 }
 
 // reselection is a running plan with what was measured of it.
@@ -68,8 +68,9 @@ type reselection struct {
 	measured Measured
 }
 
-// redeepen is Reselect for warm-ups.
-func (r *reselection) redeepen(out Reselection) (Reselection, error) {
+// otherWarmups is Reselect for warm-ups. It decides for each replica's cut anew, with the times that were
+// measured in place of modelled ones, and times both that and what runs.
+func (r *reselection) otherWarmups(out Reselection) (Reselection, error) {
 	now, err := r.adopt(r.current)
 	if err != nil {
 		return out, err

@@ -23,8 +23,8 @@ const (
 	Qwen2   Architecture = "Qwen2ForCausalLM"
 )
 
-// MaxContext bounds Context where positions are rotary.
-const MaxContext = 1 << 17
+// maxContext bounds Context where positions are rotary.
+const maxContext = 1 << 17
 
 // family holds the differences between architectures.
 type family struct {
@@ -53,9 +53,9 @@ type Settings struct {
 	Notes        []string // sentences about fields that were passed over
 }
 
-// ParseConfig reads the text of a config.json. Errors wrap ErrUnsupported, ErrFormat or
+// parseConfig reads the text of a config.json. Errors wrap ErrUnsupported, ErrFormat or
 // model.ErrBadConfig and name the field.
-func ParseConfig(text []byte) (Settings, error) {
+func parseConfig(text []byte) (Settings, error) {
 	f, err := parseFields(configFile, text)
 	if err != nil {
 		return Settings{}, err
@@ -131,7 +131,7 @@ func readGPT2(f *fields) model.Config {
 func readRotary(f *fields) model.Config {
 	c := model.Config{
 		Vocab:        need[int](f, "vocab_size"),
-		Context:      min(need[int](f, "max_position_embeddings"), MaxContext),
+		Context:      min(need[int](f, "max_position_embeddings"), maxContext),
 		Blocks:       need[int](f, "num_hidden_layers"),
 		Heads:        need[int](f, "num_attention_heads"),
 		Channels:     need[int](f, "hidden_size"),
@@ -176,7 +176,7 @@ func readMistral(f *fields) model.Config {
 	}
 	c := readRotary(f)
 	c.KVHeads = need[int](f, "num_key_value_heads")
-	c.Window = min(window, MaxContext)
+	c.Window = min(window, maxContext)
 	return c
 }
 

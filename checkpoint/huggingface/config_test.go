@@ -68,12 +68,12 @@ func TestParseConfig(t *testing.T) {
 		{qwen25, Qwen2, qwen},
 		{gpt2, GPT2, model.Config{Vocab: 50257, Context: 1024, Blocks: 12, Heads: 12, Channels: 768}},
 	} {
-		s, err := ParseConfig([]byte(test.text))
+		s, err := parseConfig([]byte(test.text))
 		got, architecture := s.Model, s.Architecture
 		if err != nil || architecture != test.architecture || got.Resolved() != test.want.Resolved() {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", architecture, got, err, test.want)
 		}
-		kept, err := FormatConfig(got, safetensors.F16, []byte(test.text))
+		kept, err := formatConfig(got, safetensors.F16, []byte(test.text))
 		if err != nil || !strings.Contains(string(kept), `"torch_dtype": "float16"`) {
 			t.Errorf("%s: original not kept: %v\n%s", architecture, err, kept)
 		}
@@ -152,7 +152,7 @@ func TestRefusedConfigs(t *testing.T) {
 		if _, beside := object["rope_theta"]; beside && named == "rope_parameters" {
 			named = "rope_theta"
 		}
-		_, err = ParseConfig(text)
+		_, err = parseConfig(text)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), named) {
 			t.Errorf("%s %s: %v", test.field, test.value, err)
 		}
@@ -163,7 +163,7 @@ func TestRefusedConfigs(t *testing.T) {
 // changes nothing.
 func TestPassedOverFields(t *testing.T) {
 	with := func(text, more string) []byte { return []byte(strings.Replace(text, "{", "{"+more+",", 1)) }
-	want, err := ParseConfig([]byte(llama1))
+	want, err := parseConfig([]byte(llama1))
 	if err != nil || len(want.Notes) != 0 {
 		t.Fatalf("%+v, %v", want, err)
 	}
@@ -174,11 +174,11 @@ func TestPassedOverFields(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(field, ":")
 		text := with(llama1, field)
-		got, err := ParseConfig(text)
+		got, err := parseConfig(text)
 		if err != nil || got.Model != want.Model || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], strings.Trim(name, `"`)) {
 			t.Errorf("%s: %+v, %v", field, got, err)
 		}
-		if _, err := FormatConfig(got.Model, safetensors.F32, text); err != nil {
+		if _, err := formatConfig(got.Model, safetensors.F32, text); err != nil {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestMistralsWindow(t *testing.T) {
 		strings.Replace(mistral1, `"sliding_window":4096,`, `"sliding_window":null,`, 1):  0,
 		strings.Replace(mistral1, `"sliding_window":4096,`, `"sliding_window":16384,`, 1): 16384,
 	} {
-		got, err := ParseConfig([]byte(text))
+		got, err := parseConfig([]byte(text))
 		if err != nil || got.Model.Window != want {
 			t.Errorf("window %d, want %d, %v", got.Model.Window, want, err)
 		}
@@ -276,20 +276,20 @@ func writeBase(t *testing.T, dir string, m *Model) {
 // TestFewerPositions: the config.json of a model whose learned positions were cut keeps the original's other
 // fields.
 func TestFewerPositions(t *testing.T) {
-	s, err := ParseConfig([]byte(gpt2))
+	s, err := parseConfig([]byte(gpt2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Model.Context = 256
-	text, err := FormatConfig(s.Model, safetensors.F32, []byte(gpt2))
+	text, err := formatConfig(s.Model, safetensors.F32, []byte(gpt2))
 	if err != nil || !strings.Contains(string(text), `"n_positions": 256`) || !strings.Contains(string(text), `"n_ctx": 256`) {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if back, err := ParseConfig(text); err != nil || back.Model != s.Model {
+	if back, err := parseConfig(text); err != nil || back.Model != s.Model {
 		t.Errorf("%+v, %v", back, err)
 	}
 	s.Model.Context = 2048
-	if _, err := FormatConfig(s.Model, safetensors.F32, []byte(gpt2)); !errors.Is(err, ErrUnsupported) {
+	if _, err := formatConfig(s.Model, safetensors.F32, []byte(gpt2)); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("more positions than the original: %v", err)
 	}
 }
@@ -301,20 +301,20 @@ func TestEveryPresetHasAnArchitecture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := FormatConfig(c, safetensors.F32, nil)
+		text, err := formatConfig(c, safetensors.F32, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if back, err := ParseConfig(text); err != nil || back.Model.Resolved() != c.Resolved() {
+		if back, err := parseConfig(text); err != nil || back.Model.Resolved() != c.Resolved() {
 			t.Errorf("%s came back as %+v, %v; was %+v", name, back, err, c)
 		}
 	}
 	odd := model.Config{Vocab: 8, Context: 8, Blocks: 1, Heads: 1, Channels: 8, Norm: model.RMSNorm}
-	if _, err := FormatConfig(odd, safetensors.F32, nil); !errors.Is(err, ErrUnsupported) {
+	if _, err := formatConfig(odd, safetensors.F32, nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("GPT-2 with RMSNorm: %v", err)
 	}
-	if _, err := FormatConfig(odd, safetensors.F32, []byte(gpt2)); err == nil {
+	if _, err := formatConfig(odd, safetensors.F32, []byte(gpt2)); err == nil {
 		t.Error("a config.json of another model was kept")
 	}
 }
@@ -325,16 +325,16 @@ func FuzzParseConfig(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := ParseConfig(text)
+		s, err := parseConfig(text)
 		if err != nil {
 			return
 		}
 		c := s.Model
-		again, err := FormatConfig(c, safetensors.F32, nil)
+		again, err := formatConfig(c, safetensors.F32, nil)
 		if err != nil {
 			t.Fatalf("%+v was read but is not written: %v", c, err)
 		}
-		if back, err := ParseConfig(again); err != nil || !sameModel(back.Model, c) {
+		if back, err := parseConfig(again); err != nil || !sameModel(back.Model, c) {
 			t.Fatalf("%+v came back as %+v, %v", c, back, err)
 		}
 	})

@@ -15,11 +15,11 @@ var torchTypes = map[safetensors.DType]string{
 	safetensors.F32: "float32", safetensors.F16: "float16", safetensors.BF16: "bfloat16",
 }
 
-// FormatConfig is the config.json of a model whose weights have the given type. original,
+// formatConfig is the config.json of a model whose weights have the given type. original,
 // if not nil, is the config.json that the model came from: it must describe the same
 // model, and keeps its fields. Errors wrap ErrUnsupported when no architecture is like the
 // model, or when the original is of another.
-func FormatConfig(c model.Config, dtype safetensors.DType, original []byte) ([]byte, error) {
+func formatConfig(c model.Config, dtype safetensors.DType, original []byte) ([]byte, error) {
 	of, err := familyOf(c)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func sameModel(a, b model.Config) bool {
 // keepOriginal returns the original's fields, once it is known to describe c, or a model with more
 // learned positions than c kept. What names files that are not written goes.
 func keepOriginal(c model.Config, original []byte) (map[string]any, error) {
-	was, err := ParseConfig(original)
+	was, err := parseConfig(original)
 	if err != nil {
 		return nil, fmt.Errorf("the model's original %w", err)
 	}

@@ -22,7 +22,7 @@
 // name and value: a setting that is not known could change the mathematics. Dropout is a setting of
 // training, not of the weights: a run sets its own.
 //
-// Context becomes the longest sequence the model takes, at most MaxContext. A run may set
+// Context becomes the longest sequence the model takes, at most maxContext. A run may set
 // less: learned positions are cut then.
 //
 // # Weights

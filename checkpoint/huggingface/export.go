@@ -49,7 +49,7 @@ func (e Export) write(dir string) error {
 	if err := e.Config.Validate(); err != nil {
 		return err
 	}
-	config, err := FormatConfig(e.Config, e.DType, e.Files[configFile])
+	config, err := formatConfig(e.Config, e.DType, e.Files[configFile])
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (a *Adapter) open() error {
 	if err != nil {
 		return err
 	}
-	if a.config.LoRA, err = ParseAdapterConfig(text); err != nil {
+	if a.config.LoRA, err = parseAdapterConfig(text); err != nil {
 		return err
 	}
 	if err := a.config.Validate(); err != nil {

@@ -134,7 +134,7 @@ func TestRefusedAdapters(t *testing.T) {
 // TestAdaptersWithAnotherBase: some initial values of adapters go with a changed base model.
 func TestAdaptersWithAnotherBase(t *testing.T) {
 	for _, value := range []string{"null", "true", "false", `"gaussian"`, `"eva"`, `"orthogonal"`, `"pissa"`, `"pissa_niter_4"`, `"olora"`, `"corda"`, `"loftq"`, "7"} {
-		_, err := ParseAdapterConfig([]byte(`{"r":3,"lora_alpha":5,"target_modules":["c_attn"],"init_lora_weights":` + value + `}`))
+		_, err := parseAdapterConfig([]byte(`{"r":3,"lora_alpha":5,"target_modules":["c_attn"],"init_lora_weights":` + value + `}`))
 		if slices.Contains(keepBase, value) {
 			if err != nil {
 				t.Errorf("%s: %v", value, err)
@@ -157,7 +157,7 @@ func FuzzParseAdapterConfig(f *testing.F) {
 	f.Add(text)
 	c := model.Config{Vocab: 47, Context: 12, Blocks: 2, Heads: 4, Channels: 16}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		l, err := ParseAdapterConfig(text)
+		l, err := parseAdapterConfig(text)
 		if err != nil {
 			return
 		}
@@ -174,7 +174,7 @@ func FuzzParseAdapterConfig(f *testing.F) {
 // TestFullNamesOfTargets: PEFT names a layer by as much of its name as it wants.
 func TestFullNamesOfTargets(t *testing.T) {
 	text := `{"r":3,"lora_alpha":5,"target_modules":["transformer.h.1.attn.c_attn","mlp.c_fc","h.1.attn.c_attn"]}`
-	l, err := ParseAdapterConfig([]byte(text))
+	l, err := parseAdapterConfig([]byte(text))
 	if err != nil || l.Targets != "h.1.attn.c_attn,mlp.c_fc" {
 		t.Errorf("%+v, %v", l, err)
 	}

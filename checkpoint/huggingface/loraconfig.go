@@ -17,9 +17,9 @@ var harmlessAdapter = []string{
 	"megatron_core", "qalora_group_size", // of methods that have switches of their own
 }
 
-// ParseAdapterConfig reads the text of an adapter_config.json. A field that is neither
+// parseAdapterConfig reads the text of an adapter_config.json. A field that is neither
 // known nor switched off is refused by name. The targets are not held against a model yet.
-func ParseAdapterConfig(text []byte) (model.LoRA, error) {
+func parseAdapterConfig(text []byte) (model.LoRA, error) {
 	f, err := parseFields(adapterFile, text)
 	if err != nil {
 		return model.LoRA{}, err

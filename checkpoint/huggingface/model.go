@@ -52,7 +52,7 @@ func open(dir string) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{dir: dir}
-	if m.settings, err = ParseConfig(text); err != nil {
+	if m.settings, err = parseConfig(text); err != nil {
 		return nil, err
 	}
 	all := families()

@@ -185,7 +185,7 @@ func sameConfig(t *testing.T, m *Model, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ParseConfig(text)
+	s, err := parseConfig(text)
 	if err != nil || s.Model.Resolved() != m.Config().Resolved() {
 		t.Errorf("%s: config.json became %+v, %v; was %+v", dir, s.Model, err, m.Config())
 	}
