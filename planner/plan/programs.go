@@ -89,7 +89,14 @@ func (p Plan) assign(s schedule.Schedule) (schedule.Schedule, error) {
 			}
 			line = &l
 		}
-		out.Workers[i] = merged(*line, workers)
+		var spans []schedule.Span // of all of them, by when they start
+		for _, w := range workers {
+			spans = append(spans, line.Workers[w]...)
+		}
+		slices.SortStableFunc(spans, func(a, b schedule.Span) int { return int(a.Start - b.Start) })
+		for _, s := range spans {
+			out.Workers[i] = append(out.Workers[i], s.Action)
+		}
 	}
 	return out, nil
 }
@@ -127,18 +134,4 @@ func (p Plan) evenTiming() schedule.Timing {
 		})
 	}
 	return t
-}
-
-// merged returns the actions of some workers by when they start.
-func merged(line schedule.Timeline, workers []int) []schedule.Action {
-	var spans []schedule.Span
-	for _, w := range workers {
-		spans = append(spans, line.Workers[w]...)
-	}
-	slices.SortStableFunc(spans, func(a, b schedule.Span) int { return int(a.Start - b.Start) })
-	var actions []schedule.Action
-	for _, s := range spans {
-		actions = append(actions, s.Action)
-	}
-	return actions
 }

@@ -26,7 +26,12 @@ type ReplicaGroup struct {
 // The error says which number of stages, layers or micro-batches does not fit, and wraps
 // schedule.ErrBadShape, ErrBadSpec or ErrInvalid.
 func (g ReplicaGroup) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, error) {
-	of := g.group(spec, first)
+	n := spec.Replicas()
+	of := schedule.Group{First: first, Stages: len(g.Workers) * spec.Chunks(), Warmups: g.Warmups}
+	for i := range n { // an even part of the micro-batches for each
+		from, to := g.Micros*i/n, g.Micros*(i+1)/n
+		of.Shares = append(of.Shares, schedule.Share{First: g.First + Micro(from), Micros: to - from})
+	}
 	holders, err := g.holders(spec, of)
 	if err != nil {
 		return nil, err
@@ -68,17 +73,6 @@ func (g ReplicaGroup) holders(spec schedule.Spec, of schedule.Group) ([][]int, e
 		}
 	}
 	return holders, nil
-}
-
-// group returns what the schedule is built for.
-func (g ReplicaGroup) group(spec schedule.Spec, first Replica) schedule.Group {
-	n := spec.Replicas()
-	of := schedule.Group{First: first, Stages: len(g.Workers) * spec.Chunks(), Warmups: g.Warmups}
-	for i := range n {
-		from, to := g.Micros*i/n, g.Micros*(i+1)/n
-		of.Shares = append(of.Shares, schedule.Share{First: g.First + Micro(from), Micros: to - from})
-	}
-	return of
 }
 
 // Parts returns by worker the layers of each of its chunks, as even as can be.
