@@ -84,7 +84,7 @@ func ofHalf(half kernels.DType, cases []Case) []Case {
 }
 
 // fewRandomCases is the number of random shapes for each op in RunForms.
-const fewRandomCases = 5
+const fewRandomCases = 3
 
 // forms returns the cases that are the first with their shape or with their form, which is all but that.
 func forms(cases []Case) []Case {

@@ -159,12 +159,11 @@ func alloc(address *uintptr, bytes uintptr) func(f *fake) result {
 		if err != nil {
 			return outOfMemory
 		}
-		dirty := make([]byte, bytes)
-		for i := range dirty {
-			dirty[i] = 0xa5
-		}
-		if err := f.work.Write(memory, 0, dirty); err != nil {
-			return f.refuse(unknownError, "%v", err)
+		dirt := slices.Repeat([]byte{0xa5}, int(min(bytes, 1<<16)))
+		for _, at := range []int{0, int(bytes) - len(dirt)} {
+			if err := f.work.Write(memory, at, dirt); err != nil {
+				return f.refuse(unknownError, "%v", err)
+			}
 		}
 		*address = f.handle()
 		f.blocks[*address] = block{memory, bytes}
