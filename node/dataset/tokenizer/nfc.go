@@ -2,9 +2,11 @@ package tokenizer
 
 import (
 	"slices"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+	"golang.org/x/text/unicode/rangetable"
 )
 
 // appendNFC appends text in Unicode's normalization form C; stray bytes stay. Package norm
@@ -106,51 +108,11 @@ func ccc(r rune) uint8 {
 	return norm.NFD.PropertiesString(string(r)).CCC()
 }
 
-// newer are the characters with a combining class or a decomposition that came after
-// Unicode 9, whose tables the reference has: it takes them for plain characters.
-var newer = [...][2]rune{
-	{0x7fd, 0x7fd},
-	{0x898, 0x89f},
-	{0x8ca, 0x8d3},
-	{0x9fe, 0x9fe},
-	{0xc3c, 0xc3c},
-	{0xd3b, 0xd3c},
-	{0xeba, 0xeba},
-	{0x1715, 0x1715},
-	{0x1abf, 0x1ace},
-	{0x1df6, 0x1dfa},
-	{0xa82c, 0xa82c},
-	{0x10d24, 0x10d27},
-	{0x10eab, 0x10eac},
-	{0x10efd, 0x10eff},
-	{0x10f46, 0x10f50},
-	{0x10f82, 0x10f85},
-	{0x11070, 0x11070},
-	{0x1133b, 0x1133b},
-	{0x1145e, 0x1145e},
-	{0x11839, 0x1183a},
-	{0x11938, 0x11938},
-	{0x1193d, 0x1193e},
-	{0x11943, 0x11943},
-	{0x119e0, 0x119e0},
-	{0x11a34, 0x11a34},
-	{0x11a47, 0x11a47},
-	{0x11a99, 0x11a99},
-	{0x11d42, 0x11d42},
-	{0x11d44, 0x11d45},
-	{0x11d97, 0x11d97},
-	{0x11f41, 0x11f42},
-	{0x16ff0, 0x16ff1},
-	{0x1e08f, 0x1e08f},
-	{0x1e130, 0x1e136},
-	{0x1e2ae, 0x1e2ae},
-	{0x1e2ec, 0x1e2ef},
-	{0x1e4ec, 0x1e4ef},
-}
+// unicode9 holds the characters of Unicode 9, whose tables the reference has: it takes newer marks for plain
+// characters.
+var unicode9 = rangetable.Assigned("9.0.0")
 
-func afterUnicode9(r rune) bool {
-	return slices.ContainsFunc(newer[:], func(span [2]rune) bool { return span[0] <= r && r <= span[1] })
-}
+func afterUnicode9(r rune) bool { return !unicode.Is(unicode9, r) }
 
 // compose is the character that two canonically make, if there is one. Characters beyond
 // U+FFFF make only such; package norm has U+11F41 make others.
