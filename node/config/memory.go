@@ -34,9 +34,9 @@ func (m *Memory) Set(text string) error {
 	var entries []string
 	for entry := range strings.SplitSeq(text, ",") {
 		device, amount := cutDevice(strings.TrimSpace(entry))
-		a, err := parseAllowance(amount)
+		a, ok := parseAllowance(amount)
 		switch {
-		case err != nil || device != "" && !deviceName.MatchString(device):
+		case !ok || device != "" && !deviceName.MatchString(device):
 			return fmt.Errorf("%q: want auto, a size or share such as 8GiB or 50%%, or one for each device such as cuda:0=8GiB,cpu=4GiB (%s or more)", text, LeastMemory)
 		case seen[device]:
 			return fmt.Errorf("%q: names %s twice: want each device once", text, cmp.Or(device, "the size for all devices"))
@@ -60,17 +60,14 @@ func cutDevice(entry string) (device, amount string) {
 	return strings.TrimSpace(device), strings.TrimSpace(amount)
 }
 
-func parseAllowance(text string) (a Allowance, err error) {
+// parseAllowance reports whether the text is a share of some memory or a size of LeastMemory or more.
+func parseAllowance(text string) (a Allowance, ok bool) {
 	if strings.HasSuffix(text, "%") {
-		if err = a.Share.Set(text); err == nil && a.Share == 0 {
-			err = fmt.Errorf("%q: no memory at all", text)
-		}
-		return a, err
+		ok = a.Share.Set(text) == nil && a.Share > 0
+	} else {
+		ok = a.Bytes.Set(text) == nil && a.Bytes >= LeastMemory
 	}
-	if err = a.Bytes.Set(text); err == nil && a.Bytes < LeastMemory {
-		err = fmt.Errorf("%q: too little", text)
-	}
-	return a, err
+	return a, ok
 }
 
 // String returns the size or the share.
@@ -93,7 +90,7 @@ func (m Memory) entries() map[string]Allowance {
 	told := map[string]Allowance{}
 	for entry := range strings.SplitSeq(string(m), ",") {
 		device, amount := cutDevice(entry)
-		if a, err := parseAllowance(amount); err == nil { // as Set checked
+		if a, ok := parseAllowance(amount); ok { // as Set checked
 			told[device] = a
 		}
 	}

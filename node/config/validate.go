@@ -132,32 +132,25 @@ func (c Config) validateRates() error {
 	return nil
 }
 
-// rules are the settings that trade memory or bytes on a link for time or precision.
-type rules struct {
-	recompute plan.RecomputeRule
-	shard     plan.ShardRule
-	storage   plan.StorageRule
-	codec     plan.CodecRule
-}
-
-// rules parses them. The error wraps ErrInvalid.
-func (c Config) rules() (r rules, err error) {
-	refuse := func(key, text string, accepted []string) (rules, error) {
-		return rules{}, c.invalid(key, text, "one of "+strings.Join(accepted, ", "))
+// rules returns a specification with the settings that trade memory or bytes on a link for time or precision, and no
+// others. The error wraps ErrInvalid.
+func (c Config) rules() (r plan.TrainSpec, err error) {
+	refuse := func(key, text string, accepted []string) (plan.TrainSpec, error) {
+		return plan.TrainSpec{}, c.invalid(key, text, "one of "+strings.Join(accepted, ", "))
 	}
-	if r.recompute, err = plan.ParseRecompute(c.Recompute); err != nil {
+	if r.Recompute, err = plan.ParseRecompute(c.Recompute); err != nil {
 		return refuse("recompute", c.Recompute, plan.RecomputeRules())
 	}
-	if r.shard, err = plan.ParseShard(c.Shard); err != nil {
+	if r.Shard, err = plan.ParseShard(c.Shard); err != nil {
 		return refuse("shard", c.Shard, plan.ShardRules())
 	}
-	if r.storage, err = plan.ParseStorage(c.Storage); err != nil {
+	if r.Storage, err = plan.ParseStorage(c.Storage); err != nil {
 		return refuse("storage", c.Storage, plan.StorageRules())
 	}
-	if c.StochasticRounding && !r.storage.Allows(model.StorageBF16) {
-		return rules{}, c.invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", r.storage))
+	if c.StochasticRounding && !r.Storage.Allows(model.StorageBF16) {
+		return plan.TrainSpec{}, c.invalid("stochastic_rounding", true, fmt.Sprintf("false with storage %v: weights are rounded by chance to bf16 alone", r.Storage))
 	}
-	if r.codec, err = plan.ParseCodecRule(c.Codec); err != nil {
+	if r.Codec, err = plan.ParseCodecRule(c.Codec); err != nil {
 		return refuse("codec", c.Codec, plan.CodecRules())
 	}
 	return r, nil
@@ -179,7 +172,7 @@ func (c Config) validateCut(m model.Config) error {
 	if err != nil {
 		return err
 	}
-	run := plan.RunSpec{Model: m, Train: plan.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: rules.codec}}
+	run := plan.RunSpec{Model: m, Train: plan.TrainSpec{MicroBatch: c.MicroBatch, Schedule: c.schedule(), Codec: rules.Codec}}
 	if err := run.CheckMessages(int(c.Stages)); err != nil { // whether links take what crosses
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -35,12 +35,12 @@ func textBytes(path string, room int64) (size int64, err error) {
 			return 0, err
 		}
 		part := buf[:kept+n]
-		whole := wholeCharacters(part)
+		whole := files.WholeCharacters(part)
 		if !utf8.Valid(part[:whole]) || bytes.IndexByte(part, 0) >= 0 || end && whole < len(part) {
 			return 0, fmt.Errorf("%w: near byte %d", ErrNotText, size)
 		}
 		if size+int64(whole) > room {
-			return size + int64(wholeCharacters(part[:room-size])), errLimit
+			return size + int64(files.WholeCharacters(part[:room-size])), errLimit
 		}
 		size += int64(whole)
 		kept = copy(buf, part[whole:])
@@ -48,19 +48,6 @@ func textBytes(path string, room int64) (size int64, err error) {
 			return size, nil
 		}
 	}
-}
-
-// wholeCharacters is the length of b without a character cut off at its end.
-func wholeCharacters(b []byte) int {
-	for back := 1; back <= min(utf8.UTFMax, len(b)); back++ {
-		if start := len(b) - back; utf8.RuneStart(b[start]) {
-			if utf8.FullRune(b[start:]) {
-				break
-			}
-			return start
-		}
-	}
-	return len(b)
 }
 
 // Store streams the corpus into chunks, as StoreChunks does, and gives the spec of the

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 )
 
 var (
@@ -160,6 +161,19 @@ func Read(path string, limit int64) ([]byte, error) {
 		err = fmt.Errorf("%s: %w: over %d bytes", path, ErrTooLarge, limit)
 	}
 	return content, err
+}
+
+// WholeCharacters returns the length of b without a character cut off at its end.
+func WholeCharacters(b []byte) int {
+	for back := 1; back <= min(utf8.UTFMax, len(b)); back++ {
+		if start := len(b) - back; utf8.RuneStart(b[start]) {
+			if utf8.FullRune(b[start:]) {
+				break
+			}
+			return start
+		}
+	}
+	return len(b)
 }
 
 // Replace puts content in the place of a file in one step: whoever reads it gets all of

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
+
+	"pnode/node/dataset/files"
 )
 
 // text reads a text file.
 func (r *reader) text(lines *bufio.Reader) error {
 	if !r.file.Named {
 		// The error comes again below.
-		if head, _ := lines.Peek(4096); !looksLikeText(head) {
+		if head, _ := lines.Peek(4096); checkText(head[:files.WholeCharacters(head)]) != nil {
 			r.skipped.Files++
 			return nil
 		}
@@ -25,17 +26,6 @@ func (r *reader) text(lines *bufio.Reader) error {
 		return r.wholeFile(lines)
 	}
 	return r.separated(lines)
-}
-
-// looksLikeText reports whether the beginning of a file is UTF-8 but for a last character cut
-// off, without NUL bytes.
-func looksLikeText(head []byte) bool {
-	for back := range min(utf8.UTFMax, len(head)+1) {
-		if checkText(head[:len(head)-back]) == nil {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *reader) wholeFile(text io.Reader) error {
