@@ -101,7 +101,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 	}
 	n.raft, err = consensus.Start(n.base, consensus.Config{
 		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
-		Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
+		Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
 	})
 	if err != nil {
 		return err

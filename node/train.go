@@ -94,8 +94,10 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 	out.tellFolder(cfg.Dir)
 	err = n.run(ctx, bootstrap{
 		patience: enrollTimeout,
-		contact:  func(ctx context.Context) error { return n.raft.Propose(ctx, consensus.SetRun{Spec: spec}) },
-		ready:    func(context.Context, consensus.State) error { return n.announceInvite() },
+		contact: func(ctx context.Context) error {
+			return n.raft.Propose(ctx, consensus.SetRun{Spec: spec, Owner: n.self})
+		},
+		ready: func(context.Context, consensus.State) error { return n.announceInvite() },
 	})
 	if n.raft.State().Run == nil {
 		err = errors.Join(err, unfound(cfg.Dir))

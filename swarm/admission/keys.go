@@ -60,6 +60,25 @@ func (i Identity) ID() peer.ID { return i.id }
 // Key returns the private key.
 func (i Identity) Key() crypto.PrivKey { return i.key }
 
+// Sign returns the signature of a message with the identity's key: Ed25519, 64 bytes.
+func (i Identity) Sign(message []byte) ([]byte, error) { return i.key.Sign(message) }
+
+// Verify returns why a signature of a message is not a peer's; nil if it is. The peer ID holds the public key.
+func (Identity) Verify(p plan.PeerID, message, signature []byte) error {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return fmt.Errorf("swarm: peer ID %q: %w", p, err)
+	}
+	key, err := id.ExtractPublicKey()
+	if err != nil {
+		return fmt.Errorf("swarm: public key of %s: %w", p, err)
+	}
+	if ok, err := key.Verify(message, signature); err != nil || !ok {
+		return fmt.Errorf("swarm: a signature is not by the key of %s", p)
+	}
+	return nil
+}
+
 // loadKey reads an Ed25519 key.
 func loadKey(dir, name string) (ed25519.PrivateKey, error) {
 	key, err := twofold.Read(dir, name, maxKeyFileBytes, parseKey)

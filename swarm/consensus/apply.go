@@ -37,6 +37,9 @@ func (e SetRun) apply(s State) (State, error) {
 	}
 	spec := e.Spec
 	s.Run, s.Incarnation = &spec, 1
+	if e.Owner != "" {
+		s.Owners = []plan.PeerID{e.Owner}
+	}
 	return s, nil
 }
 
@@ -75,8 +78,21 @@ func (e Join) apply(s State) (State, error) {
 	s.Epoch++
 	return s.withMember(Member{
 		Peer: e.Peer, ProcessEpoch: e.ProcessEpoch, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
-		State: Joining, Since: s.Epoch,
+		State: Joining, Since: s.Epoch, Counter: old.Counter, Window: old.Window,
 	}), nil
+}
+
+func (e Lead) apply(s State) (State, error) {
+	switch {
+	case !name(string(e.Peer)):
+		return s, fmt.Errorf("lead: peer ID of %d bytes, want 1 to %d", len(e.Peer), maxName)
+	case e.Term < s.LeaderTerm:
+		return s, fmt.Errorf("lead in term %d: %s leads in term %d: %w", e.Term, s.Leader.Short(), s.LeaderTerm, ErrStale)
+	case e.Term == s.LeaderTerm && s.Leader != e.Peer && s.Leader != "":
+		return s, fmt.Errorf("lead in term %d: %s does", e.Term, s.Leader.Short())
+	}
+	s.Leader, s.LeaderTerm = e.Peer, e.Term
+	return s, nil
 }
 
 func (e Update) apply(s State) (State, error) {

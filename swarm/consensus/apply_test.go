@@ -81,7 +81,7 @@ func parseEntry(t *testing.T, line string) Entry {
 	words, p := fields(line)
 	switch words[0] {
 	case "run":
-		return SetRun{plan.RunSpec{
+		return SetRun{Owner: "a", Spec: plan.RunSpec{
 			Run: plan.RunID(words[1]), Model: model.Config{Blocks: int(number(t, p["blocks"]))},
 			Train: plan.TrainSpec{
 				Micros: int(number(t, p["micros"])), Steps: plan.Step(number(t, p["steps"])), KeepCheckpoints: int(number(t, p["keep"])),
@@ -105,6 +105,8 @@ func parseEntry(t *testing.T, line string) Entry {
 		return Resume{Incarnation: number(t, words[1])}
 	case "finish":
 		return Finish{}
+	case "lead":
+		return Lead{Peer: plan.PeerID(words[1]), Term: plan.Term(number(t, p["term"]))}
 	case "bind":
 		return BindGrant{Serial: number(t, words[1]), Peer: plan.PeerID(words[2])}
 	case "rollback":

@@ -53,7 +53,7 @@ func (c *cluster) start(p plan.PeerID) *Node {
 	}
 	c.wires[p] = c.net.join(p)
 	node, err := Start(context.Background(), Config{
-		Transport: c.wires[p], KV: c.kv[p], Bootstrap: p == "a",
+		Transport: c.wires[p], KV: c.kv[p], Run: "run", Signer: keyOf(p), Bootstrap: p == "a",
 		Contacts: func() []plan.PeerID { return []plan.PeerID{"a", "b"} },
 		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -162,8 +162,11 @@ func (c *cluster) everywhere(what string, ok func(State) bool) {
 	}
 }
 
-func testRun() SetRun {
-	return SetRun{plan.RunSpec{
+// testRun is the run that a founds.
+func testRun() SetRun { return runOf("a") }
+
+func runOf(owner plan.PeerID) SetRun {
+	return SetRun{Owner: owner, Spec: plan.RunSpec{
 		Run: "run", Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
 		Train: plan.TrainSpec{Steps: 100, Micros: 2, MicroBatch: 1},
 	}}

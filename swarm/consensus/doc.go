@@ -18,6 +18,9 @@
 //
 //   - A plan is fenced by generation, term, roster epoch and starting step: one that was
 //     made from an older state is refused with [ErrStale].
+//   - Every entry is signed by the node that proposes it, for this run and incarnation, and numbered: changed,
+//     forged and repeated ones are refused. [Authorize] says for each kind who may propose it, and every node
+//     asks it for every entry. A refusal names the author. What a member may propose in a second is bounded.
 //   - Every entry may be applied twice with the same effect as once, because a proposal
 //     whose answer was lost is sent again.
 //   - Voters are 1 below three nodes, 3 from three, 5 from seven; two voters are only
@@ -27,10 +30,9 @@
 //
 // # What it refuses
 //
-// It does not admit peers (the transport must only deliver admitted ones, who may then
-// propose any entry: the fences guard against the stale, not against the malicious), it
-// makes no plans, moves no chunks and never looks into a profile or a plan further than
-// its bounds. Raft's own messages are decoded by hashicorp/raft.
+// It does not admit peers (the transport must only deliver admitted ones), it makes no plans, moves no chunks and
+// never looks into a profile or a plan further than its bounds. Raft's own messages are decoded by hashicorp/raft,
+// and taken from any member: a voter that lies, or a member that forges messages of raft itself, is not found out.
 //
 // # Goroutines
 //

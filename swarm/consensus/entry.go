@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,16 +14,23 @@ import (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, WantPause, WantStop, Resume, Finish, Rollback or BindGrant.
+// StageSaved, WantPause, WantStop, Resume, Finish, Rollback, BindGrant or Lead.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
 	// not change with the receiver's state and leaves that one as it was.
 	apply(State) (State, error)
 }
 
-// SetRun is the first entry of a run.
+// SetRun is the first entry of a run. Owner is the node that founds it.
 type SetRun struct {
-	Spec plan.RunSpec `json:"spec"`
+	Spec  plan.RunSpec `json:"spec"`
+	Owner plan.PeerID  `json:"owner"`
+}
+
+// Lead is a leader's first entry in its term. From then on its word counts as the leader's.
+type Lead struct {
+	Peer plan.PeerID `json:"peer"`
+	Term plan.Term   `json:"term"`
 }
 
 // Join brings a node into the roster as joining. The same process again changes nothing; a
@@ -112,10 +120,29 @@ var kinds = [...]reflect.Type{
 	1: reflect.TypeFor[SetRun](), 2: reflect.TypeFor[Join](), 3: reflect.TypeFor[Update](), 4: reflect.TypeFor[SetMemberState](),
 	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
 	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](), 12: reflect.TypeFor[BindGrant](),
+	13: reflect.TypeFor[Lead](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.
 func kindOf(e Entry) int { return slices.Index(kinds[:], reflect.TypeOf(e)) }
+
+// maxBytes bounds the encoded entries of some kinds, by their numbers; the others are bounded by maxSmallBytes.
+var maxBytes = [len(kinds)]int{
+	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes,
+}
+
+const (
+	maxProfileBytes = 128 << 10
+	maxSmallBytes   = 4 << 10
+)
+
+// checkSize returns an error for an entry of a kind that is too long.
+func checkSize(kind, bytes int) error {
+	if most := cmp.Or(maxBytes[kind], maxSmallBytes); bytes > most {
+		return fmt.Errorf("%w entry of kind %d: %d bytes, at most %d are accepted", ErrMalformed, kind, bytes, most)
+	}
+	return nil
+}
 
 const (
 	// MaxEntryBytes bounds an encoded entry: a plan of plan.MaxPlanBytes and reasons.
@@ -134,8 +161,11 @@ func EncodeEntry(e Entry) ([]byte, error) {
 		return nil, fmt.Errorf("%w entry %T: %w", ErrMalformed, e, err)
 	}
 	kind := kindOf(e)
-	if kind < 1 || len(body)+2 > MaxEntryBytes {
-		return nil, fmt.Errorf("%w entry %T: kind %d, %d bytes, at most %d are accepted", ErrMalformed, e, kind, len(body)+2, MaxEntryBytes)
+	if kind < 1 {
+		return nil, fmt.Errorf("%w entry %T: it has no kind", ErrMalformed, e)
+	}
+	if err := checkSize(kind, len(body)+2); err != nil {
+		return nil, err
 	}
 	return append([]byte{entryVersion, byte(kind)}, body...), nil
 }
@@ -151,6 +181,9 @@ func DecodeEntry(b []byte) (Entry, error) {
 	}
 	if b[1] == 0 || int(b[1]) >= len(kinds) {
 		return nil, fmt.Errorf("%w entry of kind %d: %w: fetch the writer's release of pnode for the reader", ErrMalformed, b[1], version.Err)
+	}
+	if err := checkSize(int(b[1]), len(b)); err != nil {
+		return nil, err
 	}
 	e := reflect.New(kinds[b[1]])
 	if err := strict.Decode(b[2:], e.Interface()); err != nil {

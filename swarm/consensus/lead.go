@@ -44,7 +44,7 @@ func (n *Node) lead(ctx context.Context) {
 // reconcile makes the changes that Membership asks for, one after the other. A new leader
 // first waits until its state holds everything that is committed.
 func (n *Node) reconcile(ctx context.Context) error {
-	if err := n.takeOver(); err != nil {
+	if err := n.takeOver(ctx); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
@@ -99,8 +99,9 @@ func (n *Node) next(ctx context.Context) Action {
 	return Membership(v)
 }
 
-// takeOver waits, once in a term, until this leader has applied what was committed.
-func (n *Node) takeOver() error {
+// takeOver says in the log, once in a term, that this node leads. Once that is applied, so is everything that earlier
+// leaders committed.
+func (n *Node) takeOver(ctx context.Context) error {
 	term := plan.Term(n.raft.CurrentTerm())
 	n.mu.Lock()
 	done := n.led == term
@@ -108,7 +109,11 @@ func (n *Node) takeOver() error {
 	if done {
 		return nil
 	}
-	if err := n.raft.Barrier(enqueueTimeout).Error(); err != nil {
+	p, err := n.author.sign(n.State(), Lead{Peer: n.self, Term: term})
+	if err == nil {
+		err = n.commit(ctx, p.encode())
+	}
+	if err != nil {
 		return fmt.Errorf("consensus: take over term %d: %w", term, err)
 	}
 	n.mu.Lock()

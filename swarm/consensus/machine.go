@@ -8,12 +8,14 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"pnode/planner/plan"
 	"pnode/swarm/version"
 )
 
 // machine applies raft's committed entries to the state, and takes and restores snapshots.
 type machine struct {
 	state   atomic.Pointer[State]
+	author  *author     // checks signatures
 	changed func()      // called after each change, and after the raft configuration's
 	failed  func(error) // called with an entry or a snapshot that this program is too old for; must not wait
 	// halted is set when the node has failed: raft may then leave entries out.
@@ -32,7 +34,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	if m.halted.Load() {
 		return fmt.Errorf("%w: %w", errRetry, ErrClosed)
 	}
-	e, err := DecodeEntry(l.Data)
+	p, err := m.author.open(l.Data)
 	if errors.Is(err, version.Err) { // written by a newer leader, which can read it: what follows may depend on it
 		m.failed(fmt.Errorf("entry %d: %w", l.Index, err))
 		return fmt.Errorf("%w: %w", errRetry, ErrClosed)
@@ -40,11 +42,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
-	next, err := Apply(*m.state.Load(), e)
+	next, err := m.state.Load().carryOut(p, plan.Term(l.Term))
+	m.state.Store(&next) // a refused proposal is counted
 	if err != nil {
 		return err
 	}
-	m.state.Store(&next)
 	m.changed()
 	return nil
 }

@@ -18,6 +18,9 @@ import (
 type Config struct {
 	Transport Transport
 	KV        KV
+	// Run is the run's ID, which is part of what is signed.
+	Run    string
+	Signer Signer
 	// Bootstrap founds a run with this node as the only voter. A store that holds a run's
 	// log goes on with that one instead.
 	Bootstrap bool
@@ -37,6 +40,8 @@ type Node struct {
 	store     *parking
 	raft      *raft.Raft
 	machine   *machine
+	author    *author
+	quotas    quotas
 	cancel    context.CancelFunc
 	ended     chan struct{} // closed when everything has ended
 	isolated  sync.Once     // done by isolate
@@ -57,8 +62,8 @@ type Node struct {
 // Start begins to take part. The node ends when ctx ends, Close is called, or its KV cannot be
 // written or read.
 func Start(ctx context.Context, config Config) (*Node, error) {
-	if config.Transport == nil || config.KV == nil {
-		return nil, errors.New("consensus: start: Config needs Transport and KV")
+	if config.Transport == nil || config.KV == nil || config.Signer == nil {
+		return nil, errors.New("consensus: start: Config needs Transport, KV and Signer")
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -73,7 +78,8 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
-	n.machine = &machine{changed: n.broadcast, failed: n.fail}
+	n.author = &author{Signer: config.Signer, self: n.self, run: config.Run}
+	n.machine = &machine{author: n.author, changed: n.broadcast, failed: n.fail}
 	n.machine.state.Store(&State{})
 	ctx, n.cancel = context.WithCancel(ctx)
 	if err := n.startRaft(); err != nil {

@@ -40,7 +40,7 @@ func TestOneNodeLeadsAtOnce(t *testing.T) {
 func TestFollowerProposes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		f := c.follower()
-		c.must(f, testRun())
+		c.must(f, runOf(f.self))
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
 		err := f.Propose(context.Background(), Resume{Incarnation: 9})
 		if !errors.Is(err, ErrStale) || !errors.Is(err, ErrRejected) {
@@ -69,8 +69,8 @@ func TestLeaderCrash(t *testing.T) {
 				if l.State().Run == nil {
 					t.Error("the new leader lost the run")
 				}
-				c.must(c.follower(), WantPause{Count: 1})
-				c.everywhere("the wish", func(s State) bool { return s.PauseWanted == 1 })
+				c.must(c.follower(), Resume{Incarnation: 2})
+				c.everywhere("the wish", func(s State) bool { return s.Incarnation == 2 })
 			})
 		})
 	}
@@ -119,7 +119,7 @@ func TestLostQuorumElectsNobody(t *testing.T) {
 		}
 		c.start("b")
 		c.until("a leader with two of three", func() bool { return c.leader() != nil })
-		c.must(c.nodes["b"], testRun())
+		c.must(c.nodes["b"], runOf("b"))
 	})
 }
 
@@ -226,8 +226,8 @@ func TestSevenNodes(t *testing.T) {
 			c.crash(c.leader().self)
 			c.until("the next leader", func() bool { return c.leader() != nil })
 		}
-		c.must(c.follower(), WantPause{Count: 1})
-		c.everywhere("the wish", func(s State) bool { return s.PauseWanted == 1 })
+		c.must(c.follower(), Resume{Incarnation: 2})
+		c.everywhere("the wish", func(s State) bool { return s.Incarnation == 2 })
 	})
 }
 
@@ -301,7 +301,8 @@ func TestUselessRequests(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * requestTimeout)
-		c.must(c.follower(), testRun())
+		f := c.follower()
+		c.must(f, runOf(f.self))
 		wire.crash()
 	})
 }
@@ -354,12 +355,12 @@ func TestOneHop(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		f := c.follower()
 		c.until("the follower knows the leader", func() bool { l, _, _ := f.Leader(); return l != "" })
-		q := request{op: opPropose, body: encoded(t, testRun())}
-		if r := f.handle(t.Context(), q); r.code != codeRetry {
+		q := request{op: opPropose, body: f.signed(t, runOf(f.self))}
+		if r := f.handle(t.Context(), "c", q); r.code != codeRetry {
 			t.Errorf("without a hop left: %d %s", r.code, r.body)
 		}
 		q.hops = 1
-		if r := f.handle(t.Context(), q); r.code != codeDone {
+		if r := f.handle(t.Context(), "c", q); r.code != codeDone {
 			t.Errorf("with a hop left: %d %s", r.code, r.body)
 		}
 	})

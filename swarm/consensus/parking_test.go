@@ -53,7 +53,7 @@ func TestStoreFails(t *testing.T) {
 		c.must(c.leader(), testRun())
 		victim := c.leader().self
 		c.kv[victim].breakDown()
-		c.must(c.follower(), WantPause{Count: 1})
+		c.must(c.follower(), Resume{Incarnation: 2})
 		c.wantFailure(victim)
 	})
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -91,7 +91,8 @@ func TestStoreFailsInAnElection(t *testing.T) {
 		c.until("a leader", func() bool { return c.leader() != nil })
 		c.net.partition()
 		c.wantFailure(victim)
-		c.must(c.leader(), testRun())
+		l := c.leader()
+		c.must(l, runOf(l.self))
 	})
 }
 
@@ -114,7 +115,7 @@ func TestStartWithABrokenStore(t *testing.T) {
 			wire := newMemoryNet(0).join("a")
 			defer wire.crash()
 			n, err := Start(t.Context(), Config{
-				Transport: wire, KV: &failingKV{newMemoryKV(), writes}, Bootstrap: true,
+				Transport: wire, KV: &failingKV{newMemoryKV(), writes}, Signer: keyOf("a"), Bootstrap: true,
 				Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			})
 			if err != nil && writes < 3 && errors.Is(err, ErrStore) {
@@ -142,7 +143,7 @@ func TestStartWithoutRoomForTheTerm(t *testing.T) {
 		c.must(c.leader(), testRun())
 		c.crash("a")
 		c.kv["a"].broken = true
-		if _, err := Start(t.Context(), Config{Transport: c.net.join("a"), KV: c.kv["a"]}); !errors.Is(err, ErrStore) {
+		if _, err := Start(t.Context(), Config{Transport: c.net.join("a"), KV: c.kv["a"], Signer: keyOf("a")}); !errors.Is(err, ErrStore) {
 			t.Errorf("start: %v", err)
 		}
 		c.kv["a"].broken = false
@@ -175,7 +176,7 @@ func TestLogCannotBeRead(t *testing.T) {
 		c.must(c.leader(), testRun())
 		c.crash("a")
 		c.kv["a"].damage(true)
-		if _, err := Start(t.Context(), Config{Transport: c.net.join("a"), KV: c.kv["a"]}); err == nil {
+		if _, err := Start(t.Context(), Config{Transport: c.net.join("a"), KV: c.kv["a"], Signer: keyOf("a")}); err == nil {
 			t.Error("a node starts without its log")
 		}
 		c.kv["a"].damage(false)
@@ -321,8 +322,17 @@ func TestLogContinuesASnapshot(t *testing.T) {
 // A node ends over an entry that a newer release wrote, and says which it needs: it must not go on without what the
 // entry changed. The last one of a run of older nodes has no majority to learn of the entry from.
 func TestEntryOfANewerRelease(t *testing.T) {
-	for name, b := range map[string][]byte{"version": {entryVersion + 1, byte(kindOf(WantStop{})), '{', '}'}, "kind": {entryVersion, 200, '{', '}'}} {
+	for _, name := range []string{"version", "kind", "version of the body"} {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			b := c.leader().signed(t, WantStop{})
+			switch body := len(b) - len("{}"); name {
+			case "version":
+				b[0]++
+			case "kind":
+				b[body-1] = 200
+			default:
+				b[body-2]++
+			}
 			c.leader().raft.Apply(b, time.Second)
 			failed := 0
 			for _, p := range c.peers {
@@ -357,7 +367,7 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 		state[0]++
 		store(t, &snapshotStore{kv: kv}, 5, state)
 		_, err = Start(t.Context(), Config{
-			Transport: newMemoryNet(0).join("a"), KV: kv, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Transport: newMemoryNet(0).join("a"), KV: kv, Signer: keyOf("a"), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
 		if !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "a snapshot of the state has unknown version 2") {
 			t.Errorf("start: %v", err)

@@ -26,14 +26,13 @@ const (
 // error wraps ErrNoLeader, and the entry may or may not have been committed. Entries are
 // made so that proposing one again is harmless.
 func (n *Node) Propose(ctx context.Context, e Entry) error {
-	body, err := EncodeEntry(e)
-	if err != nil {
-		return err
-	}
-	q := request{op: opPropose, hops: 1, body: body}
 	backoff := firstBackoff
 	for attempt := 0; ; attempt++ {
-		err := n.try(ctx, q, attempt)
+		p, err := n.author.sign(n.State(), e)
+		if err != nil {
+			return err
+		}
+		err = n.try(ctx, request{op: opPropose, hops: 1, body: p.encode()}, attempt)
 		if err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrClosed) {
 			return err
 		}
@@ -88,7 +87,11 @@ func (n *Node) contacts() []plan.PeerID {
 // commit has raft commit an entry on this node, the leader, and returns its outcome. When ctx ends before there is one,
 // it stays open whether the entry is committed.
 func (n *Node) commit(ctx context.Context, body []byte) error {
-	if _, err := DecodeEntry(body); err != nil {
+	p, err := n.author.open(body)
+	if _, leads := p.entry.(Lead); err == nil && leads && p.author != n.self {
+		err = Author{Peer: p.author}.refused(p.entry, "the leader")
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	n.mu.Lock()
@@ -130,7 +133,7 @@ func (n *Node) serve(ctx context.Context, peer plan.PeerID, s Stream) {
 		}
 		return
 	}
-	raft, err := n.respond(ctx, s)
+	raft, err := n.respond(ctx, peer, s)
 	n.requests.Release(1)
 	if err != nil {
 		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "err", err)
@@ -141,7 +144,7 @@ func (n *Node) serve(ctx context.Context, peer plan.PeerID, s Stream) {
 
 // respond answers the request on a stream, which must come within requestTimeout. It reports a
 // stream of raft's, by its first byte, and leaves the rest of that one unread.
-func (n *Node) respond(ctx context.Context, s Stream) (raft bool, err error) {
+func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream) (raft bool, err error) {
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	if err := s.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -163,16 +166,19 @@ func (n *Node) respond(ctx context.Context, s Stream) (raft bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r := n.handle(ctx, q)
+	r := n.handle(ctx, peer, q)
 	s.SetDeadline(time.Now().Add(requestTimeout))
 	_, err = s.Write(appendResponse(nil, r))
 	return false, err
 }
 
-// handle carries out a request. A proposal that has a hop left is passed on to the leader.
-func (n *Node) handle(ctx context.Context, q request) response {
+// handle carries out a peer's request. A proposal that has a hop left is passed on to the leader.
+func (n *Node) handle(ctx context.Context, from plan.PeerID, q request) response {
 	if q.op == opApplied {
 		return response{codeDone, binary.LittleEndian.AppendUint64(nil, n.raft.AppliedIndex())}
+	}
+	if err := n.quotas.take(from, len(q.body), time.Now()); err != nil {
+		return answer(err)
 	}
 	if n.raft.State() == raft.Leader {
 		return answer(n.commit(ctx, q.body))

@@ -44,6 +44,8 @@ func answer(err error) response {
 	switch {
 	case err == nil:
 		return response{code: codeDone}
+	case errors.Is(err, errIncarnation):
+		return response{codeRetry, []byte(err.Error())}
 	case errors.Is(err, ErrStale):
 		return response{codeStale, []byte(err.Error())}
 	case errors.Is(err, ErrRejected):
@@ -83,7 +85,7 @@ func appendRequest(b []byte, r request) []byte {
 // readRequest reads a request after its streamRequest byte.
 func readRequest(r io.Reader) (request, error) {
 	var h [2]byte
-	body, err := readMessage(r, h[:], MaxEntryBytes)
+	body, err := readMessage(r, h[:], MaxEntryBytes+maxProposalHeader)
 	if err == nil && (h[0] != opPropose && h[0] != opApplied || h[1] > 1) {
 		err = fmt.Errorf("%w request: operation %d, %d hops", ErrMalformed, h[0], h[1])
 	}

@@ -66,6 +66,10 @@ type Member struct {
 	Reason  string       `json:"reason,omitempty"`
 	Label   string       `json:"label,omitempty"`
 	Profile plan.Profile `json:"profile"`
+	// Counter is the highest of the member's proposals in the log. Bit i of Window says that the one i below
+	// it is there too.
+	Counter uint64 `json:"counter"`
+	Window  uint64 `json:"window"`
 }
 
 // Grant is an invite and the peers that came by it, in the order of coming.
@@ -96,6 +100,11 @@ type State struct {
 	Run *plan.RunSpec `json:"run,omitempty"`
 	// Incarnation is 1 from SetRun on and raised by every Resume.
 	Incarnation uint64 `json:"incarnation"`
+	// Owners may stop the run. The first is the node that founded it.
+	Owners []plan.PeerID `json:"owners,omitempty"`
+	// Leader led in LeaderTerm, the newest term whose leader has said so in the log.
+	Leader     plan.PeerID `json:"leader,omitempty"`
+	LeaderTerm plan.Term   `json:"leader_term"`
 	// Epoch counts what a plan depends on besides the checkpoint: joins, member states,
 	// resumes. A plan names the epoch it was made from.
 	Epoch uint64 `json:"epoch"`

@@ -1,0 +1,98 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"pnode/planner/plan"
+)
+
+// ErrForbidden is wrapped by the refusal of an entry whose author may not propose it, or did not sign it.
+var ErrForbidden = errors.New("not allowed")
+
+// Author is who proposed an entry, and the raft term in which a leader put it into the log.
+type Author struct {
+	Peer plan.PeerID
+	Term plan.Term
+}
+
+// Authorize returns why the author may not propose an entry; nil if it may. Every node asks it for every
+// entry, about the same state:
+//
+//	entry                  who may propose it
+//	SetRun                 the node that founds the run, as its owner
+//	Lead                   the leader of the term, which lets nobody else's into the log
+//	Join                   the peer itself
+//	Update                 the peer itself, or the leader, who has it from the peer's signed gossip
+//	SetMemberState         the peer itself; the leader may say that it is gone
+//	SetPlan, Rollback,
+//	WantPause, BindGrant   the leader
+//	StageSaved             the workers that the plan gives these layers
+//	WantStop               an owner; where no owner is active, any member
+//	Resume                 any member
+//	Finish                 the plan's coordinator, once the last step is saved
+func Authorize(s State, by Author, e Entry) error {
+	if _, member := s.Member(by.Peer); !member {
+		switch e.(type) {
+		case SetRun, Lead, Join:
+		default:
+			return by.refused(e, "members of the run")
+		}
+	}
+	leads := by.Peer == s.Leader && by.Term == s.LeaderTerm
+	allowed, who := true, ""
+	switch e := e.(type) {
+	case SetRun:
+		allowed, who = by.Peer == e.Owner, "the owner that it names"
+	case Lead:
+		allowed, who = by.Peer == e.Peer && by.Term == e.Term, "the leader that it names, in its term"
+	case Join:
+		allowed, who = by.Peer == e.Peer, "the peer itself"
+	case Update:
+		allowed, who = leads || by.Peer == e.Peer, "the peer itself or the leader"
+	case SetMemberState:
+		allowed, who = by.Peer == e.Peer || leads && e.State == Gone, "the peer itself, or the leader when it is gone"
+	case SetPlan, Rollback, WantPause, BindGrant:
+		allowed, who = leads, "the leader of the term"
+	case StageSaved:
+		allowed, who = e.savedBy(s.Plan, by.Peer), "the worker that the plan gives these layers, for itself and their holder"
+	case WantStop:
+		ownerless := !slices.ContainsFunc(s.Owners, func(p plan.PeerID) bool {
+			m, ok := s.Member(p)
+			return ok && m.State == Active
+		})
+		allowed, who = ownerless || slices.Contains(s.Owners, by.Peer), "an owner while one is active"
+	case Resume:
+	case Finish:
+		saved := s.Run != nil && s.Checkpoint.Step == s.Run.Train.Steps
+		allowed = saved && s.Plan.Generation != 0 && s.Plan.Coordinator().Peer == by.Peer
+		who = "the coordinator of the plan, once the last step is saved"
+	}
+	if !allowed {
+		return by.refused(e, who)
+	}
+	return nil
+}
+
+func (by Author) refused(e Entry, who string) error {
+	return fmt.Errorf("%w: %T by %s in term %d: only %s may propose it", ErrForbidden, e, by.Peer.Short(), by.Term, who)
+}
+
+// savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
+// to be with no others than that peer and the holder that the plan gives it.
+func (e StageSaved) savedBy(p plan.Plan, peer plan.PeerID) bool {
+	for _, l := range e.Layers {
+		mine := false
+		for _, pipe := range p.Replicas {
+			for _, place := range pipe.Stages {
+				others := func(h plan.PeerID) bool { return h != peer && h != place.Holder }
+				mine = mine || place.Peer == peer && place.Layers.First <= l.Layer && l.Layer < place.Layers.End && !slices.ContainsFunc(l.Holders, others)
+			}
+		}
+		if !mine {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,276 @@
+package consensus
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/planner/plan"
+)
+
+// testKey signs as a peer of a test, whose key is made from its name.
+type testKey struct{ private ed25519.PrivateKey }
+
+func keyOf(p plan.PeerID) testKey {
+	seed := sha256.Sum256([]byte(p))
+	return testKey{ed25519.NewKeyFromSeed(seed[:])}
+}
+
+func (k testKey) Sign(message []byte) ([]byte, error) { return ed25519.Sign(k.private, message), nil }
+
+func (testKey) Verify(peer plan.PeerID, message, signature []byte) error {
+	if !ed25519.Verify(keyOf(peer).private.Public().(ed25519.PublicKey), message, signature) {
+		return errors.New("the signature is not the peer's")
+	}
+	return nil
+}
+
+// signed returns an entry as this node proposes it.
+func (n *Node) signed(t *testing.T, e Entry) []byte {
+	t.Helper()
+	p, err := n.author.sign(n.State(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.encode()
+}
+
+// TestAuthority replays testdata/authority.txt: who may propose what.
+func TestAuthority(t *testing.T) {
+	scenario(t, "authority.txt", func(t *testing.T) func(string) string {
+		var s State
+		return func(line string) string {
+			_, pairs := fields(line)
+			e := parseEntry(t, line)
+			if err := Authorize(s, Author{plan.PeerID(pairs["by"]), plan.Term(number(t, pairs["in"]))}, e); err != nil {
+				return strings.ReplaceAll(err.Error(), "consensus.", "")
+			}
+			next, err := Apply(s, e)
+			if err != nil {
+				return "allowed; " + refusal(t, err)
+			}
+			s = next
+			return "allowed"
+		}
+	})
+}
+
+// A member with a patched client signs what only others may propose. It is refused, by whichever node it asks,
+// and changes nothing.
+func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		liar := c.follower()
+		if liar.self == "a" {
+			t.Fatal("the founder follows")
+		}
+		state := func() State { return c.leader().State() }
+		before := state()
+		victim, _ := before.Member("a")
+		layer := []LayerRef{{SizeBytes: 1, Chunks: make([]plan.Hash, 1), Holders: []plan.PeerID{liar.self}}}
+		for name, e := range map[string]Entry{
+			"finish":           Finish{},
+			"ghost":            Join{Peer: "ghost", ProcessEpoch: 1},
+			"gone":             SetMemberState{Peer: "a", ProcessEpoch: victim.ProcessEpoch, State: Gone},
+			"draining":         SetMemberState{Peer: "a", ProcessEpoch: victim.ProcessEpoch, State: Draining},
+			"update":           Update{Peer: "a", ProcessEpoch: victim.ProcessEpoch},
+			"plan":             SetPlan{Plan: plan.Plan{Run: "run", Generation: 1}, Term: 9, Epoch: before.Epoch},
+			"saved":            StageSaved{Step: 1, Layers: layer},
+			"rollback":         Rollback{From: 0, To: 0},
+			"pause":            WantPause{Count: 1},
+			"stop":             WantStop{},
+			"bind":             BindGrant{Serial: 1, Peer: liar.self},
+			"run":              SetRun{Owner: "a", Spec: testRun().Spec},
+			"lead":             Lead{Peer: liar.self, Term: 1 << 41},
+			"lead for another": Lead{Peer: "a", Term: 1 << 41},
+		} {
+			err := liar.Propose(t.Context(), e)
+			if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), ErrForbidden.Error()) || !strings.Contains(err.Error(), liar.self.Short()) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		after := state()
+		m, _ := after.Member(liar.self)
+		old, _ := before.Member(liar.self)
+		if m.Counter <= old.Counter {
+			t.Error("refused proposals are not counted")
+		}
+		if after.Epoch != before.Epoch || after.Finished || after.StopWanted || after.PauseWanted != 0 || len(after.Members) != 3 || after.LeaderTerm != before.LeaderTerm {
+			t.Errorf("the state changed: %s", describe(after))
+		}
+	})
+}
+
+// Bytes that a member sends past its own client: signed by another, for another run, changed, and repeated.
+func TestForgedProposals(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		l, f := c.leader(), c.follower()
+		stop := WantStop{}
+		other := &author{Signer: keyOf("mallory"), self: f.self, run: "run"}
+		elsewhere := &author{Signer: keyOf(l.self), self: l.self, run: "another run"}
+		forge := func(a *author, as plan.PeerID, e Entry) []byte {
+			p, err := a.sign(l.State(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.author = as
+			return p.encode()
+		}
+		bare, _ := EncodeEntry(stop)
+		changed := l.signed(t, stop)
+		changed[len(changed)-len("{}")-SignatureBytes-8]++ // its counter
+		for name, b := range map[string][]byte{
+			"another's name":      forge(f.author, "a", stop),
+			"another's key":       forge(other, "a", stop),
+			"of another run":      forge(elsewhere, l.self, stop),
+			"unsigned":            bare,
+			"with another number": changed,
+		} {
+			if r := f.handle(t.Context(), "c", request{op: opPropose, hops: 1, body: b}); r.code != codeRejected {
+				t.Errorf("%s: %d %s", name, r.code, r.body)
+			}
+		}
+
+		again := l.signed(t, Resume{Incarnation: 2})
+		if r := f.handle(t.Context(), "c", request{op: opPropose, hops: 1, body: again}); r.code != codeDone {
+			t.Fatalf("%d %s", r.code, r.body)
+		}
+		c.everywhere("the resume", func(s State) bool { return s.Incarnation == 2 })
+		if r := f.handle(t.Context(), "c", request{op: opPropose, hops: 1, body: again}); r.code == codeDone {
+			t.Error("an entry of the incarnation before counts again")
+		}
+		once := l.signed(t, WantPause{Count: 1})
+		for i, want := range []byte{codeDone, codeRejected} {
+			if r := f.handle(t.Context(), "c", request{op: opPropose, hops: 1, body: once}); r.code != want {
+				t.Errorf("time %d: %d %s", i+1, r.code, r.body)
+			}
+		}
+		if s := l.State(); s.StopWanted {
+			t.Error("a forged stop counts")
+		}
+	})
+}
+
+// Proposals of one node overtake one another on their way; each counts once.
+func TestCountersOutOfOrder(t *testing.T) {
+	s := State{Members: []Member{{Peer: "a", Counter: 1000, Window: 1}}}
+	for _, step := range []struct {
+		counter uint64
+		ok      bool
+	}{
+		{1000, false},
+		{999, true},
+		{999, false},
+		{1002, true},
+		{1001, true},
+		{1001, false},
+		{1000, false},
+		{1065, true},
+		{1001, false},
+		{1002, false},
+		{1003, true},
+		{1003, false},
+		{1004, true},
+		{5000, true},
+		{1065, false},
+		{4937, true},
+		{4936, false},
+		{4937, false},
+	} {
+		next, err := s.count(proposal{author: "a", counter: step.counter, entry: WantStop{}})
+		if (err == nil) != step.ok {
+			t.Errorf("counter %d: %v", step.counter, err)
+		}
+		s = next
+	}
+}
+
+// Entries that a node proposes at once are all taken, whichever comes first; so are those of a node whose clock was
+// set back.
+func TestProposalsAtOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		f := c.follower()
+		m, _ := f.State().Member(f.self)
+		var late [][]byte
+		for range 20 {
+			late = append(late, f.signed(t, Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch}))
+			time.Sleep(time.Second)
+		}
+		for _, i := range []int{19, 0, 18, 1, 10} {
+			if r := f.handle(t.Context(), "c", request{op: opPropose, hops: 1, body: late[i]}); r.code != codeDone {
+				t.Errorf("number %d: %d %s", i, r.code, r.body)
+			}
+		}
+		f.author.mu.Lock()
+		f.author.last = 1 // as after a start with another clock
+		f.author.mu.Unlock()
+		c.everywhere("the counter", func(s State) bool { m, _ := s.Member(f.self); return m.Window != 0 })
+		c.must(f, Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch})
+	})
+}
+
+// A leader elected while entries of the leader before are under way counts as the leader for its own term alone.
+func TestTheLeaderBeforeHasNoSay(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		old := c.leader()
+		late := old.signed(t, WantPause{Count: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := old.raft.LeadershipTransfer().Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.until("another leader", func() bool { l := c.leader(); return l != nil && l != old && l.State().Leader == l.self })
+		if r := old.handle(ctx, "c", request{op: opPropose, hops: 1, body: late}); r.code != codeRejected || c.leader().State().PauseWanted != 0 {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
+
+// A member that proposes large entries in a loop is held to its share; the others go on.
+func TestFloodOfProposals(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		l, f := c.leader(), c.follower()
+		m, _ := l.State().Member(f.self)
+		large := Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch, Addrs: []string{strings.Repeat("x", maxText)}}
+		for len(large.Profile.Links) < maxLinks {
+			large.Profile.Links = append(large.Profile.Links, plan.LinkProfile{Peer: "b"})
+		}
+		begin, taken := time.Now(), 0
+		for time.Since(begin) < time.Minute {
+			b := f.signed(t, large)
+			switch r := l.handle(t.Context(), f.self, request{op: opPropose, body: b}); r.code {
+			case codeDone:
+				taken++
+			case codeRetry:
+				time.Sleep(100 * time.Millisecond)
+			default:
+				t.Fatalf("%d %s", r.code, r.body)
+			}
+		}
+		if taken < proposalsBurst || taken > proposalsBurst+61*proposalsPerS {
+			t.Errorf("%d entries in a minute, want %d and %d a second", taken, proposalsBurst, proposalsPerS)
+		}
+		if _, err := EncodeEntry(Finish{Sample: strings.Repeat("x", 8*MaxSampleBytes)}); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a long sample is encoded: %v", err)
+		}
+		if _, err := EncodeEntry(WantPause{Count: 1}); err != nil {
+			t.Error(err)
+		}
+		if err := checkSize(kindOf(WantPause{}), maxSmallBytes+1); !errors.Is(err, ErrMalformed) {
+			t.Errorf("an entry without a body that large: %v", err)
+		}
+		b := f.signed(t, large)
+		if r := l.handle(t.Context(), "b", request{op: opPropose, body: b}); f.self != "b" && r.code != codeDone {
+			t.Errorf("another member: %d %s", r.code, r.body)
+		}
+	})
+}

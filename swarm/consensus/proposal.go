@@ -1,0 +1,178 @@
+package consensus
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/version"
+)
+
+// Signer signs as this node, and checks the signatures of others: a peer ID holds its public key.
+type Signer interface {
+	// Sign returns SignatureBytes bytes.
+	Sign(message []byte) ([]byte, error)
+	Verify(peer plan.PeerID, message, signature []byte) error
+}
+
+// SignatureBytes is the length of a signature: Ed25519 (RFC 8032).
+const SignatureBytes = 64
+
+const proposalVersion = 2
+
+// errIncarnation marks an entry that was signed for another incarnation of the run. Its author signs again
+// when it knows the new one.
+var errIncarnation = errors.New("signed for another incarnation of the run")
+
+// proposal is an entry as it stands in the log: signed by the node that proposed it.
+type proposal struct {
+	author plan.PeerID
+	// incarnation is that of the run as the author knew it, 0 without a log.
+	incarnation uint64
+	// counter is raised with each proposal of the author, over its restarts too: no proposal counts twice.
+	counter   uint64
+	signature []byte
+	entry     Entry
+	body      []byte // the encoded entry
+}
+
+// message returns what is signed: the run and everything but the signature.
+func (p proposal) message(run string) []byte {
+	b := []byte("pnode log entry\x00")
+	for _, s := range []string{run, string(p.author)} {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
+		b = append(b, s...)
+	}
+	b = binary.LittleEndian.AppendUint64(b, p.incarnation)
+	b = binary.LittleEndian.AppendUint64(b, p.counter)
+	return append(b, p.body...)
+}
+
+// encode returns the bytes of the log: version, length and name of the author, incarnation, counter,
+// signature, entry. Integers are little-endian.
+func (p proposal) encode() []byte {
+	b := append([]byte{proposalVersion, byte(len(p.author))}, p.author...)
+	b = binary.LittleEndian.AppendUint64(b, p.incarnation)
+	b = binary.LittleEndian.AppendUint64(b, p.counter)
+	return append(append(b, p.signature...), p.body...)
+}
+
+// decodeProposal reads what encode wrote. The signature is not checked.
+func decodeProposal(b []byte) (proposal, error) {
+	var p proposal
+	if len(b) < 2 || len(b) > MaxEntryBytes+maxProposalHeader {
+		return p, fmt.Errorf("%w entry: %d bytes", ErrMalformed, len(b))
+	}
+	if b[0] != proposalVersion {
+		return p, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("an entry of the log", int(b[0]), proposalVersion))
+	}
+	n, b := int(b[1]), b[2:]
+	if n == 0 || n > maxName || len(b) < n+16+SignatureBytes {
+		return p, fmt.Errorf("%w entry: an author of %d bytes and %d bytes behind", ErrMalformed, n, len(b))
+	}
+	p.author, b = plan.PeerID(b[:n]), b[n:]
+	p.incarnation, p.counter = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	p.signature, p.body = b[16:16+SignatureBytes], b[16+SignatureBytes:]
+	var err error
+	p.entry, err = DecodeEntry(p.body)
+	return p, err
+}
+
+const maxProposalHeader = 2 + maxName + 16 + SignatureBytes
+
+// author signs this node's proposals.
+type author struct {
+	Signer
+	self plan.PeerID
+	run  string
+
+	mu   sync.Mutex // guards last
+	last uint64     // counter of the newest proposal
+}
+
+// sign returns an entry signed for the state's incarnation. The counter begins with the clock, in microseconds,
+// when the process starts, so that a node needs to remember none; where its clock was set back the roster
+// knows better.
+func (a *author) sign(s State, e Entry) (proposal, error) {
+	body, err := EncodeEntry(e)
+	if err != nil {
+		return proposal{}, err
+	}
+	m, _ := s.Member(a.self)
+	a.mu.Lock()
+	if a.last == 0 {
+		a.last = uint64(time.Now().UnixMicro())
+	}
+	a.last = max(a.last, m.Counter) + 1
+	p := proposal{author: a.self, incarnation: s.Incarnation, counter: a.last, entry: e, body: body}
+	a.mu.Unlock()
+	p.signature, err = a.Sign(p.message(a.run))
+	if err == nil && len(p.signature) != SignatureBytes {
+		err = fmt.Errorf("a signature of %d bytes, want %d", len(p.signature), SignatureBytes)
+	}
+	if err != nil {
+		return proposal{}, fmt.Errorf("consensus: sign %T: %w", e, err)
+	}
+	return p, nil
+}
+
+// open reads a proposal and checks its signature.
+func (a *author) open(b []byte) (proposal, error) {
+	p, err := decodeProposal(b)
+	if err != nil {
+		return p, err
+	}
+	if err := a.Verify(p.author, p.message(a.run), p.signature); err != nil {
+		return p, fmt.Errorf("%w: %T that %s is said to propose: %w", ErrForbidden, p.entry, plan.PeerID(p.author).Short(), err)
+	}
+	return p, nil
+}
+
+// window is how many proposals of one author may overtake one another on their way to the leader.
+const window = 64
+
+// count notes a proposal's counter with its author, who may be new, and refuses one that was there before.
+func (s State) count(p proposal) (State, error) {
+	m, ok := s.Member(p.author)
+	if !ok {
+		return s, nil
+	}
+	switch {
+	case p.counter > m.Counter:
+		if ahead := p.counter - m.Counter; ahead < window {
+			m.Window = m.Window<<ahead | 1
+		} else {
+			m.Window = 1
+		}
+		m.Counter = p.counter
+	case m.Counter-p.counter >= window || m.Window>>(m.Counter-p.counter)&1 != 0:
+		return s, fmt.Errorf("%w: %w: %T of %s was proposed before (number %d, the newest is %d), or the clock of its machine was set back", ErrRejected, ErrForbidden, p.entry, p.author.Short(), p.counter, m.Counter)
+	default:
+		m.Window |= 1 << (m.Counter - p.counter)
+	}
+	return s.withMember(m), nil
+}
+
+// carryOut returns the state after a signed proposal that the leader of a term has put into the log. Unlike
+// Apply it changes the state with a refusal too: the proposal is counted.
+func (s State) carryOut(p proposal, term plan.Term) (State, error) {
+	if _, joins := p.entry.(Join); p.incarnation != s.Incarnation && (!joins || p.incarnation != 0) {
+		return s, fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
+	}
+	s, err := s.count(p)
+	if err != nil {
+		return s, err
+	}
+	if err := Authorize(s, Author{p.author, term}, p.entry); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	_, known := s.Member(p.author)
+	next, err := Apply(s, p.entry)
+	if err == nil && !known {
+		return next.count(p) // it has just joined
+	}
+	return next, err
+}
