@@ -228,7 +228,7 @@ func TestTrainingForNothingKeepsEveryByte(t *testing.T) {
 				start(t, "import", source, "--dir", from).finish(0)
 			}
 			p := start(t, append([]string{
-				"train", "--init", from, "--data", data, "--dir", run, "--steps", "2", "--checkpoint-every", "1", "--lr", "0", "--weight-decay", "0",
+				"train", "--init", from, "--data", data, "--dir", run, "--steps", "2", "--checkpoint-every", "1", "--lr", "1e-300", "--weight-decay", "0",
 				"--micros", "2", "--micro-batch", "1", "--warmup-steps", "0", "--held-out-every", "1",
 			}, tt.args...)...)
 			p.finish(0)
