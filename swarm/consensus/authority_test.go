@@ -274,3 +274,22 @@ func TestFloodOfProposals(t *testing.T) {
 		}
 	})
 }
+
+// A node that was gone while the run was resumed knows an older incarnation, and gets the log only once it joins.
+func TestJoinFromAnEarlierIncarnation(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		const away = "b"
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		if err := c.nodes[away].raft.Snapshot().Error(); err != nil { // from which it knows the incarnation
+			t.Fatal(err)
+		}
+		c.crash(away)
+		c.gone(away)
+		c.must(c.leader(), Resume{Incarnation: 2})
+		n := c.join(away)
+		if s := n.State(); s.Incarnation != 2 {
+			t.Errorf("it knows incarnation %d", s.Incarnation)
+		}
+	})
+}

@@ -30,7 +30,8 @@ var errIncarnation = errors.New("signed for another incarnation of the run")
 // proposal is an entry as it stands in the log: signed by the node that proposed it.
 type proposal struct {
 	author plan.PeerID
-	// incarnation is that of the run as the author knew it, 0 without a log.
+	// incarnation is that of the run as the author knew it, 0 without a log. Only to join, which brings the
+	// log, may it be one of before.
 	incarnation uint64
 	// counter is raised with each proposal of the author, over its restarts too: no proposal counts twice.
 	counter   uint64
@@ -159,7 +160,7 @@ func (s State) count(p proposal) (State, error) {
 // carryOut returns the state after a signed proposal that the leader of a term has put into the log. Unlike
 // Apply it changes the state with a refusal too: the proposal is counted.
 func (s State) carryOut(p proposal, term plan.Term) (State, error) {
-	if _, joins := p.entry.(Join); p.incarnation != s.Incarnation && (!joins || p.incarnation != 0) {
+	if _, joins := p.entry.(Join); p.incarnation > s.Incarnation || p.incarnation < s.Incarnation && !joins {
 		return s, fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
 	}
 	s, err := s.count(p)
