@@ -153,7 +153,7 @@ func (e *Endpoint) fetchBatch(
 	defer stream.CancelRead(streamCut) // of no effect after the end
 	stream.SetPriority(urgency[wire.Chunks], true)
 	rw := paced{stream: stream, timeout: e.opt.ChunkTimeout}
-	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: e.boot}), hashes)
+	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: e.epoch}), hashes)
 	if _, err := rw.Write(request); err != nil {
 		stream.CancelWrite(streamCut)
 		return 0, refused(ctx, err)

@@ -140,7 +140,7 @@ func TestChunkStreamsAreLimited(t *testing.T) {
 			t.Errorf("%d requests at once, want 2: %v", most.Load(), err)
 		}
 		conn := intruder(t, c, 0, 1)
-		request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].boot}), hashes(1))
+		request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].epoch}), hashes(1))
 		for range 6 {
 			write(t, conn, request).Close()
 		}
@@ -156,7 +156,7 @@ func TestCorruptChunkRequestClosesTheConnection(t *testing.T) {
 		c, _ := emulated(t, 2, LinkConditions{}, Options{})
 		defer c.close()
 		c.endpoints[1].ServeChunks(library(1))
-		request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].boot}), hashes(1))
+		request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].epoch}), hashes(1))
 		for name, b := range map[string][]byte{
 			"count":    append(request[:wire.OpenBytes:wire.OpenBytes], 255, 255, 255, 255),
 			"trailing": append(bytes.Clone(request), 0),

@@ -184,7 +184,7 @@ func (d *dialer) want(lacking int) {
 	if lacking <= 0 || !d.ready || d.running || d.remote.left.Load() {
 		return
 	}
-	again := d.attempts > 0 || d.remote.boot.Load() != 0
+	again := d.attempts > 0 || d.remote.epoch.Load() != 0
 	d.attempts++
 	d.running = true
 	d.remote.session.also(func() { d.dialed <- d.attempt(again) })

@@ -18,12 +18,12 @@ import (
 
 // Endpoint owns this node's end of the data plane.
 type Endpoint struct {
-	net  Network
-	opt  Options
-	log  *slog.Logger
-	boot wire.Boot
-	ctx  context.Context // ends when Run ends
-	stop context.CancelFunc
+	net   Network
+	opt   Options
+	log   *slog.Logger
+	epoch wire.Epoch
+	ctx   context.Context // ends when Run ends
+	stop  context.CancelFunc
 	// work are the goroutines of connections and of incoming streams.
 	work   errgroup.Group
 	chunks atomic.Pointer[ChunkFunc]
@@ -53,11 +53,11 @@ type peer struct {
 func NewEndpoint(n Network, opt Options) *Endpoint {
 	opt = opt.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	boot := wire.Boot(rand.Uint64())
-	for boot == 0 {
-		boot = wire.Boot(rand.Uint64())
+	epoch := wire.Epoch(rand.Uint64())
+	for epoch == 0 {
+		epoch = wire.Epoch(rand.Uint64())
 	}
-	return &Endpoint{net: n, opt: opt, log: opt.Log, boot: boot, ctx: ctx, stop: stop, peers: map[plan.PeerID]*peer{}}
+	return &Endpoint{net: n, opt: opt, log: opt.Log, epoch: epoch, ctx: ctx, stop: stop, peers: map[plan.PeerID]*peer{}}
 }
 
 // Run accepts connections until ctx ends or the network fails. It then closes the session and all
@@ -155,7 +155,7 @@ func (e *Endpoint) open(s *Session) ([]incoming, error) {
 // processes of the others have ended. Callers hold mu.
 func (e *Endpoint) unpark(p *peer) (mine []incoming) {
 	var newer []incoming
-	var epoch wire.Boot
+	var epoch wire.Epoch
 	for _, st := range slices.Backward(p.parked) {
 		switch {
 		case st.open.Generation > e.generation:

@@ -186,7 +186,7 @@ func pieceOf(f wire.Frame, seq uint64) []byte {
 
 // opened begins a stream of peer 0.
 func opened(c *cluster, class wire.Class, g plan.Generation) []byte {
-	return wire.AppendOpen(nil, wire.Open{Class: class, Generation: g, From: c.endpoints[0].boot})
+	return wire.AppendOpen(nil, wire.Open{Class: class, Generation: g, From: c.endpoints[0].epoch})
 }
 
 func TestCorruptStreamClosesTheConnection(t *testing.T) {

@@ -48,7 +48,7 @@ func (e *Endpoint) welcome(from plan.PeerID, conn *quic.Conn, stream *quic.Strea
 		e.corrupt(p, err)
 		return
 	}
-	if p.open.To != 0 && p.open.To != e.boot {
+	if p.open.To != 0 && p.open.To != e.epoch {
 		cut(p.stream, streamReborn)
 		return
 	}

@@ -24,7 +24,7 @@ type remote struct {
 	// ctx and flush are the session's open and flush, and end when the peer is lost.
 	ctx, flush     context.Context
 	endCtx, endAll context.CancelFunc
-	boot           atomic.Uint64 // the process epoch of the peer's endpoint, 0 until it is known
+	epoch          atomic.Uint64 // the process epoch of the peer's endpoint, 0 until it is known
 	heard          atomic.Int64  // when the last byte of a frame came, Unix nanoseconds; 0 is never
 	left           atomic.Bool   // the peer has closed its session
 	want           atomic.Int32  // how many connections are to send
@@ -200,8 +200,8 @@ var errRestarted = errors.New("link: the peer was started again and has nothing 
 
 // meet compares the process epoch of the peer's endpoint with the one that the session knows. A peer
 // that was started again has nothing of what was sent to it before.
-func (r *remote) meet(from wire.Boot) bool {
-	if r.boot.CompareAndSwap(0, uint64(from)) || r.boot.Load() == uint64(from) {
+func (r *remote) meet(from wire.Epoch) bool {
+	if r.epoch.CompareAndSwap(0, uint64(from)) || r.epoch.Load() == uint64(from) {
 		return true
 	}
 	r.lose(errRestarted)

@@ -246,7 +246,7 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 		s := c.endpoints[1].Session(1, c.ids)
 		everybody(t, c, []*Session{c.endpoints[0].Session(1, c.ids), s}, 1, 10)
 		conn := intruder(t, c, 0, 1)
-		write(t, conn, wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].boot + 1}))
+		write(t, conn, wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: c.endpoints[0].epoch + 1}))
 		lostWithin(t, s, c.ids[0], time.Second)
 	})
 	synctest.Test(t, func(t *testing.T) { // and so does its refusal of what is not for it

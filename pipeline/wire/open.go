@@ -16,9 +16,9 @@ const OpenBytes = 36
 
 const openMagic = 0x534e5001 // bytes 01 'P' 'N' 'S'
 
-// Boot is the process epoch of an endpoint: one process has nothing of what another received. It is
+// Epoch names one process of an endpoint: the next one has nothing of what another received. It is
 // drawn at random and never 0.
-type Boot uint64
+type Epoch uint64
 
 // Open says what a stream is for. Generation is 0 exactly for the class Chunks.
 type Open struct {
@@ -26,7 +26,7 @@ type Open struct {
 	Generation plan.Generation
 	// From is the epoch of the endpoint that opens the stream, To the one that it believes to speak
 	// to, 0 while it knows none.
-	From, To Boot
+	From, To Epoch
 }
 
 func (o Open) valid() error {
@@ -37,7 +37,7 @@ func (o Open) valid() error {
 		return fmt.Errorf("%w: %v stream of generation %d", ErrValue, o.Class, o.Generation)
 	}
 	if o.From == 0 {
-		return fmt.Errorf("%w: %v stream of boot 0", ErrValue, o.Class)
+		return fmt.Errorf("%w: %v stream of process epoch 0", ErrValue, o.Class)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func DecodeOpen(b []byte) (Open, error) {
 	}
 	o := Open{
 		Class: Class(b[5]), Generation: plan.Generation(le.Uint64(b[8:])),
-		From: Boot(le.Uint64(b[16:])), To: Boot(le.Uint64(b[24:])),
+		From: Epoch(le.Uint64(b[16:])), To: Epoch(le.Uint64(b[24:])),
 	}
 	return o, o.valid()
 }
