@@ -32,7 +32,8 @@
 //
 // It does not admit peers (the transport must only deliver admitted ones), it makes no plans, moves no chunks and
 // never looks into a profile or a plan further than its bounds. Raft's own messages are decoded by hashicorp/raft,
-// and taken from any member: a voter that lies, or a member that forges messages of raft itself, is not found out.
+// and taken from voters; a voter that lies is not found out. A node that joins, starts, or has known no leader for ten
+// seconds cannot know the voters, and takes them from any member.
 //
 // # Goroutines
 //

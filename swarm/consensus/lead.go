@@ -22,12 +22,13 @@ const (
 	readyTimeout = time.Second
 )
 
-// lead keeps the servers right while this node leads.
+// lead keeps the servers right while this node leads, and everywhere hears only those who may speak of raft.
 func (n *Node) lead(ctx context.Context) {
 	ticker := time.NewTicker(reconcileInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		changed := n.Changed()
+		n.layer.prune(n.takesRaft)
 		if n.raft.State() == raft.Leader {
 			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
 				n.config.Logger.Debug("consensus: servers not changed", "err", err)

@@ -35,7 +35,7 @@ type Config struct {
 type Node struct {
 	config    Config
 	self      plan.PeerID
-	transport *raft.NetworkTransport
+	transport *guarded
 	layer     *streamLayer
 	store     *parking
 	raft      *raft.Raft

@@ -155,6 +155,9 @@ func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream) (raft bo
 		return false, err
 	}
 	if first[0] == streamRaft {
+		if err := n.takesRaft(peer); err != nil {
+			return false, err
+		}
 		return stop(), s.SetDeadline(time.Time{})
 	}
 	if first[0] != streamRequest {

@@ -44,13 +44,14 @@ func (n *Node) Quorum() Quorum {
 type reign struct {
 	leader    plan.PeerID
 	lostSince time.Time
+	known     bool // a leader was known once
 }
 
 // take notes at time now who leads, "" for nobody.
 func (r *reign) take(leader plan.PeerID, now time.Time) {
 	switch {
 	case leader != "":
-		r.lostSince = time.Time{}
+		r.lostSince, r.known = time.Time{}, true
 	case r.lostSince.IsZero():
 		r.lostSince = now
 	}

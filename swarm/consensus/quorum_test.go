@@ -12,7 +12,13 @@ func TestReign(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	var r reign
 	for i, want := range []reign{
-		{"", at(0)}, {"", at(0)}, {"a", time.Time{}}, {"b", time.Time{}}, {"", at(4)}, {"", at(4)}, {"b", time.Time{}},
+		{"", at(0), false},
+		{"", at(0), false},
+		{"a", time.Time{}, true},
+		{"b", time.Time{}, true},
+		{"", at(4), true},
+		{"", at(4), true},
+		{"b", time.Time{}, true},
 	} {
 		if r.take(want.leader, at(i)); r != want {
 			t.Errorf("after %d: %v, want %v", i, r, want)

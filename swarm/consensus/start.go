@@ -40,9 +40,9 @@ func (n *Node) startRaft() error {
 	conf.ShutdownOnRemove, conf.NoLegacyTelemetry = false, true
 	conf.Logger = logger
 
-	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.transport = &guarded{node: n, raised: map[raft.ServerID]struct{}{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
-	})
+	})}
 	if err := n.makeRaft(conf); err != nil {
 		n.isolate()
 		return err

@@ -66,7 +66,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	if err != nil {
 		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
 	}
-	c, err := l.track(s, peer)
+	c, err := l.track(s, peer, false)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 // deliver hands over an incoming stream whose first byte has been read, and blocks until it is
 // closed.
 func (l *streamLayer) deliver(s Stream, peer plan.PeerID) {
-	c, err := l.track(s, peer)
+	c, err := l.track(s, peer, true)
 	if err != nil {
 		return
 	}
@@ -100,8 +100,8 @@ func (l *streamLayer) deliver(s Stream, peer plan.PeerID) {
 }
 
 // track remembers a stream so that closing the layer closes it.
-func (l *streamLayer) track(s Stream, peer plan.PeerID) (*conn, error) {
-	c := &conn{Stream: s, layer: l, peer: peer}
+func (l *streamLayer) track(s Stream, peer plan.PeerID, incoming bool) (*conn, error) {
+	c := &conn{Stream: s, layer: l, peer: peer, incoming: incoming}
 	c.closed, c.end = context.WithCancel(l.open)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,6 +111,17 @@ func (l *streamLayer) track(s Stream, peer plan.PeerID) (*conn, error) {
 	}
 	l.conns[c] = struct{}{}
 	return c, nil
+}
+
+// prune closes the incoming streams of peers that are not taken any more.
+func (l *streamLayer) prune(takes func(plan.PeerID) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if c.incoming && takes(c.peer) != nil {
+			c.Reset()
+		}
+	}
 }
 
 // Accept waits for the next stream from a peer.
@@ -142,10 +153,12 @@ func (l *streamLayer) Addr() net.Addr { return peerAddr(l.transport.Self()) }
 // conn makes a stream the net.Conn that raft wants.
 type conn struct {
 	Stream
-	layer  *streamLayer
-	peer   plan.PeerID
-	closed context.Context // ends when the stream is closed
-	end    context.CancelFunc
+	layer *streamLayer
+	peer  plan.PeerID
+	// incoming is set where the peer has opened the stream.
+	incoming bool
+	closed   context.Context // ends when the stream is closed
+	end      context.CancelFunc
 }
 
 func (c *conn) LocalAddr() net.Addr  { return c.layer.Addr() }

@@ -21,7 +21,7 @@ func (s *deadStream) Reset() error {
 
 func TestLayerClosesWithoutItsPeers(t *testing.T) {
 	l, s := newStreamLayer(nil), &deadStream{t: t}
-	if _, err := l.track(s, "b"); err != nil {
+	if _, err := l.track(s, "b", true); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil || !s.reset {
