@@ -57,7 +57,9 @@ func (t task) launches(ctx context.Context, device kernels.Device, rounds int) (
 	defer s.close()
 	var whole []float64
 	for i := range 2 + rounds {
-		watched.calls, watched.recording = nil, true
+		if i > 0 { // before the first step the worker may still be loading
+			watched.calls, watched.recording = nil, true
+		}
 		step, err := s.run(stepRequest{1})
 		if err != nil {
 			return a, err
