@@ -73,8 +73,8 @@ func TestDevicesBesideAPeer(t *testing.T) {
 	if !(large.Value > 0 && math.Abs(large.Ratio-large.Value/large.PeerValue) < 1e-9) || !strings.Contains(large.Note, "micro-batch 4") {
 		t.Errorf("%+v", large)
 	}
-	if launch, copies := by[rowLaunch][0], by[rowCopies][0]; !launch.Lacking || !strings.Contains(launch.Note, "micro-batch 4") || !(copies.Value > 0) || copies.Open != "" {
-		t.Errorf("%+v, %+v", launch, copies) // the processor has no clock of its own
+	if launch, copies := by[rowLaunch][0], by[rowCopies][0]; !launch.Lacking || !strings.Contains(launch.Note, "micro-batch 4") || !(copies.Value >= 0 && copies.Value <= 100) || !strings.Contains(copies.Note, "GB/s") || copies.Open != "" {
+		t.Errorf("%+v, %+v", launch, copies) // the processor has no clock of its own; copies that small may miss all passes
 	}
 	if repeat, losses := by[rowRepeat][0], by[rowLosses][0]; repeat.Value != 4 || losses.Value != 0 || losses.Note == "" || !*repeat.Met || !*losses.Met {
 		t.Errorf("%+v, %+v", repeat, losses)
