@@ -78,8 +78,8 @@ func single(x []float64) []float32 {
 // run has a device do both passes, the second from its own results of the first.
 func (l *largeScores) run(t *testing.T, dev kernels.Device) (out, dqkv []float32) {
 	t.Helper()
-	stored := newViews(t, dev, l.half, len(l.qkv), len(l.dout), len(l.out))
-	floats := newViews(t, dev, kernels.F32, len(l.lse), len(l.lse), len(l.dqkv))
+	stored := NewViews(t, dev, l.half, len(l.qkv), len(l.dout), len(l.out))
+	floats := NewViews(t, dev, kernels.F32, len(l.lse), len(l.lse), len(l.dqkv))
 	q := newQueue(t, dev)
 	q.Write(stored[0], storedBytes(l.half, l.qkv))
 	q.Write(stored[1], storedBytes(l.half, l.dout))
@@ -106,8 +106,8 @@ func storedBytes(dtype kernels.DType, x []float64) (raw []byte) {
 	return raw
 }
 
-// newViews gives views of zeros.
-func newViews(t testing.TB, dev kernels.Device, dtype kernels.DType, counts ...int) (views []kernels.View) {
+// NewViews returns views of new buffers of zeros, of so many elements each, freed at the end of the test.
+func NewViews(t testing.TB, dev kernels.Device, dtype kernels.DType, counts ...int) (views []kernels.View) {
 	t.Helper()
 	for _, n := range counts {
 		buf, err := dev.Alloc(dtype, n)

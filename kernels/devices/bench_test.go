@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/kernels/conform"
 )
 
 // benchMatMul measures products of n x n matrices of dev in each storage type.
 func benchMatMul(b *testing.B, dev kernels.Device, n int) {
 	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16, kernels.F16} {
 		b.Run(fmt.Sprintf("%v-%d", dtype, n), func(b *testing.B) {
-			v := newViews(b, dev, dtype, n*n, n*n, n*n)
+			v := conform.NewViews(b, dev, dtype, n*n, n*n, n*n)
 			measure(b, dev, kernels.MatMul(v[0], v[1], v[2], kernels.View{}, n, n, n, 0))
 		})
 	}
@@ -23,10 +24,10 @@ func benchMatMul(b *testing.B, dev kernels.Device, n int) {
 func benchAttention(b *testing.B, dev kernels.Device, s kernels.AttentionShape) {
 	out, row := s.B*s.T*s.H*s.D, s.B*s.T*s.H
 	qkv := s.B * s.T * (s.H + 2*s.K) * s.D
-	rows := newViews(b, dev, kernels.F32, row, row)
+	rows := conform.NewViews(b, dev, kernels.F32, row, row)
 	var none kernels.View
 	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16, kernels.F16} {
-		v := newViews(b, dev, dtype, out, qkv, qkv, out)
+		v := conform.NewViews(b, dev, dtype, out, qkv, qkv, out)
 		name := fmt.Sprintf("%v-T%d-D%d", dtype, s.T, s.D)
 		b.Run("forward-"+name, func(b *testing.B) {
 			measure(b, dev, kernels.AttentionForward(v[0], rows[0], v[1], none, s))
@@ -81,24 +82,10 @@ func BenchmarkAttention(b *testing.B) {
 // BenchmarkLaunch measures what a call costs the host.
 func BenchmarkLaunch(b *testing.B) {
 	eachDriver(b, func(b *testing.B, dev kernels.Device, _ bool) {
-		c := kernels.Fill(newViews(b, dev, kernels.F32, 1)[0], 1, 1)
+		c := kernels.Fill(conform.NewViews(b, dev, kernels.F32, 1)[0], 1, 1)
 		b.ReportAllocs()
 		measure(b, dev, c)
 	})
-}
-
-// newViews gives views of zeros.
-func newViews(t testing.TB, dev kernels.Device, dtype kernels.DType, counts ...int) (views []kernels.View) {
-	t.Helper()
-	for _, n := range counts {
-		buf, err := dev.Alloc(dtype, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(buf.Free)
-		views = append(views, kernels.Whole(buf))
-	}
-	return views
 }
 
 // benchBatch is how many calls are enqueued before they are waited for: enough for the wait to

@@ -37,7 +37,7 @@ func Authorize(s State, by Author, e Entry) error {
 		switch e.(type) {
 		case SetRun, Lead, Join:
 		default:
-			return by.refused(e, "members of the run")
+			return by.refused(s, e, "members of the run")
 		}
 	}
 	leads := by.Peer == s.Leader && by.Term == s.LeaderTerm
@@ -70,13 +70,13 @@ func Authorize(s State, by Author, e Entry) error {
 		who = "the coordinator of the plan, once the last step is saved"
 	}
 	if !allowed {
-		return by.refused(e, who)
+		return by.refused(s, e, who)
 	}
 	return nil
 }
 
-func (by Author) refused(e Entry, who string) error {
-	return fmt.Errorf("%w: %T by %s in term %d: only %s may propose it", ErrForbidden, e, by.Peer.Short(), by.Term, who)
+func (by Author) refused(s State, e Entry, who string) error {
+	return fmt.Errorf("%w: %T by %s in term %d: only %s may propose it", ErrForbidden, e, s.NameOf(by.Peer), by.Term, who)
 }
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said

@@ -89,9 +89,10 @@ func (n *Node) contacts() []plan.PeerID {
 func (n *Node) commit(ctx context.Context, body []byte) error {
 	p, err := n.author.open(body)
 	if _, leads := p.entry.(Lead); err == nil && leads && p.author != n.self {
-		err = Author{Peer: p.author}.refused(p.entry, "the leader")
+		err = Author{Peer: p.author}.refused(n.State(), p.entry, "the leader")
 	}
 	if err != nil {
+		n.config.Logger.Warn("consensus: a proposal is refused", "said to be by", p.author, "cause", err)
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	n.mu.Lock()
@@ -114,6 +115,9 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 			return
 		}
 		refusal, _ := future.Response().(error)
+		if errors.Is(refusal, ErrForbidden) {
+			n.config.Logger.Warn("consensus: a proposal is refused", "by", p.author, "cause", refusal)
+		}
 		outcome <- refusal
 	}()
 	select {
