@@ -202,7 +202,7 @@ func (c *connection) openStream(class wire.Class) (*outStream, error) {
 	c.mu.Unlock()
 	open := wire.Open{
 		Class: class, Generation: r.session.generation,
-		From: r.session.endpoint.epoch, To: wire.Epoch(r.epoch.Load()),
+		From: r.session.endpoint.epoch, To: wire.ProcessEpoch(r.epoch.Load()),
 	}
 	if _, err := stream.Write(wire.AppendOpen(nil, open)); err != nil {
 		return nil, err

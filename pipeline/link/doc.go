@@ -57,7 +57,7 @@
 //     (15 s), before that everything resumes by itself.
 //   - The process has ended while its host lives: the host answers that nobody listens (Refuser). Asked
 //     before each dial but the first; after two such answers the peer is lost, some 5 s after its end.
-//   - The process was started again: each stream names the process epoch (wire.Epoch) of the endpoint that
+//   - The process was started again: each stream names the process epoch (wire.ProcessEpoch) of the endpoint that
 //     opened it and of the one it is meant for. A new process has nothing of what was sent to the old
 //     one: the peer is lost at once.
 //   - The peer has closed its endpoint: it says so, and is lost at once.

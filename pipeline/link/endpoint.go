@@ -21,7 +21,7 @@ type Endpoint struct {
 	net   Network
 	opt   Options
 	log   *slog.Logger
-	epoch wire.Epoch
+	epoch wire.ProcessEpoch
 	ctx   context.Context // ends when Run ends
 	stop  context.CancelFunc
 	// work are the goroutines of connections and of incoming streams.
@@ -53,9 +53,9 @@ type peer struct {
 func NewEndpoint(n Network, opt Options) *Endpoint {
 	opt = opt.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	epoch := wire.Epoch(rand.Uint64())
+	epoch := wire.ProcessEpoch(rand.Uint64())
 	for epoch == 0 {
-		epoch = wire.Epoch(rand.Uint64())
+		epoch = wire.ProcessEpoch(rand.Uint64())
 	}
 	return &Endpoint{net: n, opt: opt, log: opt.Log, epoch: epoch, ctx: ctx, stop: stop, peers: map[plan.PeerID]*peer{}}
 }
@@ -155,7 +155,7 @@ func (e *Endpoint) open(s *Session) ([]incoming, error) {
 // processes of the others have ended. Callers hold mu.
 func (e *Endpoint) unpark(p *peer) (mine []incoming) {
 	var newer []incoming
-	var epoch wire.Epoch
+	var epoch wire.ProcessEpoch
 	for _, st := range slices.Backward(p.parked) {
 		switch {
 		case st.open.Generation > e.generation:

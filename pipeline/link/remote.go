@@ -200,7 +200,7 @@ var errRestarted = errors.New("link: the peer was started again and has nothing 
 
 // meet compares the process epoch of the peer's endpoint with the one that the session knows. A peer
 // that was started again has nothing of what was sent to it before.
-func (r *remote) meet(from wire.Epoch) bool {
+func (r *remote) meet(from wire.ProcessEpoch) bool {
 	if r.epoch.CompareAndSwap(0, uint64(from)) || r.epoch.Load() == uint64(from) {
 		return true
 	}

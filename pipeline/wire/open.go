@@ -16,9 +16,9 @@ const OpenBytes = 36
 
 const openMagic = 0x534e5001 // bytes 01 'P' 'N' 'S'
 
-// Epoch names one process of an endpoint: the next one has nothing of what another received. It is
+// ProcessEpoch names one process of an endpoint: the next one has nothing of what another received. It is
 // drawn at random and never 0.
-type Epoch uint64
+type ProcessEpoch uint64
 
 // Open says what a stream is for. Generation is 0 exactly for the class Chunks.
 type Open struct {
@@ -26,7 +26,7 @@ type Open struct {
 	Generation plan.Generation
 	// From is the epoch of the endpoint that opens the stream, To the one that it believes to speak
 	// to, 0 while it knows none.
-	From, To Epoch
+	From, To ProcessEpoch
 }
 
 func (o Open) valid() error {
@@ -76,7 +76,7 @@ func DecodeOpen(b []byte) (Open, error) {
 	}
 	o := Open{
 		Class: Class(b[5]), Generation: plan.Generation(le.Uint64(b[8:])),
-		From: Epoch(le.Uint64(b[16:])), To: Epoch(le.Uint64(b[24:])),
+		From: ProcessEpoch(le.Uint64(b[16:])), To: ProcessEpoch(le.Uint64(b[24:])),
 	}
 	return o, o.valid()
 }
